@@ -1,0 +1,157 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Range names consecutive events of a partition by position. Whoever writes
+// durably commits the range in the same transaction as what came of it, and so
+// knows after a crash what it already has.
+type Range struct {
+	First, Count uint64
+	// Prints holds one fingerprint per event, or is empty when the source's
+	// positions can never come to mean other events. Sinks keep it and give it
+	// back; only the source reads it.
+	Prints []uint32
+}
+
+// End is the position just past the range.
+func (r Range) End() uint64 { return r.First + r.Count }
+
+// Tail returns the range without its first n positions.
+func (r Range) Tail(n uint64) Range {
+	t := Range{First: r.First + n, Count: r.Count - n}
+	if len(r.Prints) > 0 {
+		t.Prints = r.Prints[n:]
+	}
+	return t
+}
+
+// Head returns the first n positions of the range.
+func (r Range) Head(n uint64) Range {
+	h := Range{First: r.First, Count: n}
+	if len(r.Prints) > 0 {
+		h.Prints = r.Prints[:n:n]
+	}
+	return h
+}
+
+func (r Range) String() string { return fmt.Sprintf("[%d,%d)", r.First, r.End()) }
+
+// Ranges is a set of positions: sorted, disjoint, none of them empty. Ranges
+// that touch are joined when both or neither carry fingerprints.
+type Ranges []Range
+
+// Add puts r into the set and takes its fingerprints over: the caller must not
+// append to them. Positions that are already there keep the fingerprints they had.
+func (rs *Ranges) Add(r Range) {
+	for _, gap := range rs.missing(r) {
+		i, _ := slices.BinarySearchFunc(*rs, gap.First, func(a Range, first uint64) int {
+			return cmpUint(a.First, first)
+		})
+		*rs = slices.Insert(*rs, i, gap)
+		rs.join(i)
+	}
+}
+
+// Has tells whether position p is in the set.
+func (rs Ranges) Has(p uint64) bool {
+	i, found := slices.BinarySearchFunc(rs, p, func(a Range, p uint64) int { return cmpUint(a.First, p) })
+	return found || i > 0 && p < rs[i-1].End()
+}
+
+// Next returns the first position at or after p that is not in the set.
+func (rs Ranges) Next(p uint64) uint64 {
+	for _, r := range rs {
+		if p >= r.First && p < r.End() {
+			p = r.End()
+		}
+	}
+	return p
+}
+
+// Covers tells whether every position of [first, end) is in the set.
+func (rs Ranges) Covers(first, end uint64) bool { return rs.Next(first) >= end }
+
+// Intersect returns the positions that are in both sets, with the fingerprints of rs.
+func (rs Ranges) Intersect(other Ranges) Ranges {
+	var both Ranges
+	for _, a := range rs {
+		for _, b := range other {
+			first, end := max(a.First, b.First), min(a.End(), b.End())
+			if first < end {
+				both.Add(a.Tail(first - a.First).Head(end - first))
+			}
+		}
+	}
+	return both
+}
+
+func (rs Ranges) String() string {
+	var s strings.Builder
+	for i, r := range rs {
+		if i > 0 {
+			s.WriteByte(' ')
+		}
+		s.WriteString(r.String())
+	}
+	return s.String()
+}
+
+// missing returns the parts of r that are not in the set.
+func (rs Ranges) missing(r Range) []Range {
+	var gaps []Range
+	for _, have := range rs {
+		if have.End() <= r.First || r.Count == 0 {
+			continue
+		}
+		if have.First >= r.End() {
+			break
+		}
+		if have.First > r.First {
+			gaps = append(gaps, r.Head(have.First-r.First))
+		}
+		if have.End() >= r.End() {
+			return gaps
+		}
+		r = r.Tail(have.End() - r.First)
+	}
+	if r.Count > 0 {
+		gaps = append(gaps, r)
+	}
+	return gaps
+}
+
+// join merges the range at i with the neighbours that touch it.
+func (rs *Ranges) join(i int) {
+	s := *rs
+	if i+1 < len(s) && s[i].touches(s[i+1]) {
+		s[i] = s[i].plus(s[i+1])
+		s = slices.Delete(s, i+1, i+2)
+	}
+	if i > 0 && s[i-1].touches(s[i]) {
+		s[i-1] = s[i-1].plus(s[i])
+		s = slices.Delete(s, i, i+1)
+	}
+	*rs = s
+}
+
+func (r Range) touches(next Range) bool {
+	return r.End() == next.First && (len(r.Prints) > 0) == (len(next.Prints) > 0)
+}
+
+func (r Range) plus(next Range) Range {
+	return Range{First: r.First, Count: r.Count + next.Count, Prints: append(r.Prints, next.Prints...)}
+}
+
+func cmpUint(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,104 @@
+// Package script is the contract of what happens between source and sink: user
+// code that is run on every event. Each language is a folder below; scripttest
+// is the suite that every engine passes.
+package script
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// A Script is loaded user code. It is safe for concurrent use.
+type Script interface {
+	// Run passes every event of in through the script, in one crossing, and
+	// fills res, which belongs to the caller and is reset first. len(res.Outputs)
+	// must be the number of sinks the script was loaded for. A failing event is
+	// in res.Dead and does not fail the batch. When a limit of the batch ends
+	// the run early, res holds what ran before, res.Ran says how far, and the
+	// error is a *LimitError. Any other error is about the engine.
+	Run(ctx context.Context, in *event.Batch, res *event.Result) error
+
+	// String is the script's name and version, as dead letters quote it.
+	String() string
+
+	Close() error
+}
+
+// Code is the text of a script and where it came from.
+type Code struct {
+	Name string // file name or URI, as errors quote it
+	Text []byte
+}
+
+// Options are what a script is loaded with.
+type Options struct {
+	Limits Limits
+	// Sinks has an entry for each sink: the columns it asks for, or nil.
+	Sinks [][]event.Column
+	Log   *slog.Logger
+}
+
+// Limits hold whatever the script does. A zero field means the default.
+type Limits struct {
+	EventTime time.Duration // for one event; default 100 ms
+	BatchTime time.Duration // for a batch; default 2 s
+	Memory    int           // bytes a VM may hold; default 64 MiB
+	Output    int           // bytes of output for one batch; default 64 MiB
+}
+
+// WithDefaults fills the zero fields.
+func (l Limits) WithDefaults() Limits {
+	if l.EventTime == 0 {
+		l.EventTime = 100 * time.Millisecond
+	}
+	if l.BatchTime == 0 {
+		l.BatchTime = 2 * time.Second
+	}
+	if l.Memory == 0 {
+		l.Memory = 64 << 20
+	}
+	if l.Output == 0 {
+		l.Output = 64 << 20
+	}
+	return l
+}
+
+// An Error is a fault in a script, at load time or in one event.
+type Error struct {
+	Script    string // as Code.Name
+	Line      int    // 0 when there is none
+	Column    int    // 0 when there is none
+	Message   string
+	Hint      string
+	Traceback string
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Line == 0:
+		return fmt.Sprintf("%s: %s", e.Script, e.Message)
+	case e.Column == 0:
+		return fmt.Sprintf("%s:%d: %s", e.Script, e.Line, e.Message)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.Script, e.Line, e.Column, e.Message)
+}
+
+// A LimitError says that a batch hit a limit that is its own and not one event's.
+type LimitError struct {
+	Limit string // "batch time", "output"
+	Err   *Error // where the script was
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("%s limit: %v", e.Limit, e.Err) }
+
+// A Language is how a kind of engine is offered to configurations.
+type Language struct {
+	Name string
+	Doc  string
+	// Load compiles and checks the code; a fault in it is an *Error.
+	Load func(ctx context.Context, code Code, opts Options) (Script, error)
+}

@@ -1,0 +1,105 @@
+// Package sink is the contract of the places events end. Each kind is a folder
+// below; sinktest is the suite that every kind passes.
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// ErrFenced says that another owner has taken the partition over. The writer is
+// of no more use, and nothing that it had not committed will ever be.
+var ErrFenced = errors.New("sink: another worker has taken over the partition")
+
+// A Sink is a place where events end. It is safe for concurrent use.
+type Sink interface {
+	// Open takes the partition over: whoever had it before can commit nothing
+	// from here on. It returns what the sink already has of it. A sink that
+	// gives no more than at-least-once returns no ranges.
+	Open(ctx context.Context, partition string) (Writer, event.Ranges, error)
+
+	// Close frees what the sink holds, after all its writers are closed.
+	Close() error
+}
+
+// A Writer writes what came of one partition. Write is called by several
+// goroutines at the same time, each with an output of its own.
+type Writer interface {
+	// Write makes the rows of out and its range durable in one transaction, or
+	// neither. Rows from positions that the sink already has are skipped. An
+	// output without rows still commits its range. out belongs to the caller
+	// again when Write returns.
+	//
+	// *RowErrors says which rows can never be written; nothing was, and the
+	// caller comes again without them. ErrFenced ends the writer. A
+	// *PermanentError stops the pipeline. Any other error passes with time: the
+	// caller comes again with the same output, and Write must find out whether
+	// the attempt before had after all been committed.
+	Write(ctx context.Context, out *event.Output) error
+
+	Close() error
+}
+
+// Columnar is a Sink that wants its rows as typed columns.
+type Columnar interface {
+	Columns() []event.Column
+}
+
+// RowErrors names the rows of an output that the sink refuses.
+type RowErrors struct {
+	Rows []RowError // ascending by Row
+}
+
+// A RowError is one row that can never be written.
+type RowError struct {
+	Row int // index in the output
+	Err error
+}
+
+func (e *RowErrors) Error() string {
+	if len(e.Rows) == 1 {
+		return fmt.Sprintf("row %d refused: %v", e.Rows[0].Row, e.Rows[0].Err)
+	}
+	return fmt.Sprintf("%d rows refused, the first of them row %d: %v", len(e.Rows), e.Rows[0].Row, e.Rows[0].Err)
+}
+
+// A PermanentError will not pass with time; a person must act. Hint says how.
+type PermanentError struct {
+	Err  error
+	Hint string
+}
+
+func (e *PermanentError) Error() string { return e.Err.Error() }
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// A Guarantee is what a kind of sink promises when a process is killed.
+type Guarantee string
+
+const (
+	ExactlyOnce Guarantee = "exactly once"
+	AtLeastOnce Guarantee = "at least once"
+)
+
+// A Kind is how a kind of sink is offered to configurations.
+type Kind struct {
+	Name      string // the key in the configuration
+	Doc       string // one sentence, for help and the reference
+	Guarantee Guarantee
+	// Config is a pointer to a zero config struct; the reference is printed from it.
+	Config any
+	// New decodes the settings below the key and makes a sink. It does not
+	// connect: check calls it where no server is.
+	New func(env Env, decode func(any) error) (Sink, error)
+}
+
+// Env is what a sink is told besides its own settings.
+type Env struct {
+	Pipeline string // name of the pipeline: ranges are kept under it
+	Folder   string // the folder of the configuration file: relative paths start here
+	Data     string // the engine's data folder
+	Log      *slog.Logger
+}

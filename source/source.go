@@ -1,0 +1,85 @@
+// Package source is the contract of the places events come from. Each kind is a
+// folder below; sourcetest is the suite that every kind passes.
+package source
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// ErrMoved says that a partition is no longer what its name says: its past
+// changed, or it is gone. The pipeline asks for the partitions again.
+var ErrMoved = errors.New("source: the partition has changed its identity")
+
+// A Source is a place where events wait, in one or more partitions. It is safe
+// for concurrent use.
+type Source interface {
+	// Partitions names the partitions there are now. A name holds the identity
+	// of what it names (a list and its generation, a file and its inode), so
+	// that equal names always mean equal positions. It may wait for the place
+	// to become reachable, for as long as ctx allows.
+	Partitions(ctx context.Context) ([]string, error)
+
+	// Open starts reading a partition. done is what every sink already has: the
+	// reader skips it, after it has made sure by the fingerprints that the
+	// positions still mean the same events. When they do not, it starts a new
+	// identity at the first event that differs and returns ErrMoved. It never
+	// skips in silence: a gap between done and what is there is an error that
+	// names it.
+	Open(ctx context.Context, partition string, done event.Ranges) (Reader, error)
+
+	// Close frees what the source holds, after all its readers are closed.
+	Close() error
+}
+
+// A Reader reads one partition in order. Read is called by one goroutine, Ack
+// by others at the same time.
+type Reader interface {
+	// Read waits for at least one event and fills b, which belongs to the
+	// caller. It may run ahead of Ack as far as the caller has batches; what it
+	// has read stays in the source until it is acknowledged. io.EOF says that
+	// no event will ever follow.
+	Read(ctx context.Context, b *event.Batch) error
+
+	// Ack says that r is durable everywhere. Acks come in any order and may be
+	// for parts of what was read; the source gives events up only from the front.
+	Ack(ctx context.Context, r event.Range) error
+
+	// Close gives up reading. What was read and not acknowledged is read again
+	// by the next reader. It first passes on the acknowledgements it was given.
+	Close(ctx context.Context) error
+}
+
+// Lagger is a Reader that knows how many events wait behind what it has read.
+type Lagger interface {
+	Lag() uint64
+}
+
+// A Kind is how a kind of source is offered to configurations.
+type Kind struct {
+	Name string // the key in the configuration
+	Doc  string // one sentence, for help and the reference
+	// Config is a pointer to a zero config struct; the reference is printed from it.
+	Config any
+	// New decodes the settings below the key and makes a source. It does not
+	// connect: check calls it where no server is.
+	New func(env Env, decode func(any) error) (Source, error)
+}
+
+// Env is what a source is told besides its own settings.
+type Env struct {
+	Pipeline string // name of the pipeline
+	Folder   string // the folder of the configuration file: relative paths start here
+	Data     string // the engine's data folder
+	Log      *slog.Logger
+	Limits   Limits
+}
+
+// Limits bound a batch. A single event larger than Bytes makes a batch of its own.
+type Limits struct {
+	Events int
+	Bytes  int
+}

@@ -1,0 +1,47 @@
+# `make` lists the targets. Each of them first gets what it needs, once.
+GO := tools/go.sh
+SETUP := tools/setup.sh
+PERIGEE := bin/perigee
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-redis build test race nocgo check crash clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: build ## a million events through a Lua script into a table, and a query over it
+	@$(PERIGEE) demo
+
+demo-redis: build ## the same from a real Redis into a real MariaDB, beside the article's flow
+	@$(SETUP) servers
+	@cd bench && ../$(GO) run ./demo-redis -perigee ../$(PERIGEE)
+
+build: ## build bin/perigee
+	@$(SETUP) build
+	@$(GO) build -o $(PERIGEE) ./cmd/perigee
+
+test: ## all tests, real Redis and MariaDB among them
+	@$(SETUP) servers
+	@$(GO) test ./...
+	@$(MAKE) --no-print-directory nocgo
+	@cd bench && ../$(GO) test ./...
+
+race: ## the tests under the race detector
+	@$(SETUP) servers
+	@$(GO) test -race ./...
+
+nocgo: ## the build without C: gopher-lua in place of LuaJIT
+	@$(SETUP) servers
+	@CGO_ENABLED=0 $(GO) build -o bin/perigee-nocgo ./cmd/perigee
+	@CGO_ENABLED=0 $(GO) test ./script/... ./internal/document/... ./cmd/...
+
+check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell lint
+	@$(SETUP) lint
+	@tools/check.sh
+
+crash: build ## kill -9 of engine, Redis and MariaDB while events flow: every id once
+	@$(SETUP) servers
+	@cd bench && ../$(GO) run ./crash -perigee ../$(PERIGEE)
+
+clean: ## remove what was built
+	@rm -rf .build bin

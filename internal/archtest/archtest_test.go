@@ -1,0 +1,199 @@
+// Package archtest holds the tree to its plan: which package may import which,
+// where cgo may stand, and what may be in the repository at all. It parses the
+// files itself, so a cached test result never hides a new import.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	module = "github.com/perigeedb/perigee/"
+)
+
+// may is the law: what each package may import of ours. Dependencies point
+// inward, to event. A new package needs a row; a row that has become too wide
+// should be cut. Tests may import more (the suites and the private servers).
+var may = map[string][]string{
+	"event": {},
+
+	"source":          {"event"},
+	"source/file":     {"event", "source"},
+	"source/generate": {"event", "source"},
+	"source/redis":    {"event", "source"},
+
+	"script":             {"event"},
+	"script/gopherlua":   {"event", "script", "internal/document/pure"},
+	"script/luajit":      {"event", "script", "internal/document", "internal/luajit"},
+	"script/passthrough": {"event", "script", "internal/document"},
+
+	"sink":            {"event"},
+	"sink/eventstore": {"event", "sink", "eventstore"},
+	"sink/mysql":      {"event", "sink"},
+	"sink/stdout":     {"event", "sink"},
+
+	"pipeline":            {"event", "source", "script", "sink", "pipeline/deadletter"},
+	"pipeline/deadletter": {"event"},
+
+	"eventstore": {"event", "internal/document"},
+	"server":     {"pipeline"},
+
+	"internal/config":        {},
+	"internal/document":      {"event", "internal/document/pure"},
+	"internal/document/pure": {"event"},
+	"internal/luajit":        {"event", "internal/document"},
+	"internal/verify":        {"event"},
+
+	"cmd/perigee": {
+		"event", "source", "source/file", "source/generate", "source/redis",
+		"script", "script/gopherlua", "script/luajit", "script/passthrough",
+		"sink", "sink/eventstore", "sink/mysql", "sink/stdout",
+		"pipeline", "pipeline/deadletter", "eventstore", "server",
+		"internal/config", "internal/verify", "examples",
+	},
+	"examples": {},
+
+	// Suites and servers for tests.
+	"source/sourcetest": {"event", "source"},
+	"script/scripttest": {"event", "script"},
+	"sink/sinktest":     {"event", "sink"},
+	"internal/private":  {},
+}
+
+// mayCgo lists the packages that may contain C, and those that reach it through
+// a library; without cgo they are absent.
+var mayCgo = []string{"internal/document", "internal/luajit"}
+
+func TestImports(t *testing.T) {
+	for _, file := range goFiles(t) {
+		pkg := path.Dir(file.name)
+		allowed, known := may[pkg]
+		if !known {
+			t.Errorf("%s: package %s has no row in the import table: add one that says what it may import", file.name, pkg)
+			continue
+		}
+		for _, imported := range file.imports {
+			if imported == "C" && !slices.Contains(mayCgo, pkg) {
+				t.Errorf("%s: cgo stands only in %v", file.name, mayCgo)
+			}
+			ours, found := strings.CutPrefix(imported, module)
+			if found && ours != pkg && !slices.Contains(allowed, ours) {
+				t.Errorf("%s: %s may not import %s: let the dependency point inward, or change the table on purpose", file.name, pkg, ours)
+			}
+		}
+	}
+}
+
+func TestEveryRowHasItsPackage(t *testing.T) {
+	present := map[string]bool{}
+	for _, file := range goFiles(t) {
+		present[path.Dir(file.name)] = true
+	}
+	for pkg := range may {
+		if !present[pkg] {
+			t.Errorf("the import table has a row for %s, which does not exist: delete the row", pkg)
+		}
+	}
+}
+
+func TestEveryPackageHasOneComment(t *testing.T) {
+	comments := map[string]int{}
+	for _, file := range goFiles(t) {
+		pkg := path.Dir(file.name)
+		comments[pkg] += 0
+		if file.documented {
+			comments[pkg]++
+		}
+	}
+	for pkg, n := range comments {
+		if n != 1 {
+			t.Errorf("package %s has %d package comments: it wants one, that says what it is, what it guarantees and who may call it at the same time", pkg, n)
+		}
+	}
+}
+
+// TestNothingLarge keeps what scripts can make again out of the history.
+func TestNothingLarge(t *testing.T) {
+	const bytesMax = 256 << 10
+	walk(t, func(name string, entry fs.DirEntry) {
+		info, err := entry.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > bytesMax {
+			t.Errorf("%s has %d bytes: generate it or leave it out", name, info.Size())
+		}
+	})
+}
+
+type goFile struct {
+	name       string
+	imports    []string
+	documented bool
+}
+
+// goFiles parses every Go file that is not a test and not under a build folder
+// or a module of its own.
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var files []goFile
+	walk(t, func(name string, _ fs.DirEntry) {
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, goFile{name: name, imports: importsOf(t, parsed), documented: parsed.Doc != nil})
+	})
+	return files
+}
+
+func importsOf(t *testing.T, file *ast.File) []string {
+	t.Helper()
+	var imports []string
+	for _, spec := range file.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		imports = append(imports, name)
+	}
+	return imports
+}
+
+// walk visits the files of the repository, named from its root. What git
+// ignores, and modules of their own, it leaves out.
+func walk(t *testing.T, visit func(name string, entry fs.DirEntry)) {
+	t.Helper()
+	skip := []string{".git", ".build", "bin", "bench", "perigee-data"}
+	err := filepath.WalkDir(root, func(full string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(strings.TrimPrefix(strings.TrimPrefix(full, root), string(os.PathSeparator)))
+		if entry.IsDir() {
+			if slices.Contains(skip, entry.Name()) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		visit(name, entry)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Holds the sources against the house rules; says what is wrong and fails.
+set -eu
+cd "$(dirname "$0")/.."
+failed=0
+
+step() { # NAME COMMAND…: runs it, remembers a failure, goes on
+  name=$1; shift
+  if output=$("$@" 2>&1); then
+    printf 'ok    %s\n' "$name"
+  else
+    printf 'FAIL  %s\n%s\n' "$name" "$output"
+    failed=1
+  fi
+}
+
+formatted() {
+  gofmt=$(dirname "$(command -v "$(tools/go.sh -path)")")/gofmt
+  unformatted=$("$gofmt" -l $(git ls-files '*.go'))
+  [ -z "$unformatted" ] || { echo "run gofmt -w on:"; echo "$unformatted"; return 1; }
+}
+c_warnings() { CGO_CFLAGS="-O2 -Wall -Wextra -Werror" tools/go.sh build ./internal/... ; }
+lua_lint() { git ls-files '*.lua' | grep -v testdata/ | xargs luacheck --quiet --no-color; }
+shell_lint() { git ls-files '*.sh' .ci/run | xargs shellcheck -e SC2046,SC2317; }
+in_bench() { (cd bench && ../tools/go.sh vet ./...); }
+
+step gofmt formatted
+step vet tools/go.sh vet ./...
+step 'vet, no cgo' env CGO_ENABLED=0 tools/go.sh vet ./...
+step 'vet, bench' in_bench
+step staticcheck tools/go.sh tool staticcheck ./...
+step 'C warnings' c_warnings
+step luacheck lua_lint
+step shellcheck shell_lint
+exit $failed

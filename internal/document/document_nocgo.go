@@ -1,0 +1,14 @@
+//go:build !cgo
+
+package document
+
+import "github.com/perigeedb/perigee/internal/document/pure"
+
+// An Extractor fills typed columns from documents; see pure.Extractor.
+type Extractor = pure.Extractor
+
+// NewExtractor compiles spec. Its paths must not be empty.
+var NewExtractor = pure.NewExtractor
+
+// Check tells whether doc is strict JSON and an object.
+var Check = pure.Check

@@ -1,0 +1,53 @@
+package report
+
+import "fmt"
+
+// A Fault says why bytes are not a JSON document.
+type Fault uint8
+
+const (
+	Empty      Fault = iota + 1 // nothing but white space
+	NotObject                   // JSON, or the start of it, but not an object
+	CutShort                    // the document ends in the middle
+	WantKey                     // something else where a key belongs
+	WantColon                   // something else where a colon belongs
+	WantComma                   // something else where a comma or the closing bracket belongs
+	WantValue                   // something that starts no value
+	BadNumber                   // a number with a leading zero, a bare minus, a dot without digits
+	BadEscape                   // a backslash followed by something that is no escape
+	Control                     // a control character in a string that must be escaped
+	BadUTF8                     // bytes that are no UTF-8
+	TooDeep                     // more than MaxDepth brackets inside each other
+	Trailing                    // something after the end of the document
+	TooLarge                    // a document of 2 GiB and more
+)
+
+// MaxDepth is how deep objects and arrays may be nested.
+const MaxDepth = 512
+
+var faultText = [...]string{
+	Empty:     "the document is empty",
+	NotObject: "not a JSON object: an event must start with {",
+	CutShort:  "the document ends too early",
+	WantKey:   `expected a key in double quotes`,
+	WantColon: `expected ":" after the key`,
+	WantComma: `expected "," or the closing bracket`,
+	WantValue: "expected a value",
+	BadNumber: "not a JSON number",
+	BadEscape: "invalid escape in a string",
+	Control:   `control character in a string: write it as \u00XX`,
+	BadUTF8:   "invalid UTF-8",
+	TooDeep:   fmt.Sprintf("nested deeper than %d", MaxDepth),
+	Trailing:  "data after the end of the document",
+	TooLarge:  "the document is larger than 2 GiB",
+}
+
+func (f Fault) String() string { return faultText[f] }
+
+// A SyntaxError is a document that is refused.
+type SyntaxError struct {
+	Fault  Fault
+	Offset int // of the first byte that is wrong
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%v (at byte %d)", e.Fault, e.Offset) }

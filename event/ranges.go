@@ -47,7 +47,7 @@ type Ranges []Range
 // Add puts r into the set and takes its fingerprints over: the caller must not
 // append to them. Positions that are already there keep the fingerprints they had.
 func (rs *Ranges) Add(r Range) {
-	for _, gap := range rs.missing(r) {
+	for _, gap := range rs.Missing(r) {
 		i, _ := slices.BinarySearchFunc(*rs, gap.First, func(a Range, first uint64) int {
 			return cmpUint(a.First, first)
 		})
@@ -100,8 +100,8 @@ func (rs Ranges) String() string {
 	return s.String()
 }
 
-// missing returns the parts of r that are not in the set.
-func (rs Ranges) missing(r Range) []Range {
+// Missing returns the parts of r that are not in the set, in order.
+func (rs Ranges) Missing(r Range) []Range {
 	var gaps []Range
 	for _, have := range rs {
 		if have.End() <= r.First || r.Count == 0 {

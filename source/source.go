@@ -14,6 +14,17 @@ import (
 // changed, or it is gone. The pipeline asks for the partitions again.
 var ErrMoved = errors.New("source: the partition has changed its identity")
 
+// A PermanentError will not pass with time; a person must act. Hint says how.
+// It stops the pipeline. Any other error of a source, except ErrMoved and
+// io.EOF, passes with time: the caller comes again.
+type PermanentError struct {
+	Err  error
+	Hint string
+}
+
+func (e *PermanentError) Error() string { return e.Err.Error() }
+func (e *PermanentError) Unwrap() error { return e.Err }
+
 // A Source is a place where events wait, in one or more partitions. It is safe
 // for concurrent use.
 type Source interface {
@@ -74,6 +85,10 @@ type Env struct {
 	Pipeline string // name of the pipeline
 	Folder   string // the folder of the configuration file: relative paths start here
 	Data     string // the engine's data folder
+	// Remembered says that a sink of the pipeline remembers ranges. Without it
+	// what is given to Open as done is always empty and proves nothing, so a
+	// source cannot notice that a sink has lost what was acknowledged.
+	Remembered bool
 	Log      *slog.Logger
 	Limits   Limits
 }

@@ -38,8 +38,8 @@ type Source interface {
 	// reader skips it, after it has made sure by the fingerprints that the
 	// positions still mean the same events. When they do not, it starts a new
 	// identity at the first event that differs and returns ErrMoved. It never
-	// skips in silence: a gap between done and what is there is an error that
-	// names it.
+	// skips in silence: a gap between done and what is there is a
+	// *PermanentError that names it.
 	Open(ctx context.Context, partition string, done event.Ranges) (Reader, error)
 
 	// Close frees what the source holds, after all its readers are closed.

@@ -1,0 +1,75 @@
+// Package deadletter keeps the events that could not be processed, in one file
+// of the data folder, until a person has looked at them.
+//
+// An entry belongs to a position of a partition of a pipeline. Replace makes
+// the entries of a range what one run of it says, so that a range that was
+// interrupted and run again, cut differently or with a newer script, never
+// leaves an entry of the run that was not committed. What Replace has returned
+// from survives a crash; what it was interrupted in happened whole or not at all.
+//
+// A Store is safe for concurrent use. Writers that come together share a sync
+// of the disk.
+package deadletter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// FileName is the name of the store in the data folder.
+const FileName = "deadletters.db"
+
+// A Letter is a dead event and where it belongs.
+type Letter struct {
+	Pipeline  string
+	Partition string
+	Time      time.Time // when it was kept
+	event.Dead
+}
+
+// A Store is an open file of dead letters. One process has it open at a time.
+type Store struct {
+	db *bolt.DB
+
+	mu      sync.Mutex
+	waiting []*change  // for the next commit
+	turn    sync.Mutex // held by the writer that commits
+}
+
+// Open opens the store in the data folder, which must exist, and makes the file
+// when there is none.
+func Open(folder string) (*Store, error) {
+	path := filepath.Join(folder, FileName)
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
+	if errors.Is(err, berrors.ErrTimeout) {
+		err = errors.New("another process has it open: one engine owns a data folder")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
+	}
+	if err := syncFolder(folder); err != nil {
+		return nil, errors.Join(fmt.Errorf("sync data folder: %w", err), db.Close())
+	}
+	return &Store{db: db}, nil
+}
+
+// Close waits for readers and writers and closes the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+// syncFolder makes a new file's name durable.
+func syncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,71 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// entry is a letter as JSON: in the file, where pipeline, partition and position
+// are in the key, and for whoever lists letters over HTTP. Text that is UTF-8
+// stays legible; other bytes are kept as base64.
+type entry struct {
+	Pipeline  string    `json:"pipeline,omitempty"`
+	Partition string    `json:"partition,omitempty"`
+	Position  *uint64   `json:"position,omitempty"`
+	Number    uint32    `json:"number"`
+	Time      time.Time `json:"time"`
+	Stage     string    `json:"stage"`
+	Error     string    `json:"error"`
+	Traceback string    `json:"traceback,omitempty"`
+	Script    string    `json:"script,omitempty"`
+	Original  *string   `json:"original,omitempty"`
+	Base64    []byte    `json:"original_base64,omitempty"`
+}
+
+func newEntry(d *event.Dead, at time.Time) entry {
+	e := entry{
+		Number: d.Number, Time: at.UTC(), Stage: d.Stage,
+		Error: d.Error, Traceback: d.Traceback, Script: d.Script,
+	}
+	if utf8.Valid(d.Original) {
+		text := string(d.Original)
+		e.Original = &text
+	} else {
+		e.Base64 = d.Original
+	}
+	return e
+}
+
+func encode(d *event.Dead, at time.Time) ([]byte, error) {
+	value, err := json.Marshal(newEntry(d, at))
+	if err != nil {
+		return nil, fmt.Errorf("encode dead letter: %w", err)
+	}
+	return value, nil
+}
+
+func decode(value []byte) (l Letter, err error) {
+	var e entry
+	if err := json.Unmarshal(value, &e); err != nil {
+		return l, fmt.Errorf("decode dead letter: %w", err)
+	}
+	l.Time, l.Number, l.Stage = e.Time, e.Number, e.Stage
+	l.Error, l.Traceback, l.Script = e.Error, e.Traceback, e.Script
+	l.Original = e.Base64
+	if e.Original != nil {
+		l.Original = []byte(*e.Original)
+	}
+	return l, nil
+}
+
+// MarshalJSON writes the letter as one object. The event is in "original", or,
+// when its bytes are not UTF-8, in "original_base64".
+func (l Letter) MarshalJSON() ([]byte, error) {
+	e := newEntry(&l.Dead, l.Time)
+	e.Pipeline, e.Partition, e.Position = l.Pipeline, l.Partition, &l.Position
+	return json.Marshal(e)
+}

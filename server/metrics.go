@@ -1,0 +1,85 @@
+package server
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/perigeedb/perigee/pipeline"
+)
+
+// A collector reads the counts of the pipelines when it is asked for them.
+type collector struct {
+	pipelines []*pipeline.Pipeline
+
+	read, bytes, batches, settled, dropped *prometheus.Desc
+	dead, lag, state                       *prometheus.Desc
+	sourceRetries, script                  *prometheus.Desc
+	rows, sinkRetries, sink                *prometheus.Desc
+}
+
+func newCollector(pipelines []*pipeline.Pipeline) *collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("perigee_"+name, help, append([]string{"pipeline"}, labels...), nil)
+	}
+	return &collector{
+		pipelines: pipelines,
+
+		read:          desc("events_read_total", "Events read from the source, those read again included."),
+		bytes:         desc("read_bytes_total", "Bytes of the events read."),
+		batches:       desc("batches_total", "Batches read."),
+		settled:       desc("events_settled_total", "Events whose batch is durable in every sink."),
+		dropped:       desc("events_dropped_total", "Events that the script dropped on purpose."),
+		dead:          desc("dead_letters_total", "Events that could not be processed.", "stage"),
+		lag:           desc("lag_events", "Events that waited in the source behind the last one read."),
+		state:         desc("pipeline_state", "1 for the state that the pipeline is in.", "state"),
+		sourceRetries: desc("source_retries_total", "Failed attempts at the source."),
+		script:        desc("script_seconds_total", "Time spent in the script, summed over lanes."),
+		rows:          desc("rows_written_total", "Rows made durable in a sink.", "sink"),
+		sinkRetries:   desc("sink_retries_total", "Failed attempts at writing to a sink.", "sink"),
+		sink:          desc("sink_seconds_total", "Time spent in a sink, summed over lanes.", "sink"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	for _, p := range c.pipelines {
+		c.collect(ch, p.Name(), p.Stats())
+	}
+}
+
+func (c *collector) collect(ch chan<- prometheus.Metric, name string, s pipeline.Stats) {
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{name}, labels...)...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
+	}
+	counter(c.read, float64(s.Read))
+	counter(c.bytes, float64(s.Bytes))
+	counter(c.batches, float64(s.Batches))
+	counter(c.settled, float64(s.Settled))
+	counter(c.dropped, float64(s.Dropped))
+	for stage, n := range s.Dead {
+		counter(c.dead, float64(n), stage)
+	}
+	gauge(c.lag, float64(s.Lag))
+	for _, state := range pipeline.States() {
+		gauge(c.state, truth(s.State == state), string(state))
+	}
+	counter(c.sourceRetries, float64(s.Retries))
+	counter(c.script, s.Script.Seconds())
+	for _, sink := range s.Sinks {
+		counter(c.rows, float64(sink.Rows), sink.Name)
+		counter(c.sinkRetries, float64(sink.Retries), sink.Name)
+		counter(c.sink, sink.Time.Seconds(), sink.Name)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/perigeedb/perigee/pipeline"
+)
+
+func (c *Config) routes(extra map[string]http.Handler) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newCollector(c.Pipelines),
+	)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ping", ping)
+	mux.Handle("GET /ready", ready(c.Pipelines))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	for pattern, handler := range extra {
+		mux.Handle(pattern, handler)
+	}
+	return mux
+}
+
+func ping(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "pong") }
+
+// ready answers with a line for each pipeline.
+func ready(pipelines []*pipeline.Pipeline) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		lines, status := make([]string, len(pipelines)), http.StatusOK
+		for i, p := range pipelines {
+			lines[i] = p.Name() + ": ready"
+			if err := p.Ready(); err != nil {
+				lines[i], status = fmt.Sprintf("%s: %v", p.Name(), err), http.StatusServiceUnavailable
+			}
+		}
+		w.WriteHeader(status)
+		for _, line := range lines {
+			fmt.Fprintln(w, line)
+		}
+	}
+}

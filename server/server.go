@@ -1,0 +1,143 @@
+// Package server is how the outside reaches a running engine: over HTTP on a
+// loopback port for monitors, and on a socket in the data folder for the
+// command line, which has further routes there because only the owner of the
+// folder can open it.
+//
+//	/ping     200 as long as the process serves
+//	/ready    200 when every pipeline is connected and running, else 503 with the reasons
+//	/metrics  Prometheus
+//
+// A Server is safe for concurrent use.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/pipeline"
+)
+
+// SocketName is the name of the engine's socket in the data folder.
+const SocketName = "perigee.sock"
+
+// headerTime bounds how long a client may take to say what it wants.
+const headerTime = 10 * time.Second
+
+// Config says where to serve what.
+type Config struct {
+	Address   string // of the port, as 127.0.0.1:4290; "" means none
+	Folder    string // the data folder, for the socket; "" means none
+	Pipelines []*pipeline.Pipeline
+	// Handlers are further routes of the socket, by pattern as http.ServeMux
+	// knows them ("POST /query").
+	Handlers map[string]http.Handler
+	Log      *slog.Logger
+}
+
+// A Server serves until it is closed.
+type Server struct {
+	log     *slog.Logger
+	servers []*http.Server
+	port    net.Addr
+	serving sync.WaitGroup
+}
+
+// Start listens on the port and the socket and serves in the background. When
+// it can have either of them not, it returns an error and serves nothing.
+func Start(c Config) (*Server, error) {
+	s := &Server{log: c.Log}
+	port, socket, err := c.listen()
+	if err != nil {
+		return nil, err
+	}
+	if port != nil {
+		s.port = port.Addr()
+		s.serve(port, c.routes(nil))
+	}
+	if socket != nil {
+		s.serve(socket, c.routes(c.Handlers))
+	}
+	return s, nil
+}
+
+func (c *Config) listen() (port, socket net.Listener, err error) {
+	if c.Address != "" {
+		if port, err = net.Listen("tcp", c.Address); err != nil {
+			return nil, nil, fmt.Errorf("listen for http on %s: %w", c.Address, err)
+		}
+	}
+	if c.Folder != "" {
+		path := filepath.Join(c.Folder, SocketName)
+		if socket, err = listenSocket(path); err != nil {
+			if port != nil {
+				port.Close()
+			}
+			return nil, nil, fmt.Errorf("listen on socket %s: %w", path, err)
+		}
+	}
+	return port, socket, nil
+}
+
+// Address is the port's, with the number that the system chose when it was
+// asked for 0; nil when there is no port.
+func (s *Server) Address() net.Addr { return s.port }
+
+// Close stops listening, lets requests finish for as long as ctx allows, then
+// cuts them off.
+func (s *Server) Close(ctx context.Context) error {
+	var errs []error
+	for _, h := range s.servers {
+		err := h.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			err = h.Close()
+		}
+		errs = append(errs, err)
+	}
+	s.serving.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *Server) serve(l net.Listener, routes http.Handler) {
+	h := &http.Server{
+		Handler:           routes,
+		ReadHeaderTimeout: headerTime,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	s.servers = append(s.servers, h)
+	s.serving.Go(func() {
+		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("serving http ended", "address", l.Addr().String(), "error", err)
+		}
+	})
+}
+
+// listenSocket listens on a socket that only the owner can open. The engine
+// that owns the data folder replaces a socket that nobody listens on, as one
+// that was killed leaves it, and refuses one that answers.
+func listenSocket(path string) (net.Listener, error) {
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		return nil, errors.New("another engine is running in this data folder")
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}

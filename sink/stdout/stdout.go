@@ -1,0 +1,162 @@
+// Package stdout is a sink that prints documents, one per line, to standard
+// output. It gives at least once: what was printed before a crash is printed
+// again after it.
+//
+// A batch is one write: lines of different batches do not mix, and a line is
+// never cut, not even by a write that failed half way and was tried again. A
+// Sink and its writers are safe for concurrent use.
+package stdout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Config has no settings.
+type Config struct{}
+
+// Kind offers the sink to configurations.
+func Kind() sink.Kind {
+	return sink.Kind{
+		Name:      "stdout",
+		Doc:       "Prints every document on a line of its own to standard output.",
+		Guarantee: sink.AtLeastOnce,
+		Config:    &Config{},
+		New: func(_ sink.Env, decode func(any) error) (sink.Sink, error) {
+			if err := decode(&Config{}); err != nil {
+				return nil, err
+			}
+			return &Sink{open: standardOutput}, nil
+		},
+	}
+}
+
+// A Sink prints to one output.
+type Sink struct {
+	open func() (io.Writer, error)
+
+	mu   sync.Mutex
+	out  io.Writer // nil until the first Open
+	buf  []byte
+	rest []byte // of the line in which the last write failed
+}
+
+// New makes a sink that prints to out.
+func New(out io.Writer) *Sink { return &Sink{out: out} }
+
+// standardOutput returns a copy of the descriptor: a write to descriptor 1
+// itself would end the process when the reader has gone, instead of failing.
+func standardOutput() (io.Writer, error) {
+	fd, err := syscall.Dup(int(os.Stdout.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("opening standard output: %w", err)
+	}
+	syscall.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "standard output"), nil
+}
+
+// Open implements sink.Sink. It knows of no ranges.
+func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out == nil {
+		out, err := s.open()
+		if err != nil {
+			return nil, nil, err
+		}
+		s.out = out
+	}
+	return &writer{sink: s}, nil, nil
+}
+
+// Close implements sink.Sink. It leaves an output that it was given open.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	file, ours := s.out.(*os.File)
+	if s.open == nil || !ours {
+		return nil
+	}
+	s.out = nil
+	return file.Close()
+}
+
+type writer struct {
+	sink   *Sink
+	closed atomic.Bool
+}
+
+func (w *writer) Close() error {
+	w.closed.Store(true)
+	return nil
+}
+
+// Write implements sink.Writer.
+func (w *writer) Write(ctx context.Context, out *event.Output) error {
+	if w.closed.Load() {
+		return errors.New("printing a batch: the writer is closed")
+	}
+	w.sink.mu.Lock()
+	defer w.sink.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return w.sink.print(out)
+}
+
+// print writes the documents as lines, after what is left of a broken one.
+func (s *Sink) print(out *event.Output) error {
+	s.buf = append(s.buf[:0], s.rest...)
+	for i := range out.Len() {
+		s.buf = appendLine(s.buf, out.Doc(i))
+	}
+	if len(s.buf) == 0 {
+		return nil
+	}
+	n, err := s.out.Write(s.buf)
+	if err == nil {
+		s.rest = s.rest[:0]
+		return nil
+	}
+	if n > 0 {
+		s.rest = append(s.rest[:0], brokenLine(s.buf, n)...)
+	}
+	err = fmt.Errorf("printing %d lines: %w", out.Len(), err)
+	if errors.Is(err, syscall.EPIPE) {
+		return &sink.PermanentError{Err: err, Hint: "the program that read the output has ended; start both again"}
+	}
+	return err
+}
+
+// appendLine appends doc as one line. A line break in JSON is never part of a
+// string, so a space says the same.
+func appendLine(buf, doc []byte) []byte {
+	start := len(buf)
+	buf = append(buf, doc...)
+	if bytes.IndexByte(doc, '\n') >= 0 || bytes.IndexByte(doc, '\r') >= 0 {
+		for i := start; i < len(buf); i++ {
+			if buf[i] == '\n' || buf[i] == '\r' {
+				buf[i] = ' '
+			}
+		}
+	}
+	return append(buf, '\n')
+}
+
+// brokenLine returns what is missing of the line that ends the first n bytes.
+func brokenLine(buf []byte, n int) []byte {
+	if buf[n-1] == '\n' {
+		return nil
+	}
+	return buf[n : n+bytes.IndexByte(buf[n:], '\n')+1]
+}

@@ -1,0 +1,197 @@
+// Package private starts real servers of one's own: for tests, demos and
+// benchmarks. Each listens on a free loopback port, keeps its data in a folder
+// it was given, can be killed and started again on the same port and data, and
+// dies with the process that started it.
+//
+// A server's methods are for one goroutine at a time.
+package private
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+const (
+	readyTime = 30 * time.Second // a server may take to answer
+	stopTime  = 30 * time.Second // a server may take to end when asked to
+	tries     = 3                // to find a port that nobody else takes meanwhile
+)
+
+// A server is one process that can be started again.
+type server struct {
+	name    string // of the binary, as errors quote it
+	path    string // of the binary
+	dir     string
+	port    int
+	command func(port int) []string
+	ready   func(ctx context.Context) error
+
+	process *os.Process
+	exited  chan struct{} // closed when the process has been reaped
+}
+
+// Find looks for a binary on the path and where Debian keeps those for root; its
+// error names the package to install.
+func Find(name, debianPackage string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: apt-get install %s", name, debianPackage)
+}
+
+// Address is the host and port that the server listens on.
+func (s *server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Dir is the folder that holds the server's data and its log.
+func (s *server) Dir() string { return s.dir }
+
+// PID is the number of the running process.
+func (s *server) PID() int { return s.process.Pid }
+
+// Start starts the server again, on the port and data it had, and waits until
+// it answers.
+func (s *server) Start(ctx context.Context) error {
+	if s.running() {
+		return fmt.Errorf("start %s: it is running", s.name)
+	}
+	if err := s.spawn(); err != nil {
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	if err := s.await(ctx); err != nil {
+		_ = s.Kill()
+		return fmt.Errorf("start %s: %w\n%s", s.name, err, s.logTail())
+	}
+	return nil
+}
+
+// first starts the server for the first time, on a free port.
+func (s *server) first(ctx context.Context) (err error) {
+	for range tries {
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = s.Start(ctx); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Stop asks the server to end in order, and waits for it.
+func (s *server) Stop() error { return s.end(syscall.SIGTERM) }
+
+// Kill ends the server as a power cut would end the process: SIGKILL.
+func (s *server) Kill() error { return s.end(syscall.SIGKILL) }
+
+func (s *server) end(signal syscall.Signal) error {
+	if !s.running() {
+		return nil
+	}
+	if err := s.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end %s: %w", s.name, err)
+	}
+	select {
+	case <-s.exited:
+		return nil
+	case <-time.After(stopTime):
+		_ = s.process.Kill()
+		<-s.exited
+		return fmt.Errorf("end %s: it did not end within %v of %v and was killed", s.name, stopTime, signal)
+	}
+}
+
+func (s *server) running() bool {
+	if s.exited == nil {
+		return false
+	}
+	select {
+	case <-s.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// spawn starts the process from a thread that lives as long as the process
+// does: the kernel sends the signal that ties a child to its parent when the
+// thread that made it ends, not when the parent does.
+func (s *server) spawn() error {
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(s.path, s.command(s.port)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+	cmd.SysProcAttr = dieWithParent()
+	started, exited := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(exited)
+		defer log.Close()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		runtime.UnlockOSThread()
+	}()
+	if err := <-started; err != nil {
+		<-exited
+		return err
+	}
+	s.process, s.exited = cmd.Process, exited
+	return nil
+}
+
+// await asks the server until it answers, ends or runs out of time.
+func (s *server) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	for {
+		err := s.ready(ctx)
+		if err == nil && s.running() {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return errors.New("it ended at once")
+		case <-ctx.Done():
+			return fmt.Errorf("it does not answer: %w", errors.Join(err, ctx.Err()))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (s *server) logFile() string { return filepath.Join(s.dir, s.name+".log") }
+
+// logTail is the end of the server's own log, for errors.
+func (s *server) logTail() []byte {
+	log, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return nil
+	}
+	return bytes.TrimSpace(log[max(0, len(log)-2000):])
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -3,6 +3,7 @@ package event
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -48,26 +49,27 @@ type Ranges []Range
 // append to them. Positions that are already there keep the fingerprints they had.
 func (rs *Ranges) Add(r Range) {
 	for _, gap := range rs.Missing(r) {
-		i, _ := slices.BinarySearchFunc(*rs, gap.First, func(a Range, first uint64) int {
-			return cmpUint(a.First, first)
-		})
+		i := rs.search(gap.First)
 		*rs = slices.Insert(*rs, i, gap)
 		rs.join(i)
 	}
 }
 
+// search returns the index of the first range that ends past p.
+func (rs Ranges) search(p uint64) int {
+	return sort.Search(len(rs), func(i int) bool { return rs[i].End() > p })
+}
+
 // Has tells whether position p is in the set.
 func (rs Ranges) Has(p uint64) bool {
-	i, found := slices.BinarySearchFunc(rs, p, func(a Range, p uint64) int { return cmpUint(a.First, p) })
-	return found || i > 0 && p < rs[i-1].End()
+	i := rs.search(p)
+	return i < len(rs) && rs[i].First <= p
 }
 
 // Next returns the first position at or after p that is not in the set.
 func (rs Ranges) Next(p uint64) uint64 {
-	for _, r := range rs {
-		if p >= r.First && p < r.End() {
-			p = r.End()
-		}
+	for i := rs.search(p); i < len(rs) && rs[i].First <= p; i++ {
+		p = rs[i].End()
 	}
 	return p
 }
@@ -103,10 +105,7 @@ func (rs Ranges) String() string {
 // Missing returns the parts of r that are not in the set, in order.
 func (rs Ranges) Missing(r Range) []Range {
 	var gaps []Range
-	for _, have := range rs {
-		if have.End() <= r.First || r.Count == 0 {
-			continue
-		}
+	for _, have := range rs[rs.search(r.First):] {
 		if have.First >= r.End() {
 			break
 		}
@@ -144,14 +143,4 @@ func (r Range) touches(next Range) bool {
 
 func (r Range) plus(next Range) Range {
 	return Range{First: r.First, Count: r.Count + next.Count, Prints: append(r.Prints, next.Prints...)}
-}
-
-func cmpUint(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

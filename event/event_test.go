@@ -1,0 +1,87 @@
+package event
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func batchOf(docs ...string) *Batch {
+	b := &Batch{Partition: "p", Range: Range{First: 100, Count: uint64(len(docs)), Prints: []uint32{1, 2, 3, 4}[:len(docs)]}}
+	for _, d := range docs {
+		b.Append([]byte(d))
+	}
+	return b
+}
+
+func docs(n int, doc func(int) []byte) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = string(doc(i))
+	}
+	return all
+}
+
+func TestBatchKeepsDocuments(t *testing.T) {
+	b := batchOf("{}", "", `{"a":1}`)
+	if diff := cmp.Diff([]string{"{}", "", `{"a":1}`}, docs(b.Len(), b.Doc)); diff != "" {
+		t.Error(diff)
+	}
+	if doc := b.Doc(0); cap(doc) != len(doc) {
+		t.Error("a document can be appended to, into the next")
+	}
+}
+
+func TestBatchTail(t *testing.T) {
+	b := batchOf("{}", "[1]", `{"a":1}`)
+	for n := range b.Len() + 1 {
+		tail := b.Tail(n)
+		if diff := cmp.Diff(docs(b.Len(), b.Doc)[n:], docs(tail.Len(), tail.Doc)); diff != "" {
+			t.Errorf("documents of tail %d:\n%s", n, diff)
+		}
+		if diff := cmp.Diff(b.Range.Tail(uint64(n)), tail.Range); diff != "" {
+			t.Errorf("range of tail %d:\n%s", n, diff)
+		}
+		if tail.Partition != b.Partition {
+			t.Errorf("tail %d is of partition %q", n, tail.Partition)
+		}
+	}
+}
+
+func TestResetKeepsMemory(t *testing.T) {
+	b := batchOf("{}", "[1]")
+	allocs := testing.AllocsPerRun(10, func() {
+		b.Reset()
+		b.Append([]byte("{}"))
+		b.Range.Prints = append(b.Range.Prints, 1)
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations to fill a batch again", allocs)
+	}
+	if diff := cmp.Diff(&Batch{Partition: "p", Range: Range{Prints: []uint32{1}}, Data: []byte("{}"), Ends: []uint32{2}}, b); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOutputPosition(t *testing.T) {
+	o := Output{Range: Range{First: 7, Count: 3}, From: []uint32{0, 0, 2}}
+	for i, want := range []uint64{7, 7, 9} {
+		if got := o.Position(i); got != want {
+			t.Errorf("output %d is from position %d, want %d", i, got, want)
+		}
+	}
+}
+
+func TestTypeNames(t *testing.T) {
+	for _, name := range TypeNames() {
+		typ, ok := ParseType(name)
+		if !ok || typ.String() != name {
+			t.Errorf("%q becomes %v", name, typ)
+		}
+	}
+	for _, name := range []string{"", "int", "type(0)"} {
+		if typ, ok := ParseType(name); ok {
+			t.Errorf("%q is taken for %v", name, typ)
+		}
+	}
+}

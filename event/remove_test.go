@@ -1,0 +1,69 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// outputOf makes an output of the given rows with a column of each shape.
+func outputOf(rows []int) *Output {
+	o := &Output{Columns: &Columns{Rows: len(rows), Vectors: make([]Vector, 3)}}
+	numbers, reals, texts := &o.Columns.Vectors[0], &o.Columns.Vectors[1], &o.Columns.Vectors[2]
+	for _, row := range rows {
+		o.Data = fmt.Appendf(o.Data, `{"row":%d}`, row)
+		o.Ends = append(o.Ends, uint32(len(o.Data)))
+		o.From = append(o.From, uint32(row/2))
+		numbers.Ints = append(numbers.Ints, int64(row))
+		reals.Floats = append(reals.Floats, float64(row)/2)
+		texts.Bytes = fmt.Appendf(texts.Bytes, "%d", row)
+		texts.Ends = append(texts.Ends, uint32(len(texts.Bytes)))
+		for i := range o.Columns.Vectors {
+			v := &o.Columns.Vectors[i]
+			v.Null = append(v.Null, uint8(row%2))
+		}
+	}
+	return o
+}
+
+func TestRemove(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all, gone, kept []int
+		for row := range rapid.IntRange(0, 12).Draw(t, "rows") {
+			all = append(all, row)
+			if rapid.Bool().Draw(t, "gone") {
+				gone = append(gone, row)
+			} else {
+				kept = append(kept, row)
+			}
+		}
+		got, want := outputOf(all), outputOf(kept)
+		got.Remove(slices.Clone(gone))
+		if diff := cmp.Diff(describe(want), describe(got)); diff != "" {
+			t.Fatalf("without %v (-want +got):\n%s", gone, diff)
+		}
+	})
+}
+
+// describe lists an output row by row, so that nil and empty are the same.
+func describe(o *Output) []string {
+	all := []string{fmt.Sprint(o.Len(), len(o.From), o.Columns.Rows, len(o.Data))}
+	for i := range o.Len() {
+		v := o.Columns.Vectors
+		all = append(all, fmt.Sprintf("%s %d %d %g %s %d%d%d", o.Doc(i), o.From[i], v[0].Ints[i],
+			v[1].Floats[i], v[2].Text(i), v[0].Null[i], v[1].Null[i], v[2].Null[i]))
+	}
+	return all
+}
+
+func TestRemoveWithoutColumns(t *testing.T) {
+	o := outputOf([]int{0, 1, 2})
+	o.Columns = nil
+	o.Remove([]int{1})
+	if diff := cmp.Diff([]string{`{"row":0}`, `{"row":2}`}, docs(o.Len(), o.Doc)); diff != "" {
+		t.Error(diff)
+	}
+}

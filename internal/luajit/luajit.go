@@ -1,0 +1,16 @@
+//go:build cgo
+
+// Package luajit is the raw binding to the Lua VM: its life, its sandbox and the
+// limits that hold while scripts run compiled.
+//
+// A VM is used by one goroutine at a time, on any thread. Nothing unwinds across
+// the border: every fault of a script comes back as a *Fault. After a limit a VM
+// is broken and must be closed.
+package luajit
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../../.build/luajit/include -O2 -Wall -Wextra
+#cgo LDFLAGS: ${SRCDIR}/../../.build/luajit/lib/libluajit.a -lm -ldl
+#include "vm.h"
+*/
+import "C"

@@ -1,0 +1,121 @@
+/* A Lua VM that runs code from anyone: its life, its sandbox and its limits. */
+#ifndef PERIGEE_VM_H
+#define PERIGEE_VM_H
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Why a call failed. From PG_EVENT_TIME on it is a limit: nothing in Lua can
+ * catch it, and the VM is broken and must be closed. */
+enum pg_fault_kind {
+	PG_OK,
+	PG_SYNTAX,
+	PG_ERROR,
+	PG_STACK, /* stack overflow */
+	PG_EVENT_TIME,
+	PG_BATCH_TIME,
+	PG_MEMORY,
+	PG_OUTPUT,
+};
+
+/* What went wrong last. Owned by the VM, valid until its next fault. */
+typedef struct pg_fault {
+	uint32_t kind;
+	uint32_t line; /* in the script; 0 when not known */
+	uint32_t message_len, traceback_len;
+	char message[1024];
+	char traceback[8192];
+} pg_fault;
+
+/* What a running VM and the watchdog say to each other. The driver stores the
+ * index of the event it is at in `event`, nothing more; it may do so through
+ * FFI. The watchdog reads it from its own thread. */
+typedef struct pg_run {
+	volatile uint32_t event;
+	volatile uint32_t stop; /* enum pg_fault_kind, 0 while the run may go on; loops in C look at it */
+	volatile uint32_t running;
+	volatile uint32_t number; /* counts runs */
+	volatile uint32_t stop_event; /* the event that an event limit is meant for */
+} pg_run;
+
+/* One coroutine that is being resumed, innermost first. */
+typedef struct pg_frame {
+	lua_State *L;
+	struct pg_frame *outer;
+} pg_frame;
+
+typedef struct pg_vm {
+	pg_run run;
+	lua_State *L;
+	size_t used, limit; /* bytes held; bytes that may be live */
+	int tripped;        /* the heap has outgrown the limit, garbage included */
+	int depth;          /* C functions that call back into Lua, nested */
+	uint32_t broken;    /* the limit that ended this VM, or 0 */
+	int base;           /* registry references: the script's globals, */
+	int env;            /*   its environment, */
+	int handler;        /*   the message handler */
+	char chunk[256];    /* chunk name of the script, "@email.lua" */
+	pg_fault fault;
+	char hooklock;
+	struct pg_log {
+		char *data;
+		size_t len, cap;
+		int truncated;
+	} log;
+	void *user; /* the front end's own */
+} pg_vm;
+
+/* Life. pg_vm_open returns NULL when there is no memory. */
+pg_vm *pg_vm_open(size_t memory_limit, int jit);
+void pg_vm_close(pg_vm *vm);
+pg_vm *pg_vm_of(lua_State *L);
+
+/* Trusted Lua of our own, with every library and the real globals; leaves
+ * nresults on the stack when it returns PG_OK. */
+int pg_vm_host(pg_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults);
+
+/* pg_vm_base pushes the table of the script's globals: what a front end puts in
+ * before pg_vm_load, the script finds. pg_vm_library pushes a read-only view of
+ * the table on top in its place: the form in which a library goes in. */
+void pg_vm_base(pg_vm *vm);
+void pg_vm_library(lua_State *L);
+
+/* pg_vm_load compiles and runs the script's text (no bytecode) in its
+ * environment, then forbids new globals. Call it inside a run. */
+int pg_vm_load(pg_vm *vm, const char *name, const char *text, size_t len);
+
+/* pg_vm_call calls the function below its nargs arguments, as lua_pcall does.
+ * On a fault nothing is left on the stack, vm->fault says what went wrong and
+ * its kind is returned. */
+int pg_vm_call(pg_vm *vm, int nargs, int nresults);
+
+/* pg_vm_fail fills vm->fault by hand, for an event that fails without an error in Lua. */
+void pg_vm_fail(pg_vm *vm, int kind, const char *message);
+
+/* pg_vm_stop ends the run with a limit: compiled code and the interpreter raise
+ * at their next safe point. Safe to call from FFI, from the allocator, and from
+ * another thread. pg_vm_raise raises now, from a C function; it does not return. */
+void pg_vm_stop(pg_vm *vm, int kind);
+int pg_vm_raise(lua_State *L);
+
+/* A C function that loops over what a script gave it calls PG_CHECK now and then;
+ * one that calls back into Lua brackets that with pg_vm_enter and pg_vm_leave. */
+#define PG_CHECK(L, vm) ((vm)->run.stop ? (void)pg_vm_raise(L) : (void)0)
+void pg_vm_enter(lua_State *L, pg_vm *vm);
+void pg_vm_leave(pg_vm *vm);
+
+/* pg_vm_reserve raises the memory limit when a value of n bytes can't fit; a C
+ * function that builds something large asks first. */
+void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n);
+
+/* pg_vm_log keeps a line for Go, which takes all of them after the call. Level is slog's. */
+void pg_vm_log(pg_vm *vm, int level, const char *text, size_t len);
+
+/* A run, from Go or C. pg_vm_end disarms; the VM's `broken` says how it ended. */
+void pg_vm_begin(pg_vm *vm);
+void pg_vm_end(pg_vm *vm);
+
+#endif

@@ -1,0 +1,152 @@
+// Package generate is a source of made-up email events: sent, open, click,
+// bounce, spam. An event depends on the seed and its position alone, so a run
+// that is resumed goes on with the events that the first would have made. A small
+// share is bad on purpose (see Append), so that there is something to see in the
+// dead letters.
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+)
+
+// Config are the settings below "generate".
+type Config struct {
+	Events uint64 `yaml:"events,required" help:"how many events there are"`
+	Seed   uint64 `yaml:"seed" help:"another seed makes other events (default 0)"`
+	Rate   uint64 `yaml:"rate" help:"events per second (default: as fast as they are taken)"`
+}
+
+// Kind offers the source to configurations.
+func Kind() source.Kind {
+	return source.Kind{
+		Name:   "generate",
+		Doc:    "Makes up email events, the same ones for the same seed.",
+		Config: &Config{},
+		New: func(env source.Env, decode func(any) error) (source.Source, error) {
+			var c Config
+			if err := decode(&c); err != nil {
+				return nil, err
+			}
+			return New(env, c)
+		},
+	}
+}
+
+// A Source makes events up. It has one partition, named by seed and number of events.
+type Source struct {
+	config Config
+	limits source.Limits
+}
+
+// New makes a source.
+func New(env source.Env, c Config) (*Source, error) {
+	if c.Events == 0 {
+		return nil, errors.New("events must be at least 1")
+	}
+	return &Source{config: c, limits: env.Limits}, nil
+}
+
+// Partitions implements source.Source.
+func (s *Source) Partitions(context.Context) ([]string, error) { return []string{s.name()}, nil }
+
+func (s *Source) name() string { return fmt.Sprintf("generate-%d-%d", s.config.Seed, s.config.Events) }
+
+// Open implements source.Source.
+func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	if partition != s.name() {
+		return nil, source.ErrMoved
+	}
+	r := &reader{source: s, done: done, start: time.Now()}
+	r.next.Store(done.Next(0))
+	return r, nil
+}
+
+// Close implements source.Source.
+func (s *Source) Close() error { return nil }
+
+type reader struct {
+	source *Source
+	done   event.Ranges
+	next   atomic.Uint64 // position; written by Read alone
+	start  time.Time
+	made   uint64 // events, since start
+}
+
+// Read implements source.Reader.
+func (r *reader) Read(ctx context.Context, b *event.Batch) error {
+	b.Reset()
+	first := r.next.Load()
+	end := min(r.source.config.Events, first+uint64(r.source.limits.Events), r.ahead(first))
+	if first >= r.source.config.Events {
+		return io.EOF
+	}
+	end, err := r.pace(ctx, first, end)
+	if err != nil {
+		return err
+	}
+	i := first
+	for ; i < end; i++ {
+		before := len(b.Data)
+		b.Data = Append(b.Data, r.source.config.Seed, i)
+		if len(b.Data) > r.source.limits.Bytes && i > first {
+			b.Data = b.Data[:before]
+			break
+		}
+		b.Ends = append(b.Ends, uint32(len(b.Data)))
+	}
+	b.Partition = r.source.name()
+	b.Range.First, b.Range.Count = first, i-first
+	r.made += i - first
+	r.next.Store(r.done.Next(i))
+	return nil
+}
+
+// ahead is the first position after p that is done.
+func (r *reader) ahead(p uint64) uint64 {
+	for _, d := range r.done {
+		if d.First > p {
+			return d.First
+		}
+	}
+	return r.source.config.Events
+}
+
+// pace waits until the rate allows at least one event, and returns where the
+// batch has to end for it.
+func (r *reader) pace(ctx context.Context, first, end uint64) (uint64, error) {
+	rate := r.source.config.Rate
+	if rate == 0 {
+		return end, ctx.Err()
+	}
+	for {
+		allowed := uint64(time.Since(r.start).Seconds()*float64(rate)) - r.made
+		if allowed > 0 {
+			return min(end, first+allowed), ctx.Err()
+		}
+		due := r.start.Add(time.Duration(float64(r.made+1) / float64(rate) * float64(time.Second)))
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(time.Until(due)):
+		}
+	}
+}
+
+// Ack implements source.Reader: there is nothing to give up.
+func (r *reader) Ack(context.Context, event.Range) error { return nil }
+
+// Close implements source.Reader.
+func (r *reader) Close(context.Context) error { return nil }
+
+// Lag implements source.Lagger.
+func (r *reader) Lag() uint64 {
+	return r.source.config.Events - min(r.next.Load(), r.source.config.Events)
+}

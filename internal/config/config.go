@@ -1,0 +1,147 @@
+// Package config reads a configuration file: strict YAML with variables from
+// the environment.
+//
+// Nothing is guessed. A key or kind that is not known, a value of another type,
+// a key that is missing or given twice is an Error with file, line, column, the
+// source line and the nearest known name; one reading reports all it can find.
+// ${NAME}, ${NAME:-default} and ${NAME:?message} stand for environment
+// variables wherever a value may stand, $$ for a dollar sign. A variable's value
+// is never parsed as YAML, and never part of an error.
+//
+// The package knows the shape of a pipeline and no kind of source or sink: their
+// settings stay unread until the kind decodes them into its own struct. A Config
+// is not safe for concurrent use while it is being decoded.
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A Config is a file that has been read.
+type Config struct {
+	File      string
+	Folder    string // of the file: relative paths start here
+	Data      string // the engine's data folder, made absolute with Folder
+	HTTP      string // address to listen on; empty for none
+	Pipelines []Pipeline
+}
+
+// A Pipeline is one source, at most one script and one sink.
+type Pipeline struct {
+	Name   string
+	Source Choice
+	Script *Script // nil when events pass through unchanged
+	Sink   Choice
+	Lanes  int // batches in flight; 0 for the default
+	Batch  Batch
+}
+
+// Batch bounds a batch; 0 for the default.
+type Batch struct {
+	Events int `yaml:"events" help:"events in a batch at most (default 1000)"`
+	Bytes  int `yaml:"bytes,size" help:"bytes in a batch at most (default 1MiB)"`
+}
+
+// A Script names a file with code and the limits it runs under.
+type Script struct {
+	Language string
+	Path     string // absolute
+	Limits   Limits
+	origin
+}
+
+// Limits of a script; 0 for the default.
+type Limits struct {
+	EventTime time.Duration `yaml:"event_time" help:"time for one event (default 100ms)"`
+	BatchTime time.Duration `yaml:"batch_time" help:"time for a batch (default 2s)"`
+	Memory    int           `yaml:"memory,size" help:"bytes one script state may hold (default 64MiB)"`
+	Output    int           `yaml:"output,size" help:"bytes of output for one batch (default 64MiB)"`
+}
+
+// A Choice is a kind with its settings, not decoded yet.
+type Choice struct {
+	Kind     string
+	settings *node
+	origin
+}
+
+// Decode fills the struct behind into from the settings, by its tags (see Fields).
+func (c Choice) Decode(into any) error {
+	return c.document.decodeAlone(c.settings, into, c.Kind)
+}
+
+// origin remembers where in the file something stands.
+type origin struct {
+	document *document
+	at       place
+}
+
+// At gives an error the place of what it is about. Errors that have a place keep it.
+func (o origin) At(err error) error {
+	switch err.(type) {
+	case nil, *Error, Errors:
+		return err
+	}
+	alone := document{file: o.document.file, lines: o.document.lines}
+	alone.fault(o.at, hintOf(err), "%v", err)
+	return alone.faults
+}
+
+// hintOf asks an error for the hint that it carries.
+func hintOf(err error) string {
+	if h, ok := err.(interface{ Hint() string }); ok {
+		return h.Hint()
+	}
+	return ""
+}
+
+// Known are the names that a configuration may use.
+type Known struct {
+	Sources   []string
+	Sinks     []string
+	Languages []string // the first is meant where a script names none
+}
+
+// Defaults for what the file leaves out.
+const (
+	DefaultData = "perigee-data"
+	DefaultHTTP = "127.0.0.1:4290"
+)
+
+// sizeMax keeps a file given by mistake from being read into memory.
+const sizeMax = 4 << 20
+
+// Load reads the file at path. With faults in it, it returns Errors together
+// with what could be read, so that a caller can look for more. lookup is
+// os.LookupEnv.
+func Load(path string, known Known, lookup func(string) (string, bool)) (*Config, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if info.Size() > sizeMax {
+		return nil, fmt.Errorf("read configuration: %s is larger than %d bytes", path, sizeMax)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, string(text), known, lookup)
+}
+
+// Parse reads the text of the file at path.
+func Parse(path, text string, known Known, lookup func(string) (string, bool)) (*Config, error) {
+	folder, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("find the folder of %s: %w", path, err)
+	}
+	d, root := parse(path, text, lookup)
+	c := &Config{File: path, Folder: folder, HTTP: DefaultHTTP}
+	if root != nil {
+		d.config(root, c, known)
+	}
+	return c, d.faults.sorted()
+}

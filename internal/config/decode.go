@@ -1,0 +1,202 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A Field is one key that a config struct knows.
+type Field struct {
+	Key      string
+	Kind     string // "string", "duration", "size", "list of …", …
+	Required bool
+	Help     string
+	Fields   []Field // of a mapping, or of the mappings in a list
+	index    int
+	size     bool
+}
+
+var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+// Fields lists the keys that the struct behind config knows, from its tags:
+//
+//	Address string `yaml:"address,required" help:"host and port"`
+//	Memory  int    `yaml:"memory,size"      help:"bytes it may hold"`
+//
+// A field without a yaml tag is not part of the configuration.
+func Fields(config any) []Field {
+	t := reflect.TypeOf(config)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return fieldsOf(t)
+}
+
+func fieldsOf(t reflect.Type) []Field {
+	var fields []Field
+	for i := range t.NumField() {
+		tag, ok := t.Field(i).Tag.Lookup("yaml")
+		if !ok || tag == "-" || !t.Field(i).IsExported() {
+			continue
+		}
+		key, options, _ := strings.Cut(tag, ",")
+		f := Field{Key: key, Help: t.Field(i).Tag.Get("help"), index: i}
+		for option := range strings.SplitSeq(options, ",") {
+			f.Required = f.Required || option == "required"
+			f.size = f.size || option == "size"
+		}
+		f.Kind, f.Fields = describe(t.Field(i).Type, f.size)
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// describe names a type as a person who writes a configuration would.
+func describe(t reflect.Type, size bool) (string, []Field) {
+	switch {
+	case size:
+		return "size", nil
+	case t == duration:
+		return "duration", nil
+	case reflect.PointerTo(t).Implements(unmarshaler):
+		return "text", nil
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return describe(t.Elem(), size)
+	case reflect.Slice:
+		kind, fields := describe(t.Elem(), false)
+		return "list of " + kind, fields
+	case reflect.Map:
+		kind, fields := describe(t.Elem(), false)
+		return "mapping to " + kind, fields
+	case reflect.Struct:
+		return "mapping", fieldsOf(t)
+	case reflect.String:
+		return "string", nil
+	case reflect.Bool:
+		return "bool", nil
+	case reflect.Float32, reflect.Float64:
+		return "number", nil
+	}
+	return "integer", nil
+}
+
+// decode fills v from n. name is what errors call the value.
+func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
+	if n.shape == null || n.broken {
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		p := reflect.New(v.Type().Elem())
+		d.decode(n, p.Elem(), name, size)
+		v.Set(p)
+		return
+	}
+	_, textual := v.Addr().Interface().(encoding.TextUnmarshaler)
+	switch {
+	case textual || want(v.Kind()) == scalar:
+		if d.shaped(n, scalar, name) {
+			d.value(n, v, name, size)
+		}
+	case v.Kind() == reflect.Slice:
+		if d.shaped(n, sequence, name) {
+			d.list(n, v, name)
+		}
+	case v.Kind() == reflect.Map:
+		if d.shaped(n, mapping, name) {
+			d.dictionary(n, v)
+		}
+	case v.Kind() == reflect.Struct:
+		if d.shaped(n, mapping, name) {
+			d.structure(n, v, name)
+		}
+	default:
+		panic(fmt.Sprintf("config: %s cannot be decoded into %s", name, v.Type()))
+	}
+}
+
+func want(k reflect.Kind) shape {
+	switch k {
+	case reflect.Slice, reflect.Map, reflect.Struct:
+		return mapping
+	}
+	return scalar
+}
+
+// shaped tells whether n has the wanted shape and notes a fault when not.
+func (d *document) shaped(n *node, want shape, name string) bool {
+	if n.shape == want {
+		return true
+	}
+	have := shapeNames[n.shape]
+	if n.shape == scalar {
+		have = quote(n.raw)
+	}
+	d.fault(n.at, "", "%s must be %s, not %s", name, shapeNames[want], have)
+	return false
+}
+
+func (d *document) list(n *node, v reflect.Value, name string) {
+	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
+	for i, item := range n.items {
+		one := fmt.Sprintf("item %d of %s", i+1, name)
+		if item.shape == null {
+			d.fault(item.at, "", "%s is empty", one)
+			continue
+		}
+		d.decode(item, v.Index(i), one, false)
+	}
+}
+
+func (d *document) dictionary(n *node, v reflect.Value) {
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, e := range n.entries {
+		one := reflect.New(v.Type().Elem()).Elem()
+		d.decode(e.value, one, e.key, false)
+		v.SetMapIndex(reflect.ValueOf(e.key).Convert(v.Type().Key()), one)
+	}
+}
+
+// structure fills a struct by its tags. also are keys that someone else reads.
+func (d *document) structure(n *node, v reflect.Value, name string, also ...string) {
+	fields := fieldsOf(v.Type())
+	known := slices.Clone(also)
+	for _, f := range fields {
+		known = append(known, f.Key)
+	}
+	meant := d.unknown(n, name, known)
+	for _, f := range fields {
+		e := n.get(f.Key)
+		switch {
+		case e != nil && e.value.shape != null:
+			d.decode(e.value, v.Field(f.index), f.Key, f.size)
+		case e != nil && e.value.broken:
+		case f.Required && !slices.Contains(meant, f.Key):
+			d.missing(n, e, f, name)
+		}
+	}
+}
+
+func (d *document) missing(n *node, e *entry, f Field, name string) {
+	if e != nil {
+		d.fault(e.at, f.Help, "key %q of %s has no value", f.Key, name)
+		return
+	}
+	d.fault(n.at, f.Help, "key %q is missing in %s", f.Key, name)
+}
+
+// unknown notes every key that is not among the known ones, and returns the
+// keys that were probably meant.
+func (d *document) unknown(n *node, name string, known []string) (meant []string) {
+	for _, e := range n.entries {
+		if !slices.Contains(known, e.key) {
+			d.fault(e.at, suggest(e.key, known), "unknown key %q in %s", e.key, name)
+			meant = append(meant, nearest(e.key, known))
+		}
+	}
+	return meant
+}

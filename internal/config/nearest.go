@@ -1,0 +1,61 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// namesShown is how many known names a hint lists at most; more hide the answer.
+const namesShown = 12
+
+// suggest says which of the known names was probably meant.
+func suggest(name string, known []string) string {
+	known = slices.Sorted(slices.Values(known))
+	var parts []string
+	if near := nearest(name, known); near != "" {
+		parts = append(parts, fmt.Sprintf("did you mean %q?", near))
+	}
+	if len(known) > 0 && len(known) <= namesShown {
+		parts = append(parts, "known: "+strings.Join(known, ", "))
+	}
+	return strings.Join(parts, " ")
+}
+
+// nearest returns the known name that a typing mistake could have turned into
+// name, or the empty string.
+func nearest(name string, known []string) string {
+	best, least := "", max(1, len(name)/3)+1
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions, replacements and swaps of
+// neighbours that turn a into b.
+func distance(a, b string) int {
+	var before []int
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

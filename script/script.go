@@ -32,6 +32,7 @@ type Script interface {
 type Code struct {
 	Name string // file name or URI, as errors quote it
 	Text []byte
+	Func string // the function to call, where the language lets one choose; "" is its default
 }
 
 // Options are what a script is loaded with.

@@ -1,0 +1,339 @@
+// Reading values, and recording writes beside the text.
+
+#include <string.h>
+
+#include "memory.h"
+#include "scan.h"
+#include "text.h"
+#include "tree.h"
+
+static int key_is(doc *d, const doc_node *n, const char *key, size_t len) {
+	if (!(n->flags & DOC_KEY_ESCAPED)) return n->key_len == len && memcmp(n->key, key, len) == 0;
+	if (n->key_len < len) return 0;
+	char *plain = arena_get(d, n->key_len);
+	return plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
+}
+
+// find_before returns the last field of that key in the text of object and
+// before node `before`, or 0.
+static uint32_t find_before(doc *d, uint32_t object, uint32_t before, const char *key, size_t len) {
+	uint8_t mark = scan_mark(key, len);
+	uint32_t from = object + 1, end = before;
+	while (end > from) {
+		uint32_t base = end - from > 16 ? end - 16 : from;
+		uint32_t bits = scan_marks(d->marks + base, mark);
+		if (end - base < 16) bits &= (1u << (end - base)) - 1;
+		while (bits) {
+			uint32_t top = 31 - (uint32_t)__builtin_clz(bits), i = base + top;
+			const doc_node *n = &d->nodes[i];
+			if (n->parent == object && n->key && key_is(d, n, key, len)) return i;
+			bits &= ~(1u << top);
+		}
+		end = base;
+	}
+	return 0;
+}
+
+static uint32_t find_added(doc *d, uint32_t object, const char *key, size_t len) {
+	for (uint32_t i = d->nodes[object].first; i; i = d->nodes[i].next)
+		if (key_is(d, &d->nodes[i], key, len)) return i;
+	return 0;
+}
+
+uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
+	const doc_node *n = &d->nodes[object];
+	if (n->kind != DOC_OBJECT) return 0;
+	uint32_t field = find_before(d, object, n->next, key, len);
+	return field || !n->first ? field : find_added(d, object, key, len);
+}
+
+// string_value sets str to the plain text of a string.
+static int string_value(doc *d, const doc_node *n) {
+	if (n->flags & DOC_BARE) {
+		d->str = n->text;
+		d->str_len = n->len;
+	} else if (!(n->flags & DOC_ESCAPED)) {
+		d->str = n->text + 1;
+		d->str_len = n->len - 2;
+	} else {
+		char *out = arena_get(d, n->len);
+		if (!out) return DOC_MISSING;
+		d->str_len = (uint32_t)doc_unescape(n->text + 1, n->len - 2, out);
+		d->str = out;
+	}
+	return DOC_STRING;
+}
+
+static int number_value(doc *d, const doc_node *n) {
+	if (n->flags & DOC_DOUBLE) {
+		d->num = n->u.num;
+		return DOC_NUMBER;
+	}
+	if (doc_exact(n->text, n->len, &d->num)) return DOC_NUMBER;
+	d->str = n->text;
+	d->str_len = n->len;
+	return DOC_BIG;
+}
+
+int doc_value(doc *d, uint32_t node) {
+	const doc_node *n = &d->nodes[node];
+	d->got = node;
+	switch (n->kind) {
+	case DOC_STRING: return string_value(d, n);
+	case DOC_NUMBER: return number_value(d, n);
+	case DOC_FOREIGN: d->num = n->count; return DOC_FOREIGN;
+	default: return n->kind;
+	}
+}
+
+int doc_read(doc *d, uint32_t object, const char *key, size_t len) {
+	uint32_t field = doc_find(d, object, key, len);
+	if (!field || d->nodes[field].flags & DOC_REMOVED) return DOC_MISSING;
+	return doc_value(d, value_of(d, field));
+}
+
+uint32_t doc_length(const doc *d, uint32_t array) {
+	const doc_node *n = &d->nodes[array];
+	return n->flags & DOC_LISTED ? n->u.list->len : n->count;
+}
+
+// element returns the node of the element at index, from 0. It starts from the
+// element that was read last, so that a loop over an array is linear.
+static uint32_t element(doc *d, uint32_t array, uint32_t index) {
+	doc_node *n = &d->nodes[array];
+	if (n->flags & DOC_LISTED) return n->u.list->at[index];
+	if (n->next - array - 1 == n->count) return array + 1 + index; // only scalars
+	uint32_t i = 0, at = array + 1;
+	if (n->u.near.index && n->u.near.index <= index) i = n->u.near.index, at = n->u.near.node;
+	for (; i < index; i++) at = d->nodes[at].next;
+	n->u.near.index = index;
+	n->u.near.node = at;
+	return at;
+}
+
+int doc_at(doc *d, uint32_t array, double index) {
+	if (!(index >= 1 && index <= doc_length(d, array)) || index != (uint32_t)index) return DOC_MISSING;
+	return doc_value(d, value_of(d, element(d, array, (uint32_t)index - 1)));
+}
+
+// is_shadowed tells whether a field of the text has the key of a later one.
+static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
+	doc_node n = d->nodes[field];
+	if (n.flags & DOC_KEY_ESCAPED) {
+		char *plain = arena_get(d, n.key_len);
+		if (!plain) return 0;
+		n.key_len = (uint32_t)doc_unescape(n.key, n.key_len, plain);
+		n.key = plain;
+	}
+	return find_before(d, object, d->nodes[object].next, n.key, n.key_len) != field;
+}
+
+static uint32_t next_field(const doc *d, uint32_t object, uint32_t field) {
+	uint32_t end = d->nodes[object].next;
+	if (field >= end) return d->nodes[field].next; // an added one
+	uint32_t i = field ? d->nodes[field].next : object + 1;
+	return i < end ? i : d->nodes[object].first;
+}
+
+static int set_key(doc *d, const doc_node *n) {
+	d->str = n->key;
+	d->str_len = n->key_len;
+	if (!(n->flags & DOC_KEY_ESCAPED)) return 1;
+	char *plain = arena_get(d, n->key_len);
+	if (!plain) return 0;
+	d->str_len = (uint32_t)doc_unescape(n->key, n->key_len, plain);
+	d->str = plain;
+	return 1;
+}
+
+uint32_t doc_step(doc *d, uint32_t object, uint32_t field) {
+	if (d->nodes[object].kind != DOC_OBJECT) return 0;
+	while ((field = next_field(d, object, field))) {
+		const doc_node *n = &d->nodes[field];
+		if (n->flags & DOC_REMOVED) continue;
+		if (field < d->nodes[object].next && is_shadowed(d, object, field)) continue;
+		d->got = value_of(d, field);
+		return set_key(d, n) ? field : 0;
+	}
+	return 0;
+}
+
+// Making values.
+
+static uint32_t value_new(doc *d, int kind, int flags, const char *text, size_t len) {
+	uint32_t i = node_add(d);
+	if (!i) return 0;
+	d->nodes[i] = (doc_node){.kind = (uint8_t)kind, .flags = (uint8_t)flags, .text = text,
+		.len = (uint32_t)len, .next = i + 1, .parent = i};
+	return i;
+}
+
+static char *keep(doc *d, const char *s, size_t len) {
+	if (len >= (size_t)1 << 31) return NULL;
+	char *copy = arena_get(d, len ? len : 1);
+	return copy ? memcpy(copy, s, len) : NULL;
+}
+
+uint32_t doc_number(doc *d, double x) {
+	uint32_t i = value_new(d, DOC_NUMBER, DOC_DOUBLE, NULL, 0);
+	if (i) d->nodes[i].u.num = x;
+	return i;
+}
+
+uint32_t doc_string(doc *d, const char *s, size_t len) {
+	char *copy = keep(d, s, len);
+	return copy ? value_new(d, DOC_STRING, DOC_BARE, copy, len) : 0;
+}
+
+uint32_t doc_spelled(doc *d, const char *s, size_t len) {
+	char *copy = keep(d, s, len);
+	return copy ? value_new(d, DOC_NUMBER, 0, copy, len) : 0;
+}
+
+uint32_t doc_literal(doc *d, int kind) {
+	const char *word = kind == DOC_TRUE ? "true" : kind == DOC_FALSE ? "false" : "null";
+	return value_new(d, kind, 0, word, strlen(word));
+}
+
+uint32_t doc_foreign(doc *d, uint32_t number) {
+	uint32_t i = value_new(d, DOC_FOREIGN, 0, "null", 4);
+	if (i) d->nodes[i].count = number;
+	return i;
+}
+
+uint32_t doc_adopt(doc *d, const char *text, size_t len, int *fault) {
+	char *copy = keep(d, text, len);
+	*fault = copy ? DOC_OK : DOC_NO_MEMORY;
+	return copy ? index_more(d, copy, len, fault) : 0;
+}
+
+// Putting values.
+
+static void mark_dirty(doc *d, uint32_t node) {
+	while (!(d->nodes[node].flags & DOC_DIRTY)) {
+		d->nodes[node].flags |= DOC_DIRTY;
+		node = d->nodes[node].parent;
+	}
+}
+
+static void replace(doc *d, uint32_t field, uint32_t value) {
+	doc_node *n = &d->nodes[field];
+	n->flags = (uint8_t)((n->flags & ~DOC_REMOVED) | DOC_REPLACED);
+	n->other = value;
+}
+
+static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
+	char *copy = keep(d, key, len);
+	uint32_t i = copy ? node_add(d) : 0;
+	if (!i) return DOC_NO_MEMORY;
+	d->nodes[i] = (doc_node){.key = copy, .key_len = (uint32_t)len, .parent = object,
+		.kind = DOC_NULL, .flags = DOC_REPLACED, .other = value};
+	doc_node *n = &d->nodes[object];
+	if (n->first) d->nodes[n->last].next = i;
+	else n->first = i;
+	n->last = i;
+	return DOC_OK;
+}
+
+// remove_shadowed removes the fields of the same key before the one that is read.
+static void remove_shadowed(doc *d, uint32_t object, uint32_t field, const char *key, size_t len) {
+	if (field >= d->nodes[object].next || field < object) return;
+	while ((field = find_before(d, object, field, key, len))) d->nodes[field].flags |= DOC_REMOVED;
+}
+
+int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
+	if (!value) return DOC_NO_MEMORY;
+	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
+	d->nodes[value].parent = object;
+	mark_dirty(d, object);
+	uint32_t field = doc_find(d, object, key, len);
+	if (!field) return add_field(d, object, key, len, value);
+	replace(d, field, value);
+	remove_shadowed(d, object, field, key, len);
+	return DOC_OK;
+}
+
+int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {
+	uint32_t field = doc_find(d, object, key, len);
+	if (!field) return d->nodes[object].kind == DOC_OBJECT ? DOC_OK : DOC_IS_ARRAY;
+	mark_dirty(d, object);
+	d->nodes[field].flags |= DOC_REMOVED;
+	remove_shadowed(d, object, field, key, len);
+	return DOC_OK;
+}
+
+// list_need turns an array into a list with room for one more element.
+static doc_list *list_need(doc *d, uint32_t array) {
+	doc_node *n = &d->nodes[array];
+	doc_list *old = n->flags & DOC_LISTED ? n->u.list : NULL;
+	if (old && old->len < old->cap) return old;
+	uint32_t len = old ? old->len : n->count;
+	doc_list *list = old ? old : arena_get(d, sizeof *list);
+	uint32_t cap = len * 2 + 4;
+	uint32_t *at = arena_get(d, cap * sizeof *at);
+	if (!list || !at) return NULL;
+	if (old) memcpy(at, old->at, len * sizeof *at);
+	else for (uint32_t i = 0, child = array + 1; i < len; i++, child = d->nodes[child].next) at[i] = child;
+	*list = (doc_list){at, len, cap};
+	n->u.list = list;
+	n->flags |= DOC_LISTED;
+	return list;
+}
+
+static int writable_list(doc *d, uint32_t array, doc_list **list) {
+	if (d->nodes[array].kind != DOC_ARRAY) return DOC_IS_OBJECT;
+	*list = list_need(d, array);
+	if (!*list) return DOC_NO_MEMORY;
+	mark_dirty(d, array);
+	return DOC_OK;
+}
+
+static int is_index(double index, uint32_t max) {
+	return index >= 1 && index <= max && index == (uint32_t)index;
+}
+
+int doc_put_at(doc *d, uint32_t array, double index, uint32_t value) {
+	if (d->nodes[array].kind == DOC_ARRAY && index == (double)doc_length(d, array) + 1)
+		return doc_insert(d, array, index, value);
+	doc_list *list;
+	if (!value) return DOC_NO_MEMORY;
+	int fault = writable_list(d, array, &list);
+	if (fault) return fault;
+	if (!is_index(index, list->len)) return DOC_NO_INDEX;
+	d->nodes[value].parent = array;
+	list->at[(uint32_t)index - 1] = value;
+	return DOC_OK;
+}
+
+int doc_insert(doc *d, uint32_t array, double index, uint32_t value) {
+	doc_list *list;
+	if (!value) return DOC_NO_MEMORY;
+	int fault = writable_list(d, array, &list);
+	if (fault) return fault;
+	if (!is_index(index, list->len + 1)) return DOC_NO_INDEX;
+	uint32_t *at = list->at + (uint32_t)index - 1;
+	memmove(at + 1, at, (list->len - ((uint32_t)index - 1)) * sizeof *at);
+	*at = value;
+	list->len++;
+	d->nodes[value].parent = array;
+	return DOC_OK;
+}
+
+int doc_remove_at(doc *d, uint32_t array, double index) {
+	doc_list *list;
+	int fault = writable_list(d, array, &list);
+	if (fault) return fault;
+	if (!is_index(index, list->len)) return DOC_NO_INDEX;
+	uint32_t *at = list->at + (uint32_t)index - 1;
+	memmove(at, at + 1, (list->len - (uint32_t)index) * sizeof *at);
+	list->len--;
+	return DOC_OK;
+}
+
+int doc_resolve(doc *d, uint32_t foreign, const char *text, size_t len) {
+	char *copy = keep(d, text, len);
+	if (!copy) return DOC_NO_MEMORY;
+	d->nodes[foreign].text = copy;
+	d->nodes[foreign].len = (uint32_t)len;
+	return DOC_OK;
+}

@@ -1,0 +1,112 @@
+// The splice encoder: what was not written is copied in runs from the text.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "tree.h"
+
+// A run is text that is about to be copied.
+typedef struct { const char *from, *to; } run;
+
+static int value(doc *d, uint32_t node, doc_buf *out);
+
+static int run_flush(run *r, doc_buf *out) {
+	int fault = r->to > r->from ? doc_buf_add(out, r->from, (size_t)(r->to - r->from)) : DOC_OK;
+	r->from = r->to;
+	return fault;
+}
+
+// run_extend adds [from, to), copying what is there when it does not touch.
+static inline int run_extend(run *r, const char *from, const char *to, doc_buf *out) {
+	if (r->to != from) {
+		int fault = run_flush(r, out);
+		if (fault) return fault;
+		r->from = from;
+	}
+	r->to = to;
+	return DOC_OK;
+}
+
+static inline int changed(const doc_node *n) {
+	return n->flags & DOC_REPLACED || (n->flags & DOC_DIRTY && n->kind >= DOC_OBJECT);
+}
+
+static inline const char *start(const doc_node *n) { return n->key ? n->key - 1 : n->text; }
+
+// children copies the children in the text that are still there, and leaves the
+// run where the copying stopped. *last is where the last child ended.
+static int children(doc *d, uint32_t container, run *r, const char **last, int *kept, doc_buf *out) {
+	uint32_t first = container + 1, end = d->nodes[container].next, next;
+	int fault = DOC_OK;
+	for (uint32_t i = first; i < end && !fault; i = next) {
+		const doc_node n = d->nodes[i];
+		const char *from = *kept || i == first ? *last : start(&n);
+		*last = n.text + n.len;
+		next = n.next;
+		if (n.flags & DOC_REMOVED) {
+			if (i == first) r->to = start(&n); // the white space after the bracket stays
+			continue;
+		}
+		++*kept;
+		fault = run_extend(r, from, changed(&n) ? n.text : *last, out);
+		if (fault || !changed(&n)) continue;
+		if (!(fault = run_flush(r, out))) fault = value(d, value_of(d, i), out);
+		*r = (run){*last, *last};
+	}
+	return fault;
+}
+
+static int added(doc *d, uint32_t object, int *kept, doc_buf *out) {
+	int fault = DOC_OK;
+	for (uint32_t i = d->nodes[object].first; i && !fault; i = d->nodes[i].next) {
+		if (d->nodes[i].flags & DOC_REMOVED) continue;
+		if ((*kept)++) fault = doc_buf_add(out, ",", 1);
+		if (!fault) fault = doc_quote(out, d->nodes[i].key, d->nodes[i].key_len);
+		if (!fault) fault = doc_buf_add(out, ":", 1);
+		if (!fault) fault = value(d, value_of(d, i), out);
+	}
+	return fault;
+}
+
+static int splice(doc *d, uint32_t container, doc_buf *out) {
+	const doc_node n = d->nodes[container];
+	const char *end = n.text + n.len, *last = n.text + 1;
+	run r = {n.text, last};
+	int kept = 0;
+	int fault = children(d, container, &r, &last, &kept, out);
+	if (!fault && n.first) {
+		fault = run_flush(&r, out);
+		if (!fault) fault = added(d, container, &kept, out);
+	}
+	if (!fault) fault = run_extend(&r, kept ? last : end - 1, end, out);
+	return fault ? fault : run_flush(&r, out);
+}
+
+static int listed(doc *d, const doc_list *list, doc_buf *out) {
+	int fault = doc_buf_add(out, "[", 1);
+	for (uint32_t i = 0; i < list->len && !fault; i++) {
+		if (i) fault = doc_buf_add(out, ",", 1);
+		if (!fault) fault = value(d, value_of(d, list->at[i]), out);
+	}
+	return fault ? fault : doc_buf_add(out, "]", 1);
+}
+
+static int value(doc *d, uint32_t node, doc_buf *out) {
+	const doc_node *n = &d->nodes[node];
+	if (n->flags & DOC_DIRTY && n->kind >= DOC_OBJECT)
+		return n->flags & DOC_LISTED ? listed(d, n->u.list, out) : splice(d, node, out);
+	if (n->flags & DOC_BARE) return doc_quote(out, n->text, n->len);
+	if (n->flags & DOC_DOUBLE) return doc_put_number(out, n->u.num);
+	return doc_buf_add(out, n->text, n->len);
+}
+
+int doc_encode(doc *d, uint32_t node, doc_buf *out) { return value(d, node, out); }
+
+uint32_t doc_copy(doc *d, uint32_t node, int *fault) {
+	doc_buf out = {.max = d->max - d->held};
+	*fault = doc_encode(d, node, &out);
+	uint32_t root = *fault ? 0 : doc_adopt(d, out.data, out.len, fault);
+	free(out.data);
+	return root;
+}

@@ -1,0 +1,374 @@
+#include "extract.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "number.h"
+#include "tree.h"
+
+enum { FORGET = 4096 }; // names beyond this are dropped between runs
+
+extractor *extract_new(uint32_t columns) {
+	extractor *x = calloc(1, sizeof *x);
+	if (!x) return NULL;
+	x->d = doc_new((size_t)1 << 31);
+	x->columns = calloc(columns ? columns : 1, sizeof *x->columns);
+	x->column_count = columns;
+	if (x->d && x->columns) return x;
+	extract_free(x);
+	return NULL;
+}
+
+static void column_free(column *c) {
+	for (uint32_t i = 0; i < c->depth && c->path; i++) free((char *)c->path[i].data);
+	free(c->path);
+	free(c->null);
+	free(c->ints);
+	free(c->floats);
+	free(c->ends);
+	free(c->bytes.data);
+}
+
+void extract_free(extractor *x) {
+	if (!x) return;
+	for (uint32_t i = 0; i < x->column_count && x->columns; i++) column_free(&x->columns[i]);
+	for (uint32_t i = 0; i < x->entry_count; i++) free((char *)x->entries[i].name.data);
+	free(x->columns);
+	free(x->entries);
+	free(x->table);
+	free(x->guess);
+	free(x->bads);
+	doc_free(x->d);
+	free(x);
+}
+
+static int copy_span(span *out, const char *data, size_t len) {
+	char *copy = malloc(len + 1);
+	if (!copy) return DOC_NO_MEMORY;
+	memcpy(copy, data, len);
+	*out = (span){copy, len};
+	return DOC_OK;
+}
+
+// need returns the array, grown so that it holds n elements, or NULL.
+static void *need(void *array, uint32_t *cap, uint32_t n, size_t size) {
+	if (n <= *cap) return array;
+	uint32_t fresh_cap = n > *cap * 2 ? n : *cap * 2;
+	char *fresh = realloc(array, fresh_cap * size);
+	if (!fresh) return NULL;
+	memset(fresh + *cap * size, 0, (fresh_cap - *cap) * size);
+	*cap = fresh_cap;
+	return fresh;
+}
+
+// Names of fields.
+
+static uint32_t hash(const char *s, size_t len) {
+	uint32_t h = 2166136261u;
+	for (size_t i = 0; i < len; i++) h = (h ^ (unsigned char)s[i]) * 16777619u;
+	return h;
+}
+
+static uint32_t *place(extractor *x, uint32_t h, const char *name, size_t len) {
+	for (uint32_t i = h;; i++) {
+		uint32_t *at = &x->table[i & (x->table_cap - 1)];
+		if (!*at) return at;
+		const entry *e = &x->entries[*at - 1];
+		if (e->hash == h && e->name.len == len && memcmp(e->name.data, name, len) == 0) return at;
+	}
+}
+
+static int table_build(extractor *x, uint32_t cap) {
+	uint32_t *table = calloc(cap, sizeof *table);
+	if (!table) return DOC_NO_MEMORY;
+	free(x->table);
+	x->table = table;
+	x->table_cap = cap;
+	for (uint32_t i = 0; i < x->entry_count; i++)
+		*place(x, x->entries[i].hash, x->entries[i].name.data, x->entries[i].name.len) = i + 1;
+	return DOC_OK;
+}
+
+// entry_of returns the number of the entry of that name, made if it is new.
+static int entry_of(extractor *x, const char *name, size_t len, uint32_t *out) {
+	if (x->entry_count * 2 >= x->table_cap && table_build(x, x->table_cap ? x->table_cap * 2 : 64)) return DOC_NO_MEMORY;
+	uint32_t h = hash(name, len), *at = place(x, h, name, len);
+	if (!*at) {
+		entry *entries = need(x->entries, &x->entry_cap, x->entry_count + 1, sizeof *entries);
+		if (!entries) return DOC_NO_MEMORY;
+		x->entries = entries;
+		entry *e = &entries[x->entry_count];
+		*e = (entry){.hash = h};
+		if (copy_span(&e->name, name, len)) return DOC_NO_MEMORY;
+		*at = ++x->entry_count;
+	}
+	*out = *at - 1;
+	return DOC_OK;
+}
+
+static int entries_reset(extractor *x) {
+	for (uint32_t i = 0; i < x->entry_count; i++) x->entries[i].kinds = 0, x->entries[i].row = 0;
+	if (x->entry_count - x->known <= FORGET) return DOC_OK;
+	while (x->entry_count > x->known) free((char *)x->entries[--x->entry_count].name.data);
+	memset(x->guess, 0, x->guess_cap * sizeof *x->guess);
+	return table_build(x, x->table_cap);
+}
+
+int extract_column(extractor *x, uint32_t c, int type, int required, uint32_t depth) {
+	column *col = &x->columns[c];
+	col->type = (uint8_t)type;
+	col->required = (uint8_t)required;
+	col->depth = depth;
+	col->bytes.max = UINT32_MAX;
+	col->path = calloc(depth ? depth : 1, sizeof *col->path);
+	return col->path ? DOC_OK : DOC_NO_MEMORY;
+}
+
+int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t len) {
+	column *col = &x->columns[c];
+	if (copy_span(&col->path[i], key, len)) return DOC_NO_MEMORY;
+	if (i > 0) return DOC_OK;
+	int fault = entry_of(x, key, len, &col->field);
+	x->known = x->entry_count;
+	return fault;
+}
+
+// Values.
+
+static int number_kind(const doc_node *n) {
+	int64_t v;
+	switch (decimal_int64(decimal_read(n->text, n->len), &v)) {
+	case DECIMAL_OK: return K_INT;
+	case DECIMAL_RANGE: return K_BIG_INT;
+	default: return K_FLOAT;
+	}
+}
+
+int extract_kind(const doc *d, uint32_t node) {
+	const doc_node *n = &d->nodes[node];
+	switch (n->kind) {
+	case DOC_NULL: return K_NULL;
+	case DOC_FALSE: case DOC_TRUE: return K_BOOL;
+	case DOC_NUMBER: return number_kind(n);
+	case DOC_STRING: return K_STRING;
+	case DOC_OBJECT: return K_OBJECT;
+	default: return K_ARRAY;
+	}
+}
+
+// small reads a whole number of at most 18 digits.
+static inline int small(const doc_node *n, int64_t *out) {
+	const char *s = n->text;
+	uint32_t i = *s == '-', len = n->len;
+	if (len > 18) return 0;
+	int64_t v = 0;
+	for (; i < len; i++) {
+		unsigned digit = (unsigned)(s[i] - '0');
+		if (digit > 9) return 0;
+		v = v * 10 + digit;
+	}
+	*out = *s == '-' ? -v : v;
+	return 1;
+}
+
+static int whole(const doc_node *n, int64_t *out) {
+	if (n->kind != DOC_NUMBER) return M_MISTYPED;
+	if (small(n, out)) return 0;
+	switch (decimal_int64(decimal_read(n->text, n->len), out)) {
+	case DECIMAL_OK: return 0;
+	case DECIMAL_RANGE: return M_OUT_OF_RANGE;
+	default: return M_FRACTIONAL;
+	}
+}
+
+static int whole32(const doc_node *n, int64_t *out) {
+	int misfit = whole(n, out);
+	if (misfit) return misfit;
+	return *out < INT32_MIN || *out > INT32_MAX ? M_OUT_OF_RANGE : 0;
+}
+
+static int in_years(int64_t micros) {
+	return micros >= -62135596800000000 && micros < 253402300800000000;
+}
+
+// seconds reads a number of Unix seconds, whole or not, to the microsecond.
+static int seconds(const doc_node *n, int64_t *out) {
+	decimal x = decimal_read(n->text, n->len);
+	x.exp += 6;
+	if (x.count > 19) x.exp += x.count - 19, x.count = 19;
+	for (; x.exp < 0 && x.digits; x.exp++) x.digits /= 10;
+	if (!x.digits) return *out = 0, 0;
+	if (decimal_int64(x, out) || !in_years(*out)) return M_LATE_TIME;
+	return 0;
+}
+
+static int timestamp(doc *d, uint32_t node, int64_t *out) {
+	const doc_node *n = &d->nodes[node];
+	if (n->kind == DOC_NUMBER) return seconds(n, out);
+	if (n->kind != DOC_STRING) return M_MISTYPED;
+	if (doc_value(d, node) != DOC_STRING || !time_parse(d->str, d->str_len, out)) return M_BAD_TIME;
+	return in_years(*out) ? 0 : M_BAD_TIME;
+}
+
+static int real(const doc_node *n, double *out) {
+	if (n->kind != DOC_NUMBER) return M_MISTYPED;
+	*out = doc_double(n->text, n->len);
+	return *out - *out != 0 ? M_OUT_OF_RANGE : 0;
+}
+
+static int string(doc *d, column *c, uint32_t node) {
+	const doc_node *n = &d->nodes[node];
+	if (n->kind != DOC_STRING) return M_MISTYPED;
+	if (!(n->flags & DOC_ESCAPED)) return doc_buf_add(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
+	if (doc_buf_need(&c->bytes, n->len)) return -1;
+	c->bytes.len += doc_unescape(n->text + 1, n->len - 2, c->bytes.data + c->bytes.len);
+	return 0;
+}
+
+// convert fills row r of c from a value that is not null. It returns a misfit,
+// or -1 when memory ends.
+static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
+	const doc_node *n = &d->nodes[node];
+	switch (c->type) {
+	case T_BOOL:
+		c->ints[r] = n->kind == DOC_TRUE;
+		return n->kind == DOC_TRUE || n->kind == DOC_FALSE ? 0 : M_MISTYPED;
+	case T_INT32: return whole32(n, &c->ints[r]);
+	case T_INT64: return whole(n, &c->ints[r]);
+	case T_FLOAT64: return real(n, &c->floats[r]);
+	case T_TIMESTAMP: return timestamp(d, node, &c->ints[r]);
+	case T_STRING: return string(d, c, node);
+	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // else as spelled
+	// fall through
+	default: return doc_buf_add(&c->bytes, n->text, n->len) ? -1 : 0;
+	}
+}
+
+static void set_null(column *c, uint32_t r) {
+	c->null[r] = 1;
+	c->floats[r] = 0;
+	c->ints[r] = 0;
+}
+
+static int complain(extractor *x, bad b) {
+	bad *bads = need(x->bads, &x->bad_cap, x->bad_count + 1, sizeof *bads);
+	if (!bads) return DOC_NO_MEMORY;
+	x->bads = bads;
+	bads[x->bad_count++] = b;
+	return DOC_OK;
+}
+
+static uint32_t walk_path(extractor *x, const column *c, uint32_t row) {
+	const entry *e = &x->entries[c->field];
+	if (e->row != row + 1) return 0;
+	uint32_t node = e->node;
+	for (uint32_t i = 1; i < c->depth && node; i++)
+		node = doc_find(x->d, node, c->path[i].data, c->path[i].len);
+	return node;
+}
+
+static int cell(extractor *x, uint32_t ci, uint32_t row, const char *data) {
+	column *c = &x->columns[ci];
+	uint32_t node = walk_path(x, c, row);
+	const doc_node *n = &x->d->nodes[node];
+	int misfit = 0;
+	c->null[row] = 0;
+	if (!node || n->kind == DOC_NULL) {
+		set_null(c, row);
+		misfit = c->required ? M_MISSING : 0;
+	} else {
+		misfit = convert(x->d, c, row, node);
+		if (misfit) set_null(c, row);
+	}
+	if (misfit < 0) return DOC_NO_MEMORY;
+	if (!misfit) return DOC_OK;
+	bad b = {.row = row, .column = (int32_t)ci, .misfit = (uint8_t)misfit};
+	if (node) {
+		b.kind = (uint16_t)extract_kind(x->d, node);
+		b.offset = (uint32_t)(n->text - data);
+		b.len = n->len;
+	}
+	return complain(x, b);
+}
+
+// Rows.
+
+static int field_entry(extractor *x, const doc_node *n, uint32_t position, uint32_t *out) {
+	const char *name = n->key;
+	size_t len = n->key_len;
+	if (n->flags & DOC_KEY_ESCAPED) {
+		char *plain = malloc(len + 1);
+		if (!plain) return DOC_NO_MEMORY;
+		int fault = entry_of(x, plain, doc_unescape(name, len, plain), out);
+		free(plain);
+		return fault;
+	}
+	uint32_t *guess = need(x->guess, &x->guess_cap, position + 1, sizeof *guess);
+	if (!guess) return DOC_NO_MEMORY;
+	x->guess = guess;
+	*out = guess[position];
+	const span *had = *out < x->entry_count ? &x->entries[*out].name : &(span){0};
+	if (had->data && had->len == len && memcmp(had->data, name, len) == 0) return DOC_OK;
+	int fault = entry_of(x, name, len, out);
+	if (!fault) guess[position] = *out;
+	return fault;
+}
+
+static int fields(extractor *x, uint32_t row) {
+	doc *d = x->d;
+	uint32_t position = 0, number;
+	for (uint32_t i = 1; i < d->nodes[0].next; i = d->nodes[i].next, position++) {
+		if (field_entry(x, &d->nodes[i], position, &number)) return DOC_NO_MEMORY;
+		entry *e = &x->entries[number];
+		e->row = row + 1;
+		e->node = i;
+		if (number >= x->known) e->kinds |= (uint16_t)extract_kind(d, i);
+	}
+	return DOC_OK;
+}
+
+static int row_run(extractor *x, uint32_t row, const char *data, uint32_t from, uint32_t to, const char *limit) {
+	int fault = doc_index(x->d, data + from, to - from, limit);
+	if (fault == DOC_NO_MEMORY) return fault;
+	if (fault) {
+		for (uint32_t c = 0; c < x->column_count; c++) set_null(&x->columns[c], row);
+		return complain(x, (bad){.row = row, .column = -1, .misfit = (uint8_t)fault, .offset = x->d->offset});
+	}
+	fault = fields(x, row);
+	for (uint32_t c = 0; c < x->column_count && !fault; c++) fault = cell(x, c, row, data);
+	return fault;
+}
+
+static int rows_need(extractor *x, uint32_t n) {
+	if (n <= x->row_cap) return DOC_OK;
+	for (uint32_t i = 0; i < x->column_count; i++) {
+		column *c = &x->columns[i];
+		uint32_t cap[4] = {x->row_cap, x->row_cap, x->row_cap, x->row_cap};
+		void *null = need(c->null, &cap[0], n, sizeof *c->null);
+		if (null) c->null = null;
+		void *ends = need(c->ends, &cap[1], n, sizeof *c->ends);
+		if (ends) c->ends = ends;
+		void *ints = need(c->ints, &cap[2], n, sizeof *c->ints);
+		if (ints) c->ints = ints;
+		void *floats = need(c->floats, &cap[3], n, sizeof *c->floats);
+		if (floats) c->floats = floats;
+		if (!null || !ends || !ints || !floats) return DOC_NO_MEMORY;
+	}
+	x->row_cap = n > x->row_cap * 2 ? n : x->row_cap * 2;
+	return DOC_OK;
+}
+
+int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
+	const char *limit = n ? data + ends[n - 1] : data;
+	x->rows = x->bad_count = 0;
+	int fault = rows_need(x, n);
+	if (!fault) fault = entries_reset(x);
+	for (uint32_t c = 0; c < x->column_count; c++) x->columns[c].bytes.len = 0;
+	for (uint32_t row = 0; row < n && !fault; row++) {
+		fault = row_run(x, row, data, row ? ends[row - 1] : 0, ends[row], limit);
+		for (uint32_t c = 0; c < x->column_count; c++)
+			x->columns[c].ends[row] = (uint32_t)x->columns[c].bytes.len;
+	}
+	x->rows = n;
+	return fault;
+}

@@ -1,0 +1,142 @@
+//go:build cgo
+
+package document
+
+// #cgo CFLAGS: -std=c11 -O2 -Wall -Wextra
+// #cgo LDFLAGS: -lm
+// #include "extract.h"
+import "C"
+
+import (
+	"errors"
+	"runtime"
+	"unsafe"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document/report"
+)
+
+// ErrMemory says that C had no memory left.
+var ErrMemory = errors.New("out of memory")
+
+// An Extractor fills typed columns from documents. It is for one goroutine at a
+// time. Its memory is kept from call to call and freed with it.
+type Extractor struct {
+	spec []event.Column
+	c    *C.extractor
+}
+
+// NewExtractor compiles spec. Its paths must not be empty.
+func NewExtractor(spec []event.Column) *Extractor {
+	c := C.extract_new(C.uint32_t(len(spec)))
+	if c == nil {
+		panic("document: out of memory")
+	}
+	for i, column := range spec {
+		compile(c, i, column)
+	}
+	x := &Extractor{spec: spec, c: c}
+	runtime.AddCleanup(x, func(c *C.extractor) { C.extract_free(c) }, c)
+	return x
+}
+
+func compile(c *C.extractor, i int, column event.Column) {
+	required := C.int(0)
+	if column.Required {
+		required = 1
+	}
+	fault := C.extract_column(c, C.uint32_t(i), C.int(column.Type), required, C.uint32_t(len(column.Path)))
+	for k, key := range column.Path {
+		fault |= C.extract_key(c, C.uint32_t(i), C.uint32_t(k), (*C.char)(unsafe.Pointer(unsafe.StringData(key))), C.size_t(len(key)))
+	}
+	if fault != 0 {
+		panic("document: out of memory")
+	}
+}
+
+// Extract fills cols with a row for each document. What does not fit is null
+// and in the report; an error is about the memory and not about the documents.
+func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Report, error) {
+	defer runtime.KeepAlive(x)
+	if len(ends) == 0 {
+		x.c.rows, x.c.bad_count = 0, 0
+		prepare(cols, x.spec)
+		return Report{}, nil
+	}
+	fault := C.extract_run(x.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))),
+		(*C.uint32_t)(unsafe.SliceData(ends)), C.uint32_t(len(ends)))
+	if fault != 0 {
+		return Report{}, ErrMemory
+	}
+	return x.Collect(data, cols), nil
+}
+
+// Native is the extractor in C, for a run within another crossing; Collect then
+// fetches what came of it.
+func (x *Extractor) Native() unsafe.Pointer { return unsafe.Pointer(x.c) }
+
+// Collect copies what the last run over data extracted.
+func (x *Extractor) Collect(data []byte, cols *event.Columns) Report {
+	prepare(cols, x.spec)
+	rows := int(x.c.rows)
+	cols.Rows = rows
+	native := unsafe.Slice(x.c.columns, len(x.spec))
+	for i := range x.spec {
+		fill(&cols.Vectors[i], x.spec[i].Type, &native[i], rows)
+	}
+	r := Report{Bad: x.bad(data), Unknown: x.unknown()}
+	runtime.KeepAlive(x)
+	return r
+}
+
+func prepare(cols *event.Columns, spec []event.Column) {
+	cols.Spec = spec
+	if len(cols.Vectors) != len(spec) {
+		cols.Vectors = make([]event.Vector, len(spec))
+	}
+	cols.Reset()
+}
+
+func fill(v *event.Vector, t event.Type, c *C.column, rows int) {
+	v.Null = append(v.Null, unsafe.Slice((*uint8)(c.null), rows)...)
+	switch t {
+	case event.Float64:
+		v.Floats = append(v.Floats, unsafe.Slice((*float64)(c.floats), rows)...)
+	case event.Decimal, event.String, event.JSON:
+		v.Ends = append(v.Ends, unsafe.Slice((*uint32)(c.ends), rows)...)
+		v.Bytes = append(v.Bytes, unsafe.Slice((*byte)(unsafe.Pointer(c.bytes.data)), int(c.bytes.len))...)
+	default:
+		v.Ints = append(v.Ints, unsafe.Slice((*int64)(c.ints), rows)...)
+	}
+}
+
+func (x *Extractor) bad(data []byte) []Bad {
+	if x.c.bad_count == 0 {
+		return nil
+	}
+	all := make([]Bad, 0, x.c.bad_count)
+	for _, b := range unsafe.Slice(x.c.bads, int(x.c.bad_count)) {
+		bad := Bad{Row: int(b.row), Column: int(b.column), Kind: Kind(b.kind)}
+		if b.column < 0 {
+			err := report.SyntaxError{Fault: report.Fault(b.misfit), Offset: int(b.offset)}
+			bad.Reason = err.Error()
+		} else {
+			bad.Value = report.Clip(data[b.offset : b.offset+b.len])
+			bad.Reason = report.Misfit(b.misfit).Column(x.spec[b.column], bad.Value)
+		}
+		all = append(all, bad)
+	}
+	return all
+}
+
+func (x *Extractor) unknown() []Field {
+	var fields []Field
+	entries := unsafe.Slice(x.c.entries, int(x.c.entry_count))
+	for _, e := range entries[x.c.known:] {
+		if e.kinds != 0 {
+			name := unsafe.Slice((*byte)(unsafe.Pointer(e.name.data)), int(e.name.len))
+			fields = append(fields, Field{Name: string(name), Kinds: Kind(e.kinds)})
+		}
+	}
+	return fields
+}

@@ -1,0 +1,167 @@
+package document_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+)
+
+func batch(docs ...string) ([]byte, []uint32) {
+	var b event.Batch
+	for _, d := range docs {
+		b.Append([]byte(d))
+	}
+	return b.Data, b.Ends
+}
+
+func one(t event.Type) []event.Column {
+	return []event.Column{{Name: "v", Path: []string{"v"}, Type: t}}
+}
+
+// cell returns the value of row r as the type says.
+func cell(cols *event.Columns, r int) any {
+	v := &cols.Vectors[0]
+	if v.Null[r] == 1 {
+		return nil
+	}
+	switch cols.Spec[0].Type {
+	case event.Float64:
+		return v.Floats[r]
+	case event.Decimal, event.String, event.JSON:
+		return string(v.Text(r))
+	}
+	return v.Ints[r]
+}
+
+func TestExtractConverts(t *testing.T) {
+	const refused = "refused"
+	for _, tt := range []struct {
+		typ   event.Type
+		value string
+		want  any // refused: not a value of that type
+		why   string
+	}{
+		{event.Bool, `true`, int64(1), ""},
+		{event.Bool, `false`, int64(0), ""},
+		{event.Bool, `1`, refused, "column v wants bool, got 1"},
+		{event.Bool, `null`, nil, ""},
+		{event.Int32, `2147483647`, int64(2147483647), ""},
+		{event.Int32, `2147483648`, refused, "out of range"},
+		{event.Int32, `-2147483648`, int64(-2147483648), ""},
+		{event.Int64, `-0`, int64(0), ""},
+		{event.Int64, `1e3`, int64(1000), ""},
+		{event.Int64, `1.0`, int64(1), ""},
+		{event.Int64, `1200e-2`, int64(12), ""},
+		{event.Int64, `1.5`, refused, "not a whole number"},
+		{event.Int64, `9223372036854775807`, int64(9223372036854775807), ""},
+		{event.Int64, `-9223372036854775808`, int64(-9223372036854775808), ""},
+		{event.Int64, `9223372036854775808`, refused, "out of range"},
+		{event.Int64, `1e400`, refused, "out of range"},
+		{event.Int64, `0e999999999999`, int64(0), ""},
+		{event.Int64, `"12"`, refused, `column v wants int64, got "12"`},
+		{event.Int64, `"abc"`, refused, `column v wants int64, got "abc"`},
+		{event.Float64, `1`, 1.0, ""},
+		{event.Float64, `0.1`, 0.1, ""},
+		{event.Float64, `-1.7976931348623157e308`, -1.7976931348623157e308, ""},
+		{event.Float64, `5e-324`, 5e-324, ""},
+		{event.Float64, `123456789012345678901234567890`, 123456789012345678901234567890.0, ""},
+		{event.Float64, `1e400`, refused, "out of range"},
+		{event.Float64, `"1"`, refused, "wants float64"},
+		{event.Decimal, `1.10`, "1.10", ""},
+		{event.Decimal, `"1.10"`, refused, "wants decimal"},
+		{event.String, `"a\u00e9\n\ud83d\ude00"`, "aé\n😀", ""},
+		{event.String, `"\ud800x"`, "\uFFFDx", ""},
+		{event.String, `""`, "", ""},
+		{event.String, `12`, refused, "wants string"},
+		{event.JSON, `{"a": [1, 2]}`, `{"a": [1, 2]}`, ""},
+		{event.JSON, `"x"`, `"x"`, ""},
+		{event.Timestamp, `"2026-11-22T00:00:00Z"`, int64(1795305600000000), ""},
+		{event.Timestamp, `"2026-11-22T01:00:00.123456789+01:00"`, int64(1795305600123456), ""},
+		{event.Timestamp, `"2026-11-22 00:00:00.5"`, int64(1795305600500000), ""},
+		{event.Timestamp, `"1969-12-31T23:59:59Z"`, int64(-1000000), ""},
+		{event.Timestamp, `"2026-02-29T00:00:00Z"`, refused, "RFC 3339"},
+		{event.Timestamp, `"2026-11-22T00:00:00"`, refused, "RFC 3339"},
+		{event.Timestamp, `"0001-01-01T00:00:00+01:00"`, refused, "RFC 3339"},
+		{event.Timestamp, `1795305600`, int64(1795305600000000), ""},
+		{event.Timestamp, `1795305600.1234567`, int64(1795305600123456), ""},
+		{event.Timestamp, `-1`, int64(-1000000), ""},
+		{event.Timestamp, `1e-9`, int64(0), ""},
+		{event.Timestamp, `1795305600000`, refused, "milliseconds"},
+		{event.Timestamp, `true`, refused, "wants timestamp"},
+	} {
+		data, ends := batch(`{"v":`+tt.value+`}`, `{}`)
+		x := document.NewExtractor(one(tt.typ))
+		var cols event.Columns
+		r, err := x.Extract(data, ends, &cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := tt.typ.String() + " from " + tt.value
+		if got := cell(&cols, 1); got != nil {
+			t.Errorf("%s: missing became %v", name, got)
+		}
+		if tt.want == refused {
+			if len(r.Bad) != 1 || !strings.Contains(r.Bad[0].Reason, tt.why) || cell(&cols, 0) != nil {
+				t.Errorf("%s: got %v, %+v; want a refusal with %q", name, cell(&cols, 0), r.Bad, tt.why)
+			}
+			continue
+		}
+		if got := cell(&cols, 0); got != tt.want || len(r.Bad) > 0 {
+			t.Errorf("%s: got %v, %+v; want %v", name, got, r.Bad, tt.want)
+		}
+	}
+}
+
+func TestExtractReports(t *testing.T) {
+	spec := []event.Column{
+		{Name: "id", Path: []string{"id"}, Type: event.Int64, Required: true},
+		{Name: "mail", Path: []string{"user", "email"}, Type: event.String},
+	}
+	data, ends := batch(
+		`{"id":1,"user":{"email":"a@b.c"},"new":1}`,
+		`{"new":2.5,"user":{"email":7}}`,
+		`not json`,
+		`{"id":3,"id":4,"user":3,"n\u0065w":"x","other":null}`,
+	)
+	x := document.NewExtractor(spec)
+	var cols event.Columns
+	for range 2 { // the second run reuses what the first one learned
+		got, err := x.Extract(data, ends, &cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := document.Report{
+			Bad: []document.Bad{
+				{Row: 1, Column: 0, Reason: "column id is required, but id is missing or null"},
+				{Row: 1, Column: 1, Kind: document.Int, Value: "7", Reason: "column mail wants string, got 7"},
+				{Row: 2, Column: -1, Reason: "not a JSON object: an event must start with { (at byte 0)"},
+			},
+			Unknown: []document.Field{
+				{Name: "new", Kinds: document.Int | document.Float | document.String},
+				{Name: "other", Kinds: document.Null},
+			},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		wantCols := event.Columns{Spec: spec, Rows: 4, Vectors: []event.Vector{
+			{Null: []uint8{0, 1, 1, 0}, Ints: []int64{1, 0, 0, 4}},
+			{Null: []uint8{0, 1, 1, 1}, Bytes: []byte("a@b.c"), Ends: []uint32{5, 5, 5, 5}},
+		}}
+		if diff := cmp.Diff(wantCols, cols); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestExtractNothing(t *testing.T) {
+	x := document.NewExtractor(one(event.Int64))
+	var cols event.Columns
+	if r, err := x.Extract(nil, nil, &cols); err != nil || r.Bad != nil || cols.Rows != 0 {
+		t.Errorf("got %+v, %v, %d rows", r, err, cols.Rows)
+	}
+}

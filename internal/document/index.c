@@ -1,0 +1,364 @@
+// The strict structural index. A first pass finds quotes, backslashes and
+// control characters in blocks of 64 bytes; the second walks from token to
+// token and never looks inside a plain string.
+
+#include <stdlib.h>
+
+#include "memory.h"
+#include "scan.h"
+#include "text.h"
+
+typedef struct {
+	doc *d;
+	const char *text;
+	uint32_t len;
+	uint32_t at;        // where the walk is
+	uint32_t block;     // of the quote bits in use
+	uint32_t block_end;
+	uint64_t quotes;    // bits of the block that are not used up
+	uint32_t container; // the node of the innermost open bracket
+	uint32_t depth;
+	int careful;        // there are backslashes or control characters
+} walk;
+
+static inline int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }
+
+static int fail(walk *w, int fault, uint32_t offset) {
+	w->d->offset = offset;
+	return fault;
+}
+
+static inline void skip_space(walk *w) {
+	// The last byte of the text is a bracket, so this ends.
+	while (__builtin_expect(is_space(w->text[w->at]), 0)) w->at++;
+}
+
+static int blocks_need(doc *d, uint32_t n) {
+	if (n <= d->block_cap) return DOC_OK;
+	doc_block *blocks = realloc(d->blocks, (size_t)n * 2 * sizeof *blocks);
+	if (!blocks) return DOC_NO_MEMORY;
+	d->blocks = blocks;
+	d->block_cap = n * 2;
+	return DOC_OK;
+}
+
+// classify fills the blocks and checks the encoding of the whole text.
+static int classify(walk *w, const char *limit) {
+	uint32_t n = (w->len + 63) / 64;
+	int fault = blocks_need(w->d, n);
+	if (fault) return fail(w, fault, 0);
+	uint64_t carry = 0, careful = 0, high = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const char *p = w->text + (size_t)i * 64;
+		size_t left = w->len - i * 64;
+		char padded[64];
+		if (limit - p < 64) {
+			memset(padded, ' ', sizeof padded);
+			memcpy(padded, p, left);
+			p = padded;
+		}
+		scan_bits b = scan64(p);
+		if (left < 64) {
+			uint64_t mine = ((uint64_t)1 << left) - 1;
+			b.quote &= mine, b.slash &= mine, b.control &= mine, b.high &= mine;
+		}
+		if (__builtin_expect((b.slash | carry) != 0, 0)) b.quote &= ~scan_escaped(b.slash, &carry);
+		careful |= b.slash | b.control;
+		high |= b.high;
+		w->d->blocks[i] = (doc_block){b.quote, b.slash, b.control};
+	}
+	w->careful = careful != 0;
+	w->quotes = w->d->blocks[0].quote;
+	w->block_end = n;
+	if (high) {
+		size_t end = utf8_end(w->text, w->len);
+		if (end < w->len) return fail(w, DOC_BAD_UTF8, (uint32_t)end);
+	}
+	return DOC_OK;
+}
+
+// next_quote returns the offset of the next quote that is not escaped, or len.
+static inline uint32_t next_quote(walk *w) {
+	while (w->quotes == 0) {
+		if (++w->block == w->block_end) {
+			w->block--;
+			return w->len;
+		}
+		w->quotes = w->d->blocks[w->block].quote;
+	}
+	uint32_t at = w->block * 64 + (uint32_t)__builtin_ctzll(w->quotes);
+	w->quotes &= w->quotes - 1;
+	return at;
+}
+
+// first_bit returns the offset of the first set bit of one kind in [from, to), or to.
+static uint32_t first_bit(const doc_block *blocks, int slash, uint32_t from, uint32_t to) {
+	for (uint32_t i = from / 64; i * 64 < to; i++) {
+		uint64_t bits = slash ? blocks[i].slash : blocks[i].control;
+		if (i == from / 64) bits &= ~(uint64_t)0 << (from % 64);
+		if (bits) {
+			uint32_t at = i * 64 + (uint32_t)__builtin_ctzll(bits);
+			return at < to ? at : to;
+		}
+	}
+	return to;
+}
+
+// check_string checks what is between quotes and tells whether it has escapes.
+static int check_string(walk *w, uint32_t from, uint32_t to, int *escaped) {
+	const doc_block *blocks = w->d->blocks;
+	uint32_t at = first_bit(blocks, 0, from, to);
+	uint32_t slash = first_bit(blocks, 1, from, to);
+	*escaped = slash < to;
+	while (slash < to && slash < at) {
+		size_t n = escape_len(w->text + slash, to - slash);
+		if (n == 0) return fail(w, DOC_BAD_ESCAPE, slash);
+		slash = first_bit(blocks, 1, slash + (uint32_t)n, to);
+	}
+	return at < to ? fail(w, DOC_CONTROL, at) : DOC_OK;
+}
+
+// string walks over the string at w->at and returns where it ends in *end.
+static inline int string(walk *w, uint32_t *end, int *escaped) {
+	next_quote(w); // the opening one
+	*end = next_quote(w);
+	*escaped = 0;
+	if (__builtin_expect(*end == w->len, 0)) {
+		if (w->careful) {
+			int fault = check_string(w, w->at + 1, w->len, escaped);
+			if (fault) return fault;
+		}
+		return fail(w, DOC_CUT_SHORT, w->len);
+	}
+	if (__builtin_expect(w->careful, 0)) {
+		int fault = check_string(w, w->at + 1, *end, escaped);
+		if (fault) return fault;
+	}
+	w->at = *end + 1;
+	return DOC_OK;
+}
+
+static inline int number(walk *w) {
+	const char *p = w->text + w->at;
+	if (*p == '-') p++;
+	if (*p == '0') p++;
+	else if (is_digit(*p)) do p++; while (is_digit(*p));
+	else return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
+	if (*p == '.') {
+		if (!is_digit(*++p)) return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
+		do p++; while (is_digit(*p));
+	}
+	if (*p == 'e' || *p == 'E') {
+		p++;
+		if (*p == '+' || *p == '-') p++;
+		if (!is_digit(*p)) return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
+		do p++; while (is_digit(*p));
+	}
+	if (is_digit(*p)) return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
+	w->at = (uint32_t)(p - w->text);
+	return DOC_OK;
+}
+
+static inline int literal(walk *w, const char *word, uint32_t n) {
+	const char *p = w->text + w->at;
+	uint32_t left = w->len - w->at, i = 0;
+	while (i < n && i < left && p[i] == word[i]) i++;
+	if (i < n) return fail(w, i == left ? DOC_CUT_SHORT : DOC_WANT_VALUE, w->at + i);
+	w->at += n;
+	return DOC_OK;
+}
+
+static inline doc_node *node_open(walk *w, const char *key, uint32_t key_len, int key_escaped) {
+	doc *d = w->d;
+	if (__builtin_expect(d->count == d->cap, 0) && nodes_grow(d)) return NULL;
+	uint32_t i = d->count++;
+	doc_node *n = &d->nodes[i];
+	n->key = key;
+	n->key_len = key_len;
+	n->text = w->text + w->at;
+	n->next = i + 1;
+	n->parent = w->container;
+	n->flags = (uint8_t)key_escaped;
+	d->marks[i] = 0;
+	return n;
+}
+
+static uint8_t mark_escaped(doc *d, const char *key, uint32_t len) {
+	char small[64];
+	char *out = len <= sizeof small ? small : arena_get(d, len);
+	if (!out) return 0;
+	return scan_mark(out, doc_unescape(key, len, out));
+}
+
+static inline void container_open(walk *w, doc_node *n, int kind) {
+	n->kind = (uint8_t)kind;
+	n->count = 0;
+	n->first = n->last = 0;
+	n->u.near.index = 0;
+	w->container = (uint32_t)(n - w->d->nodes);
+	w->depth++;
+	w->at++;
+}
+
+static inline void container_close(walk *w) {
+	doc *d = w->d;
+	doc_node *n = &d->nodes[w->container];
+	w->at++;
+	n->len = (uint32_t)(w->text + w->at - n->text);
+	n->next = d->count;
+	w->container = n->parent;
+	w->depth--;
+}
+
+// scalar walks over a value that is no container.
+static inline int scalar(walk *w, doc_node *n) {
+	uint32_t from = w->at, end;
+	int fault, escaped;
+	switch (w->text[from]) {
+	case '"':
+		n->kind = DOC_STRING;
+		fault = string(w, &end, &escaped);
+		if (escaped) n->flags |= DOC_ESCAPED;
+		break;
+	case '-': case '0': case '1': case '2': case '3': case '4':
+	case '5': case '6': case '7': case '8': case '9':
+		n->kind = DOC_NUMBER;
+		fault = number(w);
+		break;
+	case 't': n->kind = DOC_TRUE; fault = literal(w, "true", 4); break;
+	case 'f': n->kind = DOC_FALSE; fault = literal(w, "false", 5); break;
+	case 'n': n->kind = DOC_NULL; fault = literal(w, "null", 4); break;
+	default: return fail(w, DOC_WANT_VALUE, from);
+	}
+	n->len = w->at - from;
+	return fault;
+}
+
+// tokens walks over everything after the document's opening bracket.
+static int tokens(walk *w) {
+	const char *text = w->text;
+	doc *d = w->d;
+	int fault;
+	doc_node *n;
+	const char *key;
+	uint32_t key_len, end;
+	int escaped;
+
+opened:
+	skip_space(w);
+	if (d->nodes[w->container].kind == DOC_ARRAY) {
+		if (text[w->at] == ']') goto close;
+		goto element;
+	}
+	if (text[w->at] == '}') goto close;
+
+member:
+	if (text[w->at] != '"') return fail(w, DOC_WANT_KEY, w->at);
+	key = text + w->at + 1;
+	if ((fault = string(w, &end, &escaped))) return fault;
+	key_len = (uint32_t)(text + end - key);
+	skip_space(w);
+	if (text[w->at] != ':') return fail(w, DOC_WANT_COLON, w->at);
+	w->at++;
+	skip_space(w);
+	if (!(n = node_open(w, key, key_len, escaped))) return DOC_NO_MEMORY;
+	d->marks[n - d->nodes] = escaped ? mark_escaped(d, key, key_len) : scan_mark(key, key_len);
+	goto value;
+
+element:
+	if (!(n = node_open(w, NULL, 0, 0))) return DOC_NO_MEMORY;
+
+value:
+	d->nodes[w->container].count++;
+	if (text[w->at] == '{' || text[w->at] == '[') {
+		if (w->depth == DOC_MAX_DEPTH) return fail(w, DOC_TOO_DEEP, w->at);
+		container_open(w, n, text[w->at] == '{' ? DOC_OBJECT : DOC_ARRAY);
+		goto opened;
+	}
+	if ((fault = scalar(w, n))) return fault;
+
+after:
+	skip_space(w);
+	if (text[w->at] == ',') {
+		w->at++;
+		skip_space(w);
+		if (d->nodes[w->container].kind == DOC_ARRAY) goto element;
+		goto member;
+	}
+	if (text[w->at] != (d->nodes[w->container].kind == DOC_ARRAY ? ']' : '}'))
+		return fail(w, DOC_WANT_COMMA, w->at);
+
+close:
+	container_close(w);
+	if (w->depth == 0) return DOC_OK;
+	if (w->at == w->len) return fail(w, DOC_CUT_SHORT, w->len);
+	goto after;
+}
+
+// index_closed reads a text that starts with a bracket and ends with one.
+static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
+	walk w = {.d = d, .text = text, .len = len, .container = d->count};
+	int fault = classify(&w, limit);
+	if (fault) return fault;
+	doc_node *root = node_open(&w, NULL, 0, 0);
+	if (!root) return fail(&w, DOC_NO_MEMORY, 0);
+	container_open(&w, root, *text == '{' ? DOC_OBJECT : DOC_ARRAY);
+	fault = tokens(&w);
+	*used = w.at;
+	return fault;
+}
+
+// index_open finds out what is wrong with a text that does not end with a
+// bracket: it reads a copy that does.
+static int index_open(doc *d, const char *text, uint32_t len) {
+	char *copy = malloc((size_t)len + 1);
+	if (!copy) return DOC_NO_MEMORY;
+	memcpy(copy, text, len);
+	copy[len] = '}';
+	uint32_t used = 0;
+	int fault = index_closed(d, copy, len + 1, copy + len + 1, &used);
+	free(copy);
+	if (fault && d->offset < len) return fault;
+	d->offset = fault || used > len ? len : used;
+	return d->offset < len ? DOC_TRAILING : DOC_CUT_SHORT;
+}
+
+static int index_text(doc *d, const char *text, size_t len, const char *limit) {
+	uint32_t from = 0, end = (uint32_t)len, used;
+	d->offset = 0;
+	while (from < end && is_space(text[from])) from++;
+	while (end > from && is_space(text[end - 1])) end--;
+	if (from == end) return DOC_EMPTY;
+	d->offset = from;
+	if (text[from] != '{') return DOC_NOT_OBJECT;
+	char last = text[end - 1];
+	int fault = last == '}' || last == ']'
+		? index_closed(d, text + from, end - from, limit, &used)
+		: index_open(d, text + from, end - from);
+	if (!fault && used < end - from) {
+		d->offset = used;
+		fault = DOC_TRAILING;
+	}
+	d->offset += from;
+	if (fault == DOC_TRAILING)
+		while (is_space(text[d->offset])) d->offset++;
+	return fault;
+}
+
+int doc_index(doc *d, const char *text, size_t len, const char *limit) {
+	arena_reset(d);
+	d->count = 0;
+	d->offset = 0;
+	if (len >= (size_t)1 << 31) return DOC_TOO_LARGE;
+	return index_text(d, text, len, limit);
+}
+
+// index_more reads a container as a tree of its own behind the nodes that are
+// there, and returns its root, or 0. Its bytes must stay.
+uint32_t index_more(doc *d, const char *text, size_t len, int *fault) {
+	uint32_t root = d->count, used;
+	if (len >= (size_t)1 << 31) *fault = DOC_TOO_LARGE;
+	else *fault = index_closed(d, text, (uint32_t)len, text + len, &used);
+	return *fault ? 0 : root;
+}

@@ -1,0 +1,90 @@
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 14 };
+
+doc *doc_new(size_t max_written) {
+	doc *d = calloc(1, sizeof *d);
+	if (d) d->max = max_written;
+	return d;
+}
+
+void doc_free(doc *d) {
+	if (!d) return;
+	for (doc_chunk *c = d->chunks, *next; c; c = next) {
+		next = c->next;
+		free(c);
+	}
+	free(d->nodes);
+	free(d->marks);
+	free(d->blocks);
+	free(d);
+}
+
+void arena_reset(doc *d) {
+	d->chunk = d->chunks;
+	d->used = d->held = 0;
+}
+
+static doc_chunk *next_chunk(doc *d, size_t size) {
+	doc_chunk *c = d->chunk ? d->chunk->next : NULL;
+	if (c && c->cap >= size) return c;
+	size_t cap = size > CHUNK ? size : CHUNK;
+	doc_chunk *fresh = malloc(sizeof *fresh + cap);
+	if (!fresh) return NULL;
+	fresh->cap = cap;
+	fresh->next = c;
+	if (d->chunk) d->chunk->next = fresh;
+	else d->chunks = fresh;
+	return fresh;
+}
+
+void *arena_get(doc *d, size_t size) {
+	size = (size + 7) & ~(size_t)7;
+	if (d->held + size > d->max) return NULL;
+	if (!d->chunk || d->used + size > d->chunk->cap) {
+		doc_chunk *c = next_chunk(d, size);
+		if (!c) return NULL;
+		d->chunk = c;
+		d->used = 0;
+	}
+	void *p = d->chunk->data + d->used;
+	d->used += size;
+	d->held += size;
+	return p;
+}
+
+int nodes_grow(doc *d) {
+	uint32_t cap = d->cap ? d->cap * 2 : 64;
+	doc_node *nodes = realloc(d->nodes, (size_t)cap * sizeof *nodes);
+	if (!nodes) return DOC_NO_MEMORY;
+	d->nodes = nodes;
+	uint8_t *marks = realloc(d->marks, (size_t)cap + MARKS_SLACK);
+	if (!marks) return DOC_NO_MEMORY;
+	memset(marks + d->cap, 0, (size_t)cap - d->cap + MARKS_SLACK);
+	d->marks = marks;
+	d->cap = cap;
+	return DOC_OK;
+}
+
+int doc_buf_need(doc_buf *b, size_t more) {
+	if (b->len + more <= b->cap) return b->len + more > b->max ? DOC_TOO_BIG : DOC_OK;
+	if (b->len + more > b->max) return DOC_TOO_BIG;
+	size_t cap = b->cap ? b->cap * 2 : 1 << 12;
+	while (cap < b->len + more) cap *= 2;
+	char *data = realloc(b->data, cap);
+	if (!data) return DOC_NO_MEMORY;
+	b->data = data;
+	b->cap = cap;
+	return DOC_OK;
+}
+
+int doc_buf_add(doc_buf *b, const char *data, size_t len) {
+	int fault = doc_buf_need(b, len);
+	if (fault) return fault;
+	memcpy(b->data + b->len, data, len);
+	b->len += len;
+	return DOC_OK;
+}

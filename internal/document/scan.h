@@ -1,0 +1,80 @@
+// Finding bytes of interest 16 or 64 at a time.
+
+#ifndef PERIGEE_SCAN_H
+#define PERIGEE_SCAN_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+// What is in a run of bytes: bit i stands for byte i.
+typedef struct { uint64_t quote, slash, control, high; } scan_bits;
+
+#if defined(__SSE2__)
+
+static inline scan_bits scan64(const char *p) {
+	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
+	const __m128i last_control = _mm_set1_epi8(0x1f);
+	scan_bits b = {0, 0, 0, 0};
+	for (int i = 0; i < 4; i++) {
+		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
+		b.quote |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote)) << (16 * i);
+		b.slash |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, slash)) << (16 * i);
+		b.control |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(x, last_control), x)) << (16 * i);
+		b.high |= (uint64_t)(unsigned)_mm_movemask_epi8(x) << (16 * i);
+	}
+	return b;
+}
+
+// scan_marks tells which of 16 marks equal m.
+static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
+	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)marks);
+	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8((char)m)));
+}
+
+#else
+
+static inline scan_bits scan64(const char *p) {
+	scan_bits b = {0, 0, 0, 0};
+	for (int i = 0; i < 64; i++) {
+		unsigned char c = (unsigned char)p[i];
+		uint64_t bit = (uint64_t)1 << i;
+		if (c == '"') b.quote |= bit;
+		if (c == '\\') b.slash |= bit;
+		if (c < 0x20) b.control |= bit;
+		if (c >= 0x80) b.high |= bit;
+	}
+	return b;
+}
+
+static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
+	uint32_t bits = 0;
+	for (int i = 0; i < 16; i++) bits |= (uint32_t)(marks[i] == m) << i;
+	return bits;
+}
+
+#endif
+
+// scan_escaped tells which bytes follow an odd run of backslashes. carry is 1
+// when the block before ended in one.
+static inline uint64_t scan_escaped(uint64_t slash, uint64_t *carry) {
+	const uint64_t even = 0x5555555555555555u;
+	slash &= ~*carry;
+	uint64_t follows = slash << 1 | *carry;
+	uint64_t odd_starts = slash & ~even & ~follows;
+	uint64_t runs;
+	*carry = __builtin_add_overflow(odd_starts, slash, &runs);
+	return (even ^ (runs << 1)) & follows;
+}
+
+// scan_mark is the fingerprint of a key.
+static inline uint8_t scan_mark(const char *key, size_t len) {
+	if (len == 0) return 1;
+	const unsigned char *k = (const unsigned char *)key;
+	return (uint8_t)(len * 37 + k[0] * 11 + k[len / 2] * 5 + k[len - 1]);
+}
+
+#endif

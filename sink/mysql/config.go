@@ -1,0 +1,253 @@
+package mysql
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Config says where rows go and what they are made of.
+type Config struct {
+	Address    string            `yaml:"address" help:"host and port of the server (127.0.0.1:3306)"`
+	Socket     string            `yaml:"socket" help:"path of the server's socket, instead of address"`
+	User       string            `yaml:"user,required" help:"account that writes"`
+	Password   Secret            `yaml:"password" help:"its password; take it from the environment: ${MYSQL_PASSWORD}"`
+	Database   string            `yaml:"database,required" help:"database of the table"`
+	Table      string            `yaml:"table,required" help:"table that rows are inserted into"`
+	Create     bool              `yaml:"create" help:"make the table from the columns when it is absent"`
+	Columns    []Column          `yaml:"columns,required" help:"the columns to fill, in any order"`
+	PrimaryKey []string          `yaml:"primary_key" help:"columns of the primary key of a table that is made"`
+	Indexes    []string          `yaml:"indexes" help:"indexes of a table that is made: names of columns, separated by commas"`
+	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as tls: preferred"`
+}
+
+// A Column says which field of a document becomes a column, and as what.
+type Column struct {
+	Name     string `yaml:"name,required" help:"of the column"`
+	Type     Type   `yaml:"type,required" help:"bool, int32, int64, float64, decimal, string, timestamp or json"`
+	Field    string `yaml:"field" help:"where the value is in the document, as a.b.c (the column's name)"`
+	Required bool   `yaml:"required" help:"refuse events without a value; a table that is made says NOT NULL"`
+	SQL      string `yaml:"sql" help:"type of the column in a table that is made, such as VARCHAR(100)"`
+}
+
+// A Secret is text that is never printed.
+type Secret string
+
+func (Secret) String() string   { return "(hidden)" }
+func (Secret) GoString() string { return "(hidden)" }
+
+// A Type is an event.Type by its name.
+type Type event.Type
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Type) UnmarshalText(text []byte) error {
+	known, ok := event.ParseType(string(text))
+	if !ok {
+		return fmt.Errorf("unknown type %q; known: %s", text, strings.Join(event.TypeNames(), ", "))
+	}
+	*t = Type(known)
+	return nil
+}
+
+// Kind offers the sink to configurations.
+func Kind() sink.Kind {
+	return sink.Kind{
+		Name:      "mysql",
+		Doc:       "Inserts rows into a table of MySQL or MariaDB, each exactly once.",
+		Guarantee: sink.ExactlyOnce,
+		Config:    &Config{},
+		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
+			var config Config
+			if err := decode(&config); err != nil {
+				return nil, err
+			}
+			return New(env, config)
+		},
+	}
+}
+
+// check finds what is wrong with the settings without asking the server.
+func (c *Config) check() error {
+	if c.Address != "" && c.Socket != "" {
+		return errors.New("address and socket are both given: keep the one to use")
+	}
+	for what, name := range map[string]string{"database": c.Database, "table": c.Table} {
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("%s %w", what, err)
+		}
+	}
+	if len(c.Columns) == 0 {
+		return errors.New("columns is empty: name at least one column to fill")
+	}
+	for i, column := range c.Columns {
+		if err := c.checkColumn(i, column); err != nil {
+			return err
+		}
+	}
+	return c.checkKeys()
+}
+
+func (c *Config) checkColumn(i int, column Column) error {
+	if err := checkName(column.Name); err != nil {
+		return fmt.Errorf("item %d of columns: name %w", i+1, err)
+	}
+	same := func(other Column) bool { return strings.EqualFold(other.Name, column.Name) }
+	if slices.IndexFunc(c.Columns, same) != i {
+		return fmt.Errorf("column %q is named twice", column.Name)
+	}
+	if column.Type == 0 {
+		return fmt.Errorf("column %q has no type; known: %s", column.Name, strings.Join(event.TypeNames(), ", "))
+	}
+	if slices.Contains(column.path(), "") {
+		return fmt.Errorf("column %q: field %q has an empty part; write it as a.b.c", column.Name, column.Field)
+	}
+	return nil
+}
+
+// checkKeys holds the keys of a table to be made against its columns.
+func (c *Config) checkKeys() error {
+	if !c.Create && len(c.PrimaryKey)+len(c.Indexes) > 0 {
+		return errors.New("primary_key and indexes are only for a table that is made: add create: true")
+	}
+	for _, key := range append(c.indexes(), c.PrimaryKey) {
+		for _, name := range key {
+			i := slices.IndexFunc(c.Columns, func(column Column) bool { return column.Name == name })
+			if i < 0 {
+				return fmt.Errorf("the key over %s: no column is named %q", strings.Join(key, ", "), name)
+			}
+			if unlimited := c.Columns[i].sql(); unlimited == "TEXT" || unlimited == "JSON" {
+				return fmt.Errorf("the key over %s: a column of type %s cannot be part of it; give %q a length, such as sql: VARCHAR(100)",
+					strings.Join(key, ", "), unlimited, name)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Config) indexes() [][]string {
+	var all [][]string
+	for _, index := range c.Indexes {
+		names := strings.Split(index, ",")
+		for i := range names {
+			names[i] = strings.TrimSpace(names[i])
+		}
+		all = append(all, names)
+	}
+	return all
+}
+
+// checkName refuses what can't be the name of a table or a column.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is empty")
+	case len([]rune(name)) > 64:
+		return fmt.Errorf("%q is longer than 64 characters", name)
+	case strings.HasSuffix(name, " ") || strings.ContainsRune(name, 0):
+		return fmt.Errorf("%q ends in a space or holds a NUL, which no name may", name)
+	}
+	return nil
+}
+
+func (c Column) path() []string {
+	if c.Field == "" {
+		return []string{c.Name}
+	}
+	return strings.Split(c.Field, ".")
+}
+
+// sql is the type of the column in a table that is made.
+func (c Column) sql() string {
+	if c.SQL != "" {
+		return c.SQL
+	}
+	switch event.Type(c.Type) {
+	case event.Bool:
+		return "BOOLEAN"
+	case event.Int32:
+		return "INT"
+	case event.Int64:
+		return "BIGINT"
+	case event.Float64:
+		return "DOUBLE"
+	case event.Decimal:
+		return "DECIMAL(38,9)"
+	case event.Timestamp:
+		return "DATETIME(6)"
+	case event.JSON:
+		return "JSON"
+	}
+	return "TEXT"
+}
+
+// server is how messages call the server.
+func (c *Config) server() string {
+	if c.Socket != "" {
+		return c.Socket
+	}
+	return c.Address
+}
+
+const (
+	dialTimeout = 5 * time.Second
+	ioTimeout   = time.Minute      // a server that says nothing for so long is gone
+	idleTimeout = 10 * time.Second // after which an idle connection is closed by us
+)
+
+// session is set on every connection. Strict mode refuses what does not fit
+// instead of changing it, and leaves the backslash an escape. The server ends a
+// session that is silent for wait_timeout, also inside a transaction: locks of
+// a frozen worker last no longer.
+var session = map[string]string{
+	"sql_mode": "'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE," +
+		"ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+	"time_zone":                "'+00:00'",
+	"autocommit":               "1",
+	"innodb_lock_wait_timeout": "10",
+	"lock_wait_timeout":        "30",
+	"wait_timeout":             "30",
+	"net_read_timeout":         "30",
+}
+
+// connection makes the driver's configuration.
+func (c *Config) connection() (*driver.Config, error) {
+	query := url.Values{}
+	for name, value := range c.Params {
+		query.Set(name, value)
+	}
+	dc, err := driver.ParseDSN("/?" + query.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	for name := range session {
+		if _, given := dc.Params[name]; given {
+			return nil, fmt.Errorf("params: %s is set by the sink itself; remove it", name)
+		}
+	}
+	dc.User, dc.Passwd, dc.DBName = c.User, string(c.Password), c.Database
+	dc.Net, dc.Addr = "tcp", c.Address
+	if c.Socket != "" {
+		dc.Net, dc.Addr = "unix", c.Socket
+	}
+	if dc.Params == nil {
+		dc.Params = map[string]string{}
+	}
+	for name, value := range session {
+		dc.Params[name] = value
+	}
+	dc.Collation = "utf8mb4_general_ci"
+	dc.MultiStatements, dc.InterpolateParams = true, true
+	dc.ClientFoundRows = true
+	dc.MaxAllowedPacket = 1 << 30 // the sink keeps below the server's own limit
+	dc.Timeout, dc.ReadTimeout, dc.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	dc.Logger = &driver.NopLogger{}
+	return dc, nil
+}

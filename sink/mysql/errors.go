@@ -1,0 +1,177 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// A verdict is what an error of the server means for a batch.
+type verdict int
+
+const (
+	unknown    verdict = iota // the batch may have been committed all the same
+	rolledBack                // it was not, and may be tried again
+	refused                   // it was not: some of its rows can't be written
+	permanent                 // a person must act
+)
+
+// verdicts has the errors whose meaning is known, by the server's numbers.
+var verdicts = map[verdict][]uint16{
+	rolledBack: {
+		1020, // record has changed since last read
+		1205, // lock wait timeout
+		1213, // deadlock
+	},
+	refused: {
+		1048, // null in a NOT NULL column
+		1062, // duplicate key
+		1118, // row too large
+		1169, // unique constraint
+		1216, // foreign key
+		1264, // out of range
+		1265, // data truncated
+		1292, // incorrect value
+		1300, // invalid character string
+		1366, // incorrect value for the column
+		1367, // illegal value
+		1406, // too long
+		1416, // not a geometry
+		1452, // foreign key
+		1526, // no partition for the value
+		1644, // SIGNAL of a trigger
+		1690, // out of range in an expression
+		3140, // invalid JSON
+		3819, // check constraint (MySQL)
+		3903, // invalid JSON value for CAST
+		4025, // check constraint (MariaDB)
+	},
+	permanent: {
+		1044, 1045, 1698, // access denied
+		1049,             // unknown database
+		1054,             // unknown column
+		1064,             // syntax, of the type of a column to be made
+		1142, 1143, 1227, // command denied
+		1146, // no such table
+		1170, // key over a TEXT without length
+		1068, // multiple primary key
+		1071, // key too long
+		1074, // column length too big
+	},
+}
+
+func judge(err error) verdict {
+	if _, ours := errors.AsType[*refusal](err); ours {
+		return refused
+	}
+	server, ok := errors.AsType[*driver.MySQLError](err)
+	if !ok {
+		return unknown
+	}
+	for v, numbers := range verdicts {
+		for _, number := range numbers {
+			if number == server.Number {
+				return v
+			}
+		}
+	}
+	return unknown
+}
+
+// A refusal is a row that the sink itself does not send.
+type refusal struct {
+	column int // index, or -1 for the whole row
+	err    error
+}
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }
+
+// explain says what was being done to which server, and what to do about it.
+func (s *Sink) explain(doing string, err error) error {
+	if err == nil || errors.Is(err, sink.ErrFenced) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	wrapped := fmt.Errorf("%s at %s: %w", doing, s.config.server(), err)
+	if p, ok := errors.AsType[*sink.PermanentError](err); ok {
+		return &sink.PermanentError{Err: fmt.Errorf("%s at %s: %w", doing, s.config.server(), p.Err), Hint: p.Hint}
+	}
+	if judge(err) == permanent {
+		return &sink.PermanentError{Err: wrapped, Hint: s.config.hint(err)}
+	}
+	return wrapped
+}
+
+// hint says what a person can do about a permanent error.
+func (c *Config) hint(err error) string {
+	server, ok := errors.AsType[*driver.MySQLError](err)
+	if !ok {
+		return ""
+	}
+	account := quoteText(c.User) + "@'%'"
+	grant := fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON %s.* TO %s", quote(c.Database), account)
+	switch server.Number {
+	case 1045, 1698:
+		return fmt.Sprintf("check user and password in the configuration, or as an administrator run: "+
+			"CREATE USER %s IDENTIFIED BY '…'; %s", account, grant)
+	case 1044, 1142, 1143, 1227:
+		return "as an administrator run: " + grant
+	case 1049:
+		return fmt.Sprintf("as an administrator run: CREATE DATABASE %s CHARACTER SET utf8mb4", quote(c.Database))
+	case 1064, 1068, 1071, 1074, 1170:
+		return "check sql, primary_key and indexes in the configuration, or make the table by hand"
+	}
+	return "someone changed the tables; restart the pipeline to have them checked"
+}
+
+func quoteText(text string) string { return string(appendText(nil, []byte(text))) }
+
+// longestValue is how much of a refused value a message shows, in bytes.
+const longestValue = 64
+
+// explainRow says why a row is refused: the server's words, the column and the value.
+func (w *writer) explainRow(err error, columns *event.Columns, row int) error {
+	c := -1
+	if own, ok := errors.AsType[*refusal](err); ok {
+		c = own.column
+	} else if server, ok := errors.AsType[*driver.MySQLError](err); ok {
+		c = mentioned(server.Message, columns.Spec)
+	}
+	if c < 0 {
+		return err
+	}
+	return fmt.Errorf("column %q: %w; the value is %s", columns.Spec[c].Name, err, shown(columns, c, row))
+}
+
+// mentioned returns the column that a message of the server is about, or -1.
+// Constraints that check JSON have the name of their column.
+func mentioned(message string, spec []event.Column) int {
+	for _, about := range []string{"olumn ", "CONSTRAINT ", "."} {
+		for c, column := range spec {
+			for _, q := range []string{"'", "`"} {
+				if strings.Contains(message, about+q+column.Name+q) {
+					return c
+				}
+			}
+		}
+	}
+	return -1
+}
+
+func shown(columns *event.Columns, c, row int) string {
+	literal, err := appendValue(nil, columns.Spec[c].Type, &columns.Vectors[c], row)
+	if err != nil {
+		return fmt.Sprint(columns.Vectors[c].Ints[row])
+	}
+	if len(literal) <= longestValue {
+		return string(literal)
+	}
+	short := strings.ToValidUTF8(string(literal[:longestValue]), "")
+	return fmt.Sprintf("%s… (%d bytes)", short, len(columns.Vectors[c].Text(row)))
+}

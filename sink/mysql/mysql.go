@@ -1,0 +1,153 @@
+// Package mysql is a sink that inserts rows into a table of MySQL or MariaDB,
+// each exactly once.
+//
+// Two tables beside the target make that so. perigee_owners has a row for each
+// pipeline, table and partition with the epoch of its present owner;
+// perigee_ranges has the positions that are committed, with the fingerprints
+// that the source gave them. A batch is one transaction: its rows, its range and,
+// last, a shared lock on the owner's row, which fails unless the epoch is the
+// writer's own. The end of it, from the range to COMMIT, is one packet: while a
+// worker holds the lock, the server never waits for it, so a worker that is
+// frozen cannot hold up the one that takes over. Taking over raises the epoch,
+// commits, and only then reads the ranges.
+//
+// When a connection is lost in a write, nobody knows whether it was committed.
+// The writer then takes the partition over from itself: what was still under way
+// is fenced, and what was committed is read.
+//
+// Sinks and writers are safe for concurrent use. Every write in progress uses a
+// connection of its own.
+package mysql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// A Sink writes the rows of one pipeline to one table.
+type Sink struct {
+	config   Config
+	pipeline string
+	columns  []event.Column
+	log      *slog.Logger
+	db       *sql.DB
+	head     string // of an INSERT, up to its rows
+	owner    string // names this process in perigee_owners, for people
+}
+
+// New makes a sink. It does not connect.
+func New(env sink.Env, config Config) (*Sink, error) {
+	if config.Address == "" && config.Socket == "" {
+		config.Address = "127.0.0.1:3306"
+	}
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	connection, err := config.connection()
+	if err != nil {
+		return nil, err
+	}
+	connector, err := driver.NewConnector(connection)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the connection: %w", err)
+	}
+	s := &Sink{config: config, pipeline: env.Pipeline, log: env.Log, db: sql.OpenDB(connector)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.db.SetConnMaxIdleTime(idleTimeout)
+	s.db.SetMaxIdleConns(maxIdle)
+	for _, c := range config.Columns {
+		s.columns = append(s.columns, event.Column{
+			Name: c.Name, Path: c.path(), Type: event.Type(c.Type), Required: c.Required,
+		})
+	}
+	s.head = s.config.insertHead()
+	host, _ := os.Hostname()
+	s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+	return s, nil
+}
+
+// maxIdle is above any sensible number of lanes: a lane finds its connection again.
+const maxIdle = 64
+
+// Columns implements sink.Columnar.
+func (s *Sink) Columns() []event.Column { return s.columns }
+
+// Close implements sink.Sink.
+func (s *Sink) Close() error { return s.db.Close() }
+
+// Open implements sink.Sink. It looks at the table first, makes what is absent
+// and may be made, and takes the partition over.
+func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	limits, err := s.prepare(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &writer{
+		sink:      s,
+		partition: partition,
+		limits:    limits,
+		token:     s.owner + ":" + rand.Text()[:12],
+		idle:      make(chan struct{}),
+	}
+	done, err := w.takeOver(ctx)
+	if err != nil {
+		return nil, nil, s.explain("taking over the partition", err)
+	}
+	return w, done, nil
+}
+
+// prepare checks the target and makes the tables that are absent.
+func (s *Sink) prepare(ctx context.Context) (limits, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return limits{}, s.explain("connecting", err)
+	}
+	defer conn.Close()
+	columns, err := s.prepareTarget(ctx, conn)
+	if err != nil {
+		return limits{}, s.explain("checking table "+s.config.Table, err)
+	}
+	if err := prepareLedger(ctx, conn, s.config.Database); err != nil {
+		return limits{}, s.explain("making the tables perigee_owners and perigee_ranges", err)
+	}
+	l, err := s.readLimits(ctx, conn)
+	for _, c := range s.columns {
+		l.scales = append(l.scales, find(columns, c.Name).scale)
+	}
+	return l, s.explain("reading the settings of the server", err)
+}
+
+// limits are the server's settings that a writer keeps to.
+type limits struct {
+	packet int   // bytes of the largest packet it takes
+	scales []int // of our columns: digits after the point that a decimal keeps, or -1
+}
+
+func (s *Sink) readLimits(ctx context.Context, conn *sql.Conn) (limits, error) {
+	var l limits
+	var flush int
+	err := conn.QueryRowContext(ctx, "SELECT @@max_allowed_packet, @@innodb_flush_log_at_trx_commit").Scan(&l.packet, &flush)
+	if err != nil {
+		return l, err
+	}
+	if flush != 1 {
+		s.log.Warn("the server may lose committed rows, and the events in them, when its machine fails",
+			"sink", s.config.server(), "innodb_flush_log_at_trx_commit", flush, "hint", "set it to 1")
+	}
+	return l, nil
+}
+
+// quote quotes the name of a table or a column.
+func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

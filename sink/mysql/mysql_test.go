@@ -1,0 +1,196 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/sinktest"
+)
+
+var shared private.SharedMariaDB
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	shared.Close()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// A target is a table in a database of its own.
+type target struct {
+	t      *testing.T
+	config Config
+	db     *sql.DB
+}
+
+// on makes a database on server, and a configuration of it without columns.
+func on(t *testing.T, server *private.MariaDBServer) *target {
+	t.Helper()
+	database := server.Database(t)
+	db, err := sql.Open("mysql", server.DSN(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return &target{t: t, db: db, config: Config{
+		Address: server.Address(), User: "root", Database: database, Table: "events",
+	}}
+}
+
+func newTarget(t *testing.T, columns ...Column) *target {
+	t.Helper()
+	target := on(t, shared.Server(t))
+	target.config.Columns, target.config.Create = columns, true
+	return target
+}
+
+func (g *target) exec(statement string, args ...any) {
+	g.t.Helper()
+	if _, err := g.db.ExecContext(g.t.Context(), statement, args...); err != nil {
+		g.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// text returns the rows of a query, columns separated by |.
+func (g *target) text(query string) []string {
+	g.t.Helper()
+	rows, err := g.db.QueryContext(g.t.Context(), query)
+	if err != nil {
+		g.t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var all []string
+	for rows.Next() {
+		cells, into := make([]sql.NullString, len(names)), make([]any, len(names))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			g.t.Fatal(err)
+		}
+		var row []string
+		for _, cell := range cells {
+			if !cell.Valid {
+				cell.String = "NULL"
+			}
+			row = append(row, cell.String)
+		}
+		all = append(all, strings.Join(row, "|"))
+	}
+	if err := rows.Err(); err != nil {
+		g.t.Fatal(err)
+	}
+	return all
+}
+
+func (g *target) sink(pipeline string) *Sink {
+	g.t.Helper()
+	s, err := New(sink.Env{Pipeline: pipeline}, g.config)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return s
+}
+
+// open opens partition a of pipeline p.
+func (g *target) open() *writer {
+	g.t.Helper()
+	s := g.sink("p")
+	g.t.Cleanup(func() { s.Close() })
+	w, _, err := s.Open(g.t.Context(), "a")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return w.(*writer)
+}
+
+func named(length int) []Column {
+	return []Column{
+		{Name: "id", Type: Type(event.Int64), Required: true},
+		{Name: "name", Type: Type(event.String), SQL: fmt.Sprintf("VARCHAR(%d)", length)},
+	}
+}
+
+func TestSuite(t *testing.T) {
+	sinktest.Run(t, func(t *testing.T) sinktest.Place {
+		g := newTarget(t, named(60)...)
+		return sinktest.Place{
+			Guarantee: Kind().Guarantee,
+			Sink:      func(_ *testing.T, pipeline string) sink.Sink { return g.sink(pipeline) },
+			Rows:      func(*testing.T) []sinktest.Row { return g.rows() },
+			Bad: func(id int64) string {
+				return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("too long ", 10))
+			},
+			Stall: g.stall,
+		}
+	})
+}
+
+func (g *target) rows() []sinktest.Row {
+	g.t.Helper()
+	rows, err := g.db.QueryContext(context.Background(), "SELECT id, name FROM events")
+	if err != nil {
+		if strings.Contains(err.Error(), "1146") {
+			return nil
+		}
+		g.t.Fatal(err)
+	}
+	defer rows.Close()
+	var all []sinktest.Row
+	for rows.Next() {
+		var row sinktest.Row
+		if err := rows.Scan(&row.ID, &row.Name); err != nil {
+			g.t.Fatal(err)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// stall locks the table, so that a write hangs at its first row.
+func (g *target) stall(t *testing.T) (hanging, release func()) {
+	conn, err := g.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "LOCK TABLES events WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	hanging = func() {
+		g.await("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'Waiting for table metadata lock'", "1")
+	}
+	return hanging, func() {
+		if _, err := conn.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+			t.Error(err)
+		}
+		conn.Close()
+	}
+}
+
+// await waits until a query of one cell returns want.
+func (g *target) await(query, want string) {
+	g.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if rows := g.text(query); len(rows) == 1 && rows[0] == want {
+			return
+		}
+	}
+	g.t.Fatalf("%s never became %s", query, want)
+}

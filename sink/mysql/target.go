@@ -1,0 +1,256 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// A found column is one that the target table has.
+type found struct {
+	name      string
+	kind      string // "varchar"
+	full      string // "varchar(100)"
+	scale     int    // digits after the point, of a decimal; otherwise -1
+	needed    bool   // an insert must name it
+	generated bool
+}
+
+// prepareTarget makes the table when it is absent and may be made, checks it,
+// and returns its columns.
+func (s *Sink) prepareTarget(ctx context.Context, conn *sql.Conn) ([]found, error) {
+	engine, err := s.engine(ctx, conn)
+	if errors.Is(err, sql.ErrNoRows) {
+		if !s.config.Create {
+			return nil, &sink.PermanentError{
+				Err:  fmt.Errorf("there is no table %s in database %s", s.config.Table, s.config.Database),
+				Hint: "set create: true, or run: " + s.config.createTable(),
+			}
+		}
+		if _, err := conn.ExecContext(ctx, s.config.createTable()); err != nil {
+			return nil, fmt.Errorf("making the table: %w", err)
+		}
+		s.log.Info("made the table", "sink", s.config.server(), "database", s.config.Database, "table", s.config.Table)
+		engine, err = s.engine(ctx, conn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkEngine(ctx, conn, engine.String); err != nil {
+		return nil, err
+	}
+	columns, err := s.readColumns(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return columns, s.config.checkColumns(columns)
+}
+
+func (s *Sink) engine(ctx context.Context, conn *sql.Conn) (engine sql.NullString, err error) {
+	err = conn.QueryRowContext(ctx, "SELECT engine FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
+		s.config.Database, s.config.Table).Scan(&engine)
+	return engine, err
+}
+
+// checkEngine refuses an engine that would keep rows of a transaction that was
+// rolled back.
+func (s *Sink) checkEngine(ctx context.Context, conn *sql.Conn, engine string) error {
+	var transactions sql.NullString
+	err := conn.QueryRowContext(ctx, "SELECT transactions FROM information_schema.engines WHERE engine = ?", engine).Scan(&transactions)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	switch {
+	case engine == "":
+		return &sink.PermanentError{Err: fmt.Errorf("%s is a view", s.config.Table), Hint: "name the table behind it"}
+	case transactions.String != "YES":
+		return &sink.PermanentError{
+			Err:  fmt.Errorf("its engine, %s, has no transactions, so rows could be written twice", engine),
+			Hint: fmt.Sprintf("ALTER TABLE %s.%s ENGINE=InnoDB", quote(s.config.Database), quote(s.config.Table)),
+		}
+	}
+	return nil
+}
+
+func (s *Sink) readColumns(ctx context.Context, conn *sql.Conn) ([]found, error) {
+	rows, err := conn.QueryContext(ctx, `SELECT column_name, LOWER(data_type), column_type, COALESCE(numeric_scale, -1),
+		is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%' AND extra NOT LIKE '%GENERATED%',
+		extra LIKE '%GENERATED%' AND extra NOT LIKE '%DEFAULT_GENERATED%'
+		FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position`,
+		s.config.Database, s.config.Table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []found
+	for rows.Next() {
+		var f found
+		if err := rows.Scan(&f.name, &f.kind, &f.full, &f.scale, &f.needed, &f.generated); err != nil {
+			return nil, err
+		}
+		if f.kind != "decimal" {
+			f.scale = -1
+		}
+		all = append(all, f)
+	}
+	return all, rows.Err()
+}
+
+// checkColumns holds the configured columns against those of the table.
+func (c *Config) checkColumns(present []found) error {
+	for _, column := range c.Columns {
+		f := find(present, column.Name)
+		if f == nil {
+			return c.missingColumn(column, present)
+		}
+		if f.generated {
+			return &sink.PermanentError{
+				Err:  fmt.Errorf("column %q is computed by the server", f.name),
+				Hint: "remove it from columns",
+			}
+		}
+		if !slices.Contains(takers[event.Type(column.Type)], f.kind) {
+			return &sink.PermanentError{
+				Err: fmt.Errorf("column %q is %s in the table, which does not take every %v as it is", f.name, f.full, event.Type(column.Type)),
+				Hint: fmt.Sprintf("change its type in columns, or run: ALTER TABLE %s.%s MODIFY %s %s",
+					quote(c.Database), quote(c.Table), quote(f.name), column.sql()),
+			}
+		}
+	}
+	for _, f := range present {
+		filled := func(column Column) bool { return strings.EqualFold(column.Name, f.name) }
+		if f.needed && !slices.ContainsFunc(c.Columns, filled) {
+			return &sink.PermanentError{
+				Err: fmt.Errorf("column %q must have a value (NOT NULL, no default) and nothing fills it", f.name),
+				Hint: fmt.Sprintf("add it to columns, or run: ALTER TABLE %s.%s MODIFY %s %s NULL",
+					quote(c.Database), quote(c.Table), quote(f.name), f.full),
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Config) missingColumn(column Column, present []found) error {
+	names := make([]string, len(present))
+	for i, f := range present {
+		names[i] = f.name
+	}
+	message := fmt.Sprintf("the table has no column %q", column.Name)
+	if near := nearest(column.Name, names); near != "" {
+		message += fmt.Sprintf("; the nearest it has is %q", near)
+	}
+	return &sink.PermanentError{
+		Err: errors.New(message),
+		Hint: fmt.Sprintf("correct the name (the table has %s), or run: ALTER TABLE %s.%s ADD COLUMN %s",
+			strings.Join(names, ", "), quote(c.Database), quote(c.Table), column.definition()),
+	}
+}
+
+func find(present []found, name string) *found {
+	for i := range present {
+		if strings.EqualFold(present[i].name, name) {
+			return &present[i]
+		}
+	}
+	return nil
+}
+
+var (
+	wholes = []string{"tinyint", "smallint", "mediumint", "int", "bigint"}
+	texts  = []string{"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+	reals  = []string{"float", "double"}
+)
+
+// takers says which types of columns take a type of ours: they hold any of its
+// values, or refuse it; none changes it in silence, but for the precision of
+// numbers that are no decimals.
+var takers = map[event.Type][]string{
+	event.Bool:    slices.Concat(wholes, texts),
+	event.Int32:   slices.Concat(wholes, texts, reals, []string{"decimal"}),
+	event.Int64:   slices.Concat(wholes, texts, reals, []string{"decimal"}),
+	event.Float64: slices.Concat(texts, reals, []string{"decimal"}),
+	event.Decimal: slices.Concat(texts, reals, []string{"decimal"}),
+	event.String: slices.Concat(texts, []string{"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob",
+		"enum", "set", "uuid", "inet4", "inet6", "date", "time", "datetime", "timestamp", "year", "json"}),
+	event.Timestamp: slices.Concat(texts, []string{"datetime", "timestamp"}),
+	event.JSON:      slices.Concat(texts, []string{"json"}),
+}
+
+// createTable is the statement that makes the target.
+func (c *Config) createTable() string {
+	var lines []string
+	for _, column := range c.Columns {
+		lines = append(lines, column.definition())
+	}
+	if len(c.PrimaryKey) > 0 {
+		lines = append(lines, "PRIMARY KEY "+quoteAll(c.PrimaryKey))
+	}
+	for _, index := range c.indexes() {
+		lines = append(lines, "KEY "+quoteAll(index))
+	}
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4",
+		quote(c.Database), quote(c.Table), strings.Join(lines, ", "))
+}
+
+// insertHead is how a statement begins that inserts rows.
+func (c *Config) insertHead() string {
+	names := make([]string, len(c.Columns))
+	for i, column := range c.Columns {
+		names[i] = column.Name
+	}
+	return "INSERT INTO " + quote(c.Table) + " " + quoteAll(names) + " VALUES "
+}
+
+func (c Column) definition() string {
+	null := " NULL"
+	if c.Required {
+		null = " NOT NULL"
+	}
+	return quote(c.Name) + " " + c.sql() + null
+}
+
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = quote(name)
+	}
+	return "(" + strings.Join(quoted, ", ") + ")"
+}
+
+// nearest returns the name that needs the fewest changes of a letter to become
+// name, or the empty string when none is near.
+func nearest(name string, names []string) string {
+	best, least := "", len(name)/2+1
+	for _, n := range names {
+		if d := changes(strings.ToLower(name), strings.ToLower(n)); d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+func changes(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

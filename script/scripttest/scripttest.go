@@ -1,0 +1,128 @@
+// Package scripttest is the specification of what a script sees and of what
+// comes of a batch, as tests that every engine passes.
+//
+// What a script does to single events stands in testdata, as scripts with the
+// lines that go in, come out and die. Limits, columns, loading and concurrency
+// are tested from Go. An engine that cannot keep something says so in its
+// Features, and the table in docs/documents.md says it to users.
+package scripttest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+)
+
+// Features says what an engine keeps beyond what all of them do.
+type Features struct {
+	Memory     bool // Limits.Memory holds for whatever a script does
+	MixedOrder bool // < and <= between a big number and a plain one
+}
+
+// Test runs the suite on a language.
+func Test(t *testing.T, lang script.Language, has Features) {
+	t.Run("events", func(t *testing.T) { testCases(t, lang, has) })
+	t.Run("parse", func(t *testing.T) { testParse(t, lang) })
+	t.Run("columns", func(t *testing.T) { testColumns(t, lang) })
+	t.Run("load", func(t *testing.T) { testLoad(t, lang) })
+	t.Run("run", func(t *testing.T) { testRun(t, lang) })
+	t.Run("limits", func(t *testing.T) { testLimits(t, lang, has) })
+}
+
+// scriptName is what the scripts of the suite are called in errors.
+const scriptName = "case.lua"
+
+// firstPosition is where the batches of the suite start, so that an index taken
+// for a position is noticed.
+const firstPosition = 1000
+
+func load(t testing.TB, lang script.Language, text string, opts script.Options) script.Script {
+	t.Helper()
+	if opts.Sinks == nil {
+		opts.Sinks = [][]event.Column{nil}
+	}
+	s, err := lang.Load(t.Context(), script.Code{Name: scriptName, Text: []byte(text)}, opts)
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func batch(docs ...string) *event.Batch {
+	b := &event.Batch{Partition: "p"}
+	for _, doc := range docs {
+		b.Append([]byte(doc))
+	}
+	b.Range = event.Range{First: firstPosition, Count: uint64(len(docs))}
+	return b
+}
+
+// result returns a result with room for the outputs of one sink.
+func result() *event.Result { return &event.Result{Outputs: make([]event.Output, 1)} }
+
+// run passes docs through a script that has one sink, and checks what holds for
+// every result.
+func run(t testing.TB, s script.Script, docs ...string) *event.Result {
+	t.Helper()
+	in, res := batch(docs...), result()
+	if err := s.Run(context.Background(), in, res); err != nil {
+		t.Fatalf("run: %v", err)
+	}
+	if res.Ran != len(docs) {
+		t.Errorf("ran %d of %d events", res.Ran, len(docs))
+	}
+	checkBooks(t, s, docs, in, res)
+	return res
+}
+
+// checkBooks checks that every event that ran is settled, and what dead letters
+// and outputs say about where they come from.
+func checkBooks(t testing.TB, s script.Script, docs []string, in *event.Batch, res *event.Result) {
+	t.Helper()
+	if got, want := string(in.Data), strings.Join(docs, ""); got != want {
+		t.Errorf("the batch was changed to %q", got)
+	}
+	settled := map[int]bool{}
+	for i := range res.Outputs {
+		out := &res.Outputs[i]
+		if len(out.From) != len(out.Ends) {
+			t.Errorf("%d origins for %d documents", len(out.From), len(out.Ends))
+		}
+		if out.Partition != in.Partition || out.Range.First != in.Range.First || out.Range.Count != uint64(res.Ran) {
+			t.Errorf("output is named %q %v, the batch %q %v with %d run", out.Partition, out.Range, in.Partition, in.Range, res.Ran)
+		}
+		for _, from := range out.From {
+			settled[int(from)] = true
+		}
+	}
+	for i := range res.Dead {
+		settled[checkDead(t, s, docs, &res.Dead[i])] = true
+	}
+	if got := len(settled) + res.Dropped; got != res.Ran {
+		t.Errorf("%d events came out or died and %d were dropped, %d ran", len(settled), res.Dropped, res.Ran)
+	}
+}
+
+// checkDead returns the index of the event in the batch.
+func checkDead(t testing.TB, s script.Script, docs []string, dead *event.Dead) int {
+	t.Helper()
+	i := int(dead.Position) - firstPosition
+	if i < 0 || i >= len(docs) {
+		t.Fatalf("dead letter for position %d, which is not in the batch", dead.Position)
+	}
+	if got := string(dead.Original); got != docs[i] {
+		t.Errorf("dead letter of event %d has the original %q, want %q", i, got, docs[i])
+	}
+	if dead.Script != s.String() {
+		t.Errorf("dead letter names the script %q, want %q", dead.Script, s)
+	}
+	return i
+}

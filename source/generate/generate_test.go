@@ -82,7 +82,7 @@ func TestEventsAreRealistic(t *testing.T) {
 }
 
 func TestShares(t *testing.T) {
-	const n = 300_000
+	const n = 100_000
 	count := map[string]int{}
 	var buf []byte
 	for i := range uint64(n) {

@@ -30,6 +30,9 @@ typedef struct pg_fault {
 	char traceback[8192];
 } pg_fault;
 
+/* What `event` says outside of events: only the limit for the batch holds. */
+#define PG_NO_EVENT UINT32_MAX
+
 /* What a running VM and the watchdog say to each other. The driver stores the
  * index of the event it is at in `event`, nothing more; it may do so through
  * FFI. The watchdog reads it from its own thread. */
@@ -52,14 +55,23 @@ typedef struct pg_vm {
 	lua_State *L;
 	size_t used, limit; /* bytes held; bytes that may be live */
 	int tripped;        /* the heap has outgrown the limit, garbage included */
+	pg_frame *frames;   /* coroutines being resumed */
 	int depth;          /* C functions that call back into Lua, nested */
+	char *stack;        /* where the outermost call began on the C stack */
 	uint32_t broken;    /* the limit that ended this VM, or 0 */
 	int base;           /* registry references: the script's globals, */
 	int env;            /*   its environment, */
-	int handler;        /*   the message handler */
-	char chunk[256];    /* chunk name of the script, "@email.lua" */
+	int seal;           /*   what forbids new globals, */
+	int handler;        /*   the message handler, */
+	int caller;         /*   what calls a global function, */
+	int slot;           /*   a place to hand over one value without allocating */
+	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
 	pg_fault fault;
-	char hooklock;
+	char lock, armed; /* the hook's */
+	struct pg_scratch { /* where C functions build strings, one after the other */
+		char *data;
+		size_t len, cap;
+	} scratch;
 	struct pg_log {
 		char *data;
 		size_t len, cap;
@@ -68,8 +80,9 @@ typedef struct pg_vm {
 	void *user; /* the front end's own */
 } pg_vm;
 
-/* Life. pg_vm_open returns NULL when there is no memory. */
-pg_vm *pg_vm_open(size_t memory_limit, int jit);
+/* Life. prelude is the text of prelude.lua. pg_vm_open returns NULL when the
+ * limit leaves no room for an empty VM. */
+pg_vm *pg_vm_open(size_t memory_limit, int jit, const char *prelude, size_t len);
 void pg_vm_close(pg_vm *vm);
 pg_vm *pg_vm_of(lua_State *L);
 
@@ -92,8 +105,14 @@ int pg_vm_load(pg_vm *vm, const char *name, const char *text, size_t len);
  * its kind is returned. */
 int pg_vm_call(pg_vm *vm, int nargs, int nresults);
 
+/* pg_vm_call_global is pg_vm_call for a function of the script, without arguments. */
+int pg_vm_call_global(pg_vm *vm, const char *name);
+
 /* pg_vm_fail fills vm->fault by hand, for an event that fails without an error in Lua. */
 void pg_vm_fail(pg_vm *vm, int kind, const char *message);
+
+/* pg_vm_locate puts file, line and traceback of L, as it stands, into vm->fault. */
+void pg_vm_locate(lua_State *L, pg_vm *vm);
 
 /* pg_vm_stop ends the run with a limit: compiled code and the interpreter raise
  * at their next safe point. Safe to call from FFI, from the allocator, and from
@@ -107,12 +126,17 @@ int pg_vm_raise(lua_State *L);
 void pg_vm_enter(lua_State *L, pg_vm *vm);
 void pg_vm_leave(pg_vm *vm);
 
-/* pg_vm_reserve raises the memory limit when a value of n bytes can't fit; a C
- * function that builds something large asks first. */
+/* pg_vm_reserve ends the run with PG_MEMORY when n more bytes can't fit; a C
+ * function asks before it builds something large. */
 void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n);
 
 /* pg_vm_log keeps a line for Go, which takes all of them after the call. Level is slog's. */
 void pg_vm_log(pg_vm *vm, int level, const char *text, size_t len);
+
+/* pg_vm_watch is pg_vm_stop for the watchdog: it stops the run only while it is
+ * still run `number`, and for PG_EVENT_TIME only while that is still at `event`.
+ * Whatever the kind, also PG_OK, it arms anew a run that is being stopped. */
+void pg_vm_watch(pg_vm *vm, uint32_t number, uint32_t event, int kind);
 
 /* A run, from Go or C. pg_vm_end disarms; the VM's `broken` says how it ended. */
 void pg_vm_begin(pg_vm *vm);

@@ -1,0 +1,156 @@
+#include "fault.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Nothing here allocates from the VM: it also reports that there is no memory. */
+
+static const char *limit_message(int kind) {
+	switch (kind) {
+	case PG_EVENT_TIME: return "time limit for one event exceeded";
+	case PG_BATCH_TIME: return "time limit for the batch exceeded";
+	case PG_MEMORY: return "memory limit exceeded";
+	case PG_OUTPUT: return "output limit exceeded";
+	}
+	return "stopped";
+}
+
+static void set_message(pg_vm *vm, const char *text, size_t len) {
+	pg_fault *f = &vm->fault;
+	if (len > sizeof f->message) len = sizeof f->message;
+	memcpy(f->message, text, len);
+	f->message_len = (uint32_t)len;
+}
+
+/* take_place moves a leading "email.lua:12: " from the message into f->line. */
+static void take_place(pg_vm *vm) {
+	pg_fault *f = &vm->fault;
+	char text[sizeof f->message + 1];
+	const char *name = vm->chunk + 1; /* without the @ */
+	size_t n = strlen(name);
+	memcpy(text, f->message, f->message_len);
+	text[f->message_len] = 0;
+	if (strncmp(text, name, n) != 0 || text[n] != ':') return;
+	char *end;
+	unsigned long line = strtoul(text + n + 1, &end, 10);
+	if (end == text + n + 1 || end[0] != ':' || end[1] != ' ') return;
+	f->line = (uint32_t)line;
+	set_message(vm, end + 2, strlen(end + 2));
+}
+
+void pg_vm_fail(pg_vm *vm, int kind, const char *message) {
+	vm->fault.kind = kind;
+	vm->fault.line = vm->fault.traceback_len = 0;
+	set_message(vm, message, strlen(message));
+}
+
+/* note appends a line to the traceback; what does not fit is left out. */
+static void note(pg_fault *f, const char *format, ...) {
+	char line[256];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	if (n < 0) return;
+	if (n >= (int)sizeof line) n = sizeof line - 1;
+	if (f->traceback_len + n > sizeof f->traceback) return;
+	memcpy(f->traceback + f->traceback_len, line, n);
+	f->traceback_len += n;
+}
+
+enum { TOP = 12, BOTTOM = 10 }; /* frames of a deep stack that are shown */
+
+/* trace notes the script's own frames in one coroutine; ours are of no use to a reader. */
+static void trace(lua_State *L, pg_vm *vm, int *shown) {
+	lua_Debug ar;
+	int depth = 0;
+	if (lua_getstack(L, 100, &ar))
+		for (depth = 100; lua_getstack(L, depth + 100, &ar); depth += 100) {}
+	for (int level = 0; lua_getstack(L, level, &ar); level++) {
+		if (depth && level == TOP) {
+			note(&vm->fault, "  ...\n");
+			level = depth - BOTTOM;
+			continue;
+		}
+		lua_getinfo(L, "Sln", &ar);
+		if (strcmp(ar.source, vm->chunk) != 0) continue;
+		if (!vm->fault.line) vm->fault.line = ar.currentline;
+		if ((*shown)++ > 40) return;
+		if (ar.name)
+			note(&vm->fault, "  %s:%d: in %s\n", ar.short_src, ar.currentline, ar.name);
+		else if (strcmp(ar.what, "main") == 0)
+			note(&vm->fault, "  %s:%d: in main chunk\n", ar.short_src, ar.currentline);
+		else
+			note(&vm->fault, "  %s:%d: in function at line %d\n", ar.short_src, ar.currentline, ar.linedefined);
+	}
+}
+
+void pg_vm_locate(lua_State *L, pg_vm *vm) {
+	int shown = 0;
+	vm->fault.line = vm->fault.traceback_len = 0;
+	trace(L, vm, &shown);
+	for (pg_frame *f = vm->frames; f; f = f->outer)
+		if (f->L != L) trace(f->L, vm, &shown);
+	if (L != vm->L) trace(vm->L, vm, &shown);
+	if (vm->fault.traceback_len) vm->fault.traceback_len--; /* no newline at the end */
+}
+
+int pg_vm_raise(lua_State *L) {
+	pg_vm *vm = pg_vm_of(L);
+	int kind = vm->run.stop ? (int)vm->run.stop : PG_ERROR;
+	if (vm->fault.kind != (uint32_t)kind) {
+		pg_vm_locate(L, vm);
+		set_message(vm, limit_message(kind), strlen(limit_message(kind)));
+		vm->fault.kind = kind;
+	}
+	lua_pushlightuserdata(L, vm);
+	return lua_error(L);
+}
+
+int pg_fault_handler(lua_State *L) {
+	pg_vm *vm = pg_vm_of(L);
+	if (vm->run.stop) return 1;
+	pg_vm_locate(L, vm);
+	vm->fault.kind = PG_ERROR;
+	int type = lua_type(L, 1);
+	if (type == LUA_TSTRING) {
+		size_t len;
+		const char *text = lua_tolstring(L, 1, &len);
+		set_message(vm, text, len);
+		take_place(vm);
+	} else if (type == LUA_TNUMBER) {
+		char text[32];
+		set_message(vm, text, snprintf(text, sizeof text, "%.14g", lua_tonumber(L, 1)));
+	} else {
+		char text[64];
+		set_message(vm, text, snprintf(text, sizeof text, "(error object is a %s)", lua_typename(L, type)));
+	}
+	return 1;
+}
+
+static int says(const pg_fault *f, const char *text) {
+	return f->message_len >= strlen(text) && memcmp(f->message, text, strlen(text)) == 0;
+}
+
+void pg_fault_settle(pg_vm *vm, int status) {
+	pg_fault *f = &vm->fault;
+	if (status == LUA_ERRMEM && !vm->run.stop) pg_vm_stop(vm, PG_MEMORY);
+	if (vm->run.stop) {
+		if (f->kind != vm->run.stop) pg_vm_fail(vm, vm->run.stop, limit_message(vm->run.stop));
+		vm->broken = vm->run.stop;
+	} else if (f->kind == PG_OK) {
+		pg_vm_fail(vm, PG_ERROR, "error in error handling");
+	} else if (says(f, "stack overflow") || says(f, "C stack overflow")) {
+		f->kind = PG_STACK;
+	}
+}
+
+void pg_fault_syntax(lua_State *L, pg_vm *vm) {
+	size_t len;
+	pg_vm_fail(vm, PG_SYNTAX, "");
+	const char *text = lua_tolstring(L, -1, &len);
+	if (text) set_message(vm, text, len);
+	take_place(vm);
+}

@@ -1,0 +1,67 @@
+//go:build cgo
+
+package luajit
+
+/*
+#include "vm.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// A Kind classifies a fault. From EventTime on it is a limit.
+type Kind uint32
+
+const (
+	OK        Kind = C.PG_OK
+	Syntax    Kind = C.PG_SYNTAX
+	Runtime   Kind = C.PG_ERROR
+	Stack     Kind = C.PG_STACK
+	EventTime Kind = C.PG_EVENT_TIME
+	BatchTime Kind = C.PG_BATCH_TIME
+	Memory    Kind = C.PG_MEMORY
+	Output    Kind = C.PG_OUTPUT
+)
+
+// Limit tells whether the kind is a limit, after which a VM is broken.
+func (k Kind) Limit() bool { return k >= EventTime }
+
+func (k Kind) String() string {
+	names := [...]string{"ok", "syntax", "error", "stack overflow", "event time", "batch time", "memory", "output"}
+	if int(k) >= len(names) {
+		return fmt.Sprintf("kind(%d)", uint32(k))
+	}
+	return names[k]
+}
+
+// A Fault is what went wrong in a script, and where.
+type Fault struct {
+	Kind      Kind
+	Line      int // in the script; 0 when it is not known
+	Message   string
+	Traceback string
+}
+
+func (f *Fault) Error() string {
+	if f.Line == 0 {
+		return f.Message
+	}
+	return fmt.Sprintf("line %d: %s", f.Line, f.Message)
+}
+
+// fault turns what a call returned into an error that owns its memory.
+func (vm *VM) fault(kind C.int) error {
+	if kind == C.PG_OK {
+		return nil
+	}
+	f := &vm.c.fault
+	return &Fault{
+		Kind:      Kind(f.kind),
+		Line:      int(f.line),
+		Message:   string(unsafe.Slice((*byte)(unsafe.Pointer(&f.message[0])), int(f.message_len))),
+		Traceback: string(unsafe.Slice((*byte)(unsafe.Pointer(&f.traceback[0])), int(f.traceback_len))),
+	}
+}

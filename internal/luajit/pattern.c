@@ -1,0 +1,242 @@
+#include "pattern.h"
+
+#include <ctype.h>
+#include <string.h>
+
+typedef const unsigned char *bytes;
+
+enum { ESCAPE = '%', DEPTH_MAX = 200, STEPS_PER_CHECK = 4096 };
+
+static inline void tick(pg_matcher *m) {
+	if (++m->steps % STEPS_PER_CHECK == 0) PG_CHECK(m->L, m->vm);
+}
+
+void pg_matcher_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
+	m->L = L;
+	m->vm = pg_vm_of(L);
+	m->text = (bytes)text;
+	m->text_end = m->text + n;
+	m->pattern_end = (bytes)pattern + pn;
+	m->steps = 0;
+	m->depth = m->captures = 0;
+}
+
+int pg_pattern_plain(const char *pattern, size_t n) {
+	for (size_t i = 0; i < n; i++)
+		if (strchr("^$*+?.([%-", pattern[i]) && pattern[i]) return 0;
+	return 1;
+}
+
+/* item_end returns the place after one single-character item: c, %c, . or [set]. */
+static bytes item_end(pg_matcher *m, bytes p) {
+	if (*p == ESCAPE) {
+		if (p + 1 >= m->pattern_end) luaL_error(m->L, "malformed pattern (ends with '%%')");
+		return p + 2;
+	}
+	if (*p != '[') return p + 1;
+	p++;
+	if (p < m->pattern_end && *p == '^') p++;
+	do { /* a ] in first place stands for itself */
+		if (p >= m->pattern_end) luaL_error(m->L, "malformed pattern (missing ']')");
+		if (*p++ == ESCAPE) p++;
+	} while (p >= m->pattern_end || *p != ']');
+	return p + 1;
+}
+
+static int in_class(int c, int class) {
+	int in;
+	switch (tolower(class)) {
+	case 'a': in = isalpha(c); break;
+	case 'c': in = iscntrl(c); break;
+	case 'd': in = isdigit(c); break;
+	case 'g': in = isgraph(c); break;
+	case 'l': in = islower(c); break;
+	case 'p': in = ispunct(c); break;
+	case 's': in = isspace(c); break;
+	case 'u': in = isupper(c); break;
+	case 'w': in = isalnum(c); break;
+	case 'x': in = isxdigit(c); break;
+	case 'z': in = c == 0; break;
+	default: return class == c;
+	}
+	return isupper(class) ? !in : in != 0;
+}
+
+/* in_set tells whether c is in the set from p, at its [, to last, at its ]. */
+static int in_set(int c, bytes p, bytes last) {
+	int in = 1;
+	if (*++p == '^') in = 0, p++;
+	for (; p < last; p++) {
+		if (*p == ESCAPE) {
+			if (in_class(c, *++p)) return in;
+		} else if (p + 2 < last && p[1] == '-') {
+			if (p[0] <= c && c <= p[2]) return in;
+			p += 2;
+		} else if (*p == c) {
+			return in;
+		}
+	}
+	return !in;
+}
+
+/* one tells whether the character at s is matched by the item from p to end. */
+static inline int one(pg_matcher *m, bytes s, bytes p, bytes end) {
+	if (s >= m->text_end) return 0;
+	switch (*p) {
+	case '.': return 1;
+	case ESCAPE: return in_class(*s, p[1]);
+	case '[': return in_set(*s, p, end - 1);
+	}
+	return *p == *s;
+}
+
+static bytes longest(pg_matcher *m, bytes s, bytes p, bytes end) {
+	bytes at = s;
+	while (one(m, at, p, end)) at++, tick(m);
+	if (end + 1 == m->pattern_end) return at;
+	for (; at >= s; at--) {
+		bytes r = pg_match(m, at, end + 1);
+		if (r) return r;
+	}
+	return NULL;
+}
+
+static bytes shortest(pg_matcher *m, bytes s, bytes p, bytes end) {
+	for (;;) {
+		bytes r = pg_match(m, s, end + 1);
+		if (r) return r;
+		if (!one(m, s, p, end)) return NULL;
+		s++;
+	}
+}
+
+static bytes open_capture(pg_matcher *m, bytes s, bytes p) {
+	if (m->captures >= PG_CAPTURES) luaL_error(m->L, "too many captures");
+	int position = p + 1 < m->pattern_end && p[1] == ')';
+	m->capture[m->captures].at = s;
+	m->capture[m->captures].len = position ? PG_CAPTURE_POSITION : PG_CAPTURE_OPEN;
+	m->captures++;
+	bytes r = pg_match(m, s, p + 1 + position);
+	if (!r) m->captures--;
+	return r;
+}
+
+static bytes close_capture(pg_matcher *m, bytes s, bytes p) {
+	int i = m->captures - 1;
+	while (i >= 0 && m->capture[i].len != PG_CAPTURE_OPEN) i--;
+	if (i < 0) luaL_error(m->L, "invalid pattern capture");
+	m->capture[i].len = s - m->capture[i].at;
+	bytes r = pg_match(m, s, p + 1);
+	if (!r) m->capture[i].len = PG_CAPTURE_OPEN;
+	return r;
+}
+
+/* balanced matches %bxy at s. */
+static bytes balanced(pg_matcher *m, bytes s, bytes p) {
+	if (p + 3 >= m->pattern_end) luaL_error(m->L, "unbalanced pattern");
+	if (s >= m->text_end || *s != p[2]) return NULL;
+	int open = 1;
+	for (s++; s < m->text_end; s++, tick(m)) {
+		if (*s == p[3]) {
+			if (--open == 0) return s + 1;
+		} else if (*s == p[2]) {
+			open++;
+		}
+	}
+	return NULL;
+}
+
+/* frontier tells whether %f[set] at p matches between s-1 and s. */
+static int frontier(pg_matcher *m, bytes s, bytes p, bytes end) {
+	int before = s == m->text ? 0 : s[-1], here = s < m->text_end ? *s : 0;
+	return !in_set(before, p, end - 1) && in_set(here, p, end - 1);
+}
+
+/* again matches what capture number i has matched. */
+static bytes again(pg_matcher *m, bytes s, int i) {
+	if (i < 0 || i >= m->captures || m->capture[i].len == PG_CAPTURE_OPEN) luaL_error(m->L, "invalid capture index");
+	ptrdiff_t n = m->capture[i].len;
+	if (n == PG_CAPTURE_POSITION) n = 0;
+	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0; /* a long comparison is worth a check */
+	if (m->text_end - s < n || memcmp(m->capture[i].at, s, n) != 0) return NULL;
+	return s + n;
+}
+
+/* item matches from p on, where p begins with a single-character item. It
+ * returns 1 when *s and *p have moved on and matching continues there. */
+static int item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
+	bytes end = item_end(m, *p);
+	int suffix = end < m->pattern_end ? *end : 0;
+	switch (suffix) {
+	case '?': {
+		if (one(m, *s, *p, end) && (*result = pg_match(m, *s + 1, end + 1))) return 0;
+		*p = end + 1;
+		return 1;
+	}
+	case '*': *result = longest(m, *s, *p, end); return 0;
+	case '+': *result = one(m, *s, *p, end) ? longest(m, *s + 1, *p, end) : NULL; return 0;
+	case '-': *result = shortest(m, *s, *p, end); return 0;
+	}
+	*result = NULL;
+	if (!one(m, *s, *p, end)) return 0;
+	*s += 1, *p = end;
+	return 1;
+}
+
+/* escaped is item for what begins with %: %b, %f and %1 are no single characters. */
+static int escaped(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
+	int c = *p + 1 < m->pattern_end ? (*p)[1] : 0;
+	*result = NULL;
+	if (c == 'b') {
+		if (!(*s = balanced(m, *s, *p))) return 0;
+		*p += 4;
+		return 1;
+	}
+	if (c == 'f') {
+		*p += 2;
+		if (*p >= m->pattern_end || **p != '[') luaL_error(m->L, "missing '[' after '%%f' in pattern");
+		bytes end = item_end(m, *p);
+		if (!frontier(m, *s, *p, end)) return 0;
+		*p = end;
+		return 1;
+	}
+	if (isdigit(c)) {
+		if (!(*s = again(m, *s, c - '1'))) return 0;
+		*p += 2;
+		return 1;
+	}
+	return item(m, s, p, result);
+}
+
+static bytes match_here(pg_matcher *m, bytes s, bytes p) {
+	bytes result;
+	while (p < m->pattern_end) {
+		tick(m);
+		int goes_on;
+		switch (*p) {
+		case '(': return open_capture(m, s, p);
+		case ')': return close_capture(m, s, p);
+		case ESCAPE: goes_on = escaped(m, &s, &p, &result); break;
+		case '$':
+			if (p + 1 == m->pattern_end) return s == m->text_end ? s : NULL;
+			/* fall through */
+		default: goes_on = item(m, &s, &p, &result);
+		}
+		if (!goes_on) return result;
+	}
+	return s;
+}
+
+bytes pg_match(pg_matcher *m, bytes s, bytes p) {
+	if (p >= m->pattern_end) return s;
+	if (++m->depth > DEPTH_MAX) luaL_error(m->L, "pattern too complex");
+	bytes r = match_here(m, s, p);
+	m->depth--;
+	return r;
+}
+
+bytes pg_match_start(pg_matcher *m, bytes s, bytes p) {
+	m->captures = m->depth = 0;
+	tick(m);
+	return pg_match(m, s, p);
+}

@@ -1,0 +1,38 @@
+/* Lua patterns, matched under the limits of a run. */
+#ifndef PERIGEE_PATTERN_H
+#define PERIGEE_PATTERN_H
+
+#include "vm.h"
+
+enum { PG_CAPTURES = 32 };
+
+typedef struct pg_capture {
+	const unsigned char *at;
+	ptrdiff_t len; /* or one of the two below */
+} pg_capture;
+
+enum { PG_CAPTURE_OPEN = -1, PG_CAPTURE_POSITION = -2 };
+
+typedef struct pg_matcher {
+	lua_State *L;
+	pg_vm *vm;
+	const unsigned char *text, *text_end, *pattern_end;
+	uint32_t steps;
+	int depth, captures;
+	pg_capture capture[PG_CAPTURES];
+} pg_matcher;
+
+void pg_matcher_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn);
+
+/* pg_match matches the pattern from p on at s, anchored there, and returns the
+ * end of the match or NULL. It raises when the pattern is malformed or a limit
+ * of the run is reached. */
+const unsigned char *pg_match(pg_matcher *m, const unsigned char *s, const unsigned char *p);
+
+/* pg_match_start is pg_match for the whole pattern, without captures from before. */
+const unsigned char *pg_match_start(pg_matcher *m, const unsigned char *s, const unsigned char *p);
+
+/* pg_pattern_plain tells whether a pattern has no special characters. */
+int pg_pattern_plain(const char *pattern, size_t n);
+
+#endif

@@ -1,0 +1,203 @@
+-- Builds what a script sees: an allow-list, nothing of which a script can change.
+-- Returns the table of its globals, its environment, and what seals that.
+local strings, threads, log = ...
+
+local error, getmetatable, next, select, setmetatable, tostring, type =
+  error, getmetatable, next, select, setmetatable, tostring, type
+
+-- library makes a read-only view, so that no script can change what methods of
+-- strings, or the host's own code, rely on.
+local function library(real)
+  return setmetatable({}, {
+    __index = real,
+    __newindex = function(_, name)
+      error("attempt to change the library at '" .. tostring(name) .. "'", 2)
+    end,
+    __pairs = function() return function(_, k) return next(real, k) end end,
+    __metatable = false,
+  })
+end
+perigee_library = library
+
+-- pcall and friends are built on resume. Thus they can be yielded across, are
+-- never compiled into a trace, and cannot swallow a limit: step raises it anew.
+
+local step, create, running, yield =
+  threads.step, coroutine.create, coroutine.running, coroutine.yield
+local YIELDED, FAILED = 1, 2
+local DONE = {}
+
+-- A coroutine of the free list sits in the yield of its body. owner leads from it
+-- to the coroutine that the script thinks it is in.
+local free, frees = {}, 0
+local owner = setmetatable({}, {__mode = "k"})
+
+local function body(f, ...)
+  return body(yield(DONE, f(...)))
+end
+
+local function acquire()
+  local co
+  if frees > 0 then
+    co = free[frees]
+    free[frees], frees = nil, frees - 1
+  else
+    co = create(body)
+  end
+  owner[co] = running()
+  return co
+end
+
+local after
+
+local function yielded(co, first, ...)
+  if first ~= DONE then return after(co, step(co, yield(first, ...))) end
+  if frees < 16 then
+    frees = frees + 1
+    free[frees] = co
+  end
+  return true, ...
+end
+
+after = function(co, state, ...)
+  if state == YIELDED then return yielded(co, ...) end
+  return false, ...
+end
+
+local function pcall(f, ...)
+  local co = acquire()
+  return after(co, step(co, f, ...))
+end
+
+local function handled(handler, ok, ...)
+  if ok then return true, ... end
+  return false, handler(...)
+end
+
+local function xpcall(f, handler, ...)
+  return handled(handler, pcall(f, ...))
+end
+
+local function resumed(state, ...)
+  return state ~= FAILED, ...
+end
+
+local function resume(co, ...)
+  return resumed(step(co, ...))
+end
+
+local function unwrapped(state, ...)
+  if state == FAILED then error((...), 0) end
+  return ...
+end
+
+local function wrap(f)
+  local co = create(f)
+  return function(...) return unwrapped(step(co, ...)) end
+end
+
+local function current()
+  local co, main = running()
+  while owner[co] do co = owner[co] end
+  return co, main
+end
+
+-- sort is a merge sort in Lua: it obeys a hook, and no order function makes it slow.
+
+local function insertion(t, from, to, less)
+  for i = from + 1, to do
+    local v, j = t[i], i - 1
+    while j >= from and less(v, t[j]) do
+      t[j + 1] = t[j]
+      j = j - 1
+    end
+    t[j + 1] = v
+  end
+end
+
+local function merge(t, spare, from, mid, to, less)
+  for i = from, mid do spare[i] = t[i] end
+  local i, j, at = from, mid + 1, from
+  while i <= mid and j <= to do
+    if less(t[j], spare[i]) then
+      t[at], j = t[j], j + 1
+    else
+      t[at], i = spare[i], i + 1
+    end
+    at = at + 1
+  end
+  for k = i, mid do
+    t[at], at = spare[k], at + 1
+  end
+end
+
+local function lower(a, b) return a < b end
+
+local function sort(t, less)
+  if type(t) ~= "table" then error("bad argument #1 to 'sort' (table expected)", 2) end
+  if less == nil then less = lower end
+  local n, width, spare = #t, 12, {}
+  for from = 1, n, width do
+    insertion(t, from, from + width - 1 < n and from + width - 1 or n, less)
+  end
+  while width < n do
+    for from = 1, n - width, 2 * width do
+      local to = from + 2 * width - 1
+      merge(t, spare, from, from + width - 1, to < n and to or n, less)
+    end
+    width = 2 * width
+  end
+end
+
+local function print(...)
+  local line = ""
+  for i = 1, select("#", ...) do
+    line = line .. (i > 1 and "\t" or "") .. tostring((select(i, ...)))
+  end
+  log(0, line)
+end
+
+local function only(from, names)
+  local to = {}
+  for name in names:gmatch("%S+") do to[name] = from[name] end
+  return to
+end
+
+local text = only(string, "byte char format len lower reverse sub upper")
+for name, f in next, strings do text[name] = f end
+local meta = getmetatable("")
+meta.__index, meta.__metatable = text, false
+
+local tables = only(table, "insert remove concat pack unpack move maxn")
+tables.sort = sort
+
+local globals = only(_G, [[
+  assert error getmetatable ipairs next pairs rawequal rawlen select setmetatable
+  tonumber tostring type unpack _VERSION]])
+globals.pcall, globals.xpcall, globals.print = pcall, xpcall, print
+globals.string = library(text)
+globals.table = library(tables)
+globals.math = library(only(math, [[
+  abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log
+  log10 max min modf pi pow rad random randomseed sin sinh sqrt tan tanh]]))
+globals.bit = library(only(bit, [[
+  arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex]]))
+globals.coroutine = library({
+  create = create, isyieldable = coroutine.isyieldable, resume = resume,
+  running = current, status = coroutine.status, wrap = wrap, yield = yield,
+})
+
+local guard = {__index = globals, __metatable = false}
+guard.__newindex = function(_, name, value) globals[name] = value end
+local env = setmetatable({}, guard)
+globals._G = env
+
+-- seal runs when the script is loaded: from then on nothing may outlive an event by accident.
+local function seal()
+  guard.__newindex = function(_, name)
+    error("attempt to assign to the global '" .. tostring(name) ..
+      "' while events run; write 'local " .. tostring(name) .. "' instead", 2)
+  end
+end
+
+return globals, env, seal

@@ -1,0 +1,132 @@
+//go:build cgo
+
+package luajit
+
+/*
+#include <stdlib.h>
+#include "vm.h"
+*/
+import "C"
+
+import (
+	_ "embed"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+//go:embed prelude.lua
+var prelude string
+
+// Options are the limits of a VM and whether it compiles.
+type Options struct {
+	EventTime time.Duration // for one event
+	BatchTime time.Duration // for a run
+	Memory    int           // bytes that may be live; the heap with its garbage can reach twice that
+	NoJIT     bool
+}
+
+// A VM is a Lua state with a sandbox, for one script.
+type VM struct {
+	c     *C.pg_vm
+	watch *Watchdog
+	opts  Options
+	seen  sighting
+}
+
+// errNoRoom says that not even an empty VM fits.
+var errNoRoom = errors.New("open Lua VM: the memory limit leaves no room for it; an empty VM needs about 200 KiB")
+
+// Open makes an empty VM whose runs w watches.
+func Open(w *Watchdog, opts Options) (*VM, error) {
+	c := C.pg_vm_open(C.size_t(opts.Memory), boolInt(!opts.NoJIT), text(prelude), C.size_t(len(prelude)))
+	if c == nil {
+		return nil, errNoRoom
+	}
+	vm := &VM{c: c, watch: w, opts: opts}
+	w.add(vm)
+	return vm, nil
+}
+
+// Close frees the VM. It must not run.
+func (vm *VM) Close() {
+	vm.watch.remove(vm)
+	C.pg_vm_close(vm.c)
+	vm.c = nil
+}
+
+// Memory is the number of bytes that the VM holds.
+func (vm *VM) Memory() int { return int(vm.c.used) }
+
+// Broken is the limit that ended the VM, or OK.
+func (vm *VM) Broken() Kind { return Kind(vm.c.broken) }
+
+// Load compiles and runs the text of a script. Its globals stay; from then on no
+// global can be assigned. name is quoted in messages, as in "email.lua:12".
+func (vm *VM) Load(name string, code []byte) error {
+	file := C.CString(name)
+	defer C.free(unsafe.Pointer(file))
+	vm.begin()
+	kind := C.pg_vm_load(vm.c, file, text(string(code)), C.size_t(len(code)))
+	vm.end()
+	return vm.fault(kind)
+}
+
+// Call calls a global function of the script without arguments and ignores its results.
+func (vm *VM) Call(function string) error {
+	name := C.CString(function)
+	defer C.free(unsafe.Pointer(name))
+	vm.begin()
+	kind := C.pg_vm_call_global(vm.c, name)
+	vm.end()
+	return vm.fault(kind)
+}
+
+// host runs trusted Lua, for tests and probes; the script's sandbox does not apply.
+func (vm *VM) host(name, code string) error {
+	chunk := C.CString("=" + name)
+	defer C.free(unsafe.Pointer(chunk))
+	vm.begin()
+	kind := C.pg_vm_host(vm.c, chunk, text(code), C.size_t(len(code)), 0, 0)
+	vm.end()
+	return vm.fault(kind)
+}
+
+// begin marks the start of a run: of one crossing into C that runs the script.
+func (vm *VM) begin() {
+	C.pg_vm_begin(vm.c)
+	vm.watch.rouse()
+}
+
+// end marks the end of a run.
+func (vm *VM) end() { C.pg_vm_end(vm.c) }
+
+// Log hands over what the script printed or logged since the last call, oldest
+// first; text is valid during the call of line only.
+func (vm *VM) Log(line func(level slog.Level, text []byte)) {
+	log := &vm.c.log
+	data := unsafe.Slice((*byte)(unsafe.Pointer(log.data)), int(log.len))
+	for len(data) > 0 {
+		head := (*[2]int32)(unsafe.Pointer(&data[0]))
+		n := 8 + int(head[1])
+		line(slog.Level(head[0]), data[8:n])
+		data = data[n:]
+	}
+	if log.truncated != 0 {
+		line(slog.LevelWarn, []byte("the script logged too much; the rest is left out"))
+	}
+	log.len, log.truncated = 0, 0
+}
+
+func (vm *VM) load32(p *C.uint32_t) uint32 { return atomic.LoadUint32((*uint32)(p)) }
+
+func text(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
+
+func boolInt(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,152 @@
+//go:build cgo
+
+package luajit
+
+/*
+#include "vm.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	tick = 5 * time.Millisecond // how exactly a deadline is kept
+	rest = 200                  // ticks without a run after which the watchdog sleeps
+)
+
+// A Watchdog ends runs that take too long. It looks at what each VM says about
+// itself every few milliseconds, so that a run needs no clock. It sleeps when
+// nothing runs.
+type Watchdog struct {
+	mu     sync.Mutex
+	vms    map[*VM]struct{}
+	asleep atomic.Bool
+	wake   chan struct{}
+	quit   chan struct{}
+	done   sync.WaitGroup
+}
+
+// A sighting is what the watchdog last saw of a VM, and since when.
+type sighting struct {
+	number, event      uint32
+	runSince, evtSince time.Time
+}
+
+// NewWatchdog starts a watchdog.
+func NewWatchdog() *Watchdog {
+	w := &Watchdog{
+		vms:  make(map[*VM]struct{}),
+		wake: make(chan struct{}, 1),
+		quit: make(chan struct{}),
+	}
+	w.done.Go(w.run)
+	return w
+}
+
+// Close ends the watchdog. Its VMs must be closed before.
+func (w *Watchdog) Close() {
+	close(w.quit)
+	w.done.Wait()
+}
+
+func (w *Watchdog) add(vm *VM) {
+	w.mu.Lock()
+	w.vms[vm] = struct{}{}
+	w.mu.Unlock()
+}
+
+func (w *Watchdog) remove(vm *VM) {
+	w.mu.Lock()
+	delete(w.vms, vm)
+	w.mu.Unlock()
+}
+
+// rouse wakes a sleeping watchdog. A run marks its VM before it calls rouse, and
+// the watchdog looks at all VMs after it marked itself, so that one of them sees
+// the other.
+func (w *Watchdog) rouse() {
+	if w.asleep.Load() {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *Watchdog) run() {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for idle := 0; ; {
+		select {
+		case <-w.quit:
+			return
+		case now := <-ticker.C:
+			if w.look(now) {
+				idle = 0
+			} else {
+				idle++
+			}
+		}
+		if idle >= rest {
+			ticker.Stop()
+			if !w.sleep() {
+				return
+			}
+			ticker.Reset(tick)
+			idle = 0
+		}
+	}
+}
+
+// sleep waits until something runs. It returns false when the watchdog is closed.
+func (w *Watchdog) sleep() bool {
+	w.asleep.Store(true)
+	defer w.asleep.Store(false)
+	if w.look(time.Now()) {
+		return true
+	}
+	select {
+	case <-w.quit:
+		return false
+	case <-w.wake:
+		return true
+	}
+}
+
+// look stops what is late, and tells whether anything runs.
+func (w *Watchdog) look(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	running := false
+	for vm := range w.vms {
+		running = vm.look(now) || running
+	}
+	return running
+}
+
+func (vm *VM) look(now time.Time) bool {
+	run, seen := &vm.c.run, &vm.seen
+	if vm.load32(&run.running) == 0 {
+		return false
+	}
+	number, event := vm.load32(&run.number), vm.load32(&run.event)
+	if number != seen.number {
+		seen.number, seen.runSince = number, now
+		seen.event, seen.evtSince = event, now
+	} else if event != seen.event {
+		seen.event, seen.evtSince = event, now
+	}
+	switch {
+	case vm.load32(&run.stop) != 0:
+		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_OK)
+	case now.Sub(seen.runSince) >= vm.opts.BatchTime:
+		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_BATCH_TIME)
+	case event != C.PG_NO_EVENT && now.Sub(seen.evtSince) >= vm.opts.EventTime:
+		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
+	}
+	return true
+}

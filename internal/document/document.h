@@ -72,6 +72,11 @@ typedef struct doc_chunk {
 	char data[];
 } doc_chunk;
 
+typedef struct doc_buf {
+	char *data;
+	size_t len, cap, max; // max: what may be written before DOC_TOO_BIG
+} doc_buf;
+
 typedef struct doc {
 	// What doc_read, doc_at, doc_step found. Read by the compiled front end.
 	const char *str;
@@ -89,12 +94,15 @@ typedef struct doc {
 	doc_chunk *chunks, *chunk; // the arena: all chunks, the one in use
 	size_t used;               // of chunk
 	size_t held, max;          // bytes written since doc_index, and their limit
-} doc;
 
-typedef struct doc_buf {
-	char *data;
-	size_t len, cap, max; // max: what may be written before DOC_TOO_BIG
-} doc_buf;
+	// encode_foreign writes the value that a DOC_FOREIGN stands for. It may leave
+	// by longjmp. `field` is then the field or element that is being written.
+	int (*encode_foreign)(void *context, uint32_t number, doc_buf *out);
+	void *context;
+	uint32_t foreigns; // made since doc_index
+	uint32_t field;
+	doc_buf scratch;
+} doc;
 
 // Life.
 doc *doc_new(size_t max_written);
@@ -121,7 +129,7 @@ uint32_t doc_number(doc *d, double x);
 uint32_t doc_string(doc *d, const char *s, size_t len); // UTF-8 is the caller's duty
 uint32_t doc_literal(doc *d, int kind);                 // DOC_NULL, DOC_FALSE, DOC_TRUE
 uint32_t doc_spelled(doc *d, const char *s, size_t len); // a number as it is spelled
-uint32_t doc_foreign(doc *d, uint32_t number);
+uint32_t doc_foreign(doc *d); // its number is d->foreigns after that
 uint32_t doc_copy(doc *d, uint32_t node, int *fault);    // of a container as it is now
 uint32_t doc_adopt(doc *d, const char *text, size_t len, int *fault); // parses JSON
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value);
@@ -129,7 +137,6 @@ int doc_put_at(doc *d, uint32_t array, double index, uint32_t value);
 int doc_insert(doc *d, uint32_t array, double index, uint32_t value);
 int doc_remove(doc *d, uint32_t object, const char *key, size_t len);
 int doc_remove_at(doc *d, uint32_t array, double index); // shifts the rest down
-int doc_resolve(doc *d, uint32_t foreign, const char *text, size_t len); // its JSON
 
 int doc_encode(doc *d, uint32_t node, doc_buf *out);
 
@@ -162,7 +169,7 @@ typedef struct doc_api {
 	uint32_t (*string)(doc *, const char *, size_t);
 	uint32_t (*literal)(doc *, int);
 	uint32_t (*spelled)(doc *, const char *, size_t);
-	uint32_t (*foreign)(doc *, uint32_t);
+	uint32_t (*foreign)(doc *);
 	uint32_t (*copy)(doc *, uint32_t, int *);
 	uint32_t (*adopt)(doc *, const char *, size_t, int *);
 	int (*put)(doc *, uint32_t, const char *, size_t, uint32_t);
@@ -170,7 +177,6 @@ typedef struct doc_api {
 	int (*insert)(doc *, uint32_t, double, uint32_t);
 	int (*remove)(doc *, uint32_t, const char *, size_t);
 	int (*remove_at)(doc *, uint32_t, double);
-	int (*resolve)(doc *, uint32_t, const char *, size_t);
 	int (*encode)(doc *, uint32_t, doc_buf *);
 	int (*utf8)(const char *, size_t);
 	int (*quote)(doc_buf *, const char *, size_t);

@@ -14,11 +14,10 @@ static int key_is(doc *d, const doc_node *n, const char *key, size_t len) {
 	return plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
 }
 
-// find_before returns the last field of that key in the text of object and
-// before node `before`, or 0.
-static uint32_t find_before(doc *d, uint32_t object, uint32_t before, const char *key, size_t len) {
+// find_between returns the last field of object that has that key among the
+// nodes [from, end), or 0.
+static uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t end, const char *key, size_t len) {
 	uint8_t mark = scan_mark(key, len);
-	uint32_t from = object + 1, end = before;
 	while (end > from) {
 		uint32_t base = end - from > 16 ? end - 16 : from;
 		uint32_t bits = scan_marks(d->marks + base, mark);
@@ -34,17 +33,11 @@ static uint32_t find_before(doc *d, uint32_t object, uint32_t before, const char
 	return 0;
 }
 
-static uint32_t find_added(doc *d, uint32_t object, const char *key, size_t len) {
-	for (uint32_t i = d->nodes[object].first; i; i = d->nodes[i].next)
-		if (key_is(d, &d->nodes[i], key, len)) return i;
-	return 0;
-}
-
 uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
-	uint32_t field = find_before(d, object, n->next, key, len);
-	return field || !n->first ? field : find_added(d, object, key, len);
+	uint32_t field = find_between(d, object, object + 1, n->next, key, len);
+	return field || !n->first ? field : find_between(d, object, n->first, n->last + 1, key, len);
 }
 
 // string_value sets str to the plain text of a string.
@@ -125,7 +118,7 @@ static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 		n.key_len = (uint32_t)doc_unescape(n.key, n.key_len, plain);
 		n.key = plain;
 	}
-	return find_before(d, object, d->nodes[object].next, n.key, n.key_len) != field;
+	return find_between(d, object, field + 1, d->nodes[object].next, n.key, n.key_len) != 0;
 }
 
 static uint32_t next_field(const doc *d, uint32_t object, uint32_t field) {
@@ -195,16 +188,19 @@ uint32_t doc_literal(doc *d, int kind) {
 	return value_new(d, kind, 0, word, strlen(word));
 }
 
-uint32_t doc_foreign(doc *d, uint32_t number) {
-	uint32_t i = value_new(d, DOC_FOREIGN, 0, "null", 4);
-	if (i) d->nodes[i].count = number;
+uint32_t doc_foreign(doc *d) {
+	uint32_t i = value_new(d, DOC_FOREIGN, 0, NULL, 0);
+	if (i) d->nodes[i].count = ++d->foreigns;
 	return i;
 }
 
 uint32_t doc_adopt(doc *d, const char *text, size_t len, int *fault) {
 	char *copy = keep(d, text, len);
 	*fault = copy ? DOC_OK : DOC_NO_MEMORY;
-	return copy ? index_more(d, copy, len, fault) : 0;
+	if (!copy) return 0;
+	uint32_t root = index_more(d, copy, len, fault);
+	d->held += (d->count - root) * sizeof(doc_node);
+	return root;
 }
 
 // Putting values.
@@ -228,6 +224,7 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 	if (!i) return DOC_NO_MEMORY;
 	d->nodes[i] = (doc_node){.key = copy, .key_len = (uint32_t)len, .parent = object,
 		.kind = DOC_NULL, .flags = DOC_REPLACED, .other = value};
+	d->marks[i] = scan_mark(key, len);
 	doc_node *n = &d->nodes[object];
 	if (n->first) d->nodes[n->last].next = i;
 	else n->first = i;
@@ -238,7 +235,7 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 // remove_shadowed removes the fields of the same key before the one that is read.
 static void remove_shadowed(doc *d, uint32_t object, uint32_t field, const char *key, size_t len) {
 	if (field >= d->nodes[object].next || field < object) return;
-	while ((field = find_before(d, object, field, key, len))) d->nodes[field].flags |= DOC_REMOVED;
+	while ((field = find_between(d, object, object + 1, field, key, len))) d->nodes[field].flags |= DOC_REMOVED;
 }
 
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
@@ -327,13 +324,5 @@ int doc_remove_at(doc *d, uint32_t array, double index) {
 	uint32_t *at = list->at + (uint32_t)index - 1;
 	memmove(at, at + 1, (list->len - (uint32_t)index) * sizeof *at);
 	list->len--;
-	return DOC_OK;
-}
-
-int doc_resolve(doc *d, uint32_t foreign, const char *text, size_t len) {
-	char *copy = keep(d, text, len);
-	if (!copy) return DOC_NO_MEMORY;
-	d->nodes[foreign].text = copy;
-	d->nodes[foreign].len = (uint32_t)len;
 	return DOC_OK;
 }

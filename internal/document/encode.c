@@ -1,6 +1,5 @@
 // The splice encoder: what was not written is copied in runs from the text.
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "memory.h"
@@ -51,6 +50,7 @@ static int children(doc *d, uint32_t container, run *r, const char **last, int *
 		++*kept;
 		fault = run_extend(r, from, changed(&n) ? n.text : *last, out);
 		if (fault || !changed(&n)) continue;
+		d->field = i;
 		if (!(fault = run_flush(r, out))) fault = value(d, value_of(d, i), out);
 		*r = (run){*last, *last};
 	}
@@ -64,6 +64,7 @@ static int added(doc *d, uint32_t object, int *kept, doc_buf *out) {
 		if ((*kept)++) fault = doc_buf_add(out, ",", 1);
 		if (!fault) fault = doc_quote(out, d->nodes[i].key, d->nodes[i].key_len);
 		if (!fault) fault = doc_buf_add(out, ":", 1);
+		d->field = i;
 		if (!fault) fault = value(d, value_of(d, i), out);
 	}
 	return fault;
@@ -96,6 +97,7 @@ static int value(doc *d, uint32_t node, doc_buf *out) {
 	const doc_node *n = &d->nodes[node];
 	if (n->flags & DOC_DIRTY && n->kind >= DOC_OBJECT)
 		return n->flags & DOC_LISTED ? listed(d, n->u.list, out) : splice(d, node, out);
+	if (n->kind == DOC_FOREIGN) return d->encode_foreign(d->context, n->count, out);
 	if (n->flags & DOC_BARE) return doc_quote(out, n->text, n->len);
 	if (n->flags & DOC_DOUBLE) return doc_put_number(out, n->u.num);
 	return doc_buf_add(out, n->text, n->len);
@@ -103,10 +105,10 @@ static int value(doc *d, uint32_t node, doc_buf *out) {
 
 int doc_encode(doc *d, uint32_t node, doc_buf *out) { return value(d, node, out); }
 
+// The copy is made in a buffer of the document, because encode_foreign may leave.
 uint32_t doc_copy(doc *d, uint32_t node, int *fault) {
-	doc_buf out = {.max = d->max - d->held};
-	*fault = doc_encode(d, node, &out);
-	uint32_t root = *fault ? 0 : doc_adopt(d, out.data, out.len, fault);
-	free(out.data);
-	return root;
+	d->scratch.len = 0;
+	d->scratch.max = d->max - d->held;
+	*fault = doc_encode(d, node, &d->scratch);
+	return *fault ? 0 : doc_adopt(d, d->scratch.data, d->scratch.len, fault);
 }

@@ -9,7 +9,7 @@ const doc_api *doc_functions(void) {
 		.number = doc_number, .string = doc_string, .literal = doc_literal,
 		.spelled = doc_spelled, .foreign = doc_foreign, .copy = doc_copy, .adopt = doc_adopt,
 		.put = doc_put, .put_at = doc_put_at, .insert = doc_insert,
-		.remove = doc_remove, .remove_at = doc_remove_at, .resolve = doc_resolve,
+		.remove = doc_remove, .remove_at = doc_remove_at,
 		.encode = doc_encode, .utf8 = doc_utf8, .quote = doc_quote,
 		.put_number = doc_put_number, .exact = doc_exact, .extract = extract_run,
 	};

@@ -348,7 +348,7 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 
 int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	arena_reset(d);
-	d->count = 0;
+	d->count = d->foreigns = 0;
 	d->offset = 0;
 	if (len >= (size_t)1 << 31) return DOC_TOO_LARGE;
 	return index_text(d, text, len, limit);

@@ -20,6 +20,7 @@ void doc_free(doc *d) {
 	free(d->nodes);
 	free(d->marks);
 	free(d->blocks);
+	free(d->scratch.data);
 	free(d);
 }
 

@@ -79,23 +79,16 @@ type origin struct {
 	at       place
 }
 
-// At gives an error the place of what it is about. Errors that have a place keep it.
-func (o origin) At(err error) error {
+// At gives an error the place of what it is about, and a hint. Errors that have
+// a place keep it.
+func (o origin) At(err error, hint string) error {
 	switch err.(type) {
 	case nil, *Error, Errors:
 		return err
 	}
 	alone := document{file: o.document.file, lines: o.document.lines}
-	alone.fault(o.at, hintOf(err), "%v", err)
+	alone.fault(o.at, hint, "%v", err)
 	return alone.faults
-}
-
-// hintOf asks an error for the hint that it carries.
-func hintOf(err error) string {
-	if h, ok := err.(interface{ Hint() string }); ok {
-		return h.Hint()
-	}
-	return ""
 }
 
 // Known are the names that a configuration may use.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -183,11 +184,6 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-type hinted struct{}
-
-func (hinted) Error() string { return "no such table" }
-func (hinted) Hint() string  { return "create it" }
-
 func TestAt(t *testing.T) {
 	c, err := Parse("p.yaml", "pipelines:\n  a: {source: {file: {}}, sink: {stdout: {}}}\n", known, lookup)
 	if err != nil {
@@ -195,11 +191,11 @@ func TestAt(t *testing.T) {
 	}
 	want := "p.yaml:2:34: no such table\n    2 |   a: {source: {file: {}}, sink: {stdout: {}}}\n" +
 		"      |" + strings.Repeat(" ", 34) + "^\n      hint: create it"
-	placed := c.Pipelines[0].Sink.At(hinted{})
+	placed := c.Pipelines[0].Sink.At(errors.New("no such table"), "create it")
 	if diff := cmp.Diff(want, placed.Error()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if again := c.Pipelines[0].Source.At(placed); again.Error() != placed.Error() {
+	if again := c.Pipelines[0].Source.At(placed, ""); again.Error() != placed.Error() {
 		t.Errorf("a second place replaced the first: %v", again)
 	}
 }

@@ -1,0 +1,169 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/redis"
+)
+
+func TestRedisKilledAndStartedAgain(t *testing.T) {
+	server, _, r, items := start(t, 2000, "--appendonly", "yes", "--appendfsync", "always")
+	for range 3 {
+		for range 4 {
+			b := r.mustRead()
+			r.commit(b)
+			r.ack(b)
+		}
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for err == nil { // what had already arrived
+			var b event.Batch
+			if b, err = r.read(); err == nil {
+				r.commit(b)
+				r.ack(b)
+			}
+		}
+		var stays *source.PermanentError
+		if errors.As(err, &stays) || errors.Is(err, source.ErrMoved) || errors.Is(err, io.EOF) {
+			t.Fatalf("a Redis that is away is %v, want an error that passes", err)
+		}
+		if err := server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.drain()
+	r.close()
+	r.once(items)
+}
+
+func TestRedisAway(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	s := newSource(t, redis.Config{Address: address, List: list}, source.Limits{Events: 1, Bytes: 1})
+	_, err = s.Partitions(t.Context())
+	var stays *source.PermanentError
+	if err == nil || errors.As(err, &stays) || !strings.Contains(err.Error(), address) {
+		t.Errorf("error %v, want one that passes and names %s", err, address)
+	}
+}
+
+// A server that accepts and says nothing must not hold up a shutdown.
+func TestSilentServerCanBeCancelled(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := newSource(t, redis.Config{Address: l.Addr().String(), List: list}, source.Limits{Events: 1, Bytes: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.Partitions(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the context's", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	do(t, client, "SET", "text", "x")
+	do(t, client, "SET", "{spoilt}:perigee", "x")
+	do(t, client, "HSET", "{torn}:perigee", "generation", "a", "head", "x", "pipeline", "mails")
+	do(t, client, "HSET", "{taken}:perigee", "generation", "a", "head", "0", "pipeline", "other")
+	for _, c := range []struct {
+		name   string
+		config redis.Config
+		words  []string
+	}{
+		{"a list that is none", redis.Config{List: "text"}, []string{"WRONGTYPE", `"text"`}},
+		{"a state that is none", redis.Config{List: "spoilt"}, []string{"WRONGTYPE", "{spoilt}:perigee"}},
+		{"a head that is none", redis.Config{List: "torn"}, []string{`"x"`}},
+		{"another pipeline's list", redis.Config{List: "taken"}, []string{`"other"`, "{taken}:perigee"}},
+		{"a password where none is set", redis.Config{List: "a", Password: "hush"}, []string{"password"}},
+		{"a database that is not there", redis.Config{List: "a", DB: 99}, []string{"99"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.config.Address = server.Address()
+			r := newRun(t, c.config)
+			err := r.open()
+			permanent(t, err, c.words...)
+			if strings.Contains(err.Error(), "hush") {
+				t.Errorf("error %q shows the password", err)
+			}
+		})
+	}
+}
+
+func TestPassword(t *testing.T) {
+	server := private.Redis(t, "--requirepass", "secret")
+	for _, c := range []struct {
+		config  redis.Config
+		refused bool
+	}{
+		{redis.Config{Password: "secret"}, false},
+		{redis.Config{Username: "default", Password: "secret", DB: 3}, false},
+		{redis.Config{Password: "wrong"}, true},
+		{redis.Config{}, true},
+	} {
+		c.config.Address, c.config.List = server.Address(), list
+		r := newRun(t, c.config)
+		err := r.open()
+		if c.refused {
+			permanent(t, err, "password")
+		} else if err != nil {
+			t.Errorf("%+v: %v", c.config, err)
+		} else {
+			r.close()
+		}
+	}
+}
+
+func TestLargeAndBinaryEvents(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	items := []string{"", "\x00\r\n$3\r\n", strings.Repeat("x", 3<<20), "{}", strings.Repeat("y", 300<<10), "é"}
+	push(t, client, list, items...)
+	r := newRun(t, redis.Config{Address: server.Address(), List: list, UntilEmpty: true})
+	r.limits = source.Limits{Events: 10, Bytes: 64 << 10}
+	r.mustOpen()
+	r.drain()
+	r.close()
+	r.once(items)
+}
+
+// Events that are pushed while a read waits arrive without being asked for again.
+func TestWaitsForPushes(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	r := newRun(t, redis.Config{Address: server.Address(), List: list})
+	r.mustOpen()
+	items := numbered("event", 0, 500)
+	go func() {
+		for i := range 50 {
+			time.Sleep(time.Millisecond)
+			_ = client.Do(context.Background(), client.B().Rpush().Key(list).Element(items[10*i:10*i+10]...).Build()).Error()
+		}
+	}()
+	for n := 0; n < len(items); {
+		b := r.mustRead()
+		n += b.Len()
+		r.commit(b)
+		r.ack(b)
+	}
+	r.close()
+	r.once(items)
+}

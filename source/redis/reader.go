@@ -1,0 +1,326 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+)
+
+const (
+	// An empty list is looked at again after a millisecond, then less and less
+	// often. Redis has no blocking command that takes nothing: BLMOVE from a list
+	// to itself comes close, but it wakes only when the list is wholly empty, and
+	// ours still holds what is not yet durable. A look costs both sides about
+	// 30 µs, so at 20 ms a waiting pipeline is next to idle.
+	pollLeast = time.Millisecond
+	pollMost  = 20 * time.Millisecond
+
+	never        = math.MaxUint64
+	averageGuess = 4 << 10 // bytes of an event, before any was seen
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A reader reads one generation of a list. It keeps one connection, on which the
+// next items are asked for as soon as the last have been read, together with the
+// trim of what became durable meanwhile; so acknowledgements cost no round trip
+// of their own and no goroutine.
+//
+// Read and Close own all fields but lag and those below mu.
+type reader struct {
+	source     *Source
+	partition  string
+	generation string
+
+	conn   *conn // nil when there is none
+	moved  bool  // the partition is no longer what it was
+	head   uint64
+	next   uint64       // position to read
+	end    uint64       // where the generation ends, or never
+	window event.Ranges // at or above head, and read or known to be in the sinks; with fingerprints
+
+	request        // sent and not yet answered
+	left    int    // items of the answer that were not yet read
+	size    int    // of the first of them, when left > 0 and it is known; else -1
+	full    bool   // whether the answer had all items that were asked for
+	average int    // bytes of an event
+	scratch []byte // an item to compare
+	lag     atomic.Uint64
+
+	mu    sync.Mutex
+	acked event.Ranges // at or above head, without fingerprints
+}
+
+// A request is what the next answer must be held against.
+type request struct {
+	items    int    // asked for; 0 when nothing was
+	trim     uint64 // items that are given up before
+	anchored bool   // the first item is the last that was read before
+}
+
+// Read implements source.Reader.
+func (r *reader) Read(ctx context.Context, b *event.Batch) error {
+	b.Reset()
+	b.Partition = r.partition
+	for wait := pollLeast; ; wait = min(2*wait, pollMost) {
+		if err := r.fill(ctx, b); err != nil {
+			b.Reset()
+			return r.failed("read the list", err)
+		}
+		if b.Len() > 0 {
+			return nil
+		}
+		if r.source.config.UntilEmpty && r.end == never {
+			return io.EOF
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// failed gives the connection up: the rest of an answer may be on it.
+func (r *reader) failed(doing string, err error) error {
+	r.disconnect()
+	r.moved = r.moved || errors.Is(err, source.ErrMoved)
+	return r.source.explain(doing, err)
+}
+
+// fill reads what there is into b, which stays empty when there is nothing.
+func (r *reader) fill(ctx context.Context, b *event.Batch) error {
+	if r.moved {
+		return source.ErrMoved
+	}
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	if r.next >= r.end {
+		return r.finish(ctx)
+	}
+	return r.conn.during(ctx, func() error {
+		if r.left == 0 {
+			if err := r.answer(); err != nil {
+				return err
+			}
+		}
+		if err := r.take(b); err != nil {
+			return err
+		}
+		if r.left == 0 && r.full && r.next < r.end {
+			return r.ask() // the answer comes while this batch is worked on
+		}
+		return nil
+	})
+}
+
+// ask sends the trim of what is durable and the request for the next items.
+func (r *reader) ask() error {
+	r.request = request{trim: r.settled() - r.head, items: r.room()}
+	if r.trim > 0 {
+		r.conn.askAdvance(r, r.trim, "")
+	}
+	from := int(r.next - r.head - r.trim)
+	to := from + r.items
+	if from > 0 {
+		r.anchored = true
+		from--
+	}
+	r.conn.askPeek(r.source, from, to)
+	return r.conn.flush()
+}
+
+// room is how many items the next request asks for: no more than a batch holds,
+// nor past what is known already.
+func (r *reader) room() int {
+	limits := r.source.env.Limits
+	stop := r.end
+	for _, known := range r.window {
+		if known.First > r.next {
+			stop = min(stop, known.First)
+			break
+		}
+	}
+	n := min(limits.Events, max(1, limits.Bytes/r.average))
+	return int(min(uint64(n), stop-r.next))
+}
+
+// answer reads the reply to what was asked, up to the first new item.
+func (r *reader) answer() error {
+	if r.items == 0 {
+		if err := r.ask(); err != nil {
+			return err
+		}
+	}
+	asked := r.request
+	r.request = request{}
+	if asked.trim > 0 {
+		if err := r.conn.readAdvance(); err != nil {
+			return err
+		}
+		r.giveUp(r.head + asked.trim)
+	}
+	p, err := r.conn.readPeek()
+	if err != nil {
+		return err
+	}
+	if p.state.generation != r.generation || p.state.head != r.head {
+		return source.ErrMoved
+	}
+	if asked.anchored {
+		if err := r.anchor(&p); err != nil {
+			return err
+		}
+	}
+	r.left, r.size, r.full = p.items, -1, p.items == asked.items
+	r.lag.Store(uint64(max(0, p.length-int(r.next-r.head))))
+	return nil
+}
+
+// anchor makes sure that the item before the new ones is the one that was read
+// there: otherwise somebody else has taken or put items in front.
+func (r *reader) anchor(p *peek) error {
+	if p.items == 0 {
+		return source.ErrMoved
+	}
+	p.items--
+	print, err := r.readPrint()
+	if err != nil {
+		return err
+	}
+	if want, known := printAt(r.window, r.next-1); known && print != want {
+		r.source.env.Log.Warn("somebody else has changed the front of the list", "list", r.source.config.List, "position", r.next-1)
+		return source.ErrMoved
+	}
+	return nil
+}
+
+// take reads items into b, as many as fit.
+func (r *reader) take(b *event.Batch) (err error) {
+	limits := r.source.env.Limits
+	for r.left > 0 && b.Len() < limits.Events {
+		if r.size < 0 {
+			if r.size, err = r.conn.number('$'); err != nil {
+				return err
+			}
+		}
+		start := len(b.Data)
+		if start > 0 && start+r.size > limits.Bytes {
+			break
+		}
+		if b.Data, err = r.conn.body(b.Data, r.size); err != nil {
+			return err
+		}
+		b.Ends = append(b.Ends, uint32(len(b.Data)))
+		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Data[start:], castagnoli))
+		r.left, r.size = r.left-1, -1
+	}
+	if n := b.Len(); n > 0 {
+		b.Range.First, b.Range.Count = r.next, uint64(n)
+		r.average = max(1, (3*r.average+len(b.Data)/n)/4)
+		r.window.Add(event.Range{First: r.next, Count: uint64(n), Prints: slices.Clone(b.Range.Prints)})
+		r.advance(uint64(n))
+	}
+	return nil
+}
+
+// advance moves past n items that were read, and past what follows them and is known.
+func (r *reader) advance(n uint64) {
+	before := r.next
+	r.next = r.window.Next(before + n)
+	r.lag.Store(r.lag.Load() - min(r.lag.Load(), r.next-before))
+}
+
+// finish begins the next generation once the sinks have all of this one.
+func (r *reader) finish(ctx context.Context) error {
+	if r.settled() < r.end {
+		return nil
+	}
+	next := nextGeneration(r.generation, r.end)
+	err := r.conn.during(ctx, func() error {
+		r.conn.askAdvance(r, r.end-r.head, next)
+		if err := r.conn.flush(); err != nil {
+			return err
+		}
+		return r.conn.readAdvance()
+	})
+	if err != nil {
+		return err
+	}
+	r.source.env.Log.Warn("the list has begun a new generation", "was", r.partition, "until", r.end,
+		"now", r.source.partition(next))
+	return source.ErrMoved
+}
+
+// Ack implements source.Reader. The next Read passes it on, or Close.
+func (r *reader) Ack(_ context.Context, done event.Range) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked.Add(event.Range{First: done.First, Count: done.Count})
+	return nil
+}
+
+// settled is the position up to which everything is durable.
+func (r *reader) settled() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return min(r.acked.Next(r.head), r.next)
+}
+
+// giveUp follows the list's head.
+func (r *reader) giveUp(head uint64) {
+	r.head = head
+	r.window = between(r.window, head, never)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked = between(r.acked, head, never)
+}
+
+// Close implements source.Reader.
+func (r *reader) Close(ctx context.Context) error {
+	defer r.disconnect()
+	if r.moved || r.settled() == r.head {
+		return nil
+	}
+	if r.items > 0 || r.left > 0 {
+		r.disconnect() // an answer is on its way, which may be long
+	}
+	err := r.connect(ctx)
+	if err == nil && r.settled() > r.head {
+		err = r.conn.during(ctx, func() error {
+			r.conn.askAdvance(r, r.settled()-r.head, "")
+			if err := r.conn.flush(); err != nil {
+				return err
+			}
+			return r.conn.readAdvance()
+		})
+	}
+	if errors.Is(err, source.ErrMoved) {
+		return nil // the sinks know what is done; the next reader compares
+	}
+	if err != nil {
+		return r.source.explain("trim the list", err)
+	}
+	return nil
+}
+
+func (r *reader) disconnect() {
+	if r.conn != nil {
+		r.conn.close()
+		r.conn = nil
+	}
+	r.request, r.left = request{}, 0
+}
+
+// Lag implements source.Lagger.
+func (r *reader) Lag() uint64 { return r.lag.Load() }

@@ -54,9 +54,9 @@ var verdicts = map[verdict][]uint16{
 	},
 	permanent: {
 		1044, 1045, 1698, // access denied
-		1049,             // unknown database
-		1054,             // unknown column
-		1064,             // syntax, of the type of a column to be made
+		1049,       // unknown database
+		1054,       // unknown column
+		1064, 4161, // the type of a column to be made
 		1142, 1143, 1227, // command denied
 		1146, // no such table
 		1170, // key over a TEXT without length
@@ -124,7 +124,7 @@ func (c *Config) hint(err error) string {
 		return "as an administrator run: " + grant
 	case 1049:
 		return fmt.Sprintf("as an administrator run: CREATE DATABASE %s CHARACTER SET utf8mb4", quote(c.Database))
-	case 1064, 1068, 1071, 1074, 1170:
+	case 1064, 4161, 1068, 1071, 1074, 1170:
 		return "check sql, primary_key and indexes in the configuration, or make the table by hand"
 	}
 	return "someone changed the tables; restart the pipeline to have them checked"
@@ -136,12 +136,14 @@ func quoteText(text string) string { return string(appendText(nil, []byte(text))
 const longestValue = 64
 
 // explainRow says why a row is refused: the server's words, the column and the value.
-func (w *writer) explainRow(err error, columns *event.Columns, row int) error {
+func explainRow(err error, columns *event.Columns, row int) error {
 	c := -1
 	if own, ok := errors.AsType[*refusal](err); ok {
 		c = own.column
 	} else if server, ok := errors.AsType[*driver.MySQLError](err); ok {
 		c = mentioned(server.Message, columns.Spec)
+		// It was the only row of its statement, and is another of its batch.
+		err = errors.New(strings.TrimSuffix(server.Message, " at row 1"))
 	}
 	if c < 0 {
 		return err
@@ -150,14 +152,12 @@ func (w *writer) explainRow(err error, columns *event.Columns, row int) error {
 }
 
 // mentioned returns the column that a message of the server is about, or -1.
-// Constraints that check JSON have the name of their column.
+// A constraint that checks JSON has the name of its column.
 func mentioned(message string, spec []event.Column) int {
-	for _, about := range []string{"olumn ", "CONSTRAINT ", "."} {
+	for _, form := range []string{"olumn '%s'", ".`%s`", ".%s`", "`%s`"} {
 		for c, column := range spec {
-			for _, q := range []string{"'", "`"} {
-				if strings.Contains(message, about+q+column.Name+q) {
-					return c
-				}
+			if strings.Contains(message, fmt.Sprintf(form, column.Name)) {
+				return c
 			}
 		}
 	}

@@ -100,9 +100,11 @@ func (g *target) text(query string) []string {
 	return all
 }
 
+func env(pipeline string) sink.Env { return sink.Env{Pipeline: pipeline} }
+
 func (g *target) sink(pipeline string) *Sink {
 	g.t.Helper()
-	s, err := New(sink.Env{Pipeline: pipeline}, g.config)
+	s, err := New(env(pipeline), g.config)
 	if err != nil {
 		g.t.Fatal(err)
 	}

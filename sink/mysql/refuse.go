@@ -47,7 +47,7 @@ func (w *writer) halve(ctx context.Context, conn *sql.Conn, b *batch, rows []int
 		return err
 	}
 	if len(rows) == 1 {
-		*bad = append(*bad, sink.RowError{Row: rows[0], Err: w.explainRow(err, b.columns, rows[0])})
+		*bad = append(*bad, sink.RowError{Row: rows[0], Err: explainRow(err, b.columns, rows[0])})
 		return nil
 	}
 	return w.both(ctx, conn, b, rows, len(rows)/2, bad)

@@ -1,0 +1,108 @@
+package mysql
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// emails are the columns of an ordinary table of events.
+func emails() []Column {
+	return []Column{
+		{Name: "id", Type: Type(event.Int64), Required: true},
+		{Name: "event", Type: Type(event.String), SQL: "VARCHAR(16)"},
+		{Name: "email", Type: Type(event.String), SQL: "VARCHAR(100)"},
+		{Name: "campaign", Type: Type(event.Int32)},
+		{Name: "time", Type: Type(event.Timestamp)},
+		{Name: "ip", Type: Type(event.String), SQL: "VARCHAR(45)"},
+		{Name: "agent", Type: Type(event.String), SQL: "VARCHAR(200)"},
+		{Name: "meta", Type: Type(event.JSON)},
+	}
+}
+
+func emailRows(spec []event.Column, rows int) *event.Output {
+	columns := &event.Columns{Spec: spec, Rows: rows, Vectors: make([]event.Vector, len(spec))}
+	out := &event.Output{Partition: "a", Columns: columns}
+	text := func(v *event.Vector, s string) {
+		v.Bytes = append(v.Bytes, s...)
+		v.Ends = append(v.Ends, uint32(len(v.Bytes)))
+	}
+	v := columns.Vectors
+	for i := range rows {
+		for c := range v {
+			v[c].Null = append(v[c].Null, 0)
+		}
+		v[0].Ints = append(v[0].Ints, int64(i))
+		text(&v[1], "click")
+		text(&v[2], fmt.Sprintf("user.%d@mail.example.com", i))
+		v[3].Ints = append(v[3].Ints, int64(i%50))
+		v[4].Ints = append(v[4].Ints, 1_700_000_000_000_000+int64(i)*977_000)
+		text(&v[5], fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255))
+		text(&v[6], "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0")
+		text(&v[7], `{"batch":17,"tags":["a","b"],"subject":"Don't miss it"}`)
+		out.Ends = append(out.Ends, 0)
+		out.From = append(out.From, uint32(i))
+	}
+	return out
+}
+
+// BenchmarkWrite measures the sink's own processor time, without the server's.
+func BenchmarkWrite(b *testing.B) {
+	const rows = 1000
+	server := shared.Server(b)
+	g := &Config{Address: server.Address(), User: "root", Database: server.Database(b), Table: "events", Create: true, Columns: emails()}
+	s, err := New(env("p"), *g)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	w, _, err := s.Open(b.Context(), "a")
+	if err != nil {
+		b.Fatal(err)
+	}
+	out := emailRows(s.Columns(), rows)
+	out.Range = event.Range{Count: rows, Prints: make([]uint32, rows)}
+	b.ReportAllocs()
+	before := processorTime()
+	for b.Loop() {
+		if err := w.Write(b.Context(), out); err != nil {
+			b.Fatal(err)
+		}
+		out.Range.First += rows
+	}
+	b.ReportMetric(float64((processorTime()-before).Nanoseconds())/float64(b.N)/rows, "own-ns/row")
+}
+
+func BenchmarkEncode(b *testing.B) {
+	const rows = 1000
+	s, err := New(env("p"), Config{User: "root", Database: "d", Table: "events", Columns: emails()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	w := &writer{sink: s, limits: limits{packet: 16 << 20, scales: make([]int, 8)}}
+	out := emailRows(s.Columns(), rows)
+	var batch batch
+	out.Range.Count = rows
+	b.ReportAllocs()
+	for b.Loop() {
+		batch.choose(out, event.Ranges{out.Range})
+		batch.buf = batch.buf[:0]
+		if n, err := w.fill(&batch, batch.rows); n != rows || err != nil {
+			b.Fatal(n, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
+	b.SetBytes(int64(len(batch.buf)))
+}
+
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

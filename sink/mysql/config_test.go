@@ -1,0 +1,92 @@
+package mysql
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+func valid() Config {
+	return Config{User: "root", Password: "s3cret", Database: "mail", Table: "events", Create: true, Columns: named(60)}
+}
+
+func TestConfigIsCheckedWithoutServer(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Config)
+		want   string // in the error; empty: none
+	}{
+		{"valid", func(*Config) {}, ""},
+		{"keys", func(c *Config) { c.PrimaryKey, c.Indexes = []string{"id"}, []string{"name, id"} }, ""},
+		{"two ways to the server", func(c *Config) { c.Address, c.Socket = "h:1", "/s" }, "keep the one to use"},
+		{"no table", func(c *Config) { c.Table = "" }, "table is empty"},
+		{"long database", func(c *Config) { c.Database = strings.Repeat("d", 65) }, "longer than 64"},
+		{"no columns", func(c *Config) { c.Columns = nil }, "name at least one column"},
+		{"column without name", func(c *Config) { c.Columns[1].Name = "" }, "item 2 of columns: name is empty"},
+		{"column twice", func(c *Config) { c.Columns[1].Name = "ID" }, `"ID" is named twice`},
+		{"column without type", func(c *Config) { c.Columns[1].Type = 0 }, `"name" has no type; known: bool, int32`},
+		{"broken path", func(c *Config) { c.Columns[1].Field = "a..b" }, `field "a..b" has an empty part`},
+		{"key over nothing", func(c *Config) { c.PrimaryKey = []string{"idd"} }, `no column is named "idd"`},
+		{"key over text", func(c *Config) { c.Columns[1].SQL, c.Indexes = "", []string{"name"} }, "such as sql: VARCHAR(100)"},
+		{"key without create", func(c *Config) { c.Create, c.Indexes = false, []string{"id"} }, "add create: true"},
+		{"setting of ours", func(c *Config) { c.Params = map[string]string{"sql_mode": "''"} }, "sql_mode is set by the sink"},
+		{"setting of the driver", func(c *Config) { c.Params = map[string]string{"tls": "preferred"} }, ""},
+		{"wrong setting", func(c *Config) { c.Params = map[string]string{"timeout": "soon"} }, "params: "},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := valid()
+			test.change(&config)
+			s, err := New(env("p"), config)
+			if err == nil {
+				s.Close()
+			}
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestKindDecodesItsConfig(t *testing.T) {
+	decode := func(into any) error {
+		*into.(*Config) = valid()
+		return nil
+	}
+	s, err := Kind().New(env("p"), decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	columns := s.(*Sink).Columns()
+	if len(columns) != 2 || columns[0].Type != event.Int64 || !columns[0].Required || columns[1].Path[0] != "name" {
+		t.Errorf("columns %+v", columns)
+	}
+	if _, err := Kind().New(env("p"), func(any) error { return fmt.Errorf("no") }); err == nil {
+		t.Error("an error of decode was lost")
+	}
+}
+
+func TestSecretIsNotPrinted(t *testing.T) {
+	config := valid()
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		if printed := fmt.Sprintf(verb, config); strings.Contains(printed, "s3cret") {
+			t.Errorf("%s printed %s", verb, printed)
+		}
+	}
+}
+
+func TestTypeByName(t *testing.T) {
+	var typ Type
+	if err := typ.UnmarshalText([]byte("timestamp")); err != nil || event.Type(typ) != event.Timestamp {
+		t.Errorf("timestamp: %v, %v", event.Type(typ), err)
+	}
+	if err := typ.UnmarshalText([]byte("integer")); err == nil || !strings.Contains(err.Error(), `"integer"; known: bool, int32`) {
+		t.Errorf("integer: %v", err)
+	}
+}

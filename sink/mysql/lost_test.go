@@ -1,0 +1,201 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// span makes count rows from position first on; their ids are their positions.
+func span(w *writer, first, count uint64) *event.Output {
+	r := newRows(w)
+	for i := range count {
+		r.add(int64(first+i), "row")
+	}
+	r.out.Range.First = first
+	return &r.out
+}
+
+// once fails the test unless the ids are exactly those below n, each once.
+func (g *target) once(n int) {
+	g.t.Helper()
+	want := fmt.Sprintf("%d|%d|0|%d", n, n, n-1)
+	if got := g.text("SELECT COUNT(*), COUNT(DISTINCT id), MIN(id), MAX(id) FROM events"); got[0] != want {
+		g.t.Errorf("rows, ids, least, greatest: %s, want %s", got[0], want)
+	}
+}
+
+func passing(t *testing.T, err error) {
+	t.Helper()
+	_, permanent := errors.AsType[*sink.PermanentError](err)
+	_, rows := errors.AsType[*sink.RowErrors](err)
+	if err == nil || permanent || rows || errors.Is(err, sink.ErrFenced) {
+		t.Fatalf("returned %v, want an error that passes", err)
+	}
+}
+
+func TestConnectionLostAtCommit(t *testing.T) {
+	for name, f := range map[string]fault{"before the server has it": dropRequest, "before its reply arrives": dropReply} {
+		t.Run(name, func(t *testing.T) {
+			g := newTarget(t, named(20)...)
+			p := newProxy(t, g.config.Address)
+			g.config.Address = p.Addr().String()
+			w := g.open()
+			p.set(f)
+			passing(t, w.Write(t.Context(), span(w, 0, 100)))
+			for range 2 {
+				if err := w.Write(t.Context(), span(w, 0, 100)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Write(t.Context(), span(w, 100, 100)); err != nil {
+				t.Fatal(err)
+			}
+			g.once(200)
+		})
+	}
+}
+
+// TestCommitArrivesLate lets the server get a commit after the writer has given
+// it up and written the events again, cut otherwise.
+func TestCommitArrivesLate(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	p := newProxy(t, g.config.Address)
+	g.config.Address = p.Addr().String()
+	w := g.open()
+	p.set(delay)
+	passing(t, w.Write(t.Context(), span(w, 100, 100)))
+	if err := w.Write(t.Context(), span(w, 0, 300)); err != nil {
+		t.Fatal(err)
+	}
+	close(p.late)
+	<-p.done
+	g.once(300)
+	if err := w.Write(t.Context(), span(w, 300, 10)); err != nil {
+		t.Errorf("the writer fenced itself: %v", err)
+	}
+}
+
+// TestLostConnectionOfFencedWriter finds out that it is fenced, not what was committed.
+func TestLostConnectionOfFencedWriter(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	p := newProxy(t, g.config.Address)
+	direct := g.config.Address
+	g.config.Address = p.Addr().String()
+	w := g.open()
+	p.set(dropReply)
+	passing(t, w.Write(t.Context(), span(w, 0, 100)))
+	g.config.Address = direct
+	g.open()
+	if err := w.Write(t.Context(), span(w, 0, 100)); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("writing returned %v, want ErrFenced", err)
+	}
+	g.once(100)
+}
+
+func TestDeadlockPasses(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	g.config.PrimaryKey = []string{"id"}
+	w := g.open()
+	ctx := t.Context()
+	other, err := g.db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// More work than the writer's, so that the server gives the writer up.
+	for _, statement := range []string{
+		"INSERT INTO events SELECT seq, 'other' FROM seq_1000_to_4000",
+		"INSERT INTO events VALUES (2, 'other')",
+	} {
+		if _, err := other.ExecContext(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result := make(chan error, 1)
+	go func() { result <- w.Write(ctx, span(w, 0, 5)) }()
+	g.await("SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'", "1")
+	if _, err := other.ExecContext(ctx, "INSERT INTO events VALUES (1, 'other')"); err != nil {
+		t.Fatal(err)
+	}
+	err = <-result
+	passing(t, err)
+	if !strings.Contains(err.Error(), "Deadlock") {
+		t.Errorf("writing returned %v", err)
+	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(ctx, span(w, 0, 5)); err != nil {
+		t.Fatal(err)
+	}
+	g.once(5)
+}
+
+// TestServerIsKilled kills the server while four lanes write, on a server whose
+// own modes are the ones a session must not inherit.
+func TestServerIsKilled(t *testing.T) {
+	const kills, lanes, size = 3, 4, 100
+	server := private.MariaDB(t, "--sql-mode=NO_BACKSLASH_ESCAPES,ANSI_QUOTES", "--innodb-autoinc-lock-mode=2")
+	g := on(t, server)
+	g.config.Columns, g.config.Create = named(20), true
+	w := g.open()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	var mu sync.Mutex
+	var next uint64
+	killing := true
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next += size
+		return next - size, killing
+	}
+	var group sync.WaitGroup
+	for range lanes {
+		group.Go(func() {
+			for {
+				first, more := take()
+				for err := w.Write(ctx, span(w, first, size)); err != nil; err = w.Write(ctx, span(w, first, size)) {
+					if errors.Is(err, sink.ErrFenced) || ctx.Err() != nil {
+						t.Errorf("writing at %d: %v", first, err)
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+				if !more {
+					return
+				}
+			}
+		})
+	}
+	for range kills {
+		time.Sleep(time.Duration(20+rand.IntN(80)) * time.Millisecond)
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	killing = false
+	mu.Unlock()
+	group.Wait()
+	g.once(int(next))
+	s := g.sink("p")
+	defer s.Close()
+	_, done, err := s.Open(ctx, "a")
+	if err != nil || len(done) != 1 || !done.Covers(0, next) {
+		t.Errorf("a new owner is told %v, %v; want [0,%d)", done, err, next)
+	}
+}

@@ -1,0 +1,153 @@
+package pure
+
+// A Container is an object or an array of a document. There is one for each
+// place in a document: it is the same whenever it is read.
+type Container struct {
+	doc    *Document
+	node   int
+	parent *Container
+	slots  []slot // fields or elements, once they are needed
+	opened bool   // slots are there
+	text   int    // how many slots were there in the text, from the front
+	index  map[string]int
+	dirty  bool // it or something in it was written
+	listed bool // of an array: it was written itself
+
+	// Handle is for whoever uses the container: what stands for it elsewhere.
+	Handle any
+}
+
+// A slot is a field or an element. Of the text, it is node; once written, value.
+type slot struct {
+	node    int // 0: not of the text
+	key     string
+	value   Value
+	open    *Container // of node
+	written bool
+	removed bool
+}
+
+// indexMin is the number of fields from which a map is worth its making.
+const indexMin = 16
+
+// Kind is Object or Array.
+func (c *Container) Kind() Kind { return c.doc.node[c.node].kind }
+
+// open makes the slots.
+func (c *Container) open() {
+	if c.opened {
+		return
+	}
+	c.opened = true
+	parent := &c.doc.node[c.node]
+	c.slots = make([]slot, 0, parent.count+1)
+	for i := c.node + 1; i < parent.next; i = c.doc.node[i].next {
+		c.slots = append(c.slots, slot{node: i, key: c.doc.key(i)})
+	}
+	c.text = len(c.slots)
+	if c.text >= indexMin && parent.kind == Object {
+		c.index = make(map[string]int, c.text)
+		for i := range c.slots {
+			c.index[c.slots[i].key] = i
+		}
+	}
+}
+
+func (d *Document) key(i int) string {
+	n := &d.node[i]
+	if !n.keyed {
+		return ""
+	}
+	return plainText(d.text[n.key[0]:n.key[1]], n.keyEscaped)
+}
+
+// find returns the slot that key reads from: the last one. Removed slots count.
+func (c *Container) find(key string) int {
+	c.open()
+	if c.index != nil {
+		if i, ok := c.index[key]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := len(c.slots) - 1; i >= 0; i-- {
+		if c.slots[i].key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// Get reads a field of an object.
+func (c *Container) Get(key string) Value {
+	if c.Kind() != Object {
+		return Value{}
+	}
+	i := c.find(key)
+	if i < 0 || c.slots[i].removed {
+		return Value{}
+	}
+	return c.at(i)
+}
+
+// At reads an element of an array, from 1.
+func (c *Container) At(index float64) Value {
+	i := int(index)
+	if c.Kind() != Array || float64(i) != index || i < 1 || i > c.Len() {
+		return Value{}
+	}
+	c.open()
+	return c.at(i - 1)
+}
+
+// Len is the number of elements of an array, and 0 for an object.
+func (c *Container) Len() int {
+	switch {
+	case c.Kind() != Array:
+		return 0
+	case c.opened:
+		return len(c.slots)
+	}
+	return c.doc.node[c.node].count
+}
+
+// at reads a slot.
+func (c *Container) at(i int) Value {
+	s := &c.slots[i]
+	if s.written {
+		return s.value
+	}
+	n := &c.doc.node[s.node]
+	if n.kind != Object && n.kind != Array {
+		return c.doc.scalar(n)
+	}
+	if s.open == nil {
+		s.open = &Container{doc: c.doc, node: s.node, parent: c}
+	}
+	return Value{Kind: n.kind, Container: s.open}
+}
+
+// Step finds the field after number i of an object, or the first one after -1,
+// in the order of the text and then of writing. It returns its number, or -1
+// at the end.
+func (c *Container) Step(i int) (next int, key string, v Value) {
+	if c.Kind() != Object {
+		return -1, "", Value{}
+	}
+	c.open()
+	for i++; i < len(c.slots); i++ {
+		s := &c.slots[i]
+		if !s.removed && (i >= c.text || c.find(s.key) == i) {
+			return i, s.key, c.at(i)
+		}
+	}
+	return -1, "", Value{}
+}
+
+// Find returns the number of a field for Step, also if it is removed, or -1.
+func (c *Container) Find(key string) int {
+	if c.Kind() != Object {
+		return -1
+	}
+	return c.find(key)
+}

@@ -1,0 +1,135 @@
+package pure
+
+import "slices"
+
+// Put writes a field of an object. Fields of the same key before the one that
+// is read are removed. A container must be a Copy that is in no document yet.
+func (c *Container) Put(key string, v Value) error {
+	if c.Kind() != Object {
+		return ErrIsArray
+	}
+	c.touch()
+	c.adopt(v)
+	i := c.find(key)
+	if i < 0 {
+		c.slots = append(c.slots, slot{key: key, value: v, written: true})
+		if c.index != nil {
+			c.index[key] = len(c.slots) - 1
+		}
+		return nil
+	}
+	c.slots[i] = slot{node: c.slots[i].node, key: key, value: v, written: true}
+	c.removeBefore(i)
+	return nil
+}
+
+// Remove removes all fields of a key.
+func (c *Container) Remove(key string) error {
+	if c.Kind() != Object {
+		return ErrIsArray
+	}
+	i := c.find(key)
+	if i < 0 {
+		return nil
+	}
+	c.touch()
+	c.slots[i].removed = true
+	c.removeBefore(i)
+	return nil
+}
+
+// removeBefore removes the fields of the text that have the key of slot i and
+// stand before it.
+func (c *Container) removeBefore(i int) {
+	for k := range min(i, c.text) {
+		if c.slots[k].key == c.slots[i].key {
+			c.slots[k].removed = true
+		}
+	}
+}
+
+// PutAt writes an element of an array, from 1 to one past its end.
+func (c *Container) PutAt(index float64, v Value) error {
+	if c.Kind() == Array && index == float64(c.Len()+1) {
+		return c.Insert(index, v)
+	}
+	i, err := c.writable(index, c.Len())
+	if err != nil {
+		return err
+	}
+	c.adopt(v)
+	c.slots[i] = slot{value: v, written: true}
+	return nil
+}
+
+// Insert moves the elements from index on up by one and writes there.
+func (c *Container) Insert(index float64, v Value) error {
+	i, err := c.writable(index, c.Len()+1)
+	if err != nil {
+		return err
+	}
+	c.adopt(v)
+	c.slots = slices.Insert(c.slots, i, slot{value: v, written: true})
+	return nil
+}
+
+// RemoveAt takes an element out and moves those behind it down by one.
+func (c *Container) RemoveAt(index float64) error {
+	i, err := c.writable(index, c.Len())
+	if err != nil {
+		return err
+	}
+	c.slots = slices.Delete(c.slots, i, i+1)
+	return nil
+}
+
+// Permute puts the elements of an array into a new order: element i becomes the
+// one that was order[i], both from 0.
+func (c *Container) Permute(order []int) {
+	c.open()
+	c.touch()
+	c.listed = true
+	old := slices.Clone(c.slots)
+	for i, from := range order {
+		c.slots[i] = old[from]
+	}
+}
+
+// writable makes an array ready for a write at index and returns that from 0.
+func (c *Container) writable(index float64, last int) (int, error) {
+	if c.Kind() != Array {
+		return 0, ErrIsObject
+	}
+	i := int(index)
+	if float64(i) != index || i < 1 || i > last {
+		return 0, ErrNoIndex
+	}
+	c.open()
+	c.touch()
+	c.listed = true
+	return i - 1, nil
+}
+
+// adopt makes c the parent of the container in v.
+func (c *Container) adopt(v Value) {
+	if v.Container != nil {
+		v.Container.parent = c
+	}
+}
+
+func (c *Container) touch() {
+	c.open()
+	for ; c != nil && !c.dirty; c = c.parent {
+		c.dirty = true
+	}
+}
+
+// Copy returns the container as it is now, in a document of its own.
+func (c *Container) Copy() (*Container, error) {
+	text, err := c.Append(nil)
+	if err != nil {
+		return nil, err
+	}
+	v, err := Parse(text)
+	return v.Container, err
+}

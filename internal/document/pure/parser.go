@@ -1,0 +1,292 @@
+package pure
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/perigeedb/perigee/internal/document/report"
+)
+
+// A node is one value of the text. Nodes stand in the order of the text; the
+// children of a container are the nodes up to next.
+type node struct {
+	kind       Kind
+	escaped    bool   // of a string: it holds backslashes
+	keyEscaped bool   // the key does
+	keyed      bool   // it is in an object
+	key        [2]int // where the key is in the text, without quotes
+	start, end int    // where the value is
+	next       int    // just past the last node of this value
+	count      int    // of children
+}
+
+// A parser reads one document. After a fault, at is the first wrong byte.
+type parser struct {
+	text  []byte
+	at    int
+	depth int
+	node  []node
+}
+
+const whiteSpace = " \t\r\n"
+
+// document reads an object with nothing but white space around it.
+func (p *parser) document() report.Fault {
+	if len(p.text) >= 1<<31 {
+		return report.TooLarge
+	}
+	p.skipSpace()
+	switch {
+	case p.at == len(p.text):
+		p.at = 0
+		return report.Empty
+	case p.text[p.at] != '{':
+		return report.NotObject
+	}
+	return p.whole()
+}
+
+// anything reads a value of any kind with nothing but white space around it.
+func (p *parser) anything() report.Fault {
+	if len(p.text) >= 1<<31 {
+		return report.TooLarge
+	}
+	p.skipSpace()
+	if p.at == len(p.text) {
+		return report.Empty
+	}
+	return p.whole()
+}
+
+// whole reads the value at p.at and makes sure that nothing follows.
+func (p *parser) whole() report.Fault {
+	end := len(bytes.TrimRight(p.text, whiteSpace))
+	p.text = p.text[:end]
+	if bad := invalidUTF8(p.text); bad < end {
+		p.at = bad
+		return report.BadUTF8
+	}
+	if fault := p.value(node{}); fault != 0 {
+		return fault
+	}
+	p.skipSpace()
+	if p.at < end {
+		return report.Trailing
+	}
+	return 0
+}
+
+// invalidUTF8 returns the offset of the first byte that is no UTF-8, or the length.
+func invalidUTF8(text []byte) int {
+	if utf8.Valid(text) {
+		return len(text)
+	}
+	for i := 0; ; {
+		r, n := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+}
+
+func (p *parser) skipSpace() {
+	for p.at < len(p.text) && isSpace(p.text[p.at]) {
+		p.at++
+	}
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+func isDigit(c byte) bool { return c-'0' < 10 }
+
+// next returns the byte at p.at, or 0 at the end.
+func (p *parser) next() byte {
+	if p.at < len(p.text) {
+		return p.text[p.at]
+	}
+	return 0
+}
+
+// unexpected is the fault want, or that the document ends here.
+func (p *parser) unexpected(want report.Fault) report.Fault {
+	if p.at >= len(p.text) {
+		return report.CutShort
+	}
+	return want
+}
+
+// value reads a value into n, which has the key already.
+func (p *parser) value(n node) report.Fault {
+	n.start = p.at
+	i := len(p.node)
+	p.node = append(p.node, n)
+	var fault report.Fault
+	switch c := p.next(); {
+	case c == '{':
+		fault = p.container(i, Object)
+	case c == '[':
+		fault = p.container(i, Array)
+	case c == '"':
+		p.node[i].kind = String
+		p.node[i].escaped, fault = p.string()
+	case c == '-' || isDigit(c):
+		p.node[i].kind = Number
+		fault = p.number()
+	default:
+		p.node[i].kind, fault = p.literal()
+	}
+	p.node[i].end, p.node[i].next = p.at, len(p.node)
+	return fault
+}
+
+func (p *parser) container(i int, kind Kind) report.Fault {
+	if p.depth == report.MaxDepth {
+		return report.TooDeep
+	}
+	closing := byte('}')
+	if kind == Array {
+		closing = ']'
+	}
+	p.node[i].kind = kind
+	p.depth++
+	p.at++
+	p.skipSpace()
+	for p.next() != closing {
+		if fault := p.child(i, closing); fault != 0 {
+			return fault
+		}
+	}
+	p.at++
+	p.depth--
+	return 0
+}
+
+// child reads an element or a member, and the comma behind it if there is one.
+func (p *parser) child(i int, closing byte) report.Fault {
+	var n node
+	if p.node[i].kind == Object {
+		if fault := p.key(&n); fault != 0 {
+			return fault
+		}
+	}
+	p.node[i].count++
+	if fault := p.value(n); fault != 0 {
+		return fault
+	}
+	p.skipSpace()
+	if p.next() == closing {
+		return 0
+	}
+	if p.next() != ',' {
+		return p.unexpected(report.WantComma)
+	}
+	p.at++
+	p.skipSpace()
+	if p.next() != closing {
+		return 0
+	}
+	if closing == ']' {
+		return report.WantValue
+	}
+	return report.WantKey
+}
+
+func (p *parser) key(n *node) report.Fault {
+	if p.next() != '"' {
+		return p.unexpected(report.WantKey)
+	}
+	start := p.at + 1
+	escaped, fault := p.string()
+	if fault != 0 {
+		return fault
+	}
+	n.keyed, n.keyEscaped, n.key = true, escaped, [2]int{start, p.at - 1}
+	p.skipSpace()
+	if p.next() != ':' {
+		return p.unexpected(report.WantColon)
+	}
+	p.at++
+	p.skipSpace()
+	return 0
+}
+
+func (p *parser) string() (escaped bool, fault report.Fault) {
+	for p.at++; p.at < len(p.text); {
+		switch c := p.text[p.at]; {
+		case c == '"':
+			p.at++
+			return escaped, 0
+		case c == '\\':
+			n := escapeLen(p.text[p.at:])
+			if n == 0 {
+				return true, report.BadEscape
+			}
+			escaped = true
+			p.at += n
+		case c < 0x20:
+			return escaped, report.Control
+		default:
+			p.at++
+		}
+	}
+	return escaped, report.CutShort
+}
+
+func (p *parser) number() report.Fault {
+	if p.next() == '-' {
+		p.at++
+	}
+	if p.next() == '0' {
+		p.at++
+	} else if !p.digits() {
+		return p.unexpected(report.BadNumber)
+	}
+	if p.next() == '.' {
+		p.at++
+		if !p.digits() {
+			return p.unexpected(report.BadNumber)
+		}
+	}
+	if p.next()|0x20 == 'e' {
+		p.at++
+		if p.next() == '+' || p.next() == '-' {
+			p.at++
+		}
+		if !p.digits() {
+			return p.unexpected(report.BadNumber)
+		}
+	}
+	if isDigit(p.next()) {
+		return report.BadNumber // after a leading zero
+	}
+	return 0
+}
+
+// digits walks over digits and tells whether there were any.
+func (p *parser) digits() bool {
+	from := p.at
+	for isDigit(p.next()) {
+		p.at++
+	}
+	return p.at > from
+}
+
+func (p *parser) literal() (Kind, report.Fault) {
+	kind, word := Null, "null"
+	switch p.next() {
+	case 't':
+		kind, word = True, "true"
+	case 'f':
+		kind, word = False, "false"
+	case 'n':
+	default:
+		return Null, p.unexpected(report.WantValue)
+	}
+	for i := range len(word) {
+		if p.next() != word[i] {
+			return kind, p.unexpected(report.WantValue)
+		}
+		p.at++
+	}
+	return kind, 0
+}

@@ -1,0 +1,60 @@
+package pure
+
+import (
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/document/report"
+)
+
+// seconds reads a number of Unix seconds, whole or not, and cuts it at the
+// microsecond.
+func seconds(text string) (cell, report.Misfit) {
+	x := readDecimal(text)
+	if x.digits == "" {
+		return cell{}, 0
+	}
+	x.exp += 6
+	if x.exp <= 0 {
+		return cell{}, 0
+	}
+	if x.exp < len(x.digits) {
+		x.digits = x.digits[:x.exp]
+	}
+	micros, ok, _ := x.int64()
+	if !ok || !inYears(micros) {
+		return cell{}, report.LateTime
+	}
+	return cell{i: micros}, 0
+}
+
+// inYears tells whether a time is in the years 1 to 9999.
+func inYears(micros int64) bool {
+	return micros >= -62135596800000000 && micros < 253402300800000000
+}
+
+// clock reads an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC.
+func clock(text string) (cell, report.Misfit) {
+	layout := "2006-01-02T15:04:05Z07:00"
+	const separator = len("2006-01-02")
+	if len(text) > separator && text[separator] == ' ' {
+		layout = time.DateTime
+	}
+	at, err := time.Parse(layout, text)
+	// Package time also takes a comma before the fraction, and offsets that no zone has.
+	if err != nil || strings.Contains(text, ",") || !clockShape(text) || !inYears(at.UnixMicro()) {
+		return cell{}, report.BadTime
+	}
+	return cell{i: at.UnixMicro()}, 0
+}
+
+// clockShape checks what package time is lenient about: digits in pairs, the
+// year, and the zone.
+func clockShape(text string) bool {
+	const whole = len("2006-01-02T15:04:05")
+	if len(text) < whole || text[13] != ':' || text[16] != ':' || strings.HasPrefix(text, "0000") {
+		return false
+	}
+	zone := strings.TrimLeft(strings.TrimPrefix(text[whole:], "."), "0123456789")
+	return len(zone) != 6 || zone[1:3] <= "23" && zone[4:6] <= "59"
+}

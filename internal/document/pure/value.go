@@ -1,0 +1,89 @@
+package pure
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A Kind is the kind of a value.
+type Kind uint8
+
+const (
+	Missing Kind = iota
+	Null
+	False
+	True
+	Number  // Num is exact
+	Big     // Text is a number that no double holds
+	String  // Text, without quotes and escapes
+	Object  // Container
+	Array   // Container
+	Foreign // Foreign
+)
+
+// A Value is what is read from a document or put into one.
+type Value struct {
+	Kind      Kind
+	Num       float64
+	Text      string
+	Container *Container
+	Foreign   Encoder
+}
+
+// An Encoder is a value of somebody else's in a document. It is asked for its
+// JSON each time that the document is encoded.
+type Encoder interface {
+	AppendJSON(out []byte) ([]byte, error)
+}
+
+// What can be wrong with a write.
+var (
+	ErrNoIndex  = errors.New("an array can be written from 1 to one past its end")
+	ErrIsArray  = errors.New("an array has no keys")
+	ErrIsObject = errors.New("an object has no list part")
+)
+
+// A KeyError says where in a value something could not be written.
+type KeyError struct {
+	Path []string // from the outside in
+	Err  error
+}
+
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("field %q: %v", strings.Join(e.Path, "."), e.Err)
+}
+
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// Within adds the key of what err happened in.
+func Within(key string, err error) error {
+	var inner *KeyError
+	if errors.As(err, &inner) {
+		return &KeyError{Path: append([]string{key}, inner.Path...), Err: inner.Err}
+	}
+	return &KeyError{Path: []string{key}, Err: err}
+}
+
+// scalar reads a node that is no container.
+func (d *Document) scalar(n *node) Value {
+	text := d.text[n.start:n.end]
+	switch n.kind {
+	case Number:
+		spelled := string(text)
+		if x, ok := Exact(spelled); ok {
+			return Value{Kind: Number, Num: x}
+		}
+		return Value{Kind: Big, Text: spelled}
+	case String:
+		return Value{Kind: String, Text: plainText(text[1:len(text)-1], n.escaped)}
+	}
+	return Value{Kind: n.kind}
+}
+
+func plainText(text []byte, escaped bool) string {
+	if !escaped {
+		return string(text)
+	}
+	return string(unescape(make([]byte, 0, len(text)), text))
+}

@@ -54,7 +54,8 @@ func (c *crew) wait(ctx context.Context) (again bool, err error) {
 			c.p.log.Warn("partition moved: asking the source for its partitions again",
 				"partition", end.partition, "reason", end.err)
 			delete(c.known, end.partition)
-			return true, c.pause(ctx)
+			c.pause(ctx)
+			return true, nil
 		case end.err != nil:
 			return false, fmt.Errorf("partition %s: %w", end.partition, end.err)
 		}
@@ -63,11 +64,10 @@ func (c *crew) wait(ctx context.Context) (again bool, err error) {
 }
 
 // pause keeps a source that moves again and again from spinning.
-func (c *crew) pause(ctx context.Context) error {
+func (c *crew) pause(ctx context.Context) {
 	reading, stop := c.p.reading(ctx)
 	defer stop()
 	sleep(reading, c.moves.next())
-	return ctx.Err()
 }
 
 // dismiss waits for the partitions still at work, after their context has ended.

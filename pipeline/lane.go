@@ -41,7 +41,7 @@ func (t *partition) settle(ctx context.Context, w *work) error {
 			if err := t.commit(ctx, batch, &w.result); err != nil {
 				return err
 			}
-			if limit == nil {
+			if ran == batch.Len() {
 				return nil
 			}
 			rest := batch.Tail(ran)
@@ -94,7 +94,7 @@ func (t *partition) commit(ctx context.Context, batch *event.Batch, res *event.R
 }
 
 func (t *partition) keep(ctx context.Context, r event.Range, dead []event.Dead) error {
-	err := t.p.retry(ctx, t.p.letters, func() error {
+	err := t.p.letters.retry(ctx, func() error {
 		return t.p.config.DeadLetters.Replace(t.p.config.Name, t.name, r, dead)
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *partition) write(ctx context.Context, i int, batch *event.Batch, res *e
 	began := time.Now()
 	defer func() { t.p.counters.sinks[i].time.Add(int64(time.Since(began))) }()
 	for {
-		err := t.p.retry(ctx, t.p.sinks[i], func() error { return t.writers[i].Write(ctx, out) })
+		err := t.p.sinks[i].retry(ctx, func() error { return t.writers[i].Write(ctx, out) })
 		var refused *sink.RowErrors
 		if !errors.As(err, &refused) {
 			return err
@@ -126,7 +126,7 @@ func (t *partition) write(ctx context.Context, i int, batch *event.Batch, res *e
 // ack gives the range back to the source. A source that has moved needs it no
 // more: the feeder stops, and the rest of what was read is settled.
 func (t *partition) ack(ctx context.Context, r event.Range) error {
-	err := t.p.retry(ctx, t.p.source, func() error {
+	err := t.p.source.retry(ctx, func() error {
 		return t.reader.Ack(ctx, event.Range{First: r.First, Count: r.Count})
 	})
 	if errors.Is(err, source.ErrMoved) {
@@ -152,7 +152,7 @@ func (t *partition) count(res *event.Result) {
 
 // shrink gives back memory that a batch far beyond the limit has made grow.
 func (w *work) shrink(limit int) {
-	keep := 8 * max(limit, 128<<10)
+	keep := 4 * max(limit, 256<<10)
 	if cap(w.batch.Data) > keep {
 		w.batch.Data = nil
 	}

@@ -43,7 +43,7 @@ type work struct {
 // fenced. It returns nil when the partition is exhausted or drained.
 func (p *Pipeline) runPartition(ctx context.Context, name string) error {
 	var fences pace
-	for {
+	for !p.drained(ctx) {
 		err := p.turn(ctx, name)
 		if !errors.Is(err, sink.ErrFenced) {
 			return err
@@ -54,6 +54,7 @@ func (p *Pipeline) runPartition(ctx context.Context, name string) error {
 		sleep(reading, fences.next())
 		stop()
 	}
+	return nil
 }
 
 func (p *Pipeline) turn(ctx context.Context, name string) (err error) {
@@ -62,8 +63,8 @@ func (p *Pipeline) turn(ctx context.Context, name string) (err error) {
 	err = t.open(ctx)
 	p.status.opened()
 	if err != nil {
-		if p.drained(ctx) && errors.Is(err, context.Canceled) {
-			return nil
+		if p.drained(ctx) {
+			return nil // whatever went wrong with opening, there is nothing to finish
 		}
 		return err
 	}
@@ -79,7 +80,7 @@ func (t *partition) open(ctx context.Context) error {
 	for i, s := range t.p.config.Sinks {
 		var writer sink.Writer
 		var has event.Ranges
-		err := t.p.retry(ctx, t.p.sinks[i], func() (err error) {
+		err := t.p.sinks[i].retry(ctx, func() (err error) {
 			writer, has, err = s.Sink.Open(ctx, t.name)
 			return err
 		})
@@ -92,7 +93,7 @@ func (t *partition) open(ctx context.Context) error {
 		}
 		done = has
 	}
-	err := t.p.retry(ctx, t.p.source, func() (err error) {
+	err := t.p.source.retry(ctx, func() (err error) {
 		t.reader, err = t.p.config.Source.Open(ctx, t.name, done)
 		return err
 	})
@@ -190,7 +191,7 @@ func (t *partition) feed(ctx, reading context.Context) error {
 }
 
 func (t *partition) read(ctx context.Context, b *event.Batch) error {
-	err := t.p.retry(ctx, t.p.source, func() error {
+	err := t.p.source.retry(ctx, func() error {
 		b.Reset()
 		return t.reader.Read(ctx, b)
 	})

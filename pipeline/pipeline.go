@@ -137,9 +137,12 @@ func (p *Pipeline) run(ctx context.Context) error {
 // partitions asks the source for its partitions until it answers. A drained
 // pipeline needs none.
 func (p *Pipeline) partitions(ctx context.Context) (names []string, err error) {
+	if p.drained(ctx) {
+		return nil, nil
+	}
 	reading, stop := p.reading(ctx)
 	defer stop()
-	err = p.retry(reading, p.source, func() (err error) {
+	err = p.source.retry(reading, func() (err error) {
 		names, err = p.config.Source.Partitions(reading)
 		return err
 	})

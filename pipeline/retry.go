@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/sink"
@@ -19,17 +17,20 @@ const (
 	sayEvery   = 10 * time.Second // between two log records about the same trouble
 )
 
-// retry calls f until it succeeds or fails for good, with growing pauses.
-func (p *Pipeline) retry(ctx context.Context, t *trouble, f func() error) error {
-	err := f()
-	if err == nil || !passes(ctx, err) {
+// retry calls f until it succeeds or fails for good, with growing pauses. When
+// ctx ends first, its error is returned.
+func (t *trouble) retry(ctx context.Context, f func() error) (err error) {
+	if err = f(); !passes(err) {
 		return err
 	}
 	t.begin()
 	defer func() { t.end(err) }()
-	for attempt := 0; passes(ctx, err); attempt++ {
-		t.failed(err)
-		if !sleep(ctx, backoff(attempt)) {
+	for attempt := 0; passes(err); attempt++ {
+		if ctx.Err() == nil {
+			t.failed(err)
+			sleep(ctx, backoff(attempt))
+		}
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		err = f()
@@ -38,15 +39,15 @@ func (p *Pipeline) retry(ctx context.Context, t *trouble, f func() error) error 
 }
 
 // passes tells whether err is one that time mends.
-func passes(ctx context.Context, err error) bool {
+func passes(err error) bool {
 	var (
-		refused       *sink.RowErrors
-		permanentSink *sink.PermanentError
-		permanent     *source.PermanentError
+		refused         *sink.RowErrors
+		permanentSink   *sink.PermanentError
+		permanentSource *source.PermanentError
 	)
-	return err != nil && ctx.Err() == nil && err != io.EOF &&
+	return err != nil && err != io.EOF &&
 		!errors.Is(err, sink.ErrFenced) && !errors.Is(err, source.ErrMoved) &&
-		!errors.As(err, &refused) && !errors.As(err, &permanentSink) && !errors.As(err, &permanent)
+		!errors.As(err, &refused) && !errors.As(err, &permanentSink) && !errors.As(err, &permanentSource)
 }
 
 // backoff is how long to wait after an attempt, counted from 0: half of it fixed
@@ -87,63 +88,4 @@ func (p *pace) next() time.Duration {
 	p.last = now.Add(d)
 	p.attempt++
 	return d
-}
-
-// A trouble is what is wrong with one neighbour of the pipeline, for all lanes
-// together. It logs the first failure, one every sayEvery, and the recovery.
-type trouble struct {
-	what   string
-	log    *slog.Logger
-	status *status
-
-	mu       sync.Mutex
-	waiting  int // lanes that wait for it to pass
-	since    time.Time
-	said     time.Time
-	silent   bool // nothing was said since waiting rose from 0
-	failures uint64
-}
-
-func (p *Pipeline) newTrouble(what string) *trouble {
-	return &trouble{what: what, log: p.log, status: &p.status}
-}
-
-func (t *trouble) begin() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.waiting == 0 {
-		t.since, t.silent = time.Now(), true
-	}
-	t.waiting++
-}
-
-func (t *trouble) failed(err error) {
-	t.status.failed(t, err)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failures++
-	if now := time.Now(); now.Sub(t.said) >= sayEvery {
-		t.said, t.silent = now, false
-		t.log.Warn(t.what+" failed, trying again", "error", err, "failures", t.failures)
-	}
-}
-
-// end is called by each lane that has begun; err is nil when f succeeded.
-func (t *trouble) end(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.waiting--
-	if t.waiting > 0 {
-		return
-	}
-	t.status.recovered(t)
-	if err == nil && !t.silent {
-		t.log.Info(t.what+" works again", "after", time.Since(t.since).Round(time.Millisecond))
-	}
-}
-
-func (t *trouble) count() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failures
 }

@@ -9,6 +9,7 @@ import (
 // A collector reads the counts of the pipelines when it is asked for them.
 type collector struct {
 	pipelines []*pipeline.Pipeline
+	descs     []*prometheus.Desc // all of those below
 
 	read, bytes, batches, settled, dropped *prometheus.Desc
 	dead, lag, state                       *prometheus.Desc
@@ -17,12 +18,14 @@ type collector struct {
 }
 
 func newCollector(pipelines []*pipeline.Pipeline) *collector {
+	var descs []*prometheus.Desc
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("perigee_"+name, help, append([]string{"pipeline"}, labels...), nil)
+		d := prometheus.NewDesc("perigee_"+name, help, append([]string{"pipeline"}, labels...), nil)
+		descs = append(descs, d)
+		return d
 	}
-	return &collector{
-		pipelines: pipelines,
-
+	c := &collector{
+		pipelines:     pipelines,
 		read:          desc("events_read_total", "Events read from the source, those read again included."),
 		bytes:         desc("read_bytes_total", "Bytes of the events read."),
 		batches:       desc("batches_total", "Batches read."),
@@ -37,10 +40,16 @@ func newCollector(pipelines []*pipeline.Pipeline) *collector {
 		sinkRetries:   desc("sink_retries_total", "Failed attempts at writing to a sink.", "sink"),
 		sink:          desc("sink_seconds_total", "Time spent in a sink, summed over lanes.", "sink"),
 	}
+	c.descs = descs
+	return c
 }
 
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {

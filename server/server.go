@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -117,27 +116,4 @@ func (s *Server) serve(l net.Listener, routes http.Handler) {
 			s.log.Error("serving http ended", "address", l.Addr().String(), "error", err)
 		}
 	})
-}
-
-// listenSocket listens on a socket that only the owner can open. The engine
-// that owns the data folder replaces a socket that nobody listens on, as one
-// that was killed leaves it, and refuses one that answers.
-func listenSocket(path string) (net.Listener, error) {
-	if conn, err := net.Dial("unix", path); err == nil {
-		conn.Close()
-		return nil, errors.New("another engine is running in this data folder")
-	}
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }

@@ -8,9 +8,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// pageSize is how many letters are read in one transaction. Between two pages
-// List holds none, so that its caller may change the store meanwhile.
-const pageSize = 256
+// List reads this much in one transaction. Between two pages it holds none, so
+// that its caller may change the store meanwhile.
+const (
+	pageLetters = 256
+	pageBytes   = 1 << 20
+)
 
 // A Filter says which letters are meant. An empty field means all.
 type Filter struct {
@@ -56,15 +59,13 @@ func (s *Store) Count(f Filter) (n int, err error) {
 // A place is where an entry is in the file.
 type place struct{ pipeline, partition, key []byte }
 
-// page returns up to pageSize letters at or after from, and where the next are.
+// page returns the next letters from a place on, and where those after them
+// are: nil when there are none.
 func (s *Store) page(f Filter, from place) (letters []Letter, next *place, err error) {
+	size := 0
 	err = s.db.View(func(tx *bolt.Tx) error {
-		return walk(tx, from, func(at place, value []byte) (more bool, err error) {
-			if f.Pipeline != "" && f.Pipeline != string(at.pipeline) ||
-				f.Partition != "" && f.Partition != string(at.partition) {
-				return true, nil
-			}
-			if len(letters) == pageSize {
+		return f.walk(tx, from, func(at place, value []byte) (more bool, err error) {
+			if len(letters) == pageLetters || size > pageBytes {
 				next = &place{bytes.Clone(at.pipeline), bytes.Clone(at.partition), bytes.Clone(at.key)}
 				return false, nil
 			}
@@ -72,26 +73,34 @@ func (s *Store) page(f Filter, from place) (letters []Letter, next *place, err e
 			if err != nil {
 				return false, err
 			}
-			l.Pipeline, l.Partition = string(at.pipeline), string(at.partition)
-			l.Position = position(at.key)
-			if f.Stage == "" || f.Stage == l.Stage {
-				letters = append(letters, l)
+			if f.Stage != "" && f.Stage != l.Stage {
+				return true, nil
 			}
+			l.Pipeline, l.Partition, l.Position = string(at.pipeline), string(at.partition), position(at.key)
+			letters = append(letters, l)
+			size += len(value)
 			return true, nil
 		})
 	})
 	return letters, next, err
 }
 
-// walk visits the entries at or after from in order, until visit has had enough.
-func walk(tx *bolt.Tx, from place, visit func(at place, value []byte) (bool, error)) error {
+// walk visits the entries of the filter's partitions in order, from a place on,
+// until visit has had enough.
+func (f *Filter) walk(tx *bolt.Tx, from place, visit func(at place, value []byte) (more bool, err error)) error {
 	pipelines := tx.Cursor()
 	for p, _ := pipelines.Seek(from.pipeline); p != nil; p, _ = pipelines.Next() {
+		if f.Pipeline != "" && f.Pipeline != string(p) {
+			continue
+		}
 		if !bytes.Equal(p, from.pipeline) {
 			from.partition, from.key = nil, nil
 		}
 		partitions := tx.Bucket(p).Cursor()
 		for t, _ := partitions.Seek(from.partition); t != nil; t, _ = partitions.Next() {
+			if f.Partition != "" && f.Partition != string(t) {
+				continue
+			}
 			if !bytes.Equal(t, from.partition) {
 				from.key = nil
 			}

@@ -1,0 +1,322 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A hook stands before an operation of a double and may wait, or fail it.
+type hook func(ctx context.Context) error
+
+func (h hook) call(ctx context.Context) error {
+	if h == nil {
+		return nil
+	}
+	return h(ctx)
+}
+
+// A queue is a source whose partitions hold documents in memory. Like a Redis
+// list it gives up only what is acknowledged from the front.
+type queue struct {
+	batch                               func() int // events in the next batch
+	onPartitions, onOpen, onRead, onAck hook
+	after                               func(q *queue, s *shelf) error // what a read past the end returns; nil means io.EOF
+
+	mu      sync.Mutex
+	shelves []*shelf
+}
+
+// A shelf is one partition of a queue.
+type shelf struct {
+	name  string
+	docs  []string
+	gone  bool         // not listed any more
+	acked event.Ranges // durable
+	read  uint64       // as far as any reader came
+}
+
+func newQueue(shelves ...*shelf) *queue {
+	return &queue{batch: func() int { return 10 }, shelves: shelves}
+}
+
+// newShelf holds n documents that carry the partition's name and their position.
+func newShelf(name string, n int) *shelf {
+	s := &shelf{name: name}
+	for i := range n {
+		s.docs = append(s.docs, fmt.Sprintf("%s/%d", name, i))
+	}
+	return s
+}
+
+func (q *queue) Partitions(ctx context.Context) ([]string, error) {
+	if err := q.onPartitions.call(ctx); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var names []string
+	for _, s := range q.shelves {
+		if !s.gone {
+			names = append(names, s.name)
+		}
+	}
+	return names, nil
+}
+
+func (q *queue) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	if err := q.onOpen.call(ctx); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.shelves {
+		if s.name == partition {
+			for _, r := range done {
+				s.acked.Add(r)
+			}
+			return &queueReader{queue: q, shelf: s, done: done, next: s.acked.Next(0)}, nil
+		}
+	}
+	return nil, &source.PermanentError{Err: fmt.Errorf("no partition %s", partition), Hint: "make one"}
+}
+
+func (q *queue) Close() error { return nil }
+
+type queueReader struct {
+	queue *queue
+	shelf *shelf
+	done  event.Ranges
+	next  uint64
+}
+
+func (r *queueReader) Read(ctx context.Context, b *event.Batch) error {
+	if err := r.queue.onRead.call(ctx); err != nil {
+		return err
+	}
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	r.next = r.done.Next(r.next)
+	b.Range.First = r.next
+	for range r.queue.batch() {
+		if r.next == uint64(len(r.shelf.docs)) || r.done.Has(r.next) {
+			break
+		}
+		b.Append([]byte(r.shelf.docs[r.next]))
+		r.next++
+	}
+	b.Range.Count = uint64(b.Len())
+	r.shelf.read = max(r.shelf.read, r.next)
+	if b.Len() > 0 {
+		return nil
+	}
+	if r.queue.after != nil {
+		return r.queue.after(r.queue, r.shelf)
+	}
+	return io.EOF
+}
+
+func (r *queueReader) Ack(ctx context.Context, a event.Range) error {
+	if err := r.queue.onAck.call(ctx); err != nil {
+		return err
+	}
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	r.shelf.acked.Add(a)
+	return nil
+}
+
+func (r *queueReader) Lag() uint64 {
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	return uint64(len(r.shelf.docs)) - r.next
+}
+
+func (r *queueReader) Close(context.Context) error { return nil }
+
+// A table is a sink that holds rows and ranges in memory and fences owners. It
+// refuses rows that contain "bad".
+type table struct {
+	onOpen, beforeCommit, afterCommit hook
+
+	mu     sync.Mutex
+	run    int // of the pipeline; the ranges are committed under it
+	rows   []string
+	ranges map[string]event.Ranges
+	ran    map[string]int // by partition and position: the run that committed it
+	epochs map[string]int
+}
+
+func newTable() *table {
+	return &table{ranges: make(map[string]event.Ranges), ran: make(map[string]int), epochs: make(map[string]int)}
+}
+
+func (t *table) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	if err := t.onOpen.call(ctx); err != nil {
+		return nil, nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.epochs[partition]++
+	var done event.Ranges
+	for _, r := range t.ranges[partition] {
+		done.Add(r)
+	}
+	return &tableWriter{t, partition, t.epochs[partition]}, done, nil
+}
+
+// takeOver is what another worker does to the owner of a partition.
+func (t *table) takeOver(partition string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.epochs[partition]++
+}
+
+func (t *table) all() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string(nil), t.rows...)
+}
+
+func (t *table) Close() error { return nil }
+
+type tableWriter struct {
+	table     *table
+	partition string
+	epoch     int
+}
+
+func (w *tableWriter) Write(ctx context.Context, out *event.Output) error {
+	if err := w.table.beforeCommit.call(ctx); err != nil {
+		return err
+	}
+	if err := w.commit(out); err != nil {
+		return err
+	}
+	return w.table.afterCommit.call(ctx)
+}
+
+func (w *tableWriter) commit(out *event.Output) error {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	if w.epoch != w.table.epochs[w.partition] {
+		return sink.ErrFenced
+	}
+	ranges := w.table.ranges[w.partition]
+	var refused sink.RowErrors
+	var rows []string
+	for i := range out.Len() {
+		if ranges.Has(out.Position(i)) {
+			continue
+		}
+		if strings.Contains(string(out.Doc(i)), "bad") {
+			refused.Rows = append(refused.Rows, sink.RowError{Row: i, Err: fmt.Errorf("bad row")})
+		}
+		rows = append(rows, string(out.Doc(i)))
+	}
+	if len(refused.Rows) > 0 {
+		return &refused
+	}
+	for _, gap := range ranges.Missing(out.Range) {
+		for i := range gap.Count {
+			w.table.ran[place(w.partition, gap.First+i)] = w.table.run
+		}
+	}
+	ranges.Add(event.Range{First: out.Range.First, Count: out.Range.Count})
+	w.table.ranges[w.partition] = ranges
+	w.table.rows = append(w.table.rows, rows...)
+	return nil
+}
+
+func (w *tableWriter) Close() error { return nil }
+
+func place(partition string, position uint64) string {
+	return fmt.Sprintf("%s/%d", partition, position)
+}
+
+// A program is a script made of a function on one event. It returns the rows
+// that come of it: none means dropped, an error that the event is dead.
+type program struct {
+	main  func(position uint64, doc string) ([]string, error)
+	limit func(n int) int // of n events, how many run before the limit; nil means all
+}
+
+func (s program) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	out := &res.Outputs[0]
+	out.Reset()
+	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, in.Len()
+	if s.limit != nil {
+		res.Ran = s.limit(in.Len())
+	}
+	for i := range res.Ran {
+		position := in.Range.First + uint64(i)
+		rows, err := s.main(position, string(in.Doc(i)))
+		if err != nil {
+			res.Dead = append(res.Dead, event.Dead{Position: position, Stage: "script",
+				Error: err.Error(), Script: s.String(), Original: append([]byte(nil), in.Doc(i)...)})
+		} else if len(rows) == 0 {
+			res.Dropped++
+		}
+		for _, row := range rows {
+			out.Data = append(out.Data, row...)
+			out.Ends = append(out.Ends, uint32(len(out.Data)))
+			out.From = append(out.From, uint32(i))
+		}
+	}
+	if res.Ran < in.Len() {
+		return &script.LimitError{Limit: "batch time", Err: &script.Error{Script: "test.lua", Line: 3, Message: "too slow"}}
+	}
+	return ctx.Err()
+}
+
+func (s program) String() string { return "test.lua 1" }
+func (s program) Close() error   { return nil }
+
+// pass lets every event through as it is.
+func pass(_ uint64, doc string) ([]string, error) { return []string{doc}, nil }
+
+// rig is a pipeline of doubles with the real store of dead letters.
+type rig struct {
+	*Pipeline
+	letters *deadletter.Store
+}
+
+func newRig(t *testing.T, src source.Source, s script.Script, to sink.Sink) rig {
+	t.Helper()
+	letters, err := deadletter.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { letters.Close() })
+	p := New(Config{
+		Name: "test", Source: src, Script: s, Sinks: []Sink{{"table", to}},
+		DeadLetters: letters, Log: slog.New(slog.DiscardHandler),
+	})
+	return rig{p, letters}
+}
+
+func (r rig) dead(t *testing.T) []deadletter.Letter {
+	t.Helper()
+	var all []deadletter.Letter
+	for l, err := range r.letters.List(deadletter.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}

@@ -1,0 +1,127 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// ErrFenced says that the partition was taken over: the Partition is of no more
+// use, and nothing that it had not committed will ever be.
+var ErrFenced = errors.New("eventstore: the partition has been taken over")
+
+// ErrClosed says that the store or the partition is closed.
+var ErrClosed = errors.New("eventstore: closed")
+
+// Refused names the rows of an output that can never be stored. Nothing of the
+// output was.
+type Refused struct{ Rows []RefusedRow }
+
+// A RefusedRow is a row that is no event, or lacks what the table declares.
+type RefusedRow struct {
+	Row    int // in the output
+	Reason string
+}
+
+func (e *Refused) Error() string {
+	return fmt.Sprintf("eventstore: %d rows refused, the first of them row %d: %s", len(e.Rows), e.Rows[0].Row, e.Rows[0].Reason)
+}
+
+// A ConfigError is a table or store that does not fit its configuration. It
+// does not pass with time.
+type ConfigError struct{ Problem, Hint string }
+
+func (e *ConfigError) Error() string { return "eventstore: " + e.Problem }
+
+// A QueryError is SQL that cannot be answered.
+type QueryError struct {
+	Message string // what is wrong, in DuckDB's words
+	Hint    string // how to mend it; may be empty
+	Line    int    // in the SQL, counted from 1; 0 when it is not known
+	Column  int    // in the line, in bytes, counted from 1
+}
+
+func (e *QueryError) Error() string {
+	text := e.Message
+	if e.Line > 0 {
+		text = fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, text)
+	}
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return text
+}
+
+// An engineError is DuckDB's own message.
+type engineError struct{ message string }
+
+func (e *engineError) Error() string { return strings.TrimSpace(e.message) }
+
+func duckError(message string) error { return &engineError{message} }
+
+func outOfMemory(err error) bool {
+	e, ok := errors.AsType[*engineError](err)
+	return ok && strings.HasPrefix(e.message, "Out of Memory")
+}
+
+func interrupted(err error) bool {
+	e, ok := errors.AsType[*engineError](err)
+	return ok && strings.HasPrefix(e.message, "INTERRUPT")
+}
+
+var (
+	engineLine   = regexp.MustCompile(`(?m)^LINE (\d+): `)
+	engineClass  = regexp.MustCompile(`^[A-Za-z ]+ Error: `)
+	engineAdvice = regexp.MustCompile(`(?s)\n+(Did you mean|Candidate bindings?:|Candidate functions:|Possible solutions:)`)
+)
+
+// queryError reads position and message out of what DuckDB says about sql. It
+// shows the line with a caret below it; long lines are cut with "..." on the
+// left, so the column is found by the text under the caret.
+func queryError(err error, sql string) error {
+	e, ok := errors.AsType[*engineError](err)
+	if !ok {
+		return err
+	}
+	text := e.Error()
+	q := &QueryError{}
+	if at := engineLine.FindStringSubmatchIndex(text); at != nil {
+		q.Line, _ = strconv.Atoi(text[at[2]:at[3]])
+		q.Column = caretColumn(text[at[1]:], at[1]-at[0], sqlLine(sql, q.Line))
+		text = strings.TrimSpace(text[:at[0]])
+	}
+	if at := engineAdvice.FindStringIndex(text); at != nil {
+		q.Hint = strings.Join(strings.Fields(text[at[0]:]), " ")
+		text = text[:at[0]]
+	}
+	q.Message = strings.TrimSpace(engineClass.ReplaceAllString(text, ""))
+	return q
+}
+
+// caretColumn finds the column that a caret marks. shown starts with the text
+// of the line and goes on with the line of the caret, which is indented by
+// indent more.
+func caretColumn(shown string, indent int, line string) int {
+	text, caret, _ := strings.Cut(shown, "\n")
+	caret, _, _ = strings.Cut(caret, "\n")
+	offset := strings.IndexByte(caret, '^') - indent
+	if offset < 0 || offset > len(text) {
+		return 1
+	}
+	whole := strings.TrimPrefix(text, "...")
+	cut := len(text) - len(whole)
+	start := strings.Index(line, strings.TrimSuffix(whole, "..."))
+	return max(start, 0) + offset - cut + 1
+}
+
+func sqlLine(sql string, n int) string {
+	for ; n > 1; n-- {
+		_, sql, _ = strings.Cut(sql, "\n")
+	}
+	line, _, _ := strings.Cut(sql, "\n")
+	return line
+}

@@ -1,0 +1,134 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// sqlMax bounds the body of a request.
+const sqlMax = 1 << 20
+
+var contentTypes = map[Format]string{
+	FormatTable:  "text/plain; charset=utf-8",
+	FormatJSON:   "application/json",
+	FormatNDJSON: "application/x-ndjson",
+	FormatCSV:    "text/csv; charset=utf-8",
+}
+
+// An ErrorBody is what Handler answers with when it cannot answer the query.
+type ErrorBody struct {
+	Error  string `json:"error"`
+	Hint   string `json:"hint,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+}
+
+// Handler answers SQL in the body of a POST. ?format= or the Accept header
+// choose the format, JSON by default; ?limit= bounds the rows. A query that
+// cannot be answered is status 400 with an ErrorBody. An error after the first
+// rows breaks the connection off, so that half a result is never taken for one.
+func Handler(s *Store) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			refuse(w, http.StatusMethodNotAllowed, errors.New("send the SQL as the body of a POST"))
+			return
+		}
+		format, limit, err := wanted(req)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		sql, err := io.ReadAll(http.MaxBytesReader(w, req.Body, sqlMax))
+		if err != nil {
+			refuse(w, http.StatusBadRequest, fmt.Errorf("read the SQL: %w", err))
+			return
+		}
+		answer(req.Context(), w, s, string(sql), format, limit)
+	})
+}
+
+func answer(ctx context.Context, w http.ResponseWriter, s *Store, sql string, format Format, limit int) {
+	rows, err := s.Query(ctx, sql)
+	if err != nil {
+		refuse(w, status(err), err)
+		return
+	}
+	defer rows.Close()
+	w.Header().Set("Content-Type", contentTypes[format])
+	out := &counter{w: w}
+	if err := Encode(out, rows, format, limit); err != nil {
+		if out.n == 0 {
+			refuse(w, status(err), err)
+			return
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// counter tells whether an answer has begun.
+type counter struct {
+	w io.Writer
+	n int
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += len(p)
+	return c.w.Write(p)
+}
+
+func wanted(req *http.Request) (Format, int, error) {
+	format, limit := FormatJSON, 0
+	for _, accept := range strings.Split(req.Header.Get("Accept"), ",") {
+		if name, _, err := mime.ParseMediaType(accept); err == nil {
+			for f, contentType := range contentTypes {
+				if strings.HasPrefix(contentType, name) {
+					format = f
+				}
+			}
+		}
+	}
+	if name := req.URL.Query().Get("format"); name != "" {
+		if format = Format(name); !slices.Contains(Formats(), format) {
+			return "", 0, fmt.Errorf("unknown format %q: one of %v", name, Formats())
+		}
+	}
+	if text := req.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return "", 0, fmt.Errorf("limit is %q, not a number of rows", text)
+		}
+		limit = n
+	}
+	return format, limit, nil
+}
+
+func status(err error) int {
+	if _, ok := errors.AsType[*QueryError](err); ok {
+		return http.StatusBadRequest
+	}
+	if errors.Is(err, ErrClosed) {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+func refuse(w http.ResponseWriter, status int, err error) {
+	body := ErrorBody{Error: err.Error()}
+	if q, ok := errors.AsType[*QueryError](err); ok {
+		body = ErrorBody{Error: q.Message, Hint: q.Hint, Line: q.Line, Column: q.Column}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(body) // the client may be gone
+}

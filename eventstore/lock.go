@@ -1,0 +1,50 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// lockFolder makes this process the owner of folder until the file is closed.
+// DuckDB's own lock would not do: it does not hold within one process, and two
+// instances on one file destroy it.
+func lockFolder(folder string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, &ConfigError{
+				Problem: fmt.Sprintf("%s is in use by process %s", folder, holder(file)),
+				Hint:    "one engine owns a data folder: stop that process, or give this one a folder of its own",
+			}
+		}
+		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
+	}
+	if err := file.Truncate(0); err == nil {
+		_, err = file.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
+	}
+	return file, nil
+}
+
+func holder(file *os.File) string {
+	pid, _ := io.ReadAll(io.LimitReader(file, 20))
+	if len(pid) == 0 {
+		return "(unknown)"
+	}
+	return strings.TrimSpace(string(pid))
+}

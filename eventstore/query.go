@@ -1,0 +1,291 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+)
+
+// errEvicted ends a query for the writer's sake.
+var errEvicted = &QueryError{
+	Message: "the query was ended because writing events needed the memory",
+	Hint:    "narrow it by time, or give the store more memory",
+}
+
+// queries are the queries that run.
+type queries struct {
+	slots   chan struct{}
+	mu      *sync.Mutex
+	running map[*Rows]context.CancelCauseFunc
+}
+
+func newQueries(most int) queries {
+	return queries{slots: make(chan struct{}, most), mu: new(sync.Mutex), running: map[*Rows]context.CancelCauseFunc{}}
+}
+
+// Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE,
+// SHOW, SUMMARIZE or EXPLAIN. The SQL sees the store and nothing else: no file,
+// no network, no setting, nothing that writes. It reads what was committed when
+// it began. *QueryError says what is wrong with it.
+//
+// At most Options.Queries run at the same time; others wait. The Rows must be
+// closed; until then ctx ends the query.
+func (s *Store) Query(ctx context.Context, sql string) (*Rows, error) {
+	select {
+	case s.queries.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	r, err := s.begin(ctx, sql)
+	if err != nil {
+		<-s.queries.slots
+		return nil, err
+	}
+	return r, nil
+}
+
+func (s *Store) begin(ctx context.Context, sql string) (*Rows, error) {
+	c, err := s.reader()
+	if err != nil {
+		return nil, err
+	}
+	r := &Rows{store: s, conn: c, ended: make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r.ctx, r.cancel = ctx, cancel
+	s.queries.mu.Lock()
+	s.queries.running[r] = cancel
+	s.queries.mu.Unlock()
+	r.watch()
+	if err := r.start(sql); err != nil {
+		err = r.cause(err, sql)
+		r.free()
+		return nil, err
+	}
+	return r, nil
+}
+
+// reader makes a connection for one query, so that no query finds anything that
+// another left behind.
+func (s *Store) reader() (*conn, error) {
+	select {
+	case <-s.closing:
+		return nil, ErrClosed
+	default:
+	}
+	return connect(s.db)
+}
+
+// evict ends all queries and waits for them a while. It tells whether there
+// were any.
+func (q *queries) evict() bool {
+	q.mu.Lock()
+	var ending []*Rows
+	for r, cancel := range q.running {
+		cancel(errEvicted)
+		ending = append(ending, r)
+	}
+	q.mu.Unlock()
+	patience := time.After(time.Second)
+	for _, r := range ending {
+		select {
+		case <-r.ended:
+		case <-patience:
+			return true
+		}
+	}
+	return len(ending) > 0
+}
+
+// close waits until the last query has ended, which it hastens.
+func (q *queries) close() {
+	q.mu.Lock()
+	for _, cancel := range q.running {
+		cancel(ErrClosed)
+	}
+	q.mu.Unlock()
+	for range cap(q.slots) {
+		q.slots <- struct{}{}
+	}
+}
+
+// Rows is the result of a query. It is for one goroutine at a time.
+type Rows struct {
+	store  *Store
+	conn   *conn
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ended  chan struct{}
+	watchs sync.WaitGroup
+	once   sync.Once
+
+	stmt    duck.PreparedStatement
+	res     duck.Result
+	columns []ColumnInfo
+	types   []valueType
+	chunk   duck.DataChunk
+	size    int // of the chunk
+	next    int // row of the chunk
+	row     []any
+	err     error
+}
+
+// watch interrupts the query once its context is done. It does so again and
+// again, because DuckDB forgets an interrupt that comes just before a statement
+// begins.
+func (r *Rows) watch() {
+	r.watchs.Go(func() {
+		for done := r.ctx.Done(); ; {
+			select {
+			case <-done:
+			case <-r.ended:
+				return
+			}
+			r.conn.interrupt()
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-r.ended:
+				return
+			}
+		}
+	})
+}
+
+// start begins the statement. The read-only transaction is the second lock
+// behind the check of the statement's kind: EXPLAIN ANALYZE, for one, runs what
+// it explains.
+func (r *Rows) start(sql string) error {
+	if err := r.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
+		return err
+	}
+	if err := r.prepare(sql); err != nil {
+		return err
+	}
+	var pending duck.PendingResult
+	defer duck.DestroyPending(&pending)
+	if duck.PendingPreparedStreaming(r.stmt, &pending) == duck.StateError {
+		return duckError(duck.PendingError(pending))
+	}
+	if duck.ExecutePending(pending, &r.res) == duck.StateError {
+		return duckError(duck.ResultError(&r.res))
+	}
+	var err error
+	if r.types, err = resultTypes(&r.res); err != nil {
+		return err
+	}
+	for i, t := range r.types {
+		r.columns = append(r.columns, ColumnInfo{Name: duck.ColumnName(&r.res, duck.IdxT(i)), Type: t.name})
+	}
+	return nil
+}
+
+func (r *Rows) prepare(sql string) error {
+	var stmts duck.ExtractedStatements
+	defer duck.DestroyExtracted(&stmts)
+	switch n := duck.ExtractStatements(r.conn.c, sql, &stmts); {
+	case n == 0:
+		if message := duck.ExtractStatementsError(stmts); message != "" {
+			return duckError(message)
+		}
+		return &QueryError{Message: "the query is empty"}
+	case n > 1:
+		return &QueryError{Message: fmt.Sprintf("%d statements at once", n), Hint: "send one statement"}
+	}
+	if duck.PrepareExtractedStatement(r.conn.c, stmts, 0, &r.stmt) == duck.StateError {
+		return duckError(duck.PrepareError(r.stmt))
+	}
+	switch duck.PreparedStatementType(r.stmt) {
+	case duck.StatementTypeSelect, duck.StatementTypeExplain:
+	default:
+		return &QueryError{Message: "the statement is not one that reads", Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
+	}
+	if duck.NParams(r.stmt) > 0 {
+		return &QueryError{Message: "the query has parameters, which cannot be given"}
+	}
+	return nil
+}
+
+// Columns describes the columns.
+func (r *Rows) Columns() []ColumnInfo { return r.columns }
+
+// Next goes to the next row and tells whether there is one.
+func (r *Rows) Next() bool {
+	for r.err == nil && r.next == r.size {
+		if !r.fetch() {
+			return false
+		}
+	}
+	if r.err != nil {
+		return false
+	}
+	r.row = decodeRow(r.chunk, r.types, r.next)
+	r.next++
+	return true
+}
+
+func (r *Rows) fetch() bool {
+	duck.DestroyDataChunk(&r.chunk)
+	r.size, r.next = 0, 0
+	if r.err = context.Cause(r.ctx); r.err != nil {
+		return false
+	}
+	r.chunk = duck.FetchChunk(r.res)
+	if r.chunk.Ptr == nil {
+		if message := duck.ResultError(&r.res); message != "" {
+			r.err = r.cause(duckError(message), "")
+		}
+		return false
+	}
+	r.size = int(duck.DataChunkGetSize(r.chunk))
+	return true
+}
+
+// Row returns the row that Next went to. It belongs to the caller.
+func (r *Rows) Row() []any { return r.row }
+
+// Err says why Next returned false; nil at the end of the result.
+func (r *Rows) Err() error { return r.err }
+
+// Close ends the query.
+func (r *Rows) Close() error {
+	r.once.Do(func() {
+		r.free()
+		<-r.store.queries.slots
+	})
+	return nil
+}
+
+func (r *Rows) free() {
+	close(r.ended)
+	r.watchs.Wait()
+	r.cancel(nil)
+	duck.DestroyDataChunk(&r.chunk)
+	duck.DestroyResult(&r.res)
+	duck.DestroyPrepare(&r.stmt)
+	r.conn.close()
+	q := &r.store.queries
+	q.mu.Lock()
+	delete(q.running, r)
+	q.mu.Unlock()
+}
+
+// cause says in our words why the query ended.
+func (r *Rows) cause(err error, sql string) error {
+	if interrupted(err) {
+		if cause := context.Cause(r.ctx); cause != nil {
+			return cause
+		}
+	}
+	if outOfMemory(err) {
+		return &QueryError{Message: "the query needs more memory than the store may use", Hint: "narrow it by time, or give the store more memory"}
+	}
+	if _, ok := errors.AsType[*engineError](err); ok {
+		return queryError(err, sql)
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"encoding/binary"
+	"iter"
+	"slices"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+const (
+	// Each commit adds a row to perigee.ranges. After this many they are joined.
+	loosePartsMax = 1000
+	// Rows of at least this many events stay as they are, so that what is joined
+	// does not grow with the age of the table.
+	joinedMin = 1 << 16
+)
+
+// missing returns the parts of r that neither set has, sharing no room to grow
+// with the fingerprints of r.
+func missing(r event.Range, have, added event.Ranges) []event.Range {
+	var gaps []event.Range
+	for _, gap := range have.Missing(r) {
+		gaps = append(gaps, added.Missing(gap)...)
+	}
+	for i := range gaps {
+		gaps[i].Prints = slices.Clip(gaps[i].Prints)
+	}
+	return gaps
+}
+
+// runs yields the rows of out whose positions lie in fresh, as [first, end).
+func runs(out *event.Output, fresh event.Ranges) iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		if fresh.Covers(out.Range.First, out.Range.End()) {
+			if out.Len() > 0 {
+				yield(0, out.Len())
+			}
+			return
+		}
+		for first := 0; first < out.Len(); first++ {
+			end := first
+			for end < out.Len() && fresh.Has(out.Position(end)) {
+				end++
+			}
+			if end > first && !yield(first, end) {
+				return
+			}
+			first = end
+		}
+	}
+}
+
+// bare returns the set without its fingerprints.
+func bare(done event.Ranges) event.Ranges {
+	var set event.Ranges
+	for _, r := range done {
+		set.Add(event.Range{First: r.First, Count: r.Count})
+	}
+	return set
+}
+
+const partWhere = ` FROM perigee.ranges WHERE name = ? AND pipeline = ? AND part = ?`
+
+func (t *Table) readRanges(tx *conn, key partKey) (event.Ranges, error) {
+	rows, err := tx.run(`SELECT first, events, prints`+partWhere+` ORDER BY first`, t.name, key.pipeline, key.partition)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRanges(rows), nil
+}
+
+func decodeRanges(rows [][]any) event.Ranges {
+	var done event.Ranges
+	for _, row := range rows {
+		r := event.Range{First: row[0].(uint64), Count: row[1].(uint64)}
+		if prints, ok := row[2].([]byte); ok {
+			for ; len(prints) > 0; prints = prints[4:] {
+				r.Prints = append(r.Prints, binary.LittleEndian.Uint32(prints))
+			}
+		}
+		done.Add(r)
+	}
+	return done
+}
+
+// writeRanges adds ranges to those of a partition, of which loose rows were not
+// joined yet, and returns how many are not now.
+func (t *Table) writeRanges(tx *conn, key partKey, added event.Ranges, loose int) (int, error) {
+	if loose >= loosePartsMax {
+		joined, err := t.takeLoose(tx, key)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range joined {
+			added.Add(r)
+		}
+		loose = -len(added)
+	}
+	for _, r := range added {
+		if err := t.insertRange(tx, key, r); err != nil {
+			return 0, err
+		}
+	}
+	return loose + len(added), nil
+}
+
+// takeLoose deletes the small ranges of a partition and returns them, joined.
+func (t *Table) takeLoose(tx *conn, key partKey) (event.Ranges, error) {
+	const small = partWhere + ` AND events < ?`
+	args := []any{t.name, key.pipeline, key.partition, uint64(joinedMin)}
+	rows, err := tx.run(`SELECT first, events, prints`+small+` ORDER BY first`, args...)
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.run(`DELETE`+small, args...)
+	return decodeRanges(rows), err
+}
+
+func (t *Table) insertRange(tx *conn, key partKey, r event.Range) error {
+	const into = `INSERT INTO perigee.ranges VALUES (?, ?, ?, ?, ?, `
+	args := []any{t.name, key.pipeline, key.partition, r.First, r.Count}
+	if len(r.Prints) == 0 {
+		_, err := tx.run(into+`NULL)`, args...)
+		return err
+	}
+	prints := make([]byte, 0, 4*len(r.Prints))
+	for _, print := range r.Prints {
+		prints = binary.LittleEndian.AppendUint32(prints, print)
+	}
+	_, err := tx.run(into+`?)`, append(args, prints)...)
+	return err
+}

@@ -1,0 +1,241 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+)
+
+const (
+	// columnsMax bounds the columns that are inferred; fields beyond it stand in
+	// the column _rest. A key per user id would otherwise make a column each.
+	columnsMax = 1000
+	keyMax     = 256 // bytes of a key that becomes a column
+	restColumn = "_rest"
+	// exactMax is the largest integer up to which a double holds every integer.
+	exactMax = 1 << 53
+)
+
+// A schema is one version of a table's columns. It is never changed: what needs
+// more grows into the next version.
+type schema struct {
+	Version uint64   `json:"-"`
+	Columns []column `json:"columns"`
+	Rest    bool     `json:"rest,omitempty"` // some fields have no column of their own
+}
+
+type column struct {
+	Name     string     `json:"name"`
+	Path     []string   `json:"path"`
+	Type     event.Type `json:"type"` // 0 while only nulls have come
+	Required bool       `json:"required,omitempty"`
+	Declared bool       `json:"declared,omitempty"` // what does not fit is refused instead of widening it
+	// Wide says that an int64 column has integers that no double holds exactly,
+	// so that it must not become one.
+	Wide bool `json:"wide,omitempty"`
+}
+
+// sqlType is what the column is stored as. A declared decimal has no precision
+// to make a DECIMAL of; JSON keeps the number as it was spelled.
+func (c *column) sqlType() string {
+	switch c.Type {
+	case event.Bool:
+		return "BOOLEAN"
+	case event.Int32:
+		return "INTEGER"
+	case event.Int64:
+		return "BIGINT"
+	case event.Float64:
+		return "DOUBLE"
+	case event.String:
+		return "VARCHAR"
+	case event.Timestamp:
+		return "TIMESTAMP"
+	}
+	return "JSON"
+}
+
+func (s *schema) encode() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // strings, numbers and bools only
+	}
+	return string(text)
+}
+
+func decodeSchema(version uint64, text string) (*schema, error) {
+	s := &schema{Version: version}
+	if err := json.Unmarshal([]byte(text), s); err != nil {
+		return nil, fmt.Errorf("read schema version %d: %w", version, err)
+	}
+	return s, nil
+}
+
+// grown returns the next version, to be changed by the caller.
+func (s *schema) grown() *schema {
+	return &schema{Version: s.Version + 1, Columns: slices.Clone(s.Columns), Rest: s.Rest}
+}
+
+// find returns the column of the given name, which SQL compares without case.
+func (s *schema) find(name string) int {
+	return slices.IndexFunc(s.Columns, func(c column) bool { return strings.EqualFold(c.Name, name) })
+}
+
+func (s *schema) field(key string) int {
+	return slices.IndexFunc(s.Columns, func(c column) bool { return len(c.Path) == 1 && c.Path[0] == key })
+}
+
+// declare adds what a configuration declares. A field inside an object brings
+// the object along as a column, so that the rest of it is kept too.
+func (s *schema) declare(columns []event.Column) error {
+	for _, want := range columns {
+		if i := s.find(want.Name); i >= 0 {
+			if have := &s.Columns[i]; have.Type != want.Type || !slices.Equal(have.Path, want.Path) {
+				return &ConfigError{
+					Problem: fmt.Sprintf("column %s is declared as %s of field %s, but the table has it as %s of field %s",
+						want.Name, want.Type, strings.Join(want.Path, "."), have.Type, strings.Join(have.Path, ".")),
+					Hint: "a column keeps its type: declare it under another name",
+				}
+			}
+			s.Columns[i].Required, s.Columns[i].Declared = want.Required, true
+			continue
+		}
+		s.Columns = append(s.Columns, column{Name: want.Name, Path: want.Path, Type: want.Type, Required: want.Required, Declared: true})
+	}
+	for _, want := range columns {
+		if top := want.Path[0]; s.field(top) < 0 {
+			s.Columns = append(s.Columns, column{Name: s.name(top), Path: []string{top}, Type: event.JSON})
+		}
+	}
+	return nil
+}
+
+// add makes a column for a field that has none, or notes that it has to do
+// without one.
+func (s *schema) add(key string, kinds document.Kind) {
+	if len(s.Columns) >= columnsMax || len(key) > keyMax {
+		s.Rest = s.Rest || kinds != document.Null
+		return
+	}
+	s.Columns = append(s.Columns, column{Name: s.name(key), Path: []string{key}, Type: widest(0, false, kinds)})
+}
+
+// name makes a column name of a key: printable, and different from the others
+// when case does not count.
+func (s *schema) name(key string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, key)
+	if name == "" {
+		name = "_"
+	}
+	for n, base := 2, name; strings.EqualFold(name, restColumn) || s.find(name) >= 0; n++ {
+		name = base + "_" + strconv.Itoa(n)
+	}
+	return name
+}
+
+// widest is the narrowest type that holds what t holds and values of the given
+// kinds too, without loss.
+func widest(t event.Type, wide bool, kinds document.Kind) event.Type {
+	var fits event.Type
+	switch kinds &^ document.Null {
+	case 0:
+		return t
+	case document.Bool:
+		fits = event.Bool
+	case document.Int:
+		fits = event.Int64
+	case document.Float, document.Float | document.Int:
+		fits = event.Float64
+	case document.String:
+		fits = event.String
+	default:
+		return event.JSON
+	}
+	switch {
+	case t == 0 || t == fits:
+		return fits
+	case t == event.Int64 && fits == event.Float64 && !wide, t == event.Float64 && fits == event.Int64:
+		return event.Float64
+	}
+	return event.JSON
+}
+
+// need returns the version that has room for what was met while extracting with
+// s, or s when it has. spec maps the columns of the report to those of s.
+func (s *schema) need(report document.Report, cols *event.Columns, spec []int) *schema {
+	next := s
+	grow := func() *schema {
+		if next == s {
+			next = s.grown()
+		}
+		return next
+	}
+	kinds := make([]document.Kind, len(s.Columns))
+	for _, bad := range report.Bad {
+		kinds[spec[bad.Column]] |= bad.Kind
+	}
+	for i, c := range s.Columns {
+		if t := widest(c.Type, c.Wide, kinds[i]); t != c.Type {
+			grow().Columns[i].Type = t
+		}
+	}
+	for i, c := range spec {
+		s.needExact(c, &cols.Vectors[i], grow)
+	}
+	for _, field := range report.Unknown {
+		if i := next.field(field.Name); i < 0 {
+			if len(next.Columns) < columnsMax && len(field.Name) <= keyMax || field.Kinds != document.Null && !next.Rest {
+				grow().add(field.Name, field.Kinds)
+			}
+		} else if field.Kinds != document.Null {
+			grow().Columns[i].Type = widest(0, false, field.Kinds)
+		}
+	}
+	return next
+}
+
+// needExact keeps integers exact: an int64 column is marked once it has one
+// beyond what a double holds, and a double column that gets one becomes JSON.
+func (s *schema) needExact(i int, v *event.Vector, grow func() *schema) {
+	c := &s.Columns[i]
+	switch {
+	case c.Declared:
+	case c.Type == event.Int64 && !c.Wide:
+		if slices.ContainsFunc(v.Ints, func(x int64) bool { return x > exactMax || x < -exactMax }) {
+			next := grow()
+			next.Columns[i].Wide = true
+			if next.Columns[i].Type == event.Float64 {
+				next.Columns[i].Type = event.JSON
+			}
+		}
+	case c.Type == event.Float64:
+		if slices.ContainsFunc(v.Floats, func(x float64) bool { return math.Abs(x) > exactMax }) {
+			grow().Columns[i].Type = event.JSON
+		}
+	}
+}
+
+// stored lists the columns that a segment of this version has.
+func (s *schema) stored() []column {
+	return slices.DeleteFunc(slices.Clone(s.Columns), func(c column) bool { return c.Type == 0 })
+}
+
+// sameLayout tells whether segments of both versions have the same columns.
+func (s *schema) sameLayout(other *schema) bool {
+	return slices.EqualFunc(s.stored(), other.stored(), func(a, b column) bool {
+		return a.Name == b.Name && a.Type == b.Type
+	})
+}

@@ -1,0 +1,241 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+)
+
+// A TableConfig says what a table must have.
+type TableConfig struct {
+	// Time names the column of the event's own time, whose field must be there
+	// in every event: RFC 3339, or Unix seconds. "" means that there is none.
+	Time string
+	// Columns are declared: what does not fit one is refused. A declared column
+	// may lie inside an object. Fields that are not declared are inferred.
+	Columns []event.Column
+}
+
+// A Table is a table of a store.
+type Table struct {
+	store *Store
+	name  string
+	time  string
+
+	mu     sync.Mutex
+	schema *schema // the newest; the writer may not have stored it yet
+
+	desks chan *desk // free ones
+
+	// The writer's own.
+	stored   uint64     // version of the newest schema in the store
+	segments []*segment // in the store, oldest first
+	parts    map[partKey]*part
+}
+
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+func newTable(s *Store, name, time string) *Table {
+	return &Table{
+		store: s, name: name, time: time, schema: &schema{},
+		desks: make(chan *desk, 8), parts: map[partKey]*part{},
+	}
+}
+
+// Table returns the table of that name, made if it is missing, with at least
+// the columns of c. *ConfigError says why it can't have them.
+func (s *Store) Table(name string, c TableConfig) (*Table, error) {
+	if !tableName.MatchString(name) {
+		return nil, &ConfigError{
+			Problem: fmt.Sprintf("%q is no name for a table", name),
+			Hint:    "up to 63 letters, digits and underscores, not a digit first",
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tables[strings.ToLower(name)]
+	fresh := t == nil
+	if fresh {
+		t = newTable(s, name, c.Time)
+	}
+	if err := t.configure(name, c); err != nil {
+		return nil, fmt.Errorf("table %s: %w", name, err)
+	}
+	err := s.do(context.Background(), func(tx *conn) (func(), error) {
+		if fresh {
+			if _, err := tx.run(`INSERT INTO perigee.tables VALUES (?, ?)`, name, c.Time); err != nil {
+				return nil, err
+			}
+		}
+		_, after, err := t.install(tx, t.current())
+		return after, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("eventstore: make table %s: %w", name, err)
+	}
+	s.tables[strings.ToLower(name)] = t
+	return t, nil
+}
+
+// configure holds the table against what is wanted of it.
+func (t *Table) configure(name string, c TableConfig) error {
+	if t.name != name {
+		return &ConfigError{Problem: fmt.Sprintf("there is a table %s already", t.name), Hint: "SQL does not tell names apart by case"}
+	}
+	if t.time != c.Time {
+		return &ConfigError{
+			Problem: fmt.Sprintf("the time column is %q, but the table has %q", c.Time, t.time),
+			Hint:    "a table keeps its time column: write to another table",
+		}
+	}
+	for _, column := range c.Columns {
+		if len(column.Path) == 0 || column.Name == "" || strings.EqualFold(column.Name, restColumn) {
+			return &ConfigError{Problem: fmt.Sprintf("column %q of field %q", column.Name, strings.Join(column.Path, ".")), Hint: "a column needs a name, which is not _rest, and a field"}
+		}
+	}
+	declared := c.Columns
+	if c.Time != "" && !(&schema{Columns: columnsOf(declared)}).has(c.Time) {
+		declared = append([]event.Column{{Name: c.Time, Path: []string{c.Time}, Type: event.Timestamp, Required: true}}, declared...)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := t.schema.grown()
+	if err := next.declare(declared); err != nil {
+		return err
+	}
+	if t.schema.Version == 0 || next.encode() != t.schema.encode() {
+		t.schema = next
+	}
+	return nil
+}
+
+func columnsOf(declared []event.Column) []column {
+	var columns []column
+	for _, c := range declared {
+		columns = append(columns, column{Name: c.Name})
+	}
+	return columns
+}
+
+func (s *schema) has(name string) bool { return s.find(name) >= 0 }
+
+// load reads what the store has of the table.
+func (t *Table) load() error {
+	versions := map[uint64]*schema{}
+	rows, err := t.store.write.run(`SELECT version, content FROM perigee.schemas WHERE name = ? ORDER BY version`, t.name)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		s, err := decodeSchema(row[0].(uint64), row[1].(string))
+		if err != nil {
+			return err
+		}
+		versions[s.Version], t.schema, t.stored = s, s, s.Version
+	}
+	rows, err = t.store.write.run(`SELECT number, version FROM perigee.segments WHERE name = ? ORDER BY number`, t.name)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		g := &segment{number: row[0].(uint64), schema: versions[row[1].(uint64)]}
+		count, err := t.store.write.run(`SELECT count(*) FROM ` + g.name())
+		if err != nil {
+			return err
+		}
+		g.rows = count[0][0].(int64)
+		t.segments = append(t.segments, g)
+		t.store.segments = max(t.store.segments, g.number)
+	}
+	return nil
+}
+
+// install brings the store to version s of the schema, inside a transaction. It
+// returns the segment that takes rows of that version, and what to do once the
+// transaction has been committed.
+func (t *Table) install(tx *conn, s *schema) (active *segment, after func(), err error) {
+	segments := t.segments
+	if s.Version == t.stored {
+		return segments[len(segments)-1], func() {}, nil
+	}
+	if _, err := tx.run(`INSERT INTO perigee.schemas VALUES (?, ?, ?)`, t.name, s.Version, s.encode()); err != nil {
+		return nil, nil, err
+	}
+	number := t.store.segments
+	if len(segments) == 0 || !s.sameLayout(segments[len(segments)-1].schema) {
+		number++
+		if segments, err = t.startSegment(tx, &segment{number: number, schema: s}); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := tx.exec(viewSQL(t.name, s, segments)); err != nil {
+		return nil, nil, err
+	}
+	after = func() { t.stored, t.segments, t.store.segments = s.Version, segments, number }
+	return segments[len(segments)-1], after, nil
+}
+
+func (t *Table) startSegment(tx *conn, g *segment) ([]*segment, error) {
+	if err := tx.exec(g.createSQL()); err != nil {
+		return nil, err
+	}
+	if _, err := tx.run(`INSERT INTO perigee.segments VALUES (?, ?, ?)`, t.name, g.number, g.schema.Version); err != nil {
+		return nil, err
+	}
+	older := t.segments[:len(t.segments):len(t.segments)]
+	if n := len(older); n > 0 && older[n-1].rows <= foldRows {
+		last := older[n-1]
+		older = older[: n-1 : n-1]
+		if err := tx.exec(g.foldSQL(last)); err != nil {
+			return nil, err
+		}
+		// The view must let go of the old segment before it can be dropped.
+		if err := tx.exec(viewSQL(t.name, g.schema, append(older, g))); err != nil {
+			return nil, err
+		}
+		if err := tx.exec(`DROP TABLE ` + last.name()); err != nil {
+			return nil, err
+		}
+		if _, err := tx.run(`DELETE FROM perigee.segments WHERE number = ?`, last.number); err != nil {
+			return nil, err
+		}
+		g.rows = last.rows
+	}
+	return append(older, g), nil
+}
+
+func (t *Table) current() *schema {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.schema
+}
+
+// grow makes room for what an extraction with s met. It returns the newest
+// schema, which is s when s is the newest and has room.
+func (t *Table) grow(s *schema, report document.Report, d *desk) *schema {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.schema == s {
+		t.schema = s.need(report, &d.columns, d.spec)
+	}
+	return t.schema
+}
+
+func (t *Table) info() TableInfo {
+	s := t.current()
+	info := TableInfo{Name: t.name, Time: t.time, Version: s.Version}
+	for _, c := range s.Columns {
+		info.Columns = append(info.Columns, ColumnInfo{Name: c.Name, Type: c.sqlType()})
+	}
+	if s.Rest {
+		info.Columns = append(info.Columns, ColumnInfo{Name: restColumn, Type: "JSON"})
+	}
+	return info
+}

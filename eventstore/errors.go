@@ -17,6 +17,10 @@ var ErrFenced = errors.New("eventstore: the partition has been taken over")
 // ErrClosed says that the store or the partition is closed.
 var ErrClosed = errors.New("eventstore: closed")
 
+// ErrBroken says that the database file could not be written and takes nothing
+// any more until the store is opened again. What was committed is in it.
+var ErrBroken = errors.New("eventstore: the database cannot be written")
+
 // Refused names the rows of an output that can never be stored. Nothing of the
 // output was.
 type Refused struct{ Rows []RefusedRow }
@@ -60,6 +64,13 @@ func (e *QueryError) Error() string {
 type engineError struct{ message string }
 
 func (e *engineError) Error() string { return strings.TrimSpace(e.message) }
+
+func (e *engineError) Unwrap() error {
+	if strings.HasPrefix(e.message, "FATAL") {
+		return ErrBroken
+	}
+	return nil
+}
 
 func duckError(message string) error { return &engineError{message} }
 

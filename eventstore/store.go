@@ -83,13 +83,6 @@ func (s *Store) start(o Options) (err error) {
 		"temp_directory":          temp,
 		"max_temp_directory_size": tempMax,
 		"checkpoint_threshold":    strconv.Itoa(checkpointBytes>>20) + "MiB",
-		// User SQL runs in this instance, so the doors are shut for all of it.
-		// When segments become files of their own, allowed_directories has to
-		// name the folder.
-		"enable_external_access":       "false",
-		"autoinstall_known_extensions": "false",
-		"autoload_known_extensions":    "false",
-		"allow_community_extensions":   "false",
 	})
 	if err != nil {
 		return err
@@ -97,12 +90,24 @@ func (s *Store) start(o Options) (err error) {
 	if s.write, err = connect(s.db); err != nil {
 		return err
 	}
-	// Columns of type TIMESTAMP are UTC; so must be now() and date arithmetic.
-	if err := s.write.exec(`SET GLOBAL TimeZone = 'UTC'; SET GLOBAL lock_configuration = true`); err != nil {
+	if err := s.write.exec(shutSQL); err != nil {
 		return err
 	}
 	return s.load()
 }
+
+// User SQL runs in the same instance, so the doors are shut for all of it. When
+// segments become files of their own, allowed_directories has to name the
+// folder. Columns of type TIMESTAMP are UTC, and so must now() and the
+// arithmetic of dates be.
+const shutSQL = `
+SET GLOBAL TimeZone = 'UTC';
+SET GLOBAL autoinstall_known_extensions = false;
+SET GLOBAL autoload_known_extensions = false;
+SET GLOBAL allow_community_extensions = false;
+SET GLOBAL enable_external_access = false;
+SET GLOBAL lock_configuration = true;
+`
 
 // The store's own tables. There is no index: they are read whole at open, and
 // an index would cost every commit.

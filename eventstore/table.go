@@ -29,8 +29,9 @@ type Table struct {
 	name  string
 	time  string
 
-	mu     sync.Mutex
-	schema *schema // the newest; the writer may not have stored it yet
+	mu      sync.Mutex
+	schema  *schema // the newest; the writer may not have stored it yet
+	visible *schema // what queries see
 
 	desks chan *desk // free ones
 
@@ -138,7 +139,7 @@ func (t *Table) load() error {
 		if err != nil {
 			return err
 		}
-		versions[s.Version], t.schema, t.stored = s, s, s.Version
+		versions[s.Version], t.schema, t.visible, t.stored = s, s, s, s.Version
 	}
 	rows, err = t.store.write.run(`SELECT number, version FROM perigee.segments WHERE name = ? ORDER BY number`, t.name)
 	if err != nil {
@@ -178,7 +179,12 @@ func (t *Table) install(tx *conn, s *schema) (active *segment, after func(), err
 	if err := tx.exec(viewSQL(t.name, s, segments)); err != nil {
 		return nil, nil, err
 	}
-	after = func() { t.stored, t.segments, t.store.segments = s.Version, segments, number }
+	after = func() {
+		t.stored, t.segments, t.store.segments = s.Version, segments, number
+		t.mu.Lock()
+		t.visible = s
+		t.mu.Unlock()
+	}
 	return segments[len(segments)-1], after, nil
 }
 
@@ -229,7 +235,9 @@ func (t *Table) grow(s *schema, report document.Report, d *desk) *schema {
 }
 
 func (t *Table) info() TableInfo {
-	s := t.current()
+	t.mu.Lock()
+	s := t.visible
+	t.mu.Unlock()
 	info := TableInfo{Name: t.name, Time: t.time, Version: s.Version}
 	for _, c := range s.Columns {
 		info.Columns = append(info.Columns, ColumnInfo{Name: c.Name, Type: c.sqlType()})

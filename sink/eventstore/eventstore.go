@@ -1,0 +1,136 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/perigeedb/perigee/event"
+	store "github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Config is the sink's part of a pipeline's configuration.
+type Config struct {
+	Table   string   `yaml:"table" doc:"table of the event store; it is made if it is missing"`
+	Time    string   `yaml:"time" doc:"field with the event's time, RFC 3339 or Unix seconds, which every event must have; may be absent"`
+	Columns []Column `yaml:"columns" doc:"columns with a type of their own; all other fields are inferred"`
+}
+
+// A Column is declared instead of inferred.
+type Column struct {
+	Name     string `yaml:"name" doc:"of the column"`
+	Type     string `yaml:"type" doc:"bool, int32, int64, float64, decimal, string, timestamp or json"`
+	Field    string `yaml:"field" doc:"field of the event, as user.email; default: the name"`
+	Required bool   `yaml:"required" doc:"an event without it is a dead letter"`
+}
+
+// Kind offers the event store to configurations. open is called when the first
+// partition is opened, and returns the engine's one store.
+func Kind(open func() (*store.Store, error)) sink.Kind {
+	return sink.Kind{
+		Name:      "eventstore",
+		Doc:       "writes events to a table of the embedded event store, where SQL finds them at once",
+		Guarantee: sink.ExactlyOnce,
+		Config:    &Config{},
+		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
+			var c Config
+			if err := decode(&c); err != nil {
+				return nil, err
+			}
+			return newSink(env.Pipeline, c, open)
+		},
+	}
+}
+
+type eventSink struct {
+	pipeline string
+	name     string
+	config   store.TableConfig
+	open     func() (*store.Store, error)
+
+	mu    sync.Mutex
+	table *store.Table
+}
+
+func newSink(pipeline string, c Config, open func() (*store.Store, error)) (*eventSink, error) {
+	if c.Table == "" {
+		return nil, errors.New("table is missing: name the table that events go to")
+	}
+	s := &eventSink{pipeline: pipeline, name: c.Table, open: open, config: store.TableConfig{Time: c.Time}}
+	for _, column := range c.Columns {
+		kind, ok := event.ParseType(column.Type)
+		if !ok {
+			return nil, fmt.Errorf("column %s: unknown type %q: one of %s", column.Name, column.Type, strings.Join(event.TypeNames(), ", "))
+		}
+		field := column.Field
+		if field == "" {
+			field = column.Name
+		}
+		s.config.Columns = append(s.config.Columns, event.Column{
+			Name: column.Name, Path: strings.Split(field, "."), Type: kind, Required: column.Required,
+		})
+	}
+	return s, nil
+}
+
+func (s *eventSink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	table, err := s.connect()
+	if err != nil {
+		return nil, nil, classify(err)
+	}
+	p, done, err := table.Take(ctx, s.pipeline, partition)
+	if err != nil {
+		return nil, nil, classify(err)
+	}
+	return writer{p}, done, nil
+}
+
+func (s *eventSink) connect() (*store.Table, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table == nil {
+		opened, err := s.open()
+		if err != nil {
+			return nil, err
+		}
+		if s.table, err = opened.Table(s.name, s.config); err != nil {
+			return nil, err
+		}
+	}
+	return s.table, nil
+}
+
+// Close leaves the store open: it is shared, and whoever opened it closes it.
+func (s *eventSink) Close() error { return nil }
+
+type writer struct{ *store.Partition }
+
+func (w writer) Write(ctx context.Context, out *event.Output) error {
+	return classify(w.Append(ctx, out))
+}
+
+// classify says what the pipeline makes of an error.
+func classify(err error) error {
+	if refused, ok := errors.AsType[*store.Refused](err); ok {
+		rows := make([]sink.RowError, len(refused.Rows))
+		for i, row := range refused.Rows {
+			rows[i] = sink.RowError{Row: row.Row, Err: errors.New(row.Reason)}
+		}
+		return &sink.RowErrors{Rows: rows}
+	}
+	if config, ok := errors.AsType[*store.ConfigError](err); ok {
+		return &sink.PermanentError{Err: err, Hint: config.Hint}
+	}
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		return sink.ErrFenced
+	case errors.Is(err, store.ErrBroken):
+		return &sink.PermanentError{Err: err, Hint: "see that the disk has room and is sound, then start the engine again: nothing acknowledged is lost"}
+	}
+	return err
+}

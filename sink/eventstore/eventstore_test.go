@@ -1,0 +1,102 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	store "github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/sinktest"
+)
+
+func open(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.TempDir(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestSink(t *testing.T) {
+	sinktest.Run(t, func(t *testing.T) sinktest.Place {
+		s := open(t)
+		// A required column makes a document that the sink refuses possible.
+		config := Config{Table: "events", Columns: []Column{{Name: "id", Type: "int64", Required: true}}}
+		return sinktest.Place{
+			Guarantee: sink.ExactlyOnce,
+			Sink: func(t *testing.T, pipeline string) sink.Sink {
+				made, err := newSink(pipeline, config, func() (*store.Store, error) { return s, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				return made
+			},
+			Rows: func(t *testing.T) []sinktest.Row { return read(t, s) },
+			Bad:  func(int64) string { return `{"id":"not a number"}` },
+		}
+	})
+}
+
+func read(t *testing.T, s *store.Store) []sinktest.Row {
+	t.Helper()
+	var landed []sinktest.Row
+	for _, info := range s.Tables() {
+		if len(info.Columns) < 2 {
+			continue // nothing but the declared column yet
+		}
+		rows, err := s.Query(context.Background(), `SELECT id, name FROM events`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			row := rows.Row()
+			landed = append(landed, sinktest.Row{ID: row[0].(int64), Name: row[1].(string)})
+		}
+		if rows.Err() != nil {
+			t.Fatal(rows.Err())
+		}
+	}
+	return landed
+}
+
+func TestErrorsForThePipeline(t *testing.T) {
+	s := open(t)
+	shared := func() (*store.Store, error) { return s, nil }
+	if _, err := newSink("p", Config{}, shared); err == nil || !strings.Contains(err.Error(), "table is missing") {
+		t.Errorf("a sink without a table: %v", err)
+	}
+	_, err := newSink("p", Config{Table: "t", Columns: []Column{{Name: "a", Type: "int"}}}, shared)
+	if err == nil || !strings.Contains(err.Error(), `unknown type "int": one of bool, int32`) {
+		t.Errorf("a column of an unknown type: %v", err)
+	}
+	first, err := newSink("p", Config{Table: "t", Time: "at"}, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := first.Open(context.Background(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := newSink("p", Config{Table: "t", Time: "time"}, shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = second.Open(context.Background(), "a")
+	if permanent, ok := errors.AsType[*sink.PermanentError](err); !ok || permanent.Hint == "" {
+		t.Errorf("another time column for a table: %v", err)
+	}
+	doc := `{"id":1}`
+	out := &event.Output{Range: event.Range{Count: 1}, Data: []byte(doc), Ends: []uint32{uint32(len(doc))}, From: []uint32{0}}
+	err = w.Write(context.Background(), out)
+	if rows, ok := errors.AsType[*sink.RowErrors](err); !ok || !strings.Contains(rows.Error(), "at is missing") {
+		t.Errorf("an event without its time: %v", err)
+	}
+}

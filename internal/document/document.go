@@ -15,6 +15,7 @@ type (
 	Report = report.Report
 	Bad    = report.Bad
 	Field  = report.Field
+	Fault  = report.Fault
 )
 
 const (

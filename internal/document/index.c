@@ -355,10 +355,21 @@ int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 }
 
 // index_more reads a container as a tree of its own behind the nodes that are
-// there, and returns its root, or 0. Its bytes must stay.
+// there, and returns its root. Its bytes must stay.
 uint32_t index_more(doc *d, const char *text, size_t len, int *fault) {
-	uint32_t root = d->count, used;
-	if (len >= (size_t)1 << 31) *fault = DOC_TOO_LARGE;
-	else *fault = index_closed(d, text, (uint32_t)len, text + len, &used);
-	return *fault ? 0 : root;
+	uint32_t root = d->count, used = 0;
+	char last = len ? text[len - 1] : 0;
+	if (len >= (size_t)1 << 31) {
+		*fault = DOC_TOO_LARGE;
+	} else if (last != '}' && last != ']') {
+		d->offset = (uint32_t)len;
+		*fault = DOC_CUT_SHORT;
+	} else {
+		*fault = index_closed(d, text, (uint32_t)len, text + len, &used);
+		if (!*fault && used < len) {
+			d->offset = used;
+			*fault = DOC_TRAILING;
+		}
+	}
+	return root;
 }

@@ -1,0 +1,119 @@
+// Documents as a script sees them, and the run of a batch.
+//
+// A part is a userdata that stands for an object or array of a document: of the
+// event, while main runs, or of what json.decode returned. A script takes it
+// for a table.
+
+#ifndef PERIGEE_FRONTEND_H
+#define PERIGEE_FRONTEND_H
+
+#include "../document/document.h"
+#include "vm.h"
+
+enum { FRONT_DEPTH = DOC_MAX_DEPTH };
+
+typedef struct part {
+	doc *d;
+	uint32_t node;
+	uint32_t life; // of the event it belongs to; 0: as long as it is held
+} part;
+
+// One dead event. The texts are at `text` in front.texts, one after the other.
+typedef struct front_dead {
+	uint32_t event;
+	uint32_t fault;   // doc_fault when it is no document, else 0
+	uint32_t kind;    // enum pg_fault_kind
+	uint32_t offset, line;
+	uint32_t text, message_len, traceback_len;
+} front_dead;
+
+typedef struct front_run { // how a run ended
+	uint32_t at;       // the first event that did not run
+	uint32_t full;     // it would have passed the output limit
+	uint32_t dropped;
+} front_run;
+
+// A table that is being encoded, for cycles and for error messages.
+typedef struct front_step {
+	const void *table;
+	const char *key;
+	size_t key_len;
+	uint32_t index;
+} front_step;
+
+typedef struct front {
+	const doc_api *api;
+	pg_vm *vm;
+	doc *event;
+	uint32_t life;    // of the event that runs; odd while main runs
+	int family;       // references: the event's family, see part.c
+	const void *part_meta, *big_meta; // their metatables, and references to them
+	int part_ref, big_ref, arrays, driver;
+
+	const char *data; // the batch
+	const uint32_t *ends;
+	uint32_t count;
+	front_run run;
+
+	doc_buf out;      // documents, back to back
+	uint32_t *out_ends, *out_from, out_count, out_cap;
+	front_dead *dead;
+	uint32_t dead_count, dead_cap;
+	doc_buf texts;
+	doc_buf scratch;  // for json.encode
+	doc_buf keys;     // of tables that are being encoded
+
+	front_step path[FRONT_DEPTH];
+	uint32_t depth;
+	size_t decoded;   // bytes of documents from json.decode, and when to collect them
+	size_t decoded_max;
+} front;
+
+// front_open gives a fresh VM its documents and the module json; pg_vm_load
+// follows. It returns NULL when memory ends.
+front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, const char *text, size_t len);
+void front_close(front *f); // after pg_vm_close
+
+// front_main looks for main when the script is loaded; what it is instead is in vm->fault.
+int front_main(front *f);
+
+// front_batch runs the events from `first` on, until all have run or a limit
+// ended it, and then the extractors over what came out.
+int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
+	struct extractor **extract, uint32_t extract_count);
+
+// Below: between the files of the front end.
+
+front *front_of(lua_State *L);
+int front_error(lua_State *L, int fault); // raises what a doc_fault means
+
+// part.c
+void part_open(lua_State *L, front *f);
+void part_push(lua_State *L, front *f, doc *d, uint32_t node, uint32_t life, int family);
+part *part_at(lua_State *L, front *f, int index);   // NULL when it is none
+part *part_check(lua_State *L, front *f, int index); // raises when its event has ended
+void part_encode(lua_State *L, front *f, int index, doc_buf *out);
+void part_value(lua_State *L, front *f, doc *d, uint32_t life, int family, int kind);
+
+// encode.c
+void front_encode(lua_State *L, front *f, int index, doc_buf *out);
+doc_buf *front_scratch(front *f); // an empty buffer, for an encoding that begins
+void front_start(front *f);       // before an encoding that begins
+enum { SHAPE_EMPTY, SHAPE_LIST, SHAPE_OBJECT };
+int front_shape(lua_State *L, front *f, int index, uint32_t *len); // of a table
+int front_is_null(lua_State *L, int index);
+int front_is_marked(lua_State *L, front *f, int index); // by json.array
+void front_fail(lua_State *L, front *f, const char *format, ...); // raises, with the path before it
+
+// json.c
+void json_open(lua_State *L, front *f); // pushes the module
+
+// big.c
+void big_open(lua_State *L, front *f);
+void big_push(lua_State *L, front *f, const char *text, size_t len);
+const char *big_text(lua_State *L, front *f, int index, size_t *len); // NULL when it is none
+
+// run.c
+void run_open(lua_State *L, front *f);
+
+#endif

@@ -1,0 +1,238 @@
+// The run of a batch: a loop in Lua without pcall, and one protected call around
+// it. A failing event is noted, and the loop resumed at the next.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../document/extract.h"
+#include "frontend.h"
+
+static const char *event_text(const front *f, uint32_t i, size_t *len) {
+	uint32_t from = i ? f->ends[i - 1] : 0;
+	*len = f->ends[i] - from;
+	return f->data + from;
+}
+
+static int out_need(front *f) {
+	if (f->out_count < f->out_cap) return 1;
+	uint32_t cap = f->out_cap ? f->out_cap * 2 : 1024;
+	uint32_t *ends = realloc(f->out_ends, cap * sizeof *ends);
+	if (ends) f->out_ends = ends;
+	uint32_t *from = realloc(f->out_from, cap * sizeof *from);
+	if (from) f->out_from = from;
+	if (!ends || !from) return 0;
+	f->out_cap = cap;
+	return 1;
+}
+
+// out_end notes that one more document of the current event stands in f->out.
+static void out_end(lua_State *L, front *f) {
+	if (!out_need(f)) front_error(L, DOC_NO_MEMORY);
+	f->out_ends[f->out_count] = (uint32_t)f->out.len;
+	f->out_from[f->out_count++] = f->run.at;
+}
+
+static front_dead *dead_add(front *f) {
+	if (f->dead_count == f->dead_cap) {
+		uint32_t cap = f->dead_cap ? f->dead_cap * 2 : 64;
+		front_dead *dead = realloc(f->dead, cap * sizeof *dead);
+		if (!dead) return NULL;
+		f->dead = dead;
+		f->dead_cap = cap;
+	}
+	front_dead *d = &f->dead[f->dead_count++];
+	*d = (front_dead){.event = f->run.at, .text = (uint32_t)f->texts.len};
+	return d;
+}
+
+static void dead_parse(front *f, int fault) {
+	front_dead *d = dead_add(f);
+	if (!d) return;
+	d->fault = (uint32_t)fault;
+	d->offset = f->event->offset;
+}
+
+static void dead_script(front *f) {
+	const pg_fault *why = &f->vm->fault;
+	front_dead *d = dead_add(f);
+	if (!d) return;
+	d->kind = why->kind;
+	d->line = why->line;
+	if (f->api->buf_add(&f->texts, why->message, why->message_len)) return;
+	d->message_len = why->message_len;
+	if (f->api->buf_add(&f->texts, why->traceback, why->traceback_len)) return;
+	d->traceback_len = why->traceback_len;
+}
+
+static void life_next(front *f) {
+	if (++f->life == 0) f->life = 1;
+}
+
+enum { FAMILY_MAX = 1 << 12 }; // nodes whose parts are kept from event to event
+
+static void family_reset(lua_State *L, front *f) {
+	if (f->event->count < FAMILY_MAX) return;
+	lua_newtable(L);
+	lua_rawseti(L, LUA_REGISTRYINDEX, f->family);
+}
+
+// step() pushes the next event that is a document, or nothing at the end.
+static int step(lua_State *L) {
+	front *f = front_of(L);
+	lua_settop(L, 0);
+	family_reset(L, f);
+	life_next(f);
+	for (; f->run.at < f->count; f->run.at++) {
+		size_t len;
+		const char *text = event_text(f, f->run.at, &len);
+		f->vm->run.event = f->run.at;
+		int fault = f->api->index(f->event, text, len, f->data + f->ends[f->count - 1]);
+		if (fault == DOC_OK) {
+			lua_rawgeti(L, LUA_REGISTRYINDEX, f->family);
+			part_push(L, f, f->event, 0, f->life, 1);
+			return 1;
+		}
+		dead_parse(f, fault);
+	}
+	return 0;
+}
+
+static void emit(lua_State *L, front *f, int index) {
+	front_start(f);
+	front_encode(L, f, index, &f->out);
+	out_end(L, f);
+}
+
+static const char wants[] = "an event, a table, a list of them, or nil";
+
+static int is_plain_list(lua_State *L, front *f, int index) {
+	uint32_t len;
+	int shape = front_shape(L, f, index, &len);
+	return shape == SHAPE_LIST || (shape == SHAPE_EMPTY && front_is_marked(L, f, index));
+}
+
+static const char *kind_name(lua_State *L, front *f, int index) {
+	size_t len;
+	part *p = part_at(L, f, index);
+	if (p) return p->d->nodes[p->node].kind == DOC_ARRAY ? "array" : NULL;
+	if (big_text(L, f, index, &len)) return "number";
+	if (front_is_null(L, index)) return "null";
+	if (lua_type(L, index) != LUA_TTABLE) return luaL_typename(L, index);
+	return is_plain_list(L, f, index) ? "array" : NULL;
+}
+
+// item sends one item of a list that main returned.
+static void item(lua_State *L, front *f, uint32_t i) {
+	int index = lua_gettop(L);
+	front_start(f);
+	const char *kind = kind_name(L, f, index);
+	if (kind) luaL_error(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind, "an event or a table");
+	emit(L, f, index);
+}
+
+static void send_array(lua_State *L, front *f, part *p) {
+	uint32_t len = f->api->length(p->d, p->node);
+	lua_getfenv(L, 1);
+	int family = lua_gettop(L);
+	for (uint32_t i = 1; i <= len; i++) {
+		PG_CHECK(L, f->vm);
+		int kind = f->api->at(p->d, p->node, i);
+		if (kind == DOC_NULL) continue;
+		part_value(L, f, p->d, p->life, family, kind);
+		item(L, f, i);
+		lua_pop(L, 1);
+	}
+}
+
+static void send_list(lua_State *L, front *f, uint32_t len) {
+	for (uint32_t i = 1; i <= len; i++) {
+		PG_CHECK(L, f->vm);
+		lua_rawgeti(L, 1, (int)i);
+		if (!lua_isnil(L, -1)) item(L, f, i);
+		lua_pop(L, 1);
+	}
+}
+
+static void send_table(lua_State *L, front *f) {
+	uint32_t len;
+	front_start(f);
+	int shape = front_shape(L, f, 1, &len);
+	if (shape == SHAPE_OBJECT) emit(L, f, 1);
+	else send_list(L, f, len);
+}
+
+static void send(lua_State *L, front *f) {
+	part *p = part_at(L, f, 1);
+	size_t len;
+	if (p) {
+		part_check(L, f, 1);
+		if (p->d->nodes[p->node].kind == DOC_ARRAY) send_array(L, f, p);
+		else emit(L, f, 1);
+	} else if (lua_type(L, 1) == LUA_TTABLE) {
+		send_table(L, f);
+	} else if (!lua_isnil(L, 1)) {
+		const char *kind = big_text(L, f, 1, &len) ? "number" : front_is_null(L, 1) ? "json.null" : luaL_typename(L, 1);
+		luaL_error(L, "main returned a value of type %s; want %s", kind, wants);
+	}
+}
+
+// finish(…) takes what main returned.
+static int finish(lua_State *L) {
+	front *f = front_of(L);
+	if (lua_gettop(L) == 0)
+		return luaL_error(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
+	uint32_t before = f->out_count;
+	send(L, f);
+	if (f->out_count == before) f->run.dropped++;
+	f->run.at++;
+	return 0;
+}
+
+void run_open(lua_State *L, front *f) {
+	(void)f;
+	lua_pushcfunction(L, step);
+	lua_pushcfunction(L, finish);
+}
+
+static void out_truncate(front *f, uint32_t count) {
+	while (f->out_count > count && f->out_from[f->out_count - 1] == f->run.at) f->out_count--;
+	f->out.len = f->out_count ? f->out_ends[f->out_count - 1] : 0;
+}
+
+static int drive(front *f) {
+	lua_State *L = f->vm->L;
+	lua_rawgeti(L, LUA_REGISTRYINDEX, f->driver);
+	return pg_vm_call(f->vm, 0, 0);
+}
+
+// run_events returns the kind of the limit that ended the run, or PG_OK.
+static int run_events(front *f, uint32_t first) {
+	while (f->run.at < f->count) {
+		int kind = drive(f);
+		if (kind == PG_OK) break;
+		out_truncate(f, 0);
+		if (kind == PG_BATCH_TIME) return kind;
+		if (f->run.full && f->run.at > first) return PG_OUTPUT;
+		f->run.full = 0;
+		dead_script(f);
+		f->run.at++;
+		if (f->vm->broken || kind >= PG_EVENT_TIME) return kind;
+	}
+	return PG_OK;
+}
+
+int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
+	struct extractor **extract, uint32_t extract_count) {
+	f->data = data;
+	f->ends = ends;
+	f->count = count;
+	f->run = (front_run){.at = first};
+	f->out.len = f->texts.len = 0;
+	f->out_count = f->dead_count = 0;
+	int kind = run_events(f, first);
+	life_next(f);
+	for (uint32_t i = 0; i < extract_count && kind == PG_OK; i++)
+		if (extract[i] && f->api->extract(extract[i], f->out.data, f->out_ends, f->out_count)) kind = PG_MEMORY;
+	return kind;
+}

@@ -1,0 +1,145 @@
+//go:build cgo
+
+package luajit
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+
+	"github.com/perigeedb/perigee/internal/luajit"
+	"github.com/perigeedb/perigee/script"
+)
+
+// A Script is a loaded Lua script.
+type Script struct {
+	code   script.Code
+	opts   script.Options
+	name   string
+	watch  *luajit.Watchdog
+	idle   chan *luajit.Engine // engines that wait for a batch
+	spares chan struct{}       // engines that may still be made
+	closed chan struct{}
+}
+
+// Load compiles the script and runs its text once. A fault in it is a
+// *script.Error.
+func Load(ctx context.Context, code script.Code, opts script.Options) (*Script, error) {
+	opts.Limits = opts.Limits.WithDefaults()
+	size := runtime.GOMAXPROCS(0)
+	s := &Script{
+		code: code, opts: opts,
+		name:   fmt.Sprintf("%s@%.4x", code.Name, sha256.Sum256(code.Text)),
+		watch:  luajit.NewWatchdog(),
+		idle:   make(chan *luajit.Engine, size),
+		spares: make(chan struct{}, size),
+		closed: make(chan struct{}),
+	}
+	for range size {
+		s.spares <- struct{}{}
+	}
+	e, err := s.acquire(ctx)
+	if err != nil {
+		s.watch.Close()
+		return nil, err
+	}
+	s.release(e)
+	return s, nil
+}
+
+// String is the script's name and the start of its hash.
+func (s *Script) String() string { return s.name }
+
+// Close frees the engines, after the runs that are under way.
+func (s *Script) Close() error {
+	for range cap(s.idle) {
+		select {
+		case <-s.spares:
+		case e := <-s.idle:
+			e.Close()
+		}
+	}
+	s.watch.Close()
+	return nil
+}
+
+// acquire takes an engine, made if all are in use and there may be more.
+func (s *Script) acquire(ctx context.Context) (*luajit.Engine, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case e := <-s.idle:
+		return e, nil
+	default:
+	}
+	select {
+	case e := <-s.idle:
+		return e, nil
+	case <-s.spares:
+		e, err := s.open()
+		if err != nil {
+			s.spares <- struct{}{}
+		}
+		return e, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// release gives an engine back, or frees it when a limit has ended it.
+func (s *Script) release(e *luajit.Engine) {
+	if e.VM.Broken() == luajit.OK {
+		s.idle <- e
+		return
+	}
+	e.Close()
+	s.spares <- struct{}{}
+}
+
+// open makes an engine with the script in it.
+func (s *Script) open() (*luajit.Engine, error) {
+	l := s.opts.Limits
+	e, err := luajit.NewEngine(s.watch, luajit.Options{
+		EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory,
+	}, l.Output, s.opts.Sinks)
+	if err != nil {
+		return nil, err
+	}
+	err = e.Load(s.code.Name, s.code.Text)
+	s.log(e)
+	if err != nil {
+		e.Close()
+		return nil, s.error(err)
+	}
+	return e, nil
+}
+
+func (s *Script) log(e *luajit.Engine) {
+	e.VM.Log(func(level slog.Level, text []byte) {
+		if s.opts.Log != nil {
+			s.opts.Log.Log(context.Background(), level, string(text), "script", s.name)
+		}
+	})
+}
+
+// error turns a fault of the engine into one of the script.
+func (s *Script) error(err error) error {
+	var f *luajit.Fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	return s.fault(f)
+}
+
+func (s *Script) fault(f *luajit.Fault) *script.Error {
+	message, hint, _ := strings.Cut(f.Message, "; ")
+	if f.Kind != luajit.Runtime {
+		message, hint = f.Message, ""
+	}
+	return &script.Error{Script: s.code.Name, Line: f.Line, Message: message, Hint: hint, Traceback: f.Traceback}
+}

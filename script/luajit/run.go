@@ -1,0 +1,179 @@
+//go:build cgo
+
+package luajit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document/report"
+	"github.com/perigeedb/perigee/internal/luajit"
+	"github.com/perigeedb/perigee/script"
+)
+
+// Run passes the batch through main.
+func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	reset(res)
+	e, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	r := run{s: s, ctx: ctx, in: in, res: res}
+	e, err = r.all(e)
+	if e != nil {
+		s.release(e)
+	}
+	r.settle()
+	return err
+}
+
+func reset(res *event.Result) {
+	for i := range res.Outputs {
+		res.Outputs[i].Reset()
+	}
+	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
+}
+
+// A run is one batch on its way.
+type run struct {
+	s   *Script
+	ctx context.Context
+	in  *event.Batch
+	res *event.Result
+}
+
+// all runs until every event has run or a limit of the batch ends it, with a
+// fresh engine after each limit. It returns the engine that it holds in the end.
+func (r *run) all(e *luajit.Engine) (*luajit.Engine, error) {
+	start := time.Time{}
+	for {
+		first := r.res.Ran
+		out := r.cross(e, first)
+		if err := r.ctx.Err(); err != nil {
+			r.s.release(e)
+			reset(r.res)
+			return nil, err
+		}
+		whole := first == 0 && out.Limit == luajit.OK
+		r.take(e, out, whole)
+		if out.Limit == luajit.OK {
+			return e, r.columns(e, whole)
+		}
+		limit := r.limit(e, out, first)
+		if limit == nil && r.res.Ran == r.in.Len() {
+			return e, r.columns(e, false)
+		}
+		if start.IsZero() {
+			start = time.Now().Add(-r.s.opts.Limits.EventTime)
+		}
+		if limit == nil && time.Since(start) >= r.s.opts.Limits.BatchTime {
+			limit = &script.LimitError{Limit: "batch time", Err: &script.Error{
+				Script: r.s.code.Name, Message: "events hit their time limit until the batch's was used up"}}
+		}
+		if limit != nil {
+			if err := r.columns(e, false); err != nil {
+				return e, err
+			}
+			return e, limit
+		}
+		r.s.release(e)
+		var err error
+		if e, err = r.s.acquire(r.ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// cross makes the crossing, which ends early when the context does.
+func (r *run) cross(e *luajit.Engine, first int) luajit.Outcome {
+	if r.ctx.Done() == nil {
+		return e.Run(r.in, first)
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(r.ctx, func() {
+		e.Cancel()
+		close(ended)
+	})
+	out := e.Run(r.in, first)
+	if !stop() {
+		<-ended
+	}
+	return out
+}
+
+// limit tells whether the run ended by a limit of the batch. An event that takes
+// the whole batch's time or output alone is at fault itself.
+func (r *run) limit(e *luajit.Engine, out luajit.Outcome, first int) error {
+	name := ""
+	switch {
+	case out.Limit == luajit.BatchTime && out.At > first:
+		name = "batch time"
+	case out.Limit == luajit.Output:
+		name = "output"
+	}
+	fault := r.s.fault(e.VM.Fault())
+	if name != "" {
+		return &script.LimitError{Limit: name, Err: fault}
+	}
+	if out.Limit == luajit.BatchTime {
+		r.bury(r.res.Ran, 0, "script", fault.Error(), fault.Traceback)
+		r.res.Ran++
+	}
+	return nil
+}
+
+// take adds what came of a crossing to the result.
+func (r *run) take(e *luajit.Engine, out luajit.Outcome, whole bool) {
+	for i := range r.res.Outputs {
+		o := &r.res.Outputs[i]
+		base := uint32(len(o.Data))
+		o.Data = append(o.Data, out.Data...)
+		for _, end := range out.Ends {
+			o.Ends = append(o.Ends, base+end)
+		}
+		o.From = append(o.From, out.From...)
+	}
+	for _, d := range out.Dead() {
+		r.deadEvent(d)
+	}
+	r.res.Dropped += out.Dropped
+	r.res.Ran = out.At
+	r.s.log(e)
+}
+
+func (r *run) deadEvent(d luajit.Dead) {
+	if d.Script == nil {
+		why := report.SyntaxError{Fault: d.Fault, Offset: d.Offset}
+		r.bury(d.Event, 0, "parse", why.Error(), "")
+		return
+	}
+	err := script.Error{Script: r.s.code.Name, Line: d.Script.Line, Message: d.Script.Message}
+	text := err.Error()
+	if err.Line == 0 {
+		text = err.Message
+	}
+	r.bury(d.Event, 0, "script", text, d.Script.Traceback)
+}
+
+func (r *run) bury(i int, number uint32, stage, why, traceback string) {
+	r.res.Dead = append(r.res.Dead, event.Dead{
+		Position: r.in.Range.First + uint64(i), Number: number, Stage: stage, Error: why,
+		Traceback: traceback, Script: r.s.name, Original: bytes.Clone(r.in.Doc(i)),
+	})
+}
+
+// settle names the outputs.
+func (r *run) settle() {
+	for i := range r.res.Outputs {
+		o := &r.res.Outputs[i]
+		o.Partition = r.in.Partition
+		o.Range = r.in.Range.Head(uint64(r.res.Ran))
+	}
+	slices.SortStableFunc(r.res.Dead, func(a, b event.Dead) int {
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Number, b.Number))
+	})
+}

@@ -1,0 +1,58 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// echo is a script that copies and allocates nothing once its output has grown.
+type echo struct{ program }
+
+func (echo) Run(_ context.Context, in *event.Batch, res *event.Result) error {
+	out := &res.Outputs[0]
+	out.Reset()
+	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, in.Len()
+	out.Data, out.Ends = append(out.Data, in.Data...), append(out.Ends, in.Ends...)
+	for i := range in.Len() {
+		out.From = append(out.From, uint32(i))
+	}
+	return nil
+}
+
+// null is a sink that takes all and keeps nothing.
+type null struct{ *table }
+
+func (n null) Open(context.Context, string) (sink.Writer, event.Ranges, error) { return n, nil, nil }
+func (null) Write(context.Context, *event.Output) error                        { return nil }
+
+// TestAllocations holds the pipeline to what it promises of memory: what it
+// allocates follows from the number of batches and not from that of events.
+func TestAllocations(t *testing.T) {
+	const batches = 200
+	run := func(perBatch int) float64 {
+		shelf := newShelf("a", batches*perBatch)
+		return testing.AllocsPerRun(3, func() {
+			q := newQueue(shelf)
+			shelf.acked = nil
+			q.batch = func() int { return perBatch }
+			r := newRig(t, q, echo{}, null{})
+			if err := r.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Stats(); got.Settled != uint64(len(shelf.docs)) {
+				t.Fatalf("%d of %d events settled", got.Settled, len(shelf.docs))
+			}
+		})
+	}
+	few, many := run(1), run(1000)
+	t.Logf("%.0f allocations for %d batches of 1 event, %.0f for as many of 1000", few, batches, many)
+	if perEvent := (many - few) / (batches * 1000); perEvent > 0.01 {
+		t.Errorf("%.3f allocations per event", perEvent)
+	}
+	if perBatch := few / batches; perBatch > 40 {
+		t.Errorf("%.0f allocations per batch", perBatch)
+	}
+}

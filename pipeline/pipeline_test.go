@@ -1,0 +1,347 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+)
+
+// start runs the pipeline and returns where its end will be told.
+func (r rig) start(ctx context.Context) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	return ended
+}
+
+// failing returns a hook that fails the first n times.
+func failing(n int64, err error) hook {
+	var calls atomic.Int64
+	return func(context.Context) error {
+		if calls.Add(1) <= n {
+			return err
+		}
+		return nil
+	}
+}
+
+func TestRunToTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, to := newShelf("a", 95), newShelf("b", 7), newTable()
+		odd := func(position uint64, doc string) ([]string, error) {
+			switch position % 5 {
+			case 1:
+				return nil, nil
+			case 2:
+				return nil, errors.New("no good")
+			case 3:
+				return []string{doc, "bad " + doc}, nil
+			}
+			return []string{doc}, nil
+		}
+		r := newRig(t, newQueue(a, b), program{main: odd}, to)
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := r.Stats()
+		got.Script, got.Sinks[0].Time = 0, 0
+		want := Stats{
+			Read: 102, Settled: 102, Batches: 11, Bytes: got.Bytes,
+			Dropped: 21, Dead: map[string]uint64{"script": 20, "sink": 20},
+			Sinks: []SinkStats{{Name: "table", Rows: 61}}, State: Stopped,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if rows, dead := len(to.all()), len(r.dead(t)); rows != 61 || dead != 40 {
+			t.Errorf("%d rows and %d dead letters", rows, dead)
+		}
+		if !a.acked.Covers(0, 95) || !b.acked.Covers(0, 7) {
+			t.Errorf("acknowledged %v and %v", a.acked, b.acked)
+		}
+	})
+}
+
+func TestRefusedRows(t *testing.T) {
+	to := newTable()
+	three := func(_ uint64, doc string) ([]string, error) {
+		return []string{doc + " 0", doc + " bad 1", doc + " 2"}, nil
+	}
+	r := newRig(t, newQueue(newShelf("a", 2)), program{main: three}, to)
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "rows", []string{"a/0 0", "a/0 2", "a/1 0", "a/1 2"}, to.all())
+	var got []string
+	for _, l := range r.dead(t) {
+		got = append(got, fmt.Sprintf("%s %s %d %d %s: %s, %s, %s",
+			l.Pipeline, l.Partition, l.Position, l.Number, l.Stage, l.Error, l.Script, l.Original))
+	}
+	want := []string{
+		"test a 0 1 sink: bad row, test.lua 1, a/0",
+		"test a 1 1 sink: bad row, test.lua 1, a/1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSinkIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := newTable()
+		var away atomic.Bool
+		to.beforeCommit = func(context.Context) error {
+			if away.Load() {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		away.Store(true)
+		q := newQueue(newShelf("a", 500))
+		var reads atomic.Int64
+		q.onRead = func(context.Context) error { reads.Add(1); return nil }
+		r := newRig(t, q, program{main: pass}, to)
+		var log bytes.Buffer
+		r.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+		r.Pipeline = New(r.config)
+		ended := r.start(t.Context())
+
+		time.Sleep(65 * time.Second)
+		if n := reads.Load(); n != DefaultLanes+1 {
+			t.Errorf("%d batches read while the sink is away", n)
+		}
+		if err := r.Ready(); err == nil || err.Error() != "retrying: connection refused" {
+			t.Errorf("not ready for %v", err)
+		}
+		if s := r.Stats(); s.State != Retrying || s.Sinks[0].Retries == 0 || s.Sinks[0].Rows != 0 {
+			t.Errorf("stats %+v", s)
+		}
+		away.Store(false)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "sink table failed, trying again"); n < 4 || n > 7 {
+			t.Errorf("%d failures logged in 65 s:\n%s", n, log.String())
+		}
+		if n := strings.Count(log.String(), "sink table works again"); n != 1 {
+			t.Errorf("%d recoveries logged:\n%s", n, log.String())
+		}
+		if n := len(to.all()); n != 500 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+func TestEveryNeighbourIsTriedAgain(t *testing.T) {
+	passing := errors.New("away")
+	for name, set := range map[string]func(q *queue, to *table){
+		"partitions":   func(q *queue, _ *table) { q.onPartitions = failing(3, passing) },
+		"open source":  func(q *queue, _ *table) { q.onOpen = failing(3, passing) },
+		"read":         func(q *queue, _ *table) { q.onRead = failing(3, passing) },
+		"acknowledge":  func(q *queue, _ *table) { q.onAck = failing(3, passing) },
+		"open sink":    func(_ *queue, to *table) { to.onOpen = failing(3, passing) },
+		"write":        func(_ *queue, to *table) { to.beforeCommit = failing(3, passing) },
+		"after commit": func(_ *queue, to *table) { to.afterCommit = failing(3, passing) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shelf, to := newShelf("a", 100), newTable()
+				q := newQueue(shelf)
+				set(q, to)
+				r := newRig(t, q, program{main: pass}, to)
+				if err := r.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				same(t, "rows", append([]string(nil), shelf.docs...), to.all())
+				s := r.Stats()
+				if n := s.Retries + s.Sinks[0].Retries; n != 3 {
+					t.Errorf("%d retries counted", n)
+				}
+			})
+		})
+	}
+}
+
+func TestPermanentErrorsStop(t *testing.T) {
+	atSink := &sink.PermanentError{Err: errors.New("no such table"), Hint: "create it"}
+	atSource := &source.PermanentError{Err: errors.New("gap [3,5)"), Hint: "restore it"}
+	for name, set := range map[string]func(q *queue, to *table){
+		"partition a: open sink table: no such table":     func(_ *queue, to *table) { to.onOpen = failing(1, atSink) },
+		"partition a: write to sink table: no such table": func(_ *queue, to *table) { to.beforeCommit = failing(1, atSink) },
+		"partition a: open source: gap [3,5)":             func(q *queue, _ *table) { q.onOpen = failing(1, atSource) },
+		"partition a: read from source: gap [3,5)":        func(q *queue, _ *table) { q.onRead = failing(1, atSource) },
+		"partition a: acknowledge to source: gap [3,5)":   func(q *queue, _ *table) { q.onAck = failing(1, atSource) },
+		"list partitions of source: gap [3,5)":            func(q *queue, _ *table) { q.onPartitions = failing(1, atSource) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, to := newQueue(newShelf("a", 100)), newTable()
+			set(q, to)
+			r := newRig(t, q, program{main: pass}, to)
+			err := r.Run(t.Context())
+			if err == nil || err.Error() != "pipeline test: "+name {
+				t.Fatalf("ended with %v", err)
+			}
+			if !errors.Is(err, atSink) && !errors.Is(err, atSource) {
+				t.Error("the hint is lost")
+			}
+			if s := r.Stats(); s.State != Stopped || s.Err == nil {
+				t.Errorf("state %s: %v", s.State, s.Err)
+			}
+		})
+	}
+}
+
+func TestFencedOpensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shelf, to := newShelf("a", 300), newTable()
+		var writes atomic.Int64
+		to.beforeCommit = func(context.Context) error {
+			if writes.Add(1)%10 == 0 {
+				to.takeOver("a")
+			}
+			return nil
+		}
+		r := newRig(t, newQueue(shelf), program{main: pass}, to)
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "rows", append([]string(nil), shelf.docs...), to.all())
+		if to.epochs["a"] < 6 {
+			t.Errorf("opened and taken over only %d times", to.epochs["a"])
+		}
+	})
+}
+
+// What was read before the source moved is settled under the old name before
+// the source is asked for its partitions again.
+func TestMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, next, to := newShelf("old", 50), newShelf("new", 30), newTable()
+		q := newQueue(old)
+		q.after = func(q *queue, s *shelf) error {
+			if s == next {
+				return io.EOF
+			}
+			q.shelves = []*shelf{next}
+			return source.ErrMoved
+		}
+		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, time.Second); return nil }
+		asked := 0
+		q.onPartitions = func(context.Context) error {
+			if asked++; asked == 2 && len(to.all()) != 50 {
+				t.Errorf("asked with %d of 50 rows settled", len(to.all()))
+			}
+			return nil
+		}
+		r := newRig(t, q, program{main: pass}, to)
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "rows", append(append([]string(nil), old.docs...), next.docs...), to.all())
+	})
+}
+
+func TestLimits(t *testing.T) {
+	t.Run("the rest runs again", func(t *testing.T) {
+		shelf, to := newShelf("a", 100), newTable()
+		half := program{main: pass, limit: func(n int) int { return (n + 1) / 2 }}
+		q := newQueue(shelf)
+		q.batch = func() int { return 4 }
+		r := newRig(t, q, half, to)
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "rows", append([]string(nil), shelf.docs...), to.all())
+		if len(to.ranges["a"]) != 1 || !shelf.acked.Covers(0, 100) {
+			t.Errorf("committed %v, acknowledged %v", to.ranges["a"], shelf.acked)
+		}
+	})
+	t.Run("three in a row stop", func(t *testing.T) {
+		to := newTable()
+		r := newRig(t, newQueue(newShelf("a", 10)), program{main: pass, limit: func(int) int { return 1 }}, to)
+		err := r.Run(t.Context())
+		var limit *script.LimitError
+		if !errors.As(err, &limit) {
+			t.Fatalf("ended with %v", err)
+		}
+		want := "pipeline test: partition a: script test.lua 1: 3 runs in a row hit a limit, " +
+			"the last one at position 3: batch time limit: test.lua:3: too slow"
+		if err.Error() != want {
+			t.Errorf("got  %v\nwant %v", err, want)
+		}
+		same(t, "rows", []string{"a/0", "a/1", "a/2"}, to.all())
+	})
+}
+
+func TestPanicsFailThePipeline(t *testing.T) {
+	burst := func(context.Context) error { panic("burst") }
+	for name, set := range map[string]func(q *queue, to *table, p *program){
+		"partitions": func(q *queue, _ *table, _ *program) { q.onPartitions = burst },
+		"open":       func(q *queue, _ *table, _ *program) { q.onOpen = burst },
+		"read":       func(q *queue, _ *table, _ *program) { q.onRead = burst },
+		"ack":        func(q *queue, _ *table, _ *program) { q.onAck = burst },
+		"write":      func(_ *queue, to *table, _ *program) { to.beforeCommit = burst },
+		"script": func(_ *queue, _ *table, p *program) {
+			p.main = func(uint64, string) ([]string, error) { panic("burst") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, to, p := newQueue(newShelf("a", 100)), newTable(), program{main: pass}
+			set(q, to, &p)
+			err := newRig(t, q, p, to).Run(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "panic: burst") {
+				t.Fatalf("ended with %v", err)
+			}
+		})
+	}
+}
+
+func TestFaultsOfNeighboursAreErrors(t *testing.T) {
+	t.Run("a script that leaves events out", func(t *testing.T) {
+		short := program{main: pass, limit: func(n int) int { return n - 1 }}
+		err := newRig(t, newQueue(newShelf("a", 9)), silent{short}, newTable()).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "ran 8 of 9 events and gave no reason") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+	t.Run("a source that reads nothing", func(t *testing.T) {
+		q := newQueue(newShelf("a", 9))
+		q.after = func(*queue, *shelf) error { return nil }
+		err := newRig(t, q, program{main: pass}, newTable()).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "0 events for the positions [9,9)") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+	t.Run("a sink that refuses a row there is not", func(t *testing.T) {
+		to := newTable()
+		to.beforeCommit = func(context.Context) error {
+			return &sink.RowErrors{Rows: []sink.RowError{{Row: 9, Err: errors.New("odd")}}}
+		}
+		err := newRig(t, newQueue(newShelf("a", 9)), program{main: pass}, to).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "refused row 9 of 9") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+// silent hides the limits of a program.
+type silent struct{ program }
+
+func (s silent) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	_ = s.program.Run(ctx, in, res)
+	return nil
+}

@@ -2,8 +2,8 @@
 -- Returns the table of its globals, its environment, and what seals that.
 local strings, threads, log = ...
 
-local error, getmetatable, next, select, setmetatable, tostring, type =
-  error, getmetatable, next, select, setmetatable, tostring, type
+local error, getmetatable, next, select, setmetatable, tostring, type, unpack =
+  error, getmetatable, next, select, setmetatable, tostring, type, unpack
 
 -- library makes a read-only view, so that no script can change what methods of
 -- strings, or the host's own code, rely on.
@@ -71,7 +71,7 @@ end
 
 local function handled(handler, ok, ...)
   if ok then return true, ... end
-  return false, handler(...)
+  return false, select(2, pcall(handler, ...))
 end
 
 local function xpcall(f, handler, ...)
@@ -149,6 +149,31 @@ local function sort(t, less)
   end
 end
 
+-- format: the library's own calls __tostring from C, as deep as a script likes.
+
+local raw_format = string.format
+
+local function plain(v)
+  local kind = type(v)
+  return kind ~= "table" and kind ~= "userdata"
+end
+
+local function format_objects(template, ...)
+  local args, n = {...}, select("#", ...)
+  for i = 1, n do
+    if not plain(args[i]) then args[i] = tostring(args[i]) end
+  end
+  return raw_format(template, unpack(args, 1, n))
+end
+
+local function format(template, ...)
+  local a, b, c, d = ...
+  if select("#", ...) <= 4 and plain(a) and plain(b) and plain(c) and plain(d) then
+    return raw_format(template, ...)
+  end
+  return format_objects(template, ...)
+end
+
 local function print(...)
   local line = ""
   for i = 1, select("#", ...) do
@@ -163,8 +188,9 @@ local function only(from, names)
   return to
 end
 
-local text = only(string, "byte char format len lower reverse sub upper")
+local text = only(string, "byte char len lower reverse sub upper")
 for name, f in next, strings do text[name] = f end
+text.format = format
 local meta = getmetatable("")
 meta.__index, meta.__metatable = text, false
 

@@ -1,0 +1,104 @@
+//go:build cgo
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/luajit"
+	"github.com/perigeedb/perigee/internal/luajit/torture"
+)
+
+const deadline = 100 * time.Millisecond
+
+// attack runs one script in this process and prints "kind,microseconds,error".
+func attack(name string, jit bool, memory int) {
+	script := find(name)
+	w := luajit.NewWatchdog()
+	vm, err := luajit.Open(w, luajit.Options{EventTime: deadline, BatchTime: 2 * time.Second, Memory: memory, NoJIT: !jit})
+	if err != nil {
+		fmt.Println("none,0,0,", err)
+		return
+	}
+	if err := vm.Load("hostile.lua", []byte(script.Code())); err != nil {
+		fmt.Println("load,0,0,", err)
+		return
+	}
+	start := time.Now()
+	err = vm.Call("main")
+	took := time.Since(start)
+	kind := luajit.OK
+	var f *luajit.Fault
+	if errors.As(err, &f) {
+		kind = f.Kind
+	}
+	fmt.Printf("%v,%d,%v\n", kind, took.Microseconds(), err)
+	vm.Close()
+	w.Close()
+}
+
+func find(name string) torture.Script {
+	scripts := torture.Scripts()
+	i := slices.IndexFunc(scripts, func(s torture.Script) bool { return s.Name == name })
+	if i < 0 {
+		fmt.Fprintf(os.Stderr, "no script %q\n", name)
+		os.Exit(2)
+	}
+	return scripts[i]
+}
+
+// run puts every script through both modes and judges it.
+func run(only string) int {
+	scripts, failures := 0, 0
+	for _, mode := range []string{"compiled", "interpreted"} {
+		var late []time.Duration
+		for _, script := range torture.Scripts() {
+			if !strings.Contains(script.Name, only) {
+				continue
+			}
+			scripts++
+			out, err := spawn(script.Name, mode, 64<<20)
+			verdict, by := judge(script, out, err)
+			if verdict != "" {
+				failures++
+				fmt.Printf("FAIL %-12s %-40s %s\n", mode, script.Name, verdict)
+				continue
+			}
+			late = append(late, by)
+		}
+		m := median(late)
+		fmt.Printf("%s: stopped %v after the deadline in the median, %v at worst\n", mode, m, slices.Max(append(late, 0)))
+		if m > medianBound {
+			failures++
+			fmt.Printf("FAIL %-12s the median is above %v\n", mode, medianBound)
+		}
+	}
+	fmt.Printf("figure torture_scripts %d\nfigure torture_failures %d\n", scripts, failures)
+	return min(failures, 1)
+}
+
+// judge returns what is wrong with a script's end, and how long after the
+// deadline it came.
+func judge(script torture.Script, out string, err error) (string, time.Duration) {
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, out), 0
+	}
+	fields := strings.SplitN(out, ",", 3)
+	var us int64
+	if len(fields) == 3 {
+		fmt.Sscan(fields[1], &us)
+	}
+	late := time.Duration(us)*time.Microsecond - deadline
+	switch {
+	case !slices.Contains(script.Ends, fields[0]):
+		return "ended with " + out, 0
+	case late > worstBound:
+		return fmt.Sprintf("stopped %v after the deadline", late), 0
+	}
+	return "", max(late, 0)
+}

@@ -1,0 +1,37 @@
+// Package torture holds scripts that try to take a process down, and how each must end.
+package torture
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+)
+
+//go:embed scripts.lua
+var scripts string
+
+// A Script is one attack: the body of a main function.
+type Script struct {
+	Name string
+	Ends []string // the kinds of fault that may end it; "ok" when it may just return
+	Body string
+}
+
+// Code is the script's text.
+func (s Script) Code() string { return "function main(event)\n" + s.Body + "end\n" }
+
+// Scripts parses the collection. A header is "--- name: end, end". What ends at
+// the memory limit may meet the deadline first.
+func Scripts() []Script {
+	var all []Script
+	for _, section := range strings.Split("\n"+scripts, "\n--- ")[1:] {
+		header, body, _ := strings.Cut(section, "\n")
+		name, ends, _ := strings.Cut(header, ": ")
+		script := Script{Name: name, Ends: strings.Split(ends, ", "), Body: body + "\n"}
+		if slices.Contains(script.Ends, "memory") {
+			script.Ends = append(script.Ends, "event time")
+		}
+		all = append(all, script)
+	}
+	return all
+}

@@ -18,6 +18,10 @@ const (
 	printEvents = 16_000_000
 )
 
+// smallRange is the number of events below which rows that touch are packed
+// into one, fingerprints and all: a source that trickles would make millions.
+const smallRange = 256
+
 // A history is the rows that perigee_ranges has of one partition, so that they
 // can be folded without reading them. It is right because only the owner writes
 // them; where a fold was lost half way, folding again does no harm.
@@ -27,34 +31,63 @@ type record struct {
 	first, end uint64
 	committed  time.Time
 	printed    bool
+	prints     []uint32 // only of small rows
+}
+
+// newRecord keeps nothing of r's memory.
+func newRecord(r event.Range, committed time.Time) record {
+	row := record{first: r.First, end: r.End(), committed: committed, printed: len(r.Prints) > 0}
+	if r.Count < smallRange {
+		row.prints = slices.Clone(r.Prints)
+	}
+	return row
 }
 
 func (h *history) add(r event.Range, committed time.Time) {
 	i, _ := slices.BinarySearchFunc(*h, r.First, func(a record, first uint64) int { return cmp.Compare(a.first, first) })
-	*h = slices.Insert(*h, i, record{r.First, r.End(), committed, len(r.Prints) > 0})
+	*h = slices.Insert(*h, i, newRecord(r, committed))
 }
 
-// folds returns the runs of touching rows whose fingerprints are not needed any
-// more: the rows of a run can become one. A lone row is one only to shed its
-// fingerprints.
-func (h history) folds(now time.Time) (runs []event.Range) {
+// A use says what a row of the ledger is still good for.
+type use int
+
+const (
+	keep use = iota // as it is
+	pack            // with its neighbours: it is small
+	shed            // without its fingerprints
+)
+
+// folds returns what rows that touch can become: one row for each range.
+func (h history) folds(now time.Time) (folded []event.Range) {
 	tooMany := h.beyond(printEvents)
-	spent := func(i int) bool {
-		return i < tooMany || !h[i].printed || now.Sub(h[i].committed) >= printAge
-	}
-	for i := 0; i < len(h); i++ {
-		first := i
-		for i < len(h) && spent(i) && (i == first || h[i-1].end == h[i].first) {
+	for i := 0; i < len(h); {
+		first, of := i, h[i].use(now, i < tooMany)
+		for i++; i < len(h) && h[i-1].end == h[i].first && h[i].use(now, i < tooMany) == of; {
 			i++
 		}
-		if i-first > 1 || i-first == 1 && h[first].printed {
-			runs = append(runs, event.Range{First: h[first].first, Count: h[i-1].end - h[first].first})
+		run := h[first:i]
+		if of == keep || len(run) == 1 && (of == pack || !run[0].printed) {
+			continue
 		}
-		if i > first {
-			i-- // the row that ended the run may begin the next
+		r := event.Range{First: run[0].first, Count: run[len(run)-1].end - run[0].first}
+		for _, row := range run {
+			if of == pack {
+				r.Prints = append(r.Prints, row.prints...)
+			}
 		}
+		folded = append(folded, r)
 	}
-	return runs
+	return folded
+}
+
+func (r record) use(now time.Time, tooMany bool) use {
+	switch {
+	case !r.printed || tooMany || now.Sub(r.committed) >= printAge:
+		return shed
+	case r.end-r.first < smallRange:
+		return pack
+	}
+	return keep
 }
 
 // beyond returns how many rows lie before the last n events.
@@ -67,54 +100,55 @@ func (h history) beyond(n uint64) int {
 	return i
 }
 
-// fold replaces a run by the one row it has become.
-func (h *history) fold(first, end uint64) {
-	i := slices.IndexFunc(*h, func(r record) bool { return r.first == first })
+// fold replaces rows by the one that they have become.
+func (h *history) fold(r event.Range, now time.Time) {
+	i := slices.IndexFunc(*h, func(row record) bool { return row.first == r.First })
 	j := i
-	for j < len(*h) && (*h)[j].end <= end {
+	for j < len(*h) && (*h)[j].end <= r.End() {
 		j++
 	}
-	folded := record{first: first, end: end, committed: (*h)[j-1].committed}
-	*h = slices.Replace(*h, i, j, folded)
+	*h = slices.Replace(*h, i, j, newRecord(r, now))
 }
 
 // foldEvery is how many commits lie between two folds.
 const foldEvery = 256
 
-// fold makes one row of ranges whose fingerprints are not needed any more. One
-// that fails is met again by the next.
+// fold makes fewer rows of those whose time has come. What fails is met again
+// by the next fold.
 func (w *writer) fold(ctx context.Context, conn *sql.Conn) {
-	w.mu.Lock()
-	runs := w.past.folds(time.Now())
-	if w.folding {
-		runs = nil
-	}
-	w.folding = w.folding || len(runs) > 0
-	w.mu.Unlock()
-	for _, run := range runs {
-		if err := w.foldRun(ctx, conn, run); err != nil {
-			w.sink.log.Debug("folding the ranges that are committed", "range", run.String(), "error", err)
+	for _, r := range w.beginFold() {
+		if err := w.foldRange(ctx, conn, r); err != nil {
+			w.sink.log.Debug("folding the ranges that are committed", "range", r.String(), "error", err)
 			break
 		}
 	}
-	if len(runs) > 0 {
-		w.mu.Lock()
-		w.folding = false
-		w.mu.Unlock()
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.folding = false
 }
 
-// foldRun grows the first row of the run and deletes the others. The first row
-// is inserted, not updated: an update of a row that a later owner has folded
-// away would find nothing and so not meet the fence.
-func (w *writer) foldRun(ctx context.Context, conn *sql.Conn, run event.Range) error {
+// beginFold returns nothing when another lane is at it.
+func (w *writer) beginFold() []event.Range {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.folding {
+		return nil
+	}
+	w.folding = true
+	return w.past.folds(time.Now())
+}
+
+// foldRange grows the first row and deletes the others. The first row is
+// inserted, not updated: an update of a row that a later owner has folded away
+// would find nothing and so not meet the fence.
+func (w *writer) foldRange(ctx context.Context, conn *sql.Conn, r event.Range) error {
 	b := batch{buf: []byte(startStatement)}
-	b.buf = w.appendRanges(b.buf, []event.Range{run})
-	b.buf = append(b.buf, " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch), prints = NULL"+
-		";DELETE FROM perigee_ranges WHERE owner = "...)
+	b.buf = w.appendRanges(b.buf, []event.Range{r})
+	b.buf = append(b.buf, " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch),"+
+		" committed = VALUES(committed), prints = VALUES(prints);DELETE FROM perigee_ranges WHERE owner = "...)
 	b.buf = strconv.AppendUint(b.buf, w.id, 10)
-	b.buf = strconv.AppendUint(append(b.buf, " AND first > "...), run.First, 10)
-	b.buf = strconv.AppendUint(append(b.buf, " AND first < "...), run.End(), 10)
+	b.buf = strconv.AppendUint(append(b.buf, " AND first > "...), r.First, 10)
+	b.buf = strconv.AppendUint(append(b.buf, " AND first < "...), r.End(), 10)
 	b.buf = append(b.buf, commitStatement...)
 	if err := b.send(ctx, conn); err != nil {
 		rollBack(ctx, conn)
@@ -122,6 +156,6 @@ func (w *writer) foldRun(ctx context.Context, conn *sql.Conn, run event.Range) e
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.past.fold(run.First, run.End())
+	w.past.fold(r, time.Now())
 	return nil
 }

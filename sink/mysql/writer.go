@@ -234,7 +234,7 @@ func (w *writer) committed(ctx context.Context, conn *sql.Conn, ranges event.Ran
 		w.done.Add(event.Range{First: r.First, Count: r.Count})
 	}
 	w.commits++
-	due := w.commits%foldEvery == 0
+	due := w.commits%foldEvery == 0 && !w.folding
 	w.mu.Unlock()
 	if due {
 		w.fold(ctx, conn)

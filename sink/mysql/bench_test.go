@@ -2,6 +2,8 @@ package mysql
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -51,10 +53,16 @@ func emailRows(spec []event.Column, rows int) *event.Output {
 
 // BenchmarkWrite measures the sink's own processor time, without the server's.
 func BenchmarkWrite(b *testing.B) {
+	for _, lanes := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("lanes=%d", lanes), func(b *testing.B) { benchmarkWrite(b, lanes) })
+	}
+}
+
+func benchmarkWrite(b *testing.B, lanes int) {
 	const rows = 1000
 	server := shared.Server(b)
-	g := &Config{Address: server.Address(), User: "root", Database: server.Database(b), Table: "events", Create: true, Columns: emails()}
-	s, err := New(env("p"), *g)
+	config := Config{Address: server.Address(), User: "root", Database: server.Database(b), Table: "events", Create: true, Columns: emails()}
+	s, err := New(env("p"), config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -63,17 +71,27 @@ func BenchmarkWrite(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	out := emailRows(s.Columns(), rows)
-	out.Range = event.Range{Count: rows, Prints: make([]uint32, rows)}
+	var next atomic.Uint64
+	var group sync.WaitGroup
 	b.ReportAllocs()
+	b.ResetTimer()
 	before := processorTime()
-	for b.Loop() {
-		if err := w.Write(b.Context(), out); err != nil {
-			b.Fatal(err)
-		}
-		out.Range.First += rows
+	for range lanes {
+		group.Go(func() {
+			out := emailRows(s.Columns(), rows)
+			out.Range = event.Range{Count: rows, Prints: make([]uint32, rows)}
+			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
+				out.Range.First = n * rows
+				if err := w.Write(b.Context(), out); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
 	}
+	group.Wait()
 	b.ReportMetric(float64((processorTime()-before).Nanoseconds())/float64(b.N)/rows, "own-ns/row")
+	b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds(), "rows/s")
 }
 
 func BenchmarkEncode(b *testing.B) {

@@ -140,11 +140,10 @@ func TestDeadlockPasses(t *testing.T) {
 	g.once(5)
 }
 
-// TestServerIsKilled kills the server while four lanes write, on a server whose
-// own modes are the ones a session must not inherit.
+// TestServerIsKilled kills the server while four lanes write.
 func TestServerIsKilled(t *testing.T) {
 	const kills, lanes, size = 3, 4, 100
-	server := private.MariaDB(t, "--sql-mode=NO_BACKSLASH_ESCAPES,ANSI_QUOTES", "--innodb-autoinc-lock-mode=2")
+	server := private.MariaDB(t)
 	g := on(t, server)
 	g.config.Columns, g.config.Create = named(20), true
 	w := g.open()

@@ -17,7 +17,10 @@ import (
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
-var shared private.SharedMariaDB
+// shared has the defaults that a session must not inherit.
+var shared = private.SharedMariaDB{Flags: []string{
+	"--sql-mode=NO_BACKSLASH_ESCAPES,ANSI_QUOTES", "--default-time-zone=+05:30", "--character-set-server=latin1",
+}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -42,7 +42,7 @@ func (s *Sink) prepareTarget(ctx context.Context, conn *sql.Conn) ([]found, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkEngine(ctx, conn, engine.String); err != nil {
+	if err := s.config.checkEngine(engine.String); err != nil {
 		return nil, err
 	}
 	columns, err := s.readColumns(ctx, conn)
@@ -58,21 +58,16 @@ func (s *Sink) engine(ctx context.Context, conn *sql.Conn) (engine sql.NullStrin
 	return engine, err
 }
 
-// checkEngine refuses an engine that would keep rows of a transaction that was
-// rolled back.
-func (s *Sink) checkEngine(ctx context.Context, conn *sql.Conn, engine string) error {
-	var transactions sql.NullString
-	err := conn.QueryRowContext(ctx, "SELECT transactions FROM information_schema.engines WHERE engine = ?", engine).Scan(&transactions)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
+// checkEngine refuses an engine that may keep rows of a transaction that was
+// rolled back, or commit without those of the ledger.
+func (c *Config) checkEngine(engine string) error {
 	switch {
 	case engine == "":
-		return &sink.PermanentError{Err: fmt.Errorf("%s is a view", s.config.Table), Hint: "name the table behind it"}
-	case transactions.String != "YES":
+		return &sink.PermanentError{Err: fmt.Errorf("%s is a view", c.Table), Hint: "name the table behind it"}
+	case !strings.EqualFold(engine, "InnoDB"):
 		return &sink.PermanentError{
-			Err:  fmt.Errorf("its engine, %s, has no transactions, so rows could be written twice", engine),
-			Hint: fmt.Sprintf("ALTER TABLE %s.%s ENGINE=InnoDB", quote(s.config.Database), quote(s.config.Table)),
+			Err:  fmt.Errorf("its engine is %s, which has no transactions with InnoDB, so rows could be written twice or not at all", engine),
+			Hint: fmt.Sprintf("ALTER TABLE %s.%s ENGINE=InnoDB", quote(c.Database), quote(c.Table)),
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func TestTargetIsChecked(t *testing.T) {
 		{"lacks a column like no other", "CREATE TABLE events (id BIGINT, q INT)", named(60),
 			`the table has no column "name"`, "the table has id, q"},
 		{"no transactions", "CREATE TABLE events (id BIGINT, name VARCHAR(60)) ENGINE=MyISAM", named(60),
-			"MyISAM, has no transactions", "ALTER TABLE `{db}`.`events` ENGINE=InnoDB"},
+			"its engine is MyISAM", "ALTER TABLE `{db}`.`events` ENGINE=InnoDB"},
 		{"view", "CREATE VIEW events AS SELECT 1 AS id, 'a' AS name", named(60),
 			"events is a view", "name the table behind it"},
 		{"another type", "CREATE TABLE events (id BIGINT, name INT)", named(60),
@@ -131,4 +131,24 @@ func TestAccountThatMayNotCreate(t *testing.T) {
 	r := newRows(w)
 	r.add(int64(1), "one")
 	r.write(t, w)
+}
+
+func TestSessionsAreSetUp(t *testing.T) {
+	g := newTarget(t, named(60)...)
+	var mode, zone, charset string
+	var lockWait, silence, packet int
+	err := g.open().sink.db.QueryRow("SELECT @@sql_mode, @@time_zone, @@character_set_client, @@innodb_lock_wait_timeout, @@wait_timeout, "+
+		"@@net_read_timeout").Scan(&mode, &zone, &charset, &lockWait, &silence, &packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(mode, "STRICT_ALL_TABLES") || strings.Contains(mode, "BACKSLASH") || strings.Contains(mode, "ANSI") {
+		t.Errorf("sql_mode %s", mode)
+	}
+	if zone != "+00:00" || charset != "utf8mb4" {
+		t.Errorf("time zone %s, charset %s", zone, charset)
+	}
+	if lockWait > 10 || silence > 30 || packet > 30 {
+		t.Errorf("a frozen worker could hold its locks for %d, %d, %d seconds", lockWait, silence, packet)
+	}
 }

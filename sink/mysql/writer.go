@@ -190,9 +190,12 @@ func (w *writer) begin(out *event.Output) (event.Ranges, *batch) {
 	return missing, b
 }
 
-// spareBatch keeps a batch's memory for the next write.
+// spareBatch keeps a batch's memory for the next write, unless it has become huge.
 func (w *writer) spareBatch(b *batch) {
 	b.columns = nil
+	if cap(b.buf) > 2*largeStatement {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spare = append(w.spare, b)

@@ -179,6 +179,7 @@ func TestListFilters(t *testing.T) {
 // the loop would lock itself up here.
 func TestReplaceWhileListing(t *testing.T) {
 	s := open(t, t.TempDir())
+	s.db.NoSync = true
 	big := dead(0, "big")
 	big.Original = make([]byte, 64<<10)
 	for i := range uint64(100) {

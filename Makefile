@@ -41,7 +41,7 @@ check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell li
 
 crash: build ## kill -9 of engine, Redis and MariaDB while events flow: every id once
 	@$(SETUP) servers
-	@cd bench && ../$(GO) run ./crash -perigee ../$(PERIGEE)
+	@$(GO) run ./internal/crash -perigee $(PERIGEE)
 
 clean: ## remove what was built
 	@rm -rf .build bin

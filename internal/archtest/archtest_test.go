@@ -35,6 +35,7 @@ var may = map[string][]string{
 
 	"script":             {"event"},
 	"script/gopherlua":   {"event", "script", "internal/document/pure"},
+	"script/goplugin":    {"event", "script", "internal/document"},
 	"script/luajit":      {"event", "script", "internal/document", "internal/luajit"},
 	"script/passthrough": {"event", "script", "internal/document"},
 
@@ -49,11 +50,12 @@ var may = map[string][]string{
 	"eventstore": {"event", "internal/document"},
 	"server":     {"pipeline"},
 
-	"internal/config":        {},
-	"internal/document":      {"event", "internal/document/pure"},
-	"internal/document/pure": {"event"},
-	"internal/luajit":        {"event", "internal/document"},
-	"internal/verify":        {"event"},
+	"internal/config":          {},
+	"internal/document":        {"event", "internal/document/pure"},
+	"internal/document/pure":   {"event"},
+	"internal/luajit":          {"event", "internal/document"},
+	"internal/document/report": {"event"},
+	"internal/verify":          {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/redis",
@@ -69,6 +71,10 @@ var may = map[string][]string{
 	"script/scripttest": {"event", "script"},
 	"sink/sinktest":     {"event", "sink"},
 	"internal/private":  {},
+
+	// Programs for developers that treat the engine as a user does.
+	"internal/rig":   {"source/generate", "internal/private", "internal/verify"},
+	"internal/crash": {"internal/rig", "internal/verify"},
 }
 
 // mayCgo lists the packages that may contain C, and those that reach it through

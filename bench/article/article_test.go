@@ -1,0 +1,34 @@
+package article
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/source/generate"
+)
+
+func TestInsertKeepsWhatTheScriptKeeps(t *testing.T) {
+	var records []string
+	kept := 0
+	for i := range uint64(2000) {
+		record := string(generate.Append(nil, 1, i))
+		records = append(records, record)
+		if !strings.Contains(record, `"event_name":"spam"`) && strings.Contains(record, "@") {
+			kept++
+		}
+	}
+	insert, err := insertOf("events", records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Count(insert, "),(") + 1; rows != kept {
+		t.Errorf("the statement has %d rows, want %d", rows, kept)
+	}
+}
+
+func TestInsertOfNothing(t *testing.T) {
+	insert, err := insertOf("events", []string{`{"id":1,"event_name":"spam","email":"a@b.c","time":"2026-01-01T00:00:00Z"}`})
+	if err != nil || insert != "" {
+		t.Errorf("got %q, %v; want no statement", insert, err)
+	}
+}

@@ -1,0 +1,176 @@
+// Command demo-redis moves a million email events from a private Redis into a
+// private MariaDB: with the engine, Lua on every event, exactly once; and with
+// our version of a published flow, no Lua, lossy. The two take turns, and the
+// ratio is the median of the pairs. Both do the same to every event and fill
+// the same table.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/perigeedb/perigee/bench/article"
+	"github.com/perigeedb/perigee/bench/rounds"
+	"github.com/perigeedb/perigee/internal/rig"
+	"github.com/perigeedb/perigee/internal/verify"
+)
+
+func main() {
+	var d demo
+	flag.StringVar(&d.binary, "perigee", "../bin/perigee", "the engine")
+	flag.StringVar(&d.config, "config", "../examples/email/redis-mysql.yaml", "the pipeline")
+	flag.Uint64Var(&d.events, "events", 1_000_000, "events that are moved, each time")
+	flag.IntVar(&d.pairs, "pairs", 3, "times that the two take turns")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := d.run(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "demo-redis: error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+const seed = 1
+
+type demo struct {
+	binary, config string
+	events         uint64
+	pairs          int
+
+	folder  string
+	servers *rig.Servers
+	pusher  *rig.Pusher
+	peak    int64 // bytes that an engine held at most
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	if d.folder, err = os.MkdirTemp("", "perigee-demo-redis-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.folder)
+	fmt.Println("starting a private Redis and a private MariaDB")
+	if d.servers, err = rig.StartServers(ctx, d.folder, nil, nil); err != nil {
+		return err
+	}
+	defer d.servers.Close()
+	if d.pusher, err = rig.NewPusher(d.servers.Redis.Address(), rig.List, seed); err != nil {
+		return err
+	}
+	defer d.pusher.Close()
+
+	var report verify.Report
+	var ours, ratios []float64
+	for pair := range d.pairs {
+		rate, found, err := d.engine(ctx)
+		if err != nil {
+			return err
+		}
+		theirs, err := d.article(ctx)
+		if err != nil {
+			return err
+		}
+		if pair == 0 || found.Err() != nil {
+			report = found
+		}
+		ours, ratios = append(ours, rate), append(ratios, rate/theirs)
+		fmt.Printf("pair %d: engine %.0f events/s, the article's flow %.0f events/s, ratio %.2f\n", pair+1, rate, theirs, rate/theirs)
+	}
+	fmt.Printf("demo: %v, %.0f events/s\n", report, rounds.Median(ours))
+	fmt.Printf("figure demo_lost %d\nfigure demo_duplicated %d\nfigure demo_events_per_s %.0f\n", report.Lost, report.Duplicated, rounds.Median(ours))
+	fmt.Printf("figure run_vs_article_flow %.2f\nfigure run_rss_mb %d\n", rounds.Median(ratios), d.peak>>20)
+	return report.Err()
+}
+
+// engine fills the list, runs the engine until the list is empty, and looks for
+// every event.
+func (d *demo) engine(ctx context.Context) (rate float64, report verify.Report, err error) {
+	if err := d.reset(ctx); err != nil {
+		return 0, report, err
+	}
+	began := time.Now()
+	engine, err := rig.Start(d.binary, d.config, filepath.Join(d.folder, "engine.log"), d.servers.Env()...)
+	if err != nil {
+		return 0, report, err
+	}
+	defer engine.Kill()
+	if err := d.untilEmpty(ctx, engine); err != nil {
+		return 0, report, errors.Join(err, d.log())
+	}
+	took := time.Since(began)
+	if err := engine.Drain(ctx); err != nil {
+		return 0, report, errors.Join(fmt.Errorf("the engine did not drain: %w", err), d.log())
+	}
+	d.peak = max(d.peak, engine.PeakBytes())
+	report, err = rig.Verify(ctx, d.servers.DB, rig.Table, d.servers.Data, seed, d.events)
+	return float64(d.events) / took.Seconds(), report, err
+}
+
+func (d *demo) untilEmpty(ctx context.Context, engine *rig.Engine) error {
+	for {
+		waiting, err := d.pusher.Waiting(ctx)
+		if err != nil || waiting == 0 {
+			return err
+		}
+		select {
+		case <-engine.Ended():
+			return fmt.Errorf("the engine ended with %d events waiting", waiting)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// article runs the published flow on the table that the engine made.
+func (d *demo) article(ctx context.Context) (rate float64, err error) {
+	if err := d.reset(ctx); err != nil {
+		return 0, err
+	}
+	client := redis.NewClient(&redis.Options{Addr: d.servers.Redis.Address()})
+	defer client.Close()
+	began := time.Now()
+	moved, err := article.Drain(ctx, client, rig.List, d.servers.DB, rig.Table)
+	took := time.Since(began)
+	if err != nil {
+		return 0, err
+	}
+	if uint64(moved) != d.events {
+		return 0, fmt.Errorf("the article's flow moved %d of %d events", moved, d.events)
+	}
+	return float64(moved) / took.Seconds(), nil
+}
+
+// reset empties what earlier turns have left, and fills the list again.
+func (d *demo) reset(ctx context.Context) error {
+	if err := d.pusher.Forget(ctx); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(d.servers.Data); err != nil {
+		return err
+	}
+	for _, table := range []string{rig.Table, "perigee_ranges", "perigee_owners"} {
+		if _, err := d.servers.DB.ExecContext(ctx, "TRUNCATE TABLE "+table); err != nil && !absent(err) {
+			return fmt.Errorf("empty table %s: %w", table, err)
+		}
+	}
+	return d.pusher.Upto(ctx, d.events)
+}
+
+// log is the engine's log as an error, for when it failed.
+func (d *demo) log() error {
+	log, err := os.ReadFile(filepath.Join(d.folder, "engine.log"))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("its log:\n%s", log)
+}

@@ -1,0 +1,124 @@
+// Package rounds measures contestants in turn, so that a machine whose speed
+// drifts is equally unkind to all of them, and prints medians and ratios.
+package rounds
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+)
+
+// A Contestant does n units of work when called.
+type Contestant struct {
+	Name string
+	Run  func(n int)
+}
+
+// A Result is what one contestant needed.
+type Result struct {
+	Name        string
+	Nanoseconds float64 // median over the rounds, per unit
+	Bytes       float64 // allocated by Go per unit
+	Allocs      float64
+	rounds      []float64
+}
+
+// Measure runs every contestant once in every round, for about slice each.
+func Measure(contestants []Contestant, count int, slice time.Duration) []Result {
+	results := make([]Result, len(contestants))
+	units := make([]int, len(contestants))
+	for i, c := range contestants {
+		results[i].Name = c.Name
+		units[i] = calibrate(c, slice)
+	}
+	for range count {
+		for i, c := range contestants {
+			measure(c, units[i], &results[i])
+		}
+	}
+	for i := range results {
+		r := &results[i]
+		r.Nanoseconds = Median(r.rounds)
+		r.Bytes /= float64(count * units[i])
+		r.Allocs /= float64(count * units[i])
+	}
+	return results
+}
+
+// calibrate finds how many units fill the slice, and warms the contestant up.
+func calibrate(c Contestant, slice time.Duration) int {
+	n := 256
+	for {
+		started := time.Now()
+		c.Run(n)
+		took := time.Since(started)
+		if took >= slice/4 {
+			return max(1, int(float64(n)*float64(slice)/float64(took)))
+		}
+		n *= 2
+	}
+}
+
+func measure(c Contestant, n int, r *Result) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	started := time.Now()
+	c.Run(n)
+	took := time.Since(started)
+	runtime.ReadMemStats(&after)
+	r.rounds = append(r.rounds, float64(took.Nanoseconds())/float64(n))
+	r.Bytes += float64(after.TotalAlloc - before.TotalAlloc)
+	r.Allocs += float64(after.Mallocs - before.Mallocs)
+}
+
+// Ratio is the median over the rounds of how many times faster a is than b.
+func Ratio(results []Result, a, b string) float64 {
+	ours, theirs := find(results, a), find(results, b)
+	ratios := make([]float64, len(ours.rounds))
+	for i := range ratios {
+		ratios[i] = theirs.rounds[i] / ours.rounds[i]
+	}
+	return Median(ratios)
+}
+
+func find(results []Result, name string) Result {
+	for _, r := range results {
+		if r.Name == name {
+			return r
+		}
+	}
+	panic("rounds: no contestant is called " + name)
+}
+
+// Median of values; 0 of none.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// Print writes a table of results, with ratios to the named contestant.
+func Print(w io.Writer, title string, results []Result, reference string) {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleLight)
+	t.SetTitle("%s", title)
+	t.AppendHeader(table.Row{"", "ns", "min", "max", "B/op", "allocs", "speed, " + reference + " = 1"})
+	for _, r := range results {
+		t.AppendRow(table.Row{r.Name, fmt.Sprintf("%.1f", r.Nanoseconds), fmt.Sprintf("%.1f", slices.Min(r.rounds)),
+			fmt.Sprintf("%.1f", slices.Max(r.rounds)), fmt.Sprintf("%.1f", r.Bytes), fmt.Sprintf("%.2f", r.Allocs),
+			fmt.Sprintf("%.2f", Ratio(results, r.Name, reference))})
+	}
+	t.Render()
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,34 @@
+package rig
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/perigeedb/perigee/internal/verify"
+)
+
+// Verify looks for every generated event: in the table, or among the dead
+// letters of the engine's data folder, or dropped by the email example.
+func Verify(ctx context.Context, db *sql.DB, table, folder string, seed, events uint64) (verify.Report, error) {
+	ledger := verify.New(events)
+	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table)
+	if err != nil {
+		return verify.Report{}, fmt.Errorf("read the ids back: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uint64
+		if err := rows.Scan(&id); err != nil {
+			return verify.Report{}, fmt.Errorf("read the ids back: %w", err)
+		}
+		ledger.Row(id)
+	}
+	if err := rows.Err(); err != nil {
+		return verify.Report{}, fmt.Errorf("read the ids back: %w", err)
+	}
+	if err := ledger.Letters(folder); err != nil {
+		return verify.Report{}, err
+	}
+	return ledger.Report(verify.DroppedByEmail(seed)), nil
+}

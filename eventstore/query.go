@@ -5,7 +5,6 @@ package eventstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -185,16 +184,18 @@ func (r *Rows) start(sql string) error {
 }
 
 func (r *Rows) prepare(sql string) error {
+	parsed, err := r.conn.guard(sql)
+	if err != nil {
+		return err
+	}
 	var stmts duck.ExtractedStatements
 	defer duck.DestroyExtracted(&stmts)
-	switch n := duck.ExtractStatements(r.conn.c, sql, &stmts); {
-	case n == 0:
-		if message := duck.ExtractStatementsError(stmts); message != "" {
-			return duckError(message)
-		}
-		return &QueryError{Message: "the query is empty"}
-	case n > 1:
-		return &QueryError{Message: fmt.Sprintf("%d statements at once", n), Hint: "send one statement"}
+	n := duck.ExtractStatements(r.conn.c, sql, &stmts)
+	if message := duck.ExtractStatementsError(stmts); n == 0 && message != "" {
+		return duckError(message)
+	}
+	if n != 1 || !parsed {
+		return errNotReading("the query is not one statement that only reads")
 	}
 	if duck.PrepareExtractedStatement(r.conn.c, stmts, 0, &r.stmt) == duck.StateError {
 		return duckError(duck.PrepareError(r.stmt))
@@ -202,7 +203,7 @@ func (r *Rows) prepare(sql string) error {
 	switch duck.PreparedStatementType(r.stmt) {
 	case duck.StatementTypeSelect, duck.StatementTypeExplain:
 	default:
-		return &QueryError{Message: "the statement is not one that reads", Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
+		return errNotReading("the statement is not one that only reads")
 	}
 	if duck.NParams(r.stmt) > 0 {
 		return &QueryError{Message: "the query has parameters, which cannot be given"}

@@ -101,7 +101,8 @@ int doc_exact(const char *s, size_t len, double *out) {
 	if (x.count <= 15 && direct) return 1;
 	if (!direct) *out = slow(s, len);
 	if (x.count == 0) return 1;
-	return x.whole ? whole_is(x, *out) : holds(x, *out);
+	if (x.whole && fabs(*out) < 9223372036854775808.0) return whole_is(x, *out);
+	return holds(x, *out);
 }
 
 int decimal_int64(decimal x, int64_t *out) {
@@ -145,7 +146,7 @@ static size_t print_short(char *out, double x) {
 }
 
 size_t number_print(char *out, double x) {
-	if (fabs(x) < 9.2e18 && x == (double)(int64_t)x) return print_whole(out, (uint64_t)fabs(x), x < 0);
+	if (fabs(x) < 9223372036854775808.0 && x == (double)(int64_t)x) return print_whole(out, (uint64_t)fabs(x), x < 0);
 	size_t len = fabs(x) >= 1e-3 && fabs(x) < 1e12 ? print_short(out, x) : 0;
 	for (int digits = 15; len == 0 && digits <= 17; digits++) {
 		int n = snprintf(out, NUMBER_MAX, "%.*g", digits, x);

@@ -56,7 +56,7 @@ static operand operand_at(lua_State *L, front *f, int index) {
 		return x;
 	}
 	if (lua_type(L, index) != LUA_TNUMBER)
-		luaL_error(L, "attempt to perform arithmetic on a %s value and a number of JSON", luaL_typename(L, index));
+		front_raise(L, "attempt to perform arithmetic on a %s value and a number of JSON", luaL_typename(L, index));
 	x.d = lua_tonumber(L, index);
 	x.whole = fabs(x.d) < 9223372036854775808.0 && x.d == floor(x.d);
 	if (x.whole) x.i = (int64_t)x.d;
@@ -65,7 +65,7 @@ static operand operand_at(lua_State *L, front *f, int index) {
 
 static int push_whole(lua_State *L, front *f, int64_t v) {
 	double d = (double)v;
-	if (d < 9223372036854775808.0 && (int64_t)d == v) {
+	if (fabs(d) < 9223372036854775808.0 && (int64_t)d == v) {
 		lua_pushnumber(L, d);
 		return 1;
 	}
@@ -180,7 +180,7 @@ static spelled spelled_at(lua_State *L, front *f, int index, char *buffer, size_
 	const char *s = big_text(L, f, index, &len);
 	if (s) return take_apart(s, len);
 	if (lua_type(L, index) != LUA_TNUMBER)
-		luaL_error(L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
+		front_raise(L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
 	double d = lua_tonumber(L, index);
 	if (isinf(d)) return take_apart(d < 0 ? "-1e999999999" : "1e999999999", d < 0 ? 12 : 11);
 	return take_apart(buffer, (size_t)snprintf(buffer, size, "%.1100e", d));
@@ -230,7 +230,7 @@ static void push_text(lua_State *L, int index) {
 	} else if (lua_isstring(L, index)) {
 		lua_pushvalue(L, index);
 	} else {
-		luaL_error(L, "attempt to concatenate a %s value", luaL_typename(L, index));
+		front_raise(L, "attempt to concatenate a %s value", luaL_typename(L, index));
 	}
 }
 
@@ -242,7 +242,7 @@ static int big_concat(lua_State *L) {
 }
 
 static int big_index(lua_State *L) {
-	return luaL_error(L, "attempt to index a number");
+	return front_raise(L, "attempt to index a number");
 }
 
 // number(v): a big number as a double, else nothing.

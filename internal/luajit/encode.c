@@ -48,18 +48,12 @@ void front_fail(lua_State *L, front *f, const char *format, ...) {
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	luaL_where(L, 1);
-	const char *where = lua_tostring(L, -1);
 	path[n] = 0;
-	lua_pushfstring(L, n ? "%s%s: %s" : "%s%s%s", where, path, text);
-	lua_error(L);
+	front_raise(L, n ? "%s: %s" : "%s%s", path, text);
 }
 
-static void check(lua_State *L, front *f, doc_buf *out, int fault) {
-	if (fault == DOC_TOO_BIG && out == &f->out) {
-		f->run.full = 1;
-		luaL_error(L, "output limit exceeded");
-	}
+void front_check(lua_State *L, front *f, doc_buf *out, int fault) {
+	if (fault == DOC_TOO_BIG && out == &f->out) front_raise(L, "output limit exceeded by this event alone");
 	front_error(L, fault);
 }
 
@@ -108,16 +102,16 @@ static void enter(lua_State *L, front *f, int index) {
 }
 
 static void list(lua_State *L, front *f, int index, uint32_t len, doc_buf *out) {
-	check(L, f, out, f->api->buf_add(out, "[", 1));
+	front_check(L, f, out, f->api->buf_add(out, "[", 1));
 	for (uint32_t i = 1; i <= len; i++) {
 		PG_CHECK(L, f->vm);
-		if (i > 1) check(L, f, out, f->api->buf_add(out, ",", 1));
+		if (i > 1) front_check(L, f, out, f->api->buf_add(out, ",", 1));
 		f->path[f->depth - 1].index = i;
 		lua_rawgeti(L, index, (int)i);
 		front_encode(L, f, lua_gettop(L), out);
 		lua_pop(L, 1);
 	}
-	check(L, f, out, f->api->buf_add(out, "]", 1));
+	front_check(L, f, out, f->api->buf_add(out, "]", 1));
 }
 
 static size_t collect(lua_State *L, front *f, int index) {
@@ -126,7 +120,7 @@ static size_t collect(lua_State *L, front *f, int index) {
 	while (lua_next(L, index)) {
 		key k;
 		k.s = lua_tolstring(L, -2, &k.len);
-		check(L, f, NULL, f->api->buf_add(&f->keys, (const char *)&k, sizeof k));
+		front_check(L, f, NULL, f->api->buf_add(&f->keys, (const char *)&k, sizeof k));
 		lua_pop(L, 1);
 		count++;
 	}
@@ -136,7 +130,7 @@ static size_t collect(lua_State *L, front *f, int index) {
 static void object(lua_State *L, front *f, int index, doc_buf *out) {
 	size_t from = f->keys.len, count = collect(L, f, index);
 	qsort(f->keys.data + from, count, sizeof(key), by_bytes);
-	check(L, f, out, f->api->buf_add(out, "{", 1));
+	front_check(L, f, out, f->api->buf_add(out, "{", 1));
 	for (size_t i = 0; i < count; i++) {
 		PG_CHECK(L, f->vm);
 		key k;
@@ -144,16 +138,16 @@ static void object(lua_State *L, front *f, int index, doc_buf *out) {
 		f->path[f->depth - 1].key = k.s;
 		f->path[f->depth - 1].key_len = k.len;
 		if (!f->api->utf8(k.s, k.len)) front_fail(L, f, "the key is not valid UTF-8");
-		if (i) check(L, f, out, f->api->buf_add(out, ",", 1));
-		check(L, f, out, f->api->quote(out, k.s, k.len));
-		check(L, f, out, f->api->buf_add(out, ":", 1));
+		if (i) front_check(L, f, out, f->api->buf_add(out, ",", 1));
+		front_check(L, f, out, f->api->quote(out, k.s, k.len));
+		front_check(L, f, out, f->api->buf_add(out, ":", 1));
 		lua_pushlstring(L, k.s, k.len);
 		lua_rawget(L, index);
 		front_encode(L, f, lua_gettop(L), out);
 		lua_pop(L, 1);
 	}
 	f->keys.len = from;
-	check(L, f, out, f->api->buf_add(out, "}", 1));
+	front_check(L, f, out, f->api->buf_add(out, "}", 1));
 }
 
 static void table(lua_State *L, front *f, int index, doc_buf *out) {
@@ -162,43 +156,43 @@ static void table(lua_State *L, front *f, int index, doc_buf *out) {
 	switch (front_shape(L, f, index, &len)) {
 	case SHAPE_LIST: list(L, f, index, len, out); break;
 	case SHAPE_OBJECT: object(L, f, index, out); break;
-	default: check(L, f, out, f->api->buf_add(out, front_is_marked(L, f, index) ? "[]" : "{}", 2));
+	default: front_check(L, f, out, f->api->buf_add(out, front_is_marked(L, f, index) ? "[]" : "{}", 2));
 	}
 	f->depth--;
 }
 
 static void number(lua_State *L, front *f, double x, doc_buf *out) {
 	if (!isfinite(x)) front_fail(L, f, "%s is no JSON number", isnan(x) ? "nan" : "inf");
-	check(L, f, out, f->api->put_number(out, x));
+	front_check(L, f, out, f->api->put_number(out, x));
 }
 
 static void text(lua_State *L, front *f, int index, doc_buf *out) {
 	size_t len;
 	const char *s = lua_tolstring(L, index, &len);
 	if (!f->api->utf8(s, len)) front_fail(L, f, "the text is not valid UTF-8");
-	check(L, f, out, f->api->quote(out, s, len));
+	front_check(L, f, out, f->api->quote(out, s, len));
 }
 
 static void userdata(lua_State *L, front *f, int index, doc_buf *out) {
 	size_t len;
 	const char *s = big_text(L, f, index, &len);
-	if (s) check(L, f, out, f->api->buf_add(out, s, len));
+	if (s) front_check(L, f, out, f->api->buf_add(out, s, len));
 	else if (part_at(L, f, index)) part_encode(L, f, index, out);
 	else front_fail(L, f, "a %s cannot be written as JSON", luaL_typename(L, index));
 }
 
 void front_encode(lua_State *L, front *f, int index, doc_buf *out) {
 	switch (lua_type(L, index)) {
-	case LUA_TNIL: check(L, f, out, f->api->buf_add(out, "null", 4)); break;
+	case LUA_TNIL: front_check(L, f, out, f->api->buf_add(out, "null", 4)); break;
 	case LUA_TBOOLEAN:
-		check(L, f, out, lua_toboolean(L, index) ? f->api->buf_add(out, "true", 4) : f->api->buf_add(out, "false", 5));
+		front_check(L, f, out, lua_toboolean(L, index) ? f->api->buf_add(out, "true", 4) : f->api->buf_add(out, "false", 5));
 		break;
 	case LUA_TNUMBER: number(L, f, lua_tonumber(L, index), out); break;
 	case LUA_TSTRING: text(L, f, index, out); break;
 	case LUA_TTABLE: table(L, f, index, out); break;
 	case LUA_TLIGHTUSERDATA:
 		if (front_is_null(L, index)) {
-			check(L, f, out, f->api->buf_add(out, "null", 4));
+			front_check(L, f, out, f->api->buf_add(out, "null", 4));
 			break;
 		}
 	// fall through

@@ -97,24 +97,44 @@ void pg_vm_locate(lua_State *L, pg_vm *vm) {
 	if (vm->fault.traceback_len) vm->fault.traceback_len--; /* no newline at the end */
 }
 
+/* note_limit notes where the limit struck, the first time. */
+static void note_limit(lua_State *L, pg_vm *vm) {
+	uint32_t kind = vm->run.stop;
+	if (vm->fault.kind == kind) return;
+	vm->fault.kind = kind;
+	pg_vm_locate(L, vm);
+	set_message(vm, limit_message(kind), strlen(limit_message(kind)));
+}
+
 int pg_vm_raise(lua_State *L) {
 	pg_vm *vm = pg_vm_of(L);
-	int kind = vm->run.stop ? (int)vm->run.stop : PG_ERROR;
-	if (vm->fault.kind != (uint32_t)kind) {
-		pg_vm_locate(L, vm);
-		set_message(vm, limit_message(kind), strlen(limit_message(kind)));
-		vm->fault.kind = kind;
-	}
+	note_limit(L, vm);
 	lua_pushlightuserdata(L, vm);
 	return lua_error(L);
 }
 
+/* LuaJIT, as we patch it, calls this before it raises that there is no memory:
+ * no message handler runs then, and later the place is gone. */
+void luaJIT_nomemory(lua_State *L);
+void luaJIT_nomemory(lua_State *L) {
+	pg_vm *vm = pg_vm_of(L);
+	if (vm->L && vm->run.stop) note_limit(L, vm);
+}
+
 int pg_fault_handler(lua_State *L) {
 	pg_vm *vm = pg_vm_of(L);
-	if (vm->run.stop) return 1;
+	if (vm->run.stop) {
+		note_limit(L, vm);
+		return 1;
+	}
 	pg_vm_locate(L, vm);
 	vm->fault.kind = PG_ERROR;
 	int type = lua_type(L, 1);
+	if (vm->describe && type != LUA_TSTRING && type != LUA_TNUMBER) {
+		lua_settop(L, 1);
+		vm->describe(L);
+		type = lua_type(L, 1);
+	}
 	if (type == LUA_TSTRING) {
 		size_t len;
 		const char *text = lua_tolstring(L, 1, &len);

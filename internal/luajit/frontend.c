@@ -1,9 +1,23 @@
 #include "frontend.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 front *front_of(lua_State *L) { return pg_vm_of(L)->user; }
+
+int front_raise(lua_State *L, const char *format, ...) {
+	lua_Debug ar;
+	va_list args;
+	int of_script = lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && strcmp(ar.source, pg_vm_of(L)->chunk) == 0;
+	if (of_script) luaL_where(L, 1);
+	else lua_pushliteral(L, "");
+	va_start(args, format);
+	lua_pushvfstring(L, format, args);
+	va_end(args);
+	lua_concat(L, 2);
+	return lua_error(L);
+}
 
 typedef struct { front *f; const char *text; size_t len; } opening;
 
@@ -26,9 +40,10 @@ front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, c
 	front *f = calloc(1, sizeof *f);
 	if (!f) return NULL;
 	*f = (front){.api = api, .vm = vm, .life = 1, .decoded_max = memory};
-	f->out.max = output < UINT32_MAX ? output : UINT32_MAX;
+	f->output = output < INT32_MAX ? output : INT32_MAX;
 	f->texts.max = f->scratch.max = f->keys.max = memory;
 	f->event = api->new(memory);
+	vm->describe = front_describe;
 	vm->user = f;
 	opening o = {f, text, len};
 	if (f->event && lua_cpcall(vm->L, open_all, &o) == 0) return f;
@@ -58,9 +73,9 @@ static int bind(lua_State *L) {
 	lua_getfield(L, -1, "main");
 	lua_remove(L, -2);
 	if (lua_isnil(L, -1))
-		return luaL_error(L, "there is no function main; define 'function main(event)' as a global, without 'local'");
+		return front_raise(L, "there is no function main; define 'function main(event)' as a global, without 'local'");
 	if (!lua_isfunction(L, -1))
-		return luaL_error(L, "main is a %s; define 'function main(event)'", luaL_typename(L, -1));
+		return front_raise(L, "main is a %s; define 'function main(event)'", luaL_typename(L, -1));
 	lua_call(L, 1, 1);
 	lua_rawseti(L, LUA_REGISTRYINDEX, f->driver);
 	return 0;

@@ -29,7 +29,7 @@ typedef struct front_dead {
 
 typedef struct front_run { // how a run ended
 	uint32_t at;       // the first event that did not run
-	uint32_t full;     // it would have passed the output limit
+	uint32_t full;     // that event passed the output limit
 	uint32_t dropped;
 } front_run;
 
@@ -55,6 +55,7 @@ typedef struct front {
 	uint32_t count;
 	front_run run;
 
+	size_t output;    // the limit for what comes of a batch
 	doc_buf out;      // documents, back to back
 	uint32_t *out_ends, *out_from, out_count, out_cap;
 	front_dead *dead;
@@ -85,7 +86,9 @@ int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count
 // Below: between the files of the front end.
 
 front *front_of(lua_State *L);
+int front_raise(lua_State *L, const char *format, ...); // with the script's place before it
 int front_error(lua_State *L, int fault); // raises what a doc_fault means
+void front_check(lua_State *L, front *f, doc_buf *out, int fault); // the same, after writing to out
 
 // part.c
 void part_open(lua_State *L, front *f);
@@ -106,6 +109,7 @@ int front_is_marked(lua_State *L, front *f, int index); // by json.array
 void front_fail(lua_State *L, front *f, const char *format, ...); // raises, with the path before it
 
 // json.c
+void front_describe(lua_State *L);
 void json_open(lua_State *L, front *f); // pushes the module
 
 // big.c

@@ -59,7 +59,7 @@ static void decode_container(lua_State *L, front *f, const char *s, size_t len) 
 	o->size = len + (size_t)o->d->count * sizeof(doc_node);
 	f->decoded += o->size;
 	if (fault == DOC_NO_MEMORY || fault == DOC_TOO_BIG) front_error(L, fault);
-	if (fault) luaL_error(L, "not JSON, at byte %d", (int)o->d->offset + 1);
+	if (fault) front_raise(L, "not JSON, at byte %d", (int)o->d->offset + 1);
 	lua_newtable(L);
 	lua_pushvalue(L, at);
 	lua_setfield(L, -2, "owner");
@@ -86,7 +86,7 @@ static int json_decode(lua_State *L) {
 	front_error(L, fault);
 	decode_container(L, f, b->data, b->len);
 	part *p = lua_touserdata(L, -1);
-	if (f->api->length(p->d, p->node) != 1) return luaL_error(L, "not JSON, at byte 1");
+	if (f->api->length(p->d, p->node) != 1) return front_raise(L, "not JSON, at byte 1");
 	lua_getfenv(L, -1);
 	part_value(L, f, p->d, 0, lua_gettop(L), f->api->at(p->d, p->node, 1));
 	return 1;
@@ -128,7 +128,7 @@ static int json_array(lua_State *L) {
 	lua_settop(L, 1);
 	if (p) {
 		part_check(L, f, 1);
-		if (p->d->nodes[p->node].kind != DOC_ARRAY) return luaL_error(L, "an object of JSON is no array");
+		if (p->d->nodes[p->node].kind != DOC_ARRAY) return front_raise(L, "an object of JSON is no array");
 		return 1;
 	}
 	if (lua_isnil(L, 1)) {
@@ -142,6 +142,28 @@ static int json_array(lua_State *L) {
 	lua_rawset(L, -3);
 	lua_settop(L, 1);
 	return 1;
+}
+
+static int describe(lua_State *L) {
+	front *f = front_of(L);
+	if (luaL_getmetafield(L, 1, "__tostring") && !part_at(L, f, 1)) {
+		lua_pushvalue(L, 1);
+		lua_call(L, 1, 1);
+		return 1;
+	}
+	lua_settop(L, 1);
+	if (!lua_isnil(L, 1)) return json_encode(L);
+	lua_pushliteral(L, "nil");
+	return 1;
+}
+
+// front_describe replaces the error object on top of the stack by a text, if it has one.
+void front_describe(lua_State *L) {
+	lua_pushvalue(L, -1);
+	lua_pushcfunction(L, describe);
+	lua_insert(L, -2);
+	if (lua_pcall(L, 1, 1, 0) == 0 && lua_type(L, -1) == LUA_TSTRING) lua_replace(L, -2);
+	else lua_pop(L, 1);
 }
 
 void json_open(lua_State *L, front *f) {

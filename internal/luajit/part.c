@@ -17,7 +17,7 @@ part *part_at(lua_State *L, front *f, int index) {
 
 static part *alive(lua_State *L, front *f, part *p) {
 	if (p->life && p->life != f->life)
-		luaL_error(L, "an event was used after its call of main has ended; keep its values instead");
+		front_raise(L, "an event was used after its call of main has ended; keep its values instead");
 	return p;
 }
 
@@ -81,7 +81,7 @@ static int part_index(lua_State *L) {
 int front_error(lua_State *L, int fault) {
 	switch (fault) {
 	case DOC_OK: return 0;
-	case DOC_TOO_DEEP: return luaL_error(L, "the document is nested deeper than %d", DOC_MAX_DEPTH);
+	case DOC_TOO_DEEP: return front_raise(L, "the document is nested deeper than %d", DOC_MAX_DEPTH);
 	default: // the memory that a document may take
 		pg_vm_stop(pg_vm_of(L), PG_MEMORY);
 		return pg_vm_raise(L);
@@ -110,8 +110,8 @@ static uint32_t foreign_value(lua_State *L, front *f, doc *d, int index) {
 }
 
 static void refuse(lua_State *L, int key, const char *what) {
-	if (lua_type(L, key) == LUA_TSTRING) luaL_error(L, "%s: %s", lua_tostring(L, key), what);
-	luaL_error(L, "element %d: %s", (int)lua_tonumber(L, key), what);
+	if (lua_type(L, key) == LUA_TSTRING) front_raise(L, "%s: %s", lua_tostring(L, key), what);
+	front_raise(L, "element %d: %s", (int)lua_tonumber(L, key), what);
 }
 
 // make turns the Lua value at index into a value of d, for the document at 1.
@@ -145,7 +145,7 @@ static uint32_t make(lua_State *L, front *f, doc *d, int key, int index) {
 static void bad_index(lua_State *L, int key, uint32_t len) {
 	lua_pushvalue(L, key);
 	const char *k = lua_tostring(L, -1);
-	luaL_error(L, "attempt to write element %s of an array of %d; an array can be written from 1 to %d",
+	front_raise(L, "attempt to write element %s of an array of %d; an array can be written from 1 to %d",
 		k ? k : luaL_typename(L, key), (int)len, (int)len + 1);
 }
 
@@ -154,11 +154,11 @@ static int write_object(lua_State *L, front *f, part *p) {
 	if (lua_type(L, 2) != LUA_TSTRING) {
 		lua_pushvalue(L, 2);
 		const char *k = lua_tostring(L, -1);
-		return luaL_error(L, "the key of an object must be a string, not the %s %s", luaL_typename(L, 2), k ? k : "");
+		return front_raise(L, "the key of an object must be a string, not the %s %s", luaL_typename(L, 2), k ? k : "");
 	}
 	const char *key = lua_tolstring(L, 2, &len);
 	if (lua_isnil(L, 3)) return front_error(L, f->api->remove(p->d, p->node, key, len));
-	if (!f->api->utf8(key, len)) return luaL_error(L, "the key is not valid UTF-8");
+	if (!f->api->utf8(key, len)) return front_raise(L, "the key is not valid UTF-8");
 	uint32_t value = make(L, f, p->d, 2, 3);
 	return front_error(L, f->api->put(p->d, p->node, key, len, value));
 }
@@ -214,7 +214,7 @@ static int part_next(lua_State *L) {
 		size_t len;
 		const char *key = luaL_checklstring(L, 2, &len);
 		field = f->api->find(p->d, p->node, key, len);
-		if (!field) return luaL_error(L, "invalid key to 'next'");
+		if (!field) return front_raise(L, "invalid key to 'next'");
 	}
 	lua_getfenv(L, 1);
 	while ((field = f->api->step(p->d, p->node, field))) {
@@ -263,7 +263,7 @@ static int part_tostring(lua_State *L) {
 
 static int checked_array(lua_State *L, front *f, part **p) {
 	*p = part_check(L, f, 1);
-	if (is_object(*p)) luaL_error(L, "an object of JSON is no list");
+	if (is_object(*p)) front_raise(L, "an object of JSON is no list");
 	return (int)f->api->length((*p)->d, (*p)->node);
 }
 
@@ -297,29 +297,37 @@ static int part_remove(lua_State *L) {
 	return 1;
 }
 
+typedef struct { lua_State *L; doc *d; } encoding;
+
+// encode_foreign writes a table of the script's own. The family is on top of the
+// stack, see part_encode.
 static int encode_foreign(void *context, uint32_t number, doc_buf *out) {
-	lua_State *L = context;
+	encoding *e = context;
+	lua_State *L = e->L;
 	front *f = front_of(L);
+	const doc_node *field = &e->d->nodes[e->d->field];
+	if (f->depth == FRONT_DEPTH) front_error(L, DOC_TOO_DEEP);
+	f->path[f->depth++] = (front_step){.key = field->key, .key_len = field->key_len};
 	luaL_checkstack(L, 8, "document too deep");
-	lua_rawgeti(L, lua_gettop(L), -(int)number); // the family is on top, see part_encode
+	lua_rawgeti(L, lua_gettop(L), -(int)number);
 	front_encode(L, f, lua_gettop(L), out);
 	lua_pop(L, 1);
+	f->depth--;
 	return DOC_OK;
 }
 
-// part_encode writes a part. While that runs its family is on top of the stack.
 void part_encode(lua_State *L, front *f, int index, doc_buf *out) {
 	part *p = part_check(L, f, index);
+	encoding e = {L, p->d};
 	void *outer = p->d->context;
 	p->d->encode_foreign = encode_foreign;
-	p->d->context = L;
+	p->d->context = &e;
 	luaL_checkstack(L, 8, "document too deep");
 	lua_getfenv(L, index);
 	int fault = f->api->encode(p->d, p->node, out);
 	lua_pop(L, 1);
 	p->d->context = outer;
-	if (fault == DOC_TOO_BIG && out == &f->out) f->run.full = 1;
-	if (fault) front_error(L, fault);
+	front_check(L, f, out, fault);
 }
 
 static void iterator(lua_State *L, const char *name, lua_CFunction f, lua_CFunction step) {

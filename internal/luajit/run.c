@@ -91,6 +91,7 @@ static int step(lua_State *L) {
 		if (fault == DOC_OK) {
 			lua_rawgeti(L, LUA_REGISTRYINDEX, f->family);
 			part_push(L, f, f->event, 0, f->life, 1);
+			f->out.max = f->out.len + f->output;
 			return 1;
 		}
 		dead_parse(f, fault);
@@ -127,7 +128,7 @@ static void item(lua_State *L, front *f, uint32_t i) {
 	int index = lua_gettop(L);
 	front_start(f);
 	const char *kind = kind_name(L, f, index);
-	if (kind) luaL_error(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind, "an event or a table");
+	if (kind) front_raise(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind, "an event or a table");
 	emit(L, f, index);
 }
 
@@ -173,7 +174,7 @@ static void send(lua_State *L, front *f) {
 		send_table(L, f);
 	} else if (!lua_isnil(L, 1)) {
 		const char *kind = big_text(L, f, 1, &len) ? "number" : front_is_null(L, 1) ? "json.null" : luaL_typename(L, 1);
-		luaL_error(L, "main returned a value of type %s; want %s", kind, wants);
+		front_raise(L, "main returned a value of type %s; want %s", kind, wants);
 	}
 }
 
@@ -181,9 +182,13 @@ static void send(lua_State *L, front *f) {
 static int finish(lua_State *L) {
 	front *f = front_of(L);
 	if (lua_gettop(L) == 0)
-		return luaL_error(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
+		return front_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
 	uint32_t before = f->out_count;
 	send(L, f);
+	if (f->out.len > f->output) {
+		f->run.full = 1;
+		return front_raise(L, "output limit exceeded");
+	}
 	if (f->out_count == before) f->run.dropped++;
 	f->run.at++;
 	return 0;
@@ -207,14 +212,13 @@ static int drive(front *f) {
 }
 
 // run_events returns the kind of the limit that ended the run, or PG_OK.
-static int run_events(front *f, uint32_t first) {
+static int run_events(front *f) {
 	while (f->run.at < f->count) {
 		int kind = drive(f);
 		if (kind == PG_OK) break;
 		out_truncate(f, 0);
 		if (kind == PG_BATCH_TIME) return kind;
-		if (f->run.full && f->run.at > first) return PG_OUTPUT;
-		f->run.full = 0;
+		if (f->run.full) return PG_OUTPUT;
 		dead_script(f);
 		f->run.at++;
 		if (f->vm->broken || kind >= PG_EVENT_TIME) return kind;
@@ -230,7 +234,7 @@ int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count
 	f->run = (front_run){.at = first};
 	f->out.len = f->texts.len = 0;
 	f->out_count = f->dead_count = 0;
-	int kind = run_events(f, first);
+	int kind = run_events(f);
 	life_next(f);
 	for (uint32_t i = 0; i < extract_count && kind == PG_OK; i++)
 		if (extract[i] && f->api->extract(extract[i], f->out.data, f->out_ends, f->out_count)) kind = PG_MEMORY;

@@ -78,6 +78,8 @@ typedef struct pg_vm {
 		int truncated;
 	} log;
 	void *user; /* the front end's own */
+	/* describe replaces an error object on top of the stack by a text, if it can. */
+	void (*describe)(lua_State *L);
 } pg_vm;
 
 /* Life. prelude is the text of prelude.lua. pg_vm_open returns NULL when the

@@ -141,5 +141,11 @@ func (s *Script) fault(f *luajit.Fault) *script.Error {
 	if f.Kind != luajit.Runtime {
 		message, hint = f.Message, ""
 	}
-	return &script.Error{Script: s.code.Name, Line: f.Line, Message: message, Hint: hint, Traceback: f.Traceback}
+	return &script.Error{Script: s.code.Name, Line: min(f.Line, s.lines()), Message: message, Hint: hint, Traceback: f.Traceback}
+}
+
+// lines is the number of lines of the script: a fault at its very end is in the last.
+func (s *Script) lines() int {
+	text := strings.TrimRight(string(s.code.Text), "\n")
+	return strings.Count(text, "\n") + 1
 }

@@ -46,9 +46,6 @@ var hoarders = []struct{ name, text string }{
 	{"coroutines", `local t = {} for i = 1, math.huge do t[i] = coroutine.create(function() end) coroutine.resume(t[i]) end`},
 }
 
-// boundedStrings are the hoarders that every engine refuses.
-var boundedStrings = map[string]bool{"rep": true, "rep in pcall": false}
-
 const eventTime = 50 * time.Millisecond
 
 func testLimits(t *testing.T, lang script.Language, has Features) {
@@ -58,7 +55,7 @@ func testLimits(t *testing.T, lang script.Language, has Features) {
 	}
 	limits = script.Limits{EventTime: 5 * time.Second, BatchTime: 20 * time.Second, Memory: 8 << 20}
 	for _, c := range hoarders {
-		if has.Memory || boundedStrings[c.name] {
+		if has.Memory || c.name == "rep" { // which every engine refuses
 			t.Run("hoarding "+c.name, func(t *testing.T) { testStopped(t, lang, c.text, limits, "memory") })
 		}
 	}

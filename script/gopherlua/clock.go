@@ -1,0 +1,79 @@
+package gopherlua
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// A clock stops a machine: at a deadline, or when nobody waits for it any more.
+// gopher-lua looks at the clock's context before each instruction, so what the
+// script catches it meets again.
+type clock struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	timer  *time.Timer
+	unlink func() bool
+
+	mu   sync.Mutex
+	runs uint64 // counts starts, so that a late timer never hits the next run
+	on   bool
+	late bool
+}
+
+func newClock() *clock {
+	c := &clock{}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// follow stops the machine when ctx ends, until forget.
+func (c *clock) follow(ctx context.Context) {
+	c.unlink = context.AfterFunc(ctx, func() { c.interrupt(0) })
+}
+
+func (c *clock) forget() {
+	if c.unlink != nil {
+		c.unlink()
+		c.unlink = nil
+	}
+}
+
+// start begins a run that ends at the deadline.
+func (c *clock) start(until time.Time) {
+	c.mu.Lock()
+	c.runs++
+	c.on = true
+	run := c.runs
+	c.mu.Unlock()
+	c.timer = time.AfterFunc(time.Until(until), func() { c.interrupt(run) })
+}
+
+// interrupt stops a run, or whichever there is for 0.
+func (c *clock) interrupt(run uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.on && (run == c.runs || run == 0) {
+		c.late = true
+		c.cancel()
+	}
+}
+
+// stop ends the run and tells whether it was stopped before; then the machine is
+// of no more use.
+func (c *clock) stop() (late bool) {
+	c.timer.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.on = false
+	return c.late
+}
+
+// check raises an error when the run was stopped, for loops in Go.
+func (c *clock) check(l *lua.LState) {
+	if err := c.ctx.Err(); err != nil {
+		l.RaiseError("%s", err.Error())
+	}
+}

@@ -1,0 +1,142 @@
+// Package gopherlua runs Lua scripts in pure Go, for builds without cgo. Scripts
+// see the same as on LuaJIT; package scripttest holds both to it.
+//
+// Time and output limits hold as on LuaJIT. The memory limit holds only for
+// single strings that the library makes: nothing in gopher-lua counts what a
+// script holds, so scripts must be as trusted as the configuration.
+//
+// A script is safe for concurrent use: it keeps a bounded pool of VMs, each used
+// by one goroutine at a time.
+package gopherlua
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"runtime"
+
+	"github.com/yuin/gopher-lua/parse"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+)
+
+// Language offers the engine.
+func Language() script.Language {
+	return script.Language{
+		Name: "gopherlua",
+		Doc:  "Lua 5.1 in pure Go: no cgo needed, slower than luajit, without a memory limit.",
+		Load: load,
+	}
+}
+
+// A program is a loaded script.
+type program struct {
+	name   string // with version
+	file   string
+	proto  *lua.FunctionProto
+	limits script.Limits
+	sinks  [][]event.Column
+	log    *slog.Logger
+	pool   chan *machine // nil stands for a machine that is not made yet
+}
+
+func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
+	proto, err := compile(code)
+	if err != nil {
+		return nil, err
+	}
+	p := &program{
+		name:   fmt.Sprintf("%s@%.6x", code.Name, sha256.Sum256(code.Text)),
+		file:   code.Name,
+		proto:  proto,
+		limits: opts.Limits.WithDefaults(),
+		sinks:  opts.Sinks,
+		log:    opts.Log,
+		pool:   make(chan *machine, runtime.GOMAXPROCS(0)),
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	first, err := newMachine(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	p.pool <- first
+	for len(p.pool) < cap(p.pool) {
+		p.pool <- nil
+	}
+	return p, nil
+}
+
+func compile(code script.Code) (*lua.FunctionProto, error) {
+	chunk, err := parse.Parse(newReader(code.Text), code.Name)
+	if err != nil {
+		return nil, syntaxError(code, err)
+	}
+	proto, err := lua.Compile(chunk, code.Name)
+	if err != nil {
+		return nil, syntaxError(code, err)
+	}
+	return proto, nil
+}
+
+func (p *program) String() string { return p.name }
+
+// Close waits for the machines that run.
+func (p *program) Close() error {
+	for range cap(p.pool) {
+		if m := <-p.pool; m != nil {
+			m.close()
+		}
+	}
+	return nil
+}
+
+// take waits for a machine.
+func (p *program) take(ctx context.Context) (*machine, error) {
+	select {
+	case m := <-p.pool:
+		if m != nil {
+			return m, nil
+		}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	m, err := newMachine(ctx, p)
+	if err != nil {
+		p.pool <- nil
+	}
+	return m, err
+}
+
+// Run implements script.Script.
+func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	reset(res)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m, err := p.take(ctx)
+	if err != nil {
+		return err
+	}
+	r := run{program: p, in: in, res: res, machine: m, out: &res.Outputs[0]}
+	defer func() { p.pool <- r.machine }()
+	err = r.events(ctx)
+	if ctx.Err() != nil {
+		reset(res)
+		return ctx.Err()
+	}
+	r.finish()
+	return err
+}
+
+func reset(res *event.Result) {
+	for i := range res.Outputs {
+		res.Outputs[i].Reset()
+	}
+	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
+}

@@ -1,0 +1,231 @@
+package gopherlua
+
+import (
+	"context"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/perigeedb/perigee/internal/document/pure"
+	"github.com/perigeedb/perigee/script"
+)
+
+// A machine is a VM with the script loaded. One goroutine uses it at a time.
+type machine struct {
+	*program
+	clock   *clock
+	state   *lua.LState
+	main    *lua.LFunction
+	globals *lua.LTable // behind the environment of the script
+	loaded  bool        // globals are closed
+
+	extractors []*pure.Extractor // one for each sink that asks for columns
+
+	docMeta, bigMeta, listMeta *lua.LTable
+	null                       *lua.LUserData
+	protections                int           // pcalls inside each other
+	life                       *life         // of the event that runs
+	writing                    []*lua.LTable // tables that are being encoded
+}
+
+// Sizes of the VM's stacks: they grow on demand up to these.
+const (
+	callsMax     = 2_000
+	registerMax  = 1 << 18
+	registerSize = 1 << 10
+	registerStep = 1 << 13
+)
+
+// newMachine makes a VM and runs the top level of the script.
+func newMachine(ctx context.Context, p *program) (*machine, error) {
+	m := &machine{program: p, clock: newClock()}
+	m.state = lua.NewState(lua.Options{
+		SkipOpenLibs: true, CallStackSize: callsMax, MinimizeStackMemory: true,
+		RegistrySize: registerSize, RegistryMaxSize: registerMax, RegistryGrowStep: registerStep,
+	})
+	m.state.SetContext(m.clock.ctx)
+	env := m.sandbox()
+	m.extractors = make([]*pure.Extractor, len(p.sinks))
+	for i, spec := range p.sinks {
+		m.extractors[i] = pure.NewExtractor(spec)
+	}
+	m.clock.follow(ctx)
+	defer m.clock.forget()
+	m.clock.start(time.Now().Add(p.limits.BatchTime))
+	fn := m.state.NewFunctionFromProto(p.proto)
+	fn.Env = env
+	m.state.Push(fn)
+	err := m.state.PCall(0, 0, nil)
+	if late := m.clock.stop(); late {
+		defer m.close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, m.lateError(m.scriptError(err), p.limits, true)
+	}
+	if err == nil {
+		err = m.findMain()
+	}
+	if err != nil {
+		defer m.close()
+		return nil, m.scriptError(err)
+	}
+	m.loaded = true
+	return m, nil
+}
+
+func (m *machine) findMain() error {
+	switch main := m.globals.RawGetString("main").(type) {
+	case *lua.LFunction:
+		m.main = main
+		return nil
+	case *lua.LNilType:
+		return &script.Error{Script: m.file, Message: "there is no function main", Hint: "define it as a global: function main(event) … return event end"}
+	default:
+		return &script.Error{Script: m.file, Message: "main is a " + main.Type().String() + ", not a function", Hint: "function main(event) … return event end"}
+	}
+}
+
+func (m *machine) close() {
+	m.clock.cancel()
+	m.state.Close()
+}
+
+// event calls main for event i of a run and appends what it returns.
+func (m *machine) event(r *run, i int) error {
+	m.life = &life{}
+	defer func() { m.life.ended = true }()
+	m.writing = m.writing[:0]
+	l := m.state
+	top := l.GetTop()
+	defer l.SetTop(top)
+	l.Push(m.main)
+	l.Push(m.proxy(r.doc.Root(), m.life))
+	if err := l.PCall(1, lua.MultRet, nil); err != nil {
+		return m.scriptError(err)
+	}
+	if l.GetTop() == top {
+		return m.wrong("main returned nothing: end it with return event, or with return nil to drop the event")
+	}
+	return m.emit(r, i, l.Get(top+1))
+}
+
+// emit appends what main returned.
+func (m *machine) emit(r *run, i int, v lua.LValue) error {
+	before := len(r.out.Ends)
+	if err := m.emitValue(r, i, v); err != nil {
+		return err
+	}
+	if len(r.out.Ends) == before {
+		r.res.Dropped++
+	}
+	return nil
+}
+
+func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
+	switch kind := m.kindOf(v); kind {
+	case "nil":
+		return nil
+	case "object":
+		return m.emitDocument(r, i, v)
+	case "array":
+		return m.elements(v, func(n int, element lua.LValue) error {
+			switch kind := m.elementKind(element); kind {
+			case "nil":
+				return nil
+			case "object":
+				return m.emitDocument(r, i, element)
+			default:
+				return m.wrong("main returned a list whose element %d is %s: every element must be an event", n, article(kind))
+			}
+		})
+	default:
+		return m.wrong("main returned %s: return the event, a table, a list of them, or nil to drop the event", article(kind))
+	}
+}
+
+func (m *machine) emitDocument(r *run, i int, v lua.LValue) error {
+	value, err := m.toJSON(v)
+	if err != nil {
+		return err
+	}
+	if r.out.Data, err = pure.AppendValue(r.out.Data, value); err != nil {
+		return err
+	}
+	return r.endDocument(i)
+}
+
+// kindOf names what main returned: nil, object, array, or what it is instead. A
+// new table without entries is an empty list.
+func (m *machine) kindOf(v lua.LValue) string {
+	switch v := v.(type) {
+	case *lua.LTable:
+		if !m.isMarked(v) && v.MaxN() == 0 && !isEmpty(v) {
+			return "object"
+		}
+		return "array"
+	case *lua.LUserData:
+		switch of := v.Value.(type) {
+		case *proxy:
+			if of.life.ended {
+				return "document kept after its call of main has ended"
+			}
+			if of.container.Kind() == pure.Object {
+				return "object"
+			}
+			return "array"
+		case *big:
+			return "number"
+		}
+		return "null"
+	}
+	return v.Type().String()
+}
+
+// elementKind is kindOf for an element of a list, where {} is an event.
+func (m *machine) elementKind(v lua.LValue) string {
+	if t, ok := v.(*lua.LTable); ok && isEmpty(t) && !m.isMarked(t) {
+		return "object"
+	}
+	return m.kindOf(v)
+}
+
+// elements calls f for each element of an array or a list.
+func (m *machine) elements(v lua.LValue, f func(n int, element lua.LValue) error) error {
+	if t, ok := v.(*lua.LTable); ok {
+		shape, err := m.shapeOf(t)
+		if err != nil {
+			return err
+		}
+		for n := 1; n <= shape.length; n++ {
+			if err := f(n, t.RawGetInt(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	p, err := m.alive(v.(*lua.LUserData).Value.(*proxy))
+	if err != nil {
+		return err
+	}
+	for n := 1; n <= p.container.Len(); n++ {
+		element := m.fromJSON(p.container.At(float64(n)), p.life)
+		if p.container.At(float64(n)).Kind == pure.Null {
+			element = m.null
+		}
+		if err := f(n, element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func article(noun string) string {
+	switch noun {
+	case "object", "array":
+		return "an " + noun
+	case "nil", "null":
+		return noun
+	}
+	return "a " + noun
+}

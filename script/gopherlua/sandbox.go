@@ -1,0 +1,197 @@
+package gopherlua
+
+import (
+	"strconv"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// allowed is what scripts get of gopher-lua's own libraries. What a document
+// needs to be a table for, and what could run away, is ours instead.
+var allowed = map[string][]string{
+	"":          {"assert", "getmetatable", "rawequal", "select", "setmetatable", "tostring"},
+	"string":    {"byte", "char", "format", "len", "lower", "reverse", "sub", "upper"},
+	"math":      {"abs", "acos", "asin", "atan", "atan2", "ceil", "cos", "cosh", "deg", "exp", "floor", "fmod", "frexp", "huge", "ldexp", "log", "log10", "max", "min", "modf", "pi", "pow", "rad", "random", "randomseed", "sin", "sinh", "sqrt", "tan", "tanh"},
+	"coroutine": {"create", "resume", "running", "status", "wrap", "yield"},
+}
+
+// sandbox fills the globals and returns the environment of the script: an empty
+// table before them, so that each assignment to a global is noticed.
+func (m *machine) sandbox() *lua.LTable {
+	l := m.state
+	standard := m.openStandard()
+	m.docMeta, m.bigMeta, m.listMeta = m.documentMeta(), m.bigMetatable(), m.metatable(nil)
+	m.null = &lua.LUserData{Metatable: m.metatable(map[string]lua.LGFunction{
+		"__tostring": func(l *lua.LState) int { l.Push(lua.LString("null")); return 1 },
+	})}
+	m.globals = l.NewTable()
+	for _, name := range allowed[""] {
+		m.globals.RawSetString(name, standard.RawGetString(name))
+	}
+	m.fill(m.globals, m.baseLibrary(standard))
+	strings := m.library(standard, "string", m.stringLibrary())
+	m.library(standard, "math", nil)
+	m.library(standard, "coroutine", nil)
+	m.library(standard, "table", m.tableLibrary(standard.RawGetString("table").(*lua.LTable)))
+	json := m.library(standard, "json", m.jsonLibrary())
+	json.RawSetString("null", m.null)
+	// Methods of strings go to our library, and nobody gets hold of their metatable.
+	meta := l.GetMetatable(lua.LString("")).(*lua.LTable)
+	meta.RawSetString("__index", strings)
+	meta.RawSetString("__metatable", lua.LFalse)
+	env := l.NewTable()
+	env.Metatable = m.guard(m.globals, m.newGlobal)
+	m.globals.RawSetString("_G", env)
+	return env
+}
+
+// openStandard opens gopher-lua's libraries where no script sees them.
+func (m *machine) openStandard() *lua.LTable {
+	l := m.state
+	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenString, lua.OpenMath, lua.OpenTable, lua.OpenCoroutine} {
+		l.Push(l.NewFunction(open))
+		l.Call(0, 0)
+	}
+	return l.G.Global
+}
+
+// library makes a read-only global of what is allowed of a standard library and
+// our own functions. It returns what is behind it.
+func (m *machine) library(standard *lua.LTable, name string, own map[string]lua.LGFunction) *lua.LTable {
+	behind := m.state.NewTable()
+	if from, ok := standard.RawGetString(name).(*lua.LTable); ok {
+		for _, function := range allowed[name] {
+			behind.RawSetString(function, from.RawGetString(function))
+		}
+	}
+	m.fill(behind, own)
+	front := m.state.NewTable()
+	front.Metatable = m.guard(behind, func(l *lua.LState) int {
+		l.RaiseError("the library %s is read-only", name)
+		return 0
+	})
+	m.globals.RawSetString(name, front)
+	return behind
+}
+
+func (m *machine) fill(t *lua.LTable, functions map[string]lua.LGFunction) {
+	for name, function := range functions {
+		t.RawSetString(name, m.state.NewFunction(function))
+	}
+}
+
+// guard is a metatable that reads from behind and passes writes to refuse.
+func (m *machine) guard(behind *lua.LTable, refuse lua.LGFunction) *lua.LTable {
+	meta := m.metatable(map[string]lua.LGFunction{"__newindex": refuse})
+	meta.RawSetString("__index", behind)
+	return meta
+}
+
+// metatable makes a metatable that scripts can neither see nor replace.
+func (m *machine) metatable(functions map[string]lua.LGFunction) *lua.LTable {
+	meta := m.state.NewTable()
+	m.fill(meta, functions)
+	meta.RawSetString("__metatable", lua.LFalse)
+	return meta
+}
+
+// newGlobal takes globals while the script loads, and refuses them after.
+func (m *machine) newGlobal(l *lua.LState) int {
+	if m.loaded {
+		l.RaiseError("assignment to the global %s at run time: write local %s, or set it outside of main", l.Get(2), l.Get(2))
+	}
+	m.globals.RawSet(l.Get(2), l.Get(3))
+	return 0
+}
+
+// baseLibrary holds the global functions that differ from gopher-lua's.
+func (m *machine) baseLibrary(standard *lua.LTable) map[string]lua.LGFunction {
+	return map[string]lua.LGFunction{
+		"error":    raise,
+		"ipairs":   m.ipairs(standard.RawGetString("ipairs")),
+		"next":     m.next,
+		"pairs":    m.pairs(standard.RawGetString("pairs")),
+		"pcall":    m.protected(standard.RawGetString("pcall")),
+		"print":    m.print,
+		"require":  m.require,
+		"tonumber": m.tonumber(standard.RawGetString("tonumber")),
+		"type":     m.typeOf,
+		"unpack":   m.unpack,
+		"xpcall":   m.protected(standard.RawGetString("xpcall")),
+	}
+}
+
+// raise is error. It takes nil, too, and level 2 is really the caller.
+func raise(l *lua.LState) int {
+	level := l.OptInt(2, 1)
+	if level > 0 {
+		level++ // gopher-lua counts this function
+	}
+	l.Error(l.Get(1), level)
+	return 0
+}
+
+// protectedMax bounds how deep pcalls may be inside each other: each of them
+// walks the whole stack when an error passes.
+const protectedMax = 200
+
+func (m *machine) protected(standard lua.LValue) lua.LGFunction {
+	return func(l *lua.LState) int {
+		if m.protections == protectedMax {
+			l.RaiseError("stack overflow: more than %d calls of pcall inside each other", protectedMax)
+		}
+		m.protections++
+		defer func() { m.protections-- }()
+		return delegate(l, standard)
+	}
+}
+
+func (m *machine) typeOf(l *lua.LState) int {
+	v := l.CheckAny(1)
+	name := v.Type().String()
+	if isProxy(v) {
+		name = "table"
+	}
+	l.Push(lua.LString(name))
+	return 1
+}
+
+func (m *machine) tonumber(standard lua.LValue) lua.LGFunction {
+	return func(l *lua.LState) int {
+		if b, ok := bigOf(l.Get(1)); ok {
+			l.Push(lua.LNumber(b.float()))
+			return 1
+		}
+		return delegate(l, standard)
+	}
+}
+
+// delegate calls another function with the same arguments.
+func delegate(l *lua.LState, f lua.LValue) int {
+	n := l.GetTop()
+	l.Insert(f, 1)
+	l.Call(n, lua.MultRet)
+	return l.GetTop()
+}
+
+// print writes to the log: the standard output belongs to sinks.
+func (m *machine) print(l *lua.LState) int {
+	text := ""
+	for i := 1; i <= l.GetTop(); i++ {
+		if i > 1 {
+			text += "\t"
+		}
+		text += l.ToStringMeta(l.Get(i)).String()
+	}
+	m.log.Info(text, "script", m.file)
+	return 0
+}
+
+func (m *machine) require(l *lua.LState) int {
+	name := l.CheckString(1)
+	if name != "json" {
+		l.RaiseError("there is no module %s", strconv.Quote(name))
+	}
+	l.Push(m.globals.RawGetString(name))
+	return 1
+}

@@ -68,6 +68,7 @@ func (p *Pipeline) turn(ctx context.Context, name string) (err error) {
 		}
 		return err
 	}
+	p.log.Info("partition open", "partition", name)
 	return t.run(ctx)
 }
 

@@ -124,7 +124,7 @@ func TestSinkIsAway(t *testing.T) {
 		if n := reads.Load(); n != DefaultLanes+1 {
 			t.Errorf("%d batches read while the sink is away", n)
 		}
-		if err := r.Ready(); err == nil || err.Error() != "retrying: connection refused" {
+		if err := r.Ready(); err == nil || err.Error() != "retrying: sink table: connection refused" {
 			t.Errorf("not ready for %v", err)
 		}
 		if s := r.Stats(); s.State != Retrying || s.Sinks[0].Retries == 0 || s.Sinks[0].Rows != 0 {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ func (t *trouble) begin() {
 }
 
 func (t *trouble) failed(err error) {
-	t.status.failed(t, err)
+	t.status.failed(t, fmt.Errorf("%s: %w", t.what, err))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failures++

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -107,7 +108,9 @@ func lines(data []byte) []string {
 }
 
 func (c *testCase) run(t *testing.T, lang script.Language) {
-	s := load(t, lang, c.script, script.Options{})
+	// No case is about time, and machines are slow at times.
+	limits := script.Limits{EventTime: 20 * time.Second, BatchTime: time.Minute}
+	s := load(t, lang, c.script, script.Options{Limits: limits})
 	res := run(t, s, c.in...)
 	if diff := cmp.Diff(strings.Join(c.out, "\n"), strings.Join(outLines(&res.Outputs[0]), "\n")); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)

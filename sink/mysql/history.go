@@ -142,7 +142,7 @@ func (w *writer) beginFold() []event.Range {
 // inserted, not updated: an update of a row that a later owner has folded away
 // would find nothing and so not meet the fence.
 func (w *writer) foldRange(ctx context.Context, conn *sql.Conn, r event.Range) error {
-	b := batch{buf: []byte(startStatement)}
+	b := batch{buf: []byte(startStatement + ";")}
 	b.buf = w.appendRanges(b.buf, []event.Range{r})
 	b.buf = append(b.buf, " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch),"+
 		" committed = VALUES(committed), prints = VALUES(prints);DELETE FROM perigee_ranges WHERE owner = "...)

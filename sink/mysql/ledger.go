@@ -187,15 +187,6 @@ func (w *writer) appendRanges(b []byte, ranges []event.Range) []byte {
 	return b
 }
 
-// rangeBytes is more than appendRanges appends.
-func rangeBytes(ranges []event.Range) int {
-	n := 256
-	for _, r := range ranges {
-		n += 256 + 8*len(r.Prints)
-	}
-	return n
-}
-
 func appendPrints(b []byte, prints []uint32) []byte {
 	if len(prints) == 0 {
 		return append(b, "NULL"...)

@@ -6,10 +6,11 @@
 // perigee_ranges has the positions that are committed, with the fingerprints
 // that the source gave them. A batch is one transaction: its rows, its range and,
 // last, a shared lock on the owner's row, which fails unless the epoch is the
-// writer's own. The end of it, from the range to COMMIT, is one packet: while a
+// writer's own. The end of it, from that lock to COMMIT, is one packet: while a
 // worker holds the lock, the server never waits for it, so a worker that is
-// frozen cannot hold up the one that takes over. Taking over raises the epoch,
-// commits, and only then reads the ranges.
+// frozen cannot hold up the one that takes over; its locks on rows go when the
+// server ends the silent session. Taking over raises the epoch, commits, and
+// only then reads the ranges.
 //
 // When a connection is lost in a write, nobody knows whether it was committed.
 // The writer then takes the partition over from itself: what was still under way

@@ -15,7 +15,7 @@ func (w *writer) refuse(ctx context.Context, conn *sql.Conn, b *batch, cause err
 	if err := w.owned(ctx, conn); err != nil {
 		return err
 	}
-	if _, err := conn.ExecContext(ctx, "START TRANSACTION"); err != nil {
+	if _, err := conn.ExecContext(ctx, startStatement); err != nil {
 		return err
 	}
 	defer rollBack(ctx, conn)

@@ -189,7 +189,10 @@ void front_encode(lua_State *L, front *f, int index, doc_buf *out) {
 		break;
 	case LUA_TNUMBER: number(L, f, lua_tonumber(L, index), out); break;
 	case LUA_TSTRING: text(L, f, index, out); break;
-	case LUA_TTABLE: table(L, f, index, out); break;
+	case LUA_TTABLE:
+		if (part_at(L, f, index)) part_encode(L, f, index, out);
+		else table(L, f, index, out);
+		break;
 	case LUA_TLIGHTUSERDATA:
 		if (front_is_null(L, index)) {
 			front_check(L, f, out, f->api->buf_add(out, "null", 4));

@@ -36,7 +36,7 @@ func NewEngine(w *Watchdog, opts Options, output int, columns [][]event.Column) 
 		return nil, err
 	}
 	c := C.front_open(vm.c, (*C.doc_api)(document.Functions()), C.size_t(opts.Memory), C.size_t(output),
-		text(frontend), C.size_t(len(frontend)))
+		boolInt(!opts.NoJIT), text(frontend), C.size_t(len(frontend)))
 	if c == nil {
 		vm.Close()
 		return nil, errNoRoom

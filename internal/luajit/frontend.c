@@ -19,7 +19,7 @@ int front_raise(lua_State *L, const char *format, ...) {
 	return lua_error(L);
 }
 
-typedef struct { front *f; const char *text; size_t len; } opening;
+typedef struct { front *f; const char *text; size_t len; int compiled; } opening;
 
 // open_all runs frontend.lua with what it builds on, below one protected call.
 static int open_all(lua_State *L) {
@@ -30,22 +30,26 @@ static int open_all(lua_State *L) {
 	part_open(L, f);
 	big_open(L, f);
 	json_open(L, f);
-	run_open(L, f);
+	run_open(L);
+	if (o->compiled) proxy_open(L, f);
+	else lua_pushnil(L);
 	lua_call(L, 6, 1);
 	f->driver = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
-front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, const char *text, size_t len) {
+front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, int compiled,
+	const char *text, size_t len) {
 	front *f = calloc(1, sizeof *f);
 	if (!f) return NULL;
 	*f = (front){.api = api, .vm = vm, .life = 1, .decoded_max = memory};
 	f->output = output < INT32_MAX ? output : INT32_MAX;
 	f->texts.max = f->scratch.max = f->keys.max = memory;
 	f->event = api->new(memory);
+	f->root = f->past = (part){.d = f->event};
 	vm->describe = front_describe;
 	vm->user = f;
-	opening o = {f, text, len};
+	opening o = {f, text, len, compiled};
 	if (f->event && lua_cpcall(vm->L, open_all, &o) == 0) return f;
 	vm->user = NULL;
 	front_close(f);

@@ -47,7 +47,10 @@ typedef struct front {
 	doc *event;
 	uint32_t life;    // of the event that runs; odd while main runs
 	int family;       // references: the event's family, see part.c
+	part root, past;  // the event itself, and one that has ended
 	const void *part_meta, *big_meta; // their metatables, and references to them
+	const void *proxy_meta; // of the table that stands for the event, if one does
+	int current;      // reference: the function that has that table as upvalue
 	int part_ref, big_ref, arrays, driver;
 
 	const char *data; // the batch
@@ -71,8 +74,9 @@ typedef struct front {
 } front;
 
 // front_open gives a fresh VM its documents and the module json; pg_vm_load
-// follows. It returns NULL when memory ends.
-front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, const char *text, size_t len);
+// follows. compiled picks the front end for the JIT. It returns NULL when memory ends.
+front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, int compiled,
+	const char *text, size_t len);
 void front_close(front *f); // after pg_vm_close
 
 // front_main looks for main when the script is loaded; what it is instead is in vm->fault.
@@ -95,6 +99,7 @@ void part_open(lua_State *L, front *f);
 void part_push(lua_State *L, front *f, doc *d, uint32_t node, uint32_t life, int family);
 part *part_at(lua_State *L, front *f, int index);   // NULL when it is none
 part *part_check(lua_State *L, front *f, int index); // raises when its event has ended
+void part_family(lua_State *L, front *f, const part *p, int index); // pushes it
 void part_encode(lua_State *L, front *f, int index, doc_buf *out);
 void part_value(lua_State *L, front *f, doc *d, uint32_t life, int family, int kind);
 
@@ -117,7 +122,13 @@ void big_open(lua_State *L, front *f);
 void big_push(lua_State *L, front *f, const char *text, size_t len);
 const char *big_text(lua_State *L, front *f, int index, size_t *len); // NULL when it is none
 
-// run.c
-void run_open(lua_State *L, front *f);
+// proxy.c
+void proxy_open(lua_State *L, front *f);
+
+// run.c. The first three are called without Lua.
+int front_next(front *f);  // 0: there is none; 2: the family is large and should go
+int front_sent(front *f);  // 0: done; else nothing was done
+void front_dropped(front *f);
+void run_open(lua_State *L);
 
 #endif

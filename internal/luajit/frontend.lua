@@ -1,21 +1,28 @@
 -- Gives a script's globals what documents need, and returns the maker of the
 -- driver: the loop that passes events through main. A failing event leaves that
 -- loop and is dealt with in C; hence no pcall here.
-local globals, part, number, json, step, finish = ...
+local globals, part, number, json, run, proxy = ...
 
-local error, getmetatable, next, select, tonumber, type, unpack =
-  error, getmetatable, next, select, tonumber, type, unpack
-local is_document = part.is
-local library = perigee_library
+local error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack =
+  error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack
+local is_part = part.is
+
+-- is_document tells a document from a plain table. What stands for one has a
+-- metatable that is hidden.
+local function is_document(v)
+  local kind = type(v)
+  return kind == "userdata" and is_part(v)
+    or kind == "table" and getmetatable(v) == false and is_part(v)
+end
 
 function globals.type(...)
   local kind = type(...)
-  if kind == "userdata" and is_document((...)) then return "table" end
+  if kind == "userdata" and is_part((...)) then return "table" end
   return kind
 end
 
 function globals.next(t, key)
-  if type(t) == "userdata" then return part.next(t, key) end
+  if is_document(t) then return part.next(t, key) end
   return next(t, key)
 end
 
@@ -35,18 +42,18 @@ local tables = debug.getmetatable(globals.table).__index
 local insert, remove, concat, sort = tables.insert, tables.remove, tables.concat, tables.sort
 
 function tables.insert(t, ...)
-  if type(t) == "userdata" then return part.insert(t, ...) end
+  if is_document(t) then return part.insert(t, ...) end
   if getmetatable(t) == false then error("attempt to change a library", 2) end
   return insert(t, ...)
 end
 
 function tables.remove(t, ...)
-  if type(t) == "userdata" then return part.remove(t, ...) end
+  if is_document(t) then return part.remove(t, ...) end
   return remove(t, ...)
 end
 
 function tables.concat(t, separator, from, to)
-  if type(t) == "userdata" then
+  if is_document(t) then
     local n
     t, n = list(t)
     to = to or n
@@ -55,14 +62,14 @@ function tables.concat(t, separator, from, to)
 end
 
 function tables.sort(t, less)
-  if type(t) ~= "userdata" then return sort(t, less) end
+  if not is_document(t) then return sort(t, less) end
   local sorted, n = list(t)
   sort(sorted, less)
   for i = 1, n do t[i] = sorted[i] end
 end
 
 local function unpack_any(t, from, to)
-  if type(t) == "userdata" then
+  if is_document(t) then
     local n
     t, n = list(t)
     to = to or n
@@ -71,7 +78,7 @@ local function unpack_any(t, from, to)
 end
 globals.unpack, tables.unpack = unpack_any, unpack_any
 
-local modules = {json = library(json)}
+local modules = {json = perigee_library(json)}
 globals.json = modules.json
 
 function globals.require(name)
@@ -80,12 +87,96 @@ function globals.require(name)
   return module
 end
 
+if not proxy then
+  local step, finish = run.step, run.finish
+  return function(main)
+    return function()
+      while true do
+        local event = step()
+        if event == nil then return end
+        finish(main(event))
+      end
+    end
+  end
+end
+
+-- The compiled front end. The event is an empty table, fresh each time, whose
+-- metamethods go to the document through FFI; a script never gets hold of a
+-- cdata. What is rare, and all that may raise, is left to the other front end.
+
+local ffi = require "ffi"
+ffi.cdef[[
+struct calls {
+  int (*next)(void *);
+  int (*sent)(void *);
+  void (*dropped)(void *);
+  int (*read)(void *, uint32_t, const char *, size_t);
+  int (*removed)(void *, const char *, size_t);
+  int (*put_number)(void *, const char *, size_t, double);
+  int (*put_string)(void *, const char *, size_t, const char *, size_t);
+  int (*put_boolean)(void *, const char *, size_t, int);
+};
+struct found { const char *str; uint32_t str_len; uint32_t got; double num; };
+]]
+local calls = ffi.cast("struct calls *", proxy.calls)
+local next_event, sent, dropped, read = calls.next, calls.sent, calls.dropped, calls.read
+local removed, put_number, put_string, put_boolean =
+  calls.removed, calls.put_number, calls.put_string, calls.put_boolean
+local front, document = ffi.cast("void *", proxy.front), ffi.cast("void *", proxy.event)
+local found = ffi.cast("struct found *", proxy.event)
+local text = ffi.string
+local slow_read, slow_write, slow_finish = part.read, part.write, run.finish
+local NULL, FALSE, TRUE, NUMBER, STRING = 1, 2, 3, 4, 5 -- doc_kind
+
+local root -- the table that stands for the event that runs
+
+local function index(t, key)
+  if t ~= root or type(key) ~= "string" then return slow_read(t, key) end
+  local kind = read(document, 0, key, #key)
+  if kind == STRING then return text(found.str, found.str_len) end
+  if kind == NUMBER then return found.num end
+  if kind <= NULL then return nil end
+  if kind == TRUE then return true end
+  if kind == FALSE then return false end
+  return slow_read(t, key)
+end
+
+local function newindex(t, key, value)
+  if t ~= root or type(key) ~= "string" then return slow_write(t, key, value) end
+  local kind, fault = type(value), 1
+  if value == nil then
+    fault = removed(front, key, #key)
+  elseif kind == "string" then
+    fault = put_string(front, key, #key, value, #value)
+  elseif kind == "number" then
+    fault = put_number(front, key, #key, value)
+  elseif kind == "boolean" then
+    fault = put_boolean(front, key, #key, value and 1 or 0)
+  end
+  if fault ~= 0 then return slow_write(t, key, value) end
+end
+
+local meta = {
+  __index = index, __newindex = newindex, __len = part.length,
+  __pairs = part.pairs, __ipairs = part.ipairs, __metatable = false,
+}
+proxy.adopt(meta, function() return root end)
+
+local function done(...)
+  local result = ...
+  if result == nil and select("#", ...) > 0 then return dropped(front) end
+  if result == root and sent(front) == 0 then return end
+  slow_finish(...)
+end
+
 return function(main)
   return function()
     while true do
-      local event = step()
-      if event == nil then return end
-      finish(main(event))
+      local state = next_event(front)
+      if state == 0 then return end
+      if state == 2 then run.fresh() end
+      root = setmetatable({}, meta)
+      done(main(root))
     end
   end
 end

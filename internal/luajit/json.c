@@ -87,7 +87,7 @@ static int json_decode(lua_State *L) {
 	decode_container(L, f, b->data, b->len);
 	part *p = lua_touserdata(L, -1);
 	if (f->api->length(p->d, p->node) != 1) return front_raise(L, "not JSON, at byte 1");
-	lua_getfenv(L, -1);
+	part_family(L, f, p, -1);
 	part_value(L, f, p->d, 0, lua_gettop(L), f->api->at(p->d, p->node, 1));
 	return 1;
 }

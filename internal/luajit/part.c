@@ -7,16 +7,31 @@
 
 #include "frontend.h"
 
+// root_at tells whether the table at index stands for the event that runs.
+static int root_at(lua_State *L, front *f, int index) {
+	lua_rawgeti(L, LUA_REGISTRYINDEX, f->current);
+	lua_getupvalue(L, -1, 1);
+	int same = lua_topointer(L, -1) == lua_topointer(L, index);
+	lua_pop(L, 2);
+	return same;
+}
+
 part *part_at(lua_State *L, front *f, int index) {
-	part *p = lua_touserdata(L, index);
-	if (!p || !lua_getmetatable(L, index)) return NULL;
+	if (!lua_getmetatable(L, index)) return NULL;
 	const void *meta = lua_topointer(L, -1);
 	lua_pop(L, 1);
-	return meta == f->part_meta ? p : NULL;
+	if (meta == f->part_meta) return lua_touserdata(L, index);
+	if (!f->proxy_meta || meta != f->proxy_meta) return NULL;
+	return root_at(L, f, index) ? &f->root : &f->past;
+}
+
+void part_family(lua_State *L, front *f, const part *p, int index) {
+	if (p == &f->root) lua_rawgeti(L, LUA_REGISTRYINDEX, f->family);
+	else lua_getfenv(L, index);
 }
 
 static part *alive(lua_State *L, front *f, part *p) {
-	if (p->life && p->life != f->life)
+	if (p == &f->past || (p->life && p->life != f->life))
 		front_raise(L, "an event was used after its call of main has ended; keep its values instead");
 	return p;
 }
@@ -28,7 +43,10 @@ part *part_check(lua_State *L, front *f, int index) {
 }
 
 // self is part_check for a metamethod, which a script cannot call on anything else.
-static part *self(lua_State *L, front *f) { return alive(L, f, lua_touserdata(L, 1)); }
+static part *self(lua_State *L, front *f) {
+	part *p = lua_touserdata(L, 1);
+	return alive(L, f, p ? p : part_at(L, f, 1));
+}
 
 void part_push(lua_State *L, front *f, doc *d, uint32_t node, uint32_t life, int family) {
 	lua_rawgeti(L, family, (int)node);
@@ -73,7 +91,7 @@ static int part_index(lua_State *L) {
 	} else if (type == LUA_TNUMBER) {
 		kind = f->api->at(p->d, p->node, lua_tonumber(L, 2));
 	}
-	if (kind >= DOC_OBJECT) lua_getfenv(L, 1);
+	if (kind >= DOC_OBJECT) part_family(L, f, p, 1);
 	part_value(L, f, p->d, p->life, lua_gettop(L), kind);
 	return 1;
 }
@@ -102,7 +120,7 @@ static uint32_t copy_part(lua_State *L, front *f, doc *d, int index) {
 static uint32_t foreign_value(lua_State *L, front *f, doc *d, int index) {
 	uint32_t value = f->api->foreign(d);
 	if (!value) return 0;
-	lua_getfenv(L, 1);
+	part_family(L, f, part_at(L, f, 1), 1);
 	lua_pushvalue(L, index);
 	lua_rawseti(L, -2, -(int)d->foreigns);
 	lua_pop(L, 1);
@@ -129,7 +147,7 @@ static uint32_t make(lua_State *L, front *f, doc *d, int key, int index) {
 		s = lua_tolstring(L, index, &len);
 		if (!f->api->utf8(s, len)) refuse(L, key, "the text is not valid UTF-8");
 		return f->api->string(d, s, len);
-	case LUA_TTABLE: return foreign_value(L, f, d, index);
+	case LUA_TTABLE: return part_at(L, f, index) ? copy_part(L, f, d, index) : foreign_value(L, f, d, index);
 	case LUA_TLIGHTUSERDATA:
 		if (front_is_null(L, index)) return f->api->literal(d, DOC_NULL);
 		break;
@@ -190,7 +208,7 @@ static int part_len(lua_State *L) {
 
 static int next_element(lua_State *L, front *f, part *p, double i) {
 	uint32_t len = f->api->length(p->d, p->node);
-	lua_getfenv(L, 1);
+	part_family(L, f, p, 1);
 	int family = lua_gettop(L);
 	for (i = i + 1; i <= len; i++) {
 		int kind = f->api->at(p->d, p->node, i);
@@ -216,7 +234,7 @@ static int part_next(lua_State *L) {
 		field = f->api->find(p->d, p->node, key, len);
 		if (!field) return front_raise(L, "invalid key to 'next'");
 	}
-	lua_getfenv(L, 1);
+	part_family(L, f, p, 1);
 	while ((field = f->api->step(p->d, p->node, field))) {
 		if (p->d->nodes[p->d->got].kind == DOC_NULL) continue;
 		lua_pushlstring(L, p->d->str, p->d->str_len);
@@ -242,7 +260,7 @@ static int inext(lua_State *L) {
 	double i = luaL_checknumber(L, 2) + 1;
 	if (is_object(p) || i > f->api->length(p->d, p->node)) return 0;
 	lua_pushnumber(L, i);
-	lua_getfenv(L, 1);
+	part_family(L, f, p, 1);
 	part_value(L, f, p->d, p->life, 4, f->api->at(p->d, p->node, i));
 	lua_remove(L, 4);
 	return 2;
@@ -291,7 +309,7 @@ static int part_remove(lua_State *L) {
 	double i = luaL_optnumber(L, 2, len);
 	if (!(i >= 1 && i <= len && i == floor(i))) return 0;
 	lua_settop(L, 1);
-	lua_getfenv(L, 1);
+	part_family(L, f, p, 1);
 	part_value(L, f, p->d, p->life, 2, f->api->at(p->d, p->node, i));
 	front_error(L, f->api->remove_at(p->d, p->node, i));
 	return 1;
@@ -323,7 +341,7 @@ void part_encode(lua_State *L, front *f, int index, doc_buf *out) {
 	p->d->encode_foreign = encode_foreign;
 	p->d->context = &e;
 	luaL_checkstack(L, 8, "document too deep");
-	lua_getfenv(L, index);
+	part_family(L, f, p, index);
 	int fault = f->api->encode(p->d, p->node, out);
 	lua_pop(L, 1);
 	p->d->context = outer;
@@ -348,7 +366,8 @@ void part_open(lua_State *L, front *f) {
 		{"__index", part_index}, {"__newindex", part_newindex}, {"__len", part_len},
 		{"__tostring", part_tostring}, {NULL, NULL}};
 	static const luaL_Reg functions[] = {
-		{"is", part_is}, {"next", part_next}, {"insert", part_insert}, {"remove", part_remove}, {NULL, NULL}};
+		{"is", part_is}, {"next", part_next}, {"read", part_index}, {"write", part_newindex},
+		{"length", part_len}, {"insert", part_insert}, {"remove", part_remove}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, meta);
 	iterator(L, "__pairs", part_pairs, part_next);
@@ -361,4 +380,6 @@ void part_open(lua_State *L, front *f) {
 	f->family = luaL_ref(L, LUA_REGISTRYINDEX);
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);
+	iterator(L, "pairs", part_pairs, part_next);
+	iterator(L, "ipairs", part_ipairs, inext);
 }

@@ -26,11 +26,15 @@ static int out_need(front *f) {
 	return 1;
 }
 
+static void out_add(front *f) {
+	f->out_ends[f->out_count] = (uint32_t)f->out.len;
+	f->out_from[f->out_count++] = f->run.at;
+}
+
 // out_end notes that one more document of the current event stands in f->out.
 static void out_end(lua_State *L, front *f) {
 	if (!out_need(f)) front_error(L, DOC_NO_MEMORY);
-	f->out_ends[f->out_count] = (uint32_t)f->out.len;
-	f->out_from[f->out_count++] = f->run.at;
+	out_add(f);
 }
 
 static front_dead *dead_add(front *f) {
@@ -71,17 +75,8 @@ static void life_next(front *f) {
 
 enum { FAMILY_MAX = 1 << 12 }; // nodes whose parts are kept from event to event
 
-static void family_reset(lua_State *L, front *f) {
-	if (f->event->count < FAMILY_MAX) return;
-	lua_newtable(L);
-	lua_rawseti(L, LUA_REGISTRYINDEX, f->family);
-}
-
-// step() pushes the next event that is a document, or nothing at the end.
-static int step(lua_State *L) {
-	front *f = front_of(L);
-	lua_settop(L, 0);
-	family_reset(L, f);
+// front_next goes on to the next event that is a document.
+int front_next(front *f) {
 	life_next(f);
 	for (; f->run.at < f->count; f->run.at++) {
 		size_t len;
@@ -89,14 +84,32 @@ static int step(lua_State *L) {
 		f->vm->run.event = f->run.at;
 		int fault = f->api->index(f->event, text, len, f->data + f->ends[f->count - 1]);
 		if (fault == DOC_OK) {
-			lua_rawgeti(L, LUA_REGISTRYINDEX, f->family);
-			part_push(L, f, f->event, 0, f->life, 1);
+			f->root.life = f->life;
 			f->out.max = f->out.len + f->output;
-			return 1;
+			return f->event->count < FAMILY_MAX ? 1 : 2;
 		}
 		dead_parse(f, fault);
 	}
 	return 0;
+}
+
+// fresh() forgets the parts of events before.
+static int fresh(lua_State *L) {
+	lua_newtable(L);
+	lua_rawseti(L, LUA_REGISTRYINDEX, front_of(L)->family);
+	return 0;
+}
+
+// step() pushes the next event as a userdata, or nothing at the end.
+static int step(lua_State *L) {
+	front *f = front_of(L);
+	int next = front_next(f);
+	if (next == 0) return 0;
+	if (next == 2) fresh(L);
+	lua_settop(L, 0);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, f->family);
+	part_push(L, f, f->event, 0, f->life, 1);
+	return 1;
 }
 
 static void emit(lua_State *L, front *f, int index) {
@@ -134,7 +147,7 @@ static void item(lua_State *L, front *f, uint32_t i) {
 
 static void send_array(lua_State *L, front *f, part *p) {
 	uint32_t len = f->api->length(p->d, p->node);
-	lua_getfenv(L, 1);
+	part_family(L, f, p, 1);
 	int family = lua_gettop(L);
 	for (uint32_t i = 1; i <= len; i++) {
 		PG_CHECK(L, f->vm);
@@ -185,19 +198,37 @@ static int finish(lua_State *L) {
 		return front_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
 	uint32_t before = f->out_count;
 	send(L, f);
-	if (f->out.len > f->output) {
-		f->run.full = 1;
-		return front_raise(L, "output limit exceeded");
-	}
+	f->run.full = f->out.len > f->output;
+	if (f->run.full) return front_raise(L, "output limit exceeded");
 	if (f->out_count == before) f->run.dropped++;
 	f->run.at++;
 	return 0;
 }
 
-void run_open(lua_State *L, front *f) {
-	(void)f;
-	lua_pushcfunction(L, step);
-	lua_pushcfunction(L, finish);
+// front_sent sends the event itself, when nothing of it needs Lua. It returns 0
+// when that is done.
+int front_sent(front *f) {
+	if (f->event->foreigns || !out_need(f)) return 1;
+	size_t before = f->out.len;
+	int fault = f->api->encode(f->event, 0, &f->out);
+	if (fault || f->out.len > f->output) {
+		f->out.len = before;
+		return 1;
+	}
+	out_add(f);
+	f->run.at++;
+	return 0;
+}
+
+void front_dropped(front *f) {
+	f->run.dropped++;
+	f->run.at++;
+}
+
+void run_open(lua_State *L) {
+	static const luaL_Reg functions[] = {{"step", step}, {"finish", finish}, {"fresh", fresh}, {NULL, NULL}};
+	lua_newtable(L);
+	luaL_register(L, NULL, functions);
 }
 
 static void out_truncate(front *f, uint32_t count) {

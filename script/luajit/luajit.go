@@ -14,6 +14,15 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
+// Interpreted is Language with the compiler off; see LoadInterpreted.
+var Interpreted = script.Language{
+	Name: "lua-interpreted",
+	Doc:  "Lua 5.1 in LuaJIT with its compiler off",
+	Load: func(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
+		return LoadInterpreted(ctx, code, opts)
+	},
+}
+
 // Language is Lua in LuaJIT.
 var Language = script.Language{
 	Name: "lua",

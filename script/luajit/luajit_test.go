@@ -9,6 +9,7 @@ import (
 	"github.com/perigeedb/perigee/script/scripttest"
 )
 
-func TestConformance(t *testing.T) {
-	scripttest.Test(t, luajit.Language, scripttest.Features{Memory: true, MixedOrder: true})
-}
+var features = scripttest.Features{Memory: true, MixedOrder: true}
+
+func TestCompiled(t *testing.T)    { scripttest.Test(t, luajit.Language, features) }
+func TestInterpreted(t *testing.T) { scripttest.Test(t, luajit.Interpreted, features) }

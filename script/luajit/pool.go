@@ -17,22 +17,34 @@ import (
 
 // A Script is a loaded Lua script.
 type Script struct {
-	code   script.Code
-	opts   script.Options
-	name   string
-	watch  *luajit.Watchdog
-	idle   chan *luajit.Engine // engines that wait for a batch
-	spares chan struct{}       // engines that may still be made
-	closed chan struct{}
+	code script.Code
+	opts script.Options
+	name string
+
+	interpreted bool
+	watch       *luajit.Watchdog
+	idle        chan *luajit.Engine // engines that wait for a batch
+	spares      chan struct{}       // engines that may still be made
+	closed      chan struct{}
 }
 
 // Load compiles the script and runs its text once. A fault in it is a
 // *script.Error.
 func Load(ctx context.Context, code script.Code, opts script.Options) (*Script, error) {
+	return load(ctx, code, opts, false)
+}
+
+// LoadInterpreted is Load with the compiler off, which costs about a factor of
+// three: for kernels that forbid executable memory, and to rule the compiler out.
+func LoadInterpreted(ctx context.Context, code script.Code, opts script.Options) (*Script, error) {
+	return load(ctx, code, opts, true)
+}
+
+func load(ctx context.Context, code script.Code, opts script.Options, interpreted bool) (*Script, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	size := runtime.GOMAXPROCS(0)
 	s := &Script{
-		code: code, opts: opts,
+		code: code, opts: opts, interpreted: interpreted,
 		name:   fmt.Sprintf("%s@%.4x", code.Name, sha256.Sum256(code.Text)),
 		watch:  luajit.NewWatchdog(),
 		idle:   make(chan *luajit.Engine, size),
@@ -105,7 +117,7 @@ func (s *Script) release(e *luajit.Engine) {
 func (s *Script) open() (*luajit.Engine, error) {
 	l := s.opts.Limits
 	e, err := luajit.NewEngine(s.watch, luajit.Options{
-		EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory,
+		EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: s.interpreted,
 	}, l.Output, s.opts.Sinks)
 	if err != nil {
 		return nil, err

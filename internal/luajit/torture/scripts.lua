@@ -257,7 +257,7 @@ while true do s:upper() end
 --- reverse of a large string: event time
 local s = ('x'):rep(4000000)
 while true do s:reverse() end
---- byte of a large string: error
+--- byte of a large string: error, event time
 string.byte(('x'):rep(4000000), 1, -1)
 --- unpack too much: error
 unpack({}, 1, 1e8)
@@ -313,5 +313,5 @@ getmetatable(t).__index = function() while true do kept[#kept + 1] = {} end end
 return t.x
 --- print for ever: event time
 while true do print('x') end
---- a log line too long: ok
+--- a log line too long: ok, event time
 print(('x'):rep(4000000))

@@ -20,8 +20,9 @@ const (
 	columnsMax = 1000
 	keyMax     = 256 // bytes of a key that becomes a column
 	restColumn = "_rest"
-	// exactMax is the largest integer up to which a double holds every integer.
-	exactMax = 1 << 53
+	// exactMax is the largest integer that no other is rounded to when it becomes
+	// a double.
+	exactMax = 1<<53 - 1
 )
 
 // A schema is one version of a table's columns. It is never changed: what needs

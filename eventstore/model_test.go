@@ -1,0 +1,229 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// A model is what a table should hold: the documents of each position.
+type model struct {
+	rows map[uint64][]string
+	have event.Ranges
+}
+
+// values are spelled so that every type of column meets every other, and that a
+// loss shows: integers that no double holds, text that looks like JSON.
+var values = []string{
+	`0.25`, `9007199254740993`, `1`, `-7`, `-9223372036854775808`, `18446744073709551615`, `123456789012345678901234567890`,
+	`-1.5e3`, `1e20`, `true`, `false`, `null`, `""`, `"text"`, `"{\"a\":1}"`, `"null"`, `"1"`, `"a text of more than twelve bytes"`,
+	`"\u0000 \u2603 \"quoted\""`, `{}`, `{"a":[1,2.50]}`, `[]`, `[null,{"b":"x"}]`, `"2026-01-01T00:00:00Z"`,
+}
+
+var keys = []string{
+	"a", "A", "b", "select", "rowid", "_rest", "with space", `quo"te`, "☾", "", "_", "a_2", "time", "tab\tkey", "null", "x.y",
+}
+
+func randomDocument(r *rand.Rand, id string) string {
+	fields := []string{`"id":"` + id + `"`}
+	for _, k := range r.Perm(len(keys))[:r.IntN(5)] {
+		key, _ := json.Marshal(keys[k])
+		// Mostly one kind of value per key, so that columns live for a while.
+		v := (k*5 + r.IntN(2)) % len(values)
+		if r.IntN(20) == 0 {
+			v = r.IntN(len(values))
+		}
+		fields = append(fields, string(key)+":"+values[v])
+	}
+	r.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
+	return "{" + strings.Join(fields, ",") + "}"
+}
+
+// batch makes an output of random events and notes in the model what is new.
+func (m *model) batch(r *rand.Rand, prints bool) *event.Output {
+	first, count := uint64(r.IntN(400)), uint64(1+r.IntN(60))
+	out := &event.Output{Range: event.Range{First: first, Count: count}}
+	for i := range count {
+		position := first + i
+		known := m.have.Has(position)
+		if prints {
+			out.Range.Prints = append(out.Range.Prints, uint32(position)*31)
+		}
+		for n := range r.IntN(3) {
+			doc := randomDocument(r, fmt.Sprintf("%d.%d", position, n))
+			out.Data = append(out.Data, doc...)
+			out.Ends = append(out.Ends, uint32(len(out.Data)))
+			out.From = append(out.From, uint32(i))
+			if !known {
+				m.rows[position] = append(m.rows[position], doc)
+			}
+		}
+	}
+	m.have.Add(event.Range{First: first, Count: count})
+	return out
+}
+
+func TestAgainstModel(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			folder, m := t.TempDir(), &model{rows: map[uint64][]string{}}
+			s := openStore(t, folder)
+			table := openTable(t, s, TableConfig{})
+			p := take(t, table)
+			for range 40 {
+				switch r.IntN(8) {
+				case 0:
+					s.Close()
+					s = openStore(t, folder)
+					table = openTable(t, s, TableConfig{})
+					p = take(t, table)
+				case 1:
+					p = take(t, table)
+				}
+				if err := p.Append(context.Background(), m.batch(r, seed%2 == 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.check(t, s, table)
+			s.Close()
+			s = openStore(t, folder)
+			m.check(t, s, openTable(t, s, TableConfig{}))
+		})
+	}
+}
+
+// check compares all rows and ranges of the table with the model.
+func (m *model) check(t *testing.T, s *Store, table *Table) {
+	t.Helper()
+	done, err := table.Ranges(context.Background(), "pipe", "part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(bare(m.have), bare(done)); diff != "" {
+		t.Errorf("ranges (-want +got):\n%s", diff)
+	}
+	for _, d := range done {
+		for i, print := range d.Prints {
+			if want := uint32(d.First+uint64(i)) * 31; print != want {
+				t.Fatalf("position %d has fingerprint %d, want %d", d.First+uint64(i), print, want)
+			}
+		}
+	}
+	var want []string
+	for _, docs := range m.rows {
+		for _, doc := range docs {
+			want = append(want, canonical(t, doc))
+		}
+	}
+	got := readBack(t, s, table)
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+// readBack makes documents of a table's rows again.
+func readBack(t *testing.T, s *Store, table *Table) []string {
+	t.Helper()
+	names := map[string]string{}
+	for _, c := range table.current().Columns {
+		names[c.Name] = c.Path[0]
+	}
+	rows, err := s.Query(context.Background(), `SELECT * FROM events`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var docs []string
+	for rows.Next() {
+		var fields []string
+		for i, value := range rows.Row() {
+			column := rows.Columns()[i].Name
+			text := string(appendJSON(nil, value))
+			if key, ok := names[column]; ok {
+				name, _ := json.Marshal(key)
+				fields = append(fields, string(name)+":"+text)
+			} else if column == restColumn && value != nil {
+				fields = append(fields, strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}"))
+			}
+		}
+		docs = append(docs, canonical(t, "{"+strings.Join(fields, ",")+"}"))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return docs
+}
+
+// canonical spells a document so that equal ones are equal strings: keys in
+// order, no nulls on top, numbers as fractions.
+func canonical(t *testing.T, doc string) string {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(doc))
+	decoder.UseNumber()
+	var root map[string]any
+	if err := decoder.Decode(&root); err != nil {
+		t.Fatalf("%s: %v", doc, err)
+	}
+	for key, value := range root {
+		if value == nil {
+			delete(root, key)
+		}
+		if number, ok := value.(json.Number); ok {
+			fraction, _ := new(big.Rat).SetString(number.String())
+			root[key] = "number " + fraction.RatString()
+		}
+	}
+	text, err := json.Marshal(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestConcurrentLanes(t *testing.T) {
+	const lanes, each, size = 6, 30, 50
+	s := openStore(t, t.TempDir())
+	table := openTable(t, s, TableConfig{})
+	m := &model{rows: map[uint64][]string{}}
+	outs := make(chan *event.Output, lanes*each)
+	r := rand.New(rand.NewPCG(7, 7))
+	for i := range uint64(lanes * each) {
+		docs := make([]string, size)
+		for n := range docs {
+			docs[n] = randomDocument(r, fmt.Sprint(i*size+uint64(n)))
+			m.rows[i*size+uint64(n)] = []string{docs[n]}
+		}
+		outs <- output(i*size, docs...)
+	}
+	close(outs)
+	m.have.Add(event.Range{Count: lanes * each * size})
+	p := take(t, table)
+	var group sync.WaitGroup
+	for range lanes {
+		group.Go(func() {
+			for out := range outs {
+				if err := p.Append(context.Background(), out); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	m.check(t, s, table)
+}

@@ -1,0 +1,177 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+func TestColumnsWiden(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		values []string // one commit each
+		column string   // its type
+		want   string   // all values as SQL shows them
+	}{
+		{"bool", []string{`true`, `false`}, "BOOLEAN", "true|false"},
+		{"int", []string{`1`, `-9223372036854775808`}, "BIGINT", "1|-9223372036854775808"},
+		{"integers spelled as fractions", []string{`1.0`, `2e3`}, "BIGINT", "1|2000"},
+		{"int to double", []string{`1`, `2.5`, `3`}, "DOUBLE", "1.0|2.5|3.0"},
+		{"double keeps ints", []string{`2.5`, `1`}, "DOUBLE", "2.5|1.0"},
+		{"an int beyond a double, then a fraction", []string{`9007199254740993`, `0.5`}, "JSON", "9007199254740993|0.5"},
+		{"a double, then an int beyond it", []string{`0.5`, `9007199254740993`}, "JSON", "0.5|9007199254740993"},
+		{"the same after an int that a double holds", []string{`0.5`, `1`, `9007199254740993`}, "JSON", "0.5|1.0|9007199254740993"},
+		{"an int beyond 64 bits", []string{`1`, `18446744073709551616`}, "JSON", "1|18446744073709551616"},
+		{"text that is a number", []string{`1`, `"1"`}, "JSON", `1|"1"`},
+		{"text that looks like JSON", []string{`"{}"`, `{}`}, "JSON", `"{}"|{}`},
+		{"text and bool", []string{`"true"`, `true`}, "JSON", `"true"|true`},
+		{"object, as it was spelled", []string{`{ "b":1.10, "a":[ ] }`}, "JSON", `{ "b":1.10, "a":[ ] }`},
+		{"null, then a value", []string{`null`, `null`, `7`}, "BIGINT", "||7"},
+		{"a value, then null", []string{`"x"`, `null`}, "VARCHAR", "x|"},
+		{"only nulls", []string{`null`}, "JSON", ""},
+		{"a time is text", []string{`"2026-01-01T00:00:00Z"`}, "VARCHAR", "2026-01-01T00:00:00Z"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := openStore(t, t.TempDir())
+			table := openTable(t, s, TableConfig{})
+			p := take(t, table)
+			for i, value := range test.values {
+				appendDocs(t, p, uint64(i), fmt.Sprintf(`{"n":%d,"x":%s}`, i, value))
+			}
+			info := s.Tables()[0].Columns
+			if got := info[len(info)-1]; got != (ColumnInfo{"x", test.column}) {
+				t.Errorf("the column is %v, want x %s", got, test.column)
+			}
+			if got := ask(t, s, `SELECT string_agg(coalesce(x::VARCHAR, ''), '|' ORDER BY n) AS "all" FROM events`); strings.Trim(strings.ReplaceAll(got, `""`, `"`), `"`) != strings.Trim(test.want, `"`) {
+				t.Errorf("values are %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestNamesOfColumns(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"Id":1,"id":2,"ID":3,"select":4,"":5,"_":6,"_rest":7,"tab\tkey":8,"quo\"te":9,"id_2":10,"☾":11,"nul\u0000":12}`)
+	got := ask(t, s, `SELECT string_agg(column_name, ' ' ORDER BY column_index) FROM duckdb_columns() WHERE table_name = 'events'`)
+	want := `Id id_2 ID_3 select _ __2 _rest_2 tab_key quo"te id_2_2 ☾ nul_`
+	if unquoted := strings.Trim(strings.ReplaceAll(got, `""`, `"`), `"`); unquoted != want {
+		t.Errorf("columns are %s, want %s", unquoted, want)
+	}
+	if got := ask(t, s, `SELECT * FROM events`); got != "1,2,3,4,5,6,7,8,9,10,11,12" {
+		t.Errorf("values are %s", got)
+	}
+}
+
+func TestFieldsBeyondTheColumns(t *testing.T) {
+	var fields []string
+	for i := range columnsMax + 50 {
+		fields = append(fields, fmt.Sprintf(`"f%d":%d`, i, i))
+	}
+	wide := "{" + strings.Join(fields, ",") + "}"
+	long := strings.Repeat("k", keyMax+1)
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"f0":-1}`, wide, `{"`+long+`":{"a":[1.50]},"g":null}`)
+	if got := ask(t, s, `SELECT count(*), sum(f0), sum(f999), sum(CAST(_rest->>'f1000' AS BIGINT)), sum(CAST(_rest->>'f1049' AS BIGINT)), count(_rest) FROM events`); got != "3,-1,999,1000,1049,2" {
+		t.Errorf("got %s", got)
+	}
+	if got := ask(t, s, `SELECT _rest FROM events WHERE f0 IS NULL`); got != `"{""`+long+`"":{""a"":[1.50]}}"` {
+		t.Errorf("got %s", got)
+	}
+	if n := len(s.Tables()[0].Columns); n != columnsMax+1 {
+		t.Errorf("the table has %d columns", n)
+	}
+}
+
+func TestDeclaredColumns(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	config := TableConfig{Time: "time", Columns: []event.Column{
+		{Name: "email", Path: []string{"user", "email"}, Type: event.String, Required: true},
+		{Name: "price", Path: []string{"price"}, Type: event.Decimal},
+		{Name: "small", Path: []string{"small"}, Type: event.Int32},
+	}}
+	table := openTable(t, s, config)
+	p := take(t, table)
+	if got := ask(t, s, `SELECT count(*), min(time), min(email) FROM events`); got != "0,," {
+		t.Errorf("a new table answers %s", got)
+	}
+	good := `{"time":1767323045,"user":{"email":"a@b.c","age":7},"price":1.10,"small":3,"other":true}`
+	err := p.Append(context.Background(), output(0, good, `{"time":1,"user":{}}`, `{"user":{"email":"x"}}`, `not json`,
+		`{"time":1,"user":{"email":"x"},"small":2147483648}`, `{"time":"yesterday","user":{"email":"x"}}`))
+	refused, ok := errors.AsType[*Refused](err)
+	if !ok || len(refused.Rows) != 5 {
+		t.Fatalf("got %v, want five rows refused", err)
+	}
+	for i, want := range []string{"user.email is missing", "time is missing", "not a JSON object", "2147483648, which is out of range", `use RFC 3339`} {
+		if row := refused.Rows[i]; row.Row != i+1 || !strings.Contains(row.Reason, want) {
+			t.Errorf("row %d: %s, want row %d: %s", row.Row, row.Reason, i+1, want)
+		}
+	}
+	appendDocs(t, p, 0, good)
+	if got := ask(t, s, `SELECT time, email, price, small, "user"->>'age', other FROM events`); got != "2026-01-02 03:04:05,a@b.c,1.10,3,7,true" {
+		t.Errorf("got %s", got)
+	}
+
+	for name, c := range map[string]TableConfig{
+		"the time column is": {Time: "at"},
+		"column small is declared as string of field small, but the table has it as int32": {Time: "time", Columns: []event.Column{{Name: "small", Path: []string{"small"}, Type: event.String}}},
+	} {
+		_, err := s.Table("events", c)
+		if wrong, ok := errors.AsType[*ConfigError](err); !ok || !strings.Contains(err.Error(), name) || wrong.Hint == "" {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+	for _, name := range []string{"", "a b", "1a", `x"`, "Events", strings.Repeat("x", 64)} {
+		if _, err := s.Table(name, TableConfig{}); err == nil {
+			t.Errorf("a table may be called %q", name)
+		}
+	}
+}
+
+// A large segment stays as it is when the schema changes, and the view unites
+// it with its successors; small ones are folded.
+func TestSegments(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	table := openTable(t, s, TableConfig{})
+	p := take(t, table)
+	docs := make([]string, foldRows+1)
+	for i := range docs {
+		docs[i] = fmt.Sprintf(`{"id":%d}`, i)
+	}
+	appendDocs(t, p, 0, docs...)
+	next := uint64(len(docs))
+	appendDocs(t, p, next, `{"id":1.5,"name":"x"}`)
+	appendDocs(t, p, next+1, `{"id":"text","more":1}`)
+	if n := len(table.segments); n != 2 {
+		t.Errorf("there are %d segments, want the large one and one more", n)
+	}
+	for range 2 {
+		if got := ask(t, s, `SELECT count(*), count(name), sum(more), min(id::VARCHAR), max(id::VARCHAR) FILTER (name = 'x') FROM events`); got != `122883,1,1,"""text""",1.5` {
+			t.Errorf("got %s", got)
+		}
+		if got := ask(t, s, `SELECT id FROM events WHERE id::VARCHAR = '77777'`); got != "77777" {
+			t.Errorf("got %s", got)
+		}
+		s.Close()
+		s = openStore(t, folder)
+		if n := len(openTable(t, s, TableConfig{}).segments); n != 2 {
+			t.Errorf("opened again there are %d segments", n)
+		}
+	}
+}
+
+func TestEventsWithoutFields(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{}`, `{}`)
+	if got := ask(t, s, `SELECT count(*) FROM events`); got != "2" {
+		t.Errorf("got %s rows", got)
+	}
+}

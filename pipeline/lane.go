@@ -106,10 +106,12 @@ func (t *partition) keep(ctx context.Context, r event.Range, dead []event.Dead) 
 // write writes the output of sink i, without the rows that the sink refuses.
 func (t *partition) write(ctx context.Context, i int, batch *event.Batch, res *event.Result) error {
 	out := &res.Outputs[i]
-	began := time.Now()
-	defer func() { t.p.counters.sinks[i].time.Add(int64(time.Since(began))) }()
 	for {
-		err := t.p.sinks[i].retry(ctx, func() error { return t.writers[i].Write(ctx, out) })
+		err := t.p.sinks[i].retry(ctx, func() error {
+			began := time.Now()
+			defer func() { t.p.counters.sinks[i].time.Add(int64(time.Since(began))) }()
+			return t.writers[i].Write(ctx, out)
+		})
 		var refused *sink.RowErrors
 		if !errors.As(err, &refused) {
 			return err

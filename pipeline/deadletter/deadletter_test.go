@@ -1,7 +1,6 @@
 package deadletter
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,20 +82,19 @@ func TestLettersKeepTheirFields(t *testing.T) {
 	}
 }
 
-func TestLetterAsJSON(t *testing.T) {
-	l := Letter{Pipeline: "p", Partition: "f", Time: time.Unix(0, 0), Dead: dead(0, "no")}
-	l.Original = []byte(`{"a":1}`)
+// What a person finds in the file with a tool for such files is legible.
+func TestEntriesAreLegible(t *testing.T) {
 	for original, want := range map[string]string{
 		`{"a":1}`: `"original":"{\"a\":1}"`,
 		"\xff":    `"original_base64":"/w=="`,
 	} {
-		l.Original = []byte(original)
-		text, err := json.Marshal(l)
+		d := dead(0, "no")
+		d.Original = []byte(original)
+		text, err := encode(&d, time.Unix(0, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want = `{"pipeline":"p","partition":"f","position":0,"number":0,"time":"1970-01-01T00:00:00Z",` +
-			`"stage":"script","error":"no",` + want + `}`
+		want = `{"number":0,"time":"1970-01-01T00:00:00Z","stage":"script","error":"no",` + want + `}`
 		if string(text) != want {
 			t.Errorf("got  %s\nwant %s", text, want)
 		}

@@ -9,13 +9,10 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// entry is a letter as JSON: in the file, where pipeline, partition and position
-// are in the key, and for whoever lists letters over HTTP. Text that is UTF-8
-// stays legible; other bytes are kept as base64.
+// entry is what the file holds of a letter; pipeline, partition and position
+// are where it holds it. An event that is UTF-8 stays legible, the bytes of any
+// other are kept as base64.
 type entry struct {
-	Pipeline  string    `json:"pipeline,omitempty"`
-	Partition string    `json:"partition,omitempty"`
-	Position  *uint64   `json:"position,omitempty"`
 	Number    uint32    `json:"number"`
 	Time      time.Time `json:"time"`
 	Stage     string    `json:"stage"`
@@ -26,7 +23,7 @@ type entry struct {
 	Base64    []byte    `json:"original_base64,omitempty"`
 }
 
-func newEntry(d *event.Dead, at time.Time) entry {
+func encode(d *event.Dead, at time.Time) ([]byte, error) {
 	e := entry{
 		Number: d.Number, Time: at.UTC(), Stage: d.Stage,
 		Error: d.Error, Traceback: d.Traceback, Script: d.Script,
@@ -37,11 +34,7 @@ func newEntry(d *event.Dead, at time.Time) entry {
 	} else {
 		e.Base64 = d.Original
 	}
-	return e
-}
-
-func encode(d *event.Dead, at time.Time) ([]byte, error) {
-	value, err := json.Marshal(newEntry(d, at))
+	value, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("encode dead letter: %w", err)
 	}
@@ -60,12 +53,4 @@ func decode(value []byte) (l Letter, err error) {
 		l.Original = []byte(*e.Original)
 	}
 	return l, nil
-}
-
-// MarshalJSON writes the letter as one object. The event is in "original", or,
-// when its bytes are not UTF-8, in "original_base64".
-func (l Letter) MarshalJSON() ([]byte, error) {
-	e := newEntry(&l.Dead, l.Time)
-	e.Pipeline, e.Partition, e.Position = l.Pipeline, l.Partition, &l.Position
-	return json.Marshal(e)
 }

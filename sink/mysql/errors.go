@@ -22,64 +22,50 @@ const (
 	permanent                 // a person must act
 )
 
-// verdicts has the errors whose meaning is known, by the server's numbers.
-var verdicts = map[verdict][]uint16{
-	rolledBack: {
-		1020, // record has changed since last read
-		1205, // lock wait timeout
-		1213, // deadlock
-	},
-	refused: {
-		1048, // null in a NOT NULL column
-		1062, // duplicate key
-		1118, // row too large
-		1169, // unique constraint
-		1216, // foreign key
-		1264, // out of range
-		1265, // data truncated
-		1292, // incorrect value
-		1300, // invalid character string
-		1366, // incorrect value for the column
-		1367, // illegal value
-		1406, // too long
-		1416, // not a geometry
-		1452, // foreign key
-		1526, // no partition for the value
-		1644, // SIGNAL of a trigger
-		1690, // out of range in an expression
-		3140, // invalid JSON
-		3819, // check constraint (MySQL)
-		3903, // invalid JSON value for CAST
-		4025, // check constraint (MariaDB)
-	},
-	permanent: {
-		1044, 1045, 1698, // access denied
-		1049,       // unknown database
-		1054,       // unknown column
-		1064, 4161, // the type of a column to be made
-		1142, 1143, 1227, // command denied
-		1146, // no such table
-		1170, // key over a TEXT without length
-		1068, // multiple primary key
-		1071, // key too long
-		1074, // column length too big
-	},
-}
-
 func judge(err error) verdict {
 	if _, ours := errors.AsType[*refusal](err); ours {
 		return refused
 	}
-	server, ok := errors.AsType[*driver.MySQLError](err)
-	if !ok {
-		return unknown
+	if server, ok := errors.AsType[*driver.MySQLError](err); ok {
+		return judgeNumber(server.Number)
 	}
-	for v, numbers := range verdicts {
-		for _, number := range numbers {
-			if number == server.Number {
-				return v
-			}
-		}
+	return unknown
+}
+
+// judgeNumber knows the errors of both servers.
+func judgeNumber(number uint16) verdict {
+	switch number {
+	case 1020, // record has changed since last read
+		1205, // lock wait timeout
+		1213: // deadlock
+		return rolledBack
+	case 1048, // null in a NOT NULL column
+		1062,       // duplicate key
+		1118,       // row too large
+		1169,       // unique constraint
+		1216, 1452, // foreign key
+		1264, 1690, // out of range
+		1265,       // data truncated
+		1292,       // incorrect value
+		1300,       // invalid character string
+		1366,       // incorrect value for the column
+		1367,       // illegal value
+		1406,       // too long
+		1416,       // not a geometry
+		1526,       // no partition of the table for the value
+		1644,       // SIGNAL of a trigger
+		3140, 3903, // invalid JSON
+		3819, 4025: // check constraint
+		return refused
+	case 1044, 1045, 1698, // access denied
+		1049,       // unknown database
+		1054,       // unknown column
+		1064, 4161, // syntax; unknown type of a column to be made
+		1068, 1071, 1170, // impossible key
+		1074,             // column too long
+		1142, 1143, 1227, // command denied
+		1146: // no such table
+		return permanent
 	}
 	return unknown
 }

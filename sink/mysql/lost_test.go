@@ -102,6 +102,45 @@ func TestLostConnectionOfFencedWriter(t *testing.T) {
 	g.once(100)
 }
 
+// TestFrozenInsideTransaction stops a worker after its rows and before its range,
+// and lets it go on when another has written the same events.
+func TestFrozenInsideTransaction(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	frozen := g.open()
+	conn, err := frozen.sink.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	missing, b := frozen.begin(span(frozen, 0, 100))
+	send := func() error { return b.send(t.Context(), conn) }
+	b.buf = append(b.buf[:0], startStatement...)
+	if err := send(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := frozen.fill(b, b.rows); n != 100 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := send(); err != nil {
+		t.Fatal(err)
+	}
+
+	fresh := g.open()
+	if err := fresh.Write(t.Context(), span(fresh, 0, 100)); err != nil {
+		t.Fatal(err)
+	}
+
+	b.buf = append(frozen.appendRanges(b.buf, missing), commitStatement...)
+	if err := send(); judge(err) != refused {
+		t.Errorf("the commit of a fenced worker returned %v", err)
+	}
+	if err := frozen.owned(t.Context(), conn); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("a fenced worker is told %v", err)
+	}
+	rollBack(t.Context(), conn)
+	g.once(100)
+}
+
 func TestDeadlockPasses(t *testing.T) {
 	g := newTarget(t, named(20)...)
 	g.config.PrimaryKey = []string{"id"}

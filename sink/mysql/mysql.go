@@ -103,6 +103,9 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 		idle:      make(chan struct{}),
 	}
 	done, err := w.takeOver(ctx)
+	if judge(err) == refused {
+		err = &sink.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
+	}
 	if err != nil {
 		return nil, nil, s.explain("taking over the partition", err)
 	}

@@ -152,3 +152,13 @@ func TestSessionsAreSetUp(t *testing.T) {
 		t.Errorf("a frozen worker could hold its locks for %d, %d, %d seconds", lockWait, silence, packet)
 	}
 }
+
+func TestNameThatTheLedgerCannotHold(t *testing.T) {
+	g := newTarget(t, named(60)...)
+	s := g.sink("p")
+	defer s.Close()
+	_, _, err := s.Open(t.Context(), strings.Repeat("long", 300))
+	if permanent, ok := errors.AsType[*sink.PermanentError](err); !ok || !strings.Contains(permanent.Hint, "shorten") {
+		t.Errorf("opening returned %v, want a permanent error", err)
+	}
+}

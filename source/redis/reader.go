@@ -79,7 +79,7 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 		if b.Len() > 0 {
 			return nil
 		}
-		if r.source.config.UntilEmpty && r.end == never {
+		if r.source.config.UntilEmpty && r.next < r.end {
 			return io.EOF
 		}
 		select {
@@ -108,20 +108,26 @@ func (r *reader) fill(ctx context.Context, b *event.Batch) error {
 	if r.next >= r.end {
 		return r.finish(ctx)
 	}
-	return r.conn.during(ctx, func() error {
+	err := r.conn.during(ctx, func() error {
 		if r.left == 0 {
 			if err := r.answer(); err != nil {
 				return err
 			}
 		}
-		if err := r.take(b); err != nil {
-			return err
-		}
-		if r.left == 0 && r.full && r.next < r.end {
-			return r.ask() // the answer comes while this batch is worked on
-		}
-		return nil
+		return r.take(b)
 	})
+	if err != nil || b.Len() == 0 {
+		return err
+	}
+	r.advance(b)
+	if r.left == 0 && r.full && r.next < r.end {
+		// The answer comes while this batch is worked on. The batch stands even
+		// when there will be none.
+		if r.ask() != nil {
+			r.disconnect()
+		}
+	}
+	return nil
 }
 
 // ask sends the trim of what is durable and the request for the next items.
@@ -225,19 +231,16 @@ func (r *reader) take(b *event.Batch) (err error) {
 		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Data[start:], castagnoli))
 		r.left, r.size = r.left-1, -1
 	}
-	if n := b.Len(); n > 0 {
-		b.Range.First, b.Range.Count = r.next, uint64(n)
-		r.average = max(1, (3*r.average+len(b.Data)/n)/4)
-		r.window.Add(event.Range{First: r.next, Count: uint64(n), Prints: slices.Clone(b.Range.Prints)})
-		r.advance(uint64(n))
-	}
 	return nil
 }
 
-// advance moves past n items that were read, and past what follows them and is known.
-func (r *reader) advance(n uint64) {
-	before := r.next
-	r.next = r.window.Next(before + n)
+// advance gives b its range and moves past it, and past what follows and is known.
+func (r *reader) advance(b *event.Batch) {
+	before, n := r.next, b.Len()
+	b.Range.First, b.Range.Count = before, uint64(n)
+	r.average = max(1, (3*r.average+len(b.Data)/n)/4)
+	r.window.Add(event.Range{First: before, Count: uint64(n), Prints: slices.Clone(b.Range.Prints)})
+	r.next = r.window.Next(before)
 	r.lag.Store(r.lag.Load() - min(r.lag.Load(), r.next-before))
 }
 
@@ -247,14 +250,7 @@ func (r *reader) finish(ctx context.Context) error {
 		return nil
 	}
 	next := nextGeneration(r.generation, r.end)
-	err := r.conn.during(ctx, func() error {
-		r.conn.askAdvance(r, r.end-r.head, next)
-		if err := r.conn.flush(); err != nil {
-			return err
-		}
-		return r.conn.readAdvance()
-	})
-	if err != nil {
+	if err := r.trimTo(ctx, r.end, next); err != nil {
 		return err
 	}
 	r.source.env.Log.Warn("the list has begun a new generation", "was", r.partition, "until", r.end,
@@ -286,24 +282,17 @@ func (r *reader) giveUp(head uint64) {
 	r.acked = between(r.acked, head, never)
 }
 
-// Close implements source.Reader.
+// Close implements source.Reader. It trims over a connection of its own: the
+// reader's may have half an answer on it, or be broken and not know.
 func (r *reader) Close(ctx context.Context) error {
+	r.disconnect()
 	defer r.disconnect()
 	if r.moved || r.settled() == r.head {
 		return nil
 	}
-	if r.items > 0 || r.left > 0 {
-		r.disconnect() // an answer is on its way, which may be long
-	}
 	err := r.connect(ctx)
 	if err == nil && r.settled() > r.head {
-		err = r.conn.during(ctx, func() error {
-			r.conn.askAdvance(r, r.settled()-r.head, "")
-			if err := r.conn.flush(); err != nil {
-				return err
-			}
-			return r.conn.readAdvance()
-		})
+		err = r.trimTo(ctx, r.settled(), "")
 	}
 	if errors.Is(err, source.ErrMoved) {
 		return nil // the sinks know what is done; the next reader compares
@@ -312,6 +301,17 @@ func (r *reader) Close(ctx context.Context) error {
 		return r.source.explain("trim the list", err)
 	}
 	return nil
+}
+
+// trimTo gives up what is before position to, and waits for it.
+func (r *reader) trimTo(ctx context.Context, to uint64, generation string) error {
+	return r.conn.during(ctx, func() error {
+		r.conn.askAdvance(r, to-r.head, generation)
+		if err := r.conn.flush(); err != nil {
+			return err
+		}
+		return r.conn.readAdvance()
+	})
 }
 
 func (r *reader) disconnect() {

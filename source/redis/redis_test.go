@@ -100,6 +100,7 @@ type run struct {
 	t         *testing.T
 	config    redis.Config
 	limits    source.Limits
+	patience  time.Duration           // of a read
 	committed map[string]event.Ranges // by partition: what the sink remembers
 	landed    map[string]int          // by event: how often
 	source    source.Source
@@ -108,7 +109,7 @@ type run struct {
 }
 
 func newRun(t *testing.T, c redis.Config) *run {
-	return &run{t: t, config: c, limits: source.Limits{Events: 100, Bytes: 1 << 20},
+	return &run{t: t, config: c, limits: source.Limits{Events: 100, Bytes: 1 << 20}, patience: 20 * time.Second,
 		committed: map[string]event.Ranges{}, landed: map[string]int{}}
 }
 
@@ -147,7 +148,7 @@ func (r *run) mustOpen() {
 
 // read reads a batch without committing it.
 func (r *run) read() (b event.Batch, err error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
 	defer cancel()
 	err = r.reader.Read(ctx, &b)
 	return b, err

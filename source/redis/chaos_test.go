@@ -1,0 +1,221 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/redis"
+)
+
+// A chaos does at random what can happen to a list and its engine.
+type chaos struct {
+	*run
+	random   *rand.Rand
+	server   *private.RedisServer
+	client   rueidis.Client
+	pushed   []string // that the list must not have lost
+	lost     []string // that Redis forgot: they may land once or not at all
+	inFlight []event.Batch
+	saved    []byte
+	savedAt  int // len(pushed) then
+}
+
+// Whatever happens in whatever order: each event that Redis still had or was
+// given later lands once, and one that it forgot at most once.
+func TestAnyOrderOfFaults(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			server := private.Redis(t)
+			c := &chaos{run: newRun(t, redis.Config{Address: server.Address(), List: list, UntilEmpty: true}),
+				random: rand.New(rand.NewPCG(seed, 0)), server: server, client: connect(t, server)}
+			c.patience = 100 * time.Millisecond
+			c.push()
+			c.save()
+			c.mustOpen()
+			ops := []func(){c.push, c.push, c.readSome, c.readSome, c.readSome, c.settle, c.settle, c.settle,
+				c.crash, c.restart, c.save, c.restore}
+			for range 60 {
+				ops[c.random.IntN(len(ops))]()
+			}
+			c.commitAll()
+			c.drain()
+			c.close()
+			c.verify()
+		})
+	}
+}
+
+func (c *chaos) push() {
+	items := numbered(fmt.Sprint("push ", len(c.pushed)+len(c.lost)), 0, c.random.IntN(400))
+	push(c.t, c.client, list, items...)
+	c.pushed = append(c.pushed, items...)
+}
+
+func (c *chaos) readSome() {
+	for range c.random.IntN(4) {
+		b, err := c.read()
+		switch {
+		case err == nil:
+			c.inFlight = append(c.inFlight, b)
+		case errors.Is(err, source.ErrMoved):
+			c.restart()
+		case errors.Is(err, context.DeadlineExceeded):
+			c.commitAll() // the generation ends when all of it is durable
+		case !errors.Is(err, io.EOF):
+			c.t.Logf("read: %v", err)
+		}
+	}
+}
+
+// settle commits one of the batches in flight and acknowledges it.
+func (c *chaos) settle() {
+	if len(c.inFlight) > 0 {
+		i := c.random.IntN(len(c.inFlight))
+		c.commit(c.inFlight[i])
+		c.ack(c.inFlight[i])
+		c.inFlight = slices.Delete(c.inFlight, i, i+1)
+	}
+}
+
+func (c *chaos) commitAll() {
+	for len(c.inFlight) > 0 {
+		c.settle()
+	}
+}
+
+// crash is a kill -9 of the engine: some batches are committed and not yet
+// acknowledged, the others are not even that, and nothing more is trimmed.
+func (c *chaos) crash() {
+	for _, b := range c.inFlight {
+		if c.random.IntN(2) == 0 {
+			c.commit(b)
+		}
+	}
+	c.inFlight = nil
+	c.mustOpen()
+}
+
+// restart is a drain and a new start.
+func (c *chaos) restart() {
+	c.commitAll()
+	c.close()
+	c.mustOpen()
+}
+
+func (c *chaos) save() {
+	c.saved, c.savedAt = snapshot(c.t, c.server, c.client), len(c.pushed)
+}
+
+func (c *chaos) restore() {
+	restore(c.t, c.server, c.saved)
+	c.client.Close()
+	c.client = connect(c.t, c.server)
+	c.lost = append(c.lost, c.pushed[c.savedAt:]...)
+	c.pushed = c.pushed[:c.savedAt]
+}
+
+func (c *chaos) verify() {
+	c.t.Helper()
+	c.once(c.pushed, landedOf(c.run, c.lost))
+}
+
+// Producers push all the while, from other connections, as Redis is killed and
+// comes back as it was.
+func TestRestoredWhileProducersPush(t *testing.T) {
+	server, client, r, first := start(t, 3000)
+	saved := snapshot(t, server, client)
+	p := &producers{address: server.Address(), stop: make(chan struct{})}
+	for i := range 2 {
+		p.Go(func() { p.push(fmt.Sprint("producer ", i)) })
+	}
+	for i := range 30 {
+		if b, err := r.read(); err == nil && i%7 != 3 {
+			r.commit(b)
+			r.ack(b)
+		}
+	}
+	// Everything that is taken before this instant may be forgotten.
+	p.epoch(func() { restore(t, server, saved) })
+	until := time.Now().Add(300 * time.Millisecond)
+	for time.Now().Before(until) {
+		b, err := r.read()
+		if errors.Is(err, source.ErrMoved) {
+			r.close()
+			r.mustOpen()
+		} else if err == nil {
+			r.commit(b)
+			r.ack(b)
+		}
+	}
+	close(p.stop)
+	p.Wait()
+	r.drain()
+	r.close()
+	if len(p.kept) == 0 || len(p.forgotten) == 0 {
+		t.Fatalf("the producers pushed %d and %d events, want some before and after the restore", len(p.forgotten), len(p.kept))
+	}
+	r.once(first, p.kept, landedOf(r, p.forgotten))
+}
+
+// producers push events of their own until they are stopped; none is tried twice.
+type producers struct {
+	sync.WaitGroup
+	address string
+	stop    chan struct{}
+
+	mu        sync.RWMutex // held for reading during a push
+	list      sync.Mutex
+	forgotten []string // pushed before the epoch
+	kept      []string // taken by Redis since
+}
+
+func (p *producers) push(name string) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{p.address}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	for i := 0; ; i += 10 {
+		select {
+		case <-p.stop:
+			return
+		case <-time.After(time.Millisecond):
+			p.pushSome(client, numbered(name, i, i+10))
+		}
+	}
+}
+
+func (p *producers) pushSome(client rueidis.Client, items []string) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	err := client.Do(context.Background(), client.B().Rpush().Key(list).Element(items...).Build()).Error()
+	p.list.Lock()
+	defer p.list.Unlock()
+	if err == nil {
+		p.kept = append(p.kept, items...)
+	} else {
+		p.forgotten = append(p.forgotten, items...)
+	}
+}
+
+// epoch does something between two pushes, which forgets what was pushed before.
+func (p *producers) epoch(do func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgotten, p.kept = append(p.forgotten, p.kept...), nil
+	do()
+}

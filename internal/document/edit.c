@@ -7,17 +7,20 @@
 #include "text.h"
 #include "tree.h"
 
-static int key_is(doc *d, const doc_node *n, const char *key, size_t len) {
-	if (!(n->flags & DOC_KEY_ESCAPED)) return n->key_len == len && memcmp(n->key, key, len) == 0;
+static int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
 	if (n->key_len < len) return 0;
 	char *plain = arena_get(d, n->key_len);
 	return plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
 }
 
+static inline int key_is(doc *d, const doc_node *n, const char *key, size_t len) {
+	if (__builtin_expect(n->flags & DOC_KEY_ESCAPED, 0)) return key_is_escaped(d, n, key, len);
+	return n->key_len == len && n->key && scan_same(n->key, key, len);
+}
+
 // find_between returns the last field of object that has that key among the
 // nodes [from, end), or 0.
-static uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t end, const char *key, size_t len) {
-	uint8_t mark = scan_mark(key, len);
+static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t end, uint8_t mark, const char *key, size_t len) {
 	while (end > from) {
 		uint32_t base = end - from > 16 ? end - 16 : from;
 		uint32_t bits = scan_marks(d->marks + base, mark);
@@ -25,7 +28,7 @@ static uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t en
 		while (bits) {
 			uint32_t top = 31 - (uint32_t)__builtin_clz(bits), i = base + top;
 			const doc_node *n = &d->nodes[i];
-			if (n->parent == object && n->key && key_is(d, n, key, len)) return i;
+			if (n->parent == object && key_is(d, n, key, len)) return i;
 			bits &= ~(1u << top);
 		}
 		end = base;
@@ -36,8 +39,9 @@ static uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t en
 uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
-	uint32_t field = find_between(d, object, object + 1, n->next, key, len);
-	return field || !n->first ? field : find_between(d, object, n->first, n->last + 1, key, len);
+	uint8_t mark = scan_mark(key, len);
+	uint32_t field = find_between(d, object, object + 1, n->next, mark, key, len);
+	return field || !n->first ? field : find_between(d, object, n->first, n->last + 1, mark, key, len);
 }
 
 // string_value sets str to the plain text of a string.
@@ -118,7 +122,7 @@ static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 		n.key_len = (uint32_t)doc_unescape(n.key, n.key_len, plain);
 		n.key = plain;
 	}
-	return find_between(d, object, field + 1, d->nodes[object].next, n.key, n.key_len) != 0;
+	return find_between(d, object, field + 1, d->nodes[object].next, d->marks[field], n.key, n.key_len) != 0;
 }
 
 static uint32_t next_field(const doc *d, uint32_t object, uint32_t field) {
@@ -212,8 +216,22 @@ static void mark_dirty(doc *d, uint32_t node) {
 	}
 }
 
+// settle returns where a value stays: in the place of the written scalar that it
+// replaces, which nothing can refer to, so that writing often does not take more
+// and more memory.
+static uint32_t settle(doc *d, uint32_t old, uint32_t value) {
+	doc_node *was = &d->nodes[old], *n = &d->nodes[value];
+	if (was->kind >= DOC_OBJECT || n->kind >= DOC_OBJECT || value != d->count - 1) return value;
+	*was = *n;
+	was->next = old + 1;
+	d->count--;
+	d->held -= sizeof(doc_node);
+	return old;
+}
+
 static void replace(doc *d, uint32_t field, uint32_t value) {
 	doc_node *n = &d->nodes[field];
+	if (n->flags & DOC_REPLACED) value = settle(d, n->other, value);
 	n->flags = (uint8_t)((n->flags & ~DOC_REMOVED) | DOC_REPLACED);
 	n->other = value;
 }
@@ -232,10 +250,26 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 	return DOC_OK;
 }
 
-// remove_shadowed removes the fields of the same key before the one that is read.
-static void remove_shadowed(doc *d, uint32_t object, uint32_t field, const char *key, size_t len) {
-	if (field >= d->nodes[object].next || field < object) return;
-	while ((field = find_between(d, object, object + 1, field, key, len))) d->nodes[field].flags |= DOC_REMOVED;
+// find_to_write is doc_find, and removes the fields of the same key before the
+// one that is read.
+static uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len) {
+	doc_node *nodes = d->nodes;
+	uint8_t mark = scan_mark(key, len);
+	uint32_t from = object + 1, end = nodes[object].next, field = 0;
+	while (end > from) {
+		uint32_t base = end - from > 16 ? end - 16 : from;
+		uint32_t bits = scan_marks(d->marks + base, mark);
+		if (end - base < 16) bits &= (1u << (end - base)) - 1;
+		for (; bits; bits &= ~(0x80000000u >> __builtin_clz(bits))) {
+			doc_node *n = &nodes[base + 31 - (uint32_t)__builtin_clz(bits)];
+			if (n->parent != object || !key_is(d, n, key, len)) continue;
+			if (field) n->flags |= DOC_REMOVED;
+			else field = (uint32_t)(n - nodes);
+		}
+		end = base;
+	}
+	if (field || !nodes[object].first) return field;
+	return find_between(d, object, nodes[object].first, nodes[object].last + 1, mark, key, len);
 }
 
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
@@ -243,19 +277,18 @@ int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
 	d->nodes[value].parent = object;
 	mark_dirty(d, object);
-	uint32_t field = doc_find(d, object, key, len);
+	uint32_t field = find_to_write(d, object, key, len);
 	if (!field) return add_field(d, object, key, len, value);
 	replace(d, field, value);
-	remove_shadowed(d, object, field, key, len);
 	return DOC_OK;
 }
 
 int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {
-	uint32_t field = doc_find(d, object, key, len);
-	if (!field) return d->nodes[object].kind == DOC_OBJECT ? DOC_OK : DOC_IS_ARRAY;
+	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
+	uint32_t field = find_to_write(d, object, key, len);
+	if (!field) return DOC_OK;
 	mark_dirty(d, object);
 	d->nodes[field].flags |= DOC_REMOVED;
-	remove_shadowed(d, object, field, key, len);
 	return DOC_OK;
 }
 

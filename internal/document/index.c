@@ -8,14 +8,18 @@
 #include "scan.h"
 #include "text.h"
 
+// A walk goes from token to token. Its address must not get out, so that all of
+// it stays in registers.
 typedef struct {
 	doc *d;
 	const char *text;
+	const doc_block *blocks;
+	doc_node *nodes;    // d->nodes
+	uint64_t quotes;    // of the block, those that are not used up
 	uint32_t len;
 	uint32_t at;        // where the walk is
-	uint32_t block;     // of the quote bits in use
-	uint32_t block_end;
-	uint64_t quotes;    // bits of the block that are not used up
+	uint32_t block, block_end;
+	uint32_t count;     // of nodes so far
 	uint32_t container; // the node of the innermost open bracket
 	uint32_t depth;
 	int careful;        // there are backslashes or control characters
@@ -24,8 +28,8 @@ typedef struct {
 static inline int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }
 
-static int fail(walk *w, int fault, uint32_t offset) {
-	w->d->offset = offset;
+static __attribute__((cold)) int fail(doc *d, int fault, uint32_t offset) {
+	d->offset = offset;
 	return fault;
 }
 
@@ -44,48 +48,39 @@ static int blocks_need(doc *d, uint32_t n) {
 }
 
 // classify fills the blocks and checks the encoding of the whole text.
-static int classify(walk *w, const char *limit) {
-	uint32_t n = (w->len + 63) / 64;
-	int fault = blocks_need(w->d, n);
-	if (fault) return fail(w, fault, 0);
-	uint64_t carry = 0, careful = 0, high = 0;
+static int classify(doc *d, const char *text, uint32_t len, const char *limit, int *careful) {
+	uint32_t n = (len + 63) / 64;
+	if (blocks_need(d, n)) return fail(d, DOC_NO_MEMORY, 0);
+	uint64_t carry = 0;
+	scan_bits all = {0, 0, 0, 0};
 	for (uint32_t i = 0; i < n; i++) {
-		const char *p = w->text + (size_t)i * 64;
-		size_t left = w->len - i * 64;
+		const char *p = text + (size_t)i * 64;
+		size_t left = len - i * 64;
 		char padded[64];
-		if (limit - p < 64) {
-			memset(padded, ' ', sizeof padded);
-			memcpy(padded, p, left);
-			p = padded;
+		if (__builtin_expect(left < 64, 0)) {
+			if (limit - p < 64) {
+				memset(padded, ' ', sizeof padded);
+				memcpy(padded, p, left);
+				p = padded;
+			}
 		}
 		scan_bits b = scan64(p);
-		if (left < 64) {
-			uint64_t mine = ((uint64_t)1 << left) - 1;
-			b.quote &= mine, b.slash &= mine, b.control &= mine, b.high &= mine;
-		}
+		if (left < 64) scan_cut(&b, left);
 		if (__builtin_expect((b.slash | carry) != 0, 0)) b.quote &= ~scan_escaped(b.slash, &carry);
-		careful |= b.slash | b.control;
-		high |= b.high;
-		w->d->blocks[i] = (doc_block){b.quote, b.slash, b.control};
+		all.slash |= b.slash, all.control |= b.control, all.high |= b.high;
+		d->blocks[i] = (doc_block){b.quote, b.slash, b.control};
 	}
-	w->careful = careful != 0;
-	w->quotes = w->d->blocks[0].quote;
-	w->block_end = n;
-	if (high) {
-		size_t end = utf8_end(w->text, w->len);
-		if (end < w->len) return fail(w, DOC_BAD_UTF8, (uint32_t)end);
-	}
-	return DOC_OK;
+	*careful = (all.slash | all.control) != 0;
+	if (!all.high) return DOC_OK;
+	size_t end = utf8_end(text, len);
+	return end < len ? fail(d, DOC_BAD_UTF8, (uint32_t)end) : DOC_OK;
 }
 
 // next_quote returns the offset of the next quote that is not escaped, or len.
 static inline uint32_t next_quote(walk *w) {
-	while (w->quotes == 0) {
-		if (++w->block == w->block_end) {
-			w->block--;
-			return w->len;
-		}
-		w->quotes = w->d->blocks[w->block].quote;
+	while (__builtin_expect(w->quotes == 0, 0)) {
+		if (w->block + 1 == w->block_end) return w->len;
+		w->quotes = w->blocks[++w->block].quote;
 	}
 	uint32_t at = w->block * 64 + (uint32_t)__builtin_ctzll(w->quotes);
 	w->quotes &= w->quotes - 1;
@@ -105,38 +100,30 @@ static uint32_t first_bit(const doc_block *blocks, int slash, uint32_t from, uin
 	return to;
 }
 
-// check_string checks what is between quotes and tells whether it has escapes.
-static int check_string(walk *w, uint32_t from, uint32_t to, int *escaped) {
-	const doc_block *blocks = w->d->blocks;
-	uint32_t at = first_bit(blocks, 0, from, to);
+// check_string checks what is between quotes: 0, DOC_ESCAPED when there are
+// escapes, or minus a fault.
+static __attribute__((noinline)) int check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
+	const doc_block *blocks = d->blocks;
+	uint32_t control = first_bit(blocks, 0, from, to);
 	uint32_t slash = first_bit(blocks, 1, from, to);
-	*escaped = slash < to;
-	while (slash < to && slash < at) {
-		size_t n = escape_len(w->text + slash, to - slash);
-		if (n == 0) return fail(w, DOC_BAD_ESCAPE, slash);
+	int escaped = slash < to ? DOC_ESCAPED : 0;
+	while (slash < to && slash < control) {
+		size_t n = escape_len(text + slash, to - slash);
+		if (n == 0) return -fail(d, DOC_BAD_ESCAPE, slash);
 		slash = first_bit(blocks, 1, slash + (uint32_t)n, to);
 	}
-	return at < to ? fail(w, DOC_CONTROL, at) : DOC_OK;
+	return control < to ? -fail(d, DOC_CONTROL, control) : escaped;
 }
 
-// string walks over the string at w->at and returns where it ends in *end.
-static inline int string(walk *w, uint32_t *end, int *escaped) {
-	next_quote(w); // the opening one
+// string walks over the string at w->at, which ends before *end. It returns as
+// check_string does.
+static inline int string(walk *w, uint32_t *end) {
+	uint32_t from = next_quote(w) + 1; // past the opening one
 	*end = next_quote(w);
-	*escaped = 0;
-	if (__builtin_expect(*end == w->len, 0)) {
-		if (w->careful) {
-			int fault = check_string(w, w->at + 1, w->len, escaped);
-			if (fault) return fault;
-		}
-		return fail(w, DOC_CUT_SHORT, w->len);
-	}
-	if (__builtin_expect(w->careful, 0)) {
-		int fault = check_string(w, w->at + 1, *end, escaped);
-		if (fault) return fault;
-	}
+	int checked = __builtin_expect(w->careful, 0) ? check_string(w->d, w->text, from, *end) : 0;
+	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
-	return DOC_OK;
+	return checked;
 }
 
 static inline int number(walk *w) {
@@ -144,47 +131,50 @@ static inline int number(walk *w) {
 	if (*p == '-') p++;
 	if (*p == '0') p++;
 	else if (is_digit(*p)) do p++; while (is_digit(*p));
-	else return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
+	else goto bad;
+	if (is_digit(*p)) goto bad;
 	if (*p == '.') {
-		if (!is_digit(*++p)) return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
+		if (!is_digit(*++p)) goto bad;
 		do p++; while (is_digit(*p));
 	}
 	if (*p == 'e' || *p == 'E') {
 		p++;
 		if (*p == '+' || *p == '-') p++;
-		if (!is_digit(*p)) return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
+		if (!is_digit(*p)) goto bad;
 		do p++; while (is_digit(*p));
 	}
-	if (is_digit(*p)) return fail(w, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
 	w->at = (uint32_t)(p - w->text);
 	return DOC_OK;
+bad:
+	return fail(w->d, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
 }
 
 static inline int literal(walk *w, const char *word, uint32_t n) {
 	const char *p = w->text + w->at;
 	uint32_t left = w->len - w->at, i = 0;
 	while (i < n && i < left && p[i] == word[i]) i++;
-	if (i < n) return fail(w, i == left ? DOC_CUT_SHORT : DOC_WANT_VALUE, w->at + i);
+	if (i < n) return fail(w->d, i == left ? DOC_CUT_SHORT : DOC_WANT_VALUE, w->at + i);
 	w->at += n;
 	return DOC_OK;
 }
 
-static inline doc_node *node_open(walk *w, const char *key, uint32_t key_len, int key_escaped) {
-	doc *d = w->d;
-	if (__builtin_expect(d->count == d->cap, 0) && nodes_grow(d)) return NULL;
-	uint32_t i = d->count++;
-	doc_node *n = &d->nodes[i];
+static inline doc_node *node_open(walk *w, const char *key, uint32_t key_len, int flags) {
+	if (__builtin_expect(w->count == w->d->cap, 0)) {
+		if (nodes_grow(w->d)) return NULL;
+		w->nodes = w->d->nodes;
+	}
+	uint32_t i = w->count++;
+	doc_node *n = &w->nodes[i];
 	n->key = key;
 	n->key_len = key_len;
 	n->text = w->text + w->at;
 	n->next = i + 1;
 	n->parent = w->container;
-	n->flags = (uint8_t)key_escaped;
-	d->marks[i] = 0;
+	n->flags = (uint8_t)flags;
 	return n;
 }
 
-static uint8_t mark_escaped(doc *d, const char *key, uint32_t len) {
+static __attribute__((noinline)) uint8_t mark_escaped(doc *d, const char *key, uint32_t len) {
 	char small[64];
 	char *out = len <= sizeof small ? small : arena_get(d, len);
 	if (!out) return 0;
@@ -196,17 +186,16 @@ static inline void container_open(walk *w, doc_node *n, int kind) {
 	n->count = 0;
 	n->first = n->last = 0;
 	n->u.near.index = 0;
-	w->container = (uint32_t)(n - w->d->nodes);
+	w->container = (uint32_t)(n - w->nodes);
 	w->depth++;
 	w->at++;
 }
 
 static inline void container_close(walk *w) {
-	doc *d = w->d;
-	doc_node *n = &d->nodes[w->container];
+	doc_node *n = &w->nodes[w->container];
 	w->at++;
 	n->len = (uint32_t)(w->text + w->at - n->text);
-	n->next = d->count;
+	n->next = w->count;
 	w->container = n->parent;
 	w->depth--;
 }
@@ -214,13 +203,16 @@ static inline void container_close(walk *w) {
 // scalar walks over a value that is no container.
 static inline int scalar(walk *w, doc_node *n) {
 	uint32_t from = w->at, end;
-	int fault, escaped;
-	switch (w->text[from]) {
-	case '"':
+	int fault = DOC_OK;
+	if (__builtin_expect(w->text[from] == '"', 1)) {
+		int escaped = string(w, &end);
+		if (escaped < 0) return -escaped;
 		n->kind = DOC_STRING;
-		fault = string(w, &end, &escaped);
-		if (escaped) n->flags |= DOC_ESCAPED;
-		break;
+		n->flags |= (uint8_t)escaped;
+		n->len = w->at - from;
+		return DOC_OK;
+	}
+	switch (w->text[from]) {
 	case '-': case '0': case '1': case '2': case '3': case '4':
 	case '5': case '6': case '7': case '8': case '9':
 		n->kind = DOC_NUMBER;
@@ -229,84 +221,87 @@ static inline int scalar(walk *w, doc_node *n) {
 	case 't': n->kind = DOC_TRUE; fault = literal(w, "true", 4); break;
 	case 'f': n->kind = DOC_FALSE; fault = literal(w, "false", 5); break;
 	case 'n': n->kind = DOC_NULL; fault = literal(w, "null", 4); break;
-	default: return fail(w, DOC_WANT_VALUE, from);
+	default: return fail(w->d, DOC_WANT_VALUE, from);
 	}
 	n->len = w->at - from;
 	return fault;
 }
 
-// tokens walks over everything after the document's opening bracket.
-static int tokens(walk *w) {
-	const char *text = w->text;
-	doc *d = w->d;
-	int fault;
+// tokens walks over everything after the opening bracket, and returns where it
+// stopped in *used.
+static int tokens(walk w, uint32_t *used) {
+	const char *text = w.text;
+	doc *d = w.d;
+	int fault, escaped, in_array;
 	doc_node *n;
 	const char *key;
 	uint32_t key_len, end;
-	int escaped;
 
 opened:
-	skip_space(w);
-	if (d->nodes[w->container].kind == DOC_ARRAY) {
-		if (text[w->at] == ']') goto close;
-		goto element;
-	}
-	if (text[w->at] == '}') goto close;
+	in_array = w.nodes[w.container].kind == DOC_ARRAY;
+	skip_space(&w);
+	if (text[w.at] == (in_array ? ']' : '}')) goto close;
+	if (in_array) goto element;
 
 member:
-	if (text[w->at] != '"') return fail(w, DOC_WANT_KEY, w->at);
-	key = text + w->at + 1;
-	if ((fault = string(w, &end, &escaped))) return fault;
+	if (text[w.at] != '"') return fail(d, DOC_WANT_KEY, w.at);
+	key = text + w.at + 1;
+	if ((escaped = string(&w, &end)) < 0) return -escaped;
 	key_len = (uint32_t)(text + end - key);
-	skip_space(w);
-	if (text[w->at] != ':') return fail(w, DOC_WANT_COLON, w->at);
-	w->at++;
-	skip_space(w);
-	if (!(n = node_open(w, key, key_len, escaped))) return DOC_NO_MEMORY;
-	d->marks[n - d->nodes] = escaped ? mark_escaped(d, key, key_len) : scan_mark(key, key_len);
+	skip_space(&w);
+	if (text[w.at] != ':') return fail(d, DOC_WANT_COLON, w.at);
+	w.at++;
+	skip_space(&w);
+	if (!(n = node_open(&w, key, key_len, escaped ? DOC_KEY_ESCAPED : 0))) return DOC_NO_MEMORY;
+	d->marks[w.count - 1] = escaped ? mark_escaped(d, key, key_len) : scan_mark(key, key_len);
 	goto value;
 
 element:
-	if (!(n = node_open(w, NULL, 0, 0))) return DOC_NO_MEMORY;
+	if (!(n = node_open(&w, NULL, 0, 0))) return DOC_NO_MEMORY;
+	d->marks[w.count - 1] = 0;
 
 value:
-	d->nodes[w->container].count++;
-	if (text[w->at] == '{' || text[w->at] == '[') {
-		if (w->depth == DOC_MAX_DEPTH) return fail(w, DOC_TOO_DEEP, w->at);
-		container_open(w, n, text[w->at] == '{' ? DOC_OBJECT : DOC_ARRAY);
+	w.nodes[w.container].count++;
+	if (text[w.at] == '{' || text[w.at] == '[') {
+		if (w.depth == DOC_MAX_DEPTH) return fail(d, DOC_TOO_DEEP, w.at);
+		container_open(&w, n, text[w.at] == '{' ? DOC_OBJECT : DOC_ARRAY);
 		goto opened;
 	}
-	if ((fault = scalar(w, n))) return fault;
+	if ((fault = scalar(&w, n))) return fault;
 
 after:
-	skip_space(w);
-	if (text[w->at] == ',') {
-		w->at++;
-		skip_space(w);
-		if (d->nodes[w->container].kind == DOC_ARRAY) goto element;
+	skip_space(&w);
+	if (text[w.at] == ',') {
+		w.at++;
+		skip_space(&w);
+		if (in_array) goto element;
 		goto member;
 	}
-	if (text[w->at] != (d->nodes[w->container].kind == DOC_ARRAY ? ']' : '}'))
-		return fail(w, DOC_WANT_COMMA, w->at);
+	if (text[w.at] != (in_array ? ']' : '}')) return fail(d, DOC_WANT_COMMA, w.at);
 
 close:
-	container_close(w);
-	if (w->depth == 0) return DOC_OK;
-	if (w->at == w->len) return fail(w, DOC_CUT_SHORT, w->len);
+	container_close(&w);
+	*used = w.at;
+	d->count = w.count;
+	if (w.depth == 0) return DOC_OK;
+	if (w.at == w.len) return fail(d, DOC_CUT_SHORT, w.len);
+	in_array = w.nodes[w.container].kind == DOC_ARRAY;
 	goto after;
 }
 
 // index_closed reads a text that starts with a bracket and ends with one.
 static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
-	walk w = {.d = d, .text = text, .len = len, .container = d->count};
-	int fault = classify(&w, limit);
+	int careful;
+	int fault = classify(d, text, len, limit, &careful);
 	if (fault) return fault;
+	walk w = {.d = d, .text = text, .len = len, .blocks = d->blocks, .nodes = d->nodes,
+		.quotes = d->blocks[0].quote, .block_end = (len + 63) / 64,
+		.count = d->count, .container = d->count, .careful = careful};
 	doc_node *root = node_open(&w, NULL, 0, 0);
-	if (!root) return fail(&w, DOC_NO_MEMORY, 0);
+	if (!root) return fail(d, DOC_NO_MEMORY, 0);
+	d->marks[w.count - 1] = 0;
 	container_open(&w, root, *text == '{' ? DOC_OBJECT : DOC_ARRAY);
-	fault = tokens(&w);
-	*used = w.at;
-	return fault;
+	return tokens(w, used);
 }
 
 // index_open finds out what is wrong with a text that does not end with a

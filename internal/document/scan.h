@@ -13,6 +13,11 @@
 // What is in a run of bytes: bit i stands for byte i.
 typedef struct { uint64_t quote, slash, control, high; } scan_bits;
 
+static inline void scan_cut(scan_bits *b, size_t len) {
+	uint64_t mine = ((uint64_t)1 << len) - 1;
+	b->quote &= mine, b->slash &= mine, b->control &= mine, b->high &= mine;
+}
+
 #if defined(__SSE2__)
 
 static inline scan_bits scan64(const char *p) {
@@ -68,6 +73,22 @@ static inline uint64_t scan_escaped(uint64_t slash, uint64_t *carry) {
 	uint64_t runs;
 	*carry = __builtin_add_overflow(odd_starts, slash, &runs);
 	return (even ^ (runs << 1)) & follows;
+}
+
+static inline uint64_t load(const char *p, size_t n) {
+	uint64_t x = 0;
+	memcpy(&x, p, n);
+	return x;
+}
+
+// scan_same is memcmp(a, b, len) == 0 for short keys.
+static inline int scan_same(const char *a, const char *b, size_t len) {
+	if (len > 16) return memcmp(a, b, len) == 0;
+	if (len >= 8) return ((load(a, 8) ^ load(b, 8)) | (load(a + len - 8, 8) ^ load(b + len - 8, 8))) == 0;
+	if (len >= 4) return ((load(a, 4) ^ load(b, 4)) | (load(a + len - 4, 4) ^ load(b + len - 4, 4))) == 0;
+	for (size_t i = 0; i < len; i++)
+		if (a[i] != b[i]) return 0;
+	return 1;
 }
 
 // scan_mark is the fingerprint of a key.

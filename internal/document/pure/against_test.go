@@ -1,0 +1,68 @@
+//go:build cgo
+
+package pure_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/document/pure"
+)
+
+// everyColumn asks for the same few fields as everything.
+var everyColumn = func() []event.Column {
+	var spec []event.Column
+	for typ := event.Bool; typ <= event.JSON; typ++ {
+		for _, path := range [][]string{{"a"}, {"n"}, {"time"}, {"a", "b"}} {
+			spec = append(spec, event.Column{Name: "c", Path: path, Type: typ, Required: len(path) > 1})
+		}
+	}
+	return spec
+}()
+
+// FuzzAgainstPure holds the C to the Go: the same documents are refused with
+// the same words, the same columns come out, the same is reported.
+func FuzzAgainstPure(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	for _, value := range []string{
+		`1.5`, `-0`, `1e3`, `"2026-02-29T00:00:00Z"`, `"2026-02-28 00:00:00.5"`, `"2024-02-29T23:59:59.1234567-23:59"`, `1795305600.1234567`,
+		`99999999999`, `-62135596800`, `"\ud83d\ude00\n"`, `9223372036854775808`, `1e-9`, `"0000-01-01T00:00:00Z"`, `"2026-11-22T1:00:00Z"`,
+	} {
+		f.Add([]byte(`{"a":` + value + `,"n":` + value + `,"time":` + value + `,"x\u0061":{"b":` + value + `}}`))
+	}
+	inGo, inC := pure.NewExtractor(everyColumn), document.NewExtractor(everyColumn)
+	var wantColumns, gotColumns event.Columns
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		if want, got := text(pure.Check(doc)), text(document.Check(doc)); got != want {
+			t.Errorf("%q: C says %q, Go says %q", doc, got, want)
+		}
+		data, ends := bytes.Repeat(doc, 2), []uint32{uint32(len(doc)), uint32(2 * len(doc))}
+		want, err := inGo.Extract(data, ends, &wantColumns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := inC.Extract(data, ends, &gotColumns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q: report (-Go +C):\n%s", doc, diff)
+		}
+		if diff := cmp.Diff(wantColumns, gotColumns); diff != "" {
+			t.Errorf("%q: columns (-Go +C):\n%s", doc, diff)
+		}
+	})
+}
+
+func text(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}

@@ -38,7 +38,7 @@ func TestAllocations(t *testing.T) {
 			q := newQueue(shelf)
 			shelf.acked = nil
 			q.batch = func() int { return perBatch }
-			r := newRig(t, q, echo{}, null{})
+			r := newBench(t, q, echo{}, null{})
 			if err := r.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

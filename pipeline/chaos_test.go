@@ -136,7 +136,7 @@ func testChaos(t *testing.T, seed uint64) {
 		return n
 	}}
 	prog.main = func(_ uint64, doc string) ([]string, error) { return fate(seed, to.run, doc) }
-	r := newRig(t, q, prog, to)
+	r := newBench(t, q, prog, to)
 
 	for finished := false; !finished; {
 		to.run++
@@ -185,7 +185,7 @@ func checkEnd(t *testing.T, err error, drained, cancelled bool) (finished bool) 
 	return false
 }
 
-func checkChaos(t *testing.T, seed uint64, q *queue, to *table, r rig) {
+func checkChaos(t *testing.T, seed uint64, q *queue, to *table, r bench) {
 	var wantRows, wantDead []string
 	for _, s := range q.shelves {
 		for i, doc := range s.docs {

@@ -289,13 +289,13 @@ func (s program) Close() error   { return nil }
 // pass lets every event through as it is.
 func pass(_ uint64, doc string) ([]string, error) { return []string{doc}, nil }
 
-// rig is a pipeline of doubles with the real store of dead letters.
-type rig struct {
+// bench is a pipeline of doubles with the real store of dead letters.
+type bench struct {
 	*Pipeline
 	letters *deadletter.Store
 }
 
-func newRig(t *testing.T, src source.Source, s script.Script, to sink.Sink) rig {
+func newBench(t *testing.T, src source.Source, s script.Script, to sink.Sink) bench {
 	t.Helper()
 	letters, err := deadletter.Open(t.TempDir())
 	if err != nil {
@@ -306,10 +306,10 @@ func newRig(t *testing.T, src source.Source, s script.Script, to sink.Sink) rig 
 		Name: "test", Source: src, Script: s, Sinks: []Sink{{"table", to}},
 		DeadLetters: letters, Log: slog.New(slog.DiscardHandler),
 	})
-	return rig{p, letters}
+	return bench{p, letters}
 }
 
-func (r rig) dead(t *testing.T) []deadletter.Letter {
+func (r bench) dead(t *testing.T) []deadletter.Letter {
 	t.Helper()
 	var all []deadletter.Letter
 	for l, err := range r.letters.List(deadletter.Filter{}) {

@@ -23,7 +23,7 @@ func TestDrainSettlesWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf, to := newShelf("a", 0), newTable()
 		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return ctx.Err() }
-		r := newRig(t, endless(shelf), program{main: pass}, to)
+		r := newBench(t, endless(shelf), program{main: pass}, to)
 		ended := r.start(t.Context())
 		time.Sleep(time.Second)
 		if err := r.Ready(); err != nil {
@@ -53,7 +53,7 @@ func TestDrainWaitsForSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newTable()
 		to.beforeCommit = failing(200, errors.New("away"))
-		r := newRig(t, endless(newShelf("a", 0)), program{main: pass}, to)
+		r := newBench(t, endless(newShelf("a", 0)), program{main: pass}, to)
 		ended := r.start(t.Context())
 		time.Sleep(time.Minute)
 		r.Drain()
@@ -83,7 +83,7 @@ func TestDrainBeforeAnythingIsRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q, to := newQueue(newShelf("a", 10)), newTable()
 				set(q, to)
-				r := newRig(t, q, program{main: pass}, to)
+				r := newBench(t, q, program{main: pass}, to)
 				ended := r.start(t.Context())
 				time.Sleep(time.Minute)
 				if state := r.Stats().State; state != Retrying {
@@ -109,7 +109,7 @@ func TestCancelStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newTable()
 		to.beforeCommit = func(context.Context) error { return errors.New("away") }
-		r := newRig(t, endless(newShelf("a", 0)), program{main: pass}, to)
+		r := newBench(t, endless(newShelf("a", 0)), program{main: pass}, to)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := r.start(ctx)
 		time.Sleep(time.Minute)

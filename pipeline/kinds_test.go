@@ -37,7 +37,7 @@ func TestKinds(t *testing.T) {
 	}
 	defer lua.Close()
 	var out bytes.Buffer
-	r := newRig(t, src, lua, stdout.New(&out))
+	r := newBench(t, src, lua, stdout.New(&out))
 	r.config.Limits = limits
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)

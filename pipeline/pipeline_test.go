@@ -22,7 +22,7 @@ import (
 )
 
 // start runs the pipeline and returns where its end will be told.
-func (r rig) start(ctx context.Context) <-chan error {
+func (r bench) start(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	return ended
@@ -53,7 +53,7 @@ func TestRunToTheEnd(t *testing.T) {
 			}
 			return []string{doc}, nil
 		}
-		r := newRig(t, newQueue(a, b), program{main: odd}, to)
+		r := newBench(t, newQueue(a, b), program{main: odd}, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestRefusedRows(t *testing.T) {
 	three := func(_ uint64, doc string) ([]string, error) {
 		return []string{doc + " 0", doc + " bad 1", doc + " 2"}, nil
 	}
-	r := newRig(t, newQueue(newShelf("a", 2)), program{main: three}, to)
+	r := newBench(t, newQueue(newShelf("a", 2)), program{main: three}, to)
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestSinkIsAway(t *testing.T) {
 		q := newQueue(newShelf("a", 500))
 		var reads atomic.Int64
 		q.onRead = func(context.Context) error { reads.Add(1); return nil }
-		r := newRig(t, q, program{main: pass}, to)
+		r := newBench(t, q, program{main: pass}, to)
 		var log bytes.Buffer
 		r.config.Log = slog.New(slog.NewTextHandler(&log, nil))
 		r.Pipeline = New(r.config)
@@ -162,7 +162,7 @@ func TestEveryNeighbourIsTriedAgain(t *testing.T) {
 				shelf, to := newShelf("a", 100), newTable()
 				q := newQueue(shelf)
 				set(q, to)
-				r := newRig(t, q, program{main: pass}, to)
+				r := newBench(t, q, program{main: pass}, to)
 				if err := r.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -190,7 +190,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q, to := newQueue(newShelf("a", 100)), newTable()
 			set(q, to)
-			r := newRig(t, q, program{main: pass}, to)
+			r := newBench(t, q, program{main: pass}, to)
 			err := r.Run(t.Context())
 			if err == nil || err.Error() != "pipeline test: "+name {
 				t.Fatalf("ended with %v", err)
@@ -215,7 +215,7 @@ func TestFencedOpensAgain(t *testing.T) {
 			}
 			return nil
 		}
-		r := newRig(t, newQueue(shelf), program{main: pass}, to)
+		r := newBench(t, newQueue(shelf), program{main: pass}, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func TestMoved(t *testing.T) {
 			}
 			return nil
 		}
-		r := newRig(t, q, program{main: pass}, to)
+		r := newBench(t, q, program{main: pass}, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func TestLimits(t *testing.T) {
 		half := program{main: pass, limit: func(n int) int { return (n + 1) / 2 }}
 		q := newQueue(shelf)
 		q.batch = func() int { return 4 }
-		r := newRig(t, q, half, to)
+		r := newBench(t, q, half, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("three in a row stop", func(t *testing.T) {
 		to := newTable()
-		r := newRig(t, newQueue(newShelf("a", 10)), program{main: pass, limit: func(int) int { return 1 }}, to)
+		r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass, limit: func(int) int { return 1 }}, to)
 		err := r.Run(t.Context())
 		var limit *script.LimitError
 		if !errors.As(err, &limit) {
@@ -302,7 +302,7 @@ func TestPanicsFailThePipeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q, to, p := newQueue(newShelf("a", 100)), newTable(), program{main: pass}
 			set(q, to, &p)
-			err := newRig(t, q, p, to).Run(t.Context())
+			err := newBench(t, q, p, to).Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "panic: burst") {
 				t.Fatalf("ended with %v", err)
 			}
@@ -313,7 +313,7 @@ func TestPanicsFailThePipeline(t *testing.T) {
 func TestFaultsOfNeighboursAreErrors(t *testing.T) {
 	t.Run("a script that leaves events out", func(t *testing.T) {
 		short := program{main: pass, limit: func(n int) int { return n - 1 }}
-		err := newRig(t, newQueue(newShelf("a", 9)), silent{short}, newTable()).Run(t.Context())
+		err := newBench(t, newQueue(newShelf("a", 9)), silent{short}, newTable()).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "ran 8 of 9 events and gave no reason") {
 			t.Errorf("ended with %v", err)
 		}
@@ -321,7 +321,7 @@ func TestFaultsOfNeighboursAreErrors(t *testing.T) {
 	t.Run("a source that reads nothing", func(t *testing.T) {
 		q := newQueue(newShelf("a", 9))
 		q.after = func(*queue, *shelf) error { return nil }
-		err := newRig(t, q, program{main: pass}, newTable()).Run(t.Context())
+		err := newBench(t, q, program{main: pass}, newTable()).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "0 events for the positions [9,9)") {
 			t.Errorf("ended with %v", err)
 		}
@@ -331,7 +331,7 @@ func TestFaultsOfNeighboursAreErrors(t *testing.T) {
 		to.beforeCommit = func(context.Context) error {
 			return &sink.RowErrors{Rows: []sink.RowError{{Row: 9, Err: errors.New("odd")}}}
 		}
-		err := newRig(t, newQueue(newShelf("a", 9)), program{main: pass}, to).Run(t.Context())
+		err := newBench(t, newQueue(newShelf("a", 9)), program{main: pass}, to).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "refused row 9 of 9") {
 			t.Errorf("ended with %v", err)
 		}

@@ -1,0 +1,163 @@
+package pipeline
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/rig"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/gopherlua"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/mysql"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/redis"
+)
+
+// Each event's end follows from its id. Names of 10 bytes do not fit the column.
+const sorting = `
+function main(event)
+  if event.id % 10 == 1 then return nil end
+  if event.id % 100 == 2 then error("no") end
+  return {id = event.id, name = event.id % 1000 == 3 and "0123456789" or "short"}
+end`
+
+func fateOf(id int) (row, letter bool) {
+	switch {
+	case id%10 == 1:
+		return false, false
+	case id%100 == 2, id%1000 == 3:
+		return false, true
+	}
+	return true, false
+}
+
+// TestServers stops a pipeline from Redis to MariaDB at random moments and
+// starts it again: every event ends once, where it belongs.
+func TestServers(t *testing.T) {
+	const events = 10_000
+	queue, maria := private.Redis(t), private.MariaDB(t)
+	database := maria.Database(t)
+	producer, err := rig.NewPusher(queue.Address(), "emails", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	if err := producer.Upto(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := deadletter.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer letters.Close()
+
+	end := &servers{queue.Address(), mysql.Config{
+		Address: maria.Address(), User: "root", Database: database, Table: "events", Create: true,
+		Columns: []mysql.Column{
+			{Name: "id", Type: mysql.Type(event.Int64), Required: true},
+			{Name: "name", Type: mysql.Type(event.String), SQL: "VARCHAR(5)"},
+		},
+	}, letters}
+	stopped := 0
+	for {
+		// Later stops come later, so that a slow machine gets to the end too.
+		after := time.Duration(50+rand.IntN(30)+10*stopped) * time.Millisecond
+		err := end.run(t, after)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		stopped++
+	}
+	t.Logf("stopped %d times", stopped)
+	if waiting, err := producer.Waiting(t.Context()); waiting != 0 || err != nil {
+		t.Errorf("%d events are left in the list, %v", waiting, err)
+	}
+	db, err := sql.Open("mysql", maria.DSN(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	checkEnds(t, events, db, letters)
+}
+
+// servers makes pipelines between the same two servers, as processes that
+// follow one another do.
+type servers struct {
+	redis   string
+	mysql   mysql.Config
+	letters *deadletter.Store
+}
+
+func (s *servers) run(t *testing.T, after time.Duration) error {
+	log, limits := slog.New(slog.DiscardHandler), source.Limits{Events: 100, Bytes: 1 << 20}
+	src, err := redis.New(source.Env{Pipeline: "test", Log: log, Limits: limits},
+		redis.Config{Address: s.redis, List: "emails", UntilEmpty: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	to, err := mysql.New(sink.Env{Pipeline: "test", Log: log}, s.mysql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	lua, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "sort.lua", Text: []byte(sorting)},
+		script.Options{Sinks: [][]event.Column{to.Columns()}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lua.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	return New(Config{
+		Name: "test", Source: src, Script: lua, Sinks: []Sink{{"mysql", to}},
+		DeadLetters: s.letters, Limits: limits, Log: log,
+	}).Run(ctx)
+}
+
+func checkEnds(t *testing.T, events int, db *sql.DB, letters *deadletter.Store) {
+	rows, dead := make([]int, events+1), make([]int, events+1)
+	found, err := db.Query("SELECT id FROM events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var id int
+		if err := found.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		rows[id]++
+	}
+	for l, err := range letters.List(deadletter.Filter{}) {
+		var id int
+		if _, scanned := fmt.Sscanf(string(l.Original), `{"id":%d,`, &id); err != nil || scanned != nil {
+			t.Fatal(l, err, scanned)
+		}
+		dead[id]++
+	}
+	wrong := 0
+	for id := 1; id <= events; id++ {
+		row, letter := fateOf(id)
+		if (rows[id] != 1) == row || rows[id] > 1 || (dead[id] != 1) == letter || dead[id] > 1 {
+			if wrong++; wrong <= 10 {
+				t.Errorf("event %d is there as %d rows and %d dead letters", id, rows[id], dead[id])
+			}
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%d of %d events are wrong", wrong, events)
+	}
+}

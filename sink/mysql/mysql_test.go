@@ -17,9 +17,11 @@ import (
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
-// shared has the defaults that a session must not inherit.
+// shared has the defaults that a session must not inherit. Nobody kills it, so
+// it need not wait for the disk.
 var shared = private.SharedMariaDB{Flags: []string{
 	"--sql-mode=NO_BACKSLASH_ESCAPES,ANSI_QUOTES", "--default-time-zone=+05:30", "--character-set-server=latin1",
+	"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--sync-frm=0",
 }}
 
 func TestMain(m *testing.M) {

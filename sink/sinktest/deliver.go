@@ -51,7 +51,7 @@ func rowsLand(t *trial) {
 }
 
 func manyRowsLand(t *trial) {
-	const rows = 30_000
+	const rows = 10_000
 	w := t.open("p", "a")
 	w.write(0, rows)
 	t.landed(positions(span(0, rows)))

@@ -1,0 +1,17 @@
+//go:build unix
+
+package file
+
+import (
+	"fmt"
+	"io/fs"
+	"syscall"
+)
+
+// device tells device and inode.
+func device(info fs.FileInfo) string {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return fmt.Sprintf("%x-%x", uint64(s.Dev), s.Ino)
+	}
+	return info.Name()
+}

@@ -43,7 +43,7 @@ func fateOf(id int) (row, letter bool) {
 // TestServers stops a pipeline from Redis to MariaDB at random moments and
 // starts it again: every event ends once, where it belongs.
 func TestServers(t *testing.T) {
-	const events = 10_000
+	const events = 20_000
 	queue, maria := private.Redis(t), private.MariaDB(t)
 	database := maria.Database(t)
 	producer, err := rig.NewPusher(queue.Address(), "emails", 1)
@@ -70,7 +70,7 @@ func TestServers(t *testing.T) {
 	stopped := 0
 	for {
 		// Later stops come later, so that a slow machine gets to the end too.
-		after := time.Duration(50+rand.IntN(30)+10*stopped) * time.Millisecond
+		after := time.Duration(15+rand.IntN(30)+6*stopped) * time.Millisecond
 		err := end.run(t, after)
 		if err == nil {
 			break

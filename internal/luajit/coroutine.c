@@ -1,3 +1,4 @@
+#include "fault.h"
 #include "sandbox.h"
 
 /* Each coroutine that resumes another one, and each callback out of C, stands on
@@ -55,6 +56,7 @@ static int step(lua_State *L) {
 	lua_settop(L, 0);
 	lua_pushinteger(L, status == 0 ? RETURNED : status == LUA_YIELD ? YIELDED : FAILED);
 	lua_xmove(co, L, n);
+	if (status > LUA_YIELD) pg_fault_strip(L);
 	return n + 1;
 }
 

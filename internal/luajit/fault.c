@@ -62,12 +62,25 @@ static void note(pg_fault *f, const char *format, ...) {
 
 enum { TOP = 12, BOTTOM = 10 }; /* frames of a deep stack that are shown */
 
+/* deep returns the number of frames, to within one, or 0 when there are few. Each
+ * look at a level walks there, so the levels are halved. */
+static int deep(lua_State *L) {
+	lua_Debug ar;
+	int there = 0, gone = 4 * (TOP + BOTTOM);
+	if (!lua_getstack(L, gone, &ar)) return 0;
+	while (lua_getstack(L, gone, &ar)) there = gone, gone *= 2;
+	while (gone - there > 1) {
+		int mid = (there + gone) / 2;
+		if (lua_getstack(L, mid, &ar)) there = mid;
+		else gone = mid;
+	}
+	return gone;
+}
+
 /* trace notes the script's own frames in one coroutine; ours are of no use to a reader. */
 static void trace(lua_State *L, pg_vm *vm, int *shown) {
 	lua_Debug ar;
-	int depth = 0;
-	if (lua_getstack(L, 100, &ar))
-		for (depth = 100; lua_getstack(L, depth + 100, &ar); depth += 100) {}
+	int depth = deep(L);
 	for (int level = 0; lua_getstack(L, level, &ar); level++) {
 		if (depth && level == TOP) {
 			note(&vm->fault, "  ...\n");
@@ -121,6 +134,17 @@ void luaJIT_nomemory(lua_State *L) {
 	if (vm->L && vm->run.stop) note_limit(L, vm);
 }
 
+void pg_fault_strip(lua_State *L) {
+	static const char ours[] = PG_PRELUDE ":";
+	if (lua_type(L, -1) != LUA_TSTRING) return;
+	const char *text = lua_tostring(L, -1);
+	if (strncmp(text, ours, sizeof ours - 1) != 0) return;
+	const char *rest = strstr(text, ": ");
+	if (!rest) return;
+	lua_pushstring(L, rest + 2);
+	lua_remove(L, -2);
+}
+
 int pg_fault_handler(lua_State *L) {
 	pg_vm *vm = pg_vm_of(L);
 	if (vm->run.stop) {
@@ -137,6 +161,8 @@ int pg_fault_handler(lua_State *L) {
 	}
 	if (type == LUA_TSTRING) {
 		size_t len;
+		lua_settop(L, 1);
+		pg_fault_strip(L);
 		const char *text = lua_tolstring(L, 1, &len);
 		set_message(vm, text, len);
 		take_place(vm);
@@ -158,7 +184,10 @@ void pg_fault_settle(pg_vm *vm, int status) {
 	pg_fault *f = &vm->fault;
 	if (status == LUA_ERRMEM && !vm->run.stop) pg_vm_stop(vm, PG_MEMORY);
 	if (vm->run.stop) {
-		if (f->kind != vm->run.stop) pg_vm_fail(vm, vm->run.stop, limit_message(vm->run.stop));
+		int placed = f->kind != PG_OK;
+		if (placed) set_message(vm, limit_message(vm->run.stop), strlen(limit_message(vm->run.stop)));
+		else pg_vm_fail(vm, vm->run.stop, limit_message(vm->run.stop));
+		f->kind = vm->run.stop;
 		vm->broken = vm->run.stop;
 	} else if (f->kind == PG_OK) {
 		pg_vm_fail(vm, PG_ERROR, "error in error handling");

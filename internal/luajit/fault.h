@@ -14,4 +14,9 @@ void pg_fault_settle(pg_vm *vm, int status);
 /* pg_fault_syntax takes the compiler's message from the top of the stack. */
 void pg_fault_syntax(lua_State *L, pg_vm *vm);
 
+/* pg_fault_strip takes our own place off the message on top of the stack: an
+ * error that strikes in the prelude is the script's. */
+#define PG_PRELUDE "[perigee]"
+void pg_fault_strip(lua_State *L);
+
 #endif

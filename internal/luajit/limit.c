@@ -55,6 +55,11 @@ void pg_vm_watch(pg_vm *vm, uint32_t number, uint32_t event, int kind) {
 	unlock(vm);
 }
 
+/* relent takes back a stop that was meant for an event already left. */
+static void relent(pg_vm *vm) {
+	if (vm->run.stop == PG_EVENT_TIME && vm->run.event != vm->run.stop_event) vm->run.stop = 0;
+}
+
 void pg_vm_begin(pg_vm *vm) {
 	vm->run.event = 0;
 	vm->run.number++;
@@ -69,6 +74,7 @@ void pg_vm_begin(pg_vm *vm) {
 void pg_vm_end(pg_vm *vm) {
 	lock(vm);
 	vm->run.running = 0;
+	relent(vm);
 	disarm(vm);
 	if (vm->run.stop) vm->broken = vm->run.stop;
 	unlock(vm);
@@ -82,20 +88,15 @@ static void collect(lua_State *L, pg_vm *vm, size_t more) {
 	if (vm->used + more > vm->limit) pg_vm_stop(vm, PG_MEMORY);
 }
 
-/* relent takes back a stop that was meant for an event already left. */
-static void relent(pg_vm *vm) {
-	lock(vm);
-	if (vm->run.stop == PG_EVENT_TIME && vm->run.event != vm->run.stop_event) vm->run.stop = 0;
-	if (!vm->run.stop && !vm->tripped) disarm(vm);
-	unlock(vm);
-}
-
 static void hook(lua_State *L, lua_Debug *ar) {
 	(void)ar;
 	pg_vm *vm = pg_vm_of(L);
 	if (vm->tripped) collect(L, vm, 0);
+	lock(vm);
 	relent(vm);
-	if (vm->run.stop) pg_vm_raise(L);
+	if (!vm->run.stop) disarm(vm);
+	unlock(vm);
+	PG_CHECK(L, vm);
 }
 
 void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n) {

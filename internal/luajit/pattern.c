@@ -156,7 +156,7 @@ static int frontier(pg_matcher *m, bytes s, bytes p, bytes end) {
 static bytes again(pg_matcher *m, bytes s, int i) {
 	if (i < 0 || i >= m->captures || m->capture[i].len == PG_CAPTURE_OPEN) luaL_error(m->L, "invalid capture index");
 	ptrdiff_t n = m->capture[i].len;
-	if (n == PG_CAPTURE_POSITION) n = 0;
+	if (n == PG_CAPTURE_POSITION) return NULL;
 	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0; /* a long comparison is worth a check */
 	if (m->text_end - s < n || memcmp(m->capture[i].at, s, n) != 0) return NULL;
 	return s + n;

@@ -55,7 +55,7 @@ pg_vm *pg_vm_open(size_t memory_limit, int jit, const char *prelude, size_t len)
 	}
 	vm->stack = __builtin_frame_address(0);
 	if (!jit) luaJIT_setmode(vm->L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
-	struct text t = {vm, "=perigee", prelude, len, 0};
+	struct text t = {vm, "=" PG_PRELUDE, prelude, len, 0};
 	if (lua_cpcall(vm->L, open_libs, &t) != 0 || vm->run.stop) {
 		pg_vm_close(vm);
 		return NULL;

@@ -20,15 +20,15 @@ type Script struct {
 // Code is the script's text.
 func (s Script) Code() string { return "function main(event)\n" + s.Body + "end\n" }
 
-// Scripts parses the collection. A header is "--- name: end, end". What ends at
-// the memory limit may meet the deadline first.
+// Scripts parses the collection. A header is "--- name: end, end". What ends
+// for want of memory or stack may meet the deadline first.
 func Scripts() []Script {
 	var all []Script
 	for _, section := range strings.Split("\n"+scripts, "\n--- ")[1:] {
 		header, body, _ := strings.Cut(section, "\n")
 		name, ends, _ := strings.Cut(header, ": ")
 		script := Script{Name: name, Ends: strings.Split(ends, ", "), Body: body + "\n"}
-		if slices.Contains(script.Ends, "memory") {
+		if slices.Contains(script.Ends, "memory") || slices.Contains(script.Ends, "stack overflow") {
 			script.Ends = append(script.Ends, "event time")
 		}
 		all = append(all, script)

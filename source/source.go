@@ -89,8 +89,8 @@ type Env struct {
 	// what is given to Open as done is always empty and proves nothing, so a
 	// source cannot notice that a sink has lost what was acknowledged.
 	Remembered bool
-	Log      *slog.Logger
-	Limits   Limits
+	Log        *slog.Logger
+	Limits     Limits
 }
 
 // Limits bound a batch. A single event larger than Bytes makes a batch of its own.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -252,7 +253,7 @@ func TestSinkHasLostWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// After the hint is followed, what is in the list lands once more under a new
+// The hint is followed: what is in the list lands once more under a new
 // generation, and nothing of it is skipped for the old one's sake.
 func TestGoOnWithoutWhatTheSinkLost(t *testing.T) {
 	_, client, r, items := start(t, 1000)
@@ -262,13 +263,50 @@ func TestGoOnWithoutWhatTheSinkLost(t *testing.T) {
 		r.ack(b)
 	}
 	r.close()
-	r.committed[r.partition] = event.Ranges{r.committed[r.partition][0].Head(200)}
+	r.committed[r.partition] = event.Ranges{{First: 0, Count: 200}}
 	clear(r.landed)
-	do(t, client, "DEL", "{q}:perigee")
+	follow(t, client, r.open())
 	r.mustOpen()
 	r.drain()
 	r.close()
 	r.once(items[500:])
+}
+
+// follow runs the command that the hint of an error ends with.
+func follow(t *testing.T, client rueidis.Client, err error) {
+	t.Helper()
+	var p *source.PermanentError
+	if !errors.As(err, &p) {
+		t.Fatalf("error %v, want one that stays", err)
+	}
+	_, command, found := strings.Cut(p.Hint, "redis-cli ")
+	if !found {
+		t.Fatalf("hint %q has no command", p.Hint)
+	}
+	do(t, client, strings.Fields(strings.ReplaceAll(command, `"`, ""))...)
+}
+
+// A flushed Redis whose sink has no fingerprints left cannot be told from one
+// that has gone back; a person must, and can.
+func TestFlushedLongAfter(t *testing.T) {
+	_, client, r, _ := start(t, 100)
+	r.drain()
+	r.close()
+	r.committed[r.partition] = event.Ranges{{First: 0, Count: 100}}
+	do(t, client, "FLUSHALL")
+	r.mustOpen() // with nothing in the list there is nothing to doubt
+	r.close()
+	do(t, client, "FLUSHALL")
+	later := numbered("later", 0, 10)
+	push(t, client, list, later...)
+	err := r.open()
+	permanent(t, err, "fingerprints", "position 0")
+	follow(t, client, err)
+	clear(r.landed)
+	r.mustOpen()
+	r.drain()
+	r.close()
+	r.once(later)
 }
 
 func TestFingerprintsGone(t *testing.T) {

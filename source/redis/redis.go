@@ -26,6 +26,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
@@ -73,6 +74,9 @@ func New(env source.Env, c Config) (*Source, error) {
 	if c.Address == "" {
 		c.Address = "127.0.0.1:6379"
 	}
+	if env.Log == nil {
+		env.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Source{env: env, config: c, state: stateKey(c.List)}, nil
 }
 
@@ -117,7 +121,7 @@ func (s *Source) ours(now state) error {
 	}
 	return &source.PermanentError{
 		Err:  fmt.Errorf("list %q is read by pipeline %q already", s.config.List, now.pipeline),
-		Hint: fmt.Sprintf("one pipeline reads a list; if %q is gone for good, delete the key %s", now.pipeline, s.state),
+		Hint: fmt.Sprintf("one pipeline reads a list; if %q is gone for good, delete the key: redis-cli DEL %q", now.pipeline, s.state),
 	}
 }
 

@@ -55,7 +55,7 @@ func newSource(t *testing.T, c redis.Config, limits source.Limits) source.Source
 	return s
 }
 
-func connect(t *testing.T, server *private.RedisServer) rueidis.Client {
+func connect(t testing.TB, server *private.RedisServer) rueidis.Client {
 	t.Helper()
 	c, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Address()}, DisableCache: true, ForceSingleClient: true,

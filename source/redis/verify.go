@@ -63,9 +63,14 @@ func (r *reader) noGap(done event.Ranges) error {
 	return &source.PermanentError{
 		Err: fmt.Errorf("events [%d,%d) of %s were acknowledged and are gone from the list, but the sink does not have them",
 			first, end, r.partition),
-		Hint: fmt.Sprintf("the sink's database is older than the list, or another one: bring back the newer; "+
-			"or delete the key %s to go on without those events, with what is in the list now", r.source.state),
+		Hint: "the sink's database is older than the list, or another one: bring the newer back; or, to go on without " +
+			"those events, take all that is in the list now for new: " + r.beginAnew(),
 	}
+}
+
+// beginAnew is the command by which a person declares every item to be new.
+func (r *reader) beginAnew() string {
+	return fmt.Sprintf("redis-cli HSET %q generation %s head 0", r.source.state, nextGeneration(r.generation, r.head))
 }
 
 // report says what a reader found, when it is not simply going on at the head.
@@ -161,8 +166,8 @@ func (r *reader) endOfProof(ctx context.Context, unproved, end uint64) (uint64, 
 	return 0, &source.PermanentError{
 		Err: fmt.Errorf("the sink has the events of %s from position %d on, but no longer their fingerprints, "+
 			"and the list still holds that position", r.partition, unproved),
-		Hint: fmt.Sprintf("Redis has gone back further than the sink remembers; if the first items of the list are in the sink, "+
-			"trim them by hand, then delete the key %s to go on with the rest", r.source.state),
+		Hint: "Redis has gone back further than the sink remembers, or is another one: remove by hand what the sink has " +
+			"from the front of the list, if anything; then take the rest for new: " + r.beginAnew(),
 	}
 }
 

@@ -8,10 +8,3 @@
 // is broken and must be closed. A Watchdog is safe for concurrent use and watches
 // the VMs that were opened with it.
 package luajit
-
-/*
-#cgo CFLAGS: -I${SRCDIR}/../../.build/luajit/include -O2 -Wall -Wextra
-#cgo LDFLAGS: ${SRCDIR}/../../.build/luajit/lib/libluajit.a -lm -ldl
-#include "vm.h"
-*/
-import "C"

@@ -1,0 +1,59 @@
+package passthrough
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+)
+
+func load(t *testing.T, columns ...event.Column) script.Script {
+	t.Helper()
+	s, err := Language().Load(context.Background(), script.Code{}, script.Options{Sinks: [][]event.Column{columns}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func batch(docs ...string) *event.Batch {
+	b := &event.Batch{Partition: "p", Range: event.Range{First: 10, Count: uint64(len(docs))}}
+	for _, doc := range docs {
+		b.Append([]byte(doc))
+	}
+	return b
+}
+
+func TestPassesBytesAndSetsTheRestAside(t *testing.T) {
+	s := load(t, event.Column{Name: "n", Path: []string{"n"}, Type: event.Int64})
+	res := event.Result{Outputs: make([]event.Output, 1)}
+	for range 2 { // the second run uses the first one's memory
+		in := batch(`{ "n": 1,"x":1.0 }`, `no`, `{"n":"2"}`, `[3]`, `{"n":null}`)
+		if err := s.Run(context.Background(), in, &res); err != nil {
+			t.Fatal(err)
+		}
+		out := &res.Outputs[0]
+		if got := string(out.Data); got != `{ "n": 1,"x":1.0 }{"n":null}` {
+			t.Errorf("passed on %s", got)
+		}
+		if !slices.Equal(out.From, []uint32{0, 4}) || out.Range.First != 10 || out.Range.Count != 5 {
+			t.Errorf("rows come from %v of %v", out.From, out.Range)
+		}
+		n := &out.Columns.Vectors[0]
+		if !slices.Equal(n.Ints, []int64{1, 0}) || !slices.Equal(n.Null, []uint8{0, 1}) {
+			t.Errorf("column n is %v, null %v", n.Ints, n.Null)
+		}
+		var stages []string
+		for _, d := range res.Dead {
+			stages = append(stages, d.Stage)
+		}
+		if !slices.Equal(stages, []string{"parse", "column", "parse"}) || res.Dead[1].Position != 12 {
+			t.Errorf("dead are %v", res.Dead)
+		}
+		if res.Ran != 5 || res.Dropped != 0 {
+			t.Errorf("ran %d, dropped %d", res.Ran, res.Dropped)
+		}
+	}
+}

@@ -92,11 +92,12 @@ func (e *Engine) Run(in *event.Batch, first int) Outcome {
 	if first >= in.Len() {
 		return Outcome{At: in.Len(), engine: e}
 	}
-	e.VM.begin()
+	e.VM.enter()
+	defer e.VM.leave()
 	kind := C.front_batch(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(in.Len()), C.uint32_t(first),
 		(**C.struct_extractor)(unsafe.SliceData(e.native)), C.uint32_t(len(e.native)))
-	e.VM.end()
+	e.VM.leave()
 	n := int(e.c.out_count)
 	return Outcome{
 		At: int(e.c.run.at), Limit: Kind(kind), Dropped: int(e.c.run.dropped),

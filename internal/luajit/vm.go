@@ -32,6 +32,7 @@ type Options struct {
 type VM struct {
 	c     *C.pg_vm
 	watch *Watchdog
+	busy  atomic.Bool // a run is under way, or about to begin
 	opts  Options
 	seen  sighting
 }
@@ -96,14 +97,25 @@ func (vm *VM) host(code string) error {
 	return vm.fault(kind)
 }
 
-// begin marks the start of a run: of one crossing into C that runs the script.
+// begin marks the start of a run.
 func (vm *VM) begin() {
+	vm.enter()
 	C.pg_vm_begin(vm.c)
-	vm.watch.rouse()
 }
 
 // end marks the end of a run.
-func (vm *VM) end() { C.pg_vm_end(vm.c) }
+func (vm *VM) end() {
+	C.pg_vm_end(vm.c)
+	vm.leave()
+}
+
+// enter and leave bracket a crossing that begins and ends its run in C.
+func (vm *VM) enter() {
+	vm.busy.Store(true)
+	vm.watch.rouse()
+}
+
+func (vm *VM) leave() { vm.busy.Store(false) }
 
 // Log hands over what the script printed or logged since the last call, oldest
 // first; text is valid during the call of line only.

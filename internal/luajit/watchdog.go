@@ -15,7 +15,7 @@ import (
 
 const (
 	tick = 5 * time.Millisecond // how exactly a deadline is kept
-	rest = 200                  // ticks without a run after which the watchdog sleeps
+	rest = 200                  // idle ticks after which the watchdog sleeps
 )
 
 // A Watchdog ends runs that take too long. It looks at what each VM says about
@@ -65,7 +65,7 @@ func (w *Watchdog) remove(vm *VM) {
 	w.mu.Unlock()
 }
 
-// rouse wakes a sleeping watchdog. A run marks its VM before it calls rouse, and
+// rouse wakes a sleeping watchdog. A VM is marked busy before it calls rouse, and
 // the watchdog looks at all VMs after it marked itself, so that one of them sees
 // the other.
 func (w *Watchdog) rouse() {
@@ -117,21 +117,22 @@ func (w *Watchdog) sleep() bool {
 	}
 }
 
-// look stops what is late, and tells whether anything runs.
+// look stops what is late, and tells whether anything is busy.
 func (w *Watchdog) look(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	running := false
+	busy := false
 	for vm := range w.vms {
-		running = vm.look(now) || running
+		vm.look(now)
+		busy = busy || vm.busy.Load()
 	}
-	return running
+	return busy
 }
 
-func (vm *VM) look(now time.Time) bool {
+func (vm *VM) look(now time.Time) {
 	run, seen := &vm.c.run, &vm.seen
 	if vm.load32(&run.running) == 0 {
-		return false
+		return
 	}
 	number, event := vm.load32(&run.number), vm.load32(&run.event)
 	if number != seen.number {
@@ -148,5 +149,4 @@ func (vm *VM) look(now time.Time) bool {
 	case event != C.PG_NO_EVENT && now.Sub(seen.evtSince) >= vm.opts.EventTime:
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
 	}
-	return true
 }

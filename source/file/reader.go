@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"time"
 
@@ -59,7 +58,7 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	for {
 		err := r.fill(ctx, b)
 		if err == nil && b.Len() == 0 {
-			continue // only empty lines, up to those that are done
+			continue // only empty lines, so far
 		}
 		if !errors.Is(err, io.EOF) || !r.source.follow {
 			return r.explain(err)
@@ -82,7 +81,9 @@ func (r *reader) fill(ctx context.Context, b *event.Batch) error {
 	if err := r.lines.skip(ctx, r.done.Next(r.lines.line)-r.lines.line); err != nil {
 		return err
 	}
-	return r.lines.fill(b, r.source.limits, nextDone(r.done, r.lines.line), !r.source.follow)
+	wanted := event.Range{First: r.lines.line, Count: uint64(r.source.limits.Events)}
+	stop := r.done.Missing(wanted)[0].End() // the first is missing
+	return r.lines.fill(b, r.source.limits, stop, !r.source.follow)
 }
 
 // cut tells whether the file has become shorter than what was read of it.
@@ -106,16 +107,6 @@ func (r *reader) explain(err error) error {
 		return &source.PermanentError{Err: fmt.Errorf("%s: %w", r.source.path, permanent.Err), Hint: permanent.Hint}
 	}
 	return fmt.Errorf("read %s: %w", r.source.path, err)
-}
-
-// nextDone is the first position after p that is done.
-func nextDone(done event.Ranges, p uint64) uint64 {
-	for _, d := range done {
-		if d.First > p {
-			return d.First
-		}
-	}
-	return math.MaxUint64
 }
 
 // Ack implements source.Reader: a file keeps its lines.

@@ -83,12 +83,12 @@ type reader struct {
 // Read implements source.Reader.
 func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	b.Reset()
-	first := r.next.Load()
-	end := min(r.source.config.Events, first+uint64(r.source.limits.Events), r.ahead(first))
-	if first >= r.source.config.Events {
+	first, events := r.next.Load(), r.source.config.Events
+	if first >= events {
 		return io.EOF
 	}
-	end, err := r.pace(ctx, first, end)
+	wanted := event.Range{First: first, Count: min(uint64(r.source.limits.Events), events-first)}
+	end, err := r.pace(ctx, first, r.done.Missing(wanted)[0].End()) // first itself is missing
 	if err != nil {
 		return err
 	}
@@ -107,16 +107,6 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	r.made += i - first
 	r.next.Store(r.done.Next(i))
 	return nil
-}
-
-// ahead is the first position after p that is done.
-func (r *reader) ahead(p uint64) uint64 {
-	for _, d := range r.done {
-		if d.First > p {
-			return d.First
-		}
-	}
-	return r.source.config.Events
 }
 
 // pace waits until the rate allows at least one event, and returns where the

@@ -336,6 +336,8 @@ func TestFingerprintsGone(t *testing.T) {
 	}
 }
 
+// A sink without memory, as standard output is, has nothing to show for what
+// was acknowledged.
 func TestWithoutMemoryNothingIsMissed(t *testing.T) {
 	_, _, r, _ := start(t, 10)
 	r.drain()

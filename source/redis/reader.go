@@ -150,15 +150,9 @@ func (r *reader) ask() error {
 // nor past what is known already.
 func (r *reader) room() int {
 	limits := r.source.env.Limits
-	stop := r.end
-	for _, known := range r.window {
-		if known.First > r.next {
-			stop = min(stop, known.First)
-			break
-		}
-	}
 	n := min(limits.Events, max(1, limits.Bytes/r.average))
-	return int(min(uint64(n), stop-r.next))
+	wanted := event.Range{First: r.next, Count: min(uint64(n), r.end-r.next)}
+	return int(r.window.Missing(wanted)[0].Count) // next itself is missing
 }
 
 // answer reads the reply to what was asked, up to the first new item.

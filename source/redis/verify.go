@@ -49,20 +49,14 @@ func (r *reader) open(ctx context.Context, done event.Ranges) (err error) {
 
 // noGap refuses sinks that lack what was trimmed from the list on their word.
 func (r *reader) noGap(done event.Ranges) error {
-	first := done.Next(0)
-	if !r.source.env.Remembered || first >= r.head {
+	remembered := r.source.env.Remembered || len(done) > 0
+	gaps := done.Missing(event.Range{Count: r.head})
+	if !remembered || len(gaps) == 0 {
 		return nil
 	}
-	end := r.head
-	for _, d := range done {
-		if d.First > first {
-			end = min(end, d.First)
-			break
-		}
-	}
 	return &source.PermanentError{
-		Err: fmt.Errorf("events [%d,%d) of %s were acknowledged and are gone from the list, but the sink does not have them",
-			first, end, r.partition),
+		Err: fmt.Errorf("events %v of %s were acknowledged and are gone from the list, but the sink does not have them",
+			gaps[0], r.partition),
 		Hint: "the sink's database is older than the list, or another one: bring the newer back; or, to go on without " +
 			"those events, take all that is in the list now for new: " + r.beginAnew(),
 	}

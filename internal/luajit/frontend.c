@@ -80,8 +80,9 @@ static int bind(lua_State *L) {
 		return front_raise(L, "there is no function main; define 'function main(event)' as a global, without 'local'");
 	if (!lua_isfunction(L, -1))
 		return front_raise(L, "main is a %s; define 'function main(event)'", luaL_typename(L, -1));
-	lua_call(L, 1, 1);
+	lua_call(L, 1, 2);
 	lua_rawseti(L, LUA_REGISTRYINDEX, f->driver);
+	f->single = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 

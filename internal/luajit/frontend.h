@@ -51,7 +51,7 @@ typedef struct front {
 	const void *part_meta, *big_meta; // their metatables, and references to them
 	const void *proxy_meta; // of the table that stands for the event, if one does
 	int current;      // reference: the function that has that table as upvalue
-	int part_ref, big_ref, arrays, driver;
+	int part_ref, big_ref, arrays, driver, single;
 
 	const char *data; // the batch
 	const uint32_t *ends;

@@ -1,6 +1,7 @@
 -- Gives a script's globals what documents need, and returns the maker of the
--- driver: the loop that passes events through main. A failing event leaves that
--- loop and is dealt with in C; hence no pcall here.
+-- drivers: a function that passes one event through main, for batches of one, so
+-- that it is compiled as a function; and the loop around it, compiled as a loop.
+-- A failing event leaves them and is dealt with in C; hence no pcall here.
 local globals, part, number, json, run, proxy = ...
 
 local error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack =
@@ -90,13 +91,13 @@ end
 if not proxy then
   local step, finish = run.step, run.finish
   return function(main)
-    return function()
-      while true do
-        local event = step()
-        if event == nil then return end
-        finish(main(event))
-      end
+    local function one()
+      local event = step()
+      if event == nil then return false end
+      finish(main(event))
+      return true
     end
+    return one, function() while one() do end end
   end
 end
 
@@ -170,13 +171,13 @@ local function done(...)
 end
 
 return function(main)
-  return function()
-    while true do
-      local state = next_event(front)
-      if state == 0 then return end
-      if state == 2 then run.fresh() end
-      root = setmetatable({}, meta)
-      done(main(root))
-    end
+  local function one()
+    local state = next_event(front)
+    if state == 0 then return false end
+    if state == 2 then run.fresh() end
+    root = setmetatable({}, meta)
+    done(main(root))
+    return true
   end
+  return one, function() while one() do end end
 end

@@ -238,7 +238,7 @@ static void out_truncate(front *f, uint32_t count) {
 
 static int drive(front *f) {
 	lua_State *L = f->vm->L;
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->driver);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, f->count - f->run.at == 1 ? f->single : f->driver);
 	return pg_vm_call(f->vm, 0, 0);
 }
 
@@ -265,7 +265,9 @@ int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count
 	f->run = (front_run){.at = first};
 	f->out.len = f->texts.len = 0;
 	f->out_count = f->dead_count = 0;
+	pg_vm_begin(f->vm);
 	int kind = run_events(f);
+	pg_vm_end(f->vm);
 	life_next(f);
 	for (uint32_t i = 0; i < extract_count && kind == PG_OK; i++)
 		if (extract[i] && f->api->extract(extract[i], f->out.data, f->out_ends, f->out_count)) kind = PG_MEMORY;

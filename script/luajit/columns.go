@@ -4,6 +4,8 @@ package luajit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
@@ -11,34 +13,32 @@ import (
 )
 
 // columns fills the columns of the sinks that ask for them. When the whole batch
-// ran in one crossing they have been extracted there.
+// ran in one crossing they have been extracted there. A row that does not fit
+// for one sink is left out for all, so that running it again doubles nothing.
 func (r *run) columns(e *luajit.Engine, whole bool) error {
-	misfits := map[int]document.Bad{}
+	var misfits map[int]document.Bad
 	for i := range r.res.Outputs {
 		if r.s.opts.Sinks[i] == nil {
 			continue
 		}
-		report, err := r.extract(e.Extractor(i), &r.res.Outputs[i], whole)
+		report, err := extract(e.Extractor(i), &r.res.Outputs[i], whole)
 		if err != nil {
 			return err
 		}
 		for _, bad := range report.Bad {
+			if misfits == nil {
+				misfits = make(map[int]document.Bad)
+			}
 			if _, found := misfits[bad.Row]; !found {
 				misfits[bad.Row] = bad
 			}
 		}
 	}
-	if len(misfits) == 0 {
-		return nil
-	}
-	r.buryRows(misfits)
-	for i := range r.res.Outputs {
-		r.drop(&r.res.Outputs[i], misfits)
-	}
-	return r.columns(e, false)
+	r.leaveOut(misfits)
+	return nil
 }
 
-func (r *run) extract(x *document.Extractor, out *event.Output, whole bool) (document.Report, error) {
+func extract(x *document.Extractor, out *event.Output, whole bool) (document.Report, error) {
 	if out.Columns == nil {
 		out.Columns = &event.Columns{}
 	}
@@ -52,33 +52,18 @@ func (r *run) extract(x *document.Extractor, out *event.Output, whole bool) (doc
 	return report, err
 }
 
-// buryRows makes dead letters of outputs that do not fit a sink's columns.
-func (r *run) buryRows(misfits map[int]document.Bad) {
-	out := &r.res.Outputs[0]
-	number := uint32(0)
-	for row, from := range out.From {
-		if row > 0 && out.From[row-1] == from {
-			number++
-		} else {
-			number = 0
+// leaveOut makes dead letters of rows and removes them from all outputs.
+func (r *run) leaveOut(misfits map[int]document.Bad) {
+	rows := slices.Sorted(maps.Keys(misfits))
+	for _, row := range rows {
+		from := r.res.Outputs[0].From
+		first := row
+		for first > 0 && from[first-1] == from[row] {
+			first--
 		}
-		if bad, found := misfits[row]; found {
-			r.bury(int(from), number, "column", bad.Reason, "")
-		}
+		r.bury(int(from[row]), uint32(row-first), "column", misfits[row].Reason, "")
 	}
-}
-
-// drop leaves the misfits out of an output.
-func (r *run) drop(out *event.Output, misfits map[int]document.Bad) {
-	kept, data := 0, out.Data[:0]
-	for row := range out.Len() {
-		doc, from := out.Doc(row), out.From[row]
-		if _, found := misfits[row]; found {
-			continue
-		}
-		data = append(data, doc...)
-		out.Ends[kept], out.From[kept] = uint32(len(data)), from
-		kept++
+	for i := range r.res.Outputs {
+		r.res.Outputs[i].Remove(rows)
 	}
-	out.Data, out.Ends, out.From = data, out.Ends[:kept], out.From[:kept]
 }

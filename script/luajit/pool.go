@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/script"
@@ -49,10 +50,12 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 		watch:  luajit.NewWatchdog(),
 		idle:   make(chan *luajit.Engine, size),
 		spares: make(chan struct{}, size),
-		closed: make(chan struct{}),
 	}
 	for range size {
 		s.spares <- struct{}{}
+	}
+	if !interpreted {
+		s.probe()
 	}
 	e, err := s.acquire(ctx)
 	if err != nil {
@@ -61,6 +64,25 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 	}
 	s.release(e)
 	return s, nil
+}
+
+// compiles is what Probe finds on this machine, which does not change.
+var compiles = sync.OnceValue(func() error {
+	w := luajit.NewWatchdog()
+	defer w.Close()
+	return luajit.Probe(w)
+})
+
+// probe switches to the interpreter where compiled code cannot be stopped.
+func (s *Script) probe() {
+	err := compiles()
+	if err == nil {
+		return
+	}
+	s.interpreted = true
+	if s.opts.Log != nil {
+		s.opts.Log.Warn("scripts run interpreted, about three times slower", "error", err)
+	}
 }
 
 // String is the script's name and the start of its hash.

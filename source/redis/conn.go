@@ -40,12 +40,12 @@ func (s *Source) dial(ctx context.Context) (*conn, error) {
 	d := net.Dialer{Timeout: connectTime}
 	nc, err := d.DialContext(ctx, "tcp", s.config.Address)
 	if err != nil {
-		return nil, fmt.Errorf("connect to redis: %w", err)
+		return nil, err
 	}
 	c := &conn{net: nc, in: bufio.NewReaderSize(nc, readBuffer)}
 	if err := c.during(ctx, func() error { return c.greet(s.config) }); err != nil {
 		c.close()
-		return nil, s.explain("log in", err)
+		return nil, fmt.Errorf("log in: %w", err)
 	}
 	return c, nil
 }

@@ -93,7 +93,7 @@ func stateKey(list string) string {
 func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 	c, err := s.dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.explain("look for the list", err)
 	}
 	defer c.close()
 	var now state

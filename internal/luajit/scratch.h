@@ -8,11 +8,15 @@
 
 #include "vm.h"
 
-/* pg_scratch_grow makes room for n more bytes, or raises. */
+/* pg_scratch_grow and _need make room for n more bytes, or raise. */
 void pg_scratch_grow(lua_State *L, pg_vm *vm, size_t n);
 
-static inline void pg_scratch_add(lua_State *L, pg_vm *vm, const char *text, size_t n) {
+static inline void pg_scratch_need(lua_State *L, pg_vm *vm, size_t n) {
 	if (vm->scratch.cap - vm->scratch.len < n) pg_scratch_grow(L, vm, n);
+}
+
+static inline void pg_scratch_add(lua_State *L, pg_vm *vm, const char *text, size_t n) {
+	pg_scratch_need(L, vm, n);
 	memcpy(vm->scratch.data + vm->scratch.len, text, n);
 	vm->scratch.len += n;
 }

@@ -1,6 +1,7 @@
 /* The functions of Lua's string library that the library's own versions do not bound. */
 #define _GNU_SOURCE
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 #include "pattern.h"
@@ -191,6 +192,15 @@ static int gsub(lua_State *L) {
 	return 2;
 }
 
+/* fill repeats the first unit bytes at text up to total bytes. */
+static void fill(char *text, size_t unit, size_t total) {
+	for (size_t have = unit; have < total;) {
+		size_t n = have < total - have ? have : total - have;
+		memcpy(text + have, text, n);
+		have += n;
+	}
+}
+
 /* rep(s, n, separator) */
 static int rep(lua_State *L) {
 	size_t len, gap;
@@ -201,17 +211,18 @@ static int rep(lua_State *L) {
 		lua_pushliteral(L, "");
 		return 1;
 	}
+	times = floor(times);
 	if (times * (lua_Number)(len + gap) > (lua_Number)vm->limit) {
 		pg_vm_stop(vm, PG_MEMORY);
 		pg_vm_raise(L);
 	}
-	size_t n = (size_t)times, start = vm->scratch.len;
-	pg_scratch_grow(L, vm, n * (len + gap));
-	for (size_t i = 0; i < n; i++) {
-		if (i > 0) pg_scratch_add(L, vm, sep, gap);
-		pg_scratch_add(L, vm, s, len);
-		if (i % 4096 == 0) PG_CHECK(L, vm);
-	}
+	size_t total = (size_t)times * (len + gap), start = vm->scratch.len;
+	pg_scratch_need(L, vm, total);
+	char *text = vm->scratch.data + start;
+	memcpy(text, s, len);
+	memcpy(text + len, sep, gap);
+	fill(text, len + gap, total);
+	vm->scratch.len += total - gap;
 	pg_scratch_push(L, vm, start);
 	return 1;
 }

@@ -61,21 +61,32 @@ func (p *proxy) after(at int) (int, lua.LValue, pure.Value) {
 	}
 }
 
+// placeOf returns the number of the entry with a key, for after.
+func (p *proxy) placeOf(l *lua.LState, key lua.LValue) int {
+	at := -1
+	switch key := key.(type) {
+	case *lua.LNilType:
+		return p.first()
+	case lua.LString:
+		at = p.container.Find(string(key))
+	case lua.LNumber:
+		if i := int(key); lua.LNumber(i) == key && i >= 0 && p.container.Kind() == pure.Array {
+			at = i // past the end, too: the element may just have been removed
+		}
+	}
+	if at < 0 {
+		l.RaiseError("next was given the key %s, which is not there", key)
+	}
+	return at
+}
+
 func (m *machine) next(l *lua.LState) int {
 	p := m.document(l, l.Get(1))
 	var key, value lua.LValue
 	if p == nil {
 		key, value = l.CheckTable(1).Next(l.Get(2))
 	} else {
-		at := p.first()
-		switch after := l.Get(2).(type) {
-		case lua.LString:
-			if at = p.container.Find(string(after)); at < 0 {
-				l.RaiseError("next was given the key %q, which is not there", string(after))
-			}
-		case lua.LNumber:
-			at = int(after)
-		}
+		at := p.placeOf(l, l.Get(2))
 		var v pure.Value
 		if _, key, v = p.after(at); key != nil {
 			value = m.fromJSON(v, p.life)

@@ -63,8 +63,8 @@ func (m *machine) isNull(l *lua.LState) int {
 	null := false
 	if p := m.document(l, v); p != nil {
 		null = p.get(l.Get(2)).Kind == pure.Null
-	} else if t, ok := v.(*lua.LTable); ok {
-		null = t.RawGet(l.Get(2)) == m.null
+	} else {
+		null = l.CheckTable(1).RawGet(l.Get(2)) == m.null
 	}
 	l.Push(lua.LBool(null))
 	return 1

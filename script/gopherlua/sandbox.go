@@ -22,7 +22,7 @@ func (m *machine) sandbox() *lua.LTable {
 	standard := m.openStandard()
 	m.docMeta, m.bigMeta, m.listMeta = m.documentMeta(), m.bigMetatable(), m.metatable(nil)
 	m.null = &lua.LUserData{Metatable: m.metatable(map[string]lua.LGFunction{
-		"__tostring": func(l *lua.LState) int { l.Push(lua.LString("null")); return 1 },
+		"__tostring": func(l *lua.LState) int { l.Push(lua.LString("userdata: NULL")); return 1 },
 	})}
 	m.globals = l.NewTable()
 	for _, name := range allowed[""] {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+type completionCommand struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+func (completionCommand) Help() string {
+	return `Examples:
+  source <(perigee completion bash)
+  perigee completion zsh > "${fpath[1]}/_perigee"
+  perigee completion fish > ~/.config/fish/completions/perigee.fish`
+}
+
+func (m *completionCommand) Run(c *console, parser *kong.Kong) error {
+	write := map[string]func([]completed) string{"bash": bash, "zsh": zsh, "fish": fish}[m.Shell]
+	_, err := fmt.Fprint(c.out, write(completions(parser.Model.Node, "")))
+	return err
+}
+
+// completed is a command and the words that may follow it.
+type completed struct {
+	path  string // "dlq list"; empty for perigee itself
+	words []word
+}
+
+type word struct{ text, help string }
+
+// completions lists a command and those below it.
+func completions(n *kong.Node, path string) []completed {
+	one := completed{path: path}
+	var below []completed
+	for _, child := range n.Children {
+		one.words = append(one.words, word{child.Name, child.Help})
+		below = append(below, completions(child, strings.TrimSpace(path+" "+child.Name))...)
+	}
+	for _, argument := range n.Positional {
+		for _, choice := range argument.EnumSlice() {
+			if choice != "" {
+				one.words = append(one.words, word{choice, argument.Help})
+			}
+		}
+	}
+	for _, flag := range n.Flags {
+		one.words = append(one.words, word{"--" + flag.Name, flag.Help})
+	}
+	return append([]completed{one}, below...)
+}
+
+// cases writes a shell's case arms: the words for each command line so far, the
+// longest first, because an arm also stands for what begins with it.
+func cases(all []completed, arm string) string {
+	var s strings.Builder
+	for _, c := range slices.Backward(all) {
+		var texts []string
+		for _, w := range c.words {
+			texts = append(texts, w.text)
+		}
+		fmt.Fprintf(&s, arm, strings.TrimSpace("perigee "+c.path), strings.Join(texts, " "))
+	}
+	return s.String()
+}
+
+func bash(all []completed) string {
+	return `_perigee() {
+  local before="perigee" words="" w
+  for w in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$w" in -*) ;; *) before="$before $w" ;; esac
+  done
+  case "$before" in
+` + cases(all, "    %q*) words=%q ;;\n") + `  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}")
+}
+complete -o default -F _perigee perigee
+`
+}
+
+func zsh(all []completed) string {
+	return `#compdef perigee
+_perigee() {
+  local before="perigee" candidates="" w
+  for w in ${words[2,CURRENT-1]}; do
+    case "$w" in -*) ;; *) before="$before $w" ;; esac
+  done
+  case "$before" in
+` + cases(all, "    %q*) candidates=%q ;;\n") + `  esac
+  compadd -- ${=candidates}
+  _files
+}
+compdef _perigee perigee
+`
+}
+
+func fish(all []completed) string {
+	var s strings.Builder
+	for _, c := range all {
+		condition := "__fish_use_subcommand"
+		if c.path != "" {
+			condition = "__fish_seen_subcommand_from " + strings.Join(strings.Fields(c.path), "; and __fish_seen_subcommand_from ")
+		}
+		for _, w := range c.words {
+			option := "-a " + w.text
+			if name, flag := strings.CutPrefix(w.text, "--"); flag {
+				option = "-l " + name
+			}
+			fmt.Fprintf(&s, "complete -c perigee -n %q %s -d %q\n", condition, option, w.help)
+		}
+	}
+	return s.String()
+}

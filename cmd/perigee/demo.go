@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/perigeedb/perigee/examples"
+	"github.com/perigeedb/perigee/internal/verify"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/source/generate"
+)
+
+type demoCommand struct {
+	Events uint64 `default:"1000000" help:"How many events."`
+	Data   string `type:"path" placeholder:"DIR" help:"Keep the data in this folder, which must be new or empty; otherwise it is removed at the end."`
+}
+
+func (demoCommand) Help() string {
+	return `Runs the example examples/email/embedded.yaml: made-up email events go through email.lua, which drops
+spam and refuses addresses without @, into a table of the embedded event store. At the end every
+event is looked for: it must be a row, dropped by the script or a dead letter, and be that once.
+
+Exit code: 0 when no event was lost or duplicated, 1 otherwise.
+
+Examples:
+  perigee demo
+  perigee demo --events 100000 --data /tmp/demo
+  perigee query --data /tmp/demo 'SELECT domain, count(*) FROM events GROUP BY 1 ORDER BY 2 DESC'`
+}
+
+const (
+	demoSeed  = 1
+	demoTable = `SELECT date_trunc('hour', "time") AS hour,
+  count(*) FILTER (event_name = 'sent') AS sent, count(*) FILTER (event_name = 'open') AS open,
+  count(*) FILTER (event_name = 'click') AS click, count(*) FILTER (event_name = 'bounce') AS bounce
+FROM events GROUP BY 1 ORDER BY 1`
+)
+
+func (d *demoCommand) Run(c *console) error {
+	folder, remove, err := d.folder()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	took, err := d.move(c, folder)
+	if err != nil {
+		return err
+	}
+	report, err := d.verify(folder)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	rate := perSecond(report.Events, took)
+	fmt.Fprintf(c.out, "demo: %v, %d events/s\n\n%s\n\n", report, rate, demoTable)
+	if err := queryStore(context.Background(), folder, demoTable, "table", c.out); err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	fmt.Fprintf(c.out, "\nfigure demo_lost %d\nfigure demo_duplicated %d\nfigure demo_events_per_s %d\n", report.Lost, report.Duplicated, rate)
+	return report.Err()
+}
+
+// folder makes the folder that the demo works in, and says how to clean up.
+func (d *demoCommand) folder() (folder string, remove func(), err error) {
+	if d.Data == "" {
+		folder, err = os.MkdirTemp("", "perigee-demo-")
+		return folder, func() { os.RemoveAll(folder) }, err
+	}
+	if err := os.MkdirAll(d.Data, 0o700); err != nil {
+		return "", nil, err
+	}
+	entries, err := os.ReadDir(d.Data)
+	if err == nil && len(entries) > 0 {
+		err = withHint(fmt.Errorf("folder %s is not empty", d.Data), "name a new one: the demo must find its own events only")
+	}
+	return d.Data, func() {}, err
+}
+
+// move runs the example and returns how long that took.
+func (d *demoCommand) move(c *console, folder string) (time.Duration, error) {
+	if err := os.CopyFS(filepath.Join(folder, "example"), emailExample()); err != nil {
+		return 0, fmt.Errorf("write the example: %w", err)
+	}
+	screen := newScreen(c.err)
+	log := logFlags{LogLevel: slog.LevelError}.logger(c, screen)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	surroundings := *c
+	surroundings.lookup = d.lookup(folder)
+	plan, err := assemble(ctx, filepath.Join(folder, "example", "embedded.yaml"), &surroundings, log)
+	if err != nil {
+		return 0, err
+	}
+	e, err := start(plan, log)
+	if err != nil {
+		return 0, err
+	}
+	signalled := e.obey(stop)
+	end := screen.show(barOf(e.pipelines[0], d.Events))
+	began := time.Now()
+	err = e.run(ctx)
+	took := time.Since(began)
+	end()
+	err = errors.Join(err, e.close())
+	if code := signalled(); code != 0 {
+		return 0, code
+	}
+	if done := e.pipelines[0].Stats().Settled; err == nil && done < d.Events {
+		err = fmt.Errorf("interrupted after %d of %d events", done, d.Events)
+	}
+	return took, err
+}
+
+func emailExample() fs.FS {
+	sub, err := fs.Sub(examples.Files, "email")
+	if err != nil {
+		panic(err) // the name is a constant
+	}
+	return sub
+}
+
+// lookup gives the example the variables it asks for.
+func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := map[string]string{
+			"DATA": folder, "HTTP": "off", "EVENTS": strconv.FormatUint(d.Events, 10), "SEED": strconv.Itoa(demoSeed),
+		}[name]
+		return value, ok
+	}
+}
+
+// verify reads back from disk where every event has ended.
+func (d *demoCommand) verify(folder string) (verify.Report, error) {
+	ledger := verify.New(d.Events)
+	if err := storedIDs(context.Background(), folder, ledger.Row); err != nil {
+		return verify.Report{}, err
+	}
+	letters, err := deadletter.Open(folder)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	defer letters.Close()
+	for letter, err := range letters.List(deadletter.Filter{}) {
+		if err != nil {
+			return verify.Report{}, err
+		}
+		var event struct{ ID uint64 }
+		if err := json.Unmarshal(letter.Original, &event); err != nil {
+			return verify.Report{}, fmt.Errorf("dead letter at position %d: %w", letter.Position, err)
+		}
+		ledger.Dead(event.ID)
+	}
+	return ledger.Report(droppedByExample()), nil
+}
+
+// droppedByExample makes events anew and tells whether email.lua drops them.
+func droppedByExample() func(id uint64) bool {
+	var event []byte
+	return func(id uint64) bool {
+		event = generate.Append(event[:0], demoSeed, id-1)
+		return bytes.Contains(event, []byte(`"event_name":"spam"`))
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+)
+
+type evalCommand struct {
+	Script string `arg:"" optional:"" help:"File with the script."`
+	Code   string `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
+}
+
+func (evalCommand) Help() string {
+	return `Each line of standard input is one event, a JSON object. What the script makes of it goes to
+standard output, one document per line. A line that is refused, because it is not JSON or the
+script fails on it, goes to standard error with its number and the reason; the others go on.
+
+CODE that defines no main function is taken as the body of function main(event).
+
+Exit code: 0 when every line was accepted, 1 when one was refused or the script has a fault.
+
+Examples:
+  perigee eval email.lua < in.ndjson > out.ndjson
+  perigee eval -e 'event.domain = event.email:match("@(.+)$") return event' < in.ndjson
+  perigee eval -e 'if event.event_name == "click" then return event end return nil' < in.ndjson`
+}
+
+func (e *evalCommand) Run(c *console) error {
+	code, err := e.code()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	language := languages()[0]
+	loaded, err := language.Load(ctx, code, script.Options{
+		Sinks: make([][]event.Column, 1),
+		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
+	})
+	if err != nil {
+		return scriptFault(err, code.Text)
+	}
+	defer loaded.Close()
+	run := evaluation{
+		script: loaded, lines: newLines(c.in), out: bufio.NewWriterSize(c.out, 64<<10), refused: c.err,
+		result: event.Result{Outputs: make([]event.Output, 1)},
+	}
+	err = run.all(ctx)
+	if flushed := run.out.Flush(); err == nil {
+		err = flushed
+	}
+	if err == nil && run.refusals > 0 {
+		return exit(exitFailure)
+	}
+	return err
+}
+
+// code returns the script that was asked for.
+func (e *evalCommand) code() (script.Code, error) {
+	switch {
+	case e.Script != "" && e.Code != "":
+		return script.Code{}, usage("a script is given as a file and with -e: keep one of them")
+	case e.Code != "" && strings.Contains(e.Code, "main"):
+		return script.Code{Name: "-e", Text: []byte(e.Code)}, nil
+	case e.Code != "":
+		return script.Code{Name: "-e", Text: []byte("function main(event) " + e.Code + "\nend")}, nil
+	case e.Script == "":
+		return script.Code{}, usage("no script is given: name a file, or give code with -e")
+	}
+	text, err := os.ReadFile(e.Script)
+	if err != nil {
+		return script.Code{}, fmt.Errorf("read script: %w", err)
+	}
+	return script.Code{Name: e.Script, Text: text}, nil
+}
+
+// An evaluation passes lines through a script.
+type evaluation struct {
+	script   script.Script
+	lines    *lines
+	out      *bufio.Writer
+	refused  io.Writer
+	refusals int
+
+	batch  event.Batch
+	result event.Result
+}
+
+func (v *evaluation) all(ctx context.Context) error {
+	for {
+		switch err := v.lines.next(&v.batch); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("read standard input: %w", err)
+		}
+		if err := v.one(ctx, v.batch, v.lines.numbers); err != nil {
+			return err
+		}
+		if err := v.out.Flush(); err != nil {
+			return fmt.Errorf("write standard output: %w", err)
+		}
+	}
+}
+
+// one runs a batch. Where a limit of the batch ends the run, the rest is run again.
+func (v *evaluation) one(ctx context.Context, batch event.Batch, numbers []int) error {
+	for batch.Len() > 0 {
+		err := v.script.Run(ctx, &batch, &v.result)
+		var limit *script.LimitError
+		if err != nil && (!errors.As(err, &limit) || v.result.Ran == 0) {
+			return fmt.Errorf("run script on line %d: %w", numbers[0], err)
+		}
+		v.print(&batch, numbers)
+		numbers = numbers[v.result.Ran:]
+		batch = batch.Tail(v.result.Ran)
+	}
+	return nil
+}
+
+// print writes what came of a batch. Writing is buffered, and a bufio.Writer
+// keeps its first error for Flush.
+func (v *evaluation) print(batch *event.Batch, numbers []int) {
+	output := &v.result.Outputs[0]
+	for i := range output.Len() {
+		v.out.Write(output.Doc(i))
+		v.out.WriteByte('\n')
+	}
+	v.refusals += len(v.result.Dead)
+	for _, dead := range v.result.Dead {
+		fmt.Fprintf(v.refused, "line %d: %s: %s\n", numbers[dead.Position-batch.Range.First], dead.Stage, dead.Error)
+	}
+}

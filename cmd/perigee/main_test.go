@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/perigeedb/perigee/internal/private"
+)
+
+// TestMain lets the test binary be the command: scripts and tests that need a
+// process of its own start it under the name perigee.
+func TestMain(m *testing.M) {
+	testscript.Main(withMaria{m}, map[string]func(){
+		"perigee": main,
+	})
+}
+
+// maria is the server of the tests that neither stop nor lose it.
+var maria private.SharedMariaDB
+
+// withMaria runs the tests and stops the server.
+type withMaria struct{ m *testing.M }
+
+func (w withMaria) Run() int {
+	defer maria.Close()
+	return w.m.Run()
+}
+
+// TestScripts runs each file in testdata/script: commands, and what they must say.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               exampleFiles,
+		Condition:           func(kind string) (bool, error) { return slices.Contains(known().Sinks, kind), nil },
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// exampleFiles tells scripts where the examples are.
+func exampleFiles(env *testscript.Env) error {
+	path, err := filepath.Abs("../../examples")
+	env.Setenv("EXAMPLES", path)
+	return err
+}

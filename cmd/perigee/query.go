@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"strings"
+)
+
+type queryCommand struct {
+	SQL string `arg:"" name:"sql" help:"One statement that reads, such as SELECT."`
+	storeFlags
+	Format string `enum:"table,json,ndjson,csv" default:"table" help:"table, json, ndjson or csv."`
+}
+
+func (queryCommand) Help() string {
+	return `Asks the event store in the engine's data folder. Beside a running engine the engine answers, and sees
+every event that it has committed.
+
+Examples:
+  perigee query 'SELECT event_name, count(*) FROM events GROUP BY 1'
+  perigee query --config pipeline.yaml --format csv 'FROM events LIMIT 10' > events.csv
+  perigee query 'SHOW TABLES'`
+}
+
+func (q *queryCommand) Run(c *console) error {
+	data, err := q.folder(c)
+	if err != nil {
+		return err
+	}
+	asked, err := askEngine(data, "POST", "/query", url.Values{"format": {q.Format}}, strings.NewReader(q.SQL), c.out)
+	if asked || err != nil {
+		return sqlFault(err, q.SQL)
+	}
+	return sqlFault(queryStore(context.Background(), data, q.SQL, q.Format, c.out), q.SQL)
+}

@@ -1,0 +1,28 @@
+//go:build !cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+)
+
+// errNoStore is why nothing about the event store works in this build.
+var errNoStore = withHint(errors.New("this perigee has no event store: it was built without cgo"), "build it with CGO_ENABLED=1")
+
+// An eventStore is never there without cgo.
+type eventStore struct{}
+
+func newEventStore(string) *eventStore { return &eventStore{} }
+
+func (*eventStore) close() error { return nil }
+
+func (*eventStore) handler() http.Handler {
+	return answering(func(io.Writer, *http.Request) error { return errNoStore })
+}
+
+func queryStore(context.Context, string, string, string, io.Writer) error { return errNoStore }
+
+func storedIDs(context.Context, string, func(uint64)) error { return errNoStore }

@@ -15,12 +15,11 @@ typedef struct {
 	const char *text;
 	const doc_block *blocks;
 	doc_node *nodes;    // d->nodes
-	uint64_t quotes;    // of the block, those that are not used up
 	uint32_t len;
 	uint32_t at;        // where the walk is
-	uint32_t block, block_end;
 	uint32_t count;     // of nodes so far
 	uint32_t container; // the node of the innermost open bracket
+	uint32_t children;  // of it, so far
 	uint32_t depth;
 	int careful;        // there are backslashes or control characters
 } walk;
@@ -35,7 +34,8 @@ static __attribute__((cold)) int fail(doc *d, int fault, uint32_t offset) {
 
 static inline void skip_space(walk *w) {
 	// The last byte of the text is a bracket, so this ends.
-	while (__builtin_expect(is_space(w->text[w->at]), 0)) w->at++;
+	if (__builtin_expect((unsigned char)w->text[w->at] <= ' ', 0))
+		while (is_space(w->text[w->at])) w->at++;
 }
 
 static int blocks_need(doc *d, uint32_t n) {
@@ -47,44 +47,53 @@ static int blocks_need(doc *d, uint32_t n) {
 	return DOC_OK;
 }
 
-// classify fills the blocks and checks the encoding of the whole text.
-static int classify(doc *d, const char *text, uint32_t len, const char *limit, int *careful) {
-	uint32_t n = (len + 63) / 64;
-	if (blocks_need(d, n)) return fail(d, DOC_NO_MEMORY, 0);
+// whole returns 64 bytes at p, of which `left` are of the text.
+static inline const char *whole(const char *p, size_t left, const char *limit, char padded[64]) {
+	if (__builtin_expect(limit - p >= 64, 1)) return p;
+	memset(padded, ' ', 64);
+	return memcpy(padded, p, left < 64 ? left : 64);
+}
+
+// classify fills the blocks for a text that has backslashes or control characters.
+static __attribute__((noinline)) void classify(doc *d, const char *text, uint32_t len, const char *limit) {
 	uint64_t carry = 0;
-	scan_bits all = {0, 0, 0, 0};
-	for (uint32_t i = 0; i < n; i++) {
-		const char *p = text + (size_t)i * 64;
-		size_t left = len - i * 64;
+	for (uint32_t i = 0; i * 64 < len; i++) {
 		char padded[64];
-		if (__builtin_expect(left < 64, 0)) {
-			if (limit - p < 64) {
-				memset(padded, ' ', sizeof padded);
-				memcpy(padded, p, left);
-				p = padded;
-			}
-		}
-		scan_bits b = scan64(p);
+		size_t left = len - i * 64;
+		scan_bits b = scan64(whole(text + (size_t)i * 64, left, limit, padded));
 		if (left < 64) scan_cut(&b, left);
-		if (__builtin_expect((b.slash | carry) != 0, 0)) b.quote &= ~scan_escaped(b.slash, &carry);
-		all.slash |= b.slash, all.control |= b.control, all.high |= b.high;
+		if (b.slash | carry) b.quote &= ~scan_escaped(b.slash, &carry);
 		d->blocks[i] = (doc_block){b.quote, b.slash, b.control};
 	}
-	*careful = (all.slash | all.control) != 0;
-	if (!all.high) return DOC_OK;
+}
+
+// survey fills the blocks and checks the encoding of the whole text. It sees
+// some bytes past its end too; they can only make it more careful.
+static int survey(doc *d, const char *text, uint32_t len, const char *limit, int *careful) {
+	uint32_t n = (len + 63) / 64;
+	if (blocks_need(d, n)) return fail(d, DOC_NO_MEMORY, 0);
+	scan_met met = scan_begin();
+	for (uint32_t i = 0; i < n; i++) {
+		char padded[64];
+		const char *p = text + (size_t)i * 64;
+		d->blocks[i].quote = scan_quotes(whole(p, len - i * 64, limit, padded), &met);
+	}
+	if (len % 64) d->blocks[n - 1].quote &= ((uint64_t)1 << len % 64) - 1;
+	*careful = !scan_plain(&met);
+	if (*careful) classify(d, text, len, limit);
+	if (scan_ascii(&met)) return DOC_OK;
 	size_t end = utf8_end(text, len);
 	return end < len ? fail(d, DOC_BAD_UTF8, (uint32_t)end) : DOC_OK;
 }
 
-// next_quote returns the offset of the next quote that is not escaped, or len.
-static inline uint32_t next_quote(walk *w) {
-	while (__builtin_expect(w->quotes == 0, 0)) {
-		if (w->block + 1 == w->block_end) return w->len;
-		w->quotes = w->blocks[++w->block].quote;
-	}
-	uint32_t at = w->block * 64 + (uint32_t)__builtin_ctzll(w->quotes);
-	w->quotes &= w->quotes - 1;
-	return at;
+// closing returns the offset of the quote that ends the string at `from`, or len.
+static inline uint32_t closing(const walk *w, uint32_t from) {
+	uint32_t block = from / 64;
+	uint64_t bits = w->blocks[block].quote >> (from % 64) >> 1;
+	if (__builtin_expect(bits != 0, 1)) return from + 1 + (uint32_t)__builtin_ctzll(bits);
+	while (++block * 64 < w->len)
+		if (w->blocks[block].quote) return block * 64 + (uint32_t)__builtin_ctzll(w->blocks[block].quote);
+	return w->len;
 }
 
 // first_bit returns the offset of the first set bit of one kind in [from, to), or to.
@@ -118,9 +127,8 @@ static __attribute__((noinline)) int check_string(doc *d, const char *text, uint
 // string walks over the string at w->at, which ends before *end. It returns as
 // check_string does.
 static inline int string(walk *w, uint32_t *end) {
-	uint32_t from = next_quote(w) + 1; // past the opening one
-	*end = next_quote(w);
-	int checked = __builtin_expect(w->careful, 0) ? check_string(w->d, w->text, from, *end) : 0;
+	*end = closing(w, w->at);
+	int checked = __builtin_expect(w->careful, 0) ? check_string(w->d, w->text, w->at + 1, *end) : 0;
 	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
 	return checked;
@@ -182,8 +190,9 @@ static __attribute__((noinline)) uint8_t mark_escaped(doc *d, const char *key, u
 }
 
 static inline void container_open(walk *w, doc_node *n, int kind) {
+	w->nodes[w->container].count = w->children;
+	w->children = 0;
 	n->kind = (uint8_t)kind;
-	n->count = 0;
 	n->first = n->last = 0;
 	n->u.near.index = 0;
 	w->container = (uint32_t)(n - w->nodes);
@@ -196,7 +205,9 @@ static inline void container_close(walk *w) {
 	w->at++;
 	n->len = (uint32_t)(w->text + w->at - n->text);
 	n->next = w->count;
+	n->count = w->children;
 	w->container = n->parent;
+	w->children = w->nodes[w->container].count;
 	w->depth--;
 }
 
@@ -261,7 +272,7 @@ element:
 	d->marks[w.count - 1] = 0;
 
 value:
-	w.nodes[w.container].count++;
+	w.children++;
 	if (text[w.at] == '{' || text[w.at] == '[') {
 		if (w.depth == DOC_MAX_DEPTH) return fail(d, DOC_TOO_DEEP, w.at);
 		container_open(&w, n, text[w.at] == '{' ? DOC_OBJECT : DOC_ARRAY);
@@ -292,10 +303,9 @@ close:
 // index_closed reads a text that starts with a bracket and ends with one.
 static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
 	int careful;
-	int fault = classify(d, text, len, limit, &careful);
+	int fault = survey(d, text, len, limit, &careful);
 	if (fault) return fault;
 	walk w = {.d = d, .text = text, .len = len, .blocks = d->blocks, .nodes = d->nodes,
-		.quotes = d->blocks[0].quote, .block_end = (len + 63) / 64,
 		.count = d->count, .container = d->count, .careful = careful};
 	doc_node *root = node_open(&w, NULL, 0, 0);
 	if (!root) return fail(d, DOC_NO_MEMORY, 0);

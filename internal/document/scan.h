@@ -34,6 +34,36 @@ static inline scan_bits scan64(const char *p) {
 	return b;
 }
 
+// What a look at a text has met: bytes below 0x20 or not, backslashes, bytes
+// from 0x80 on.
+typedef struct { __m128i least, slash, high; } scan_met;
+
+static inline scan_met scan_begin(void) {
+	return (scan_met){_mm_set1_epi8(-1), _mm_setzero_si128(), _mm_setzero_si128()};
+}
+
+// scan_quotes finds the quotes among 64 bytes, and notes what else is there.
+static inline uint64_t scan_quotes(const char *p, scan_met *met) {
+	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
+	uint64_t quotes = 0;
+	for (int i = 0; i < 4; i++) {
+		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
+		quotes |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote)) << (16 * i);
+		met->slash = _mm_or_si128(met->slash, _mm_cmpeq_epi8(x, slash));
+		met->least = _mm_min_epu8(met->least, x);
+		met->high = _mm_or_si128(met->high, x);
+	}
+	return quotes;
+}
+
+// scan_plain tells whether there were neither backslashes nor control characters.
+static inline int scan_plain(const scan_met *met) {
+	__m128i control = _mm_cmpeq_epi8(_mm_min_epu8(met->least, _mm_set1_epi8(0x1f)), met->least);
+	return _mm_movemask_epi8(_mm_or_si128(met->slash, control)) == 0;
+}
+
+static inline int scan_ascii(const scan_met *met) { return _mm_movemask_epi8(met->high) == 0; }
+
 // scan_marks tells which of 16 marks equal m.
 static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
 	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)marks);
@@ -54,6 +84,19 @@ static inline scan_bits scan64(const char *p) {
 	}
 	return b;
 }
+
+typedef scan_bits scan_met;
+
+static inline scan_met scan_begin(void) { return (scan_met){0, 0, 0, 0}; }
+
+static inline uint64_t scan_quotes(const char *p, scan_met *met) {
+	scan_bits b = scan64(p);
+	met->slash |= b.slash, met->control |= b.control, met->high |= b.high;
+	return b.quote;
+}
+
+static inline int scan_plain(const scan_met *met) { return (met->slash | met->control) == 0; }
+static inline int scan_ascii(const scan_met *met) { return met->high == 0; }
 
 static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
 	uint32_t bits = 0;
@@ -93,9 +136,9 @@ static inline int scan_same(const char *a, const char *b, size_t len) {
 
 // scan_mark is the fingerprint of a key.
 static inline uint8_t scan_mark(const char *key, size_t len) {
-	if (len == 0) return 1;
-	const unsigned char *k = (const unsigned char *)key;
-	return (uint8_t)(len * 37 + k[0] * 11 + k[len / 2] * 5 + k[len - 1]);
+	if (len < 4) return (uint8_t)(len ? len * 37 + (unsigned char)key[0] * 11 + (unsigned char)key[len - 1] : 1);
+	uint32_t x = (uint32_t)(load(key, 4) + load(key + len - 4, 4) * 5 + len);
+	return (uint8_t)(x * 0x9E3779B1u >> 24);
 }
 
 #endif

@@ -28,7 +28,7 @@ func Exact(text string) (float64, bool) {
 }
 
 // wholeMax is the magnitude below which integers are written in full.
-const wholeMax = 9.2e18
+const wholeMax = 1 << 63
 
 // AppendNumber appends a finite number: integers in full while they are of 64
 // bits, others in as few of 15 to 17 digits as read as the same number. Zero

@@ -113,7 +113,8 @@ func insertOf(table string, records []string) (string, error) {
 		if e.Name == "spam" || !valid {
 			continue
 		}
-		topic, number, _ := strings.Cut(e.Campaign, "-")
+		dash := strings.LastIndexByte(e.Campaign, '-')
+		topic, number := e.Campaign[:dash], e.Campaign[dash+1:]
 		if q.Len() == 0 {
 			fmt.Fprintf(&q, "INSERT INTO %s (%s) VALUES ", table, columns)
 		} else {

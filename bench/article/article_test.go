@@ -27,7 +27,7 @@ func TestInsertKeepsWhatTheScriptKeeps(t *testing.T) {
 }
 
 func TestInsertOfNothing(t *testing.T) {
-	insert, err := insertOf("events", []string{`{"id":1,"event_name":"spam","email":"a@b.c","time":"2026-01-01T00:00:00Z"}`})
+	insert, err := insertOf("events", []string{`{"id":1,"event_name":"spam","email":"a@b.c","campaign":"c-1","time":"2026-01-01T00:00:00Z"}`})
 	if err != nil || insert != "" {
 		t.Errorf("got %q, %v; want no statement", insert, err)
 	}

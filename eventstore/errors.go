@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // ErrFenced says that the partition was taken over: the Partition is of no more
@@ -17,9 +18,9 @@ var ErrFenced = errors.New("eventstore: the partition has been taken over")
 // ErrClosed says that the store or the partition is closed.
 var ErrClosed = errors.New("eventstore: closed")
 
-// ErrBroken says that the database file could not be written and takes nothing
-// any more until the store is opened again. What was committed is in it.
-var ErrBroken = errors.New("eventstore: the database cannot be written")
+// errBroken says that DuckDB takes nothing any more until it is opened again.
+// What was committed is there then.
+var errBroken = errors.New("eventstore: the database has broken off")
 
 // Refused names the rows of an output that can never be stored. Nothing of the
 // output was.
@@ -46,7 +47,7 @@ type QueryError struct {
 	Message string // what is wrong, in DuckDB's words
 	Hint    string // how to mend it; may be empty
 	Line    int    // in the SQL, counted from 1; 0 when it is not known
-	Column  int    // in the line, in bytes, counted from 1
+	Column  int    // in the line, in characters, counted from 1
 }
 
 func (e *QueryError) Error() string {
@@ -63,20 +64,25 @@ func (e *QueryError) Error() string {
 // An engineError is DuckDB's own message.
 type engineError struct{ message string }
 
-func (e *engineError) Error() string { return strings.TrimSpace(e.message) }
+func (e *engineError) Error() string {
+	message, _, _ := strings.Cut(e.message, "\n\nPossible solutions:") // settings that are not the user's
+	return strings.TrimSpace(message)
+}
 
 func (e *engineError) Unwrap() error {
 	if strings.HasPrefix(e.message, "FATAL") {
-		return ErrBroken
+		return errBroken
 	}
 	return nil
 }
 
 func duckError(message string) error { return &engineError{message} }
 
+// outOfMemory also knows the words of a commit that ran out of memory, which
+// come under another name.
 func outOfMemory(err error) bool {
 	e, ok := errors.AsType[*engineError](err)
-	return ok && strings.HasPrefix(e.message, "Out of Memory")
+	return ok && (strings.HasPrefix(e.message, "Out of Memory") || engineMemory.MatchString(e.message))
 }
 
 func interrupted(err error) bool {
@@ -86,8 +92,9 @@ func interrupted(err error) bool {
 
 var (
 	engineLine   = regexp.MustCompile(`(?m)^LINE (\d+): `)
+	engineMemory = regexp.MustCompile(`(?i)failed to (pin|allocate)|could not allocate`)
 	engineClass  = regexp.MustCompile(`^[A-Za-z ]+ Error: `)
-	engineAdvice = regexp.MustCompile(`(?s)\n+(Did you mean|Candidate bindings?:|Candidate functions:|Possible solutions:)`)
+	engineAdvice = regexp.MustCompile(`(?s)\n+(Did you mean|Candidate bindings?:|Candidate functions:)`)
 )
 
 // queryError reads position and message out of what DuckDB says about sql. It
@@ -126,7 +133,7 @@ func caretColumn(shown string, indent int, line string) int {
 	whole := strings.TrimPrefix(text, "...")
 	cut := len(text) - len(whole)
 	start := strings.Index(line, strings.TrimSuffix(whole, "..."))
-	return max(start, 0) + offset - cut + 1
+	return utf8.RuneCountInString(line[:max(start, 0)]) + offset - cut + 1
 }
 
 func sqlLine(sql string, n int) string {

@@ -17,15 +17,20 @@ var errEvicted = &QueryError{
 	Hint:    "narrow it by time, or give the store more memory",
 }
 
+// evictPatience is how long the writer waits for queries to end; one whose
+// client reads slowly takes longer, and is not waited for.
+const evictPatience = time.Second
+
 // queries are the queries that run.
 type queries struct {
 	slots   chan struct{}
+	gate    *sync.RWMutex // held while the writer needs to be alone
 	mu      *sync.Mutex
 	running map[*Rows]context.CancelCauseFunc
 }
 
 func newQueries(most int) queries {
-	return queries{slots: make(chan struct{}, most), mu: new(sync.Mutex), running: map[*Rows]context.CancelCauseFunc{}}
+	return queries{slots: make(chan struct{}, most), gate: new(sync.RWMutex), mu: new(sync.Mutex), running: map[*Rows]context.CancelCauseFunc{}}
 }
 
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE,
@@ -40,6 +45,8 @@ func (s *Store) Query(ctx context.Context, sql string) (*Rows, error) {
 	case s.queries.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-s.closing:
+		return nil, ErrClosed
 	}
 	r, err := s.begin(ctx, sql)
 	if err != nil {
@@ -50,16 +57,10 @@ func (s *Store) Query(ctx context.Context, sql string) (*Rows, error) {
 }
 
 func (s *Store) begin(ctx context.Context, sql string) (*Rows, error) {
-	c, err := s.reader()
+	r, err := s.admit(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &Rows{store: s, conn: c, ended: make(chan struct{})}
-	ctx, cancel := context.WithCancelCause(ctx)
-	r.ctx, r.cancel = ctx, cancel
-	s.queries.mu.Lock()
-	s.queries.running[r] = cancel
-	s.queries.mu.Unlock()
 	r.watch()
 	if err := r.start(sql); err != nil {
 		err = r.cause(err, sql)
@@ -69,19 +70,30 @@ func (s *Store) begin(ctx context.Context, sql string) (*Rows, error) {
 	return r, nil
 }
 
-// reader makes a connection for one query, so that no query finds anything that
+// admit gives a query a connection of its own, so that none finds anything that
 // another left behind.
-func (s *Store) reader() (*conn, error) {
+func (s *Store) admit(ctx context.Context) (*Rows, error) {
 	select {
 	case <-s.closing:
 		return nil, ErrClosed
 	default:
 	}
-	return connect(s.db)
+	s.queries.gate.RLock()
+	defer s.queries.gate.RUnlock()
+	c, err := connect(s.db)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rows{store: s, conn: c, ended: make(chan struct{}), freed: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	s.queries.mu.Lock()
+	defer s.queries.mu.Unlock()
+	s.queries.running[r] = r.cancel
+	return r, nil
 }
 
-// evict ends all queries and waits for them a while. It tells whether there
-// were any.
+// evict ends all queries and waits for them a while. It tells whether all have
+// ended.
 func (q *queries) evict() bool {
 	q.mu.Lock()
 	var ending []*Rows
@@ -90,15 +102,15 @@ func (q *queries) evict() bool {
 		ending = append(ending, r)
 	}
 	q.mu.Unlock()
-	patience := time.After(time.Second)
+	patience := time.After(evictPatience)
 	for _, r := range ending {
 		select {
-		case <-r.ended:
+		case <-r.freed:
 		case <-patience:
-			return true
+			return false
 		}
 	}
-	return len(ending) > 0
+	return true
 }
 
 // close waits until the last query has ended, which it hastens.
@@ -119,7 +131,8 @@ type Rows struct {
 	conn   *conn
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	ended  chan struct{}
+	ended  chan struct{} // stops watch
+	freed  chan struct{} // the memory is free
 	watchs sync.WaitGroup
 	once   sync.Once
 
@@ -266,6 +279,7 @@ func (r *Rows) free() {
 	r.watchs.Wait()
 	r.cancel(nil)
 	duck.DestroyDataChunk(&r.chunk)
+	r.size, r.next = 0, 0
 	duck.DestroyResult(&r.res)
 	duck.DestroyPrepare(&r.stmt)
 	r.conn.close()
@@ -273,6 +287,7 @@ func (r *Rows) free() {
 	q.mu.Lock()
 	delete(q.running, r)
 	q.mu.Unlock()
+	close(r.freed)
 }
 
 // cause says in our words why the query ended.

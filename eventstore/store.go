@@ -34,10 +34,10 @@ type Options struct {
 
 // A Store is an open event store.
 type Store struct {
-	folder string
-	lock   *os.File
-	db     duck.Database
-	write  *conn // of the writer
+	folder  string
+	options Options
+	lock    *os.File
+	db      duck.Database // under queries.gate
 
 	work    chan task
 	closing chan struct{}
@@ -46,10 +46,15 @@ type Store struct {
 
 	queries queries
 
+	making sync.Mutex // held while a table is made
 	mu     sync.Mutex
 	tables map[string]*Table // by lower-case name
 
-	segments uint64 // the newest segment's number; the writer's
+	// The writer's own.
+	write    *conn
+	segments uint64 // the newest segment's number
+	unsure   bool   // a commit failed and may be there nevertheless
+	broken   bool   // the database has to be opened anew
 }
 
 // Open opens the store in folder, which is made if it is missing. The folder
@@ -63,11 +68,15 @@ func Open(folder string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		folder: folder, lock: lock, tables: map[string]*Table{},
+		folder: folder, options: o, lock: lock, tables: map[string]*Table{},
 		work: make(chan task), closing: make(chan struct{}), closed: make(chan struct{}),
 		queries: newQueries(cmp.Or(o.Queries, 4)),
 	}
-	if err := s.start(o); err != nil {
+	err = s.start()
+	if err == nil {
+		err = s.load()
+	}
+	if err != nil {
 		s.release()
 		return nil, fmt.Errorf("eventstore: open %s: %w", folder, err)
 	}
@@ -75,7 +84,9 @@ func Open(folder string, o Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) start(o Options) (err error) {
+// start opens the database.
+func (s *Store) start() (err error) {
+	o := s.options
 	temp := filepath.Join(s.folder, "temp")
 	s.db, err = openDuck(filepath.Join(s.folder, fileName), map[string]string{
 		"memory_limit":            strconv.FormatInt(cmp.Or(o.Memory, memoryDefault)>>20, 10) + "MiB",
@@ -90,10 +101,7 @@ func (s *Store) start(o Options) (err error) {
 	if s.write, err = connect(s.db); err != nil {
 		return err
 	}
-	if err := s.write.exec(shutSQL); err != nil {
-		return err
-	}
-	return s.load()
+	return s.write.exec(shutSQL + metaSQL)
 }
 
 // User SQL runs in the same instance, so the doors are shut for all of it. When
@@ -122,9 +130,6 @@ CREATE TABLE IF NOT EXISTS perigee.ranges (name VARCHAR, pipeline VARCHAR, part 
 
 // load reads the tables that are there.
 func (s *Store) load() error {
-	if err := s.write.exec(metaSQL); err != nil {
-		return err
-	}
 	tables, err := s.write.run(`SELECT name, time FROM perigee.tables`)
 	if err != nil {
 		return err
@@ -179,7 +184,9 @@ func (s *Store) Tables() []TableInfo {
 	defer s.mu.Unlock()
 	var infos []TableInfo
 	for _, t := range s.tables {
-		infos = append(infos, t.info())
+		if info, ok := t.info(); ok {
+			infos = append(infos, info)
+		}
 	}
 	slices.SortFunc(infos, func(a, b TableInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return infos

@@ -59,30 +59,44 @@ func (s *Store) Table(name string, c TableConfig) (*Table, error) {
 			Hint:    "up to 63 letters, digits and underscores, not a digit first",
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.tables[strings.ToLower(name)]
-	fresh := t == nil
-	if fresh {
-		t = newTable(s, name, c.Time)
+	s.making.Lock()
+	defer s.making.Unlock()
+	t, fresh := s.table(name, c.Time)
+	err := t.configure(name, c)
+	if err == nil {
+		err = s.do(context.Background(), t.create)
 	}
-	if err := t.configure(name, c); err != nil {
+	if err != nil {
+		if fresh {
+			s.mu.Lock()
+			delete(s.tables, strings.ToLower(name))
+			s.mu.Unlock()
+		}
 		return nil, fmt.Errorf("table %s: %w", name, err)
 	}
-	err := s.do(context.Background(), func(tx *conn) (func(), error) {
-		if fresh {
-			if _, err := tx.run(`INSERT INTO perigee.tables VALUES (?, ?)`, name, c.Time); err != nil {
-				return nil, err
-			}
-		}
-		_, after, err := t.install(tx, t.current())
-		return after, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("eventstore: make table %s: %w", name, err)
-	}
-	s.tables[strings.ToLower(name)] = t
 	return t, nil
+}
+
+// table finds a table or begins one.
+func (s *Store) table(name, time string) (t *Table, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := strings.ToLower(name)
+	if t := s.tables[key]; t != nil {
+		return t, false
+	}
+	s.tables[key] = newTable(s, name, time)
+	return s.tables[key], true
+}
+
+// create brings the table into the store. It may run again after it has.
+func (t *Table) create(tx *conn) (func(), error) {
+	const once = `INSERT INTO perigee.tables SELECT ?, ? WHERE NOT EXISTS (FROM perigee.tables WHERE name = ?)`
+	if _, err := tx.run(once, t.name, t.time, t.name); err != nil {
+		return nil, err
+	}
+	_, after, err := t.install(tx, t.current())
+	return after, err
 }
 
 // configure holds the table against what is wanted of it.
@@ -127,24 +141,53 @@ func columnsOf(declared []event.Column) []column {
 
 func (s *schema) has(name string) bool { return s.find(name) >= 0 }
 
-// load reads what the store has of the table.
+// load reads what the store has of the table. What is newer here is kept.
 func (t *Table) load() error {
-	versions := map[uint64]*schema{}
-	rows, err := t.store.write.run(`SELECT version, content FROM perigee.schemas WHERE name = ? ORDER BY version`, t.name)
+	versions, err := t.loadSchemas()
 	if err != nil {
 		return err
 	}
-	for _, row := range rows {
-		s, err := decodeSchema(row[0].(uint64), row[1].(string))
+	if err := t.loadSegments(versions); err != nil {
+		return err
+	}
+	for key, part := range t.parts {
+		done, err := t.readRanges(t.store.write, key)
 		if err != nil {
 			return err
 		}
-		versions[s.Version], t.schema, t.visible, t.stored = s, s, s, s.Version
+		part.have = bare(done)
 	}
-	rows, err = t.store.write.run(`SELECT number, version FROM perigee.segments WHERE name = ? ORDER BY number`, t.name)
+	return nil
+}
+
+func (t *Table) loadSchemas() (map[uint64]*schema, error) {
+	rows, err := t.store.write.run(`SELECT version, content FROM perigee.schemas WHERE name = ? ORDER BY version`, t.name)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	versions := map[uint64]*schema{}
+	t.visible, t.stored = nil, 0
+	for _, row := range rows {
+		s, err := decodeSchema(row[0].(uint64), row[1].(string))
+		if err != nil {
+			return nil, err
+		}
+		versions[s.Version], t.visible, t.stored = s, s, s.Version
+		if s.Version > t.schema.Version {
+			t.schema = s
+		}
+	}
+	return versions, nil
+}
+
+func (t *Table) loadSegments(versions map[uint64]*schema) error {
+	rows, err := t.store.write.run(`SELECT number, version FROM perigee.segments WHERE name = ? ORDER BY number`, t.name)
 	if err != nil {
 		return err
 	}
+	t.segments = nil
 	for _, row := range rows {
 		g := &segment{number: row[0].(uint64), schema: versions[row[1].(uint64)]}
 		count, err := t.store.write.run(`SELECT count(*) FROM ` + g.name())
@@ -234,16 +277,20 @@ func (t *Table) grow(s *schema, report document.Report, d *desk) *schema {
 	return t.schema
 }
 
-func (t *Table) info() TableInfo {
+// info describes the table as queries see it; not ok when they do not yet.
+func (t *Table) info() (info TableInfo, ok bool) {
 	t.mu.Lock()
 	s := t.visible
 	t.mu.Unlock()
-	info := TableInfo{Name: t.name, Time: t.time, Version: s.Version}
+	if s == nil {
+		return info, false
+	}
+	info = TableInfo{Name: t.name, Time: t.time, Version: s.Version}
 	for _, c := range s.Columns {
 		info.Columns = append(info.Columns, ColumnInfo{Name: c.Name, Type: c.sqlType()})
 	}
 	if s.Rest {
 		info.Columns = append(info.Columns, ColumnInfo{Name: restColumn, Type: "JSON"})
 	}
-	return info
+	return info, true
 }

@@ -4,7 +4,12 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
 // A task is work for the writer: rows to append, or something else that needs a
@@ -84,29 +89,83 @@ func (s *Store) waiting() (task, bool) {
 	}
 }
 
-// transact runs f in a transaction, twice when queries have taken the memory:
-// writing has the first claim to it, and queries are ended for it.
+// transact runs f in a transaction. When that fails for want of memory, or
+// leaves the store unsure, the queries are ended, the writer finds out where it
+// is, and f runs once more: writing has the first claim to the memory.
 func (s *Store) transact(f func(tx *conn) (func(), error)) error {
-	err := s.attempt(f)
-	if outOfMemory(err) && s.queries.evict() {
-		err = s.attempt(f)
+	if !s.unsure {
+		if err := s.attempt(f); !s.unsure && !outOfMemory(err) {
+			return err
+		}
 	}
-	return err
+	s.queries.gate.Lock()
+	defer s.queries.gate.Unlock()
+	ended := s.queries.evict()
+	if s.unsure {
+		if err := s.recover(ended); err != nil {
+			return fmt.Errorf("eventstore: recover: %w", err)
+		}
+	}
+	return s.attempt(f)
 }
 
-func (s *Store) attempt(f func(tx *conn) (func(), error)) error {
+func (s *Store) attempt(f func(tx *conn) (func(), error)) (err error) {
+	defer func() { s.broken = s.broken || errors.Is(err, errBroken); s.unsure = s.unsure || s.broken }()
 	if err := s.write.exec("BEGIN"); err != nil {
+		s.rollback()
 		return fmt.Errorf("eventstore: begin: %w", err)
 	}
 	after, err := f(s.write)
 	if err != nil {
-		s.write.exec("ROLLBACK") // its error would hide the first one
+		s.rollback()
 		return err
 	}
 	if err := s.write.exec("COMMIT"); err != nil {
-		s.write.exec("ROLLBACK")
+		// Out of memory, DuckDB has been seen to refuse a commit that is there
+		// afterwards, whole.
+		s.unsure = true
+		s.rollback()
 		return fmt.Errorf("eventstore: commit: %w", err)
 	}
 	after()
+	return nil
+}
+
+// rollback leaves the writer's connection without a transaction. Without memory
+// even a ROLLBACK fails, and then only a new connection has none.
+func (s *Store) rollback() {
+	if s.write.exec("ROLLBACK") == nil {
+		return
+	}
+	if fresh, err := connect(s.db); err == nil {
+		s.write.close()
+		s.write = fresh
+	}
+}
+
+// recover makes what the writer knows agree with the store again. A broken
+// database is opened anew, which only goes when no query holds on to it: two
+// instances on one file would destroy it.
+func (s *Store) recover(alone bool) error {
+	if s.broken {
+		if !alone {
+			return errBroken
+		}
+		s.write.close()
+		duck.Close(&s.db)
+		if err := s.start(); err != nil {
+			return err
+		}
+		s.broken = false
+	}
+	s.mu.Lock()
+	tables := slices.Collect(maps.Values(s.tables))
+	s.mu.Unlock()
+	for _, t := range tables {
+		if err := t.load(); err != nil {
+			return err
+		}
+	}
+	s.unsure = false
 	return nil
 }

@@ -126,11 +126,8 @@ func classify(err error) error {
 	if config, ok := errors.AsType[*store.ConfigError](err); ok {
 		return &sink.PermanentError{Err: err, Hint: config.Hint}
 	}
-	switch {
-	case errors.Is(err, store.ErrFenced):
+	if errors.Is(err, store.ErrFenced) {
 		return sink.ErrFenced
-	case errors.Is(err, store.ErrBroken):
-		return &sink.PermanentError{Err: err, Hint: "see that the disk has room and is sound, then start the engine again: nothing acknowledged is lost"}
 	}
 	return err
 }

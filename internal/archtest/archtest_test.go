@@ -34,26 +34,26 @@ var may = map[string][]string{
 	"source/redis":    {"event", "source"},
 
 	"script":             {"event"},
-	"script/gopherlua":   {"event", "script", "internal/document/pure"},
-	"script/goplugin":    {"event", "script", "internal/document"},
-	"script/luajit":      {"event", "script", "internal/document", "internal/luajit"},
-	"script/passthrough": {"event", "script", "internal/document"},
+	"script/gopherlua":   {"event", "script", "internal/document/pure", "internal/document/report"},
+	"script/goplugin":    {"event", "script", "internal/document", "internal/document/report"},
+	"script/luajit":      {"event", "script", "internal/document", "internal/document/report", "internal/luajit"},
+	"script/passthrough": {"event", "script", "internal/document", "internal/document/report"},
 
 	"sink":            {"event"},
 	"sink/eventstore": {"event", "sink", "eventstore"},
 	"sink/mysql":      {"event", "sink"},
 	"sink/stdout":     {"event", "sink"},
 
-	"pipeline":            {"event", "source", "script", "sink", "pipeline/deadletter"},
+	"pipeline":            {"event", "source", "script", "sink"},
 	"pipeline/deadletter": {"event"},
 
 	"eventstore": {"event", "internal/document"},
 	"server":     {"pipeline"},
 
 	"internal/config":          {},
-	"internal/document":        {"event", "internal/document/pure"},
-	"internal/document/pure":   {"event"},
-	"internal/luajit":          {"event", "internal/document"},
+	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
+	"internal/document/pure":   {"event", "internal/document/report"},
+	"internal/luajit":          {"event", "internal/document", "internal/document/report"},
 	"internal/document/report": {"event"},
 	"internal/verify":          {"pipeline/deadletter", "source/generate"},
 
@@ -71,6 +71,9 @@ var may = map[string][]string{
 	"script/scripttest": {"event", "script"},
 	"sink/sinktest":     {"event", "sink"},
 	"internal/private":  {},
+
+	"internal/luajit/torture":     {"internal/luajit"},
+	"internal/luajit/torture/run": {"internal/luajit", "internal/luajit/torture"},
 
 	// Programs for developers that treat the engine as a user does.
 	"internal/rig":   {"source/generate", "internal/private", "internal/verify"},

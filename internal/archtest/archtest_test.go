@@ -73,7 +73,7 @@ var may = map[string][]string{
 	"internal/private":  {},
 
 	"internal/luajit/torture":     {"internal/luajit"},
-	"internal/luajit/torture/run": {"internal/luajit", "internal/luajit/torture"},
+	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},
 
 	// Programs for developers that treat the engine as a user does.
 	"internal/rig":   {"source/generate", "internal/private", "internal/verify"},

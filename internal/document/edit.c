@@ -209,7 +209,7 @@ uint32_t doc_adopt(doc *d, const char *text, size_t len, int *fault) {
 
 // Putting values.
 
-static void mark_dirty(doc *d, uint32_t node) {
+static inline void mark_dirty(doc *d, uint32_t node) {
 	while (!(d->nodes[node].flags & DOC_DIRTY)) {
 		d->nodes[node].flags |= DOC_DIRTY;
 		node = d->nodes[node].parent;
@@ -250,26 +250,32 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 	return DOC_OK;
 }
 
+// matches finds the fields of that key among the 16 nodes or fewer of [base, end),
+// keeps the last one in *field if that is 0 and removes the others.
+static inline void matches(doc *d, uint32_t object, uint32_t base, uint32_t end, uint8_t mark,
+	const char *key, size_t len, uint32_t *field) {
+	uint32_t bits = scan_marks(d->marks + base, mark) & ((1u << (end - base)) - 1);
+	while (bits) {
+		uint32_t top = 31 - (uint32_t)__builtin_clz(bits);
+		doc_node *n = &d->nodes[base + top];
+		bits ^= 1u << top;
+		if (n->parent != object || !key_is(d, n, key, len)) continue;
+		if (*field) n->flags |= DOC_REMOVED;
+		else *field = base + top;
+	}
+}
+
 // find_to_write is doc_find, and removes the fields of the same key before the
 // one that is read.
-static uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len) {
-	doc_node *nodes = d->nodes;
+static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len) {
+	const doc_node *n = &d->nodes[object];
 	uint8_t mark = scan_mark(key, len);
-	uint32_t from = object + 1, end = nodes[object].next, field = 0;
-	while (end > from) {
-		uint32_t base = end - from > 16 ? end - 16 : from;
-		uint32_t bits = scan_marks(d->marks + base, mark);
-		if (end - base < 16) bits &= (1u << (end - base)) - 1;
-		for (; bits; bits &= ~(0x80000000u >> __builtin_clz(bits))) {
-			doc_node *n = &nodes[base + 31 - (uint32_t)__builtin_clz(bits)];
-			if (n->parent != object || !key_is(d, n, key, len)) continue;
-			if (field) n->flags |= DOC_REMOVED;
-			else field = (uint32_t)(n - nodes);
-		}
-		end = base;
-	}
-	if (field || !nodes[object].first) return field;
-	return find_between(d, object, nodes[object].first, nodes[object].last + 1, mark, key, len);
+	uint32_t from = object + 1, end = n->next, field = 0;
+	for (; __builtin_expect(end - from > 16, 0); end -= 16)
+		matches(d, object, end - 16, end, mark, key, len, &field);
+	matches(d, object, from, end, mark, key, len, &field);
+	if (__builtin_expect(field || !n->first, 1)) return field;
+	return find_between(d, object, n->first, n->last + 1, mark, key, len);
 }
 
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {

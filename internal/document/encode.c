@@ -39,17 +39,17 @@ static int children(doc *d, uint32_t container, run *r, const char **last, int *
 	uint32_t first = container + 1, end = d->nodes[container].next, next;
 	int fault = DOC_OK;
 	for (uint32_t i = first; i < end && !fault; i = next) {
-		const doc_node n = d->nodes[i];
-		const char *from = *kept || i == first ? *last : start(&n);
-		*last = n.text + n.len;
-		next = n.next;
-		if (n.flags & DOC_REMOVED) {
-			if (i == first) r->to = start(&n); // the white space after the bracket stays
+		const doc_node *n = &d->nodes[i];
+		const char *from = *kept || i == first ? *last : start(n);
+		*last = n->text + n->len;
+		next = n->next;
+		if (n->flags & DOC_REMOVED) {
+			if (i == first) r->to = start(n); // the white space after the bracket stays
 			continue;
 		}
 		++*kept;
-		fault = run_extend(r, from, changed(&n) ? n.text : *last, out);
-		if (fault || !changed(&n)) continue;
+		fault = run_extend(r, from, changed(n) ? n->text : *last, out);
+		if (fault || !changed(n)) continue;
 		d->field = i;
 		if (!(fault = run_flush(r, out))) fault = value(d, value_of(d, i), out);
 		*r = (run){*last, *last};
@@ -71,12 +71,12 @@ static int added(doc *d, uint32_t object, int *kept, doc_buf *out) {
 }
 
 static int splice(doc *d, uint32_t container, doc_buf *out) {
-	const doc_node n = d->nodes[container];
-	const char *end = n.text + n.len, *last = n.text + 1;
-	run r = {n.text, last};
+	const doc_node *n = &d->nodes[container];
+	const char *end = n->text + n->len, *last = n->text + 1;
+	run r = {n->text, last};
 	int kept = 0;
 	int fault = children(d, container, &r, &last, &kept, out);
-	if (!fault && n.first) {
+	if (!fault && n->first) {
 		fault = run_flush(&r, out);
 		if (!fault) fault = added(d, container, &kept, out);
 	}

@@ -15,6 +15,8 @@ typedef struct {
 	const char *text;
 	const doc_block *blocks;
 	doc_node *nodes;    // d->nodes
+	uint64_t quotes;    // of the block at `base`, those that are not used up
+	uint32_t base;
 	uint32_t len;
 	uint32_t at;        // where the walk is
 	uint32_t count;     // of nodes so far
@@ -86,14 +88,17 @@ static int survey(doc *d, const char *text, uint32_t len, const char *limit, int
 	return end < len ? fail(d, DOC_BAD_UTF8, (uint32_t)end) : DOC_OK;
 }
 
-// closing returns the offset of the quote that ends the string at `from`, or len.
-static inline uint32_t closing(const walk *w, uint32_t from) {
-	uint32_t block = from / 64;
-	uint64_t bits = w->blocks[block].quote >> (from % 64) >> 1;
-	if (__builtin_expect(bits != 0, 1)) return from + 1 + (uint32_t)__builtin_ctzll(bits);
-	while (++block * 64 < w->len)
-		if (w->blocks[block].quote) return block * 64 + (uint32_t)__builtin_ctzll(w->blocks[block].quote);
-	return w->len;
+// next_quote returns the offset of the next quote that is not escaped, or len.
+// The bits stay in a register, so that no string waits for the one before.
+static inline uint32_t next_quote(walk *w) {
+	while (__builtin_expect(w->quotes == 0, 0)) {
+		if (w->base + 64 >= w->len) return w->len;
+		w->base += 64;
+		w->quotes = w->blocks[w->base / 64].quote;
+	}
+	uint32_t at = w->base + (uint32_t)__builtin_ctzll(w->quotes);
+	w->quotes &= w->quotes - 1;
+	return at;
 }
 
 // first_bit returns the offset of the first set bit of one kind in [from, to), or to.
@@ -127,7 +132,8 @@ static __attribute__((noinline)) int check_string(doc *d, const char *text, uint
 // string walks over the string at w->at, which ends before *end. It returns as
 // check_string does.
 static inline int string(walk *w, uint32_t *end) {
-	*end = closing(w, w->at);
+	next_quote(w); // the opening one
+	*end = next_quote(w);
 	int checked = __builtin_expect(w->careful, 0) ? check_string(w->d, w->text, w->at + 1, *end) : 0;
 	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
@@ -259,10 +265,12 @@ member:
 	key = text + w.at + 1;
 	if ((escaped = string(&w, &end)) < 0) return -escaped;
 	key_len = (uint32_t)(text + end - key);
-	skip_space(&w);
-	if (text[w.at] != ':') return fail(d, DOC_WANT_COLON, w.at);
+	if (__builtin_expect(text[w.at] != ':', 0)) {
+		skip_space(&w);
+		if (text[w.at] != ':') return fail(d, DOC_WANT_COLON, w.at);
+	}
 	w.at++;
-	skip_space(&w);
+	if (text[w.at] != '"') skip_space(&w);
 	if (!(n = node_open(&w, key, key_len, escaped ? DOC_KEY_ESCAPED : 0))) return DOC_NO_MEMORY;
 	d->marks[w.count - 1] = escaped ? mark_escaped(d, key, key_len) : scan_mark(key, key_len);
 	goto value;
@@ -273,7 +281,7 @@ element:
 
 value:
 	w.children++;
-	if (text[w.at] == '{' || text[w.at] == '[') {
+	if (text[w.at] != '"' && (text[w.at] == '{' || text[w.at] == '[')) {
 		if (w.depth == DOC_MAX_DEPTH) return fail(d, DOC_TOO_DEEP, w.at);
 		container_open(&w, n, text[w.at] == '{' ? DOC_OBJECT : DOC_ARRAY);
 		goto opened;
@@ -281,10 +289,10 @@ value:
 	if ((fault = scalar(&w, n))) return fault;
 
 after:
-	skip_space(&w);
+	if (text[w.at] != ',') skip_space(&w);
 	if (text[w.at] == ',') {
 		w.at++;
-		skip_space(&w);
+		if (text[w.at] != '"') skip_space(&w);
 		if (in_array) goto element;
 		goto member;
 	}
@@ -306,6 +314,7 @@ static int index_closed(doc *d, const char *text, uint32_t len, const char *limi
 	int fault = survey(d, text, len, limit, &careful);
 	if (fault) return fault;
 	walk w = {.d = d, .text = text, .len = len, .blocks = d->blocks, .nodes = d->nodes,
+		.quotes = d->blocks[0].quote,
 		.count = d->count, .container = d->count, .careful = careful};
 	doc_node *root = node_open(&w, NULL, 0, 0);
 	if (!root) return fail(d, DOC_NO_MEMORY, 0);

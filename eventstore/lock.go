@@ -31,14 +31,20 @@ func lockFolder(folder string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
 	}
-	if err := file.Truncate(0); err == nil {
-		_, err = file.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
-	}
-	if err != nil {
+	if err := sign(file); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
 	}
 	return file, nil
+}
+
+// sign writes who holds the lock, for the message that the next one gets.
+func sign(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := file.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0)
+	return err
 }
 
 func holder(file *os.File) string {

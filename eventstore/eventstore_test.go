@@ -4,7 +4,6 @@ package eventstore
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -87,5 +86,4 @@ func TestAppendAndAsk(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	fmt.Println(s.Tables())
 }

@@ -126,12 +126,19 @@ int pg_vm_raise(lua_State *L) {
 	return lua_error(L);
 }
 
-/* LuaJIT, as we patch it, calls this before it raises that there is no memory:
- * no message handler runs then, and later the place is gone. */
-void luaJIT_nomemory(lua_State *L);
-void luaJIT_nomemory(lua_State *L) {
+/* LuaJIT, as we patch it, calls this before it throws an error that no message
+ * handler sees, for want of memory or of stack: later the place is gone. */
+void luaJIT_unhandled(lua_State *L);
+void luaJIT_unhandled(lua_State *L) {
 	pg_vm *vm = pg_vm_of(L);
-	if (vm->L && vm->run.stop) note_limit(L, vm);
+	if (!vm->L) return;
+	if (vm->run.stop) {
+		note_limit(L, vm);
+		return;
+	}
+	pg_vm_locate(L, vm);
+	vm->fault.kind = PG_STACK;
+	set_message(vm, "stack overflow", strlen("stack overflow"));
 }
 
 void pg_fault_strip(lua_State *L) {

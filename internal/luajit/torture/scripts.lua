@@ -139,7 +139,7 @@ return tostring(t)
 local t
 t = setmetatable({}, {__tostring = function() print(t) return 'x' end})
 print(t)
---- error object whose __tostring loops: error
+--- error object whose __tostring loops: error, event time
 error(setmetatable({}, {__tostring = function() while true do end end}))
 --- error object caught for ever: event time
 local e = setmetatable({}, {__tostring = function() while true do end end})
@@ -315,3 +315,79 @@ return t.x
 while true do print('x') end
 --- a log line too long: ok, event time
 print(('x'):rep(4000000))
+--- reading for ever: event time
+while true do local x = event.a end
+--- reading a nested field for ever: event time
+while true do local x = event.sub.x end
+--- writing for ever: event time
+while true do event.a = 1 end
+--- writing strings for ever: memory
+local i = 0
+while true do i = i + 1 event.a = 'text ' .. i end
+--- writing new keys: memory
+for i = 1, 1e9 do event['k' .. i] = i end
+--- writing and removing: memory
+for i = 1, 1e9 do event['k' .. i % 100] = {i} event['k' .. i % 100] = nil end
+--- nesting for ever: memory, error
+local t = event
+while true do t.x = {} t = t.x end
+--- the event in itself: memory, error, output
+while true do event.sub = event end
+--- cyclic outputs: error
+local t = {}
+t.t = t
+event.x = t
+return event
+--- pairs of the event for ever: event time, memory
+while true do for k, v in pairs(event) do event.a = v end end
+--- growth while pairs runs: memory
+for k in pairs(event) do for i = 1, 1e9 do event[k .. i] = i end end
+--- writing in pcall: memory
+local i = 0
+while true do pcall(function() while true do i = i + 1 event['k' .. i] = i end end) end
+--- an array without end: memory
+for i = 1, 1e9 do event.list[i] = i end
+--- insert into an array for ever: memory
+while true do table.insert(event.list, 1, 1) end
+--- sort an array with a callback that loops: event time
+table.sort(event.list, function() while true do end end)
+--- an array far away: memory, error
+event.list[2^31] = 1
+--- documents kept: memory, event time
+local kept = {}
+while true do kept[#kept + 1] = event.sub end
+--- many outputs: ok, memory, output, event time
+local t = {}
+for i = 1, 1e6 do t[i] = event end
+return t
+--- large outputs: memory, output, error
+local t, text = {}, ('x'):rep(1e6)
+for i = 1, 1000 do t[i] = {text = text} end
+return t
+--- an output with a loop in its metamethods: event time, ok, error
+return setmetatable({}, {__index = function() while true do end end, __pairs = function() while true do end end})
+--- encode for ever: event time
+while true do json.encode(event) end
+--- encode a bomb: memory, error
+local t = {('x'):rep(1e6)}
+for i = 1, 30 do t = {t, t} end
+json.encode(t)
+--- encode a cycle: error
+local t = {}
+t[1] = t
+json.encode(t)
+--- decode for ever: event time
+while true do json.decode('{"a":[1,2,3]}') end
+--- decode something deep: error
+json.decode(('['):rep(1e6) .. (']'):rep(1e6))
+--- decode something large: memory, ok
+local s = '[' .. ('1,'):rep(5e6) .. '1]'
+local t = {}
+for i = 1, 100 do t[i] = json.decode(s) end
+--- decode in pcall: memory
+local s, t = '[' .. ('{},'):rep(1e5) .. '1]', {}
+while true do pcall(function() t[#t + 1] = json.decode(s) end) end
+--- the event from a coroutine: event time
+while true do coroutine.wrap(function() event.a = event.a end)() end
+--- the event in a coroutine that never ends: event time
+coroutine.wrap(function() while true do event.a = event.list[1] end end)()

@@ -10,6 +10,10 @@ import (
 //go:embed scripts.lua
 var scripts string
 
+// Batch is what the scripts run on: an event to attack with, between two to which
+// nothing may happen.
+var Batch = []string{`{"innocent":1}`, `{"a":1,"list":[3,1,2],"sub":{"x":"y"}}`, `{"innocent":2}`}
+
 // A Script is one attack: the body of a main function.
 type Script struct {
 	Name string
@@ -18,7 +22,9 @@ type Script struct {
 }
 
 // Code is the script's text.
-func (s Script) Code() string { return "function main(event)\n" + s.Body + "end\n" }
+func (s Script) Code() string {
+	return "function main(event) if event.innocent then return event end do\n" + s.Body + "end return nil end\n"
+}
 
 // Scripts parses the collection. A header is "--- name: end, end". What ends
 // for want of memory or stack may meet the deadline first.

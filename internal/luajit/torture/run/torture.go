@@ -3,43 +3,59 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/internal/luajit/torture"
 )
 
 const deadline = 100 * time.Millisecond
 
-// attack runs one script in this process and prints "kind,microseconds,error".
+// attack runs one script in this process and prints "kind,microseconds,remark".
 func attack(name string, jit bool, memory int) {
 	script := find(name)
 	w := luajit.NewWatchdog()
-	vm, err := luajit.Open(w, luajit.Options{EventTime: deadline, BatchTime: 2 * time.Second, Memory: memory, NoJIT: !jit})
+	defer w.Close()
+	e, err := luajit.NewEngine(w, luajit.Options{
+		EventTime: deadline, BatchTime: 2 * time.Second, Memory: memory, NoJIT: !jit,
+	}, 64<<20, [][]event.Column{nil})
 	if err != nil {
-		fmt.Println("none,0,0,", err)
+		fmt.Printf("none,0,%v\n", err)
 		return
 	}
-	if err := vm.Load("hostile.lua", []byte(script.Code())); err != nil {
-		fmt.Println("load,0,0,", err)
+	defer e.Close()
+	if err := e.Load("hostile.lua", []byte(script.Code())); err != nil {
+		fmt.Printf("none,0,%v\n", err)
 		return
+	}
+	batch := new(event.Batch)
+	for _, doc := range torture.Batch {
+		batch.Append([]byte(doc))
 	}
 	start := time.Now()
-	err = vm.Call("main")
+	out := e.Run(batch, 0)
 	took := time.Since(start)
-	kind := luajit.OK
-	var f *luajit.Fault
-	if errors.As(err, &f) {
-		kind = f.Kind
+	kind, remark := verdict(e, out)
+	fmt.Printf("%v,%d,%s\n", kind, took.Microseconds(), remark)
+}
+
+// verdict tells how the hostile event ended. A harmed neighbour is a kind of its own.
+func verdict(e *luajit.Engine, out luajit.Outcome) (kind, remark string) {
+	if !slices.Contains(out.From, 0) {
+		return "lost", "the event before"
 	}
-	fmt.Printf("%v,%d,%v\n", kind, took.Microseconds(), err)
-	vm.Close()
-	w.Close()
+	if e.VM.Broken() == luajit.OK && !slices.Contains(out.From, 2) {
+		return "lost", "the event after"
+	}
+	for _, dead := range out.Dead() {
+		return dead.Script.Kind.String(), dead.Script.Error()
+	}
+	return out.Limit.String(), ""
 }
 
 func find(name string) torture.Script {

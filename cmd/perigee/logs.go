@@ -21,7 +21,7 @@ func (f logFlags) logger(c *console, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
 	case isTerminal(c.err):
 		_, noColor := c.lookup("NO_COLOR")
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: f.LogLevel, TimeFormat: "15:04:05", NoColor: noColor}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: f.LogLevel, TimeFormat: "15:04:05", NoColor: noColor}))
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
 }

@@ -33,6 +33,9 @@ type Code struct {
 	Name string // file name or URI, as errors quote it
 	Text []byte
 	Func string // the function to call, where the language lets one choose; "" is its default
+	// Files reads what the code requires, by a path with slashes from the code's
+	// own folder; nil when there is nothing beside it. See Folder.
+	Files func(path string) ([]byte, error)
 }
 
 // Options are what a script is loaded with.
@@ -41,6 +44,13 @@ type Options struct {
 	// Sinks has an entry for each sink: the columns it asks for, or nil.
 	Sinks [][]event.Column
 	Log   *slog.Logger
+	// Modules are what the code can require besides the standard ones.
+	Modules []Module
+	// Stats takes what the code measures; nil drops it.
+	Stats *Stats
+	// Value makes any JSON value that the function returns the one output of its
+	// event, null if it returns none, in place of events. Sinks want no columns then.
+	Value bool
 }
 
 // Limits hold whatever the script does. A zero field means the default.

@@ -1,0 +1,51 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// fileMax bounds a file that a script requires.
+const fileMax = 1 << 20
+
+// Folder returns Code.Files for the files in a folder and below. Nothing leads
+// out of it, symbolic links included.
+func Folder(folder string) func(path string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		text, err := readBelow(folder, path)
+		if err != nil {
+			return nil, fmt.Errorf("read %s in %s: %w", path, folder, cause(err))
+		}
+		return text, nil
+	}
+}
+
+func readBelow(folder, path string) ([]byte, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	file, err := root.Open(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, fileMax+1))
+	if len(text) > fileMax {
+		err = fmt.Errorf("the file is larger than %d bytes", fileMax)
+	}
+	return text, err
+}
+
+// cause is err without the operation and path, which the caller says better.
+func cause(err error) error {
+	var inPath *os.PathError
+	if errors.As(err, &inPath) {
+		return inPath.Err
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+// Command crossing compares what it costs to pass an event through user code:
+// native Go with encoding/json and with sonic, pooled gopher-lua states, and our
+// engines, event by event and in batches. Every contestant takes its turn in
+// every round of one run; figures are medians of per-round ratios.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/perigeedb/perigee/bench/rounds"
+)
+
+func main() {
+	count := flag.Int("rounds", 15, "rounds of each job")
+	slice := flag.Duration("slice", 15*time.Millisecond, "time of each contestant in each round")
+	flag.Parse()
+
+	trim := measure("trim: remove ten fields of thirteen", trimContestants(), *count, *slice)
+	row := measure("row of 17 fields, one computed from two", rowContestants(), *count, *slice)
+	for _, job := range otherJobs {
+		measure(job.title, ours(job.script, events(job.event), engines), *count, *slice)
+	}
+
+	figure := func(name string, value float64) { fmt.Printf("figure %s %.2f\n", name, value) }
+	figure("trim_batched_vs_native", rounds.Ratio(trim, batched, native))
+	figure("trim_single_vs_native", rounds.Ratio(trim, single, native))
+	figure("trim_vs_sonic", rounds.Ratio(trim, batched, "sonic"))
+	figure("trim_vs_gopherlua", rounds.Ratio(trim, batched, "gopher-lua, through encoding/json"))
+	figure("trim_vs_gopherlua_direct", rounds.Ratio(trim, batched, "gopher-lua, direct"))
+	figure("row17_vs_native", rounds.Ratio(row, batched, native))
+	figure("userdata_nojit_vs_native", rounds.Ratio(trim, "LuaJIT, compiler off, batches of 256", native))
+	for _, r := range trim {
+		if r.Name == batched {
+			figure("trim_bytes_per_op", r.Bytes)
+		}
+	}
+}
+
+// Names that figures are made from.
+const (
+	native  = "native, encoding/json"
+	batched = "LuaJIT, batches of 256"
+	single  = "LuaJIT, event by event"
+)
+
+// measure prints a table for a job, with ratios to its first contestant.
+func measure(title string, contestants []rounds.Contestant, count int, slice time.Duration) []rounds.Result {
+	results := rounds.Measure(contestants, count, slice)
+	rounds.Print(os.Stdout, title, results, contestants[0].Name)
+	return results
+}

@@ -16,17 +16,17 @@ import (
 
 // Config is the sink's part of a pipeline's configuration.
 type Config struct {
-	Table   string   `yaml:"table" doc:"table of the event store; it is made if it is missing"`
-	Time    string   `yaml:"time" doc:"field with the event's time, RFC 3339 or Unix seconds, which every event must have; may be absent"`
-	Columns []Column `yaml:"columns" doc:"columns with a type of their own; all other fields are inferred"`
+	Table   string   `yaml:"table,required" help:"table of the event store; it is made if it is missing"`
+	Time    string   `yaml:"time" help:"field with the event's time, RFC 3339 or Unix seconds, which every event must have; may be absent"`
+	Columns []Column `yaml:"columns" help:"columns with a type of their own; all other fields are inferred"`
 }
 
 // A Column is declared instead of inferred.
 type Column struct {
-	Name     string `yaml:"name" doc:"of the column"`
-	Type     string `yaml:"type" doc:"bool, int32, int64, float64, decimal, string, timestamp or json"`
-	Field    string `yaml:"field" doc:"field of the event, as user.email; default: the name"`
-	Required bool   `yaml:"required" doc:"an event without it is a dead letter"`
+	Name     string `yaml:"name,required" help:"of the column"`
+	Type     string `yaml:"type" help:"bool, int32, int64, float64, decimal, string, timestamp or json"`
+	Field    string `yaml:"field" help:"field of the event, as user.email; default: the name"`
+	Required bool   `yaml:"required" help:"an event without it is a dead letter"`
 }
 
 // Kind offers the event store to configurations. open is called when the first
@@ -34,7 +34,7 @@ type Column struct {
 func Kind(open func() (*store.Store, error)) sink.Kind {
 	return sink.Kind{
 		Name:      "eventstore",
-		Doc:       "writes events to a table of the embedded event store, where SQL finds them at once",
+		Doc:       "Writes events to a table of the embedded event store, where SQL finds them at once.",
 		Guarantee: sink.ExactlyOnce,
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {

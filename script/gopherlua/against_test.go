@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -83,20 +84,112 @@ func FuzzAgainstLuaJIT(f *testing.F) {
 		f.Add([]byte(doc), []byte{3, 0, 8, 0, 0, 0, 3, 3, 1, 6, 0, 0, 1, 0, 0, 5, 1, 0, 14, 2, 0, 15, 0, 0})
 		f.Add([]byte(doc), []byte{4, 0, 0, 3, 0, 9, 4, 1, 0, 16, 0, 0, 8, 0, 0, 9, 0, 0, 10, 0, 0, 12, 0, 0})
 	}
-	pureGo, jit := loadOn(f, gopherlua.Language()), loadOn(f, luajit.Language)
+	same := engines(f, walkScript)
 	f.Fuzz(func(t *testing.T, doc, ops []byte) {
-		if len(ops) > 300 || !json.Valid(doc) {
-			return
-		}
-		in := walk(doc, ops)
-		if want, got := outcome(t, pureGo, in), outcome(t, jit, in); got != want {
-			t.Errorf("%s\n    luajit: %s\n gopherlua: %s", in, got, want)
+		if len(ops) < 300 && json.Valid(doc) {
+			same(t, walk(doc, ops))
 		}
 	})
 }
 
-func loadOn(f *testing.F, lang script.Language) script.Script {
-	s, err := lang.Load(f.Context(), script.Code{Name: "walk.lua", Text: []byte(walkScript)}, script.Options{
+const numberScript = `
+local function try(f, x, y)
+  local ok, v = pcall(f, x, y)
+  if not ok then return "failed" end
+  if type(v) ~= "number" then return v end
+  return (v ~= v or v == 1/0 or v == -1/0) and tostring(v == v) or v
+end
+function main(event)
+  local x, y = event.x, event.y
+  return {
+    add = try(function(x, y) return x + y end, x, y), sub = try(function(x, y) return x - y end, x, y),
+    mul = try(function(x, y) return x * y end, x, y), div = try(function(x, y) return x / y end, x, y),
+    unm = try(function(x) return -x end, x),
+    eq = x == y, kind = type(x), x = x, number = tonumber(x),
+    -- The % of plain numbers is not ours, and gopher-lua rounds otherwise.
+    mod = type(x) == "userdata" and try(function(x, y) return x % y end, x, y) or nil,
+    text = type(x) == "userdata" and x .. "|" .. tostring(x) or nil,
+    lt = type(x) == type(y) and x < y, le = type(x) == type(y) and x <= y,
+  }
+end`
+
+// FuzzNumbersAgainstLuaJIT holds the numbers of the engines to each other.
+func FuzzNumbersAgainstLuaJIT(f *testing.F) {
+	for _, x := range []string{"9007199254740993", "-9223372036854775808", "1e400", "3.14159265358979323846", "1.5", "-0", "18446744073709551615"} {
+		for _, y := range []string{"2", "-1", "0", "9223372036854775807", "0.1000000000000000055511", "9007199254740992.00"} {
+			f.Add(x, y)
+		}
+	}
+	same := engines(f, numberScript)
+	f.Fuzz(func(t *testing.T, x, y string) {
+		if doc := fmt.Sprintf(`{"x":%s,"y":%s}`, x, y); isNumber(x) && isNumber(y) {
+			same(t, doc)
+		}
+	})
+}
+
+func isNumber(s string) bool {
+	return json.Valid([]byte(s)) && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && s == strings.TrimSpace(s)
+}
+
+const patternScript = `
+local function see(ok, ...)
+  if not ok then return "failed" end
+  local t = json.array()
+  for i = 1, select("#", ...) do
+    local v = select(i, ...)
+    t[i] = v == nil and "nil" or tostring(v)
+  end
+  return t
+end
+function main(event)
+  local s, p, r = event.s, event.p, event.r
+  return {
+    find = see(pcall(string.find, s, p)), from = see(pcall(string.find, s, p, 3)),
+    back = see(pcall(string.match, s, p, -2)), match = see(pcall(string.match, s, p)),
+    gsub = see(pcall(string.gsub, s, p, r)), once = see(pcall(string.gsub, s, p, "%1", 1)),
+    call = see(pcall(string.gsub, s, p, function(a, b) return b or a end)),
+    gmatch = see(pcall(function()
+      local all = {}
+      for a, b in string.gmatch(s, p) do all[#all + 1] = tostring(a) .. "," .. tostring(b) end
+      return table.concat(all, ";")
+    end)),
+  }
+end`
+
+// FuzzPatternsAgainstLuaJIT holds the matchers of the engines to each other.
+func FuzzPatternsAgainstLuaJIT(f *testing.F) {
+	for _, p := range []string{"", "^%s*(.-)%s*$", "(%w+)=(%w+)", "%b()", "[^%a-]+", "()a()", "(a)%1", "%f[%w]%w+", "[]]", "a-", ".-$", "%", "(a", "[a", "%z", "[%d-z]", "^a?b*"} {
+		f.Add("hello (a(b)c) k=v aa THE x-1] ", p, "%0-%1")
+	}
+	f.Add("el\x0fo (a(b)c) k=v aa Tl\x0f\x0f\x0f\x0f\x0f\x0f\x0fHE x-1]", "%g[%w]%w+", "\x01\x00")
+	same := engines(f, patternScript)
+	f.Fuzz(func(t *testing.T, s, p, r string) {
+		if len(s) > 60 || len(p) > 20 || len(r) > 20 || !utf8.ValidString(s+p+r) {
+			return
+		}
+		doc, err := json.Marshal(map[string]string{"s": s, "p": p, "r": r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, string(doc))
+	})
+}
+
+// engines loads a script on both engines and returns a check that they make the
+// same of an event.
+func engines(f *testing.F, text string) func(t *testing.T, doc string) {
+	pureGo, jit := loadOn(f, gopherlua.Language(), text), loadOn(f, luajit.Language, text)
+	return func(t *testing.T, doc string) {
+		t.Helper()
+		if want, got := outcome(t, pureGo, doc), outcome(t, jit, doc); got != want {
+			t.Errorf("%s\n    luajit: %s\n gopherlua: %s", doc, got, want)
+		}
+	}
+}
+
+func loadOn(f *testing.F, lang script.Language, text string) script.Script {
+	s, err := lang.Load(f.Context(), script.Code{Name: "fuzz.lua", Text: []byte(text)}, script.Options{
 		Sinks:  [][]event.Column{nil},
 		Limits: script.Limits{EventTime: 20 * time.Second, BatchTime: time.Minute, Output: 1 << 20},
 	})

@@ -113,6 +113,18 @@ func plainWords(message string) string {
 	return index.ReplaceAllString(message, "attempt to index a $1 value with the key '$2'")
 }
 
+// isPanic tells whether gopher-lua itself failed, and not the script.
+func isPanic(err error) bool {
+	var raised *lua.ApiError
+	return errors.As(err, &raised) && raised.Type == lua.ApiErrorPanic
+}
+
+// isPanicText tells the same of what pcall returned.
+func isPanicText(v lua.LValue) bool {
+	text, ok := v.(lua.LString)
+	return ok && strings.HasPrefix(string(text), "runtime error: ")
+}
+
 // lateError is the error of a call that the clock stopped. err is what the
 // script made of it, and says where it was.
 func (m *machine) lateError(err error, limits script.Limits, ofBatch bool) *script.Error {

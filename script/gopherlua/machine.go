@@ -23,7 +23,8 @@ type machine struct {
 
 	docMeta, bigMeta, listMeta *lua.LTable
 	null                       *lua.LUserData
-	protections                int           // pcalls inside each other
+	protecting                 []*lua.LState // threads that are in pcall
+	broken                     bool          // gopher-lua has failed itself
 	life                       *life         // of the event that runs
 	writing                    []*lua.LTable // tables that are being encoded
 }
@@ -102,6 +103,7 @@ func (m *machine) event(r *run, i int) error {
 	l.Push(m.main)
 	l.Push(m.proxy(r.doc.Root(), m.life))
 	if err := l.PCall(1, lua.MultRet, nil); err != nil {
+		m.broken = m.broken || isPanic(err)
 		return m.scriptError(err)
 	}
 	if l.GetTop() == top {
@@ -145,11 +147,8 @@ func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
 }
 
 func (m *machine) emitDocument(r *run, i int, v lua.LValue) error {
-	value, err := m.toJSON(v)
-	if err != nil {
-		return err
-	}
-	if r.out.Data, err = pure.AppendValue(r.out.Data, value); err != nil {
+	var err error
+	if r.out.Data, err = m.appendJSON(r.out.Data, v); err != nil {
 		return err
 	}
 	return r.endDocument(i)

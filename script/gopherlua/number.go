@@ -146,7 +146,7 @@ func subInt(a, b int64) (int64, bool) {
 
 func mulInt(a, b int64) (int64, bool) {
 	high, low := bits.Mul64(magnitude(a), magnitude(b))
-	if high != 0 || low >= 1<<63 {
+	if high != 0 || low > 1<<63 || low == 1<<63 && (a < 0) == (b < 0) {
 		return 0, false
 	}
 	return a * b, true

@@ -181,12 +181,12 @@ func (m *matcher) special(s, p int) (end, next int) {
 	switch m.pat[p] {
 	case 'b':
 		if p+2 >= len(m.pat) {
-			panic(malformed("missing arguments to '%b'"))
+			panic(malformed("malformed pattern (missing arguments to '%b')"))
 		}
 		return m.balance(s, m.pat[p+1], m.pat[p+2]), p + 3
 	case 'f':
 		if p+1 >= len(m.pat) || m.pat[p+1] != '[' {
-			panic(malformed("missing '[' after '%f' in pattern"))
+			panic(malformed("malformed pattern (missing '[' after '%f')"))
 		}
 		next = m.itemEnd(p + 1)
 		if m.set(m.byteAt(s-1), p+1, next) || !m.set(m.byteAt(s), p+1, next) {
@@ -199,7 +199,7 @@ func (m *matcher) special(s, p int) (end, next int) {
 		panic(malformed("invalid capture index"))
 	}
 	text := m.text(i)
-	if !strings.HasPrefix(m.src[s:], text) {
+	if m.captures[i].len == positionCapture || !strings.HasPrefix(m.src[s:], text) {
 		return -1, p + 1
 	}
 	return s + len(text), p + 1
@@ -217,8 +217,8 @@ func (m *matcher) balance(s int, open, closing byte) int {
 	if s >= len(m.src) || m.src[s] != open {
 		return -1
 	}
-	depth := 0
-	for ; s < len(m.src); s++ {
+	depth := 1
+	for s++; s < len(m.src); s++ {
 		m.step()
 		switch m.src[s] {
 		case closing:
@@ -327,6 +327,8 @@ func inClass(c, class byte) bool {
 		in = c < 0x20 || c == 0x7f
 	case 'd':
 		in = isDigit(c)
+	case 'g':
+		in = c > 0x20 && c < 0x7f
 	case 'l':
 		in = c-'a' < 26
 	case 'p':

@@ -66,6 +66,11 @@ func (r *run) event(ctx context.Context, i int, end time.Time) error {
 	if err != nil {
 		r.cut(data, rows)
 	}
+	if r.machine.broken && !late {
+		if err := r.replace(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case late:
 		return r.stopped(ctx, i, err, ofBatch)

@@ -1,6 +1,7 @@
 package gopherlua
 
 import (
+	"slices"
 	"strconv"
 
 	lua "github.com/yuin/gopher-lua"
@@ -12,7 +13,7 @@ var allowed = map[string][]string{
 	"":          {"assert", "getmetatable", "rawequal", "select", "setmetatable", "tostring"},
 	"string":    {"byte", "char", "format", "len", "lower", "reverse", "sub", "upper"},
 	"math":      {"abs", "acos", "asin", "atan", "atan2", "ceil", "cos", "cosh", "deg", "exp", "floor", "fmod", "frexp", "huge", "ldexp", "log", "log10", "max", "min", "modf", "pi", "pow", "rad", "random", "randomseed", "sin", "sinh", "sqrt", "tan", "tanh"},
-	"coroutine": {"create", "resume", "running", "status", "wrap", "yield"},
+	"coroutine": {"create", "resume", "running", "status", "wrap"},
 }
 
 // sandbox fills the globals and returns the environment of the script: an empty
@@ -31,7 +32,9 @@ func (m *machine) sandbox() *lua.LTable {
 	m.fill(m.globals, m.baseLibrary(standard))
 	strings := m.library(standard, "string", m.stringLibrary())
 	m.library(standard, "math", nil)
-	m.library(standard, "coroutine", nil)
+	m.library(standard, "coroutine", map[string]lua.LGFunction{
+		"yield": m.yield(standard.RawGetString("coroutine").(*lua.LTable).RawGetString("yield")),
+	})
 	m.library(standard, "table", m.tableLibrary(standard.RawGetString("table").(*lua.LTable)))
 	json := m.library(standard, "json", m.jsonLibrary())
 	json.RawSetString("null", m.null)
@@ -137,12 +140,26 @@ const protectedMax = 200
 
 func (m *machine) protected(standard lua.LValue) lua.LGFunction {
 	return func(l *lua.LState) int {
-		if m.protections == protectedMax {
+		if len(m.protecting) == protectedMax {
 			l.RaiseError("stack overflow: more than %d calls of pcall inside each other", protectedMax)
 		}
-		m.protections++
-		defer func() { m.protections-- }()
-		return delegate(l, standard)
+		depth := len(m.protecting)
+		m.protecting = append(m.protecting, l)
+		defer func() { m.protecting = m.protecting[:depth] }()
+		n := delegate(l, standard)
+		m.broken = m.broken || n == 2 && isPanicText(l.Get(-1))
+		return n
+	}
+}
+
+// yield refuses what gopher-lua cannot do and does not notice.
+func (m *machine) yield(standard lua.LValue) lua.LGFunction {
+	original := standard.(*lua.LFunction).GFunction
+	return func(l *lua.LState) int {
+		if slices.Contains(m.protecting, l) {
+			l.RaiseError("attempt to yield across pcall")
+		}
+		return original(l)
 	}
 }
 

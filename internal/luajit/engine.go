@@ -25,7 +25,7 @@ type Engine struct {
 	VM      *VM
 	c       *C.front
 	extract []*document.Extractor // one for each sink, nil where no columns are asked for
-	native  []*C.struct_extractor // the same, in C
+	native  **C.struct_extractor  // the same, in C
 }
 
 // NewEngine makes an engine without a script. output is the limit for what comes
@@ -41,28 +41,23 @@ func NewEngine(w *Watchdog, opts Options, output int, columns [][]event.Column) 
 		vm.Close()
 		return nil, errNoRoom
 	}
-	e := &Engine{VM: vm, c: c}
-	for _, spec := range columns {
-		e.addSink(spec)
+	e := &Engine{VM: vm, c: c, extract: make([]*document.Extractor, len(columns))}
+	e.native = (**C.struct_extractor)(C.calloc(C.size_t(len(columns)+1), C.size_t(unsafe.Sizeof(uintptr(0)))))
+	native := unsafe.Slice(e.native, len(columns))
+	for i, spec := range columns {
+		if spec != nil {
+			e.extract[i] = document.NewExtractor(spec)
+			native[i] = (*C.struct_extractor)(e.extract[i].Native())
+		}
 	}
 	return e, nil
-}
-
-func (e *Engine) addSink(spec []event.Column) {
-	if spec == nil {
-		e.extract = append(e.extract, nil)
-		e.native = append(e.native, nil)
-		return
-	}
-	x := document.NewExtractor(spec)
-	e.extract = append(e.extract, x)
-	e.native = append(e.native, (*C.struct_extractor)(x.Native()))
 }
 
 // Close frees the engine and its VM.
 func (e *Engine) Close() {
 	e.VM.Close()
 	C.front_close(e.c)
+	C.free(unsafe.Pointer(e.native))
 }
 
 // Load compiles the text, runs it once and looks for main.
@@ -96,7 +91,7 @@ func (e *Engine) Run(in *event.Batch, first int) Outcome {
 	defer e.VM.leave()
 	kind := C.front_batch(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(in.Len()), C.uint32_t(first),
-		(**C.struct_extractor)(unsafe.SliceData(e.native)), C.uint32_t(len(e.native)))
+		e.native, C.uint32_t(len(e.extract)))
 	e.VM.leave()
 	n := int(e.c.out_count)
 	return Outcome{

@@ -40,7 +40,7 @@ static void take_place(pg_vm *vm) {
 	set_message(vm, end + 2, strlen(end + 2));
 }
 
-void pg_vm_fail(pg_vm *vm, int kind, const char *message) {
+static void fail(pg_vm *vm, int kind, const char *message) {
 	vm->fault.kind = kind;
 	vm->fault.line = vm->fault.traceback_len = 0;
 	set_message(vm, message, strlen(message));
@@ -100,7 +100,8 @@ static void trace(lua_State *L, pg_vm *vm, int *shown) {
 	}
 }
 
-void pg_vm_locate(lua_State *L, pg_vm *vm) {
+/* locate puts line and traceback of L and of those that resumed it into the fault. */
+static void locate(lua_State *L, pg_vm *vm) {
 	int shown = 0;
 	vm->fault.line = vm->fault.traceback_len = 0;
 	trace(L, vm, &shown);
@@ -115,7 +116,7 @@ static void note_limit(lua_State *L, pg_vm *vm) {
 	uint32_t kind = vm->run.stop;
 	if (vm->fault.kind == kind) return;
 	vm->fault.kind = kind;
-	pg_vm_locate(L, vm);
+	locate(L, vm);
 	set_message(vm, limit_message(kind), strlen(limit_message(kind)));
 }
 
@@ -136,7 +137,7 @@ void luaJIT_unhandled(lua_State *L) {
 		note_limit(L, vm);
 		return;
 	}
-	pg_vm_locate(L, vm);
+	locate(L, vm);
 	vm->fault.kind = PG_STACK;
 	set_message(vm, "stack overflow", strlen("stack overflow"));
 }
@@ -158,7 +159,7 @@ int pg_fault_handler(lua_State *L) {
 		note_limit(L, vm);
 		return 1;
 	}
-	pg_vm_locate(L, vm);
+	locate(L, vm);
 	vm->fault.kind = PG_ERROR;
 	int type = lua_type(L, 1);
 	if (vm->describe && type != LUA_TSTRING && type != LUA_TNUMBER) {
@@ -193,11 +194,11 @@ void pg_fault_settle(pg_vm *vm, int status) {
 	if (vm->run.stop) {
 		int placed = f->kind != PG_OK;
 		if (placed) set_message(vm, limit_message(vm->run.stop), strlen(limit_message(vm->run.stop)));
-		else pg_vm_fail(vm, vm->run.stop, limit_message(vm->run.stop));
+		else fail(vm, vm->run.stop, limit_message(vm->run.stop));
 		f->kind = vm->run.stop;
 		vm->broken = vm->run.stop;
 	} else if (f->kind == PG_OK) {
-		pg_vm_fail(vm, PG_ERROR, "error in error handling");
+		fail(vm, PG_ERROR, "error in error handling");
 	} else if (says(f, "stack overflow") || says(f, "C stack overflow")) {
 		f->kind = PG_STACK;
 	}
@@ -205,7 +206,7 @@ void pg_fault_settle(pg_vm *vm, int status) {
 
 void pg_fault_syntax(lua_State *L, pg_vm *vm) {
 	size_t len;
-	pg_vm_fail(vm, PG_SYNTAX, "");
+	fail(vm, PG_SYNTAX, "");
 	const char *text = lua_tolstring(L, -1, &len);
 	if (text) set_message(vm, text, len);
 	take_place(vm);

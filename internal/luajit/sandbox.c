@@ -5,8 +5,9 @@
 
 enum { LOG_MAX = 1 << 20 };
 
-/* A record of the log is a level, a length and the text. */
-void pg_vm_log(pg_vm *vm, int level, const char *text, size_t len) {
+/* keep_line keeps a line for Go, which takes all of them after the call. A record
+ * is a level, as slog counts them, a length and the text. */
+static void keep_line(pg_vm *vm, int level, const char *text, size_t len) {
 	struct pg_log *log = &vm->log;
 	int32_t head[2] = {level, (int32_t)len};
 	if (len > LOG_MAX || log->len + sizeof head + len > LOG_MAX) {
@@ -30,7 +31,7 @@ static int log_line(lua_State *L) {
 	size_t len;
 	int level = (int)luaL_checkinteger(L, 1);
 	const char *text = luaL_checklstring(L, 2, &len);
-	pg_vm_log(pg_vm_of(L), level, text, len);
+	keep_line(pg_vm_of(L), level, text, len);
 	return 0;
 }
 
@@ -42,12 +43,4 @@ void pg_sandbox_open(lua_State *L, pg_vm *vm) {
 	vm->seal = luaL_ref(L, LUA_REGISTRYINDEX);
 	vm->env = luaL_ref(L, LUA_REGISTRYINDEX);
 	vm->base = luaL_ref(L, LUA_REGISTRYINDEX);
-}
-
-void pg_vm_base(pg_vm *vm) { lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->base); }
-
-void pg_vm_library(lua_State *L) {
-	lua_getglobal(L, "perigee_library");
-	lua_insert(L, -2);
-	lua_call(L, 1, 1);
 }

@@ -38,7 +38,7 @@ type VM struct {
 }
 
 // errNoRoom says that not even an empty VM fits.
-var errNoRoom = errors.New("open Lua VM: the memory limit leaves no room for it; an empty VM needs about 200 KiB")
+var errNoRoom = errors.New("open Lua VM: not enough memory for an empty one; raise the script's memory limit")
 
 // Open makes an empty VM whose runs w watches.
 func Open(w *Watchdog, opts Options) (*VM, error) {

@@ -59,7 +59,7 @@ typedef struct pg_vm {
 	int depth;          /* C functions that call back into Lua, nested */
 	char *stack;        /* where the outermost call began on the C stack */
 	uint32_t broken;    /* the limit that ended this VM, or 0 */
-	int base;           /* registry references: the script's globals, */
+	int base;           /* registry references: the script's globals, to be filled before pg_vm_load, */
 	int env;            /*   its environment, */
 	int seal;           /*   what forbids new globals, */
 	int handler;        /*   the message handler, */
@@ -89,14 +89,9 @@ void pg_vm_close(pg_vm *vm);
 pg_vm *pg_vm_of(lua_State *L);
 
 /* Trusted Lua of our own, with every library and the real globals; leaves
- * nresults on the stack when it returns PG_OK. */
+ * nresults on the stack when it returns PG_OK. perigee_library(t) there makes the
+ * read-only view of a table that a library goes into a script's globals as. */
 int pg_vm_host(pg_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults);
-
-/* pg_vm_base pushes the table of the script's globals: what a front end puts in
- * before pg_vm_load, the script finds. pg_vm_library pushes a read-only view of
- * the table on top in its place: the form in which a library goes in. */
-void pg_vm_base(pg_vm *vm);
-void pg_vm_library(lua_State *L);
 
 /* pg_vm_load compiles and runs the script's text (no bytecode) in its
  * environment, then forbids new globals. Call it inside a run. */
@@ -109,12 +104,6 @@ int pg_vm_call(pg_vm *vm, int nargs, int nresults);
 
 /* pg_vm_call_global is pg_vm_call for a function of the script, without arguments. */
 int pg_vm_call_global(pg_vm *vm, const char *name);
-
-/* pg_vm_fail fills vm->fault by hand, for an event that fails without an error in Lua. */
-void pg_vm_fail(pg_vm *vm, int kind, const char *message);
-
-/* pg_vm_locate puts file, line and traceback of L, as it stands, into vm->fault. */
-void pg_vm_locate(lua_State *L, pg_vm *vm);
 
 /* pg_vm_stop ends the run with a limit: compiled code and the interpreter raise
  * at their next safe point. Safe to call from FFI, from the allocator, and from
@@ -131,9 +120,6 @@ void pg_vm_leave(pg_vm *vm);
 /* pg_vm_reserve ends the run with PG_MEMORY when n more bytes can't fit; a C
  * function asks before it builds something large. */
 void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n);
-
-/* pg_vm_log keeps a line for Go, which takes all of them after the call. Level is slog's. */
-void pg_vm_log(pg_vm *vm, int level, const char *text, size_t len);
 
 /* pg_vm_watch is pg_vm_stop for the watchdog: it stops the run only while it is
  * still run `number`, and for PG_EVENT_TIME only while that is still at `event`.

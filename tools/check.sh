@@ -19,9 +19,13 @@ formatted() {
   unformatted=$("$gofmt" -l $(git ls-files '*.go'))
   [ -z "$unformatted" ] || { echo "run gofmt -w on:"; echo "$unformatted"; return 1; }
 }
-c_warnings() { CGO_CFLAGS="-O2 -Wall -Wextra -Werror" tools/go.sh build ./internal/... ; }
-lua_lint() { git ls-files '*.lua' | grep -v testdata/ | xargs luacheck --quiet --no-color; }
-shell_lint() { git ls-files '*.sh' .ci/run | xargs shellcheck -e SC2046,SC2317; }
+# Only ours: with CGO_CFLAGS the C of the Go runtime would be held to it too.
+c_warnings() {
+  git ls-files '*.c' | grep -v testdata/ |
+    xargs -n 1 gcc -std=gnu11 -O2 -Wall -Wextra -Werror -fsyntax-only -I .build/luajit/include
+}
+lua_lint() { git ls-files '*.lua' | xargs luacheck --quiet --no-color; }
+shell_lint() { git ls-files '*.sh' .ci/run | xargs shellcheck -e SC1091,SC2046,SC2317; }
 in_bench() { (cd bench && ../tools/go.sh vet ./...); }
 
 step gofmt formatted

@@ -1,0 +1,5 @@
+std = "luajit"
+globals = { "main" }
+files["source/redis/*.lua"] = { read_globals = { "redis", "KEYS", "ARGV" } }
+files["internal/luajit/*.lua"] = { globals = { "perigee_library" } }
+exclude_files = { "internal/luajit/torture/*.lua", "**/testdata/**" }

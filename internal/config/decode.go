@@ -62,7 +62,7 @@ func describe(t reflect.Type, size bool) (string, []Field) {
 	case t == duration:
 		return "duration", nil
 	case reflect.PointerTo(t).Implements(unmarshaler):
-		return "text", nil
+		return "string", nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -29,7 +29,7 @@ func Language() script.Language {
 
 type passing struct {
 	sinks      [][]event.Column
-	extractors sync.Pool // of []*document.Extractor, by sink
+	extractors sync.Pool // of *[]*document.Extractor, by sink
 }
 
 func (p *passing) String() string { return "no script" }
@@ -42,7 +42,7 @@ func (p *passing) Run(_ context.Context, in *event.Batch, res *event.Result) err
 	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, in.Len()
 	extractors := p.acquire()
 	defer p.extractors.Put(extractors)
-	for i, x := range extractors {
+	for i, x := range *extractors {
 		pass(in, &res.Outputs[i])
 		err := report.Fit(x.Extract, &res.Outputs[i], func(event int, number uint32, bad report.Bad) {
 			if i == 0 || bad.Column >= 0 { // what is no object is none for every sink
@@ -78,13 +78,13 @@ func (p *passing) dead(in *event.Batch, i int, number uint32, bad report.Bad) ev
 	}
 }
 
-func (p *passing) acquire() []*document.Extractor {
-	if ready, ok := p.extractors.Get().([]*document.Extractor); ok {
+func (p *passing) acquire() *[]*document.Extractor {
+	if ready, ok := p.extractors.Get().(*[]*document.Extractor); ok {
 		return ready
 	}
 	extractors := make([]*document.Extractor, len(p.sinks))
 	for i, spec := range p.sinks {
 		extractors[i] = document.NewExtractor(spec)
 	}
-	return extractors
+	return &extractors
 }

@@ -1,0 +1,70 @@
+package stdlib
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// What a script may log: so many lines at once, and so many a second for longer.
+const (
+	linesBurst  = 200
+	linesSecond = 20
+	lineMax     = 4 << 10 // bytes
+)
+
+// A Log passes on what scripts log, as long as it is not too much.
+type Log struct {
+	to  *slog.Logger
+	now func() time.Time
+
+	mu     sync.Mutex
+	spent  float64 // lines, going down with time
+	last   time.Time
+	silent int // lines left out since the last one that passed
+}
+
+// NewLog makes a log that writes to to, or nowhere when that is nil.
+func NewLog(to *slog.Logger) *Log {
+	if to == nil {
+		to = slog.New(slog.DiscardHandler)
+	}
+	return &Log{to: to, now: time.Now}
+}
+
+// Line logs a line of a script. place is where the script logs it, such as
+// "email.lua:12".
+func (l *Log) Line(level slog.Level, text, script, place string) {
+	ctx := context.Background()
+	if !l.to.Enabled(ctx, level) {
+		return
+	}
+	passes, silent := l.admit()
+	if silent > 0 {
+		l.to.Warn("the script logs too much", "left_out", silent, "script", script)
+	}
+	if !passes {
+		return
+	}
+	if len(text) > lineMax {
+		text = text[:lineMax] + "…"
+	}
+	l.to.Log(ctx, level, text, "script", script, "at", place)
+}
+
+// admit tells whether one more line passes, and how many have not before it.
+func (l *Log) admit() (passes bool, silent int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	l.spent = max(0, l.spent-now.Sub(l.last).Seconds()*linesSecond)
+	l.last = now
+	if l.spent+1 > linesBurst {
+		l.silent++
+		return false, 0
+	}
+	l.spent++
+	silent, l.silent = l.silent, 0
+	return true, silent
+}

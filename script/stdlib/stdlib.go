@@ -1,0 +1,97 @@
+// Package stdlib holds what scripts can require besides their own files, written
+// once for every engine: the modules hash, net, re and time, the limited log that
+// the module log and print write to, and the reader of required files. The module
+// json, which is about documents, belongs to each engine.
+//
+// Everything here is safe for concurrent use.
+package stdlib
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/perigeedb/perigee/script"
+)
+
+// Reserved are the modules that engines make themselves.
+func Reserved() []string { return []string{"json", "log", "stats"} }
+
+// Modules returns the standard modules and then own. A name that is taken is
+// refused.
+func Modules(own []script.Module) ([]script.Module, error) {
+	all := []script.Module{hashModule(), netModule(), reModule(), timeModule()}
+	for _, m := range own {
+		taken := slices.Contains(Reserved(), m.Name) ||
+			slices.ContainsFunc(all, func(other script.Module) bool { return other.Name == m.Name })
+		if taken {
+			return nil, fmt.Errorf("register the module %s: there is one of that name", m.Name)
+		}
+		for name := range m.Pure {
+			if m.Functions[name] != nil {
+				return nil, fmt.Errorf("register the module %s: %s is among its functions and among its pure functions", m.Name, name)
+			}
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// one is the result of a function with one result.
+func one(value any) []any { return []any{value} }
+
+// failure is the result of a function that failed at run time, for a reason that
+// is in its data: nil and a text, as Lua has it.
+func failure(err error) []any { return []any{nil, err.Error()} }
+
+// text returns argument i, from 0, which must be a string. A number is spelled.
+func text(args []any, i int) (string, error) {
+	switch v := value(args, i).(type) {
+	case string:
+		return v, nil
+	case float64:
+		return fmt.Sprintf("%.14g", v), nil
+	default:
+		return "", wrong(i, "a string", v)
+	}
+}
+
+// number returns argument i, which must be a number.
+func number(args []any, i int) (float64, error) {
+	if x, ok := value(args, i).(float64); ok {
+		return x, nil
+	}
+	return 0, wrong(i, "a number", value(args, i))
+}
+
+// optional is number for an argument that may be missing.
+func optional(args []any, i int, otherwise float64) (float64, error) {
+	if value(args, i) == nil {
+		return otherwise, nil
+	}
+	return number(args, i)
+}
+
+func value(args []any, i int) any {
+	if i >= len(args) {
+		return nil
+	}
+	return args[i]
+}
+
+func wrong(i int, want string, got any) error {
+	return fmt.Errorf("argument %d must be %s, not %s", i+1, want, kindOf(got))
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "nil"
+	case bool:
+		return "a boolean"
+	case string:
+		return "a string"
+	case []any, map[string]any:
+		return "a table"
+	}
+	return "a number"
+}

@@ -1,0 +1,108 @@
+package stdlib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/script"
+)
+
+// timeModule counts in seconds since 1970 in UTC, with fractions to the
+// microsecond.
+func timeModule() script.Module {
+	return script.Module{Name: "time", Pure: map[string]script.Func{
+		"format": formatTime,
+		"now":    func(context.Context, []any) ([]any, error) { return one(seconds(time.Now())), nil },
+		"parse":  parseTime,
+		"unix":   func(context.Context, []any) ([]any, error) { return one(float64(time.Now().Unix())), nil },
+	}}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
+// parseTime is parse(text), of RFC 3339; a space may stand for the T, and a date
+// alone is its midnight in UTC.
+func parseTime(_ context.Context, args []any) ([]any, error) {
+	s, err := text(args, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return one(seconds(t)), nil
+		}
+	}
+	return failure(errors.New("no time of RFC 3339, such as 2026-11-22T10:00:00Z: " + s)), nil
+}
+
+// Seconds of the years 0 and 9999, beyond which no format writes.
+const secondsMin, secondsMax = -62167219200, 253402300799
+
+// formatTime is format(seconds, [template]): RFC 3339, or the template with its
+// directives replaced, as strftime has them.
+func formatTime(_ context.Context, args []any) ([]any, error) {
+	at, err := number(args, 0)
+	if err != nil {
+		return nil, err
+	}
+	if !(at >= secondsMin && at <= secondsMax) {
+		return nil, fmt.Errorf("argument 1, the seconds since 1970, is out of range: %g", at)
+	}
+	t := time.UnixMicro(int64(math.Round(at * 1e6))).UTC()
+	if value(args, 1) == nil {
+		return one(t.Format(time.RFC3339Nano)), nil
+	}
+	template, err := text(args, 1)
+	if err != nil {
+		return nil, err
+	}
+	s, err := strftime(t, template)
+	if err != nil {
+		return nil, err
+	}
+	return one(s), nil
+}
+
+func strftime(t time.Time, template string) (string, error) {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(template, "%")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		if after == "" {
+			return "", errors.New("the template ends with a single %; write %% for one")
+		}
+		s, known := directive(t, after[0])
+		if !known {
+			return "", fmt.Errorf("the template has the unknown directive %%%c", after[0])
+		}
+		out.WriteString(s)
+		template = after[1:]
+	}
+}
+
+func directive(t time.Time, c byte) (text string, known bool) {
+	layouts := map[byte]string{
+		'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'j': "002", 'H': "15", 'I': "03", 'M': "04",
+		'S': "05", 'p': "PM", 'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'z': "-0700", 'Z': "MST",
+		'F': time.DateOnly, 'T': time.TimeOnly,
+	}
+	switch c {
+	case '%':
+		return "%", true
+	case 's':
+		return fmt.Sprint(t.Unix()), true
+	case 'L':
+		return fmt.Sprintf("%03d", t.Nanosecond()/1e6), true
+	case 'f':
+		return fmt.Sprintf("%06d", t.Nanosecond()/1e3), true
+	}
+	layout, known := layouts[c]
+	return t.Format(layout), known
+}

@@ -68,14 +68,18 @@ func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Re
 	if fault != 0 {
 		return Report{}, ErrMemory
 	}
-	return x.Collect(data, cols), nil
+	r := x.Collect(data, cols)
+	r.Unknown = x.unknown()
+	runtime.KeepAlive(x)
+	return r, nil
 }
 
 // Native is the extractor in C, for a run within another crossing; Collect then
 // fetches what came of it.
 func (x *Extractor) Native() unsafe.Pointer { return unsafe.Pointer(x.c) }
 
-// Collect copies what the last run over data extracted.
+// Collect copies what the last run over data extracted. It leaves out what the
+// spec does not name, which nobody asks for who declared the columns.
 func (x *Extractor) Collect(data []byte, cols *event.Columns) Report {
 	prepare(cols, x.spec)
 	rows := int(x.c.rows)
@@ -84,7 +88,7 @@ func (x *Extractor) Collect(data []byte, cols *event.Columns) Report {
 	for i := range x.spec {
 		fill(&cols.Vectors[i], x.spec[i].Type, &native[i], rows)
 	}
-	r := Report{Bad: x.bad(data), Unknown: x.unknown()}
+	r := Report{Bad: x.bad(data)}
 	runtime.KeepAlive(x)
 	return r
 }

@@ -98,7 +98,7 @@ static int whole_is(decimal want, double d) {
 int doc_exact(const char *s, size_t len, double *out) {
 	decimal x = decimal_read(s, len);
 	int direct = fast(x, out);
-	if (x.count <= 15 && direct) return 1;
+	if (x.count <= 15 && direct && !(x.whole && fabs(*out) > 9007199254740992.0)) return 1;
 	if (!direct) *out = slow(s, len);
 	if (x.count == 0) return 1;
 	if (x.whole && fabs(*out) < 9223372036854775808.0) return whole_is(x, *out);

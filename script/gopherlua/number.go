@@ -95,6 +95,7 @@ func (m *machine) arithmetic(exact func(a, b int64) (int64, bool), inexact func(
 	}
 }
 
+// An operand is an integer when it is spelled without point and exponent.
 type operand struct {
 	i     int64
 	whole bool // i is exact
@@ -103,8 +104,8 @@ type operand struct {
 
 func operandOf(l *lua.LState, v lua.LValue) operand {
 	if b, ok := bigOf(v); ok {
-		i, ok, _ := pure.Int64(b.text)
-		return operand{i, ok, b.float()}
+		i, err := strconv.ParseInt(b.text, 10, 64)
+		return operand{i, err == nil, b.float()}
 	}
 	if s, ok := v.(lua.LString); ok {
 		if x, err := strconv.ParseFloat(string(s), 64); err == nil {
@@ -125,11 +126,10 @@ func operandOf(l *lua.LState, v lua.LValue) operand {
 
 // integer is a plain number where a double holds it.
 func (m *machine) integer(i int64) lua.LValue {
-	text := strconv.FormatInt(i, 10)
-	if x, ok := pure.Exact(text); ok {
+	if x := float64(i); math.Abs(x) < 1<<63 && int64(x) == i {
 		return lua.LNumber(x)
 	}
-	return m.big(text)
+	return m.big(strconv.FormatInt(i, 10))
 }
 
 func noInt(_, _ int64) (int64, bool) { return 0, false }

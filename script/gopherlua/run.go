@@ -29,7 +29,11 @@ var errOutput = errors.New("output limit")
 // events passes the batch through the script up to the first limit.
 func (r *run) events(ctx context.Context) error {
 	end := time.Now().Add(r.limits.BatchTime)
-	defer func() { r.machine.clock.forget() }()
+	defer func() {
+		if r.machine != nil { // a new one could not be made
+			r.machine.clock.forget()
+		}
+	}()
 	r.machine.clock.follow(ctx)
 	for i := range r.in.Len() {
 		if i > 0 && !time.Now().Before(end) {

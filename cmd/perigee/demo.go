@@ -46,6 +46,9 @@ FROM events GROUP BY 1 ORDER BY 1`
 )
 
 func (d *demoCommand) Run(c *console) error {
+	if err := noStore(); err != nil {
+		return err
+	}
 	folder, remove, err := d.folder()
 	if err != nil {
 		return err

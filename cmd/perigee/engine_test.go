@@ -26,7 +26,7 @@ import (
 
 const patience = 30 * time.Second // for what happens within a second on an idle machine
 
-// An engine under test is a process of its own.
+// A process is an engine under test.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -52,7 +52,7 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// start starts "perigee run FILE" with the variables, and kills it at the end of
+// runEngine starts "perigee run FILE" with the variables, and kills it at the end of
 // the test if it still runs.
 func runEngine(t *testing.T, file string, env ...string) *process {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/private"
 )
 
-// events is enough for several batches in every lane.
+// faultEvents is enough for several batches in every lane.
 const faultEvents = 12_000
 
 func accept(t *testing.T, m *mail, p *process) []letter {
@@ -188,16 +189,27 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	env := []string{"DATA=" + shortDir(t), "EVENTS=10"}
-	p := runEngine(t, "../../examples/email/embedded.yaml", append(env, "HTTP="+l.Addr().String())...)
+	file := write(t, "port.yaml", `
+data: ${DATA}
+http: ${HTTP}
+pipelines:
+  few:
+    source: {generate: {events: 10}}
+    sink: {stdout: {}}
+`)
+	data := "DATA=" + shortDir(t)
+	p := runEngine(t, file, data, "HTTP="+l.Addr().String())
 	p.ends(1)
 	p.says("perigee: error: ", "listen", l.Addr().String(), "address already in use")
 	p.says("perigee: hint: ", "http")
-	runEngine(t, "../../examples/email/embedded.yaml", append(env, "HTTP=off")...).ends(0)
+	runEngine(t, file, data, "HTTP=off").ends(0)
 }
 
 // TestBesideRunningEngine asks an engine that owns the folder.
 func TestBesideRunningEngine(t *testing.T) {
+	if !slices.Contains(known().Sinks, "eventstore") {
+		t.Skip("there is no event store without cgo")
+	}
 	data := shortDir(t)
 	file := write(t, "slow.yaml", `
 data: ${DATA}

@@ -10,7 +10,13 @@ import (
 
 func sinksWithC(*eventStore) []sink.Kind { return nil }
 
-func enginesOfLua() []script.Language { return []script.Language{gopherlua.Language()} }
+// enginesOfLua offers the engine in Go under the name that LuaJIT has in a build
+// with C: the same configuration runs in both.
+func enginesOfLua() []script.Language {
+	lua := gopherlua.Language()
+	lua.Name = "lua"
+	return []script.Language{lua}
+}
 
 // engineVersions names the libraries in C that are linked in: none.
 func engineVersions() []string { return nil }

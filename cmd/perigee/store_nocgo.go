@@ -9,8 +9,10 @@ import (
 	"net/http"
 )
 
-// errNoStore is why nothing about the event store works in this build.
-var errNoStore = withHint(errors.New("this perigee has no event store: it was built without cgo"), "build it with CGO_ENABLED=1")
+// noStore says why nothing about the event store works in this build.
+func noStore() error {
+	return withHint(errors.New("this perigee has no event store: it was built without cgo"), "build it with CGO_ENABLED=1")
+}
 
 // An eventStore is never there without cgo.
 type eventStore struct{}
@@ -20,9 +22,9 @@ func newEventStore(string) *eventStore { return &eventStore{} }
 func (*eventStore) close() error { return nil }
 
 func (*eventStore) handler() http.Handler {
-	return answering(func(io.Writer, *http.Request) error { return errNoStore })
+	return answering(func(io.Writer, *http.Request) error { return noStore() })
 }
 
-func queryStore(context.Context, string, string, string, io.Writer) error { return errNoStore }
+func queryStore(context.Context, string, string, string, io.Writer) error { return noStore() }
 
-func storedIDs(context.Context, string, func(uint64)) error { return errNoStore }
+func storedIDs(context.Context, string, func(uint64)) error { return noStore() }

@@ -1,7 +1,7 @@
 -- Gives a script's globals what documents need, and returns the maker of the
 -- drivers: a function that passes one event through main, for batches of one, so
--- that it is compiled as a function; and the loop around it, compiled as a loop.
--- A failing event leaves them and is dealt with in C; hence no pcall here.
+-- that it is compiled as a function; and a loop, compiled as such. A failing event
+-- leaves them and is dealt with in C; hence no pcall here.
 local globals, part, number, json, run, proxy = ...
 
 local error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack =
@@ -171,13 +171,18 @@ local function done(...)
 end
 
 return function(main)
-  local function one()
-    local state = next_event(front)
-    if state == 0 then return false end
-    if state == 2 then run.fresh() end
+  local function single()
     root = setmetatable({}, meta)
     done(main(root))
-    return true
   end
-  return one, function() while one() do end end
+  local function all()
+    while true do
+      local state = next_event(front)
+      if state == 0 then return end
+      if state == 2 then run.fresh() end
+      root = setmetatable({}, meta)
+      done(main(root))
+    end
+  end
+  return single, all
 end

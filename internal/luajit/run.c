@@ -236,9 +236,22 @@ static void out_truncate(front *f, uint32_t count) {
 	f->out.len = f->out_count ? f->out_ends[f->out_count - 1] : 0;
 }
 
+// begin_single goes on to the only event, before Lua is entered: what stands
+// before a loop of the script runs interpreted then, where FFI is slow.
+static int begin_single(front *f) {
+	if (!f->proxy_meta || front_next(f) != 2) return PG_OK;
+	lua_pushcfunction(f->vm->L, fresh);
+	return pg_vm_call(f->vm, 0, 0);
+}
+
 static int drive(front *f) {
-	lua_State *L = f->vm->L;
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->count - f->run.at == 1 ? f->single : f->driver);
+	int driver = f->driver;
+	if (f->count - f->run.at == 1) {
+		int kind = begin_single(f);
+		if (kind || f->run.at == f->count) return kind;
+		driver = f->single;
+	}
+	lua_rawgeti(f->vm->L, LUA_REGISTRYINDEX, driver);
 	return pg_vm_call(f->vm, 0, 0);
 }
 

@@ -34,7 +34,9 @@ func (r *run) columns(e *luajit.Engine, whole bool) error {
 			}
 		}
 	}
-	r.leaveOut(misfits)
+	if misfits != nil {
+		r.leaveOut(misfits)
+	}
 	return nil
 }
 

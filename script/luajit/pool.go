@@ -26,7 +26,6 @@ type Script struct {
 	watch       *luajit.Watchdog
 	idle        chan *luajit.Engine // engines that wait for a batch
 	spares      chan struct{}       // engines that may still be made
-	closed      chan struct{}
 }
 
 // Load compiles the script and runs its text once. A fault in it is a

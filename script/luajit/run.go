@@ -173,6 +173,9 @@ func (r *run) settle() {
 		o.Partition = r.in.Partition
 		o.Range = r.in.Range.Head(uint64(r.res.Ran))
 	}
+	if len(r.res.Dead) < 2 {
+		return
+	}
 	slices.SortStableFunc(r.res.Dead, func(a, b event.Dead) int {
 		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Number, b.Number))
 	})

@@ -1,0 +1,101 @@
+package loader
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Allow is a list of the hosts that may be asked.
+type Allow struct {
+	hosts    []string // lower case, with or without a port
+	networks []netip.Prefix
+}
+
+// ParseAllow reads a list of hosts: a name or an address, each with a port or
+// without, which means any, or a network such as 10.0.0.0/8.
+func ParseAllow(list []string) (*Allow, error) {
+	a := &Allow{}
+	for _, one := range list {
+		if network, err := netip.ParsePrefix(one); err == nil {
+			a.networks = append(a.networks, network)
+			continue
+		}
+		if address, err := netip.ParseAddr(strings.Trim(one, "[]")); err == nil {
+			a.networks = append(a.networks, netip.PrefixFrom(address, address.BitLen()))
+			continue
+		}
+		if one == "" || strings.ContainsAny(one, "/@*? \t") {
+			return nil, fmt.Errorf("%q is no host: want a name, a name with a port, an address or a network such as 10.0.0.0/8", one)
+		}
+		a.hosts = append(a.hosts, canonical(one))
+	}
+	return a, nil
+}
+
+func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
+
+// url checks that the host of an address is in the list.
+func (a *Allow) url(u *url.URL) error {
+	host, port := canonical(u.Hostname()), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	if slices.Contains(a.hosts, host) || slices.Contains(a.hosts, net.JoinHostPort(host, port)) {
+		return nil
+	}
+	if address, err := netip.ParseAddr(host); err == nil && a.lists(address, port) {
+		return nil
+	}
+	return &Refused{Host: host}
+}
+
+// address checks the address that a name of the list stands for.
+func (a *Allow) address(host, port string) error {
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return err
+	}
+	address = address.Unmap()
+	switch {
+	case public(address), a.lists(address, port):
+		return nil
+	case address.IsLoopback() && (slices.Contains(a.hosts, "localhost") || slices.Contains(a.hosts, net.JoinHostPort("localhost", port))):
+		return nil
+	}
+	return &Refused{Host: address.String(), Private: true}
+}
+
+func (a *Allow) lists(address netip.Addr, port string) bool {
+	contains := func(n netip.Prefix) bool { return n.Contains(address.Unmap()) }
+	return slices.ContainsFunc(a.networks, contains) || slices.Contains(a.hosts, net.JoinHostPort(address.String(), port))
+}
+
+// shared is the network between carriers and their customers.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// public tells whether an address is on the open internet.
+func public(a netip.Addr) bool {
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
+}
+
+// Refused says that a host is not in the list.
+type Refused struct {
+	Host    string
+	Private bool // it is an address that a listed name stands for
+}
+
+func (r *Refused) Error() string {
+	if r.Private {
+		return fmt.Sprintf("the name stands for %s, an address of a private network or of this machine that is not in the allow list", r.Host)
+	}
+	return fmt.Sprintf("host %s is not in the allow list", r.Host)
+}
+
+// Hint says how to allow it.
+func (r *Refused) Hint() string {
+	return fmt.Sprintf("if code from there may run here, add it: allow: [%s]", r.Host)
+}

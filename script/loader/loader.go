@@ -1,0 +1,169 @@
+// Package loader finds the text of scripts and configurations: written on the
+// spot, in a file, or at a file://, http(s):// or s3:// address.
+//
+// Another host is only asked when the allow list names it, also after a
+// redirect; an address of a private network or of this machine only when the
+// list names that address, whatever name leads to it. Texts are bounded in size
+// and fetching is bounded in time.
+//
+// A Loader is safe for concurrent use.
+package loader
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/perigeedb/perigee/script"
+)
+
+const (
+	sizeMax   = 4 << 20          // bytes of one text
+	fetchTime = 15 * time.Second // for one text from another host
+)
+
+// ErrUnchanged says that a text is still the one that its tag belongs to.
+var ErrUnchanged = errors.New("the text has not changed")
+
+// Config says what a Loader may ask.
+type Config struct {
+	Allow []string // hosts, as ParseAllow reads them
+	S3    S3
+	// Lookup is os.LookupEnv, for what S3 leaves empty.
+	Lookup func(string) (string, bool)
+}
+
+// A Loader fetches texts.
+type Loader struct {
+	allow  *Allow
+	client *http.Client
+	s3     *bucketClient
+}
+
+// New makes a loader. It connects to nothing.
+func New(c Config) (*Loader, error) {
+	allow, err := ParseAllow(c.Allow)
+	if err != nil {
+		return nil, err
+	}
+	client := newClient(allow)
+	buckets, err := newBucketClient(c.S3, c.Lookup, client.Transport)
+	if err != nil {
+		return nil, err
+	}
+	return &Loader{allow: allow, client: client, s3: buckets}, nil
+}
+
+// Close gives up connections that are kept open.
+func (l *Loader) Close() { l.client.CloseIdleConnections() }
+
+// A Text is what an origin held when it was asked.
+type Text struct {
+	Bytes []byte
+	Tag   string // names the version at its origin, to ask cheaply for a newer one; may be empty
+}
+
+// Load reads the text of an origin. Given the tag of a text loaded before, it
+// may return ErrUnchanged instead.
+func (l *Loader) Load(ctx context.Context, o Origin, tag string) (Text, error) {
+	text, err := l.load(ctx, o, tag)
+	if err != nil && !errors.Is(err, ErrUnchanged) {
+		err = fmt.Errorf("read %s: %w", o, err)
+	}
+	return text, err
+}
+
+func (l *Loader) load(ctx context.Context, o Origin, tag string) (Text, error) {
+	switch {
+	case o.code != "":
+		return Text{Bytes: []byte(o.code)}, nil
+	case o.url == nil:
+		return readFile(o.path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	if o.url.Scheme == "s3" {
+		return l.getObject(ctx, o.url, tag)
+	}
+	return l.get(ctx, o.url, tag)
+}
+
+// Code is Load for a script: it adds the script's name and what it can require,
+// which is what lies beside it.
+func (l *Loader) Code(ctx context.Context, o Origin, tag string) (script.Code, string, error) {
+	text, err := l.Load(ctx, o, tag)
+	if err != nil {
+		return script.Code{}, "", err
+	}
+	return script.Code{Name: o.String(), Text: text.Bytes, Files: l.files(ctx, o)}, text.Tag, nil
+}
+
+// files returns what reads the files beside an origin.
+func (l *Loader) files(ctx context.Context, o Origin) func(string) ([]byte, error) {
+	if o.url == nil {
+		return script.Folder(o.Folder())
+	}
+	ctx = context.WithoutCancel(ctx)
+	return func(name string) ([]byte, error) {
+		if !fs.ValidPath(name) {
+			return nil, fmt.Errorf("read %s beside %s: the path leads out of the folder", name, o)
+		}
+		beside := *o.url
+		beside.Path, beside.RawPath = path.Join(path.Dir(o.url.Path), name), ""
+		text, err := l.Load(ctx, Origin{url: &beside}, "")
+		return text.Bytes, err
+	}
+}
+
+func readFile(path string) (Text, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Text{}, withoutPath(err)
+	}
+	defer file.Close()
+	text, err := readAll(file)
+	return Text{Bytes: text}, withoutPath(err)
+}
+
+// withoutPath is err without the path, which the caller says.
+func withoutPath(err error) error {
+	var inPath *fs.PathError
+	if errors.As(err, &inPath) {
+		return inPath.Err
+	}
+	return err
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, sizeMax+1))
+	if len(text) > sizeMax {
+		return nil, fmt.Errorf("it is larger than %d MiB", sizeMax>>20)
+	}
+	return text, err
+}
+
+// Hash names the contents of texts.
+func Hash(texts ...[]byte) string {
+	sum := sha256.New()
+	for _, text := range texts {
+		fmt.Fprintf(sum, "%d\n", len(text))
+		sum.Write(text)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)[:8])
+}
+
+// Folder is where the files beside the origin are, when it is on this machine.
+func (o Origin) Folder() string {
+	if o.code != "" {
+		return o.base
+	}
+	return filepath.Dir(o.path)
+}

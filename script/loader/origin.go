@@ -1,0 +1,117 @@
+package loader
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// An Origin is where a text comes from: it is itself, a file, or at an address.
+// Its zero value is none.
+type Origin struct {
+	name string   // of code
+	code string   // the text itself
+	path string   // of a file, absolute
+	url  *url.URL // at another host
+	base string   // of code: the folder that its files lie in
+}
+
+var (
+	// schemed begins like an address.
+	schemed = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	// coded is what a script on one line has and a path has not: a script
+	// defines the function main.
+	coded = regexp.MustCompile(`\bfunction\b[\s\w.:]*\(|\bmain\s*=`)
+)
+
+// Schemes are those of the addresses that Locate knows.
+func Schemes() []string { return []string{"file", "http", "https", "s3"} }
+
+// Locate says what a text in a configuration stands for. It is code when it has
+// more than one line or defines a function, an address when it begins with a
+// scheme and ://, and else a path. A path starts in base, a folder or an address
+// that ends in a slash. Code is called name in errors.
+func Locate(text, base, name string) (Origin, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return Origin{}, fmt.Errorf("there is no code, path or address")
+	case IsCode(text):
+		if schemed.MatchString(base) {
+			base = ""
+		}
+		return Origin{name: name, code: text + "\n", base: base}, nil
+	case schemed.MatchString(text):
+		return locateURL(text)
+	case filepath.IsAbs(text):
+		return Origin{path: filepath.Clean(text)}, nil
+	case schemed.MatchString(base):
+		return locateURL(base + filepath.ToSlash(text))
+	}
+	return Origin{path: filepath.Join(base, text)}, nil
+}
+
+// IsCode tells whether a text is code and not the place where code is.
+func IsCode(text string) bool {
+	text = strings.TrimSpace(text)
+	return strings.Contains(text, "\n") || !schemed.MatchString(text) && coded.MatchString(text)
+}
+
+// IsAddress tells whether a text begins like an address.
+func IsAddress(text string) bool { return schemed.MatchString(text) }
+
+func locateURL(text string) (Origin, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return Origin{}, fmt.Errorf("not an address: %q", text)
+	}
+	u.Scheme = strings.ToLower(u.Scheme)
+	switch {
+	case !slices.Contains(Schemes(), u.Scheme):
+		return Origin{}, fmt.Errorf("unknown scheme %s://: known are %s", u.Scheme, strings.Join(Schemes(), ", "))
+	case u.Scheme == "file":
+		if u.Host != "" && u.Host != "localhost" {
+			return Origin{}, fmt.Errorf("%s names the host %s: a file on this machine has three slashes, file:///", text, u.Host)
+		}
+		return Origin{path: filepath.FromSlash(path.Clean(u.Path))}, nil
+	case u.Host == "":
+		return Origin{}, fmt.Errorf("address %s names no host", text)
+	case u.Scheme == "s3" && strings.Trim(u.Path, "/") == "":
+		return Origin{}, fmt.Errorf("address %s names no object: want s3://bucket/key", text)
+	}
+	u.Path, u.RawPath, u.Fragment = path.Clean(u.Path), "", ""
+	return Origin{url: u}, nil
+}
+
+// String is how errors call the origin: without a password or a query, which
+// may hold a secret.
+func (o Origin) String() string {
+	switch {
+	case o.code != "":
+		return o.name
+	case o.url == nil:
+		return o.path
+	}
+	shown := *o.url
+	shown.User, shown.RawQuery = nil, ""
+	return shown.String()
+}
+
+// Path is the file that the text is in, or empty.
+func (o Origin) Path() string { return o.path }
+
+// Remote tells whether the text is on another host.
+func (o Origin) Remote() bool { return o.url != nil }
+
+// Base is what paths in the text start at, for Locate.
+func (o Origin) Base() string {
+	if o.url == nil {
+		return o.Folder()
+	}
+	folder := strings.TrimSuffix(path.Dir(o.url.Path), "/") + "/"
+	return (&url.URL{Scheme: o.url.Scheme, User: o.url.User, Host: o.url.Host, Path: folder}).String()
+}

@@ -252,7 +252,7 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 
 // matches finds the fields of that key among the 16 nodes or fewer of [base, end),
 // keeps the last one in *field if that is 0 and removes the others.
-static inline void matches(doc *d, uint32_t object, uint32_t base, uint32_t end, uint8_t mark,
+static inline __attribute__((always_inline)) void matches(doc *d, uint32_t object, uint32_t base, uint32_t end, uint8_t mark,
 	const char *key, size_t len, uint32_t *field) {
 	uint32_t bits = scan_marks(d->marks + base, mark) & ((1u << (end - base)) - 1);
 	while (bits) {

@@ -10,10 +10,15 @@ typedef struct { const char *from, *to; } run;
 
 static int value(doc *d, uint32_t node, doc_buf *out);
 
-static int run_flush(run *r, doc_buf *out) {
-	int fault = r->to > r->from ? doc_buf_add(out, r->from, (size_t)(r->to - r->from)) : DOC_OK;
+static inline int run_flush(run *r, doc_buf *out) {
+	size_t len = (size_t)(r->to - r->from);
+	const char *from = r->from;
 	r->from = r->to;
-	return fault;
+	if (__builtin_expect(out->len + len > out->cap || out->len + len > out->max, 0))
+		return doc_buf_add(out, from, len);
+	memcpy(out->data + out->len, from, len);
+	out->len += len;
+	return DOC_OK;
 }
 
 // run_extend adds [from, to), copying what is there when it does not touch.
@@ -35,7 +40,7 @@ static inline const char *start(const doc_node *n) { return n->key ? n->key - 1 
 
 // children copies the children in the text that are still there, and leaves the
 // run where the copying stopped. *last is where the last child ended.
-static int children(doc *d, uint32_t container, run *r, const char **last, int *kept, doc_buf *out) {
+static inline int children(doc *d, uint32_t container, run *r, const char **last, int *kept, doc_buf *out) {
 	uint32_t first = container + 1, end = d->nodes[container].next, next;
 	int fault = DOC_OK;
 	for (uint32_t i = first; i < end && !fault; i = next) {

@@ -112,7 +112,7 @@ struct calls {
   int (*sent)(void *);
   void (*dropped)(void *);
   int (*read)(void *, uint32_t, const char *, size_t);
-  int (*removed)(void *, const char *, size_t);
+  int (*removed)(void *, uint32_t, const char *, size_t);
   int (*put_number)(void *, const char *, size_t, double);
   int (*put_string)(void *, const char *, size_t, const char *, size_t);
   int (*put_boolean)(void *, const char *, size_t, int);
@@ -146,7 +146,7 @@ local function newindex(t, key, value)
   if t ~= root or type(key) ~= "string" then return slow_write(t, key, value) end
   local kind, fault = type(value), 1
   if value == nil then
-    fault = removed(front, key, #key)
+    fault = removed(document, 0, key, #key)
   elseif kind == "string" then
     fault = put_string(front, key, #key, value, #value)
   elseif kind == "number" then

@@ -2,10 +2,6 @@
 
 #include "frontend.h"
 
-static int removed(front *f, const char *key, size_t len) {
-	return f->api->remove(f->event, 0, key, len);
-}
-
 static int put(front *f, const char *key, size_t len, uint32_t value) {
 	return value ? f->api->put(f->event, 0, key, len, value) : DOC_NO_MEMORY;
 }
@@ -31,7 +27,7 @@ typedef struct calls {
 	int (*sent)(front *);
 	void (*dropped)(front *);
 	int (*read)(doc *, uint32_t, const char *, size_t);
-	int (*removed)(front *, const char *, size_t);
+	int (*removed)(doc *, uint32_t, const char *, size_t);
 	int (*put_number)(front *, const char *, size_t, double);
 	int (*put_string)(front *, const char *, size_t, const char *, size_t);
 	int (*put_boolean)(front *, const char *, size_t, int);
@@ -50,10 +46,11 @@ static int adopt(lua_State *L) {
 // proxy_open pushes what frontend.lua needs for the compiled front end.
 void proxy_open(lua_State *L, front *f) {
 	static const calls functions = {
-		front_next, front_sent, front_dropped, NULL, removed, put_number, put_string, put_boolean};
+		front_next, front_sent, front_dropped, NULL, NULL, put_number, put_string, put_boolean};
 	calls *c = lua_newuserdata(L, sizeof *c); // kept by frontend.lua
 	*c = functions;
 	c->read = f->api->read;
+	c->removed = f->api->remove;
 	lua_createtable(L, 0, 4);
 	lua_insert(L, -2);
 	lua_setfield(L, -2, "calls");

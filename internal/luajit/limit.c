@@ -1,5 +1,6 @@
 #include "limit.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -63,12 +64,19 @@ static void relent(pg_vm *vm) {
 void pg_vm_begin(pg_vm *vm) {
 	vm->run.event = 0;
 	vm->run.number++;
+	if (pthread_getcpuclockid(pthread_self(), &vm->run.clock) != 0) vm->run.clock = -1;
 	__atomic_store_n(&vm->run.running, 1, __ATOMIC_RELEASE);
 	if (vm->tripped || vm->run.stop) {
 		lock(vm);
 		arm(vm);
 		unlock(vm);
 	}
+}
+
+int64_t pg_vm_spent(const pg_vm *vm) {
+	struct timespec t;
+	if (vm->run.clock == -1 || clock_gettime(vm->run.clock, &t) != 0) return -1;
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 void pg_vm_end(pg_vm *vm) {

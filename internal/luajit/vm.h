@@ -7,6 +7,7 @@
 #include <lualib.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* Why a call failed. From PG_EVENT_TIME on it is a limit: nothing in Lua can
  * catch it, and the VM is broken and must be closed. */
@@ -42,6 +43,7 @@ typedef struct pg_run {
 	volatile uint32_t running;
 	volatile uint32_t number; /* counts runs */
 	volatile uint32_t stop_event; /* the event that an event limit is meant for */
+	clockid_t clock;              /* processor time of the thread that runs */
 } pg_run;
 
 /* One coroutine that is being resumed, innermost first. */
@@ -125,6 +127,10 @@ void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n);
  * still run `number`, and for PG_EVENT_TIME only while that is still at `event`.
  * Whatever the kind, also PG_OK, it arms anew a run that is being stopped. */
 void pg_vm_watch(pg_vm *vm, uint32_t number, uint32_t event, int kind);
+
+/* pg_vm_spent is the processor time, in nanoseconds, of the thread that the current
+ * run is on, or -1 when it cannot be told. For the watchdog. */
+int64_t pg_vm_spent(const pg_vm *vm);
 
 /* A run, from Go or C. pg_vm_end disarms; the VM's `broken` says how it ended. */
 void pg_vm_begin(pg_vm *vm);

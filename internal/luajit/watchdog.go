@@ -30,10 +30,32 @@ type Watchdog struct {
 	done   sync.WaitGroup
 }
 
+// starved is how many times its limit a run may take by the clock while it gets
+// too little of the processor to have used the limit up.
+const starved = 10
+
 // A sighting is what the watchdog last saw of a VM, and since when.
 type sighting struct {
-	number, event      uint32
-	runSince, evtSince time.Time
+	number, event uint32
+	run, at       moment // the start of the run, and of the event
+}
+
+// A moment is a point in time, by the clock and by what the running thread has
+// used of a processor, which is negative when nobody knows.
+type moment struct {
+	clock time.Time
+	spent time.Duration
+}
+
+// late tells whether a limit for what began at since is used up. It counts the
+// time on a processor: on a machine that is short of them a good script must
+// not be taken for a slow one.
+func (now moment) late(since moment, limit time.Duration) bool {
+	elapsed := now.clock.Sub(since.clock)
+	if now.spent < 0 || since.spent < 0 {
+		return elapsed >= limit
+	}
+	return now.spent-since.spent >= limit || elapsed >= starved*limit
 }
 
 // NewWatchdog starts a watchdog.
@@ -129,24 +151,24 @@ func (w *Watchdog) look(now time.Time) bool {
 	return busy
 }
 
-func (vm *VM) look(now time.Time) {
+func (vm *VM) look(clock time.Time) {
 	run, seen := &vm.c.run, &vm.seen
 	if vm.load32(&run.running) == 0 {
 		return
 	}
 	number, event := vm.load32(&run.number), vm.load32(&run.event)
+	now := moment{clock, time.Duration(C.pg_vm_spent(vm.c))}
 	if number != seen.number {
-		seen.number, seen.runSince = number, now
-		seen.event, seen.evtSince = event, now
+		*seen = sighting{number, event, now, now}
 	} else if event != seen.event {
-		seen.event, seen.evtSince = event, now
+		seen.event, seen.at = event, now
 	}
 	switch {
 	case vm.load32(&run.stop) != 0:
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_OK)
-	case now.Sub(seen.runSince) >= vm.opts.BatchTime:
+	case now.late(seen.run, vm.opts.BatchTime):
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_BATCH_TIME)
-	case event != C.PG_NO_EVENT && now.Sub(seen.evtSince) >= vm.opts.EventTime:
+	case event != C.PG_NO_EVENT && now.late(seen.at, vm.opts.EventTime):
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
 	}
 }

@@ -4,178 +4,122 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	gobuild "go/build"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 )
 
-// Build compiles the plugin in folder to output so that this binary can open
-// it: with the Go release, build settings and module versions of this binary.
-// It needs that Go, and a C compiler, on the machine.
+// Build compiles the plugin in folder, a package main, to output, so that this
+// binary can open it: with the Go release, build settings and module versions of
+// this binary. It needs that Go, or a newer one that can fetch it, and a C
+// compiler. Nothing in folder is changed.
 //
-// The sources are named one by one, because then the linker derives the
-// plugin's path from its contents: two versions can be loaded side by side.
+// Only the Go files of the folder itself are code that may change while the
+// process runs. Packages beside it are shared by all plugins of the process, as
+// modules are.
 func Build(ctx context.Context, folder, output string) error {
-	ours, ok := debug.ReadBuildInfo()
-	if !ok {
-		return errors.New("this binary has no build information to build a plugin by")
-	}
-	sources, err := sources(folder)
+	ours, err := binary()
 	if err != nil {
 		return err
 	}
-	output, err = filepath.Abs(output)
+	files, err := sources(folder, ours)
 	if err != nil {
 		return err
 	}
-	modules, err := pinModules(ctx, folder, ours)
+	if output, err = filepath.Abs(output); err != nil {
+		return err
+	}
+	tool, err := findTool(ctx, release(), candidates(release()))
 	if err != nil {
 		return err
 	}
-	defer modules.remove()
-
-	args := append([]string{"build", "-buildmode=plugin", "-o", output}, modules.flags()...)
-	args = append(args, flags(ours)...)
-	_, err = run(ctx, folder, ours, append(args, sources...)...)
-	return err
+	b := build{tool: tool, folder: folder, ours: ours, files: files}
+	temporary, err := os.MkdirTemp("", "perigee-plugin-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
+	modules, err := b.pin(ctx, temporary)
+	if err != nil {
+		return fmt.Errorf("give the plugin this binary's modules: %w", err)
+	}
+	args := append([]string{"build", "-buildmode=plugin", "-buildvcs=false", "-o", output}, modules...)
+	if _, err := b.goTool(ctx, append(args, files...)...); err != nil {
+		return fmt.Errorf("build plugin %s: %w", folder, err)
+	}
+	return Match(output)
 }
 
-// sources lists the files to compile, relative to folder.
-func sources(folder string) ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		return nil, err
+// A build is one run of Build.
+type build struct {
+	tool   tool
+	folder string
+	ours   *debug.BuildInfo
+	files  []string
+}
+
+// sources lists the files to compile. They are named one by one, because then
+// the linker makes the plugin's path of their contents: otherwise two versions
+// could not be loaded side by side.
+func sources(folder string, ours *debug.BuildInfo) ([]string, error) {
+	target := gobuild.Default
+	target.CgoEnabled = true
+	target.BuildTags = strings.FieldsFunc(setting(ours, "-tags"), func(r rune) bool { return r == ',' })
+	pkg, err := target.ImportDir(folder, 0)
+	if empty := (*gobuild.NoGoError)(nil); err != nil && !errors.As(err, &empty) {
+		return nil, fmt.Errorf("read plugin: %w", err)
 	}
-	var names []string
-	for _, path := range found {
-		if !strings.HasSuffix(path, "_test.go") {
-			names = append(names, filepath.Base(path))
-		}
-	}
-	if len(names) == 0 {
+	files := slices.Concat(pkg.GoFiles, pkg.CgoFiles)
+	switch {
+	case len(files) == 0:
 		return nil, fmt.Errorf("%s has no Go files: a plugin is a folder with a package main", folder)
+	case pkg.Name != "main":
+		return nil, fmt.Errorf("%s is package %s: a plugin is a folder with a package main", folder, pkg.Name)
 	}
-	return names, nil
+	return files, nil
 }
 
-// flags repeats the build settings that must be equal.
+// flags repeats how this binary was built. Each flag is given, so that none is
+// taken from the user's settings.
 func flags(ours *debug.BuildInfo) []string {
-	var flags []string
-	for _, key := range []string{"-race", "-asan", "-msan", "-trimpath"} {
-		if setting(ours, key) == "true" {
-			flags = append(flags, key)
-		}
+	var all []string
+	for _, key := range modes {
+		all = append(all, fmt.Sprintf("%s=%v", key, setting(ours, key) == "true"))
 	}
-	if gcflags := relevant(ours, "-gcflags"); gcflags != "" {
-		flags = append(flags, "-gcflags="+gcflags)
-	}
-	return flags
+	return append(all, "-gcflags="+relevant(ours, "-gcflags"), "-tags="+setting(ours, "-tags"))
 }
 
-// run runs the go command with the toolchain and target of this binary, and
-// returns what it prints.
-func run(ctx context.Context, folder string, ours *debug.BuildInfo, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, goCommand(), args...)
-	command.Dir = folder
-	release, _, _ := strings.Cut(runtime.Version(), " ")
-	command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=1", "GOTOOLCHAIN="+release)
-	for _, key := range []string{"GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT"} {
-		if value := setting(ours, key); value != "" {
+// goTool runs the go command in the plugin's folder, for the target of this
+// binary, and returns what it prints.
+func (b *build) goTool(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, b.tool.path, args...)
+	command.Dir = b.folder
+	command.Env = append(b.tool.environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=1")
+	for _, key := range targets {
+		if value := setting(b.ours, key); value != "" {
 			command.Env = append(command.Env, key+"="+value)
 		}
 	}
+	out, err := output(command)
+	if err != nil && strings.Contains(err.Error(), "C compiler") {
+		err = fmt.Errorf("%w\na plugin needs a C compiler: install gcc or clang, or name one in CC", err)
+	}
+	return out, err
+}
+
+// output runs a command. Its error says what the command said.
+func output(command *exec.Cmd) (string, error) {
 	var out, fault strings.Builder
 	command.Stdout, command.Stderr = &out, &fault
-	err := command.Run()
-	if err == nil {
-		return out.String(), nil
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("building a plugin needs the go command, release %s, on the path", release)
-	}
-	return "", fmt.Errorf("go %s: %w\n%s", args[0], err, strings.TrimSpace(fault.String()))
-}
-
-// goCommand prefers the toolchain that built this binary, where it still stands.
-func goCommand() string {
-	if root := os.Getenv("GOROOT"); root != "" {
-		return filepath.Join(root, "bin", "go")
-	}
-	return "go"
-}
-
-// pinned is a copy of the plugin's go.mod in which every module that this binary
-// has too stands in this binary's version. The plugin's own files stay as they are.
-type pinned struct{ folder string }
-
-func (p pinned) remove() {
-	if p.folder != "" {
-		os.RemoveAll(p.folder)
-	}
-}
-
-func (p pinned) flags() []string {
-	if p.folder == "" {
-		return nil
-	}
-	return []string{"-mod=mod", "-modfile=" + filepath.Join(p.folder, "go.mod")}
-}
-
-// pinModules makes the pinned copy; a plugin without a go.mod uses the standard
-// library alone and needs none.
-func pinModules(ctx context.Context, folder string, ours *debug.BuildInfo) (pinned, error) {
-	module, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-	if errors.Is(err, os.ErrNotExist) {
-		return pinned{}, nil
-	}
-	if err != nil {
-		return pinned{}, err
-	}
-	temporary, err := os.MkdirTemp("", "perigee-plugin-")
-	if err != nil {
-		return pinned{}, err
-	}
-	p := pinned{temporary}
-	if err := os.WriteFile(filepath.Join(temporary, "go.mod"), module, 0o600); err != nil {
-		p.remove()
-		return pinned{}, err
-	}
-	if sums, err := os.ReadFile(filepath.Join(folder, "go.sum")); err == nil {
-		if err := os.WriteFile(filepath.Join(temporary, "go.sum"), sums, 0o600); err != nil {
-			p.remove()
-			return pinned{}, err
+	if err := command.Run(); err != nil {
+		if said := strings.TrimSpace(fault.String()); said != "" {
+			return "", fmt.Errorf("%w\n%s", err, said)
 		}
+		return "", err
 	}
-	if err := p.edit(ctx, folder, ours); err != nil {
-		p.remove()
-		return pinned{}, err
-	}
-	return p, nil
-}
-
-// edit requires, of every module that both have, this binary's version.
-func (p pinned) edit(ctx context.Context, folder string, ours *debug.BuildInfo) error {
-	listed, err := run(ctx, folder, ours, append(append([]string{"list"}, p.flags()...), "-m", "all")...)
-	if err != nil {
-		return err
-	}
-	theirs := map[string]bool{}
-	for line := range strings.Lines(listed) {
-		path, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		theirs[path] = true
-	}
-	args := []string{"mod", "edit"}
-	for _, dep := range ours.Deps {
-		if theirs[dep.Path] && dep.Replace == nil {
-			args = append(args, "-require="+dep.Path+"@"+dep.Version)
-		}
-	}
-	if len(args) == 2 {
-		return nil
-	}
-	_, err = run(ctx, folder, ours, append(args, filepath.Join(p.folder, "go.mod"))...)
-	return err
+	return out.String(), nil
 }

@@ -2,13 +2,16 @@ package goplugin
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/perigeedb/perigee/script"
 )
 
 // Handler returns a script.Handler that has nothing loaded yet and will look
-// symbol up in what it loads; "" means DefaultFunc.
+// symbol up in what it loads; "" means DefaultFunc. It loads from a path or a
+// file:// URI, and wants a RowFunc.
 func Handler(symbol string) script.Handler { return &handler{symbol: symbol} }
 
 type handler struct {
@@ -16,29 +19,50 @@ type handler struct {
 	plugin *Plugin
 }
 
-var _ script.Handler = (*handler)(nil)
-
 func (h *handler) Load(path string) (script.Handler, error) {
-	p, err := Open(path, h.symbol)
+	p, err := Open(strings.TrimPrefix(path, "file://"), h.symbol)
 	if err != nil {
 		return nil, err
 	}
 	if p.Row == nil {
-		return nil, errors.New(p.String() + " takes whole batches: a handler wants func(map[string]any) (any, error)")
+		return nil, fmt.Errorf("%v takes whole batches: to compute a value it must be a func(map[string]any) (any, error)", p)
 	}
 	return &handler{symbol: h.symbol, plugin: p}, nil
 }
 
 func (h *handler) String() string { return "plugin" }
 
-// Value hands the function a copy of the row, so that it may change what it gets.
-func (h *handler) Value(row map[string]any) (any, error) {
+// Value hands the function a copy of the row.
+func (h *handler) Value(row map[string]any) (value any, err error) {
 	if h.plugin == nil {
 		return nil, errors.New("no plugin is loaded: call Load first")
 	}
-	value, fault := protect(func() (any, error) { return h.plugin.Row(maps.Clone(row)) })
-	if fault != nil {
-		return nil, fault
+	defer h.plugin.rescue(&err)
+	return h.plugin.Row(cloneRow(row))
+}
+
+// cloneRow copies a row as deep as a function may change it.
+func cloneRow(row map[string]any) map[string]any {
+	copied := maps.Clone(row)
+	for key, value := range copied {
+		switch value.(type) {
+		case map[string]any, []any:
+			copied[key] = clone(value)
+		}
 	}
-	return value, nil
+	return copied
+}
+
+func clone(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		return cloneRow(v)
+	case []any:
+		copied := make([]any, len(v))
+		for i := range v {
+			copied[i] = clone(v[i])
+		}
+		return copied
+	}
+	return value
 }

@@ -1,10 +1,10 @@
 package goplugin
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,17 +18,17 @@ type Mismatch struct {
 
 // A Difference is one thing that plugin and binary do not share.
 type Difference struct {
-	What           string // a module, a build setting, or "Go"
-	Plugin, Binary string
+	What           string // "Go", a build setting or a module
+	Plugin, Binary string // "" for none
 }
 
 func (m *Mismatch) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "plugin %s does not match this binary:", m.Path)
+	fmt.Fprintf(&s, "%s does not match this binary:\n", m.Path)
 	for _, d := range m.Differences {
-		fmt.Fprintf(&s, "\n  %s: the plugin has %s, this binary %s", d.What, orNone(d.Plugin), orNone(d.Binary))
+		fmt.Fprintf(&s, "  %s: the plugin has %s, this binary %s\n", d.What, orNone(d.Plugin), orNone(d.Binary))
 	}
-	s.WriteString("\nbuild it again with: perigee plugin build DIR")
+	s.WriteString("build it again with: perigee plugin build DIR")
 	return s.String()
 }
 
@@ -39,26 +39,33 @@ func orNone(s string) string {
 	return s
 }
 
-// settings that must be equal, or opening ends the process or fails on some
-// innocent package of the standard library.
-var settings = []string{"-race", "-asan", "-msan", "-cover", "-trimpath", "-gcflags", "GOARCH", "GOOS", "GOAMD64", "GOARM64", "GOEXPERIMENT"}
+// targets are the settings that name a target; Build passes them as environment.
+var targets = [...]string{"GOOS", "GOARCH", "GO386", "GOAMD64", "GOARM", "GOARM64", "GOPPC64", "GORISCV64", "GOEXPERIMENT"}
+
+// modes are the flags that change how every package is compiled.
+var modes = [...]string{"-race", "-asan", "-msan", "-trimpath"}
 
 // Match compares the build information of the plugin at path with that of this
 // binary, without opening it. The error is a *Mismatch if they differ.
 func Match(path string) error {
-	theirs, err := buildinfo.ReadFile(path)
+	content, err := read(path)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("there is no plugin at %s", path)
-		}
+		return err
+	}
+	return matchContent(path, content)
+}
+
+func matchContent(path string, content []byte) error {
+	theirs, err := buildinfo.Read(bytes.NewReader(content))
+	if err != nil {
 		return fmt.Errorf("%s is no Go plugin: %w", path, err)
 	}
 	if mode := setting(theirs, "-buildmode"); mode != "plugin" {
-		return fmt.Errorf("%s was built with -buildmode=%s: build it with perigee plugin build, or -buildmode=plugin", path, mode)
+		return fmt.Errorf("%s is no Go plugin but was built with -buildmode=%s: build it with perigee plugin build", path, mode)
 	}
-	ours, ok := debug.ReadBuildInfo()
-	if !ok {
-		return errors.New("this binary has no build information, so no plugin can be matched with it: build it with go build in module mode")
+	ours, err := binary()
+	if err != nil {
+		return err
 	}
 	if differences := compare(theirs, ours); len(differences) > 0 {
 		return &Mismatch{Path: path, Differences: differences}
@@ -66,6 +73,17 @@ func Match(path string) error {
 	return nil
 }
 
+// binary is the build information of this binary.
+func binary() (*debug.BuildInfo, error) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil, errors.New("this binary has no build information that a plugin could be matched with: build it with go build, within its module")
+	}
+	return info, nil
+}
+
+// compare lists what must be equal and is not. A module that only one of them
+// has is no difference.
 func compare(theirs, ours *debug.BuildInfo) []Difference {
 	var differences []Difference
 	differ := func(what, plugin, binary string) {
@@ -74,7 +92,7 @@ func compare(theirs, ours *debug.BuildInfo) []Difference {
 		}
 	}
 	differ("Go", theirs.GoVersion, ours.GoVersion)
-	for _, key := range settings {
+	for _, key := range slices.Concat(targets[:], modes[:], []string{"-gcflags"}) {
 		differ("build setting "+key, relevant(theirs, key), relevant(ours, key))
 	}
 	have := map[string]string{}
@@ -89,13 +107,10 @@ func compare(theirs, ours *debug.BuildInfo) []Difference {
 	return differences
 }
 
-// relevant drops what only concerns the main package: such flags may differ.
+// relevant drops the flags that concern the main package alone.
 func relevant(info *debug.BuildInfo, key string) string {
 	value := setting(info, key)
-	if key == "-gcflags" && !strings.Contains(value, "all=") {
-		return ""
-	}
-	if value == "false" {
+	if value == "false" || key == "-gcflags" && !strings.Contains(value, "all=") {
 		return ""
 	}
 	return value
@@ -113,7 +128,7 @@ func setting(info *debug.BuildInfo, key string) string {
 // and the sum of its files.
 func version(m *debug.Module) string {
 	if m.Replace != nil {
-		return m.Replace.Path + "@" + m.Replace.Version + " " + m.Replace.Sum
+		return strings.Join(strings.Fields(m.Replace.Path+" "+m.Replace.Version+" "+m.Replace.Sum), " ")
 	}
 	return strings.TrimSpace(m.Version + " " + m.Sum)
 }

@@ -2,41 +2,42 @@ package goplugin
 
 import (
 	"fmt"
-	"runtime/debug"
+	"runtime"
 	"strings"
+
+	"github.com/perigeedb/perigee/script"
 )
 
-// A Fault is what went wrong in a plugin's function: the error that it
-// returned, or a panic with its stack.
-type Fault struct {
-	Err   error
-	Stack string // of a panic
-}
-
-func (f *Fault) Error() string { return f.Err.Error() }
-func (f *Fault) Unwrap() error { return f.Err }
-
-// protect calls f and turns a panic into a Fault.
-func protect(f func() (any, error)) (value any, fault *Fault) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			fault = &Fault{Err: fmt.Errorf("panic: %v", reason), Stack: stack()}
-		}
-	}()
-	value, err := f()
-	if err != nil {
-		return nil, &Fault{Err: err}
+// rescue is deferred around a plugin's code and makes an error of its panic.
+func (p *Plugin) rescue(err *error) {
+	if reason := recover(); reason != nil {
+		*err = &script.Error{Script: p.String(), Message: fmt.Sprintf("panic: %v", reason), Traceback: stack()}
 	}
-	return value, nil
 }
 
-// stack is the stack of a panic without the frames that belong to us: from the
-// panic up to the plugin's own function.
+// framesMax bounds a traceback.
+const framesMax = 64
+
+// ours is how the functions of this package are called.
+const ours = "github.com/perigeedb/perigee/script/goplugin."
+
+// stack is the stack of a panic, as far as it is the plugin's: without the frames
+// of the runtime, and up to our call.
 func stack() string {
-	all := string(debug.Stack())
-	if _, after, found := strings.Cut(all, "panic("); found {
-		all = "panic(" + after
+	pcs := make([]uintptr, framesMax)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	var s strings.Builder
+	for {
+		frame, more := frames.Next()
+		mine := strings.HasPrefix(frame.Function, ours)
+		if mine && s.Len() > 0 {
+			return s.String()
+		}
+		if !mine && !strings.HasPrefix(frame.Function, "runtime.") {
+			fmt.Fprintf(&s, "%s\n\t%s:%d\n", frame.Function, frame.File, frame.Line)
+		}
+		if !more {
+			return s.String()
+		}
 	}
-	before, _, _ := strings.Cut(all, "github.com/perigeedb/perigee/script/goplugin.")
-	return strings.TrimSpace(before)
 }

@@ -1,0 +1,3 @@
+module example.com/trim
+
+go 1.26

@@ -1,0 +1,114 @@
+package goplugin
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// batch passes the good events at once. After a fault that is not one event's,
+// each is run again alone, so that only the guilty ones die.
+func (r *run) batch() {
+	r.copyDocs()
+	if len(r.docs) == 0 {
+		return
+	}
+	err := r.call(r.docs, r.origin)
+	if err == nil {
+		return
+	}
+	if len(r.docs) > 1 {
+		r.script.log.Warn("run the events of a batch again one by one", "script", r.script.name, "events", len(r.docs), "error", err)
+		r.again()
+		return
+	}
+	r.refuse(r.origin[0], "script", err)
+}
+
+func (r *run) again() {
+	r.out.Data, r.out.Ends, r.out.From = r.out.Data[:0], r.out.Ends[:0], r.out.From[:0]
+	r.limit, r.res.Ran = nil, r.in.Len()
+	r.res.Dead = r.res.Dead[:0]
+	_ = r.check() // it had the memory before
+	r.copyDocs()
+	for k := range r.docs {
+		if r.ctx.Err() != nil || r.limit != nil {
+			return
+		}
+		if err := r.call(r.docs[k:k+1], r.origin[k:k+1]); err != nil {
+			r.refuse(r.origin[k], "script", err)
+		}
+	}
+}
+
+// copyDocs copies the good documents, so that a plugin may change them in place.
+func (r *run) copyDocs() {
+	r.data, r.docs, r.origin = append(r.data[:0], r.in.Data...), r.docs[:0], r.origin[:0]
+	from := uint32(0)
+	for i, end := range r.in.Ends {
+		if r.state[i] != refused {
+			r.docs = append(r.docs, r.data[from:end:end])
+			r.origin = append(r.origin, i)
+		}
+		from = end
+	}
+}
+
+// A call is one call of a plugin's function for batches.
+type call struct {
+	*run
+	origin []int
+	last   int   // document that was emitted
+	misuse error // of emit or fail; the function may have recovered from it
+	over   atomic.Bool
+}
+
+func (r *run) call(docs [][]byte, origin []int) (err error) {
+	c := &call{run: r, origin: origin}
+	defer c.over.Store(true)
+	defer func() {
+		if c.misuse != nil {
+			err = c.misuse
+		}
+	}()
+	defer r.script.plugin.rescue(&err)
+	r.script.plugin.Batch(docs, c.emit, c.fail)
+	return nil
+}
+
+func (c *call) emit(event int, doc []byte) {
+	c.admit("emit", event)
+	if event < c.last {
+		c.refuseCall(fmt.Errorf("emit was called for event %d after event %d: emit in the order of the events", event, c.last))
+	}
+	c.last = event
+	i := c.origin[event]
+	if c.limit != nil || c.state[i] == refused {
+		return
+	}
+	c.out.Data = append(c.out.Data, doc...)
+	c.endDocument(i)
+}
+
+func (c *call) fail(event int, err error) {
+	c.admit("fail", event)
+	if err == nil {
+		err = errors.New("the plugin gave no reason")
+	}
+	c.refuse(c.origin[event], "script", err)
+}
+
+// admit panics when a plugin does not keep to the contract.
+func (c *call) admit(name string, event int) {
+	if c.over.Load() {
+		panic(name + " was called after the function that it was given to had returned")
+	}
+	if event < 0 || event >= len(c.origin) {
+		c.refuseCall(fmt.Errorf("%s was called for event %d of %d: events count from 0", name, event, len(c.origin)))
+	}
+}
+
+func (c *call) refuseCall(err error) {
+	c.misuse = err
+	panic(err)
+}

@@ -1,0 +1,143 @@
+package goplugin
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/perigeedb/perigee/internal/document/pure"
+)
+
+// A decoder makes Go values of a JSON document that is known to be good.
+type decoder struct {
+	text []byte
+	at   int
+}
+
+// decode makes a row of a document, without losing digits.
+func decode(doc []byte) map[string]any {
+	d := decoder{text: doc}
+	d.next()
+	return d.object()
+}
+
+// next skips white space and returns the byte that follows.
+func (d *decoder) next() byte {
+	for {
+		switch c := d.text[d.at]; c {
+		case ' ', '\t', '\r', '\n':
+			d.at++
+		default:
+			return c
+		}
+	}
+}
+
+func (d *decoder) value() any {
+	switch d.next() {
+	case '{':
+		return d.object()
+	case '[':
+		return d.array()
+	case '"':
+		return d.string()
+	case 't':
+		d.at += len("true")
+		return true
+	case 'f':
+		d.at += len("false")
+		return false
+	case 'n':
+		d.at += len("null")
+		return nil
+	}
+	return d.number()
+}
+
+func (d *decoder) object() map[string]any {
+	row := map[string]any{}
+	for d.more('}') {
+		key := d.string()
+		d.next()
+		d.at++ // the colon
+		row[key] = d.value()
+	}
+	return row
+}
+
+func (d *decoder) array() []any {
+	list := []any{}
+	for d.more(']') {
+		list = append(list, d.value())
+	}
+	return list
+}
+
+// more goes past the opening bracket or a comma to the next child, or past the
+// closing bracket.
+func (d *decoder) more(closing byte) bool {
+	if d.next() == closing {
+		d.at++
+		return false
+	}
+	d.at++
+	if d.next() == closing { // of an empty object or array
+		d.at++
+		return false
+	}
+	return true
+}
+
+func (d *decoder) string() string {
+	start, escaped := d.at, false
+	for d.at++; d.text[d.at] != '"'; d.at++ {
+		if d.text[d.at] == '\\' {
+			escaped = true
+			d.at++
+		}
+	}
+	d.at++
+	if !escaped {
+		return string(d.text[start+1 : d.at-1])
+	}
+	var s string
+	_ = json.Unmarshal(d.text[start:d.at], &s) // the text is good
+	return s
+}
+
+// digitsMax is how many digits a float64 always keeps.
+const digitsMax = 15
+
+func (d *decoder) number() any {
+	start, integral, scaled := d.at, true, false
+	for ; d.at < len(d.text); d.at++ {
+		switch c := d.text[d.at]; {
+		case c == '-' || c-'0' < 10:
+			continue
+		case c == '.':
+			integral = false
+			continue
+		case c == '+' || c|0x20 == 'e':
+			integral, scaled = false, true
+			continue
+		}
+		break
+	}
+	return numberOf(string(d.text[start:d.at]), integral, scaled)
+}
+
+// numberOf returns the Go value that holds a number exactly.
+func numberOf(text string, integral, scaled bool) any {
+	if integral {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n
+		}
+	}
+	if !scaled && len(text) <= digitsMax {
+		x, _ := strconv.ParseFloat(text, 64)
+		return x
+	}
+	if x, exact := pure.Exact(text); exact {
+		return x
+	}
+	return json.Number(text)
+}

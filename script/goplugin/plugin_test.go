@@ -1,0 +1,380 @@
+//go:build cgo && (linux || darwin || freebsd)
+
+package goplugin
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+)
+
+// shapes builds the plugin in testdata/shapes once for all tests.
+var shapes = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "perigee-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(folder, "shapes.so")
+	return path, Build(context.Background(), "testdata/shapes", path)
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := shapes(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+func shapesPath(t testing.TB) string {
+	t.Helper()
+	path, err := shapes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func loadShapes(t testing.TB, symbol string, opts script.Options) script.Script {
+	t.Helper()
+	if opts.Sinks == nil {
+		opts.Sinks = [][]event.Column{nil}
+	}
+	s, err := Language().Load(context.Background(), script.Code{Name: shapesPath(t), Func: symbol}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const firstPosition = 1000
+
+func batchOf(docs ...string) *event.Batch {
+	b := &event.Batch{Partition: "p", Range: event.Range{First: firstPosition, Count: uint64(len(docs))}}
+	for _, doc := range docs {
+		b.Append([]byte(doc))
+	}
+	return b
+}
+
+// lines is what came of a batch: outputs and dead letters by their event.
+func lines(res *event.Result) []string {
+	var all []string
+	out := &res.Outputs[0]
+	for i := range out.Len() {
+		all = append(all, fmt.Sprintf("%d %s", out.From[i], out.Doc(i)))
+	}
+	for _, d := range res.Dead {
+		all = append(all, fmt.Sprintf("%d.%d %s: %s", d.Position-firstPosition, d.Number, d.Stage, d.Error))
+	}
+	return all
+}
+
+// runAll runs docs and checks what holds for every result.
+func runAll(t testing.TB, s script.Script, docs ...string) *event.Result {
+	t.Helper()
+	in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 1)}
+	if err := s.Run(context.Background(), in, res); err != nil {
+		t.Fatal(err)
+	}
+	checkBooks(t, s, docs, in, res)
+	if res.Ran != len(docs) {
+		t.Errorf("ran %d of %d", res.Ran, len(docs))
+	}
+	return res
+}
+
+func checkBooks(t testing.TB, s script.Script, docs []string, in *event.Batch, res *event.Result) {
+	t.Helper()
+	if string(in.Data) != strings.Join(docs, "") {
+		t.Errorf("the batch was changed to %s", in.Data)
+	}
+	settled := map[uint32]bool{}
+	for i := range res.Outputs {
+		out := &res.Outputs[i]
+		if out.Partition != "p" || out.Range.First != firstPosition || out.Range.Count != uint64(res.Ran) {
+			t.Errorf("output is named %s %v", out.Partition, out.Range)
+		}
+		for _, from := range out.From {
+			settled[from] = true
+		}
+	}
+	for _, d := range res.Dead {
+		settled[uint32(d.Position-firstPosition)] = true
+		if string(d.Original) != docs[d.Position-firstPosition] || d.Script != s.String() {
+			t.Errorf("dead letter of %s by %s is %+v", docs[d.Position-firstPosition], s, d)
+		}
+	}
+	if len(settled)+res.Dropped != res.Ran {
+		t.Errorf("%d settled and %d dropped of %d", len(settled), res.Dropped, res.Ran)
+	}
+}
+
+func expect(t testing.TB, res *event.Result, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, lines(res)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRowsReturnShapes(t *testing.T) {
+	s := loadShapes(t, "Shapes", script.Options{})
+	res := runAll(t, s,
+		`{"what":"event","b":[1,{"c":null}],"a":1.50}`, `{"what":"several"}`, `{"what":"none"}`, `{"what":"typed nil"}`,
+		`{"what":"drop"}`, `{"what":"number"}`, `{"what":"list"}`, `{"what":"error"}`, `{"what":"NaN"}`, `{"what":"deep"}`, `[1]`,
+		`{"what":"event","s":"\ud83d\ude00\n\u003c"}`)
+	expect(t, res,
+		`0 {"a":1.5,"b":[1,{"c":null}],"what":"event"}`,
+		`1 {"what":"several"}`,
+		`1 {"html":"<&>"}`,
+		`9 {"good":1}`,
+		`11 {"s":"😀\n<","what":"event"}`,
+		`5.0 script: Shapes returned int: want a map[string]any, a []map[string]any, or nil to drop the event`,
+		`6.0 script: Shapes returned []interface {}: want a map[string]any, a []map[string]any, or nil to drop the event`,
+		`7.0 script: not today`,
+		`8.0 script: encode what Shapes returned: json: unsupported value: NaN`,
+		`9.1 script: what Shapes made of the event is no document: nested deeper than 512 (at byte 2560)`,
+		`10.0 parse: not a JSON object: an event must start with {`+` (at byte 0)`,
+	)
+	if res.Dropped != 3 {
+		t.Errorf("%d dropped, want 3", res.Dropped)
+	}
+}
+
+func TestPanicIsADeadLetterWithThePluginsStack(t *testing.T) {
+	s := loadShapes(t, "Shapes", script.Options{})
+	res := runAll(t, s, `{"what":"event"}`, `{"what":"index","list":[]}`, `{"what":"index"}`, `{"what":"marshal"}`, `{"what":"event"}`)
+	expect(t, res,
+		`0 {"what":"event"}`, `4 {"what":"event"}`,
+		`1.0 script: panic: runtime error: index out of range [3] with length 0`,
+		`2.0 script: panic: interface conversion: interface {} is nil, not []interface {}`,
+		`3.0 script: panic: rude`)
+	trace := res.Dead[0].Traceback
+	for _, part := range []string{".inner\n", ".outer\n", ".Shapes\n", "shapes.go:"} {
+		if !strings.Contains(trace, part) {
+			t.Errorf("traceback lacks %q:\n%s", part, trace)
+		}
+	}
+	if strings.Contains(trace, "runtime.") || strings.Contains(trace, "goplugin.(") || strings.Contains(trace, "testing.") {
+		t.Errorf("traceback has frames that are not the plugin's:\n%s", trace)
+	}
+	if !strings.Contains(res.Dead[2].Traceback, "MarshalJSON") {
+		t.Errorf("traceback of a panic in an encoder is\n%s", res.Dead[2].Traceback)
+	}
+}
+
+func TestRowsHaveExactNumbers(t *testing.T) {
+	res := runAll(t, loadShapes(t, "Kinds", script.Options{}),
+		`{"a":1,"b":9223372036854775807,"c":9007199254740993,"d":18446744073709551615,"e":1.5,"f":3.14159265358979323846,"g":1.0}`)
+	expect(t, res, `0 {"a":"int64 1","b":"int64 9223372036854775807","c":"int64 9007199254740993",`+
+		`"d":"json.Number 18446744073709551615","e":"float64 1.5","f":"json.Number 3.14159265358979323846","g":"float64 1"}`)
+}
+
+func TestBatchShapes(t *testing.T) {
+	s := loadShapes(t, "Batch", script.Options{})
+	res := runAll(t, s, `{"what":"event", "a":1.50}`, `{"what":"in place"}`, `{"what":"several"}`, `{"what":"drop"}`, `no`,
+		`{"what":"error"}`, `{"what":"no reason"}`, `{"what":"both"}`, `{"what":"no document"}`, `{"what":"event"}`)
+	expect(t, res,
+		`0 {"what":"event", "a":1.50}`, `1 {"short":1}`, `2 {"what":"several"}`, `2 {"more":true}`, `8 {"good":1}`, `9 {"what":"event"}`,
+		`4.0 parse: not a JSON object: an event must start with { (at byte 0)`,
+		`5.0 script: not today`, `6.0 script: the plugin gave no reason`, `7.0 script: after all`,
+		`8.1 script: what Batch made of the event is no document: the document ends too early (at byte 6)`)
+	if res.Dropped != 1 {
+		t.Errorf("%d dropped, want 1", res.Dropped)
+	}
+}
+
+func TestBatchFaultsHitOnlyTheGuilty(t *testing.T) {
+	s := loadShapes(t, "Batch", script.Options{})
+	res := runAll(t, s, `{"what":"event"}`, `{"what":"error"}`, `{"what":"panic"}`, `{"what":"drop"}`, `{"what":"beyond"}`,
+		`{"what":"several"}`, `{"what":"before"}`, `{"what":"caught"}`, `no`, `{"what":"in place"}`)
+	expect(t, res,
+		`0 {"what":"event"}`, `5 {"what":"several"}`, `5 {"more":true}`, `9 {"short":1}`,
+		`1.0 script: not today`, `2.0 script: panic: at the disco`,
+		`4.0 script: emit was called for event 1 of 1: events count from 0`,
+		`6.0 script: fail was called for event -1 of 1: events count from 0`,
+		`7.0 script: emit was called for event 1 of 1: events count from 0`,
+		`8.0 parse: not a JSON object: an event must start with { (at byte 0)`)
+	if trace := res.Dead[1].Traceback; !strings.Contains(trace, ".Batch\n") {
+		t.Errorf("traceback is\n%s", trace)
+	}
+}
+
+func TestBatchMustKeepTheOrder(t *testing.T) {
+	res := runAll(t, loadShapes(t, "Backwards", script.Options{}), `{"n":1}`, `{"n":2}`)
+	expect(t, res, `0 {"n":1}`, `1 {"n":2}`)
+}
+
+func TestEmitAfterTheCall(t *testing.T) {
+	s := loadShapes(t, "Late", script.Options{})
+	runAll(t, s, `{}`)
+	expect(t, runAll(t, s, `{}`), `0.0 script: panic: emit was called after the function that it was given to had returned`)
+}
+
+func TestColumnsOfAllSinks(t *testing.T) {
+	n := []event.Column{{Name: "n", Path: []string{"N"}, Type: event.Int64}}
+	w := []event.Column{{Name: "w", Path: []string{"what"}, Type: event.String, Required: true}}
+	for _, symbol := range []string{"Shapes", "Batch"} {
+		s := loadShapes(t, symbol, script.Options{Sinks: [][]event.Column{n, nil, w}})
+		docs := []string{`{"N":1,"what":"event"}`, `{"N":null,"what":"several"}`, `{"N":1.5,"what":"event"}`, `{"what":"event","N":4}`}
+		in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 3)}
+		for range 2 { // the second run uses the first one's memory
+			if err := s.Run(context.Background(), in, res); err != nil {
+				t.Fatal(err)
+			}
+			checkBooks(t, s, docs, in, res)
+			var dead []string
+			for _, d := range res.Dead {
+				dead = append(dead, fmt.Sprintf("%d.%d %s", d.Position-firstPosition, d.Number, d.Error))
+			}
+			want := []string{"1.1 column w is required, but what is missing or null", "2.0 column n wants int64, got 1.5, which is not a whole number"}
+			if diff := cmp.Diff(want, dead); diff != "" {
+				t.Errorf("%s: dead (-want +got):\n%s", symbol, diff)
+			}
+			if diff := cmp.Diff([]int64{1, 0, 4}, res.Outputs[0].Columns.Vectors[0].Ints); diff != "" {
+				t.Errorf("%s: column n (-want +got):\n%s", symbol, diff)
+			}
+			if res.Outputs[1].Columns != nil || string(res.Outputs[1].Data) != string(res.Outputs[2].Data) || res.Outputs[1].Len() != 3 {
+				t.Errorf("%s: outputs are %q and %q", symbol, res.Outputs[1].Data, res.Outputs[2].Data)
+			}
+			if got := string(res.Outputs[2].Columns.Vectors[0].Bytes); got != "eventseveralevent" {
+				t.Errorf("%s: column w is %q", symbol, got)
+			}
+		}
+	}
+}
+
+func TestOutputLimit(t *testing.T) {
+	const text = `{"what":"text","n":%d}`
+	for _, symbol := range []string{"Copies", "Batch"} {
+		s := loadShapes(t, symbol, script.Options{Limits: script.Limits{Output: 100}})
+		docs := []string{fmt.Sprintf(text, 20), fmt.Sprintf(text, 200), fmt.Sprintf(text, 40), fmt.Sprintf(text, 40), "no", fmt.Sprintf(text, 1)}
+		in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 1)}
+		err := s.Run(context.Background(), in, res)
+		limit, ok := err.(*script.LimitError)
+		if !ok || limit.Limit != "output" {
+			t.Fatalf("%s: error is %v, want the output limit", symbol, err)
+		}
+		checkBooks(t, s, docs, in, res)
+		if res.Ran != 3 || res.Outputs[0].Len() != 2 || len(res.Dead) != 1 || !strings.Contains(res.Dead[0].Error, "output limit: more than 100 bytes") {
+			t.Errorf("%s: ran %d, result %q", symbol, res.Ran, lines(res))
+		}
+	}
+}
+
+func TestCancelledRunHasNoResult(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, symbol := range []string{"Shapes", "Same"} {
+		res := &event.Result{Outputs: make([]event.Output, 1)}
+		if err := loadShapes(t, symbol, script.Options{}).Run(ctx, batchOf(`{"what":"event"}`), res); err != context.Canceled {
+			t.Errorf("%s: error is %v", symbol, err)
+		}
+		if res.Ran != 0 || res.Outputs[0].Len() != 0 {
+			t.Errorf("%s: ran %d with %q", symbol, res.Ran, lines(res))
+		}
+	}
+}
+
+func TestAtTheSameTime(t *testing.T) {
+	for _, symbol := range []string{"Shapes", "Batch"} {
+		s := loadShapes(t, symbol, script.Options{})
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for range 20 {
+					expect(t, runAll(t, s, `{"what":"event"}`, `{"what":"error"}`), `0 {"what":"event"}`, `1.0 script: not today`)
+				}
+			})
+		}
+		group.Wait()
+	}
+}
+
+func TestBatchDoesNotAllocatePerEvent(t *testing.T) {
+	s := loadShapes(t, "Same", script.Options{Sinks: [][]event.Column{{{Name: "n", Path: []string{"n"}, Type: event.Int64}}}})
+	docs := make([]string, 1000)
+	for i := range docs {
+		docs[i] = `{"n":1}`
+	}
+	in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 1)}
+	run := func() {
+		if err := s.Run(context.Background(), in, res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	if allocs := testing.AllocsPerRun(20, run); allocs > 20 {
+		t.Errorf("%v allocations for a batch of 1000", allocs)
+	}
+}
+
+func TestHandler(t *testing.T) {
+	if _, err := Handler("Spoil").Value(nil); err == nil {
+		t.Error("a handler without a plugin has a value")
+	}
+	spoil, err := Handler("Spoil").Load("file://" + shapesPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spoil.String() != "plugin" {
+		t.Errorf("its language is %s", spoil)
+	}
+	row := func() map[string]any {
+		return map[string]any{"gone": true, "n": 1, "object": map[string]any{"in": 1}, "list": []any{map[string]any{"in": 1}, "x"}}
+	}
+	given := row()
+	if _, err := spoil.Value(given); err == nil || err.Error() != "spoiled" {
+		t.Errorf("error is %v", err)
+	}
+	if diff := cmp.Diff(row(), given); diff != "" {
+		t.Errorf("the caller's row was changed (-was +is):\n%s", diff)
+	}
+	crash, err := Handler("Crash").Load(shapesPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = crash.Value(row())
+	fault, ok := err.(*script.Error)
+	if !ok || fault.Message != "panic: crash" || !strings.Contains(fault.Traceback, ".Crash\n") {
+		t.Errorf("error is %#v", err)
+	}
+	if _, err := Handler("Same").Load(shapesPath(t)); err == nil || !strings.Contains(err.Error(), "takes whole batches") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// TestExample holds the functions of the example to each other.
+func TestExample(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trim.so")
+	if err := Build(t.Context(), "../../examples/plugin", path); err != nil {
+		t.Fatal(err)
+	}
+	docs := []string{
+		`{"key1":1,"a":"}","key2":{"a":[1,{}]},"b":[{"key1":1},"\\\"]"]}`, ` { "key5" : "," , "c" : { } } `, `{}`, `{"key3":[]}`, `{"a":1}`,
+	}
+	want := []string{`0 {"a":"}","b":[{"key1":1},"\\\"]"]}`, `1 {"c":{}}`, `2 {}`, `3 {}`, `4 {"a":1}`}
+	for _, symbol := range []string{"Main", "Batch"} {
+		s, err := Language().Load(t.Context(), script.Code{Name: path, Func: symbol}, script.Options{Sinks: [][]event.Column{nil}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := lines(runAll(t, s, docs...))
+		for i := range got {
+			got[i] = strings.Join(strings.Fields(got[i]), "")
+			want[i] = strings.Join(strings.Fields(want[i]), "")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", symbol, diff)
+		}
+	}
+}

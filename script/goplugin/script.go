@@ -1,0 +1,110 @@
+package goplugin
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/script"
+)
+
+// Language offers Go plugins to configurations: the code's name is the path of
+// the plugin, unless it comes with its contents, and its function the symbol.
+func Language() script.Language {
+	return script.Language{
+		Name: "plugin",
+		Doc:  "a Go plugin (.so) that perigee plugin build made; trusted: only the limit of the output holds",
+		Load: load,
+	}
+}
+
+func load(_ context.Context, code script.Code, opts script.Options) (script.Script, error) {
+	content := code.Text
+	if len(content) == 0 {
+		var err error
+		if content, err = read(code.Name); err != nil {
+			return nil, err
+		}
+	}
+	p, err := openContent(code.Name, content, code.Func)
+	if err != nil {
+		return nil, err
+	}
+	s := &loadedScript{plugin: p, name: p.String(), sinks: opts.Sinks, limits: opts.Limits.WithDefaults(), log: opts.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s, nil
+}
+
+// A loadedScript runs a plugin on batches.
+type loadedScript struct {
+	plugin    *Plugin
+	name      string
+	sinks     [][]event.Column
+	limits    script.Limits
+	log       *slog.Logger
+	workshops sync.Pool // of *workshop
+}
+
+func (s *loadedScript) String() string { return s.name }
+
+// Close does nothing: a plugin stays loaded.
+func (s *loadedScript) Close() error { return nil }
+
+// Run implements script.Script.
+func (s *loadedScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	reset(res)
+	w := s.acquire()
+	defer s.workshops.Put(w)
+	r := &run{script: s, ctx: ctx, workshop: w, in: in, res: res, out: &res.Outputs[0]}
+	if err := r.check(); err != nil {
+		return err
+	}
+	if s.plugin.Row != nil {
+		r.rows()
+	} else {
+		r.batch()
+	}
+	if err := ctx.Err(); err != nil {
+		reset(res)
+		return err
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	return r.limit
+}
+
+func reset(res *event.Result) {
+	for i := range res.Outputs {
+		res.Outputs[i].Reset()
+	}
+	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
+}
+
+// A workshop is the memory of a run, kept for the next one.
+type workshop struct {
+	checker    *document.Extractor   // of documents, without columns
+	extractors []*document.Extractor // by sink; nil where no columns are wanted
+	none       event.Columns
+	state      []state  // by event
+	data       []byte   // the batch, for a plugin to change
+	docs       [][]byte // the good documents in data
+	origin     []int    // docs[k] is event origin[k]
+}
+
+func (s *loadedScript) acquire() *workshop {
+	if ready, ok := s.workshops.Get().(*workshop); ok {
+		return ready
+	}
+	w := &workshop{checker: document.NewExtractor(nil), extractors: make([]*document.Extractor, len(s.sinks))}
+	for i, spec := range s.sinks {
+		if spec != nil {
+			w.extractors[i] = document.NewExtractor(spec)
+		}
+	}
+	return w
+}

@@ -4,7 +4,7 @@ SETUP := tools/setup.sh
 PERIGEE := bin/perigee
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test race nocgo check crash clean
+.PHONY: help demo demo-redis build test race nocgo check crash torture torture-asan fuzz bench-crossing clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,25 @@ check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell li
 crash: build ## kill -9 of engine, Redis and MariaDB while events flow: every id once
 	@$(SETUP) servers
 	@$(GO) run ./internal/crash -perigee $(PERIGEE)
+
+torture: ## hostile scripts against the limits, and a sweep of memory limits
+	@$(SETUP) build
+	@$(GO) build -o bin/torture ./internal/luajit/torture/run
+	@bin/torture
+	@bin/torture -oom
+
+torture-asan: ## the C code and LuaJIT under AddressSanitizer, hostile scripts included
+	@$(SETUP) build
+	@tools/luajit/build.sh asan
+	@$(GO) test -asan ./internal/luajit/... ./internal/document/... ./script/luajit
+
+fuzz: ## ten minutes of fuzzing every reader of documents, and the engines against each other
+	@$(SETUP) build
+	@tools/fuzz.sh 10m
+
+bench-crossing: ## what an event costs in user code: ours, native Go, sonic, gopher-lua
+	@$(SETUP) build
+	@cd bench && ../$(GO) run ./crossing
 
 clean: ## remove what was built
 	@rm -rf .build bin

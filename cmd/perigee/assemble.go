@@ -54,12 +54,13 @@ func (pl *plan) make(ctx context.Context, log *slog.Logger) (faults []error) {
 			Events: orDefault(p.Batch.Events, batchEvents),
 			Bytes:  orDefault(p.Batch.Bytes, batchBytes),
 		}}
-		faults = append(faults, one.makeSource(pl, log), one.makeSink(pl, log), one.loadScript(ctx, log))
+		faults = append(faults, one.makeSink(pl, log), one.makeSource(pl, log), one.loadScript(ctx, log))
 		pl.parts = append(pl.parts, one)
 	}
 	return faults
 }
 
+// makeSource comes after makeSink, whose guarantee it tells the source.
 func (p *part) makeSource(pl *plan, log *slog.Logger) error {
 	chosen := p.config.Source
 	if chosen.Kind == "" {
@@ -67,7 +68,8 @@ func (p *part) makeSource(pl *plan, log *slog.Logger) error {
 	}
 	env := source.Env{
 		Pipeline: p.config.Name, Folder: pl.Folder, Data: pl.Data,
-		Log: log.With("pipeline", p.config.Name), Limits: p.limits,
+		Remembered: p.guarantee == sink.ExactlyOnce,
+		Log:        log.With("pipeline", p.config.Name), Limits: p.limits,
 	}
 	made, err := find(sources(), sourceName, chosen.Kind).New(env, chosen.Decode)
 	if err != nil {

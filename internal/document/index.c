@@ -339,7 +339,7 @@ static int index_open(doc *d, const char *text, uint32_t len) {
 }
 
 static int index_text(doc *d, const char *text, size_t len, const char *limit) {
-	uint32_t from = 0, end = (uint32_t)len, used;
+	uint32_t from = 0, end = (uint32_t)len, used = 0;
 	d->offset = 0;
 	while (from < end && is_space(text[from])) from++;
 	while (end > from && is_space(text[end - 1])) end--;

@@ -45,7 +45,7 @@ typedef struct front {
 	const doc_api *api;
 	pg_vm *vm;
 	doc *event;
-	uint32_t life;    // of the event that runs; odd while main runs
+	uint32_t life;    // of the event that runs
 	int family;       // references: the event's family, see part.c
 	part root, past;  // the event itself, and one that has ended
 	const void *part_meta, *big_meta; // their metatables, and references to them

@@ -258,6 +258,7 @@ static int inext(lua_State *L) {
 	front *f = front_of(L);
 	part *p = part_check(L, f, 1);
 	double i = luaL_checknumber(L, 2) + 1;
+	lua_settop(L, 2);
 	if (is_object(p) || i > f->api->length(p->d, p->node)) return 0;
 	lua_pushnumber(L, i);
 	part_family(L, f, p, 1);

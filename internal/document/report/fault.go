@@ -42,7 +42,12 @@ var faultText = [...]string{
 	TooLarge:  "the document is larger than 2 GiB",
 }
 
-func (f Fault) String() string { return faultText[f] }
+func (f Fault) String() string {
+	if int(f) >= len(faultText) {
+		return "there is no memory left to read the document"
+	}
+	return faultText[f]
+}
 
 // A SyntaxError is a document that is refused.
 type SyntaxError struct {

@@ -1,0 +1,234 @@
+// Package reload replaces scripts while they run. A Script looks at its origins
+// when it is told to, loads a new version beside the old one, tries it on events
+// that the old one took, and puts it in its place between two batches. A version
+// that does not load or takes none of these events is refused, and the old one
+// goes on.
+//
+// Every call of Run is wholly one version's, whose name its dead letters quote. A
+// version that was replaced is closed after its last call. Both types are safe
+// for concurrent use.
+package reload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/loader"
+)
+
+// Config is what a Script is made of.
+type Config struct {
+	Loader  *loader.Loader
+	Origins []loader.Origin
+	// Load makes a script from the code that the origins hold, in their order. For
+	// a trial it must have no effect outside of itself, such as in a log.
+	Load  func(ctx context.Context, codes []script.Code, trial bool) (script.Script, error)
+	Sinks int // how many the script is loaded for
+	Log   *slog.Logger
+}
+
+// A Script is a script.Script that can be replaced.
+type Script struct {
+	config Config
+	sample sample
+
+	checking sync.Mutex // one check at a time
+	last     *state     // that was loaded or refused last
+	unread   bool       // the last check could not read the origins
+
+	mu      sync.Mutex // guards what is below
+	current *version
+	counts  Counts
+}
+
+// A version is a loaded script and how many calls it serves.
+type version struct {
+	script.Script
+	users int
+}
+
+// Counts say what came of looking for newer versions.
+type Counts struct {
+	Replaced   uint64 // a new version runs
+	Refused    uint64 // a new version does not load or does not run
+	Unreadable uint64 // an origin could not be read
+}
+
+// New loads the first version. An error is that of reading or loading it.
+func New(ctx context.Context, c Config) (*Script, error) {
+	s := &Script{config: c}
+	state, err := read(ctx, c.Loader, c.Origins)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := c.Load(ctx, state.recording(), false)
+	if err != nil {
+		return nil, err
+	}
+	s.last, s.current = state, &version{Script: loaded}
+	return s, nil
+}
+
+// Run implements script.Script.
+func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	v := s.hold()
+	defer s.let(v)
+	err := v.Run(ctx, in, res)
+	s.sample.take(in, res)
+	return err
+}
+
+// String names the version that runs now.
+func (s *Script) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current.String()
+}
+
+// Close closes the version that runs. No call may be under way or follow.
+func (s *Script) Close() error {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	return s.current.Close()
+}
+
+// Counts returns the counts of this moment.
+func (s *Script) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+func (s *Script) hold() *version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.users++
+	return s.current
+}
+
+// let closes a version that was replaced when its last user lets it go.
+func (s *Script) let(v *version) {
+	s.mu.Lock()
+	v.users--
+	over := v != s.current && v.users == 0
+	s.mu.Unlock()
+	if over {
+		s.close(v)
+	}
+}
+
+func (s *Script) close(v *version) {
+	if err := v.Close(); err != nil {
+		s.config.Log.Warn("closing a replaced script failed", "script", v.String(), "error", err)
+	}
+}
+
+// Check looks for a newer version and replaces the running one by it. What it
+// finds it logs. remote is false to leave other hosts alone this time. Replaced
+// tells whether a new version runs.
+func (s *Script) Check(ctx context.Context, remote bool) (replaced bool) {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	next, err := s.last.reread(ctx, s.config.Loader, remote)
+	if err != nil {
+		s.unreadable(ctx, err)
+		return false
+	}
+	s.unread = false
+	if next == nil {
+		return false
+	}
+	s.last = next
+	if err := s.replace(ctx, next); err != nil {
+		s.count(func(c *Counts) { c.Refused++ })
+		s.config.Log.Error("new version of the script refused: the old one goes on", "script", s.String(), "error", err)
+		return false
+	}
+	return true
+}
+
+// unreadable reports the first of several failures in a row.
+func (s *Script) unreadable(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.count(func(c *Counts) { c.Unreadable++ })
+	if !s.unread {
+		s.config.Log.Warn("cannot look for a new version of the script: the old one goes on", "script", s.String(), "error", err)
+	}
+	s.unread = true
+}
+
+// files lists the files of this machine that the script was made of, or would be.
+func (s *Script) files() []string {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	return s.last.files()
+}
+
+func (s *Script) count(change func(*Counts)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.counts)
+}
+
+// replace tries the version that next holds and puts it in the place of the old one.
+func (s *Script) replace(ctx context.Context, next *state) error {
+	if err := s.try(ctx, next); err != nil {
+		return err
+	}
+	loaded, err := s.config.Load(ctx, next.recording(), false)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	old := s.current
+	s.current = &version{Script: loaded}
+	s.counts.Replaced++
+	idle := old.users == 0
+	s.mu.Unlock()
+	s.config.Log.Info("script replaced", "script", loaded.String(), "before", old.String())
+	if idle {
+		s.close(old)
+	}
+	return nil
+}
+
+// try loads a version without effects and runs it on the sample.
+func (s *Script) try(ctx context.Context, next *state) (err error) {
+	trial, err := s.config.Load(ctx, next.recording(), true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trial.Close()) }()
+	batch := s.sample.batch()
+	if batch.Len() == 0 {
+		return nil
+	}
+	res := event.Result{Outputs: make([]event.Output, s.config.Sinks)}
+	if err := trial.Run(ctx, batch, &res); err != nil {
+		return fmt.Errorf("try it on %d recent events: %w", batch.Len(), err)
+	}
+	switch dead := len(res.Dead); {
+	case allDead(batch.Len(), res.Dead):
+		return fmt.Errorf("it fails on each of %d recent events that the old version took: %s", batch.Len(), res.Dead[0].Error)
+	case dead > 0:
+		s.config.Log.Warn("the new version of the script fails on some recent events that the old one took",
+			"script", trial.String(), "failed", dead, "of", batch.Len(), "error", res.Dead[0].Error)
+	}
+	return nil
+}
+
+// allDead tells whether each of n events has a dead letter.
+func allDead(n int, dead []event.Dead) bool {
+	positions := map[uint64]bool{}
+	for i := range dead {
+		positions[dead[i].Position] = true
+	}
+	return len(positions) == n
+}

@@ -1,0 +1,144 @@
+package reload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/loader"
+)
+
+// A state is what the origins of a script held at one time, and what its code
+// required when it was loaded.
+type state struct {
+	parts []*part
+}
+
+// A part is the state of one origin.
+type part struct {
+	origin loader.Origin
+	tag    string
+	code   script.Code
+
+	mu       sync.Mutex
+	required map[string][]byte // by path; nil when it could not be read
+}
+
+// read reads all origins.
+func read(ctx context.Context, l *loader.Loader, origins []loader.Origin) (*state, error) {
+	s := &state{}
+	for _, origin := range origins {
+		p := &part{origin: origin, required: map[string][]byte{}}
+		var err error
+		if p.code, p.tag, err = l.Code(ctx, origin, ""); err != nil {
+			return nil, err
+		}
+		s.parts = append(s.parts, p)
+	}
+	return s, nil
+}
+
+// recording returns the code such that the state learns what it requires.
+func (s *state) recording() []script.Code {
+	codes := make([]script.Code, len(s.parts))
+	for i, p := range s.parts {
+		codes[i] = p.code
+		codes[i].Files = p.file
+	}
+	return codes
+}
+
+// file reads a required file, once: every engine of a version gets the same one.
+func (p *part) file(path string) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text, found := p.required[path]; found && text != nil {
+		return text, nil
+	}
+	text, err := p.code.Files(path)
+	if err != nil {
+		text = nil
+	}
+	p.required[path] = text
+	return text, err
+}
+
+// reread returns what the origins hold now, or nil when that is the same.
+func (s *state) reread(ctx context.Context, l *loader.Loader, remote bool) (*state, error) {
+	next, changed := &state{}, false
+	for _, p := range s.parts {
+		now, differs, err := p.reread(ctx, l, remote)
+		if err != nil {
+			return nil, err
+		}
+		next.parts = append(next.parts, now)
+		changed = changed || differs
+	}
+	if !changed {
+		return nil, nil
+	}
+	return next, nil
+}
+
+func (p *part) reread(ctx context.Context, l *loader.Loader, remote bool) (now *part, changed bool, err error) {
+	now = &part{origin: p.origin, tag: p.tag, code: p.code, required: map[string][]byte{}}
+	if p.origin.Remote() && !remote {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for path, text := range p.required {
+			now.required[path] = text
+		}
+		return now, false, nil
+	}
+	code, tag, err := l.Code(ctx, p.origin, p.tag)
+	switch {
+	case errors.Is(err, loader.ErrUnchanged):
+	case err != nil:
+		return nil, false, err
+	default:
+		changed = !bytes.Equal(code.Text, p.code.Text)
+		now.code, now.tag = code, tag
+	}
+	return now, p.requiresOther() || changed, nil
+}
+
+// requiresOther tells whether one of the required files has changed.
+func (p *part) requiresOther() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for path, was := range p.required {
+		text, err := p.code.Files(path)
+		if (err != nil) != (was == nil) || !bytes.Equal(text, was) {
+			return true
+		}
+	}
+	return false
+}
+
+// beside lists the required files, when they are on this machine.
+func (p *part) beside() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var files []string
+	for path := range p.required {
+		if !p.origin.Remote() {
+			files = append(files, filepath.Join(p.origin.Folder(), filepath.FromSlash(path)))
+		}
+	}
+	return files
+}
+
+// files lists the files of this machine that the state is made of.
+func (s *state) files() []string {
+	var files []string
+	for _, p := range s.parts {
+		if p.origin.Path() != "" {
+			files = append(files, p.origin.Path())
+		}
+		files = append(files, p.beside()...)
+	}
+	return files
+}

@@ -117,7 +117,8 @@ func (p *part) loadScript(ctx context.Context, log *slog.Logger) (err error) {
 		return chosen.At(fmt.Errorf("read script: %w", err), "")
 	}
 	options.Limits = script.Limits(chosen.Limits)
-	loaded, err := find(languages(), languageName, chosen.Language).Load(ctx, script.Code{Name: chosen.Path, Text: text}, options)
+	code := script.Code{Name: chosen.Path, Text: text, Func: chosen.Func}
+	loaded, err := find(languages(), languageName, chosen.Language).Load(ctx, code, options)
 	if err != nil {
 		return chosen.At(scriptFault(err, text), hintOf(err))
 	}

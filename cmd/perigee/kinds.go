@@ -14,7 +14,8 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-// A new kind is linked in by a line here, or in kinds_cgo.go when it needs C.
+// A new kind is linked in by a line here, or in kinds_cgo.go when it needs C, or
+// in plugin.go when it needs what Go's plugins do.
 
 func sources() []source.Kind {
 	return []source.Kind{file.Kind(), generate.Kind(), redis.Kind()}
@@ -27,7 +28,7 @@ func sinks(store *eventStore) []sink.Kind {
 
 // languages lists the script engines; the first is meant where a configuration
 // names none.
-func languages() []script.Language { return enginesOfLua() }
+func languages() []script.Language { return append(enginesOfLua(), plugins()...) }
 
 func sourceName(k source.Kind) string       { return k.Name }
 func sinkName(k sink.Kind) string           { return k.Name }

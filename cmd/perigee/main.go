@@ -29,6 +29,7 @@ type commands struct {
 	List       listCommand       `cmd:"" help:"List sources, sinks and languages, and their settings."`
 	Version    versionCommand    `cmd:"" help:"Show the version and what is linked in."`
 	Completion completionCommand `cmd:"" help:"Print a completion script for a shell."`
+	pluginCommands
 }
 
 // A console is the surroundings of a command.

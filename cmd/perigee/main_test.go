@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,15 +37,23 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Setup:               exampleFiles,
+		Setup:               surroundings,
 		Condition:           func(kind string) (bool, error) { return slices.Contains(known().Sinks, kind), nil },
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 	})
 }
 
-// exampleFiles tells scripts where the examples are.
-func exampleFiles(env *testscript.Env) error {
-	path, err := filepath.Abs("../../examples")
-	env.Setenv("EXAMPLES", path)
-	return err
+// surroundings tells scripts where the examples and the go command's cache are.
+func surroundings(env *testscript.Env) error {
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		return err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	env.Setenv("EXAMPLES", examples)
+	env.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
+	return nil
 }

@@ -49,6 +49,7 @@ type Batch struct {
 type Script struct {
 	Language string
 	Path     string // absolute
+	Func     string // the function to call; "" for the language's default
 	Limits   Limits
 	origin
 }

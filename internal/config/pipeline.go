@@ -115,7 +115,7 @@ func (d *document) choice(pipeline entry, key string, kinds []string) Choice {
 	return c
 }
 
-// script reads "script: FILE" or "script: {LANGUAGE: FILE, limits…}".
+// script reads "script: FILE" or "script: {LANGUAGE: FILE, funcname: NAME, limits…}".
 func (d *document) script(e *entry, folder string, languages []string) *Script {
 	s := &Script{origin: origin{d, e.value.at}}
 	if e.value.shape == scalar {
@@ -125,7 +125,10 @@ func (d *document) script(e *entry, folder string, languages []string) *Script {
 	if !d.shaped(e.value, mapping, "script") {
 		return s
 	}
-	d.structure(e.value, reflect.ValueOf(&s.Limits).Elem(), "script", languages...)
+	d.structure(e.value, reflect.ValueOf(&s.Limits).Elem(), "script", append([]string{"funcname"}, languages...)...)
+	if name := e.value.get("funcname"); name != nil && !name.value.broken && d.shaped(name.value, scalar, "funcname") {
+		s.Func = name.value.text
+	}
 	for _, l := range languages {
 		given := e.value.get(l)
 		switch {

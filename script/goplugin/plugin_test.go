@@ -5,11 +5,13 @@ package goplugin
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -268,6 +270,19 @@ func TestOutputLimit(t *testing.T) {
 		if res.Ran != 3 || res.Outputs[0].Len() != 2 || len(res.Dead) != 1 || !strings.Contains(res.Dead[0].Error, "output limit: more than 100 bytes") {
 			t.Errorf("%s: ran %d, result %q", symbol, res.Ran, lines(res))
 		}
+	}
+}
+
+func TestLimitsThatDoNotHoldAreTold(t *testing.T) {
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	loadShapes(t, "Same", script.Options{Log: log, Limits: script.Limits{Output: 1}})
+	if said.Len() > 0 {
+		t.Errorf("it says %s", &said)
+	}
+	loadShapes(t, "Same", script.Options{Log: log, Limits: script.Limits{EventTime: time.Second}})
+	if !strings.Contains(said.String(), "level=WARN") {
+		t.Errorf("it says %q", &said)
 	}
 }
 

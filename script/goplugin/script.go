@@ -36,6 +36,9 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if l := opts.Limits; l.EventTime != 0 || l.BatchTime != 0 || l.Memory != 0 {
+		s.log.Warn("limits of time and memory do not hold for a plugin: only that of the output does", "script", s.name)
+	}
 	return s, nil
 }
 

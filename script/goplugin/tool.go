@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	gobuild "go/build"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,10 +28,11 @@ func release() string {
 	return name
 }
 
-// candidates are the places where a go command may be.
+// candidates are the places where a go command may be. The first is in GOROOT,
+// or else where the Go was that built this binary, unless it was told to forget.
 func candidates(release string) []string {
 	var places []string
-	if root := os.Getenv("GOROOT"); root != "" {
+	if root := gobuild.Default.GOROOT; root != "" {
 		places = append(places, filepath.Join(root, "bin", "go"))
 	}
 	if path, err := exec.LookPath("go"); err == nil {

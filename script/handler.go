@@ -1,5 +1,20 @@
 package script
 
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/perigeedb/perigee/event"
+)
+
 // A Handler computes one value from one row: the contract by which embedders
 // of TalariaDB know user code. It is safe for concurrent use once loaded.
 //
@@ -14,4 +29,131 @@ type Handler interface {
 
 	// Value runs the code on a row. The row stays the caller's and is not changed.
 	Value(row map[string]any) (any, error)
+}
+
+// NewHandler makes a handler of a language whose scripts can return values. It
+// loads code, and paths and file:// URIs of files, whose folder it requires from.
+// A number of JSON becomes a float64, or an int64 when it is a whole number that
+// no float64 holds. Handlers that it loads have a method Close, and close when
+// they are collected.
+func NewHandler(lang Language, opts Options) Handler {
+	opts.Value, opts.Sinks = true, [][]event.Column{nil}
+	return &handler{lang: lang, opts: opts}
+}
+
+type handler struct {
+	lang    Language
+	opts    Options
+	script  Script // nil until Load
+	cleanup runtime.Cleanup
+}
+
+func (h *handler) String() string { return h.lang.Name }
+
+func (h *handler) Load(uriOrCode string) (Handler, error) {
+	code, err := codeOf(uriOrCode)
+	if err != nil {
+		return nil, err
+	}
+	loaded := &handler{lang: h.lang, opts: h.opts}
+	if loaded.script, err = h.lang.Load(context.Background(), code, h.opts); err != nil {
+		return nil, err
+	}
+	loaded.cleanup = runtime.AddCleanup(loaded, func(s Script) { _ = s.Close() }, loaded.script)
+	return loaded, nil
+}
+
+// codeOf tells code from a place where it is. A place has no white space, and
+// code in one word does nothing.
+func codeOf(uriOrCode string) (Code, error) {
+	path, isFile := strings.CutPrefix(uriOrCode, "file://")
+	switch scheme, _, found := strings.Cut(uriOrCode, "://"); {
+	case strings.ContainsAny(uriOrCode, "\n ") && !isFile && !exists(uriOrCode):
+		return Code{Name: "code", Text: []byte(uriOrCode)}, nil
+	case found && !isFile:
+		return Code{}, fmt.Errorf("load %s: a handler reads code and files, not %s://", uriOrCode, scheme)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Code{}, fmt.Errorf("load script: %w", err)
+	}
+	return Code{Name: path, Text: text, Files: Folder(filepath.Dir(path))}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Close frees what Load took. It is called once, and no Value follows.
+func (h *handler) Close() error {
+	if h.script == nil {
+		return nil
+	}
+	h.cleanup.Stop()
+	return h.script.Close()
+}
+
+func (h *handler) Value(row map[string]any) (any, error) {
+	if h.script == nil {
+		return nil, errors.New("no code is loaded: call Load first")
+	}
+	doc, err := json.Marshal(row)
+	if err != nil {
+		return nil, fmt.Errorf("write row as JSON: %w", err)
+	}
+	in := &event.Batch{Range: event.Range{Count: 1}, Data: doc, Ends: []uint32{uint32(len(doc))}}
+	res := &event.Result{Outputs: make([]event.Output, 1)}
+	err = h.script.Run(context.Background(), in, res)
+	runtime.KeepAlive(h)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(res.Dead) > 0:
+		return nil, fault(&res.Dead[0])
+	}
+	return decode(res.Outputs[0].Doc(0))
+}
+
+// fault makes an Error of a dead letter, whose text begins with file and line.
+func fault(dead *event.Dead) error {
+	e := &Error{Message: dead.Error, Traceback: dead.Traceback}
+	place, message, _ := strings.Cut(dead.Error, ": ")
+	if at := strings.LastIndexByte(place, ':'); at >= 0 {
+		if line, err := strconv.Atoi(place[at+1:]); err == nil {
+			e.Script, e.Line, e.Message = place[:at], line, message
+		}
+	}
+	return e
+}
+
+func decode(text []byte) (any, error) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("read value: %w", err)
+	}
+	return numbers(v), nil
+}
+
+// numbers replaces the numbers in v, as they are spelled, by numbers of Go.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		x, _ := v.Float64()
+		if i, err := v.Int64(); err == nil && strconv.FormatFloat(x, 'f', -1, 64) != v.String() {
+			return i
+		}
+		return x
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = numbers(v[key])
+		}
+	}
+	return v
 }

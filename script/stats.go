@@ -59,9 +59,9 @@ type Stats struct {
 	refused uint64
 }
 
-// Add takes a measurement. It refuses what has no valid name, what was another
-// kind of thing before, and what would be too much; names and labels consist of
-// letters, digits and underscores.
+// Add takes a measurement. It refuses what has no name, what was another kind of
+// thing before, and what would be too much. In names, also of labels, whatever is
+// no letter, digit or underscore becomes an underscore.
 func (s *Stats) Add(kind StatKind, name string, value float64, labels ...Label) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,6 +95,7 @@ func (s *Stat) add(value float64) {
 
 // find returns the series of a name with its labels, made if there may be more.
 func (s *Stats) find(kind StatKind, name string, labels []Label) (*Stat, error) {
+	name, labels = cleaned(name), cleanedLabels(labels)
 	byName := func(a, b Label) int { return strings.Compare(a.Name, b.Name) }
 	if !slices.IsSortedFunc(labels, byName) {
 		labels = slices.SortedFunc(slices.Values(labels), byName)
@@ -119,8 +120,8 @@ func (s *Stats) find(kind StatKind, name string, labels []Label) (*Stat, error) 
 
 // check says why a series cannot be made. Its labels are sorted.
 func (s *Stats) check(kind StatKind, name string, labels []Label) error {
-	if !validName(name) {
-		return fmt.Errorf("%q is no name for a measurement: use letters, digits and underscores", clip(name))
+	if name == "" || len(name) > nameMax {
+		return fmt.Errorf("a measurement's name has 1 to %d bytes, not %d", nameMax, len(name))
 	}
 	if was, found := s.kinds[name]; found && was != kind {
 		return fmt.Errorf("%s is a %v, not a %v", name, was, kind)
@@ -132,8 +133,8 @@ func (s *Stats) check(kind StatKind, name string, labels []Label) error {
 		if i > 0 && label.Name == labels[i-1].Name {
 			return fmt.Errorf("the label %s is given twice", label.Name)
 		}
-		if !validName(label.Name) {
-			return fmt.Errorf("%q is no name for a label: use letters, digits and underscores", clip(label.Name))
+		if label.Name == "" || len(label.Name) > nameMax {
+			return fmt.Errorf("a label's name has 1 to %d bytes, not %d", nameMax, len(label.Name))
 		}
 		if len(label.Value) > nameMax {
 			return fmt.Errorf("the label %s has a value of %d bytes; at most %d are kept", label.Name, len(label.Value), nameMax)
@@ -144,8 +145,6 @@ func (s *Stats) check(kind StatKind, name string, labels []Label) error {
 	}
 	return nil
 }
-
-func clip(s string) string { return s[:min(len(s), nameMax)] }
 
 // seriesKey is unique, for no valid name holds a control character.
 func seriesKey(name string, labels []Label) string {
@@ -160,16 +159,44 @@ func seriesKey(name string, labels []Label) string {
 	return key.String()
 }
 
-func validName(name string) bool {
-	if name == "" || len(name) > nameMax || name[0] >= '0' && name[0] <= '9' {
-		return false
-	}
-	for _, c := range []byte(name) {
-		if c != '_' && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') {
-			return false
+func letter(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func valid(name string, i int) bool {
+	return letter(name[i]) || i > 0 && name[i] >= '0' && name[i] <= '9'
+}
+
+// cleaned makes a name of letters, digits and underscores.
+func cleaned(name string) string {
+	for i := range len(name) {
+		if !valid(name, i) {
+			return replaced(name)
 		}
 	}
-	return true
+	return name
+}
+
+func replaced(name string) string {
+	clean := []byte(name)
+	for i := range clean {
+		if !valid(name, i) {
+			clean[i] = '_'
+		}
+	}
+	return string(clean)
+}
+
+func cleanedLabels(labels []Label) []Label {
+	dirty := func(l Label) bool { return cleaned(l.Name) != l.Name }
+	if !slices.ContainsFunc(labels, dirty) {
+		return labels
+	}
+	labels = slices.Clone(labels)
+	for i := range labels {
+		labels[i].Name = cleaned(labels[i].Name)
+	}
+	return labels
 }
 
 // Snapshot returns all there is, by name and labels, and how many measurements

@@ -64,14 +64,12 @@ func TestStatsRefuse(t *testing.T) {
 		labels []Label
 		reason string
 	}{
-		{"no name", Counter, "", 1, nil, "no name"},
-		{"a dash", Counter, "a-b", 1, nil, "letters"},
-		{"a digit first", Counter, "1a", 1, nil, "letters"},
-		{"a long name", Counter, long, 1, nil, "letters"},
+		{"no name", Counter, "", 1, nil, "name"},
+		{"a long name", Counter, long, 1, nil, "name"},
 		{"another kind", Gauge, "known", 1, nil, "is a counter, not a gauge"},
 		{"a counter that goes down", Counter, "known", -1, nil, "down"},
 		{"a counter by nan", Counter, "known", math.NaN(), nil, "down"},
-		{"a label's name", Counter, "known", 1, []Label{{"a b", "c"}}, "label"},
+		{"a label's name", Counter, "known", 1, []Label{{"", "c"}}, "label"},
 		{"a label's value", Counter, "known", 1, []Label{{"a", long}}, "bytes"},
 		{"a label twice", Counter, "known", 1, []Label{{"a", "1"}, {"a", "2"}}, "twice"},
 		{"many labels", Counter, "known", 1, make([]Label, labelsMax+1), "labels"},
@@ -110,5 +108,18 @@ func TestStatsAreBounded(t *testing.T) {
 	}
 	if err := s.Add(Counter, "seen", 1, Label{"id", "more"}); err == nil || !strings.Contains(err.Error(), "fewer") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+func TestStatsCleanNames(t *testing.T) {
+	var s Stats
+	for _, name := range []string{"talaria.key-1", "talaria_key_1", "talaria key 1"} {
+		if err := s.Add(Counter, name, 1, Label{"b.c", "x.y"}, Label{"1a", "z"}); err != nil {
+			t.Error(err)
+		}
+	}
+	stats, _ := s.Snapshot()
+	if got := fmt.Sprintf("%s %v %g", stats[0].Name, stats[0].Labels, stats[0].Value); len(stats) != 1 || got != "talaria_key_1 [{_a z} {b_c x.y}] 3" {
+		t.Errorf("got %s of %d", got, len(stats))
 	}
 }

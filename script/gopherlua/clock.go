@@ -17,6 +17,10 @@ type clock struct {
 	timer  *time.Timer
 	unlink func() bool
 
+	until  time.Time     // when the run ends
+	paused time.Time     // since when the clock stands still
+	waited time.Duration // for how long it has, in the batch
+
 	mu   sync.Mutex
 	runs uint64 // counts starts, so that a late timer never hits the next run
 	on   bool
@@ -48,7 +52,22 @@ func (c *clock) start(until time.Time) {
 	c.on = true
 	run := c.runs
 	c.mu.Unlock()
+	c.until = until
 	c.timer = time.AfterFunc(time.Until(until), func() { c.interrupt(run) })
+}
+
+// pause lets the clock stand still, until resume.
+func (c *clock) pause() {
+	c.timer.Stop()
+	c.paused = time.Now()
+}
+
+func (c *clock) resume() {
+	waited := time.Since(c.paused)
+	c.waited += waited
+	c.until = c.until.Add(waited)
+	run := c.runs
+	c.timer = time.AfterFunc(time.Until(c.until), func() { c.interrupt(run) })
 }
 
 // interrupt stops a run, or whichever there is for 0.

@@ -52,7 +52,7 @@ func (m *machine) scriptError(err error) *script.Error {
 		fault.Message = m.raisedText(raised.Object)
 		fault.Traceback = raised.StackTrace
 	}
-	fault.Line, fault.Message = m.cutLine(fault.Message)
+	m.place(fault)
 	fault.Message = plainWords(fault.Message)
 	return fault
 }
@@ -89,15 +89,30 @@ func (m *machine) raisedText(v lua.LValue) string {
 	return text
 }
 
-// cutLine takes the position off a message of this script.
-func (m *machine) cutLine(message string) (line int, rest string) {
-	after, found := strings.CutPrefix(message, m.file+":")
-	if number, text, ok := strings.Cut(after, ": "); found && ok {
-		if line, err := strconv.Atoi(number); err == nil {
-			return line, text
+// place takes the position off a message that begins with one in a file of the
+// script.
+func (m *machine) place(fault *script.Error) {
+	file, found := m.fileOf(fault.Message)
+	if !found {
+		return
+	}
+	number, text, _ := strings.Cut(fault.Message[len(file)+1:], ": ")
+	if line, err := strconv.Atoi(number); err == nil {
+		fault.Script, fault.Line, fault.Message = file, line, text
+	}
+}
+
+// fileOf returns the file that a position at the start of a text is in.
+func (m *machine) fileOf(text string) (file string, found bool) {
+	if strings.HasPrefix(text, m.file+":") {
+		return m.file, true
+	}
+	for file := range m.files {
+		if strings.HasPrefix(text, file+":") {
+			return file, true
 		}
 	}
-	return 0, message
+	return "", false
 }
 
 var (

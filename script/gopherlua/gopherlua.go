@@ -10,10 +10,8 @@
 package gopherlua
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"fmt"
-	"log/slog"
 	"runtime"
 
 	"github.com/yuin/gopher-lua/parse"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/stdlib"
 )
 
 // Language offers the engine.
@@ -40,8 +39,14 @@ type program struct {
 	proto  *lua.FunctionProto
 	limits script.Limits
 	sinks  [][]event.Column
-	log    *slog.Logger
-	pool   chan *machine // nil stands for a machine that is not made yet
+	value  bool   // the function returns values, not events
+	call   string // the function
+
+	source  *stdlib.Source
+	modules []script.Module
+	stats   *script.Stats
+	lines   *stdlib.Log
+	pool    chan *machine // nil stands for a machine that is not made yet
 }
 
 func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
@@ -49,22 +54,29 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 	if err != nil {
 		return nil, err
 	}
+	modules, err := stdlib.Modules(opts.Modules)
+	if err != nil {
+		return nil, err
+	}
 	p := &program{
-		name:   fmt.Sprintf("%s@%.6x", code.Name, sha256.Sum256(code.Text)),
-		file:   code.Name,
-		proto:  proto,
-		limits: opts.Limits.WithDefaults(),
-		sinks:  opts.Sinks,
-		log:    opts.Log,
-		pool:   make(chan *machine, runtime.GOMAXPROCS(0)),
+		file:    code.Name,
+		proto:   proto,
+		limits:  opts.Limits.WithDefaults(),
+		sinks:   opts.Sinks,
+		value:   opts.Value,
+		call:    cmp.Or(code.Func, "main"),
+		source:  stdlib.NewSource(code),
+		modules: modules,
+		stats:   opts.Stats,
+		lines:   stdlib.NewLog(opts.Log),
+		pool:    make(chan *machine, runtime.GOMAXPROCS(0)),
 	}
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
-	}
+	p.name = code.Name + "@" + p.source.Version()
 	first, err := newMachine(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+	p.name = code.Name + "@" + p.source.Version() // with what it required
 	p.pool <- first
 	for len(p.pool) < cap(p.pool) {
 		p.pool <- nil

@@ -12,5 +12,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
-	scripttest.Test(t, gopherlua.Language(), scripttest.Features{})
+	scripttest.Test(t, gopherlua.Language(), scripttest.Features{Modules: true})
 }
+
+func TestHandler(t *testing.T) { scripttest.TestHandler(t, gopherlua.Handler()) }

@@ -11,6 +11,7 @@ func (m *machine) jsonLibrary() map[string]lua.LGFunction {
 		"encode": m.encode,
 		"decode": m.decode,
 		"array":  m.array,
+		"empty":  m.empty,
 		"isnull": m.isNull,
 	}
 }
@@ -25,32 +26,51 @@ func (m *machine) encode(l *lua.LState) int {
 	return 1
 }
 
-// decode returns a document that lives on.
+// decode returns a document that lives on, or nil and why the text is no JSON.
 func (m *machine) decode(l *lua.LState) int {
 	v, err := pure.Parse([]byte(l.CheckString(1)))
 	if err != nil {
-		l.RaiseError("json.decode: %s", err.Error())
+		l.Push(lua.LNil)
+		l.Push(lua.LString(err.Error()))
+		return 2
 	}
 	l.Push(m.fromJSON(v, &life{}))
 	return 1
 }
 
-// array marks a table as a list, so that it is [] when it is empty.
+// array marks a table as a list, so that it is [] when it is empty. Anything else,
+// and a table that is an object, becomes an element of a new list.
 func (m *machine) array(l *lua.LState) int {
-	if p := m.document(l, l.Get(1)); p != nil && p.container.Kind() == pure.Array {
-		l.Push(l.Get(1))
+	t, isTable := l.Get(1).(*lua.LTable)
+	p := m.document(l, l.Get(1))
+	switch {
+	case l.GetTop() > 1:
+	case p != nil && p.container.Kind() == pure.Array:
+		return 1
+	case isTable && (t.MaxN() > 0 || isEmpty(t)):
+		if t.Metatable != lua.LNil && !m.isMarked(t) {
+			l.RaiseError("json.array: the table has a metatable")
+		}
+		t.Metatable = m.listMeta
 		return 1
 	}
-	t := l.OptTable(1, nil)
-	if t == nil {
-		t = l.NewTable()
+	list := m.emptyList()
+	for i := 1; i <= l.GetTop(); i++ {
+		list.RawSetInt(i, l.Get(i))
 	}
-	if t.Metatable != lua.LNil && !m.isMarked(t) {
-		l.RaiseError("json.array: the table has a metatable")
-	}
-	t.Metatable = m.listMeta
-	l.Push(t)
+	l.Push(list)
 	return 1
+}
+
+func (m *machine) empty(l *lua.LState) int {
+	l.Push(m.emptyList())
+	return 1
+}
+
+func (m *machine) emptyList() *lua.LTable {
+	t := m.state.NewTable()
+	t.Metatable = m.listMeta
+	return t
 }
 
 // isNull tells whether a value is json.null, or whether a key holds null.

@@ -16,8 +16,13 @@ type machine struct {
 	clock   *clock
 	state   *lua.LState
 	main    *lua.LFunction
-	globals *lua.LTable // behind the environment of the script
+	env     *lua.LTable // of the script
+	globals *lua.LTable // behind it
 	loaded  bool        // globals are closed
+
+	ctx      context.Context // of the run, for functions of Go
+	required map[string]lua.LValue
+	files    map[string]bool // of the script that were required
 
 	extractors []*pure.Extractor // one for each sink that asks for columns
 
@@ -39,13 +44,13 @@ const (
 
 // newMachine makes a VM and runs the top level of the script.
 func newMachine(ctx context.Context, p *program) (*machine, error) {
-	m := &machine{program: p, clock: newClock()}
+	m := &machine{program: p, clock: newClock(), ctx: ctx, files: make(map[string]bool)}
 	m.state = lua.NewState(lua.Options{
 		SkipOpenLibs: true, CallStackSize: callsMax, MinimizeStackMemory: true,
 		RegistrySize: registerSize, RegistryMaxSize: registerMax, RegistryGrowStep: registerStep,
 	})
 	m.state.SetContext(m.clock.ctx)
-	env := m.sandbox()
+	m.env = m.sandbox()
 	m.extractors = make([]*pure.Extractor, len(p.sinks))
 	for i, spec := range p.sinks {
 		m.extractors[i] = pure.NewExtractor(spec)
@@ -54,7 +59,7 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 	defer m.clock.forget()
 	m.clock.start(time.Now().Add(p.limits.BatchTime))
 	fn := m.state.NewFunctionFromProto(p.proto)
-	fn.Env = env
+	fn.Env = m.env
 	m.state.Push(fn)
 	err := m.state.PCall(0, 0, nil)
 	if late := m.clock.stop(); late {
@@ -76,14 +81,14 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 }
 
 func (m *machine) findMain() error {
-	switch main := m.globals.RawGetString("main").(type) {
+	switch main := m.globals.RawGetString(m.call).(type) {
 	case *lua.LFunction:
 		m.main = main
 		return nil
 	case *lua.LNilType:
-		return &script.Error{Script: m.file, Message: "there is no function main", Hint: "define it as a global: function main(event) … return event end"}
+		return &script.Error{Script: m.file, Message: "there is no function " + m.call, Hint: "define it as a global: function " + m.call + "(event) … return event end"}
 	default:
-		return &script.Error{Script: m.file, Message: "main is a " + main.Type().String() + ", not a function", Hint: "function main(event) … return event end"}
+		return &script.Error{Script: m.file, Message: m.call + " is a " + main.Type().String() + ", not a function", Hint: "function " + m.call + "(event) … return event end"}
 	}
 }
 
@@ -106,10 +111,23 @@ func (m *machine) event(r *run, i int) error {
 		m.broken = m.broken || isPanic(err)
 		return m.scriptError(err)
 	}
+	if m.value {
+		l.SetTop(top + 1)
+		return m.emitValueOf(r, i, l.Get(-1))
+	}
 	if l.GetTop() == top {
 		return m.wrong("main returned nothing: end it with return event, or with return nil to drop the event")
 	}
 	return m.emit(r, i, l.Get(top+1))
+}
+
+// emitValueOf appends the value that the function returned.
+func (m *machine) emitValueOf(r *run, i int, v lua.LValue) error {
+	var err error
+	if r.out.Data, err = m.appendJSON(r.out.Data, v); err != nil {
+		return err
+	}
+	return r.endDocument(i)
 }
 
 // emit appends what main returned.

@@ -34,9 +34,9 @@ func (r *run) events(ctx context.Context) error {
 			r.machine.clock.forget()
 		}
 	}()
-	r.machine.clock.follow(ctx)
+	r.begin(ctx, 0)
 	for i := range r.in.Len() {
-		if i > 0 && !time.Now().Before(end) {
+		if i > 0 && !time.Now().Before(end.Add(r.machine.clock.waited)) {
 			return r.batchTime(&script.Error{Script: r.file, Message: "the batch took too long"})
 		}
 		if err := r.event(ctx, i, end); err != nil {
@@ -45,6 +45,13 @@ func (r *run) events(ctx context.Context) error {
 		r.res.Ran = i + 1
 	}
 	return nil
+}
+
+// begin puts the machine to work for the batch, of which so much time has been
+// spent waiting.
+func (r *run) begin(ctx context.Context, waited time.Duration) {
+	r.machine.ctx, r.machine.clock.waited = ctx, waited
+	r.machine.clock.follow(ctx)
 }
 
 func (r *run) batchTime(where *script.Error) error {
@@ -58,6 +65,7 @@ func (r *run) event(ctx context.Context, i int, end time.Time) error {
 		return nil
 	}
 	until := time.Now().Add(r.limits.EventTime)
+	end = end.Add(r.machine.clock.waited)
 	ofBatch := end.Before(until)
 	if ofBatch {
 		until = end
@@ -118,12 +126,13 @@ func (r *run) overflown(i, size int) error {
 
 // replace throws the machine away: whatever a limit interrupted may be half done.
 func (r *run) replace(ctx context.Context) error {
+	waited := r.machine.clock.waited
 	r.machine.clock.forget()
 	r.machine.close()
 	m, err := newMachine(context.WithoutCancel(ctx), r.program)
 	r.machine = m
 	if err == nil {
-		m.clock.follow(ctx)
+		r.begin(ctx, waited)
 	}
 	return err
 }

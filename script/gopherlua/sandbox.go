@@ -1,8 +1,8 @@
 package gopherlua
 
 import (
+	"log/slog"
 	"slices"
-	"strconv"
 
 	lua "github.com/yuin/gopher-lua"
 )
@@ -38,6 +38,7 @@ func (m *machine) sandbox() *lua.LTable {
 	m.library(standard, "table", m.tableLibrary(standard.RawGetString("table").(*lua.LTable)))
 	json := m.library(standard, "json", m.jsonLibrary())
 	json.RawSetString("null", m.null)
+	m.openModules(m.globals.RawGetString("json").(*lua.LTable))
 	// Methods of strings go to our library, and nobody gets hold of their metatable.
 	meta := l.GetMetatable(lua.LString("")).(*lua.LTable)
 	meta.RawSetString("__index", strings)
@@ -68,13 +69,18 @@ func (m *machine) library(standard *lua.LTable, name string, own map[string]lua.
 		}
 	}
 	m.fill(behind, own)
+	m.globals.RawSetString(name, m.front(name, behind))
+	return behind
+}
+
+// front is a read-only view of a library.
+func (m *machine) front(name string, behind *lua.LTable) *lua.LTable {
 	front := m.state.NewTable()
 	front.Metatable = m.guard(behind, func(l *lua.LState) int {
 		l.RaiseError("the library %s is read-only", name)
 		return 0
 	})
-	m.globals.RawSetString(name, front)
-	return behind
+	return front
 }
 
 func (m *machine) fill(t *lua.LTable, functions map[string]lua.LGFunction) {
@@ -193,22 +199,6 @@ func delegate(l *lua.LState, f lua.LValue) int {
 
 // print writes to the log: the standard output belongs to sinks.
 func (m *machine) print(l *lua.LState) int {
-	text := ""
-	for i := 1; i <= l.GetTop(); i++ {
-		if i > 1 {
-			text += "\t"
-		}
-		text += l.ToStringMeta(l.Get(i)).String()
-	}
-	m.log.Info(text, "script", m.file)
+	m.logLine(l, slog.LevelInfo)
 	return 0
-}
-
-func (m *machine) require(l *lua.LState) int {
-	name := l.CheckString(1)
-	if name != "json" {
-		l.RaiseError("there is no module %s", strconv.Quote(name))
-	}
-	l.Push(m.globals.RawGetString(name))
-	return 1
 }

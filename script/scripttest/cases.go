@@ -23,7 +23,7 @@ import (
 //	                 without it and without dead, every event leaves as it came
 //	-- NAME.dead --  INDEX STAGE: PART | PART a line; the error has each part
 //
-//go:embed testdata/*.txtar
+//go:embed testdata/*.txtar testdata/modules/*.txtar
 var testdata embed.FS
 
 type testCase struct {
@@ -33,20 +33,25 @@ type testCase struct {
 }
 
 func testCases(t *testing.T, lang script.Language, has Features) {
-	files, err := testdata.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if file.Name() == "mixed.txtar" && !has.MixedOrder {
+	for _, folder := range []string{"testdata", "testdata/modules"} {
+		if folder != "testdata" && !has.Modules {
 			continue
 		}
-		topic := strings.TrimSuffix(file.Name(), ".txtar")
-		t.Run(topic, func(t *testing.T) {
-			for _, c := range readCases(t, path.Join("testdata", file.Name())) {
-				t.Run(c.name, func(t *testing.T) { c.run(t, lang) })
+		files, err := testdata.ReadDir(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if file.IsDir() || file.Name() == "mixed.txtar" && !has.MixedOrder {
+				continue
 			}
-		})
+			topic := strings.TrimSuffix(file.Name(), ".txtar")
+			t.Run(topic, func(t *testing.T) {
+				for _, c := range readCases(t, path.Join(folder, file.Name())) {
+					t.Run(c.name, func(t *testing.T) { c.run(t, lang) })
+				}
+			})
+		}
 	}
 }
 
@@ -110,7 +115,7 @@ func lines(data []byte) []string {
 func (c *testCase) run(t *testing.T, lang script.Language) {
 	// No case is about time, and machines are slow at times.
 	limits := script.Limits{EventTime: 20 * time.Second, BatchTime: time.Minute}
-	s := load(t, lang, c.script, script.Options{Limits: limits})
+	s := load(t, lang, c.script, withModules(limits))
 	res := run(t, s, c.in...)
 	if diff := cmp.Diff(strings.Join(c.out, "\n"), strings.Join(outLines(&res.Outputs[0]), "\n")); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)

@@ -68,7 +68,7 @@ func testLimits(t *testing.T, lang script.Language, has Features) {
 
 // testStopped runs an event that misbehaves between two that do not.
 func testStopped(t *testing.T, lang script.Language, text string, limits script.Limits, reason string) {
-	s := load(t, lang, "function main(event)\n  if event.bad then\n"+text+"\n  end\n  return event\nend", script.Options{Limits: limits})
+	s := load(t, lang, "function main(event)\n  if event.bad then\n"+text+"\n  end\n  return event\nend", withModules(limits))
 	res := run(t, s, `{"a":1}`, `{"a":2,"bad":true}`, `{"a":3}`)
 	if got, want := strings.Join(outLines(&res.Outputs[0]), " "), `0 {"a":1} 2 {"a":3}`; got != want {
 		t.Errorf("output is %s, want %s", got, want)

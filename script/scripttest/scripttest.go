@@ -19,6 +19,7 @@ import (
 // Features says what an engine keeps beyond what all of them do.
 type Features struct {
 	Memory     bool // Limits.Memory holds for whatever a script does
+	Modules    bool // for the time being
 	MixedOrder bool // < and <= between a big number and a plain one
 }
 
@@ -30,6 +31,12 @@ func Test(t *testing.T, lang script.Language, has Features) {
 	t.Run("load", func(t *testing.T) { testLoad(t, lang) })
 	t.Run("run", func(t *testing.T) { testRun(t, lang) })
 	t.Run("limits", func(t *testing.T) { testLimits(t, lang, has) })
+	if !has.Modules {
+		return
+	}
+	t.Run("modules", func(t *testing.T) { testModules(t, lang) })
+	t.Run("values", func(t *testing.T) { testValues(t, lang) })
+	t.Run("function", func(t *testing.T) { testFunction(t, lang) })
 }
 
 // scriptName is what the scripts of the suite are called in errors.
@@ -44,7 +51,7 @@ func load(t testing.TB, lang script.Language, text string, opts script.Options) 
 	if opts.Sinks == nil {
 		opts.Sinks = [][]event.Column{nil}
 	}
-	s, err := lang.Load(t.Context(), script.Code{Name: scriptName, Text: []byte(text)}, opts)
+	s, err := lang.Load(t.Context(), script.Code{Name: scriptName, Text: []byte(text), Files: readFile}, opts)
 	if err != nil {
 		t.Fatalf("load: %v", err)
 	}

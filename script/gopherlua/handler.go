@@ -1,0 +1,10 @@
+package gopherlua
+
+import "github.com/perigeedb/perigee/script"
+
+// Handler returns a script.Handler for Lua that has nothing loaded yet.
+func Handler() script.Handler {
+	lua := Language()
+	lua.Name = "lua"
+	return script.NewHandler(lua, script.Options{})
+}

@@ -91,7 +91,7 @@ func (c *commit) write(tx *conn, s *share) error {
 	c.results = append(c.results, installed, func() { active.rows += s.count })
 	for key, added := range s.added {
 		part := s.table.parts[key]
-		loose, err := s.table.writeRanges(tx, key, *added, part.loose)
+		loose, err := s.table.writeRanges(tx, key, *added, part)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 )
@@ -16,6 +17,10 @@ const (
 	// Rows of at least this many events stay as they are, so that what is joined
 	// does not grow with the age of the table.
 	joinedMin = 1 << 16
+	// Fingerprints are kept for so long, but of no more than so many events of a
+	// partition. Older ranges are joined without.
+	printAge    = 2 * time.Hour
+	printEvents = 16_000_000
 )
 
 // missing returns the parts of r that neither set has, sharing no room to grow
@@ -86,42 +91,57 @@ func decodeRanges(rows [][]any) event.Ranges {
 	return done
 }
 
-// writeRanges adds ranges to those of a partition, of which loose rows were not
-// joined yet, and returns how many are not now.
-func (t *Table) writeRanges(tx *conn, key partKey, added event.Ranges, loose int) (int, error) {
-	if loose >= loosePartsMax {
-		joined, err := t.takeLoose(tx, key)
-		if err != nil {
+// writeRanges adds ranges to those of a partition, and joins rows when enough
+// are loose. It returns how many are loose then.
+func (t *Table) writeRanges(tx *conn, key partKey, added event.Ranges, part *part) (loose int, err error) {
+	rows, loose := added, part.loose+len(added)
+	if part.loose >= loosePartsMax {
+		if rows, err = t.takeLoose(tx, key, newest(part.have, printEvents)); err != nil {
 			return 0, err
 		}
-		for _, r := range joined {
-			added.Add(r)
+		for _, r := range added {
+			rows.Add(r)
 		}
-		loose = -len(added)
+		loose = 0
 	}
-	for _, r := range added {
+	for _, r := range rows {
 		if err := t.insertRange(tx, key, r); err != nil {
 			return 0, err
 		}
 	}
-	return loose + len(added), nil
+	return loose, nil
 }
 
-// takeLoose deletes the small ranges of a partition and returns them, joined.
-func (t *Table) takeLoose(tx *conn, key partKey) (event.Ranges, error) {
-	const small = partWhere + ` AND events < ?`
-	args := []any{t.name, key.pipeline, key.partition, uint64(joinedMin)}
-	rows, err := tx.run(`SELECT first, events, prints`+small+` ORDER BY first`, args...)
+// newest returns the position from which on the last n events of have lie.
+func newest(have event.Ranges, n uint64) uint64 {
+	for _, r := range slices.Backward(have) {
+		if r.Count >= n {
+			return r.End() - n
+		}
+		n -= r.Count
+	}
+	return 0
+}
+
+// takeLoose deletes the rows of a partition that can be joined and returns
+// them, joined: small ones, and those that lose their fingerprints or have none.
+// They lose them by age, or because they end before position from.
+func (t *Table) takeLoose(tx *conn, key partKey, from uint64) (event.Ranges, error) {
+	const old = `(committed < $4 OR first + events <= $5)`
+	const joined = ` FROM perigee.ranges WHERE name = $1 AND pipeline = $2 AND part = $3
+		AND (events < $6 OR prints IS NULL OR ` + old + `)`
+	args := []any{t.name, key.pipeline, key.partition, time.Now().Add(-printAge).Unix(), from, uint64(joinedMin)}
+	rows, err := tx.run(`SELECT first, events, CASE WHEN `+old+` THEN NULL ELSE prints END`+joined+` ORDER BY first`, args...)
 	if err != nil {
 		return nil, err
 	}
-	_, err = tx.run(`DELETE`+small, args...)
+	_, err = tx.run(`DELETE`+joined, args...)
 	return decodeRanges(rows), err
 }
 
 func (t *Table) insertRange(tx *conn, key partKey, r event.Range) error {
-	const into = `INSERT INTO perigee.ranges VALUES (?, ?, ?, ?, ?, `
-	args := []any{t.name, key.pipeline, key.partition, r.First, r.Count}
+	const into = `INSERT INTO perigee.ranges VALUES (?, ?, ?, ?, ?, ?, `
+	args := []any{t.name, key.pipeline, key.partition, r.First, r.Count, time.Now().Unix()}
 	if len(r.Prints) == 0 {
 		_, err := tx.run(into+`NULL)`, args...)
 		return err

@@ -125,7 +125,7 @@ CREATE SCHEMA IF NOT EXISTS segment;
 CREATE TABLE IF NOT EXISTS perigee.tables (name VARCHAR, time VARCHAR);
 CREATE TABLE IF NOT EXISTS perigee.schemas (name VARCHAR, version UBIGINT, content VARCHAR);
 CREATE TABLE IF NOT EXISTS perigee.segments (name VARCHAR, number UBIGINT, version UBIGINT);
-CREATE TABLE IF NOT EXISTS perigee.ranges (name VARCHAR, pipeline VARCHAR, part VARCHAR, first UBIGINT, events UBIGINT, prints BLOB);
+CREATE TABLE IF NOT EXISTS perigee.ranges (name VARCHAR, pipeline VARCHAR, part VARCHAR, first UBIGINT, events UBIGINT, committed BIGINT, prints BLOB);
 `
 
 // load reads the tables that are there.

@@ -212,10 +212,11 @@ func (t *Table) install(tx *conn, s *schema) (active *segment, after func(), err
 	if _, err := tx.run(`INSERT INTO perigee.schemas VALUES (?, ?, ?)`, t.name, s.Version, s.encode()); err != nil {
 		return nil, nil, err
 	}
-	number := t.store.segments
 	if len(segments) == 0 || !s.sameLayout(segments[len(segments)-1].schema) {
-		number++
-		if segments, err = t.startSegment(tx, &segment{number: number, schema: s}); err != nil {
+		// Another table of the same commit may need a number too. One that is
+		// lost with its transaction is missed by nobody.
+		t.store.segments++
+		if segments, err = t.startSegment(tx, &segment{number: t.store.segments, schema: s}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -223,7 +224,7 @@ func (t *Table) install(tx *conn, s *schema) (active *segment, after func(), err
 		return nil, nil, err
 	}
 	after = func() {
-		t.stored, t.segments, t.store.segments = s.Version, segments, number
+		t.stored, t.segments = s.Version, segments
 		t.mu.Lock()
 		t.visible = s
 		t.mu.Unlock()

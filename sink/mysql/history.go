@@ -24,7 +24,7 @@ const smallRange = 256
 
 // A history is the rows that perigee_ranges has of one partition, so that they
 // can be folded without reading them. It is right because only the owner writes
-// them; where a fold was lost half way, folding again does no harm.
+// them, and reads them again when it does not know what became of a fold.
 type history []record
 
 type record struct {
@@ -151,6 +151,9 @@ func (w *writer) foldRange(ctx context.Context, conn *sql.Conn, r event.Range) e
 	b.buf = strconv.AppendUint(append(b.buf, " AND first < "...), r.End(), 10)
 	b.buf = append(b.buf, commitStatement...)
 	if err := b.send(ctx, conn); err != nil {
+		if judge(err) == unknown {
+			w.lose()
+		}
 		rollBack(ctx, conn)
 		return err
 	}

@@ -152,3 +152,36 @@ func TestFencedWriterFoldsNothing(t *testing.T) {
 		t.Errorf("the ledger was %v and is %v", before, after)
 	}
 }
+
+// TestFoldWithLostReply folds again, otherwise, what a fold has done whose reply
+// was lost.
+func TestFoldWithLostReply(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	p := newProxy(t, g.config.Address)
+	g.config.Address = p.Addr().String()
+	w := g.open()
+	g.commit(w, 0, 30, 10, true)
+	fold := func() {
+		conn, err := w.sink.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		w.fold(t.Context(), conn)
+	}
+	p.set(dropReply)
+	fold()
+	g.commit(w, 50, 60, 10, true)
+	for i := range w.past {
+		if w.past[i].first < 20 {
+			w.past[i].committed = time.Now().Add(-2 * printAge)
+		}
+	}
+	fold()
+	s := g.sink("p")
+	defer s.Close()
+	_, done, err := s.Open(t.Context(), "a")
+	if err != nil || !done.Covers(0, 30) {
+		t.Fatalf("a new owner is told %v, %v; want [0,30) [50,60)", done, err)
+	}
+}

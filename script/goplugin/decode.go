@@ -7,17 +7,26 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// A decoder makes Go values of a JSON document that is known to be good.
+// A decoder makes Go values of JSON documents that are known to be good. It
+// remembers what documents have in common: their keys, and how many there are.
 type decoder struct {
-	text []byte
-	at   int
+	text   []byte
+	at     int
+	keys   map[string]string
+	fields int
 }
 
+// keysMax bounds the keys that are remembered.
+const keysMax = 1024
+
 // decode makes a row of a document, without losing digits.
-func decode(doc []byte) map[string]any {
-	d := decoder{text: doc}
+func (d *decoder) decode(doc []byte) map[string]any {
+	d.text, d.at = doc, 0
 	d.next()
-	return d.object()
+	row := make(map[string]any, d.fields)
+	d.members(row)
+	d.fields = len(row)
+	return row
 }
 
 // next skips white space and returns the byte that follows.
@@ -35,7 +44,9 @@ func (d *decoder) next() byte {
 func (d *decoder) value() any {
 	switch d.next() {
 	case '{':
-		return d.object()
+		row := map[string]any{}
+		d.members(row)
+		return row
 	case '[':
 		return d.array()
 	case '"':
@@ -53,15 +64,29 @@ func (d *decoder) value() any {
 	return d.number()
 }
 
-func (d *decoder) object() map[string]any {
-	row := map[string]any{}
+// members fills row with the object that starts here.
+func (d *decoder) members(row map[string]any) {
 	for d.more('}') {
-		key := d.string()
+		key := d.key()
 		d.next()
 		d.at++ // the colon
 		row[key] = d.value()
 	}
-	return row
+}
+
+func (d *decoder) key() string {
+	spelled, escaped := d.quoted()
+	if known, ok := d.keys[string(spelled)]; ok {
+		return known
+	}
+	key := plain(spelled, escaped)
+	if d.keys == nil {
+		d.keys = make(map[string]string)
+	}
+	if len(d.keys) < keysMax {
+		d.keys[string(spelled)] = key
+	}
+	return key
 }
 
 func (d *decoder) array() []any {
@@ -87,8 +112,11 @@ func (d *decoder) more(closing byte) bool {
 	return true
 }
 
-func (d *decoder) string() string {
-	start, escaped := d.at, false
+func (d *decoder) string() string { return plain(d.quoted()) }
+
+// quoted goes past a string and returns it as it is spelled, with its quotes.
+func (d *decoder) quoted() (spelled []byte, escaped bool) {
+	start := d.at
 	for d.at++; d.text[d.at] != '"'; d.at++ {
 		if d.text[d.at] == '\\' {
 			escaped = true
@@ -96,11 +124,15 @@ func (d *decoder) string() string {
 		}
 	}
 	d.at++
+	return d.text[start:d.at], escaped
+}
+
+func plain(spelled []byte, escaped bool) string {
 	if !escaped {
-		return string(d.text[start+1 : d.at-1])
+		return string(spelled[1 : len(spelled)-1])
 	}
 	var s string
-	_ = json.Unmarshal(d.text[start:d.at], &s) // the text is good
+	_ = json.Unmarshal(spelled, &s) // the text is good
 	return s
 }
 

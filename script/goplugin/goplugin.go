@@ -37,7 +37,9 @@ import (
 //	[]map[string]any   several of them, none if it is empty
 //	nil                nothing goes on
 //
-// and anything else makes the event a dead letter, as an error does.
+// and anything else makes the event a dead letter, as an error does. Where it
+// computes a value instead of events, it returns what encoding/json can encode;
+// a []byte is taken for text.
 //
 // A number is an int64 where it is spelled as an integer and fits one, a float64
 // where that holds it exactly, and a json.Number otherwise.
@@ -112,6 +114,11 @@ func (p *Plugin) lookup(opened *plugin.Plugin) error {
 			"or func([][]byte, func(int, []byte), func(int, error))", p.path, p.symbol, symbol)
 	}
 	return nil
+}
+
+// wantRow refuses a plugin that is to compute values.
+func (p *Plugin) wantRow() error {
+	return fmt.Errorf("%v takes whole batches: to compute a value it must be a func(map[string]any) (any, error)", p)
 }
 
 func read(path string) ([]byte, error) {

@@ -2,7 +2,6 @@ package goplugin
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 
@@ -25,7 +24,7 @@ func (h *handler) Load(path string) (script.Handler, error) {
 		return nil, err
 	}
 	if p.Row == nil {
-		return nil, fmt.Errorf("%v takes whole batches: to compute a value it must be a func(map[string]any) (any, error)", p)
+		return nil, p.wantRow()
 	}
 	return &handler{symbol: h.symbol, plugin: p}, nil
 }

@@ -181,6 +181,22 @@ func TestRowsHaveExactNumbers(t *testing.T) {
 		`"d":"json.Number 18446744073709551615","e":"float64 1.5","f":"json.Number 3.14159265358979323846","g":"float64 1"}`)
 }
 
+func TestValues(t *testing.T) {
+	s := loadShapes(t, "Value", script.Options{Value: true})
+	res := runAll(t, s, `{"what":"row","n":1}`, `{"what":"nil"}`, `{"what":"text"}`, `{"what":"bytes"}`, `{"what":"raw"}`, `{"what":"time"}`,
+		`{"what":"func"}`, `{"what":"error"}`, `[]`)
+	expect(t, res, `0 {"n":1,"what":"row"}`, `1 null`, `2 "<text>"`, `3 "{}"`, `4 [1.0]`, `5 "2026-01-02T03:04:05Z"`,
+		`6.0 script: encode what Value returned: json: unsupported type: func()`, `7.0 script: no value`,
+		`8.0 parse: not a JSON object: an event must start with { (at byte 0)`)
+	if res.Dropped != 0 {
+		t.Errorf("%d dropped", res.Dropped)
+	}
+	_, err := Language().Load(context.Background(), script.Code{Name: shapesPath(t), Func: "Same"}, script.Options{Value: true})
+	if err == nil || !strings.Contains(err.Error(), "takes whole batches") {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestBatchShapes(t *testing.T) {
 	s := loadShapes(t, "Batch", script.Options{})
 	res := runAll(t, s, `{"what":"event", "a":1.50}`, `{"what":"in place"}`, `{"what":"several"}`, `{"what":"drop"}`, `no`,

@@ -28,35 +28,56 @@ func (r *run) rows() {
 // a value may have a method of the plugin's that encodes it.
 func (r *run) row(i int, encoder *json.Encoder) (err error) {
 	defer r.script.plugin.rescue(&err)
-	value, err := r.script.plugin.Row(decode(r.in.Doc(i)))
+	value, err := r.script.plugin.Row(r.decoder.decode(r.in.Doc(i)))
 	if err != nil {
 		return err
 	}
-	switch v := value.(type) {
-	case nil:
-		return nil
-	case map[string]any:
-		return r.several(i, encoder, v)
-	case []map[string]any:
-		return r.several(i, encoder, v...)
+	if r.script.value {
+		return r.encode(i, encoder, valueOf(value))
 	}
-	return fmt.Errorf("%s returned %T: want a map[string]any, a []map[string]any, or nil to drop the event", r.script.plugin.symbol, value)
-}
-
-// several puts rows into the output. A row that is nil is none.
-func (r *run) several(i int, encoder *json.Encoder, rows ...map[string]any) error {
+	rows, err := r.script.plugin.events(value)
 	for _, row := range rows {
 		if row == nil {
 			continue
 		}
-		if err := encoder.Encode(row); err != nil {
-			return fmt.Errorf("encode what %s returned: %w", r.script.plugin.symbol, err)
+		if err := r.encode(i, encoder, row); err != nil {
+			return err
 		}
-		r.out.Data = r.out.Data[:len(r.out.Data)-len("\n")]
-		if !r.endDocument(i) || r.state[i] == refused {
-			return nil
+		if r.limit != nil || r.state[i] == refused {
+			break
 		}
 	}
+	return err
+}
+
+// events are the rows that go on. Those that are nil do not.
+func (p *Plugin) events(value any) ([]map[string]any, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case map[string]any:
+		return []map[string]any{v}, nil
+	case []map[string]any:
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s returned %T: want a map[string]any, a []map[string]any, or nil to drop the event", p.symbol, value)
+}
+
+// valueOf takes bytes for text, as what json.Marshal returns.
+func valueOf(value any) any {
+	if text, ok := value.([]byte); ok {
+		return string(text)
+	}
+	return value
+}
+
+// encode puts a document into the output.
+func (r *run) encode(i int, encoder *json.Encoder, value any) error {
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("encode what %s returned: %w", r.script.plugin.symbol, err)
+	}
+	r.out.Data = r.out.Data[:len(r.out.Data)-len("\n")]
+	r.endDocument(i)
 	return nil
 }
 

@@ -69,21 +69,19 @@ func (r *run) bury(i int, number uint32, stage string, err error) {
 	r.res.Dead = append(r.res.Dead, d)
 }
 
-// endDocument ends the document of event i that was appended to the output. It
-// tells whether the run goes on.
-func (r *run) endDocument(i int) bool {
+// endDocument ends the document of event i that was appended to the output.
+func (r *run) endDocument(i int) {
 	r.out.Ends = append(r.out.Ends, uint32(len(r.out.Data)))
 	r.out.From = append(r.out.From, uint32(i))
 	r.state[i] = emitted
-	if len(r.out.Data) <= r.script.limits.Output {
-		return true
+	if len(r.out.Data) > r.script.limits.Output {
+		r.overflown(i)
 	}
-	return r.overflown(i)
 }
 
 // overflown takes event i back, with which the output is too large. Alone it is
 // at fault itself; otherwise the batch ends before it.
-func (r *run) overflown(i int) bool {
+func (r *run) overflown(i int) {
 	rows := len(r.out.From)
 	for rows > 0 && r.out.From[rows-1] == uint32(i) {
 		rows--
@@ -97,11 +95,10 @@ func (r *run) overflown(i int) bool {
 	fault := fmt.Errorf("output limit: more than %d bytes", r.script.limits.Output)
 	if alone {
 		r.refuse(i, "script", fault)
-		return true
+		return
 	}
 	r.res.Ran = i
 	r.limit = &script.LimitError{Limit: "output", Err: &script.Error{Script: r.script.name, Message: fault.Error()}}
-	return false
 }
 
 // settle makes the result whole: the outputs of all sinks and their columns, and
@@ -117,8 +114,10 @@ func (r *run) settle() error {
 			out.From = append(out.From, r.out.From...)
 		}
 	}
-	if err := r.columns(); err != nil {
-		return err
+	if !r.script.value {
+		if err := r.columns(); err != nil {
+			return err
+		}
 	}
 	end := r.in.Range.First + uint64(r.res.Ran)
 	r.res.Dead = slices.DeleteFunc(r.res.Dead, func(d event.Dead) bool { return d.Position >= end })

@@ -32,7 +32,12 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 	if err != nil {
 		return nil, err
 	}
-	s := &loadedScript{plugin: p, name: p.String(), sinks: opts.Sinks, limits: opts.Limits.WithDefaults(), log: opts.Log}
+	if opts.Value && p.Row == nil {
+		return nil, p.wantRow()
+	}
+	s := &loadedScript{
+		plugin: p, name: p.String(), sinks: opts.Sinks, limits: opts.Limits.WithDefaults(), log: opts.Log, value: opts.Value,
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -49,6 +54,7 @@ type loadedScript struct {
 	sinks     [][]event.Column
 	limits    script.Limits
 	log       *slog.Logger
+	value     bool      // what the function returns is a value and no event
 	workshops sync.Pool // of *workshop
 }
 
@@ -93,6 +99,7 @@ type workshop struct {
 	checker    *document.Extractor   // of documents, without columns
 	extractors []*document.Extractor // by sink; nil where no columns are wanted
 	none       event.Columns
+	decoder    decoder
 	state      []state  // by event
 	data       []byte   // the batch, for a plugin to change
 	docs       [][]byte // the good documents in data

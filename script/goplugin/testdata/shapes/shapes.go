@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 )
 
 // Shapes returns what row["what"] names.
@@ -73,6 +74,27 @@ func Spoil(row map[string]any) (any, error) {
 	row["object"].(map[string]any)["in"] = 0
 	row["list"].([]any)[0].(map[string]any)["in"] = 0
 	return nil, errors.New("spoiled")
+}
+
+// Value returns a value of the kind that row["what"] names.
+func Value(row map[string]any) (any, error) {
+	switch row["what"] {
+	case "row":
+		return row, nil
+	case "text":
+		return "<text>", nil
+	case "bytes":
+		return []byte("{}"), nil
+	case "raw":
+		return json.RawMessage("[1.0]"), nil
+	case "time":
+		return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), nil
+	case "func":
+		return func() {}, nil
+	case "error":
+		return nil, errors.New("no value")
+	}
+	return nil, nil
 }
 
 // Crash fails with a panic.

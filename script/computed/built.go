@@ -1,0 +1,59 @@
+package computed
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// Of an identifier's 128 bits the first 56 name the pipeline and the partition,
+// then come 48 for the position of the event and 24 for the number of the row
+// among those of the event. So it sorts as the events lie in their partition,
+// is the same when a batch is run again, and no two rows have the same one.
+const (
+	positionMax = 1<<48 - 1
+	numberMax   = 1<<24 - 1
+)
+
+// identify fills a column with identifiers.
+func (w *work) identify(c *Column) {
+	owner := sha256.Sum256(fmt.Appendf(nil, "%q %q", w.script.pipeline, w.in.Partition))
+	var id [16]byte
+	var cell [34]byte
+	cell[0], cell[33] = '"', '"'
+	for row, from := range w.rows.From {
+		position, number := w.in.Range.First+uint64(from), w.numbers[row]
+		if position > positionMax || number > numberMax {
+			w.refuse(row, event.Dead{Stage: "column", Script: w.script.String(), Error: fmt.Sprintf(
+				"column %s: %s has room for positions up to %d and %d rows of one event", c.Name, Identifier, uint64(positionMax), numberMax+1)})
+			continue
+		}
+		copy(id[:7], owner[:])
+		binary.BigEndian.PutUint64(id[5:13], position|uint64(id[5])<<56|uint64(id[6])<<48)
+		id[13], id[14], id[15] = byte(number>>16), byte(number>>8), byte(number)
+		hex.Encode(cell[1:33], id[:])
+		w.cells.set(row, cell[:])
+	}
+}
+
+// stamp fills a column with the time at which the batch is processed.
+func (w *work) stamp(c *Column) {
+	now := w.script.now()
+	cell := appendTime(nil, now)
+	if c.Type == event.Int64 {
+		cell = strconv.AppendInt(nil, now.Unix(), 10)
+	}
+	for row := range w.rows.Len() {
+		w.cells.set(row, cell)
+	}
+}
+
+// appendTime appends a time as JSON, to the microsecond.
+func appendTime(out []byte, t time.Time) []byte {
+	return append(t.UTC().AppendFormat(append(out, '"'), "2006-01-02T15:04:05.999999Z"), '"')
+}

@@ -1,0 +1,151 @@
+package computed
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/document/pure"
+	"github.com/perigeedb/perigee/internal/document/report"
+)
+
+// Cells are the values of one column as JSON, each alone in an object under
+// valueKey, as the extractor that checks them wants it.
+type cells struct {
+	data  []byte
+	spans []span // by row; a row without a value has none
+	ends  []uint32
+	rows  []int // by document: the row it is of
+}
+
+type span struct{ start, end int }
+
+const (
+	valueKey = "v"
+	opening  = `{"v":`
+)
+
+func (c *cells) reset(rows int) {
+	c.data, c.ends, c.rows = c.data[:0], c.ends[:0], c.rows[:0]
+	c.spans = append(c.spans[:0], make([]span, rows)...)
+}
+
+// set gives a row its value. Rows come in order.
+func (c *cells) set(row int, value []byte) {
+	c.data = append(c.data, opening...)
+	c.spans[row] = span{len(c.data), len(c.data) + len(value)}
+	c.data = append(append(c.data, value...), '}')
+	c.ends = append(c.ends, uint32(len(c.data)))
+	c.rows = append(c.rows, row)
+}
+
+func (c *cells) of(row int) []byte { return c.data[c.spans[row].start:c.spans[row].end] }
+
+// check makes dead letters of the rows whose value is not of the column's type.
+func (w *work) check(c *Column, checker *document.Extractor) error {
+	found, err := checker.Extract(w.cells.data, w.cells.ends, &w.checked)
+	if err != nil {
+		return err
+	}
+	for _, bad := range found.Bad {
+		w.refuse(w.cells.rows[bad.Row], w.misfit(c, bad))
+	}
+	return nil
+}
+
+func (w *work) misfit(c *Column, bad report.Bad) event.Dead {
+	d := event.Dead{Stage: "column", Error: bad.Reason, Script: w.script.String()}
+	if c.Code != nil {
+		d.Script = c.Code.String()
+	}
+	return d
+}
+
+// splice adds the column to the rows that are good, and leaves the others out.
+func (w *work) splice(c *Column) {
+	w.next.Reset()
+	quoted := pure.AppendString(nil, c.Name)
+	numbers := w.numbers[:0]
+	for i, row := range w.cells.rows {
+		if w.bad[row] {
+			continue
+		}
+		value := w.value(c, i, row)
+		if w.bad[row] {
+			continue
+		}
+		w.next.Data = setField(w.next.Data, w.rows.Doc(row), c.Name, quoted, value)
+		w.next.Ends = append(w.next.Ends, uint32(len(w.next.Data)))
+		w.next.From = append(w.next.From, w.rows.From[row])
+		numbers = append(numbers, w.numbers[row])
+	}
+	w.numbers = numbers
+	w.rows, w.next = w.next, w.rows
+}
+
+// value is what goes into the row: cell i of the column, which is that of row.
+func (w *work) value(c *Column, i, row int) []byte {
+	value := w.cells.of(row)
+	switch {
+	case c.Type == event.Timestamp && w.checked.Vectors[0].Null[i] == 0 && value[0] != '"':
+		return appendTime(nil, time.UnixMicro(w.checked.Vectors[0].Ints[i]))
+	case c.Type == event.JSON && value[0] == '"' && c.Code != nil:
+		return w.parsed(c, row, value)
+	}
+	return value
+}
+
+// parsed takes a text for the JSON that it holds, as json.encode makes it.
+func (w *work) parsed(c *Column, row int, quoted []byte) []byte {
+	var text string
+	err := json.Unmarshal(quoted, &text)
+	value := bytes.TrimSpace([]byte(text))
+	if err == nil && len(value) > 0 && json.Valid(value) {
+		return value
+	}
+	w.refuse(row, event.Dead{
+		Stage: "column", Script: c.Code.String(),
+		Error: fmt.Sprintf("column %s wants json, got the text %s: return a table, or what json.encode makes of a value", c.Name, report.Clip(quoted)),
+	})
+	return nil
+}
+
+// setField appends doc with the field set to value.
+func setField(out, doc []byte, name string, quoted, value []byte) []byte {
+	if bytes.Contains(doc, quoted) || bytes.Contains(doc, []byte(`\u`)) {
+		return replaceField(out, doc, name, value)
+	}
+	end := bytes.LastIndexByte(doc, '}')
+	body := bytes.TrimRight(doc[:end], " \t\r\n")
+	out = append(out, body...)
+	if body[len(body)-1] != '{' {
+		out = append(out, ',')
+	}
+	out = append(append(append(out, quoted...), ':'), value...)
+	return append(out, doc[end:]...)
+}
+
+// raw is JSON that is written as it is.
+type raw []byte
+
+// AppendJSON implements pure.Encoder.
+func (r raw) AppendJSON(out []byte) ([]byte, error) { return append(out, r...), nil }
+
+// replaceField is setField for a document that may have the field.
+func replaceField(out, doc []byte, name string, value []byte) []byte {
+	var d pure.Document
+	err := d.Index(doc)
+	if err == nil {
+		err = d.Root().Put(name, pure.Value{Kind: pure.Foreign, Foreign: raw(value)})
+	}
+	if err == nil {
+		out, err = d.Root().Append(out)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("computed: a script returned what is no document: %v", err))
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+// Package computed adds columns to the rows that leave a script: each is a
+// field whose value a function computes from the row, the columns before it
+// included. What the function does to its row stays there.
+//
+// A row whose function fails, or whose value is not of the column's type, is a
+// dead letter that names the column; nothing is left out in silence. A Script
+// is safe for concurrent use.
+package computed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/script"
+)
+
+// What a column may be made of without code.
+const (
+	Identifier = "make://identifier" // 32 hexadecimal digits, see identifier
+	Timestamp  = "make://timestamp"  // when the batch is processed
+)
+
+// A Column is one computed column. It has either code or a built-in function.
+type Column struct {
+	Name  string
+	Type  event.Type
+	Code  script.Script // loaded for values; closed with the Script
+	Built string        // Identifier or Timestamp
+}
+
+// Types are those that a column may have.
+func Types() []event.Type {
+	return []event.Type{event.Bool, event.Int32, event.Int64, event.Float64, event.String, event.Timestamp, event.JSON}
+}
+
+// Check says what is wrong with a column.
+func (c Column) Check() error {
+	switch {
+	case c.Name == "" || strings.ContainsFunc(c.Name, awkward):
+		return fmt.Errorf("a column cannot be called %q: quotes, slashes and control characters are not allowed", c.Name)
+	case !slices.Contains(Types(), c.Type):
+		return fmt.Errorf("column %s cannot be of type %s", c.Name, c.Type)
+	case c.Built == Identifier && c.Type != event.String:
+		return fmt.Errorf("column %s: %s is of type string, not %s", c.Name, Identifier, c.Type)
+	case c.Built == Timestamp && c.Type != event.Timestamp && c.Type != event.Int64:
+		return fmt.Errorf("column %s: %s is of type timestamp, or int64 for seconds since 1970, not %s", c.Name, Timestamp, c.Type)
+	}
+	return nil
+}
+
+// awkward characters can be spelled in more than one way in a key of JSON.
+func awkward(r rune) bool { return r < ' ' || strings.ContainsRune(`"\/`, r) }
+
+// Script is a script and the columns computed from what it returns.
+type Script struct {
+	pipeline string
+	inner    script.Script
+	columns  []Column
+	sinks    [][]event.Column
+	now      func() time.Time
+	works    sync.Pool // of *work
+}
+
+// New puts columns behind a script that is loaded for one sink without columns.
+// sinks are those that the whole is for. The Script closes what it is given.
+func New(pipeline string, inner script.Script, columns []Column, sinks [][]event.Column) *Script {
+	return &Script{pipeline: pipeline, inner: inner, columns: columns, sinks: sinks, now: time.Now}
+}
+
+// String names the script and the code of each column, with their versions.
+func (s *Script) String() string {
+	names := []string{s.inner.String()}
+	for _, c := range s.columns {
+		if c.Code != nil {
+			names = append(names, c.Code.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Close implements script.Script.
+func (s *Script) Close() error {
+	errs := []error{s.inner.Close()}
+	for _, c := range s.columns {
+		if c.Code != nil {
+			errs = append(errs, c.Code.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run implements script.Script.
+func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	w := s.acquire()
+	defer s.works.Put(w)
+	limit, err := passed(s.inner.Run(ctx, in, &w.inner))
+	if err == nil {
+		w.start(s, in)
+		err = w.compute(ctx)
+	}
+	if err == nil {
+		err = w.deliver(res)
+	}
+	if err != nil {
+		for i := range res.Outputs {
+			res.Outputs[i].Reset()
+		}
+		res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
+		return err
+	}
+	return limit
+}
+
+func (s *Script) acquire() *work {
+	if w, ok := s.works.Get().(*work); ok {
+		return w
+	}
+	w := &work{script: s, inner: event.Result{Outputs: make([]event.Output, 1)}, values: event.Result{Outputs: make([]event.Output, 1)}}
+	for _, c := range s.columns {
+		spec := []event.Column{{Name: c.Name, Path: []string{valueKey}, Type: c.Type}}
+		w.checkers = append(w.checkers, document.NewExtractor(spec))
+	}
+	for _, spec := range s.sinks {
+		w.extractors = append(w.extractors, document.NewExtractor(spec))
+	}
+	return w
+}

@@ -10,7 +10,9 @@
 // ack is read again, and the sinks skip what they already have, so a kill at
 // any point loses nothing and doubles nothing where the sink gives exactly
 // once. Dead letters are replaced for the whole range before the rows are
-// written, so that they are always those of the run that was committed.
+// written, so that they are always those of the run that was committed. They are
+// the engine's own: of two engines that take a partition from each other, both
+// may keep the letter of an event that one of them has committed.
 //
 // Batches and results are reused: memory is bounded by lanes and the limits of
 // a batch, whatever the speed of the source or the absence of a sink. A source,

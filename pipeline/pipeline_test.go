@@ -176,6 +176,37 @@ func TestEveryNeighbourIsTriedAgain(t *testing.T) {
 	}
 }
 
+// stuck keeps dead letters, after some attempts.
+type stuck struct {
+	DeadLetters
+	try hook
+}
+
+func (s stuck) Replace(pipeline, partition string, r event.Range, dead []event.Dead) error {
+	if err := s.try.call(context.Background()); err != nil {
+		return err
+	}
+	return s.DeadLetters.Replace(pipeline, partition, r, dead)
+}
+
+func TestDeadLettersCannotBeKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuse := func(uint64, string) ([]string, error) { return nil, errors.New("no good") }
+		r := newBench(t, newQueue(newShelf("a", 10)), program{main: refuse}, newTable())
+		r.config.DeadLetters = stuck{r.letters, failing(3, errors.New("no space left on device"))}
+		r.Pipeline = New(r.config)
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Stats(); s.Letters != 3 || s.Settled != 10 {
+			t.Errorf("%d failures counted, %d events settled", s.Letters, s.Settled)
+		}
+		if n := len(r.dead(t)); n != 10 {
+			t.Errorf("%d dead letters kept", n)
+		}
+	})
+}
+
 func TestPermanentErrorsStop(t *testing.T) {
 	atSink := &sink.PermanentError{Err: errors.New("no such table"), Hint: "create it"}
 	atSource := &source.PermanentError{Err: errors.New("gap [3,5)"), Hint: "restore it"}

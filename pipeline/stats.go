@@ -17,6 +17,7 @@ type Stats struct {
 	Dead    map[string]uint64 // dead letters by stage
 	Lag     uint64            // events that waited in the source behind the last read
 	Retries uint64            // failed attempts at the source
+	Letters uint64            // failed attempts at keeping dead letters
 	Script  time.Duration     // spent in the script, summed over lanes
 	Sinks   []SinkStats
 	State   State
@@ -37,7 +38,7 @@ func (p *Pipeline) Stats() Stats {
 	s := Stats{
 		Read: c.read.Load(), Bytes: c.bytes.Load(), Batches: c.batches.Load(),
 		Settled: c.settled.Load(), Dropped: c.dropped.Load(), Dead: c.dead.counts(), Lag: c.lags.sum(),
-		Retries: p.source.count(), Script: time.Duration(c.script.Load()),
+		Retries: p.source.count(), Letters: p.letters.count(), Script: time.Duration(c.script.Load()),
 	}
 	for i, sink := range p.config.Sinks {
 		s.Sinks = append(s.Sinks, SinkStats{

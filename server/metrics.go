@@ -13,7 +13,7 @@ type collector struct {
 
 	read, bytes, batches, settled, dropped *prometheus.Desc
 	dead, lag, state                       *prometheus.Desc
-	sourceRetries, script                  *prometheus.Desc
+	sourceRetries, letterRetries, script   *prometheus.Desc
 	rows, sinkRetries, sink                *prometheus.Desc
 }
 
@@ -35,6 +35,7 @@ func newCollector(pipelines []*pipeline.Pipeline) *collector {
 		lag:           desc("lag_events", "Events that waited in the source behind the last one read."),
 		state:         desc("pipeline_state", "1 for the state that the pipeline is in.", "state"),
 		sourceRetries: desc("source_retries_total", "Failed attempts at the source."),
+		letterRetries: desc("dead_letter_retries_total", "Failed attempts at keeping dead letters."),
 		script:        desc("script_seconds_total", "Time spent in the script, summed over lanes."),
 		rows:          desc("rows_written_total", "Rows made durable in a sink.", "sink"),
 		sinkRetries:   desc("sink_retries_total", "Failed attempts at writing to a sink.", "sink"),
@@ -78,6 +79,7 @@ func (c *collector) collect(ch chan<- prometheus.Metric, name string, s pipeline
 		gauge(c.state, truth(s.State == state), string(state))
 	}
 	counter(c.sourceRetries, float64(s.Retries))
+	counter(c.letterRetries, float64(s.Letters))
 	counter(c.script, s.Script.Seconds())
 	for _, sink := range s.Sinks {
 		counter(c.rows, float64(sink.Rows), sink.Name)

@@ -216,6 +216,7 @@ func TestMetrics(t *testing.T) {
 		`perigee_pipeline_state{pipeline="emails",state="running"} 1`,
 		`perigee_pipeline_state{pipeline="emails",state="stopped"} 0`,
 		`perigee_source_retries_total{pipeline="emails"} 0`,
+		`perigee_dead_letter_retries_total{pipeline="emails"} 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no line %s", line)

@@ -30,8 +30,9 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 type Source interface {
 	// Partitions names the partitions there are now. A name holds the identity
 	// of what it names (a list and its generation, a file and its inode), so
-	// that equal names always mean equal positions. It may wait for the place
-	// to become reachable, for as long as ctx allows.
+	// that equal names always mean equal positions. None says that there will
+	// never be one: the pipeline ends. A place that is not there yet is waited
+	// for, for as long as ctx allows, or an error.
 	Partitions(ctx context.Context) ([]string, error)
 
 	// Open starts reading a partition. done is what every sink already has: the

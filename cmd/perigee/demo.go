@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +13,6 @@ import (
 
 	"github.com/perigeedb/perigee/examples"
 	"github.com/perigeedb/perigee/internal/verify"
-	"github.com/perigeedb/perigee/pipeline/deadletter"
-	"github.com/perigeedb/perigee/source/generate"
 )
 
 type demoCommand struct {
@@ -146,29 +142,8 @@ func (d *demoCommand) verify(folder string) (verify.Report, error) {
 	if err := storedIDs(context.Background(), folder, ledger.Row); err != nil {
 		return verify.Report{}, err
 	}
-	letters, err := deadletter.Open(folder)
-	if err != nil {
+	if err := ledger.Letters(folder); err != nil {
 		return verify.Report{}, err
 	}
-	defer letters.Close()
-	for letter, err := range letters.List(deadletter.Filter{}) {
-		if err != nil {
-			return verify.Report{}, err
-		}
-		var event struct{ ID uint64 }
-		if err := json.Unmarshal(letter.Original, &event); err != nil {
-			return verify.Report{}, fmt.Errorf("dead letter at position %d: %w", letter.Position, err)
-		}
-		ledger.Dead(event.ID)
-	}
-	return ledger.Report(droppedByExample()), nil
-}
-
-// droppedByExample makes events anew and tells whether email.lua drops them.
-func droppedByExample() func(id uint64) bool {
-	var event []byte
-	return func(id uint64) bool {
-		event = generate.Append(event[:0], demoSeed, id-1)
-		return bytes.Contains(event, []byte(`"event_name":"spam"`))
-	}
+	return ledger.Report(verify.DroppedByEmail(demoSeed)), nil
 }

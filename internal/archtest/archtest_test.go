@@ -34,10 +34,14 @@ var may = map[string][]string{
 	"source/redis":    {"event", "source"},
 
 	"script":             {"event"},
-	"script/gopherlua":   {"event", "script", "internal/document/pure", "internal/document/report"},
-	"script/goplugin":    {"event", "script", "internal/document", "internal/document/report"},
-	"script/luajit":      {"event", "script", "internal/document", "internal/document/report", "internal/luajit"},
+	"script/gopherlua":   {"event", "script", "script/stdlib", "internal/document/pure", "internal/document/report"},
+	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document", "internal/document/report"},
+	"script/luajit":      {"event", "script", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},
 	"script/passthrough": {"event", "script", "internal/document", "internal/document/report"},
+	"script/computed":    {"event", "script", "internal/document", "internal/document/pure", "internal/document/report"},
+	"script/reload":      {"event", "script", "script/loader"},
+	"script/stdlib":      {"script", "internal/document/pure"},
+	"script/loader":      {"script"},
 
 	"sink":            {"event"},
 	"sink/eventstore": {"event", "sink", "eventstore"},
@@ -59,12 +63,13 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/redis",
-		"script", "script/gopherlua", "script/luajit", "script/passthrough",
+		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
 		"sink", "sink/eventstore", "sink/mysql", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},
-	"examples": {},
+	"examples":        {},
+	"examples/plugin": {},
 
 	// Suites and servers for tests.
 	"source/sourcetest": {"event", "source"},
@@ -152,13 +157,12 @@ type goFile struct {
 	documented bool
 }
 
-// goFiles parses every Go file that is not a test and not under a build folder
-// or a module of its own.
+// goFiles parses every Go file that is not a test or a fixture.
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
 	var files []goFile
 	walk(t, func(name string, _ fs.DirEntry) {
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.Contains(name, "/testdata/") {
 			return
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.ImportsOnly|parser.ParseComments)
@@ -184,7 +188,7 @@ func importsOf(t *testing.T, file *ast.File) []string {
 }
 
 // walk visits the files of the repository, named from its root. What git
-// ignores, and modules of their own, it leaves out.
+// ignores and modules of their own it leaves out.
 func walk(t *testing.T, visit func(name string, entry fs.DirEntry)) {
 	t.Helper()
 	skip := []string{".git", ".build", "bin", "bench", "perigee-data"}

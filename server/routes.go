@@ -18,6 +18,7 @@ func (c *Config) routes(extra map[string]http.Handler) http.Handler {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newCollector(c.Pipelines),
 	)
+	registry.MustRegister(c.Metrics...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", ping)
 	mux.Handle("GET /ready", ready(c.Pipelines))

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -38,6 +40,7 @@ type Config struct {
 	// Handlers are further routes of the socket, by pattern as http.ServeMux
 	// knows them ("POST /query").
 	Handlers map[string]http.Handler
+	Metrics  []prometheus.Collector // besides those of the pipelines
 	Log      *slog.Logger
 }
 

@@ -3,15 +3,15 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
+	"slices"
+	"strings"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
-	"github.com/perigeedb/perigee/script/passthrough"
+	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -24,28 +24,51 @@ type part struct {
 	sink      sink.Sink
 	guarantee sink.Guarantee
 	script    script.Script
+	code      string // where that of the script comes from
 }
 
 // A plan is a configuration with the parts of every pipeline in it.
 type plan struct {
 	*config.Config
-	parts []part
-	store *eventStore
+	base   string // where paths of code start: a folder, or an address that ends in a slash
+	parts  []part
+	store  *eventStore
+	loader *loader.Loader
 }
 
 // assemble makes the parts of every pipeline in the file. It connects to nothing
-// and reports every fault that can be found that way. Whoever has the plan
-// closes it.
-func assemble(ctx context.Context, file string, c *console, log *slog.Logger) (*plan, error) {
-	conf, err := config.Load(file, known(), c.lookup)
+// but hosts that code comes from, and reports every fault that can be found that
+// way. Whoever has the plan closes it.
+func assemble(ctx context.Context, file configFlags, c *console, log *slog.Logger) (*plan, error) {
+	conf, base, err := file.load(ctx, c)
 	if conf == nil {
 		return nil, err
 	}
-	p := &plan{Config: conf, store: newEventStore(conf.Data)}
-	if err := config.Join(append(p.make(ctx, log), err)...); err != nil {
+	p := &plan{Config: conf, base: base, store: newEventStore(conf.Data)}
+	faults := append(p.makeLoader(file.Allow, c), err)
+	if p.loader != nil {
+		faults = append(faults, p.make(ctx, log)...)
+	}
+	if err := config.Join(faults...); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
+}
+
+// makeLoader makes what reads the code. also are further hosts that may be asked.
+func (pl *plan) makeLoader(also []string, c *console) (faults []error) {
+	if _, err := loader.ParseAllow(pl.Allow.Hosts); err != nil {
+		return []error{pl.Allow.At(err, "")}
+	}
+	made, err := loader.New(loader.Config{
+		Allow: append(slices.Clone(pl.Allow.Hosts), also...), Lookup: c.lookup,
+		S3: loader.S3{Endpoint: pl.S3.Endpoint, Region: pl.S3.Region, AccessKey: pl.S3.AccessKey, SecretKey: pl.S3.SecretKey},
+	})
+	if err != nil {
+		return []error{pl.S3.At(err, "")}
+	}
+	pl.loader = made
+	return nil
 }
 
 func (pl *plan) make(ctx context.Context, log *slog.Logger) (faults []error) {
@@ -54,7 +77,7 @@ func (pl *plan) make(ctx context.Context, log *slog.Logger) (faults []error) {
 			Events: orDefault(p.Batch.Events, batchEvents),
 			Bytes:  orDefault(p.Batch.Bytes, batchBytes),
 		}}
-		faults = append(faults, one.makeSink(pl, log), one.makeSource(pl, log), one.loadScript(ctx, log))
+		faults = append(faults, one.makeSink(pl, log), one.makeSource(pl, log), one.loadScript(ctx, pl, log))
 		pl.parts = append(pl.parts, one)
 	}
 	return faults
@@ -99,36 +122,36 @@ func (p *part) makeSink(pl *plan, log *slog.Logger) error {
 }
 
 // loadScript comes after makeSink: the sink says which columns the script fills.
-func (p *part) loadScript(ctx context.Context, log *slog.Logger) (err error) {
-	options := script.Options{Sinks: [][]event.Column{nil}, Log: log.With("pipeline", p.config.Name)}
+func (p *part) loadScript(ctx context.Context, pl *plan, log *slog.Logger) error {
+	if s := p.config.Script; s != nil && (s.Language == "" || strings.TrimSpace(s.Text) == "") {
+		return nil // the configuration says so
+	}
+	wanted := [][]event.Column{nil}
 	if columnar, ok := p.sink.(sink.Columnar); ok {
-		options.Sinks[0] = columnar.Columns()
+		wanted[0] = columnar.Columns()
 	}
-	chosen := p.config.Script
-	switch {
-	case chosen == nil:
-		p.script, err = passthrough.Language().Load(ctx, script.Code{}, options)
+	log = log.With("pipeline", p.config.Name)
+	g, err := newProgram(pl, p.config, wanted, log)
+	if err != nil {
 		return err
-	case chosen.Path == "":
-		return nil
 	}
-	text, err := os.ReadFile(chosen.Path)
-	if err != nil {
-		return chosen.At(fmt.Errorf("read script: %w", err), "")
+	if p.config.Script != nil {
+		p.code = g.pieces[0].origin.String()
 	}
-	options.Limits = script.Limits(chosen.Limits)
-	code := script.Code{Name: chosen.Path, Text: text, Func: chosen.Func}
-	loaded, err := find(languages(), languageName, chosen.Language).Load(ctx, code, options)
+	loaded, err := g.start(ctx, pl.loader, log)
 	if err != nil {
-		return chosen.At(scriptFault(err, text), hintOf(err))
+		return err
 	}
 	p.script = loaded
 	return nil
 }
 
-// close closes the parts, and the event store that sinks share.
+// close closes the parts, and what they share.
 func (pl *plan) close() error {
 	var errs []error
+	if pl.loader != nil {
+		pl.loader.Close()
+	}
 	for _, p := range pl.parts {
 		for _, c := range []io.Closer{p.script, p.source, p.sink} {
 			if c != nil {

@@ -7,13 +7,12 @@ import (
 	"log/slog"
 )
 
-type checkCommand struct {
-	Config string `arg:"" help:"Configuration file."`
-}
+type checkCommand struct{ configFlags }
 
 func (checkCommand) Help() string {
 	return `Reads the configuration and loads its scripts as "perigee run" would, says every fault with file,
-line and column, and otherwise what would be run. It connects to nothing and writes nothing.
+line and column, and otherwise what would be run. It connects to nothing but the hosts that code
+comes from, and writes nothing.
 
 Exit code: 0 when "perigee run" would start, 1 otherwise.
 
@@ -23,7 +22,7 @@ Examples:
 }
 
 func (k *checkCommand) Run(c *console) error {
-	plan, err := assemble(context.Background(), k.Config, c, slog.New(slog.DiscardHandler))
+	plan, err := assemble(context.Background(), k.configFlags, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -36,7 +35,10 @@ func describe(w io.Writer, pl *plan) {
 	for _, p := range pl.parts {
 		through := "unchanged"
 		if p.config.Script != nil {
-			through = "through " + p.config.Script.Path
+			through = "through " + p.code
+		}
+		for _, column := range p.config.Computed {
+			through += ", with " + column.Name
 		}
 		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s (%s)\n", p.config.Name,
 			p.config.Source.Kind, through, p.config.Sink.Kind, p.guarantee)

@@ -94,7 +94,7 @@ func (d *demoCommand) move(c *console, folder string) (time.Duration, error) {
 	defer stop()
 	surroundings := *c
 	surroundings.lookup = d.lookup(folder)
-	plan, err := assemble(ctx, filepath.Join(folder, "example", "embedded.yaml"), &surroundings, log)
+	plan, err := assemble(ctx, configFlags{Config: filepath.Join(folder, "example", "embedded.yaml")}, &surroundings, log)
 	if err != nil {
 		return 0, err
 	}

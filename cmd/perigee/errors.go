@@ -8,6 +8,7 @@ import (
 
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -91,6 +92,7 @@ func hintOf(err error) string {
 		into   *sink.PermanentError
 		origin *source.PermanentError
 		afar   *failure
+		host   *loader.Refused
 	)
 	switch {
 	case errors.As(err, &own):
@@ -105,6 +107,8 @@ func hintOf(err error) string {
 		return origin.Hint
 	case errors.As(err, &afar):
 		return afar.Advice
+	case errors.As(err, &host):
+		return host.Hint()
 	}
 	return ""
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"slices"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/mysql"
 	"github.com/perigeedb/perigee/sink/stdout"
@@ -40,6 +42,7 @@ func known() config.Known {
 		Sources:   names(sources(), sourceName),
 		Sinks:     names(sinks(nil), sinkName),
 		Languages: names(languages(), languageName),
+		Types:     names(computed.Types(), event.Type.String),
 	}
 }
 

@@ -9,13 +9,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/script/reload"
 	"github.com/perigeedb/perigee/server"
 )
 
 type runCommand struct {
-	Config string `arg:"" help:"Configuration file."`
+	configFlags
 	logFlags
 }
 
@@ -25,6 +28,9 @@ func (runCommand) Help() string {
 SIGTERM and SIGINT (Ctrl-C) drain: what was read is finished, then the engine exits. A second signal
 stops at once. Neither loses anything: what was not finished is read again at the next start.
 
+SIGHUP looks for new versions of scripts at once; otherwise they are noticed when their files change,
+and every 30 s on other hosts. A new version is tried first; one that fails is refused.
+
 While it runs, /metrics, /ready and /ping answer at the http address (default 127.0.0.1:4290), and
 "perigee query" and "perigee dlq" reach it through the data folder.
 
@@ -33,6 +39,7 @@ signal.
 
 Examples:
   perigee run pipeline.yaml
+  perigee run https://config.example.com/pipeline.yaml --allow config.example.com
   MYSQL_PASSWORD=secret perigee run examples/email/redis-mysql.yaml --log-format json`
 }
 
@@ -41,7 +48,7 @@ func (r *runCommand) Run(c *console) error {
 	log := r.logger(c, screen)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	plan, err := assemble(ctx, r.Config, c, log)
+	plan, err := assemble(ctx, r.configFlags, c, log)
 	if err != nil {
 		return err
 	}
@@ -64,6 +71,7 @@ func (r *runCommand) Run(c *console) error {
 type engine struct {
 	log       *slog.Logger
 	pipelines []*pipeline.Pipeline
+	scripts   *reload.Watcher
 	closers   []func() error // in the order of opening
 }
 
@@ -93,13 +101,31 @@ func start(pl *plan, log *slog.Logger) (e *engine, err error) {
 			Lanes: p.config.Lanes, Limits: p.limits,
 		}))
 	}
-	return e, e.serve(pl, letters)
+	if err := e.serve(pl, letters); err != nil {
+		return e, err
+	}
+	e.watch(pl)
+	return e, nil
+}
+
+// watch looks for new versions of scripts until the engine is closed.
+func (e *engine) watch(pl *plan) {
+	e.scripts = reload.NewWatcher(pl.replaceable(), pl.Reload)
+	ctx, stop := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { e.scripts.Run(ctx) })
+	e.closers = append(e.closers, func() error {
+		stop()
+		watching.Wait()
+		return nil
+	})
 }
 
 // serve opens the port for monitors and the socket for the command line.
 func (e *engine) serve(pl *plan, letters *deadletter.Store) error {
 	s, err := server.Start(server.Config{
 		Address: pl.HTTP, Folder: pl.Data, Pipelines: e.pipelines, Log: e.log,
+		Metrics: []prometheus.Collector{newVersions(pl.parts)},
 		Handlers: map[string]http.Handler{
 			"GET /dlq":    lettersHandler(letters),
 			"POST /query": pl.store.handler(),

@@ -17,26 +17,55 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
 // A Config is a file that has been read.
 type Config struct {
 	File      string
-	Folder    string // of the file: relative paths start here
-	Data      string // the engine's data folder, made absolute with Folder
-	HTTP      string // address to listen on; empty for none
+	Folder    string        // of the file: relative paths start here; the working one for a file on another host
+	Data      string        // the engine's data folder, made absolute with Folder
+	HTTP      string        // address to listen on; empty for none
+	Reload    time.Duration // between two looks for new versions of scripts; 0 for only when asked
+	Allow     Allow
+	S3        S3
 	Pipelines []Pipeline
+}
+
+// Allow lists the hosts that code may come from.
+type Allow struct {
+	Hosts []string
+	origin
+}
+
+// S3 says where s3:// addresses lead; empty fields come from the environment.
+type S3 struct {
+	Endpoint  string `yaml:"endpoint" help:"http(s)://host:port of the service (default AWS_ENDPOINT_URL)"`
+	Region    string `yaml:"region" help:"of the buckets (default AWS_REGION)"`
+	AccessKey string `yaml:"access_key" help:"default AWS_ACCESS_KEY_ID"`
+	SecretKey string `yaml:"secret_key" help:"default AWS_SECRET_ACCESS_KEY; give it as ${NAME}"`
+	origin
 }
 
 // A Pipeline is one source, at most one script and one sink.
 type Pipeline struct {
-	Name   string
-	Source Choice
-	Script *Script // nil when events pass through unchanged
-	Sink   Choice
-	Lanes  int // batches in flight; 0 for the default
-	Batch  Batch
+	Name     string
+	Source   Choice
+	Script   *Script    // nil when events pass through unchanged
+	Computed []Computed // columns of every pipeline, then those of this one
+	Sink     Choice
+	Lanes    int // batches in flight; 0 for the default
+	Batch    Batch
+}
+
+// A Computed is a column whose value a function computes from the row.
+type Computed struct {
+	Name     string `yaml:"name,required" help:"of the field that the value becomes"`
+	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, string, timestamp or json"`
+	Func     string `yaml:"func,required" help:"Lua code, a path, an address, a Go plugin (.so), make://identifier or make://timestamp"`
+	FuncName string `yaml:"funcname" help:"function to call (default main, in a plugin Main)"`
+	origin
 }
 
 // Batch bounds a batch; 0 for the default.
@@ -45,10 +74,10 @@ type Batch struct {
 	Bytes  int `yaml:"bytes,size" help:"bytes in a batch at most (default 1MiB)"`
 }
 
-// A Script names a file with code and the limits it runs under.
+// A Script is code, or says where code is, and the limits it runs under.
 type Script struct {
 	Language string
-	Path     string // absolute
+	Text     string // as written: code, a path or an address
 	Func     string // the function to call; "" for the language's default
 	Limits   Limits
 	origin
@@ -97,12 +126,14 @@ type Known struct {
 	Sources   []string
 	Sinks     []string
 	Languages []string // the first is meant where a script names none
+	Types     []string // of computed columns
 }
 
 // Defaults for what the file leaves out.
 const (
-	DefaultData = "perigee-data"
-	DefaultHTTP = "127.0.0.1:4290"
+	DefaultData   = "perigee-data"
+	DefaultHTTP   = "127.0.0.1:4290"
+	DefaultReload = "30s"
 )
 
 // sizeMax keeps a file given by mistake from being read into memory.
@@ -126,9 +157,13 @@ func Load(path string, known Known, lookup func(string) (string, bool)) (*Config
 	return Parse(path, string(text), known, lookup)
 }
 
-// Parse reads the text of the file at path.
+// Parse reads the text of the file at path, which may be an address.
 func Parse(path, text string, known Known, lookup func(string) (string, bool)) (*Config, error) {
-	folder, err := filepath.Abs(filepath.Dir(path))
+	folder := filepath.Dir(path)
+	if strings.Contains(path, "://") {
+		folder = "."
+	}
+	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return nil, fmt.Errorf("find the folder of %s: %w", path, err)
 	}

@@ -52,6 +52,7 @@ var known = Known{
 	Sources:   []string{"redis", "file", "generate"},
 	Sinks:     []string{"mysql", "stdout"},
 	Languages: []string{"lua", "wasm"},
+	Types:     []string{"int64", "string"},
 }
 
 var environment = map[string]string{"SECRET": "s3cret", "EMPTY": "", "NAME": "queue: {a", "N": "7"}
@@ -160,7 +161,7 @@ pipelines:
 		{"sink", table, mysqlSettings{
 			Columns: []columnSettings{{"id", "int64"}}, Options: map[string]string{"charset": "utf8", "on": "no"}}},
 		{"limits", emails.Script.Limits, Limits{50 * time.Millisecond, time.Second, 32 << 20, 1e6}},
-		{"script", emails.Script.Path, filepath.Join(c.Folder, "scripts", "email.lua")},
+		{"script", emails.Script.Text, "scripts/email.lua"},
 		{"language", second.Script.Language, "lua"},
 		{"batch", emails.Batch, Batch{500, 64 << 10}},
 		{"lanes", []int{emails.Lanes, second.Lanes}, []int{2, 0}},
@@ -174,12 +175,62 @@ pipelines:
 	}
 }
 
+func TestCodeAndColumns(t *testing.T) {
+	c, err := Parse("https://host/p/perigee.yaml", `
+allow: [host, 10.0.0.0/8]
+s3: {endpoint: "http://minio:9000", secret_key: "${SECRET}"}
+reload: off
+computed:
+  - {name: id, type: string, func: make://identifier}
+pipelines:
+  a:
+    source: {file: {}}
+    script: |
+      function main(event)
+        return event
+      end
+    computed:
+      - {name: total, type: int64, func: total.lua, funcname: sum}
+    sink: {stdout: {}}
+  b: {source: {file: {}}, sink: {stdout: {}}}
+`, known, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := func(p Pipeline) (all [][4]string) {
+		for _, c := range p.Computed {
+			all = append(all, [4]string{c.Name, c.Type, c.Func, c.FuncName})
+		}
+		return all
+	}
+	working, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range []struct {
+		name      string
+		got, want any
+	}{
+		{"allow", c.Allow.Hosts, []string{"host", "10.0.0.0/8"}},
+		{"s3", []string{c.S3.Endpoint, c.S3.SecretKey, c.S3.Region}, []string{"http://minio:9000", "s3cret", ""}},
+		{"reload", c.Reload, time.Duration(0)},
+		{"folder", c.Folder, working},
+		{"code", c.Pipelines[0].Script.Text, "function main(event)\n  return event\nend\n"},
+		{"columns of a", columns(c.Pipelines[0]), [][4]string{{"id", "string", "make://identifier", ""}, {"total", "int64", "total.lua", "sum"}}},
+		{"columns of b", columns(c.Pipelines[1]), [][4]string{{"id", "string", "make://identifier", ""}}},
+	} {
+		if diff := cmp.Diff(check.want, check.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", check.name, diff)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	c, err := Parse("/etc/perigee/p.yaml", "pipelines: {a: {source: {file: {}}, sink: {stdout: {}}}}", known, lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Data != "/etc/perigee/perigee-data" || c.HTTP != "127.0.0.1:4290" || c.Pipelines[0].Script != nil {
+	if c.Data != "/etc/perigee/perigee-data" || c.HTTP != "127.0.0.1:4290" || c.Pipelines[0].Script != nil || c.Reload != 30*time.Second {
 		t.Errorf("defaults are %+v", c)
 	}
 }

@@ -1,11 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // pipelineName is what a pipeline may be called: it becomes part of keys in databases.
@@ -14,8 +16,11 @@ var pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 // config reads the top of the file.
 func (d *document) config(root *node, c *Config, known Known) {
 	var top struct {
-		Data string `yaml:"data"`
-		HTTP string `yaml:"http"`
+		Data   string   `yaml:"data"`
+		HTTP   string   `yaml:"http"`
+		Reload string   `yaml:"reload"`
+		Allow  []string `yaml:"allow"`
+		S3     S3       `yaml:"s3"`
 	}
 	if root.shape == null {
 		d.fault(root.at, `begin with "pipelines:"`, "the configuration is empty")
@@ -24,12 +29,16 @@ func (d *document) config(root *node, c *Config, known Known) {
 	if !d.shaped(root, mapping, "the configuration") {
 		return
 	}
-	d.structure(root, reflect.ValueOf(&top).Elem(), "the configuration", "pipelines")
+	d.structure(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "pipelines")
+	c.Allow, c.S3 = Allow{top.Allow, d.origin(root, "allow")}, top.S3
+	c.S3.origin = d.origin(root, "s3")
+	c.Reload = d.reload(root, orElse(top.Reload, DefaultReload))
 	c.Data = absolute(c.Folder, orElse(top.Data, DefaultData))
 	c.HTTP = orElse(top.HTTP, DefaultHTTP)
 	if c.HTTP == "off" {
 		c.HTTP = ""
 	}
+	everywhere := d.computed(root, nil, known)
 	e := root.get("pipelines")
 	switch {
 	case e == nil && slices.ContainsFunc(root.entries, func(e entry) bool { return nearest(e.key, []string{"pipelines"}) != "" }):
@@ -39,12 +48,64 @@ func (d *document) config(root *node, c *Config, known Known) {
 		d.fault(e.at, "", "there is no pipeline")
 	case d.shaped(e.value, mapping, "pipelines"):
 		for _, p := range e.value.entries {
-			c.Pipelines = append(c.Pipelines, d.pipeline(p, c.Folder, known))
+			c.Pipelines = append(c.Pipelines, d.pipeline(p, everywhere, known))
 		}
 	}
 }
 
-func (d *document) pipeline(e entry, folder string, known Known) Pipeline {
+// origin is that of the value below key, or of the mapping when there is none.
+func (d *document) origin(n *node, key string) origin {
+	if e := n.get(key); e != nil {
+		return origin{d, e.value.at}
+	}
+	return origin{d, n.at}
+}
+
+// reload reads how often to look for new versions of scripts.
+func (d *document) reload(root *node, text string) time.Duration {
+	if text == "off" {
+		return 0
+	}
+	every, err := time.ParseDuration(text)
+	if err != nil || every < time.Second {
+		d.fault(root.get("reload").value.at, "", "reload must be a duration of at least 1s, or off, not %s", quote(text))
+	}
+	return every
+}
+
+// computed reads the columns listed in n, which come after those before.
+func (d *document) computed(n *node, before []Computed, known Known) []Computed {
+	all := slices.Clone(before)
+	e := n.get("computed")
+	if e == nil || e.value.shape == null || e.value.broken || !d.shaped(e.value, sequence, "computed") {
+		return all
+	}
+	for i, item := range e.value.items {
+		if name := fmt.Sprintf("item %d of computed", i+1); d.shaped(item, mapping, name) {
+			var one Computed
+			d.structure(item, reflect.ValueOf(&one).Elem(), name)
+			one.origin = d.origin(item, "func")
+			if d.sound(item, one, all, known) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// sound tells whether a column can be used, and notes why not.
+func (d *document) sound(item *node, c Computed, before []Computed, known Known) bool {
+	faults := len(d.faults)
+	if c.Name != "" && slices.ContainsFunc(before, func(b Computed) bool { return b.Name == c.Name }) {
+		d.fault(item.get("name").value.at, "", "column %s is computed twice", c.Name)
+	}
+	if c.Type != "" && !slices.Contains(known.Types, c.Type) {
+		d.fault(item.get("type").value.at, suggest(c.Type, known.Types), "unknown type %q of column %s", c.Type, c.Name)
+	}
+	return len(d.faults) == faults && c.Name != "" && c.Type != "" && c.Func != ""
+}
+
+func (d *document) pipeline(e entry, everywhere []Computed, known Known) Pipeline {
 	p := Pipeline{Name: e.key}
 	if !pipelineName.MatchString(e.key) {
 		d.fault(e.at, "letters, digits, _ . - and at most 64 of them", "a pipeline cannot be called %s", quote(e.key))
@@ -59,13 +120,14 @@ func (d *document) pipeline(e entry, folder string, known Known) Pipeline {
 	if !d.shaped(e.value, mapping, "pipeline "+e.key) {
 		return p
 	}
-	d.structure(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "sink")
+	d.structure(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "computed", "sink")
+	p.Computed = d.computed(e.value, everywhere, known)
 	p.Lanes, p.Batch = rest.Lanes, rest.Batch
 	d.positive(e.value, "lanes", rest.Lanes)
 	p.Source = d.choice(e, "source", known.Sources)
 	p.Sink = d.choice(e, "sink", known.Sinks)
 	if s := e.value.get("script"); s != nil && s.value.shape != null && !s.value.broken {
-		p.Script = d.script(s, folder, known.Languages)
+		p.Script = d.script(s, known.Languages)
 	}
 	return p
 }
@@ -115,11 +177,12 @@ func (d *document) choice(pipeline entry, key string, kinds []string) Choice {
 	return c
 }
 
-// script reads "script: FILE" or "script: {LANGUAGE: FILE, funcname: NAME, limits…}".
-func (d *document) script(e *entry, folder string, languages []string) *Script {
+// script reads "script: CODE" or "script: {LANGUAGE: CODE, funcname: NAME, limits…}",
+// where CODE may also be a path or an address.
+func (d *document) script(e *entry, languages []string) *Script {
 	s := &Script{origin: origin{d, e.value.at}}
 	if e.value.shape == scalar {
-		s.Language, s.Path = orElse(languages...), d.scriptPath(e.value, folder)
+		s.Language, s.Text = orElse(languages...), d.scriptText(e.value)
 		return s
 	}
 	if !d.shaped(e.value, mapping, "script") {
@@ -136,7 +199,7 @@ func (d *document) script(e *entry, folder string, languages []string) *Script {
 		case s.Language != "":
 			d.fault(given.at, "", "a script has one language, not both %s and %s", s.Language, l)
 		case d.shaped(given.value, scalar, l):
-			s.Language, s.Path, s.at = l, d.scriptPath(given.value, folder), given.value.at
+			s.Language, s.Text, s.at = l, d.scriptText(given.value), given.value.at
 		}
 	}
 	if s.Language == "" && !slices.ContainsFunc(languages, func(l string) bool { return e.value.get(l) != nil }) {
@@ -145,12 +208,11 @@ func (d *document) script(e *entry, folder string, languages []string) *Script {
 	return s
 }
 
-func (d *document) scriptPath(n *node, folder string) string {
-	if n.text == "" {
+func (d *document) scriptText(n *node) string {
+	if strings.TrimSpace(n.text) == "" {
 		d.fault(n.at, "", "the script has no file")
-		return ""
 	}
-	return absolute(folder, n.text)
+	return n.text
 }
 
 // decodeAlone decodes one value and returns only the faults found in it.

@@ -55,5 +55,5 @@ func (w *work) stamp(c *Column) {
 
 // appendTime appends a time as JSON, to the microsecond.
 func appendTime(out []byte, t time.Time) []byte {
-	return append(t.UTC().AppendFormat(append(out, '"'), "2006-01-02T15:04:05.999999Z"), '"')
+	return append(t.UTC().AppendFormat(append(out, '"'), "2006-01-02T15:04:05.000000Z"), '"')
 }

@@ -35,6 +35,9 @@ type Column struct {
 	Built string        // Identifier or Timestamp
 }
 
+// IsBuilt tells whether a function is a built-in one.
+func IsBuilt(function string) bool { return function == Identifier || function == Timestamp }
+
 // Types are those that a column may have.
 func Types() []event.Type {
 	return []event.Type{event.Bool, event.Int32, event.Int64, event.Float64, event.String, event.Timestamp, event.JSON}

@@ -59,7 +59,7 @@ type Counts struct {
 	Unreadable uint64 // an origin could not be read
 }
 
-// New loads the first version. An error is that of reading or loading it.
+// New loads the first version. An error is that of loading it, or a *ReadError.
 func New(ctx context.Context, c Config) (*Script, error) {
 	s := &Script{config: c}
 	state, err := read(ctx, c.Loader, c.Origins)

@@ -27,14 +27,23 @@ type part struct {
 	required map[string][]byte // by path; nil when it could not be read
 }
 
+// A ReadError says which origin could not be read.
+type ReadError struct {
+	Origin int // in Config.Origins
+	Err    error
+}
+
+func (e *ReadError) Error() string { return e.Err.Error() }
+func (e *ReadError) Unwrap() error { return e.Err }
+
 // read reads all origins.
 func read(ctx context.Context, l *loader.Loader, origins []loader.Origin) (*state, error) {
 	s := &state{}
-	for _, origin := range origins {
+	for i, origin := range origins {
 		p := &part{origin: origin, required: map[string][]byte{}}
 		var err error
 		if p.code, p.tag, err = l.Code(ctx, origin, ""); err != nil {
-			return nil, err
+			return nil, &ReadError{Origin: i, Err: err}
 		}
 		s.parts = append(s.parts, p)
 	}

@@ -1,0 +1,116 @@
+package reload_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/script/loader"
+	"github.com/perigeedb/perigee/script/reload"
+)
+
+// watch runs a watcher for the test.
+func (b *bench) watch(every time.Duration) *reload.Watcher {
+	w := reload.NewWatcher([]*reload.Script{b.Script}, every)
+	ctx, stop := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	go func() {
+		w.Run(ctx)
+		close(done)
+	}()
+	b.t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return w
+}
+
+// await waits until the script was replaced n times.
+func (b *bench) await(n uint64) {
+	b.t.Helper()
+	for end := time.Now().Add(20 * time.Second); b.Counts().Replaced < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("%+v, want %d replaced", b.Counts(), n)
+		}
+	}
+}
+
+const (
+	often = 20 * time.Millisecond
+	never = time.Hour // for the regular look, which then is not what notices
+)
+
+func TestWatchRename(t *testing.T) {
+	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b.watch(often)
+	for i := range 3 {
+		b.write(fmt.Sprintf(versionScript, i+2))
+		b.await(uint64(i + 1))
+	}
+	b.want(`{"version":4}`, `{}`)
+}
+
+// TestWatchGlance: a change is noticed long before the regular look.
+func TestWatchGlance(t *testing.T) {
+	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b.watch(never)
+	if err := os.WriteFile(b.path, fmt.Appendf(nil, versionScript, 20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.await(1)
+}
+
+// TestWatchMountedVolume does what Kubernetes does to a mounted ConfigMap: the
+// file is a link through the link ..data, which is replaced.
+func TestWatchMountedVolume(t *testing.T) {
+	folder := t.TempDir()
+	publish := func(version int) {
+		named := filepath.Join(folder, fmt.Sprintf("..2026_%d", version))
+		must(t, os.Mkdir(named, 0o755))
+		must(t, os.WriteFile(filepath.Join(named, "email.lua"), fmt.Appendf(nil, versionScript, version), 0o644))
+		must(t, os.Symlink(filepath.Base(named), filepath.Join(folder, "..data_tmp")))
+		must(t, os.Rename(filepath.Join(folder, "..data_tmp"), filepath.Join(folder, "..data")))
+	}
+	publish(1)
+	path := filepath.Join(folder, "email.lua")
+	must(t, os.Symlink("..data/email.lua", path))
+	b := &bench{t: t, log: &bytes.Buffer{}}
+	b.Script = b.start(loader.Config{}, path)
+	b.watch(often)
+	for version := 2; version < 4; version++ {
+		publish(version)
+		b.await(uint64(version - 1))
+	}
+	b.want(`{"version":3}`, `{}`)
+}
+
+// TestWatchReads: the regular look finds what no stamp tells.
+func TestWatchReads(t *testing.T) {
+	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	old := time.Unix(1, 0)
+	must(t, os.Chtimes(b.path, old, old))
+	b.watch(often)
+	must(t, os.WriteFile(b.path+"~", fmt.Appendf(nil, versionScript, 2), 0o644))
+	must(t, os.Chtimes(b.path+"~", old, old))
+	must(t, os.Rename(b.path+"~", b.path))
+	b.await(1)
+}
+
+func TestAsk(t *testing.T) {
+	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	w := b.watch(0)
+	b.write(fmt.Sprintf(versionScript, 2))
+	w.Ask()
+	b.await(1)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -111,7 +111,7 @@ func (d *demo) engine(ctx context.Context) (rate float64, report verify.Report, 
 		return 0, report, errors.Join(fmt.Errorf("the engine did not drain: %w", err), d.log())
 	}
 	d.peak = max(d.peak, engine.PeakBytes())
-	report, err = rig.Verify(ctx, d.servers.DB, rig.Table, d.servers.Data, seed, d.events)
+	report, err = rig.Verify(ctx, d.servers.DB, rig.Table, []string{d.servers.Data}, seed, d.events)
 	return float64(d.events) / took.Seconds(), report, err
 }
 

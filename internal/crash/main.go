@@ -24,6 +24,8 @@ func main() {
 	flag.Uint64Var(&p.events, "events", 200_000, "events that flow")
 	flag.IntVar(&p.kills, "kills", 50, "times that the engine is killed")
 	flag.IntVar(&p.serverKills, "server-kills", 6, "times that Redis, and MariaDB, are killed")
+	flag.IntVar(&p.freezes, "freezes", 5, "times that the engine is frozen, another takes over, and it wakes up")
+	flag.IntVar(&p.stalls, "stalls", 10, "times that Redis or MariaDB hangs while the engine is killed")
 	flag.Uint64Var(&p.seed, "seed", uint64(time.Now().UnixNano()), "repeats a run's random choices")
 	flag.BoolVar(&p.keep, "keep", false, "keep the folder with the servers' data and the engine's log")
 	flag.Parse()
@@ -41,6 +43,7 @@ type plan struct {
 	binary, examples   string
 	events, seed       uint64
 	kills, serverKills int
+	freezes, stalls    int
 	keep               bool
 }
 
@@ -72,6 +75,7 @@ func run(ctx context.Context, p plan) (err error) {
 		return err
 	}
 	fmt.Printf("crash: engine killed %d times (%d while events waited), Redis %d, MariaDB %d\n", done.engine, done.busy, done.redis, done.mariadb)
+	fmt.Printf("crash: engine frozen and overtaken %d times, a server hanging at its death %d times\n", done.frozen, done.stalled)
 	fmt.Printf("crash: %s\n", report)
 	fmt.Printf("figure crash_kills %d\nfigure crash_lost %d\nfigure crash_duplicated %d\n", done.engine, report.Lost, report.Duplicated)
 	if report.Err() != nil {

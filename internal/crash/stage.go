@@ -51,5 +51,9 @@ func (s *stage) close() {
 }
 
 func (s *stage) verify(ctx context.Context) (verify.Report, error) {
-	return rig.Verify(ctx, s.DB, rig.Table, s.Data, s.plan.seed, s.plan.events)
+	folders := []string{s.Data}
+	if s.plan.freezes > 0 {
+		folders = append(folders, s.rivalFolder())
+	}
+	return rig.Verify(ctx, s.DB, rig.Table, folders, s.plan.seed, s.plan.events)
 }

@@ -13,6 +13,8 @@ import (
 type kills struct {
 	engine, busy   int // busy: events waited when the engine died
 	redis, mariadb int
+	frozen         int // engines, while another took over
+	stalled        int // servers, while the engine died
 }
 
 // torment runs the engine again and again, killing it each time but the last,
@@ -31,7 +33,15 @@ func (s *stage) torment(ctx context.Context, random *rand.Rand) (kills, error) {
 		if err := s.killServers(ctx, random, life, &done); err != nil {
 			return done, err
 		}
+		if err := s.freezeEngine(random, life, engine, &done); err != nil {
+			return done, err
+		}
+		resume, err := s.stallServer(random, life, &done)
+		if err != nil {
+			return done, err
+		}
 		engine.Kill()
+		resume()
 		done.engine++
 		if err := <-pushed; err != nil {
 			return done, err

@@ -66,6 +66,12 @@ func (e *Engine) Kill() {
 	<-e.ended
 }
 
+// Freeze stops the process where it is, as a laptop's lid or a starved machine would.
+func (e *Engine) Freeze() error { return e.command.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen process go on.
+func (e *Engine) Thaw() error { return e.command.Process.Signal(syscall.SIGCONT) }
+
 // Drain asks the engine to finish what it has and end, and waits for it.
 func (e *Engine) Drain(ctx context.Context) error {
 	if err := e.command.Process.Signal(syscall.SIGTERM); err != nil {

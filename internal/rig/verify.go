@@ -9,8 +9,8 @@ import (
 )
 
 // Verify looks for every generated event: in the table, or among the dead
-// letters of the engine's data folder, or dropped by the email example.
-func Verify(ctx context.Context, db *sql.DB, table, folder string, seed, events uint64) (verify.Report, error) {
+// letters of the engines' data folders, or dropped by the email example.
+func Verify(ctx context.Context, db *sql.DB, table string, folders []string, seed, events uint64) (verify.Report, error) {
 	ledger := verify.New(events)
 	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table)
 	if err != nil {
@@ -27,7 +27,7 @@ func Verify(ctx context.Context, db *sql.DB, table, folder string, seed, events 
 	if err := rows.Err(); err != nil {
 		return verify.Report{}, fmt.Errorf("read the ids back: %w", err)
 	}
-	if err := ledger.Letters(folder); err != nil {
+	if err := ledger.Letters(folders...); err != nil {
 		return verify.Report{}, err
 	}
 	return ledger.Report(verify.DroppedByEmail(seed)), nil

@@ -9,17 +9,41 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// Letters notes every dead letter in a data folder that no engine has open.
-func (l *Ledger) Letters(folder string) error {
+// A place is where a dead letter belongs.
+type place struct {
+	pipeline, partition string
+	position            uint64
+}
+
+// Letters notes every dead letter in data folders that no engine has open. A
+// letter counts once where engines that took a partition from each other have
+// both kept it.
+func (l *Ledger) Letters(folders ...string) error {
+	known := make(map[place]int)
+	for _, folder := range folders {
+		if err := l.letters(folder, known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) letters(folder string, known map[place]int) error {
 	letters, err := deadletter.Open(folder)
 	if err != nil {
 		return err
 	}
 	defer letters.Close()
+	here := make(map[place]int)
 	for letter, err := range letters.List(deadletter.Filter{}) {
 		if err != nil {
 			return err
 		}
+		at := place{letter.Pipeline, letter.Partition, letter.Position}
+		if here[at]++; here[at] <= known[at] {
+			continue
+		}
+		known[at] = here[at]
 		var event struct{ ID uint64 }
 		if err := json.Unmarshal(letter.Original, &event); err != nil {
 			return fmt.Errorf("dead letter at position %d: %w", letter.Position, err)

@@ -50,7 +50,7 @@ func newClient(allow *Allow) *http.Client {
 }
 
 // get fetches a text, unless the tag is still that of the one at hand.
-func (l *Loader) get(ctx context.Context, u *url.URL, tag string) (Text, error) {
+func (l *Loader) get(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
 	if err := l.allow.url(u); err != nil {
 		return Text{}, err
 	}
@@ -73,7 +73,7 @@ func (l *Loader) get(ctx context.Context, u *url.URL, tag string) (Text, error) 
 	default:
 		return Text{}, fmt.Errorf("the host answers %s", response.Status)
 	}
-	text, err := readAll(response.Body)
+	text, err := readAll(response.Body, most)
 	return Text{Bytes: text, Tag: response.Header.Get("ETag")}, err
 }
 

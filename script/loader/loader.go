@@ -26,8 +26,9 @@ import (
 )
 
 const (
-	sizeMax   = 4 << 20          // bytes of one text
-	fetchTime = 15 * time.Second // for one text from another host
+	textMax   = 4 << 20     // bytes of one text
+	pluginMax = 256 << 20   // bytes of a Go plugin
+	fetchTime = time.Minute // for one text from another host
 )
 
 // ErrUnchanged says that a text is still the one that its tag belongs to.
@@ -67,7 +68,7 @@ func (l *Loader) Close() { l.client.CloseIdleConnections() }
 
 // A Text is what an origin held when it was asked.
 type Text struct {
-	Bytes []byte
+	Bytes []byte // nil for a Go plugin on this machine: it is opened where it lies
 	Tag   string // names the version at its origin, to ask cheaply for a newer one; may be empty
 }
 
@@ -85,15 +86,21 @@ func (l *Loader) load(ctx context.Context, o Origin, tag string) (Text, error) {
 	switch {
 	case o.code != "":
 		return Text{Bytes: []byte(o.code)}, nil
+	case o.url == nil && o.plugin():
+		return digest(o.path, tag)
 	case o.url == nil:
 		return readFile(o.path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	if o.url.Scheme == "s3" {
-		return l.getObject(ctx, o.url, tag)
+	most := textMax
+	if o.plugin() {
+		most = pluginMax
 	}
-	return l.get(ctx, o.url, tag)
+	if o.url.Scheme == "s3" {
+		return l.getObject(ctx, o.url, tag, most)
+	}
+	return l.get(ctx, o.url, tag, most)
 }
 
 // Code is Load for a script: it adds the script's name and what it can require,
@@ -129,8 +136,26 @@ func readFile(path string) (Text, error) {
 		return Text{}, withoutPath(err)
 	}
 	defer file.Close()
-	text, err := readAll(file)
+	text, err := readAll(file, textMax)
 	return Text{Bytes: text}, withoutPath(err)
+}
+
+// digest reads a file and keeps only its hash.
+func digest(path, tag string) (Text, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Text{}, withoutPath(err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return Text{}, withoutPath(err)
+	}
+	now := fmt.Sprintf("%x", sum.Sum(nil))
+	if now == tag {
+		return Text{}, ErrUnchanged
+	}
+	return Text{Tag: now}, nil
 }
 
 // withoutPath is err without the path, which the caller says.
@@ -142,22 +167,12 @@ func withoutPath(err error) error {
 	return err
 }
 
-func readAll(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, sizeMax+1))
-	if len(text) > sizeMax {
-		return nil, fmt.Errorf("it is larger than %d MiB", sizeMax>>20)
+func readAll(r io.Reader, most int) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	if len(text) > most {
+		return nil, fmt.Errorf("it is larger than %d MiB", most>>20)
 	}
 	return text, err
-}
-
-// Hash names the contents of texts.
-func Hash(texts ...[]byte) string {
-	sum := sha256.New()
-	for _, text := range texts {
-		fmt.Fprintf(sum, "%d\n", len(text))
-		sum.Write(text)
-	}
-	return fmt.Sprintf("%x", sum.Sum(nil)[:8])
 }
 
 // Folder is where the files beside the origin are, when it is on this machine.

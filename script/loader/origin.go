@@ -101,6 +101,11 @@ func (o Origin) String() string {
 	return shown.String()
 }
 
+// plugin tells whether it is a Go plugin, which is large.
+func (o Origin) plugin() bool {
+	return strings.HasSuffix(o.path, ".so") || o.url != nil && strings.HasSuffix(o.url.Path, ".so")
+}
+
 // Path is the file that the text is in, or empty.
 func (o Origin) Path() string { return o.path }
 

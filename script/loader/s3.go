@@ -75,7 +75,7 @@ func newBucketClient(s S3, lookup func(string) (string, bool), guarded http.Roun
 }
 
 // getObject is get for an object of a bucket.
-func (l *Loader) getObject(ctx context.Context, u *url.URL, tag string) (Text, error) {
+func (l *Loader) getObject(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
 	if !l.s3.trusted {
 		if err := l.allow.url(l.s3.url); err != nil {
 			return Text{}, err
@@ -90,7 +90,7 @@ func (l *Loader) getObject(ctx context.Context, u *url.URL, tag string) (Text, e
 		return Text{}, objectError(err)
 	}
 	defer object.Close()
-	text, err := readAll(object)
+	text, err := readAll(object, most)
 	return Text{Bytes: text, Tag: header.Get("ETag")}, err
 }
 

@@ -108,7 +108,7 @@ func (p *part) reread(ctx context.Context, l *loader.Loader, remote bool) (now *
 	case err != nil:
 		return nil, false, err
 	default:
-		changed = !bytes.Equal(code.Text, p.code.Text)
+		changed = code.Text == nil || !bytes.Equal(code.Text, p.code.Text)
 		now.code, now.tag = code, tag
 	}
 	return now, p.requiresOther() || changed, nil

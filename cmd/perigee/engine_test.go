@@ -243,7 +243,7 @@ func (m *mail) finish(p *process) (verify.Report, []letter) {
 	for _, l := range letters {
 		ledger.Dead(l.Position + 1)
 	}
-	return ledger.Report(droppedByExample()), letters
+	return ledger.Report(verify.DroppedByEmail(demoSeed)), letters
 }
 
 // letters asks the command for the dead letters.

@@ -9,6 +9,8 @@ package luajit
 import "C"
 
 import (
+	"cmp"
+	"context"
 	_ "embed"
 	"unsafe"
 
@@ -19,29 +21,53 @@ import (
 //go:embed frontend.lua
 var frontend string
 
+// Setup is how an engine treats its script.
+type Setup struct {
+	Output  int              // the limit for what comes of one batch
+	Columns [][]event.Column // an entry for each sink
+	Main    string           // the function to run; "" is main
+	Value   bool             // it returns values, not events
+	Host    *Host            // nil when there is nothing to call
+}
+
 // An Engine is a VM with documents: it runs batches through a script's main.
 // Like its VM it is used by one goroutine at a time.
 type Engine struct {
 	VM      *VM
 	c       *C.front
+	host    *Host
+	answer  []byte                // the last one, for its memory
 	extract []*document.Extractor // one for each sink, nil where no columns are asked for
 	native  **C.struct_extractor  // the same, in C
 }
 
-// NewEngine makes an engine without a script. output is the limit for what comes
-// of one batch; columns has an entry for each sink.
-func NewEngine(w *Watchdog, opts Options, output int, columns [][]event.Column) (*Engine, error) {
+// NewEngine makes an engine without a script.
+func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 	vm, err := Open(w, opts)
 	if err != nil {
 		return nil, err
 	}
-	c := C.front_open(vm.c, (*C.doc_api)(document.Functions()), C.size_t(opts.Memory), C.size_t(output),
-		boolInt(!opts.NoJIT), text(frontend), C.size_t(len(frontend)))
-	if c == nil {
+	e := &Engine{VM: vm, host: cmp.Or(setup.Host, &Host{})}
+	if e.c = e.open(opts, setup); e.c == nil {
 		vm.Close()
 		return nil, errNoRoom
 	}
-	e := &Engine{VM: vm, c: c, extract: make([]*document.Extractor, len(columns))}
+	e.addSinks(setup.Columns)
+	return e, nil
+}
+
+func (e *Engine) open(opts Options, setup Setup) *C.front {
+	main, functions := C.CString(cmp.Or(setup.Main, "main")), C.CString(e.host.names())
+	defer C.free(unsafe.Pointer(main))
+	defer C.free(unsafe.Pointer(functions))
+	return C.front_open(e.VM.c, (*C.doc_api)(document.Functions()), &C.front_setup{
+		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
+		value: boolInt(setup.Value), main: main, functions: functions,
+	}, text(frontend), C.size_t(len(frontend)))
+}
+
+func (e *Engine) addSinks(columns [][]event.Column) {
+	e.extract = make([]*document.Extractor, len(columns))
 	e.native = (**C.struct_extractor)(C.calloc(C.size_t(len(columns)+1), C.size_t(unsafe.Sizeof(uintptr(0)))))
 	native := unsafe.Slice(e.native, len(columns))
 	for i, spec := range columns {
@@ -50,7 +76,6 @@ func NewEngine(w *Watchdog, opts Options, output int, columns [][]event.Column) 
 			native[i] = (*C.struct_extractor)(e.extract[i].Native())
 		}
 	}
-	return e, nil
 }
 
 // Close frees the engine and its VM.
@@ -61,11 +86,16 @@ func (e *Engine) Close() {
 }
 
 // Load compiles the text, runs it once and looks for main.
-func (e *Engine) Load(name string, code []byte) error {
-	if err := e.VM.Load(name, code); err != nil {
-		return err
+func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
+	file := C.CString(name)
+	defer C.free(unsafe.Pointer(file))
+	e.VM.enter()
+	defer e.VM.leave()
+	kind := C.front_load(e.c, file, text(string(code)), C.size_t(len(code)))
+	if kind == C.PG_CALL {
+		kind = e.serve(ctx)
 	}
-	return e.VM.fault(C.front_main(e.c))
+	return e.VM.fault(kind)
 }
 
 // Extractor is that of sink i, nil where it asked for no columns.
@@ -82,8 +112,9 @@ type Outcome struct {
 	engine  *Engine
 }
 
-// Run passes the events of a batch from `first` on through main, in one crossing.
-func (e *Engine) Run(in *event.Batch, first int) Outcome {
+// Run passes the events of a batch from `first` on through main, in one crossing
+// and one more for each call of a function of Go.
+func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) Outcome {
 	if first >= in.Len() {
 		return Outcome{At: in.Len(), engine: e}
 	}
@@ -92,6 +123,9 @@ func (e *Engine) Run(in *event.Batch, first int) Outcome {
 	kind := C.front_batch(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(in.Len()), C.uint32_t(first),
 		e.native, C.uint32_t(len(e.extract)))
+	if kind == C.PG_CALL {
+		kind = e.serveBatch(ctx, in)
+	}
 	e.VM.leave()
 	n := int(e.c.out_count)
 	return Outcome{
@@ -127,6 +161,7 @@ func (o Outcome) Dead() []Dead {
 			one.Script = &Fault{
 				Kind: Kind(d.kind), Line: int(d.line), Message: string(message),
 				Traceback: string(texts[d.text+d.message_len:][:d.traceback_len]),
+				File:      string(texts[d.text+d.message_len+d.traceback_len:][:d.file_len]),
 			}
 		}
 		dead = append(dead, one)
@@ -138,7 +173,7 @@ func (o Outcome) Dead() []Dead {
 func (vm *VM) Fault() *Fault {
 	f := &vm.c.fault
 	return &Fault{
-		Kind: Kind(f.kind), Line: int(f.line),
+		Kind: Kind(f.kind), Line: int(f.line), File: C.GoString(&f.file[0]),
 		Message:   C.GoStringN(&f.message[0], C.int(f.message_len)),
 		Traceback: C.GoStringN(&f.traceback[0], C.int(f.traceback_len)),
 	}

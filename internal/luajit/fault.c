@@ -24,25 +24,50 @@ static void set_message(pg_vm *vm, const char *text, size_t len) {
 	f->message_len = (uint32_t)len;
 }
 
-/* take_place moves a leading "email.lua:12: " from the message into f->line. */
-static void take_place(pg_vm *vm) {
+/* said returns the line that a leading "email.lua:12: " names, if it is the file's. */
+static int said(const pg_fault *f, const char *file) {
+	size_t n = strlen(file);
+	if (f->message_len < n + 2 || memcmp(f->message, file, n) != 0 || f->message[n] != ':') return -1;
+	char digits[12] = "";
+	for (size_t i = 0; i < sizeof digits - 1 && n + 1 + i < f->message_len; i++) digits[i] = f->message[n + 1 + i];
+	int line = atoi(digits);
+	return line > 0 ? line : -1;
+}
+
+static void set_file(pg_vm *vm, const char *chunk) {
+	int own = strcmp(chunk, vm->chunk) == 0;
+	snprintf(vm->fault.file, sizeof vm->fault.file, "%s", own ? "" : chunk + 1);
+}
+
+/* take_from moves a leading "email.lua:12: " from the message into the fault, when
+ * that is the chunk's name. */
+static int take_from(pg_vm *vm, const char *chunk) {
 	pg_fault *f = &vm->fault;
 	char text[sizeof f->message + 1];
-	const char *name = vm->chunk + 1; /* without the @ */
+	const char *name = chunk + 1; /* without the @ */
 	size_t n = strlen(name);
 	memcpy(text, f->message, f->message_len);
 	text[f->message_len] = 0;
-	if (strncmp(text, name, n) != 0 || text[n] != ':') return;
+	if (strncmp(text, name, n) != 0 || text[n] != ':') return 0;
 	char *end;
 	unsigned long line = strtoul(text + n + 1, &end, 10);
-	if (end == text + n + 1 || end[0] != ':' || end[1] != ' ') return;
+	if (end == text + n + 1 || end[0] != ':' || end[1] != ' ') return 0;
 	f->line = (uint32_t)line;
+	set_file(vm, chunk);
 	set_message(vm, end + 2, strlen(end + 2));
+	return 1;
+}
+
+static void take_place(pg_vm *vm) {
+	if (take_from(vm, vm->chunk)) return;
+	for (const pg_file *file = vm->files; file; file = file->next)
+		if (take_from(vm, file->chunk)) return;
 }
 
 static void fail(pg_vm *vm, int kind, const char *message) {
 	vm->fault.kind = kind;
 	vm->fault.line = vm->fault.traceback_len = 0;
+	vm->fault.file[0] = 0;
 	set_message(vm, message, strlen(message));
 }
 
@@ -88,8 +113,13 @@ static void trace(lua_State *L, pg_vm *vm, int *shown) {
 			continue;
 		}
 		lua_getinfo(L, "Sln", &ar);
-		if (strcmp(ar.source, vm->chunk) != 0) continue;
-		if (!vm->fault.line) vm->fault.line = ar.currentline;
+		if (*ar.source != '@') continue;
+		/* A coroutine that failed has forgotten where its last function was. */
+		if (ar.currentline < 0) ar.currentline = said(&vm->fault, ar.short_src);
+		if (!vm->fault.line) {
+			vm->fault.line = ar.currentline;
+			set_file(vm, ar.source);
+		}
 		if ((*shown)++ > 40) return;
 		if (ar.name)
 			note(&vm->fault, "  %s:%d: in %s\n", ar.short_src, ar.currentline, ar.name);
@@ -104,6 +134,7 @@ static void trace(lua_State *L, pg_vm *vm, int *shown) {
 static void locate(lua_State *L, pg_vm *vm) {
 	int shown = 0;
 	vm->fault.line = vm->fault.traceback_len = 0;
+	vm->fault.file[0] = 0;
 	trace(L, vm, &shown);
 	for (pg_frame *f = vm->frames; f; f = f->outer)
 		if (f->L != L) trace(f->L, vm, &shown);
@@ -159,9 +190,16 @@ int pg_fault_handler(lua_State *L) {
 		note_limit(L, vm);
 		return 1;
 	}
+	int type = lua_type(L, 1);
+	lua_settop(L, 1);
+	if (type == LUA_TSTRING) {
+		size_t len;
+		pg_fault_strip(L);
+		const char *text = lua_tolstring(L, -1, &len);
+		set_message(vm, text, len);
+	}
 	locate(L, vm);
 	vm->fault.kind = PG_ERROR;
-	int type = lua_type(L, 1);
 	if (vm->describe && type != LUA_TSTRING && type != LUA_TNUMBER) {
 		lua_settop(L, 1);
 		vm->describe(L);
@@ -169,8 +207,6 @@ int pg_fault_handler(lua_State *L) {
 	}
 	if (type == LUA_TSTRING) {
 		size_t len;
-		lua_settop(L, 1);
-		pg_fault_strip(L);
 		const char *text = lua_tolstring(L, 1, &len);
 		set_message(vm, text, len);
 		take_place(vm);

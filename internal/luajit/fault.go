@@ -40,7 +40,8 @@ func (k Kind) String() string {
 // A Fault is what went wrong in a script, and where.
 type Fault struct {
 	Kind      Kind
-	Line      int // in the script; 0 when it is not known
+	File      string // that the script required, with Line in it; "" for its own
+	Line      int    // in the script; 0 when it is not known
 	Message   string
 	Traceback string
 }
@@ -60,6 +61,7 @@ func (vm *VM) fault(kind C.int) error {
 	f := &vm.c.fault
 	return &Fault{
 		Kind:      Kind(f.kind),
+		File:      C.GoString(&f.file[0]),
 		Line:      int(f.line),
 		Message:   string(unsafe.Slice((*byte)(unsafe.Pointer(&f.message[0])), int(f.message_len))),
 		Traceback: string(unsafe.Slice((*byte)(unsafe.Pointer(&f.traceback[0])), int(f.traceback_len))),

@@ -9,7 +9,7 @@ front *front_of(lua_State *L) { return pg_vm_of(L)->user; }
 int front_raise(lua_State *L, const char *format, ...) {
 	lua_Debug ar;
 	va_list args;
-	int of_script = lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && strcmp(ar.source, pg_vm_of(L)->chunk) == 0;
+	int of_script = lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && *ar.source == '@';
 	if (of_script) luaL_where(L, 1);
 	else lua_pushliteral(L, "");
 	va_start(args, format);
@@ -19,7 +19,7 @@ int front_raise(lua_State *L, const char *format, ...) {
 	return lua_error(L);
 }
 
-typedef struct { front *f; const char *text; size_t len; int compiled; } opening;
+typedef struct { front *f; int compiled; const char *text; size_t len; } opening;
 
 // open_all runs frontend.lua with what it builds on, below one protected call.
 static int open_all(lua_State *L) {
@@ -31,26 +31,29 @@ static int open_all(lua_State *L) {
 	big_open(L, f);
 	json_open(L, f);
 	run_open(L);
+	call_open(L, f);
+	lua_pushboolean(L, f->value);
 	if (o->compiled) proxy_open(L, f);
 	else lua_pushnil(L);
-	lua_call(L, 6, 1);
+	lua_call(L, 8, 1);
 	f->driver = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
-front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, int compiled,
-	const char *text, size_t len) {
+front *front_open(pg_vm *vm, const doc_api *api, const front_setup *setup, const char *text, size_t len) {
 	front *f = calloc(1, sizeof *f);
 	if (!f) return NULL;
-	*f = (front){.api = api, .vm = vm, .life = 1, .decoded_max = memory};
-	f->output = output < INT32_MAX ? output : INT32_MAX;
-	f->texts.max = f->scratch.max = f->keys.max = memory;
-	f->event = api->new(memory);
+	*f = (front){.api = api, .vm = vm, .life = 1, .decoded_max = setup->memory, .value = setup->value};
+	f->output = setup->output < INT32_MAX ? setup->output : INT32_MAX;
+	f->texts.max = f->scratch.max = f->keys.max = f->request.max = f->measured.max = setup->memory;
+	f->functions = strdup(setup->functions);
+	f->main = strdup(setup->main);
+	f->event = api->new(setup->memory);
 	f->root = f->past = (part){.d = f->event};
 	vm->describe = front_describe;
 	vm->user = f;
-	opening o = {f, text, len, compiled};
-	if (f->event && lua_cpcall(vm->L, open_all, &o) == 0) return f;
+	opening o = {f, setup->compiled, text, len};
+	if (f->functions && f->main && f->event && lua_cpcall(vm->L, open_all, &o) == 0) return f;
 	vm->user = NULL;
 	front_close(f);
 	return NULL;
@@ -63,6 +66,10 @@ void front_close(front *f) {
 	free(f->texts.data);
 	free(f->scratch.data);
 	free(f->keys.data);
+	free(f->request.data);
+	free(f->measured.data);
+	free(f->functions);
+	free(f->main);
 	free(f->out_ends);
 	free(f->out_from);
 	free(f->dead);
@@ -74,19 +81,46 @@ static int bind(lua_State *L) {
 	front *f = front_of(L);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, f->driver);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, f->vm->base);
-	lua_getfield(L, -1, "main");
+	lua_getfield(L, -1, f->main);
 	lua_remove(L, -2);
 	if (lua_isnil(L, -1))
-		return front_raise(L, "there is no function main; define 'function main(event)' as a global, without 'local'");
+		return front_raise(L, "there is no function %s; define 'function %s(event)' as a global, without 'local'", f->main, f->main);
 	if (!lua_isfunction(L, -1))
-		return front_raise(L, "main is a %s; define 'function main(event)'", luaL_typename(L, -1));
+		return front_raise(L, "%s is a %s; define 'function %s(event)'", f->main, luaL_typename(L, -1), f->main);
 	lua_call(L, 1, 2);
 	lua_rawseti(L, LUA_REGISTRYINDEX, f->driver);
 	f->single = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
-int front_main(front *f) {
-	lua_pushcfunction(f->vm->L, bind);
-	return pg_vm_call(f->vm, 0, 0);
+// loaded ends or interrupts the load, of which kind says how far it came.
+static int loaded(front *f, int kind) {
+	if (kind == PG_CALL) {
+		pg_vm_pause(f->vm);
+		return kind;
+	}
+	if (!kind) kind = pg_vm_seal(f->vm);
+	if (!kind) {
+		lua_pushcfunction(f->vm->L, bind);
+		kind = pg_vm_call(f->vm, 0, 0);
+	}
+	f->loading = 0;
+	pg_vm_end(f->vm);
+	return kind;
+}
+
+int front_load(front *f, const char *name, const char *text, size_t len) {
+	f->loading = 1;
+	pg_vm_begin(f->vm);
+	int kind = pg_vm_text(f->vm, name, text, len);
+	return loaded(f, kind ? kind : pg_vm_resume(f->vm, 0));
+}
+
+int front_resume(front *f, const char *answer, size_t len) {
+	f->answer = answer;
+	f->answer_len = len;
+	f->asked = 0;
+	pg_vm_continue(f->vm);
+	int kind = pg_vm_resume(f->vm, 0);
+	return f->loading ? loaded(f, kind) : front_ended(f, kind);
 }

@@ -24,7 +24,7 @@ typedef struct front_dead {
 	uint32_t fault;   // doc_fault when it is no document, else 0
 	uint32_t kind;    // enum pg_fault_kind
 	uint32_t offset, line;
-	uint32_t text, message_len, traceback_len;
+	uint32_t text, message_len, traceback_len, file_len;
 } front_dead;
 
 typedef struct front_run { // how a run ended
@@ -69,23 +69,47 @@ typedef struct front {
 
 	front_step path[FRONT_DEPTH];
 	uint32_t depth;
+
+	char *functions;  // names of the functions of Go, a line each
+	char *main;       // name of the function to run
+	int value;        // it returns values, not events
+	int loading;      // the script's text runs, not its events
+	struct extractor **extract;
+	uint32_t extract_count;
+	uint32_t function; // that the script waits for: 0 reads a file
+	int asked;         // it does wait
+	doc_buf request;   // the arguments
+	const char *answer;
+	size_t answer_len;
+	doc_buf measured;  // by the module stats, each after its length
+	uint32_t unmeasured; // measurements that found no room
 	size_t decoded;   // bytes of documents from json.decode, and when to collect them
 	size_t decoded_max;
 } front;
 
-// front_open gives a fresh VM its documents and the module json; pg_vm_load
-// follows. compiled picks the front end for the JIT. It returns NULL when memory ends.
-front *front_open(pg_vm *vm, const doc_api *api, size_t memory, size_t output, int compiled,
-	const char *text, size_t len);
+typedef struct front_setup {
+	size_t memory, output; // limits
+	int compiled;          // picks the front end for the JIT
+	int value;
+	const char *main, *functions;
+} front_setup;
+
+// front_open gives a fresh VM its documents and the modules; front_load follows.
+// text is frontend.lua. It returns NULL when memory ends.
+front *front_open(pg_vm *vm, const doc_api *api, const front_setup *setup, const char *text, size_t len);
 void front_close(front *f); // after pg_vm_close
 
-// front_main looks for main when the script is loaded; what it is instead is in vm->fault.
-int front_main(front *f);
+// front_load compiles and runs the text of the script, and looks for its main.
+int front_load(front *f, const char *name, const char *text, size_t len);
 
 // front_batch runs the events from `first` on, until all have run or a limit
 // ended it, and then the extractors over what came out.
 int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
 	struct extractor **extract, uint32_t extract_count);
+
+// front_resume goes on with what returned PG_CALL. The answer begins with E and is
+// an error, or else is followed by values.
+int front_resume(front *f, const char *answer, size_t len);
 
 // Below: between the files of the front end.
 
@@ -117,6 +141,9 @@ void front_fail(lua_State *L, front *f, const char *format, ...); // raises, wit
 void front_describe(lua_State *L);
 void json_open(lua_State *L, front *f); // pushes the module
 
+// call.c
+void call_open(lua_State *L, front *f);
+
 // big.c
 void big_open(lua_State *L, front *f);
 void big_push(lua_State *L, front *f, const char *text, size_t len);
@@ -129,6 +156,7 @@ void proxy_open(lua_State *L, front *f);
 int front_next(front *f);  // 0: there is none; 2: the family is large and should go
 int front_sent(front *f);  // 0: done; else nothing was done
 void front_dropped(front *f);
+int front_ended(front *f, int kind); // goes on, or ends the run, after a resumption
 void run_open(lua_State *L);
 
 #endif

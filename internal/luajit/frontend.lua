@@ -2,7 +2,7 @@
 -- drivers: a function that passes one event through main, for batches of one, so
 -- that it is compiled as a function; and a loop, compiled as such. A failing event
 -- leaves them and is dealt with in C; hence no pcall here.
-local globals, part, number, json, run, proxy = ...
+local globals, part, number, json, run, call, value, proxy = ...
 
 local error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack =
   error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack
@@ -79,17 +79,75 @@ local function unpack_any(t, from, to)
 end
 globals.unpack, tables.unpack = unpack_any, unpack_any
 
-local modules = {json = perigee_library(json)}
+-- Functions of Go: the script leaves a request and yields. Function 0 reads a file.
+local ask, answer, wait = call.ask, call.answer, perigee_wait
+
+local function of_go(number)
+  return function(...)
+    ask(number, ...)
+    wait()
+    return answer()
+  end
+end
+
+local libraries = {json = json, log = perigee_log, stats = {}}
+do
+  local count = 0
+  for module, name in call.names:gmatch("([^\n]+)%.([^\n]+)") do
+    count = count + 1
+    libraries[module] = libraries[module] or {}
+    libraries[module][name] = of_go(count)
+  end
+end
+if libraries.time then libraries.time.now, libraries.time.unix = call.now, call.unix end
+
+local measure = call.measure
+for kind, name in ipairs({"count", "gauge", "histogram"}) do
+  libraries.stats[name] = function(what, amount, labels)
+    return measure(kind, what, amount == nil and kind == 1 and 1 or amount, labels)
+  end
+end
+libraries.stats.counter = libraries.stats.count
+
+local re = libraries.re or {}
+function re.gmatch(text, pattern)
+  local all, i = re.all(text, pattern), 0
+  return function()
+    i = i + 1
+    local groups = all[i]
+    if type(groups) ~= "table" then return groups end
+    return unpack(groups, 1, #groups)
+  end
+end
+
+local modules = {}
+for name, library in next, libraries do modules[name] = perigee_library(library) end
 globals.json = modules.json
 
+local read, compile, pcall, LOADING = of_go(0), call.compile, globals.pcall, {}
+
+local function load_file(name)
+  local text, path = read(name)
+  local file = compile(text, path)
+  modules[name] = LOADING
+  local loaded, result = pcall(file, name)
+  modules[name] = nil
+  if not loaded then error(result, 0) end
+  if result == nil then result = true end
+  modules[name] = result
+  return result
+end
+
 function globals.require(name)
+  if type(name) ~= "string" then error("bad argument #1 to 'require' (string expected)", 2) end
   local module = modules[name]
-  if not module then error("there is no module '" .. tostring(name) .. "'", 2) end
+  if module == nil then return (load_file(name)) end
+  if module == LOADING then error("require '" .. name .. "': the file requires itself", 2) end
   return module
 end
 
 if not proxy then
-  local step, finish = run.step, run.finish
+  local step, finish = run.step, value and run.value or run.finish
   return function(main)
     local function one()
       local event = step()
@@ -169,6 +227,7 @@ local function done(...)
   if result == root and sent(front) == 0 then return end
   slow_finish(...)
 end
+if value then done = run.value end
 
 return function(main)
   local spins = 100

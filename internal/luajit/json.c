@@ -50,20 +50,25 @@ static owner *owner_push(lua_State *L, front *f) {
 
 static int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// decode_container pushes a lazy document. It is read as the only element of an
-// array, so that an array can be its root.
-static void decode_container(lua_State *L, front *f, const char *s, size_t len) {
+// decode_container pushes a lazy document, or nil and why there is none. It returns
+// how many values that are.
+static int decode_container(lua_State *L, front *f, const char *s, size_t len) {
 	owner *o = owner_push(L, f);
 	int fault, at = lua_gettop(L);
 	uint32_t root = f->api->adopt(o->d, s, len, &fault);
 	o->size = len + (size_t)o->d->count * sizeof(doc_node);
 	f->decoded += o->size;
 	if (fault == DOC_NO_MEMORY || fault == DOC_TOO_BIG) front_error(L, fault);
-	if (fault) front_raise(L, "not JSON, at byte %d", (int)o->d->offset + 1);
+	if (fault) {
+		lua_pushnil(L);
+		lua_pushfstring(L, "not JSON, at byte %d", (int)o->d->offset + 1);
+		return 2;
+	}
 	lua_newtable(L);
 	lua_pushvalue(L, at);
 	lua_setfield(L, -2, "owner");
 	part_push(L, f, o->d, root, 0, at + 1);
+	return 1;
 }
 
 static int json_decode(lua_State *L) {
@@ -74,19 +79,21 @@ static int json_decode(lua_State *L) {
 	lua_settop(L, 1);
 	while (len && is_space(*s)) s++, len--;
 	while (len && is_space(s[len - 1])) len--;
-	if (len && (*s == '{' || *s == '[')) {
-		decode_container(L, f, s, len);
-		return 1;
-	}
+	if (len && (*s == '{' || *s == '[')) return decode_container(L, f, s, len);
 	// A scalar is read as the element of an array.
 	doc_buf *b = front_scratch(f);
 	int fault = f->api->buf_add(b, "[", 1);
 	if (!fault) fault = f->api->buf_add(b, s, len);
 	if (!fault) fault = f->api->buf_add(b, "]", 1);
 	front_error(L, fault);
-	decode_container(L, f, b->data, b->len);
+	int n = decode_container(L, f, b->data, b->len);
+	if (n == 2) return n;
 	part *p = lua_touserdata(L, -1);
-	if (f->api->length(p->d, p->node) != 1) return front_raise(L, "not JSON, at byte 1");
+	if (f->api->length(p->d, p->node) != 1) {
+		lua_pushnil(L);
+		lua_pushliteral(L, "not JSON, at byte 1");
+		return 2;
+	}
 	part_family(L, f, p, -1);
 	part_value(L, f, p->d, 0, lua_gettop(L), f->api->at(p->d, p->node, 1));
 	return 1;
@@ -121,27 +128,50 @@ static int json_isnull(lua_State *L) {
 	return 1;
 }
 
-// array([table]) marks a table, so that it is an array even when it is empty.
-static int json_array(lua_State *L) {
-	front *f = front_of(L);
-	part *p = part_at(L, f, 1);
-	lua_settop(L, 1);
-	if (p) {
-		part_check(L, f, 1);
-		if (p->d->nodes[p->node].kind != DOC_ARRAY) return front_raise(L, "an object of JSON is no array");
-		return 1;
-	}
-	if (lua_isnil(L, 1)) {
-		lua_newtable(L);
-		lua_replace(L, 1);
-	}
-	luaL_checktype(L, 1, LUA_TTABLE);
+static void mark(lua_State *L, front *f, int index) {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, f->arrays);
-	lua_pushvalue(L, 1);
+	lua_pushvalue(L, index);
 	lua_pushboolean(L, 1);
 	lua_rawset(L, -3);
-	lua_settop(L, 1);
+	lua_pop(L, 1);
+}
+
+// is_listed tells whether the only argument of array() is the array itself.
+static int is_listed(lua_State *L, front *f) {
+	part *p = part_at(L, f, 1);
+	if (p) {
+		part_check(L, f, 1);
+		return p->d->nodes[p->node].kind == DOC_ARRAY;
+	}
+	if (lua_type(L, 1) != LUA_TTABLE) return 0;
+	lua_pushnil(L);
+	if (!lua_next(L, 1)) return 1;
+	lua_pop(L, 2);
+	return lua_objlen(L, 1) > 0;
+}
+
+// array(table) marks a table, so that it is an array even when it is empty. Other
+// arguments become the elements of a new one.
+static int json_array(lua_State *L) {
+	front *f = front_of(L);
+	int n = lua_gettop(L);
+	if (n == 1 && is_listed(L, f)) {
+		if (!part_at(L, f, 1)) mark(L, f, 1);
+		lua_settop(L, 1);
+		return 1;
+	}
+	lua_createtable(L, n, 0);
+	mark(L, f, n + 1);
+	for (int i = 1; i <= n; i++) {
+		lua_pushvalue(L, i);
+		lua_rawseti(L, n + 1, i);
+	}
 	return 1;
+}
+
+static int json_empty(lua_State *L) {
+	lua_settop(L, 0);
+	return json_array(L);
 }
 
 static int describe(lua_State *L) {
@@ -168,7 +198,7 @@ void front_describe(lua_State *L) {
 
 void json_open(lua_State *L, front *f) {
 	static const luaL_Reg functions[] = {
-		{"encode", json_encode}, {"isnull", json_isnull}, {"array", json_array}, {NULL, NULL}};
+		{"encode", json_encode}, {"isnull", json_isnull}, {"array", json_array}, {"empty", json_empty}, {NULL, NULL}};
 	lua_newtable(L);
 	lua_newtable(L);
 	lua_pushliteral(L, "k");

@@ -63,6 +63,10 @@ static void relent(pg_vm *vm) {
 
 void pg_vm_begin(pg_vm *vm) {
 	vm->run.event = 0;
+	pg_vm_continue(vm);
+}
+
+void pg_vm_continue(pg_vm *vm) {
 	vm->run.number++;
 	if (pthread_getcpuclockid(pthread_self(), &vm->run.clock) != 0) vm->run.clock = -1;
 	__atomic_store_n(&vm->run.running, 1, __ATOMIC_RELEASE);
@@ -77,6 +81,13 @@ int64_t pg_vm_spent(const pg_vm *vm) {
 	struct timespec t;
 	if (vm->run.clock == -1 || clock_gettime(vm->run.clock, &t) != 0) return -1;
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void pg_vm_pause(pg_vm *vm) {
+	lock(vm);
+	vm->run.running = 0;
+	disarm(vm);
+	unlock(vm);
 }
 
 void pg_vm_end(pg_vm *vm) {

@@ -78,29 +78,57 @@ local function xpcall(f, handler, ...)
   return handled(handler, pcall(f, ...))
 end
 
-local function resumed(state, ...)
+-- A script that waits for the host yields CALL, through all coroutines.
+local CALL = {}
+function perigee_wait() yield(CALL) end
+
+local function resumed(co, state, ...)
+  if state == YIELDED and ... == CALL then
+    yield(CALL)
+    return resumed(co, step(co))
+  end
   return state ~= FAILED, ...
 end
 
 local function resume(co, ...)
-  return resumed(step(co, ...))
+  return resumed(co, step(co, ...))
 end
 
-local function unwrapped(state, ...)
+local function unwrapped(co, state, ...)
+  if state == YIELDED and ... == CALL then
+    yield(CALL)
+    return unwrapped(co, step(co))
+  end
   if state == FAILED then error((...), 0) end
   return ...
 end
 
 local function wrap(f)
   local co = create(f)
-  return function(...) return unwrapped(step(co, ...)) end
+  return function(...) return unwrapped(co, step(co, ...)) end
 end
+
+-- mains are the coroutines that the host runs a script in.
+local mains = setmetatable({}, {__mode = "k"})
 
 local function current()
   local co, main = running()
   while owner[co] do co = owner[co] end
-  return co, main
+  return co, main or mains[co] == true
 end
+
+local function inside()
+  local _, main = current()
+  return not main
+end
+
+local function give(...)
+  if not inside() then error("attempt to yield from outside a coroutine", 2) end
+  return yield(...)
+end
+
+local isyieldable = coroutine.isyieldable
+local function can_yield() return isyieldable() and inside() end
 
 -- sort is a merge sort in Lua: it obeys a hook, and no order function makes it slow.
 
@@ -174,13 +202,19 @@ local function format(template, ...)
   return format_objects(template, ...)
 end
 
-local function print(...)
-  local line = ""
-  for i = 1, select("#", ...) do
-    line = line .. (i > 1 and "\t" or "") .. tostring((select(i, ...)))
+local function logger(level)
+  return function(...)
+    local line = ""
+    for i = 1, select("#", ...) do
+      line = line .. (i > 1 and "\t" or "") .. tostring((select(i, ...)))
+    end
+    log(level, line)
   end
-  log(0, line)
 end
+
+-- The levels are those of the host.
+local print = logger(0)
+perigee_log = {debug = logger(-4), info = print, warn = logger(4), warning = logger(4), error = logger(8)}
 
 local function only(from, names)
   local to = {}
@@ -190,7 +224,48 @@ end
 
 local text = only(string, "byte char len lower reverse sub upper")
 for name, f in next, strings do text[name] = f end
-text.format = format
+text.format, text.find_pattern = format, nil
+
+-- gsub with a function is in Lua, so that the function may wait.
+
+local find, raw_gsub, concat = strings.find_pattern, strings.gsub, table.concat
+
+-- replacement is what a match becomes; what follows `to` are its captures.
+local function replacement(s, f, from, to, ...)
+  local whole, new = s:sub(from, to)
+  if select("#", ...) > 0 then new = f(...) else new = f(whole) end
+  if not new then return whole end
+  local kind = type(new)
+  if kind ~= "string" and kind ~= "number" then error("invalid replacement value (a " .. kind .. ")", 0) end
+  return new
+end
+
+local function replace(s, pattern, f, most)
+  local out, n, count, at = {}, 0, 0, 1
+  local anchored = pattern:byte() == 94 -- ^
+  local function step(from, to, ...)
+    if not from then return end
+    out[n + 1], out[n + 2] = s:sub(at, from - 1), replacement(s, f, from, to, ...)
+    n, count, at = n + 2, count + 1, to + 1
+    if to < from then -- an empty match: the next byte stays
+      n = n + 1
+      out[n], at = s:sub(at, at), at + 1
+    end
+    return not anchored and at <= #s + 1
+  end
+  while count < most and step(find(s, pattern, at)) do end
+  out[n + 1] = s:sub(at)
+  return concat(out), count
+end
+
+function text.gsub(s, pattern, with, most)
+  if type(with) ~= "function" then return raw_gsub(s, pattern, with, most) end
+  local subject, p = tostring(s), tostring(pattern)
+  if type(s) ~= "string" and type(s) ~= "number" or type(pattern) ~= "string" and type(pattern) ~= "number" then
+    return raw_gsub(s, pattern, with, most)
+  end
+  return replace(subject, p, with, most and (tonumber(most) or error("bad argument #4 to 'gsub' (number expected)", 2)) or 1 / 0)
+end
 local meta = getmetatable("")
 meta.__index, meta.__metatable = text, false
 
@@ -209,8 +284,8 @@ globals.math = library(only(math, [[
 globals.bit = library(only(bit, [[
   arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex]]))
 globals.coroutine = library({
-  create = create, isyieldable = coroutine.isyieldable, resume = resume,
-  running = current, status = coroutine.status, wrap = wrap, yield = yield,
+  create = create, isyieldable = can_yield, resume = resume,
+  running = current, status = coroutine.status, wrap = wrap, yield = give,
 })
 
 local guard = {__index = globals, __metatable = false}
@@ -226,4 +301,4 @@ local function seal()
   end
 end
 
-return globals, env, seal
+return globals, env, seal, mains

@@ -67,6 +67,9 @@ static void dead_script(front *f) {
 	d->message_len = why->message_len;
 	if (f->api->buf_add(&f->texts, why->traceback, why->traceback_len)) return;
 	d->traceback_len = why->traceback_len;
+	uint32_t n = (uint32_t)strlen(why->file);
+	if (f->api->buf_add(&f->texts, why->file, n)) return;
+	d->file_len = n;
 }
 
 static void life_next(front *f) {
@@ -191,6 +194,11 @@ static void send(lua_State *L, front *f) {
 	}
 }
 
+static void check_output(lua_State *L, front *f) {
+	f->run.full = f->out.len > f->output;
+	if (f->run.full) front_raise(L, "output limit exceeded");
+}
+
 // finish(…) takes what main returned.
 static int finish(lua_State *L) {
 	front *f = front_of(L);
@@ -198,9 +206,18 @@ static int finish(lua_State *L) {
 		return front_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
 	uint32_t before = f->out_count;
 	send(L, f);
-	f->run.full = f->out.len > f->output;
-	if (f->run.full) return front_raise(L, "output limit exceeded");
+	check_output(L, f);
 	if (f->out_count == before) f->run.dropped++;
+	f->run.at++;
+	return 0;
+}
+
+// value(…) takes what the function returned as the value for its event.
+static int value(lua_State *L) {
+	front *f = front_of(L);
+	lua_settop(L, 1);
+	emit(L, f, 1);
+	check_output(L, f);
 	f->run.at++;
 	return 0;
 }
@@ -226,7 +243,7 @@ void front_dropped(front *f) {
 }
 
 void run_open(lua_State *L) {
-	static const luaL_Reg functions[] = {{"step", step}, {"finish", finish}, {"fresh", fresh}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {{"step", step}, {"finish", finish}, {"value", value}, {"fresh", fresh}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);
 }
@@ -251,23 +268,39 @@ static int drive(front *f) {
 		if (kind || f->run.at == f->count) return kind;
 		driver = f->single;
 	}
-	lua_rawgeti(f->vm->L, LUA_REGISTRYINDEX, driver);
-	return pg_vm_call(f->vm, 0, 0);
+	int kind = pg_vm_thread(f->vm);
+	if (kind) return kind;
+	lua_rawgeti(f->vm->co, LUA_REGISTRYINDEX, driver);
+	return pg_vm_resume(f->vm, 0);
 }
 
-// run_events returns the kind of the limit that ended the run, or PG_OK.
-static int run_events(front *f) {
-	while (f->run.at < f->count) {
-		int kind = drive(f);
-		if (kind == PG_OK) break;
+// run_events goes on after a drive that ended with kind. It returns the kind of
+// the limit that ended the run, PG_CALL, or PG_OK.
+static int run_events(front *f, int kind) {
+	for (;;) {
+		if (kind == PG_OK || kind == PG_CALL) return kind;
 		out_truncate(f, 0);
 		if (kind == PG_BATCH_TIME) return kind;
 		if (f->run.full) return PG_OUTPUT;
 		dead_script(f);
 		f->run.at++;
 		if (f->vm->broken || kind >= PG_EVENT_TIME) return kind;
+		if (f->run.at == f->count) return PG_OK;
+		kind = drive(f);
 	}
-	return PG_OK;
+}
+
+int front_ended(front *f, int kind) {
+	kind = run_events(f, kind);
+	if (kind == PG_CALL) {
+		pg_vm_pause(f->vm);
+		return kind;
+	}
+	pg_vm_end(f->vm);
+	life_next(f);
+	for (uint32_t i = 0; i < f->extract_count && kind == PG_OK; i++)
+		if (f->extract[i] && f->api->extract(f->extract[i], f->out.data, f->out_ends, f->out_count)) kind = PG_MEMORY;
+	return kind;
 }
 
 int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
@@ -275,14 +308,11 @@ int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count
 	f->data = data;
 	f->ends = ends;
 	f->count = count;
+	f->extract = extract;
+	f->extract_count = extract_count;
 	f->run = (front_run){.at = first};
 	f->out.len = f->texts.len = 0;
 	f->out_count = f->dead_count = 0;
 	pg_vm_begin(f->vm);
-	int kind = run_events(f);
-	pg_vm_end(f->vm);
-	life_next(f);
-	for (uint32_t i = 0; i < extract_count && kind == PG_OK; i++)
-		if (extract[i] && f->api->extract(extract[i], f->out.data, f->out_ends, f->out_count)) kind = PG_MEMORY;
-	return kind;
+	return front_ended(f, drive(f));
 }

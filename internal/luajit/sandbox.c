@@ -1,20 +1,22 @@
 #include "sandbox.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LOG_MAX = 1 << 20 };
 
 /* keep_line keeps a line for Go, which takes all of them after the call. A record
- * is a level, as slog counts them, a length and the text. */
-static void keep_line(pg_vm *vm, int level, const char *text, size_t len) {
+ * is a level, as slog counts them, two lengths, the place and the text. */
+static void keep_line(pg_vm *vm, int level, const char *place, const char *text, size_t len) {
 	struct pg_log *log = &vm->log;
-	int32_t head[2] = {level, (int32_t)len};
-	if (len > LOG_MAX || log->len + sizeof head + len > LOG_MAX) {
+	size_t n = strlen(place);
+	int32_t head[3] = {level, (int32_t)n, (int32_t)len};
+	if (len > LOG_MAX || log->len + sizeof head + n + len > LOG_MAX) {
 		log->truncated = 1;
 		return;
 	}
-	size_t need = log->len + sizeof head + len;
+	size_t need = log->len + sizeof head + n + len;
 	if (need > log->cap) {
 		size_t cap = need < 512 ? 1024 : need * 2;
 		char *data = realloc(log->data, cap);
@@ -22,7 +24,8 @@ static void keep_line(pg_vm *vm, int level, const char *text, size_t len) {
 		log->data = data, log->cap = cap;
 	}
 	memcpy(log->data + log->len, head, sizeof head);
-	memcpy(log->data + log->len + sizeof head, text, len);
+	memcpy(log->data + log->len + sizeof head, place, n);
+	memcpy(log->data + log->len + sizeof head + n, text, len);
 	log->len = need;
 }
 
@@ -31,7 +34,13 @@ static int log_line(lua_State *L) {
 	size_t len;
 	int level = (int)luaL_checkinteger(L, 1);
 	const char *text = luaL_checklstring(L, 2, &len);
-	keep_line(pg_vm_of(L), level, text, len);
+	char place[LUA_IDSIZE + 16] = "";
+	lua_Debug ar;
+	for (int up = 1; !*place && lua_getstack(L, up, &ar); up++) {
+		lua_getinfo(L, "Sl", &ar);
+		if (*ar.source == '@') snprintf(place, sizeof place, "%s:%d", ar.short_src, ar.currentline);
+	}
+	keep_line(pg_vm_of(L), level, place, text, len);
 	return 0;
 }
 
@@ -39,7 +48,8 @@ void pg_sandbox_open(lua_State *L, pg_vm *vm) {
 	pg_string_functions(L);
 	pg_coroutine_functions(L);
 	lua_pushcfunction(L, log_line);
-	lua_call(L, 3, 3);
+	lua_call(L, 3, 4);
+	vm->mains = luaL_ref(L, LUA_REGISTRYINDEX);
 	vm->seal = luaL_ref(L, LUA_REGISTRYINDEX);
 	vm->env = luaL_ref(L, LUA_REGISTRYINDEX);
 	vm->base = luaL_ref(L, LUA_REGISTRYINDEX);

@@ -61,7 +61,7 @@ static int search(lua_State *L, int find) {
 		lua_pushnil(L);
 		return 1;
 	}
-	if (find && (lua_toboolean(L, 4) || pg_pattern_plain(p, pn))) return find_plain(L, s, n, from, p, pn);
+	if (find == 1 && (lua_toboolean(L, 4) || pg_pattern_plain(p, pn))) return find_plain(L, s, n, from, p, pn);
 	pg_matcher m;
 	pg_matcher_init(&m, L, s, n, p, pn);
 	bytes at = m.text + from, pattern = (bytes)p;
@@ -80,6 +80,7 @@ static int search(lua_State *L, int find) {
 }
 
 static int find(lua_State *L) { return search(L, 1); }
+static int find_pattern(lua_State *L) { return search(L, 2); } /* as gsub looks */
 static int match(lua_State *L) { return search(L, 0); }
 
 /* gmatch_next has the text, the pattern and the offset to go on from as upvalues. */
@@ -229,7 +230,8 @@ static int rep(lua_State *L) {
 
 void pg_string_functions(lua_State *L) {
 	static const luaL_Reg functions[] = {
-		{"find", find}, {"match", match}, {"gmatch", gmatch}, {"gsub", gsub}, {"rep", rep}, {NULL, NULL},
+		{"find", find}, {"find_pattern", find_pattern}, {"match", match}, {"gmatch", gmatch},
+		{"gsub", gsub}, {"rep", rep}, {NULL, NULL},
 	};
 	lua_newtable(L);
 	luaL_setfuncs(L, functions, 0);

@@ -3,6 +3,7 @@
 package luajit
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -29,15 +30,15 @@ func TestTorture(t *testing.T) {
 func attack(t *testing.T, opts Options, script torture.Script) {
 	w := NewWatchdog()
 	defer w.Close()
-	e, err := NewEngine(w, opts, 8<<20, [][]event.Column{nil})
+	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Columns: [][]event.Column{nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.Load("hostile.lua", []byte(script.Code())); err != nil {
+	if err := e.Load(context.Background(), "hostile.lua", []byte(script.Code())); err != nil {
 		t.Fatal(err)
 	}
-	out := e.Run(hostileBatch(), 0)
+	out := e.Run(context.Background(), hostileBatch(), 0)
 	end := out.Limit
 	for _, dead := range out.Dead() {
 		f := dead.Script

@@ -29,6 +29,20 @@ static int call_global(lua_State *L) {
 	return 0;
 }
 
+/* new_thread makes the coroutine that runs the script. */
+static int new_thread(lua_State *L) {
+	pg_vm *vm = pg_vm_of(L);
+	lua_State *co = lua_newthread(L);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, vm->mains);
+	lua_pushvalue(L, -2);
+	lua_pushboolean(L, 1);
+	lua_rawset(L, -3);
+	lua_pop(L, 1);
+	lua_rawseti(L, LUA_REGISTRYINDEX, vm->thread);
+	vm->co = co;
+	return 0;
+}
+
 /* open_libs does all that may allocate below one protected call. */
 static int open_libs(lua_State *L) {
 	struct text *t = lua_touserdata(L, 1);
@@ -37,6 +51,10 @@ static int open_libs(lua_State *L) {
 	t->vm->handler = luaL_ref(L, LUA_REGISTRYINDEX);
 	lua_pushcfunction(L, call_global);
 	t->vm->caller = luaL_ref(L, LUA_REGISTRYINDEX);
+	lua_pushcfunction(L, new_thread);
+	t->vm->threads = luaL_ref(L, LUA_REGISTRYINDEX);
+	lua_pushboolean(L, 1);
+	t->vm->thread = luaL_ref(L, LUA_REGISTRYINDEX);
 	lua_pushboolean(L, 1);
 	t->vm->slot = luaL_ref(L, LUA_REGISTRYINDEX);
 	if (luaL_loadbufferx(L, t->text, t->len, t->name, "t")) return lua_error(L);
@@ -66,6 +84,10 @@ pg_vm *pg_vm_open(size_t memory_limit, int jit, const char *prelude, size_t len)
 void pg_vm_close(pg_vm *vm) {
 	lua_sethook(vm->L, NULL, 0, 0);
 	lua_close(vm->L);
+	for (pg_file *file = vm->files, *next; file; file = next) {
+		next = file->next;
+		free(file);
+	}
 	free(vm->scratch.data);
 	free(vm->log.data);
 	free(vm);
@@ -94,6 +116,42 @@ int pg_vm_call(pg_vm *vm, int nargs, int nresults) {
 	pg_fault_settle(vm, status);
 	lua_settop(L, at - 1);
 	return vm->fault.kind;
+}
+
+int pg_vm_thread(pg_vm *vm) {
+	if (vm->co && lua_status(vm->co) == 0) return PG_OK;
+	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->threads);
+	return pg_vm_call(vm, 0, 0);
+}
+
+/* failed finds out what ended vm->co, whose stack is as it was then. */
+static void failed(pg_vm *vm, int status) {
+	if (status != LUA_ERRMEM) {
+		lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->handler);
+		lua_xmove(vm->co, vm->L, 1);
+		int again = lua_pcall(vm->L, 1, 0, 0);
+		if (again) {
+			lua_pop(vm->L, 1);
+			status = again;
+		}
+	}
+	pg_fault_settle(vm, status);
+}
+
+int pg_vm_resume(pg_vm *vm, int nargs) {
+	char *stack = begin_call(vm);
+	int depth = vm->depth;
+	size_t scratch = vm->scratch.len;
+	pg_frame frame = {vm->co, vm->frames};
+	vm->frames = &frame;
+	vm->fault.kind = PG_OK;
+	int status = lua_resume(vm->co, nargs);
+	if (status > LUA_YIELD) {
+		vm->frames = &frame;
+		failed(vm, status);
+	}
+	vm->depth = depth, vm->frames = frame.outer, vm->stack = stack, vm->scratch.len = scratch;
+	return status == 0 ? PG_OK : status == LUA_YIELD ? PG_CALL : (int)vm->fault.kind;
 }
 
 static int load_text(lua_State *L) {
@@ -133,15 +191,39 @@ int pg_vm_host(pg_vm *vm, const char *name, const char *text, size_t len, int na
 	return pg_vm_call(vm, nargs, nresults);
 }
 
-int pg_vm_load(pg_vm *vm, const char *name, const char *text, size_t len) {
-	size_t n = strlen(name), room = sizeof vm->chunk - sizeof "@...";
-	snprintf(vm->chunk, sizeof vm->chunk, n > room ? "@...%s" : "@%s", n > room ? name + n - room : name);
+/* name_chunk keeps the end of a name that is too long. */
+static void name_chunk(char chunk[LUA_IDSIZE], const char *name) {
+	size_t n = strlen(name), room = LUA_IDSIZE - sizeof "@...";
+	snprintf(chunk, LUA_IDSIZE, n > room ? "@...%s" : "@%s", n > room ? name + n - room : name);
+}
+
+const char *pg_vm_file(pg_vm *vm, const char *name) {
+	pg_file *file = malloc(sizeof *file);
+	if (!file) return NULL;
+	name_chunk(file->chunk, name);
+	file->next = vm->files;
+	vm->files = file;
+	return file->chunk;
+}
+
+int pg_vm_text(pg_vm *vm, const char *name, const char *text, size_t len) {
+	name_chunk(vm->chunk, name);
 	vm->run.event = PG_NO_EVENT;
-	int kind = push_text(vm, vm->chunk, text, len);
-	if (!kind) kind = pg_vm_call(vm, 0, 0);
-	if (kind) return kind;
+	int kind = pg_vm_thread(vm);
+	if (!kind) kind = push_text(vm, vm->chunk, text, len);
+	if (!kind) lua_xmove(vm->L, vm->co, 1);
+	return kind;
+}
+
+int pg_vm_seal(pg_vm *vm) {
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->seal);
 	return pg_vm_call(vm, 0, 0);
+}
+
+int pg_vm_load(pg_vm *vm, const char *name, const char *text, size_t len) {
+	int kind = pg_vm_text(vm, name, text, len);
+	if (!kind) kind = pg_vm_resume(vm, 0);
+	return kind ? kind : pg_vm_seal(vm);
 }
 
 int pg_vm_call_global(pg_vm *vm, const char *name) {

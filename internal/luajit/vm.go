@@ -35,6 +35,7 @@ type VM struct {
 	busy  atomic.Bool // a run is under way, or about to begin
 	opts  Options
 	seen  sighting
+	spent account // of the run, before the piece that runs
 }
 
 // errNoRoom says that not even an empty VM fits.
@@ -111,6 +112,8 @@ func (vm *VM) end() {
 
 // enter and leave bracket a crossing that begins and ends its run in C.
 func (vm *VM) enter() {
+	vm.spent.run.Store(0)
+	vm.spent.event.Store(0)
 	vm.busy.Store(true)
 	vm.watch.rouse()
 }
@@ -118,18 +121,19 @@ func (vm *VM) enter() {
 func (vm *VM) leave() { vm.busy.Store(false) }
 
 // Log hands over what the script printed or logged since the last call, oldest
-// first; text is valid during the call of line only.
-func (vm *VM) Log(line func(level slog.Level, text []byte)) {
+// first, and where, as in "email.lua:12".
+func (vm *VM) Log(line func(level slog.Level, text, place string)) {
 	log := &vm.c.log
 	data := unsafe.Slice((*byte)(unsafe.Pointer(log.data)), int(log.len))
 	for len(data) > 0 {
-		head := (*[2]int32)(unsafe.Pointer(&data[0]))
-		n := 8 + int(head[1])
-		line(slog.Level(head[0]), data[8:n])
-		data = data[n:]
+		head := *(*[3]int32)(unsafe.Pointer(&data[0]))
+		data = data[unsafe.Sizeof(head):]
+		place, text := data[:head[1]], data[head[1]:head[1]+head[2]]
+		line(slog.Level(head[0]), string(text), string(place))
+		data = data[head[1]+head[2]:]
 	}
 	if log.truncated != 0 {
-		line(slog.LevelWarn, []byte("the script logged too much; the rest is left out"))
+		line(slog.LevelWarn, "the script logged too much; the rest is left out", "")
 	}
 	log.len, log.truncated = 0, 0
 }

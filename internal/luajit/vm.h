@@ -12,6 +12,7 @@
 /* Why a call failed. From PG_EVENT_TIME on it is a limit: nothing in Lua can
  * catch it, and the VM is broken and must be closed. */
 enum pg_fault_kind {
+	PG_CALL = -1, /* no fault: the script waits for what pg_vm_resume will bring */
 	PG_OK,
 	PG_SYNTAX,
 	PG_ERROR,
@@ -27,6 +28,7 @@ typedef struct pg_fault {
 	uint32_t kind;
 	uint32_t line; /* in the script; 0 when not known */
 	uint32_t message_len, traceback_len;
+	char file[LUA_IDSIZE]; /* that the script required, with the line in it; "" for its own */
 	char message[1024];
 	char traceback[8192];
 } pg_fault;
@@ -52,9 +54,16 @@ typedef struct pg_frame {
 	struct pg_frame *outer;
 } pg_frame;
 
+/* A file that the script required. */
+typedef struct pg_file {
+	struct pg_file *next;
+	char chunk[LUA_IDSIZE];
+} pg_file;
+
 typedef struct pg_vm {
 	pg_run run;
 	lua_State *L;
+	lua_State *co;      /* the coroutine that pg_vm_resume resumes */
 	size_t used, limit; /* bytes held; bytes that may be live */
 	int tripped;        /* the heap has outgrown the limit, garbage included */
 	pg_frame *frames;   /* coroutines being resumed */
@@ -66,8 +75,12 @@ typedef struct pg_vm {
 	int seal;           /*   what forbids new globals, */
 	int handler;        /*   the message handler, */
 	int caller;         /*   what calls a global function, */
+	int mains;          /*   the coroutines that a script takes for no coroutine, */
+	int thread;         /*   the one in use, and what makes one, */
+	int threads;
 	int slot;           /*   a place to hand over one value without allocating */
 	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
+	pg_file *files;
 	pg_fault fault;
 	char lock, armed; /* the hook's */
 	struct pg_scratch { /* where C functions build strings, one after the other */
@@ -98,6 +111,22 @@ int pg_vm_host(pg_vm *vm, const char *name, const char *text, size_t len, int na
 /* pg_vm_load compiles and runs the script's text (no bytecode) in its
  * environment, then forbids new globals. Call it inside a run. */
 int pg_vm_load(pg_vm *vm, const char *name, const char *text, size_t len);
+
+/* pg_vm_text compiles the text of a script and leaves the function in pg_vm_thread's
+ * coroutine; pg_vm_seal forbids new globals. Together they are pg_vm_load, for a
+ * script that may wait while it loads. */
+int pg_vm_text(pg_vm *vm, const char *name, const char *text, size_t len);
+int pg_vm_seal(pg_vm *vm);
+
+/* pg_vm_file returns the chunk name of a file that the script requires. It lives as
+ * long as the VM; NULL when there is no memory. */
+const char *pg_vm_file(pg_vm *vm, const char *name);
+
+/* pg_vm_thread sees to it that vm->co can run a function: it is pushed there, and
+ * pg_vm_resume runs it, as pg_vm_call does, but for PG_CALL: then the script has
+ * yielded, and the next pg_vm_resume goes on. */
+int pg_vm_thread(pg_vm *vm);
+int pg_vm_resume(pg_vm *vm, int nargs);
 
 /* pg_vm_call calls the function below its nargs arguments, as lua_pcall does.
  * On a fault nothing is left on the stack, vm->fault says what went wrong and
@@ -135,5 +164,9 @@ int64_t pg_vm_spent(const pg_vm *vm);
 /* A run, from Go or C. pg_vm_end disarms; the VM's `broken` says how it ended. */
 void pg_vm_begin(pg_vm *vm);
 void pg_vm_end(pg_vm *vm);
+
+/* Between pg_vm_pause and pg_vm_continue a run waits, and no limit is watched. */
+void pg_vm_pause(pg_vm *vm);
+void pg_vm_continue(pg_vm *vm);
 
 #endif

@@ -63,11 +63,11 @@ func TestFaults(t *testing.T) {
 func TestPrintReachesTheLog(t *testing.T) {
 	vm := load(t, "print('a', 1, nil) print()")
 	var got []string
-	vm.Log(func(level slog.Level, text []byte) { got = append(got, level.String()+" "+string(text)) })
-	if want := "INFO a\t1\tnil,INFO "; strings.Join(got, ",") != want {
+	vm.Log(func(level slog.Level, text, place string) { got = append(got, level.String()+" "+text+" "+place) })
+	if want := "INFO a\t1\tnil email.lua:1,INFO  email.lua:1"; strings.Join(got, ",") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	vm.Log(func(_ slog.Level, text []byte) { t.Errorf("%q came twice", text) })
+	vm.Log(func(_ slog.Level, text, _ string) { t.Errorf("%q came twice", text) })
 }
 
 func TestVMGoesOnAfterAnError(t *testing.T) {

@@ -40,6 +40,15 @@ type sighting struct {
 	run, at       moment // the start of the run, and of the event
 }
 
+// An account is the time, in nanoseconds, that a script has had before it last called
+// a function of Go: in the run, and in the event.
+type account struct{ run, event atomic.Int64 }
+
+func (a *account) add(d time.Duration) {
+	a.run.Add(int64(d))
+	a.event.Add(int64(d))
+}
+
 // A moment is a point in time, by the clock and by what the running thread has
 // used of a processor, which is negative when nobody knows.
 type moment struct {
@@ -47,12 +56,19 @@ type moment struct {
 	spent time.Duration
 }
 
+// before is the moment from which a script had so many nanoseconds until now.
+func (now moment) before(spent int64) moment {
+	d := time.Duration(spent)
+	now.clock, now.spent = now.clock.Add(-d), now.spent-d
+	return now
+}
+
 // late tells whether a limit for what began at since is used up. It counts the
 // time on a processor: on a machine that is short of them a good script must
 // not be taken for a slow one.
 func (now moment) late(since moment, limit time.Duration) bool {
 	elapsed := now.clock.Sub(since.clock)
-	if now.spent < 0 || since.spent < 0 {
+	if now.spent < 0 {
 		return elapsed >= limit
 	}
 	return now.spent-since.spent >= limit || elapsed >= starved*limit
@@ -159,7 +175,7 @@ func (vm *VM) look(clock time.Time) {
 	number, event := vm.load32(&run.number), vm.load32(&run.event)
 	now := moment{clock, time.Duration(C.pg_vm_spent(vm.c))}
 	if number != seen.number {
-		*seen = sighting{number, event, now, now}
+		*seen = sighting{number, event, now.before(vm.spent.run.Load()), now.before(vm.spent.event.Load())}
 	} else if event != seen.event {
 		seen.event, seen.at = event, now
 	}

@@ -9,7 +9,9 @@ import (
 	"github.com/perigeedb/perigee/script/scripttest"
 )
 
-var features = scripttest.Features{Memory: true, MixedOrder: true}
+var features = scripttest.Features{Memory: true, MixedOrder: true, Modules: true}
 
 func TestCompiled(t *testing.T)    { scripttest.Test(t, luajit.Language, features) }
 func TestInterpreted(t *testing.T) { scripttest.Test(t, luajit.Interpreted, features) }
+
+func TestHandler(t *testing.T) { scripttest.TestHandler(t, luajit.Handler()) }

@@ -4,23 +4,24 @@ package luajit
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/stdlib"
 )
 
 // A Script is a loaded Lua script.
 type Script struct {
-	code script.Code
-	opts script.Options
-	name string
+	code   script.Code
+	opts   script.Options
+	name   string
+	source *stdlib.Source
+	host   *luajit.Host
+	log    *stdlib.Log
 
 	interpreted bool
 	watch       *luajit.Watchdog
@@ -42,14 +43,21 @@ func LoadInterpreted(ctx context.Context, code script.Code, opts script.Options)
 
 func load(ctx context.Context, code script.Code, opts script.Options, interpreted bool) (*Script, error) {
 	opts.Limits = opts.Limits.WithDefaults()
+	modules, err := stdlib.Modules(opts.Modules)
+	if err != nil {
+		return nil, err
+	}
 	size := runtime.GOMAXPROCS(0)
 	s := &Script{
 		code: code, opts: opts, interpreted: interpreted,
-		name:   fmt.Sprintf("%s@%.4x", code.Name, sha256.Sum256(code.Text)),
+		source: stdlib.NewSource(code),
+		log:    stdlib.NewLog(opts.Log),
 		watch:  luajit.NewWatchdog(),
 		idle:   make(chan *luajit.Engine, size),
 		spares: make(chan struct{}, size),
 	}
+	s.host = &luajit.Host{Functions: functions(modules), File: s.source.Require}
+	s.name = s.version()
 	for range size {
 		s.spares <- struct{}{}
 	}
@@ -61,9 +69,12 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 		s.watch.Close()
 		return nil, err
 	}
+	s.name = s.version() // with what it required
 	s.release(e)
 	return s, nil
 }
+
+func (s *Script) version() string { return s.code.Name + "@" + s.source.Version() }
 
 // compiles is what Probe finds on this machine, which does not change.
 var compiles = sync.OnceValue(func() error {
@@ -114,7 +125,7 @@ func (s *Script) acquire(ctx context.Context) (*luajit.Engine, error) {
 	case e := <-s.idle:
 		return e, nil
 	case <-s.spares:
-		e, err := s.open()
+		e, err := s.open(ctx)
 		if err != nil {
 			s.spares <- struct{}{}
 		}
@@ -135,29 +146,21 @@ func (s *Script) release(e *luajit.Engine) {
 }
 
 // open makes an engine with the script in it.
-func (s *Script) open() (*luajit.Engine, error) {
+func (s *Script) open(ctx context.Context) (*luajit.Engine, error) {
 	l := s.opts.Limits
 	e, err := luajit.NewEngine(s.watch, luajit.Options{
 		EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: s.interpreted,
-	}, l.Output, s.opts.Sinks)
+	}, luajit.Setup{Output: l.Output, Columns: s.opts.Sinks, Main: s.code.Func, Value: s.opts.Value, Host: s.host})
 	if err != nil {
 		return nil, err
 	}
-	err = e.Load(s.code.Name, s.code.Text)
-	s.log(e)
+	err = e.Load(ctx, s.code.Name, s.code.Text)
+	s.drain(e)
 	if err != nil {
 		e.Close()
 		return nil, s.error(err)
 	}
 	return e, nil
-}
-
-func (s *Script) log(e *luajit.Engine) {
-	e.VM.Log(func(level slog.Level, text []byte) {
-		if s.opts.Log != nil {
-			s.opts.Log.Log(context.Background(), level, string(text), "script", s.name)
-		}
-	})
 }
 
 // error turns a fault of the engine into one of the script.
@@ -174,7 +177,11 @@ func (s *Script) fault(f *luajit.Fault) *script.Error {
 	if f.Kind != luajit.Runtime {
 		message, hint = f.Message, ""
 	}
-	return &script.Error{Script: s.code.Name, Line: min(f.Line, s.lines()), Message: message, Hint: hint, Traceback: f.Traceback}
+	fault := &script.Error{Script: f.File, Line: f.Line, Message: message, Hint: hint, Traceback: f.Traceback}
+	if f.File == "" {
+		fault.Script, fault.Line = s.code.Name, min(f.Line, s.lines())
+	}
+	return fault
 }
 
 // lines is the number of lines of the script: a fault at its very end is in the last.

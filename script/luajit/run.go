@@ -91,14 +91,14 @@ func (r *run) all(e *luajit.Engine) (*luajit.Engine, error) {
 // cross makes the crossing, which ends early when the context does.
 func (r *run) cross(e *luajit.Engine, first int) luajit.Outcome {
 	if r.ctx.Done() == nil {
-		return e.Run(r.in, first)
+		return e.Run(r.ctx, r.in, first)
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(r.ctx, func() {
 		e.Cancel()
 		close(ended)
 	})
-	out := e.Run(r.in, first)
+	out := e.Run(r.ctx, r.in, first)
 	if !stop() {
 		<-ended
 	}
@@ -142,7 +142,7 @@ func (r *run) take(e *luajit.Engine, out luajit.Outcome, whole bool) {
 	}
 	r.res.Dropped += out.Dropped
 	r.res.Ran = out.At
-	r.s.log(e)
+	r.s.drain(e)
 }
 
 func (r *run) deadEvent(d luajit.Dead) {
@@ -151,7 +151,7 @@ func (r *run) deadEvent(d luajit.Dead) {
 		r.bury(d.Event, 0, "parse", why.Error(), "")
 		return
 	}
-	err := script.Error{Script: r.s.code.Name, Line: d.Script.Line, Message: d.Script.Message}
+	err := script.Error{Script: cmp.Or(d.Script.File, r.s.code.Name), Line: d.Script.Line, Message: d.Script.Message}
 	text := err.Error()
 	if err.Line == 0 {
 		text = err.Message

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -23,13 +24,13 @@ func attack(name string, jit bool, memory int) {
 	defer w.Close()
 	e, err := luajit.NewEngine(w, luajit.Options{
 		EventTime: deadline, BatchTime: 2 * time.Second, Memory: memory, NoJIT: !jit,
-	}, 64<<20, [][]event.Column{nil})
+	}, luajit.Setup{Output: 64 << 20, Columns: [][]event.Column{nil}})
 	if err != nil {
 		fmt.Printf("none,0,0,%v\n", err)
 		return
 	}
 	defer e.Close()
-	if err := e.Load("hostile.lua", []byte(script.Code())); err != nil {
+	if err := e.Load(context.Background(), "hostile.lua", []byte(script.Code())); err != nil {
 		fmt.Printf("none,0,0,%v\n", err)
 		return
 	}
@@ -38,7 +39,7 @@ func attack(name string, jit bool, memory int) {
 		batch.Append([]byte(doc))
 	}
 	before, start := waits(), time.Now()
-	out := e.Run(batch, 0)
+	out := e.Run(context.Background(), batch, 0)
 	took, lost := time.Since(start), starved(before)
 	kind, remark := verdict(e, out)
 	fmt.Printf("%v,%d,%d,%s\n", kind, took.Microseconds(), lost.Microseconds(), remark)

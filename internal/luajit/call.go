@@ -1,0 +1,145 @@
+//go:build cgo
+
+package luajit
+
+/*
+#include "frontend.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// A Host is what scripts can call. Its functions are called by several engines at
+// the same time.
+type Host struct {
+	Functions []Function
+	// File returns the text and the path of a file that a script requires.
+	File func(name string) (text []byte, path string, err error)
+}
+
+// A Function is one of Go. Its arguments and results are nil, bool, float64,
+// string, json.Number, []any and map[string]any.
+type Function struct {
+	Name  string // "module.name"
+	Waits bool   // its time is not the script's
+	Call  func(ctx context.Context, args []any) ([]any, error)
+}
+
+// names lists the functions for frontend.lua, which counts them from 1.
+func (h *Host) names() string {
+	var names strings.Builder
+	for _, f := range h.Functions {
+		names.WriteString(f.Name + "\n")
+	}
+	return names.String()
+}
+
+// call calls the function that the script waits for.
+func (h *Host) call(ctx context.Context, number int, args []any) (results []any, waits bool, err error) {
+	if number > 0 {
+		f := &h.Functions[number-1]
+		results, err = f.Call(ctx, args)
+		return results, f.Waits, err
+	}
+	if h.File == nil {
+		return nil, true, errors.New("there are no files to require")
+	}
+	text, path, err := h.File(args[0].(string))
+	return []any{string(text), path}, true, err
+}
+
+// pieceShare bounds what one piece of a run between two calls counts for, as a part
+// of the event's limit. A piece is measured by the clock, which also runs while the
+// thread does not; how long a piece may be the watchdog sees to.
+const pieceShare = 10
+
+// serveBatch is serve for a run, whose documents C points to in between.
+func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) C.int {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(unsafe.SliceData(in.Data))
+	pin.Pin(unsafe.SliceData(in.Ends))
+	return e.serve(ctx)
+}
+
+// serve calls functions of Go and resumes the script until it waits no more. It
+// keeps account of the script's time: that of its pieces and of functions that do
+// not wait.
+func (e *Engine) serve(ctx context.Context) C.int {
+	spent := &e.VM.spent
+	for {
+		at := e.c.run.at
+		start := time.Now()
+		waits := e.call(ctx)
+		resumed := time.Now()
+		if !waits {
+			spent.add(resumed.Sub(start))
+		}
+		e.limit(spent)
+		e.VM.busy.Store(true)
+		kind := C.front_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
+		if kind != C.PG_CALL {
+			return kind
+		}
+		if e.c.run.at != at {
+			spent.event.Store(0)
+		}
+		spent.add(min(time.Since(resumed), e.VM.opts.EventTime/pieceShare))
+	}
+}
+
+// limit stops a run whose time is used up.
+func (e *Engine) limit(spent *account) {
+	switch vm := e.VM; {
+	case time.Duration(spent.run.Load()) >= vm.opts.BatchTime:
+		C.pg_vm_stop(vm.c, C.PG_BATCH_TIME)
+	case time.Duration(spent.event.Load()) >= vm.opts.EventTime && vm.c.run.event != C.PG_NO_EVENT:
+		vm.c.run.stop_event = vm.c.run.event
+		C.pg_vm_stop(vm.c, C.PG_EVENT_TIME)
+	}
+}
+
+// call answers the request that the script has left, and tells whether the function
+// may have waited.
+func (e *Engine) call(ctx context.Context) (waits bool) {
+	e.VM.busy.Store(false)
+	request := unsafe.Slice((*byte)(unsafe.Pointer(e.c.request.data)), int(e.c.request.len))
+	args, err := decodeValues(request)
+	var results []any
+	if err == nil {
+		results, waits, err = e.host.call(ctx, int(e.c.function), args)
+	}
+	if err == nil {
+		e.answer = encodeValues(append(e.answer[:0], 'V'), results)
+		return waits
+	}
+	e.answer = append(append(e.answer[:0], 'E'), err.Error()...)
+	return waits
+}
+
+// Measured hands over what the script measured since the last call, oldest first:
+// which function of the module stats it called, from 1, and the name, the value and
+// the labels that it gave. lost counts what found no room.
+func (e *Engine) Measured(take func(function int, args []any)) (lost int) {
+	all := &e.c.measured
+	data := unsafe.Slice((*byte)(unsafe.Pointer(all.data)), int(all.len))
+	for len(data) > 0 {
+		n := 4 + int(*(*uint32)(unsafe.Pointer(&data[0])))
+		if args, err := decodeValues(data[4:n]); err == nil {
+			take(int(args[0].(float64)), args[1:])
+		}
+		data = data[n:]
+	}
+	lost = int(e.c.unmeasured)
+	all.len, e.c.unmeasured = 0, 0
+	return lost
+}

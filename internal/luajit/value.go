@@ -1,0 +1,178 @@
+package luajit
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/perigeedb/perigee/internal/document/pure"
+)
+
+// Values cross as a letter each and what belongs to it, in the machine's byte order:
+//
+//	N T F    nil, true, false
+//	D        8 bytes of a double
+//	S B J    a length of 4 bytes and a text: a string, a number that no double holds,
+//	         a document as JSON (only from Lua)
+//	L        a count of 4 bytes and the elements
+//	M … E    keys, which are strings, and values
+//
+// call.c has the other half.
+
+var errCut = errors.New("values from Lua are cut short")
+
+// A decoder reads values.
+type decoder struct{ data []byte }
+
+func decodeValues(data []byte) ([]any, error) {
+	values := []any{}
+	for d := (decoder{data}); len(d.data) > 0; {
+		v, err := d.value()
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// take cuts n bytes off.
+func (d *decoder) take(n int) ([]byte, error) {
+	if n > len(d.data) {
+		return nil, errCut
+	}
+	taken := d.data[:n]
+	d.data = d.data[n:]
+	return taken, nil
+}
+
+func (d *decoder) length() (int, error) {
+	n, err := d.take(4)
+	if err != nil {
+		return 0, err
+	}
+	return int(binary.NativeEndian.Uint32(n)), nil
+}
+
+func (d *decoder) text() (string, error) {
+	n, err := d.length()
+	if err != nil {
+		return "", err
+	}
+	text, err := d.take(n)
+	return string(text), err
+}
+
+func (d *decoder) value() (any, error) {
+	tag, err := d.take(1)
+	if err != nil {
+		return nil, err
+	}
+	switch tag[0] {
+	case 'N':
+		return nil, nil
+	case 'T', 'F':
+		return tag[0] == 'T', nil
+	case 'D':
+		bits, err := d.take(8)
+		if err != nil {
+			return nil, err
+		}
+		return math.Float64frombits(binary.NativeEndian.Uint64(bits)), nil
+	case 'S':
+		return d.text()
+	case 'B':
+		text, err := d.text()
+		return json.Number(text), err
+	case 'J':
+		return d.document()
+	case 'L':
+		return d.list()
+	case 'M':
+		return d.fields()
+	}
+	return nil, fmt.Errorf("values from Lua have the unknown kind %q", tag)
+}
+
+func (d *decoder) document() (any, error) {
+	text, err := d.text()
+	if err != nil {
+		return nil, err
+	}
+	v, err := pure.Parse([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("read a document: %w", err)
+	}
+	return pure.Plain(v)
+}
+
+func (d *decoder) list() (any, error) {
+	n, err := d.length()
+	if err != nil || n > len(d.data) {
+		return nil, errCut
+	}
+	list := make([]any, n)
+	for i := range list {
+		if list[i], err = d.value(); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (d *decoder) fields() (any, error) {
+	fields := make(map[string]any)
+	for {
+		tag, err := d.take(1)
+		if err != nil || tag[0] == 'E' {
+			return fields, err
+		}
+		key, err := d.text()
+		if err != nil {
+			return nil, err
+		}
+		if fields[key], err = d.value(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func encodeValues(out []byte, values []any) []byte {
+	for _, v := range values {
+		out = encodeValue(out, v)
+	}
+	return out
+}
+
+func encodeValue(out []byte, v any) []byte {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return append(out, 'T')
+		}
+		return append(out, 'F')
+	case float64:
+		return binary.NativeEndian.AppendUint64(append(out, 'D'), math.Float64bits(v))
+	case string:
+		return encodeText(out, 'S', v)
+	case json.Number:
+		return encodeText(out, 'B', string(v))
+	case []any:
+		out = binary.NativeEndian.AppendUint32(append(out, 'L'), uint32(len(v)))
+		return encodeValues(out, v)
+	case map[string]any:
+		out = append(out, 'M')
+		for key, value := range v {
+			out = encodeValue(encodeText(out, 'S', key), value)
+		}
+		return append(out, 'E')
+	}
+	return append(out, 'N')
+}
+
+func encodeText(out []byte, tag byte, text string) []byte {
+	out = binary.NativeEndian.AppendUint32(append(out, tag), uint32(len(text)))
+	return append(out, text...)
+}

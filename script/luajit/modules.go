@@ -1,0 +1,58 @@
+//go:build cgo
+
+package luajit
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/perigeedb/perigee/internal/luajit"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/stdlib"
+)
+
+// functions are those of the modules, as an engine calls them.
+func functions(modules []script.Module) []luajit.Function {
+	var all []luajit.Function
+	for _, m := range modules {
+		for name, f := range m.Functions {
+			all = append(all, function(m.Name+"."+name, f, true))
+		}
+		for name, f := range m.Pure {
+			all = append(all, function(m.Name+"."+name, f, false))
+		}
+	}
+	return all
+}
+
+func function(name string, f script.Func, waits bool) luajit.Function {
+	return luajit.Function{Name: name, Waits: waits, Call: func(ctx context.Context, args []any) ([]any, error) {
+		return stdlib.Call(ctx, name, f, args)
+	}}
+}
+
+// drain takes over what the script logged and measured in a crossing.
+func (s *Script) drain(e *luajit.Engine) {
+	e.VM.Log(func(level slog.Level, text, place string) { s.log.Line(level, text, s.name, place) })
+	lost := e.Measured(s.measure)
+	if lost > 0 {
+		s.log.Line(slog.LevelWarn, "the script measures too much; the rest of the batch is left out", s.name, "stats")
+	}
+}
+
+// kinds are the functions of the module stats, in the order of the engine.
+var kinds = [...]script.StatKind{script.Counter, script.Gauge, script.Histogram}
+
+func (s *Script) measure(function int, args []any) {
+	if s.opts.Stats == nil {
+		return
+	}
+	kind := kinds[function-1]
+	name, value, labels, err := stdlib.Measurement(kind, args)
+	if err == nil {
+		err = s.opts.Stats.Add(kind, name, value, labels...)
+	}
+	if err != nil {
+		s.log.Line(slog.LevelWarn, err.Error(), s.name, "stats")
+	}
+}

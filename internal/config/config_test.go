@@ -265,18 +265,6 @@ func TestFields(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"address", "list", "password", "redis"}
-	for given, want := range map[string]string{
-		"adress": "address", "addres": "address", "ADDRESS": "address", "lsit": "list",
-		"pasword": "password", "rediss": "redis", "colour": "", "": "", "x": "",
-	} {
-		if got := nearest(given, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", given, got, want)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/faults/*.txt")
 	for _, file := range files {

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/perigeedb/perigee/internal/nearest"
 )
 
 // A Field is one key that a config struct knows.
@@ -195,7 +197,7 @@ func (d *document) unknown(n *node, name string, known []string) (meant []string
 	for _, e := range n.entries {
 		if !slices.Contains(known, e.key) {
 			d.fault(e.at, suggest(e.key, known), "unknown key %q in %s", e.key, name)
-			meant = append(meant, nearest(e.key, known))
+			meant = append(meant, nearest.Name(e.key, known))
 		}
 	}
 	return meant

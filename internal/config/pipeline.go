@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/nearest"
 )
 
 // pipelineName is what a pipeline may be called: it becomes part of keys in databases.
@@ -41,7 +43,7 @@ func (d *document) config(root *node, c *Config, known Known) {
 	everywhere := d.computed(root, nil, known)
 	e := root.get("pipelines")
 	switch {
-	case e == nil && slices.ContainsFunc(root.entries, func(e entry) bool { return nearest(e.key, []string{"pipelines"}) != "" }):
+	case e == nil && slices.ContainsFunc(root.entries, func(e entry) bool { return nearest.Name(e.key, []string{"pipelines"}) != "" }):
 	case e == nil:
 		d.fault(root.at, "", `key "pipelines" is missing in the configuration`)
 	case e.value.shape == null || e.value.shape == mapping && len(e.value.entries) == 0:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -137,7 +138,7 @@ func (c *Config) missingColumn(column Column, present []found) error {
 		names[i] = f.name
 	}
 	message := fmt.Sprintf("the table has no column %q", column.Name)
-	if near := nearest(column.Name, names); near != "" {
+	if near := nearest.Name(column.Name, names); near != "" {
 		message += fmt.Sprintf("; the nearest it has is %q", near)
 	}
 	return &sink.PermanentError{
@@ -216,36 +217,4 @@ func quoteAll(names []string) string {
 		quoted[i] = quote(name)
 	}
 	return "(" + strings.Join(quoted, ", ") + ")"
-}
-
-// nearest returns the name that needs the fewest changes of a letter to become
-// name, or the empty string when none is near.
-func nearest(name string, names []string) string {
-	best, least := "", len(name)/2+1
-	for _, n := range names {
-		if d := changes(strings.ToLower(name), strings.ToLower(n)); d < least {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-func changes(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

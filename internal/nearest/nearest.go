@@ -1,30 +1,11 @@
-package config
+// Package nearest guesses what name a person meant.
+package nearest
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "strings"
 
-// namesShown is how many known names a hint lists at most; more hide the answer.
-const namesShown = 12
-
-// suggest says which of the known names was probably meant.
-func suggest(name string, known []string) string {
-	known = slices.Sorted(slices.Values(known))
-	var parts []string
-	if near := nearest(name, known); near != "" {
-		parts = append(parts, fmt.Sprintf("did you mean %q?", near))
-	}
-	if len(known) > 0 && len(known) <= namesShown {
-		parts = append(parts, "known: "+strings.Join(known, ", "))
-	}
-	return strings.Join(parts, " ")
-}
-
-// nearest returns the known name that a typing mistake could have turned into
-// name, or the empty string.
-func nearest(name string, known []string) string {
+// Name returns the known name that a typing mistake could have turned into
+// name, or the empty string. Case does not count.
+func Name(name string, known []string) string {
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {

@@ -20,6 +20,10 @@ func main() {
 
 	trim := measure("trim: remove ten fields of thirteen", trimContestants(), *count, *slice)
 	row := measure("row of 17 fields, one computed from two", rowContestants(), *count, *slice)
+	plugin, remove := buildPlugin()
+	defer remove()
+	filter := measure("key filter on fresh rows: a plugin and a direct call", keyFilterContestants(plugin), *count, *slice)
+	measure("remove five fields of nineteen: a plugin and Lua", pluginContestants(plugin), *count, *slice)
 	for _, job := range otherJobs {
 		measure(job.title, ours(job.script, events(job.event), engines), *count, *slice)
 	}
@@ -32,6 +36,7 @@ func main() {
 	figure("trim_vs_gopherlua_direct", rounds.Ratio(trim, batched, "gopher-lua, direct"))
 	figure("row17_vs_native", rounds.Ratio(row, batched, native))
 	figure("userdata_nojit_vs_native", rounds.Ratio(trim, "LuaJIT, compiler off, batches of 256", native))
+	figure("plugin_vs_direct_call", rounds.Ratio(filter, throughHandler, direct))
 	for _, r := range trim {
 		if r.Name == batched {
 			figure("trim_bytes_per_op", r.Bytes)
@@ -44,6 +49,9 @@ const (
 	native  = "native, encoding/json"
 	batched = "LuaJIT, batches of 256"
 	single  = "LuaJIT, event by event"
+
+	direct         = "direct call"
+	throughHandler = "plugin, through the handler"
 )
 
 // measure prints a table for a job, with ratios to its first contestant.

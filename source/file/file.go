@@ -2,8 +2,9 @@
 //
 // A position is a line, counted from 0, empty lines included; those are skipped.
 // A file is known by device, inode and its first line, so it may be renamed and
-// may grow. Nothing is stored beside it: to resume, lines are counted again, at
-// the speed of memory.
+// may grow. Nothing is stored beside it: to resume, lines are counted again and
+// held against the fingerprints of what was delivered, so that a file that was
+// written anew in place is noticed.
 //
 // Standard input, and any other path that is not a regular file, has no identity
 // that outlives the process: positions start anew with each, under a name of
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -100,8 +102,8 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		_ = f.Close()
 		return nil, source.ErrMoved
 	}
-	r := &reader{source: s, name: name, file: f, lines: newLines(f), done: done}
-	if err := r.enough(ctx); err != nil {
+	r := &reader{source: s, name: name, file: f, lines: newLines(f), done: slices.Clone(done)}
+	if err := r.verify(ctx); err != nil {
 		_ = f.Close()
 		return nil, err
 	}

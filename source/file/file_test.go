@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,34 @@ func TestCutAndWrittenAnew(t *testing.T) {
 	}
 	_, err = s.Open(t.Context(), names[0], event.Ranges{{First: 0, Count: 3}})
 	permanent(t, err, "2 lines", "line 3")
+}
+
+// TestOtherLinesInPlace writes a file anew whose first line is the same.
+func TestOtherLinesInPlace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "a\n\nb\nc")
+	s := newSource(t, file.Config{Path: path}, usual)
+	var done event.Ranges
+	r := open(t, s, nil)
+	var b event.Batch
+	for r.Read(t.Context(), &b) == nil {
+		done.Add(event.Range{First: b.Range.First, Count: b.Range.Count, Prints: slices.Clone(b.Range.Prints)})
+	}
+	open(t, s, done)
+	for content, want := range map[string]string{
+		"a\n\nb\nX\nd": "line 4",
+		"a\n\nX\nc\nd": "line 3",
+		"a\nX\nb\ncd":  "line 4",
+		"a\n\nb\n":     "3 lines",
+	} {
+		write(t, path, content)
+		names, err := s.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Open(t.Context(), names[0], done)
+		permanent(t, err, path, want)
+	}
 }
 
 func TestRefusals(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"time"
@@ -15,6 +16,8 @@ import (
 // poll is how often a file that is followed is looked at.
 const poll = 50 * time.Millisecond
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // A reader reads a regular file.
 type reader struct {
 	source *Source
@@ -24,31 +27,42 @@ type reader struct {
 	done   event.Ranges
 }
 
-// enough makes sure that the file still has the lines that the sinks have, and
-// goes to the first that they have not.
-func (r *reader) enough(ctx context.Context) error {
-	if len(r.done) == 0 {
-		return nil
-	}
-	end := r.done[len(r.done)-1].End()
-	err := r.lines.skip(ctx, end-1)
-	if err == nil {
-		_, err = r.lines.next(nil, true) // the last may lack its newline
-	}
-	if errors.Is(err, io.EOF) {
-		return &source.PermanentError{
-			Err:  fmt.Errorf("%s has %d lines, but line %d has been delivered", r.source.path, r.lines.line, end),
-			Hint: "the file was cut and written anew in place; give the new content a file of its own",
+// verify makes sure that the file still has the lines that the sinks have, and
+// goes back to its beginning.
+func (r *reader) verify(ctx context.Context) error {
+	var line []byte
+	for i, known := range r.done {
+		for known.Count > 0 {
+			if len(known.Prints) == 0 {
+				known = known.Tail(known.Count - 1)
+			}
+			err := r.lines.skip(ctx, known.First-r.lines.line)
+			if err == nil {
+				line, err = r.lines.next(line[:0], true) // the last may lack its newline
+			}
+			if errors.Is(err, io.EOF) {
+				return r.writtenAnew("%s has %d lines, but line %d has been delivered", r.source.path, r.lines.line, r.done[len(r.done)-1].End())
+			}
+			if err != nil {
+				return err
+			}
+			if len(known.Prints) > 0 && known.Prints[0] != crc32.Checksum(line, castagnoli) {
+				return r.writtenAnew("line %d of %s is not the one that has been delivered", known.First+1, r.source.path)
+			}
+			known = known.Tail(1)
 		}
+		r.done[i].Prints = nil
 	}
-	if err != nil {
-		return err
-	}
-	if _, err := r.file.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
+	_, err := r.file.Seek(0, io.SeekStart)
 	r.lines = newLines(r.file)
-	return nil
+	return err
+}
+
+func (r *reader) writtenAnew(format string, args ...any) error {
+	return &source.PermanentError{
+		Err:  fmt.Errorf(format, args...),
+		Hint: "the file was written anew in place; give the new content a file of its own",
+	}
 }
 
 // Read implements source.Reader.
@@ -83,7 +97,11 @@ func (r *reader) fill(ctx context.Context, b *event.Batch) error {
 	}
 	wanted := event.Range{First: r.lines.line, Count: uint64(r.source.limits.Events)}
 	stop := r.done.Missing(wanted)[0].End() // the first is missing
-	return r.lines.fill(b, r.source.limits, stop, !r.source.follow)
+	err := r.lines.fill(b, r.source.limits, stop, !r.source.follow)
+	for i := range b.Len() {
+		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Doc(i), castagnoli))
+	}
+	return err
 }
 
 // cut tells whether the file has become shorter than what was read of it.

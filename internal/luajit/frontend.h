@@ -152,9 +152,11 @@ const char *big_text(lua_State *L, front *f, int index, size_t *len); // NULL wh
 // proxy.c
 void proxy_open(lua_State *L, front *f);
 
-// run.c. The first three are called without Lua.
+// run.c. Up to run_open they are called without Lua.
 int front_next(front *f);  // 0: there is none; 2: the family is large and should go
 int front_sent(front *f);  // 0: done; else nothing was done
+int front_sent_string(front *f, const char *s, size_t n); // the same, for values
+int front_sent_number(front *f, double x);
 void front_dropped(front *f);
 int front_ended(front *f, int kind); // goes on, or ends the run, after a resumption
 void run_open(lua_State *L);

@@ -31,6 +31,8 @@ typedef struct calls {
 	int (*put_number)(front *, const char *, size_t, double);
 	int (*put_string)(front *, const char *, size_t, const char *, size_t);
 	int (*put_boolean)(front *, const char *, size_t, int);
+	int (*sent_string)(front *, const char *, size_t);
+	int (*sent_number)(front *, double);
 } calls;
 
 // adopt(meta, current) names the metatable of the event's table, and the function
@@ -46,7 +48,8 @@ static int adopt(lua_State *L) {
 // proxy_open pushes what frontend.lua needs for the compiled front end.
 void proxy_open(lua_State *L, front *f) {
 	static const calls functions = {
-		front_next, front_sent, front_dropped, NULL, NULL, put_number, put_string, put_boolean};
+		front_next, front_sent, front_dropped, NULL, NULL, put_number, put_string, put_boolean,
+		front_sent_string, front_sent_number};
 	calls *c = lua_newuserdata(L, sizeof *c); // kept by frontend.lua
 	*c = functions;
 	c->read = f->api->read;

@@ -222,12 +222,9 @@ static int value(lua_State *L) {
 	return 0;
 }
 
-// front_sent sends the event itself, when nothing of it needs Lua. It returns 0
-// when that is done.
-int front_sent(front *f) {
-	if (f->event->foreigns || !out_need(f)) return 1;
-	size_t before = f->out.len;
-	int fault = f->api->encode(f->event, 0, &f->out);
+// sent notes that what was written to f->out from `before` on came of the event. It
+// returns 0 when that is so; else nothing was done.
+static int sent(front *f, size_t before, int fault) {
 	if (fault || f->out.len > f->output) {
 		f->out.len = before;
 		return 1;
@@ -235,6 +232,26 @@ int front_sent(front *f) {
 	out_add(f);
 	f->run.at++;
 	return 0;
+}
+
+// front_sent sends the event itself, when nothing of it needs Lua. It returns 0
+// when that is done.
+int front_sent(front *f) {
+	if (f->event->foreigns || !out_need(f)) return 1;
+	size_t before = f->out.len;
+	return sent(f, before, f->api->encode(f->event, 0, &f->out));
+}
+
+int front_sent_string(front *f, const char *s, size_t n) {
+	size_t before = f->out.len;
+	if (!f->api->utf8(s, n) || !out_need(f)) return 1;
+	return sent(f, before, f->api->quote(&f->out, s, n));
+}
+
+int front_sent_number(front *f, double x) {
+	size_t before = f->out.len;
+	if (x - x != 0 || !out_need(f)) return 1;
+	return sent(f, before, f->api->put_number(&f->out, x));
 }
 
 void front_dropped(front *f) {

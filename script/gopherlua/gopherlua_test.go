@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
-	scripttest.Test(t, gopherlua.Language(), scripttest.Features{Modules: true})
+	scripttest.Test(t, gopherlua.Language(), scripttest.Features{})
 }
 
 func TestHandler(t *testing.T) { scripttest.TestHandler(t, gopherlua.Handler()) }

@@ -91,7 +91,11 @@ func BenchmarkColumns(b *testing.B) {
 const passThrough = `function main(e) return e end`
 
 func benchmark(b *testing.B, lang script.Language, text string, doc func(int) string, size int, spec []event.Column) {
-	s, err := lang.Load(b.Context(), script.Code{Name: "bench.lua", Text: []byte(text)}, script.Options{Sinks: [][]event.Column{spec}})
+	benchmarkWith(b, lang, text, doc, size, script.Options{Sinks: [][]event.Column{spec}})
+}
+
+func benchmarkWith(b *testing.B, lang script.Language, text string, doc func(int) string, size int, opts script.Options) {
+	s, err := lang.Load(b.Context(), script.Code{Name: "bench.lua", Text: []byte(text)}, opts)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/script/scripttest"
 )
 
-var features = scripttest.Features{Memory: true, MixedOrder: true, Modules: true}
+var features = scripttest.Features{Memory: true, MixedOrder: true}
 
 func TestCompiled(t *testing.T)    { scripttest.Test(t, luajit.Language, features) }
 func TestInterpreted(t *testing.T) { scripttest.Test(t, luajit.Interpreted, features) }

@@ -19,7 +19,6 @@ import (
 // Features says what an engine keeps beyond what all of them do.
 type Features struct {
 	Memory     bool // Limits.Memory holds for whatever a script does
-	Modules    bool // for the time being
 	MixedOrder bool // < and <= between a big number and a plain one
 }
 
@@ -31,9 +30,6 @@ func Test(t *testing.T, lang script.Language, has Features) {
 	t.Run("load", func(t *testing.T) { testLoad(t, lang) })
 	t.Run("run", func(t *testing.T) { testRun(t, lang) })
 	t.Run("limits", func(t *testing.T) { testLimits(t, lang, has) })
-	if !has.Modules {
-		return
-	}
 	t.Run("modules", func(t *testing.T) { testModules(t, lang) })
 	t.Run("values", func(t *testing.T) { testValues(t, lang) })
 	t.Run("function", func(t *testing.T) { testFunction(t, lang) })

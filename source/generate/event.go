@@ -1,6 +1,9 @@
 package generate
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 const (
 	// A day of events, a million of them, so that what is grouped by the hour
@@ -107,35 +110,20 @@ func appendMeta(dst []byte, d *dice) []byte {
 
 // appendTime writes milliseconds since 1970 as RFC 3339 in UTC.
 func appendTime(dst []byte, ms uint64) []byte {
-	year, month, day := date(ms / 86_400_000)
+	t := time.UnixMilli(int64(ms)).UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
 	dst = pad(dst, year, 4)
-	dst = pad(append(dst, '-'), month, 2)
+	dst = pad(append(dst, '-'), int(month), 2)
 	dst = pad(append(dst, '-'), day, 2)
-	dst = pad(append(dst, 'T'), ms/3_600_000%24, 2)
-	dst = pad(append(dst, ':'), ms/60_000%60, 2)
-	dst = pad(append(dst, ':'), ms/1000%60, 2)
-	dst = pad(append(dst, '.'), ms%1000, 3)
+	dst = pad(append(dst, 'T'), hour, 2)
+	dst = pad(append(dst, ':'), minute, 2)
+	dst = pad(append(dst, ':'), second, 2)
+	dst = pad(append(dst, '.'), int(ms%1000), 3)
 	return append(dst, 'Z')
 }
 
-// date turns days since 1970-01-01 into a date of the Gregorian calendar. Years
-// begin in March here, so that the leap day is the last, and in eras of 400 years.
-func date(days uint64) (year, month, day uint64) {
-	const daysToEpoch, daysOfEra = 719_468, 146_097
-	days += daysToEpoch
-	era, ofEra := days/daysOfEra, days%daysOfEra
-	yearOfEra := (ofEra - ofEra/1460 + ofEra/36_524 - ofEra/146_096) / 365
-	ofYear := ofEra - (365*yearOfEra + yearOfEra/4 - yearOfEra/100)
-	march := (5*ofYear + 2) / 153
-	day = ofYear - (153*march+2)/5 + 1
-	year, month = yearOfEra+era*400, march+3
-	if month > 12 {
-		year, month = year+1, month-12
-	}
-	return year, month, day
-}
-
-func pad(dst []byte, n uint64, digits int) []byte {
+func pad(dst []byte, n, digits int) []byte {
 	var b [4]byte
 	for i := digits - 1; i >= 0; i-- {
 		b[i] = '0' + byte(n%10)

@@ -146,6 +146,7 @@ int pg_vm_resume(pg_vm *vm, int nargs) {
 	vm->frames = &frame;
 	vm->fault.kind = PG_OK;
 	int status = lua_resume(vm->co, nargs);
+	if (status == 0) lua_settop(vm->co, 0); // what it returned would pile up
 	if (status > LUA_YIELD) {
 		vm->frames = &frame;
 		failed(vm, status);

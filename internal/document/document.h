@@ -66,6 +66,15 @@ typedef struct doc_node {
 
 typedef struct doc_block { uint64_t quote, slash, control; } doc_block;
 
+// Where a key was found in a document of some shape.
+typedef struct doc_memo {
+	const char *key; // its address: mostly it is the same string of a script
+	uint64_t shape;
+	uint32_t field;
+} doc_memo;
+
+enum { DOC_MEMOS = 128 };
+
 typedef struct doc_chunk {
 	struct doc_chunk *next;
 	size_t cap;
@@ -85,9 +94,18 @@ typedef struct doc {
 	double num;
 
 	doc_node *nodes; // node 0 is the document
-	uint8_t *marks;  // a fingerprint of each node's key
+	uint8_t *marks;  // a fingerprint of each node's key,
+	uint8_t *before; // and those of the document before
 	uint32_t count, cap;
 	uint32_t offset; // of the first wrong byte, after a refusal
+
+	// Documents one after the other mostly have the same keys in the same places.
+	uint64_t shape;  // another number when the marks are not those of the document before
+	uint64_t known;  // the shape that `lone` is of
+	uint64_t lone;   // of the first 64 nodes, those whose mark no other has
+	uint32_t places; // nodes of the document before
+	int steady;      // the shape is that of the document before
+	doc_memo memos[DOC_MEMOS];
 
 	doc_block *blocks;
 	uint32_t block_cap;

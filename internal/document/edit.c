@@ -7,7 +7,7 @@
 #include "text.h"
 #include "tree.h"
 
-static int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
+static __attribute__((noinline)) int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
 	if (n->key_len < len) return 0;
 	char *plain = arena_get(d, n->key_len);
 	return plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
@@ -36,11 +36,49 @@ static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint
 	return 0;
 }
 
+static inline doc_memo *memo_at(doc *d, const char *key) {
+	return &d->memos[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 10) % DOC_MEMOS];
+}
+
+// recall returns the field of the document that had the key in the document
+// before, if it has it again, and no other field can have it; else 0.
+static inline uint32_t recall(doc *d, const char *key, size_t len) {
+	const doc_memo *m = memo_at(d, key);
+	if (m->key != key || m->shape != d->shape) return 0;
+	const doc_node *n = &d->nodes[m->field];
+	int same = n->key_len == len && n->parent == 0 && !(n->flags & DOC_KEY_ESCAPED) && scan_same(n->key, key, len);
+	return same ? m->field : 0;
+}
+
+// find_lone finds out which of the first 64 nodes have a mark of their own.
+static void find_lone(doc *d) {
+	uint64_t once[4] = {0}, twice[4] = {0};
+	uint32_t n = d->nodes[0].next < 64 ? d->nodes[0].next : 64;
+	for (uint32_t i = 1; i < d->nodes[0].next; i++) {
+		uint64_t bit = (uint64_t)1 << d->marks[i] % 64, *at = &once[d->marks[i] / 64];
+		twice[d->marks[i] / 64] |= *at & bit;
+		*at |= bit;
+	}
+	d->lone = 0;
+	for (uint32_t i = 1; i < n; i++)
+		if (!(twice[d->marks[i] / 64] >> d->marks[i] % 64 & 1)) d->lone |= (uint64_t)1 << i;
+	d->known = d->shape;
+}
+
+// remember makes recall find the field.
+static __attribute__((noinline)) void remember(doc *d, const char *key, uint32_t field) {
+	if (d->known != d->shape) find_lone(d);
+	if (field < 64 && d->lone >> field & 1) *memo_at(d, key) = (doc_memo){key, d->shape, field};
+}
+
 uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
+	uint32_t known = object == 0 ? recall(d, key, len) : 0;
+	if (known) return known;
 	uint8_t mark = scan_mark(key, len);
 	uint32_t field = find_between(d, object, object + 1, n->next, mark, key, len);
+	if (field && object == 0 && d->steady) remember(d, key, field);
 	return field || !n->first ? field : find_between(d, object, n->first, n->last + 1, mark, key, len);
 }
 
@@ -267,15 +305,21 @@ static inline __attribute__((always_inline)) void matches(doc *d, uint32_t objec
 
 // find_to_write is doc_find, and removes the fields of the same key before the
 // one that is read.
-static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len) {
+static __attribute__((noinline)) uint32_t search_to_write(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	uint8_t mark = scan_mark(key, len);
 	uint32_t from = object + 1, end = n->next, field = 0;
 	for (; __builtin_expect(end - from > 16, 0); end -= 16)
 		matches(d, object, end - 16, end, mark, key, len, &field);
 	matches(d, object, from, end, mark, key, len, &field);
+	if (field && object == 0 && d->steady) remember(d, key, field);
 	if (__builtin_expect(field || !n->first, 1)) return field;
 	return find_between(d, object, n->first, n->last + 1, mark, key, len);
+}
+
+static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len) {
+	uint32_t field = object == 0 ? recall(d, key, len) : 0;
+	return field ? field : search_to_write(d, object, key, len);
 }
 
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {

@@ -360,12 +360,23 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 	return fault;
 }
 
+// take_shape compares the marks with those of the document before.
+static inline void take_shape(doc *d) {
+	d->steady = d->count == d->places && scan_alike(d->marks, d->before, d->count);
+	if (__builtin_expect(d->steady, 1)) return;
+	memcpy(d->before, d->marks, d->count);
+	d->places = d->count;
+	d->shape++;
+}
+
 int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	arena_reset(d);
 	d->count = d->foreigns = 0;
 	d->offset = 0;
 	if (len >= (size_t)1 << 31) return DOC_TOO_LARGE;
-	return index_text(d, text, len, limit);
+	int fault = index_text(d, text, len, limit);
+	if (!fault) take_shape(d);
+	return fault;
 }
 
 // index_more reads a container as a tree of its own behind the nodes that are

@@ -19,6 +19,7 @@ void doc_free(doc *d) {
 	}
 	free(d->nodes);
 	free(d->marks);
+	free(d->before);
 	free(d->blocks);
 	free(d->scratch.data);
 	free(d);
@@ -57,15 +58,20 @@ void *arena_get(doc *d, size_t size) {
 	return p;
 }
 
+static int marks_grow(uint8_t **marks, uint32_t old, uint32_t cap) {
+	uint8_t *grown = realloc(*marks, (size_t)cap + MARKS_SLACK);
+	if (!grown) return DOC_NO_MEMORY;
+	memset(grown + old, 0, (size_t)cap - old + MARKS_SLACK);
+	*marks = grown;
+	return DOC_OK;
+}
+
 int nodes_grow(doc *d) {
 	uint32_t cap = d->cap ? d->cap * 2 : 64;
 	doc_node *nodes = realloc(d->nodes, (size_t)cap * sizeof *nodes);
 	if (!nodes) return DOC_NO_MEMORY;
 	d->nodes = nodes;
-	uint8_t *marks = realloc(d->marks, (size_t)cap + MARKS_SLACK);
-	if (!marks) return DOC_NO_MEMORY;
-	memset(marks + d->cap, 0, (size_t)cap - d->cap + MARKS_SLACK);
-	d->marks = marks;
+	if (marks_grow(&d->marks, d->cap, cap) || marks_grow(&d->before, d->cap, cap)) return DOC_NO_MEMORY;
 	d->cap = cap;
 	return DOC_OK;
 }

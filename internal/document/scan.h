@@ -70,7 +70,22 @@ static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
 	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8((char)m)));
 }
 
+// scan_alike tells whether the first n of two runs of marks are the same. Both
+// may be read 16 at a time past the last one.
+static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) {
+	for (uint32_t i = 0; i < n; i += 16) {
+		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a + i));
+		__m128i y = _mm_loadu_si128((const __m128i *)(const void *)(b + i));
+		uint32_t differ = ~(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, y)) & 0xffff;
+		if (n - i < 16) differ &= (1u << (n - i)) - 1;
+		if (differ) return 0;
+	}
+	return 1;
+}
+
 #else
+
+static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) { return memcmp(a, b, n) == 0; }
 
 static inline scan_bits scan64(const char *p) {
 	scan_bits b = {0, 0, 0, 0};

@@ -35,19 +35,17 @@ func trimContestants() []rounds.Contestant {
 		perEvent("sonic", docs, func(doc []byte) { sonicTrim(doc) }),
 		perEvent("gopher-lua, through encoding/json", docs, func(doc []byte) { pooled.throughMap(doc) }),
 		perEvent("gopher-lua, direct", docs, func(doc []byte) { out = straight.direct(doc, out[:0]) }),
-	}, ours(trimLua, docs, engines)...)
+	}, ours(trimLua, docs)...)
 }
 
 func rowContestants() []rounds.Contestant {
 	docs := events(rowEvent)
 	return append([]rounds.Contestant{
 		perEvent(native, docs, func(doc []byte) { nativeRow(doc) }),
-	}, ours(rowLua, docs, engines)...)
+	}, values(rowLua, docs)...)
 }
 
-const rowLua = `function main(row)
-  return { label = row.city .. ":" .. tostring(row.amount * 1.07) }
-end`
+const rowLua = `function main(row) return row.city .. ":" .. tostring(row.amount * 1.07) end`
 
 // otherJobs are measured for our engines alone.
 var otherJobs = []struct {

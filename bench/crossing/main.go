@@ -25,7 +25,7 @@ func main() {
 	filter := measure("key filter on fresh rows: a plugin and a direct call", keyFilterContestants(plugin), *count, *slice)
 	measure("remove five fields of nineteen: a plugin and Lua", pluginContestants(plugin), *count, *slice)
 	for _, job := range otherJobs {
-		measure(job.title, ours(job.script, events(job.event), engines), *count, *slice)
+		measure(job.title, ours(job.script, events(job.event)), *count, *slice)
 	}
 
 	figure := func(name string, value float64) { fmt.Printf("figure %s %.2f\n", name, value) }

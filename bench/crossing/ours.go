@@ -27,17 +27,27 @@ var engines = []engine{
 }
 
 // ours makes contestants that pass events through a script.
-func ours(text string, events [][]byte, engines []engine) []rounds.Contestant {
+func ours(text string, events [][]byte) []rounds.Contestant {
 	var contestants []rounds.Contestant
 	for _, e := range engines {
-		contestants = append(contestants, contestant(e, text, events))
+		contestants = append(contestants, contestant(e, text, events, false))
 	}
 	return contestants
 }
 
-func contestant(e engine, text string, events [][]byte) rounds.Contestant {
+// values makes contestants that compute a column from each event.
+func values(text string, events [][]byte) []rounds.Contestant {
+	var contestants []rounds.Contestant
+	for _, e := range engines {
+		contestants = append(contestants, contestant(e, text, events, true))
+	}
+	return contestants
+}
+
+func contestant(e engine, text string, events [][]byte, value bool) rounds.Contestant {
 	ctx := context.Background()
-	loaded, err := e.language.Load(ctx, script.Code{Name: "bench.lua", Text: []byte(text)}, script.Options{Sinks: [][]event.Column{nil}})
+	loaded, err := e.language.Load(ctx, script.Code{Name: "bench.lua", Text: []byte(text)},
+		script.Options{Sinks: [][]event.Column{nil}, Value: value})
 	must(err)
 	batches := make([]event.Batch, len(events)/e.size)
 	for i := range batches {

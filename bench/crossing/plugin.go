@@ -75,9 +75,9 @@ func pluginContestants(plugin string) []rounds.Contestant {
 		language.Load = func(ctx context.Context, _ script.Code, opts script.Options) (script.Script, error) {
 			return load(ctx, script.Code{Name: plugin, Func: shape.symbol}, opts)
 		}
-		contestants = append(contestants, contestant(engine{shape.name, language, 256}, "", docs))
+		contestants = append(contestants, contestant(engine{shape.name, language, 256}, "", docs, false))
 	}
-	return append(contestants, contestant(engine{batched, engines[0].language, 256}, fiveLua, docs))
+	return append(contestants, contestant(engine{batched, engines[0].language, 256}, fiveLua, docs, false))
 }
 
 const fiveLua = `

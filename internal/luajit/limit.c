@@ -129,7 +129,7 @@ void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
 	pg_vm *vm = ud;
 	if (nsize == 0) {
 		vm->used -= osize;
-		free(ptr);
+		if (ptr) pg_slab_free(&vm->slab, ptr, osize);
 		return NULL;
 	}
 	if (nsize > osize) {
@@ -145,7 +145,7 @@ void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
 			unlock(vm);
 		}
 	}
-	void *p = realloc(ptr, nsize);
+	void *p = pg_slab_resize(&vm->slab, ptr, osize, nsize);
 	if (p) vm->used += nsize - osize;
 	return p;
 }

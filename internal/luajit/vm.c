@@ -66,8 +66,10 @@ pg_vm *pg_vm_open(size_t memory_limit, int jit, const char *prelude, size_t len)
 	pg_vm *vm = calloc(1, sizeof *vm);
 	if (!vm) return NULL;
 	vm->limit = memory_limit;
+	pg_slab_open(&vm->slab);
 	vm->L = lua_newstate(pg_alloc, vm);
 	if (!vm->L) {
+		pg_slab_close(&vm->slab);
 		free(vm);
 		return NULL;
 	}
@@ -88,6 +90,7 @@ void pg_vm_close(pg_vm *vm) {
 		next = file->next;
 		free(file);
 	}
+	pg_slab_close(&vm->slab);
 	free(vm->scratch.data);
 	free(vm->log.data);
 	free(vm);

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "slab.h"
+
 /* Why a call failed. From PG_EVENT_TIME on it is a limit: nothing in Lua can
  * catch it, and the VM is broken and must be closed. */
 enum pg_fault_kind {
@@ -65,6 +67,7 @@ typedef struct pg_vm {
 	lua_State *L;
 	lua_State *co;      /* the coroutine that pg_vm_resume resumes */
 	size_t used, limit; /* bytes held; bytes that may be live */
+	pg_slab slab;
 	int tripped;        /* the heap has outgrown the limit, garbage included */
 	pg_frame *frames;   /* coroutines being resumed */
 	int depth;          /* C functions that call back into Lua, nested */

@@ -52,7 +52,7 @@ var may = map[string][]string{
 	"pipeline/deadletter": {"event"},
 
 	"eventstore": {"event", "internal/document"},
-	"server":     {"pipeline"},
+	"server":     {"pipeline", "script"},
 
 	"internal/config":          {},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/perigeedb/perigee/script"
+)
+
+func TestMeasurements(t *testing.T) {
+	stats := &script.Stats{}
+	add := func(kind script.StatKind, name string, value float64, labels ...script.Label) {
+		t.Helper()
+		if err := stats.Add(kind, name, value, labels...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(script.Counter, "seen", 2)
+	add(script.Counter, "seen", 3, script.Label{Name: "domain", Value: "a.example"})
+	add(script.Gauge, "depth", 7)
+	add(script.Histogram, "amount", 0.5)
+	if err := stats.Add(script.Gauge, "seen", 1); err == nil {
+		t.Error("a counter was taken for a gauge")
+	}
+	want := `
+# HELP perigee_script_depth Measured by scripts.
+# TYPE perigee_script_depth gauge
+perigee_script_depth 7
+# HELP perigee_script_measurements_refused_total Measurements of scripts that could not be kept.
+# TYPE perigee_script_measurements_refused_total counter
+perigee_script_measurements_refused_total 1
+# HELP perigee_script_seen_total Measured by scripts.
+# TYPE perigee_script_seen_total counter
+perigee_script_seen_total 2
+perigee_script_seen_total{domain="a.example"} 3
+`
+	names := []string{"perigee_script_depth", "perigee_script_measurements_refused_total", "perigee_script_seen_total"}
+	if err := testutil.CollectAndCompare(Measurements(stats), strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(Measurements(stats), "perigee_script_amount"); n != 1 {
+		t.Errorf("%d histograms, want 1", n)
+	}
+}

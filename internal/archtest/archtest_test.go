@@ -45,7 +45,7 @@ var may = map[string][]string{
 
 	"sink":            {"event"},
 	"sink/eventstore": {"event", "sink", "eventstore"},
-	"sink/mysql":      {"event", "sink"},
+	"sink/mysql":      {"event", "sink", "internal/nearest"},
 	"sink/stdout":     {"event", "sink"},
 
 	"pipeline":            {"event", "source", "script", "sink"},
@@ -54,7 +54,7 @@ var may = map[string][]string{
 	"eventstore": {"event", "internal/document"},
 	"server":     {"pipeline", "script"},
 
-	"internal/config":          {},
+	"internal/config":          {"internal/nearest"},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":   {"event", "internal/document/report"},
 	"internal/luajit":          {"event", "internal/document", "internal/document/report"},
@@ -68,8 +68,9 @@ var may = map[string][]string{
 		"pipeline", "pipeline/deadletter", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},
-	"examples":        {},
-	"examples/plugin": {},
+	"examples":         {},
+	"internal/nearest": {},
+	"examples/plugin":  {},
 
 	// Suites and servers for tests.
 	"source/sourcetest": {"event", "source"},

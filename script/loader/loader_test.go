@@ -13,8 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/perigeedb/perigee/script/loader"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestLocate(t *testing.T) {
 	for _, c := range []struct{ text, base, want string }{

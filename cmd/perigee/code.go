@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strings"
@@ -145,6 +147,14 @@ func (p *piece) load(ctx context.Context, code script.Code, trial bool) (script.
 	return loaded, nil
 }
 
+// hint is for a text that was taken for a path and looks like something else.
+func (p *piece) hint(err error) string {
+	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(p.origin.Path(), " (=") {
+		return "code on one line defines a function: function main(row) return row.a end"
+	}
+	return ""
+}
+
 // start loads the program, such that it can be replaced while it runs if there is
 // code in it.
 func (g *program) start(ctx context.Context, l *loader.Loader, log *slog.Logger) (script.Script, error) {
@@ -158,7 +168,8 @@ func (g *program) start(ctx context.Context, l *loader.Loader, log *slog.Logger)
 	s, err := reload.New(ctx, c)
 	var unread *reload.ReadError
 	if errors.As(err, &unread) {
-		return nil, g.pieces[unread.Origin].at(unread.Err, hintOf(err))
+		p := g.pieces[unread.Origin]
+		return nil, p.at(unread.Err, cmp.Or(hintOf(err), p.hint(err)))
 	}
 	if err != nil {
 		return nil, err

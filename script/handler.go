@@ -98,6 +98,9 @@ func (h *handler) Value(row map[string]any) (any, error) {
 	if h.script == nil {
 		return nil, errors.New("no code is loaded: call Load first")
 	}
+	if row == nil {
+		row = map[string]any{}
+	}
 	doc, err := json.Marshal(row)
 	if err != nil {
 		return nil, fmt.Errorf("write row as JSON: %w", err)
@@ -115,16 +118,15 @@ func (h *handler) Value(row map[string]any) (any, error) {
 	return decode(res.Outputs[0].Doc(0))
 }
 
-// fault makes an Error of a dead letter, whose text begins with file and line.
+// fault makes an Error of a dead letter, if its text begins with file and line.
 func fault(dead *event.Dead) error {
-	e := &Error{Message: dead.Error, Traceback: dead.Traceback}
 	place, message, _ := strings.Cut(dead.Error, ": ")
-	if at := strings.LastIndexByte(place, ':'); at >= 0 {
-		if line, err := strconv.Atoi(place[at+1:]); err == nil {
-			e.Script, e.Line, e.Message = place[:at], line, message
-		}
+	at := strings.LastIndexByte(place, ':')
+	line, err := strconv.Atoi(place[at+1:])
+	if at < 0 || err != nil {
+		return errors.New(dead.Error)
 	}
-	return e
+	return &Error{Script: place[:at], Line: line, Message: message, Traceback: dead.Traceback}
 }
 
 func decode(text []byte) (any, error) {

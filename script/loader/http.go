@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -71,10 +72,23 @@ func (l *Loader) get(ctx context.Context, u *url.URL, tag string, most int) (Tex
 	case http.StatusNotModified:
 		return Text{}, ErrUnchanged
 	default:
-		return Text{}, fmt.Errorf("the host answers %s", response.Status)
+		return Text{}, &answer{status: response.StatusCode, text: response.Status}
 	}
 	text, err := readAll(response.Body, most)
 	return Text{Bytes: text, Tag: response.Header.Get("ETag")}, err
+}
+
+// An answer is one that is no text.
+type answer struct {
+	status int
+	text   string
+}
+
+func (a *answer) Error() string { return "the host answers " + a.text }
+
+// Is tells what is not there from what cannot be had.
+func (a *answer) Is(target error) bool {
+	return target == fs.ErrNotExist && (a.status == http.StatusNotFound || a.status == http.StatusGone)
 }
 
 // withoutURL is err without the address, which the caller says, and which may

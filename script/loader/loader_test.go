@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -218,6 +219,9 @@ func TestHTTPBeside(t *testing.T) {
 	}
 	if beside, err := code.Files("lib/b.lua"); err != nil || string(beside) != "return 2" {
 		t.Errorf("beside lies %q, %v", beside, err)
+	}
+	if _, err := code.Files("lib/none.lua"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is not there: %v", err)
 	}
 	for _, out := range []string{"../a.lua", "/a.lua", ""} {
 		if _, err := code.Files(out); err == nil || !strings.Contains(err.Error(), "leads out") {

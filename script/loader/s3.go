@@ -96,12 +96,12 @@ func (l *Loader) getObject(ctx context.Context, u *url.URL, tag string, most int
 
 // objectError says what S3 answers.
 func objectError(err error) error {
-	answer := minio.ToErrorResponse(err)
+	said := minio.ToErrorResponse(err)
 	switch {
-	case answer.StatusCode == http.StatusNotModified:
+	case said.StatusCode == http.StatusNotModified:
 		return ErrUnchanged
-	case answer.StatusCode != 0:
-		return fmt.Errorf("the host answers %d %s: %s", answer.StatusCode, answer.Code, answer.Message)
+	case said.StatusCode != 0:
+		return &answer{status: said.StatusCode, text: fmt.Sprintf("%d %s: %s", said.StatusCode, said.Code, said.Message)}
 	}
 	return withoutURL(err)
 }

@@ -257,3 +257,38 @@ func TestReplaceOnHost(t *testing.T) {
 	}
 	b.want(`{"version":20}`, `{}`)
 }
+
+// TestRequired: what the code requires belongs to its version. While a host does
+// not answer, it is not taken for gone.
+func TestRequired(t *testing.T) {
+	var lib, status atomic.Value
+	lib.Store("return {version = 1}")
+	status.Store(http.StatusOK)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /email.lua", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "local lib = require 'lib' function main(event) return {version = lib.version} end")
+	})
+	mux.HandleFunc("GET /lib.lua", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status.Load().(int))
+		fmt.Fprint(w, lib.Load())
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	b := &bench{t: t, log: &bytes.Buffer{}}
+	b.Script = b.start(loader.Config{Allow: []string{"127.0.0.1"}}, server.URL+"/email.lua")
+	lib.Store("return {version = 2}")
+	b.want(`{"version":1}`, `{}`)
+	if !b.Check(t.Context(), true) {
+		t.Error("not replaced")
+	}
+	b.want(`{"version":2}`, `{}`)
+	status.Store(http.StatusServiceUnavailable)
+	if b.Check(t.Context(), true) || b.Counts() != (reload.Counts{Replaced: 1, Unreadable: 1}) {
+		t.Errorf("the host does not answer: %+v", b.Counts())
+	}
+	status.Store(http.StatusNotFound)
+	if b.Check(t.Context(), true) || b.Counts() != (reload.Counts{Replaced: 1, Unreadable: 1, Refused: 1}) {
+		t.Errorf("the file is gone: %+v", b.Counts())
+	}
+	b.want(`{"version":2}`, `{}`)
+}

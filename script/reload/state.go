@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"sync"
 
@@ -111,20 +112,25 @@ func (p *part) reread(ctx context.Context, l *loader.Loader, remote bool) (now *
 		changed = code.Text == nil || !bytes.Equal(code.Text, p.code.Text)
 		now.code, now.tag = code, tag
 	}
-	return now, p.requiresOther() || changed, nil
+	other, err := p.requiresOther()
+	return now, changed || other, err
 }
 
-// requiresOther tells whether one of the required files has changed.
-func (p *part) requiresOther() bool {
+// requiresOther tells whether one of the required files has changed. That it
+// cannot be read right now is no change; that it is gone is one.
+func (p *part) requiresOther() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for path, was := range p.required {
 		text, err := p.code.Files(path)
+		if err != nil && was != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
 		if (err != nil) != (was == nil) || !bytes.Equal(text, was) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // beside lists the required files, when they are on this machine.

@@ -62,6 +62,9 @@ func (h *Host) call(ctx context.Context, number int, args []any) (results []any,
 // thread does not; how long a piece may be the watchdog sees to.
 const pieceShare = 10
 
+// answerKept is the largest answer whose memory is used again.
+const answerKept = 64 << 10
+
 // serveBatch is serve for a run, whose documents C points to in between.
 func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) C.int {
 	var pin runtime.Pinner
@@ -87,6 +90,9 @@ func (e *Engine) serve(ctx context.Context) C.int {
 		e.limit(spent)
 		e.VM.busy.Store(true)
 		kind := C.front_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
+		if cap(e.answer) > answerKept {
+			e.answer = nil
+		}
 		if kind != C.PG_CALL {
 			return kind
 		}

@@ -1,0 +1,162 @@
+//go:build cgo
+
+package luajit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+func TestValuesCross(t *testing.T) {
+	values := []any{
+		nil, true, false, 1.5, "", "a\x00\xff", json.Number("9007199254740993"),
+		[]any{}, []any{nil, []any{1.0}}, map[string]any{}, map[string]any{"a": map[string]any{"": nil}, "b": []any{"x"}},
+	}
+	data := encodeValues(nil, values)
+	got, err := decodeValues(data)
+	if diff := cmp.Diff(values, got); err != nil || diff != "" {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	for n := range data {
+		if got, err := decodeValues(data[:n]); err == nil && len(got) >= len(values) {
+			t.Errorf("%d of %d bytes gave %v", n, len(data), got)
+		}
+	}
+}
+
+// callers are scripts that call Go in ways that must not get past a limit.
+var callers = []struct {
+	name, code string
+	want       []Kind
+}{
+	{"calls without end", `while true do host.pure() end`, []Kind{EventTime}},
+	{"calls that wait without end", `while true do host.wait() end`, []Kind{EventTime}},
+	{"caught", `while true do pcall(host.wait) end`, []Kind{EventTime}},
+	{"failing without end", `while true do pcall(host.fail) end`, []Kind{EventTime}},
+	{"in coroutines", `while true do coroutine.wrap(function() host.wait() end)() end`, []Kind{EventTime}},
+	{"deep", `local function f() pcall(f) host.wait() end f()`, []Kind{EventTime, Stack, Memory, OK}},
+	{"in a callback", `("a"):rep(1e6):gsub(".", function() host.pure() end)`, []Kind{EventTime}},
+	{"in sort", `local t = {} for i = 1, 1e5 do t[i] = -i end table.sort(t, function(a, b) host.pure() return a < b end)`, []Kind{EventTime}},
+	{"in metamethods", `local t = setmetatable({}, {__index = function(t, k) host.wait() return t[k] end}) local x = t.x`, []Kind{EventTime, Stack, Memory}},
+	{"a long one", `while true do host.spin() end`, []Kind{EventTime}},
+	{"a large answer", `local t = {} while true do t[#t + 1] = host.large() end`, []Kind{Memory, EventTime}},
+	{"a large request", `local s = ("x"):rep(1e5) local t = {} for i = 1, 1e4 do t[i] = s end host.pure(t)`, []Kind{Memory}},
+	{"a file that runs on", `require "endless"`, []Kind{EventTime}},
+	{"files without end", `while true do pcall(require, "broken") end`, []Kind{EventTime}},
+}
+
+func TestCallsUnderLimits(t *testing.T) {
+	for _, interpreted := range []bool{false, true} {
+		for _, test := range callers {
+			name := "compiled "
+			if interpreted {
+				name = "interpreted "
+			}
+			t.Run(name+test.name, func(t *testing.T) {
+				opts := defaults()
+				opts.NoJIT, opts.Memory = interpreted, 8<<20
+				runCaller(t, opts, test.code, test.want)
+			})
+		}
+	}
+}
+
+func runCaller(t *testing.T, opts Options, code string, want []Kind) {
+	w := NewWatchdog()
+	defer w.Close()
+	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Columns: [][]event.Column{nil}, Host: testHost()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	script := "local host = require 'host'\nfunction main(event)\nif event.bad then " + code + " end\nreturn event\nend"
+	if err := e.Load(t.Context(), "caller.lua", []byte(script)); err != nil {
+		t.Fatal(err)
+	}
+	in := new(event.Batch)
+	for _, doc := range []string{`{"n":1}`, `{"bad":true}`, `{"n":2}`} {
+		in.Append([]byte(doc))
+	}
+	start := time.Now()
+	out := e.Run(t.Context(), in, 0)
+	kind := OK
+	if dead := out.Dead(); len(dead) > 0 {
+		kind = dead[0].Script.Kind
+	}
+	for _, one := range want {
+		if kind == one {
+			return
+		}
+	}
+	t.Errorf("ended with %v after %v, want one of %v", kind, time.Since(start), want)
+}
+
+func testHost() *Host {
+	long := make([]any, 10_000)
+	for i := range long {
+		long[i] = "element"
+	}
+	nothing := func(context.Context, []any) ([]any, error) { return nil, nil }
+	return &Host{
+		Functions: []Function{
+			{Name: "host.pure", Call: nothing},
+			{Name: "host.wait", Call: nothing, Waits: true},
+			{Name: "host.fail", Call: func(context.Context, []any) ([]any, error) { return nil, errors.New("no") }},
+			{Name: "host.large", Call: func(context.Context, []any) ([]any, error) { return []any{long}, nil }},
+			{Name: "host.spin", Call: func(context.Context, []any) ([]any, error) {
+				for until := time.Now().Add(10 * time.Millisecond); time.Now().Before(until); {
+				}
+				return nil, nil
+			}},
+		},
+		File: func(name string) ([]byte, string, error) {
+			text := map[string]string{"endless": "while true do end", "broken": "return ("}[name]
+			if text == "" {
+				return nil, "", errors.New("there is no " + name)
+			}
+			return []byte(text), name + ".lua", nil
+		},
+	}
+}
+
+// TestAccountOfPieces: what a script used before it called Go counts on.
+func TestAccountOfPieces(t *testing.T) {
+	opts := defaults()
+	opts.EventTime, opts.BatchTime = 100*time.Millisecond, 10*time.Second
+	w := NewWatchdog()
+	defer w.Close()
+	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Columns: [][]event.Column{nil}, Host: testHost()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	const code = `local host = require "host"
+function main(event)
+  for i = 1, event.spins do host.spin() end
+  return event
+end`
+	if err := e.Load(t.Context(), "spin.lua", []byte(code)); err != nil {
+		t.Fatal(err)
+	}
+	in := new(event.Batch)
+	for range 10 {
+		in.Append([]byte(`{"spins":3}`)) // 30 ms each: together more than an event may take
+	}
+	if out := e.Run(t.Context(), in, 0); len(out.Dead()) != 0 || len(out.Ends) != 10 {
+		t.Fatalf("%d came out, dead %v", len(out.Ends), out.Dead())
+	}
+	in.Reset()
+	in.Append([]byte(`{"spins":1000}`))
+	dead := e.Run(t.Context(), in, 0).Dead()
+	if len(dead) != 1 || dead[0].Script.Kind != EventTime || !strings.Contains(dead[0].Script.Traceback, "spin.lua:3") {
+		t.Errorf("dead %v, want the event's time limit in line 3", dead)
+	}
+}

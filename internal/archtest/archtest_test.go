@@ -57,7 +57,7 @@ var may = map[string][]string{
 	"internal/config":          {"internal/nearest"},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":   {"event", "internal/document/report"},
-	"internal/luajit":          {"event", "internal/document", "internal/document/report"},
+	"internal/luajit":          {"event", "internal/document", "internal/document/pure", "internal/document/report"},
 	"internal/document/report": {"event"},
 	"internal/verify":          {"pipeline/deadletter", "source/generate"},
 

@@ -59,22 +59,44 @@ type Stats struct {
 	refused uint64
 }
 
-// Add takes a measurement. It refuses what has no name, what was another kind of
-// thing before, and what would be too much. In names, also of labels, whatever is
-// no letter, digit or underscore becomes an underscore.
-func (s *Stats) Add(kind StatKind, name string, value float64, labels ...Label) error {
+// A Series is a name with its labels in a Stats, for whoever measures it often.
+type Series struct {
+	stats *Stats
+	stat  *Stat
+}
+
+// Series finds or makes a series. It refuses what has no name, what was another
+// kind of thing before, and what would be too much. In names, also of labels,
+// whatever is no letter, digit or underscore becomes an underscore.
+func (s *Stats) Series(kind StatKind, name string, labels ...Label) (Series, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stat, err := s.find(kind, name, labels)
-	if err == nil && kind == Counter && !(value >= 0) {
-		err = fmt.Errorf("the counter %s cannot go down by %g", name, -value)
-	}
 	if err != nil {
 		s.refused++
+	}
+	return Series{stats: s, stat: stat}, err
+}
+
+// Add takes a measurement. It refuses to count down.
+func (s Series) Add(value float64) error {
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
+	if s.stat.Kind == Counter && !(value >= 0) {
+		s.stats.refused++
+		return fmt.Errorf("the counter %s cannot go down by %g", s.stat.Name, -value)
+	}
+	s.stat.add(value)
+	return nil
+}
+
+// Add is Series and its Add.
+func (s *Stats) Add(kind StatKind, name string, value float64, labels ...Label) error {
+	series, err := s.Series(kind, name, labels...)
+	if err != nil {
 		return err
 	}
-	stat.add(value)
-	return nil
+	return series.Add(value)
 }
 
 func (s *Stat) add(value float64) {

@@ -241,7 +241,10 @@ static int measure(lua_State *L) {
 	else if (!lua_isnil(L, 4)) return front_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
 	f->request.len = 0;
 	front_start(f);
-	for (int i = 1; i <= 4; i++) put(L, f, i);
+	put(L, f, 3);
+	put(L, f, 1);
+	put(L, f, 2);
+	put(L, f, 4);
 	uint32_t n = (uint32_t)f->request.len;
 	if (f->measured.len + n + sizeof n > MEASURED_MAX) {
 		f->unmeasured++;

@@ -9,7 +9,9 @@ import "C"
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"time"
@@ -132,20 +134,30 @@ func (e *Engine) call(ctx context.Context) (waits bool) {
 	return waits
 }
 
-// Measured hands over what the script measured since the last call, oldest first:
-// which function of the module stats it called, from 1, and the name, the value and
-// the labels that it gave. lost counts what found no room.
-func (e *Engine) Measured(take func(function int, args []any)) (lost int) {
+// Measured hands over what the script measured since the last call, oldest first: a
+// value, and of what in the form of Measurement, valid during the call. lost counts
+// what found no room.
+func (e *Engine) Measured(take func(value float64, of []byte)) (lost int) {
+	const value = 9 // the length of a double
 	all := &e.c.measured
 	data := unsafe.Slice((*byte)(unsafe.Pointer(all.data)), int(all.len))
 	for len(data) > 0 {
-		n := 4 + int(*(*uint32)(unsafe.Pointer(&data[0])))
-		if args, err := decodeValues(data[4:n]); err == nil {
-			take(int(args[0].(float64)), args[1:])
-		}
+		n := 4 + int(binary.NativeEndian.Uint32(data))
+		record := data[4:n]
+		take(math.Float64frombits(binary.NativeEndian.Uint64(record[1:])), record[value:])
 		data = data[n:]
 	}
 	lost = int(e.c.unmeasured)
 	all.len, e.c.unmeasured = 0, 0
 	return lost
+}
+
+// Measurement reads which function of the module stats was called, from 1, and the
+// name and the labels that it was given.
+func Measurement(of []byte) (function int, name string, labels any, err error) {
+	values, err := decodeValues(of)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	return int(values[0].(float64)), values[1].(string), values[2], nil
 }

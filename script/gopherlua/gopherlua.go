@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"runtime"
+	"slices"
 
 	"github.com/yuin/gopher-lua/parse"
 
@@ -49,6 +50,10 @@ type program struct {
 	pool    chan *machine // nil stands for a machine that is not made yet
 }
 
+// waiters is how many machines there may be for each core when scripts can wait in
+// functions of the embedder's.
+const waiters = 8
+
 func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
 	proto, err := compile(code)
 	if err != nil {
@@ -57,6 +62,10 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 	modules, err := stdlib.Modules(opts.Modules)
 	if err != nil {
 		return nil, err
+	}
+	size := runtime.GOMAXPROCS(0)
+	if slices.ContainsFunc(opts.Modules, func(m script.Module) bool { return len(m.Functions) > 0 }) {
+		size *= waiters
 	}
 	p := &program{
 		file:    code.Name,
@@ -69,7 +78,7 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 		modules: modules,
 		stats:   opts.Stats,
 		lines:   stdlib.NewLog(opts.Log),
-		pool:    make(chan *machine, runtime.GOMAXPROCS(0)),
+		pool:    make(chan *machine, size),
 	}
 	p.name = code.Name + "@" + p.source.Version()
 	first, err := newMachine(ctx, p)

@@ -43,16 +43,40 @@ func (s *Script) drain(e *luajit.Engine) {
 // kinds are the functions of the module stats, in the order of the engine.
 var kinds = [...]script.StatKind{script.Counter, script.Gauge, script.Histogram}
 
-func (s *Script) measure(function int, args []any) {
+func (s *Script) measure(value float64, of []byte) {
 	if s.opts.Stats == nil {
 		return
 	}
-	kind := kinds[function-1]
-	name, value, labels, err := stdlib.Measurement(kind, args)
+	series, err := s.seriesOf(of)
 	if err == nil {
-		err = s.opts.Stats.Add(kind, name, value, labels...)
+		err = series.Add(value)
 	}
 	if err != nil {
 		s.log.Line(slog.LevelWarn, err.Error(), s.name, "stats")
 	}
+}
+
+// seriesMax bounds what is remembered of the ways in which series were named.
+const seriesMax = 1000
+
+// seriesOf finds the series that a script named before without reading the name.
+func (s *Script) seriesOf(of []byte) (script.Series, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if series, known := s.series[string(of)]; known {
+		return series, nil
+	}
+	function, name, given, err := luajit.Measurement(of)
+	if err != nil {
+		return script.Series{}, err
+	}
+	labels, err := stdlib.Labels(given)
+	if err != nil {
+		return script.Series{}, err
+	}
+	series, err := s.opts.Stats.Series(kinds[function-1], name, labels...)
+	if err == nil && len(s.series) < seriesMax {
+		s.series[string(of)] = series
+	}
+	return series, err
 }

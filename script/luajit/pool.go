@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,6 +23,9 @@ type Script struct {
 	source *stdlib.Source
 	host   *luajit.Host
 	log    *stdlib.Log
+
+	mu     sync.Mutex
+	series map[string]script.Series // by how a script named them
 
 	interpreted bool
 	watch       *luajit.Watchdog
@@ -41,6 +45,10 @@ func LoadInterpreted(ctx context.Context, code script.Code, opts script.Options)
 	return load(ctx, code, opts, true)
 }
 
+// waiters is how many engines there may be for each core when scripts can wait in
+// functions of the embedder's.
+const waiters = 8
+
 func load(ctx context.Context, code script.Code, opts script.Options, interpreted bool) (*Script, error) {
 	opts.Limits = opts.Limits.WithDefaults()
 	modules, err := stdlib.Modules(opts.Modules)
@@ -48,10 +56,14 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 		return nil, err
 	}
 	size := runtime.GOMAXPROCS(0)
+	if slices.ContainsFunc(opts.Modules, func(m script.Module) bool { return len(m.Functions) > 0 }) {
+		size *= waiters
+	}
 	s := &Script{
 		code: code, opts: opts, interpreted: interpreted,
 		source: stdlib.NewSource(code),
 		log:    stdlib.NewLog(opts.Log),
+		series: make(map[string]script.Series),
 		watch:  luajit.NewWatchdog(),
 		idle:   make(chan *luajit.Engine, size),
 		spares: make(chan struct{}, size),

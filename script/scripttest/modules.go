@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,6 +111,7 @@ func testModules(t *testing.T, lang script.Language) {
 	t.Run("computing is running", func(t *testing.T) { testComputing(t, lang) })
 	t.Run("running between calls", func(t *testing.T) { testBetweenCalls(t, lang) })
 	t.Run("cancelled while waiting", func(t *testing.T) { testCancelledCall(t, lang) })
+	t.Run("waiting together", func(t *testing.T) { testWaitingTogether(t, lang) })
 	t.Run("log", func(t *testing.T) { testLog(t, lang) })
 	t.Run("stats", func(t *testing.T) { testStats(t, lang) })
 	t.Run("a file at load", func(t *testing.T) { testFaultyFile(t, lang) })
@@ -153,6 +156,41 @@ function main(event) pcall(host.wait, event.ms) return event end`, withModules(s
 	if res := run(t, s, `{"ms":1}`); res.Outputs[0].Len() != 1 {
 		t.Errorf("the next batch gave %v", res.Dead)
 	}
+}
+
+// testWaitingTogether: more runs than there are cores can wait at the same time.
+func testWaitingTogether(t *testing.T, lang script.Language) {
+	runs := runtime.GOMAXPROCS(0) + 2
+	var arrived sync.WaitGroup
+	arrived.Add(runs)
+	meet := func(ctx context.Context, _ []any) ([]any, error) {
+		arrived.Done()
+		all := make(chan struct{})
+		go func() {
+			arrived.Wait()
+			close(all)
+		}()
+		select {
+		case <-all:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	opts := withModules(script.Limits{})
+	opts.Modules = append(opts.Modules, script.Module{Name: "meeting", Functions: map[string]script.Func{"meet": meet}})
+	s := load(t, lang, `local meeting = require "meeting" function main(event) meeting.meet() return event end`, opts)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var group sync.WaitGroup
+	for range runs {
+		group.Go(func() {
+			if err := s.Run(ctx, batch(`{}`), result()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
 }
 
 func testFaultyFile(t *testing.T, lang script.Language) {

@@ -31,14 +31,15 @@ func Measurement(kind script.StatKind, args []any) (name string, amount float64,
 		amount, err = number(args, 1)
 	}
 	if err == nil {
-		labels, err = labelsOf(value(args, 2))
+		labels, err = Labels(value(args, 2))
 	}
 	return name, amount, labels, err
 }
 
 var errLabels = errors.New(`argument 3 must be labels: {name = "value"} or {"name:value"}`)
 
-func labelsOf(v any) (labels []script.Label, err error) {
+// Labels reads the labels of a measurement.
+func Labels(v any) (labels []script.Label, err error) {
 	switch v := v.(type) {
 	case nil:
 		return nil, nil

@@ -62,8 +62,14 @@ func (vm *VM) Close() {
 // Memory is the number of bytes that the VM holds.
 func (vm *VM) Memory() int { return int(vm.c.used) }
 
-// Broken is the limit that ended the VM, or OK.
-func (vm *VM) Broken() Kind { return Kind(vm.c.broken) }
+// Broken is the limit that ended the VM, or that will end its next run because it
+// came too late for the last, or OK.
+func (vm *VM) Broken() Kind {
+	if vm.c.broken != 0 {
+		return Kind(vm.c.broken)
+	}
+	return Kind(vm.load32(&vm.c.run.stop))
+}
 
 // Load compiles and runs the text of a script. Its globals stay; from then on no
 // global can be assigned. name is quoted in messages, as in "email.lua:12".

@@ -71,6 +71,7 @@ const answerKept = 64 << 10
 func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) C.int {
 	var pin runtime.Pinner
 	defer pin.Unpin()
+	defer e.VM.leave() // also when a function of Go panics
 	pin.Pin(unsafe.SliceData(in.Data))
 	pin.Pin(unsafe.SliceData(in.Ends))
 	return e.serve(ctx)

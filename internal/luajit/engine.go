@@ -5,6 +5,12 @@ package luajit
 /*
 #include <stdlib.h>
 #include "frontend.h"
+
+// batch is front_batch. Go looks at pointers to what holds pointers, to see that
+// none is its own; of a number it sees that at once.
+static int batch(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
+	return front_batch((front *)f, data, ends, count, first);
+}
 */
 import "C"
 
@@ -37,6 +43,7 @@ type Engine struct {
 	c       *C.front
 	host    *Host
 	answer  []byte                // the last one, for its memory
+	outcome Outcome               // of the last run
 	extract []*document.Extractor // one for each sink, nil where no columns are asked for
 	native  **C.struct_extractor  // the same, in C
 }
@@ -76,6 +83,7 @@ func (e *Engine) addSinks(columns [][]event.Column) {
 			native[i] = (*C.struct_extractor)(e.extract[i].Native())
 		}
 	}
+	e.c.extract, e.c.extract_count = e.native, C.uint32_t(len(columns))
 }
 
 // Close frees the engine and its VM.
@@ -101,7 +109,8 @@ func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 // Extractor is that of sink i, nil where it asked for no columns.
 func (e *Engine) Extractor(i int) *document.Extractor { return e.extract[i] }
 
-// An Outcome is how a run ended. What it points to is overwritten by the next run.
+// An Outcome is how a run ended. It and what it points to are overwritten by the
+// next run.
 type Outcome struct {
 	At      int    // the first event that did not run
 	Limit   Kind   // why the run ended early; OK when all events ran
@@ -114,27 +123,25 @@ type Outcome struct {
 
 // Run passes the events of a batch from `first` on through main, in one crossing
 // and one more for each call of a function of Go.
-func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) Outcome {
+func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) *Outcome {
 	if first >= in.Len() {
-		return Outcome{At: in.Len(), engine: e}
+		e.c.dead_count = 0
+		e.outcome = Outcome{At: in.Len(), engine: e}
+		return &e.outcome
 	}
 	e.VM.enter()
-	defer e.VM.leave()
-	kind := C.front_batch(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
-		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(in.Len()), C.uint32_t(first),
-		e.native, C.uint32_t(len(e.extract)))
+	kind := C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
+		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(in.Len()), C.uint32_t(first))
 	if kind == C.PG_CALL {
 		kind = e.serveBatch(ctx, in)
 	}
 	e.VM.leave()
-	n := int(e.c.out_count)
-	return Outcome{
-		At: int(e.c.run.at), Limit: Kind(kind), Dropped: int(e.c.run.dropped),
-		Data:   unsafe.Slice((*byte)(unsafe.Pointer(e.c.out.data)), int(e.c.out.len)),
-		Ends:   unsafe.Slice((*uint32)(e.c.out_ends), n),
-		From:   unsafe.Slice((*uint32)(e.c.out_from), n),
-		engine: e,
-	}
+	n, o := int(e.c.out_count), &e.outcome
+	o.At, o.Limit, o.Dropped, o.engine = int(e.c.run.at), Kind(kind), int(e.c.run.dropped), e
+	o.Data = unsafe.Slice((*byte)(unsafe.Pointer(e.c.out.data)), int(e.c.out.len))
+	o.Ends = unsafe.Slice((*uint32)(e.c.out_ends), n)
+	o.From = unsafe.Slice((*uint32)(e.c.out_from), n)
+	return o
 }
 
 // Cancel ends the run that is under way, or the next one, as its time limit does.
@@ -150,8 +157,11 @@ type Dead struct {
 }
 
 // Dead returns the events that failed, in their order.
-func (o Outcome) Dead() []Dead {
+func (o *Outcome) Dead() []Dead {
 	c := o.engine.c
+	if c.dead_count == 0 {
+		return nil
+	}
 	dead := make([]Dead, 0, c.dead_count)
 	texts := unsafe.Slice((*byte)(unsafe.Pointer(c.texts.data)), int(c.texts.len))
 	for _, d := range unsafe.Slice(c.dead, int(c.dead_count)) {

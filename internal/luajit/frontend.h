@@ -74,7 +74,7 @@ typedef struct front {
 	char *main;       // name of the function to run
 	int value;        // it returns values, not events
 	int loading;      // the script's text runs, not its events
-	struct extractor **extract;
+	struct extractor **extract; // the caller's
 	uint32_t extract_count;
 	uint32_t function; // that the script waits for: 0 reads a file
 	int asked;         // it does wait
@@ -104,8 +104,7 @@ int front_load(front *f, const char *name, const char *text, size_t len);
 
 // front_batch runs the events from `first` on, until all have run or a limit
 // ended it, and then the extractors over what came out.
-int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
-	struct extractor **extract, uint32_t extract_count);
+int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first);
 
 // front_resume goes on with what returned PG_CALL. The answer begins with E and is
 // an error, or else is followed by values.

@@ -320,13 +320,10 @@ int front_ended(front *f, int kind) {
 	return kind;
 }
 
-int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
-	struct extractor **extract, uint32_t extract_count) {
+int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
 	f->data = data;
 	f->ends = ends;
 	f->count = count;
-	f->extract = extract;
-	f->extract_count = extract_count;
 	f->run = (front_run){.at = first};
 	f->out.len = f->texts.len = 0;
 	f->out_count = f->dead_count = 0;

@@ -46,3 +46,21 @@ func testAllocs(t *testing.T, text string, doc func(int) string, events int, spe
 		t.Errorf("%v allocations for %d events, want none per event", per, events)
 	}
 }
+
+// TestEmptyBatch runs a batch without events after one with a dead one.
+func TestEmptyBatch(t *testing.T) {
+	s, err := luajit.Load(t.Context(), script.Code{Name: "job.lua", Text: []byte(passThrough)}, script.Options{Sinks: [][]event.Column{nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	in, res := &event.Batch{}, &event.Result{Outputs: make([]event.Output, 1)}
+	in.Append([]byte(`{`))
+	in.Range.Count = 1
+	for _, want := range []int{1, 0} {
+		if err := s.Run(t.Context(), in, res); err != nil || len(res.Dead) != want {
+			t.Errorf("%d events: %v, dead %v", in.Len(), err, res.Dead)
+		}
+		in = &event.Batch{}
+	}
+}

@@ -89,7 +89,7 @@ func (r *run) all(e *luajit.Engine) (*luajit.Engine, error) {
 }
 
 // cross makes the crossing, which ends early when the context does.
-func (r *run) cross(e *luajit.Engine, first int) luajit.Outcome {
+func (r *run) cross(e *luajit.Engine, first int) *luajit.Outcome {
 	if r.ctx.Done() == nil {
 		return e.Run(r.ctx, r.in, first)
 	}
@@ -107,7 +107,7 @@ func (r *run) cross(e *luajit.Engine, first int) luajit.Outcome {
 
 // limit tells whether the run ended by a limit of the batch. An event that takes
 // the whole batch's time or output alone is at fault itself.
-func (r *run) limit(e *luajit.Engine, out luajit.Outcome, first int) error {
+func (r *run) limit(e *luajit.Engine, out *luajit.Outcome, first int) error {
 	name := ""
 	switch {
 	case out.Limit == luajit.BatchTime && out.At > first:
@@ -127,7 +127,7 @@ func (r *run) limit(e *luajit.Engine, out luajit.Outcome, first int) error {
 }
 
 // take adds what came of a crossing to the result.
-func (r *run) take(e *luajit.Engine, out luajit.Outcome, whole bool) {
+func (r *run) take(e *luajit.Engine, out *luajit.Outcome, whole bool) {
 	for i := range r.res.Outputs {
 		o := &r.res.Outputs[i]
 		base := uint32(len(o.Data))
@@ -168,10 +168,15 @@ func (r *run) bury(i int, number uint32, stage, why, traceback string) {
 
 // settle names the outputs.
 func (r *run) settle() {
+	ran := uint64(r.res.Ran)
+	prints := r.in.Range.Prints
+	if len(prints) > 0 {
+		prints = prints[:ran:ran]
+	}
 	for i := range r.res.Outputs {
 		o := &r.res.Outputs[i]
 		o.Partition = r.in.Partition
-		o.Range = r.in.Range.Head(uint64(r.res.Ran))
+		o.Range.First, o.Range.Count, o.Range.Prints = r.in.Range.First, ran, prints // Head copies more
 	}
 	if len(r.res.Dead) < 2 {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// measurements exposes what scripts measure, as perigee_script_NAME. It
+// measurements exposes what scripts measure, as perigee_stats_NAME. It
 // describes nothing beforehand: names come up while scripts run.
 type measurements struct {
 	stats   *script.Stats
@@ -17,7 +17,7 @@ type measurements struct {
 func Measurements(stats *script.Stats) prometheus.Collector {
 	return &measurements{
 		stats:   stats,
-		refused: prometheus.NewDesc("perigee_script_measurements_refused_total", "Measurements of scripts that could not be kept.", nil, nil),
+		refused: prometheus.NewDesc("perigee_stats_refused_total", "Measurements of scripts that could not be kept.", nil, nil),
 	}
 }
 
@@ -38,7 +38,7 @@ func measurement(stat script.Stat) prometheus.Metric {
 	for _, label := range stat.Labels {
 		names, values = append(names, label.Name), append(values, label.Value)
 	}
-	name := "perigee_script_" + stat.Name
+	name := "perigee_stats_" + stat.Name
 	if stat.Kind == script.Counter {
 		name += "_total"
 	}

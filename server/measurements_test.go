@@ -25,22 +25,22 @@ func TestMeasurements(t *testing.T) {
 		t.Error("a counter was taken for a gauge")
 	}
 	want := `
-# HELP perigee_script_depth Measured by scripts.
-# TYPE perigee_script_depth gauge
-perigee_script_depth 7
-# HELP perigee_script_measurements_refused_total Measurements of scripts that could not be kept.
-# TYPE perigee_script_measurements_refused_total counter
-perigee_script_measurements_refused_total 1
-# HELP perigee_script_seen_total Measured by scripts.
-# TYPE perigee_script_seen_total counter
-perigee_script_seen_total 2
-perigee_script_seen_total{domain="a.example"} 3
+# HELP perigee_stats_depth Measured by scripts.
+# TYPE perigee_stats_depth gauge
+perigee_stats_depth 7
+# HELP perigee_stats_refused_total Measurements of scripts that could not be kept.
+# TYPE perigee_stats_refused_total counter
+perigee_stats_refused_total 1
+# HELP perigee_stats_seen_total Measured by scripts.
+# TYPE perigee_stats_seen_total counter
+perigee_stats_seen_total 2
+perigee_stats_seen_total{domain="a.example"} 3
 `
-	names := []string{"perigee_script_depth", "perigee_script_measurements_refused_total", "perigee_script_seen_total"}
+	names := []string{"perigee_stats_depth", "perigee_stats_refused_total", "perigee_stats_seen_total"}
 	if err := testutil.CollectAndCompare(Measurements(stats), strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(Measurements(stats), "perigee_script_amount"); n != 1 {
+	if n := testutil.CollectAndCount(Measurements(stats), "perigee_stats_amount"); n != 1 {
 		t.Errorf("%d histograms, want 1", n)
 	}
 }

@@ -22,7 +22,9 @@ func (c *Config) routes(extra map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", ping)
 	mux.Handle("GET /ready", ready(c.Pipelines))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, // a script may measure under a name that is taken
+	}))
 	for pattern, handler := range extra {
 		mux.Handle(pattern, handler)
 	}

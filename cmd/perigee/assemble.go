@@ -34,6 +34,7 @@ type plan struct {
 	parts  []part
 	store  *eventStore
 	loader *loader.Loader
+	stats  *script.Stats // what all scripts measure
 }
 
 // assemble makes the parts of every pipeline in the file. It connects to nothing
@@ -44,7 +45,7 @@ func assemble(ctx context.Context, file configFlags, c *console, log *slog.Logge
 	if conf == nil {
 		return nil, err
 	}
-	p := &plan{Config: conf, base: base, store: newEventStore(conf.Data)}
+	p := &plan{Config: conf, base: base, store: newEventStore(conf.Data), stats: &script.Stats{}}
 	faults := append(p.makeLoader(file.Allow, c), err)
 	if p.loader != nil {
 		faults = append(faults, p.make(ctx, log)...)

@@ -41,7 +41,7 @@ type piece struct {
 func newProgram(pl *plan, p config.Pipeline, wanted [][]event.Column, log *slog.Logger) (*program, error) {
 	g := &program{pipeline: p, wanted: wanted}
 	if chosen := p.Script; chosen != nil {
-		options := script.Options{Limits: script.Limits(chosen.Limits), Sinks: g.scriptSinks(), Log: log}
+		options := script.Options{Limits: script.Limits(chosen.Limits), Sinks: g.scriptSinks(), Log: log, Stats: pl.stats}
 		one := piece{language: chosen.Language, function: chosen.Func, options: options, at: chosen.At}
 		if err := g.add(pl, one, chosen.Text, "script of "+p.Name); err != nil {
 			return nil, err
@@ -85,7 +85,7 @@ func (g *program) addColumn(pl *plan, c config.Computed, log *slog.Logger) error
 		return nil
 	}
 	g.coded = append(g.coded, len(g.columns)-1)
-	options := script.Options{Sinks: [][]event.Column{nil}, Value: true, Log: log}
+	options := script.Options{Sinks: [][]event.Column{nil}, Value: true, Log: log, Stats: pl.stats}
 	one := piece{language: languages()[0].Name, function: c.FuncName, options: options, at: c.At}
 	if strings.HasSuffix(c.Func, ".so") {
 		if one.language = pluginLanguage; !slices.Contains(known().Languages, one.language) {
@@ -98,18 +98,24 @@ func (g *program) addColumn(pl *plan, c config.Computed, log *slog.Logger) error
 // pluginLanguage is the one of code in a file that ends in .so.
 const pluginLanguage = "plugin"
 
-// load makes the whole of the code that the pieces hold. A trial leaves no trace.
+// load makes the whole of the code that the pieces hold, or returns what is wrong
+// with each of them. A trial leaves no trace.
 func (g *program) load(ctx context.Context, codes []script.Code, trial bool) (script.Script, error) {
 	var loaded []script.Script
+	var faults []error
 	for i, code := range codes {
 		one, err := g.pieces[i].load(ctx, code, trial)
 		if err != nil {
-			for _, l := range loaded {
-				err = errors.Join(err, l.Close())
-			}
-			return nil, err
+			faults = append(faults, err)
+			continue
 		}
 		loaded = append(loaded, one)
+	}
+	if err := config.Join(faults...); err != nil {
+		for _, one := range loaded {
+			_ = one.Close() // it has not run
+		}
+		return nil, err
 	}
 	return g.join(ctx, loaded)
 }
@@ -137,7 +143,7 @@ func (g *program) join(ctx context.Context, loaded []script.Script) (script.Scri
 func (p *piece) load(ctx context.Context, code script.Code, trial bool) (script.Script, error) {
 	options := p.options
 	if trial {
-		options.Log = slog.New(slog.DiscardHandler)
+		options.Log, options.Stats = slog.New(slog.DiscardHandler), nil
 	}
 	code.Func = p.function
 	loaded, err := find(languages(), languageName, p.language).Load(ctx, code, options)

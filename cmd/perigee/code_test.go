@@ -49,7 +49,7 @@ func TestConfigurationOnAHost(t *testing.T) {
 }
 
 // TestHangupReplacesScripts: on SIGHUP an engine looks for new versions, says
-// what it found, and counts it.
+// what it found, and counts it. No name that a script measures under hides that.
 func TestHangupReplacesScripts(t *testing.T) {
 	folder := shortDir(t)
 	write := func(name, format string, args ...any) {
@@ -59,7 +59,8 @@ func TestHangupReplacesScripts(t *testing.T) {
 	}
 	write("perigee.yaml", "data: state\nhttp: 127.0.0.1:0\nreload: off\npipelines:\n  a:\n"+
 		"    source: {generate: {events: 1000000000, rate: 1000}}\n    script: a.lua\n    sink: {stdout: {}}\n")
-	const code = "function main(event) return {version = %d} end"
+	const code = `local stats = require "stats"
+function main(event) stats.counter("seen", 1) stats.gauge("seen_total", 7) return {version = %d} end`
 	write("a.lua", code, 1)
 	p := runEngine(t, filepath.Join(folder, "perigee.yaml"))
 	p.says("partition open")
@@ -75,6 +76,7 @@ func TestHangupReplacesScripts(t *testing.T) {
 	for _, want := range []string{
 		`perigee_script_info{pipeline="a",script=".*/a.lua@[0-9a-f]+"} 1`,
 		`perigee_script_reloads_total{pipeline="a",result="replaced"} 1`,
+		`(?m)^perigee_stats_seen_total [1-9]`,
 		`perigee_script_reloads_total{pipeline="a",result="refused"} 1`,
 		`perigee_script_reloads_total{pipeline="a",result="unreadable"} 0`,
 	} {

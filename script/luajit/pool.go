@@ -29,8 +29,8 @@ type Script struct {
 
 	interpreted bool
 	watch       *luajit.Watchdog
-	idle        chan *luajit.Engine // engines that wait for a batch
-	spares      chan struct{}       // engines that may still be made
+	size        int // how many engines there can be
+	engines     engines
 }
 
 // Load compiles the script and runs its text once. A fault in it is a
@@ -65,14 +65,10 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 		log:    stdlib.NewLog(opts.Log),
 		series: make(map[string]script.Series),
 		watch:  luajit.NewWatchdog(),
-		idle:   make(chan *luajit.Engine, size),
-		spares: make(chan struct{}, size),
+		size:   size, engines: engines{spares: size},
 	}
 	s.host = &luajit.Host{Functions: functions(modules), File: s.source.Require}
 	s.name = s.version()
-	for range size {
-		s.spares <- struct{}{}
-	}
 	if !interpreted {
 		s.probe()
 	}
@@ -112,10 +108,8 @@ func (s *Script) String() string { return s.name }
 
 // Close frees the engines, after the runs that are under way.
 func (s *Script) Close() error {
-	for range cap(s.idle) {
-		select {
-		case <-s.spares:
-		case e := <-s.idle:
+	for range s.size {
+		if e, _ := s.engines.take(context.Background()); e != nil {
 			e.Close()
 		}
 	}
@@ -125,36 +119,24 @@ func (s *Script) Close() error {
 
 // acquire takes an engine, made if all are in use and there may be more.
 func (s *Script) acquire(ctx context.Context) (*luajit.Engine, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	select {
-	case e := <-s.idle:
-		return e, nil
-	default:
-	}
-	select {
-	case e := <-s.idle:
-		return e, nil
-	case <-s.spares:
-		e, err := s.open(ctx)
-		if err != nil {
-			s.spares <- struct{}{}
-		}
+	e, err := s.engines.take(ctx)
+	if e != nil || err != nil {
 		return e, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
+	e, err = s.open(ctx)
+	if err != nil {
+		s.engines.give(nil)
+	}
+	return e, err
 }
 
 // release gives an engine back, or frees it when a limit has ended it.
 func (s *Script) release(e *luajit.Engine) {
-	if e.VM.Broken() == luajit.OK {
-		s.idle <- e
-		return
+	if e.VM.Broken() != luajit.OK {
+		e.Close()
+		e = nil
 	}
-	e.Close()
-	s.spares <- struct{}{}
+	s.engines.give(e)
 }
 
 // open makes an engine with the script in it.

@@ -53,8 +53,7 @@ type Store struct {
 	// The writer's own.
 	write    *conn
 	segments uint64 // the newest segment's number
-	unsure   bool   // a commit failed and may be there nevertheless
-	broken   bool   // the database has to be opened anew
+	broken   bool   // the database has to be opened anew: nobody knows what it holds
 }
 
 // Open opens the store in folder, which is made if it is missing. The folder
@@ -107,8 +106,10 @@ func (s *Store) start() (err error) {
 // User SQL runs in the same instance, so the doors are shut for all of it. When
 // segments become files of their own, allowed_directories has to name the
 // folder. Columns of type TIMESTAMP are UTC, and so must now() and the
-// arithmetic of dates be.
+// arithmetic of dates be. A database that is closed because it is broken must
+// not write what it believes to hold over what it has logged.
 const shutSQL = `
+PRAGMA disable_checkpoint_on_shutdown;
 SET GLOBAL TimeZone = 'UTC';
 SET GLOBAL autoinstall_known_extensions = false;
 SET GLOBAL autoload_known_extensions = false;
@@ -158,6 +159,9 @@ func (s *Store) Close() error {
 
 func (s *Store) release() {
 	if s.write != nil {
+		if !s.broken {
+			_ = s.write.exec("CHECKPOINT") // what fails is in the log
+		}
 		s.write.close()
 	}
 	duck.Close(&s.db)

@@ -90,18 +90,18 @@ func (s *Store) waiting() (task, bool) {
 }
 
 // transact runs f in a transaction. When that fails for want of memory, or
-// leaves the store unsure, the queries are ended, the writer finds out where it
-// is, and f runs once more: writing has the first claim to the memory.
+// breaks the database, the queries are ended, the writer finds out where it is,
+// and f runs once more: writing has the first claim to the memory.
 func (s *Store) transact(f func(tx *conn) (func(), error)) error {
-	if !s.unsure {
-		if err := s.attempt(f); !s.unsure && !outOfMemory(err) {
+	if !s.broken {
+		if err := s.attempt(f); !s.broken && !outOfMemory(err) {
 			return err
 		}
 	}
 	s.queries.gate.Lock()
 	defer s.queries.gate.Unlock()
 	ended := s.queries.evict()
-	if s.unsure {
+	if s.broken {
 		if err := s.recover(ended); err != nil {
 			return fmt.Errorf("eventstore: recover: %w", err)
 		}
@@ -110,7 +110,7 @@ func (s *Store) transact(f func(tx *conn) (func(), error)) error {
 }
 
 func (s *Store) attempt(f func(tx *conn) (func(), error)) (err error) {
-	defer func() { s.broken = s.broken || errors.Is(err, errBroken); s.unsure = s.unsure || s.broken }()
+	defer func() { s.broken = s.broken || errors.Is(err, errBroken) }()
 	if err := s.write.exec("BEGIN"); err != nil {
 		s.rollback()
 		return fmt.Errorf("eventstore: begin: %w", err)
@@ -122,9 +122,9 @@ func (s *Store) attempt(f func(tx *conn) (func(), error)) (err error) {
 	}
 	if err := s.write.exec("COMMIT"); err != nil {
 		// Out of memory, DuckDB has been seen to refuse a commit that is there
-		// afterwards, whole.
-		s.unsure = true
-		s.rollback()
+		// afterwards, and to put rows of it in the place of the next. Only what
+		// it reads back from its log is to be trusted.
+		s.broken = true
 		return fmt.Errorf("eventstore: commit: %w", err)
 	}
 	after()
@@ -143,20 +143,17 @@ func (s *Store) rollback() {
 	}
 }
 
-// recover makes what the writer knows agree with the store again. A broken
-// database is opened anew, which only goes when no query holds on to it: two
-// instances on one file would destroy it.
+// recover opens a broken database anew and makes what the writer knows agree
+// with it. That only goes when no query holds on to it: two instances on one
+// file would destroy it.
 func (s *Store) recover(alone bool) error {
-	if s.broken {
-		if !alone {
-			return errBroken
-		}
-		s.write.close()
-		duck.Close(&s.db)
-		if err := s.start(); err != nil {
-			return err
-		}
-		s.broken = false
+	if !alone {
+		return errBroken
+	}
+	s.write.close()
+	duck.Close(&s.db)
+	if err := s.start(); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	tables := slices.Collect(maps.Values(s.tables))
@@ -166,6 +163,6 @@ func (s *Store) recover(alone bool) error {
 			return err
 		}
 	}
-	s.unsure = false
+	s.broken = false
 	return nil
 }

@@ -34,8 +34,8 @@ type Handler interface {
 // NewHandler makes a handler of a language whose scripts can return values. It
 // loads code, and paths and file:// URIs of files, whose folder it requires from.
 // A number of JSON becomes a float64, or an int64 when it is a whole number that
-// no float64 holds. Handlers that it loads have a method Close, and close when
-// they are collected.
+// no float64 holds. What Load returns is an io.Closer, and closes when it is
+// collected.
 func NewHandler(lang Language, opts Options) Handler {
 	opts.Value, opts.Sinks = true, [][]event.Column{nil}
 	return &handler{lang: lang, opts: opts}

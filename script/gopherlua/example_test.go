@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 
 	"github.com/perigeedb/perigee/event"
@@ -17,6 +18,7 @@ func ExampleHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer func() { _ = handler.(io.Closer).Close() }()
 	fmt.Println(handler.Value(map[string]any{"id": 7, "name": "ann"}))
 	// Output: {"id":7} <nil>
 }

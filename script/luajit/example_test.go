@@ -5,6 +5,7 @@ package luajit_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ func ExampleHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer func() { _ = label.(io.Closer).Close() }()
 	value, err := label.Value(map[string]any{"city": "Singapore", "amount": 21})
 	if err != nil {
 		log.Fatal(err)
@@ -90,6 +92,7 @@ end`)
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer func() { _ = phone.(io.Closer).Close() }()
 	fmt.Println(phone.Value(map[string]any{"country": "sg"}))
 	// Output: SG +65 <nil>
 }
@@ -111,6 +114,7 @@ func ExampleLoad_limits() {
 		}
 		_, err = hostile.Value(nil)
 		fmt.Println(err)
+		_ = hostile.(io.Closer).Close()
 	}
 	// Output:
 	// code:1: time limit for one event exceeded

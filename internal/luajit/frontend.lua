@@ -2,10 +2,10 @@
 -- drivers: a function that passes one event through main, for batches of one, so
 -- that it is compiled as a function; and a loop, compiled as such. A failing event
 -- leaves them and is dealt with in C; hence no pcall here.
-local globals, part, number, json, run, call, value, proxy = ...
+local globals, part, number, json, run, call, of_values, proxy = ...
 
-local error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack =
-  error, getmetatable, next, select, setmetatable, tonumber, tostring, type, unpack
+local error, getmetatable, next, select, setmetatable, tonumber, type, unpack =
+  error, getmetatable, next, select, setmetatable, tonumber, type, unpack
 local is_part = part.is
 
 -- is_document tells a document from a plain table. What stands for one has a
@@ -82,9 +82,9 @@ globals.unpack, tables.unpack = unpack_any, unpack_any
 -- Functions of Go: the script leaves a request and yields. Function 0 reads a file.
 local ask, answer, wait = call.ask, call.answer, perigee_wait
 
-local function of_go(number)
+local function of_go(function_number)
   return function(...)
-    ask(number, ...)
+    ask(function_number, ...)
     wait()
     return answer()
   end
@@ -124,10 +124,10 @@ local modules = {}
 for name, library in next, libraries do modules[name] = perigee_library(library) end
 globals.json = modules.json
 
-local read, compile, pcall, LOADING = of_go(0), call.compile, globals.pcall, {}
+local read_file, compile, pcall, LOADING = of_go(0), call.compile, globals.pcall, {}
 
 local function load_file(name)
-  local text, path = read(name)
+  local text, path = read_file(name)
   local file = compile(text, path)
   modules[name] = LOADING
   local loaded, result = pcall(file, name)
@@ -147,7 +147,7 @@ function globals.require(name)
 end
 
 if not proxy then
-  local step, finish = run.step, value and run.value or run.finish
+  local step, finish = run.step, of_values and run.value or run.finish
   return function(main)
     local function one()
       local event = step()
@@ -230,7 +230,7 @@ local function done(...)
   slow_finish(...)
 end
 
-if value then
+if of_values then
   local slow_value, sent_string, sent_number = run.value, calls.sent_string, calls.sent_number
   done = function(result)
     local kind = type(result)

@@ -228,22 +228,23 @@ text.format, text.find_pattern = format, nil
 
 -- gsub with a function is in Lua, so that the function may wait.
 
-local find, raw_gsub, concat = strings.find_pattern, strings.gsub, table.concat
+local find, gsub, concat = strings.find_pattern, strings.gsub, table.concat
 
 -- replacement is what a match becomes; what follows `to` are its captures.
 local function replacement(s, f, from, to, ...)
-  local whole, new = s:sub(from, to)
+  local whole = s:sub(from, to)
+  local new
   if select("#", ...) > 0 then new = f(...) else new = f(whole) end
   if not new then return whole end
   local kind = type(new)
-  if kind ~= "string" and kind ~= "number" then error("invalid replacement value (a " .. kind .. ")", 0) end
+  if kind ~= "string" and kind ~= "number" then error("invalid replacement value (a " .. kind .. ")", 4) end
   return new
 end
 
 local function replace(s, pattern, f, most)
   local out, n, count, at = {}, 0, 0, 1
   local anchored = pattern:byte() == 94 -- ^
-  local function step(from, to, ...)
+  local function found(from, to, ...)
     if not from then return end
     out[n + 1], out[n + 2] = s:sub(at, from - 1), replacement(s, f, from, to, ...)
     n, count, at = n + 2, count + 1, to + 1
@@ -253,19 +254,19 @@ local function replace(s, pattern, f, most)
     end
     return not anchored and at <= #s + 1
   end
-  while count < most and step(find(s, pattern, at)) do end
+  while count < most and found(find(s, pattern, at)) do end
   out[n + 1] = s:sub(at)
   return concat(out), count
 end
 
 function text.gsub(s, pattern, with, most)
-  if type(with) ~= "function" then return raw_gsub(s, pattern, with, most) end
-  local subject, p = tostring(s), tostring(pattern)
-  if type(s) ~= "string" and type(s) ~= "number" or type(pattern) ~= "string" and type(pattern) ~= "number" then
-    return raw_gsub(s, pattern, with, most)
-  end
-  return replace(subject, p, with, most and (tonumber(most) or error("bad argument #4 to 'gsub' (number expected)", 2)) or 1 / 0)
+  if type(with) ~= "function" then return gsub(s, pattern, with, most) end
+  gsub(s, pattern, "", 0) -- raises what is wrong with the arguments
+  if most == nil then return replace(tostring(s), tostring(pattern), with, 1 / 0) end
+  gsub("", "", "", most)
+  return replace(tostring(s), tostring(pattern), with, tonumber(most))
 end
+
 local meta = getmetatable("")
 meta.__index, meta.__metatable = text, false
 

@@ -62,13 +62,13 @@ void front_check(lua_State *L, front *f, doc_buf *out, int fault) {
 int front_shape(lua_State *L, front *f, int index, uint32_t *len) {
 	uint32_t items = 0, names = 0;
 	double last = 0;
-	char name[64] = "";
+	const char *name = ""; // the table keeps it
 	lua_pushnil(L);
 	while (lua_next(L, index)) {
 		PG_CHECK(L, f->vm);
 		lua_pop(L, 1);
 		if (lua_type(L, -1) == LUA_TSTRING) {
-			if (!names++) snprintf(name, sizeof name, "%s", lua_tostring(L, -1));
+			if (!names++) name = lua_tostring(L, -1);
 		} else if (lua_type(L, -1) == LUA_TNUMBER) {
 			double i = lua_tonumber(L, -1);
 			if (!(i >= 1 && i == floor(i))) front_fail(L, f, "the key %.14g cannot be written as JSON; use strings, or 1 to n", i);
@@ -78,9 +78,9 @@ int front_shape(lua_State *L, front *f, int index, uint32_t *len) {
 			front_fail(L, f, "a key that is a %s cannot be written as JSON; use strings, or 1 to n", luaL_typename(L, -1));
 		}
 	}
-	if (items && names) front_fail(L, f, "a table with list items and the key \"%s\" cannot be written as JSON", name);
+	if (items && names) front_fail(L, f, "a table with list items and the key \"%.63s\" cannot be written as JSON", name);
 	if (last > 16 && last > 2.0 * items) front_fail(L, f, "a list with only %u of its %.14g items cannot be written as JSON", items, last);
-	if (names && front_is_marked(L, f, index)) front_fail(L, f, "an array with the key \"%s\" cannot be written as JSON", name);
+	if (names && front_is_marked(L, f, index)) front_fail(L, f, "an array with the key \"%.63s\" cannot be written as JSON", name);
 	*len = (uint32_t)last;
 	return items ? SHAPE_LIST : names ? SHAPE_OBJECT : SHAPE_EMPTY;
 }

@@ -46,7 +46,7 @@ func attack(name string, jit bool, memory int) {
 }
 
 // verdict tells how the hostile event ended. A harmed neighbour is a kind of its own.
-func verdict(e *luajit.Engine, out luajit.Outcome) (kind, remark string) {
+func verdict(e *luajit.Engine, out *luajit.Outcome) (kind, remark string) {
 	if !slices.Contains(out.From, 0) {
 		return "lost", "the event before"
 	}

@@ -50,7 +50,11 @@ func (b *books) Replace(_, _ string, _ event.Range, dead []event.Dead) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range dead {
-		_, version, _ := strings.Cut(dead[i].Error, "version ")
+		_, version, ours := strings.Cut(dead[i].Error, "version ")
+		if !ours {
+			b.faults = append(b.faults, "died of another cause: "+dead[i].Error)
+			continue
+		}
 		if was, found := b.versions[dead[i].Script]; found && was != version {
 			b.faults = append(b.faults, fmt.Sprintf("%s is of version %s and of %s", dead[i].Script, was, version))
 		}
@@ -76,7 +80,7 @@ function main(event)
   if event.id %% 10 == 0 then error("version %[1]d", 0) end
   return {version = %[1]d}
 end`
-	b := newBench(t, fmt.Sprintf(text, 0))
+	b := newBench(t, fmt.Sprintf(text, 0), patient)
 	limits := source.Limits{Events: 20, Bytes: 1 << 20}
 	events, err := generate.New(source.Env{Limits: limits}, generate.Config{Events: 1 << 40, Rate: 50_000})
 	if err != nil {

@@ -27,10 +27,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A bench is a script in a folder that can be replaced.
 type bench struct {
 	*reload.Script
-	t    *testing.T
-	path string
-	log  *bytes.Buffer
-	open atomic.Int32 // scripts that are loaded and not closed
+	t      *testing.T
+	limits script.Limits
+	path   string
+	log    *bytes.Buffer
+	open   atomic.Int32 // scripts that are loaded and not closed
 }
 
 func (b *bench) write(text string) {
@@ -60,8 +61,15 @@ func (c counted) Close() error {
 	return c.Script.Close()
 }
 
-func newBench(t *testing.T, text string) *bench {
-	b := &bench{t: t, path: filepath.Join(t.TempDir(), "email.lua"), log: &bytes.Buffer{}}
+// What scripts may take: little where a test waits for an endless one, and a lot
+// where a machine short of processors must not fail it.
+var (
+	quick   = script.Limits{EventTime: 50 * time.Millisecond, BatchTime: 200 * time.Millisecond}
+	patient = script.Limits{EventTime: time.Minute, BatchTime: time.Minute}
+)
+
+func newBench(t *testing.T, text string, limits script.Limits) *bench {
+	b := &bench{t: t, limits: limits, path: filepath.Join(t.TempDir(), "email.lua"), log: &bytes.Buffer{}}
 	b.write(text)
 	b.Script = b.start(loader.Config{}, b.path)
 	return b
@@ -84,7 +92,7 @@ func (b *bench) start(c loader.Config, text string) *reload.Script {
 		Load: func(ctx context.Context, codes []script.Code, _ bool) (script.Script, error) {
 			loaded, err := engine.Load(ctx, codes[0], script.Options{
 				Sinks:  [][]event.Column{nil},
-				Limits: script.Limits{EventTime: 50 * time.Millisecond, BatchTime: 200 * time.Millisecond},
+				Limits: b.limits,
 			})
 			if err != nil {
 				return nil, err
@@ -139,7 +147,7 @@ func (b *bench) logged(part string) {
 const versionScript = `function main(event) return {version = %d} end`
 
 func TestReplace(t *testing.T) {
-	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
 	b.want(`{"version":1}`, `{}`)
 	if b.Check(t.Context(), true) || b.Counts() != (reload.Counts{}) {
 		t.Errorf("replaced by itself: %+v", b.Counts())
@@ -170,7 +178,7 @@ func TestRefuse(t *testing.T) {
 		"requires what is not": {"require 'lib.none'\nfunction main(e) return e end", "lib"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, fmt.Sprintf(versionScript, 1))
+			b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
 			b.want(`{"version":1}{"version":1}`, `{}`, `{"a":1}`)
 			b.write(c.text)
 			for range 3 {
@@ -194,7 +202,7 @@ func TestRefuse(t *testing.T) {
 // TestFailsOnSome: a script may refuse events that the old one took; that it
 // does so is said.
 func TestFailsOnSome(t *testing.T) {
-	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
 	b.want(`{"version":1}{"version":1}`, `{"a":{"b":1}}`, `{}`)
 	b.write("function main(event) return {b = event.a.b} end")
 	if !b.Check(t.Context(), true) {
@@ -206,7 +214,7 @@ func TestFailsOnSome(t *testing.T) {
 // TestUnreadable: an origin that is gone for a while changes nothing, and what
 // the old version did not take is no reason to refuse a new one.
 func TestUnreadable(t *testing.T) {
-	b := newBench(t, "function main(event) error('always') end")
+	b := newBench(t, "function main(event) error('always') end", quick)
 	if got := b.pass(`{}`); !strings.Contains(got, "always") {
 		t.Fatal(got)
 	}

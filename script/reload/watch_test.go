@@ -45,7 +45,7 @@ const (
 )
 
 func TestWatchRename(t *testing.T) {
-	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
 	b.watch(often)
 	for i := range 3 {
 		b.write(fmt.Sprintf(versionScript, i+2))
@@ -56,7 +56,7 @@ func TestWatchRename(t *testing.T) {
 
 // TestWatchGlance: a change is noticed long before the regular look.
 func TestWatchGlance(t *testing.T) {
-	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
 	b.watch(never)
 	if err := os.WriteFile(b.path, fmt.Appendf(nil, versionScript, 20), 0o644); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestWatchMountedVolume(t *testing.T) {
 
 // TestWatchReads: the regular look finds what no stamp tells.
 func TestWatchReads(t *testing.T) {
-	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
 	old := time.Unix(1, 0)
 	must(t, os.Chtimes(b.path, old, old))
 	b.watch(often)
@@ -101,7 +101,7 @@ func TestWatchReads(t *testing.T) {
 }
 
 func TestAsk(t *testing.T) {
-	b := newBench(t, fmt.Sprintf(versionScript, 1))
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
 	w := b.watch(0)
 	b.write(fmt.Sprintf(versionScript, 2))
 	w.Ask()

@@ -8,11 +8,21 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/goplugin"
 )
 
 func plugins() []script.Language { return []script.Language{goplugin.Language()} }
+
+// pluginMetrics count what can never be unloaded.
+func pluginMetrics() []prometheus.Collector {
+	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "perigee_plugins_loaded",
+		Help: "Versions of Go plugins in this process. None of them can be unloaded.",
+	}, func() float64 { return float64(goplugin.Loaded()) })}
+}
 
 type pluginCommands struct {
 	Plugin pluginCommand `cmd:"" help:"Build Go plugins that this binary can open, and check them."`

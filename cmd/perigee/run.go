@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/script/reload"
@@ -125,7 +123,7 @@ func (e *engine) watch(pl *plan) {
 func (e *engine) serve(pl *plan, letters *deadletter.Store) error {
 	s, err := server.Start(server.Config{
 		Address: pl.HTTP, Folder: pl.Data, Pipelines: e.pipelines, Log: e.log,
-		Metrics: []prometheus.Collector{newVersions(pl.parts), server.Measurements(pl.stats)},
+		Metrics: append(pluginMetrics(), newVersions(pl.parts), server.Measurements(pl.stats)),
 		Handlers: map[string]http.Handler{
 			"GET /dlq":    lettersHandler(letters),
 			"POST /query": pl.store.handler(),

@@ -71,7 +71,6 @@ const answerKept = 64 << 10
 func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) C.int {
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	defer e.VM.leave() // also when a function of Go panics
 	pin.Pin(unsafe.SliceData(in.Data))
 	pin.Pin(unsafe.SliceData(in.Ends))
 	return e.serve(ctx)
@@ -91,7 +90,7 @@ func (e *Engine) serve(ctx context.Context) C.int {
 			spent.add(resumed.Sub(start))
 		}
 		e.limit(spent)
-		e.VM.busy.Store(true)
+		e.VM.about()
 		kind := C.front_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
 		if cap(e.answer) > answerKept {
 			e.answer = nil
@@ -120,7 +119,6 @@ func (e *Engine) limit(spent *account) {
 // call answers the request that the script has left, and tells whether the function
 // may have waited.
 func (e *Engine) call(ctx context.Context) (waits bool) {
-	e.VM.busy.Store(false)
 	request := unsafe.Slice((*byte)(unsafe.Pointer(e.c.request.data)), int(e.c.request.len))
 	args, err := decodeValues(request)
 	var results []any

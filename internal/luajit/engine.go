@@ -98,7 +98,6 @@ func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 	file := C.CString(name)
 	defer C.free(unsafe.Pointer(file))
 	e.VM.enter()
-	defer e.VM.leave()
 	kind := C.front_load(e.c, file, text(string(code)), C.size_t(len(code)))
 	if kind == C.PG_CALL {
 		kind = e.serve(ctx)
@@ -135,7 +134,6 @@ func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) *Outcome {
 	if kind == C.PG_CALL {
 		kind = e.serveBatch(ctx, in)
 	}
-	e.VM.leave()
 	n, o := int(e.c.out_count), &e.outcome
 	o.At, o.Limit, o.Dropped, o.engine = int(e.c.run.at), Kind(kind), int(e.c.run.dropped), e
 	o.Data = unsafe.Slice((*byte)(unsafe.Pointer(e.c.out.data)), int(e.c.out.len))

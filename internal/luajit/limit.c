@@ -40,13 +40,13 @@ static void disarm(pg_vm *vm) {
 void pg_vm_stop(pg_vm *vm, int kind) {
 	lock(vm);
 	if (!vm->run.stop) vm->run.stop = kind;
-	if (vm->run.running) arm(vm);
+	if (vm->run.running == PG_RUNS) arm(vm);
 	unlock(vm);
 }
 
 void pg_vm_watch(pg_vm *vm, uint32_t number, uint32_t event, int kind) {
 	lock(vm);
-	if (vm->run.running && vm->run.number == number) {
+	if (vm->run.running == PG_RUNS && vm->run.number == number) {
 		if (kind && !vm->run.stop && (kind != PG_EVENT_TIME || vm->run.event == event)) {
 			vm->run.stop_event = event;
 			vm->run.stop = kind;
@@ -69,7 +69,7 @@ void pg_vm_begin(pg_vm *vm) {
 void pg_vm_continue(pg_vm *vm) {
 	vm->run.number++;
 	if (pthread_getcpuclockid(pthread_self(), &vm->run.clock) != 0) vm->run.clock = -1;
-	__atomic_store_n(&vm->run.running, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&vm->run.running, PG_RUNS, __ATOMIC_RELEASE);
 	if (vm->tripped || vm->run.stop) {
 		lock(vm);
 		arm(vm);
@@ -85,14 +85,14 @@ int64_t pg_vm_spent(const pg_vm *vm) {
 
 void pg_vm_pause(pg_vm *vm) {
 	lock(vm);
-	vm->run.running = 0;
+	vm->run.running = PG_RESTS;
 	disarm(vm);
 	unlock(vm);
 }
 
 void pg_vm_end(pg_vm *vm) {
 	lock(vm);
-	vm->run.running = 0;
+	vm->run.running = PG_RESTS;
 	relent(vm);
 	disarm(vm);
 	if (vm->run.stop) vm->broken = vm->run.stop;
@@ -141,7 +141,7 @@ void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
 		if (used > tripping(vm) && !vm->tripped) {
 			vm->tripped = 1;
 			lock(vm);
-			if (vm->run.running) arm(vm);
+			if (vm->run.running == PG_RUNS) arm(vm);
 			unlock(vm);
 		}
 	}

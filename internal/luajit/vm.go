@@ -32,7 +32,6 @@ type Options struct {
 type VM struct {
 	c     *C.pg_vm
 	watch *Watchdog
-	busy  atomic.Bool // a run is under way, or about to begin
 	opts  Options
 	seen  sighting
 	spent account // of the run, before the piece that runs
@@ -113,18 +112,19 @@ func (vm *VM) begin() {
 // end marks the end of a run.
 func (vm *VM) end() {
 	C.pg_vm_end(vm.c)
-	vm.leave()
 }
 
-// enter and leave bracket a crossing that begins and ends its run in C.
+// enter goes before a crossing that begins a run.
 func (vm *VM) enter() {
-	vm.spent.run.Store(0)
-	vm.spent.event.Store(0)
-	vm.busy.Store(true)
+	vm.spent.reset()
+	vm.about()
+}
+
+// about goes before a crossing that begins or continues a run.
+func (vm *VM) about() {
+	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PG_ABOUT)
 	vm.watch.rouse()
 }
-
-func (vm *VM) leave() { vm.busy.Store(false) }
 
 // Log hands over what the script printed or logged since the last call, oldest
 // first, and where, as in "email.lua:12".

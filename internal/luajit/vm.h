@@ -38,13 +38,17 @@ typedef struct pg_fault {
 /* What `event` says outside of events: only the limit for the batch holds. */
 #define PG_NO_EVENT UINT32_MAX
 
+/* How far a run has come. Its owner says PG_ABOUT before it looks whether the
+ * watchdog sleeps; the rest is said by pg_vm_begin, pg_vm_pause and pg_vm_end. */
+enum pg_running { PG_RESTS, PG_ABOUT, PG_RUNS };
+
 /* What a running VM and the watchdog say to each other. The driver stores the
  * index of the event it is at in `event`, nothing more; it may do so through
  * FFI. The watchdog reads it from its own thread. */
 typedef struct pg_run {
 	volatile uint32_t event;
 	volatile uint32_t stop; /* enum pg_fault_kind, 0 while the run may go on; loops in C look at it */
-	volatile uint32_t running;
+	volatile uint32_t running; /* enum pg_running */
 	volatile uint32_t number; /* counts runs */
 	volatile uint32_t stop_event; /* the event that an event limit is meant for */
 	clockid_t clock;              /* processor time of the thread that runs */

@@ -49,6 +49,16 @@ func (a *account) add(d time.Duration) {
 	a.event.Add(int64(d))
 }
 
+// reset spares the stores, which are dear, a script that calls no function of Go.
+func (a *account) reset() {
+	if a.run.Load() != 0 {
+		a.run.Store(0)
+	}
+	if a.event.Load() != 0 {
+		a.event.Store(0)
+	}
+}
+
 // A moment is a point in time, by the clock and by what the running thread has
 // used of a processor, which is negative when nobody knows.
 type moment struct {
@@ -103,8 +113,8 @@ func (w *Watchdog) remove(vm *VM) {
 	w.mu.Unlock()
 }
 
-// rouse wakes a sleeping watchdog. A VM is marked busy before it calls rouse, and
-// the watchdog looks at all VMs after it marked itself, so that one of them sees
+// rouse wakes a sleeping watchdog. A VM says that it is about to run before it calls rouse,
+// and the watchdog looks at all VMs after it marked itself, so that one of them sees
 // the other.
 func (w *Watchdog) rouse() {
 	if w.asleep.Load() {
@@ -155,22 +165,21 @@ func (w *Watchdog) sleep() bool {
 	}
 }
 
-// look stops what is late, and tells whether anything is busy.
+// look stops what is late, and tells whether anything runs or is about to.
 func (w *Watchdog) look(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	busy := false
 	for vm := range w.vms {
-		vm.look(now)
-		busy = busy || vm.busy.Load()
+		busy = vm.look(now) || busy
 	}
 	return busy
 }
 
-func (vm *VM) look(clock time.Time) {
+func (vm *VM) look(clock time.Time) (busy bool) {
 	run, seen := &vm.c.run, &vm.seen
-	if vm.load32(&run.running) == 0 {
-		return
+	if running := vm.load32(&run.running); running != C.PG_RUNS {
+		return running != C.PG_RESTS
 	}
 	number, event := vm.load32(&run.number), vm.load32(&run.event)
 	now := moment{clock, time.Duration(C.pg_vm_spent(vm.c))}
@@ -187,4 +196,5 @@ func (vm *VM) look(clock time.Time) {
 	case event != C.PG_NO_EVENT && now.late(seen.at, vm.opts.EventTime):
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
 	}
+	return true
 }

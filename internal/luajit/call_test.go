@@ -46,6 +46,7 @@ var callers = []struct {
 	{"in a callback", `("a"):rep(1e6):gsub(".", function() host.pure() end)`, []Kind{EventTime}},
 	{"in sort", `local t = {} for i = 1, 1e5 do t[i] = -i end table.sort(t, function(a, b) host.pure() return a < b end)`, []Kind{EventTime}},
 	{"in metamethods", `local t = setmetatable({}, {__index = function(t, k) host.wait() return t[k] end}) local x = t.x`, []Kind{EventTime, Stack, Memory}},
+	{"one so long that the watchdog sleeps", `host.nap() while true do end`, []Kind{EventTime}},
 	{"a long one", `while true do host.spin() end`, []Kind{EventTime}},
 	{"a large answer", `local t = {} while true do t[#t + 1] = host.large() end`, []Kind{Memory, EventTime}},
 	{"a large request", `local s = ("x"):rep(1e5) local t = {} for i = 1, 1e4 do t[i] = s end host.pure(t)`, []Kind{Memory}},
@@ -111,6 +112,10 @@ func testHost() *Host {
 			{Name: "host.wait", Call: nothing, Waits: true},
 			{Name: "host.fail", Call: func(context.Context, []any) ([]any, error) { return nil, errors.New("no") }},
 			{Name: "host.large", Call: func(context.Context, []any) ([]any, error) { return []any{long}, nil }},
+			{Name: "host.nap", Waits: true, Call: func(context.Context, []any) ([]any, error) {
+				time.Sleep((rest + 20) * tick)
+				return nil, nil
+			}},
 			{Name: "host.spin", Call: func(context.Context, []any) ([]any, error) {
 				for until := time.Now().Add(10 * time.Millisecond); time.Now().Before(until); {
 				}
@@ -130,7 +135,7 @@ func testHost() *Host {
 // TestAccountOfPieces: what a script used before it called Go counts on.
 func TestAccountOfPieces(t *testing.T) {
 	opts := defaults()
-	opts.EventTime, opts.BatchTime = 100*time.Millisecond, 10*time.Second
+	opts.EventTime, opts.BatchTime = 250*time.Millisecond, 10*time.Second
 	w := NewWatchdog()
 	defer w.Close()
 	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Columns: [][]event.Column{nil}, Host: testHost()})

@@ -142,6 +142,12 @@ func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) *Outcome {
 	return o
 }
 
+// Told tells whether there is anything for Log or Measured to hand over.
+func (e *Engine) Told() bool {
+	log := &e.VM.c.log
+	return log.len != 0 || log.truncated != 0 || e.c.measured.len != 0 || e.c.unmeasured != 0
+}
+
 // Cancel ends the run that is under way, or the next one, as its time limit does.
 // The engine is of no use after that. It is safe while a run is under way.
 func (e *Engine) Cancel() { C.pg_vm_stop(e.VM.c, C.PG_BATCH_TIME) }
@@ -156,10 +162,14 @@ type Dead struct {
 
 // Dead returns the events that failed, in their order.
 func (o *Outcome) Dead() []Dead {
-	c := o.engine.c
-	if c.dead_count == 0 {
+	if o.engine.c.dead_count == 0 {
 		return nil
 	}
+	return o.dead()
+}
+
+func (o *Outcome) dead() []Dead {
+	c := o.engine.c
 	dead := make([]Dead, 0, c.dead_count)
 	texts := unsafe.Slice((*byte)(unsafe.Pointer(c.texts.data)), int(c.texts.len))
 	for _, d := range unsafe.Slice(c.dead, int(c.dead_count)) {

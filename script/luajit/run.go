@@ -142,7 +142,9 @@ func (r *run) take(e *luajit.Engine, out *luajit.Outcome, whole bool) {
 	}
 	r.res.Dropped += out.Dropped
 	r.res.Ran = out.At
-	r.s.drain(e)
+	if e.Told() {
+		r.s.drain(e)
+	}
 }
 
 func (r *run) deadEvent(d luajit.Dead) {

@@ -19,6 +19,16 @@ type Batch struct {
 	Range     Range    // Range.Count == len(Ends)
 	Data      []byte   // the documents, back to back
 	Ends      []uint32 // Ends[i] is the offset in Data just past document i
+	// Only has an entry for each document, or is empty: which part of what comes
+	// of it is wanted. It is for events that are tried again, of which the other
+	// parts are durable already. Scripts ignore it; the pipeline heeds it.
+	Only []Part
+}
+
+// A Part is one row of what comes of an event in one sink. The zero Part is all.
+type Part struct {
+	Sink   string // name of the sink; empty for all rows of all sinks
+	Number uint32 // of the row among those of the event in that sink, counted from 0
 }
 
 // Doc returns document i, valid until the batch is filled again.
@@ -31,7 +41,7 @@ func (b *Batch) Len() int { return len(b.Ends) }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.Data, b.Ends = b.Data[:0], b.Ends[:0]
+	b.Data, b.Ends, b.Only = b.Data[:0], b.Ends[:0], b.Only[:0]
 	b.Range = Range{Prints: b.Range.Prints[:0]}
 }
 
@@ -48,6 +58,9 @@ func (b *Batch) Tail(n int) Batch {
 	t.Ends = make([]uint32, 0, len(b.Ends)-n)
 	for _, end := range b.Ends[n:] {
 		t.Ends = append(t.Ends, end-from)
+	}
+	if len(b.Only) > 0 {
+		t.Only = b.Only[n:]
 	}
 	return t
 }
@@ -96,7 +109,8 @@ type Result struct {
 // mend it. It owns its memory.
 type Dead struct {
 	Position  uint64 // in the partition
-	Number    uint32 // which output of the event, counted from 0; 0 when the event itself failed
+	Sink      string // the sink that lacks the row; empty when the event itself failed, for all sinks
+	Number    uint32 // which row of the event in that sink, counted from 0; 0 when the event itself failed
 	Stage     string // "parse", "script", "column" or "sink"
 	Error     string
 	Traceback string // of the script, if it got that far

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 )
@@ -47,6 +48,40 @@ type Writer interface {
 // Columnar is a Sink that wants its rows as typed columns.
 type Columnar interface {
 	Columns() []event.Column
+}
+
+// A Leaser is a Sink beside whose ranges leases stand, so that several workers
+// share the partitions of a pipeline without overlap. The clock is that of the
+// place where the leases stand, so that workers need not agree on the time. A
+// lease says who should work; it is Open, which fences, that makes sure.
+type Leaser interface {
+	// Lease makes or renews worker's lease of the partition, for d from now, when
+	// nobody else has one that has not run out. It returns who holds the lease.
+	Lease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error)
+
+	// Release ends worker's lease of the partition, if it has one.
+	Release(ctx context.Context, partition, worker string) error
+
+	// Alive says that worker works for the pipeline, for d from now, and returns
+	// how many workers do, itself among them. With d of 0 it says goodbye.
+	Alive(ctx context.Context, worker string, d time.Duration) (workers int, err error)
+}
+
+// A Checker is a Sink that can be tried without writing: server, credentials,
+// grants, the table and its engine. A fault is a *PermanentError where a person
+// must act. It changes nothing.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
+// A Keeper is a Sink whose memory of ranges a person can look at and change.
+type Keeper interface {
+	// Positions returns what the sink has of each partition of its pipeline.
+	Positions(ctx context.Context) (map[string]event.Ranges, error)
+
+	// SetPosition makes the sink forget what it has at and past next, and take
+	// all before it as had. Whoever has the partition open is fenced.
+	SetPosition(ctx context.Context, partition string, next uint64) error
 }
 
 // RowErrors names the rows of an output that the sink refuses.

@@ -30,9 +30,10 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 type Source interface {
 	// Partitions names the partitions there are now. A name holds the identity
 	// of what it names (a list and its generation, a file and its inode), so
-	// that equal names always mean equal positions. None says that there will
-	// never be one: the pipeline ends. A place that is not there yet is waited
-	// for, for as long as ctx allows, or an error.
+	// that equal names always mean equal positions. It is asked again from time to
+	// time while the pipeline runs: partitions come and go. None says that there
+	// will never be one: the pipeline ends, unless the source is Growing. A place
+	// that is not there yet is waited for, for as long as ctx allows, or an error.
 	Partitions(ctx context.Context) ([]string, error)
 
 	// Open starts reading a partition. done is what every sink already has: the
@@ -68,6 +69,34 @@ type Reader interface {
 // Lagger is a Reader that knows how many events wait behind what it has read.
 type Lagger interface {
 	Lag() uint64
+}
+
+// Growing is a Source that may have more partitions later: the pipeline does not
+// end when all there are have ended.
+type Growing interface {
+	Grows() bool
+}
+
+// A Checker is a Source that can be tried without reading: server, credentials,
+// the list or topic. A fault is a *PermanentError where a person must act. It
+// changes nothing.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
+// A Guarantee is what a kind of source promises when a process is killed.
+type Guarantee string
+
+const (
+	// ExactlyOnce with a sink that is so too: events stay until they are acknowledged.
+	ExactlyOnce Guarantee = "exactly once"
+	// AtMostOnce loses what was in flight.
+	AtMostOnce Guarantee = "at most once"
+)
+
+// Lossy is a Source that may promise less than exactly once, as it is set up.
+type Lossy interface {
+	Guarantee() (g Guarantee, why string)
 }
 
 // A Kind is how a kind of source is offered to configurations.

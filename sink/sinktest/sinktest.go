@@ -1,7 +1,8 @@
 // Package sinktest is the suite that every kind of sink passes. It holds a kind
 // to the contract of package sink, as far as the kind's guarantee goes: what a
 // sink at least once promises is asked of all, the rest of those that say
-// exactly once.
+// exactly once. What only some kinds can do (Columnar, Leaser, Keeper, Checker)
+// is asked of those.
 //
 // The suite writes events with an id and a name through sinks that the kind's
 // test makes for it, and reads them back with the test's own means.
@@ -57,6 +58,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"ClosedWriter", closedWriter},
 		{"CancelledWrite", cancelledWrite},
 		{"BadRowsAreNamed", badRowsAreNamed},
+		{"CheckFindsNothing", checkFindsNothing},
 	}
 	exactlyOnce := []test{
 		{"RangesComeBack", rangesComeBack},
@@ -69,6 +71,19 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"TakeoverFences", takeoverFences},
 		{"TakeoverDuringWrites", takeoverDuringWrites},
 		{"TakeoverInsideTransaction", takeoverInsideTransaction},
+		{"PositionsAreShown", positionsAreShown},
+		{"PositionIsSet", positionIsSet},
+		{"SetPositionKeepsFingerprints", setPositionKeepsFingerprints},
+		{"SetPositionFences", setPositionFences},
+		{"LeaseIsExclusive", leaseIsExclusive},
+		{"LeaseIsReleased", leaseIsReleased},
+		{"LeaseRunsOut", leaseRunsOut},
+		{"LeaseIsRenewed", leaseIsRenewed},
+		{"LeaseIsContended", leaseIsContended},
+		{"LeasesDoNotMix", leasesDoNotMix},
+		{"LeaseLeavesRangesAlone", leaseLeavesRangesAlone},
+		{"AliveCounts", aliveCounts},
+		{"AliveAtOnce", aliveAtOnce},
 	}
 	for _, test := range atLeastOnce {
 		t.Run(test.name, func(t *testing.T) { test.run(newTrial(t, place(t))) })

@@ -1,0 +1,175 @@
+package sinktest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// keeper makes a sink whose memory can be looked at, or skips the test.
+func (t *trial) keeper(pipeline string) sink.Keeper {
+	t.Helper()
+	s := t.place.Sink(t.T, pipeline)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the sink: %v", err)
+		}
+	})
+	keeper, ok := s.(sink.Keeper)
+	if !ok {
+		t.Skip("the kind's memory of ranges cannot be looked at")
+	}
+	return keeper
+}
+
+// positionsAre fails the test unless k has exactly want of each partition; one
+// without ranges need not be there.
+func (t *trial) positionsAre(k sink.Keeper, want map[string]event.Ranges) {
+	t.Helper()
+	have, err := k.Positions(t.ctx)
+	if err != nil {
+		t.Fatalf("asking for positions: %v", err)
+	}
+	for partition := range have {
+		if len(have[partition]) > 0 && len(want[partition]) == 0 {
+			t.Errorf("positions %v of partition %q came from nowhere", have[partition], partition)
+		}
+	}
+	for partition, ranges := range want {
+		for _, r := range ranges {
+			if !have[partition].Covers(r.First, r.End()) {
+				t.Errorf("of partition %q there is %v, want %v", partition, have[partition], ranges)
+			}
+		}
+		for _, r := range have[partition] {
+			if !ranges.Covers(r.First, r.End()) {
+				t.Errorf("of partition %q there is %v, want only %v", partition, have[partition], ranges)
+			}
+		}
+	}
+}
+
+func (t *trial) setPosition(k sink.Keeper, partition string, next uint64) {
+	t.Helper()
+	if err := k.SetPosition(t.ctx, partition, next); err != nil {
+		t.Fatalf("setting the position of %s to %d: %v", partition, next, err)
+	}
+}
+
+func positionsAreShown(t *trial) {
+	k := t.keeper("p")
+	t.positionsAre(k, nil)
+	a, b, other := t.open("p", "a"), t.open("p", "b"), t.open("q", "a")
+	a.write(0, 10)
+	a.write(50, 5)
+	b.write(3, 4)
+	if err := other.Write(t.ctx, other.shifted(span(0, 100), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	t.positionsAre(k, map[string]event.Ranges{
+		"a": positions(span(0, 10), span(50, 5)),
+		"b": positions(span(3, 4)),
+	})
+}
+
+// positionIsSet moves the position back, forth and to where nothing was: what
+// is past it lands again, what is before it does not.
+func positionIsSet(t *trial) {
+	k := t.keeper("p")
+	t.setPosition(k, "new", 7)
+	w := t.open("p", "new")
+	if err := w.Write(t.ctx, w.shifted(span(0, 10), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	landed := []event.Range{span(1007, 3)}
+	t.landed(positions(landed...))
+
+	w = t.open("p", "a")
+	w.write(0, 10)
+	w.write(20, 10)
+	t.setPosition(k, "a", 5)
+	t.positionsAre(k, map[string]event.Ranges{"a": positions(span(0, 5)), "new": positions(span(0, 10))})
+	t.committed("a", positions(span(0, 5)))
+	w = t.open("p", "a")
+	if err := w.Write(t.ctx, w.shifted(span(0, 30), 2000)); err != nil {
+		t.Fatal(err)
+	}
+	landed = append(landed, span(0, 10), span(20, 10), span(2005, 25))
+	t.landed(positions(landed...))
+
+	t.setPosition(k, "a", 100)
+	t.committed("a", positions(span(0, 100)))
+	w = t.open("p", "a")
+	w.write(0, 110)
+	landed = append(landed, span(100, 10))
+	t.landed(positions(landed...))
+
+	t.setPosition(k, "a", 0)
+	t.committed("a", nil)
+}
+
+// setPositionKeepsFingerprints: those of what is before the position still
+// stand, so that the source can make sure of it.
+func setPositionKeepsFingerprints(t *trial) {
+	k := t.keeper("p")
+	w := t.open("p", "a")
+	out := w.events(0, 20)
+	out.Range.Prints = prints(0, 20)
+	if err := w.Write(t.ctx, out); err != nil {
+		t.Fatal(err)
+	}
+	t.setPosition(k, "a", 12)
+	done := t.done("p", "a")
+	checkPrints(t, done, span(0, 12))
+	if done.Has(12) {
+		t.Errorf("the position was set to 12, and a new owner is told %v", done)
+	}
+}
+
+func setPositionFences(t *trial) {
+	k := t.keeper("p")
+	a, b := t.open("p", "a"), t.open("p", "b")
+	a.write(0, 10)
+	t.setPosition(k, "a", 5)
+	for range 2 {
+		if err := a.Write(t.ctx, a.events(10, 10)); !errors.Is(err, sink.ErrFenced) {
+			t.Fatalf("the owner's write after its position was set returned %v, want ErrFenced", err)
+		}
+	}
+	b.write(30, 10)
+	t.landed(positions(span(0, 10), span(30, 10)))
+}
+
+// checkFindsNothing tries a place that has no fault, before and after its use.
+func checkFindsNothing(t *trial) {
+	s := t.place.Sink(t.T, "p")
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the sink: %v", err)
+		}
+	})
+	checker, ok := s.(sink.Checker)
+	if !ok {
+		t.Skip("the kind cannot be tried")
+	}
+	check := func() {
+		t.Helper()
+		if err := checker.Check(t.ctx); err != nil {
+			t.Fatalf("trying a sink that works: %v", err)
+		}
+	}
+	check()
+	w := t.open("p", "a")
+	w.write(0, 10)
+	check()
+	w.write(10, 10) // nobody was fenced
+	t.landed(positions(span(0, 20)))
+	t.committed("a", positions(span(0, 20)))
+	ctx, cancel := context.WithCancel(t.ctx)
+	cancel()
+	if err := checker.Check(ctx); err == nil {
+		t.Error("trying a sink with a cancelled context returned no error")
+	}
+}

@@ -50,6 +50,14 @@ type Columnar interface {
 	Columns() []event.Column
 }
 
+// Ordered is a Sink that may need its outputs in order, because a later row can
+// replace an earlier one.
+type Ordered interface {
+	// Ordered says that the outputs of a partition must be written one at a time,
+	// in the order of their ranges.
+	Ordered() bool
+}
+
 // A Leaser is a Sink beside whose ranges leases stand, so that several workers
 // share the partitions of a pipeline without overlap. The clock is that of the
 // place where the leases stand, so that workers need not agree on the time. A

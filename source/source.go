@@ -77,6 +77,12 @@ type Growing interface {
 	Grows() bool
 }
 
+// Local is a Source some of whose partitions no other engine can see: nobody
+// leases them.
+type Local interface {
+	Local(partition string) bool
+}
+
 // A Checker is a Source that can be tried without reading: server, credentials,
 // the list or topic. A fault is a *PermanentError where a person must act. It
 // changes nothing.

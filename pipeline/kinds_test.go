@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/gopherlua"
 	"github.com/perigeedb/perigee/sink/stdout"
@@ -31,7 +30,7 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	lua, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "trim.lua", Text: []byte(trim)},
-		script.Options{Sinks: [][]event.Column{nil}, Log: log})
+		script.Options{Sinks: []script.Sink{{}}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func (s *servers) run(t *testing.T, after time.Duration) error {
 	}
 	defer to.Close()
 	lua, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "sort.lua", Text: []byte(sorting)},
-		script.Options{Sinks: [][]event.Column{to.Columns()}, Log: log})
+		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns()}}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

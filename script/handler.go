@@ -37,7 +37,7 @@ type Handler interface {
 // no float64 holds. What Load returns is an io.Closer, and closes when it is
 // collected.
 func NewHandler(lang Language, opts Options) Handler {
-	opts.Value, opts.Sinks = true, [][]event.Column{nil}
+	opts.Value, opts.Sinks = true, []Sink{{}}
 	return &handler{lang: lang, opts: opts}
 }
 

@@ -41,9 +41,8 @@ type Code struct {
 // Options are what a script is loaded with.
 type Options struct {
 	Limits Limits
-	// Sinks has an entry for each sink: the columns it asks for, or nil.
-	Sinks [][]event.Column
-	Log   *slog.Logger
+	Sinks  []Sink // that what comes of a batch is for; at most SinksMax
+	Log    *slog.Logger
 	// Modules are what the code can require besides the standard ones.
 	Modules []Module
 	// Stats takes what the code measures; nil drops it.
@@ -51,6 +50,16 @@ type Options struct {
 	// Value makes any JSON value that the function returns the one output of its
 	// event, null if it returns none, in place of events. Sinks want no columns then.
 	Value bool
+}
+
+// SinksMax is how many sinks a script can be loaded for.
+const SinksMax = 64
+
+// A Sink is what a script knows of a sink.
+type Sink struct {
+	Name    string         // by which code routes to it
+	Columns []event.Column // that it asks for, or nil
+	Routed  bool           // it gets nothing but what is routed to it
 }
 
 // Limits hold whatever the script does. A zero field means the default.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
@@ -127,9 +126,9 @@ func (p *part) loadScript(ctx context.Context, pl *plan, log *slog.Logger) error
 	if s := p.config.Script; s != nil && (s.Language == "" || strings.TrimSpace(s.Text) == "") {
 		return nil // the configuration says so
 	}
-	wanted := [][]event.Column{nil}
+	wanted := []script.Sink{{Name: p.config.Sink.Kind}}
 	if columnar, ok := p.sink.(sink.Columnar); ok {
-		wanted[0] = columnar.Columns()
+		wanted[0].Columns = columnar.Columns()
 	}
 	log = log.With("pipeline", p.config.Name)
 	g, err := newProgram(pl, p.config, wanted, log)

@@ -22,7 +22,7 @@ import (
 // and that of its computed columns.
 type program struct {
 	pipeline config.Pipeline
-	wanted   [][]event.Column // by the sinks
+	sinks    []script.Sink
 	pieces   []piece
 	columns  []computed.Column // without their code
 	coded    []int             // the columns that pieces are for
@@ -38,8 +38,8 @@ type piece struct {
 }
 
 // newProgram finds out where the code is, and reads none of it.
-func newProgram(pl *plan, p config.Pipeline, wanted [][]event.Column, log *slog.Logger) (*program, error) {
-	g := &program{pipeline: p, wanted: wanted}
+func newProgram(pl *plan, p config.Pipeline, sinks []script.Sink, log *slog.Logger) (*program, error) {
+	g := &program{pipeline: p, sinks: sinks}
 	if chosen := p.Script; chosen != nil {
 		options := script.Options{Limits: script.Limits(chosen.Limits), Sinks: g.scriptSinks(), Log: log, Stats: pl.stats}
 		one := piece{language: chosen.Language, function: chosen.Func, options: options, at: chosen.At}
@@ -56,11 +56,11 @@ func newProgram(pl *plan, p config.Pipeline, wanted [][]event.Column, log *slog.
 }
 
 // scriptSinks are what the script is loaded for: columns come after it.
-func (g *program) scriptSinks() [][]event.Column {
+func (g *program) scriptSinks() []script.Sink {
 	if len(g.pipeline.Computed) > 0 {
-		return [][]event.Column{nil}
+		return []script.Sink{{}}
 	}
-	return g.wanted
+	return g.sinks
 }
 
 func (g *program) add(pl *plan, one piece, text, name string) (err error) {
@@ -85,7 +85,7 @@ func (g *program) addColumn(pl *plan, c config.Computed, log *slog.Logger) error
 		return nil
 	}
 	g.coded = append(g.coded, len(g.columns)-1)
-	options := script.Options{Sinks: [][]event.Column{nil}, Value: true, Log: log, Stats: pl.stats}
+	options := script.Options{Sinks: []script.Sink{{}}, Value: true, Log: log, Stats: pl.stats}
 	one := piece{language: languages()[0].Name, function: c.FuncName, options: options, at: c.At}
 	if strings.HasSuffix(c.Func, ".so") {
 		if one.language = pluginLanguage; !slices.Contains(known().Languages, one.language) {
@@ -137,7 +137,7 @@ func (g *program) join(ctx context.Context, loaded []script.Script) (script.Scri
 	for i, column := range g.coded {
 		columns[column].Code = loaded[i]
 	}
-	return computed.New(g.pipeline.Name, first, columns, g.wanted), nil
+	return computed.New(g.pipeline.Name, first, columns, g.sinks), nil
 }
 
 func (p *piece) load(ctx context.Context, code script.Code, trial bool) (script.Script, error) {
@@ -167,7 +167,7 @@ func (g *program) start(ctx context.Context, l *loader.Loader, log *slog.Logger)
 	if len(g.pieces) == 0 {
 		return g.load(ctx, nil, false)
 	}
-	c := reload.Config{Loader: l, Load: g.load, Sinks: len(g.wanted), Log: log}
+	c := reload.Config{Loader: l, Load: g.load, Sinks: len(g.sinks), Log: log}
 	for _, p := range g.pieces {
 		c.Origins = append(c.Origins, p.origin)
 	}

@@ -42,7 +42,7 @@ func (e *evalCommand) Run(c *console) error {
 	ctx := context.Background()
 	language := languages()[0]
 	loaded, err := language.Load(ctx, code, script.Options{
-		Sinks: make([][]event.Column, 1),
+		Sinks: []script.Sink{{}},
 		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
 	})
 	if err != nil {

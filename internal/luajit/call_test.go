@@ -73,7 +73,7 @@ func TestCallsUnderLimits(t *testing.T) {
 func runCaller(t *testing.T, opts Options, code string, want []Kind) {
 	w := NewWatchdog()
 	defer w.Close()
-	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Columns: [][]event.Column{nil}, Host: testHost()})
+	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Sinks: []Sink{{}}, Host: testHost()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestAccountOfPieces(t *testing.T) {
 	opts.EventTime, opts.BatchTime = 250*time.Millisecond, 10*time.Second
 	w := NewWatchdog()
 	defer w.Close()
-	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Columns: [][]event.Column{nil}, Host: testHost()})
+	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Sinks: []Sink{{}}, Host: testHost()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,11 +29,18 @@ var frontend string
 
 // Setup is how an engine treats its script.
 type Setup struct {
-	Output  int              // the limit for what comes of one batch
-	Columns [][]event.Column // an entry for each sink
-	Main    string           // the function to run; "" is main
-	Value   bool             // it returns values, not events
-	Host    *Host            // nil when there is nothing to call
+	Output int // the limit for what comes of one batch
+	Sinks  []Sink
+	Main   string // the function to run; "" is main
+	Value  bool   // it returns values, not events
+	Host   *Host  // nil when there is nothing to call
+}
+
+// A Sink is what an engine knows of a sink.
+type Sink struct {
+	Name    string
+	Columns []event.Column // nil where it asks for none
+	Routed  bool           // it gets nothing but what is routed to it
 }
 
 // An Engine is a VM with documents: it runs batches through a script's main.
@@ -59,7 +66,7 @@ func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 		vm.Close()
 		return nil, errNoRoom
 	}
-	e.addSinks(setup.Columns)
+	e.addSinks(setup.Sinks)
 	return e, nil
 }
 
@@ -73,17 +80,17 @@ func (e *Engine) open(opts Options, setup Setup) *C.front {
 	}, text(frontend), C.size_t(len(frontend)))
 }
 
-func (e *Engine) addSinks(columns [][]event.Column) {
-	e.extract = make([]*document.Extractor, len(columns))
-	e.native = (**C.struct_extractor)(C.calloc(C.size_t(len(columns)+1), C.size_t(unsafe.Sizeof(uintptr(0)))))
-	native := unsafe.Slice(e.native, len(columns))
-	for i, spec := range columns {
-		if spec != nil {
-			e.extract[i] = document.NewExtractor(spec)
+func (e *Engine) addSinks(sinks []Sink) {
+	e.extract = make([]*document.Extractor, len(sinks))
+	e.native = (**C.struct_extractor)(C.calloc(C.size_t(len(sinks)+1), C.size_t(unsafe.Sizeof(uintptr(0)))))
+	native := unsafe.Slice(e.native, len(sinks))
+	for i, sink := range sinks {
+		if sink.Columns != nil {
+			e.extract[i] = document.NewExtractor(sink.Columns)
 			native[i] = (*C.struct_extractor)(e.extract[i].Native())
 		}
 	}
-	e.c.extract, e.c.extract_count = e.native, C.uint32_t(len(columns))
+	e.c.extract, e.c.extract_count = e.native, C.uint32_t(len(sinks))
 }
 
 // Close frees the engine and its VM.

@@ -30,7 +30,7 @@ func TestTorture(t *testing.T) {
 func attack(t *testing.T, opts Options, script torture.Script) {
 	w := NewWatchdog()
 	defer w.Close()
-	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Columns: [][]event.Column{nil}})
+	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Sinks: []Sink{{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,19 +21,19 @@ func BenchmarkColumns(b *testing.B) {
 	}
 	for n := range 4 {
 		b.Run(fmt.Sprint(n, " columns"), func(b *testing.B) {
-			inner, err := passthrough.Language().Load(b.Context(), script.Code{}, script.Options{Sinks: [][]event.Column{nil}})
+			inner, err := passthrough.Language().Load(b.Context(), script.Code{}, script.Options{Sinks: []script.Sink{{}}})
 			if err != nil {
 				b.Fatal(err)
 			}
 			var columns []Column
 			for i := range n {
-				loaded, err := engine.Load(b.Context(), script.Code{Name: "c", Text: []byte("function main(row) return row.a * 2 end")}, script.Options{Sinks: [][]event.Column{nil}, Value: true})
+				loaded, err := engine.Load(b.Context(), script.Code{Name: "c", Text: []byte("function main(row) return row.a * 2 end")}, script.Options{Sinks: []script.Sink{{}}, Value: true})
 				if err != nil {
 					b.Fatal(err)
 				}
 				columns = append(columns, Column{Name: fmt.Sprint("c", i), Type: event.Int64, Code: loaded})
 			}
-			s := New("p", inner, columns, [][]event.Column{nil})
+			s := New("p", inner, columns, []script.Sink{{}})
 			defer s.Close()
 			res := &event.Result{Outputs: make([]event.Output, 1)}
 			b.ReportAllocs()

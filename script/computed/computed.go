@@ -66,14 +66,14 @@ type Script struct {
 	pipeline string
 	inner    script.Script
 	columns  []Column
-	sinks    [][]event.Column
+	sinks    []script.Sink
 	now      func() time.Time
 	works    sync.Pool // of *work
 }
 
 // New puts columns behind a script that is loaded for one sink without columns.
 // sinks are those that the whole is for. The Script closes what it is given.
-func New(pipeline string, inner script.Script, columns []Column, sinks [][]event.Column) *Script {
+func New(pipeline string, inner script.Script, columns []Column, sinks []script.Sink) *Script {
 	return &Script{pipeline: pipeline, inner: inner, columns: columns, sinks: sinks, now: time.Now}
 }
 
@@ -130,8 +130,8 @@ func (s *Script) acquire() *work {
 		spec := []event.Column{{Name: c.Name, Path: []string{valueKey}, Type: c.Type}}
 		w.checkers = append(w.checkers, document.NewExtractor(spec))
 	}
-	for _, spec := range s.sinks {
-		w.extractors = append(w.extractors, document.NewExtractor(spec))
+	for _, sink := range s.sinks {
+		w.extractors = append(w.extractors, document.NewExtractor(sink.Columns))
 	}
 	return w
 }

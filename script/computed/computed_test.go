@@ -20,7 +20,7 @@ const firstPosition = 1000
 func code(t *testing.T, name string, typ event.Type, text string) Column {
 	t.Helper()
 	loaded, err := engine.Load(t.Context(), script.Code{Name: "column " + name, Text: []byte(text)},
-		script.Options{Sinks: [][]event.Column{nil}, Value: true})
+		script.Options{Sinks: []script.Sink{{}}, Value: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,13 +28,13 @@ func code(t *testing.T, name string, typ event.Type, text string) Column {
 }
 
 // behind puts columns behind a script, or behind none where text is empty.
-func behind(t *testing.T, text string, sinks [][]event.Column, columns ...Column) *Script {
+func behind(t *testing.T, text string, sinks []script.Sink, columns ...Column) *Script {
 	t.Helper()
 	language := engine
 	if text == "" {
 		language = passthrough.Language()
 	}
-	inner, err := language.Load(t.Context(), script.Code{Name: "inner.lua", Text: []byte(text)}, script.Options{Sinks: [][]event.Column{nil}})
+	inner, err := language.Load(t.Context(), script.Code{Name: "inner.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func behind(t *testing.T, text string, sinks [][]event.Column, columns ...Column
 	return s
 }
 
-var oneSink = [][]event.Column{nil}
+var oneSink = []script.Sink{{}}
 
 func run(t *testing.T, s script.Script, sinks int, docs ...string) *event.Result {
 	t.Helper()
@@ -210,7 +210,7 @@ end`
 // TestSinkColumns: sinks get the computed fields as typed columns; a row that one
 // of them cannot take is left out for all.
 func TestSinkColumns(t *testing.T) {
-	sinks := [][]event.Column{nil, {{Name: "twice", Path: []string{"twice"}, Type: event.Int32}, {Name: "n", Path: []string{"n"}, Type: event.Int64, Required: true}}}
+	sinks := []script.Sink{{Name: "one"}, {Name: "two", Columns: []event.Column{{Name: "twice", Path: []string{"twice"}, Type: event.Int32}, {Name: "n", Path: []string{"n"}, Type: event.Int64, Required: true}}}}
 	s := behind(t, "", sinks, code(t, "twice", event.Int64, "function main(row) return 2 * (row.m or row.n) end"))
 	res := run(t, s, 2, `{"n":1}`, `{"n":2000000000}`, `{"m":3}`, `{"n":4}`)
 	wantOutcome(t, res, `0 {"n":1,"twice":2}`, `3 {"n":4,"twice":8}`,

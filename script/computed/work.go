@@ -165,7 +165,7 @@ func (w *work) deliver(res *event.Result) error {
 		out.Data, out.Ends = append(out.Data, w.rows.Data...), append(out.Ends, w.rows.Ends...)
 		out.From = append(out.From, w.rows.From...)
 		out.Partition, out.Range = w.in.Partition, w.in.Range.Head(uint64(w.inner.Ran))
-		if w.script.sinks[i] == nil {
+		if w.script.sinks[i].Columns == nil {
 			out.Columns = nil
 			continue
 		}

@@ -190,7 +190,7 @@ func engines(f *testing.F, text string) func(t *testing.T, doc string) {
 
 func loadOn(f *testing.F, lang script.Language, text string) script.Script {
 	s, err := lang.Load(f.Context(), script.Code{Name: "fuzz.lua", Text: []byte(text)}, script.Options{
-		Sinks:  [][]event.Column{nil},
+		Sinks:  []script.Sink{{}},
 		Limits: script.Limits{EventTime: 20 * time.Second, BatchTime: time.Minute, Output: 1 << 20},
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ function main(event)
   return event
 end`)}
 	s, err := gopherlua.Language().Load(context.Background(), code, script.Options{
-		Sinks: [][]event.Column{nil}, Modules: []script.Module{known},
+		Sinks: []script.Sink{{}}, Modules: []script.Module{known},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -39,7 +39,7 @@ type program struct {
 	file   string
 	proto  *lua.FunctionProto
 	limits script.Limits
-	sinks  [][]event.Column
+	sinks  []script.Sink
 	value  bool   // the function returns values, not events
 	call   string // the function
 

@@ -52,8 +52,8 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 	m.state.SetContext(m.clock.ctx)
 	m.env = m.sandbox()
 	m.extractors = make([]*pure.Extractor, len(p.sinks))
-	for i, spec := range p.sinks {
-		m.extractors[i] = pure.NewExtractor(spec)
+	for i, sink := range p.sinks {
+		m.extractors[i] = pure.NewExtractor(sink.Columns)
 	}
 	m.clock.follow(ctx)
 	defer m.clock.forget()

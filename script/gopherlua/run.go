@@ -205,8 +205,8 @@ func (r *run) columns() {
 // extract fills the columns of every sink that asks for some.
 func (r *run) extract() []bad {
 	var bads []bad
-	for i, spec := range r.sinks {
-		if spec == nil {
+	for i, sink := range r.sinks {
+		if sink.Columns == nil {
 			r.res.Outputs[i].Columns = nil
 			continue
 		}

@@ -35,7 +35,7 @@ func TestTraps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			text := "function main(event)\n  if event.bad then\n" + c.text + "\n  end\n  return event\nend"
 			s, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "trap.lua", Text: []byte(text)},
-				script.Options{Sinks: [][]event.Column{nil}})
+				script.Options{Sinks: []script.Sink{{}}})
 			if err != nil {
 				t.Fatal(err)
 			}

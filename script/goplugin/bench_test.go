@@ -49,7 +49,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 	for _, symbol := range []string{"Main", "Batch"} {
 		b.Run(symbol, func(b *testing.B) {
-			s, err := Language().Load(context.Background(), script.Code{Name: path, Func: symbol}, script.Options{Sinks: [][]event.Column{nil}})
+			s, err := Language().Load(context.Background(), script.Code{Name: path, Func: symbol}, script.Options{Sinks: []script.Sink{{}}})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -49,7 +49,7 @@ func shapesPath(t testing.TB) string {
 func loadShapes(t testing.TB, symbol string, opts script.Options) script.Script {
 	t.Helper()
 	if opts.Sinks == nil {
-		opts.Sinks = [][]event.Column{nil}
+		opts.Sinks = []script.Sink{{}}
 	}
 	s, err := Language().Load(context.Background(), script.Code{Name: shapesPath(t), Func: symbol}, opts)
 	if err != nil {
@@ -242,7 +242,7 @@ func TestColumnsOfAllSinks(t *testing.T) {
 	n := []event.Column{{Name: "n", Path: []string{"N"}, Type: event.Int64}}
 	w := []event.Column{{Name: "w", Path: []string{"what"}, Type: event.String, Required: true}}
 	for _, symbol := range []string{"Shapes", "Batch"} {
-		s := loadShapes(t, symbol, script.Options{Sinks: [][]event.Column{n, nil, w}})
+		s := loadShapes(t, symbol, script.Options{Sinks: []script.Sink{{Name: "n", Columns: n}, {Name: "none"}, {Name: "w", Columns: w}}})
 		docs := []string{`{"N":1,"what":"event"}`, `{"N":null,"what":"several"}`, `{"N":1.5,"what":"event"}`, `{"what":"event","N":4}`}
 		in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 3)}
 		for range 2 { // the second run uses the first one's memory
@@ -332,7 +332,7 @@ func TestAtTheSameTime(t *testing.T) {
 }
 
 func TestBatchDoesNotAllocatePerEvent(t *testing.T) {
-	s := loadShapes(t, "Same", script.Options{Sinks: [][]event.Column{{{Name: "n", Path: []string{"n"}, Type: event.Int64}}}})
+	s := loadShapes(t, "Same", script.Options{Sinks: []script.Sink{{Columns: []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}}}})
 	docs := make([]string, 1000)
 	for i := range docs {
 		docs[i] = `{"n":1}`
@@ -395,7 +395,7 @@ func TestExample(t *testing.T) {
 	}
 	want := []string{`0 {"a":"}","b":[{"key1":1},"\\\"]"]}`, `1 {"c":{}}`, `2 {}`, `3 {}`, `4 {"a":1}`}
 	for _, symbol := range []string{"Main", "Batch"} {
-		s, err := Language().Load(t.Context(), script.Code{Name: path, Func: symbol}, script.Options{Sinks: [][]event.Column{nil}})
+		s, err := Language().Load(t.Context(), script.Code{Name: path, Func: symbol}, script.Options{Sinks: []script.Sink{{}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 type loadedScript struct {
 	plugin    *Plugin
 	name      string
-	sinks     [][]event.Column
+	sinks     []script.Sink
 	limits    script.Limits
 	log       *slog.Logger
 	value     bool      // what the function returns is a value and no event
@@ -111,9 +111,9 @@ func (s *loadedScript) acquire() *workshop {
 		return ready
 	}
 	w := &workshop{checker: document.NewExtractor(nil), extractors: make([]*document.Extractor, len(s.sinks))}
-	for i, spec := range s.sinks {
-		if spec != nil {
-			w.extractors[i] = document.NewExtractor(spec)
+	for i, sink := range s.sinks {
+		if sink.Columns != nil {
+			w.extractors[i] = document.NewExtractor(sink.Columns)
 		}
 	}
 	return w

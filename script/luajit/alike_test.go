@@ -93,7 +93,7 @@ func nestSome(random *rand.Rand, keys []string) (string, map[string]any) {
 }
 
 func testAlike(t *testing.T, lang script.Language, text string, in *event.Batch, want []string) {
-	s, err := lang.Load(t.Context(), script.Code{Name: "alike.lua", Text: []byte(text)}, script.Options{Sinks: [][]event.Column{nil}})
+	s, err := lang.Load(t.Context(), script.Code{Name: "alike.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestRunDoesNotAllocate(t *testing.T) {
 
 func testAllocs(t *testing.T, text string, doc func(int) string, events int, spec []event.Column) {
 	code := script.Code{Name: "job.lua", Text: []byte(text)}
-	s, err := luajit.Load(t.Context(), code, script.Options{Sinks: [][]event.Column{spec}})
+	s, err := luajit.Load(t.Context(), code, script.Options{Sinks: []script.Sink{{Columns: spec}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func testAllocs(t *testing.T, text string, doc func(int) string, events int, spe
 
 // TestEmptyBatch runs a batch without events after one with a dead one.
 func TestEmptyBatch(t *testing.T) {
-	s, err := luajit.Load(t.Context(), script.Code{Name: "job.lua", Text: []byte(passThrough)}, script.Options{Sinks: [][]event.Column{nil}})
+	s, err := luajit.Load(t.Context(), script.Code{Name: "job.lua", Text: []byte(passThrough)}, script.Options{Sinks: []script.Sink{{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func BenchmarkColumns(b *testing.B) {
 const passThrough = `function main(e) return e end`
 
 func benchmark(b *testing.B, lang script.Language, text string, doc func(int) string, size int, spec []event.Column) {
-	benchmarkWith(b, lang, text, doc, size, script.Options{Sinks: [][]event.Column{spec}})
+	benchmarkWith(b, lang, text, doc, size, script.Options{Sinks: []script.Sink{{Columns: spec}}})
 }
 
 func benchmarkWith(b *testing.B, lang script.Language, text string, doc func(int) string, size int, opts script.Options) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/luajit"
 )
@@ -26,7 +25,7 @@ func BenchmarkCall(b *testing.B) {
 		{"json.encode", `local json = require "json" function main(e) local s = json.encode(e) return e end`},
 	} {
 		b.Run(job.name, func(b *testing.B) {
-			opts := script.Options{Sinks: [][]event.Column{nil}, Modules: []script.Module{host}, Stats: &script.Stats{}}
+			opts := script.Options{Sinks: []script.Sink{{}}, Modules: []script.Module{host}, Stats: &script.Stats{}}
 			benchmarkWith(b, luajit.Language, job.text, trimmed, 256, opts)
 		})
 	}
@@ -34,7 +33,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkValue(b *testing.B) {
 	const label = `function main(row) return row.city .. ":" .. tostring(row.amount * 1.07) end`
-	opts := script.Options{Sinks: [][]event.Column{nil}, Value: true}
+	opts := script.Options{Sinks: []script.Sink{{}}, Value: true}
 	for _, lang := range []script.Language{luajit.Language, luajit.Interpreted} {
 		b.Run(lang.Name, func(b *testing.B) { benchmarkWith(b, lang, label, row, 256, opts) })
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
 	"github.com/perigeedb/perigee/internal/luajit"
+	"github.com/perigeedb/perigee/script"
 )
 
 // columns fills the columns of the sinks that ask for them. When the whole batch
@@ -18,7 +19,7 @@ import (
 func (r *run) columns(e *luajit.Engine, whole bool) error {
 	var misfits map[int]document.Bad
 	for i := range r.res.Outputs {
-		if r.s.opts.Sinks[i] == nil {
+		if r.s.opts.Sinks[i].Columns == nil {
 			continue
 		}
 		report, err := extract(e.Extractor(i), &r.res.Outputs[i], whole)
@@ -68,4 +69,13 @@ func (r *run) leaveOut(misfits map[int]document.Bad) {
 	for i := range r.res.Outputs {
 		r.res.Outputs[i].Remove(rows)
 	}
+}
+
+// sinks are those of the options as the engine takes them.
+func sinks(all []script.Sink) []luajit.Sink {
+	native := make([]luajit.Sink, len(all))
+	for i, sink := range all {
+		native[i] = luajit.Sink(sink)
+	}
+	return native
 }

@@ -38,7 +38,7 @@ function main(event)
   event.domain = event.email:match("@(.+)$")
   return event
 end`)}
-	s, err := luajit.Load(context.Background(), code, script.Options{Sinks: [][]event.Column{nil}})
+	s, err := luajit.Load(context.Background(), code, script.Options{Sinks: []script.Sink{{}}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 func TestManyRuns(t *testing.T) {
 	for _, lang := range []script.Language{luajit.Language, luajit.Interpreted} {
 		t.Run(lang.Name, func(t *testing.T) {
-			s, err := lang.Load(t.Context(), script.Code{Name: "many.lua", Text: []byte("function main(e) return e end")}, script.Options{Sinks: [][]event.Column{nil}})
+			s, err := lang.Load(t.Context(), script.Code{Name: "many.lua", Text: []byte("function main(e) return e end")}, script.Options{Sinks: []script.Sink{{}}})
 			if err != nil {
 				t.Fatal(err)
 			}

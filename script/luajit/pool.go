@@ -144,7 +144,7 @@ func (s *Script) open(ctx context.Context) (*luajit.Engine, error) {
 	l := s.opts.Limits
 	e, err := luajit.NewEngine(s.watch, luajit.Options{
 		EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: s.interpreted,
-	}, luajit.Setup{Output: l.Output, Columns: s.opts.Sinks, Main: s.code.Func, Value: s.opts.Value, Host: s.host})
+	}, luajit.Setup{Output: l.Output, Sinks: sinks(s.opts.Sinks), Main: s.code.Func, Value: s.opts.Value, Host: s.host})
 	if err != nil {
 		return nil, err
 	}

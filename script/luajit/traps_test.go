@@ -38,7 +38,7 @@ function main(event)
   return {done = true}
 end`
 	for _, lang := range []script.Language{luajit.Language, luajit.Interpreted} {
-		s, err := lang.Load(t.Context(), script.Code{Name: "traps.lua", Text: []byte(text)}, script.Options{Sinks: [][]event.Column{nil}})
+		s, err := lang.Load(t.Context(), script.Code{Name: "traps.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func Language() script.Language {
 }
 
 type passing struct {
-	sinks      [][]event.Column
+	sinks      []script.Sink
 	extractors sync.Pool // of *[]*document.Extractor, by sink
 }
 
@@ -83,8 +83,8 @@ func (p *passing) acquire() *[]*document.Extractor {
 		return ready
 	}
 	extractors := make([]*document.Extractor, len(p.sinks))
-	for i, spec := range p.sinks {
-		extractors[i] = document.NewExtractor(spec)
+	for i, sink := range p.sinks {
+		extractors[i] = document.NewExtractor(sink.Columns)
 	}
 	return &extractors
 }

@@ -11,7 +11,7 @@ import (
 
 func load(t *testing.T, columns ...event.Column) script.Script {
 	t.Helper()
-	s, err := Language().Load(context.Background(), script.Code{}, script.Options{Sinks: [][]event.Column{columns}})
+	s, err := Language().Load(context.Background(), script.Code{}, script.Options{Sinks: []script.Sink{{Columns: columns}}})
 	if err != nil {
 		t.Fatal(err)
 	}

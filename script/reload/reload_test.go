@@ -91,7 +91,7 @@ func (b *bench) start(c loader.Config, text string) *reload.Script {
 		Loader: l, Origins: []loader.Origin{origin}, Sinks: 1, Log: slog.New(slog.NewTextHandler(b.log, nil)),
 		Load: func(ctx context.Context, codes []script.Code, _ bool) (script.Script, error) {
 			loaded, err := engine.Load(ctx, codes[0], script.Options{
-				Sinks:  [][]event.Column{nil},
+				Sinks:  []script.Sink{{}},
 				Limits: b.limits,
 			})
 			if err != nil {

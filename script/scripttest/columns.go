@@ -79,7 +79,14 @@ func testColumns(t *testing.T, lang script.Language) {
 	t.Run("two sinks", func(t *testing.T) { testTwoSinks(t, lang) })
 }
 
-func sinks(specs ...[]event.Column) script.Options { return script.Options{Sinks: specs} }
+// sinks are options for a sink with each of the columns.
+func sinks(specs ...[]event.Column) script.Options {
+	var all []script.Sink
+	for i, spec := range specs {
+		all = append(all, script.Sink{Name: fmt.Sprintf("sink%d", i), Columns: spec})
+	}
+	return script.Options{Sinks: all}
+}
 
 func testNulls(t *testing.T, lang script.Language, typ event.Type) {
 	s := load(t, lang, passThrough, sinks([]event.Column{

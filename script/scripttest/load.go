@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 )
 
@@ -62,7 +61,7 @@ func testLoad(t *testing.T, lang script.Language) {
 func loadError(t *testing.T, lang script.Language, text string, limits script.Limits) *script.Error {
 	t.Helper()
 	code := script.Code{Name: scriptName, Text: []byte(text)}
-	s, err := lang.Load(context.Background(), code, script.Options{Limits: limits, Sinks: [][]event.Column{nil}})
+	s, err := lang.Load(context.Background(), code, script.Options{Limits: limits, Sinks: []script.Sink{{}}})
 	if err == nil {
 		_ = s.Close()
 		t.Fatal("loaded, want an error")

@@ -45,7 +45,7 @@ const firstPosition = 1000
 func load(t testing.TB, lang script.Language, text string, opts script.Options) script.Script {
 	t.Helper()
 	if opts.Sinks == nil {
-		opts.Sinks = [][]event.Column{nil}
+		opts.Sinks = []script.Sink{{}}
 	}
 	s, err := lang.Load(t.Context(), script.Code{Name: scriptName, Text: []byte(text), Files: readFile}, opts)
 	if err != nil {

@@ -24,7 +24,7 @@ func attack(name string, jit bool, memory int) {
 	defer w.Close()
 	e, err := luajit.NewEngine(w, luajit.Options{
 		EventTime: deadline, BatchTime: 2 * time.Second, Memory: memory, NoJIT: !jit,
-	}, luajit.Setup{Output: 64 << 20, Columns: [][]event.Column{nil}})
+	}, luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}})
 	if err != nil {
 		fmt.Printf("none,0,0,%v\n", err)
 		return

@@ -2,11 +2,14 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -174,9 +177,10 @@ func (t *table) Open(ctx context.Context, partition string) (sink.Writer, event.
 	t.epochs[partition]++
 	var done event.Ranges
 	for _, r := range t.ranges[partition] {
+		r.Prints = slices.Clone(r.Prints)
 		done.Add(r)
 	}
-	return &tableWriter{t, partition, t.epochs[partition]}, done, nil
+	return &tableWriter{table: t, partition: partition, epoch: t.epochs[partition]}, done, nil
 }
 
 // takeOver is what another worker does to the owner of a partition.
@@ -198,11 +202,18 @@ type tableWriter struct {
 	table     *table
 	partition string
 	epoch     int
+	closed    atomic.Bool
 }
 
 func (w *tableWriter) Write(ctx context.Context, out *event.Output) error {
 	if err := w.table.beforeCommit.call(ctx); err != nil {
 		return err
+	}
+	if w.closed.Load() {
+		return errors.New("the writer is closed")
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if err := w.commit(out); err != nil {
 		return err
@@ -236,13 +247,16 @@ func (w *tableWriter) commit(out *event.Output) error {
 			w.table.ran[place(w.partition, gap.First+i)] = w.table.run
 		}
 	}
-	ranges.Add(event.Range{First: out.Range.First, Count: out.Range.Count})
+	ranges.Add(event.Range{First: out.Range.First, Count: out.Range.Count, Prints: slices.Clone(out.Range.Prints)})
 	w.table.ranges[w.partition] = ranges
 	w.table.rows = append(w.table.rows, rows...)
 	return nil
 }
 
-func (w *tableWriter) Close() error { return nil }
+func (w *tableWriter) Close() error {
+	w.closed.Store(true)
+	return nil
+}
 
 func place(partition string, position uint64) string {
 	return fmt.Sprintf("%s/%d", partition, position)

@@ -48,8 +48,9 @@ var may = map[string][]string{
 	"sink/mysql":      {"event", "sink", "internal/nearest"},
 	"sink/stdout":     {"event", "sink"},
 
-	"pipeline":            {"event", "source", "script", "sink"},
-	"pipeline/deadletter": {"event"},
+	"pipeline":            {"event", "source", "script", "sink", "pipeline/outbox"},
+	"pipeline/outbox":     {"event"},
+	"pipeline/deadletter": {"event", "source"},
 
 	"eventstore": {"event", "internal/document"},
 	"server":     {"pipeline", "script"},
@@ -65,7 +66,7 @@ var may = map[string][]string{
 		"event", "source", "source/file", "source/generate", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
 		"sink", "sink/eventstore", "sink/mysql", "sink/stdout",
-		"pipeline", "pipeline/deadletter", "eventstore", "server",
+		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},
 	"examples":         {},

@@ -1,0 +1,126 @@
+package outbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// A change is one entry that comes (with a value) or goes.
+type change struct {
+	key, value []byte
+	done       bool
+	err        error
+}
+
+// Put stores an entry durably. It takes the place of one with the same pipeline,
+// partition and first position. e belongs to the caller again.
+func (s *Store) Put(e *Entry) error {
+	value, err := encode(e)
+	if err != nil {
+		return err
+	}
+	c := &change{key: key(e.Pipeline, e.Batch.Partition, e.Batch.Range.First), value: value}
+	if err := s.commit(c); err != nil {
+		return fmt.Errorf("write outbox: %w", err)
+	}
+	return nil
+}
+
+// Remove says that every sink has the entry. It is durable after the next Put.
+func (s *Store) Remove(pipeline, partition string, first uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, &change{key: key(pipeline, partition, first)})
+}
+
+// flush makes removals durable that wait for a Put.
+func (s *Store) flush() error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if err := s.commitWaiting(); err != nil {
+		return fmt.Errorf("write outbox: %w", err)
+	}
+	return nil
+}
+
+// commit puts c into the next transaction. Whoever gets the turn commits for
+// all who wait: what arrives during one commit is the next.
+func (s *Store) commit(c *change) error {
+	s.mu.Lock()
+	s.waiting = append(s.waiting, c)
+	s.mu.Unlock()
+
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if !c.done {
+		s.commitWaiting()
+	}
+	return c.err
+}
+
+// commitWaiting keeps removals for later when they could not be committed: who
+// puts comes again, who removed does not.
+func (s *Store) commitWaiting() error {
+	s.mu.Lock()
+	all := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(entries)
+		for _, c := range all {
+			if err := c.apply(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var again []*change
+	for _, c := range all {
+		c.done, c.err = true, err
+		if err != nil && c.value == nil {
+			again = append(again, &change{key: c.key})
+		}
+	}
+	if again != nil {
+		s.mu.Lock()
+		s.waiting = append(again, s.waiting...)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (c *change) apply(b *bolt.Bucket) error {
+	if c.value == nil {
+		return b.Delete(c.key)
+	}
+	return b.Put(c.key, c.value)
+}
+
+// key orders the entries of a partition by position.
+func key(pipeline, partition string, first uint64) []byte {
+	return binary.BigEndian.AppendUint64(prefix(pipeline, partition), first)
+}
+
+// prefix is how the keys of a partition begin. Lengths stand before names, so
+// that no partition's prefix is the beginning of another's.
+func prefix(pipeline string, partition ...string) []byte {
+	var k []byte
+	for _, name := range append([]string{pipeline}, partition...) {
+		k = binary.AppendUvarint(k, uint64(len(name)))
+		k = append(k, name...)
+	}
+	return k
+}
+
+// partitionOf is the partition in a key of pipeline.
+func partitionOf(k []byte, pipeline string) []byte {
+	rest := bytes.TrimPrefix(k, prefix(pipeline))
+	n, size := binary.Uvarint(rest)
+	return rest[size : size+int(n)]
+}

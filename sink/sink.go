@@ -16,6 +16,11 @@ import (
 // of no more use, and nothing that it had not committed will ever be.
 var ErrFenced = errors.New("sink: another worker has taken over the partition")
 
+// ErrConflict says that an attempt lost against another transaction, as by a
+// deadlock, and that nothing of it was committed: the caller comes again almost
+// at once. Errors wrap it.
+var ErrConflict = errors.New("sink: lost against another transaction")
+
 // A Sink is a place where events end. It is safe for concurrent use.
 type Sink interface {
 	// Open takes the partition over: whoever had it before can commit nothing
@@ -37,9 +42,10 @@ type Writer interface {
 	//
 	// *RowErrors says which rows can never be written; nothing was, and the
 	// caller comes again without them. ErrFenced ends the writer. A
-	// *PermanentError stops the pipeline. Any other error passes with time: the
-	// caller comes again with the same output, and Write must find out whether
-	// the attempt before had after all been committed.
+	// *PermanentError stops the pipeline. Any other error passes with time
+	// (ErrConflict sooner than others): the caller comes again with the same
+	// output, and Write must find out whether the attempt before had after all
+	// been committed.
 	Write(ctx context.Context, out *event.Output) error
 
 	Close() error

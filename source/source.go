@@ -31,8 +31,10 @@ type Source interface {
 	// Partitions names the partitions there are now. A name holds the identity
 	// of what it names (a list and its generation, a file and its inode), so
 	// that equal names always mean equal positions. It is asked again from time to
-	// time while the pipeline runs: partitions come and go. None says that there
-	// will never be one: the pipeline ends, unless the source is Growing. A place
+	// time while the pipeline runs, about every second: partitions come and go.
+	// One that is at work when it is no longer named works on until its reader
+	// ends it. When all that are named have ended, the pipeline ends, unless the
+	// source is Growing. A place
 	// that is not there yet is waited for, for as long as ctx allows, or an error.
 	Partitions(ctx context.Context) ([]string, error)
 

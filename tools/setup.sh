@@ -3,7 +3,7 @@
 # and the LuaJIT build. Quiet when all is there; each thing is fetched once.
 #
 #   tools/setup.sh build      to compile: C compiler, Go, LuaJIT
-#   tools/setup.sh servers    the above, and Redis and MariaDB for tests and demos
+#   tools/setup.sh servers    the above, and Redis, MariaDB and PostgreSQL for tests and demos
 #   tools/setup.sh lint       the above, and the C and Lua linters
 set -eu
 cd "$(dirname "$0")/.."
@@ -59,9 +59,28 @@ build() {
   tools/luajit/build.sh
 }
 
+# postgresql: Debian's package makes a cluster and starts it, which nobody here
+# has asked for; a setting keeps it from that, for as long as it is installed.
+postgresql() {
+  have_packages postgresql && return
+  clusters=/etc/postgresql-common/createcluster.d
+  setting=$clusters/perigee-setup.conf
+  if [ "$(id -u)" = 0 ]; then
+    mkdir -p "$clusters"
+    echo 'create_main_cluster = false' >"$setting"
+    trap 'rm -f "$setting"; rmdir "$clusters" 2>/dev/null || true' EXIT
+  fi
+  packages postgresql
+}
+
+servers() {
+  packages redis-server mariadb-server
+  postgresql
+}
+
 case ${1:-} in
   build) build ;;
-  servers) build; packages redis-server mariadb-server ;;
-  lint) build; packages redis-server mariadb-server clang lua-check shellcheck ;;
+  servers) build; servers ;;
+  lint) build; servers; packages clang lua-check shellcheck ;;
   *) fail "usage: tools/setup.sh build|servers|lint" ;;
 esac

@@ -2,6 +2,11 @@ package private
 
 import "syscall"
 
-func dieWithParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+// attributes make a child that dies with its parent and runs as the account, if any.
+func attributes(as *account) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if as != nil {
+		attr.Credential = &syscall.Credential{Uid: uint32(as.uid), Gid: uint32(as.gid)}
+	}
+	return attr
 }

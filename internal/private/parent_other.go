@@ -4,5 +4,5 @@ package private
 
 import "syscall"
 
-// dieWithParent asks for nothing: only Linux can tie a child to its parent.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+// attributes asks for nothing: only Linux can tie a child to its parent.
+func attributes(*account) *syscall.SysProcAttr { return nil }

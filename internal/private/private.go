@@ -8,6 +8,7 @@ package private
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,15 @@ type server struct {
 	port    int
 	command func(port int) []string
 	ready   func(ctx context.Context) error
+	quit    syscall.Signal // asks it to end; SIGTERM when zero
+	as      *account       // to run as; nil: whoever runs this
 
 	process *os.Process
 	exited  chan struct{} // closed when the process has been reaped
 }
+
+// An account is whom a server runs as that refuses to run as root.
+type account struct{ uid, gid int }
 
 // Find looks for a binary on the path and where Debian keeps those for root; its
 // error names the package to install.
@@ -92,7 +98,7 @@ func (s *server) first(ctx context.Context) (err error) {
 }
 
 // Stop asks the server to end in order, and waits for it.
-func (s *server) Stop() error { return s.end(syscall.SIGTERM) }
+func (s *server) Stop() error { return s.end(cmp.Or(s.quit, syscall.SIGTERM)) }
 
 // Kill ends the server as a power cut would end the process: SIGKILL.
 func (s *server) Kill() error { return s.end(syscall.SIGKILL) }
@@ -136,7 +142,7 @@ func (s *server) spawn() error {
 	}
 	cmd := exec.Command(s.path, s.command(s.port)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = attributes(s.as)
 	started, exited := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()

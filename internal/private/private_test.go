@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/internal/private"
@@ -133,6 +134,33 @@ func TestMariaDBKeepsDataOverKill(t *testing.T) {
 	if a != 42 || mode != 2 {
 		t.Errorf("a = %d, lock mode %d; want 42 and 2", a, mode)
 	}
+}
+
+func TestPostgreSQLKeepsDataOverKill(t *testing.T) {
+	p := private.PostgreSQL(t, "-c", "fsync=off")
+	name := p.Database(t)
+	value := func(query string) string {
+		t.Helper()
+		conn, err := pgconn.Connect(t.Context(), p.DSN(name))
+		must(t, err)
+		defer conn.Close(t.Context())
+		results, err := conn.Exec(t.Context(), query).ReadAll()
+		must(t, err)
+		return string(results[len(results)-1].Rows[0][0])
+	}
+	value("CREATE TABLE t (a INT); INSERT INTO t VALUES (42) RETURNING a")
+	for range 2 {
+		must(t, p.Kill())
+		must(t, p.Start(t.Context()))
+		if a := value("SELECT a FROM t"); a != "42" {
+			t.Errorf("a = %s, want 42", a)
+		}
+	}
+	if sync := value("SHOW fsync"); sync != "off" {
+		t.Errorf("fsync is %s: the flags were lost", sync)
+	}
+	must(t, p.Stop())
+	must(t, p.Kill())
 }
 
 func TestSharedMariaDBGivesDatabasesOfTheirOwn(t *testing.T) {

@@ -22,7 +22,7 @@ func Redis(t T, flags ...string) *RedisServer {
 	if err != nil {
 		t.Fatalf("a Redis for the test: %v", err)
 	}
-	t.Cleanup(func() { gone(t, &r.server) })
+	t.Cleanup(func() { gone(t, r) })
 	return r
 }
 
@@ -34,20 +34,51 @@ func MariaDB(t T, flags ...string) *MariaDBServer {
 	if err != nil {
 		t.Fatalf("a MariaDB for the test: %v", err)
 	}
-	t.Cleanup(func() { gone(t, &m.server) })
+	t.Cleanup(func() { gone(t, m) })
 	return m
+}
+
+// PostgreSQL starts a PostgreSQL that is gone when the test ends; flags are as
+// for StartPostgreSQL. It takes the better part of a second: see SharedPostgreSQL.
+func PostgreSQL(t T, flags ...string) *PostgreSQLServer {
+	t.Helper()
+	p, err := StartPostgreSQL(context.Background(), tempDir(t, "postgres"), flags...)
+	if err != nil {
+		t.Fatalf("a PostgreSQL for the test: %v", err)
+	}
+	t.Cleanup(func() { gone(t, p) })
+	return p
 }
 
 // Database makes a fresh database, which is dropped when the test ends, and
 // returns its name.
 func (m *MariaDBServer) Database(t T) string {
 	t.Helper()
-	name, err := m.CreateDatabase(context.Background())
+	return database(t, m)
+}
+
+// Database makes a fresh database, which is dropped when the test ends, and
+// returns its name.
+func (p *PostgreSQLServer) Database(t T) string {
+	t.Helper()
+	return database(t, p)
+}
+
+// A holder is a server that holds databases.
+type holder interface {
+	CreateDatabase(ctx context.Context) (string, error)
+	DropDatabase(ctx context.Context, name string) error
+	running() bool
+}
+
+func database(t T, s holder) string {
+	t.Helper()
+	name, err := s.CreateDatabase(context.Background())
 	if err != nil {
 		t.Fatalf("a database for the test: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := m.DropDatabase(context.Background(), name); err != nil && m.running() {
+		if err := s.DropDatabase(context.Background(), name); err != nil && s.running() {
 			t.Errorf("drop the test's database: %v", err)
 		}
 	})
@@ -66,35 +97,58 @@ func (m *MariaDBServer) Database(t T) string {
 //	}
 type SharedMariaDB struct {
 	Flags []string // as for StartMariaDB
-
-	once   sync.Once
-	dir    string
-	server *MariaDBServer
-	err    error
+	shared[*MariaDBServer]
 }
 
 // Server returns the server, for t to make databases in. No test may stop it.
 func (s *SharedMariaDB) Server(t T) *MariaDBServer {
 	t.Helper()
+	return s.get(t, StartMariaDB, s.Flags)
+}
+
+// SharedPostgreSQL is one PostgreSQL for all the tests of a package, as
+// SharedMariaDB is one MariaDB.
+type SharedPostgreSQL struct {
+	Flags []string // as for StartPostgreSQL
+	shared[*PostgreSQLServer]
+}
+
+// Server returns the server, for t to make databases in. No test may stop it.
+func (s *SharedPostgreSQL) Server(t T) *PostgreSQLServer {
+	t.Helper()
+	return s.get(t, StartPostgreSQL, s.Flags)
+}
+
+// shared is one server, started when it is first asked for.
+type shared[S interface{ Kill() error }] struct {
+	once   sync.Once
+	dir    string
+	server S
+	err    error
+}
+
+func (s *shared[S]) get(t T, start func(ctx context.Context, dir string, flags ...string) (S, error), flags []string) S {
+	t.Helper()
 	s.once.Do(func() {
-		if s.dir, s.err = os.MkdirTemp("", "perigee-mariadb-"); s.err == nil {
-			s.server, s.err = StartMariaDB(context.Background(), s.dir, s.Flags...)
+		if s.dir, s.err = os.MkdirTemp("", "perigee-shared-"); s.err == nil {
+			s.server, s.err = start(context.Background(), s.dir, flags...)
 		}
 	})
 	if s.err != nil {
-		t.Fatalf("a MariaDB for the tests: %v", s.err)
+		t.Fatalf("a server for the tests: %v", s.err)
 	}
 	return s.server
 }
 
 // Close ends the server and removes its data.
-func (s *SharedMariaDB) Close() {
-	if s.server != nil {
+func (s *shared[S]) Close() {
+	if s.dir == "" {
+		return
+	}
+	if s.err == nil {
 		_ = s.server.Kill()
 	}
-	if s.dir != "" {
-		_ = os.RemoveAll(s.dir)
-	}
+	_ = os.RemoveAll(s.dir)
 }
 
 // tempDir is a folder with a short path, unlike a test's own.
@@ -112,7 +166,7 @@ func tempDir(t T, name string) string {
 	return dir
 }
 
-func gone(t T, s *server) {
+func gone(t T, s interface{ Kill() error }) {
 	t.Helper()
 	if err := s.Kill(); err != nil {
 		t.Errorf("end of the test: %v", err)

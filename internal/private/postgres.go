@@ -1,0 +1,184 @@
+package private
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A PostgreSQLServer is a private PostgreSQL. Its superuser is postgres, without
+// a password.
+type PostgreSQLServer struct {
+	server
+	databases atomic.Int64 // made so far
+}
+
+// StartPostgreSQL starts a PostgreSQL with its data in dir, which it fills first
+// when there is none. It runs with the server's own defaults, unless flags say
+// otherwise: "-c", "fsync=off". PostgreSQL refuses to run as root; then it runs
+// as the account postgres, whom dir is given to.
+func StartPostgreSQL(ctx context.Context, dir string, flags ...string) (*PostgreSQLServer, error) {
+	path, err := findPostgreSQL("postgres")
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = folder(dir); err != nil {
+		return nil, err
+	}
+	as, err := postgresAccount(dir)
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if err := installPostgreSQL(ctx, as, data); err != nil {
+		return nil, err
+	}
+	p := &PostgreSQLServer{server: server{name: "postgres", path: path, dir: dir, quit: syscall.SIGINT, as: as}}
+	p.ready = p.ping
+	p.command = func(port int) []string {
+		return append([]string{"-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}, flags...)
+	}
+	return p, p.first(ctx)
+}
+
+// findPostgreSQL finds a binary of the server, which Debian keeps in a folder
+// for each version: the greatest that there is.
+func findPostgreSQL(name string) (string, error) {
+	path, err := Find(name, "postgresql")
+	if err == nil {
+		return path, nil
+	}
+	for version := 30; version >= 10; version-- {
+		path := fmt.Sprintf("/usr/lib/postgresql/%d/bin/%s", version, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", err
+}
+
+// postgresAccount returns whom the server runs as, if it can't be ourselves,
+// and gives dir to that account.
+func postgresAccount(dir string) (*account, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root: %w", err)
+	}
+	uid, uidErr := strconv.Atoi(u.Uid)
+	gid, gidErr := strconv.Atoi(u.Gid)
+	if err := errors.Join(uidErr, gidErr); err != nil {
+		return nil, err
+	}
+	return &account{uid, gid}, os.Chown(dir, uid, gid)
+}
+
+// installPostgreSQL makes the cluster. It does so beside and renames, so that
+// what is in data is always whole.
+func installPostgreSQL(ctx context.Context, as *account, data string) error {
+	if _, err := os.Stat(data); err == nil {
+		return nil
+	}
+	path, err := findPostgreSQL("initdb")
+	if err != nil {
+		return err
+	}
+	draft := data + ".new"
+	if err := os.RemoveAll(draft); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, "-D", draft, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	cmd.Dir, cmd.SysProcAttr = filepath.Dir(data), attributes(as)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make PostgreSQL's cluster: %w\n%s", err, out)
+	}
+	return os.Rename(draft, data)
+}
+
+// DSN is what the Go driver opens a database by; an empty name is that of the superuser.
+func (p *PostgreSQLServer) DSN(database string) string {
+	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", p.Address(), database)
+}
+
+// CreateDatabase makes a database with a name of its own.
+func (p *PostgreSQLServer) CreateDatabase(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("db%d", p.databases.Add(1))
+	return name, p.exec(ctx, "CREATE DATABASE "+name+" STRATEGY FILE_COPY")
+}
+
+// DropDatabase removes a database and what is in it, and ends who is connected.
+func (p *PostgreSQLServer) DropDatabase(ctx context.Context, name string) error {
+	return p.exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+}
+
+// Kill ends the server as a power cut would: the processes that serve
+// connections end too.
+func (p *PostgreSQLServer) Kill() error {
+	if !p.running() {
+		return nil
+	}
+	children := childrenOf(p.PID())
+	if err := p.server.Kill(); err != nil {
+		return err
+	}
+	for _, pid := range children {
+		if process, err := os.FindProcess(pid); err == nil {
+			_ = process.Kill() // it may have noticed by itself
+		}
+	}
+	for end := time.Now().Add(stopTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		children = alive(children)
+		if len(children) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("end %s: processes %v are still there", p.name, children)
+}
+
+// childrenOf lists the processes that pid has started, where the system tells.
+func childrenOf(pid int) []int {
+	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	var all []int
+	for _, field := range strings.Fields(string(list)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// alive returns those of pids that are neither gone nor only waiting to be reaped.
+func alive(pids []int) []int {
+	var left []int
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && !strings.Contains(string(stat), ") Z ") {
+			left = append(left, pid)
+		}
+	}
+	return left
+}
+
+func (p *PostgreSQLServer) exec(ctx context.Context, statement string) error {
+	conn, err := pgconn.Connect(ctx, p.DSN(""))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return conn.Exec(ctx, statement).Close()
+}
+
+func (p *PostgreSQLServer) ping(ctx context.Context) error { return p.exec(ctx, "") }

@@ -33,7 +33,7 @@ var may = map[string][]string{
 	"source/generate": {"event", "source"},
 	"source/redis":    {"event", "source"},
 
-	"script":             {"event"},
+	"script":             {"event", "internal/nearest"},
 	"script/gopherlua":   {"event", "script", "script/stdlib", "internal/document/pure", "internal/document/report"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document", "internal/document/report"},
 	"script/luajit":      {"event", "script", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},

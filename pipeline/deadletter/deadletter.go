@@ -1,5 +1,6 @@
 // Package deadletter keeps the events that could not be processed, in one file
-// of the data folder, until a person has looked at them.
+// of the data folder, until a person has looked at them, and hands those that
+// are to be tried again back to their pipeline.
 //
 // An entry belongs to a position of a partition of a pipeline. Replace makes
 // the entries of a range what one run of it says, so that a range that was
@@ -7,11 +8,21 @@
 // leaves an entry of the run that was not committed. What Replace has returned
 // from survives a crash; what it was interrupted in happened whole or not at all.
 //
+// A letter is unsettled until its range is durable in every sink, which the
+// source that Join makes finds out. Only settled letters are tried again: the
+// event of an unsettled one may be read again anyway. Retry moves letters, each
+// in one transaction, into a queue of their pipeline; the queue's batches are
+// partitions of the joined source, so that the ranges that sinks keep make each
+// letter land once, whatever is killed when.
+//
 // A Store is safe for concurrent use. Writers that come together share a sync
 // of the disk.
 package deadletter
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -28,12 +39,36 @@ import (
 // FileName is the name of the store in the data folder.
 const FileName = "deadletters.db"
 
-// A Letter is a dead event and where it belongs.
+// A Letter is a dead event and where it belongs. Partition and position are
+// those that the event was first read at, also after it was tried again.
 type Letter struct {
 	Pipeline  string
 	Partition string
-	Time      time.Time // when it was kept
+	First     time.Time // when it was first kept
+	Time      time.Time // when it was last kept
+	Retried   int       // how often it was tried again
+	Unsettled bool      // its range is not known to be durable: it cannot be tried again yet
 	event.Dead
+}
+
+// idLength makes it unlikely that two of a million letters share an ID.
+const idLength = 10
+
+var idLetters = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// ID names the letter in few characters. It follows from where the letter
+// belongs, so it is the same after a rerun and after a retry that failed the
+// same way.
+func (l *Letter) ID() string {
+	var key []byte
+	for _, name := range []string{l.Pipeline, l.Partition, l.Sink} {
+		key = binary.BigEndian.AppendUint32(key, uint32(len(name)))
+		key = append(key, name...)
+	}
+	key = binary.BigEndian.AppendUint64(key, l.Position)
+	key = binary.BigEndian.AppendUint32(key, l.Number)
+	sum := sha256.Sum256(key)
+	return idLetters.EncodeToString(sum[:])[:idLength]
 }
 
 // A Store is an open file of dead letters. One process has it open at a time.

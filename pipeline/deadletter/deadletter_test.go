@@ -65,7 +65,7 @@ func TestLettersKeepTheirFields(t *testing.T) {
 	letters := []event.Dead{
 		{Position: 1, Stage: "parse", Error: "not JSON", Original: []byte("\xff\x00{")},
 		{Position: 2, Stage: "script", Error: "nil value", Traceback: "stack:\n\tmain", Script: "a.lua 1f", Original: []byte(`{"a":"ä\u2028<"}`)},
-		{Position: 2, Number: 3, Stage: "column", Error: "too long", Original: []byte("\u2028\ufffd")},
+		{Position: 2, Sink: "pg", Number: 3, Stage: "column", Error: "too long", Original: []byte("\u2028\ufffd")},
 		{Position: 3, Stage: "sink", Error: "empty", Original: []byte{}},
 	}
 	before := time.Now()
@@ -91,7 +91,8 @@ func TestEntriesAreLegible(t *testing.T) {
 	} {
 		d := dead(0, "no")
 		d.Original = []byte(original)
-		text, err := encode(&d, time.Unix(0, 0))
+		l := Letter{Partition: "a", First: time.Unix(0, 0), Time: time.Unix(0, 0), Dead: d}
+		text, err := l.encode("a", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +149,8 @@ func TestListFilters(t *testing.T) {
 	for i := range uint64(600) {
 		many = append(many, dead(i, "x"))
 	}
-	many[7].Stage = "sink"
+	many[7].Stage, many[7].Original = "sink", []byte(`{"name":"Ä b"}`)
+	many[8].Sink = "audit"
 	many[599].Stage = "sink"
 	replace(t, s, "a", "1", r, many...)
 	replace(t, s, "a", "2", r, dead(5, "x"))
@@ -163,6 +165,12 @@ func TestListFilters(t *testing.T) {
 		{Filter{Partition: "1"}, 602, "b 1 6.0 x"},
 		{Filter{Pipeline: "a", Partition: "1", Stage: "sink"}, 2, "a 1 599.0 x"},
 		{Filter{Pipeline: "c"}, 0, ""},
+		{Filter{Sink: "audit"}, 1, "a 1 8.0 x"},
+		{Filter{Text: "ä B"}, 1, "a 1 7.0 x"},
+		{Filter{Text: "X"}, 603, "b 1 6.0 x"},
+		{Filter{Since: time.Now().Add(time.Minute)}, 0, ""},
+		{Filter{Before: time.Now().Add(time.Minute), Since: time.Now().Add(-time.Minute)}, 603, "b 1 6.0 x"},
+		{Filter{Before: time.Now().Add(-time.Minute)}, 0, ""},
 	} {
 		got := names(list(t, s, test.filter))
 		if len(got) != test.count || test.count > 0 && got[len(got)-1] != test.last {

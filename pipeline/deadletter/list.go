@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
 
-// List reads this much in one transaction. Between two pages it holds none, so
-// that its caller may change the store meanwhile.
+// A page is what is read in one transaction. Between two pages none is held, so
+// that whoever lists may change the store meanwhile.
 const (
 	pageLetters = 256
 	pageBytes   = 1 << 20
@@ -18,26 +21,61 @@ const (
 // A Filter says which letters are meant. An empty field means all.
 type Filter struct {
 	Pipeline  string
-	Partition string
+	Partition string // that the event was first read from
 	Stage     string
+	Sink      string
+	Text      string    // in the error or the event, in any case of letters
+	Since     time.Time // last kept then or later
+	Before    time.Time // last kept earlier
+	IDs       []string
+}
+
+// A found letter is one, and where the file has it.
+type found struct {
+	Letter
+	at    place
+	value []byte
 }
 
 // List yields letters by pipeline, partition and position, and ends after the
 // first error.
 func (s *Store) List(f Filter) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
-		for from := (place{}); ; {
-			letters, next, err := s.page(f, from)
+		for page, err := range s.pages(f) {
 			if err != nil {
-				yield(Letter{}, fmt.Errorf("read dead letters: %w", err))
+				yield(Letter{}, err)
 				return
 			}
-			for _, l := range letters {
-				if !yield(l, nil) {
+			for _, one := range page {
+				if !yield(one.Letter, nil) {
 					return
 				}
 			}
-			if next == nil {
+		}
+	}
+}
+
+// Count is the number of letters that List would yield.
+func (s *Store) Count(f Filter) (n int, err error) {
+	for page, err := range s.pages(f) {
+		if err != nil {
+			return 0, err
+		}
+		n += len(page)
+	}
+	return n, nil
+}
+
+func (s *Store) pages(f Filter) iter.Seq2[[]found, error] {
+	f.Text = strings.ToLower(f.Text)
+	return func(yield func([]found, error) bool) {
+		for from := (place{}); ; {
+			letters, next, err := s.page(&f, from)
+			if err != nil {
+				yield(nil, fmt.Errorf("read dead letters: %w", err))
+				return
+			}
+			if !yield(letters, nil) || next == nil {
 				return
 			}
 			from = *next
@@ -45,52 +83,54 @@ func (s *Store) List(f Filter) iter.Seq2[Letter, error] {
 	}
 }
 
-// Count is the number of letters that List would yield.
-func (s *Store) Count(f Filter) (n int, err error) {
-	for _, err := range s.List(f) {
-		if err != nil {
-			return 0, err
-		}
-		n++
-	}
-	return n, nil
-}
-
-// A place is where an entry is in the file.
-type place struct{ pipeline, partition, key []byte }
-
 // page returns the next letters from a place on, and where those after them
 // are: nil when there are none.
-func (s *Store) page(f Filter, from place) (letters []Letter, next *place, err error) {
+func (s *Store) page(f *Filter, from place) (letters []found, next *place, err error) {
 	size := 0
 	err = s.db.View(func(tx *bolt.Tx) error {
 		return f.walk(tx, from, func(at place, value []byte) (more bool, err error) {
 			if len(letters) == pageLetters || size > pageBytes {
-				next = &place{bytes.Clone(at.pipeline), bytes.Clone(at.partition), bytes.Clone(at.key)}
+				here := at.clone()
+				next = &here
 				return false, nil
 			}
-			l, err := decode(value)
+			l, err := decode(at, value)
 			if err != nil {
 				return false, err
 			}
-			if f.Stage != "" && f.Stage != l.Stage {
-				return true, nil
+			if f.matches(&l) {
+				l.Unsettled = isUnsettled(tx, at)
+				letters = append(letters, found{l, at.clone(), bytes.Clone(value)})
+				size += len(value)
 			}
-			l.Pipeline, l.Partition, l.Position = string(at.pipeline), string(at.partition), position(at.key)
-			letters = append(letters, l)
-			size += len(value)
 			return true, nil
 		})
 	})
 	return letters, next, err
 }
 
-// walk visits the entries of the filter's partitions in order, from a place on,
+// matches tells whether the filter means a letter. Its text is in lower case.
+func (f *Filter) matches(l *Letter) bool {
+	switch {
+	case f.Partition != "" && f.Partition != l.Partition,
+		f.Stage != "" && f.Stage != l.Stage,
+		f.Sink != "" && f.Sink != l.Sink,
+		!f.Since.IsZero() && l.Time.Before(f.Since),
+		!f.Before.IsZero() && !l.Time.Before(f.Before),
+		len(f.IDs) > 0 && !slices.Contains(f.IDs, l.ID()):
+		return false
+	case f.Text == "":
+		return true
+	}
+	return strings.Contains(strings.ToLower(l.Error), f.Text) || bytes.Contains(bytes.ToLower(l.Original), []byte(f.Text))
+}
+
+// walk visits the entries of the filter's pipeline in order, from a place on,
 // until visit has had enough.
 func (f *Filter) walk(tx *bolt.Tx, from place, visit func(at place, value []byte) (more bool, err error)) error {
 	pipelines := tx.Cursor()
 	for p, _ := pipelines.Seek(from.pipeline); p != nil; p, _ = pipelines.Next() {
-		if f.Pipeline != "" && f.Pipeline != string(p) {
+		if reserved(p) || f.Pipeline != "" && f.Pipeline != string(p) {
 			continue
 		}
 		if !bytes.Equal(p, from.pipeline) {
@@ -98,13 +138,10 @@ func (f *Filter) walk(tx *bolt.Tx, from place, visit func(at place, value []byte
 		}
 		partitions := tx.Bucket(p).Cursor()
 		for t, _ := partitions.Seek(from.partition); t != nil; t, _ = partitions.Next() {
-			if f.Partition != "" && f.Partition != string(t) {
-				continue
-			}
 			if !bytes.Equal(t, from.partition) {
 				from.key = nil
 			}
-			entries := tx.Bucket(p).Bucket(t).Cursor()
+			entries := bucket(tx, p, t).Cursor()
 			for k, v := entries.Seek(from.key); k != nil; k, v = entries.Next() {
 				if more, err := visit(place{p, t, k}, v); !more || err != nil {
 					return err

@@ -1,8 +1,6 @@
 package deadletter
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -13,144 +11,131 @@ import (
 )
 
 // Replace makes dead the only entries for the positions of r, durably and
-// either whole or not at all. It costs no write when there is nothing to remove
-// and nothing to add. The positions of dead must lie in r, and writers that
-// come at the same time must come with ranges that do not overlap.
+// either whole or not at all. They are unsettled until the joined source is told
+// that r is durable. It costs no write when there is nothing to remove and
+// nothing to add. The positions of dead must lie in r, and writers that come at
+// the same time must come with ranges that do not overlap.
 func (s *Store) Replace(pipeline, partition string, r event.Range, dead []event.Dead) error {
-	c := &change{pipeline: []byte(pipeline), partition: []byte(partition), first: r.First, end: r.End()}
-	if err := c.add(dead, time.Now()); err != nil {
+	n := &renewal{pipeline: []byte(pipeline), partition: []byte(partition), first: r.First, end: r.End()}
+	if err := s.encode(n, dead); err != nil {
 		return fmt.Errorf("dead letters of %s, partition %s, %s: %w", pipeline, partition, r, err)
 	}
 	if len(dead) == 0 {
-		kept, err := s.any(c)
+		kept, err := s.any(n)
 		if err != nil || !kept {
 			return err
 		}
 	}
-	if err := s.commit(c); err != nil {
+	if err := s.commit(n.apply); err != nil {
 		return fmt.Errorf("write dead letters: %w", err)
 	}
 	return nil
 }
 
-// A change is what one Replace does to the file.
-type change struct {
+// A renewal is what one Replace does to the file.
+type renewal struct {
 	pipeline, partition []byte
 	first, end          uint64
 	keys, values        [][]byte
-	done                bool
-	err                 error
 }
 
-func (c *change) add(dead []event.Dead, now time.Time) error {
-	if len(c.pipeline) == 0 || len(c.partition) == 0 {
+func (s *Store) encode(n *renewal, dead []event.Dead) error {
+	if len(n.pipeline) == 0 || len(n.partition) == 0 || reserved(n.pipeline) {
 		return errors.New("pipeline and partition need names")
 	}
+	if len(dead) == 0 {
+		return nil
+	}
+	letters, err := s.letters(n, dead)
+	if err != nil {
+		return err
+	}
 	seen := make(map[uint64]uint32, len(dead))
-	for i := range dead {
-		d := &dead[i]
-		if d.Position < c.first || d.Position >= c.end {
-			return fmt.Errorf("position %d is outside the range", d.Position)
+	for i := range letters {
+		p := dead[i].Position
+		if p < n.first || p >= n.end {
+			return fmt.Errorf("position %d is outside the range", p)
 		}
-		value, err := encode(d, now)
+		value, err := letters[i].encode(string(n.partition), p)
 		if err != nil {
 			return err
 		}
-		c.keys = append(c.keys, key(d.Position, seen[d.Position]))
-		c.values = append(c.values, value)
-		seen[d.Position]++
+		n.keys = append(n.keys, key(p, seen[p]))
+		n.values = append(n.values, value)
+		seen[p]++
 	}
 	return nil
 }
 
-// key orders entries by position, and those of one event as they came.
-func key(position uint64, ordinal uint32) []byte {
-	k := binary.BigEndian.AppendUint64(make([]byte, 0, 12), position)
-	return binary.BigEndian.AppendUint32(k, ordinal)
+// letters makes letters of dead. Those of the queue go on as the letters that
+// were tried again.
+func (s *Store) letters(n *renewal, dead []event.Dead) (letters []Letter, err error) {
+	now := time.Now()
+	err = s.db.View(func(tx *bolt.Tx) error {
+		batch := bucket(tx, queueBucket, n.pipeline, n.partition)
+		for i := range dead {
+			l := Letter{Pipeline: string(n.pipeline), Partition: string(n.partition), First: now, Time: now, Dead: dead[i]}
+			if batch != nil {
+				if err := l.continues(n, batch); err != nil {
+					return err
+				}
+			}
+			letters = append(letters, l)
+		}
+		return nil
+	})
+	return letters, err
 }
 
-func position(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
+// continues takes over what was known before from the letter in the queue. One
+// that was tried again for a single row stays the letter of that row: the others
+// have landed.
+func (l *Letter) continues(n *renewal, batch *bolt.Bucket) error {
+	k := positionKey(l.Position)
+	value := batch.Get(k)
+	if value == nil {
+		return nil
+	}
+	before, err := decode(place{n.pipeline, n.partition, k}, value)
+	if err != nil {
+		return err
+	}
+	l.Partition, l.Position, l.First, l.Retried = before.Partition, before.Position, before.First, before.Retried
+	if l.Sink == "" {
+		l.Sink, l.Number = before.Sink, before.Number
+	}
+	return nil
+}
 
-// any tells whether there are entries in the range of c.
-func (s *Store) any(c *change) (found bool, err error) {
+// any tells whether there are entries in the range of n.
+func (s *Store) any(n *renewal) (found bool, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
-		if b := bucket(tx, c.pipeline, c.partition); b != nil {
-			k, _ := b.Cursor().Seek(key(c.first, 0))
-			found = k != nil && position(k) < c.end
-		}
+		found = holds(bucket(tx, n.pipeline, n.partition), n.first, n.end)
 		return nil
 	})
 	return found, err
 }
 
-// bucket returns the entries of a partition, or nil when there never were any.
-func bucket(tx *bolt.Tx, pipeline, partition []byte) *bolt.Bucket {
-	if b := tx.Bucket(pipeline); b != nil {
-		return b.Bucket(partition)
-	}
-	return nil
-}
-
-// commit puts c into the next transaction. Whoever gets the turn commits for
-// all who wait: what arrives during one commit is the next.
-func (s *Store) commit(c *change) error {
-	s.mu.Lock()
-	s.waiting = append(s.waiting, c)
-	s.mu.Unlock()
-
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	if c.done {
-		return c.err
-	}
-	s.mu.Lock()
-	all := s.waiting
-	s.waiting = nil
-	s.mu.Unlock()
-
-	err := s.db.Update(func(tx *bolt.Tx) error {
-		for _, c := range all {
-			if err := c.apply(tx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	for _, c := range all {
-		c.done, c.err = true, err
-	}
-	return err
-}
-
-func (c *change) apply(tx *bolt.Tx) error {
-	b, err := tx.CreateBucketIfNotExists(c.pipeline)
+func (n *renewal) apply(tx *bolt.Tx) error {
+	letters, err := makeBucket(tx, n.pipeline, n.partition)
 	if err != nil {
 		return err
 	}
-	if b, err = b.CreateBucketIfNotExists(c.partition); err != nil {
+	unsettled, err := makeBucket(tx, unsettledBucket, n.pipeline, n.partition)
+	if err != nil {
 		return err
 	}
-	if err := c.clear(b); err != nil {
+	if err := clearRange(letters, n.first, n.end); err != nil {
 		return err
 	}
-	for i, k := range c.keys {
-		if err := b.Put(k, c.values[i]); err != nil {
+	if err := clearRange(unsettled, n.first, n.end); err != nil {
+		return err
+	}
+	for i, k := range n.keys {
+		if err := letters.Put(k, n.values[i]); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// clear removes the entries in the range. A cursor must not delete what it is
-// about to step over, so the keys are gathered first.
-func (c *change) clear(b *bolt.Bucket) error {
-	var old [][]byte
-	cursor := b.Cursor()
-	for k, _ := cursor.Seek(key(c.first, 0)); k != nil && position(k) < c.end; k, _ = cursor.Next() {
-		old = append(old, bytes.Clone(k))
-	}
-	for _, k := range old {
-		if err := b.Delete(k); err != nil {
+		if err := unsettled.Put(k, nil); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,190 @@
+package deadletter
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// A world is a pipeline with a sink that commits rows and ranges together, and
+// the moments at which it is killed, or somebody asks for a retry.
+type world struct {
+	t      *rapid.T
+	folder string
+	store  *Store
+	docs   []string
+	mended bool // script and sink take every event
+	calm   bool // nothing happens in between
+	rows   map[string]int
+	ranges map[string]event.Ranges
+}
+
+var errKilled = errors.New("killed")
+
+// TestEachLandsOnce runs events of which some die in the script and some lose a
+// row to the sink. Between any two steps the process may be killed, letters may
+// be retried and the script may be mended; in the end each row has landed once.
+func TestEachLandsOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &world{t: rt, folder: t.TempDir(), rows: map[string]int{}, ranges: map[string]event.Ranges{}}
+		for i := range rapid.IntRange(1, 23).Draw(rt, "events") {
+			w.docs = append(w.docs, fmt.Sprint("e", i))
+		}
+		w.start()
+		for range rapid.IntRange(0, 3).Draw(rt, "runs") {
+			w.run()
+		}
+		w.calm, w.mended = true, true
+		for round := 0; ; round++ {
+			w.run()
+			if n, err := w.store.Count(Filter{}); err != nil || round > 2 {
+				rt.Fatalf("%d letters stay, %v", n, err)
+			} else if n == 0 {
+				break
+			}
+			if _, err := w.store.Retry(Filter{}); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		w.store.Close()
+		for _, doc := range w.docs {
+			for number := range 2 {
+				row := fmt.Sprint(doc, ".", number)
+				if w.rows[row] != 1 {
+					rt.Errorf("%s has landed %d times", row, w.rows[row])
+				}
+			}
+		}
+	})
+}
+
+func (w *world) start() {
+	s, err := Open(w.folder)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s.db.NoSync = true
+	w.store = s
+}
+
+// step is a moment between two steps.
+func (w *world) step() error {
+	if w.calm {
+		return nil
+	}
+	switch rapid.IntRange(0, 12).Draw(w.t, "moment") {
+	case 0:
+		w.store.Close()
+		w.start()
+		return errKilled
+	case 1, 2:
+		if _, err := w.store.Retry(Filter{}); err != nil {
+			w.t.Fatal(err)
+		}
+	case 3:
+		w.mended = true
+	}
+	return nil
+}
+
+// run is a run of the pipeline, up to its end or to a kill.
+func (w *world) run() {
+	src := w.store.Join(Feed{Pipeline: "p", Source: shelf{"list", w.docs}, Limits: limits, Sinks: []string{"table"}, Remembered: true})
+	seen := map[string]bool{}
+	for news := true; news; {
+		names, err := src.Partitions(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		news = false
+		for _, name := range names {
+			if seen[name] {
+				continue
+			}
+			seen[name], news = true, true
+			done := append(event.Ranges(nil), w.ranges[name]...)
+			if w.step() == errKilled {
+				return
+			}
+			r, err := src.Open(w.t.Context(), name, done)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			var b event.Batch
+			for err = r.Read(w.t.Context(), &b); err == nil; err = r.Read(w.t.Context(), &b) {
+				if err = w.settle(&b); err == nil {
+					err = r.Ack(w.t.Context(), b.Range)
+				}
+				if err == nil {
+					err = w.step()
+				}
+				if err != nil {
+					break
+				}
+			}
+			if err == errKilled {
+				return
+			}
+			if err != io.EOF {
+				w.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func (w *world) settle(b *event.Batch) error {
+	rows, dead := w.script(b)
+	for _, do := range []func() error{
+		w.step,
+		func() error { return w.store.Replace("p", b.Partition, b.Range, dead) },
+		w.step,
+		func() error {
+			for _, row := range rows {
+				w.rows[row]++
+			}
+			ranges := w.ranges[b.Partition]
+			ranges.Add(b.Range)
+			w.ranges[b.Partition] = ranges
+			return nil
+		},
+		w.step,
+	} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// script makes two rows of each event. Until it is mended, every third event dies
+// in it, and the second row of every fourth in the sink.
+func (w *world) script(b *event.Batch) (rows []string, dead []event.Dead) {
+	for i := range b.Len() {
+		doc, at := string(b.Doc(i)), b.Range.First+uint64(i)
+		var only event.Part
+		if len(b.Only) > 0 {
+			only = b.Only[i]
+		}
+		var n int
+		fmt.Sscanf(doc, "e%d", &n)
+		if !w.mended && n%3 == 0 {
+			dead = append(dead, event.Dead{Position: at, Stage: "script", Error: "third", Original: []byte(doc)})
+			continue
+		}
+		for number := range uint32(2) {
+			switch {
+			case only.Sink != "" && only.Number != number:
+			case !w.mended && n%4 == 1 && number == 1:
+				dead = append(dead, event.Dead{Position: at, Sink: "table", Number: number, Stage: "sink", Error: "fourth", Original: []byte(doc)})
+			default:
+				rows = append(rows, fmt.Sprint(doc, ".", number))
+			}
+		}
+	}
+	return rows, dead
+}

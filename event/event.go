@@ -74,6 +74,10 @@ type Output struct {
 	Ends      []uint32 // Ends[i] is the offset in Data just past document i
 	From      []uint32 // From[i] is the input event, counted from 0 in the batch, that output i came from
 	Columns   *Columns // row i is document i; nil unless the sink asked
+	// To is for what stands between a script and its sinks, and empty elsewhere: the
+	// set of sinks that output i was routed to, a bit for each, 0 where the script did
+	// not say. It is empty also where the script routed nothing.
+	To []uint64
 }
 
 // Doc returns document i, valid until the output is filled again.
@@ -89,7 +93,7 @@ func (o *Output) Position(i int) uint64 { return o.Range.First + uint64(o.From[i
 
 // Reset empties the output and keeps its memory.
 func (o *Output) Reset() {
-	o.Data, o.Ends, o.From = o.Data[:0], o.Ends[:0], o.From[:0]
+	o.Data, o.Ends, o.From, o.To = o.Data[:0], o.Ends[:0], o.From[:0], o.To[:0]
 	o.Partition, o.Range = "", Range{}
 	if o.Columns != nil {
 		o.Columns.Reset()

@@ -7,7 +7,7 @@ func (o *Output) Remove(rows []int) {
 	}
 	before := o.Len()
 	o.Data, o.Ends = without(o.Data, o.Ends, rows)
-	o.From = removed(o.From, rows)
+	o.From, o.To = removed(o.From, rows), removed(o.To, rows)
 	if c := o.Columns; c != nil && c.Rows == before {
 		for i := range c.Vectors {
 			c.Vectors[i].remove(rows)

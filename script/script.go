@@ -17,7 +17,8 @@ type Script interface {
 	// Run passes every event of in through the script, in one crossing, and
 	// fills res, which belongs to the caller and is reset first. len(res.Outputs)
 	// must be the number of sinks the script was loaded for. A failing event is
-	// in res.Dead and does not fail the batch. When a limit of the batch ends
+	// in res.Dead and does not fail the batch; a row that does not fit the columns
+	// of a sink is in res.Dead and goes to the other sinks. When a limit of the batch ends
 	// the run early, res holds what ran before, res.Ran says how far, and the
 	// error is a *LimitError. Any other error is about the engine.
 	Run(ctx context.Context, in *event.Batch, res *event.Result) error
@@ -41,8 +42,12 @@ type Code struct {
 // Options are what a script is loaded with.
 type Options struct {
 	Limits Limits
-	Sinks  []Sink // that what comes of a batch is for; at most SinksMax
-	Log    *slog.Logger
+	// Sinks are what comes of a batch is for, at most SinksMax and one of them not Routed.
+	Sinks []Sink
+	// Together asks for one output in place of one for each sink: of everything,
+	// with the sinks in its To. Sinks want no columns then.
+	Together bool
+	Log      *slog.Logger
 	// Modules are what the code can require besides the standard ones.
 	Modules []Module
 	// Stats takes what the code measures; nil drops it.
@@ -50,16 +55,6 @@ type Options struct {
 	// Value makes any JSON value that the function returns the one output of its
 	// event, null if it returns none, in place of events. Sinks want no columns then.
 	Value bool
-}
-
-// SinksMax is how many sinks a script can be loaded for.
-const SinksMax = 64
-
-// A Sink is what a script knows of a sink.
-type Sink struct {
-	Name    string         // by which code routes to it
-	Columns []event.Column // that it asks for, or nil
-	Routed  bool           // it gets nothing but what is routed to it
 }
 
 // Limits hold whatever the script does. A zero field means the default.

@@ -18,6 +18,8 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/perigeedb/perigee/event"
@@ -51,6 +53,7 @@ type Engine struct {
 	host    *Host
 	answer  []byte                // the last one, for its memory
 	outcome Outcome               // of the last run
+	to      []uint64              // the same, for its memory
 	extract []*document.Extractor // one for each sink, nil where no columns are asked for
 	native  **C.struct_extractor  // the same, in C
 }
@@ -72,12 +75,23 @@ func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 
 func (e *Engine) open(opts Options, setup Setup) *C.front {
 	main, functions := C.CString(cmp.Or(setup.Main, "main")), C.CString(e.host.names())
+	sinks := C.CString(names(setup.Sinks))
 	defer C.free(unsafe.Pointer(main))
 	defer C.free(unsafe.Pointer(functions))
+	defer C.free(unsafe.Pointer(sinks))
 	return C.front_open(e.VM.c, (*C.doc_api)(document.Functions()), &C.front_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
-		value: boolInt(setup.Value), main: main, functions: functions,
+		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
 	}, text(frontend), C.size_t(len(frontend)))
+}
+
+// names are those of the sinks, a line each.
+func names(sinks []Sink) string {
+	var all strings.Builder
+	for _, sink := range sinks {
+		all.WriteString(sink.Name + "\n")
+	}
+	return all.String()
 }
 
 func (e *Engine) addSinks(sinks []Sink) {
@@ -87,6 +101,8 @@ func (e *Engine) addSinks(sinks []Sink) {
 	for i, sink := range sinks {
 		if sink.Columns != nil {
 			e.extract[i] = document.NewExtractor(sink.Columns)
+		}
+		if sink.Columns != nil && !sink.Routed { // else it never has all rows
 			native[i] = (*C.struct_extractor)(e.extract[i].Native())
 		}
 	}
@@ -124,7 +140,11 @@ type Outcome struct {
 	Data    []byte // documents, back to back
 	Ends    []uint32
 	From    []uint32 // the events that they came from
-	engine  *Engine
+	// To has the sinks that the script routed a document to, a bit for each, 0 where
+	// it said nothing. It is empty when it routed none: then the columns of sinks that
+	// are not Routed have been extracted, if all events ran.
+	To     []uint64
+	engine *Engine
 }
 
 // Run passes the events of a batch from `first` on through main, in one crossing
@@ -146,7 +166,21 @@ func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) *Outcome {
 	o.Data = unsafe.Slice((*byte)(unsafe.Pointer(e.c.out.data)), int(e.c.out.len))
 	o.Ends = unsafe.Slice((*uint32)(e.c.out_ends), n)
 	o.From = unsafe.Slice((*uint32)(e.c.out_from), n)
+	o.To = nil
+	if e.c.route_count != 0 {
+		o.To = e.routes(n)
+	}
 	return o
+}
+
+// routes are those of all rows.
+func (e *Engine) routes(rows int) []uint64 {
+	e.to = slices.Grow(e.to[:0], rows)[:rows]
+	clear(e.to)
+	for _, route := range unsafe.Slice(e.c.routes, int(e.c.route_count)) {
+		e.to[route.row] = uint64(route.sinks)
+	}
+	return e.to
 }
 
 // Told tells whether there is anything for Log or Measured to hand over.

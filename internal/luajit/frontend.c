@@ -30,6 +30,7 @@ static int open_all(lua_State *L) {
 	part_open(L, f);
 	big_open(L, f);
 	json_open(L, f);
+	route_open(L, f);
 	run_open(L);
 	call_open(L, f);
 	lua_pushboolean(L, f->value);
@@ -48,12 +49,13 @@ front *front_open(pg_vm *vm, const doc_api *api, const front_setup *setup, const
 	f->texts.max = f->scratch.max = f->keys.max = f->request.max = f->measured.max = setup->memory;
 	f->functions = strdup(setup->functions);
 	f->main = strdup(setup->main);
+	f->sinks = strdup(setup->sinks);
 	f->event = api->new(setup->memory);
 	f->root = f->past = (part){.d = f->event};
 	vm->describe = front_describe;
 	vm->user = f;
 	opening o = {f, setup->compiled, text, len};
-	if (f->functions && f->main && f->event && lua_cpcall(vm->L, open_all, &o) == 0) return f;
+	if (f->functions && f->main && f->sinks && f->event && lua_cpcall(vm->L, open_all, &o) == 0) return f;
 	vm->user = NULL;
 	front_close(f);
 	return NULL;
@@ -70,6 +72,8 @@ void front_close(front *f) {
 	free(f->measured.data);
 	free(f->functions);
 	free(f->main);
+	free(f->sinks);
+	free(f->routes);
 	free(f->out_ends);
 	free(f->out_from);
 	free(f->dead);

@@ -33,6 +33,12 @@ typedef struct front_run { // how a run ended
 	uint32_t dropped;
 } front_run;
 
+// A row of the output that is for the sinks whose bits are set, and no others.
+typedef struct front_route {
+	uint32_t row;
+	uint64_t sinks;
+} front_route;
+
 // A table that is being encoded, for cycles and for error messages.
 typedef struct front_step {
 	const void *table;
@@ -61,6 +67,11 @@ typedef struct front {
 	size_t output;    // the limit for what comes of a batch
 	doc_buf out;      // documents, back to back
 	uint32_t *out_ends, *out_from, out_count, out_cap;
+	front_route *routes; // by row
+	uint32_t route_count, route_cap;
+	uint64_t route;   // of what is being sent; 0: the script did not say
+	const void *mark_meta; // the metatable of what to() returns, and a reference to it
+	int mark_ref;
 	front_dead *dead;
 	uint32_t dead_count, dead_cap;
 	doc_buf texts;
@@ -72,6 +83,7 @@ typedef struct front {
 
 	char *functions;  // names of the functions of Go, a line each
 	char *main;       // name of the function to run
+	char *sinks;      // their names, a line each
 	int value;        // it returns values, not events
 	int loading;      // the script's text runs, not its events
 	struct extractor **extract; // the caller's
@@ -91,7 +103,7 @@ typedef struct front_setup {
 	size_t memory, output; // limits
 	int compiled;          // picks the front end for the JIT
 	int value;
-	const char *main, *functions;
+	const char *main, *functions, *sinks;
 } front_setup;
 
 // front_open gives a fresh VM its documents and the modules; front_load follows.
@@ -103,7 +115,7 @@ void front_close(front *f); // after pg_vm_close
 int front_load(front *f, const char *name, const char *text, size_t len);
 
 // front_batch runs the events from `first` on, until all have run or a limit
-// ended it, and then the extractors over what came out.
+// ended it, and then the extractors over what came out, unless a row is routed.
 int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first);
 
 // front_resume goes on with what returned PG_CALL. The answer begins with E and is
@@ -147,6 +159,11 @@ void call_open(lua_State *L, front *f);
 void big_open(lua_State *L, front *f);
 void big_push(lua_State *L, front *f, const char *text, size_t len);
 const char *big_text(lua_State *L, front *f, int index, size_t *len); // NULL when it is none
+
+// route.c
+void route_open(lua_State *L, front *f);
+uint64_t route_of(lua_State *L, front *f, int index); // pushes the value of a mark; 0: it is none
+int route_add(front *f); // of the last row
 
 // proxy.c
 void proxy_open(lua_State *L, front *f);

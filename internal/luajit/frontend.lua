@@ -225,8 +225,10 @@ proxy.adopt(meta, function() return root end)
 
 local function done(...)
   local result = ...
-  if result == nil and select("#", ...) > 0 then return dropped(front) end
-  if result == root and sent(front) == 0 then return end
+  if select("#", ...) == 1 then
+    if result == nil then return dropped(front) end
+    if result == root and sent(front) == 0 then return end
+  end
   slow_finish(...)
 end
 

@@ -35,6 +35,7 @@ static void out_add(front *f) {
 static void out_end(lua_State *L, front *f) {
 	if (!out_need(f)) front_error(L, DOC_NO_MEMORY);
 	out_add(f);
+	if (f->route) front_error(L, route_add(f));
 }
 
 static front_dead *dead_add(front *f) {
@@ -139,18 +140,21 @@ static const char *kind_name(lua_State *L, front *f, int index) {
 	return is_plain_list(L, f, index) ? "array" : NULL;
 }
 
+static int send_routed(lua_State *L, front *f, int index);
+
 // item sends one item of a list that main returned.
 static void item(lua_State *L, front *f, uint32_t i) {
 	int index = lua_gettop(L);
 	front_start(f);
 	const char *kind = kind_name(L, f, index);
+	if (kind && send_routed(L, f, index)) return;
 	if (kind) front_raise(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind, "an event or a table");
 	emit(L, f, index);
 }
 
-static void send_array(lua_State *L, front *f, part *p) {
+static void send_array(lua_State *L, front *f, int index, part *p) {
 	uint32_t len = f->api->length(p->d, p->node);
-	part_family(L, f, p, 1);
+	part_family(L, f, p, index);
 	int family = lua_gettop(L);
 	for (uint32_t i = 1; i <= len; i++) {
 		PG_CHECK(L, f->vm);
@@ -160,38 +164,52 @@ static void send_array(lua_State *L, front *f, part *p) {
 		item(L, f, i);
 		lua_pop(L, 1);
 	}
+	lua_pop(L, 1);
 }
 
-static void send_list(lua_State *L, front *f, uint32_t len) {
+static void send_list(lua_State *L, front *f, int index, uint32_t len) {
 	for (uint32_t i = 1; i <= len; i++) {
 		PG_CHECK(L, f->vm);
-		lua_rawgeti(L, 1, (int)i);
+		lua_rawgeti(L, index, (int)i);
 		if (!lua_isnil(L, -1)) item(L, f, i);
 		lua_pop(L, 1);
 	}
 }
 
-static void send_table(lua_State *L, front *f) {
+static void send_table(lua_State *L, front *f, int index) {
 	uint32_t len;
 	front_start(f);
-	int shape = front_shape(L, f, 1, &len);
-	if (shape == SHAPE_OBJECT) emit(L, f, 1);
-	else send_list(L, f, len);
+	int shape = front_shape(L, f, index, &len);
+	if (shape == SHAPE_OBJECT) emit(L, f, index);
+	else send_list(L, f, index, len);
 }
 
-static void send(lua_State *L, front *f) {
-	part *p = part_at(L, f, 1);
+// send sends a value that main returned.
+static void send(lua_State *L, front *f, int index) {
+	part *p = part_at(L, f, index);
 	size_t len;
 	if (p) {
-		part_check(L, f, 1);
-		if (p->d->nodes[p->node].kind == DOC_ARRAY) send_array(L, f, p);
-		else emit(L, f, 1);
-	} else if (lua_type(L, 1) == LUA_TTABLE) {
-		send_table(L, f);
-	} else if (!lua_isnil(L, 1)) {
-		const char *kind = big_text(L, f, 1, &len) ? "number" : front_is_null(L, 1) ? "json.null" : luaL_typename(L, 1);
+		part_check(L, f, index);
+		if (p->d->nodes[p->node].kind == DOC_ARRAY) send_array(L, f, index, p);
+		else emit(L, f, index);
+	} else if (lua_type(L, index) == LUA_TTABLE) {
+		send_table(L, f, index);
+	} else if (!lua_isnil(L, index) && !send_routed(L, f, index)) {
+		const char *kind = big_text(L, f, index, &len) ? "number" : front_is_null(L, index) ? "json.null" : luaL_typename(L, index);
 		front_raise(L, "main returned a value of type %s; want %s", kind, wants);
 	}
+}
+
+// send_routed sends the value of a mark. It returns 0 when there is none at index.
+static int send_routed(lua_State *L, front *f, int index) {
+	uint64_t sinks = route_of(L, f, index);
+	if (!sinks) return 0;
+	if (f->route) front_raise(L, "main returned to() inside of to(); give one to() all the names: to({\"a\", \"b\"}, event)");
+	f->route = sinks;
+	send(L, f, lua_gettop(L));
+	f->route = 0;
+	lua_pop(L, 1);
+	return 1;
 }
 
 static void check_output(lua_State *L, front *f) {
@@ -202,10 +220,12 @@ static void check_output(lua_State *L, front *f) {
 // finish(…) takes what main returned.
 static int finish(lua_State *L) {
 	front *f = front_of(L);
-	if (lua_gettop(L) == 0)
+	int n = lua_gettop(L);
+	if (n == 0)
 		return front_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
 	uint32_t before = f->out_count;
-	send(L, f);
+	f->route = 0;
+	for (int i = 1; i <= n; i++) send(L, f, i);
 	check_output(L, f);
 	if (f->out_count == before) f->run.dropped++;
 	f->run.at++;
@@ -267,6 +287,7 @@ void run_open(lua_State *L) {
 
 static void out_truncate(front *f, uint32_t count) {
 	while (f->out_count > count && f->out_from[f->out_count - 1] == f->run.at) f->out_count--;
+	while (f->route_count && f->routes[f->route_count - 1].row >= f->out_count) f->route_count--;
 	f->out.len = f->out_count ? f->out_ends[f->out_count - 1] : 0;
 }
 
@@ -315,6 +336,7 @@ int front_ended(front *f, int kind) {
 	}
 	pg_vm_end(f->vm);
 	life_next(f);
+	if (f->route_count) return kind; // no sink need have all rows
 	for (uint32_t i = 0; i < f->extract_count && kind == PG_OK; i++)
 		if (f->extract[i] && f->api->extract(f->extract[i], f->out.data, f->out_ends, f->out_count)) kind = PG_MEMORY;
 	return kind;
@@ -326,7 +348,7 @@ int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count
 	f->count = count;
 	f->run = (front_run){.at = first};
 	f->out.len = f->texts.len = 0;
-	f->out_count = f->dead_count = 0;
+	f->out_count = f->dead_count = f->route_count = 0;
 	pg_vm_begin(f->vm);
 	return front_ended(f, drive(f));
 }

@@ -4,70 +4,40 @@ package luajit
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/script"
 )
 
-// columns fills the columns of the sinks that ask for them. When the whole batch
-// ran in one crossing they have been extracted there. A row that does not fit
-// for one sink is left out for all, so that running it again doubles nothing.
+// columns fills the columns of the sinks that ask for them. When whole, the batch
+// ran in one crossing and nothing was routed: then they have been extracted there.
 func (r *run) columns(e *luajit.Engine, whole bool) error {
-	var misfits map[int]document.Bad
 	for i := range r.res.Outputs {
-		if r.s.opts.Sinks[i].Columns == nil {
+		sink := &r.s.opts.Sinks[i]
+		if sink.Columns == nil || r.s.opts.Together {
 			continue
 		}
-		report, err := extract(e.Extractor(i), &r.res.Outputs[i], whole)
+		extract := e.Extractor(i).Extract
+		if whole && !sink.Routed {
+			extract = collect(e.Extractor(i))
+		}
+		err := report.Fit(extract, &r.res.Outputs[i], func(event int, number uint32, bad report.Bad) {
+			r.bury(event, sink.Name, number, "column", bad.Reason, "")
+		})
 		if err != nil {
-			return err
+			return fmt.Errorf("extract columns: %w", err)
 		}
-		for _, bad := range report.Bad {
-			if misfits == nil {
-				misfits = make(map[int]document.Bad)
-			}
-			if _, found := misfits[bad.Row]; !found {
-				misfits[bad.Row] = bad
-			}
-		}
-	}
-	if misfits != nil {
-		r.leaveOut(misfits)
 	}
 	return nil
 }
 
-func extract(x *document.Extractor, out *event.Output, whole bool) (document.Report, error) {
-	if out.Columns == nil {
-		out.Columns = &event.Columns{}
-	}
-	if whole {
-		return x.Collect(out.Data, out.Columns), nil
-	}
-	report, err := x.Extract(out.Data, out.Ends, out.Columns)
-	if err != nil {
-		err = fmt.Errorf("extract columns: %w", err)
-	}
-	return report, err
-}
-
-// leaveOut makes dead letters of rows and removes them from all outputs.
-func (r *run) leaveOut(misfits map[int]document.Bad) {
-	rows := slices.Sorted(maps.Keys(misfits))
-	for _, row := range rows {
-		from := r.res.Outputs[0].From
-		first := row
-		for first > 0 && from[first-1] == from[row] {
-			first--
-		}
-		r.bury(int(from[row]), uint32(row-first), "column", misfits[row].Reason, "")
-	}
-	for i := range r.res.Outputs {
-		r.res.Outputs[i].Remove(rows)
+// collect fetches what has been extracted.
+func collect(x *document.Extractor) report.Extract {
+	return func(data []byte, _ []uint32, columns *event.Columns) (report.Report, error) {
+		return x.Collect(data, columns), nil
 	}
 }
 

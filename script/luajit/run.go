@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -58,8 +57,8 @@ func (r *run) all(e *luajit.Engine) (*luajit.Engine, error) {
 			reset(r.res)
 			return nil, err
 		}
-		whole := first == 0 && out.Limit == luajit.OK
-		r.take(e, out, whole)
+		whole := first == 0 && out.Limit == luajit.OK && len(out.To) == 0
+		r.take(e, out)
 		if out.Limit == luajit.OK {
 			return e, r.columns(e, whole)
 		}
@@ -120,23 +119,16 @@ func (r *run) limit(e *luajit.Engine, out *luajit.Outcome, first int) error {
 		return &script.LimitError{Limit: name, Err: fault}
 	}
 	if out.Limit == luajit.BatchTime {
-		r.bury(r.res.Ran, 0, "script", fault.Error(), fault.Traceback)
+		r.bury(r.res.Ran, "", 0, "script", fault.Error(), fault.Traceback)
 		r.res.Ran++
 	}
 	return nil
 }
 
 // take adds what came of a crossing to the result.
-func (r *run) take(e *luajit.Engine, out *luajit.Outcome, whole bool) {
-	for i := range r.res.Outputs {
-		o := &r.res.Outputs[i]
-		base := uint32(len(o.Data))
-		o.Data = append(o.Data, out.Data...)
-		for _, end := range out.Ends {
-			o.Ends = append(o.Ends, base+end)
-		}
-		o.From = append(o.From, out.From...)
-	}
+func (r *run) take(e *luajit.Engine, out *luajit.Outcome) {
+	sent := event.Output{Data: out.Data, Ends: out.Ends, From: out.From, To: out.To}
+	r.s.opts.Share(&sent, r.res.Outputs)
 	for _, d := range out.Dead() {
 		r.deadEvent(d)
 	}
@@ -150,7 +142,7 @@ func (r *run) take(e *luajit.Engine, out *luajit.Outcome, whole bool) {
 func (r *run) deadEvent(d luajit.Dead) {
 	if d.Script == nil {
 		why := report.SyntaxError{Fault: d.Fault, Offset: d.Offset}
-		r.bury(d.Event, 0, "parse", why.Error(), "")
+		r.bury(d.Event, "", 0, "parse", why.Error(), "")
 		return
 	}
 	err := script.Error{Script: cmp.Or(d.Script.File, r.s.code.Name), Line: d.Script.Line, Message: d.Script.Message}
@@ -158,12 +150,12 @@ func (r *run) deadEvent(d luajit.Dead) {
 	if err.Line == 0 {
 		text = err.Message
 	}
-	r.bury(d.Event, 0, "script", text, d.Script.Traceback)
+	r.bury(d.Event, "", 0, "script", text, d.Script.Traceback)
 }
 
-func (r *run) bury(i int, number uint32, stage, why, traceback string) {
+func (r *run) bury(i int, sink string, number uint32, stage, why, traceback string) {
 	r.res.Dead = append(r.res.Dead, event.Dead{
-		Position: r.in.Range.First + uint64(i), Number: number, Stage: stage, Error: why,
+		Position: r.in.Range.First + uint64(i), Sink: sink, Number: number, Stage: stage, Error: why,
 		Traceback: traceback, Script: r.s.name, Original: bytes.Clone(r.in.Doc(i)),
 	})
 }
@@ -180,10 +172,5 @@ func (r *run) settle() {
 		o.Partition = r.in.Partition
 		o.Range.First, o.Range.Count, o.Range.Prints = r.in.Range.First, ran, prints // Head copies more
 	}
-	if len(r.res.Dead) < 2 {
-		return
-	}
-	slices.SortStableFunc(r.res.Dead, func(a, b event.Dead) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Number, b.Number))
-	})
+	script.Sort(r.res.Dead)
 }

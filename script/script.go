@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script/pool"
 )
 
 // A Script is loaded user code. It is safe for concurrent use.
@@ -52,6 +53,9 @@ type Options struct {
 	Modules []Module
 	// Stats takes what the code measures; nil drops it.
 	Stats *Stats
+	// Pool keeps the VMs of the code, and those of others; nil is an adaptive pool of
+	// its own.
+	Pool *pool.Pool
 	// Value makes any JSON value that the function returns the one output of its
 	// event, null if it returns none, in place of events. Sinks want no columns then.
 	Value bool

@@ -34,9 +34,10 @@ var may = map[string][]string{
 	"source/redis":    {"event", "source"},
 
 	"script":             {"event", "internal/nearest"},
-	"script/gopherlua":   {"event", "script", "script/stdlib", "internal/document/pure", "internal/document/report"},
+	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "internal/document/pure", "internal/document/report"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document", "internal/document/report"},
-	"script/luajit":      {"event", "script", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},
+	"script/luajit":      {"event", "script", "script/pool", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},
+	"script/pool":        {},
 	"script/passthrough": {"event", "script", "internal/document", "internal/document/report"},
 	"script/computed":    {"event", "script", "internal/document", "internal/document/pure", "internal/document/report"},
 	"script/reload":      {"event", "script", "script/loader"},

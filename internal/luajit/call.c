@@ -122,6 +122,16 @@ static int ask(lua_State *L) {
 	return 0;
 }
 
+// call_values(…) leaves values where a request stands.
+int call_values(lua_State *L) {
+	front *f = front_of(L);
+	int n = lua_gettop(L);
+	f->request.len = 0;
+	front_start(f);
+	for (int i = 1; i <= n; i++) put(L, f, i);
+	return 0;
+}
+
 typedef struct { const char *at, *end; } reader;
 
 static uint32_t take_len(reader *r) {
@@ -201,8 +211,8 @@ static void place(lua_State *L) {
 	lua_pushliteral(L, "");
 }
 
-// answer() returns what the function of Go returned, or raises its error.
-static int answer(lua_State *L) {
+// call_answer() returns what the function of Go returned, or raises its error.
+int call_answer(lua_State *L) {
 	front *f = front_of(L);
 	reader r = {f->answer, f->answer + f->answer_len};
 	if (!r.at) return front_raise(L, "the function of Go did not answer");
@@ -284,7 +294,7 @@ static int now_seconds(lua_State *L) {
 // call_open pushes a table of the functions that frontend.lua builds on.
 void call_open(lua_State *L, front *f) {
 	static const luaL_Reg functions[] = {
-		{"ask", ask}, {"answer", answer}, {"measure", measure}, {"compile", compile},
+		{"ask", ask}, {"answer", call_answer}, {"measure", measure}, {"compile", compile},
 		{"now", now}, {"unix", now_seconds}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);

@@ -104,7 +104,7 @@ static int loaded(front *f, int kind) {
 		return kind;
 	}
 	if (!kind) kind = pg_vm_seal(f->vm);
-	if (!kind) {
+	if (!kind && *f->main) {
 		lua_pushcfunction(f->vm->L, bind);
 		kind = pg_vm_call(f->vm, 0, 0);
 	}

@@ -154,6 +154,8 @@ void json_open(lua_State *L, front *f); // pushes the module
 
 // call.c
 void call_open(lua_State *L, front *f);
+int call_answer(lua_State *L);
+int call_values(lua_State *L);
 
 // big.c
 void big_open(lua_State *L, front *f);

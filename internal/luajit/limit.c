@@ -99,6 +99,12 @@ void pg_vm_end(pg_vm *vm) {
 	unlock(vm);
 }
 
+void pg_vm_forgive(pg_vm *vm) {
+	lock(vm);
+	vm->run.stop = 0;
+	unlock(vm);
+}
+
 /* collect frees the garbage, and ends the run when what lives is too much. */
 static void collect(lua_State *L, pg_vm *vm, size_t more) {
 	vm->tripped = 0;

@@ -90,9 +90,6 @@ local function resumed(co, state, ...)
   return state ~= FAILED, ...
 end
 
-local function resume(co, ...)
-  return resumed(co, step(co, ...))
-end
 
 local function unwrapped(co, state, ...)
   if state == YIELDED and ... == CALL then
@@ -110,6 +107,12 @@ end
 
 -- mains are the coroutines that the host runs a script in.
 local mains = setmetatable({}, {__mode = "k"})
+
+-- resume never resumes a call of the host's, which another one may have come by.
+local function resume(co, ...)
+  if mains[co] then return false, "cannot resume a coroutine that is not suspended" end
+  return resumed(co, step(co, ...))
+end
 
 local function current()
   local co, main = running()

@@ -142,6 +142,12 @@ static void failed(pg_vm *vm, int status) {
 }
 
 int pg_vm_resume(pg_vm *vm, int nargs) {
+	int kind = pg_vm_step(vm, nargs);
+	if (kind == PG_OK) lua_settop(vm->co, 0); // what it returned would pile up
+	return kind;
+}
+
+int pg_vm_step(pg_vm *vm, int nargs) {
 	char *stack = begin_call(vm);
 	int depth = vm->depth;
 	size_t scratch = vm->scratch.len;
@@ -149,7 +155,6 @@ int pg_vm_resume(pg_vm *vm, int nargs) {
 	vm->frames = &frame;
 	vm->fault.kind = PG_OK;
 	int status = lua_resume(vm->co, nargs);
-	if (status == 0) lua_settop(vm->co, 0); // what it returned would pile up
 	if (status > LUA_YIELD) {
 		vm->frames = &frame;
 		failed(vm, status);

@@ -135,6 +135,9 @@ const char *pg_vm_file(pg_vm *vm, const char *name);
 int pg_vm_thread(pg_vm *vm);
 int pg_vm_resume(pg_vm *vm, int nargs);
 
+/* pg_vm_step is pg_vm_resume, but what the function returned stays in vm->co. */
+int pg_vm_step(pg_vm *vm, int nargs);
+
 /* pg_vm_call calls the function below its nargs arguments, as lua_pcall does.
  * On a fault nothing is left on the stack, vm->fault says what went wrong and
  * its kind is returned. */
@@ -171,6 +174,9 @@ int64_t pg_vm_spent(const pg_vm *vm);
 /* A run, from Go or C. pg_vm_end disarms; the VM's `broken` says how it ended. */
 void pg_vm_begin(pg_vm *vm);
 void pg_vm_end(pg_vm *vm);
+
+/* pg_vm_forgive lets calls that waited in a broken VM go on in it, and end. */
+void pg_vm_forgive(pg_vm *vm);
 
 /* Between pg_vm_pause and pg_vm_continue a run waits, and no limit is watched. */
 void pg_vm_pause(pg_vm *vm);

@@ -1,0 +1,166 @@
+//go:build cgo
+
+package luajit
+
+/*
+#include <stdlib.h>
+#include "invoke.h"
+
+// start and resume are calls_start and calls_resume, see batch.
+static int start(uintptr_t c, uint32_t function, uint32_t event, const char *args, size_t len) {
+	return calls_start((calls *)c, function, event, args, len);
+}
+
+static int resume(uintptr_t c, uint32_t thread, uint32_t event, int64_t spent, int64_t since, int precise,
+                  const char *answer, size_t len) {
+	return calls_resume((calls *)c, thread, event, spent, since, precise, answer, len);
+}
+*/
+import "C"
+
+import (
+	"context"
+	"unsafe"
+)
+
+// A Caller is an engine whose script is a set of functions. Many calls can be under
+// way in it, of which one runs, and the others wait for functions of Go. It is used
+// by one goroutine at a time.
+type Caller struct {
+	Engine *Engine
+	c      *C.calls
+	events uint32
+}
+
+// A Call is a call under way. Its zero value is one that has not begun.
+type Call struct {
+	thread, event, asked uint32
+	spent, since         int64
+	pure                 bool
+}
+
+// NewCaller makes a caller without a script.
+func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
+	opts.EventTime = min(opts.EventTime, opts.BatchTime)
+	e, err := NewEngine(w, opts, Setup{Host: host})
+	if err != nil {
+		return nil, err
+	}
+	*e.c.main = 0 // it needs none
+	c := C.calls_open(e.c, C.int64_t(opts.EventTime))
+	if c == nil {
+		e.Close()
+		return nil, errNoRoom
+	}
+	return &Caller{Engine: e, c: c}, nil
+}
+
+// Close frees the caller, with the calls that wait in it.
+func (c *Caller) Close() {
+	c.Engine.Close()
+	C.calls_close(c.c)
+}
+
+// Bind gives a global function of the script a number. It returns false when the
+// script has none of that name.
+func (c *Caller) Bind(number int, name string) bool {
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	return C.calls_bind(c.c, C.uint32_t(number), text) != 0
+}
+
+// How a crossing ended, besides with a fault.
+const (
+	Waits   Kind = Kind(C.PG_CALL & 0xffffffff)    // for a function of Go
+	Unbound Kind = Kind(C.PG_UNBOUND & 0xffffffff) // the function has no number here yet
+)
+
+// Start begins a call with values that StartValues began, or none.
+func (c *Caller) Start(call *Call, function int, args []byte) Kind {
+	if c.events++; c.events == C.PG_NO_EVENT {
+		c.events = 0
+	}
+	*call = Call{event: c.events}
+	vm := c.Engine.VM
+	vm.enter()
+	kind := C.start(C.uintptr_t(uintptr(unsafe.Pointer(c.c))), C.uint32_t(function), C.uint32_t(call.event),
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(args))), C.size_t(len(args)))
+	return c.crossed(call, kind)
+}
+
+// preciseFrom is how often a call may ask Go before its time is measured to more
+// than a few milliseconds, which costs more.
+const preciseFrom = 16
+
+// Resume goes on with a call, for which Answer has an answer.
+func (c *Caller) Resume(call *Call, answer []byte) Kind {
+	vm, since := c.Engine.VM, C.int64_t(0)
+	if call.pure {
+		since = C.int64_t(call.since)
+	}
+	if spent := call.spent; vm.spent.event.Load() != spent {
+		vm.spent.event.Store(spent)
+		vm.spent.run.Store(spent)
+	}
+	vm.about()
+	kind := C.resume(C.uintptr_t(uintptr(unsafe.Pointer(c.c))), C.uint32_t(call.thread), C.uint32_t(call.event),
+		C.int64_t(call.spent), since, boolInt(call.asked > preciseFrom),
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(answer))), C.size_t(len(answer)))
+	return c.crossed(call, kind)
+}
+
+func (c *Caller) crossed(call *Call, kind C.int) Kind {
+	if kind == C.PG_CALL {
+		call.thread, call.spent, call.since = uint32(c.c.thread), int64(c.c.spent), int64(c.c.since)
+		call.asked++
+		call.pure = false
+	}
+	return Kind(uint32(kind))
+}
+
+// Drop gives up a call that waits.
+func (c *Caller) Drop(call *Call) { C.calls_drop(c.c, C.uint32_t(call.thread)) }
+
+// A Request is what a call waits for.
+type Request struct {
+	host     *Host
+	function int
+	args     []any
+	err      error
+}
+
+// Request reads what a call waits for, and tells whether that may take time which is
+// not the script's.
+func (c *Caller) Request(call *Call) (r Request, waits bool) {
+	e := c.Engine
+	r = Request{host: e.host, function: int(e.c.function)}
+	r.args, r.err = decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(e.c.request.data)), int(e.c.request.len)))
+	waits = r.function == 0 || e.host.Functions[r.function-1].Waits
+	call.pure = !waits
+	return r, waits
+}
+
+// Answer calls the function, and writes what the call is resumed with. The error is
+// that of the function, which the script gets as well.
+func (r *Request) Answer(ctx context.Context, answer []byte) ([]byte, error) {
+	var results []any
+	if r.err == nil {
+		results, _, r.err = r.host.call(ctx, r.function, r.args)
+	}
+	if r.err != nil {
+		return append(append(answer[:0], 'E'), r.err.Error()...), r.err
+	}
+	return encodeValues(append(answer[:0], 'V'), results), nil
+}
+
+// Results are what a call returned, encoded, until the next crossing.
+func (c *Caller) Results() []byte {
+	request := &c.Engine.c.request
+	return unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len))
+}
+
+// Progress says how often the VM has begun to run, and whether it does now. It is
+// safe at any time.
+func (vm *VM) Progress() (runs uint32, runsNow bool) {
+	return vm.load32(&vm.c.run.number), vm.load32(&vm.c.run.running) != C.PG_RESTS
+}

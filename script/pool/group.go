@@ -1,0 +1,399 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Group is the VMs of one script, or of several that are equal.
+type Group struct {
+	pool  *Pool
+	key   string
+	maker Maker
+	users int // guarded by the pool's mutex
+
+	hints   sync.Pool                 // *hint: about one for each processor
+	members atomic.Pointer[[]*Member] // replaced whole, below mu
+	special atomic.Bool               // who gives a VM back must look whether it goes
+
+	mu      sync.Mutex
+	turns   queue // who waits for any VM
+	opening int   // VMs that are being made,
+	closing int   // and freed
+	closed  bool
+	size    int // bytes that a VM took at last
+	empty   chan struct{}
+}
+
+// A hint is the VM that a processor used last.
+type hint struct{ member *Member }
+
+func newGroup(p *Pool, key string, maker Maker) *Group {
+	g := &Group{pool: p, key: key, maker: maker, empty: make(chan struct{})}
+	g.hints.New = func() any { return new(hint) }
+	g.members.Store(new([]*Member))
+	return g
+}
+
+// Maker is the one that makes its VMs.
+func (g *Group) Maker() Maker { return g.maker }
+
+// Acquire returns a VM, which the caller must give back by Release.
+func (g *Group) Acquire(ctx context.Context) (*Member, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	h := g.hints.Get().(*hint)
+	m := h.member
+	g.hints.Put(h)
+	if m != nil && m.take() {
+		return m, nil
+	}
+	m, err := g.search(ctx)
+	if err == nil {
+		h := g.hints.Get().(*hint)
+		h.member = m
+		g.hints.Put(h)
+	}
+	return m, err
+}
+
+// scan takes the first VM that is free. Those behind it get idle, and can go.
+func (g *Group) scan() *Member {
+	for _, m := range *g.members.Load() {
+		if m.state.Load() == free && m.take() {
+			return m
+		}
+	}
+	return nil
+}
+
+func (g *Group) search(ctx context.Context) (*Member, error) {
+	if m := g.scan(); m != nil {
+		return m, nil
+	}
+	if n := len(*g.members.Load()); n > 0 && n >= g.pool.settings.Load().Core {
+		for range spins / 10 {
+			if m := g.scan(); m != nil {
+				return m, nil
+			}
+		}
+	}
+	w := waiters.Get().(*waiter)
+	defer waiters.Put(w)
+	return g.wait(ctx, w)
+}
+
+// wait goes on until there is a VM, or may be one more.
+func (g *Group) wait(ctx context.Context, w *waiter) (*Member, error) {
+	var since time.Time
+	defer func() { g.pool.waitedSince(since) }()
+	w.opens = false
+	for again := false; ; again = true {
+		g.mu.Lock()
+		if g.closed {
+			g.mu.Unlock()
+			return nil, ErrClosed
+		}
+		if g.mayOpen() || w.opens && g.below() {
+			g.opening++
+			g.mu.Unlock()
+			g.pool.waitedSince(since)
+			since = time.Time{}
+			return g.open(ctx)
+		}
+		w.opens = false
+		g.turns.push(w, again)
+		g.mu.Unlock()
+		g.pool.tend()
+		if m := g.scan(); m != nil {
+			g.leave(w)
+			return m, nil
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		select {
+		case m := <-w.turn:
+			if m != nil {
+				return m, nil
+			}
+			g.turns.woken.Store(false)
+		case <-ctx.Done():
+			g.leave(w)
+			return nil, ctx.Err()
+		}
+		if m := g.scan(); m != nil {
+			g.passOn()
+			return m, nil
+		}
+	}
+}
+
+// waitedSince counts a wait, if there was one.
+func (p *Pool) waitedSince(since time.Time) {
+	if !since.IsZero() {
+		p.waits.Add(1)
+		p.waited.Add(int64(time.Since(since)))
+	}
+}
+
+// leave ends the wait of somebody who has what he wanted, or does not want it any
+// more, and passes on what he was given meanwhile.
+func (g *Group) leave(w *waiter) {
+	g.mu.Lock()
+	in := g.turns.remove(w)
+	g.mu.Unlock()
+	if in {
+		return
+	}
+	if m := <-w.turn; m != nil {
+		m.Release()
+		return
+	}
+	g.turns.woken.Store(false)
+	g.passOn()
+}
+
+// passOn wakes the next who waits, when there is something to be had.
+func (g *Group) passOn() {
+	if !g.turns.calls() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mayOpen() || slices.ContainsFunc(*g.members.Load(), func(m *Member) bool { return m.state.Load() == free }) {
+		g.turns.wake()
+	}
+}
+
+// waitFor waits for a VM that the caller has suspended a call in.
+func (g *Group) waitFor(m *Member) {
+	w := waiters.Get().(*waiter)
+	defer waiters.Put(w)
+	since := time.Now()
+	defer func() { g.pool.waitedSince(since) }()
+	for again := false; ; again = true {
+		g.mu.Lock()
+		m.turns.push(w, again)
+		g.mu.Unlock()
+		if m.retake() {
+			g.mu.Lock()
+			in := m.turns.remove(w)
+			g.mu.Unlock()
+			if !in {
+				<-w.turn
+				m.turns.woken.Store(false)
+			}
+			return
+		}
+		if got := <-w.turn; got != nil {
+			return
+		}
+		m.turns.woken.Store(false)
+		if m.retake() {
+			return
+		}
+	}
+}
+
+// handOver gives a VM, without letting go of it, to the first who waits: for it, or
+// for any, in turn.
+func (g *Group) handOver(m *Member, broken bool) bool {
+	first, second := &m.turns, &g.turns
+	if m.uses%turnEvery == 0 {
+		first, second = second, first
+	}
+	if first.length.Load() == 0 {
+		first = second
+	}
+	if first.length.Load() == 0 || first == &g.turns && broken {
+		return false
+	}
+	g.mu.Lock()
+	w := first.pop()
+	g.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	w.turn <- m
+	return true
+}
+
+// freed wakes who waits for a VM that has just become free, or frees it.
+func (g *Group) freed(m *Member) {
+	if g.special.Load() && m.suspended.Load() == 0 && m.retake() {
+		if m.suspended.Load() == 0 && g.dismisses(m) {
+			return
+		}
+		m.rest(m.VM.Broken())
+	}
+	g.mu.Lock()
+	m.turns.wake()
+	g.turns.wake()
+	g.mu.Unlock()
+}
+
+// dismisses closes a VM that its caller holds, if it has to go.
+func (g *Group) dismisses(m *Member) bool {
+	broken := m.VM.Broken()
+	g.mu.Lock()
+	s, n := g.pool.settings.Load(), len(*g.members.Load())
+	unwanted := s.Idle < 0 && n > s.Core && g.turns.length.Load() == 0
+	if !broken && !g.closed && n <= s.Max && !unwanted {
+		g.mu.Unlock()
+		return false
+	}
+	g.unlist(m)
+	g.mu.Unlock()
+	g.discard(m, broken)
+	return true
+}
+
+// discard frees a VM that is no longer listed.
+func (g *Group) discard(m *Member, broken bool) {
+	m.VM.Close()
+	if broken {
+		g.pool.broken.Add(1)
+	} else {
+		g.pool.released.Add(1)
+	}
+	g.mu.Lock()
+	g.closing--
+	g.turns.wake() // there may be one more
+	g.left()
+	g.mu.Unlock()
+}
+
+// list and unlist change the VMs there are, below the mutex.
+func (g *Group) list(m *Member) {
+	all := append(slices.Clip(slices.Clone(*g.members.Load())), m)
+	g.members.Store(&all)
+	g.mark()
+}
+
+func (g *Group) unlist(m *Member) {
+	m.state.Store(gone)
+	g.pool.memory.Add(-int64(m.memory))
+	all := slices.Clone(*g.members.Load())
+	all = slices.DeleteFunc(all, func(one *Member) bool { return one == m })
+	g.members.Store(&all)
+	g.closing++
+	g.mark()
+}
+
+// mark notes whether VMs must be looked at when they are given back.
+func (g *Group) mark() {
+	s, n := g.pool.settings.Load(), len(*g.members.Load())
+	g.special.Store(g.closed || n > s.Max || s.Idle < 0 && n > s.Core)
+}
+
+// below tells whether there may be one more VM, whoever wants it.
+func (g *Group) below() bool {
+	n := len(*g.members.Load()) + g.closing + g.opening
+	return n == 0 || n < g.pool.settings.Load().Max && g.pool.room(g.size)
+}
+
+// mayOpen tells whether one may be made at once.
+func (g *Group) mayOpen() bool {
+	s, n := g.pool.settings.Load(), len(*g.members.Load())+g.closing+g.opening
+	return g.below() && (n == 0 || n < s.Core || s.Eager)
+}
+
+// open makes a VM, for which there is leave.
+func (g *Group) open(ctx context.Context) (*Member, error) {
+	vm, err := g.maker.Open(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.opening--
+	if err != nil {
+		g.turns.wake()
+		g.left()
+		return nil, err
+	}
+	m := &Member{VM: vm, group: g, memory: vm.Memory()}
+	m.state.Store(held)
+	g.size = m.memory
+	g.pool.memory.Add(int64(m.memory))
+	g.pool.made.Add(1)
+	g.list(m)
+	if len(*g.members.Load()) > g.pool.settings.Load().Core {
+		g.pool.tend()
+	}
+	return m, nil
+}
+
+// resized applies new settings.
+func (g *Group) resized() {
+	g.mu.Lock()
+	g.mark()
+	g.turns.wake()
+	g.mu.Unlock()
+	g.clear()
+}
+
+// clear closes what is free and has to go.
+func (g *Group) clear() {
+	for _, m := range *g.members.Load() {
+		if g.special.Load() && m.suspended.Load() == 0 && m.retake() {
+			m.Release()
+		}
+	}
+}
+
+// Leave ends a Join. The last one frees the VMs, and waits for those in use.
+func (g *Group) Leave() {
+	p := g.pool
+	p.mu.Lock()
+	g.users--
+	last := g.users == 0
+	if last {
+		delete(p.groups, g.key)
+	}
+	p.mu.Unlock()
+	if !last {
+		return
+	}
+	g.mu.Lock()
+	g.closed = true
+	g.mark()
+	for w := g.turns.pop(); w != nil; w = g.turns.pop() {
+		w.turn <- nil
+	}
+	g.left()
+	g.mu.Unlock()
+	g.clear()
+	<-g.empty
+	g.maker.Close()
+	p.mu.Lock()
+	delete(p.all, g)
+	p.mu.Unlock()
+	p.stir()
+}
+
+// left sees whether a closed group has lost its last VM.
+func (g *Group) left() {
+	if g.closed && len(*g.members.Load())+g.closing+g.opening == 0 {
+		close(g.empty)
+	}
+}
+
+// count adds the group's gauges.
+func (g *Group) count(s *Stats) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.Scripts++
+	s.Waiting += int(g.turns.length.Load())
+	for _, m := range *g.members.Load() {
+		if m.state.Load() == held {
+			s.InUse++
+		} else {
+			s.Idle++
+		}
+		s.Suspended += int(m.suspended.Load())
+		s.Waiting += int(m.turns.length.Load())
+	}
+}

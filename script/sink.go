@@ -118,6 +118,23 @@ func extend(out, sent *event.Output, first, end int) {
 	out.From = append(out.From, sent.From[first:end]...)
 }
 
+// End ends the document that was appended to out: it came of event from, and is for
+// the sinks in to.
+func End(out *event.Output, from int, to uint64) {
+	if to != 0 || len(out.To) > 0 {
+		out.To = append(out.To, make([]uint64, out.Len()-len(out.To))...)
+		out.To = append(out.To, to)
+	}
+	out.Ends = append(out.Ends, uint32(len(out.Data)))
+	out.From = append(out.From, uint32(from))
+}
+
+// Cut takes what was appended to out away, down to so many bytes and rows.
+func Cut(out *event.Output, data, rows int) {
+	out.Data, out.Ends, out.From = out.Data[:data], out.Ends[:rows], out.From[:rows]
+	out.To = out.To[:min(rows, len(out.To))]
+}
+
 // Sort puts dead letters into the order of their events, and those of one event into
 // that of sinks' names and rows.
 func Sort(dead []event.Dead) {

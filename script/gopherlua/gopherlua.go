@@ -35,13 +35,11 @@ func Language() script.Language {
 
 // A program is a loaded script.
 type program struct {
-	name   string // with version
-	file   string
-	proto  *lua.FunctionProto
-	limits script.Limits
-	sinks  []script.Sink
-	value  bool   // the function returns values, not events
-	call   string // the function
+	name  string // with version
+	file  string
+	proto *lua.FunctionProto
+	opts  script.Options
+	call  string // the function
 
 	source  *stdlib.Source
 	modules []script.Module
@@ -55,6 +53,7 @@ type program struct {
 const waiters = 8
 
 func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
+	opts.Limits = opts.Limits.WithDefaults()
 	proto, err := compile(code)
 	if err != nil {
 		return nil, err
@@ -70,9 +69,7 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 	p := &program{
 		file:    code.Name,
 		proto:   proto,
-		limits:  opts.Limits.WithDefaults(),
-		sinks:   opts.Sinks,
-		value:   opts.Value,
+		opts:    opts,
 		call:    cmp.Or(code.Func, "main"),
 		source:  stdlib.NewSource(code),
 		modules: modules,
@@ -144,14 +141,20 @@ func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) e
 	if err != nil {
 		return err
 	}
-	r := run{program: p, in: in, res: res, machine: m, out: &res.Outputs[0]}
+	r := run{program: p, in: in, res: res, machine: m, out: m.output(res)}
 	defer func() { p.pool <- r.machine }()
 	err = r.events(ctx)
 	if ctx.Err() != nil {
 		reset(res)
 		return ctx.Err()
 	}
-	r.finish()
+	if r.machine == nil { // a new one could not be made
+		reset(res)
+		return err
+	}
+	if failed := r.finish(); failed != nil {
+		return failed
+	}
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/pure"
 	"github.com/perigeedb/perigee/script"
 )
@@ -24,14 +25,15 @@ type machine struct {
 	required map[string]lua.LValue
 	files    map[string]bool // of the script that were required
 
-	extractors []*pure.Extractor // one for each sink that asks for columns
+	extractors []*pure.Extractor // one for each sink
+	sent       event.Output      // what main returned, where it is for several sinks
 
-	docMeta, bigMeta, listMeta *lua.LTable
-	null                       *lua.LUserData
-	protecting                 []*lua.LState // threads that are in pcall
-	broken                     bool          // gopher-lua has failed itself
-	life                       *life         // of the event that runs
-	writing                    []*lua.LTable // tables that are being encoded
+	docMeta, bigMeta, listMeta, markMeta *lua.LTable
+	null                                 *lua.LUserData
+	protecting                           []*lua.LState // threads that are in pcall
+	broken                               bool          // gopher-lua has failed itself
+	life                                 *life         // of the event that runs
+	writing                              []*lua.LTable // tables that are being encoded
 }
 
 // Sizes of the VM's stacks: they grow on demand up to these.
@@ -51,13 +53,13 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 	})
 	m.state.SetContext(m.clock.ctx)
 	m.env = m.sandbox()
-	m.extractors = make([]*pure.Extractor, len(p.sinks))
-	for i, sink := range p.sinks {
+	m.extractors = make([]*pure.Extractor, len(p.opts.Sinks))
+	for i, sink := range p.opts.Sinks {
 		m.extractors[i] = pure.NewExtractor(sink.Columns)
 	}
 	m.clock.follow(ctx)
 	defer m.clock.forget()
-	m.clock.start(time.Now().Add(p.limits.BatchTime))
+	m.clock.start(time.Now().Add(p.opts.Limits.BatchTime))
 	fn := m.state.NewFunctionFromProto(p.proto)
 	fn.Env = m.env
 	m.state.Push(fn)
@@ -67,7 +69,7 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, m.lateError(m.scriptError(err), p.limits, true)
+		return nil, m.lateError(m.scriptError(err), p.opts.Limits, true)
 	}
 	if err == nil {
 		err = m.findMain()
@@ -111,14 +113,14 @@ func (m *machine) event(r *run, i int) error {
 		m.broken = m.broken || isPanic(err)
 		return m.scriptError(err)
 	}
-	if m.value {
+	if m.opts.Value {
 		l.SetTop(top + 1)
 		return m.emitValueOf(r, i, l.Get(-1))
 	}
 	if l.GetTop() == top {
 		return m.wrong("main returned nothing: end it with return event, or with return nil to drop the event")
 	}
-	return m.emit(r, i, l.Get(top+1))
+	return m.emit(r, i, top+1)
 }
 
 // emitValueOf appends the value that the function returned.
@@ -130,11 +132,14 @@ func (m *machine) emitValueOf(r *run, i int, v lua.LValue) error {
 	return r.endDocument(i)
 }
 
-// emit appends what main returned.
-func (m *machine) emit(r *run, i int, v lua.LValue) error {
+// emit appends what main returned, on the stack from at on.
+func (m *machine) emit(r *run, i, at int) error {
 	before := len(r.out.Ends)
-	if err := m.emitValue(r, i, v); err != nil {
-		return err
+	r.to = 0
+	for ; at <= m.state.GetTop(); at++ {
+		if err := m.emitValue(r, i, m.state.Get(at)); err != nil {
+			return err
+		}
 	}
 	if len(r.out.Ends) == before {
 		r.res.Dropped++
@@ -148,6 +153,8 @@ func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
 		return nil
 	case "object":
 		return m.emitDocument(r, i, v)
+	case "mark":
+		return m.emitMark(r, i, markOf(v))
 	case "array":
 		return m.elements(v, func(n int, element lua.LValue) error {
 			switch kind := m.elementKind(element); kind {
@@ -155,6 +162,8 @@ func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
 				return nil
 			case "object":
 				return m.emitDocument(r, i, element)
+			case "mark":
+				return m.emitMark(r, i, markOf(element))
 			default:
 				return m.wrong("main returned a list whose element %d is %s: every element must be an event", n, article(kind))
 			}
@@ -172,7 +181,7 @@ func (m *machine) emitDocument(r *run, i int, v lua.LValue) error {
 	return r.endDocument(i)
 }
 
-// kindOf names what main returned: nil, object, array, or what it is instead. A
+// kindOf names what main returned: nil, object, array, mark, or what it is instead. A
 // new table without entries is an empty list.
 func (m *machine) kindOf(v lua.LValue) string {
 	switch v := v.(type) {
@@ -193,6 +202,8 @@ func (m *machine) kindOf(v lua.LValue) string {
 			return "array"
 		case *big:
 			return "number"
+		case *mark:
+			return "mark"
 		}
 		return "null"
 	}

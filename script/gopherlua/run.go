@@ -1,7 +1,6 @@
 package gopherlua
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/pure"
+	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/script"
 )
 
@@ -19,7 +19,8 @@ type run struct {
 	in      *event.Batch
 	res     *event.Result
 	machine *machine
-	out     *event.Output // of the first sink; the others are copies
+	out     *event.Output // all that main returned
+	to      uint64        // the sinks of what is being appended to out; 0: main did not say
 	doc     pure.Document
 }
 
@@ -28,7 +29,7 @@ var errOutput = errors.New("output limit")
 
 // events passes the batch through the script up to the first limit.
 func (r *run) events(ctx context.Context) error {
-	end := time.Now().Add(r.limits.BatchTime)
+	end := time.Now().Add(r.opts.Limits.BatchTime)
 	defer func() {
 		if r.machine != nil { // a new one could not be made
 			r.machine.clock.forget()
@@ -64,7 +65,7 @@ func (r *run) event(ctx context.Context, i int, end time.Time) error {
 		r.die(i, event.Dead{Stage: "parse", Error: err.Error()})
 		return nil
 	}
-	until := time.Now().Add(r.limits.EventTime)
+	until := time.Now().Add(r.opts.Limits.EventTime)
 	end = end.Add(r.machine.clock.waited)
 	ofBatch := end.Before(until)
 	if ofBatch {
@@ -98,7 +99,7 @@ func (r *run) event(ctx context.Context, i int, end time.Time) error {
 // stopped settles an event that the clock stopped, unless err is nil: then it
 // ended just in time.
 func (r *run) stopped(ctx context.Context, i int, err error, ofBatch bool) error {
-	fault := r.machine.lateError(err, r.limits, ofBatch)
+	fault := r.machine.lateError(err, r.opts.Limits, ofBatch)
 	if err := r.replace(ctx); err != nil {
 		return err
 	}
@@ -116,8 +117,8 @@ func (r *run) stopped(ctx context.Context, i int, err error, ofBatch bool) error
 
 // overflown settles an event whose size bytes are too many for the batch.
 func (r *run) overflown(i, size int) error {
-	fault := &script.Error{Script: r.file, Message: fmt.Sprintf("output limit: more than %d bytes", r.limits.Output)}
-	if size <= r.limits.Output {
+	fault := &script.Error{Script: r.file, Message: fmt.Sprintf("output limit: more than %d bytes", r.opts.Limits.Output)}
+	if size <= r.opts.Limits.Output {
 		return &script.LimitError{Limit: "output", Err: fault}
 	}
 	r.die(i, dead(fault))
@@ -139,14 +140,13 @@ func (r *run) replace(ctx context.Context) error {
 
 // cut takes back what an event wrote.
 func (r *run) cut(data, rows int) {
-	r.out.Data, r.out.Ends, r.out.From = r.out.Data[:data], r.out.Ends[:rows], r.out.From[:rows]
+	script.Cut(r.out, data, rows)
 }
 
 // endDocument ends the document that was appended to the output.
 func (r *run) endDocument(i int) error {
-	r.out.Ends = append(r.out.Ends, uint32(len(r.out.Data)))
-	r.out.From = append(r.out.From, uint32(i))
-	if len(r.out.Data) > r.limits.Output {
+	script.End(r.out, i, r.to)
+	if len(r.out.Data) > r.opts.Limits.Output {
 		return errOutput
 	}
 	return nil
@@ -164,87 +164,44 @@ func (r *run) die(i int, d event.Dead) {
 	r.res.Dead = append(r.res.Dead, d)
 }
 
-// A bad row is one that a sink's columns cannot take.
-type bad struct {
-	row    int
-	reason string
+// output is where what main returns goes: to the first output, where that gets all.
+func (m *machine) output(res *event.Result) *event.Output {
+	if m.opts.Direct() {
+		return &res.Outputs[0]
+	}
+	m.sent.Reset()
+	return &m.sent
 }
 
-// finish names the outputs and fills their columns. A row that does not fit the
-// columns of one sink is taken out of all, so that mending it doubles nothing.
-func (r *run) finish() {
-	r.columns()
+// finish shares out what main returned, names the outputs and fills their columns.
+func (r *run) finish() error {
+	if !r.opts.Direct() {
+		r.opts.Share(r.out, r.res.Outputs)
+	} else if !r.opts.Together {
+		r.out.To = r.out.To[:0]
+	}
 	for i := range r.res.Outputs {
 		out := &r.res.Outputs[i]
 		out.Partition, out.Range = r.in.Partition, r.in.Range.Head(uint64(r.res.Ran))
-		if i > 0 {
-			out.Data = append(out.Data, r.out.Data...)
-			out.Ends = append(out.Ends, r.out.Ends...)
-			out.From = append(out.From, r.out.From...)
-		}
-	}
-	slices.SortStableFunc(r.res.Dead, func(a, b event.Dead) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Number, b.Number))
-	})
-}
-
-func (r *run) columns() {
-	bads := r.extract()
-	if len(bads) == 0 {
-		return
-	}
-	slices.SortStableFunc(bads, func(a, b bad) int { return cmp.Compare(a.row, b.row) })
-	bads = slices.CompactFunc(bads, func(a, b bad) bool { return a.row == b.row })
-	for _, b := range bads {
-		r.dieAsRow(b)
-	}
-	r.removeRows(bads)
-	r.extract()
-}
-
-// extract fills the columns of every sink that asks for some.
-func (r *run) extract() []bad {
-	var bads []bad
-	for i, sink := range r.sinks {
-		if sink.Columns == nil {
-			r.res.Outputs[i].Columns = nil
+		if r.opts.Together || r.opts.Sinks[i].Columns == nil {
+			out.Columns = nil
 			continue
 		}
-		out := event.Output{Data: r.out.Data, Ends: r.out.Ends, Columns: r.res.Outputs[i].Columns}
-		if out.Columns == nil {
-			out.Columns = &event.Columns{}
+		if err := r.columns(i); err != nil {
+			return err
 		}
-		report, _ := r.machine.extractors[i].Extract(out.Data, out.Ends, out.Columns)
-		for _, b := range report.Bad {
-			bads = append(bads, bad{row: b.Row, reason: b.Reason})
-		}
-		r.res.Outputs[i].Columns = out.Columns
 	}
-	return bads
+	script.Sort(r.res.Dead)
+	return nil
 }
 
-func (r *run) dieAsRow(b bad) {
-	from := r.out.From[b.row]
-	number := uint32(0)
-	for row := b.row - 1; row >= 0 && r.out.From[row] == from; row-- {
-		number++
+// columns fills the columns of sink i. A row that does not fit leaves that sink.
+func (r *run) columns(i int) error {
+	err := report.Fit(r.machine.extractors[i].Extract, &r.res.Outputs[i], func(of int, number uint32, bad report.Bad) {
+		r.die(of, event.Dead{Sink: r.opts.Sinks[i].Name, Number: number, Stage: "column", Error: bad.Reason})
+	})
+	if err != nil {
+		return fmt.Errorf("extract columns: %w", err)
 	}
-	r.die(int(from), event.Dead{Number: number, Stage: "column", Error: b.reason})
-}
-
-// removeRows takes rows, which ascend, out of the first output.
-func (r *run) removeRows(bads []bad) {
-	data, ends, from := r.out.Data, r.out.Ends, r.out.From
-	start, rows, kept := uint32(0), 0, uint32(0)
-	for row, end := range ends {
-		if len(bads) > 0 && bads[0].row == row {
-			bads = bads[1:]
-		} else {
-			kept += uint32(copy(data[kept:], data[start:end]))
-			ends[rows], from[rows] = kept, from[row]
-			rows++
-		}
-		start = end
-	}
-	r.cut(int(kept), rows)
+	return nil
 }

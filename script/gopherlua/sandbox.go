@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 func (m *machine) sandbox() *lua.LTable {
 	l := m.state
 	standard := m.openStandard()
-	m.docMeta, m.bigMeta, m.listMeta = m.documentMeta(), m.bigMetatable(), m.metatable(nil)
+	m.docMeta, m.bigMeta, m.listMeta, m.markMeta = m.documentMeta(), m.bigMetatable(), m.metatable(nil), m.metatable(nil)
 	m.null = &lua.LUserData{Metatable: m.metatable(map[string]lua.LGFunction{
 		"__tostring": func(l *lua.LState) int { l.Push(lua.LString("userdata: NULL")); return 1 },
 	})}
@@ -30,6 +30,9 @@ func (m *machine) sandbox() *lua.LTable {
 		m.globals.RawSetString(name, standard.RawGetString(name))
 	}
 	m.fill(m.globals, m.baseLibrary(standard))
+	if !m.opts.Value { // what the function returns is for no sink
+		m.fill(m.globals, map[string]lua.LGFunction{"to": m.to})
+	}
 	strings := m.library(standard, "string", m.stringLibrary())
 	m.library(standard, "math", nil)
 	m.library(standard, "coroutine", map[string]lua.LGFunction{

@@ -210,7 +210,7 @@ func (m *machine) rep(l *lua.LState) int {
 		l.Push(lua.LString(""))
 		return 1
 	}
-	if float64(n)*float64(len(s)) > float64(m.limits.Memory) {
+	if float64(n)*float64(len(s)) > float64(m.opts.Limits.Memory) {
 		l.RaiseError("memory limit: string.rep would make a string of %.0f bytes", float64(n)*float64(len(s)))
 	}
 	l.Push(lua.LString(strings.Repeat(s, int(n))))
@@ -219,7 +219,7 @@ func (m *machine) rep(l *lua.LState) int {
 
 // checkSize refuses a string that alone would exceed the memory of a script.
 func (m *machine) checkSize(l *lua.LState, size int) {
-	if size > m.limits.Memory {
+	if size > m.opts.Limits.Memory {
 		l.RaiseError("memory limit: a string of %d bytes", size)
 	}
 }

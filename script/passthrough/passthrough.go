@@ -1,11 +1,11 @@
 // Package passthrough is the script of a pipeline that has none: every event
-// that is a JSON object goes on byte for byte, with the columns that the sink
-// asks for; the others are dead letters. It is safe for concurrent use.
+// that is a JSON object goes on byte for byte, to every sink that is not Routed and
+// with the columns that it asks for; the others are dead letters. It is safe for
+// concurrent use.
 package passthrough
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -22,13 +22,19 @@ func Language() script.Language {
 		Name: "none",
 		Doc:  "no script: events go on as they came",
 		Load: func(_ context.Context, _ script.Code, opts script.Options) (script.Script, error) {
-			return &passing{sinks: opts.Sinks}, nil
+			sinks := opts.Sinks
+			if opts.Together {
+				sinks = []script.Sink{{}}
+			}
+			first := slices.IndexFunc(sinks, func(s script.Sink) bool { return !s.Routed })
+			return &passing{sinks: sinks, first: first}, nil
 		},
 	}
 }
 
 type passing struct {
 	sinks      []script.Sink
+	first      int       // sink that gets events
 	extractors sync.Pool // of *[]*document.Extractor, by sink
 }
 
@@ -43,37 +49,39 @@ func (p *passing) Run(_ context.Context, in *event.Batch, res *event.Result) err
 	extractors := p.acquire()
 	defer p.extractors.Put(extractors)
 	for i, x := range *extractors {
-		pass(in, &res.Outputs[i])
-		err := report.Fit(x.Extract, &res.Outputs[i], func(event int, number uint32, bad report.Bad) {
-			if i == 0 || bad.Column >= 0 { // what is no object is none for every sink
-				res.Dead = append(res.Dead, p.dead(in, event, number, bad))
+		out := &res.Outputs[i]
+		out.Reset()
+		out.Partition, out.Range = in.Partition, in.Range
+		if !p.sinks[i].Routed {
+			pass(in, out)
+		}
+		err := report.Fit(x.Extract, out, func(event int, _ uint32, bad report.Bad) {
+			switch {
+			case bad.Column >= 0:
+				res.Dead = append(res.Dead, p.dead(in, event, "column", p.sinks[i].Name, bad))
+			case i == p.first: // what is no object is none for every sink
+				res.Dead = append(res.Dead, p.dead(in, event, "parse", "", bad))
 			}
 		})
 		if err != nil {
 			return err
 		}
 	}
-	slices.SortStableFunc(res.Dead, func(a, b event.Dead) int { return cmp.Compare(a.Position, b.Position) })
+	script.Sort(res.Dead)
 	return nil
 }
 
 // pass copies the batch.
 func pass(in *event.Batch, out *event.Output) {
-	out.Reset()
-	out.Partition, out.Range = in.Partition, in.Range
 	out.Data, out.Ends = append(out.Data, in.Data...), append(out.Ends, in.Ends...)
 	for i := range in.Len() {
 		out.From = append(out.From, uint32(i))
 	}
 }
 
-func (p *passing) dead(in *event.Batch, i int, number uint32, bad report.Bad) event.Dead {
-	stage := "column"
-	if bad.Column < 0 {
-		stage = "parse"
-	}
+func (p *passing) dead(in *event.Batch, i int, stage, sink string, bad report.Bad) event.Dead {
 	return event.Dead{
-		Position: in.Range.First + uint64(i), Number: number, Stage: stage, Error: bad.Reason,
+		Position: in.Range.First + uint64(i), Sink: sink, Stage: stage, Error: bad.Reason,
 		Script: p.String(), Original: bytes.Clone(in.Doc(i)),
 	}
 }

@@ -2,6 +2,7 @@ package passthrough
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -55,5 +56,33 @@ func TestPassesBytesAndSetsTheRestAside(t *testing.T) {
 		if res.Ran != 5 || res.Dropped != 0 {
 			t.Errorf("ran %d, dropped %d", res.Ran, res.Dropped)
 		}
+	}
+}
+
+// TestSinks: each sink gets what fits its columns, one that is Routed nothing, and
+// what is no object is dead once.
+func TestSinks(t *testing.T) {
+	s, err := Language().Load(context.Background(), script.Code{}, script.Options{Sinks: []script.Sink{
+		{Name: "none", Routed: true}, {Name: "all"}, {Name: "numbers", Columns: []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := event.Result{Outputs: make([]event.Output, 3)}
+	if err := s.Run(context.Background(), batch(`{"n":1}`, `{"n":"x"}`, `no`), &res); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range res.Outputs {
+		got = append(got, string(res.Outputs[i].Data))
+		if r := res.Outputs[i].Range; r.First != 10 || r.Count != 3 {
+			t.Errorf("output %d settles %v", i, r)
+		}
+	}
+	for _, d := range res.Dead {
+		got = append(got, fmt.Sprintf("%d %s %s", d.Position, d.Stage, d.Sink))
+	}
+	if want := []string{``, `{"n":1}{"n":"x"}`, `{"n":1}`, "11 column numbers", "12 parse "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

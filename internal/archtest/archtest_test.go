@@ -33,7 +33,7 @@ var may = map[string][]string{
 	"source/generate": {"event", "source"},
 	"source/redis":    {"event", "source"},
 
-	"script":             {"event", "internal/nearest"},
+	"script":             {"event", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "internal/document/pure", "internal/document/report"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document", "internal/document/report"},
 	"script/luajit":      {"event", "script", "script/pool", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},

@@ -9,8 +9,9 @@ front *front_of(lua_State *L) { return pg_vm_of(L)->user; }
 int front_raise(lua_State *L, const char *format, ...) {
 	lua_Debug ar;
 	va_list args;
-	int of_script = lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) && *ar.source == '@';
-	if (of_script) luaL_where(L, 1);
+	int level = 1, found = 0; // what is in between is ours
+	while (!found && lua_getstack(L, level++, &ar)) found = lua_getinfo(L, "S", &ar) && *ar.source == '@';
+	if (found) luaL_where(L, level - 1);
 	else lua_pushliteral(L, "");
 	va_start(args, format);
 	lua_pushvfstring(L, format, args);
@@ -44,18 +45,21 @@ static int open_all(lua_State *L) {
 front *front_open(pg_vm *vm, const doc_api *api, const front_setup *setup, const char *text, size_t len) {
 	front *f = calloc(1, sizeof *f);
 	if (!f) return NULL;
-	*f = (front){.api = api, .vm = vm, .life = 1, .decoded_max = setup->memory, .value = setup->value};
+	*f = (front){.api = api, .vm = vm, .life = 1, .decoded_max = setup->memory, .value = setup->value,
+		.compiled = setup->compiled};
 	f->output = setup->output < INT32_MAX ? setup->output : INT32_MAX;
 	f->texts.max = f->scratch.max = f->keys.max = f->request.max = f->measured.max = setup->memory;
 	f->functions = strdup(setup->functions);
 	f->main = strdup(setup->main);
 	f->sinks = strdup(setup->sinks);
 	f->event = api->new(setup->memory);
-	f->root = f->past = (part){.d = f->event};
+	f->quick = setup->compiled ? calloc(1, sizeof *f->quick) : NULL;
+	f->past = (part){.d = f->event};
 	vm->describe = front_describe;
 	vm->user = f;
 	opening o = {f, setup->compiled, text, len};
-	if (f->functions && f->main && f->sinks && f->event && lua_cpcall(vm->L, open_all, &o) == 0) return f;
+	if (f->functions && f->main && f->sinks && f->event && (f->quick || !f->compiled) &&
+		lua_cpcall(vm->L, open_all, &o) == 0) return f;
 	vm->user = NULL;
 	front_close(f);
 	return NULL;
@@ -74,6 +78,7 @@ void front_close(front *f) {
 	free(f->main);
 	free(f->sinks);
 	free(f->routes);
+	free(f->quick);
 	free(f->out_ends);
 	free(f->out_from);
 	free(f->dead);

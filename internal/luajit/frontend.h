@@ -8,9 +8,11 @@
 #define PERIGEE_FRONTEND_H
 
 #include "../document/document.h"
+#include "quick.h"
 #include "vm.h"
 
 enum { FRONT_DEPTH = DOC_MAX_DEPTH };
+enum { NEAR = 64 }; // nodes of the event that a table can stand for, see proxy.c
 
 typedef struct part {
 	doc *d;
@@ -53,10 +55,11 @@ typedef struct front {
 	doc *event;
 	uint32_t life;    // of the event that runs
 	int family;       // references: the event's family, see part.c
-	part root, past;  // the event itself, and one that has ended
 	const void *part_meta, *big_meta; // their metatables, and references to them
-	const void *proxy_meta; // of the table that stands for the event, if one does
-	int current;      // reference: the function that has that table as upvalue
+	int made, born, metas; // references: tables by node, see proxy.c
+	int compiled;     // tables stand for the event and its parts
+	quick *quick;     // NULL where nothing is compiled
+	part near[NEAR], past; // what those tables are, and one whose event has ended
 	int part_ref, big_ref, arrays, driver, single;
 
 	const char *data; // the batch
@@ -169,6 +172,9 @@ int route_add(front *f); // of the last row
 
 // proxy.c
 void proxy_open(lua_State *L, front *f);
+part *proxy_part(lua_State *L, front *f, int index); // its metatable is on top; NULL when it is none of these
+void proxy_push(lua_State *L, front *f, uint32_t node);
+int proxy_is(const front *f, const part *p);
 
 // run.c. Up to run_open they are called without Lua.
 int front_next(front *f);  // 0: there is none; 2: the family is large and should go

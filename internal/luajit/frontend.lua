@@ -160,8 +160,8 @@ if not proxy then
 end
 
 -- The compiled front end. The event is an empty table, fresh each time, whose
--- metamethods go to the document through FFI; a script never gets hold of a
--- cdata. What is rare, and all that may raise, is left to the other front end.
+-- metamethods go to the document through FFI, and so is what is nested in it; a
+-- script never gets hold of a cdata. What is rare, and all that may raise, is left to the other front end.
 
 local ffi = require "ffi"
 ffi.cdef[[
@@ -170,64 +170,141 @@ struct calls {
   int (*sent)(void *);
   void (*dropped)(void *);
   int (*read)(void *, uint32_t, const char *, size_t);
+  int (*element)(void *, uint32_t, double);
+  uint32_t (*length)(void *, uint32_t);
   int (*removed)(void *, uint32_t, const char *, size_t);
-  int (*put_number)(void *, const char *, size_t, double);
-  int (*put_string)(void *, const char *, size_t, const char *, size_t);
-  int (*put_boolean)(void *, const char *, size_t, int);
+  int (*put_number)(void *, uint32_t, const char *, size_t, double);
+  int (*put_string)(void *, uint32_t, const char *, size_t, const char *, size_t);
+  int (*put_boolean)(void *, uint32_t, const char *, size_t, int);
   int (*sent_string)(void *, const char *, size_t);
   int (*sent_number)(void *, double);
+  int (*find)(void *, const char *, size_t, const char *, size_t, double);
 };
+struct piece { const char *at; size_t len; };
+struct match { struct piece capture[4]; double from, to; };
 struct found { const char *str; uint32_t str_len; uint32_t got; double num; };
 ]]
 local calls = ffi.cast("struct calls *", proxy.calls)
-local next_event, sent, dropped, read = calls.next, calls.sent, calls.dropped, calls.read
-local removed, put_number, put_string, put_boolean =
-  calls.removed, calls.put_number, calls.put_string, calls.put_boolean
+local next_event, sent, dropped = calls.next, calls.sent, calls.dropped
+local read, element, length, removed = calls.read, calls.element, calls.length, calls.removed
+local put_number, put_string, put_boolean = calls.put_number, calls.put_string, calls.put_boolean
 local front, document = ffi.cast("void *", proxy.front), ffi.cast("void *", proxy.event)
-local found = ffi.cast("struct found *", proxy.event)
+local found, now = ffi.cast("struct found *", proxy.event), ffi.cast("uint32_t *", proxy.life)
 local text = ffi.string
-local slow_read, slow_write, slow_finish = part.read, part.write, run.finish
-local NULL, FALSE, TRUE, NUMBER, STRING = 1, 2, 3, 4, 5 -- doc_kind
+local slow_read, slow_write, slow_length, slow_finish = part.read, part.write, part.length, run.finish
+local NULL, FALSE, TRUE, NUMBER, STRING, ARRAY = 1, 2, 3, 4, 5, 7 -- doc_kind
 
-local root -- the table that stands for the event that runs
+-- The tables that stand for nodes, see proxy.c.
+local NEAR = 64
+local made, born, metas = proxy.made, proxy.born, proxy.metas
+local life = 0 -- of the event that runs
 
-local function index(t, key)
-  if t ~= root or type(key) ~= "string" then return slow_read(t, key) end
-  local kind = read(document, 0, key, #key)
+local function make(node)
+  local t = setmetatable({}, metas[node])
+  made[node], born[node] = t, life
+  return t
+end
+
+local function get(t, key, node)
+  if made[node] ~= t or born[node] ~= life then return slow_read(t, key) end
+  local of, kind = type(key), 0
+  if of == "string" then
+    kind = read(document, node, key, #key)
+  elseif of == "number" then
+    kind = element(front, node, key)
+  end
   if kind == STRING then return text(found.str, found.str_len) end
   if kind == NUMBER then return found.num end
   if kind <= NULL then return nil end
   if kind == TRUE then return true end
   if kind == FALSE then return false end
-  return slow_read(t, key)
+  local child = found.got
+  if kind > ARRAY or child >= NEAR then return slow_read(t, key) end
+  if born[child] == life then return made[child] end
+  return make(child)
 end
 
-local function newindex(t, key, value)
-  if t ~= root or type(key) ~= "string" then return slow_write(t, key, value) end
+local function set(t, key, value, node)
+  if made[node] ~= t or born[node] ~= life or type(key) ~= "string" then return slow_write(t, key, value) end
   local kind, fault = type(value), 1
   if value == nil then
-    fault = removed(document, 0, key, #key)
+    fault = removed(document, node, key, #key)
   elseif kind == "string" then
-    fault = put_string(front, key, #key, value, #value)
+    fault = put_string(front, node, key, #key, value, #value)
   elseif kind == "number" then
-    fault = put_number(front, key, #key, value)
+    fault = put_number(front, node, key, #key, value)
   elseif kind == "boolean" then
-    fault = put_boolean(front, key, #key, value and 1 or 0)
+    fault = put_boolean(front, node, key, #key, value and 1 or 0)
   end
   if fault ~= 0 then return slow_write(t, key, value) end
 end
 
-local meta = {
-  __index = index, __newindex = newindex, __len = part.length,
-  __pairs = part.pairs, __ipairs = part.ipairs, __metatable = false,
-}
-proxy.adopt(meta, function() return root end)
+local function len(t, node)
+  if made[node] ~= t or born[node] ~= life then return slow_length(t) end
+  return length(front, node)
+end
+
+for node = 0, NEAR - 1 do
+  born[node] = 0
+  metas[node] = {
+    node, proxy.front,
+    -- A trace has room for few tail calls.
+    __index = function(t, key) return (get(t, key, node)) end,
+    __newindex = function(t, key, value) set(t, key, value, node) end,
+    __len = function(t) return (len(t, node)) end,
+    __pairs = part.pairs, __ipairs = part.ipairs, __metatable = false,
+  }
+end
+
+-- Patterns. What quick.c does not do, errors too, is left to the functions in C.
+
+local strings = debug.getmetatable("").__index
+local slow_match, slow_find = strings.match, strings.find
+local quick_find, quick = calls.find, ffi.cast("void *", proxy.quick)
+local match = ffi.cast("struct match *", proxy.quick)
+local WHOLE = 5
+
+local function capture(i)
+  local c = match.capture[i]
+  return text(c.at, c.len)
+end
+
+function strings.match(s, pattern, init)
+  if type(s) ~= "string" or type(pattern) ~= "string" or init ~= nil and type(init) ~= "number" then
+    return slow_match(s, pattern, init)
+  end
+  local n = quick_find(quick, s, #s, pattern, #pattern, init or 1)
+  if n == 0 then return nil end
+  if n == 1 or n == WHOLE then return capture(0) end
+  if n == 2 then return capture(0), capture(1) end
+  if n == 3 then return capture(0), capture(1), capture(2) end
+  if n == 4 then return capture(0), capture(1), capture(2), capture(3) end
+  return slow_match(s, pattern, init)
+end
+
+function strings.find(s, pattern, init, plain)
+  if plain or type(s) ~= "string" or type(pattern) ~= "string" or init ~= nil and type(init) ~= "number" then
+    return slow_find(s, pattern, init, plain)
+  end
+  local n = quick_find(quick, s, #s, pattern, #pattern, init or 1)
+  if n == 0 then return nil end
+  if n == WHOLE then return match.from, match.to end
+  if n == 1 then return match.from, match.to, capture(0) end
+  if n == 2 then return match.from, match.to, capture(0), capture(1) end
+  return slow_find(s, pattern, init, plain)
+end
+
+-- begin makes the table that stands for the event.
+local function begin()
+  life = now[0]
+  return make(0)
+end
 
 local function done(...)
   local result = ...
   if select("#", ...) == 1 then
     if result == nil then return dropped(front) end
-    if result == root and sent(front) == 0 then return end
+    if result == made[0] and sent(front) == 0 then return end
   end
   slow_finish(...)
 end
@@ -249,18 +326,22 @@ return function(main)
   local function single()
     for _ = 1, spins do end
     if spins > 1 then return end
-    root = setmetatable({}, meta)
-    done(main(root))
+    done(main(begin()))
   end
   single()
   spins = 1
+  -- Its first laps are empty, so that it is compiled before what it calls is.
+  local laps = 54
   local function all()
     while true do
-      local state = next_event(front)
-      if state == 0 then return end
-      if state == 2 then run.fresh() end
-      root = setmetatable({}, meta)
-      done(main(root))
+      if laps > 0 then
+        laps = laps - 1
+      else
+        local state = next_event(front)
+        if state == 0 then return end
+        if state == 2 then run.fresh() end
+        done(main(begin()))
+      end
     end
   end
   return single, all

@@ -7,26 +7,17 @@
 
 #include "frontend.h"
 
-// root_at tells whether the table at index stands for the event that runs.
-static int root_at(lua_State *L, front *f, int index) {
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->current);
-	lua_getupvalue(L, -1, 1);
-	int same = lua_topointer(L, -1) == lua_topointer(L, index);
-	lua_pop(L, 2);
-	return same;
-}
-
 part *part_at(lua_State *L, front *f, int index) {
 	if (!lua_getmetatable(L, index)) return NULL;
-	const void *meta = lua_topointer(L, -1);
+	part *p = NULL;
+	if (lua_topointer(L, -1) == f->part_meta) p = lua_touserdata(L, index);
+	else if (f->compiled) p = proxy_part(L, f, index);
 	lua_pop(L, 1);
-	if (meta == f->part_meta) return lua_touserdata(L, index);
-	if (!f->proxy_meta || meta != f->proxy_meta) return NULL;
-	return root_at(L, f, index) ? &f->root : &f->past;
+	return p;
 }
 
 void part_family(lua_State *L, front *f, const part *p, int index) {
-	if (p == &f->root) lua_rawgeti(L, LUA_REGISTRYINDEX, f->family);
+	if (proxy_is(f, p)) lua_rawgeti(L, LUA_REGISTRYINDEX, f->family);
 	else lua_getfenv(L, index);
 }
 
@@ -49,6 +40,10 @@ static part *self(lua_State *L, front *f) {
 }
 
 void part_push(lua_State *L, front *f, doc *d, uint32_t node, uint32_t life, int family) {
+	if (f->compiled && node < NEAR && d == f->event && life == f->life) {
+		proxy_push(L, f, node);
+		return;
+	}
 	lua_rawgeti(L, family, (int)node);
 	part *p = lua_touserdata(L, -1);
 	if (p && p->life == life) return;

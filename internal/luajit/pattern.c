@@ -27,20 +27,22 @@ int pg_pattern_plain(const char *pattern, size_t n) {
 	return 1;
 }
 
-/* item_end returns the place after one single-character item: c, %c, . or [set]. */
-static bytes item_end(pg_matcher *m, bytes p) {
-	if (*p == ESCAPE) {
-		if (p + 1 >= m->pattern_end) luaL_error(m->L, "malformed pattern (ends with '%%')");
-		return p + 2;
-	}
+bytes pg_pattern_item(bytes p, bytes pattern_end) {
+	if (*p == ESCAPE) return p + 1 < pattern_end ? p + 2 : NULL;
 	if (*p != '[') return p + 1;
 	p++;
-	if (p < m->pattern_end && *p == '^') p++;
+	if (p < pattern_end && *p == '^') p++;
 	do { /* a ] in first place stands for itself */
-		if (p >= m->pattern_end) luaL_error(m->L, "malformed pattern (missing ']')");
+		if (p >= pattern_end) return NULL;
 		if (*p++ == ESCAPE) p++;
-	} while (p >= m->pattern_end || *p != ']');
+	} while (p >= pattern_end || *p != ']');
 	return p + 1;
+}
+
+static bytes item_end(pg_matcher *m, bytes p) {
+	bytes end = pg_pattern_item(p, m->pattern_end);
+	if (!end) luaL_error(m->L, *p == ESCAPE ? "malformed pattern (ends with '%%')" : "malformed pattern (missing ']')");
+	return end;
 }
 
 static int in_class(int c, int class) {
@@ -79,15 +81,18 @@ static int in_set(int c, bytes p, bytes last) {
 	return !in;
 }
 
-/* one tells whether the character at s is matched by the item from p to end. */
-static inline int one(pg_matcher *m, bytes s, bytes p, bytes end) {
-	if (s >= m->text_end) return 0;
+int pg_pattern_one(int c, bytes p, bytes end) {
 	switch (*p) {
 	case '.': return 1;
-	case ESCAPE: return in_class(*s, p[1]);
-	case '[': return in_set(*s, p, end - 1);
+	case ESCAPE: return in_class(c, p[1]);
+	case '[': return in_set(c, p, end - 1);
 	}
-	return *p == *s;
+	return *p == c;
+}
+
+/* one tells whether the character at s is matched by the item from p to end. */
+static inline int one(pg_matcher *m, bytes s, bytes p, bytes end) {
+	return s < m->text_end && pg_pattern_one(*s, p, end);
 }
 
 static bytes longest(pg_matcher *m, bytes s, bytes p, bytes end) {

@@ -32,6 +32,12 @@ const unsigned char *pg_match(pg_matcher *m, const unsigned char *s, const unsig
 /* pg_match_start is pg_match for the whole pattern, without captures from before. */
 const unsigned char *pg_match_start(pg_matcher *m, const unsigned char *s, const unsigned char *p);
 
+/* pg_pattern_item returns the place after the single-character item at p: c, %c, .
+ * or [set]; NULL when it is malformed. pg_pattern_one tells whether the item from p
+ * to end matches c. */
+const unsigned char *pg_pattern_item(const unsigned char *p, const unsigned char *pattern_end);
+int pg_pattern_one(int c, const unsigned char *p, const unsigned char *end);
+
 /* pg_pattern_plain tells whether a pattern has no special characters. */
 int pg_pattern_plain(const char *pattern, size_t n);
 

@@ -1,24 +1,42 @@
-// What the compiled front end calls through FFI: nothing here may touch Lua.
+// Tables that stand for the event and what is nested in it, for code that is
+// compiled. They are empty and fresh for each event; their metamethods, in
+// frontend.lua, come here through FFI: what that calls may not touch Lua.
+//
+// made[node] is the table of a node, and born[node] the life of the event that it
+// was made for. Its metatable is metas[node], which holds the node at NODE, and at
+// OWNER what no script has.
 
 #include "frontend.h"
 
-static int put(front *f, const char *key, size_t len, uint32_t value) {
-	return value ? f->api->put(f->event, 0, key, len, value) : DOC_NO_MEMORY;
+enum { NODE = 1, OWNER = 2 };
+
+static int put(front *f, uint32_t node, const char *key, size_t len, uint32_t value) {
+	return value ? f->api->put(f->event, node, key, len, value) : DOC_NO_MEMORY;
 }
 
-static int put_number(front *f, const char *key, size_t len, double x) {
+static int put_number(front *f, uint32_t node, const char *key, size_t len, double x) {
 	if (x - x != 0 || !f->api->utf8(key, len)) return 1;
-	return put(f, key, len, f->api->number(f->event, x));
+	return put(f, node, key, len, f->api->number(f->event, x));
 }
 
-static int put_string(front *f, const char *key, size_t len, const char *s, size_t n) {
+static int put_string(front *f, uint32_t node, const char *key, size_t len, const char *s, size_t n) {
 	if (!f->api->utf8(key, len) || !f->api->utf8(s, n)) return 1;
-	return put(f, key, len, f->api->string(f->event, s, n));
+	return put(f, node, key, len, f->api->string(f->event, s, n));
 }
 
-static int put_boolean(front *f, const char *key, size_t len, int yes) {
+static int put_boolean(front *f, uint32_t node, const char *key, size_t len, int yes) {
 	if (!f->api->utf8(key, len)) return 1;
-	return put(f, key, len, f->api->literal(f->event, yes ? DOC_TRUE : DOC_FALSE));
+	return put(f, node, key, len, f->api->literal(f->event, yes ? DOC_TRUE : DOC_FALSE));
+}
+
+static int is_array(const front *f, uint32_t node) { return f->event->nodes[node].kind == DOC_ARRAY; }
+
+static int element(front *f, uint32_t node, double i) {
+	return is_array(f, node) ? f->api->at(f->event, node, i) : DOC_MISSING;
+}
+
+static uint32_t length(front *f, uint32_t node) {
+	return is_array(f, node) ? f->api->length(f->event, node) : 0;
 }
 
 // calls is declared once more in frontend.lua.
@@ -27,40 +45,99 @@ typedef struct calls {
 	int (*sent)(front *);
 	void (*dropped)(front *);
 	int (*read)(doc *, uint32_t, const char *, size_t);
+	int (*element)(front *, uint32_t, double);
+	uint32_t (*length)(front *, uint32_t);
 	int (*removed)(doc *, uint32_t, const char *, size_t);
-	int (*put_number)(front *, const char *, size_t, double);
-	int (*put_string)(front *, const char *, size_t, const char *, size_t);
-	int (*put_boolean)(front *, const char *, size_t, int);
+	int (*put_number)(front *, uint32_t, const char *, size_t, double);
+	int (*put_string)(front *, uint32_t, const char *, size_t, const char *, size_t);
+	int (*put_boolean)(front *, uint32_t, const char *, size_t, int);
 	int (*sent_string)(front *, const char *, size_t);
 	int (*sent_number)(front *, double);
+	int (*find)(quick *, const char *, size_t, const char *, size_t, double);
 } calls;
 
-// adopt(meta, current) names the metatable of the event's table, and the function
-// that has that table as its upvalue.
-static int adopt(lua_State *L) {
-	front *f = front_of(L);
-	f->proxy_meta = lua_topointer(L, 1);
-	lua_settop(L, 2);
-	f->current = luaL_ref(L, LUA_REGISTRYINDEX);
-	return 0;
+static void push_at(lua_State *L, int table, uint32_t node) {
+	lua_rawgeti(L, LUA_REGISTRYINDEX, table);
+	lua_rawgeti(L, -1, (int)node);
+	lua_remove(L, -2);
+}
+
+// push_current pushes the table of a node, and tells whether it is of the event
+// that runs.
+static int push_current(lua_State *L, front *f, uint32_t node) {
+	push_at(L, f->born, node);
+	int current = lua_tonumber(L, -1) == f->life;
+	lua_pop(L, 1);
+	push_at(L, f->made, node);
+	return current;
+}
+
+part *proxy_part(lua_State *L, front *f, int index) {
+	lua_rawgeti(L, -1, OWNER);
+	lua_rawgeti(L, -2, NODE);
+	int ours = lua_touserdata(L, -2) == f;
+	uint32_t node = (uint32_t)lua_tointeger(L, -1);
+	lua_pop(L, 2);
+	if (!ours) return NULL;
+	int current = push_current(L, f, node) && lua_topointer(L, -1) == lua_topointer(L, index);
+	lua_pop(L, 1);
+	if (!current) return &f->past;
+	f->near[node] = (part){f->event, node, f->life};
+	return &f->near[node];
+}
+
+int proxy_is(const front *f, const part *p) { return p >= f->near && p < f->near + NEAR; }
+
+// keep puts the value on top of the stack into a table.
+static void keep(lua_State *L, int table, uint32_t node) {
+	lua_rawgeti(L, LUA_REGISTRYINDEX, table);
+	lua_insert(L, -2);
+	lua_rawseti(L, -2, (int)node);
+	lua_pop(L, 1);
+}
+
+void proxy_push(lua_State *L, front *f, uint32_t node) {
+	if (push_current(L, f, node)) return;
+	lua_pop(L, 1);
+	lua_newtable(L);
+	push_at(L, f->metas, node);
+	lua_setmetatable(L, -2);
+	lua_pushvalue(L, -1);
+	keep(L, f->made, node);
+	lua_pushnumber(L, f->life);
+	keep(L, f->born, node);
+}
+
+// by_node sets a field of the table on top of the stack to a table by node, and
+// returns a reference to that.
+static int by_node(lua_State *L, const char *name) {
+	lua_createtable(L, NEAR, 0);
+	lua_pushvalue(L, -1);
+	lua_setfield(L, -3, name);
+	return luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static void address(lua_State *L, const char *name, void *p) {
+	lua_pushlightuserdata(L, p);
+	lua_setfield(L, -2, name);
 }
 
 // proxy_open pushes what frontend.lua needs for the compiled front end.
 void proxy_open(lua_State *L, front *f) {
 	static const calls functions = {
-		front_next, front_sent, front_dropped, NULL, NULL, put_number, put_string, put_boolean,
-		front_sent_string, front_sent_number};
+		front_next, front_sent, front_dropped, NULL, element, length, NULL, put_number, put_string, put_boolean,
+		front_sent_string, front_sent_number, quick_find};
+	lua_newtable(L);
 	calls *c = lua_newuserdata(L, sizeof *c); // kept by frontend.lua
 	*c = functions;
 	c->read = f->api->read;
 	c->removed = f->api->remove;
-	lua_createtable(L, 0, 4);
-	lua_insert(L, -2);
 	lua_setfield(L, -2, "calls");
-	lua_pushlightuserdata(L, f);
-	lua_setfield(L, -2, "front");
-	lua_pushlightuserdata(L, f->event);
-	lua_setfield(L, -2, "event");
-	lua_pushcfunction(L, adopt);
-	lua_setfield(L, -2, "adopt");
+	address(L, "front", f);
+	address(L, "event", f->event);
+	address(L, "life", &f->life);
+	address(L, "quick", f->quick);
+	f->made = by_node(L, "made");
+	f->born = by_node(L, "born");
+	f->metas = by_node(L, "metas");
 }

@@ -88,7 +88,6 @@ int front_next(front *f) {
 		f->vm->run.event = f->run.at;
 		int fault = f->api->index(f->event, text, len, f->data + f->ends[f->count - 1]);
 		if (fault == DOC_OK) {
-			f->root.life = f->life;
 			f->out.max = f->out.len + f->output;
 			return f->event->count < FAMILY_MAX ? 1 : 2;
 		}
@@ -294,7 +293,7 @@ static void out_truncate(front *f, uint32_t count) {
 // begin_single goes on to the only event, before Lua is entered: what stands
 // before a loop of the script runs interpreted then, where FFI is slow.
 static int begin_single(front *f) {
-	if (!f->proxy_meta || front_next(f) != 2) return PG_OK;
+	if (!f->compiled || front_next(f) != 2) return PG_OK;
 	lua_pushcfunction(f->vm->L, fresh);
 	return pg_vm_call(f->vm, 0, 0);
 }

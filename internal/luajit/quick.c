@@ -1,0 +1,196 @@
+#include "quick.h"
+
+#include <string.h>
+
+#include "pattern.h"
+
+typedef const unsigned char *bytes;
+
+enum { CHAR, ANY, SET, OPEN, CLOSE, END, DONE };
+enum { STEPS_MAX = 1 << 14 }; /* some ten microseconds */
+
+/* Compiling. */
+
+typedef struct { quick_pattern *q; bytes p, end; int ops, sets, open; } compiler;
+
+/* add_set makes a set of what the item from p to end matches. */
+static int add_set(compiler *c, quick_op *op, bytes end) {
+	if (c->sets == QUICK_SETS) return 0;
+	uint64_t *set = c->q->sets[c->sets];
+	memset(set, 0, sizeof c->q->sets[0]);
+	for (int x = 0; x < 256; x++)
+		if (pg_pattern_one(x, c->p, end)) set[x >> 6] |= (uint64_t)1 << (x & 63);
+	op->kind = SET;
+	op->c = (uint8_t)c->sets++;
+	return 1;
+}
+
+static int is_letter(int c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
+
+static int add_item(compiler *c, quick_op *op) {
+	bytes end = pg_pattern_item(c->p, c->end);
+	if (!end) return 0;
+	if (*c->p == '%' && c->p[1] >= '0' && c->p[1] <= '9') return 0;
+	if (*c->p == '%' && (c->p[1] == 'b' || c->p[1] == 'f')) return 0;
+	if (*c->p == '.') op->kind = ANY;
+	else if (*c->p != '%' && *c->p != '[') *op = (quick_op){.kind = CHAR, .c = *c->p};
+	else if (*c->p == '%' && !is_letter(c->p[1])) *op = (quick_op){.kind = CHAR, .c = c->p[1]};
+	else if (!add_set(c, op, end)) return 0;
+	c->p = end;
+	if (end < c->end && strchr("*+-?", *end) && *end) op->repeat = *c->p++;
+	return 1;
+}
+
+static int add_capture(compiler *c, quick_op *op, int opened[]) {
+	if (*c->p++ == '(') {
+		if (c->q->captures == QUICK_CAPTURES || (c->p < c->end && *c->p == ')')) return 0;
+		*op = (quick_op){.kind = OPEN, .c = c->q->captures};
+		opened[c->open++] = c->q->captures++;
+		return 1;
+	}
+	if (c->open == 0) return 0;
+	*op = (quick_op){.kind = CLOSE, .c = (uint8_t)opened[--c->open]};
+	return 1;
+}
+
+/* foresee notes which character must follow a repeated item. */
+static void foresee(quick_op *ops, int count) {
+	for (int i = 0; i < count; i++) {
+		int next = i + 1;
+		while (ops[next].kind == OPEN || ops[next].kind == CLOSE) next++;
+		ops[i].sure = ops[next].kind == CHAR && (!ops[next].repeat || ops[next].repeat == '+');
+		ops[i].next = ops[next].c;
+	}
+}
+
+/* compile returns 0 for a pattern that the other matcher is to match. */
+static int compile(quick_pattern *q, const char *pattern, size_t n) {
+	int opened[QUICK_CAPTURES];
+	compiler c = {.q = q, .p = (bytes)pattern, .end = (bytes)pattern + n};
+	q->captures = 0;
+	q->anchored = n && *pattern == '^';
+	c.p += q->anchored;
+	while (c.p < c.end) {
+		if (c.ops == QUICK_OPS - 2) return 0;
+		quick_op *op = &q->ops[c.ops++];
+		*op = (quick_op){0};
+		if (*c.p == '$' && c.p + 1 == c.end) op->kind = END, c.p++;
+		else if (*c.p == '(' || *c.p == ')' ? !add_capture(&c, op, opened) : !add_item(&c, op)) return 0;
+	}
+	q->ops[c.ops] = (quick_op){.kind = DONE};
+	foresee(q->ops, c.ops);
+	return c.open == 0;
+}
+
+/* lookup returns the compiled pattern, or NULL where there is none. */
+static const quick_pattern *lookup(quick *all, const char *pattern, size_t n) {
+	uintptr_t at = (uintptr_t)pattern;
+	quick_pattern *q = &all->patterns[(at >> 4 ^ at >> 10) % QUICK_SLOTS];
+	if (q->address != pattern || q->len != n || memcmp(q->text, pattern, n) != 0) {
+		if (n > QUICK_TEXT) return NULL;
+		q->address = pattern;
+		q->len = n;
+		memcpy(q->text, pattern, n);
+		q->usable = (uint8_t)compile(q, pattern, n);
+	}
+	return q->usable ? q : NULL;
+}
+
+/* Matching. */
+
+typedef struct {
+	const quick_pattern *q;
+	bytes end;
+	quick_match *match;
+	int steps; /* left; below 0 it has given up */
+} matcher;
+
+static inline int one(const matcher *m, const quick_op *op, bytes s) {
+	switch (op->kind) {
+	case CHAR: return *s == op->c;
+	case ANY: return 1;
+	default: return m->q->sets[op->c][*s >> 6] >> (*s & 63) & 1;
+	}
+}
+
+static inline bytes run_of(matcher *m, const quick_op *op, bytes s) {
+	bytes at = s;
+	if (op->kind == ANY) return m->end;
+	while (at < m->end && one(m, op, at)) at++;
+	m->steps -= (int)(at - s);
+	return at;
+}
+
+static bytes match(matcher *m, const quick_op *op, bytes s);
+
+static bytes greedy(matcher *m, const quick_op *op, bytes s, bytes least) {
+	for (bytes at = run_of(m, op, s); at >= least && m->steps-- > 0; at--) {
+		if (op->sure && (at == m->end || *at != op->next)) continue;
+		bytes r = match(m, op + 1, at);
+		if (r) return r;
+	}
+	return NULL;
+}
+
+static bytes lazy(matcher *m, const quick_op *op, bytes s) {
+	for (; m->steps-- > 0; s++) {
+		if (!op->sure || (s < m->end && *s == op->next)) {
+			bytes r = match(m, op + 1, s);
+			if (r) return r;
+		}
+		if (s == m->end || !one(m, op, s)) return NULL;
+	}
+	return NULL;
+}
+
+/* match matches from op on at s and returns the end, or NULL. All captures of a
+ * match are written on the way to it, so none is ever taken back. */
+static bytes match(matcher *m, const quick_op *op, bytes s) {
+	for (;; op++) {
+		switch (op->kind) {
+		case DONE: return s;
+		case END: if (s != m->end) return NULL; continue;
+		case OPEN: m->match->capture[op->c].at = (const char *)s; continue;
+		case CLOSE: m->match->capture[op->c].len = (size_t)((const char *)s - m->match->capture[op->c].at); continue;
+		}
+		switch (op->repeat) {
+		case '*': return greedy(m, op, s, s);
+		case '+': return s < m->end && one(m, op, s) ? greedy(m, op, s, s + 1) : NULL;
+		case '-': return lazy(m, op, s);
+		case '?':
+			if (s < m->end && one(m, op, s)) {
+				bytes r = match(m, op + 1, s + 1);
+				if (r) return r;
+			}
+			continue;
+		}
+		if (s == m->end || !one(m, op, s)) return NULL;
+		s++;
+	}
+}
+
+/* first returns the first place from s on where the pattern can match. */
+static bytes first(const matcher *m, bytes s) {
+	const quick_op *op = m->q->ops;
+	if (op->kind != CHAR || (op->repeat && op->repeat != '+')) return s;
+	return memchr(s, op->c, (size_t)(m->end - s));
+}
+
+int quick_find(quick *all, const char *text, size_t n, const char *pattern, size_t pn, double init) {
+	const quick_pattern *q = lookup(all, pattern, pn);
+	if (!q || !(init >= 1 && init <= (double)n + 1)) return QUICK_NOT;
+	bytes s = (bytes)text + (size_t)init - 1, end;
+	matcher m = {q, (bytes)text + n, &all->match, STEPS_MAX};
+	do {
+		if (!q->anchored && !(s = first(&m, s))) return 0;
+		end = match(&m, q->ops, s);
+	} while (!end && m.steps-- > 0 && s++ < m.end && !q->anchored);
+	if (m.steps <= 0) return QUICK_NOT;
+	if (!end) return 0;
+	all->match.from = (double)(s - (bytes)text + 1);
+	all->match.to = (double)(end - (bytes)text);
+	if (q->captures) return q->captures;
+	all->match.capture[0].at = (const char *)s;
+	all->match.capture[0].len = (size_t)(end - s);
+	return QUICK_WHOLE;
+}

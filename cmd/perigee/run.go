@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -94,7 +93,7 @@ func start(pl *plan, log *slog.Logger) (e *engine, err error) {
 	e.closers = append(e.closers, letters.Close)
 	for _, p := range pl.parts {
 		e.pipelines = append(e.pipelines, pipeline.New(pipeline.Config{
-			Name: p.config.Name, Source: p.source, Script: p.script, DeadLetters: letters, Log: log,
+			Name: p.config.Name, Source: p.withLetters(letters), Script: p.script, DeadLetters: letters, Log: log,
 			Sinks: []pipeline.Sink{{Name: p.config.Sink.Kind, Sink: p.sink}},
 			Lanes: p.config.Lanes, Limits: p.limits,
 		}))
@@ -121,13 +120,12 @@ func (e *engine) watch(pl *plan) {
 
 // serve opens the port for monitors and the socket for the command line.
 func (e *engine) serve(pl *plan, letters *deadletter.Store) error {
+	handlers := (&desk{store: letters, pipelines: pl.names(), engine: true}).handlers()
+	handlers["POST /query"] = pl.store.handler()
 	s, err := server.Start(server.Config{
 		Address: pl.HTTP, Folder: pl.Data, Pipelines: e.pipelines, Log: e.log,
-		Metrics: append(pluginMetrics(), newVersions(pl.parts), server.Measurements(pl.stats)),
-		Handlers: map[string]http.Handler{
-			"GET /dlq":    lettersHandler(letters),
-			"POST /query": pl.store.handler(),
-		},
+		Metrics:  append(pluginMetrics(), newVersions(pl.parts), server.Measurements(pl.stats)),
+		Handlers: handlers,
 	})
 	if err != nil {
 		return withHint(err, `another program listens there: set http to another address, or to "off"`)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/server"
@@ -118,10 +119,16 @@ func failureIn(response *http.Response) error {
 	return &f
 }
 
-// firstLine shortens text to the first line and to so many characters.
+// firstLine shortens text to the first line and to so many characters, and keeps
+// what would steer a terminal from it.
 func firstLine(text string, most int) string {
 	line, _, cut := strings.Cut(strings.ToValidUTF8(text, "\uFFFD"), "\n")
-	runes := []rune(line)
+	runes := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, line))
 	if len(runes) > most {
 		runes, cut = runes[:most-1], true
 	}

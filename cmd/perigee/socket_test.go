@@ -90,7 +90,7 @@ func TestAskNoEngine(t *testing.T) {
 }
 
 func TestFirstLine(t *testing.T) {
-	for in, want := range map[string]string{"": "", "abc": "abc", "abc\ndef": "abc…", "abcdefgh": "abcde…", "\xff": "\uFFFD"} {
+	for in, want := range map[string]string{"": "", "abc": "abc", "abc\ndef": "abc…", "abcdefgh": "abcde…", "\xff": "\uFFFD", "a\tb\x1b[": "a b ["} {
 		if got := firstLine(in, 6); got != want {
 			t.Errorf("firstLine(%q) = %q, want %q", in, got, want)
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/perigeedb/perigee/script"
 )
 
 // batch passes the good events at once. After a fault that is not one event's,
@@ -26,7 +28,7 @@ func (r *run) batch() {
 }
 
 func (r *run) again() {
-	r.out.Data, r.out.Ends, r.out.From = r.out.Data[:0], r.out.Ends[:0], r.out.From[:0]
+	script.Cut(r.out, 0, 0)
 	r.limit, r.res.Ran = nil, r.in.Len()
 	r.res.Dead = r.res.Dead[:0]
 	_ = r.check() // it had the memory before
@@ -72,11 +74,26 @@ func (r *run) call(docs [][]byte, origin []int) (err error) {
 		}
 	}()
 	defer r.script.plugin.rescue(&err)
-	r.script.plugin.Batch(docs, c.emit, c.fail)
+	if p := r.script.plugin; p.Route != nil {
+		p.Route(docs, c.emitTo, c.fail)
+	} else {
+		p.Batch(docs, c.emit, c.fail)
+	}
 	return nil
 }
 
-func (c *call) emit(event int, doc []byte) {
+func (c *call) emit(event int, doc []byte) { c.send(event, doc, 0) }
+
+func (c *call) emitTo(event int, doc []byte, sinks ...string) {
+	to, err := c.script.opts.Route(sinks...)
+	if err != nil {
+		c.fail(event, err)
+		return
+	}
+	c.send(event, doc, to)
+}
+
+func (c *call) send(event int, doc []byte, to uint64) {
 	c.admit("emit", event)
 	if event < c.last {
 		c.refuseCall(fmt.Errorf("emit was called for event %d after event %d: emit in the order of the events", event, c.last))
@@ -87,7 +104,7 @@ func (c *call) emit(event int, doc []byte) {
 		return
 	}
 	c.out.Data = append(c.out.Data, doc...)
-	c.endDocument(i)
+	c.endDocument(i, to)
 }
 
 func (c *call) fail(event int, err error) {

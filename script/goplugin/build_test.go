@@ -60,7 +60,7 @@ func TestOpenRefuses(t *testing.T) {
 		{self, "", []string{self + " is no Go plugin but was built with -buildmode=exe", "perigee plugin build"}},
 		{shapesPath(t), "", []string{"exports no function Main", "funcname"}},
 		{shapesPath(t), "outer", []string{"exports no function outer"}},
-		{shapesPath(t), "Other", []string{"Other is of type func(int) string", "want func(map[string]any) (any, error) or func([][]byte, "}},
+		{shapesPath(t), "Other", []string{"Other is of type func(int) string", "want func(map[string]any) (any, error), func([][]byte, "}},
 		{shapesPath(t), "Variable", []string{"Variable is of type *int"}},
 	} {
 		_, err := Open(c.path, c.symbol)

@@ -10,9 +10,10 @@
 //
 //	func(row map[string]any) (any, error)
 //	func(docs [][]byte, emit func(event int, doc []byte), fail func(event int, err error))
+//	func(docs [][]byte, emit func(event int, doc []byte, sinks ...string), fail func(event int, err error))
 //
-// The first gets one event as a map; see RowFunc. The second gets the JSON
-// documents of a whole batch; see BatchFunc.
+// The first gets one event as a map; see RowFunc. The others get the JSON
+// documents of a whole batch; see BatchFunc and RouteFunc.
 //
 // A panic in a plugin is a dead letter. What Go cannot recover from ends the
 // process: a panic in a goroutine that the plugin started, a stack overflow,
@@ -36,6 +37,9 @@ import (
 //	map[string]any     the event that goes on
 //	[]map[string]any   several of them, none if it is empty
 //	nil                nothing goes on
+//	map[string][]map[string]any
+//	                   several of them by the name of their sink; those below the
+//	                   empty name are for every sink that is not Routed
 //
 // and anything else makes the event a dead letter, as an error does. Where it
 // computes a value instead of events, it returns what encoding/json can encode;
@@ -55,14 +59,19 @@ type RowFunc = func(row map[string]any) (any, error)
 // the one that is at fault becomes a dead letter.
 type BatchFunc = func(docs [][]byte, emit func(event int, doc []byte), fail func(event int, err error))
 
+// RouteFunc is a BatchFunc whose emit takes the names of the sinks that a document
+// is for. Without a name it is for every sink that is not Routed.
+type RouteFunc = func(docs [][]byte, emit func(event int, doc []byte, sinks ...string), fail func(event int, err error))
+
 // DefaultFunc is the symbol that is looked up when none is named.
 const DefaultFunc = "Main"
 
-// A Plugin is an opened plugin and one of its functions. Exactly one of Row and
-// Batch is set.
+// A Plugin is an opened plugin and one of its functions. Exactly one of Row, Batch
+// and Route is set.
 type Plugin struct {
 	Row   RowFunc
 	Batch BatchFunc
+	Route RouteFunc
 
 	path    string
 	symbol  string
@@ -109,9 +118,12 @@ func (p *Plugin) lookup(opened *plugin.Plugin) error {
 		p.Row = f
 	case BatchFunc:
 		p.Batch = f
+	case RouteFunc:
+		p.Route = f
 	default:
-		return fmt.Errorf("%s: %s is of type %T, want func(map[string]any) (any, error) "+
-			"or func([][]byte, func(int, []byte), func(int, error))", p.path, p.symbol, symbol)
+		return fmt.Errorf("%s: %s is of type %T, want func(map[string]any) (any, error), "+
+			"func([][]byte, func(int, []byte), func(int, error)) "+
+			"or func([][]byte, func(int, []byte, ...string), func(int, error))", p.path, p.symbol, symbol)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,13 +139,12 @@ func TestRowsReturnShapes(t *testing.T) {
 		`0 {"a":1.5,"b":[1,{"c":null}],"what":"event"}`,
 		`1 {"what":"several"}`,
 		`1 {"html":"<&>"}`,
-		`9 {"good":1}`,
 		`11 {"s":"😀\n<","what":"event"}`,
-		`5.0 script: Shapes returned int: want a map[string]any, a []map[string]any, or nil to drop the event`,
-		`6.0 script: Shapes returned []interface {}: want a map[string]any, a []map[string]any, or nil to drop the event`,
+		`5.0 script: Shapes returned int: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event`,
+		`6.0 script: Shapes returned []interface {}: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event`,
 		`7.0 script: not today`,
 		`8.0 script: encode what Shapes returned: json: unsupported value: NaN`,
-		`9.1 script: what Shapes made of the event is no document: nested deeper than 512 (at byte 2560)`,
+		`9.0 script: what Shapes made of the event is no document: nested deeper than 512 (at byte 2560)`,
 		`10.0 parse: not a JSON object: an event must start with {`+` (at byte 0)`,
 	)
 	if res.Dropped != 3 {
@@ -202,10 +202,10 @@ func TestBatchShapes(t *testing.T) {
 	res := runAll(t, s, `{"what":"event", "a":1.50}`, `{"what":"in place"}`, `{"what":"several"}`, `{"what":"drop"}`, `no`,
 		`{"what":"error"}`, `{"what":"no reason"}`, `{"what":"both"}`, `{"what":"no document"}`, `{"what":"event"}`)
 	expect(t, res,
-		`0 {"what":"event", "a":1.50}`, `1 {"short":1}`, `2 {"what":"several"}`, `2 {"more":true}`, `8 {"good":1}`, `9 {"what":"event"}`,
+		`0 {"what":"event", "a":1.50}`, `1 {"short":1}`, `2 {"what":"several"}`, `2 {"more":true}`, `9 {"what":"event"}`,
 		`4.0 parse: not a JSON object: an event must start with { (at byte 0)`,
 		`5.0 script: not today`, `6.0 script: the plugin gave no reason`, `7.0 script: after all`,
-		`8.1 script: what Batch made of the event is no document: the document ends too early (at byte 6)`)
+		`8.0 script: what Batch made of the event is no document: the document ends too early (at byte 6)`)
 	if res.Dropped != 1 {
 		t.Errorf("%d dropped, want 1", res.Dropped)
 	}
@@ -252,21 +252,73 @@ func TestColumnsOfAllSinks(t *testing.T) {
 			checkBooks(t, s, docs, in, res)
 			var dead []string
 			for _, d := range res.Dead {
-				dead = append(dead, fmt.Sprintf("%d.%d %s", d.Position-firstPosition, d.Number, d.Error))
+				dead = append(dead, fmt.Sprintf("%d.%d %s: %s", d.Position-firstPosition, d.Number, d.Sink, d.Error))
 			}
-			want := []string{"1.1 column w is required, but what is missing or null", "2.0 column n wants int64, got 1.5, which is not a whole number"}
+			want := []string{"1.1 w: column w is required, but what is missing or null", "2.0 n: column n wants int64, got 1.5, which is not a whole number"}
 			if diff := cmp.Diff(want, dead); diff != "" {
 				t.Errorf("%s: dead (-want +got):\n%s", symbol, diff)
 			}
-			if diff := cmp.Diff([]int64{1, 0, 4}, res.Outputs[0].Columns.Vectors[0].Ints); diff != "" {
+			if diff := cmp.Diff([]int64{1, 0, 0, 4}, res.Outputs[0].Columns.Vectors[0].Ints); diff != "" {
 				t.Errorf("%s: column n (-want +got):\n%s", symbol, diff)
 			}
-			if res.Outputs[1].Columns != nil || string(res.Outputs[1].Data) != string(res.Outputs[2].Data) || res.Outputs[1].Len() != 3 {
-				t.Errorf("%s: outputs are %q and %q", symbol, res.Outputs[1].Data, res.Outputs[2].Data)
+			if res.Outputs[1].Columns != nil {
+				t.Errorf("%s: the sink that asked for no columns got some", symbol)
 			}
-			if got := string(res.Outputs[2].Columns.Vectors[0].Bytes); got != "eventseveralevent" {
+			if diff := cmp.Diff([]int{4, 5, 4}, []int{res.Outputs[0].Len(), res.Outputs[1].Len(), res.Outputs[2].Len()}); diff != "" {
+				t.Errorf("%s: rows of the sinks (-want +got):\n%s", symbol, diff)
+			}
+			if got := string(res.Outputs[2].Columns.Vectors[0].Bytes); got != "eventseveraleventevent" {
 				t.Errorf("%s: column w is %q", symbol, got)
 			}
+		}
+	}
+}
+
+// TestRouting: rows go to the sinks that the plugin names, and those without a name
+// to the sinks that are not Routed.
+func TestRouting(t *testing.T) {
+	n := []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}
+	opts := script.Options{Sinks: []script.Sink{{Name: "main"}, {Name: "audit", Routed: true, Columns: n}}}
+	for symbol, docs := range map[string][]string{
+		"Routed":      {`{"n":1,"to":[""]}`, `{"n":2,"to":["audit"]}`, `{"n":3,"to":["main","audit"]}`, `{"n":"x","to":["audit",""]}`, `{"to":["adit"]}`, `{"to":[]}`},
+		"BatchRouted": {`{"n":1}`, `{"n":2,"to":["audit"]}`, `{"n":3,"to":["main","audit"]}`, `{"n":"x","to":["audit"],"also":true}`, `{"to":["adit"]}`, `no`},
+	} {
+		s := loadShapes(t, symbol, opts)
+		in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 2)}
+		for range 2 { // the second run uses the first one's memory
+			if err := s.Run(context.Background(), in, res); err != nil {
+				t.Fatal(err)
+			}
+			checkBooks(t, s, docs, in, res)
+		}
+		if main, audit := fmt.Sprint(res.Outputs[0].From), fmt.Sprint(res.Outputs[1].From); main != "[0 2 3]" || audit != "[1 2]" {
+			t.Errorf("%s: rows in main are from %s, in audit from %s", symbol, main, audit)
+		}
+		if got := res.Outputs[1].Columns.Vectors[0].Ints; !slices.Equal(got, []int64{2, 3}) {
+			t.Errorf("%s: column n of audit is %v", symbol, got)
+		}
+		if len(res.Dead) < 2 || res.Dead[0].Sink != "audit" || !strings.Contains(res.Dead[1].Error, `there is no sink "adit"; did you mean "audit"?`) {
+			t.Errorf("%s: dead are %+v", symbol, res.Dead)
+		}
+	}
+}
+
+// TestNoDocumentTakesTheEventBack: of an event that failed nothing is left in any sink.
+func TestNoDocumentTakesTheEventBack(t *testing.T) {
+	good := []event.Column{{Name: "good", Path: []string{"good"}, Type: event.String}}
+	s := loadShapes(t, "Batch", script.Options{Sinks: []script.Sink{{Name: "a", Columns: good}, {Name: "b"}}})
+	docs := []string{`{"what":"no document"}`, `{"what":"event"}`}
+	in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 2)}
+	if err := s.Run(context.Background(), in, res); err != nil {
+		t.Fatal(err)
+	}
+	checkBooks(t, s, docs, in, res)
+	if len(res.Dead) != 1 || res.Dead[0].Stage != "script" || res.Dead[0].Sink != "" {
+		t.Errorf("dead are %+v, want one letter about the event", res.Dead)
+	}
+	for i := range res.Outputs {
+		if got := fmt.Sprint(res.Outputs[i].From); got != "[1]" {
+			t.Errorf("rows of sink %d are from %s", i, got)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package goplugin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/perigeedb/perigee/event"
 )
@@ -32,22 +34,50 @@ func (r *run) row(i int, encoder *json.Encoder) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.script.value {
-		return r.encode(i, encoder, valueOf(value))
+	if r.script.opts.Value {
+		return r.encode(i, encoder, valueOf(value), 0)
+	}
+	if routed, ok := value.(map[string][]map[string]any); ok {
+		return r.routed(i, encoder, routed)
 	}
 	rows, err := r.script.plugin.events(value)
+	if err != nil {
+		return err
+	}
+	return r.send(i, encoder, rows, 0)
+}
+
+// routed sends rows by the names of their sinks, in the order of the names.
+func (r *run) routed(i int, encoder *json.Encoder, rows map[string][]map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		to := uint64(0)
+		if name != "" {
+			var err error
+			if to, err = r.script.opts.Route(name); err != nil {
+				return err
+			}
+		}
+		if err := r.send(i, encoder, rows[name], to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send puts the rows of event i into the output, for the sinks in to.
+func (r *run) send(i int, encoder *json.Encoder, rows []map[string]any, to uint64) error {
 	for _, row := range rows {
+		if r.limit != nil || r.state[i] == refused {
+			return nil
+		}
 		if row == nil {
 			continue
 		}
-		if err := r.encode(i, encoder, row); err != nil {
+		if err := r.encode(i, encoder, row, to); err != nil {
 			return err
 		}
-		if r.limit != nil || r.state[i] == refused {
-			break
-		}
 	}
-	return err
+	return nil
 }
 
 // events are the rows that go on. Those that are nil do not.
@@ -60,7 +90,7 @@ func (p *Plugin) events(value any) ([]map[string]any, error) {
 	case []map[string]any:
 		return v, nil
 	}
-	return nil, fmt.Errorf("%s returned %T: want a map[string]any, a []map[string]any, or nil to drop the event", p.symbol, value)
+	return nil, fmt.Errorf("%s returned %T: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event", p.symbol, value)
 }
 
 // valueOf takes bytes for text, as what json.Marshal returns.
@@ -72,12 +102,12 @@ func valueOf(value any) any {
 }
 
 // encode puts a document into the output.
-func (r *run) encode(i int, encoder *json.Encoder, value any) error {
+func (r *run) encode(i int, encoder *json.Encoder, value any, to uint64) error {
 	if err := encoder.Encode(value); err != nil {
 		return fmt.Errorf("encode what %s returned: %w", r.script.plugin.symbol, err)
 	}
 	r.out.Data = r.out.Data[:len(r.out.Data)-len("\n")]
-	r.endDocument(i)
+	r.endDocument(i, to)
 	return nil
 }
 

@@ -2,15 +2,13 @@ package goplugin
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/script"
 )
 
@@ -21,7 +19,7 @@ type run struct {
 	ctx    context.Context
 	in     *event.Batch
 	res    *event.Result
-	out    *event.Output // of the first sink; the others get copies
+	out    *event.Output // all that was emitted
 	limit  error         // what ended the run early
 }
 
@@ -55,12 +53,12 @@ func (r *run) refuse(i int, stage string, err error) {
 		return
 	}
 	r.state[i] = refused
-	r.bury(i, 0, stage, err)
+	r.bury(i, "", 0, stage, err)
 }
 
-func (r *run) bury(i int, number uint32, stage string, err error) {
+func (r *run) bury(i int, sink string, number uint32, stage string, err error) {
 	d := event.Dead{
-		Position: r.in.Range.First + uint64(i), Number: number, Stage: stage, Error: err.Error(),
+		Position: r.in.Range.First + uint64(i), Sink: sink, Number: number, Stage: stage, Error: err.Error(),
 		Script: r.script.name, Original: bytes.Clone(r.in.Doc(i)),
 	}
 	if fault, ok := err.(*script.Error); ok {
@@ -69,12 +67,12 @@ func (r *run) bury(i int, number uint32, stage string, err error) {
 	r.res.Dead = append(r.res.Dead, d)
 }
 
-// endDocument ends the document of event i that was appended to the output.
-func (r *run) endDocument(i int) {
-	r.out.Ends = append(r.out.Ends, uint32(len(r.out.Data)))
-	r.out.From = append(r.out.From, uint32(i))
+// endDocument ends the document of event i that was appended to the output, for the
+// sinks in to.
+func (r *run) endDocument(i int, to uint64) {
+	script.End(r.out, i, to)
 	r.state[i] = emitted
-	if len(r.out.Data) > r.script.limits.Output {
+	if len(r.out.Data) > r.script.opts.Limits.Output {
 		r.overflown(i)
 	}
 }
@@ -90,9 +88,9 @@ func (r *run) overflown(i int) {
 	if rows > 0 {
 		first = int(r.out.Ends[rows-1])
 	}
-	alone := len(r.out.Data)-first > r.script.limits.Output
-	r.out.Data, r.out.Ends, r.out.From = r.out.Data[:first], r.out.Ends[:rows], r.out.From[:rows]
-	fault := fmt.Errorf("output limit: more than %d bytes", r.script.limits.Output)
+	alone := len(r.out.Data)-first > r.script.opts.Limits.Output
+	script.Cut(r.out, first, rows)
+	fault := fmt.Errorf("output limit: more than %d bytes", r.script.opts.Limits.Output)
 	if alone {
 		r.refuse(i, "script", fault)
 		return
@@ -104,26 +102,25 @@ func (r *run) overflown(i int) {
 // settle makes the result whole: the outputs of all sinks and their columns, and
 // the dead letters of the events that ran, in order.
 func (r *run) settle() error {
-	r.out.Remove(r.refusedRows())
+	r.out.Remove(r.refusedRows(r.out))
+	opts := &r.script.opts
+	if !opts.Direct() {
+		opts.Share(r.out, r.res.Outputs)
+	} else if !opts.Together {
+		r.out.To = r.out.To[:0]
+	}
 	for i := range r.res.Outputs {
 		out := &r.res.Outputs[i]
 		out.Partition, out.Range = r.in.Partition, r.in.Range.Head(uint64(r.res.Ran))
-		if i > 0 {
-			out.Data = append(out.Data, r.out.Data...)
-			out.Ends = append(out.Ends, r.out.Ends...)
-			out.From = append(out.From, r.out.From...)
-		}
 	}
-	if !r.script.value {
+	if !opts.Value {
 		if err := r.columns(); err != nil {
 			return err
 		}
 	}
 	end := r.in.Range.First + uint64(r.res.Ran)
 	r.res.Dead = slices.DeleteFunc(r.res.Dead, func(d event.Dead) bool { return d.Position >= end })
-	slices.SortStableFunc(r.res.Dead, func(a, b event.Dead) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Number, b.Number))
-	})
+	script.Sort(r.res.Dead)
 	for _, s := range r.state[:r.res.Ran] {
 		if s == pending {
 			r.res.Dropped++
@@ -134,9 +131,9 @@ func (r *run) settle() error {
 
 // refusedRows are the rows of events that were refused after something of them
 // was emitted.
-func (r *run) refusedRows() []int {
+func (r *run) refusedRows(out *event.Output) []int {
 	var rows []int
-	for row, from := range r.out.From {
+	for row, from := range out.From {
 		if r.state[from] == refused {
 			rows = append(rows, row)
 		}
@@ -144,51 +141,44 @@ func (r *run) refusedRows() []int {
 	return rows
 }
 
-// columns fills the columns that sinks ask for. A row that does not fit for one
-// sink is left out for all, so that running it again doubles nothing.
+// columns fills the columns that sinks ask for, and checks that all that was emitted
+// are documents.
 func (r *run) columns() error {
-	misfits := map[int]document.Bad{}
-	for i, x := range r.extractors {
-		out := &r.res.Outputs[i]
-		columns := &r.none
-		if x == nil {
-			x, out.Columns = r.checker, nil
-		} else {
-			if out.Columns == nil {
-				out.Columns = new(event.Columns)
-			}
-			columns = out.Columns
+	good := true
+	for i := range r.res.Outputs {
+		out, x := &r.res.Outputs[i], r.extractors[i]
+		unasked := x == nil || r.script.opts.Together
+		if unasked {
+			x, out.Columns = r.checker, &r.none
 		}
-		report, err := x.Extract(out.Data, out.Ends, columns)
+		err := report.Fit(x.Extract, out, func(of int, number uint32, bad report.Bad) {
+			if bad.Column < 0 {
+				good = false
+				r.refuse(of, "script", fmt.Errorf("what %s made of the event is no document: %s", r.script.plugin.symbol, bad.Reason))
+				return
+			}
+			r.bury(of, r.script.opts.Sinks[i].Name, number, "column", errors.New(bad.Reason))
+		})
+		if unasked {
+			out.Columns = nil
+		}
 		if err != nil {
 			return fmt.Errorf("extract columns: %w", err)
 		}
-		for _, bad := range report.Bad {
-			if _, found := misfits[bad.Row]; !found {
-				misfits[bad.Row] = bad
-			}
-		}
 	}
-	r.leaveOut(misfits)
+	if !good {
+		r.takeBack()
+	}
 	return nil
 }
 
-// leaveOut makes dead letters of rows and removes them from all outputs.
-func (r *run) leaveOut(misfits map[int]document.Bad) {
-	rows := slices.Sorted(maps.Keys(misfits))
-	for _, row := range rows {
-		first := row
-		for first > 0 && r.out.From[first-1] == r.out.From[row] {
-			first--
-		}
-		bad := misfits[row]
-		stage, err := "column", errors.New(bad.Reason)
-		if bad.Column < 0 {
-			stage, err = "script", fmt.Errorf("what %s made of the event is no document: %w", r.script.plugin.symbol, err)
-		}
-		r.bury(int(r.out.From[row]), uint32(row-first), stage, err)
-	}
+// takeBack removes what is left of the events that were refused when their columns
+// were looked at.
+func (r *run) takeBack() {
 	for i := range r.res.Outputs {
-		r.res.Outputs[i].Remove(rows)
+		r.res.Outputs[i].Remove(r.refusedRows(&r.res.Outputs[i]))
 	}
+	r.res.Dead = slices.DeleteFunc(r.res.Dead, func(d event.Dead) bool {
+		return d.Stage == "column" && r.state[d.Position-r.in.Range.First] == refused
+	})
 }

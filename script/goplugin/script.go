@@ -36,11 +36,12 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 		return nil, p.wantRow()
 	}
 	s := &loadedScript{
-		plugin: p, name: p.String(), sinks: opts.Sinks, limits: opts.Limits.WithDefaults(), log: opts.Log, value: opts.Value,
+		plugin: p, name: p.String(), opts: opts, log: opts.Log,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.opts.Limits = opts.Limits.WithDefaults()
 	if l := opts.Limits; l.EventTime != 0 || l.BatchTime != 0 || l.Memory != 0 {
 		s.log.Warn("limits of time and memory do not hold for a plugin: only that of the output does", "script", s.name)
 	}
@@ -51,10 +52,8 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 type loadedScript struct {
 	plugin    *Plugin
 	name      string
-	sinks     []script.Sink
-	limits    script.Limits
+	opts      script.Options
 	log       *slog.Logger
-	value     bool      // what the function returns is a value and no event
 	workshops sync.Pool // of *workshop
 }
 
@@ -69,6 +68,10 @@ func (s *loadedScript) Run(ctx context.Context, in *event.Batch, res *event.Resu
 	w := s.acquire()
 	defer s.workshops.Put(w)
 	r := &run{script: s, ctx: ctx, workshop: w, in: in, res: res, out: &res.Outputs[0]}
+	if !s.opts.Direct() {
+		w.sent.Reset()
+		r.out = &w.sent
+	}
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -99,6 +102,7 @@ type workshop struct {
 	checker    *document.Extractor   // of documents, without columns
 	extractors []*document.Extractor // by sink; nil where no columns are wanted
 	none       event.Columns
+	sent       event.Output // what the plugin emitted, where it is for several sinks
 	decoder    decoder
 	state      []state  // by event
 	data       []byte   // the batch, for a plugin to change
@@ -110,8 +114,8 @@ func (s *loadedScript) acquire() *workshop {
 	if ready, ok := s.workshops.Get().(*workshop); ok {
 		return ready
 	}
-	w := &workshop{checker: document.NewExtractor(nil), extractors: make([]*document.Extractor, len(s.sinks))}
-	for i, sink := range s.sinks {
+	w := &workshop{checker: document.NewExtractor(nil), extractors: make([]*document.Extractor, len(s.opts.Sinks))}
+	for i, sink := range s.opts.Sinks {
 		if sink.Columns != nil {
 			w.extractors[i] = document.NewExtractor(sink.Columns)
 		}

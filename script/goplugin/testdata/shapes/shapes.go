@@ -158,6 +158,34 @@ func Batch(docs [][]byte, emit func(int, []byte), fail func(int, error)) {
 	}
 }
 
+// Routed returns rows by the names of their sinks, which are in the event.
+func Routed(row map[string]any) (any, error) {
+	routed := map[string][]map[string]any{}
+	for _, name := range row["to"].([]any) {
+		routed[name.(string)] = append(routed[name.(string)], row)
+	}
+	return routed, nil
+}
+
+// BatchRouted emits each document for the sinks that it names, and once more for
+// nobody in particular when it wants that.
+func BatchRouted(docs [][]byte, emit func(int, []byte, ...string), fail func(int, error)) {
+	for i, doc := range docs {
+		var r struct {
+			To   []string
+			Also bool
+		}
+		if err := json.Unmarshal(doc, &r); err != nil {
+			fail(i, err)
+			continue
+		}
+		emit(i, doc, r.To...)
+		if r.Also {
+			emit(i, []byte(`{"also":1}`))
+		}
+	}
+}
+
 // Backwards emits the last event first.
 func Backwards(docs [][]byte, emit func(int, []byte), fail func(int, error)) {
 	for i := len(docs) - 1; i >= 0; i-- {

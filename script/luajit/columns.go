@@ -14,7 +14,7 @@ import (
 
 // columns fills the columns of the sinks that ask for them. When whole, the batch
 // ran in one crossing and nothing was routed: then they have been extracted there.
-func (r *run) columns(e *luajit.Engine, whole bool) error {
+func (r *run) columns(e *engine, whole bool) error {
 	for i := range r.res.Outputs {
 		sink := &r.s.opts.Sinks[i]
 		if sink.Columns == nil || r.s.opts.Together {

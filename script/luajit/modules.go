@@ -22,7 +22,7 @@ func functions(modules []script.Module) []luajit.Function {
 			all = append(all, function(m.Name+"."+name, f, false))
 		}
 	}
-	return all
+	return sorted(all)
 }
 
 func function(name string, f script.Func, waits bool) luajit.Function {
@@ -32,7 +32,7 @@ func function(name string, f script.Func, waits bool) luajit.Function {
 }
 
 // drain takes over what the script logged and measured in a crossing.
-func (s *Script) drain(e *luajit.Engine) {
+func (s *program) drain(e *luajit.Engine) {
 	e.VM.Log(func(level slog.Level, text, place string) { s.log.Line(level, text, s.name, place) })
 	lost := e.Measured(s.measure)
 	if lost > 0 {
@@ -43,7 +43,7 @@ func (s *Script) drain(e *luajit.Engine) {
 // kinds are the functions of the module stats, in the order of the engine.
 var kinds = [...]script.StatKind{script.Counter, script.Gauge, script.Histogram}
 
-func (s *Script) measure(value float64, of []byte) {
+func (s *program) measure(value float64, of []byte) {
 	if s.opts.Stats == nil {
 		return
 	}
@@ -60,7 +60,7 @@ func (s *Script) measure(value float64, of []byte) {
 const seriesMax = 1000
 
 // seriesOf finds the series that a script named before without reading the name.
-func (s *Script) seriesOf(of []byte) (script.Series, error) {
+func (s *program) seriesOf(of []byte) (script.Series, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if series, known := s.series[string(of)]; known {

@@ -47,7 +47,7 @@ type run struct {
 
 // all runs until every event has run or a limit of the batch ends it, with a
 // fresh engine after each limit. It returns the engine that it holds in the end.
-func (r *run) all(e *luajit.Engine) (*luajit.Engine, error) {
+func (r *run) all(e *engine) (*engine, error) {
 	start := time.Time{}
 	for {
 		first := r.res.Ran
@@ -88,7 +88,7 @@ func (r *run) all(e *luajit.Engine) (*luajit.Engine, error) {
 }
 
 // cross makes the crossing, which ends early when the context does.
-func (r *run) cross(e *luajit.Engine, first int) *luajit.Outcome {
+func (r *run) cross(e *engine, first int) *luajit.Outcome {
 	if r.ctx.Done() == nil {
 		return e.Run(r.ctx, r.in, first)
 	}
@@ -106,7 +106,7 @@ func (r *run) cross(e *luajit.Engine, first int) *luajit.Outcome {
 
 // limit tells whether the run ended by a limit of the batch. An event that takes
 // the whole batch's time or output alone is at fault itself.
-func (r *run) limit(e *luajit.Engine, out *luajit.Outcome, first int) error {
+func (r *run) limit(e *engine, out *luajit.Outcome, first int) error {
 	name := ""
 	switch {
 	case out.Limit == luajit.BatchTime && out.At > first:
@@ -126,7 +126,7 @@ func (r *run) limit(e *luajit.Engine, out *luajit.Outcome, first int) error {
 }
 
 // take adds what came of a crossing to the result.
-func (r *run) take(e *luajit.Engine, out *luajit.Outcome) {
+func (r *run) take(e *engine, out *luajit.Outcome) {
 	sent := event.Output{Data: out.Data, Ends: out.Ends, From: out.From, To: out.To}
 	r.s.opts.Share(&sent, r.res.Outputs)
 	for _, d := range out.Dead() {
@@ -135,7 +135,7 @@ func (r *run) take(e *luajit.Engine, out *luajit.Outcome) {
 	r.res.Dropped += out.Dropped
 	r.res.Ran = out.At
 	if e.Told() {
-		r.s.drain(e)
+		r.s.drain(e.Engine)
 	}
 }
 

@@ -1,0 +1,175 @@
+//go:build cgo
+
+package luajit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/perigeedb/perigee/internal/luajit"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
+	"github.com/perigeedb/perigee/script/stdlib"
+)
+
+// A program is loaded code, and what its VMs need.
+type program struct {
+	code   script.Code
+	opts   script.Options
+	name   string
+	source *stdlib.Source
+	host   *luajit.Host
+	log    *stdlib.Log
+
+	mu     sync.Mutex
+	series map[string]script.Series // by how a script named them
+
+	interpreted bool
+	group       *pool.Group
+}
+
+func (p *program) prepare(code script.Code, opts script.Options, interpreted bool) error {
+	opts.Limits = opts.Limits.WithDefaults()
+	modules, err := stdlib.Modules(opts.Modules)
+	if err != nil {
+		return err
+	}
+	p.code, p.opts, p.interpreted = code, opts, interpreted
+	p.source = stdlib.NewSource(code)
+	p.log = stdlib.NewLog(opts.Log)
+	p.series = make(map[string]script.Series)
+	p.host = &luajit.Host{Functions: functions(modules), File: p.source.Require}
+	p.name = p.version()
+	if !interpreted {
+		p.probe()
+	}
+	return nil
+}
+
+// join finds the program's VMs in its pool, and has the first one made.
+func (p *program) join(ctx context.Context, use string, open opener) error {
+	vms := p.opts.Pool
+	if vms == nil {
+		vms = pool.New(pool.Settings{})
+	}
+	p.group = vms.Join(p.key(use), func() pool.Maker { return &maker{luajit.NewWatchdog(), open} })
+	m, err := p.group.Acquire(ctx)
+	if err != nil {
+		p.group.Leave()
+		return err
+	}
+	p.name = p.version() // with what it required
+	m.Release()
+	return nil
+}
+
+// key is the same for programs whose VMs are. Those that require files of their own
+// share none: what stands in a file may change.
+func (p *program) key(use string) string {
+	h := sha256.New()
+	add := func(v ...any) { _, _ = fmt.Fprintf(h, "%q\n", fmt.Sprintf("%#v", v)) } // never fails
+	add(use, p.interpreted, p.code.Name, string(p.code.Text), p.code.Func, p.opts.Limits, p.opts.Sinks, p.opts.Value)
+	add(unsafe.SliceData(p.opts.Modules), len(p.opts.Modules))
+	if p.code.Files != nil && bytes.Contains(p.code.Text, []byte("require")) {
+		add(fmt.Sprintf("%p", p))
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+func (p *program) version() string { return p.code.Name + "@" + p.source.Version() }
+
+// compiles is what Probe finds on this machine, which does not change.
+var compiles = sync.OnceValue(func() error {
+	w := luajit.NewWatchdog()
+	defer w.Close()
+	return luajit.Probe(w)
+})
+
+// probe switches to the interpreter where compiled code cannot be stopped.
+func (p *program) probe() {
+	err := compiles()
+	if err == nil {
+		return
+	}
+	p.interpreted = true
+	if p.opts.Log != nil {
+		p.opts.Log.Warn("scripts run interpreted, about three times slower", "error", err)
+	}
+}
+
+// String is the script's name and the start of its hash.
+func (p *program) String() string { return p.name }
+
+// Close frees the VMs, after the runs that are under way, unless an equal script
+// has them as well.
+func (p *program) Close() error {
+	p.group.Leave()
+	return nil
+}
+
+// An opener makes a VM with the program in it.
+type opener func(ctx context.Context, w *luajit.Watchdog) (pool.VM, error)
+
+// A maker makes VMs that one watchdog looks at.
+type maker struct {
+	watch *luajit.Watchdog
+	open  opener
+}
+
+// Open implements pool.Maker.
+func (m *maker) Open(ctx context.Context) (pool.VM, error) { return m.open(ctx, m.watch) }
+
+// Close implements pool.Maker.
+func (m *maker) Close() { m.watch.Close() }
+
+func (p *program) limits() luajit.Options {
+	l := p.opts.Limits
+	return luajit.Options{EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: p.interpreted}
+}
+
+// fill runs the text of the script in an engine.
+func (p *program) fill(ctx context.Context, e *luajit.Engine) error {
+	err := e.Load(ctx, p.code.Name, p.code.Text)
+	p.drain(e)
+	return p.error(err)
+}
+
+// error turns a fault of the engine into one of the script.
+func (p *program) error(err error) error {
+	var f *luajit.Fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	return p.fault(f)
+}
+
+func (p *program) fault(f *luajit.Fault) *script.Error {
+	message, hint, _ := strings.Cut(f.Message, "; ")
+	if f.Kind != luajit.Runtime {
+		message, hint = f.Message, ""
+	}
+	fault := &script.Error{Script: f.File, Line: f.Line, Message: message, Hint: hint, Traceback: f.Traceback}
+	if f.File == "" {
+		fault.Script, fault.Line = p.code.Name, min(f.Line, p.lines())
+	}
+	return fault
+}
+
+// lines is the number of lines of the script: a fault at its very end is in the last.
+func (p *program) lines() int {
+	text := strings.TrimRight(string(p.code.Text), "\n")
+	return strings.Count(text, "\n") + 1
+}
+
+// sorted gives functions the same numbers in all VMs.
+func sorted(all []luajit.Function) []luajit.Function {
+	slices.SortFunc(all, func(a, b luajit.Function) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

@@ -65,6 +65,15 @@ func (b *Batch) Tail(n int) Batch {
 	return t
 }
 
+// Head returns the first n documents. It shares memory with b.
+func (b *Batch) Head(n int) Batch {
+	h := Batch{Partition: b.Partition, Range: b.Range.Head(uint64(n)), Data: b.Data[:start(b.Ends, n)], Ends: b.Ends[:n]}
+	if len(b.Only) > 0 {
+		h.Only = b.Only[:n]
+	}
+	return h
+}
+
 // An Output is what a script made of one batch for one sink. Documents are
 // there always, columns only where the sink asked for them.
 type Output struct {

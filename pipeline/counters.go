@@ -12,7 +12,8 @@ import (
 type counters struct {
 	read, bytes, batches atomic.Uint64
 	settled, dropped     atomic.Uint64
-	script               atomic.Int64 // nanoseconds
+	replayed             atomic.Uint64
+	script, waited       atomic.Int64 // nanoseconds
 	sinks                []sinkCounters
 	dead                 stages
 	lags                 lags
@@ -49,33 +50,52 @@ func (s *stages) counts() map[string]uint64 {
 	return maps.Clone(s.n)
 }
 
-// lags holds the lag of each partition at work, as of its last read: a reader
-// need not answer while it reads.
+// lags holds how far each partition at work is behind.
 type lags struct {
 	mu sync.Mutex
-	n  map[string]uint64
+	of map[string]*lag
 }
 
-func (l *lags) set(partition string, n uint64) {
+type lag struct {
+	source  uint64   // as of the last read: a reader need not answer while it reads
+	read    uint64   // since the partition was opened
+	durable []uint64 // of what was read, by sink
+}
+
+func (l *lags) open(partition string, sinks int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.n == nil {
-		l.n = make(map[string]uint64)
+	if l.of == nil {
+		l.of = make(map[string]*lag)
 	}
-	l.n[partition] = n
+	l.of[partition] = &lag{durable: make([]uint64, sinks)}
+}
+
+func (l *lags) change(partition string, f func(*lag)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if one := l.of[partition]; one != nil {
+		f(one)
+	}
 }
 
 func (l *lags) forget(partition string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.n, partition)
+	delete(l.of, partition)
 }
 
-func (l *lags) sum() (sum uint64) {
+// sum returns how many events wait in the source, and how many are not durable
+// in each sink: those, and what was read and is on its way.
+func (l *lags) sum(sinks int) (source uint64, sink []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range l.n {
-		sum += n
+	sink = make([]uint64, sinks)
+	for _, one := range l.of {
+		source += one.source
+		for i := range sink {
+			sink[i] += one.source + one.read - one.durable[i]
+		}
 	}
-	return sum
+	return source, sink
 }

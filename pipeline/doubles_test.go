@@ -317,7 +317,7 @@ func newBench(t *testing.T, src source.Source, s script.Script, to sink.Sink) be
 	}
 	t.Cleanup(func() { letters.Close() })
 	p := New(Config{
-		Name: "test", Source: src, Script: s, Sinks: []Sink{{"table", to}},
+		Name: "test", Source: src, Script: s, Sinks: []Sink{{Name: "table", Sink: to}},
 		DeadLetters: letters, Log: slog.New(slog.DiscardHandler),
 	})
 	return bench{p, letters}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
 
@@ -33,27 +32,53 @@ func (t *partition) lane(ctx context.Context) error {
 func (t *partition) settle(ctx context.Context, w *work) error {
 	batch := &w.batch
 	for limits := 1; ; limits++ {
+		name := t.p.config.Script.String()
 		limit, err := t.runScript(ctx, batch, &w.result)
 		if err != nil {
 			return err
 		}
+		t.p.config.Reached(AfterScript)
 		if ran := w.result.Ran; ran > 0 {
-			if err := t.commit(ctx, batch, &w.result); err != nil {
+			last := ran == batch.Len()
+			if err := t.finish(ctx, w.number, last, &settling{t: t, batch: batch, res: &w.result, script: name}); err != nil {
 				return err
 			}
-			if ran == batch.Len() {
+			if last {
 				return nil
 			}
 			rest := batch.Tail(ran)
 			batch = &rest
 		}
 		if limits == limitsInARow {
-			return fmt.Errorf("script %s: %d runs in a row hit a limit, the last one at position %d: %w",
-				t.p.config.Script, limits, batch.Range.First, limit)
+			return t.p.pauseItself(fmt.Sprintf("script %s: %d runs in a row hit a limit, the last one at position %d of partition %s: %v",
+				t.p.config.Script, limits, batch.Range.First, t.name, limit))
 		}
 		t.p.log.Warn("script hit a limit: running the rest of the batch again",
 			"partition", t.name, "position", batch.Range.First, "error", limit)
 	}
+}
+
+// finish commits and acknowledges what ran of a batch, when it is its turn.
+func (t *partition) finish(ctx context.Context, number uint64, last bool, s *settling) error {
+	s.name()
+	s.heed()
+	if t.queue != nil {
+		if err := t.queue.wait(ctx, number); err != nil {
+			return err
+		}
+	}
+	if err := s.commit(ctx); err != nil {
+		return err
+	}
+	if t.queue != nil && last {
+		t.queue.leave()
+	}
+	t.p.config.Reached(BeforeAck)
+	if err := t.ack(ctx, s.rng()); err != nil {
+		return err
+	}
+	t.p.config.Reached(AfterAck)
+	return nil
 }
 
 // runScript returns the limit that ended the run early, or nil when all ran.
@@ -75,56 +100,6 @@ func (t *partition) runScript(ctx context.Context, batch *event.Batch, res *even
 	return nil, nil
 }
 
-// commit makes durable everything that came of the events that ran.
-func (t *partition) commit(ctx context.Context, batch *event.Batch, res *event.Result) error {
-	r := batch.Range.Head(uint64(res.Ran))
-	for i := range res.Outputs {
-		res.Outputs[i].Partition, res.Outputs[i].Range = t.name, r
-	}
-	if err := t.keep(ctx, r, res.Dead); err != nil {
-		return err
-	}
-	for i := range t.writers {
-		if err := t.write(ctx, i, batch, res); err != nil {
-			return fmt.Errorf("write to sink %s: %w", t.p.config.Sinks[i].Name, err)
-		}
-	}
-	t.count(res)
-	return t.ack(ctx, r)
-}
-
-func (t *partition) keep(ctx context.Context, r event.Range, dead []event.Dead) error {
-	err := t.p.letters.retry(ctx, func() error {
-		return t.p.config.DeadLetters.Replace(t.p.config.Name, t.name, r, dead)
-	})
-	if err != nil {
-		return fmt.Errorf("keep dead letters: %w", err)
-	}
-	return nil
-}
-
-// write writes the output of sink i, without the rows that the sink refuses.
-func (t *partition) write(ctx context.Context, i int, batch *event.Batch, res *event.Result) error {
-	out := &res.Outputs[i]
-	for {
-		err := t.p.sinks[i].retry(ctx, func() error {
-			began := time.Now()
-			defer func() { t.p.counters.sinks[i].time.Add(int64(time.Since(began))) }()
-			return t.writers[i].Write(ctx, out)
-		})
-		var refused *sink.RowErrors
-		if !errors.As(err, &refused) {
-			return err
-		}
-		if err := t.refuse(refused, batch, out, res); err != nil {
-			return err
-		}
-		if err := t.keep(ctx, out.Range, res.Dead); err != nil {
-			return err
-		}
-	}
-}
-
 // ack gives the range back to the source. A source that has moved needs it no
 // more: the feeder stops, and the rest of what was read is settled.
 func (t *partition) ack(ctx context.Context, r event.Range) error {
@@ -139,17 +114,6 @@ func (t *partition) ack(ctx context.Context, r event.Range) error {
 		return fmt.Errorf("acknowledge to source: %w", err)
 	}
 	return nil
-}
-
-func (t *partition) count(res *event.Result) {
-	c := &t.p.counters
-	for i := range res.Outputs {
-		c.sinks[i].rows.Add(uint64(res.Outputs[i].Len()))
-	}
-	c.dropped.Add(uint64(res.Dropped))
-	c.dead.add(res.Dead)
-	c.settled.Add(uint64(res.Ran))
-	t.p.deaths.report(t.p.log, t.name, res.Dead)
 }
 
 // shrink gives back memory that a batch far beyond the limit has made grow.

@@ -23,11 +23,14 @@ const closeTime = 3 * time.Second
 // it is exhausted, drained, moved or fenced, closed.
 type partition struct {
 	p       *Pipeline
+	post    *post
 	name    string
-	writers []sink.Writer // by index of the pipeline's sinks
+	writers []sink.Writer  // by index of the pipeline's sinks
+	has     []event.Ranges // what each of them had when it was opened
 	reader  source.Reader
 	free    chan *work // for the feeder to fill
 	full    chan *work // for the lanes to settle
+	queue   *queueing  // at sinks that want their outputs in order; nil when none does
 
 	moved       atomic.Pointer[error] // why the source must be asked for partitions again
 	stopReading context.CancelFunc
@@ -35,66 +38,67 @@ type partition struct {
 
 // A work is one batch on its way and what came of it.
 type work struct {
+	number uint64 // of the batch in this turn, counted from 0
 	batch  event.Batch
 	result event.Result
 }
 
 // runPartition takes turns at a partition until one ends other than by being
-// fenced. It returns nil when the partition is exhausted or drained.
-func (p *Pipeline) runPartition(ctx context.Context, name string) error {
+// fenced. Where there are leases, being fenced ends it too: it is for the lease
+// to say who goes on. It returns nil when the partition is exhausted or drained.
+func (p *Pipeline) runPartition(post *post) error {
 	var fences pace
-	for !p.drained(ctx) {
-		err := p.turn(ctx, name)
-		if !errors.Is(err, sink.ErrFenced) {
+	for !post.halted() {
+		err := p.turn(post)
+		if post.leased || !errors.Is(err, sink.ErrFenced) {
 			return err
 		}
 		p.status.opening()
-		p.log.Warn("another worker has taken the partition over: taking it back", "partition", name)
-		reading, stop := p.reading(ctx)
-		sleep(reading, fences.next())
-		stop()
+		p.log.Warn("another worker has taken the partition over: taking it back", "partition", post.partition)
+		sleep(post.reading, fences.next())
 	}
+	p.status.opened()
 	return nil
 }
 
-func (p *Pipeline) turn(ctx context.Context, name string) (err error) {
-	t := &partition{p: p, name: name}
-	defer func() { t.close(ctx) }()
-	err = t.open(ctx)
+func (p *Pipeline) turn(post *post) (err error) {
+	t := &partition{p: p, post: post, name: post.partition}
+	defer t.close()
+	err = t.open(post.reading)
 	p.status.opened()
 	if err != nil {
-		if p.drained(ctx) {
+		if post.halted() {
 			return nil // whatever went wrong with opening, there is nothing to finish
 		}
 		return err
 	}
-	p.log.Info("partition open", "partition", name)
-	return t.run(ctx)
+	if post.orphan {
+		return nil
+	}
+	p.log.Info("partition open", "partition", t.name)
+	return t.run(post.ctx)
 }
 
-// open takes the partition over at every sink, then opens the reader with what
-// all of them have.
+// open takes the partition over at every sink, lets them have what is in the
+// outbox, then opens the reader with what all of them have.
 func (t *partition) open(ctx context.Context) error {
-	ctx, stop := t.p.reading(ctx)
-	defer stop()
-	var done event.Ranges
 	for i, s := range t.p.config.Sinks {
-		var writer sink.Writer
-		var has event.Ranges
-		err := t.p.sinks[i].retry(ctx, func() (err error) {
-			writer, has, err = s.Sink.Open(ctx, t.name)
+		err := t.p.sinks[i].retry(ctx, func() error {
+			writer, has, err := s.Sink.Open(ctx, t.name)
+			if err == nil {
+				t.writers, t.has = append(t.writers, writer), append(t.has, has)
+			}
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("open sink %s: %w", s.Name, err)
 		}
-		t.writers = append(t.writers, writer)
-		if i > 0 {
-			has = done.Intersect(has)
-		}
-		done = has
 	}
-	err := t.p.source.retry(ctx, func() (err error) {
+	done, err := t.replay(ctx)
+	if err != nil || t.post.orphan {
+		return err
+	}
+	err = t.p.source.retry(ctx, func() (err error) {
 		t.reader, err = t.p.config.Source.Open(ctx, t.name, done)
 		return err
 	})
@@ -104,10 +108,27 @@ func (t *partition) open(ctx context.Context) error {
 	return nil
 }
 
+// done is what every sink has. Those that remember nothing are written before
+// the others, and so have what the others remember.
+func (t *partition) done() event.Ranges {
+	var done event.Ranges
+	first := true
+	for i := range t.p.config.Sinks {
+		switch {
+		case t.p.config.Sinks[i].forgets():
+		case first:
+			done, first = t.has[i], false
+		default:
+			done = done.Intersect(t.has[i])
+		}
+	}
+	return done
+}
+
 // close is for a turn at any stage. Its errors change nothing: what matters is
 // durable, and the rest is read again.
-func (t *partition) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+func (t *partition) close() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.post.ctx), closeTime)
 	defer cancel()
 	t.p.counters.lags.forget(t.name)
 	if t.reader != nil {
@@ -132,9 +153,14 @@ func (t *partition) run(ctx context.Context) error {
 	for range works {
 		t.free <- t.newWork()
 	}
+	if t.p.ordered() {
+		t.queue = newQueueing()
+	}
+	t.p.counters.lags.open(t.name, len(t.writers))
 	group, ctx := errgroup.WithContext(ctx)
-	reading, stop := t.p.reading(ctx)
+	reading, stop := context.WithCancel(t.post.reading)
 	defer stop()
+	defer context.AfterFunc(ctx, stop)()
 	t.stopReading = stop
 	group.Go(func() error { return guard(func() error { return t.feed(ctx, reading) }) })
 	for range lanes {
@@ -160,6 +186,7 @@ func (t *partition) newWork() *work {
 // from it is settled under the name that it had.
 func (t *partition) move(err error) {
 	t.moved.Store(&err)
+	t.post.moving.Store(true)
 	t.stopReading()
 }
 
@@ -167,16 +194,16 @@ func (t *partition) move(err error) {
 // has read to the lanes.
 func (t *partition) feed(ctx, reading context.Context) error {
 	defer close(t.full)
-	for {
-		var w *work
-		select {
-		case w = <-t.free:
-		case <-reading.Done():
+	for number := uint64(0); ; number++ {
+		w := t.nextWork(reading)
+		if w == nil {
 			return ctx.Err()
 		}
+		w.number = number
 		err := t.read(reading, &w.batch)
 		switch {
 		case err == nil:
+			t.p.config.Reached(AfterRead)
 			t.full <- w
 		case err == io.EOF:
 			return nil
@@ -191,6 +218,20 @@ func (t *partition) feed(ctx, reading context.Context) error {
 	}
 }
 
+// nextWork waits until there is a batch to read into and somewhere for it to
+// go. It returns nil when reading ends.
+func (t *partition) nextWork(reading context.Context) *work {
+	began := time.Now()
+	defer func() { t.p.counters.waited.Add(int64(time.Since(began))) }()
+	t.p.circuit.wait(reading)
+	select {
+	case w := <-t.free:
+		return w
+	case <-reading.Done():
+		return nil
+	}
+}
+
 func (t *partition) read(ctx context.Context, b *event.Batch) error {
 	err := t.p.source.retry(ctx, func() error {
 		b.Reset()
@@ -199,13 +240,16 @@ func (t *partition) read(ctx context.Context, b *event.Batch) error {
 	if err != nil {
 		return err
 	}
-	if b.Len() == 0 || b.Range.Count != uint64(b.Len()) {
+	if b.Len() == 0 || b.Range.Count != uint64(b.Len()) || len(b.Only) > 0 && len(b.Only) != b.Len() {
 		return fmt.Errorf("%d events for the positions %s: a fault in the source", b.Len(), b.Range)
 	}
-	if l, ok := t.reader.(source.Lagger); ok {
-		t.p.counters.lags.set(t.name, l.Lag())
-	}
 	c := &t.p.counters
+	c.lags.change(t.name, func(l *lag) {
+		l.read += b.Range.Count
+		if reader, ok := t.reader.(source.Lagger); ok {
+			l.source = reader.Lag()
+		}
+	})
 	c.batches.Add(1)
 	c.read.Add(b.Range.Count)
 	c.bytes.Add(uint64(len(b.Data)))

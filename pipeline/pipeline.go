@@ -4,7 +4,7 @@
 // Each partition of the source has one reader and a fixed number of lanes. A
 // lane carries one batch at a time through
 //
-//	script → dead letters → sinks (rows and range in one transaction) → ack
+//	script → dead letters → outbox → sinks (rows and range in one transaction) → ack
 //
 // and lanes commit in any order. Whatever is interrupted anywhere before the
 // ack is read again, and the sinks skip what they already have, so a kill at
@@ -14,8 +14,19 @@
 // the engine's own: of two engines that take a partition from each other, both
 // may keep the letter of an event that one of them has committed.
 //
+// With several sinks, what came of a batch is in the outbox before the first of
+// them is written: after a crash the stored outputs go to the sinks that lack
+// them, and the script does not run again. Sinks that do not remember ranges
+// are written first, so that whatever another sink remembers, they have.
+//
+// Where one of the sinks keeps leases, the workers of a pipeline share its
+// partitions: each works on those that it holds the lease of, gives up what is
+// more than its fair share, and takes over what ran out. A worker that cannot
+// renew a lease stops before it is over. It is not the lease that keeps two
+// workers from writing the same event but Sink.Open, which fences.
+//
 // Batches and results are reused: memory is bounded by lanes and the limits of
-// a batch, whatever the speed of the source or the absence of a sink. A source,
+// a batch, whatever the speed of a source or the absence of a sink. A source,
 // a script or a sink that panics fails the pipeline with an error.
 //
 // The package knows contracts and no kinds. A Pipeline is safe for concurrent
@@ -27,15 +38,21 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/outbox"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
 
-// DefaultLanes is the number of batches of a partition in flight.
-const DefaultLanes = 4
+const (
+	// DefaultLanes is the number of batches of a partition in flight.
+	DefaultLanes = 4
+	// DefaultLease is how long a worker that says nothing keeps its partitions.
+	DefaultLease = 10 * time.Second
+)
 
 // Config is what a pipeline is made of. The pipeline closes the readers and
 // writers that it opens; source, script and sinks belong to the caller, who
@@ -46,15 +63,28 @@ type Config struct {
 	Script      script.Script // loaded for exactly these sinks
 	Sinks       []Sink
 	DeadLetters DeadLetters
-	Lanes       int           // batches of a partition in flight; 0 means DefaultLanes
-	Limits      source.Limits // of a batch, as the source was told
-	Log         *slog.Logger
+	// Outbox is for a pipeline with several sinks, and for one that has had
+	// several: what it still holds is written. nil means none.
+	Outbox *outbox.Store
+	Lanes  int           // batches of a partition in flight; 0 means DefaultLanes
+	Limits source.Limits // of a batch, as the source was told
+	// Worker names this process among those that share the pipeline's
+	// partitions, the same one each time it starts (see Worker); "" is one that
+	// nobody has.
+	Worker string
+	Lease  time.Duration // how long leases last; 0 means DefaultLease
+	Folder string        // where the pipeline remembers that it is paused; "" means nowhere
+	Log    *slog.Logger
+	// Reached is called at each Point that a batch passes, for tests that stop
+	// the process there. nil means nobody wants to know.
+	Reached func(Point)
 }
 
 // A Sink is one of a pipeline's sinks and the name it has in the configuration.
 type Sink struct {
-	Name string
-	Sink sink.Sink
+	Name      string
+	Sink      sink.Sink
+	Guarantee sink.Guarantee // of its kind; "" means that it remembers ranges if it returns any
 }
 
 // DeadLetters keeps the events that could not be processed. It is safe for
@@ -69,15 +99,18 @@ type Pipeline struct {
 	config   Config
 	log      *slog.Logger
 	status   status
+	gate     *gate
 	counters counters
+	circuit  circuit
+	tenancy  tenancy
 
 	source  *trouble   // with reading and acknowledging
 	sinks   []*trouble // with each of config.Sinks
 	letters *trouble   // with keeping dead letters
+	outbox  *trouble   // with storing outputs
+	leases  *trouble   // with asking for leases
 	deaths  deaths
-
-	draining context.Context
-	drain    context.CancelFunc
+	order   []int // of writing to config.Sinks
 }
 
 // New makes a pipeline and connects to nothing.
@@ -85,16 +118,41 @@ func New(c Config) *Pipeline {
 	if c.Lanes == 0 {
 		c.Lanes = DefaultLanes
 	}
-	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name)}
-	p.draining, p.drain = context.WithCancel(context.Background())
-	p.source = p.newTrouble("source")
-	p.letters = p.newTrouble("dead letters")
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Worker == "" {
+		c.Worker = "worker-" + randomName()
+	}
+	if c.Reached == nil {
+		c.Reached = func(Point) {}
+	}
+	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name), gate: newGate()}
+	p.source = p.newTrouble("source", nil)
+	p.letters = p.newTrouble("dead letters", &p.circuit)
+	p.outbox = p.newTrouble("outbox", &p.circuit)
+	p.leases = p.newTrouble("leases", nil)
 	for _, s := range c.Sinks {
-		p.sinks = append(p.sinks, p.newTrouble("sink "+s.Name))
+		p.sinks = append(p.sinks, p.newTrouble("sink "+s.Name, &p.circuit))
 	}
 	p.counters.sinks = make([]sinkCounters, len(c.Sinks))
+	p.order = writingOrder(c.Sinks)
 	return p
 }
+
+// writingOrder puts the sinks that remember nothing before the others.
+func writingOrder(sinks []Sink) (order []int) {
+	for _, forgetful := range []bool{true, false} {
+		for i, s := range sinks {
+			if s.forgets() == forgetful {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
+}
+
+func (s *Sink) forgets() bool { return s.Guarantee == sink.AtLeastOnce }
 
 // Name is the pipeline's name in the configuration.
 func (p *Pipeline) Name() string { return p.config.Name }
@@ -103,14 +161,15 @@ func (p *Pipeline) Name() string { return p.config.Name }
 // returns. It does not wait, and may be called at any time and more than once.
 func (p *Pipeline) Drain() {
 	p.status.drain()
-	p.drain()
+	p.gate.drain()
 }
 
 // Run moves events until the source is exhausted or, after Drain, until all that
-// was read is settled: then it returns nil. When ctx ends it stops at once and
-// returns ctx's error; what was in flight is read again by the next Run. Any
-// other error is one that time does not mend; a *sink.PermanentError or a
-// *source.PermanentError in its chain has a hint for a person.
+// was read is settled: then it returns nil. While the pipeline is paused it waits
+// for Resume. When ctx ends it stops at once and returns ctx's error; what was in
+// flight is read again by the next Run. Any other error is one that time does not
+// mend; a *sink.PermanentError or a *source.PermanentError in its chain has a
+// hint for a person.
 func (p *Pipeline) Run(ctx context.Context) error {
 	err := guard(func() error { return p.run(ctx) })
 	if err != nil {
@@ -121,49 +180,40 @@ func (p *Pipeline) Run(ctx context.Context) error {
 }
 
 func (p *Pipeline) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	crew := newCrew(p)
-	defer func() { stop(); crew.dismiss() }()
-	for {
-		names, err := p.partitions(ctx)
-		if err != nil {
-			return fmt.Errorf("list partitions of source: %w", err)
-		}
-		crew.hire(ctx, names)
-		if again, err := crew.wait(ctx); err != nil || !again {
+	if err := p.recall(); err != nil {
+		return err
+	}
+	for p.gate.pass(ctx) {
+		if over, err := p.shift(ctx); over || err != nil {
 			return err
 		}
 	}
+	return ctx.Err()
 }
 
-// partitions asks the source for its partitions until it answers. A drained
-// pipeline needs none.
+// shift works until the source is exhausted, when all is over, or reading ends
+// and what was read is settled.
+func (p *Pipeline) shift(ctx context.Context) (over bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	reading, stopReading := p.gate.reading(ctx)
+	defer stopReading()
+	crew := newCrew(p, ctx, reading)
+	leave := crew.join()
+	defer func() {
+		stop()
+		crew.dismiss()
+		leave()
+	}()
+	return crew.work()
+}
+
+// partitions asks the source for its partitions until it answers.
 func (p *Pipeline) partitions(ctx context.Context) (names []string, err error) {
-	if p.drained(ctx) {
-		return nil, nil
-	}
-	reading, stop := p.reading(ctx)
-	defer stop()
-	err = p.source.retry(reading, func() (err error) {
-		names, err = p.config.Source.Partitions(reading)
+	err = p.source.retry(ctx, func() (err error) {
+		names, err = p.config.Source.Partitions(ctx)
 		return err
 	})
-	if err != nil && p.drained(ctx) {
-		return nil, nil
-	}
 	return names, err
-}
-
-// reading returns a context that ends with ctx and when the pipeline is drained.
-func (p *Pipeline) reading(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(p.draining, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
-// drained tells whether it was Drain, and not the end of ctx, that ended reading.
-func (p *Pipeline) drained(ctx context.Context) bool {
-	return p.draining.Err() != nil && ctx.Err() == nil
 }
 
 // guard turns a panic in f into an error, so that one pipeline fails and what

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -58,7 +57,7 @@ func TestRunToTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := r.Stats()
-		got.Script, got.Sinks[0].Time = 0, 0
+		got.Script, got.Waited, got.Sinks[0].Time, got.Share.Worker = 0, 0, 0, ""
 		want := Stats{
 			Read: 102, Settled: 102, Batches: 11, Bytes: got.Bytes,
 			Dropped: 21, Dead: map[string]uint64{"script": 20, "sink": 20},
@@ -271,9 +270,10 @@ func TestMoved(t *testing.T) {
 			return source.ErrMoved
 		}
 		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, time.Second); return nil }
-		asked := 0
 		q.onPartitions = func(context.Context) error {
-			if asked++; asked == 2 && len(to.all()) != 50 {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if q.shelves[0] == next && len(to.all()) < 50 {
 				t.Errorf("asked with %d of 50 rows settled", len(to.all()))
 			}
 			return nil
@@ -301,20 +301,39 @@ func TestLimits(t *testing.T) {
 			t.Errorf("committed %v, acknowledged %v", to.ranges["a"], shelf.acked)
 		}
 	})
-	t.Run("three in a row stop", func(t *testing.T) {
-		to := newTable()
-		r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass, limit: func(int) int { return 1 }}, to)
-		err := r.Run(t.Context())
-		var limit *script.LimitError
-		if !errors.As(err, &limit) {
-			t.Fatalf("ended with %v", err)
-		}
-		want := "pipeline test: partition a: script test.lua 1: 3 runs in a row hit a limit, " +
-			"the last one at position 3: batch time limit: test.lua:3: too slow"
-		if err.Error() != want {
-			t.Errorf("got  %v\nwant %v", err, want)
-		}
-		same(t, "rows", []string{"a/0", "a/1", "a/2"}, to.all())
+	t.Run("three in a row pause", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			to := newTable()
+			var slow atomic.Bool
+			slow.Store(true)
+			limit := func(n int) int {
+				if slow.Load() {
+					return 1
+				}
+				return n
+			}
+			r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass, limit: limit}, to)
+			r.config.Folder = t.TempDir()
+			r.Pipeline = New(r.config)
+			ended := r.start(t.Context())
+			time.Sleep(time.Minute)
+			want := "script test.lua 1: 3 runs in a row hit a limit, " +
+				"the last one at position 3 of partition a: batch time limit: test.lua:3: too slow"
+			if s := r.Stats(); s.State != Paused || s.Err.Error() != want {
+				t.Errorf("state %s: %v", s.State, s.Err)
+			}
+			same(t, "rows", []string{"a/0", "a/1", "a/2"}, to.all())
+			slow.Store(false)
+			if err := r.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if n := len(to.all()); n != 10 {
+				t.Errorf("%d rows", n)
+			}
+		})
 	})
 }
 

@@ -9,42 +9,53 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// refuse moves the rows that a sink refuses from its output to the dead letters.
-func (t *partition) refuse(refused *sink.RowErrors, batch *event.Batch, out *event.Output, res *event.Result) error {
+// refuse moves the rows that sink i refuses from its output to the dead letters.
+func (s *settling) refuse(refused *sink.RowErrors, i int) error {
+	out, name := &s.res.Outputs[i], s.t.p.config.Sinks[i].Name
 	rows := make([]int, len(refused.Rows))
 	dead := make([]event.Dead, len(refused.Rows))
-	for i, r := range refused.Rows {
-		if r.Row < 0 || r.Row >= out.Len() || i > 0 && r.Row <= rows[i-1] {
+	for n, r := range refused.Rows {
+		if r.Row < 0 || r.Row >= out.Len() || n > 0 && r.Row <= rows[n-1] {
 			return fmt.Errorf("refused row %d of %d: a fault in the sink: %w", r.Row, out.Len(), r.Err)
 		}
-		rows[i] = r.Row
-		dead[i] = event.Dead{
+		rows[n] = r.Row
+		dead[n] = event.Dead{
 			Position: out.Position(r.Row),
-			Number:   number(out, r.Row, res.Dead),
+			Sink:     name,
+			Number:   s.number(i, r.Row),
 			Stage:    "sink",
 			Error:    r.Err.Error(),
-			Script:   t.p.config.Script.String(),
-			Original: bytes.Clone(batch.Doc(int(out.From[r.Row]))),
+			Script:   s.script,
+			Original: bytes.Clone(s.batch.Doc(int(out.From[r.Row]))),
 		}
 	}
 	if len(rows) == 0 {
 		return fmt.Errorf("refused no rows: a fault in the sink: %w", refused)
 	}
 	out.Remove(rows)
-	res.Dead = append(res.Dead, dead...)
+	s.res.Dead = append(s.res.Dead, dead...)
 	return nil
 }
 
-// number tells which output of its event a row is, counted from 0. The outputs
-// of the event that are dead already are no rows any more, but they count.
-func number(out *event.Output, row int, dead []event.Dead) uint32 {
+// number tells which row of its event in sink i a row is, counted from 0. Those
+// that are dead already are no rows any more, but they count. Of an event that
+// is tried again there is only the row that was wanted.
+func (s *settling) number(i, row int) uint32 {
+	out := &s.res.Outputs[i]
+	if only := s.only(int(out.From[row])); only.Sink != "" {
+		return only.Number
+	}
+	return number(out, row, s.t.p.config.Sinks[i].Name, s.res.Dead)
+}
+
+func number(out *event.Output, row int, sink string, dead []event.Dead) uint32 {
 	n := uint32(0)
 	for i := row; i > 0 && out.From[i-1] == out.From[row]; i-- {
 		n++
 	}
 	var gone []uint32
 	for i := range dead {
-		if dead[i].Position == out.Position(row) {
+		if dead[i].Position == out.Position(row) && ofSink(&dead[i], sink) {
 			gone = append(gone, dead[i].Number)
 		}
 	}
@@ -56,3 +67,7 @@ func number(out *event.Output, row int, dead []event.Dead) uint32 {
 	}
 	return n
 }
+
+// ofSink tells whether a dead row was one of that sink. What is dead for all
+// sinks has no rows.
+func ofSink(d *event.Dead, sink string) bool { return d.Sink == sink || d.Sink == "" }

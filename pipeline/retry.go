@@ -15,6 +15,9 @@ const (
 	firstPause = 50 * time.Millisecond // before the second attempt; doubles from there
 	lastPause  = 5 * time.Second
 	sayEvery   = 10 * time.Second // between two log records about the same trouble
+
+	quickAttempts = 6                    // after a conflict, before it counts as trouble
+	quickPause    = 2 * time.Millisecond // before the first of them; doubles from there
 )
 
 // retry calls f until it succeeds or fails for good, with growing pauses. When
@@ -23,16 +26,35 @@ func (t *trouble) retry(ctx context.Context, f func() error) (err error) {
 	if err = f(); !passes(err) {
 		return err
 	}
+	if err = t.retryAtOnce(ctx, f, err); !passes(err) {
+		return err
+	}
 	t.begin()
 	defer func() { t.end(err) }()
 	for attempt := 0; passes(err); attempt++ {
 		if ctx.Err() == nil {
 			t.failed(err)
+			if attempt+1 >= breakAfter {
+				t.lasts()
+			}
 			sleep(ctx, backoff(attempt))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		err = f()
+	}
+	return err
+}
+
+// retryAtOnce calls f again, a few times, as long as it loses against another
+// transaction. The pauses are random: who met once must not meet again.
+func (t *trouble) retryAtOnce(ctx context.Context, f func() error, err error) error {
+	for attempt := range quickAttempts {
+		if !errors.Is(err, sink.ErrConflict) || !sleep(ctx, rand.N(quickPause<<attempt)) {
+			break
+		}
+		t.missed()
 		err = f()
 	}
 	return err

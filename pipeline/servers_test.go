@@ -122,7 +122,7 @@ func (s *servers) run(t *testing.T, after time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
 	return New(Config{
-		Name: "test", Source: src, Script: lua, Sinks: []Sink{{"mysql", to}},
+		Name: "test", Source: src, Script: lua, Sinks: []Sink{{Name: "mysql", Sink: to}},
 		DeadLetters: s.letters, Limits: limits, Log: log,
 	}).Run(ctx)
 }

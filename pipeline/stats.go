@@ -18,16 +18,33 @@ type Stats struct {
 	Lag     uint64            // events that waited in the source behind the last read
 	Retries uint64            // failed attempts at the source
 	Letters uint64            // failed attempts at keeping dead letters
+	Outbox  uint64            // failed attempts at storing outputs
 	Script  time.Duration     // spent in the script, summed over lanes
+	// Replayed counts events whose stored outputs were written after a crash.
+	Replayed uint64
+	// Waited is the time that reading waited for a batch to be settled, summed
+	// over partitions: back-pressure.
+	Waited  time.Duration
+	Circuit bool // broken: nothing is read because what is read could only wait
 	Sinks   []SinkStats
+	Share   Share
 	State   State
-	Err     error // why the state is Retrying, or Stopped before its time
+	Err     error // why the state is Retrying or Paused, or Stopped before its time
+}
+
+// A Share is what this worker has of a pipeline that several share.
+type Share struct {
+	Worker    string
+	Workers   int // alive, this one among them; 0 when partitions are not shared
+	Held      int // partitions whose lease this worker holds
+	Elsewhere int // partitions whose lease it does not hold
 }
 
 // SinkStats are the counts of one sink.
 type SinkStats struct {
 	Name    string
 	Rows    uint64        // rows made durable, those that the sink already had included
+	Lag     uint64        // events that are not durable in the sink: in the source or on their way
 	Retries uint64        // failed attempts at writing
 	Time    time.Duration // spent in the sink, summed over lanes
 }
@@ -35,17 +52,22 @@ type SinkStats struct {
 // Stats returns the counts of this moment.
 func (p *Pipeline) Stats() Stats {
 	c := &p.counters
+	lag, lags := c.lags.sum(len(p.config.Sinks))
 	s := Stats{
 		Read: c.read.Load(), Bytes: c.bytes.Load(), Batches: c.batches.Load(),
-		Settled: c.settled.Load(), Dropped: c.dropped.Load(), Dead: c.dead.counts(), Lag: c.lags.sum(),
-		Retries: p.source.count(), Letters: p.letters.count(), Script: time.Duration(c.script.Load()),
+		Settled: c.settled.Load(), Dropped: c.dropped.Load(), Dead: c.dead.counts(), Lag: lag,
+		Retries: p.source.count(), Letters: p.letters.count(), Outbox: p.outbox.count(),
+		Script: time.Duration(c.script.Load()), Replayed: c.replayed.Load(),
+		Waited: time.Duration(c.waited.Load()), Circuit: p.circuit.isBroken(),
 	}
 	for i, sink := range p.config.Sinks {
 		s.Sinks = append(s.Sinks, SinkStats{
-			Name: sink.Name, Rows: c.sinks[i].rows.Load(),
+			Name: sink.Name, Rows: c.sinks[i].rows.Load(), Lag: lags[i],
 			Retries: p.sinks[i].count(), Time: time.Duration(c.sinks[i].time.Load()),
 		})
 	}
+	s.Share.Worker = p.config.Worker
+	s.Share.Workers, s.Share.Held, s.Share.Elsewhere = p.tenancy.now()
 	s.State, s.Err = p.status.now()
 	return s
 }

@@ -9,12 +9,13 @@ const (
 	Starting State = "starting" // connecting
 	Running  State = "running"  // every partition is open
 	Retrying State = "retrying" // waiting for the source or a sink to come back
+	Paused   State = "paused"   // reading nothing until it is resumed
 	Draining State = "draining" // finishing what was read
 	Stopped  State = "stopped"
 )
 
 // States lists the states there are.
-func States() []State { return []State{Starting, Running, Retrying, Draining, Stopped} }
+func States() []State { return []State{Starting, Running, Retrying, Paused, Draining, Stopped} }
 
 // status is from what the state of a pipeline follows. It is safe for
 // concurrent use.
@@ -23,6 +24,7 @@ type status struct {
 	started  bool // the partitions are known
 	unopened int  // partitions that are being opened
 	troubles map[*trouble]error
+	paused   error // why; nil when it is not
 	draining bool
 	stopped  bool
 	err      error // why it stopped
@@ -36,6 +38,8 @@ func (s *status) now() (State, error) {
 		return Stopped, s.err
 	case s.draining:
 		return Draining, s.trouble()
+	case s.paused != nil:
+		return Paused, s.paused
 	case len(s.troubles) > 0:
 		return Retrying, s.trouble()
 	case !s.started || s.unopened > 0:
@@ -62,6 +66,9 @@ func (s *status) hired()   { s.change(func() { s.started = true }) }
 func (s *status) opening() { s.change(func() { s.unopened++ }) }
 func (s *status) opened()  { s.change(func() { s.unopened-- }) }
 func (s *status) drain()   { s.change(func() { s.draining = true }) }
+
+// pause says why the pipeline is paused; nil that it is not.
+func (s *status) pause(why error) { s.change(func() { s.paused = why }) }
 
 func (s *status) stop(err error) { s.change(func() { s.stopped, s.err = true, err }) }
 

@@ -10,20 +10,22 @@ import (
 // A trouble is what is wrong with one neighbour of the pipeline, for all lanes
 // together. It logs the first failure, one every sayEvery, and the recovery.
 type trouble struct {
-	what   string
-	log    *slog.Logger
-	status *status
+	what    string
+	log     *slog.Logger
+	status  *status
+	circuit *circuit // broken while the trouble lasts; nil when reading helps to get over it
 
 	mu       sync.Mutex
 	waiting  int // lanes that wait for it to pass
 	since    time.Time
 	said     time.Time
 	silent   bool // nothing was said since waiting rose from 0
+	broke    bool // the circuit
 	failures uint64
 }
 
-func (p *Pipeline) newTrouble(what string) *trouble {
-	return &trouble{what: what, log: p.log, status: &p.status}
+func (p *Pipeline) newTrouble(what string, c *circuit) *trouble {
+	return &trouble{what: what, log: p.log, status: &p.status, circuit: c}
 }
 
 func (t *trouble) begin() {
@@ -33,6 +35,23 @@ func (t *trouble) begin() {
 		t.since, t.silent = time.Now(), true
 	}
 	t.waiting++
+}
+
+// lasts breaks the circuit: what is wrong will not be over in a moment.
+func (t *trouble) lasts() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.circuit != nil && !t.broke {
+		t.broke = true
+		t.circuit.breakOff()
+	}
+}
+
+// missed counts an attempt that is repeated at once.
+func (t *trouble) missed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures++
 }
 
 func (t *trouble) failed(err error) {
@@ -55,6 +74,10 @@ func (t *trouble) end(err error) {
 		return
 	}
 	t.status.recovered(t)
+	if t.broke {
+		t.broke = false
+		t.circuit.mend()
+	}
 	if err == nil && !t.silent {
 		t.log.Info(t.what+" works again", "after", time.Since(t.since).Round(time.Millisecond))
 	}

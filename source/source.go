@@ -34,8 +34,8 @@ type Source interface {
 	// time while the pipeline runs, about every second: partitions come and go.
 	// One that is at work when it is no longer named works on until its reader
 	// ends it. When all that are named have ended, the pipeline ends, unless the
-	// source is Growing. A place
-	// that is not there yet is waited for, for as long as ctx allows, or an error.
+	// source is Growing. A place that is not there yet is waited for, for as long
+	// as ctx allows, or an error.
 	Partitions(ctx context.Context) ([]string, error)
 
 	// Open starts reading a partition. done is what every sink already has: the

@@ -31,7 +31,7 @@ var may = map[string][]string{
 	"source":          {"event"},
 	"source/file":     {"event", "source"},
 	"source/generate": {"event", "source"},
-	"source/redis":    {"event", "source"},
+	"source/redis":    {"event", "source", "internal/resp"},
 
 	"script":             {"event", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "internal/document/pure", "internal/document/report"},
@@ -72,6 +72,7 @@ var may = map[string][]string{
 	},
 	"examples":         {},
 	"internal/nearest": {},
+	"internal/resp":    {},
 	"examples/plugin":  {},
 
 	// Suites and servers for tests.

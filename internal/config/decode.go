@@ -99,6 +99,9 @@ func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
 		return
 	}
 	_, textual := v.Addr().Interface().(encoding.TextUnmarshaler)
+	if v.Kind() == reflect.Slice && n.shape == sequence {
+		textual = false // a list that may also be written as the only item of it
+	}
 	switch {
 	case textual || want(v.Kind()) == scalar:
 		if d.shaped(n, scalar, name) {

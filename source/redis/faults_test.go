@@ -90,6 +90,7 @@ func TestRefusals(t *testing.T) {
 		words  []string
 	}{
 		{"a list that is none", redis.Config{List: "text"}, []string{"WRONGTYPE", `"text"`}},
+		{"a stream that is none", redis.Config{Stream: "text"}, []string{"WRONGTYPE", `"text"`, "stream"}},
 		{"a state that is none", redis.Config{List: "spoilt"}, []string{"WRONGTYPE", "{spoilt}:perigee"}},
 		{"a head that is none", redis.Config{List: "torn"}, []string{`"x"`}},
 		{"another pipeline's list", redis.Config{List: "taken"}, []string{`"other"`, "{taken}:perigee"}},

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
 )
 
 const (
-	// An empty list is looked at again after a millisecond, then less and less
+	// What is empty is looked at again after a millisecond, then less and less
 	// often. Redis has no blocking command that takes nothing: BLMOVE from a list
 	// to itself comes close, but it wakes only when the list is wholly empty, and
 	// ours still holds what is not yet durable. A look costs both sides about
@@ -30,30 +31,34 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A reader reads one generation of a list. It keeps one connection, on which the
-// next items are asked for as soon as the last have been read, together with the
+// A reader reads one generation of a key. It keeps one connection, on which the
+// next events are asked for as soon as the last have been read, together with the
 // trim of what became durable meanwhile; so acknowledgements cost no round trip
 // of their own and no goroutine.
 //
 // Read and Close own all fields but lag and those below mu.
 type reader struct {
 	source     *Source
+	key        string
 	partition  string
 	generation string
+	queue      queue
 
-	conn   *conn // nil when there is none
-	moved  bool  // the partition is no longer what it was
-	head   uint64
+	conn   *resp.Conn   // nil when there is none
+	moved  bool         // the partition is no longer what it was
+	head   uint64       // up to which everything was given up
+	first  uint64       // event that is there: head, but where somebody else has removed some
+	gone   int          // of a stream: what the last look told of those
 	next   uint64       // position to read
 	end    uint64       // where the generation ends, or never
-	window event.Ranges // at or above head, and read or known to be in the sinks; with fingerprints
+	window event.Ranges // at or above first, and read or known to be in the sinks; with fingerprints
 
 	request        // sent and not yet answered
-	left    int    // items of the answer that were not yet read
+	left    int    // events of the answer that were not yet read
 	size    int    // of the first of them, when left > 0 and it is known; else -1
-	full    bool   // whether the answer had all items that were asked for
+	full    bool   // whether the answer had all events that were asked for
 	average int    // bytes of an event
-	scratch []byte // an item to compare
+	scratch []byte // an event to compare
 	lag     atomic.Uint64
 
 	mu    sync.Mutex
@@ -63,18 +68,24 @@ type reader struct {
 // A request is what the next answer must be held against.
 type request struct {
 	items    int    // asked for; 0 when nothing was
-	trim     uint64 // items that are given up before
-	anchored bool   // the first item is the last that was read before
+	trim     uint64 // events that are given up before
+	anchored bool   // the first event is the last that was read before
 }
 
 // Read implements source.Reader.
 func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	b.Reset()
 	b.Partition = r.partition
+	reloaded := false
 	for wait := pollLeast; ; wait = min(2*wait, pollMost) {
 		if err := r.fill(ctx, b); err != nil {
 			b.Reset()
-			return r.failed("read the list", err)
+			if forgotten(err) && !reloaded {
+				reloaded = true
+				r.disconnect() // the next connection loads the scripts
+				continue
+			}
+			return r.failed("read", err)
 		}
 		if b.Len() > 0 {
 			return nil
@@ -94,7 +105,7 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 func (r *reader) failed(doing string, err error) error {
 	r.disconnect()
 	r.moved = r.moved || errors.Is(err, source.ErrMoved)
-	return r.source.explain(doing, err)
+	return r.source.explain(doing, &keyError{r.key, err})
 }
 
 // fill reads what there is into b, which stays empty when there is nothing.
@@ -108,7 +119,7 @@ func (r *reader) fill(ctx context.Context, b *event.Batch) error {
 	if r.next >= r.end {
 		return r.finish(ctx)
 	}
-	err := r.conn.during(ctx, func() error {
+	err := r.conn.During(ctx, func() error {
 		if r.left == 0 {
 			if err := r.answer(); err != nil {
 				return err
@@ -130,23 +141,21 @@ func (r *reader) fill(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// ask sends the trim of what is durable and the request for the next items.
+// ask sends the trim of what is durable and the request for the next events.
 func (r *reader) ask() error {
-	r.request = request{trim: r.settled() - r.head, items: r.room()}
+	r.request = request{trim: r.reachable() - r.head, items: r.room()}
+	head := r.head + r.trim
 	if r.trim > 0 {
-		r.conn.askAdvance(r, r.trim, "")
+		r.queue.askAdvance(r.conn, trim{was: r.state(), to: head})
 	}
-	from := int(r.next - r.head - r.trim)
-	to := from + r.items
-	if from > 0 {
-		r.anchored = true
-		from--
-	}
-	r.conn.askPeek(r.source, from, to)
-	return r.conn.flush()
+	r.anchored = r.next > max(r.first, head)
+	r.queue.ask(r.conn, head, r.next, r.items, r.anchored)
+	return r.conn.Flush()
 }
 
-// room is how many items the next request asks for: no more than a batch holds,
+func (r *reader) state() state { return state{generation: r.generation, head: r.head} }
+
+// room is how many events the next request asks for: no more than a batch holds,
 // nor past what is known already.
 func (r *reader) room() int {
 	limits := r.source.env.Limits
@@ -155,7 +164,7 @@ func (r *reader) room() int {
 	return int(r.window.Missing(wanted)[0].Count) // next itself is missing
 }
 
-// answer reads the reply to what was asked, up to the first new item.
+// answer reads the reply to what was asked, up to the first new event.
 func (r *reader) answer() error {
 	if r.items == 0 {
 		if err := r.ask(); err != nil {
@@ -165,12 +174,12 @@ func (r *reader) answer() error {
 	asked := r.request
 	r.request = request{}
 	if asked.trim > 0 {
-		if err := r.conn.readAdvance(); err != nil {
+		if err := r.queue.readAdvance(r.conn); err != nil {
 			return err
 		}
 		r.giveUp(r.head + asked.trim)
 	}
-	p, err := r.conn.readPeek()
+	p, err := r.queue.answer(r.conn)
 	if err != nil {
 		return err
 	}
@@ -181,36 +190,42 @@ func (r *reader) answer() error {
 		if err := r.anchor(&p); err != nil {
 			return err
 		}
+	} else if p.gone != r.gone {
+		return source.ErrMoved
 	}
 	r.left, r.size, r.full = p.items, -1, p.items == asked.items
-	r.lag.Store(uint64(max(0, p.length-int(r.next-r.head))))
+	r.setLag(p)
 	return nil
 }
 
-// anchor makes sure that the item before the new ones is the one that was read
-// there: otherwise somebody else has taken or put items in front.
+func (r *reader) setLag(p peek) {
+	r.lag.Store(uint64(max(0, p.length-int(r.next-min(r.next, r.first)))))
+}
+
+// anchor makes sure that the event before the new ones is the one that was read
+// there: otherwise somebody else has taken or put events in front.
 func (r *reader) anchor(p *peek) error {
 	if p.items == 0 {
 		return source.ErrMoved
 	}
 	p.items--
-	print, err := r.readPrint()
+	print, err := r.readPrint(r.next - 1)
 	if err != nil {
 		return err
 	}
 	if want, known := printAt(r.window, r.next-1); known && print != want {
-		r.source.env.Log.Warn("somebody else has changed the front of the list", "list", r.source.config.List, "position", r.next-1)
+		r.source.env.Log.Warn("somebody else has changed the front", "key", r.key, "position", r.next-1)
 		return source.ErrMoved
 	}
 	return nil
 }
 
-// take reads items into b, as many as fit.
+// take reads events into b, as many as fit.
 func (r *reader) take(b *event.Batch) (err error) {
 	limits := r.source.env.Limits
 	for r.left > 0 && b.Len() < limits.Events {
 		if r.size < 0 {
-			if r.size, err = r.conn.number('$'); err != nil {
+			if r.size, err = r.queue.size(r.conn); err != nil {
 				return err
 			}
 		}
@@ -218,11 +233,12 @@ func (r *reader) take(b *event.Batch) (err error) {
 		if start > 0 && start+r.size > limits.Bytes {
 			break
 		}
-		if b.Data, err = r.conn.body(b.Data, r.size); err != nil {
+		var print uint32
+		if b.Data, print, err = r.queue.take(r.conn, b.Data, r.next+uint64(b.Len())); err != nil {
 			return err
 		}
 		b.Ends = append(b.Ends, uint32(len(b.Data)))
-		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Data[start:], castagnoli))
+		b.Range.Prints = append(b.Range.Prints, print)
 		r.left, r.size = r.left-1, -1
 	}
 	return nil
@@ -243,12 +259,17 @@ func (r *reader) finish(ctx context.Context) error {
 	if r.settled() < r.end {
 		return nil
 	}
-	next := nextGeneration(r.generation, r.end)
-	if err := r.trimTo(ctx, r.end, next); err != nil {
+	return r.begin(ctx, trim{to: r.end})
+}
+
+// begin trims and begins the next generation.
+func (r *reader) begin(ctx context.Context, t trim) error {
+	t.generation = nextGeneration(r.generation, t.to)
+	if err := r.giveBack(ctx, t); err != nil {
 		return err
 	}
-	r.source.env.Log.Warn("the list has begun a new generation", "was", r.partition, "until", r.end,
-		"now", r.source.partition(next))
+	r.source.env.Log.Warn("a new generation has begun", "was", r.partition, "until", t.to,
+		"now", partitionName(r.key, t.generation))
 	return source.ErrMoved
 }
 
@@ -267,9 +288,21 @@ func (r *reader) settled() uint64 {
 	return min(r.acked.Next(r.head), r.next)
 }
 
-// giveUp follows the list's head.
+// reachable is the position up to which can be trimmed.
+func (r *reader) reachable() uint64 {
+	settled := r.settled()
+	if w, ok := r.queue.(walker); ok {
+		settled = w.reachable(settled)
+	}
+	return max(settled, r.head)
+}
+
+// giveUp follows the head.
 func (r *reader) giveUp(head uint64) {
-	r.head = head
+	if head > r.head {
+		r.gone = 0
+	}
+	r.head, r.first = head, max(r.first, head)
 	r.window = between(r.window, head, never)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,32 +318,33 @@ func (r *reader) Close(ctx context.Context) error {
 		return nil
 	}
 	err := r.connect(ctx)
-	if err == nil && r.settled() > r.head {
-		err = r.trimTo(ctx, r.settled(), "")
+	if err == nil && r.reachable() > r.head {
+		err = r.giveBack(ctx, trim{to: r.reachable()})
 	}
 	if errors.Is(err, source.ErrMoved) {
 		return nil // the sinks know what is done; the next reader compares
 	}
 	if err != nil {
-		return r.source.explain("trim the list", err)
+		return r.source.explain("trim", &keyError{r.key, err})
 	}
 	return nil
 }
 
-// trimTo gives up what is before position to, and waits for it.
-func (r *reader) trimTo(ctx context.Context, to uint64, generation string) error {
-	return r.conn.during(ctx, func() error {
-		r.conn.askAdvance(r, to-r.head, generation)
-		if err := r.conn.flush(); err != nil {
+// giveBack gives up what t says, and waits for it.
+func (r *reader) giveBack(ctx context.Context, t trim) error {
+	t.was = r.state()
+	return r.conn.During(ctx, func() error {
+		r.queue.askAdvance(r.conn, t)
+		if err := r.conn.Flush(); err != nil {
 			return err
 		}
-		return r.conn.readAdvance()
+		return r.queue.readAdvance(r.conn)
 	})
 }
 
 func (r *reader) disconnect() {
 	if r.conn != nil {
-		r.conn.close()
+		r.conn.Close()
 		r.conn = nil
 	}
 	r.request, r.left = request{}, 0

@@ -1,153 +1,164 @@
-// Package redis is a source that drains a Redis list, to which producers append
-// with RPUSH.
+// Package redis is a source that drains Redis: lists, to which producers append
+// with RPUSH, streams, to which they append with XADD, or whatever a user's own
+// Redis scripts make of a key. Each key is a partition.
 //
-// Nothing is popped. Events are read ahead with LRANGE and stay in the list until
-// they are durable in every sink; then the front is trimmed. Beside the list
-// stands a hash, {list}:perigee, with the absolute position of the list's first
-// item (head), the generation in which positions count, and the pipeline that
-// reads the list. It is always read in one transaction with the items and changed
-// in one with the trim, so both tell of the same moment.
+// Nothing is popped. Events are read ahead by their position and stay where they
+// are until they are durable in every sink; then the front is trimmed. Beside the
+// key stands a hash, {key}:perigee, with the absolute position of the first event
+// (head), the generation in which positions count, and the pipeline that reads the
+// key. It is always read in one transaction with the events and changed in one with
+// the trim, so both tell of the same moment.
 //
 // A position is trusted only with its fingerprint. A Redis that comes back with
 // less than it had (an older snapshot, a lost second of the append-only file, a
-// flush) is compared item by item with what the sinks have: what is equal is
+// flush) is compared event by event with what the sinks have: what is equal is
 // skipped, and at the first difference a new generation begins. Generations are
 // named by what came before, so the same past always leads to the same name and
-// a Redis that is restored twice is recognised twice. Two events of the same
-// bytes at the same position of the same generation count as one event.
+// a Redis that is restored twice is recognised twice. Two items of a list of the
+// same bytes at the same position of the same generation count as one event; the
+// fingerprint of a stream's entry takes in its ID.
 //
-// One pipeline reads a list. A second engine with the same pipeline does no harm:
-// its sinks are fenced, and every trim is a compare-and-set.
+// One pipeline reads a key. Several workers of it share keys by the leases that a
+// sink holds; two at the same key do no harm: the sinks fence one, and every trim
+// is a compare-and-set.
+//
+// A script that takes events away itself makes the source lossy: what was taken
+// and is not yet durable is lost with the process.
 package redis
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
 )
 
-// Config are the settings below "redis".
-type Config struct {
-	Address    string `yaml:"address" help:"host and port (default 127.0.0.1:6379)"`
-	Username   string `yaml:"username" help:"user, where the server has several"`
-	Password   string `yaml:"password" help:"password; take it from the environment: ${REDIS_PASSWORD}"`
-	DB         int    `yaml:"db" help:"number of the database (default 0)"`
-	List       string `yaml:"list,required" help:"key of the list; producers append with RPUSH"`
-	UntilEmpty bool   `yaml:"until_empty" help:"end when the list has no more events, instead of waiting for them"`
-}
-
-// Kind offers the source to configurations.
-func Kind() source.Kind {
-	return source.Kind{
-		Name:   "redis",
-		Doc:    "Drains a Redis list; events stay in it until they are durable in every sink.",
-		Config: &Config{},
-		New: func(env source.Env, decode func(any) error) (source.Source, error) {
-			var c Config
-			if err := decode(&c); err != nil {
-				return nil, err
-			}
-			return New(env, c)
-		},
-	}
-}
-
-// A Source is one list. It holds no connection of its own; its readers do.
+// A Source is the keys of one pipeline. It holds no connection of its own; its
+// readers do.
 type Source struct {
-	env    source.Env
-	config Config
-	state  string // key of the hash beside the list
+	env        source.Env
+	config     Config
+	server     resp.Server
+	form       form
+	keys       Keys
+	peek, trim *lua   // of a user; nil otherwise
+	popped     string // generation of what a script pops: of this process alone
+
+	mu   sync.Mutex
+	seen []string // keys found by patterns, in the order of their discovery
 }
 
 // New makes a source. It does not connect.
 func New(env source.Env, c Config) (*Source, error) {
-	if c.List == "" {
-		return nil, errors.New("list is empty; name the key that producers push to")
-	}
-	if c.Address == "" {
-		c.Address = "127.0.0.1:6379"
-	}
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{env: env, config: c, state: stateKey(c.List)}, nil
-}
-
-// stateKey is the key beside a list, in the same slot of a cluster.
-func stateKey(list string) string {
-	if _, tag, found := strings.Cut(list, "{"); found && strings.Index(tag, "}") > 0 {
-		return list + ":perigee"
+	s := &Source{env: env, config: c, server: c.server(), popped: anyGeneration()}
+	var err error
+	if s.form, s.keys, err = c.form(); err != nil {
+		return nil, err
 	}
-	return "{" + list + "}:perigee"
-}
-
-// Partitions implements source.Source. There is one partition: the list in its
-// generation.
-func (s *Source) Partitions(ctx context.Context) ([]string, error) {
-	c, err := s.dial(ctx)
-	if err != nil {
-		return nil, s.explain("look for the list", err)
+	if err := s.server.Prepare(env.Folder); err != nil {
+		return nil, err
 	}
-	defer c.close()
-	var now state
-	err = c.during(ctx, func() error {
-		c.eval(createScript, []string{s.state}, firstGeneration(s.env.Pipeline, s.config.List), s.env.Pipeline)
-		if err := c.flush(); err != nil {
-			return err
+	if s.form == asPair || s.form == asPop {
+		if s.peek, err = readLua(env.Folder, c.Script, ""); err != nil {
+			return nil, err
 		}
-		now, err = c.readState()
-		return err
-	})
-	if err == nil {
-		err = s.ours(now)
 	}
-	if err != nil {
-		return nil, s.explain("look for the list", err)
+	if s.form == asPair {
+		if s.trim, err = readLua(env.Folder, string(c.Trim), trimGuard); err != nil {
+			return nil, err
+		}
 	}
-	return []string{s.partition(now.generation)}, nil
+	return s, nil
 }
 
-// ours refuses a list that another pipeline reads.
-func (s *Source) ours(now state) error {
-	if now.pipeline == s.env.Pipeline {
-		return nil
+// Guarantee implements source.Lossy.
+func (s *Source) Guarantee() (source.Guarantee, string) {
+	if s.form == asPop {
+		return source.AtMostOnce, fmt.Sprintf("script %s takes events from Redis before they are durable: a crash loses those in flight; "+
+			"a peek script with trim gives exactly once", s.config.Script)
 	}
-	return &source.PermanentError{
-		Err:  fmt.Errorf("list %q is read by pipeline %q already", s.config.List, now.pipeline),
-		Hint: fmt.Sprintf("one pipeline reads a list; if %q is gone for good, delete the key: redis-cli DEL %q", now.pipeline, s.state),
-	}
+	return source.ExactlyOnce, ""
 }
 
-func (s *Source) partition(generation string) string { return s.config.List + "@" + generation }
+// Grows implements source.Growing.
+func (s *Source) Grows() bool {
+	return !s.config.UntilEmpty && s.config.List == "" && s.config.Stream == "" && slices.ContainsFunc(s.keys, pattern)
+}
 
 // Open implements source.Source.
 func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	generation, found := strings.CutPrefix(partition, s.config.List+"@")
-	if !found {
+	at := strings.LastIndexByte(partition, '@')
+	if at < 0 {
 		return nil, source.ErrMoved
 	}
-	r := &reader{source: s, partition: partition, generation: generation, end: never, average: averageGuess}
+	key, generation := partition[:at], partition[at+1:]
+	if !s.reads(key) {
+		return nil, source.ErrMoved
+	}
+	if s.form == asPop {
+		return s.openPopper(key, partition)
+	}
+	r := &reader{source: s, key: key, partition: partition, generation: generation, queue: s.queue(key),
+		end: never, average: averageGuess}
 	if err := r.open(ctx, done); err != nil {
 		r.disconnect()
-		return nil, s.explain("open the list", err)
+		return nil, s.explain("open", &keyError{key, err})
 	}
 	return r, nil
+}
+
+func (s *Source) openPopper(key, partition string) (source.Reader, error) {
+	if partition != partitionName(key, s.popped) {
+		return nil, source.ErrMoved
+	}
+	_, why := s.Guarantee()
+	s.env.Log.Warn("the source may lose events", "key", key, "reason", why)
+	return &popper{source: s, key: key, partition: partition, script: s.peek}, nil
+}
+
+func (s *Source) queue(key string) queue {
+	switch s.form {
+	case asStream:
+		return &stream{key: key, state: stateKey(key), keep: s.config.Trim == "false", field: s.config.Field}
+	case asPair:
+		return &pair{key: key, state: stateKey(key), peek: s.peek, trim: s.trim}
+	}
+	return &list{key: key, state: stateKey(key)}
 }
 
 // Close implements source.Source.
 func (s *Source) Close() error { return nil }
 
-// firstGeneration is what a list counts in when nothing stands beside it. It
+func partitionName(key, generation string) string { return key + "@" + generation }
+
+// stateKey is the key beside a key, in the same slot of a cluster.
+func stateKey(key string) string {
+	if _, tag, found := strings.Cut(key, "{"); found && strings.Index(tag, "}") > 0 {
+		return key + ":perigee"
+	}
+	return "{" + key + "}:perigee"
+}
+
+// firstGeneration is what a key counts in when nothing stands beside it. It
 // follows from the names, because a Redis restored to before the first run must
 // be recognised too.
-func firstGeneration(pipeline, list string) string { return digest(pipeline, list) }
+func firstGeneration(pipeline, key string, f form) string {
+	if f == asList {
+		return digest(pipeline, key)
+	}
+	return digest(pipeline, key, fmt.Sprint(int(f)))
+}
 
 // nextGeneration follows a generation that was found to differ at position end.
 func nextGeneration(generation string, end uint64) string {
@@ -157,28 +168,4 @@ func nextGeneration(generation string, end uint64) string {
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:8])
-}
-
-// explain says what was being done, and gives the errors that a person must
-// mend a hint.
-func (s *Source) explain(doing string, err error) error {
-	if errors.Is(err, source.ErrMoved) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	wrapped := fmt.Errorf("%s in redis %s: %w", doing, s.config.Address, err)
-	var refused replyError
-	if !errors.As(err, &refused) {
-		return wrapped
-	}
-	code, _, _ := strings.Cut(string(refused), " ")
-	switch {
-	case code == "WRONGTYPE":
-		return &source.PermanentError{Err: wrapped, Hint: fmt.Sprintf(
-			"key %q must be a list and %s a hash; look with TYPE", s.config.List, s.state)}
-	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" || strings.HasPrefix(string(refused), "ERR AUTH"):
-		return &source.PermanentError{Err: wrapped, Hint: "set username and password to a user that may read and trim the list and run scripts"}
-	case strings.HasPrefix(string(refused), "ERR DB index"):
-		return &source.PermanentError{Err: wrapped, Hint: fmt.Sprintf("the server has no database %d", s.config.DB)}
-	}
-	return wrapped
 }

@@ -16,28 +16,9 @@ import (
 	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
-	"github.com/perigeedb/perigee/source/sourcetest"
 )
 
 const list = "q"
-
-func TestContract(t *testing.T) {
-	server := private.Redis(t)
-	client := connect(t, server)
-	places := 0
-	sourcetest.Run(t, func(t *testing.T, events int) sourcetest.Place {
-		places++
-		key := fmt.Sprintf("list%d", places)
-		items := numbered("event", 0, events)
-		push(t, client, key, items...)
-		open := func(untilEmpty bool) func(*testing.T, source.Limits) source.Source {
-			return func(t *testing.T, limits source.Limits) source.Source {
-				return newSource(t, redis.Config{Address: server.Address(), List: key, UntilEmpty: untilEmpty}, limits)
-			}
-		}
-		return sourcetest.Place{Events: items, Open: open(true), Wait: open(false)}
-	})
-}
 
 func numbered(name string, from, to int) (items []string) {
 	for i := from; i < to; i++ {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"slices"
 
 	"github.com/perigeedb/perigee/event"
@@ -12,9 +11,9 @@ import (
 
 const compareItems = 1000 // in one request
 
-// open takes up what the sinks have and compares it with what the list holds.
-func (r *reader) open(ctx context.Context, done event.Ranges) (err error) {
-	if r.conn, err = r.source.dial(ctx); err != nil {
+// open takes up what the sinks have and compares it with what is there.
+func (r *reader) open(ctx context.Context, done event.Ranges) error {
+	if err := r.dial(ctx); err != nil {
 		return err
 	}
 	now, err := r.look(ctx)
@@ -24,22 +23,25 @@ func (r *reader) open(ctx context.Context, done event.Ranges) (err error) {
 	if now.state.generation != r.generation {
 		return source.ErrMoved
 	}
-	if err := r.source.ours(now.state); err != nil {
+	if err := r.source.ours(r.key, now.state.pipeline); err != nil {
 		return err
 	}
-	r.head = now.state.head
-	if err := r.noGap(done); err != nil {
+	r.head, r.next = now.state.head, now.state.head
+	if err := r.noGap(done, now.base); err != nil {
 		return err
 	}
-	r.window = between(done, r.head, never)
-	if r.end, err = r.differs(ctx); err != nil {
+	if now.base > r.head {
+		done = slices.Clone(done) // what lies before the generation is not ours
+		done.Add(event.Range{First: r.head, Count: now.base - r.head})
+	}
+	if err := r.compareAll(ctx, done, now); err != nil {
 		return err
 	}
 	r.window = between(r.window, r.head, r.end)
-	for _, known := range r.window {
+	for _, known := range between(done, r.head, r.end) {
 		r.acked.Add(event.Range{First: known.First, Count: known.Count})
 	}
-	r.next = r.window.Next(r.head)
+	r.next = max(r.first, between(done, r.head, r.end).Next(r.head))
 	r.report(now)
 	if r.next >= r.end {
 		return r.finish(ctx)
@@ -47,35 +49,55 @@ func (r *reader) open(ctx context.Context, done event.Ranges) (err error) {
 	return nil
 }
 
-// noGap refuses sinks that lack what was trimmed from the list on their word.
-func (r *reader) noGap(done event.Ranges) error {
+// compareAll finds where the generation ends: where what is there differs from
+// what the sinks have.
+func (r *reader) compareAll(ctx context.Context, done event.Ranges, now peek) (err error) {
+	if now.gone != 0 {
+		return r.compareRemains(ctx, done, now)
+	}
+	return r.compareFrom(ctx, done, now, now.state.head)
+}
+
+// compareFrom compares, if the first event that is there is at position first.
+func (r *reader) compareFrom(ctx context.Context, done event.Ranges, now peek, first uint64) (err error) {
+	now.gone = int(first - now.state.head)
+	r.first, r.window = first, between(done, first, never)
+	if w, ok := r.queue.(walker); ok {
+		w.start(now)
+	}
+	r.end, err = r.differs(ctx)
+	return err
+}
+
+// noGap refuses sinks that lack what was trimmed on their word.
+func (r *reader) noGap(done event.Ranges, base uint64) error {
 	remembered := r.source.env.Remembered || len(done) > 0
-	gaps := done.Missing(event.Range{Count: r.head})
+	gaps := done.Missing(event.Range{First: base, Count: r.head - min(base, r.head)})
 	if !remembered || len(gaps) == 0 {
 		return nil
 	}
 	return &source.PermanentError{
-		Err: fmt.Errorf("events %v of %s were acknowledged and are gone from the list, but the sink does not have them",
+		Err: fmt.Errorf("events %v of %s were acknowledged and are gone from Redis, but the sink does not have them",
 			gaps[0], r.partition),
-		Hint: "the sink's database is older than the list, or another one: bring the newer back; or, to go on without " +
-			"those events, take all that is in the list now for new: " + r.beginAnew(),
+		Hint: "the sink's database is older than what is in Redis, or another one: bring the newer back; or, to go on without " +
+			"those events, take all that is there now for new: " + r.beginAnew(),
 	}
 }
 
-// beginAnew is the command by which a person declares every item to be new.
+// beginAnew is the command by which a person declares every event to be new.
 func (r *reader) beginAnew() string {
-	return fmt.Sprintf("redis-cli HSET %q generation %s head 0", r.source.state, nextGeneration(r.generation, r.head))
+	return r.queue.anew(nextGeneration(r.generation, r.head), r.head)
 }
 
 // report says what a reader found, when it is not simply going on at the head.
 func (r *reader) report(now peek) {
-	r.lag.Store(uint64(max(0, now.length-int(r.next-r.head))))
+	r.setLag(now)
 	var known uint64
 	for _, w := range r.window {
 		known += w.Count
 	}
 	if r.end != never {
-		r.source.env.Log.Warn("the list is not what it was: the sinks have events that it no longer holds, or holds others",
+		r.source.env.Log.Warn("Redis is not what it was: the sinks have events that it no longer holds, or holds others",
 			"partition", r.partition, "from position", r.end, "verified", known)
 	} else if known > 0 {
 		r.source.env.Log.Info("skipping events that the sinks already have", "partition", r.partition,
@@ -83,13 +105,21 @@ func (r *reader) report(now peek) {
 	}
 }
 
-// connect makes a connection when there is none. The list behind a new one must
-// still hold what was read from it before.
-func (r *reader) connect(ctx context.Context) (err error) {
+// dial makes a connection.
+func (r *reader) dial(ctx context.Context) (err error) {
+	if r.conn, err = r.source.server.Dial(ctx); err != nil {
+		return err
+	}
+	return r.conn.During(ctx, func() error { return r.queue.begin(r.conn) })
+}
+
+// connect makes a connection when there is none. What is behind a new one must
+// still be what was read before.
+func (r *reader) connect(ctx context.Context) error {
 	if r.conn != nil {
 		return nil
 	}
-	if r.conn, err = r.source.dial(ctx); err != nil {
+	if err := r.dial(ctx); err != nil {
 		return err
 	}
 	now, err := r.look(ctx)
@@ -101,6 +131,12 @@ func (r *reader) connect(ctx context.Context) (err error) {
 		return source.ErrMoved
 	}
 	r.giveUp(now.state.head)
+	if now.gone != r.gone {
+		return source.ErrMoved
+	}
+	if w, ok := r.queue.(walker); ok {
+		w.start(now)
+	}
 	end, err := r.differs(ctx)
 	if err == nil && end != never {
 		return source.ErrMoved
@@ -108,34 +144,53 @@ func (r *reader) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// look reads the state and no item.
+// look reads the state and no event.
 func (r *reader) look(ctx context.Context) (p peek, err error) {
-	err = r.conn.during(ctx, func() error {
-		r.conn.askPeek(r.source, 0, 0)
-		if err := r.conn.flush(); err != nil {
+	err = r.conn.During(ctx, func() error {
+		r.queue.ask(r.conn, 0, 0, 0, false)
+		if err := r.conn.Flush(); err != nil {
 			return err
 		}
-		p, err = r.conn.readPeek()
-		return err
+		if p, err = r.queue.answer(r.conn); err != nil {
+			return err
+		}
+		for range p.items {
+			if _, err := r.readPrint(0); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return p, err
 }
 
-// differs compares what is known with the items in the list, and returns the
-// first position where they differ, or never. A range without fingerprints is
-// proved by one behind it: a list changes at its ends only.
+// differs compares what is known with what is there, and returns the first
+// position where they differ, or never. A range without fingerprints is proved by
+// one behind it: events come and go at the ends only.
 func (r *reader) differs(ctx context.Context) (uint64, error) {
-	unproved := uint64(never)
+	unproved, at := uint64(never), r.first
+	_, walks := r.queue.(walker)
 	for _, known := range r.window {
+		if walks && at < known.First {
+			var err error
+			if at, err = r.compare(ctx, event.Range{First: at, Count: known.First - at}); err != nil {
+				return 0, err
+			}
+			if at < known.First {
+				return r.endOfProof(ctx, unproved, known.First)
+			}
+		}
 		if len(known.Prints) == 0 {
 			unproved = min(unproved, known.First)
-			continue
+			if !walks {
+				continue
+			}
 		}
-		at, err := r.compare(ctx, known)
-		if err != nil {
+		var err error
+		if at, err = r.compare(ctx, known); err != nil {
 			return 0, err
 		}
-		if at != known.First {
+		if at != known.First && len(known.Prints) > 0 {
 			unproved = never
 		}
 		if at < known.End() {
@@ -145,7 +200,7 @@ func (r *reader) differs(ctx context.Context) (uint64, error) {
 	return r.endOfProof(ctx, unproved, never)
 }
 
-// endOfProof returns end, if no item before it is both in the list and unproved.
+// endOfProof returns end, if no event before it is both there and unproved.
 func (r *reader) endOfProof(ctx context.Context, unproved, end uint64) (uint64, error) {
 	if unproved == never {
 		return end, nil
@@ -154,29 +209,36 @@ func (r *reader) endOfProof(ctx context.Context, unproved, end uint64) (uint64, 
 	if err != nil {
 		return 0, err
 	}
-	if r.head+uint64(now.length) <= unproved {
+	if r.first+uint64(now.length) <= unproved {
 		return min(end, unproved), nil // none of them is there
 	}
 	return 0, &source.PermanentError{
 		Err: fmt.Errorf("the sink has the events of %s from position %d on, but no longer their fingerprints, "+
-			"and the list still holds that position", r.partition, unproved),
+			"and Redis still holds that position", r.partition, unproved),
 		Hint: "Redis has gone back further than the sink remembers, or is another one: remove by hand what the sink has " +
-			"from the front of the list, if anything; then take the rest for new: " + r.beginAnew(),
+			"from the front, if anything; then take the rest for new: " + r.beginAnew(),
 	}
 }
 
-// compare returns the first position of known where the list has another item or
-// none, or the end of known.
+// compare returns the first position of known where something else is there or
+// nothing, or the end of known. Without fingerprints, anything is right.
 func (r *reader) compare(ctx context.Context, known event.Range) (at uint64, err error) {
 	for at = known.First; at < known.End(); {
 		n := min(known.End()-at, compareItems)
+		var prints []uint32
+		if len(known.Prints) > 0 {
+			prints = known.Prints[at-known.First:][:n]
+		}
 		same := 0
-		err := r.conn.during(ctx, func() (err error) {
-			same, err = r.compareSome(at, known.Prints[at-known.First:][:n])
+		err := r.conn.During(ctx, func() (err error) {
+			same, err = r.compareSome(at, int(n), prints)
 			return err
 		})
 		if err != nil {
 			return 0, err
+		}
+		if w, ok := r.queue.(walker); ok {
+			w.passed(at, at+uint64(same))
 		}
 		at += uint64(same)
 		if same < int(n) {
@@ -186,15 +248,14 @@ func (r *reader) compare(ctx context.Context, known event.Range) (at uint64, err
 	return at, nil
 }
 
-// compareSome counts how many of prints, from position first on, are those of
-// the list's items, up to the first that is not.
-func (r *reader) compareSome(first uint64, prints []uint32) (same int, err error) {
-	from := int(first - r.head)
-	r.conn.askPeek(r.source, from, from+len(prints))
-	if err := r.conn.flush(); err != nil {
+// compareSome counts how many of n events from position first on have the
+// fingerprints, up to the first that has not.
+func (r *reader) compareSome(first uint64, n int, prints []uint32) (same int, err error) {
+	r.queue.ask(r.conn, r.head, first, n, false)
+	if err := r.conn.Flush(); err != nil {
 		return 0, err
 	}
-	p, err := r.conn.readPeek()
+	p, err := r.queue.answer(r.conn)
 	if err != nil {
 		return 0, err
 	}
@@ -202,25 +263,24 @@ func (r *reader) compareSome(first uint64, prints []uint32) (same int, err error
 		return 0, source.ErrMoved
 	}
 	for i := range p.items {
-		print, err := r.readPrint()
+		print, err := r.readPrint(first + uint64(i))
 		if err != nil {
 			return 0, err
 		}
-		if same == i && print == prints[i] {
+		if same == i && (prints == nil || print == prints[i]) {
 			same++
 		}
 	}
 	return same, nil
 }
 
-// readPrint reads one item and returns its fingerprint.
-func (r *reader) readPrint() (print uint32, err error) {
-	size, err := r.conn.number('$')
-	if err != nil {
+// readPrint reads the event at a position and returns its fingerprint.
+func (r *reader) readPrint(at uint64) (print uint32, err error) {
+	if _, err = r.queue.size(r.conn); err != nil {
 		return 0, err
 	}
-	r.scratch, err = r.conn.body(r.scratch[:0], size)
-	return crc32.Checksum(r.scratch, castagnoli), err
+	r.scratch, print, err = r.queue.take(r.conn, r.scratch[:0], at)
+	return print, err
 }
 
 // between returns the part of rs in [first, end), with fingerprints of its own.

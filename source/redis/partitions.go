@@ -1,0 +1,151 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/source"
+)
+
+const (
+	stateSuffix = ":perigee"
+	scanCount   = "1000" // keys that a step of a search looks at
+)
+
+// Partitions implements source.Source. Each key in its generation is one. What
+// stands beside a key is made by the first worker that comes; the others find it.
+func (s *Source) Partitions(ctx context.Context) (names []string, err error) {
+	c, err := s.server.Dial(ctx)
+	if err != nil {
+		return nil, s.explain("look for keys", err)
+	}
+	defer c.Close()
+	err = c.During(ctx, func() error {
+		keys, err := s.find(c)
+		if err != nil {
+			return err
+		}
+		names, err = s.generations(c, keys)
+		return err
+	})
+	if err != nil {
+		return nil, s.explain("look for keys", err)
+	}
+	return names, nil
+}
+
+// find returns the keys there are. One that was seen stays: a list that is
+// drained is gone from Redis until the next push.
+func (s *Source) find(c *resp.Conn) ([]string, error) {
+	literal := s.config.List != "" || s.config.Stream != ""
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.keys {
+		found := []string{k}
+		if !literal && pattern(k) {
+			var err error
+			if found, err = s.scan(c, k); err != nil {
+				return nil, err
+			}
+		}
+		for _, key := range found {
+			if !slices.Contains(s.seen, key) {
+				s.seen = append(s.seen, key)
+			}
+		}
+	}
+	return slices.Clone(s.seen), nil
+}
+
+// scan looks for keys by a pattern.
+func (s *Source) scan(c *resp.Conn, match string) (keys []string, err error) {
+	for cursor := "0"; ; {
+		args := []string{"SCAN", cursor, "MATCH", match, "COUNT", scanCount}
+		if s.form == asList || s.form == asStream {
+			args = append(args, "TYPE", s.form.String())
+		}
+		c.Command(args...)
+		if err := c.Flush(); err != nil {
+			return nil, err
+		}
+		v, err := c.Value()
+		if err != nil {
+			return nil, err
+		}
+		reply, ok := v.([]any)
+		if !ok || len(reply) != 2 {
+			return nil, fmt.Errorf("redis answered SCAN with %v", v)
+		}
+		cursor, _ = reply[0].(string)
+		page, _ := reply[1].([]any)
+		for _, one := range page {
+			if key, _ := one.(string); !strings.HasSuffix(key, stateSuffix) {
+				keys = append(keys, key)
+			}
+		}
+		if cursor == "0" || cursor == "" {
+			slices.Sort(keys)
+			return keys, nil
+		}
+	}
+}
+
+// reads tells whether a key is one of the source's.
+func (s *Source) reads(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.seen, key) || slices.Contains(s.keys, key)
+}
+
+// generations makes what is absent beside the keys, and returns their names.
+func (s *Source) generations(c *resp.Conn, keys []string) (names []string, err error) {
+	if s.form == asPop {
+		for _, key := range keys {
+			names = append(names, partitionName(key, s.popped))
+		}
+		return names, nil
+	}
+	for _, key := range keys {
+		s.askCreate(c, key)
+	}
+	if err := c.Flush(); err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		now, err := readState(c)
+		if err == nil {
+			err = s.ours(key, now.pipeline)
+		}
+		if err != nil {
+			return nil, &keyError{key, err}
+		}
+		names = append(names, partitionName(key, now.generation))
+	}
+	return names, nil
+}
+
+func (s *Source) askCreate(c *resp.Conn, key string) {
+	generation := firstGeneration(s.env.Pipeline, key, s.form)
+	switch s.form {
+	case asStream:
+		c.Eval(streamCreate, []string{stateKey(key), key}, generation, s.env.Pipeline)
+	case asPair:
+		c.Eval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "base")
+	default:
+		c.Eval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "head")
+	}
+}
+
+// ours refuses a key that another pipeline reads.
+func (s *Source) ours(key, pipeline string) error {
+	if pipeline == s.env.Pipeline {
+		return nil
+	}
+	return &source.PermanentError{
+		Err:  fmt.Errorf("%s %q is read by pipeline %q already", s.form, key, pipeline),
+		Hint: fmt.Sprintf("one pipeline reads a %s; if %q is gone for good, delete the key: redis-cli DEL %q", s.form, pipeline, stateKey(key)),
+	}
+}

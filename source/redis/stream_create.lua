@@ -1,0 +1,14 @@
+-- Puts the state beside a stream that has none, and returns the state. Positions
+-- count from the first entry that is there.
+-- KEYS: state, stream. ARGV: generation, pipeline.
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  local gone = 0
+  if redis.call('EXISTS', KEYS[2]) == 1 then
+    local info, got = {}, redis.call('XINFO', 'STREAM', KEYS[2])
+    for i = 1, #got, 2 do info[got[i]] = got[i + 1] end
+    gone = (info['entries-added'] or info['length']) - info['length']
+  end
+  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'head', '0', 'pipeline', ARGV[2],
+    'after', '0-0', 'added', tostring(gone))
+end
+return redis.call('HMGET', KEYS[1], 'generation', 'head', 'pipeline')

@@ -1,0 +1,38 @@
+-- Returns what stands beside a stream, and what somebody else did to it: how many
+-- entries behind those that were given up are gone, or -1 when the stream is
+-- another one. Only Redis 7 counts what was ever added; before, none seem gone.
+-- KEYS: stream, state. Returns: generation, head, pipeline, after, gone, and how
+-- many entries there are behind after.
+local now = redis.call('HMGET', KEYS[2], 'generation', 'head', 'pipeline', 'after', 'added')
+local after, added = now[4] or '0-0', tonumber(now[5] or '0')
+
+-- Numbers of 64 bits do not fit Lua's, so they are compared by length and digits.
+local function less(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+local function before(a, b)
+  local ams, aseq = string.match(a, '(%d+)-(%d+)')
+  local bms, bseq = string.match(b, '(%d+)-(%d+)')
+  if ams ~= bms then return less(ams, bms) end
+  return less(aseq, bseq)
+end
+
+local length, gone = 0, 0
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  if after ~= '0-0' or added > 0 then gone = -1 end
+else
+  local info, got = {}, redis.call('XINFO', 'STREAM', KEYS[1])
+  for i = 1, #got, 2 do info[got[i]] = got[i + 1] end
+  length = info['length']
+  local ever, first = info['entries-added'], info['first-entry']
+  local kept = first and not before(after, first[1])
+  if before(info['last-generated-id'], after) or (ever and ever < added) then
+    gone = -1
+  elseif ever and kept then
+    length = ever - added
+  elseif ever then
+    gone = math.max(-1, ever - length - added)
+  end
+end
+return {now[1] or '', now[2] or '', now[3] or '', after, tostring(gone), tostring(length)}

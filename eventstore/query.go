@@ -62,7 +62,11 @@ func (s *Store) begin(ctx context.Context, sql string) (*Rows, error) {
 		return nil, err
 	}
 	r.watch()
-	if err := r.start(sql); err != nil {
+	err = r.borrow(sql)
+	if err == nil {
+		err = r.start(sql)
+	}
+	if err != nil {
 		err = r.cause(err, sql)
 		r.free()
 		return nil, err

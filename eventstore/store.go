@@ -30,6 +30,7 @@ type Options struct {
 	Memory  int64 // bytes that DuckDB may use for writing and queries together; default 384 MiB
 	Threads int   // that one query may use; default: one per core
 	Queries int   // that may run at the same time; default 4
+	Foreign []Foreign
 }
 
 // A Store is an open event store.

@@ -26,6 +26,47 @@ var errCut = errors.New("values from Lua are cut short")
 // A decoder reads values.
 type decoder struct{ data []byte }
 
+// DecodeValues reads values that have crossed; nil for none.
+func DecodeValues(data []byte) ([]any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	return decodeValues(data)
+}
+
+// AppendValue writes a value that crosses.
+func AppendValue(out []byte, v any) []byte { return encodeValue(out, v) }
+
+// SkipValue returns what comes after the first value.
+func SkipValue(data []byte) []byte {
+	switch tag := data[0]; tag {
+	case 'D':
+		return data[9:]
+	case 'S', 'B', 'J':
+		return data[5+binary.NativeEndian.Uint32(data[1:]):]
+	case 'L':
+		count := binary.NativeEndian.Uint32(data[1:])
+		for data = data[5:]; count > 0; count-- {
+			data = SkipValue(data)
+		}
+		return data
+	case 'M':
+		for data = data[1:]; data[0] != 'E'; {
+			data = SkipValue(SkipValue(data))
+		}
+	}
+	return data[1:]
+}
+
+// CountValues counts those that have crossed.
+func CountValues(data []byte) int {
+	count := 0
+	for ; len(data) > 0; count++ {
+		data = SkipValue(data)
+	}
+	return count
+}
+
 func decodeValues(data []byte) ([]any, error) {
 	values := []any{}
 	for d := (decoder{data}); len(d.data) > 0; {

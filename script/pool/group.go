@@ -38,6 +38,9 @@ func newGroup(p *Pool, key string, maker Maker) *Group {
 	return g
 }
 
+// Pool is the one that the group is in.
+func (g *Group) Pool() *Pool { return g.pool }
+
 // Maker is the one that makes its VMs.
 func (g *Group) Maker() Maker { return g.maker }
 

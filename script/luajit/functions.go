@@ -1,0 +1,268 @@
+//go:build cgo
+
+package luajit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/perigeedb/perigee/internal/luajit"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+// Functions is a loaded script whose global functions Go calls, one at a time and
+// from any number of goroutines. The sandbox and the limits are those of scripts
+// that run on events; Limits.EventTime is that of one call and counts what the call
+// computes, not what it waits.
+//
+// A call that waits in a function of Go gives its VM to others, so that a few VMs
+// serve thousands of them.
+type Functions struct {
+	program
+
+	mu     sync.RWMutex
+	byName map[string]*Function
+}
+
+// LoadFunctions compiles the script and runs its text once. A fault in it is a
+// *script.Error.
+func LoadFunctions(ctx context.Context, code script.Code, opts script.Options) (*Functions, error) {
+	return loadFunctions(ctx, code, opts, false)
+}
+
+// LoadFunctionsInterpreted is LoadFunctions with the compiler off.
+func LoadFunctionsInterpreted(ctx context.Context, code script.Code, opts script.Options) (*Functions, error) {
+	return loadFunctions(ctx, code, opts, true)
+}
+
+func loadFunctions(ctx context.Context, code script.Code, opts script.Options, interpreted bool) (*Functions, error) {
+	f := &Functions{byName: make(map[string]*Function)}
+	if err := f.prepare(code, opts, interpreted); err != nil {
+		return nil, err
+	}
+	if err := f.join(ctx, "functions", f.open); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// A caller is a VM of the pool that hosts calls.
+type caller struct {
+	*luajit.Caller
+	vm     *luajit.VM
+	bound  []string // functions that have numbers here
+	answer []byte
+}
+
+// Broken implements pool.VM.
+func (c *caller) Broken() bool { return c.vm.Broken() != luajit.OK }
+
+// Memory implements pool.VM.
+func (c *caller) Memory() int { return c.vm.Memory() }
+
+// Progress implements pool.VM.
+func (c *caller) Progress() (uint32, bool) { return c.vm.Progress() }
+
+func (f *Functions) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) {
+	c, err := luajit.NewCaller(w, f.limits(), f.host)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.fill(ctx, c.Engine); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &caller{Caller: c, vm: c.Engine.VM}, nil
+}
+
+// number returns that of a function in this VM, or -1 if the script has no such one.
+// The numbers differ from VM to VM, so that equal scripts can share them.
+func (c *caller) number(name string) int {
+	for i, bound := range c.bound {
+		if bound == name {
+			return i
+		}
+	}
+	if !c.Bind(len(c.bound), name) {
+		return -1
+	}
+	c.bound = append(c.bound, name)
+	return len(c.bound) - 1
+}
+
+// A Function is one of a script's.
+type Function struct {
+	name  string
+	group *pool.Group
+	of    *Functions
+}
+
+// Function returns a global function of the script.
+func (f *Functions) Function(name string) (*Function, error) {
+	f.mu.RLock()
+	fn := f.byName[name]
+	f.mu.RUnlock()
+	if fn != nil {
+		return fn, nil
+	}
+	return f.find(name)
+}
+
+func (f *Functions) find(name string) (*Function, error) {
+	m, err := f.group.Acquire(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	number := m.VM.(*caller).number(name)
+	m.Release()
+	if number < 0 {
+		return nil, f.missing(name)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn := &Function{name: name, group: f.group, of: f}
+	f.byName[name] = fn
+	return fn, nil
+}
+
+func (f *Functions) missing(name string) error {
+	return fmt.Errorf("%s has no function %s: define 'function %s(…)' as a global, without 'local'", f.code.Name, name, name)
+}
+
+// Invoke calls a global function by its name, see Function.Invoke.
+func (f *Functions) Invoke(ctx context.Context, function string, args ...any) ([]any, error) {
+	fn, err := f.Function(function)
+	if err != nil {
+		return nil, err
+	}
+	return fn.Invoke(ctx, args...)
+}
+
+// Stats are those of the pool that has the VMs.
+func (f *Functions) Stats() pool.Stats { return f.group.Pool().Stats() }
+
+// Invoke calls the function and returns what it returns. Arguments are nil, bools,
+// any of Go's numbers, strings, []byte, []any and map[string]any; results are as a
+// script.Func gets them.
+//
+// An error that the script raises comes as a *script.Error. An error of a function
+// of Go is raised in the script, which can catch it; when it does not, errors.Is and
+// errors.As find it in the error here. When ctx ends, a call that waits is given up;
+// one that runs ends at its next function of Go, or by its time limit.
+func (fn *Function) Invoke(ctx context.Context, args ...any) ([]any, error) {
+	if len(args) == 0 {
+		results, err := fn.call(ctx, nil, nil)
+		return results, err
+	}
+	v := valuesPool.Get().(*Values)
+	defer valuesPool.Put(v)
+	v.Reset()
+	for i, arg := range args {
+		if err := v.Add(arg); err != nil {
+			return nil, fmt.Errorf("argument %d of %s: %w", i+1, fn.name, err)
+		}
+	}
+	return fn.call(ctx, v, nil)
+}
+
+// InvokeInto is Invoke without allocations: it takes the arguments from args and
+// puts the results into results, of which either may be nil.
+func (fn *Function) InvokeInto(ctx context.Context, args, results *Values) error {
+	if results == nil {
+		results = nowhere
+	}
+	_, err := fn.call(ctx, args, results)
+	return err
+}
+
+var valuesPool = sync.Pool{New: func() any { return new(Values) }}
+
+// nowhere stands for results that nobody wants.
+var nowhere = new(Values)
+
+// call makes a call. Its results go into results, or are returned when that is nil.
+func (fn *Function) call(ctx context.Context, args, results *Values) ([]any, error) {
+	m, err := fn.group.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := m.VM.(*caller)
+	var call luajit.Call
+	number := 0
+	if len(c.bound) == 0 || c.bound[0] != fn.name {
+		if number = c.number(fn.name); number < 0 {
+			m.Release()
+			return nil, fn.of.missing(fn.name)
+		}
+	}
+	kind := c.Start(&call, number, args.encoded())
+	var cause error
+	for kind == luajit.Waits {
+		if kind, err = fn.serve(ctx, m, c, &call, &cause); err != nil {
+			return nil, err
+		}
+	}
+	var all []any
+	if kind != luajit.OK {
+		err = fn.fault(c, cause)
+	} else if results == nil {
+		all, err = luajit.DecodeValues(c.Results())
+	} else if results != nowhere {
+		results.set(c.Results())
+	}
+	if c.Engine.Told() {
+		fn.of.drain(c.Engine)
+	}
+	m.Release()
+	return all, err
+}
+
+// serve calls the function of Go that the call waits for, and goes on with it. An
+// error says that the call was given up, and that the VM is no longer held.
+func (fn *Function) serve(ctx context.Context, m *pool.Member, c *caller, call *luajit.Call, cause *error) (luajit.Kind, error) {
+	request, waits := c.Request(call)
+	if !waits {
+		c.answer, *cause = request.Answer(ctx, c.answer)
+		return c.Resume(call, c.answer), nil
+	}
+	if c.Engine.Told() {
+		fn.of.drain(c.Engine)
+	}
+	m.Suspend()
+	answer, failed := request.Answer(ctx, nil)
+	m.Resume()
+	*cause = failed
+	if err := ctx.Err(); err != nil {
+		c.Drop(call)
+		m.Release()
+		return 0, err
+	}
+	return c.Resume(call, answer), nil
+}
+
+// A raised is an error of a script that a function of Go began.
+type raised struct {
+	err   *script.Error
+	cause error
+}
+
+func (r *raised) Error() string { return r.err.Error() }
+
+// Unwrap makes both be found.
+func (r *raised) Unwrap() []error { return []error{r.err, r.cause} }
+
+// fault tells how the call failed.
+func (fn *Function) fault(c *caller, cause error) error {
+	fault := c.vm.Fault()
+	if fault.Kind == luajit.EventTime {
+		fault.Message = "time limit for one call exceeded"
+	}
+	err := fn.of.fault(fault)
+	if cause != nil && fault.Kind == luajit.Runtime && strings.HasSuffix(fault.Message, cause.Error()) {
+		return &raised{err, cause}
+	}
+	return err
+}

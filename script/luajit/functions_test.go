@@ -1,0 +1,352 @@
+//go:build cgo
+
+package luajit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/luajit"
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+var errNope = errors.New("nope")
+
+// hostModule has functions that compute and that wait.
+func hostModule() script.Module {
+	return script.Module{
+		Name: "host",
+		Functions: map[string]script.Func{
+			"sleep": func(ctx context.Context, args []any) ([]any, error) {
+				select {
+				case <-time.After(time.Duration(args[0].(float64) * float64(time.Millisecond))):
+					return []any{"slept"}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+			"refuse": func(context.Context, []any) ([]any, error) { return nil, errNope },
+		},
+		Pure: map[string]script.Func{
+			"hello": func(context.Context, []any) ([]any, error) { return nil, nil },
+			"echo":  func(_ context.Context, args []any) ([]any, error) { return args, nil },
+			"spin": func(context.Context, []any) ([]any, error) {
+				for until := time.Now().Add(5 * time.Millisecond); time.Now().Before(until); {
+				}
+				return nil, nil
+			},
+		},
+	}
+}
+
+const functionsText = `
+local host = require "host"
+local kept
+function helloLua() host.hello() end
+function add(a, b) return a + b end
+function many(...) return select("#", ...), ... end
+function echo(...) return host.echo(...) end
+function sleep(ms) return host.sleep(ms) end
+function fail() error("wrong") end
+function object() error({code = 7}) end
+function refuse() host.refuse() end
+function catch() return pcall(host.refuse) end
+function leak() leaked = 1 end
+function endless() while true do end end
+function stubborn() while true do pcall(function() while true do end end) end end
+function waits() while true do pcall(host.sleep, 0) end end
+function burns() while true do host.hello() end end
+function spins() while true do host.spin() end end
+function hoard() local t = {} while true do t[#t + 1] = ("x"):rep(1000) .. #t end end
+function deep(n) if n == 0 then return host.sleep(1) end local ok, v = pcall(deep, n - 1) return v end
+function keep() kept = coroutine.running() host.sleep(20) return "mine" end
+function steal() return coroutine.resume(kept) end
+function wrapped() local f = coroutine.wrap(function() return host.sleep(1) end) return f() end
+function sum(n) local s = 0 for i = 1, n do s = s + i end return s end
+`
+
+func loadFunctions(t testing.TB, limits script.Limits, settings pool.Settings) *luajit.Functions {
+	t.Helper()
+	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(functionsText)},
+		script.Options{Limits: limits, Modules: []script.Module{hostModule()}, Pool: pool.New(settings)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func TestInvoke(t *testing.T) {
+	f := loadFunctions(t, script.Limits{}, pool.Settings{})
+	list, object := []any{1.0, "a", []any{}}, map[string]any{"k": map[string]any{"n": 1.0}}
+	tests := []struct {
+		function string
+		args     []any
+		want     []any
+	}{
+		{"helloLua", nil, nil},
+		{"add", []any{1, 2.5}, []any{3.5}},
+		{"many", nil, []any{0.0}},
+		{"many", []any{nil, true, false, "s", []byte("b\x00"), 1.5}, []any{6.0, nil, true, false, "s", "b\x00", 1.5}},
+		{"many", []any{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, []any{10.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0}},
+		{"many", []any{list, object}, []any{2.0, list, object}},
+		{"echo", []any{list, object, "x"}, []any{list, object, "x"}},
+		{"sleep", []any{0}, []any{"slept"}},
+		{"deep", []any{20}, []any{"slept"}},
+		{"wrapped", nil, []any{"slept"}},
+		{"catch", nil, []any{false, "host.refuse: nope"}},
+	}
+	for _, test := range tests {
+		t.Run(test.function, func(t *testing.T) {
+			for range 3 {
+				got, err := f.Invoke(t.Context(), test.function, test.args...)
+				if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+					t.Fatalf("error %v (-want +got):\n%s", err, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestInvokeFails(t *testing.T) {
+	f := loadFunctions(t, script.Limits{EventTime: 30 * time.Millisecond, Memory: 8 << 20}, pool.Settings{})
+	tests := []struct{ function, message string }{
+		{"fail", "f.lua:9: wrong"},
+		{"object", `f.lua:10: {"code":7}`},
+		{"add", "attempt to perform arithmetic"},
+		{"refuse", "f.lua:11: host.refuse: nope"},
+		{"leak", "attempt to assign to the global 'leaked'"},
+		{"endless", "f.lua:14: time limit for one call exceeded"},
+		{"stubborn", "time limit for one call exceeded"},
+		{"waits", "time limit for one call exceeded"},
+		{"burns", "time limit for one call exceeded"},
+		{"spins", "time limit for one call exceeded"},
+		{"hoard", "memory limit exceeded"},
+		{"missing", "has no function missing"},
+	}
+	for _, test := range tests {
+		t.Run(test.function, func(t *testing.T) {
+			_, err := f.Invoke(t.Context(), test.function)
+			if err == nil || !strings.Contains(err.Error(), test.message) {
+				t.Fatalf("error is %v, want %q", err, test.message)
+			}
+			var fault *script.Error
+			if test.function != "missing" && (!errors.As(err, &fault) || fault.Line == 0 || fault.Traceback == "") {
+				t.Errorf("%+v has no place", fault)
+			}
+			if errors.Is(err, errNope) != (test.function == "refuse") {
+				t.Errorf("%v is or is not the error of the function of Go", err)
+			}
+			if got, err := f.Invoke(t.Context(), "add", 1, 2); err != nil || got[0] != 3.0 {
+				t.Errorf("afterwards: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestSuspendedCallsOutliveALimit: a VM that hit a limit takes no new calls, but
+// those that wait in it end as they should.
+func TestSuspendedCallsOutliveALimit(t *testing.T) {
+	f := loadFunctions(t, script.Limits{EventTime: 20 * time.Millisecond}, pool.Settings{Core: 1, Max: 1})
+	var group sync.WaitGroup
+	for range 50 {
+		group.Go(func() {
+			got, err := f.Invoke(t.Context(), "sleep", 60)
+			if err != nil || got[0] != "slept" {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+	for f.Stats().Suspended < 50 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := f.Invoke(t.Context(), "endless"); err == nil {
+		t.Error("an endless call ended")
+	}
+	group.Wait()
+	if got, err := f.Invoke(t.Context(), "add", 1, 2); err != nil || got[0] != 3.0 {
+		t.Errorf("afterwards: %v, %v", got, err)
+	}
+	if s := f.Stats(); s.Discarded != 1 || s.Made != 2 || s.Suspended != 0 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+// TestInvokeGivesUp: a call whose context ends leaves nothing behind.
+func TestInvokeGivesUp(t *testing.T) {
+	f := loadFunctions(t, script.Limits{}, pool.Settings{Core: 1, Max: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if _, err := f.Invoke(ctx, "sleep", 10_000); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := f.Invoke(ctx, "add", 1, 2); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v", err)
+	}
+	if s := f.Stats(); s.Suspended != 0 || s.InUse != 0 || s.Idle != 1 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+// TestCallsAreApart: no call can go on with another.
+func TestCallsAreApart(t *testing.T) {
+	f := loadFunctions(t, script.Limits{}, pool.Settings{Core: 1, Max: 1})
+	var group sync.WaitGroup
+	group.Go(func() {
+		if got, err := f.Invoke(t.Context(), "keep"); err != nil || got[0] != "mine" {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+	for f.Stats().Suspended == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	got, err := f.Invoke(t.Context(), "steal")
+	if diff := cmp.Diff([]any{false, "cannot resume a coroutine that is not suspended"}, got); err != nil || diff != "" {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	group.Wait()
+}
+
+// TestManyCallsWait has far more calls wait than there are VMs.
+func TestManyCallsWait(t *testing.T) {
+	f := loadFunctions(t, script.Limits{}, pool.Settings{})
+	var group sync.WaitGroup
+	var failed atomic.Int32
+	for i := range 2000 {
+		group.Go(func() {
+			for range 3 {
+				got, err := f.Invoke(t.Context(), "deep", i%5)
+				if err != nil || got[0] != "slept" {
+					failed.Add(1)
+				}
+				got, err = f.Invoke(t.Context(), "add", i, 1)
+				if err != nil || got[0] != float64(i+1) {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d calls failed", n)
+	}
+	if s := f.Stats(); s.Suspended != 0 || s.InUse != 0 || s.Waiting != 0 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+func TestInvokeInto(t *testing.T) {
+	f := loadFunctions(t, script.Limits{}, pool.Settings{})
+	many, err := f.Function("many")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello, err := f.Function("helloLua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args, results luajit.Values
+	call := func() {
+		args.Reset()
+		args.AddNumber(1.5)
+		args.AddString("text")
+		args.AddBool(true)
+		args.AddNil()
+		if err := many.InvokeInto(context.Background(), &args, &results); err != nil {
+			t.Fatal(err)
+		}
+		if err := hello.InvokeInto(context.Background(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Invoke(context.Background(), "helloLua"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call()
+	n, _ := results.Number(0)
+	x, _ := results.Number(1)
+	text, _ := results.Bytes(2)
+	if got := fmt.Sprintln(results.Len(), n, x, string(text), results.Bool(3), results.IsNil(4), results.IsNil(3)); got != "5 4 1.5 text true true false\n" {
+		t.Errorf("results are %s", got)
+	}
+	if all, err := results.All(); err != nil || len(all) != 5 {
+		t.Errorf("all are %v, %v", all, err)
+	}
+	if per := testing.AllocsPerRun(1000, call); per > 0.1 {
+		t.Errorf("%v allocations for three calls", per)
+	}
+}
+
+// TestEqualScriptsShareVMs by what they are, and not by who loads them.
+func TestEqualScriptsShareVMs(t *testing.T) {
+	vms := pool.New(pool.Settings{})
+	load := func(text string, limits script.Limits) *luajit.Functions {
+		f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{Pool: vms, Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	a, b := load("function f() return 1 end", script.Limits{}), load("function f() return 1 end", script.Limits{})
+	c, d := load("function f() return 2 end", script.Limits{}), load("function f() return 1 end", script.Limits{Memory: 1 << 20})
+	if s := vms.Stats(); s.Scripts != 3 || s.Made != 3 {
+		t.Errorf("stats are %+v", s)
+	}
+	_ = a.Close()
+	if got, err := b.Invoke(t.Context(), "f"); err != nil || got[0] != 1.0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, f := range []*luajit.Functions{b, c, d} {
+		_ = f.Close()
+	}
+	if s := vms.Stats(); s.Scripts != 0 || s.Idle != 0 || s.Memory != 0 || s.Released != s.Made {
+		t.Errorf("after all were closed: %+v", s)
+	}
+	if _, err := b.Invoke(t.Context(), "f"); !errors.Is(err, pool.ErrClosed) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func BenchmarkInvoke(b *testing.B) {
+	f := loadFunctions(b, script.Limits{}, pool.Settings{})
+	for _, name := range []string{"sum", "helloLua"} {
+		fn, err := f.Function(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var args luajit.Values
+		if name == "sum" {
+			args.AddNumber(1)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := fn.InvokeInto(context.Background(), &args, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		for _, n := range []int{1, 2000} {
+			b.Run(fmt.Sprint(name, "/parallel", n), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetParallelism(n)
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if err := fn.InvokeInto(context.Background(), &args, nil); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -41,7 +41,8 @@ type piece struct {
 func newProgram(pl *plan, p config.Pipeline, sinks []script.Sink, log *slog.Logger) (*program, error) {
 	g := &program{pipeline: p, sinks: sinks}
 	if chosen := p.Script; chosen != nil {
-		options := script.Options{Limits: script.Limits(chosen.Limits), Sinks: g.scriptSinks(), Log: log, Stats: pl.stats}
+		options := g.delivery()
+		options.Limits, options.Log, options.Stats = script.Limits(chosen.Limits), log, pl.stats
 		one := piece{language: chosen.Language, function: chosen.Func, options: options, at: chosen.At}
 		if err := g.add(pl, one, chosen.Text, "script of "+p.Name); err != nil {
 			return nil, err
@@ -55,12 +56,9 @@ func newProgram(pl *plan, p config.Pipeline, sinks []script.Sink, log *slog.Logg
 	return g, nil
 }
 
-// scriptSinks are what the script is loaded for: columns come after it.
-func (g *program) scriptSinks() []script.Sink {
-	if len(g.pipeline.Computed) > 0 {
-		return []script.Sink{{}}
-	}
-	return g.sinks
+// delivery says what the script is loaded for: columns come between it and the sinks.
+func (g *program) delivery() script.Options {
+	return script.Options{Sinks: g.sinks, Together: len(g.pipeline.Computed) > 0}
 }
 
 func (g *program) add(pl *plan, one piece, text, name string) (err error) {
@@ -126,7 +124,7 @@ func (g *program) join(ctx context.Context, loaded []script.Script) (script.Scri
 		first, loaded = loaded[0], loaded[1:]
 	} else {
 		var err error
-		if first, err = passthrough.Language().Load(ctx, script.Code{}, script.Options{Sinks: g.scriptSinks()}); err != nil {
+		if first, err = passthrough.Language().Load(ctx, script.Code{}, g.delivery()); err != nil {
 			return nil, err
 		}
 	}

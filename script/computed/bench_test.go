@@ -21,7 +21,7 @@ func BenchmarkColumns(b *testing.B) {
 	}
 	for n := range 4 {
 		b.Run(fmt.Sprint(n, " columns"), func(b *testing.B) {
-			inner, err := passthrough.Language().Load(b.Context(), script.Code{}, script.Options{Sinks: []script.Sink{{}}})
+			inner, err := passthrough.Language().Load(b.Context(), script.Code{}, script.Options{Sinks: []script.Sink{{}}, Together: true})
 			if err != nil {
 				b.Fatal(err)
 			}

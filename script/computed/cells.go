@@ -68,7 +68,7 @@ func (w *work) misfit(c *Column, bad report.Bad) event.Dead {
 func (w *work) splice(c *Column) {
 	w.next.Reset()
 	quoted := pure.AppendString(nil, c.Name)
-	numbers := w.numbers[:0]
+	numbers, origins := w.numbers[:0], w.origins[:0]
 	for i, row := range w.cells.rows {
 		if w.bad[row] {
 			continue
@@ -80,9 +80,12 @@ func (w *work) splice(c *Column) {
 		w.next.Data = setField(w.next.Data, w.rows.Doc(row), c.Name, quoted, value)
 		w.next.Ends = append(w.next.Ends, uint32(len(w.next.Data)))
 		w.next.From = append(w.next.From, w.rows.From[row])
-		numbers = append(numbers, w.numbers[row])
+		if len(w.rows.To) > 0 {
+			w.next.To = append(w.next.To, w.rows.To[row])
+		}
+		numbers, origins = append(numbers, w.numbers[row]), append(origins, w.origins[row])
 	}
-	w.numbers = numbers
+	w.numbers, w.origins = numbers, origins
 	w.rows, w.next = w.next, w.rows
 }
 

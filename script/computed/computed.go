@@ -3,8 +3,8 @@
 // included. What the function does to its row stays there.
 //
 // A row whose function fails, or whose value is not of the column's type, is a
-// dead letter that names the column; nothing is left out in silence. A Script
-// is safe for concurrent use.
+// dead letter that names the column, for each sink that the row is for; nothing is
+// left out in silence. A Script is safe for concurrent use.
 package computed
 
 import (
@@ -66,15 +66,15 @@ type Script struct {
 	pipeline string
 	inner    script.Script
 	columns  []Column
-	sinks    []script.Sink
+	options  script.Options
 	now      func() time.Time
 	works    sync.Pool // of *work
 }
 
-// New puts columns behind a script that is loaded for one sink without columns.
-// sinks are those that the whole is for. The Script closes what it is given.
+// New puts columns behind a script that is loaded for all sinks together. sinks are
+// those that the whole is for. The Script closes what it is given.
 func New(pipeline string, inner script.Script, columns []Column, sinks []script.Sink) *Script {
-	return &Script{pipeline: pipeline, inner: inner, columns: columns, sinks: sinks, now: time.Now}
+	return &Script{pipeline: pipeline, inner: inner, columns: columns, options: script.Options{Sinks: sinks}, now: time.Now}
 }
 
 // String names the script and the code of each column, with their versions.
@@ -130,7 +130,7 @@ func (s *Script) acquire() *work {
 		spec := []event.Column{{Name: c.Name, Path: []string{valueKey}, Type: c.Type}}
 		w.checkers = append(w.checkers, document.NewExtractor(spec))
 	}
-	for _, sink := range s.sinks {
+	for _, sink := range s.options.Sinks {
 		w.extractors = append(w.extractors, document.NewExtractor(sink.Columns))
 	}
 	return w

@@ -1,7 +1,7 @@
 package computed
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,7 +34,7 @@ func behind(t *testing.T, text string, sinks []script.Sink, columns ...Column) *
 	if text == "" {
 		language = passthrough.Language()
 	}
-	inner, err := language.Load(t.Context(), script.Code{Name: "inner.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{}}})
+	inner, err := language.Load(t.Context(), script.Code{Name: "inner.lua", Text: []byte(text)}, script.Options{Sinks: sinks, Together: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,21 +208,77 @@ end`
 }
 
 // TestSinkColumns: sinks get the computed fields as typed columns; a row that one
-// of them cannot take is left out for all.
+// of them cannot take leaves that one.
 func TestSinkColumns(t *testing.T) {
 	sinks := []script.Sink{{Name: "one"}, {Name: "two", Columns: []event.Column{{Name: "twice", Path: []string{"twice"}, Type: event.Int32}, {Name: "n", Path: []string{"n"}, Type: event.Int64, Required: true}}}}
 	s := behind(t, "", sinks, code(t, "twice", event.Int64, "function main(row) return 2 * (row.m or row.n) end"))
 	res := run(t, s, 2, `{"n":1}`, `{"n":2000000000}`, `{"m":3}`, `{"n":4}`)
-	wantOutcome(t, res, `0 {"n":1,"twice":2}`, `3 {"n":4,"twice":8}`,
+	wantOutcome(t, res, `0 {"n":1,"twice":2}`, `1 {"n":2000000000,"twice":4000000000}`, `2 {"m":3,"twice":6}`, `3 {"n":4,"twice":8}`,
 		`1.0 column column twice wants int32, got 4000000000, which is out of range`,
 		`2.0 column column n is required, but n is missing or null`)
 	columns := res.Outputs[1].Columns
-	if columns.Rows != 2 || columns.Vectors[0].Ints[1] != 8 || !bytes.Equal(res.Outputs[0].Data, res.Outputs[1].Data) {
+	if columns.Rows != 2 || columns.Vectors[0].Ints[1] != 8 || string(res.Outputs[1].Data) != `{"n":1,"twice":2}{"n":4,"twice":8}` {
 		t.Errorf("columns are %+v beside %s", columns, res.Outputs[1].Data)
 	}
 	if res.Outputs[0].Columns != nil {
 		t.Error("a sink that wants no columns has some")
 	}
+	if d := res.Dead[0]; d.Sink != "two" {
+		t.Errorf("the dead letter is about sink %q", d.Sink)
+	}
+}
+
+// TestRoutedRows: a row is computed once, whichever sinks it is for; what is said of
+// a row is said for each of its sinks, and by its number there.
+func TestRoutedRows(t *testing.T) {
+	const inner = `
+local names = {{"audit", "main"}, "audit", "main", {"main", "audit"}}
+function main(event)
+  local out = {}
+  for i, name in ipairs(names) do out[i] = to(name, {i = i, n = event.n}) end
+  out[5] = {i = 5, n = event.n}
+  return out
+end`
+	calls := 0
+	counted := code(t, "c", event.Int64, "function main(row) if row.i == 1 then error('no') end return row.n * row.i end")
+	counted.Code = &counting{counted.Code, &calls}
+	sinks := []script.Sink{{Name: "main"}, {Name: "audit", Routed: true, Columns: []event.Column{{Name: "c", Path: []string{"c"}, Type: event.Int32}}}}
+	s := behind(t, inner, sinks, counted)
+	in, res := events(0), &event.Result{Outputs: make([]event.Output, 2)}
+	in.Append([]byte(`{"n":1000000000}`))
+	in.Range.Count = 1
+	if err := s.Run(t.Context(), in, res); err != nil {
+		t.Fatal(err)
+	}
+	if calls != 5 {
+		t.Errorf("the column was computed for %d rows, want 5", calls)
+	}
+	got := []string{string(res.Outputs[0].Data), string(res.Outputs[1].Data)}
+	for _, d := range res.Dead {
+		got = append(got, fmt.Sprintf("%s.%d %s", d.Sink, d.Number, d.Error))
+	}
+	want := []string{
+		`{"i":3,"n":1000000000,"c":3000000000}{"i":4,"n":1000000000,"c":4000000000}{"i":5,"n":1000000000,"c":5000000000}`,
+		`{"i":2,"n":1000000000,"c":2000000000}`,
+		`audit.0 column c:1: no`, `audit.2 column c wants int32, got 4000000000, which is out of range`, `main.0 column c:1: no`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(res.Outputs[0].To)+len(res.Outputs[1].To) > 0 {
+		t.Error("the outputs of sinks say what is for which sink")
+	}
+}
+
+// counting counts the rows that go into a script.
+type counting struct {
+	script.Script
+	rows *int
+}
+
+func (c *counting) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	*c.rows += in.Len()
+	return c.Script.Run(ctx, in, res)
 }
 
 func TestIdentifier(t *testing.T) {

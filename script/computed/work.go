@@ -2,16 +2,14 @@ package computed
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/script"
 )
 
@@ -31,6 +29,8 @@ type work struct {
 	rows    event.Output // as far as the columns have come
 	next    event.Output // rows with one more column
 	numbers []uint32     // which output of its event a row was
+	origins []uint32     // which output of the script a row was
+	sent    sent
 	cells   cells
 	bad     []bool // by row: it is dead
 	dead    []event.Dead
@@ -41,8 +41,10 @@ func (w *work) start(s *Script, in *event.Batch) {
 	w.in = in
 	w.rows, w.inner.Outputs[0] = w.inner.Outputs[0], w.rows
 	w.dead = append(w.dead[:0], w.inner.Dead...)
-	w.numbers = w.numbers[:0]
+	w.numbers, w.origins = w.numbers[:0], w.origins[:0]
+	w.sent.take(&w.rows)
 	for i, from := range w.rows.From {
+		w.origins = append(w.origins, uint32(i))
 		number := uint32(0)
 		if i > 0 && w.rows.From[i-1] == from {
 			number = w.numbers[i-1] + 1
@@ -142,58 +144,54 @@ func (w *work) complete(c *Column) error {
 	return nil
 }
 
-// refuse makes a dead letter of a row.
+// refuse makes dead letters of a row, one for each sink that it is for.
 func (w *work) refuse(row int, d event.Dead) {
 	if w.bad[row] {
 		return
 	}
 	w.bad[row] = true
-	from := w.rows.From[row]
-	d.Position, d.Number = w.in.Range.First+uint64(from), w.numbers[row]
-	d.Original = bytes.Clone(w.in.Doc(int(from)))
-	w.dead = append(w.dead, d)
+	from, origin := w.rows.From[row], int(w.origins[row])
+	d.Position, d.Original = w.in.Range.First+uint64(from), bytes.Clone(w.in.Doc(int(from)))
+	for i := range w.script.options.Sinks {
+		if w.wanted(i, origin) {
+			d.Sink, d.Number = w.script.options.Sinks[i].Name, w.number(i, origin)
+			w.dead = append(w.dead, d)
+		}
+	}
 }
 
-// deliver fills the outputs of the sinks and their columns. A row that one of
-// them cannot take is left out for all.
+// deliver fills the outputs of the sinks and their columns.
 func (w *work) deliver(res *event.Result) error {
-	misfits := map[int]string{}
+	for i := range res.Outputs {
+		res.Outputs[i].Reset()
+	}
+	w.script.options.Share(&w.rows, res.Outputs)
 	for i := range res.Outputs {
 		out := &res.Outputs[i]
-		columns := out.Columns
-		out.Reset()
-		out.Data, out.Ends = append(out.Data, w.rows.Data...), append(out.Ends, w.rows.Ends...)
-		out.From = append(out.From, w.rows.From...)
 		out.Partition, out.Range = w.in.Partition, w.in.Range.Head(uint64(w.inner.Ran))
-		if w.script.sinks[i].Columns == nil {
+		if w.script.options.Sinks[i].Columns == nil {
 			out.Columns = nil
 			continue
 		}
-		if out.Columns = columns; columns == nil {
-			out.Columns = new(event.Columns)
-		}
-		found, err := w.extractors[i].Extract(out.Data, out.Ends, out.Columns)
+		err := report.Fit(w.extractors[i].Extract, out, func(_ int, _ uint32, bad report.Bad) { w.misfits(i, bad) })
 		if err != nil {
 			return fmt.Errorf("extract columns: %w", err)
 		}
-		for _, bad := range found.Bad {
-			misfits[bad.Row] = cmp.Or(misfits[bad.Row], bad.Reason)
-		}
 	}
-	rows := slices.Sorted(maps.Keys(misfits))
-	w.bad = append(w.bad[:0], make([]bool, w.rows.Len())...)
-	for _, row := range rows {
-		w.refuse(row, event.Dead{Stage: "column", Error: misfits[row], Script: w.script.String()})
-	}
-	for i := range res.Outputs {
-		res.Outputs[i].Remove(rows)
-	}
-	slices.SortStableFunc(w.dead, func(a, b event.Dead) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Number, b.Number))
-	})
+	script.Sort(w.dead)
 	res.Dead = append(res.Dead[:0], w.dead...)
 	res.Dropped, res.Ran = w.inner.Dropped, w.inner.Ran
 	return nil
+}
+
+// misfits makes a dead letter of a row that does not fit the columns of sink i.
+func (w *work) misfits(i int, bad report.Bad) {
+	origin := w.origin(i, bad.Row)
+	from := w.sent.from[origin]
+	w.dead = append(w.dead, event.Dead{
+		Position: w.in.Range.First + uint64(from), Sink: w.script.options.Sinks[i].Name, Number: w.number(i, origin),
+		Stage: "column", Error: bad.Reason, Script: w.script.String(), Original: bytes.Clone(w.in.Doc(int(from))),
+	})
 }
 
 // passed tells a limit, after which what ran goes on, from other errors.

@@ -13,6 +13,7 @@ type counters struct {
 	read, bytes, batches atomic.Uint64
 	settled, dropped     atomic.Uint64
 	replayed             atomic.Uint64
+	open                 atomic.Int64
 	script, waited       atomic.Int64 // nanoseconds
 	sinks                []sinkCounters
 	dead                 stages

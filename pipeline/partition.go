@@ -63,7 +63,11 @@ func (p *Pipeline) runPartition(post *post) error {
 
 func (p *Pipeline) turn(post *post) (err error) {
 	t := &partition{p: p, post: post, name: post.partition}
-	defer t.close()
+	p.counters.open.Add(1)
+	defer func() {
+		t.close()
+		p.counters.open.Add(-1)
+	}()
 	err = t.open(post.reading)
 	p.status.opened()
 	if err != nil {

@@ -148,3 +148,16 @@ func (p *Pipeline) pauseItself(reason string) error {
 	}
 	return errPaused
 }
+
+// Forget drops what the outbox holds of a partition: what the sinks lack of it
+// must come from the source again. It is for a person who has set the sinks'
+// positions while the pipeline is paused.
+func (p *Pipeline) Forget(partition string) error {
+	if p.config.Outbox == nil {
+		return nil
+	}
+	if p.counters.open.Load() > 0 {
+		return fmt.Errorf("forget partition %s: pipeline %s has partitions open; pause it first", partition, p.config.Name)
+	}
+	return p.config.Outbox.Forget(p.config.Name, partition)
+}

@@ -26,6 +26,7 @@ type Stats struct {
 	// over partitions: back-pressure.
 	Waited  time.Duration
 	Circuit bool // broken: nothing is read because what is read could only wait
+	Open    int  // partitions at work
 	Sinks   []SinkStats
 	Share   Share
 	State   State
@@ -59,6 +60,7 @@ func (p *Pipeline) Stats() Stats {
 		Retries: p.source.count(), Letters: p.letters.count(), Outbox: p.outbox.count(),
 		Script: time.Duration(c.script.Load()), Replayed: c.replayed.Load(),
 		Waited: time.Duration(c.waited.Load()), Circuit: p.circuit.isBroken(),
+		Open: int(c.open.Load()),
 	}
 	for i, sink := range p.config.Sinks {
 		s.Sinks = append(s.Sinks, SinkStats{

@@ -14,7 +14,10 @@ type collector struct {
 	read, bytes, batches, settled, dropped *prometheus.Desc
 	dead, lag, state                       *prometheus.Desc
 	sourceRetries, letterRetries, script   *prometheus.Desc
-	rows, sinkRetries, sink                *prometheus.Desc
+	rows, sinkRetries, sink, sinkLag       *prometheus.Desc
+	outboxRetries, replayed                *prometheus.Desc
+	waited, circuit                        *prometheus.Desc
+	worker, workers, partitions            *prometheus.Desc
 }
 
 func newCollector(pipelines []*pipeline.Pipeline) *collector {
@@ -40,6 +43,14 @@ func newCollector(pipelines []*pipeline.Pipeline) *collector {
 		rows:          desc("rows_written_total", "Rows made durable in a sink.", "sink"),
 		sinkRetries:   desc("sink_retries_total", "Failed attempts at writing to a sink.", "sink"),
 		sink:          desc("sink_seconds_total", "Time spent in a sink, summed over lanes.", "sink"),
+		sinkLag:       desc("sink_lag_events", "Events that are not durable in a sink: in the source or on their way.", "sink"),
+		outboxRetries: desc("outbox_retries_total", "Failed attempts at storing outputs for several sinks."),
+		replayed:      desc("events_replayed_total", "Events whose stored outputs were written after a crash."),
+		waited:        desc("backpressure_seconds_total", "Time that reading waited for a batch to be settled, summed over partitions."),
+		circuit:       desc("circuit_broken", "1 while nothing is read because what is read could only wait."),
+		worker:        desc("worker", "1 for the name under which this engine shares partitions.", "worker"),
+		workers:       desc("workers", "Workers alive that share the pipeline; 0 when its partitions are not shared."),
+		partitions:    desc("partitions", "Partitions by where they are: open here, held by lease, or not held by this worker.", "where"),
 	}
 	c.descs = descs
 	return c
@@ -85,7 +96,17 @@ func (c *collector) collect(ch chan<- prometheus.Metric, name string, s pipeline
 		counter(c.rows, float64(sink.Rows), sink.Name)
 		counter(c.sinkRetries, float64(sink.Retries), sink.Name)
 		counter(c.sink, sink.Time.Seconds(), sink.Name)
+		gauge(c.sinkLag, float64(sink.Lag), sink.Name)
 	}
+	counter(c.outboxRetries, float64(s.Outbox))
+	counter(c.replayed, float64(s.Replayed))
+	counter(c.waited, s.Waited.Seconds())
+	gauge(c.circuit, truth(s.Circuit))
+	gauge(c.worker, 1, s.Share.Worker)
+	gauge(c.workers, float64(s.Share.Workers))
+	gauge(c.partitions, float64(s.Open), "open")
+	gauge(c.partitions, float64(s.Share.Held), "held")
+	gauge(c.partitions, float64(s.Share.Elsewhere), "elsewhere")
 }
 
 func truth(b bool) float64 {

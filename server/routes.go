@@ -11,7 +11,8 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-func (c *Config) routes(extra map[string]http.Handler) http.Handler {
+// routes are those of the port, and on the socket those of the command line.
+func (c *Config) routes(socket bool) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -25,7 +26,14 @@ func (c *Config) routes(extra map[string]http.Handler) http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // a script may measure under a name that is taken
 	}))
-	for pattern, handler := range extra {
+	if !socket {
+		return mux
+	}
+	mux.HandleFunc("GET /pipelines", c.list)
+	mux.Handle("POST /pipelines/{name}/pause", c.order(pause))
+	mux.Handle("POST /pipelines/{name}/resume", c.order(resume))
+	mux.Handle("POST /pipelines/{name}/forget", c.order(forget))
+	for pattern, handler := range c.Handlers {
 		mux.Handle(pattern, handler)
 	}
 	return mux

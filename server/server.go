@@ -7,6 +7,13 @@
 //	/ready    200 when every pipeline is connected and running, else 503 with the reasons
 //	/metrics  Prometheus
 //
+// On the socket alone:
+//
+//	GET /pipelines                 what each is doing, as JSON
+//	POST /pipelines/NAME/pause     reads nothing until it is resumed; ?reason=
+//	POST /pipelines/NAME/resume
+//	POST /pipelines/NAME/forget    drops what the outbox holds of ?partition=
+//
 // A Server is safe for concurrent use.
 package server
 
@@ -62,10 +69,10 @@ func Start(c Config) (*Server, error) {
 	}
 	if port != nil {
 		s.port = port.Addr()
-		s.serve(port, c.routes(nil))
+		s.serve(port, c.routes(false))
 	}
 	if socket != nil {
-		s.serve(socket, c.routes(c.Handlers))
+		s.serve(socket, c.routes(true))
 	}
 	return s, nil
 }

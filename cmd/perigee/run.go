@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/pipeline/outbox"
 	"github.com/perigeedb/perigee/script/reload"
 	"github.com/perigeedb/perigee/server"
 )
@@ -91,18 +94,57 @@ func start(pl *plan, log *slog.Logger) (e *engine, err error) {
 		return e, err
 	}
 	e.closers = append(e.closers, letters.Close)
-	for _, p := range pl.parts {
-		e.pipelines = append(e.pipelines, pipeline.New(pipeline.Config{
-			Name: p.config.Name, Source: p.withLetters(letters), Script: p.script, DeadLetters: letters, Log: log,
-			Sinks: []pipeline.Sink{{Name: p.config.Sink.Kind, Sink: p.sink}},
-			Lanes: p.config.Lanes, Limits: p.limits,
-		}))
+	if err := e.make(pl, letters); err != nil {
+		return e, err
 	}
 	if err := e.serve(pl, letters); err != nil {
 		return e, err
 	}
 	e.watch(pl)
 	return e, nil
+}
+
+// make makes the pipelines, and opens what several sinks of one need.
+func (e *engine) make(pl *plan, letters *deadletter.Store) error {
+	store, err := e.openOutbox(pl)
+	if err != nil {
+		return err
+	}
+	worker, err := pipeline.Worker(pl.Data)
+	if err != nil {
+		return err
+	}
+	reached, err := killAt(os.Getenv(killVariable))
+	if err != nil {
+		return err
+	}
+	for _, p := range pl.parts {
+		e.pipelines = append(e.pipelines, pipeline.New(pipeline.Config{
+			Name: p.config.Name, Source: p.withLetters(letters), Script: p.script, Sinks: p.pipelineSinks(),
+			DeadLetters: letters, Outbox: store, Lanes: p.config.Lanes, Limits: p.limits,
+			Worker: worker, Folder: pl.Data, Log: e.log, Reached: reached,
+		}))
+	}
+	return nil
+}
+
+// openOutbox opens the outbox where a pipeline has several sinks or has had them.
+func (e *engine) openOutbox(pl *plan) (*outbox.Store, error) {
+	several := slices.ContainsFunc(pl.parts, func(p part) bool { return len(p.pipelineSinks()) > 1 })
+	if !several && !outbox.Exists(pl.Data) {
+		return nil, nil
+	}
+	store, err := outbox.Open(pl.Data)
+	if err != nil {
+		return nil, err
+	}
+	e.closers = append(e.closers, store.Close)
+	return store, nil
+}
+
+// pipelineSinks are the sinks as the pipeline knows them.
+func (p *part) pipelineSinks() []pipeline.Sink {
+	return []pipeline.Sink{{Name: p.config.Sink.Kind, Sink: p.sink, Guarantee: p.guarantee}}
 }
 
 // watch looks for new versions of scripts until the engine is closed.

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/perigeedb/perigee/pipeline"
+)
+
+// killVariable makes the engine kill itself, for the verifier alone: a list of
+// POINT:N, separated by commas, each of which kills at the Nth passing of a
+// point by all pipelines together.
+const killVariable = "PERIGEE_KILL_AT"
+
+// killAt returns what kills this process as text says, or nil when it says nothing.
+func killAt(text string) (func(pipeline.Point), error) {
+	if text == "" {
+		return nil, nil
+	}
+	left := make(map[pipeline.Point]*atomic.Int64)
+	for _, part := range strings.Split(text, ",") {
+		name, number, _ := strings.Cut(part, ":")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 1 || !slices.Contains(pipeline.Points(), pipeline.Point(name)) {
+			return nil, withHint(fmt.Errorf("%s: %q is not POINT:N", killVariable, part),
+				fmt.Sprintf("points are %v; N counts from 1", pipeline.Points()))
+		}
+		left[pipeline.Point(name)] = new(atomic.Int64)
+		left[pipeline.Point(name)].Store(n)
+	}
+	return func(at pipeline.Point) {
+		if n := left[at]; n != nil && n.Add(-1) == 0 {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // until the signal has come
+		}
+	}, nil
+}

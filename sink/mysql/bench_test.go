@@ -101,7 +101,7 @@ func BenchmarkEncode(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	w := &writer{sink: s, limits: limits{packet: 16 << 20, scales: make([]int, 8)}}
+	w := &writer{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead()}}
 	out := emailRows(s.Columns(), rows)
 	var batch batch
 	out.Range.Count = rows

@@ -26,6 +26,9 @@ type Config struct {
 	Columns    []Column          `yaml:"columns,required" help:"the columns to fill, in any order"`
 	PrimaryKey []string          `yaml:"primary_key" help:"columns of the primary key of a table that is made"`
 	Indexes    []string          `yaml:"indexes" help:"indexes of a table that is made: names of columns, separated by commas"`
+	Mode       Mode              `yaml:"mode" help:"of a row whose key is there already: insert refuses it, upsert replaces, ignore keeps what is there (insert)"`
+	Update     []string          `yaml:"update" help:"columns that an upsert replaces (all that are part of no key)"`
+	Method     Method            `yaml:"method" help:"way into the table: insert, load (LOAD DATA from memory), or auto for what the server does fastest (auto)"`
 	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as tls: preferred"`
 }
 
@@ -91,6 +94,9 @@ func (c *Config) check() error {
 		if err := c.checkColumn(i, column); err != nil {
 			return err
 		}
+	}
+	if err := c.checkMode(); err != nil {
+		return err
 	}
 	return c.checkKeys()
 }
@@ -202,17 +208,19 @@ const (
 	idleTimeout = 10 * time.Second // after which an idle connection is closed by us
 )
 
-// session is set on every connection. Strict mode refuses what does not fit
-// instead of changing it, and leaves the backslash an escape. The server ends a
-// session that is silent for wait_timeout, also inside a transaction: locks of
-// a frozen worker last no longer.
-var session = map[string]string{
+// settings are those of every connection. Strict mode refuses what does not fit
+// instead of changing it, and leaves the backslash an escape. Notes are off so
+// that what LOAD DATA warns of is what INSERT would refuse. The server ends a
+// session that is silent for wait_timeout, also inside a transaction: the locks
+// of a frozen worker last no longer, should nobody take over and end it.
+var settings = map[string]string{
 	"sql_mode": "'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE," +
 		"ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
 	"time_zone":                "'+00:00'",
 	"autocommit":               "1",
 	"innodb_lock_wait_timeout": "10",
 	"lock_wait_timeout":        "30",
+	"sql_notes":                "0",
 	"wait_timeout":             "30",
 	"net_read_timeout":         "30",
 }
@@ -227,7 +235,7 @@ func (c *Config) connection() (*driver.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	for name := range session {
+	for name := range settings {
 		if _, given := dc.Params[name]; given {
 			return nil, fmt.Errorf("params: %s is set by the sink itself; remove it", name)
 		}
@@ -240,7 +248,7 @@ func (c *Config) connection() (*driver.Config, error) {
 	if dc.Params == nil {
 		dc.Params = map[string]string{}
 	}
-	for name, value := range session {
+	for name, value := range settings {
 		dc.Params[name] = value
 	}
 	dc.Collation = "utf8mb4_general_ci"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -32,6 +33,11 @@ func judge(err error) verdict {
 	return unknown
 }
 
+func isNumber(err error, numbers ...uint16) bool {
+	server, ok := errors.AsType[*driver.MySQLError](err)
+	return ok && slices.Contains(numbers, server.Number)
+}
+
 // judgeNumber knows the errors of both servers.
 func judgeNumber(number uint16) verdict {
 	switch number {
@@ -40,6 +46,7 @@ func judgeNumber(number uint16) verdict {
 		1213: // deadlock
 		return rolledBack
 	case 1048, // null in a NOT NULL column
+		1148, 3948, 4166, // LOAD DATA LOCAL is off
 		1062,       // duplicate key
 		1118,       // row too large
 		1169,       // unique constraint

@@ -142,15 +142,14 @@ func (w *writer) beginFold() []event.Range {
 // inserted, not updated: an update of a row that a later owner has folded away
 // would find nothing and so not meet the fence.
 func (w *writer) foldRange(ctx context.Context, conn *sql.Conn, r event.Range) error {
-	b := batch{buf: []byte(startStatement + ";")}
-	b.buf = w.appendRanges(b.buf, []event.Range{r})
-	b.buf = append(b.buf, " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch),"+
+	text := w.appendRanges([]byte(startStatement+";"), []event.Range{r}, "")
+	text = append(text, " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch),"+
 		" committed = VALUES(committed), prints = VALUES(prints);DELETE FROM perigee_ranges WHERE owner = "...)
-	b.buf = strconv.AppendUint(b.buf, w.id, 10)
-	b.buf = strconv.AppendUint(append(b.buf, " AND first > "...), r.First, 10)
-	b.buf = strconv.AppendUint(append(b.buf, " AND first < "...), r.End(), 10)
-	b.buf = append(b.buf, commitStatement...)
-	if err := b.send(ctx, conn); err != nil {
+	text = strconv.AppendUint(text, w.id, 10)
+	text = strconv.AppendUint(append(text, " AND first > "...), r.First, 10)
+	text = strconv.AppendUint(append(text, " AND first < "...), r.End(), 10)
+	text = append(text, commitStatement...)
+	if err := send(ctx, conn, text); err != nil {
 		if judge(err) == unknown {
 			w.lose()
 		}

@@ -13,8 +13,13 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// The ledger is the two tables beside the target. Names are bytes, because two
-// that a collation takes for equal are two partitions.
+// ledger is the tables beside the target. Names are bytes, because two that a
+// collation takes for equal are two partitions.
+var ledger = map[string]string{
+	"perigee_owners": ownersTable, "perigee_ranges": rangesTable,
+	"perigee_leases": leasesTable, "perigee_workers": workersTable,
+}
+
 const (
 	ownersTable = `CREATE TABLE IF NOT EXISTS perigee_owners (
   id          BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -41,14 +46,12 @@ const (
 // prepareLedger makes the tables that are absent. It asks first: an account may
 // be allowed to write and not to create.
 func prepareLedger(ctx context.Context, conn *sql.Conn, database string) error {
-	for name, create := range map[string]string{"perigee_owners": ownersTable, "perigee_ranges": rangesTable} {
-		var present bool
-		err := conn.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
-			database, name).Scan(&present)
+	for name, create := range ledger {
+		there, err := present(ctx, conn, database, name)
 		if err != nil {
 			return err
 		}
-		if present {
+		if there {
 			continue
 		}
 		if _, err := conn.ExecContext(ctx, create); err != nil {
@@ -58,53 +61,80 @@ func prepareLedger(ctx context.Context, conn *sql.Conn, database string) error {
 	return nil
 }
 
+func present(ctx context.Context, conn *sql.Conn, database, table string) (there bool, err error) {
+	err = conn.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
+		database, table).Scan(&there)
+	return there, err
+}
+
 // takeOver makes the writer the owner of its partition and returns what is
 // committed. Whatever another owner has under way by then is fenced: it holds
 // the row's shared lock, and is waited for, or will not get it any more.
 func (w *writer) takeOver(ctx context.Context) (event.Ranges, error) {
 	s := w.sink
-	return w.raise(ctx, `INSERT INTO perigee_owners (pipeline, target, `+"`partition`"+`, epoch, owner, since)
-		VALUES (?, ?, ?, 1, ?, UTC_TIMESTAMP(6))
-		ON DUPLICATE KEY UPDATE epoch = epoch + 1, owner = VALUES(owner), since = VALUES(since)`,
-		s.pipeline, s.config.Table, w.partition, w.token)
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	var before string
+	err = conn.QueryRowContext(ctx, "SELECT owner FROM perigee_owners WHERE pipeline = ? AND target = ? AND `partition` = ?",
+		s.pipeline, s.config.Table, w.partition).Scan(&before)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	if err := w.raise(ctx, conn, raiseOwner, s.pipeline, s.config.Table, w.partition, w.token); err != nil {
+		return nil, err
+	}
+	if before != "" {
+		s.evict(ctx, conn, before)
+	}
+	return w.readRanges(ctx, conn)
 }
+
+const raiseOwner = `INSERT INTO perigee_owners (pipeline, target, ` + "`partition`" + `, epoch, owner, since)
+	VALUES (?, ?, ?, 1, ?, UTC_TIMESTAMP(6))
+	ON DUPLICATE KEY UPDATE epoch = epoch + 1, owner = VALUES(owner), since = VALUES(since)`
 
 // renew takes the partition over from the writer itself, and only from itself.
 // The commit also makes durable whatever is read after it: a server may show a
 // transaction before it is on disk, but not before one that follows it is.
 func (w *writer) renew(ctx context.Context) (event.Ranges, error) {
-	return w.raise(ctx, "UPDATE perigee_owners SET epoch = epoch + 1 WHERE id = ? AND owner = ?", w.id, w.token)
-}
-
-func (w *writer) raise(ctx context.Context, statement string, args ...any) (event.Ranges, error) {
 	conn, err := w.sink.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	tx, err := conn.BeginTx(ctx, nil)
+	err = w.raise(ctx, conn, "UPDATE perigee_owners SET epoch = epoch + 1 WHERE id = ? AND owner = ?", w.id, w.token)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }()
-	result, err := tx.ExecContext(ctx, statement, args...)
+	// Of its own connections, those it has lost still hold locks.
+	w.forgetAll()
+	w.sink.evict(ctx, conn, w.token)
+	return w.readRanges(ctx, conn)
+}
+
+// raise raises the epoch by a statement that is a transaction of its own: a
+// worker that is frozen right after it holds nothing.
+func (w *writer) raise(ctx context.Context, conn *sql.Conn, statement string, args ...any) error {
+	result, err := conn.ExecContext(ctx, statement, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return nil, errors.Join(err, sink.ErrFenced)
+		return errors.Join(err, sink.ErrFenced)
 	}
 	var id, epoch uint64
-	err = tx.QueryRowContext(ctx, "SELECT id, epoch FROM perigee_owners WHERE pipeline = ? AND target = ? AND `partition` = ?",
-		w.sink.pipeline, w.sink.config.Table, w.partition).Scan(&id, &epoch)
-	if err != nil {
-		return nil, err
+	err = conn.QueryRowContext(ctx, "SELECT id, epoch FROM perigee_owners WHERE pipeline = ? AND target = ? AND `partition` = ? AND owner = ?",
+		w.sink.pipeline, w.sink.config.Table, w.partition, w.token).Scan(&id, &epoch)
+	if errors.Is(err, sql.ErrNoRows) {
+		return sink.ErrFenced
 	}
-	if err := tx.Commit(); err != nil {
-		return nil, err
+	if err == nil {
+		w.id, w.epoch = id, epoch
 	}
-	w.id, w.epoch = id, epoch
-	return w.readRanges(ctx, conn)
+	return err
 }
 
 // readRanges reads what is committed and starts the writer's history with it.
@@ -160,18 +190,19 @@ func decodePrints(r event.Range, blob []byte) ([]uint32, error) {
 }
 
 // appendFence appends an expression that is the writer's epoch as long as it is
-// the owner's, and shares a lock on that until the transaction ends. For a
-// fenced writer it is NULL, which no epoch column takes.
-func (w *writer) appendFence(b []byte) []byte {
+// the owner's and the condition holds, and shares a lock on that until the
+// transaction ends. Otherwise it is NULL, which no epoch column takes.
+func (w *writer) appendFence(b []byte, condition string) []byte {
 	b = append(b, "(SELECT epoch FROM perigee_owners WHERE id = "...)
 	b = strconv.AppendUint(b, w.id, 10)
 	b = append(b, " AND epoch = "...)
 	b = strconv.AppendUint(b, w.epoch, 10)
-	return append(b, " LOCK IN SHARE MODE)"...)
+	return append(append(b, condition...), " LOCK IN SHARE MODE)"...)
 }
 
-// appendRanges appends the statement that records ranges and checks the fence.
-func (w *writer) appendRanges(b []byte, ranges []event.Range) []byte {
+// appendRanges appends the statement that records ranges, checks the fence and,
+// where one is given as " AND …", a condition.
+func (w *writer) appendRanges(b []byte, ranges []event.Range, condition string) []byte {
 	b = append(b, "INSERT INTO perigee_ranges (owner, first, events, epoch, committed, prints) VALUES "...)
 	for i, r := range ranges {
 		if i > 0 {
@@ -180,7 +211,7 @@ func (w *writer) appendRanges(b []byte, ranges []event.Range) []byte {
 		b = strconv.AppendUint(append(b, '('), w.id, 10)
 		b = strconv.AppendUint(append(b, ','), r.First, 10)
 		b = strconv.AppendUint(append(b, ','), r.Count, 10)
-		b = w.appendFence(append(b, ','))
+		b = w.appendFence(append(b, ','), condition)
 		b = append(b, ",UTC_TIMESTAMP(6),"...)
 		b = append(appendPrints(b, r.Prints), ')')
 	}

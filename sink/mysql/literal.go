@@ -23,7 +23,8 @@ func appendValue(b []byte, t event.Type, v *event.Vector, r int) ([]byte, error)
 		// a decimal number first.
 		return strconv.AppendFloat(b, v.Floats[r], 'e', -1, 64), nil
 	case event.Timestamp:
-		return appendTime(b, v.Ints[r])
+		b, err := appendTime(append(b, '\''), v.Ints[r])
+		return append(b, '\''), err
 	}
 	return appendText(b, v.Text(r)), nil
 }
@@ -55,7 +56,7 @@ const (
 	endMicro        = 253402300800 * microsPerSecond // 10000-01-01T00:00:00Z
 )
 
-// appendTime appends microseconds since 1970 as 'YYYY-MM-DD hh:mm:ss.ffffff'.
+// appendTime appends microseconds since 1970 as YYYY-MM-DD hh:mm:ss.ffffff.
 func appendTime(b []byte, micros int64) ([]byte, error) {
 	if micros < firstMicro || micros >= endMicro {
 		return b, fmt.Errorf("%w: %d microseconds since 1970", errYear, micros)
@@ -64,7 +65,6 @@ func appendTime(b []byte, micros int64) ([]byte, error) {
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
 	fraction := t.Nanosecond() / 1000
-	b = append(b, '\'')
 	b = appendPair(appendPair(b, year/100), year%100)
 	b = appendPair(append(b, '-'), int(month))
 	b = appendPair(append(b, '-'), day)
@@ -72,8 +72,7 @@ func appendTime(b []byte, micros int64) ([]byte, error) {
 	b = appendPair(append(b, ':'), minute)
 	b = appendPair(append(b, ':'), second)
 	b = appendPair(append(b, '.'), fraction/10000)
-	b = appendPair(appendPair(b, fraction/100%100), fraction%100)
-	return append(b, '\''), nil
+	return appendPair(appendPair(b, fraction/100%100), fraction%100), nil
 }
 
 func appendPair(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }

@@ -44,13 +44,22 @@ func passing(t *testing.T, err error) {
 }
 
 func TestConnectionLostAtCommit(t *testing.T) {
-	for name, f := range map[string]fault{"before the server has it": dropRequest, "before its reply arrives": dropReply} {
-		t.Run(name, func(t *testing.T) {
+	type test struct {
+		name   string
+		fault  fault
+		method Method
+	}
+	for _, test := range []test{
+		{"before the server has it", dropRequest, Rows}, {"before its reply arrives", dropReply, Rows},
+		{"before all is loaded", dropRequest, Load}, {"when all is loaded", dropReply, Load},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			g := newTarget(t, named(20)...)
+			g.config.Method = test.method
 			p := newProxy(t, g.config.Address)
 			g.config.Address = p.Addr().String()
 			w := g.open()
-			p.set(f)
+			p.set(test.fault)
 			passing(t, w.Write(t.Context(), span(w, 0, 100)))
 			for range 2 {
 				if err := w.Write(t.Context(), span(w, 0, 100)); err != nil {
@@ -69,9 +78,11 @@ func TestConnectionLostAtCommit(t *testing.T) {
 // it up and written the events again, cut otherwise.
 func TestCommitArrivesLate(t *testing.T) {
 	g := newTarget(t, named(20)...)
+	g.config.Method = Rows
 	p := newProxy(t, g.config.Address)
 	g.config.Address = p.Addr().String()
 	w := g.open()
+	w.unfindable()
 	p.set(delay)
 	passing(t, w.Write(t.Context(), span(w, 100, 100)))
 	if err := w.Write(t.Context(), span(w, 0, 300)); err != nil {
@@ -88,57 +99,92 @@ func TestCommitArrivesLate(t *testing.T) {
 // TestLostConnectionOfFencedWriter finds out that it is fenced, not what was committed.
 func TestLostConnectionOfFencedWriter(t *testing.T) {
 	g := newTarget(t, named(20)...)
-	p := newProxy(t, g.config.Address)
-	direct := g.config.Address
-	g.config.Address = p.Addr().String()
 	w := g.open()
-	p.set(dropReply)
-	passing(t, w.Write(t.Context(), span(w, 0, 100)))
-	g.config.Address = direct
+	if err := w.Write(t.Context(), span(w, 0, 100)); err != nil {
+		t.Fatal(err)
+	}
 	g.open()
+	w.lose()
 	if err := w.Write(t.Context(), span(w, 0, 100)); !errors.Is(err, sink.ErrFenced) {
 		t.Errorf("writing returned %v, want ErrFenced", err)
 	}
 	g.once(100)
 }
 
-// TestFrozenInsideTransaction stops a worker after its rows and before its range,
-// and lets it go on when another has written the same events.
-func TestFrozenInsideTransaction(t *testing.T) {
-	g := newTarget(t, named(20)...)
-	frozen := g.open()
-	conn, err := frozen.sink.db.Conn(t.Context())
+// unfindable makes sure that who takes over cannot end the writer's connections.
+func (w *writer) unfindable() {
+	for slot := range w.taken {
+		w.taken[slot] = true
+	}
+}
+
+// freeze stops a worker after its rows and before its range. What it returns
+// lets it go on.
+func freeze(t *testing.T, w *writer) (thaw func() error) {
+	s, err := w.session(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	missing, b := frozen.begin(span(frozen, 0, 100))
-	send := func() error { return b.send(t.Context(), conn) }
-	b.buf = append(b.buf[:0], startStatement...)
-	if err := send(); err != nil {
+	t.Cleanup(func() { w.forget(s) })
+	missing, b := w.begin(span(w, 0, 100))
+	if err := send(t.Context(), s.conn, []byte(startStatement)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := frozen.fill(b, b.rows); n != 100 || err != nil {
-		t.Fatal(n, err)
+	for rows := b.rows; len(rows) > 0; {
+		n, err := w.insertSome(t.Context(), s, b, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = rows[n:]
 	}
-	if err := send(); err != nil {
-		t.Fatal(err)
+	return func() error {
+		defer rollBack(t.Context(), s.conn)
+		return send(t.Context(), s.conn, append(w.appendRanges(nil, missing, ""), commitStatement...))
 	}
+}
 
+// TestFrozenInsideTransaction lets a worker go on when another has written the
+// same events.
+func TestFrozenInsideTransaction(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	frozen := g.open()
+	frozen.unfindable()
+	thaw := freeze(t, frozen)
 	fresh := g.open()
 	if err := fresh.Write(t.Context(), span(fresh, 0, 100)); err != nil {
 		t.Fatal(err)
 	}
-
-	b.buf = append(frozen.appendRanges(b.buf, missing), commitStatement...)
-	if err := send(); judge(err) != refused {
+	if err := thaw(); judge(err) != refused {
 		t.Errorf("the commit of a fenced worker returned %v", err)
 	}
-	if err := frozen.owned(t.Context(), conn); !errors.Is(err, sink.ErrFenced) {
+	if err := frozen.Write(t.Context(), span(frozen, 100, 100)); !errors.Is(err, sink.ErrFenced) {
 		t.Errorf("a fenced worker is told %v", err)
 	}
-	rollBack(t.Context(), conn)
 	g.once(100)
+}
+
+// TestFrozenWorkerLosesItsLocks takes over from a worker that holds locks on the
+// very rows that its successor writes.
+func TestFrozenWorkerLosesItsLocks(t *testing.T) {
+	for _, method := range []Method{Rows, Load} {
+		t.Run(string(method), func(t *testing.T) {
+			g := newTarget(t, named(20)...)
+			g.config.PrimaryKey, g.config.Method = []string{"id"}, method
+			thaw := freeze(t, g.open())
+			fresh := g.open()
+			began := time.Now()
+			if err := fresh.Write(t.Context(), span(fresh, 0, 100)); err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(began); waited > 5*time.Second {
+				t.Errorf("the successor waited %v for locks of a frozen worker", waited)
+			}
+			if err := thaw(); err == nil {
+				t.Error("the frozen worker committed")
+			}
+			g.once(100)
+		})
+	}
 }
 
 func TestDeadlockPasses(t *testing.T) {

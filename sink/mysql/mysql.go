@@ -28,6 +28,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 
 	driver "github.com/go-sql-driver/mysql"
 
@@ -42,14 +43,23 @@ type Sink struct {
 	columns  []event.Column
 	log      *slog.Logger
 	db       *sql.DB
-	head     string // of an INSERT, up to its rows
 	owner    string // names this process in perigee_owners, for people
+
+	mu       sync.Mutex
+	prepared bool   // the ledger is there
+	said     choice // how rows get into the table, as the log has it
 }
 
 // New makes a sink. It does not connect.
 func New(env sink.Env, config Config) (*Sink, error) {
 	if config.Address == "" && config.Socket == "" {
 		config.Address = "127.0.0.1:3306"
+	}
+	if config.Mode == "" {
+		config.Mode = Insert
+	}
+	if config.Method == "" {
+		config.Method = Auto
 	}
 	if err := config.check(); err != nil {
 		return nil, err
@@ -73,7 +83,6 @@ func New(env sink.Env, config Config) (*Sink, error) {
 			Name: c.Name, Path: c.path(), Type: event.Type(c.Type), Required: c.Required,
 		})
 	}
-	s.head = s.config.insertHead()
 	host, _ := os.Hostname()
 	s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
 	return s, nil
@@ -91,14 +100,14 @@ func (s *Sink) Close() error { return s.db.Close() }
 // Open implements sink.Sink. It looks at the table first, makes what is absent
 // and may be made, and takes the partition over.
 func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
-	limits, err := s.prepare(ctx)
+	plan, err := s.prepare(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	w := &writer{
 		sink:      s,
 		partition: partition,
-		limits:    limits,
+		plan:      plan,
 		token:     s.owner + ":" + rand.Text()[:12],
 		idle:      make(chan struct{}),
 	}
@@ -113,44 +122,20 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 }
 
 // prepare checks the target and makes the tables that are absent.
-func (s *Sink) prepare(ctx context.Context) (limits, error) {
+func (s *Sink) prepare(ctx context.Context) (plan, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return limits{}, s.explain("connecting", err)
+		return plan{}, s.explain("connecting", err)
 	}
 	defer conn.Close()
-	columns, err := s.prepareTarget(ctx, conn)
-	if err != nil {
-		return limits{}, s.explain("checking table "+s.config.Table, err)
+	if err := s.prepareTarget(ctx, conn); err != nil {
+		return plan{}, s.explain("checking table "+s.config.Table, err)
 	}
 	if err := prepareLedger(ctx, conn, s.config.Database); err != nil {
-		return limits{}, s.explain("making the tables perigee_owners and perigee_ranges", err)
+		return plan{}, s.explain("making the tables of the ledger", err)
 	}
-	l, err := s.readLimits(ctx, conn)
-	for _, c := range s.columns {
-		l.scales = append(l.scales, find(columns, c.Name).scale)
-	}
-	return l, s.explain("reading the settings of the server", err)
-}
-
-// limits are the server's settings that a writer keeps to.
-type limits struct {
-	packet int   // bytes of the largest packet it takes
-	scales []int // of our columns: digits after the point that a decimal keeps, or -1
-}
-
-func (s *Sink) readLimits(ctx context.Context, conn *sql.Conn) (limits, error) {
-	var l limits
-	var flush int
-	err := conn.QueryRowContext(ctx, "SELECT @@max_allowed_packet, @@innodb_flush_log_at_trx_commit").Scan(&l.packet, &flush)
-	if err != nil {
-		return l, err
-	}
-	if flush != 1 {
-		s.log.Warn("the server may lose committed rows, and the events in them, when its machine fails",
-			"sink", s.config.server(), "innodb_flush_log_at_trx_commit", flush, "hint", "set it to 1")
-	}
-	return l, nil
+	p, err := s.plan(ctx, conn)
+	return p, s.explain("checking table "+s.config.Table, err)
 }
 
 // quote quotes the name of a table or a column.

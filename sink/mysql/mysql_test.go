@@ -125,6 +125,7 @@ func (g *target) open() *writer {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	g.t.Cleanup(func() { w.Close() })
 	return w.(*writer)
 }
 
@@ -136,8 +137,15 @@ func named(length int) []Column {
 }
 
 func TestSuite(t *testing.T) {
+	for _, method := range []Method{Rows, Load} {
+		t.Run(string(method), func(t *testing.T) { suite(t, method) })
+	}
+}
+
+func suite(t *testing.T, method Method) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Place {
 		g := newTarget(t, named(60)...)
+		g.config.Method = method
 		return sinktest.Place{
 			Guarantee: Kind().Guarantee,
 			Sink:      func(_ *testing.T, pipeline string) sink.Sink { return g.sink(pipeline) },

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A fault is what a proxy does to the next packet that ends in COMMIT.
+// A fault is what a proxy does to the next packet that ends in COMMIT or, where
+// that loads, to the end of what is loaded.
 type fault int
 
 const (
@@ -89,6 +90,7 @@ func (p *proxy) serve(client net.Conn) {
 		}
 	}()
 	buf := make([]byte, 64<<10)
+	loading := false
 	for {
 		n, err := client.Read(buf)
 		if err != nil {
@@ -96,7 +98,12 @@ func (p *proxy) serve(client net.Conn) {
 			break
 		}
 		f := none
-		if bytes.HasSuffix(buf[:n], []byte("COMMIT")) {
+		switch {
+		case bytes.Contains(buf[:n], []byte("LOAD DATA")):
+			loading = true
+		case loading && n >= 4 && bytes.Equal(buf[n-4:n-1], make([]byte, 3)): // an empty packet
+			loading, f = false, p.take()
+		case bytes.HasSuffix(buf[:n], []byte("COMMIT")):
 			f = p.take()
 		}
 		switch f {

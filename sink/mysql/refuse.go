@@ -41,7 +41,7 @@ func (w *writer) halve(ctx context.Context, conn *sql.Conn, b *batch, rows []int
 		return w.both(ctx, conn, b, rows, n, bad)
 	}
 	if err == nil {
-		err = b.send(ctx, conn)
+		err = send(ctx, conn, b.buf)
 	}
 	if err == nil || judge(err) != refused {
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"unsafe"
 
 	"github.com/perigeedb/perigee/event"
 )
@@ -21,7 +20,8 @@ const reserve = 1 << 10
 type batch struct {
 	columns *event.Columns
 	rows    []int  // of the columns, those that are to be written
-	buf     []byte // statements that are not sent yet
+	buf     []byte // the rows as a statement has them, or values of parameters
+	text    []byte // statements without rows
 }
 
 // choose sets the rows that come from positions of the missing ranges.
@@ -38,21 +38,22 @@ func (b *batch) choose(out *event.Output, missing event.Ranges) {
 // fill appends a statement that inserts the first n of rows: all of them, unless
 // it gets too large. A row that can't be sent at all is a *refusal.
 func (w *writer) fill(b *batch, rows []int) (n int, err error) {
-	limit := w.limits.packet - reserve
+	limit := w.plan.packet - reserve - len(w.plan.tail)
 	for i, row := range rows {
 		mark := len(b.buf)
 		if err := w.appendRow(b, row, i > 0); err != nil {
 			return i, err
 		}
 		if i > 0 && len(b.buf) > min(limit, largeStatement) {
-			b.buf = b.buf[:mark]
+			b.buf = append(b.buf[:mark], w.plan.tail...)
 			return i, nil
 		}
 		if len(b.buf) > limit {
 			return i, &refusal{-1, fmt.Errorf("the row takes %d bytes, and max_allowed_packet of the server is %d",
-				len(b.buf)-mark, w.limits.packet)}
+				len(b.buf)-mark, w.plan.packet)}
 		}
 	}
+	b.buf = append(b.buf, w.plan.tail...)
 	return len(rows), nil
 }
 
@@ -61,24 +62,33 @@ func (w *writer) appendRow(b *batch, row int, more bool) error {
 	if more {
 		b.buf = append(b.buf, ',')
 	} else {
-		b.buf = append(b.buf, w.sink.head...)
+		b.buf = append(b.buf, w.plan.head...)
 	}
 	separator := byte('(')
 	for c := range b.columns.Spec {
 		b.buf = append(b.buf, separator)
 		separator = ','
-		v, t := &b.columns.Vectors[c], b.columns.Spec[c].Type
-		if t == event.Decimal && v.Null[row] == 0 {
-			if err := checkScale(v.Text(row), w.limits.scales[c]); err != nil {
-				return &refusal{c, err}
-			}
+		if err := w.checkValue(b, c, row); err != nil {
+			return err
 		}
 		var err error
-		if b.buf, err = appendValue(b.buf, t, v, row); err != nil {
+		if b.buf, err = appendValue(b.buf, b.columns.Spec[c].Type, &b.columns.Vectors[c], row); err != nil {
 			return &refusal{c, err}
 		}
 	}
 	b.buf = append(b.buf, ')')
+	return nil
+}
+
+// checkValue refuses what the server would change in silence.
+func (w *writer) checkValue(b *batch, c, row int) error {
+	v := &b.columns.Vectors[c]
+	if b.columns.Spec[c].Type != event.Decimal || v.Null[row] != 0 {
+		return nil
+	}
+	if err := checkScale(v.Text(row), w.plan.scales[c]); err != nil {
+		return &refusal{c, err}
+	}
 	return nil
 }
 
@@ -95,10 +105,9 @@ func checkScale(number []byte, scale int) error {
 	return nil
 }
 
-// send sends what is in buf and empties it.
-func (b *batch) send(ctx context.Context, conn *sql.Conn) error {
-	// The driver copies the text into its packet and keeps nothing of it.
-	_, err := conn.ExecContext(ctx, unsafe.String(unsafe.SliceData(b.buf), len(b.buf)))
-	b.buf = b.buf[:0]
+// send carries out statements. The driver copies their text into its packet and
+// keeps nothing of it.
+func send(ctx context.Context, conn *sql.Conn, text []byte) error {
+	_, err := conn.ExecContext(ctx, view(text))
 	return err
 }

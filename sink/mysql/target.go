@@ -21,36 +21,30 @@ type found struct {
 	scale     int    // digits after the point, of a decimal; otherwise -1
 	needed    bool   // an insert must name it
 	generated bool
+
+	autoIncrement bool
 }
 
-// prepareTarget makes the table when it is absent and may be made, checks it,
-// and returns its columns.
-func (s *Sink) prepareTarget(ctx context.Context, conn *sql.Conn) ([]found, error) {
-	engine, err := s.engine(ctx, conn)
-	if errors.Is(err, sql.ErrNoRows) {
-		if !s.config.Create {
-			return nil, &sink.PermanentError{
-				Err:  fmt.Errorf("there is no table %s in database %s", s.config.Table, s.config.Database),
-				Hint: "set create: true, or run: " + s.config.createTable(),
-			}
+// A key is the columns of a primary or unique key.
+type key []string
+
+// prepareTarget makes the table when it is absent and may be made.
+func (s *Sink) prepareTarget(ctx context.Context, conn *sql.Conn) error {
+	there, err := present(ctx, conn, s.config.Database, s.config.Table)
+	if err != nil || there {
+		return err
+	}
+	if !s.config.Create {
+		return &sink.PermanentError{
+			Err:  fmt.Errorf("there is no table %s in database %s", s.config.Table, s.config.Database),
+			Hint: "set create: true, or run: " + s.config.createTable(),
 		}
-		if _, err := conn.ExecContext(ctx, s.config.createTable()); err != nil {
-			return nil, fmt.Errorf("making the table: %w", err)
-		}
-		s.log.Info("made the table", "sink", s.config.server(), "database", s.config.Database, "table", s.config.Table)
-		engine, err = s.engine(ctx, conn)
 	}
-	if err != nil {
-		return nil, err
+	if _, err := conn.ExecContext(ctx, s.config.createTable()); err != nil {
+		return fmt.Errorf("making the table: %w", err)
 	}
-	if err := s.config.checkEngine(engine.String); err != nil {
-		return nil, err
-	}
-	columns, err := s.readColumns(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	return columns, s.config.checkColumns(columns)
+	s.log.Info("made the table", "sink", s.config.server(), "database", s.config.Database, "table", s.config.Table)
+	return nil
 }
 
 func (s *Sink) engine(ctx context.Context, conn *sql.Conn) (engine sql.NullString, err error) {
@@ -77,7 +71,7 @@ func (c *Config) checkEngine(engine string) error {
 func (s *Sink) readColumns(ctx context.Context, conn *sql.Conn) ([]found, error) {
 	rows, err := conn.QueryContext(ctx, `SELECT column_name, LOWER(data_type), column_type, COALESCE(numeric_scale, -1),
 		is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%' AND extra NOT LIKE '%GENERATED%',
-		extra LIKE '%GENERATED%' AND extra NOT LIKE '%DEFAULT_GENERATED%'
+		extra LIKE '%GENERATED%' AND extra NOT LIKE '%DEFAULT_GENERATED%', extra LIKE '%auto_increment%'
 		FROM information_schema.columns WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position`,
 		s.config.Database, s.config.Table)
 	if err != nil {
@@ -87,7 +81,7 @@ func (s *Sink) readColumns(ctx context.Context, conn *sql.Conn) ([]found, error)
 	var all []found
 	for rows.Next() {
 		var f found
-		if err := rows.Scan(&f.name, &f.kind, &f.full, &f.scale, &f.needed, &f.generated); err != nil {
+		if err := rows.Scan(&f.name, &f.kind, &f.full, &f.scale, &f.needed, &f.generated, &f.autoIncrement); err != nil {
 			return nil, err
 		}
 		if f.kind != "decimal" {
@@ -96,6 +90,30 @@ func (s *Sink) readColumns(ctx context.Context, conn *sql.Conn) ([]found, error)
 		all = append(all, f)
 	}
 	return all, rows.Err()
+}
+
+// readKeys returns the primary key, if there is one, and then the unique ones.
+func (s *Sink) readKeys(ctx context.Context, conn *sql.Conn) ([]key, error) {
+	rows, err := conn.QueryContext(ctx, `SELECT index_name, column_name FROM information_schema.statistics
+		WHERE table_schema = ? AND table_name = ? AND non_unique = 0 AND column_name IS NOT NULL
+		ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index`, s.config.Database, s.config.Table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var keys []key
+	var last string
+	for rows.Next() {
+		var index, column string
+		if err := rows.Scan(&index, &column); err != nil {
+			return nil, err
+		}
+		if len(keys) == 0 || index != last {
+			keys, last = append(keys, nil), index
+		}
+		keys[len(keys)-1] = append(keys[len(keys)-1], column)
+	}
+	return keys, rows.Err()
 }
 
 // checkColumns holds the configured columns against those of the table.
@@ -196,11 +214,15 @@ func (c *Config) createTable() string {
 
 // insertHead is how a statement begins that inserts rows.
 func (c *Config) insertHead() string {
+	return "INSERT INTO " + quote(c.Table) + " " + quoteAll(c.columnNames()) + " VALUES "
+}
+
+func (c *Config) columnNames() []string {
 	names := make([]string, len(c.Columns))
 	for i, column := range c.Columns {
 		names[i] = column.Name
 	}
-	return "INSERT INTO " + quote(c.Table) + " " + quoteAll(names) + " VALUES "
+	return names
 }
 
 func (c Column) definition() string {

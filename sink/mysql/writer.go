@@ -21,7 +21,7 @@ type writer struct {
 	sink      *Sink
 	partition string
 	token     string // names the writer in perigee_owners
-	limits    limits
+	plan      plan
 
 	// lanes is held for reading by every write under way, and for writing by a
 	// takeover from itself. It guards id and epoch.
@@ -39,11 +39,17 @@ type writer struct {
 	spare   []*batch
 	commits int
 	folding bool
+
+	sessions []*session // that no write uses now
+	taken    [slots]bool
+	inserts  bool // LOAD DATA is of no use here
+	misloads int  // in a row
 }
 
 // Close implements sink.Writer.
 func (w *writer) Close() error {
 	w.end(errClosed)
+	w.forgetAll()
 	return nil
 }
 
@@ -65,8 +71,15 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 	if err == nil {
 		err = w.write(ctx, out)
 	}
+	if err != nil && ctx.Err() == nil {
+		// Whoever takes over ends connections: ask at once whether that is why.
+		if why := w.settle(ctx); errors.Is(why, sink.ErrFenced) {
+			err = why
+		}
+	}
 	if errors.Is(err, sink.ErrFenced) {
 		w.end(sink.ErrFenced)
+		w.forgetAll()
 		return sink.ErrFenced
 	}
 	if _, ok := errors.AsType[*sink.RowErrors](err); ok {
@@ -154,26 +167,29 @@ func (w *writer) write(ctx context.Context, out *event.Output) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	conn, err := w.sink.db.Conn(ctx)
+	s, err := w.session(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	err = w.land(ctx, conn, b, missing)
-	if err == nil {
-		w.committed(ctx, conn, missing)
+	if err = w.land(ctx, s, b, missing); err == nil {
+		w.committed(ctx, s.conn, missing)
+		w.keep(s)
 		return nil
 	}
-	switch judge(err) {
-	case rolledBack, permanent:
-		rollBack(ctx, conn)
+	verdict := judge(err)
+	if verdict == unknown {
+		w.lose()
+		w.forget(s)
 		return err
-	case refused:
-		rollBack(ctx, conn)
-		return w.refuse(ctx, conn, b, err)
 	}
-	w.lose()
-	discard(conn)
+	defer w.keep(s)
+	rollBack(ctx, s.conn)
+	if verdict == refused {
+		err = w.refuse(ctx, s.conn, b, err)
+	}
+	if _, rows := errors.AsType[*sink.RowErrors](err); !rows && judge(err) == unknown {
+		w.lose()
+	}
 	return err
 }
 
@@ -206,26 +222,29 @@ const (
 	commitStatement = ";COMMIT"
 )
 
-// land writes rows and ranges in one transaction. What takes the lock of the
-// owner's row goes in one packet with the commit; rows go in packets of their
-// own, because a server spends a tenth more on those that share one.
-func (w *writer) land(ctx context.Context, conn *sql.Conn, b *batch, missing event.Ranges) error {
-	b.buf = append(b.buf[:0], startStatement...)
-	if err := b.send(ctx, conn); err != nil {
-		return err
+// land writes rows and ranges in one transaction.
+func (w *writer) land(ctx context.Context, s *session, b *batch, missing event.Ranges) error {
+	if !w.loads(s, b) {
+		return w.insert(ctx, s, b, missing)
 	}
-	for rows := b.rows; len(rows) > 0; {
-		n, err := w.fill(b, rows)
-		if err != nil {
-			return err
+	refusal := w.load(ctx, s, b, missing)
+	if judge(refusal) != refused {
+		if refusal == nil {
+			w.loaded(nil, nil)
 		}
-		if err := b.send(ctx, conn); err != nil {
-			return err
-		}
-		rows = rows[n:]
+		return refusal
 	}
-	b.buf = append(w.appendRanges(b.buf, missing), commitStatement...)
-	return b.send(ctx, conn)
+	rollBack(ctx, s.conn)
+	err := w.insert(ctx, s, b, missing)
+	w.loaded(refusal, err)
+	return err
+}
+
+// loads tells whether a batch goes in by LOAD DATA.
+func (w *writer) loads(s *session, b *batch) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.plan.load != "" && !w.inserts && s.loading != "" && len(b.rows) > 0
 }
 
 // committed notes what is now durable.

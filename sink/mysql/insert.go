@@ -1,0 +1,149 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"strings"
+	"unsafe"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+const (
+	mostPrepared  = 512   // rows of the largest prepared INSERT
+	leastPrepared = 16    // fewer go as text
+	parameters    = 65535 // that a server takes in one statement
+)
+
+// insert writes rows and ranges in one transaction. What takes the lock of the
+// owner's row goes in one packet with the commit; rows go in packets of their
+// own, because a server spends a tenth more on those that share one.
+func (w *writer) insert(ctx context.Context, s *session, b *batch, missing event.Ranges) error {
+	if err := send(ctx, s.conn, append(b.text[:0], startStatement...)); err != nil {
+		return err
+	}
+	for rows := b.rows; len(rows) > 0; {
+		n, err := w.insertSome(ctx, s, b, rows)
+		if err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	b.text = append(w.appendRanges(b.text[:0], missing, ""), commitStatement...)
+	return send(ctx, s.conn, b.text)
+}
+
+// insertSome inserts the first n of rows: as parameters of a prepared statement,
+// which costs the server a third less than text, or as text.
+func (w *writer) insertSome(ctx context.Context, s *session, b *batch, rows []int) (n int, err error) {
+	if n = preparedSize(len(rows), len(b.columns.Spec)); n > 0 {
+		stmt, err := w.prepare(ctx, s, n)
+		if err != nil {
+			return 0, err
+		}
+		fits, err := w.bind(s, b, rows[:n])
+		if err != nil {
+			return 0, err
+		}
+		if fits {
+			return n, s.execute(ctx, stmt)
+		}
+	}
+	b.buf = b.buf[:0]
+	if n, err = w.fill(b, rows); err != nil {
+		return n, err
+	}
+	return n, send(ctx, s.conn, b.buf)
+}
+
+// preparedSize is the largest power of two that is a size of prepared
+// statements and not above rows; 0 when there is none.
+func preparedSize(rows, columns int) int {
+	n := mostPrepared
+	for n > rows || n*columns > parameters {
+		n /= 2
+	}
+	if n < leastPrepared {
+		return 0
+	}
+	return n
+}
+
+// prepare returns the statement that inserts n rows.
+func (w *writer) prepare(ctx context.Context, s *session, n int) (driver.Stmt, error) {
+	if stmt := s.prepared[n]; stmt != nil {
+		return stmt, nil
+	}
+	row := "(" + marks(len(w.sink.columns)) + ")"
+	text := w.plan.head + strings.Repeat(row+",", n-1) + row + w.plan.tail
+	var stmt driver.Stmt
+	err := s.conn.Raw(func(c any) (err error) {
+		stmt, err = c.(driver.ConnPrepareContext).PrepareContext(ctx, text)
+		return err
+	})
+	s.prepared[n] = stmt
+	return stmt, err
+}
+
+// marks are the places of n parameters.
+func marks(n int) string { return strings.Repeat("?,", n-1) + "?" }
+
+// bind makes parameters of rows. It tells whether they fit into one packet.
+func (w *writer) bind(s *session, b *batch, rows []int) (fits bool, err error) {
+	s.args = s.args[:0]
+	size := 0
+	b.buf = b.buf[:0] // times are cut from it; where it grows, those already cut keep what was
+	for _, row := range rows {
+		for c := range b.columns.Spec {
+			if err := w.checkValue(b, c, row); err != nil {
+				return false, err
+			}
+			v := &b.columns.Vectors[c]
+			value, err := b.value(b.columns.Spec[c].Type, v, row)
+			if err != nil {
+				return false, &refusal{c, err}
+			}
+			if text, ok := value.(string); ok {
+				size += len(text)
+			}
+			s.args = append(s.args, driver.NamedValue{Value: value})
+		}
+	}
+	const each = 2 + 9 // bytes of a type, and of a length or a number
+	return size+each*len(s.args) < min(w.plan.packet-reserve, largeStatement), nil
+}
+
+// value is row r as the driver takes it, valid until the columns or b.buf change.
+func (b *batch) value(t event.Type, v *event.Vector, r int) (driver.Value, error) {
+	if v.Null[r] != 0 {
+		return nil, nil
+	}
+	switch t {
+	case event.Bool, event.Int32, event.Int64:
+		return v.Ints[r], nil
+	case event.Float64:
+		return v.Floats[r], nil
+	case event.Timestamp:
+		from := len(b.buf)
+		var err error
+		if b.buf, err = appendTime(b.buf, v.Ints[r]); err != nil {
+			return nil, err
+		}
+		return view(b.buf[from:]), nil
+	}
+	return view(v.Text(r)), nil
+}
+
+// view is text as a string that shares its memory.
+func view(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
+
+// execute runs a prepared statement with the session's parameters. The driver
+// copies them into its packet and keeps nothing of them.
+func (s *session) execute(ctx context.Context, stmt driver.Stmt) error {
+	err := s.conn.Raw(func(any) error {
+		_, err := stmt.(driver.StmtExecContext).ExecContext(ctx, s.args)
+		return err
+	})
+	clear(s.args)
+	return err
+}

@@ -1,0 +1,115 @@
+package mysql
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// keyed is a target with rows id, name, note, and a key over id.
+func keyed(t *testing.T, mode Mode, update ...string) (*target, *writer) {
+	t.Helper()
+	g := newTarget(t, append(named(20), Column{Name: "note", Type: Type(event.String), SQL: "VARCHAR(20)"})...)
+	g.config.PrimaryKey, g.config.Mode, g.config.Update = []string{"id"}, mode, update
+	return g, g.open()
+}
+
+// numbered makes a batch whose row i has id i modulo keys, in more rows than one
+// statement of parameters takes.
+func numbered(w *writer, first uint64, count, keys int, name string) *rows {
+	r := newRows(w)
+	for i := range count {
+		r.add(int64(i%keys), name, name)
+	}
+	r.out.Range.First = first
+	return r
+}
+
+func TestModes(t *testing.T) {
+	tests := []struct {
+		mode   Mode
+		update []string
+		want   string // name and note of every row
+	}{
+		{Upsert, nil, "new|new"}, {Upsert, []string{"note"}, "old|new"}, {Ignore, nil, "old|old"},
+	}
+	for _, test := range tests {
+		t.Run(string(test.mode)+strings.Join(test.update, ","), func(t *testing.T) {
+			g, w := keyed(t, test.mode, test.update...)
+			numbered(w, 0, 600, 600, "old").write(t, w)
+			numbered(w, 600, 1500, 600, "new").write(t, w)
+			numbered(w, 600, 1500, 600, "again").write(t, w) // is there already
+			got := g.text("SELECT name, note, COUNT(*) FROM events GROUP BY name, note")
+			if !slices.Equal(got, []string{test.want + "|600"}) {
+				t.Errorf("the table has %v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLaterRowsWin upserts the same keys in many batches, in order, and twice
+// in each.
+func TestLaterRowsWin(t *testing.T) {
+	g, w := keyed(t, Upsert)
+	if !w.sink.Ordered() {
+		t.Error("upserts need not be in order")
+	}
+	last := ""
+	for i := range 20 {
+		r := newRows(w)
+		for range 2 {
+			last += "x"
+			for id := range int64(10) {
+				r.add(id, last[:min(len(last), 20)], string(rune('a'+i)))
+			}
+		}
+		r.out.Range.First = uint64(20 * i)
+		r.write(t, w)
+	}
+	if got := g.text("SELECT DISTINCT LENGTH(name), note FROM events"); !slices.Equal(got, []string{"20|t"}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// TestModesRefuseBadValues: a row that is there already excuses no other fault.
+func TestModesRefuseBadValues(t *testing.T) {
+	for _, mode := range []Mode{Upsert, Ignore} {
+		g, w := keyed(t, mode)
+		numbered(w, 0, 100, 100, "old").write(t, w)
+		r := numbered(w, 100, 100, 100, "new")
+		r.add(int64(7), strings.Repeat("too long", 4), "")
+		err := w.Write(t.Context(), &r.out)
+		refusal, ok := errors.AsType[*sink.RowErrors](err)
+		if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 100 || !strings.Contains(err.Error(), "too long") {
+			t.Errorf("%s: writing returned %v", mode, err)
+		}
+		if got := g.text("SELECT DISTINCT name FROM events"); !slices.Equal(got, []string{"old"}) {
+			t.Errorf("%s: the table has %v", mode, got)
+		}
+	}
+}
+
+func TestModesNeedKeys(t *testing.T) {
+	tests := []struct {
+		name, table string
+		mode        Mode
+		want        string
+	}{
+		{"upsert without key", "CREATE TABLE events (id BIGINT, name VARCHAR(20), KEY (id))", Upsert, "no primary or unique key"},
+		{"upsert by a key that is not filled", "CREATE TABLE events (pk INT AUTO_INCREMENT PRIMARY KEY, id BIGINT, name VARCHAR(20))", Upsert, "columns that are filled"},
+		{"nothing but keys", "CREATE TABLE events (id BIGINT, name VARCHAR(20), PRIMARY KEY (id, name))", Upsert, "nothing to update"},
+		{"ignore without key", "CREATE TABLE events (id BIGINT, name VARCHAR(20))", Ignore, "no unique key"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g := newTarget(t, named(20)...)
+			g.config.Create, g.config.Mode = false, test.mode
+			g.exec(test.table)
+			g.refusesOpen(test.want, "mode: i")
+		})
+	}
+}

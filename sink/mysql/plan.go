@@ -1,0 +1,83 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+)
+
+// A plan is how rows get into the table, by what the server and the table are.
+type plan struct {
+	packet int    // bytes of the largest packet that the server takes
+	scales []int  // of our columns: digits after the point that a decimal keeps, or -1
+	head   string // of an INSERT, up to its rows
+	tail   string // of an INSERT, from its rows on
+	load   string // of LOAD DATA, from the end of its file's name on; empty: INSERT
+}
+
+// settled is what the server's administrator has settled.
+type settled struct {
+	packet, flush, lockMode int
+	localInfile             bool
+}
+
+// plan looks at the table and the server, and refuses what cannot work.
+func (s *Sink) plan(ctx context.Context, conn *sql.Conn) (plan, error) {
+	p := plan{head: s.config.insertHead()}
+	engine, err := s.engine(ctx, conn)
+	if err != nil {
+		return p, err
+	}
+	if err := s.config.checkEngine(engine.String); err != nil {
+		return p, err
+	}
+	columns, err := s.readColumns(ctx, conn)
+	if err != nil {
+		return p, err
+	}
+	if err := s.config.checkColumns(columns); err != nil {
+		return p, err
+	}
+	for _, c := range s.columns {
+		p.scales = append(p.scales, find(columns, c.Name).scale)
+	}
+	keys, err := s.readKeys(ctx, conn)
+	if err != nil {
+		return p, err
+	}
+	if p.tail, err = s.config.onDuplicate(keys); err != nil {
+		return p, err
+	}
+	server, err := s.readServer(ctx, conn)
+	if err != nil {
+		return p, err
+	}
+	p.packet = server.packet
+	chosen, err := s.config.choose(server, columns)
+	if chosen.load {
+		p.load = s.config.loadStatement()
+	}
+	s.say(chosen, server)
+	return p, err
+}
+
+func (s *Sink) readServer(ctx context.Context, conn *sql.Conn) (v settled, err error) {
+	err = conn.QueryRowContext(ctx, "SELECT @@max_allowed_packet, @@innodb_flush_log_at_trx_commit, @@innodb_autoinc_lock_mode, @@local_infile").
+		Scan(&v.packet, &v.flush, &v.lockMode, &v.localInfile)
+	return v, err
+}
+
+// say tells a person what was found, once.
+func (s *Sink) say(chosen choice, server settled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said == chosen {
+		return
+	}
+	s.said = chosen
+	s.log.Info("rows go into the table by "+chosen.String(),
+		"sink", s.config.server(), "table", s.config.Table, "because", chosen.why)
+	if server.flush != 1 {
+		s.log.Warn("the server may lose committed rows, and the events in them, when its machine fails",
+			"sink", s.config.server(), "innodb_flush_log_at_trx_commit", server.flush, "hint", "set it to 1")
+	}
+}

@@ -44,10 +44,13 @@ var may = map[string][]string{
 	"script/stdlib":      {"script", "internal/document/pure"},
 	"script/loader":      {"script"},
 
-	"sink":            {"event"},
-	"sink/eventstore": {"event", "sink", "eventstore"},
-	"sink/mysql":      {"event", "sink", "internal/nearest"},
-	"sink/stdout":     {"event", "sink"},
+	"sink":                 {"event"},
+	"sink/eventstore":      {"event", "sink", "eventstore"},
+	"sink/mysql":           {"event", "sink", "internal/nearest"},
+	"sink/internal/ledger": {"event", "sink"},
+	"sink/internal/table":  {"event"},
+	"sink/postgres":        {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
+	"sink/stdout":          {"event", "sink"},
 
 	"pipeline":            {"event", "source", "script", "sink", "pipeline/outbox"},
 	"pipeline/outbox":     {"event"},
@@ -66,7 +69,7 @@ var may = map[string][]string{
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
-		"sink", "sink/eventstore", "sink/mysql", "sink/stdout",
+		"sink", "sink/eventstore", "sink/mysql", "sink/postgres", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},

@@ -263,7 +263,8 @@ func place(partition string, position uint64) string {
 }
 
 // A program is a script made of a function on one event. It returns the rows
-// that come of it: none means dropped, an error that the event is dead.
+// that come of it, for each sink: none means dropped, an error that the event is
+// dead.
 type program struct {
 	main  func(position uint64, doc string) ([]string, error)
 	limit func(n int) int // of n events, how many run before the limit; nil means all
@@ -271,6 +272,13 @@ type program struct {
 
 func (s program) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
 	out := &res.Outputs[0]
+	defer func() {
+		for i := range res.Outputs[1:] {
+			res.Outputs[i+1] = event.Output{
+				Data: slices.Clone(out.Data), Ends: slices.Clone(out.Ends), From: slices.Clone(out.From),
+			}
+		}
+	}()
 	out.Reset()
 	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, in.Len()
 	if s.limit != nil {

@@ -1,0 +1,404 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// A worker's view of a place that several workers share. While it is frozen
+// nothing that it asks for goes on, as when the process is stopped; while it is
+// cut off everything fails.
+type view struct {
+	*sharedTable
+	mu     sync.Mutex
+	thaw   chan struct{} // closed unless frozen
+	cutOff atomic.Bool
+	opens  atomic.Int64
+}
+
+func newView(of *sharedTable) *view {
+	v := &view{sharedTable: of, thaw: make(chan struct{})}
+	close(v.thaw)
+	return v
+}
+
+func (v *view) freeze() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.thaw = make(chan struct{})
+}
+
+func (v *view) unfreeze() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	close(v.thaw)
+}
+
+func (v *view) pass() error {
+	v.mu.Lock()
+	thaw := v.thaw
+	v.mu.Unlock()
+	<-thaw
+	if v.cutOff.Load() {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (v *view) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	if err := v.pass(); err != nil {
+		return nil, nil, err
+	}
+	v.opens.Add(1)
+	w, done, err := v.sharedTable.Open(ctx, partition)
+	return viewWriter{w, v}, done, err
+}
+
+func (v *view) Lease(ctx context.Context, partition, worker string, d time.Duration) (string, error) {
+	if err := v.pass(); err != nil {
+		return "", err
+	}
+	return v.sharedTable.Lease(ctx, partition, worker, d)
+}
+
+func (v *view) Release(ctx context.Context, partition, worker string) error {
+	if err := v.pass(); err != nil {
+		return err
+	}
+	return v.sharedTable.Release(ctx, partition, worker)
+}
+
+func (v *view) Alive(ctx context.Context, worker string, d time.Duration) (int, error) {
+	if err := v.pass(); err != nil {
+		return 0, err
+	}
+	return v.sharedTable.Alive(ctx, worker, d)
+}
+
+type viewWriter struct {
+	sink.Writer
+	view *view
+}
+
+func (w viewWriter) Write(ctx context.Context, out *event.Output) error {
+	if err := w.view.pass(); err != nil {
+		return err
+	}
+	return w.Writer.Write(ctx, out)
+}
+
+// A colleague is one worker among several, with what it does.
+type colleague struct {
+	bench
+	view  *view
+	ended <-chan error
+	kill  context.CancelFunc
+}
+
+// colleagues starts workers that share a queue and a table.
+func colleagues(t *testing.T, n int, q *queue, to *sharedTable) []*colleague {
+	t.Helper()
+	var all []*colleague
+	for i := range n {
+		all = append(all, newColleague(t, fmt.Sprintf("worker %d", i), q, to))
+	}
+	return all
+}
+
+func newColleague(t *testing.T, name string, q *queue, to *sharedTable) *colleague {
+	t.Helper()
+	c := &colleague{view: newView(to)}
+	c.bench = newBench(t, q, program{main: pass}, c.view)
+	c.config.Worker = name
+	c.Pipeline = New(c.config)
+	var ctx context.Context
+	ctx, c.kill = context.WithCancel(t.Context())
+	c.ended = c.start(ctx)
+	return c
+}
+
+// trickle makes a queue of so many partitions that always have more.
+func trickle(partitions int) *queue {
+	var shelves []*shelf
+	for i := range partitions {
+		shelves = append(shelves, newShelf(string(rune('a'+i)), 2000))
+	}
+	q := newQueue(shelves...)
+	q.batch = func() int { return 3 }
+	q.onRead = func(ctx context.Context) error { sleep(ctx, 100*time.Millisecond); return ctx.Err() }
+	return q
+}
+
+// held waits for d and returns how many partitions each worker holds and has open.
+func held(t *testing.T, d time.Duration, crew []*colleague) (counts []int) {
+	t.Helper()
+	time.Sleep(d)
+	for _, c := range crew {
+		s := c.Stats()
+		if s.Share.Held != s.Open {
+			t.Errorf("%s holds %d leases and has %d partitions open", s.Share.Worker, s.Share.Held, s.Open)
+		}
+		counts = append(counts, s.Share.Held)
+	}
+	return counts
+}
+
+func expect(t *testing.T, what string, got []int, want ...int) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: partitions by worker are %v, want %v", what, got, want)
+	}
+}
+
+// once fails the test unless the rows are those of the queue's events that were
+// read, each once.
+func once(t *testing.T, q *queue, to *sharedTable) {
+	t.Helper()
+	var want []string
+	for _, s := range q.shelves {
+		want = append(want, s.docs[:s.acked.Next(0)]...)
+	}
+	same(t, "rows", want, to.all())
+}
+
+func finish(t *testing.T, crew ...*colleague) {
+	t.Helper()
+	for _, c := range crew {
+		c.Drain()
+	}
+	for _, c := range crew {
+		if err := <-c.ended; err != nil {
+			t.Error(err)
+		}
+		c.kill()
+	}
+}
+
+func TestWorkersShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := trickle(4), newSharedTable()
+		first := colleagues(t, 1, q, to)
+		expect(t, "alone", held(t, 3*time.Second, first), 4)
+		crew := append(first, newColleague(t, "second", q, to))
+		expect(t, "two", held(t, 15*time.Second, crew), 2, 2)
+		if s := crew[0].Stats(); s.Share.Workers != 2 || s.Share.Elsewhere != 2 || s.State != Running {
+			t.Errorf("%+v", s)
+		}
+		crew = append(crew, newColleague(t, "third", q, to), newColleague(t, "fourth", q, to))
+		expect(t, "four", held(t, 15*time.Second, crew), 1, 1, 1, 1)
+
+		// Whoever leaves says so: others need not wait for leases to run out.
+		finish(t, crew[1], crew[2])
+		expect(t, "two left", held(t, 3*time.Second, []*colleague{crew[0], crew[3]}), 2, 2)
+		finish(t, crew[0], crew[3])
+		once(t, q, to)
+		if len(to.held) != 0 {
+			t.Errorf("leases are left behind: %v", to.held)
+		}
+	})
+}
+
+// A worker that dies without a word loses its partitions when its leases run out.
+func TestWorkerDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := trickle(4), newSharedTable()
+		crew := colleagues(t, 2, q, to)
+		expect(t, "two", held(t, 15*time.Second, crew), 2, 2)
+		crew[0].view.cutOff.Store(true)
+		crew[0].kill()
+		<-crew[0].ended
+		expect(t, "within its lease", held(t, 5*time.Second, crew[1:]), 2)
+		expect(t, "after its lease", held(t, 7*time.Second, crew[1:]), 4)
+
+		// The name of a worker that starts again is the same: it need not wait.
+		crew[1].view.cutOff.Store(true)
+		crew[1].kill()
+		<-crew[1].ended
+		again := newColleague(t, "worker 1", q, to)
+		expect(t, "again", held(t, 2*time.Second, []*colleague{again}), 4)
+		finish(t, again)
+		once(t, q, to)
+	})
+}
+
+// A worker that was stopped and goes on finds its partitions taken, and leaves
+// them where they are.
+func TestFrozenWorkerComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := trickle(2), newSharedTable()
+		crew := colleagues(t, 2, q, to)
+		expect(t, "two", held(t, 15*time.Second, crew), 1, 1)
+		crew[0].view.freeze()
+		time.Sleep(15 * time.Second)
+		expect(t, "one is frozen", held(t, 0, crew[1:]), 2)
+		opens := crew[1].view.opens.Load()
+		crew[0].view.unfreeze()
+		expect(t, "it goes on", held(t, 20*time.Second, crew), 1, 1)
+		if more := crew[1].view.opens.Load() - opens; more > 0 {
+			t.Errorf("the other had to open partitions again %d times", more)
+		}
+		finish(t, crew...)
+		once(t, q, to)
+	})
+}
+
+// A worker that cannot renew its leases stops before they are over, even when
+// it could go on writing.
+func TestWorkerStopsBeforeItsLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := trickle(2), newSharedTable()
+		alone := newColleague(t, "alone", q, to)
+		expect(t, "alone", held(t, 10*time.Second, []*colleague{alone}), 2)
+		alone.view.cutOff.Store(true)
+		time.Sleep(DefaultLease)
+		if s := alone.Stats(); s.Open != 0 || s.State != Retrying {
+			t.Errorf("%d partitions are open in state %s", s.Open, s.State)
+		}
+		alone.view.cutOff.Store(false)
+		expect(t, "back", held(t, 5*time.Second, []*colleague{alone}), 2)
+		finish(t, alone)
+		once(t, q, to)
+	})
+}
+
+// Who shares partitions ends when all of them are exhausted, whoever did it.
+func TestWorkersFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := trickle(5), newSharedTable()
+		for _, s := range q.shelves {
+			s.docs = s.docs[:30]
+		}
+		for _, c := range colleagues(t, 3, q, to) {
+			if err := <-c.ended; err != nil {
+				t.Error(err)
+			}
+			c.kill()
+		}
+		for _, s := range q.shelves {
+			if !s.acked.Covers(0, 30) {
+				t.Errorf("partition %s is acknowledged for %v", s.name, s.acked)
+			}
+		}
+		once(t, q, to)
+	})
+}
+
+// local is a source that only one worker can see.
+type local struct{ *queue }
+
+func (local) Local(string) bool { return true }
+
+func TestLocalPartitionsAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := newSharedTable()
+		to.held["a"] = lease{"somebody", time.Now().Add(time.Hour)}
+		r := newBench(t, local{newQueue(newShelf("a", 20), newShelf("b", 20))}, program{main: pass}, to)
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(to.all()); n != 40 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}
+
+// TestChaosOfWorkers lets workers come, go, freeze and lose their connection
+// at random. In the end every event has landed once.
+func TestChaosOfWorkers(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testChaosOfWorkers(t, seed) })
+		})
+	}
+}
+
+func testChaosOfWorkers(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	q, to := trickle(1+rng.IntN(6)), newSharedTable()
+	for _, s := range q.shelves {
+		s.docs = s.docs[:1500]
+	}
+	q.after = func(*queue, *shelf) error { return io.EOF }
+	names, crew := 0, map[*colleague]bool{}
+	for round := range 60 {
+		if len(crew) < 1+rng.IntN(4) {
+			names++
+			crew[newColleague(t, fmt.Sprint("worker ", names), q, to)] = true
+		}
+		for c := range crew {
+			disturb(t, rng, c)
+			select {
+			case err := <-c.ended:
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatalf("round %d: %v", round, err)
+				}
+				delete(crew, c)
+			default:
+			}
+			break
+		}
+		time.Sleep(time.Duration(rng.IntN(6000)) * time.Millisecond)
+	}
+	for c := range crew {
+		c.kill()
+		<-c.ended
+	}
+	last := newColleague(t, "last", q, to)
+	if err := <-last.ended; err != nil {
+		t.Fatal(err)
+	}
+	last.kill()
+	for _, s := range q.shelves {
+		if !s.acked.Covers(0, uint64(len(s.docs))) {
+			t.Errorf("partition %s is acknowledged for %v", s.name, s.acked)
+		}
+	}
+	once(t, q, to)
+}
+
+// disturb does one bad thing to a worker, for as long as it takes.
+func disturb(t *testing.T, rng *rand.Rand, c *colleague) {
+	d := time.Duration(rng.IntN(20_000)) * time.Millisecond
+	switch rng.IntN(8) {
+	case 0:
+		c.kill()
+		<-c.ended
+		c.ended = closedEnd()
+	case 1:
+		c.Drain()
+	case 2:
+		c.view.freeze()
+		time.Sleep(d)
+		c.view.unfreeze()
+	case 3:
+		c.view.cutOff.Store(true)
+		time.Sleep(d)
+		c.view.cutOff.Store(false)
+	case 4:
+		if err := c.Pause("for a moment"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(d)
+		if err := c.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func closedEnd() <-chan error {
+	ended := make(chan error)
+	close(ended)
+	return ended
+}

@@ -28,7 +28,7 @@ type letter struct {
 	First     time.Time `json:"first"`
 	Time      time.Time `json:"time"`
 	Retried   int       `json:"retried"`
-	Unsettled bool      `json:"unsettled,omitempty"`
+	Unsettled bool      `json:"unsettled"`
 	Stage     string    `json:"stage"`
 	Error     string    `json:"error"`
 	Traceback string    `json:"traceback,omitempty"`

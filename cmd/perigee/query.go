@@ -14,11 +14,12 @@ type queryCommand struct {
 
 func (queryCommand) Help() string {
 	return `Asks the event store in the engine's data folder. Beside a running engine the engine answers, and sees
-every event that it has committed.
+every event that it has committed. The table dead_letters has what "perigee dlq list" shows.
 
 Examples:
   perigee query 'SELECT event_name, count(*) FROM events GROUP BY 1'
   perigee query --config pipeline.yaml --format csv 'FROM events LIMIT 10' > events.csv
+  perigee query 'SELECT stage, error, count(*) FROM dead_letters GROUP BY ALL ORDER BY 3 DESC'
   perigee query 'SHOW TABLES'`
 }
 

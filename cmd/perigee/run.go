@@ -94,6 +94,7 @@ func start(pl *plan, log *slog.Logger) (e *engine, err error) {
 		return e, err
 	}
 	e.closers = append(e.closers, letters.Close)
+	pl.store.lend(letters)
 	if err := e.make(pl, letters); err != nil {
 		return e, err
 	}
@@ -140,11 +141,6 @@ func (e *engine) openOutbox(pl *plan) (*outbox.Store, error) {
 	}
 	e.closers = append(e.closers, store.Close)
 	return store, nil
-}
-
-// pipelineSinks are the sinks as the pipeline knows them.
-func (p *part) pipelineSinks() []pipeline.Sink {
-	return []pipeline.Sink{{Name: p.config.Sink.Kind, Sink: p.sink, Guarantee: p.guarantee}}
 }
 
 // watch looks for new versions of scripts until the engine is closed.

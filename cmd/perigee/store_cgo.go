@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
 
 // storeName is the event store's folder in the data folder.
@@ -22,7 +24,8 @@ const storeName = "events"
 // needed: an engine that does not write to it does not pay for it. It is safe
 // for concurrent use.
 type eventStore struct {
-	folder string
+	folder  string
+	letters *deadletter.Store // lent to queries; nil when there are none
 
 	mu     sync.Mutex
 	opened *eventstore.Store
@@ -39,7 +42,7 @@ func (s *eventStore) open() (*eventstore.Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened == nil {
-		opened, err := eventstore.Open(s.folder, eventstore.Options{})
+		opened, err := eventstore.Open(s.folder, s.options())
 		if err != nil {
 			return nil, err
 		}
@@ -71,49 +74,89 @@ func (s *eventStore) close() error {
 // handler answers "perigee query" beside a running engine.
 func (s *eventStore) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		store, err := s.read()
+		var sql bytes.Buffer // what is too long stays in the body, and is refused with it
+		io.Copy(&sql, io.LimitReader(r.Body, 1<<20))
+		r.Body = io.NopCloser(io.MultiReader(&sql, r.Body))
+		store, done, err := s.asked(sql.String())
 		if err != nil {
 			answering(func(io.Writer, *http.Request) error { return err }).ServeHTTP(w, r)
 			return
 		}
+		defer done()
 		eventstore.Handler(store).ServeHTTP(w, r)
 	})
 }
 
-// withStore opens the store of a data folder in which no engine runs.
-func withStore(data string, use func(*eventstore.Store) error) error {
+// asked opens the store for a query. Where there is no event store, one that is
+// empty can still answer about dead letters.
+func (s *eventStore) asked(sql string) (store *eventstore.Store, done func() error, err error) {
+	_, absent := os.Stat(s.folder)
+	if absent == nil || s.letters == nil || !namesLetters(sql) {
+		store, err = s.read()
+		return store, func() error { return nil }, err
+	}
+	folder, err := os.MkdirTemp("", "perigee-query-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a folder for the query: %w", err)
+	}
+	store, err = eventstore.Open(folder, s.options())
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return store, func() error { return errors.Join(store.Close(), os.RemoveAll(folder)) }, nil
+}
+
+// here lends a store to use, and the dead letters with it, in a data folder in which
+// no engine runs.
+func here(data string, use func(*eventStore) error) (err error) {
 	s := newEventStore(data)
-	if _, err := os.Stat(s.folder); err == nil {
+	_, noEvents := os.Stat(s.folder)
+	_, noLetters := os.Stat(filepath.Join(data, deadletter.FileName))
+	if noEvents == nil || noLetters == nil {
 		lock, err := own(data)
 		if err != nil {
 			return err
 		}
 		defer lock.Close()
 	}
-	store, err := s.read()
-	if err != nil {
-		return err
+	if noLetters == nil {
+		if s.letters, err = deadletter.Open(data); err != nil {
+			return err
+		}
+		defer s.letters.Close()
 	}
-	return errors.Join(use(store), s.close())
+	return errors.Join(use(s), s.close())
 }
 
 func queryStore(ctx context.Context, data, sql, format string, out io.Writer) error {
-	return withStore(data, func(store *eventstore.Store) error {
-		rows, err := store.Query(ctx, sql)
-		if q, ok := errors.AsType[*eventstore.QueryError](err); ok {
-			return &failure{q.Message, q.Hint, q.Line, q.Column}
-		}
+	return here(data, func(s *eventStore) error {
+		store, done, err := s.asked(sql)
 		if err != nil {
 			return err
 		}
-		defer rows.Close()
-		return eventstore.Encode(out, rows, eventstore.Format(format), 0)
+		return errors.Join(encodeQuery(ctx, store, sql, format, out), done())
 	})
+}
+
+func encodeQuery(ctx context.Context, store *eventstore.Store, sql, format string, out io.Writer) error {
+	rows, err := store.Query(ctx, sql)
+	if q, ok := errors.AsType[*eventstore.QueryError](err); ok {
+		return &failure{q.Message, q.Hint, q.Line, q.Column}
+	}
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return eventstore.Encode(out, rows, eventstore.Format(format), 0)
 }
 
 // storedIDs calls each with the id of every row of the table events.
 func storedIDs(ctx context.Context, data string, each func(id uint64)) error {
-	return withStore(data, func(store *eventstore.Store) error {
+	return here(data, func(s *eventStore) error {
+		store, err := s.read()
+		if err != nil {
+			return err
+		}
 		rows, err := store.Query(ctx, "SELECT id FROM events")
 		if err != nil {
 			return err

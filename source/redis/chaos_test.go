@@ -16,12 +16,12 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/source"
-	"github.com/perigeedb/perigee/source/redis"
 )
 
 // A chaos does at random what can happen to a list and its engine.
 type chaos struct {
 	*run
+	form     form
 	random   *rand.Rand
 	server   *private.RedisServer
 	client   rueidis.Client
@@ -35,31 +35,39 @@ type chaos struct {
 // Whatever happens in whatever order: each event that Redis still had or was
 // given later lands once, and one that it forgot at most once.
 func TestAnyOrderOfFaults(t *testing.T) {
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+	for _, f := range forms() {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			server := private.Redis(t)
-			c := &chaos{run: newRun(t, redis.Config{Address: server.Address(), List: list, UntilEmpty: true}),
-				random: rand.New(rand.NewPCG(seed, 0)), server: server, client: connect(t, server)}
-			c.patience = 100 * time.Millisecond
-			c.push()
-			c.save()
-			c.mustOpen()
-			ops := []func(){c.push, c.push, c.readSome, c.readSome, c.readSome, c.settle, c.settle, c.settle,
-				c.crash, c.restart, c.save, c.restore}
-			for range 60 {
-				ops[c.random.IntN(len(ops))]()
+			for seed := range uint64(5) {
+				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { anyOrder(t, f, server, seed) })
 			}
-			c.commitAll()
-			c.drain()
-			c.close()
-			c.verify()
 		})
 	}
 }
 
+func anyOrder(t *testing.T, f form, server *private.RedisServer, seed uint64) {
+	c := &chaos{run: newRun(t, f.on(server)), form: f,
+		random: rand.New(rand.NewPCG(seed, 0)), server: server, client: connect(t, server)}
+	do(t, c.client, "FLUSHALL")
+	c.patience = 100 * time.Millisecond
+	c.push()
+	c.save()
+	c.mustOpen()
+	ops := []func(){c.push, c.push, c.readSome, c.readSome, c.readSome, c.settle, c.settle, c.settle,
+		c.crash, c.restart, c.save, c.restore}
+	for range 60 {
+		ops[c.random.IntN(len(ops))]()
+	}
+	c.commitAll()
+	c.drain()
+	c.close()
+	c.verify()
+}
+
 func (c *chaos) push() {
 	items := numbered(fmt.Sprint("push ", len(c.pushed)+len(c.lost)), 0, c.random.IntN(400))
-	push(c.t, c.client, list, items...)
+	c.form.push(c.t, c.client, list, items...)
 	c.pushed = append(c.pushed, items...)
 }
 
@@ -134,11 +142,21 @@ func (c *chaos) verify() {
 // Producers push all the while, from other connections, as Redis is killed and
 // comes back as it was.
 func TestRestoredWhileProducersPush(t *testing.T) {
-	server, client, r, first := start(t, 3000)
+	for _, f := range forms() {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			restoredWhileProducersPush(t, f)
+		})
+	}
+}
+
+func restoredWhileProducersPush(t *testing.T, f form) {
+	server, client, r, first := startForm(t, f, 3000)
 	saved := snapshot(t, server, client)
-	p := &producers{address: server.Address(), stop: make(chan struct{})}
+	p := &producers{stop: make(chan struct{}), command: f.command}
 	for i := range 2 {
-		p.Go(func() { p.push(fmt.Sprint("producer ", i)) })
+		client := p.connect(t, server)
+		p.Go(func() { p.push(client, fmt.Sprint("producer ", i)) })
 	}
 	for i := range 30 {
 		if b, err := r.read(); err == nil && i%7 != 3 {
@@ -172,8 +190,8 @@ func TestRestoredWhileProducersPush(t *testing.T) {
 // producers push events of their own until they are stopped; none is tried twice.
 type producers struct {
 	sync.WaitGroup
-	address string
 	stop    chan struct{}
+	command func(c rueidis.Client, key, item string) rueidis.Completed
 
 	mu        sync.RWMutex // held for reading during a push
 	list      sync.Mutex
@@ -181,14 +199,20 @@ type producers struct {
 	kept      []string // taken by Redis since
 }
 
-func (p *producers) push(name string) {
+// connect makes a client that tries nothing twice.
+func (p *producers) connect(t *testing.T, server *private.RedisServer) rueidis.Client {
+	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{p.address}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,
+		InitAddress: []string{server.Address()}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,
 	})
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(client.Close)
+	return client
+}
+
+func (p *producers) push(client rueidis.Client, name string) {
 	for i := 0; ; i += 10 {
 		select {
 		case <-p.stop:
@@ -202,13 +226,19 @@ func (p *producers) push(name string) {
 func (p *producers) pushSome(client rueidis.Client, items []string) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	err := client.Do(context.Background(), client.B().Rpush().Key(list).Element(items...).Build()).Error()
+	var all rueidis.Commands
+	for _, item := range items {
+		all = append(all, p.command(client, list, item))
+	}
+	results := client.DoMulti(context.Background(), all...)
 	p.list.Lock()
 	defer p.list.Unlock()
-	if err == nil {
-		p.kept = append(p.kept, items...)
-	} else {
-		p.forgotten = append(p.forgotten, items...)
+	for i, result := range results {
+		if result.Error() == nil {
+			p.kept = append(p.kept, items[i])
+		} else {
+			p.forgotten = append(p.forgotten, items[i])
+		}
 	}
 }
 

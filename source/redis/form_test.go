@@ -14,34 +14,60 @@ import (
 
 // A form is one in which Redis holds events, for tests that hold for all.
 type form struct {
-	name   string
-	config func(key string) redis.Config
-	push   func(t *testing.T, c rueidis.Client, key string, items ...string)
+	name    string
+	config  func(key string) redis.Config
+	command func(c rueidis.Client, key, item string) rueidis.Completed // of a producer
 }
 
-func forms() []form {
-	return []form{
-		{"list", func(key string) redis.Config { return redis.Config{List: key} }, push},
-		{"stream", func(key string) redis.Config { return redis.Config{Stream: key} }, add},
-		{"kept stream", func(key string) redis.Config { return redis.Config{Stream: key, Trim: "false"} }, add},
-		{"scripts", func(key string) redis.Config {
-			return redis.Config{List: key, Script: "testdata/peek.lua", Trim: "testdata/trim.lua"}
-		}, push},
-	}
-}
-
-// add appends entries to a stream.
-func add(t *testing.T, c rueidis.Client, key string, items ...string) {
+func (f form) push(t *testing.T, c rueidis.Client, key string, items ...string) {
 	t.Helper()
 	var all rueidis.Commands
 	for _, item := range items {
-		all = append(all, c.B().Xadd().Key(key).Id("*").FieldValue().FieldValue("data", item).Build())
+		all = append(all, f.command(c, key, item))
 	}
 	for _, r := range c.DoMulti(t.Context(), all...) {
 		if err := r.Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// on makes settings that read a server's list until it is empty.
+func (f form) on(server *private.RedisServer) redis.Config {
+	c := f.config(list)
+	c.Address, c.UntilEmpty = server.Address(), true
+	return c
+}
+
+// startForm is start for any form.
+func startForm(t *testing.T, f form, events int, flags ...string) (*private.RedisServer, rueidis.Client, *run, []string) {
+	t.Helper()
+	server := private.Redis(t, flags...)
+	client := connect(t, server)
+	items := numbered("first", 0, events)
+	f.push(t, client, list, items...)
+	r := newRun(t, f.on(server))
+	r.mustOpen()
+	return server, client, r, items
+}
+
+func forms() []form {
+	return []form{
+		{"list", func(key string) redis.Config { return redis.Config{List: key} }, pushed},
+		{"stream", func(key string) redis.Config { return redis.Config{Stream: key} }, added},
+		{"kept stream", func(key string) redis.Config { return redis.Config{Stream: key, Trim: "false"} }, added},
+		{"scripts", func(key string) redis.Config {
+			return redis.Config{List: key, Script: "testdata/peek.lua", Trim: "testdata/trim.lua"}
+		}, pushed},
+	}
+}
+
+func pushed(c rueidis.Client, key, item string) rueidis.Completed {
+	return c.B().Rpush().Key(key).Element(item).Build()
+}
+
+func added(c rueidis.Client, key, item string) rueidis.Completed {
+	return c.B().Xadd().Key(key).Id("*").FieldValue().FieldValue("data", item).Build()
 }
 
 func TestContract(t *testing.T) {

@@ -18,13 +18,7 @@ import (
 // start makes a server with a list of events and a run that is open on it.
 func start(t *testing.T, events int, flags ...string) (*private.RedisServer, rueidis.Client, *run, []string) {
 	t.Helper()
-	server := private.Redis(t, flags...)
-	client := connect(t, server)
-	items := numbered("first", 0, events)
-	push(t, client, list, items...)
-	r := newRun(t, redis.Config{Address: server.Address(), List: list, UntilEmpty: true})
-	r.mustOpen()
-	return server, client, r, items
+	return startForm(t, forms()[0], events, flags...)
 }
 
 func TestTrimsWhatIsDurable(t *testing.T) {
@@ -95,17 +89,19 @@ func snapshot(t *testing.T, server *private.RedisServer, client rueidis.Client) 
 	return b
 }
 
+type comeback struct {
+	name   string
+	before int // batches read before the snapshot
+	pushed int // events pushed after the snapshot, which Redis forgets
+	after  int // batches read after it
+	gap    int // which of them is not committed, if any
+	later  int // events pushed after the restore
+}
+
 // Redis comes back as it was before, with producers going on: what was
 // committed, the restored list and later pushes must each land once.
 func TestRestoredFromSnapshot(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		before int // batches read before the snapshot
-		pushed int // events pushed after the snapshot, which Redis forgets
-		after  int // batches read after it
-		gap    int // which of them is not committed, if any
-		later  int // events pushed after the restore
-	}{
+	for _, c := range []comeback{
 		{"to before the first read", 0, 0, 5, -1, 300},
 		{"before the first read, after losing pushes", 0, 500, 12, -1, 300},
 		{"with the list partly drained", 3, 0, 4, -1, 300},
@@ -115,40 +111,47 @@ func TestRestoredFromSnapshot(t *testing.T) {
 		{"with fewer later pushes than were lost", 3, 500, 11, -1, 20},
 		{"with no later push", 3, 500, 11, 4, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			server := private.Redis(t)
-			client := connect(t, server)
-			first := numbered("first", 0, 1000)
-			push(t, client, list, first...)
-			r := newRun(t, redis.Config{Address: server.Address(), List: list, UntilEmpty: true})
-			if c.before > 0 {
-				r.mustOpen()
-				for range c.before {
-					b := r.mustRead()
-					r.commit(b)
-					r.ack(b)
-				}
-				r.close()
-			}
-			saved := snapshot(t, server, client)
-			r.mustOpen()
-			forgotten := numbered("forgotten", 0, c.pushed)
-			push(t, client, list, forgotten...)
-			for i := range c.after {
-				b := r.mustRead()
-				if i != c.gap {
-					r.commit(b)
-					r.ack(b)
-				}
-			}
-			restore(t, server, saved)
-			later := numbered("later", 0, c.later)
-			push(t, connect(t, server), list, later...)
-			r.drain()
-			r.close()
-			r.once(first, landedOf(r, forgotten), later)
-		})
+		for _, f := range forms() {
+			t.Run(f.name+" "+c.name, func(t *testing.T) {
+				t.Parallel()
+				restored(t, f, c)
+			})
+		}
 	}
+}
+
+func restored(t *testing.T, f form, c comeback) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	first := numbered("first", 0, 1000)
+	f.push(t, client, list, first...)
+	r := newRun(t, f.on(server))
+	if c.before > 0 {
+		r.mustOpen()
+		for range c.before {
+			b := r.mustRead()
+			r.commit(b)
+			r.ack(b)
+		}
+		r.close()
+	}
+	saved := snapshot(t, server, client)
+	r.mustOpen()
+	forgotten := numbered("forgotten", 0, c.pushed)
+	f.push(t, client, list, forgotten...)
+	for i := range c.after {
+		b := r.mustRead()
+		if i != c.gap {
+			r.commit(b)
+			r.ack(b)
+		}
+	}
+	restore(t, server, saved)
+	later := numbered("later", 0, c.later)
+	f.push(t, connect(t, server), list, later...)
+	r.drain()
+	r.close()
+	r.once(first, landedOf(r, forgotten), later)
 }
 
 // landedOf returns those of the events that have landed.

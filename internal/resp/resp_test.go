@@ -1,0 +1,181 @@
+package resp_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/resp"
+)
+
+func dial(t *testing.T, s resp.Server) *resp.Conn {
+	t.Helper()
+	if err := s.Prepare(""); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestValues(t *testing.T) {
+	c := dial(t, resp.Server{Address: private.Redis(t).Address()})
+	for _, test := range []struct {
+		script string
+		want   any
+	}{
+		{"return 7", int64(7)},
+		{"return 'text'", "text"},
+		{"return {ok = 'fine'}", "fine"},
+		{"return false", nil},
+		{"return {}", []any{}},
+		{"return {1, {'a', false}, redis.error_reply('MY fault')}", nil},
+	} {
+		got, err := c.Do(t.Context(), "EVAL", test.script, "0")
+		if strings.Contains(test.script, "fault") {
+			test.want = []any{int64(1), []any{"a", nil}, resp.Refused("MY fault")}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", test.script, diff)
+		}
+	}
+	_, err := c.Do(t.Context(), "NONSENSE")
+	var refused resp.Refused
+	if !errors.As(err, &refused) || refused.Code() != "ERR" {
+		t.Errorf("an unknown command is %v", err)
+	}
+	if v, err := c.Do(t.Context(), "PING"); v != "PONG" || err != nil {
+		t.Errorf("after a refusal the connection says %v, %v", v, err)
+	}
+}
+
+func TestAsking(t *testing.T) {
+	c := dial(t, resp.Server{Address: private.Redis(t).Address()})
+	if v, err := c.Version(t.Context()); err != nil || v < 500 {
+		t.Errorf("version %d, %v", v, err)
+	}
+	if _, err := c.Do(t.Context(), "ACL", "SETUSER", "default", "-set"); err != nil {
+		t.Fatal(err)
+	}
+	denied, err := c.Denied(t.Context(), []string{"GET", "a"}, []string{"SET", "a", "b"})
+	if err != nil || !strings.Contains(denied, "set") {
+		t.Errorf("denied %q, %v", denied, err)
+	}
+	if _, err := c.Do(t.Context(), "ACL", "SETUSER", "default", "-acl"); err != nil {
+		t.Fatal(err)
+	}
+	if denied, err := c.Denied(t.Context(), []string{"SET", "a", "b"}); denied != "" || err != nil {
+		t.Errorf("a server that cannot be asked says %q, %v", denied, err)
+	}
+}
+
+// Whatever a broken server sends is an error, and none that looks like an end.
+func TestBrokenReplies(t *testing.T) {
+	for _, sent := range []string{"", "\r\n", "x\r\n", ":\r\n", ":x\r\n", "$3\r\nab", "$-x\r\n", "*2\r\n:1\r\n", ":1\n",
+		strings.Repeat("+", 300<<10)} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if conn, err := l.Accept(); err == nil {
+				_, _ = io.WriteString(conn, sent)
+				conn.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, conn)
+			}
+		}()
+		c := dial(t, resp.Server{Address: l.Addr().String()})
+		if v, err := c.Do(t.Context(), "PING"); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("%.20q is %v, %v", sent, v, err)
+		}
+		c.Close()
+		l.Close()
+	}
+}
+
+func TestTLS(t *testing.T) {
+	folder := t.TempDir()
+	cert, key := certificate(t, folder)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	private.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	c := dial(t, resp.Server{Address: address, TLS: true, CA: cert})
+	if v, err := c.Do(t.Context(), "PING"); v != "PONG" || err != nil {
+		t.Errorf("PING says %v, %v", v, err)
+	}
+	for _, s := range []resp.Server{{Address: address, TLS: true}, {Address: strings.Replace(address, "127.0.0.1", "localhost", 1), TLS: true, CA: cert}} {
+		if c, err := s.Dial(t.Context()); err == nil {
+			c.Close()
+			t.Errorf("%+v: a certificate that nobody trusts, or for another name, is taken", s)
+		}
+	}
+}
+
+func TestSocket(t *testing.T) {
+	folder, err := os.MkdirTemp("", "perigee-resp-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	path := filepath.Join(folder, "s")
+	private.Redis(t, "--unixsocket", path)
+	c := dial(t, resp.Server{Address: path, DB: 2})
+	if v, err := c.Do(t.Context(), "PING"); v != "PONG" || err != nil {
+		t.Errorf("PING says %v, %v", v, err)
+	}
+}
+
+// certificate makes one for 127.0.0.1 that signs itself.
+func certificate(t *testing.T, folder string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IsCA: true,
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}

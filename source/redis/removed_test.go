@@ -1,0 +1,225 @@
+package redis_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/redis"
+)
+
+// keptAndNot runs a test for a stream whose entries go and for one that keeps them.
+func keptAndNot(t *testing.T, test func(t *testing.T, f form)) {
+	t.Helper()
+	for _, f := range forms()[1:3] {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, f)
+		})
+	}
+}
+
+// startStream is a stream of events that are read up to some batch.
+func startStream(t *testing.T, f form, lost string, events, batches int) (rueidis.Client, *run, []string, []event.Batch) {
+	t.Helper()
+	_, client, r, items := startForm(t, f, events)
+	r.config.Lost = lost
+	r.close()
+	r.mustOpen()
+	var read []event.Batch
+	for range batches {
+		read = append(read, r.mustRead())
+	}
+	return client, r, items, read
+}
+
+func counted(t *testing.T, client rueidis.Client, field string) int {
+	t.Helper()
+	text, err := do(t, client, "HGET", "{q}:perigee", field).ToString()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		t.Fatal(err)
+	}
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// MAXLEN takes entries that nobody has read, while the reader waits.
+func TestEvictedUnread(t *testing.T) {
+	keptAndNot(t, func(t *testing.T, f form) {
+		client, r, items, _ := startStream(t, f, "", 300, 0)
+		r.drain()
+		later := numbered("later", 0, 10)
+		for _, item := range later {
+			do(t, client, "XADD", list, "MAXLEN", "=", "3", "*", "data", item)
+		}
+		_, err := r.read()
+		if !errors.Is(err, source.ErrMoved) {
+			t.Fatalf("reading past a gap returns %v", err)
+		}
+		r.close()
+		permanent(t, r.open(), "7 events", "position 300", "lost: report")
+		r.config.Lost = "report"
+		r.mustOpen()
+		r.drain()
+		r.close()
+		r.once(items, later[7:])
+		if n := counted(t, client, "lost"); n != 7 {
+			t.Errorf("%d events are counted as lost, want 7", n)
+		}
+	})
+}
+
+// What MAXLEN takes is in the sinks already: nothing is lost, and none comes again.
+func TestEvictedAfterCommit(t *testing.T) {
+	keptAndNot(t, func(t *testing.T, f form) {
+		client, r, items, read := startStream(t, f, "", 1000, 6)
+		for _, b := range read[:5] {
+			r.commit(b) // and not acknowledged
+		}
+		do(t, client, "XTRIM", list, "MAXLEN", "=", "600")
+		r.mustOpen()
+		r.drain()
+		r.close()
+		r.once(items)
+		if n := counted(t, client, "head"); n != 1000 {
+			t.Errorf("the head is at %d, want 1000", n)
+		}
+	})
+}
+
+// Of the batches in flight some are committed when MAXLEN takes one that is not.
+func TestEvictedInFlight(t *testing.T) {
+	keptAndNot(t, func(t *testing.T, f form) {
+		client, r, items, read := startStream(t, f, "report", 1000, 6)
+		r.commit(read[0])
+		r.commit(read[4])
+		do(t, client, "XTRIM", list, "MAXLEN", "=", "750")
+		err := r.open()
+		if f.name == "kept stream" {
+			permanent(t, err, "150 events", "trim: true")
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.drain()
+		r.close()
+		r.once(items[:100], items[250:])
+		if n := counted(t, client, "lost"); n != 150 {
+			t.Errorf("%d events are counted as lost, want 150", n)
+		}
+	})
+}
+
+// Somebody deletes an entry that nobody has read.
+func TestDeletedUnread(t *testing.T) {
+	keptAndNot(t, func(t *testing.T, f form) {
+		client, r, items, read := startStream(t, f, "", 1000, 3)
+		r.commit(read[0])
+		r.commit(read[1])
+		entries, err := do(t, client, "XRANGE", list, "-", "+").AsXRange()
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, client, "XDEL", list, entries[500].ID)
+		permanent(t, r.open(), "1 events")
+		r.config.Lost = "report"
+		r.mustOpen()
+		r.drain()
+		r.close()
+		r.once(items[:500], items[501:])
+	})
+}
+
+// A stream is deleted and made anew, with IDs of its own or with small ones.
+func TestStreamMadeAnew(t *testing.T) {
+	keptAndNot(t, func(t *testing.T, f form) {
+		for _, explicit := range []bool{false, true} {
+			client, r, items, _ := startStream(t, f, "", 300, 0)
+			r.drain()
+			do(t, client, "DEL", list)
+			later := numbered("later", 0, 20)
+			for i, item := range later {
+				id := "*"
+				if explicit {
+					id = strconv.Itoa(i + 1)
+				}
+				do(t, client, "XADD", list, id, "data", item)
+			}
+			r.drain()
+			r.close()
+			r.once(items, later)
+		}
+	})
+}
+
+// The state is deleted, by somebody who wants what is there to be new.
+func TestStateDeleted(t *testing.T) {
+	client, r, items, _ := startStream(t, forms()[1], "", 300, 0)
+	r.drain()
+	r.close()
+	do(t, client, "DEL", "{q}:perigee")
+	later := numbered("later", 0, 20)
+	forms()[1].push(t, client, list, later...)
+	r.mustOpen()
+	r.drain()
+	r.close()
+	r.once(items, later)
+}
+
+func TestKeptStreamStays(t *testing.T) {
+	client, r, items, _ := startStream(t, forms()[2], "", 1000, 0)
+	r.drain()
+	r.close()
+	r.mustOpen()
+	r.drain()
+	r.close()
+	r.once(items)
+	if n, err := do(t, client, "XLEN", list).ToInt64(); err != nil || n != 1000 {
+		t.Errorf("the stream has %d entries, want all 1000", n)
+	}
+}
+
+func TestDrainedStreamIsEmpty(t *testing.T) {
+	client, r, _, _ := startStream(t, forms()[1], "", 1000, 0)
+	r.drain()
+	r.close()
+	if n, err := do(t, client, "XLEN", list).ToInt64(); err != nil || n != 0 {
+		t.Errorf("the stream still has %d entries", n)
+	}
+}
+
+func TestEntriesBecomeDocuments(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	do(t, client, "XADD", "s", "1-1", "data", `{"a":1}`)
+	do(t, client, "XADD", "s", "1-2", "any", `{"b":2}`)
+	do(t, client, "XADD", "s", "1-3", "a", "1", "data", `{"c":3}`)
+	do(t, client, "XADD", "s", "1-4", "a", "x\"\\\n\x01é\xff", "b", "")
+	for _, c := range []struct {
+		field string
+		want  []string
+	}{
+		{"", []string{`{"a":1}`, `{"b":2}`, `{"a":"1","data":"{\"c\":3}"}`, `{"a":"x\"\\\n\u0001é` + "\ufffd" + `","b":""}`}},
+		{"data", []string{`{"a":1}`, `entry 1-2 has no field "data": {"any":"{\"b\":2}"}`, `{"c":3}`,
+			`entry 1-4 has no field "data": {"a":"x\"\\\n\u0001é` + "\ufffd" + `","b":""}`}},
+	} {
+		r := newRun(t, redis.Config{Address: server.Address(), Stream: "s", Field: c.field, UntilEmpty: true})
+		r.mustOpen()
+		b := r.mustRead()
+		var got []string
+		for i := range b.Len() {
+			got = append(got, string(b.Doc(i)))
+		}
+		if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
+			t.Errorf("field %q: read\n%s\nwant\n%s", c.field, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+		r.close()
+	}
+}

@@ -1,0 +1,189 @@
+package redis_test
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/redis"
+)
+
+func partitions(t *testing.T, s source.Source) []string {
+	t.Helper()
+	names, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// readAll reads and acknowledges what a partition has.
+func readAll(t *testing.T, s source.Source, partition string) (events []string) {
+	t.Helper()
+	r, err := s.Open(t.Context(), partition, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var b event.Batch
+		err := r.Read(t.Context(), &b)
+		if err != nil {
+			break
+		}
+		for i := range b.Len() {
+			events = append(events, string(b.Doc(i)))
+		}
+		if err := r.Ack(t.Context(), b.Range); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return events
+}
+
+func TestSeveralKeys(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	for _, f := range []struct {
+		form
+		several redis.Config
+	}{
+		{forms()[0], redis.Config{Lists: redis.Keys{"l1", "l2", "l3"}}},
+		{forms()[1], redis.Config{Streams: redis.Keys{"s1", "s2", "s3"}}},
+	} {
+		c := f.several
+		keys := append(slices.Clone(c.Lists), c.Streams...)
+		c.Address, c.UntilEmpty = server.Address(), true
+		want := map[string][]string{}
+		for i, key := range keys[:2] {
+			want[key] = numbered(key, 0, 150*(i+1))
+			f.push(t, client, key, want[key]...)
+		}
+		one := newSource(t, c, source.Limits{Events: 100, Bytes: 1 << 20})
+		other := newSource(t, c, source.Limits{Events: 100, Bytes: 1 << 20})
+		names := partitions(t, one)
+		if len(names) != 3 || !slices.Equal(names, partitions(t, other)) {
+			t.Fatalf("two workers see the partitions %q and %q", names, partitions(t, other))
+		}
+		for i, name := range names {
+			if got := readAll(t, one, name); !slices.Equal(got, want[keys[i]]) {
+				t.Errorf("%s has %d events, want %d", name, len(got), len(want[keys[i]]))
+			}
+		}
+		if again := partitions(t, other); !slices.Equal(again, names) {
+			t.Errorf("drained, the partitions are %q, before %q", again, names)
+		}
+	}
+}
+
+func TestPatternFindsNewKeys(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	s := newSource(t, redis.Config{Address: server.Address(), Lists: redis.Keys{"emails:*"}}, source.Limits{Events: 100, Bytes: 1 << 20})
+	if g, ok := s.(source.Growing); !ok || !g.Grows() {
+		t.Error("a source with a pattern does not grow")
+	}
+	if names := partitions(t, s); len(names) != 0 {
+		t.Fatalf("there are partitions %q where no list is", names)
+	}
+	do(t, client, "SET", "emails:text", "x")
+	do(t, client, "RPUSH", "other", "x")
+	var before []string
+	for _, key := range []string{"emails:b", "emails:a"} {
+		push(t, client, key, "{}")
+		names := partitions(t, s)
+		if len(names) != len(before)+1 || !strings.HasPrefix(names[len(before)], key+"@") {
+			t.Fatalf("with %s there are the partitions %q, before %q", key, names, before)
+		}
+		before = names
+	}
+	do(t, client, "DEL", "emails:b")
+	if names := partitions(t, s); !slices.Equal(names, before) {
+		t.Errorf("with one list drained there are %q, want %q", names, before)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for _, c := range []struct {
+		config redis.Config
+		words  string
+	}{
+		{redis.Config{}, "list is missing"},
+		{redis.Config{List: "a", Streams: redis.Keys{"b"}}, "more than one"},
+		{redis.Config{Lists: redis.Keys{"a", ""}}, "empty"},
+		{redis.Config{Stream: "a", Script: "testdata/pop.lua"}, "script is for a key"},
+		{redis.Config{Stream: "a", Trim: "no"}, `trim is "no"`},
+		{redis.Config{List: "a", Trim: "false"}, "trim is for streams"},
+		{redis.Config{List: "a", Script: "testdata/peek.lua", Trim: "true"}, "names the file"},
+		{redis.Config{List: "a", Script: "testdata/none.lua"}, "none.lua"},
+		{redis.Config{List: "a", Field: "data"}, "field is for streams"},
+		{redis.Config{List: "a", Lost: "report"}, "lost is for streams"},
+		{redis.Config{Stream: "a", Lost: "never"}, `lost is "never"`},
+		{redis.Config{List: "a", Username: "u"}, "password"},
+		{redis.Config{List: "a", CA: "testdata/pop.lua"}, "tls: true"},
+		{redis.Config{List: "a", TLS: true, CA: "testdata/pop.lua"}, "no certificate"},
+	} {
+		if _, err := redis.New(source.Env{}, c.config); err == nil || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%+v: error %v, want one that says %q", c.config, err, c.words)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	do(t, client, "SET", "text", "x")
+	do(t, client, "HSET", "{taken}:perigee", "generation", "a", "head", "0", "pipeline", "other")
+	do(t, client, "ACL", "SETUSER", "reader", "on", ">r", "~*", "+@read", "+@connection", "+@transaction", "+acl", "+info", "+eval")
+	for _, c := range []struct {
+		config redis.Config
+		words  string // of the fault
+	}{
+		{redis.Config{List: "fresh"}, ""},
+		{redis.Config{Stream: "fresh"}, ""},
+		{redis.Config{Streams: redis.Keys{"fresh:*"}}, ""},
+		{redis.Config{List: "fresh", Script: "testdata/peek.lua", Trim: "testdata/trim.lua"}, ""},
+		{redis.Config{List: "fresh", Script: "testdata/pop.lua"}, ""},
+		{redis.Config{List: "text"}, "is a string, not a list"},
+		{redis.Config{Stream: "text"}, "is a string, not a stream"},
+		{redis.Config{List: "taken"}, `"other"`},
+		{redis.Config{List: "fresh", Script: "testdata/broken.lua"}, "broken.lua"},
+		{redis.Config{List: "fresh", Username: "reader", Password: "r"}, "hset"},
+		{redis.Config{Stream: "fresh", Username: "reader", Password: "r"}, "hset"},
+		{redis.Config{List: "fresh", Password: "wrong"}, "password"},
+	} {
+		c.config.Address = server.Address()
+		s, err := redis.New(source.Env{Pipeline: "mails", Log: slog.New(slog.DiscardHandler)}, c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Check(t.Context())
+		if c.words == "" {
+			if err != nil {
+				t.Errorf("%+v: %v", c.config, err)
+			}
+			continue
+		}
+		permanent(t, err, c.words)
+	}
+	keys, err := do(t, client, "KEYS", "*").AsStrSlice()
+	if err != nil || len(keys) != 2 {
+		t.Errorf("after checking there are the keys %q", keys)
+	}
+}
+
+func TestUnknownKeyHasMoved(t *testing.T) {
+	s := newSource(t, redis.Config{Lists: redis.Keys{"a"}}, source.Limits{Events: 1, Bytes: 1})
+	for _, name := range []string{"b@1", "a"} {
+		if _, err := s.Open(t.Context(), name, nil); !errors.Is(err, source.ErrMoved) {
+			t.Errorf("opening %q returns %v", name, err)
+		}
+	}
+}

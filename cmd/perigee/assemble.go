@@ -11,19 +11,17 @@ import (
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
 
 // A part is one pipeline of a configuration, made and not connected.
 type part struct {
-	config    config.Pipeline
-	limits    source.Limits
-	source    source.Source
-	sink      sink.Sink
-	guarantee sink.Guarantee
-	script    script.Script
-	code      string // where that of the script comes from
+	config config.Pipeline
+	limits source.Limits
+	source source.Source
+	sinks  []outlet // in the order of the configuration
+	script script.Script
+	code   string // where that of the script comes from
 }
 
 // A plan is a configuration with the parts of every pipeline in it.
@@ -77,13 +75,13 @@ func (pl *plan) make(ctx context.Context, log *slog.Logger) (faults []error) {
 			Events: orDefault(p.Batch.Events, batchEvents),
 			Bytes:  orDefault(p.Batch.Bytes, batchBytes),
 		}}
-		faults = append(faults, one.makeSink(pl, log), one.makeSource(pl, log), one.loadScript(ctx, pl, log))
+		faults = append(faults, one.makeSinks(pl, log), one.makeSource(pl, log), one.loadScript(ctx, pl, log))
 		pl.parts = append(pl.parts, one)
 	}
 	return faults
 }
 
-// makeSource comes after makeSink, whose guarantee it tells the source.
+// makeSource comes after makeSinks, whose guarantees it tells the source.
 func (p *part) makeSource(pl *plan, log *slog.Logger) error {
 	chosen := p.config.Source
 	if chosen.Kind == "" {
@@ -91,7 +89,7 @@ func (p *part) makeSource(pl *plan, log *slog.Logger) error {
 	}
 	env := source.Env{
 		Pipeline: p.config.Name, Folder: pl.Folder, Data: pl.Data,
-		Remembered: p.guarantee == sink.ExactlyOnce,
+		Remembered: p.remembers(),
 		Log:        log.With("pipeline", p.config.Name), Limits: p.limits,
 	}
 	made, err := find(sources(), sourceName, chosen.Kind).New(env, chosen.Decode)
@@ -102,36 +100,17 @@ func (p *part) makeSource(pl *plan, log *slog.Logger) error {
 	return nil
 }
 
-func (p *part) makeSink(pl *plan, log *slog.Logger) error {
-	chosen := p.config.Sink
-	if chosen.Kind == "" {
-		return nil
-	}
-	kind := find(sinks(pl.store), sinkName, chosen.Kind)
-	env := sink.Env{
-		Pipeline: p.config.Name, Folder: pl.Folder, Data: pl.Data,
-		Log: log.With("pipeline", p.config.Name),
-	}
-	p.guarantee = kind.Guarantee
-	made, err := kind.New(env, chosen.Decode)
-	if err != nil {
-		return chosen.At(err, hintOf(err))
-	}
-	p.sink = made
-	return nil
-}
-
-// loadScript comes after makeSink: the sink says which columns the script fills.
+// loadScript comes after makeSinks: the sinks say which columns the script fills.
 func (p *part) loadScript(ctx context.Context, pl *plan, log *slog.Logger) error {
 	if s := p.config.Script; s != nil && (s.Language == "" || strings.TrimSpace(s.Text) == "") {
 		return nil // the configuration says so
 	}
-	wanted := []script.Sink{{Name: p.config.Sink.Kind}}
-	if columnar, ok := p.sink.(sink.Columnar); ok {
-		wanted[0].Columns = columnar.Columns()
+	sinks := p.scriptSinks()
+	if len(sinks) == 0 { // they have faults; those of the script are wanted too
+		sinks = []script.Sink{{}}
 	}
 	log = log.With("pipeline", p.config.Name)
-	g, err := newProgram(pl, p.config, wanted, log)
+	g, err := newProgram(pl, p.config, sinks, log)
 	if err != nil {
 		return err
 	}
@@ -153,11 +132,12 @@ func (pl *plan) close() error {
 		pl.loader.Close()
 	}
 	for _, p := range pl.parts {
-		for _, c := range []io.Closer{p.script, p.source, p.sink} {
+		for _, c := range []io.Closer{p.script, p.source} {
 			if c != nil {
 				errs = append(errs, c.Close())
 			}
 		}
+		errs = append(errs, p.closeSinks())
 	}
 	return errors.Join(append(errs, pl.store.close())...)
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
+
+	"github.com/perigeedb/perigee/sink"
 )
 
 type checkCommand struct{ configFlags }
@@ -40,12 +43,35 @@ func describe(w io.Writer, pl *plan) {
 		for _, column := range p.config.Computed {
 			through += ", with " + column.Name
 		}
-		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s (%s)\n", p.config.Name,
-			p.config.Source.Kind, through, p.config.Sink.Kind, p.guarantee)
+		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s\n", p.config.Name, p.config.Source.Kind, through, describeSinks(p.sinks))
 	}
 	address := pl.HTTP
 	if address == "" {
 		address = "off"
 	}
 	fmt.Fprintf(w, "data folder: %s\nhttp: %s\nok\n", pl.Data, address)
+}
+
+// describeSinks says where rows go and how often one may land there. A pipeline is as
+// exact as its weakest sink, so several are listed below what that is.
+func describeSinks(all []outlet) string {
+	if len(all) == 1 && all[0].config.Name == all[0].config.Kind {
+		return fmt.Sprintf("%s (%s)", all[0].config.Kind, all[0].guarantee)
+	}
+	var lines strings.Builder
+	var weak []string
+	for _, o := range all {
+		fmt.Fprintf(&lines, "\n  %s: %s (%s)", o.config.Name, o.config.Kind, o.guarantee)
+		if o.config.Routed {
+			lines.WriteString(", only what is routed to it")
+		}
+		if o.guarantee != sink.ExactlyOnce {
+			weak = append(weak, o.config.Name)
+		}
+	}
+	whole := string(sink.ExactlyOnce)
+	if len(weak) > 0 {
+		whole = fmt.Sprintf("%s, because of %s", sink.AtLeastOnce, strings.Join(weak, ", "))
+	}
+	return fmt.Sprintf("%d sinks (%s)%s", len(all), whole, &lines)
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/pipeline/deadletter"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
 
@@ -30,7 +29,7 @@ type desk struct {
 func (p *part) withLetters(store *deadletter.Store) source.Source {
 	return store.Join(deadletter.Feed{
 		Pipeline: p.config.Name, Source: p.source, Limits: p.limits,
-		Sinks: []string{p.config.Sink.Kind}, Remembered: p.guarantee == sink.ExactlyOnce,
+		Sinks: p.sinkNames(), Remembered: p.remembers(),
 	})
 }
 

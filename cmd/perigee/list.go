@@ -34,6 +34,8 @@ func (l *listCommand) Run(c *console) error {
 			heading(c.out, "sink", k.Name, fmt.Sprintf("%s Guarantee: %s.", k.Doc, k.Guarantee))
 			settings(c.out, config.Fields(k.Config), "  ")
 		}
+		fmt.Fprintln(c.out, "several sinks: sinks: {NAME: {KIND: {…}, routed: true}, …}")
+		fmt.Fprintln(c.out, "  routed  bool: the sink gets nothing but what the script routes to it: return to(\"NAME\", event)")
 	}
 	if wanted("languages") {
 		for _, k := range languages() {

@@ -48,14 +48,14 @@ type S3 struct {
 	origin
 }
 
-// A Pipeline is one source, at most one script and one sink.
+// A Pipeline is one source, at most one script and at least one sink.
 type Pipeline struct {
 	Name     string
 	Source   Choice
 	Script   *Script    // nil when events pass through unchanged
 	Computed []Computed // columns of every pipeline, then those of this one
-	Sink     Choice
-	Lanes    int // batches in flight; 0 for the default
+	Sinks    []Sink     // their names differ
+	Lanes    int        // batches in flight; 0 for the default
 	Batch    Batch
 }
 

@@ -72,11 +72,13 @@ func readAll(text string) (*Config, error) {
 		case "redis":
 			errs = append(errs, p.Source.Decode(&redisSettings{}))
 		}
-		switch p.Sink.Kind {
-		case "mysql":
-			errs = append(errs, p.Sink.Decode(&mysqlSettings{}))
-		case "stdout":
-			errs = append(errs, p.Sink.Decode(&struct{}{}))
+		for _, sink := range p.Sinks {
+			switch sink.Kind {
+			case "mysql":
+				errs = append(errs, sink.Decode(&mysqlSettings{}))
+			case "stdout":
+				errs = append(errs, sink.Decode(&struct{}{}))
+			}
 		}
 	}
 	return c, Join(errs...)
@@ -145,7 +147,7 @@ pipelines:
 	emails, second := c.Pipelines[0], c.Pipelines[1]
 	var queue redisSettings
 	var table mysqlSettings
-	if err := Join(emails.Source.Decode(&queue), emails.Sink.Decode(&table)); err != nil {
+	if err := Join(emails.Source.Decode(&queue), emails.Sinks[0].Decode(&table)); err != nil {
 		t.Fatal(err)
 	}
 	no := false
@@ -166,7 +168,7 @@ pipelines:
 		{"batch", emails.Batch, Batch{500, 64 << 10}},
 		{"lanes", []int{emails.Lanes, second.Lanes}, []int{2, 0}},
 		{"alias", second.Source.Kind, "redis"},
-		{"empty settings", second.Sink.Kind, "stdout"},
+		{"empty settings", second.Sinks[0].Name, "stdout"},
 	}
 	for _, check := range checks {
 		if diff := cmp.Diff(check.want, check.got); diff != "" {
@@ -225,6 +227,45 @@ pipelines:
 	}
 }
 
+func TestSeveralSinks(t *testing.T) {
+	c, err := readAll(`
+pipelines:
+  a:
+    source: {file: {}}
+    script: a.lua
+    sinks:
+      table: {mysql: {columns: [{name: id}]}}
+      audit:
+        routed: true
+        mysql: {}
+      stdout: {stdout: , routed: false}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range c.Pipelines[0].Sinks {
+		got = append(got, fmt.Sprintf("%s: %s %v", s.Name, s.Kind, s.Routed))
+	}
+	if diff := cmp.Diff([]string{"table: mysql false", "audit: mysql true", "stdout: stdout false"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var table mysqlSettings
+	if err := c.Pipelines[0].Sinks[0].Decode(&table); err != nil || len(table.Columns) != 1 {
+		t.Errorf("settings are %+v, error %v", table, err)
+	}
+}
+
+func TestTooManySinks(t *testing.T) {
+	text := "pipelines: {a: {source: {file: {}}, sinks: {"
+	for i := range sinksMax + 1 {
+		text += fmt.Sprintf("s%d: {stdout: {}}, ", i)
+	}
+	if _, err := readAll(text + "}}}"); err == nil || !strings.Contains(err.Error(), "65 sinks; at most 64") {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	c, err := Parse("/etc/perigee/p.yaml", "pipelines: {a: {source: {file: {}}, sink: {stdout: {}}}}", known, lookup)
 	if err != nil {
@@ -242,7 +283,7 @@ func TestAt(t *testing.T) {
 	}
 	want := "p.yaml:2:34: no such table\n    2 |   a: {source: {file: {}}, sink: {stdout: {}}}\n" +
 		"      |" + strings.Repeat(" ", 34) + "^\n      hint: create it"
-	placed := c.Pipelines[0].Sink.At(errors.New("no such table"), "create it")
+	placed := c.Pipelines[0].Sinks[0].At(errors.New("no such table"), "create it")
 	if diff := cmp.Diff(want, placed.Error()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

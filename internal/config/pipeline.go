@@ -122,12 +122,12 @@ func (d *document) pipeline(e entry, everywhere []Computed, known Known) Pipelin
 	if !d.shaped(e.value, mapping, "pipeline "+e.key) {
 		return p
 	}
-	d.structure(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "computed", "sink")
+	d.structure(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "computed", "sink", "sinks")
 	p.Computed = d.computed(e.value, everywhere, known)
 	p.Lanes, p.Batch = rest.Lanes, rest.Batch
 	d.positive(e.value, "lanes", rest.Lanes)
 	p.Source = d.choice(e, "source", known.Sources)
-	p.Sink = d.choice(e, "sink", known.Sinks)
+	p.Sinks = d.sinks(e, known.Sinks)
 	if s := e.value.get("script"); s != nil && s.value.shape != null && !s.value.broken {
 		p.Script = d.script(s, known.Languages)
 	}
@@ -142,7 +142,7 @@ func (d *document) positive(n *node, key string, value int) {
 
 // choice reads the one kind below key.
 func (d *document) choice(pipeline entry, key string, kinds []string) Choice {
-	c := Choice{origin: origin{d, pipeline.at}, settings: &node{}}
+	c := d.noChoice(pipeline)
 	e := pipeline.value.get(key)
 	if e != nil && e.value.broken {
 		return c
@@ -172,9 +172,19 @@ func (d *document) choice(pipeline entry, key string, kinds []string) Choice {
 		d.fault(kind.at, suggest(kind.key, kinds), "unknown %s %q", key, kind.key)
 		return c
 	}
-	c.Kind, c.settings = kind.key, kind.value
+	return d.chosen(kind)
+}
+
+// noChoice stands where there is none, at e.
+func (d *document) noChoice(e entry) Choice {
+	return Choice{origin: origin{d, e.at}, settings: &node{}}
+}
+
+// chosen is the kind whose settings are in e.
+func (d *document) chosen(e entry) Choice {
+	c := Choice{Kind: e.key, settings: e.value, origin: origin{d, e.at}}
 	if c.settings.shape == null {
-		c.settings = &node{shape: mapping, at: kind.at}
+		c.settings = &node{shape: mapping, at: e.at}
 	}
 	return c
 }

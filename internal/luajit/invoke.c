@@ -28,6 +28,14 @@ static int64_t clock_of(int precise) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+// piece is what the time between two calls counts for. The clock runs on while the
+// goroutine or its thread does not, so that no piece counts for much; how long one of
+// the script's own may be the watchdog sees to.
+static int64_t piece(const calls *c, int64_t from, int64_t to) {
+	int64_t most = c->limit / 10;
+	return to - from < most ? to - from : most;
+}
+
 static int find_global(lua_State *L) {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, pg_vm_of(L)->base);
 	lua_getfield(L, -1, lua_touserdata(L, 1));
@@ -264,7 +272,7 @@ int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int64
 	front *f = c->f;
 	pg_vm *vm = f->vm;
 	int64_t from = clock_of(precise);
-	if (since) spent += from - since;
+	if (since) spent += piece(c, since, from);
 	c->waiting--;
 	f->answer = answer;
 	f->answer_len = len;
@@ -279,8 +287,7 @@ int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int64
 	int kind = pg_vm_step(vm, 0);
 	if (kind == PG_CALL) {
 		c->since = clock_of(precise);
-		int64_t piece = c->since - from, most = c->limit / 10;
-		c->spent = spent + (piece < most ? piece : most);
+		c->spent = spent + piece(c, from, c->since);
 	}
 	return ended(c, thread, kind);
 }

@@ -32,6 +32,7 @@ var may = map[string][]string{
 	"source/file":     {"event", "source"},
 	"source/generate": {"event", "source"},
 	"source/redis":    {"event", "source", "internal/resp"},
+	"source/http":     {"event", "source", "internal/spool", "internal/document/pure"},
 
 	"script":             {"event", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "internal/document/pure", "internal/document/report"},
@@ -67,7 +68,7 @@ var may = map[string][]string{
 	"internal/verify":          {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
-		"event", "source", "source/file", "source/generate", "source/redis",
+		"event", "source", "source/file", "source/generate", "source/http", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
 		"sink", "sink/eventstore", "sink/mysql", "sink/postgres", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
@@ -75,6 +76,7 @@ var may = map[string][]string{
 	},
 	"examples":         {},
 	"internal/nearest": {},
+	"internal/spool":   {"event"},
 	"internal/resp":    {},
 	"examples/plugin":  {},
 

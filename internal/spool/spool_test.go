@@ -1,0 +1,392 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv("SPOOL_APPEND_FOREVER"); folder != "" {
+		appendForever(folder)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var small = Options{Bytes: 1 << 30, Segment: 200, Window: time.Hour, Keys: 1000}
+
+func open(t testing.TB, folder string, o Options) *Spool {
+	t.Helper()
+	s, err := Open(folder, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func entry(key string, docs ...string) Entry {
+	e := Entry{Key: key}
+	for _, d := range docs {
+		e.Data = append(e.Data, d...)
+		e.Ends = append(e.Ends, uint32(len(e.Data)))
+		e.Sum = e.Sum*31 + uint64(len(d)) + uint64(d[0])
+	}
+	return e
+}
+
+func put(t testing.TB, s *Spool, e Entry) Receipt {
+	t.Helper()
+	r, err := s.Append(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// rest reads what there is from a position on, without waiting.
+func rest(t testing.TB, s *Spool, from uint64) (docs []string) {
+	t.Helper()
+	r, err := s.Read(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, end := s.Bounds()
+	for from < end {
+		var b event.Batch
+		if err := r.Next(t.Context(), &b, from, end, 3, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		if b.Range.First != from {
+			t.Fatalf("asked for position %d, got %v", from, b.Range)
+		}
+		for i := range b.Len() {
+			docs = append(docs, string(b.Doc(i)))
+		}
+		from = b.Range.End()
+	}
+	return docs
+}
+
+func TestEntriesOutliveTheProcess(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, small)
+	var want []string
+	for i := range 50 {
+		a, b := fmt.Sprintf(`{"a":%d}`, i), fmt.Sprintf(`{"b":%d}`, i)
+		if got := put(t, s, entry("", a, b)); got != (Receipt{First: uint64(2 * i), Count: 2}) {
+			t.Fatalf("entry %d: %+v", i, got)
+		}
+		want = append(want, a, b)
+	}
+	name := s.Name()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), entry("", "{}")); !errors.Is(err, ErrClosed) {
+		t.Errorf("appending to a closed spool gives %v", err)
+	}
+	s = open(t, folder, small)
+	if s.Name() != name {
+		t.Errorf("the name changed from %s to %s", name, s.Name())
+	}
+	for _, from := range []uint64{0, 1, 37, 99, 100} {
+		if diff := cmp.Diff(want[from:], rest(t, s, from), cmp.Transformer("empty", func(s []string) []string { return append([]string{}, s...) })); diff != "" {
+			t.Errorf("from %d (-want +got):\n%s", from, diff)
+		}
+	}
+}
+
+// TestDamage cuts the last segment at every byte: whole entries stay.
+func TestDamage(t *testing.T) {
+	folder := t.TempDir()
+	o := small
+	o.Segment = 1 << 20
+	s := open(t, folder, o)
+	ends := []int64{int64(len(magic))}
+	for i := range 3 {
+		put(t, s, entry(fmt.Sprint("key", i), fmt.Sprintf(`{"a":%d}`, i)))
+		ends = append(ends, s.last.bytes)
+	}
+	name := s.path(0, segmentSuffix)
+	_ = s.Close()
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range whole {
+		if err := os.WriteFile(name, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		for want+1 < len(ends) && ends[want+1] <= int64(cut) {
+			want++
+		}
+		s, err := Open(folder, o)
+		if err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		if _, end := s.Bounds(); end != uint64(want) {
+			t.Fatalf("cut at %d: %d entries, want %d", cut, end, want)
+		}
+		if got := put(t, s, entry("key2", `{"a":2}`)); got.Repeated != (want == 3) {
+			t.Fatalf("cut at %d: %+v", cut, got)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDamageInTheMiddleIsAnError(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, small)
+	for range 20 {
+		put(t, s, entry("", `{"a":"something"}`))
+	}
+	name := s.path(s.closed[0].first, segmentSuffix)
+	_ = s.Close()
+	text, _ := os.ReadFile(name)
+	text[len(text)-1] ^= 1
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(folder, small); !errors.Is(err, errFrame) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, small)
+	first := put(t, s, entry("k", `{"a":1}`, `{"a":2}`))
+	for range 30 { // into further segments
+		put(t, s, entry("", `{"a":"something"}`))
+	}
+	if err := s.Release(20); err != nil {
+		t.Fatal(err)
+	}
+	if from, _ := s.Bounds(); from == 0 {
+		t.Fatal("no segment was given up")
+	}
+	for range 2 {
+		again := put(t, s, entry("k", `{"a":1}`, `{"a":2}`))
+		if want := (Receipt{First: first.First, Count: 2, Repeated: true}); again != want {
+			t.Errorf("the key again: %+v, want %+v", again, want)
+		}
+		if _, err := s.Append(t.Context(), entry("k", `{"b":1}`)); !errors.Is(err, ErrReused) {
+			t.Errorf("other content under the key: %v", err)
+		}
+		_ = s.Close()
+		s = open(t, folder, small)
+	}
+	o := small
+	o.Keys = 1
+	_ = s.Close()
+	s = open(t, folder, o)
+	if _, err := s.Append(t.Context(), entry("other", `{"b":1}`)); !errors.Is(err, ErrFull) {
+		t.Errorf("a key beyond the most: %v", err)
+	}
+	o.Window = -time.Second // all is over
+	_ = s.Close()
+	s = open(t, folder, o)
+	if got := put(t, s, entry("k", `{"c":1}`)); got.Repeated {
+		t.Error("a key is remembered beyond its window")
+	}
+}
+
+func TestFull(t *testing.T) {
+	o := small
+	o.Bytes = 1000
+	s := open(t, t.TempDir(), o)
+	n := uint64(0)
+	for {
+		r, err := s.Append(t.Context(), entry("", `{"a":"something"}`))
+		if errors.Is(err, ErrFull) {
+			break
+		}
+		if err != nil || n > 100 {
+			t.Fatal(n, err)
+		}
+		n = r.First + r.Count
+	}
+	if err := s.Release(n); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, entry("", `{"a":"something"}`))
+}
+
+// TestManySenders appends from many at once, some with the same keys.
+func TestManySenders(t *testing.T) {
+	s := open(t, t.TempDir(), small)
+	const senders, each = 16, 20
+	var group sync.WaitGroup
+	for i := range senders {
+		group.Go(func() {
+			for j := range each {
+				key := fmt.Sprint(i/2, "-", j) // two senders share it
+				if _, err := s.Append(context.Background(), entry(key, fmt.Sprintf(`{"key":"%s"}`, key))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	got := rest(t, s, 0)
+	slices.Sort(got)
+	if all := len(got); all != senders/2*each || len(slices.Compact(got)) != all {
+		t.Errorf("%d documents, want %d different ones", all, senders/2*each)
+	}
+}
+
+// TestAgainstModel holds a spool to a list, through restarts and releases.
+func TestAgainstModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		folder, err := os.MkdirTemp("", "spool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(folder)
+		s := open(t, folder, small)
+		defer func() { _ = s.Close() }()
+		var all []string
+		keys := map[string]Receipt{}
+		rt.Repeat(map[string]func(*rapid.T){
+			"append": func(rt *rapid.T) {
+				key := rapid.SampledFrom([]string{"", "", "a", "b", "c"}).Draw(rt, "key")
+				var docs []string
+				for i := range rapid.IntRange(1, 5).Draw(rt, "docs") {
+					docs = append(docs, fmt.Sprintf(`{"doc":"%s %d"}`, key, i))
+				}
+				e := entry(key, docs...)
+				e.Sum = 7
+				want, repeated := keys[key]
+				if !repeated {
+					want = Receipt{First: uint64(len(all)), Count: uint64(len(docs))}
+					all = append(all, docs...)
+					if key != "" {
+						keys[key] = Receipt{want.First, want.Count, true}
+					}
+				}
+				if got := put(t, s, e); got != want {
+					rt.Fatalf("got %+v, want %+v", got, want)
+				}
+			},
+			"release": func(rt *rapid.T) {
+				to := rapid.IntRange(0, len(all)).Draw(rt, "to")
+				if err := s.Release(uint64(to)); err != nil {
+					rt.Fatal(err)
+				}
+				if first, _ := s.Bounds(); first > s.Head() {
+					rt.Fatalf("%d is gone, but only %d was given up", first, s.Head())
+				}
+			},
+			"restart": func(rt *rapid.T) {
+				_ = s.Close()
+				s = open(t, folder, small)
+			},
+			"": func(rt *rapid.T) {
+				first, end := s.Bounds()
+				if end != uint64(len(all)) {
+					rt.Fatalf("it ends at %d, want %d", end, len(all))
+				}
+				from := rapid.Uint64Range(first, end).Draw(rt, "from")
+				if diff := cmp.Diff(append([]string{}, all[from:]...), append([]string{}, rest(t, s, from)...)); diff != "" {
+					rt.Fatalf("from %d (-want +got):\n%s", from, diff)
+				}
+			},
+		})
+	})
+}
+
+func TestReaderWaits(t *testing.T) {
+	s := open(t, t.TempDir(), small)
+	r, err := s.Read(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var b event.Batch
+	if err := r.Next(ctx, &b, 0, 1, 10, 1<<20); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nothing to read, and no more time: %v", err)
+	}
+	time.AfterFunc(10*time.Millisecond, func() { _, _ = s.Append(context.Background(), entry("", "{}", "{}")) })
+	if err := r.Next(t.Context(), &b, 0, 10, 10, 1<<20); err != nil || b.Len() != 2 {
+		t.Errorf("%d documents, %v", b.Len(), err)
+	}
+	time.AfterFunc(10*time.Millisecond, func() { _ = s.Close() })
+	b.Reset()
+	if err := r.Next(t.Context(), &b, 2, 10, 10, 1<<20); err != io.EOF {
+		t.Errorf("a closed spool ends with %v", err)
+	}
+}
+
+// TestRestoredFromACopy has others know of more than the spool does.
+func TestRestoredFromACopy(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, small)
+	put(t, s, entry("", `{"a":1}`, `{"a":2}`, `{"a":3}`))
+	_ = s.Close()
+	s = open(t, folder, small)
+	name := s.Name()
+	for _, done := range []event.Ranges{nil, {{First: 0, Count: 3}}} {
+		if renamed, err := s.Check(done); renamed || err != nil {
+			t.Errorf("done %v: renamed %v, %v", done, renamed, err)
+		}
+	}
+	renamed, err := s.Check(event.Ranges{{First: 1, Count: 1}, {First: 4, Count: 5}})
+	if !renamed || err != nil || s.Name() == name {
+		t.Errorf("renamed %v, %v, name %s", renamed, err, s.Name())
+	}
+	name = s.Name()
+	_ = s.Close()
+	s = open(t, folder, small)
+	if s.Name() != name || s.Skipped().String() != "[1,2)" {
+		t.Errorf("name %s, skipped %s", s.Name(), s.Skipped())
+	}
+	s.Verified()
+	put(t, s, entry("", `{"a":4}`))
+	if renamed, err := s.Check(event.Ranges{{First: 0, Count: 4}}); renamed || err != nil {
+		t.Errorf("what was read in this process: renamed %v, %v", renamed, err)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	whole := (&frame{first: 7, when: time.Unix(9, 0), entry: entry("key", `{"a":1}`, `{"b":2}`)}).append(nil)
+	f.Add(whole[prefixSize:])
+	f.Add([]byte("short"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var fr frame
+		if err := fr.decode(body, crc(body)); err != nil {
+			return
+		}
+		if again := fr.append(nil)[prefixSize:]; string(again) != string(body) {
+			t.Errorf("%q became %q", body, again)
+		}
+	})
+}
+
+func TestFolderIsPrivate(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "spool")
+	open(t, folder, small)
+	info, err := os.Stat(folder)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info.Mode(), err)
+	}
+}

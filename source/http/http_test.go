@@ -1,0 +1,373 @@
+package http_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+	intake "github.com/perigeedb/perigee/source/http"
+	"github.com/perigeedb/perigee/source/sourcetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		http.DefaultClient.CloseIdleConnections()
+		os.Exit(code)
+	}))
+}
+
+var usual = source.Limits{Events: 100, Bytes: 1 << 20}
+
+func make(t testing.TB, data string, limits source.Limits, c intake.Config) *intake.Source {
+	t.Helper()
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	s, err := intake.New(source.Env{
+		Pipeline: "p", Folder: data, Data: data, Remembered: true, Limits: limits, Log: slog.New(slog.DiscardHandler),
+	}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// start makes a source that listens, and says where.
+func start(t testing.TB, data string, c intake.Config) (*intake.Source, string) {
+	t.Helper()
+	s := make(t, data, usual, c)
+	t.Cleanup(func() { _ = s.Close() })
+	if _, err := s.Partitions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s, "http://" + s.Address().String()
+}
+
+func post(t testing.TB, to, body string, headers ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest("POST", to, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, strings.TrimSpace(string(text))
+}
+
+// events reads n events from the beginning.
+func events(t testing.TB, s *intake.Source, n int) (all []string) {
+	t.Helper()
+	names, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Open(t.Context(), names[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(context.Background())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var b event.Batch
+	for len(all) < n {
+		if err := r.Read(ctx, &b); err != nil {
+			t.Fatalf("after %d events: %v", len(all), err)
+		}
+		for i := range b.Len() {
+			all = append(all, string(b.Doc(i)))
+		}
+	}
+	if lag := r.(source.Lagger).Lag(); lag != 0 || len(all) != n {
+		t.Errorf("%d events and %d more, want %d", len(all), lag, n)
+	}
+	return all
+}
+
+func TestBodies(t *testing.T) {
+	for _, c := range []struct {
+		name, media, body string
+		status            int
+		answer            string
+		events            []string
+	}{
+		{"lines", "application/x-ndjson", "{\"a\":1}\n\n{\"a\":2}\r\n", 200, `{"taken":2}`, []string{`{"a":1}`, `{"a":2}`}},
+		{"lines, unsaid", "", "{\"a\":1}\n{\"a\":2}", 200, `{"taken":2}`, []string{`{"a":1}`, `{"a":2}`}},
+		{"one object", "application/json", "{\"a\":\n 1}", 200, `{"taken":1}`, []string{"{\"a\":\n 1}"}},
+		{"one object, unsaid", "", "{\"a\":\n 1}", 200, `{"taken":1}`, []string{"{\"a\":\n 1}"}},
+		{"array", "application/json", ` [{"a":1} , {"b":[2]}]`, 200, `{"taken":2}`, []string{`{"a":1}`, `{"b":[2]}`}},
+		{"empty array", "application/json", `[]`, 200, `{"taken":0}`, nil},
+		{"nothing", "", ``, 200, `{"taken":0}`, nil},
+		{"a bad line between good ones", "", "{\"a\":1}\n{\"a\":tru}\n{\"a\":3}\n", 200,
+			`{"taken":2,"refused":[{"event":2,"error":`, []string{`{"a":1}`, `{"a":3}`}},
+		{"no object", "application/json", `[1,{"a":2}]`, 200, `{"taken":1,"refused":[{"event":1,"error":`, []string{`{"a":2}`}},
+		{"only bad ones", "", "nonsense", 400, `{"taken":0,"refused":[{"event":1,"error":`, nil},
+		{"array cut short", "application/json", `[{"a":1},{"a":`, 400, `{"taken":0,"error":"the array is not JSON after element 1`, nil},
+		{"array that does not end", "application/json", `[{"a":1}`, 400, `{"taken":0,"error":"the array`, nil},
+		{"more after the array", "application/json", `[{"a":1}] x`, 400, `{"taken":0,"error":"there is more after the array`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, to := start(t, t.TempDir(), intake.Config{})
+			status, answer := post(t, to, c.body, "Content-Type", c.media)
+			if status != c.status || !strings.HasPrefix(answer, c.answer) {
+				t.Errorf("got %d %s, want %d %s", status, answer, c.status, c.answer)
+			}
+			if diff := cmp.Diff(c.events, events(t, s, len(c.events))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRepeatedKey(t *testing.T) {
+	data := t.TempDir()
+	s, to := start(t, data, intake.Config{})
+	body := "{\"a\":1}\n{\"a\":2}\nbad\n"
+	_, first := post(t, to, body, "Idempotency-Key", "k1")
+	for range 2 {
+		status, again := post(t, to, body, "Idempotency-Key", "k1")
+		if want := strings.TrimSuffix(first, "}") + `,"repeated":true}`; status != 200 || again != want {
+			t.Errorf("got %d %s, want %s", status, again, want)
+		}
+		if status, answer := post(t, to, `{"a":3}`, "Idempotency-Key", "k1"); status != 422 {
+			t.Errorf("another body under the key: %d %s", status, answer)
+		}
+		_ = s.Close()
+		s, to = start(t, data, intake.Config{})
+	}
+	events(t, s, 2)
+}
+
+func TestManyWithOneKey(t *testing.T) {
+	s, to := start(t, t.TempDir(), intake.Config{})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			if status, answer := post(t, to, `{"a":1}`, "Idempotency-Key", "same"); status != 200 {
+				t.Error(status, answer)
+			}
+		})
+	}
+	group.Wait()
+	events(t, s, 1)
+}
+
+func TestRefusals(t *testing.T) {
+	_, to := start(t, t.TempDir(), intake.Config{Token: "secret", MaxBody: 100, Path: "/in"})
+	auth := []string{"Authorization", "Bearer secret"}
+	for _, c := range []struct {
+		name    string
+		url     string
+		body    string
+		headers []string
+		status  int
+	}{
+		{"no token", to + "/in", `{}`, nil, 401},
+		{"another token", to + "/in", `{}`, []string{"Authorization", "Bearer secre"}, 401},
+		{"elsewhere", to + "/", `{}`, auth, 404},
+		{"too long", to + "/in", strings.Repeat(" ", 101), auth, 413},
+		{"too long once unpacked", to + "/in", packed(strings.Repeat(" ", 101)), append(auth, "Content-Encoding", "gzip"), 413},
+		{"not packed", to + "/in", `{}`, append(auth, "Content-Encoding", "gzip"), 400},
+		{"packed in another way", to + "/in", `{}`, append(auth, "Content-Encoding", "br"), 415},
+		{"key too long", to + "/in", `{}`, append(auth, "Idempotency-Key", strings.Repeat("k", 256)), 400},
+		{"good", to + "/in", packed(`{}`), append(auth, "Content-Encoding", "gzip"), 200},
+	} {
+		if status, answer := post(t, c.url, c.body, c.headers...); status != c.status {
+			t.Errorf("%s: %d %s, want %d", c.name, status, answer, c.status)
+		}
+	}
+}
+
+func packed(s string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, s)
+	_ = w.Close()
+	return b.String()
+}
+
+func TestFullSpool(t *testing.T) {
+	s, to := start(t, t.TempDir(), intake.Config{Spool: 1000})
+	taken := 0
+	for status := 200; status == 200; taken++ {
+		if status, _ = post(t, to, `{"a":"something"}`); status != 200 && status != 503 {
+			t.Fatal(status)
+		}
+		if taken > 100 {
+			t.Fatal("the spool takes more than it may")
+		}
+	}
+	names, _ := s.Partitions(t.Context())
+	r, err := s.Open(t.Context(), names[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(t.Context())
+}
+
+func TestConfig(t *testing.T) {
+	for want, c := range map[string]intake.Config{
+		"missing port":     {Listen: "localhost"},
+		"needs a token":    {Listen: "0.0.0.0:4291"},
+		"both cert and":    {Listen: "127.0.0.1:0", Cert: "x"},
+		"must begin with ": {Listen: "127.0.0.1:0", Path: "x"},
+		"not be negative":  {Listen: "127.0.0.1:0", MaxBody: -1},
+	} {
+		if _, err := intake.New(source.Env{}, c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q in it", c, err, want)
+		}
+	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := make(t, t.TempDir(), usual, intake.Config{Listen: l.Addr().String()})
+	defer s.Close()
+	var permanent *source.PermanentError
+	if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestGap has a sink that forgot what it once said to have.
+func TestGap(t *testing.T) {
+	data := t.TempDir()
+	s, to := start(t, data, intake.Config{})
+	big := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
+	const n = 70 // several segments
+	for range n {
+		if status, answer := post(t, to, big); status != 200 {
+			t.Fatal(status, answer)
+		}
+	}
+	names, _ := s.Partitions(t.Context())
+	r, err := s.Open(t.Context(), names[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b event.Batch
+	for read := 0; read < n; read += b.Len() {
+		if err := r.Read(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Ack(t.Context(), b.Range); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = r.Close(t.Context())
+	var permanent *source.PermanentError
+	if _, err := s.Open(t.Context(), names[0], nil); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set p "+names[0]) {
+		t.Errorf("got %v", err)
+	}
+	if r, err = s.Open(t.Context(), names[0], event.Ranges{{Count: n}}); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close(t.Context())
+}
+
+func TestTLS(t *testing.T) {
+	folder := t.TempDir()
+	certificate(t, folder)
+	s, _ := start(t, folder, intake.Config{Cert: "cert.pem", Key: "key.pem"})
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Post("https://"+s.Address().String(), "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Error(resp.Status)
+	}
+}
+
+// ending makes a source end where there is nothing more.
+type ending struct{ source.Source }
+
+func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	r, err := e.Source.Open(ctx, partition, done)
+	if err != nil {
+		return nil, err
+	}
+	return endingReader{r}, nil
+}
+
+type endingReader struct{ source.Reader }
+
+func (r endingReader) Lag() uint64 { return r.Reader.(source.Lagger).Lag() }
+
+func (r endingReader) Read(ctx context.Context, b *event.Batch) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	waits := r.Lag() == 0
+	if waits {
+		timer := time.AfterFunc(20*time.Millisecond, cancel)
+		defer timer.Stop()
+	}
+	err := r.Reader.Read(ctx, b)
+	if waits && errors.Is(err, context.Canceled) {
+		return io.EOF
+	}
+	return err
+}
+
+func TestConformance(t *testing.T) {
+	sourcetest.Run(t, func(t *testing.T, n int) sourcetest.Place {
+		data := t.TempDir()
+		s, to := start(t, filepath.Join(data, "data"), intake.Config{})
+		p := sourcetest.Place{
+			Open: func(t *testing.T, limits source.Limits) source.Source {
+				return ending{make(t, filepath.Join(data, "data"), limits, intake.Config{})}
+			},
+			Wait: func(t *testing.T, limits source.Limits) source.Source {
+				return make(t, filepath.Join(data, "data"), limits, intake.Config{})
+			},
+		}
+		for len(p.Events) < n { // bodies of different lengths
+			var body []string
+			for i := range min(1+len(p.Events)%7*13, n-len(p.Events)) {
+				body = append(body, fmt.Sprintf(`{"n":%d}`, 100000+len(p.Events)+i))
+			}
+			if status, answer := post(t, to, strings.Join(body, "\n")); status != 200 {
+				t.Fatal(status, answer)
+			}
+			p.Events = append(p.Events, body...)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		return p
+	})
+}

@@ -137,7 +137,10 @@ func blamed(err error, n int) int {
 	if !ok {
 		return -1
 	}
-	match := copyLine.FindStringSubmatch(server.Where)
+	return lineOf(copyLine.FindStringSubmatch(server.Where), n)
+}
+
+func lineOf(match []string, n int) int {
 	if match == nil {
 		return -1
 	}

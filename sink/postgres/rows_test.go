@@ -1,0 +1,278 @@
+package postgres
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/table"
+)
+
+// rows builds outputs by hand.
+type rows struct{ out event.Output }
+
+func newRows(spec []event.Column) *rows {
+	return &rows{event.Output{Partition: "a", Columns: &event.Columns{Spec: spec, Vectors: make([]event.Vector, len(spec))}}}
+}
+
+// add appends a row that comes from an event of its own. A nil is a null; other
+// values are as the column's vector holds them: int64, float64 or string.
+func (r *rows) add(values ...any) {
+	for c, value := range values {
+		v := &r.out.Columns.Vectors[c]
+		null := uint8(0)
+		if value == nil {
+			null = 1
+		}
+		v.Null = append(v.Null, null)
+		switch r.out.Columns.Spec[c].Type {
+		case event.Float64:
+			f, _ := value.(float64)
+			v.Floats = append(v.Floats, f)
+		case event.String, event.Decimal, event.JSON:
+			s, _ := value.(string)
+			v.Bytes = append(v.Bytes, s...)
+			v.Ends = append(v.Ends, uint32(len(v.Bytes)))
+		default:
+			i, _ := value.(int64)
+			v.Ints = append(v.Ints, i)
+		}
+	}
+	r.out.Columns.Rows++
+	r.out.Range.Count++
+	r.out.From = append(r.out.From, uint32(len(r.out.From)))
+	r.out.Ends = append(r.out.Ends, 0)
+}
+
+// at moves the rows to positions from first on.
+func (r *rows) at(first uint64) *event.Output {
+	r.out.Range.First = first
+	return &r.out
+}
+
+func (g *place) write(w hand, out *event.Output) {
+	g.t.Helper()
+	if err := w.Write(g.t.Context(), out); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// refused writes out and returns the rows that are refused.
+func (g *place) refused(w hand, out *event.Output) []sink.RowError {
+	g.t.Helper()
+	err := w.Write(g.t.Context(), out)
+	refusal, ok := errors.AsType[*sink.RowErrors](err)
+	if !ok {
+		g.t.Fatalf("writing returned %v, want row errors", err)
+	}
+	return refusal.Rows
+}
+
+func column(name string, t event.Type) table.Column {
+	return table.Column{Name: name, Type: table.Type(t)}
+}
+
+func every() []table.Column {
+	return []table.Column{
+		column("b", event.Bool), column("i", event.Int32), column("l", event.Int64), column("f", event.Float64),
+		column("s", event.String), column("t", event.Timestamp), column("j", event.JSON), column("d", event.Decimal),
+	}
+}
+
+var everyRow = [][]any{
+	{nil, nil, nil, nil, nil, nil, nil, nil},
+	{int64(1), int64(math.MaxInt32), int64(math.MaxInt64), 0.1, "☾\t\n\r\\N\\", int64(1700000000123456), `{"a":[1,"it's\n"]}`,
+		"12345678901234567890123456789.123456789"},
+	{int64(0), int64(math.MinInt32), int64(math.MinInt64), -1.7976931348623157e308, "", int64(-1), `"x"`, "-1e-9"},
+	{int64(0), int64(0), int64(0), 5e-324, `'"`, int64(-62135596800000000), "null", "1.50E3"},
+	{int64(0), int64(0), int64(0), math.Copysign(0, -1), `\.`, int64(253402300799999999), "[]", "0"},
+}
+
+// TestEveryTypeLandsExactly lands the same in either format: a numeric has no
+// binary form here, and without it all others have one.
+func TestEveryTypeLandsExactly(t *testing.T) {
+	want := []string{
+		"NULL|NULL|NULL|NULL|NULL|NULL|NULL",
+		"t|2147483647|9223372036854775807|0.1|☾\t\n\r\\N\\|2023-11-14 22:13:20.123456+00|" + `{"a": [1, "it's\n"]}`,
+		`f|-2147483648|-9223372036854775808|-1.7976931348623157e+308||1969-12-31 23:59:59.999999+00|"x"`,
+		`f|0|0|5e-324|'"|0001-01-01 00:00:00+00|null`,
+		`f|0|0|-0|\.|9999-12-31 23:59:59.999999+00|[]`,
+	}
+	decimals := []string{"NULL", "12345678901234567890123456789.123456789", "-0.000000001", "1500", "0"}
+	for _, binary := range []bool{true, false} {
+		columns := every()
+		if binary {
+			columns = columns[:7]
+		}
+		g := newPlace(t, columns...)
+		w := g.open()
+		r := newRows(w.sink.Columns())
+		for _, row := range everyRow {
+			r.add(row[:len(columns)]...)
+		}
+		g.write(w, r.at(0))
+		for i, got := range g.text("SELECT * FROM events") {
+			line := want[i]
+			if !binary {
+				line += "|" + decimals[i]
+			}
+			if got != line {
+				t.Errorf("binary %v: landed\n%s\nwant\n%s", binary, got, line)
+			}
+		}
+		target, err := planOf(t, w)
+		if err != nil || target.format.binary != binary {
+			t.Errorf("the format is binary: %v, %v; want %v", target.format.binary, err, binary)
+		}
+	}
+}
+
+func planOf(t testing.TB, w hand) (*plan, error) {
+	t.Helper()
+	b := &book{sink: w.sink, partition: "a"}
+	err := b.prepare(t.Context())
+	return b.plan, err
+}
+
+// TestOtherTypes fills columns that only text fits.
+func TestOtherTypes(t *testing.T) {
+	g := newPlace(t, column("u", event.String), column("ip", event.String), column("mood", event.String), column("day", event.String),
+		column("n", event.Int64), column("small", event.Int64), column("real", event.Float64), column("flag", event.Bool), column("at", event.Timestamp),
+		column("cents", event.Decimal), column("even", event.Int32))
+	g.text(`CREATE TYPE mood AS ENUM ('fine', 'sad'); CREATE DOMAIN even AS int CHECK (VALUE % 2 = 0);
+		CREATE TABLE events (pk bigint GENERATED ALWAYS AS IDENTITY, u uuid, ip inet, mood mood, day date, n numeric, small smallint, "real" real,
+			flag text, at text, cents numeric(5,2), even even, note text DEFAULT 'none')`)
+	w := g.open()
+	r := newRows(w.sink.Columns())
+	r.add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
+	r.add("bad", "10.0.0.256", "glad", "2023-02-29", int64(0), int64(1<<15), 1e300, int64(1), int64(1), "1.25", int64(3))
+	refused := g.refused(w, r.at(0))
+	if len(refused) != 1 || refused[0].Row != 1 || !strings.Contains(refused[0].Err.Error(), `column "u": invalid input syntax for type uuid: "bad"`) {
+		t.Errorf("refused %v", refused)
+	}
+	one := newRows(w.sink.Columns())
+	one.add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
+	g.write(w, one.at(0))
+	want := "1|7d444840-9dc0-11d1-b245-5ffdce74fad2|10.0.0.1|fine|2024-02-29|9223372036854775807|-5|1.5|true|1970-01-01 00:00:00.000001+00|1.25|4|none"
+	// The sequence has counted what was rolled back.
+	if got := g.text("SELECT 1, u, ip, mood, day, n, small, real, flag, at, cents, even, note FROM events"); len(got) != 1 || got[0] != want {
+		t.Errorf("landed\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTableIsMadeAsDeclared(t *testing.T) {
+	columns := every()
+	columns[2].Required = true
+	columns[4].SQL = "VARCHAR(10)"
+	g := newPlace(t, columns...)
+	g.config.PrimaryKey, g.config.Indexes = []string{"l"}, []string{"i, s", "t"}
+	g.open()
+	want := []string{
+		"b|boolean|f", "i|integer|f", "l|bigint|t", "f|double precision|f", "s|character varying(10)|f",
+		"t|timestamp with time zone|f", "j|jsonb|f", "d|numeric|f",
+	}
+	got := g.text("SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute WHERE attrelid = 'events'::regclass AND attnum > 0 ORDER BY attnum")
+	if !slices.Equal(got, want) {
+		t.Errorf("made\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	keys := g.text("SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND tablename = 'events' ORDER BY 1")
+	for i, end := range []string{"events_i_s ON", "events_t ON", "USING btree (l)"} {
+		if len(keys) != 3 || !strings.Contains(strings.ReplaceAll(keys[i], `"`, ""), strings.Replace(end, " ON", " ON", 1)) {
+			t.Errorf("indexes %q, want %q in number %d", keys, end, i)
+		}
+	}
+}
+
+// upserts has a key, an ordinary column, and one more.
+func (g *place) upserts(mode table.Mode) {
+	g.config.Mode, g.config.PrimaryKey = mode, []string{"id"}
+}
+
+func TestLastWriteOfAKeyWins(t *testing.T) {
+	for _, width := range []int{1, 100} { // the rows of a page, and of several
+		g := newPlace(t, named(1000)...)
+		g.upserts(table.Upsert)
+		w := g.open()
+		pad := strings.Repeat("x", 5*width)
+		r := newRows(w.sink.Columns())
+		for i := range int64(1000) {
+			r.add(i%7, pad[:1+int(i)%len(pad)])
+			r.add(i%7, "last but one")
+			r.add(100+i, "once")
+			r.add(i%7, "last")
+		}
+		g.write(w, r.at(0))
+		next := newRows(w.sink.Columns())
+		next.add(int64(3), "first again")
+		next.add(int64(3), nil)
+		g.write(w, next.at(10_000))
+		got := g.text("SELECT name, count(*) FROM events GROUP BY 1 ORDER BY 1")
+		if want := []string{"last|6", "once|1000", "NULL|1"}; !slices.Equal(got, want) {
+			t.Errorf("landed %v, want %v", got, want)
+		}
+	}
+}
+
+func TestUpsertReplacesWhatIsNamed(t *testing.T) {
+	g := newPlace(t, column("id", event.Int64), column("seen", event.String), column("kept", event.String))
+	g.upserts(table.Upsert)
+	g.config.Update = []string{"seen"}
+	w := g.open()
+	for i, text := range []string{"one", "two"} {
+		r := newRows(w.sink.Columns())
+		r.add(int64(1), text, text)
+		g.write(w, r.at(uint64(i)))
+	}
+	if got := g.text("SELECT * FROM events"); !slices.Equal(got, []string{"1|two|one"}) {
+		t.Errorf("landed %v", got)
+	}
+}
+
+// TestNullIsNoKey: rows without a key are all kept.
+func TestNullIsNoKey(t *testing.T) {
+	g := newPlace(t, column("key", event.String), column("name", event.String))
+	g.config.Mode = table.Upsert
+	g.text("CREATE TABLE events (key text UNIQUE, name text)")
+	w := g.open()
+	r := newRows(w.sink.Columns())
+	for _, row := range [][]any{{nil, "a"}, {"k", "b"}, {nil, "c"}, {"k", "d"}} {
+		r.add(row...)
+	}
+	g.write(w, r.at(0))
+	if got := g.text("SELECT * FROM events ORDER BY name"); !slices.Equal(got, []string{"NULL|a", "NULL|c", "k|d"}) {
+		t.Errorf("landed %v", got)
+	}
+}
+
+func TestIgnoreKeepsTheFirst(t *testing.T) {
+	g := newPlace(t, named(1000)...)
+	g.upserts(table.Ignore)
+	w := g.open()
+	for first := range uint64(3) {
+		r := newRows(w.sink.Columns())
+		for i := range int64(100) {
+			r.add(i%10+int64(first)*5, strings.Repeat("ab"[i%2:i%2+1], 1+int(i)))
+		}
+		g.write(w, r.at(first*100))
+	}
+	got := g.text("SELECT count(*), sum(length(name)) FROM events")
+	if want := "20|135"; got[0] != want { // 1 to 10 letters, and twice 6 to 10
+		t.Errorf("rows and letters %v, want %s", got, want)
+	}
+}
+
+func TestUpsertsAreOrdered(t *testing.T) {
+	g := newPlace(t, named(10)...)
+	for mode, want := range map[table.Mode]bool{table.Insert: false, table.Ignore: false, table.Upsert: true} {
+		g.config.Mode = mode
+		s := g.sink("p")
+		defer s.Close()
+		if s.Ordered() != want {
+			t.Errorf("%s is ordered: %v", mode, !want)
+		}
+	}
+}

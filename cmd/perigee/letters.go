@@ -47,6 +47,7 @@ func letterRoutes() map[string]func(io.Writer, *desk, url.Values) error {
 		"GET /dlq":        listLetters,
 		"GET /dlq/show":   showLetter,
 		"GET /dlq/count":  countLetters,
+		"GET /dlq/sizes":  sizeLetters,
 		"POST /dlq/retry": retryLetters,
 		"POST /dlq/purge": purgeLetters,
 	}
@@ -157,6 +158,15 @@ func countLetters(w io.Writer, d *desk, q url.Values) error {
 	}
 	_, err = fmt.Fprintln(w, counted(n, "dead letter"))
 	return err
+}
+
+// sizeLetters answers with the number of letters of each pipeline.
+func sizeLetters(w io.Writer, d *desk, _ url.Values) error {
+	sizes, err := d.store.Sizes()
+	if err != nil {
+		return err
+	}
+	return jsonEncoder(w).Encode(sizes)
 }
 
 func purgeLetters(w io.Writer, d *desk, q url.Values) error {

@@ -24,7 +24,10 @@ type commands struct {
 	Check      checkCommand      `cmd:"" help:"Check a configuration and its scripts; no server is needed."`
 	Eval       evalCommand       `cmd:"" help:"Run a script on lines of JSON from standard input."`
 	Query      queryCommand      `cmd:"" help:"Ask the event store with SQL, also beside a running engine."`
-	DLQ        dlqCommand        `cmd:"" name:"dlq" help:"Look at dead letters: events that could not be processed."`
+	Status     statusCommand     `cmd:"" help:"Show what the pipelines of a running engine do."`
+	Pause      pauseCommand      `cmd:"" help:"Stop reading for a pipeline, over restarts too."`
+	Resume     resumeCommand     `cmd:"" help:"Go on after a pause."`
+	DLQ        dlqCommand        `cmd:"" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
 	Demo       demoCommand       `cmd:"" help:"Move a million made-up events through a script into a table, and verify it."`
 	List       listCommand       `cmd:"" help:"List sources, sinks and languages, and their settings."`
 	Version    versionCommand    `cmd:"" help:"Show the version and what is linked in."`

@@ -66,6 +66,26 @@ func (s *Store) Count(f Filter) (n int, err error) {
 	return n, nil
 }
 
+// Sizes counts all letters by pipeline, without reading them.
+func (s *Store) Sizes() (map[string]int, error) {
+	sizes := make(map[string]int)
+	err := s.db.View(func(tx *bolt.Tx) error {
+		return tx.ForEach(func(pipeline []byte, b *bolt.Bucket) error {
+			if reserved(pipeline) {
+				return nil
+			}
+			return b.ForEachBucket(func(partition []byte) error {
+				sizes[string(pipeline)] += b.Bucket(partition).Stats().KeyN
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", err)
+	}
+	return sizes, nil
+}
+
 func (s *Store) pages(f Filter) iter.Seq2[[]found, error] {
 	f.Text = strings.ToLower(f.Text)
 	return func(yield func([]found, error) bool) {

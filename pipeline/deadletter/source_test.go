@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -265,6 +266,11 @@ func TestResolveAndPurge(t *testing.T) {
 		letters = append(letters, dead(i, "x"))
 	}
 	keep(t, s, "a", letters...)
+	retry(t, s, Filter{IDs: []string{list(t, s, Filter{})[5].ID()}}, Outcome{Queued: 1})
+	keep(t, s, "b", dead(5, "x"))
+	if sizes, err := s.Sizes(); err != nil || !maps.Equal(sizes, map[string]int{"p": 600}) {
+		t.Errorf("sizes %v, %v", sizes, err)
+	}
 	all := list(t, s, Filter{})
 	ids := map[string]bool{}
 	for _, l := range all {

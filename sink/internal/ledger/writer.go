@@ -44,13 +44,14 @@ type Book interface {
 
 // Rows are those rows of an output that are to be written.
 type Rows struct {
+	Output  *event.Output // whose rows they are
 	Columns *event.Columns
-	Index   []int // of rows in Columns, ascending
+	Index   []int // of rows in Output and Columns, ascending
 }
 
 // choose sets the rows that come from positions of the missing ranges.
 func (r *Rows) choose(out *event.Output, missing event.Ranges) {
-	r.Columns, r.Index = out.Columns, r.Index[:0]
+	r.Output, r.Columns, r.Index = out, out.Columns, r.Index[:0]
 	all := missing.Covers(out.Range.First, out.Range.End())
 	for row := range out.Len() {
 		if all || missing.Has(out.Position(row)) {
@@ -288,7 +289,7 @@ func (w *Writer) begin(out *event.Output) (event.Ranges, *Rows) {
 
 // spareRows keeps the memory for the next write.
 func (w *Writer) spareRows(rows *Rows) {
-	rows.Columns = nil
+	rows.Output, rows.Columns = nil, nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spare = append(w.spare, rows)

@@ -63,14 +63,15 @@ func CheckScale(number []byte, scale int) error {
 func fraction(number []byte) int {
 	exponent := 0
 	if e := bytes.IndexAny(number, "eE"); e >= 0 {
-		exponent, _ = strconv.Atoi(string(number[e+1:])) // one that is too large is the server's to refuse
-		number = number[:e]
+		parsed, _ := strconv.ParseInt(string(number[e+1:]), 10, 32) // the greatest there is, where it is greater
+		exponent, number = int(parsed), number[:e]
 	}
-	digits := 0
+	if bytes.IndexAny(number, "123456789") < 0 {
+		return 0
+	}
 	whole, decimals, _ := bytes.Cut(number, []byte{'.'})
-	if decimals = bytes.TrimRight(decimals, "0"); len(decimals) > 0 {
-		digits = len(decimals)
-	} else {
+	digits := len(bytes.TrimRight(decimals, "0"))
+	if digits == 0 {
 		digits = len(bytes.TrimRight(whole, "0")) - len(whole)
 	}
 	return max(0, digits-exponent)

@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+var errLost = errors.New("connection lost")
+
+// A page is a book in memory, whose next transactions end as it is told.
+type page struct {
+	entries []Entry
+	landed  []int // rows
+	folded  int
+	next    []ending
+	renewed int
+	fenced  bool
+}
+
+type ending int
+
+const (
+	committed ending = iota
+	lostBefore
+	lostAfter
+)
+
+func (p *page) Renew(context.Context) ([]Entry, error) {
+	p.renewed++
+	if p.fenced {
+		return nil, sink.ErrFenced
+	}
+	return slices.Clone(p.entries), nil
+}
+
+func (p *page) Land(_ context.Context, rows *Rows, ranges []event.Range) error {
+	end := committed
+	if len(p.next) > 0 {
+		end, p.next = p.next[0], p.next[1:]
+	}
+	if end != lostBefore {
+		p.landed = append(p.landed, len(rows.Index))
+		for _, r := range ranges {
+			r.Prints = slices.Clone(r.Prints)
+			p.entries = append(p.entries, Entry{Range: r})
+		}
+	}
+	if end != committed {
+		return errLost
+	}
+	return nil
+}
+
+func (p *page) Fold(_ context.Context, r event.Range) error {
+	p.folded++
+	p.entries = slices.DeleteFunc(p.entries, func(e Entry) bool { return e.Range.First >= r.First && e.Range.End() <= r.End() })
+	p.entries = append(p.entries, Entry{Range: r})
+	return nil
+}
+
+func (p *page) Doubtful(err error) bool { return errors.Is(err, errLost) }
+
+func span(first, count uint64) *event.Output {
+	out := &event.Output{Range: event.Range{First: first, Count: count}, Columns: &event.Columns{}}
+	for i := range count {
+		out.From, out.Ends = append(out.From, uint32(i)), append(out.Ends, 0)
+	}
+	return out
+}
+
+func TestLostCommitIsFoundOut(t *testing.T) {
+	p := &page{next: []ending{committed, lostAfter, lostBefore}}
+	w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
+	for first := uint64(0); first < 20; first += 10 {
+		if err := w.Write(t.Context(), span(first, 10)); err != nil {
+			t.Fatalf("writing what was committed: %v", err)
+		}
+	}
+	if err := w.Write(t.Context(), span(15, 20)); !errors.Is(err, errLost) {
+		t.Fatalf("writing what was not committed: %v", err)
+	}
+	if err := w.Write(t.Context(), span(15, 20)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(p.landed, []int{10, 10, 15}) || p.renewed != 2 {
+		t.Errorf("landed %v rows, renewed %d times", p.landed, p.renewed)
+	}
+}
+
+func TestFencedWhileLost(t *testing.T) {
+	p := &page{next: []ending{lostBefore}, fenced: true}
+	w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
+	for range 2 {
+		if err := w.Write(t.Context(), span(0, 10)); !errors.Is(err, sink.ErrFenced) {
+			t.Errorf("writing returned %v", err)
+		}
+	}
+	if p.renewed != 1 {
+		t.Errorf("renewed %d times after the end", p.renewed)
+	}
+}
+
+// TestDatabaseForgets restores the database to an older state while the writer runs.
+func TestDatabaseForgets(t *testing.T) {
+	p := &page{}
+	w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
+	for first := uint64(0); first < 30; first += 10 {
+		if err := w.Write(t.Context(), span(first, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.entries = p.entries[:1]
+	p.next = []ending{lostBefore}
+	for range 2 {
+		err := w.Write(t.Context(), span(30, 10))
+		permanent, ok := errors.AsType[*sink.PermanentError](err)
+		if !ok || !strings.Contains(err.Error(), "[10,30)") || !strings.Contains(permanent.Hint, "start the pipeline again") {
+			t.Fatalf("writing returned %v", err)
+		}
+	}
+	if len(p.landed) != 3 {
+		t.Errorf("landed %v", p.landed)
+	}
+}
+
+func TestWriterFolds(t *testing.T) {
+	p := &page{}
+	w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
+	for i := range uint64(foldEvery * 2) {
+		if err := w.Write(t.Context(), span(i, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.folded != 2 || len(p.entries) != 1 || p.entries[0].Range.Count != 2*foldEvery {
+		t.Errorf("folded %d times, to %v", p.folded, p.entries)
+	}
+}
+
+func TestEntriesComeBack(t *testing.T) {
+	old := Entry{Range: event.Range{First: 5, Count: 2, Prints: []uint32{7, 8}}, Age: printAge + time.Second}
+	w, done := NewWriter(&page{}, []Entry{old}, slog.New(slog.DiscardHandler))
+	if len(done) != 1 || done[0].String() != "[5,7)" || !slices.Equal(done[0].Prints, []uint32{7, 8}) {
+		t.Errorf("done is %v", done)
+	}
+	if folds := w.past.folds(time.Now()); len(folds) != 1 || len(folds[0].Prints) != 0 {
+		t.Errorf("an old entry becomes %v", folds)
+	}
+}
+
+func TestPrints(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		prints := rapid.SliceOf(rapid.Uint32()).Draw(t, "prints")
+		kept, err := hex.DecodeString(string(AppendHex(nil, prints)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodePrints(event.Range{Count: uint64(len(prints))}, kept)
+		if err != nil || !slices.Equal(got, prints) {
+			t.Fatalf("%v became %v, %v", prints, got, err)
+		}
+	})
+	if _, err := DecodePrints(event.Range{Count: 2}, make([]byte, 7)); err == nil {
+		t.Error("half a fingerprint was taken")
+	}
+}

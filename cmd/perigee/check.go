@@ -2,25 +2,34 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
 )
 
-type checkCommand struct{ configFlags }
+type checkCommand struct {
+	configFlags
+	Connect bool          `help:"Try every server too: credentials, grants, tables, queues. Nothing is changed."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long --connect may take."`
+}
 
 func (checkCommand) Help() string {
 	return `Reads the configuration and loads its scripts as "perigee run" would, says every fault with file,
-line and column, and otherwise what would be run. It connects to nothing but the hosts that code
-comes from, and writes nothing.
+line and column, and otherwise what would be run, and what it promises: exactly once, at least once,
+or less. It connects to nothing but the hosts that code comes from, and writes nothing. With --connect
+it tries the servers as well.
 
 Exit code: 0 when "perigee run" would start, 1 otherwise.
 
 Examples:
   perigee check pipeline.yaml
+  perigee check --connect pipeline.yaml
   MYSQL_PASSWORD=secret perigee check examples/email/redis-mysql.yaml`
 }
 
@@ -30,7 +39,13 @@ func (k *checkCommand) Run(c *console) error {
 		return err
 	}
 	describe(c.out, plan)
-	return plan.close()
+	if k.Connect {
+		err = plan.connect(c.out, k.Timeout)
+	}
+	if err = errors.Join(err, plan.close()); err == nil {
+		fmt.Fprintln(c.out, "ok")
+	}
+	return err
 }
 
 // describe says what a configuration will do.
@@ -44,12 +59,17 @@ func describe(w io.Writer, pl *plan) {
 			through += ", with " + column.Name
 		}
 		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s\n", p.config.Name, p.config.Source.Kind, through, describeSinks(p.sinks))
+		if lossy, ok := p.source.(source.Lossy); ok {
+			if guarantee, why := lossy.Guarantee(); guarantee != source.ExactlyOnce {
+				fmt.Fprintf(w, "  source %s: %s: %s\n", p.config.Source.Kind, guarantee, why)
+			}
+		}
 	}
 	address := pl.HTTP
 	if address == "" {
 		address = "off"
 	}
-	fmt.Fprintf(w, "data folder: %s\nhttp: %s\nok\n", pl.Data, address)
+	fmt.Fprintf(w, "data folder: %s\nhttp: %s\n", pl.Data, address)
 }
 
 // describeSinks says where rows go and how often one may land there. A pipeline is as

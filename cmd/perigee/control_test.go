@@ -1,10 +1,13 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/perigeedb/perigee/internal/private"
 )
 
 // says runs a command and holds what it prints, and its exit code, to the
@@ -54,4 +57,31 @@ pipelines:
 	p.signal(syscall.SIGTERM)
 	p.ends(0)
 	says(t, 0, "steady reads when one does\n", "resume", "steady", "--data", data)
+}
+
+// TestCheckConnect tries the example's servers, with a user that may do nothing
+// and with one that may.
+func TestCheckConnect(t *testing.T) {
+	m := newMail(t, private.Redis(t), maria.Server(t))
+	check := func(code int, want, user string) string {
+		t.Helper()
+		cmd := exec.Command("perigee", "check", "--connect", "../../examples/email/redis-mysql.yaml")
+		cmd.Env = append(append(os.Environ(), m.env()...), "MYSQL_USER="+user)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
+			t.Errorf("as %s it exits with %d and says\n%s\nwant %d and %q", user, cmd.ProcessState.ExitCode(), out, code, want)
+		}
+		return string(out)
+	}
+	if out := check(0, "\nok\n", "root"); strings.Count(out, "│ ok ") != 2 {
+		t.Errorf("not both are ok:\n%s", out)
+	}
+	if _, err := m.db.Exec("CREATE USER IF NOT EXISTS nobody@'%' IDENTIFIED BY ''"); err != nil {
+		t.Fatal(err)
+	}
+	check(1, "perigee: error: pipeline emails, sink mysql: ", "nobody")
+	var tables int
+	if err := m.db.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = ?", m.name).Scan(&tables); err != nil || tables != 0 {
+		t.Errorf("trying has made %d tables, %v", tables, err)
+	}
 }

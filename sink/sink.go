@@ -40,8 +40,8 @@ type Writer interface {
 	// output without rows still commits its range. out belongs to the caller
 	// again when Write returns.
 	//
-	// *RowErrors says which rows can never be written; nothing was, and the
-	// caller comes again without them. ErrFenced ends the writer. A
+	// *RowErrors says which rows can never be written; nothing was (a sink at
+	// least once remembers what was), and the caller comes again without them. ErrFenced ends the writer. A
 	// *PermanentError stops the pipeline. Any other error passes with time
 	// (ErrConflict sooner than others): the caller comes again with the same
 	// output, and Write must find out whether the attempt before had after all

@@ -47,6 +47,7 @@ var may = map[string][]string{
 
 	"sink":                 {"event"},
 	"sink/eventstore":      {"event", "sink", "eventstore"},
+	"sink/http":            {"event", "sink"},
 	"sink/mysql":           {"event", "sink", "internal/nearest"},
 	"sink/internal/ledger": {"event", "sink"},
 	"sink/internal/table":  {"event"},
@@ -70,7 +71,7 @@ var may = map[string][]string{
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/http", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
-		"sink", "sink/eventstore", "sink/mysql", "sink/postgres", "sink/stdout",
+		"sink", "sink/eventstore", "sink/http", "sink/mysql", "sink/postgres", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},

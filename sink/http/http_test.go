@@ -1,0 +1,228 @@
+package http_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+	webhook "github.com/perigeedb/perigee/sink/http"
+	"github.com/perigeedb/perigee/sink/sinktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A receiver is a real HTTP server that keeps what it is sent. It refuses a body
+// with an event that is bad, and answers fail instead while there is one.
+type receiver struct {
+	*httptest.Server
+	mu    sync.Mutex
+	rows  []sinktest.Row
+	keys  []string
+	types []string
+	fail  []int
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if req.Method == http.MethodHead {
+		return
+	}
+	r.keys = append(r.keys, req.Header.Get("Idempotency-Key"))
+	r.types = append(r.types, req.Header.Get("Content-Type"))
+	if len(r.fail) > 0 {
+		w.WriteHeader(r.fail[0])
+		r.fail = r.fail[1:]
+		return
+	}
+	rows, err := parse(req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	r.rows = append(r.rows, rows...)
+}
+
+func parse(req *http.Request) (rows []sinktest.Row, err error) {
+	body := io.Reader(req.Body)
+	if req.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			return nil, err
+		}
+	}
+	in := bufio.NewReader(body)
+	dec := json.NewDecoder(in)
+	if first, _ := in.Peek(1); string(first) == "[" {
+		_, _ = dec.Token()
+	}
+	for dec.More() {
+		var one struct {
+			ID   int64
+			Name *string
+		}
+		if err := dec.Decode(&one); err != nil {
+			return nil, err
+		}
+		if one.Name == nil {
+			return nil, fmt.Errorf("event %d has no name", one.ID)
+		}
+		rows = append(rows, sinktest.Row{ID: one.ID, Name: *one.Name})
+	}
+	return rows, nil
+}
+
+func make(t testing.TB, c webhook.Config) *webhook.Sink {
+	t.Helper()
+	s, err := webhook.New(sink.Env{Pipeline: "p"}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	for _, c := range []webhook.Config{{}, {Format: "array", Gzip: true}, {Format: "each"}} {
+		t.Run(fmt.Sprintf("%s gzip=%v", c.Format, c.Gzip), func(t *testing.T) {
+			sinktest.Run(t, func(t *testing.T) sinktest.Place {
+				r := newReceiver(t)
+				c.URL = r.URL
+				return sinktest.Place{
+					Guarantee: sink.AtLeastOnce,
+					Sink:      func(t *testing.T, _ string) sink.Sink { return make(t, c) },
+					Rows: func(*testing.T) []sinktest.Row {
+						r.mu.Lock()
+						defer r.mu.Unlock()
+						return r.rows
+					},
+					// Bad is nil: what a receiver took before it refused the rest cannot
+					// be taken back. TestBadRowsAreFoundOnce has what is promised instead.
+				}
+			})
+		})
+	}
+}
+
+func output(docs ...string) *event.Output {
+	out := &event.Output{Partition: "part", Range: event.Range{First: 100, Count: uint64(len(docs))}}
+	for i, d := range docs {
+		out.Data = append(out.Data, d...)
+		out.Ends = append(out.Ends, uint32(len(out.Data)))
+		out.From = append(out.From, uint32(i))
+	}
+	return out
+}
+
+func openWriter(t *testing.T, c webhook.Config) sink.Writer {
+	t.Helper()
+	s := make(t, c)
+	w, _, err := s.Open(t.Context(), "part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = w.Close(), s.Close() })
+	return w
+}
+
+// TestBadRowsAreFoundOnce has the good rows of a refused batch arrive once, though
+// the caller comes again without the bad ones.
+func TestBadRowsAreFoundOnce(t *testing.T) {
+	r := newReceiver(t)
+	w := openWriter(t, webhook.Config{URL: r.URL})
+	out := output(`{"id":1,"name":"a"}`, `{"id":2}`, "{\"id\":3,\n\"name\":\"c\"}", `{"id":4,"name":"d"}`)
+	var rows *sink.RowErrors
+	if err := w.Write(t.Context(), out); !errors.As(err, &rows) || len(rows.Rows) != 1 || rows.Rows[0].Row != 1 {
+		t.Fatalf("got %v", err)
+	}
+	if why := rows.Rows[0].Err.Error(); !strings.Contains(why, "422") || !strings.Contains(why, "event 2 has no name") {
+		t.Errorf("the reason is %q", why)
+	}
+	out.Remove([]int{1})
+	if err := w.Write(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(r.rows) != "[{1 a} {3 c} {4 d}]" {
+		t.Errorf("arrived: %v", r.rows)
+	}
+}
+
+func TestRepetitionHasTheSameKey(t *testing.T) {
+	r := newReceiver(t)
+	r.fail = []int{503, 429, 500}
+	w := openWriter(t, webhook.Config{URL: r.URL})
+	out := output(`{"id":1,"name":"a"}`, `{"id":2,"name":"b"}`)
+	for i := range 4 {
+		if err := w.Write(t.Context(), out); (err == nil) != (i == 3) {
+			t.Fatalf("attempt %d: %v", i, err)
+		}
+	}
+	if len(r.keys) != 4 || r.keys[0] != r.keys[3] || !strings.HasPrefix(r.keys[0], "p/part/100-101/") {
+		t.Errorf("keys %q", r.keys)
+	}
+	if r.types[0] != "application/x-ndjson" {
+		t.Errorf("type %q", r.types[0])
+	}
+}
+
+func TestNothingToPost(t *testing.T) {
+	r := newReceiver(t)
+	w := openWriter(t, webhook.Config{URL: r.URL})
+	if err := w.Write(t.Context(), output()); err != nil || len(r.keys) != 0 {
+		t.Error(err, r.keys)
+	}
+}
+
+func TestPermanent(t *testing.T) {
+	r := newReceiver(t)
+	r.fail = []int{401}
+	w := openWriter(t, webhook.Config{URL: r.URL})
+	var permanent *sink.PermanentError
+	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || permanent.Hint == "" {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Write(ctx, output(`{"id":1,"name":"a"}`)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	r := newReceiver(t)
+	s := make(t, webhook.Config{URL: r.URL})
+	defer s.Close()
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.Close()
+	if err := s.Check(t.Context()); err == nil {
+		t.Error("nobody answers, and nothing is wrong")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []webhook.Config{{}, {URL: "ftp://x"}, {URL: "http://"}, {URL: "http://x", Format: "xml"}, {URL: "http://x", Timeout: -1}} {
+		if _, err := webhook.New(sink.Env{}, c); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}

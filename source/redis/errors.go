@@ -48,11 +48,13 @@ func (s *Source) hint(err error) string {
 		return "the Redis script must keep to its contract; see docs/sources.md"
 	case !isRefused:
 		return ""
+	case code == "MOVED" || code == "CROSSSLOT" || code == "ASK":
+		return "the server is part of a cluster; connect to the one that has the key, and give all keys of a pipeline one {tag}"
 	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" || strings.HasPrefix(string(refused), "ERR AUTH"):
 		return "set username and password to a user that may read and trim the " + s.form.String() + " and run scripts"
 	case strings.HasPrefix(string(refused), "ERR DB index"):
 		return fmt.Sprintf("the server has no database %d", s.config.DB)
-	case strings.Contains(string(refused), "NOPERM") || strings.Contains(string(refused), "ACL failure"):
+	case strings.Contains(string(refused), "The user executing the script") || strings.Contains(string(refused), "ACL failure"):
 		return "the user may not use all the commands that are needed; see docs/sources.md"
 	case strings.Contains(string(refused), "WRONGTYPE"):
 		var of keyError

@@ -1,0 +1,54 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Check implements sink.Checker.
+func (s *Sink) Check(ctx context.Context) error {
+	return s.explain("check", s.with(ctx, func(c *resp.Conn) error {
+		info, err := c.Info(ctx, "cluster")
+		if err != nil && !isRefused(err) {
+			return err
+		}
+		if info["cluster_enabled"] == "1" {
+			return resp.Refused("MOVED the server is part of a cluster")
+		}
+		if s.kind != "hash" {
+			have, err := c.Do(ctx, "TYPE", s.target)
+			if err != nil {
+				return err
+			}
+			if have != "none" && have != s.kind {
+				return s.wrongType(s.target, fmt.Sprint(have))
+			}
+		}
+		denied, err := c.Denied(ctx, s.commands()...)
+		if err == nil && denied != "" {
+			err = &sink.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sinks.md lists"}
+		}
+		return err
+	}))
+}
+
+// commands are examples of all that the sink asks of the server.
+func (s *Sink) commands() [][]string {
+	target, ours := s.target, s.key("owner", "x")
+	if s.kind == "hash" {
+		target = s.template.text[0] + "x"
+	}
+	write := map[string][]string{
+		"list":   {"RPUSH", target, "x"},
+		"stream": {"XADD", target, "*", "x", "x"},
+		"hash":   {"HSET", target, "x", "x"},
+	}
+	return [][]string{write[s.kind], {"TYPE", target}, {"EVAL", "return 1", "1", ours}, {"HGET", ours, "epoch"}, {"HSET", ours, "epoch", "1"},
+		{"HINCRBY", ours, "epoch", "1"}, {"HGETALL", ours}, {"HKEYS", ours}, {"HDEL", ours, "x"}, {"DEL", ours}, {"SADD", ours, "x"},
+		{"SMEMBERS", ours}, {"TIME"}, {"GET", ours}, {"SET", ours, "x", "PX", "1"}, {"ZADD", ours, "1", "x"}, {"ZREM", ours, "x"},
+		{"ZREMRANGEBYSCORE", ours, "0", "1"}, {"ZCARD", ours}}
+}

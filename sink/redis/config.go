@@ -1,0 +1,62 @@
+package redis
+
+import (
+	"errors"
+
+	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Config are the settings below "redis". Just one of List, Stream and Hash is given.
+type Config struct {
+	Address  string `yaml:"address" help:"host and port, or the path of a socket (127.0.0.1:6379)"`
+	Username string `yaml:"username" help:"user, where the server has several"`
+	Password string `yaml:"password" help:"password; take it from the environment: ${REDIS_PASSWORD}"`
+	DB       int    `yaml:"db" help:"number of the database (0)"`
+	TLS      bool   `yaml:"tls" help:"encrypt the connection and check the server's certificate"`
+	CA       string `yaml:"ca" help:"file with the certificates to trust, in PEM (those of the system)"`
+	List     string `yaml:"list" help:"key of the list that documents are appended to"`
+	Stream   string `yaml:"stream" help:"key of the stream that documents are appended to"`
+	Field    string `yaml:"field" help:"field of a stream's entry that holds the document (data)"`
+	Hash     string `yaml:"hash" help:"key of the hash that a document becomes, with fields of it in braces: user:{user.id}"`
+}
+
+// Kind offers the sink to configurations.
+func Kind() sink.Kind {
+	return sink.Kind{
+		Name:      "redis",
+		Doc:       "Writes documents to a Redis list or stream, or as hashes, each exactly once.",
+		Guarantee: sink.ExactlyOnce,
+		Config:    &Config{},
+		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
+			var config Config
+			if err := decode(&config); err != nil {
+				return nil, err
+			}
+			return New(env, config)
+		},
+	}
+}
+
+func (c *Config) server() resp.Server {
+	return resp.Server{Address: c.Address, Username: c.Username, Password: c.Password, DB: c.DB, TLS: c.TLS, CA: c.CA}
+}
+
+// target finds what is written to, and refuses settings that do not fit together.
+func (c *Config) target() (kind, name string, err error) {
+	given := 0
+	for k, n := range map[string]string{"list": c.List, "stream": c.Stream, "hash": c.Hash} {
+		if n != "" {
+			kind, name, given = k, n, given+1
+		}
+	}
+	switch {
+	case given == 0:
+		return "", "", errors.New("list is missing: name what is written to with list, stream or hash")
+	case given > 1:
+		return "", "", errors.New("more than one of list, stream and hash is given: keep one; several sinks go under sinks")
+	case c.Field != "" && kind != "stream":
+		return "", "", errors.New("field is for streams")
+	}
+	return kind, name, nil
+}

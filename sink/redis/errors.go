@@ -1,0 +1,53 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// explain says what was being done, and gives the errors that a person must
+// mend a hint.
+func (s *Sink) explain(doing string, err error) error {
+	if err == nil || errors.Is(err, sink.ErrFenced) || errors.Is(err, context.Canceled) || errors.As(err, new(*sink.RowErrors)) {
+		return err
+	}
+	wrapped := fmt.Errorf("%s in redis %s: %w", doing, s.server.Address, err)
+	if hint := s.hint(err); hint != "" {
+		return &sink.PermanentError{Err: wrapped, Hint: hint}
+	}
+	return wrapped
+}
+
+// hint is what a person can do about an error; empty when time mends it.
+func (s *Sink) hint(err error) string {
+	if stays, ok := errors.AsType[*sink.PermanentError](err); ok {
+		return stays.Hint
+	}
+	refused, ok := errors.AsType[resp.Refused](err)
+	if !ok {
+		return ""
+	}
+	text := string(refused)
+	switch code := refused.Code(); {
+	case code == "NOAUTH" || code == "WRONGPASS" || strings.HasPrefix(text, "ERR AUTH"):
+		return "set username and password to a user that may write"
+	case code == "NOPERM" || strings.Contains(text, "ACL failure") || strings.Contains(text, "The user executing the script"):
+		return "grant the user what docs/sinks.md lists"
+	case code == "MOVED" || code == "CROSSSLOT" || code == "ASK":
+		return "a cluster will not do: rows and positions must be on one server"
+	case strings.Contains(text, "WRONGTYPE"):
+		return "a key under perigee: was written by somebody else; look with TYPE"
+	case strings.HasPrefix(text, "ERR DB index"):
+		return fmt.Sprintf("the server has no database %d", s.config.DB)
+	}
+	return ""
+}
+
+func (s *Sink) wrongType(key, have string) error {
+	return &sink.PermanentError{Err: fmt.Errorf("%q is a %s, not a %s", key, have, s.kind), Hint: "name another key, or rename that one"}
+}

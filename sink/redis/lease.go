@@ -1,0 +1,49 @@
+package redis
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"fmt"
+	"strconv"
+	"time"
+)
+
+//go:embed lease.lua
+var leaseScript string
+
+//go:embed release.lua
+var releaseScript string
+
+//go:embed alive.lua
+var aliveScript string
+
+// Lease implements sink.Leaser.
+func (s *Sink) Lease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
+	v, err := s.eval(ctx, leaseScript, []string{s.key("lease", partition)}, worker, milliseconds(d))
+	if err != nil {
+		return "", s.explain("ask for the lease of partition "+partition, err)
+	}
+	return fmt.Sprint(v), nil
+}
+
+// Release implements sink.Leaser.
+func (s *Sink) Release(ctx context.Context, partition, worker string) error {
+	_, err := s.eval(ctx, releaseScript, []string{s.key("lease", partition)}, worker)
+	return s.explain("give up the lease of partition "+partition, err)
+}
+
+// Alive implements sink.Leaser.
+func (s *Sink) Alive(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
+	time := "0"
+	if d > 0 {
+		time = milliseconds(d)
+	}
+	v, err := s.eval(ctx, aliveScript, []string{s.common("workers")}, worker, time)
+	if err != nil {
+		return 0, s.explain("count the workers", err)
+	}
+	n, _ := v.(int64)
+	return int(n), nil
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }

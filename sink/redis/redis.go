@@ -1,0 +1,202 @@
+// Package redis is a sink that writes documents to Redis, each exactly once: to
+// the end of a list, to a stream, or as a hash for each document.
+//
+// A batch is one Lua script, which Redis runs as a whole or not at all: it
+// compares the epoch of the partition's owner with the writer's, and then writes
+// the rows and, in a hash under perigee:, the positions that they came from with
+// their fingerprints. Whatever can be refused is found before the first write.
+// Taking over raises the epoch and reads the positions in one script too, so
+// there is never a write under way that has not met the fence.
+//
+// What is exactly once is so within Redis: rows and positions are lost together
+// when Redis loses its last writes (appendfsync everysec: up to a second of them;
+// no append-only file: all since the last snapshot). The source has given up such
+// events, so the pipeline stops and names them; it does not go on in silence.
+//
+// All keys must be on one server: a cluster will not do. Sinks and writers are
+// safe for concurrent use; every write in progress uses a connection of its own.
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/ledger"
+)
+
+// A Sink writes the documents of one pipeline to one target.
+type Sink struct {
+	config   Config
+	server   resp.Server
+	kind     string // list, stream or hash
+	target   string // key, or template of keys
+	template template
+	scope    string // of the keys beside the target
+	owner    string // names this process, for people
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	idle   []*resp.Conn
+	closed bool
+}
+
+// New makes a sink. It does not connect.
+func New(env sink.Env, config Config) (*Sink, error) {
+	s := &Sink{config: config, server: config.server(), log: env.Log}
+	var err error
+	if s.kind, s.target, err = config.target(); err != nil {
+		return nil, err
+	}
+	if s.kind == "hash" {
+		if s.template, err = parseTemplate(s.target); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.server.Prepare(env.Folder); err != nil {
+		return nil, err
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.scope = escape(env.Pipeline) + ":" + escape(s.target)
+	host, _ := os.Hostname()
+	s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+	return s, nil
+}
+
+// escape makes a name part of a key, so that different names are different keys.
+func escape(name string) string {
+	return strings.NewReplacer("%", "%25", ":", "%3A").Replace(name)
+}
+
+// key is where something about a partition is kept.
+func (s *Sink) key(what, partition string) string {
+	return "perigee:" + what + ":" + s.scope + ":" + escape(partition)
+}
+
+// common is where something about all partitions is kept.
+func (s *Sink) common(what string) string { return "perigee:" + what + ":" + s.scope }
+
+// Ordered implements sink.Ordered: of two documents for one hash, the later must win.
+func (s *Sink) Ordered() bool { return s.kind == "hash" }
+
+// Open implements sink.Sink.
+func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	b := &book{sink: s, partition: partition, token: s.owner + ":" + rand.Text()[:12]}
+	if err := s.warn(ctx); err != nil {
+		return nil, nil, s.explain("look at the server", err)
+	}
+	entries, err := b.own(ctx, false)
+	if err != nil {
+		return nil, nil, s.explain("take over the partition", err)
+	}
+	w, done := ledger.NewWriter(b, entries, s.log)
+	return w, done, nil
+}
+
+// warn says when the server does not keep what it has taken.
+func (s *Sink) warn(ctx context.Context) error {
+	return s.with(ctx, func(c *resp.Conn) error {
+		info, err := c.Info(ctx, "persistence")
+		if isRefused(err) {
+			return nil // it does not say
+		}
+		if err == nil && info["aof_enabled"] == "0" {
+			s.log.Warn("the server may lose committed rows, and the events in them, when it fails",
+				"sink", s.server.Address, "appendonly", "no", "hint", "set appendonly to yes, and appendfsync to always to lose none")
+		}
+		return err
+	})
+}
+
+// Close implements sink.Sink.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, c := range s.idle {
+		c.Close()
+	}
+	s.idle = nil
+	return nil
+}
+
+// with runs do with a connection, which is kept unless it may be broken.
+func (s *Sink) with(ctx context.Context, do func(c *resp.Conn) error) error {
+	c, err := s.take(ctx)
+	if err != nil {
+		return &notSent{err}
+	}
+	err = do(c)
+	if err != nil && !isRefused(err) {
+		c.Close()
+		return err
+	}
+	s.give(c)
+	return err
+}
+
+func isRefused(err error) bool { return errors.As(err, new(resp.Refused)) }
+
+// A notSent is an error from before anything was asked for.
+type notSent struct{ err error }
+
+func (e *notSent) Error() string { return e.err.Error() }
+func (e *notSent) Unwrap() error { return e.err }
+
+func (s *Sink) take(ctx context.Context) (*resp.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c := s.spare(); c != nil {
+		return c, nil
+	}
+	return s.server.Dial(ctx)
+}
+
+// spare returns a connection that is idle, or nil.
+func (s *Sink) spare() *resp.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.idle)
+	if n == 0 {
+		return nil
+	}
+	c := s.idle[n-1]
+	s.idle = s.idle[:n-1]
+	return c
+}
+
+func (s *Sink) give(c *resp.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		c.Close()
+		return
+	}
+	s.idle = append(s.idle, c)
+}
+
+// eval runs a script and returns its whole reply.
+func (s *Sink) eval(ctx context.Context, script string, keys []string, args ...string) (v any, err error) {
+	err = s.with(ctx, func(c *resp.Conn) error {
+		return c.During(ctx, func() error {
+			c.Eval(script, keys, args...)
+			if err := c.Flush(); err != nil {
+				return err
+			}
+			v, err = c.Value()
+			return err
+		})
+	})
+	return v, err
+}

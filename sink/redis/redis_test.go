@@ -1,0 +1,390 @@
+package redis_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/redis"
+	"github.com/perigeedb/perigee/sink/sinktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newSink(t *testing.T, pipeline string, c redis.Config) sink.Sink {
+	t.Helper()
+	s, err := redis.New(sink.Env{Pipeline: pipeline, Log: slog.New(slog.DiscardHandler)}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func dial(t *testing.T, address string) *resp.Conn {
+	t.Helper()
+	s := resp.Server{Address: address}
+	c, err := s.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func do(t *testing.T, c *resp.Conn, args ...string) any {
+	t.Helper()
+	v, err := c.Do(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("%s: %v", args[0], err)
+	}
+	return v
+}
+
+// texts are the items of a reply.
+func texts(v any) (all []string) {
+	items, _ := v.([]any)
+	for _, item := range items {
+		all = append(all, fmt.Sprint(item))
+	}
+	return all
+}
+
+// A target is one of the forms that the sink writes.
+type target struct {
+	name   string
+	config redis.Config
+	docs   func(t *testing.T, c *resp.Conn) []string // that have landed
+	bad    func(id int64) string
+}
+
+func targets() []target {
+	return []target{
+		{"list", redis.Config{List: "out"}, func(t *testing.T, c *resp.Conn) []string {
+			return texts(do(t, c, "LRANGE", "out", "0", "-1"))
+		}, nil},
+		{"stream", redis.Config{Stream: "out"}, func(t *testing.T, c *resp.Conn) (docs []string) {
+			entries, _ := do(t, c, "XRANGE", "out", "-", "+").([]any)
+			for _, e := range entries {
+				fields := texts(e.([]any)[1])
+				if len(fields) != 2 || fields[0] != "data" {
+					t.Fatalf("an entry has the fields %q", fields)
+				}
+				docs = append(docs, fields[1])
+			}
+			return docs
+		}, nil},
+		{"hash", redis.Config{Hash: "out:{id}"}, func(t *testing.T, c *resp.Conn) (docs []string) {
+			for _, key := range texts(do(t, c, "KEYS", "out:*")) {
+				f := texts(do(t, c, "HGETALL", key))
+				fields := map[string]string{}
+				for i := 0; i < len(f); i += 2 {
+					fields[f[i]] = f[i+1]
+				}
+				name, _ := json.Marshal(fields["name"])
+				docs = append(docs, fmt.Sprintf(`{"id":%s,"name":%s}`, fields["id"], name))
+			}
+			return docs
+		}, func(id int64) string { return fmt.Sprintf(`{"name":"no id %d"}`, id) }},
+	}
+}
+
+func TestContract(t *testing.T) {
+	for _, target := range targets() {
+		t.Run(target.name, func(t *testing.T) {
+			t.Parallel()
+			server := private.Redis(t)
+			client := dial(t, server.Address())
+			sinktest.Run(t, func(t *testing.T) sinktest.Place {
+				do(t, client, "FLUSHALL")
+				return sinktest.Place{
+					Guarantee: redis.Kind().Guarantee,
+					Sink: func(t *testing.T, pipeline string) sink.Sink {
+						c := target.config
+						c.Address = server.Address()
+						return newSink(t, pipeline, c)
+					},
+					Rows: func(t *testing.T) (rows []sinktest.Row) {
+						for _, doc := range target.docs(t, client) {
+							var row sinktest.Row
+							if err := json.Unmarshal([]byte(doc), &row); err != nil {
+								t.Fatalf("%s: %v", doc, err)
+							}
+							rows = append(rows, row)
+						}
+						return rows
+					},
+					Bad: target.bad,
+				}
+			})
+		})
+	}
+}
+
+func output(first uint64, docs ...string) *event.Output {
+	out := &event.Output{Partition: "a", Range: event.Range{First: first, Count: uint64(len(docs))}}
+	for i, doc := range docs {
+		out.Data = append(out.Data, doc...)
+		out.Ends = append(out.Ends, uint32(len(out.Data)))
+		out.From = append(out.From, uint32(i))
+	}
+	return out
+}
+
+func open(t *testing.T, c redis.Config) sink.Writer {
+	t.Helper()
+	s := newSink(t, "p", c)
+	t.Cleanup(func() { _ = s.Close() })
+	w, _, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestHashes(t *testing.T) {
+	server := private.Redis(t)
+	client := dial(t, server.Address())
+	do(t, client, "SET", "user:taken:x", "x")
+	w := open(t, redis.Config{Address: server.Address(), Hash: "user:{user.id}:{kind}"})
+	docs := []string{
+		`{"user": {"id": 7, "n": [1, 2]}, "kind": "a\nb", "text": "it's \u2603", "no": null, "yes": true, "big": 12345678901234567890}`,
+		`{"user": {"id": "7"}, "kind": "a\nb", "text": "later"}`,
+		`{"user": {"id": null}, "kind": "x"}`, `{"user": 1, "kind": "x"}`, `{"user": {"id": [1]}, "kind": "x"}`,
+		`{"user": {"id": ""}, "kind": "x"}`, `[1]`, `null`, `7`,
+	}
+	err := w.Write(t.Context(), output(0, docs...))
+	refusal, ok := errors.AsType[*sink.RowErrors](err)
+	if !ok || len(refusal.Rows) != 7 || refusal.Rows[0].Row != 2 || !strings.Contains(refusal.Rows[0].Err.Error(), "user.id") {
+		t.Fatalf("writing returned %v", err)
+	}
+	err = w.Write(t.Context(), output(0, docs[0], `{"user":{"id":"taken"},"kind":"x"}`))
+	refusal, ok = errors.AsType[*sink.RowErrors](err)
+	if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 1 || !strings.Contains(err.Error(), "string") {
+		t.Fatalf("writing to a key of another type returned %v", err)
+	}
+	if n := do(t, client, "EXISTS", "user:7:a\nb"); n != int64(0) {
+		t.Error("a batch with a bad row has left something")
+	}
+	if err := w.Write(t.Context(), output(0, docs[:2]...)); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	f := texts(do(t, client, "HGETALL", "user:7:a\nb"))
+	for i := 0; i < len(f); i += 2 {
+		got[f[i]] = f[i+1]
+	}
+	want := map[string]string{"user": `{"id": "7"}`, "kind": "a\nb", "text": "later", "yes": "true", "big": "12345678901234567890"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for _, c := range []struct {
+		config redis.Config
+		words  string
+	}{
+		{redis.Config{}, "list is missing"},
+		{redis.Config{List: "a", Stream: "b"}, "more than one"},
+		{redis.Config{List: "a", Field: "data"}, "field is for streams"},
+		{redis.Config{Hash: "user"}, "no field in braces"},
+		{redis.Config{Hash: "user:{id"}, "not closed"},
+		{redis.Config{Hash: "user:{a..b}"}, "{a..b}"},
+		{redis.Config{List: "a", CA: "x"}, "tls: true"},
+	} {
+		if _, err := redis.New(sink.Env{}, c.config); err == nil || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%+v: error %v, want one that says %q", c.config, err, c.words)
+		}
+	}
+}
+
+func TestFaultsThatStay(t *testing.T) {
+	server := private.Redis(t)
+	client := dial(t, server.Address())
+	do(t, client, "SET", "text", "x")
+	do(t, client, "ACL", "SETUSER", "writer", "on", ">w", "~*", "+@all", "-rpush")
+	for _, c := range []struct {
+		config redis.Config
+		words  string
+	}{
+		{redis.Config{List: "text"}, "is a string, not a list"},
+		{redis.Config{Stream: "text"}, "is a string, not a stream"},
+		{redis.Config{List: "out", Username: "writer", Password: "w"}, "rpush"},
+		{redis.Config{List: "out", Password: "wrong"}, "username and password"},
+		{redis.Config{List: "out", DB: 99}, "database 99"},
+	} {
+		c.config.Address = server.Address()
+		s := newSink(t, "p", c.config)
+		err := s.(sink.Checker).Check(t.Context())
+		permanent(t, "trying", err, c.words)
+		w, _, err := s.Open(t.Context(), "a")
+		if err == nil {
+			err = w.Write(t.Context(), output(0, `{"id":1}`))
+		}
+		if c.words != "rpush" || err != nil {
+			permanent(t, "writing", err, strings.ReplaceAll(c.words, "rpush", "docs/sinks.md"))
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func permanent(t *testing.T, doing string, err error, words string) {
+	t.Helper()
+	p, ok := errors.AsType[*sink.PermanentError](err)
+	if !ok || !strings.Contains(p.Error()+"\n"+p.Hint, words) {
+		t.Errorf("%s returned %v, want an error that stays and says %q", doing, err, words)
+	}
+}
+
+// A Redis that is restored to before what it had taken has lost it; the writer
+// must not skip what comes then.
+func TestServerForgets(t *testing.T) {
+	server := private.Redis(t)
+	client := dial(t, server.Address())
+	w := open(t, redis.Config{Address: server.Address(), List: "out"})
+	if err := w.Write(t.Context(), output(0, "{}", "{}")); err != nil {
+		t.Fatal(err)
+	}
+	do(t, client, "FLUSHALL")
+	if err := w.Write(t.Context(), output(2, "{}")); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("writing after a flush returned %v, want ErrFenced: whoever opens the partition reads what is left", err)
+	}
+}
+
+// Redis dies and comes back from its append-only file: what was told durable is
+// there, once.
+func TestServerKilled(t *testing.T) {
+	server := private.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	w := open(t, redis.Config{Address: server.Address(), List: "out"})
+	for i := range uint64(5) {
+		if err := w.Write(t.Context(), output(i, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(t.Context(), output(100+i, fmt.Sprint(100+i))); err == nil {
+			t.Fatal("a server that is away took an output")
+		}
+		if err := server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(t.Context(), output(100+i, fmt.Sprint(100+i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := texts(do(t, dial(t, server.Address()), "LRANGE", "out", "0", "-1"))
+	want := []string{"0", "100", "1", "101", "2", "102", "3", "103", "4", "104"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The answer to a write is lost: the writer finds out that it was committed.
+func TestAnswerLost(t *testing.T) {
+	server := private.Redis(t)
+	p := newProxy(t, server.Address())
+	w := open(t, redis.Config{Address: p.address(), List: "out"})
+	for i := range uint64(10) {
+		if i%2 == 0 {
+			p.swallow()
+		}
+		out := output(i, fmt.Sprint(i))
+		if err := w.Write(t.Context(), out); err != nil {
+			if err := w.Write(t.Context(), out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := strings.Join(texts(do(t, dial(t, server.Address()), "LRANGE", "out", "0", "-1")), " ")
+	if got != "0 1 2 3 4 5 6 7 8 9" {
+		t.Errorf("the list has %s", got)
+	}
+}
+
+// A proxy passes on what it is sent, and on demand no answer but the end of the
+// connection.
+type proxy struct {
+	net.Listener
+	server string
+
+	mu   sync.Mutex
+	deaf bool
+}
+
+func newProxy(t *testing.T, server string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: l, server: server}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() { p.pass(conn) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); group.Wait() })
+	return p
+}
+
+func (p *proxy) address() string { return p.Addr().String() }
+
+// swallow makes the next answer get lost.
+func (p *proxy) swallow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = true
+}
+
+func (p *proxy) pass(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(server, client)
+		_ = server.(*net.TCPConn).CloseWrite()
+	}()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buf)
+		p.mu.Lock()
+		deaf := p.deaf
+		p.deaf = false
+		p.mu.Unlock()
+		if err != nil || deaf {
+			break
+		}
+		if _, err := io.Copy(client, bytes.NewReader(buf[:n])); err != nil {
+			break
+		}
+	}
+	_ = client.Close()
+	<-done
+}

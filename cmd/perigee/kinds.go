@@ -11,6 +11,7 @@ import (
 	httpsink "github.com/perigeedb/perigee/sink/http"
 	"github.com/perigeedb/perigee/sink/mysql"
 	"github.com/perigeedb/perigee/sink/postgres"
+	redissink "github.com/perigeedb/perigee/sink/redis"
 	"github.com/perigeedb/perigee/sink/stdout"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/file"
@@ -28,7 +29,7 @@ func sources() []source.Kind {
 
 // sinks lists the sinks; store is the event store of the engine they are for.
 func sinks(store *eventStore) []sink.Kind {
-	return append(sinksWithC(store), httpsink.Kind(), mysql.Kind(), postgres.Kind(), stdout.Kind())
+	return append(sinksWithC(store), httpsink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind())
 }
 
 // languages lists the script engines; the first is meant where a configuration

@@ -52,6 +52,7 @@ var may = map[string][]string{
 	"sink/internal/ledger": {"event", "sink"},
 	"sink/internal/table":  {"event"},
 	"sink/postgres":        {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
+	"sink/redis":           {"event", "sink", "sink/internal/ledger", "internal/resp"},
 	"sink/stdout":          {"event", "sink"},
 
 	"pipeline":            {"event", "source", "script", "sink", "pipeline/outbox"},
@@ -71,7 +72,7 @@ var may = map[string][]string{
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/http", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
-		"sink", "sink/eventstore", "sink/http", "sink/mysql", "sink/postgres", "sink/stdout",
+		"sink", "sink/eventstore", "sink/http", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},

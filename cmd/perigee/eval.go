@@ -15,14 +15,18 @@ import (
 )
 
 type evalCommand struct {
-	Script string `arg:"" optional:"" help:"File with the script."`
-	Code   string `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
+	Script string   `arg:"" optional:"" help:"File with the script."`
+	Code   string   `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
+	Sinks  []string `name:"sink" placeholder:"NAME" help:"A sink that the script may route to; may be repeated."`
 }
 
 func (evalCommand) Help() string {
 	return `Each line of standard input is one event, a JSON object. What the script makes of it goes to
 standard output, one document per line. A line that is refused, because it is not JSON or the
 script fails on it, goes to standard error with its number and the reason; the others go on.
+
+What a script routes to a sink, with to("NAME", event), is printed behind the sink's name. The names
+that it may use are given with --sink.
 
 CODE that defines no main function is taken as the body of function main(event).
 
@@ -31,7 +35,8 @@ Exit code: 0 when every line was accepted, 1 when one was refused or the script 
 Examples:
   perigee eval email.lua < in.ndjson > out.ndjson
   perigee eval -e 'event.domain = event.email:match("@(.+)$") return event' < in.ndjson
-  perigee eval -e 'if event.event_name == "click" then return event end return nil' < in.ndjson`
+  perigee eval -e 'if event.event_name == "click" then return event end return nil' < in.ndjson
+  perigee eval --sink audit -e 'return to("audit", event), event' < in.ndjson`
 }
 
 func (e *evalCommand) Run(c *console) error {
@@ -42,7 +47,7 @@ func (e *evalCommand) Run(c *console) error {
 	ctx := context.Background()
 	language := languages()[0]
 	loaded, err := language.Load(ctx, code, script.Options{
-		Sinks: []script.Sink{{}},
+		Sinks: e.sinks(),
 		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
 	})
 	if err != nil {
@@ -51,8 +56,9 @@ func (e *evalCommand) Run(c *console) error {
 	defer loaded.Close()
 	run := evaluation{
 		script: loaded, lines: newLines(c.in), out: bufio.NewWriterSize(c.out, 64<<10), refused: c.err,
-		result: event.Result{Outputs: make([]event.Output, 1)},
+		sinks: e.sinks(),
 	}
+	run.result.Outputs = make([]event.Output, len(run.sinks))
 	err = run.all(ctx)
 	if flushed := run.out.Flush(); err == nil {
 		err = flushed
@@ -61,6 +67,15 @@ func (e *evalCommand) Run(c *console) error {
 		return exit(exitFailure)
 	}
 	return err
+}
+
+// sinks are standard output, for what is not routed, and those that are named.
+func (e *evalCommand) sinks() []script.Sink {
+	all := []script.Sink{{Name: "stdout"}}
+	for _, name := range e.Sinks {
+		all = append(all, script.Sink{Name: name, Routed: true})
+	}
+	return all
 }
 
 // code returns the script that was asked for.
@@ -86,6 +101,7 @@ func (e *evalCommand) code() (script.Code, error) {
 type evaluation struct {
 	script   script.Script
 	lines    *lines
+	sinks    []script.Sink
 	out      *bufio.Writer
 	refused  io.Writer
 	refusals int
@@ -129,13 +145,28 @@ func (v *evaluation) one(ctx context.Context, batch event.Batch, numbers []int) 
 // print writes what came of a batch. Writing is buffered, and a bufio.Writer
 // keeps its first error for Flush.
 func (v *evaluation) print(batch *event.Batch, numbers []int) {
-	output := &v.result.Outputs[0]
-	for i := range output.Len() {
-		v.out.Write(output.Doc(i))
-		v.out.WriteByte('\n')
+	printed := make([]int, len(v.sinks)) // rows of each sink
+	for i := range v.result.Ran {
+		for s := range v.sinks {
+			printed[s] = v.printEvent(i, s, printed[s])
+		}
 	}
 	v.refusals += len(v.result.Dead)
 	for _, dead := range v.result.Dead {
 		fmt.Fprintf(v.refused, "line %d: %s: %s\n", numbers[dead.Position-batch.Range.First], dead.Stage, dead.Error)
 	}
+}
+
+// printEvent writes the rows of event i in sink s, from row on, and returns the first
+// that is another event's.
+func (v *evaluation) printEvent(i, s, row int) int {
+	output := &v.result.Outputs[s]
+	for ; row < output.Len() && int(output.From[row]) == i; row++ {
+		if v.sinks[s].Routed {
+			v.out.WriteString(v.sinks[s].Name + ": ")
+		}
+		v.out.Write(output.Doc(row))
+		v.out.WriteByte('\n')
+	}
+	return row
 }

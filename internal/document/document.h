@@ -35,7 +35,8 @@ enum { // doc_node.flags
 	DOC_REMOVED = 16,     // of a field: it is gone
 	DOC_REPLACED = 32,    // of a field: its value is node `other`
 	DOC_DIRTY = 64,       // of a container: something in it was written
-	DOC_LISTED = 128      // of an array: its elements are those of `list`
+	DOC_LISTED = 128,     // of an array: its elements are those of `list`
+	DOC_WHOLE = 256       // of an added field: ,"key":value stands in one piece around key and text
 };
 
 typedef struct doc_list {
@@ -60,8 +61,8 @@ typedef struct doc_node {
 		doc_list *list;
 		struct { uint32_t index, node; } near; // of an array: the element read last
 	} u;
+	uint16_t flags;
 	uint8_t kind;
-	uint8_t flags;
 } doc_node;
 
 typedef struct doc_block { uint64_t quote, slash, control; } doc_block;
@@ -101,8 +102,9 @@ typedef struct doc {
 
 	// Documents one after the other mostly have the same keys in the same places.
 	uint64_t shape;  // another number when the marks are not those of the document before
-	uint64_t known;  // the shape that `lone` is of
+	uint64_t known;  // the shape that the next two are of
 	uint64_t lone;   // of the first 64 nodes, those whose mark no other has
+	uint64_t present[4]; // the marks that there are
 	uint32_t places; // nodes of the document before
 	int steady;      // the shape is that of the document before
 	doc_memo memos[DOC_MEMOS];
@@ -151,6 +153,11 @@ uint32_t doc_foreign(doc *d); // its number is d->foreigns after that
 uint32_t doc_copy(doc *d, uint32_t node, int *fault);    // of a container as it is now
 uint32_t doc_adopt(doc *d, const char *text, size_t len, int *fault); // parses JSON
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value);
+// doc_set_… make and put at once. They refuse what is no JSON: a key or text that is
+// not UTF-8 with DOC_BAD_UTF8, a number that is not finite with DOC_BAD_NUMBER.
+int doc_set_number(doc *d, uint32_t object, const char *key, size_t len, double x);
+int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const char *s, size_t n);
+int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int kind);
 int doc_put_at(doc *d, uint32_t array, double index, uint32_t value);
 int doc_insert(doc *d, uint32_t array, double index, uint32_t value);
 int doc_remove(doc *d, uint32_t object, const char *key, size_t len);
@@ -191,6 +198,9 @@ typedef struct doc_api {
 	uint32_t (*copy)(doc *, uint32_t, int *);
 	uint32_t (*adopt)(doc *, const char *, size_t, int *);
 	int (*put)(doc *, uint32_t, const char *, size_t, uint32_t);
+	int (*set_number)(doc *, uint32_t, const char *, size_t, double);
+	int (*set_string)(doc *, uint32_t, const char *, size_t, const char *, size_t);
+	int (*set_literal)(doc *, uint32_t, const char *, size_t, int);
 	int (*put_at)(doc *, uint32_t, double, uint32_t);
 	int (*insert)(doc *, uint32_t, double, uint32_t);
 	int (*remove)(doc *, uint32_t, const char *, size_t);
@@ -200,7 +210,9 @@ typedef struct doc_api {
 	int (*quote)(doc_buf *, const char *, size_t);
 	int (*put_number)(doc_buf *, double);
 	int (*exact)(const char *, size_t, double *);
-	int (*extract)(struct extractor *, const char *, const uint32_t *, uint32_t);
+	int (*extract_begin)(struct extractor *);
+	int (*extract_rows)(struct extractor *, const char *, const uint32_t *, uint32_t);
+	int (*extract_event)(struct extractor *, doc *, const char *, const uint32_t *, uint32_t);
 } doc_api;
 
 const doc_api *doc_functions(void);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "number.h"
 #include "scan.h"
 #include "text.h"
 #include "tree.h"
@@ -40,19 +41,19 @@ static inline doc_memo *memo_at(doc *d, const char *key) {
 	return &d->memos[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 10) % DOC_MEMOS];
 }
 
-// recall returns the field of the document that had the key in the document
-// before, if it has it again, and no other field can have it; else 0.
-static inline uint32_t recall(doc *d, const char *key, size_t len) {
+// recall returns the field of the object that had the key in the document before,
+// if it has it again, and no other field can have it; else 0.
+static inline uint32_t recall(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_memo *m = memo_at(d, key);
 	if (m->key != key || m->shape != d->shape) return 0;
 	const doc_node *n = &d->nodes[m->field];
-	int same = n->key_len == len && n->parent == 0 && !(n->flags & DOC_KEY_ESCAPED) && scan_same(n->key, key, len);
+	int same = n->key_len == len && n->parent == object && n->key && !(n->flags & DOC_KEY_ESCAPED) && scan_same(n->key, key, len);
 	return same ? m->field : 0;
 }
 
 // find_lone finds out which of the first 64 nodes have a mark of their own.
 static void find_lone(doc *d) {
-	uint64_t once[4] = {0}, twice[4] = {0};
+	uint64_t twice[4] = {0}, *once = memset(d->present, 0, sizeof d->present);
 	uint32_t n = d->nodes[0].next < 64 ? d->nodes[0].next : 64;
 	for (uint32_t i = 1; i < d->nodes[0].next; i++) {
 		uint64_t bit = (uint64_t)1 << d->marks[i] % 64, *at = &once[d->marks[i] / 64];
@@ -65,6 +66,11 @@ static void find_lone(doc *d) {
 	d->known = d->shape;
 }
 
+// is_absent tells whether no field in the text of an object can have a mark.
+static inline int is_absent(const doc *d, uint32_t object, uint8_t mark) {
+	return d->known == d->shape && object < d->nodes[0].next && !(d->present[mark / 64] >> mark % 64 & 1);
+}
+
 // remember makes recall find the field.
 static __attribute__((noinline)) void remember(doc *d, const char *key, uint32_t field) {
 	if (d->known != d->shape) find_lone(d);
@@ -74,11 +80,11 @@ static __attribute__((noinline)) void remember(doc *d, const char *key, uint32_t
 uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
-	uint32_t known = object == 0 ? recall(d, key, len) : 0;
+	uint32_t known = recall(d, object, key, len);
 	if (known) return known;
 	uint8_t mark = scan_mark(key, len);
-	uint32_t field = find_between(d, object, object + 1, n->next, mark, key, len);
-	if (field && object == 0 && d->steady) remember(d, key, field);
+	uint32_t field = is_absent(d, object, mark) ? 0 : find_between(d, object, object + 1, n->next, mark, key, len);
+	if (field && d->steady) remember(d, key, field);
 	return field || !n->first ? field : find_between(d, object, n->first, n->last + 1, mark, key, len);
 }
 
@@ -198,7 +204,7 @@ uint32_t doc_step(doc *d, uint32_t object, uint32_t field) {
 static uint32_t value_new(doc *d, int kind, int flags, const char *text, size_t len) {
 	uint32_t i = node_add(d);
 	if (!i) return 0;
-	d->nodes[i] = (doc_node){.kind = (uint8_t)kind, .flags = (uint8_t)flags, .text = text,
+	d->nodes[i] = (doc_node){.kind = (uint8_t)kind, .flags = (uint16_t)flags, .text = text,
 		.len = (uint32_t)len, .next = i + 1, .parent = i};
 	return i;
 }
@@ -225,8 +231,12 @@ uint32_t doc_spelled(doc *d, const char *s, size_t len) {
 	return copy ? value_new(d, DOC_NUMBER, 0, copy, len) : 0;
 }
 
+static const char *literal(int kind) {
+	return kind == DOC_TRUE ? "true" : kind == DOC_FALSE ? "false" : "null";
+}
+
 uint32_t doc_literal(doc *d, int kind) {
-	const char *word = kind == DOC_TRUE ? "true" : kind == DOC_FALSE ? "false" : "null";
+	const char *word = literal(kind);
 	return value_new(d, kind, 0, word, strlen(word));
 }
 
@@ -270,22 +280,30 @@ static uint32_t settle(doc *d, uint32_t old, uint32_t value) {
 static void replace(doc *d, uint32_t field, uint32_t value) {
 	doc_node *n = &d->nodes[field];
 	if (n->flags & DOC_REPLACED) value = settle(d, n->other, value);
-	n->flags = (uint8_t)((n->flags & ~DOC_REMOVED) | DOC_REPLACED);
+	n->flags = (uint16_t)((n->flags & ~DOC_REMOVED) | DOC_REPLACED);
 	n->other = value;
 }
 
-static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
-	char *copy = keep(d, key, len);
-	uint32_t i = copy ? node_add(d) : 0;
+// add_node adds a field to an object.
+static int add_node(doc *d, uint32_t object, doc_node field) {
+	uint32_t i = node_add(d);
 	if (!i) return DOC_NO_MEMORY;
-	d->nodes[i] = (doc_node){.key = copy, .key_len = (uint32_t)len, .parent = object,
-		.kind = DOC_NULL, .flags = DOC_REPLACED, .other = value};
-	d->marks[i] = scan_mark(key, len);
+	field.parent = object;
+	field.next = 0;
+	d->nodes[i] = field;
+	d->marks[i] = scan_mark(field.key, field.key_len);
 	doc_node *n = &d->nodes[object];
 	if (n->first) d->nodes[n->last].next = i;
 	else n->first = i;
 	n->last = i;
 	return DOC_OK;
+}
+
+static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
+	char *copy = keep(d, key, len);
+	if (!copy) return DOC_NO_MEMORY;
+	return add_node(d, object, (doc_node){.key = copy, .key_len = (uint32_t)len,
+		.kind = DOC_NULL, .flags = DOC_REPLACED, .other = value});
 }
 
 // matches finds the fields of that key among the 16 nodes or fewer of [base, end),
@@ -309,16 +327,17 @@ static __attribute__((noinline)) uint32_t search_to_write(doc *d, uint32_t objec
 	const doc_node *n = &d->nodes[object];
 	uint8_t mark = scan_mark(key, len);
 	uint32_t from = object + 1, end = n->next, field = 0;
+	if (is_absent(d, object, mark)) return n->first ? find_between(d, object, n->first, n->last + 1, mark, key, len) : 0;
 	for (; __builtin_expect(end - from > 16, 0); end -= 16)
 		matches(d, object, end - 16, end, mark, key, len, &field);
 	matches(d, object, from, end, mark, key, len, &field);
-	if (field && object == 0 && d->steady) remember(d, key, field);
+	if (field && d->steady) remember(d, key, field);
 	if (__builtin_expect(field || !n->first, 1)) return field;
 	return find_between(d, object, n->first, n->last + 1, mark, key, len);
 }
 
 static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len) {
-	uint32_t field = object == 0 ? recall(d, key, len) : 0;
+	uint32_t field = recall(d, object, key, len);
 	return field ? field : search_to_write(d, object, key, len);
 }
 
@@ -331,6 +350,86 @@ int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value
 	if (!field) return add_field(d, object, key, len, value);
 	replace(d, field, value);
 	return DOC_OK;
+}
+
+// Writing scalars. Such a value's text is not the document's yet.
+
+// lay puts a string in place, quoted if it needs no escapes.
+static const char *lay(char *at, const doc_node *value) {
+	if (value->flags & DOC_BARE) return memcpy(at, value->text, value->len);
+	*at = '"';
+	scan_copy(at + 1, value->text, value->len - 2);
+	at[value->len - 1] = '"';
+	return at;
+}
+
+// add_whole adds a field as it will be written, which needs no escapes.
+static int add_whole(doc *d, uint32_t object, const char *key, size_t len, doc_node value) {
+	char number[NUMBER_MAX];
+	if (value.flags & DOC_DOUBLE) value.text = number, value.len = (uint32_t)number_print(number, value.u.num);
+	char *at = arena_get(d, len + value.len + 4);
+	if (!at) return DOC_NO_MEMORY;
+	*at++ = ',', *at++ = '"';
+	scan_copy(at, key, len);
+	value.key = at;
+	value.key_len = (uint32_t)len;
+	value.flags |= DOC_WHOLE;
+	at += len;
+	*at++ = '"', *at++ = ':';
+	if (value.kind == DOC_STRING) lay(at, &value);
+	else scan_copy(at, value.text, value.len);
+	value.text = at;
+	return add_node(d, object, value);
+}
+
+static uint32_t scalar_new(doc *d, doc_node value) {
+	if (value.kind == DOC_STRING) {
+		char *at = arena_get(d, value.len + 1);
+		if (!at) return 0;
+		value.text = lay(at, &value);
+	}
+	uint32_t i = node_add(d);
+	if (!i) return 0;
+	value.next = i + 1;
+	d->nodes[i] = value;
+	return i;
+}
+
+// set writes a scalar into a field.
+static int set(doc *d, uint32_t object, const char *key, size_t len, doc_node value) {
+	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
+	int met = scan_text(key, len);
+	if (met & SCAN_HIGH && !doc_utf8(key, len)) return DOC_BAD_UTF8;
+	mark_dirty(d, object);
+	uint32_t field = find_to_write(d, object, key, len);
+	if (!field && !(value.flags & DOC_BARE) && !(met & SCAN_SPECIAL) && len < (size_t)1 << 30)
+		return add_whole(d, object, key, len, value);
+	value.parent = object;
+	uint32_t i = scalar_new(d, value);
+	if (!i) return DOC_NO_MEMORY;
+	if (!field) return add_field(d, object, key, len, i);
+	replace(d, field, i);
+	return DOC_OK;
+}
+
+int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const char *s, size_t n) {
+	if (n >= (size_t)1 << 30) return DOC_NO_MEMORY;
+	int met = scan_text(s, n);
+	if (met & SCAN_HIGH && !doc_utf8(s, n)) return DOC_BAD_UTF8;
+	doc_node value = {.kind = DOC_STRING, .text = s, .len = (uint32_t)n};
+	if (met & SCAN_SPECIAL) value.flags = DOC_BARE;
+	else value.len += 2; // its quotes
+	return set(d, object, key, len, value);
+}
+
+int doc_set_number(doc *d, uint32_t object, const char *key, size_t len, double x) {
+	if (x - x != 0) return DOC_BAD_NUMBER;
+	return set(d, object, key, len, (doc_node){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .u.num = x});
+}
+
+int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int kind) {
+	const char *word = literal(kind);
+	return set(d, object, key, len, (doc_node){.kind = (uint8_t)kind, .text = word, .len = (uint32_t)strlen(word)});
 }
 
 int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {

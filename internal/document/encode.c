@@ -65,7 +65,14 @@ static inline int children(doc *d, uint32_t container, run *r, const char **last
 static int added(doc *d, uint32_t object, int *kept, doc_buf *out) {
 	int fault = DOC_OK;
 	for (uint32_t i = d->nodes[object].first; i && !fault; i = d->nodes[i].next) {
-		if (d->nodes[i].flags & DOC_REMOVED) continue;
+		const doc_node *n = &d->nodes[i];
+		if (n->flags & DOC_REMOVED) continue;
+		if ((n->flags & (DOC_WHOLE | DOC_REPLACED)) == DOC_WHOLE) {
+			const char *from = (*kept)++ ? n->key - 2 : n->key - 1;
+			run r = {from, n->text + n->len};
+			fault = run_flush(&r, out);
+			continue;
+		}
 		if ((*kept)++) fault = doc_buf_add(out, ",", 1);
 		if (!fault) fault = doc_quote(out, d->nodes[i].key, d->nodes[i].key_len);
 		if (!fault) fault = doc_buf_add(out, ":", 1);
@@ -104,7 +111,7 @@ static int value(doc *d, uint32_t node, doc_buf *out) {
 		return n->flags & DOC_LISTED ? listed(d, n->u.list, out) : splice(d, node, out);
 	if (n->kind == DOC_FOREIGN) return d->encode_foreign(d->context, n->count, out);
 	if (n->flags & DOC_BARE) return doc_quote(out, n->text, n->len);
-	if (n->flags & DOC_DOUBLE) return doc_put_number(out, n->u.num);
+	if (n->flags & DOC_DOUBLE && !n->text) return doc_put_number(out, n->u.num);
 	return doc_buf_add(out, n->text, n->len);
 }
 

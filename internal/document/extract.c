@@ -202,8 +202,7 @@ static int seconds(const doc_node *n, int64_t *out) {
 	return 0;
 }
 
-static int timestamp(doc *d, uint32_t node, int64_t *out) {
-	const doc_node *n = &d->nodes[node];
+static int timestamp(doc *d, uint32_t node, const doc_node *n, int64_t *out) {
 	if (n->kind == DOC_NUMBER) return seconds(n, out);
 	if (n->kind != DOC_STRING) return M_MISTYPED;
 	if (doc_value(d, node) != DOC_STRING || !time_parse(d->str, d->str_len, out)) return M_BAD_TIME;
@@ -219,6 +218,7 @@ static int real(const doc_node *n, double *out) {
 static int string(doc *d, column *c, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	if (n->kind != DOC_STRING) return M_MISTYPED;
+	if (n->flags & DOC_BARE) return doc_buf_add(&c->bytes, n->text, n->len) ? -1 : 0;
 	if (!(n->flags & DOC_ESCAPED)) return doc_buf_add(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
 	if (doc_buf_need(&c->bytes, n->len)) return -1;
 	c->bytes.len += doc_unescape(n->text + 1, n->len - 2, c->bytes.data + c->bytes.len);
@@ -229,6 +229,14 @@ static int string(doc *d, column *c, uint32_t node) {
 // or -1 when memory ends.
 static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
+	doc_node printed;
+	char digits[NUMBER_MAX];
+	if (n->flags & DOC_DOUBLE && !n->text) {
+		printed = *n;
+		printed.text = digits;
+		printed.len = (uint32_t)number_print(digits, n->u.num);
+		n = &printed;
+	}
 	switch (c->type) {
 	case T_BOOL:
 		c->ints[r] = n->kind == DOC_TRUE;
@@ -236,11 +244,11 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	case T_INT32: return whole32(n, &c->ints[r]);
 	case T_INT64: return whole(n, &c->ints[r]);
 	case T_FLOAT64: return real(n, &c->floats[r]);
-	case T_TIMESTAMP: return timestamp(d, node, &c->ints[r]);
+	case T_TIMESTAMP: return timestamp(d, node, n, &c->ints[r]);
 	case T_STRING: return string(d, c, node);
 	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // else as spelled
 	// fall through
-	default: return doc_buf_add(&c->bytes, n->text, n->len) ? -1 : 0;
+	default: return doc_encode(d, node, &c->bytes) ? -1 : 0;
 	}
 }
 
@@ -267,19 +275,21 @@ static uint32_t walk_path(extractor *x, const column *c, uint32_t row) {
 	return node;
 }
 
+// fill fills row r of c from a node, 0 where there is none, as convert does.
+static int fill(doc *d, column *c, uint32_t r, uint32_t node) {
+	int misfit = c->required ? M_MISSING : 0;
+	c->null[r] = 0;
+	if (node && d->nodes[node].kind != DOC_NULL) misfit = convert(d, c, r, node);
+	else set_null(c, r);
+	if (misfit) set_null(c, r);
+	return misfit;
+}
+
 static int cell(extractor *x, uint32_t ci, uint32_t row, const char *data) {
 	column *c = &x->columns[ci];
 	uint32_t node = walk_path(x, c, row);
 	const doc_node *n = &x->d->nodes[node];
-	int misfit = 0;
-	c->null[row] = 0;
-	if (!node || n->kind == DOC_NULL) {
-		set_null(c, row);
-		misfit = c->required ? M_MISSING : 0;
-	} else {
-		misfit = convert(x->d, c, row, node);
-		if (misfit) set_null(c, row);
-	}
+	int misfit = fill(x->d, c, row, node);
 	if (misfit < 0) return DOC_NO_MEMORY;
 	if (!misfit) return DOC_OK;
 	bad b = {.row = row, .column = (int32_t)ci, .misfit = (uint8_t)misfit};
@@ -358,17 +368,59 @@ static int rows_need(extractor *x, uint32_t n) {
 	return DOC_OK;
 }
 
-int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
-	const char *limit = n ? data + ends[n - 1] : data;
+static void row_end(extractor *x, uint32_t row) {
+	for (uint32_t c = 0; c < x->column_count; c++) x->columns[c].ends[row] = (uint32_t)x->columns[c].bytes.len;
+	x->rows = row + 1;
+}
+
+int extract_begin(extractor *x) {
 	x->rows = x->bad_count = 0;
-	int fault = rows_need(x, n);
-	if (!fault) fault = entries_reset(x);
 	for (uint32_t c = 0; c < x->column_count; c++) x->columns[c].bytes.len = 0;
-	for (uint32_t row = 0; row < n && !fault; row++) {
-		fault = row_run(x, row, data, row ? ends[row - 1] : 0, ends[row], limit);
-		for (uint32_t c = 0; c < x->column_count; c++)
-			x->columns[c].ends[row] = (uint32_t)x->columns[c].bytes.len;
+	return entries_reset(x);
+}
+
+int extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
+	int fault = rows_need(x, n);
+	for (uint32_t row = x->rows; row < n && !fault; row++) {
+		fault = row_run(x, row, data, row ? ends[row - 1] : 0, ends[row], data + ends[n - 1]);
+		row_end(x, row);
 	}
-	x->rows = n;
 	return fault;
+}
+
+// reach returns the node of a column's value in a document that was written to, or 0.
+static uint32_t reach(doc *d, const column *c) {
+	uint32_t node = 0;
+	for (uint32_t i = 0; i < c->depth; i++) {
+		node = doc_find(d, node, c->path[i].data, c->path[i].len);
+		if (!node || d->nodes[node].flags & DOC_REMOVED) return 0;
+		node = value_of(d, node);
+	}
+	return node;
+}
+
+// event_run fills a row, and returns what does not fit, as convert does.
+static int event_run(extractor *x, doc *d, uint32_t row) {
+	int misfit = 0;
+	for (uint32_t i = 0; i < x->column_count && !misfit; i++) misfit = fill(d, &x->columns[i], row, reach(d, &x->columns[i]));
+	return misfit;
+}
+
+// Where something does not fit, the row is read again from its text, to which the
+// report refers.
+int extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n) {
+	int fault = extract_rows(x, data, ends, n - 1);
+	if (!fault) fault = rows_need(x, n);
+	if (fault) return fault;
+	if (event_run(x, d, n - 1) == 0) {
+		row_end(x, n - 1);
+		return DOC_OK;
+	}
+	for (uint32_t i = 0; i < x->column_count; i++) x->columns[i].bytes.len = n > 1 ? x->columns[i].ends[n - 2] : 0;
+	return extract_rows(x, data, ends, n);
+}
+
+int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
+	int fault = extract_begin(x);
+	return fault ? fault : extract_rows(x, data, ends, n);
 }

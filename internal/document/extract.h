@@ -61,6 +61,12 @@ int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t le
 // DOC_NO_MEMORY. Values that do not fit are nulls and are in bads.
 int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n);
 
+// The same piece by piece: extract_begin, then extract_rows for what there is up to
+// row n, or extract_event, which knows that row n-1 is the event d as it was written.
+int extract_begin(extractor *x);
+int extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t n);
+int extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n);
+
 int extract_kind(const doc *d, uint32_t node); // one of the K_ bits
 
 // time_parse reads an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC.

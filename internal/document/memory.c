@@ -7,7 +7,9 @@ enum { CHUNK = 1 << 14 };
 
 doc *doc_new(size_t max_written) {
 	doc *d = calloc(1, sizeof *d);
-	if (d) d->max = max_written;
+	if (!d) return NULL;
+	d->max = max_written;
+	d->known = UINT64_MAX; // no shape
 	return d;
 }
 

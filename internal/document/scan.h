@@ -139,6 +139,46 @@ static inline uint64_t load(const char *p, size_t n) {
 	return x;
 }
 
+// scan_copy is memcpy for short texts.
+static inline void scan_copy(char *to, const char *from, size_t len) {
+	uint64_t a, b;
+	if (len > 16) {
+		memcpy(to, from, len);
+	} else if (len >= 8) {
+		memcpy(&a, from, 8), memcpy(&b, from + len - 8, 8);
+		memcpy(to, &a, 8), memcpy(to + len - 8, &b, 8);
+	} else if (len >= 4) {
+		a = load(from, 4), b = load(from + len - 4, 4);
+		memcpy(to, &a, 4), memcpy(to + len - 4, &b, 4);
+	} else {
+		for (size_t i = 0; i < len; i++) to[i] = from[i];
+	}
+}
+
+enum { SCAN_SPECIAL = 1, SCAN_HIGH = 2 };
+
+// scan_word tells whether some of 8 bytes are quotes, backslashes or control
+// characters, and whether some are from 0x80 on.
+static inline int scan_word(uint64_t x) {
+	const uint64_t ones = 0x0101010101010101u, tops = ones * 0x80;
+	uint64_t quote = x ^ ones * '"', slash = x ^ ones * '\\';
+	uint64_t special = ((x - ones * 0x20) & ~x) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
+	return (special & tops ? SCAN_SPECIAL : 0) | (x & tops ? SCAN_HIGH : 0);
+}
+
+// scan_text is scan_word for a text.
+static inline int scan_text(const char *s, size_t len) {
+	if (len < 8) {
+		uint64_t blank = 0x2020202020202020u, x = 0;
+		if (len >= 4) x = load(s, 4) | load(s + len - 4, 4) << 32;
+		else memcpy(&x, &blank, 8), scan_copy((char *)&x, s, len);
+		return scan_word(x);
+	}
+	int met = 0;
+	for (size_t i = 0; i + 8 < len; i += 8) met |= scan_word(load(s + i, 8));
+	return met | scan_word(load(s + len - 8, 8));
+}
+
 // scan_same is memcmp(a, b, len) == 0 for short keys.
 static inline int scan_same(const char *a, const char *b, size_t len) {
 	if (len > 16) return memcmp(a, b, len) == 0;

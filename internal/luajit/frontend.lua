@@ -173,9 +173,9 @@ struct calls {
   int (*element)(void *, uint32_t, double);
   uint32_t (*length)(void *, uint32_t);
   int (*removed)(void *, uint32_t, const char *, size_t);
-  int (*put_number)(void *, uint32_t, const char *, size_t, double);
-  int (*put_string)(void *, uint32_t, const char *, size_t, const char *, size_t);
-  int (*put_boolean)(void *, uint32_t, const char *, size_t, int);
+  int (*set_number)(void *, uint32_t, const char *, size_t, double);
+  int (*set_string)(void *, uint32_t, const char *, size_t, const char *, size_t);
+  int (*set_literal)(void *, uint32_t, const char *, size_t, int);
   int (*sent_string)(void *, const char *, size_t);
   int (*sent_number)(void *, double);
   int (*find)(void *, const char *, size_t, const char *, size_t, double);
@@ -187,7 +187,7 @@ struct found { const char *str; uint32_t str_len; uint32_t got; double num; };
 local calls = ffi.cast("struct calls *", proxy.calls)
 local next_event, sent, dropped = calls.next, calls.sent, calls.dropped
 local read, element, length, removed = calls.read, calls.element, calls.length, calls.removed
-local put_number, put_string, put_boolean = calls.put_number, calls.put_string, calls.put_boolean
+local set_number, set_string, set_literal = calls.set_number, calls.set_string, calls.set_literal
 local front, document = ffi.cast("void *", proxy.front), ffi.cast("void *", proxy.event)
 local found, now = ffi.cast("struct found *", proxy.event), ffi.cast("uint32_t *", proxy.life)
 local text = ffi.string
@@ -230,11 +230,11 @@ local function set(t, key, value, node)
   if value == nil then
     fault = removed(document, node, key, #key)
   elseif kind == "string" then
-    fault = put_string(front, node, key, #key, value, #value)
+    fault = set_string(document, node, key, #key, value, #value)
   elseif kind == "number" then
-    fault = put_number(front, node, key, #key, value)
+    fault = set_number(document, node, key, #key, value)
   elseif kind == "boolean" then
-    fault = put_boolean(front, node, key, #key, value and 1 or 0)
+    fault = set_literal(document, node, key, #key, value and TRUE or FALSE)
   end
   if fault ~= 0 then return slow_write(t, key, value) end
 end

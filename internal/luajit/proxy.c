@@ -10,25 +10,6 @@
 
 enum { NODE = 1, OWNER = 2 };
 
-static int put(front *f, uint32_t node, const char *key, size_t len, uint32_t value) {
-	return value ? f->api->put(f->event, node, key, len, value) : DOC_NO_MEMORY;
-}
-
-static int put_number(front *f, uint32_t node, const char *key, size_t len, double x) {
-	if (x - x != 0 || !f->api->utf8(key, len)) return 1;
-	return put(f, node, key, len, f->api->number(f->event, x));
-}
-
-static int put_string(front *f, uint32_t node, const char *key, size_t len, const char *s, size_t n) {
-	if (!f->api->utf8(key, len) || !f->api->utf8(s, n)) return 1;
-	return put(f, node, key, len, f->api->string(f->event, s, n));
-}
-
-static int put_boolean(front *f, uint32_t node, const char *key, size_t len, int yes) {
-	if (!f->api->utf8(key, len)) return 1;
-	return put(f, node, key, len, f->api->literal(f->event, yes ? DOC_TRUE : DOC_FALSE));
-}
-
 static int is_array(const front *f, uint32_t node) { return f->event->nodes[node].kind == DOC_ARRAY; }
 
 static int element(front *f, uint32_t node, double i) {
@@ -48,9 +29,9 @@ typedef struct calls {
 	int (*element)(front *, uint32_t, double);
 	uint32_t (*length)(front *, uint32_t);
 	int (*removed)(doc *, uint32_t, const char *, size_t);
-	int (*put_number)(front *, uint32_t, const char *, size_t, double);
-	int (*put_string)(front *, uint32_t, const char *, size_t, const char *, size_t);
-	int (*put_boolean)(front *, uint32_t, const char *, size_t, int);
+	int (*set_number)(doc *, uint32_t, const char *, size_t, double);
+	int (*set_string)(doc *, uint32_t, const char *, size_t, const char *, size_t);
+	int (*set_literal)(doc *, uint32_t, const char *, size_t, int);
 	int (*sent_string)(front *, const char *, size_t);
 	int (*sent_number)(front *, double);
 	int (*find)(quick *, const char *, size_t, const char *, size_t, double);
@@ -125,13 +106,16 @@ static void address(lua_State *L, const char *name, void *p) {
 // proxy_open pushes what frontend.lua needs for the compiled front end.
 void proxy_open(lua_State *L, front *f) {
 	static const calls functions = {
-		front_next, front_sent, front_dropped, NULL, element, length, NULL, put_number, put_string, put_boolean,
+		front_next, front_sent, front_dropped, NULL, element, length, NULL, NULL, NULL, NULL,
 		front_sent_string, front_sent_number, quick_find};
 	lua_newtable(L);
 	calls *c = lua_newuserdata(L, sizeof *c); // kept by frontend.lua
 	*c = functions;
 	c->read = f->api->read;
 	c->removed = f->api->remove;
+	c->set_number = f->api->set_number;
+	c->set_string = f->api->set_string;
+	c->set_literal = f->api->set_literal;
 	lua_setfield(L, -2, "calls");
 	address(L, "front", f);
 	address(L, "event", f->event);

@@ -253,12 +253,27 @@ static int sent(front *f, size_t before, int fault) {
 	return 0;
 }
 
+// extract_sent fills the row of the event that was sent, while it is indexed.
+static void extract_sent(front *f) {
+	for (uint32_t i = 0; i < f->extract_count; i++)
+		if (f->extract[i] && f->api->extract_event(f->extract[i], f->event, f->out.data, f->out_ends, f->out_count)) f->unextracted = 1;
+}
+
+// extract_rest fills the rows of what else was sent.
+static int extract_rest(front *f) {
+	for (uint32_t i = 0; i < f->extract_count && !f->unextracted; i++)
+		if (f->extract[i] && f->api->extract_rows(f->extract[i], f->out.data, f->out_ends, f->out_count)) f->unextracted = 1;
+	return f->unextracted ? PG_MEMORY : PG_OK;
+}
+
 // front_sent sends the event itself, when nothing of it needs Lua. It returns 0
 // when that is done.
 int front_sent(front *f) {
 	if (f->event->foreigns || !out_need(f)) return 1;
 	size_t before = f->out.len;
-	return sent(f, before, f->api->encode(f->event, 0, &f->out));
+	int fault = sent(f, before, f->api->encode(f->event, 0, &f->out));
+	if (!fault && !f->route_count) extract_sent(f);
+	return fault;
 }
 
 int front_sent_string(front *f, const char *s, size_t n) {
@@ -336,9 +351,7 @@ int front_ended(front *f, int kind) {
 	pg_vm_end(f->vm);
 	life_next(f);
 	if (f->route_count) return kind; // no sink need have all rows
-	for (uint32_t i = 0; i < f->extract_count && kind == PG_OK; i++)
-		if (f->extract[i] && f->api->extract(f->extract[i], f->out.data, f->out_ends, f->out_count)) kind = PG_MEMORY;
-	return kind;
+	return kind ? kind : extract_rest(f);
 }
 
 int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
@@ -348,6 +361,9 @@ int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count
 	f->run = (front_run){.at = first};
 	f->out.len = f->texts.len = 0;
 	f->out_count = f->dead_count = f->route_count = 0;
+	f->unextracted = 0;
+	for (uint32_t i = 0; i < f->extract_count; i++)
+		if (f->extract[i] && f->api->extract_begin(f->extract[i])) f->unextracted = 1;
 	pg_vm_begin(f->vm);
 	return front_ended(f, drive(f));
 }

@@ -1,0 +1,70 @@
+//go:build cgo
+
+package luajit_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/luajit"
+)
+
+// TestColumnsOfTheEvent checks that the columns of an event are the same whether it
+// is returned itself, when they are taken from what it has become in memory, or in a
+// list, when they are read from the bytes.
+func TestColumnsOfTheEvent(t *testing.T) {
+	values := []string{
+		`1`, `-0`, `1.5`, `2147483648`, `9007199254740993`, `1e400`, `"text"`, `"\u00e9\n\"q\""`, `"2026-01-02T03:04:05.678Z"`, `""`,
+		`true`, `false`, `null`, `{}`, `{"a":1,"b":[1, 2]}`, `[1, "x"]`, `1767225600.25`, `"12"`,
+	}
+	in := &event.Batch{}
+	for i, v := range values {
+		next := values[(i+1)%len(values)]
+		in.Append(fmt.Appendf(nil, `{"a":%s,"b":{"c":%s,"d":%s},"e":%s}`, v, next, v, next))
+		in.Append(fmt.Appendf(nil, `{"e":1,"a":%s,"\u0061":%s,"b":{"c":{"c":1}}}`, v, next))
+	}
+	in.Range.Count = uint64(in.Len())
+	var sinks []script.Sink
+	for kind := event.Bool; kind <= event.JSON; kind++ {
+		for _, path := range [][]string{{"a"}, {"b", "c"}, {"b", "c", "c"}, {"new"}, {"b", "new"}, {"e"}} {
+			name := fmt.Sprint(kind, path)
+			sinks = append(sinks, script.Sink{Name: name, Columns: []event.Column{{Name: name, Path: path, Type: kind}}})
+		}
+	}
+	for _, edit := range []string{
+		``, `e.new = e.a`, `e.a = e.b`, `e.b = nil`, `e.b.c = e.a`, `e.b.new = 12.25`, `e.new = "é \"x\"\n"`, `e.new, e.b.new = true, -7`,
+		`e.new = 1 e.new = nil`, `e.new = 1 e.new = "two" e.b.c = nil`, `e.a = nil e.a = 1e300`, `e.new = 1e15 + 0.5 e.e = "2026-01-02 03:04:05"`,
+		`e.b = nil e.b = "b"`, `e["\n\"k"] = 1 e.new = "plain"`, `e.new = json.null`,
+	} {
+		t.Run(edit, func(t *testing.T) {
+			direct := columnsOf(t, in, sinks, "function main(e) "+edit+" return e end")
+			listed := columnsOf(t, in, sinks, "function main(e) "+edit+" return {e} end")
+			if diff := cmp.Diff(listed, direct); diff != "" {
+				t.Errorf("(-in a list +itself)\n%s", diff)
+			}
+		})
+	}
+}
+
+// columnsOf runs the batch twice, once for the engine to get warm.
+func columnsOf(t *testing.T, in *event.Batch, sinks []script.Sink, text string) event.Result {
+	s, err := luajit.Load(t.Context(), script.Code{Name: "case.lua", Text: []byte(text)}, script.Options{Sinks: sinks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	res := event.Result{Outputs: make([]event.Output, len(sinks))}
+	for range 2 {
+		if err := s.Run(t.Context(), in, &res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range res.Dead {
+		res.Dead[i].Script = "" // names the version
+	}
+	return res
+}

@@ -4,7 +4,7 @@ SETUP := tools/setup.sh
 PERIGEE := bin/perigee
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test race nocgo check crash torture torture-asan fuzz bench-crossing clean
+.PHONY: help demo demo-redis build test race nocgo check crash torture torture-asan fuzz bench-crossing bench-pipeline clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ fuzz: ## ten minutes of fuzzing every reader of documents, and the engines again
 bench-crossing: ## what an event costs in user code: ours, native Go, sonic, gopher-lua
 	@$(SETUP) build
 	@cd bench && ../$(GO) run ./crossing
+
+bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL: ours, and how others do it
+	@$(SETUP) bench
+	@cd bench && ../$(GO) run ./pipeline -perigee ../$(PERIGEE)
 
 clean: ## remove what was built
 	@rm -rf .build bin

@@ -4,6 +4,7 @@
 #
 #   tools/setup.sh build      to compile: C compiler, Go, LuaJIT
 #   tools/setup.sh servers    the above, and Redis, MariaDB and PostgreSQL for tests and demos
+#   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh lint       the above, and the C and Lua linters
 set -eu
 cd "$(dirname "$0")/.."
@@ -81,6 +82,8 @@ servers() {
 case ${1:-} in
   build) build ;;
   servers) build; servers ;;
+  bench) build; packages redis-server mariadb-server postgresql postgresql-client \
+    libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   lint) build; servers; packages clang lua-check shellcheck ;;
-  *) fail "usage: tools/setup.sh build|servers|lint" ;;
+  *) fail "usage: tools/setup.sh build|servers|bench|lint" ;;
 esac

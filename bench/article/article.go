@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,9 +48,18 @@ type event struct {
 // class is what the email example's script knows of the kinds of events.
 var class = map[string]string{"sent": "delivery", "bounce": "delivery", "open": "engagement", "click": "engagement"}
 
+// All are the columns that the flow can fill.
+var All = []string{"id", "event_name", "email", "domain", "class", "topic", "campaign_number", "time", "ip", "device", "retried", "url"}
+
+// A Table is where the events go.
+type Table struct {
+	Name    string
+	Columns []string // some of All
+}
+
 // Drain moves events from the list into the table until the list is empty, and
 // returns how many it moved.
-func Drain(ctx context.Context, client *redis.Client, list string, db *sql.DB, table string) (int, error) {
+func Drain(ctx context.Context, client *redis.Client, list string, db *sql.DB, table Table) (int, error) {
 	inserts := make(chan string)
 	taken := make([]int, goroutines)
 	faults := make([]error, goroutines+1)
@@ -77,8 +87,8 @@ func Drain(ctx context.Context, client *redis.Client, list string, db *sql.DB, t
 }
 
 // takeAll takes batches until there are none, and sends an INSERT for each.
-func takeAll(ctx context.Context, client *redis.Client, list, table string, inserts chan<- string) (int, error) {
-	total := 0
+func takeAll(ctx context.Context, client *redis.Client, list string, table Table, inserts chan<- string) (int, error) {
+	total, head, row := 0, table.head(), table.row()
 	for {
 		records, err := take.Run(ctx, client, []string{list}, batch).StringSlice()
 		if err != nil {
@@ -87,7 +97,7 @@ func takeAll(ctx context.Context, client *redis.Client, list, table string, inse
 		if len(records) == 0 {
 			return total, nil
 		}
-		insert, err := insertOf(table, records)
+		insert, err := insertOf(head, row, records)
 		if err != nil {
 			return total, err
 		}
@@ -98,11 +108,25 @@ func takeAll(ctx context.Context, client *redis.Client, list, table string, inse
 	}
 }
 
-const columns = "id, event_name, email, domain, class, topic, campaign_number, time, ip, device, retried, url"
+// verbs are how the columns are written, by their place in All.
+var verbs = []string{"%[1]d", "'%[2]s'", "'%[3]s'", "'%[4]s'", "'%[5]s'", "'%[6]s'", "'%[7]s'", "'%[8]s'", "'%[9]s'", "'%[10]s'", "%[11]t", "'%[12]s'"}
+
+func (t Table) head() string {
+	return "INSERT INTO " + t.Name + " (" + strings.Join(t.Columns, ", ") + ") VALUES "
+}
+
+// row is the format of one row.
+func (t Table) row() string {
+	written := make([]string, len(t.Columns))
+	for i, column := range t.Columns {
+		written[i] = verbs[slices.Index(All, column)]
+	}
+	return "(" + strings.Join(written, ",") + ")"
+}
 
 // insertOf processes records as the email example's script does, and makes one
 // statement of them; it is empty when none is left.
-func insertOf(table string, records []string) (string, error) {
+func insertOf(head, row string, records []string) (string, error) {
 	var q strings.Builder
 	for _, record := range records {
 		var e event
@@ -116,11 +140,11 @@ func insertOf(table string, records []string) (string, error) {
 		dash := strings.LastIndexByte(e.Campaign, '-')
 		topic, number := e.Campaign[:dash], e.Campaign[dash+1:]
 		if q.Len() == 0 {
-			fmt.Fprintf(&q, "INSERT INTO %s (%s) VALUES ", table, columns)
+			q.WriteString(head)
 		} else {
 			q.WriteByte(',')
 		}
-		fmt.Fprintf(&q, "(%d,'%s','%s','%s','%s','%s','%s','%s','%s','%s',%t,'%s')", e.ID, escape(e.Name), escape(e.Email),
+		fmt.Fprintf(&q, row, e.ID, escape(e.Name), escape(e.Email),
 			escape(domain), class[e.Name], escape(topic), escape(number), e.Time.UTC().Format("2006-01-02 15:04:05.000000"),
 			escape(e.IP), escape(e.Meta.Device), e.Meta.Attempt > 1, escape(e.URL))
 	}

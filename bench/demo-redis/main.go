@@ -139,7 +139,7 @@ func (d *demo) article(ctx context.Context) (rate float64, err error) {
 	client := redis.NewClient(&redis.Options{Addr: d.servers.Redis.Address()})
 	defer client.Close()
 	began := time.Now()
-	moved, err := article.Drain(ctx, client, rig.List, d.servers.DB, rig.Table)
+	moved, err := article.Drain(ctx, client, rig.List, d.servers.DB, article.Table{Name: rig.Table, Columns: article.All})
 	took := time.Since(began)
 	if err != nil {
 		return 0, err

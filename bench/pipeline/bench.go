@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	seed     = 1
+	list     = "pepi_queue"
+	stream   = "pepi_stream"
+	database = "mail"
+	table    = "events"
+)
+
+// columns are those of the table that are filled, beside its counter.
+var columns = []string{"id", "event_name", "email", "domain", "topic", "campaign_number", "time", "url"}
+
+// A bench is one run of the program.
+type bench struct {
+	binary, script, only, profile string
+	events, slow                  uint64
+	rounds                        int
+
+	folder   string
+	queue    *queue
+	usual    *mariadb // as it comes
+	mode2    *mariadb // with innodb_autoinc_lock_mode=2
+	postgres *postgres
+	ready    ready
+	results  map[string]*result
+	order    []string // of the results
+}
+
+func (b *bench) run(ctx context.Context) (err error) {
+	if b.folder, err = os.MkdirTemp("", "perigee-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.folder)
+	// PostgreSQL does not run as root, and must get to its folder in it.
+	if err := os.Chmod(b.folder, 0o755); err != nil {
+		return err
+	}
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	defer b.stop()
+	b.results = map[string]*result{}
+	for round := range b.rounds {
+		for _, c := range b.contestants() {
+			if round > 0 && c.once || !strings.Contains(c.name, b.only) {
+				continue
+			}
+			if err := b.turn(ctx, round, c); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+	}
+	b.print(os.Stdout)
+	b.figures(os.Stdout)
+	return nil
+}
+
+// start starts the servers and fills what everybody drains.
+func (b *bench) start(ctx context.Context) (err error) {
+	say("starting Redis, two MariaDB, PostgreSQL; making %d events", b.events)
+	if b.queue, err = startQueue(ctx, filepath.Join(b.folder, "redis"), b.events); err != nil {
+		return err
+	}
+	if b.usual, err = startMariaDB(ctx, filepath.Join(b.folder, "default")); err != nil {
+		return err
+	}
+	if b.mode2, err = startMariaDB(ctx, filepath.Join(b.folder, "mode2"), "--innodb-autoinc-lock-mode=2"); err != nil {
+		return err
+	}
+	if b.postgres, err = startPostgreSQL(ctx, filepath.Join(b.folder, "postgres")); err != nil {
+		return err
+	}
+	b.ready, err = makeReady(filepath.Join(b.folder, "rows"), b.events, b.slow)
+	return err
+}
+
+func (b *bench) stop() {
+	if b.queue != nil {
+		b.queue.close()
+	}
+	for _, m := range []*mariadb{b.usual, b.mode2} {
+		if m != nil {
+			m.close()
+		}
+	}
+	if b.postgres != nil {
+		b.postgres.close()
+	}
+}
+
+// turn lets a contestant do its work once.
+func (b *bench) turn(ctx context.Context, round int, c contestant) error {
+	say("round %d of %d: %s", round+1, b.rounds, c.name)
+	if err := c.to.empty(ctx); err != nil {
+		return err
+	}
+	if err := c.from.fill(ctx, c.events); err != nil {
+		return err
+	}
+	// What the servers still do for the turn before is not this one's.
+	time.Sleep(settleTime)
+	m, err := b.measure(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := c.check(ctx); err != nil {
+		return err
+	}
+	r := b.results[c.name]
+	if r == nil {
+		r = &result{events: c.events}
+		b.results[c.name] = r
+		b.order = append(b.order, c.name)
+	}
+	r.add(m)
+	say("  %.0f events/s", m.rate)
+	return nil
+}
+
+const settleTime = time.Second
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/perigeedb/perigee/internal/rig"
+)
+
+//go:embed engine.yaml
+var engineConfig string
+
+var engineTemplate = template.Must(template.New("engine.yaml").Parse(engineConfig))
+
+// An engine is how ours is set up.
+type engine struct {
+	Source, Sink string // YAML
+	Script, Data string
+}
+
+// command writes the configuration and makes the command that runs it.
+func (b *bench) command(source, sink string) func(context.Context) (*exec.Cmd, error) {
+	return func(context.Context) (*exec.Cmd, error) {
+		script, err := filepath.Abs(b.script)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.RemoveAll(b.data()); err != nil {
+			return nil, err
+		}
+		var text strings.Builder
+		if err := engineTemplate.Execute(&text, engine{Source: source, Sink: sink, Script: script, Data: b.data()}); err != nil {
+			return nil, err
+		}
+		path := filepath.Join(b.folder, "engine.yaml")
+		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+			return nil, err
+		}
+		return exec.Command(b.binary, "run", path), nil
+	}
+}
+
+func (b *bench) data() string { return filepath.Join(b.folder, "perigee-data") }
+
+// ours is the engine from one of the sources to one of the targets.
+func (b *bench) ours(name, source, sink string, from source, to target, db *sql.DB) contestant {
+	return contestant{name: name, events: b.events, from: from, to: to, serves: true,
+		command: b.command(source, sink),
+		check: func(ctx context.Context) error {
+			report, err := rig.Verify(ctx, db, table, []string{b.data()}, seed, b.events)
+			if err != nil {
+				return err
+			}
+			return report.Err()
+		}}
+}
+
+func (b *bench) fromList() string {
+	return fmt.Sprintf("redis: {address: %q, list: %s}", b.queue.server.Address(), list)
+}
+
+func (b *bench) fromStream() string {
+	return fmt.Sprintf("redis: {address: %q, stream: %s}", b.queue.server.Address(), stream)
+}
+
+func toMariaDB(m *mariadb) string {
+	return fmt.Sprintf("mysql: {address: %q, user: root, database: %s, table: %s, columns: %s}", m.server.Address(), database, table, columnsYAML)
+}
+
+func toPostgreSQL(p *postgres) string {
+	return fmt.Sprintf("postgres: {address: %q, user: postgres, database: %s, table: %s, columns: %s, params: {sslmode: disable}}",
+		p.server.Address(), database, table, columnsYAML)
+}
+
+// columnsYAML are the columns of the table, as a sink is told of them.
+const columnsYAML = "[{name: id, type: int64, required: true}, {name: event_name, type: string, required: true}, " +
+	"{name: email, type: string, required: true}, {name: domain, type: string, required: true}, {name: topic, type: string, required: true}, " +
+	"{name: campaign_number, type: int32, required: true}, {name: time, type: timestamp, required: true}, {name: url, type: string, required: true}]"

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	pretty "github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/perigeedb/perigee/bench/rounds"
+)
+
+// A result is the turns of one contestant.
+type result struct {
+	events uint64
+	turns  []measurement
+}
+
+func (r *result) add(m measurement) { r.turns = append(r.turns, m) }
+
+// median is that of one part of a measurement over the turns.
+func (r *result) median(part func(measurement) float64) float64 {
+	values := make([]float64, len(r.turns))
+	for i, m := range r.turns {
+		values[i] = part(m)
+	}
+	return rounds.Median(values)
+}
+
+func rate(m measurement) float64         { return m.rate }
+func timeOfSource(m measurement) float64 { return m.source }
+func timeOfStore(m measurement) float64  { return m.database }
+func timeOfOwn(m measurement) float64    { return m.program }
+func megabytes(m measurement) float64    { return m.resident }
+
+// print writes a table of medians.
+func (b *bench) print(w io.Writer) {
+	t := pretty.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(pretty.StyleLight)
+	t.AppendHeader(pretty.Row{"", "events", "turns", "events/s", "least", "most", "us Redis", "us database", "us program", "MB"})
+	for _, name := range b.order {
+		r := b.results[name]
+		least, most := r.turns[0].rate, r.turns[0].rate
+		for _, m := range r.turns {
+			least, most = min(least, m.rate), max(most, m.rate)
+		}
+		t.AppendRow(pretty.Row{name, r.events, len(r.turns), whole(r.median(rate)), whole(least), whole(most),
+			tenths(r.median(timeOfSource)), tenths(r.median(timeOfStore)), tenths(r.median(timeOfOwn)), whole(r.median(megabytes))})
+	}
+	t.Render()
+	fmt.Fprintln(w, "us: microseconds of processor time per event. MB: the program's peak, all its processes together.")
+}
+
+func whole(v float64) string  { return fmt.Sprintf("%.0f", v) }
+func tenths(v float64) string { return fmt.Sprintf("%.1f", v) }
+
+// figures are left out for whom there was no turn.
+func (b *bench) figures(w io.Writer) {
+	ratio := func(name, ours string, theirs ...string) {
+		if value, ok := b.ratio(ours, theirs); ok {
+			fmt.Fprintf(w, "figure %s %.2f\n", name, value)
+		}
+	}
+	ratio("mysql_default_vs_article_flow", oursUsual, articleUsual)
+	ratio("mysql_mode2_vs_article_flow", oursMode2, articleMode2)
+	loads := make([]string, len(connections))
+	for i, n := range connections {
+		loads[i] = loadName(n)
+	}
+	ratio("mysql_mode2_vs_load_data", oursMode2, loads...)
+	if r := b.results[oursMode2]; r != nil {
+		fmt.Fprintf(w, "figure own_cpu_us_per_event %.2f\nfigure pipeline_rss_mb %.0f\n", r.median(timeOfOwn), r.median(megabytes))
+	}
+	ratio("postgres_vs_copy", oursPostgres, copyPostgres)
+	ratio("streams_vs_list", oursStream, oursMode2)
+}
+
+// ratio is the median over the rounds of our rate over the best of theirs in the
+// same round.
+func (b *bench) ratio(ours string, theirs []string) (float64, bool) {
+	us := b.results[ours]
+	if us == nil {
+		return 0, false
+	}
+	var ratios []float64
+	for round, m := range us.turns {
+		best := 0.0
+		for _, name := range theirs {
+			if r := b.results[name]; r != nil && round < len(r.turns) {
+				best = max(best, r.turns[round].rate)
+			}
+		}
+		if best > 0 {
+			ratios = append(ratios, m.rate/best)
+		}
+	}
+	return rounds.Median(ratios), len(ratios) > 0
+}
+
+func join(names []string) string { return strings.Join(names, ", ") }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	_ "github.com/go-sql-driver/mysql" // the driver of MariaDB
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of PostgreSQL
+	"github.com/redis/go-redis/v9"
+
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/source/generate"
+)
+
+// A queue is a Redis. Events are made once, in a database of their own, and
+// copied from there for everybody's turn.
+type queue struct {
+	server *private.RedisServer
+	client *redis.Client // of the database that is drained
+	made   *redis.Client // of the other one
+}
+
+const madeIn = 1 // number of that database
+
+func startQueue(ctx context.Context, folder string, events uint64) (*queue, error) {
+	server, err := private.StartRedis(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	q := &queue{server: server,
+		client: redis.NewClient(&redis.Options{Addr: server.Address()}),
+		made:   redis.NewClient(&redis.Options{Addr: server.Address(), DB: madeIn}),
+	}
+	return q, q.make(ctx, events)
+}
+
+// step is how many events are pushed at once.
+const step = 1000
+
+// make makes the list and the stream of all events.
+func (q *queue) make(ctx context.Context, events uint64) error {
+	for first := uint64(0); first < events; first += step {
+		pipe := q.made.Pipeline()
+		var all []any
+		for i := first; i < min(events, first+step); i++ {
+			event := generate.Append(nil, seed, i)
+			all = append(all, event)
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"event", event}})
+		}
+		pipe.RPush(ctx, list, all...)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return fmt.Errorf("make events: %w", err)
+		}
+	}
+	return nil
+}
+
+func (q *queue) pid() int { return q.server.PID() }
+
+func (q *queue) close() {
+	q.client.Close()
+	q.made.Close()
+	_ = q.server.Stop()
+}
+
+// A key of a queue is drained.
+type key struct {
+	*queue
+	name string
+}
+
+// fill copies the key. One that is shorter than all that was made is pushed.
+func (k key) fill(ctx context.Context, events uint64) error {
+	if err := k.client.FlushDB(ctx).Err(); err != nil {
+		return err
+	}
+	if err := k.made.Copy(ctx, k.name, k.name, 0, true).Err(); err != nil {
+		return err
+	}
+	if k.name != list {
+		return nil
+	}
+	return k.client.LTrim(ctx, k.name, 0, int64(events)-1).Err()
+}
+
+func (k key) left(ctx context.Context) (int64, error) {
+	if k.name == list {
+		return k.client.LLen(ctx, k.name).Result()
+	}
+	return k.client.XLen(ctx, k.name).Result()
+}
+
+// A nothing is the source of those who bring their rows along.
+type nothing struct{ *queue }
+
+func (nothing) fill(context.Context, uint64) error  { return nil }
+func (nothing) left(context.Context) (int64, error) { return 0, nil }
+
+// A mariadb is a server with the table.
+type mariadb struct {
+	server *private.MariaDBServer
+	db     *sql.DB
+}
+
+func startMariaDB(ctx context.Context, folder string, flags ...string) (*mariadb, error) {
+	server, err := private.StartMariaDB(ctx, folder, flags...)
+	if err != nil {
+		return nil, err
+	}
+	m := &mariadb{server: server}
+	if m.db, err = sql.Open("mysql", server.DSN("")); err != nil {
+		return nil, err
+	}
+	defer m.db.Close()
+	if _, err = m.db.ExecContext(ctx, "CREATE DATABASE "+database); err != nil {
+		return nil, err
+	}
+	m.db, err = sql.Open("mysql", server.DSN(database))
+	return m, err
+}
+
+func (m *mariadb) pid() int { return m.server.PID() }
+
+func (m *mariadb) close() {
+	m.db.Close()
+	_ = m.server.Stop()
+}
+
+// ledger are the tables of the sinks.
+var ledger = []string{"perigee_ranges", "perigee_owners", "perigee_leases", "perigee_workers"}
+
+func (m *mariadb) empty(ctx context.Context) error {
+	return empty(ctx, m.db, `CREATE TABLE `+table+` (
+		pk BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+		id BIGINT NOT NULL, event_name VARCHAR(16) NOT NULL, email VARCHAR(120) NOT NULL, domain VARCHAR(80) NOT NULL,
+		topic VARCHAR(40) NOT NULL, campaign_number INT NOT NULL, time DATETIME(6) NOT NULL, url VARCHAR(200) NOT NULL,
+		KEY campaign (campaign_number, time)) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`)
+}
+
+// A postgres is a server with the table.
+type postgres struct {
+	server *private.PostgreSQLServer
+	db     *sql.DB
+}
+
+func startPostgreSQL(ctx context.Context, folder string) (*postgres, error) {
+	server, err := private.StartPostgreSQL(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	p := &postgres{server: server}
+	if p.db, err = sql.Open("pgx", server.DSN("postgres")); err != nil {
+		return nil, err
+	}
+	defer p.db.Close()
+	if _, err = p.db.ExecContext(ctx, "CREATE DATABASE "+database); err != nil {
+		return nil, err
+	}
+	p.db, err = sql.Open("pgx", server.DSN(database))
+	return p, err
+}
+
+func (p *postgres) pid() int { return p.server.PID() }
+
+func (p *postgres) close() {
+	p.db.Close()
+	_ = p.server.Stop()
+}
+
+func (p *postgres) empty(ctx context.Context) error {
+	return empty(ctx, p.db, `CREATE TABLE `+table+` (
+		pk BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+		id BIGINT NOT NULL, event_name VARCHAR(16) NOT NULL, email VARCHAR(120) NOT NULL, domain VARCHAR(80) NOT NULL,
+		topic VARCHAR(40) NOT NULL, campaign_number INT NOT NULL, time TIMESTAMPTZ NOT NULL, url VARCHAR(200) NOT NULL)`,
+		"CREATE INDEX campaign ON "+table+" (campaign_number, time)", "CHECKPOINT")
+}
+
+func empty(ctx context.Context, db *sql.DB, create ...string) error {
+	statements := []string{"DROP TABLE IF EXISTS " + table}
+	for _, name := range ledger {
+		statements = append(statements, "DROP TABLE IF EXISTS "+name)
+	}
+	for _, statement := range append(statements, create...) {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// count fails unless the table has as many rows as there should be.
+func count(ctx context.Context, db *sql.DB, want int) error {
+	var rows, ids int
+	err := db.QueryRowContext(ctx, "SELECT COUNT(*), COUNT(DISTINCT id) FROM "+table).Scan(&rows, &ids)
+	if err == nil && (rows != want || ids != want) {
+		err = fmt.Errorf("%d rows with %d ids landed, want %d", rows, ids, want)
+	}
+	return err
+}

@@ -36,11 +36,16 @@ type Function struct {
 	Call  func(ctx context.Context, args []any) ([]any, error)
 }
 
-// names lists the functions for frontend.lua, which counts them from 1.
+// names lists the functions for frontend.lua, which counts them from 1. A tab marks
+// those that do not wait.
 func (h *Host) names() string {
 	var names strings.Builder
 	for _, f := range h.Functions {
-		names.WriteString(f.Name + "\n")
+		names.WriteString(f.Name)
+		if !f.Waits {
+			names.WriteByte('\t')
+		}
+		names.WriteByte('\n')
 	}
 	return names.String()
 }
@@ -125,11 +130,7 @@ func (e *Engine) call(ctx context.Context) (waits bool) {
 	if err == nil {
 		results, waits, err = e.host.call(ctx, int(e.c.function), args)
 	}
-	if err == nil {
-		e.answer = encodeValues(append(e.answer[:0], 'V'), results)
-		return waits
-	}
-	e.answer = append(append(e.answer[:0], 'E'), err.Error()...)
+	e.answer = answerOf(e.answer, results, err)
 	return waits
 }
 

@@ -36,6 +36,7 @@ type Setup struct {
 	Main   string // the function to run; "" is main
 	Value  bool   // it returns values, not events
 	Host   *Host  // nil when there is nothing to call
+	Direct bool   // functions that do not wait are called from C, without a yield
 }
 
 // A Sink is what an engine knows of a sink.
@@ -56,6 +57,8 @@ type Engine struct {
 	to      []uint64              // the same, for its memory
 	extract []*document.Extractor // one for each sink, nil where no columns are asked for
 	native  **C.struct_extractor  // the same, in C
+	ctx     context.Context       // for functions that are called directly,
+	cause   error                 // and the error of the last one
 }
 
 // NewEngine makes an engine without a script.
@@ -82,6 +85,7 @@ func (e *Engine) open(opts Options, setup Setup) *C.front {
 	return C.front_open(e.VM.c, (*C.doc_api)(document.Functions()), &C.front_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
 		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
+		direct: boolInt(setup.Direct),
 	}, text(frontend), C.size_t(len(frontend)))
 }
 

@@ -46,7 +46,7 @@ front *front_open(pg_vm *vm, const doc_api *api, const front_setup *setup, const
 	front *f = calloc(1, sizeof *f);
 	if (!f) return NULL;
 	*f = (front){.api = api, .vm = vm, .life = 1, .decoded_max = setup->memory, .value = setup->value,
-		.compiled = setup->compiled};
+		.compiled = setup->compiled, .calls_directly = setup->direct};
 	f->output = setup->output < INT32_MAX ? setup->output : INT32_MAX;
 	f->texts.max = f->scratch.max = f->keys.max = f->request.max = f->measured.max = setup->memory;
 	f->functions = strdup(setup->functions);

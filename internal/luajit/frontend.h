@@ -92,6 +92,8 @@ typedef struct front {
 	int loading;      // the script's text runs, not its events
 	struct extractor **extract; // the caller's
 	uint32_t extract_count;
+	int calls_directly;
+	void *engine;      // pinned by Go, for those calls
 	uint32_t function; // that the script waits for: 0 reads a file
 	int asked;         // it does wait
 	doc_buf request;   // the arguments
@@ -107,6 +109,7 @@ typedef struct front_setup {
 	size_t memory, output; // limits
 	int compiled;          // picks the front end for the JIT
 	int value;
+	int direct;            // functions that do not wait are called without a yield
 	const char *main, *functions, *sinks;
 } front_setup;
 
@@ -160,6 +163,10 @@ void json_open(lua_State *L, front *f); // pushes the module
 void call_open(lua_State *L, front *f);
 int call_answer(lua_State *L);
 int call_values(lua_State *L);
+
+// direct.c
+int direct_new(lua_State *L);
+void direct_answer(front *f, const char *data, size_t len); // for Go, while it is called
 
 // big.c
 void big_open(lua_State *L, front *f);

@@ -93,10 +93,10 @@ end
 local libraries = {json = json, log = perigee_log, stats = {}}
 do
   local count = 0
-  for module, name in call.names:gmatch("([^\n]+)%.([^\n]+)") do
+  for module, name, pure in call.names:gmatch("([^\n]+)%.([^\n\t]+)(\t?)") do
     count = count + 1
     libraries[module] = libraries[module] or {}
-    libraries[module][name] = of_go(count)
+    libraries[module][name] = pure ~= "" and call.direct and call.direct(count) or of_go(count)
   end
 end
 if libraries.time then libraries.time.now, libraries.time.unix = call.now, call.unix end

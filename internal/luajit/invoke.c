@@ -28,9 +28,9 @@ static int64_t clock_of(int precise) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// piece is what the time between two calls counts for. The clock runs on while the
-// goroutine or its thread does not, so that no piece counts for much; how long one of
-// the script's own may be the watchdog sees to.
+// piece is what the time between two functions of Go counts for. The clock runs on
+// while the thread does not, so that no piece counts for much; how long one may be the
+// watchdog sees to.
 static int64_t piece(const calls *c, int64_t from, int64_t to) {
 	int64_t most = c->limit / 10;
 	return to - from < most ? to - from : most;
@@ -263,16 +263,13 @@ int calls_start(calls *c, uint32_t function, uint32_t event, const char *args, s
 	int n = len ? push_values(c, co, args, len) : 0;
 	c->spent = 0;
 	kind = n < 0 ? (int)vm->fault.kind : pg_vm_step(vm, n);
-	if (kind == PG_CALL) c->since = clock_of(0);
 	return ended(c, number, kind);
 }
 
-int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int64_t since, int precise,
-                 const char *answer, size_t len) {
+int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len) {
 	front *f = c->f;
 	pg_vm *vm = f->vm;
 	int64_t from = clock_of(precise);
-	if (since) spent += piece(c, since, from);
 	c->waiting--;
 	f->answer = answer;
 	f->answer_len = len;
@@ -285,10 +282,7 @@ int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int64
 	}
 	pg_vm_continue(vm);
 	int kind = pg_vm_step(vm, 0);
-	if (kind == PG_CALL) {
-		c->since = clock_of(precise);
-		c->spent = spent + piece(c, from, c->since);
-	}
+	if (kind == PG_CALL) c->spent = spent + piece(c, from, clock_of(precise));
 	return ended(c, thread, kind);
 }
 

@@ -16,10 +16,11 @@ typedef struct calls {
 	int *functions;      // references to functions of the script, by number; 0: not looked up
 	uint32_t functions_count;
 
-	// Of the crossing that ended: the coroutine of the call that waits, how long that
-	// call has run, and when it stopped.
+	// Of the crossing that ended: how, the coroutine of the call that waits, and how long
+	// that call has run.
+	int kind;
 	uint32_t thread;
-	int64_t spent, since;
+	int64_t spent;
 } calls;
 
 // PG_UNBOUND: the function has no number in this VM yet.
@@ -37,10 +38,9 @@ int calls_bind(calls *c, uint32_t number, const char *name);
 // waits does.
 int calls_start(calls *c, uint32_t function, uint32_t event, const char *args, size_t len);
 
-// calls_resume goes on with a call that had run for `spent`; `since` is when a
-// function began whose time counts as well, or 0. precise reads a dearer clock.
-int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int64_t since, int precise,
-                 const char *answer, size_t len);
+// calls_resume goes on with a call that had run for `spent`. precise reads a dearer
+// clock.
+int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len);
 
 // calls_drop gives up a call that waits.
 void calls_drop(calls *c, uint32_t thread);

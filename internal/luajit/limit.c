@@ -66,9 +66,16 @@ void pg_vm_begin(pg_vm *vm) {
 	pg_vm_continue(vm);
 }
 
+/* thread_clock is the clock of this thread's processor time, or -1. */
+static clockid_t thread_clock(void) {
+	static __thread clockid_t clock; /* 0 is another clock: not known yet */
+	if (!clock && pthread_getcpuclockid(pthread_self(), &clock) != 0) clock = -1;
+	return clock;
+}
+
 void pg_vm_continue(pg_vm *vm) {
 	vm->run.number++;
-	if (pthread_getcpuclockid(pthread_self(), &vm->run.clock) != 0) vm->run.clock = -1;
+	vm->run.clock = thread_clock();
 	__atomic_store_n(&vm->run.running, PG_RUNS, __ATOMIC_RELEASE);
 	if (vm->tripped || vm->run.stop) {
 		lock(vm);

@@ -3,6 +3,7 @@
 package luajit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -52,9 +53,8 @@ func loadFunctions(ctx context.Context, code script.Code, opts script.Options, i
 // A caller is a VM of the pool that hosts calls.
 type caller struct {
 	*luajit.Caller
-	vm     *luajit.VM
-	bound  []string // functions that have numbers here
-	answer []byte
+	vm    *luajit.VM
+	bound []string // functions that have numbers here
 }
 
 // Broken implements pool.VM.
@@ -198,16 +198,16 @@ func (fn *Function) call(ctx context.Context, args, results *Values) ([]any, err
 			return nil, fn.of.missing(fn.name)
 		}
 	}
-	kind := c.Start(&call, number, args.encoded())
+	kind := c.Start(ctx, &call, number, args.encoded())
 	var cause error
 	for kind == luajit.Waits {
-		if kind, err = fn.serve(ctx, m, c, &call, &cause); err != nil {
+		if kind, err = fn.serve(ctx, m, &call, &cause); err != nil {
 			return nil, err
 		}
 	}
 	var all []any
 	if kind != luajit.OK {
-		err = fn.fault(c, cause)
+		err = fn.fault(c, cmp.Or(c.Cause(), cause))
 	} else if results == nil {
 		all, err = luajit.DecodeValues(c.Results())
 	} else if results != nowhere {
@@ -222,25 +222,22 @@ func (fn *Function) call(ctx context.Context, args, results *Values) ([]any, err
 
 // serve calls the function of Go that the call waits for, and goes on with it. An
 // error says that the call was given up, and that the VM is no longer held.
-func (fn *Function) serve(ctx context.Context, m *pool.Member, c *caller, call *luajit.Call, cause *error) (luajit.Kind, error) {
-	request, waits := c.Request(call)
-	if !waits {
-		c.answer, *cause = request.Answer(ctx, c.answer)
-		return c.Resume(call, c.answer), nil
-	}
+func (fn *Function) serve(ctx context.Context, m *pool.Member, call *luajit.Call, cause *error) (luajit.Kind, error) {
+	c := m.VM.(*caller)
+	request := c.Request()
 	if c.Engine.Told() {
 		fn.of.drain(c.Engine)
 	}
 	m.Suspend()
-	answer, failed := request.Answer(ctx, nil)
+	var answer []byte
+	answer, *cause = request.Answer(ctx)
 	m.Resume()
-	*cause = failed
 	if err := ctx.Err(); err != nil {
 		c.Drop(call)
 		m.Release()
 		return 0, err
 	}
-	return c.Resume(call, answer), nil
+	return c.Resume(ctx, call, answer), nil
 }
 
 // A raised is an error of a script that a function of Go began.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // A Group is the VMs of one script, or of several that are equal.
@@ -15,7 +16,7 @@ type Group struct {
 	maker Maker
 	users int // guarded by the pool's mutex
 
-	hints   sync.Pool                 // *hint: about one for each processor
+	hints   [16]hint
 	members atomic.Pointer[[]*Member] // replaced whole, below mu
 	special atomic.Bool               // who gives a VM back must look whether it goes
 
@@ -28,12 +29,20 @@ type Group struct {
 	empty   chan struct{}
 }
 
-// A hint is the VM that a processor used last.
-type hint struct{ member *Member }
+// A hint is the VM that some goroutine used last. Those that run at the same time
+// come to different VMs by it, and each to the same one again, without writing to
+// memory that they share.
+type hint struct{ member atomic.Pointer[Member] }
+
+// hint picks the goroutine's one, by the place of its stack.
+func (g *Group) hint() *hint {
+	const stack = 8 << 10 // mostly
+	var here byte
+	return &g.hints[uintptr(unsafe.Pointer(&here))/stack%uintptr(len(g.hints))]
+}
 
 func newGroup(p *Pool, key string, maker Maker) *Group {
 	g := &Group{pool: p, key: key, maker: maker, empty: make(chan struct{})}
-	g.hints.New = func() any { return new(hint) }
 	g.members.Store(new([]*Member))
 	return g
 }
@@ -49,17 +58,13 @@ func (g *Group) Acquire(ctx context.Context) (*Member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	h := g.hints.Get().(*hint)
-	m := h.member
-	g.hints.Put(h)
-	if m != nil && m.take() {
+	h := g.hint()
+	if m := h.member.Load(); m != nil && m.take() {
 		return m, nil
 	}
 	m, err := g.search(ctx)
 	if err == nil {
-		h := g.hints.Get().(*hint)
-		h.member = m
-		g.hints.Put(h)
+		h.member.Store(m)
 	}
 	return m, err
 }

@@ -26,6 +26,9 @@ func Call(ctx context.Context, name string, f script.Func, args []any) (results 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if len(results) == 0 {
+		return nil, nil
+	}
 	plain := make([]any, len(results))
 	for i, v := range results {
 		if plain[i], err = Plain(v, depthMax); err != nil {

@@ -181,6 +181,33 @@ func atoi(text []byte) (n int, ok bool) {
 	return n, true
 }
 
+// Ahead returns what has arrived and was not read yet, valid until the next read.
+func (c *Conn) Ahead() []byte {
+	b, _ := c.in.Peek(c.in.Buffered())
+	return b
+}
+
+// Skip reads n bytes that are Ahead.
+func (c *Conn) Skip(n int) { _, _ = c.in.Discard(n) }
+
+// Head reads the number in front of an array or a string in what is Ahead, and
+// returns what follows. It is Number for a caller who wants several at once.
+func Head(b []byte, kind byte) (n int, rest []byte, ok bool) {
+	if len(b) == 0 || b[0] != kind {
+		return 0, nil, false
+	}
+	for i, c := range b[1:min(len(b), 12)] {
+		if c == '\r' && i > 0 && len(b) > i+2 {
+			return n, b[i+3:], true
+		}
+		if c < '0' || c > '9' {
+			return 0, nil, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return 0, nil, false
+}
+
 // Body appends the bytes of a string whose size was read.
 func (c *Conn) Body(dst []byte, size int) ([]byte, error) {
 	for size > 0 {

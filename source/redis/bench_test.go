@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/source"
@@ -17,10 +19,15 @@ import (
 
 // BenchmarkRead reads, acknowledges and trims; cpu-ns/op is of this process alone.
 func BenchmarkRead(b *testing.B) {
+	for _, f := range forms() {
+		b.Run(f.name, func(b *testing.B) { read(b, f) })
+	}
+}
+
+func read(b *testing.B, f form) {
 	server := private.Redis(b)
-	fillList(b, server, b.N)
-	s, err := redis.New(source.Env{Pipeline: "mails", Limits: source.Limits{Events: 1000, Bytes: 1 << 20}},
-		redis.Config{Address: server.Address(), List: list, UntilEmpty: true})
+	fill(b, f, server, b.N)
+	s, err := redis.New(source.Env{Pipeline: "mails", Limits: source.Limits{Events: 1000, Bytes: 1 << 20}}, f.on(server))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -54,20 +61,21 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-func fillList(b *testing.B, server *private.RedisServer, events int) {
+func fill(b *testing.B, f form, server *private.RedisServer, events int) {
 	b.Helper()
 	client := connect(b, server)
-	for i := 0; i < events; {
-		push := client.B().Rpush().Key(list).Element()
-		for range 1000 {
-			if i < events {
-				push = push.Element(string(generate.Append(nil, 1, uint64(i))))
-				i++
+	var all rueidis.Commands
+	for i := range events {
+		all = append(all, f.command(client, list, string(generate.Append(nil, 1, uint64(i)))))
+		if len(all) < 1000 && i < events-1 {
+			continue
+		}
+		for _, r := range client.DoMulti(context.Background(), all...) {
+			if err := r.Error(); err != nil {
+				b.Fatal(err)
 			}
 		}
-		if err := client.Do(context.Background(), push.Build()).Error(); err != nil {
-			b.Fatal(err)
-		}
+		all = all[:0]
 	}
 }
 

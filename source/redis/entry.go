@@ -22,6 +22,9 @@ type entry struct {
 // all fields. An entry without the field becomes text that says so: it is no
 // JSON, and ends as a dead letter.
 func (e *entry) read(c *resp.Conn, wanted string) (int, error) {
+	if e.readAhead(c, wanted) {
+		return e.left, nil
+	}
 	if _, err := c.Number('*'); err != nil {
 		return 0, err
 	}
@@ -47,6 +50,44 @@ func (e *entry) read(c *resp.Conn, wanted string) (int, error) {
 	}
 	e.left, err = c.Number('$')
 	return e.left, err
+}
+
+// readAhead reads an entry with the only field that is wanted, if its head has
+// arrived as a whole: that is nearly always so, and takes half the time.
+func (e *entry) readAhead(c *resp.Conn, wanted string) bool {
+	ahead := c.Ahead()
+	_, b, ok := resp.Head(ahead, '*')
+	if !ok {
+		return false
+	}
+	id, b, ok := textAhead(b)
+	if !ok {
+		return false
+	}
+	parts, b, ok := resp.Head(b, '*')
+	if !ok || parts != 2 {
+		return false
+	}
+	name, b, ok := textAhead(b)
+	if !ok || wanted != "" && string(name) != wanted {
+		return false
+	}
+	size, b, ok := resp.Head(b, '$')
+	if !ok {
+		return false
+	}
+	e.id, e.left = append(e.id[:0], id...), size
+	c.Skip(len(ahead) - len(b))
+	return true
+}
+
+// textAhead is a short string in what is ahead, and what follows it.
+func textAhead(b []byte) (text, rest []byte, ok bool) {
+	n, b, ok := resp.Head(b, '$')
+	if !ok || len(b) < n+2 {
+		return nil, nil, false
+	}
+	return b[:n], b[n+2:], true
 }
 
 func (e *entry) readName(c *resp.Conn) error {

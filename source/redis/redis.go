@@ -91,6 +91,9 @@ func (s *Source) Guarantee() (source.Guarantee, string) {
 	return source.ExactlyOnce, ""
 }
 
+// Local implements source.Local: what a script pops nobody else sees.
+func (s *Source) Local(string) bool { return s.form == asPop }
+
 // Grows implements source.Growing.
 func (s *Source) Grows() bool {
 	return !s.config.UntilEmpty && s.config.List == "" && s.config.Stream == "" && slices.ContainsFunc(s.keys, pattern)

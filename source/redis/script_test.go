@@ -109,6 +109,9 @@ func TestPoppingScript(t *testing.T) {
 		t.Errorf("the guarantee is %s, because %s", g, why)
 	}
 	names := partitions(t, s)
+	if !s.Local(names[0]) {
+		t.Error("the partition of a popping script is leased")
+	}
 	r, err := s.Open(t.Context(), names[0], nil)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"strings"
 
 	"github.com/perigeedb/perigee/internal/resp"
 )
@@ -37,13 +36,20 @@ func (i id) behind() id {
 	return id{i.ms, i.seq + 1}
 }
 
-func parseID(text string) (i id, err error) {
-	ms, seq, _ := strings.Cut(text, "-")
-	if i.ms, err = strconv.ParseUint(ms, 10, 64); err == nil {
-		i.seq, err = strconv.ParseUint(seq, 10, 64)
+func parseID[T string | []byte](text T) (i id, err error) {
+	part, digits := &i.ms, 0
+	for k := range len(text) {
+		switch c := text[k]; {
+		case c == '-' && part == &i.ms && digits > 0:
+			part, digits = &i.seq, 0
+		case c >= '0' && c <= '9':
+			*part, digits = 10**part+uint64(c-'0'), digits+1
+		default:
+			digits = math.MinInt
+		}
 	}
-	if err != nil {
-		return i, fmt.Errorf("%q is not the ID of an entry", text)
+	if part == &i.ms || digits <= 0 {
+		return id{}, fmt.Errorf("%q is not the ID of an entry", text)
 	}
 	return i, nil
 }
@@ -155,7 +161,7 @@ func (s *stream) take(c *resp.Conn, dst []byte, at uint64) ([]byte, uint32, erro
 	}
 	if s.ids[len(s.ids)-1].end <= at {
 		var i id
-		i, err = parseID(string(s.entry.id))
+		i, err = parseID(s.entry.id)
 		s.ids = append(s.ids, mark{at + 1, i})
 	}
 	return dst, crc32.Update(crc32.Checksum(s.entry.id, castagnoli), castagnoli, dst[start:]), err

@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/internal/table"
+)
+
+func valid() Config {
+	return Config{User: "postgres", Password: "s3c'r\\et", Database: "mail", Table: "events", Create: true, Columns: named(60)}
+}
+
+func TestConfigIsCheckedWithoutServer(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Config)
+		want   string // in the error; empty: none
+	}{
+		{"valid", func(*Config) {}, ""},
+		{"keys", func(c *Config) { c.PrimaryKey, c.Indexes = []string{"id"}, []string{"name, id"} }, ""},
+		{"socket", func(c *Config) { c.Address = "/var/run/postgresql" }, ""},
+		{"address without port", func(c *Config) { c.Address = "localhost" }, "write it as host:port"},
+		{"no table", func(c *Config) { c.Table = "" }, "table is empty"},
+		{"long schema", func(c *Config) { c.Schema = strings.Repeat("d", 64) }, "longer than 63"},
+		{"NUL", func(c *Config) { c.Table = "a\x00" }, "holds a NUL"},
+		{"no columns", func(c *Config) { c.Columns = nil }, "name at least one column"},
+		{"column without name", func(c *Config) { c.Columns[1].Name = "" }, "item 2 of columns: name is empty"},
+		{"column twice", func(c *Config) { c.Columns[1].Name = "id" }, `"id" is named twice`},
+		{"column in another case", func(c *Config) { c.Columns[1].Name = "ID" }, ""},
+		{"column without type", func(c *Config) { c.Columns[1].Type = 0 }, `"name" has no type; known: bool, int32`},
+		{"broken path", func(c *Config) { c.Columns[1].Field = "a..b" }, `field "a..b" has an empty part`},
+		{"key over nothing", func(c *Config) { c.PrimaryKey = []string{"idd"} }, `no column is named "idd"`},
+		{"key over JSON", func(c *Config) { c.Columns[1].SQL, c.Indexes = "JSON", []string{"name"} }, "such as sql: JSONB"},
+		{"key without create", func(c *Config) { c.Create, c.Indexes = false, []string{"id"} }, "add create: true"},
+		{"update without upsert", func(c *Config) { c.Update = []string{"name"} }, "only for mode: upsert"},
+		{"update of nothing", func(c *Config) { c.Mode, c.Update = table.Upsert, []string{"nmae"} }, `no column is named "nmae"`},
+		{"column of ours", func(c *Config) { c.Mode, c.Columns[1].Name = table.Ignore, ordinal }, "mode: ignore needs for itself"},
+		{"setting of ours", func(c *Config) { c.Params = map[string]string{"TimeZone": "UTC"} }, "TimeZone is set by the sink"},
+		{"address in params", func(c *Config) { c.Params = map[string]string{"host": "h"} }, "host is set by the sink"},
+		{"setting of the driver", func(c *Config) { c.Params = map[string]string{"sslmode": "require"} }, ""},
+		{"wrong setting", func(c *Config) { c.Params = map[string]string{"sslmode": "maybe"} }, "params: "},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := valid()
+			test.change(&config)
+			s, err := New(env("p"), config)
+			if err == nil {
+				s.Close()
+			}
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "s3c") {
+				t.Errorf("the password is in %v", err)
+			}
+		})
+	}
+}
+
+func TestConnectionIsSetUp(t *testing.T) {
+	config := valid()
+	config.Address, config.Params = "[::1]:5433", map[string]string{"sslmode": "disable"}
+	c, err := config.connection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Host != "::1" || c.Port != 5433 || c.User != "postgres" || c.Password != `s3c'r\et` || c.Database != "mail" || c.TLSConfig != nil {
+		t.Errorf("host %s, port %d, user %s, database %s", c.Host, c.Port, c.User, c.Database)
+	}
+	config.Address = "/run/socket:5434"
+	if c, err = config.connection(); err != nil || c.Host != "/run/socket" || c.Port != 5434 {
+		t.Errorf("host %s, port %d, %v", c.Host, c.Port, err)
+	}
+}
+
+func TestKindDecodesItsConfig(t *testing.T) {
+	decode := func(into any) error {
+		*into.(*Config) = valid()
+		return nil
+	}
+	s, err := Kind().New(env("p"), decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	columns := s.(*Sink).Columns()
+	if len(columns) != 2 || columns[0].Type != event.Int64 || !columns[0].Required || columns[1].Path[0] != "name" {
+		t.Errorf("columns %+v", columns)
+	}
+	if _, err := Kind().New(env("p"), func(any) error { return fmt.Errorf("no") }); err == nil {
+		t.Error("an error of decode was lost")
+	}
+}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"database/sql"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -84,4 +86,95 @@ func TestCheckConnect(t *testing.T) {
 	if err := m.db.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = ?", m.name).Scan(&tables); err != nil || tables != 0 {
 		t.Errorf("trying has made %d tables, %v", tables, err)
 	}
+}
+
+// numbers is a pipeline from a source into the table numbers of a database.
+const numbers = `
+data: ${DATA}
+http: off
+pipelines:
+  numbers:
+    source: {%s}
+    sink:
+      mysql: {address: "${MYSQL}", user: root, database: "${MYSQL_DATABASE}", table: numbers, create: true, columns: [{name: id, type: int64}]}
+`
+
+// ids asks for the IDs in the table numbers.
+func ids(t *testing.T, db *sql.DB) (ids string) {
+	t.Helper()
+	if err := db.QueryRow("SELECT COALESCE(GROUP_CONCAT(id ORDER BY id), '') FROM numbers").Scan(&ids); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func TestPosition(t *testing.T) {
+	m := newMail(t, private.Redis(t), maria.Server(t))
+	for _, variable := range m.env() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	lines := write(t, "lines.ndjson", "{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n{\"id\":4}\n")
+	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, "file: {path: "+lines+"}"))
+	run := func(want string) {
+		t.Helper()
+		runEngine(t, file).ends(0)
+		if got := ids(t, m.db); got != want {
+			t.Errorf("the table has %s, want %s", got, want)
+		}
+	}
+	says(t, 0, "no sink remembers a position yet\n", "position", "show", file)
+	run("0,1,2,3,4")
+	says(t, 0, "│    5 │ [0,5) │", "position", "show", file, "numbers")
+	says(t, 2, "sink mysql: 2 events [3,5) read again, none skipped\nperigee: error: Go ahead? Nobody can be asked here: say --yes", "position", "rewind", file, "numbers", "2")
+	run("0,1,2,3,4")
+	says(t, 0, "sink mysql: 2 events [3,5) read again, none skipped\n", "position", "rewind", file, "numbers", "2", "--yes")
+	run("0,1,2,3,3,4,4")
+	f, err := os.OpenFile(lines, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("{\"id\":5}\n{\"id\":6}\n")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	says(t, 0, "sink mysql: none read again, 1 event [5,6) skipped\n", "position", "set", file, "numbers", "6", "--yes")
+	run("0,1,2,3,3,4,4,6")
+	says(t, 1, "there are not 9 before it", "position", "rewind", file, "numbers", "9", "--yes")
+	says(t, 1, "no pipeline is called \"nombers\"", "position", "set", file, "nombers", "9", "--yes")
+	says(t, 1, "no sink remembers such a partition", "position", "set", file, "numbers", "0", "--partition", "x", "--yes")
+}
+
+// TestPositionBesideEngine moves a position while a worker has the partition.
+func TestPositionBesideEngine(t *testing.T) {
+	m := newMail(t, private.Redis(t), maria.Server(t))
+	for _, variable := range m.env() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, "generate: {events: 1000000, rate: 500}"))
+	p := runEngine(t, file)
+	const landed = "SELECT COUNT(*) FROM numbers WHERE id = 1"
+	lands := func(times int) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the first event has landed %d times", times), func() bool {
+			var n int
+			return m.db.QueryRow(landed).Scan(&n) == nil && n == times
+		})
+	}
+	lands(1)
+	says(t, 1, "perigee: hint: pause the pipeline first", "position", "set", file, "numbers", "0", "--yes")
+	says(t, 0, "goes on from 0", "position", "set", file, "numbers", "0", "--yes", "--force")
+	p.says("another worker has taken the partition over")
+	lands(2)
+	says(t, 0, "numbers is paused", "pause", "numbers", "--data", m.data)
+	says(t, 0, "goes on from 0", "position", "set", file, "numbers", "0", "--yes")
+	says(t, 0, "numbers reads again", "resume", "numbers", "--config", file)
+	lands(3)
+
+	// Another engine with the same pipeline has the lease.
+	t.Setenv("DATA", shortDir(t))
+	says(t, 1, "has the partition", "position", "set", file, "numbers", "0", "--yes")
+	p.signal(syscall.SIGTERM)
+	p.ends(0)
 }

@@ -28,6 +28,7 @@ type commands struct {
 	Pause      pauseCommand      `cmd:"" help:"Stop reading for a pipeline, over restarts too."`
 	Resume     resumeCommand     `cmd:"" help:"Go on after a pause."`
 	DLQ        dlqCommand        `cmd:"" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
+	Position   positionCommand   `cmd:"" help:"Show and move the positions that pipelines go on from."`
 	Demo       demoCommand       `cmd:"" help:"Move a million made-up events through a script into a table, and verify it."`
 	List       listCommand       `cmd:"" help:"List sources, sinks and languages, and their settings."`
 	Version    versionCommand    `cmd:"" help:"Show the version and what is linked in."`

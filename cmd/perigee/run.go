@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -159,6 +160,7 @@ func (e *engine) watch(pl *plan) {
 // serve opens the port for monitors and the socket for the command line.
 func (e *engine) serve(pl *plan, letters *deadletter.Store) error {
 	handlers := (&desk{store: letters, pipelines: pl.names(), engine: true}).handlers()
+	maps.Copy(handlers, (&ledger{parts: pl.parts, data: pl.Data, pipelines: e.pipelines}).handlers())
 	handlers["POST /query"] = pl.store.handler()
 	s, err := server.Start(server.Config{
 		Address: pl.HTTP, Folder: pl.Data, Pipelines: e.pipelines, Log: e.log,

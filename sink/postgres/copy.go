@@ -243,26 +243,16 @@ func writeText(to []byte, v *event.Vector, row int) ([]byte, error) {
 	}
 	plain := 0 // text[plain:i] needs no escape
 	for i, c := range text {
-		if c > '\\' || c != '\\' && c > '\r' {
-			continue
+		if escape := escapes[c]; escape != 0 {
+			to = append(append(to, text[plain:i]...), '\\', escape)
+			plain = i + 1
 		}
-		escape := byte('\\')
-		switch c {
-		case '\n':
-			escape = 'n'
-		case '\r':
-			escape = 'r'
-		case '\t':
-			escape = 't'
-		case '\\':
-		default:
-			continue
-		}
-		to = append(append(to, text[plain:i]...), '\\', escape)
-		plain = i + 1
 	}
 	return append(to, text[plain:]...), nil
 }
+
+// escapes are what stands after a backslash for a byte that can't stand alone.
+var escapes = [256]byte{'\n': 'n', '\r': 'r', '\t': 't', '\\': '\\'}
 
 // scaled refuses what a numeric would round in silence.
 func scaled(as encoder, scale int) encoder {

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/internal/table"
+)
+
+// emails are the columns of an ordinary table of events.
+func emails() []table.Column {
+	sized := func(name string, sql string) table.Column {
+		c := column(name, event.String)
+		c.SQL = sql
+		return c
+	}
+	return []table.Column{
+		column("id", event.Int64), sized("event", "VARCHAR(16)"), sized("email", "VARCHAR(100)"), column("campaign", event.Int32),
+		column("time", event.Timestamp), sized("ip", "VARCHAR(45)"), sized("agent", "VARCHAR(200)"), column("meta", event.JSON),
+	}
+}
+
+func emailRows(spec []event.Column, count, from int) *rows {
+	r := newRows(spec)
+	for i := from; i < from+count; i++ {
+		r.add(int64(i), "click", fmt.Sprintf("user.%d@mail.example.com", i), int64(i%50), 1_700_000_000_000_000+int64(i)*977_000,
+			fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255), "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0",
+			`{"batch":17,"tags":["a","b"],"subject":"Don't miss it"}`)
+	}
+	return r
+}
+
+// BenchmarkWrite measures the sink's own processor time, without the server's.
+func BenchmarkWrite(b *testing.B) {
+	for _, mode := range []table.Mode{table.Insert, table.Upsert, table.Ignore} {
+		for _, lanes := range []int{1, 2, 4} {
+			b.Run(fmt.Sprintf("%s/lanes=%d", mode, lanes), func(b *testing.B) { benchmarkWrite(b, mode, lanes) })
+		}
+	}
+}
+
+func benchmarkWrite(b *testing.B, mode table.Mode, lanes int) {
+	const size = 1000
+	g := newPlace(b, emails()...)
+	g.config.Mode, g.config.PrimaryKey, g.config.Indexes = mode, []string{"id"}, []string{"campaign, time"}
+	w := g.open()
+	var next atomic.Uint64
+	var group sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := processorTime()
+	for lane := range lanes {
+		group.Go(func() {
+			r := emailRows(w.sink.Columns(), size, lane<<32)
+			r.out.Range.Prints = make([]uint32, size)
+			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
+				ids := r.out.Columns.Vectors[0].Ints
+				for i := range ids {
+					ids[i] = int64(n)*size + int64(i)
+				}
+				if err := w.Write(b.Context(), r.at(n*size)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.ReportMetric(float64((processorTime()-before).Nanoseconds())/float64(b.N)/size, "own-ns/row")
+	b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "rows/s")
+}
+
+func BenchmarkEncode(b *testing.B) {
+	const size = 1000
+	columns := emails()
+	target := &target{}
+	for i, kind := range []string{"int8", "varchar", "varchar", "int4", "timestamptz", "varchar", "varchar", "jsonb"} {
+		target.columns = append(target.columns, found{name: columns[i].Name, kind: kind, scale: -1})
+	}
+	out, index := emailRows(table.Spec(columns), size, 0), upTo(size)
+	for name, format := range map[string]format{"binary": newFormat(columns, target), "text": textFormat(columns, target)} {
+		b.Run(name, func(b *testing.B) {
+			var data []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				var err error
+				if data, err = format.append(data[:0], out.out.Columns, index, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/size, "ns/row")
+			b.SetBytes(int64(len(data)))
+		})
+	}
+}
+
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

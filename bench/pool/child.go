@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type reading struct {
 	Bytes  uint64 // allocated by Go
 	Allocs uint64
 	Peak   int // kilobytes of the process so far
+	CPU    time.Duration
 }
 
 // A crew is goroutines that make calls at the same time.
@@ -73,24 +75,25 @@ func (c *crew) run(calls int) time.Duration {
 func (c *crew) measure(calls int) reading {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+	cpu := processorTime()
 	took := c.run(calls)
+	cpu = processorTime() - cpu
 	runtime.ReadMemStats(&after)
-	return reading{calls, took, after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs, peak()}
+	return reading{calls, took, after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs, peak(), cpu}
 }
 
-// warm finds out how many calls fill a slice, once that takes as long as it will.
+// warm finds out how many calls fill a slice. A pool that makes VMs as it goes takes
+// a while until it is as quick as it gets.
 func (c *crew) warm(slice time.Duration) int {
-	calls := 64
-	for tries := 3; tries > 0; {
+	calls, began := c.size/8, time.Now()
+	for {
 		took := c.run(calls)
-		if took >= slice/4 {
-			calls = max(1, int(float64(calls)*float64(slice)/float64(took)))
-			tries--
-		} else {
-			calls *= 4
+		fit := float64(slice) / float64(took)
+		if spent := time.Since(began); spent > 5*slice && fit > 0.7 && fit < 1.4 || spent > 20*slice {
+			return max(1, int(float64(calls)*fit))
 		}
+		calls = max(1, int(float64(calls)*min(fit, 8)))
 	}
-	return calls
 }
 
 // child serves a parent: for each line it reads it runs one slice and writes a line.
@@ -104,8 +107,15 @@ func child(name, job string, goroutines int, slice time.Duration) {
 	lines := bufio.NewScanner(os.Stdin)
 	for _, _ = fmt.Fprintln(readings, "warm"); lines.Scan(); {
 		r := c.measure(calls)
-		_, _ = fmt.Fprintln(readings, r.Calls, int64(r.Took), r.Bytes, r.Allocs, r.Peak)
+		_, _ = fmt.Fprintln(readings, r.Calls, int64(r.Took), r.Bytes, r.Allocs, r.Peak, int64(r.CPU))
 	}
+}
+
+// processorTime is what this process has used of all cores.
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // peak is the most memory that this process ever had, in kilobytes.

@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
 func main() {
 	count := flag.Int("rounds", 7, "rounds with the most goroutines")
 	slice := flag.Duration("slice", 200*time.Millisecond, "time of each pool in each round")
+	only := flag.String("only", "", "measure pools whose name has this in it")
 	short := flag.Bool("short", false, "a quick look: three rounds, and only the most goroutines")
 	name := flag.String("child", "", "the pool that this process measures for its parent")
 	job := flag.String("body", "", "of the child")
@@ -29,27 +31,33 @@ func main() {
 	if *short {
 		columns, *count, *slice = []int{most}, 3, 100*time.Millisecond
 	}
-	matrix(columns, *count, *slice)
+	matrix(selected(*only), columns, *count, *slice)
+}
+
+func selected(part string) []contestant {
+	return slices.DeleteFunc(contestants(), func(c contestant) bool { return !strings.Contains(c.name, part) })
 }
 
 // most is the number of goroutines that figures are made with.
 const most = 4000
 
-func matrix(columns []int, count int, slice time.Duration) {
+func matrix(pools []contestant, columns []int, count int, slice time.Duration) {
 	var f figures
-	progress := newProgress(len(bodies()), columns, count)
+	progress := newProgress(pools, columns, count)
 	for _, b := range bodies() {
 		for _, goroutines := range columns {
-			all, rounds := contestants(), count
+			all, rounds := pools, count
 			if goroutines != most {
-				all = slices.DeleteFunc(all, func(c contestant) bool { return !c.always })
+				all = slices.DeleteFunc(slices.Clone(all), func(c contestant) bool { return !c.always })
 				rounds = (count + 1) / 2
 			}
 			title := fmt.Sprintf("%s, %d goroutines", b.name, goroutines)
 			results := column(all, b, goroutines, rounds, slice, func() { progress.step(title) })
 			progress.clear()
 			show(title, results)
-			f.add(b, goroutines, results)
+			if len(pools) == len(contestants()) {
+				f.add(b, goroutines, results)
+			}
 		}
 	}
 	f.print()

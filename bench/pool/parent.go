@@ -42,6 +42,9 @@ func (r result) perCall(of func(reading) uint64) float64 {
 func (r result) bytes() float64  { return r.perCall(func(one reading) uint64 { return one.Bytes }) }
 func (r result) allocs() float64 { return r.perCall(func(one reading) uint64 { return one.Allocs }) }
 
+// cpu is the processor time of a call, in nanoseconds.
+func (r result) cpu() float64 { return r.perCall(func(one reading) uint64 { return uint64(one.CPU) }) }
+
 // peakMB is the peak memory of the process, in megabytes.
 func (r result) peakMB() float64 { return float64(r.readings[len(r.readings)-1].Peak) / 1000 }
 
@@ -81,7 +84,7 @@ func (p *process) line() string {
 func (p *process) measure() (r reading) {
 	_, err := fmt.Fprintln(p.lines)
 	must(err)
-	_, err = fmt.Sscan(p.line(), &r.Calls, (*int64)(&r.Took), &r.Bytes, &r.Allocs, &r.Peak)
+	_, err = fmt.Sscan(p.line(), &r.Calls, (*int64)(&r.Took), &r.Bytes, &r.Allocs, &r.Peak, (*int64)(&r.CPU))
 	must(err)
 	return r
 }

@@ -18,14 +18,14 @@ func show(title string, results []result) {
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
 	t.SetTitle("%s", title)
-	t.AppendHeader(table.Row{"pool", "ns/call", "min", "max", "B/call", "allocs", "peak MB", "speed, best of gopher-lua = 1"})
-	ours := false
+	t.AppendHeader(table.Row{"pool", "ns/call", "min", "max", "CPU ns/call", "B/call", "allocs", "peak MB", "speed, best of gopher-lua = 1"})
+	ours := !slices.ContainsFunc(results, func(r result) bool { return !r.contestant.ours })
 	for _, r := range results {
 		if r.contestant.ours && !ours {
 			t.AppendSeparator()
 			ours = true
 		}
-		t.AppendRow(table.Row{r.contestant.name, whole(r.median()), whole(slices.Min(r.times())), whole(slices.Max(r.times())),
+		t.AppendRow(table.Row{r.contestant.name, whole(r.median()), whole(slices.Min(r.times())), whole(slices.Max(r.times())), whole(r.cpu()),
 			fmt.Sprintf("%.1f", r.bytes()), fmt.Sprintf("%.2f", r.allocs()), fmt.Sprintf("%.0f", r.peakMB()), fmt.Sprintf("%.2f", ratio(r, best))})
 	}
 	t.Render()
@@ -48,6 +48,9 @@ func bestOf(results []result, some func(contestant) bool) result {
 // ratio is how many times faster a is than b: the median over the rounds.
 func ratio(a, b result) float64 {
 	as, bs := a.times(), b.times()
+	if len(bs) == 0 {
+		return 0
+	}
 	for i := range as {
 		as[i] = bs[i] / as[i]
 	}
@@ -94,10 +97,10 @@ type progress struct {
 	done, total int
 }
 
-func newProgress(bodies int, columns []int, count int) *progress {
-	p := &progress{began: time.Now()}
+func newProgress(pools []contestant, columns []int, count int) *progress {
+	p, bodies := &progress{began: time.Now()}, len(bodies())
 	for _, goroutines := range columns {
-		for _, c := range contestants() {
+		for _, c := range pools {
 			switch {
 			case goroutines == most:
 				p.total += bodies * (count + 1)

@@ -99,16 +99,20 @@ func (c *Caller) Start(ctx context.Context, call *Call, function int, args []byt
 // than a few milliseconds, which costs more.
 const preciseFrom = 16
 
-// Resume goes on with a call, for which Answer has an answer.
-func (c *Caller) Resume(ctx context.Context, call *Call, answer []byte) Kind {
+// Resume goes on with a call that waited for a function, which returned this.
+func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed error) Kind {
 	e, vm := c.Engine, c.Engine.VM
 	e.ctx, e.cause = ctx, nil
+	e.answer = answerOf(e.answer, results, failed)
 	vm.spent.run.Store(call.spent)
 	vm.spent.event.Store(call.spent)
 	vm.about()
 	C.resume(C.uintptr_t(uintptr(unsafe.Pointer(c.c))), C.uint32_t(call.thread), C.uint32_t(call.event),
 		C.int64_t(call.spent), boolInt(call.asked > preciseFrom),
-		(*C.char)(unsafe.Pointer(unsafe.SliceData(answer))), C.size_t(len(answer)))
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
+	if cap(e.answer) > answerKept {
+		e.answer = nil
+	}
 	return c.crossed(call)
 }
 
@@ -140,14 +144,13 @@ func (c *Caller) Request() (r Request) {
 	return r
 }
 
-// Answer calls the function, and writes what the call is resumed with. The error is
-// that of the function, which the script gets as well.
-func (r *Request) Answer(ctx context.Context) ([]byte, error) {
-	var results []any
-	if r.err == nil {
-		results, _, r.err = r.host.call(ctx, r.function, r.args)
+// Call calls the function.
+func (r *Request) Call(ctx context.Context) ([]any, error) {
+	if r.err != nil {
+		return nil, r.err
 	}
-	return answerOf(nil, results, r.err), r.err
+	results, _, err := r.host.call(ctx, r.function, r.args)
+	return results, err
 }
 
 // Cause is the error of the last function that the script called directly in the
@@ -160,8 +163,21 @@ func (c *Caller) Results() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len))
 }
 
-// Progress says how often the VM has begun to run, and whether it does now. It is
-// safe at any time.
-func (vm *VM) Progress() (runs uint32, runsNow bool) {
-	return vm.load32(&vm.c.run.number), vm.load32(&vm.c.run.running) != C.PG_RESTS
+// A Glance is what is seen of a VM from outside.
+type Glance struct {
+	runs  uint32
+	spent int64
+}
+
+// Progress says how often the VM has begun to run, and whether it computes: not when
+// it waits, for a processor either. last is what the caller saw before. It is safe at
+// any time before Close.
+func (vm *VM) Progress(last *Glance) (runs uint32, computes bool) {
+	now := Glance{vm.load32(&vm.c.run.number), 0}
+	if vm.load32(&vm.c.run.running) == C.PG_RUNS {
+		now.spent = int64(C.pg_vm_spent(vm.c))
+		computes = now.runs != last.runs || now.spent != last.spent
+	}
+	*last = now
+	return now.runs, computes
 }

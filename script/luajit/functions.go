@@ -55,6 +55,7 @@ type caller struct {
 	*luajit.Caller
 	vm    *luajit.VM
 	bound []string // functions that have numbers here
+	seen  luajit.Glance
 }
 
 // Broken implements pool.VM.
@@ -64,7 +65,7 @@ func (c *caller) Broken() bool { return c.vm.Broken() != luajit.OK }
 func (c *caller) Memory() int { return c.vm.Memory() }
 
 // Progress implements pool.VM.
-func (c *caller) Progress() (uint32, bool) { return c.vm.Progress() }
+func (c *caller) Progress() (uint32, bool) { return c.vm.Progress(&c.seen) }
 
 func (f *Functions) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) {
 	c, err := luajit.NewCaller(w, f.limits(), f.host)
@@ -229,15 +230,15 @@ func (fn *Function) serve(ctx context.Context, m *pool.Member, call *luajit.Call
 		fn.of.drain(c.Engine)
 	}
 	m.Suspend()
-	var answer []byte
-	answer, *cause = request.Answer(ctx)
+	var results []any
+	results, *cause = request.Call(ctx)
 	m.Resume()
 	if err := ctx.Err(); err != nil {
 		c.Drop(call)
 		m.Release()
 		return 0, err
 	}
-	return c.Resume(ctx, call, answer), nil
+	return c.Resume(ctx, call, results, *cause), nil
 }
 
 // A raised is an error of a script that a function of Go began.

@@ -40,6 +40,7 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 type engine struct {
 	*luajit.Engine
 	member *pool.Member // while somebody holds it
+	seen   luajit.Glance
 }
 
 // Broken implements pool.VM.
@@ -49,7 +50,7 @@ func (e *engine) Broken() bool { return e.VM.Broken() != luajit.OK }
 func (e *engine) Memory() int { return e.VM.Memory() }
 
 // Progress implements pool.VM.
-func (e *engine) Progress() (uint32, bool) { return e.VM.Progress() }
+func (e *engine) Progress() (uint32, bool) { return e.VM.Progress(&e.seen) }
 
 // open makes an engine with the script in it.
 func (s *Script) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) {

@@ -26,8 +26,9 @@ type VM interface {
 	Broken() bool
 	// Memory is how many bytes it takes. It is asked by its holder.
 	Memory() int
-	// Progress says how many times it has begun to compute, and whether it does now,
-	// and does not wait for something. It is asked at any time until Close.
+	// Progress says how many times it has begun to compute, and whether it does now:
+	// not when it waits, for a processor either. It is asked at any time until Close,
+	// by one at a time.
 	Progress() (runs uint32, computes bool)
 }
 

@@ -88,6 +88,14 @@ func TestCheckConnect(t *testing.T) {
 	}
 }
 
+// setenv sets the variables of the mail for every command of the test.
+func (m *mail) setenv() {
+	for _, variable := range m.env() {
+		name, value, _ := strings.Cut(variable, "=")
+		m.t.Setenv(name, value)
+	}
+}
+
 // numbers is a pipeline from a source into the table numbers of a database.
 const numbers = `
 data: ${DATA}
@@ -110,10 +118,7 @@ func ids(t *testing.T, db *sql.DB) (ids string) {
 
 func TestPosition(t *testing.T) {
 	m := newMail(t, private.Redis(t), maria.Server(t))
-	for _, variable := range m.env() {
-		name, value, _ := strings.Cut(variable, "=")
-		t.Setenv(name, value)
-	}
+	m.setenv()
 	lines := write(t, "lines.ndjson", "{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n{\"id\":4}\n")
 	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, "file: {path: "+lines+"}"))
 	run := func(want string) {
@@ -148,10 +153,7 @@ func TestPosition(t *testing.T) {
 // TestPositionBesideEngine moves a position while a worker has the partition.
 func TestPositionBesideEngine(t *testing.T) {
 	m := newMail(t, private.Redis(t), maria.Server(t))
-	for _, variable := range m.env() {
-		name, value, _ := strings.Cut(variable, "=")
-		t.Setenv(name, value)
-	}
+	m.setenv()
 	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, "generate: {events: 1000000, rate: 500}"))
 	p := runEngine(t, file)
 	const landed = "SELECT COUNT(*) FROM numbers WHERE id = 1"

@@ -17,6 +17,7 @@ import (
 	"github.com/perigeedb/perigee/source/file"
 	"github.com/perigeedb/perigee/source/generate"
 	"github.com/perigeedb/perigee/source/http"
+	"github.com/perigeedb/perigee/source/nats"
 	"github.com/perigeedb/perigee/source/redis"
 )
 
@@ -24,7 +25,7 @@ import (
 // in plugin.go when it needs what Go's plugins do.
 
 func sources() []source.Kind {
-	return []source.Kind{file.Kind(), generate.Kind(), http.Kind(), redis.Kind()}
+	return []source.Kind{file.Kind(), generate.Kind(), http.Kind(), nats.Kind(), redis.Kind()}
 }
 
 // sinks lists the sinks; store is the event store of the engine they are for.

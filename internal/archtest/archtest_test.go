@@ -31,6 +31,7 @@ var may = map[string][]string{
 	"source":          {"event"},
 	"source/file":     {"event", "source"},
 	"source/generate": {"event", "source"},
+	"source/nats":     {"event", "source"},
 	"source/redis":    {"event", "source", "internal/resp"},
 	"source/http":     {"event", "source", "internal/spool", "internal/document/pure"},
 
@@ -70,7 +71,7 @@ var may = map[string][]string{
 	"internal/verify":          {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
-		"event", "source", "source/file", "source/generate", "source/http", "source/redis",
+		"event", "source", "source/file", "source/generate", "source/http", "source/nats", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
 		"sink", "sink/eventstore", "sink/http", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",

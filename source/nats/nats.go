@@ -1,0 +1,203 @@
+// Package nats is a source of messages in a JetStream stream, each a JSON
+// document.
+//
+// A position is a message's sequence number in the stream, less one: they count
+// from 0. The partition is named by the stream and the moment it was made, so a stream that was deleted
+// and made again is another. There is no consumer on the server: the position
+// lives with the sinks, and reading leaves no trace in the stream. A batch never
+// spans sequence numbers that are not there.
+//
+// A Source and its readers are safe for concurrent use, as source.Source says.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+)
+
+// Config are the settings below "nats".
+type Config struct {
+	URL         string `yaml:"url" help:"of a server, or of several, separated by commas (default nats://127.0.0.1:4222)"`
+	Stream      string `yaml:"stream,required" help:"the JetStream stream"`
+	Subject     string `yaml:"subject" help:"read only messages of this subject, * and > allowed; best when it is most of the stream"`
+	Trim        bool   `yaml:"trim" help:"purge messages from the stream once every sink has them (default false: they stay)"`
+	User        string `yaml:"user" help:"name to log in with"`
+	Password    string `yaml:"password" help:"give it as ${NAME}"`
+	Token       string `yaml:"token" help:"give it as ${NAME}"`
+	Credentials string `yaml:"credentials" help:"file with a JWT and its key"`
+	CA          string `yaml:"ca" help:"file with the certificates of who signed the server's; turns TLS on"`
+}
+
+// Kind offers the source to configurations.
+func Kind() source.Kind {
+	return source.Kind{
+		Name:   "nats",
+		Doc:    "Reads a NATS JetStream stream; the position lives with the sinks.",
+		Config: &Config{},
+		New: func(env source.Env, decode func(any) error) (source.Source, error) {
+			var c Config
+			if err := decode(&c); err != nil {
+				return nil, err
+			}
+			return New(env, c)
+		},
+	}
+}
+
+// A Source is one stream. It has one partition.
+type Source struct {
+	env    source.Env
+	config Config
+
+	mu   sync.Mutex
+	conn *nats.Conn // nil until the first use
+	js   jetstream.JetStream
+}
+
+// New makes a source. It does not connect.
+func New(env source.Env, c Config) (*Source, error) {
+	if c.URL == "" {
+		c.URL = nats.DefaultURL
+	}
+	if c.Trim && c.Subject != "" {
+		return nil, errors.New("trim purges the whole stream, which messages of other subjects are in; leave out trim or subject")
+	}
+	for _, file := range []*string{&c.Credentials, &c.CA} {
+		if *file != "" && !filepath.IsAbs(*file) {
+			*file = filepath.Join(env.Folder, *file)
+		}
+	}
+	return &Source{env: env, config: c}, nil
+}
+
+// connect returns the connection, which mends itself once it is made.
+func (s *Source) connect() (jetstream.JetStream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.js != nil {
+		return s.js, nil
+	}
+	opts := []nats.Option{nats.Name("perigee " + s.env.Pipeline), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second)}
+	if s.config.User != "" {
+		opts = append(opts, nats.UserInfo(s.config.User, s.config.Password))
+	}
+	if s.config.Token != "" {
+		opts = append(opts, nats.Token(s.config.Token))
+	}
+	if s.config.Credentials != "" {
+		opts = append(opts, nats.UserCredentials(s.config.Credentials))
+	}
+	if s.config.CA != "" {
+		opts = append(opts, nats.RootCAs(s.config.CA))
+	}
+	conn, err := nats.Connect(s.config.URL, opts...)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	s.conn, s.js = conn, js
+	return js, nil
+}
+
+func (s *Source) explain(err error) error {
+	err = fmt.Errorf("reach NATS at %s: %w", s.config.URL, err)
+	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
+		return &source.PermanentError{Err: err, Hint: "check user, password, token or credentials below the nats source"}
+	}
+	return err
+}
+
+// stream finds the stream and what it is now.
+func (s *Source) stream(ctx context.Context) (jetstream.Stream, *jetstream.StreamInfo, error) {
+	js, err := s.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	stream, err := js.Stream(ctx, s.config.Stream)
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return nil, nil, &source.PermanentError{Err: err, Hint: "start the server with JetStream, as nats-server -js does"}
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, nil, fmt.Errorf("no JetStream answers at %s; nats-server has it with -js: %w", s.config.URL, err)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, nil, fmt.Errorf("stream %s is not there (yet): %w", s.config.Stream, err)
+	case err != nil:
+		return nil, nil, fmt.Errorf("look for stream %s: %w", s.config.Stream, err)
+	}
+	return stream, stream.CachedInfo(), nil
+}
+
+func name(info *jetstream.StreamInfo) string {
+	return fmt.Sprintf("%s@%d", info.Config.Name, info.Created.UnixNano())
+}
+
+// Partitions implements source.Source.
+func (s *Source) Partitions(ctx context.Context) ([]string, error) {
+	_, info, err := s.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []string{name(info)}, nil
+}
+
+// Grows implements source.Growing: messages come for as long as the stream is there.
+func (s *Source) Grows() bool { return true }
+
+// Check implements source.Checker.
+func (s *Source) Check(ctx context.Context) error {
+	_, info, err := s.stream(ctx)
+	if err != nil {
+		return err
+	}
+	if s.config.Trim && info.Config.DenyPurge {
+		return &source.PermanentError{
+			Err: fmt.Errorf("stream %s cannot be purged", s.config.Stream), Hint: "leave trim out below the nats source",
+		}
+	}
+	return nil
+}
+
+// Open implements source.Source.
+func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	stream, info, err := s.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if name(info) != partition {
+		return nil, source.ErrMoved
+	}
+	if err := s.verify(ctx, stream, info.State, partition, done); err != nil {
+		return nil, err
+	}
+	from := max(info.State.FirstSeq, 1) - 1
+	r := &reader{source: s, stream: stream, name: partition, done: done, lag: info.State.Msgs}
+	r.acked.Add(event.Range{Count: from})
+	for _, d := range done {
+		r.acked.Add(event.Range{First: d.First, Count: d.Count})
+	}
+	return r, r.begin(ctx, done.Next(from))
+}
+
+// Close implements source.Source.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	return nil
+}

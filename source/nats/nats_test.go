@@ -1,0 +1,362 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+	stream "github.com/perigeedb/perigee/source/nats"
+	"github.com/perigeedb/perigee/source/sourcetest"
+)
+
+// serve starts a real server of this test's own, in a process of its own.
+func serve(t testing.TB, change ...func(*settings)) (url string, js jetstream.JetStream) {
+	t.Helper()
+	opts := settings{Port: -1, JetStream: true, StoreDir: t.TempDir()}
+	for _, c := range change {
+		c(&opts)
+	}
+	p := start(t, opts)
+	t.Cleanup(p.kill)
+	return p.url, p.connect(t)
+}
+
+func create(t testing.TB, js jetstream.JetStream, name string) jetstream.Stream {
+	t.Helper()
+	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, AllowDirect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func publish(t testing.TB, js jetstream.JetStream, subject string, docs ...string) {
+	t.Helper()
+	for _, doc := range docs {
+		if _, err := js.PublishAsync(subject, []byte(doc)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the server does not take messages")
+	}
+}
+
+func numbered(n int) (docs []string) {
+	for i := range n {
+		docs = append(docs, fmt.Sprintf(`{"n":%d}`, 100000+i))
+	}
+	return docs
+}
+
+func make(t testing.TB, limits source.Limits, c stream.Config) *stream.Source {
+	t.Helper()
+	s, err := stream.New(source.Env{Pipeline: "p", Remembered: true, Limits: limits, Log: slog.New(slog.DiscardHandler)}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var usual = source.Limits{Events: 64, Bytes: 1 << 20}
+
+// open opens the only partition.
+func open(t testing.TB, c stream.Config, done event.Ranges) (source.Reader, error) {
+	t.Helper()
+	s := make(t, usual, c)
+	t.Cleanup(func() { _ = s.Close() })
+	names, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Open(t.Context(), names[0], done)
+	if err == nil {
+		t.Cleanup(func() { _ = r.Close(context.Background()) })
+	}
+	return r, err
+}
+
+func read(t testing.TB, r source.Reader, n int) (docs []string, ranges []event.Range) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for len(docs) < n {
+		var b event.Batch
+		if err := r.Read(ctx, &b); err != nil {
+			t.Fatalf("after %d events: %v", len(docs), err)
+		}
+		for i := range b.Len() {
+			docs = append(docs, string(b.Doc(i)))
+		}
+		ranges = append(ranges, b.Range)
+	}
+	return docs, ranges
+}
+
+// ending makes a source end where there is nothing more.
+type ending struct {
+	source.Source
+	stream jetstream.Stream
+}
+
+func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	r, err := e.Source.Open(ctx, partition, done)
+	if err != nil {
+		return nil, err
+	}
+	info, err := e.stream.Info(ctx)
+	return &endingReader{r, done, 0, info.State.LastSeq}, err
+}
+
+type endingReader struct {
+	source.Reader
+	done      event.Ranges
+	next, end uint64
+}
+
+func (r *endingReader) Lag() uint64 { return r.Reader.(source.Lagger).Lag() }
+
+func (r *endingReader) Read(ctx context.Context, b *event.Batch) error {
+	if r.done.Next(r.next) >= r.end {
+		return io.EOF
+	}
+	err := r.Reader.Read(ctx, b)
+	r.next = b.Range.End()
+	return err
+}
+
+func TestConformance(t *testing.T) {
+	url, js := serve(t)
+	made := 0
+	sourcetest.Run(t, func(t *testing.T, n int) sourcetest.Place {
+		made++
+		name := fmt.Sprint("place", made)
+		st := create(t, js, name)
+		events := numbered(n)
+		publish(t, js, name+".x", events...)
+		c := stream.Config{URL: url, Stream: name}
+		return sourcetest.Place{
+			Events: events,
+			Open:   func(t *testing.T, limits source.Limits) source.Source { return ending{make(t, limits, c), st} },
+			Wait:   func(t *testing.T, limits source.Limits) source.Source { return make(t, limits, c) },
+		}
+	})
+}
+
+func TestHoles(t *testing.T) {
+	url, js := serve(t)
+	st := create(t, js, "s")
+	docs := numbered(10)
+	publish(t, js, "s.x", docs...)
+	for _, seq := range []uint64{4, 5, 8} {
+		if err := st.DeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := open(t, stream.Config{URL: url, Stream: "s", Trim: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ranges := read(t, r, 7)
+	if want := strings.Join([]string{docs[0], docs[1], docs[2], docs[5], docs[6], docs[8], docs[9]}, " "); strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	var said event.Ranges
+	for _, one := range ranges {
+		said = append(said, event.Range{First: one.First, Count: one.Count})
+		if err := r.Ack(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said.String() != "[0,3) [5,7) [8,10)" {
+		t.Errorf("ranges %v", said)
+	}
+	if err := r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if info, _ := st.Info(t.Context()); info.State.Msgs != 0 || info.State.FirstSeq != 11 {
+		t.Errorf("trimmed to %+v", info.State)
+	}
+}
+
+func TestSubject(t *testing.T) {
+	url, js := serve(t)
+	create(t, js, "s")
+	for i, doc := range numbered(20) {
+		publish(t, js, fmt.Sprint("s.", i%2), doc)
+	}
+	r, err := open(t, stream.Config{URL: url, Stream: "s", Subject: "s.1"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := read(t, r, 10); got[0] != `{"n":100001}` || got[9] != `{"n":100019}` {
+		t.Errorf("got %v", got)
+	}
+}
+
+// done reads the whole stream and returns what a sink would remember.
+func done(t testing.TB, c stream.Config, n int) (all event.Ranges) {
+	t.Helper()
+	r, err := open(t, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ranges := read(t, r, n)
+	for _, one := range ranges {
+		all.Add(one)
+	}
+	return all
+}
+
+func TestWhatTheSinksHave(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, js jetstream.JetStream, st jetstream.Stream)
+		wrong  string
+	}{
+		{"nothing happened", func(*testing.T, jetstream.JetStream, jetstream.Stream) {}, ""},
+		{"purged beyond", func(t *testing.T, js jetstream.JetStream, st jetstream.Stream) {
+			publish(t, js, "s.x", numbered(10)...)
+			if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(15)); err != nil {
+				t.Fatal(err)
+			}
+		}, "[11,15)"},
+		{"purged up to there", func(t *testing.T, js jetstream.JetStream, st jetstream.Stream) {
+			if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(11)); err != nil {
+				t.Fatal(err)
+			}
+			publish(t, js, "s.x", numbered(1)...)
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			url, js := serve(t)
+			st := create(t, js, "s")
+			publish(t, js, "s.x", numbered(10)...)
+			config := stream.Config{URL: url, Stream: "s"}
+			had := done(t, config, 10)
+			c.change(t, js, st)
+			_, err := open(t, config, had)
+			var permanent *source.PermanentError
+			if (err != nil) != (c.wrong != "") || err != nil && (!errors.As(err, &permanent) || !strings.Contains(err.Error(), c.wrong)) {
+				t.Errorf("got %v, want %q", err, c.wrong)
+			}
+		})
+	}
+}
+
+// TestRestored has sinks that know of more, or of another last message, than a
+// stream that was put back to an older state.
+func TestRestored(t *testing.T) {
+	url, js := serve(t)
+	create(t, js, "s")
+	publish(t, js, "s.x", numbered(10)...)
+	config := stream.Config{URL: url, Stream: "s"}
+	had := done(t, config, 10)
+	for _, later := range []event.Ranges{
+		{{First: 0, Count: 20}},
+		{{First: 0, Count: 10, Prints: append(had[0].Prints[:9:9], 12345)}},
+	} {
+		var permanent *source.PermanentError
+		if _, err := open(t, config, later); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set p") {
+			t.Errorf("%v: got %v", later, err)
+		}
+	}
+}
+
+func TestMadeAgain(t *testing.T) {
+	url, js := serve(t)
+	create(t, js, "s")
+	s := make(t, usual, stream.Config{URL: url, Stream: "s"})
+	defer s.Close()
+	before, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Partitions(t.Context()); err == nil || errors.As(err, new(*source.PermanentError)) {
+		t.Errorf("a stream that is not there (yet): %v", err)
+	}
+	create(t, js, "s")
+	if _, err := s.Open(t.Context(), before[0], nil); !errors.Is(err, source.ErrMoved) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	if _, err := stream.New(source.Env{}, stream.Config{Stream: "s", Trim: true, Subject: "x"}); err == nil {
+		t.Error("trim and subject go together")
+	}
+	var permanent *source.PermanentError
+	url, _ := serve(t, func(o *settings) { o.Username, o.Password = "u", "p" })
+	s := make(t, usual, stream.Config{URL: url, Stream: "s", User: "u", Password: "wrong"})
+	defer s.Close()
+	if err := s.Check(t.Context()); !errors.As(err, &permanent) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	url, _ = serve(t, func(o *settings) { o.JetStream = false })
+	plain := make(t, usual, stream.Config{URL: url, Stream: "s"})
+	defer plain.Close()
+	if err := plain.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "JetStream") {
+		t.Errorf("a server without JetStream: %v", err)
+	}
+}
+
+// TestServerIsKilled has the server die and come back while a reader waits.
+func TestServerIsKilled(t *testing.T) {
+	opts := settings{Port: -1, JetStream: true, StoreDir: t.TempDir()}
+	p := start(t, opts)
+	js := p.connect(t)
+	create(t, js, "s")
+	publish(t, js, "s.x", numbered(100)...)
+	r, err := open(t, stream.Config{URL: p.url, Stream: "s"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := read(t, r, 100); len(got) != 100 {
+		t.Fatal(len(got))
+	}
+	p.kill()
+	opts.Port = p.port(t)
+	p = start(t, opts)
+	defer p.kill()
+	js = p.connect(t)
+	publish(t, js, "s.x", numbered(50)...)
+	var got []string
+	for len(got) < 50 {
+		var b event.Batch
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := r.Read(ctx, &b); err != nil && ctx.Err() != nil {
+			t.Fatalf("after %d events: %v", len(got), err)
+		}
+		cancel()
+		for i := range b.Len() {
+			got = append(got, string(b.Doc(i)))
+		}
+	}
+	if strings.Join(got, " ") != strings.Join(numbered(50), " ") {
+		t.Errorf("after the restart: %v", got)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("NATS_SERVE") != "" {
+		serveHere()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}

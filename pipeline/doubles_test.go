@@ -66,6 +66,13 @@ func newShelf(name string, n int) *shelf {
 	return s
 }
 
+// add makes one more partition.
+func (q *queue) add(s *shelf) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shelves = append(q.shelves, s)
+}
+
 func (q *queue) Partitions(ctx context.Context) ([]string, error) {
 	if err := q.onPartitions.call(ctx); err != nil {
 		return nil, err
@@ -188,6 +195,13 @@ func (t *table) takeOver(partition string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.epochs[partition]++
+}
+
+// opened is how often the partition was taken over.
+func (t *table) opened(partition string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.epochs[partition]
 }
 
 func (t *table) all() []string {

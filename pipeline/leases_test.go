@@ -39,6 +39,13 @@ func (l *leases) Lease(_ context.Context, partition, worker string, d time.Durat
 	return worker, nil
 }
 
+// give lets somebody hold a lease, whoever has it.
+func (l *leases) give(partition, worker string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[partition] = lease{worker, time.Now().Add(d)}
+}
+
 func (l *leases) Release(_ context.Context, partition, worker string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,22 +22,27 @@ func (s *settling) heed() {
 	if len(s.batch.Only) == 0 {
 		return
 	}
-	kept := make([]bool, s.res.Ran) // something came of the event that is wanted
+	came, kept := make([]bool, s.res.Ran), make([]bool, s.res.Ran) // of which events anything did, or is wanted
 	for i := range s.res.Outputs {
-		s.heedRows(i, kept)
+		s.heedRows(i, came, kept)
 	}
-	s.heedDead(kept)
+	s.heedDead(came, kept)
 	for i := range s.res.Ran {
-		if !kept[i] && s.only(i).Sink != "" {
+		switch only := s.only(i); {
+		case !came[i] || kept[i]:
+		case !s.known(only.Sink):
+			s.res.Dead = append(s.res.Dead, s.homeless(i, only))
+		default:
 			s.res.Dropped++
 		}
 	}
 }
 
-func (s *settling) heedRows(i int, kept []bool) {
+func (s *settling) heedRows(i int, came, kept []bool) {
 	out, name := &s.res.Outputs[i], s.t.p.config.Sinks[i].Name
 	var unwanted []int
 	for row, from := range out.From {
+		came[from] = true
 		only := s.only(int(from))
 		if only.Sink != "" && (only.Sink != name || only.Number != number(out, row, name, s.res.Dead)) {
 			unwanted = append(unwanted, row)
@@ -50,9 +55,11 @@ func (s *settling) heedRows(i int, kept []bool) {
 
 // heedDead leaves the dead that are wanted. An event that fails as a whole is
 // dead for the part of it that was asked for.
-func (s *settling) heedDead(kept []bool) {
+func (s *settling) heedDead(came, kept []bool) {
 	s.res.Dead = slices.DeleteFunc(s.res.Dead, func(d event.Dead) bool {
-		only := s.only(int(d.Position - s.batch.Range.First))
+		at := int(d.Position - s.batch.Range.First)
+		came[at] = true
+		only := s.only(at)
 		return only.Sink != "" && d.Sink != "" && (d.Sink != only.Sink || d.Number != only.Number)
 	})
 	for i := range s.res.Dead {
@@ -62,12 +69,6 @@ func (s *settling) heedDead(kept []bool) {
 			d.Sink, d.Number = only.Sink, only.Number
 		}
 		kept[at] = true
-	}
-	for i := range s.res.Ran {
-		if only := s.only(i); only.Sink != "" && !s.known(only.Sink) && !kept[i] {
-			s.res.Dead = append(s.res.Dead, s.homeless(i, only))
-			kept[i] = true
-		}
 	}
 }
 

@@ -111,7 +111,7 @@ func (s *share) look(ctx context.Context) error {
 	}
 	unfinished := s.c.unfinished()
 	fair := (len(unfinished) + max(workers, 1) - 1) / max(workers, 1)
-	s.c.p.tenancy.set(workers, len(s.held), len(unfinished))
+	defer func() { s.c.p.tenancy.set(workers, len(s.held), len(unfinished)) }()
 	if len(s.held) > fair {
 		s.giveUp()
 		return nil

@@ -133,7 +133,7 @@ func newColleague(t *testing.T, name string, q *queue, to *sharedTable) *colleag
 func trickle(partitions int) *queue {
 	var shelves []*shelf
 	for i := range partitions {
-		shelves = append(shelves, newShelf(string(rune('a'+i)), 2000))
+		shelves = append(shelves, newShelf(string(rune('a'+i)), 6000))
 	}
 	q := newQueue(shelves...)
 	q.batch = func() int { return 3 }
@@ -317,7 +317,7 @@ func TestLocalPartitionsAreNotShared(t *testing.T) {
 // TestChaosOfWorkers lets workers come, go, freeze and lose their connection
 // at random. In the end every event has landed once.
 func TestChaosOfWorkers(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testChaosOfWorkers(t, seed) })
 		})
@@ -401,4 +401,27 @@ func closedEnd() <-chan error {
 	ended := make(chan error)
 	close(ended)
 	return ended
+}
+
+// Being fenced means that another worker goes on; it is for the lease to say who.
+func TestFencedWorkerDoesNotTakeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := trickle(2), newSharedTable()
+		alone := newColleague(t, "alone", q, to)
+		expect(t, "alone", held(t, 10*time.Second, []*colleague{alone}), 2)
+		opens := alone.view.opens.Load()
+		to.give("a", "somebody", time.Minute)
+		to.takeOver("a")
+		expect(t, "fenced", held(t, 30*time.Second, []*colleague{alone}), 1)
+		if more := alone.view.opens.Load() - opens; more > 0 {
+			t.Errorf("it opened the partition %d times while somebody else had it", more)
+		}
+		expect(t, "after the other's lease", held(t, 40*time.Second, []*colleague{alone}), 2)
+
+		// Who is fenced and still has the lease goes on.
+		to.takeOver("b")
+		expect(t, "still the holder", held(t, 5*time.Second, []*colleague{alone}), 2)
+		finish(t, alone)
+		once(t, q, to)
+	})
 }

@@ -1,0 +1,367 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+)
+
+// severalSinks makes a bench that writes to all of the tables, named by number.
+func severalSinks(t *testing.T, src source.Source, s script.Script, tables ...*table) bench {
+	t.Helper()
+	r := newBench(t, src, s, tables[0])
+	store, err := outbox.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	r.config.Outbox = store
+	r.config.Sinks = nil
+	for i, to := range tables {
+		r.config.Sinks = append(r.config.Sinks, Sink{Name: fmt.Sprint(i), Sink: to, Guarantee: sink.ExactlyOnce})
+	}
+	r.Pipeline = New(r.config)
+	return r
+}
+
+// again is the same pipeline as a process that is started anew makes it.
+func (r *bench) again(change func(c *Config)) {
+	change(&r.config)
+	r.Pipeline = New(r.config)
+}
+
+func (r *bench) stored(t *testing.T) (ranges []string) {
+	t.Helper()
+	for e, err := range r.config.Outbox.Entries("test", "a") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranges = append(ranges, e.Batch.Range.String())
+	}
+	return ranges
+}
+
+// versioned is a script whose answer says which version it is.
+func versioned(version int) program {
+	return program{main: func(_ uint64, doc string) ([]string, error) {
+		return []string{fmt.Sprintf("%s by %d", doc, version)}, nil
+	}}
+}
+
+// stopBetween runs the pipeline until its first sink has a batch and its second
+// has not, and stops there.
+func stopBetween(t *testing.T, r bench, second *table) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	second.beforeCommit = func(context.Context) error { cancel(); return errors.New("away") }
+	if err := r.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("ended with %v", err)
+	}
+	second.beforeCommit = nil
+}
+
+func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
+	shelf, first, second := newShelf("a", 30), newTable(), newTable()
+	q := newQueue(shelf)
+	r := severalSinks(t, q, versioned(1), first, second)
+	r.config.Lanes = 1
+	r.Pipeline = New(r.config)
+	stopBetween(t, r, second)
+	if diff := cmp.Diff([]string{"[0,10)"}, r.stored(t)); diff != "" {
+		t.Fatal(diff)
+	}
+	var replayed atomic.Bool
+	r.again(func(c *Config) {
+		c.Script = versioned(2)
+		c.Reached = func(at Point) {
+			if at == BeforeReplay {
+				replayed.Store(true)
+			}
+		}
+	})
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i, doc := range shelf.docs {
+		want = append(want, fmt.Sprintf("%s by %d", doc, 1+min(1, i/10)))
+	}
+	same(t, "rows of the first sink", slices.Clone(want), first.all())
+	same(t, "rows of the second sink", want, second.all())
+	if stored := r.stored(t); len(stored) > 0 || r.Stats().Replayed != 10 {
+		t.Errorf("%v are stored yet, %d events were replayed", stored, r.Stats().Replayed)
+	}
+	if !replayed.Load() || !shelf.acked.Covers(0, 30) {
+		t.Errorf("acknowledged %v", shelf.acked)
+	}
+}
+
+// A sink refuses rows of stored outputs like any others; the letters of the
+// whole run are there then.
+func TestStoredOutputsAreRefused(t *testing.T) {
+	first, second := newTable(), newTable()
+	main := func(position uint64, doc string) ([]string, error) {
+		if position == 3 {
+			return nil, errors.New("no")
+		}
+		return []string{doc, "bad " + doc}, nil
+	}
+	r := severalSinks(t, newQueue(newShelf("a", 10)), program{main: main}, first, second)
+	stopBetween(t, r, second)
+	r.again(func(*Config) {})
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	letters := map[string]int{}
+	for _, l := range r.dead(t) {
+		letters[l.Stage+" "+l.Sink]++
+		if l.Stage == "sink" && (l.Number != 1 || string(l.Original) != fmt.Sprintf("a/%d", l.Position)) {
+			t.Errorf("letter %+v", l)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"script ": 1, "sink 0": 9, "sink 1": 9}, letters); diff != "" {
+		t.Error(diff)
+	}
+	same(t, "rows", first.all(), second.all())
+}
+
+// A sink that was not there when the outputs were stored gets the events from
+// the source; the others do not get them twice.
+func TestSinkIsNewSinceOutputsWereStored(t *testing.T) {
+	first, second, third := newTable(), newTable(), newTable()
+	r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), first, second)
+	stopBetween(t, r, second)
+	r.again(func(c *Config) {
+		c.Script = versioned(2)
+		c.Sinks = []Sink{{Name: "2", Sink: third}, {Name: "1", Sink: second}, {Name: "0", Sink: first}}
+	})
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, by := range map[*table]int{first: 1, second: 1, third: 2} {
+		if rows := i.all(); len(rows) != 10 || !strings.HasSuffix(rows[0], fmt.Sprintf("by %d", by)) {
+			t.Errorf("rows %v, want 10 by %d", rows, by)
+		}
+	}
+	if stored := r.stored(t); len(stored) > 0 {
+		t.Errorf("%v are stored yet", stored)
+	}
+}
+
+// A partition that is gone has its entries written all the same, also when the
+// pipeline has one sink left.
+func TestStoredOutputsOfAPartitionThatIsGone(t *testing.T) {
+	first, second := newTable(), newTable()
+	r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), first, second)
+	stopBetween(t, r, second)
+	r.again(func(c *Config) {
+		c.Source = newQueue(newShelf("b", 5))
+		c.Sinks = c.Sinks[1:]
+	})
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(second.all()); n != 15 {
+		t.Errorf("%d rows", n)
+	}
+	if stored := r.stored(t); len(stored) > 0 {
+		t.Errorf("%v are stored yet", stored)
+	}
+}
+
+// Sinks that remember nothing are written first: what the others remember, they
+// have, and need not get twice.
+func TestForgetfulSinksAreWrittenFirst(t *testing.T) {
+	shelf, to, forgetful := newShelf("a", 40), newTable(), &forgetfulTable{newTable()}
+	r := severalSinks(t, newQueue(shelf), versioned(1), to, forgetful.table)
+	r.config.Lanes = 1
+	r.config.Sinks[1].Sink, r.config.Sinks[1].Guarantee = forgetful, sink.AtLeastOnce
+	r.Pipeline = New(r.config)
+	ctx, cancel := context.WithCancel(t.Context())
+	writes := 0
+	to.beforeCommit = func(context.Context) error {
+		if writes++; writes == 3 {
+			cancel()
+		}
+		return nil
+	}
+	if err := r.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("ended with %v", err)
+	}
+	if a, b := len(to.all()), len(forgetful.all()); a != 20 || b != 30 {
+		t.Fatalf("%d rows in the one and %d in the other", a, b)
+	}
+	to.beforeCommit = nil
+	shelf.acked = nil // the acknowledgements were lost
+	r.again(func(*Config) {})
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The batch that was in flight comes twice to who remembers nothing.
+	if a, b := len(to.all()), len(forgetful.all()); a != 40 || b != 50 {
+		t.Errorf("%d rows in the one and %d in the other", a, b)
+	}
+}
+
+// forgetfulTable promises no more than at least once.
+type forgetfulTable struct{ *table }
+
+func (f *forgetfulTable) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	w, _, err := f.table.Open(ctx, partition)
+	f.mu.Lock()
+	delete(f.ranges, partition)
+	f.mu.Unlock()
+	return w, nil, err
+}
+
+func TestOneSinkNeedsNoOutbox(t *testing.T) {
+	r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), newTable())
+	r.again(func(c *Config) {
+		c.Reached = func(at Point) {
+			if at == AfterOutbox {
+				t.Error("outputs for one sink were stored")
+			}
+		}
+	})
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestChaosOfSinks is TestChaos with three sinks: rows of an event in all of
+// them, and its letters, are those of one run of the script.
+func TestChaosOfSinks(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testChaosOfSinks(t, seed) })
+		})
+	}
+}
+
+func testChaosOfSinks(t *testing.T, seed uint64) {
+	c := &chaos{rng: rand.New(rand.NewPCG(seed, 3))}
+	q, tables := generations(c), []*table{newTable(), newTable(), newTable()}
+	run := 0
+	for _, to := range tables {
+		to.onOpen, to.beforeCommit, to.afterCommit = c.hook("open", 4), c.hook("begin", 10), c.hook("commit", 10)
+	}
+	prog := program{limit: func(n int) int {
+		if c.hit(15) {
+			return c.below(n)
+		}
+		return n
+	}}
+	prog.main = func(_ uint64, doc string) ([]string, error) { return fate(seed, run, doc) }
+	r := severalSinks(t, q, prog, tables...)
+	for finished := false; !finished; {
+		run++
+		c.calm = run == 30
+		r.again(func(*Config) {})
+		finished = chaoticRun(t, c, r.Pipeline, tables[run%3])
+	}
+	checkChaosOfSinks(t, seed, run, q, tables, r)
+}
+
+func checkChaosOfSinks(t *testing.T, seed uint64, runs int, q *queue, tables []*table, r bench) {
+	rows := make([]map[string][]string, len(tables)) // by document
+	for i, to := range tables {
+		rows[i] = make(map[string][]string)
+		for _, row := range to.all() {
+			doc, _, _ := strings.Cut(row, "#")
+			rows[i][doc] = append(rows[i][doc], row)
+		}
+	}
+	letters := make(map[string][]string)
+	for _, l := range r.dead(t) {
+		doc := place(l.Partition, l.Position)
+		letters[doc] = append(letters[doc], fmt.Sprintf("%s %d %s %s", l.Sink, l.Number, l.Stage, l.Error))
+	}
+	for _, s := range q.shelves {
+		for _, doc := range s.docs {
+			if !slices.ContainsFunc(upTo(runs), func(run int) bool {
+				return endedAs(seed, run, doc, rows, letters[doc])
+			}) {
+				t.Fatalf("%s ended as no run of the script says: %v %v %v, letters %q",
+					doc, rows[0][doc], rows[1][doc], rows[2][doc], letters[doc])
+			}
+		}
+	}
+	if names, err := r.config.Outbox.Partitions("test"); len(names) > 0 || err != nil {
+		t.Errorf("entries of %v are left, %v", names, err)
+	}
+}
+
+func upTo(n int) []int {
+	all := make([]int, n+1)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// endedAs tells whether what there is of a document is what a run made of it.
+func endedAs(seed uint64, run int, doc string, rows []map[string][]string, letters []string) bool {
+	made, err := fate(seed, run, doc)
+	var wantLetters []string
+	if err != nil {
+		wantLetters = append(wantLetters, fmt.Sprintf(" 0 script %v", err))
+	}
+	for i := range rows {
+		var want []string
+		for n, row := range made {
+			if strings.HasSuffix(row, "bad") {
+				wantLetters = append(wantLetters, fmt.Sprintf("%d %d sink bad row", i, n))
+			} else {
+				want = append(want, row)
+			}
+		}
+		slices.Sort(rows[i][doc])
+		if !slices.Equal(want, rows[i][doc]) {
+			return false
+		}
+	}
+	slices.Sort(letters)
+	slices.Sort(wantLetters)
+	return slices.Equal(wantLetters, letters)
+}
+
+// Outputs that cannot be stored are not written to any sink.
+func TestOutboxFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := newTable(), newTable()
+		r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), first, second)
+		r.again(func(c *Config) {
+			c.Reached = func(at Point) {
+				if at == AfterLetters {
+					c.Outbox.Close() // as a disk that is full: nothing can be stored
+				}
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := r.start(ctx)
+		time.Sleep(time.Minute)
+		s := r.Stats()
+		if s.State != Retrying || s.Outbox == 0 || !s.Circuit || len(first.all())+len(second.all()) > 0 {
+			t.Errorf("%+v with %d rows", s, len(first.all())+len(second.all()))
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pausable is a pipeline that always has more and remembers that it is paused.
+func pausable(t *testing.T, folder string, to *table) bench {
+	t.Helper()
+	r := newBench(t, endless(newShelf("a", 0)), program{main: pass}, to)
+	r.config.Folder = folder
+	r.Pipeline = New(r.config)
+	return r
+}
+
+func TestPauseLetsGoOfEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := newTable()
+		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return nil }
+		r := pausable(t, t.TempDir(), to)
+		ended := r.start(t.Context())
+		time.Sleep(time.Second)
+		if err := r.Pause("a person said so"); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Stats(); s.Open != 1 || s.State != Paused {
+			t.Errorf("%d partitions open in state %s", s.Open, s.State)
+		}
+		time.Sleep(time.Minute)
+		s := r.Stats()
+		if s.Open != 0 || s.Read != s.Settled || len(to.all()) != int(s.Read) {
+			t.Errorf("%d partitions open, %d events read, %d settled", s.Open, s.Read, s.Settled)
+		}
+		if err := r.Ready(); err == nil || err.Error() != "paused: a person said so" {
+			t.Errorf("ready: %v", err)
+		}
+		for range 2 {
+			if err := r.Resume(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if again := r.Stats(); again.State != Running || again.Read <= s.Read || r.Paused() != nil {
+			t.Errorf("resumed: %+v", again)
+		}
+		r.Drain()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestPauseOutlastsARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, to := t.TempDir(), newTable()
+		r := pausable(t, folder, to)
+		if err := r.Pause("too hot"); err != nil {
+			t.Fatal(err)
+		}
+		r = pausable(t, folder, to)
+		ended := r.start(t.Context())
+		time.Sleep(time.Minute)
+		if s := r.Stats(); s.State != Paused || s.Err.Error() != "too hot" || s.Read > 0 {
+			t.Errorf("%+v", s)
+		}
+		r.Drain()
+		synctest.Wait()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+
+		// By hand, where no engine runs.
+		if pause, err := ReadPause(folder, "test"); err != nil || pause.Reason != "too hot" {
+			t.Errorf("%+v, %v", pause, err)
+		}
+		for range 2 {
+			if err := WritePause(folder, "test", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r = pausable(t, folder, to)
+		ended = r.start(t.Context())
+		time.Sleep(time.Second)
+		if s := r.Stats(); s.State != Running || s.Read == 0 {
+			t.Errorf("%+v", s)
+		}
+		r.Drain()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestPauseCannotBeRead(t *testing.T) {
+	r := pausable(t, t.TempDir(), newTable())
+	if err := r.Pause("x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.config.Folder, "paused", "test.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := pausable(t, r.config.Folder, newTable()).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "read whether test is paused") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// A pause waits for a sink that is away, as a drain does, and so does not lose
+// what was read.
+func TestCancelWhilePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := pausable(t, t.TempDir(), newTable())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := r.start(ctx)
+		time.Sleep(time.Second)
+		if err := r.Pause("x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		cancel()
+		synctest.Wait()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}

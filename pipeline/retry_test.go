@@ -1,0 +1,87 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Who loses against another transaction comes again in no time, and is in no
+// trouble.
+func TestConflictsAreTriedAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := newTable()
+		to.beforeCommit = failing(5, fmt.Errorf("insert: %w", sink.ErrConflict))
+		r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass}, to)
+		began := time.Now()
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 150*time.Millisecond {
+			t.Errorf("five conflicts took %v", took)
+		}
+		if s := r.Stats(); s.Sinks[0].Retries != 5 || len(to.all()) != 10 {
+			t.Errorf("%d retries, %d rows", s.Sinks[0].Retries, len(to.all()))
+		}
+	})
+}
+
+// Conflicts without an end are trouble like any other.
+func TestConflictsWithoutAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := newTable()
+		to.beforeCommit = func(context.Context) error { return sink.ErrConflict }
+		r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass}, to)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := r.start(ctx)
+		time.Sleep(time.Minute)
+		if s := r.Stats(); s.State != Retrying || !s.Circuit || s.Sinks[0].Retries > 40 {
+			t.Errorf("%+v", s)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// While a sink is away nothing more is read than what is on its way already,
+// and once it is back reading goes on.
+func TestCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := newTable()
+		var back atomic.Bool
+		to.beforeCommit = func(context.Context) error {
+			if back.Load() {
+				return nil
+			}
+			return errors.New("away")
+		}
+		a, b := newShelf("a", 500), newShelf("b", 5)
+		q := newQueue(a)
+		r := newBench(t, q, program{main: pass}, to)
+		ended := r.start(t.Context())
+		time.Sleep(30 * time.Second)
+		q.add(b)
+		time.Sleep(30 * time.Second)
+		s := r.Stats()
+		if !s.Circuit || s.Open != 2 || s.Read != 10*(DefaultLanes+1) || b.read != 0 {
+			t.Errorf("circuit broken: %v, %d partitions open, %d events read", s.Circuit, s.Open, s.Read)
+		}
+		if s.Sinks[0].Lag != 500 {
+			t.Errorf("a lag of %d", s.Sinks[0].Lag)
+		}
+		back.Store(true)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		s = r.Stats()
+		if s.Circuit || s.Settled != 505 || s.Sinks[0].Lag != 0 || s.Waited == 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

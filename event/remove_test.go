@@ -17,6 +17,7 @@ func outputOf(rows []int) *Output {
 		o.Data = fmt.Appendf(o.Data, `{"row":%d}`, row)
 		o.Ends = append(o.Ends, uint32(len(o.Data)))
 		o.From = append(o.From, uint32(row/2))
+		o.To = append(o.To, uint64(row))
 		numbers.Ints = append(numbers.Ints, int64(row))
 		reals.Floats = append(reals.Floats, float64(row)/2)
 		texts.Bytes = fmt.Appendf(texts.Bytes, "%d", row)

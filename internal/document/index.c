@@ -8,6 +8,8 @@
 #include "scan.h"
 #include "text.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
 // A walk goes from token to token. Its address must not get out, so that all of
 // it stays in registers.
 typedef struct {
@@ -23,7 +25,6 @@ typedef struct {
 	uint32_t container; // the node of the innermost open bracket
 	uint32_t children;  // of it, so far
 	uint32_t depth;
-	int careful;        // there are backslashes or control characters
 } walk;
 
 static inline int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -34,7 +35,7 @@ static __attribute__((cold)) int fail(doc *d, int fault, uint32_t offset) {
 	return fault;
 }
 
-static inline void skip_space(walk *w) {
+INLINE void skip_space(walk *w) {
 	// The last byte of the text is a bracket, so this ends.
 	if (__builtin_expect((unsigned char)w->text[w->at] <= ' ', 0))
 		while (is_space(w->text[w->at])) w->at++;
@@ -90,7 +91,7 @@ static int survey(doc *d, const char *text, uint32_t len, const char *limit, int
 
 // next_quote returns the offset of the next quote that is not escaped, or len.
 // The bits stay in a register, so that no string waits for the one before.
-static inline uint32_t next_quote(walk *w) {
+INLINE uint32_t next_quote(walk *w) {
 	while (__builtin_expect(w->quotes == 0, 0)) {
 		if (w->base + 64 >= w->len) return w->len;
 		w->base += 64;
@@ -130,17 +131,18 @@ static __attribute__((noinline)) int check_string(doc *d, const char *text, uint
 }
 
 // string walks over the string at w->at, which ends before *end. It returns as
-// check_string does.
-static inline int string(walk *w, uint32_t *end) {
+// check_string does. Where nobody need be careful, there are neither backslashes nor
+// control characters in the text.
+INLINE int string(walk *w, uint32_t *end, const int careful) {
 	next_quote(w); // the opening one
 	*end = next_quote(w);
-	int checked = __builtin_expect(w->careful, 0) ? check_string(w->d, w->text, w->at + 1, *end) : 0;
+	int checked = careful ? check_string(w->d, w->text, w->at + 1, *end) : 0;
 	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
 	return checked;
 }
 
-static inline int number(walk *w) {
+INLINE int number(walk *w) {
 	const char *p = w->text + w->at;
 	if (*p == '-') p++;
 	if (*p == '0') p++;
@@ -163,7 +165,7 @@ bad:
 	return fail(w->d, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
 }
 
-static inline int literal(walk *w, const char *word, uint32_t n) {
+INLINE int literal(walk *w, const char *word, uint32_t n) {
 	const char *p = w->text + w->at;
 	uint32_t left = w->len - w->at, i = 0;
 	while (i < n && i < left && p[i] == word[i]) i++;
@@ -172,7 +174,7 @@ static inline int literal(walk *w, const char *word, uint32_t n) {
 	return DOC_OK;
 }
 
-static inline doc_node *node_open(walk *w, const char *key, uint32_t key_len, int flags) {
+INLINE doc_node *node_open(walk *w, const char *key, uint32_t key_len, int flags) {
 	if (__builtin_expect(w->count == w->d->cap, 0)) {
 		if (nodes_grow(w->d)) return NULL;
 		w->nodes = w->d->nodes;
@@ -195,7 +197,7 @@ static __attribute__((noinline)) uint8_t mark_escaped(doc *d, const char *key, u
 	return scan_mark(out, doc_unescape(key, len, out));
 }
 
-static inline void container_open(walk *w, doc_node *n, int kind) {
+INLINE void container_open(walk *w, doc_node *n, int kind) {
 	w->nodes[w->container].count = w->children;
 	w->children = 0;
 	n->kind = (uint8_t)kind;
@@ -206,7 +208,7 @@ static inline void container_open(walk *w, doc_node *n, int kind) {
 	w->at++;
 }
 
-static inline void container_close(walk *w) {
+INLINE void container_close(walk *w) {
 	doc_node *n = &w->nodes[w->container];
 	w->at++;
 	n->len = (uint32_t)(w->text + w->at - n->text);
@@ -218,11 +220,11 @@ static inline void container_close(walk *w) {
 }
 
 // scalar walks over a value that is no container.
-static inline int scalar(walk *w, doc_node *n) {
+INLINE int scalar(walk *w, doc_node *n, const int careful) {
 	uint32_t from = w->at, end;
 	int fault = DOC_OK;
 	if (__builtin_expect(w->text[from] == '"', 1)) {
-		int escaped = string(w, &end);
+		int escaped = string(w, &end, careful);
 		if (escaped < 0) return -escaped;
 		n->kind = DOC_STRING;
 		n->flags |= (uint8_t)escaped;
@@ -246,7 +248,7 @@ static inline int scalar(walk *w, doc_node *n) {
 
 // tokens walks over everything after the opening bracket, and returns where it
 // stopped in *used.
-static int tokens(walk w, uint32_t *used) {
+INLINE int tokens(walk w, uint32_t *used, const int careful) {
 	const char *text = w.text;
 	doc *d = w.d;
 	int fault, escaped, in_array;
@@ -263,7 +265,7 @@ opened:
 member:
 	if (text[w.at] != '"') return fail(d, DOC_WANT_KEY, w.at);
 	key = text + w.at + 1;
-	if ((escaped = string(&w, &end)) < 0) return -escaped;
+	if ((escaped = string(&w, &end, careful)) < 0) return -escaped;
 	key_len = (uint32_t)(text + end - key);
 	if (__builtin_expect(text[w.at] != ':', 0)) {
 		skip_space(&w);
@@ -286,7 +288,7 @@ value:
 		container_open(&w, n, text[w.at] == '{' ? DOC_OBJECT : DOC_ARRAY);
 		goto opened;
 	}
-	if ((fault = scalar(&w, n))) return fault;
+	if ((fault = scalar(&w, n, careful))) return fault;
 
 after:
 	if (text[w.at] != ',') skip_space(&w);
@@ -308,6 +310,9 @@ close:
 	goto after;
 }
 
+static int tokens_plain(walk w, uint32_t *used) { return tokens(w, used, 0); }
+static __attribute__((noinline)) int tokens_careful(walk w, uint32_t *used) { return tokens(w, used, 1); }
+
 // index_closed reads a text that starts with a bracket and ends with one.
 static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
 	int careful;
@@ -315,12 +320,12 @@ static int index_closed(doc *d, const char *text, uint32_t len, const char *limi
 	if (fault) return fault;
 	walk w = {.d = d, .text = text, .len = len, .blocks = d->blocks, .nodes = d->nodes,
 		.quotes = d->blocks[0].quote,
-		.count = d->count, .container = d->count, .careful = careful};
+		.count = d->count, .container = d->count};
 	doc_node *root = node_open(&w, NULL, 0, 0);
 	if (!root) return fail(d, DOC_NO_MEMORY, 0);
 	d->marks[w.count - 1] = 0;
 	container_open(&w, root, *text == '{' ? DOC_OBJECT : DOC_ARRAY);
-	return tokens(w, used);
+	return __builtin_expect(careful, 0) ? tokens_careful(w, used) : tokens_plain(w, used);
 }
 
 // index_open finds out what is wrong with a text that does not end with a

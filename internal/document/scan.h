@@ -24,6 +24,7 @@ static inline scan_bits scan64(const char *p) {
 	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
 	const __m128i last_control = _mm_set1_epi8(0x1f);
 	scan_bits b = {0, 0, 0, 0};
+	#pragma GCC unroll 4
 	for (int i = 0; i < 4; i++) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
 		b.quote |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote)) << (16 * i);
@@ -46,6 +47,7 @@ static inline scan_met scan_begin(void) {
 static inline uint64_t scan_quotes(const char *p, scan_met *met) {
 	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
 	uint64_t quotes = 0;
+	#pragma GCC unroll 4
 	for (int i = 0; i < 4; i++) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
 		quotes |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote)) << (16 * i);

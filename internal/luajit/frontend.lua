@@ -197,7 +197,7 @@ local NULL, FALSE, TRUE, NUMBER, STRING, ARRAY = 1, 2, 3, 4, 5, 7 -- doc_kind
 -- The tables that stand for nodes, see proxy.c.
 local NEAR = 64
 local made, born, metas = proxy.made, proxy.born, proxy.metas
-local life = 0 -- of the event that runs
+local root, life = nil, 0 -- of the event that runs
 
 local function make(node)
   local t = setmetatable({}, metas[node])
@@ -206,7 +206,6 @@ local function make(node)
 end
 
 local function get(t, key, node)
-  if made[node] ~= t or born[node] ~= life then return slow_read(t, key) end
   local of, kind = type(key), 0
   if of == "string" then
     kind = read(document, node, key, #key)
@@ -225,7 +224,7 @@ local function get(t, key, node)
 end
 
 local function set(t, key, value, node)
-  if made[node] ~= t or born[node] ~= life or type(key) ~= "string" then return slow_write(t, key, value) end
+  if type(key) ~= "string" then return slow_write(t, key, value) end
   local kind, fault = type(value), 1
   if value == nil then
     fault = removed(document, node, key, #key)
@@ -239,21 +238,36 @@ local function set(t, key, value, node)
   if fault ~= 0 then return slow_write(t, key, value) end
 end
 
-local function len(t, node)
-  if made[node] ~= t or born[node] ~= life then return slow_length(t) end
-  return length(front, node)
-end
-
-for node = 0, NEAR - 1 do
+-- meta makes the metatable of a node. A trace has room for few tail calls, so there
+-- is none for what is common.
+local function meta(node, index, newindex, len)
   born[node] = 0
   metas[node] = {
-    node, proxy.front,
-    -- A trace has room for few tail calls.
-    __index = function(t, key) return (get(t, key, node)) end,
-    __newindex = function(t, key, value) set(t, key, value, node) end,
-    __len = function(t) return (len(t, node)) end,
+    node, proxy.front, __index = index, __newindex = newindex, __len = len,
     __pairs = part.pairs, __ipairs = part.ipairs, __metatable = false,
   }
+  return metas[node]
+end
+
+local root_meta = meta(0, function(t, key)
+  if t ~= root then return slow_read(t, key) end
+  return (get(t, key, 0))
+end, function(t, key, value)
+  if t ~= root then return slow_write(t, key, value) end
+  set(t, key, value, 0)
+end, slow_length)
+
+for node = 1, NEAR - 1 do
+  meta(node, function(t, key)
+    if made[node] ~= t or born[node] ~= life then return slow_read(t, key) end
+    return (get(t, key, node))
+  end, function(t, key, value)
+    if made[node] ~= t or born[node] ~= life then return slow_write(t, key, value) end
+    set(t, key, value, node)
+  end, function(t)
+    if made[node] ~= t or born[node] ~= life then return slow_length(t) end
+    return length(front, node)
+  end)
 end
 
 -- Patterns. What quick.c does not do, errors too, is left to the functions in C.
@@ -297,14 +311,16 @@ end
 -- begin makes the table that stands for the event.
 local function begin()
   life = now[0]
-  return make(0)
+  root = setmetatable({}, root_meta)
+  made[0] = root
+  return root
 end
 
 local function done(...)
   local result = ...
   if select("#", ...) == 1 then
     if result == nil then return dropped(front) end
-    if result == made[0] and sent(front) == 0 then return end
+    if result == root and sent(front) == 0 then return end
   end
   slow_finish(...)
 end

@@ -3,7 +3,7 @@
 // frontend.lua, come here through FFI: what that calls may not touch Lua.
 //
 // made[node] is the table of a node, and born[node] the life of the event that it
-// was made for. Its metatable is metas[node], which holds the node at NODE, and at
+// was made for; made[0] is the event's own. Its metatable is metas[node], which holds the node at NODE, and at
 // OWNER what no script has.
 
 #include "frontend.h"
@@ -47,7 +47,7 @@ static void push_at(lua_State *L, int table, uint32_t node) {
 // that runs.
 static int push_current(lua_State *L, front *f, uint32_t node) {
 	push_at(L, f->born, node);
-	int current = lua_tonumber(L, -1) == f->life;
+	int current = node == 0 || lua_tonumber(L, -1) == f->life;
 	lua_pop(L, 1);
 	push_at(L, f->made, node);
 	return current;

@@ -84,6 +84,10 @@ func (s *Source) Partitions(context.Context) ([]string, error) {
 	return []string{name}, f.Close()
 }
 
+// Local implements source.Local: what other hosts have under the same name are
+// other files.
+func (s *Source) Local(string) bool { return true }
+
 // Open implements source.Source.
 func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
 	if st, err := s.streamed(); err != nil {

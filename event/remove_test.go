@@ -54,7 +54,7 @@ func describe(o *Output) []string {
 	all := []string{fmt.Sprint(o.Len(), len(o.From), o.Columns.Rows, len(o.Data))}
 	for i := range o.Len() {
 		v := o.Columns.Vectors
-		all = append(all, fmt.Sprintf("%s %d %d %g %s %d%d%d", o.Doc(i), o.From[i], v[0].Ints[i],
+		all = append(all, fmt.Sprintf("%s %d %d %d %g %s %d%d%d", o.Doc(i), o.From[i], o.To[i], v[0].Ints[i],
 			v[1].Floats[i], v[2].Text(i), v[0].Null[i], v[1].Null[i], v[2].Null[i]))
 	}
 	return all

@@ -49,7 +49,7 @@ var may = map[string][]string{
 	"sink":                 {"event"},
 	"sink/eventstore":      {"event", "sink", "eventstore"},
 	"sink/http":            {"event", "sink"},
-	"sink/mysql":           {"event", "sink", "internal/nearest"},
+	"sink/mysql":           {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
 	"sink/internal/ledger": {"event", "sink"},
 	"sink/internal/table":  {"event"},
 	"sink/postgres":        {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},

@@ -101,13 +101,15 @@ func BenchmarkEncode(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	w := &writer{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead()}}
+	w := &book{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead()}}
 	out := emailRows(s.Columns(), rows)
 	var batch batch
-	out.Range.Count = rows
+	batch.columns = out.Columns
+	for row := range rows {
+		batch.rows = append(batch.rows, row)
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		batch.choose(out, event.Ranges{out.Range})
 		batch.buf = batch.buf[:0]
 		if n, err := w.fill(&batch, batch.rows); n != rows || err != nil {
 			b.Fatal(n, err)

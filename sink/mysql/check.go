@@ -42,7 +42,7 @@ func (s *Sink) check(ctx context.Context, conn *sql.Conn) error {
 
 // checkLedger tries what the sink does to its own tables, or to make them.
 func (s *Sink) checkLedger(ctx context.Context, conn *sql.Conn) error {
-	for name, create := range ledger {
+	for name, create := range ledgerTables {
 		there, err := present(ctx, conn, s.config.Database, name)
 		if err != nil {
 			return err

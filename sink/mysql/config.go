@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 // Config says where rows go and what they are made of.
@@ -19,46 +19,24 @@ type Config struct {
 	Address    string            `yaml:"address" help:"host and port of the server (127.0.0.1:3306)"`
 	Socket     string            `yaml:"socket" help:"path of the server's socket, instead of address"`
 	User       string            `yaml:"user,required" help:"account that writes"`
-	Password   Secret            `yaml:"password" help:"its password; take it from the environment: ${MYSQL_PASSWORD}"`
+	Password   table.Secret      `yaml:"password" help:"its password; take it from the environment: ${MYSQL_PASSWORD}"`
 	Database   string            `yaml:"database,required" help:"database of the table"`
 	Table      string            `yaml:"table,required" help:"table that rows are inserted into"`
 	Create     bool              `yaml:"create" help:"make the table from the columns when it is absent"`
 	Columns    []Column          `yaml:"columns,required" help:"the columns to fill, in any order"`
 	PrimaryKey []string          `yaml:"primary_key" help:"columns of the primary key of a table that is made"`
 	Indexes    []string          `yaml:"indexes" help:"indexes of a table that is made: names of columns, separated by commas"`
-	Mode       Mode              `yaml:"mode" help:"of a row whose key is there already: insert refuses it, upsert replaces, ignore keeps what is there (insert)"`
+	Mode       table.Mode        `yaml:"mode" help:"of a row whose key is there already: insert refuses it, upsert replaces, ignore keeps what is there (insert)"`
 	Update     []string          `yaml:"update" help:"columns that an upsert replaces (all that are part of no key)"`
 	Method     Method            `yaml:"method" help:"way into the table: insert, load (LOAD DATA from memory), or auto for what the server does fastest (auto)"`
 	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as tls: preferred"`
 }
 
-// A Column says which field of a document becomes a column, and as what.
-type Column struct {
-	Name     string `yaml:"name,required" help:"of the column"`
-	Type     Type   `yaml:"type,required" help:"bool, int32, int64, float64, decimal, string, timestamp or json"`
-	Field    string `yaml:"field" help:"where the value is in the document, as a.b.c (the column's name)"`
-	Required bool   `yaml:"required" help:"refuse events without a value; a table that is made says NOT NULL"`
-	SQL      string `yaml:"sql" help:"type of the column in a table that is made, such as VARCHAR(100)"`
-}
-
-// A Secret is text that is never printed.
-type Secret string
-
-func (Secret) String() string   { return "(hidden)" }
-func (Secret) GoString() string { return "(hidden)" }
-
-// A Type is an event.Type by its name.
-type Type event.Type
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (t *Type) UnmarshalText(text []byte) error {
-	known, ok := event.ParseType(string(text))
-	if !ok {
-		return fmt.Errorf("unknown type %q; known: %s", text, strings.Join(event.TypeNames(), ", "))
-	}
-	*t = Type(known)
-	return nil
-}
+// What a Config is made of, for those who make one in Go.
+type (
+	Column = table.Column
+	Type   = table.Type
+)
 
 // Kind offers the sink to configurations.
 func Kind() sink.Kind {
@@ -87,13 +65,8 @@ func (c *Config) check() error {
 			return fmt.Errorf("%s %w", what, err)
 		}
 	}
-	if len(c.Columns) == 0 {
-		return errors.New("columns is empty: name at least one column to fill")
-	}
-	for i, column := range c.Columns {
-		if err := c.checkColumn(i, column); err != nil {
-			return err
-		}
+	if err := naming.CheckColumns(c.Columns); err != nil {
+		return err
 	}
 	if err := c.checkMode(); err != nil {
 		return err
@@ -101,54 +74,28 @@ func (c *Config) check() error {
 	return c.checkKeys()
 }
 
-func (c *Config) checkColumn(i int, column Column) error {
-	if err := checkName(column.Name); err != nil {
-		return fmt.Errorf("item %d of columns: name %w", i+1, err)
-	}
-	same := func(other Column) bool { return strings.EqualFold(other.Name, column.Name) }
-	if slices.IndexFunc(c.Columns, same) != i {
-		return fmt.Errorf("column %q is named twice", column.Name)
-	}
-	if column.Type == 0 {
-		return fmt.Errorf("column %q has no type; known: %s", column.Name, strings.Join(event.TypeNames(), ", "))
-	}
-	if slices.Contains(column.path(), "") {
-		return fmt.Errorf("column %q: field %q has an empty part; write it as a.b.c", column.Name, column.Field)
-	}
-	return nil
-}
-
 // checkKeys holds the keys of a table to be made against its columns.
 func (c *Config) checkKeys() error {
 	if !c.Create && len(c.PrimaryKey)+len(c.Indexes) > 0 {
 		return errors.New("primary_key and indexes are only for a table that is made: add create: true")
 	}
-	for _, key := range append(c.indexes(), c.PrimaryKey) {
-		for _, name := range key {
-			i := slices.IndexFunc(c.Columns, func(column Column) bool { return column.Name == name })
-			if i < 0 {
-				return fmt.Errorf("the key over %s: no column is named %q", strings.Join(key, ", "), name)
-			}
-			if unlimited := c.Columns[i].sql(); unlimited == "TEXT" || unlimited == "JSON" {
-				return fmt.Errorf("the key over %s: a column of type %s cannot be part of it; give %q a length, such as sql: VARCHAR(100)",
-					strings.Join(key, ", "), unlimited, name)
-			}
+	for _, key := range append(table.Keys(c.Indexes), c.PrimaryKey) {
+		if err := table.CheckKey(key, c.Columns, fitsKey); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (c *Config) indexes() [][]string {
-	var all [][]string
-	for _, index := range c.Indexes {
-		names := strings.Split(index, ",")
-		for i := range names {
-			names[i] = strings.TrimSpace(names[i])
-		}
-		all = append(all, names)
+func fitsKey(column Column) error {
+	if unlimited := sqlType(column); unlimited == "TEXT" || unlimited == "JSON" {
+		return fmt.Errorf("a column of type %s cannot be part of it; give %q a length, such as sql: VARCHAR(100)", unlimited, column.Name)
 	}
-	return all
+	return nil
 }
+
+// naming is that of the servers: the case of columns does not count.
+var naming = table.Naming{Check: checkName, Same: strings.EqualFold}
 
 // checkName refuses what can't be the name of a table or a column.
 func checkName(name string) error {
@@ -163,15 +110,8 @@ func checkName(name string) error {
 	return nil
 }
 
-func (c Column) path() []string {
-	if c.Field == "" {
-		return []string{c.Name}
-	}
-	return strings.Split(c.Field, ".")
-}
-
-// sql is the type of the column in a table that is made.
-func (c Column) sql() string {
+// sqlType is the type of the column in a table that is made.
+func sqlType(c Column) string {
 	if c.SQL != "" {
 		return c.SQL
 	}
@@ -204,8 +144,7 @@ func (c *Config) server() string {
 
 const (
 	dialTimeout = 5 * time.Second
-	ioTimeout   = time.Minute      // a server that says nothing for so long is gone
-	idleTimeout = 10 * time.Second // after which an idle connection is closed by us
+	ioTimeout   = time.Minute // a server that says nothing for so long is gone
 )
 
 // settings are those of every connection. Strict mode refuses what does not fit

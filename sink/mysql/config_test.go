@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 func valid() Config {
@@ -33,10 +34,10 @@ func TestConfigIsCheckedWithoutServer(t *testing.T) {
 		{"key without create", func(c *Config) { c.Create, c.Indexes = false, []string{"id"} }, "add create: true"},
 		{"setting of ours", func(c *Config) { c.Params = map[string]string{"sql_mode": "''"} }, "sql_mode is set by the sink"},
 		{"setting of the driver", func(c *Config) { c.Params = map[string]string{"tls": "preferred"} }, ""},
-		{"mode", func(c *Config) { c.Mode, c.Update = Upsert, []string{"name"} }, ""},
+		{"mode", func(c *Config) { c.Mode, c.Update = table.Upsert, []string{"name"} }, ""},
 		{"update of no upsert", func(c *Config) { c.Update = []string{"name"} }, "only for mode: upsert"},
-		{"update of nothing", func(c *Config) { c.Mode, c.Update = Upsert, []string{"nmae"} }, `no column is named "nmae"`},
-		{"load of no insert", func(c *Config) { c.Mode, c.Method = Ignore, Load }, "cannot ignore rows"},
+		{"update of nothing", func(c *Config) { c.Mode, c.Update = table.Upsert, []string{"nmae"} }, `no column is named "nmae"`},
+		{"load of no insert", func(c *Config) { c.Mode, c.Method = table.Ignore, Load }, "cannot ignore rows"},
 		{"wrong setting", func(c *Config) { c.Params = map[string]string{"timeout": "soon"} }, "params: "},
 	}
 	for _, test := range tests {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 // A verdict is what an error of the server means for a batch.
@@ -125,9 +126,6 @@ func (c *Config) hint(err error) string {
 
 func quoteText(text string) string { return string(appendText(nil, []byte(text))) }
 
-// longestValue is how much of a refused value a message shows, in bytes.
-const longestValue = 64
-
 // explainRow says why a row is refused: the server's words, the column and the value.
 func explainRow(err error, columns *event.Columns, row int) error {
 	c := -1
@@ -141,7 +139,7 @@ func explainRow(err error, columns *event.Columns, row int) error {
 	if c < 0 {
 		return err
 	}
-	return fmt.Errorf("column %q: %w; the value is %s", columns.Spec[c].Name, err, shown(columns, c, row))
+	return table.Explain(err, columns, c, row)
 }
 
 // mentioned returns the column that a message of the server is about, or -1.
@@ -155,16 +153,4 @@ func mentioned(message string, spec []event.Column) int {
 		}
 	}
 	return -1
-}
-
-func shown(columns *event.Columns, c, row int) string {
-	literal, err := appendValue(nil, columns.Spec[c].Type, &columns.Vectors[c], row)
-	if err != nil {
-		return fmt.Sprint(columns.Vectors[c].Ints[row])
-	}
-	if len(literal) <= longestValue {
-		return string(literal)
-	}
-	short := strings.ToValidUTF8(string(literal[:longestValue]), "")
-	return fmt.Sprintf("%s… (%d bytes)", short, len(columns.Vectors[c].Text(row)))
 }

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 const (
@@ -18,30 +19,30 @@ const (
 // insert writes rows and ranges in one transaction. What takes the lock of the
 // owner's row goes in one packet with the commit; rows go in packets of their
 // own, because a server spends a tenth more on those that share one.
-func (w *writer) insert(ctx context.Context, s *session, b *batch, missing event.Ranges) error {
-	if err := send(ctx, s.conn, append(b.text[:0], startStatement...)); err != nil {
+func (b *book) insert(ctx context.Context, s *session, t *batch, ranges []event.Range) error {
+	if err := send(ctx, s.conn, append(t.text[:0], startStatement...)); err != nil {
 		return err
 	}
-	for rows := b.rows; len(rows) > 0; {
-		n, err := w.insertSome(ctx, s, b, rows)
+	for rows := t.rows; len(rows) > 0; {
+		n, err := b.insertSome(ctx, s, t, rows)
 		if err != nil {
 			return err
 		}
 		rows = rows[n:]
 	}
-	b.text = append(w.appendRanges(b.text[:0], missing, ""), commitStatement...)
-	return send(ctx, s.conn, b.text)
+	t.text = append(b.appendRanges(t.text[:0], ranges, ""), commitStatement...)
+	return send(ctx, s.conn, t.text)
 }
 
 // insertSome inserts the first n of rows: as parameters of a prepared statement,
 // which costs the server a third less than text, or as text.
-func (w *writer) insertSome(ctx context.Context, s *session, b *batch, rows []int) (n int, err error) {
-	if n = preparedSize(len(rows), len(b.columns.Spec)); n > 0 {
-		stmt, err := w.prepare(ctx, s, n)
+func (b *book) insertSome(ctx context.Context, s *session, t *batch, rows []int) (n int, err error) {
+	if n = preparedSize(len(rows), len(t.columns.Spec)); n > 0 {
+		stmt, err := b.prepare(ctx, s, n)
 		if err != nil {
 			return 0, err
 		}
-		fits, err := w.bind(s, b, rows[:n])
+		fits, err := b.bind(s, t, rows[:n])
 		if err != nil {
 			return 0, err
 		}
@@ -49,11 +50,11 @@ func (w *writer) insertSome(ctx context.Context, s *session, b *batch, rows []in
 			return n, s.execute(ctx, stmt)
 		}
 	}
-	b.buf = b.buf[:0]
-	if n, err = w.fill(b, rows); err != nil {
+	t.buf = t.buf[:0]
+	if n, err = b.fill(t, rows); err != nil {
 		return n, err
 	}
-	return n, send(ctx, s.conn, b.buf)
+	return n, send(ctx, s.conn, t.buf)
 }
 
 // preparedSize is the largest power of two that is a size of prepared
@@ -70,12 +71,12 @@ func preparedSize(rows, columns int) int {
 }
 
 // prepare returns the statement that inserts n rows.
-func (w *writer) prepare(ctx context.Context, s *session, n int) (driver.Stmt, error) {
+func (b *book) prepare(ctx context.Context, s *session, n int) (driver.Stmt, error) {
 	if stmt := s.prepared[n]; stmt != nil {
 		return stmt, nil
 	}
-	row := "(" + marks(len(w.sink.columns)) + ")"
-	text := w.plan.head + strings.Repeat(row+",", n-1) + row + w.plan.tail
+	row := "(" + marks(len(b.sink.columns)) + ")"
+	text := b.plan.head + strings.Repeat(row+",", n-1) + row + b.plan.tail
 	var stmt driver.Stmt
 	err := s.conn.Raw(func(c any) (err error) {
 		stmt, err = c.(driver.ConnPrepareContext).PrepareContext(ctx, text)
@@ -89,17 +90,17 @@ func (w *writer) prepare(ctx context.Context, s *session, n int) (driver.Stmt, e
 func marks(n int) string { return strings.Repeat("?,", n-1) + "?" }
 
 // bind makes parameters of rows. It tells whether they fit into one packet.
-func (w *writer) bind(s *session, b *batch, rows []int) (fits bool, err error) {
+func (b *book) bind(s *session, t *batch, rows []int) (fits bool, err error) {
 	s.args = s.args[:0]
 	size := 0
-	b.buf = b.buf[:0] // times are cut from it; where it grows, those already cut keep what was
+	t.buf = t.buf[:0] // times are cut from it; where it grows, those already cut keep what was
 	for _, row := range rows {
-		for c := range b.columns.Spec {
-			if err := w.checkValue(b, c, row); err != nil {
+		for c := range t.columns.Spec {
+			if err := b.checkValue(t, c, row); err != nil {
 				return false, err
 			}
-			v := &b.columns.Vectors[c]
-			value, err := b.value(b.columns.Spec[c].Type, v, row)
+			v := &t.columns.Vectors[c]
+			value, err := t.value(t.columns.Spec[c].Type, v, row)
 			if err != nil {
 				return false, &refusal{c, err}
 			}
@@ -110,26 +111,26 @@ func (w *writer) bind(s *session, b *batch, rows []int) (fits bool, err error) {
 		}
 	}
 	const each = 2 + 9 // bytes of a type, and of a length or a number
-	return size+each*len(s.args) < min(w.plan.packet-reserve, largeStatement), nil
+	return size+each*len(s.args) < min(b.plan.packet-reserve, largeStatement), nil
 }
 
-// value is row r as the driver takes it, valid until the columns or b.buf change.
-func (b *batch) value(t event.Type, v *event.Vector, r int) (driver.Value, error) {
+// value is row r as the driver takes it, valid until the columns or t.buf change.
+func (t *batch) value(kind event.Type, v *event.Vector, r int) (driver.Value, error) {
 	if v.Null[r] != 0 {
 		return nil, nil
 	}
-	switch t {
+	switch kind {
 	case event.Bool, event.Int32, event.Int64:
 		return v.Ints[r], nil
 	case event.Float64:
 		return v.Floats[r], nil
 	case event.Timestamp:
-		from := len(b.buf)
-		var err error
-		if b.buf, err = appendTime(b.buf, v.Ints[r]); err != nil {
+		if err := table.CheckTime(v.Ints[r]); err != nil {
 			return nil, err
 		}
-		return view(b.buf[from:]), nil
+		from := len(t.buf)
+		t.buf = table.AppendTime(t.buf, v.Ints[r])
+		return view(t.buf[from:]), nil
 	}
 	return view(v.Text(r)), nil
 }

@@ -1,48 +1,12 @@
 package mysql
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/perigeedb/perigee/event"
 )
-
-func TestTimeAsText(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		micros := rapid.Int64Range(firstMicro, endMicro-1).Draw(t, "micros")
-		text, err := appendTime(nil, micros)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := time.UnixMicro(micros).UTC().Format("2006-01-02 15:04:05.000000"); string(text) != want {
-			t.Fatalf("%d became %s, want %s", micros, text, want)
-		}
-	})
-	for _, micros := range []int64{firstMicro - 1, endMicro, -1 << 63, 1<<63 - 1} {
-		if text, err := appendTime(nil, micros); !errors.Is(err, errYear) {
-			t.Errorf("%d became %s, %v", micros, text, err)
-		}
-	}
-}
-
-func TestScale(t *testing.T) {
-	tests := []struct {
-		number string
-		scale  int
-		ok     bool
-	}{
-		{"1.25", 2, true}, {"1.250000", 2, true}, {"1.251", 2, false}, {"100", 0, true},
-		{"1.5", 0, false}, {"1.0", 0, true}, {"1.23456789e-3", 2, true}, {"1.251", -1, true},
-	}
-	for _, test := range tests {
-		if err := checkScale([]byte(test.number), test.scale); (err == nil) != test.ok {
-			t.Errorf("%s with %d digits after the point: %v", test.number, test.scale, err)
-		}
-	}
-}
 
 // strings that escaping may get wrong
 var awkward = []string{

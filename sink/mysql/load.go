@@ -9,6 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 // appendField appends row r as LOAD DATA reads it.
@@ -22,7 +23,10 @@ func appendField(b []byte, t event.Type, v *event.Vector, r int) ([]byte, error)
 	case event.Float64:
 		return strconv.AppendFloat(b, v.Floats[r], 'e', -1, 64), nil
 	case event.Timestamp:
-		return appendTime(b, v.Ints[r])
+		if err := table.CheckTime(v.Ints[r]); err != nil {
+			return b, err
+		}
+		return table.AppendTime(b, v.Ints[r]), nil
 	}
 	return appendLoaded(b, v.Text(r)), nil
 }
@@ -44,21 +48,21 @@ func appendLoaded(b, text []byte) []byte {
 }
 
 // fillLoad makes the lines of all rows.
-func (w *writer) fillLoad(b *batch) error {
-	for _, row := range b.rows {
-		for c := range b.columns.Spec {
+func (b *book) fillLoad(t *batch) error {
+	for _, row := range t.rows {
+		for c := range t.columns.Spec {
 			if c > 0 {
-				b.buf = append(b.buf, '\t')
+				t.buf = append(t.buf, '\t')
 			}
-			if err := w.checkValue(b, c, row); err != nil {
+			if err := b.checkValue(t, c, row); err != nil {
 				return err
 			}
 			var err error
-			if b.buf, err = appendField(b.buf, b.columns.Spec[c].Type, &b.columns.Vectors[c], row); err != nil {
+			if t.buf, err = appendField(t.buf, t.columns.Spec[c].Type, &t.columns.Vectors[c], row); err != nil {
 				return &refusal{c, err}
 			}
 		}
-		b.buf = append(b.buf, '\n')
+		t.buf = append(t.buf, '\n')
 	}
 	return nil
 }
@@ -66,22 +70,22 @@ func (w *writer) fillLoad(b *batch) error {
 // load writes rows and ranges in one exchange. LOAD DATA cuts, clamps and skips
 // what INSERT refuses, and only warns: with a warning, or a row too few, the
 // range is not taken, and nothing is committed.
-func (w *writer) load(ctx context.Context, s *session, b *batch, missing event.Ranges) error {
-	b.buf = b.buf[:0]
-	if err := w.fillLoad(b); err != nil {
+func (b *book) load(ctx context.Context, s *session, t *batch, ranges []event.Range) error {
+	t.buf = t.buf[:0]
+	if err := b.fillLoad(t); err != nil {
 		return err
 	}
-	s.rows.Reset(b.buf)
+	s.rows.Reset(t.buf)
 	defer s.rows.Reset(nil)
-	b.text = append(b.text[:0], startStatement+";LOAD DATA LOCAL INFILE 'Reader::"...)
-	b.text = append(b.text, s.loading...)
-	b.text = append(b.text, w.plan.load...)
-	b.text = append(b.text, ";SET @perigee_loaded = ROW_COUNT() = "...)
-	b.text = strconv.AppendInt(b.text, int64(len(b.rows)), 10)
-	b.text = append(b.text, " AND @@warning_count = 0;"...)
-	b.text = w.appendRanges(b.text, missing, " AND @perigee_loaded")
-	b.text = append(b.text, commitStatement...)
-	return send(ctx, s.conn, b.text)
+	t.text = append(t.text[:0], startStatement+";LOAD DATA LOCAL INFILE 'Reader::"...)
+	t.text = append(t.text, s.loading...)
+	t.text = append(t.text, b.plan.load...)
+	t.text = append(t.text, ";SET @perigee_loaded = ROW_COUNT() = "...)
+	t.text = strconv.AppendInt(t.text, int64(len(t.rows)), 10)
+	t.text = append(t.text, " AND @@warning_count = 0;"...)
+	t.text = b.appendRanges(t.text, ranges, " AND @perigee_loaded")
+	t.text = append(t.text, commitStatement...)
+	return send(ctx, s.conn, t.text)
 }
 
 // loadStatement is LOAD DATA from the end of its file's name on.
@@ -95,21 +99,21 @@ const mistrust = 3
 
 // loaded notes how a load has ended, and what INSERT said of the same rows when
 // it was refused.
-func (w *writer) loaded(refusal, inserted error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (b *book) loaded(refusal, inserted error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
 	case refusal == nil:
-		w.misloads = 0
+		b.misloads = 0
 	case isNumber(refusal, notAllowed...):
-		w.inserts = true
-		w.sink.log.Warn("the server does not allow LOAD DATA LOCAL: inserting from here on",
-			"sink", w.sink.config.server(), "table", w.sink.config.Table, "error", refusal)
+		b.inserts = true
+		b.sink.log.Warn("the server does not allow LOAD DATA LOCAL: inserting from here on",
+			"sink", b.sink.config.server(), "table", b.sink.config.Table, "error", refusal)
 	case inserted == nil:
-		if w.misloads++; w.misloads == mistrust {
-			w.inserts = true
-			w.sink.log.Warn("LOAD DATA refuses rows that INSERT takes: inserting from here on",
-				"sink", w.sink.config.server(), "table", w.sink.config.Table)
+		if b.misloads++; b.misloads == mistrust {
+			b.inserts = true
+			b.sink.log.Warn("LOAD DATA refuses rows that INSERT takes: inserting from here on",
+				"sink", b.sink.config.server(), "table", b.sink.config.Table)
 		}
 	}
 }
@@ -131,7 +135,7 @@ func (c *Config) choose(server settled, columns []found) (choice, error) {
 			Err:  errors.New("method is load, and the server does not allow it: local_infile is off"),
 			Hint: "as an administrator run: SET GLOBAL local_infile = 1; or remove method",
 		}
-	case c.Mode != Insert:
+	case c.Mode != table.Insert:
 		return choice{false, fmt.Sprintf("mode is %s", c.Mode)}, nil
 	case c.Method != Auto:
 		return choice{c.Method == Load, fmt.Sprintf("method is %s", c.Method)}, nil

@@ -7,15 +7,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/sink"
-)
-
-// A Mode says what becomes of a row whose key the table has already.
-type Mode string
-
-const (
-	Insert Mode = "insert" // it is refused
-	Upsert Mode = "upsert" // it replaces columns of the one that is there
-	Ignore Mode = "ignore" // the one that is there stays
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 // A Method is a way into the table.
@@ -28,14 +20,6 @@ const (
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (m *Mode) UnmarshalText(text []byte) error {
-	if *m = Mode(text); !slices.Contains([]Mode{Insert, Upsert, Ignore}, *m) {
-		return fmt.Errorf("unknown mode %q; known: insert, upsert, ignore", text)
-	}
-	return nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (m *Method) UnmarshalText(text []byte) error {
 	if *m = Method(text); !slices.Contains([]Method{Auto, Rows, Load}, *m) {
 		return fmt.Errorf("unknown method %q; known: auto, insert, load", text)
@@ -45,31 +29,23 @@ func (m *Method) UnmarshalText(text []byte) error {
 
 // checkMode holds mode, update and method against each other.
 func (c *Config) checkMode() error {
-	if c.Mode != Upsert && len(c.Update) > 0 {
-		return errors.New("update is only for mode: upsert")
-	}
-	if c.Mode != Insert && c.Method == Load {
+	if c.Mode != table.Insert && c.Method == Load {
 		return fmt.Errorf("method: load cannot %s rows: remove it, or use mode: insert", c.Mode)
 	}
-	for _, name := range c.Update {
-		if !slices.ContainsFunc(c.Columns, func(column Column) bool { return column.Name == name }) {
-			return fmt.Errorf("update: no column is named %q", name)
-		}
-	}
-	return nil
+	return table.CheckUpdate(c.Mode, c.Update, c.Columns)
 }
 
 // Ordered implements sink.Ordered: of two rows with one key, the later must win.
-func (s *Sink) Ordered() bool { return s.config.Mode == Upsert }
+func (s *Sink) Ordered() bool { return s.config.Mode == table.Upsert }
 
 // onDuplicate is how a statement ends that inserts rows, and meets keys that
 // the table has. IGNORE would let bad values pass as well, so a column is set to
 // what it is.
 func (c *Config) onDuplicate(keys []key) (string, error) {
 	switch c.Mode {
-	case Upsert:
+	case table.Upsert:
 		return c.replacing(keys)
-	case Ignore:
+	case table.Ignore:
 		if len(keys) == 0 {
 			return "", &sink.PermanentError{
 				Err:  errors.New("mode is ignore, and the table has no unique key by which a row could be there already"),

@@ -12,10 +12,6 @@
 // server ends the silent session. Taking over raises the epoch, commits, and
 // only then reads the ranges.
 //
-// When a connection is lost in a write, nobody knows whether it was committed.
-// The writer then takes the partition over from itself: what was still under way
-// is fenced, and what was committed is read.
-//
 // Sinks and writers are safe for concurrent use. Every write in progress uses a
 // connection of its own.
 package mysql
@@ -34,6 +30,8 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 // A Sink writes the rows of one pipeline to one table.
@@ -56,7 +54,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 		config.Address = "127.0.0.1:3306"
 	}
 	if config.Mode == "" {
-		config.Mode = Insert
+		config.Mode = table.Insert
 	}
 	if config.Method == "" {
 		config.Method = Auto
@@ -72,17 +70,12 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the connection: %w", err)
 	}
-	s := &Sink{config: config, pipeline: env.Pipeline, log: env.Log, db: sql.OpenDB(connector)}
+	s := &Sink{config: config, pipeline: env.Pipeline, log: env.Log, columns: table.Spec(config.Columns), db: sql.OpenDB(connector)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.db.SetConnMaxIdleTime(idleTimeout)
 	s.db.SetMaxIdleConns(maxIdle)
-	for _, c := range config.Columns {
-		s.columns = append(s.columns, event.Column{
-			Name: c.Name, Path: c.path(), Type: event.Type(c.Type), Required: c.Required,
-		})
-	}
 	host, _ := os.Hostname()
 	s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
 	return s, nil
@@ -104,21 +97,16 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &writer{
-		sink:      s,
-		partition: partition,
-		plan:      plan,
-		token:     s.owner + ":" + rand.Text()[:12],
-		idle:      make(chan struct{}),
-	}
-	done, err := w.takeOver(ctx)
+	b := &book{sink: s, partition: partition, plan: plan, token: s.owner + ":" + rand.Text()[:12]}
+	entries, err := b.takeOver(ctx)
 	if judge(err) == refused {
 		err = &sink.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
 	}
 	if err != nil {
 		return nil, nil, s.explain("taking over the partition", err)
 	}
-	return w, done, nil
+	w, done := ledger.NewWriter(b, entries, s.log)
+	return writer{w, b}, done, nil
 }
 
 // prepare checks the target and makes the tables that are absent.

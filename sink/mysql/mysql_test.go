@@ -117,7 +117,7 @@ func (g *target) sink(pipeline string) *Sink {
 }
 
 // open opens partition a of pipeline p.
-func (g *target) open() *writer {
+func (g *target) open() writer {
 	g.t.Helper()
 	s := g.sink("p")
 	g.t.Cleanup(func() { s.Close() })
@@ -126,7 +126,7 @@ func (g *target) open() *writer {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() { w.Close() })
-	return w.(*writer)
+	return w.(writer)
 }
 
 func named(length int) []Column {

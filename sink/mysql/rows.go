@@ -1,12 +1,12 @@
 package mysql
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 // largeStatement is the size at which a statement is sent and the next begun.
@@ -24,83 +24,59 @@ type batch struct {
 	text    []byte // statements without rows
 }
 
-// choose sets the rows that come from positions of the missing ranges.
-func (b *batch) choose(out *event.Output, missing event.Ranges) {
-	b.columns, b.rows = out.Columns, b.rows[:0]
-	all := missing.Covers(out.Range.First, out.Range.End())
-	for row := range out.Len() {
-		if all || missing.Has(out.Position(row)) {
-			b.rows = append(b.rows, row)
-		}
-	}
-}
-
 // fill appends a statement that inserts the first n of rows: all of them, unless
 // it gets too large. A row that can't be sent at all is a *refusal.
-func (w *writer) fill(b *batch, rows []int) (n int, err error) {
-	limit := w.plan.packet - reserve - len(w.plan.tail)
+func (b *book) fill(t *batch, rows []int) (n int, err error) {
+	limit := b.plan.packet - reserve - len(b.plan.tail)
 	for i, row := range rows {
-		mark := len(b.buf)
-		if err := w.appendRow(b, row, i > 0); err != nil {
+		mark := len(t.buf)
+		if err := b.appendRow(t, row, i > 0); err != nil {
 			return i, err
 		}
-		if i > 0 && len(b.buf) > min(limit, largeStatement) {
-			b.buf = append(b.buf[:mark], w.plan.tail...)
+		if i > 0 && len(t.buf) > min(limit, largeStatement) {
+			t.buf = append(t.buf[:mark], b.plan.tail...)
 			return i, nil
 		}
-		if len(b.buf) > limit {
+		if len(t.buf) > limit {
 			return i, &refusal{-1, fmt.Errorf("the row takes %d bytes, and max_allowed_packet of the server is %d",
-				len(b.buf)-mark, w.plan.packet)}
+				len(t.buf)-mark, b.plan.packet)}
 		}
 	}
-	b.buf = append(b.buf, w.plan.tail...)
+	t.buf = append(t.buf, b.plan.tail...)
 	return len(rows), nil
 }
 
 // appendRow appends one row to a statement that has some, or begins one.
-func (w *writer) appendRow(b *batch, row int, more bool) error {
+func (b *book) appendRow(t *batch, row int, more bool) error {
 	if more {
-		b.buf = append(b.buf, ',')
+		t.buf = append(t.buf, ',')
 	} else {
-		b.buf = append(b.buf, w.plan.head...)
+		t.buf = append(t.buf, b.plan.head...)
 	}
 	separator := byte('(')
-	for c := range b.columns.Spec {
-		b.buf = append(b.buf, separator)
+	for c := range t.columns.Spec {
+		t.buf = append(t.buf, separator)
 		separator = ','
-		if err := w.checkValue(b, c, row); err != nil {
+		if err := b.checkValue(t, c, row); err != nil {
 			return err
 		}
 		var err error
-		if b.buf, err = appendValue(b.buf, b.columns.Spec[c].Type, &b.columns.Vectors[c], row); err != nil {
+		if t.buf, err = appendValue(t.buf, t.columns.Spec[c].Type, &t.columns.Vectors[c], row); err != nil {
 			return &refusal{c, err}
 		}
 	}
-	b.buf = append(b.buf, ')')
+	t.buf = append(t.buf, ')')
 	return nil
 }
 
 // checkValue refuses what the server would change in silence.
-func (w *writer) checkValue(b *batch, c, row int) error {
-	v := &b.columns.Vectors[c]
-	if b.columns.Spec[c].Type != event.Decimal || v.Null[row] != 0 {
+func (b *book) checkValue(t *batch, c, row int) error {
+	v := &t.columns.Vectors[c]
+	if t.columns.Spec[c].Type != event.Decimal || v.Null[row] != 0 {
 		return nil
 	}
-	if err := checkScale(v.Text(row), w.plan.scales[c]); err != nil {
+	if err := table.CheckScale(v.Text(row), b.plan.scales[c]); err != nil {
 		return &refusal{c, err}
-	}
-	return nil
-}
-
-// checkScale refuses a number with more digits after the point than its column
-// keeps: the server would round it even in strict mode.
-func checkScale(number []byte, scale int) error {
-	point := bytes.IndexByte(number, '.')
-	if point < 0 || scale < 0 || bytes.ContainsAny(number, "eE") {
-		return nil
-	}
-	if digits := len(bytes.TrimRight(number[point+1:], "0")); digits > scale {
-		return fmt.Errorf("%d digits after the point, and the column keeps %d", digits, scale)
 	}
 	return nil
 }

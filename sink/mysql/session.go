@@ -28,29 +28,34 @@ type session struct {
 	args     []driver.NamedValue
 }
 
+const (
+	endTimeout  = 5 * time.Second  // a server that takes longer to roll back is given up, which rolls back too
+	idleTimeout = 10 * time.Second // after which an idle connection is closed by us
+)
+
 // slots is how many connections of a writer can be found by who takes over.
 const slots = 64
 
 // session returns a connection that is alive as far as one can tell.
-func (w *writer) session(ctx context.Context) (*session, error) {
-	for s := w.spareSession(); s != nil; s = w.spareSession() {
+func (b *book) session(ctx context.Context) (*session, error) {
+	for s := b.spareSession(); s != nil; s = b.spareSession() {
 		if time.Since(s.used) < idleTimeout && s.alive(ctx) {
 			return s, nil
 		}
-		w.forget(s)
+		b.forget(s)
 	}
-	return w.newSession(ctx)
+	return b.newSession(ctx)
 }
 
-func (w *writer) spareSession() *session {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := len(w.sessions)
+func (b *book) spareSession() *session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.sessions)
 	if n == 0 {
 		return nil
 	}
-	s := w.sessions[n-1]
-	w.sessions = w.sessions[:n-1]
+	s := b.sessions[n-1]
+	b.sessions = b.sessions[:n-1]
 	return s
 }
 
@@ -59,41 +64,41 @@ func (s *session) alive(ctx context.Context) bool {
 	return s.conn.Raw(func(c any) error { return c.(driver.SessionResetter).ResetSession(ctx) }) == nil
 }
 
-func (w *writer) newSession(ctx context.Context) (*session, error) {
-	conn, err := w.sink.db.Conn(ctx)
+func (b *book) newSession(ctx context.Context) (*session, error) {
+	conn, err := b.sink.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn, slot: w.takeSlot(), prepared: map[int]driver.Stmt{}}
+	s := &session{conn: conn, slot: b.takeSlot(), prepared: map[int]driver.Stmt{}}
 	if s.slot >= 0 {
 		// Where the server knows no such locks, its timeouts must do.
-		_, err = conn.ExecContext(ctx, "DO GET_LOCK(?, 0)", lockName(w.token, s.slot))
+		_, err = conn.ExecContext(ctx, "DO GET_LOCK(?, 0)", lockName(b.token, s.slot))
 		if judge(err) == unknown && err != nil {
-			w.forget(s)
+			b.forget(s)
 			return nil, err
 		}
-		s.loading = lockName(w.token, s.slot)
+		s.loading = lockName(b.token, s.slot)
 		mysql.RegisterReaderHandler(s.loading, func() io.Reader { return &s.rows })
 	}
 	return s, nil
 }
 
 // keep puts a session back for the next write.
-func (w *writer) keep(s *session) {
+func (b *book) keep(s *session) {
 	s.used = time.Now()
-	w.mu.Lock()
-	ended := w.ended != nil
+	b.mu.Lock()
+	ended := b.closed
 	if !ended {
-		w.sessions = append(w.sessions, s)
+		b.sessions = append(b.sessions, s)
 	}
-	w.mu.Unlock()
+	b.mu.Unlock()
 	if ended {
-		w.forget(s)
+		b.forget(s)
 	}
 }
 
 // forget closes a session, and with it whatever it has under way.
-func (w *writer) forget(s *session) {
+func (b *book) forget(s *session) {
 	if s.loading != "" {
 		mysql.DeregisterReaderHandler(s.loading)
 	}
@@ -101,24 +106,24 @@ func (w *writer) forget(s *session) {
 	if s.slot < 0 {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.taken[s.slot] = false
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken[s.slot] = false
 }
 
-func (w *writer) forgetAll() {
-	for s := w.spareSession(); s != nil; s = w.spareSession() {
-		w.forget(s)
+func (b *book) forgetAll() {
+	for s := b.spareSession(); s != nil; s = b.spareSession() {
+		b.forget(s)
 	}
 }
 
 // takeSlot returns the lowest slot that no session has, or -1.
-func (w *writer) takeSlot() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := slices.Index(w.taken[:], false)
+func (b *book) takeSlot() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.taken[:], false)
 	if i >= 0 {
-		w.taken[i] = true
+		b.taken[i] = true
 	}
 	return i
 }
@@ -138,14 +143,11 @@ func (s *Sink) evict(ctx context.Context, conn *sql.Conn, token string) {
 }
 
 func (s *Sink) tryEvict(ctx context.Context, conn *sql.Conn, token string) error {
-	var b strings.Builder
-	for slot := range slots {
-		if slot > 0 {
-			b.WriteString(" UNION ALL ")
-		}
-		fmt.Fprintf(&b, "SELECT IS_USED_LOCK(%s)", quoteText(lockName(token, slot)))
+	asked := make([]string, slots)
+	for slot := range asked {
+		asked[slot] = "SELECT IS_USED_LOCK(" + quoteText(lockName(token, slot)) + ")"
 	}
-	rows, err := conn.QueryContext(ctx, b.String())
+	rows, err := conn.QueryContext(ctx, strings.Join(asked, " UNION ALL "))
 	if err != nil {
 		return err
 	}
@@ -170,4 +172,18 @@ func (s *Sink) tryEvict(ctx context.Context, conn *sql.Conn, token string) error
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// rollBack ends a transaction that failed, also when ctx is cancelled.
+func rollBack(ctx context.Context, conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		discard(conn)
+	}
+}
+
+// discard makes sure that a connection is closed and not used again.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }

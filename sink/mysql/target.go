@@ -11,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
 // A found column is one that the target table has.
@@ -133,7 +134,7 @@ func (c *Config) checkColumns(present []found) error {
 			return &sink.PermanentError{
 				Err: fmt.Errorf("column %q is %s in the table, which does not take every %v as it is", f.name, f.full, event.Type(column.Type)),
 				Hint: fmt.Sprintf("change its type in columns, or run: ALTER TABLE %s.%s MODIFY %s %s",
-					quote(c.Database), quote(c.Table), quote(f.name), column.sql()),
+					quote(c.Database), quote(c.Table), quote(f.name), sqlType(column)),
 			}
 		}
 	}
@@ -162,7 +163,7 @@ func (c *Config) missingColumn(column Column, present []found) error {
 	return &sink.PermanentError{
 		Err: errors.New(message),
 		Hint: fmt.Sprintf("correct the name (the table has %s), or run: ALTER TABLE %s.%s ADD COLUMN %s",
-			strings.Join(names, ", "), quote(c.Database), quote(c.Table), column.definition()),
+			strings.Join(names, ", "), quote(c.Database), quote(c.Table), definition(column)),
 	}
 }
 
@@ -200,12 +201,12 @@ var takers = map[event.Type][]string{
 func (c *Config) createTable() string {
 	var lines []string
 	for _, column := range c.Columns {
-		lines = append(lines, column.definition())
+		lines = append(lines, definition(column))
 	}
 	if len(c.PrimaryKey) > 0 {
 		lines = append(lines, "PRIMARY KEY "+quoteAll(c.PrimaryKey))
 	}
-	for _, index := range c.indexes() {
+	for _, index := range table.Keys(c.Indexes) {
 		lines = append(lines, "KEY "+quoteAll(index))
 	}
 	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s (%s) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4",
@@ -225,12 +226,12 @@ func (c *Config) columnNames() []string {
 	return names
 }
 
-func (c Column) definition() string {
+func definition(c Column) string {
 	null := " NULL"
 	if c.Required {
 		null = " NOT NULL"
 	}
-	return quote(c.Name) + " " + c.sql() + null
+	return quote(c.Name) + " " + sqlType(c) + null
 }
 
 func quoteAll(names []string) string {

@@ -1,0 +1,138 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/ledger"
+)
+
+// A writer owns one partition.
+type writer struct {
+	*ledger.Writer
+	*book
+}
+
+// Close implements sink.Writer.
+func (w writer) Close() error {
+	err := w.Writer.Close()
+	w.book.close()
+	return err
+}
+
+// A book is one partition in the ledger, for the writer that has taken it over.
+// It implements ledger.Book.
+type book struct {
+	sink      *Sink
+	partition string
+	token     string // names the writer in perigee_owners
+	plan      plan
+	id        uint64 // of the row in perigee_owners
+	epoch     uint64
+
+	mu       sync.Mutex
+	sessions []*session // that nobody uses now
+	taken    [slots]bool
+	closed   bool
+	spare    []*batch
+	inserts  bool // LOAD DATA is of no use here
+	misloads int  // in a row
+}
+
+func (b *book) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.forgetAll()
+}
+
+// Land implements ledger.Book.
+func (b *book) Land(ctx context.Context, rows *ledger.Rows, ranges []event.Range) error {
+	t := b.batch(rows)
+	defer b.spareBatch(t)
+	s, err := b.session(ctx)
+	if err != nil {
+		return b.sink.explain("connecting", err)
+	}
+	if err = b.transact(ctx, s, t, ranges); err == nil {
+		b.keep(s)
+		return nil
+	}
+	verdict := judge(err)
+	if verdict == unknown {
+		b.forget(s)
+		return b.explain(err)
+	}
+	defer b.keep(s)
+	rollBack(ctx, s.conn)
+	if verdict == refused {
+		err = b.refuse(ctx, s.conn, t, err)
+	}
+	return b.explain(err)
+}
+
+func (b *book) explain(err error) error {
+	if _, rows := errors.AsType[*sink.RowErrors](err); rows {
+		return err
+	}
+	return b.sink.explain("writing to table "+b.sink.config.Table, err)
+}
+
+// Doubtful implements ledger.Book.
+func (b *book) Doubtful(err error) bool { return judge(err) == unknown }
+
+// batch returns memory for rows.
+func (b *book) batch(rows *ledger.Rows) *batch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := new(batch)
+	if n := len(b.spare); n > 0 {
+		t, b.spare = b.spare[n-1], b.spare[:n-1]
+	}
+	t.columns, t.rows = rows.Columns, rows.Index
+	return t
+}
+
+// spareBatch keeps a batch's memory for the next write, unless it has become huge.
+func (b *book) spareBatch(t *batch) {
+	t.columns, t.rows = nil, nil
+	if cap(t.buf) > 2*largeStatement {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spare = append(b.spare, t)
+}
+
+const (
+	startStatement  = "START TRANSACTION"
+	commitStatement = ";COMMIT"
+)
+
+// transact writes rows and ranges in one transaction.
+func (b *book) transact(ctx context.Context, s *session, t *batch, ranges []event.Range) error {
+	if !b.loads(s, t) {
+		return b.insert(ctx, s, t, ranges)
+	}
+	refusal := b.load(ctx, s, t, ranges)
+	if judge(refusal) != refused {
+		if refusal == nil {
+			b.loaded(nil, nil)
+		}
+		return refusal
+	}
+	rollBack(ctx, s.conn)
+	err := b.insert(ctx, s, t, ranges)
+	b.loaded(refusal, err)
+	return err
+}
+
+// loads tells whether a batch goes in by LOAD DATA.
+func (b *book) loads(s *session, t *batch) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.plan.load != "" && !b.inserts && s.loading != "" && len(t.rows) > 0
+}

@@ -124,7 +124,7 @@ func (e *engine) make(pl *plan, letters *deadletter.Store) error {
 		e.pipelines = append(e.pipelines, pipeline.New(pipeline.Config{
 			Name: p.config.Name, Source: p.withLetters(letters), Script: p.script, Sinks: p.pipelineSinks(),
 			DeadLetters: letters, Outbox: store, Lanes: p.config.Lanes, Limits: p.limits,
-			Worker: worker, Folder: pl.Data, Log: e.log, Reached: reached,
+			Worker: worker, Lease: p.config.Lease, Folder: pl.Data, Log: e.log, Reached: reached,
 		}))
 	}
 	return nil

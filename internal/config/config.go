@@ -57,6 +57,7 @@ type Pipeline struct {
 	Sinks    []Sink     // their names differ
 	Lanes    int        // batches in flight; 0 for the default
 	Batch    Batch
+	Lease    time.Duration // how long a worker that says nothing keeps its share; 0 for the default
 }
 
 // A Computed is a column whose value a function computes from the row.

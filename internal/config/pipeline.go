@@ -12,6 +12,9 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
+// leastLease is long enough to renew a lease in time on a busy machine.
+const leastLease = time.Second
+
 // pipelineName is what a pipeline may be called: it becomes part of keys in databases.
 var pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 
@@ -113,8 +116,9 @@ func (d *document) pipeline(e entry, everywhere []Computed, known Known) Pipelin
 		d.fault(e.at, "letters, digits, _ . - and at most 64 of them", "a pipeline cannot be called %s", quote(e.key))
 	}
 	var rest struct {
-		Lanes int   `yaml:"lanes"`
-		Batch Batch `yaml:"batch"`
+		Lanes int           `yaml:"lanes"`
+		Batch Batch         `yaml:"batch"`
+		Lease time.Duration `yaml:"lease"`
 	}
 	if e.value.shape == null {
 		e.value = &node{shape: mapping, at: e.at}
@@ -124,8 +128,11 @@ func (d *document) pipeline(e entry, everywhere []Computed, known Known) Pipelin
 	}
 	d.structure(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "computed", "sink", "sinks")
 	p.Computed = d.computed(e.value, everywhere, known)
-	p.Lanes, p.Batch = rest.Lanes, rest.Batch
+	p.Lanes, p.Batch, p.Lease = rest.Lanes, rest.Batch, rest.Lease
 	d.positive(e.value, "lanes", rest.Lanes)
+	if lease := e.value.get("lease"); lease != nil && rest.Lease < leastLease {
+		d.fault(lease.value.at, "10s is the default; a dead worker's share waits that long", "lease must be at least %v", leastLease)
+	}
 	p.Source = d.choice(e, "source", known.Sources)
 	p.Sinks = d.sinks(e, known.Sinks)
 	if s := e.value.get("script"); s != nil && s.value.shape != null && !s.value.broken {

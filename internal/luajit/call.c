@@ -300,7 +300,5 @@ void call_open(lua_State *L, front *f) {
 	luaL_register(L, NULL, functions);
 	lua_pushstring(L, f->functions);
 	lua_setfield(L, -2, "names");
-	if (!f->calls_directly) return;
-	lua_pushcfunction(L, direct_new);
-	lua_setfield(L, -2, "direct");
+	if (f->calls_directly) direct_open(L, f);
 }

@@ -165,7 +165,7 @@ int call_answer(lua_State *L);
 int call_values(lua_State *L);
 
 // direct.c
-int direct_new(lua_State *L);
+void direct_open(lua_State *L, front *f);
 void direct_answer(front *f, const char *data, size_t len); // for Go, while it is called
 
 // big.c

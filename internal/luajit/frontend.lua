@@ -90,13 +90,27 @@ local function of_go(function_number)
   end
 end
 
+-- Functions of Go that do not wait are called from C. Without arguments that happens
+-- through FFI, which a trace does not have to be left for.
+local function of_go_direct(function_number)
+  local any = call.direct(function_number)
+  if not proxy then return any end
+  local ffi = require "ffi"
+  local plain = ffi.cast("int (*)(void *, uint32_t)", call.plain)
+  local front, result = ffi.cast("void *", call.front), call.result
+  return function(...)
+    if select("#", ...) > 0 then return any(...) end
+    if plain(front, function_number) ~= 0 then return result() end
+  end
+end
+
 local libraries = {json = json, log = perigee_log, stats = {}}
 do
   local count = 0
   for module, name, pure in call.names:gmatch("([^\n]+)%.([^\n\t]+)(\t?)") do
     count = count + 1
     libraries[module] = libraries[module] or {}
-    libraries[module][name] = pure ~= "" and call.direct and call.direct(count) or of_go(count)
+    libraries[module][name] = (pure ~= "" and call.direct and of_go_direct or of_go)(count)
   end
 end
 if libraries.time then libraries.time.now, libraries.time.unix = call.now, call.unix end

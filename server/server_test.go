@@ -217,6 +217,10 @@ func TestMetrics(t *testing.T) {
 		`perigee_pipeline_state{pipeline="emails",state="stopped"} 0`,
 		`perigee_source_retries_total{pipeline="emails"} 0`,
 		`perigee_dead_letter_retries_total{pipeline="emails"} 0`,
+		`perigee_circuit_broken{pipeline="emails"} 0`,
+		`perigee_partitions{pipeline="emails",where="open"} 1`,
+		`perigee_workers{pipeline="emails"} 0`,
+		`perigee_events_replayed_total{pipeline="emails"} 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no line %s", line)

@@ -1,5 +1,7 @@
 // Package rounds measures contestants in turn, so that a machine whose speed
-// drifts is equally unkind to all of them, and prints medians and ratios.
+// drifts is equally unkind to all of them, and prints medians and ratios. Every other
+// round goes backwards, and each turn begins with an empty heap, so that none always
+// pays for what the one before it left.
 package rounds
 
 import (
@@ -35,9 +37,12 @@ func Measure(contestants []Contestant, count int, slice time.Duration) []Result 
 		results[i].Name = c.Name
 		units[i] = calibrate(c, slice)
 	}
-	for range count {
-		for i, c := range contestants {
-			measure(c, units[i], &results[i])
+	for round := range count {
+		for i := range contestants {
+			if round%2 == 1 {
+				i = len(contestants) - 1 - i
+			}
+			measure(contestants[i], units[i], &results[i])
 		}
 	}
 	for i := range results {
@@ -65,6 +70,7 @@ func calibrate(c Contestant, slice time.Duration) int {
 
 func measure(c Contestant, n int, r *Result) {
 	var before, after runtime.MemStats
+	runtime.GC()
 	runtime.ReadMemStats(&before)
 	started := time.Now()
 	c.Run(n)

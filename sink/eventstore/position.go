@@ -1,0 +1,28 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// Positions implements sink.Keeper.
+func (s *eventSink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
+	table, err := s.connect()
+	if err != nil {
+		return nil, classify(err)
+	}
+	all, err := table.Positions(ctx, s.pipeline)
+	return all, classify(err)
+}
+
+// SetPosition implements sink.Keeper.
+func (s *eventSink) SetPosition(ctx context.Context, partition string, next uint64) error {
+	table, err := s.connect()
+	if err != nil {
+		return classify(err)
+	}
+	return classify(table.SetPosition(ctx, s.pipeline, partition, next))
+}

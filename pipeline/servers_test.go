@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,5 +160,82 @@ func checkEnds(t *testing.T, events int, db *sql.DB, letters *deadletter.Store) 
 	}
 	if wrong > 0 {
 		t.Errorf("%d of %d events are wrong", wrong, events)
+	}
+}
+
+// columnarView is a worker's view of a sink that asks for columns.
+type columnarView struct {
+	*view
+	columns []event.Column
+}
+
+func (c columnarView) Columns() []event.Column { return c.columns }
+
+// TestWorkersShareServers lets two workers share lists by leases in a real
+// server. One is stopped for longer than its leases last, and goes on.
+func TestWorkersShareServers(t *testing.T) {
+	const lists, each = 4, 1500
+	maria := private.MariaDB(t)
+	database := maria.Database(t)
+	config := mysql.Config{
+		Address: maria.Address(), User: "root", Database: database, Table: "events", Create: true,
+		Columns: []mysql.Column{{Name: "id", Type: mysql.Type(event.Int64), Required: true}},
+	}
+	q := newQueue()
+	q.onRead = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return ctx.Err() }
+	for i := range lists {
+		list := newShelf(fmt.Sprint("list ", i), each)
+		for n := range list.docs {
+			list.docs[n] = fmt.Sprintf(`{"id":%d}`, i*each+n)
+		}
+		q.add(list)
+	}
+	var views []*view
+	var working sync.WaitGroup
+	for i := range 2 {
+		log := slog.New(slog.DiscardHandler)
+		to, err := mysql.New(sink.Env{Pipeline: "test", Log: log}, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer to.Close()
+		lua, err := gopherlua.Language().Load(t.Context(),
+			script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
+			script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns()}}, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lua.Close()
+		v := newView(to)
+		views = append(views, v)
+		r := newBench(t, q, lua, columnarView{v, to.Columns()})
+		r.config.Worker, r.config.Lease = fmt.Sprint("worker ", i), time.Second
+		r.Pipeline = New(r.config)
+		working.Go(func() {
+			if err := r.Run(t.Context()); err != nil {
+				t.Errorf("worker %d: %v", i, err)
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+	views[0].freeze()
+	time.Sleep(2 * time.Second)
+	views[0].unfreeze()
+	working.Wait()
+
+	db, err := sql.Open("mysql", maria.DSN(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var rows, ids int
+	if err := db.QueryRow("SELECT COUNT(*), COUNT(DISTINCT id) FROM events").Scan(&rows, &ids); err != nil {
+		t.Fatal(err)
+	}
+	if rows != lists*each || ids != rows {
+		t.Errorf("%d rows of %d events, want %d", rows, ids, lists*each)
+	}
+	if views[0].opens.Load() == 0 || views[1].opens.Load() == 0 {
+		t.Errorf("the workers opened %d and %d lists", views[0].opens.Load(), views[1].opens.Load())
 	}
 }

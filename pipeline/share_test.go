@@ -21,15 +21,19 @@ import (
 // nothing that it asks for goes on, as when the process is stopped; while it is
 // cut off everything fails.
 type view struct {
-	*sharedTable
+	sink.Sink
+	sink.Leaser
 	mu     sync.Mutex
 	thaw   chan struct{} // closed unless frozen
 	cutOff atomic.Bool
 	opens  atomic.Int64
 }
 
-func newView(of *sharedTable) *view {
-	v := &view{sharedTable: of, thaw: make(chan struct{})}
+func newView(of interface {
+	sink.Sink
+	sink.Leaser
+}) *view {
+	v := &view{Sink: of, Leaser: of, thaw: make(chan struct{})}
 	close(v.thaw)
 	return v
 }
@@ -62,7 +66,7 @@ func (v *view) Open(ctx context.Context, partition string) (sink.Writer, event.R
 		return nil, nil, err
 	}
 	v.opens.Add(1)
-	w, done, err := v.sharedTable.Open(ctx, partition)
+	w, done, err := v.Sink.Open(ctx, partition)
 	return viewWriter{w, v}, done, err
 }
 
@@ -70,21 +74,21 @@ func (v *view) Lease(ctx context.Context, partition, worker string, d time.Durat
 	if err := v.pass(); err != nil {
 		return "", err
 	}
-	return v.sharedTable.Lease(ctx, partition, worker, d)
+	return v.Leaser.Lease(ctx, partition, worker, d)
 }
 
 func (v *view) Release(ctx context.Context, partition, worker string) error {
 	if err := v.pass(); err != nil {
 		return err
 	}
-	return v.sharedTable.Release(ctx, partition, worker)
+	return v.Leaser.Release(ctx, partition, worker)
 }
 
 func (v *view) Alive(ctx context.Context, worker string, d time.Duration) (int, error) {
 	if err := v.pass(); err != nil {
 		return 0, err
 	}
-	return v.sharedTable.Alive(ctx, worker, d)
+	return v.Leaser.Alive(ctx, worker, d)
 }
 
 type viewWriter struct {

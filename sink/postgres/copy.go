@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
+	"sync"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/ledger"
@@ -268,7 +270,36 @@ func scaled(as encoder, scale int) encoder {
 type batch struct {
 	statement []byte
 	data      []byte
-	reader    bytes.Reader
+}
+
+// A lent is data that somebody else reads until it is taken back: when a
+// connection ends, the driver returns and may go on reading.
+type lent struct {
+	mu   sync.Mutex
+	data []byte // what is left
+	back bool
+}
+
+var errTakenBack = errors.New("the rows are no longer to be sent")
+
+// Read implements io.Reader.
+func (l *lent) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.back {
+		return 0, errTakenBack
+	}
+	n := copy(p, l.data)
+	if l.data = l.data[n:]; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (l *lent) takeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.data, l.back = nil, true
 }
 
 // encode makes the data of rows.

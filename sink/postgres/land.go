@@ -203,7 +203,8 @@ func (c *conn) send(ctx context.Context, batch *batch, data bool) error {
 	if !data {
 		return c.Exec(ctx, statement).Close()
 	}
-	batch.reader.Reset(batch.data)
-	_, err := c.CopyFrom(ctx, &batch.reader, statement)
+	rows := &lent{data: batch.data}
+	defer rows.takeBack()
+	_, err := c.CopyFrom(ctx, rows, statement)
 	return err
 }

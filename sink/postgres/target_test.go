@@ -135,7 +135,7 @@ func TestPrimaryKeyIsPreferred(t *testing.T) {
 
 func TestAccountAndDatabaseAreExplained(t *testing.T) {
 	g := newPlace(t, named(60)...)
-	role := strings.ToLower(g.config.Schema[len("It's "):]) + "_reader"
+	role := "reader_" + strings.ToLower(g.config.Schema[len("It's "):])
 	g.text("CREATE TABLE events (id bigint, name text)")
 	g.text("CREATE ROLE " + role + " LOGIN")
 	g.config.User, g.config.Password = role, "s3cret"
@@ -170,7 +170,7 @@ func TestAccountAndDatabaseAreExplained(t *testing.T) {
 func TestAccountThatMayNotCreate(t *testing.T) {
 	g := newPlace(t, named(60)...)
 	g.open()
-	role := strings.ToLower(g.config.Schema[len("It's "):]) + "_writer"
+	role := "writer_" + strings.ToLower(g.config.Schema[len("It's "):])
 	schema := quote(g.config.Schema)
 	g.text("CREATE ROLE " + role + " LOGIN; GRANT USAGE ON SCHEMA " + schema + " TO " + role +
 		"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + schema + " TO " + role)

@@ -66,7 +66,7 @@ func fraction(number []byte) int {
 		parsed, _ := strconv.ParseInt(string(number[e+1:]), 10, 32) // the greatest there is, where it is greater
 		exponent, number = int(parsed), number[:e]
 	}
-	if bytes.IndexAny(number, "123456789") < 0 {
+	if !bytes.ContainsAny(number, "123456789") {
 		return 0
 	}
 	whole, decimals, _ := bytes.Cut(number, []byte{'.'})

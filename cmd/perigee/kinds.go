@@ -8,6 +8,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/sink"
+	filesink "github.com/perigeedb/perigee/sink/file"
 	httpsink "github.com/perigeedb/perigee/sink/http"
 	"github.com/perigeedb/perigee/sink/mysql"
 	"github.com/perigeedb/perigee/sink/postgres"
@@ -30,7 +31,7 @@ func sources() []source.Kind {
 
 // sinks lists the sinks; store is the event store of the engine they are for.
 func sinks(store *eventStore) []sink.Kind {
-	return append(sinksWithC(store), httpsink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind())
+	return append(sinksWithC(store), filesink.Kind(), httpsink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind())
 }
 
 // languages lists the script engines; the first is meant where a configuration

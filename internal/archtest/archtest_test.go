@@ -48,6 +48,7 @@ var may = map[string][]string{
 
 	"sink":                 {"event"},
 	"sink/eventstore":      {"event", "sink", "eventstore"},
+	"sink/file":            {"event", "sink", "sink/internal/ledger"},
 	"sink/http":            {"event", "sink"},
 	"sink/mysql":           {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
 	"sink/internal/ledger": {"event", "sink"},
@@ -73,7 +74,7 @@ var may = map[string][]string{
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/http", "source/nats", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
-		"sink", "sink/eventstore", "sink/http", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
+		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},

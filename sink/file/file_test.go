@@ -1,0 +1,306 @@
+package file
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/sinktest"
+)
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv("FILE_WRITE_FOREVER"); folder != "" {
+		writeForever(folder)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func newSink(t testing.TB, pipeline string, c Config) *Sink {
+	t.Helper()
+	s, err := New(sink.Env{Pipeline: pipeline}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lines returns the documents of all files in a folder that count, in order.
+func lines(t testing.TB, folder string) (all []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(folder, "*ndjson*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = unpack(t, name, text)
+		all = append(all, strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")...)
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
+}
+
+func unpack(t testing.TB, name string, packed []byte) []byte {
+	t.Helper()
+	var in io.Reader = bytes.NewReader(packed)
+	var err error
+	switch {
+	case len(packed) == 0:
+	case strings.Contains(name, ".gz"):
+		in, err = gzip.NewReader(in)
+	case strings.Contains(name, ".zst"):
+		var d *zstd.Decoder
+		if d, err = zstd.NewReader(in); err == nil {
+			defer d.Close()
+			in = d
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestConformance(t *testing.T) {
+	for _, pack := range []string{"none", "gzip", "zstd"} {
+		t.Run(pack, func(t *testing.T) {
+			sinktest.Run(t, func(t *testing.T) sinktest.Place {
+				folder := t.TempDir()
+				return sinktest.Place{
+					Guarantee: sink.ExactlyOnce,
+					Sink: func(t *testing.T, pipeline string) sink.Sink {
+						return newSink(t, pipeline, Config{Folder: folder, Pack: pack, Bytes: 10_000})
+					},
+					Rows: func(t *testing.T) (rows []sinktest.Row) {
+						for _, line := range lines(t, folder) {
+							var r sinktest.Row
+							if err := json.Unmarshal([]byte(line), &r); err != nil {
+								t.Fatalf("%q: %v", line, err)
+							}
+							rows = append(rows, r)
+						}
+						return rows
+					},
+				}
+			})
+		})
+	}
+}
+
+func batch(first, count uint64) *event.Output {
+	out := &event.Output{Partition: "p", Range: event.Range{First: first, Count: count}}
+	for i := range count {
+		out.Data = fmt.Appendf(out.Data, "{\"n\":%d,\n\"text\":\"x\"}", first+i)
+		out.Ends = append(out.Ends, uint32(len(out.Data)))
+		out.From = append(out.From, uint32(i))
+	}
+	return out
+}
+
+func openWriter(t testing.TB, s *Sink) (sink.Writer, event.Ranges) {
+	t.Helper()
+	w, done, err := s.Open(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, done
+}
+
+func TestRotation(t *testing.T) {
+	folder := t.TempDir()
+	s := newSink(t, "p", Config{Folder: folder, Bytes: 500})
+	defer s.Close()
+	w, _ := openWriter(t, s)
+	for i := range uint64(10) {
+		if err := w.Write(t.Context(), batch(10*i, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full, _ := filepath.Glob(filepath.Join(folder, "p-*.ndjson"))
+	open, _ := filepath.Glob(filepath.Join(folder, "*"+openEnding))
+	if len(full) != 3 || len(open) != 1 {
+		t.Errorf("%d files are full, %d open: %v %v", len(full), len(open), full, open)
+	}
+	if got := lines(t, folder); len(got) != 100 || got[0] != `{"n":0, "text":"x"}` {
+		t.Errorf("%d lines, the first %s", len(got), got[0])
+	}
+}
+
+func TestAge(t *testing.T) {
+	folder := t.TempDir()
+	s := newSink(t, "p", Config{Folder: folder, Age: time.Nanosecond})
+	defer s.Close()
+	w, _ := openWriter(t, s)
+	for i := range uint64(3) {
+		if err := w.Write(t.Context(), batch(i, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if full, _ := filepath.Glob(filepath.Join(folder, "p-*.ndjson")); len(full) != 2 {
+		t.Errorf("full: %v", full)
+	}
+}
+
+// TestFinishCutShort ends a process at each step of finishing a file.
+func TestFinishCutShort(t *testing.T) {
+	for step, cut := range []func(j *journal) error{
+		func(j *journal) error { return os.Truncate(j.data.Name(), j.state.Size) },
+		func(j *journal) error { return os.Rename(j.data.Name(), strings.TrimSuffix(j.data.Name(), openEnding)) },
+		func(j *journal) error {
+			return errors.Join(os.Rename(j.data.Name(), strings.TrimSuffix(j.data.Name(), openEnding)),
+				os.WriteFile(j.folder.hidden("journal.new"), []byte("half"), 0o644))
+		},
+	} {
+		folder := t.TempDir()
+		s := newSink(t, "p", Config{Folder: folder, Bytes: 1})
+		w, _ := openWriter(t, s)
+		if err := w.Write(t.Context(), batch(0, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if err := cut(s.journal); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		s = newSink(t, "p", Config{Folder: folder, Bytes: 1 << 20}) // larger: not full by size any more
+		w, done := openWriter(t, s)
+		if done.String() != "[0,5)" {
+			t.Errorf("step %d: done %v", step, done)
+		}
+		if err := w.Write(t.Context(), batch(5, 5)); err != nil {
+			t.Fatal(err)
+		}
+		if got := lines(t, folder); len(got) != 10 {
+			t.Errorf("step %d: %d lines", step, len(got))
+		}
+		_ = s.Close()
+	}
+}
+
+func TestLostRowsAreNoticed(t *testing.T) {
+	folder := t.TempDir()
+	s := newSink(t, "p", Config{Folder: folder})
+	defer s.Close()
+	w, _ := openWriter(t, s)
+	if err := w.Write(t.Context(), batch(0, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(s.journal.data.Name(), 3); err != nil {
+		t.Fatal(err)
+	}
+	var permanent *sink.PermanentError
+	if err := w.Write(t.Context(), batch(5, 5)); !errors.As(err, &permanent) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDamagedJournal(t *testing.T) {
+	folder := t.TempDir()
+	s := newSink(t, "p", Config{Folder: folder})
+	w, _ := openWriter(t, s)
+	for i := range uint64(2) {
+		if err := w.Write(t.Context(), batch(i, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := s.journal.folder.hidden("journal")
+	_ = s.Close()
+	whole, _ := os.ReadFile(name)
+	for cut := len(whole) - 1; whole[cut-1] != '\n'; cut-- { // the last record, cut anywhere
+		if err := os.WriteFile(name, whole[:cut], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s := newSink(t, "p", Config{Folder: folder})
+		if _, done := openWriter(t, s); done.String() != "[0,1)" {
+			t.Fatalf("cut at %d: done %v", cut, done)
+		}
+		_ = s.Close()
+	}
+	whole[10] ^= 1
+	if err := os.WriteFile(name, whole, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var permanent *sink.PermanentError
+	s = newSink(t, "p", Config{Folder: folder})
+	if _, _, err := s.Open(t.Context(), "p"); !errors.As(err, &permanent) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// writeForever is a process of its own that writes one batch after the other.
+func writeForever(folder string) {
+	s, err := New(sink.Env{Pipeline: "p"}, Config{Folder: folder, Bytes: 2000, Pack: "gzip"})
+	if err == nil {
+		var w sink.Writer
+		var done event.Ranges
+		if w, done, err = s.Open(context.Background(), "p"); err == nil {
+			fmt.Println("open")
+			for next := done.Next(0); err == nil; next += 7 {
+				err = w.Write(context.Background(), batch(next, 7))
+			}
+		}
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// TestKill kills the writer at random: each line is there once.
+func TestKill(t *testing.T) {
+	folder := t.TempDir()
+	for i := range 8 {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "FILE_WRITE_FOREVER="+folder)
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(60+17*i) * time.Millisecond)
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}
+	s := newSink(t, "p", Config{Folder: folder, Bytes: 2000, Pack: "gzip"})
+	w, done := openWriter(t, s)
+	end := done.Next(0)
+	if err := w.Write(t.Context(), batch(end, 1)); err != nil { // cuts off what does not count
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	got := lines(t, folder)
+	if uint64(len(got)) != end+1 || end == 0 {
+		t.Fatalf("%d lines, and the journal counts %d", len(got), end+1)
+	}
+	for i, line := range got {
+		if want := fmt.Sprintf(`{"n":%d, "text":"x"}`, i); line != want {
+			t.Fatalf("line %d is %s", i, line)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{{}, {Folder: "x", Pack: "rar"}, {Folder: "x", Name: "../x"}, {Folder: "x", Bytes: -1}, {Folder: "x", Age: -1}} {
+		if _, err := New(sink.Env{Pipeline: "p"}, c); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+//go:build unix
+
+package file
+
+import (
+	"os"
+	"syscall"
+)
+
+const errInvalid = syscall.EINVAL
+
+// lockFile waits for the lock. It belongs to the open file, so it works among
+// the sinks of one process too, and goes when a process does.
+func lockFile(f *os.File) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+func unlockFile(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

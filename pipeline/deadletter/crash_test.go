@@ -15,12 +15,19 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// crashFolder makes the test's process a writer that waits to be killed.
-const crashFolder = "PERIGEE_TEST_CRASH_FOLDER"
+// crashFolder makes the test's process a writer that waits to be killed, and
+// crashQueue one that moves letters into the queue.
+const (
+	crashFolder = "PERIGEE_TEST_CRASH_FOLDER"
+	crashQueue  = "PERIGEE_TEST_CRASH_QUEUE"
+)
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(crashFolder); folder != "" {
 		writeForever(folder)
+	}
+	if folder := os.Getenv(crashQueue); folder != "" {
+		queueAll(folder)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -48,7 +55,7 @@ func writeForever(folder string) {
 func TestKill(t *testing.T) {
 	for kill := range 5 {
 		folder := t.TempDir()
-		last := killWriter(t, folder, time.Duration(20+kill*13)*time.Millisecond)
+		last := killWriter(t, crashFolder+"="+folder, time.Duration(20+kill*13)*time.Millisecond)
 		s := open(t, folder)
 		letters := list(t, s, Filter{})
 		if len(letters) != perRound {
@@ -67,10 +74,10 @@ func TestKill(t *testing.T) {
 }
 
 // killWriter returns the last round that the writer called durable.
-func killWriter(t *testing.T, folder string, after time.Duration) (last int) {
+func killWriter(t *testing.T, env string, after time.Duration) (last int) {
 	t.Helper()
 	writer := exec.Command(os.Args[0])
-	writer.Env = append(os.Environ(), crashFolder+"="+folder)
+	writer.Env = append(os.Environ(), env)
 	writer.Stderr = os.Stderr
 	out, err := writer.StdoutPipe()
 	if err != nil {
@@ -92,4 +99,46 @@ func killWriter(t *testing.T, folder string, after time.Duration) (last int) {
 		t.Fatalf("the writer ended with %v after round %d", err, last)
 	}
 	return last
+}
+
+// queueAll moves letters into the queue, one after the other.
+func queueAll(folder string) {
+	s, err := Open(folder)
+	if err == nil {
+		fmt.Println(1)
+		for l, err := range s.List(Filter{}) {
+			if err == nil {
+				_, err = s.Retry(Filter{IDs: []string{l.ID()}})
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}
+	time.Sleep(time.Minute) // until it is killed
+	os.Exit(1)
+}
+
+// TestKillRetry kills whoever moves letters into the queue: each of them is either
+// still a letter or queued.
+func TestKillRetry(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder)
+	var letters []event.Dead
+	for i := range uint64(400) {
+		letters = append(letters, dead(i, "x"))
+	}
+	keep(t, s, "a", letters...)
+	for kill := range 4 {
+		s.Close()
+		killWriter(t, crashQueue+"="+folder, time.Duration(5+11*kill)*time.Millisecond)
+		s = open(t, folder)
+		left := len(list(t, s, Filter{}))
+		if queued, err := s.Queued(); err != nil || left+queued["p"] != len(letters) {
+			t.Errorf("%d letters and %d queued ones of %d, %v", left, queued["p"], len(letters), err)
+		}
+	}
+	if n, err := s.Count(Filter{}); err != nil || n == len(letters) {
+		t.Errorf("nothing was moved before the kills: %v", err)
+	}
 }

@@ -102,7 +102,7 @@ func TestServersAbsentAtStart(t *testing.T) {
 	p.says("pipeline=emails", "source", m.redis.Address())
 	begin(t, m.redis)
 	m.connect()
-	p.says("pipeline=emails", "sink", m.maria.Address())
+	p.says("pipeline=emails", "leases", m.maria.Address())
 	begin(t, m.maria)
 	accept(t, m, p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // emails are the columns of an ordinary table of events.
@@ -25,10 +26,10 @@ func emails() []table.Column {
 	}
 }
 
-func emailRows(spec []event.Column, count, from int) *rows {
-	r := newRows(spec)
+func emailRows(spec []event.Column, count, from int) *sinktest.Rows {
+	r := sinktest.NewRows(spec)
 	for i := from; i < from+count; i++ {
-		r.add(int64(i), "click", fmt.Sprintf("user.%d@mail.example.com", i), int64(i%50), 1_700_000_000_000_000+int64(i)*977_000,
+		r.Add(int64(i), "click", fmt.Sprintf("user.%d@mail.example.com", i), int64(i%50), 1_700_000_000_000_000+int64(i)*977_000,
 			fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255), "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0",
 			`{"batch":17,"tags":["a","b"],"subject":"Don't miss it"}`)
 	}
@@ -57,13 +58,13 @@ func benchmarkWrite(b *testing.B, mode table.Mode, lanes int) {
 	for lane := range lanes {
 		group.Go(func() {
 			r := emailRows(w.sink.Columns(), size, lane<<32)
-			r.out.Range.Prints = make([]uint32, size)
+			r.At(0).Range.Prints = make([]uint32, size)
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
-				ids := r.out.Columns.Vectors[0].Ints
+				ids := r.At(0).Columns.Vectors[0].Ints
 				for i := range ids {
 					ids[i] = int64(n)*size + int64(i)
 				}
-				if err := w.Write(b.Context(), r.at(n*size)); err != nil {
+				if err := w.Write(b.Context(), r.At(n*size)); err != nil {
 					b.Error(err)
 					return
 				}
@@ -89,7 +90,7 @@ func BenchmarkEncode(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var err error
-				if data, err = format.append(data[:0], out.out.Columns, index, false); err != nil {
+				if data, err = format.append(data[:0], out.At(0).Columns, index, false); err != nil {
 					b.Fatal(err)
 				}
 			}

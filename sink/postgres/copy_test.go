@@ -12,6 +12,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // kinds are what columns of the types of every() are in a table that is made.
@@ -35,7 +36,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add("\\", int64(253402300799999999), 1e300, uint8(0x55))
 	f.Fuzz(func(t *testing.T, text string, whole int64, float float64, nulls uint8) {
 		columns, both := formats()
-		r := newRows(table.Spec(columns))
+		r := sinktest.NewRows(table.Spec(columns))
 		row := []any{whole & 1, whole, whole, float, text, whole, text}
 		for c := range row {
 			if nulls>>c&1 == 1 {
@@ -43,11 +44,11 @@ func FuzzEncode(f *testing.F) {
 			}
 		}
 		for range 3 {
-			r.add(row...)
+			r.Add(row...)
 		}
 		want := expected(row)
 		for i, decode := range []func([]byte) ([][]string, error){decodeBinary, decodeText} {
-			data, err := both[i].append(nil, r.out.Columns, []int{0, 2}, true)
+			data, err := both[i].append(nil, r.At(0).Columns, []int{0, 2}, true)
 			if refusal, ok := errors.AsType[*refusal](err); ok != sendable(row, both[i].binary) {
 				if ok && refusal.at != 0 {
 					t.Errorf("row %d is refused before the first", refusal.at)
@@ -227,11 +228,11 @@ func TestTextSurvivesTheServer(t *testing.T) {
 		g := newPlace(t, column("id", event.Int64), column("s", event.String), column("v", event.String))
 		g.text("CREATE TABLE events (id " + kind + ", s text, v varchar)")
 		w := g.open()
-		r := newRows(w.sink.Columns())
+		r := sinktest.NewRows(w.sink.Columns())
 		for i, text := range texts {
-			r.add(int64(i), text, text)
+			r.Add(int64(i), text, text)
 		}
-		g.write(w, r.at(0))
+		g.write(w, r.At(0))
 		rows, err := g.conn.do(t.Context(), "SELECT id, s, v FROM events ORDER BY id")
 		if err != nil || len(rows) != len(texts) {
 			t.Fatalf("%d rows, %v", len(rows), err)
@@ -246,18 +247,18 @@ func TestTextSurvivesTheServer(t *testing.T) {
 
 func TestEncodingAllocatesNothing(t *testing.T) {
 	columns, both := formats()
-	r := newRows(table.Spec(columns))
+	r := sinktest.NewRows(table.Spec(columns))
 	for range 100 {
 		for _, row := range everyRow {
-			r.add(row[:len(columns)]...)
+			r.Add(row[:len(columns)]...)
 		}
 	}
-	rows := upTo(r.out.Columns.Rows)
+	rows := upTo(r.At(0).Columns.Rows)
 	for _, format := range both {
 		var buf []byte
 		encode := func() {
 			var err error
-			if buf, err = format.append(buf[:0], r.out.Columns, rows, false); err != nil {
+			if buf, err = format.append(buf[:0], r.At(0).Columns, rows, false); err != nil {
 				t.Fatal(err)
 			}
 		}

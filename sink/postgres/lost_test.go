@@ -18,17 +18,18 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/sinktest"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 )
 
 // span makes count rows from position first on; their ids are their positions.
 func span(w hand, first, count uint64) *event.Output {
-	r := newRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.Columns())
 	for i := range count {
-		r.add(int64(first+i), "row")
+		r.Add(int64(first+i), "row")
 	}
-	return r.at(first)
+	return r.At(first)
 }
 
 // once fails the test unless the ids are exactly those below n, each once.
@@ -41,15 +42,17 @@ func (g *place) once(n int) {
 }
 
 func TestConnectionLostAtCommit(t *testing.T) {
-	for name, f := range map[string]fault{"before the server has it": dropRequest, "before its reply arrives": dropReply} {
+	for name, f := range map[string]sinktest.Fault{
+		"before the server has it": sinktest.DropRequest, "before its reply arrives": sinktest.DropReply,
+	} {
 		t.Run(name, func(t *testing.T) {
 			g := newPlace(t, named(20)...)
 			p := newProxy(t, g.config.Address)
 			g.config.Address = p.Addr().String()
 			w := g.open()
-			p.set(f)
+			p.Set(f)
 			err := w.Write(t.Context(), span(w, 0, 100))
-			if committed := f == dropReply; (err == nil) != committed {
+			if committed := f == sinktest.DropReply; (err == nil) != committed {
 				t.Fatalf("writing returned %v, and it was committed: %v", err, committed)
 			}
 			for range 2 {
@@ -68,13 +71,13 @@ func TestCommitArrivesLate(t *testing.T) {
 	p := newProxy(t, g.config.Address)
 	g.config.Address = p.Addr().String()
 	w := g.open()
-	p.set(delay)
+	p.Set(sinktest.Delay)
 	if err := w.Write(t.Context(), span(w, 100, 100)); err == nil {
 		t.Fatal("a write was taken for committed that was not")
 	}
 	g.write(w, span(w, 0, 300))
-	close(p.late)
-	<-p.done
+	close(p.Late)
+	<-p.Done
 	g.once(300)
 	g.write(w, span(w, 300, 10)) // the writer has not fenced itself
 }
@@ -88,7 +91,7 @@ func TestLostConnectionOfFencedWriter(t *testing.T) {
 	w := g.open()
 	g.config.Address = direct
 	g.open()
-	p.set(dropReply)
+	p.Set(sinktest.DropReply)
 	if err := w.Write(t.Context(), span(w, 0, 100)); !errors.Is(err, sink.ErrFenced) {
 		t.Errorf("writing returned %v, want ErrFenced", err)
 	}

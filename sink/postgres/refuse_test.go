@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // TestRefusalsSayWhy lands a row of each fault between two good ones, straight
@@ -43,7 +44,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 			g.config.Mode = mode
 			g.text(create)
 			w := g.open()
-			all := newRows(w.sink.Columns())
+			all := sinktest.NewRows(w.sink.Columns())
 			id := int64(100)
 			next := func() []any {
 				id++
@@ -53,14 +54,14 @@ func TestRefusalsSayWhy(t *testing.T) {
 			}
 			first := next()
 			first[4] = "same"
-			all.add(first...)
+			all.Add(first...)
 			for _, test := range tests {
 				row := next()
 				row[test.column] = test.value
-				all.add(row...)
-				all.add(next()...)
+				all.Add(row...)
+				all.Add(next()...)
 			}
-			refused := g.refused(w, all.at(0))
+			refused := g.refused(w, all.At(0))
 			if len(refused) != len(tests) {
 				t.Fatalf("%d rows refused, want %d: %v", len(refused), len(tests), refused)
 			}
@@ -88,11 +89,11 @@ func TestTriggerRefuses(t *testing.T) {
 		CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''id % is odd'', NEW.id; END';
 		CREATE TRIGGER odd BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.id % 2 = 1) EXECUTE FUNCTION odd()`)
 	w := g.open()
-	r := newRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.Columns())
 	for i := range int64(5) {
-		r.add(i, "x")
+		r.Add(i, "x")
 	}
-	refused := g.refused(w, r.at(0))
+	refused := g.refused(w, r.At(0))
 	if len(refused) != 2 || refused[0].Row != 1 || refused[1].Row != 3 || !strings.Contains(refused[1].Err.Error(), "id 3 is odd") {
 		t.Errorf("refused %v", refused)
 	}
@@ -103,11 +104,11 @@ func TestDeferredConstraint(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	g.text("CREATE TABLE events (id bigint UNIQUE DEFERRABLE INITIALLY DEFERRED, name text); INSERT INTO events VALUES (2, 'there')")
 	w := g.open()
-	r := newRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.Columns())
 	for i := range int64(5) {
-		r.add(i, "x")
+		r.Add(i, "x")
 	}
-	if refused := g.refused(w, r.at(0)); len(refused) != 1 || refused[0].Row != 2 {
+	if refused := g.refused(w, r.At(0)); len(refused) != 1 || refused[0].Row != 2 {
 		t.Errorf("refused %v", refused)
 	}
 }
@@ -133,7 +134,7 @@ func TestRefusalIsBounded(t *testing.T) {
 			g.text("CREATE SEQUENCE tries; CREATE FUNCTION try() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS 'BEGIN PERFORM nextval(''tries''); RETURN NULL; END'; " +
 				"CREATE TRIGGER try BEFORE INSERT ON events EXECUTE FUNCTION try()")
 			w := g.open()
-			r := newRows(w.sink.Columns())
+			r := sinktest.NewRows(w.sink.Columns())
 			want := 0
 			for i := range rows {
 				name := "ok"
@@ -141,9 +142,9 @@ func TestRefusalIsBounded(t *testing.T) {
 					name = strings.Repeat("x", 21)
 					want++
 				}
-				r.add(int64(i), name)
+				r.Add(int64(i), name)
 			}
-			if refused := g.refused(w, r.at(0)); len(refused) != want {
+			if refused := g.refused(w, r.At(0)); len(refused) != want {
 				t.Fatalf("%d rows refused, want %d", len(refused), want)
 			}
 			var tries int
@@ -160,9 +161,9 @@ func TestFencedWriterIsNotBlamed(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	old := g.open()
 	g.open()
-	r := newRows(old.sink.Columns())
-	r.add(int64(1), strings.Repeat("x", 21))
-	if err := old.Write(t.Context(), r.at(0)); err == nil || !strings.Contains(err.Error(), "taken over") {
+	r := sinktest.NewRows(old.sink.Columns())
+	r.Add(int64(1), strings.Repeat("x", 21))
+	if err := old.Write(t.Context(), r.At(0)); err == nil || !strings.Contains(err.Error(), "taken over") {
 		t.Errorf("writing returned %v", err)
 	}
 }

@@ -10,49 +10,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
-
-// rows builds outputs by hand.
-type rows struct{ out event.Output }
-
-func newRows(spec []event.Column) *rows {
-	return &rows{event.Output{Partition: "a", Columns: &event.Columns{Spec: spec, Vectors: make([]event.Vector, len(spec))}}}
-}
-
-// add appends a row that comes from an event of its own. A nil is a null; other
-// values are as the column's vector holds them: int64, float64 or string.
-func (r *rows) add(values ...any) {
-	for c, value := range values {
-		v := &r.out.Columns.Vectors[c]
-		null := uint8(0)
-		if value == nil {
-			null = 1
-		}
-		v.Null = append(v.Null, null)
-		switch r.out.Columns.Spec[c].Type {
-		case event.Float64:
-			f, _ := value.(float64)
-			v.Floats = append(v.Floats, f)
-		case event.String, event.Decimal, event.JSON:
-			s, _ := value.(string)
-			v.Bytes = append(v.Bytes, s...)
-			v.Ends = append(v.Ends, uint32(len(v.Bytes)))
-		default:
-			i, _ := value.(int64)
-			v.Ints = append(v.Ints, i)
-		}
-	}
-	r.out.Columns.Rows++
-	r.out.Range.Count++
-	r.out.From = append(r.out.From, uint32(len(r.out.From)))
-	r.out.Ends = append(r.out.Ends, 0)
-}
-
-// at moves the rows to positions from first on.
-func (r *rows) at(first uint64) *event.Output {
-	r.out.Range.First = first
-	return &r.out
-}
 
 func (g *place) write(w hand, out *event.Output) {
 	g.t.Helper()
@@ -110,11 +69,11 @@ func TestEveryTypeLandsExactly(t *testing.T) {
 		}
 		g := newPlace(t, columns...)
 		w := g.open()
-		r := newRows(w.sink.Columns())
+		r := sinktest.NewRows(w.sink.Columns())
 		for _, row := range everyRow {
-			r.add(row[:len(columns)]...)
+			r.Add(row[:len(columns)]...)
 		}
-		g.write(w, r.at(0))
+		g.write(w, r.At(0))
 		for i, got := range g.text("SELECT * FROM events") {
 			line := want[i]
 			if !binary {
@@ -147,16 +106,16 @@ func TestOtherTypes(t *testing.T) {
 		CREATE TABLE events (pk bigint GENERATED ALWAYS AS IDENTITY, u uuid, ip inet, mood mood, day date, n numeric, small smallint, "real" real,
 			flag text, at text, cents numeric(5,2), even even, note text DEFAULT 'none')`)
 	w := g.open()
-	r := newRows(w.sink.Columns())
-	r.add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
-	r.add("bad", "10.0.0.256", "glad", "2023-02-29", int64(0), int64(1<<15), 1e300, int64(1), int64(1), "1.25", int64(3))
-	refused := g.refused(w, r.at(0))
+	r := sinktest.NewRows(w.sink.Columns())
+	r.Add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
+	r.Add("bad", "10.0.0.256", "glad", "2023-02-29", int64(0), int64(1<<15), 1e300, int64(1), int64(1), "1.25", int64(3))
+	refused := g.refused(w, r.At(0))
 	if len(refused) != 1 || refused[0].Row != 1 || !strings.Contains(refused[0].Err.Error(), `column "u": invalid input syntax for type uuid: "bad"`) {
 		t.Errorf("refused %v", refused)
 	}
-	one := newRows(w.sink.Columns())
-	one.add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
-	g.write(w, one.at(0))
+	one := sinktest.NewRows(w.sink.Columns())
+	one.Add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
+	g.write(w, one.At(0))
 	want := "1|7d444840-9dc0-11d1-b245-5ffdce74fad2|10.0.0.1|fine|2024-02-29|9223372036854775807|-5|1.5|true|1970-01-01 00:00:00.000001+00|1.25|4|none"
 	// The sequence has counted what was rolled back.
 	if got := g.text("SELECT 1, u, ip, mood, day, n, small, real, flag, at, cents, even, note FROM events"); len(got) != 1 || got[0] != want {
@@ -198,18 +157,18 @@ func TestLastWriteOfAKeyWins(t *testing.T) {
 		g.upserts(table.Upsert)
 		w := g.open()
 		pad := strings.Repeat("x", 5*width)
-		r := newRows(w.sink.Columns())
+		r := sinktest.NewRows(w.sink.Columns())
 		for i := range int64(1000) {
-			r.add(i%7, pad[:1+int(i)%len(pad)])
-			r.add(i%7, "last but one")
-			r.add(100+i, "once")
-			r.add(i%7, "last")
+			r.Add(i%7, pad[:1+int(i)%len(pad)])
+			r.Add(i%7, "last but one")
+			r.Add(100+i, "once")
+			r.Add(i%7, "last")
 		}
-		g.write(w, r.at(0))
-		next := newRows(w.sink.Columns())
-		next.add(int64(3), "first again")
-		next.add(int64(3), nil)
-		g.write(w, next.at(10_000))
+		g.write(w, r.At(0))
+		next := sinktest.NewRows(w.sink.Columns())
+		next.Add(int64(3), "first again")
+		next.Add(int64(3), nil)
+		g.write(w, next.At(10_000))
 		got := g.text("SELECT name, count(*) FROM events GROUP BY 1 ORDER BY 1")
 		if want := []string{"last|6", "once|1000", "NULL|1"}; !slices.Equal(got, want) {
 			t.Errorf("landed %v, want %v", got, want)
@@ -223,9 +182,9 @@ func TestUpsertReplacesWhatIsNamed(t *testing.T) {
 	g.config.Update = []string{"seen"}
 	w := g.open()
 	for i, text := range []string{"one", "two"} {
-		r := newRows(w.sink.Columns())
-		r.add(int64(1), text, text)
-		g.write(w, r.at(uint64(i)))
+		r := sinktest.NewRows(w.sink.Columns())
+		r.Add(int64(1), text, text)
+		g.write(w, r.At(uint64(i)))
 	}
 	if got := g.text("SELECT * FROM events"); !slices.Equal(got, []string{"1|two|one"}) {
 		t.Errorf("landed %v", got)
@@ -238,11 +197,11 @@ func TestNullIsNoKey(t *testing.T) {
 	g.config.Mode = table.Upsert
 	g.text("CREATE TABLE events (key text UNIQUE, name text)")
 	w := g.open()
-	r := newRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.Columns())
 	for _, row := range [][]any{{nil, "a"}, {"k", "b"}, {nil, "c"}, {"k", "d"}} {
-		r.add(row...)
+		r.Add(row...)
 	}
-	g.write(w, r.at(0))
+	g.write(w, r.At(0))
 	if got := g.text("SELECT * FROM events ORDER BY name"); !slices.Equal(got, []string{"NULL|a", "NULL|c", "k|d"}) {
 		t.Errorf("landed %v", got)
 	}
@@ -253,11 +212,11 @@ func TestIgnoreKeepsTheFirst(t *testing.T) {
 	g.upserts(table.Ignore)
 	w := g.open()
 	for first := range uint64(3) {
-		r := newRows(w.sink.Columns())
+		r := sinktest.NewRows(w.sink.Columns())
 		for i := range int64(100) {
-			r.add(i%10+int64(first)*5, strings.Repeat("ab"[i%2:i%2+1], 1+int(i)))
+			r.Add(i%10+int64(first)*5, strings.Repeat("ab"[i%2:i%2+1], 1+int(i)))
 		}
-		g.write(w, r.at(first*100))
+		g.write(w, r.At(first*100))
 	}
 	got := g.text("SELECT count(*), sum(length(name)) FROM events")
 	if want := "20|135"; got[0] != want { // 1 to 10 letters, and twice 6 to 10

@@ -11,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // permanent fails the test unless err is one that a person must act on, with
@@ -104,9 +105,9 @@ func TestTableWithMoreThanIsFilled(t *testing.T) {
 	g := newPlace(t, named(60)...)
 	g.text("CREATE TABLE events (pk bigserial PRIMARY KEY, org int NOT NULL DEFAULT 7, name text, id bigint, at timestamptz NOT NULL DEFAULT now(), note text)")
 	w := g.open()
-	r := newRows(w.sink.Columns())
-	r.add(int64(5), "five")
-	g.write(w, r.at(0))
+	r := sinktest.NewRows(w.sink.Columns())
+	r.Add(int64(5), "five")
+	g.write(w, r.At(0))
 	if got := g.text("SELECT pk, org, name, id, note FROM events"); len(got) != 1 || got[0] != "1|7|five|5|NULL" {
 		t.Errorf("landed %v", got)
 	}
@@ -123,10 +124,10 @@ func TestPrimaryKeyIsPreferred(t *testing.T) {
 		g.config.Mode = table.Upsert
 		g.text(create)
 		w := g.open()
-		r := newRows(w.sink.Columns())
-		r.add(int64(1), "a")
-		r.add(int64(1), "b")
-		g.write(w, r.at(0))
+		r := sinktest.NewRows(w.sink.Columns())
+		r.Add(int64(1), "a")
+		r.Add(int64(1), "b")
+		g.write(w, r.At(0))
 		if got := g.text("SELECT id, name FROM events"); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: landed %v", create, got)
 		}

@@ -46,6 +46,11 @@ func (e Refused) Code() string {
 	return code
 }
 
+// Unexpected is a reply of another kind than the caller has asked for.
+type Unexpected string
+
+func (e Unexpected) Error() string { return string(e) }
+
 // During runs do, which ends early when ctx does or the server is silent.
 func (c *Conn) During(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
@@ -136,7 +141,7 @@ func (c *Conn) Line(kind byte) ([]byte, error) {
 		return nil, Refused(line[1:])
 	}
 	if line[0] != kind {
-		return nil, fmt.Errorf("redis sent %q, expected a reply that begins with %q", line, kind)
+		return nil, Unexpected(fmt.Sprintf("redis sent %q, expected a reply that begins with %q", line, kind))
 	}
 	return line[1:], nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/redis"
 )
 
 // A chaos does at random what can happen to a list and its engine.
@@ -40,14 +41,32 @@ func TestAnyOrderOfFaults(t *testing.T) {
 			t.Parallel()
 			server := private.Redis(t)
 			for seed := range uint64(5) {
-				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { anyOrder(t, f, server, seed) })
+				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { anyOrder(t, f, f.on(server), server, seed) })
 			}
 		})
 	}
 }
 
-func anyOrder(t *testing.T, f form, server *private.RedisServer, seed uint64) {
-	c := &chaos{run: newRun(t, f.on(server)), form: f,
+// The same, with a producer whose MAXLEN takes what nobody has read.
+func TestAnyOrderOfFaultsAndEvictions(t *testing.T) {
+	t.Parallel()
+	for _, f := range forms()[1:3] {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			server := private.Redis(t)
+			config := f.on(server)
+			config.Lost = "report"
+			for seed := range uint64(4) {
+				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+					anyOrder(t, f, config, server, seed, func(c *chaos) func() { return c.evict })
+				})
+			}
+		})
+	}
+}
+
+func anyOrder(t *testing.T, f form, config redis.Config, server *private.RedisServer, seed uint64, more ...func(*chaos) func()) {
+	c := &chaos{run: newRun(t, config), form: f,
 		random: rand.New(rand.NewPCG(seed, 0)), server: server, client: connect(t, server)}
 	do(t, c.client, "FLUSHALL")
 	c.patience = 100 * time.Millisecond
@@ -56,6 +75,9 @@ func anyOrder(t *testing.T, f form, server *private.RedisServer, seed uint64) {
 	c.mustOpen()
 	ops := []func(){c.push, c.push, c.readSome, c.readSome, c.readSome, c.settle, c.settle, c.settle,
 		c.crash, c.restart, c.save, c.restore}
+	for _, op := range more {
+		ops = append(ops, op(c), op(c), op(c))
+	}
 	for range 60 {
 		ops[c.random.IntN(len(ops))]()
 	}
@@ -120,6 +142,36 @@ func (c *chaos) restart() {
 	c.commitAll()
 	c.close()
 	c.mustOpen()
+}
+
+// evict takes entries from the front of a stream, as a producer's MAXLEN does.
+func (c *chaos) evict() {
+	entries, err := do(c.t, c.client, "XRANGE", list, "-", "+", "COUNT", fmt.Sprint(1+c.random.IntN(300))).AsXRange()
+	if err != nil || len(entries) == 0 {
+		return
+	}
+	length, err := do(c.t, c.client, "XLEN", list).ToInt64()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	do(c.t, c.client, "XTRIM", list, "MAXLEN", "=", fmt.Sprint(length-int64(len(entries))))
+	gone := map[string]bool{}
+	for _, e := range entries {
+		gone[e.FieldValues["data"]] = true
+	}
+	var kept []string
+	saved := 0 // of those that stay: how many the snapshot has; it may bring others back
+	for i, e := range c.pushed {
+		if gone[e] {
+			c.lost = append(c.lost, e)
+			continue
+		}
+		kept = append(kept, e)
+		if i < c.savedAt {
+			saved++
+		}
+	}
+	c.pushed, c.savedAt = kept, saved
 }
 
 func (c *chaos) save() {

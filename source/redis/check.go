@@ -28,7 +28,7 @@ func (s *Source) Check(ctx context.Context) error {
 		return s.explain("check", err)
 	}
 	for _, key := range s.keys {
-		if s.Grows() && pattern(key) {
+		if s.isPattern(key) {
 			continue
 		}
 		if err := s.checkKey(ctx, c, key); err != nil {

@@ -3,7 +3,6 @@ package redis
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
@@ -143,6 +142,3 @@ func one(key string) Keys {
 	}
 	return Keys{key}
 }
-
-// pattern tells whether a name in lists or streams stands for several.
-func pattern(key string) bool { return strings.ContainsAny(key, "*?[") }

@@ -16,7 +16,16 @@ import (
 )
 
 func TestRedisKilledAndStartedAgain(t *testing.T) {
-	server, _, r, items := start(t, 2000, "--appendonly", "yes", "--appendfsync", "always")
+	for _, f := range forms() {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			killedAndStartedAgain(t, f)
+		})
+	}
+}
+
+func killedAndStartedAgain(t *testing.T, f form) {
+	server, _, r, items := startForm(t, f, 2000, "--appendonly", "yes", "--appendfsync", "always")
 	for range 3 {
 		for range 4 {
 			b := r.mustRead()

@@ -40,12 +40,11 @@ func (s *Source) Partitions(ctx context.Context) (names []string, err error) {
 // find returns the keys there are. One that was seen stays: a list that is
 // drained is gone from Redis until the next push.
 func (s *Source) find(c *resp.Conn) ([]string, error) {
-	literal := s.config.List != "" || s.config.Stream != ""
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.keys {
 		found := []string{k}
-		if !literal && pattern(k) {
+		if s.isPattern(k) {
 			var err error
 			if found, err = s.scan(c, k); err != nil {
 				return nil, err
@@ -58,6 +57,12 @@ func (s *Source) find(c *resp.Conn) ([]string, error) {
 		}
 	}
 	return slices.Clone(s.seen), nil
+}
+
+// isPattern tells whether a name stands for several keys: one in lists or streams
+// may, that of a list or a stream is what it is.
+func (s *Source) isPattern(name string) bool {
+	return s.config.List == "" && s.config.Stream == "" && strings.ContainsAny(name, "*?[")
 }
 
 // scan looks for keys by a pattern.

@@ -49,6 +49,7 @@ type reader struct {
 	head   uint64       // up to which everything was given up
 	first  uint64       // event that is there: head, but where somebody else has removed some
 	gone   int          // of a stream: what the last look told of those
+	holes  event.Ranges // of a stream: what the state then told of those that are lost
 	next   uint64       // position to read
 	end    uint64       // where the generation ends, or never
 	window event.Ranges // at or above first, and read or known to be in the sinks; with fingerprints
@@ -259,12 +260,7 @@ func (r *reader) finish(ctx context.Context) error {
 	if r.settled() < r.end {
 		return nil
 	}
-	return r.begin(ctx, trim{to: r.end})
-}
-
-// begin trims and begins the next generation.
-func (r *reader) begin(ctx context.Context, t trim) error {
-	t.generation = nextGeneration(r.generation, t.to)
+	t := trim{to: r.end, generation: nextGeneration(r.generation, r.end)}
 	if err := r.giveBack(ctx, t); err != nil {
 		return err
 	}

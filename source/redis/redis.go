@@ -96,7 +96,7 @@ func (s *Source) Local(string) bool { return s.form == asPop }
 
 // Grows implements source.Growing.
 func (s *Source) Grows() bool {
-	return !s.config.UntilEmpty && s.config.List == "" && s.config.Stream == "" && slices.ContainsFunc(s.keys, pattern)
+	return !s.config.UntilEmpty && slices.ContainsFunc(s.keys, s.isPattern)
 }
 
 // Open implements source.Source.

@@ -115,14 +115,14 @@ func (p *pair) answer(c *resp.Conn) (k peek, err error) {
 	k.base = k.state.head
 	n, err := c.Number('*')
 	if err == nil && n < 2 {
-		err = errors.New("it must return an array: the first position that is left, how many events there are, then events")
+		err = breach("it must return an array: the first position that is left, how many events there are, then events")
 	}
 	var numbers [2]uint64
 	for i := 0; i < 2 && err == nil; i++ {
 		numbers[i], err = p.number(c)
 	}
 	if err != nil {
-		return k, p.wrong(p.peek, err)
+		return k, wrong(p.peek, err)
 	}
 	k.state.head, k.length, k.items = numbers[0], int(numbers[1]), n-2
 	return k, nil
@@ -136,14 +136,20 @@ func (p *pair) number(c *resp.Conn) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(fmt.Sprint(v), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("it returned %v where a number of 0 or more belongs", v)
+		return 0, breach(fmt.Sprintf("it returned %v where a number of 0 or more belongs", v))
 	}
 	return n, nil
 }
 
-// wrong says whose fault an error is.
-func (*pair) wrong(l *lua, err error) error {
-	if forgotten(err) {
+// A breach is what a script returned against the contract.
+type breach string
+
+func (e breach) Error() string { return string(e) }
+
+// wrong names the script whose fault an error is. That of a connection is none's.
+func wrong(l *lua, err error) error {
+	faulty := errors.As(err, new(resp.Refused)) || errors.As(err, new(resp.Unexpected)) || errors.As(err, new(breach))
+	if !faulty || forgotten(err) {
 		return err
 	}
 	return &scriptError{l.name, err}
@@ -152,9 +158,9 @@ func (*pair) wrong(l *lua, err error) error {
 func (p *pair) size(c *resp.Conn) (size int, err error) {
 	p.bytes, err = c.Number('$')
 	if err == nil && p.bytes < 0 {
-		err = p.wrong(p.peek, errors.New("it returned nil for an event"))
+		err = breach("it returned nil for an event")
 	}
-	return p.bytes, err
+	return p.bytes, wrong(p.peek, err)
 }
 
 func (p *pair) take(c *resp.Conn, dst []byte, _ uint64) ([]byte, uint32, error) {
@@ -172,12 +178,12 @@ func (p *pair) askAdvance(c *resp.Conn, t trim) {
 func (p *pair) readAdvance(c *resp.Conn) error {
 	v, err := c.Value()
 	if err != nil {
-		return p.wrong(p.trim, err)
+		return wrong(p.trim, err)
 	}
 	n, err := strconv.ParseInt(fmt.Sprint(v), 10, 64)
 	switch {
 	case err != nil:
-		return p.wrong(p.trim, fmt.Errorf("it returned %v; it must return the first position that is left", v))
+		return wrong(p.trim, breach(fmt.Sprintf("it returned %v; it must return the first position that is left", v)))
 	case uint64(n) != p.to:
 		return source.ErrMoved
 	}

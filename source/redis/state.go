@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
 )
@@ -64,11 +65,12 @@ type walker interface {
 // A peek is the head of a reply: the events themselves follow it on the connection.
 type peek struct {
 	state  state
-	length int    // events from the head on
-	items  int    // that follow
-	base   uint64 // before which nothing belongs to the generation
-	after  id     // of a stream: last entry that was given up
-	gone   int    // of a stream: entries that somebody else removed behind after; -1: it is another stream
+	length int          // events from the head on
+	items  int          // that follow
+	base   uint64       // before which nothing belongs to the generation
+	after  id           // of a stream: last entry that was given up
+	gone   int          // of a stream: entries that somebody else removed behind after; -1: it is another stream
+	holes  event.Ranges // of a stream: positions that will never be filled
 }
 
 // A trim gives up what is before position to, if the state is still was.
@@ -76,8 +78,6 @@ type trim struct {
 	was        state
 	to         uint64
 	generation string // that begins then; empty for none
-	lost       uint64 // of a stream: events that are given up and no sink has
-	also       []id   // of a stream: entries behind to that the sinks have
 }
 
 func readState(c *resp.Conn) (s state, err error) {

@@ -54,14 +54,13 @@ func parseID[T string | []byte](text T) (i id, err error) {
 	return i, nil
 }
 
-// A stream is a Redis stream. IDs are not dense, so a position counts entries
-// from the generation's start on, and the state has the ID of the entry before
+// A stream is a Redis stream. IDs are not dense, so a position counts what was
+// ever added before the entry, and the state has the ID of the entry before
 // the head. An entry is found by the ID of the one before it; a fingerprint takes
 // in the ID, so equal fingerprints are the same entry.
 type stream struct {
 	key, state string
 	keep       bool   // entries stay in the stream
-	all        bool   // every entry that is walked past is marked
 	field      string // that holds the document; empty for the only one, or all
 
 	entry entry
@@ -77,7 +76,6 @@ type mark struct {
 func (*stream) begin(*resp.Conn) error { return nil }
 
 func (s *stream) start(now peek) {
-	s.all = false
 	if now.gone < 0 {
 		now.after, now.gone = id{}, 0 // all there is comes from after the beginning
 	}
@@ -92,7 +90,7 @@ func (s *stream) last(p uint64) mark {
 func (s *stream) passed(first, end uint64) {
 	to := sort.Search(len(s.ids), func(i int) bool { return s.ids[i].end > end })
 	s.ids = s.ids[:to]
-	if from := sort.Search(to, func(i int) bool { return s.ids[i].end > first }); !s.all && from < to-1 {
+	if from := sort.Search(to, func(i int) bool { return s.ids[i].end > first }); from < to-1 {
 		s.ids = slices.Delete(s.ids, from, to-1)
 	}
 }
@@ -136,8 +134,8 @@ func (s *stream) answer(c *resp.Conn) (p peek, err error) {
 	if p.state, err = readFields(c); err != nil {
 		return p, err
 	}
-	var after, gone, length string
-	for _, field := range []*string{&after, &gone, &length} {
+	var after, gone, length, holes, base string
+	for _, field := range []*string{&after, &gone, &length, &holes, &base} {
 		if *field, err = c.Text(); err != nil {
 			return p, err
 		}
@@ -147,6 +145,10 @@ func (s *stream) answer(c *resp.Conn) (p peek, err error) {
 	}
 	p.gone, _ = strconv.Atoi(gone)
 	p.length, _ = strconv.Atoi(length)
+	p.base, _ = strconv.ParseUint(base, 10, 64)
+	if p.holes, err = parseHoles(holes); err != nil {
+		return p, err
+	}
 	p.items, err = c.Number('*')
 	return p, err
 }
@@ -172,17 +174,13 @@ func (s *stream) askAdvance(c *resp.Conn, t trim) {
 	if !s.keep {
 		behind = after.behind().String()
 	}
-	args := []string{t.was.generation, strconv.FormatUint(t.was.head, 10), strconv.FormatUint(t.to-t.was.head, 10),
-		t.generation, after.String(), behind, strconv.FormatUint(t.lost, 10)}
-	for _, i := range t.also {
-		args = append(args, i.String())
-	}
-	c.Eval(streamAdvance, []string{s.key, s.state}, args...)
+	c.Eval(streamAdvance, []string{s.key, s.state}, t.was.generation, strconv.FormatUint(t.was.head, 10),
+		strconv.FormatUint(t.to-t.was.head, 10), t.generation, after.String(), behind)
 	s.ids = slices.Delete(s.ids, 0, sort.Search(len(s.ids)-1, func(i int) bool { return s.ids[i].end >= t.to }))
 }
 
 func (*stream) readAdvance(c *resp.Conn) error { return readDone(c) }
 
-func (s *stream) anew(generation string, _ uint64) string {
-	return fmt.Sprintf("redis-cli HSET %q generation %s head 0", s.state, generation)
+func (s *stream) anew(generation string, head uint64) string {
+	return fmt.Sprintf("redis-cli HSET %q generation %s base %d holes 0-0", s.state, generation, head)
 }

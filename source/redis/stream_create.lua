@@ -1,5 +1,6 @@
 -- Puts the state beside a stream that has none, and returns the state. Positions
--- count from the first entry that is there.
+-- count what was ever added: so they are the same again for a stream that has gone
+-- back to before it had a state. What was removed before is not ours to miss.
 -- KEYS: state, stream. ARGV: generation, pipeline.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   local gone = 0
@@ -8,7 +9,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
     for i = 1, #got, 2 do info[got[i]] = got[i + 1] end
     gone = (info['entries-added'] or info['length']) - info['length']
   end
-  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'head', '0', 'pipeline', ARGV[2],
-    'after', '0-0', 'added', tostring(gone))
+  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'head', tostring(gone), 'pipeline', ARGV[2],
+    'base', tostring(gone), 'after', '0-0', 'added', tostring(gone))
 end
 return redis.call('HMGET', KEYS[1], 'generation', 'head', 'pipeline')

@@ -1,9 +1,10 @@
 -- Returns what stands beside a stream, and what somebody else did to it: how many
 -- entries behind those that were given up are gone, or -1 when the stream is
 -- another one. Only Redis 7 counts what was ever added; before, none seem gone.
--- KEYS: stream, state. Returns: generation, head, pipeline, after, gone, and how
--- many entries there are behind after.
-local now = redis.call('HMGET', KEYS[2], 'generation', 'head', 'pipeline', 'after', 'added')
+-- KEYS: stream, state. Returns: generation, head, pipeline, after, gone, how many
+-- entries there are behind after, the positions that will never be filled, and the
+-- position at which the generation began.
+local now = redis.call('HMGET', KEYS[2], 'generation', 'head', 'pipeline', 'after', 'added', 'holes', 'base')
 local after, added = now[4] or '0-0', tonumber(now[5] or '0')
 
 -- Numbers of 64 bits do not fit Lua's, so they are compared by length and digits.
@@ -35,4 +36,4 @@ else
     gone = math.max(-1, ever - length - added)
   end
 end
-return {now[1] or '', now[2] or '', now[3] or '', after, tostring(gone), tostring(length)}
+return {now[1] or '', now[2] or '', now[3] or '', after, tostring(gone), tostring(length), now[6] or '', now[7] or '0'}

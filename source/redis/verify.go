@@ -26,15 +26,14 @@ func (r *reader) open(ctx context.Context, done event.Ranges) error {
 	if err := r.source.ours(r.key, now.state.pipeline); err != nil {
 		return err
 	}
-	r.head, r.next = now.state.head, now.state.head
-	if err := r.noGap(done, now.base); err != nil {
+	r.head, r.next, r.holes = now.state.head, now.state.head, now.holes
+	if err := r.noGap(done, now); err != nil {
 		return err
 	}
-	if now.base > r.head {
-		done = slices.Clone(done) // what lies before the generation is not ours
-		done.Add(event.Range{First: r.head, Count: now.base - r.head})
+	if now.base > r.head { // what lies before the generation is not ours
+		done = with(done, event.Range{First: r.head, Count: now.base - r.head})
 	}
-	if err := r.compareAll(ctx, done, now); err != nil {
+	if done, err = r.compareAll(ctx, done, now); err != nil {
 		return err
 	}
 	r.window = between(r.window, r.head, r.end)
@@ -50,12 +49,12 @@ func (r *reader) open(ctx context.Context, done event.Ranges) error {
 }
 
 // compareAll finds where the generation ends: where what is there differs from
-// what the sinks have.
-func (r *reader) compareAll(ctx context.Context, done event.Ranges, now peek) (err error) {
+// what the sinks have. It returns what is done.
+func (r *reader) compareAll(ctx context.Context, done event.Ranges, now peek) (event.Ranges, error) {
 	if now.gone != 0 {
 		return r.compareRemains(ctx, done, now)
 	}
-	return r.compareFrom(ctx, done, now, now.state.head)
+	return with(done, now.holes...), r.compareFrom(ctx, done, now, now.state.head)
 }
 
 // compareFrom compares, if the first event that is there is at position first.
@@ -70,9 +69,9 @@ func (r *reader) compareFrom(ctx context.Context, done event.Ranges, now peek, f
 }
 
 // noGap refuses sinks that lack what was trimmed on their word.
-func (r *reader) noGap(done event.Ranges, base uint64) error {
+func (r *reader) noGap(done event.Ranges, now peek) error {
 	remembered := r.source.env.Remembered || len(done) > 0
-	gaps := done.Missing(event.Range{First: base, Count: r.head - min(base, r.head)})
+	gaps := with(done, now.holes...).Missing(event.Range{First: now.base, Count: r.head - min(now.base, r.head)})
 	if !remembered || len(gaps) == 0 {
 		return nil
 	}
@@ -131,7 +130,7 @@ func (r *reader) connect(ctx context.Context) error {
 		return source.ErrMoved
 	}
 	r.giveUp(now.state.head)
-	if now.gone != r.gone {
+	if now.gone != r.gone || formatHoles(now.holes) != formatHoles(r.holes) {
 		return source.ErrMoved
 	}
 	if w, ok := r.queue.(walker); ok {

@@ -108,7 +108,7 @@ type Pipeline struct {
 	sinks   []*trouble // with each of config.Sinks
 	letters *trouble   // with keeping dead letters
 	outbox  *trouble   // with storing outputs
-	leases  *trouble   // with asking for leases
+	leases  *trouble   // with asking for leases; nil where there are none
 	deaths  deaths
 	order   []int // of writing to config.Sinks
 }
@@ -131,7 +131,9 @@ func New(c Config) *Pipeline {
 	p.source = p.newTrouble("source", nil)
 	p.letters = p.newTrouble("dead letters", &p.circuit)
 	p.outbox = p.newTrouble("outbox", &p.circuit)
-	p.leases = p.newTrouble("leases", nil)
+	if i := leaserIn(c.Sinks); i >= 0 {
+		p.leases = p.newTrouble("leases at sink "+c.Sinks[i].Name, nil)
+	}
 	for _, s := range c.Sinks {
 		p.sinks = append(p.sinks, p.newTrouble("sink "+s.Name, &p.circuit))
 	}

@@ -32,22 +32,27 @@ type tenure struct {
 
 const beat = time.Second // between two looks at the leases, at most
 
+// leaserIn returns the index of the sink that keeps leases, or -1.
+func leaserIn(sinks []Sink) int {
+	return slices.IndexFunc(sinks, func(s Sink) bool {
+		_, ok := s.Sink.(sink.Leaser)
+		return ok
+	})
+}
+
 // join makes the worker one of those that share the partitions, if there is a
 // sink that keeps leases. leave gives up what it holds, after all its work.
 func (c *crew) join() (leave func()) {
-	for _, s := range c.p.config.Sinks {
-		leaser, ok := s.Sink.(sink.Leaser)
-		if !ok {
-			continue
-		}
-		c.shared = true
-		s := &share{
-			c: c, leaser: leaser, worker: c.p.config.Worker, lease: c.p.config.Lease,
-			held: make(map[string]*tenure),
-		}
-		return s.start()
+	i := leaserIn(c.p.config.Sinks)
+	if i < 0 {
+		return func() {}
 	}
-	return func() {}
+	c.shared = true
+	s := &share{
+		c: c, leaser: c.p.config.Sinks[i].Sink.(sink.Leaser), worker: c.p.config.Worker, lease: c.p.config.Lease,
+		held: make(map[string]*tenure),
+	}
+	return s.start()
 }
 
 func (s *share) start() (leave func()) {

@@ -36,9 +36,10 @@ type Stats struct {
 // A Share is what this worker has of a pipeline that several share.
 type Share struct {
 	Worker    string
-	Workers   int // alive, this one among them; 0 when partitions are not shared
-	Held      int // partitions whose lease this worker holds
-	Elsewhere int // partitions whose lease it does not hold
+	Workers   int    // alive, this one among them; 0 when partitions are not shared
+	Held      int    // partitions whose lease this worker holds
+	Elsewhere int    // partitions whose lease it does not hold
+	Retries   uint64 // failed attempts at asking for leases
 }
 
 // SinkStats are the counts of one sink.
@@ -69,6 +70,9 @@ func (p *Pipeline) Stats() Stats {
 		})
 	}
 	s.Share.Worker = p.config.Worker
+	if p.leases != nil {
+		s.Share.Retries = p.leases.count()
+	}
 	s.Share.Workers, s.Share.Held, s.Share.Elsewhere = p.tenancy.now()
 	s.State, s.Err = p.status.now()
 	return s

@@ -18,6 +18,7 @@ type collector struct {
 	outboxRetries, replayed                *prometheus.Desc
 	waited, circuit                        *prometheus.Desc
 	worker, workers, partitions            *prometheus.Desc
+	leaseRetries                           *prometheus.Desc
 }
 
 func newCollector(pipelines []*pipeline.Pipeline) *collector {
@@ -50,6 +51,7 @@ func newCollector(pipelines []*pipeline.Pipeline) *collector {
 		circuit:       desc("circuit_broken", "1 while nothing is read because what is read could only wait."),
 		worker:        desc("worker", "1 for the name under which this engine shares partitions.", "worker"),
 		workers:       desc("workers", "Workers alive that share the pipeline; 0 when its partitions are not shared."),
+		leaseRetries:  desc("lease_retries_total", "Failed attempts at asking for leases."),
 		partitions:    desc("partitions", "Partitions by where they are: open here, held by lease, or not held by this worker.", "where"),
 	}
 	c.descs = descs
@@ -104,6 +106,7 @@ func (c *collector) collect(ch chan<- prometheus.Metric, name string, s pipeline
 	gauge(c.circuit, truth(s.Circuit))
 	gauge(c.worker, 1, s.Share.Worker)
 	gauge(c.workers, float64(s.Share.Workers))
+	counter(c.leaseRetries, float64(s.Share.Retries))
 	gauge(c.partitions, float64(s.Open), "open")
 	gauge(c.partitions, float64(s.Share.Held), "held")
 	gauge(c.partitions, float64(s.Share.Elsewhere), "elsewhere")

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fields.h"
 #include "number.h"
 #include "tree.h"
 
@@ -389,10 +390,12 @@ int extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t 
 }
 
 // reach returns the node of a column's value in a document that was written to, or 0.
-static uint32_t reach(doc *d, const column *c) {
+static uint32_t reach(doc *d, column *c) {
 	uint32_t node = 0;
 	for (uint32_t i = 0; i < c->depth; i++) {
-		node = doc_find(d, node, c->path[i].data, c->path[i].len);
+		const span *key = &c->path[i];
+		if (i) node = doc_find(d, node, key->data, key->len);
+		else if (!field_again(d, node = c->guess, key->data, key->len)) node = c->guess = doc_find(d, 0, key->data, key->len);
 		if (!node || d->nodes[node].flags & DOC_REMOVED) return 0;
 		node = value_of(d, node);
 	}

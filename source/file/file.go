@@ -1,10 +1,15 @@
-// Package file is a source of lines: NDJSON in a file, or on standard input.
+// Package file is a source of lines: NDJSON in a file, in the files that a pattern
+// matches, or on standard input. What is packed with gzip or zstd is unpacked.
 //
 // A position is a line, counted from 0, empty lines included; those are skipped.
 // A file is known by device, inode and its first line, so it may be renamed and
 // may grow. Nothing is stored beside it: to resume, lines are counted again and
 // held against the fingerprints of what was delivered, so that a file that was
 // written anew in place is noticed.
+//
+// Files of a pattern, which log rotation renames and packs, are known by their
+// first line alone, so that a line is the same one wherever it is found. They are
+// read oldest first, a few at a time.
 //
 // Standard input, and any other path that is not a regular file, has no identity
 // that outlives the process: positions start anew with each, under a name of
@@ -18,7 +23,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -27,8 +31,9 @@ import (
 
 // Config are the settings below "file".
 type Config struct {
-	Path   string `yaml:"path,required" help:"file with one JSON object per line; - is standard input"`
-	Follow bool   `yaml:"follow" help:"wait for further lines at the end of the file (default false)"`
+	Path   string `yaml:"path,required" help:"file with one JSON object per line, or a pattern such as logs/*.ndjson*; - is standard input"`
+	Follow bool   `yaml:"follow" help:"wait for further lines at the end of the file, and for further files (default false)"`
+	AtOnce int    `yaml:"at_once" help:"files of a pattern that are read at the same time (default 4)"`
 }
 
 // Kind offers the source to configurations.
@@ -41,6 +46,9 @@ func Kind() source.Kind {
 			var c Config
 			if err := decode(&c); err != nil {
 				return nil, err
+			}
+			if isPattern(c.Path) {
+				return newPattern(env, c)
 			}
 			return New(env, c)
 		},
@@ -106,12 +114,7 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		_ = f.Close()
 		return nil, source.ErrMoved
 	}
-	r := &reader{source: s, name: name, file: f, lines: newLines(f), done: slices.Clone(done)}
-	if err := r.verify(ctx); err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return r, nil
+	return newReader(ctx, reader{path: s.path, limits: s.limits, name: name, file: f, wait: func() bool { return s.follow }}, done)
 }
 
 // open opens the regular file and tells its name.

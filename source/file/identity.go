@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
+	"math"
 	"os"
 )
 
@@ -20,12 +20,31 @@ func identity(f *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	first := make([]byte, firstBytes)
-	n, err := f.ReadAt(first, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
+	line, _, err := firstLine(f)
+	if err != nil {
 		return "", err
 	}
-	line, _, _ := bytes.Cut(first[:n], []byte("\n"))
+	return "file-" + device(info) + "-" + digest(line), nil
+}
+
+// firstLine returns the first line, unpacked, or as much of it as counts, and
+// whether it can still grow.
+func firstLine(f *os.File) (line []byte, grows bool, err error) {
+	in, err := unpack(io.NewSectionReader(f, 0, math.MaxInt64))
+	if err != nil {
+		return nil, false, err
+	}
+	defer in.Close()
+	first := make([]byte, firstBytes)
+	n, err := io.ReadFull(in, first)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, false, err
+	}
+	line, _, found := bytes.Cut(first[:n], []byte("\n"))
+	return line, !found && n < firstBytes, nil
+}
+
+func digest(line []byte) string {
 	sum := sha256.Sum256(line)
-	return fmt.Sprintf("file-%s-%s", device(info), hex.EncodeToString(sum[:8])), nil
+	return hex.EncodeToString(sum[:8])
 }

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -20,15 +21,53 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A reader reads a regular file.
 type reader struct {
-	source *Source
+	path   string
+	limits source.Limits
 	name   string
 	file   *os.File
-	lines  *lines
-	done   event.Ranges
+	wait   func() bool // whether there may be more lines at the end
+	ended  func()      // told when there are none; may be nil
+
+	in    unpacked
+	lines *lines
+	done  event.Ranges
+	last  bool // nobody adds to the file any more
 }
 
-// verify makes sure that the file still has the lines that the sinks have, and
-// goes back to its beginning.
+// newReader takes the file over.
+func newReader(ctx context.Context, begin reader, done event.Ranges) (*reader, error) {
+	r := &begin
+	r.done = slices.Clone(done)
+	err := r.rewind()
+	if err == nil {
+		err = r.verify(ctx)
+	}
+	if err == nil {
+		err = r.rewind()
+	}
+	if err != nil {
+		_ = r.Close(ctx)
+		return nil, err
+	}
+	return r, nil
+}
+
+// rewind goes back to the beginning.
+func (r *reader) rewind() (err error) {
+	if r.in != nil {
+		r.in.Close()
+	}
+	if _, err = r.file.Seek(0, io.SeekStart); err != nil {
+		return r.explain(err)
+	}
+	if r.in, err = unpack(r.file); err != nil {
+		return r.explain(err)
+	}
+	r.lines = newLines(r.in)
+	return nil
+}
+
+// verify makes sure that the file still has the lines that the sinks have.
 func (r *reader) verify(ctx context.Context) error {
 	var line []byte
 	for i, known := range r.done {
@@ -41,21 +80,19 @@ func (r *reader) verify(ctx context.Context) error {
 				line, err = r.lines.next(line[:0], true) // the last may lack its newline
 			}
 			if errors.Is(err, io.EOF) {
-				return r.writtenAnew("%s has %d lines, but line %d has been delivered", r.source.path, r.lines.line, r.done[len(r.done)-1].End())
+				return r.writtenAnew("%s has %d lines, but line %d has been delivered", r.path, r.lines.line, r.done[len(r.done)-1].End())
 			}
 			if err != nil {
 				return err
 			}
 			if len(known.Prints) > 0 && known.Prints[0] != crc32.Checksum(line, castagnoli) {
-				return r.writtenAnew("line %d of %s is not the one that has been delivered", known.First+1, r.source.path)
+				return r.writtenAnew("line %d of %s is not the one that has been delivered", known.First+1, r.path)
 			}
 			known = known.Tail(1)
 		}
 		r.done[i].Prints = nil
 	}
-	_, err := r.file.Seek(0, io.SeekStart)
-	r.lines = newLines(r.file)
-	return err
+	return nil
 }
 
 func (r *reader) writtenAnew(format string, args ...any) error {
@@ -74,11 +111,20 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 		if err == nil && b.Len() == 0 {
 			continue // only empty lines, so far
 		}
-		if !errors.Is(err, io.EOF) || !r.source.follow {
+		if !errors.Is(err, io.EOF) {
 			return r.explain(err)
+		}
+		if r.last {
+			if r.ended != nil {
+				r.ended()
+			}
+			return io.EOF
 		}
 		if err := r.cut(); err != nil {
 			return err
+		}
+		if r.last = !r.wait(); r.last {
+			continue // once more: a last line without its end counts now
 		}
 		select {
 		case <-ctx.Done():
@@ -95,9 +141,9 @@ func (r *reader) fill(ctx context.Context, b *event.Batch) error {
 	if err := r.lines.skip(ctx, r.done.Next(r.lines.line)-r.lines.line); err != nil {
 		return err
 	}
-	wanted := event.Range{First: r.lines.line, Count: uint64(r.source.limits.Events)}
+	wanted := event.Range{First: r.lines.line, Count: uint64(r.limits.Events)}
 	stop := r.done.Missing(wanted)[0].End() // the first is missing
-	err := r.lines.fill(b, r.source.limits, stop, !r.source.follow)
+	err := r.lines.fill(b, r.limits, stop, r.last)
 	for i := range b.Len() {
 		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Doc(i), castagnoli))
 	}
@@ -109,6 +155,9 @@ func (r *reader) cut() error {
 	info, err := r.file.Stat()
 	if err != nil {
 		return r.explain(err)
+	}
+	if _, plain := r.in.(plain); !plain {
+		return nil
 	}
 	if info.Size() < r.lines.bytes {
 		return source.ErrMoved
@@ -122,13 +171,18 @@ func (r *reader) explain(err error) error {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &permanent):
-		return &source.PermanentError{Err: fmt.Errorf("%s: %w", r.source.path, permanent.Err), Hint: permanent.Hint}
+		return &source.PermanentError{Err: fmt.Errorf("%s: %w", r.path, permanent.Err), Hint: permanent.Hint}
 	}
-	return fmt.Errorf("read %s: %w", r.source.path, err)
+	return fmt.Errorf("read %s: %w", r.path, err)
 }
 
 // Ack implements source.Reader: a file keeps its lines.
 func (r *reader) Ack(context.Context, event.Range) error { return nil }
 
 // Close implements source.Reader.
-func (r *reader) Close(context.Context) error { return r.file.Close() }
+func (r *reader) Close(context.Context) error {
+	if r.in != nil {
+		r.in.Close()
+	}
+	return r.file.Close()
+}

@@ -1,0 +1,256 @@
+package file_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/file"
+	"github.com/perigeedb/perigee/source/sourcetest"
+)
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write([]byte(text))
+	_ = z.Close()
+	return b.String()
+}
+
+func zstandard(text string) string {
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer z.Close()
+	return string(z.EncodeAll([]byte(text), nil))
+}
+
+// newKind makes a source as a configuration does.
+func newKind(t *testing.T, c file.Config, limits source.Limits) source.Source {
+	t.Helper()
+	s, err := file.Kind().New(source.Env{Limits: limits}, func(into any) error {
+		*into.(*file.Config) = c
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestPackedContract(t *testing.T) {
+	for name, pack := range map[string]func(string) string{"gzip": gzipped, "zstd": zstandard} {
+		for _, path := range []string{"events.log", "*.log"} {
+			t.Run(name+" "+path, func(t *testing.T) {
+				sourcetest.Run(t, func(t *testing.T, events int) sourcetest.Place {
+					folder := t.TempDir()
+					p := sourcetest.Place{}
+					for i := range events {
+						p.Events = append(p.Events, fmt.Sprintf(`{"id":%06d}`, i))
+					}
+					if events == 0 && path == "*.log" {
+						p.Events = append(p.Events, "")
+					}
+					write(t, filepath.Join(folder, "events.log"), pack(strings.Join(p.Events, "\n")))
+					p.Events = p.Events[:events]
+					p.Open = func(t *testing.T, limits source.Limits) source.Source {
+						return newKind(t, file.Config{Path: filepath.Join(folder, path)}, limits)
+					}
+					return p
+				})
+			})
+		}
+	}
+}
+
+func numbered(from, to int) string {
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		fmt.Fprintf(&b, "{\"n\":%d}\n", i)
+	}
+	return b.String()
+}
+
+func age(t *testing.T, path string, by time.Duration) {
+	t.Helper()
+	at := time.Now().Add(-by)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func partitions(t *testing.T, s source.Source) []string {
+	t.Helper()
+	names, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// drain reads every partition to its end, as a pipeline does, and returns what
+// it has then.
+func drain(t *testing.T, s source.Source, had map[string]event.Ranges) (all []string) {
+	t.Helper()
+	for {
+		names := partitions(t, s)
+		if len(names) == 0 {
+			return all
+		}
+		for _, name := range names {
+			r, err := s.Open(t.Context(), name, slices.Clone(had[name]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for {
+				var b event.Batch
+				if err = r.Read(t.Context(), &b); err != nil {
+					break
+				}
+				done := had[name]
+				done.Add(b.Range)
+				had[name] = done
+				for i := range b.Len() {
+					all = append(all, string(b.Doc(i)))
+				}
+			}
+			if err.Error() != "EOF" {
+				t.Fatal(err)
+			}
+			_ = r.Close(t.Context())
+		}
+	}
+}
+
+// TestRotation reads, restarts and reads again while files are renamed, packed
+// and added: each line comes once, the oldest first.
+func TestRotation(t *testing.T) {
+	folder := t.TempDir()
+	at := func(name string) string { return filepath.Join(folder, name) }
+	source := func() source.Source { return newKind(t, file.Config{Path: at("app.log*")}, usual) }
+	had := map[string]event.Ranges{}
+	var got []string
+
+	write(t, at("app.log.1"), numbered(0, 500))
+	age(t, at("app.log.1"), time.Hour)
+	write(t, at("app.log"), numbered(500, 700))
+	got = append(got, drain(t, source(), had)...)
+
+	appendTo(t, at("app.log"), numbered(700, 800)) // the one that is written grows,
+	write(t, at("app.log.2.gz"), gzipped(numbered(0, 500)))
+	age(t, at("app.log.2.gz"), time.Hour) // the oldest is packed beside itself,
+	got = append(got, drain(t, source(), had)...)
+
+	if err := os.Remove(at("app.log.1")); err != nil { // then instead of itself,
+		t.Fatal(err)
+	}
+	if err := os.Rename(at("app.log"), at("app.log.1")); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, at("app.log.1"), numbered(800, 900)) // its writer has it open still,
+	age(t, at("app.log.1"), time.Second)
+	write(t, at("app.log"), numbered(900, 1000)) // and a new one has begun.
+	got = append(got, drain(t, source(), had)...)
+
+	if want := strings.Fields(numbered(0, 1000)); !slices.Equal(got, want) {
+		t.Errorf("got %d lines, or in another order: %.500s …", len(got), fmt.Sprint(got))
+	}
+}
+
+func TestAtOnce(t *testing.T) {
+	folder := t.TempDir()
+	for i := range 6 {
+		path := filepath.Join(folder, fmt.Sprint(i))
+		write(t, path, numbered(i, i+1))
+		age(t, path, time.Hour-time.Duration(i)*time.Minute)
+	}
+	write(t, filepath.Join(folder, "empty"), "")
+	if err := os.Mkdir(filepath.Join(folder, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := newKind(t, file.Config{Path: filepath.Join(folder, "*"), AtOnce: 2}, usual)
+	if n := len(partitions(t, s)); n != 2 {
+		t.Errorf("%d files at once", n)
+	}
+	if got := strings.Join(drain(t, s, map[string]event.Ranges{}), "\n") + "\n"; got != numbered(0, 6) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestFollowPattern follows a file through its rotation.
+func TestFollowPattern(t *testing.T) {
+	folder := t.TempDir()
+	at := func(name string) string { return filepath.Join(folder, name) }
+	s := newKind(t, file.Config{Path: at("app.log*"), Follow: true}, usual)
+	if names := partitions(t, s); len(names) != 0 || !s.(source.Growing).Grows() {
+		t.Errorf("a folder that waits for files: %v", names)
+	}
+	write(t, at("app.log"), `{"n":0`)
+	if names := partitions(t, s); len(names) != 0 {
+		t.Errorf("a first line that still grows: %v", names)
+	}
+	appendTo(t, at("app.log"), "}\n")
+	r := open(t, s, nil)
+	if got, err := read(t, r); err != nil || fmt.Sprint(got) != `[0:{"n":0}]` {
+		t.Fatal(got, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var b event.Batch
+	if err := r.Read(ctx, &b); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("at the end of the newest file: %v", err)
+	}
+	if err := os.Rename(at("app.log"), at("app.log.1")); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, at("app.log.1"), `{"n":1}`) // the last line of a file may lack its end
+	write(t, at("app.log"), "{\"n\":2}\n")
+	if n := len(partitions(t, s)); n != 2 {
+		t.Errorf("%d partitions after the rotation", n)
+	}
+	age(t, at("app.log.1"), time.Minute)
+	if got := readAll(t, r); fmt.Sprint(got) != `[1:{"n":1}]` {
+		t.Errorf("got %v", got)
+	}
+	if names := partitions(t, s); len(names) != 1 {
+		t.Errorf("what was read to its end is offered again: %v", names)
+	}
+}
+
+func TestCopiesAreRefused(t *testing.T) {
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "a.log"), numbered(0, 10))
+	write(t, filepath.Join(folder, "b.log"), numbered(0, 20))
+	s := newKind(t, file.Config{Path: filepath.Join(folder, "*.log")}, usual)
+	var permanent *source.PermanentError
+	if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) || !strings.Contains(err.Error(), "b.log") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPackedGarbage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.gz")
+	whole := gzipped(numbered(0, 1000))
+	write(t, path, whole[:len(whole)/2])
+	r := open(t, newKind(t, file.Config{Path: path}, usual), nil)
+	var err error
+	for err == nil {
+		_, err = read(t, r)
+	}
+	if !strings.Contains(err.Error(), path) || err.Error() == "EOF" {
+		t.Errorf("a file that is cut short: %v", err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/luajit"
+	"github.com/perigeedb/perigee/script/pool"
 )
 
 // Compute one value from one row.
@@ -120,4 +121,71 @@ func ExampleLoad_limits() {
 	// code:1: time limit for one event exceeded
 	// code:1: time limit for one event exceeded
 	// code:1: memory limit exceeded
+}
+
+// Call single functions of a script, compiled once, from any number of goroutines.
+func ExampleFunctions_Invoke() {
+	code := script.Code{Name: "prices.lua", Text: []byte(`
+local rates = require "rates"
+function price(net, country)
+  local rate, err = rates.of(country)
+  if not rate then error("no rate: " .. err) end
+  return net * (1 + rate), rate
+end`)}
+	rates := script.Module{Name: "rates", Functions: map[string]script.Func{
+		"of": func(ctx context.Context, args []any) ([]any, error) {
+			time.Sleep(time.Millisecond) // a service answers; meanwhile others have the VM
+			if args[0] == "de" {
+				return []any{0.19}, nil
+			}
+			return []any{nil, fmt.Sprintf("country %v is unknown", args[0])}, nil
+		},
+	}}
+	prices, err := luajit.LoadFunctions(context.Background(), code, script.Options{
+		Modules: []script.Module{rates},
+		Limits:  script.Limits{EventTime: 50 * time.Millisecond, Memory: 16 << 20},
+		Pool:    pool.New(pool.Settings{}),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = prices.Close() }()
+
+	results, err := prices.Invoke(context.Background(), "price", 100, "de")
+	fmt.Println(results, err)
+	_, err = prices.Invoke(context.Background(), "price", 100, "xx")
+	fmt.Println(err)
+	// Output:
+	// [119 0.19] <nil>
+	// prices.lua:5: no rate: country xx is unknown
+}
+
+// Call a function without allocating.
+func ExampleFunction_InvokeInto() {
+	code := script.Code{Name: "add.lua", Text: []byte(`function add(a, b) return a + b, "done" end`)}
+	functions, err := luajit.LoadFunctions(context.Background(), code, script.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = functions.Close() }()
+	add, err := functions.Function("add")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var args, results luajit.Values
+	for i := range 3 {
+		args.Reset()
+		args.AddNumber(float64(i))
+		args.AddNumber(40)
+		if err := add.InvokeInto(context.Background(), &args, &results); err != nil {
+			log.Fatal(err)
+		}
+		sum, _ := results.Number(0)
+		word, _ := results.Bytes(1)
+		fmt.Printf("%g %s\n", sum, word)
+	}
+	// Output:
+	// 40 done
+	// 41 done
+	// 42 done
 }

@@ -24,6 +24,8 @@ import (
 type Functions struct {
 	program
 
+	values sync.Pool // *Values
+
 	mu     sync.RWMutex
 	byName map[string]*Function
 }
@@ -41,6 +43,7 @@ func LoadFunctionsInterpreted(ctx context.Context, code script.Code, opts script
 
 func loadFunctions(ctx context.Context, code script.Code, opts script.Options, interpreted bool) (*Functions, error) {
 	f := &Functions{byName: make(map[string]*Function)}
+	f.values.New = func() any { return new(Values) }
 	if err := f.prepare(code, opts, interpreted); err != nil {
 		return nil, err
 	}
@@ -155,37 +158,33 @@ func (f *Functions) Stats() pool.Stats { return f.group.Pool().Stats() }
 // one that runs ends at its next function of Go, or by its time limit.
 func (fn *Function) Invoke(ctx context.Context, args ...any) ([]any, error) {
 	if len(args) == 0 {
-		results, err := fn.call(ctx, nil, nil)
-		return results, err
+		return fn.call(ctx, nil, luajit.DecodeValues)
 	}
-	v := valuesPool.Get().(*Values)
-	defer valuesPool.Put(v)
+	v := fn.of.values.Get().(*Values)
+	defer fn.of.values.Put(v)
 	v.Reset()
 	for i, arg := range args {
 		if err := v.Add(arg); err != nil {
 			return nil, fmt.Errorf("argument %d of %s: %w", i+1, fn.name, err)
 		}
 	}
-	return fn.call(ctx, v, nil)
+	return fn.call(ctx, v, luajit.DecodeValues)
 }
 
 // InvokeInto is Invoke without allocations: it takes the arguments from args and
 // puts the results into results, of which either may be nil.
 func (fn *Function) InvokeInto(ctx context.Context, args, results *Values) error {
-	if results == nil {
-		results = nowhere
-	}
-	_, err := fn.call(ctx, args, results)
+	_, err := fn.call(ctx, args, func(encoded []byte) ([]any, error) {
+		if results != nil {
+			results.set(encoded)
+		}
+		return nil, nil
+	})
 	return err
 }
 
-var valuesPool = sync.Pool{New: func() any { return new(Values) }}
-
-// nowhere stands for results that nobody wants.
-var nowhere = new(Values)
-
-// call makes a call. Its results go into results, or are returned when that is nil.
-func (fn *Function) call(ctx context.Context, args, results *Values) ([]any, error) {
+// call makes a call, and returns what take makes of its results.
+func (fn *Function) call(ctx context.Context, args *Values, take func(encoded []byte) ([]any, error)) ([]any, error) {
 	m, err := fn.group.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -206,19 +205,17 @@ func (fn *Function) call(ctx context.Context, args, results *Values) ([]any, err
 			return nil, err
 		}
 	}
-	var all []any
-	if kind != luajit.OK {
+	var results []any
+	if kind == luajit.OK {
+		results, err = take(c.Results())
+	} else {
 		err = fn.fault(c, cmp.Or(c.Cause(), cause))
-	} else if results == nil {
-		all, err = luajit.DecodeValues(c.Results())
-	} else if results != nowhere {
-		results.set(c.Results())
 	}
 	if c.Engine.Told() {
 		fn.of.drain(c.Engine)
 	}
 	m.Release()
-	return all, err
+	return results, err
 }
 
 // serve calls the function of Go that the call waits for, and goes on with it. An

@@ -90,8 +90,8 @@ func (g *Group) search(ctx context.Context) (*Member, error) {
 			}
 		}
 	}
-	w := waiters.Get().(*waiter)
-	defer waiters.Put(w)
+	w := g.pool.waiters.Get().(*waiter)
+	defer g.pool.waiters.Put(w)
 	return g.wait(ctx, w)
 }
 
@@ -108,6 +108,9 @@ func (g *Group) wait(ctx context.Context, w *waiter) (*Member, error) {
 		}
 		if g.mayOpen() || w.opens && g.below() {
 			g.opening++
+			if g.mayOpen() {
+				g.turns.wake()
+			}
 			g.mu.Unlock()
 			g.pool.waitedSince(since)
 			since = time.Time{}
@@ -180,8 +183,8 @@ func (g *Group) passOn() {
 
 // waitFor waits for a VM that the caller has suspended a call in.
 func (g *Group) waitFor(m *Member) {
-	w := waiters.Get().(*waiter)
-	defer waiters.Put(w)
+	w := g.pool.waiters.Get().(*waiter)
+	defer g.pool.waiters.Put(w)
 	since := time.Now()
 	defer func() { g.pool.waitedSince(since) }()
 	for again := false; ; again = true {
@@ -299,15 +302,18 @@ func (g *Group) mark() {
 	g.special.Store(g.closed || n > s.Max || s.Idle < 0 && n > s.Core)
 }
 
+// places counts the VMs there are, also those that begin or end.
+func (g *Group) places() int { return len(*g.members.Load()) + g.closing + g.opening }
+
 // below tells whether there may be one more VM, whoever wants it.
 func (g *Group) below() bool {
-	n := len(*g.members.Load()) + g.closing + g.opening
+	n := g.places()
 	return n == 0 || n < g.pool.settings.Load().Max && g.pool.room(g.size)
 }
 
 // mayOpen tells whether one may be made at once.
 func (g *Group) mayOpen() bool {
-	s, n := g.pool.settings.Load(), len(*g.members.Load())+g.closing+g.opening
+	s, n := g.pool.settings.Load(), g.places()
 	return g.below() && (n == 0 || n < s.Core || s.Eager)
 }
 
@@ -384,7 +390,7 @@ func (g *Group) Leave() {
 
 // left sees whether a closed group has lost its last VM.
 func (g *Group) left() {
-	if g.closed && len(*g.members.Load())+g.closing+g.opening == 0 {
+	if g.closed && g.places() == 0 {
 		close(g.empty)
 	}
 }

@@ -52,6 +52,8 @@ type Pool struct {
 	waits    atomic.Uint64
 	waited   atomic.Int64
 
+	waiters sync.Pool // *waiter
+
 	mu     sync.Mutex
 	groups map[string]*Group
 	all    map[*Group]struct{} // with those that end
@@ -64,6 +66,7 @@ type Pool struct {
 // New makes a pool. It needs no closing: what it keeps belongs to its groups.
 func New(s Settings) *Pool {
 	p := &Pool{groups: make(map[string]*Group), all: make(map[*Group]struct{}), poke: make(chan struct{}, 1)}
+	p.waiters.New = func() any { return &waiter{turn: make(chan *Member, 1)} }
 	s = s.withDefaults()
 	p.settings.Store(&s)
 	return p

@@ -1,26 +1,23 @@
 package pool
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // A waiter is a caller that sleeps. It gets a VM that is held for it, or nil for
 // another try, once for each time that it was taken out of its queue.
 type waiter struct {
 	turn        chan *Member
 	opens       bool // it may make a VM; written before nil is sent
+	number      uint64
 	queue       *queue
 	before, far *waiter
 }
-
-var waiters = sync.Pool{New: func() any { return &waiter{turn: make(chan *Member, 1)} }}
 
 // A queue holds callers in the order of their coming. Its group's mutex guards it.
 // It has at most one caller who was woken and has not tried yet: more would run
 // after the same VM.
 type queue struct {
 	first, last *waiter
+	count       uint64 // that ever came
 	length      atomic.Int32
 	woken       atomic.Bool
 }
@@ -28,19 +25,30 @@ type queue struct {
 // calls tells whether there is somebody to wake. It needs no mutex.
 func (q *queue) calls() bool { return q.length.Load() > 0 && !q.woken.Load() }
 
-// push appends a waiter, or puts one that has been first before there again.
+// push appends a waiter, or puts one that has been in before back into his place.
 func (q *queue) push(w *waiter, again bool) {
-	w.queue, w.before, w.far = q, nil, nil
-	switch {
-	case q.first == nil:
-		q.first, q.last = w, w
-	case again:
-		w.far, q.first.before = q.first, w
-		q.first = w
-	default:
-		w.before, q.last.far = q.last, w
+	var behind *waiter // w; nil at the end
+	if again {
+		behind = q.first
+		for behind != nil && behind.number < w.number {
+			behind = behind.far
+		}
+	} else {
+		q.count++
+		w.number = q.count
+	}
+	before := q.last
+	if behind != nil {
+		before, behind.before = behind.before, w
+	} else {
 		q.last = w
 	}
+	if before != nil {
+		before.far = w
+	} else {
+		q.first = w
+	}
+	w.queue, w.before, w.far = q, before, behind
 	q.length.Add(1)
 }
 

@@ -151,10 +151,14 @@ func (g *Group) goes(m *Member, now time.Time, short bool) bool {
 	return true
 }
 
-// encourage lets so many callers make a VM for themselves, or wakes one who can
-// have what there is.
+// encourage lets callers make a VM for themselves, so many of them as cores have
+// nothing to compute, or wakes one who can have what there is.
 func (g *Group) encourage(cores int) {
-	for ; cores > 0 && g.below() && g.turns.length.Load() > 0; cores-- {
+	places := g.pool.settings.Load().Max - g.places()
+	for range min(cores, places) {
+		if g.turns.first == nil || !g.pool.room(g.size) {
+			break
+		}
 		w := g.turns.pop()
 		w.opens = true
 		w.turn <- nil

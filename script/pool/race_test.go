@@ -1,0 +1,200 @@
+package pool
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestRace has many goroutines do everything at the same time.
+func TestRace(t *testing.T) {
+	for _, s := range []Settings{
+		{}, {Core: 1, Max: 1}, {Core: 2, Max: 4}, {Core: 2, Max: 4, Eager: true, Idle: time.Millisecond},
+		{Core: -1, Max: 8, Eager: true, Idle: -1}, {Core: 2, Max: -1, Eager: true, Memory: 64 << 10},
+	} {
+		t.Run(s.String(), func(t *testing.T) { race(t, s) })
+	}
+}
+
+func race(t *testing.T, s Settings) {
+	p := New(s)
+	fail := func(text string) { t.Error(text) }
+	maker := &fakes{closesHeld: true, max: func() int { return s.withDefaults().Max }, wrong: fail}
+	keep := p.Join("key", func() Maker { return maker }) // others come and go
+	var group sync.WaitGroup
+	var served atomic.Int64
+	for range 100 {
+		group.Go(func() {
+			g := p.Join("key", func() Maker { t.Error("a second maker"); return maker })
+			defer g.Leave()
+			for range 200 {
+				served.Add(use(t, g))
+			}
+		})
+	}
+	resizes := make(chan struct{})
+	group.Go(func() {
+		for {
+			select {
+			case <-resizes:
+				return
+			case <-time.After(time.Millisecond):
+				p.Resize(s)
+			}
+		}
+	})
+	for served.Load() < 100*100 {
+		time.Sleep(time.Millisecond)
+	}
+	close(resizes)
+	group.Wait()
+	got := p.Stats()
+	if got.InUse+got.Suspended+got.Waiting > 0 || int64(got.Made-got.Released-got.Discarded) != maker.live.Load() {
+		t.Errorf("stats are %+v, %d live", got, maker.live.Load())
+	}
+	keep.Leave()
+	if maker.live.Load() != 0 || !maker.closed.Load() || p.Stats().Memory != 0 {
+		t.Errorf("%d VMs are left, stats are %+v", maker.live.Load(), p.Stats())
+	}
+}
+
+// use is one call that may be given up, waits inside, or breaks its VM. It returns
+// how many VMs it got.
+func use(t *testing.T, g *Group) int64 {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if rand.IntN(10) == 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(200))*time.Microsecond)
+		defer cancel()
+	}
+	m, err := g.Acquire(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			t.Error(err)
+		}
+		return 1
+	}
+	f := m.VM.(*fake)
+	hold := func() {
+		if f.held.Add(1) != 1 || f.closed.Load() {
+			t.Error("two hold one VM, or it is closed")
+		}
+		f.runs.Add(1)
+	}
+	hold()
+	switch rand.IntN(20) {
+	case 0:
+		f.broken.Store(true)
+	case 1, 2, 3:
+		f.held.Add(-1)
+		m.Suspend()
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+		m.Resume()
+		hold()
+	case 4:
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+	case 5:
+		f.size.Store(rand.Int64N(1 << 18))
+	}
+	f.held.Add(-1)
+	m.Release()
+	return 1
+}
+
+// TestNobodyStarves: who waits gets a VM although another never stops using it.
+func TestNobodyStarves(t *testing.T) {
+	p := New(Settings{Core: 1, Max: 1})
+	g := p.Join("key", func() Maker { return &fakes{closesHeld: true, max: func() int { return 1 }, wrong: func(s string) { t.Error(s) }} })
+	defer g.Leave()
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				m, err := g.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				m.Release()
+			}
+		})
+	}
+	for range 100 {
+		m, err := g.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+	close(stop)
+	group.Wait()
+}
+
+func TestAcquireDoesNotAllocate(t *testing.T) {
+	g := New(Settings{}).Join("key", func() Maker {
+		return &fakes{closesHeld: true, max: func() int { return 100 }, wrong: func(s string) { t.Error(s) }}
+	})
+	defer g.Leave()
+	per := testing.AllocsPerRun(1000, func() {
+		m, err := g.Acquire(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	})
+	if per > 0 {
+		t.Errorf("%v allocations", per)
+	}
+}
+
+// TestGrowsWhileVMsWait lets a pool grow when what is in use waits, not when it computes.
+func TestGrowsWhileVMsWait(t *testing.T) {
+	g := New(Settings{Core: 1, Max: 3}).Join("key", func() Maker {
+		return &fakes{closesHeld: true, max: func() int { return 3 }, wrong: func(s string) { t.Error(s) }}
+	})
+	defer g.Leave()
+	first, err := g.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := g.Acquire(t.Context()) // the first does not compute
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.Release()
+	first.Release()
+	if s := g.Pool().Stats(); s.Made != 2 || s.Waits != 1 || s.WaitTime <= 0 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	g := New(Settings{}).Join("key", func() Maker {
+		return &fakes{closesHeld: true, max: func() int { return 100 }, wrong: func(s string) { b.Error(s) }}
+	})
+	defer g.Leave()
+	b.ReportAllocs()
+	b.SetParallelism(2000)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m, err := g.Acquire(context.Background())
+			if err != nil {
+				b.Fatal(err)
+			}
+			m.Release()
+		}
+	})
+}

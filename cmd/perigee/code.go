@@ -58,7 +58,14 @@ func newProgram(pl *plan, p config.Pipeline, sinks []script.Sink, log *slog.Logg
 
 // delivery says what the script is loaded for: columns come between it and the sinks.
 func (g *program) delivery() script.Options {
-	return script.Options{Sinks: g.sinks, Together: len(g.pipeline.Computed) > 0}
+	if len(g.pipeline.Computed) == 0 {
+		return script.Options{Sinks: g.sinks}
+	}
+	bare := slices.Clone(g.sinks)
+	for i := range bare {
+		bare[i].Columns = nil
+	}
+	return script.Options{Sinks: bare, Together: true}
 }
 
 func (g *program) add(pl *plan, one piece, text, name string) (err error) {

@@ -111,7 +111,9 @@ func use(t *testing.T, g *Group) int64 {
 // TestNobodyStarves: who waits gets a VM although another never stops using it.
 func TestNobodyStarves(t *testing.T) {
 	p := New(Settings{Core: 1, Max: 1})
-	g := p.Join("key", func() Maker { return &fakes{closesHeld: true, max: func() int { return 1 }, wrong: func(s string) { t.Error(s) }} })
+	g := p.Join("key", func() Maker {
+		return &fakes{closesHeld: true, max: func() int { return 1 }, wrong: func(s string) { t.Error(s) }}
+	})
 	defer g.Leave()
 	stop := make(chan struct{})
 	var group sync.WaitGroup

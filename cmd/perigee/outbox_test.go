@@ -58,14 +58,14 @@ func TestTwoSinksAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	var rows, ids, agreed, letters int
+	var rows, ids, agreed int
 	err = db.QueryRow(`SELECT (SELECT COUNT(*) FROM one) + (SELECT COUNT(*) FROM two),
 		(SELECT COUNT(DISTINCT id) FROM one), (SELECT COUNT(*) FROM one JOIN two USING (id, run))`).Scan(&rows, &ids, &agreed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	letters = 6000 - ids
-	if rows != 2*ids || agreed != ids || letters < 0 || letters > 60 {
+	// A hundredth of the generated events, at most, is bad on purpose.
+	if rows != 2*ids || agreed != ids || ids > 6000 || ids < 5940 {
 		t.Errorf("%d rows in two tables, of %d events; the tables agree about %d", rows, ids, agreed)
 	}
 }

@@ -43,7 +43,7 @@ static inline uint32_t recall(doc *d, uint32_t object, const char *key, size_t l
 	const doc_memo *m = memo_at(d, key);
 	if (m->key != key || m->shape != d->shape) return 0;
 	const doc_node *n = &d->nodes[m->field];
-	int same = n->key_len == len && n->parent == object && n->key && !(n->flags & DOC_KEY_ESCAPED) && scan_same(n->key, key, len);
+	int same = n->key_len == len && n->parent == object && !(n->flags & DOC_KEY_ESCAPED) && scan_same(n->key, key, len);
 	return same ? m->field : 0;
 }
 

@@ -1,11 +1,13 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/redis/rueidis"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
@@ -90,6 +92,38 @@ func TestContract(t *testing.T) {
 				}
 				return sourcetest.Place{Events: items, Open: open(true), Wait: open(false)}
 			})
+		})
+	}
+}
+
+// A worker that was frozen wakes up when another has gone on: what it believes to
+// be done it may not trim.
+func TestFrozenWorkerTrimsNothing(t *testing.T) {
+	for _, f := range forms() {
+		t.Run(f.name, func(t *testing.T) {
+			server, client, frozen, items := startForm(t, f, 500)
+			var read []event.Batch
+			for range 3 {
+				read = append(read, frozen.mustRead())
+			}
+			other := newRun(t, f.on(server))
+			other.mustOpen()
+			other.drain()
+			later := numbered("later", 0, 300)
+			f.push(t, client, list, later...)
+			for _, b := range read {
+				frozen.ack(b)
+			}
+			if _, err := frozen.read(); err == nil {
+				_, err = frozen.read() // the first had arrived before
+				if !errors.Is(err, source.ErrMoved) {
+					t.Errorf("the frozen worker reads on: %v", err)
+				}
+			}
+			frozen.close()
+			other.drain()
+			other.close()
+			other.once(items, later)
 		})
 	}
 }

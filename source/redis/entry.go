@@ -11,10 +11,9 @@ import (
 
 // An entry is one of a stream, as it comes.
 type entry struct {
-	id   []byte
-	name []byte
-	doc  []byte // made of several fields, or empty
-	left int    // bytes of the document that are still on the connection, or -1
+	id, name, value []byte
+	doc             []byte // made of several fields
+	left            int    // bytes of the document that are still on the connection, or -1
 }
 
 // read reads up to the document, and returns its size. The document is the value
@@ -103,7 +102,7 @@ func (e *entry) readName(c *resp.Conn) error {
 func (e *entry) gather(c *resp.Conn, fields int, wanted string, named bool) (int, error) {
 	e.left = -1
 	e.doc = append(e.doc[:0], '{')
-	var value, found []byte
+	var found []byte
 	for i := range fields {
 		if !named || i > 0 {
 			if err := e.readName(c); err != nil {
@@ -114,16 +113,16 @@ func (e *entry) gather(c *resp.Conn, fields int, wanted string, named bool) (int
 		if err != nil {
 			return 0, err
 		}
-		if value, err = c.Body(value[:0], size); err != nil {
+		if e.value, err = c.Body(e.value[:0], size); err != nil {
 			return 0, err
 		}
 		if wanted != "" && string(e.name) == wanted {
-			found = append([]byte{}, value...)
+			found = append([]byte{}, e.value...)
 		}
 		if i > 0 {
 			e.doc = append(e.doc, ',')
 		}
-		e.doc = appendJSON(append(appendJSON(e.doc, e.name), ':'), value)
+		e.doc = appendJSON(append(appendJSON(e.doc, e.name), ':'), e.value)
 	}
 	e.doc = append(e.doc, '}')
 	switch {

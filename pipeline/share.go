@@ -232,7 +232,9 @@ func (s *share) leave(ctx context.Context) {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		s.c.p.log.Warn("giving leases up failed: they run out", "error", err)
 	}
-	s.note(nil)
+	if s.sick {
+		s.c.p.leases.end(context.Canceled)
+	}
 	s.c.p.tenancy.set(0, 0, 0)
 }
 

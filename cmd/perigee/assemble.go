@@ -11,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
+	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/source"
 )
 
@@ -32,6 +33,7 @@ type plan struct {
 	store  *eventStore
 	loader *loader.Loader
 	stats  *script.Stats // what all scripts measure
+	pool   *pool.Pool    // their VMs
 }
 
 // assemble makes the parts of every pipeline in the file. It connects to nothing
@@ -42,7 +44,7 @@ func assemble(ctx context.Context, file configFlags, c *console, log *slog.Logge
 	if conf == nil {
 		return nil, err
 	}
-	p := &plan{Config: conf, base: base, store: newEventStore(conf.Data), stats: &script.Stats{}}
+	p := &plan{Config: conf, base: base, store: newEventStore(conf.Data), stats: &script.Stats{}, pool: pool.New(pool.Settings{})}
 	faults := append(p.makeLoader(file.Allow, c), err)
 	if p.loader != nil {
 		faults = append(faults, p.make(ctx, log)...)

@@ -42,7 +42,8 @@ func newProgram(pl *plan, p config.Pipeline, sinks []script.Sink, log *slog.Logg
 	g := &program{pipeline: p, sinks: sinks}
 	if chosen := p.Script; chosen != nil {
 		options := g.delivery()
-		options.Limits, options.Log, options.Stats = script.Limits(chosen.Limits), log, pl.stats
+		options.Limits, options.Log = script.Limits(chosen.Limits), log
+		options.Stats, options.Pool = pl.stats, pl.pool
 		one := piece{language: chosen.Language, function: chosen.Func, options: options, at: chosen.At}
 		if err := g.add(pl, one, chosen.Text, "script of "+p.Name); err != nil {
 			return nil, err
@@ -90,7 +91,7 @@ func (g *program) addColumn(pl *plan, c config.Computed, log *slog.Logger) error
 		return nil
 	}
 	g.coded = append(g.coded, len(g.columns)-1)
-	options := script.Options{Sinks: []script.Sink{{}}, Value: true, Log: log, Stats: pl.stats}
+	options := script.Options{Sinks: []script.Sink{{}}, Value: true, Log: log, Stats: pl.stats, Pool: pl.pool}
 	one := piece{language: languages()[0].Name, function: c.FuncName, options: options, at: c.At}
 	if strings.HasSuffix(c.Func, ".so") {
 		if one.language = pluginLanguage; !slices.Contains(known().Languages, one.language) {
@@ -148,7 +149,7 @@ func (g *program) join(ctx context.Context, loaded []script.Script) (script.Scri
 func (p *piece) load(ctx context.Context, code script.Code, trial bool) (script.Script, error) {
 	options := p.options
 	if trial {
-		options.Log, options.Stats = slog.New(slog.DiscardHandler), nil
+		options.Log, options.Stats, options.Pool = slog.New(slog.DiscardHandler), nil, nil
 	}
 	code.Func = p.function
 	loaded, err := find(languages(), languageName, p.language).Load(ctx, code, options)

@@ -62,7 +62,7 @@ var may = map[string][]string{
 	"pipeline/deadletter": {"event", "source"},
 
 	"eventstore": {"event", "internal/document"},
-	"server":     {"pipeline", "script"},
+	"server":     {"pipeline", "script", "script/pool"},
 
 	"internal/config":          {"internal/nearest"},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
@@ -73,7 +73,7 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/http", "source/nats", "source/redis",
-		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/reload",
+		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/pool", "script/reload",
 		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",

@@ -53,15 +53,17 @@ func emailRows(spec []event.Column, rows int) *event.Output {
 
 // BenchmarkWrite measures the sink's own processor time, without the server's.
 func BenchmarkWrite(b *testing.B) {
-	for _, lanes := range []int{1, 2, 4} {
-		b.Run(fmt.Sprintf("lanes=%d", lanes), func(b *testing.B) { benchmarkWrite(b, lanes) })
+	for _, method := range []Method{Rows, Load} {
+		for _, lanes := range []int{1, 2, 4} {
+			b.Run(fmt.Sprintf("%s/lanes=%d", method, lanes), func(b *testing.B) { benchmarkWrite(b, method, lanes) })
+		}
 	}
 }
 
-func benchmarkWrite(b *testing.B, lanes int) {
+func benchmarkWrite(b *testing.B, method Method, lanes int) {
 	const rows = 1000
 	server := shared.Server(b)
-	config := Config{Address: server.Address(), User: "root", Database: server.Database(b), Table: "events", Create: true, Columns: emails()}
+	config := Config{Address: server.Address(), User: "root", Database: server.Database(b), Table: "events", Create: true, Columns: emails(), Method: method}
 	s, err := New(env("p"), config)
 	if err != nil {
 		b.Fatal(err)
@@ -71,6 +73,7 @@ func benchmarkWrite(b *testing.B, lanes int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer w.Close()
 	var next atomic.Uint64
 	var group sync.WaitGroup
 	b.ReportAllocs()

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
@@ -178,6 +181,52 @@ func TestFrozenWorkerLosesItsLocks(t *testing.T) {
 		})
 	}
 }
+
+// TestFrozenInsideLoad stops a worker in the middle of what it loads.
+func TestFrozenInsideLoad(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	g.config.PrimaryKey = []string{"id"}
+	frozen := g.open()
+	s, err := frozen.session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer frozen.forget(s)
+	reached, thawed := make(chan struct{}), make(chan struct{})
+	thaw := sync.OnceFunc(func() { close(thawed) })
+	defer thaw() // before the session is given up, which waits for what it does
+	rest := func([]byte) (int, error) {
+		close(reached)
+		<-thawed
+		return 0, io.EOF
+	}
+	driver.RegisterReaderHandler(s.loading, func() io.Reader {
+		return io.MultiReader(strings.NewReader("7\tseven\n"), readerFunc(rest))
+	})
+	result := make(chan error, 1)
+	go func() {
+		result <- send(context.Background(), s.conn, []byte("START TRANSACTION;LOAD DATA LOCAL INFILE 'Reader::"+s.loading+frozen.plan.load+";COMMIT"))
+	}()
+	<-reached
+	g.await("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'LOAD DATA%'", "1")
+	fresh := g.open()
+	began := time.Now()
+	if err := fresh.Write(t.Context(), span(fresh, 0, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if waited := time.Since(began); waited > 5*time.Second {
+		t.Errorf("the successor waited %v for locks of a frozen worker", waited)
+	}
+	thaw()
+	if err := <-result; err == nil {
+		t.Error("the frozen worker committed")
+	}
+	g.once(100)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
 
 func TestDeadlockPasses(t *testing.T) {
 	g := newTarget(t, named(20)...)

@@ -194,8 +194,8 @@ struct calls {
   int (*sent_number)(void *, double);
   int (*find)(void *, const char *, size_t, const char *, size_t, double);
 };
-struct piece { const char *at; size_t len; };
-struct match { struct piece capture[4]; double from, to; };
+struct range { int32_t from, to; };
+struct match { struct range whole, capture[4]; };
 struct found { const char *str; uint32_t str_len; uint32_t got; double num; };
 ]]
 local calls = ffi.cast("struct calls *", proxy.calls)
@@ -287,14 +287,14 @@ end
 -- Patterns. What quick.c does not do, errors too, is left to the functions in C.
 
 local strings = debug.getmetatable("").__index
-local slow_match, slow_find = strings.match, strings.find
+local slow_match, slow_find, sub = strings.match, strings.find, strings.sub
 local quick_find, quick = calls.find, ffi.cast("void *", proxy.quick)
 local match = ffi.cast("struct match *", proxy.quick)
 local WHOLE = 5
 
-local function capture(i)
+local function capture(s, i)
   local c = match.capture[i]
-  return text(c.at, c.len)
+  return sub(s, c.from, c.to)
 end
 
 function strings.match(s, pattern, init)
@@ -303,10 +303,10 @@ function strings.match(s, pattern, init)
   end
   local n = quick_find(quick, s, #s, pattern, #pattern, init or 1)
   if n == 0 then return nil end
-  if n == 1 or n == WHOLE then return capture(0) end
-  if n == 2 then return capture(0), capture(1) end
-  if n == 3 then return capture(0), capture(1), capture(2) end
-  if n == 4 then return capture(0), capture(1), capture(2), capture(3) end
+  if n == 1 then return (capture(s, 0)) end
+  if n == 2 then return capture(s, 0), (capture(s, 1)) end
+  if n == 3 then return capture(s, 0), capture(s, 1), (capture(s, 2)) end
+  if n == WHOLE then return (sub(s, match.whole.from, match.whole.to)) end
   return slow_match(s, pattern, init)
 end
 
@@ -316,9 +316,10 @@ function strings.find(s, pattern, init, plain)
   end
   local n = quick_find(quick, s, #s, pattern, #pattern, init or 1)
   if n == 0 then return nil end
-  if n == WHOLE then return match.from, match.to end
-  if n == 1 then return match.from, match.to, capture(0) end
-  if n == 2 then return match.from, match.to, capture(0), capture(1) end
+  local from, to = match.whole.from, match.whole.to
+  if n == WHOLE then return from, to end
+  if n == 1 then return from, to, (capture(s, 0)) end
+  if n == 2 then return from, to, capture(s, 0), (capture(s, 1)) end
   return slow_find(s, pattern, init, plain)
 end
 

@@ -100,8 +100,8 @@ static const quick_pattern *lookup(quick *all, const char *pattern, size_t n) {
 
 typedef struct {
 	const quick_pattern *q;
-	bytes end;
-	quick_match *match;
+	bytes text, end;
+	quick_range *captures;
 	int steps; /* left; below 0 it has given up */
 } matcher;
 
@@ -150,8 +150,8 @@ static bytes match(matcher *m, const quick_op *op, bytes s) {
 		switch (op->kind) {
 		case DONE: return s;
 		case END: if (s != m->end) return NULL; continue;
-		case OPEN: m->match->capture[op->c].at = (const char *)s; continue;
-		case CLOSE: m->match->capture[op->c].len = (size_t)((const char *)s - m->match->capture[op->c].at); continue;
+		case OPEN: m->captures[op->c].from = (int32_t)(s - m->text) + 1; continue;
+		case CLOSE: m->captures[op->c].to = (int32_t)(s - m->text); continue;
 		}
 		switch (op->repeat) {
 		case '*': return greedy(m, op, s, s);
@@ -178,19 +178,15 @@ static bytes first(const matcher *m, bytes s) {
 
 int quick_find(quick *all, const char *text, size_t n, const char *pattern, size_t pn, double init) {
 	const quick_pattern *q = lookup(all, pattern, pn);
-	if (!q || !(init >= 1 && init <= (double)n + 1)) return QUICK_NOT;
+	if (!q || n >= INT32_MAX || !(init >= 1 && init <= (double)n + 1)) return QUICK_NOT;
 	bytes s = (bytes)text + (size_t)init - 1, end;
-	matcher m = {q, (bytes)text + n, &all->match, STEPS_MAX};
+	matcher m = {q, (bytes)text, (bytes)text + n, all->match.capture, STEPS_MAX};
 	do {
 		if (!q->anchored && !(s = first(&m, s))) return 0;
 		end = match(&m, q->ops, s);
 	} while (!end && m.steps-- > 0 && s++ < m.end && !q->anchored);
 	if (m.steps <= 0) return QUICK_NOT;
 	if (!end) return 0;
-	all->match.from = (double)(s - (bytes)text + 1);
-	all->match.to = (double)(end - (bytes)text);
-	if (q->captures) return q->captures;
-	all->match.capture[0].at = (const char *)s;
-	all->match.capture[0].len = (size_t)(end - s);
-	return QUICK_WHOLE;
+	all->match.whole = (quick_range){(int32_t)(s - m.text) + 1, (int32_t)(end - m.text)};
+	return q->captures ? q->captures : QUICK_WHOLE;
 }

@@ -23,12 +23,10 @@ typedef struct quick_pattern {
 	uint8_t captures, anchored, usable;
 } quick_pattern;
 
-/* What a match has found; offsets are from 0. It is declared once more in
- * frontend.lua. */
-typedef struct quick_match {
-	struct { const char *at; size_t len; } capture[QUICK_CAPTURES];
-	double from, to; /* the whole match, as string.find counts */
-} quick_match;
+/* What a match has found, as string.sub counts: a pointer into the string would not
+ * keep that alive. It is declared once more in frontend.lua. */
+typedef struct quick_range { int32_t from, to; } quick_range;
+typedef struct quick_match { quick_range whole, capture[QUICK_CAPTURES]; } quick_match;
 
 typedef struct quick {
 	quick_match match;

@@ -429,3 +429,45 @@ func TestFencedWorkerDoesNotTakeBack(t *testing.T) {
 		once(t, q, to)
 	})
 }
+
+// The letters of a run that was fenced before anything of it was committed are
+// those of nobody: whoever has the partition now keeps its own.
+func TestFencedRunTakesItsLettersBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		failures int64 // of the write before it is fenced: one may have been committed
+		letters  int
+	}{
+		"nothing was committed":   {0, 0},
+		"something may have been": {1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				to := newSharedTable()
+				lost := failing(test.failures, errors.New("connection lost"))
+				to.beforeCommit = func(ctx context.Context) error {
+					if err := lost(ctx); err != nil {
+						return err
+					}
+					to.give("a", "somebody", time.Hour)
+					to.takeOver("a")
+					return nil
+				}
+				no := func(position uint64, doc string) ([]string, error) {
+					if position == 0 {
+						return nil, errors.New("no")
+					}
+					return []string{doc}, nil
+				}
+				r := newBench(t, newQueue(newShelf("a", 10)), program{main: no}, to)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := r.start(ctx)
+				time.Sleep(time.Minute)
+				if letters := r.dead(t); len(letters) != test.letters || len(to.all()) > 0 {
+					t.Errorf("%d letters and %d rows are there", len(letters), len(to.all()))
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}

@@ -4,7 +4,7 @@ SETUP := tools/setup.sh
 PERIGEE := bin/perigee
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test race nocgo check crash torture torture-asan fuzz bench-crossing bench-pipeline clean
+.PHONY: help demo demo-redis build test test-kafka race nocgo check crash torture torture-asan fuzz bench-crossing bench-pipeline bench-pool clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ test: ## all tests, real Redis and MariaDB among them
 	@$(GO) test ./...
 	@$(MAKE) --no-print-directory nocgo
 	@cd bench && ../$(GO) test ./...
+
+test-kafka: ## the tests of the Kafka source and sink, against a real broker
+	@$(SETUP) kafka
+	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
 
 race: ## the tests under the race detector
 	@$(SETUP) servers
@@ -65,6 +69,10 @@ bench-crossing: ## what an event costs in user code: ours, native Go, sonic, gop
 bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL: ours, and how others do it
 	@$(SETUP) bench
 	@cd bench && ../$(GO) run ./pipeline -perigee ../$(PERIGEE)
+
+bench-pool: ## pools of VMs at 1,000 to 4,000 goroutines: ours, and gopher-lua's of the report
+	@$(SETUP) build
+	@cd bench && ../$(GO) run ./pool
 
 clean: ## remove what was built
 	@rm -rf .build bin

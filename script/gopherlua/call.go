@@ -23,9 +23,11 @@ func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunctio
 		}
 		if waits {
 			m.clock.pause()
+			m.waits.Store(true)
 		}
 		results, err := stdlib.Call(m.ctx, name, f, args)
 		if waits {
+			m.waits.Store(false)
 			m.clock.resume()
 		}
 		m.clock.check(l)

@@ -15,7 +15,7 @@ type clock struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer
-	unlink func() bool
+	unlink func()
 
 	until  time.Time     // when the run ends
 	paused time.Time     // since when the clock stands still
@@ -35,7 +35,16 @@ func newClock() *clock {
 
 // follow stops the machine when ctx ends, until forget.
 func (c *clock) follow(ctx context.Context) {
-	c.unlink = context.AfterFunc(ctx, func() { c.interrupt(0) })
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		c.interrupt(0)
+		close(ended)
+	})
+	c.unlink = func() {
+		if !stop() {
+			<-ended // else it could stop the next run
+		}
+	}
 }
 
 func (c *clock) forget() {

@@ -5,15 +5,14 @@
 // single strings that the library makes: nothing in gopher-lua counts what a
 // script holds, so scripts must be as trusted as the configuration.
 //
-// A script is safe for concurrent use: it keeps a bounded pool of VMs, each used
-// by one goroutine at a time.
+// A script is safe for concurrent use: its VMs are those of script/pool, each used by
+// one goroutine at a time.
 package gopherlua
 
 import (
 	"cmp"
 	"context"
-	"runtime"
-	"slices"
+	"fmt"
 
 	"github.com/yuin/gopher-lua/parse"
 
@@ -21,6 +20,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/stdlib"
 )
 
@@ -45,12 +45,8 @@ type program struct {
 	modules []script.Module
 	stats   *script.Stats
 	lines   *stdlib.Log
-	pool    chan *machine // nil stands for a machine that is not made yet
+	group   *pool.Group // of machines
 }
-
-// waiters is how many machines there may be for each core when scripts can wait in
-// functions of the embedder's.
-const waiters = 8
 
 func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
 	opts.Limits = opts.Limits.WithDefaults()
@@ -62,10 +58,6 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 	if err != nil {
 		return nil, err
 	}
-	size := runtime.GOMAXPROCS(0)
-	if slices.ContainsFunc(opts.Modules, func(m script.Module) bool { return len(m.Functions) > 0 }) {
-		size *= waiters
-	}
 	p := &program{
 		file:    code.Name,
 		proto:   proto,
@@ -75,18 +67,20 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 		modules: modules,
 		stats:   opts.Stats,
 		lines:   stdlib.NewLog(opts.Log),
-		pool:    make(chan *machine, size),
 	}
 	p.name = code.Name + "@" + p.source.Version()
-	first, err := newMachine(ctx, p)
+	vms := opts.Pool
+	if vms == nil {
+		vms = pool.New(pool.Settings{})
+	}
+	p.group = vms.Join(fmt.Sprintf("gopherlua %p", p), func() pool.Maker { return maker{p} })
+	first, err := p.take(ctx)
 	if err != nil {
+		p.group.Leave()
 		return nil, err
 	}
 	p.name = code.Name + "@" + p.source.Version() // with what it required
-	p.pool <- first
-	for len(p.pool) < cap(p.pool) {
-		p.pool <- nil
-	}
+	first.member.Release()
 	return p, nil
 }
 
@@ -106,29 +100,19 @@ func (p *program) String() string { return p.name }
 
 // Close waits for the machines that run.
 func (p *program) Close() error {
-	for range cap(p.pool) {
-		if m := <-p.pool; m != nil {
-			m.close()
-		}
-	}
+	p.group.Leave()
 	return nil
 }
 
 // take waits for a machine.
 func (p *program) take(ctx context.Context) (*machine, error) {
-	select {
-	case m := <-p.pool:
-		if m != nil {
-			return m, nil
-		}
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	m, err := newMachine(ctx, p)
+	member, err := p.group.Acquire(ctx)
 	if err != nil {
-		p.pool <- nil
+		return nil, err
 	}
-	return m, err
+	m := member.VM.(*machine)
+	m.member = member
+	return m, nil
 }
 
 // Run implements script.Script.
@@ -142,7 +126,11 @@ func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) e
 		return err
 	}
 	r := run{program: p, in: in, res: res, machine: m, out: m.output(res)}
-	defer func() { p.pool <- r.machine }()
+	defer func() {
+		if r.machine != nil { // a new one could be made
+			r.machine.member.Release()
+		}
+	}()
 	err = r.events(ctx)
 	if ctx.Err() != nil {
 		reset(res)

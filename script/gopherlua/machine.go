@@ -2,6 +2,7 @@ package gopherlua
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
@@ -9,6 +10,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/pure"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
 )
 
 // A machine is a VM with the script loaded. One goroutine uses it at a time.
@@ -20,6 +22,10 @@ type machine struct {
 	env     *lua.LTable // of the script
 	globals *lua.LTable // behind it
 	loaded  bool        // globals are closed
+
+	member *pool.Member  // while it runs
+	runs   atomic.Uint32 // counts events
+	waits  atomic.Bool   // for a function of Go
 
 	ctx      context.Context // of the run, for functions of Go
 	required map[string]lua.LValue
@@ -65,7 +71,7 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 	m.state.Push(fn)
 	err := m.state.PCall(0, 0, nil)
 	if late := m.clock.stop(); late {
-		defer m.close()
+		defer m.Close()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -75,7 +81,7 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 		err = m.findMain()
 	}
 	if err != nil {
-		defer m.close()
+		defer m.Close()
 		return nil, m.scriptError(err)
 	}
 	m.loaded = true
@@ -94,13 +100,42 @@ func (m *machine) findMain() error {
 	}
 }
 
-func (m *machine) close() {
+// A maker makes the machines of a program.
+type maker struct{ *program }
+
+// Open implements pool.Maker.
+func (p maker) Open(ctx context.Context) (pool.VM, error) {
+	m, err := newMachine(ctx, p.program)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close implements pool.Maker.
+func (maker) Close() {}
+
+// size is about what a fresh machine takes. Nothing counts what a script adds.
+const size = 256 << 10
+
+// Memory implements pool.VM.
+func (*machine) Memory() int { return size }
+
+// Broken implements pool.VM.
+func (m *machine) Broken() bool { return m.broken }
+
+// Progress implements pool.VM.
+func (m *machine) Progress() (runs uint32, computes bool) { return m.runs.Load(), !m.waits.Load() }
+
+// Close implements pool.VM.
+func (m *machine) Close() {
 	m.clock.cancel()
 	m.state.Close()
 }
 
 // event calls main for event i of a run and appends what it returns.
 func (m *machine) event(r *run, i int) error {
+	m.runs.Add(1)
 	m.life = &life{}
 	defer func() { m.life.ended = true }()
 	m.writing = m.writing[:0]

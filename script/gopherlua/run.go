@@ -129,8 +129,9 @@ func (r *run) overflown(i, size int) error {
 func (r *run) replace(ctx context.Context) error {
 	waited := r.machine.clock.waited
 	r.machine.clock.forget()
-	r.machine.close()
-	m, err := newMachine(context.WithoutCancel(ctx), r.program)
+	r.machine.broken = true
+	r.machine.member.Release()
+	m, err := r.take(context.WithoutCancel(ctx))
 	r.machine = m
 	if err == nil {
 		r.begin(ctx, waited)

@@ -87,12 +87,15 @@ func (c *crew) work() (over bool, err error) {
 		select {
 		case <-ask.C:
 			c.ask()
+			ask.Reset(askEvery)
 		case a := <-c.answers:
 			c.asked = false
 			if over, err := c.see(a); over || err != nil {
 				return over, err
 			}
-			ask.Reset(c.nextAsk(a))
+			if a.endings != c.endings && c.idle() {
+				ask.Reset(0) // all have ended since the source was asked
+			}
 		case end := <-c.ended:
 			again, err := c.conclude(end)
 			if err != nil {
@@ -124,14 +127,6 @@ func (c *crew) ask() {
 		})
 		c.answers <- a
 	})
-}
-
-// nextAsk asks at once when all have ended since the source was last asked.
-func (c *crew) nextAsk(a answer) time.Duration {
-	if a.endings != c.endings && c.idle() {
-		return 0
-	}
-	return askEvery
 }
 
 // see makes the crew what the source says, and tells whether all work is done.

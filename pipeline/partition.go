@@ -63,6 +63,7 @@ func (p *Pipeline) runPartition(post *post) error {
 
 func (p *Pipeline) turn(post *post) (err error) {
 	t := &partition{p: p, post: post, name: post.partition}
+	post.moving.Store(false)
 	p.counters.open.Add(1)
 	defer func() {
 		t.close()

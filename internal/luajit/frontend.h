@@ -56,7 +56,8 @@ typedef struct front {
 	uint32_t life;    // of the event that runs
 	int family;       // references: the event's family, see part.c
 	const void *part_meta, *big_meta; // their metatables, and references to them
-	int made, born, metas; // references: tables by node, see proxy.c
+	int made, born, metas; // references: tables by node, see proxy.c,
+	int meta_of;           //   and the function that makes one of metas
 	int compiled;     // tables stand for the event and its parts
 	quick *quick;     // NULL where nothing is compiled
 	part near[NEAR], past; // what those tables are, and one whose event has ended

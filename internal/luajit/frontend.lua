@@ -213,8 +213,10 @@ local NEAR = 64
 local made, born, metas = proxy.made, proxy.born, proxy.metas
 local root, life = nil, 0 -- of the event that runs
 
+local meta_of
+
 local function make(node)
-  local t = setmetatable({}, metas[node])
+  local t = setmetatable({}, metas[node] or meta_of(node))
   made[node], born[node] = t, life
   return t
 end
@@ -255,13 +257,14 @@ end
 -- meta makes the metatable of a node. A trace has room for few tail calls, so there
 -- is none for what is common.
 local function meta(node, index, newindex, len)
-  born[node] = 0
   metas[node] = {
     node, proxy.front, __index = index, __newindex = newindex, __len = len,
     __pairs = part.pairs, __ipairs = part.ipairs, __metatable = false,
   }
   return metas[node]
 end
+
+for node = 0, NEAR - 1 do born[node] = 0 end
 
 local root_meta = meta(0, function(t, key)
   if t ~= root then return slow_read(t, key) end
@@ -271,8 +274,9 @@ end, function(t, key, value)
   set(t, key, value, 0)
 end, slow_length)
 
-for node = 1, NEAR - 1 do
-  meta(node, function(t, key)
+-- meta_of makes the metatable of a node, when a table is to stand for it first.
+function meta_of(node)
+  return meta(node, function(t, key)
     if made[node] ~= t or born[node] ~= life then return slow_read(t, key) end
     return (get(t, key, node))
   end, function(t, key, value)
@@ -283,6 +287,7 @@ for node = 1, NEAR - 1 do
     return length(front, node)
   end)
 end
+proxy.adopt(meta_of)
 
 -- Patterns. What quick.c does not do, errors too, is left to the functions in C.
 

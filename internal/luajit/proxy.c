@@ -77,11 +77,20 @@ static void keep(lua_State *L, int table, uint32_t node) {
 	lua_pop(L, 1);
 }
 
+static void push_meta(lua_State *L, front *f, uint32_t node) {
+	push_at(L, f->metas, node);
+	if (!lua_isnil(L, -1)) return;
+	lua_pop(L, 1);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, f->meta_of);
+	lua_pushinteger(L, (int)node);
+	lua_call(L, 1, 1);
+}
+
 void proxy_push(lua_State *L, front *f, uint32_t node) {
 	if (push_current(L, f, node)) return;
 	lua_pop(L, 1);
 	lua_newtable(L);
-	push_at(L, f->metas, node);
+	push_meta(L, f, node);
 	lua_setmetatable(L, -2);
 	lua_pushvalue(L, -1);
 	keep(L, f->made, node);
@@ -103,6 +112,13 @@ static void address(lua_State *L, const char *name, void *p) {
 	lua_setfield(L, -2, name);
 }
 
+// adopt(function) names the one that makes metatables.
+static int adopt(lua_State *L) {
+	lua_settop(L, 1);
+	front_of(L)->meta_of = luaL_ref(L, LUA_REGISTRYINDEX);
+	return 0;
+}
+
 // proxy_open pushes what frontend.lua needs for the compiled front end.
 void proxy_open(lua_State *L, front *f) {
 	static const calls functions = {
@@ -121,6 +137,8 @@ void proxy_open(lua_State *L, front *f) {
 	address(L, "event", f->event);
 	address(L, "life", &f->life);
 	address(L, "quick", f->quick);
+	lua_pushcfunction(L, adopt);
+	lua_setfield(L, -2, "adopt");
 	f->made = by_node(L, "made");
 	f->born = by_node(L, "born");
 	f->metas = by_node(L, "metas");

@@ -59,6 +59,7 @@ type Engine struct {
 	native  **C.struct_extractor  // the same, in C
 	ctx     context.Context       // for functions that are called directly,
 	cause   error                 // and the error of the last one
+	_       [128]byte             // what lies behind is another processor's
 }
 
 // NewEngine makes an engine without a script.

@@ -32,6 +32,7 @@ type Caller struct {
 	c      *C.calls
 	events uint32
 	pin    runtime.Pinner // of the engine, which C calls
+	_      [128]byte      // what lies behind is another processor's
 }
 
 // A Call is a call under way. Its zero value is one that has not begun.

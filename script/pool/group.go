@@ -16,9 +16,11 @@ type Group struct {
 	maker Maker
 	users int // guarded by the pool's mutex
 
-	hints   [16]hint
 	members atomic.Pointer[[]*Member] // replaced whole, below mu
 	special atomic.Bool               // who gives a VM back must look whether it goes
+	_       [128]byte                 // those are read with each call, the next written now and then
+	hints   [16]hint
+	_       [128]byte
 
 	mu      sync.Mutex
 	turns   queue // who waits for any VM

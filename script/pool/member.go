@@ -23,7 +23,7 @@ type Member struct {
 	uses      uint32       // changed by the holder
 	memory    int          // that the pool counts for it; the holder's
 	seen      sighting     // the tender's
-	_         [64]byte     // the next member is another processor's
+	_         [128]byte    // what lies behind is another processor's
 }
 
 func (m *Member) take() bool { return m.state.CompareAndSwap(free, held) }

@@ -9,18 +9,18 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
 func main() {
 	count := flag.Int("rounds", 7, "rounds with the most goroutines")
 	slice := flag.Duration("slice", 200*time.Millisecond, "time of each pool in each round")
-	only := flag.String("only", "", "measure pools whose name has this in it")
+	only := flag.String("only", "", "measure pools whose name matches this regular expression")
 	short := flag.Bool("short", false, "a quick look: three rounds, and only the most goroutines")
 	name := flag.String("child", "", "the pool that this process measures for its parent")
-	job := flag.String("body", "", "of the child")
+	job := flag.String("body", "", "measure this body only")
 	goroutines := flag.Int("goroutines", most, "of the child")
 	flag.Parse()
 	if *name != "" {
@@ -31,20 +31,31 @@ func main() {
 	if *short {
 		columns, *count, *slice = []int{most}, 3, 100*time.Millisecond
 	}
-	matrix(selected(*only), columns, *count, *slice)
+	matrix(chosen(*job), selected(*only), columns, *count, *slice)
 }
 
-func selected(part string) []contestant {
-	return slices.DeleteFunc(contestants(), func(c contestant) bool { return !strings.Contains(c.name, part) })
+func selected(pattern string) []contestant {
+	match, err := regexp.Compile(pattern)
+	must(err)
+	return slices.DeleteFunc(contestants(), func(c contestant) bool { return !match.MatchString(c.name) })
 }
 
 // most is the number of goroutines that figures are made with.
 const most = 4000
 
-func matrix(pools []contestant, columns []int, count int, slice time.Duration) {
+// chosen are all bodies, or the one of that name.
+func chosen(name string) []body {
+	if name == "" {
+		return bodies()
+	}
+	return []body{bodyOf(name)}
+}
+
+func matrix(jobs []body, pools []contestant, columns []int, count int, slice time.Duration) {
 	var f figures
-	progress := newProgress(pools, columns, count)
-	for _, b := range bodies() {
+	whole := len(pools) == len(contestants()) && len(jobs) == len(bodies())
+	progress := newProgress(len(jobs), pools, columns, count)
+	for _, b := range jobs {
 		for _, goroutines := range columns {
 			all, rounds := pools, count
 			if goroutines != most {
@@ -55,12 +66,14 @@ func matrix(pools []contestant, columns []int, count int, slice time.Duration) {
 			results := column(all, b, goroutines, rounds, slice, func() { progress.step(title) })
 			progress.clear()
 			show(title, results)
-			if len(pools) == len(contestants()) {
+			if whole {
 				f.add(b, goroutines, results)
 			}
 		}
 	}
-	f.print()
+	if whole {
+		f.print()
+	}
 }
 
 func must(err error) {

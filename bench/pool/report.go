@@ -97,8 +97,8 @@ type progress struct {
 	done, total int
 }
 
-func newProgress(pools []contestant, columns []int, count int) *progress {
-	p, bodies := &progress{began: time.Now()}, len(bodies())
+func newProgress(bodies int, pools []contestant, columns []int, count int) *progress {
+	p := &progress{began: time.Now()}
 	for _, goroutines := range columns {
 		for _, c := range pools {
 			switch {

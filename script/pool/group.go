@@ -28,6 +28,7 @@ type Group struct {
 	closing int   // and freed
 	closed  bool
 	size    int // bytes that a VM took at last
+	looked  time.Time
 	empty   chan struct{}
 }
 
@@ -108,7 +109,7 @@ func (g *Group) wait(ctx context.Context, w *waiter) (*Member, error) {
 			g.mu.Unlock()
 			return nil, ErrClosed
 		}
-		if g.mayOpen() || w.opens && g.below() {
+		if g.mayOpen() || (w.opens || g.lacks(time.Now())) && g.below() {
 			g.opening++
 			if g.mayOpen() {
 				g.turns.wake()

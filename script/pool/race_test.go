@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -162,23 +163,37 @@ func TestAcquireDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestGrowsWhileVMsWait lets a pool grow when what is in use waits, not when it computes.
+// TestGrowsWhileVMsWait lets a pool grow when what is in use waits, not when it
+// computes.
 func TestGrowsWhileVMsWait(t *testing.T) {
-	g := New(Settings{Core: 1, Max: 3}).Join("key", func() Maker {
-		return &fakes{closesHeld: true, max: func() int { return 3 }, wrong: func(s string) { t.Error(s) }}
+	cores := runtime.GOMAXPROCS(0)
+	g := New(Settings{}).Join("key", func() Maker {
+		return &fakes{closesHeld: true, max: func() int { return 8 * cores }, wrong: func(s string) { t.Error(s) }}
 	})
 	defer g.Leave()
-	first, err := g.Acquire(t.Context())
+	var all []*Member
+	for range cores {
+		m, err := g.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.VM.(*fake).computing.Store(true)
+		all = append(all, m)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*shortTick)
+	defer cancel()
+	if _, err := g.Acquire(short); err == nil {
+		t.Error("the pool grew although all cores compute")
+	}
+	all[0].VM.(*fake).computing.Store(false)
+	m, err := g.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := g.Acquire(t.Context()) // the first does not compute
-	if err != nil {
-		t.Fatal(err)
+	for _, m := range append(all, m) {
+		m.Release()
 	}
-	second.Release()
-	first.Release()
-	if s := g.Pool().Stats(); s.Made != 2 || s.Waits != 1 || s.WaitTime <= 0 {
+	if s := g.Pool().Stats(); s.Made != uint64(cores)+1 || s.Waits != 2 || s.WaitTime < 20*shortTick {
 		t.Errorf("stats are %+v", s)
 	}
 }

@@ -100,11 +100,8 @@ func (g *Group) cramped() bool {
 func (g *Group) round(now time.Time, short bool) (waiting, surplus bool) {
 	g.mu.Lock()
 	var rested []*Member
-	active := g.opening
+	active := g.active(now)
 	for _, m := range *g.members.Load() {
-		if m.glance(now) {
-			active++
-		}
 		if g.goes(m, now, short) {
 			rested = append(rested, m)
 			g.unlist(m)
@@ -121,12 +118,33 @@ func (g *Group) round(now time.Time, short bool) (waiting, surplus bool) {
 	return waiting, surplus
 }
 
+// lacks tells a caller who is about to sleep whether he should make a VM instead. On
+// a machine that is busy the tender may come late.
+func (g *Group) lacks(now time.Time) bool {
+	if now.Sub(g.looked) < shortTick {
+		return false
+	}
+	return g.active(now) < runtime.GOMAXPROCS(0)
+}
+
+// active counts the VMs in use that are not stuck.
+func (g *Group) active(now time.Time) int {
+	g.looked = now
+	active := g.opening
+	for _, m := range *g.members.Load() {
+		if m.glance(now) {
+			active++
+		}
+	}
+	return active
+}
+
 // glance tells whether the VM is in use and not stuck: it computes, or has done so
 // since the last glance.
 func (m *Member) glance(now time.Time) (active bool) {
 	runs, computes := m.VM.Progress()
-	inUse, moved := m.state.Load() == held, computes || runs != m.seen.runs
-	if inUse || moved || m.seen.since.IsZero() {
+	inUse, moved := m.state.Load() == held, computes || runs != m.seen.runs || m.seen.since.IsZero()
+	if inUse || moved {
 		m.seen.since = now
 	}
 	m.seen.runs, m.seen.stuck = runs, inUse && !moved

@@ -68,11 +68,10 @@ func (m *fakes) Close() {
 
 // A caller is somebody in the model: he waits, or holds a VM, or has suspended a call.
 type caller struct {
-	cancel  context.CancelFunc
-	member  *Member
-	err     error
-	done    bool
-	resumes bool
+	cancel context.CancelFunc
+	member *Member
+	err    error
+	done   atomic.Bool
 }
 
 func (c *caller) vm() *fake { return c.member.VM.(*fake) }
@@ -126,7 +125,7 @@ func (m *model) acquire() {
 	m.waiting = append(m.waiting, c)
 	go func() {
 		c.member, c.err = m.group.Acquire(ctx)
-		c.done = true
+		c.done.Store(true)
 	}()
 	m.settle(false)
 }
@@ -137,7 +136,7 @@ func (m *model) acquireForAWhile() {
 	m.waiting = append(m.waiting, c)
 	go func() {
 		c.member, c.err = m.group.Acquire(ctx)
-		c.done = true
+		c.done.Store(true)
 	}()
 	m.settle(false)
 }
@@ -170,11 +169,11 @@ func (m *model) suspend() {
 
 func (m *model) resume() {
 	c := m.pick(&m.asleep)
-	c.done, c.resumes = false, true
+	c.done.Store(false)
 	m.resuming = append(m.resuming, c)
 	go func() {
 		c.member.Resume()
-		c.done = true
+		c.done.Store(true)
 	}()
 	m.settle(false)
 }
@@ -183,7 +182,7 @@ func (m *model) cancel() {
 	c := m.pick(&m.waiting)
 	c.cancel()
 	synctest.Wait()
-	if !c.done || !errors.Is(c.err, context.Canceled) && !errors.Is(c.err, context.DeadlineExceeded) {
+	if !c.done.Load() || !errors.Is(c.err, context.Canceled) && !errors.Is(c.err, context.DeadlineExceeded) {
 		m.t.Fatalf("a caller whose context ended got %v", c.err)
 	}
 	m.settle(true)
@@ -229,15 +228,15 @@ func (m *model) fail() {
 func (m *model) settle(mayEnd bool) {
 	synctest.Wait()
 	m.resuming = slices.DeleteFunc(m.resuming, func(c *caller) bool {
-		if c.done {
+		if c.done.Load() {
 			c.vm().suspended--
 			m.holds(c)
 		}
-		return c.done
+		return c.done.Load()
 	})
 	skipped := false
 	m.waiting = slices.DeleteFunc(m.waiting, func(c *caller) bool {
-		if !c.done {
+		if !c.done.Load() {
 			skipped = true
 			return false
 		}
@@ -318,7 +317,7 @@ func (m *model) unload() {
 	}()
 	synctest.Wait()
 	for _, c := range m.waiting {
-		if !c.done || !errors.Is(c.err, ErrClosed) && c.err != nil && !errors.Is(c.err, context.DeadlineExceeded) && !errors.Is(c.err, errOpen) {
+		if !c.done.Load() || !errors.Is(c.err, ErrClosed) && c.err != nil && !errors.Is(c.err, context.DeadlineExceeded) && !errors.Is(c.err, errOpen) {
 			m.t.Fatalf("a caller of an unloaded script got %v", c.err)
 		}
 	}

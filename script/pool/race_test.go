@@ -193,7 +193,7 @@ func TestGrowsWhileVMsWait(t *testing.T) {
 	for _, m := range append(all, m) {
 		m.Release()
 	}
-	if s := g.Pool().Stats(); s.Made != uint64(cores)+1 || s.Waits == 0 || s.WaitTime < 20*shortTick {
+	if s := g.Pool().Stats(); s.Made != uint64(cores)+1 || s.Waits == 0 || s.WaitTime < 10*shortTick {
 		t.Errorf("stats are %+v", s)
 	}
 }

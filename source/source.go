@@ -5,6 +5,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/perigeedb/perigee/event"
@@ -129,6 +130,12 @@ type Env struct {
 	Remembered bool
 	Log        *slog.Logger
 	Limits     Limits
+}
+
+// SetPosition is the command by which a person has a pipeline go on from another
+// position of a partition, for hints.
+func SetPosition(pipeline, partition string, next uint64) string {
+	return fmt.Sprintf("perigee position set CONFIG %s %d --partition '%s'", pipeline, next, partition)
 }
 
 // Limits bound a batch. A single event larger than Bytes makes a batch of its own.

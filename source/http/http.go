@@ -194,9 +194,8 @@ func (s *Source) open(sp *spool.Spool, partition string, done event.Ranges) (sou
 	}
 	if r.next < first {
 		return nil, &source.PermanentError{
-			Err: fmt.Errorf("the sink lacks the events [%d,%d) of %s, which it said to have and the spool gave up", r.next, first, partition),
-			Hint: fmt.Sprintf("restore the sink, or give them up with: perigee position set %s %s %d",
-				s.env.Pipeline, partition, first),
+			Err:  fmt.Errorf("the sink lacks the events [%d,%d) of %s, which it said to have and the spool gave up", r.next, first, partition),
+			Hint: "restore the sink, or give them up with: " + source.SetPosition(s.env.Pipeline, partition, first),
 		}
 	}
 	r.acked.Add(event.Range{Count: max(first, r.next)})

@@ -287,7 +287,7 @@ func TestGap(t *testing.T) {
 	}
 	_ = r.Close(t.Context())
 	var permanent *source.PermanentError
-	if _, err := s.Open(t.Context(), names[0], nil); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set p "+names[0]) {
+	if _, err := s.Open(t.Context(), names[0], nil); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set CONFIG p ") {
 		t.Errorf("got %v", err)
 	}
 	if r, err = s.Open(t.Context(), names[0], event.Ranges{{Count: n}}); err != nil {

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -114,11 +115,22 @@ func (s *Source) connect() (jetstream.JetStream, error) {
 }
 
 func (s *Source) explain(err error) error {
-	err = fmt.Errorf("reach NATS at %s: %w", s.config.URL, err)
+	err = fmt.Errorf("reach NATS at %s: %w", s.servers(), err)
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
 		return &source.PermanentError{Err: err, Hint: "check user, password, token or credentials below the nats source"}
 	}
 	return err
+}
+
+// servers are those of the URL, without what they are logged in to with.
+func (s *Source) servers() string {
+	all := strings.Split(s.config.URL, ",")
+	for i, server := range all {
+		if at := strings.LastIndexByte(server, '@'); at >= 0 {
+			all[i] = server[at+1:]
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // stream finds the stream and what it is now.
@@ -132,7 +144,7 @@ func (s *Source) stream(ctx context.Context) (jetstream.Stream, *jetstream.Strea
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return nil, nil, &source.PermanentError{Err: err, Hint: "start the server with JetStream, as nats-server -js does"}
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, nil, fmt.Errorf("no JetStream answers at %s; nats-server has it with -js: %w", s.config.URL, err)
+		return nil, nil, fmt.Errorf("no JetStream answers at %s; nats-server has it with -js: %w", s.servers(), err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, nil, fmt.Errorf("stream %s is not there (yet): %w", s.config.Stream, err)
 	case err != nil:

@@ -192,6 +192,57 @@ func TestHoles(t *testing.T) {
 	}
 }
 
+// TestHolesBehindTheFront opens streams again whose front is gone, and with it the
+// holes that what the sinks have has.
+func TestHolesBehindTheFront(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		subject string
+		trim    bool
+	}{{"messages deleted, then trimmed", "", true}, {"messages of other subjects, then out of limits", "s.1", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			url, js := serve(t)
+			st := create(t, js, "s")
+			for i, doc := range numbered(20) {
+				publish(t, js, fmt.Sprint("s.", i%2), doc)
+			}
+			events := 10
+			if c.subject == "" {
+				events = 19
+				if err := st.DeleteMsg(t.Context(), 4); err != nil {
+					t.Fatal(err)
+				}
+			}
+			config := stream.Config{URL: url, Stream: "s", Subject: c.subject, Trim: c.trim}
+			r, err := open(t, config, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var had event.Ranges
+			_, ranges := read(t, r, events)
+			for _, one := range ranges {
+				had.Add(one)
+				if err := r.Ack(t.Context(), one); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := r.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(16)); err != nil {
+				t.Fatal(err)
+			}
+			publish(t, js, "s.1", `{"n":1}`)
+			if r, err = open(t, config, had); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := read(t, r, 1); got[0] != `{"n":1}` {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
 func TestSubject(t *testing.T) {
 	url, js := serve(t)
 	create(t, js, "s")
@@ -270,7 +321,7 @@ func TestRestored(t *testing.T) {
 		{{First: 0, Count: 10, Prints: append(had[0].Prints[:9:9], 12345)}},
 	} {
 		var permanent *source.PermanentError
-		if _, err := open(t, config, later); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set p") {
+		if _, err := open(t, config, later); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set CONFIG p ") {
 			t.Errorf("%v: got %v", later, err)
 		}
 	}
@@ -293,6 +344,16 @@ func TestMadeAgain(t *testing.T) {
 	}
 	create(t, js, "s")
 	if _, err := s.Open(t.Context(), before[0], nil); !errors.Is(err, source.ErrMoved) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSecretsStayInTheURL has errors that people and logs see.
+func TestSecretsStayInTheURL(t *testing.T) {
+	s := make(t, usual, stream.Config{URL: "nats://u:geheim@127.0.0.1:1,nats://geheim@127.0.0.1:2", Stream: "s"})
+	defer s.Close()
+	err := s.Check(t.Context())
+	if err == nil || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), "127.0.0.1:2") {
 		t.Errorf("got %v", err)
 	}
 }

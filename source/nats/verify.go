@@ -29,14 +29,31 @@ func (s *Source) verify(ctx context.Context, stream jetstream.Stream, state jets
 	if err := s.same(ctx, stream, state, partition, done[len(done)-1]); err != nil {
 		return err
 	}
-	if next := done.Next(done[0].First); state.FirstSeq > next+1 && s.env.Remembered {
-		return &source.PermanentError{
-			Err: fmt.Errorf("the sequences [%d,%d) of stream %s are gone, and no sink has all of them", next+1, state.FirstSeq, s.config.Stream),
-			Hint: fmt.Sprintf("the stream's limits removed them unread; raise the limits, and go on without them with: perigee position set %s %s %d",
-				s.env.Pipeline, partition, state.FirstSeq-1),
-		}
+	return s.noGap(stream.CachedInfo().Config, state, partition, done)
+}
+
+// noGap refuses sinks that lack what is gone from the stream's front. Sequence
+// numbers that never held a message for this source look the same once they are
+// gone; where there may be such, they are told and not refused.
+func (s *Source) noGap(stream jetstream.StreamConfig, state jetstream.StreamState, partition string, done event.Ranges) error {
+	next := done.Next(done[0].First)
+	if state.FirstSeq <= next+1 || !s.env.Remembered {
+		return nil
 	}
-	return nil
+	if s.config.Subject != "" || s.config.Trim || stream.MaxMsgsPerSubject > 0 || stream.AllowMsgTTL || stream.AllowRollup {
+		var gone uint64
+		for _, gap := range done.Missing(event.Range{First: next, Count: state.FirstSeq - 1 - next}) {
+			gone += gap.Count
+		}
+		s.env.Log.Warn("the front of the stream is gone; the sinks have what was read of it",
+			"partition", partition, "first sequence", state.FirstSeq, "never read, or no messages", gone)
+		return nil
+	}
+	return &source.PermanentError{
+		Err: fmt.Errorf("the sequences [%d,%d) of stream %s are gone, and no sink has all of them", next+1, state.FirstSeq, s.config.Stream),
+		Hint: fmt.Sprintf("the stream's limits removed them unread; raise the limits, and go on without them with: %s",
+			source.SetPosition(s.env.Pipeline, partition, state.FirstSeq-1)),
+	}
 }
 
 // same compares the last message that the sinks have with the stream's.
@@ -60,7 +77,7 @@ func (s *Source) same(ctx context.Context, stream jetstream.Stream, state jetstr
 func (s *Source) older(partition string, at uint64, err error) error {
 	return &source.PermanentError{
 		Err: err,
-		Hint: fmt.Sprintf("the stream was restored to an older state, and its numbers mean other messages now; see where it differs and go on with: perigee position set %s %s N, with N at most %d",
-			s.env.Pipeline, partition, at),
+		Hint: fmt.Sprintf("the stream was restored to an older state, and its numbers mean other messages now; see where it differs and go on from there, at most with: %s",
+			source.SetPosition(s.env.Pipeline, partition, at)),
 	}
 }

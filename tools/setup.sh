@@ -5,6 +5,7 @@
 #   tools/setup.sh build      to compile: C compiler, Go, LuaJIT
 #   tools/setup.sh servers    the above, and Redis, MariaDB and PostgreSQL for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
+#   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh lint       the above, and the C and Lua linters
 set -eu
 cd "$(dirname "$0")/.."
@@ -79,11 +80,21 @@ servers() {
   postgresql
 }
 
+kafka() {
+  [ -f .build/kafka/complete ] && return
+  packages maven default-jre-headless
+  say "getting Kafka"
+  mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/.build/kafka" >.build/kafka.log 2>&1 ||
+    fail "Maven could not get Kafka; its output is in .build/kafka.log"
+  touch .build/kafka/complete
+}
+
 case ${1:-} in
   build) build ;;
   servers) build; servers ;;
   bench) build; packages redis-server mariadb-server postgresql postgresql-client \
     libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
+  kafka) build; kafka ;;
   lint) build; servers; packages clang lua-check shellcheck ;;
-  *) fail "usage: tools/setup.sh build|servers|bench|lint" ;;
+  *) fail "usage: tools/setup.sh build|servers|bench|kafka|lint" ;;
 esac

@@ -10,6 +10,7 @@ import (
 	"github.com/perigeedb/perigee/sink"
 	filesink "github.com/perigeedb/perigee/sink/file"
 	httpsink "github.com/perigeedb/perigee/sink/http"
+	kafkasink "github.com/perigeedb/perigee/sink/kafka"
 	"github.com/perigeedb/perigee/sink/mysql"
 	"github.com/perigeedb/perigee/sink/postgres"
 	redissink "github.com/perigeedb/perigee/sink/redis"
@@ -18,6 +19,7 @@ import (
 	"github.com/perigeedb/perigee/source/file"
 	"github.com/perigeedb/perigee/source/generate"
 	"github.com/perigeedb/perigee/source/http"
+	"github.com/perigeedb/perigee/source/kafka"
 	"github.com/perigeedb/perigee/source/nats"
 	"github.com/perigeedb/perigee/source/redis"
 )
@@ -26,12 +28,12 @@ import (
 // in plugin.go when it needs what Go's plugins do.
 
 func sources() []source.Kind {
-	return []source.Kind{file.Kind(), generate.Kind(), http.Kind(), nats.Kind(), redis.Kind()}
+	return []source.Kind{file.Kind(), generate.Kind(), http.Kind(), kafka.Kind(), nats.Kind(), redis.Kind()}
 }
 
 // sinks lists the sinks; store is the event store of the engine they are for.
 func sinks(store *eventStore) []sink.Kind {
-	return append(sinksWithC(store), filesink.Kind(), httpsink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind())
+	return append(sinksWithC(store), filesink.Kind(), httpsink.Kind(), kafkasink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind())
 }
 
 // languages lists the script engines; the first is meant where a configuration

@@ -31,6 +31,7 @@ var may = map[string][]string{
 	"source":          {"event"},
 	"source/file":     {"event", "source"},
 	"source/generate": {"event", "source"},
+	"source/kafka":    {"event", "source", "internal/kafka"},
 	"source/nats":     {"event", "source"},
 	"source/redis":    {"event", "source", "internal/resp"},
 	"source/http":     {"event", "source", "internal/spool", "internal/document/pure"},
@@ -46,16 +47,18 @@ var may = map[string][]string{
 	"script/stdlib":      {"script", "internal/document/pure"},
 	"script/loader":      {"script"},
 
-	"sink":                 {"event"},
-	"sink/eventstore":      {"event", "sink", "eventstore"},
-	"sink/file":            {"event", "sink", "sink/internal/ledger"},
-	"sink/http":            {"event", "sink"},
-	"sink/mysql":           {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
-	"sink/internal/ledger": {"event", "sink"},
-	"sink/internal/table":  {"event"},
-	"sink/postgres":        {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
-	"sink/redis":           {"event", "sink", "sink/internal/ledger", "internal/resp"},
-	"sink/stdout":          {"event", "sink"},
+	"sink":                  {"event"},
+	"sink/eventstore":       {"event", "sink", "eventstore"},
+	"sink/file":             {"event", "sink", "sink/internal/ledger"},
+	"sink/http":             {"event", "sink", "sink/internal/partial"},
+	"sink/internal/partial": {"event", "sink"},
+	"sink/kafka":            {"event", "sink", "sink/internal/partial", "internal/kafka"},
+	"sink/mysql":            {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
+	"sink/internal/ledger":  {"event", "sink"},
+	"sink/internal/table":   {"event"},
+	"sink/postgres":         {"event", "sink", "sink/internal/ledger", "sink/internal/table", "internal/nearest"},
+	"sink/redis":            {"event", "sink", "sink/internal/ledger", "internal/resp"},
+	"sink/stdout":           {"event", "sink"},
 
 	"pipeline":            {"event", "source", "script", "sink", "pipeline/outbox"},
 	"pipeline/outbox":     {"event"},
@@ -72,14 +75,15 @@ var may = map[string][]string{
 	"internal/verify":          {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
-		"event", "source", "source/file", "source/generate", "source/http", "source/nats", "source/redis",
+		"event", "source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/pool", "script/reload",
-		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
+		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/config", "internal/verify", "examples",
 	},
 	"examples":         {},
 	"internal/nearest": {},
+	"internal/kafka":   {},
 	"internal/spool":   {"event"},
 	"internal/resp":    {},
 	"examples/plugin":  {},
@@ -94,8 +98,9 @@ var may = map[string][]string{
 	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},
 
 	// Programs for developers that treat the engine as a user does.
-	"internal/rig":   {"source/generate", "internal/private", "internal/verify"},
+	"internal/rig":   {"source/generate", "internal/private", "internal/resp", "internal/verify"},
 	"internal/crash": {"internal/rig", "internal/verify"},
+	"internal/chaos": {"pipeline", "pipeline/deadletter", "internal/private", "internal/resp", "internal/rig", "internal/verify"},
 }
 
 // mayCgo lists the packages that may contain C, and those that reach it through

@@ -330,3 +330,24 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestEmbedded has the keys of an embedded struct stand beside the others.
+func TestEmbedded(t *testing.T) {
+	type settings struct {
+		redisSettings
+		Topic string `yaml:"topic,required"`
+	}
+	fields := Fields(&settings{})
+	if first, last := fields[0], fields[len(fields)-1]; first.Key != "address" || last.Key != "topic" {
+		t.Errorf("keys from %s to %s", first.Key, last.Key)
+	}
+	text := "pipelines:\n  p:\n    source: {redis: {address: there, list: l, topic: t}}\n    sink: {stdout: {}}\n"
+	c, err := Parse("c.yaml", text, known, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got settings
+	if err := c.Pipelines[0].Source.Decode(&got); err != nil || got.Address != "there" || got.Topic != "t" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

@@ -17,7 +17,7 @@ type Field struct {
 	Required bool
 	Help     string
 	Fields   []Field // of a mapping, or of the mappings in a list
-	index    int
+	index    []int
 	size     bool
 }
 
@@ -28,7 +28,8 @@ var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 //	Address string `yaml:"address,required" help:"host and port"`
 //	Memory  int    `yaml:"memory,size"      help:"bytes it may hold"`
 //
-// A field without a yaml tag is not part of the configuration.
+// A field without a yaml tag is not part of the configuration, but for those of
+// an embedded struct.
 func Fields(config any) []Field {
 	t := reflect.TypeOf(config)
 	for t.Kind() == reflect.Pointer {
@@ -40,12 +41,19 @@ func Fields(config any) []Field {
 func fieldsOf(t reflect.Type) []Field {
 	var fields []Field
 	for i := range t.NumField() {
+		if embedded := t.Field(i); embedded.Anonymous && embedded.Type.Kind() == reflect.Struct {
+			for _, f := range fieldsOf(embedded.Type) {
+				f.index = append([]int{i}, f.index...)
+				fields = append(fields, f)
+			}
+			continue
+		}
 		tag, ok := t.Field(i).Tag.Lookup("yaml")
 		if !ok || tag == "-" || !t.Field(i).IsExported() {
 			continue
 		}
 		key, options, _ := strings.Cut(tag, ",")
-		f := Field{Key: key, Help: t.Field(i).Tag.Get("help"), index: i}
+		f := Field{Key: key, Help: t.Field(i).Tag.Get("help"), index: []int{i}}
 		for option := range strings.SplitSeq(options, ",") {
 			f.Required = f.Required || option == "required"
 			f.size = f.size || option == "size"
@@ -178,7 +186,7 @@ func (d *document) structure(n *node, v reflect.Value, name string, also ...stri
 		e := n.get(f.Key)
 		switch {
 		case e != nil && e.value.shape != null:
-			d.decode(e.value, v.Field(f.index), f.Key, f.size)
+			d.decode(e.value, v.FieldByIndex(f.index), f.Key, f.size)
 		case e != nil && e.value.broken:
 		case f.Required && !slices.Contains(meant, f.Key):
 			d.missing(n, e, f, name)

@@ -172,3 +172,16 @@ func gone(t T, s interface{ Kill() error }) {
 		t.Errorf("end of the test: %v", err)
 	}
 }
+
+// SharedKafka is one Kafka for all the tests of a package, as SharedMariaDB is
+// one MariaDB. It takes seconds to start.
+type SharedKafka struct {
+	Flags []string // as for StartKafka
+	shared[*KafkaServer]
+}
+
+// Server returns the server, for t to make topics in. No test may stop it.
+func (s *SharedKafka) Server(t T) *KafkaServer {
+	t.Helper()
+	return s.get(t, StartKafka, s.Flags)
+}

@@ -13,12 +13,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/partial"
 )
 
 // Config are the settings below "http".
@@ -50,6 +50,7 @@ func Kind() sink.Kind {
 // A Sink posts to one URL.
 type Sink struct {
 	config   Config
+	host     string // of the URL, whose rest may hold secrets
 	pipeline string
 	client   http.Client
 }
@@ -59,9 +60,9 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("url: %w", err)
+		return nil, errors.New("url is none: it must begin with http:// or https:// and a host")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("url %q must begin with http:// or https:// and a host", c.URL)
+		return nil, fmt.Errorf("url %q must begin with http:// or https:// and a host", u.Redacted())
 	case c.Timeout < 0:
 		return nil, errors.New("timeout must not be negative")
 	}
@@ -77,12 +78,26 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
-	return &Sink{config: c, pipeline: env.Pipeline, client: http.Client{Timeout: c.Timeout, Transport: transport}}, nil
+	return &Sink{config: c, host: u.Scheme + "://" + u.Host, pipeline: env.Pipeline, client: http.Client{
+		Timeout: c.Timeout, Transport: transport, CheckRedirect: stay,
+	}}, nil
+}
+
+// stay follows no redirection: most of them turn a POST into a GET, which is
+// answered well and takes nothing.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// outward says what was being done, without the URL that errors of the client begin with.
+func (s *Sink) outward(doing string, err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("%s %s: %w", doing, s.host, err)
 }
 
 // Open implements sink.Sink. It knows of no ranges.
 func (s *Sink) Open(_ context.Context, partition string) (sink.Writer, event.Ranges, error) {
-	return &writer{sink: s, partition: partition, arrived: make(map[uint64]map[row]bool)}, nil, nil
+	return &writer{sink: s, partition: partition}, nil, nil
 }
 
 // Check implements sink.Checker: it asks whether somebody answers, and posts nothing.
@@ -94,11 +109,12 @@ func (s *Sink) Check(ctx context.Context) error {
 	s.authorize(r)
 	resp, err := s.client.Do(r)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", s.config.URL, err)
+		return s.outward("ask", err)
 	}
 	_ = resp.Body.Close()
-	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
-		return permanent(resp.Status)
+	switch code := resp.StatusCode; {
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code >= 300 && code < 400:
+		return permanent(resp)
 	}
 	return nil
 }
@@ -113,13 +129,8 @@ type writer struct {
 	sink      *Sink
 	partition string
 	closed    atomic.Bool
-
-	mu      sync.Mutex
-	arrived map[uint64]map[row]bool // of ranges that were refused in part, by First
+	memory    partial.Memory
 }
-
-// A row is known by its event and its content.
-type row struct{ position, sum uint64 }
 
 func (w *writer) Close() error {
 	w.closed.Store(true)

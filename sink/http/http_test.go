@@ -206,6 +206,56 @@ func TestPermanent(t *testing.T) {
 	}
 }
 
+// TestRedirection has a receiver that has moved: following it would turn the POST
+// into a GET, which is answered well and takes nothing.
+func TestRedirection(t *testing.T) {
+	moved := httptest.NewServer(http.RedirectHandler(newReceiver(t).URL, http.StatusFound))
+	defer moved.Close()
+	w := openWriter(t, webhook.Config{URL: moved.URL})
+	var permanent *sink.PermanentError
+	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "moved to") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestKeyFits has partitions whose names no header takes, or no receiver.
+func TestKeyFits(t *testing.T) {
+	r := newReceiver(t)
+	s := make(t, webhook.Config{URL: r.URL})
+	defer s.Close()
+	for _, partition := range []string{"a\nb", strings.Repeat("long", 100), strings.Repeat("long", 100) + "er"} {
+		w, _, err := s.Open(t.Context(), partition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); err != nil {
+			t.Errorf("%.20q: %v", partition, err)
+		}
+	}
+	if len(r.keys) != 3 || r.keys[1] == r.keys[2] || len(r.keys[1]) > 255 {
+		t.Errorf("keys %q", r.keys)
+	}
+}
+
+// TestSecretsStayInTheURL has errors that people and logs see.
+func TestSecretsStayInTheURL(t *testing.T) {
+	r := newReceiver(t)
+	r.Close()
+	s := make(t, webhook.Config{URL: strings.Replace(r.URL, "http://", "http://u:geheim@", 1) + "/geheim?token=geheim"})
+	defer s.Close()
+	w, _, err := s.Open(t.Context(), "part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, bad := webhook.New(sink.Env{}, webhook.Config{URL: "ftp://u:geheim@x"})
+	_, broken := webhook.New(sink.Env{}, webhook.Config{URL: "http://u:geheim@x:port"})
+	for _, err := range []error{s.Check(t.Context()), w.Write(t.Context(), output(`{"id":1,"name":"a"}`)), bad, broken} {
+		if err == nil || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	r := newReceiver(t)
 	s := make(t, webhook.Config{URL: r.URL})

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"net/url"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -42,48 +43,11 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 	if w.closed.Load() {
 		return errors.New("post a batch: the writer is closed")
 	}
-	rows := w.missing(out)
-	bad, err := w.post(ctx, out, rows)
+	bad, err := w.post(ctx, out, w.memory.Missing(out))
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(bad) == 0 {
-		delete(w.arrived, out.Range.First)
-		return nil
-	}
-	w.note(out, bad)
-	return &sink.RowErrors{Rows: bad}
-}
-
-// missing returns the rows that did not arrive with an earlier part of the range.
-func (w *writer) missing(out *event.Output) []int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	known := w.arrived[out.Range.First]
-	rows := make([]int, 0, out.Len())
-	for i := range out.Len() {
-		if !known[rowOf(out, i)] {
-			rows = append(rows, i)
-		}
-	}
-	return rows
-}
-
-// note remembers that all rows but the bad ones have arrived.
-func (w *writer) note(out *event.Output, bad []sink.RowError) {
-	known := make(map[row]bool, out.Len())
-	for i := range out.Len() {
-		if !slices.ContainsFunc(bad, func(b sink.RowError) bool { return b.Row == i }) {
-			known[rowOf(out, i)] = true
-		}
-	}
-	w.arrived[out.Range.First] = known
-}
-
-func rowOf(out *event.Output, i int) row {
-	return row{out.Position(i), xxhash.Sum64(out.Doc(i))}
+	return w.memory.Settle(out, bad)
 }
 
 // post posts rows, and halves what the receiver refuses until it has the rows
@@ -140,7 +104,7 @@ func (w *writer) send(ctx context.Context, out *event.Output, rows []int) error 
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("post %d events: %w", len(rows), err)
+		return w.sink.outward(fmt.Sprintf("post %d events to", len(rows)), err)
 	}
 	defer resp.Body.Close()
 	return judge(resp)
@@ -159,14 +123,19 @@ func judge(resp *http.Response) error {
 	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return fmt.Errorf("the receiver answers %s: %s", resp.Status, answer)
 	}
-	return permanent(resp.Status)
+	return permanent(resp)
 }
 
-func permanent(status string) error {
-	return &sink.PermanentError{
-		Err: fmt.Errorf("the receiver answers %s", status), Hint: "check url and token below the http sink",
+func permanent(resp *http.Response) error {
+	hint := "check url and token below the http sink"
+	if to, err := resp.Location(); err == nil {
+		hint = fmt.Sprintf("it has moved to %s; change url below the http sink", to.Redacted())
 	}
+	return &sink.PermanentError{Err: fmt.Errorf("the receiver answers %s", resp.Status), Hint: hint}
 }
+
+// nameBytes of a partition's name go into a key, which receivers limit.
+const nameBytes = 100
 
 // key is the same whenever the same rows of the same positions are posted.
 func (w *writer) key(out *event.Output, rows []int) string {
@@ -174,7 +143,11 @@ func (w *writer) key(out *event.Output, rows []int) string {
 	for _, i := range rows {
 		_, _ = sum.Write(out.Doc(i))
 	}
-	return fmt.Sprintf("%s/%s/%d-%d/%016x", w.sink.pipeline, w.partition, out.Position(rows[0]), out.Position(rows[len(rows)-1]), sum.Sum64())
+	partition := url.PathEscape(w.partition) // a header takes no control characters
+	if len(partition) > nameBytes {
+		partition = fmt.Sprintf("%x", sha256.Sum256([]byte(w.partition)))
+	}
+	return fmt.Sprintf("%s/%s/%d-%d/%016x", w.sink.pipeline, partition, out.Position(rows[0]), out.Position(rows[len(rows)-1]), sum.Sum64())
 }
 
 func (w *writer) body(out *event.Output, rows []int) []byte {

@@ -1,0 +1,88 @@
+package private
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// A KafkaServer is a private Kafka: one broker that is its own controller.
+type KafkaServer struct {
+	server
+	controller int // port
+}
+
+// StartKafka starts a Kafka with its data in dir. Settings are lines of its
+// configuration, such as "auto.create.topics.enable=false". Its jars come from
+// the folder that the environment names as PERIGEE_KAFKA_JARS; tools/setup.sh
+// kafka gets them.
+func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServer, error) {
+	jars := os.Getenv("PERIGEE_KAFKA_JARS")
+	if jars == "" {
+		return nil, fmt.Errorf("no Kafka: run tools/setup.sh kafka and set PERIGEE_KAFKA_JARS to .build/kafka")
+	}
+	path, err := Find("java", "default-jre-headless")
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = folder(dir); err != nil {
+		return nil, err
+	}
+	k := &KafkaServer{server: server{name: "kafka", path: path, dir: dir}}
+	if k.controller, err = freePort(); err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "server.properties")
+	java := func(class string, args ...string) []string {
+		return append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"), class}, args...)
+	}
+	k.ready = k.answers
+	k.command = func(port int) []string {
+		_ = os.WriteFile(config, k.properties(port, settings), 0o600) // the broker says what is missing
+		return java("kafka.Kafka", config)
+	}
+	if err := os.WriteFile(config, k.properties(0, settings), 0o600); err != nil {
+		return nil, err
+	}
+	format := exec.CommandContext(ctx, path, java("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", "perigee-private-cluste", "-c", config)...)
+	if out, err := format.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("make Kafka's data folder: %w\n%s", err, out)
+	}
+	return k, k.first(ctx)
+}
+
+func (k *KafkaServer) properties(port int, settings []string) []byte {
+	client, controller := "127.0.0.1:"+strconv.Itoa(port), "127.0.0.1:"+strconv.Itoa(k.controller)
+	text := fmt.Appendf(nil, `process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@%[2]s
+listeners=PLAINTEXT://%[1]s,CONTROLLER://%[2]s
+advertised.listeners=PLAINTEXT://%[1]s
+controller.listener.names=CONTROLLER
+log.dirs=%[3]s
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+`, client, controller, filepath.Join(k.dir, "data"))
+	for _, line := range settings {
+		text = append(append(text, line...), '\n')
+	}
+	return text
+}
+
+// answers succeeds once the broker takes connections.
+func (k *KafkaServer) answers(ctx context.Context) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", k.Address())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

@@ -1,0 +1,192 @@
+package kafka_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
+	client "github.com/perigeedb/perigee/internal/kafka"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/kafka"
+	"github.com/perigeedb/perigee/sink/sinktest"
+)
+
+var shared private.SharedKafka
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	shared.Close()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// broker returns the address of a real broker; make test-kafka brings one.
+func broker(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("PERIGEE_KAFKA_JARS") == "" {
+		t.Skip("needs a broker: make test-kafka")
+	}
+	return shared.Server(t).Address()
+}
+
+var topics int
+
+func newTopic(t *testing.T, address string, settings map[string]*string) string {
+	t.Helper()
+	topics++
+	topic := fmt.Sprint("topic", topics)
+	c := connect(t, address)
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, 1, settings, topic); err != nil {
+		t.Fatal(err)
+	}
+	return topic
+}
+
+func connect(t *testing.T, address string, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(address))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// records reads all of a topic.
+func records(t *testing.T, address, topic string) (all []*kgo.Record) {
+	t.Helper()
+	ends, err := kadm.NewClient(connect(t, address)).ListEndOffsets(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, _ := ends.Lookup(topic, 0)
+	c := connect(t, address, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for next := int64(0); next < end.Offset; {
+		got := c.PollFetches(ctx)
+		if err := got.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range got.Records() {
+			all, next = append(all, r), r.Offset+1
+		}
+	}
+	return all
+}
+
+func newSink(t *testing.T, address string, c kafka.Config) *kafka.Sink {
+	t.Helper()
+	c.Brokers = []string{address}
+	s, err := kafka.New(sink.Env{Pipeline: "p"}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	address := broker(t)
+	for _, c := range []kafka.Config{{}, {Key: "name", Compress: "none"}} {
+		t.Run(c.Key, func(t *testing.T) {
+			sinktest.Run(t, func(t *testing.T) sinktest.Place {
+				topic := newTopic(t, address, nil)
+				return sinktest.Place{
+					Guarantee: sink.AtLeastOnce,
+					Sink: func(t *testing.T, _ string) sink.Sink {
+						c.Topic = topic
+						return newSink(t, address, c)
+					},
+					Rows: func(t *testing.T) (rows []sinktest.Row) {
+						for _, r := range records(t, address, topic) {
+							var row sinktest.Row
+							if err := json.Unmarshal(r.Value, &row); err != nil {
+								t.Fatal(err)
+							}
+							if c.Key != "" && string(r.Key) != row.Name {
+								t.Errorf("key %q of %s", r.Key, r.Value)
+							}
+							rows = append(rows, row)
+						}
+						return rows
+					},
+					// Bad is nil: TestLargeRecords has what is promised instead.
+				}
+			})
+		})
+	}
+}
+
+// TestLargeRecords has a topic refuse one record of a batch.
+func TestLargeRecords(t *testing.T) {
+	address := broker(t)
+	most := "1000"
+	topic := newTopic(t, address, map[string]*string{"max.message.bytes": &most})
+	s := newSink(t, address, kafka.Config{Topic: topic, Compress: "none"})
+	defer s.Close()
+	w, _, err := s.Open(t.Context(), "part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &event.Output{Range: event.Range{First: 5, Count: 3}}
+	for i, doc := range []string{`{"id":1}`, `{"id":2,"x":"` + strings.Repeat("x", 2000) + `"}`, `{"id":3}`} {
+		out.Data = append(out.Data, doc...)
+		out.Ends, out.From = append(out.Ends, uint32(len(out.Data))), append(out.From, uint32(i))
+	}
+	var refused *sink.RowErrors
+	if err := w.Write(t.Context(), out); !errors.As(err, &refused) || len(refused.Rows) != 1 || refused.Rows[0].Row != 1 {
+		t.Fatalf("got %v", err)
+	}
+	out.Remove([]int{1})
+	if err := w.Write(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range records(t, address, topic) {
+		got = append(got, string(r.Value))
+	}
+	if fmt.Sprint(got) != `[{"id":1} {"id":3}]` {
+		t.Errorf("arrived: %v", got)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	address := broker(t)
+	var permanent *sink.PermanentError
+	s := newSink(t, address, kafka.Config{Topic: "absent"})
+	defer s.Close()
+	if err := s.Check(t.Context()); !errors.As(err, &permanent) {
+		t.Errorf("a topic that is not there: %v", err)
+	}
+	good := newSink(t, address, kafka.Config{Topic: newTopic(t, address, nil)})
+	defer good.Close()
+	if err := good.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []kafka.Config{
+		{Topic: "t", Compress: "rar"},
+		{Topic: "t", Config: client.Config{User: "u", Mechanism: "x"}},
+		{Topic: "t", Config: client.Config{CA: "/nowhere"}},
+	} {
+		if _, err := kafka.New(sink.Env{}, c); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}

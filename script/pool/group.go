@@ -63,6 +63,9 @@ func (g *Group) Acquire(ctx context.Context) (*Member, error) {
 	}
 	h := g.hint()
 	if m := h.member.Load(); m != nil && m.take() {
+		if m.uses%homeEvery == 0 {
+			m = g.home(h, m)
+		}
 		return m, nil
 	}
 	m, err := g.search(ctx)
@@ -72,7 +75,27 @@ func (g *Group) Acquire(ctx context.Context) (*Member, error) {
 	return m, err
 }
 
-// scan takes the first VM that is free. Those behind it get idle, and can go.
+// homeEvery is after how many uses of a VM it is left for one before it, if one is
+// free. So no more VMs are in use than have to be, which the caches thank for, and
+// the others rest and can go.
+const homeEvery = 64
+
+// home is a VM before m, or m itself.
+func (g *Group) home(h *hint, m *Member) *Member {
+	for _, one := range *g.members.Load() {
+		if one == m {
+			break
+		}
+		if one.state.Load() == free && one.take() {
+			h.member.Store(one)
+			m.Release()
+			return one
+		}
+	}
+	return m
+}
+
+// scan takes the first VM that is free.
 func (g *Group) scan() *Member {
 	for _, m := range *g.members.Load() {
 		if m.state.Load() == free && m.take() {

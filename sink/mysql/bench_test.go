@@ -97,6 +97,7 @@ func benchmarkWrite(b *testing.B, method Method, lanes int) {
 	b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds(), "rows/s")
 }
 
+// BenchmarkEncode measures what comes before a batch is sent.
 func BenchmarkEncode(b *testing.B) {
 	const rows = 1000
 	s, err := New(env("p"), Config{User: "root", Database: "d", Table: "events", Columns: emails()})
@@ -105,21 +106,28 @@ func BenchmarkEncode(b *testing.B) {
 	}
 	defer s.Close()
 	w := &book{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead()}}
-	out := emailRows(s.Columns(), rows)
-	var batch batch
-	batch.columns = out.Columns
+	t := &batch{columns: emailRows(s.Columns(), rows).Columns}
 	for row := range rows {
-		batch.rows = append(batch.rows, row)
+		t.rows = append(t.rows, row)
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		batch.buf = batch.buf[:0]
-		if n, err := w.fill(&batch, batch.rows); n != rows || err != nil {
-			b.Fatal(n, err)
-		}
+	var connection session
+	ways := map[string]func() error{
+		"text":       func() error { _, err := w.fill(t, t.rows); return err },
+		"load":       func() error { return w.fillLoad(t) },
+		"parameters": func() error { _, err := w.bind(&connection, t, t.rows); return err },
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
-	b.SetBytes(int64(len(batch.buf)))
+	for name, encode := range ways {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				t.buf = t.buf[:0]
+				if err := encode(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
+		})
+	}
 }
 
 func processorTime() time.Duration {

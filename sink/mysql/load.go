@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,9 @@ import (
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
-// appendField appends row r as LOAD DATA reads it.
-func appendField(b []byte, t event.Type, v *event.Vector, r int) ([]byte, error) {
+// appendField appends row r as LOAD DATA reads it. Text that is plain has
+// nothing to escape.
+func appendField(b []byte, t event.Type, v *event.Vector, r int, plain bool) ([]byte, error) {
 	if v.Null[r] != 0 {
 		return append(b, '\\', 'N'), nil
 	}
@@ -28,7 +30,21 @@ func appendField(b []byte, t event.Type, v *event.Vector, r int) ([]byte, error)
 		}
 		return table.AppendTime(b, v.Ints[r]), nil
 	}
+	if plain {
+		return append(b, v.Text(r)...), nil
+	}
 	return appendLoaded(b, v.Text(r)), nil
+}
+
+// isPlain looks at the text of all rows at once, which is several times faster
+// than at every byte of each.
+func isPlain(text []byte) bool {
+	for _, c := range []byte("\\\t\n\x00") {
+		if bytes.IndexByte(text, c) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // escapes has, for each byte that LOAD DATA takes for something else, what
@@ -49,6 +65,10 @@ func appendLoaded(b, text []byte) []byte {
 
 // fillLoad makes the lines of all rows.
 func (b *book) fillLoad(t *batch) error {
+	t.plain = t.plain[:0]
+	for c := range t.columns.Vectors {
+		t.plain = append(t.plain, isPlain(t.columns.Vectors[c].Bytes))
+	}
 	for _, row := range t.rows {
 		for c := range t.columns.Spec {
 			if c > 0 {
@@ -58,7 +78,7 @@ func (b *book) fillLoad(t *batch) error {
 				return err
 			}
 			var err error
-			if t.buf, err = appendField(t.buf, t.columns.Spec[c].Type, &t.columns.Vectors[c], row); err != nil {
+			if t.buf, err = appendField(t.buf, t.columns.Spec[c].Type, &t.columns.Vectors[c], row, t.plain[c]); err != nil {
 				return &refusal{c, err}
 			}
 		}

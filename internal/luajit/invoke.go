@@ -105,8 +105,7 @@ func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed e
 	e, vm := c.Engine, c.Engine.VM
 	e.ctx, e.cause = ctx, nil
 	e.answer = answerOf(e.answer, results, failed)
-	vm.spent.run.Store(call.spent)
-	vm.spent.event.Store(call.spent)
+	vm.spent.set(call.spent)
 	vm.about()
 	C.resume(C.uintptr_t(uintptr(unsafe.Pointer(c.c))), C.uint32_t(call.thread), C.uint32_t(call.event),
 		C.int64_t(call.spent), boolInt(call.asked > preciseFrom),
@@ -115,6 +114,14 @@ func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed e
 		e.answer = nil
 	}
 	return c.crossed(call)
+}
+
+// set makes the account that of another call. It spares the stores, as reset does.
+func (a *account) set(spent int64) {
+	if a.event.Load() != spent {
+		a.run.Store(spent)
+		a.event.Store(spent)
+	}
 }
 
 func (c *Caller) crossed(call *Call) Kind {

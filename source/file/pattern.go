@@ -146,16 +146,18 @@ func (p *pattern) inspect(path string) (string, found, error) {
 		return "", found{}, err
 	}
 	line, grows, err := firstLine(file)
-	if err != nil || grows && p.follow {
+	switch {
+	case err != nil && time.Since(info.ModTime()) >= settled:
+		return "", found{}, &source.PermanentError{
+			Err: fmt.Errorf("read %s: %w", path, err), Hint: "the file is damaged; restore it, or move it away from the others",
+		}
+	case err != nil && !p.follow:
+		return "", found{}, fmt.Errorf("read %s: %w", path, err)
+	case err != nil || grows && p.follow:
 		return "", found{}, nil // still being packed, or written
 	}
-	in, err := unpack(file)
-	if err != nil {
-		return "", found{}, nil
-	}
-	in.Close()
-	_, isPlain := in.(plain)
-	return "lines-" + digest(line), found{path: path, size: info.Size(), time: info.ModTime(), packed: !isPlain}, nil
+	packed, err := magic(file)
+	return "lines-" + digest(line), found{path: path, size: info.Size(), time: info.ModTime(), packed: packed != nil}, err
 }
 
 // Open implements source.Source.
@@ -175,7 +177,7 @@ func (p *pattern) Open(ctx context.Context, partition string, done event.Ranges)
 	return newReader(ctx, reader{
 		path: f.path, limits: p.limits, name: partition, file: file,
 		wait:  func() bool { return p.follow && !f.packed && p.growing(partition, file) },
-		ended: func() { p.finish(partition, file) },
+		ended: func(read int64) { p.finish(partition, read) },
 	}, done)
 }
 
@@ -191,12 +193,10 @@ func (p *pattern) growing(partition string, file *os.File) bool {
 	return there && f.newest
 }
 
-func (p *pattern) finish(partition string, file *os.File) {
-	info, err := file.Stat()
-	if err != nil {
-		return
-	}
+// finish remembers how much of a file was read, and not how large it is: somebody
+// may have added to it meanwhile.
+func (p *pattern) finish(partition string, read int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.finished[partition] = info.Size()
+	p.finished[partition] = read
 }

@@ -254,3 +254,22 @@ func TestPackedGarbage(t *testing.T) {
 		t.Errorf("a file that is cut short: %v", err)
 	}
 }
+
+// TestDamagedFile has a packed file that no one packs any more and that cannot be
+// unpacked: it must not be passed over in silence.
+func TestDamagedFile(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.log.gz")
+	write(t, path, "\x1f\x8bnothing that gzip has made")
+	for _, follow := range []bool{true, false} {
+		age(t, path, 0)
+		s := newKind(t, file.Config{Path: filepath.Join(folder, "*.log*"), Follow: follow}, usual)
+		if _, err := s.Partitions(t.Context()); (err != nil) == follow || errors.As(err, new(*source.PermanentError)) {
+			t.Errorf("follow %v, it may still be packed: %v", follow, err)
+		}
+		age(t, path, time.Minute)
+		if _, err := s.Partitions(t.Context()); !errors.As(err, new(*source.PermanentError)) || !strings.Contains(err.Error(), path) {
+			t.Errorf("follow %v: got %v", follow, err)
+		}
+	}
+}

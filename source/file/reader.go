@@ -25,8 +25,8 @@ type reader struct {
 	limits source.Limits
 	name   string
 	file   *os.File
-	wait   func() bool // whether there may be more lines at the end
-	ended  func()      // told when there are none; may be nil
+	wait   func() bool      // whether there may be more lines at the end
+	ended  func(read int64) // told when there are none, and how many bytes there were; may be nil
 
 	in    unpacked
 	lines *lines
@@ -116,7 +116,7 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 		}
 		if r.last {
 			if r.ended != nil {
-				r.ended()
+				r.ended(r.lines.bytes)
 			}
 			return io.EOF
 		}

@@ -31,24 +31,40 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// unpack tells by the first bytes how the content is packed: names lie.
-func unpack(f io.ReadSeeker) (unpacked, error) {
+// magic returns the bytes that say how the content is packed, or nil. Names lie.
+func magic(f io.ReaderAt) ([]byte, error) {
 	first := make([]byte, 4)
-	n, err := io.ReadFull(f, first)
-	if err != nil && n == 0 && err != io.EOF {
+	n, err := f.ReadAt(first, 0)
+	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, err
+	for _, m := range [][]byte{gzipMagic, zstdMagic} {
+		if bytes.HasPrefix(first[:n], m) {
+			return m, nil
+		}
 	}
+	return nil, nil
+}
+
+// content is a file, or a part of one, at its beginning.
+type content interface {
+	io.Reader
+	io.ReaderAt
+}
+
+// unpack tells by the first bytes how the content is packed.
+func unpack(f content) (unpacked, error) {
+	first, err := magic(f)
 	switch {
-	case bytes.HasPrefix(first[:n], gzipMagic):
+	case err != nil:
+		return nil, err
+	case bytes.Equal(first, gzipMagic):
 		z, err := gzip.NewReader(bufio.NewReader(f))
 		if err != nil {
 			return nil, fmt.Errorf("unpack gzip: %w", err)
 		}
 		return gunzip{z}, nil
-	case bytes.HasPrefix(first[:n], zstdMagic):
+	case bytes.Equal(first, zstdMagic):
 		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return nil, fmt.Errorf("unpack zstd: %w", err)

@@ -265,7 +265,7 @@ func TestGap(t *testing.T) {
 	data := t.TempDir()
 	s, to := start(t, data, intake.Config{})
 	big := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
-	const n = 70 // several segments
+	const n = 36 // more than a segment
 	for range n {
 		if status, answer := post(t, to, big); status != 200 {
 			t.Fatal(status, answer)

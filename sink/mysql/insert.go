@@ -14,6 +14,8 @@ const (
 	mostPrepared  = 512   // rows of the largest prepared INSERT
 	leastPrepared = 16    // fewer go as text
 	parameters    = 65535 // that a server takes in one statement
+
+	tooManyPrepared = 1461 // the number with which it says that there are too many statements
 )
 
 // insert writes rows and ranges in one transaction. What takes the lock of the
@@ -38,15 +40,15 @@ func (b *book) insert(ctx context.Context, s *session, t *batch, ranges []event.
 // which costs the server a third less than text, or as text.
 func (b *book) insertSome(ctx context.Context, s *session, t *batch, rows []int) (n int, err error) {
 	if n = preparedSize(len(rows), len(t.columns.Spec)); n > 0 {
-		stmt, err := b.prepare(ctx, s, n)
-		if err != nil {
-			return 0, err
-		}
 		fits, err := b.bind(s, t, rows[:n])
 		if err != nil {
 			return 0, err
 		}
-		if fits {
+		stmt, err := b.prepare(ctx, s, n)
+		if err != nil && !isNumber(err, tooManyPrepared) {
+			return 0, err
+		}
+		if fits && err == nil {
 			return n, s.execute(ctx, stmt)
 		}
 	}

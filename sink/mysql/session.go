@@ -71,9 +71,10 @@ func (b *book) newSession(ctx context.Context) (*session, error) {
 	}
 	s := &session{conn: conn, slot: b.takeSlot(), prepared: map[int]driver.Stmt{}}
 	if s.slot >= 0 {
-		// Where the server knows no such locks, its timeouts must do.
-		_, err = conn.ExecContext(ctx, "DO GET_LOCK(?, 0)", lockName(b.token, s.slot))
-		if judge(err) == unknown && err != nil {
+		// Whoever had the slot before may still be on its way out. Where a server
+		// has no such locks, its timeouts must do.
+		_, err = conn.ExecContext(ctx, "DO GET_LOCK(?, 1)", lockName(b.token, s.slot))
+		if _, refused := errors.AsType[*mysql.MySQLError](err); err != nil && !refused {
 			b.forget(s)
 			return nil, err
 		}

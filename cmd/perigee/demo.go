@@ -139,7 +139,7 @@ func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
 // verify reads back from disk where every event has ended.
 func (d *demoCommand) verify(folder string) (verify.Report, error) {
 	ledger := verify.New(d.Events)
-	if err := storedIDs(context.Background(), folder, ledger.Row); err != nil {
+	if err := storedIDs(context.Background(), folder, "events", "id", ledger.Row); err != nil {
 		return verify.Report{}, err
 	}
 	if err := ledger.Letters(folder); err != nil {

@@ -30,6 +30,7 @@ type commands struct {
 	DLQ        dlqCommand        `cmd:"" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
 	Position   positionCommand   `cmd:"" help:"Show and move the positions that pipelines go on from."`
 	Demo       demoCommand       `cmd:"" help:"Move a million made-up events through a script into a table, and verify it."`
+	Verify     verifyCommand     `cmd:"" help:"Kill everything in the chain at random and at named points, and look for every event."`
 	List       listCommand       `cmd:"" help:"List sources, sinks and languages, and their settings."`
 	Version    versionCommand    `cmd:"" help:"Show the version and what is linked in."`
 	Completion completionCommand `cmd:"" help:"Print a completion script for a shell."`

@@ -150,14 +150,14 @@ func encodeQuery(ctx context.Context, store *eventstore.Store, sql, format strin
 	return eventstore.Encode(out, rows, eventstore.Format(format), 0)
 }
 
-// storedIDs calls each with the id of every row of the table events.
-func storedIDs(ctx context.Context, data string, each func(id uint64)) error {
+// storedIDs calls each with the number in a column of every row of a table.
+func storedIDs(ctx context.Context, data, table, column string, each func(id uint64)) error {
 	return here(data, func(s *eventStore) error {
 		store, err := s.read()
 		if err != nil {
 			return err
 		}
-		rows, err := store.Query(ctx, "SELECT id FROM events")
+		rows, err := store.Query(ctx, fmt.Sprintf("SELECT %q FROM %q", column, table))
 		if err != nil {
 			return err
 		}

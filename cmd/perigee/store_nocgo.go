@@ -31,4 +31,4 @@ func (*eventStore) handler() http.Handler {
 
 func queryStore(context.Context, string, string, string, io.Writer) error { return noStore() }
 
-func storedIDs(context.Context, string, func(uint64)) error { return noStore() }
+func storedIDs(context.Context, string, string, string, func(uint64)) error { return noStore() }

@@ -79,7 +79,7 @@ var may = map[string][]string{
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/pool", "script/reload",
 		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
-		"internal/config", "internal/verify", "examples",
+		"internal/chaos", "internal/config", "internal/verify", "examples",
 	},
 	"examples":         {},
 	"internal/nearest": {},

@@ -109,7 +109,7 @@ func (e *Engine) watch() {
 	path := fmt.Sprintf("/proc/%d/status", e.command.Process.Pid)
 	for {
 		if status, err := os.ReadFile(path); err == nil {
-			e.peak.Store(max(e.peak.Load(), highWater(string(status))))
+			e.peak.Store(max(e.peak.Load(), kibibytes(string(status), "VmHWM:")))
 		}
 		select {
 		case <-e.ended:
@@ -119,8 +119,17 @@ func (e *Engine) watch() {
 	}
 }
 
-func highWater(status string) int64 {
-	_, after, found := strings.Cut(status, "VmHWM:")
+// Resident is the memory that the engine holds resident now; 0 when it is gone.
+func (e *Engine) Resident() int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.command.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	return kibibytes(string(status), "VmRSS:")
+}
+
+func kibibytes(status, name string) int64 {
+	_, after, found := strings.Cut(status, name)
 	if !found {
 		return 0
 	}

@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source/generate"
 )
 
@@ -16,22 +15,34 @@ import (
 // happens to Redis: the number of the next event stands beside the list and
 // changes in the same transaction. It is used by one goroutine.
 type Pusher struct {
-	client rueidis.Client
+	server resp.Server
+	conn   *resp.Conn // nil after an error
 	list   string
 	seed   uint64
 }
 
 // NewPusher connects to Redis.
 func NewPusher(address, list string, seed uint64) (*Pusher, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true, ForceSingleClient: true, DisableRetry: true})
-	if err != nil {
-		return nil, fmt.Errorf("connect to Redis: %w", err)
+	p := &Pusher{server: resp.Server{Address: address}, list: list, seed: seed}
+	return p, p.connect(context.Background())
+}
+
+func (p *Pusher) connect(ctx context.Context) (err error) {
+	if p.conn == nil {
+		if p.conn, err = p.server.Dial(ctx); err != nil {
+			return fmt.Errorf("connect to Redis: %w", err)
+		}
 	}
-	return &Pusher{client: client, list: list, seed: seed}, nil
+	return nil
 }
 
 // Close ends the connection.
-func (p *Pusher) Close() { p.client.Close() }
+func (p *Pusher) Close() {
+	if p.conn != nil {
+		p.conn.Close()
+		p.conn = nil
+	}
+}
 
 // Upto pushes events until count of them have been pushed in all.
 func (p *Pusher) Upto(ctx context.Context, count uint64) error {
@@ -56,39 +67,64 @@ func (p *Pusher) Upto(ctx context.Context, count uint64) error {
 
 // Waiting is the number of events in the list.
 func (p *Pusher) Waiting(ctx context.Context) (int64, error) {
-	return p.client.Do(ctx, p.client.B().Llen().Key(p.list).Build()).AsInt64()
+	v, err := p.do(ctx, "LLEN", p.list)
+	n, _ := v.(int64)
+	return n, err
 }
 
 // Forget removes the list and all that stands beside it.
 func (p *Pusher) Forget(ctx context.Context) error {
-	return p.client.Do(ctx, p.client.B().Flushall().Build()).Error()
+	_, err := p.do(ctx, "FLUSHALL")
+	return err
 }
 
 func (p *Pusher) counter() string { return p.list + ":pushed" }
 
 func (p *Pusher) next(ctx context.Context) (uint64, error) {
-	next, err := p.client.Do(ctx, p.client.B().Get().Key(p.counter()).Build()).AsUint64()
-	if rueidis.IsRedisNil(err) {
-		return 0, nil
+	v, err := p.do(ctx, "GET", p.counter())
+	if v == nil || err != nil {
+		return 0, err
 	}
-	return next, err
+	return strconv.ParseUint(fmt.Sprint(v), 10, 64)
+}
+
+// do sends one command. After an error the next one begins with a new connection.
+func (p *Pusher) do(ctx context.Context, args ...string) (any, error) {
+	if err := p.connect(ctx); err != nil {
+		return nil, err
+	}
+	v, err := p.conn.Do(ctx, args...)
+	if err != nil {
+		p.Close()
+	}
+	return v, err
 }
 
 func (p *Pusher) push(ctx context.Context, first, count uint64) error {
-	events := make([]string, count)
-	for i := range events {
-		events[i] = string(generate.Append(nil, p.seed, first+uint64(i)))
-	}
-	b := p.client.B()
-	for _, reply := range p.client.DoMulti(ctx,
-		b.Multi().Build(),
-		b.Rpush().Key(p.list).Element(events...).Build(),
-		b.Set().Key(p.counter()).Value(strconv.FormatUint(first+count, 10)).Build(),
-		b.Exec().Build(),
-	) {
-		if err := reply.Error(); err != nil {
+	err := p.conn.During(ctx, func() error {
+		p.conn.Command("MULTI")
+		p.conn.Begin(2 + int(count))
+		p.conn.Arg("RPUSH")
+		p.conn.Arg(p.list)
+		var event []byte
+		for i := range count {
+			event = generate.Append(event[:0], p.seed, first+i)
+			p.conn.ArgBytes(event)
+		}
+		p.conn.Command("SET", p.counter(), strconv.FormatUint(first+count, 10))
+		p.conn.Command("EXEC")
+		if err := p.conn.Flush(); err != nil {
 			return err
 		}
+		for range 4 {
+			if _, err := p.conn.Value(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		p.Close()
 	}
-	return nil
+	return err
 }

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/chaos"
+	"github.com/perigeedb/perigee/internal/config"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/computed"
+	"github.com/perigeedb/perigee/script/loader"
+	"github.com/perigeedb/perigee/source/generate"
+)
+
+// sampleEvents are the made-up ones that stand for all: a thousand, so that what
+// happens to one of them happens to one in every thousand.
+const sampleEvents = 1000
+
+// events makes events of the sample.
+func (v *verifyCommand) events() (*chaos.Events, error) {
+	var sample [][]byte
+	if v.Events == "" {
+		for i := range uint64(sampleEvents) {
+			sample = append(sample, generate.Append(nil, demoSeed, i))
+		}
+		return chaos.NewEvents(sample, v.ID)
+	}
+	file, err := os.Open(v.Events)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, batchBytes)
+	for lines.Scan() && len(sample) < sampleEvents {
+		if line := strings.TrimSpace(lines.Text()); line != "" {
+			sample = append(sample, []byte(line))
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the sample: %w", err)
+	}
+	return chaos.NewEvents(sample, v.ID)
+}
+
+// rounds are those of the user's pipeline, or of the example.
+func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round, err error) {
+	if v.Config != "" {
+		rounds, err = v.ownRounds(c)
+	} else {
+		rounds, err = v.exampleRounds(c, folder)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range rounds {
+		rounds[i].Seed = v.Seed + uint64(i)
+		share := v.share(v.Kills/len(rounds), rounds[i].Workers)
+		rounds[i].Faults = chaos.Schedule(share, chaos.Points(len(rounds[i].Pipeline.Sinks)), rounds[i].Seed)
+	}
+	all := len(rounds)
+	rounds = slices.DeleteFunc(rounds, func(r chaos.Round) bool { return !strings.Contains(r.Name, v.Round) })
+	if len(rounds) == 0 {
+		return nil, usage(fmt.Sprintf("none of %d rounds has %q in its name", all, v.Round))
+	}
+	return rounds, nil
+}
+
+// share is what a round with so many kills does. Six in ten are of workers, at points.
+func (v *verifyCommand) share(kills, workers int) chaos.Share {
+	few := func(n int) int { return max(1, kills*n/70) }
+	s := chaos.Share{
+		chaos.KillWorker: few(10), chaos.KillRedis: few(7), chaos.KillDatabase: few(8),
+		chaos.RestoreRedis: few(3), chaos.RestoreDatabase: few(1),
+		chaos.Cut: few(2), chaos.CutPacket: few(2), chaos.LoseReply: few(2), chaos.Stall: few(2), chaos.Delay: few(1),
+	}
+	if workers > 1 {
+		s[chaos.KillForGood], s[chaos.Freeze] = few(4), few(3)
+	}
+	rest := kills - s[chaos.KillWorker] - s[chaos.KillRedis] - s[chaos.KillDatabase] - s[chaos.RestoreRedis] - s[chaos.KillForGood] - 3*s[chaos.RestoreDatabase]
+	s[chaos.KillAtPoint] = max(1, rest)
+	return s
+}
+
+// ownRounds run the user's pipeline with one worker, two and three.
+func (v *verifyCommand) ownRounds(c *console) (rounds []chaos.Round, err error) {
+	p, err := v.read(c, v.Config, v.Pipeline)
+	if err != nil {
+		return nil, err
+	}
+	for workers := 1; workers <= 3 && (workers == 1 || p.Shared()); workers++ {
+		rounds = append(rounds, chaos.Round{Name: fmt.Sprintf("%s, workers: %d", p.Name, workers), Pipeline: p, Workers: workers})
+	}
+	return rounds, nil
+}
+
+// exampleRounds run the example in every combination that is different.
+func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round, error) {
+	folder, err := folderOf(folder, "example")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.CopyFS(folder, emailExample()); err != nil {
+		return nil, fmt.Errorf("write the example: %w", err)
+	}
+	files := map[string]*chaos.Pipeline{"redis-mysql.yaml": nil, "redis-postgres.yaml": nil}
+	for name := range files {
+		if files[name], err = v.read(c, filepath.Join(folder, name), ""); err != nil {
+			return nil, err
+		}
+	}
+	mysql, postgres := files["redis-mysql.yaml"], files["redis-postgres.yaml"]
+	both := mysql.Beside(postgres)
+	rounds := []chaos.Round{
+		{Name: "lists into MariaDB, workers: 2", Pipeline: mysql, Workers: 2},
+		{Name: "streams into PostgreSQL, workers: 3", Pipeline: postgres.Streams(), Workers: 3},
+	}
+	if v.Quick {
+		return rounds, nil
+	}
+	mend, err := poison(folder)
+	if err != nil {
+		return nil, err
+	}
+	rounds = append(rounds,
+		chaos.Round{Name: "streams into MariaDB, workers: 1", Pipeline: mysql.Streams(), Workers: 1},
+		chaos.Round{Name: "lists into PostgreSQL, workers: 2", Pipeline: postgres, Workers: 2},
+		chaos.Round{Name: "lists into MariaDB and PostgreSQL, workers: 2", Pipeline: both, Workers: 2},
+		chaos.Round{Name: "streams into MariaDB, workers: 3", Pipeline: mysql.Streams(), Workers: 3},
+		chaos.Round{Name: "poison in every thousand, then mended", Pipeline: mysql.With(mend.Path), Workers: 1, Mend: mend},
+	)
+	if noStore() == nil {
+		store, err := v.read(c, filepath.Join(folder, "embedded.yaml"), "")
+		if err != nil {
+			return nil, err
+		}
+		rounds = append(rounds, chaos.Round{Name: "lists into the event store, workers: 1", Pipeline: store, Workers: 1})
+	}
+	return rounds, nil
+}
+
+// poison is the example's script, and the same with an error in every thousandth event.
+func poison(folder string) (*chaos.Mend, error) {
+	text, err := os.ReadFile(filepath.Join(folder, "email.lua"))
+	if err != nil {
+		return nil, err
+	}
+	const fails = "\nlocal good = main\nfunction main(event)\n  if event.id %% %d == 1 then error(\"poison\") end\n  return good(event)\nend\n"
+	return &chaos.Mend{
+		Path:   filepath.Join(folder, "poison.lua"),
+		Broken: string(text) + fmt.Sprintf(fails, sampleEvents), Mended: string(text),
+	}, nil
+}
+
+// read reads a pipeline after the whole configuration was checked.
+func (v *verifyCommand) read(c *console, file, name string) (*chaos.Pipeline, error) {
+	conf, err := config.Load(file, known(), c.lookup)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	locate := func(code string) (string, error) {
+		if loader.IsCode(code) || computed.IsBuilt(code) {
+			return code, nil
+		}
+		origin, err := loader.Locate(code, conf.Folder, "code")
+		return origin.String(), err
+	}
+	p, err := chaos.Read(string(text), name, v.ID, locate)
+	if err != nil {
+		return nil, usage(fmt.Sprintf("%s: %v", file, err))
+	}
+	return p, nil
+}
+
+// oracle runs the script of a worker's configuration and no engine.
+func (v *verifyCommand) oracle(c *console) chaos.Oracle {
+	return func(ctx context.Context, file string, events [][]byte) ([]chaos.Outcome, error) {
+		plan, err := assemble(ctx, configFlags{Config: file}, c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		outcomes, err := plan.parts[0].outcomes(ctx, events)
+		return outcomes, errors.Join(err, plan.close())
+	}
+}
+
+// outcomes are what the script makes of events.
+func (p *part) outcomes(ctx context.Context, events [][]byte) ([]chaos.Outcome, error) {
+	all := make([]chaos.Outcome, len(events))
+	var batch event.Batch
+	for i, one := range events {
+		all[i].Rows = make([]uint8, len(p.sinks))
+		batch.Append(one)
+	}
+	batch.Range.Count = uint64(batch.Len())
+	result := event.Result{Outputs: make([]event.Output, len(p.sinks))}
+	for batch.Len() > 0 {
+		err := p.script.Run(ctx, &batch, &result)
+		var limit *script.LimitError
+		if err != nil && (!errors.As(err, &limit) || result.Ran == 0) {
+			return nil, fmt.Errorf("run the script: %w", err)
+		}
+		p.note(all, &result)
+		batch = batch.Tail(result.Ran)
+	}
+	return all, nil
+}
+
+// note adds what came of a run.
+func (p *part) note(all []chaos.Outcome, result *event.Result) {
+	for s := range result.Outputs {
+		out := &result.Outputs[s]
+		for row := range out.Len() {
+			all[out.Position(row)].Rows[s]++
+		}
+	}
+	for _, dead := range result.Dead {
+		s := slices.Index(p.sinkNames(), dead.Sink)
+		if s < 0 {
+			all[dead.Position].Dead = true
+		} else {
+			all[dead.Position].Rows[s]++
+		}
+	}
+}

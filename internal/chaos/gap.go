@@ -1,0 +1,125 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/resp"
+)
+
+// gapEvents is how many events are given up by Redis between a copy of a database
+// and its return: more than can have been committed and not yet acknowledged.
+const gapEvents = 4000
+
+// said is what a worker must say of a database that lacks what Redis has given up.
+const said = "but the sink does not have them"
+
+// restoreDatabase sets a database back to an older copy. Events that Redis has
+// given up since are in neither: a worker must stop and name them. When the newer
+// files are back, it must go on as if nothing had been.
+func (s *stage) restoreDatabase(ctx context.Context, f Fault) error {
+	if len(s.databases) == 0 {
+		return nil // the event store lies in the worker's own folder, as its other memory does
+	}
+	d := s.databases[s.random.IntN(len(s.databases))]
+	s.restored++
+	older, newer := filepath.Join(d.Dir(), fmt.Sprintf("older-%d", s.restored)), filepath.Join(d.Dir(), fmt.Sprintf("newer-%d", s.restored))
+	if err := s.again(ctx, d, func() error { return copyFiles(files(d), older) }); err != nil {
+		return err
+	}
+	s.note("copy of %s", d.kind)
+	if err := s.untilGivenUp(ctx, gapEvents); err != nil {
+		return err
+	}
+	s.done(f, "%s", d.kind)
+	for _, w := range s.workers {
+		w.engine.Kill()
+	}
+	if err := s.swap(ctx, d, older, newer); err != nil {
+		return err
+	}
+	for _, w := range s.workers {
+		if err := s.mustStop(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := s.swap(ctx, d, newer, older); err != nil {
+		return err
+	}
+	s.note("%s has its newer files again", d.kind)
+	if err := os.RemoveAll(older); err != nil {
+		return err
+	}
+	for _, w := range s.workers {
+		if err := w.start(nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swap puts other files in the place of a database's own, which are kept.
+func (s *stage) swap(ctx context.Context, d *database, instead, keep string) error {
+	return s.again(ctx, d, func() error {
+		if err := os.Rename(files(d), keep); err != nil {
+			return err
+		}
+		return os.Rename(instead, files(d))
+	})
+}
+
+// mustStop starts a worker alone, and waits until it ends by itself and says why.
+func (s *stage) mustStop(ctx context.Context, w *worker) error {
+	from := w.logSize()
+	if err := w.start(nil, 0); err != nil {
+		return err
+	}
+	select {
+	case <-w.engine.Ended():
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(patience):
+		return fmt.Errorf("worker %d works with a database that lacks events which Redis has given up:\n%s", w.number, w.lastWords())
+	}
+	if log := w.logged(from); !strings.Contains(log, said) {
+		return fmt.Errorf("worker %d ended, and does not say that the database lacks events:\n%s", w.number, w.lastWords())
+	}
+	s.note("worker %d stopped and named the gap", w.number)
+	return nil
+}
+
+// untilGivenUp waits until Redis has given up so many events more.
+func (s *stage) untilGivenUp(ctx context.Context, events int) error {
+	before, err := s.givenUp(ctx)
+	if err != nil {
+		return err
+	}
+	return until(ctx, "events are acknowledged", func() (bool, error) {
+		now, err := s.givenUp(ctx)
+		return now >= before+events, err
+	})
+}
+
+// givenUp adds up the positions up to which Redis has been trimmed.
+func (s *stage) givenUp(ctx context.Context) (sum int, err error) {
+	server := resp.Server{Address: s.redis.Address()}
+	conn, err := server.Dial(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	for _, key := range s.producer.keys {
+		head, err := conn.Do(ctx, "HGET", "{"+key+"}:perigee", "head")
+		if err != nil {
+			return 0, err
+		}
+		n, _ := strconv.Atoi(fmt.Sprint(head))
+		sum += n
+	}
+	return sum, nil
+}

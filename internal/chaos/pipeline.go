@@ -1,0 +1,259 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// A Pipeline is one of a user's configuration, whose source and sinks are to be
+// put on private servers.
+type Pipeline struct {
+	Name   string
+	Stream bool   // reads streams, else lists
+	Sinks  []Sink // in the order of their names
+	Field  string // of an event: its number
+
+	root, pipeline map[string]any
+	masked         []string // expressions that are not ours to fill in
+}
+
+// A Sink is what is known of one sink.
+type Sink struct {
+	Name, Kind string
+	Column     string // that has the number of the event
+	settings   map[string]any
+	routed     any
+}
+
+// The kinds of sink that can be verified.
+const (
+	MySQL      = "mysql"
+	Postgres   = "postgres"
+	EventStore = "eventstore"
+)
+
+// expression is ${NAME}, ${NAME:-default} or ${NAME:?message}.
+var expression = regexp.MustCompile(`\$\{[^}]*\}`)
+
+const maskFirst = '\uE000'
+
+// Read finds a pipeline in the text of a configuration that has been checked; an
+// empty name means the only one. locate makes a place of code independent of the
+// folder of the configuration. field is where events have their number.
+func Read(text, name, field string, locate func(code string) (string, error)) (*Pipeline, error) {
+	p := &Pipeline{Name: name, Field: field}
+	masked := expression.ReplaceAllStringFunc(text, func(found string) string {
+		p.masked = append(p.masked, found)
+		return string(rune(maskFirst + len(p.masked) - 1))
+	})
+	if err := yaml.Unmarshal([]byte(masked), &p.root); err != nil {
+		return nil, err
+	}
+	if err := p.choose(); err != nil {
+		return nil, err
+	}
+	if err := p.locate(locate); err != nil {
+		return nil, err
+	}
+	return p, p.readSinks()
+}
+
+// choose finds the pipeline.
+func (p *Pipeline) choose() error {
+	all, _ := p.root["pipelines"].(map[string]any)
+	if p.Name == "" && len(all) == 1 {
+		for name := range all {
+			p.Name = name
+		}
+	}
+	names := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
+	if p.Name == "" {
+		return fmt.Errorf("the configuration has several pipelines: say which one with --pipeline: %s", names)
+	}
+	var found bool
+	if p.pipeline, found = all[p.Name].(map[string]any); !found {
+		return fmt.Errorf("no pipeline is called %q: there are %s", p.Name, names)
+	}
+	source, _ := p.pipeline["source"].(map[string]any)
+	redis, _ := source["redis"].(map[string]any)
+	p.Stream = redis["stream"] != nil || redis["streams"] != nil
+	return nil
+}
+
+// notCode are the keys of a script that hold no code.
+var notCode = []string{"event_time", "batch_time", "memory", "output", "funcname"}
+
+// locate makes all places of code independent of the folder.
+func (p *Pipeline) locate(locate func(string) (string, error)) (err error) {
+	in := func(owner map[string]any, key string) {
+		if code, ok := owner[key].(string); ok && err == nil {
+			owner[key], err = locate(p.unmask(code))
+		}
+	}
+	in(p.pipeline, "script")
+	script, _ := p.pipeline["script"].(map[string]any)
+	for key := range script {
+		if !slices.Contains(notCode, key) {
+			in(script, key)
+		}
+	}
+	for _, owner := range []map[string]any{p.root, p.pipeline} {
+		columns, _ := owner["computed"].([]any)
+		for _, column := range columns {
+			if c, ok := column.(map[string]any); ok {
+				in(c, "func")
+			}
+		}
+	}
+	return err
+}
+
+func (p *Pipeline) readSinks() error {
+	if one, ok := p.pipeline["sink"].(map[string]any); ok {
+		for kind := range one {
+			if err := p.addSink(kind, one); err != nil {
+				return err
+			}
+		}
+	}
+	several, _ := p.pipeline["sinks"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(several)) {
+		one, _ := several[name].(map[string]any)
+		if err := p.addSink(name, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Pipeline) addSink(name string, chosen map[string]any) error {
+	for _, kind := range []string{MySQL, Postgres, EventStore} {
+		settings, ok := chosen[kind].(map[string]any)
+		if !ok {
+			continue
+		}
+		s := Sink{Name: name, Kind: kind, settings: settings, routed: chosen["routed"]}
+		if s.Column = p.numberIn(settings); s.Column == "" {
+			return fmt.Errorf("sink %s has no column for the field %q, by which events are told apart: "+
+				"add one, or name another field with --id", name, p.Field)
+		}
+		p.Sinks = append(p.Sinks, s)
+		return nil
+	}
+	return fmt.Errorf("sink %s is of a kind that cannot be verified: those are %s, %s and %s", name, MySQL, Postgres, EventStore)
+}
+
+// numberIn returns the column that is filled from the field with the number.
+func (p *Pipeline) numberIn(settings map[string]any) string {
+	columns, _ := settings["columns"].([]any)
+	for _, column := range columns {
+		c, _ := column.(map[string]any)
+		name, _ := c["name"].(string)
+		field, _ := c["field"].(string)
+		if field == p.Field || field == "" && name == p.Field {
+			return name
+		}
+	}
+	if len(columns) == 0 { // an event store infers them
+		return p.Field
+	}
+	return ""
+}
+
+// Shared tells whether several workers can share the pipeline: a sink holds leases.
+func (p *Pipeline) Shared() bool {
+	return slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Kind != EventStore })
+}
+
+// table is what the table of sink i is called on the private servers, so that two
+// sinks never share one.
+func table(i int) string { return fmt.Sprintf("verified_%d", i+1) }
+
+// addresses say where a worker finds its servers.
+type addresses struct {
+	data, redis string
+	databases   map[string]string // by kind of sink
+}
+
+const (
+	databaseName = "verified"
+	keyPrefix    = "verified:"
+	batchEvents  = 100
+	leaseTime    = "2s"
+)
+
+// write writes the configuration of a worker.
+func (p *Pipeline) write(path string, at addresses) error {
+	pipeline := maps.Clone(p.pipeline)
+	kind := "lists"
+	if p.Stream {
+		kind = "streams"
+	}
+	pipeline["source"] = map[string]any{"redis": map[string]any{"address": at.redis, kind: keyPrefix + "*"}}
+	pipeline["batch"] = map[string]any{"events": batchEvents}
+	if p.Shared() {
+		pipeline["lease"] = leaseTime
+	}
+	delete(pipeline, "sink")
+	delete(pipeline, "sinks")
+	var sinks yaml.MapSlice // a map has no order, which the order of outputs follows
+	for i, s := range p.Sinks {
+		one := map[string]any{s.Kind: s.on(at, i)}
+		if s.routed != nil {
+			one["routed"] = s.routed
+		}
+		sinks = append(sinks, yaml.MapItem{Key: s.Name, Value: one})
+	}
+	pipeline["sinks"] = sinks
+	root := maps.Clone(p.root)
+	root["data"], root["http"] = at.data, "off"
+	root["pipelines"] = map[string]any{p.Name: pipeline}
+	text, err := yaml.Marshal(root)
+	if err != nil {
+		return fmt.Errorf("write a worker's configuration: %w", err)
+	}
+	return os.WriteFile(path, []byte(p.unmask(string(text))), 0o600)
+}
+
+// on returns the settings of the sink on a private server. The table is without
+// keys: one would turn an event that is written twice into a refused row.
+func (s *Sink) on(at addresses, i int) map[string]any {
+	settings := maps.Clone(s.settings)
+	settings["table"] = table(i)
+	if s.Kind == EventStore {
+		return settings
+	}
+	for _, key := range []string{"socket", "password", "params", "schema", "primary_key", "mode", "update"} {
+		delete(settings, key)
+	}
+	settings["address"], settings["database"], settings["create"] = at.databases[s.Kind], databaseName, true
+	settings["user"] = map[string]string{MySQL: "root", Postgres: "postgres"}[s.Kind]
+	return settings
+}
+
+func (p *Pipeline) unmask(text string) string {
+	for i, found := range p.masked {
+		text = strings.ReplaceAll(text, string(rune(maskFirst+i)), found)
+	}
+	return text
+}
+
+// Streams returns the pipeline with streams in place of lists.
+func (p *Pipeline) Streams() *Pipeline {
+	other := *p
+	other.Stream = true
+	return &other
+}
+
+// Beside returns the pipeline with the sinks of another one besides its own.
+func (p *Pipeline) Beside(another *Pipeline) *Pipeline {
+	other := *p
+	other.Sinks = slices.Concat(p.Sinks, another.Sinks)
+	return &other
+}

@@ -1,0 +1,171 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	_ "github.com/go-sql-driver/mysql" // the driver of MySQL
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/perigeedb/perigee/internal/private"
+)
+
+// A server is a private one of any kind.
+type server interface {
+	Kill() error
+	Start(ctx context.Context) error
+	Address() string
+	Dir() string
+}
+
+// A database is a private server of a kind of sink, and one database in it.
+type database struct {
+	server
+	kind string
+	dialect
+	ask func(ctx context.Context, database, query string, each func(string), args ...string) error
+}
+
+// A dialect is how the same is asked of each kind.
+type dialect struct {
+	transactions string // that are open, each by a name of its own
+	leases       string // partitions that a worker has a lease of; one argument
+}
+
+var mysqlDialect = dialect{
+	transactions: "SELECT CONCAT(trx_id, '@', trx_started) FROM information_schema.innodb_trx WHERE trx_rows_modified + trx_tables_locked > 0",
+	leases:       "SELECT `partition` FROM perigee_leases WHERE worker = ? AND until > UTC_TIMESTAMP(6)",
+}
+
+var postgresDialect = dialect{
+	transactions: `SELECT pid::text || '@' || xact_start::text FROM pg_stat_activity
+		WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()`,
+	leases: "SELECT partition FROM perigee_leases WHERE worker = $1 AND until > clock_timestamp()",
+}
+
+// durable says how the servers keep what they have said to have: over a kill of the
+// process. A power cut is another matter, and costs a sync of the disk each time.
+var (
+	durableRedis    = []string{"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"}
+	durableMariaDB  = []string{"--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M"}
+	durablePostgres = []string{"-c", "fsync=off", "-c", "shared_buffers=32MB"}
+)
+
+// startDatabase starts a server of the kind. byInsert forbids it the faster way in.
+func startDatabase(ctx context.Context, kind, folder string, byInsert bool) (d *database, err error) {
+	if kind == Postgres {
+		d, err = startPostgres(ctx, folder)
+	} else {
+		d, err = startMySQL(ctx, folder, byInsert)
+	}
+	if err != nil {
+		return d, err
+	}
+	return d, d.ask(ctx, "", "CREATE DATABASE "+databaseName, nil)
+}
+
+func startPostgres(ctx context.Context, folder string) (*database, error) {
+	s, err := private.StartPostgreSQL(ctx, folder, durablePostgres...)
+	if err != nil {
+		return nil, err
+	}
+	ask := func(ctx context.Context, database, query string, each func(string), args ...string) error {
+		conn, err := pgconn.Connect(ctx, s.DSN(database))
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		values := make([][]byte, len(args))
+		for i, arg := range args {
+			values[i] = []byte(arg)
+		}
+		rows := conn.ExecParams(ctx, query, values, nil, nil, nil)
+		for rows.NextRow() {
+			each(string(rows.Values()[0]))
+		}
+		_, err = rows.Close()
+		return err
+	}
+	return &database{server: s, kind: Postgres, dialect: postgresDialect, ask: ask}, nil
+}
+
+func startMySQL(ctx context.Context, folder string, byInsert bool) (*database, error) {
+	flags := slices.Clone(durableMariaDB)
+	if byInsert {
+		flags = append(flags, "--local-infile=0")
+	}
+	s, err := private.StartMariaDB(ctx, folder, flags...)
+	if err != nil {
+		return nil, err
+	}
+	ask := func(ctx context.Context, database, query string, each func(string), args ...string) error {
+		db, err := sql.Open("mysql", s.DSN(database))
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		var values []any
+		for _, arg := range args {
+			values = append(values, arg)
+		}
+		rows, err := db.QueryContext(ctx, query, values...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		var one string
+		for rows.Next() {
+			if err := rows.Scan(&one); err != nil {
+				return err
+			}
+			each(one)
+		}
+		return rows.Err()
+	}
+	return &database{server: s, kind: MySQL, dialect: mysqlDialect, ask: ask}, nil
+}
+
+// texts asks for one column.
+func (d *database) texts(ctx context.Context, query string, args ...string) (all []string, err error) {
+	err = d.ask(ctx, databaseName, query, func(one string) { all = append(all, one) }, args...)
+	return all, err
+}
+
+// numbers calls each with the number of every row in a table.
+func (d *database) numbers(ctx context.Context, table, column string, each func(uint64)) error {
+	quote := map[string]string{MySQL: "`", Postgres: `"`}[d.kind]
+	var strange error
+	err := d.ask(ctx, databaseName, "SELECT "+quote+column+quote+" FROM "+table, func(text string) {
+		n, err := strconv.ParseUint(text, 10, 64)
+		strange = errors.Join(strange, err)
+		each(n)
+	})
+	if err = errors.Join(err, strange); err != nil {
+		return fmt.Errorf("read the events back: %w", err)
+	}
+	return nil
+}
+
+// files is the folder that has all that a server keeps.
+func files(s server) string {
+	if _, ok := s.(*private.RedisServer); ok {
+		return filepath.Join(s.Dir(), "appendonlydir")
+	}
+	return filepath.Join(s.Dir(), "data")
+}
+
+// copyFiles copies a folder with owners and rights.
+func copyFiles(from, to string) error {
+	out, err := exec.Command("cp", "-a", from, to).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy %s: %w: %s", from, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

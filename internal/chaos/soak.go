@@ -1,0 +1,66 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// A Soak is what a worker held resident while events came faster than they went.
+type Soak struct {
+	Start, End int64 // bytes: medians of the second and of the last tenth of the time
+	Waiting    int   // events that were left waiting at the end
+	Report
+}
+
+const (
+	soakBacklog = 50_000                // events that wait, so that the source is never the slower one
+	soakDelay   = 60 * time.Millisecond // of each packet to the sink and back
+)
+
+// Soak lets events wait before a slow sink for a time.
+func (r *Runner) Soak(ctx context.Context, round Round, d time.Duration) (soak Soak, err error) {
+	r.round.Store(&round.Name)
+	s, err := newStage(ctx, r, filepath.Join(r.config.Folder, "soak"), round)
+	if err != nil {
+		return soak, err
+	}
+	defer s.close()
+	s.producer.most = soakBacklog
+	for _, p := range s.workers[0].databases {
+		p.slow(soakDelay)
+	}
+	if err := s.begin(ctx); err != nil {
+		return soak, err
+	}
+	var samples []int64
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if err := pause(ctx, min(time.Second, d/100)); err != nil {
+			return soak, err
+		}
+		if err := s.alive(); err != nil {
+			return soak, err
+		}
+		samples = append(samples, s.workers[0].engine.Resident())
+	}
+	tenth := max(1, len(samples)/10)
+	soak.Start, soak.End = middle(samples[tenth:2*tenth]), middle(samples[len(samples)-tenth:])
+	if soak.Waiting, err = s.producer.waiting(ctx); err != nil {
+		return soak, err
+	}
+	if soak.Waiting == 0 {
+		return soak, fmt.Errorf("no event waited: the sink was not the slower end")
+	}
+	if err := s.settle(ctx); err != nil {
+		return soak, err
+	}
+	soak.Report, err = s.account(ctx)
+	return soak, err
+}
+
+func middle(samples []int64) int64 {
+	sorted := slices.Sorted(slices.Values(samples))
+	return sorted[len(sorted)/2]
+}

@@ -1,0 +1,274 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/private"
+)
+
+const (
+	keys = 4 // lists or streams that the producer pushes into
+	// patience is for what takes a second at most on an idle machine.
+	patience = 2 * time.Minute
+)
+
+// A stage is all that plays in a round.
+type stage struct {
+	*Runner
+	round     Round
+	folder    string
+	random    *rand.Rand
+	redis     *private.RedisServer
+	databases []*database
+	producer  *producer
+	workers   []*worker
+	outcomes  []Outcome
+	upcoming  *Fault // the next one
+	snapshot  string // of Redis
+	restored  int
+	closed    sync.Once
+
+	happened []happening
+	history  *os.File // the same, for whoever looks into the folder
+}
+
+// A happening is what was done, and when.
+type happening struct {
+	at   time.Time
+	what string
+}
+
+func newStage(ctx context.Context, r *Runner, folder string, round Round) (s *stage, err error) {
+	s = &stage{Runner: r, round: round, folder: folder, random: rand.New(rand.NewPCG(round.Seed, 2))}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	if s.history, err = os.Create(filepath.Join(folder, "faults.log")); err != nil {
+		return nil, err
+	}
+	if err := s.startServers(ctx); err != nil {
+		return nil, err
+	}
+	if round.Mend != nil {
+		if err := os.WriteFile(round.Mend.Path, []byte(round.Mend.Broken), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	s.producer = newProducer(s.redis.Address(), r.config.Events, round.Pipeline.Stream, keys, rand.New(rand.NewPCG(round.Seed, 3)))
+	if err := s.makeWorkers(); err != nil {
+		return nil, err
+	}
+	s.outcomes, err = r.config.Oracle(ctx, s.workers[0].config, r.config.Events.first())
+	return s, err
+}
+
+func (s *stage) startServers(ctx context.Context) (err error) {
+	if s.redis, err = private.StartRedis(ctx, filepath.Join(s.folder, "redis"), durableRedis...); err != nil {
+		return err
+	}
+	byInsert := s.random.IntN(2) == 0
+	for _, sink := range s.round.Pipeline.Sinks {
+		if sink.Kind == EventStore || s.database(sink.Kind) != nil {
+			continue
+		}
+		d, err := startDatabase(ctx, sink.Kind, filepath.Join(s.folder, sink.Kind), byInsert)
+		if d != nil {
+			s.databases = append(s.databases, d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) database(kind string) *database {
+	i := slices.IndexFunc(s.databases, func(d *database) bool { return d.kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return s.databases[i]
+}
+
+func (s *stage) makeWorkers() error {
+	servers := map[string]string{"redis": s.redis.Address()}
+	for _, d := range s.databases {
+		servers[d.kind] = d.Address()
+	}
+	for i := range s.round.Workers {
+		w, err := newWorker(i+1, s.config.Binary, filepath.Join(s.folder, fmt.Sprintf("worker-%d", i+1)), s.round.Pipeline, servers)
+		if err != nil {
+			return err
+		}
+		s.workers = append(s.workers, w)
+	}
+	return nil
+}
+
+// begin lets the events flow.
+func (s *stage) begin(ctx context.Context) error {
+	s.producer.start(ctx)
+	for _, w := range s.workers {
+		if err := w.start(nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// play lets the events flow and does one fault after another.
+func (s *stage) play(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	if err := s.untilGivenUp(ctx, 1); err != nil {
+		return err
+	}
+	if err := s.saveRedis(); err != nil {
+		return err
+	}
+	for i := range s.round.Faults {
+		s.upcoming = nil
+		if i+1 < len(s.round.Faults) {
+			s.upcoming = &s.round.Faults[i+1]
+		}
+		if err := s.do(ctx, s.round.Faults[i]); err != nil {
+			return fmt.Errorf("fault %d, %v: %w", i+1, s.round.Faults[i], err)
+		}
+		if s.random.IntN(3) == 0 {
+			if err := s.saveRedis(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle stops pushing, undoes every fault, and lets the workers finish.
+func (s *stage) settle(ctx context.Context) error {
+	s.note("the producer stops")
+	if err := s.producer.end(ctx); err != nil {
+		return err
+	}
+	for _, w := range s.workers {
+		w.honest()
+		if w.armed != nil && w.running() {
+			w.engine.Kill()
+		}
+		if !w.running() {
+			if err := w.start(nil, 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.untilEmpty(ctx); err != nil {
+		return err
+	}
+	for _, w := range s.workers {
+		if err := w.drain(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilEmpty waits as long as it gets on.
+func (s *stage) untilEmpty(ctx context.Context) error {
+	least, since := -1, time.Now()
+	for {
+		waiting, err := s.producer.waiting(ctx)
+		switch {
+		case err != nil:
+			return err
+		case waiting == 0:
+			return nil
+		case least < 0 || waiting < least:
+			least, since = waiting, time.Now()
+		case time.Since(since) > patience:
+			return fmt.Errorf("%d events wait, and nothing has moved for %v\n%s", waiting, patience, s.workers[0].lastWords())
+		}
+		if err := s.alive(); err != nil {
+			return err
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// alive returns an error when a worker ended by itself.
+func (s *stage) alive() error {
+	for _, w := range s.workers {
+		if !w.running() && w.armed == nil {
+			return fmt.Errorf("worker %d ended by itself:\n%s", w.number, w.lastWords())
+		}
+	}
+	return nil
+}
+
+// note remembers what is done.
+func (s *stage) note(format string, args ...any) {
+	h := happening{time.Now(), fmt.Sprintf(format, args...)}
+	s.happened = append(s.happened, h)
+	fmt.Fprintln(s.history, h)
+}
+
+func (h happening) String() string { return h.at.UTC().Format("15:04:05.000 ") + h.what }
+
+func (s *stage) close() {
+	s.closed.Do(func() {
+		if s.producer != nil {
+			s.producer.close()
+		}
+		for _, w := range s.workers {
+			w.close()
+		}
+		for _, d := range s.databases {
+			_ = d.Kill()
+		}
+		if s.redis != nil {
+			_ = s.redis.Kill()
+		}
+		if s.history != nil {
+			s.history.Close()
+		}
+	})
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// until asks again and again, as long as there is patience.
+func until(ctx context.Context, what string, happened func() (bool, error)) error {
+	var last error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		ok, err := happened()
+		if ok {
+			return nil
+		}
+		last = err
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return errors.Join(fmt.Errorf("waited %v in vain until %s", patience, what), last)
+}

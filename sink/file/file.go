@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ import (
 // Config are the settings below "file".
 type Config struct {
 	Folder string        `yaml:"folder,required" help:"where the files are; made when absent"`
-	Name   string        `yaml:"name" help:"what files' names begin with (default the pipeline's name)"`
+	Name   string        `yaml:"name" help:"what files' names begin with (default the pipeline's name, and the sink's where there are several)"`
 	Pack   string        `yaml:"pack" help:"none, gzip or zstd (default none)"`
 	Bytes  int           `yaml:"bytes,size" help:"after which a file is full, packed (default 128MiB)"`
 	Age    time.Duration `yaml:"age" help:"after which a file is full (default 1h)"`
@@ -75,7 +76,7 @@ func New(env sink.Env, c Config) (*Sink, error) {
 		c.Folder = filepath.Join(env.Folder, c.Folder)
 	}
 	if c.Name == "" {
-		c.Name = env.Pipeline
+		c.Name = strings.ReplaceAll(env.Pipeline, "/", "-") // PIPELINE/SINK, where there are several
 	}
 	if c.Bytes == 0 {
 		c.Bytes = 128 << 20

@@ -131,7 +131,7 @@ func openWriter(t testing.TB, s *Sink) (sink.Writer, event.Ranges) {
 
 func TestRotation(t *testing.T) {
 	folder := t.TempDir()
-	s := newSink(t, "p", Config{Folder: folder, Bytes: 500})
+	s := newSink(t, "p/files", Config{Folder: folder, Bytes: 500})
 	defer s.Close()
 	w, _ := openWriter(t, s)
 	for i := range uint64(10) {
@@ -139,7 +139,7 @@ func TestRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	full, _ := filepath.Glob(filepath.Join(folder, "p-*.ndjson"))
+	full, _ := filepath.Glob(filepath.Join(folder, "p-files-*.ndjson"))
 	open, _ := filepath.Glob(filepath.Join(folder, "*"+openEnding))
 	if len(full) != 3 || len(open) != 1 {
 		t.Errorf("%d files are full, %d open: %v %v", len(full), len(open), full, open)

@@ -3,7 +3,6 @@ package mysql
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -149,24 +148,43 @@ type choice struct {
 
 // choose picks the way that this server is fastest at.
 func (c *Config) choose(server settled, columns []found) (choice, error) {
-	switch generated := slices.ContainsFunc(columns, func(f found) bool { return f.autoIncrement }); {
-	case c.Method == Load && !server.localInfile:
-		return choice{}, &sink.PermanentError{
-			Err:  errors.New("method is load, and the server does not allow it: local_infile is off"),
-			Hint: "as an administrator run: SET GLOBAL local_infile = 1; or remove method",
-		}
+	hindrance := c.hindrance(server, columns)
+	switch {
 	case c.Mode != table.Insert:
 		return choice{false, fmt.Sprintf("mode is %s", c.Mode)}, nil
-	case c.Method != Auto:
-		return choice{c.Method == Load, fmt.Sprintf("method is %s", c.Method)}, nil
-	case !server.localInfile:
-		return choice{false, "local_infile is off"}, nil
-	case !generated:
+	case c.Method == Rows:
+		return choice{false, "method is insert"}, nil
+	case c.Method == Load && hindrance != "":
+		return choice{}, &sink.PermanentError{
+			Err:  fmt.Errorf("method is load, and that cannot be: %s", hindrance),
+			Hint: "remove method; or, where local_infile is off, run as an administrator: SET GLOBAL local_infile = 1",
+		}
+	case c.Method == Load:
+		return choice{true, "method is load"}, nil
+	case hindrance != "":
+		return choice{false, hindrance}, nil
+	case !slices.ContainsFunc(columns, func(f found) bool { return f.autoIncrement }):
 		return choice{true, "the table has no AUTO_INCREMENT column"}, nil
 	case server.lockMode == interleaved:
 		return choice{true, "innodb_autoinc_lock_mode is 2"}, nil
 	}
 	return choice{false, fmt.Sprintf("innodb_autoinc_lock_mode is %d: only with 2 do loads run side by side", server.lockMode)}, nil
+}
+
+// hindrance is why nothing can be loaded; empty when it can. What is loaded is
+// text: a number in a column of text would stay as it is spelled here, which is
+// not how the server spells it.
+func (c *Config) hindrance(server settled, columns []found) string {
+	if !server.localInfile {
+		return "local_infile is off"
+	}
+	for _, column := range c.Columns {
+		f := find(columns, column.Name)
+		if event.Type(column.Type) == event.Float64 && f != nil && slices.Contains(texts, f.kind) {
+			return fmt.Sprintf("column %q is %s, where a load would spell numbers otherwise", f.name, f.full)
+		}
+	}
+	return ""
 }
 
 func (c choice) String() string {

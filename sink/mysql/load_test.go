@@ -43,7 +43,9 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 	columns = append(columns, Column{Name: "raw", Field: "s", Type: Type(event.String), SQL: "LONGBLOB"},
 		Column{Name: "latin", Field: "l", Type: Type(event.Int64), SQL: "VARCHAR(30) CHARACTER SET latin1"},
 		Column{Name: "coarse", Field: "t", Type: Type(event.Timestamp), SQL: "DATETIME(0)"},
-		Column{Name: "single", Field: "i", Type: Type(event.Int32), SQL: "FLOAT"})
+		Column{Name: "single", Field: "i", Type: Type(event.Int32), SQL: "FLOAT"},
+		Column{Name: "real", Field: "f", Type: Type(event.Float64), SQL: "FLOAT"},
+		Column{Name: "exact", Field: "f", Type: Type(event.Float64), SQL: "DECIMAL(65,20)"})
 	dump := func(method Method, rows [][]any, prepared bool) []string {
 		t.Helper()
 		g := newTarget(t, columns...)
@@ -51,7 +53,7 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 		w := g.open()
 		r := newRows(w)
 		for _, row := range rows {
-			r.add(append(slices.Clone(row), row[5], row[2], row[6], row[1])...)
+			r.add(append(slices.Clone(row), row[5], row[2], row[6], row[1], modest(row[3]), modest(row[3]))...)
 		}
 		if !prepared {
 			for i := range rows {
@@ -63,7 +65,7 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 		if w.inserts || w.misloads > 0 {
 			t.Errorf("rows were refused to be loaded, and inserted")
 		}
-		return g.text("SELECT b, i, l, f, d, HEX(s), t, HEX(j), HEX(raw), latin, coarse, single FROM events")
+		return g.text("SELECT b, i, l, f, d, HEX(s), t, HEX(j), HEX(raw), latin, coarse, single, `real`, exact FROM events")
 	}
 	rows := odd()
 	text := dump(Rows, rows, false)
@@ -77,6 +79,14 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 			}
 		}
 	}
+}
+
+// modest keeps a number within what every column of numbers takes.
+func modest(value any) any {
+	if f, ok := value.(float64); ok && math.Abs(f) > 1e16 {
+		return f / math.MaxFloat64
+	}
+	return value
 }
 
 // mustWrite writes row i alone: too few to be parameters.
@@ -184,6 +194,7 @@ func TestLoadIsForbiddenLater(t *testing.T) {
 func TestChoice(t *testing.T) {
 	counted := []found{{name: "pk", autoIncrement: true}, {name: "id"}}
 	plain := []found{{name: "id"}}
+	spelled := []found{{name: "id"}, {name: "score", kind: "varchar", full: "varchar(10)"}}
 	tests := []struct {
 		name    string
 		mode    table.Mode
@@ -199,10 +210,11 @@ func TestChoice(t *testing.T) {
 		{"off", table.Insert, Auto, settled{lockMode: 2}, plain, false, "local_infile is off"},
 		{"as told", table.Insert, Load, settled{localInfile: true, lockMode: 1}, counted, true, "method is load"},
 		{"as told otherwise", table.Insert, Rows, settled{localInfile: true, lockMode: 2}, counted, false, "method is insert"},
+		{"number as text", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, spelled, false, "spell numbers otherwise"},
 		{"upsert", table.Upsert, Auto, settled{localInfile: true, lockMode: 2}, plain, false, "mode is upsert"},
 	}
 	for _, test := range tests {
-		c := Config{Mode: test.mode, Method: test.method}
+		c := Config{Mode: test.mode, Method: test.method, Columns: []Column{{Name: "score", Type: Type(event.Float64)}}}
 		got, err := c.choose(test.server, test.columns)
 		if err != nil || got.load != test.load || !strings.Contains(got.why, test.why) {
 			t.Errorf("%s: %v because %q, %v", test.name, got, got.why, err)

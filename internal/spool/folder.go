@@ -40,6 +40,9 @@ const frameMax = 1 << 30
 type identity struct {
 	Name string      `json:"name"`
 	Skip [][2]uint64 `json:"skip,omitempty"` // first and end of what counts as given up
+	// Unverified is where the spool ended when it was opened, until Verified: others
+	// can have nothing past it from here, in however many processes it grows meanwhile.
+	Unverified *uint64 `json:"unverified,omitempty"`
 
 	verified bool // in this process
 }
@@ -92,7 +95,12 @@ func (s *Spool) recover() error {
 	s.end = s.last.end
 	s.head = max(s.first(), min(s.head, s.end))
 	s.recovered, s.assigned = s.end, s.end
-	return nil
+	if before := s.identity.Unverified; before != nil {
+		s.recovered = min(s.recovered, *before)
+		return nil
+	}
+	s.identity.Unverified = &s.recovered
+	return s.saveIdentity(s.identity)
 }
 
 // list returns the first positions of the files with a suffix, ascending.
@@ -234,15 +242,19 @@ func (s *Spool) rename(skip event.Ranges) error {
 	for _, r := range skip {
 		fresh.Skip = append(fresh.Skip, [2]uint64{r.First, r.End()})
 	}
-	text, err := json.Marshal(fresh)
-	if err != nil {
-		return err
-	}
-	if err := s.replace(filepath.Join(s.folder, identityFile), text, true); err != nil {
+	if err := s.saveIdentity(fresh); err != nil {
 		return err
 	}
 	s.identity = fresh
 	return nil
+}
+
+func (s *Spool) saveIdentity(i identity) error {
+	text, err := json.Marshal(i)
+	if err != nil {
+		return err
+	}
+	return s.replace(filepath.Join(s.folder, identityFile), text, true)
 }
 
 func (s *Spool) loadHead() uint64 {

@@ -62,7 +62,7 @@ type Spool struct {
 
 	mu        sync.Mutex
 	identity  identity
-	recovered uint64        // the end when it was opened
+	recovered uint64        // the end when it was opened, or the first time since it was verified
 	closed    []segment     // all but the last, by position
 	last      segment       // that is written to
 	end       uint64        // the position after the last that is on disk
@@ -238,10 +238,18 @@ func (s *Spool) Check(done event.Ranges) (renamed bool, err error) {
 
 // Verified says that what others have was checked, once for each name and
 // process: what they have from now on came from here.
-func (s *Spool) Verified() {
+func (s *Spool) Verified() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.identity.verified = true
+	if s.identity.verified {
+		return nil
+	}
+	verified := identity{Name: s.identity.Name, Skip: s.identity.Skip, verified: true}
+	if err := s.saveIdentity(verified); err != nil {
+		return err
+	}
+	s.identity = verified
+	return nil
 }
 
 // Skipped are the positions that count as given up since the spool was renamed.

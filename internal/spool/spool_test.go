@@ -341,6 +341,9 @@ func TestReaderWaits(t *testing.T) {
 func TestRestoredFromACopy(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, small)
+	if err := s.Verified(); err != nil {
+		t.Fatal(err)
+	}
 	put(t, s, entry("", `{"a":1}`, `{"a":2}`, `{"a":3}`))
 	_ = s.Close()
 	s = open(t, folder, small)
@@ -360,10 +363,34 @@ func TestRestoredFromACopy(t *testing.T) {
 	if s.Name() != name || s.Skipped().String() != "[1,2)" {
 		t.Errorf("name %s, skipped %s", s.Name(), s.Skipped())
 	}
-	s.Verified()
+	if err := s.Verified(); err != nil {
+		t.Fatal(err)
+	}
 	put(t, s, entry("", `{"a":4}`))
 	if renamed, err := s.Check(event.Ranges{{First: 0, Count: 4}}); renamed || err != nil {
 		t.Errorf("what was read in this process: renamed %v, %v", renamed, err)
+	}
+}
+
+// TestGrowsBeforeItIsCompared has a spool restored from a copy grow, and its process
+// end, before anybody tells what others have.
+func TestGrowsBeforeItIsCompared(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, small)
+	put(t, s, entry("", `{"a":1}`, `{"a":2}`))
+	if err := s.Verified(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	others := event.Ranges{{Count: 5}} // they had three more, from the spool that the copy is of
+	for i := range 3 {
+		s = open(t, folder, small)
+		put(t, s, entry("", fmt.Sprintf(`{"b":%d}`, 2*i), fmt.Sprintf(`{"b":%d}`, 2*i+1)))
+		_ = s.Close()
+	}
+	s = open(t, folder, small)
+	if renamed, err := s.Check(others); !renamed || err != nil || s.Skipped().String() != "[0,2)" {
+		t.Errorf("renamed %v, %v, skipped %v: what came since counts as had", renamed, err, s.Skipped())
 	}
 }
 

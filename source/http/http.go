@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ type Config struct {
 	Spool    int           `yaml:"spool,size" help:"bytes that may wait on disk; beyond, senders get 503 (default 1GiB)"`
 	Remember time.Duration `yaml:"remember" help:"how long an Idempotency-Key is known (default 24h)"`
 }
+
+var paths = regexp.MustCompile(`^/[A-Za-z0-9_.~/-]*$`)
 
 const (
 	segmentBytes = 32 << 20
@@ -82,8 +85,8 @@ func New(env source.Env, c Config) (*Source, error) {
 		return nil, errors.New("TLS needs both cert and key")
 	case c.MaxBody < 0 || c.Spool < 0 || c.Remember < 0:
 		return nil, errors.New("max_body, spool and remember must not be negative")
-	case c.Path != "" && c.Path[0] != '/':
-		return nil, fmt.Errorf("path %q must begin with /", c.Path)
+	case c.Path != "" && !paths.MatchString(c.Path):
+		return nil, fmt.Errorf("path %q must begin with / and hold nothing but letters, digits and _ . - ~ /", c.Path)
 	}
 	c.Path = orElse(c.Path, "/")
 	c.MaxBody = orElse(c.MaxBody, 16<<20)
@@ -125,7 +128,7 @@ func (s *Source) start() (*spool.Spool, error) {
 	}
 	srv, err := listen(s.config, sp, s.env.Log)
 	if err != nil {
-		return nil, errors.Join(&source.PermanentError{Err: err, Hint: "choose another address below http.listen"}, sp.Close())
+		return nil, errors.Join(err, sp.Close())
 	}
 	s.spool, s.server = sp, srv
 	return sp, nil
@@ -152,6 +155,14 @@ func (s *Source) Partitions(context.Context) ([]string, error) {
 	return []string{name(sp)}, nil
 }
 
+// Check implements source.Checker. It does not listen: an engine that runs does.
+func (s *Source) Check(ctx context.Context) error {
+	if _, err := s.config.certificates(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
 // Grows implements source.Growing: senders come for as long as it listens.
 func (s *Source) Grows() bool { return true }
 
@@ -176,7 +187,9 @@ func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (s
 			"old", partition, "new", name(sp))
 		return nil, source.ErrMoved
 	}
-	sp.Verified()
+	if err := sp.Verified(); err != nil {
+		return nil, err
+	}
 	return s.open(sp, partition, done)
 }
 

@@ -238,6 +238,7 @@ func TestConfig(t *testing.T) {
 		"needs a token":    {Listen: "0.0.0.0:4291"},
 		"both cert and":    {Listen: "127.0.0.1:0", Cert: "x"},
 		"must begin with ": {Listen: "127.0.0.1:0", Path: "x"},
+		"nothing but":      {Listen: "127.0.0.1:0", Path: "/{"},
 		"not be negative":  {Listen: "127.0.0.1:0", MaxBody: -1},
 	} {
 		if _, err := intake.New(source.Env{}, c); err == nil || !strings.Contains(err.Error(), want) {
@@ -309,6 +310,31 @@ func TestTLS(t *testing.T) {
 	_ = resp.Body.Close()
 	if resp.StatusCode != 200 {
 		t.Error(resp.Status)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "key.pem"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); !errors.As(err, new(*source.PermanentError)) {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestPagesCannotPost has a page in a browser try to: it reaches loopback too.
+func TestPagesCannotPost(t *testing.T) {
+	s, to := start(t, t.TempDir(), intake.Config{})
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://elsewhere.example"}} {
+		if status, _ := post(t, to, `{"a":1}`, header...); status != http.StatusForbidden {
+			t.Errorf("%s: status %d", header, status)
+		}
+	}
+	if status, answer := post(t, to, `{"a":2}`); status != 200 {
+		t.Error(status, answer)
+	}
+	if got := events(t, s, 1); got[0] != `{"a":2}` {
+		t.Errorf("taken: %v", got)
 	}
 }
 

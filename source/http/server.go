@@ -20,6 +20,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/perigeedb/perigee/internal/spool"
+	"github.com/perigeedb/perigee/source"
 )
 
 const (
@@ -45,25 +46,38 @@ type server struct {
 // listen begins to serve.
 func listen(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
 	s := &server{config: c, spool: sp, log: log, bodies: semaphore.NewWeighted(bodiesMax * int64(c.MaxBody))}
-	l, err := net.Listen("tcp", c.Listen)
+	pairs, err := c.certificates()
 	if err != nil {
 		return nil, err
 	}
-	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-		if err != nil {
-			_ = l.Close()
-			return nil, fmt.Errorf("read the certificate: %w", err)
-		}
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, &source.PermanentError{Err: err, Hint: "choose another address below http.listen"}
+	}
+	if len(pairs) > 0 {
+		l = tls.NewListener(l, &tls.Config{Certificates: pairs, MinVersion: tls.VersionTLS12})
 	}
 	s.address = l.Addr()
 	mux := http.NewServeMux()
 	mux.Handle("POST "+c.Path, http.HandlerFunc(s.post))
-	s.http = http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	// A page in a browser on this machine reaches loopback too, and must not post.
+	handler := http.NewCrossOriginProtection().Handler(mux)
+	s.http = http.Server{Handler: handler, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	s.serving.Go(func() { _ = s.http.Serve(l) })
 	log.Info("taking events over HTTP", "address", s.address, "path", c.Path)
 	return s, nil
+}
+
+// certificates are those that the listener shows, if any.
+func (c *Config) certificates() ([]tls.Certificate, error) {
+	if c.Cert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, &source.PermanentError{Err: fmt.Errorf("read the certificate: %w", err), Hint: "check cert and key below the http source"}
+	}
+	return []tls.Certificate{pair}, nil
 }
 
 func (s *server) close() error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -42,13 +43,18 @@ func Kind(open func() (*store.Store, error)) sink.Kind {
 			if err := decode(&c); err != nil {
 				return nil, err
 			}
-			return newSink(env.Pipeline, c, open)
+			s, err := newSink(env.Pipeline, c, open)
+			if err == nil {
+				s.data = env.Data
+			}
+			return s, err
 		},
 	}
 }
 
 type eventSink struct {
 	pipeline string
+	data     string // the engine's folder
 	name     string
 	config   store.TableConfig
 	open     func() (*store.Store, error)
@@ -88,6 +94,14 @@ func (s *eventSink) Open(ctx context.Context, partition string) (sink.Writer, ev
 		return nil, nil, classify(err)
 	}
 	return writer{p}, done, nil
+}
+
+// Check implements sink.Checker. It does not open the store: an engine that runs has it.
+func (s *eventSink) Check(ctx context.Context) error {
+	if info, err := os.Stat(s.data); err == nil && !info.IsDir() {
+		return &sink.PermanentError{Err: fmt.Errorf("%s is not a folder", s.data), Hint: "name another folder with data in the configuration"}
+	}
+	return ctx.Err()
 }
 
 func (s *eventSink) connect() (*store.Table, error) {

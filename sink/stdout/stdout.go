@@ -65,6 +65,9 @@ func standardOutput() (io.Writer, error) {
 	return os.NewFile(uintptr(fd), "standard output"), nil
 }
 
+// Check implements sink.Checker: every process has an output.
+func (s *Sink) Check(ctx context.Context) error { return ctx.Err() }
+
 // Open implements sink.Sink. It knows of no ranges.
 func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
 	s.mu.Lock()

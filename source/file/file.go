@@ -144,6 +144,32 @@ func (s *Source) missing(err error) error {
 	return err
 }
 
+// Check implements source.Checker. A stream is not opened: what is in it can be
+// read only once.
+func (s *Source) Check(ctx context.Context) error {
+	if s.path == "-" || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	info, err := os.Stat(s.path)
+	switch {
+	case err != nil:
+		return s.missing(err)
+	case info.IsDir():
+		return s.folder()
+	case !info.Mode().IsRegular():
+		return nil
+	}
+	f, err := os.Open(s.path)
+	if err != nil {
+		return s.missing(err)
+	}
+	return f.Close()
+}
+
+func (s *Source) folder() error {
+	return &source.PermanentError{Err: fmt.Errorf("read events: %s is a folder", s.path), Hint: "name a file in it, or a pattern such as *.ndjson"}
+}
+
 // streamed returns the stream, if the path is one.
 func (s *Source) streamed() (*stream, error) {
 	s.mu.Lock()
@@ -158,7 +184,7 @@ func (s *Source) streamed() (*stream, error) {
 			return nil, s.missing(err)
 		}
 		if info.IsDir() {
-			return nil, &source.PermanentError{Err: fmt.Errorf("read events: %s is a folder", s.path), Hint: "name a file in it"}
+			return nil, s.folder()
 		}
 		if info.Mode().IsRegular() {
 			return nil, nil

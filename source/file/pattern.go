@@ -68,6 +68,12 @@ func (p *pattern) Local(string) bool { return true }
 // Close implements source.Source.
 func (p *pattern) Close() error { return nil }
 
+// Check implements source.Checker.
+func (p *pattern) Check(ctx context.Context) error {
+	_, err := p.look(ctx)
+	return err
+}
+
 // Partitions implements source.Source: the oldest files that were not read to
 // their end.
 func (p *pattern) Partitions(ctx context.Context) ([]string, error) {

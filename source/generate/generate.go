@@ -54,6 +54,9 @@ func New(env source.Env, c Config) (*Source, error) {
 	return &Source{config: c, limits: env.Limits}, nil
 }
 
+// Check implements source.Checker: there is nothing that could be absent.
+func (s *Source) Check(ctx context.Context) error { return ctx.Err() }
+
 // Partitions implements source.Source.
 func (s *Source) Partitions(context.Context) ([]string, error) { return []string{s.name()}, nil }
 

@@ -92,8 +92,7 @@ kafka() {
 case ${1:-} in
   build) build ;;
   servers) build; servers ;;
-  bench) build; packages redis-server mariadb-server postgresql postgresql-client \
-    libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
+  bench) build; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
   lint) build; servers; packages clang lua-check shellcheck ;;
   *) fail "usage: tools/setup.sh build|servers|bench|kafka|lint" ;;

@@ -99,7 +99,7 @@ func (v *verifyCommand) run(c *console, folder string) error {
 	}
 	screen := newScreen(c.err)
 	runner := chaos.NewRunner(chaos.Config{
-		Binary: v.binary(binary), Folder: folder, Events: events, Oracle: v.oracle(c), Stored: storedIDs,
+		Binary: v.binary(binary), Folder: folder, Events: events, Oracle: v.oracle(c), Stored: storedIDs, Keep: v.Keep,
 		Say: func(line string) { fmt.Fprintf(screen, "verify: %s\n", line) },
 	}, rounds)
 	if v.Soak > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,12 +25,19 @@ import (
 // happens to one of them happens to one in every thousand.
 const sampleEvents = 1000
 
+// refusedEvery is how many of those have one that the example's script refuses.
+const refusedEvery = 100
+
 // events makes events of the sample.
 func (v *verifyCommand) events() (*chaos.Events, error) {
 	var sample [][]byte
 	if v.Events == "" {
 		for i := range uint64(sampleEvents) {
-			sample = append(sample, generate.Append(nil, demoSeed, i))
+			one := generate.Append(nil, demoSeed, i)
+			if i%refusedEvery == refusedEvery/2 {
+				one = bytes.Replace(one, []byte("@"), nil, 1)
+			}
+			sample = append(sample, one)
 		}
 		return chaos.NewEvents(sample, v.ID)
 	}

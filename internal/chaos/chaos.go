@@ -28,6 +28,7 @@ type Config struct {
 	Events *Events
 	Oracle Oracle
 	Stored Stored            // nil where there is no event store
+	Keep   bool              // the folders of rounds that end well, too
 	Say    func(line string) // is told how it goes
 }
 
@@ -121,6 +122,9 @@ func (r *Runner) one(ctx context.Context, folder string, round Round) error {
 		return err
 	}
 	s.close()
+	if r.config.Keep {
+		return nil
+	}
 	return os.RemoveAll(folder)
 }
 

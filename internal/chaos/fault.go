@@ -2,11 +2,11 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perigeedb/perigee/pipeline"
@@ -176,9 +176,12 @@ func (s *stage) leaser() *database {
 	return nil
 }
 
-// takenOver waits until somebody else has a worker's partitions.
+// takenOver waits until somebody else has a worker's partitions, and gets on with them.
 func (s *stage) takenOver(ctx context.Context, w *worker, held []string) error {
-	began := time.Now()
+	if len(held) == 0 {
+		return nil
+	}
+	began, waiting := time.Now(), slices.Clone(held)
 	err := until(ctx, fmt.Sprintf("the partitions of worker %d are taken over", w.number), func() (bool, error) {
 		for _, other := range s.workers {
 			if other == w {
@@ -188,13 +191,28 @@ func (s *stage) takenOver(ctx context.Context, w *worker, held []string) error {
 			if err != nil {
 				return false, err
 			}
-			held = slices.DeleteFunc(held, func(p string) bool { return slices.Contains(theirs, p) })
+			waiting = slices.DeleteFunc(waiting, func(p string) bool { return slices.Contains(theirs, p) })
 		}
-		return len(held) == 0, nil
+		return len(waiting) == 0, nil
 	})
-	if err == nil && time.Since(began) > 30*time.Millisecond {
-		s.Tally.Takeovers = append(s.Tally.Takeovers, time.Since(began))
-		s.note("taken over after %.1f s", time.Since(began).Seconds())
+	if err != nil {
+		return err
+	}
+	before, err := s.heads(ctx)
+	if err != nil {
+		return err
+	}
+	err = until(ctx, fmt.Sprintf("others get on with the partitions of worker %d", w.number), func() (bool, error) {
+		now, err := s.heads(ctx)
+		return err == nil && !slices.ContainsFunc(held, func(p string) bool {
+			key, _, _ := strings.Cut(p, "@")
+			return now[key] <= before[key]
+		}), err
+	})
+	if err == nil {
+		took := time.Since(began)
+		s.Tally.Takeovers = append(s.Tally.Takeovers, took)
+		s.note("taken over after %.1f s", took.Seconds())
 	}
 	return err
 }
@@ -229,41 +247,56 @@ func (s *stage) again(ctx context.Context, server server, meanwhile func() error
 	return server.Start(ctx)
 }
 
-// freeze stops a worker inside a transaction, until others have its partitions.
-// The transaction is held open by holding back the answers of the database.
+// freeze stops a worker inside a transaction, until others have its partitions and
+// get on with them. What the worker has still to say, or to hear, stays on its way
+// as long.
 func (s *stage) freeze(ctx context.Context, w *worker, f Fault) error {
 	held, err := s.leases(ctx, w)
 	if err != nil {
 		return err
 	}
-	inside := false
-	for try := 0; try < 10 && !inside; try++ {
-		for _, p := range w.databases {
-			p.stall(true)
-		}
-		if inside, err = s.inTransaction(ctx); err != nil {
-			return err
-		}
-		if !inside {
-			w.honest()
-			if err := s.work(ctx); err != nil {
-				return err
-			}
-		}
+	inside, err := s.enter(ctx, w)
+	if err != nil {
+		return err
 	}
 	if err := w.freeze(); err != nil {
 		return err
 	}
-	w.honest()
-	name := f
 	if !inside {
-		name.Kind = "freeze worker, others take over"
+		f.Kind = "freeze worker, others take over"
 	}
-	s.done(name, "worker %d", w.number)
-	if err := s.takenOver(ctx, w, held); err != nil {
-		return errors.Join(err, w.thaw())
+	s.done(f, "worker %d", w.number)
+	err = s.takenOver(ctx, w, held)
+	if s.random.IntN(2) == 0 { // before the worker knows that it was away
+		w.honest()
 	}
-	return w.thaw()
+	if thawed := w.thaw(); err == nil {
+		err = thawed
+	}
+	w.honest()
+	return err
+}
+
+// enter holds a worker inside a transaction: by half of a statement, or by the
+// answer to one.
+func (s *stage) enter(ctx context.Context, w *worker) (inside bool, err error) {
+	for try := range 10 {
+		for _, p := range w.databases {
+			if try%2 == 0 {
+				p.play(halfBurst)
+			} else {
+				p.stall(true)
+			}
+		}
+		if inside, err = s.inTransaction(ctx); inside || err != nil {
+			return inside, err
+		}
+		w.honest()
+		if err := s.work(ctx); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // inTransaction tells whether a transaction stays open.

@@ -107,19 +107,28 @@ func (s *stage) untilGivenUp(ctx context.Context, events int) error {
 
 // givenUp adds up the positions up to which Redis has been trimmed.
 func (s *stage) givenUp(ctx context.Context) (sum int, err error) {
+	heads, err := s.heads(ctx)
+	for _, head := range heads {
+		sum += head
+	}
+	return sum, err
+}
+
+// heads are the positions up to which each key has been trimmed.
+func (s *stage) heads(ctx context.Context) (map[string]int, error) {
 	server := resp.Server{Address: s.redis.Address()}
 	conn, err := server.Dial(ctx)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer conn.Close()
+	heads := make(map[string]int)
 	for _, key := range s.producer.keys {
 		head, err := conn.Do(ctx, "HGET", "{"+key+"}:perigee", "head")
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		n, _ := strconv.Atoi(fmt.Sprint(head))
-		sum += n
+		heads[key], _ = strconv.Atoi(fmt.Sprint(head))
 	}
-	return sum, nil
+	return heads, nil
 }

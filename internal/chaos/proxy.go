@@ -3,6 +3,7 @@ package chaos
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,7 +30,12 @@ const (
 	honest     trick = iota
 	halfPacket       // the server gets half of a packet, and the connection is cut
 	noReply          // the server gets a packet, its answer is lost, and the connection is cut
+	halfBurst        // the server gets half of a large statement, and the rest when the proxy resumes
 )
+
+// burst is what a client sends before the rest is held back: more than the packets
+// of 16 KiB that rows go to MariaDB in, and less than the rows of a batch.
+const burst = 17_000
 
 func newProxy(server string) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,13 +68,13 @@ func (p *proxy) serve(client net.Conn) {
 	defer server.Close()
 	p.note(client, server, true)
 	defer p.note(client, server, false)
-	answered := make(chan struct{})
+	answered, sent := make(chan struct{}), new(atomic.Int64)
 	go func() {
 		defer close(answered)
 		defer client.Close()
-		p.pass(server, client, true)
+		p.pass(server, client, true, sent)
 	}()
-	p.pass(client, server, false)
+	p.pass(client, server, false, sent)
 	server.Close()
 	<-answered
 }
@@ -87,20 +93,27 @@ func (p *proxy) note(client, server net.Conn, open bool) {
 	}
 }
 
-// pass passes on until either side ends or a trick ends it.
-func (p *proxy) pass(from, to net.Conn, reply bool) {
+// pass passes on until either side ends or a trick ends it. sent counts what the
+// server was sent since it last said something.
+func (p *proxy) pass(from, to net.Conn, reply bool, sent *atomic.Int64) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !p.forward(to, buf[:n], reply) || err != nil {
+		if n > 0 && !p.forward(to, buf[:n], reply, sent) || err != nil {
 			return
 		}
 	}
 }
 
-func (p *proxy) forward(to net.Conn, packet []byte, reply bool) (more bool) {
-	hold, delay, trick := p.state(reply)
-	if hold != nil {
+func (p *proxy) forward(to net.Conn, packet []byte, reply bool, sent *atomic.Int64) (more bool) {
+	before := sent.Load()
+	if reply {
+		sent.Store(0)
+	} else {
+		sent.Add(int64(len(packet)))
+	}
+	hold, delay, trick := p.state(reply, before+int64(len(packet)))
+	if hold != nil && trick != halfBurst {
 		<-hold
 	}
 	if delay > 0 {
@@ -112,20 +125,32 @@ func (p *proxy) forward(to net.Conn, packet []byte, reply bool) (more bool) {
 		return false
 	case noReply:
 		return false
+	case halfBurst:
+		half := max(0, burst-int(before))
+		if _, err := to.Write(packet[:half]); err != nil {
+			return false
+		}
+		<-hold
+		packet = packet[half:]
 	}
 	_, err := to.Write(packet)
 	return err == nil
 }
 
-// state is what holds for the next packet. A trick is played once.
-func (p *proxy) state(reply bool) (hold chan struct{}, delay time.Duration, played trick) {
+// state is what holds for the next packet, the last of so many bytes. A trick is
+// played once.
+func (p *proxy) state(reply bool, bytes int64) (hold chan struct{}, delay time.Duration, played trick) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hold != nil && (reply || !p.replies) {
 		hold = p.hold
 	}
-	if p.trick == halfPacket && !reply || p.trick == noReply && reply {
+	if p.trick == halfPacket && !reply || p.trick == noReply && reply || p.trick == halfBurst && !reply && bytes > burst {
 		played, p.trick = p.trick, honest
+	}
+	if played == halfBurst {
+		p.hold = make(chan struct{})
+		hold, p.replies = p.hold, false
 	}
 	return hold, p.delay, played
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	keys = 4 // lists or streams that the producer pushes into
+	keys = 6 // lists or streams that the producer pushes into: as many for each of two workers, and of three
 	// patience is for what takes a second at most on an idle machine.
 	patience = 2 * time.Minute
 )

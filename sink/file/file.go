@@ -197,8 +197,11 @@ type book struct {
 // own takes the partition over.
 func (b *book) own() (entries []ledger.Entry, err error) {
 	err = b.journal.locked(func() error {
+		if err := b.journal.ours(); err != nil {
+			return err
+		}
 		b.epoch = b.journal.state.partition(b.partition).Epoch + 1
-		if err := b.journal.note(record{Partition: b.partition, Own: b.epoch}); err != nil {
+		if err := b.journal.note(record{Partition: b.partition, Own: b.epoch, Pipeline: b.journal.folder.pipeline}); err != nil {
 			return err
 		}
 		entries = b.journal.state.partition(b.partition).ledger()

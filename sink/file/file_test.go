@@ -149,6 +149,36 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestOtherPacking goes on with other settings where a file is open.
+func TestOtherPacking(t *testing.T) {
+	folder := t.TempDir()
+	for i, pack := range []string{"none", "gzip", "zstd", "none"} {
+		s := newSink(t, "p", Config{Folder: folder, Pack: pack})
+		w, _ := openWriter(t, s)
+		if err := w.Write(t.Context(), batch(uint64(i), 1)); err != nil {
+			t.Fatalf("pack %s: %v", pack, err)
+		}
+		_, _ = w.Close(), s.Close()
+	}
+	if all := lines(t, folder); len(all) != 4 {
+		t.Errorf("%d lines, want 4: %v", len(all), all)
+	}
+}
+
+// TestNameOfAnother has two pipelines, whose partitions may have the same names,
+// meant to write to the same files.
+func TestNameOfAnother(t *testing.T) {
+	folder := t.TempDir()
+	s := newSink(t, "p", Config{Folder: folder, Name: "n"})
+	defer s.Close()
+	openWriter(t, s)
+	other := newSink(t, "q", Config{Folder: folder, Name: "n"})
+	defer other.Close()
+	if _, _, err := other.Open(t.Context(), "part"); !errors.As(err, new(*sink.PermanentError)) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAge(t *testing.T) {
 	folder := t.TempDir()
 	s := newSink(t, "p", Config{Folder: folder, Age: time.Nanosecond})

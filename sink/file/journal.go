@@ -3,6 +3,7 @@ package file
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,9 +26,9 @@ type folder struct {
 	age                          time.Duration
 }
 
-// file is the path of the file with a number, once it is full.
-func (f *folder) file(number uint64) string {
-	return filepath.Join(f.path, fmt.Sprintf("%s-%08d%s", f.name, number, f.ending))
+// file is the path of a file once it is full.
+func (f *folder) file(number uint64, ending string) string {
+	return filepath.Join(f.path, fmt.Sprintf("%s-%08d%s", f.name, number, ending))
 }
 
 func (f *folder) hidden(what string) string {
@@ -144,6 +145,17 @@ func (j *journal) current() error {
 	return nil
 }
 
+// ours refuses files of another pipeline, whose partitions may have the same names.
+func (j *journal) ours() error {
+	if owner := j.state.Pipeline; owner != "" && owner != j.folder.pipeline {
+		return &sink.PermanentError{
+			Err:  fmt.Errorf("the files %s in %s are those of %s", j.folder.name, j.folder.path, owner),
+			Hint: "give this sink another name or folder",
+		}
+	}
+	return nil
+}
+
 // note makes a record durable and part of the state.
 func (j *journal) note(r record) error {
 	line, err := encode(&r)
@@ -154,6 +166,7 @@ func (j *journal) note(r record) error {
 		return fmt.Errorf("write the journal of the files: %w", err)
 	}
 	if err := j.file.Sync(); err != nil {
+		_ = j.file.Truncate(j.read) // or it would be read back, though it may never reach the disk
 		return fmt.Errorf("sync the journal of the files: %w", err)
 	}
 	j.read += int64(len(line))
@@ -231,7 +244,7 @@ func (j *journal) rotate() error {
 		}
 	}
 	if s.File == 0 {
-		if err := j.note(record{File: 1, When: time.Now().Unix()}); err != nil {
+		if err := j.note(record{File: 1, Ending: j.folder.ending, When: time.Now().Unix()}); err != nil {
 			return err
 		}
 	}
@@ -254,19 +267,22 @@ func (j *journal) rotate() error {
 // finish was cut short before the journal knew.
 func (j *journal) full() bool {
 	s := &j.state
-	if s.Size >= j.folder.bytes || s.Size > 0 && time.Since(time.Unix(s.Begun, 0)) >= j.folder.age {
+	if s.Size >= j.folder.bytes || j.ending() != j.folder.ending || s.Size > 0 && time.Since(time.Unix(s.Begun, 0)) >= j.folder.age {
 		return true
 	}
-	_, err := os.Stat(j.folder.file(s.File))
+	_, err := os.Stat(j.folder.file(s.File, j.ending()))
 	return err == nil
 }
+
+// ending is that of the open file, which may have been begun with other settings.
+func (j *journal) ending() string { return cmp.Or(j.state.Ending, j.folder.ending) }
 
 func (j *journal) openData() (err error) {
 	if j.data != nil {
 		_ = j.data.Close()
 	}
 	j.number = j.state.File
-	if j.data, err = os.OpenFile(j.folder.file(j.number)+openEnding, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	if j.data, err = os.OpenFile(j.folder.file(j.number, j.folder.ending)+openEnding, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return fmt.Errorf("open a file for rows: %w", err)
 	}
 	return syncFolder(j.folder.path)
@@ -277,7 +293,8 @@ func (j *journal) openData() (err error) {
 // journal is in place, the old one says that the file is open.
 func (j *journal) finish() error {
 	s := &j.state
-	full, open := j.folder.file(s.File), j.folder.file(s.File)+openEnding
+	full := j.folder.file(s.File, j.ending())
+	open := full + openEnding
 	if err := os.Truncate(open, s.Size); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("finish a file: %w", err)
 	}
@@ -285,7 +302,7 @@ func (j *journal) finish() error {
 		return fmt.Errorf("finish a file: %w", err)
 	}
 	next := *s
-	next.File, next.Size, next.Begun = s.File+1, 0, time.Now().Unix()
+	next.File, next.Ending, next.Size, next.Begun = s.File+1, j.folder.ending, 0, time.Now().Unix()
 	return j.renew(&next)
 }
 

@@ -15,11 +15,13 @@ type record struct {
 	Own       uint64   `json:"own,omitempty"`    // the epoch of a new owner
 	Ranges    []ranged `json:"ranges,omitempty"` // landed or folded
 	Fold      bool     `json:"fold,omitempty"`
-	Set       *uint64  `json:"set,omitempty"`   // the position that a person set
-	Size      *int64   `json:"size,omitempty"`  // of the open file that counts
-	File      uint64   `json:"file,omitempty"`  // the number of a new open file
-	When      int64    `json:"when,omitempty"`  // seconds since 1970
-	State     *state   `json:"state,omitempty"` // all that was before; always the first
+	Set       *uint64  `json:"set,omitempty"`      // the position that a person set
+	Size      *int64   `json:"size,omitempty"`     // of the open file that counts
+	File      uint64   `json:"file,omitempty"`     // the number of a new open file
+	Ending    string   `json:"ending,omitempty"`   // of its name
+	When      int64    `json:"when,omitempty"`     // seconds since 1970
+	Pipeline  string   `json:"pipeline,omitempty"` // whose files they are
+	State     *state   `json:"state,omitempty"`    // all that was before; always the first
 }
 
 // ranged is a range on disk: four bytes for each fingerprint, little endian.
@@ -61,8 +63,10 @@ func (r ranged) whole() event.Range {
 
 // A state is what all records of a journal come to.
 type state struct {
-	File       uint64                `json:"file"` // number of the open file
-	Size       int64                 `json:"size"` // of it that counts
+	Pipeline   string                `json:"pipeline,omitempty"` // whose files they are
+	File       uint64                `json:"file"`               // number of the open file
+	Ending     string                `json:"ending,omitempty"`   // of its name
+	Size       int64                 `json:"size"`               // of it that counts
 	Begun      int64                 `json:"begun"`
 	Partitions map[string]*partition `json:"partitions"`
 }
@@ -92,7 +96,10 @@ func (s *state) apply(r *record) {
 		*s = *r.State
 	}
 	if r.File > 0 {
-		s.File, s.Size, s.Begun = r.File, 0, r.When
+		s.File, s.Ending, s.Size, s.Begun = r.File, r.Ending, 0, r.When
+	}
+	if r.Pipeline != "" {
+		s.Pipeline = r.Pipeline
 	}
 	if r.Size != nil {
 		s.Size = *r.Size

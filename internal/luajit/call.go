@@ -73,12 +73,12 @@ const pieceShare = 10
 const answerKept = 64 << 10
 
 // serveBatch is serve for a run, whose documents C points to in between.
-func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) C.int {
+func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(unsafe.SliceData(in.Data))
 	pin.Pin(unsafe.SliceData(in.Ends))
-	return e.serve(ctx)
+	e.serve(ctx)
 }
 
 // serve calls functions of Go and resumes the script until it waits no more. It

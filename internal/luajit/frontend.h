@@ -67,6 +67,8 @@ typedef struct front {
 	const uint32_t *ends;
 	uint32_t count;
 	front_run run;
+	int kind;         // of what ended it, as front_ended returns it
+	int plain;        // all events ran, and nothing but rows came of them
 
 	size_t output;    // the limit for what comes of a batch
 	doc_buf out;      // documents, back to back

@@ -315,6 +315,7 @@ static int begin_single(front *f) {
 
 static int drive(front *f) {
 	int driver = f->driver;
+	if (f->run.at == f->count) return PG_OK;
 	if (f->count - f->run.at == 1) {
 		int kind = begin_single(f);
 		if (kind || f->run.at == f->count) return kind;
@@ -342,16 +343,27 @@ static int run_events(front *f, int kind) {
 	}
 }
 
-int front_ended(front *f, int kind) {
-	kind = run_events(f, kind);
-	if (kind == PG_CALL) {
-		pg_vm_pause(f->vm);
-		return kind;
-	}
+// told tells whether the script has logged or measured.
+static int told(const front *f) {
+	return f->vm->log.len || f->vm->log.truncated || f->measured.len || f->unmeasured;
+}
+
+// end ends a run, and returns what ended it.
+static int end(front *f, int kind) {
 	pg_vm_end(f->vm);
 	life_next(f);
-	if (f->route_count) return kind; // no sink need have all rows
-	return kind ? kind : extract_rest(f);
+	if (kind || f->route_count) return kind; // no sink need have all rows
+	kind = extract_rest(f);
+	f->plain = !kind && !f->dead_count && !told(f);
+	return kind;
+}
+
+int front_ended(front *f, int kind) {
+	kind = run_events(f, kind);
+	f->plain = 0;
+	if (kind == PG_CALL) pg_vm_pause(f->vm);
+	else kind = end(f, kind);
+	return f->kind = kind;
 }
 
 int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {

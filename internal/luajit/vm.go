@@ -9,9 +9,11 @@ package luajit
 import "C"
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -35,6 +37,9 @@ type VM struct {
 	opts  Options
 	seen  sighting
 	spent account // of the run, before the piece that runs
+
+	mu  sync.Mutex      // guards
+	ctx context.Context // of the run; nil where that has none that can end
 }
 
 // errNoRoom says that not even an empty VM fits.
@@ -124,6 +129,20 @@ func (vm *VM) enter() {
 func (vm *VM) about() {
 	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PG_ABOUT)
 	vm.watch.rouse()
+}
+
+// heed makes the end of ctx the end of the run that follows; nil makes nothing.
+func (vm *VM) heed(ctx context.Context) {
+	vm.mu.Lock()
+	vm.ctx = ctx
+	vm.mu.Unlock()
+}
+
+// givenUp tells whether the run has been given up.
+func (vm *VM) givenUp() bool {
+	vm.mu.Lock()
+	defer vm.mu.Unlock()
+	return vm.ctx != nil && vm.ctx.Err() != nil
 }
 
 // Log hands over what the script printed or logged since the last call, oldest

@@ -191,7 +191,7 @@ func (vm *VM) look(clock time.Time) (busy bool) {
 	switch {
 	case vm.load32(&run.stop) != 0:
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_OK)
-	case now.late(seen.run, vm.opts.BatchTime):
+	case vm.givenUp() || now.late(seen.run, vm.opts.BatchTime):
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_BATCH_TIME)
 	case event != C.PG_NO_EVENT && now.late(seen.at, vm.opts.EventTime):
 		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)

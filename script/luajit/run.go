@@ -16,11 +16,17 @@ import (
 
 // Run passes the batch through main.
 func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
-	reset(res)
 	e, err := s.acquire(ctx)
 	if err != nil {
+		reset(res)
 		return err
 	}
+	if e.Pass(ctx, in, 0) && s.plain && ctx.Err() == nil {
+		keep(e, in, res)
+		s.release(e)
+		return nil
+	}
+	reset(res)
 	r := run{s: s, ctx: ctx, in: in, res: res}
 	e, err = r.all(e)
 	if e != nil {
@@ -28,6 +34,19 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	}
 	r.settle()
 	return err
+}
+
+// keep is all that there is to do for a batch of which nothing came but rows for one
+// sink, without columns.
+func keep(e *engine, in *event.Batch, res *event.Result) {
+	data, ends, from, dropped := e.Rows()
+	out := &res.Outputs[0]
+	out.Data = append(out.Data[:0], data...)
+	out.Ends = append(out.Ends[:0], ends...)
+	out.From = append(out.From[:0], from...)
+	out.To, out.Columns = out.To[:0], nil
+	name(out, in, in.Len())
+	res.Dead, res.Dropped, res.Ran = res.Dead[:0], dropped, in.Len()
 }
 
 func reset(res *event.Result) {
@@ -45,13 +64,13 @@ type run struct {
 	res *event.Result
 }
 
-// all runs until every event has run or a limit of the batch ends it, with a
-// fresh engine after each limit. It returns the engine that it holds in the end.
+// all goes on after a first crossing until every event has run or a limit of the
+// batch ends it, with a fresh engine after each limit. It returns the engine that it
+// holds in the end.
 func (r *run) all(e *engine) (*engine, error) {
 	start := time.Time{}
 	for {
-		first := r.res.Ran
-		out := r.cross(e, first)
+		first, out := r.res.Ran, e.Outcome()
 		if err := r.ctx.Err(); err != nil {
 			r.s.release(e)
 			reset(r.res)
@@ -84,24 +103,8 @@ func (r *run) all(e *engine) (*engine, error) {
 		if e, err = r.s.acquire(r.ctx); err != nil {
 			return nil, err
 		}
+		e.Pass(r.ctx, r.in, r.res.Ran)
 	}
-}
-
-// cross makes the crossing, which ends early when the context does.
-func (r *run) cross(e *engine, first int) *luajit.Outcome {
-	if r.ctx.Done() == nil {
-		return e.Run(r.ctx, r.in, first)
-	}
-	ended := make(chan struct{})
-	stop := context.AfterFunc(r.ctx, func() {
-		e.Cancel()
-		close(ended)
-	})
-	out := e.Run(r.ctx, r.in, first)
-	if !stop() {
-		<-ended
-	}
-	return out
 }
 
 // limit tells whether the run ended by a limit of the batch. An event that takes
@@ -162,15 +165,17 @@ func (r *run) bury(i int, sink string, number uint32, stage, why, traceback stri
 
 // settle names the outputs.
 func (r *run) settle() {
-	ran := uint64(r.res.Ran)
-	prints := r.in.Range.Prints
-	if len(prints) > 0 {
-		prints = prints[:ran:ran]
-	}
 	for i := range r.res.Outputs {
-		o := &r.res.Outputs[i]
-		o.Partition = r.in.Partition
-		o.Range.First, o.Range.Count, o.Range.Prints = r.in.Range.First, ran, prints // Head copies more
+		name(&r.res.Outputs[i], r.in, r.res.Ran)
 	}
 	script.Sort(r.res.Dead)
+}
+
+// name says of which events an output is.
+func name(out *event.Output, in *event.Batch, ran int) {
+	out.Partition = in.Partition
+	out.Range.First, out.Range.Count, out.Range.Prints = in.Range.First, uint64(ran), in.Range.Prints // Head copies more
+	if len(out.Range.Prints) > 0 {
+		out.Range.Prints = out.Range.Prints[:ran:ran]
+	}
 }

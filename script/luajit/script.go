@@ -11,7 +11,10 @@ import (
 )
 
 // A Script is a loaded Lua script.
-type Script struct{ program }
+type Script struct {
+	program
+	plain bool // all rows are for one output, without columns
+}
 
 // Load compiles the script and runs its text once. A fault in it is a
 // *script.Error.
@@ -30,6 +33,7 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 	if err := s.prepare(code, opts, interpreted); err != nil {
 		return nil, err
 	}
+	s.plain = opts.Direct() && opts.Sinks[0].Columns == nil
 	if err := s.join(ctx, "batches", s.open); err != nil {
 		return nil, err
 	}
@@ -73,7 +77,9 @@ func (s *Script) acquire(ctx context.Context) (*engine, error) {
 		return nil, err
 	}
 	e := m.VM.(*engine)
-	e.member = m
+	if e.member != m {
+		e.member = m
+	}
 	return e, nil
 }
 

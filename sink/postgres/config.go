@@ -161,12 +161,9 @@ func (c *Config) connection() (*pgconn.Config, error) {
 		return nil, err
 	}
 	settings := map[string]string{"host": host, "port": port, "database": c.Database, "user": c.User}
-	if c.Password != "" {
-		settings["password"] = string(c.Password)
-	}
 	var words []string
 	for name, value := range c.Params {
-		if _, ours := settings[name]; ours || session[name] != "" {
+		if _, ours := settings[name]; ours || name == "password" || session[name] != "" {
 			return nil, fmt.Errorf("params: %s is set by the sink itself; remove it", name)
 		}
 		settings[name] = value
@@ -176,8 +173,10 @@ func (c *Config) connection() (*pgconn.Config, error) {
 	}
 	pc, err := pgconn.ParseConfig(strings.Join(words, " "))
 	if err != nil {
-		// The driver's words hold the settings; it blots out the password.
 		return nil, fmt.Errorf("params: %w", err)
+	}
+	if c.Password != "" { // not among the settings, which the driver's errors repeat
+		pc.Password = string(c.Password)
 	}
 	for name, value := range session {
 		pc.RuntimeParams[name] = value

@@ -68,15 +68,15 @@ typedef struct pg_file {
 
 typedef struct pg_vm {
 	pg_run run;
+	char lock, armed; /* the hook's */
+	int tripped;        /* the heap has outgrown the limit, garbage included */
+	uint32_t broken;    /* the limit that ended this VM, or 0 */
 	lua_State *L;
 	lua_State *co;      /* the coroutine that pg_vm_resume resumes */
 	size_t used, limit; /* bytes held; bytes that may be live */
-	pg_slab slab;
-	int tripped;        /* the heap has outgrown the limit, garbage included */
 	pg_frame *frames;   /* coroutines being resumed */
 	int depth;          /* C functions that call back into Lua, nested */
 	char *stack;        /* where the outermost call began on the C stack */
-	uint32_t broken;    /* the limit that ended this VM, or 0 */
 	int base;           /* registry references: the script's globals, to be filled before pg_vm_load, */
 	int env;            /*   its environment, */
 	int seal;           /*   what forbids new globals, */
@@ -86,10 +86,6 @@ typedef struct pg_vm {
 	int thread;         /*   the one in use, and what makes one, */
 	int threads;
 	int slot;           /*   a place to hand over one value without allocating */
-	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
-	pg_file *files;
-	pg_fault fault;
-	char lock, armed; /* the hook's */
 	struct pg_scratch { /* where C functions build strings, one after the other */
 		char *data;
 		size_t len, cap;
@@ -102,6 +98,10 @@ typedef struct pg_vm {
 	void *user; /* the front end's own */
 	/* describe replaces an error object on top of the stack by a text, if it can. */
 	void (*describe)(lua_State *L);
+	pg_slab slab;
+	pg_file *files;
+	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
+	pg_fault fault;
 } pg_vm;
 
 /* Life. prelude is the text of prelude.lua. pg_vm_open returns NULL when the

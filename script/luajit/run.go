@@ -41,10 +41,12 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 func keep(e *engine, in *event.Batch, res *event.Result) {
 	data, ends, from, dropped := e.Rows()
 	out := &res.Outputs[0]
-	out.Data = append(out.Data[:0], data...)
-	out.Ends = append(out.Ends[:0], ends...)
-	out.From = append(out.From[:0], from...)
-	out.To, out.Columns = out.To[:0], nil
+	out.Data, out.To, out.Columns = append(out.Data[:0], data...), out.To[:0], nil
+	if len(ends) == 1 { // quicker than a copy
+		out.Ends, out.From = append(out.Ends[:0], ends[0]), append(out.From[:0], from[0])
+	} else {
+		out.Ends, out.From = append(out.Ends[:0], ends...), append(out.From[:0], from...)
+	}
 	name(out, in, in.Len())
 	res.Dead, res.Dropped, res.Ran = res.Dead[:0], dropped, in.Len()
 }

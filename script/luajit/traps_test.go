@@ -4,6 +4,7 @@ package luajit_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -38,7 +39,9 @@ function main(event)
   return {done = true}
 end`
 	for _, lang := range []script.Language{luajit.Language, luajit.Interpreted} {
-		s, err := lang.Load(t.Context(), script.Code{Name: "traps.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{}}})
+		s, err := lang.Load(t.Context(), script.Code{Name: "traps.lua", Text: []byte(text)}, script.Options{
+			Sinks: []script.Sink{{}}, Limits: script.Limits{EventTime: 10 * time.Second, BatchTime: time.Minute},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

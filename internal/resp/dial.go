@@ -77,9 +77,12 @@ func (s *Server) Dial(ctx context.Context) (*Conn, error) {
 		return nil, err
 	}
 	if s.TLS {
-		if nc, err = s.encrypt(ctx, nc); err != nil {
+		encrypted, err := s.encrypt(ctx, nc)
+		if err != nil {
+			_ = nc.Close()
 			return nil, err
 		}
+		nc = encrypted
 	}
 	c := &Conn{net: nc, in: bufio.NewReaderSize(nc, readBuffer)}
 	if err := c.During(ctx, func() error { return c.greet(s) }); err != nil {
@@ -102,7 +105,6 @@ func (s *Server) encrypt(ctx context.Context, nc net.Conn) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	if err := encrypted.HandshakeContext(ctx); err != nil {
-		_ = nc.Close()
 		return nil, fmt.Errorf("encrypt the connection: %w", err)
 	}
 	return encrypted, nil

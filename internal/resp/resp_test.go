@@ -139,6 +139,28 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestTLSFails leaves no connection behind when the certificates to trust have gone.
+func TestTLSFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := resp.Server{Address: l.Addr().String(), TLS: true, CA: filepath.Join(t.TempDir(), "gone.pem")}
+	if _, err := s.Dial(t.Context()); err == nil || !strings.Contains(err.Error(), "read ca") {
+		t.Fatalf("got %v", err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection is still open: %v", err)
+	}
+}
+
 func TestSocket(t *testing.T) {
 	folder, err := os.MkdirTemp("", "perigee-resp-")
 	if err != nil {

@@ -31,6 +31,7 @@ type commands struct {
 	Position   positionCommand   `cmd:"" help:"Show and move the positions that pipelines go on from."`
 	Demo       demoCommand       `cmd:"" help:"Move a million made-up events through a script into a table, and verify it."`
 	Verify     verifyCommand     `cmd:"" help:"Kill everything in the chain at random and at named points, and look for every event."`
+	Bench      benchCommand      `cmd:"" help:"Measure a script over pools of VMs, goroutines, cores and batches, and report."`
 	List       listCommand       `cmd:"" help:"List sources, sinks and languages, and their settings."`
 	Version    versionCommand    `cmd:"" help:"Show the version and what is linked in."`
 	Completion completionCommand `cmd:"" help:"Print a completion script for a shell."`

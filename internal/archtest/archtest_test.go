@@ -44,6 +44,7 @@ var may = map[string][]string{
 	"script/passthrough": {"event", "script", "internal/document", "internal/document/report"},
 	"script/computed":    {"event", "script", "internal/document", "internal/document/pure", "internal/document/report"},
 	"script/reload":      {"event", "script", "script/loader"},
+	"script/tuning":      {"event", "script", "script/pool"},
 	"script/stdlib":      {"script", "internal/document/pure"},
 	"script/loader":      {"script"},
 
@@ -99,7 +100,6 @@ var may = map[string][]string{
 
 	// Programs for developers that treat the engine as a user does.
 	"internal/rig":   {"source/generate", "internal/private", "internal/resp", "internal/verify"},
-	"internal/crash": {"internal/rig", "internal/verify"},
 	"internal/chaos": {"pipeline", "pipeline/deadletter", "internal/private", "internal/resp", "internal/rig", "internal/verify"},
 }
 

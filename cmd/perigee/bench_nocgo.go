@@ -1,0 +1,16 @@
+//go:build !cgo
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script/tuning"
+)
+
+// compilerOf has nothing to tell: gopher-lua compiles nothing.
+func compilerOf(*tuning.Program) func(context.Context, *event.Batch, int, time.Duration) (*tuning.Compilation, error) {
+	return nil
+}

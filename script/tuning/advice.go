@@ -1,0 +1,247 @@
+package tuning
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+// Advice is what follows from the figures, for whoever writes the configuration.
+type Advice struct {
+	Words []string // a sentence or two each
+	YAML  string   // the lines to paste below a pipeline
+}
+
+// enough is the share of the best that is as good: less is within what rounds differ by.
+const enough = .95
+
+func advise(r *Report) Advice {
+	a := &adviser{report: r}
+	a.failures()
+	a.lanes()
+	a.pools()
+	a.batch()
+	a.compiled()
+	a.write()
+	return a.Advice
+}
+
+type adviser struct {
+	Advice
+	report *Report
+	lines  []string
+	pool   string
+}
+
+func (a *adviser) say(format string, args ...any) {
+	a.Words = append(a.Words, fmt.Sprintf(format, args...))
+}
+
+func (a *adviser) failures() {
+	s := a.report.Sample
+	switch {
+	case s.Failed == s.Tried:
+		a.say("Every event of the sample fails (line %d: %s), so the figures are those of failing: mend the script or choose another sample first.", s.Line, s.Fault)
+	case s.Failed > 0:
+		a.say("%s of %s events fail and would become dead letters; the first stands on line %d: %s.",
+			Whole(float64(s.Failed)), Whole(float64(s.Tried)), s.Line, s.Fault)
+	}
+}
+
+// The engine's own choices.
+const (
+	lanesDefault = 4
+	batchDefault = 1000
+)
+
+// lanes finds the fewest goroutines that are as quick as any. Fewer lanes than the
+// default would save nothing: they also wait for sources and sinks.
+func (a *adviser) lanes() {
+	all := a.report.byPool(a.report.poolNames()[0])
+	best := quickest(all)
+	for _, m := range all {
+		if m.Summary.Rate.Median < enough*best.Summary.Rate.Median {
+			continue
+		}
+		a.say("The adaptive pool reaches %s events/s with %s on %s; half of all batches of %d take at most %s, and 1 in 100 more than %s.",
+			Short(m.Summary.Rate.Median), plural(m.Goroutines, "goroutine"), plural(m.Cores, "core"), m.Batch, Time(m.Summary.P50), Time(m.Summary.P99))
+		if m.Goroutines > lanesDefault {
+			a.lines = append(a.lines, fmt.Sprintf("lanes: %d", m.Goroutines))
+			a.say("Fewer lanes than %d leave cores without work; more bring only longer waits.", m.Goroutines)
+		} else {
+			a.say("The default of %d lanes is enough; more bring only longer waits.", lanesDefault)
+		}
+		return
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// pools compares the adaptive pool with the best of the others at each concurrency.
+func (a *adviser) pools() {
+	adaptive := a.report.poolNames()[0]
+	worst, at, other := 1., 0, ""
+	for _, goroutines := range a.report.Plan.Goroutines {
+		var own Measurement
+		var rest []Measurement
+		for _, m := range a.report.Pools {
+			switch {
+			case m.Goroutines != goroutines:
+			case m.Pool == adaptive:
+				own = m
+			default:
+				rest = append(rest, m)
+			}
+		}
+		best := quickest(rest)
+		share := own.Summary.Rate.Median / max(best.Summary.Rate.Median, 1e-9)
+		if share < worst && len(own.Rounds) > 1 && own.Summary.Rate.Max < best.Summary.Rate.Min {
+			worst, at, other = share, goroutines, best.Pool
+		}
+	}
+	if worst >= .9 {
+		a.say("No other pool is clearly quicker than the adaptive one at any concurrency: leave the pool at its default.")
+		return
+	}
+	a.say("At %d goroutines the pool %s is %.2f times as quick as the adaptive one, in every round; see what it costs in memory before you choose it.", at, other, 1/worst)
+	a.pool = poolLine(a.report.Plan, other)
+}
+
+// poolLine is how a configuration says which pool.
+func poolLine(p Plan, name string) string {
+	for _, s := range p.pools() {
+		if s.String() == name {
+			return "pool: " + flow(s)
+		}
+	}
+	return ""
+}
+
+func flow(s pool.Settings) string {
+	parts := []string{fmt.Sprint("core: ", s.Core), fmt.Sprint("max: ", s.Max)}
+	if s.Eager {
+		parts = append(parts, "eager: true")
+	}
+	if s.Idle != 0 {
+		parts = append(parts, fmt.Sprint("idle: ", s.Idle))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// batch compares the engine's size of batches with the quickest.
+func (a *adviser) batch() {
+	all := a.report.Batches
+	best := quickest(all)
+	if one := all[0]; one.Batch < best.Batch {
+		a.say("Batches of %d events are %.1f times as quick as those of %d.", best.Batch,
+			best.Summary.Rate.Median/max(one.Summary.Rate.Median, 1e-9), one.Batch)
+	}
+	for _, m := range all {
+		if m.Batch == batchDefault && m.Summary.Rate.Median < .9*best.Summary.Rate.Median && m.Summary.Rate.Max < best.Summary.Rate.Min && len(m.Rounds) > 1 {
+			a.lines = append(a.lines, fmt.Sprintf("batch: {events: %d}", best.Batch))
+			return
+		}
+	}
+	if all[len(all)-1].Batch < batchDefault {
+		a.say("Batches of %d events, the default, take longer than %v each, and were not tried.", batchDefault, batchTime)
+		return
+	}
+	a.say("The default of %d events in a batch is as quick as any, or sinks gain more by it than the script loses.", batchDefault)
+}
+
+func (a *adviser) compiled() {
+	c := a.report.Compilation
+	if c == nil {
+		return
+	}
+	lines := c.Lines(false)
+	switch {
+	case len(lines) == 0:
+		a.say("LuaJIT compiles all of the script that runs often.")
+	default:
+		a.say("LuaJIT gave up on %d places of the script; the first, %s:%d, %s.", len(lines), lines[0].File, lines[0].Line, lines[0].Plain)
+	}
+}
+
+func (a *adviser) write() {
+	const indent = "    "
+	name := filepath.Base(a.report.Script)
+	var text strings.Builder
+	text.WriteString("pipelines:\n  NAME:\n")
+	if a.pool == "" {
+		fmt.Fprintf(&text, "%sscript: %s\n", indent, name)
+	} else {
+		fmt.Fprintf(&text, "%sscript:\n%s  lua: %s\n%s  %s\n", indent, indent, name, indent, a.pool)
+	}
+	for _, line := range a.lines {
+		text.WriteString(indent + line + "\n")
+	}
+	a.YAML = text.String()
+}
+
+// quickest has the most events per second.
+func quickest(all []Measurement) (best Measurement) {
+	for _, m := range all {
+		if best.Rounds == nil || m.Summary.Rate.Median > best.Summary.Rate.Median {
+			best = m
+		}
+	}
+	return best
+}
+
+// Whole writes a number as 1,234,567.
+func Whole(x float64) string {
+	text := fmt.Sprintf("%.0f", x)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Short writes a number with three digits, as in 1.23 M.
+func Short(x float64) string {
+	switch {
+	case x >= 999.5e3:
+		return digits(x/1e6) + " M"
+	case x >= 9995:
+		return digits(x/1e3) + " k"
+	case x >= 100:
+		return Whole(x)
+	}
+	return digits(x)
+}
+
+// Time writes a duration with three digits.
+func Time(d time.Duration) string {
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d)
+	case d < time.Millisecond:
+		return digits(float64(d)/1e3) + " µs"
+	case d < time.Second:
+		return digits(float64(d)/1e6) + " ms"
+	}
+	return digits(d.Seconds()) + " s"
+}
+
+// Memory writes bytes as megabytes.
+func Memory(bytes uint64) string { return digits(float64(bytes)/1e6) + " MB" }
+
+// digits writes three of them.
+func digits(x float64) string {
+	switch {
+	case x >= 99.95:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 9.995:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}

@@ -1,0 +1,118 @@
+package tuning
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+// A Program is the script and what it is loaded with.
+type Program struct {
+	Name   string
+	Text   []byte
+	Folder string   // of the files it requires; "" for none
+	Sinks  []string // that it may route to
+	// Waits are functions that the script calls and that are not here, by their names
+	// as in "cache.get": each waits so long and returns its arguments.
+	Waits map[string]time.Duration
+}
+
+// load loads it into VMs of a pool.
+func (p *Program) load(ctx context.Context, language script.Language, vms *pool.Pool) (script.Script, error) {
+	options, err := p.Options()
+	if err != nil {
+		return nil, err
+	}
+	options.Pool = vms
+	return language.Load(ctx, p.Code(), options)
+}
+
+// Code is the script's.
+func (p *Program) Code() script.Code {
+	code := script.Code{Name: p.Name, Text: p.Text}
+	if p.Folder != "" {
+		code.Files = script.Folder(p.Folder)
+	}
+	return code
+}
+
+// Options are those that the script is loaded with, without a pool.
+func (p *Program) Options() (script.Options, error) {
+	modules, err := standIns(p.Waits)
+	o := script.Options{Modules: modules, Sinks: []script.Sink{{Name: "stdout"}}}
+	for _, name := range p.Sinks {
+		o.Sinks = append(o.Sinks, script.Sink{Name: name, Routed: true})
+	}
+	return o, err
+}
+
+// A job is what a child does for its parent.
+type job struct {
+	Program  Program
+	Settings pool.Settings
+	Setup    Setup
+	Sample   string // path
+	Slice    time.Duration
+}
+
+// Serve is the whole life of a child: it reads its job from in and warms up; then it
+// measures one round for each line that it reads, and writes a reading to out.
+func Serve(ctx context.Context, language script.Language, in io.Reader, out io.Writer) error {
+	lines, answers := bufio.NewReader(in), json.NewEncoder(out)
+	c, long, err := begin(ctx, language, lines)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.script.Close() }()
+	for {
+		if err := answers.Encode("ready"); err != nil {
+			return fmt.Errorf("answer: %w", err)
+		}
+		if _, err := lines.ReadString('\n'); err != nil {
+			return nil // the parent has enough
+		}
+		reading, err := c.measure(ctx, long)
+		if err != nil {
+			return err
+		}
+		if err := answers.Encode(reading); err != nil {
+			return fmt.Errorf("answer: %w", err)
+		}
+	}
+}
+
+// begin reads a job, and runs its crew until that is warm.
+func begin(ctx context.Context, language script.Language, in *bufio.Reader) (*crew, time.Duration, error) {
+	var j job
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &j)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the job: %w", err)
+	}
+	file, err := os.Open(j.Sample)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = file.Close() }()
+	sample, err := ReadSample(j.Sample, file)
+	if err != nil {
+		return nil, 0, err
+	}
+	vms := pool.New(j.Settings)
+	loaded, err := j.Program.load(ctx, language, vms)
+	if err != nil {
+		return nil, 0, err
+	}
+	c := newCrew(loaded, vms, sample.batches(j.Setup.Batch), j.Setup.Goroutines, len(j.Program.Sinks)+1)
+	_, err = c.measure(ctx, j.Slice)
+	return c, j.Slice, err
+}

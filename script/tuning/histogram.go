@@ -1,0 +1,66 @@
+package tuning
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A histogram counts durations in buckets that are at most a 32nd of their value wide.
+// It is of fixed size, so that counting allocates nothing.
+type histogram struct {
+	buckets [64 * steps]uint32
+	count   uint64
+	max     time.Duration
+}
+
+// steps is how many buckets there are between one power of two and the next.
+const steps = 32
+
+func (h *histogram) add(d time.Duration) {
+	h.buckets[bucket(d)]++
+	h.count++
+	h.max = max(h.max, d)
+}
+
+func (h *histogram) merge(other *histogram) {
+	for i, n := range other.buckets {
+		h.buckets[i] += n
+	}
+	h.count += other.count
+	h.max = max(h.max, other.max)
+}
+
+// bucket is exact below 2·steps; above, it keeps the leading bits.
+func bucket(d time.Duration) int {
+	n := uint64(max(d, 0))
+	if n < 2*steps {
+		return int(n)
+	}
+	shift := bits.Len64(n) - bits.Len64(2*steps-1)
+	return shift*steps + int(n>>shift)
+}
+
+// middle is a duration that falls into bucket i.
+func middle(i int) time.Duration {
+	if i < 2*steps {
+		return time.Duration(i)
+	}
+	shift := i/steps - 1
+	low := uint64(i-shift*steps) << shift
+	return time.Duration(low + 1<<shift/2)
+}
+
+// quantile is what a share of the durations is not above.
+func (h *histogram) quantile(share float64) time.Duration {
+	if h.count == 0 {
+		return 0
+	}
+	wanted := uint64(share * float64(h.count))
+	var seen uint64
+	for i, n := range h.buckets {
+		if seen += uint64(n); seen > wanted {
+			return min(middle(i), h.max)
+		}
+	}
+	return h.max
+}

@@ -1,0 +1,166 @@
+package tuning
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageText string
+
+//go:embed page.css
+var pageStyle string
+
+// A page is what the template shows. All of it is made from the report, which stands
+// in the page as JSON, too.
+type page struct {
+	*Report
+	Name   string
+	Style  template.CSS
+	Cards  []Fact
+	Plots  []plot
+	Sheets []pageSheet
+	Facts  []Fact
+	Data   template.JS
+}
+
+// A pageSheet is a table of the page.
+type pageSheet struct {
+	Title string
+	Head  []string
+	Rows  []pageRow
+	Words int
+}
+
+type pageRow struct {
+	Cells []string
+	First bool // of a group
+}
+
+// WritePage writes the report as a page that needs nothing else.
+func (r *Report) WritePage(w io.Writer) error {
+	shown, err := template.New("page").Funcs(template.FuncMap{
+		"words": func(s pageSheet, column int) bool { return column < s.Words },
+		"date":  func(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") },
+		"about": func(d time.Duration) string { return Time(d) },
+		"whole": func(n int) string { return Whole(float64(n)) },
+	}).Parse(pageText)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return shown.Execute(w, page{
+		Report: r, Name: filepath.Base(r.Script), Style: template.CSS(pageStyle), Data: template.JS(data),
+		Cards: r.cards(), Plots: r.plots(), Sheets: r.pageSheets(), Facts: r.facts(),
+	})
+}
+
+func (r *Report) pageSheets() (all []pageSheet) {
+	for _, s := range r.sheets() {
+		one := pageSheet{Title: s.title, Head: s.head, Words: s.words}
+		for i, cells := range s.rows {
+			first := s.words > 0 && i > 0 && cells[1] != s.rows[i-1][1]
+			one.Rows = append(one.Rows, pageRow{cells, first})
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Rounds is the number of rounds of the setups that had the most.
+func (r *Report) Rounds() int { return r.roundsMax() }
+
+// cards are the figures that come first.
+func (r *Report) cards() []Fact {
+	best := quickest(r.byPool(r.poolNames()[0]))
+	s := best.Summary
+	cards := []Fact{
+		{"events/s at best", Short(s.Rate.Median)},
+		{fmt.Sprintf("99 of 100 batches of %d", best.Batch), Time(s.P99)},
+		{fmt.Sprintf("memory added, %d VMs", s.VMs), Memory(s.Added)},
+		{"allocations per event", digits(s.AllocationsPerEvent)},
+		{"events that fail", fmt.Sprintf("%s of %s", Whole(float64(r.Sample.Failed)), Whole(float64(r.Sample.Tried)))},
+	}
+	if c := r.Compilation; c != nil {
+		cards = append(cards, Fact{"places not compiled", fmt.Sprint(len(c.Lines(false)))})
+	}
+	return cards
+}
+
+func (r *Report) plots() []plot {
+	count := func(y float64) string { return strings.ReplaceAll(Short(y), " ", "") }
+	rate := func(m Measurement) point {
+		s := m.Summary.Rate
+		return point{y: s.Median, least: s.Min, most: s.Max}
+	}
+	took := func(y float64) string { return axisTime(time.Duration(y)) }
+	added := func(m Measurement) point { return point{y: float64(m.Summary.Added) / 1e6} }
+	cpu := func(m Measurement) point { return point{y: m.Summary.CPU} }
+	short := func(unit string) func(float64) string {
+		return func(y float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %s", y, unit)) }
+	}
+	across := func(m Measurement) float64 { return float64(m.Goroutines) }
+	return []plot{
+		{Title: "Events per second", Note: "more is better; bars reach from the slowest round to the quickest", across: "goroutines",
+			format: count, lines: r.poolLines(rate)},
+		{Title: "How long 99 of 100 batches take at most", Note: "less is better; with the wait for a VM", across: "goroutines", log: true,
+			format: took, lines: r.poolLines(func(m Measurement) point { return point{y: float64(m.Summary.P99)} })},
+		{Title: "How long batches take, adaptive pool", Note: "percentiles, with the wait for a VM", across: "goroutines", log: true,
+			format: took, lines: percentiles(r.byPool(r.poolNames()[0]), across)},
+		{Title: "Memory added", Note: "peak of the process, beyond what script and sample take", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
+		{Title: "Cores in use", Note: "processor time by the clock", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
+		{Title: "Events per second, by cores", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "cores", format: count,
+			lines: []line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
+		{Title: "Events per second, by size of batches", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "events in a batch", format: count,
+			lines: []line{oneLine("adaptive", 0, r.Batches, func(m Measurement) float64 { return float64(m.Batch) }, rate)}},
+	}
+}
+
+// axisTime is a duration without needless digits.
+func axisTime(d time.Duration) string {
+	text := Time(d)
+	number, unit, _ := strings.Cut(text, " ")
+	if strings.Contains(number, ".") {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	return number + " " + unit
+}
+
+// poolLines has a line for each pool, over goroutines.
+func (r *Report) poolLines(of func(Measurement) point) (all []line) {
+	for i, name := range r.poolNames() {
+		all = append(all, oneLine(name, i, r.byPool(name), func(m Measurement) float64 { return float64(m.Goroutines) }, of))
+	}
+	return all
+}
+
+func percentiles(all []Measurement, across func(Measurement) float64) []line {
+	value := func(of func(Summary) time.Duration) func(Measurement) point {
+		return func(m Measurement) point { return point{y: float64(of(m.Summary))} }
+	}
+	return []line{
+		oneLine("p50", 0, all, across, value(func(s Summary) time.Duration { return s.P50 })),
+		oneLine("p90", 1, all, across, value(func(s Summary) time.Duration { return s.P90 })),
+		oneLine("p99", 2, all, across, value(func(s Summary) time.Duration { return s.P99 })),
+		oneLine("max", 3, all, across, value(func(s Summary) time.Duration { return s.Max })),
+	}
+}
+
+func oneLine(name string, class int, all []Measurement, across func(Measurement) float64, of func(Measurement) point) line {
+	l := line{name: name, class: class}
+	for _, m := range all {
+		pt := of(m)
+		pt.x = across(m)
+		l.points = append(l.points, pt)
+	}
+	return l
+}

@@ -1,0 +1,98 @@
+package tuning
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+// A Plan says what is measured.
+type Plan struct {
+	Goroutines []int // of each pool
+	Cores      []int // of the adaptive pool; the last is what all the rest may use
+	Batch      int   // events in a batch
+	Batches    []int // sizes of batches of the adaptive pool
+	Rounds     int   // at most
+	Many       bool  // all kinds of pools, and not only those that a configuration should choose from
+}
+
+// QuickPlan and FullPlan are for a machine with so many cores.
+func QuickPlan(cores int) Plan {
+	return Plan{
+		Goroutines: distinct(1, 4*cores, 16*cores), Cores: distinct(1, cores), Batch: 100,
+		Batches: []int{1, 100, 1000}, Rounds: 3,
+	}
+}
+
+func FullPlan(cores int) Plan {
+	p := Plan{
+		Goroutines: distinct(1, cores, 4*cores, 16*cores, 64*cores), Batch: 100,
+		Batches: []int{1, 10, 100, 1000}, Rounds: 5, Many: true,
+	}
+	for n := 1; n < cores; n *= 2 {
+		p.Cores = append(p.Cores, n)
+	}
+	p.Cores = append(p.Cores, cores)
+	return p
+}
+
+func distinct(numbers ...int) []int {
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+// cores are what the pools may use.
+func (p Plan) cores() int { return p.Cores[len(p.Cores)-1] }
+
+// A batch should take no longer than this, or a round holds too few of them.
+const batchTime = 20 * time.Millisecond
+
+// fit makes batches smaller where an event takes so long.
+func (p *Plan) fit(one time.Duration) {
+	most := max(int(batchTime/max(one, 1)), 1)
+	p.Batch = min(p.Batch, most)
+	fits := slices.DeleteFunc(slices.Clone(p.Batches), func(n int) bool { return n > most })
+	p.Batches = distinct(append(fits, p.Batch)...)
+}
+
+// middling is the number of goroutines for what is not about them: enough to keep
+// the cores busy.
+func (p Plan) middling() int { return p.Goroutines[len(p.Goroutines)/2] }
+
+// pools are the settings that are compared, the adaptive pool first.
+func (p Plan) pools() []pool.Settings {
+	n := p.cores()
+	all := []pool.Settings{{}, {Core: n, Max: n}, {Core: 4 * n, Max: 4 * n}, {Core: n, Max: 4 * n, Eager: true}}
+	none := pool.Settings{Core: -1, Max: -1, Eager: true, Idle: -1}
+	if !p.Many {
+		return append(all, none)
+	}
+	return append(all, pool.Settings{Core: 16 * n, Max: 16 * n}, pool.Settings{Core: n, Max: -1, Eager: true},
+		pool.Settings{Core: -1, Max: -1, Eager: true}, none)
+}
+
+// columns are the setups that take turns with each other: one for each number of
+// goroutines, then one for cores and one for batches.
+func (p Plan) columns() (all [][]Setup) {
+	for _, goroutines := range p.Goroutines {
+		var column []Setup
+		for _, s := range p.pools() {
+			column = append(column, Setup{Pool: s.String(), Settings: s, Goroutines: goroutines, Cores: p.cores(), Batch: p.Batch})
+		}
+		all = append(all, column)
+	}
+	adaptive := Setup{Pool: pool.Settings{}.String(), Goroutines: p.middling(), Cores: p.cores(), Batch: p.Batch}
+	var cores, batches []Setup
+	for _, n := range p.Cores {
+		one := adaptive
+		one.Cores = n
+		cores = append(cores, one)
+	}
+	for _, n := range p.Batches {
+		one := adaptive
+		one.Batch = n
+		batches = append(batches, one)
+	}
+	return append(all, cores, batches)
+}

@@ -1,0 +1,44 @@
+package tuning
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/script"
+)
+
+// standIns makes the modules for functions that are not here.
+func standIns(waits map[string]time.Duration) ([]script.Module, error) {
+	byName := map[string]script.Module{}
+	for _, name := range slices.Sorted(maps.Keys(waits)) {
+		module, function, ok := strings.Cut(name, ".")
+		if !ok || module == "" || function == "" {
+			return nil, fmt.Errorf("a function is named with its module, as in cache.get, not %q", name)
+		}
+		m, known := byName[module]
+		if !known {
+			m = script.Module{Name: module, Functions: map[string]script.Func{}}
+			byName[module] = m
+		}
+		m.Functions[function] = waiting(waits[name])
+	}
+	return slices.SortedFunc(maps.Values(byName), func(a, b script.Module) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+// waiting returns its arguments after a while.
+func waiting(long time.Duration) script.Func {
+	return func(ctx context.Context, args []any) ([]any, error) {
+		timer := time.NewTimer(long)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return args, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

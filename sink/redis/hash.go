@@ -57,6 +57,9 @@ func (t *template) row(doc []byte) (row hashRow, err error) {
 	if row.key, err = t.key(object); err != nil {
 		return row, err
 	}
+	if strings.HasPrefix(row.key, "perigee:") || strings.HasSuffix(row.key, ":perigee") {
+		return row, fmt.Errorf("the key would be %q, and under such names stands what has been delivered", row.key)
+	}
 	for name, value := range object {
 		if text, ok := plain(value); ok {
 			row.fields = append(row.fields, name, text)

@@ -193,6 +193,18 @@ func TestHashes(t *testing.T) {
 	}
 }
 
+// TestKeysOfOurs has events whose fields make keys that the ledger, or a source,
+// keeps its positions under.
+func TestKeysOfOurs(t *testing.T) {
+	server := private.Redis(t)
+	w := open(t, redis.Config{Address: server.Address(), Hash: "{key}"})
+	err := w.Write(t.Context(), output(0, `{"key":"perigee:owner:p:{key}:part","epoch":"9"}`, `{"key":"queue:perigee","head":"9"}`, `{"key":"perigees"}`))
+	refusal, ok := errors.AsType[*sink.RowErrors](err)
+	if !ok || len(refusal.Rows) != 2 || refusal.Rows[1].Row != 1 {
+		t.Errorf("writing returned %v", err)
+	}
+}
+
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		config redis.Config

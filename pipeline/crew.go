@@ -77,8 +77,16 @@ func newCrew(p *Pipeline, ctx, reading context.Context) *crew {
 // work returns when the source is exhausted, and all is over, when reading has
 // ended and nobody is at work any more, or when something has failed for good.
 func (c *crew) work() (over bool, err error) {
-	ask := time.NewTimer(0)
+	ask, due := time.NewTimer(0), time.Now()
 	defer ask.Stop()
+	// Whatever ends brings the next question forward, and never puts it off: where
+	// partitions end all the time, the source is the one who knows why.
+	within := func(d time.Duration) {
+		if at := time.Now().Add(d); at.Before(due) {
+			due = at
+			ask.Reset(d)
+		}
+	}
 	reading := c.reading.Done()
 	for {
 		if c.reading.Err() != nil && c.idle() {
@@ -87,6 +95,7 @@ func (c *crew) work() (over bool, err error) {
 		select {
 		case <-ask.C:
 			c.ask()
+			due = time.Now().Add(askEvery)
 			ask.Reset(askEvery)
 		case a := <-c.answers:
 			c.asked = false
@@ -94,7 +103,7 @@ func (c *crew) work() (over bool, err error) {
 				return over, err
 			}
 			if a.endings != c.endings && c.idle() {
-				ask.Reset(0) // all have ended since the source was asked
+				within(0) // all have ended since the source was asked
 			}
 		case end := <-c.ended:
 			again, err := c.conclude(end)
@@ -102,7 +111,7 @@ func (c *crew) work() (over bool, err error) {
 				return false, fmt.Errorf("partition %s: %w", end.partition, err)
 			}
 			if again > 0 || c.idle() {
-				ask.Reset(again)
+				within(again)
 			}
 		case err := <-c.failed:
 			return false, err
@@ -223,6 +232,8 @@ func (c *crew) conclude(end ending) (again time.Duration, err error) {
 	case errors.Is(end.err, source.ErrMoved):
 		c.p.log.Warn("partition moved: asking the source for its partitions again",
 			"partition", end.partition, "reason", end.err)
+		// Nobody is hired for it until the source names it again.
+		c.listed = slices.DeleteFunc(c.listed, func(name string) bool { return name == end.partition })
 		again = c.moves.next()
 	case end.err != nil:
 		return 0, end.err

@@ -1,0 +1,77 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+)
+
+// renamed is a source all of whose partitions can get a new identity.
+type renamed struct {
+	*queue
+	generation atomic.Int64
+}
+
+func (r *renamed) Partitions(ctx context.Context) ([]string, error) {
+	names, err := r.queue.Partitions(ctx)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s@%d", names[i], r.generation.Load())
+	}
+	return names, err
+}
+
+func (r *renamed) Open(ctx context.Context, partition string, _ event.Ranges) (source.Reader, error) {
+	name, generation, _ := strings.Cut(partition, "@")
+	if r.now() != generation {
+		return nil, source.ErrMoved
+	}
+	reader, err := r.queue.Open(ctx, name, nil)
+	return &renamedReader{reader, r, generation}, err
+}
+
+func (r *renamed) now() string { return fmt.Sprint(r.generation.Load()) }
+
+type renamedReader struct {
+	source.Reader
+	of         *renamed
+	generation string
+}
+
+func (r *renamedReader) Read(ctx context.Context, b *event.Batch) error {
+	err := r.Reader.Read(ctx, b)
+	if r.of.now() != r.generation {
+		return source.ErrMoved
+	}
+	return err
+}
+
+// Many partitions that move at once are found again by who shares them: that each
+// of them ends does not put off asking the source.
+func TestAllPartitionsMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &renamed{queue: trickle(12)}
+		r := newBench(t, q, program{main: pass}, newSharedTable())
+		r.config.Worker = "one"
+		r.config.Lease = 2 * time.Second
+		r.Pipeline = New(r.config)
+		ended := r.start(t.Context())
+		for generation := range 3 {
+			q.generation.Store(int64(generation))
+			time.Sleep(10 * time.Second)
+			if s := r.Stats(); s.Open != 12 || s.Share.Held != 12 {
+				t.Errorf("generation %d: %d partitions are open and %d held, want 12", generation, s.Open, s.Share.Held)
+			}
+		}
+		r.Drain()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}

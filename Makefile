@@ -4,7 +4,7 @@ SETUP := tools/setup.sh
 PERIGEE := bin/perigee
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-kafka race nocgo check crash torture torture-asan fuzz bench-crossing bench-pipeline bench-pool clean
+.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash soak torture torture-asan fuzz bench-crossing bench-pipeline bench-pool clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,9 +43,17 @@ check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell li
 	@$(SETUP) lint
 	@tools/check.sh
 
-crash: build ## kill -9 of engine, Redis and MariaDB while events flow: every id once
+verify: build ## kill, freeze, cut off and set back everything in the chain 500 times: each event once
 	@$(SETUP) servers
-	@$(GO) run ./internal/crash -perigee $(PERIGEE)
+	@$(PERIGEE) verify
+
+crash: build ## the same in a minute
+	@$(SETUP) servers
+	@$(PERIGEE) verify --quick
+
+soak: build ## ten minutes of a source that is faster than its sink: memory stays flat
+	@$(SETUP) servers
+	@$(PERIGEE) verify --soak 10m
 
 torture: ## hostile scripts against the limits, and a sweep of memory limits
 	@$(SETUP) build

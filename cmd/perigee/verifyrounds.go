@@ -82,12 +82,15 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	return rounds, nil
 }
 
+// usualKills are those of a round that the numbers below are for.
+const usualKills = 70
+
 // share is what a round with so many kills does. Six in ten are of workers, at points.
 func (v *verifyCommand) share(kills, workers int) chaos.Share {
-	few := func(n int) int { return max(1, kills*n/70) }
+	few := func(n int) int { return (kills*n + usualKills/2) / usualKills }
 	s := chaos.Share{
 		chaos.KillWorker: few(10), chaos.KillRedis: few(7), chaos.KillDatabase: few(8),
-		chaos.RestoreRedis: few(3), chaos.RestoreDatabase: few(1),
+		chaos.RestoreRedis: few(3), chaos.RestoreDatabase: few(2),
 		chaos.Cut: few(2), chaos.CutPacket: few(2), chaos.LoseReply: few(2), chaos.Stall: few(2), chaos.Delay: few(1),
 	}
 	if workers > 1 {

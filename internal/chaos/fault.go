@@ -158,11 +158,14 @@ func (s *stage) killForGood(ctx context.Context, w *worker, f Fault) error {
 
 // leases are the partitions that a worker has a lease of.
 func (s *stage) leases(ctx context.Context, w *worker) ([]string, error) {
+	d := s.leaser()
+	if d == nil {
+		return nil, nil
+	}
 	name, err := w.name()
 	if err != nil {
 		return nil, err
 	}
-	d := s.leaser()
 	return d.texts(ctx, d.dialect.leases, name)
 }
 

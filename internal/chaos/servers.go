@@ -37,17 +37,23 @@ type database struct {
 type dialect struct {
 	transactions string // that are open, each by a name of its own
 	leases       string // partitions that a worker has a lease of; one argument
+	activity     string // what every connection does
 }
 
 var mysqlDialect = dialect{
 	transactions: "SELECT CONCAT(trx_id, '@', trx_started) FROM information_schema.innodb_trx WHERE trx_rows_modified + trx_tables_locked > 0",
 	leases:       "SELECT `partition` FROM perigee_leases WHERE worker = ? AND until > UTC_TIMESTAMP(6)",
+	activity: `SELECT CONCAT('connection ', p.id, ' from ', p.host, ': ', p.command, ' for ', p.time, ' s, ', COALESCE(p.state, ''), ', transaction ',
+		COALESCE(CONCAT(t.trx_state, ', rows ', t.trx_rows_modified, ', locks ', t.trx_rows_locked), 'none'), ': ', COALESCE(LEFT(p.info, 200), ''))
+		FROM information_schema.processlist p LEFT JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id`,
 }
 
 var postgresDialect = dialect{
 	transactions: `SELECT pid::text || '@' || xact_start::text FROM pg_stat_activity
 		WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()`,
 	leases: "SELECT partition FROM perigee_leases WHERE worker = $1 AND until > clock_timestamp()",
+	activity: `SELECT format('connection %s: %s for %s, waits for %s %s: %s', pid, state, clock_timestamp() - state_change, wait_event_type, wait_event, left(query, 200))
+		FROM pg_stat_activity WHERE datname = current_database()`,
 }
 
 // durable says how the servers keep what they have said to have: over a kill of the

@@ -175,6 +175,9 @@ func (s *stage) settle(ctx context.Context) error {
 		}
 	}
 	if err := s.untilEmpty(ctx); err != nil {
+		for _, w := range s.workers {
+			w.engine.Trace() // so that its log tells where it hangs
+		}
 		return err
 	}
 	for _, w := range s.workers {
@@ -185,20 +188,26 @@ func (s *stage) settle(ctx context.Context) error {
 	return nil
 }
 
+// slow is how long nothing may move before it is looked at why.
+const slow = 5 * time.Second
+
 // untilEmpty waits as long as it gets on.
 func (s *stage) untilEmpty(ctx context.Context) error {
-	least, since := -1, time.Now()
+	least, since, looked := -1, time.Now(), false
 	for {
 		waiting, err := s.producer.waiting(ctx)
-		switch {
+		switch still := time.Since(since); {
 		case err != nil:
 			return err
 		case waiting == 0:
 			return nil
 		case least < 0 || waiting < least:
-			least, since = waiting, time.Now()
-		case time.Since(since) > patience:
+			least, since, looked = waiting, time.Now(), false
+		case still > patience:
 			return fmt.Errorf("%d events wait, and nothing has moved for %v\n%s", waiting, patience, s.workers[0].lastWords())
+		case still > slow && !looked:
+			looked = true
+			s.look(ctx, waiting)
 		}
 		if err := s.alive(); err != nil {
 			return err
@@ -206,6 +215,24 @@ func (s *stage) untilEmpty(ctx context.Context) error {
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
+	}
+}
+
+// look notes what the databases do while nothing moves.
+func (s *stage) look(ctx context.Context, waiting int) {
+	s.note("%d events wait, and nothing has moved for %v", waiting, slow)
+	for _, d := range s.databases {
+		lines, err := d.texts(ctx, d.activity)
+		if err != nil {
+			s.note("%s: %v", d.kind, err)
+		}
+		for _, line := range lines {
+			s.note("%s: %s", d.kind, line)
+		}
+	}
+	for _, w := range s.workers {
+		held, err := s.leases(ctx, w)
+		s.note("worker %d has %v %v", w.number, held, err)
 	}
 }
 

@@ -72,6 +72,12 @@ func (e *Engine) Freeze() error { return e.command.Process.Signal(syscall.SIGSTO
 // Thaw lets a frozen process go on.
 func (e *Engine) Thaw() error { return e.command.Process.Signal(syscall.SIGCONT) }
 
+// Trace ends the engine with the stacks of all its goroutines in the log.
+func (e *Engine) Trace() {
+	_ = e.command.Process.Signal(syscall.SIGQUIT)
+	<-e.ended
+}
+
 // Drain asks the engine to finish what it has and end, and waits for it.
 func (e *Engine) Drain(ctx context.Context) error {
 	if err := e.command.Process.Signal(syscall.SIGTERM); err != nil {

@@ -92,26 +92,28 @@ static void replace(doc *d, uint32_t field, uint32_t value) {
 	n->other = value;
 }
 
-// add_node adds a field to an object.
-static int add_node(doc *d, uint32_t object, doc_node field) {
+// add_node adds a field to an object. The caller fills it in, value by value: nodes
+// are copied in larger pieces than they were written in, for which a processor waits.
+static doc_node *add_node(doc *d, uint32_t object, const char *key, size_t len) {
 	uint32_t i = node_add(d);
-	if (!i) return DOC_NO_MEMORY;
-	field.parent = object;
-	field.next = 0;
-	d->nodes[i] = field;
-	d->marks[i] = scan_mark(field.key, field.key_len);
+	if (!i) return NULL;
+	d->nodes[i] = (doc_node){.key = key, .key_len = (uint32_t)len, .parent = object};
+	d->marks[i] = scan_mark(key, len);
 	doc_node *n = &d->nodes[object];
 	if (n->first) d->nodes[n->last].next = i;
 	else n->first = i;
 	n->last = i;
-	return DOC_OK;
+	return &d->nodes[i];
 }
 
 static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
 	char *copy = keep(d, key, len);
-	if (!copy) return DOC_NO_MEMORY;
-	return add_node(d, object, (doc_node){.key = copy, .key_len = (uint32_t)len,
-		.kind = DOC_NULL, .flags = DOC_REPLACED, .other = value});
+	doc_node *field = copy ? add_node(d, object, copy, len) : NULL;
+	if (!field) return DOC_NO_MEMORY;
+	field->kind = DOC_NULL;
+	field->flags = DOC_REPLACED;
+	field->other = value;
+	return DOC_OK;
 }
 
 // matches finds the fields of that key among the 16 nodes or fewer of [base, end),
@@ -172,49 +174,53 @@ static const char *lay(char *at, const doc_node *value) {
 }
 
 // add_whole adds a field as it will be written, which needs no escapes.
-static int add_whole(doc *d, uint32_t object, const char *key, size_t len, doc_node value) {
+static int add_whole(doc *d, uint32_t object, const char *key, size_t len, const doc_node *value) {
 	char number[NUMBER_MAX];
-	if (value.flags & DOC_DOUBLE) value.text = number, value.len = (uint32_t)number_print(number, value.u.num);
-	char *at = arena_get(d, len + value.len + 4);
+	const char *text = value->text;
+	uint32_t text_len = value->len;
+	if (value->flags & DOC_DOUBLE) text = number, text_len = (uint32_t)number_print(number, value->u.num);
+	char *at = arena_get(d, len + text_len + 4);
 	if (!at) return DOC_NO_MEMORY;
 	*at++ = ',', *at++ = '"';
 	scan_copy(at, key, len);
-	value.key = at;
-	value.key_len = (uint32_t)len;
-	value.flags |= DOC_WHOLE;
+	doc_node *field = add_node(d, object, at, len);
+	if (!field) return DOC_NO_MEMORY;
 	at += len;
 	*at++ = '"', *at++ = ':';
-	if (value.kind == DOC_STRING) lay(at, &value);
-	else scan_copy(at, value.text, value.len);
-	value.text = at;
-	return add_node(d, object, value);
+	if (value->kind == DOC_STRING) lay(at, value);
+	else scan_copy(at, text, text_len);
+	field->text = at;
+	field->len = text_len;
+	field->u.num = value->u.num;
+	field->flags = value->flags | DOC_WHOLE;
+	field->kind = value->kind;
+	return DOC_OK;
 }
 
-static uint32_t scalar_new(doc *d, doc_node value) {
-	if (value.kind == DOC_STRING) {
-		char *at = arena_get(d, value.len + 1);
+static uint32_t scalar_new(doc *d, const doc_node *value) {
+	const char *text = value->text;
+	if (value->kind == DOC_STRING) {
+		char *at = arena_get(d, value->len + 1);
 		if (!at) return 0;
-		value.text = lay(at, &value);
+		text = lay(at, value);
 	}
-	uint32_t i = node_add(d);
-	if (!i) return 0;
-	value.next = i + 1;
-	d->nodes[i] = value;
+	uint32_t i = value_new(d, value->kind, value->flags, text, value->len);
+	if (i) d->nodes[i].u.num = value->u.num;
 	return i;
 }
 
 // set writes a scalar into a field.
-static int set(doc *d, uint32_t object, const char *key, size_t len, doc_node value) {
+static int set(doc *d, uint32_t object, const char *key, size_t len, const doc_node *value) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
 	int met = scan_text(key, len);
 	if (met & SCAN_HIGH && !doc_utf8(key, len)) return DOC_BAD_UTF8;
 	mark_dirty(d, object);
 	uint32_t field = find_to_write(d, object, key, len);
-	if (!field && !(value.flags & DOC_BARE) && !(met & SCAN_SPECIAL) && len < (size_t)1 << 30)
+	if (!field && !(value->flags & DOC_BARE) && !(met & SCAN_SPECIAL) && len < (size_t)1 << 30)
 		return add_whole(d, object, key, len, value);
-	value.parent = object;
 	uint32_t i = scalar_new(d, value);
 	if (!i) return DOC_NO_MEMORY;
+	d->nodes[i].parent = object;
 	if (!field) return add_field(d, object, key, len, i);
 	replace(d, field, i);
 	return DOC_OK;
@@ -227,17 +233,17 @@ int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const c
 	doc_node value = {.kind = DOC_STRING, .text = s, .len = (uint32_t)n};
 	if (met & SCAN_SPECIAL) value.flags = DOC_BARE;
 	else value.len += 2; // its quotes
-	return set(d, object, key, len, value);
+	return set(d, object, key, len, &value);
 }
 
 int doc_set_number(doc *d, uint32_t object, const char *key, size_t len, double x) {
 	if (x - x != 0) return DOC_BAD_NUMBER;
-	return set(d, object, key, len, (doc_node){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .u.num = x});
+	return set(d, object, key, len, &(doc_node){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .u.num = x});
 }
 
 int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int kind) {
 	const char *word = literal(kind);
-	return set(d, object, key, len, (doc_node){.kind = (uint8_t)kind, .text = word, .len = (uint32_t)strlen(word)});
+	return set(d, object, key, len, &(doc_node){.kind = (uint8_t)kind, .text = word, .len = (uint32_t)strlen(word)});
 }
 
 int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {

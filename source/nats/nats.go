@@ -63,6 +63,8 @@ type Source struct {
 	mu   sync.Mutex
 	conn *nats.Conn // nil until the first use
 	js   jetstream.JetStream
+	of   string // the partition that was seen last
+	last uint64 // sequence number in it then
 }
 
 // New makes a source. It does not connect.
@@ -163,7 +165,15 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{name(info)}, nil
+	partition := name(info)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == partition && info.State.LastSeq < s.last {
+		return nil, s.older(partition, info.State.LastSeq, fmt.Errorf("stream %s ended at sequence %d and ends at %d now",
+			s.config.Stream, s.last, info.State.LastSeq))
+	}
+	s.of, s.last = partition, info.State.LastSeq
+	return []string{partition}, nil
 }
 
 // Grows implements source.Growing: messages come for as long as the stream is there.

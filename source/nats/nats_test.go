@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -324,6 +325,43 @@ func TestRestored(t *testing.T) {
 		if _, err := open(t, config, later); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set CONFIG p ") {
 			t.Errorf("%v: got %v", later, err)
 		}
+	}
+}
+
+// TestRestoredMeanwhile puts a stream back to an older state under a source that
+// reads it: what comes then has numbers that were read already.
+func TestRestoredMeanwhile(t *testing.T) {
+	opts := settings{Port: -1, JetStream: true, StoreDir: t.TempDir()}
+	p := start(t, opts)
+	js := p.connect(t)
+	create(t, js, "s")
+	publish(t, js, "s.x", numbered(5)...)
+	p.kill()
+	older := filepath.Join(t.TempDir(), "older")
+	if err := os.CopyFS(older, os.DirFS(opts.StoreDir)); err != nil {
+		t.Fatal(err)
+	}
+	opts.Port = p.port(t)
+	p = start(t, opts)
+	publish(t, p.connect(t), "s.x", numbered(5)...)
+	s := make(t, usual, stream.Config{URL: p.url, Stream: "s"})
+	defer s.Close()
+	if _, err := s.Partitions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	opts.StoreDir = older
+	p = start(t, opts)
+	defer p.kill()
+	for {
+		_, err := s.Partitions(t.Context())
+		if errors.As(err, new(*source.PermanentError)) && strings.Contains(err.Error(), "ends at 5 now") {
+			return
+		}
+		if err == nil || t.Context().Err() != nil {
+			t.Fatalf("got %v", err)
+		}
+		time.Sleep(10 * time.Millisecond) // the connection mends itself
 	}
 }
 

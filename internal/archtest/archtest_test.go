@@ -77,7 +77,7 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
-		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/pool", "script/reload",
+		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/tuning", "script/pool", "script/reload",
 		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/chaos", "internal/config", "internal/verify", "examples",

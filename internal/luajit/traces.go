@@ -38,6 +38,7 @@ const (
 	Compiled = "compiled" // a trace; About is how it ends
 	Left     = "left"     // a compiled trace ends in what the interpreter does, which About names
 	Aborted  = "abort"    // the recording of a trace was given up, for Reason
+	Inside   = "inside"   // the same, in what the script calls and is ours
 	Flushed  = "flush"    // all compiled code was thrown away
 )
 
@@ -80,7 +81,7 @@ func traceEvent(fields []string) (TraceEvent, error) {
 	e := TraceEvent{What: fields[0], Reason: fields[1], About: fields[2], File: fields[3]}
 	e.Line, _ = strconv.Atoi(fields[4])
 	e.Count, _ = strconv.Atoi(fields[5])
-	if e.What == Aborted {
+	if e.What == Aborted || e.What == Inside {
 		e.reason()
 	}
 	return e, nil

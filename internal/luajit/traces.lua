@@ -81,10 +81,11 @@ attach(function(what, trace, fn, pc, code, about)
     hear("compiled", link, "", at[1], at[2])
   elseif what == "abort" then
     follow(fn, pc)
+    if not place(fn, pc) then what = "inside" end
     if not file then file, line = above() end
     if type(about) == "function" then about = names[about] or called or "a function" end
     if type(about) ~= "string" and type(about) ~= "number" then about = called or "" end
-    hear("abort", tostring(code), tostring(about), file or "", line or 0)
+    hear(what, tostring(code), tostring(about), file or "", line or 0)
   elseif what == "flush" then
     hear("flush", "", "", "", 0)
   end

@@ -101,6 +101,9 @@ func uncovered(e luajit.TraceEvent) Uncovered {
 	}
 	u.Reason = strings.NewReplacer("%d", e.About, "%s", e.About).Replace(e.Reason)
 	u.Plain, u.Minor = plain(e)
+	if e.What == luajit.Inside && !u.Minor {
+		u.Plain = "calls a function of perigee's that is not compiled, such as pcall"
+	}
 	return u
 }
 

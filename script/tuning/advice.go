@@ -70,7 +70,11 @@ func (a *adviser) lanes() {
 			Short(m.Summary.Rate.Median), plural(m.Goroutines, "goroutine"), plural(m.Cores, "core"), m.Batch, Time(m.Summary.P50), Time(m.Summary.P99))
 		if m.Goroutines > lanesDefault {
 			a.lines = append(a.lines, fmt.Sprintf("lanes: %d", m.Goroutines))
-			a.say("Fewer lanes than %d leave cores without work; more bring only longer waits.", m.Goroutines)
+			if m.Goroutines == all[len(all)-1].Goroutines {
+				a.say("It is slower with fewer lanes than %d; more were not tried.", m.Goroutines)
+			} else {
+				a.say("It is slower with fewer lanes than %d; more bring only longer waits.", m.Goroutines)
+			}
 		} else {
 			a.say("The default of %d lanes is enough; more bring only longer waits.", lanesDefault)
 		}
@@ -151,7 +155,7 @@ func (a *adviser) batch() {
 		}
 	}
 	if all[len(all)-1].Batch < batchDefault {
-		a.say("Batches of %d events, the default, take longer than %v each, and were not tried.", batchDefault, batchTime)
+		a.say("Batches of %d events, the default, take longer than %s each, and were not tried.", batchDefault, Time(batchTime))
 		return
 	}
 	a.say("The default of %d events in a batch is as quick as any, or sinks gain more by it than the script loses.", batchDefault)

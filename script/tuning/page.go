@@ -97,42 +97,45 @@ func (r *Report) cards() []Fact {
 }
 
 func (r *Report) plots() []plot {
-	count := func(y float64) string { return strings.ReplaceAll(Short(y), " ", "") }
 	rate := func(m Measurement) point {
 		s := m.Summary.Rate
 		return point{y: s.Median, least: s.Min, most: s.Max}
 	}
-	took := func(y float64) string { return axisTime(time.Duration(y)) }
+	took := func(y float64) string { return Time(time.Duration(y)) }
 	added := func(m Measurement) point { return point{y: float64(m.Summary.Added) / 1e6} }
 	cpu := func(m Measurement) point { return point{y: m.Summary.CPU} }
 	short := func(unit string) func(float64) string {
 		return func(y float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %s", y, unit)) }
 	}
+	batch := func(m Measurement) float64 { return float64(m.Batch) }
 	across := func(m Measurement) float64 { return float64(m.Goroutines) }
 	return []plot{
 		{Title: "Events per second", Note: "more is better; bars reach from the slowest round to the quickest", across: "goroutines",
-			format: count, lines: r.poolLines(rate)},
+			format: thousands, lines: r.poolLines(rate)},
 		{Title: "How long 99 of 100 batches take at most", Note: "less is better; with the wait for a VM", across: "goroutines", log: true,
 			format: took, lines: r.poolLines(func(m Measurement) point { return point{y: float64(m.Summary.P99)} })},
 		{Title: "How long batches take, adaptive pool", Note: "percentiles, with the wait for a VM", across: "goroutines", log: true,
 			format: took, lines: percentiles(r.byPool(r.poolNames()[0]), across)},
 		{Title: "Memory added", Note: "peak of the process, beyond what script and sample take", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
 		{Title: "Cores in use", Note: "processor time by the clock", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
-		{Title: "Events per second, by cores", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "cores", format: count,
+		{Title: "Events per second, by cores", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "cores", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
-		{Title: "Events per second, by size of batches", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "events in a batch", format: count,
-			lines: []line{oneLine("adaptive", 0, r.Batches, func(m Measurement) float64 { return float64(m.Batch) }, rate)}},
+		{Title: "Events per second, by batch size", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "events in a batch", format: thousands,
+			lines: []line{oneLine("adaptive", 0, r.Batches, batch, rate)}},
+		{Title: "How long batches take, by batch size", Note: fmt.Sprintf("adaptive pool, %d goroutines; with the wait for a VM", r.Plan.middling()), across: "events in a batch",
+			log: true, format: took, lines: percentiles(r.Batches, batch)},
 	}
 }
 
-// axisTime is a duration without needless digits.
-func axisTime(d time.Duration) string {
-	text := Time(d)
-	number, unit, _ := strings.Cut(text, " ")
-	if strings.Contains(number, ".") {
-		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+// thousands writes a number as the ticks of one axis are written.
+func thousands(y float64) string {
+	switch {
+	case y >= 1e6:
+		return digits(y/1e6) + " M"
+	case y >= 1e3:
+		return digits(y/1e3) + " k"
 	}
-	return number + " " + unit
+	return fmt.Sprintf("%.3g", y)
 }
 
 // poolLines has a line for each pool, over goroutines.

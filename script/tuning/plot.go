@@ -30,8 +30,8 @@ type point struct{ x, y, least, most float64 }
 
 // The drawing's size and margins. A phone shows it about as large.
 const (
-	width, height           = 460, 290
-	left, right, top, below = 58, 112, 16, 44
+	width, height    = 460, 290
+	left, top, below = 58, 16, 44
 )
 
 // A frame turns values into places of a drawing.
@@ -40,11 +40,15 @@ type frame struct {
 	low    float64
 	high   float64
 	log    bool
+	right  float64 // margin
 	yTicks []float64
 }
 
 func (p plot) frame() frame {
-	f := frame{log: p.log, low: math.Inf(1)}
+	f := frame{log: p.log, low: math.Inf(1), right: 20}
+	if len(p.lines) > 1 {
+		f.right = 112 // for their names
+	}
 	for _, l := range p.lines {
 		for _, pt := range l.points {
 			f.xs = append(f.xs, pt.x)
@@ -62,20 +66,16 @@ func (p plot) frame() frame {
 	return f
 }
 
-// evenly makes about five ticks from zero on.
+// evenly makes three to six ticks from zero on.
 func (f *frame) evenly() {
 	f.low = 0
 	if f.high <= 0 {
 		f.high = 1
 	}
-	step := math.Pow(10, math.Floor(math.Log10(f.high)))
-	for _, divide := range []float64{1, 2, 4, 5, 10} {
-		if f.high/(step/divide) >= 4 {
-			step /= divide
-			break
-		}
-	}
-	f.high = math.Ceil(f.high/step) * step
+	unit := math.Pow(10, math.Floor(math.Log10(f.high)))
+	steps := []float64{5, 2.5, 2, 1, .5, .25, .2}
+	step := unit * steps[slices.IndexFunc(steps, func(s float64) bool { return f.high/(unit*s) >= 3 })]
+	f.high = math.Ceil(f.high/step-1e-9) * step
 	for i := 0; float64(i)*step <= f.high*1.0001; i++ {
 		f.yTicks = append(f.yTicks, float64(i)*step)
 	}
@@ -96,9 +96,9 @@ func (f *frame) x(v float64) float64 {
 	const inset = 14
 	first, last := f.xs[0], f.xs[len(f.xs)-1]
 	if first == last {
-		return left + (width-left-right)/2
+		return left + (width-left-f.right)/2
 	}
-	return left + inset + (width-left-right-2*inset)*math.Log(v/first)/math.Log(last/first)
+	return left + inset + (width-left-f.right-2*inset)*math.Log(v/first)/math.Log(last/first)
 }
 
 func (f *frame) y(v float64) float64 {
@@ -126,16 +126,28 @@ func (p plot) SVG() template.HTML {
 func (p plot) axes(b *strings.Builder, f *frame) {
 	for _, tick := range f.yTicks {
 		y := f.y(tick)
-		fmt.Fprintf(b, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, y, width-right, y)
-		fmt.Fprintf(b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, left-7, y+4, p.format(tick))
+		fmt.Fprintf(b, `<line class="grid" x1="%d" y1="%.1f" x2="%g" y2="%.1f"/>`, left, y, width-f.right, y)
+		fmt.Fprintf(b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, left-7, y+4, p.tick(tick))
 	}
 	base := height - below
-	fmt.Fprintf(b, `<line class="axis" x1="%d" y1="%d" x2="%d" y2="%d"/>`, left, base, width-right, base)
+	fmt.Fprintf(b, `<line class="axis" x1="%d" y1="%d" x2="%g" y2="%d"/>`, left, base, width-f.right, base)
 	for _, v := range f.xs {
 		fmt.Fprintf(b, `<line class="axis" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, f.x(v), base, f.x(v), base+4)
 		fmt.Fprintf(b, `<text class="tick" x="%.1f" y="%d" text-anchor="middle">%g</text>`, f.x(v), base+18, v)
 	}
-	fmt.Fprintf(b, `<text class="across" x="%d" y="%d" text-anchor="middle">%s</text>`, (left+width-right)/2, height-6, p.across)
+	fmt.Fprintf(b, `<text class="across" x="%g" y="%d" text-anchor="middle">%s</text>`, (left+width-f.right)/2, height-6, p.across)
+}
+
+// tick writes a value of an axis without needless digits.
+func (p plot) tick(y float64) string {
+	number, unit, found := strings.Cut(p.format(y), " ")
+	if strings.Contains(number, ".") {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	if y == 0 || !found {
+		return number
+	}
+	return number + " " + unit
 }
 
 func (p plot) draw(b *strings.Builder, f *frame, l line) {
@@ -202,7 +214,7 @@ func (p plot) labels(b *strings.Builder, f *frame) {
 	for i, l := range order {
 		one := p.lines[l]
 		end := f.x(one.points[len(one.points)-1].x)
-		fmt.Fprintf(b, `<g class="s%d"><path class="lead" d="M%.1f %.1fL%d %.1f"/><text class="name" x="%d" y="%.1f">%s</text></g>`,
-			one.class, end+5, ys[l], width-right+3, place[i], width-right+6, place[i]+4, html.EscapeString(one.name))
+		fmt.Fprintf(b, `<g class="s%d"><path class="lead" d="M%.1f %.1fL%g %.1f"/><text class="name" x="%g" y="%.1f">%s</text></g>`,
+			one.class, end+5, ys[l], width-f.right+3, place[i], width-f.right+6, place[i]+4, html.EscapeString(one.name))
 	}
 }

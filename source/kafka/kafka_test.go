@@ -303,6 +303,7 @@ func TestWhatTheSinksHave(t *testing.T) {
 		{"more than there is", event.Ranges{{Count: 30}}, "it ends at 20"},
 		{"another last record", other, "not the one"},
 		{"less than was removed", event.Ranges{{Count: 10}}, "[10,15)"},
+		{"all that was removed but where a transaction ended", event.Ranges{{Count: 10}, {First: 11, Count: 3}}, ""},
 	} {
 		if strings.Contains(c.name, "removed") {
 			if _, err := p.admin.DeleteRecords(t.Context(), gone); err != nil {

@@ -29,13 +29,31 @@ func (s *Source) verify(ctx context.Context, name string, partition int32, bound
 			return err
 		}
 	}
-	if next := done.Next(done[0].First); bounds.First > next && s.env.Remembered {
+	return s.noGap(name, bounds, done)
+}
+
+// noGap refuses sinks that lack what retention removed. Offsets that never held a
+// record, as transactions and compaction leave, look the same once they are gone:
+// those between what the sinks have are told and not refused, and so is one
+// behind it, where a transaction ends.
+func (s *Source) noGap(name string, bounds event.Range, done event.Ranges) error {
+	next, last := done.Next(done[0].First), done[len(done)-1].End()
+	if bounds.First <= next || !s.env.Remembered {
+		return nil
+	}
+	if bounds.First > last+1 {
 		return &source.PermanentError{
 			Err: fmt.Errorf("the offsets [%d,%d) of %s are gone, and no sink has all of them", next, bounds.First, name),
-			Hint: fmt.Sprintf("the topic's retention removed them unread; raise it, and go on without them with: perigee position set %s %s %d",
-				s.env.Pipeline, name, bounds.First),
+			Hint: fmt.Sprintf("the topic's retention removed them unread; raise it, and go on without them with: %s",
+				source.SetPosition(s.env.Pipeline, name, bounds.First)),
 		}
 	}
+	var gone uint64
+	for _, gap := range done.Missing(event.Range{First: next, Count: bounds.First - next}) {
+		gone += gap.Count
+	}
+	s.env.Log.Warn("the front of the partition is gone; the sinks have what was read of it",
+		"partition", name, "first offset", bounds.First, "never read, or no records", gone)
 	return nil
 }
 
@@ -72,7 +90,7 @@ func (s *Source) same(ctx context.Context, name string, partition int32, last ev
 func (s *Source) older(name string, at uint64, err error) error {
 	return &source.PermanentError{
 		Err: err,
-		Hint: fmt.Sprintf("the topic lost records that were acknowledged, and its offsets mean others now; see where it differs and go on with: perigee position set %s %s N, with N at most %d",
-			s.env.Pipeline, name, at),
+		Hint: fmt.Sprintf("the topic lost records that were acknowledged, and its offsets mean others now; see where it differs and go on from there, at most with: %s",
+			source.SetPosition(s.env.Pipeline, name, at)),
 	}
 }

@@ -46,7 +46,7 @@ func (s *Source) find(c *resp.Conn) ([]string, error) {
 		found := []string{k}
 		if s.isPattern(k) {
 			var err error
-			if found, err = s.scan(c, k); err != nil {
+			if found, err = s.match(c, k); err != nil {
 				return nil, err
 			}
 		}
@@ -65,12 +65,38 @@ func (s *Source) isPattern(name string) bool {
 	return s.config.List == "" && s.config.Stream == "" && strings.ContainsAny(name, "*?[")
 }
 
-// scan looks for keys by a pattern.
-func (s *Source) scan(c *resp.Conn, match string) (keys []string, err error) {
+// match looks for keys by a pattern. A list that is drained is gone, but what stands
+// beside it is not: a worker that has just begun must name the same keys as those
+// that have seen them full, or they would reckon with different shares, and leave a
+// key to each other.
+func (s *Source) match(c *resp.Conn, pattern string) ([]string, error) {
+	kind := ""
+	if s.form == asList || s.form == asStream {
+		kind = s.form.String()
+	}
+	found, err := s.scan(c, pattern, kind)
+	if err != nil || s.form == asStream || s.form == asPop {
+		return found, err
+	}
+	states, err := s.scan(c, stateKey(pattern), "hash")
+	for _, state := range states {
+		key := strings.TrimSuffix(state, stateSuffix)
+		if inner := strings.TrimSuffix(strings.TrimPrefix(key, "{"), "}"); stateKey(inner) == state {
+			key = inner
+		}
+		if !slices.Contains(found, key) {
+			found = append(found, key)
+		}
+	}
+	return found, err
+}
+
+// scan looks for keys of a type by a pattern; no type is any, save for our own.
+func (s *Source) scan(c *resp.Conn, match, kind string) (keys []string, err error) {
 	for cursor := "0"; ; {
 		args := []string{"SCAN", cursor, "MATCH", match, "COUNT", scanCount}
-		if s.form == asList || s.form == asStream {
-			args = append(args, "TYPE", s.form.String())
+		if kind != "" {
+			args = append(args, "TYPE", kind)
 		}
 		c.Command(args...)
 		if err := c.Flush(); err != nil {
@@ -87,7 +113,7 @@ func (s *Source) scan(c *resp.Conn, match string) (keys []string, err error) {
 		cursor, _ = reply[0].(string)
 		page, _ := reply[1].([]any)
 		for _, one := range page {
-			if key, _ := one.(string); !strings.HasSuffix(key, stateSuffix) {
+			if key, _ := one.(string); kind == "hash" || !strings.HasSuffix(key, stateSuffix) {
 				keys = append(keys, key)
 			}
 		}

@@ -187,3 +187,28 @@ func TestUnknownKeyHasMoved(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainedListsAreNamedByAll has a worker begin when lists that another has seen
+// are empty, and so gone from Redis: both must reckon with the same partitions.
+func TestDrainedListsAreNamedByAll(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	for _, pattern := range []string{"mail:*", "{mail}:*"} {
+		c := redis.Config{Address: server.Address(), Lists: redis.Keys{pattern}, UntilEmpty: true}
+		prefix := strings.TrimSuffix(pattern, "*")
+		forms()[0].push(t, client, prefix+"a", "1")
+		forms()[0].push(t, client, prefix+"b", "2")
+		before := newSource(t, c, source.Limits{Events: 100, Bytes: 1 << 20})
+		names := partitions(t, before)
+		if len(names) != 2 {
+			t.Fatalf("%s: partitions %q", pattern, names)
+		}
+		readAll(t, before, names[0])
+		after := partitions(t, newSource(t, c, source.Limits{Events: 100, Bytes: 1 << 20}))
+		slices.Sort(names)
+		slices.Sort(after)
+		if !slices.Equal(after, names) {
+			t.Errorf("%s: a worker that begins later names %q, not %q", pattern, after, names)
+		}
+	}
+}

@@ -12,9 +12,10 @@ import (
 	"github.com/perigeedb/perigee/internal/resp"
 )
 
-// gapEvents is how many events are given up by Redis between a copy of a database
-// and its return: more than can have been committed and not yet acknowledged.
-const gapEvents = 4000
+// gapEvents is how many events of each key are given up by Redis between a copy of
+// a database and its return: more than can have been committed and not yet
+// acknowledged. A worker would rightly go on with a key that lacks nothing.
+const gapEvents = 800
 
 // said is what a worker must say of a database that lacks what Redis has given up.
 const said = "but the sink does not have them"
@@ -93,25 +94,21 @@ func (s *stage) mustStop(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// untilGivenUp waits until Redis has given up so many events more.
+// untilGivenUp waits until Redis has given up so many events more of each key.
 func (s *stage) untilGivenUp(ctx context.Context, events int) error {
-	before, err := s.givenUp(ctx)
+	before, err := s.heads(ctx)
 	if err != nil {
 		return err
 	}
-	return until(ctx, "events are acknowledged", func() (bool, error) {
-		now, err := s.givenUp(ctx)
-		return now >= before+events, err
+	return until(ctx, "events of every key are acknowledged", func() (bool, error) {
+		now, err := s.heads(ctx)
+		for key, head := range now {
+			if head < before[key]+events {
+				return false, err
+			}
+		}
+		return err == nil, err
 	})
-}
-
-// givenUp adds up the positions up to which Redis has been trimmed.
-func (s *stage) givenUp(ctx context.Context) (sum int, err error) {
-	heads, err := s.heads(ctx)
-	for _, head := range heads {
-		sum += head
-	}
-	return sum, err
 }
 
 // heads are the positions up to which each key has been trimmed.

@@ -46,33 +46,37 @@ type happening struct {
 	what string
 }
 
-func newStage(ctx context.Context, r *Runner, folder string, round Round) (s *stage, err error) {
-	s = &stage{Runner: r, round: round, folder: folder, random: rand.New(rand.NewPCG(round.Seed, 2))}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+func newStage(ctx context.Context, r *Runner, folder string, round Round) (*stage, error) {
+	made := &stage{Runner: r, round: round, folder: folder, random: rand.New(rand.NewPCG(round.Seed, 2))}
+	if err := made.prepare(ctx); err != nil {
+		made.close()
 		return nil, err
 	}
-	if s.history, err = os.Create(filepath.Join(folder, "faults.log")); err != nil {
-		return nil, err
+	return made, nil
+}
+
+// prepare starts everything but the flow of events.
+func (s *stage) prepare(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.folder, 0o755); err != nil {
+		return err
+	}
+	if s.history, err = os.Create(filepath.Join(s.folder, "faults.log")); err != nil {
+		return err
 	}
 	if err := s.startServers(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if round.Mend != nil {
-		if err := os.WriteFile(round.Mend.Path, []byte(round.Mend.Broken), 0o600); err != nil {
-			return nil, err
+	if s.round.Mend != nil {
+		if err := os.WriteFile(s.round.Mend.Path, []byte(s.round.Mend.Broken), 0o600); err != nil {
+			return err
 		}
 	}
-	s.producer = newProducer(s.redis.Address(), r.config.Events, round.Pipeline.Stream, keys, rand.New(rand.NewPCG(round.Seed, 3)))
+	s.producer = newProducer(s.redis.Address(), s.config.Events, s.round.Pipeline.Stream, keys, rand.New(rand.NewPCG(s.round.Seed, 3)))
 	if err := s.makeWorkers(); err != nil {
-		return nil, err
+		return err
 	}
-	s.outcomes, err = r.config.Oracle(ctx, s.workers[0].config, r.config.Events.first())
-	return s, err
+	s.outcomes, err = s.config.Oracle(ctx, s.workers[0].config, s.config.Events.first())
+	return err
 }
 
 func (s *stage) startServers(ctx context.Context) (err error) {

@@ -1,0 +1,69 @@
+package chaos
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Events 1 to 3 were pushed and kept, 4 and 5 forgotten. The first of three kinds
+// lands in both sinks, the second twice in one, the third is a dead letter.
+func testStage(t *testing.T) *stage {
+	t.Helper()
+	events, err := NewEvents([][]byte{[]byte(`{}`), []byte(`{}`), []byte(`{}`)}, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	return &stage{
+		Runner:   &Runner{config: Config{Events: events}},
+		round:    Round{Pipeline: &Pipeline{Field: "id", Sinks: []Sink{{Name: "a"}, {Name: "b"}}}},
+		outcomes: []Outcome{{Rows: []uint8{1, 1}}, {Rows: []uint8{2, 0}}, {Rows: []uint8{0, 0}, Dead: true}},
+		producer: &producer{next: 6, pushes: []push{{1, 3, "k", now}}, forgotten: []push{{4, 2, "k", now}}},
+		happened: []happening{{now.Add(time.Millisecond), "a fault"}},
+	}
+}
+
+func TestCompare(t *testing.T) {
+	tests := []struct {
+		name                  string
+		a, b, dead            []uint64
+		lost, double, unknown uint64
+		says                  string
+	}{
+		{"right", []uint64{1, 2, 2}, []uint64{1}, []uint64{3}, 0, 0, 0, ""},
+		{"forgotten ones landed", []uint64{1, 2, 2, 4, 5, 5}, []uint64{1, 4}, []uint64{3}, 0, 0, 0, ""},
+		{"half of a forgotten one", []uint64{1, 2, 2, 5}, []uint64{1, 4}, []uint64{3}, 0, 0, 0, ""},
+		{"nothing", nil, nil, nil, 5, 0, 0, "event 1 has 0 rows in a, not 1"},
+		{"one sink lacks it", []uint64{1, 2, 2}, nil, []uint64{3}, 1, 0, 0, "event 1 has 0 rows in b, not 1"},
+		{"half of two rows", []uint64{1, 2}, []uint64{1}, []uint64{3}, 1, 0, 0, "event 2 has 1 rows in a, not 2"},
+		{"a row twice", []uint64{1, 1, 2, 2}, []uint64{1}, []uint64{3}, 0, 1, 0, "event 1 has 2 rows in a, not 1"},
+		{"in a sink that it is not for", []uint64{1, 2, 2}, []uint64{1, 2}, []uint64{3}, 0, 1, 0, "event 2 has 1 rows in b, not 0"},
+		{"a letter twice", []uint64{1, 2, 2}, []uint64{1}, []uint64{3, 3}, 0, 1, 0, "event 3 has 2 dead letters, not 1"},
+		{"a letter of a good one", []uint64{1, 2, 2}, []uint64{1}, []uint64{1, 3}, 0, 1, 0, "event 1 has 1 dead letters, not 0"},
+		{"a forgotten one twice", []uint64{1, 2, 2, 4, 4}, []uint64{1}, []uint64{3}, 0, 1, 0, "event 4 has 2 rows in a, not 1"},
+		{"never pushed", []uint64{1, 2, 2, 6}, []uint64{1}, []uint64{3, 0}, 0, 0, 2, "event 6 was never pushed"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := &found{sinks: make([]count, 2)}
+			for c, numbers := range map[*count][]uint64{&f.sinks[0]: test.a, &f.sinks[1]: test.b, &f.dead: test.dead} {
+				for _, n := range numbers {
+					c.add(n)
+				}
+			}
+			var r Report
+			testStage(t).compare(f, &r)
+			if r.Events != 3 || r.Forgotten != 2 || r.Lost != test.lost || r.Duplicated != test.double || r.Unknown != test.unknown {
+				t.Errorf("%v, %d unknown", r, r.Unknown)
+			}
+			err := r.Err()
+			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("it says %v", err)
+			}
+			if err != nil && test.unknown == 0 && !strings.Contains(err.Error(), "a fault") {
+				t.Errorf("what was done is not told: %v", err)
+			}
+		})
+	}
+}

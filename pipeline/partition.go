@@ -26,7 +26,7 @@ type partition struct {
 	post    *post
 	name    string
 	writers []sink.Writer  // by index of the pipeline's sinks
-	has     []event.Ranges // what each of them had when it was opened
+	has     []event.Ranges // what each of them had when it was opened; see keepAhead
 	reader  source.Reader
 	free    chan *work // for the feeder to fill
 	full    chan *work // for the lanes to settle
@@ -110,6 +110,7 @@ func (t *partition) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open source: %w", err)
 	}
+	t.keepAhead(done)
 	return nil
 }
 
@@ -208,6 +209,9 @@ func (t *partition) feed(ctx, reading context.Context) error {
 		err := t.read(reading, &w.batch)
 		switch {
 		case err == nil:
+			if err := t.compare(&w.batch); err != nil {
+				return err
+			}
 			t.p.config.Reached(AfterRead)
 			t.full <- w
 		case err == io.EOF:

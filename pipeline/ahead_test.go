@@ -1,0 +1,85 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+)
+
+// printed gives every event of a queue a fingerprint: that of its position, and
+// from position changed on another one.
+type printed struct {
+	*queue
+	changed uint64
+}
+
+func (p printed) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	r, err := p.queue.Open(ctx, partition, done)
+	return printedReader{r, p.changed}, err
+}
+
+type printedReader struct {
+	source.Reader
+	changed uint64
+}
+
+func (p printedReader) Read(ctx context.Context, b *event.Batch) error {
+	if err := p.Reader.Read(ctx, b); err != nil {
+		return err
+	}
+	b.Range.Prints = prints(b.Range, p.changed)
+	return nil
+}
+
+func prints(r event.Range, changed uint64) (all []uint32) {
+	for at := r.First; at < r.End(); at++ {
+		print := uint32(at)
+		if at >= changed {
+			print += 1000
+		}
+		all = append(all, print)
+	}
+	return all
+}
+
+// TestSinkAheadOfARestoredSource has two sinks at different positions, no outbox
+// to level them, and a source whose events have changed between the two.
+func TestSinkAheadOfARestoredSource(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		changed uint64
+		stops   bool
+	}{
+		{"nothing changed", 1000, false},
+		{"changed behind both", 25, false},
+		{"changed between them", 17, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first, second := newTable(), newTable()
+			for had, to := range map[uint64]*table{20: first, 10: second} {
+				r := event.Range{Count: had}
+				r.Prints = prints(r, 1000)
+				to.ranges["a"] = event.Ranges{r}
+			}
+			r := severalSinks(t, printed{newQueue(newShelf("a", 30)), c.changed}, versioned(1), first, second)
+			err := r.Run(t.Context())
+			var permanent *source.PermanentError
+			if !c.stops {
+				if err != nil || len(first.all()) != 10 || len(second.all()) != 20 {
+					t.Errorf("ended with %v, rows %d and %d", err, len(first.all()), len(second.all()))
+				}
+				return
+			}
+			if !errors.As(err, &permanent) || !strings.Contains(err.Error(), "sink 0 has another event at position 17 of a") {
+				t.Errorf("got %v", err)
+			}
+			if len(first.all()) > 0 {
+				t.Errorf("rows %v", first.all())
+			}
+		})
+	}
+}

@@ -74,8 +74,9 @@ func (b *Batch) Head(n int) Batch {
 	return h
 }
 
-// An Output is what a script made of one batch for one sink. Documents are
-// there always, columns only where the sink asked for them.
+// An Output is what a script made of one batch for one sink. Columns are there only
+// where the sink asked for them. For a sink that reads nothing else, documents may be
+// empty, each on its own; there is an entry in Ends for each all the same.
 type Output struct {
 	Partition string
 	Range     Range    // the input that is settled once this output is durable

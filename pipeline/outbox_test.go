@@ -365,3 +365,31 @@ func TestOutboxFails(t *testing.T) {
 		}
 	})
 }
+
+type bareTable struct {
+	*table
+	bare bool
+}
+
+func (b bareTable) Columns() []event.Column { return nil }
+func (b bareTable) Bare() bool              { return b.bare }
+
+// What was stored without documents is of no use to a sink that reads them.
+func TestStoredRowsWithoutDocuments(t *testing.T) {
+	whole := event.Output{Data: []byte("{}"), Ends: []uint32{2}, Columns: &event.Columns{Rows: 1}}
+	part := event.Output{Data: []byte("{}"), Ends: []uint32{2, 2}, Columns: &event.Columns{Rows: 2}}
+	none := event.Output{Columns: &event.Columns{}}
+	for i, c := range []struct {
+		out  *event.Output
+		sink sink.Sink
+		want bool
+	}{
+		{&whole, bareTable{bare: true}, true}, {&part, bareTable{bare: true}, true}, {&none, bareTable{bare: true}, true},
+		{&whole, bareTable{}, true}, {&part, bareTable{}, false}, {&none, bareTable{}, true},
+		{&part, newTable(), false},
+	} {
+		if got := fits(c.out, c.sink); got != c.want {
+			t.Errorf("case %d: fits is %v", i, got)
+		}
+	}
+}

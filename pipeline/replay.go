@@ -77,8 +77,12 @@ func (t *partition) resume(e *outbox.Entry) *settling {
 	return s
 }
 
-// fits tells whether an output has the columns that a sink asks for.
+// fits tells whether an output has the columns that a sink asks for, and documents
+// where it reads them.
 func fits(out *event.Output, s sink.Sink) bool {
+	if bare, ok := s.(sink.Bare); (!ok || !bare.Bare()) && lacksDocuments(out) {
+		return false
+	}
 	var wanted []event.Column
 	if columnar, ok := s.(sink.Columnar); ok {
 		wanted = columnar.Columns()
@@ -89,4 +93,13 @@ func fits(out *event.Output, s sink.Sink) bool {
 	return slices.EqualFunc(out.Columns.Spec, wanted, func(a, b event.Column) bool {
 		return a.Name == b.Name && a.Type == b.Type && a.Required == b.Required && slices.Equal(a.Path, b.Path)
 	})
+}
+
+func lacksDocuments(out *event.Output) bool {
+	for i := range out.Len() {
+		if len(out.Doc(i)) == 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -115,7 +115,7 @@ func (s *servers) run(t *testing.T, after time.Duration) error {
 	}
 	defer to.Close()
 	lua, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "sort.lua", Text: []byte(sorting)},
-		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns()}}, Log: log})
+		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns(), Bare: to.Bare()}}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestWorkersShareServers(t *testing.T) {
 		defer to.Close()
 		lua, err := gopherlua.Language().Load(t.Context(),
 			script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
-			script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns()}}, Log: log})
+			script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns(), Bare: to.Bare()}}, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ type Sink struct {
 	Name    string         // by which code routes to it
 	Columns []event.Column // that it asks for, or nil
 	Routed  bool           // it gets nothing but what is routed to it
+	Bare    bool           // it reads columns and no documents, which may be empty then
 }
 
 // Outputs is the length of Result.Outputs.

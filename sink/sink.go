@@ -56,6 +56,13 @@ type Columnar interface {
 	Columns() []event.Column
 }
 
+// Bare is a Columnar that may read the columns alone.
+type Bare interface {
+	// Bare says that the sink reads no documents of an output with columns: they may
+	// be empty.
+	Bare() bool
+}
+
 // Ordered is a Sink that may need its outputs in order, because a later row can
 // replace an earlier one.
 type Ordered interface {

@@ -88,6 +88,9 @@ func (p *part) scriptSinks() (all []script.Sink) {
 		if columnar, ok := o.sink.(sink.Columnar); ok {
 			one.Columns = columnar.Columns()
 		}
+		if bare, ok := o.sink.(sink.Bare); ok {
+			one.Bare = bare.Bare()
+		}
 		all = append(all, one)
 	}
 	return all

@@ -213,6 +213,7 @@ typedef struct doc_api {
 	int (*extract_begin)(struct extractor *);
 	int (*extract_rows)(struct extractor *, const char *, const uint32_t *, uint32_t);
 	int (*extract_event)(struct extractor *, doc *, const char *, const uint32_t *, uint32_t);
+	int (*extract_bare)(struct extractor *, doc *, const char *, const uint32_t *, uint32_t, size_t);
 } doc_api;
 
 const doc_api *doc_functions(void);

@@ -369,9 +369,21 @@ static int rows_need(extractor *x, uint32_t n) {
 	return DOC_OK;
 }
 
+static size_t row_start(const column *c, uint32_t row) { return row ? c->ends[row - 1] : 0; }
+
 static void row_end(extractor *x, uint32_t row) {
-	for (uint32_t c = 0; c < x->column_count; c++) x->columns[c].ends[row] = (uint32_t)x->columns[c].bytes.len;
+	x->last = 0;
+	for (uint32_t i = 0; i < x->column_count; i++) {
+		column *c = &x->columns[i];
+		x->last += c->bytes.len - row_start(c, row);
+		c->ends[row] = (uint32_t)c->bytes.len;
+	}
 	x->rows = row + 1;
+}
+
+static void row_drop(extractor *x, uint32_t row) {
+	for (uint32_t i = 0; i < x->column_count; i++) x->columns[i].bytes.len = row_start(&x->columns[i], row);
+	x->rows = row;
 }
 
 int extract_begin(extractor *x) {
@@ -409,18 +421,23 @@ static int event_run(extractor *x, doc *d, uint32_t row) {
 	return misfit;
 }
 
-// Where something does not fit, the row is read again from its text, to which the
-// report refers.
-int extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n) {
+int extract_bare(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n, size_t room) {
 	int fault = extract_rows(x, data, ends, n - 1);
 	if (!fault) fault = rows_need(x, n);
 	if (fault) return fault;
 	if (event_run(x, d, n - 1) == 0) {
 		row_end(x, n - 1);
-		return DOC_OK;
+		if (x->last <= room) return DOC_OK;
 	}
-	for (uint32_t i = 0; i < x->column_count; i++) x->columns[i].bytes.len = n > 1 ? x->columns[i].ends[n - 2] : 0;
-	return extract_rows(x, data, ends, n);
+	row_drop(x, n - 1);
+	return DOC_TOO_BIG;
+}
+
+// Where something does not fit, the row is read again from its text, to which the
+// report refers.
+int extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n) {
+	int fault = extract_bare(x, d, data, ends, n, SIZE_MAX);
+	return fault == DOC_TOO_BIG ? extract_rows(x, data, ends, n) : fault;
 }
 
 int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {

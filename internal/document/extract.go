@@ -82,13 +82,21 @@ func (x *Extractor) Native() unsafe.Pointer { return unsafe.Pointer(x.c) }
 // spec does not name, which nobody asks for who declared the columns.
 func (x *Extractor) Collect(data []byte, cols *event.Columns) Report {
 	prepare(cols, x.spec)
-	rows := int(x.c.rows)
-	cols.Rows = rows
+	return x.Append(data, cols)
+}
+
+// Append is Collect behind the rows that cols, of the same spec, has already.
+func (x *Extractor) Append(data []byte, cols *event.Columns) Report {
+	first, rows := cols.Rows, int(x.c.rows)
+	cols.Rows += rows
 	native := unsafe.Slice(x.c.columns, len(x.spec))
 	for i := range x.spec {
 		fill(&cols.Vectors[i], x.spec[i].Type, &native[i], rows)
 	}
 	r := Report{Bad: x.bad(data)}
+	for i := range r.Bad {
+		r.Bad[i].Row += first
+	}
 	runtime.KeepAlive(x)
 	return r
 }
@@ -107,7 +115,11 @@ func fill(v *event.Vector, t event.Type, c *C.column, rows int) {
 	case event.Float64:
 		v.Floats = append(v.Floats, unsafe.Slice((*float64)(c.floats), rows)...)
 	case event.Decimal, event.String, event.JSON:
+		first, move := len(v.Ends), uint32(len(v.Bytes))
 		v.Ends = append(v.Ends, unsafe.Slice((*uint32)(c.ends), rows)...)
+		for i := first; i < len(v.Ends) && move > 0; i++ {
+			v.Ends[i] += move
+		}
 		v.Bytes = append(v.Bytes, unsafe.Slice((*byte)(unsafe.Pointer(c.bytes.data)), int(c.bytes.len))...)
 	default:
 		v.Ints = append(v.Ints, unsafe.Slice((*int64)(c.ints), rows)...)

@@ -49,6 +49,7 @@ typedef struct extractor {
 	uint32_t entry_count, entry_cap, known;
 	uint32_t *table, table_cap; // hash table of entries, +1
 	uint32_t *guess, guess_cap; // guess[i]: which entry field i was in the last document
+	size_t last; // bytes of the values of the last row
 	bad *bads;
 	uint32_t bad_count, bad_cap;
 } extractor;
@@ -67,6 +68,9 @@ int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n
 int extract_begin(extractor *x);
 int extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t n);
 int extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n);
+// extract_bare is extract_event for a row n-1 that has no text. It makes no row that
+// does not fit its columns or that takes more than `room` bytes; then it returns a fault.
+int extract_bare(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n, size_t room);
 
 int extract_kind(const doc *d, uint32_t node); // one of the K_ bits
 

@@ -14,6 +14,7 @@ const doc_api *doc_functions(void) {
 		.encode = doc_encode, .utf8 = doc_utf8, .quote = doc_quote,
 		.put_number = doc_put_number, .exact = doc_exact, 
 		.extract_begin = extract_begin, .extract_rows = extract_rows, .extract_event = extract_event,
+		.extract_bare = extract_bare,
 	};
 	return &api;
 }

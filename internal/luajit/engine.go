@@ -45,6 +45,7 @@ type Sink struct {
 	Name    string
 	Columns []event.Column // nil where it asks for none
 	Routed  bool           // it gets nothing but what is routed to it
+	Bare    bool           // it reads columns and no documents
 }
 
 // An Engine is a VM with documents: it runs batches through a script's main.
@@ -113,6 +114,13 @@ func (e *Engine) addSinks(sinks []Sink) {
 		}
 	}
 	e.c.extract, e.c.extract_count = e.native, C.uint32_t(len(sinks))
+	e.c.bare = boolInt(Bare(sinks))
+}
+
+// Bare tells whether documents are left out where they can be, because there is one
+// sink only, and it reads none. Then columns are extracted whatever ended the run.
+func Bare(sinks []Sink) bool {
+	return len(sinks) == 1 && sinks[0].Bare && sinks[0].Columns != nil && !sinks[0].Routed
 }
 
 // Close frees the engine and its VM.
@@ -150,6 +158,7 @@ type Outcome struct {
 	// it said nothing. It is empty when it routed none: then the columns of sinks that
 	// are not Routed have been extracted, if all events ran.
 	To     []uint64
+	Short  bool // memory ended before the columns had all rows
 	engine *Engine
 }
 
@@ -193,6 +202,7 @@ func (e *Engine) Outcome() *Outcome {
 	o := &e.outcome
 	o.At, o.Limit, o.engine, o.To = int(e.c.run.at), Kind(e.c.kind), e, nil
 	o.Data, o.Ends, o.From, o.Dropped = e.Rows()
+	o.Short = e.c.unextracted != 0
 	if e.c.route_count != 0 {
 		o.To = e.routes(len(o.Ends))
 	}

@@ -75,6 +75,8 @@ typedef struct front {
 	uint32_t *out_ends, *out_from, out_count, out_cap;
 	front_route *routes; // by row
 	uint32_t route_count, route_cap;
+	int bare;         // nobody reads what is in out but the one extractor, which gets all rows
+	size_t bared;     // bytes of rows that have no document
 	int unextracted;  // there was no memory for the columns
 	uint64_t route;   // of what is being sent; 0: the script did not say
 	const void *mark_meta; // the metatable of what to() returns, and a reference to it

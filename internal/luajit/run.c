@@ -212,8 +212,12 @@ static int send_routed(lua_State *L, front *f, int index) {
 }
 
 static void check_output(lua_State *L, front *f) {
-	f->run.full = f->out.len > f->output;
+	f->run.full = f->out.len + f->bared > f->output;
 	if (f->run.full) front_raise(L, "output limit exceeded");
+}
+
+static int is_event(const front *f, const part *p) {
+	return p && p->d == f->event && p->node == 0 && p->life == f->life;
 }
 
 // finish(…) takes what main returned.
@@ -222,6 +226,7 @@ static int finish(lua_State *L) {
 	int n = lua_gettop(L);
 	if (n == 0)
 		return front_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
+	if (n == 1 && is_event(f, part_at(L, f, 1)) && front_sent(f) == 0) return 0;
 	uint32_t before = f->out_count;
 	f->route = 0;
 	for (int i = 1; i <= n; i++) send(L, f, i);
@@ -244,10 +249,23 @@ static int value(lua_State *L) {
 // sent notes that what was written to f->out from `before` on came of the event. It
 // returns 0 when that is so; else nothing was done.
 static int sent(front *f, size_t before, int fault) {
-	if (fault || f->out.len > f->output) {
+	if (fault || f->out.len + f->bared > f->output) {
 		f->out.len = before;
 		return 1;
 	}
+	out_add(f);
+	f->run.at++;
+	return 0;
+}
+
+// sent_bare notes that the event came of itself as a row of columns, without a
+// document. It returns 0 when that is so; else nothing was done.
+static int sent_bare(front *f) {
+	struct extractor *x = f->extract[0];
+	size_t had = f->out.len + f->bared;
+	f->out_ends[f->out_count] = (uint32_t)f->out.len;
+	if (had > f->output || f->api->extract_bare(x, f->event, f->out.data, f->out_ends, f->out_count + 1, f->output - had)) return 1;
+	f->bared += x->last;
 	out_add(f);
 	f->run.at++;
 	return 0;
@@ -270,9 +288,10 @@ static int extract_rest(front *f) {
 // when that is done.
 int front_sent(front *f) {
 	if (f->event->foreigns || !out_need(f)) return 1;
+	if (f->bare && sent_bare(f) == 0) return 0;
 	size_t before = f->out.len;
 	int fault = sent(f, before, f->api->encode(f->event, 0, &f->out));
-	if (!fault && !f->route_count) extract_sent(f);
+	if (!fault && (f->bare || !f->route_count)) extract_sent(f);
 	return fault;
 }
 
@@ -352,9 +371,10 @@ static int told(const front *f) {
 static int end(front *f, int kind) {
 	pg_vm_end(f->vm);
 	life_next(f);
-	if (kind || f->route_count) return kind; // no sink need have all rows
-	kind = extract_rest(f);
-	f->plain = !kind && !f->dead_count && !told(f);
+	if (!f->bare && (kind || f->route_count)) return kind; // no sink need have all rows
+	int fault = extract_rest(f);
+	if (!kind) kind = fault;
+	f->plain = !kind && !f->dead_count && !f->route_count && !told(f);
 	return kind;
 }
 
@@ -374,6 +394,7 @@ int front_batch(front *f, const char *data, const uint32_t *ends, uint32_t count
 	f->out.len = f->texts.len = 0;
 	f->out_count = f->dead_count = f->route_count = 0;
 	f->unextracted = 0;
+	f->bared = 0;
 	for (uint32_t i = 0; i < f->extract_count; i++)
 		if (f->extract[i] && f->api->extract_begin(f->extract[i])) f->unextracted = 1;
 	pg_vm_begin(f->vm);

@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
 	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/script"
@@ -64,6 +66,7 @@ type run struct {
 	ctx context.Context
 	in  *event.Batch
 	res *event.Result
+	bad []report.Bad // rows of a bare output
 }
 
 // all goes on after a first crossing until every event has run or a limit of the
@@ -79,7 +82,9 @@ func (r *run) all(e *engine) (*engine, error) {
 			return nil, err
 		}
 		whole := first == 0 && out.Limit == luajit.OK && len(out.To) == 0
-		r.take(e, out)
+		if err := r.take(e, out); err != nil {
+			return e, err
+		}
 		if out.Limit == luajit.OK {
 			return e, r.columns(e, whole)
 		}
@@ -131,7 +136,13 @@ func (r *run) limit(e *engine, out *luajit.Outcome, first int) error {
 }
 
 // take adds what came of a crossing to the result.
-func (r *run) take(e *engine, out *luajit.Outcome) {
+func (r *run) take(e *engine, out *luajit.Outcome) error {
+	if r.s.bare {
+		if out.Short {
+			return fmt.Errorf("extract columns: %w", document.ErrMemory)
+		}
+		r.gather(e, out)
+	}
 	sent := event.Output{Data: out.Data, Ends: out.Ends, From: out.From, To: out.To}
 	r.s.opts.Share(&sent, r.res.Outputs)
 	for _, d := range out.Dead() {
@@ -142,6 +153,7 @@ func (r *run) take(e *engine, out *luajit.Outcome) {
 	if e.Told() {
 		r.s.drain(e.Engine)
 	}
+	return nil
 }
 
 func (r *run) deadEvent(d luajit.Dead) {

@@ -14,6 +14,7 @@ import (
 type Script struct {
 	program
 	plain bool // all rows are for one output, without columns
+	bare  bool // they are for one output, and have columns whatever ended a run
 }
 
 // Load compiles the script and runs its text once. A fault in it is a
@@ -34,6 +35,7 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 		return nil, err
 	}
 	s.plain = opts.Direct() && opts.Sinks[0].Columns == nil
+	s.bare = luajit.Bare(sinks(opts.Sinks))
 	if err := s.join(ctx, "batches", s.open); err != nil {
 		return nil, err
 	}

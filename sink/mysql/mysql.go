@@ -87,6 +87,9 @@ const maxIdle = 64
 // Columns implements sink.Columnar.
 func (s *Sink) Columns() []event.Column { return s.columns }
 
+// Bare implements sink.Bare.
+func (s *Sink) Bare() bool { return true }
+
 // Close implements sink.Sink.
 func (s *Sink) Close() error { return s.db.Close() }
 

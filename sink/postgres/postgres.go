@@ -73,6 +73,9 @@ func New(env sink.Env, config Config) (*Sink, error) {
 // Columns implements sink.Columnar.
 func (s *Sink) Columns() []event.Column { return s.columns }
 
+// Bare implements sink.Bare.
+func (s *Sink) Bare() bool { return true }
+
 // Ordered implements sink.Ordered: of two rows with one key, the later must win.
 func (s *Sink) Ordered() bool { return s.config.Mode == table.Upsert }
 

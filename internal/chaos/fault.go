@@ -156,7 +156,7 @@ func (s *stage) killForGood(ctx context.Context, w *worker, f Fault) error {
 	return s.revive(w)
 }
 
-// leases are the partitions that a worker has a lease of.
+// leases are the keys that a worker has a lease of, in whatever generation.
 func (s *stage) leases(ctx context.Context, w *worker) ([]string, error) {
 	d := s.leaser()
 	if d == nil {
@@ -166,7 +166,11 @@ func (s *stage) leases(ctx context.Context, w *worker) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.texts(ctx, d.dialect.leases, name)
+	held, err := d.texts(ctx, d.dialect.leases, name)
+	for i := range held {
+		held[i], _, _ = strings.Cut(held[i], "@")
+	}
+	return held, err
 }
 
 // leaser is the database that has the leases: that of the first sink that can.
@@ -194,7 +198,7 @@ func (s *stage) takenOver(ctx context.Context, w *worker, held []string) error {
 			if err != nil {
 				return false, err
 			}
-			waiting = slices.DeleteFunc(waiting, func(p string) bool { return slices.Contains(theirs, p) })
+			waiting = slices.DeleteFunc(waiting, func(key string) bool { return slices.Contains(theirs, key) })
 		}
 		return len(waiting) == 0, nil
 	})
@@ -207,10 +211,7 @@ func (s *stage) takenOver(ctx context.Context, w *worker, held []string) error {
 	}
 	err = until(ctx, fmt.Sprintf("others get on with the partitions of worker %d", w.number), func() (bool, error) {
 		now, err := s.heads(ctx)
-		return err == nil && !slices.ContainsFunc(held, func(p string) bool {
-			key, _, _ := strings.Cut(p, "@")
-			return now[key] <= before[key]
-		}), err
+		return err == nil && !slices.ContainsFunc(held, func(key string) bool { return now[key] == before[key] }), err
 	})
 	if err == nil {
 		took := time.Since(began)

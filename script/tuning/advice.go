@@ -144,9 +144,8 @@ func flow(s pool.Settings) string {
 func (a *adviser) batch() {
 	all := a.report.Batches
 	best := quickest(all)
-	if one := all[0]; one.Batch < best.Batch {
-		a.say("Batches of %d events are %.1f times as quick as those of %d.", best.Batch,
-			best.Summary.Rate.Median/max(one.Summary.Rate.Median, 1e-9), one.Batch)
+	if times := best.Summary.Rate.Median / max(all[0].Summary.Rate.Median, 1e-9); times > 1.1 {
+		a.say("Batches of %d events are %.1f times as quick as those of %d.", best.Batch, times, all[0].Batch)
 	}
 	for _, m := range all {
 		if m.Batch == batchDefault && m.Summary.Rate.Median < .9*best.Summary.Rate.Median && m.Summary.Rate.Max < best.Summary.Rate.Min && len(m.Rounds) > 1 {

@@ -85,7 +85,7 @@ func (r *Report) cards() []Fact {
 	s := best.Summary
 	cards := []Fact{
 		{"events/s at best", Short(s.Rate.Median)},
-		{fmt.Sprintf("99 of 100 batches of %d", best.Batch), Time(s.P99)},
+		{fmt.Sprintf("p99 of batches of %d", best.Batch), Time(s.P99)},
 		{fmt.Sprintf("memory added, %d VMs", s.VMs), Memory(s.Added)},
 		{"allocations per event", digits(s.AllocationsPerEvent)},
 		{"events that fail", fmt.Sprintf("%s of %s", Whole(float64(r.Sample.Failed)), Whole(float64(r.Sample.Tried)))},
@@ -118,11 +118,11 @@ func (r *Report) plots() []plot {
 			format: took, lines: percentiles(r.byPool(r.poolNames()[0]), across)},
 		{Title: "Memory added", Note: "peak of the process, beyond what script and sample take", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
 		{Title: "Cores in use", Note: "processor time by the clock", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
-		{Title: "Events per second, by cores", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "cores", format: thousands,
+		{Title: "Events per second, by cores", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine"), across: "cores", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
-		{Title: "Events per second, by batch size", Note: fmt.Sprintf("adaptive pool, %d goroutines", r.Plan.middling()), across: "events in a batch", format: thousands,
+		{Title: "Events per second, by batch size", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine"), across: "events in a batch", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Batches, batch, rate)}},
-		{Title: "How long batches take, by batch size", Note: fmt.Sprintf("adaptive pool, %d goroutines; with the wait for a VM", r.Plan.middling()), across: "events in a batch",
+		{Title: "How long batches take, by batch size", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine") + "; with the wait for a VM", across: "events in a batch",
 			log: true, format: took, lines: percentiles(r.Batches, batch)},
 	}
 }

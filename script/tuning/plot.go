@@ -1,6 +1,7 @@
 package tuning
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -47,7 +48,7 @@ type frame struct {
 func (p plot) frame() frame {
 	f := frame{log: p.log, low: math.Inf(1), right: 20}
 	if len(p.lines) > 1 {
-		f.right = 112 // for their names
+		f.right = 130 // for their names
 	}
 	for _, l := range p.lines {
 		for _, pt := range l.points {
@@ -197,9 +198,9 @@ func (p plot) labels(b *strings.Builder, f *frame) {
 	order := make([]int, len(p.lines))
 	ys := make([]float64, len(p.lines))
 	for i, l := range p.lines {
-		order[i], ys[i] = i, f.y(l.points[len(l.points)-1].y)
+		order[len(order)-1-i], ys[i] = i, f.y(l.points[len(l.points)-1].y) // where they are equal, the last is on top
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(math.Copysign(1, ys[a]-ys[b])) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ys[a], ys[b]) })
 	place := make([]float64, len(order))
 	for i, l := range order {
 		place[i] = ys[l]

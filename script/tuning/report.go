@@ -1,6 +1,7 @@
 package tuning
 
 import (
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -49,13 +50,13 @@ type Uncovered struct {
 	Minor  bool // little is lost
 }
 
-// quote fills in the lines of the script.
+// quote fills in the lines of the script, and shortens its name.
 func (c *Compilation) quote(name string, text []byte) {
 	lines := strings.Split(string(text), "\n")
 	for i := range c.Uncovered {
 		u := &c.Uncovered[i]
 		if u.Line > 0 && u.Line <= len(lines) && strings.HasSuffix(name, strings.TrimPrefix(u.File, "...")) {
-			u.Source = strings.TrimSpace(lines[u.Line-1])
+			u.File, u.Source = filepath.Base(name), strings.TrimSpace(lines[u.Line-1])
 		}
 	}
 }

@@ -36,8 +36,9 @@ type Trial struct {
 
 // What a child is taken to cost before it works, until that is known, and the shortest round that means anything.
 const (
-	startTime = 80 * time.Millisecond
-	sliceMin  = 10 * time.Millisecond
+	startTime  = 80 * time.Millisecond
+	sliceMin   = 10 * time.Millisecond
+	compileMin = 200 * time.Millisecond // for the compiler to get to the end
 )
 
 // Run measures everything. The report lacks only what is about the machine.
@@ -90,7 +91,7 @@ func (t *Trial) examine(ctx context.Context, report *Report) error {
 	}
 	const events = 20_000 // until all that is compiled has been
 	batch := t.Sample.batches(min(t.Sample.Events, 1000))[0]
-	if report.Compilation, err = t.Compile(ctx, batch, max(events/batch.Len(), 1), t.Budget/20); err != nil {
+	if report.Compilation, err = t.Compile(ctx, batch, max(events/batch.Len(), 1), max(t.Budget/20, compileMin)); err != nil {
 		return err
 	}
 	report.Compilation.quote(t.Program.Name, t.Program.Text)
@@ -196,9 +197,10 @@ func (r *rounds) step(next Setup) {
 	r.done++
 }
 
-// late tells whether the time until step last is used up.
+// late tells whether the time until step last is used up, and a quarter more; later
+// columns can make up for less.
 func (r *rounds) late(last int) bool {
-	return time.Since(r.began) > r.Budget*time.Duration(last)/time.Duration(r.total)
+	return time.Since(r.began) > r.Budget*time.Duration(4*last+r.total)/time.Duration(4*r.total)
 }
 
 // A child is a process that measures one setup.

@@ -19,21 +19,21 @@ type sheet struct {
 // sheets are the tables of a report.
 func (r *Report) sheets() []sheet {
 	pools := sheet{
-		title: fmt.Sprintf("Pools: %d cores, batches of %d events", r.Plan.cores(), r.Plan.Batch),
+		title: fmt.Sprintf("Pools: %s, batches of %d", plural(r.Plan.cores(), "core"), r.Plan.Batch),
 		head:  append([]string{"pool", "goroutines"}, figureHeads...), words: 1,
 	}
 	for _, m := range r.Pools {
 		pools.rows = append(pools.rows, append([]string{m.Pool, fmt.Sprint(m.Goroutines)}, figures(m)...))
 	}
 	cores := sheet{
-		title: fmt.Sprintf("Cores: adaptive pool, %d goroutines, batches of %d events", r.Plan.middling(), r.Plan.Batch),
+		title: fmt.Sprintf("Cores: adaptive pool, %s, batches of %d", plural(r.Plan.middling(), "goroutine"), r.Plan.Batch),
 		head:  append([]string{"cores"}, figureHeads...),
 	}
 	for _, m := range r.Cores {
 		cores.rows = append(cores.rows, append([]string{fmt.Sprint(m.Cores)}, figures(m)...))
 	}
 	batches := sheet{
-		title: fmt.Sprintf("Batches: adaptive pool, %d goroutines, %d cores", r.Plan.middling(), r.Plan.cores()),
+		title: fmt.Sprintf("Batches: adaptive pool, %s, %s", plural(r.Plan.middling(), "goroutine"), plural(r.Plan.cores(), "core")),
 		head:  append([]string{"events in a batch"}, figureHeads...),
 	}
 	for _, m := range r.Batches {
@@ -169,7 +169,7 @@ type Fact struct{ Name, Value string }
 func (r *Report) facts() []Fact {
 	s, m := r.Sample, r.Machine
 	facts := []Fact{
-		{"Processor", fmt.Sprintf("%s, %d cores", m.Processor, m.Cores)},
+		{"Processor", fmt.Sprintf("%s, %s", m.Processor, plural(m.Cores, "core"))},
 		{"Memory", digits(float64(m.Memory)/(1<<30)) + " GiB"},
 		{"System", m.System},
 	}

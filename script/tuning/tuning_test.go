@@ -1,0 +1,162 @@
+package tuning
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+func TestHistogramIsClose(t *testing.T) {
+	var h histogram
+	for d := time.Duration(1); d <= 100_000; d++ {
+		h.add(d)
+	}
+	for _, test := range []struct {
+		share float64
+		want  time.Duration
+	}{{0, 1}, {.0001, 11}, {.5, 50_000}, {.99, 99_000}, {1, 100_000}} {
+		got := h.quantile(test.share)
+		if off := max(got-test.want, test.want-got); float64(off) > .03*float64(test.want) {
+			t.Errorf("quantile %v is %d, want %d", test.share, got, test.want)
+		}
+	}
+	var twice histogram
+	twice.merge(&h)
+	twice.merge(&h)
+	if twice.count != 200_000 || twice.quantile(.5) != h.quantile(.5) || twice.max != h.max {
+		t.Errorf("merged: %d durations, median %d", twice.count, twice.quantile(.5))
+	}
+	if new(histogram).quantile(.5) != 0 {
+		t.Error("nothing has a median")
+	}
+}
+
+func TestBucketsHoldTheirMiddle(t *testing.T) {
+	for i := range 1800 {
+		if got := bucket(middle(i)); got != i {
+			t.Fatalf("the middle of bucket %d, %d, falls into bucket %d", i, middle(i), got)
+		}
+	}
+	if bucket(1<<62) >= 64*steps || bucket(-1) != 0 {
+		t.Error("a duration has no bucket")
+	}
+}
+
+func TestReadSample(t *testing.T) {
+	s, err := ReadSample("x", strings.NewReader("\n {\"a\":1} \n\n{\"a\":2}\n{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Events != 3 || s.lines[1] != 4 || s.Cut {
+		t.Errorf("%+v", s)
+	}
+	batches := s.batches(2)
+	if len(batches) != 2 || string(batches[1].Doc(1)) != `{"a":1}` || batches[1].Range.First != 2 {
+		t.Errorf("the second batch is not filled up: %+v", batches)
+	}
+	if _, err := ReadSample("x", strings.NewReader("\n\n")); err == nil {
+		t.Error("no event is a sample")
+	}
+}
+
+func TestStandIns(t *testing.T) {
+	modules, err := standIns(map[string]time.Duration{"cache.get": time.Millisecond, "cache.put": 0, "geo.find": 0})
+	if err != nil || len(modules) != 2 || modules[0].Name != "cache" || len(modules[0].Functions) != 2 {
+		t.Fatal(modules, err)
+	}
+	began := time.Now()
+	got, err := modules[0].Functions["get"](context.Background(), []any{"key", 1.})
+	if err != nil || len(got) != 2 || got[0] != "key" || time.Since(began) < time.Millisecond {
+		t.Error(got, err)
+	}
+	for _, name := range []string{"get", ".get", "cache."} {
+		if _, err := standIns(map[string]time.Duration{name: 0}); err == nil {
+			t.Errorf("%q is a function", name)
+		}
+	}
+}
+
+// adviceFor makes a report with a rate for each pool and batch.
+func adviceFor(rates map[string]float64, batches map[int]float64) Advice {
+	plan := QuickPlan(2)
+	r := &Report{Plan: plan, Script: "dir/x.lua", Sample: &Sample{Events: 9, Tried: 9}}
+	measured := func(s Setup, rate float64) Measurement {
+		m := Measurement{Setup: s}
+		for _, more := range []float64{0, 1, 2} {
+			m.Rounds = append(m.Rounds, Reading{Events: uint64(rate + more), Took: time.Second})
+		}
+		m.summarize()
+		return m
+	}
+	columns := plan.columns()
+	for _, column := range columns[:len(plan.Goroutines)] {
+		for _, s := range column {
+			rate := rates[s.Pool]
+			if s.Goroutines == 1 {
+				rate /= 2
+			}
+			r.Pools = append(r.Pools, measured(s, rate))
+		}
+	}
+	for _, s := range columns[len(columns)-1] {
+		r.Batches = append(r.Batches, measured(s, batches[s.Batch]))
+	}
+	return advise(r)
+}
+
+func TestAdvice(t *testing.T) {
+	even := map[string]float64{"adaptive": 1000, "fixed 2": 990, "fixed 8": 1020, "core 2, up to 8": 900, "none": 10}
+	flat := map[int]float64{1: 1000, 100: 1000, 1000: 1000}
+	for _, test := range []struct {
+		name    string
+		rates   map[string]float64
+		batches map[int]float64
+		yaml    string
+	}{
+		{"all alike", even, flat, "pipelines:\n  NAME:\n    script: x.lua\n    lanes: 8\n"},
+		{
+			"one pool is better", map[string]float64{"adaptive": 1000, "fixed 8": 1500}, flat,
+			"pipelines:\n  NAME:\n    script:\n      lua: x.lua\n      pool: {core: 8, max: 8}\n    lanes: 8\n",
+		},
+		{
+			"one eager pool is better", map[string]float64{"adaptive": 1000, "core 2, up to 8": 1500}, flat,
+			"pipelines:\n  NAME:\n    script:\n      lua: x.lua\n      pool: {core: 2, max: 8, eager: true}\n    lanes: 8\n",
+		},
+		{"small batches are better", even, map[int]float64{1: 100, 100: 1000, 1000: 500}, "pipelines:\n  NAME:\n    script: x.lua\n    lanes: 8\n    batch: {events: 100}\n"},
+	} {
+		if got := adviceFor(test.rates, test.batches).YAML; got != test.yaml {
+			t.Errorf("%s:\n%s", test.name, got)
+		}
+	}
+}
+
+func TestPlanFits(t *testing.T) {
+	p := FullPlan(4)
+	p.fit(time.Millisecond)
+	if p.Batch != 20 || len(p.Batches) != 3 || p.Batches[2] != 20 {
+		t.Errorf("batches of %d and %v for events of a millisecond", p.Batch, p.Batches)
+	}
+	p.fit(time.Second)
+	if p.Batch != 1 || len(p.Batches) != 1 {
+		t.Errorf("batches of %d and %v for events of a second", p.Batch, p.Batches)
+	}
+	for _, s := range p.pools() {
+		if s.String() == (pool.Settings{}).String() && s != (pool.Settings{}) {
+			t.Errorf("two pools are called %v", s)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for got, want := range map[string]string{
+		Whole(1234567): "1,234,567", Whole(12): "12", Short(999.6e3): "1.00 M", Short(12345): "12.3 k", Short(1234): "1,234",
+		Short(3.14159): "3.14", Time(999): "999 ns", Time(1500): "1.50 µs", Time(2 * time.Minute): "120 s", Memory(5e6): "5.00 MB",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

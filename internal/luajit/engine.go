@@ -184,7 +184,7 @@ func (e *Engine) Pass(ctx context.Context, in *event.Batch, first int) (plain bo
 		e.serveBatch(ctx, in)
 	}
 	if ends {
-		e.VM.heed(nil)
+		e.VM.heed(context.Background())
 	}
 	return e.c.plain != 0
 }

@@ -39,7 +39,7 @@ type VM struct {
 	spent account // of the run, before the piece that runs
 
 	mu  sync.Mutex      // guards
-	ctx context.Context // of the run; nil where that has none that can end
+	ctx context.Context // that the run heeds, or nil
 }
 
 // errNoRoom says that not even an empty VM fits.
@@ -131,7 +131,7 @@ func (vm *VM) about() {
 	vm.watch.rouse()
 }
 
-// heed makes the end of ctx the end of the run that follows; nil makes nothing.
+// heed makes the end of ctx that of the run that follows.
 func (vm *VM) heed(ctx context.Context) {
 	vm.mu.Lock()
 	vm.ctx = ctx

@@ -19,6 +19,7 @@ type Pipeline struct {
 	Sinks  []Sink // in the order of their names
 	Field  string // of an event: its number
 
+	lease          string
 	root, pipeline map[string]any
 	masked         []string // expressions that are not ours to fill in
 }
@@ -47,7 +48,7 @@ const maskFirst = '\uE000'
 // empty name means the only one. locate makes a place of code independent of the
 // folder of the configuration. field is where events have their number.
 func Read(text, name, field string, locate func(code string) (string, error)) (*Pipeline, error) {
-	p := &Pipeline{Name: name, Field: field}
+	p := &Pipeline{Name: name, Field: field, lease: leaseTime}
 	masked := expression.ReplaceAllStringFunc(text, func(found string) string {
 		p.masked = append(p.masked, found)
 		return string(rune(maskFirst + len(p.masked) - 1))
@@ -198,7 +199,7 @@ func (p *Pipeline) write(path string, at addresses) error {
 	pipeline["source"] = map[string]any{"redis": map[string]any{"address": at.redis, kind: keyPrefix + "*"}}
 	pipeline["batch"] = map[string]any{"events": batchEvents}
 	if p.Shared() {
-		pipeline["lease"] = leaseTime
+		pipeline["lease"] = p.lease
 	}
 	delete(pipeline, "sink")
 	delete(pipeline, "sinks")

@@ -39,6 +39,7 @@ type producer struct {
 	stream   bool
 	keys     []string
 	most     int // events that wait
+	pause    time.Duration
 	random   *rand.Rand
 	conn     *resp.Conn
 	arena    []byte
@@ -53,7 +54,7 @@ type producer struct {
 }
 
 func newProducer(address string, events *Events, stream bool, keys int, random *rand.Rand) *producer {
-	p := &producer{server: resp.Server{Address: address}, events: events, stream: stream, random: random, next: 1, most: backlogMost}
+	p := &producer{server: resp.Server{Address: address}, events: events, stream: stream, random: random, next: 1, most: backlogMost, pause: chunkPause}
 	for i := range keys {
 		p.keys = append(p.keys, keyPrefix+strconv.Itoa(i+1))
 	}
@@ -65,7 +66,7 @@ func (p *producer) start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(ctx)
 	p.finished.Go(func() {
 		for ctx.Err() == nil {
-			pause := chunkPause
+			pause := p.pause
 			if err := p.step(ctx); err != nil {
 				pause = producerRest
 			}

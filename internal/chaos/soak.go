@@ -16,19 +16,24 @@ type Soak struct {
 }
 
 const (
-	soakBacklog = 50_000                // events that wait, so that the source is never the slower one
-	soakDelay   = 60 * time.Millisecond // of each packet to the sink and back
+	soakBacklog = 50_000                 // events that wait, so that the source is never the slower one
+	soakPause   = 5 * time.Millisecond   // of the producer
+	soakDelay   = 100 * time.Millisecond // of each packet to the sink and back
+	soakLease   = "10s"                  // renewed over the same slow connections
 )
 
 // Soak lets events wait before a slow sink for a time.
 func (r *Runner) Soak(ctx context.Context, round Round, d time.Duration) (soak Soak, err error) {
 	r.round.Store(&round.Name)
+	pipeline := *round.Pipeline
+	pipeline.lease = soakLease
+	round.Pipeline, round.Workers = &pipeline, 1
 	s, err := newStage(ctx, r, filepath.Join(r.config.Folder, "soak"), round)
 	if err != nil {
 		return soak, err
 	}
 	defer s.close()
-	s.producer.most = soakBacklog
+	s.producer.most, s.producer.pause = soakBacklog, soakPause
 	for _, p := range s.workers[0].databases {
 		p.slow(soakDelay)
 	}

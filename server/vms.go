@@ -13,15 +13,15 @@ type figure struct {
 	of   func(pool.Stats) float64
 }
 
-// vms exposes what a pool of VMs does.
+// vms exposes what pools of VMs do, together.
 type vms struct {
-	pool    *pool.Pool
+	pools   []*pool.Pool
 	figures []figure
 }
 
-// VMs makes a collector of what a pool of scripts' VMs does.
-func VMs(p *pool.Pool) prometheus.Collector {
-	v := &vms{pool: p}
+// VMs makes a collector of what pools of scripts' VMs do, together.
+func VMs(pools ...*pool.Pool) prometheus.Collector {
+	v := &vms{pools: pools}
 	add := func(kind prometheus.ValueType, name, help string, of func(pool.Stats) float64) {
 		v.figures = append(v.figures, figure{prometheus.NewDesc("perigee_vms_"+name, help, nil, nil), kind, of})
 	}
@@ -54,8 +54,14 @@ func (v *vms) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (v *vms) Collect(ch chan<- prometheus.Metric) {
-	s := v.pool.Stats()
-	for _, f := range v.figures {
-		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(s))
+	sums := make([]float64, len(v.figures))
+	for _, p := range v.pools {
+		s := p.Stats()
+		for i, f := range v.figures {
+			sums[i] += f.of(s)
+		}
+	}
+	for i, f := range v.figures {
+		ch <- prometheus.MustNewConstMetric(f.desc, f.kind, sums[i])
 	}
 }

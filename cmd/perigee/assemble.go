@@ -33,7 +33,8 @@ type plan struct {
 	store  *eventStore
 	loader *loader.Loader
 	stats  *script.Stats // what all scripts measure
-	pool   *pool.Pool    // their VMs
+	pool   *pool.Pool    // their VMs,
+	pools  []*pool.Pool  // but for those of scripts that have a pool of their own
 }
 
 // assemble makes the parts of every pipeline in the file. It connects to nothing

@@ -15,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/script/passthrough"
+	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/reload"
 )
 
@@ -43,7 +44,7 @@ func newProgram(pl *plan, p config.Pipeline, sinks []script.Sink, log *slog.Logg
 	if chosen := p.Script; chosen != nil {
 		options := g.delivery()
 		options.Limits, options.Log = script.Limits(chosen.Limits), log
-		options.Stats, options.Pool = pl.stats, pl.pool
+		options.Stats, options.Pool = pl.stats, pl.poolOf(chosen)
 		one := piece{language: chosen.Language, function: chosen.Func, options: options, at: chosen.At}
 		if err := g.add(pl, one, chosen.Text, "script of "+p.Name); err != nil {
 			return nil, err
@@ -55,6 +56,17 @@ func newProgram(pl *plan, p config.Pipeline, sinks []script.Sink, log *slog.Logg
 		}
 	}
 	return g, nil
+}
+
+// poolOf returns the pool for the VMs of a script, all its versions: that which others
+// have, too, unless the script says something about its own.
+func (pl *plan) poolOf(s *config.Script) *pool.Pool {
+	if s.Pool == (config.Pool{}) {
+		return pl.pool
+	}
+	own := pool.New(pool.Settings(s.Pool))
+	pl.pools = append(pl.pools, own)
+	return own
 }
 
 // delivery says what the script is loaded for: columns come between it and the sinks.

@@ -40,7 +40,7 @@ func (l *listCommand) Run(c *console) error {
 	if wanted("languages") {
 		for _, k := range languages() {
 			heading(c.out, "language", k.Name, k.Doc)
-			settings(c.out, config.Fields(&config.Limits{}), "  ")
+			settings(c.out, config.Fields(&config.ScriptSettings{}), "  ")
 		}
 	}
 	return nil

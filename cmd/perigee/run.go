@@ -164,7 +164,7 @@ func (e *engine) serve(pl *plan, letters *deadletter.Store) error {
 	handlers["POST /query"] = pl.store.handler()
 	s, err := server.Start(server.Config{
 		Address: pl.HTTP, Folder: pl.Data, Pipelines: e.pipelines, Log: e.log,
-		Metrics:  append(pluginMetrics(), newVersions(pl.parts), server.Measurements(pl.stats), server.VMs(pl.pool)),
+		Metrics:  append(pluginMetrics(), newVersions(pl.parts), server.Measurements(pl.stats), server.VMs(append(pl.pools, pl.pool)...)),
 		Handlers: handlers,
 	})
 	if err != nil {

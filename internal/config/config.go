@@ -81,7 +81,23 @@ type Script struct {
 	Text     string // as written: code, a path or an address
 	Func     string // the function to call; "" for the language's default
 	Limits   Limits
+	Pool     Pool
 	origin
+}
+
+// ScriptSettings are the keys of a script beside its code.
+type ScriptSettings struct {
+	Limits
+	Pool Pool `yaml:"pool"`
+}
+
+// A Pool says how many VMs a script has; 0 for the default, which adapts.
+type Pool struct {
+	Core   int           `yaml:"core" help:"VMs that are kept (default one for each core of the machine; -1 for none)"`
+	Max    int           `yaml:"max" help:"VMs at most (default eight for each core of the machine; -1 for no bound)"`
+	Eager  bool          `yaml:"eager" help:"make one more as soon as none is free, and not only where all wait"`
+	Idle   time.Duration `yaml:"idle" help:"rest after which a VM beyond the core is released (default 10s)"`
+	Memory int           `yaml:"memory,size" help:"bytes of all VMs (default 512MiB)"`
 }
 
 // Limits of a script; 0 for the default.

@@ -132,7 +132,7 @@ pipelines:
     source: &queue
       redis: {address: "${HOST:-localhost}:6379", list: ${NAME}, password: ${SECRET}$$, batch: "${N}",
               wait: 1m30s, tls: false, ratio: 0.5, buffer: 1.5KiB, tiny: 2_5_5, weekday: friday}
-    script: {lua: scripts/email.lua, event_time: 50ms, batch_time: 1s, memory: 32MiB, output: 1MB}
+    script: {lua: scripts/email.lua, event_time: 50ms, batch_time: 1s, memory: 32MiB, output: 1MB, pool: {core: 2, max: -1, eager: true, idle: 1s, memory: 1GiB}}
     lanes: 2
     lease: 4s
     batch: {events: 500, bytes: 64KiB}
@@ -164,6 +164,7 @@ pipelines:
 		{"sink", table, mysqlSettings{
 			Columns: []columnSettings{{"id", "int64"}}, Options: map[string]string{"charset": "utf8", "on": "no"}}},
 		{"limits", emails.Script.Limits, Limits{50 * time.Millisecond, time.Second, 32 << 20, 1e6}},
+		{"pool", emails.Script.Pool, Pool{Core: 2, Max: -1, Eager: true, Idle: time.Second, Memory: 1 << 30}},
 		{"script", emails.Script.Text, "scripts/email.lua"},
 		{"language", second.Script.Language, "lua"},
 		{"batch", emails.Batch, Batch{500, 64 << 10}},

@@ -207,7 +207,9 @@ func (d *document) script(e *entry, languages []string) *Script {
 	if !d.shaped(e.value, mapping, "script") {
 		return s
 	}
-	d.structure(e.value, reflect.ValueOf(&s.Limits).Elem(), "script", append([]string{"funcname"}, languages...)...)
+	var settings ScriptSettings
+	d.structure(e.value, reflect.ValueOf(&settings).Elem(), "script", append([]string{"funcname"}, languages...)...)
+	s.Limits, s.Pool = settings.Limits, settings.Pool
 	if name := e.value.get("funcname"); name != nil && !name.value.broken && d.shaped(name.value, scalar, "funcname") {
 		s.Func = name.value.text
 	}

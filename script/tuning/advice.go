@@ -98,7 +98,7 @@ func (a *adviser) pools() {
 		var rest []Measurement
 		for _, m := range a.report.Pools {
 			switch {
-			case m.Goroutines != goroutines:
+			case m.Goroutines != goroutines || m.Settings.Idle < 0: // a VM for each call is never worth it
 			case m.Pool == adaptive:
 				own = m
 			default:
@@ -133,9 +133,6 @@ func flow(s pool.Settings) string {
 	parts := []string{fmt.Sprint("core: ", s.Core), fmt.Sprint("max: ", s.Max)}
 	if s.Eager {
 		parts = append(parts, "eager: true")
-	}
-	if s.Idle != 0 {
-		parts = append(parts, fmt.Sprint("idle: ", s.Idle))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }

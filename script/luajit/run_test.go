@@ -3,7 +3,6 @@
 package luajit_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
@@ -41,27 +40,5 @@ func TestNothingComesAgain(t *testing.T) {
 				t.Errorf("left are columns of %d rows", out.Columns.Rows)
 			}
 		})
-	}
-}
-
-// TestContextCostsNothing checks that a run heeds a context that can end without
-// anything that has to be collected.
-func TestContextCostsNothing(t *testing.T) {
-	s, err := luajit.Load(t.Context(), script.Code{Name: "a.lua", Text: []byte(passThrough)}, script.Options{Sinks: []script.Sink{{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	in, res := &event.Batch{Range: event.Range{Count: 1}}, &event.Result{Outputs: make([]event.Output, 1)}
-	in.Append([]byte(`{"a":1}`))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	allocs := testing.AllocsPerRun(100, func() {
-		if err := s.Run(ctx, in, res); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if allocs != 0 {
-		t.Errorf("a run allocates %v times", allocs)
 	}
 }

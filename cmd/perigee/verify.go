@@ -79,7 +79,7 @@ func (v *verifyCommand) Run(c *console) error {
 	} else {
 		err = os.RemoveAll(folder)
 	}
-	return withHint(err, fmt.Sprintf("the same faults again: perigee verify --seed %d; faults.log and worker-N/worker.log tell what happened", v.Seed))
+	return withHint(err, fmt.Sprintf("--seed %d repeats the faults; faults.log and worker-N/worker.log in the folder of the round tell what happened", v.Seed))
 }
 
 func (v *verifyCommand) run(c *console, folder string) error {

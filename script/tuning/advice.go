@@ -167,7 +167,7 @@ func (a *adviser) compiled() {
 	case len(lines) == 0:
 		a.say("LuaJIT compiles all of the script that runs often.")
 	default:
-		a.say("LuaJIT gave up on %d places of the script; the first, %s:%d, %s.", len(lines), lines[0].File, lines[0].Line, lines[0].Plain)
+		a.say("LuaJIT gave up on %s of the script; the first, %s:%d, %s.", plural(len(lines), "place"), lines[0].File, lines[0].Line, lines[0].Plain)
 	}
 }
 

@@ -49,6 +49,7 @@ func (r *Report) WritePage(w io.Writer) error {
 		"words": func(s pageSheet, column int) bool { return column < s.Words },
 		"date":  func(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") },
 		"about": func(d time.Duration) string { return Time(d) },
+		"count": plural,
 		"whole": func(n int) string { return Whole(float64(n)) },
 	}).Parse(pageText)
 	if err != nil {
@@ -112,9 +113,9 @@ func (r *Report) plots() []plot {
 	return []plot{
 		{Title: "Events per second", Note: "more is better; bars reach from the slowest round to the quickest", across: "goroutines",
 			format: thousands, lines: r.poolLines(rate)},
-		{Title: "How long 99 of 100 batches take at most", Note: "less is better; with the wait for a VM", across: "goroutines", log: true,
+		{Title: "What 99 of 100 batches take", Note: "at most; less is better; with the wait for a VM", across: "goroutines", log: true,
 			format: took, lines: r.poolLines(func(m Measurement) point { return point{y: float64(m.Summary.P99)} })},
-		{Title: "How long batches take, adaptive pool", Note: "percentiles, with the wait for a VM", across: "goroutines", log: true,
+		{Title: "What batches take", Note: "adaptive pool, percentiles, with the wait for a VM", across: "goroutines", log: true,
 			format: took, lines: percentiles(r.byPool(r.poolNames()[0]), across)},
 		{Title: "Memory added", Note: "peak of the process, beyond what script and sample take", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
 		{Title: "Cores in use", Note: "processor time by the clock", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
@@ -122,7 +123,7 @@ func (r *Report) plots() []plot {
 			lines: []line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
 		{Title: "Events per second, by batch size", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine"), across: "events in a batch", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Batches, batch, rate)}},
-		{Title: "How long batches take, by batch size", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine") + "; with the wait for a VM", across: "events in a batch",
+		{Title: "What batches take, by batch size", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine") + "; with the wait for a VM", across: "events in a batch",
 			log: true, format: took, lines: percentiles(r.Batches, batch)},
 	}
 }

@@ -1,5 +1,6 @@
 std = "luajit"
 globals = { "main" }
 files["source/redis/*.lua"] = { read_globals = { "redis", "KEYS", "ARGV" } }
+files["sink/redis/*.lua"] = { read_globals = { "redis", "KEYS", "ARGV", "cjson", "struct" } }
 files["internal/luajit/*.lua"] = { globals = { "perigee_library", "perigee_log", "perigee_wait" } }
 exclude_files = { "internal/luajit/torture/*.lua", "**/testdata/**" }

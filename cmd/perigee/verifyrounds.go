@@ -3,19 +3,14 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/chaos"
 	"github.com/perigeedb/perigee/internal/config"
-	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/source/generate"
@@ -193,56 +188,4 @@ func (v *verifyCommand) read(c *console, file, name string) (*chaos.Pipeline, er
 		return nil, usage(fmt.Sprintf("%s: %v", file, err))
 	}
 	return p, nil
-}
-
-// oracle runs the script of a worker's configuration and no engine.
-func (v *verifyCommand) oracle(c *console) chaos.Oracle {
-	return func(ctx context.Context, file string, events [][]byte) ([]chaos.Outcome, error) {
-		plan, err := assemble(ctx, configFlags{Config: file}, c, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return nil, err
-		}
-		outcomes, err := plan.parts[0].outcomes(ctx, events)
-		return outcomes, errors.Join(err, plan.close())
-	}
-}
-
-// outcomes are what the script makes of events.
-func (p *part) outcomes(ctx context.Context, events [][]byte) ([]chaos.Outcome, error) {
-	all := make([]chaos.Outcome, len(events))
-	var batch event.Batch
-	for i, one := range events {
-		all[i].Rows = make([]uint8, len(p.sinks))
-		batch.Append(one)
-	}
-	batch.Range.Count = uint64(batch.Len())
-	result := event.Result{Outputs: make([]event.Output, len(p.sinks))}
-	for batch.Len() > 0 {
-		err := p.script.Run(ctx, &batch, &result)
-		var limit *script.LimitError
-		if err != nil && (!errors.As(err, &limit) || result.Ran == 0) {
-			return nil, fmt.Errorf("run the script: %w", err)
-		}
-		p.note(all, &result)
-		batch = batch.Tail(result.Ran)
-	}
-	return all, nil
-}
-
-// note adds what came of a run.
-func (p *part) note(all []chaos.Outcome, result *event.Result) {
-	for s := range result.Outputs {
-		out := &result.Outputs[s]
-		for row := range out.Len() {
-			all[out.Position(row)].Rows[s]++
-		}
-	}
-	for _, dead := range result.Dead {
-		s := slices.Index(p.sinkNames(), dead.Sink)
-		if s < 0 {
-			all[dead.Position].Dead = true
-		} else {
-			all[dead.Position].Rows[s]++
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -273,5 +272,3 @@ func (p *producer) about(n uint64) (one push, err error) {
 	}
 	return push{}, errors.New("it was never pushed")
 }
-
-func (p *producer) String() string { return strings.Join(p.keys, ", ") }

@@ -78,7 +78,7 @@ func (g *Group) Acquire(ctx context.Context) (*Member, error) {
 // homeEvery is after how many uses of a VM it is left for one before it, if one is
 // free. So no more VMs are in use than have to be, which the caches thank for, and
 // the others rest and can go.
-const homeEvery = 64
+const homeEvery = 1 << 14
 
 // home is a VM before m, or m itself.
 func (g *Group) home(h *hint, m *Member) *Member {

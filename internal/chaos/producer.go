@@ -190,14 +190,21 @@ func (p *producer) send(ctx context.Context, c *push) error {
 	})
 }
 
-// waiting is how many events are in Redis.
-func (p *producer) waiting(ctx context.Context) (int, error) {
+// waiting is how many events are in Redis. A connection that is kept may be from
+// before Redis was killed last: then it asks again over a new one.
+func (p *producer) waiting(ctx context.Context) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.connect(ctx); err != nil {
-		return 0, err
+	kept := p.conn != nil
+	for {
+		if err := p.connect(ctx); err != nil {
+			return 0, err
+		}
+		if n, err = p.count(ctx); err == nil || !kept {
+			return n, err
+		}
+		kept = false
 	}
-	return p.count(ctx)
 }
 
 func (p *producer) count(ctx context.Context) (n int, err error) {

@@ -38,7 +38,7 @@ func StartMariaDB(ctx context.Context, dir string, flags ...string) (*MariaDBSer
 	m.ready = m.ping
 	m.command = func(port int) []string {
 		// The folder may be too deep for a socket in it; relative, it is not.
-		fixed := append(asUser(), "--datadir="+data, "--socket=../s", "--port="+strconv.Itoa(port),
+		fixed := append(asUser(), "--datadir="+data, "--tmpdir="+dir, "--socket=../s", "--port="+strconv.Itoa(port),
 			"--bind-address=127.0.0.1", "--skip-name-resolve", "--pid-file="+filepath.Join(dir, "pid"))
 		return append(fixed, flags...)
 	}
@@ -59,7 +59,9 @@ func installMariaDB(ctx context.Context, data string) error {
 	if err := os.RemoveAll(draft); err != nil {
 		return err
 	}
-	args := append(asUser(), "--datadir="+draft, "--auth-root-authentication-method=normal", "--skip-test-db")
+	// Each has temporary files of its own: a server that starts removes those that
+	// it finds, also another's.
+	args := append(asUser(), "--datadir="+draft, "--tmpdir="+filepath.Dir(data), "--auth-root-authentication-method=normal", "--skip-test-db")
 	if out, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("install MariaDB's tables: %w\n%s", err, out)
 	}

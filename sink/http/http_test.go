@@ -91,7 +91,7 @@ func parse(req *http.Request) (rows []sinktest.Row, err error) {
 	return rows, nil
 }
 
-func make(t testing.TB, c webhook.Config) *webhook.Sink {
+func newSink(t testing.TB, c webhook.Config) *webhook.Sink {
 	t.Helper()
 	s, err := webhook.New(sink.Env{Pipeline: "p"}, c)
 	if err != nil {
@@ -108,7 +108,7 @@ func TestConformance(t *testing.T) {
 				c.URL = r.URL
 				return sinktest.Place{
 					Guarantee: sink.AtLeastOnce,
-					Sink:      func(t *testing.T, _ string) sink.Sink { return make(t, c) },
+					Sink:      func(t *testing.T, _ string) sink.Sink { return newSink(t, c) },
 					Rows: func(*testing.T) []sinktest.Row {
 						r.mu.Lock()
 						defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func output(docs ...string) *event.Output {
 
 func openWriter(t *testing.T, c webhook.Config) sink.Writer {
 	t.Helper()
-	s := make(t, c)
+	s := newSink(t, c)
 	w, _, err := s.Open(t.Context(), "part")
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestRedirection(t *testing.T) {
 // TestKeyFits has partitions whose names no header takes, or no receiver.
 func TestKeyFits(t *testing.T) {
 	r := newReceiver(t)
-	s := make(t, webhook.Config{URL: r.URL})
+	s := newSink(t, webhook.Config{URL: r.URL})
 	defer s.Close()
 	for _, partition := range []string{"a\nb", strings.Repeat("long", 100), strings.Repeat("long", 100) + "er"} {
 		w, _, err := s.Open(t.Context(), partition)
@@ -241,7 +241,7 @@ func TestKeyFits(t *testing.T) {
 func TestSecretsStayInTheURL(t *testing.T) {
 	r := newReceiver(t)
 	r.Close()
-	s := make(t, webhook.Config{URL: strings.Replace(r.URL, "http://", "http://u:geheim@", 1) + "/geheim?token=geheim"})
+	s := newSink(t, webhook.Config{URL: strings.Replace(r.URL, "http://", "http://u:geheim@", 1) + "/geheim?token=geheim"})
 	defer s.Close()
 	w, _, err := s.Open(t.Context(), "part")
 	if err != nil {
@@ -258,7 +258,7 @@ func TestSecretsStayInTheURL(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	r := newReceiver(t)
-	s := make(t, webhook.Config{URL: r.URL})
+	s := newSink(t, webhook.Config{URL: r.URL})
 	defer s.Close()
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 var usual = source.Limits{Events: 100, Bytes: 1 << 20}
 
-func make(t testing.TB, data string, limits source.Limits, c intake.Config) *intake.Source {
+func newSource(t testing.TB, data string, limits source.Limits, c intake.Config) *intake.Source {
 	t.Helper()
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:0"
@@ -53,7 +53,7 @@ func make(t testing.TB, data string, limits source.Limits, c intake.Config) *int
 // start makes a source that listens, and says where.
 func start(t testing.TB, data string, c intake.Config) (*intake.Source, string) {
 	t.Helper()
-	s := make(t, data, usual, c)
+	s := newSource(t, data, usual, c)
 	t.Cleanup(func() { _ = s.Close() })
 	if _, err := s.Partitions(t.Context()); err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s := make(t, t.TempDir(), usual, intake.Config{Listen: l.Addr().String()})
+	s := newSource(t, t.TempDir(), usual, intake.Config{Listen: l.Addr().String()})
 	defer s.Close()
 	var permanent *source.PermanentError
 	if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) {
@@ -374,10 +374,10 @@ func TestConformance(t *testing.T) {
 		s, to := start(t, filepath.Join(data, "data"), intake.Config{})
 		p := sourcetest.Place{
 			Open: func(t *testing.T, limits source.Limits) source.Source {
-				return ending{make(t, filepath.Join(data, "data"), limits, intake.Config{})}
+				return ending{newSource(t, filepath.Join(data, "data"), limits, intake.Config{})}
 			},
 			Wait: func(t *testing.T, limits source.Limits) source.Source {
-				return make(t, filepath.Join(data, "data"), limits, intake.Config{})
+				return newSource(t, filepath.Join(data, "data"), limits, intake.Config{})
 			},
 		}
 		for len(p.Events) < n { // bodies of different lengths

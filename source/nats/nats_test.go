@@ -63,7 +63,7 @@ func numbered(n int) (docs []string) {
 	return docs
 }
 
-func make(t testing.TB, limits source.Limits, c stream.Config) *stream.Source {
+func newSource(t testing.TB, limits source.Limits, c stream.Config) *stream.Source {
 	t.Helper()
 	s, err := stream.New(source.Env{Pipeline: "p", Remembered: true, Limits: limits, Log: slog.New(slog.DiscardHandler)}, c)
 	if err != nil {
@@ -77,7 +77,7 @@ var usual = source.Limits{Events: 64, Bytes: 1 << 20}
 // open opens the only partition.
 func open(t testing.TB, c stream.Config, done event.Ranges) (source.Reader, error) {
 	t.Helper()
-	s := make(t, usual, c)
+	s := newSource(t, usual, c)
 	t.Cleanup(func() { _ = s.Close() })
 	names, err := s.Partitions(t.Context())
 	if err != nil {
@@ -151,8 +151,8 @@ func TestConformance(t *testing.T) {
 		c := stream.Config{URL: url, Stream: name}
 		return sourcetest.Place{
 			Events: events,
-			Open:   func(t *testing.T, limits source.Limits) source.Source { return ending{make(t, limits, c), st} },
-			Wait:   func(t *testing.T, limits source.Limits) source.Source { return make(t, limits, c) },
+			Open:   func(t *testing.T, limits source.Limits) source.Source { return ending{newSource(t, limits, c), st} },
+			Wait:   func(t *testing.T, limits source.Limits) source.Source { return newSource(t, limits, c) },
 		}
 	})
 }
@@ -344,7 +344,7 @@ func TestRestoredMeanwhile(t *testing.T) {
 	opts.Port = p.port(t)
 	p = start(t, opts)
 	publish(t, p.connect(t), "s.x", numbered(5)...)
-	s := make(t, usual, stream.Config{URL: p.url, Stream: "s"})
+	s := newSource(t, usual, stream.Config{URL: p.url, Stream: "s"})
 	defer s.Close()
 	if _, err := s.Partitions(t.Context()); err != nil {
 		t.Fatal(err)
@@ -368,7 +368,7 @@ func TestRestoredMeanwhile(t *testing.T) {
 func TestMadeAgain(t *testing.T) {
 	url, js := serve(t)
 	create(t, js, "s")
-	s := make(t, usual, stream.Config{URL: url, Stream: "s"})
+	s := newSource(t, usual, stream.Config{URL: url, Stream: "s"})
 	defer s.Close()
 	before, err := s.Partitions(t.Context())
 	if err != nil {
@@ -388,7 +388,7 @@ func TestMadeAgain(t *testing.T) {
 
 // TestSecretsStayInTheURL has errors that people and logs see.
 func TestSecretsStayInTheURL(t *testing.T) {
-	s := make(t, usual, stream.Config{URL: "nats://u:geheim@127.0.0.1:1,nats://geheim@127.0.0.1:2", Stream: "s"})
+	s := newSource(t, usual, stream.Config{URL: "nats://u:geheim@127.0.0.1:1,nats://geheim@127.0.0.1:2", Stream: "s"})
 	defer s.Close()
 	err := s.Check(t.Context())
 	if err == nil || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), "127.0.0.1:2") {
@@ -402,13 +402,13 @@ func TestRefusals(t *testing.T) {
 	}
 	var permanent *source.PermanentError
 	url, _ := serve(t, func(o *settings) { o.Username, o.Password = "u", "p" })
-	s := make(t, usual, stream.Config{URL: url, Stream: "s", User: "u", Password: "wrong"})
+	s := newSource(t, usual, stream.Config{URL: url, Stream: "s", User: "u", Password: "wrong"})
 	defer s.Close()
 	if err := s.Check(t.Context()); !errors.As(err, &permanent) {
 		t.Errorf("a wrong password: %v", err)
 	}
 	url, _ = serve(t, func(o *settings) { o.JetStream = false })
-	plain := make(t, usual, stream.Config{URL: url, Stream: "s"})
+	plain := newSource(t, usual, stream.Config{URL: url, Stream: "s"})
 	defer plain.Close()
 	if err := plain.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("a server without JetStream: %v", err)

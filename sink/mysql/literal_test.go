@@ -26,7 +26,7 @@ func TestTextSurvivesTheServer(t *testing.T) {
 	}
 	rows := newRows(w)
 	for i, text := range texts {
-		rows.add(int64(i), text, text)
+		rows.Add(int64(i), text, text)
 	}
 	rows.write(t, w)
 	result, err := g.db.Query("SELECT id, text, bytes FROM events")

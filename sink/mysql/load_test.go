@@ -53,7 +53,7 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 		w := g.open()
 		r := newRows(w)
 		for _, row := range rows {
-			r.add(append(slices.Clone(row), row[5], row[2], row[6], row[1], modest(row[3]), modest(row[3]))...)
+			r.Add(append(slices.Clone(row), row[5], row[2], row[6], row[1], modest(row[3]), modest(row[3]))...)
 		}
 		if !prepared {
 			for i := range rows {
@@ -92,7 +92,7 @@ func modest(value any) any {
 // mustWrite writes row i alone: too few to be parameters.
 func (w writer) mustWrite(t *testing.T, r *rows, i int) {
 	t.Helper()
-	one := r.out
+	one := *r.out
 	one.Range = event.Range{First: uint64(i), Count: 1}
 	b := &batch{columns: one.Columns, rows: []int{i}}
 	s, err := w.session(t.Context())
@@ -134,10 +134,10 @@ func TestLoadNeverBendsAValue(t *testing.T) {
 			if i == 7 {
 				row[test.column] = test.value
 			}
-			r.add(row...)
+			r.Add(row...)
 		}
 		r.out.Range.First = uint64(100 * n)
-		err := w.Write(t.Context(), &r.out)
+		err := w.Write(t.Context(), r.out)
 		refusal, ok := errors.AsType[*sink.RowErrors](err)
 		if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 7 {
 			t.Errorf("column %d with %v: writing returned %v", test.column, test.value, err)

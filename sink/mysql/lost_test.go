@@ -22,10 +22,10 @@ import (
 func span(w writer, first, count uint64) *event.Output {
 	r := newRows(w)
 	for i := range count {
-		r.add(int64(first+i), "row")
+		r.Add(int64(first+i), "row")
 	}
 	r.out.Range.First = first
-	return &r.out
+	return r.out
 }
 
 // once fails the test unless the ids are exactly those below n, each once.

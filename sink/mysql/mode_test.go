@@ -24,7 +24,7 @@ func keyed(t *testing.T, mode table.Mode, update ...string) (*target, writer) {
 func numbered(w writer, first uint64, count, keys int, name string) *rows {
 	r := newRows(w)
 	for i := range count {
-		r.add(int64(i%keys), name, name)
+		r.Add(int64(i%keys), name, name)
 	}
 	r.out.Range.First = first
 	return r
@@ -65,7 +65,7 @@ func TestLaterRowsWin(t *testing.T) {
 		for range 2 {
 			last += "x"
 			for id := range int64(10) {
-				r.add(id, last[:min(len(last), 20)], string(rune('a'+i)))
+				r.Add(id, last[:min(len(last), 20)], string(rune('a'+i)))
 			}
 		}
 		r.out.Range.First = uint64(20 * i)
@@ -82,8 +82,8 @@ func TestModesRefuseBadValues(t *testing.T) {
 		g, w := keyed(t, mode)
 		numbered(w, 0, 100, 100, "old").write(t, w)
 		r := numbered(w, 100, 100, 100, "new")
-		r.add(int64(7), strings.Repeat("too long", 4), "")
-		err := w.Write(t.Context(), &r.out)
+		r.Add(int64(7), strings.Repeat("too long", 4), "")
+		err := w.Write(t.Context(), r.out)
 		refusal, ok := errors.AsType[*sink.RowErrors](err)
 		if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 100 || !strings.Contains(err.Error(), "too long") {
 			t.Errorf("%s: writing returned %v", mode, err)

@@ -51,14 +51,14 @@ func TestRefusalsSayWhy(t *testing.T) {
 	}
 	first := next()
 	first[2] = int64(1)
-	all.add(first...)
+	all.Add(first...)
 	for _, test := range tests {
 		row := next()
 		row[test.column] = test.value
-		all.add(row...)
-		all.add(next()...)
+		all.Add(row...)
+		all.Add(next()...)
 	}
-	err := w.Write(t.Context(), &all.out)
+	err := w.Write(t.Context(), all.out)
 	refusal, ok := errors.AsType[*sink.RowErrors](err)
 	if !ok {
 		t.Fatalf("writing returned %v", err)
@@ -87,7 +87,7 @@ func TestRefusalIsBounded(t *testing.T) {
 	w := g.open()
 	r := newRows(w)
 	for i := range 4096 {
-		r.add(int64(i), "ok")
+		r.Add(int64(i), "ok")
 	}
 	bad := newRows(w)
 	for i := range 4096 {
@@ -95,7 +95,7 @@ func TestRefusalIsBounded(t *testing.T) {
 		if i == 1234 {
 			name = strings.Repeat("x", 21)
 		}
-		bad.add(int64(i), name)
+		bad.Add(int64(i), name)
 	}
 	statements := func() int {
 		var name string
@@ -106,7 +106,7 @@ func TestRefusalIsBounded(t *testing.T) {
 		return n
 	}
 	before := statements()
-	refusal, ok := errors.AsType[*sink.RowErrors](w.Write(t.Context(), &bad.out))
+	refusal, ok := errors.AsType[*sink.RowErrors](w.Write(t.Context(), bad.out))
 	if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 1234 {
 		t.Fatalf("refused %v", refusal)
 	}
@@ -127,21 +127,21 @@ func TestRowLargerThanAPacket(t *testing.T) {
 	w.plan.packet = 64 << 10
 	r := newRows(w)
 	for i := range 50 {
-		r.add(int64(i), strings.Repeat("x", 7000))
+		r.Add(int64(i), strings.Repeat("x", 7000))
 	}
-	r.add(int64(50), strings.Repeat("y", 65<<10))
-	r.add(int64(51), strings.Repeat("z", 60<<10))
+	r.Add(int64(50), strings.Repeat("y", 65<<10))
+	r.Add(int64(51), strings.Repeat("z", 60<<10))
 	r.out.Range.Prints = make([]uint32, 52)
-	err := w.Write(t.Context(), &r.out)
+	err := w.Write(t.Context(), r.out)
 	refusal, ok := errors.AsType[*sink.RowErrors](err)
 	if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 50 || !strings.Contains(err.Error(), "max_allowed_packet") {
 		t.Fatalf("refused %v", err)
 	}
 	rest := newRows(w)
 	for i := range 50 {
-		rest.add(int64(i), strings.Repeat("x", 7000))
+		rest.Add(int64(i), strings.Repeat("x", 7000))
 	}
-	rest.add(int64(51), strings.Repeat("z", 60<<10))
+	rest.Add(int64(51), strings.Repeat("z", 60<<10))
 	rest.out.From[50], rest.out.Range.Count, rest.out.Range.Prints = 51, 52, make([]uint32, 52)
 	rest.write(t, w)
 	if got := g.text("SELECT COUNT(*), SUM(id), SUM(LENGTH(text)) FROM events"); got[0] != fmt.Sprintf("51|1276|%d", 50*7000+60<<10) {

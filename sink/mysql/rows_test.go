@@ -7,50 +7,23 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // rows builds outputs by hand.
 type rows struct {
-	out event.Output
+	*sinktest.Rows
+	out *event.Output
 }
 
 func newRows(w writer) *rows {
-	spec := w.sink.Columns()
-	return &rows{event.Output{Partition: "a", Columns: &event.Columns{Spec: spec, Vectors: make([]event.Vector, len(spec))}}}
-}
-
-// add appends a row that comes from an event of its own. A nil is a null; other
-// values are as the column's vector holds them: int64, float64 or string.
-func (r *rows) add(values ...any) {
-	for c, value := range values {
-		v := &r.out.Columns.Vectors[c]
-		null := uint8(0)
-		if value == nil {
-			null = 1
-		}
-		v.Null = append(v.Null, null)
-		switch r.out.Columns.Spec[c].Type {
-		case event.Float64:
-			f, _ := value.(float64)
-			v.Floats = append(v.Floats, f)
-		case event.String, event.Decimal, event.JSON:
-			s, _ := value.(string)
-			v.Bytes = append(v.Bytes, s...)
-			v.Ends = append(v.Ends, uint32(len(v.Bytes)))
-		default:
-			i, _ := value.(int64)
-			v.Ints = append(v.Ints, i)
-		}
-	}
-	r.out.Columns.Rows++
-	r.out.Range.Count++
-	r.out.From = append(r.out.From, uint32(len(r.out.From)))
-	r.out.Ends = append(r.out.Ends, 0)
+	r := sinktest.NewRows(w.sink.Columns())
+	return &rows{r, r.At(0)}
 }
 
 func (r *rows) write(t *testing.T, w writer) {
 	t.Helper()
-	if err := w.Write(t.Context(), &r.out); err != nil {
+	if err := w.Write(t.Context(), r.out); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -72,10 +45,10 @@ func TestEveryTypeLandsExactly(t *testing.T) {
 	g := newTarget(t, every()...)
 	w := g.open()
 	r := newRows(w)
-	r.add(nil, nil, nil, nil, nil, nil, nil, nil)
-	r.add(int64(1), int64(math.MaxInt32), int64(math.MaxInt64), 0.1, "12345678901234567890123456789.123456789", "☾", int64(1700000000123456), `{"a":[1,"it's"]}`)
-	r.add(int64(0), int64(math.MinInt32), int64(math.MinInt64), -1.7976931348623157e308, "-1e-9", "", int64(-1), `"x"`)
-	r.add(int64(0), int64(0), int64(0), 5e-324, "1.5E3", "'\\", int64(-62135596800000000), "null")
+	r.Add(nil, nil, nil, nil, nil, nil, nil, nil)
+	r.Add(int64(1), int64(math.MaxInt32), int64(math.MaxInt64), 0.1, "12345678901234567890123456789.123456789", "☾", int64(1700000000123456), `{"a":[1,"it's"]}`)
+	r.Add(int64(0), int64(math.MinInt32), int64(math.MinInt64), -1.7976931348623157e308, "-1e-9", "", int64(-1), `"x"`)
+	r.Add(int64(0), int64(0), int64(0), 5e-324, "1.5E3", "'\\", int64(-62135596800000000), "null")
 	r.write(t, w)
 	want := []string{
 		"NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL",

@@ -76,7 +76,7 @@ func TestTableWithMoreThanIsFilled(t *testing.T) {
 		"at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, note TEXT)")
 	w := g.open()
 	r := newRows(w)
-	r.add(int64(5), "five")
+	r.Add(int64(5), "five")
 	r.write(t, w)
 	if got := g.text("SELECT pk, org, name, id, note FROM events"); len(got) != 1 || got[0] != "1|7|five|5|NULL" {
 		t.Errorf("landed %v", got)
@@ -129,7 +129,7 @@ func TestAccountThatMayNotCreate(t *testing.T) {
 	g.config.User = "writer"
 	w := g.open()
 	r := newRows(w)
-	r.add(int64(1), "one")
+	r.Add(int64(1), "one")
 	r.write(t, w)
 }
 

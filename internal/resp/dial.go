@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -84,7 +83,7 @@ func (s *Server) Dial(ctx context.Context) (*Conn, error) {
 		}
 		nc = encrypted
 	}
-	c := &Conn{net: nc, in: bufio.NewReaderSize(nc, readBuffer)}
+	c := &Conn{net: nc, in: buffer{from: nc, data: make([]byte, readBuffer)}}
 	if err := c.During(ctx, func() error { return c.greet(s) }); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("log in: %w", err)

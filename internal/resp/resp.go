@@ -12,7 +12,6 @@
 package resp
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -23,15 +22,12 @@ import (
 	"time"
 )
 
-const (
-	silence    = 30 * time.Second // of a server, after which it counts as away
-	readBuffer = 256 << 10
-)
+const silence = 30 * time.Second // of a server, after which it counts as away
 
 // A Conn is a connection.
 type Conn struct {
 	net net.Conn
-	in  *bufio.Reader
+	in  buffer
 	out []byte
 }
 
@@ -147,7 +143,7 @@ func (c *Conn) Line(kind byte) ([]byte, error) {
 }
 
 func (c *Conn) line() ([]byte, error) {
-	line, err := c.in.ReadSlice('\n')
+	line, err := c.in.line()
 	if err != nil {
 		return nil, ended(err)
 	}
@@ -160,40 +156,26 @@ func (c *Conn) line() ([]byte, error) {
 // Number reads the head of a reply whose text is a number: an integer, or the
 // size of an array or a string, -1 for one that is absent.
 func (c *Conn) Number(kind byte) (int, error) {
+	if n, rest, ok := Head(c.in.ahead(), kind); ok {
+		c.in.skipTo(rest)
+		return n, nil
+	}
 	text, err := c.Line(kind)
 	if err != nil {
 		return 0, err
 	}
-	n, ok := atoi(text)
-	if !ok {
+	n, err := strconv.Atoi(string(text))
+	if err != nil {
 		return 0, fmt.Errorf("redis sent %q where a number belongs", text)
 	}
 	return n, nil
 }
 
-// atoi is strconv.Atoi for the short numbers that are in front of everything.
-func atoi(text []byte) (n int, ok bool) {
-	if len(text) == 0 || len(text) > 9 || text[0] == '-' {
-		n, err := strconv.Atoi(string(text))
-		return n, err == nil
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n, true
-}
-
 // Ahead returns what has arrived and was not read yet, valid until the next read.
-func (c *Conn) Ahead() []byte {
-	b, _ := c.in.Peek(c.in.Buffered())
-	return b
-}
+func (c *Conn) Ahead() []byte { return c.in.ahead() }
 
-// Skip reads n bytes that are Ahead.
-func (c *Conn) Skip(n int) { _, _ = c.in.Discard(n) }
+// SkipTo goes on reading where rest begins, which is the end of what is Ahead.
+func (c *Conn) SkipTo(rest []byte) { c.in.skipTo(rest) }
 
 // Head reads the number in front of an array or a string in what is Ahead, and
 // returns what follows. It is Number for a caller who wants several at once.
@@ -215,20 +197,22 @@ func Head(b []byte, kind byte) (n int, rest []byte, ok bool) {
 
 // Body appends the bytes of a string whose size was read.
 func (c *Conn) Body(dst []byte, size int) ([]byte, error) {
-	for size > 0 {
-		// Straight from the buffer, so that dst needs no room cleared first.
-		part, err := c.in.Peek(min(size, max(1, c.in.Buffered())))
+	// Straight from the buffer, so that dst needs no room cleared first.
+	if ahead := c.in.ahead(); len(ahead) >= size+2 {
+		c.in.skipTo(ahead[size+2:])
+		return append(dst, ahead[:size]...), nil
+	}
+	for left := size + 2; left > 0; {
+		ahead, err := c.in.some()
 		if err != nil {
 			return dst, ended(err)
 		}
+		part := ahead[:min(left, len(ahead))]
 		dst = append(dst, part...)
-		size -= len(part)
-		_, _ = c.in.Discard(len(part))
+		left -= len(part)
+		c.in.skipTo(ahead[len(part):])
 	}
-	if _, err := c.in.Discard(2); err != nil {
-		return dst, ended(err)
-	}
-	return dst, nil
+	return dst[:len(dst)-2], nil
 }
 
 // Text reads a short string; an absent one reads as "".

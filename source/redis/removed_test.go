@@ -3,15 +3,12 @@ package redis_test
 import (
 	"errors"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/redis/rueidis"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/source"
-	"github.com/perigeedb/perigee/source/redis"
 )
 
 // keptAndNot runs a test for a stream whose entries go and for one that keeps them.
@@ -185,34 +182,5 @@ func TestDrainedStreamIsEmpty(t *testing.T) {
 	r.close()
 	if n, err := do(t, client, "XLEN", list).ToInt64(); err != nil || n != 0 {
 		t.Errorf("the stream still has %d entries", n)
-	}
-}
-
-func TestEntriesBecomeDocuments(t *testing.T) {
-	server := private.Redis(t)
-	client := connect(t, server)
-	do(t, client, "XADD", "s", "1-1", "data", `{"a":1}`)
-	do(t, client, "XADD", "s", "1-2", "any", `{"b":2}`)
-	do(t, client, "XADD", "s", "1-3", "a", "1", "data", `{"c":3}`)
-	do(t, client, "XADD", "s", "1-4", "a", "x\"\\\n\x01é\xff", "b", "")
-	for _, c := range []struct {
-		field string
-		want  []string
-	}{
-		{"", []string{`{"a":1}`, `{"b":2}`, `{"a":"1","data":"{\"c\":3}"}`, `{"a":"x\"\\\n\u0001é` + "\ufffd" + `","b":""}`}},
-		{"data", []string{`{"a":1}`, `entry 1-2 has no field "data": {"any":"{\"b\":2}"}`, `{"c":3}`,
-			`entry 1-4 has no field "data": {"a":"x\"\\\n\u0001é` + "\ufffd" + `","b":""}`}},
-	} {
-		r := newRun(t, redis.Config{Address: server.Address(), Stream: "s", Field: c.field, UntilEmpty: true})
-		r.mustOpen()
-		b := r.mustRead()
-		var got []string
-		for i := range b.Len() {
-			got = append(got, string(b.Doc(i)))
-		}
-		if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
-			t.Errorf("field %q: read\n%s\nwant\n%s", c.field, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
-		}
-		r.close()
 	}
 }

@@ -84,10 +84,6 @@ func readState(c *resp.Conn) (s state, err error) {
 	if _, err = c.Number('*'); err != nil {
 		return s, err
 	}
-	return readFields(c)
-}
-
-func readFields(c *resp.Conn) (s state, err error) {
 	var head string
 	for _, field := range []*string{&s.generation, &head, &s.pipeline} {
 		if *field, err = c.Text(); err != nil {

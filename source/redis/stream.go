@@ -36,22 +36,28 @@ func (i id) behind() id {
 	return id{i.ms, i.seq + 1}
 }
 
-func parseID[T string | []byte](text T) (i id, err error) {
-	part, digits := &i.ms, 0
-	for k := range len(text) {
-		switch c := text[k]; {
-		case c == '-' && part == &i.ms && digits > 0:
-			part, digits = &i.seq, 0
-		case c >= '0' && c <= '9':
-			*part, digits = 10**part+uint64(c-'0'), digits+1
-		default:
-			digits = math.MinInt
-		}
+func parseID(text []byte) (i id, err error) {
+	var rest []byte
+	valid := false
+	if i.ms, rest = digits(text); len(rest) > 1 && len(rest) < len(text) && rest[0] == '-' {
+		i.seq, rest = digits(rest[1:])
+		valid = len(rest) == 0
 	}
-	if part == &i.ms || digits <= 0 {
+	if !valid {
 		return id{}, fmt.Errorf("%q is not the ID of an entry", text)
 	}
 	return i, nil
+}
+
+// digits reads the number in front of what else there is.
+func digits(text []byte) (n uint64, rest []byte) {
+	for i, c := range text {
+		if c < '0' || c > '9' {
+			return n, text[i:]
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	return n, nil
 }
 
 // A stream is a Redis stream. IDs are not dense, so a position counts what was
@@ -128,10 +134,7 @@ func (s *stream) answer(c *resp.Conn) (p peek, err error) {
 	if err = readExec(c, 2); err != nil {
 		return p, err
 	}
-	if _, err = c.Number('*'); err != nil {
-		return p, err
-	}
-	if p.state, err = readFields(c); err != nil {
+	if p.state, err = readState(c); err != nil {
 		return p, err
 	}
 	var after, gone, length, holes, base string
@@ -140,7 +143,7 @@ func (s *stream) answer(c *resp.Conn) (p peek, err error) {
 			return p, err
 		}
 	}
-	if p.after, err = parseID(after); err != nil {
+	if p.after, err = parseID([]byte(after)); err != nil {
 		return p, err
 	}
 	p.gone, _ = strconv.Atoi(gone)

@@ -1,0 +1,97 @@
+package redis_test
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/source/redis"
+)
+
+func TestEntriesBecomeDocuments(t *testing.T) {
+	server := private.Redis(t)
+	client := connect(t, server)
+	for i, fields := range [][]string{
+		{"data", `{"a":1}`},
+		{"any", `{"b":2}`},
+		{"a", "1", "data", `{"c":3}`},
+		{"a", "x\"\\\n\x01é\xff", "b", ""},
+		{"data", `{"d":4}`},
+		{"data", ""},
+	} {
+		do(t, client, append([]string{"XADD", "s", fmt.Sprintf("1-%d", i+1)}, fields...)...)
+	}
+	twoTexts := `{"a":"x\"\\\n\u0001é` + "\ufffd" + `","b":""}`
+	for field, want := range map[string][]string{
+		"": {`{"a":1}`, `{"b":2}`, `{"a":"1","data":"{\"c\":3}"}`, twoTexts, `{"d":4}`, ""},
+		"data": {`{"a":1}`, `entry 1-2 has no field "data": {"any":"{\"b\":2}"}`, `{"c":3}`,
+			`entry 1-4 has no field "data": ` + twoTexts, `{"d":4}`, ""},
+	} {
+		for how, address := range map[string]string{"at once": server.Address(), "in pieces": inPieces(t, server.Address())} {
+			r := newRun(t, redis.Config{Address: address, Stream: "s", Field: field, UntilEmpty: true})
+			r.mustOpen()
+			b := r.mustRead()
+			var got []string
+			for i := range b.Len() {
+				got = append(got, string(b.Doc(i)))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("field %q, %s: %s", field, how, diff)
+			}
+			r.close()
+		}
+	}
+}
+
+// inPieces passes on what a server says in pieces of a few bytes, so that whatever
+// is read ahead has not come as a whole. It returns the address to connect to.
+func inPieces(t *testing.T, server string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); group.Wait() })
+	pass := func(client net.Conn) {
+		defer client.Close()
+		conn, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		go func() { _, _ = io.Copy(conn, client); _ = conn.Close() }()
+		var text [4096]byte
+		for {
+			n, err := conn.Read(text[:])
+			for from := 0; from < n; {
+				to := min(n, from+1+rand.IntN(16))
+				if _, err := client.Write(text[from:to]); err != nil {
+					return
+				}
+				from = to
+				time.Sleep(100 * time.Microsecond)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	group.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() { pass(client) })
+		}
+	})
+	return l.Addr().String()
+}

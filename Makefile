@@ -74,9 +74,10 @@ bench-crossing: ## what an event costs in user code: ours, native Go, sonic, gop
 	@$(SETUP) build
 	@cd bench && ../$(GO) run ./crossing
 
-bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL: ours, and how others do it
+bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL: ours, and how others do it; with KAFKA=1 from Kafka too
 	@$(SETUP) bench
-	@cd bench && ../$(GO) run ./pipeline -perigee ../$(PERIGEE)
+	@$(if $(KAFKA),$(SETUP) kafka)
+	@cd bench && PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka ../$(GO) run ./pipeline -perigee ../$(PERIGEE) $(if $(KAFKA),-kafka)
 
 bench-pool: ## pools of VMs at 1,000 to 4,000 goroutines: ours, and gopher-lua's of the report
 	@$(SETUP) build

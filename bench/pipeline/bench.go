@@ -25,12 +25,14 @@ type bench struct {
 	binary, script, only, profile string
 	events, slow                  uint64
 	rounds                        int
+	withKafka                     bool
 
 	folder   string
 	queue    *queue
 	usual    *mariadb // as it comes
 	mode2    *mariadb // with innodb_autoinc_lock_mode=2
 	postgres *postgres
+	kafka    *broker // nil when it is left out
 	ready    ready
 	results  map[string]*result
 	order    []string // of the results
@@ -80,7 +82,11 @@ func (b *bench) start(ctx context.Context) (err error) {
 	if b.postgres, err = startPostgreSQL(ctx, filepath.Join(b.folder, "postgres")); err != nil {
 		return err
 	}
-	b.ready, err = makeReady(filepath.Join(b.folder, "rows"), b.events, b.slow)
+	if b.ready, err = makeReady(filepath.Join(b.folder, "rows"), b.events, b.slow); err != nil || !b.withKafka {
+		return err
+	}
+	say("starting Kafka, filling it with as many")
+	b.kafka, err = b.startBroker(ctx)
 	return err
 }
 
@@ -95,6 +101,9 @@ func (b *bench) stop() {
 	}
 	if b.postgres != nil {
 		b.postgres.close()
+	}
+	if b.kafka != nil {
+		b.kafka.close()
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	oursUsual    = "perigee, default"
 	oursMode2    = "perigee, mode 2"
 	oursStream   = "perigee from a stream, mode 2"
+	oursKafka    = "perigee from Kafka, mode 2"
 	oursPostgres = "perigee, PostgreSQL"
 	copyPostgres = "\\copy of ready rows, PostgreSQL"
 )
@@ -51,8 +52,11 @@ func (b *bench) contestants() []contestant {
 		all = append(all, contestant{name: loadName(n), events: b.events, from: nothing{b.queue}, to: b.mode2, prepares: true,
 			command: self("load", b.mode2.server.DSN(database), b.ready.file, fmt.Sprint(n)), check: b.counted(b.mode2.db, b.events)})
 	}
+	all = append(all, b.ours(oursStream, b.fromStream(), toMariaDB(b.mode2), key{b.queue, stream}, b.mode2, b.mode2.db))
+	if b.kafka != nil {
+		all = append(all, b.ours(oursKafka, b.fromKafka(), toMariaDB(b.mode2), b.kafka, b.mode2, b.mode2.db))
+	}
 	return append(all,
-		b.ours(oursStream, b.fromStream(), toMariaDB(b.mode2), key{b.queue, stream}, b.mode2, b.mode2.db),
 		contestant{name: copyPostgres, events: b.events, from: nothing{b.queue}, to: b.postgres,
 			command: b.psql, check: b.counted(b.postgres.db, b.events)},
 		b.ours(oursPostgres, b.fromList(), toPostgreSQL(b.postgres), queue, b.postgres, b.postgres.db))

@@ -70,6 +70,10 @@ func (b *bench) fromStream() string {
 	return fmt.Sprintf("redis: {address: %q, stream: %s}", b.queue.server.Address(), stream)
 }
 
+func (b *bench) fromKafka() string {
+	return fmt.Sprintf("kafka: {brokers: [%q], topic: %s}", b.kafka.server.Address(), topic)
+}
+
 func toMariaDB(m *mariadb) string {
 	return fmt.Sprintf("mysql: {address: %q, user: root, database: %s, table: %s, columns: %s}", m.server.Address(), database, table, columnsYAML)
 }

@@ -38,7 +38,7 @@ func (b *bench) print(w io.Writer) {
 	t := pretty.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(pretty.StyleLight)
-	t.AppendHeader(pretty.Row{"", "events", "turns", "events/s", "least", "most", "us Redis", "us database", "us program", "MB"})
+	t.AppendHeader(pretty.Row{"", "events", "turns", "events/s", "least", "most", "us source", "us database", "us program", "MB"})
 	for _, name := range b.order {
 		r := b.results[name]
 		least, most := r.turns[0].rate, r.turns[0].rate
@@ -50,6 +50,9 @@ func (b *bench) print(w io.Writer) {
 	}
 	t.Render()
 	fmt.Fprintln(w, "us: microseconds of processor time per event. MB: the program's peak, all its processes together.")
+	if b.kafka == nil {
+		fmt.Fprintln(w, "Kafka was left out; make bench-pipeline KAFKA=1 takes it in.")
+	}
 }
 
 func whole(v float64) string  { return fmt.Sprintf("%.0f", v) }
@@ -74,6 +77,10 @@ func (b *bench) figures(w io.Writer) {
 	}
 	ratio("postgres_vs_copy", oursPostgres, copyPostgres)
 	ratio("streams_vs_list", oursStream, oursMode2)
+	ratio("kafka_vs_list", oursKafka, oursMode2)
+	if r := b.results[oursKafka]; r != nil {
+		fmt.Fprintf(w, "figure kafka_events_per_s %.0f\n", r.median(rate))
+	}
 }
 
 // ratio is the median over the rounds of our rate over the best of theirs in the

@@ -1,0 +1,91 @@
+package private
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Topic makes a topic of one partition. It asks for what is known of the topic,
+// in the protocol's first version, until the broker, which makes topics that are
+// asked for, says that it is there: no Kafka client has to be linked for that.
+func (k *KafkaServer) Topic(ctx context.Context, name string) error {
+	for {
+		code, err := k.metadata(ctx, name)
+		if err != nil {
+			return fmt.Errorf("make topic %s: %w", name, err)
+		}
+		if code == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("make topic %s: %w; the broker's last word was error %d", name, ctx.Err(), code)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// metadata returns the error code that the broker has for a topic.
+func (k *KafkaServer) metadata(ctx context.Context, topic string) (code int16, err error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", k.Address())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return 0, err
+	}
+	const metadata, version, correlation, topics = 3, 0, 1, 1
+	order := binary.BigEndian
+	request := order.AppendUint16(nil, metadata)
+	request = order.AppendUint16(request, version)
+	request = order.AppendUint32(request, correlation)
+	request = order.AppendUint16(request, 0) // length of the client's name
+	request = order.AppendUint32(request, topics)
+	request = append(order.AppendUint16(request, uint16(len(topic))), topic...)
+	if _, err := conn.Write(append(order.AppendUint32(nil, uint32(len(request))), request...)); err != nil {
+		return 0, err
+	}
+	var size uint32
+	if err := binary.Read(conn, order, &size); err != nil {
+		return 0, err
+	}
+	reply := make([]byte, min(size, 1<<20))
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return 0, err
+	}
+	return topicError(reply)
+}
+
+// topicError finds the first topic's error behind the brokers.
+func topicError(reply []byte) (int16, error) {
+	order := binary.BigEndian
+	at := 4 // behind the correlation
+	number := func(size int) int {
+		from := at
+		if at += size; at > len(reply) {
+			return 0
+		}
+		if size == 2 {
+			return int(int16(order.Uint16(reply[from:])))
+		}
+		return int(int32(order.Uint32(reply[from:])))
+	}
+	for range number(4) {
+		number(4) // of the broker
+		at += number(2)
+		number(4) // port
+	}
+	number(4) // of topics
+	code := number(2)
+	if at > len(reply) || at < 0 {
+		return 0, errors.New("the broker sent less than it should")
+	}
+	return int16(code), nil
+}

@@ -2,6 +2,9 @@
 GO := tools/go.sh
 SETUP := tools/setup.sh
 PERIGEE := bin/perigee
+# What the linked C and C++ libraries export would be exported again: 14 MB of
+# names that the loader searches at every start. Go's own must stay, for plugins.
+HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash soak torture torture-asan fuzz bench-crossing bench-pipeline bench-pool clean
@@ -18,7 +21,7 @@ demo-redis: build ## the same from a real Redis into a real MariaDB, beside the 
 
 build: ## build bin/perigee
 	@$(SETUP) build
-	@$(GO) build -o $(PERIGEE) ./cmd/perigee
+	@$(GO) build -ldflags '$(HIDE)' -o $(PERIGEE) ./cmd/perigee
 
 test: ## all tests, real Redis and MariaDB among them
 	@$(SETUP) servers

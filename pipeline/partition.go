@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -168,10 +169,19 @@ func (t *partition) run(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	t.stopReading = stop
+	watching, relieve := context.WithCancel(ctx)
+	defer relieve()
+	var working sync.WaitGroup
 	group.Go(func() error { return guard(func() error { return t.feed(ctx, reading) }) })
 	for range lanes {
-		group.Go(func() error { return guard(func() error { return t.lane(ctx) }) })
+		working.Add(1)
+		group.Go(func() error {
+			defer working.Done()
+			return guard(func() error { return t.lane(ctx) })
+		})
 	}
+	group.Go(func() error { return guard(func() error { return t.watch(watching) }) })
+	group.Go(func() error { working.Wait(); relieve(); return nil })
 	if err := group.Wait(); err != nil {
 		return err
 	}

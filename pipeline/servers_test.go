@@ -239,3 +239,63 @@ func TestWorkersShareServers(t *testing.T) {
 		t.Errorf("the workers opened %d and %d lists", views[0].opens.Load(), views[1].opens.Load())
 	}
 }
+
+// TestDatabaseSetBackWhileIdle sets the database back to an older state while a
+// pipeline waits for events: it stops and says so, without one.
+func TestDatabaseSetBackWhileIdle(t *testing.T) {
+	maria := private.MariaDB(t)
+	database := maria.Database(t)
+	db, err := sql.Open("mysql", maria.DSN(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	to, err := mysql.New(sink.Env{Pipeline: "test", Log: slog.New(slog.DiscardHandler)}, mysql.Config{
+		Address: maria.Address(), User: "root", Database: database, Table: "events", Create: true,
+		Columns: []mysql.Column{{Name: "id", Type: mysql.Type(event.Int64), Required: true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	list := newShelf("list", 100)
+	for n := range list.docs {
+		list.docs[n] = fmt.Sprintf(`{"id":%d}`, n)
+	}
+	q := newQueue(list)
+	q.onRead = func(ctx context.Context) error {
+		q.mu.Lock()
+		exhausted := list.read == uint64(len(list.docs))
+		q.mu.Unlock()
+		if exhausted {
+			<-ctx.Done() // no event follows
+		}
+		return ctx.Err()
+	}
+	lua, err := gopherlua.Language().Load(t.Context(),
+		script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
+		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns(), Bare: to.Bare()}}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lua.Close()
+	r := newBench(t, q, lua, to)
+	r.config.Lease = time.Second
+	r.Pipeline = New(r.config)
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(t.Context()) }()
+	for rows := 0; rows < len(list.docs); time.Sleep(10 * time.Millisecond) {
+		_ = db.QueryRow("SELECT COUNT(*) FROM events").Scan(&rows)
+	}
+	if _, err := db.Exec("DELETE FROM perigee_ranges"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if _, ok := errors.AsType[*sink.PermanentError](err); !ok {
+			t.Errorf("the pipeline ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the pipeline goes on as if nothing had been lost")
+	}
+}

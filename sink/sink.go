@@ -51,6 +51,15 @@ type Writer interface {
 	Close() error
 }
 
+// A Verifier is a Writer that can find out, without writing, that its place was
+// set back to an older state.
+type Verifier interface {
+	// Verify is called from time to time, also while Write is at work. A
+	// *PermanentError names what was committed and is not any more; ErrFenced says
+	// that the partition is not the writer's any more. Any other error says nothing.
+	Verify(ctx context.Context) error
+}
+
 // Columnar is a Sink that wants its rows as typed columns.
 type Columnar interface {
 	Columns() []event.Column

@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -227,6 +228,17 @@ func (b *book) Renew(context.Context) (entries []ledger.Entry, err error) {
 		return nil
 	})
 	return entries, err
+}
+
+// Has implements ledger.Book.
+func (b *book) Has(_ context.Context, r event.Range) (there bool, err error) {
+	err = b.owned(func() error {
+		there = slices.ContainsFunc(b.journal.state.partition(b.partition).ledger(), func(e ledger.Entry) bool {
+			return e.Range.First <= r.First && r.End() <= e.Range.End()
+		})
+		return nil
+	})
+	return there, err
 }
 
 // Land implements ledger.Book.

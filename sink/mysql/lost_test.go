@@ -324,3 +324,41 @@ func TestServerIsKilled(t *testing.T) {
 		t.Errorf("a new owner is told %v, %v; want [0,%d)", done, err, next)
 	}
 }
+
+// TestSetBackWhileIdle sets the database back to an older state while nothing is
+// written.
+func TestSetBackWhileIdle(t *testing.T) {
+	tables := []string{"events", "perigee_owners", "perigee_ranges"}
+	g := newTarget(t, named(20)...)
+	w := g.open()
+	write := func(first uint64) {
+		t.Helper()
+		if err := w.Write(t.Context(), span(w, first, 300)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0)
+	for _, name := range tables {
+		g.exec(fmt.Sprintf("CREATE TABLE %s_then AS SELECT * FROM %[1]s", name))
+	}
+	write(300)
+	if err := w.Verify(t.Context()); err != nil {
+		t.Fatalf("before it was set back: %v", err)
+	}
+	for _, name := range tables {
+		g.exec("DELETE FROM " + name)
+		g.exec(fmt.Sprintf("INSERT INTO %s SELECT * FROM %[1]s_then", name))
+	}
+	for range 2 {
+		lostLast(t, w.Verify(t.Context()))
+	}
+	lostLast(t, w.Write(t.Context(), span(w, 600, 10)))
+}
+
+func lostLast(t *testing.T, err error) {
+	t.Helper()
+	_, permanent := errors.AsType[*sink.PermanentError](err)
+	if !permanent || !strings.Contains(err.Error(), "has lost what it had committed: events [300,600)") {
+		t.Errorf("after the database was set back: %v", err)
+	}
+}

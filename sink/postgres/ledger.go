@@ -294,5 +294,21 @@ func (b *book) Fold(ctx context.Context, r event.Range) error {
 	return err
 }
 
+// Has implements ledger.Book.
+func (b *book) Has(ctx context.Context, r event.Range) (bool, error) {
+	c, err := b.sink.pool.take(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer b.sink.pool.give(ctx, c)
+	rows, err := c.do(ctx, fmt.Sprintf(`SELECT COALESCE((SELECT first + events >= %d FROM %s WHERE owner = o.id AND first <= %d
+		ORDER BY first DESC LIMIT 1), FALSE) FROM %s AS o WHERE id = %d AND epoch = %d AND owner = %s`,
+		r.End(), b.sink.config.in(rangesTable), r.First, b.sink.config.in(ownersTable), b.id, b.epoch, quoteText(b.token)))
+	if err == nil && len(rows) == 0 {
+		err = sink.ErrFenced
+	}
+	return err == nil && string(rows[0][0]) == "t", err
+}
+
 // Doubtful implements ledger.Book. A fenced writer learns nothing more.
 func (b *book) Doubtful(err error) bool { return judge(err) == unknown && !fenced(err) }

@@ -297,6 +297,28 @@ func TestDatabaseRestored(t *testing.T) {
 	}
 }
 
+// TestSetBackWhileIdle is noticed without a write.
+func TestSetBackWhileIdle(t *testing.T) {
+	g := newPlace(t, named(20)...)
+	h := g.open()
+	g.write(h, span(h, 0, 300))
+	g.backup()
+	g.write(h, span(h, 300, 300))
+	writer := h.Writer.(sink.Verifier)
+	if err := writer.Verify(t.Context()); err != nil {
+		t.Fatalf("before it was set back: %v", err)
+	}
+	g.restore()
+	var err error
+	for range 2 { // the first may meet the connection that was ended
+		err = writer.Verify(t.Context())
+	}
+	_, permanent := errors.AsType[*sink.PermanentError](err)
+	if !permanent || !strings.Contains(err.Error(), "has lost what it had committed: events [300,600)") {
+		t.Errorf("after it was set back: %v", err)
+	}
+}
+
 var kept = []string{"events", ownersTable, rangesTable}
 
 func (g *place) backup() {

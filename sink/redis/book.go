@@ -22,6 +22,9 @@ var ownScript string
 //go:embed write.lua
 var writeScript string
 
+//go:embed has.lua
+var hasScript string
+
 //go:embed replace.lua
 var replaceScript string
 
@@ -63,6 +66,24 @@ func (b *book) own(ctx context.Context, again bool) ([]ledger.Entry, error) {
 func (b *book) Renew(ctx context.Context) ([]ledger.Entry, error) {
 	entries, err := b.own(ctx, true)
 	return entries, b.sink.explain("find out what is committed", err)
+}
+
+// Has implements ledger.Book.
+func (b *book) Has(ctx context.Context, r event.Range) (bool, error) {
+	v, err := b.sink.eval(ctx, hasScript, b.keys(), b.epoch, strconv.FormatUint(r.First, 10))
+	if err == nil && v == "FENCED" {
+		err = sink.ErrFenced
+	}
+	last, _ := v.([]any)
+	if err != nil || len(last) != 2 {
+		return false, err
+	}
+	first, err := strconv.ParseUint(fmt.Sprint(last[0]), 10, 64)
+	if err != nil {
+		return false, err
+	}
+	count, err := strconv.ParseUint(fmt.Sprint(last[1]), 10, 64)
+	return first+count >= r.End(), err
 }
 
 // Land implements ledger.Book.

@@ -48,7 +48,7 @@ func (s *Sink) commands() [][]string {
 		"hash":   {"HSET", target, "x", "x"},
 	}
 	return [][]string{write[s.kind], {"TYPE", target}, {"EVAL", "return 1", "1", ours}, {"HGET", ours, "epoch"}, {"HSET", ours, "epoch", "1"},
-		{"HINCRBY", ours, "epoch", "1"}, {"HGETALL", ours}, {"HKEYS", ours}, {"HDEL", ours, "x"}, {"DEL", ours}, {"SADD", ours, "x"},
+		{"HINCRBY", ours, "epoch", "1"}, {"HGETALL", ours}, {"HEXISTS", ours, "x"}, {"HKEYS", ours}, {"HDEL", ours, "x"}, {"DEL", ours}, {"SADD", ours, "x"},
 		{"SMEMBERS", ours}, {"TIME"}, {"GET", ours}, {"SET", ours, "x", "PX", "1"}, {"ZADD", ours, "1", "x"}, {"ZREM", ours, "x"},
 		{"ZREMRANGEBYSCORE", ours, "0", "1"}, {"ZCARD", ours}}
 }

@@ -142,6 +142,31 @@ func setPositionFences(t *trial) {
 	t.landed(positions(span(0, 10), span(30, 10)))
 }
 
+// verifyFindsTheOwner asks a writer that has written nothing, that has, and that
+// has lost its partition.
+func verifyFindsTheOwner(t *trial) {
+	w, other := t.open("p", "a"), t.open("p", "b")
+	verify := func(h *hand) error { return h.Writer.(sink.Verifier).Verify(t.ctx) }
+	if _, ok := w.Writer.(sink.Verifier); !ok {
+		t.Skip("the kind's writers cannot tell what became of what they wrote")
+	}
+	for i := range uint64(4) {
+		if err := verify(w); err != nil {
+			t.Fatalf("after %d writes: %v", i, err)
+		}
+		w.write(20*(3-i), 10)
+	}
+	t.open("p", "a")
+	for range 2 {
+		if err := verify(w); !errors.Is(err, sink.ErrFenced) {
+			t.Fatalf("a writer whose partition another has: %v, want ErrFenced", err)
+		}
+	}
+	if err := verify(other); err != nil {
+		t.Errorf("a writer of another partition: %v", err)
+	}
+}
+
 // checkFindsNothing tries a place that has no fault, before and after its use.
 func checkFindsNothing(t *trial) {
 	s := t.place.Sink(t.T, "p")

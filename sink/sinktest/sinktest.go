@@ -75,6 +75,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"PositionIsSet", positionIsSet},
 		{"SetPositionKeepsFingerprints", setPositionKeepsFingerprints},
 		{"SetPositionFences", setPositionFences},
+		{"VerifyFindsTheOwner", verifyFindsTheOwner},
 		{"LeaseIsExclusive", leaseIsExclusive},
 		{"LeaseIsReleased", leaseIsReleased},
 		{"LeaseRunsOut", leaseRunsOut},

@@ -23,8 +23,8 @@ import (
 )
 
 // A Book is what a database keeps of one partition for the one who has opened
-// it. Land is called by several goroutines at the same time, Renew by one while
-// nothing else is called.
+// it. Land and Has are called by several goroutines at the same time, Renew by one
+// while nothing else is called.
 type Book interface {
 	// Renew takes the partition over from the writer itself and returns what is
 	// committed. When somebody else has it, that is sink.ErrFenced.
@@ -34,6 +34,10 @@ type Book interface {
 	// sink.ErrFenced and *sink.RowErrors say that nothing was; so does every error
 	// that is not Doubtful.
 	Land(ctx context.Context, rows *Rows, ranges []event.Range) error
+
+	// Has tells whether r, which the writer has once seen committed, is so still.
+	// When the partition is not the writer's any more, that is sink.ErrFenced.
+	Has(ctx context.Context, r event.Range) (bool, error)
 
 	// Fold replaces the entries that lie in r by r, unless fenced.
 	Fold(ctx context.Context, r event.Range) error
@@ -74,6 +78,7 @@ type Writer struct {
 	mu      sync.Mutex
 	done    event.Ranges  // committed, without fingerprints
 	past    history       // the same as the database keeps it
+	last    event.Range   // of done: what was committed last
 	busy    []event.Range // being written
 	idle    chan struct{} // closed when a range stops being busy
 	lost    bool          // a write may have been committed or not
@@ -97,11 +102,15 @@ func NewWriter(book Book, entries []Entry, log *slog.Logger) (*Writer, event.Ran
 
 // remember replaces what the writer knows to be committed.
 func (w *Writer) remember(entries []Entry) {
-	w.past, w.done = nil, nil
+	w.past, w.done, w.last = nil, nil, event.Range{}
 	now := time.Now()
 	for _, e := range entries {
+		r := event.Range{First: e.Range.First, Count: e.Range.Count}
 		w.past.add(e.Range, now.Add(-e.Age))
-		w.done.Add(event.Range{First: e.Range.First, Count: e.Range.Count})
+		w.done.Add(r)
+		if r.End() > w.last.End() {
+			w.last = r
+		}
 	}
 }
 
@@ -304,7 +313,8 @@ func (w *Writer) committed(ranges event.Ranges) bool {
 	defer w.mu.Unlock()
 	for _, r := range ranges {
 		w.past.add(r, time.Now())
-		w.done.Add(event.Range{First: r.First, Count: r.Count})
+		w.last = event.Range{First: r.First, Count: r.Count}
+		w.done.Add(w.last)
 	}
 	w.commits++
 	return w.commits%foldEvery == 0

@@ -69,6 +69,13 @@ func (p *page) Fold(_ context.Context, r event.Range) error {
 	return nil
 }
 
+func (p *page) Has(_ context.Context, r event.Range) (bool, error) {
+	if p.fenced {
+		return false, sink.ErrFenced
+	}
+	return slices.ContainsFunc(p.entries, func(e Entry) bool { return e.Range.First <= r.First && r.End() <= e.Range.End() }), nil
+}
+
 func (p *page) Doubtful(err error) bool { return errors.Is(err, errLost) }
 
 func span(first, count uint64) *event.Output {
@@ -131,6 +138,50 @@ func TestDatabaseForgets(t *testing.T) {
 	}
 	if len(p.landed) != 3 {
 		t.Errorf("landed %v", p.landed)
+	}
+}
+
+// TestVerify sets the database back while nothing is written.
+func TestVerify(t *testing.T) {
+	entries := []Entry{{Range: event.Range{First: 20, Count: 10}}, {Range: event.Range{First: 5, Count: 10}}}
+	p := &page{entries: entries}
+	w, _ := NewWriter(p, entries, slog.New(slog.DiscardHandler))
+	intact := func(when string) {
+		t.Helper()
+		if err := w.Verify(t.Context()); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+	}
+	intact("as it was found")
+	for _, first := range []uint64{30, 15} { // lanes do not end in order
+		if err := w.Write(t.Context(), span(first, 5)); err != nil {
+			t.Fatal(err)
+		}
+		intact("after a write")
+	}
+	if err := p.Fold(t.Context(), event.Range{First: 5, Count: 30}); err != nil {
+		t.Fatal(err)
+	}
+	intact("after a fold")
+	p.entries = append(slices.Clone(entries), Entry{Range: event.Range{First: 30, Count: 5}})
+	for range 2 {
+		err := w.Verify(t.Context())
+		if _, ok := errors.AsType[*sink.PermanentError](err); !ok || !strings.Contains(err.Error(), "[15,20)") {
+			t.Fatalf("a database that was set back: %v", err)
+		}
+	}
+	if err := w.Write(t.Context(), span(40, 5)); err == nil || !strings.Contains(err.Error(), "[15,20)") {
+		t.Errorf("writing after it: %v", err)
+	}
+}
+
+func TestVerifyFenced(t *testing.T) {
+	p := &page{fenced: true}
+	w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
+	for range 2 {
+		if err := w.Verify(t.Context()); !errors.Is(err, sink.ErrFenced) {
+			t.Errorf("a writer that was fenced: %v", err)
+		}
 	}
 }
 

@@ -1,0 +1,26 @@
+-- Tells what is committed from a position on.
+-- KEYS: owner, ranges. ARGV: epoch, position. Returns where the last range begins
+-- that begins at the position or before it, and how many events it has; nothing
+-- when there is none; FENCED when the writer is not the owner any more.
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
+  return 'FENCED'
+end
+
+-- Numbers of 64 bits do not fit Lua's, so they are compared by length and digits.
+local function less(a, b)
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+
+local last
+if redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 then
+  last = ARGV[2]
+else
+  for _, first in ipairs(redis.call('HKEYS', KEYS[2])) do
+    if less(first, ARGV[2]) and (not last or less(last, first)) then last = first end
+  end
+end
+if not last then
+  return {}
+end
+return {last, string.match(redis.call('HGET', KEYS[2], last), '^%d+ (%d+)')}

@@ -108,7 +108,8 @@ static void put(lua_State *L, front *f, int index) {
 	front_fail(L, f, "a %s cannot be passed to a function of Go", luaL_typename(L, index));
 }
 
-// ask(function, …) leaves a request for when the script yields.
+// ask(function, …) leaves a request for when the script yields, or ends: then it
+// returns true.
 static int ask(lua_State *L) {
 	front *f = front_of(L);
 	int n = lua_gettop(L);
@@ -118,6 +119,11 @@ static int ask(lua_State *L) {
 	f->request.len = 0;
 	front_start(f);
 	for (int i = 2; i <= n; i++) put(L, f, i);
+	if (f->function && last_of_call(L, f, 1)) {
+		last_place(f);
+		lua_pushboolean(L, 1);
+		return 1;
+	}
 	f->asked = 1;
 	return 0;
 }
@@ -300,5 +306,5 @@ void call_open(lua_State *L, front *f) {
 	luaL_register(L, NULL, functions);
 	lua_pushstring(L, f->functions);
 	lua_setfield(L, -2, "names");
-	if (f->calls_directly) direct_open(L, f);
+	if (f->calls_directly) direct_open(L);
 }

@@ -13,14 +13,6 @@ void direct_answer(front *f, const char *data, size_t len) {
 	f->answer_len = fault ? 0 : len;
 }
 
-// plain calls a function without arguments. It may be called through FFI. It returns
-// whether result has something to do.
-static int plain(front *f, uint32_t function) {
-	f->request.len = 0;
-	f->function = function;
-	return perigee_direct(f->engine) || f->vm->run.stop;
-}
-
 // result() returns what the function has returned, or raises its error.
 static int result(lua_State *L) {
 	front *f = front_of(L);
@@ -33,6 +25,7 @@ static int direct(lua_State *L) {
 	f->request.len = 0;
 	if (lua_gettop(L) > 0) call_values(L);
 	f->function = (uint32_t)lua_tointeger(L, lua_upvalueindex(1));
+	if (last_of_call(L, f, 0)) return 0;
 	return perigee_direct(f->engine) || f->vm->run.stop ? result(L) : 0;
 }
 
@@ -44,14 +37,7 @@ static int direct_new(lua_State *L) {
 }
 
 // direct_open adds what frontend.lua needs to the table on the stack.
-void direct_open(lua_State *L, front *f) {
-	static const union { int (*function)(front *, uint32_t); void *address; } call = {plain};
+void direct_open(lua_State *L) {
 	lua_pushcfunction(L, direct_new);
 	lua_setfield(L, -2, "direct");
-	lua_pushcfunction(L, result);
-	lua_setfield(L, -2, "result");
-	lua_pushlightuserdata(L, call.address);
-	lua_setfield(L, -2, "plain");
-	lua_pushlightuserdata(L, f);
-	lua_setfield(L, -2, "front");
 }

@@ -49,6 +49,16 @@ typedef struct front_step {
 	uint32_t index;
 } front_step;
 
+// The function of Go that a call ends with, see last.c.
+enum { LAST_DROPPED = 1, LAST_RETURNED }; // what becomes of its results
+typedef struct front_last {
+	int results;             // 0: the call does not end with one
+	void *proto;             // where it was called:
+	const void *next;        // NULL: nobody knows any more
+	uint32_t line, function; // the line, and that where the function of Lua begins,
+	const char *file;        // in a file that the script required; NULL: its own text
+} front_last;
+
 typedef struct front {
 	const doc_api *api;
 	pg_vm *vm;
@@ -101,6 +111,7 @@ typedef struct front {
 	void *engine;      // pinned by Go, for those calls
 	uint32_t function; // that the script waits for: 0 reads a file
 	int asked;         // it does wait
+	front_last last;
 	doc_buf request;   // the arguments
 	const char *answer;
 	size_t answer_len;
@@ -169,8 +180,14 @@ void call_open(lua_State *L, front *f);
 int call_answer(lua_State *L);
 int call_values(lua_State *L);
 
+// last.c. last_of_call tells whether nothing is left to do once the function of C that
+// runs, and the `below` functions of ours that called it, have returned nothing. Then
+// what it was to ask of Go can be asked after that. last_place finds out where.
+int last_of_call(lua_State *L, front *f, int below);
+void last_place(front *f); // while the VM does nothing else
+
 // direct.c
-void direct_open(lua_State *L, front *f);
+void direct_open(lua_State *L);
 void direct_answer(front *f, const char *data, size_t len); // for Go, while it is called
 
 // big.c

@@ -80,27 +80,17 @@ end
 globals.unpack, tables.unpack = unpack_any, unpack_any
 
 -- Functions of Go: the script leaves a request and yields. Function 0 reads a file.
+-- Where single functions are called, one that does not wait is called from C, and
+-- the last one of a call after that. A trace that has little but the way to a
+-- function of C in it is slower than none.
 local ask, answer, wait = call.ask, call.answer, perigee_wait
+if call.direct and proxy then require "jit.opt".start("minstitch=32") end
 
 local function of_go(function_number)
   return function(...)
-    ask(function_number, ...)
+    if ask(function_number, ...) then return end
     wait()
     return answer()
-  end
-end
-
--- Functions of Go that do not wait are called from C. Without arguments that happens
--- through FFI, which a trace does not have to be left for.
-local function of_go_direct(function_number)
-  local any = call.direct(function_number)
-  if not proxy then return any end
-  local ffi = require "ffi"
-  local plain = ffi.cast("int (*)(void *, uint32_t)", call.plain)
-  local front, result = ffi.cast("void *", call.front), call.result
-  return function(...)
-    if select("#", ...) > 0 then return any(...) end
-    if plain(front, function_number) ~= 0 then return result() end
   end
 end
 
@@ -110,7 +100,7 @@ do
   for module, name, pure in call.names:gmatch("([^\n]+)%.([^\n\t]+)(\t?)") do
     count = count + 1
     libraries[module] = libraries[module] or {}
-    libraries[module][name] = (pure ~= "" and call.direct and of_go_direct or of_go)(count)
+    libraries[module][name] = (pure ~= "" and call.direct or of_go)(count)
   end
 end
 if libraries.time then libraries.time.now, libraries.time.unix = call.now, call.unix end

@@ -239,7 +239,7 @@ static int ended(calls *c, uint32_t number, int kind) {
 		pg_vm_pause(vm);
 		return kind;
 	}
-	if (sound) kind = take_results(c, c->threads[number]);
+	if (sound) kind = c->f->last.results ? PG_LAST : take_results(c, c->threads[number]);
 	put_back(c, number, sound);
 	pg_vm_end(vm);
 	if (vm->broken) pg_vm_forgive(vm);
@@ -258,7 +258,7 @@ int calls_start(calls *c, uint32_t function, uint32_t event, const char *args, s
 		return kind;
 	}
 	lua_State *co = vm->co = c->threads[number];
-	c->f->asked = 0;
+	c->f->asked = c->f->last.results = 0;
 	lua_rawgeti(co, LUA_REGISTRYINDEX, c->functions[function]);
 	int n = len ? push_values(c, co, args, len) : 0;
 	c->spent = 0;
@@ -273,7 +273,7 @@ int calls_resume(calls *c, uint32_t thread, uint32_t event, int64_t spent, int p
 	c->waiting--;
 	f->answer = answer;
 	f->answer_len = len;
-	f->asked = 0;
+	f->asked = f->last.results = 0;
 	vm->co = c->threads[thread];
 	vm->run.event = event;
 	if (spent >= c->limit) {

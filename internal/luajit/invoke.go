@@ -79,6 +79,7 @@ func (c *Caller) Bind(number int, name string) bool {
 const (
 	Waits   Kind = Kind(C.PG_CALL & 0xffffffff)    // for a function of Go
 	Unbound Kind = Kind(C.PG_UNBOUND & 0xffffffff) // the function has no number here yet
+	Last    Kind = Kind(C.PG_LAST & 0xffffffff)    // but for a function of Go, see Last
 )
 
 // Start begins a call with values, after the letter V, or none. ctx is for functions

@@ -23,8 +23,9 @@ typedef struct calls {
 	int64_t spent;
 } calls;
 
-// PG_UNBOUND: the function has no number in this VM yet.
-enum { PG_UNBOUND = -2 };
+// PG_UNBOUND: the function has no number in this VM yet. PG_LAST: the call is done but
+// for the function of Go that f->request is for; f->last tells more.
+enum { PG_UNBOUND = -2, PG_LAST = -3 };
 
 calls *calls_open(front *f, int64_t limit);
 void calls_close(calls *c); // after pg_vm_close

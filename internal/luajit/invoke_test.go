@@ -48,7 +48,23 @@ func finish(c *Caller, call *Call, kind Kind) Kind {
 		results, err := r.Call(context.Background())
 		kind = c.Resume(context.Background(), call, results, err)
 	}
+	if kind == Last {
+		return last(c)
+	}
 	return kind
+}
+
+// last makes the last act of a call.
+func last(c *Caller) Kind {
+	f, _ := c.Last()
+	args, err := c.LastArgs()
+	if err == nil {
+		_, err = f.Call(context.Background(), args)
+	}
+	if err != nil {
+		return Runtime
+	}
+	return OK
 }
 
 func encoded(values ...any) []byte { return encodeValues([]byte{'V'}, values) }

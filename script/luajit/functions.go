@@ -205,6 +205,9 @@ func (fn *Function) call(ctx context.Context, args *Values, take func(encoded []
 			return nil, err
 		}
 	}
+	if kind == luajit.Last {
+		return fn.end(ctx, m, take)
+	}
 	var results []any
 	if kind == luajit.OK {
 		results, err = take(c.Results())

@@ -55,7 +55,7 @@ function helloLua() host.hello() end
 function add(a, b) return a + b end
 function many(...) return select("#", ...), ... end
 function echo(...) return host.echo(...) end
-function sleep(ms) return host.sleep(ms) end
+function sleep(ms) local slept = host.sleep(ms) return slept end
 function fail() error("wrong") end
 function object() error({code = 7}) end
 function refuse() host.refuse() end
@@ -71,6 +71,7 @@ function deep(n) if n == 0 then return host.sleep(1) end local ok, v = pcall(dee
 function keep() kept = coroutine.running() host.sleep(20) return "mine" end
 function steal() return coroutine.resume(kept) end
 function wrapped() local f = coroutine.wrap(function() return host.sleep(1) end) return f() end
+function ends(ms) return host.sleep(ms) end
 function sum(n) local s = 0 for i = 1, n do s = s + i end return s end
 `
 

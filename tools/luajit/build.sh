@@ -95,9 +95,10 @@ make -C "$work/src" -j"$(nproc)" BUILDMODE=static XCFLAGS="$flags" TARGET_CFLAGS
 rm -rf "$dest"
 mkdir -p "$dest/lib" "$dest/include"
 cp "$work/src/libluajit.a" "$dest/lib/"
-# Those that begin with lj_ hold the names of bytecodes and of reasons why code was
-# not compiled.
-for h in lua.h lualib.h lauxlib.h luaconf.h luajit.h lj_traceerr.h lj_bc.h lj_def.h lj_arch.h; do
+# Those that begin with lj_ hold the names of bytecodes, the reasons why code was not
+# compiled, and what frames on Lua's stack look like.
+for h in lua.h lualib.h lauxlib.h luaconf.h luajit.h lj_traceerr.h lj_bc.h lj_def.h lj_arch.h lj_obj.h \
+	lj_frame.h lj_debug.h lj_vm.h; do
 	cp "$work/src/$h" "$dest/include/"
 done
 echo "$stamp" > "$dest/stamp"

@@ -1,0 +1,91 @@
+//go:build cgo
+
+package luajit
+
+// #include "frontend.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Last is the function of Go that a call ends with, when Lua is done with the call.
+// Whether its results are those of the call, which has none otherwise, is returned.
+func (c *Caller) Last() (f *Function, returned bool) {
+	e := c.Engine
+	return &e.host.Functions[e.c.function-1], e.c.last.results == C.LAST_RETURNED
+}
+
+// LastArgs are its arguments.
+func (c *Caller) LastArgs() ([]any, error) {
+	request := &c.Engine.c.request
+	if request.len == 0 {
+		return nil, nil
+	}
+	return decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len)))
+}
+
+// A Place is where a script called a function of Go. The zero value is nowhere.
+type Place struct {
+	File           string // that the script required; "" for its own text
+	line, function int
+}
+
+// LastPlace is where the script called the last function, one that Waits.
+func (c *Caller) LastPlace() Place {
+	last := &c.Engine.c.last
+	p := Place{line: int(last.line), function: int(last.function)}
+	if last.file != nil {
+		p.File = C.GoString(last.file)
+	}
+	return p
+}
+
+// FindLastPlace is LastPlace for one that does not, as long as the VM has done
+// nothing since.
+func (c *Caller) FindLastPlace() Place {
+	C.last_place(c.Engine.c)
+	return c.LastPlace()
+}
+
+// Fault is an error raised there. script is the name of the script's own text.
+func (p Place) Fault(script string, err error) *Fault {
+	f := &Fault{Kind: Runtime, Line: p.line, File: p.File, Message: err.Error()}
+	if p.line > 0 {
+		if p.File != "" {
+			script = p.File
+		}
+		f.Traceback = fmt.Sprintf("  %s:%d: in function at line %d", script, p.line, p.function)
+	}
+	return f
+}
+
+// AppendReturned is AppendValue as if v had passed through Lua, whose tables hold no
+// nil.
+func AppendReturned(out []byte, v any) []byte { return encodeValue(out, dense(v)) }
+
+// dense is v without the nils at the end of lists and in maps.
+func dense(v any) any {
+	switch v := v.(type) {
+	case []any:
+		n := len(v)
+		for n > 0 && v[n-1] == nil {
+			n--
+		}
+		list := make([]any, n)
+		for i := range list {
+			list[i] = dense(v[i])
+		}
+		return list
+	case map[string]any:
+		fields := make(map[string]any, len(v))
+		for key, value := range v {
+			if value != nil {
+				fields[key] = dense(value)
+			}
+		}
+		return fields
+	}
+	return v
+}

@@ -19,7 +19,7 @@ type Group struct {
 	members atomic.Pointer[[]*Member] // replaced whole, below mu
 	special atomic.Bool               // who gives a VM back must look whether it goes
 	_       [128]byte                 // those are read with each call, the next written now and then
-	hints   [16]hint
+	hints   [256]hint
 	_       [128]byte
 
 	mu      sync.Mutex
@@ -37,11 +37,14 @@ type Group struct {
 // memory that they share.
 type hint struct{ member atomic.Pointer[Member] }
 
-// hint picks the goroutine's one, by the place of its stack.
+// hint picks the goroutine's one, by the place of its stack. Two that run at the same
+// time and have the same one take their VMs from each other with each call, so that
+// there are many.
 func (g *Group) hint() *hint {
-	const stack = 8 << 10 // mostly
+	const least, scatter = 2 << 10, 0x9e3779b97f4a7c15 // a stack; Knuth's multiplier
 	var here byte
-	return &g.hints[uintptr(unsafe.Pointer(&here))/stack%uintptr(len(g.hints))]
+	place := uint64(uintptr(unsafe.Pointer(&here)) / least)
+	return &g.hints[place*scatter>>56]
 }
 
 func newGroup(p *Pool, key string, maker Maker) *Group {

@@ -3,6 +3,7 @@ package pool
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -21,6 +22,7 @@ type Member struct {
 	suspended atomic.Int32 // calls that wait inside; changed by the holder
 	turns     queue        // of those calls
 	uses      uint32       // changed by the holder
+	handed    time.Time    // over, last; the holder's
 	memory    int          // that the pool counts for it; the holder's
 	seen      sighting     // the tender's
 	_         [128]byte    // what lies behind is another processor's
@@ -33,9 +35,14 @@ func (m *Member) retake() bool {
 	return m.take() || m.state.CompareAndSwap(reserved, held)
 }
 
-// turnEvery is how many uses of a VM others may take before it is handed to the
-// first who waits. Handing over costs as much as a few short calls.
-const turnEvery = 32
+// turnEvery is how many uses of a VM others may take before it may be handed to the
+// first who waits, and turnAfter how long. Who hands it over will soon have to sleep
+// himself, so if many wait, one switch leads to the next: it may cost as much as dozens
+// of short calls.
+const (
+	turnEvery = 32
+	turnAfter = time.Millisecond
+)
 
 // Release gives the VM back.
 func (m *Member) Release() {

@@ -151,12 +151,17 @@ func (g *Group) handOver(m *Member, broken bool) bool {
 	if first.length.Load() == 0 || first == &g.turns && broken {
 		return false
 	}
+	now := time.Now()
+	if now.Sub(m.handed) < turnAfter {
+		return false
+	}
 	g.mu.Lock()
 	w := first.pop()
 	g.mu.Unlock()
 	if w == nil {
 		return false
 	}
+	m.handed = now
 	w.turn <- m
 	return true
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // span makes count rows from position first on; their ids are their positions.
@@ -49,12 +50,12 @@ func passing(t *testing.T, err error) {
 func TestConnectionLostAtCommit(t *testing.T) {
 	type test struct {
 		name   string
-		fault  fault
+		fault  sinktest.Fault
 		method Method
 	}
 	for _, test := range []test{
-		{"before the server has it", dropRequest, Rows}, {"before its reply arrives", dropReply, Rows},
-		{"before all is loaded", dropRequest, Load}, {"when all is loaded", dropReply, Load},
+		{"before the server has it", sinktest.DropRequest, Rows}, {"before its reply arrives", sinktest.DropReply, Rows},
+		{"before all is loaded", sinktest.DropRequest, Load}, {"when all is loaded", sinktest.DropReply, Load},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := newTarget(t, named(20)...)
@@ -62,7 +63,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			p := newProxy(t, g.config.Address)
 			g.config.Address = p.Addr().String()
 			w := g.open()
-			p.set(test.fault)
+			p.Set(test.fault)
 			// The end of it is lost, and found out at once.
 			if err := w.Write(t.Context(), span(w, 0, 100)); err != nil {
 				passing(t, err)
@@ -89,13 +90,13 @@ func TestCommitArrivesLate(t *testing.T) {
 	g.config.Address = p.Addr().String()
 	w := g.open()
 	w.unfindable()
-	p.set(delay)
+	p.Set(sinktest.Delay)
 	passing(t, w.Write(t.Context(), span(w, 100, 100)))
 	if err := w.Write(t.Context(), span(w, 0, 300)); err != nil {
 		t.Fatal(err)
 	}
-	close(p.late)
-	<-p.done
+	close(p.Late)
+	<-p.Done
 	g.once(300)
 	if err := w.Write(t.Context(), span(w, 300, 10)); err != nil {
 		t.Errorf("the writer fenced itself: %v", err)

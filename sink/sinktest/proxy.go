@@ -16,8 +16,8 @@ const (
 	Delay             // the client's side is cut, and the server gets the packet when Late is closed
 )
 
-// A Wire is how a proxy knows what it passes on. Both are asked about what is
-// read at once, which is a packet, its end, or several.
+// A Wire is how a proxy knows what it passes on over one connection. Both are asked
+// about what is read at once, which is a packet, its end, or several.
 type Wire struct {
 	Commits  func(packet []byte) bool // the server commits when it has this
 	Answered func(reply []byte) bool  // it has committed, or has said that it can't
@@ -30,13 +30,14 @@ type Proxy struct {
 	Done chan struct{} // closed by the proxy: the server has answered what was delayed
 
 	server string
-	wire   Wire
+	wire   func() Wire
 	mu     sync.Mutex
 	fault  Fault
 }
 
-// NewProxy makes a proxy of server, a host and port, that ends with the test.
-func NewProxy(t *testing.T, server string, wire Wire) *Proxy {
+// NewProxy makes a proxy of server, a host and port, that ends with the test. Each
+// connection has a wire of its own.
+func NewProxy(t *testing.T, server string, wire func() Wire) *Proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func (p *Proxy) serve(client net.Conn) {
 	defer server.Close()
 	to := make(chan net.Conn, 1) // where replies go; empty: nowhere
 	to <- client
-	ended := make(chan struct{})
+	wire, ended := p.wire(), make(chan struct{})
 	go func() {
 		defer close(ended)
 		buf := make([]byte, 64<<10)
@@ -96,17 +97,17 @@ func (p *Proxy) serve(client net.Conn) {
 				_, _ = c.Write(buf[:n])
 				to <- c
 			default:
-				if p.wire.Answered(buf[:n]) {
+				if wire.Answered(buf[:n]) {
 					return // the server has answered the packet with the fault
 				}
 			}
 		}
 	}()
-	p.forward(client, server, to)
+	p.forward(client, server, to, wire.Commits)
 	<-ended
 }
 
-func (p *Proxy) forward(client, server net.Conn, to chan net.Conn) {
+func (p *Proxy) forward(client, server net.Conn, to chan net.Conn, commits func(packet []byte) bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buf)
@@ -115,7 +116,7 @@ func (p *Proxy) forward(client, server net.Conn, to chan net.Conn) {
 			return
 		}
 		f := NoFault
-		if p.wire.Commits(buf[:n]) {
+		if commits(buf[:n]) {
 			f = p.take()
 		}
 		switch f {

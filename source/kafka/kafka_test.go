@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -154,37 +153,6 @@ func read(t *testing.T, r source.Reader, n int) (docs []string, ranges []event.R
 	return docs, ranges
 }
 
-// ending makes a source end where there is nothing more.
-type ending struct {
-	source.Source
-	end uint64
-}
-
-func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	r, err := e.Source.Open(ctx, partition, done)
-	if err != nil {
-		return nil, err
-	}
-	return &endingReader{r, done, 0, e.end}, nil
-}
-
-type endingReader struct {
-	source.Reader
-	done      event.Ranges
-	next, end uint64
-}
-
-func (r *endingReader) Lag() uint64 { return r.Reader.(source.Lagger).Lag() }
-
-func (r *endingReader) Read(ctx context.Context, b *event.Batch) error {
-	if r.done.Next(r.next) >= r.end {
-		return io.EOF
-	}
-	err := r.Reader.Read(ctx, b)
-	r.next = b.Range.End()
-	return err
-}
-
 func TestConformance(t *testing.T) {
 	broker(t)
 	sourcetest.Run(t, func(t *testing.T, n int) sourcetest.Place {
@@ -194,7 +162,7 @@ func TestConformance(t *testing.T) {
 		return sourcetest.Place{
 			Events: events,
 			Open: func(t *testing.T, limits source.Limits) source.Source {
-				return ending{p.source(t, limits), uint64(n)}
+				return sourcetest.Ending(p.source(t, limits), func(context.Context) (uint64, error) { return uint64(n), nil })
 			},
 			Wait: func(t *testing.T, limits source.Limits) source.Source { return p.source(t, limits) },
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -107,38 +106,6 @@ func read(t testing.TB, r source.Reader, n int) (docs []string, ranges []event.R
 	return docs, ranges
 }
 
-// ending makes a source end where there is nothing more.
-type ending struct {
-	source.Source
-	stream jetstream.Stream
-}
-
-func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	r, err := e.Source.Open(ctx, partition, done)
-	if err != nil {
-		return nil, err
-	}
-	info, err := e.stream.Info(ctx)
-	return &endingReader{r, done, 0, info.State.LastSeq}, err
-}
-
-type endingReader struct {
-	source.Reader
-	done      event.Ranges
-	next, end uint64
-}
-
-func (r *endingReader) Lag() uint64 { return r.Reader.(source.Lagger).Lag() }
-
-func (r *endingReader) Read(ctx context.Context, b *event.Batch) error {
-	if r.done.Next(r.next) >= r.end {
-		return io.EOF
-	}
-	err := r.Reader.Read(ctx, b)
-	r.next = b.Range.End()
-	return err
-}
-
 func TestConformance(t *testing.T) {
 	url, js := serve(t)
 	made := 0
@@ -151,8 +118,16 @@ func TestConformance(t *testing.T) {
 		c := stream.Config{URL: url, Stream: name}
 		return sourcetest.Place{
 			Events: events,
-			Open:   func(t *testing.T, limits source.Limits) source.Source { return ending{newSource(t, limits, c), st} },
-			Wait:   func(t *testing.T, limits source.Limits) source.Source { return newSource(t, limits, c) },
+			Open: func(t *testing.T, limits source.Limits) source.Source {
+				return sourcetest.Ending(newSource(t, limits, c), func(ctx context.Context) (uint64, error) {
+					info, err := st.Info(ctx)
+					if err != nil {
+						return 0, err
+					}
+					return info.State.LastSeq, nil
+				})
+			},
+			Wait: func(t *testing.T, limits source.Limits) source.Source { return newSource(t, limits, c) },
 		}
 	})
 }
@@ -177,7 +152,7 @@ func TestHoles(t *testing.T) {
 	}
 	var said event.Ranges
 	for _, one := range ranges {
-		said = append(said, event.Range{First: one.First, Count: one.Count})
+		said.Add(event.Range{First: one.First, Count: one.Count})
 		if err := r.Ack(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}

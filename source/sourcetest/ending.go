@@ -1,0 +1,49 @@
+package sourcetest
+
+import (
+	"context"
+	"io"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+)
+
+// Ending makes a source end that waits for ever: its readers return io.EOF at the
+// position that end tells when they are opened.
+func Ending(s source.Source, end func(ctx context.Context) (uint64, error)) source.Source {
+	return ending{s, end}
+}
+
+type ending struct {
+	source.Source
+	end func(ctx context.Context) (uint64, error)
+}
+
+func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	end, err := e.end(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.Source.Open(ctx, partition, done)
+	if err != nil {
+		return nil, err
+	}
+	return &endingReader{r, done, 0, end}, nil
+}
+
+type endingReader struct {
+	source.Reader
+	done      event.Ranges
+	next, end uint64
+}
+
+func (r *endingReader) Lag() uint64 { return r.Reader.(source.Lagger).Lag() }
+
+func (r *endingReader) Read(ctx context.Context, b *event.Batch) error {
+	if r.done.Next(r.next) >= r.end {
+		return io.EOF
+	}
+	err := r.Reader.Read(ctx, b)
+	r.next = b.Range.End()
+	return err
+}

@@ -86,6 +86,14 @@ type Local interface {
 	Local(partition string) bool
 }
 
+// A Bounded is a Source that can tell what its partitions hold without reading it.
+type Bounded interface {
+	// Bounds returns the positions that each partition has now: from the first that
+	// was not given up to the end. Not every position between has an event. It
+	// changes nothing.
+	Bounds(ctx context.Context) (map[string]event.Range, error)
+}
+
 // A Checker is a Source that can be tried without reading: server, credentials,
 // the list or topic. A fault is a *PermanentError where a person must act. It
 // changes nothing.

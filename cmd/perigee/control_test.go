@@ -150,6 +150,22 @@ func TestPosition(t *testing.T) {
 	says(t, 1, "no sink remembers such a partition", "position", "set", file, "numbers", "0", "--partition", "x", "--yes")
 }
 
+// TestPositionAndSource shows how far a sink is behind its source.
+func TestPositionAndSource(t *testing.T) {
+	m := newMail(t, private.Redis(t), maria.Server(t))
+	m.setenv()
+	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, `redis: {address: "${REDIS}", list: numbers, until_empty: true}`))
+	m.do("RPUSH", "numbers", `{"id":0}`, `{"id":1}`)
+	runEngine(t, file).ends(0)
+	m.do("RPUSH", "numbers", `{"id":2}`, `{"id":3}`, `{"id":4}`)
+	says(t, 0, "│ [0,2) │ [2,5)      │ 3      │", "position", "show", file)
+	says(t, 0, `"source":"[2,5)","behind":3`, "position", "show", file, "--format", "json")
+	if err := m.redis.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	says(t, 0, "│ [0,2) │ look for keys in redis ", "position", "show", file)
+}
+
 // TestPositionBesideEngine moves a position while a worker has the partition.
 func TestPositionBesideEngine(t *testing.T) {
 	m := newMail(t, private.Redis(t), maria.Server(t))

@@ -9,10 +9,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
 )
 
 // A ledger is the positions that the sinks of a configuration remember, in an
@@ -78,15 +80,46 @@ func showPositions(ctx context.Context, w io.Writer, l *ledger, q url.Values) er
 		if err != nil {
 			return err
 		}
+		bounds, err := p.bounds(ctx)
 		for _, b := range books {
 			for _, partition := range slices.Sorted(maps.Keys(b.ranges)) {
 				if has := b.ranges[partition]; len(has) > 0 && (q.Has("retries") || !queues(partition)) {
-					all = append(all, position{p.config.Name, partition, b.sink, has[0].End(), has.String(), eventsIn(has)})
+					one := position{Pipeline: p.config.Name, Partition: partition, Sink: b.sink,
+						Next: has[0].End(), Has: has.String(), Events: eventsIn(has)}
+					one.hold(has[len(has)-1].End(), bounds, err)
+					all = append(all, one)
 				}
 			}
 		}
 	}
 	return jsonEncoder(w).Encode(all)
+}
+
+// sourceTime is how long a source may take to tell what it has.
+const sourceTime = 5 * time.Second
+
+// bounds asks the source what it has, if it can tell.
+func (p *part) bounds(ctx context.Context) (map[string]event.Range, error) {
+	bounded, ok := p.source.(source.Bounded)
+	if !ok {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sourceTime)
+	defer cancel()
+	return bounded.Bounds(ctx)
+}
+
+// hold holds what a sink has, up to end, against what the source has.
+func (p *position) hold(end uint64, bounds map[string]event.Range, err error) {
+	if err != nil {
+		p.Source = err.Error()
+		return
+	}
+	if there, ok := bounds[p.Partition]; ok {
+		p.Source = there.String()
+		behind := there.End() - min(there.End(), max(there.First, end))
+		p.Behind = &behind
+	}
 }
 
 func eventsIn(ranges event.Ranges) (n uint64) {

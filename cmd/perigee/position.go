@@ -29,6 +29,9 @@ type position struct {
 	Next      uint64 `json:"next"`   // the first that the sink lacks
 	Has       string `json:"has"`    // ranges
 	Events    uint64 `json:"events"` // in them
+
+	Source string  `json:"source,omitempty"` // what the source has of the partition, if it can tell, or why it can't
+	Behind *uint64 `json:"behind,omitempty"` // positions that it has behind the last of the sink's
 }
 
 type positionShowCommand struct {
@@ -41,7 +44,8 @@ type positionShowCommand struct {
 func (positionShowCommand) Help() string {
 	return `Every sink that gives exactly once keeps, beside the rows, the ranges of positions that it has of each
 partition. What is in all of them is never read again. Several ranges are batches that were written
-out of order or are still on their way.
+out of order or are still on their way. Redis, Kafka and NATS also tell what they have of a partition,
+and so how far a sink is behind; positions without an event count, as compaction leaves.
 
 Examples:
   perigee position show pipeline.yaml
@@ -71,9 +75,13 @@ func (p *positionShowCommand) Run(c *console) error {
 func positionTable(w io.Writer, all []position) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"pipeline", "partition", "sink", "next", "has"})
+	t.AppendHeader(table.Row{"pipeline", "partition", "sink", "next", "has", "source has", "behind"})
 	for _, one := range all {
-		t.AppendRow(table.Row{one.Pipeline, one.Partition, one.Sink, one.Next, firstLine(one.Has, 60)})
+		behind := ""
+		if one.Behind != nil {
+			behind = strconv.FormatUint(*one.Behind, 10)
+		}
+		t.AppendRow(table.Row{one.Pipeline, one.Partition, one.Sink, one.Next, firstLine(one.Has, 60), firstLine(one.Source, 60), behind})
 	}
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "no sink remembers a position yet")

@@ -202,24 +202,61 @@ func (s *Source) consume(partition int32, from uint64) (*kgo.Client, error) {
 // fetchBytes are read ahead of what was asked for.
 const fetchBytes = 4 << 20
 
-// bounds are the offsets that the partition has now.
+// bounds are the offsets that a partition has now.
 func (s *Source) bounds(ctx context.Context, partition int32) (event.Range, error) {
-	admin, err := s.client()
+	all, err := s.offsets(ctx)
 	if err != nil {
 		return event.Range{}, err
 	}
+	return all.of(partition)
+}
+
+// Bounds implements source.Bounded.
+func (s *Source) Bounds(ctx context.Context) (map[string]event.Range, error) {
+	topic, err := s.topic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.offsets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds := map[string]event.Range{}
+	for _, p := range topic.Partitions {
+		if bounds[name(topic, p.Partition)], err = all.of(p.Partition); err != nil {
+			return nil, err
+		}
+	}
+	return bounds, nil
+}
+
+// offsets are those that the topic begins and ends at now.
+type offsets struct {
+	source       *Source
+	starts, ends kadm.ListedOffsets
+}
+
+func (s *Source) offsets(ctx context.Context) (offsets, error) {
+	admin, err := s.client()
+	if err != nil {
+		return offsets{}, err
+	}
 	starts, err := admin.ListStartOffsets(ctx, s.config.Topic)
 	if err != nil {
-		return event.Range{}, s.explain(err)
+		return offsets{}, s.explain(err)
 	}
 	ends, err := admin.ListEndOffsets(ctx, s.config.Topic)
 	if err != nil {
-		return event.Range{}, s.explain(err)
+		return offsets{}, s.explain(err)
 	}
-	first, hasFirst := starts.Lookup(s.config.Topic, partition)
-	end, hasEnd := ends.Lookup(s.config.Topic, partition)
+	return offsets{s, starts, ends}, nil
+}
+
+func (o offsets) of(partition int32) (event.Range, error) {
+	first, hasFirst := o.starts.Lookup(o.source.config.Topic, partition)
+	end, hasEnd := o.ends.Lookup(o.source.config.Topic, partition)
 	if err := errors.Join(first.Err, end.Err); err != nil || !hasFirst || !hasEnd {
-		return event.Range{}, s.explain(fmt.Errorf("offsets of partition %d: %w", partition, errors.Join(err, errNoOffsets)))
+		return event.Range{}, o.source.explain(fmt.Errorf("offsets of partition %d: %w", partition, errors.Join(err, errNoOffsets)))
 	}
 	return event.Range{First: uint64(first.Offset), Count: uint64(end.Offset - first.Offset)}, nil
 }

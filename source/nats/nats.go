@@ -176,6 +176,16 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 	return []string{partition}, nil
 }
 
+// Bounds implements source.Bounded.
+func (s *Source) Bounds(ctx context.Context) (map[string]event.Range, error) {
+	_, info, err := s.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first := max(info.State.FirstSeq, 1) - 1
+	return map[string]event.Range{name(info): {First: first, Count: info.State.LastSeq - min(first, info.State.LastSeq)}}, nil
+}
+
 // Grows implements source.Growing: messages come for as long as the stream is there.
 func (s *Source) Grows() bool { return true }
 

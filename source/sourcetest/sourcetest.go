@@ -50,6 +50,7 @@ func Run(t *testing.T, fill func(t *testing.T, events int) Place) {
 		{"the batch is the caller's", 500, batchIsCallers},
 		{"a blocked read can be cancelled", 20, cancelled},
 		{"lag counts down to nothing", 200, lagCounts},
+		{"bounds hold what is read", 200, boundsHold},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()

@@ -1,0 +1,44 @@
+package sourcetest
+
+import (
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
+)
+
+// boundsHold asks for bounds beside a reader, before and after it has given its
+// events up.
+func boundsHold(t *testing.T, p Place) {
+	place := p.Wait
+	if place == nil {
+		place = p.Open
+	}
+	s := place(t, usual)
+	defer shut(t, s)
+	bounded, ok := s.(source.Bounded)
+	if !ok {
+		t.Skip("this kind does not know what it holds")
+	}
+	o := open(t, p, usual, nil)
+	bounds := func() event.Range {
+		t.Helper()
+		all, err := bounded.Bounds(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("the bounds are %v, %v", all, err)
+		}
+		return all[o.name]
+	}
+	before := bounds()
+	o.drain()
+	if first, last := o.batches[0], o.batches[len(o.batches)-1]; before.First != first.First || before.End() != last.End() {
+		t.Errorf("the bounds are %v, from %v to %v was read", before, first, last)
+	}
+	for _, r := range o.batches {
+		o.ack(r)
+	}
+	o.close()
+	if after := bounds(); after.End() != before.End() || after.First < before.First {
+		t.Errorf("the bounds were %v, and are %v when all is acknowledged", before, after)
+	}
+}

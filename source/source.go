@@ -86,11 +86,11 @@ type Local interface {
 	Local(partition string) bool
 }
 
-// A Bounded is a Source that can tell what its partitions hold without reading it.
+// A Bounded is a Source that can tell what its partitions hold.
 type Bounded interface {
 	// Bounds returns the positions that each partition has now: from the first that
 	// was not given up to the end. Not every position between has an event. It
-	// changes nothing.
+	// changes nothing, and may take a while.
 	Bounds(ctx context.Context) (map[string]event.Range, error)
 }
 

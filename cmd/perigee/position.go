@@ -44,8 +44,8 @@ type positionShowCommand struct {
 func (positionShowCommand) Help() string {
 	return `Every sink that gives exactly once keeps, beside the rows, the ranges of positions that it has of each
 partition. What is in all of them is never read again. Several ranges are batches that were written
-out of order or are still on their way. Redis, Kafka and NATS also tell what they have of a partition,
-and so how far a sink is behind; positions without an event count, as compaction leaves.
+out of order or are still on their way. Redis, Kafka, NATS and a single file also tell what they have of
+a partition, and so how far a sink is behind; positions without an event count too.
 
 Examples:
   perigee position show pipeline.yaml

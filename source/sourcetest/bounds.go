@@ -10,11 +10,7 @@ import (
 // boundsHold asks for bounds beside a reader, before and after it has given its
 // events up.
 func boundsHold(t *testing.T, p Place) {
-	place := p.Wait
-	if place == nil {
-		place = p.Open
-	}
-	s := place(t, usual)
+	s := p.Open(t, usual)
 	defer shut(t, s)
 	bounded, ok := s.(source.Bounded)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// Ending makes a source end that waits for ever: its readers return io.EOF at the
+// Ending makes a source end that waits for ever, and knows its bounds: its readers return io.EOF at the
 // position that end tells when they are opened.
 func Ending(s source.Source, end func(ctx context.Context) (uint64, error)) source.Source {
 	return ending{s, end}
@@ -29,6 +29,10 @@ func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (
 		return nil, err
 	}
 	return &endingReader{r, done, 0, end}, nil
+}
+
+func (e ending) Bounds(ctx context.Context) (map[string]event.Range, error) {
+	return e.Source.(source.Bounded).Bounds(ctx)
 }
 
 type endingReader struct {

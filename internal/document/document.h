@@ -61,11 +61,16 @@ typedef struct doc_node {
 		doc_list *list;
 		struct { uint32_t index, node; } near; // of an array: the element read last
 	} u;
-	uint16_t flags;
-	uint8_t kind;
+	union {
+		struct {
+			uint16_t flags;
+			uint8_t kind;
+		};
+		uint32_t is; // both
+	};
 } doc_node;
 
-typedef struct doc_block { uint64_t quote, slash, control; } doc_block;
+typedef struct doc_block { uint64_t slash, control; } doc_block;
 
 // Where a key was found in a document of some shape.
 typedef struct doc_memo {
@@ -75,6 +80,17 @@ typedef struct doc_memo {
 } doc_memo;
 
 enum { DOC_MEMOS = 128 };
+
+// The form of the documents before, see form.h.
+typedef struct doc_form {
+	char *text; // what stands before each scalar, and behind the last
+	struct form_scalar *scalars;
+	struct form_container *containers;
+	uint32_t scalar_count, container_count;
+	uint32_t tail;   // length of what stands behind the last scalar
+	uint32_t streak; // documents of one shape
+	int holds;       // the nodes are those of a document of that form
+} doc_form;
 
 typedef struct doc_chunk {
 	struct doc_chunk *next;
@@ -109,7 +125,13 @@ typedef struct doc {
 	int steady;      // the shape is that of the document before
 	doc_memo memos[DOC_MEMOS];
 
-	doc_block *blocks;
+	doc_form form;
+
+	uint64_t removed; // of the first 64 nodes, those that are DOC_REMOVED,
+	uint64_t changed; // and those that were written to
+
+	uint64_t *quotes;  // of each 64 bytes,
+	doc_block *blocks; // and what else there is, where somebody must be careful
 	uint32_t block_cap;
 	doc_chunk *chunks, *chunk; // the arena: all chunks, the one in use
 	size_t used;               // of chunk

@@ -65,9 +65,16 @@ uint32_t doc_adopt(doc *d, const char *text, size_t len, int *fault) {
 
 // Putting values.
 
+// set_removed notes that a field of the text is gone.
+static inline void set_removed(doc *d, uint32_t field) {
+	if (field < 64) d->removed |= (uint64_t)1 << field;
+	d->nodes[field].flags |= DOC_REMOVED;
+}
+
 static inline void mark_dirty(doc *d, uint32_t node) {
 	while (!(d->nodes[node].flags & DOC_DIRTY)) {
 		d->nodes[node].flags |= DOC_DIRTY;
+		if (node < 64) d->changed |= (uint64_t)1 << node;
 		node = d->nodes[node].parent;
 	}
 }
@@ -88,6 +95,7 @@ static uint32_t settle(doc *d, uint32_t old, uint32_t value) {
 static void replace(doc *d, uint32_t field, uint32_t value) {
 	doc_node *n = &d->nodes[field];
 	if (n->flags & DOC_REPLACED) value = settle(d, n->other, value);
+	if (field < 64) d->changed |= (uint64_t)1 << field, d->removed &= ~((uint64_t)1 << field);
 	n->flags = (uint16_t)((n->flags & ~DOC_REMOVED) | DOC_REPLACED);
 	n->other = value;
 }
@@ -126,7 +134,7 @@ static inline __attribute__((always_inline)) void matches(doc *d, uint32_t objec
 		doc_node *n = &d->nodes[base + top];
 		bits ^= 1u << top;
 		if (n->parent != object || !key_is(d, n, key, len)) continue;
-		if (*field) n->flags |= DOC_REMOVED;
+		if (*field) set_removed(d, base + top);
 		else *field = base + top;
 	}
 }
@@ -246,12 +254,21 @@ int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int ki
 	return set(d, object, key, len, &(doc_node){.kind = (uint8_t)kind, .text = word, .len = (uint32_t)strlen(word)});
 }
 
-int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {
+// remove_searched removes a field that has to be searched for.
+static __attribute__((noinline)) int remove_searched(doc *d, uint32_t object, const char *key, size_t len) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
-	uint32_t field = find_to_write(d, object, key, len);
+	uint32_t field = search_to_write(d, object, key, len);
 	if (!field) return DOC_OK;
 	mark_dirty(d, object);
-	d->nodes[field].flags |= DOC_REMOVED;
+	set_removed(d, field);
+	return DOC_OK;
+}
+
+int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {
+	uint32_t field = recall(d, object, key, len);
+	if (__builtin_expect(!field, 0)) return remove_searched(d, object, key, len);
+	mark_dirty(d, object);
+	set_removed(d, field);
 	return DOC_OK;
 }
 

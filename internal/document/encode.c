@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "scan.h"
 #include "tree.h"
 
 // A run is text that is about to be copied.
@@ -16,7 +17,7 @@ static inline int run_flush(run *r, doc_buf *out) {
 	r->from = r->to;
 	if (__builtin_expect(out->len + len > out->cap || out->len + len > out->max, 0))
 		return doc_buf_add(out, from, len);
-	memcpy(out->data + out->len, from, len);
+	scan_copy(out->data + out->len, from, len);
 	out->len += len;
 	return DOC_OK;
 }
@@ -32,31 +33,63 @@ static inline int run_extend(run *r, const char *from, const char *to, doc_buf *
 	return DOC_OK;
 }
 
-static inline int changed(const doc_node *n) {
-	return n->flags & DOC_REPLACED || (n->flags & DOC_DIRTY && n->kind >= DOC_OBJECT);
+static inline const char *start(const doc_node *n) { return n->key ? n->key - 1 : n->text; }
+
+static const char *before_space(const char *p) {
+	while (p[-1] == ' ' || p[-1] == '\n' || p[-1] == '\t' || p[-1] == '\r') p--;
+	return p;
 }
 
-static inline const char *start(const doc_node *n) { return n->key ? n->key - 1 : n->text; }
+// next_written returns the first child from i on with a write in or to it, or `end`. No
+// node inside of a child has one when the child has none.
+static inline uint32_t next_written(const doc *d, uint32_t i, uint32_t end) {
+	uint64_t bits = i < 64 ? (d->removed | d->changed) >> i : 0;
+	if (bits) return i + (uint32_t)__builtin_ctzll(bits) < end ? i + (uint32_t)__builtin_ctzll(bits) : end;
+	if (end <= 64) return end;
+	while (i < end && !(d->nodes[i].flags & (DOC_REMOVED | DOC_REPLACED | DOC_DIRTY))) i = d->nodes[i].next;
+	return i;
+}
+
+// last_removed returns the last of several children in a row that are gone, of which i is
+// the first.
+static inline uint32_t last_removed(const doc *d, uint32_t container, uint32_t i, uint32_t end) {
+	if (i >= 64) return i;
+	uint64_t kept = ~(d->removed >> i);
+	uint32_t last = kept ? i + (uint32_t)__builtin_ctzll(kept) - 1 : 63;
+	if (last >= end) last = end - 1;
+	return d->nodes[last].parent == container ? last : i;
+}
 
 // children copies the children in the text that are still there, and leaves the
 // run where the copying stopped. *last is where the last child ended.
 static inline int children(doc *d, uint32_t container, run *r, const char **last, int *kept, doc_buf *out) {
-	uint32_t first = container + 1, end = d->nodes[container].next, next;
+	uint32_t first = container + 1, end = d->nodes[container].next;
 	int fault = DOC_OK;
-	for (uint32_t i = first; i < end && !fault; i = next) {
+	for (uint32_t i = first, next; i < end && !fault; i = next) {
 		const doc_node *n = &d->nodes[i];
 		const char *from = *kept || i == first ? *last : start(n);
-		*last = n->text + n->len;
-		next = n->next;
-		if (n->flags & DOC_REMOVED) {
-			if (i == first) r->to = start(n); // the white space after the bracket stays
+		next = next_written(d, i, end);
+		if (next > i) {
+			const doc_node *c = &d->nodes[container];
+			*last = before_space(next == end ? c->text + c->len - 1 : before_space(start(&d->nodes[next])) - 1);
+			*kept = 1;
+			fault = run_extend(r, from, *last, out);
 			continue;
 		}
-		++*kept;
-		fault = run_extend(r, from, changed(n) ? n->text : *last, out);
-		if (fault || !changed(n)) continue;
+		if (n->flags & DOC_REMOVED) {
+			if (i == first) r->to = start(n); // the white space after the bracket stays
+			n = &d->nodes[last_removed(d, container, i, end)];
+			*last = n->text + n->len;
+			next = n->next;
+			continue;
+		}
+		*kept = 1;
+		*last = n->text + n->len;
+		next = n->next;
+		fault = run_extend(r, from, n->text, out);
 		d->field = i;
-		if (!(fault = run_flush(r, out))) fault = value(d, value_of(d, i), out);
+		if (!fault) fault = run_flush(r, out);
+		if (!fault) fault = value(d, value_of(d, i), out);
 		*r = (run){*last, *last};
 	}
 	return fault;

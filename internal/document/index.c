@@ -4,36 +4,10 @@
 
 #include <stdlib.h>
 
+#include "form.h"
 #include "memory.h"
 #include "scan.h"
 #include "text.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-// A walk goes from token to token. Its address must not get out, so that all of
-// it stays in registers.
-typedef struct {
-	doc *d;
-	const char *text;
-	const doc_block *blocks;
-	doc_node *nodes;    // d->nodes
-	uint64_t quotes;    // of the block at `base`, those that are not used up
-	uint32_t base;
-	uint32_t len;
-	uint32_t at;        // where the walk is
-	uint32_t count;     // of nodes so far
-	uint32_t container; // the node of the innermost open bracket
-	uint32_t children;  // of it, so far
-	uint32_t depth;
-} walk;
-
-static inline int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }
-
-static __attribute__((cold)) int fail(doc *d, int fault, uint32_t offset) {
-	d->offset = offset;
-	return fault;
-}
 
 INLINE void skip_space(walk *w) {
 	// The last byte of the text is a bracket, so this ends.
@@ -44,8 +18,10 @@ INLINE void skip_space(walk *w) {
 static int blocks_need(doc *d, uint32_t n) {
 	if (n <= d->block_cap) return DOC_OK;
 	doc_block *blocks = realloc(d->blocks, (size_t)n * 2 * sizeof *blocks);
-	if (!blocks) return DOC_NO_MEMORY;
-	d->blocks = blocks;
+	if (blocks) d->blocks = blocks;
+	uint64_t *quotes = realloc(d->quotes, ((size_t)n * 2 + 1) * sizeof *quotes);
+	if (quotes) d->quotes = quotes;
+	if (!blocks || !quotes) return DOC_NO_MEMORY;
 	d->block_cap = n * 2;
 	return DOC_OK;
 }
@@ -66,22 +42,29 @@ static __attribute__((noinline)) void classify(doc *d, const char *text, uint32_
 		scan_bits b = scan64(whole(text + (size_t)i * 64, left, limit, padded));
 		if (left < 64) scan_cut(&b, left);
 		if (b.slash | carry) b.quote &= ~scan_escaped(b.slash, &carry);
-		d->blocks[i] = (doc_block){b.quote, b.slash, b.control};
+		d->quotes[i] = b.quote;
+		d->blocks[i] = (doc_block){b.slash, b.control};
 	}
 }
 
-// survey fills the blocks and checks the encoding of the whole text. It sees
+// rest finds the quotes of the last block, which is not full. It looks at the 64 bytes up
+// to the end, or where there are not as many, from the start.
+static inline uint64_t rest(const char *text, uint32_t len, const char *limit, scan_met *met) {
+	uint32_t left = len % 64;
+	if (__builtin_expect(len > 64, 1)) return scan_quotes(text + len - 64, met) >> (64 - left);
+	char padded[64];
+	return scan_quotes(whole(text, left, limit, padded), met) & (((uint64_t)1 << left) - 1);
+}
+
+// survey finds the quotes and checks the encoding of the whole text. It may see
 // some bytes past its end too; they can only make it more careful.
 static int survey(doc *d, const char *text, uint32_t len, const char *limit, int *careful) {
 	uint32_t n = (len + 63) / 64;
 	if (blocks_need(d, n)) return fail(d, DOC_NO_MEMORY, 0);
 	scan_met met = scan_begin();
-	for (uint32_t i = 0; i < n; i++) {
-		char padded[64];
-		const char *p = text + (size_t)i * 64;
-		d->blocks[i].quote = scan_quotes(whole(p, len - i * 64, limit, padded), &met);
-	}
-	if (len % 64) d->blocks[n - 1].quote &= ((uint64_t)1 << len % 64) - 1;
+	for (uint32_t i = 0; i < len / 64; i++) d->quotes[i] = scan_quotes(text + (size_t)i * 64, &met);
+	if (len % 64) d->quotes[n - 1] = rest(text, len, limit, &met);
+	d->quotes[n] = 1; // behind the text, see quote_from
 	*careful = !scan_plain(&met);
 	if (*careful) classify(d, text, len, limit);
 	if (scan_ascii(&met)) return DOC_OK;
@@ -92,13 +75,13 @@ static int survey(doc *d, const char *text, uint32_t len, const char *limit, int
 // next_quote returns the offset of the next quote that is not escaped, or len.
 // The bits stay in a register, so that no string waits for the one before.
 INLINE uint32_t next_quote(walk *w) {
-	while (__builtin_expect(w->quotes == 0, 0)) {
+	while (__builtin_expect(w->bits == 0, 0)) {
 		if (w->base + 64 >= w->len) return w->len;
 		w->base += 64;
-		w->quotes = w->blocks[w->base / 64].quote;
+		w->bits = w->d->quotes[w->base / 64];
 	}
-	uint32_t at = w->base + (uint32_t)__builtin_ctzll(w->quotes);
-	w->quotes &= w->quotes - 1;
+	uint32_t at = w->base + (uint32_t)__builtin_ctzll(w->bits);
+	w->bits &= w->bits - 1;
 	return at;
 }
 
@@ -115,9 +98,7 @@ static uint32_t first_bit(const doc_block *blocks, int slash, uint32_t from, uin
 	return to;
 }
 
-// check_string checks what is between quotes: 0, DOC_ESCAPED when there are
-// escapes, or minus a fault.
-static __attribute__((noinline)) int check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
+int check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
 	const doc_block *blocks = d->blocks;
 	uint32_t control = first_bit(blocks, 0, from, to);
 	uint32_t slash = first_bit(blocks, 1, from, to);
@@ -140,38 +121,6 @@ INLINE int string(walk *w, uint32_t *end, const int careful) {
 	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
 	return checked;
-}
-
-INLINE int number(walk *w) {
-	const char *p = w->text + w->at;
-	if (*p == '-') p++;
-	if (*p == '0') p++;
-	else if (is_digit(*p)) do p++; while (is_digit(*p));
-	else goto bad;
-	if (is_digit(*p)) goto bad;
-	if (*p == '.') {
-		if (!is_digit(*++p)) goto bad;
-		do p++; while (is_digit(*p));
-	}
-	if (*p == 'e' || *p == 'E') {
-		p++;
-		if (*p == '+' || *p == '-') p++;
-		if (!is_digit(*p)) goto bad;
-		do p++; while (is_digit(*p));
-	}
-	w->at = (uint32_t)(p - w->text);
-	return DOC_OK;
-bad:
-	return fail(w->d, DOC_BAD_NUMBER, (uint32_t)(p - w->text));
-}
-
-INLINE int literal(walk *w, const char *word, uint32_t n) {
-	const char *p = w->text + w->at;
-	uint32_t left = w->len - w->at, i = 0;
-	while (i < n && i < left && p[i] == word[i]) i++;
-	if (i < n) return fail(w->d, i == left ? DOC_CUT_SHORT : DOC_WANT_VALUE, w->at + i);
-	w->at += n;
-	return DOC_OK;
 }
 
 INLINE doc_node *node_open(walk *w, const char *key, uint32_t key_len, int flags) {
@@ -222,7 +171,6 @@ INLINE void container_close(walk *w) {
 // scalar walks over a value that is no container.
 INLINE int scalar(walk *w, doc_node *n, const int careful) {
 	uint32_t from = w->at, end;
-	int fault = DOC_OK;
 	if (__builtin_expect(w->text[from] == '"', 1)) {
 		int escaped = string(w, &end, careful);
 		if (escaped < 0) return -escaped;
@@ -231,19 +179,7 @@ INLINE int scalar(walk *w, doc_node *n, const int careful) {
 		n->len = w->at - from;
 		return DOC_OK;
 	}
-	switch (w->text[from]) {
-	case '-': case '0': case '1': case '2': case '3': case '4':
-	case '5': case '6': case '7': case '8': case '9':
-		n->kind = DOC_NUMBER;
-		fault = number(w);
-		break;
-	case 't': n->kind = DOC_TRUE; fault = literal(w, "true", 4); break;
-	case 'f': n->kind = DOC_FALSE; fault = literal(w, "false", 5); break;
-	case 'n': n->kind = DOC_NULL; fault = literal(w, "null", 4); break;
-	default: return fail(w->d, DOC_WANT_VALUE, from);
-	}
-	n->len = w->at - from;
-	return fault;
+	return plain(w, n);
 }
 
 // tokens walks over everything after the opening bracket, and returns where it
@@ -318,8 +254,8 @@ static int index_closed(doc *d, const char *text, uint32_t len, const char *limi
 	int careful;
 	int fault = survey(d, text, len, limit, &careful);
 	if (fault) return fault;
-	walk w = {.d = d, .text = text, .len = len, .blocks = d->blocks, .nodes = d->nodes,
-		.quotes = d->blocks[0].quote,
+	if (d->count == 0 && form_follow(d, text, len, careful)) return *used = len, DOC_OK;
+	walk w = {.d = d, .text = text, .len = len, .nodes = d->nodes, .bits = d->quotes[0],
 		.count = d->count, .container = d->count};
 	doc_node *root = node_open(&w, NULL, 0, 0);
 	if (!root) return fail(d, DOC_NO_MEMORY, 0);
@@ -366,9 +302,11 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 }
 
 // take_shape compares the marks with those of the document before.
-static inline void take_shape(doc *d) {
+static void take_shape(doc *d) {
 	d->steady = d->count == d->places && scan_alike(d->marks, d->before, d->count);
-	if (__builtin_expect(d->steady, 1)) return;
+	d->form.streak = d->steady ? d->form.streak + 1 : 0;
+	if (d->form.streak == FORM_AFTER) form_learn(d);
+	if (d->steady) return;
 	memcpy(d->before, d->marks, d->count);
 	d->places = d->count;
 	d->shape++;
@@ -377,10 +315,10 @@ static inline void take_shape(doc *d) {
 int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	arena_reset(d);
 	d->count = d->foreigns = 0;
-	d->offset = 0;
-	if (len >= (size_t)1 << 31) return DOC_TOO_LARGE;
+	d->removed = d->changed = 0;
+	if (len >= (size_t)1 << 31) return d->offset = 0, DOC_TOO_LARGE;
 	int fault = index_text(d, text, len, limit);
-	if (!fault) take_shape(d);
+	if (!fault && !d->form.holds) take_shape(d);
 	return fault;
 }
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "form.h"
+
 enum { CHUNK = 1 << 14 };
 
 doc *doc_new(size_t max_written) {
@@ -22,7 +24,9 @@ void doc_free(doc *d) {
 	free(d->nodes);
 	free(d->marks);
 	free(d->before);
+	free(d->quotes);
 	free(d->blocks);
+	form_free(d);
 	free(d->scratch.data);
 	free(d);
 }

@@ -72,6 +72,14 @@ static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
 	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8((char)m)));
 }
 
+// scan_ends tells whether the last of the 16 bytes before a are those before b, as far
+// as the mask says. With more than 16 bits it says no.
+static inline int scan_ends(const char *a, const char *b, uint32_t mask) {
+	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a - 16));
+	__m128i y = _mm_loadu_si128((const __m128i *)(const void *)(b - 16));
+	return (~(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, y)) & mask) == 0;
+}
+
 // scan_alike tells whether the first n of two runs of marks are the same. Both
 // may be read 16 at a time past the last one.
 static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) {
@@ -86,6 +94,11 @@ static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) {
 }
 
 #else
+
+static inline int scan_ends(const char *a, const char *b, uint32_t mask) {
+	size_t n = (size_t)__builtin_popcount(mask);
+	return n <= 16 && memcmp(a - n, b - n, n) == 0;
+}
 
 static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) { return memcmp(a, b, n) == 0; }
 
@@ -181,9 +194,10 @@ static inline int scan_text(const char *s, size_t len) {
 	return met | scan_word(load(s + len - 8, 8));
 }
 
-// scan_same is memcmp(a, b, len) == 0 for short keys.
+// scan_same is memcmp(a, b, len) == 0 for short texts.
 static inline int scan_same(const char *a, const char *b, size_t len) {
-	if (len > 16) return memcmp(a, b, len) == 0;
+	for (; __builtin_expect(len > 16, 0); a += 16, b += 16, len -= 16)
+		if ((load(a, 8) ^ load(b, 8)) | (load(a + 8, 8) ^ load(b + 8, 8))) return 0;
 	if (len >= 8) return ((load(a, 8) ^ load(b, 8)) | (load(a + len - 8, 8) ^ load(b + len - 8, 8))) == 0;
 	if (len >= 4) return ((load(a, 4) ^ load(b, 4)) | (load(a + len - 4, 4) ^ load(b + len - 4, 4))) == 0;
 	for (size_t i = 0; i < len; i++)

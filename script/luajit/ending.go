@@ -9,18 +9,17 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// end makes the last act of a call, which is a function of Go. Lua is done with the
-// call, so one that may wait holds no VM meanwhile.
+// end makes the last act of a call, which is a function of Go, when Lua is done.
 func (fn *Function) end(ctx context.Context, m *pool.Member, take func(encoded []byte) ([]any, error)) ([]any, error) {
 	c := m.VM.(*caller)
 	last, returned := c.Last()
-	args, err := c.LastArgs()
 	if c.Engine.Told() {
 		fn.of.drain(c.Engine)
 	}
 	if last.Waits {
-		return fn.endWithout(ctx, m, returned, args, err, take)
+		return fn.endWaiting(ctx, m, take)
 	}
+	args, err := c.LastArgs()
 	var results []any
 	if err == nil {
 		results, err = last.Call(ctx, args)
@@ -29,13 +28,20 @@ func (fn *Function) end(ctx context.Context, m *pool.Member, take func(encoded [
 		err = fn.raised(c.FindLastPlace(), err)
 	}
 	m.Release()
-	return fn.ended(returned, results, err, take)
+	if err != nil {
+		return nil, err
+	}
+	if !returned || len(results) == 0 {
+		return take(nil)
+	}
+	return fn.pass(results, take)
 }
 
-// endWithout is end for a function that may wait.
-func (fn *Function) endWithout(ctx context.Context, m *pool.Member, returned bool, args []any, err error, take func(encoded []byte) ([]any, error)) ([]any, error) {
+// endWaiting is end for a function that may wait: it holds no VM meanwhile.
+func (fn *Function) endWaiting(ctx context.Context, m *pool.Member, take func(encoded []byte) ([]any, error)) ([]any, error) {
 	c := m.VM.(*caller)
-	last, _ := c.Last()
+	last, returned := c.Last()
+	args, err := c.LastArgs()
 	place := c.LastPlace()
 	m.Release()
 	var results []any
@@ -46,9 +52,12 @@ func (fn *Function) endWithout(ctx context.Context, m *pool.Member, returned boo
 		return nil, gone
 	}
 	if err != nil {
-		err = fn.raised(place, err)
+		return nil, fn.raised(place, err)
 	}
-	return fn.ended(returned, results, err, take)
+	if !returned || len(results) == 0 {
+		return take(nil)
+	}
+	return fn.pass(results, take)
 }
 
 // raised is an error of a function of Go as the script would have raised it.
@@ -56,14 +65,8 @@ func (fn *Function) raised(place luajit.Place, err error) error {
 	return &raised{fn.of.fault(place.Fault(fn.of.code.Name, err)), err}
 }
 
-// ended is what comes of a call that ended so.
-func (fn *Function) ended(returned bool, results []any, err error, take func(encoded []byte) ([]any, error)) ([]any, error) {
-	if err != nil {
-		return nil, err
-	}
-	if !returned || len(results) == 0 {
-		return take(nil)
-	}
+// pass has results of a function of Go taken as if Lua had returned them.
+func (fn *Function) pass(results []any, take func(encoded []byte) ([]any, error)) ([]any, error) {
 	v := fn.of.values.Get().(*Values)
 	defer fn.of.values.Put(v)
 	v.Reset()

@@ -38,6 +38,7 @@ func hostModule() script.Module {
 		},
 		Pure: map[string]script.Func{
 			"hello": func(context.Context, []any) ([]any, error) { return nil, nil },
+			"take":  func(context.Context, []any) ([]any, error) { return nil, nil },
 			"echo":  func(_ context.Context, args []any) ([]any, error) { return args, nil },
 			"spin": func(context.Context, []any) ([]any, error) {
 				for until := time.Now().Add(5 * time.Millisecond); time.Now().Before(until); {
@@ -71,7 +72,11 @@ function deep(n) if n == 0 then return host.sleep(1) end local ok, v = pcall(dee
 function keep() kept = coroutine.running() host.sleep(20) return "mine" end
 function steal() return coroutine.resume(kept) end
 function wrapped() local f = coroutine.wrap(function() return host.sleep(1) end) return f() end
-function ends(ms) return host.sleep(ms) end
+function helloThen() host.hello() return 1 end
+function hellos() for _ = 1, 100 do host.hello() end end
+function takes() host.take(1) end
+function takesThen() host.take(1) return 1 end
+function takesMany() for i = 1, 100 do host.take(i) end end
 function sum(n) local s = 0 for i = 1, n do s = s + i end return s end
 `
 
@@ -302,7 +307,7 @@ func TestEqualScriptsShareVMs(t *testing.T) {
 
 func BenchmarkInvoke(b *testing.B) {
 	f := loadFunctions(b, script.Limits{}, pool.Settings{})
-	for _, name := range []string{"sum", "helloLua"} {
+	for _, name := range []string{"sum", "helloLua", "helloThen", "hellos", "takes", "takesThen", "takesMany"} {
 		fn, err := f.Function(name)
 		if err != nil {
 			b.Fatal(err)

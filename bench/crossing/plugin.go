@@ -72,8 +72,8 @@ func keyFilterContestants(plugin string) []rounds.Contestant {
 	}
 	return []rounds.Contestant{
 		{Name: direct, Run: repeat(func() (any, error) { return keyFilter(copyRow(row)) })},
-		{Name: directFlat, Run: repeat(func() (any, error) { return keyFilter(maps.Clone(row)) })},
 		{Name: throughHandler, Run: repeat(func() (any, error) { return handler.Value(row) })},
+		{Name: directFlat, Run: repeat(func() (any, error) { return keyFilter(maps.Clone(row)) })},
 	}
 }
 

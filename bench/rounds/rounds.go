@@ -7,6 +7,7 @@ package rounds
 import (
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -31,11 +32,28 @@ type Result struct {
 
 // Measure runs every contestant once in every round, for about slice each.
 func Measure(contestants []Contestant, count int, slice time.Duration) []Result {
-	results := make([]Result, len(contestants))
 	units := make([]int, len(contestants))
 	for i, c := range contestants {
-		results[i].Name = c.Name
 		units[i] = calibrate(c, slice)
+	}
+	return measureAll(contestants, count, units)
+}
+
+// MeasureEqually is Measure for contestants that are nearly the same: each does as many
+// units in its turn as the others. What a unit costs depends on how many came before
+// it, since the heap was empty.
+func MeasureEqually(contestants []Contestant, count int, slice time.Duration) []Result {
+	least := math.MaxInt
+	for _, c := range contestants {
+		least = min(least, calibrate(c, slice))
+	}
+	return measureAll(contestants, count, slices.Repeat([]int{least}, len(contestants)))
+}
+
+func measureAll(contestants []Contestant, count int, units []int) []Result {
+	results := make([]Result, len(contestants))
+	for i, c := range contestants {
+		results[i].Name = c.Name
 	}
 	for round := range count {
 		for i := range contestants {

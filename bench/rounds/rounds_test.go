@@ -1,6 +1,7 @@
 package rounds
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -40,5 +41,20 @@ func TestMeasureCountsEveryUnit(t *testing.T) {
 	}
 	if ratio := Ratio(results, "allocating", "idle"); ratio < 1 {
 		t.Errorf("allocating is %v times as fast as sleeping", ratio)
+	}
+}
+
+func TestMeasureEqually(t *testing.T) {
+	units := map[string][]int{}
+	count := func(name string, unit time.Duration) Contestant {
+		return Contestant{name, func(n int) {
+			units[name] = append(units[name], n)
+			time.Sleep(time.Duration(n) * unit)
+		}}
+	}
+	MeasureEqually([]Contestant{count("quick", time.Microsecond), count("slow", 3*time.Microsecond)}, 4, 2*time.Millisecond)
+	quick, slow := units["quick"][len(units["quick"])-4:], units["slow"][len(units["slow"])-4:]
+	if !slices.Equal(quick, slow) {
+		t.Errorf("one did %v units, the other %v", quick, slow)
 	}
 }

@@ -37,12 +37,15 @@ func (fn *Function) end(ctx context.Context, m *pool.Member, take func(encoded [
 	return fn.pass(results, take)
 }
 
-// endWaiting is end for a function that may wait: it holds no VM meanwhile.
+// endWaiting is end for a function that may wait: it holds no VM meanwhile, but
+// Close waits for it.
 func (fn *Function) endWaiting(ctx context.Context, m *pool.Member, take func(encoded []byte) ([]any, error)) ([]any, error) {
 	c := m.VM.(*caller)
 	last, returned := c.Last()
 	args, err := c.LastArgs()
 	place := c.LastPlace()
+	fn.group.Extend()
+	defer fn.group.Done()
 	m.Release()
 	var results []any
 	if err == nil {

@@ -5,7 +5,9 @@ package luajit_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +38,38 @@ function inside(a) local function f() host.echo(a) end f() return a end
 function loop(n) for i = 1, n do if i == n then return host.echo(i) end end end
 function closes(a) do local function f() return a end host.echo(f) end end
 function rescued() local ok = pcall(host.refuse) return ok end
+function both(...) return host.echo(...), 1 end
+function first(...) return (host.echo(...)) end
+function after(a) host.echo(a) a = a + 1 return a end
+function choice(a) if a then host.echo(a) else return "no" end end
+function times(n) for i = 1, n do host.echo(i) end end
+function joined(a) return "<" .. host.echo(a) end
+function upvalue(a) local b local function f() return b end b = host.wait(a) return f() end
+function nested(a) local function f(b) return host.wait(b) end local c = f(a) return c end
+function tailed(a) local function f(b) return host.wait(b) end return f(a) end
+function safe() return pcall(host.wait, 1) end
+function safer() return xpcall(host.refuse, function(e) return host.wait(e) end) end
+function routine(a) return coroutine.resume(coroutine.create(function() host.wait(a) end)) end
+function wraps(a) return coroutine.wrap(function(b) return host.echo(b) end)(a) end
+function sorts() local t = {3, 1, 2} table.sort(t, function(a, b) return host.less(a, b) end) return t end
+function replaces() return string.gsub("ab", "%w", function(c) return host.echo(c) end) end
+function replacesLast() return string.gsub("ab", ".$", host.echo) end
+local index = setmetatable({}, {__index = function(_, k) return host.echo(k) end, __call = function(_, a) return host.echo(a) end,
+  __newindex = function(_, _, v) host.echo(v) end, __tostring = function() return host.echo("text") end,
+  __add = function(_, b) return host.echo(b) end, __eq = function() return host.echo(1) end,
+  __pairs = function() return next, {host.echo(1), host.echo(2)} end,
+  __concat = function() return host.wait("c") end})
+function indexes() return index.key end
+function assigns() index.key = 1 end
+function calls(a) return index(a) end
+function adds(a) return index + a end
+function equals() return index == setmetatable({}, getmetatable(index)) end
+function texts() return tostring(index) end
+function walks() local n = 0 for _, v in pairs(index) do n = n + v end return n end
+function concats() return index .. "x" end
+function throws() return host.throw() end
+function throwsIn() host.throw() return 1 end
+direct, waiting = host.echo, host.wait
 inFile = file.refuse
 host.echo("the text ends with a call")
 `
@@ -50,6 +84,10 @@ func endings(t *testing.T, load func(context.Context, script.Code, script.Option
 	host := hostModule()
 	host.Functions["wait"] = host.Pure["echo"]
 	host.Pure["broken"] = host.Functions["refuse"]
+	host.Pure["throw"] = func(context.Context, []any) ([]any, error) { panic("oh") }
+	host.Pure["less"] = func(_ context.Context, args []any) ([]any, error) {
+		return []any{args[0].(float64) < args[1].(float64)}, nil
+	}
 	f, err := load(t.Context(), script.Code{
 		Name: "ends.lua", Text: []byte(endingsText), Files: func(string) ([]byte, error) { return []byte(otherText), nil },
 	}, script.Options{Modules: []script.Module{host}, Pool: pool.New(settings)})
@@ -90,6 +128,35 @@ func TestCallsThatEndInGo(t *testing.T) {
 		{function: "loop", args: []any{300}, want: []any{300.0}},
 		{function: "closes", args: []any{1}, fails: "ends.lua:19: a function cannot be passed to a function of Go", line: 19, traceback: "  ends.lua:19: in function at line 19"},
 		{function: "rescued", want: []any{false}},
+		{function: "both", args: []any{3, 4}, want: []any{3.0, 1.0}},
+		{function: "first", args: []any{3, 4}, want: []any{3.0}},
+		{function: "after", args: []any{3}, want: []any{4.0}},
+		{function: "choice", args: []any{3}},
+		{function: "choice", want: []any{"no"}},
+		{function: "times", args: []any{3}},
+		{function: "joined", args: []any{3}, want: []any{"<3"}},
+		{function: "upvalue", args: []any{3}, want: []any{3.0}},
+		{function: "nested", args: []any{3}, want: []any{3.0}},
+		{function: "tailed", args: []any{3}, want: []any{3.0}},
+		{function: "safe", want: []any{true, 1.0}},
+		{function: "safer", want: []any{false, "host.refuse: nope"}},
+		{function: "routine", args: []any{3}, want: []any{true}},
+		{function: "wraps", args: []any{3}, want: []any{3.0}},
+		{function: "sorts", want: []any{[]any{1.0, 2.0, 3.0}}},
+		{function: "replaces", want: []any{"ab", 2.0}},
+		{function: "replacesLast", want: []any{"ab", 1.0}},
+		{function: "indexes", want: []any{"key"}},
+		{function: "assigns"},
+		{function: "calls", args: []any{3}, want: []any{3.0}},
+		{function: "adds", args: []any{3}, want: []any{3.0}},
+		{function: "equals", want: []any{true}},
+		{function: "texts", want: []any{"text"}},
+		{function: "walks", want: []any{3.0}},
+		{function: "concats", want: []any{"c"}},
+		{function: "throws", fails: "ends.lua: host.throw: panic: oh"},
+		{function: "throwsIn", fails: "ends.lua:51: host.throw: panic: oh", line: 51, traceback: "  ends.lua:51: in function at line 51"},
+		{function: "direct", args: []any{3, nil}, want: []any{3.0, nil}},
+		{function: "waiting", args: []any{3, nil}, want: []any{3.0, nil}},
 	}
 	for name, load := range map[string]func(context.Context, script.Code, script.Options) (*luajit.Functions, error){
 		"compiled": luajit.LoadFunctions, "interpreted": luajit.LoadFunctionsInterpreted,
@@ -109,7 +176,7 @@ func TestCallsThatEndInGo(t *testing.T) {
 					if !errors.As(err, &fault) || err.Error() != test.fails || fault.Line != test.line || fault.Traceback != test.traceback {
 						t.Fatalf("error is %v: %+v", err, fault)
 					}
-					if errors.Is(err, errNope) != (test.function != "closes") {
+					if errors.Is(err, errNope) != strings.HasSuffix(test.fails, ": nope") {
 						t.Fatalf("%v is or is not the error of the function of Go", err)
 					}
 				}
@@ -147,6 +214,72 @@ func TestEndsWithoutVM(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	if s := f.Stats(); s.Made != 1 || s.Idle != 1 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+// TestCloseWaits for calls that have nothing left to do but a function of Go.
+func TestCloseWaits(t *testing.T) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	host := script.Module{Name: "host", Functions: map[string]script.Func{
+		"store": func(context.Context, []any) ([]any, error) {
+			close(begun)
+			<-goOn
+			ended.Store(true)
+			return []any{"stored"}, nil
+		},
+	}}
+	f, err := luajit.LoadFunctions(t.Context(), script.Code{
+		Name: "close.lua", Text: []byte(`local host = require "host" function store() return host.store() end`),
+	}, script.Options{Modules: []script.Module{host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if got, err := f.Invoke(context.Background(), "store"); err != nil || len(got) != 1 || got[0] != "stored" {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+	<-begun
+	if s := f.Stats(); s.InUse+s.Suspended > 0 {
+		t.Errorf("stats are %+v", s)
+	}
+	time.AfterFunc(10*time.Millisecond, func() { close(goOn) })
+	_ = f.Close()
+	if !ended.Load() {
+		t.Error("a call was under way when Close returned")
+	}
+	group.Wait()
+}
+
+// TestLastIsNotLimited: what a call ends with is not held against its time limit, as
+// the same function is where Lua goes on.
+func TestLastIsNotLimited(t *testing.T) {
+	host := script.Module{Name: "host", Pure: map[string]script.Func{
+		"spin": func(context.Context, []any) ([]any, error) {
+			for until := time.Now().Add(40 * time.Millisecond); time.Now().Before(until); {
+			}
+			return nil, nil
+		},
+	}}
+	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "spin.lua", Text: []byte(`
+local host = require "host"
+function last() host.spin() end
+function inside() while true do host.spin() end end
+`)}, script.Options{Modules: []script.Module{host}, Limits: script.Limits{EventTime: 10 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.Invoke(t.Context(), "last"); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Invoke(t.Context(), "inside"); err == nil || !strings.Contains(err.Error(), "time limit") {
+		t.Errorf("error is %v", err)
+	}
+	if s := f.Stats(); s.Discarded != 1 {
 		t.Errorf("stats are %+v", s)
 	}
 }

@@ -22,6 +22,9 @@ type Group struct {
 	hints   [256]hint
 	_       [128]byte
 
+	extended sync.WaitGroup // what calls do without their VMs
+	_        [128]byte
+
 	mu      sync.Mutex
 	turns   queue // who waits for any VM
 	opening int   // VMs that are being made,
@@ -218,7 +221,14 @@ func (g *Group) clear() {
 	}
 }
 
-// Leave ends a Join. The last one frees the VMs, and waits for those in use.
+// Extend says, before Release, that the call goes on without a VM, until Done.
+func (g *Group) Extend() { g.extended.Add(1) }
+
+// Done ends what Extend began.
+func (g *Group) Done() { g.extended.Done() }
+
+// Leave ends a Join. The last one frees the VMs, and waits for those in use and for
+// calls that go on without.
 func (g *Group) Leave() {
 	p := g.pool
 	p.mu.Lock()
@@ -241,6 +251,7 @@ func (g *Group) Leave() {
 	g.mu.Unlock()
 	g.clear()
 	<-g.empty
+	g.extended.Wait()
 	g.maker.Close()
 	p.mu.Lock()
 	delete(p.all, g)

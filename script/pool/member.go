@@ -23,6 +23,7 @@ type Member struct {
 	turns     queue        // of those calls
 	uses      uint32       // changed by the holder
 	handed    time.Time    // over, last; the holder's
+	inward    bool         // to a call that waits inside; the holder's
 	memory    int          // that the pool counts for it; the holder's
 	seen      sighting     // the tender's
 	_         [128]byte    // what lies behind is another processor's
@@ -35,12 +36,12 @@ func (m *Member) retake() bool {
 	return m.take() || m.state.CompareAndSwap(reserved, held)
 }
 
-// turnEvery is how many uses of a VM others may take before it may be handed to the
-// first who waits, and turnAfter how long. Who hands it over will soon have to sleep
+// turnEvery is how many uses of a VM others may take before it may be handed to one
+// who waits, and turnAfter how long. Who hands it over will soon have to sleep
 // himself, so if many wait, one switch leads to the next: it may cost as much as dozens
 // of short calls.
 const (
-	turnEvery = 32
+	turnEvery = 16
 	turnAfter = time.Millisecond
 )
 
@@ -53,7 +54,7 @@ func (m *Member) Release() {
 		return
 	}
 	m.weigh()
-	if m.uses%(turnEvery/2) == 0 && g.handOver(m, broken) {
+	if m.uses%turnEvery == 0 && g.handOver(m, broken) {
 		return
 	}
 	m.rest(broken)

@@ -87,6 +87,7 @@ type model struct {
 	resuming []*caller
 	holding  []*caller
 	asleep   []*caller // that have suspended a call
+	extended int       // calls that go on without a VM
 }
 
 func newModel(t *rapid.T) *model {
@@ -156,6 +157,23 @@ func (m *model) breakAndRelease() {
 	c.member.Release()
 	c.cancel()
 	m.settle(false)
+}
+
+func (m *model) extend() {
+	if len(m.holding) == 0 {
+		m.t.Skip("nobody holds a VM")
+	}
+	m.group.Extend()
+	m.extended++
+	m.release()
+}
+
+func (m *model) finish() {
+	if m.extended == 0 {
+		m.t.Skip("there is none")
+	}
+	m.extended--
+	m.group.Done()
 }
 
 func (m *model) suspend() {
@@ -330,6 +348,11 @@ func (m *model) unload() {
 			m.resume()
 		}
 	}
+	for ; m.extended > 0; m.finish() {
+		if synctest.Wait(); m.maker.closed.Load() {
+			m.t.Fatal("a script is unloaded although calls of it go on")
+		}
+	}
 	<-left
 	if m.maker.live.Load() != 0 || !m.maker.closed.Load() {
 		m.t.Fatalf("%d VMs are left of an unloaded script", m.maker.live.Load())
@@ -356,6 +379,7 @@ func TestModel(t *testing.T) {
 			t.Repeat(map[string]func(*rapid.T){
 				"acquire": m.step(m.acquire), "acquire, too": m.step(m.acquire), "acquire for a while": m.step(m.acquireForAWhile),
 				"release": m.step(m.release), "break": m.step(m.breakAndRelease), "suspend": m.step(m.suspend), "resume": m.step(m.resume),
+				"extend": m.step(m.extend), "finish": m.step(m.finish),
 				"cancel": m.step(m.cancel), "compute": m.step(m.compute), "grow": m.step(m.grow), "pass": m.step(m.pass),
 				"resize": m.step(m.resize), "unload": m.step(m.unload), "fail": m.step(m.fail), "": m.check,
 			})

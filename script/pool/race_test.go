@@ -146,6 +146,46 @@ func TestNobodyStarves(t *testing.T) {
 	group.Wait()
 }
 
+// TestHandsOverByTurns: those who wait for any VM and calls that wait inside of one
+// get it by turns, whenever it is handed over.
+func TestHandsOverByTurns(t *testing.T) {
+	g := New(Settings{Core: 1, Max: 1}).Join("key", func() Maker {
+		return &fakes{max: func() int { return 1 }, wrong: func(s string) { t.Error(s) }}
+	})
+	defer g.Leave()
+	m, err := g.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Release()
+	for range 4 {
+		for _, q := range []*queue{&m.turns, &g.turns} {
+			q.push(&waiter{turn: make(chan *Member, 1)}, false)
+		}
+	}
+	for left := int32(4); left > 0; left-- {
+		for range 2 {
+			if m.handed = time.Now().Add(-turnAfter); !g.handOver(m, false) {
+				t.Fatal("nobody got the VM")
+			}
+		}
+		if in, out := m.turns.length.Load(), g.turns.length.Load(); in != left-1 || out != left-1 {
+			t.Fatalf("%d wait inside and %d for any VM, want %d each", in, out, left-1)
+		}
+		if m.uses += turnEvery; g.handOver(m, false) {
+			t.Fatal("the VM was handed over at once again")
+		}
+	}
+	g.turns.push(&waiter{turn: make(chan *Member, 1)}, false)
+	for _, broken := range []bool{true, false} { // none but calls inside get one that is broken
+		m.turns.push(&waiter{turn: make(chan *Member, 1)}, false)
+		m.handed, m.inward = time.Time{}, broken
+		if !g.handOver(m, broken) || m.turns.length.Load() != 0 {
+			t.Fatal("the call inside did not get the VM")
+		}
+	}
+}
+
 func TestAcquireDoesNotAllocate(t *testing.T) {
 	g := New(Settings{}).Join("key", func() Maker {
 		return &fakes{closesHeld: true, max: func() int { return 100 }, wrong: func(s string) { t.Error(s) }}

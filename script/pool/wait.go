@@ -139,10 +139,10 @@ func (g *Group) waitFor(m *Member) {
 }
 
 // handOver gives a VM, without letting go of it, to the first who waits: for it, or
-// for any, in turn.
+// for any, by turns.
 func (g *Group) handOver(m *Member, broken bool) bool {
 	first, second := &m.turns, &g.turns
-	if m.uses%turnEvery == 0 {
+	if m.inward && !broken {
 		first, second = second, first
 	}
 	if first.length.Load() == 0 {
@@ -161,7 +161,7 @@ func (g *Group) handOver(m *Member, broken bool) bool {
 	if w == nil {
 		return false
 	}
-	m.handed = now
+	m.handed, m.inward = now, first == &m.turns
 	w.turn <- m
 	return true
 }

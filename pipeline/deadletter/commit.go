@@ -2,6 +2,9 @@ package deadletter
 
 import bolt "go.etcd.io/bbolt"
 
+// releaseEvery is after how many commits the process lets go of the file's pages.
+const releaseEvery = 64
+
 // A change is what one writer does to the file.
 type change struct {
 	apply func(tx *bolt.Tx) error
@@ -37,6 +40,9 @@ func (s *Store) commit(apply func(tx *bolt.Tx) error) error {
 	})
 	for _, c := range all {
 		c.done, c.err = true, err
+	}
+	if s.commits++; s.commits%releaseEvery == 0 {
+		_ = s.release() // it is about memory only
 	}
 	return err
 }

@@ -78,6 +78,7 @@ type Store struct {
 	mu      sync.Mutex
 	waiting []*change  // for the next commit
 	turn    sync.Mutex // held by the writer that commits
+	commits int        // by who has the turn
 }
 
 // Open opens the store in the data folder, which must exist, and makes the file

@@ -54,8 +54,8 @@ static inline uint32_t next_written(const doc *d, uint32_t i, uint32_t end) {
 // the first.
 static inline uint32_t last_removed(const doc *d, uint32_t container, uint32_t i, uint32_t end) {
 	if (i >= 64) return i;
-	uint64_t kept = ~(d->removed >> i);
-	uint32_t last = kept ? i + (uint32_t)__builtin_ctzll(kept) - 1 : 63;
+	uint64_t kept = ~(d->removed >> i); // never 0, for no container's child is node 0
+	uint32_t last = i + (uint32_t)__builtin_ctzll(kept) - 1;
 	if (last >= end) last = end - 1;
 	return d->nodes[last].parent == container ? last : i;
 }

@@ -64,7 +64,7 @@ static int survey(doc *d, const char *text, uint32_t len, const char *limit, int
 	scan_met met = scan_begin();
 	for (uint32_t i = 0; i < len / 64; i++) d->quotes[i] = scan_quotes(text + (size_t)i * 64, &met);
 	if (len % 64) d->quotes[n - 1] = rest(text, len, limit, &met);
-	d->quotes[n] = 1; // behind the text, see quote_from
+	d->quotes[n] = 1; // behind the text, so that look in form.c ends
 	*careful = !scan_plain(&met);
 	if (*careful) classify(d, text, len, limit);
 	if (scan_ascii(&met)) return DOC_OK;

@@ -27,6 +27,7 @@ static inline void *take(pg_slab *s, size_t n) {
 	void *block = s->free[n];
 	if (block) {
 		memcpy(&s->free[n], block, sizeof block);
+		__builtin_prefetch(s->free[n], 1); // the next one to be taken says what comes after it
 		return block;
 	}
 	size_t size = n * SLAB_UNIT;

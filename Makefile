@@ -2,8 +2,8 @@
 GO := tools/go.sh
 SETUP := tools/setup.sh
 PERIGEE := bin/perigee
-# What the linked C and C++ libraries export would be exported again: 14 MB of
-# names that the loader searches at every start. Go's own must stay, for plugins.
+# What the linked C and C++ libraries export would be exported again: 6 MB of names
+# that the loader searches at every start. Go's own must stay, for plugins.
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help

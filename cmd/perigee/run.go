@@ -45,6 +45,7 @@ Examples:
 }
 
 func (r *runCommand) Run(c *console) error {
+	favourThroughput()
 	screen := newScreen(c.err)
 	log := r.logger(c, screen)
 	ctx, stop := context.WithCancel(context.Background())

@@ -78,6 +78,24 @@ func TestRatioIsOfOneRound(t *testing.T) {
 	}
 }
 
+// TestShareIsOfOneRound compares with them in the same round.
+func TestShareIsOfOneRound(t *testing.T) {
+	turns := func(times ...float64) *result {
+		r := &result{}
+		for _, time := range times {
+			r.add(measurement{program: time})
+		}
+		return r
+	}
+	b := bench{results: map[string]*result{"us": turns(2, 6, 3), "them": turns(8, 8, 4)}}
+	if got, ok := b.share(timeOfOwn, "us", "them"); !ok || got != 0.75 {
+		t.Errorf("the share is %v, %v; want 0.75", got, ok)
+	}
+	if _, ok := b.share(timeOfOwn, "us", "absent"); ok {
+		t.Error("there is a share of nobody")
+	}
+}
+
 func TestProcessesAreMeasured(t *testing.T) {
 	before := tree(os.Getpid())
 	for end := time.Now().Add(10 * time.Second); tree(os.Getpid()) == before; {

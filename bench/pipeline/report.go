@@ -75,6 +75,9 @@ func (b *bench) figures(w io.Writer) {
 	if r := b.results[oursMode2]; r != nil {
 		fmt.Fprintf(w, "figure own_cpu_us_per_event %.2f\nfigure pipeline_rss_mb %.0f\n", r.median(timeOfOwn), r.median(megabytes))
 	}
+	if value, ok := b.share(timeOfOwn, oursMode2, articleMode2); ok {
+		fmt.Fprintf(w, "figure own_cpu_vs_article_program %.2f\n", value)
+	}
 	ratio("postgres_vs_copy", oursPostgres, copyPostgres)
 	ratio("streams_vs_list", oursStream, oursMode2)
 	ratio("kafka_vs_list", oursKafka, oursMode2)
@@ -103,6 +106,20 @@ func (b *bench) ratio(ours string, theirs []string) (float64, bool) {
 		}
 	}
 	return rounds.Median(ratios), len(ratios) > 0
+}
+
+// share is the median over the rounds of a part of what we took, of what they took in the
+// same round. Unlike the part itself it says little about the machine.
+func (b *bench) share(part func(measurement) float64, ours, theirs string) (float64, bool) {
+	us, them := b.results[ours], b.results[theirs]
+	if us == nil || them == nil {
+		return 0, false
+	}
+	var shares []float64
+	for round := range min(len(us.turns), len(them.turns)) {
+		shares = append(shares, part(us.turns[round])/part(them.turns[round]))
+	}
+	return rounds.Median(shares), len(shares) > 0
 }
 
 func join(names []string) string { return strings.Join(names, ", ") }

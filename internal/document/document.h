@@ -79,7 +79,17 @@ typedef struct doc_memo {
 	uint32_t field;
 } doc_memo;
 
-enum { DOC_MEMOS = 128 };
+// A key that is written, as it will stand in the text. Mostly document after document
+// gets the same string of a script.
+enum { DOC_NAME_MAX = 44 };
+typedef struct doc_name {
+	const char *key; // its address
+	uint32_t len;
+	uint8_t mark;    // its fingerprint
+	char text[DOC_NAME_MAX + 4]; // ,"key":
+} doc_name;
+
+enum { DOC_MEMOS = 128, DOC_NAMES = 64 };
 
 // The form of the documents before, see form.h.
 typedef struct doc_form {
@@ -88,6 +98,7 @@ typedef struct doc_form {
 	struct form_container *containers;
 	uint32_t scalar_count, container_count;
 	uint32_t tail;   // length of what stands behind the last scalar
+	uint64_t number; // that no other has; 0: there is none
 	uint32_t streak; // documents of one shape
 	int holds;       // the nodes are those of a document of that form
 } doc_form;
@@ -124,6 +135,7 @@ typedef struct doc {
 	uint32_t places; // nodes of the document before
 	int steady;      // the shape is that of the document before
 	doc_memo memos[DOC_MEMOS];
+	doc_name *names; // DOC_NAMES, or NULL before a key is written
 
 	doc_form form;
 

@@ -1,5 +1,6 @@
 // Recording writes beside the text.
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "fields.h"
@@ -39,13 +40,15 @@ uint32_t doc_spelled(doc *d, const char *s, size_t len) {
 	return copy ? value_new(d, DOC_NUMBER, 0, copy, len) : 0;
 }
 
-static const char *literal(int kind) {
+static const char *literal(int kind, uint32_t *len) {
+	*len = kind == DOC_FALSE ? 5 : 4;
 	return kind == DOC_TRUE ? "true" : kind == DOC_FALSE ? "false" : "null";
 }
 
 uint32_t doc_literal(doc *d, int kind) {
-	const char *word = literal(kind);
-	return value_new(d, kind, 0, word, strlen(word));
+	uint32_t len;
+	const char *word = literal(kind, &len);
+	return value_new(d, kind, 0, word, len);
 }
 
 uint32_t doc_foreign(doc *d) {
@@ -100,13 +103,14 @@ static void replace(doc *d, uint32_t field, uint32_t value) {
 	n->other = value;
 }
 
-// add_node adds a field to an object. The caller fills it in, value by value: nodes
-// are copied in larger pieces than they were written in, for which a processor waits.
-static doc_node *add_node(doc *d, uint32_t object, const char *key, size_t len) {
+// add_node adds a field to an object, whose key has that mark. The caller fills it in,
+// value by value: nodes are copied in larger pieces than they were written in, for which
+// a processor waits.
+static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_t len, uint8_t mark) {
 	uint32_t i = node_add(d);
 	if (!i) return NULL;
 	d->nodes[i] = (doc_node){.key = key, .key_len = (uint32_t)len, .parent = object};
-	d->marks[i] = scan_mark(key, len);
+	d->marks[i] = mark;
 	doc_node *n = &d->nodes[object];
 	if (n->first) d->nodes[n->last].next = i;
 	else n->first = i;
@@ -116,7 +120,7 @@ static doc_node *add_node(doc *d, uint32_t object, const char *key, size_t len) 
 
 static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
 	char *copy = keep(d, key, len);
-	doc_node *field = copy ? add_node(d, object, copy, len) : NULL;
+	doc_node *field = copy ? add_node(d, object, copy, len, scan_mark(key, len)) : NULL;
 	if (!field) return DOC_NO_MEMORY;
 	field->kind = DOC_NULL;
 	field->flags = DOC_REPLACED;
@@ -139,24 +143,22 @@ static inline __attribute__((always_inline)) void matches(doc *d, uint32_t objec
 	}
 }
 
-// find_to_write is doc_find, and removes the fields of the same key before the
-// one that is read.
-static __attribute__((noinline)) uint32_t search_to_write(doc *d, uint32_t object, const char *key, size_t len) {
-	const doc_node *n = &d->nodes[object];
-	uint8_t mark = scan_mark(key, len);
-	uint32_t from = object + 1, end = n->next, field = 0;
-	if (is_absent(d, object, mark)) return n->first ? find_between(d, object, n->first, n->last + 1, mark, key, len) : 0;
+// search_to_write is find_to_write for a key that may be in the text, and is not recalled.
+static __attribute__((noinline)) uint32_t search_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t mark) {
+	uint32_t from = object + 1, end = d->nodes[object].next, field = 0;
 	for (; __builtin_expect(end - from > 16, 0); end -= 16)
 		matches(d, object, end - 16, end, mark, key, len, &field);
 	matches(d, object, from, end, mark, key, len, &field);
 	if (field && d->steady) remember(d, key, field);
-	if (__builtin_expect(field || !n->first, 1)) return field;
-	return find_between(d, object, n->first, n->last + 1, mark, key, len);
+	return field ? field : find_added(d, object, mark, key, len);
 }
 
-static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len) {
+// find_to_write is doc_find for a key of that mark, and removes the fields of the same
+// key before the one that is read.
+static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t mark) {
+	if (__builtin_expect(is_absent(d, object, mark), 1)) return find_added(d, object, mark, key, len);
 	uint32_t field = recall(d, object, key, len);
-	return field ? field : search_to_write(d, object, key, len);
+	return field ? field : search_to_write(d, object, key, len, mark);
 }
 
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
@@ -164,68 +166,98 @@ int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
 	d->nodes[value].parent = object;
 	mark_dirty(d, object);
-	uint32_t field = find_to_write(d, object, key, len);
+	uint32_t field = find_to_write(d, object, key, len, scan_mark(key, len));
 	if (!field) return add_field(d, object, key, len, value);
 	replace(d, field, value);
 	return DOC_OK;
 }
 
-// Writing scalars. Such a value's text is not the document's yet.
+// Writing scalars.
 
-// lay puts a string in place, quoted if it needs no escapes.
-static const char *lay(char *at, const doc_node *value) {
-	if (value->flags & DOC_BARE) return memcpy(at, value->text, value->len);
+// A scalar that is written. Its text is not the document's yet.
+typedef struct {
+	const char *text; // of a string, what comes between the quotes
+	double num;
+	uint32_t len;     // as it will stand, with the quotes of a string that needs no escapes
+	uint16_t flags;
+	uint8_t kind;
+} scalar;
+
+// A key has one of two places.
+static inline doc_name *name_at(doc *d, const char *key) {
+	return &d->names[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 9) % DOC_NAMES];
+}
+
+static inline doc_name *name_beside(doc *d, const doc_name *n) { return &d->names[(n - d->names) ^ 1]; }
+
+// name_new makes a name of a key, if it is short and needs no escapes.
+static __attribute__((noinline)) const doc_name *name_new(doc *d, doc_name *n, const char *key, size_t len) {
+	if (len > DOC_NAME_MAX || scan_text(key, len)) return NULL;
+	*name_beside(d, n) = *n;
+	n->key = key;
+	n->len = (uint32_t)len;
+	n->mark = scan_mark(key, len);
+	n->text[0] = ',', n->text[1] = '"';
+	memcpy(n->text + 2, key, len);
+	n->text[len + 2] = '"', n->text[len + 3] = ':';
+	return n;
+}
+
+// name_of returns the name of a key, or NULL: then the key takes the long way.
+static inline const doc_name *name_of(doc *d, const char *key, size_t len) {
+	if (!d->names && !(d->names = calloc(DOC_NAMES, sizeof *d->names))) return NULL;
+	doc_name *first = name_at(d, key);
+	const doc_name *n = first->key == key ? first : name_beside(d, first);
+	if (n->key == key && n->len == len && scan_same(n->text + 2, key, len)) return n;
+	return name_new(d, first, key, len);
+}
+
+// lay puts a scalar in place, and returns its length.
+static inline uint32_t lay(char *at, const scalar *value) {
+	if (value->flags & DOC_DOUBLE) return (uint32_t)number_print(at, value->num);
+	if (value->kind != DOC_STRING || value->flags & DOC_BARE) {
+		scan_copy(at, value->text, value->len);
+		return value->len;
+	}
 	*at = '"';
 	scan_copy(at + 1, value->text, value->len - 2);
 	at[value->len - 1] = '"';
-	return at;
+	return value->len;
 }
 
 // add_whole adds a field as it will be written, which needs no escapes.
-static int add_whole(doc *d, uint32_t object, const char *key, size_t len, const doc_node *value) {
-	char number[NUMBER_MAX];
-	const char *text = value->text;
-	uint32_t text_len = value->len;
-	if (value->flags & DOC_DOUBLE) text = number, text_len = (uint32_t)number_print(number, value->u.num);
-	char *at = arena_get(d, len + text_len + 4);
-	if (!at) return DOC_NO_MEMORY;
-	*at++ = ',', *at++ = '"';
-	scan_copy(at, key, len);
-	doc_node *field = add_node(d, object, at, len);
+static inline int add_whole(doc *d, uint32_t object, const doc_name *name, const scalar *value) {
+	char *at = arena_get(d, name->len + 4 + (value->flags & DOC_DOUBLE ? NUMBER_MAX : (size_t)value->len));
+	doc_node *field = at ? add_node(d, object, at + 2, name->len, name->mark) : NULL;
 	if (!field) return DOC_NO_MEMORY;
-	at += len;
-	*at++ = '"', *at++ = ':';
-	if (value->kind == DOC_STRING) lay(at, value);
-	else scan_copy(at, text, text_len);
+	scan_copy(at, name->text, name->len + 4);
+	at += name->len + 4;
 	field->text = at;
-	field->len = text_len;
-	field->u.num = value->u.num;
+	field->len = lay(at, value);
+	field->u.num = value->num;
 	field->flags = value->flags | DOC_WHOLE;
 	field->kind = value->kind;
 	return DOC_OK;
 }
 
-static uint32_t scalar_new(doc *d, const doc_node *value) {
+static uint32_t scalar_new(doc *d, const scalar *value) {
 	const char *text = value->text;
 	if (value->kind == DOC_STRING) {
 		char *at = arena_get(d, value->len + 1);
 		if (!at) return 0;
-		text = lay(at, value);
+		lay(at, value);
+		text = at;
 	}
 	uint32_t i = value_new(d, value->kind, value->flags, text, value->len);
-	if (i) d->nodes[i].u.num = value->u.num;
+	if (i) d->nodes[i].u.num = value->num;
 	return i;
 }
 
-// set writes a scalar into a field.
-static int set(doc *d, uint32_t object, const char *key, size_t len, const doc_node *value) {
-	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
-	int met = scan_text(key, len);
-	if (met & SCAN_HIGH && !doc_utf8(key, len)) return DOC_BAD_UTF8;
+// set_any writes a scalar into a field.
+static __attribute__((noinline)) int set_any(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
+	if (scan_text(key, len) & SCAN_HIGH && !doc_utf8(key, len)) return DOC_BAD_UTF8;
 	mark_dirty(d, object);
-	uint32_t field = find_to_write(d, object, key, len);
-	if (!field && !(value->flags & DOC_BARE) && !(met & SCAN_SPECIAL) && len < (size_t)1 << 30)
-		return add_whole(d, object, key, len, value);
+	uint32_t field = find_to_write(d, object, key, len, scan_mark(key, len));
 	uint32_t i = scalar_new(d, value);
 	if (!i) return DOC_NO_MEMORY;
 	d->nodes[i].parent = object;
@@ -234,11 +266,20 @@ static int set(doc *d, uint32_t object, const char *key, size_t len, const doc_n
 	return DOC_OK;
 }
 
+// set is set_any, quick where neither the name of a new field nor its value need escapes.
+static inline int set(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
+	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
+	const doc_name *name = value->flags & DOC_BARE ? NULL : name_of(d, key, len);
+	if (!name || find_to_write(d, object, key, len, name->mark)) return set_any(d, object, key, len, value);
+	mark_dirty(d, object);
+	return add_whole(d, object, name, value);
+}
+
 int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const char *s, size_t n) {
 	if (n >= (size_t)1 << 30) return DOC_NO_MEMORY;
 	int met = scan_text(s, n);
 	if (met & SCAN_HIGH && !doc_utf8(s, n)) return DOC_BAD_UTF8;
-	doc_node value = {.kind = DOC_STRING, .text = s, .len = (uint32_t)n};
+	scalar value = {.kind = DOC_STRING, .text = s, .len = (uint32_t)n};
 	if (met & SCAN_SPECIAL) value.flags = DOC_BARE;
 	else value.len += 2; // its quotes
 	return set(d, object, key, len, &value);
@@ -246,18 +287,19 @@ int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const c
 
 int doc_set_number(doc *d, uint32_t object, const char *key, size_t len, double x) {
 	if (x - x != 0) return DOC_BAD_NUMBER;
-	return set(d, object, key, len, &(doc_node){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .u.num = x});
+	return set(d, object, key, len, &(scalar){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .num = x});
 }
 
 int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int kind) {
-	const char *word = literal(kind);
-	return set(d, object, key, len, &(doc_node){.kind = (uint8_t)kind, .text = word, .len = (uint32_t)strlen(word)});
+	scalar value = {.kind = (uint8_t)kind};
+	value.text = literal(kind, &value.len);
+	return set(d, object, key, len, &value);
 }
 
 // remove_searched removes a field that has to be searched for.
 static __attribute__((noinline)) int remove_searched(doc *d, uint32_t object, const char *key, size_t len) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
-	uint32_t field = search_to_write(d, object, key, len);
+	uint32_t field = find_to_write(d, object, key, len, scan_mark(key, len));
 	if (!field) return DOC_OK;
 	mark_dirty(d, object);
 	set_removed(d, field);

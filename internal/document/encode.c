@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "memory.h"
-#include "scan.h"
 #include "tree.h"
 
 // A run is text that is about to be copied.
@@ -15,11 +14,7 @@ static inline int run_flush(run *r, doc_buf *out) {
 	size_t len = (size_t)(r->to - r->from);
 	const char *from = r->from;
 	r->from = r->to;
-	if (__builtin_expect(out->len + len > out->cap || out->len + len > out->max, 0))
-		return doc_buf_add(out, from, len);
-	scan_copy(out->data + out->len, from, len);
-	out->len += len;
-	return DOC_OK;
+	return doc_buf_put(out, from, len);
 }
 
 // run_extend adds [from, to), copying what is there when it does not touch.

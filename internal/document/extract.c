@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fields.h"
+#include "memory.h"
 #include "number.h"
 #include "tree.h"
 
@@ -219,8 +220,8 @@ static int real(const doc_node *n, double *out) {
 static int string(doc *d, column *c, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	if (n->kind != DOC_STRING) return M_MISTYPED;
-	if (n->flags & DOC_BARE) return doc_buf_add(&c->bytes, n->text, n->len) ? -1 : 0;
-	if (!(n->flags & DOC_ESCAPED)) return doc_buf_add(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
+	if (is_plain(n)) return doc_buf_put(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
+	if (n->flags & DOC_BARE) return doc_buf_put(&c->bytes, n->text, n->len) ? -1 : 0;
 	if (doc_buf_need(&c->bytes, n->len)) return -1;
 	c->bytes.len += doc_unescape(n->text + 1, n->len - 2, c->bytes.data + c->bytes.len);
 	return 0;
@@ -276,14 +277,20 @@ static uint32_t walk_path(extractor *x, const column *c, uint32_t row) {
 	return node;
 }
 
-// fill fills row r of c from a node, 0 where there is none, as convert does.
-static int fill(doc *d, column *c, uint32_t r, uint32_t node) {
+static __attribute__((noinline)) int fill_any(doc *d, column *c, uint32_t r, uint32_t node) {
 	int misfit = c->required ? M_MISSING : 0;
-	c->null[r] = 0;
 	if (node && d->nodes[node].kind != DOC_NULL) misfit = convert(d, c, r, node);
 	else set_null(c, r);
 	if (misfit) set_null(c, r);
 	return misfit;
+}
+
+// fill fills row r of c from a node, 0 where there is none, as convert does.
+static inline int fill(doc *d, column *c, uint32_t r, uint32_t node) {
+	const doc_node *n = &d->nodes[node];
+	c->null[r] = 0;
+	if (node == 0 || c->type != T_STRING || !is_plain(n)) return fill_any(d, c, r, node);
+	return doc_buf_put(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
 }
 
 static int cell(extractor *x, uint32_t ci, uint32_t row, const char *data) {
@@ -372,12 +379,7 @@ static int rows_need(extractor *x, uint32_t n) {
 static size_t row_start(const column *c, uint32_t row) { return row ? c->ends[row - 1] : 0; }
 
 static void row_end(extractor *x, uint32_t row) {
-	x->last = 0;
-	for (uint32_t i = 0; i < x->column_count; i++) {
-		column *c = &x->columns[i];
-		x->last += c->bytes.len - row_start(c, row);
-		c->ends[row] = (uint32_t)c->bytes.len;
-	}
+	for (uint32_t i = 0; i < x->column_count; i++) x->columns[i].ends[row] = (uint32_t)x->columns[i].bytes.len;
 	x->rows = row + 1;
 }
 
@@ -401,13 +403,30 @@ int extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t 
 	return fault;
 }
 
+// is_again tells whether doc_find would return this node for a column's first key in a
+// document that has not the form of the one before, as it did for that.
+static int is_again(const doc *d, uint32_t field, const span *key) {
+	const doc_node *n = &d->nodes[field];
+	if (field == 0 || field >= d->count) return 0;
+	if (n->parent != 0 || n->key_len != key->len || !n->key || n->flags & DOC_KEY_ESCAPED || !scan_same(n->key, key->data, key->len)) return 0;
+	if (field >= d->nodes[0].next) return 1; // it was added: there is no other
+	return d->known == d->shape && field < 64 && d->lone >> field & 1;
+}
+
+// field_of returns the field of a column's first key in a document, or 0. What stands in
+// the text is where it was while the form is the same; what was written may not be.
+static inline uint32_t field_of(doc *d, column *c) {
+	if (d->form.holds && c->form == d->form.number) return c->guess;
+	if (!is_again(d, c->guess, c->path)) c->guess = doc_find(d, 0, c->path->data, c->path->len);
+	c->form = d->form.holds && c->guess && c->guess < d->nodes[0].next ? d->form.number : 0;
+	return c->guess;
+}
+
 // reach returns the node of a column's value in a document that was written to, or 0.
-static uint32_t reach(doc *d, column *c) {
+static inline uint32_t reach(doc *d, column *c) {
 	uint32_t node = 0;
 	for (uint32_t i = 0; i < c->depth; i++) {
-		const span *key = &c->path[i];
-		if (i) node = doc_find(d, node, key->data, key->len);
-		else if (!field_again(d, node = c->guess, key->data, key->len)) node = c->guess = doc_find(d, 0, key->data, key->len);
+		node = i ? doc_find(d, node, c->path[i].data, c->path[i].len) : field_of(d, c);
 		if (!node || d->nodes[node].flags & DOC_REMOVED) return 0;
 		node = value_of(d, node);
 	}
@@ -417,7 +436,14 @@ static uint32_t reach(doc *d, column *c) {
 // event_run fills a row, and returns what does not fit, as convert does.
 static int event_run(extractor *x, doc *d, uint32_t row) {
 	int misfit = 0;
-	for (uint32_t i = 0; i < x->column_count && !misfit; i++) misfit = fill(d, &x->columns[i], row, reach(d, &x->columns[i]));
+	x->last = 0;
+	for (column *c = x->columns; c < x->columns + x->column_count && !misfit; c++) {
+		size_t had = c->bytes.len;
+		misfit = fill(d, c, row, reach(d, c));
+		c->ends[row] = (uint32_t)c->bytes.len;
+		x->last += c->bytes.len - had;
+	}
+	x->rows = row + 1;
 	return misfit;
 }
 
@@ -425,10 +451,7 @@ int extract_bare(extractor *x, doc *d, const char *data, const uint32_t *ends, u
 	int fault = extract_rows(x, data, ends, n - 1);
 	if (!fault) fault = rows_need(x, n);
 	if (fault) return fault;
-	if (event_run(x, d, n - 1) == 0) {
-		row_end(x, n - 1);
-		if (x->last <= room) return DOC_OK;
-	}
+	if (event_run(x, d, n - 1) == 0 && x->last <= room) return DOC_OK;
 	row_drop(x, n - 1);
 	return DOC_TOO_BIG;
 }

@@ -15,7 +15,8 @@ typedef struct { const char *data; size_t len; } span;
 typedef struct {
 	uint8_t type, required;
 	uint32_t field; // the entry of path[0]
-	uint32_t guess; // its node in the event before
+	uint32_t guess; // its node in the event before,
+	uint64_t form;  // and the number of the form in which it is sure to be that; 0: of none
 	uint32_t depth; // keys in path
 	span *path;
 	// What was extracted, one per row; the type says which of them count.

@@ -33,14 +33,27 @@ static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint
 	return 0;
 }
 
+// find_added is find_between for the fields that were added to an object.
+static inline uint32_t find_added(doc *d, uint32_t object, uint8_t mark, const char *key, size_t len) {
+	const doc_node *n = &d->nodes[object];
+	if (!n->first) return 0;
+	uint32_t count = n->last + 1 - n->first;
+	if (count <= 16 && !(scan_marks(d->marks + n->first, mark) & ((1u << count) - 1))) return 0;
+	return find_between(d, object, n->first, n->last + 1, mark, key, len);
+}
+
+// A key has one of two places.
 static inline doc_memo *memo_at(doc *d, const char *key) {
 	return &d->memos[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 10) % DOC_MEMOS];
 }
+
+static inline doc_memo *memo_beside(doc *d, const doc_memo *m) { return &d->memos[(m - d->memos) ^ 1]; }
 
 // recall returns the field of the object that had the key in the document before,
 // if it has it again, and no other field can have it; else 0.
 static inline uint32_t recall(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_memo *m = memo_at(d, key);
+	if (m->key != key) m = memo_beside(d, m);
 	if (m->key != key || m->shape != d->shape) return 0;
 	const doc_node *n = &d->nodes[m->field];
 	int same = n->key_len == len && n->parent == object && !(n->flags & DOC_KEY_ESCAPED) && scan_same(n->key, key, len);
@@ -50,16 +63,6 @@ static inline uint32_t recall(doc *d, uint32_t object, const char *key, size_t l
 // is_absent tells whether no field in the text of an object can have a mark.
 static inline int is_absent(const doc *d, uint32_t object, uint8_t mark) {
 	return d->known == d->shape && object < d->nodes[0].next && !(d->present[mark / 64] >> mark % 64 & 1);
-}
-
-// field_again tells whether doc_find would return this field of the event, as it did
-// for the document before.
-static inline int field_again(const doc *d, uint32_t field, const char *key, size_t len) {
-	if (field == 0 || field >= d->count) return 0;
-	const doc_node *n = &d->nodes[field];
-	if (n->parent != 0 || n->key_len != len || !n->key || n->flags & DOC_KEY_ESCAPED || !scan_same(n->key, key, len)) return 0;
-	if (field >= d->nodes[0].next) return 1; // it was added: there is no other
-	return d->known == d->shape && field < 64 && d->lone >> field & 1;
 }
 
 #endif

@@ -70,6 +70,9 @@ static form_scalar scalar_of(const doc_node *n, uint32_t node, uint32_t len) {
 		.node = node, .key = n->key ? (uint32_t)(n->text - n->key) : 0, .is = is.is, .quoted = quoted};
 }
 
+// learnt counts forms, so that no two have the same number, of whichever documents.
+static uint64_t learnt;
+
 void form_learn(doc *d) {
 	doc_form *f = &d->form;
 	const char *text = d->nodes[0].text;
@@ -96,6 +99,7 @@ void form_learn(doc *d) {
 	const char *end = end_of(d, scalar, text);
 	f->tail = (uint32_t)(d->nodes[0].text + d->nodes[0].len - end);
 	add_text(f, used, end, end + f->tail);
+	f->number = __atomic_add_fetch(&learnt, 1, __ATOMIC_RELAXED);
 	f->holds = 1;
 }
 

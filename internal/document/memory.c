@@ -26,6 +26,7 @@ void doc_free(doc *d) {
 	free(d->before);
 	free(d->quotes);
 	free(d->blocks);
+	free(d->names);
 	form_free(d);
 	free(d->scratch.data);
 	free(d);
@@ -49,19 +50,13 @@ static doc_chunk *next_chunk(doc *d, size_t size) {
 	return fresh;
 }
 
-void *arena_get(doc *d, size_t size) {
-	size = (size + 7) & ~(size_t)7;
-	if (d->held + size > d->max) return NULL;
-	if (!d->chunk || d->used + size > d->chunk->cap) {
-		doc_chunk *c = next_chunk(d, size);
-		if (!c) return NULL;
-		d->chunk = c;
-		d->used = 0;
-	}
-	void *p = d->chunk->data + d->used;
-	d->used += size;
+void *arena_more(doc *d, size_t size) {
+	doc_chunk *c = d->held + size > d->max ? NULL : next_chunk(d, size);
+	if (!c) return NULL;
+	d->chunk = c;
+	d->used = size;
 	d->held += size;
-	return p;
+	return c->data;
 }
 
 static int marks_grow(uint8_t **marks, uint32_t old, uint32_t cap) {

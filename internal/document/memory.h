@@ -4,12 +4,23 @@
 #define PERIGEE_MEMORY_H
 
 #include "document.h"
+#include "scan.h"
 
 enum { MARKS_SLACK = 16 }; // marks may be read 16 at a time past the last one
 
 void arena_reset(doc *d);
-void *arena_get(doc *d, size_t size); // NULL beyond d->max
+void *arena_more(doc *d, size_t size);
 int nodes_grow(doc *d);
+
+// arena_get returns NULL beyond d->max.
+static inline void *arena_get(doc *d, size_t size) {
+	size = (size + 7) & ~(size_t)7;
+	if (__builtin_expect(!d->chunk || d->used + size > d->chunk->cap || d->held + size > d->max, 0)) return arena_more(d, size);
+	void *p = d->chunk->data + d->used;
+	d->used += size;
+	d->held += size;
+	return p;
+}
 
 // node_add returns the index of a fresh node for a write, or 0 when memory ends.
 // It may move d->nodes.
@@ -19,6 +30,14 @@ static inline uint32_t node_add(doc *d) {
 	if (d->count == d->cap && nodes_grow(d)) return 0;
 	d->marks[d->count] = 0;
 	return d->count++;
+}
+
+// doc_buf_put is doc_buf_add, quick where there is room.
+static inline int doc_buf_put(doc_buf *b, const char *data, size_t len) {
+	if (__builtin_expect(b->len + len > b->cap || b->len + len > b->max, 0)) return doc_buf_add(b, data, len);
+	scan_copy(b->data + b->len, data, len);
+	b->len += len;
+	return DOC_OK;
 }
 
 #endif

@@ -30,34 +30,38 @@ static void find_lone(doc *d) {
 
 void remember(doc *d, const char *key, uint32_t field) {
 	if (d->known != d->shape) find_lone(d);
-	if (field < 64 && d->lone >> field & 1) *memo_at(d, key) = (doc_memo){key, d->shape, field};
+	if (field >= 64 || !(d->lone >> field & 1)) return;
+	doc_memo *m = memo_at(d, key);
+	if (m->key != key && m->shape == d->shape) m = memo_beside(d, m);
+	*m = (doc_memo){key, d->shape, field};
 }
 
-uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
+// search is doc_find for a key that is not recalled.
+static __attribute__((noinline)) uint32_t search(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
-	uint32_t known = recall(d, object, key, len);
-	if (known) return known;
 	uint8_t mark = scan_mark(key, len);
 	uint32_t field = is_absent(d, object, mark) ? 0 : find_between(d, object, object + 1, n->next, mark, key, len);
 	if (field && d->steady) remember(d, key, field);
-	return field || !n->first ? field : find_between(d, object, n->first, n->last + 1, mark, key, len);
+	return field ? field : find_added(d, object, mark, key, len);
 }
 
-// string_value sets str to the plain text of a string.
+uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
+	uint32_t known = recall(d, object, key, len);
+	return __builtin_expect(known, 1) ? known : search(d, object, key, len);
+}
+
+// string_value sets str to the plain text of a string that is not as it stands.
 static int string_value(doc *d, const doc_node *n) {
 	if (n->flags & DOC_BARE) {
 		d->str = n->text;
 		d->str_len = n->len;
-	} else if (!(n->flags & DOC_ESCAPED)) {
-		d->str = n->text + 1;
-		d->str_len = n->len - 2;
-	} else {
-		char *out = arena_get(d, n->len);
-		if (!out) return DOC_MISSING;
-		d->str_len = (uint32_t)doc_unescape(n->text + 1, n->len - 2, out);
-		d->str = out;
+		return DOC_STRING;
 	}
+	char *out = arena_get(d, n->len);
+	if (!out) return DOC_MISSING;
+	d->str_len = (uint32_t)doc_unescape(n->text + 1, n->len - 2, out);
+	d->str = out;
 	return DOC_STRING;
 }
 
@@ -72,15 +76,22 @@ static int number_value(doc *d, const doc_node *n) {
 	return DOC_BIG;
 }
 
-int doc_value(doc *d, uint32_t node) {
-	const doc_node *n = &d->nodes[node];
-	d->got = node;
+static __attribute__((noinline)) int other_value(doc *d, const doc_node *n) {
 	switch (n->kind) {
 	case DOC_STRING: return string_value(d, n);
 	case DOC_NUMBER: return number_value(d, n);
 	case DOC_FOREIGN: d->num = n->count; return DOC_FOREIGN;
 	default: return n->kind;
 	}
+}
+
+int doc_value(doc *d, uint32_t node) {
+	const doc_node *n = &d->nodes[node];
+	d->got = node;
+	if (!is_plain(n)) return other_value(d, n);
+	d->str = n->text + 1;
+	d->str_len = n->len - 2;
+	return DOC_STRING;
 }
 
 int doc_read(doc *d, uint32_t object, const char *key, size_t len) {

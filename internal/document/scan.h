@@ -157,8 +157,12 @@ static inline uint64_t load(const char *p, size_t n) {
 // scan_copy is memcpy for short texts.
 static inline void scan_copy(char *to, const char *from, size_t len) {
 	uint64_t a, b;
-	if (len > 16) {
+	if (len > 32) {
 		memcpy(to, from, len);
+	} else if (len > 16) {
+		char head[16], tail[16];
+		memcpy(head, from, 16), memcpy(tail, from + len - 16, 16);
+		memcpy(to, head, 16), memcpy(to + len - 16, tail, 16);
 	} else if (len >= 8) {
 		memcpy(&a, from, 8), memcpy(&b, from + len - 8, 8);
 		memcpy(to, &a, 8), memcpy(to + len - 8, &b, 8);
@@ -181,6 +185,18 @@ static inline int scan_word(uint64_t x) {
 	return (special & tops ? SCAN_SPECIAL : 0) | (x & tops ? SCAN_HIGH : 0);
 }
 
+// scan_words is scan_word for two of them.
+#if defined(__SSE2__)
+static inline int scan_words(uint64_t a, uint64_t b) {
+	__m128i x = _mm_set_epi64x((long long)b, (long long)a);
+	__m128i special = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\\')));
+	special = _mm_or_si128(special, _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(0x1f)), x));
+	return (_mm_movemask_epi8(special) ? SCAN_SPECIAL : 0) | (_mm_movemask_epi8(x) ? SCAN_HIGH : 0);
+}
+#else
+static inline int scan_words(uint64_t a, uint64_t b) { return scan_word(a) | scan_word(b); }
+#endif
+
 // scan_text is scan_word for a text.
 static inline int scan_text(const char *s, size_t len) {
 	if (len < 8) {
@@ -189,9 +205,10 @@ static inline int scan_text(const char *s, size_t len) {
 		else memcpy(&x, &blank, 8), scan_copy((char *)&x, s, len);
 		return scan_word(x);
 	}
+	if (len <= 16) return scan_words(load(s, 8), load(s + len - 8, 8));
 	int met = 0;
-	for (size_t i = 0; i + 8 < len; i += 8) met |= scan_word(load(s + i, 8));
-	return met | scan_word(load(s + len - 8, 8));
+	for (size_t i = 0; i + 16 < len; i += 16) met |= scan_words(load(s + i, 8), load(s + i + 8, 8));
+	return met | scan_words(load(s + len - 16, 8), load(s + len - 8, 8));
 }
 
 // scan_same is memcmp(a, b, len) == 0 for short texts.

@@ -1,7 +1,8 @@
 #include "extract.h"
 
-static int digits(const char *s, int n, int *out) {
+static inline int digits(const char *s, int n, int *out) {
 	*out = 0;
+	#pragma GCC unroll 4
 	for (int i = 0; i < n; i++) {
 		if ((unsigned)(s[i] - '0') > 9) return 0;
 		*out = *out * 10 + (s[i] - '0');

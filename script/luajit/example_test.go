@@ -101,7 +101,7 @@ end`)
 // Set limits that hold whatever the script does.
 func ExampleLoad_limits() {
 	handler := script.NewHandler(luajit.Language, script.Options{Limits: script.Limits{
-		EventTime: 20 * time.Millisecond,
+		EventTime: 50 * time.Millisecond,
 		Memory:    8 << 20,
 	}})
 	for _, body := range []string{

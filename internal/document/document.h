@@ -141,6 +141,7 @@ typedef struct doc {
 
 	uint64_t removed; // of the first 64 nodes, those that are DOC_REMOVED,
 	uint64_t changed; // and those that were written to
+	uint64_t added;   // a bit for the mark of each added field
 
 	uint64_t *quotes;  // of each 64 bytes,
 	doc_block *blocks; // and what else there is, where somebody must be careful

@@ -111,6 +111,7 @@ static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_
 	if (!i) return NULL;
 	d->nodes[i] = (doc_node){.key = key, .key_len = (uint32_t)len, .parent = object};
 	d->marks[i] = mark;
+	d->added |= (uint64_t)1 << mark % 64;
 	doc_node *n = &d->nodes[object];
 	if (n->first) d->nodes[n->last].next = i;
 	else n->first = i;

@@ -424,13 +424,13 @@ static inline uint32_t field_of(doc *d, column *c) {
 
 // reach returns the node of a column's value in a document that was written to, or 0.
 static inline uint32_t reach(doc *d, column *c) {
-	uint32_t node = 0;
-	for (uint32_t i = 0; i < c->depth; i++) {
-		node = i ? doc_find(d, node, c->path[i].data, c->path[i].len) : field_of(d, c);
-		if (!node || d->nodes[node].flags & DOC_REMOVED) return 0;
-		node = value_of(d, node);
+	uint32_t field = field_of(d, c);
+	for (uint32_t i = 1;; i++) {
+		if (!field || d->nodes[field].flags & DOC_REMOVED) return 0;
+		uint32_t node = value_of(d, field);
+		if (i >= c->depth) return node;
+		field = doc_find(d, node, c->path[i].data, c->path[i].len);
 	}
-	return node;
 }
 
 // event_run fills a row, and returns what does not fit, as convert does.

@@ -36,9 +36,7 @@ static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint
 // find_added is find_between for the fields that were added to an object.
 static inline uint32_t find_added(doc *d, uint32_t object, uint8_t mark, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
-	if (!n->first) return 0;
-	uint32_t count = n->last + 1 - n->first;
-	if (count <= 16 && !(scan_marks(d->marks + n->first, mark) & ((1u << count) - 1))) return 0;
+	if (__builtin_expect(!(d->added >> mark % 64 & 1) || !n->first, 1)) return 0;
 	return find_between(d, object, n->first, n->last + 1, mark, key, len);
 }
 

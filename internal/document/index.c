@@ -315,7 +315,7 @@ static void take_shape(doc *d) {
 int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	arena_reset(d);
 	d->count = d->foreigns = 0;
-	d->removed = d->changed = 0;
+	d->removed = d->changed = d->added = 0;
 	if (len >= (size_t)1 << 31) return d->offset = 0, DOC_TOO_LARGE;
 	int fault = index_text(d, text, len, limit);
 	if (!fault && !d->form.holds) take_shape(d);

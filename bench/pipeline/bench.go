@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -54,7 +55,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	b.results = map[string]*result{}
 	for round := range b.rounds {
 		for _, c := range b.contestants() {
-			if round > 0 && c.once || !strings.Contains(c.name, b.only) {
+			if round > 0 && c.once || !b.wants(c.name) {
 				continue
 			}
 			if err := b.turn(ctx, round, c); err != nil {
@@ -134,6 +135,11 @@ func (b *bench) turn(ctx context.Context, round int, c contestant) error {
 	r.add(m)
 	say("  %.0f events/s", m.rate)
 	return nil
+}
+
+// wants tells whether a contestant takes part.
+func (b *bench) wants(name string) bool {
+	return slices.ContainsFunc(strings.Split(b.only, "|"), func(part string) bool { return strings.Contains(name, part) })
 }
 
 const settleTime = time.Second

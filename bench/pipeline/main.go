@@ -26,7 +26,7 @@ func main() {
 	flag.Uint64Var(&b.events, "events", 1_000_000, "events that are moved, each time")
 	flag.Uint64Var(&b.slow, "slow", 200_000, "events that the Perl flow moves")
 	flag.IntVar(&b.rounds, "rounds", 3, "turns of everybody; Perl and Python have one")
-	flag.StringVar(&b.only, "only", "", "only contestants whose name has this in it")
+	flag.StringVar(&b.only, "only", "", "only contestants whose name has one of these in it: a|b")
 	flag.StringVar(&b.profile, "profile", "", "a shell command to run beside the engine, which finds its number in $PID")
 	flag.BoolVar(&b.withKafka, "kafka", false, "from a Kafka as well: takes Java, and its jars where PERIGEE_KAFKA_JARS says")
 	flag.BoolVar(&quick, "quick", false, "100,000 events, one round")

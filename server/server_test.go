@@ -204,7 +204,10 @@ func TestMetrics(t *testing.T) {
 	p := newPipeline(t, "emails")
 	s := start(t, Config{Address: "127.0.0.1:0", Pipelines: []*pipeline.Pipeline{p}})
 	run(t, p)
-	waitFor(t, func() bool { return p.Stats().Settled > 2 })
+	waitFor(t, func() bool { // batches are settled in any order
+		stats := p.Stats()
+		return stats.Settled > 2 && stats.Dead["script"] == 1 && stats.Sinks[0].Rows == 1
+	})
 	client, url := overTCP(s)
 	status, text := get(t, client, url+"/metrics")
 	if status != 200 {

@@ -60,14 +60,18 @@ func TestCut(t *testing.T) {
 	}
 }
 
+func turnsOf(values []float64, as func(float64) measurement) *result {
+	r := &result{}
+	for _, value := range values {
+		r.add(as(value))
+	}
+	return r
+}
+
 // TestRatioIsOfOneRound compares with the best of theirs in the same round.
 func TestRatioIsOfOneRound(t *testing.T) {
 	turns := func(rates ...float64) *result {
-		r := &result{}
-		for _, rate := range rates {
-			r.add(measurement{rate: rate})
-		}
-		return r
+		return turnsOf(rates, func(rate float64) measurement { return measurement{rate: rate} })
 	}
 	b := bench{results: map[string]*result{"us": turns(100, 300, 90), "a": turns(50, 100, 45), "b": turns(20, 150)}}
 	if got, ok := b.ratio("us", []string{"a", "b", "absent"}); !ok || got != 2 {
@@ -81,11 +85,7 @@ func TestRatioIsOfOneRound(t *testing.T) {
 // TestShareIsOfOneRound compares with them in the same round.
 func TestShareIsOfOneRound(t *testing.T) {
 	turns := func(times ...float64) *result {
-		r := &result{}
-		for _, time := range times {
-			r.add(measurement{program: time})
-		}
-		return r
+		return turnsOf(times, func(time float64) measurement { return measurement{program: time} })
 	}
 	b := bench{results: map[string]*result{"us": turns(2, 6, 3), "them": turns(8, 8, 4)}}
 	if got, ok := b.share(timeOfOwn, "us", "them"); !ok || got != 0.75 {

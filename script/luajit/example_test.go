@@ -101,8 +101,8 @@ end`)
 // Set limits that hold whatever the script does.
 func ExampleLoad_limits() {
 	handler := script.NewHandler(luajit.Language, script.Options{Limits: script.Limits{
-		EventTime: 50 * time.Millisecond,
-		Memory:    8 << 20,
+		EventTime: 20 * time.Millisecond,
+		Memory:    2 << 20,
 	}})
 	for _, body := range []string{
 		`while true do end`,

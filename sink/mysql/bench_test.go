@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -53,7 +54,7 @@ func emailRows(spec []event.Column, rows int) *event.Output {
 
 // BenchmarkWrite measures the sink's own processor time, without the server's.
 func BenchmarkWrite(b *testing.B) {
-	for _, method := range []Method{Rows, Load} {
+	for _, method := range []Method{Rows, Bulk, Load} {
 		for _, lanes := range []int{1, 2, 4} {
 			b.Run(fmt.Sprintf("%s/lanes=%d", method, lanes), func(b *testing.B) { benchmarkWrite(b, method, lanes) })
 		}
@@ -105,7 +106,7 @@ func BenchmarkEncode(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	w := &book{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead()}}
+	w := &book{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead(), kinds: kindsOf(s.columns, asMade(s.columns))}}
 	t := &batch{columns: emailRows(s.Columns(), rows).Columns}
 	for row := range rows {
 		t.rows = append(t.rows, row)
@@ -114,6 +115,7 @@ func BenchmarkEncode(b *testing.B) {
 	ways := map[string]func() error{
 		"text":       func() error { _, err := w.fill(t, t.rows); return err },
 		"load":       func() error { return w.fillLoad(t) },
+		"arrays":     func() error { _, err := w.gather(t, t.rows, 16<<20, w.appendArrays); return err },
 		"parameters": func() error { _, err := w.bind(&connection, t, t.rows); return err },
 	}
 	for name, encode := range ways {
@@ -128,6 +130,14 @@ func BenchmarkEncode(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
 		})
 	}
+}
+
+// asMade are the columns as a table has them that the sink made.
+func asMade(columns []event.Column) (all []found) {
+	for _, c := range columns {
+		all = append(all, found{name: c.Name, kind: strings.ToLower(sqlType(Column{Type: Type(c.Type)}))})
+	}
+	return all
 }
 
 func processorTime() time.Duration {

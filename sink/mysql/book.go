@@ -38,8 +38,8 @@ type book struct {
 	taken    [slots]bool
 	closed   bool
 	spare    []*batch
-	inserts  bool // LOAD DATA is of no use here
-	misloads int  // in a row
+	inserts  bool // the way of the plan is of no use here
+	mistaken int  // batches in a row that were refused for nothing
 }
 
 func (b *book) close() {
@@ -112,27 +112,29 @@ const (
 	commitStatement = ";COMMIT"
 )
 
-// transact writes rows and ranges in one transaction.
+// transact writes rows and ranges in one transaction. What LOAD DATA refuses is
+// inserted, for it also refuses what it would only warn of.
 func (b *book) transact(ctx context.Context, s *session, t *batch, ranges []event.Range) error {
-	if !b.loads(s, t) {
-		return b.insert(ctx, s, t, ranges)
-	}
-	refusal := b.load(ctx, s, t, ranges)
-	if judge(refusal) != refused {
-		if refusal == nil {
-			b.loaded(nil, nil)
-		}
+	way := b.way(s, t)
+	refusal := b.write(ctx, s, t, ranges, way)
+	switch {
+	case way == byRows:
+		return refusal
+	case refusal == nil:
+		b.went(nil, nil)
+		return nil
+	case way == byArrays && !isNumber(refusal, notAllowed...), judge(refusal) != refused:
 		return refusal
 	}
 	rollBack(ctx, s.conn)
-	err := b.insert(ctx, s, t, ranges)
-	b.loaded(refusal, err)
+	err := b.insert(ctx, s, t, ranges, byRows)
+	b.went(refusal, err)
 	return err
 }
 
-// loads tells whether a batch goes in by LOAD DATA.
-func (b *book) loads(s *session, t *batch) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.plan.load != "" && !b.inserts && s.loading != "" && len(t.rows) > 0
+func (b *book) write(ctx context.Context, s *session, t *batch, ranges []event.Range, way way) error {
+	if way == byLoad {
+		return b.load(ctx, s, t, ranges)
+	}
+	return b.insert(ctx, s, t, ranges, way)
 }

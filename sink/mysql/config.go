@@ -28,7 +28,7 @@ type Config struct {
 	Indexes    []string          `yaml:"indexes" help:"indexes of a table that is made: names of columns, separated by commas"`
 	Mode       table.Mode        `yaml:"mode" help:"of a row whose key is there already: insert refuses it, upsert replaces, ignore keeps what is there (insert)"`
 	Update     []string          `yaml:"update" help:"columns that an upsert replaces (all that are part of no key)"`
-	Method     Method            `yaml:"method" help:"way into the table: insert, load (LOAD DATA from memory), or auto for what the server does fastest (auto)"`
+	Method     Method            `yaml:"method" help:"way into the table: insert, bulk (arrays of parameters, MariaDB), load (LOAD DATA from memory), or auto for what the server does fastest (auto)"`
 	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as tls: preferred"`
 }
 

@@ -21,12 +21,12 @@ const (
 // insert writes rows and ranges in one transaction. What takes the lock of the
 // owner's row goes in one packet with the commit; rows go in packets of their
 // own, because a server spends a tenth more on those that share one.
-func (b *book) insert(ctx context.Context, s *session, t *batch, ranges []event.Range) error {
+func (b *book) insert(ctx context.Context, s *session, t *batch, ranges []event.Range, way way) error {
 	if err := send(ctx, s.conn, append(t.text[:0], startStatement...)); err != nil {
 		return err
 	}
 	for rows := t.rows; len(rows) > 0; {
-		n, err := b.insertSome(ctx, s, t, rows)
+		n, err := b.insertSome(ctx, s, t, rows, way)
 		if err != nil {
 			return err
 		}
@@ -36,9 +36,14 @@ func (b *book) insert(ctx context.Context, s *session, t *batch, ranges []event.
 	return send(ctx, s.conn, t.text)
 }
 
-// insertSome inserts the first n of rows: as parameters of a prepared statement,
-// which costs the server a third less than text, or as text.
-func (b *book) insertSome(ctx context.Context, s *session, t *batch, rows []int) (n int, err error) {
+// insertSome inserts the first n of rows: as arrays, as parameters of a prepared
+// statement, which costs the server a third less than text, or as text.
+func (b *book) insertSome(ctx context.Context, s *session, t *batch, rows []int, way way) (n int, err error) {
+	if way == byArrays {
+		if n, err = b.insertArrays(ctx, s, t, rows); n > 0 || err != nil {
+			return n, err
+		}
+	}
 	if n = preparedSize(len(rows), len(t.columns.Spec)); n > 0 {
 		fits, err := b.bind(s, t, rows[:n])
 		if err != nil {

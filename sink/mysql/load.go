@@ -3,12 +3,9 @@ package mysql
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -112,88 +109,3 @@ func (c *Config) loadStatement() string {
 	return "' INTO TABLE " + quote(c.Table) + ` CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n' ` +
 		quoteAll(c.columnNames())
 }
-
-// mistrust is how many loads in a row may be refused for rows that INSERT takes.
-const mistrust = 3
-
-// loaded notes how a load has ended, and what INSERT said of the same rows when
-// it was refused.
-func (b *book) loaded(refusal, inserted error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case refusal == nil:
-		b.misloads = 0
-	case isNumber(refusal, notAllowed...):
-		b.inserts = true
-		b.sink.log.Warn("the server does not allow LOAD DATA LOCAL: inserting from here on",
-			"sink", b.sink.config.server(), "table", b.sink.config.Table, "error", refusal)
-	case inserted == nil:
-		if b.misloads++; b.misloads == mistrust {
-			b.inserts = true
-			b.sink.log.Warn("LOAD DATA refuses rows that INSERT takes: inserting from here on",
-				"sink", b.sink.config.server(), "table", b.sink.config.Table)
-		}
-	}
-}
-
-// notAllowed are the numbers with which servers say that LOAD DATA LOCAL is off.
-var notAllowed = []uint16{1148, 3948, 4166}
-
-// A choice is a way into the table, and why.
-type choice struct {
-	load bool
-	why  string
-}
-
-// choose picks the way that this server is fastest at.
-func (c *Config) choose(server settled, columns []found) (choice, error) {
-	hindrance := c.hindrance(server, columns)
-	switch {
-	case c.Mode != table.Insert:
-		return choice{false, fmt.Sprintf("mode is %s", c.Mode)}, nil
-	case c.Method == Rows:
-		return choice{false, "method is insert"}, nil
-	case c.Method == Load && hindrance != "":
-		return choice{}, &sink.PermanentError{
-			Err:  fmt.Errorf("method is load, and that cannot be: %s", hindrance),
-			Hint: "remove method; or, where local_infile is off, run as an administrator: SET GLOBAL local_infile = 1",
-		}
-	case c.Method == Load:
-		return choice{true, "method is load"}, nil
-	case hindrance != "":
-		return choice{false, hindrance}, nil
-	case !slices.ContainsFunc(columns, func(f found) bool { return f.autoIncrement }):
-		return choice{true, "the table has no AUTO_INCREMENT column"}, nil
-	case server.lockMode == interleaved:
-		return choice{true, "innodb_autoinc_lock_mode is 2"}, nil
-	}
-	return choice{false, fmt.Sprintf("innodb_autoinc_lock_mode is %d: only with 2 do loads run side by side", server.lockMode)}, nil
-}
-
-// hindrance is why nothing can be loaded; empty when it can. What is loaded is
-// text: a number in a column of text would stay as it is spelled here, which is
-// not how the server spells it.
-func (c *Config) hindrance(server settled, columns []found) string {
-	if !server.localInfile {
-		return "local_infile is off"
-	}
-	for _, column := range c.Columns {
-		f := find(columns, column.Name)
-		if event.Type(column.Type) == event.Float64 && f != nil && slices.Contains(texts, f.kind) {
-			return fmt.Sprintf("column %q is %s, where a load would spell numbers otherwise", f.name, f.full)
-		}
-	}
-	return ""
-}
-
-func (c choice) String() string {
-	if c.load {
-		return "LOAD DATA from memory"
-	}
-	return "multi-row INSERT"
-}
-
-// interleaved is the innodb_autoinc_lock_mode in which the counter of the table
-// is not locked for as long as a LOAD DATA takes.
-const interleaved = 2

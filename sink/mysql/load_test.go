@@ -35,8 +35,8 @@ func odd() [][]any {
 	return all
 }
 
-// TestWaysIntoTheTableAgree lands the same rows by text, by parameters and by
-// LOAD DATA, and compares the tables byte for byte.
+// TestWaysIntoTheTableAgree lands the same rows by text, by parameters, by
+// arrays of them and by LOAD DATA, and compares the tables byte for byte.
 func TestWaysIntoTheTableAgree(t *testing.T) {
 	columns := every()
 	columns[5].SQL = "VARCHAR(60)"
@@ -62,14 +62,14 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 		} else {
 			r.write(t, w)
 		}
-		if w.inserts || w.misloads > 0 {
-			t.Errorf("rows were refused to be loaded, and inserted")
+		if w.inserts || w.mistaken > 0 {
+			t.Errorf("rows were refused one way, and taken the other")
 		}
 		return g.text("SELECT b, i, l, f, d, HEX(s), t, HEX(j), HEX(raw), latin, coarse, single, `real`, exact FROM events")
 	}
 	rows := odd()
 	text := dump(Rows, rows, false)
-	for name, other := range map[string][]string{"parameters": dump(Rows, rows, true), "LOAD DATA": dump(Load, rows, true)} {
+	for name, other := range map[string][]string{"parameters": dump(Rows, rows, true), "arrays": dump(Bulk, rows, true), "LOAD DATA": dump(Load, rows, true)} {
 		if len(other) != len(text) {
 			t.Fatalf("%d rows by %s, %d by text", len(other), name, len(text))
 		}
@@ -100,21 +100,27 @@ func (w writer) mustWrite(t *testing.T, r *rows, i int) {
 		t.Fatal(err)
 	}
 	defer w.keep(s)
-	if err := w.insert(t.Context(), s, b, event.Ranges{one.Range}); err != nil {
+	if err := w.insert(t.Context(), s, b, event.Ranges{one.Range}, byRows); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestLoadNeverBendsAValue loads rows of which the server changes or skips one
-// without an error: none may land, and the one must be named.
-func TestLoadNeverBendsAValue(t *testing.T) {
+// TestNeverBendsAValue writes rows of which LOAD DATA changes or skips one without
+// an error: none may land, and the one must be named.
+func TestNeverBendsAValue(t *testing.T) {
+	for _, method := range []Method{Rows, Bulk, Load} {
+		t.Run(string(method), func(t *testing.T) { neverBends(t, method) })
+	}
+}
+
+func neverBends(t *testing.T, method Method) {
 	const table = `CREATE TABLE events (b TINYINT, i SMALLINT, l BIGINT NOT NULL, f FLOAT, d DECIMAL(5,2), s VARCHAR(10) CHARACTER SET latin1,
 		t TIMESTAMP NULL, j JSON, kind ENUM('a','b'), UNIQUE KEY only_once (l), CHECK (l <> 13))`
 	columns := append(every(), Column{Name: "kind", Type: Type(event.String)})
 	good := []any{int64(1), int64(1), int64(1), 1.5, "1.5", "text", int64(1_000_000), "{}", "a"}
 	g := newTarget(t, columns...)
 	g.exec(table)
-	g.config.Method = Load
+	g.config.Method = method
 	w := g.open()
 	bent := []struct {
 		column int
@@ -147,7 +153,7 @@ func TestLoadNeverBendsAValue(t *testing.T) {
 		t.Errorf("landed %v", landed)
 	}
 	if w.inserts {
-		t.Error("loads are mistrusted because of bad rows")
+		t.Errorf("%s is mistrusted because of bad rows", method)
 	}
 }
 
@@ -172,6 +178,7 @@ func TestMistrustedLoads(t *testing.T) {
 // a writer uses it.
 func TestLoadIsForbiddenLater(t *testing.T) {
 	g := newTarget(t, named(20)...)
+	g.config.Method = Load
 	w := g.open()
 	if err := w.Write(t.Context(), span(w, 0, 100)); err != nil {
 		t.Fatal(err)
@@ -187,7 +194,6 @@ func TestLoadIsForbiddenLater(t *testing.T) {
 		t.Error("loads are tried for ever")
 	}
 	g.once(300)
-	g.config.Method = Load
 	g.refusesOpen("local_infile is off", "SET GLOBAL local_infile = 1")
 }
 
@@ -201,23 +207,26 @@ func TestChoice(t *testing.T) {
 		method  Method
 		server  settled
 		columns []found
-		load    bool
+		way     way
 		why     string
 	}{
-		{"lock mode 1", table.Insert, Auto, settled{localInfile: true, lockMode: 1}, counted, false, "only with 2"},
-		{"lock mode 2", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, counted, true, "is 2"},
-		{"no counter", table.Insert, Auto, settled{localInfile: true, lockMode: 1}, plain, true, "no AUTO_INCREMENT"},
-		{"off", table.Insert, Auto, settled{lockMode: 2}, plain, false, "local_infile is off"},
-		{"as told", table.Insert, Load, settled{localInfile: true, lockMode: 1}, counted, true, "method is load"},
-		{"as told otherwise", table.Insert, Rows, settled{localInfile: true, lockMode: 2}, counted, false, "method is insert"},
-		{"number as text", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, spelled, false, "spell numbers otherwise"},
-		{"upsert", table.Upsert, Auto, settled{localInfile: true, lockMode: 2}, plain, false, "mode is upsert"},
+		{"arrays", table.Insert, Auto, settled{localInfile: true, lockMode: 2, arrays: true}, plain, byArrays, "takes arrays"},
+		{"arrays of keys", table.Upsert, Auto, settled{arrays: true}, spelled, byArrays, "takes arrays"},
+		{"arrays as told", table.Ignore, Bulk, settled{arrays: true}, plain, byArrays, "method is bulk"},
+		{"lock mode 1", table.Insert, Auto, settled{localInfile: true, lockMode: 1}, counted, byRows, "only with 2"},
+		{"lock mode 2", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, counted, byLoad, "is 2"},
+		{"no counter", table.Insert, Auto, settled{localInfile: true, lockMode: 1}, plain, byLoad, "no AUTO_INCREMENT"},
+		{"off", table.Insert, Auto, settled{lockMode: 2}, plain, byRows, "local_infile is off"},
+		{"as told", table.Insert, Load, settled{localInfile: true, lockMode: 1, arrays: true}, counted, byLoad, "method is load"},
+		{"as told otherwise", table.Insert, Rows, settled{localInfile: true, lockMode: 2, arrays: true}, counted, byRows, "method is insert"},
+		{"number as text", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, spelled, byRows, "spell numbers otherwise"},
+		{"upsert", table.Upsert, Auto, settled{localInfile: true, lockMode: 2}, plain, byRows, "mode is upsert"},
 	}
 	for _, test := range tests {
 		c := Config{Mode: test.mode, Method: test.method, Columns: []Column{{Name: "score", Type: Type(event.Float64)}}}
 		got, err := c.choose(test.server, test.columns)
-		if err != nil || got.load != test.load || !strings.Contains(got.why, test.why) {
-			t.Errorf("%s: %v because %q, %v", test.name, got, got.why, err)
+		if err != nil || got.way != test.way || !strings.Contains(got.why, test.why) {
+			t.Errorf("%s: %v because %q, %v", test.name, got.way, got.why, err)
 		}
 	}
 }

@@ -55,6 +55,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 	}
 	for _, test := range []test{
 		{"before the server has it", sinktest.DropRequest, Rows}, {"before its reply arrives", sinktest.DropReply, Rows},
+		{"before the arrays arrive", sinktest.DropRequest, Bulk}, {"before they are answered", sinktest.DropReply, Bulk},
 		{"before all is loaded", sinktest.DropRequest, Load}, {"when all is loaded", sinktest.DropReply, Load},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -127,7 +128,7 @@ func freeze(t *testing.T, w writer) (thaw func() error) {
 		t.Fatal(err)
 	}
 	for rows := b.rows; len(rows) > 0; {
-		n, err := w.insertSome(t.Context(), s, b, rows)
+		n, err := w.insertSome(t.Context(), s, b, rows, w.way(s, b))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +163,7 @@ func TestFrozenInsideTransaction(t *testing.T) {
 // TestFrozenWorkerLosesItsLocks takes over from a worker that holds locks on the
 // very rows that its successor writes.
 func TestFrozenWorkerLosesItsLocks(t *testing.T) {
-	for _, method := range []Method{Rows, Load} {
+	for _, method := range []Method{Rows, Bulk, Load} {
 		t.Run(string(method), func(t *testing.T) {
 			g := newTarget(t, named(20)...)
 			g.config.PrimaryKey, g.config.Method = []string{"id"}, method

@@ -16,13 +16,14 @@ type Method string
 const (
 	Auto Method = "auto" // what this server does fastest
 	Rows Method = "insert"
+	Bulk Method = "bulk"
 	Load Method = "load"
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (m *Method) UnmarshalText(text []byte) error {
-	if *m = Method(text); !slices.Contains([]Method{Auto, Rows, Load}, *m) {
-		return fmt.Errorf("unknown method %q; known: auto, insert, load", text)
+	if *m = Method(text); !slices.Contains([]Method{Auto, Rows, Bulk, Load}, *m) {
+		return fmt.Errorf("unknown method %q; known: auto, insert, bulk, load", text)
 	}
 	return nil
 }

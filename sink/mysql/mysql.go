@@ -26,12 +26,11 @@ import (
 	"strings"
 	"sync"
 
-	driver "github.com/go-sql-driver/mysql"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/ledger"
 	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
 
 // A Sink writes the rows of one pipeline to one table.
@@ -66,7 +65,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	connector, err := driver.NewConnector(connection)
+	connector, err := wire.NewConnector(connection)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the connection: %w", err)
 	}

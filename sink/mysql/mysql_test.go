@@ -137,7 +137,7 @@ func named(length int) []Column {
 }
 
 func TestSuite(t *testing.T) {
-	for _, method := range []Method{Rows, Load} {
+	for _, method := range []Method{Rows, Bulk, Load} {
 		t.Run(string(method), func(t *testing.T) { suite(t, method) })
 	}
 }

@@ -3,6 +3,8 @@ package mysql
 import (
 	"context"
 	"database/sql"
+
+	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
 
 // A plan is how rows get into the table, by what the server and the table are.
@@ -11,13 +13,16 @@ type plan struct {
 	scales []int  // of our columns: digits after the point that a decimal keeps, or -1
 	head   string // of an INSERT, up to its rows
 	tail   string // of an INSERT, from its rows on
-	load   string // of LOAD DATA, from the end of its file's name on; empty: INSERT
+	way    way
+	load   string      // of LOAD DATA, from the end of its file's name on
+	kinds  []wire.Kind // of our columns: what they are in arrays
 }
 
 // settled is what the server's administrator has settled.
 type settled struct {
 	packet, flush, lockMode int
 	localInfile             bool
+	arrays                  bool // it takes arrays of parameters
 }
 
 // plan looks at the table and the server, and refuses what cannot work.
@@ -53,9 +58,7 @@ func (s *Sink) plan(ctx context.Context, conn *sql.Conn) (plan, error) {
 	}
 	p.packet = server.packet
 	chosen, err := s.config.choose(server, columns)
-	if chosen.load {
-		p.load = s.config.loadStatement()
-	}
+	p.way, p.load, p.kinds = chosen.way, s.config.loadStatement(), kindsOf(s.columns, columns)
 	s.say(chosen, server)
 	return p, err
 }
@@ -63,6 +66,7 @@ func (s *Sink) plan(ctx context.Context, conn *sql.Conn) (plan, error) {
 func (s *Sink) readServer(ctx context.Context, conn *sql.Conn) (v settled, err error) {
 	err = conn.QueryRowContext(ctx, "SELECT @@max_allowed_packet, @@innodb_flush_log_at_trx_commit, @@innodb_autoinc_lock_mode, @@local_infile").
 		Scan(&v.packet, &v.flush, &v.lockMode, &v.localInfile)
+	v.arrays = wireOf(conn).TakesArrays()
 	return v, err
 }
 
@@ -74,7 +78,7 @@ func (s *Sink) say(chosen choice, server settled) {
 		return
 	}
 	s.said = chosen
-	s.log.Info("rows go into the table by "+chosen.String(),
+	s.log.Info("rows go into the table by "+chosen.way.String(),
 		"sink", s.config.server(), "table", s.config.Table, "because", chosen.why)
 	if server.flush != 1 {
 		s.log.Warn("the server may lose committed rows, and the events in them, when its machine fails",

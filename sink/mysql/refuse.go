@@ -25,6 +25,9 @@ func (b *book) refuse(ctx context.Context, conn *sql.Conn, t *batch, cause error
 		return err
 	}
 	if len(bad) == 0 {
+		if b.plan.way == byArrays {
+			b.went(cause, nil)
+		}
 		// It was the ledger that refused, or something has changed meanwhile: the
 		// writer reads again what is committed, for it cannot make anything of this.
 		return fmt.Errorf("refused as a whole: %s", cause)

@@ -28,14 +28,21 @@ type batch struct {
 // fill appends a statement that inserts the first n of rows: all of them, unless
 // it gets too large. A row that can't be sent at all is a *refusal.
 func (b *book) fill(t *batch, rows []int) (n int, err error) {
-	limit := b.plan.packet - reserve - len(b.plan.tail)
+	n, err = b.gather(t, rows, b.plan.packet-reserve-len(b.plan.tail), b.appendRow)
+	t.buf = append(t.buf, b.plan.tail...)
+	return n, err
+}
+
+// gather appends the first n of rows: as many as go into a packet of limit bytes
+// and into a large statement.
+func (b *book) gather(t *batch, rows []int, limit int, appendRow func(t *batch, row int, more bool) error) (n int, err error) {
 	for i, row := range rows {
 		mark := len(t.buf)
-		if err := b.appendRow(t, row, i > 0); err != nil {
+		if err := appendRow(t, row, i > 0); err != nil {
 			return i, err
 		}
 		if i > 0 && len(t.buf) > min(limit, largeStatement) {
-			t.buf = append(t.buf[:mark], b.plan.tail...)
+			t.buf = t.buf[:mark]
 			return i, nil
 		}
 		if len(t.buf) > limit {
@@ -43,7 +50,6 @@ func (b *book) fill(t *batch, rows []int) (n int, err error) {
 				len(t.buf)-mark, b.plan.packet)}
 		}
 	}
-	t.buf = append(t.buf, b.plan.tail...)
 	return len(rows), nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	mysql "github.com/go-sql-driver/mysql"
+
+	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
 
 // A session is a connection of one writer, with what is prepared on it. Its lock
@@ -20,11 +22,13 @@ import (
 // takes over can find the connection and end it.
 type session struct {
 	conn     *sql.Conn
-	slot     int // -1: without a lock
+	wire     *wire.Conn // what conn is made of
+	slot     int        // -1: without a lock
 	used     time.Time
 	rows     bytes.Reader // what the server reads when it loads
 	loading  string       // name of rows at the driver
 	prepared map[int]driver.Stmt
+	arrays   *wire.Statement // that inserts any number of rows, once it is prepared
 	args     []driver.NamedValue
 }
 
@@ -69,7 +73,7 @@ func (b *book) newSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn, slot: b.takeSlot(), prepared: map[int]driver.Stmt{}}
+	s := &session{conn: conn, wire: wireOf(conn), slot: b.takeSlot(), prepared: map[int]driver.Stmt{}}
 	if s.slot >= 0 {
 		// Whoever had the slot before may still be on its way out. Where a server
 		// has no such locks, its timeouts must do.
@@ -82,6 +86,15 @@ func (b *book) newSession(ctx context.Context) (*session, error) {
 		mysql.RegisterReaderHandler(s.loading, func() io.Reader { return &s.rows })
 	}
 	return s, nil
+}
+
+// wireOf is what a connection of the sink is made of.
+func wireOf(conn *sql.Conn) (w *wire.Conn) {
+	_ = conn.Raw(func(c any) error {
+		w, _ = c.(*wire.Conn)
+		return nil
+	})
+	return w
 }
 
 // keep puts a session back for the next write.

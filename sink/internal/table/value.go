@@ -27,6 +27,9 @@ func CheckTime(micros int64) error {
 	return nil
 }
 
+// TimeLength is how many bytes AppendTime appends.
+const TimeLength = len("2006-01-02 15:04:05.000000")
+
 // AppendTime appends microseconds since 1970, which CheckTime has passed, as
 // YYYY-MM-DD hh:mm:ss.ffffff.
 func AppendTime(b []byte, micros int64) []byte {

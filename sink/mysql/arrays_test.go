@@ -1,0 +1,184 @@
+package mysql
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// TestArraysAndTriggers has the server change and refuse rows on their way in.
+func TestArraysAndTriggers(t *testing.T) {
+	g := newTarget(t, append(named(20), Column{Name: "note", Type: Type(event.String), SQL: "VARCHAR(20) DEFAULT 'none'"})...)
+	g.config.Method = Bulk
+	w := g.open()
+	g.exec("CREATE TRIGGER loud BEFORE INSERT ON events FOR EACH ROW SET NEW.name = UPPER(NEW.name), NEW.note = COALESCE(NEW.note, 'null')")
+	r := newRows(w)
+	for i := range 1000 {
+		r.Add(int64(i), "row", nil)
+	}
+	r.write(t, w)
+	if got := g.text("SELECT name, note, COUNT(*), COUNT(DISTINCT id) FROM events GROUP BY name, note"); len(got) != 1 || got[0] != "ROW|null|1000|1000" {
+		t.Errorf("landed %v", got)
+	}
+}
+
+// TestTableChangesUnderArrays alters and replaces the table while a statement is prepared.
+func TestTableChangesUnderArrays(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	g.config.Method = Bulk
+	w := g.open()
+	change := []string{
+		"ALTER TABLE events ADD COLUMN added INT NOT NULL DEFAULT 5 FIRST", "ALTER TABLE events MODIFY name VARCHAR(500) CHARACTER SET latin1",
+		"CREATE TABLE other LIKE events", "INSERT INTO other SELECT * FROM events", "RENAME TABLE events TO gone, other TO events",
+	}
+	const rows = 50
+	for i, statement := range change {
+		if err := w.Write(t.Context(), span(w, uint64(i*rows), rows)); err != nil {
+			t.Fatal(err)
+		}
+		g.exec(statement)
+	}
+	if err := w.Write(t.Context(), span(w, uint64(len(change)*rows), rows)); err != nil {
+		t.Fatal(err)
+	}
+	if w.inserts {
+		t.Error("arrays were given up")
+	}
+	if got := g.text("SELECT COUNT(DISTINCT id) FROM events UNION ALL SELECT COUNT(DISTINCT id) FROM gone"); got[0] != "250" || got[1] != "250" {
+		t.Errorf("there are %v", got)
+	}
+}
+
+// TestArraysOfHugeRows writes more than one packet of arrays takes, and a row
+// that no such packet takes.
+func TestArraysOfHugeRows(t *testing.T) {
+	columns := named(20)
+	columns[1].SQL = "LONGTEXT"
+	g := newTarget(t, columns...)
+	g.exec("SET GLOBAL max_allowed_packet = 64 << 20")
+	defer g.exec("SET GLOBAL max_allowed_packet = DEFAULT")
+	w := g.open()
+	if w.plan.way != byArrays {
+		t.Fatalf("rows go in by %v", w.plan.way)
+	}
+	r := newRows(w)
+	var want int
+	for i, size := range []int{1, 3 << 20, 3 << 20, 0, 17 << 20, 3} {
+		r.Add(int64(i), strings.Repeat("x", size))
+		want += size
+	}
+	r.write(t, w)
+	if got := g.text("SELECT COUNT(*), SUM(LENGTH(name)) FROM events"); got[0] != fmt.Sprintf("6|%d", want) {
+		t.Errorf("rows and bytes: %s, want %d", got[0], want)
+	}
+}
+
+// TestArraysAreForbidden gives arrays up where the server, or what stands before
+// it, says that it does not know them. A trigger says so, the first time.
+func TestArraysAreForbidden(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	w := g.open()
+	g.exec("CREATE TABLE said (once INT) ENGINE=MyISAM")
+	g.exec(`CREATE TRIGGER forbid BEFORE INSERT ON events FOR EACH ROW
+		IF NOT EXISTS (SELECT * FROM said) THEN
+			INSERT INTO said VALUES (1);
+			SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1295;
+		END IF`)
+	for i := range uint64(2) {
+		if err := w.Write(t.Context(), span(w, i*100, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !w.inserts {
+		t.Error("arrays are tried for ever")
+	}
+	g.once(200)
+}
+
+// TestMistrustedArrays gives arrays up that are refused for rows the server takes
+// one by one: a trigger refuses every row that comes with others.
+func TestMistrustedArrays(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	w := g.open()
+	g.exec("CREATE TABLE tried (id BIGINT) ENGINE=MyISAM")
+	g.exec(`CREATE TRIGGER twice BEFORE INSERT ON events FOR EACH ROW
+		IF NOT EXISTS (SELECT * FROM tried WHERE id = NEW.id) THEN
+			INSERT INTO tried VALUES (NEW.id);
+			SIGNAL SQLSTATE '45000';
+		END IF`)
+	for i := range uint64(mistrust) {
+		passing(t, w.Write(t.Context(), span(w, i*100, 1)))
+	}
+	if !w.inserts {
+		t.Error("arrays are tried for ever")
+	}
+}
+
+// TestNoArraysThroughTLS writes through an encrypted connection, of which only
+// the driver knows what is sent.
+func TestNoArraysThroughTLS(t *testing.T) {
+	certificate, key := selfSigned(t)
+	ctx := context.Background()
+	server, err := private.StartMariaDB(ctx, t.TempDir(), "--ssl-cert="+certificate, "--ssl-key="+key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Stop() }()
+	g := on(t, server)
+	g.config.Columns, g.config.Create = named(20), true
+	g.config.Params = map[string]string{"tls": "skip-verify"}
+	w := g.open()
+	if w.plan.way != byLoad {
+		t.Errorf("rows go in by %v", w.plan.way)
+	}
+	if err := w.Write(t.Context(), span(w, 0, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	g.once(1000)
+	g.config.Method = Bulk
+	s := g.sink("q")
+	defer s.Close()
+	_, _, err = s.Open(t.Context(), "a")
+	if p, permanent := err.(*sink.PermanentError); !permanent || !strings.Contains(p.Error(), "not through tls") {
+		t.Errorf("bulk through TLS: %v", err)
+	}
+}
+
+// selfSigned makes a certificate and its key, as files.
+func selfSigned(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: signed}, "key.pem": {Type: "PRIVATE KEY", Bytes: encoded}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+}

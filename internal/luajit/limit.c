@@ -138,11 +138,10 @@ void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n) {
 	PG_CHECK(L, vm);
 }
 
-void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
-	pg_vm *vm = ud;
+/* resize is what pg_alloc does about blocks that are no everyday ones. */
+static __attribute__((noinline)) void *resize(pg_vm *vm, void *ptr, size_t osize, size_t nsize) {
 	if (nsize == 0) {
-		vm->used -= osize;
-		if (ptr) pg_slab_free(&vm->slab, ptr, osize);
+		free(ptr);
 		return NULL;
 	}
 	if (nsize > osize) {
@@ -161,4 +160,20 @@ void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
 	void *p = pg_slab_resize(&vm->slab, ptr, osize, nsize);
 	if (p) vm->used += nsize - osize;
 	return p;
+}
+
+void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
+	pg_vm *vm = ud;
+	if (nsize == 0) {
+		vm->used -= osize;
+		if (!pg_slab_has(&vm->slab, ptr)) return resize(vm, ptr, osize, 0);
+		pg_slab_free(&vm->slab, ptr, osize);
+		return NULL;
+	}
+	void *p;
+	if (!ptr && vm->used + nsize <= tripping(vm) && (p = pg_slab_again(&vm->slab, nsize))) {
+		vm->used += nsize;
+		return p;
+	}
+	return resize(vm, ptr, osize, nsize);
 }

@@ -17,40 +17,21 @@ void pg_slab_open(pg_slab *s) {
 
 void pg_slab_close(pg_slab *s) { free(s->data); }
 
-static inline size_t units(size_t size) { return (size + SLAB_UNIT - 1) / SLAB_UNIT; }
-
-static inline int is_ours(const pg_slab *s, const void *block) {
-	return (const char *)block >= s->data && (const char *)block < s->end;
-}
-
-static inline void *take(pg_slab *s, size_t n) {
-	void *block = s->free[n];
-	if (block) {
-		memcpy(&s->free[n], block, sizeof block);
-		__builtin_prefetch(s->free[n], 1); // the next one to be taken says what comes after it
-		return block;
-	}
-	size_t size = n * SLAB_UNIT;
-	if ((size_t)(s->end - s->cut) < size) return malloc(size);
+static void *take(pg_slab *s, size_t size) {
+	void *block = pg_slab_again(s, size);
+	if (block) return block;
+	size_t whole = slab_units(size) * SLAB_UNIT;
+	if (size > SLAB_LARGEST || (size_t)(s->end - s->cut) < whole) return malloc(size);
 	block = s->cut;
-	s->cut += size;
+	s->cut += whole;
 	return block;
 }
 
-void pg_slab_free(pg_slab *s, void *block, size_t size) {
-	if (!is_ours(s, block)) {
-		free(block);
-		return;
-	}
-	memcpy(block, &s->free[units(size)], sizeof block);
-	s->free[units(size)] = block;
-}
-
 void *pg_slab_resize(pg_slab *s, void *block, size_t old, size_t size) {
-	int ours = is_ours(s, block);
+	int ours = pg_slab_has(s, block);
 	if (block && !ours) return realloc(block, size);
-	if (ours && units(old) == units(size)) return block;
-	void *fresh = size <= SLAB_LARGEST ? take(s, units(size)) : malloc(size);
+	if (ours && slab_units(old) == slab_units(size)) return block;
+	void *fresh = take(s, size);
 	if (!fresh || !block) return fresh;
 	memcpy(fresh, block, old < size ? old : size);
 	pg_slab_free(s, block, old);

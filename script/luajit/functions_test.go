@@ -124,7 +124,7 @@ func TestInvoke(t *testing.T) {
 }
 
 func TestInvokeFails(t *testing.T) {
-	f := loadFunctions(t, script.Limits{EventTime: 30 * time.Millisecond, Memory: 8 << 20}, pool.Settings{})
+	f := loadFunctions(t, script.Limits{EventTime: 30 * time.Millisecond, Memory: 2 << 20}, pool.Settings{})
 	tests := []struct{ function, message string }{
 		{"fail", "f.lua:9: wrong"},
 		{"object", `f.lua:10: {"code":7}`},

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/private"
-	"github.com/perigeedb/perigee/sink"
 )
 
 // TestArraysAndTriggers has the server change and refuse rows on their way in.
@@ -128,34 +126,51 @@ func TestMistrustedArrays(t *testing.T) {
 	}
 }
 
-// TestNoArraysThroughTLS writes through an encrypted connection, of which only
-// the driver knows what is sent.
-func TestNoArraysThroughTLS(t *testing.T) {
+// TestServersWithoutArrays writes through an encrypted connection, of which only
+// the driver knows what is sent, and to a server that logs statements.
+func TestServersWithoutArrays(t *testing.T) {
 	certificate, key := selfSigned(t)
-	ctx := context.Background()
-	server, err := private.StartMariaDB(ctx, t.TempDir(), "--ssl-cert="+certificate, "--ssl-key="+key)
+	server, err := private.StartMariaDB(t.Context(), t.TempDir(), "--ssl-cert="+certificate, "--ssl-key="+key, "--log-bin", "--server-id=1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Stop() }()
-	g := on(t, server)
-	g.config.Columns, g.config.Create = named(20), true
-	g.config.Params = map[string]string{"tls": "skip-verify"}
-	w := g.open()
-	if w.plan.way != byLoad {
-		t.Errorf("rows go in by %v", w.plan.way)
-	}
-	if err := w.Write(t.Context(), span(w, 0, 1000)); err != nil {
+
+	encrypted := on(t, server)
+	encrypted.config.Columns, encrypted.config.Create = named(20), true
+	encrypted.config.Params = map[string]string{"tls": "skip-verify"}
+	encrypted.goesIn(byLoad)
+	encrypted.config.Method = Bulk
+	encrypted.refusesOpen("not through tls", "remove method")
+
+	logged := on(t, server)
+	logged.config.Columns, logged.config.Create = named(20), true
+	w := logged.goesIn(byArrays)
+	w.forgetAll()
+	logged.exec("SET GLOBAL binlog_format = 'STATEMENT'")
+	if err := w.Write(t.Context(), span(w, 1000, 500)); err != nil {
 		t.Fatal(err)
 	}
-	g.once(1000)
-	g.config.Method = Bulk
-	s := g.sink("q")
-	defer s.Close()
-	_, _, err = s.Open(t.Context(), "a")
-	if p, permanent := err.(*sink.PermanentError); !permanent || !strings.Contains(p.Error(), "not through tls") {
-		t.Errorf("bulk through TLS: %v", err)
+	if !w.inserts {
+		t.Error("arrays are tried for ever")
 	}
+	logged.once(1500)
+	logged.config.Method = Bulk
+	logged.refusesOpen("binlog_format is STATEMENT", "remove method")
+}
+
+// goesIn writes a thousand rows, and fails the test unless they go in by way.
+func (g *target) goesIn(by way) writer {
+	g.t.Helper()
+	w := g.open()
+	if w.plan.way != by {
+		g.t.Errorf("rows go in by %v, want %v", w.plan.way, by)
+	}
+	if err := w.Write(g.t.Context(), span(w, 0, 1000)); err != nil {
+		g.t.Fatal(err)
+	}
+	g.once(1000)
+	return w
 }
 
 // selfSigned makes a certificate and its key, as files.

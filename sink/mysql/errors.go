@@ -48,7 +48,7 @@ func judgeNumber(number uint16) verdict {
 		return rolledBack
 	case 1048, // null in a NOT NULL column
 		1148, 3948, 4166, // LOAD DATA LOCAL is off
-		unknownCommand, unknownStatement, notPrepared, // no arrays
+		unknownCommand, unknownStatement, notPrepared, notLogged, // no arrays
 		1062,       // duplicate key
 		1118,       // row too large
 		1169,       // unique constraint

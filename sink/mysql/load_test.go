@@ -210,17 +210,17 @@ func TestChoice(t *testing.T) {
 		way     way
 		why     string
 	}{
-		{"arrays", table.Insert, Auto, settled{localInfile: true, lockMode: 2, arrays: true}, plain, byArrays, "takes arrays"},
-		{"arrays of keys", table.Upsert, Auto, settled{arrays: true}, spelled, byArrays, "takes arrays"},
-		{"arrays as told", table.Ignore, Bulk, settled{arrays: true}, plain, byArrays, "method is bulk"},
-		{"lock mode 1", table.Insert, Auto, settled{localInfile: true, lockMode: 1}, counted, byRows, "only with 2"},
-		{"lock mode 2", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, counted, byLoad, "is 2"},
-		{"no counter", table.Insert, Auto, settled{localInfile: true, lockMode: 1}, plain, byLoad, "no AUTO_INCREMENT"},
-		{"off", table.Insert, Auto, settled{lockMode: 2}, plain, byRows, "local_infile is off"},
-		{"as told", table.Insert, Load, settled{localInfile: true, lockMode: 1, arrays: true}, counted, byLoad, "method is load"},
-		{"as told otherwise", table.Insert, Rows, settled{localInfile: true, lockMode: 2, arrays: true}, counted, byRows, "method is insert"},
-		{"number as text", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, spelled, byRows, "spell numbers otherwise"},
-		{"upsert", table.Upsert, Auto, settled{localInfile: true, lockMode: 2}, plain, byRows, "mode is upsert"},
+		{"arrays", table.Insert, Auto, settled{localInfile: true, lockMode: 2}, plain, byArrays, "takes arrays"},
+		{"arrays of keys", table.Upsert, Auto, settled{}, spelled, byArrays, "takes arrays"},
+		{"arrays as told", table.Ignore, Bulk, settled{}, plain, byArrays, "method is bulk"},
+		{"lock mode 1", table.Insert, Auto, settled{noArrays: "none", localInfile: true, lockMode: 1}, counted, byRows, "only with 2"},
+		{"lock mode 2", table.Insert, Auto, settled{noArrays: "none", localInfile: true, lockMode: 2}, counted, byLoad, "is 2"},
+		{"no counter", table.Insert, Auto, settled{noArrays: "none", localInfile: true, lockMode: 1}, plain, byLoad, "no AUTO_INCREMENT"},
+		{"off", table.Insert, Auto, settled{noArrays: "none", lockMode: 2}, plain, byRows, "local_infile is off"},
+		{"as told", table.Insert, Load, settled{localInfile: true, lockMode: 1}, counted, byLoad, "method is load"},
+		{"as told otherwise", table.Insert, Rows, settled{localInfile: true, lockMode: 2}, counted, byRows, "method is insert"},
+		{"number as text", table.Insert, Auto, settled{noArrays: "none", localInfile: true, lockMode: 2}, spelled, byRows, "spell numbers otherwise"},
+		{"upsert", table.Upsert, Auto, settled{noArrays: "none", localInfile: true, lockMode: 2}, plain, byRows, "mode is upsert"},
 	}
 	for _, test := range tests {
 		c := Config{Mode: test.mode, Method: test.method, Columns: []Column{{Name: "score", Type: Type(event.Float64)}}}

@@ -22,7 +22,7 @@ type plan struct {
 type settled struct {
 	packet, flush, lockMode int
 	localInfile             bool
-	arrays                  bool // it takes arrays of parameters
+	noArrays                string // why it is given no arrays of parameters; empty: it takes them
 }
 
 // plan looks at the table and the server, and refuses what cannot work.
@@ -66,8 +66,26 @@ func (s *Sink) plan(ctx context.Context, conn *sql.Conn) (plan, error) {
 func (s *Sink) readServer(ctx context.Context, conn *sql.Conn) (v settled, err error) {
 	err = conn.QueryRowContext(ctx, "SELECT @@max_allowed_packet, @@innodb_flush_log_at_trx_commit, @@innodb_autoinc_lock_mode, @@local_infile").
 		Scan(&v.packet, &v.flush, &v.lockMode, &v.localInfile)
-	v.arrays = wireOf(conn).TakesArrays()
+	if err == nil {
+		v.noArrays, err = hindersArrays(ctx, conn)
+	}
 	return v, err
+}
+
+// hindersArrays asks why a server is given no arrays of parameters; empty when it
+// is. A server that logs statements has none for an array.
+func hindersArrays(ctx context.Context, conn *sql.Conn) (why string, err error) {
+	if !wireOf(conn).TakesArrays() {
+		return "only MariaDB takes arrays of parameters, and not through tls or compress", nil
+	}
+	var statements bool
+	if err := conn.QueryRowContext(ctx, "SELECT @@log_bin AND @@binlog_format = 'STATEMENT'").Scan(&statements); err != nil {
+		return "", err
+	}
+	if statements {
+		return "binlog_format is STATEMENT, and arrays of parameters take MIXED or ROW", nil
+	}
+	return "", nil
 }
 
 // say tells a person what was found, once.

@@ -34,9 +34,9 @@ func (c *Config) choose(server settled, columns []found) (choice, error) {
 	case Rows:
 		return choice{byRows, "method is insert"}, nil
 	case Bulk:
-		if !server.arrays {
+		if server.noArrays != "" {
 			return choice{}, &sink.PermanentError{
-				Err:  fmt.Errorf("method is bulk, and that cannot be: %s", noArrays),
+				Err:  fmt.Errorf("method is bulk, and that cannot be: %s", server.noArrays),
 				Hint: "remove method, so that the sink takes what this server does fastest",
 			}
 		}
@@ -51,22 +51,19 @@ func (c *Config) choose(server settled, columns []found) (choice, error) {
 		}
 	case c.Method == Load:
 		return choice{byLoad, "method is load"}, nil
-	case server.arrays:
+	case server.noArrays == "":
 		return choice{byArrays, "the server takes arrays of parameters"}, nil
 	case c.Mode != table.Insert:
-		return choice{byRows, fmt.Sprintf("%s, and mode is %s", noArrays, c.Mode)}, nil
+		return choice{byRows, fmt.Sprintf("%s, and mode is %s", server.noArrays, c.Mode)}, nil
 	case hindrance != "":
-		return choice{byRows, noArrays + ", and " + hindrance}, nil
+		return choice{byRows, server.noArrays + ", and " + hindrance}, nil
 	case !slices.ContainsFunc(columns, func(f found) bool { return f.autoIncrement }):
-		return choice{byLoad, noArrays + ", and the table has no AUTO_INCREMENT column"}, nil
+		return choice{byLoad, server.noArrays + ", and the table has no AUTO_INCREMENT column"}, nil
 	case server.lockMode == interleaved:
-		return choice{byLoad, noArrays + ", and innodb_autoinc_lock_mode is 2"}, nil
+		return choice{byLoad, server.noArrays + ", and innodb_autoinc_lock_mode is 2"}, nil
 	}
-	return choice{byRows, fmt.Sprintf("%s, and innodb_autoinc_lock_mode is %d: only with 2 do loads run side by side", noArrays, server.lockMode)}, nil
+	return choice{byRows, fmt.Sprintf("%s, and innodb_autoinc_lock_mode is %d: only with 2 do loads run side by side", server.noArrays, server.lockMode)}, nil
 }
-
-// noArrays is why a server is given no arrays of parameters.
-const noArrays = "only MariaDB takes arrays of parameters, and not through tls or compress"
 
 // interleaved is the innodb_autoinc_lock_mode in which the counter of the table
 // is not locked for as long as a LOAD DATA takes.
@@ -129,10 +126,11 @@ func (b *book) went(refusal, inserted error) {
 
 // notAllowed are the numbers with which servers, and what stands before them,
 // say that LOAD DATA LOCAL is off, or that they know no arrays.
-var notAllowed = []uint16{1148, 3948, 4166, unknownCommand, unknownStatement, notPrepared}
+var notAllowed = []uint16{1148, 3948, 4166, unknownCommand, unknownStatement, notPrepared, notLogged}
 
 const (
 	unknownCommand   = 1047
 	unknownStatement = 1243
 	notPrepared      = 1295
+	notLogged        = 4033 // as statements
 )

@@ -27,7 +27,7 @@ static int month_days(int y, int m) {
 static int date(const char *s, int64_t *out) {
 	int y, m, d;
 	if (!digits(s, 4, &y) || s[4] != '-' || !digits(s + 5, 2, &m) || s[7] != '-' || !digits(s + 8, 2, &d)) return 0;
-	if (y < 1 || m < 1 || m > 12 || d < 1 || d > month_days(y, m)) return 0;
+	if (y < 1 || m < 1 || m > 12 || d < 1 || (d > 28 && d > month_days(y, m))) return 0;
 	*out = days(y, m, d);
 	return 1;
 }
@@ -42,9 +42,12 @@ static int clock(const char *s, int64_t *out) {
 
 // fraction reads ".123…" and returns its length, or 0.
 static size_t fraction(const char *s, size_t len, int64_t *micros) {
+	static const int unit[] = {1000000, 100000, 10000, 1000, 100, 10, 1};
 	size_t i = 1;
-	int64_t unit = 100000;
-	for (; i < len && (unsigned)(s[i] - '0') <= 9; i++, unit /= 10) *micros += (s[i] - '0') * unit;
+	int part = 0;
+	for (; i < len && i < 7 && (unsigned)(s[i] - '0') <= 9; i++) part = part * 10 + (s[i] - '0');
+	*micros = (int64_t)part * unit[i - 1];
+	while (i < len && (unsigned)(s[i] - '0') <= 9) i++; // more than there are microseconds
 	return i > 1 ? i : 0;
 }
 

@@ -81,7 +81,7 @@ func (b *book) appendArrays(t *batch, row int, _ bool) error {
 				return &refusal{c, err}
 			}
 			if b.plan.kinds[c] == wire.Datetime {
-				buf = wire.AppendDatetime(buf, v.Ints[row])
+				buf = t.calendar.AppendDatetime(buf, v.Ints[row])
 			} else {
 				buf = table.AppendTime(wire.AppendLength(buf, table.TimeLength), v.Ints[row])
 			}

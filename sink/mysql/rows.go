@@ -7,6 +7,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
 
 // largeStatement is the size at which a statement is sent and the next begun.
@@ -23,6 +24,8 @@ type batch struct {
 	buf     []byte // the rows as a statement has them, or values of parameters
 	text    []byte // statements without rows
 	plain   []bool // of the columns, those whose text needs no escape in a load
+
+	calendar wire.Calendar
 }
 
 // fill appends a statement that inserts the first n of rows: all of them, unless

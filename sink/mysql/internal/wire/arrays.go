@@ -34,7 +34,7 @@ const (
 	Int32    Kind = 3   // 4 bytes
 	Float64  Kind = 5   // 8 bytes
 	Int64    Kind = 8   // 8 bytes
-	Datetime Kind = 12  // as AppendDatetime has it
+	Datetime Kind = 12  // as Calendar.AppendDatetime has it
 	Text     Kind = 253 // its length as AppendLength has it, then its bytes in utf8mb4
 )
 
@@ -205,11 +205,29 @@ func AppendLength(b []byte, n int) []byte {
 	return binary.LittleEndian.AppendUint64(append(b, 254), uint64(n))
 }
 
+// A Calendar spells times. It remembers a day, for most are of the same as the one
+// before. Its zero value is ready.
+type Calendar struct {
+	day  int64   // since 1970
+	date [4]byte // as the protocol has it; no year: none is known
+}
+
+const (
+	perSecond = 1_000_000
+	perDay    = 24 * 60 * 60 * perSecond
+)
+
 // AppendDatetime appends microseconds since 1970, of a year from 1 to 9999.
-func AppendDatetime(b []byte, micros int64) []byte {
-	t := time.UnixMicro(micros).UTC()
-	year, month, day := t.Date()
-	hour, minute, second := t.Clock()
-	b = append(b, 11, byte(year), byte(year>>8), byte(month), byte(day), byte(hour), byte(minute), byte(second))
-	return binary.LittleEndian.AppendUint32(b, uint32(t.Nanosecond()/1000))
+func (c *Calendar) AppendDatetime(b []byte, micros int64) []byte {
+	day, rest := micros/perDay, micros%perDay
+	if rest < 0 {
+		day, rest = day-1, rest+perDay
+	}
+	if day != c.day || c.date == [4]byte{} {
+		year, month, date := time.UnixMicro(micros).UTC().Date()
+		c.day, c.date = day, [4]byte{byte(year), byte(year >> 8), byte(month), byte(date)}
+	}
+	second, fraction := uint32(rest/perSecond), uint32(rest%perSecond)
+	b = append(b, 11, c.date[0], c.date[1], c.date[2], c.date[3], byte(second/3600), byte(second/60%60), byte(second%60))
+	return binary.LittleEndian.AppendUint32(b, fraction)
 }

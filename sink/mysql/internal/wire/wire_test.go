@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -341,6 +342,29 @@ func TestLengths(t *testing.T) {
 	} {
 		if got := fmt.Sprintf("%x", AppendLength(nil, n)); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// TestCalendar spells times on both sides of midnight, of 1970, and of what fits.
+func TestCalendar(t *testing.T) {
+	var c Calendar
+	random := rand.New(rand.NewPCG(1, 2))
+	const first, end = -62135596800 * perSecond, 253402300800 * perSecond
+	times := []int64{0, -1, 1, perDay - 1, perDay, -perDay, -perDay - 1, first, end - 1, 951782400 * perSecond, 951868800*perSecond - 1}
+	for range 10_000 {
+		at := first + random.Int64N(end-first)
+		times = append(times, at, at+random.Int64N(perDay))
+	}
+	for _, micros := range times {
+		if micros >= end {
+			continue
+		}
+		u := time.UnixMicro(micros).UTC()
+		want := []byte{11, byte(u.Year()), byte(u.Year() >> 8), byte(u.Month()), byte(u.Day()), byte(u.Hour()), byte(u.Minute()), byte(u.Second())}
+		want = binary.LittleEndian.AppendUint32(want, uint32(u.Nanosecond()/1000))
+		if got := c.AppendDatetime(nil, micros); !bytes.Equal(got, want) {
+			t.Fatalf("%v: %x, want %x", u, got, want)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 		Column{Name: "coarse", Field: "t", Type: Type(event.Timestamp), SQL: "DATETIME(0)"},
 		Column{Name: "single", Field: "i", Type: Type(event.Int32), SQL: "FLOAT"},
 		Column{Name: "real", Field: "f", Type: Type(event.Float64), SQL: "FLOAT"},
-		Column{Name: "exact", Field: "f", Type: Type(event.Float64), SQL: "DECIMAL(65,20)"})
+		Column{Name: "exact", Field: "f", Type: Type(event.Float64), SQL: "DECIMAL(65,20)"},
+		Column{Name: "spelled", Field: "t", Type: Type(event.Timestamp), SQL: "VARCHAR(30)"})
 	dump := func(method Method, rows [][]any, prepared bool) []string {
 		t.Helper()
 		g := newTarget(t, columns...)
@@ -53,7 +54,7 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 		w := g.open()
 		r := newRows(w)
 		for _, row := range rows {
-			r.Add(append(slices.Clone(row), row[5], row[2], row[6], row[1], modest(row[3]), modest(row[3]))...)
+			r.Add(append(slices.Clone(row), row[5], row[2], row[6], row[1], modest(row[3]), modest(row[3]), row[6])...)
 		}
 		if !prepared {
 			for i := range rows {
@@ -65,7 +66,7 @@ func TestWaysIntoTheTableAgree(t *testing.T) {
 		if w.inserts || w.mistaken > 0 {
 			t.Errorf("rows were refused one way, and taken the other")
 		}
-		return g.text("SELECT b, i, l, f, d, HEX(s), t, HEX(j), HEX(raw), latin, coarse, single, `real`, exact FROM events")
+		return g.text("SELECT b, i, l, f, d, HEX(s), t, HEX(j), HEX(raw), latin, coarse, single, `real`, exact, spelled FROM events")
 	}
 	rows := odd()
 	text := dump(Rows, rows, false)

@@ -138,12 +138,8 @@ void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n) {
 	PG_CHECK(L, vm);
 }
 
-/* resize is what pg_alloc does about blocks that are no everyday ones. */
+/* resize is what pg_alloc does where no block of the slab can be had again. */
 static __attribute__((noinline)) void *resize(pg_vm *vm, void *ptr, size_t osize, size_t nsize) {
-	if (nsize == 0) {
-		free(ptr);
-		return NULL;
-	}
 	if (nsize > osize) {
 		size_t used = vm->used + (nsize - osize);
 		if (used > ceiling(vm)) {
@@ -166,8 +162,8 @@ void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
 	pg_vm *vm = ud;
 	if (nsize == 0) {
 		vm->used -= osize;
-		if (!pg_slab_has(&vm->slab, ptr)) return resize(vm, ptr, osize, 0);
-		pg_slab_free(&vm->slab, ptr, osize);
+		if (pg_slab_has(&vm->slab, ptr)) pg_slab_free(&vm->slab, ptr, osize);
+		else free(ptr);
 		return NULL;
 	}
 	void *p;

@@ -80,3 +80,28 @@ func TestStringsAgainstTheLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestStringsAlike makes strings that differ in one byte, which LuaJIT's hash of
+// long ones mostly does not look at, and looks them up in any order, each of
+// which moves one to the front of its chain, while others are made and collected.
+func TestStringsAlike(t *testing.T) {
+	opts := defaults()
+	opts.BatchTime = time.Minute
+	err := open(t, opts).Load("alike.lua", []byte(`
+		math.randomseed(7)
+		for length = 1, 40 do
+			local bytes, seen, made = ("x"):rep(length), {}, {}
+			for _ = 1, 2000 do
+				local at, n = math.random(length), math.random(0, 9)
+				local s = bytes:sub(1, at - 1) .. n .. bytes:sub(at + 1)
+				local key = at * 10 + n
+				assert(#s == length and s:byte(at) == 48 + n, "another string")
+				assert(seen[key] == nil or seen[key] == s, "one string is two")
+				assert(made[s] == nil or made[s] == key, "two strings are one")
+				seen[key], made[s] = s, key
+			end
+		end`))
+	if err != nil {
+		t.Fatal(err)
+	}
+}

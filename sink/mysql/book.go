@@ -113,7 +113,8 @@ const (
 )
 
 // transact writes rows and ranges in one transaction. What LOAD DATA refuses is
-// inserted, for it also refuses what it would only warn of.
+// inserted, for a load also counts as refused when the server only warned. Arrays
+// refuse what any INSERT does, so it is tried again only where there are no arrays.
 func (b *book) transact(ctx context.Context, s *session, t *batch, ranges []event.Range) error {
 	way := b.way(s, t)
 	refusal := b.write(ctx, s, t, ranges, way)

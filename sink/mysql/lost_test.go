@@ -187,7 +187,7 @@ func TestFrozenWorkerLosesItsLocks(t *testing.T) {
 // TestFrozenInsideLoad stops a worker in the middle of what it loads.
 func TestFrozenInsideLoad(t *testing.T) {
 	g := newTarget(t, named(20)...)
-	g.config.PrimaryKey = []string{"id"}
+	g.config.PrimaryKey, g.config.Method = []string{"id"}, Load
 	frozen := g.open()
 	s, err := frozen.session(t.Context())
 	if err != nil {

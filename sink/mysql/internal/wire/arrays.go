@@ -56,14 +56,14 @@ const (
 // A Statement is prepared on one connection, for as long as that lasts.
 type Statement struct {
 	id    uint32
-	Kinds []Kind
+	kinds []Kind
 }
 
 // PrepareArrays has the server look at a statement with a question mark for each of
 // kinds. An error of the server is a *mysql.MySQLError and leaves the connection
 // as it was; with any other the connection is of no use any more.
 func (c *Conn) PrepareArrays(ctx context.Context, query string, kinds []Kind) (s Statement, err error) {
-	s.Kinds = kinds
+	s.kinds = kinds
 	packet := append(make([]byte, header, header+1+len(query)), comPrepare)
 	err = c.exchange(ctx, append(packet, query...), func() (err error) {
 		s.id, err = c.prepared(len(kinds))
@@ -77,7 +77,7 @@ func (s Statement) Begin(packet []byte) []byte {
 	packet = append(packet, 0, 0, 0, 0, comBulk)
 	packet = binary.LittleEndian.AppendUint32(packet, s.id)
 	packet = binary.LittleEndian.AppendUint16(packet, withKinds)
-	for _, kind := range s.Kinds {
+	for _, kind := range s.kinds {
 		packet = append(packet, byte(kind), 0)
 	}
 	return packet

@@ -369,7 +369,7 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// pipe is a connection that only writes.
+// pipe is a connection from which one reads what was written to it.
 type pipe struct {
 	net.Conn
 	bytes.Buffer

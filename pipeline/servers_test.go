@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
-	"github.com/perigeedb/perigee/internal/rig"
+	"github.com/perigeedb/perigee/internal/e2e"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/gopherlua"
@@ -45,9 +45,9 @@ func fateOf(id int) (row, letter bool) {
 // starts it again: every event ends once, where it belongs.
 func TestServers(t *testing.T) {
 	const events = 20_000
-	queue, maria := private.Redis(t), private.MariaDB(t)
+	queue, maria := testserver.Redis(t), testserver.MariaDB(t)
 	database := maria.Database(t)
-	producer, err := rig.NewPusher(queue.Address(), "emails", 1)
+	producer, err := e2e.NewPusher(queue.Address(), "emails", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func (c columnarView) Columns() []event.Column { return c.columns }
 // server. One is stopped for longer than its leases last, and goes on.
 func TestWorkersShareServers(t *testing.T) {
 	const lists, each = 4, 1500
-	maria := private.MariaDB(t)
+	maria := testserver.MariaDB(t)
 	database := maria.Database(t)
 	config := mysql.Config{
 		Address: maria.Address(), User: "root", Database: database, Table: "events", Create: true,
@@ -243,7 +243,7 @@ func TestWorkersShareServers(t *testing.T) {
 // TestDatabaseSetBackWhileIdle sets the database back to an older state while a
 // pipeline waits for events: it stops and says so, without one.
 func TestDatabaseSetBackWhileIdle(t *testing.T) {
-	maria := private.MariaDB(t)
+	maria := testserver.MariaDB(t)
 	database := maria.Database(t)
 	db, err := sql.Open("mysql", maria.DSN(database))
 	if err != nil {

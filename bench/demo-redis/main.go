@@ -20,8 +20,8 @@ import (
 
 	"github.com/perigeedb/perigee/bench/article"
 	"github.com/perigeedb/perigee/bench/rounds"
-	"github.com/perigeedb/perigee/internal/rig"
-	"github.com/perigeedb/perigee/internal/verify"
+	"github.com/perigeedb/perigee/internal/audit"
+	"github.com/perigeedb/perigee/internal/e2e"
 )
 
 func main() {
@@ -48,8 +48,8 @@ type demo struct {
 	pairs          int
 
 	folder  string
-	servers *rig.Servers
-	pusher  *rig.Pusher
+	servers *e2e.Servers
+	pusher  *e2e.Pusher
 	peak    int64 // bytes that an engine held at most
 }
 
@@ -59,16 +59,16 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	defer os.RemoveAll(d.folder)
 	fmt.Println("starting a private Redis and a private MariaDB")
-	if d.servers, err = rig.StartServers(ctx, d.folder, nil, nil); err != nil {
+	if d.servers, err = e2e.StartServers(ctx, d.folder, nil, nil); err != nil {
 		return err
 	}
 	defer d.servers.Close()
-	if d.pusher, err = rig.NewPusher(d.servers.Redis.Address(), rig.List, seed); err != nil {
+	if d.pusher, err = e2e.NewPusher(d.servers.Redis.Address(), e2e.List, seed); err != nil {
 		return err
 	}
 	defer d.pusher.Close()
 
-	var report verify.Report
+	var report audit.Report
 	var ours, ratios []float64
 	for pair := range d.pairs {
 		rate, found, err := d.engine(ctx)
@@ -93,12 +93,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 // engine fills the list, runs the engine until the list is empty, and looks for
 // every event.
-func (d *demo) engine(ctx context.Context) (rate float64, report verify.Report, err error) {
+func (d *demo) engine(ctx context.Context) (rate float64, report audit.Report, err error) {
 	if err := d.reset(ctx); err != nil {
 		return 0, report, err
 	}
 	began := time.Now()
-	engine, err := rig.Start(d.binary, d.config, filepath.Join(d.folder, "engine.log"), d.servers.Env()...)
+	engine, err := e2e.Start(d.binary, d.config, filepath.Join(d.folder, "engine.log"), d.servers.Env()...)
 	if err != nil {
 		return 0, report, err
 	}
@@ -111,11 +111,11 @@ func (d *demo) engine(ctx context.Context) (rate float64, report verify.Report, 
 		return 0, report, errors.Join(fmt.Errorf("the engine did not drain: %w", err), d.log())
 	}
 	d.peak = max(d.peak, engine.PeakBytes())
-	report, err = rig.Verify(ctx, d.servers.DB, rig.Table, []string{d.servers.Data}, seed, d.events)
+	report, err = e2e.Verify(ctx, d.servers.DB, e2e.Table, []string{d.servers.Data}, seed, d.events)
 	return float64(d.events) / took.Seconds(), report, err
 }
 
-func (d *demo) untilEmpty(ctx context.Context, engine *rig.Engine) error {
+func (d *demo) untilEmpty(ctx context.Context, engine *e2e.Engine) error {
 	for {
 		waiting, err := d.pusher.Waiting(ctx)
 		if err != nil || waiting == 0 {
@@ -139,7 +139,7 @@ func (d *demo) article(ctx context.Context) (rate float64, err error) {
 	client := redis.NewClient(&redis.Options{Addr: d.servers.Redis.Address()})
 	defer client.Close()
 	began := time.Now()
-	moved, err := article.Drain(ctx, client, rig.List, d.servers.DB, article.Table{Name: rig.Table, Columns: article.All})
+	moved, err := article.Drain(ctx, client, e2e.List, d.servers.DB, article.Table{Name: e2e.Table, Columns: article.All})
 	took := time.Since(began)
 	if err != nil {
 		return 0, err
@@ -158,7 +158,7 @@ func (d *demo) reset(ctx context.Context) error {
 	if err := os.RemoveAll(d.servers.Data); err != nil {
 		return err
 	}
-	for _, table := range []string{rig.Table, "perigee_ranges", "perigee_owners"} {
+	for _, table := range []string{e2e.Table, "perigee_ranges", "perigee_owners"} {
 		if _, err := d.servers.DB.ExecContext(ctx, "TRUNCATE TABLE "+table); err != nil && !absent(err) {
 			return fmt.Errorf("empty table %s: %w", table, err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 const topic = "pepi_topic"
@@ -19,14 +19,14 @@ const topic = "pepi_topic"
 // A broker is a Kafka with all events in a topic of one partition. Nothing goes
 // from there: everybody's turn reads it from its beginning.
 type broker struct {
-	server *private.KafkaServer
+	server *testserver.KafkaServer
 	events uint64
 	to     *mariadb // that remembers how far a turn is
 }
 
 // startBroker starts Kafka and has the engine fill the topic.
 func (b *bench) startBroker(ctx context.Context) (*broker, error) {
-	server, err := private.StartKafka(ctx, filepath.Join(b.folder, "kafka"))
+	server, err := testserver.StartKafka(ctx, filepath.Join(b.folder, "kafka"))
 	if err != nil {
 		return nil, err
 	}

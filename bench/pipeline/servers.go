@@ -11,14 +11,14 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of PostgreSQL
 	"github.com/redis/go-redis/v9"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source/generate"
 )
 
 // A queue is a Redis. Events are made once, in a database of their own, and
 // copied from there for everybody's turn.
 type queue struct {
-	server *private.RedisServer
+	server *testserver.RedisServer
 	client *redis.Client // of the database that is drained
 	made   *redis.Client // of the other one
 }
@@ -26,7 +26,7 @@ type queue struct {
 const madeIn = 1 // number of that database
 
 func startQueue(ctx context.Context, folder string, events uint64) (*queue, error) {
-	server, err := private.StartRedis(ctx, folder)
+	server, err := testserver.StartRedis(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +101,12 @@ func (nothing) left(context.Context) (int64, error) { return 0, nil }
 
 // A mariadb is a server with the table.
 type mariadb struct {
-	server *private.MariaDBServer
+	server *testserver.MariaDBServer
 	db     *sql.DB
 }
 
 func startMariaDB(ctx context.Context, folder string, flags ...string) (*mariadb, error) {
-	server, err := private.StartMariaDB(ctx, folder, flags...)
+	server, err := testserver.StartMariaDB(ctx, folder, flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -173,12 +173,12 @@ func (m *mariadb) settle(ctx context.Context) (err error) {
 
 // A postgres is a server with the table.
 type postgres struct {
-	server *private.PostgreSQLServer
+	server *testserver.PostgreSQLServer
 	db     *sql.DB
 }
 
 func startPostgreSQL(ctx context.Context, folder string) (*postgres, error) {
-	server, err := private.StartPostgreSQL(ctx, folder)
+	server, err := testserver.StartPostgreSQL(ctx, folder)
 	if err != nil {
 		return nil, err
 	}

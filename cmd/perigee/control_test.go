@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // says runs a command and holds what it prints, and its exit code, to the
@@ -64,7 +64,7 @@ pipelines:
 // TestCheckConnect tries the example's servers, with a user that may do nothing
 // and with one that may.
 func TestCheckConnect(t *testing.T) {
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	check := func(code int, want, user string) string {
 		t.Helper()
 		cmd := exec.Command("perigee", "check", "--connect", "../../examples/email/redis-mysql.yaml")
@@ -117,7 +117,7 @@ func ids(t *testing.T, db *sql.DB) (ids string) {
 }
 
 func TestPosition(t *testing.T) {
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.setenv()
 	lines := write(t, "lines.ndjson", "{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n{\"id\":4}\n")
 	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, "file: {path: "+lines+"}"))
@@ -152,7 +152,7 @@ func TestPosition(t *testing.T) {
 
 // TestPositionAndSource shows how far a sink is behind its source.
 func TestPositionAndSource(t *testing.T) {
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.setenv()
 	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, `redis: {address: "${REDIS}", list: numbers, until_empty: true}`))
 	m.do("RPUSH", "numbers", `{"id":0}`, `{"id":1}`)
@@ -168,7 +168,7 @@ func TestPositionAndSource(t *testing.T) {
 
 // TestPositionBesideEngine moves a position while a worker has the partition.
 func TestPositionBesideEngine(t *testing.T) {
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.setenv()
 	file := write(t, "numbers.yaml", fmt.Sprintf(numbers, "generate: {events: 1000000, rate: 500}"))
 	p := runEngine(t, file)

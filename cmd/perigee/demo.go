@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/examples"
-	"github.com/perigeedb/perigee/internal/verify"
+	"github.com/perigeedb/perigee/internal/audit"
 )
 
 type demoCommand struct {
@@ -137,13 +137,13 @@ func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
 }
 
 // verify reads back from disk where every event has ended.
-func (d *demoCommand) verify(folder string) (verify.Report, error) {
-	ledger := verify.New(d.Events)
+func (d *demoCommand) verify(folder string) (audit.Report, error) {
+	ledger := audit.New(d.Events)
 	if err := storedIDs(context.Background(), folder, "events", "id", ledger.Row); err != nil {
-		return verify.Report{}, err
+		return audit.Report{}, err
 	}
 	if err := ledger.Letters(folder); err != nil {
-		return verify.Report{}, err
+		return audit.Report{}, err
 	}
-	return ledger.Report(verify.DroppedByEmail(demoSeed)), nil
+	return ledger.Report(audit.DroppedByEmail(demoSeed)), nil
 }

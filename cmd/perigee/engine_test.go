@@ -19,8 +19,8 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/redis/rueidis"
 
-	"github.com/perigeedb/perigee/internal/private"
-	"github.com/perigeedb/perigee/internal/verify"
+	"github.com/perigeedb/perigee/internal/audit"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source/generate"
 )
 
@@ -131,8 +131,8 @@ func eventually(t *testing.T, what string, happened func() bool) {
 // A mail is a Redis with a list of email events and a database for their rows.
 type mail struct {
 	t      *testing.T
-	redis  *private.RedisServer
-	maria  *private.MariaDBServer
+	redis  *testserver.RedisServer
+	maria  *testserver.MariaDBServer
 	name   string // of the database
 	db     *sql.DB
 	client rueidis.Client
@@ -142,7 +142,7 @@ type mail struct {
 
 const queue = "pepi_queue"
 
-func newMail(t *testing.T, redis *private.RedisServer, maria *private.MariaDBServer) *mail {
+func newMail(t *testing.T, redis *testserver.RedisServer, maria *testserver.MariaDBServer) *mail {
 	t.Helper()
 	m := &mail{t: t, redis: redis, maria: maria, name: maria.Database(t)}
 	var err error
@@ -218,12 +218,12 @@ func (m *mail) drained() {
 
 // finish waits for the list, drains the engine and returns what became of the
 // events. Dead letters are known by their position, which is the id less one.
-func (m *mail) finish(p *process) (verify.Report, []letter) {
+func (m *mail) finish(p *process) (audit.Report, []letter) {
 	m.t.Helper()
 	m.drained()
 	p.signal(syscall.SIGTERM)
 	p.ends(0)
-	ledger := verify.New(m.pushed)
+	ledger := audit.New(m.pushed)
 	rows, err := m.db.Query("SELECT id FROM events")
 	if err != nil {
 		m.t.Fatal(err)
@@ -243,7 +243,7 @@ func (m *mail) finish(p *process) (verify.Report, []letter) {
 	for _, l := range letters {
 		ledger.Dead(l.Position + 1)
 	}
-	return ledger.Report(verify.DroppedByEmail(demoSeed)), letters
+	return ledger.Report(audit.DroppedByEmail(demoSeed)), letters
 }
 
 // letters asks the command for the dead letters.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // faultEvents is enough for several batches in every lane.
@@ -31,7 +31,7 @@ func accept(t *testing.T, m *mail, p *process) []letter {
 }
 
 func TestExampleRedisToMariaDB(t *testing.T) {
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.push(faultEvents, nil)
 	p := m.run()
 	p.says("serving http")
@@ -68,7 +68,7 @@ func TestBadEvents(t *testing.T) {
 		{3002, strings.Replace(fmt.Sprintf(email, 0, "a@b", noon), `"id":0,`, ``, 1), "column", "id"},
 		{3003, fmt.Sprintf(email, 3004, strings.Repeat("x", 200)+"@b", noon), "sink", "email"},
 	}
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	replaced := map[uint64]string{}
 	for _, b := range bad {
 		replaced[b.index] = b.line
@@ -94,7 +94,7 @@ func TestBadEvents(t *testing.T) {
 
 // TestServersAbsentAtStart starts the engine before either server is there.
 func TestServersAbsentAtStart(t *testing.T) {
-	m := newMail(t, private.Redis(t, "--appendonly", "yes"), private.MariaDB(t))
+	m := newMail(t, testserver.Redis(t, "--appendonly", "yes"), testserver.MariaDB(t))
 	m.push(faultEvents, nil)
 	stop(t, m.redis, m.maria)
 
@@ -109,7 +109,7 @@ func TestServersAbsentAtStart(t *testing.T) {
 
 // TestServersLostMidway kills each server while events flow.
 func TestServersLostMidway(t *testing.T) {
-	m := newMail(t, private.Redis(t, "--appendonly", "yes", "--appendfsync", "always"), private.MariaDB(t))
+	m := newMail(t, testserver.Redis(t, "--appendonly", "yes", "--appendfsync", "always"), testserver.MariaDB(t))
 	m.push(faultEvents, nil)
 	p := m.run()
 	eventually(t, "there are rows", func() bool {
@@ -134,7 +134,7 @@ func TestServersLostMidway(t *testing.T) {
 
 // TestSecondSignalStopsAtOnce drains an engine that can't finish.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
-	m := newMail(t, private.Redis(t), private.MariaDB(t))
+	m := newMail(t, testserver.Redis(t), testserver.MariaDB(t))
 	m.push(faultEvents, nil)
 	p := m.run()
 	m.drained()
@@ -153,7 +153,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 // TestTableLacksColumn stops at once, says what is missing, and goes on when the
 // table has been mended.
 func TestTableLacksColumn(t *testing.T) {
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.push(faultEvents, nil)
 	if _, err := m.db.Exec("CREATE TABLE events (id BIGINT PRIMARY KEY, email VARCHAR(100)) ENGINE=InnoDB"); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // TestMain lets the test binary be the command: scripts and tests that need a
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // maria is the server of the tests that neither stop nor lose it.
-var maria private.SharedMariaDB
+var maria testserver.SharedMariaDB
 
 // withMaria runs the tests and stops the server.
 type withMaria struct{ m *testing.M }

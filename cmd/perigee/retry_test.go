@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -46,7 +46,7 @@ pipelines:
 // way, and each row is there once.
 func TestPoison(t *testing.T) {
 	const events = 9000
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.setenv()
 	var lines strings.Builder
 	for id := range events {
@@ -109,7 +109,7 @@ func TestPoison(t *testing.T) {
 // TestRetryBesideEngine mends the script of an engine that runs, and tries again
 // what had failed, while the queue that it reads has no end.
 func TestRetryBesideEngine(t *testing.T) {
-	m := newMail(t, private.Redis(t), maria.Server(t))
+	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.setenv()
 	script := write(t, "poison.lua", poisoned)
 	p := runEngine(t, write(t, "poison.yaml", fmt.Sprintf(poisonConfig, `redis: {address: "${REDIS}", list: pepi_queue}`, script)))

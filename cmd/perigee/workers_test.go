@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // sharedLists is one pipeline over several lists, for workers with a data folder each.
@@ -30,7 +30,7 @@ const shards = 4
 // with SIGSTOP for longer than its leases last and goes on, and another is
 // killed. Every event lands once, whoever it was that read it.
 func TestWorkersOfOnePipeline(t *testing.T) {
-	m := newMail(t, private.Redis(t), private.MariaDB(t))
+	m := newMail(t, testserver.Redis(t), testserver.MariaDB(t))
 	file := filepath.Join(m.data, "shared.yaml")
 	text := fmt.Sprintf(sharedLists, m.redis.Address(), m.maria.Address(), m.name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

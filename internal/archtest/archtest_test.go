@@ -74,14 +74,14 @@ var may = map[string][]string{
 	"internal/document/pure":   {"event", "internal/document/report"},
 	"internal/luajit":          {"event", "internal/document", "internal/document/pure", "internal/document/report"},
 	"internal/document/report": {"event"},
-	"internal/verify":          {"pipeline/deadletter", "source/generate"},
+	"internal/audit":           {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/tuning", "script/pool", "script/reload",
 		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
-		"internal/chaos", "internal/config", "internal/verify", "examples",
+		"internal/chaos", "internal/config", "internal/audit", "examples",
 	},
 	"examples":         {},
 	"internal/nearest": {},
@@ -91,17 +91,17 @@ var may = map[string][]string{
 	"examples/plugin":  {},
 
 	// Suites and servers for tests.
-	"source/sourcetest": {"event", "source"},
-	"script/scripttest": {"event", "script"},
-	"sink/sinktest":     {"event", "sink"},
-	"internal/private":  {},
+	"source/sourcetest":   {"event", "source"},
+	"script/scripttest":   {"event", "script"},
+	"sink/sinktest":       {"event", "sink"},
+	"internal/testserver": {},
 
 	"internal/luajit/torture":     {"internal/luajit"},
 	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},
 
 	// Programs for developers that treat the engine as a user does.
-	"internal/rig":   {"source/generate", "internal/private", "internal/resp", "internal/verify"},
-	"internal/chaos": {"pipeline", "pipeline/deadletter", "internal/private", "internal/resp", "internal/rig", "internal/verify"},
+	"internal/e2e":   {"source/generate", "internal/testserver", "internal/resp", "internal/audit"},
+	"internal/chaos": {"pipeline", "pipeline/deadletter", "internal/testserver", "internal/resp", "internal/e2e", "internal/audit"},
 }
 
 // mayCgo lists the packages that may contain C, and those that reach it through

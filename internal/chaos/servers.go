@@ -14,7 +14,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver of MySQL
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // A server is a private one of any kind.
@@ -78,7 +78,7 @@ func startDatabase(ctx context.Context, kind, folder string, byInsert bool) (d *
 }
 
 func startPostgres(ctx context.Context, folder string) (*database, error) {
-	s, err := private.StartPostgreSQL(ctx, folder, durablePostgres...)
+	s, err := testserver.StartPostgreSQL(ctx, folder, durablePostgres...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func startMySQL(ctx context.Context, folder string, byInsert bool) (*database, e
 	if byInsert {
 		flags = append(flags, "--local-infile=0")
 	}
-	s, err := private.StartMariaDB(ctx, folder, flags...)
+	s, err := testserver.StartMariaDB(ctx, folder, flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (d *database) numbers(ctx context.Context, table, column string, each func(
 
 // files is the folder that has all that a server keeps.
 func files(s server) string {
-	if _, ok := s.(*private.RedisServer); ok {
+	if _, ok := s.(*testserver.RedisServer); ok {
 		return filepath.Join(s.Dir(), "appendonlydir")
 	}
 	return filepath.Join(s.Dir(), "data")

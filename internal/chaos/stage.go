@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 const (
@@ -26,7 +26,7 @@ type stage struct {
 	round     Round
 	folder    string
 	random    *rand.Rand
-	redis     *private.RedisServer
+	redis     *testserver.RedisServer
 	databases []*database
 	producer  *producer
 	workers   []*worker
@@ -80,7 +80,7 @@ func (s *stage) prepare(ctx context.Context) (err error) {
 }
 
 func (s *stage) startServers(ctx context.Context) (err error) {
-	if s.redis, err = private.StartRedis(ctx, filepath.Join(s.folder, "redis"), durableRedis...); err != nil {
+	if s.redis, err = testserver.StartRedis(ctx, filepath.Join(s.folder, "redis"), durableRedis...); err != nil {
 		return err
 	}
 	byInsert := s.random.IntN(2) == 0

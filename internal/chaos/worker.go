@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/perigeedb/perigee/internal/rig"
+	"github.com/perigeedb/perigee/internal/e2e"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -19,7 +19,7 @@ type worker struct {
 	config    string
 	redis     *proxy
 	databases map[string]*proxy // by kind
-	engine    *rig.Engine       // nil before it was started
+	engine    *e2e.Engine       // nil before it was started
 	armed     *Fault            // that it will kill itself for
 	frozen    bool
 }
@@ -67,7 +67,7 @@ func (w *worker) start(armed *Fault, passing int) (err error) {
 		env = append(env, fmt.Sprintf("PERIGEE_KILL_AT=%s:%d", armed.Point, passing))
 	}
 	w.armed = armed
-	w.engine, err = rig.Start(w.binary, w.config, w.log(), env...)
+	w.engine, err = e2e.Start(w.binary, w.config, w.log(), env...)
 	return err
 }
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 func dial(t *testing.T, s resp.Server) *resp.Conn {
@@ -31,7 +31,7 @@ func dial(t *testing.T, s resp.Server) *resp.Conn {
 }
 
 func TestValues(t *testing.T) {
-	c := dial(t, resp.Server{Address: private.Redis(t).Address()})
+	c := dial(t, resp.Server{Address: testserver.Redis(t).Address()})
 	for _, test := range []struct {
 		script string
 		want   any
@@ -65,7 +65,7 @@ func TestValues(t *testing.T) {
 }
 
 func TestAsking(t *testing.T) {
-	c := dial(t, resp.Server{Address: private.Redis(t).Address()})
+	c := dial(t, resp.Server{Address: testserver.Redis(t).Address()})
 	if v, err := c.Version(t.Context()); err != nil || v < 500 {
 		t.Errorf("version %d, %v", v, err)
 	}
@@ -110,14 +110,14 @@ func TestBrokenReplies(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
-	cert, key := private.Certificate(t, folder)
+	cert, key := testserver.Certificate(t, folder)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	private.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", cert, "--tls-key-file", key,
+	testserver.Redis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	c := dial(t, resp.Server{Address: address, TLS: true, CA: cert})
@@ -161,7 +161,7 @@ func TestSocket(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	path := filepath.Join(folder, "s")
-	private.Redis(t, "--unixsocket", path)
+	testserver.Redis(t, "--unixsocket", path)
 	c := dial(t, resp.Server{Address: path, DB: 2})
 	if v, err := c.Do(t.Context(), "PING"); v != "PONG" || err != nil {
 		t.Errorf("PING says %v, %v", v, err)

@@ -16,13 +16,13 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	client "github.com/perigeedb/perigee/internal/kafka"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/kafka"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
-var shared private.SharedKafka
+var shared testserver.SharedKafka
 
 func TestMain(m *testing.M) {
 	code := m.Run()

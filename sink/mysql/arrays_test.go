@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // TestArraysAndTriggers has the server change rows on their way in.
@@ -120,8 +120,8 @@ func TestMistrustedArrays(t *testing.T) {
 // TestServersWithoutArrays writes through an encrypted connection, of which only
 // the driver knows what is sent, and to a server that logs statements.
 func TestServersWithoutArrays(t *testing.T) {
-	certificate, key := private.Certificate(t, t.TempDir())
-	server := private.MariaDB(t, "--ssl-cert="+certificate, "--ssl-key="+key, "--log-bin", "--server-id=1")
+	certificate, key := testserver.Certificate(t, t.TempDir())
+	server := testserver.MariaDB(t, "--ssl-cert="+certificate, "--ssl-key="+key, "--log-bin", "--server-id=1")
 
 	encrypted := on(t, server)
 	encrypted.config.Columns, encrypted.config.Create = named(20), true

@@ -14,7 +14,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
@@ -271,7 +271,7 @@ func TestDeadlockPasses(t *testing.T) {
 // TestServerIsKilled kills the server while four lanes write.
 func TestServerIsKilled(t *testing.T) {
 	const kills, lanes, size = 3, 4, 100
-	server := private.MariaDB(t)
+	server := testserver.MariaDB(t)
 	g := on(t, server)
 	g.config.Columns, g.config.Create = named(20), true
 	w := g.open()

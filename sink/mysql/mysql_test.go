@@ -12,14 +12,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // shared has the defaults that a session must not inherit. Nobody kills it, so
 // it need not wait for the disk.
-var shared = private.SharedMariaDB{Flags: []string{
+var shared = testserver.SharedMariaDB{Flags: []string{
 	"--sql-mode=NO_BACKSLASH_ESCAPES,ANSI_QUOTES", "--default-time-zone=+05:30", "--character-set-server=latin1",
 	"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--sync-frm=0",
 }}
@@ -42,7 +42,7 @@ type target struct {
 }
 
 // on makes a database on server, and a configuration of it without columns.
-func on(t *testing.T, server *private.MariaDBServer) *target {
+func on(t *testing.T, server *testserver.MariaDBServer) *target {
 	t.Helper()
 	database := server.Database(t)
 	db, err := sql.Open("mysql", server.DSN(database))

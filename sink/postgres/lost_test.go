@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 	"github.com/perigeedb/perigee/source"
@@ -183,7 +183,7 @@ func TestDeadlockPasses(t *testing.T) {
 // TestServerIsKilled kills the server while four lanes write.
 func TestServerIsKilled(t *testing.T) {
 	const kills, lanes, size = 3, 4, 100
-	server := private.PostgreSQL(t)
+	server := testserver.PostgreSQL(t)
 	g := on(t, server)
 	g.config.Columns, g.config.Create = named(20), true
 	w := g.open()
@@ -233,7 +233,7 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-func restart(t *testing.T, server *private.PostgreSQLServer) {
+func restart(t *testing.T, server *testserver.PostgreSQLServer) {
 	t.Helper()
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func restart(t *testing.T, server *private.PostgreSQLServer) {
 }
 
 // again is the place after its server was started again.
-func again(t *testing.T, g *place, server *private.PostgreSQLServer) *place {
+func again(t *testing.T, g *place, server *testserver.PostgreSQLServer) *place {
 	after := on(t, server)
 	after.config = g.config
 	after.text("SET search_path = " + quote(g.config.Schema))
@@ -255,7 +255,7 @@ func again(t *testing.T, g *place, server *private.PostgreSQLServer) *place {
 // runs on notices, and a source that has given up what is gone names it.
 func TestDatabaseRestored(t *testing.T) {
 	g := newPlace(t, named(20)...)
-	list := newList(t, private.Redis(t), 30)
+	list := newList(t, testserver.Redis(t), 30)
 	s := g.sink("p")
 	defer s.Close()
 	w, done, err := s.Open(t.Context(), list.partition)
@@ -393,7 +393,7 @@ type list struct {
 	partition string
 }
 
-func newList(t *testing.T, broker *private.RedisServer, events int) *list {
+func newList(t *testing.T, broker *testserver.RedisServer, events int) *list {
 	t.Helper()
 	decode := func(into any) error {
 		*into.(*redis.Config) = redis.Config{Address: broker.Address(), List: "events"}

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
 	"github.com/perigeedb/perigee/sink/sinktest"
@@ -22,7 +22,7 @@ import (
 
 // shared has the defaults that a session must not inherit. Nobody kills it, so
 // it need not wait for the disk.
-var shared = private.SharedPostgreSQL{Flags: []string{
+var shared = testserver.SharedPostgreSQL{Flags: []string{
 	"-c", "fsync=off", "-c", "timezone=Asia/Kolkata", "-c", "datestyle=German", "-c", "bytea_output=escape",
 	"-c", "standard_conforming_strings=off", "-c", "default_transaction_isolation=serializable",
 }}
@@ -45,7 +45,7 @@ type place struct {
 }
 
 // on makes a schema on server, and a configuration of it without columns.
-func on(t testing.TB, server *private.PostgreSQLServer) *place {
+func on(t testing.TB, server *testserver.PostgreSQLServer) *place {
 	t.Helper()
 	direct, err := pgconn.Connect(t.Context(), server.DSN("postgres"))
 	if err != nil {

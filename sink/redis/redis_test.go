@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
 	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/redis"
 	"github.com/perigeedb/perigee/sink/sinktest"
@@ -106,7 +106,7 @@ func TestContract(t *testing.T) {
 	for _, target := range targets() {
 		t.Run(target.name, func(t *testing.T) {
 			t.Parallel()
-			server := private.Redis(t)
+			server := testserver.Redis(t)
 			client := dial(t, server.Address())
 			sinktest.Run(t, func(t *testing.T) sinktest.Place {
 				do(t, client, "FLUSHALL")
@@ -156,7 +156,7 @@ func open(t *testing.T, c redis.Config) sink.Writer {
 }
 
 func TestHashes(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := dial(t, server.Address())
 	do(t, client, "SET", "user:taken:x", "x")
 	w := open(t, redis.Config{Address: server.Address(), Hash: "user:{user.id}:{kind}"})
@@ -196,7 +196,7 @@ func TestHashes(t *testing.T) {
 // TestKeysOfOurs has events whose fields make keys that the ledger, or a source,
 // keeps its positions under.
 func TestKeysOfOurs(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	w := open(t, redis.Config{Address: server.Address(), Hash: "{key}"})
 	err := w.Write(t.Context(), output(0, `{"key":"perigee:owner:p:{key}:part","epoch":"9"}`, `{"key":"queue:perigee","head":"9"}`, `{"key":"perigees"}`))
 	refusal, ok := errors.AsType[*sink.RowErrors](err)
@@ -225,7 +225,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestFaultsThatStay(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := dial(t, server.Address())
 	do(t, client, "SET", "text", "x")
 	do(t, client, "ACL", "SETUSER", "writer", "on", ">w", "~*", "+@all", "-rpush")
@@ -267,7 +267,7 @@ func permanent(t *testing.T, doing string, err error, words string) {
 // A Redis that is restored to before what it had taken has lost it; the writer
 // must not skip what comes then.
 func TestServerForgets(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := dial(t, server.Address())
 	w := open(t, redis.Config{Address: server.Address(), List: "out"})
 	if err := w.Write(t.Context(), output(0, "{}", "{}")); err != nil {
@@ -282,7 +282,7 @@ func TestServerForgets(t *testing.T) {
 // Redis dies and comes back from its append-only file: what was told durable is
 // there, once.
 func TestServerKilled(t *testing.T) {
-	server := private.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	server := testserver.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	w := open(t, redis.Config{Address: server.Address(), List: "out"})
 	for i := range uint64(5) {
 		if err := w.Write(t.Context(), output(i, fmt.Sprint(i))); err != nil {
@@ -310,7 +310,7 @@ func TestServerKilled(t *testing.T) {
 
 // The answer to a write is lost: the writer finds out that it was committed.
 func TestAnswerLost(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	p := newProxy(t, server.Address())
 	w := open(t, redis.Config{Address: p.address(), List: "out"})
 	for i := range uint64(10) {

@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	intake "github.com/perigeedb/perigee/source/http"
 	"github.com/perigeedb/perigee/source/sourcetest"
@@ -300,7 +300,7 @@ func TestGap(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
-	private.Certificate(t, folder)
+	testserver.Certificate(t, folder)
 	s, _ := start(t, folder, intake.Config{Cert: "cert.pem", Key: "key.pem"})
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()

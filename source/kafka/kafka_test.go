@@ -17,13 +17,13 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	client "github.com/perigeedb/perigee/internal/kafka"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/kafka"
 	"github.com/perigeedb/perigee/source/sourcetest"
 )
 
-var shared private.SharedKafka
+var shared testserver.SharedKafka
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -315,7 +315,7 @@ func TestMadeAgain(t *testing.T) {
 // TestBrokerIsKilled has the broker die and come back while a reader waits.
 func TestBrokerIsKilled(t *testing.T) {
 	broker(t)
-	k, err := private.StartKafka(t.Context(), t.TempDir())
+	k, err := testserver.StartKafka(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

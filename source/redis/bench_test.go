@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/generate"
 	"github.com/perigeedb/perigee/source/redis"
@@ -25,7 +25,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 func read(b *testing.B, f form) {
-	server := private.Redis(b)
+	server := testserver.Redis(b)
 	fill(b, f, server, b.N)
 	s, err := redis.New(source.Env{Pipeline: "mails", Limits: source.Limits{Events: 1000, Bytes: 1 << 20}}, f.on(server))
 	if err != nil {
@@ -61,7 +61,7 @@ func read(b *testing.B, f form) {
 	}
 }
 
-func fill(b *testing.B, f form, server *private.RedisServer, events int) {
+func fill(b *testing.B, f form, server *testserver.RedisServer, events int) {
 	b.Helper()
 	client := connect(b, server)
 	var all rueidis.Commands

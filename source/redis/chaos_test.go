@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 )
@@ -24,7 +24,7 @@ type chaos struct {
 	*run
 	form     form
 	random   *rand.Rand
-	server   *private.RedisServer
+	server   *testserver.RedisServer
 	client   rueidis.Client
 	pushed   []string // that the list must not have lost
 	lost     []string // that Redis forgot: they may land once or not at all
@@ -39,7 +39,7 @@ func TestAnyOrderOfFaults(t *testing.T) {
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			server := private.Redis(t)
+			server := testserver.Redis(t)
 			for seed := range uint64(5) {
 				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { anyOrder(t, f, f.on(server), server, seed) })
 			}
@@ -53,7 +53,7 @@ func TestAnyOrderOfFaultsAndEvictions(t *testing.T) {
 	for _, f := range forms()[1:3] {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			server := private.Redis(t)
+			server := testserver.Redis(t)
 			config := f.on(server)
 			config.Lost = "report"
 			for seed := range uint64(4) {
@@ -65,7 +65,7 @@ func TestAnyOrderOfFaultsAndEvictions(t *testing.T) {
 	}
 }
 
-func anyOrder(t *testing.T, f form, config redis.Config, server *private.RedisServer, seed uint64, more ...func(*chaos) func()) {
+func anyOrder(t *testing.T, f form, config redis.Config, server *testserver.RedisServer, seed uint64, more ...func(*chaos) func()) {
 	c := &chaos{run: newRun(t, config), form: f,
 		random: rand.New(rand.NewPCG(seed, 0)), server: server, client: connect(t, server)}
 	do(t, c.client, "FLUSHALL")
@@ -252,7 +252,7 @@ type producers struct {
 }
 
 // connect makes a client that tries nothing twice.
-func (p *producers) connect(t *testing.T, server *private.RedisServer) rueidis.Client {
+func (p *producers) connect(t *testing.T, server *testserver.RedisServer) rueidis.Client {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Address()}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,

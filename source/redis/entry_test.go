@@ -11,12 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source/redis"
 )
 
 func TestEntriesBecomeDocuments(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	for i, fields := range [][]string{
 		{"data", `{"a":1}`},

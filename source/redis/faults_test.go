@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 )
@@ -87,7 +87,7 @@ func TestSilentServerCanBeCancelled(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	do(t, client, "SET", "text", "x")
 	do(t, client, "SET", "{spoilt}:perigee", "x")
@@ -119,7 +119,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestPassword(t *testing.T) {
-	server := private.Redis(t, "--requirepass", "secret")
+	server := testserver.Redis(t, "--requirepass", "secret")
 	for _, c := range []struct {
 		config  redis.Config
 		refused bool
@@ -143,7 +143,7 @@ func TestPassword(t *testing.T) {
 }
 
 func TestLargeAndBinaryEvents(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	items := []string{"", "\x00\r\n$3\r\n", strings.Repeat("x", 3<<20), "{}", strings.Repeat("y", 300<<10), "é"}
 	push(t, client, list, items...)
@@ -157,7 +157,7 @@ func TestLargeAndBinaryEvents(t *testing.T) {
 
 // Events that are pushed while a read waits arrive without being asked for again.
 func TestWaitsForPushes(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	r := newRun(t, redis.Config{Address: server.Address(), List: list})
 	r.mustOpen()

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 	"github.com/perigeedb/perigee/source/sourcetest"
@@ -35,16 +35,16 @@ func (f form) push(t *testing.T, c rueidis.Client, key string, items ...string) 
 }
 
 // on makes settings that read a server's list until it is empty.
-func (f form) on(server *private.RedisServer) redis.Config {
+func (f form) on(server *testserver.RedisServer) redis.Config {
 	c := f.config(list)
 	c.Address, c.UntilEmpty = server.Address(), true
 	return c
 }
 
 // startForm is start for any form.
-func startForm(t *testing.T, f form, events int, flags ...string) (*private.RedisServer, rueidis.Client, *run, []string) {
+func startForm(t *testing.T, f form, events int, flags ...string) (*testserver.RedisServer, rueidis.Client, *run, []string) {
 	t.Helper()
-	server := private.Redis(t, flags...)
+	server := testserver.Redis(t, flags...)
 	client := connect(t, server)
 	items := numbered("first", 0, events)
 	f.push(t, client, list, items...)
@@ -73,7 +73,7 @@ func added(c rueidis.Client, key, item string) rueidis.Completed {
 }
 
 func TestContract(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 )
 
 // start makes a server with a list of events and a run that is open on it.
-func start(t *testing.T, events int, flags ...string) (*private.RedisServer, rueidis.Client, *run, []string) {
+func start(t *testing.T, events int, flags ...string) (*testserver.RedisServer, rueidis.Client, *run, []string) {
 	t.Helper()
 	return startForm(t, forms()[0], events, flags...)
 }
@@ -66,7 +66,7 @@ func TestCommittedButNotTrimmed(t *testing.T) {
 }
 
 // restore puts the snapshot back that a server loads when it starts.
-func restore(t *testing.T, server *private.RedisServer, snapshot []byte) {
+func restore(t *testing.T, server *testserver.RedisServer, snapshot []byte) {
 	t.Helper()
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func restore(t *testing.T, server *private.RedisServer, snapshot []byte) {
 	}
 }
 
-func snapshot(t *testing.T, server *private.RedisServer, client rueidis.Client) []byte {
+func snapshot(t *testing.T, server *testserver.RedisServer, client rueidis.Client) []byte {
 	t.Helper()
 	do(t, client, "SAVE")
 	b, err := os.ReadFile(server.Snapshot())
@@ -121,7 +121,7 @@ func TestRestoredFromSnapshot(t *testing.T) {
 }
 
 func restored(t *testing.T, f form, c comeback) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	first := numbered("first", 0, 1000)
 	f.push(t, client, list, first...)

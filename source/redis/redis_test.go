@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 )
@@ -36,7 +36,7 @@ func newSource(t *testing.T, c redis.Config, limits source.Limits) source.Source
 	return s
 }
 
-func connect(t testing.TB, server *private.RedisServer) rueidis.Client {
+func connect(t testing.TB, server *testserver.RedisServer) rueidis.Client {
 	t.Helper()
 	c, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{server.Address()}, DisableCache: true, ForceSingleClient: true,

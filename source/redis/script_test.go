@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 )
@@ -49,7 +49,7 @@ func TestTrimOfAnOldGeneration(t *testing.T) {
 }
 
 func TestScriptsThatDoNotKeepTheContract(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	push(t, client, list, "{}")
 	peek, err := os.ReadFile("testdata/peek.lua")
@@ -95,7 +95,7 @@ func TestScriptsThatDoNotKeepTheContract(t *testing.T) {
 
 // The script of the article, as it stands there.
 func TestPoppingScript(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	items := numbered("event", 0, 1000)
 	push(t, client, list, items...)

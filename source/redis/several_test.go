@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
 )
@@ -49,7 +49,7 @@ func readAll(t *testing.T, s source.Source, partition string) (events []string) 
 }
 
 func TestSeveralKeys(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	for _, f := range []struct {
 		form
@@ -84,7 +84,7 @@ func TestSeveralKeys(t *testing.T) {
 }
 
 func TestPatternFindsNewKeys(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	s := newSource(t, redis.Config{Address: server.Address(), Lists: redis.Keys{"emails:*"}}, source.Limits{Events: 100, Bytes: 1 << 20})
 	if g, ok := s.(source.Growing); !ok || !g.Grows() {
@@ -137,7 +137,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	do(t, client, "SET", "text", "x")
 	do(t, client, "HSET", "{taken}:perigee", "generation", "a", "head", "0", "pipeline", "other")
@@ -191,7 +191,7 @@ func TestUnknownKeyHasMoved(t *testing.T) {
 // TestDrainedListsAreNamedByAll has a worker begin when lists that another has seen
 // are empty, and so gone from Redis: both must reckon with the same partitions.
 func TestDrainedListsAreNamedByAll(t *testing.T) {
-	server := private.Redis(t)
+	server := testserver.Redis(t)
 	client := connect(t, server)
 	for _, pattern := range []string{"mail:*", "{mail}:*"} {
 		c := redis.Config{Address: server.Address(), Lists: redis.Keys{pattern}, UntilEmpty: true}

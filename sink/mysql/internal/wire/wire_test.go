@@ -18,10 +18,10 @@ import (
 
 	mysql "github.com/go-sql-driver/mysql"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
-var shared = private.SharedMariaDB{}
+var shared = testserver.SharedMariaDB{}
 
 func TestMain(m *testing.M) {
 	code := m.Run()

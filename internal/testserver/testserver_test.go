@@ -1,4 +1,4 @@
-package private_test
+package testserver_test
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // childFolder makes this test binary a program that starts a Redis and waits.
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 func child(dir string) {
-	r, err := private.StartRedis(context.Background(), dir)
+	r, err := testserver.StartRedis(context.Background(), dir)
 	if err != nil {
 		panic(err)
 	}
@@ -42,7 +42,7 @@ func child(dir string) {
 }
 
 func TestRedisKeepsPortAndDataOverKill(t *testing.T) {
-	r := private.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	r := testserver.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	address := r.Address()
 	ask(t, r, "SET k v", "+OK")
 	must(t, r.Kill())
@@ -59,7 +59,7 @@ func TestRedisKeepsPortAndDataOverKill(t *testing.T) {
 }
 
 func TestRedisKeepsNothingByDefault(t *testing.T) {
-	r := private.Redis(t)
+	r := testserver.Redis(t)
 	ask(t, r, "SET k v", "+OK")
 	must(t, r.Stop())
 	must(t, r.Start(t.Context()))
@@ -67,21 +67,21 @@ func TestRedisKeepsNothingByDefault(t *testing.T) {
 }
 
 func TestStartTwiceIsRefused(t *testing.T) {
-	r := private.Redis(t)
+	r := testserver.Redis(t)
 	if err := r.Start(t.Context()); err == nil {
 		t.Error("a running Redis was started again")
 	}
 }
 
 func TestFailedStartShowsTheServersOwnWords(t *testing.T) {
-	_, err := private.StartRedis(t.Context(), t.TempDir(), "--maxmemory", "plenty")
+	_, err := testserver.StartRedis(t.Context(), t.TempDir(), "--maxmemory", "plenty")
 	if err == nil || !strings.Contains(err.Error(), "maxmemory") {
 		t.Errorf("error %v, want what Redis says about maxmemory", err)
 	}
 }
 
 func TestMissingBinaryNamesThePackage(t *testing.T) {
-	_, err := private.Find("perigee-no-such-server", "no-such-package")
+	_, err := testserver.Find("perigee-no-such-server", "no-such-package")
 	if err == nil || !strings.Contains(err.Error(), "apt-get install no-such-package") {
 		t.Errorf("error %v, want the package to install", err)
 	}
@@ -120,7 +120,7 @@ func ended(pid int) bool {
 }
 
 func TestMariaDBKeepsDataOverKill(t *testing.T) {
-	m := private.MariaDB(t, "--innodb-autoinc-lock-mode=2")
+	m := testserver.MariaDB(t, "--innodb-autoinc-lock-mode=2")
 	name := m.Database(t)
 	db, err := sql.Open("mysql", m.DSN(name))
 	must(t, err)
@@ -137,7 +137,7 @@ func TestMariaDBKeepsDataOverKill(t *testing.T) {
 }
 
 func TestPostgreSQLKeepsDataOverKill(t *testing.T) {
-	p := private.PostgreSQL(t, "-c", "fsync=off")
+	p := testserver.PostgreSQL(t, "-c", "fsync=off")
 	name := p.Database(t)
 	value := func(query string) string {
 		t.Helper()
@@ -164,7 +164,7 @@ func TestPostgreSQLKeepsDataOverKill(t *testing.T) {
 }
 
 func TestSharedMariaDBGivesDatabasesOfTheirOwn(t *testing.T) {
-	var shared private.SharedMariaDB
+	var shared testserver.SharedMariaDB
 	defer shared.Close()
 	first, second := shared.Server(t), shared.Server(t)
 	if first != second {
@@ -182,7 +182,7 @@ func execute(t *testing.T, db *sql.DB, statement string) {
 }
 
 // ask sends one inline command and compares the first line of the answer.
-func ask(t *testing.T, r *private.RedisServer, command, want string) {
+func ask(t *testing.T, r *testserver.RedisServer, command, want string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.Address())
 	must(t, err)

@@ -1,4 +1,4 @@
-package rig
+package e2e
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the driver of the database below
 
-	"github.com/perigeedb/perigee/internal/private"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // List and Database are what the email example reads from and writes to.
@@ -22,8 +22,8 @@ const (
 // Servers are a private Redis and a private MariaDB with an empty database, and
 // what an engine needs to be told of them.
 type Servers struct {
-	Redis   *private.RedisServer
-	MariaDB *private.MariaDBServer
+	Redis   *testserver.RedisServer
+	MariaDB *testserver.MariaDBServer
 	DB      *sql.DB // of Database
 	Data    string  // the engine's data folder
 	HTTP    string  // where the engine listens
@@ -36,10 +36,10 @@ func StartServers(ctx context.Context, folder string, redisFlags, mariadbFlags [
 	if s.HTTP, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	if s.Redis, err = private.StartRedis(ctx, filepath.Join(folder, "redis"), redisFlags...); err != nil {
+	if s.Redis, err = testserver.StartRedis(ctx, filepath.Join(folder, "redis"), redisFlags...); err != nil {
 		return nil, err
 	}
-	if s.MariaDB, err = private.StartMariaDB(ctx, filepath.Join(folder, "mariadb"), mariadbFlags...); err != nil {
+	if s.MariaDB, err = testserver.StartMariaDB(ctx, filepath.Join(folder, "mariadb"), mariadbFlags...); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package rig
+package e2e
 
 import (
 	"context"

@@ -4,7 +4,7 @@
 // dies with the process that started it.
 //
 // A server's methods are for one goroutine at a time.
-package private
+package testserver
 
 import (
 	"bytes"

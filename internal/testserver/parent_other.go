@@ -1,6 +1,6 @@
 //go:build !linux
 
-package private
+package testserver
 
 import "syscall"
 

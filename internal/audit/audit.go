@@ -5,7 +5,7 @@
 // It believes no counter of the run. Its caller reads the ids back from where
 // they ended, and says of every other id, from the event itself, whether the
 // script drops it. A Ledger is not safe for concurrent use.
-package verify
+package audit
 
 import (
 	"errors"

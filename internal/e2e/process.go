@@ -1,7 +1,7 @@
 // Package rig is what programs need that treat a whole engine as their users
 // do: start the binary on a configuration, wait until it is ready, kill it, and
 // push events that are counted exactly. Tests of single packages do not need it.
-package rig
+package e2e
 
 import (
 	"context"

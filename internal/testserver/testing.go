@@ -1,4 +1,4 @@
-package private
+package testserver
 
 import (
 	"context"
@@ -88,7 +88,7 @@ func database(t T, s holder) string {
 // SharedMariaDB is one MariaDB for all the tests of a package, started when the
 // first of them asks. TestMain closes it:
 //
-//	var maria private.SharedMariaDB
+//	var maria testserver.SharedMariaDB
 //
 //	func TestMain(m *testing.M) {
 //		code := m.Run()

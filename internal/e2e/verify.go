@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/perigeedb/perigee/internal/audit"
+)
+
+// Verify looks for every generated event: in the table, or among the dead
+// letters of the engines' data folders, or dropped by the email example.
+func Verify(ctx context.Context, db *sql.DB, table string, folders []string, seed, events uint64) (audit.Report, error) {
+	ledger := audit.New(events)
+	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table)
+	if err != nil {
+		return audit.Report{}, fmt.Errorf("read the ids back: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uint64
+		if err := rows.Scan(&id); err != nil {
+			return audit.Report{}, fmt.Errorf("read the ids back: %w", err)
+		}
+		ledger.Row(id)
+	}
+	if err := rows.Err(); err != nil {
+		return audit.Report{}, fmt.Errorf("read the ids back: %w", err)
+	}
+	if err := ledger.Letters(folders...); err != nil {
+		return audit.Report{}, err
+	}
+	return ledger.Report(audit.DroppedByEmail(seed)), nil
+}

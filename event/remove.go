@@ -1,7 +1,7 @@
 package event
 
-// Remove takes rows, ascending, out of the output and its columns, in place.
-func (o *Output) Remove(rows []int) {
+// RemoveRows takes rows, ascending, out of the output and its columns, in place.
+func (o *Output) RemoveRows(rows []int) {
 	if len(rows) == 0 {
 		return
 	}

@@ -42,7 +42,7 @@ func TestRemove(t *testing.T) {
 			}
 		}
 		got, want := outputOf(all), outputOf(kept)
-		got.Remove(slices.Clone(gone))
+		got.RemoveRows(slices.Clone(gone))
 		if diff := cmp.Diff(describe(want), describe(got)); diff != "" {
 			t.Fatalf("without %v (-want +got):\n%s", gone, diff)
 		}
@@ -63,7 +63,7 @@ func describe(o *Output) []string {
 func TestRemoveWithoutColumns(t *testing.T) {
 	o := outputOf([]int{0, 1, 2})
 	o.Columns = nil
-	o.Remove([]int{1})
+	o.RemoveRows([]int{1})
 	if diff := cmp.Diff([]string{`{"row":0}`, `{"row":2}`}, docs(o.Len(), o.Doc)); diff != "" {
 		t.Error(diff)
 	}

@@ -42,8 +42,8 @@ func TestAllocations(t *testing.T) {
 			if err := r.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := r.Stats(); got.Settled != uint64(len(shelf.docs)) {
-				t.Fatalf("%d of %d events settled", got.Settled, len(shelf.docs))
+			if got := r.Stats(); got.Committed != uint64(len(shelf.docs)) {
+				t.Fatalf("%d of %d events settled", got.Committed, len(shelf.docs))
 			}
 		})
 	}

@@ -36,8 +36,8 @@ func TestPartitionsComeAndGo(t *testing.T) {
 		total := 0
 		for i := range 5 {
 			time.Sleep(10 * time.Second)
-			if s := r.Stats(); len(to.all()) != total || s.State != Running || s.Open != 0 {
-				t.Errorf("round %d: %d rows of %d, state %s, %d open", i, len(to.all()), total, s.State, s.Open)
+			if s := r.Stats(); len(to.all()) != total || s.State != Running || s.OpenPartitions != 0 {
+				t.Errorf("round %d: %d rows of %d, state %s, %d open", i, len(to.all()), total, s.State, s.OpenPartitions)
 			}
 			src.add(newShelf(fmt.Sprint(i), 10+i))
 			total += 10 + i

@@ -31,16 +31,16 @@ func TestDrainSettlesWhatWasRead(t *testing.T) {
 		}
 		r.Drain()
 		r.Drain()
-		if s := r.Stats(); s.State != Draining || s.Read == s.Settled {
-			t.Errorf("state %s with %d of %d settled: nothing is left to drain", s.State, s.Settled, s.Read)
+		if s := r.Stats(); s.State != Draining || s.Read == s.Committed {
+			t.Errorf("state %s with %d of %d settled: nothing is left to drain", s.State, s.Committed, s.Read)
 		}
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
 		s := r.Stats()
-		if s.Read != s.Settled || s.Read != shelf.read || !shelf.acked.Covers(0, shelf.read) || s.State != Stopped {
+		if s.Read != s.Committed || s.Read != shelf.read || !shelf.acked.Covers(0, shelf.read) || s.State != Stopped {
 			t.Errorf("%d taken, %d read, %d settled, %v acknowledged, state %s",
-				shelf.read, s.Read, s.Settled, shelf.acked, s.State)
+				shelf.read, s.Read, s.Committed, shelf.acked, s.State)
 		}
 		if diff := cmp.Diff(shelf.docs[0], to.all()[0]); diff != "" {
 			t.Error(diff)
@@ -58,14 +58,14 @@ func TestDrainWaitsForSink(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.Drain()
 		time.Sleep(time.Minute)
-		if s := r.Stats(); s.State != Draining || s.Settled != 0 {
-			t.Errorf("state %s with %d settled", s.State, s.Settled)
+		if s := r.Stats(); s.State != Draining || s.Committed != 0 {
+			t.Errorf("state %s with %d settled", s.State, s.Committed)
 		}
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Stats(); s.Settled != s.Read || len(to.all()) != int(s.Read) {
-			t.Errorf("%d settled and %d rows of %d", s.Settled, len(to.all()), s.Read)
+		if s := r.Stats(); s.Committed != s.Read || len(to.all()) != int(s.Read) {
+			t.Errorf("%d settled and %d rows of %d", s.Committed, len(to.all()), s.Read)
 		}
 	})
 }

@@ -65,10 +65,10 @@ func TestKinds(t *testing.T) {
 		missing += 1 - n
 	}
 	s := r.Stats()
-	if uint64(missing) != s.Dropped || len(dead) != events/100 || s.Dead["script"] != events/100 || s.Settled != events {
+	if uint64(missing) != s.Dropped || len(dead) != events/100 || s.Dead["script"] != events/100 || s.Committed != events {
 		t.Errorf("%d neither rows nor dead, %d letters; stats %+v", missing, len(dead), s)
 	}
-	if s.Dropped == 0 || s.Sinks[0].Rows == 0 || s.Bytes == 0 || s.Script == 0 || s.Lag != 0 {
+	if s.Dropped == 0 || s.Sinks[0].Rows == 0 || s.Bytes == 0 || s.ScriptTime == 0 || s.Lag != 0 {
 		t.Errorf("stats %+v", s)
 	}
 }

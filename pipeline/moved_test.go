@@ -65,8 +65,8 @@ func TestAllPartitionsMove(t *testing.T) {
 		for generation := range 3 {
 			q.generation.Store(int64(generation))
 			time.Sleep(10 * time.Second)
-			if s := r.Stats(); s.Open != 12 || s.Share.Held != 12 {
-				t.Errorf("generation %d: %d partitions are open and %d held, want 12", generation, s.Open, s.Share.Held)
+			if s := r.Stats(); s.OpenPartitions != 12 || s.Leases.Held != 12 {
+				t.Errorf("generation %d: %d partitions are open and %d held, want 12", generation, s.OpenPartitions, s.Leases.Held)
 			}
 		}
 		r.Drain()

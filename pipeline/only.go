@@ -50,7 +50,7 @@ func (s *settling) heedRows(i int, came, kept []bool) {
 			kept[from] = true
 		}
 	}
-	out.Remove(unwanted)
+	out.RemoveRows(unwanted)
 }
 
 // heedDead leaves the dead that are wanted. An event that fails as a whole is

@@ -347,7 +347,7 @@ func TestOutboxFails(t *testing.T) {
 		r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), first, second)
 		r.again(func(c *Config) {
 			c.Reached = func(at Point) {
-				if at == AfterLetters {
+				if at == AfterDeadLetters {
 					c.Outbox.Close() // as a disk that is full: nothing can be stored
 				}
 			}
@@ -356,7 +356,7 @@ func TestOutboxFails(t *testing.T) {
 		ended := r.start(ctx)
 		time.Sleep(time.Minute)
 		s := r.Stats()
-		if s.State != Retrying || s.Outbox == 0 || !s.Circuit || len(first.all())+len(second.all()) > 0 {
+		if s.State != Retrying || s.OutboxRetries == 0 || !s.CircuitOpen || len(first.all())+len(second.all()) > 0 {
 			t.Errorf("%+v with %d rows", s, len(first.all())+len(second.all()))
 		}
 		cancel()

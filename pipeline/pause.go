@@ -149,10 +149,10 @@ func (p *Pipeline) pauseItself(reason string) error {
 	return errPaused
 }
 
-// Forget drops what the outbox holds of a partition: what the sinks lack of it
+// DiscardOutbox drops what the outbox holds of a partition: what the sinks lack of it
 // must come from the source again. It is for a person who has set the sinks'
 // positions while the pipeline is paused.
-func (p *Pipeline) Forget(partition string) error {
+func (p *Pipeline) DiscardOutbox(partition string) error {
 	if p.config.Outbox == nil {
 		return nil
 	}

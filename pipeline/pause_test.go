@@ -30,13 +30,13 @@ func TestPauseLetsGoOfEverything(t *testing.T) {
 		if err := r.Pause("a person said so"); err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Stats(); s.Open != 1 || s.State != Paused {
-			t.Errorf("%d partitions open in state %s", s.Open, s.State)
+		if s := r.Stats(); s.OpenPartitions != 1 || s.State != Paused {
+			t.Errorf("%d partitions open in state %s", s.OpenPartitions, s.State)
 		}
 		time.Sleep(time.Minute)
 		s := r.Stats()
-		if s.Open != 0 || s.Read != s.Settled || len(to.all()) != int(s.Read) {
-			t.Errorf("%d partitions open, %d events read, %d settled", s.Open, s.Read, s.Settled)
+		if s.OpenPartitions != 0 || s.Read != s.Committed || len(to.all()) != int(s.Read) {
+			t.Errorf("%d partitions open, %d events read, %d settled", s.OpenPartitions, s.Read, s.Committed)
 		}
 		if err := r.Ready(); err == nil || err.Error() != "paused: a person said so" {
 			t.Errorf("ready: %v", err)

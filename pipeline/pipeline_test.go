@@ -57,9 +57,9 @@ func TestRunToTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := r.Stats()
-		got.Script, got.Waited, got.Sinks[0].Time, got.Share.Worker = 0, 0, 0, ""
+		got.ScriptTime, got.BackpressureTime, got.Sinks[0].Time, got.Leases.Worker = 0, 0, 0, ""
 		want := Stats{
-			Read: 102, Settled: 102, Batches: 11, Bytes: got.Bytes,
+			Read: 102, Committed: 102, Batches: 11, Bytes: got.Bytes,
 			Dropped: 21, Dead: map[string]uint64{"script": 20, "sink": 20},
 			Sinks: []SinkStats{{Name: "table", Rows: 61}}, State: Stopped,
 		}
@@ -167,7 +167,7 @@ func TestEveryNeighbourIsTriedAgain(t *testing.T) {
 				}
 				same(t, "rows", append([]string(nil), shelf.docs...), to.all())
 				s := r.Stats()
-				if n := s.Retries + s.Sinks[0].Retries; n != 3 {
+				if n := s.SourceRetries + s.Sinks[0].Retries; n != 3 {
 					t.Errorf("%d retries counted", n)
 				}
 			})
@@ -197,8 +197,8 @@ func TestDeadLettersCannotBeKept(t *testing.T) {
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Stats(); s.Letters != 3 || s.Settled != 10 {
-			t.Errorf("%d failures counted, %d events settled", s.Letters, s.Settled)
+		if s := r.Stats(); s.DeadLetterRetries != 3 || s.Committed != 10 {
+			t.Errorf("%d failures counted, %d events settled", s.DeadLetterRetries, s.Committed)
 		}
 		if n := len(r.dead(t)); n != 10 {
 			t.Errorf("%d dead letters kept", n)

@@ -7,7 +7,7 @@ type Point string
 const (
 	AfterRead    Point = "after-read"    // a batch was read, nothing was done with it
 	AfterScript  Point = "after-script"  // the script ran, nothing is durable
-	AfterLetters Point = "after-letters" // dead letters are durable
+	AfterDeadLetters Point = "after-dead-letters" // dead letters are durable
 	AfterOutbox  Point = "after-outbox"  // outputs are durable in the outbox; only with several sinks
 	BeforeWrite  Point = "before-write"  // before each write to a sink
 	AfterCommit  Point = "after-commit"  // after each write to a sink
@@ -19,6 +19,6 @@ const (
 // Points lists the points there are.
 func Points() []Point {
 	return []Point{
-		AfterRead, AfterScript, AfterLetters, AfterOutbox, BeforeWrite, AfterCommit, BeforeAck, AfterAck, BeforeReplay,
+		AfterRead, AfterScript, AfterDeadLetters, AfterOutbox, BeforeWrite, AfterCommit, BeforeAck, AfterAck, BeforeReplay,
 	}
 }

@@ -32,7 +32,7 @@ func (s *settling) refuse(refused *sink.RowErrors, i int) error {
 	if len(rows) == 0 {
 		return fmt.Errorf("refused no rows: a fault in the sink: %w", refused)
 	}
-	out.Remove(rows)
+	out.RemoveRows(rows)
 	s.res.Dead = append(s.res.Dead, dead...)
 	return nil
 }

@@ -41,7 +41,7 @@ func TestConflictsWithoutAnEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := r.start(ctx)
 		time.Sleep(time.Minute)
-		if s := r.Stats(); s.State != Retrying || !s.Circuit || s.Sinks[0].Retries > 40 {
+		if s := r.Stats(); s.State != Retrying || !s.CircuitOpen || s.Sinks[0].Retries > 40 {
 			t.Errorf("%+v", s)
 		}
 		cancel()
@@ -69,8 +69,8 @@ func TestCircuit(t *testing.T) {
 		q.add(b)
 		time.Sleep(30 * time.Second)
 		s := r.Stats()
-		if !s.Circuit || s.Open != 2 || s.Read != 10*(DefaultLanes+1) || b.read != 0 {
-			t.Errorf("circuit broken: %v, %d partitions open, %d events read", s.Circuit, s.Open, s.Read)
+		if !s.CircuitOpen || s.OpenPartitions != 2 || s.Read != 10*(DefaultLanes+1) || b.read != 0 {
+			t.Errorf("circuit broken: %v, %d partitions open, %d events read", s.CircuitOpen, s.OpenPartitions, s.Read)
 		}
 		if s.Sinks[0].Lag != 500 {
 			t.Errorf("a lag of %d", s.Sinks[0].Lag)
@@ -80,7 +80,7 @@ func TestCircuit(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = r.Stats()
-		if s.Circuit || s.Settled != 505 || s.Sinks[0].Lag != 0 || s.Waited == 0 {
+		if s.CircuitOpen || s.Committed != 505 || s.Sinks[0].Lag != 0 || s.BackpressureTime == 0 {
 			t.Errorf("%+v", s)
 		}
 	})

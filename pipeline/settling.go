@@ -43,7 +43,7 @@ func (s *settling) commit(ctx context.Context) error {
 	if err := s.keep(ctx); err != nil {
 		return err
 	}
-	p.config.Reached(AfterLetters)
+	p.config.Reached(AfterDeadLetters)
 	if err := s.store(ctx); err != nil {
 		return err
 	}

@@ -151,10 +151,10 @@ func held(t *testing.T, d time.Duration, crew []*colleague) (counts []int) {
 	time.Sleep(d)
 	for _, c := range crew {
 		s := c.Stats()
-		if s.Share.Held != s.Open {
-			t.Errorf("%s holds %d leases and has %d partitions open", s.Share.Worker, s.Share.Held, s.Open)
+		if s.Leases.Held != s.OpenPartitions {
+			t.Errorf("%s holds %d leases and has %d partitions open", s.Leases.Worker, s.Leases.Held, s.OpenPartitions)
 		}
-		counts = append(counts, s.Share.Held)
+		counts = append(counts, s.Leases.Held)
 	}
 	return counts
 }
@@ -197,7 +197,7 @@ func TestWorkersShare(t *testing.T) {
 		expect(t, "alone", held(t, 3*time.Second, first), 4)
 		crew := append(first, newColleague(t, "second", q, to))
 		expect(t, "two", held(t, 15*time.Second, crew), 2, 2)
-		if s := crew[0].Stats(); s.Share.Workers != 2 || s.Share.Elsewhere != 2 || s.State != Running {
+		if s := crew[0].Stats(); s.Leases.Workers != 2 || s.Leases.NotHeld != 2 || s.State != Running {
 			t.Errorf("%+v", s)
 		}
 		crew = append(crew, newColleague(t, "third", q, to), newColleague(t, "fourth", q, to))
@@ -267,8 +267,8 @@ func TestWorkerStopsBeforeItsLeaseIsOver(t *testing.T) {
 		expect(t, "alone", held(t, 10*time.Second, []*colleague{alone}), 2)
 		alone.view.cutOff.Store(true)
 		time.Sleep(DefaultLease)
-		if s := alone.Stats(); s.Open != 0 || s.State != Retrying {
-			t.Errorf("%d partitions are open in state %s", s.Open, s.State)
+		if s := alone.Stats(); s.OpenPartitions != 0 || s.State != Retrying {
+			t.Errorf("%d partitions are open in state %s", s.OpenPartitions, s.State)
 		}
 		alone.view.cutOff.Store(false)
 		expect(t, "back", held(t, 5*time.Second, []*colleague{alone}), 2)

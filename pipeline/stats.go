@@ -12,33 +12,33 @@ type Stats struct {
 	Read    uint64            // events read from the source, those read again included
 	Bytes   uint64            // bytes of the events read
 	Batches uint64            // batches read
-	Settled uint64            // events whose batch is durable in every sink
+	Committed uint64            // events whose batch is durable in every sink
 	Dropped uint64            // events that the script dropped on purpose
 	Dead    map[string]uint64 // dead letters by stage
 	Lag     uint64            // events that waited in the source behind the last read
-	Retries uint64            // failed attempts at the source
-	Letters uint64            // failed attempts at keeping dead letters
-	Outbox  uint64            // failed attempts at storing outputs
-	Script  time.Duration     // spent in the script, summed over lanes
+	SourceRetries uint64            // failed attempts at the source
+	DeadLetterRetries uint64            // failed attempts at keeping dead letters
+	OutboxRetries  uint64            // failed attempts at storing outputs
+	ScriptTime  time.Duration     // spent in the script, summed over lanes
 	// Replayed counts events whose stored outputs were written after a crash.
 	Replayed uint64
-	// Waited is the time that reading waited for a batch to be settled, summed
+	// BackpressureTime is the time that reading waited for a batch to be settled, summed
 	// over partitions: back-pressure.
-	Waited  time.Duration
-	Circuit bool // broken: nothing is read because what is read could only wait
-	Open    int  // partitions at work
+	BackpressureTime  time.Duration
+	CircuitOpen bool // broken: nothing is read because what is read could only wait
+	OpenPartitions    int  // partitions at work
 	Sinks   []SinkStats
-	Share   Share
+	Leases   LeaseStats
 	State   State
 	Err     error // why the state is Retrying or Paused, or Stopped before its time
 }
 
-// A Share is what this worker has of a pipeline that several share.
-type Share struct {
+// A LeaseStats is what this worker has of a pipeline that several share.
+type LeaseStats struct {
 	Worker    string
 	Workers   int    // alive, this one among them; 0 when partitions are not shared
 	Held      int    // partitions whose lease this worker holds
-	Elsewhere int    // partitions whose lease it does not hold
+	NotHeld int    // partitions whose lease it does not hold
 	Retries   uint64 // failed attempts at asking for leases
 }
 
@@ -57,11 +57,11 @@ func (p *Pipeline) Stats() Stats {
 	lag, lags := c.lags.sum(len(p.config.Sinks))
 	s := Stats{
 		Read: c.read.Load(), Bytes: c.bytes.Load(), Batches: c.batches.Load(),
-		Settled: c.settled.Load(), Dropped: c.dropped.Load(), Dead: c.dead.counts(), Lag: lag,
-		Retries: p.source.count(), Letters: p.letters.count(), Outbox: p.outbox.count(),
-		Script: time.Duration(c.script.Load()), Replayed: c.replayed.Load(),
-		Waited: time.Duration(c.waited.Load()), Circuit: p.circuit.isBroken(),
-		Open: int(c.open.Load()),
+		Committed: c.settled.Load(), Dropped: c.dropped.Load(), Dead: c.dead.counts(), Lag: lag,
+		SourceRetries: p.source.count(), DeadLetterRetries: p.letters.count(), OutboxRetries: p.outbox.count(),
+		ScriptTime: time.Duration(c.script.Load()), Replayed: c.replayed.Load(),
+		BackpressureTime: time.Duration(c.waited.Load()), CircuitOpen: p.circuit.isBroken(),
+		OpenPartitions: int(c.open.Load()),
 	}
 	for i, sink := range p.config.Sinks {
 		s.Sinks = append(s.Sinks, SinkStats{
@@ -69,11 +69,11 @@ func (p *Pipeline) Stats() Stats {
 			Retries: p.sinks[i].count(), Time: time.Duration(c.sinks[i].time.Load()),
 		})
 	}
-	s.Share.Worker = p.config.Worker
+	s.Leases.Worker = p.config.Worker
 	if p.leases != nil {
-		s.Share.Retries = p.leases.count()
+		s.Leases.Retries = p.leases.count()
 	}
-	s.Share.Workers, s.Share.Held, s.Share.Elsewhere = p.tenancy.now()
+	s.Leases.Workers, s.Leases.Held, s.Leases.NotHeld = p.tenancy.now()
 	s.State, s.Err = p.status.now()
 	return s
 }

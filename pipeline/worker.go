@@ -14,11 +14,11 @@ import (
 // workerFile is in the data folder and holds what tells its owner from others.
 const workerFile = "worker"
 
-// Worker returns the name under which the owner of a data folder shares
+// WorkerName returns the name under which the owner of a data folder shares
 // partitions with others: its host, and 64 random bits that stay in the folder.
 // A worker that starts again has its leases at once; two that share a host, or
 // the name of one, do not mix.
-func Worker(folder string) (string, error) {
+func WorkerName(folder string) (string, error) {
 	name := filepath.Join(folder, workerFile)
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(strings.TrimSpace(string(text))) == 0 {

@@ -82,7 +82,7 @@ func (c *collector) collect(ch chan<- prometheus.Metric, name string, s pipeline
 	counter(c.read, float64(s.Read))
 	counter(c.bytes, float64(s.Bytes))
 	counter(c.batches, float64(s.Batches))
-	counter(c.settled, float64(s.Settled))
+	counter(c.settled, float64(s.Committed))
 	counter(c.dropped, float64(s.Dropped))
 	for stage, n := range s.Dead {
 		counter(c.dead, float64(n), stage)
@@ -91,25 +91,25 @@ func (c *collector) collect(ch chan<- prometheus.Metric, name string, s pipeline
 	for _, state := range pipeline.States() {
 		gauge(c.state, truth(s.State == state), string(state))
 	}
-	counter(c.sourceRetries, float64(s.Retries))
-	counter(c.letterRetries, float64(s.Letters))
-	counter(c.script, s.Script.Seconds())
+	counter(c.sourceRetries, float64(s.SourceRetries))
+	counter(c.letterRetries, float64(s.DeadLetterRetries))
+	counter(c.script, s.ScriptTime.Seconds())
 	for _, sink := range s.Sinks {
 		counter(c.rows, float64(sink.Rows), sink.Name)
 		counter(c.sinkRetries, float64(sink.Retries), sink.Name)
 		counter(c.sink, sink.Time.Seconds(), sink.Name)
 		gauge(c.sinkLag, float64(sink.Lag), sink.Name)
 	}
-	counter(c.outboxRetries, float64(s.Outbox))
+	counter(c.outboxRetries, float64(s.OutboxRetries))
 	counter(c.replayed, float64(s.Replayed))
-	counter(c.waited, s.Waited.Seconds())
-	gauge(c.circuit, truth(s.Circuit))
-	gauge(c.worker, 1, s.Share.Worker)
-	gauge(c.workers, float64(s.Share.Workers))
-	counter(c.leaseRetries, float64(s.Share.Retries))
-	gauge(c.partitions, float64(s.Open), "open")
-	gauge(c.partitions, float64(s.Share.Held), "held")
-	gauge(c.partitions, float64(s.Share.Elsewhere), "elsewhere")
+	counter(c.waited, s.BackpressureTime.Seconds())
+	gauge(c.circuit, truth(s.CircuitOpen))
+	gauge(c.worker, 1, s.Leases.Worker)
+	gauge(c.workers, float64(s.Leases.Workers))
+	counter(c.leaseRetries, float64(s.Leases.Retries))
+	gauge(c.partitions, float64(s.OpenPartitions), "open")
+	gauge(c.partitions, float64(s.Leases.Held), "held")
+	gauge(c.partitions, float64(s.Leases.NotHeld), "elsewhere")
 }
 
 func truth(b bool) float64 {

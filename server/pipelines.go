@@ -37,8 +37,8 @@ type sinkReport struct {
 func reportOn(p *pipeline.Pipeline) report {
 	s := p.Stats()
 	r := report{
-		Pipeline: p.Name(), State: string(s.State), Open: s.Open, Lag: s.Lag, Settled: s.Settled, Circuit: s.Circuit,
-		Worker: s.Share.Worker, Workers: s.Share.Workers, Held: s.Share.Held, Elsewhere: s.Share.Elsewhere,
+		Pipeline: p.Name(), State: string(s.State), Open: s.OpenPartitions, Lag: s.Lag, Settled: s.Committed, Circuit: s.CircuitOpen,
+		Worker: s.Leases.Worker, Workers: s.Leases.Workers, Held: s.Leases.Held, Elsewhere: s.Leases.NotHeld,
 	}
 	if s.Err != nil {
 		r.Reason = s.Err.Error()
@@ -88,7 +88,7 @@ func pause(p *pipeline.Pipeline, r *http.Request) error {
 
 func resume(p *pipeline.Pipeline, _ *http.Request) error { return p.Resume() }
 
-func forget(p *pipeline.Pipeline, r *http.Request) error { return p.Forget(r.FormValue("partition")) }
+func forget(p *pipeline.Pipeline, r *http.Request) error { return p.DiscardOutbox(r.FormValue("partition")) }
 
 func (c *Config) find(name string) *pipeline.Pipeline {
 	for _, p := range c.Pipelines {

@@ -42,7 +42,7 @@ func TestPauseAndResume(t *testing.T) {
 	if one.Pipeline != "emails" || one.State != "paused" || one.Reason != "too hot" || one.Since == nil {
 		t.Errorf("%+v", one)
 	}
-	waitFor(t, func() bool { return p.Stats().Open == 0 })
+	waitFor(t, func() bool { return p.Stats().OpenPartitions == 0 })
 	if status, body := get(t, tcp, port+"/ready"); status != 503 || body != "emails: paused: too hot\n" {
 		t.Errorf("ready: %d %q", status, body)
 	}

@@ -206,7 +206,7 @@ func TestMetrics(t *testing.T) {
 	run(t, p)
 	waitFor(t, func() bool { // batches are settled in any order
 		stats := p.Stats()
-		return stats.Settled > 2 && stats.Dead["script"] == 1 && stats.Sinks[0].Rows == 1
+		return stats.Committed > 2 && stats.Dead["script"] == 1 && stats.Sinks[0].Rows == 1
 	})
 	client, url := overTCP(s)
 	status, text := get(t, client, url+"/metrics")

@@ -112,7 +112,7 @@ func (d *demoCommand) move(c *console, folder string) (time.Duration, error) {
 	if code := signalled(); code != 0 {
 		return 0, code
 	}
-	if done := e.pipelines[0].Stats().Settled; err == nil && done < d.Events {
+	if done := e.pipelines[0].Stats().Committed; err == nil && done < d.Events {
 		err = fmt.Errorf("interrupted after %d of %d events", done, d.Events)
 	}
 	return took, err

@@ -192,8 +192,8 @@ func retryLetters(w io.Writer, d *desk, q url.Values) error {
 		return err
 	}
 	fmt.Fprintf(w, "%s queued to be tried again\n", counted(outcome.Queued, "dead letter"))
-	if outcome.Unsettled > 0 {
-		fmt.Fprintf(w, "%s left alone: the batch is not committed yet, and is read again after a crash\n", counted(outcome.Unsettled, "dead letter"))
+	if outcome.Uncommitted > 0 {
+		fmt.Fprintf(w, "%s left alone: the batch is not committed yet, and is read again after a crash\n", counted(outcome.Uncommitted, "dead letter"))
 	}
 	return d.sayWhen(w)
 }

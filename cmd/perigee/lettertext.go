@@ -39,7 +39,7 @@ type letter struct {
 
 func newLetter(l deadletter.Letter) letter {
 	shown := letter{
-		l.ID(), l.Pipeline, l.Partition, l.Position, l.Sink, l.Number, l.First, l.Time, l.Retried, l.Unsettled,
+		l.ID(), l.Pipeline, l.Partition, l.Position, l.Sink, l.Number, l.First, l.Time, l.Retried, l.Uncommitted,
 		l.Stage, l.Error, l.Traceback, l.Script, string(l.Original), nil,
 	}
 	if !utf8.Valid(l.Original) {
@@ -90,7 +90,7 @@ type tally struct {
 
 func (s *tally) add(l deadletter.Letter) {
 	s.all++
-	if l.Unsettled {
+	if l.Uncommitted {
 		s.unsettled++
 	}
 	if s.stages == nil {
@@ -139,7 +139,7 @@ func describeLetter(w io.Writer, l deadletter.Letter) error {
 	line("script", l.Script)
 	line("first kept", l.First.UTC().Format(timeLayout)+" UTC")
 	line("last kept", l.Time.UTC().Format(timeLayout)+" UTC, after "+counted(l.Retried+1, "attempt"))
-	if l.Unsettled {
+	if l.Uncommitted {
 		line("state", "its batch is not committed yet, so that the event may be read again")
 	}
 	if l.Traceback != "" {

@@ -160,7 +160,7 @@ func (l *ledger) take(ctx context.Context, m *move, force bool) (release func(),
 		return release, nil
 	}
 	for _, p := range l.pipelines {
-		if p.Name() == m.part.config.Name && p.Stats().Open > 0 {
+		if p.Name() == m.part.config.Name && p.Stats().OpenPartitions > 0 {
 			return nil, withHint(fmt.Errorf("the engine in %s is at work on pipeline %s", l.data, p.Name()), hint)
 		}
 	}
@@ -183,7 +183,7 @@ func (l *ledger) take(ctx context.Context, m *move, force bool) (release func(),
 func (l *ledger) forget(m *move) error {
 	for _, p := range l.pipelines {
 		if p.Name() == m.part.config.Name {
-			return p.Forget(m.partition)
+			return p.DiscardOutbox(m.partition)
 		}
 	}
 	if !outbox.Exists(l.data) {

@@ -85,9 +85,9 @@ func progressOf(pipelines []*pipeline.Pipeline) func(time.Duration) string {
 		var parts []string
 		for i, p := range pipelines {
 			stats := p.Stats()
-			parts = append(parts, fmt.Sprintf("%s: %s events  %s/s  lag %s  dead %s  %s", p.Name(), thousands(stats.Settled),
-				thousands(perSecond(stats.Settled-before[i], elapsed)), thousands(stats.Lag), thousands(deadOf(stats)), stats.State))
-			before[i] = stats.Settled
+			parts = append(parts, fmt.Sprintf("%s: %s events  %s/s  lag %s  dead %s  %s", p.Name(), thousands(stats.Committed),
+				thousands(perSecond(stats.Committed-before[i], elapsed)), thousands(stats.Lag), thousands(deadOf(stats)), stats.State))
+			before[i] = stats.Committed
 		}
 		return strings.Join(parts, "  |  ")
 	}
@@ -98,7 +98,7 @@ func barOf(p *pipeline.Pipeline, events uint64) func(time.Duration) string {
 	const width = 30
 	before := uint64(0)
 	return func(elapsed time.Duration) string {
-		settled := p.Stats().Settled
+		settled := p.Stats().Committed
 		full := int(width * settled / max(events, 1))
 		line := fmt.Sprintf("[%s%s] %s of %s events  %s/s", strings.Repeat("#", full), strings.Repeat(".", width-full),
 			thousands(settled), thousands(events), thousands(perSecond(settled-before, elapsed)))

@@ -60,7 +60,7 @@ func TestPoison(t *testing.T) {
 	}
 	run := func() { t.Helper(); runEngine(t, file).ends(0) }
 
-	killed(pipeline.AfterLetters, 5)
+	killed(pipeline.AfterDeadLetters, 5)
 	says(t, 0, "left alone: the batch is not committed yet", "dlq", "retry", "--all", "--data", m.data)
 	run()
 	letters := m.letters()

@@ -113,7 +113,7 @@ func (e *engine) make(pl *plan, letters *deadletter.Store) error {
 	if err != nil {
 		return err
 	}
-	worker, err := pipeline.Worker(pl.Data)
+	worker, err := pipeline.WorkerName(pl.Data)
 	if err != nil {
 		return err
 	}
@@ -202,8 +202,8 @@ func (e *engine) run(ctx context.Context) error {
 // conclude logs what a pipeline has done.
 func (e *engine) conclude(p *pipeline.Pipeline, took time.Duration) {
 	s := p.Stats()
-	e.log.Info("pipeline ended", "pipeline", p.Name(), "events", s.Settled, "rows", rowsOf(s), "dropped", s.Dropped,
-		"dead", deadOf(s), "seconds", fmt.Sprintf("%.1f", took.Seconds()), "events_per_s", perSecond(s.Settled, took))
+	e.log.Info("pipeline ended", "pipeline", p.Name(), "events", s.Committed, "rows", rowsOf(s), "dropped", s.Dropped,
+		"dead", deadOf(s), "seconds", fmt.Sprintf("%.1f", took.Seconds()), "events_per_s", perSecond(s.Committed, took))
 }
 
 // close closes in the opposite order of opening.

@@ -124,7 +124,7 @@ func (s *stage) letters(f *found, r *Report) error {
 				return errors.Join(err, store.Close())
 			}
 			one := part{n, letter.Sink, letter.Number}
-			if letter.Unsettled {
+			if letter.Uncommitted {
 				open[one] = true
 			} else {
 				settled[place{letter.Partition, letter.Position, letter.Sink, letter.Number}] = one

@@ -50,7 +50,7 @@ func (w *worker) data() string { return filepath.Join(w.folder, "data") }
 func (w *worker) log() string  { return filepath.Join(w.folder, "worker.log") }
 
 // name is under which others know the worker.
-func (w *worker) name() (string, error) { return pipeline.Worker(w.data()) }
+func (w *worker) name() (string, error) { return pipeline.WorkerName(w.data()) }
 
 func (w *worker) proxies() []*proxy {
 	all := []*proxy{w.redis}

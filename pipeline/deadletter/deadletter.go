@@ -47,7 +47,7 @@ type Letter struct {
 	First     time.Time // when it was first kept
 	Time      time.Time // when it was last kept
 	Retried   int       // how often it was tried again
-	Unsettled bool      // its range is not known to be durable: it cannot be tried again yet
+	Uncommitted bool      // its range is not known to be durable: it cannot be tried again yet
 	event.Dead
 }
 

@@ -119,7 +119,7 @@ func (s *Store) page(f *Filter, from place) (letters []found, next *place, err e
 				return false, err
 			}
 			if f.matches(&l) {
-				l.Unsettled = isUnsettled(tx, at)
+				l.Uncommitted = isUnsettled(tx, at)
 				letters = append(letters, found{l, at.clone(), bytes.Clone(value)})
 				size += len(value)
 			}

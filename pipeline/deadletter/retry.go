@@ -10,16 +10,16 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// An Outcome is what became of the letters that a filter means.
-type Outcome struct {
+// An RetryResult is what became of the letters that a filter means.
+type RetryResult struct {
 	Queued    int // to be tried again
-	Unsettled int // left alone: their events may be read again anyway
+	Uncommitted int // left alone: their events may be read again anyway
 }
 
 // Retry puts the settled letters that the filter means into the queues of their
 // pipelines. Each letter moves whole or not at all, whatever is killed. Letters
 // that are kept while Retry works are not meant.
-func (s *Store) Retry(f Filter) (o Outcome, err error) {
+func (s *Store) Retry(f Filter) (o RetryResult, err error) {
 	if now := time.Now(); f.Before.IsZero() || now.Before(f.Before) {
 		f.Before = now
 	}
@@ -40,7 +40,7 @@ func (s *Store) Retry(f Filter) (o Outcome, err error) {
 			return o, fmt.Errorf("queue dead letters: %w", err)
 		}
 		o.Queued += queued
-		o.Unsettled += unsettled
+		o.Uncommitted += unsettled
 	}
 	return o, nil
 }

@@ -75,7 +75,7 @@ func keep(t *testing.T, s *Store, partition string, letters ...event.Dead) {
 	}
 }
 
-func retry(t *testing.T, s *Store, f Filter, want Outcome) {
+func retry(t *testing.T, s *Store, f Filter, want RetryResult) {
 	t.Helper()
 	if got, err := s.Retry(f); err != nil || got != want {
 		t.Fatalf("retry: %+v, %v, want %+v", got, err, want)
@@ -95,7 +95,7 @@ func TestQueueIsASource(t *testing.T) {
 			place.Events = append(place.Events, string(d.Original))
 		}
 		keep(t, s, "a", letters...)
-		retry(t, s, Filter{}, Outcome{Queued: events})
+		retry(t, s, Filter{}, RetryResult{Queued: events})
 		place.Open = func(t *testing.T, limits source.Limits) source.Source {
 			var own shelf
 			if n, err := s.Queued(); err != nil || n["p"] == 0 {
@@ -129,7 +129,7 @@ func TestLetterKeepsItsIdentity(t *testing.T) {
 	before := list(t, s, Filter{})[0]
 	src := s.Join(Feed{Pipeline: "p", Source: shelf{name: "list"}, Limits: limits, Sinks: []string{"pg"}})
 	for tries := 1; tries <= 2; tries++ {
-		retry(t, s, Filter{IDs: []string{before.ID()}}, Outcome{Queued: 1})
+		retry(t, s, Filter{IDs: []string{before.ID()}}, RetryResult{Queued: 1})
 		if n, err := s.Queued(); err != nil || n["p"] != 1 {
 			t.Errorf("queued %v, %v", n, err)
 		}
@@ -152,7 +152,7 @@ func TestLetterKeepsItsIdentity(t *testing.T) {
 		}
 		l := after[0]
 		if l.ID() != before.ID() || l.Partition != "list" || l.Position != 7 || l.Sink != "pg" || l.Number != 2 ||
-			!l.First.Equal(before.First) || !l.Time.After(before.Time) || l.Retried != tries || l.Stage != "script" || l.Unsettled {
+			!l.First.Equal(before.First) || !l.Time.After(before.Time) || l.Retried != tries || l.Stage != "script" || l.Uncommitted {
 			t.Errorf("try %d: %+v, before %+v", tries, l, before)
 		}
 		if _, err := src.Open(t.Context(), name, nil); !errors.Is(err, source.ErrMoved) {
@@ -180,10 +180,10 @@ func TestOldFile(t *testing.T) {
 	s.Close()
 	s = open(t, folder)
 	l := list(t, s, Filter{})[0]
-	if l.Position != 9 || l.Number != 3 || l.Unsettled || !l.First.Equal(l.Time) || l.Time.Year() != 2026 {
+	if l.Position != 9 || l.Number != 3 || l.Uncommitted || !l.First.Equal(l.Time) || l.Time.Year() != 2026 {
 		t.Errorf("%+v", l)
 	}
-	retry(t, s, Filter{}, Outcome{Queued: 1})
+	retry(t, s, Filter{}, RetryResult{Queued: 1})
 	_, r := queued(t, s.Join(Feed{Pipeline: "p", Source: shelf{}, Limits: limits, Sinks: []string{"mysql"}}), nil)
 	var b event.Batch
 	if err := r.Read(t.Context(), &b); err != nil || b.Only[0] != (event.Part{Sink: "mysql", Number: 3}) {
@@ -196,18 +196,18 @@ func TestUnsettledWaits(t *testing.T) {
 	s := open(t, t.TempDir())
 	replace(t, s, "p", "list", event.Range{Count: 5}, dead(1, "x"))
 	replace(t, s, "p", "list", event.Range{First: 5, Count: 5}, dead(6, "x"))
-	retry(t, s, Filter{}, Outcome{Unsettled: 2})
+	retry(t, s, Filter{}, RetryResult{Uncommitted: 2})
 
 	src := s.Join(Feed{Pipeline: "p", Source: shelf{name: "list"}, Limits: limits})
 	r, err := src.Open(t.Context(), "list", event.Ranges{{First: 0, Count: 5}}) // a sink has it
 	if err != nil {
 		t.Fatal(err)
 	}
-	retry(t, s, Filter{}, Outcome{Queued: 1, Unsettled: 1})
+	retry(t, s, Filter{}, RetryResult{Queued: 1, Uncommitted: 1})
 	if err := r.Ack(t.Context(), event.Range{First: 5, Count: 5}); err != nil {
 		t.Fatal(err)
 	}
-	retry(t, s, Filter{}, Outcome{Queued: 1})
+	retry(t, s, Filter{}, RetryResult{Queued: 1})
 }
 
 // TestOneBatchAtATime offers the letters that came meanwhile after the batch.
@@ -215,11 +215,11 @@ func TestOneBatchAtATime(t *testing.T) {
 	s := open(t, t.TempDir())
 	src := s.Join(Feed{Pipeline: "p", Source: shelf{name: "own"}, Limits: limits})
 	keep(t, s, "a", dead(1, "x"))
-	retry(t, s, Filter{}, Outcome{Queued: 1})
+	retry(t, s, Filter{}, RetryResult{Queued: 1})
 	first, r := queued(t, src, nil)
 	for i := range uint64(3) {
 		keep(t, s, "b", dead(i, "x"))
-		retry(t, s, Filter{}, Outcome{Queued: 1})
+		retry(t, s, Filter{}, RetryResult{Queued: 1})
 	}
 	if again, _ := queued(t, src, nil); again != first {
 		t.Errorf("%s is offered beside %s", again, first)
@@ -243,7 +243,7 @@ func TestSinkSetBack(t *testing.T) {
 	for _, remembered := range []bool{false, true} {
 		s := open(t, t.TempDir())
 		keep(t, s, "a", dead(1, "x"), dead(2, "x"), dead(3, "x"))
-		retry(t, s, Filter{}, Outcome{Queued: 3})
+		retry(t, s, Filter{}, RetryResult{Queued: 3})
 		src := s.Join(Feed{Pipeline: "p", Source: shelf{}, Limits: limits, Remembered: remembered})
 		name, r := queued(t, src, nil)
 		if err := r.Ack(t.Context(), event.Range{First: 1, Count: 1}); err != nil {
@@ -266,7 +266,7 @@ func TestResolveAndPurge(t *testing.T) {
 		letters = append(letters, dead(i, "x"))
 	}
 	keep(t, s, "a", letters...)
-	retry(t, s, Filter{IDs: []string{list(t, s, Filter{})[5].ID()}}, Outcome{Queued: 1})
+	retry(t, s, Filter{IDs: []string{list(t, s, Filter{})[5].ID()}}, RetryResult{Queued: 1})
 	keep(t, s, "b", dead(5, "x"))
 	if sizes, err := s.Sizes(); err != nil || !maps.Equal(sizes, map[string]int{"p": 600}) {
 		t.Errorf("sizes %v, %v", sizes, err)

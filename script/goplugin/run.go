@@ -102,7 +102,7 @@ func (r *run) overflown(i int) {
 // settle makes the result whole: the outputs of all sinks and their columns, and
 // the dead letters of the events that ran, in order.
 func (r *run) settle() error {
-	r.out.Remove(r.refusedRows(r.out))
+	r.out.RemoveRows(r.refusedRows(r.out))
 	opts := &r.script.opts
 	if !opts.Direct() {
 		opts.Share(r.out, r.res.Outputs)
@@ -176,7 +176,7 @@ func (r *run) columns() error {
 // were looked at.
 func (r *run) takeBack() {
 	for i := range r.res.Outputs {
-		r.res.Outputs[i].Remove(r.refusedRows(&r.res.Outputs[i]))
+		r.res.Outputs[i].RemoveRows(r.refusedRows(&r.res.Outputs[i]))
 	}
 	r.res.Dead = slices.DeleteFunc(r.res.Dead, func(d event.Dead) bool {
 		return d.Stage == "column" && r.state[d.Position-r.in.Range.First] == refused

@@ -105,7 +105,7 @@ end`
 	}
 	read := p.Stats().Read
 	t.Logf("%d events, %d versions wrote dead letters", read, len(kept.versions))
-	if uint64(len(kept.settled)) != read || p.Stats().Settled != read {
+	if uint64(len(kept.settled)) != read || p.Stats().Committed != read {
 		t.Errorf("%d events read, %d settled", read, len(kept.settled))
 	}
 	for _, fault := range kept.faults {

@@ -156,7 +156,7 @@ func TestBadRowsAreFoundOnce(t *testing.T) {
 	if why := rows.Rows[0].Err.Error(); !strings.Contains(why, "422") || !strings.Contains(why, "event 2 has no name") {
 		t.Errorf("the reason is %q", why)
 	}
-	out.Remove([]int{1})
+	out.RemoveRows([]int{1})
 	if err := w.Write(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}

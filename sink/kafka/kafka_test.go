@@ -151,7 +151,7 @@ func TestLargeRecords(t *testing.T) {
 	if err := w.Write(t.Context(), out); !errors.As(err, &refused) || len(refused.Rows) != 1 || refused.Rows[0].Row != 1 {
 		t.Fatalf("got %v", err)
 	}
-	out.Remove([]int{1})
+	out.RemoveRows([]int{1})
 	if err := w.Write(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func Fit(extract Extract, out *event.Output, refuse func(event int, number uint3
 		rows = append(rows, bad.Row)
 		refuse(int(out.From[bad.Row]), number(out.From, bad.Row), bad)
 	}
-	out.Remove(rows)
+	out.RemoveRows(rows)
 	return nil
 }
 

@@ -52,7 +52,7 @@ func TestServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	if err := producer.Upto(t.Context(), events); err != nil {
+	if err := producer.PushUpTo(t.Context(), events); err != nil {
 		t.Fatal(err)
 	}
 	letters, err := deadletter.Open(t.TempDir())

@@ -98,7 +98,7 @@ func (d *demo) engine(ctx context.Context) (rate float64, report audit.Report, e
 		return 0, report, err
 	}
 	began := time.Now()
-	engine, err := e2e.Start(d.binary, d.config, filepath.Join(d.folder, "engine.log"), d.servers.Env()...)
+	engine, err := e2e.StartProcess(d.binary, d.config, filepath.Join(d.folder, "engine.log"), d.servers.Env()...)
 	if err != nil {
 		return 0, report, err
 	}
@@ -107,22 +107,22 @@ func (d *demo) engine(ctx context.Context) (rate float64, report audit.Report, e
 		return 0, report, errors.Join(err, d.log())
 	}
 	took := time.Since(began)
-	if err := engine.Drain(ctx); err != nil {
+	if err := engine.Shutdown(ctx); err != nil {
 		return 0, report, errors.Join(fmt.Errorf("the engine did not drain: %w", err), d.log())
 	}
 	d.peak = max(d.peak, engine.PeakBytes())
-	report, err = e2e.Verify(ctx, d.servers.DB, e2e.Table, []string{d.servers.Data}, seed, d.events)
+	report, err = e2e.Audit(ctx, d.servers.DB, e2e.Table, []string{d.servers.Data}, seed, d.events)
 	return float64(d.events) / took.Seconds(), report, err
 }
 
-func (d *demo) untilEmpty(ctx context.Context, engine *e2e.Engine) error {
+func (d *demo) untilEmpty(ctx context.Context, engine *e2e.Process) error {
 	for {
 		waiting, err := d.pusher.Waiting(ctx)
 		if err != nil || waiting == 0 {
 			return err
 		}
 		select {
-		case <-engine.Ended():
+		case <-engine.Done():
 			return fmt.Errorf("the engine ended with %d events waiting", waiting)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -152,7 +152,7 @@ func (d *demo) article(ctx context.Context) (rate float64, err error) {
 
 // reset empties what earlier turns have left, and fills the list again.
 func (d *demo) reset(ctx context.Context) error {
-	if err := d.pusher.Forget(ctx); err != nil {
+	if err := d.pusher.FlushAll(ctx); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(d.servers.Data); err != nil {
@@ -163,7 +163,7 @@ func (d *demo) reset(ctx context.Context) error {
 			return fmt.Errorf("empty table %s: %w", table, err)
 		}
 	}
-	return d.pusher.Upto(ctx, d.events)
+	return d.pusher.PushUpTo(ctx, d.events)
 }
 
 // log is the engine's log as an error, for when it failed.

@@ -54,7 +54,7 @@ func (b *bench) ours(name, source, sink string, from source, to target, db *sql.
 	return contestant{name: name, events: b.events, from: from, to: to, serves: true,
 		command: b.command(source, sink),
 		check: func(ctx context.Context) error {
-			report, err := e2e.Verify(ctx, db, table, []string{b.data()}, seed, b.events)
+			report, err := e2e.Audit(ctx, db, table, []string{b.data()}, seed, b.events)
 			if err != nil {
 				return err
 			}

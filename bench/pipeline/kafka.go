@@ -30,7 +30,7 @@ func (b *bench) startBroker(ctx context.Context) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := server.Topic(ctx, topic); err != nil {
+	if err := server.CreateTopic(ctx, topic); err != nil {
 		return nil, errors.Join(err, server.Stop())
 	}
 	config := filepath.Join(b.folder, "fill.yaml")

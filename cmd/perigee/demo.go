@@ -139,10 +139,10 @@ func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
 // verify reads back from disk where every event has ended.
 func (d *demoCommand) verify(folder string) (audit.Report, error) {
 	ledger := audit.New(d.Events)
-	if err := storedIDs(context.Background(), folder, "events", "id", ledger.Row); err != nil {
+	if err := storedIDs(context.Background(), folder, "events", "id", ledger.AddRow); err != nil {
 		return audit.Report{}, err
 	}
-	if err := ledger.Letters(folder); err != nil {
+	if err := ledger.AddDeadLetters(folder); err != nil {
 		return audit.Report{}, err
 	}
 	return ledger.Report(audit.DroppedByEmail(demoSeed)), nil

@@ -234,14 +234,14 @@ func (m *mail) finish(p *process) (audit.Report, []letter) {
 		if err := rows.Scan(&id); err != nil {
 			m.t.Fatal(err)
 		}
-		ledger.Row(id)
+		ledger.AddRow(id)
 	}
 	if err := rows.Err(); err != nil {
 		m.t.Fatal(err)
 	}
 	letters := m.letters()
 	for _, l := range letters {
-		ledger.Dead(l.Position + 1)
+		ledger.AddDead(l.Position + 1)
 	}
 	return ledger.Report(audit.DroppedByEmail(demoSeed)), letters
 }

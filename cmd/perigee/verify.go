@@ -99,8 +99,8 @@ func (v *verifyCommand) run(c *console, folder string) error {
 	}
 	screen := newScreen(c.err)
 	runner := chaos.NewRunner(chaos.Config{
-		Binary: v.binary(binary), Folder: folder, Events: events, Oracle: v.oracle(c), Stored: storedIDs, Keep: v.Keep,
-		Say: func(line string) { fmt.Fprintf(screen, "verify: %s\n", line) },
+		Binary: v.binary(binary), Folder: folder, Events: events, Expect: v.oracle(c), ReadStore: storedIDs, Keep: v.Keep,
+		Log: func(line string) { fmt.Fprintf(screen, "verify: %s\n", line) },
 	}, rounds)
 	if v.Soak > 0 {
 		return v.soak(ctx, c, runner, rounds[0])
@@ -111,7 +111,7 @@ func (v *verifyCommand) run(c *console, folder string) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	v.report(c, &runner.Tally)
+	v.report(c, &runner.Totals)
 	return err
 }
 
@@ -134,15 +134,15 @@ func killsBar(r *chaos.Runner) func(time.Duration) string {
 }
 
 // report prints what was done and found.
-func (v *verifyCommand) report(c *console, t *chaos.Tally) {
+func (v *verifyCommand) report(c *console, t *chaos.Totals) {
 	out := table.NewWriter()
 	out.SetStyle(table.StyleLight)
 	out.AppendHeader(table.Row{"fault", "times"})
-	for _, name := range t.Names() {
+	for _, name := range t.FaultNames() {
 		out.AppendRow(table.Row{name, t.Faults[name]})
 	}
 	out.AppendSeparator()
-	least, median, most := t.Takeover()
+	least, median, most := t.TakeoverTimes()
 	out.AppendRow(table.Row{"takeover by others: least, median, most", fmt.Sprintf("%.1f, %.1f, %.1f s of %d",
 		least.Seconds(), median.Seconds(), most.Seconds(), len(t.Takeovers))})
 	out.AppendRow(table.Row{"events, and those that Redis forgot", fmt.Sprintf("%d, %d", t.Events, t.Forgotten)})

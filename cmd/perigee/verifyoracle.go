@@ -13,8 +13,8 @@ import (
 )
 
 // oracle runs the script of a worker's configuration and no engine.
-func (v *verifyCommand) oracle(c *console) chaos.Oracle {
-	return func(ctx context.Context, file string, events [][]byte) ([]chaos.Outcome, error) {
+func (v *verifyCommand) oracle(c *console) chaos.ExpectFunc {
+	return func(ctx context.Context, file string, events [][]byte) ([]chaos.Expected, error) {
 		plan, err := assemble(ctx, configFlags{Config: file}, c, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
@@ -25,8 +25,8 @@ func (v *verifyCommand) oracle(c *console) chaos.Oracle {
 }
 
 // outcomes are what the script makes of events.
-func (p *part) outcomes(ctx context.Context, events [][]byte) ([]chaos.Outcome, error) {
-	all := make([]chaos.Outcome, len(events))
+func (p *part) outcomes(ctx context.Context, events [][]byte) ([]chaos.Expected, error) {
+	all := make([]chaos.Expected, len(events))
 	var batch event.Batch
 	for i, one := range events {
 		all[i].Rows = make([]uint8, len(p.sinks))
@@ -47,7 +47,7 @@ func (p *part) outcomes(ctx context.Context, events [][]byte) ([]chaos.Outcome, 
 }
 
 // note adds what came of a run.
-func (p *part) note(all []chaos.Outcome, result *event.Result) {
+func (p *part) note(all []chaos.Expected, result *event.Result) {
 	for s := range result.Outputs {
 		out := &result.Outputs[s]
 		for row := range out.Len() {

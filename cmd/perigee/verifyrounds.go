@@ -67,7 +67,7 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	for i := range rounds {
 		rounds[i].Seed = v.Seed + uint64(i)
 		share := v.share(v.Kills/len(rounds), rounds[i].Workers)
-		rounds[i].Faults = chaos.Schedule(share, chaos.Points(len(rounds[i].Pipeline.Sinks)), rounds[i].Seed)
+		rounds[i].Faults = chaos.ScheduleFaults(share, chaos.KillPoints(len(rounds[i].Pipeline.Sinks)), rounds[i].Seed)
 	}
 	all := len(rounds)
 	rounds = slices.DeleteFunc(rounds, func(r chaos.Round) bool { return !strings.Contains(r.Name, v.Round) })
@@ -81,17 +81,17 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 const usualKills = 70
 
 // share is what a round with so many kills does. Six in ten are of workers, at points.
-func (v *verifyCommand) share(kills, workers int) chaos.Share {
+func (v *verifyCommand) share(kills, workers int) chaos.FaultCounts {
 	few := func(n int) int { return (kills*n + usualKills/2) / usualKills }
-	s := chaos.Share{
+	s := chaos.FaultCounts{
 		chaos.KillWorker: few(10), chaos.KillRedis: few(7), chaos.KillDatabase: few(8),
 		chaos.RestoreRedis: few(3), chaos.RestoreDatabase: few(2),
-		chaos.Cut: few(2), chaos.CutPacket: few(2), chaos.LoseReply: few(2), chaos.Stall: few(2), chaos.Delay: few(1),
+		chaos.CutConnections: few(2), chaos.CutInsidePacket: few(2), chaos.DropReply: few(2), chaos.StallConnections: few(2), chaos.DelayConnections: few(1),
 	}
 	if workers > 1 {
-		s[chaos.KillForGood], s[chaos.Freeze] = few(4), few(3)
+		s[chaos.KillUntilTakeover], s[chaos.SuspendInTransaction] = few(4), few(3)
 	}
-	rest := kills - s[chaos.KillWorker] - s[chaos.KillRedis] - s[chaos.KillDatabase] - s[chaos.RestoreRedis] - s[chaos.KillForGood] - 3*s[chaos.RestoreDatabase]
+	rest := kills - s[chaos.KillWorker] - s[chaos.KillRedis] - s[chaos.KillDatabase] - s[chaos.RestoreRedis] - s[chaos.KillUntilTakeover] - 3*s[chaos.RestoreDatabase]
 	s[chaos.KillAtPoint] = max(1, rest)
 	return s
 }
@@ -102,7 +102,7 @@ func (v *verifyCommand) ownRounds(c *console) (rounds []chaos.Round, err error) 
 	if err != nil {
 		return nil, err
 	}
-	for workers := 1; workers <= 3 && (workers == 1 || p.Shared()); workers++ {
+	for workers := 1; workers <= 3 && (workers == 1 || p.HasLeases()); workers++ {
 		rounds = append(rounds, chaos.Round{Name: fmt.Sprintf("%s, workers: %d", p.Name, workers), Pipeline: p, Workers: workers})
 	}
 	return rounds, nil
@@ -124,10 +124,10 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		}
 	}
 	mysql, postgres := files["redis-mysql.yaml"], files["redis-postgres.yaml"]
-	both := mysql.Beside(postgres)
+	both := mysql.WithSinksOf(postgres)
 	rounds := []chaos.Round{
 		{Name: "lists into MariaDB, workers: 2", Pipeline: mysql, Workers: 2},
-		{Name: "streams into PostgreSQL, workers: 3", Pipeline: postgres.Streams(), Workers: 3},
+		{Name: "streams into PostgreSQL, workers: 3", Pipeline: postgres.WithStreams(), Workers: 3},
 	}
 	if v.Quick {
 		return rounds, nil
@@ -137,11 +137,11 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		return nil, err
 	}
 	rounds = append(rounds,
-		chaos.Round{Name: "streams into MariaDB, workers: 1", Pipeline: mysql.Streams(), Workers: 1},
+		chaos.Round{Name: "streams into MariaDB, workers: 1", Pipeline: mysql.WithStreams(), Workers: 1},
 		chaos.Round{Name: "lists into PostgreSQL, workers: 2", Pipeline: postgres, Workers: 2},
 		chaos.Round{Name: "lists into MariaDB and PostgreSQL, workers: 2", Pipeline: both, Workers: 2},
-		chaos.Round{Name: "streams into MariaDB, workers: 3", Pipeline: mysql.Streams(), Workers: 3},
-		chaos.Round{Name: "poison in every thousand, then mended", Pipeline: mysql.With(mend.Path), Workers: 1, Mend: mend},
+		chaos.Round{Name: "streams into MariaDB, workers: 3", Pipeline: mysql.WithStreams(), Workers: 3},
+		chaos.Round{Name: "poison in every thousand, then mended", Pipeline: mysql.WithScript(mend.Path), Workers: 1, Fix: mend},
 	)
 	if noStore() == nil {
 		store, err := v.read(c, filepath.Join(folder, "embedded.yaml"), "")
@@ -154,15 +154,15 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 }
 
 // poison is the example's script, and the same with an error in every thousandth event.
-func poison(folder string) (*chaos.Mend, error) {
+func poison(folder string) (*chaos.ScriptFix, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "email.lua"))
 	if err != nil {
 		return nil, err
 	}
 	const fails = "\nlocal good = main\nfunction main(event)\n  if event.id %% %d == 1 then error(\"poison\") end\n  return good(event)\nend\n"
-	return &chaos.Mend{
+	return &chaos.ScriptFix{
 		Path:   filepath.Join(folder, "poison.lua"),
-		Broken: string(text) + fmt.Sprintf(fails, sampleEvents), Mended: string(text),
+		Broken: string(text) + fmt.Sprintf(fails, sampleEvents), Fixed: string(text),
 	}, nil
 }
 
@@ -183,7 +183,7 @@ func (v *verifyCommand) read(c *console, file, name string) (*chaos.Pipeline, er
 		origin, err := loader.Locate(code, conf.Folder, "code")
 		return origin.String(), err
 	}
-	p, err := chaos.Read(string(text), name, v.ID, locate)
+	p, err := chaos.ReadPipeline(string(text), name, v.ID, locate)
 	if err != nil {
 		return nil, usage(fmt.Sprintf("%s: %v", file, err))
 	}

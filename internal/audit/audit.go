@@ -12,50 +12,50 @@ import (
 	"fmt"
 )
 
-// A Ledger counts where every id was seen. It takes one byte per id.
-type Ledger struct {
-	seen    []uint8 // by id: rows in the low half, dead letters in the high half
-	rows    uint64
-	dead    uint64
-	strange []string // ids that no event has
-	unknown uint64
+// A Audit counts where every id was seen. It takes one byte per id.
+type Audit struct {
+	seen            []uint8 // by id: rows in the low half, dead letters in the high half
+	rows            uint64
+	dead            uint64
+	unknownExamples []string // ids that no event has
+	unknown         uint64
 }
 
 const (
-	row      = 1
-	dead     = 1 << 4
-	rowsMask = dead - 1
-	most     = dead - 1 // more of the same are counted as this many
+	oneRow   = 1
+	oneDead  = 1 << 4
+	rowsMask = oneDead - 1
+	maxCount = oneDead - 1 // more of the same are counted as this many
 
-	examplesMax = 5
+	maxExamples = 5
 )
 
 // New makes a ledger for ids 1 to events.
-func New(events uint64) *Ledger { return &Ledger{seen: make([]uint8, events+1)} }
+func New(events uint64) *Audit { return &Audit{seen: make([]uint8, events+1)} }
 
-// Row notes an id that was read back from a table.
-func (l *Ledger) Row(id uint64) {
+// AddRow notes an id that was read back from a table.
+func (l *Audit) AddRow(id uint64) {
 	l.rows++
-	if l.knows(id, "row") && l.seen[id]&rowsMask < most {
-		l.seen[id] += row
+	if l.checkID(id, "row") && l.seen[id]&rowsMask < maxCount {
+		l.seen[id] += oneRow
 	}
 }
 
-// Dead notes the id of an event that is a dead letter.
-func (l *Ledger) Dead(id uint64) {
+// AddDead notes the id of an event that is a dead letter.
+func (l *Audit) AddDead(id uint64) {
 	l.dead++
-	if l.knows(id, "dead letter") && l.seen[id]>>4 < most {
-		l.seen[id] += dead
+	if l.checkID(id, "dead letter") && l.seen[id]>>4 < maxCount {
+		l.seen[id] += oneDead
 	}
 }
 
-func (l *Ledger) knows(id uint64, what string) bool {
+func (l *Audit) checkID(id uint64, what string) bool {
 	if id >= 1 && id < uint64(len(l.seen)) {
 		return true
 	}
 	l.unknown++
-	if len(l.strange) < examplesMax {
-		l.strange = append(l.strange, fmt.Sprintf("a %s has id %d, which no event has", what, id))
+	if len(l.unknownExamples) < maxExamples {
+		l.unknownExamples = append(l.unknownExamples, fmt.Sprintf("a %s has id %d, which no event has", what, id))
 	}
 	return false
 }
@@ -73,10 +73,10 @@ type Report struct {
 }
 
 // Report counts. drops tells of an id whether the script drops its event.
-func (l *Ledger) Report(drops func(id uint64) bool) Report {
+func (l *Audit) Report(drops func(id uint64) bool) Report {
 	r := Report{
 		Events: uint64(len(l.seen) - 1), Rows: l.rows, Dead: l.dead,
-		Unexpected: l.unknown, Examples: l.strange,
+		Unexpected: l.unknown, Examples: l.unknownExamples,
 	}
 	for id := uint64(1); id < uint64(len(l.seen)); id++ {
 		rows, letters := uint64(l.seen[id]&rowsMask), uint64(l.seen[id]>>4)
@@ -86,21 +86,21 @@ func (l *Ledger) Report(drops func(id uint64) bool) Report {
 			r.Dropped++
 		case found == 0:
 			r.Lost++
-			r.example("id %d is lost", id)
+			r.addExample("id %d is lost", id)
 		case found > 1:
 			r.Duplicated += found - 1
-			r.example("id %d is in %d rows and %d dead letters", id, rows, letters)
+			r.addExample("id %d is in %d rows and %d dead letters", id, rows, letters)
 		}
 		if rows > 0 && dropped {
 			r.Unexpected++
-			r.example("id %d is a row, though the script drops it", id)
+			r.addExample("id %d is a row, though the script drops it", id)
 		}
 	}
 	return r
 }
 
-func (r *Report) example(format string, args ...any) {
-	if len(r.Examples) < 2*examplesMax {
+func (r *Report) addExample(format string, args ...any) {
+	if len(r.Examples) < 2*maxExamples {
 		r.Examples = append(r.Examples, fmt.Sprintf(format, args...))
 	}
 }

@@ -39,10 +39,10 @@ func TestReport(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			l := New(10)
 			for _, id := range test.rows {
-				l.Row(id)
+				l.AddRow(id)
 			}
 			for _, id := range test.dead {
-				l.Dead(id)
+				l.AddDead(id)
 			}
 			got := l.Report(drops)
 			test.want.Events, test.want.Rows, test.want.Dead = 10, uint64(len(test.rows)), uint64(len(test.dead))
@@ -64,8 +64,8 @@ func TestReport(t *testing.T) {
 func TestManyOfOneID(t *testing.T) {
 	l := New(1)
 	for range 1000 {
-		l.Row(1)
-		l.Dead(1)
+		l.AddRow(1)
+		l.AddDead(1)
 	}
 	r := l.Report(drops)
 	if r.Rows != 1000 || r.Dead != 1000 || r.Duplicated == 0 || r.Err() == nil {

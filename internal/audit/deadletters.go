@@ -9,37 +9,37 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// A place is where a dead letter belongs.
-type place struct {
+// A letterKey is where a dead letter belongs.
+type letterKey struct {
 	pipeline, partition string
 	position            uint64
 }
 
-// Letters notes every dead letter in data folders that no engine has open. A
+// AddDeadLetters notes every dead letter in data folders that no engine has open. A
 // letter counts once where engines that took a partition from each other have
 // both kept it.
-func (l *Ledger) Letters(folders ...string) error {
-	known := make(map[place]int)
+func (l *Audit) AddDeadLetters(folders ...string) error {
+	known := make(map[letterKey]int)
 	for _, folder := range folders {
-		if err := l.letters(folder, known); err != nil {
+		if err := l.addFolder(folder, known); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Ledger) letters(folder string, known map[place]int) error {
+func (l *Audit) addFolder(folder string, known map[letterKey]int) error {
 	letters, err := deadletter.Open(folder)
 	if err != nil {
 		return err
 	}
 	defer letters.Close()
-	here := make(map[place]int)
+	here := make(map[letterKey]int)
 	for letter, err := range letters.List(deadletter.Filter{}) {
 		if err != nil {
 			return err
 		}
-		at := place{letter.Pipeline, letter.Partition, letter.Position}
+		at := letterKey{letter.Pipeline, letter.Partition, letter.Position}
 		if here[at]++; here[at] <= known[at] {
 			continue
 		}
@@ -48,7 +48,7 @@ func (l *Ledger) letters(folder string, known map[place]int) error {
 		if err := json.Unmarshal(letter.Original, &event); err != nil {
 			return fmt.Errorf("dead letter at position %d: %w", letter.Position, err)
 		}
-		l.Dead(event.ID)
+		l.AddDead(event.ID)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func TestLettersOfTwoFolders(t *testing.T) {
 		}
 	}
 	l := New(4)
-	if err := l.Letters(folders...); err != nil {
+	if err := l.AddDeadLetters(folders...); err != nil {
 		t.Fatal(err)
 	}
 	got := l.Report(func(id uint64) bool { return id == 4 })

@@ -23,27 +23,27 @@ import (
 
 // Config is what is put through what.
 type Config struct {
-	Binary string // of perigee
-	Folder string // for servers, workers and logs
-	Events *Events
-	Oracle Oracle
-	Stored Stored            // nil where there is no event store
-	Keep   bool              // the folders of rounds that end well, too
-	Say    func(line string) // is told how it goes
+	Binary    string // of perigee
+	Folder    string // for servers, workers and logs
+	Events    *Events
+	Expect    ExpectFunc
+	ReadStore ReadStoreFunc     // nil where there is no event store
+	Keep      bool              // the folders of rounds that end well, too
+	Log       func(line string) // is told how it goes
 }
 
-// An Oracle runs the script of the pipeline in a configuration over events, with
+// An ExpectFunc runs the script of the pipeline in a configuration over events, with
 // no engine, and tells what must come of each.
-type Oracle func(ctx context.Context, config string, events [][]byte) ([]Outcome, error)
+type ExpectFunc func(ctx context.Context, config string, events [][]byte) ([]Expected, error)
 
-// An Outcome is what must come of one event.
-type Outcome struct {
+// An Expected is what must come of one event.
+type Expected struct {
 	Rows []uint8 // in each sink, dead letters of that sink among them
 	Dead bool    // it fails as a whole
 }
 
-// Stored calls each with the id of every row in a table of the event store of a data folder.
-type Stored func(ctx context.Context, data, table, column string, each func(id uint64)) error
+// ReadStoreFunc calls each with the id of every row in a table of the event store of a data folder.
+type ReadStoreFunc func(ctx context.Context, data, table, column string, each func(id uint64)) error
 
 // A Round is one pipeline that is put through faults.
 type Round struct {
@@ -52,7 +52,7 @@ type Round struct {
 	Workers  int
 	Faults   []Fault
 	Seed     uint64
-	Mend     *Mend // nil: the script stays as it is
+	Fix      *ScriptFix // nil: the script stays as it is
 }
 
 // A Runner runs rounds one after another. Progress may be asked at any time.
@@ -61,15 +61,15 @@ type Runner struct {
 	round   atomic.Pointer[string]
 	kills   atomic.Int64
 	planned int64
-	Tally   Tally
+	Totals  Totals
 }
 
 // NewRunner makes a runner for rounds that will be run.
 func NewRunner(config Config, rounds []Round) *Runner {
-	r := &Runner{config: config, Tally: newTally()}
+	r := &Runner{config: config, Totals: newTotals()}
 	for _, round := range rounds {
 		for _, fault := range round.Faults {
-			r.planned += fault.Kind.kills()
+			r.planned += fault.Kind.killCount()
 		}
 	}
 	return r
@@ -89,35 +89,35 @@ func (r *Runner) Run(ctx context.Context, rounds []Round) error {
 	for i, round := range rounds {
 		r.round.Store(&round.Name)
 		folder := filepath.Join(r.config.Folder, fmt.Sprintf("%02d", i+1))
-		if err := r.one(ctx, folder, round); err != nil {
+		if err := r.runRound(ctx, folder, round); err != nil {
 			return fmt.Errorf("round %d, %s: %w", i+1, round.Name, err)
 		}
 	}
 	return nil
 }
 
-func (r *Runner) one(ctx context.Context, folder string, round Round) error {
+func (r *Runner) runRound(ctx context.Context, folder string, round Round) error {
 	began := time.Now()
-	s, err := newStage(ctx, r, folder, round)
+	s, err := newTestbed(ctx, r, folder, round)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	if err := s.play(ctx); err != nil {
+	if err := s.runFaults(ctx); err != nil {
 		return err
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.finish(ctx); err != nil {
 		return err
 	}
-	report, err := s.account(ctx)
-	if err == nil && round.Mend != nil && report.Err() == nil {
-		report, err = s.mend(ctx)
+	report, err := s.auditSinks(ctx)
+	if err == nil && round.Fix != nil && report.Err() == nil {
+		report, err = s.retryWithFixedScript(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	r.Tally.add(&report)
-	r.config.Say(fmt.Sprintf("%s: %v (%.0f s)", round.Name, report, time.Since(began).Seconds()))
+	r.Totals.add(&report)
+	r.config.Log(fmt.Sprintf("%s: %v (%.0f s)", round.Name, report, time.Since(began).Seconds()))
 	if err := report.Err(); err != nil {
 		return err
 	}
@@ -128,8 +128,8 @@ func (r *Runner) one(ctx context.Context, folder string, round Round) error {
 	return os.RemoveAll(folder)
 }
 
-// A Tally is what all rounds together have done and found.
-type Tally struct {
+// A Totals is what all rounds together have done and found.
+type Totals struct {
 	Events, Forgotten, Rows, Dead uint64
 	Lost, Duplicated              uint64
 	Kills                         int64
@@ -137,9 +137,9 @@ type Tally struct {
 	Takeovers                     []time.Duration
 }
 
-func newTally() Tally { return Tally{Faults: make(map[string]int)} }
+func newTotals() Totals { return Totals{Faults: make(map[string]int)} }
 
-func (t *Tally) add(r *Report) {
+func (t *Totals) add(r *Report) {
 	t.Events += r.Events
 	t.Forgotten += r.Forgotten
 	t.Rows += r.Rows
@@ -148,8 +148,8 @@ func (t *Tally) add(r *Report) {
 	t.Duplicated += r.Duplicated
 }
 
-// Names are those of the faults that were done, in order.
-func (t *Tally) Names() []string {
+// FaultNames are those of the faults that were done, in order.
+func (t *Totals) FaultNames() []string {
 	var names []string
 	for name := range t.Faults {
 		names = append(names, name)
@@ -158,9 +158,9 @@ func (t *Tally) Names() []string {
 	return names
 }
 
-// Takeover returns the shortest, median and longest time in which the partitions
+// TakeoverTimes returns the shortest, median and longest time in which the partitions
 // of a dead or frozen worker were with others.
-func (t *Tally) Takeover() (least, median, most time.Duration) {
+func (t *Totals) TakeoverTimes() (least, median, most time.Duration) {
 	if len(t.Takeovers) == 0 {
 		return 0, 0, 0
 	}

@@ -1,195 +1,89 @@
 package chaos
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"time"
+	"math/rand/v2"
 
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// passingsMost is how often a point is passed at most before the kill there.
-const passingsMost = 20
+// A FaultKind is something that happens to a process, a connection or a folder.
+type FaultKind string
 
-// do does one fault. When it returns, every worker runs, and every server.
-func (s *stage) do(ctx context.Context, f Fault) error {
-	if err := s.alive(); err != nil {
-		return err
-	}
-	w := s.workers[s.random.IntN(len(s.workers))]
-	if f.Kind != KillAtPoint {
-		if err := s.work(ctx); err != nil {
-			return err
-		}
-	}
-	switch f.Kind {
-	case KillWorker:
-		s.kill(w, f)
-		return s.revive(w)
-	case KillAtPoint:
-		return s.killAtPoint(ctx, f)
-	case KillForGood:
-		return s.killForGood(ctx, w, f)
-	case KillRedis:
-		s.done(f, "Redis")
-		return s.again(ctx, s.redis, nil)
-	case KillDatabase:
-		return s.killDatabase(ctx, w, f)
-	case Freeze:
-		return s.freeze(ctx, w, f)
-	case RestoreRedis:
-		return s.restoreRedis(ctx, f)
+const (
+	KillWorker           FaultKind = "kill worker"
+	KillAtPoint          FaultKind = "kill worker at"
+	KillUntilTakeover    FaultKind = "kill worker, others take over"
+	KillRedis            FaultKind = "kill Redis"
+	KillDatabase         FaultKind = "kill database"
+	SuspendInTransaction FaultKind = "freeze worker in a transaction, others take over"
+	RestoreRedis         FaultKind = "restore Redis from a snapshot"
+	RestoreDatabase      FaultKind = "restore database, worker must notice"
+	CutConnections       FaultKind = "cut connections"
+	CutInsidePacket      FaultKind = "cut inside a packet"
+	DropReply            FaultKind = "lose a reply"
+	StallConnections     FaultKind = "stall connections"
+	DelayConnections     FaultKind = "delay connections"
+)
+
+// killCount is how many processes a fault of the kind kills.
+func (k FaultKind) killCount() int64 {
+	switch k {
+	case KillWorker, KillAtPoint, KillUntilTakeover, KillRedis, KillDatabase, RestoreRedis:
+		return 1
 	case RestoreDatabase:
-		return s.restoreDatabase(ctx, f)
+		return 3
 	}
-	return s.disturb(ctx, w, f)
+	return 0
 }
 
-// done counts a fault.
-func (s *stage) done(f Fault, format string, args ...any) {
-	s.note("%v: %s", f, fmt.Sprintf(format, args...))
-	s.count(f.String(), f.Kind.kills())
+// A Fault is one of a kind. Its numbers decide where and when.
+type Fault struct {
+	Kind  FaultKind
+	Point pipeline.Point // of KillAtPoint
 }
 
-func (r *Runner) count(name string, kills int64) {
-	r.Tally.Faults[name]++
-	r.kills.Add(kills)
-	r.Tally.Kills += kills
-}
-
-// work lets the workers work for a while, mostly a short one.
-func (s *stage) work(ctx context.Context) error {
-	return pause(ctx, 60*time.Millisecond+min(time.Second, time.Duration(s.random.ExpFloat64()*float64(150*time.Millisecond))))
-}
-
-func (s *stage) kill(w *worker, f Fault) {
-	s.done(f, "worker %d", w.number)
-	w.engine.Kill()
-	w.armed = nil
-}
-
-// revive starts a worker that is dead. If the next fault is a kill at a point, this
-// is who will die there.
-func (s *stage) revive(w *worker) error {
-	next := s.upcoming
-	if next == nil || next.Kind != KillAtPoint || next.Point == pipeline.BeforeReplay || s.armed() != nil {
-		return w.start(nil, 0)
+// String is how the table calls it.
+func (f Fault) String() string {
+	if f.Point != "" {
+		return string(f.Kind) + " " + string(f.Point)
 	}
-	return w.start(next, 1+s.random.IntN(passingsMost))
+	return string(f.Kind)
 }
 
-// armed is the worker that will kill itself.
-func (s *stage) armed() *worker {
-	i := slices.IndexFunc(s.workers, func(w *worker) bool { return w.armed != nil })
-	if i < 0 {
-		return nil
-	}
-	return s.workers[i]
-}
+// A FaultCounts is how many faults of each kind a round has.
+type FaultCounts map[FaultKind]int
 
-// killAtPoint waits until the worker that is armed has killed itself.
-func (s *stage) killAtPoint(ctx context.Context, f Fault) error {
-	w := s.armed()
-	if w == nil {
-		w = s.workers[s.random.IntN(len(s.workers))]
-		if err := s.arm(ctx, w, f); err != nil {
-			return err
+// ScheduleFaults makes the faults of a round in the order of a seed. Kills at points go
+// through the points in turn.
+func ScheduleFaults(share FaultCounts, points []pipeline.Point, seed uint64) []Fault {
+	var all []Fault
+	for _, kind := range faultKinds() {
+		for i := range share[kind] {
+			fault := Fault{Kind: kind}
+			if kind == KillAtPoint {
+				fault.Point = points[i%len(points)]
+			}
+			all = append(all, fault)
 		}
 	}
-	s.note("worker %d is to kill itself %s", w.number, f.Point)
-	select {
-	case <-w.engine.Ended():
-		s.done(f, "worker %d", w.number)
-		w.armed = nil
-	case <-time.After(5 * time.Second):
-		s.kill(w, Fault{Kind: KillWorker}) // it had nothing to do, or not that
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return s.revive(w)
+	random := rand.New(rand.NewPCG(seed, 1))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
 }
 
-// arm kills a worker and starts it again armed. What is to be replayed from the
-// outbox has first to be left there, by a kill between two sinks.
-func (s *stage) arm(ctx context.Context, w *worker, f Fault) error {
-	s.kill(w, Fault{Kind: KillWorker})
-	passing := 1 + s.random.IntN(passingsMost)
-	if f.Point == pipeline.BeforeReplay {
-		passing = 1
-		between := Fault{Kind: KillAtPoint, Point: pipeline.AfterCommit}
-		if err := w.start(&between, 1+2*s.random.IntN(passingsMost/2)); err != nil {
-			return err
-		}
-		if err := s.killAtPointUnarmed(ctx, w, between); err != nil {
-			return err
+func faultKinds() []FaultKind {
+	return []FaultKind{KillWorker, KillAtPoint, KillUntilTakeover, KillRedis, KillDatabase, SuspendInTransaction, RestoreRedis, RestoreDatabase,
+		CutConnections, CutInsidePacket, DropReply, StallConnections, DelayConnections}
+}
+
+// KillPoints are those that a pipeline with so many sinks passes.
+func KillPoints(sinks int) []pipeline.Point {
+	var points []pipeline.Point
+	for _, point := range pipeline.Points() {
+		several := point == pipeline.AfterOutbox || point == pipeline.BeforeReplay
+		if !several || sinks > 1 {
+			points = append(points, point)
 		}
 	}
-	return w.start(&f, passing)
-}
-
-func (s *stage) killAtPointUnarmed(ctx context.Context, w *worker, f Fault) error {
-	select {
-	case <-w.engine.Ended():
-		s.done(f, "worker %d", w.number)
-	case <-time.After(5 * time.Second):
-		s.kill(w, Fault{Kind: KillWorker})
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
-
-// killDatabase kills one, or a worker when the only store is in it.
-func (s *stage) killDatabase(ctx context.Context, w *worker, f Fault) error {
-	if len(s.databases) == 0 {
-		s.kill(w, Fault{Kind: KillWorker})
-		return s.revive(w)
-	}
-	d := s.databases[s.random.IntN(len(s.databases))]
-	s.note("%v: %s", f, d.kind)
-	s.count("kill "+d.kind, 1)
-	return s.again(ctx, d, nil)
-}
-
-// again kills a server and starts it again: sometimes before anybody notices.
-func (s *stage) again(ctx context.Context, server server, meanwhile func() error) error {
-	if err := server.Kill(); err != nil {
-		return err
-	}
-	if s.random.IntN(2) == 0 {
-		if err := pause(ctx, time.Duration(s.random.IntN(300))*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	if meanwhile != nil {
-		if err := meanwhile(); err != nil {
-			return err
-		}
-	}
-	return server.Start(ctx)
-}
-
-// disturb does something to the connections of a worker, and puts it right again.
-func (s *stage) disturb(ctx context.Context, w *worker, f Fault) error {
-	all := w.proxies()
-	p := all[s.random.IntN(len(all))]
-	s.done(f, "worker %d", w.number)
-	switch f.Kind {
-	case Cut:
-		p.cut()
-	case CutPacket:
-		p.play(halfPacket)
-	case LoseReply:
-		p.play(noReply)
-	case Stall:
-		p.stall(false)
-		defer p.resume()
-		return pause(ctx, time.Duration(s.random.ExpFloat64()*float64(800*time.Millisecond)))
-	case Delay:
-		p.slow(time.Duration(1+s.random.IntN(40)) * time.Millisecond)
-		defer p.slow(0)
-		return pause(ctx, 500*time.Millisecond)
-	}
-	return pause(ctx, 100*time.Millisecond)
+	return points
 }

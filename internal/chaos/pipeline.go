@@ -19,9 +19,9 @@ type Pipeline struct {
 	Sinks  []Sink // in the order of their names
 	Field  string // of an event: its number
 
-	lease          string
-	root, pipeline map[string]any
-	masked         []string // expressions that are not ours to fill in
+	lease              string
+	document, pipeline map[string]any
+	expressions        []string // expressions that are not ours to fill in
 }
 
 // A Sink is what is known of one sink.
@@ -39,35 +39,35 @@ const (
 	EventStore = "eventstore"
 )
 
-// expression is ${NAME}, ${NAME:-default} or ${NAME:?message}.
-var expression = regexp.MustCompile(`\$\{[^}]*\}`)
+// expressionPattern is ${NAME}, ${NAME:-default} or ${NAME:?message}.
+var expressionPattern = regexp.MustCompile(`\$\{[^}]*\}`)
 
-const maskFirst = '\uE000'
+const placeholderFirst = '\uE000'
 
-// Read finds a pipeline in the text of a configuration that has been checked; an
+// ReadPipeline finds a pipeline in the text of a configuration that has been checked; an
 // empty name means the only one. locate makes a place of code independent of the
 // folder of the configuration. field is where events have their number.
-func Read(text, name, field string, locate func(code string) (string, error)) (*Pipeline, error) {
+func ReadPipeline(text, name, field string, locate func(code string) (string, error)) (*Pipeline, error) {
 	p := &Pipeline{Name: name, Field: field, lease: leaseTime}
-	masked := expression.ReplaceAllStringFunc(text, func(found string) string {
-		p.masked = append(p.masked, found)
-		return string(rune(maskFirst + len(p.masked) - 1))
+	masked := expressionPattern.ReplaceAllStringFunc(text, func(found string) string {
+		p.expressions = append(p.expressions, found)
+		return string(rune(placeholderFirst + len(p.expressions) - 1))
 	})
-	if err := yaml.Unmarshal([]byte(masked), &p.root); err != nil {
+	if err := yaml.Unmarshal([]byte(masked), &p.document); err != nil {
 		return nil, err
 	}
-	if err := p.choose(); err != nil {
+	if err := p.choosePipeline(); err != nil {
 		return nil, err
 	}
-	if err := p.locate(locate); err != nil {
+	if err := p.resolveScriptPaths(locate); err != nil {
 		return nil, err
 	}
 	return p, p.readSinks()
 }
 
-// choose finds the pipeline.
-func (p *Pipeline) choose() error {
-	all, _ := p.root["pipelines"].(map[string]any)
+// choosePipeline finds the pipeline.
+func (p *Pipeline) choosePipeline() error {
+	all, _ := p.document["pipelines"].(map[string]any)
 	if p.Name == "" && len(all) == 1 {
 		for name := range all {
 			p.Name = name
@@ -87,24 +87,24 @@ func (p *Pipeline) choose() error {
 	return nil
 }
 
-// notCode are the keys of a script that hold no code.
-var notCode = []string{"event_time", "batch_time", "memory", "output", "funcname"}
+// scriptOptions are the keys of a script that hold no code.
+var scriptOptions = []string{"event_time", "batch_time", "memory", "output", "funcname"}
 
-// locate makes all places of code independent of the folder.
-func (p *Pipeline) locate(locate func(string) (string, error)) (err error) {
+// resolveScriptPaths makes all places of code independent of the folder.
+func (p *Pipeline) resolveScriptPaths(locate func(string) (string, error)) (err error) {
 	in := func(owner map[string]any, key string) {
 		if code, ok := owner[key].(string); ok && err == nil {
-			owner[key], err = locate(p.unmask(code))
+			owner[key], err = locate(p.restoreExpressions(code))
 		}
 	}
 	in(p.pipeline, "script")
 	script, _ := p.pipeline["script"].(map[string]any)
 	for key := range script {
-		if !slices.Contains(notCode, key) {
+		if !slices.Contains(scriptOptions, key) {
 			in(script, key)
 		}
 	}
-	for _, owner := range []map[string]any{p.root, p.pipeline} {
+	for _, owner := range []map[string]any{p.document, p.pipeline} {
 		columns, _ := owner["computed"].([]any)
 		for _, column := range columns {
 			if c, ok := column.(map[string]any); ok {
@@ -140,7 +140,7 @@ func (p *Pipeline) addSink(name string, chosen map[string]any) error {
 			continue
 		}
 		s := Sink{Name: name, Kind: kind, settings: settings, routed: chosen["routed"]}
-		if s.Column = p.numberIn(settings); s.Column == "" {
+		if s.Column = p.findNumberColumn(settings); s.Column == "" {
 			return fmt.Errorf("sink %s has no column for the field %q, by which events are told apart: "+
 				"add one, or name another field with --id", name, p.Field)
 		}
@@ -150,8 +150,8 @@ func (p *Pipeline) addSink(name string, chosen map[string]any) error {
 	return fmt.Errorf("sink %s is of a kind that cannot be verified: those are %s, %s and %s", name, MySQL, Postgres, EventStore)
 }
 
-// numberIn returns the column that is filled from the field with the number.
-func (p *Pipeline) numberIn(settings map[string]any) string {
+// findNumberColumn returns the column that is filled from the field with the number.
+func (p *Pipeline) findNumberColumn(settings map[string]any) string {
 	columns, _ := settings["columns"].([]any)
 	for _, column := range columns {
 		c, _ := column.(map[string]any)
@@ -167,14 +167,14 @@ func (p *Pipeline) numberIn(settings map[string]any) string {
 	return ""
 }
 
-// Shared tells whether several workers can share the pipeline: a sink holds leases.
-func (p *Pipeline) Shared() bool {
+// HasLeases tells whether several workers can share the pipeline: a sink holds leases.
+func (p *Pipeline) HasLeases() bool {
 	return slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Kind != EventStore })
 }
 
-// table is what the table of sink i is called on the private servers, so that two
+// tableName is what the table of sink i is called on the private servers, so that two
 // sinks never share one.
-func table(i int) string { return fmt.Sprintf("verified_%d", i+1) }
+func tableName(i int) string { return fmt.Sprintf("verified_%d", i+1) }
 
 // addresses say where a worker finds its servers.
 type addresses struct {
@@ -189,8 +189,8 @@ const (
 	leaseTime    = "2s"
 )
 
-// write writes the configuration of a worker.
-func (p *Pipeline) write(path string, at addresses) error {
+// writeConfig writes the configuration of a worker.
+func (p *Pipeline) writeConfig(path string, at addresses) error {
 	pipeline := maps.Clone(p.pipeline)
 	kind := "lists"
 	if p.Stream {
@@ -198,35 +198,35 @@ func (p *Pipeline) write(path string, at addresses) error {
 	}
 	pipeline["source"] = map[string]any{"redis": map[string]any{"address": at.redis, kind: keyPrefix + "*"}}
 	pipeline["batch"] = map[string]any{"events": batchEvents}
-	if p.Shared() {
+	if p.HasLeases() {
 		pipeline["lease"] = p.lease
 	}
 	delete(pipeline, "sink")
 	delete(pipeline, "sinks")
 	var sinks yaml.MapSlice // a map has no order, which the order of outputs follows
 	for i, s := range p.Sinks {
-		one := map[string]any{s.Kind: s.on(at, i)}
+		one := map[string]any{s.Kind: s.settingsOn(at, i)}
 		if s.routed != nil {
 			one["routed"] = s.routed
 		}
 		sinks = append(sinks, yaml.MapItem{Key: s.Name, Value: one})
 	}
 	pipeline["sinks"] = sinks
-	root := maps.Clone(p.root)
+	root := maps.Clone(p.document)
 	root["data"], root["http"] = at.data, "off"
 	root["pipelines"] = map[string]any{p.Name: pipeline}
 	text, err := yaml.Marshal(root)
 	if err != nil {
 		return fmt.Errorf("write a worker's configuration: %w", err)
 	}
-	return os.WriteFile(path, []byte(p.unmask(string(text))), 0o600)
+	return os.WriteFile(path, []byte(p.restoreExpressions(string(text))), 0o600)
 }
 
-// on returns the settings of the sink on a private server. The table is without
+// settingsOn returns the settings of the sink on a private server. The table is without
 // keys: one would turn an event that is written twice into a refused row.
-func (s *Sink) on(at addresses, i int) map[string]any {
+func (s *Sink) settingsOn(at addresses, i int) map[string]any {
 	settings := maps.Clone(s.settings)
-	settings["table"] = table(i)
+	settings["table"] = tableName(i)
 	if s.Kind == EventStore {
 		return settings
 	}
@@ -238,22 +238,22 @@ func (s *Sink) on(at addresses, i int) map[string]any {
 	return settings
 }
 
-func (p *Pipeline) unmask(text string) string {
-	for i, found := range p.masked {
-		text = strings.ReplaceAll(text, string(rune(maskFirst+i)), found)
+func (p *Pipeline) restoreExpressions(text string) string {
+	for i, found := range p.expressions {
+		text = strings.ReplaceAll(text, string(rune(placeholderFirst+i)), found)
 	}
 	return text
 }
 
-// Streams returns the pipeline with streams in place of lists.
-func (p *Pipeline) Streams() *Pipeline {
+// WithStreams returns the pipeline with streams in place of lists.
+func (p *Pipeline) WithStreams() *Pipeline {
 	other := *p
 	other.Stream = true
 	return &other
 }
 
-// Beside returns the pipeline with the sinks of another one besides its own.
-func (p *Pipeline) Beside(another *Pipeline) *Pipeline {
+// WithSinksOf returns the pipeline with the sinks of another one besides its own.
+func (p *Pipeline) WithSinksOf(another *Pipeline) *Pipeline {
 	other := *p
 	other.Sinks = slices.Concat(p.Sinks, another.Sinks)
 	return &other

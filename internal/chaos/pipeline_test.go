@@ -27,7 +27,7 @@ pipelines:
 
 func readOwn(t *testing.T, field string) (*Pipeline, error) {
 	t.Helper()
-	return Read(ownConfig, "orders", field, func(code string) (string, error) { return "/located/" + code, nil })
+	return ReadPipeline(ownConfig, "orders", field, func(code string) (string, error) { return "/located/" + code, nil })
 }
 
 func TestPipelineMovesToPrivateServers(t *testing.T) {
@@ -35,11 +35,11 @@ func TestPipelineMovesToPrivateServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !p.Stream || len(p.Sinks) != 2 || p.Sinks[0].Column != "order.id" || p.Sinks[1].Column != "number" || !p.Shared() {
+	if !p.Stream || len(p.Sinks) != 2 || p.Sinks[0].Column != "order.id" || p.Sinks[1].Column != "number" || !p.HasLeases() {
 		t.Errorf("%+v", p)
 	}
 	file := filepath.Join(t.TempDir(), "p.yaml")
-	if err := p.write(file, addresses{data: "/d", redis: "r:1", databases: map[string]string{MySQL: "m:1"}}); err != nil {
+	if err := p.writeConfig(file, addresses{data: "/d", redis: "r:1", databases: map[string]string{MySQL: "m:1"}}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
@@ -65,18 +65,18 @@ func TestReadRefuses(t *testing.T) {
 		"cannot be verified":      `pipelines: {orders: {sink: {stdout: {}}}}`,
 		"no column for the field": `pipelines: {orders: {sink: {mysql: {columns: [{name: a}, {name: id, field: b}]}}}}`,
 	} {
-		if _, err := Read(text, "orders", "id", nil); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := ReadPipeline(text, "orders", "id", nil); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if _, err := Read(`pipelines: {a: {}, b: {}}`, "", "id", nil); err == nil || !strings.Contains(err.Error(), "--pipeline: a, b") {
+	if _, err := ReadPipeline(`pipelines: {a: {}, b: {}}`, "", "id", nil); err == nil || !strings.Contains(err.Error(), "--pipeline: a, b") {
 		t.Errorf("of two pipelines: %v", err)
 	}
 }
 
 func TestScheduleFollowsFromSeed(t *testing.T) {
-	share := Share{KillWorker: 10, KillAtPoint: 20, Cut: 5}
-	one, same, other := Schedule(share, Points(1), 1), Schedule(share, Points(1), 1), Schedule(share, Points(1), 2)
+	share := FaultCounts{KillWorker: 10, KillAtPoint: 20, CutConnections: 5}
+	one, same, other := ScheduleFaults(share, KillPoints(1), 1), ScheduleFaults(share, KillPoints(1), 1), ScheduleFaults(share, KillPoints(1), 2)
 	if len(one) != 35 {
 		t.Fatalf("%d faults", len(one))
 	}
@@ -92,7 +92,7 @@ func TestScheduleFollowsFromSeed(t *testing.T) {
 	if differ == 0 {
 		t.Error("another seed has the same order")
 	}
-	if len(Points(2)) != len(Points(1))+2 {
-		t.Errorf("points of two sinks: %v", Points(2))
+	if len(KillPoints(2)) != len(KillPoints(1))+2 {
+		t.Errorf("points of two sinks: %v", KillPoints(2))
 	}
 }

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	chunkEvents  = 100
-	chunkPause   = 25 * time.Millisecond
-	backlogMost  = 3000 // events that wait: then the producer waits too
-	counter      = "pushed"
-	producerRest = 10 * time.Millisecond // while Redis is away
+	chunkEvents     = 100
+	defaultInterval = 25 * time.Millisecond
+	defaultBacklog  = 3000 // events that wait: then the producer waits too
+	counterKey      = "pushed"
+	redisRetryWait  = 10 * time.Millisecond // while Redis is away
 )
 
 // A push is one chunk of events that Redis took.
@@ -33,27 +33,27 @@ type push struct {
 // that got no answer is told by a counter that changes with it. It is safe for
 // concurrent use.
 type producer struct {
-	server   resp.Server
-	events   *Events
-	stream   bool
-	keys     []string
-	most     int // events that wait
-	pause    time.Duration
-	random   *rand.Rand
-	conn     *resp.Conn
-	arena    []byte
-	finished sync.WaitGroup
-	stop     context.CancelFunc
+	server     resp.Server
+	events     *Events
+	stream     bool
+	keys       []string
+	maxBacklog int // events that wait
+	interval   time.Duration
+	random     *rand.Rand
+	conn       *resp.Conn
+	arena      []byte
+	finished   sync.WaitGroup
+	cancel     context.CancelFunc
 
 	mu        sync.Mutex // held during a push
 	next      uint64     // number of the next event
-	doubtful  *push      // that got no answer
+	pending   *push      // that got no answer
 	pushes    []push
 	forgotten []push // that Redis has lost
 }
 
 func newProducer(address string, events *Events, stream bool, keys int, random *rand.Rand) *producer {
-	p := &producer{server: resp.Server{Address: address}, events: events, stream: stream, random: random, next: 1, most: backlogMost, pause: chunkPause}
+	p := &producer{server: resp.Server{Address: address}, events: events, stream: stream, random: random, next: 1, maxBacklog: defaultBacklog, interval: defaultInterval}
 	for i := range keys {
 		p.keys = append(p.keys, keyPrefix+strconv.Itoa(i+1))
 	}
@@ -62,12 +62,12 @@ func newProducer(address string, events *Events, stream bool, keys int, random *
 
 // start pushes in the background until end.
 func (p *producer) start(ctx context.Context) {
-	ctx, p.stop = context.WithCancel(ctx)
+	ctx, p.cancel = context.WithCancel(ctx)
 	p.finished.Go(func() {
 		for ctx.Err() == nil {
-			pause := p.pause
-			if err := p.step(ctx); err != nil {
-				pause = producerRest
+			pause := p.interval
+			if err := p.pushChunk(ctx); err != nil {
+				pause = redisRetryWait
 			}
 			select {
 			case <-ctx.Done():
@@ -77,85 +77,85 @@ func (p *producer) start(ctx context.Context) {
 	})
 }
 
-// end stops pushing, and waits until it is known what Redis has.
-func (p *producer) end(ctx context.Context) error {
-	p.stop()
+// stopPushing stops pushing, and waits until it is known what Redis has.
+func (p *producer) stopPushing(ctx context.Context) error {
+	p.cancel()
 	p.finished.Wait()
 	for {
 		p.mu.Lock()
-		err := p.resolve(ctx)
+		err := p.resolvePending(ctx)
 		p.mu.Unlock()
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(producerRest)
+		time.Sleep(redisRetryWait)
 	}
 }
 
 func (p *producer) close() {
-	if p.stop != nil {
-		p.stop()
+	if p.cancel != nil {
+		p.cancel()
 		p.finished.Wait()
 	}
 	p.disconnect()
 }
 
-// step pushes a chunk, unless enough events wait.
-func (p *producer) step(ctx context.Context) error {
+// pushChunk pushes a chunk, unless enough events wait.
+func (p *producer) pushChunk(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.resolve(ctx); err != nil {
+	if err := p.resolvePending(ctx); err != nil {
 		return err
 	}
-	waiting, err := p.count(ctx)
-	if err != nil || waiting >= p.most {
+	waiting, err := p.countBacklog(ctx)
+	if err != nil || waiting >= p.maxBacklog {
 		return err
 	}
 	chunk := push{p.next, uint64(1 + p.random.IntN(2*chunkEvents)), p.keys[p.random.IntN(len(p.keys))], time.Now()}
 	p.next += chunk.count
-	p.doubtful = &chunk
-	if err := p.send(ctx, &chunk); err != nil {
+	p.pending = &chunk
+	if err := p.sendChunk(ctx, &chunk); err != nil {
 		p.disconnect()
 		return err
 	}
-	p.took()
+	p.acceptPending()
 	return nil
 }
 
-func (p *producer) took() {
-	p.pushes = append(p.pushes, *p.doubtful)
-	p.doubtful = nil
+func (p *producer) acceptPending() {
+	p.pushes = append(p.pushes, *p.pending)
+	p.pending = nil
 }
 
-// resolve finds out what became of a push without an answer.
-func (p *producer) resolve(ctx context.Context) error {
-	if err := p.connect(ctx); err != nil || p.doubtful == nil {
+// resolvePending finds out what became of a push without an answer.
+func (p *producer) resolvePending(ctx context.Context) error {
+	if err := p.connect(ctx); err != nil || p.pending == nil {
 		return err
 	}
-	last, err := p.counter(ctx)
+	last, err := p.readCounter(ctx)
 	if err != nil {
 		p.disconnect()
 		return err
 	}
-	if last == p.doubtful.first+p.doubtful.count-1 {
-		p.took()
+	if last == p.pending.first+p.pending.count-1 {
+		p.acceptPending()
 		return nil
 	}
-	p.next, p.doubtful = p.doubtful.first, nil // not taken: the numbers are free
+	p.next, p.pending = p.pending.first, nil // not taken: the numbers are free
 	return nil
 }
 
-// counter is the number of the last event that Redis has taken.
-func (p *producer) counter(ctx context.Context) (uint64, error) {
-	v, err := p.conn.Do(ctx, "GET", counter)
+// readCounter is the number of the last event that Redis has taken.
+func (p *producer) readCounter(ctx context.Context) (uint64, error) {
+	v, err := p.conn.Do(ctx, "GET", counterKey)
 	if err != nil || v == nil {
 		return 0, err
 	}
 	return strconv.ParseUint(fmt.Sprint(v), 10, 64)
 }
 
-// send pushes a chunk, and the counter with it.
-func (p *producer) send(ctx context.Context, c *push) error {
+// sendChunk pushes a chunk, and the counter with it.
+func (p *producer) sendChunk(ctx context.Context, c *push) error {
 	return p.conn.During(ctx, func() error {
 		p.conn.Command("MULTI")
 		replies := 4
@@ -176,7 +176,7 @@ func (p *producer) send(ctx context.Context, c *push) error {
 			p.arena = p.events.Append(p.arena[:0], n)
 			p.conn.ArgBytes(p.arena)
 		}
-		p.conn.Command("SET", counter, strconv.FormatUint(c.first+c.count-1, 10))
+		p.conn.Command("SET", counterKey, strconv.FormatUint(c.first+c.count-1, 10))
 		p.conn.Command("EXEC")
 		if err := p.conn.Flush(); err != nil {
 			return err
@@ -190,9 +190,9 @@ func (p *producer) send(ctx context.Context, c *push) error {
 	})
 }
 
-// waiting is how many events are in Redis. A connection that is kept may be from
+// backlog is how many events are in Redis. A connection that is kept may be from
 // before Redis was killed last: then it asks again over a new one.
-func (p *producer) waiting(ctx context.Context) (n int, err error) {
+func (p *producer) backlog(ctx context.Context) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kept := p.conn != nil
@@ -200,14 +200,14 @@ func (p *producer) waiting(ctx context.Context) (n int, err error) {
 		if err := p.connect(ctx); err != nil {
 			return 0, err
 		}
-		if n, err = p.count(ctx); err == nil || !kept {
+		if n, err = p.countBacklog(ctx); err == nil || !kept {
 			return n, err
 		}
 		kept = false
 	}
 }
 
-func (p *producer) count(ctx context.Context) (n int, err error) {
+func (p *producer) countBacklog(ctx context.Context) (n int, err error) {
 	length := "LLEN"
 	if p.stream {
 		length = "XLEN"
@@ -238,9 +238,9 @@ func (p *producer) disconnect() {
 	}
 }
 
-// setBack restores Redis while no push is under way, and notes what it has
+// restoreRedis restores Redis while no push is under way, and notes what it has
 // forgotten: what was pushed since the snapshot.
-func (p *producer) setBack(ctx context.Context, restore func() error) error {
+func (p *producer) restoreRedis(ctx context.Context, restore func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.disconnect()
@@ -250,12 +250,12 @@ func (p *producer) setBack(ctx context.Context, restore func() error) error {
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
-	last, err := p.counter(ctx)
+	last, err := p.readCounter(ctx)
 	if err != nil {
 		return err
 	}
-	if p.doubtful != nil { // taken or not, it is gone
-		p.took()
+	if p.pending != nil { // taken or not, it is gone
+		p.acceptPending()
 	}
 	kept := p.pushes[:0:0]
 	for _, one := range p.pushes {
@@ -269,8 +269,8 @@ func (p *producer) setBack(ctx context.Context, restore func() error) error {
 	return nil
 }
 
-// about says how an event came in.
-func (p *producer) about(n uint64) (one push, err error) {
+// findPush says how an event came in.
+func (p *producer) findPush(n uint64) (one push, err error) {
 	for _, all := range [][]push{p.pushes, p.forgotten} {
 		i := slices.IndexFunc(all, func(c push) bool { return n >= c.first && n < c.first+c.count })
 		if i >= 0 {

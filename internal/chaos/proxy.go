@@ -16,26 +16,26 @@ type proxy struct {
 
 	mu      sync.Mutex
 	conns   map[net.Conn]bool // clients' and servers'
-	trick   trick
+	fault   packetFault
 	hold    chan struct{} // closed when what is held may go on; nil: nothing is
 	replies bool          // only replies are held
 	delay   time.Duration // before each packet
 	closed  bool
 }
 
-// A trick is played on one packet.
-type trick int
+// A packetFault is played on one packet.
+type packetFault int
 
 const (
-	honest     trick = iota
-	halfPacket       // the server gets half of a packet, and the connection is cut
-	noReply          // the server gets a packet, its answer is lost, and the connection is cut
-	halfBurst        // the server gets half of a large statement, and the rest when the proxy resumes
+	noFault    packetFault = iota
+	halfPacket             // the server gets half of a packet, and the connection is cut
+	dropReply              // the server gets a packet, its answer is lost, and the connection is cut
+	holdHalf               // the server gets half of a large statement, and the rest when the proxy resumes
 )
 
-// burst is what a client sends before the rest is held back: more than the packets
+// holdAfter is what a client sends before the rest is held back: more than the packets
 // of 16 KiB that rows go to MariaDB in, and less than the rows of a batch.
-const burst = 17_000
+const holdAfter = 17_000
 
 func newProxy(server string) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,20 +66,20 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	defer server.Close()
-	p.note(client, server, true)
-	defer p.note(client, server, false)
+	p.track(client, server, true)
+	defer p.track(client, server, false)
 	answered, sent := make(chan struct{}), new(atomic.Int64)
 	go func() {
 		defer close(answered)
 		defer client.Close()
-		p.pass(server, client, true, sent)
+		p.relay(server, client, true, sent)
 	}()
-	p.pass(client, server, false, sent)
+	p.relay(client, server, false, sent)
 	server.Close()
 	<-answered
 }
 
-func (p *proxy) note(client, server net.Conn, open bool) {
+func (p *proxy) track(client, server net.Conn, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range []net.Conn{client, server} {
@@ -93,27 +93,27 @@ func (p *proxy) note(client, server net.Conn, open bool) {
 	}
 }
 
-// pass passes on until either side ends or a trick ends it. sent counts what the
+// relay passes on until either side ends or a trick ends it. sent counts what the
 // server was sent since it last said something.
-func (p *proxy) pass(from, to net.Conn, reply bool, sent *atomic.Int64) {
+func (p *proxy) relay(from, to net.Conn, reply bool, sent *atomic.Int64) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !p.forward(to, buf[:n], reply, sent) || err != nil {
+		if n > 0 && !p.forwardPacket(to, buf[:n], reply, sent) || err != nil {
 			return
 		}
 	}
 }
 
-func (p *proxy) forward(to net.Conn, packet []byte, reply bool, sent *atomic.Int64) (more bool) {
+func (p *proxy) forwardPacket(to net.Conn, packet []byte, reply bool, sent *atomic.Int64) (more bool) {
 	before := sent.Load()
 	if reply {
 		sent.Store(0)
 	} else {
 		sent.Add(int64(len(packet)))
 	}
-	hold, delay, trick := p.state(reply, before+int64(len(packet)))
-	if hold != nil && trick != halfBurst {
+	hold, delay, trick := p.nextAction(reply, before+int64(len(packet)))
+	if hold != nil && trick != holdHalf {
 		<-hold
 	}
 	if delay > 0 {
@@ -123,10 +123,10 @@ func (p *proxy) forward(to net.Conn, packet []byte, reply bool, sent *atomic.Int
 	case halfPacket:
 		_, _ = to.Write(packet[:len(packet)/2])
 		return false
-	case noReply:
+	case dropReply:
 		return false
-	case halfBurst:
-		half := max(0, burst-int(before))
+	case holdHalf:
+		half := max(0, holdAfter-int(before))
 		if _, err := to.Write(packet[:half]); err != nil {
 			return false
 		}
@@ -137,33 +137,33 @@ func (p *proxy) forward(to net.Conn, packet []byte, reply bool, sent *atomic.Int
 	return err == nil
 }
 
-// state is what holds for the next packet, the last of so many bytes. A trick is
+// nextAction is what holds for the next packet, the last of so many bytes. A trick is
 // played once.
-func (p *proxy) state(reply bool, bytes int64) (hold chan struct{}, delay time.Duration, played trick) {
+func (p *proxy) nextAction(reply bool, bytes int64) (hold chan struct{}, delay time.Duration, played packetFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hold != nil && (reply || !p.replies) {
 		hold = p.hold
 	}
-	if p.trick == halfPacket && !reply || p.trick == noReply && reply || p.trick == halfBurst && !reply && bytes > burst {
-		played, p.trick = p.trick, honest
+	if p.fault == halfPacket && !reply || p.fault == dropReply && reply || p.fault == holdHalf && !reply && bytes > holdAfter {
+		played, p.fault = p.fault, noFault
 	}
-	if played == halfBurst {
+	if played == holdHalf {
 		p.hold = make(chan struct{})
 		hold, p.replies = p.hold, false
 	}
 	return hold, p.delay, played
 }
 
-// play plays a trick on the next packet.
-func (p *proxy) play(t trick) {
+// injectOnce plays a trick on the next packet.
+func (p *proxy) injectOnce(t packetFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trick = t
+	p.fault = t
 }
 
-// cut ends all connections as they are.
-func (p *proxy) cut() {
+// cutConnections ends all connections as they are.
+func (p *proxy) cutConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
@@ -189,8 +189,8 @@ func (p *proxy) resume() {
 	}
 }
 
-// slow delays each packet from now on.
-func (p *proxy) slow(d time.Duration) {
+// setDelay delays each packet from now on.
+func (p *proxy) setDelay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
@@ -203,6 +203,6 @@ func (p *proxy) close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.resume()
-	p.cut()
+	p.cutConnections()
 	p.serving.Wait()
 }

@@ -30,7 +30,7 @@ type database struct {
 	server
 	kind string
 	dialect
-	ask func(ctx context.Context, database, query string, each func(string), args ...string) error
+	query func(ctx context.Context, database, query string, each func(string), args ...string) error
 }
 
 // A dialect is how the same is asked of each kind.
@@ -74,7 +74,7 @@ func startDatabase(ctx context.Context, kind, folder string, byInsert bool) (d *
 	if err != nil {
 		return d, err
 	}
-	return d, d.ask(ctx, "", "CREATE DATABASE "+databaseName, nil)
+	return d, d.query(ctx, "", "CREATE DATABASE "+databaseName, nil)
 }
 
 func startPostgres(ctx context.Context, folder string) (*database, error) {
@@ -99,7 +99,7 @@ func startPostgres(ctx context.Context, folder string) (*database, error) {
 		_, err = rows.Close()
 		return err
 	}
-	return &database{server: s, kind: Postgres, dialect: postgresDialect, ask: ask}, nil
+	return &database{server: s, kind: Postgres, dialect: postgresDialect, query: ask}, nil
 }
 
 func startMySQL(ctx context.Context, folder string, byInsert bool) (*database, error) {
@@ -135,20 +135,20 @@ func startMySQL(ctx context.Context, folder string, byInsert bool) (*database, e
 		}
 		return rows.Err()
 	}
-	return &database{server: s, kind: MySQL, dialect: mysqlDialect, ask: ask}, nil
+	return &database{server: s, kind: MySQL, dialect: mysqlDialect, query: ask}, nil
 }
 
-// texts asks for one column.
-func (d *database) texts(ctx context.Context, query string, args ...string) (all []string, err error) {
-	err = d.ask(ctx, databaseName, query, func(one string) { all = append(all, one) }, args...)
+// queryTexts asks for one column.
+func (d *database) queryTexts(ctx context.Context, query string, args ...string) (all []string, err error) {
+	err = d.query(ctx, databaseName, query, func(one string) { all = append(all, one) }, args...)
 	return all, err
 }
 
-// numbers calls each with the number of every row in a table.
-func (d *database) numbers(ctx context.Context, table, column string, each func(uint64)) error {
+// readNumbers calls each with the number of every row in a table.
+func (d *database) readNumbers(ctx context.Context, table, column string, each func(uint64)) error {
 	quote := map[string]string{MySQL: "`", Postgres: `"`}[d.kind]
 	var strange error
-	err := d.ask(ctx, databaseName, "SELECT "+quote+column+quote+" FROM "+table, func(text string) {
+	err := d.query(ctx, databaseName, "SELECT "+quote+column+quote+" FROM "+table, func(text string) {
 		n, err := strconv.ParseUint(text, 10, 64)
 		strange = errors.Join(strange, err)
 		each(n)
@@ -159,8 +159,8 @@ func (d *database) numbers(ctx context.Context, table, column string, each func(
 	return nil
 }
 
-// files is the folder that has all that a server keeps.
-func files(s server) string {
+// dataFiles is the folder that has all that a server keeps.
+func dataFiles(s server) string {
 	if _, ok := s.(*testserver.RedisServer); ok {
 		return filepath.Join(s.Dir(), "appendonlydir")
 	}

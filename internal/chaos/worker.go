@@ -19,19 +19,19 @@ type worker struct {
 	config    string
 	redis     *proxy
 	databases map[string]*proxy // by kind
-	engine    *e2e.Engine       // nil before it was started
-	armed     *Fault            // that it will kill itself for
-	frozen    bool
+	engine    *e2e.Process      // nil before it was started
+	armedFor  *Fault            // that it will kill itself for
+	suspended bool
 }
 
 // newWorker makes the folder and the proxies. servers are addresses by kind; that
 // of Redis is by "redis".
 func newWorker(number int, binary, folder string, p *Pipeline, servers map[string]string) (w *worker, err error) {
 	w = &worker{number: number, binary: binary, folder: folder, config: filepath.Join(folder, "pipeline.yaml"), databases: make(map[string]*proxy)}
-	if err := os.MkdirAll(w.data(), 0o700); err != nil {
+	if err := os.MkdirAll(w.dataFolder(), 0o700); err != nil {
 		return nil, err
 	}
-	at := addresses{data: w.data(), databases: make(map[string]string)}
+	at := addresses{data: w.dataFolder(), databases: make(map[string]string)}
 	for kind, address := range servers {
 		one, err := newProxy(address)
 		if err != nil {
@@ -43,14 +43,14 @@ func newWorker(number int, binary, folder string, p *Pipeline, servers map[strin
 			w.databases[kind], at.databases[kind] = one, one.address()
 		}
 	}
-	return w, p.write(w.config, at)
+	return w, p.writeConfig(w.config, at)
 }
 
-func (w *worker) data() string { return filepath.Join(w.folder, "data") }
-func (w *worker) log() string  { return filepath.Join(w.folder, "worker.log") }
+func (w *worker) dataFolder() string { return filepath.Join(w.folder, "data") }
+func (w *worker) logPath() string    { return filepath.Join(w.folder, "worker.log") }
 
-// name is under which others know the worker.
-func (w *worker) name() (string, error) { return pipeline.WorkerName(w.data()) }
+// leaseName is under which others know the worker.
+func (w *worker) leaseName() (string, error) { return pipeline.WorkerName(w.dataFolder()) }
 
 func (w *worker) proxies() []*proxy {
 	all := []*proxy{w.redis}
@@ -66,8 +66,8 @@ func (w *worker) start(armed *Fault, passing int) (err error) {
 	if armed != nil {
 		env = append(env, fmt.Sprintf("PERIGEE_KILL_AT=%s:%d", armed.Point, passing))
 	}
-	w.armed = armed
-	w.engine, err = e2e.Start(w.binary, w.config, w.log(), env...)
+	w.armedFor = armed
+	w.engine, err = e2e.StartProcess(w.binary, w.config, w.logPath(), env...)
 	return err
 }
 
@@ -77,37 +77,37 @@ func (w *worker) running() bool {
 		return false
 	}
 	select {
-	case <-w.engine.Ended():
+	case <-w.engine.Done():
 		return false
 	default:
 		return true
 	}
 }
 
-// freeze stops the process where it is; thaw lets it go on.
-func (w *worker) freeze() error {
-	w.frozen = true
-	return w.engine.Freeze()
+// suspend stops the process where it is; thaw lets it go on.
+func (w *worker) suspend() error {
+	w.suspended = true
+	return w.engine.Suspend()
 }
 
-func (w *worker) thaw() error {
-	w.frozen = false
-	return w.engine.Thaw()
+func (w *worker) resume() error {
+	w.suspended = false
+	return w.engine.Resume()
 }
 
-// honest ends all that the proxies do.
-func (w *worker) honest() {
+// resetProxies ends all that the proxies do.
+func (w *worker) resetProxies() {
 	for _, p := range w.proxies() {
-		p.play(honest)
-		p.slow(0)
+		p.injectOnce(noFault)
+		p.setDelay(0)
 		p.resume()
 	}
 }
 
 // drain ends the worker in order. One that has only just begun ends at once.
 func (w *worker) drain(ctx context.Context) error {
-	if err := w.engine.Drain(ctx); err != nil && err.Error() != "signal: terminated" {
-		return fmt.Errorf("worker %d did not drain: %w\n%s", w.number, err, w.lastWords())
+	if err := w.engine.Shutdown(ctx); err != nil && err.Error() != "signal: terminated" {
+		return fmt.Errorf("worker %d did not drain: %w\n%s", w.number, err, w.logTail())
 	}
 	return nil
 }
@@ -123,9 +123,9 @@ func (w *worker) close() {
 	}
 }
 
-// logged is what the log has from an offset on.
-func (w *worker) logged(from int64) string {
-	text, err := os.ReadFile(w.log())
+// logSince is what the log has from an offset on.
+func (w *worker) logSince(from int64) string {
+	text, err := os.ReadFile(w.logPath())
 	if err != nil || int64(len(text)) < from {
 		return ""
 	}
@@ -133,15 +133,15 @@ func (w *worker) logged(from int64) string {
 }
 
 func (w *worker) logSize() int64 {
-	info, err := os.Stat(w.log())
+	info, err := os.Stat(w.logPath())
 	if err != nil {
 		return 0
 	}
 	return info.Size()
 }
 
-// lastWords are the last lines of the log.
-func (w *worker) lastWords() string {
-	lines := strings.Split(strings.TrimSpace(w.logged(0)), "\n")
+// logTail are the last lines of the log.
+func (w *worker) logTail() string {
+	lines := strings.Split(strings.TrimSpace(w.logSince(0)), "\n")
 	return strings.Join(lines[max(0, len(lines)-6):], "\n")
 }

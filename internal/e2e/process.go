@@ -17,43 +17,43 @@ import (
 	"time"
 )
 
-// An Engine is a running perigee. Its methods are for one goroutine.
-type Engine struct {
+// An Process is a running perigee. Its methods are for one goroutine.
+type Process struct {
 	command *exec.Cmd
-	ended   chan struct{}
+	done    chan struct{}
 	err     error // of the process, once ended is closed
 	peak    atomic.Int64
 }
 
-// Start runs "perigee run config" with env added to the environment. Its log
+// StartProcess runs "perigee run config" with env added to the environment. Its log
 // goes to the end of the file log.
-func Start(binary, config, log string, env ...string) (*Engine, error) {
+func StartProcess(binary, config, log string, env ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	e := &Engine{command: exec.Command(binary, "run", config), ended: make(chan struct{})}
+	e := &Process{command: exec.Command(binary, "run", config), done: make(chan struct{})}
 	e.command.Env = append(os.Environ(), env...)
 	e.command.Stdout, e.command.Stderr = out, out
 	if err := e.command.Start(); err != nil {
 		return nil, fmt.Errorf("start the engine: %w", err)
 	}
-	go e.watch()
+	go e.watchPeak()
 	go func() {
 		e.err = e.command.Wait()
-		close(e.ended)
+		close(e.done)
 	}()
 	return e, nil
 }
 
-// Ended is closed when the process is gone.
-func (e *Engine) Ended() <-chan struct{} { return e.ended }
+// Done is closed when the process is gone.
+func (e *Process) Done() <-chan struct{} { return e.done }
 
 // Wait waits for the process to end by itself, and returns how it did.
-func (e *Engine) Wait(ctx context.Context) error {
+func (e *Process) Wait(ctx context.Context) error {
 	select {
-	case <-e.ended:
+	case <-e.done:
 		return e.err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -61,33 +61,33 @@ func (e *Engine) Wait(ctx context.Context) error {
 }
 
 // Kill ends the process as the kernel's memory killer would.
-func (e *Engine) Kill() {
+func (e *Process) Kill() {
 	e.command.Process.Kill()
-	<-e.ended
+	<-e.done
 }
 
-// Freeze stops the process where it is, as a laptop's lid or a starved machine would.
-func (e *Engine) Freeze() error { return e.command.Process.Signal(syscall.SIGSTOP) }
+// Suspend stops the process where it is, as a laptop's lid or a starved machine would.
+func (e *Process) Suspend() error { return e.command.Process.Signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen process go on.
-func (e *Engine) Thaw() error { return e.command.Process.Signal(syscall.SIGCONT) }
+// Resume lets a frozen process go on.
+func (e *Process) Resume() error { return e.command.Process.Signal(syscall.SIGCONT) }
 
-// Trace ends the engine with the stacks of all its goroutines in the log.
-func (e *Engine) Trace() {
+// DumpStacks ends the engine with the stacks of all its goroutines in the log.
+func (e *Process) DumpStacks() {
 	_ = e.command.Process.Signal(syscall.SIGQUIT)
-	<-e.ended
+	<-e.done
 }
 
-// Drain asks the engine to finish what it has and end, and waits for it.
-func (e *Engine) Drain(ctx context.Context) error {
+// Shutdown asks the engine to finish what it has and end, and waits for it.
+func (e *Process) Shutdown(ctx context.Context) error {
 	if err := e.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("ask the engine to drain: %w", err)
 	}
 	return e.Wait(ctx)
 }
 
-// Ready waits until the engine at address says that its pipelines run.
-func (e *Engine) Ready(ctx context.Context, address string) error {
+// WaitReady waits until the engine at address says that its pipelines run.
+func (e *Process) WaitReady(ctx context.Context, address string) error {
 	for {
 		response, err := http.Get("http://" + address + "/ready")
 		if err == nil {
@@ -97,7 +97,7 @@ func (e *Engine) Ready(ctx context.Context, address string) error {
 			}
 		}
 		select {
-		case <-e.ended:
+		case <-e.done:
 			return errors.Join(errors.New("the engine ended before it was ready"), e.err)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -107,34 +107,34 @@ func (e *Engine) Ready(ctx context.Context, address string) error {
 }
 
 // PeakBytes is the most memory that the engine has held resident so far.
-func (e *Engine) PeakBytes() int64 { return e.peak.Load() }
+func (e *Process) PeakBytes() int64 { return e.peak.Load() }
 
-// watch reads the kernel's own high-water mark until the process is gone. The
+// watchPeak reads the kernel's own high-water mark until the process is gone. The
 // figure of wait4 cannot be used: it starts at what this process held.
-func (e *Engine) watch() {
+func (e *Process) watchPeak() {
 	path := fmt.Sprintf("/proc/%d/status", e.command.Process.Pid)
 	for {
 		if status, err := os.ReadFile(path); err == nil {
-			e.peak.Store(max(e.peak.Load(), kibibytes(string(status), "VmHWM:")))
+			e.peak.Store(max(e.peak.Load(), parseKiB(string(status), "VmHWM:")))
 		}
 		select {
-		case <-e.ended:
+		case <-e.done:
 			return
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// Resident is the memory that the engine holds resident now; 0 when it is gone.
-func (e *Engine) Resident() int64 {
+// ResidentBytes is the memory that the engine holds resident now; 0 when it is gone.
+func (e *Process) ResidentBytes() int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.command.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	return kibibytes(string(status), "VmRSS:")
+	return parseKiB(string(status), "VmRSS:")
 }
 
-func kibibytes(status, name string) int64 {
+func parseKiB(status, name string) int64 {
 	_, after, found := strings.Cut(status, name)
 	if !found {
 		return 0

@@ -44,10 +44,10 @@ func (p *Pusher) Close() {
 	}
 }
 
-// Upto pushes events until count of them have been pushed in all.
-func (p *Pusher) Upto(ctx context.Context, count uint64) error {
+// PushUpTo pushes events until count of them have been pushed in all.
+func (p *Pusher) PushUpTo(ctx context.Context, count uint64) error {
 	for {
-		next, err := p.next(ctx)
+		next, err := p.readNext(ctx)
 		if err == nil && next >= count {
 			return nil
 		}
@@ -72,16 +72,16 @@ func (p *Pusher) Waiting(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// Forget removes the list and all that stands beside it.
-func (p *Pusher) Forget(ctx context.Context) error {
+// FlushAll removes the list and all that stands beside it.
+func (p *Pusher) FlushAll(ctx context.Context) error {
 	_, err := p.do(ctx, "FLUSHALL")
 	return err
 }
 
-func (p *Pusher) counter() string { return p.list + ":pushed" }
+func (p *Pusher) counterKey() string { return p.list + ":pushed" }
 
-func (p *Pusher) next(ctx context.Context) (uint64, error) {
-	v, err := p.do(ctx, "GET", p.counter())
+func (p *Pusher) readNext(ctx context.Context) (uint64, error) {
+	v, err := p.do(ctx, "GET", p.counterKey())
 	if v == nil || err != nil {
 		return 0, err
 	}
@@ -111,7 +111,7 @@ func (p *Pusher) push(ctx context.Context, first, count uint64) error {
 			event = generate.Append(event[:0], p.seed, first+i)
 			p.conn.ArgBytes(event)
 		}
-		p.conn.Command("SET", p.counter(), strconv.FormatUint(first+count, 10))
+		p.conn.Command("SET", p.counterKey(), strconv.FormatUint(first+count, 10))
 		p.conn.Command("EXEC")
 		if err := p.conn.Flush(); err != nil {
 			return err

@@ -8,9 +8,9 @@ import (
 	"github.com/perigeedb/perigee/internal/audit"
 )
 
-// Verify looks for every generated event: in the table, or among the dead
+// Audit looks for every generated event: in the table, or among the dead
 // letters of the engines' data folders, or dropped by the email example.
-func Verify(ctx context.Context, db *sql.DB, table string, folders []string, seed, events uint64) (audit.Report, error) {
+func Audit(ctx context.Context, db *sql.DB, table string, folders []string, seed, events uint64) (audit.Report, error) {
 	ledger := audit.New(events)
 	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table)
 	if err != nil {
@@ -22,12 +22,12 @@ func Verify(ctx context.Context, db *sql.DB, table string, folders []string, see
 		if err := rows.Scan(&id); err != nil {
 			return audit.Report{}, fmt.Errorf("read the ids back: %w", err)
 		}
-		ledger.Row(id)
+		ledger.AddRow(id)
 	}
 	if err := rows.Err(); err != nil {
 		return audit.Report{}, fmt.Errorf("read the ids back: %w", err)
 	}
-	if err := ledger.Letters(folders...); err != nil {
+	if err := ledger.AddDeadLetters(folders...); err != nil {
 		return audit.Report{}, err
 	}
 	return ledger.Report(audit.DroppedByEmail(seed)), nil

@@ -110,7 +110,7 @@ func TestBrokenReplies(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
-	cert, key := testserver.Certificate(t, folder)
+	cert, key := testserver.WriteCertificate(t, folder)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Certificate makes one for 127.0.0.1 that signs itself, and its key: cert.pem
+// WriteCertificate makes one for 127.0.0.1 that signs itself, and its key: cert.pem
 // and key.pem in folder, whose paths it returns. It lasts an hour.
-func Certificate(t T, folder string) (cert, key string) {
+func WriteCertificate(t TB, folder string) (cert, key string) {
 	t.Helper()
 	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	if err := writeCertificate(cert, key); err != nil {
+	if err := makeCertificate(cert, key); err != nil {
 		t.Fatalf("a certificate for the test: %v", err)
 	}
 	return cert, key
 }
 
-func writeCertificate(cert, key string) error {
+func makeCertificate(cert, key string) error {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err

@@ -25,11 +25,11 @@ func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServ
 	if jars == "" {
 		return nil, fmt.Errorf("no Kafka: run tools/setup.sh kafka and set PERIGEE_KAFKA_JARS to .build/kafka")
 	}
-	path, err := Find("java", "default-jre-headless")
+	path, err := FindBinary("java", "default-jre-headless")
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = folder(dir); err != nil {
+	if dir, err = makeFolder(dir); err != nil {
 		return nil, err
 	}
 	k := &KafkaServer{server: server{name: "kafka", path: path, dir: dir}}
@@ -40,7 +40,7 @@ func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServ
 	java := func(class string, args ...string) []string {
 		return append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"), class}, args...)
 	}
-	k.ready = k.answers
+	k.ready = k.ping
 	k.command = func(port int) []string {
 		_ = os.WriteFile(config, k.properties(port, settings), 0o600) // the broker says what is missing
 		return java("kafka.Kafka", config)
@@ -52,7 +52,7 @@ func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServ
 	if out, err := format.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("make Kafka's data folder: %w\n%s", err, out)
 	}
-	return k, k.first(ctx)
+	return k, k.startFirst(ctx)
 }
 
 func (k *KafkaServer) properties(port int, settings []string) []byte {
@@ -77,8 +77,8 @@ group.initial.rebalance.delay.ms=0
 	return text
 }
 
-// answers succeeds once the broker takes connections.
-func (k *KafkaServer) answers(ctx context.Context) error {
+// ping succeeds once the broker takes connections.
+func (k *KafkaServer) ping(ctx context.Context) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", k.Address())
 	if err != nil {

@@ -23,11 +23,11 @@ type MariaDBServer struct {
 // there is none. It runs with the server's own defaults, unless flags say
 // otherwise: "--innodb-autoinc-lock-mode=2".
 func StartMariaDB(ctx context.Context, dir string, flags ...string) (*MariaDBServer, error) {
-	path, err := Find("mariadbd", "mariadb-server")
+	path, err := FindBinary("mariadbd", "mariadb-server")
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = folder(dir); err != nil {
+	if dir, err = makeFolder(dir); err != nil {
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
@@ -38,11 +38,11 @@ func StartMariaDB(ctx context.Context, dir string, flags ...string) (*MariaDBSer
 	m.ready = m.ping
 	m.command = func(port int) []string {
 		// The folder may be too deep for a socket in it; relative, it is not.
-		fixed := append(asUser(), "--datadir="+data, "--tmpdir="+dir, "--socket=../s", "--port="+strconv.Itoa(port),
+		fixed := append(commonFlags(), "--datadir="+data, "--tmpdir="+dir, "--socket=../s", "--port="+strconv.Itoa(port),
 			"--bind-address=127.0.0.1", "--skip-name-resolve", "--pid-file="+filepath.Join(dir, "pid"))
 		return append(fixed, flags...)
 	}
-	return m, m.first(ctx)
+	return m, m.startFirst(ctx)
 }
 
 // installMariaDB makes the system tables. It does so beside and renames, so that
@@ -51,7 +51,7 @@ func installMariaDB(ctx context.Context, data string) error {
 	if _, err := os.Stat(data); err == nil {
 		return nil
 	}
-	path, err := Find("mariadb-install-db", "mariadb-server")
+	path, err := FindBinary("mariadb-install-db", "mariadb-server")
 	if err != nil {
 		return err
 	}
@@ -61,15 +61,15 @@ func installMariaDB(ctx context.Context, data string) error {
 	}
 	// Each has temporary files of its own: a server that starts removes those that
 	// it finds, also another's.
-	args := append(asUser(), "--datadir="+draft, "--tmpdir="+filepath.Dir(data), "--auth-root-authentication-method=normal", "--skip-test-db")
+	args := append(commonFlags(), "--datadir="+draft, "--tmpdir="+filepath.Dir(data), "--auth-root-authentication-method=normal", "--skip-test-db")
 	if out, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("install MariaDB's tables: %w\n%s", err, out)
 	}
 	return os.Rename(draft, data)
 }
 
-// asUser is how every command line begins. MariaDB runs as root only when told to.
-func asUser() []string {
+// commonFlags is how every command line begins. MariaDB runs as root only when told to.
+func commonFlags() []string {
 	if os.Getuid() == 0 {
 		return []string{"--no-defaults", "--user=root"}
 	}

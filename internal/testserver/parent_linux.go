@@ -2,8 +2,8 @@ package testserver
 
 import "syscall"
 
-// attributes make a child that dies with its parent and runs as the account, if any.
-func attributes(as *account) *syscall.SysProcAttr {
+// processAttributes make a child that dies with its parent and runs as the account, if any.
+func processAttributes(as *account) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if as != nil {
 		attr.Credential = &syscall.Credential{Uid: uint32(as.uid), Gid: uint32(as.gid)}

@@ -33,7 +33,7 @@ func StartPostgreSQL(ctx context.Context, dir string, flags ...string) (*Postgre
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = folder(dir); err != nil {
+	if dir, err = makeFolder(dir); err != nil {
 		return nil, err
 	}
 	as, err := postgresAccount(dir)
@@ -44,18 +44,18 @@ func StartPostgreSQL(ctx context.Context, dir string, flags ...string) (*Postgre
 	if err := installPostgreSQL(ctx, as, data); err != nil {
 		return nil, err
 	}
-	p := &PostgreSQLServer{server: server{name: "postgres", path: path, dir: dir, quit: syscall.SIGINT, as: as}}
+	p := &PostgreSQLServer{server: server{name: "postgres", path: path, dir: dir, stopSignal: syscall.SIGINT, account: as}}
 	p.ready = p.ping
 	p.command = func(port int) []string {
 		return append([]string{"-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}, flags...)
 	}
-	return p, p.first(ctx)
+	return p, p.startFirst(ctx)
 }
 
 // findPostgreSQL finds a binary of the server, which Debian keeps in a folder
 // for each version: the greatest that there is.
 func findPostgreSQL(name string) (string, error) {
-	path, err := Find(name, "postgresql")
+	path, err := FindBinary(name, "postgresql")
 	if err == nil {
 		return path, nil
 	}
@@ -101,7 +101,7 @@ func installPostgreSQL(ctx context.Context, as *account, data string) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, path, "-D", draft, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	cmd.Dir, cmd.SysProcAttr = filepath.Dir(data), attributes(as)
+	cmd.Dir, cmd.SysProcAttr = filepath.Dir(data), processAttributes(as)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make PostgreSQL's cluster: %w\n%s", err, out)
 	}
@@ -140,7 +140,7 @@ func (p *PostgreSQLServer) Kill() error {
 		}
 	}
 	for end := time.Now().Add(stopTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		children = alive(children)
+		children = runningProcesses(children)
 		if len(children) == 0 {
 			return nil
 		}
@@ -160,8 +160,8 @@ func childrenOf(pid int) []int {
 	return all
 }
 
-// alive returns those of pids that are neither gone nor only waiting to be reaped.
-func alive(pids []int) []int {
+// runningProcesses returns those of pids that are neither gone nor only waiting to be reaped.
+func runningProcesses(pids []int) []int {
 	var left []int
 	for _, pid := range pids {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -17,11 +17,11 @@ type RedisServer struct{ server }
 // StartRedis starts a Redis with its data in dir. It keeps everything in memory
 // only, unless flags say otherwise: "--appendonly", "yes".
 func StartRedis(ctx context.Context, dir string, flags ...string) (*RedisServer, error) {
-	path, err := Find("redis-server", "redis-server")
+	path, err := FindBinary("redis-server", "redis-server")
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = folder(dir); err != nil {
+	if dir, err = makeFolder(dir); err != nil {
 		return nil, err
 	}
 	r := &RedisServer{server{name: "redis-server", path: path, dir: dir}}
@@ -30,12 +30,12 @@ func StartRedis(ctx context.Context, dir string, flags ...string) (*RedisServer,
 		fixed := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no"}
 		return append(fixed, flags...)
 	}
-	return r, r.first(ctx)
+	return r, r.startFirst(ctx)
 }
 
-// Snapshot is the file that SAVE writes and that a Redis without append-only
+// SnapshotPath is the file that SAVE writes and that a Redis without append-only
 // file loads when it starts.
-func (r *RedisServer) Snapshot() string { return filepath.Join(r.dir, "dump.rdb") }
+func (r *RedisServer) SnapshotPath() string { return filepath.Join(r.dir, "dump.rdb") }
 
 // ping succeeds once Redis has loaded its data.
 func (r *RedisServer) ping(ctx context.Context) error {
@@ -62,8 +62,8 @@ func (r *RedisServer) ping(ctx context.Context) error {
 	return nil
 }
 
-// folder makes dir and returns it as an absolute path.
-func folder(dir string) (string, error) {
+// makeFolder makes dir and returns it as an absolute path.
+func makeFolder(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err

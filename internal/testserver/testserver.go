@@ -24,19 +24,19 @@ import (
 const (
 	readyTime = 30 * time.Second // a server may take to answer
 	stopTime  = 30 * time.Second // a server may take to end when asked to
-	tries     = 3                // to find a port that nobody else takes meanwhile
+	portTries = 3                // to find a port that nobody else takes meanwhile
 )
 
 // A server is one process that can be started again.
 type server struct {
-	name    string // of the binary, as errors quote it
-	path    string // of the binary
-	dir     string
-	port    int
-	command func(port int) []string
-	ready   func(ctx context.Context) error
-	quit    syscall.Signal // asks it to end; SIGTERM when zero
-	as      *account       // to run as; nil: whoever runs this
+	name       string // of the binary, as errors quote it
+	path       string // of the binary
+	dir        string
+	port       int
+	command    func(port int) []string
+	ready      func(ctx context.Context) error
+	stopSignal syscall.Signal // asks it to end; SIGTERM when zero
+	account    *account       // to run as; nil: whoever runs this
 
 	process *os.Process
 	exited  chan struct{} // closed when the process has been reaped
@@ -45,9 +45,9 @@ type server struct {
 // An account is whom a server runs as that refuses to run as root.
 type account struct{ uid, gid int }
 
-// Find looks for a binary on the path and where Debian keeps those for root; its
+// FindBinary looks for a binary on the path and where Debian keeps those for root; its
 // error names the package to install.
-func Find(name, debianPackage string) (string, error) {
+func FindBinary(name, debianPackage string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
@@ -74,19 +74,19 @@ func (s *server) Start(ctx context.Context) error {
 	if s.running() {
 		return fmt.Errorf("start %s: it is running", s.name)
 	}
-	if err := s.spawn(); err != nil {
+	if err := s.startProcess(); err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
-	if err := s.await(ctx); err != nil {
+	if err := s.waitReady(ctx); err != nil {
 		_ = s.Kill()
 		return fmt.Errorf("start %s: %w\n%s", s.name, err, s.logTail())
 	}
 	return nil
 }
 
-// first starts the server for the first time, on a free port.
-func (s *server) first(ctx context.Context) (err error) {
-	for range tries {
+// startFirst starts the server for the first time, on a free port.
+func (s *server) startFirst(ctx context.Context) (err error) {
+	for range portTries {
 		if s.port, err = freePort(); err != nil {
 			return err
 		}
@@ -98,12 +98,12 @@ func (s *server) first(ctx context.Context) (err error) {
 }
 
 // Stop asks the server to end in order, and waits for it.
-func (s *server) Stop() error { return s.end(cmp.Or(s.quit, syscall.SIGTERM)) }
+func (s *server) Stop() error { return s.signalAndWait(cmp.Or(s.stopSignal, syscall.SIGTERM)) }
 
 // Kill ends the server as a power cut would end the process: SIGKILL.
-func (s *server) Kill() error { return s.end(syscall.SIGKILL) }
+func (s *server) Kill() error { return s.signalAndWait(syscall.SIGKILL) }
 
-func (s *server) end(signal syscall.Signal) error {
+func (s *server) signalAndWait(signal syscall.Signal) error {
 	if !s.running() {
 		return nil
 	}
@@ -132,17 +132,17 @@ func (s *server) running() bool {
 	}
 }
 
-// spawn starts the process from a thread that lives as long as the process
+// startProcess starts the process from a thread that lives as long as the process
 // does: the kernel sends the signal that ties a child to its parent when the
 // thread that made it ends, not when the parent does.
-func (s *server) spawn() error {
+func (s *server) startProcess() error {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(s.path, s.command(s.port)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
-	cmd.SysProcAttr = attributes(s.as)
+	cmd.SysProcAttr = processAttributes(s.account)
 	started, exited := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -163,8 +163,8 @@ func (s *server) spawn() error {
 	return nil
 }
 
-// await asks the server until it answers, ends or runs out of time.
-func (s *server) await(ctx context.Context) error {
+// waitReady asks the server until it answers, ends or runs out of time.
+func (s *server) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	for {

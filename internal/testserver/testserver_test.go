@@ -81,7 +81,7 @@ func TestFailedStartShowsTheServersOwnWords(t *testing.T) {
 }
 
 func TestMissingBinaryNamesThePackage(t *testing.T) {
-	_, err := testserver.Find("perigee-no-such-server", "no-such-package")
+	_, err := testserver.FindBinary("perigee-no-such-server", "no-such-package")
 	if err == nil || !strings.Contains(err.Error(), "apt-get install no-such-package") {
 		t.Errorf("error %v, want the package to install", err)
 	}

@@ -120,7 +120,7 @@ func TestMistrustedArrays(t *testing.T) {
 // TestServersWithoutArrays writes through an encrypted connection, of which only
 // the driver knows what is sent, and to a server that logs statements.
 func TestServersWithoutArrays(t *testing.T) {
-	certificate, key := testserver.Certificate(t, t.TempDir())
+	certificate, key := testserver.WriteCertificate(t, t.TempDir())
 	server := testserver.MariaDB(t, "--ssl-cert="+certificate, "--ssl-key="+key, "--log-bin", "--server-id=1")
 
 	encrypted := on(t, server)

@@ -300,7 +300,7 @@ func TestGap(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
-	testserver.Certificate(t, folder)
+	testserver.WriteCertificate(t, folder)
 	s, _ := start(t, folder, intake.Config{Cert: "cert.pem", Key: "key.pem"})
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()

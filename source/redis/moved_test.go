@@ -71,7 +71,7 @@ func restore(t *testing.T, server *testserver.RedisServer, snapshot []byte) {
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(server.Snapshot(), snapshot, 0o600); err != nil {
+	if err := os.WriteFile(server.SnapshotPath(), snapshot, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.Start(t.Context()); err != nil {
@@ -82,7 +82,7 @@ func restore(t *testing.T, server *testserver.RedisServer, snapshot []byte) {
 func snapshot(t *testing.T, server *testserver.RedisServer, client rueidis.Client) []byte {
 	t.Helper()
 	do(t, client, "SAVE")
-	b, err := os.ReadFile(server.Snapshot())
+	b, err := os.ReadFile(server.SnapshotPath())
 	if err != nil {
 		t.Fatal(err)
 	}

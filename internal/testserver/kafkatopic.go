@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Topic makes a topic of one partition. It asks for what is known of the topic,
+// CreateTopic makes a topic of one partition. It asks for what is known of the topic,
 // in the protocol's first version, until the broker, which makes topics that are
 // asked for, says that it is there: no Kafka client has to be linked for that.
-func (k *KafkaServer) Topic(ctx context.Context, name string) error {
+func (k *KafkaServer) CreateTopic(ctx context.Context, name string) error {
 	for {
-		code, err := k.metadata(ctx, name)
+		code, err := k.requestMetadata(ctx, name)
 		if err != nil {
 			return fmt.Errorf("make topic %s: %w", name, err)
 		}
@@ -30,8 +30,8 @@ func (k *KafkaServer) Topic(ctx context.Context, name string) error {
 	}
 }
 
-// metadata returns the error code that the broker has for a topic.
-func (k *KafkaServer) metadata(ctx context.Context, topic string) (code int16, err error) {
+// requestMetadata returns the error code that the broker has for a topic.
+func (k *KafkaServer) requestMetadata(ctx context.Context, topic string) (code int16, err error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", k.Address())
 	if err != nil {
@@ -60,11 +60,11 @@ func (k *KafkaServer) metadata(ctx context.Context, topic string) (code int16, e
 	if _, err := io.ReadFull(conn, reply); err != nil {
 		return 0, err
 	}
-	return topicError(reply)
+	return parseTopicError(reply)
 }
 
-// topicError finds the first topic's error behind the brokers.
-func topicError(reply []byte) (int16, error) {
+// parseTopicError finds the first topic's error behind the brokers.
+func parseTopicError(reply []byte) (int16, error) {
 	order := binary.BigEndian
 	at := 4 // behind the correlation
 	number := func(size int) int {

@@ -37,12 +37,12 @@ func (r *Report) Err() error {
 		r.Lost, r.Duplicated, r.Unknown, strings.Join(r.Examples, "\n"))
 }
 
-const examplesMax = 10
+const maxExamples = 10
 
-// A count is how often each event was found, by its number.
-type count []uint8
+// A counts is how often each event was found, by its number.
+type counts []uint8
 
-func (c *count) add(n uint64) {
+func (c *counts) add(n uint64) {
 	if n >= uint64(len(*c)) {
 		*c = append(*c, make([]uint8, int(n)+1-len(*c))...)
 	}
@@ -51,67 +51,67 @@ func (c *count) add(n uint64) {
 	}
 }
 
-func (c count) at(n uint64) uint8 {
+func (c counts) at(n uint64) uint8 {
 	if n < uint64(len(c)) {
 		return c[n]
 	}
 	return 0
 }
 
-// found is what was read back.
-type found struct {
-	sinks []count // rows of each sink, and dead letters of that sink
-	dead  count   // events that failed as a whole
+// deliveries is what was read back.
+type deliveries struct {
+	sinks []counts // rows of each sink, and dead letters of that sink
+	dead  counts   // events that failed as a whole
 }
 
-// account reads back where every event has ended.
-func (s *stage) account(ctx context.Context) (Report, error) {
-	f, r := &found{sinks: make([]count, len(s.round.Pipeline.Sinks))}, Report{}
+// auditSinks reads back where every event has ended.
+func (s *testbed) auditSinks(ctx context.Context) (Report, error) {
+	f, r := &deliveries{sinks: make([]counts, len(s.round.Pipeline.Sinks))}, Report{}
 	for i, sink := range s.round.Pipeline.Sinks {
 		note := func(n uint64) {
 			f.sinks[i].add(n)
 			r.Rows++
 		}
-		if err := s.stored(ctx, i, sink, note); err != nil {
+		if err := s.readSink(ctx, i, sink, note); err != nil {
 			return r, err
 		}
 	}
-	if err := s.letters(f, &r); err != nil {
+	if err := s.readDeadLetters(f, &r); err != nil {
 		return r, err
 	}
-	s.compare(f, &r)
+	s.compareAll(f, &r)
 	return r, nil
 }
 
-func (s *stage) stored(ctx context.Context, i int, sink Sink, each func(uint64)) error {
+func (s *testbed) readSink(ctx context.Context, i int, sink Sink, each func(uint64)) error {
 	if d := s.database(sink.Kind); d != nil {
-		return d.numbers(ctx, table(i), sink.Column, each)
+		return d.readNumbers(ctx, tableName(i), sink.Column, each)
 	}
-	return s.config.Stored(ctx, s.workers[0].data(), table(i), sink.Column, each)
+	return s.config.ReadStore(ctx, s.workers[0].dataFolder(), tableName(i), sink.Column, each)
 }
 
-// A place is where a dead letter belongs.
-type place struct {
+// A letterKey is where a dead letter belongs.
+type letterKey struct {
 	partition string
 	position  uint64
 	sink      string
 	number    uint32
 }
 
-// A part is what a dead letter is of.
-type part struct {
+// A failedRow is what a dead letter is of.
+type failedRow struct {
 	event  uint64
 	sink   string
 	number uint32
 }
 
-// letters reads the dead letters of all workers. One that two workers have, who
+// readDeadLetters reads the dead letters of all workers. One that two workers have, who
 // took a partition from each other, counts once. So does one that is not settled,
 // because its worker died, if the event failed again at another place.
-func (s *stage) letters(f *found, r *Report) error {
-	settled, open := make(map[place]part), make(map[part]bool)
+func (s *testbed) readDeadLetters(f *deliveries, r *Report) error {
+	settled, open := make(map[letterKey]failedRow), make(map[failedRow]bool)
 	for _, w := range s.workers {
-		store, err := deadletter.Open(w.data())
+		store, err := deadletter.Open(w.dataFolder())
 		if err != nil {
 			return err
 		}
@@ -119,15 +119,15 @@ func (s *stage) letters(f *found, r *Report) error {
 			if err != nil {
 				return errors.Join(err, store.Close())
 			}
-			n, err := s.numberOf(letter.Original)
+			n, err := s.eventNumber(letter.Original)
 			if err != nil {
 				return errors.Join(err, store.Close())
 			}
-			one := part{n, letter.Sink, letter.Number}
+			one := failedRow{n, letter.Sink, letter.Number}
 			if letter.Uncommitted {
 				open[one] = true
 			} else {
-				settled[place{letter.Partition, letter.Position, letter.Sink, letter.Number}] = one
+				settled[letterKey{letter.Partition, letter.Position, letter.Sink, letter.Number}] = one
 			}
 		}
 		if err := store.Close(); err != nil {
@@ -136,15 +136,15 @@ func (s *stage) letters(f *found, r *Report) error {
 	}
 	for _, one := range settled {
 		delete(open, one)
-		s.letter(f, r, one)
+		s.countDeadLetter(f, r, one)
 	}
 	for one := range open {
-		s.letter(f, r, one)
+		s.countDeadLetter(f, r, one)
 	}
 	return nil
 }
 
-func (s *stage) letter(f *found, r *Report, p part) {
+func (s *testbed) countDeadLetter(f *deliveries, r *Report, p failedRow) {
 	r.Dead++
 	i := slices.IndexFunc(s.round.Pipeline.Sinks, func(sink Sink) bool { return sink.Name == p.sink })
 	if i < 0 {
@@ -154,7 +154,7 @@ func (s *stage) letter(f *found, r *Report, p part) {
 	}
 }
 
-func (s *stage) numberOf(event []byte) (uint64, error) {
+func (s *testbed) eventNumber(event []byte) (uint64, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(event, &fields); err != nil {
 		return 0, fmt.Errorf("a dead letter: %w", err)
@@ -166,14 +166,14 @@ func (s *stage) numberOf(event []byte) (uint64, error) {
 	return n, nil
 }
 
-// compare holds what was found against what must be.
-func (s *stage) compare(f *found, r *Report) {
+// compareAll holds what was found against what must be.
+func (s *testbed) compareAll(f *deliveries, r *Report) {
 	known := make([]bool, s.producer.next)
 	look := func(all []push, must bool) (events uint64) {
 		for _, chunk := range all {
 			for n := chunk.first; n < chunk.first+chunk.count; n++ {
 				known[n] = true
-				s.compareOne(f, r, n, must)
+				s.compareEvent(f, r, n, must)
 			}
 			events += chunk.count
 		}
@@ -184,26 +184,26 @@ func (s *stage) compare(f *found, r *Report) {
 		for n, times := range c {
 			if times > 0 && (n >= len(known) || !known[n]) {
 				r.Unknown++
-				r.example("event %d was never pushed, and is there", n)
+				r.addExample("event %d was never pushed, and is there", n)
 			}
 		}
 	}
 }
 
-func (s *stage) compareOne(f *found, r *Report, n uint64, must bool) {
-	want := s.outcomes[s.config.Events.kind(n)]
+func (s *testbed) compareEvent(f *deliveries, r *Report, n uint64, must bool) {
+	want := s.expected[s.config.Events.sampleIndex(n)]
 	dead := uint8(0)
 	if want.Dead {
 		dead = 1
 	}
-	s.hold(r, n, "dead letters", int(f.dead.at(n)), int(dead), must)
+	s.compareCount(r, n, "dead letters", int(f.dead.at(n)), int(dead), must)
 	for i, sink := range s.round.Pipeline.Sinks {
-		s.hold(r, n, "rows in "+sink.Name, int(f.sinks[i].at(n)), int(want.Rows[i]), must)
+		s.compareCount(r, n, "rows in "+sink.Name, int(f.sinks[i].at(n)), int(want.Rows[i]), must)
 	}
 }
 
-// hold compares one figure. What Redis has forgotten need not be there.
-func (s *stage) hold(r *Report, n uint64, what string, have, want int, must bool) {
+// compareCount compares one figure. What Redis has forgotten need not be there.
+func (s *testbed) compareCount(r *Report, n uint64, what string, have, want int, must bool) {
 	switch {
 	case have > want:
 		r.Duplicated += uint64(have - want)
@@ -212,28 +212,28 @@ func (s *stage) hold(r *Report, n uint64, what string, have, want int, must bool
 	default:
 		return
 	}
-	r.example("event %d has %d %s, not %d\n%s", n, have, what, want, s.story(n))
+	r.addExample("event %d has %d %s, not %d\n%s", n, have, what, want, s.eventHistory(n))
 }
 
-func (r *Report) example(format string, args ...any) {
-	if len(r.Examples) < examplesMax {
+func (r *Report) addExample(format string, args ...any) {
+	if len(r.Examples) < maxExamples {
 		r.Examples = append(r.Examples, fmt.Sprintf(format, args...))
 	}
 }
 
-// story tells what happened around the push of an event.
-func (s *stage) story(n uint64) string {
+// eventHistory tells what happened around the push of an event.
+func (s *testbed) eventHistory(n uint64) string {
 	const around = 8
-	chunk, err := s.producer.about(n)
+	chunk, err := s.producer.findPush(n)
 	if err != nil {
 		return "  " + err.Error()
 	}
 	lines := []string{fmt.Sprintf("  %s pushed to %s, with %d others", chunk.at.UTC().Format("15:04:05.000"), chunk.key, chunk.count-1)}
-	after := slices.IndexFunc(s.happened, func(h happening) bool { return h.at.After(chunk.at) })
+	after := slices.IndexFunc(s.events, func(h historyEntry) bool { return h.at.After(chunk.at) })
 	if after < 0 {
-		after = len(s.happened)
+		after = len(s.events)
 	}
-	for _, h := range s.happened[max(0, after-2):min(len(s.happened), after+around)] {
+	for _, h := range s.events[max(0, after-2):min(len(s.events), after+around)] {
 		lines = append(lines, "  "+h.String())
 	}
 	return strings.Join(lines, "\n")

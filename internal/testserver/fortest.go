@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// T is the part of testing.TB that is used here, so that programs that start
+// TB is the part of testing.TB that is used here, so that programs that start
 // servers need not be linked with the testing package.
-type T interface {
+type TB interface {
 	Helper()
 	Cleanup(func())
 	Errorf(format string, args ...any)
@@ -16,62 +16,62 @@ type T interface {
 }
 
 // Redis starts a Redis that is gone when the test ends; flags are as for StartRedis.
-func Redis(t T, flags ...string) *RedisServer {
+func Redis(t TB, flags ...string) *RedisServer {
 	t.Helper()
 	r, err := StartRedis(context.Background(), tempDir(t, "redis"), flags...)
 	if err != nil {
 		t.Fatalf("a Redis for the test: %v", err)
 	}
-	t.Cleanup(func() { gone(t, r) })
+	t.Cleanup(func() { killAtCleanup(t, r) })
 	return r
 }
 
 // MariaDB starts a MariaDB that is gone when the test ends; flags are as for
 // StartMariaDB. It takes the better part of a second: see SharedMariaDB.
-func MariaDB(t T, flags ...string) *MariaDBServer {
+func MariaDB(t TB, flags ...string) *MariaDBServer {
 	t.Helper()
 	m, err := StartMariaDB(context.Background(), tempDir(t, "mariadb"), flags...)
 	if err != nil {
 		t.Fatalf("a MariaDB for the test: %v", err)
 	}
-	t.Cleanup(func() { gone(t, m) })
+	t.Cleanup(func() { killAtCleanup(t, m) })
 	return m
 }
 
 // PostgreSQL starts a PostgreSQL that is gone when the test ends; flags are as
 // for StartPostgreSQL. It takes the better part of a second: see SharedPostgreSQL.
-func PostgreSQL(t T, flags ...string) *PostgreSQLServer {
+func PostgreSQL(t TB, flags ...string) *PostgreSQLServer {
 	t.Helper()
 	p, err := StartPostgreSQL(context.Background(), tempDir(t, "postgres"), flags...)
 	if err != nil {
 		t.Fatalf("a PostgreSQL for the test: %v", err)
 	}
-	t.Cleanup(func() { gone(t, p) })
+	t.Cleanup(func() { killAtCleanup(t, p) })
 	return p
 }
 
 // Database makes a fresh database, which is dropped when the test ends, and
 // returns its name.
-func (m *MariaDBServer) Database(t T) string {
+func (m *MariaDBServer) Database(t TB) string {
 	t.Helper()
-	return database(t, m)
+	return createTestDatabase(t, m)
 }
 
 // Database makes a fresh database, which is dropped when the test ends, and
 // returns its name.
-func (p *PostgreSQLServer) Database(t T) string {
+func (p *PostgreSQLServer) Database(t TB) string {
 	t.Helper()
-	return database(t, p)
+	return createTestDatabase(t, p)
 }
 
-// A holder is a server that holds databases.
-type holder interface {
+// A databaseServer is a server that holds databases.
+type databaseServer interface {
 	CreateDatabase(ctx context.Context) (string, error)
 	DropDatabase(ctx context.Context, name string) error
 	running() bool
 }
 
-func database(t T, s holder) string {
+func createTestDatabase(t TB, s databaseServer) string {
 	t.Helper()
 	name, err := s.CreateDatabase(context.Background())
 	if err != nil {
@@ -97,11 +97,11 @@ func database(t T, s holder) string {
 //	}
 type SharedMariaDB struct {
 	Flags []string // as for StartMariaDB
-	shared[*MariaDBServer]
+	sharedServer[*MariaDBServer]
 }
 
 // Server returns the server, for t to make databases in. No test may stop it.
-func (s *SharedMariaDB) Server(t T) *MariaDBServer {
+func (s *SharedMariaDB) Server(t TB) *MariaDBServer {
 	t.Helper()
 	return s.get(t, StartMariaDB, s.Flags)
 }
@@ -110,24 +110,24 @@ func (s *SharedMariaDB) Server(t T) *MariaDBServer {
 // SharedMariaDB is one MariaDB.
 type SharedPostgreSQL struct {
 	Flags []string // as for StartPostgreSQL
-	shared[*PostgreSQLServer]
+	sharedServer[*PostgreSQLServer]
 }
 
 // Server returns the server, for t to make databases in. No test may stop it.
-func (s *SharedPostgreSQL) Server(t T) *PostgreSQLServer {
+func (s *SharedPostgreSQL) Server(t TB) *PostgreSQLServer {
 	t.Helper()
 	return s.get(t, StartPostgreSQL, s.Flags)
 }
 
-// shared is one server, started when it is first asked for.
-type shared[S interface{ Kill() error }] struct {
+// sharedServer is one server, started when it is first asked for.
+type sharedServer[S interface{ Kill() error }] struct {
 	once   sync.Once
 	dir    string
 	server S
 	err    error
 }
 
-func (s *shared[S]) get(t T, start func(ctx context.Context, dir string, flags ...string) (S, error), flags []string) S {
+func (s *sharedServer[S]) get(t TB, start func(ctx context.Context, dir string, flags ...string) (S, error), flags []string) S {
 	t.Helper()
 	s.once.Do(func() {
 		if s.dir, s.err = os.MkdirTemp("", "perigee-shared-"); s.err == nil {
@@ -141,7 +141,7 @@ func (s *shared[S]) get(t T, start func(ctx context.Context, dir string, flags .
 }
 
 // Close ends the server and removes its data.
-func (s *shared[S]) Close() {
+func (s *sharedServer[S]) Close() {
 	if s.dir == "" {
 		return
 	}
@@ -152,7 +152,7 @@ func (s *shared[S]) Close() {
 }
 
 // tempDir is a folder with a short path, unlike a test's own.
-func tempDir(t T, name string) string {
+func tempDir(t TB, name string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "perigee-"+name+"-")
 	if err != nil {
@@ -166,7 +166,7 @@ func tempDir(t T, name string) string {
 	return dir
 }
 
-func gone(t T, s interface{ Kill() error }) {
+func killAtCleanup(t TB, s interface{ Kill() error }) {
 	t.Helper()
 	if err := s.Kill(); err != nil {
 		t.Errorf("end of the test: %v", err)
@@ -177,11 +177,11 @@ func gone(t T, s interface{ Kill() error }) {
 // one MariaDB. It takes seconds to start.
 type SharedKafka struct {
 	Flags []string // as for StartKafka
-	shared[*KafkaServer]
+	sharedServer[*KafkaServer]
 }
 
 // Server returns the server, for t to make topics in. No test may stop it.
-func (s *SharedKafka) Server(t T) *KafkaServer {
+func (s *SharedKafka) Server(t TB) *KafkaServer {
 	t.Helper()
 	return s.get(t, StartKafka, s.Flags)
 }

@@ -8,19 +8,19 @@ import (
 
 // Events 1 to 3 were pushed and kept, 4 and 5 forgotten. The first of three kinds
 // lands in both sinks, the second twice in one, the third is a dead letter.
-func testStage(t *testing.T) *stage {
+func testStage(t *testing.T) *testbed {
 	t.Helper()
 	events, err := NewEvents([][]byte{[]byte(`{}`), []byte(`{}`), []byte(`{}`)}, "id")
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	return &stage{
+	return &testbed{
 		Runner:   &Runner{config: Config{Events: events}},
 		round:    Round{Pipeline: &Pipeline{Field: "id", Sinks: []Sink{{Name: "a"}, {Name: "b"}}}},
-		outcomes: []Outcome{{Rows: []uint8{1, 1}}, {Rows: []uint8{2, 0}}, {Rows: []uint8{0, 0}, Dead: true}},
+		expected: []Expected{{Rows: []uint8{1, 1}}, {Rows: []uint8{2, 0}}, {Rows: []uint8{0, 0}, Dead: true}},
 		producer: &producer{next: 6, pushes: []push{{1, 3, "k", now}}, forgotten: []push{{4, 2, "k", now}}},
-		happened: []happening{{now.Add(time.Millisecond), "a fault"}},
+		events:   []historyEntry{{now.Add(time.Millisecond), "a fault"}},
 	}
 }
 
@@ -46,14 +46,14 @@ func TestCompare(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := &found{sinks: make([]count, 2)}
-			for c, numbers := range map[*count][]uint64{&f.sinks[0]: test.a, &f.sinks[1]: test.b, &f.dead: test.dead} {
+			f := &deliveries{sinks: make([]counts, 2)}
+			for c, numbers := range map[*counts][]uint64{&f.sinks[0]: test.a, &f.sinks[1]: test.b, &f.dead: test.dead} {
 				for _, n := range numbers {
 					c.add(n)
 				}
 			}
 			var r Report
-			testStage(t).compare(f, &r)
+			testStage(t).compareAll(f, &r)
 			if r.Events != 3 || r.Forgotten != 2 || r.Lost != test.lost || r.Duplicated != test.double || r.Unknown != test.unknown {
 				t.Errorf("%v, %d unknown", r, r.Unknown)
 			}

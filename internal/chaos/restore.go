@@ -1,0 +1,131 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/resp"
+)
+
+// trimmedEvents is how many events of each key are given up by Redis between a copy of
+// a database and its return: more than can have been committed and not yet
+// acknowledged. A worker would rightly go on with a key that lacks nothing.
+const trimmedEvents = 800
+
+// gapMessage is what a worker must say of a database that lacks what Redis has given up.
+const gapMessage = "but the sink does not have them"
+
+// restoreDatabase sets a database back to an older copy. Events that Redis has
+// given up since are in neither: a worker must stop and name them. When the newer
+// files are back, it must go on as if nothing had been.
+func (s *testbed) restoreDatabase(ctx context.Context, f Fault) error {
+	if len(s.databases) == 0 {
+		return nil // the event store lies in the worker's own folder, as its other memory does
+	}
+	d := s.databases[s.random.IntN(len(s.databases))]
+	s.restores++
+	older, newer := filepath.Join(d.Dir(), fmt.Sprintf("older-%d", s.restores)), filepath.Join(d.Dir(), fmt.Sprintf("newer-%d", s.restores))
+	if err := s.restartServer(ctx, d, func() error { return copyFiles(dataFiles(d), older) }); err != nil {
+		return err
+	}
+	s.logf("copy of %s", d.kind)
+	if err := s.waitTrimmed(ctx, trimmedEvents); err != nil {
+		return err
+	}
+	s.recordFault(f, "%s", d.kind)
+	for _, w := range s.workers {
+		w.engine.Kill()
+	}
+	if err := s.swapFiles(ctx, d, older, newer); err != nil {
+		return err
+	}
+	for _, w := range s.workers {
+		if err := s.expectStop(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := s.swapFiles(ctx, d, newer, older); err != nil {
+		return err
+	}
+	s.logf("%s has its newer files again", d.kind)
+	if err := os.RemoveAll(older); err != nil {
+		return err
+	}
+	for _, w := range s.workers {
+		if err := w.start(nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swapFiles puts other files in the place of a database's own, which are kept.
+func (s *testbed) swapFiles(ctx context.Context, d *database, instead, keep string) error {
+	return s.restartServer(ctx, d, func() error {
+		if err := os.Rename(dataFiles(d), keep); err != nil {
+			return err
+		}
+		return os.Rename(instead, dataFiles(d))
+	})
+}
+
+// expectStop starts a worker alone, and waits until it ends by itself and says why.
+func (s *testbed) expectStop(ctx context.Context, w *worker) error {
+	from := w.logSize()
+	if err := w.start(nil, 0); err != nil {
+		return err
+	}
+	select {
+	case <-w.engine.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(waitLimit):
+		return fmt.Errorf("worker %d works with a database that lacks events which Redis has given up:\n%s", w.number, w.logTail())
+	}
+	if log := w.logSince(from); !strings.Contains(log, gapMessage) {
+		return fmt.Errorf("worker %d ended, and does not say that the database lacks events:\n%s", w.number, w.logTail())
+	}
+	s.logf("worker %d stopped and named the gap", w.number)
+	return nil
+}
+
+// waitTrimmed waits until Redis has given up so many events more of each key.
+func (s *testbed) waitTrimmed(ctx context.Context, events int) error {
+	before, err := s.listHeads(ctx)
+	if err != nil {
+		return err
+	}
+	return waitFor(ctx, "events of every key are acknowledged", func() (bool, error) {
+		now, err := s.listHeads(ctx)
+		for key, head := range now {
+			if head < before[key]+events {
+				return false, err
+			}
+		}
+		return err == nil, err
+	})
+}
+
+// listHeads are the positions up to which each key has been trimmed.
+func (s *testbed) listHeads(ctx context.Context) (map[string]int, error) {
+	server := resp.Server{Address: s.redis.Address()}
+	conn, err := server.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	heads := make(map[string]int)
+	for _, key := range s.producer.keys {
+		head, err := conn.Do(ctx, "HGET", "{"+key+"}:perigee", "head")
+		if err != nil {
+			return nil, err
+		}
+		heads[key], _ = strconv.Atoi(fmt.Sprint(head))
+	}
+	return heads, nil
+}

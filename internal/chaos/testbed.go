@@ -1,0 +1,305 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/testserver"
+)
+
+const (
+	keyCount = 6 // lists or streams that the producer pushes into: as many for each of two workers, and of three
+	// waitLimit is for what takes a second at most on an idle machine.
+	waitLimit = 2 * time.Minute
+)
+
+// A testbed is all that plays in a round.
+type testbed struct {
+	*Runner
+	round     Round
+	folder    string
+	random    *rand.Rand
+	redis     *testserver.RedisServer
+	databases []*database
+	producer  *producer
+	workers   []*worker
+	expected  []Expected
+	nextFault *Fault // the next one
+	snapshot  string // of Redis
+	restores  int
+	closed    sync.Once
+
+	events      []historyEntry
+	historyFile *os.File // the same, for whoever looks into the folder
+}
+
+// A historyEntry is what was done, and when.
+type historyEntry struct {
+	at   time.Time
+	text string
+}
+
+func newTestbed(ctx context.Context, r *Runner, folder string, round Round) (*testbed, error) {
+	made := &testbed{Runner: r, round: round, folder: folder, random: rand.New(rand.NewPCG(round.Seed, 2))}
+	if err := made.startAll(ctx); err != nil {
+		made.close()
+		return nil, err
+	}
+	return made, nil
+}
+
+// startAll starts everything but the flow of events.
+func (s *testbed) startAll(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.folder, 0o755); err != nil {
+		return err
+	}
+	if s.historyFile, err = os.Create(filepath.Join(s.folder, "faults.log")); err != nil {
+		return err
+	}
+	if err := s.startServers(ctx); err != nil {
+		return err
+	}
+	if s.round.Fix != nil {
+		if err := os.WriteFile(s.round.Fix.Path, []byte(s.round.Fix.Broken), 0o600); err != nil {
+			return err
+		}
+	}
+	s.producer = newProducer(s.redis.Address(), s.config.Events, s.round.Pipeline.Stream, keyCount, rand.New(rand.NewPCG(s.round.Seed, 3)))
+	if err := s.createWorkers(); err != nil {
+		return err
+	}
+	s.expected, err = s.config.Expect(ctx, s.workers[0].config, s.config.Events.onePerSample())
+	return err
+}
+
+func (s *testbed) startServers(ctx context.Context) (err error) {
+	if s.redis, err = testserver.StartRedis(ctx, filepath.Join(s.folder, "redis"), durableRedis...); err != nil {
+		return err
+	}
+	byInsert := s.random.IntN(2) == 0
+	for _, sink := range s.round.Pipeline.Sinks {
+		if sink.Kind == EventStore || s.database(sink.Kind) != nil {
+			continue
+		}
+		d, err := startDatabase(ctx, sink.Kind, filepath.Join(s.folder, sink.Kind), byInsert)
+		if d != nil {
+			s.databases = append(s.databases, d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *testbed) database(kind string) *database {
+	i := slices.IndexFunc(s.databases, func(d *database) bool { return d.kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return s.databases[i]
+}
+
+func (s *testbed) createWorkers() error {
+	servers := map[string]string{"redis": s.redis.Address()}
+	for _, d := range s.databases {
+		servers[d.kind] = d.Address()
+	}
+	for i := range s.round.Workers {
+		w, err := newWorker(i+1, s.config.Binary, filepath.Join(s.folder, fmt.Sprintf("worker-%d", i+1)), s.round.Pipeline, servers)
+		if err != nil {
+			return err
+		}
+		s.workers = append(s.workers, w)
+	}
+	return nil
+}
+
+// startFlow lets the events flow.
+func (s *testbed) startFlow(ctx context.Context) error {
+	s.producer.start(ctx)
+	for _, w := range s.workers {
+		if err := w.start(nil, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runFaults lets the events flow and does one fault after another.
+func (s *testbed) runFaults(ctx context.Context) error {
+	if err := s.startFlow(ctx); err != nil {
+		return err
+	}
+	if err := s.waitTrimmed(ctx, 1); err != nil {
+		return err
+	}
+	if err := s.snapshotRedis(); err != nil {
+		return err
+	}
+	for i := range s.round.Faults {
+		s.nextFault = nil
+		if i+1 < len(s.round.Faults) {
+			s.nextFault = &s.round.Faults[i+1]
+		}
+		if err := s.injectFault(ctx, s.round.Faults[i]); err != nil {
+			return fmt.Errorf("fault %d, %v: %w", i+1, s.round.Faults[i], err)
+		}
+		if s.random.IntN(3) == 0 {
+			if err := s.snapshotRedis(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finish stops pushing, undoes every fault, and lets the workers finish.
+func (s *testbed) finish(ctx context.Context) error {
+	s.logf("the producer stops")
+	if err := s.producer.stopPushing(ctx); err != nil {
+		return err
+	}
+	for _, w := range s.workers {
+		w.resetProxies()
+		if w.armedFor != nil && w.running() {
+			w.engine.Kill()
+		}
+		if !w.running() {
+			if err := w.start(nil, 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.waitEmpty(ctx); err != nil {
+		for _, w := range s.workers {
+			w.engine.DumpStacks() // so that its log tells where it hangs
+		}
+		return err
+	}
+	for _, w := range s.workers {
+		if err := w.drain(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stallLimit is how long nothing may move before it is looked at why.
+const stallLimit = 5 * time.Second
+
+// waitEmpty waits as long as it gets on.
+func (s *testbed) waitEmpty(ctx context.Context) error {
+	least, since, looked := -1, time.Now(), false
+	for {
+		waiting, err := s.producer.backlog(ctx)
+		switch still := time.Since(since); {
+		case err != nil:
+			return err
+		case waiting == 0:
+			return nil
+		case least < 0 || waiting < least:
+			least, since, looked = waiting, time.Now(), false
+		case still > waitLimit:
+			return fmt.Errorf("%d events wait, and nothing has moved for %v\n%s", waiting, waitLimit, s.workers[0].logTail())
+		case still > stallLimit && !looked:
+			looked = true
+			s.logStall(ctx, waiting)
+		}
+		if err := s.checkWorkers(); err != nil {
+			return err
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// logStall notes what the databases do while nothing moves.
+func (s *testbed) logStall(ctx context.Context, waiting int) {
+	s.logf("%d events wait, and nothing has moved for %v", waiting, stallLimit)
+	for _, d := range s.databases {
+		lines, err := d.queryTexts(ctx, d.activity)
+		if err != nil {
+			s.logf("%s: %v", d.kind, err)
+		}
+		for _, line := range lines {
+			s.logf("%s: %s", d.kind, line)
+		}
+	}
+	for _, w := range s.workers {
+		held, err := s.heldLeases(ctx, w)
+		s.logf("worker %d has %v %v", w.number, held, err)
+	}
+}
+
+// checkWorkers returns an error when a worker ended by itself.
+func (s *testbed) checkWorkers() error {
+	for _, w := range s.workers {
+		if !w.running() && w.armedFor == nil {
+			return fmt.Errorf("worker %d ended by itself:\n%s", w.number, w.logTail())
+		}
+	}
+	return nil
+}
+
+// logf remembers what is done.
+func (s *testbed) logf(format string, args ...any) {
+	h := historyEntry{time.Now(), fmt.Sprintf(format, args...)}
+	s.events = append(s.events, h)
+	fmt.Fprintln(s.historyFile, h)
+}
+
+func (h historyEntry) String() string { return h.at.UTC().Format("15:04:05.000 ") + h.text }
+
+func (s *testbed) close() {
+	s.closed.Do(func() {
+		if s.producer != nil {
+			s.producer.close()
+		}
+		for _, w := range s.workers {
+			w.close()
+		}
+		for _, d := range s.databases {
+			_ = d.Kill()
+		}
+		if s.redis != nil {
+			_ = s.redis.Kill()
+		}
+		if s.historyFile != nil {
+			s.historyFile.Close()
+		}
+	})
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// waitFor asks again and again, as long as there is patience.
+func waitFor(ctx context.Context, what string, happened func() (bool, error)) error {
+	var last error
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {
+		ok, err := happened()
+		if ok {
+			return nil
+		}
+		last = err
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return errors.Join(fmt.Errorf("waited %v in vain until %s", waitLimit, what), last)
+}

@@ -19,6 +19,12 @@ const (
 // into one, fingerprints and all: a source that trickles would make millions.
 const smallRange = 256
 
+// packEvents limits the events of one packed entry. Packing sends all its
+// fingerprints in one statement, and the connection of a pool keeps a buffer as
+// large as its largest statement (up to 256 KiB in the MySQL driver): without the
+// limit every connection of a trickling pipeline ends up with such a buffer.
+const packEvents = 4096
+
 // An Entry is one range as the database keeps it.
 type Entry struct {
 	Range event.Range
@@ -66,6 +72,9 @@ func (h history) folds(now time.Time) (folded []event.Range) {
 	for i := 0; i < len(h); {
 		first, of := i, h[i].use(now, i < tooMany)
 		for i++; i < len(h) && h[i-1].end == h[i].first && h[i].use(now, i < tooMany) == of; {
+			if of == pack && h[i].end-h[first].first > packEvents {
+				break
+			}
 			i++
 		}
 		run := h[first:i]

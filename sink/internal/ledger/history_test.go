@@ -67,3 +67,28 @@ func TestFolds(t *testing.T) {
 		})
 	}
 }
+
+// TestPackedEntriesAreBounded packs as many small ranges as a writer gathers
+// between two folds of a partition that trickles.
+func TestPackedEntriesAreBounded(t *testing.T) {
+	var h history
+	now := time.Now()
+	const events = 100
+	for i := range uint64(foldEvery) {
+		h.add(event.Range{First: i * events, Count: events, Prints: make([]uint32, events)}, now)
+	}
+	var packed uint64
+	for _, r := range h.folds(now) {
+		if r.Count > packEvents || int(r.Count) != len(r.Prints) {
+			t.Errorf("packed %v with %d fingerprints: more than %d events in one statement", r, len(r.Prints), packEvents)
+		}
+		packed += r.Count
+		h.fold(r, now)
+	}
+	if packed != foldEvery*events {
+		t.Errorf("packed %d events, want %d", packed, foldEvery*events)
+	}
+	if again := h.folds(now); len(again) != 0 {
+		t.Errorf("packed %v once more", again)
+	}
+}

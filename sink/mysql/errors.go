@@ -18,10 +18,10 @@ import (
 type verdict int
 
 const (
-	unknown    verdict = iota // the batch may have been committed all the same
-	rolledBack                // it was not, and may be tried again
-	refused                   // it was not: some of its rows can't be written
-	permanent                 // a person must act
+	unknown   verdict = iota // the batch may have been committed all the same
+	conflict                 // it was not: it lost against another transaction
+	refused                  // it was not: some of its rows can't be written
+	permanent                // a person must act
 )
 
 func judge(err error) verdict {
@@ -45,7 +45,7 @@ func judgeNumber(number uint16) verdict {
 	case 1020, // record has changed since last read
 		1205, // lock wait timeout
 		1213: // deadlock
-		return rolledBack
+		return conflict
 	case 1048, // null in a NOT NULL column
 		1148, 3948, 4166, // LOAD DATA LOCAL is off
 		unknownCommand, unknownStatement, notPrepared, notLogged, // no arrays
@@ -97,8 +97,11 @@ func (s *Sink) explain(doing string, err error) error {
 	if p, ok := errors.AsType[*sink.PermanentError](err); ok {
 		return &sink.PermanentError{Err: fmt.Errorf("%s at %s: %w", doing, s.config.server(), p.Err), Hint: p.Hint}
 	}
-	if judge(err) == permanent {
+	switch judge(err) {
+	case permanent:
 		return &sink.PermanentError{Err: wrapped, Hint: s.config.hint(err)}
+	case conflict:
+		return fmt.Errorf("%w: %w", sink.ErrConflict, wrapped)
 	}
 	return wrapped
 }

@@ -24,17 +24,21 @@ const (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='workers that are alive'`
 )
 
-// Lease implements sink.Leaser. The server assigns from left to right: until is
-// renewed when the worker has got, or already had, the lease.
+// Lease implements sink.Leaser. Each statement locks one row by its primary key
+// and is a transaction of its own, so that none deadlocks: of several workers that
+// insert at once, one inserts and the others ignore the row that is there then.
 func (s *Sink) Lease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
 	if err := s.prepareOnce(ctx); err != nil {
 		return "", err
 	}
-	err = s.lease(ctx, `INSERT INTO perigee_leases (pipeline, target, `+"`partition`"+`, worker, until)
-		VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)
-		ON DUPLICATE KEY UPDATE worker = IF(until <= UTC_TIMESTAMP(6), VALUES(worker), worker),
-			until = IF(worker = VALUES(worker), VALUES(until), until)`,
-		s.pipeline, s.config.Table, partition, worker, d.Microseconds())
+	_, err = s.db.ExecContext(ctx, `UPDATE perigee_leases SET worker = ?, until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND
+		WHERE pipeline = ? AND target = ? AND `+"`partition`"+` = ? AND (worker = ? OR until <= UTC_TIMESTAMP(6))`,
+		worker, d.Microseconds(), s.pipeline, s.config.Table, partition, worker)
+	if err == nil {
+		_, err = s.db.ExecContext(ctx, `INSERT IGNORE INTO perigee_leases (pipeline, target, `+"`partition`"+`, worker, until)
+			VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)`,
+			s.pipeline, s.config.Table, partition, worker, d.Microseconds())
+	}
 	if err == nil {
 		err = s.db.QueryRowContext(ctx, "SELECT worker FROM perigee_leases WHERE pipeline = ? AND target = ? AND `partition` = ?",
 			s.pipeline, s.config.Table, partition).Scan(&holder)
@@ -48,7 +52,7 @@ func (s *Sink) Release(ctx context.Context, partition, worker string) error {
 	if err := s.prepareOnce(ctx); err != nil {
 		return err
 	}
-	err := s.lease(ctx, "UPDATE perigee_leases SET until = UTC_TIMESTAMP(6) WHERE pipeline = ? AND target = ? AND `partition` = ? AND worker = ?",
+	_, err := s.db.ExecContext(ctx, "UPDATE perigee_leases SET until = UTC_TIMESTAMP(6) WHERE pipeline = ? AND target = ? AND `partition` = ? AND worker = ?",
 		s.pipeline, s.config.Table, partition, worker)
 	return s.explain("giving up the lease of partition "+partition, err)
 }
@@ -60,11 +64,11 @@ func (s *Sink) Alive(ctx context.Context, worker string, d time.Duration) (worke
 		return 0, err
 	}
 	if d > 0 {
-		err = s.lease(ctx, `INSERT INTO perigee_workers (pipeline, target, worker, until)
+		_, err = s.db.ExecContext(ctx, `INSERT INTO perigee_workers (pipeline, target, worker, until)
 			VALUES (?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND) ON DUPLICATE KEY UPDATE until = VALUES(until)`,
 			s.pipeline, s.config.Table, worker, d.Microseconds())
 	} else {
-		err = s.lease(ctx, `DELETE FROM perigee_workers
+		_, err = s.db.ExecContext(ctx, `DELETE FROM perigee_workers
 			WHERE pipeline = ? AND target = ? AND (worker = ? OR until < UTC_TIMESTAMP(6) - INTERVAL 1 HOUR)`,
 			s.pipeline, s.config.Table, worker)
 	}
@@ -73,19 +77,6 @@ func (s *Sink) Alive(ctx context.Context, worker string, d time.Duration) (worke
 			s.pipeline, s.config.Table).Scan(&workers)
 	}
 	return workers, s.explain("counting the workers", err)
-}
-
-// deadlocks is how often a statement about leases is tried: workers that begin
-// at the same time get into each other's way.
-const deadlocks = 10
-
-func (s *Sink) lease(ctx context.Context, statement string, args ...any) (err error) {
-	for range deadlocks {
-		if _, err = s.db.ExecContext(ctx, statement, args...); judge(err) != rolledBack {
-			return err
-		}
-	}
-	return err
 }
 
 // prepareOnce makes the tables of the ledger that are absent, the first time.

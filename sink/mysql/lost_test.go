@@ -230,44 +230,6 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
 
-func TestDeadlockPasses(t *testing.T) {
-	g := newTarget(t, named(20)...)
-	g.config.PrimaryKey = []string{"id"}
-	w := g.open()
-	ctx := t.Context()
-	other, err := g.db.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// More work than the writer's, so that the server gives the writer up.
-	for _, statement := range []string{
-		"INSERT INTO events SELECT seq, 'other' FROM seq_1000_to_4000",
-		"INSERT INTO events VALUES (2, 'other')",
-	} {
-		if _, err := other.ExecContext(ctx, statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	result := make(chan error, 1)
-	go func() { result <- w.Write(ctx, span(w, 0, 5)) }()
-	g.await("SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'", "1")
-	if _, err := other.ExecContext(ctx, "INSERT INTO events VALUES (1, 'other')"); err != nil {
-		t.Fatal(err)
-	}
-	err = <-result
-	passing(t, err)
-	if !strings.Contains(err.Error(), "Deadlock") {
-		t.Errorf("writing returned %v", err)
-	}
-	if err := other.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write(ctx, span(w, 0, 5)); err != nil {
-		t.Fatal(err)
-	}
-	g.once(5)
-}
-
 // TestServerIsKilled kills the server while four lanes write.
 func TestServerIsKilled(t *testing.T) {
 	const kills, lanes, size = 3, 4, 100

@@ -153,7 +153,8 @@ func suite(t *testing.T, method Method) {
 			Bad: func(id int64) string {
 				return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("too long ", 10))
 			},
-			Stall: g.stall,
+			Stall:    g.stall,
+			Deadlock: g.deadlock,
 		}
 	})
 }
@@ -197,6 +198,29 @@ func (g *target) stall(t *testing.T) (hanging, release func()) {
 		}
 		conn.Close()
 	}
+}
+
+// deadlock has another transaction write more than the sink does, so that the
+// server gives the sink's up.
+func (g *target) deadlock(t *testing.T, ids []int64) (collide, end func()) {
+	g.exec("ALTER TABLE events ADD PRIMARY KEY (id)")
+	other, err := g.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := other.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	exec("INSERT INTO events SELECT seq, 'other' FROM seq_1000_to_4000")
+	exec("INSERT INTO events VALUES (?, 'other')", ids[1])
+	collide = func() {
+		g.await("SELECT COUNT(*) > 0 FROM information_schema.innodb_lock_waits", "1")
+		exec("INSERT INTO events VALUES (?, 'other')", ids[0])
+	}
+	return collide, func() { _ = other.Rollback() }
 }
 
 // await waits until a query of one cell returns want.

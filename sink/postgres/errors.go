@@ -18,6 +18,7 @@ type verdict int
 const (
 	unknown    verdict = iota // the batch may have been committed all the same
 	rolledBack                // it was not, and may be tried again
+	conflict                  // it was not: it lost against another transaction
 	refused                   // it was not: some of its rows can't be written
 	permanent                 // a person must act
 )
@@ -30,6 +31,11 @@ func judge(err error) verdict {
 	if !ok || len(server.Code) != 5 || server.TableName == rangesTable {
 		return unknown // what the ledger refuses is not as the writer believes
 	}
+	switch server.Code {
+	case "40001", // serialization failure
+		"40P01": // deadlock
+		return conflict
+	}
 	switch server.Code[:2] {
 	case "21", // a row that meets another of its own statement
 		"22", // a value that its column does not take
@@ -39,7 +45,7 @@ func judge(err error) verdict {
 		return refused
 	case "P0": // RAISE of a trigger
 		return refused
-	case "40", // serialization, deadlock
+	case "40", // rolled back for another reason
 		"53": // no room, too many connections
 		if server.Code == "40003" {
 			return unknown
@@ -82,8 +88,11 @@ func (s *Sink) explain(doing string, err error) error {
 	if p, ok := errors.AsType[*sink.PermanentError](err); ok {
 		return &sink.PermanentError{Err: fmt.Errorf("%s at %s: %w", doing, s.config.Address, p.Err), Hint: p.Hint}
 	}
-	if judge(err) == permanent {
+	switch judge(err) {
+	case permanent:
 		return &sink.PermanentError{Err: wrapped, Hint: s.config.hint(err)}
+	case conflict:
+		return fmt.Errorf("%w: %w", sink.ErrConflict, wrapped)
 	}
 	return wrapped
 }

@@ -159,27 +159,6 @@ func upTo(n int) []int {
 	return all
 }
 
-func TestDeadlockPasses(t *testing.T) {
-	g := newPlace(t, named(20)...)
-	g.config.PrimaryKey = []string{"id"}
-	w := g.open()
-	g.text("BEGIN; SET LOCAL deadlock_timeout = '30s'; INSERT INTO events VALUES (2, 'other')")
-	result := make(chan error, 1)
-	go func() { result <- w.Write(t.Context(), span(w, 0, 5)) }()
-	g.await("SELECT count(*) FROM pg_locks WHERE NOT granted", "1")
-	g.text("INSERT INTO events VALUES (1, 'other')")
-	err := <-result
-	if err == nil || !strings.Contains(err.Error(), "deadlock") || judge(err) != rolledBack {
-		t.Errorf("writing returned %v", err)
-	}
-	if _, permanent := errors.AsType[*sink.PermanentError](err); permanent {
-		t.Errorf("%v would stop the pipeline", err)
-	}
-	g.text("ROLLBACK")
-	g.write(w, span(w, 0, 5))
-	g.once(5)
-}
-
 // TestServerIsKilled kills the server while four lanes write.
 func TestServerIsKilled(t *testing.T) {
 	const kills, lanes, size = 3, 4, 100

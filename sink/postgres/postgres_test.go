@@ -155,7 +155,8 @@ func suite(t *testing.T, mode table.Mode) {
 			Bad: func(id int64) string {
 				return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("too long ", 10))
 			},
-			Stall: g.stall,
+			Stall:    g.stall,
+			Deadlock: g.deadlock,
 		}
 	})
 }
@@ -187,4 +188,18 @@ func (g *place) stall(t *testing.T) (hanging, release func()) {
 		g.await("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'events'::regclass", "1")
 	}
 	return hanging, func() { g.text("COMMIT") }
+}
+
+// deadlock has another transaction wait longer than the server lets the sink's.
+func (g *place) deadlock(_ *testing.T, ids []int64) (collide, end func()) {
+	if g.config.Mode != table.Upsert {
+		g.text("ALTER TABLE events ADD PRIMARY KEY (id)")
+	}
+	insert := fmt.Sprintf("INSERT INTO events VALUES (%d, 'other')", ids[1])
+	g.text("BEGIN; SET LOCAL deadlock_timeout = '30s'; " + insert)
+	collide = func() {
+		g.await("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted", "t")
+		g.text(fmt.Sprintf("INSERT INTO events VALUES (%d, 'other')", ids[0]))
+	}
+	return collide, func() { g.text("ROLLBACK") }
 }

@@ -36,6 +36,12 @@ type Place struct {
 	// Stall makes the next writes hang inside their transaction until release is
 	// called; hanging returns when one does. It is nil when there is no such way.
 	Stall func(t *testing.T) (hanging, release func())
+
+	// Deadlock makes the next write of rows with the given ids, in that order, the
+	// victim of a deadlock: another transaction writes the second. collide waits for
+	// the write to hang at that row, and writes the first; end ends the other
+	// transaction. It is nil when no other transaction can write to the place.
+	Deadlock func(t *testing.T, ids []int64) (collide, end func())
 }
 
 // A Row is what a place holds of one event.
@@ -71,6 +77,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"TakeoverFences", takeoverFences},
 		{"TakeoverDuringWrites", takeoverDuringWrites},
 		{"TakeoverInsideTransaction", takeoverInsideTransaction},
+		{"ConflictPasses", conflictPasses},
 		{"PositionsAreShown", positionsAreShown},
 		{"PositionIsSet", positionIsSet},
 		{"SetPositionKeepsFingerprints", setPositionKeepsFingerprints},

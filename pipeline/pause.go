@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // A Pause is why and since when a pipeline is paused.
@@ -47,14 +49,11 @@ func WritePause(folder, pipeline string, pause *Pause) error {
 	name := pauseFile(folder, pipeline)
 	var err error
 	if pause == nil {
-		if err = os.Remove(name); errors.Is(err, fs.ErrNotExist) {
+		if err = durable.Remove(name); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 	} else {
-		err = replaceFile(name, pause)
-	}
-	if err == nil {
-		err = syncFolder(filepath.Dir(name))
+		err = replacePause(name, pause)
 	}
 	if err != nil {
 		return fmt.Errorf("keep whether %s is paused: %w", pipeline, err)
@@ -62,31 +61,15 @@ func WritePause(folder, pipeline string, pause *Pause) error {
 	return nil
 }
 
-func replaceFile(name string, pause *Pause) error {
+func replacePause(name string, pause *Pause) error {
 	text, err := json.Marshal(pause)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	file, err := os.Create(name + ".new")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(text, '\n'))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), name)
-}
-
-func syncFolder(folder string) error {
-	f, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return durable.WriteFile(name, append(text, '\n'), 0o600)
 }
 
 // Pause stops reading until Resume, over restarts too. What is in flight is

@@ -62,14 +62,15 @@ var may = map[string][]string{
 	"sink/redis":               {"event", "sink", "sink/internal/ledger", "internal/resp"},
 	"sink/stdout":              {"event", "sink"},
 
-	"pipeline":            {"event", "source", "script", "sink", "pipeline/outbox"},
-	"pipeline/outbox":     {"event"},
-	"pipeline/deadletter": {"event", "source"},
+	"pipeline":            {"event", "source", "script", "sink", "pipeline/outbox", "internal/durable"},
+	"pipeline/outbox":     {"event", "internal/durable"},
+	"pipeline/deadletter": {"event", "source", "internal/durable"},
 
 	"eventstore": {"event", "internal/document"},
 	"server":     {"pipeline", "script", "script/pool"},
 
 	"internal/config":          {"internal/nearest"},
+	"internal/durable":         {},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":   {"event", "internal/document/report"},
 	"internal/luajit":          {"event", "internal/document", "internal/document/pure", "internal/document/report"},

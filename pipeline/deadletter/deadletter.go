@@ -25,15 +25,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // FileName is the name of the store in the data folder.
@@ -73,12 +72,9 @@ func (l *Letter) ID() string {
 
 // A Store is an open file of dead letters. One process has it open at a time.
 type Store struct {
-	db *bolt.DB
-
-	mu      sync.Mutex
-	waiting []*change  // for the next commit
-	turn    sync.Mutex // held by the writer that commits
-	commits int        // by who has the turn
+	db      *bolt.DB
+	commits *durable.GroupCommit[func(tx *bolt.Tx) error]
+	count   int // of commits
 }
 
 // Open opens the store in the data folder, which must exist, and makes the file
@@ -92,20 +88,13 @@ func Open(folder string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
 	}
-	if err := syncFolder(folder); err != nil {
-		return nil, errors.Join(fmt.Errorf("sync data folder: %w", err), db.Close())
+	if err := durable.SyncDir(folder); err != nil { // the file's name
+		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db}, nil
+	s := &Store{db: db}
+	s.commits = durable.NewGroupCommit(s.commitAll)
+	return s, nil
 }
 
 // Close waits for readers and writers and closes the file.
 func (s *Store) Close() error { return s.db.Close() }
-
-// syncFolder makes a new file's name durable.
-func syncFolder(folder string) error {
-	f, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}

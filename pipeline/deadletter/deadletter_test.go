@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -229,7 +230,9 @@ func TestNothingToDoWritesNothing(t *testing.T) {
 	}
 }
 
-func TestWritersShareCommits(t *testing.T) {
+func TestWritersShareCommits(t *testing.T) { synctest.Test(t, writersShareCommits) }
+
+func writersShareCommits(t *testing.T) {
 	s := open(t, t.TempDir())
 	id := func() (id int) {
 		if err := s.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
@@ -238,20 +241,22 @@ func TestWritersShareCommits(t *testing.T) {
 		return id
 	}
 	first := id()
-	s.turn.Lock() // as if a commit were under way
 	var writers sync.WaitGroup
+	slow := make(chan struct{}) // a commit that takes its time
+	writers.Go(func() {
+		if err := s.commit(func(*bolt.Tx) error { <-slow; return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
 	for i := range uint64(20) {
 		writers.Go(func() { replace(t, s, "p", "a", event.Range{First: i, Count: 1}, dead(i, "x")) })
 	}
-	for waiting := 0; waiting < 20; time.Sleep(time.Millisecond) {
-		s.mu.Lock()
-		waiting = len(s.waiting)
-		s.mu.Unlock()
-	}
-	s.turn.Unlock()
+	synctest.Wait()
+	close(slow)
 	writers.Wait()
-	if n := id() - first; n != 1 {
-		t.Errorf("20 writers took %d transactions", n)
+	if n := id() - first; n != 2 {
+		t.Errorf("20 writers took %d transactions after the slow one, want 1", n-1)
 	}
 	if n, err := s.Count(Filter{}); n != 20 || err != nil {
 		t.Errorf("%d letters, %v", n, err)

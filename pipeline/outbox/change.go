@@ -2,18 +2,15 @@ package outbox
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
 )
 
-// A change is one entry that comes (with a value) or goes.
-type change struct {
-	key, value []byte
-	done       bool
-	err        error
-}
+// A change is one entry that is stored (with a value) or removed.
+type change struct{ key, value []byte }
 
 // Put stores an entry durably. It takes the place of one with the same pipeline,
 // partition and first position. e belongs to the caller again.
@@ -22,8 +19,8 @@ func (s *Store) Put(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	c := &change{key: key(e.Pipeline, e.Batch.Partition, e.Batch.Range.First), value: value}
-	if err := s.commit(c); err != nil {
+	c := change{key: key(e.Pipeline, e.Batch.Partition, e.Batch.Range.First), value: value}
+	if err := s.commits.Commit(context.Background(), c); err != nil {
 		return fmt.Errorf("write outbox: %w", err)
 	}
 	return nil
@@ -31,71 +28,30 @@ func (s *Store) Put(e *Entry) error {
 
 // Remove says that every sink has the entry. It is durable after the next Put.
 func (s *Store) Remove(pipeline, partition string, first uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting = append(s.waiting, &change{key: key(pipeline, partition, first)})
+	s.commits.Defer(change{key: key(pipeline, partition, first)})
 }
 
 // flush makes removals durable that wait for a Put.
 func (s *Store) flush() error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	if err := s.commitWaiting(); err != nil {
+	if err := s.commits.Flush(); err != nil {
 		return fmt.Errorf("write outbox: %w", err)
 	}
 	return nil
 }
 
-// commit puts c into the next transaction. Whoever gets the turn commits for
-// all who wait: what arrives during one commit is the next.
-func (s *Store) commit(c *change) error {
-	s.mu.Lock()
-	s.waiting = append(s.waiting, c)
-	s.mu.Unlock()
-
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	if !c.done {
-		s.commitWaiting()
-	}
-	return c.err
-}
-
-// commitWaiting keeps removals for later when they could not be committed: who
-// puts comes again, who removed does not.
-func (s *Store) commitWaiting() error {
-	s.mu.Lock()
-	all := s.waiting
-	s.waiting = nil
-	s.mu.Unlock()
-	if len(all) == 0 {
-		return nil
-	}
-	err := s.db.Update(func(tx *bolt.Tx) error {
+func (s *Store) commit(changes []change) error {
+	return s.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(entries)
-		for _, c := range all {
+		for _, c := range changes {
 			if err := c.apply(b); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	var again []*change
-	for _, c := range all {
-		c.done, c.err = true, err
-		if err != nil && c.value == nil {
-			again = append(again, &change{key: c.key})
-		}
-	}
-	if again != nil {
-		s.mu.Lock()
-		s.waiting = append(again, s.waiting...)
-		s.mu.Unlock()
-	}
-	return err
 }
 
-func (c *change) apply(b *bolt.Bucket) error {
+func (c change) apply(b *bolt.Bucket) error {
 	if c.value == nil {
 		return b.Delete(c.key)
 	}

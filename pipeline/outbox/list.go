@@ -48,11 +48,9 @@ func (s *Store) Forget(pipeline, partition string) error {
 	if err != nil {
 		return fmt.Errorf("read outbox: %w", err)
 	}
-	s.mu.Lock()
 	for _, k := range keys {
-		s.waiting = append(s.waiting, &change{key: k})
+		s.commits.Defer(change{key: k})
 	}
-	s.mu.Unlock()
 	return s.flush()
 }
 

@@ -16,13 +16,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // FileName is the name of the store in the data folder.
@@ -39,11 +39,8 @@ type Entry struct {
 
 // A Store is an open outbox. One process has it open at a time.
 type Store struct {
-	db *bolt.DB
-
-	mu      sync.Mutex
-	waiting []*change  // for the next commit
-	turn    sync.Mutex // held by the writer that commits
+	db      *bolt.DB
+	commits *durable.GroupCommit[change]
 }
 
 var entries = []byte("entries")
@@ -66,12 +63,14 @@ func Open(folder string) (*Store, error) {
 		return err
 	})
 	if err == nil {
-		err = syncFolder(folder)
+		err = durable.SyncDir(folder) // the file's name
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make outbox %s: %w", path, err), db.Close())
 	}
-	return &Store{db: db}, nil
+	s := &Store{db: db}
+	s.commits = durable.NewGroupCommit(s.commit)
+	return s, nil
 }
 
 // Exists tells whether the data folder has an outbox.
@@ -82,12 +81,3 @@ func Exists(folder string) bool {
 
 // Close makes removals durable and closes the file, after all readers and writers.
 func (s *Store) Close() error { return errors.Join(s.flush(), s.db.Close()) }
-
-// syncFolder makes a new file's name durable.
-func syncFolder(folder string) error {
-	f, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}

@@ -54,9 +54,10 @@ crash: build ## the same in a minute
 	@$(SETUP) servers
 	@$(PERIGEE) verify --quick
 
-soak: build ## ten minutes of a source that is faster than its sink: memory stays flat
+DURATION := 10m
+soak: build ## ten minutes (or DURATION=1h) of a source that is faster than its sink: memory stays flat
 	@$(SETUP) servers
-	@$(PERIGEE) verify --soak 10m
+	@$(PERIGEE) verify --soak $(DURATION)
 
 torture: ## hostile scripts against the limits, and a sweep of memory limits
 	@$(SETUP) build

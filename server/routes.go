@@ -18,6 +18,7 @@ func (c *Config) routes(socket bool) http.Handler {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newCollector(c.Pipelines),
+		newAllocator(),
 	)
 	registry.MustRegister(c.Metrics...)
 	mux := http.NewServeMux()

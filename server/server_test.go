@@ -230,7 +230,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"perigee_events_read_total", "perigee_read_bytes_total", "perigee_lag_events",
-		"perigee_script_seconds_total", "perigee_sink_seconds_total", "process_resident_memory_bytes", "go_goroutines"} {
+		"perigee_script_seconds_total", "perigee_sink_seconds_total", "process_resident_memory_bytes", "go_goroutines", "perigee_c_allocator_bytes"} {
 		if !strings.Contains(text, "\n"+name) {
 			t.Errorf("no metric %s", name)
 		}

@@ -67,7 +67,7 @@ var may = map[string][]string{
 	"pipeline/deadletter": {"event", "source", "internal/durable"},
 
 	"eventstore": {"event", "internal/document"},
-	"server":     {"pipeline", "script", "script/pool"},
+	"server":     {"pipeline", "script", "script/pool", "internal/document"},
 
 	"internal/config":          {"internal/nearest"},
 	"internal/durable":         {},

@@ -47,6 +47,7 @@ func newWorker(number int, binary, folder string, p *Pipeline, servers map[strin
 }
 
 func (w *worker) dataFolder() string { return filepath.Join(w.folder, "data") }
+func (w *worker) socketPath() string { return filepath.Join(w.dataFolder(), "perigee.sock") }
 func (w *worker) logPath() string    { return filepath.Join(w.folder, "worker.log") }
 
 // leaseName is under which others know the worker.

@@ -125,15 +125,6 @@ func (e *Process) watchPeak() {
 	}
 }
 
-// ResidentBytes is the memory that the engine holds resident now; 0 when it is gone.
-func (e *Process) ResidentBytes() int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.command.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	return parseKiB(string(status), "VmRSS:")
-}
-
 func parseKiB(status, name string) int64 {
 	_, after, found := strings.Cut(status, name)
 	if !found {

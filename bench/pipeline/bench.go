@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 const (
@@ -77,7 +79,11 @@ func (b *bench) start(ctx context.Context) (err error) {
 	if b.usual, err = startMariaDB(ctx, filepath.Join(b.folder, "default")); err != nil {
 		return err
 	}
-	if b.mode2, err = startMariaDB(ctx, filepath.Join(b.folder, "mode2"), "--innodb-autoinc-lock-mode=2"); err != nil {
+	cert, key, err := testserver.CreateCertificate(b.folder)
+	if err != nil {
+		return err
+	}
+	if b.mode2, err = startMariaDB(ctx, filepath.Join(b.folder, "mode2"), "--innodb-autoinc-lock-mode=2", "--ssl-cert="+cert, "--ssl-key="+key); err != nil {
 		return err
 	}
 	if b.postgres, err = startPostgreSQL(ctx, filepath.Join(b.folder, "postgres")); err != nil {

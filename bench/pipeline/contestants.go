@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ const (
 	articleMode2 = "article's Go flow, mode 2"
 	oursUsual    = "perigee, default"
 	oursMode2    = "perigee, mode 2"
+	oursTLS      = "perigee through TLS, mode 2"
 	oursStream   = "perigee from a stream, mode 2"
 	oursKafka    = "perigee from Kafka, mode 2"
 	oursPostgres = "perigee, PostgreSQL"
@@ -47,6 +49,7 @@ func (b *bench) contestants() []contestant {
 		b.ours(oursUsual, b.fromList(), toMariaDB(b.usual), queue, b.usual, b.usual.db),
 		b.article(articleMode2, b.mode2),
 		b.ours(oursMode2, b.fromList(), toMariaDB(b.mode2), queue, b.mode2, b.mode2.db),
+		b.encrypted(b.ours(oursTLS, b.fromList(), toMariaDB(b.mode2, "params: {tls: skip-verify}"), queue, b.mode2, b.mode2.db)),
 	}
 	for _, n := range connections {
 		all = append(all, contestant{name: loadName(n), events: b.events, from: nothing{b.queue}, to: b.mode2, prepares: true,
@@ -60,6 +63,26 @@ func (b *bench) contestants() []contestant {
 		contestant{name: copyPostgres, events: b.events, from: nothing{b.queue}, to: b.postgres,
 			command: b.psql, check: b.counted(b.postgres.db, b.events)},
 		b.ours(oursPostgres, b.fromList(), toPostgreSQL(b.postgres), queue, b.postgres, b.postgres.db))
+}
+
+// encrypted makes the contestant fail unless it connected through TLS.
+func (b *bench) encrypted(c contestant) contestant {
+	command, check := c.command, c.check
+	var before int
+	c.command = func(ctx context.Context) (_ *exec.Cmd, err error) {
+		if before, err = b.mode2.tlsConnections(ctx); err != nil {
+			return nil, err
+		}
+		return command(ctx)
+	}
+	c.check = func(ctx context.Context) error {
+		now, err := b.mode2.tlsConnections(ctx)
+		if err == nil && now == before {
+			err = fmt.Errorf("%s: no connection used TLS", c.name)
+		}
+		return errors.Join(err, check(ctx))
+	}
+	return c
 }
 
 func (b *bench) article(name string, m *mariadb) contestant {

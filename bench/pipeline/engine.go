@@ -74,8 +74,11 @@ func (b *bench) fromKafka() string {
 	return fmt.Sprintf("kafka: {brokers: [%q], topic: %s}", b.kafka.server.Address(), topic)
 }
 
-func toMariaDB(m *mariadb) string {
-	return fmt.Sprintf("mysql: {address: %q, user: root, database: %s, table: %s, columns: %s}", m.server.Address(), database, table, columnsYAML)
+// toMariaDB returns the sink's settings; more are YAML of further ones.
+func toMariaDB(m *mariadb, more ...string) string {
+	settings := append([]string{fmt.Sprintf("address: %q, user: root, database: %s, table: %s, columns: %s",
+		m.server.Address(), database, table, columnsYAML)}, more...)
+	return "mysql: {" + join(settings) + "}"
 }
 
 func toPostgreSQL(p *postgres) string {

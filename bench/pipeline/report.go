@@ -67,6 +67,7 @@ func (b *bench) figures(w io.Writer) {
 	}
 	ratio("mysql_default_vs_article_flow", oursUsual, articleUsual)
 	ratio("mysql_mode2_vs_article_flow", oursMode2, articleMode2)
+	ratio("mysql_tls_vs_article_flow", oursTLS, articleMode2)
 	loads := make([]string, len(connections))
 	for i, n := range connections {
 		loads[i] = loadName(n)

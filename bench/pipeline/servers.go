@@ -122,6 +122,13 @@ func startMariaDB(ctx context.Context, folder string, flags ...string) (*mariadb
 	return m, err
 }
 
+// tlsConnections returns how many connections have used TLS so far.
+func (m *mariadb) tlsConnections(ctx context.Context) (n int, err error) {
+	var name string
+	err = m.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Ssl_finished_accepts'").Scan(&name, &n)
+	return n, err
+}
+
 func (m *mariadb) pid() int { return m.server.PID() }
 
 func (m *mariadb) close() {

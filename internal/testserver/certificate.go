@@ -14,24 +14,31 @@ import (
 	"time"
 )
 
-// WriteCertificate makes one for 127.0.0.1 that signs itself, and its key: cert.pem
-// and key.pem in folder, whose paths it returns. It lasts an hour.
+// WriteCertificate writes a certificate for 127.0.0.1 that signs itself, and its
+// key, to cert.pem and key.pem in folder, and returns their paths. It is valid for
+// a day.
 func WriteCertificate(t TB, folder string) (cert, key string) {
 	t.Helper()
-	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	if err := makeCertificate(cert, key); err != nil {
-		t.Fatalf("a certificate for the test: %v", err)
+	cert, key, err := CreateCertificate(folder)
+	if err != nil {
+		t.Fatalf("write the test's certificate: %v", err)
 	}
 	return cert, key
 }
 
-func makeCertificate(cert, key string) error {
+// CreateCertificate is WriteCertificate for programs.
+func CreateCertificate(folder string) (cert, key string, err error) {
+	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
+	return cert, key, writeCertificate(cert, key)
+}
+
+func writeCertificate(cert, key string) error {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
 	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IsCA: true,
-		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	signed, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
 	if err != nil {

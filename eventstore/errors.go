@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 // ErrFenced says that the partition was taken over: the Partition is of no more
@@ -36,11 +38,10 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("eventstore: %d rows refused, the first of them row %d: %s", len(e.Rows), e.Rows[0].Row, e.Rows[0].Reason)
 }
 
-// A ConfigError is a table or store that does not fit its configuration. It
-// does not pass with time.
-type ConfigError struct{ Problem, Hint string }
-
-func (e *ConfigError) Error() string { return "eventstore: " + e.Problem }
+// configError says that a table or the store does not fit its configuration.
+func configError(hint, format string, args ...any) error {
+	return &event.PermanentError{Err: fmt.Errorf("eventstore: "+format, args...), Hint: hint}
+}
 
 // A QueryError is SQL that cannot be answered.
 type QueryError struct {

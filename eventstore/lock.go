@@ -24,10 +24,8 @@ func lockFolder(folder string) (*os.File, error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, &ConfigError{
-				Problem: fmt.Sprintf("%s is in use by process %s", folder, holder(file)),
-				Hint:    "one engine owns a data folder: stop that process, or give this one a folder of its own",
-			}
+			return nil, configError("one engine owns a data folder: stop that process, or give this one a folder of its own",
+				"%s is in use by process %s", folder, holder(file))
 		}
 		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
 	}

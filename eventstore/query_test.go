@@ -20,6 +20,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -226,7 +228,7 @@ func TestOneOwner(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	_, err := Open(folder, Options{})
-	if _, ok := errors.AsType[*ConfigError](err); !ok || !strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", os.Getpid())) {
+	if !event.IsPermanent(err) || !strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", os.Getpid())) {
 		t.Errorf("a second owner got %v", err)
 	}
 	s.Close()

@@ -100,11 +100,9 @@ func (s *schema) declare(columns []event.Column) error {
 	for _, want := range columns {
 		if i := s.find(want.Name); i >= 0 {
 			if have := &s.Columns[i]; have.Type != want.Type || !slices.Equal(have.Path, want.Path) {
-				return &ConfigError{
-					Problem: fmt.Sprintf("column %s is declared as %s of field %s, but the table has it as %s of field %s",
-						want.Name, want.Type, strings.Join(want.Path, "."), have.Type, strings.Join(have.Path, ".")),
-					Hint: "a column keeps its type: declare it under another name",
-				}
+				return configError("a column keeps its type: declare it under another name",
+					"column %s is declared as %s of field %s, but the table has it as %s of field %s",
+					want.Name, want.Type, strings.Join(want.Path, "."), have.Type, strings.Join(have.Path, "."))
 			}
 			s.Columns[i].Required, s.Columns[i].Declared = want.Required, true
 			continue

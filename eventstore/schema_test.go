@@ -124,7 +124,7 @@ func TestDeclaredColumns(t *testing.T) {
 		"column small is declared as string of field small, but the table has it as int32": {Time: "time", Columns: []event.Column{{Name: "small", Path: []string{"small"}, Type: event.String}}},
 	} {
 		_, err := s.Table("events", c)
-		if wrong, ok := errors.AsType[*ConfigError](err); !ok || !strings.Contains(err.Error(), name) || wrong.Hint == "" {
+		if wrong, ok := errors.AsType[*event.PermanentError](err); !ok || !strings.Contains(err.Error(), name) || wrong.Hint == "" {
 			t.Errorf("got %v, want %s", err, name)
 		}
 	}

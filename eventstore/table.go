@@ -51,13 +51,10 @@ func newTable(s *Store, name, time string) *Table {
 }
 
 // Table returns the table of that name, made if it is missing, with at least
-// the columns of c. *ConfigError says why it can't have them.
+// the columns of c. An *event.PermanentError says why it cannot have them.
 func (s *Store) Table(name string, c TableConfig) (*Table, error) {
 	if !tableName.MatchString(name) {
-		return nil, &ConfigError{
-			Problem: fmt.Sprintf("%q is no name for a table", name),
-			Hint:    "up to 63 letters, digits and underscores, not a digit first",
-		}
+		return nil, configError("use up to 63 letters, digits and underscores, not a digit first", "invalid table name %q", name)
 	}
 	s.making.Lock()
 	defer s.making.Unlock()
@@ -102,17 +99,16 @@ func (t *Table) create(tx *conn) (func(), error) {
 // configure holds the table against what is wanted of it.
 func (t *Table) configure(name string, c TableConfig) error {
 	if t.name != name {
-		return &ConfigError{Problem: fmt.Sprintf("there is a table %s already", t.name), Hint: "SQL does not tell names apart by case"}
+		return configError("SQL does not distinguish names by case", "table %s already exists", t.name)
 	}
 	if t.time != c.Time {
-		return &ConfigError{
-			Problem: fmt.Sprintf("the time column is %q, but the table has %q", c.Time, t.time),
-			Hint:    "a table keeps its time column: write to another table",
-		}
+		return configError("a table keeps its time column: write to another table",
+			"the time column is %q, but the table has %q", c.Time, t.time)
 	}
 	for _, column := range c.Columns {
 		if len(column.Path) == 0 || column.Name == "" || strings.EqualFold(column.Name, restColumn) {
-			return &ConfigError{Problem: fmt.Sprintf("column %q of field %q", column.Name, strings.Join(column.Path, ".")), Hint: "a column needs a name, which is not _rest, and a field"}
+			return configError("a column needs a name, which is not _rest, and a field",
+				"column %q of field %q", column.Name, strings.Join(column.Path, "."))
 		}
 	}
 	declared := c.Columns

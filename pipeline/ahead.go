@@ -39,7 +39,7 @@ func (t *partition) compare(b *event.Batch) error {
 					continue
 				}
 				position := same.First + uint64(j)
-				return &source.PermanentError{
+				return &event.PermanentError{
 					Err: fmt.Errorf("sink %s has another event at position %d of %s than the source, which the other sinks still need from there",
 						t.p.config.Sinks[i].Name, position, t.name),
 					Hint: fmt.Sprintf("the source was restored to an older state while the sinks stood at different positions; go on with: %s",

@@ -67,7 +67,7 @@ func TestSinkAheadOfARestoredSource(t *testing.T) {
 			}
 			r := severalSinks(t, printed{newQueue(newShelf("a", 30)), c.changed}, versioned(1), first, second)
 			err := r.Run(t.Context())
-			var permanent *source.PermanentError
+			var permanent *event.PermanentError
 			if !c.stops {
 				if err != nil || len(first.all()) != 10 || len(second.all()) != 20 {
 					t.Errorf("ended with %v, rows %d and %d", err, len(first.all()), len(second.all()))

@@ -27,6 +27,7 @@ type null struct{ *table }
 
 func (n null) Open(context.Context, string) (sink.Writer, event.Ranges, error) { return n, nil, nil }
 func (null) Write(context.Context, *event.Output) error                        { return nil }
+func (null) Verify(context.Context) error                                      { return nil }
 
 // TestAllocations holds the pipeline to what it promises of memory: what it
 // allocates follows from the number of batches and not from that of events.

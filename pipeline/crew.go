@@ -158,8 +158,7 @@ func (c *crew) see(a answer) (over bool, err error) {
 		}
 	}
 	c.p.status.hired()
-	grows, ok := c.p.config.Source.(source.Growing)
-	return !(ok && grows.Grows()) && a.endings == c.endings && c.allFinished(), nil
+	return !c.p.config.Source.Traits().Growing && a.endings == c.endings && c.allFinished(), nil
 }
 
 // note keeps what the source has named, and forgets what is gone.
@@ -192,8 +191,8 @@ func (c *crew) hireOrphans(listed []string) error {
 
 // leases tells whether a partition is worked on by whoever holds its lease.
 func (c *crew) leases(partition string) bool {
-	local, ok := c.p.config.Source.(source.Local)
-	return c.shared && !(ok && local.Local(partition))
+	local := c.p.config.Source.Traits().Local
+	return c.shared && !(local != nil && local(partition))
 }
 
 // hire starts a partition, unless it is at work or finished already or nothing

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/perigeedb/perigee/source"
 )
 
 // growing is a source that may have more partitions later.
 type growing struct{ *queue }
 
-func (growing) Grows() bool { return true }
+func (growing) Traits() source.Traits { return source.Traits{Growing: true} }
 
 func (g growing) remove(name string) { g.set(name, true) }
 func (g growing) bring(name string)  { g.set(name, false) }

@@ -102,10 +102,11 @@ func (q *queue) Open(ctx context.Context, partition string, done event.Ranges) (
 			return &queueReader{queue: q, shelf: s, done: done, next: s.acked.Next(0)}, nil
 		}
 	}
-	return nil, &source.PermanentError{Err: fmt.Errorf("no partition %s", partition), Hint: "make one"}
+	return nil, &event.PermanentError{Err: fmt.Errorf("no partition %s", partition), Hint: "make one"}
 }
 
-func (q *queue) Close() error { return nil }
+func (q *queue) Traits() source.Traits { return source.Traits{} }
+func (q *queue) Close() error          { return nil }
 
 type queueReader struct {
 	queue *queue
@@ -210,7 +211,10 @@ func (t *table) all() []string {
 	return append([]string(nil), t.rows...)
 }
 
-func (t *table) Close() error { return nil }
+func (t *table) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder} }
+func (t *table) Close() error        { return nil }
+
+func (w *tableWriter) Verify(context.Context) error { return nil }
 
 type tableWriter struct {
 	table     *table

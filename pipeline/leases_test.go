@@ -28,7 +28,7 @@ func newLeases() *leases {
 	return &leases{held: make(map[string]lease), living: make(map[string]time.Time)}
 }
 
-func (l *leases) Lease(_ context.Context, partition, worker string, d time.Duration) (string, error) {
+func (l *leases) AcquireLease(_ context.Context, partition, worker string, d time.Duration) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -46,7 +46,7 @@ func (l *leases) give(partition, worker string, d time.Duration) {
 	l.held[partition] = lease{worker, time.Now().Add(d)}
 }
 
-func (l *leases) Release(_ context.Context, partition, worker string) error {
+func (l *leases) ReleaseLease(_ context.Context, partition, worker string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held[partition].worker == worker {
@@ -55,7 +55,7 @@ func (l *leases) Release(_ context.Context, partition, worker string) error {
 	return nil
 }
 
-func (l *leases) Alive(_ context.Context, worker string, d time.Duration) (workers int, err error) {
+func (l *leases) Heartbeat(_ context.Context, worker string, d time.Duration) (workers int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -75,6 +75,10 @@ type sharedTable struct {
 }
 
 func newSharedTable() *sharedTable { return &sharedTable{newTable(), newLeases()} }
+
+func (s *sharedTable) Traits() sink.Traits {
+	return sink.Traits{Order: sink.AnyOrder, Leases: s, Positions: s}
+}
 
 func (s *sharedTable) Positions(context.Context) (map[string]event.Ranges, error) {
 	s.table.mu.Lock()
@@ -105,6 +109,7 @@ func TestDouble(t *testing.T) {
 		var mu sync.Mutex
 		return sinktest.Place{
 			Guarantee: sink.ExactlyOnce,
+			NoVerify:  true,
 			Sink: func(_ *testing.T, pipeline string) sink.Sink {
 				mu.Lock()
 				defer mu.Unlock()

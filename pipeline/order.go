@@ -2,19 +2,15 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/sink"
 )
 
-// ordered tells whether one of the sinks wants its outputs in order.
+// ordered reports whether one of the sinks wants its outputs in the source's order.
 func (p *Pipeline) ordered() bool {
-	for _, s := range p.config.Sinks {
-		if o, ok := s.Sink.(sink.Ordered); ok && o.Ordered() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.config.Sinks, func(s Sink) bool { return s.Sink.Traits().Order != sink.AnyOrder })
 }
 
 // queueing lets lanes come one after the other, in the order in which their

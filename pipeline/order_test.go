@@ -7,12 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/perigeedb/perigee/sink"
 )
 
 // orderly is a sink that must be written in order.
 type orderly struct{ *table }
 
-func (orderly) Ordered() bool { return true }
+func (orderly) Traits() sink.Traits { return sink.Traits{} }
 
 // TestOrder lets scripts take their time, writes fail and limits cut batches:
 // rows land in the order of their positions all the same.

@@ -371,8 +371,7 @@ type bareTable struct {
 	bare bool
 }
 
-func (b bareTable) Columns() []event.Column { return nil }
-func (b bareTable) Bare() bool              { return b.bare }
+func (b bareTable) Traits() sink.Traits { return sink.Traits{ColumnsOnly: b.bare} }
 
 // What was stored without documents is of no use to a sink that reads them.
 func TestStoredRowsWithoutDocuments(t *testing.T) {

@@ -265,9 +265,7 @@ func (t *partition) read(ctx context.Context, b *event.Batch) error {
 	c := &t.p.counters
 	c.lags.change(t.name, func(l *lag) {
 		l.read += b.Range.Count
-		if reader, ok := t.reader.(source.Lagger); ok {
-			l.source = reader.Lag()
-		}
+		l.source = t.reader.Lag()
 	})
 	c.batches.Add(1)
 	c.read.Add(b.Range.Count)

@@ -170,8 +170,7 @@ func (p *Pipeline) Drain() {
 // was read is settled: then it returns nil. While the pipeline is paused it waits
 // for Resume. When ctx ends it stops at once and returns ctx's error; what was in
 // flight is read again by the next Run. Any other error is one that time does not
-// mend; a *sink.PermanentError or a *source.PermanentError in its chain has a
-// hint for a person.
+// mend; an *event.PermanentError in its chain has a hint for a person.
 func (p *Pipeline) Run(ctx context.Context) error {
 	err := guard(func() error { return p.run(ctx) })
 	if err != nil {

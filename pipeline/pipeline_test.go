@@ -207,8 +207,8 @@ func TestDeadLettersCannotBeKept(t *testing.T) {
 }
 
 func TestPermanentErrorsStop(t *testing.T) {
-	atSink := &sink.PermanentError{Err: errors.New("no such table"), Hint: "create it"}
-	atSource := &source.PermanentError{Err: errors.New("gap [3,5)"), Hint: "restore it"}
+	atSink := &event.PermanentError{Err: errors.New("no such table"), Hint: "create it"}
+	atSource := &event.PermanentError{Err: errors.New("gap [3,5)"), Hint: "restore it"}
 	for name, set := range map[string]func(q *queue, to *table){
 		"partition a: open sink table: no such table":     func(_ *queue, to *table) { to.onOpen = failing(1, atSink) },
 		"partition a: write to sink table: no such table": func(_ *queue, to *table) { to.beforeCommit = failing(1, atSink) },

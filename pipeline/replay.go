@@ -80,17 +80,14 @@ func (t *partition) resume(e *outbox.Entry) *settling {
 // fits tells whether an output has the columns that a sink asks for, and documents
 // where it reads them.
 func fits(out *event.Output, s sink.Sink) bool {
-	if bare, ok := s.(sink.Bare); (!ok || !bare.Bare()) && lacksDocuments(out) {
+	traits := s.Traits()
+	if !traits.ColumnsOnly && lacksDocuments(out) {
 		return false
 	}
-	var wanted []event.Column
-	if columnar, ok := s.(sink.Columnar); ok {
-		wanted = columnar.Columns()
-	}
 	if out.Columns == nil {
-		return len(wanted) == 0
+		return len(traits.Columns) == 0
 	}
-	return slices.EqualFunc(out.Columns.Spec, wanted, func(a, b event.Column) bool {
+	return slices.EqualFunc(out.Columns.Spec, traits.Columns, func(a, b event.Column) bool {
 		return a.Name == b.Name && a.Type == b.Type && a.Required == b.Required && slices.Equal(a.Path, b.Path)
 	})
 }

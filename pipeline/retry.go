@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -62,14 +63,10 @@ func (t *trouble) retryAtOnce(ctx context.Context, f func() error, err error) er
 
 // passes tells whether err is one that time mends.
 func passes(err error) bool {
-	var (
-		refused         *sink.RowErrors
-		permanentSink   *sink.PermanentError
-		permanentSource *source.PermanentError
-	)
+	var refused *sink.RowErrors
 	return err != nil && err != io.EOF &&
 		!errors.Is(err, sink.ErrFenced) && !errors.Is(err, source.ErrMoved) &&
-		!errors.As(err, &refused) && !errors.As(err, &permanentSink) && !errors.As(err, &permanentSource)
+		!errors.As(err, &refused) && !event.IsPermanent(err)
 }
 
 // backoff is how long to wait after an attempt, counted from 0: half of it fixed

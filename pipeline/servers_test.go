@@ -115,7 +115,7 @@ func (s *servers) run(t *testing.T, after time.Duration) error {
 	}
 	defer to.Close()
 	lua, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "sort.lua", Text: []byte(sorting)},
-		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns(), Bare: to.Bare()}}, Log: log})
+		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, Bare: to.Traits().ColumnsOnly}}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,14 +163,6 @@ func checkEnds(t *testing.T, events int, db *sql.DB, letters *deadletter.Store) 
 	}
 }
 
-// columnarView is a worker's view of a sink that asks for columns.
-type columnarView struct {
-	*view
-	columns []event.Column
-}
-
-func (c columnarView) Columns() []event.Column { return c.columns }
-
 // TestWorkersShareServers lets two workers share lists by leases in a real
 // server. One is stopped for longer than its leases last, and goes on.
 func TestWorkersShareServers(t *testing.T) {
@@ -201,14 +193,14 @@ func TestWorkersShareServers(t *testing.T) {
 		defer to.Close()
 		lua, err := gopherlua.Language().Load(t.Context(),
 			script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
-			script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns(), Bare: to.Bare()}}, Log: log})
+			script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, Bare: to.Traits().ColumnsOnly}}, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer lua.Close()
 		v := newView(to)
 		views = append(views, v)
-		r := newBench(t, q, lua, columnarView{v, to.Columns()})
+		r := newBench(t, q, lua, v)
 		r.config.Worker, r.config.Lease = fmt.Sprint("worker ", i), time.Second
 		r.Pipeline = New(r.config)
 		working.Go(func() {
@@ -274,7 +266,7 @@ func TestDatabaseSetBackWhileIdle(t *testing.T) {
 	}
 	lua, err := gopherlua.Language().Load(t.Context(),
 		script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
-		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Columns(), Bare: to.Bare()}}, Log: slog.New(slog.DiscardHandler)})
+		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, Bare: to.Traits().ColumnsOnly}}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +284,7 @@ func TestDatabaseSetBackWhileIdle(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		if _, ok := errors.AsType[*sink.PermanentError](err); !ok {
+		if _, ok := errors.AsType[*event.PermanentError](err); !ok {
 			t.Errorf("the pipeline ended with %v", err)
 		}
 	case <-time.After(20 * time.Second):

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -16,7 +17,7 @@ import (
 // them, gives up what is more than its fair share and takes over what is free.
 type share struct {
 	c      *crew
-	leaser sink.Leaser
+	leases sink.LeaseStore
 	worker string
 	lease  time.Duration
 	held   map[string]*tenure
@@ -35,8 +36,7 @@ const beat = time.Second // between two looks at the leases, at most
 // leaserIn returns the index of the sink that keeps leases, or -1.
 func leaserIn(sinks []Sink) int {
 	return slices.IndexFunc(sinks, func(s Sink) bool {
-		_, ok := s.Sink.(sink.Leaser)
-		return ok
+		return s.Sink.Traits().Leases != nil
 	})
 }
 
@@ -49,7 +49,7 @@ func (c *crew) join() (leave func()) {
 	}
 	c.shared = true
 	s := &share{
-		c: c, leaser: c.p.config.Sinks[i].Sink.(sink.Leaser), worker: c.p.config.Worker, lease: c.p.config.Lease,
+		c: c, leases: c.p.config.Sinks[i].Sink.Traits().Leases, worker: c.p.config.Worker, lease: c.p.config.Lease,
 		held: make(map[string]*tenure),
 	}
 	return s.start()
@@ -75,8 +75,7 @@ func (s *share) start() (leave func()) {
 func (s *share) tend(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := s.look(ctx)
-		var permanent *sink.PermanentError
-		if errors.As(err, &permanent) {
+		if event.IsPermanent(err) {
 			return fmt.Errorf("share partitions: %w", err)
 		}
 		if ctx.Err() == nil {
@@ -110,7 +109,7 @@ func (s *share) look(ctx context.Context) error {
 	if err := errors.Join(s.renew(ctx), s.tidy(ctx)); err != nil {
 		return err
 	}
-	workers, err := s.leaser.Alive(ctx, s.worker, s.lease)
+	workers, err := s.leases.Heartbeat(ctx, s.worker, s.lease)
 	if err != nil {
 		return fmt.Errorf("say that this worker is alive: %w", err)
 	}
@@ -131,7 +130,7 @@ func (s *share) tidy(ctx context.Context) error {
 			continue
 		}
 		t.over.Stop()
-		if err := s.leaser.Release(ctx, partition, s.worker); err != nil {
+		if err := s.leases.ReleaseLease(ctx, partition, s.worker); err != nil {
 			return fmt.Errorf("release the lease of partition %s: %w", partition, err)
 		}
 		delete(s.held, partition)
@@ -163,7 +162,7 @@ func (s *share) renew(ctx context.Context) error {
 // ask takes or renews a lease, which lasts from start at the earliest.
 func (s *share) ask(ctx context.Context, partition string) (mine bool, start time.Time, err error) {
 	start = time.Now()
-	holder, err := s.leaser.Lease(ctx, partition, s.worker, s.lease)
+	holder, err := s.leases.AcquireLease(ctx, partition, s.worker, s.lease)
 	if err != nil {
 		return false, start, fmt.Errorf("ask for the lease of partition %s: %w", partition, err)
 	}
@@ -208,7 +207,7 @@ func (s *share) take(ctx context.Context, unfinished []string, fair int) error {
 		}
 		hired := s.c.hire(partition, &post{leased: true})
 		if hired == nil {
-			return s.leaser.Release(ctx, partition, s.worker)
+			return s.leases.ReleaseLease(ctx, partition, s.worker)
 		}
 		over := time.AfterFunc(s.tenureFrom(start), func() {
 			s.c.p.log.Warn("the lease could not be renewed: work on the partition stops before it is over", "partition", partition)
@@ -226,9 +225,9 @@ func (s *share) leave(ctx context.Context) {
 	var errs []error
 	for partition, t := range s.held {
 		t.over.Stop()
-		errs = append(errs, s.leaser.Release(ctx, partition, s.worker))
+		errs = append(errs, s.leases.ReleaseLease(ctx, partition, s.worker))
 	}
-	_, err := s.leaser.Alive(ctx, s.worker, 0)
+	_, err := s.leases.Heartbeat(ctx, s.worker, 0)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		s.c.p.log.Warn("giving leases up failed: they run out", "error", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
 )
 
 // A worker's view of a place that several workers share. While it is frozen
@@ -22,18 +23,15 @@ import (
 // cut off everything fails.
 type view struct {
 	sink.Sink
-	sink.Leaser
+	leases sink.LeaseStore
 	mu     sync.Mutex
 	thaw   chan struct{} // closed unless frozen
 	cutOff atomic.Bool
 	opens  atomic.Int64
 }
 
-func newView(of interface {
-	sink.Sink
-	sink.Leaser
-}) *view {
-	v := &view{Sink: of, Leaser: of, thaw: make(chan struct{})}
+func newView(of sink.Sink) *view {
+	v := &view{Sink: of, leases: of.Traits().Leases, thaw: make(chan struct{})}
 	close(v.thaw)
 	return v
 }
@@ -70,25 +68,31 @@ func (v *view) Open(ctx context.Context, partition string) (sink.Writer, event.R
 	return viewWriter{w, v}, done, err
 }
 
-func (v *view) Lease(ctx context.Context, partition, worker string, d time.Duration) (string, error) {
+func (v *view) Traits() sink.Traits {
+	traits := v.Sink.Traits()
+	traits.Leases = v
+	return traits
+}
+
+func (v *view) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (string, error) {
 	if err := v.pass(); err != nil {
 		return "", err
 	}
-	return v.Leaser.Lease(ctx, partition, worker, d)
+	return v.leases.AcquireLease(ctx, partition, worker, d)
 }
 
-func (v *view) Release(ctx context.Context, partition, worker string) error {
+func (v *view) ReleaseLease(ctx context.Context, partition, worker string) error {
 	if err := v.pass(); err != nil {
 		return err
 	}
-	return v.Leaser.Release(ctx, partition, worker)
+	return v.leases.ReleaseLease(ctx, partition, worker)
 }
 
-func (v *view) Alive(ctx context.Context, worker string, d time.Duration) (int, error) {
+func (v *view) Heartbeat(ctx context.Context, worker string, d time.Duration) (int, error) {
 	if err := v.pass(); err != nil {
 		return 0, err
 	}
-	return v.Leaser.Alive(ctx, worker, d)
+	return v.leases.Heartbeat(ctx, worker, d)
 }
 
 type viewWriter struct {
@@ -302,7 +306,9 @@ func TestWorkersFinish(t *testing.T) {
 // local is a source that only one worker can see.
 type local struct{ *queue }
 
-func (local) Local(string) bool { return true }
+func (local) Traits() source.Traits {
+	return source.Traits{Local: func(string) bool { return true }}
+}
 
 func TestLocalPartitionsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -27,14 +28,10 @@ func (t *partition) watch(ctx context.Context) error {
 
 // verify leaves it to the writes to find out that a sink is away.
 func verify(ctx context.Context, w sink.Writer, patience time.Duration) error {
-	v, ok := w.(sink.Verifier)
-	if !ok {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := v.Verify(ctx)
-	if _, permanent := errors.AsType[*sink.PermanentError](err); permanent || errors.Is(err, sink.ErrFenced) {
+	err := w.Verify(ctx)
+	if event.IsPermanent(err) || errors.Is(err, sink.ErrFenced) {
 		return err
 	}
 	return nil

@@ -106,6 +106,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Script, e.Line, e.Column, e.Message)
 }
 
+// ErrorHint implements event.Hinter.
+func (e *Error) ErrorHint() string { return e.Hint }
+
 // A LimitError says that a batch hit a limit that is its own and not one event's.
 type LimitError struct {
 	Limit string // "batch time", "output"

@@ -1,5 +1,6 @@
-// Package sink is the contract of the places events end. Each kind is a folder
-// below; sinktest is the suite that every kind passes.
+// Package sink is the contract between the pipeline and the places that events go
+// to. Each kind of sink is a folder below this one. Package sinktest is the suite
+// that every kind passes.
 package sink
 
 import (
@@ -12,109 +13,137 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// ErrFenced says that another owner has taken the partition over. The writer is
-// of no more use, and nothing that it had not committed will ever be.
+// ErrFenced says that another owner has taken over the partition. The writer will
+// never commit again: the pipeline closes it, and opens the partition again unless
+// another worker has its lease.
 var ErrFenced = errors.New("sink: another worker has taken over the partition")
 
-// ErrConflict says that an attempt lost against another transaction, as by a
-// deadlock, and that nothing of it was committed: the caller comes again almost
-// at once. Errors wrap it.
-var ErrConflict = errors.New("sink: lost against another transaction")
+// ErrConflict says that a transaction lost against another one, as in a deadlock, and
+// that nothing of it was committed. The pipeline retries after milliseconds rather
+// than with its usual backoff. Errors wrap it.
+var ErrConflict = errors.New("sink: the transaction lost against another one")
 
-// A Sink is a place where events end. It is safe for concurrent use.
+// A Sink is a place that events go to. Its methods may be called by several
+// goroutines at the same time.
+//
+// The pipeline stops at an *event.PermanentError. It retries after any other error
+// except ErrFenced and *RowErrors, with growing waits; after ErrConflict, sooner.
 type Sink interface {
-	// Open takes the partition over: whoever had it before can commit nothing
-	// from here on. It returns what the sink already has of it. A sink that
-	// gives no more than at-least-once returns no ranges.
+	// Open takes over the partition: from here on its previous owner can commit
+	// nothing. It returns the ranges that are already committed. A sink that delivers
+	// at least once returns none.
 	Open(ctx context.Context, partition string) (Writer, event.Ranges, error)
 
-	// Close frees what the sink holds, after all its writers are closed.
+	// Traits says what else the sink can do. The answer is the same for the life of
+	// the sink, and does not need a connection.
+	Traits() Traits
+
+	// Close releases what the sink holds. It is called once, after all writers are
+	// closed.
 	Close() error
 }
 
-// A Writer writes what came of one partition. Write is called by several
-// goroutines at the same time, each with an output of its own.
+// A Writer writes the outputs of one partition.
 type Writer interface {
-	// Write makes the rows of out and its range durable in one transaction, or
-	// neither. Rows from positions that the sink already has are skipped. An
-	// output without rows still commits its range. out belongs to the caller
-	// again when Write returns.
+	// Write commits the rows of out and its range in one transaction, or neither. It
+	// skips rows from positions that are already committed. An output without rows
+	// still commits its range. The caller owns out: the writer keeps no reference to it.
 	//
-	// *RowErrors says which rows can never be written; nothing was (a sink at
-	// least once remembers what was), and the caller comes again without them. ErrFenced ends the writer. A
-	// *PermanentError stops the pipeline. Any other error passes with time
-	// (ErrConflict sooner than others): the caller comes again with the same
-	// output, and Write must find out whether the attempt before had after all
-	// been committed.
+	// If the sink's Order is AnyOrder, several goroutines call Write at the same time,
+	// each with its own output. Otherwise one call ends before the next begins.
+	//
+	// *RowErrors names the rows that can never be written. Nothing was committed, and
+	// the pipeline calls Write again without these rows; a sink that delivers at least
+	// once has recorded which of the others it wrote. After any other error that is
+	// not permanent the pipeline calls Write again with the same output: Write must
+	// then find out whether the previous attempt was committed.
 	Write(ctx context.Context, out *event.Output) error
 
+	// Verify finds out, without writing, whether the sink still has what this writer
+	// committed. The pipeline calls it from time to time, also during Write. An
+	// *event.PermanentError names what was committed and is missing, as after a
+	// restored backup. ErrFenced says that the partition has another owner. The
+	// pipeline ignores any other error. A writer that cannot tell returns nil.
+	Verify(ctx context.Context) error
+
+	// Close releases what the writer holds. What was not committed is lost with it.
 	Close() error
 }
 
-// A Verifier is a Writer that can find out, without writing, that its place was
-// set back to an older state.
-type Verifier interface {
-	// Verify is called from time to time, also while Write is at work. A
-	// *PermanentError names what was committed and is not any more; ErrFenced says
-	// that the partition is not the writer's any more. Any other error says nothing.
-	Verify(ctx context.Context) error
+// Traits describe a sink. The zero value is right for every sink: it gets documents,
+// one output at a time, in the order of the source.
+type Traits struct {
+	// Columns are the fields that the sink wants as typed columns, besides the
+	// documents. Empty means that it wants documents only.
+	Columns []event.Column
+
+	// ColumnsOnly says that the sink reads columns and no documents: the documents of
+	// its outputs may be empty.
+	ColumnsOnly bool
+
+	// Order says in which order the outputs of a partition must arrive.
+	Order Order
+
+	// Leases lets several workers share the partitions of a pipeline through the sink.
+	// nil means that it keeps no leases.
+	Leases LeaseStore
+
+	// Positions lets a person see and move what the sink has committed. nil means that
+	// it remembers no positions.
+	Positions PositionStore
+
+	// Check connects and looks for faults that would stop a writer: the server, the
+	// credentials and grants, the table. It changes nothing. It returns an
+	// *event.PermanentError for what a person must fix. nil means that the sink cannot
+	// be checked without writing.
+	Check func(ctx context.Context) error
 }
 
-// Columnar is a Sink that wants its rows as typed columns.
-type Columnar interface {
-	Columns() []event.Column
+// An Order says in which order the outputs of a partition are written.
+type Order uint8
+
+const (
+	// SourceOrder is for a sink whose readers see the order of commits, such as a file
+	// or a topic. Outputs are written one at a time, in the order of their ranges. A
+	// configuration may give that up for speed.
+	SourceOrder Order = iota
+	// StrictOrder is SourceOrder that a configuration cannot give up, because a later
+	// row replaces an earlier one.
+	StrictOrder
+	// AnyOrder is for a sink whose readers see no order, such as a SQL table. Several
+	// outputs are written at the same time.
+	AnyOrder
+)
+
+// A LeaseStore keeps leases beside a sink's ranges, so that several workers share the
+// partitions of a pipeline. Times are those of the place that keeps the leases:
+// workers need not agree on the time. A lease says which worker should work. Only
+// Sink.Open, which fences, guarantees that no other does.
+type LeaseStore interface {
+	// AcquireLease gives worker the lease of the partition for d from now, or renews
+	// it, unless another worker holds a lease that has not expired. It returns the
+	// worker that holds the lease now.
+	AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error)
+
+	// ReleaseLease ends worker's lease of the partition, if it has one.
+	ReleaseLease(ctx context.Context, partition, worker string) error
+
+	// Heartbeat says that worker works for the pipeline, for d from now. It returns
+	// how many workers do, worker among them. A d of 0 withdraws worker.
+	Heartbeat(ctx context.Context, worker string, d time.Duration) (workers int, err error)
 }
 
-// Bare is a Columnar that may read the columns alone.
-type Bare interface {
-	// Bare says that the sink reads no documents of an output with columns: they may
-	// be empty.
-	Bare() bool
-}
-
-// Ordered is a Sink that may need its outputs in order, because a later row can
-// replace an earlier one.
-type Ordered interface {
-	// Ordered says that the outputs of a partition must be written one at a time,
-	// in the order of their ranges.
-	Ordered() bool
-}
-
-// A Leaser is a Sink beside whose ranges leases stand, so that several workers
-// share the partitions of a pipeline without overlap. The clock is that of the
-// place where the leases stand, so that workers need not agree on the time. A
-// lease says who should work; it is Open, which fences, that makes sure.
-type Leaser interface {
-	// Lease makes or renews worker's lease of the partition, for d from now, when
-	// nobody else has one that has not run out. It returns who holds the lease.
-	Lease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error)
-
-	// Release ends worker's lease of the partition, if it has one.
-	Release(ctx context.Context, partition, worker string) error
-
-	// Alive says that worker works for the pipeline, for d from now, and returns
-	// how many workers do, itself among them. With d of 0 it says goodbye.
-	Alive(ctx context.Context, worker string, d time.Duration) (workers int, err error)
-}
-
-// A Checker is a Sink that can be tried without writing: server, credentials,
-// grants, the table and its engine. A fault is a *PermanentError where a person
-// must act. It changes nothing.
-type Checker interface {
-	Check(ctx context.Context) error
-}
-
-// A Keeper is a Sink whose memory of ranges a person can look at and change.
-type Keeper interface {
-	// Positions returns what the sink has of each partition of its pipeline.
+// A PositionStore shows and changes the positions that a sink remembers.
+type PositionStore interface {
+	// Positions returns the committed ranges of each partition of the sink's pipeline.
 	Positions(ctx context.Context) (map[string]event.Ranges, error)
 
-	// SetPosition makes the sink forget what it has at and past next, and take
-	// all before it as had. Whoever has the partition open is fenced.
+	// SetPosition makes the sink forget what it committed at next and after, and
+	// count everything before next as committed. It fences the partition's writer.
 	SetPosition(ctx context.Context, partition string, next uint64) error
 }
 
-// RowErrors names the rows of an output that the sink refuses.
+// RowErrors names the rows of an output that the sink rejects.
 type RowErrors struct {
 	Rows []RowError // ascending by Row
 }
@@ -127,19 +156,10 @@ type RowError struct {
 
 func (e *RowErrors) Error() string {
 	if len(e.Rows) == 1 {
-		return fmt.Sprintf("row %d refused: %v", e.Rows[0].Row, e.Rows[0].Err)
+		return fmt.Sprintf("row %d rejected: %v", e.Rows[0].Row, e.Rows[0].Err)
 	}
-	return fmt.Sprintf("%d rows refused, the first of them row %d: %v", len(e.Rows), e.Rows[0].Row, e.Rows[0].Err)
+	return fmt.Sprintf("%d rows rejected, the first is row %d: %v", len(e.Rows), e.Rows[0].Row, e.Rows[0].Err)
 }
-
-// A PermanentError will not pass with time; a person must act. Hint says how.
-type PermanentError struct {
-	Err  error
-	Hint string
-}
-
-func (e *PermanentError) Error() string { return e.Err.Error() }
-func (e *PermanentError) Unwrap() error { return e.Err }
 
 // A Guarantee is what a kind of sink promises when a process is killed.
 type Guarantee string
@@ -149,22 +169,22 @@ const (
 	AtLeastOnce Guarantee = "at least once"
 )
 
-// A Kind is how a kind of sink is offered to configurations.
+// A Kind is how configurations name a kind of sink.
 type Kind struct {
 	Name      string // the key in the configuration
 	Doc       string // one sentence, for help and the reference
 	Guarantee Guarantee
-	// Config is a pointer to a zero config struct; the reference is printed from it.
+	// Config is a pointer to a zero config struct, from which the reference is printed.
 	Config any
-	// New decodes the settings below the key and makes a sink. It does not
-	// connect: check calls it where no server is.
+	// New decodes the settings below the key and makes a sink. It does not connect:
+	// "perigee check" calls it where no server runs.
 	New func(env Env, decode func(any) error) (Sink, error)
 }
 
 // Env is what a sink is told besides its own settings.
 type Env struct {
-	Pipeline string // name of the pipeline: ranges are kept under it
-	Folder   string // the folder of the configuration file: relative paths start here
+	Pipeline string // name of the pipeline, under which the sink keeps ranges
+	Folder   string // the configuration file's folder, which relative paths start from
 	Data     string // the engine's data folder
 	Log      *slog.Logger
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
@@ -97,7 +98,7 @@ func (p *part) makeSource(pl *plan, log *slog.Logger) error {
 	}
 	made, err := find(sources(), sourceName, chosen.Kind).New(env, chosen.Decode)
 	if err != nil {
-		return chosen.At(err, hintOf(err))
+		return chosen.At(err, event.HintOf(err))
 	}
 	p.source = made
 	return nil

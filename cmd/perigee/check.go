@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/source"
 )
 
 type checkCommand struct {
@@ -59,10 +58,8 @@ func describe(w io.Writer, pl *plan) {
 			through += ", with " + column.Name
 		}
 		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s\n", p.config.Name, p.config.Source.Kind, through, describeSinks(p.sinks))
-		if lossy, ok := p.source.(source.Lossy); ok {
-			if guarantee, why := lossy.Guarantee(); guarantee != source.ExactlyOnce {
-				fmt.Fprintf(w, "  source %s: %s: %s\n", p.config.Source.Kind, guarantee, why)
-			}
+		if why := p.source.Traits().AtMostOnce; why != "" {
+			fmt.Fprintf(w, "  source %s: at most once: %s\n", p.config.Source.Kind, why)
 		}
 	}
 	address := pl.HTTP

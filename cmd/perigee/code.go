@@ -166,7 +166,7 @@ func (p *piece) load(ctx context.Context, code script.Code, trial bool) (script.
 	code.Func = p.function
 	loaded, err := find(languages(), languageName, p.language).Load(ctx, code, options)
 	if err != nil {
-		return nil, p.at(scriptFault(err, code.Text), hintOf(err))
+		return nil, p.at(scriptFault(err, code.Text), event.HintOf(err))
 	}
 	return loaded, nil
 }
@@ -193,7 +193,7 @@ func (g *program) start(ctx context.Context, l *loader.Loader, log *slog.Logger)
 	var unread *reload.ReadError
 	if errors.As(err, &unread) {
 		p := g.pieces[unread.Origin]
-		return nil, p.at(unread.Err, cmp.Or(hintOf(err), p.hint(err)))
+		return nil, p.at(unread.Err, cmp.Or(event.HintOf(err), p.hint(err)))
 	}
 	if err != nil {
 		return nil, err

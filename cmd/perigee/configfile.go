@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script/loader"
 )
@@ -45,7 +46,7 @@ func (f configFlags) load(ctx context.Context, c *console) (conf *config.Config,
 func refusedHost(err error) error {
 	var refused *loader.Refused
 	if errors.As(err, &refused) {
-		return withHint(err, "if what is there may run here, allow it: --allow "+refused.Host)
+		return event.WithHint(err, "if what is there may run here, allow it: --allow "+refused.Host)
 	}
 	return err
 }

@@ -10,8 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/event"
 )
 
 // A trial is one place that a pipeline needs, and what came of trying it.
@@ -24,18 +23,12 @@ type trial struct {
 // trials are those of every source and sink.
 func (pl *plan) trials() (all []*trial) {
 	for _, p := range pl.parts {
-		one := &trial{pipeline: p.config.Name, part: "source", kind: p.config.Source.Kind}
-		if checker, ok := p.source.(source.Checker); ok {
-			one.try = checker.Check
-		}
+		one := &trial{pipeline: p.config.Name, part: "source", kind: p.config.Source.Kind, try: p.source.Traits().Check}
 		all = append(all, one)
 		for _, o := range p.sinks {
-			one := &trial{pipeline: p.config.Name, part: "sink", kind: o.config.Kind}
+			one := &trial{pipeline: p.config.Name, part: "sink", kind: o.config.Kind, try: o.sink.Traits().Check}
 			if o.config.Name != o.config.Kind {
 				one.part += " " + o.config.Name
-			}
-			if checker, ok := o.sink.(sink.Checker); ok {
-				one.try = checker.Check
 			}
 			all = append(all, one)
 		}
@@ -65,7 +58,7 @@ func (pl *plan) connect(w io.Writer, most time.Duration) error {
 		t.AppendRow(table.Row{one.pipeline, one.part, one.kind, one.state()})
 		if one.err != nil {
 			fault := fmt.Errorf("pipeline %s, %s %s: %w", one.pipeline, one.part, one.kind, one.err)
-			faults = append(faults, withHint(fault, orElse(hintOf(one.err), "is the server up, and is its address right?")))
+			faults = append(faults, event.WithHint(fault, orElse(event.HintOf(one.err), "is the server up, and is its address right?")))
 		}
 	}
 	if _, err := fmt.Fprintln(w, t.Render()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/examples"
 	"github.com/perigeedb/perigee/internal/audit"
 )
@@ -78,7 +79,7 @@ func (d *demoCommand) folder() (folder string, remove func(), err error) {
 	}
 	entries, err := os.ReadDir(d.Data)
 	if err == nil && len(entries) > 0 {
-		err = withHint(fmt.Errorf("folder %s is not empty", d.Data), "name a new one: the demo must find its own events only")
+		err = event.WithHint(fmt.Errorf("folder %s is not empty", d.Data), "name a new one: the demo must find its own events only")
 	}
 	return d.Data, func() {}, err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
 
@@ -215,7 +216,7 @@ func (f storeFlags) letters(c *console, route string, q url.Values, out io.Write
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(data, deadletter.FileName)); err != nil {
-		return withHint(fmt.Errorf("no dead letters are kept: %w", err), "name the engine's data folder with --data, or its configuration with --config")
+		return event.WithHint(fmt.Errorf("no dead letters are kept: %w", err), "name the engine's data folder with --data, or its configuration with --config")
 	}
 	lock, err := own(data)
 	if err != nil {

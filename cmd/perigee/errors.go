@@ -6,28 +6,10 @@ import (
 	"io"
 	"strings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
-	"github.com/perigeedb/perigee/script/loader"
-	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/source"
 )
-
-// A hinted error says what to do about it.
-type hinted struct {
-	err  error
-	hint string
-}
-
-func (h *hinted) Error() string { return h.err.Error() }
-func (h *hinted) Unwrap() error { return h.err }
-
-func withHint(err error, hint string) error {
-	if err == nil {
-		return nil
-	}
-	return &hinted{err, hint}
-}
 
 // An exit ends the command with a code and no further word.
 type exit int
@@ -75,43 +57,13 @@ func report(w io.Writer, err error) {
 	default:
 		fmt.Fprintf(w, "perigee: error: %s\n", indented(err.Error()))
 	}
-	if hint := hintOf(err); hint != "" {
+	if hint := event.HintOf(err); hint != "" {
 		fmt.Fprintf(w, "perigee: hint: %s\n", indented(hint))
 	}
 }
 
 // indented keeps the lines of one message together.
 func indented(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n  ") }
-
-// hintOf returns the hint that an error in err's chain carries.
-func hintOf(err error) string {
-	var (
-		own    *hinted
-		file   *config.Error
-		code   *script.Error
-		into   *sink.PermanentError
-		origin *source.PermanentError
-		afar   *failure
-		host   *loader.Refused
-	)
-	switch {
-	case errors.As(err, &own):
-		return own.hint
-	case errors.As(err, &file):
-		return file.Hint
-	case errors.As(err, &code):
-		return code.Hint
-	case errors.As(err, &into):
-		return into.Hint
-	case errors.As(err, &origin):
-		return origin.Hint
-	case errors.As(err, &afar):
-		return afar.Advice
-	case errors.As(err, &host):
-		return host.Hint()
-	}
-	return ""
-}
 
 // scriptFault shows a fault in a script with the line it is on.
 func scriptFault(err error, text []byte) error {
@@ -134,7 +86,7 @@ func sqlFault(err error, sql string) error {
 		return err
 	}
 	return &config.Error{
-		File: "SQL", Line: fault.Line, Column: fault.Column, Message: fault.Message, Hint: fault.Advice,
+		File: "SQL", Line: fault.Line, Column: fault.Column, Message: fault.Message, Hint: fault.Hint,
 		Source: lineOf(sql, fault.Line),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -27,7 +28,7 @@ func killAt(text string) (func(pipeline.Point), error) {
 		name, number, _ := strings.Cut(part, ":")
 		n, err := strconv.ParseInt(number, 10, 64)
 		if err != nil || n < 1 || !slices.Contains(pipeline.Points(), pipeline.Point(name)) {
-			return nil, withHint(fmt.Errorf("%s: %q is not POINT:N", killVariable, part),
+			return nil, event.WithHint(fmt.Errorf("%s: %q is not POINT:N", killVariable, part),
 				fmt.Sprintf("points are %v; N counts from 1", pipeline.Points()))
 		}
 		left[pipeline.Point(name)] = new(atomic.Int64)

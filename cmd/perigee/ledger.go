@@ -14,7 +14,6 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/source"
 )
 
 // A ledger is the positions that the sinks of a configuration remember, in an
@@ -46,15 +45,15 @@ func (l *ledger) handlers() map[string]http.Handler {
 // A book is the ranges that one sink of a pipeline has, by partition.
 type book struct {
 	sink   string
-	keeper sink.Keeper
+	keeper sink.PositionStore
 	ranges map[string]event.Ranges
 }
 
 // books reads what the sinks of a pipeline remember; only is one of them, or "".
 func (p *part) books(ctx context.Context, only string) (books []book, err error) {
 	for _, o := range p.sinks {
-		keeper, ok := o.sink.(sink.Keeper)
-		if !ok || only != "" && only != o.config.Name {
+		keeper := o.sink.Traits().Positions
+		if keeper == nil || only != "" && only != o.config.Name {
 			continue
 		}
 		ranges, err := keeper.Positions(ctx)
@@ -100,13 +99,13 @@ const sourceTime = 5 * time.Second
 
 // bounds asks the source what it has, if it can tell.
 func (p *part) bounds(ctx context.Context) (map[string]event.Range, error) {
-	bounded, ok := p.source.(source.Bounded)
-	if !ok {
+	bounds := p.source.Traits().Bounds
+	if bounds == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, sourceTime)
 	defer cancel()
-	return bounded.Bounds(ctx)
+	return bounds(ctx)
 }
 
 // hold holds what a sink has, up to end, against what the source has.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/source"
 )
@@ -76,7 +77,7 @@ func filterOf(store *deadletter.Store, q url.Values) (f deadletter.Filter, err e
 	}
 	if prefixes := q["id"]; len(prefixes) > 0 {
 		f.IDs, err = store.Resolve(prefixes)
-		err = withHint(err, "perigee dlq list shows the IDs")
+		err = event.WithHint(err, "perigee dlq list shows the IDs")
 	}
 	return f, err
 }

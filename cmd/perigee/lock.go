@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 // lockName is the file in the data folder that its owner keeps locked. The lock
@@ -36,7 +38,7 @@ func own(data string) (io.Closer, error) {
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("lock data folder %s: %w", data, err)
 	}
-	return nil, withHint(fmt.Errorf("data folder %s is in use by %s", data, owner(file)),
+	return nil, event.WithHint(fmt.Errorf("data folder %s is in use by %s", data, owner(file)),
 		"one engine owns a data folder: stop that process, or set data to another folder")
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 func TestOwn(t *testing.T) {
@@ -14,7 +16,7 @@ func TestOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = own(data)
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", os.Getpid())) || hintOf(err) == "" {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", os.Getpid())) || event.HintOf(err) == "" {
 		t.Errorf("the second owner gets %v", err)
 	}
 	if err := first.Close(); err != nil {

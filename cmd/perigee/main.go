@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 // Exit codes. A command that a second signal stopped exits with 128 and the
@@ -60,7 +62,7 @@ func perigee(args []string, c console) int {
 		return 0
 	}
 	if err != nil {
-		report(c.err, withHint(err, "perigee "+commandOf(parser, args)+"--help shows how"))
+		report(c.err, event.WithHint(err, "perigee "+commandOf(parser, args)+"--help shows how"))
 		return exitUsage
 	}
 	return conclude(c.err, chosen.Run(&c))

@@ -14,7 +14,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/outbox"
-	"github.com/perigeedb/perigee/sink"
 )
 
 // A move is what is to become of a partition in the books.
@@ -60,7 +59,7 @@ func (l *ledger) plan(ctx context.Context, q url.Values) (*move, error) {
 		return nil, err
 	}
 	if len(m.books) == 0 {
-		return nil, withHint(fmt.Errorf("pipeline %s has no such sink that remembers positions", m.part.config.Name), "perigee position show lists those that do")
+		return nil, event.WithHint(fmt.Errorf("pipeline %s has no such sink that remembers positions", m.part.config.Name), "perigee position show lists those that do")
 	}
 	if m.partition, err = m.choose(q.Get("partition")); err != nil {
 		return nil, err
@@ -84,11 +83,11 @@ func (m *move) choose(name string) (string, error) {
 	names := slices.Sorted(maps.Keys(known))
 	switch len(names) {
 	case 0:
-		return "", withHint(fmt.Errorf("no sink remembers such a partition of pipeline %s", m.part.config.Name), "perigee position show lists them")
+		return "", event.WithHint(fmt.Errorf("no sink remembers such a partition of pipeline %s", m.part.config.Name), "perigee position show lists them")
 	case 1:
 		return names[0], nil
 	}
-	return "", withHint(fmt.Errorf("pipeline %s has %d such partitions", m.part.config.Name, len(names)), "name one with --partition: "+strings.Join(names, ", "))
+	return "", event.WithHint(fmt.Errorf("pipeline %s has %d such partitions", m.part.config.Name, len(names)), "name one with --partition: "+strings.Join(names, ", "))
 }
 
 // aim finds the position to go on from.
@@ -161,20 +160,20 @@ func (l *ledger) take(ctx context.Context, m *move, force bool) (release func(),
 	}
 	for _, p := range l.pipelines {
 		if p.Name() == m.part.config.Name && p.Stats().OpenPartitions > 0 {
-			return nil, withHint(fmt.Errorf("the engine in %s is at work on pipeline %s", l.data, p.Name()), hint)
+			return nil, event.WithHint(fmt.Errorf("the engine in %s is at work on pipeline %s", l.data, p.Name()), hint)
 		}
 	}
 	for _, o := range m.part.sinks {
-		leaser, ok := o.sink.(sink.Leaser)
-		if !ok {
+		leases := o.sink.Traits().Leases
+		if leases == nil {
 			continue
 		}
 		const me = "perigee position"
-		holder, err := leaser.Lease(ctx, m.partition, me, positionTime)
+		holder, err := leases.AcquireLease(ctx, m.partition, me, positionTime)
 		if err == nil && holder != me {
-			err = withHint(fmt.Errorf("worker %s has the partition %s", holder, m.partition), hint)
+			err = event.WithHint(fmt.Errorf("worker %s has the partition %s", holder, m.partition), hint)
 		}
-		return func() { leaser.Release(ctx, m.partition, me) }, err // or the lease runs out
+		return func() { leases.ReleaseLease(ctx, m.partition, me) }, err // or the lease runs out
 	}
 	return release, nil
 }

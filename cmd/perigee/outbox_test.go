@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/pipeline"
 )
@@ -72,7 +73,7 @@ func TestTwoSinksAgree(t *testing.T) {
 
 func TestKillAtRefuses(t *testing.T) {
 	for _, text := range []string{"after-commit", "after-commit:0", "after-commit:x", "nowhere:1", "after-ack:1,", ":3"} {
-		if _, err := killAt(text); err == nil || hintOf(err) == "" {
+		if _, err := killAt(text); err == nil || event.HintOf(err) == "" {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/script"
@@ -27,7 +28,7 @@ func (p *part) makeSinks(pl *plan, log *slog.Logger) error {
 		}
 		one, err := p.makeSink(pl, chosen, log)
 		if err != nil {
-			faults = append(faults, chosen.At(err, hintOf(err)))
+			faults = append(faults, chosen.At(err, event.HintOf(err)))
 			continue
 		}
 		p.sinks = append(p.sinks, one)
@@ -84,14 +85,10 @@ func (p *part) pipelineSinks() (all []pipeline.Sink) {
 // scriptSinks are the sinks as the script knows them.
 func (p *part) scriptSinks() (all []script.Sink) {
 	for _, o := range p.sinks {
-		one := script.Sink{Name: o.config.Name, Routed: o.config.Routed}
-		if columnar, ok := o.sink.(sink.Columnar); ok {
-			one.Columns = columnar.Columns()
-		}
-		if bare, ok := o.sink.(sink.Bare); ok {
-			one.Bare = bare.Bare()
-		}
-		all = append(all, one)
+		traits := o.sink.Traits()
+		all = append(all, script.Sink{
+			Name: o.config.Name, Routed: o.config.Routed, Columns: traits.Columns, Bare: traits.ColumnsOnly,
+		})
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -130,7 +131,7 @@ func pipelinesOf(data string) (all []running, err error) {
 		return nil, err
 	}
 	if !asked {
-		return nil, withHint(fmt.Errorf("no engine runs in %s", data),
+		return nil, event.WithHint(fmt.Errorf("no engine runs in %s", data),
 			"name the engine's data folder with --data, or its configuration with --config")
 	}
 	if err := json.Unmarshal(answer.Bytes(), &all); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
@@ -169,7 +170,7 @@ func (e *engine) serve(pl *plan, letters *deadletter.Store) error {
 		Handlers: handlers,
 	})
 	if err != nil {
-		return withHint(err, `another program listens there: set http to another address, or to "off"`)
+		return event.WithHint(err, `another program listens there: set http to another address, or to "off"`)
 	}
 	if s.Address() != nil {
 		e.log.Info("serving http", "address", s.Address().String())

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/server"
 )
@@ -44,12 +45,13 @@ func (f storeFlags) folder(c *console) (string, error) {
 // A failure is an error on its way through the socket.
 type failure struct {
 	Message string `json:"error"`
-	Advice  string `json:"hint,omitempty"`
+	Hint    string `json:"hint,omitempty"`
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 }
 
-func (f *failure) Error() string { return f.Message }
+func (f *failure) Error() string     { return f.Message }
+func (f *failure) ErrorHint() string { return f.Hint }
 
 // answering makes a handler of what writes an answer. An error before the first
 // byte is a status with a failure; a later one breaks the connection off, so
@@ -64,7 +66,7 @@ func answering(answer func(io.Writer, *http.Request) error) http.Handler {
 			panic(http.ErrAbortHandler)
 		default:
 			w.WriteHeader(http.StatusInternalServerError)
-			json.NewEncoder(w).Encode(failure{Message: err.Error(), Advice: hintOf(err)}) // the client may be gone
+			json.NewEncoder(w).Encode(failure{Message: err.Error(), Hint: event.HintOf(err)}) // the client may be gone
 		}
 	})
 }
@@ -105,7 +107,7 @@ func askEngine(data, method, path string, query url.Values, body io.Reader, out 
 		return true, failureIn(response)
 	}
 	if _, err := io.Copy(out, response.Body); err != nil {
-		return true, withHint(fmt.Errorf("the engine broke its answer off: %w", err), "its log says why")
+		return true, event.WithHint(fmt.Errorf("the engine broke its answer off: %w", err), "its log says why")
 	}
 	return true, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/server"
 )
 
@@ -44,7 +45,7 @@ func TestAskEngine(t *testing.T) {
 			return err
 		}, large + "csvSELECT 1", "", ""},
 		{"an error", func(io.Writer, *http.Request) error {
-			return withHint(errors.New("no table \"x\"\nline 2"), "create it")
+			return event.WithHint(errors.New("no table \"x\"\nline 2"), "create it")
 		}, "", "no table \"x\"\nline 2", "create it"},
 		{"an error after a part", func(w io.Writer, _ *http.Request) error {
 			fmt.Fprint(w, large)
@@ -62,8 +63,8 @@ func TestAskEngine(t *testing.T) {
 			if got := fmt.Sprint(err); err == nil && test.fails != "" || err != nil && got != test.fails {
 				t.Errorf("error %v, want %q", err, test.fails)
 			}
-			if err != nil && hintOf(err) != test.hint {
-				t.Errorf("hint %q, want %q", hintOf(err), test.hint)
+			if err != nil && event.HintOf(err) != test.hint {
+				t.Errorf("hint %q, want %q", event.HintOf(err), test.hint)
 			}
 			if out.String() != test.want {
 				t.Errorf("answer has %d bytes, want %d", out.Len(), len(test.want))

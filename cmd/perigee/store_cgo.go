@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
@@ -54,7 +55,7 @@ func (s *eventStore) open() (*eventstore.Store, error) {
 // read opens the store, but makes none where none is.
 func (s *eventStore) read() (*eventstore.Store, error) {
 	if _, err := os.Stat(s.folder); err != nil {
-		return nil, withHint(fmt.Errorf("no event store: %w", err),
+		return nil, event.WithHint(fmt.Errorf("no event store: %w", err),
 			"name the engine's data folder with --data, or its configuration with --config")
 	}
 	return s.open()

@@ -8,12 +8,13 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
 
 // noStore says why nothing about the event store works in this build.
 func noStore() error {
-	return withHint(errors.New("this perigee has no event store: it was built without cgo"), "build it with CGO_ENABLED=1")
+	return event.WithHint(errors.New("this perigee has no event store: it was built without cgo"), "build it with CGO_ENABLED=1")
 }
 
 // An eventStore is never there without cgo.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/chaos"
 )
 
@@ -79,7 +80,7 @@ func (v *verifyCommand) Run(c *console) error {
 	} else {
 		err = os.RemoveAll(folder)
 	}
-	return withHint(err, fmt.Sprintf("--seed %d repeats the faults; faults.log and worker-N/worker.log in the folder of the round tell what happened", v.Seed))
+	return event.WithHint(err, fmt.Sprintf("--seed %d repeats the faults; faults.log and worker-N/worker.log in the folder of the round tell what happened", v.Seed))
 }
 
 func (v *verifyCommand) run(c *console, folder string) error {

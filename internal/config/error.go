@@ -24,6 +24,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
 }
 
+// ErrorHint implements event.Hinter.
+func (e *Error) ErrorHint() string { return e.Hint }
+
 // Excerpt shows the source line with a caret below the column, or is empty.
 func (e *Error) Excerpt() string {
 	if strings.TrimSpace(e.Source) == "" {

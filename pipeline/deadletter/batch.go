@@ -37,7 +37,7 @@ func (j *joined) openBatch(name string, done event.Ranges) (source.Reader, error
 		have.Add(event.Range{First: d.First, Count: d.Count})
 	}
 	if lost := have.Missing(event.Range{Count: r.end}); j.Remembered && len(lost) > 0 {
-		return nil, &source.PermanentError{
+		return nil, &event.PermanentError{
 			Err:  fmt.Errorf("a sink lacks letters that were tried again and had landed: %s of %s", event.Ranges(lost), name),
 			Hint: "the sink was set back, as by restoring a backup; their rows are in what was there before",
 		}
@@ -118,7 +118,7 @@ func (r *batchReader) Ack(_ context.Context, a event.Range) error {
 	return r.joined.store.settle(r.joined.Pipeline, r.name, a)
 }
 
-// Lag implements source.Lagger.
+// Lag implements source.Reader.
 func (r *batchReader) Lag() uint64 { return r.end - min(r.next, r.end) }
 
 // Close implements source.Reader.

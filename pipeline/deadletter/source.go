@@ -58,26 +58,20 @@ func (j *joined) Open(ctx context.Context, partition string, done event.Ranges) 
 	if err != nil {
 		return nil, err
 	}
-	settling := &settlingReader{r, j, partition}
-	if lagger, ok := r.(source.Lagger); ok {
-		return &laggingReader{settling, lagger}, nil
-	}
-	return settling, nil
+	return &settlingReader{r, j, partition}, nil
 }
 
 // Close implements source.Source. The store stays open.
 func (j *joined) Close() error { return j.Source.Close() }
 
-// Grows implements source.Growing.
-func (j *joined) Grows() bool {
-	growing, ok := j.Source.(source.Growing)
-	return ok && growing.Grows()
-}
-
-// Local implements source.Local.
-func (j *joined) Local(partition string) bool {
-	local, ok := j.Source.(source.Local)
-	return batchName.MatchString(partition) || ok && local.Local(partition)
+// Traits implements source.Source. A batch of the queue is local.
+func (j *joined) Traits() source.Traits {
+	traits := j.Source.Traits()
+	local := traits.Local
+	traits.Local = func(partition string) bool {
+		return batchName.MatchString(partition) || local != nil && local(partition)
+	}
+	return traits
 }
 
 // A settlingReader settles letters before the source gives their events up.
@@ -93,9 +87,4 @@ func (r *settlingReader) Ack(ctx context.Context, a event.Range) error {
 		return err
 	}
 	return r.Reader.Ack(ctx, a)
-}
-
-type laggingReader struct {
-	*settlingReader
-	source.Lagger
 }

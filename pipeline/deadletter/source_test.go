@@ -37,7 +37,8 @@ func (s shelf) Open(_ context.Context, partition string, done event.Ranges) (sou
 	return &shelfReader{shelf: s, done: done}, nil
 }
 
-func (s shelf) Close() error { return nil }
+func (s shelf) Traits() source.Traits { return source.Traits{} }
+func (s shelf) Close() error          { return nil }
 
 type shelfReader struct {
 	shelf
@@ -232,8 +233,8 @@ func TestOneBatchAtATime(t *testing.T) {
 	if err := r.Read(t.Context(), &b); err != nil || b.Len() != 3 || second == first {
 		t.Errorf("%s after %s has %d letters, %v", second, first, b.Len(), err)
 	}
-	local := src.(source.Local)
-	if !local.Local(second) || local.Local("own") {
+	local := src.Traits().Local
+	if !local(second) || local("own") {
 		t.Error("not the batch is local, but the source's own partition")
 	}
 }
@@ -252,7 +253,7 @@ func TestSinkSetBack(t *testing.T) {
 		if _, err := src.Open(t.Context(), name, event.Ranges{{First: 0, Count: 2}}); err != nil {
 			t.Errorf("remembered %v: %v", remembered, err)
 		}
-		var gap *source.PermanentError
+		var gap *event.PermanentError
 		if _, err := src.Open(t.Context(), name, nil); errors.As(err, &gap) != remembered {
 			t.Errorf("remembered %v: %v", remembered, err)
 		}

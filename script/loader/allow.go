@@ -95,7 +95,7 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("host %s is not in the allow list", r.Host)
 }
 
-// Hint says how to allow it.
-func (r *Refused) Hint() string {
+// ErrorHint implements event.Hinter.
+func (r *Refused) ErrorHint() string {
 	return fmt.Sprintf("if code from there may run here, add it: allow: [%s]", r.Host)
 }

@@ -79,7 +79,7 @@ func TestS3FromEnvironment(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	var hinted *loader.Refused
-	if _, err := refused.Load(t.Context(), origin, ""); !errors.As(err, &hinted) || hinted.Hint() == "" {
+	if _, err := refused.Load(t.Context(), origin, ""); !errors.As(err, &hinted) || hinted.ErrorHint() == "" {
 		t.Errorf("error %v has no hint", err)
 	}
 }

@@ -28,6 +28,8 @@ type books struct {
 }
 
 func (b *books) Open(context.Context, string) (sink.Writer, event.Ranges, error) { return b, nil, nil }
+func (b *books) Traits() sink.Traits                                             { return sink.Traits{Order: sink.AnyOrder} }
+func (b *books) Verify(context.Context) error                                    { return nil }
 func (b *books) Close() error                                                    { return nil }
 
 func (b *books) Write(_ context.Context, out *event.Output) error {

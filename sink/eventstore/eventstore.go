@@ -96,10 +96,15 @@ func (s *eventSink) Open(ctx context.Context, partition string) (sink.Writer, ev
 	return writer{p}, done, nil
 }
 
-// Check implements sink.Checker. It does not open the store: an engine that runs has it.
-func (s *eventSink) Check(ctx context.Context) error {
+// Traits implements sink.Sink.
+func (s *eventSink) Traits() sink.Traits {
+	return sink.Traits{Order: sink.AnyOrder, Positions: s, Check: s.check}
+}
+
+// check does not open the store: a running engine may have its lock.
+func (s *eventSink) check(ctx context.Context) error {
 	if info, err := os.Stat(s.data); err == nil && !info.IsDir() {
-		return &sink.PermanentError{Err: fmt.Errorf("%s is not a folder", s.data), Hint: "name another folder with data in the configuration"}
+		return &event.PermanentError{Err: fmt.Errorf("%s is not a folder", s.data), Hint: "name another folder with data in the configuration"}
 	}
 	return ctx.Err()
 }
@@ -124,6 +129,9 @@ func (s *eventSink) Close() error { return nil }
 
 type writer struct{ *store.Partition }
 
+// Verify implements sink.Writer. The store belongs to this process: nobody sets it back.
+func (writer) Verify(context.Context) error { return nil }
+
 func (w writer) Write(ctx context.Context, out *event.Output) error {
 	return classify(w.Append(ctx, out))
 }
@@ -136,9 +144,6 @@ func classify(err error) error {
 			rows[i] = sink.RowError{Row: row.Row, Err: errors.New(row.Reason)}
 		}
 		return &sink.RowErrors{Rows: rows}
-	}
-	if config, ok := errors.AsType[*store.ConfigError](err); ok {
-		return &sink.PermanentError{Err: err, Hint: config.Hint}
 	}
 	if errors.Is(err, store.ErrFenced) {
 		return sink.ErrFenced

@@ -31,6 +31,7 @@ func TestSink(t *testing.T) {
 		config := Config{Table: "events", Columns: []Column{{Name: "id", Type: "int64", Required: true}}}
 		return sinktest.Place{
 			Guarantee: sink.ExactlyOnce,
+			NoVerify:  true,
 			Sink: func(t *testing.T, pipeline string) sink.Sink {
 				made, err := newSink(pipeline, config, func() (*store.Store, error) { return s, nil })
 				if err != nil {
@@ -90,7 +91,7 @@ func TestErrorsForThePipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = second.Open(context.Background(), "a")
-	if permanent, ok := errors.AsType[*sink.PermanentError](err); !ok || permanent.Hint == "" {
+	if permanent, ok := errors.AsType[*event.PermanentError](err); !ok || permanent.Hint == "" {
 		t.Errorf("another time column for a table: %v", err)
 	}
 	doc := `{"id":1}`

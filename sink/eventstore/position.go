@@ -8,7 +8,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Positions implements sink.Keeper.
+// Positions implements sink.PositionStore.
 func (s *eventSink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	table, err := s.connect()
 	if err != nil {
@@ -18,7 +18,7 @@ func (s *eventSink) Positions(ctx context.Context) (map[string]event.Ranges, err
 	return all, classify(err)
 }
 
-// SetPosition implements sink.Keeper.
+// SetPosition implements sink.PositionStore.
 func (s *eventSink) SetPosition(ctx context.Context, partition string, next uint64) error {
 	table, err := s.connect()
 	if err != nil {

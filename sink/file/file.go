@@ -131,8 +131,13 @@ func (s *Sink) Open(_ context.Context, partition string) (sink.Writer, event.Ran
 	return w, done, nil
 }
 
-// Check implements sink.Checker: the folder is there, or can be made in one that is.
-func (s *Sink) Check(ctx context.Context) error {
+// Traits implements sink.Sink.
+func (s *Sink) Traits() sink.Traits {
+	return sink.Traits{Order: sink.AnyOrder, Positions: s, Check: s.check}
+}
+
+// check finds out whether the folder exists, or can be made in one that does.
+func (s *Sink) check(ctx context.Context) error {
 	for path := s.folder; ctx.Err() == nil; path = filepath.Dir(path) {
 		info, err := os.Stat(path)
 		switch {
@@ -142,14 +147,14 @@ func (s *Sink) Check(ctx context.Context) error {
 			err = fmt.Errorf("%s is not a folder", path)
 		}
 		if err != nil {
-			return &sink.PermanentError{Err: err, Hint: "check folder below the file sink"}
+			return &event.PermanentError{Err: err, Hint: "check folder below the file sink"}
 		}
 		return nil
 	}
 	return ctx.Err()
 }
 
-// Positions implements sink.Keeper.
+// Positions implements sink.PositionStore.
 func (s *Sink) Positions(context.Context) (map[string]event.Ranges, error) {
 	j, err := s.open()
 	if err != nil {
@@ -169,7 +174,7 @@ func (s *Sink) Positions(context.Context) (map[string]event.Ranges, error) {
 	return all, err
 }
 
-// SetPosition implements sink.Keeper.
+// SetPosition implements sink.PositionStore.
 func (s *Sink) SetPosition(_ context.Context, partition string, next uint64) error {
 	j, err := s.open()
 	if err != nil {

@@ -174,7 +174,7 @@ func TestNameOfAnother(t *testing.T) {
 	openWriter(t, s)
 	other := newSink(t, "q", Config{Folder: folder, Name: "n"})
 	defer other.Close()
-	if _, _, err := other.Open(t.Context(), "part"); !errors.As(err, new(*sink.PermanentError)) {
+	if _, _, err := other.Open(t.Context(), "part"); !event.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -240,7 +240,7 @@ func TestLostRowsAreNoticed(t *testing.T) {
 	if err := os.Truncate(s.journal.data.Name(), 3); err != nil {
 		t.Fatal(err)
 	}
-	var permanent *sink.PermanentError
+	var permanent *event.PermanentError
 	if err := w.Write(t.Context(), batch(5, 5)); !errors.As(err, &permanent) {
 		t.Errorf("got %v", err)
 	}
@@ -272,7 +272,7 @@ func TestDamagedJournal(t *testing.T) {
 	if err := os.WriteFile(name, whole, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var permanent *sink.PermanentError
+	var permanent *event.PermanentError
 	s = newSink(t, "p", Config{Folder: folder})
 	if _, _, err := s.Open(t.Context(), "p"); !errors.As(err, &permanent) {
 		t.Errorf("got %v", err)

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/ledger"
 )
 
@@ -56,11 +56,11 @@ type journal struct {
 
 func openJournal(f folder, pack packer) (*journal, error) {
 	if err := os.MkdirAll(f.path, 0o755); err != nil {
-		return nil, &sink.PermanentError{Err: fmt.Errorf("make the folder of the files: %w", err), Hint: "check folder below the file sink"}
+		return nil, &event.PermanentError{Err: fmt.Errorf("make the folder of the files: %w", err), Hint: "check folder below the file sink"}
 	}
 	lock, err := os.OpenFile(f.hidden("lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, &sink.PermanentError{Err: fmt.Errorf("open the lock of the files: %w", err), Hint: "let the user that runs perigee write there"}
+		return nil, &event.PermanentError{Err: fmt.Errorf("open the lock of the files: %w", err), Hint: "let the user that runs perigee write there"}
 	}
 	j := &journal{folder: f, pack: pack, lock: lock}
 	return j, j.locked(func() error { return nil })
@@ -113,7 +113,7 @@ func (j *journal) catchUp() error {
 		}
 		var r record
 		if !decode(line, &r) {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err:  fmt.Errorf("%s is damaged at byte %d", j.file.Name(), j.read),
 				Hint: "restore it from a copy; without it nobody knows what the files hold",
 			}
@@ -148,7 +148,7 @@ func (j *journal) current() error {
 // ours refuses files of another pipeline, whose partitions may have the same names.
 func (j *journal) ours() error {
 	if owner := j.state.Pipeline; owner != "" && owner != j.folder.pipeline {
-		return &sink.PermanentError{
+		return &event.PermanentError{
 			Err:  fmt.Errorf("the files %s in %s are those of %s", j.folder.name, j.folder.path, owner),
 			Hint: "give this sink another name or folder",
 		}
@@ -255,7 +255,7 @@ func (j *journal) rotate() error {
 	}
 	info, err := j.data.Stat()
 	if err == nil && info.Size() < s.Size {
-		err = &sink.PermanentError{
+		err = &event.PermanentError{
 			Err:  fmt.Errorf("%s has %d bytes, of which the journal counts %d", j.data.Name(), info.Size(), s.Size),
 			Hint: "rows that were durable are gone; restore the file, or move the pipeline's position back",
 		}

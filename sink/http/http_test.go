@@ -195,7 +195,7 @@ func TestPermanent(t *testing.T) {
 	r := newReceiver(t)
 	r.fail = []int{401}
 	w := openWriter(t, webhook.Config{URL: r.URL})
-	var permanent *sink.PermanentError
+	var permanent *event.PermanentError
 	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || permanent.Hint == "" {
 		t.Errorf("got %v", err)
 	}
@@ -212,7 +212,7 @@ func TestRedirection(t *testing.T) {
 	moved := httptest.NewServer(http.RedirectHandler(newReceiver(t).URL, http.StatusFound))
 	defer moved.Close()
 	w := openWriter(t, webhook.Config{URL: moved.URL})
-	var permanent *sink.PermanentError
+	var permanent *event.PermanentError
 	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "moved to") {
 		t.Errorf("got %v", err)
 	}
@@ -249,7 +249,7 @@ func TestSecretsStayInTheURL(t *testing.T) {
 	}
 	_, bad := webhook.New(sink.Env{}, webhook.Config{URL: "ftp://u:geheim@x"})
 	_, broken := webhook.New(sink.Env{}, webhook.Config{URL: "http://u:geheim@x:port"})
-	for _, err := range []error{s.Check(t.Context()), w.Write(t.Context(), output(`{"id":1,"name":"a"}`)), bad, broken} {
+	for _, err := range []error{s.Traits().Check(t.Context()), w.Write(t.Context(), output(`{"id":1,"name":"a"}`)), bad, broken} {
 		if err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("got %v", err)
 		}
@@ -260,11 +260,11 @@ func TestCheck(t *testing.T) {
 	r := newReceiver(t)
 	s := newSink(t, webhook.Config{URL: r.URL})
 	defer s.Close()
-	if err := s.Check(t.Context()); err != nil {
+	if err := s.Traits().Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	r.Close()
-	if err := s.Check(t.Context()); err == nil {
+	if err := s.Traits().Check(t.Context()); err == nil {
 		t.Error("nobody answers, and nothing is wrong")
 	}
 }

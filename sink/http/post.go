@@ -131,7 +131,7 @@ func permanent(resp *http.Response) error {
 	if to, err := resp.Location(); err == nil {
 		hint = fmt.Sprintf("it has moved to %s; change url below the http sink", to.Redacted())
 	}
-	return &sink.PermanentError{Err: fmt.Errorf("the receiver answers %s", resp.Status), Hint: hint}
+	return &event.PermanentError{Err: fmt.Errorf("the receiver answers %s", resp.Status), Hint: hint}
 }
 
 // nameBytes of a partition's name go into a key, which receivers limit.

@@ -80,12 +80,13 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	return &Sink{config: c, opts: opts}, nil
 }
 
-// Columns implements sink.Columnar: the key is a column.
-func (s *Sink) Columns() []event.Column {
-	if s.config.Key == "" {
-		return nil
+// Traits implements sink.Sink. The key of a record is a column.
+func (s *Sink) Traits() sink.Traits {
+	t := sink.Traits{Order: sink.AnyOrder, Check: s.check}
+	if s.config.Key != "" {
+		t.Columns = []event.Column{{Name: s.config.Key, Path: strings.Split(s.config.Key, "."), Type: event.String}}
 	}
-	return []event.Column{{Name: s.config.Key, Path: strings.Split(s.config.Key, "."), Type: event.String}}
+	return t
 }
 
 func (s *Sink) connect() (*kgo.Client, error) {
@@ -110,8 +111,7 @@ func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) 
 	return &writer{sink: s, client: client}, nil, nil
 }
 
-// Check implements sink.Checker.
-func (s *Sink) Check(ctx context.Context) error {
+func (s *Sink) check(ctx context.Context) error {
 	client, err := s.connect()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return err
@@ -132,9 +132,9 @@ func (s *Sink) explain(err error) error {
 	err = fmt.Errorf("topic %s: %w", s.config.Topic, err)
 	switch {
 	case refused:
-		return &sink.PermanentError{Err: err, Hint: kafka.Hint}
+		return &event.PermanentError{Err: err, Hint: kafka.Hint}
 	case unknown:
-		return &sink.PermanentError{Err: err, Hint: "make the topic, or check its name below the kafka sink"}
+		return &event.PermanentError{Err: err, Hint: "make the topic, or check its name below the kafka sink"}
 	}
 	return err
 }
@@ -155,6 +155,9 @@ type writer struct {
 	closed atomic.Bool
 	memory partial.Memory
 }
+
+// Verify implements sink.Writer. Records are not read back.
+func (w *writer) Verify(context.Context) error { return nil }
 
 func (w *writer) Close() error {
 	w.closed.Store(true)

@@ -166,15 +166,15 @@ func TestLargeRecords(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	address := broker(t)
-	var permanent *sink.PermanentError
+	var permanent *event.PermanentError
 	s := newSink(t, address, kafka.Config{Topic: "absent"})
 	defer s.Close()
-	if err := s.Check(t.Context()); !errors.As(err, &permanent) {
+	if err := s.Traits().Check(t.Context()); !errors.As(err, &permanent) {
 		t.Errorf("a topic that is not there: %v", err)
 	}
 	good := newSink(t, address, kafka.Config{Topic: newTopic(t, address, nil)})
 	defer good.Close()
-	if err := good.Check(t.Context()); err != nil {
+	if err := good.Traits().Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -82,7 +82,7 @@ func benchmarkWrite(b *testing.B, method Method, lanes int) {
 	before := processorTime()
 	for range lanes {
 		group.Go(func() {
-			out := emailRows(s.Columns(), rows)
+			out := emailRows(s.columns, rows)
 			out.Range = event.Range{Count: rows, Prints: make([]uint32, rows)}
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
 				out.Range.First = n * rows
@@ -107,7 +107,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 	defer s.Close()
 	w := &book{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead(), kinds: kindsOf(s.columns, asMade(s.columns))}}
-	t := &batch{columns: emailRows(s.Columns(), rows).Columns}
+	t := &batch{columns: emailRows(s.columns, rows).Columns}
 	for row := range rows {
 		t.rows = append(t.rows, row)
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Check implements sink.Checker. It prepares the statements that writing takes,
+// checkServer prepares the statements that writing takes,
 // for which the server looks at names and grants, and carries none of them out.
-func (s *Sink) Check(ctx context.Context) error {
+func (s *Sink) checkServer(ctx context.Context) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return s.explain("connecting", err)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
 )
 
 func TestCheckFindsFaults(t *testing.T) {
@@ -44,8 +43,8 @@ func TestCheckFindsFaults(t *testing.T) {
 
 			s := g.sink("p")
 			defer s.Close()
-			err := s.Check(t.Context())
-			permanent, ok := errors.AsType[*sink.PermanentError](err)
+			err := s.checkServer(t.Context())
+			permanent, ok := errors.AsType[*event.PermanentError](err)
 			switch {
 			case test.want == "" && err != nil:
 				t.Errorf("found %v", err)
@@ -68,7 +67,7 @@ func TestCheckReachesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+	if err := s.checkServer(t.Context()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("found %v", err)
 	}
 }

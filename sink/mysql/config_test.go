@@ -64,7 +64,7 @@ func TestKindDecodesItsConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	columns := s.(*Sink).Columns()
+	columns := s.(*Sink).columns
 	if len(columns) != 2 || columns[0].Type != event.Int64 || !columns[0].Required || columns[1].Path[0] != "name" {
 		t.Errorf("columns %+v", columns)
 	}

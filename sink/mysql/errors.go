@@ -94,12 +94,12 @@ func (s *Sink) explain(doing string, err error) error {
 		return err
 	}
 	wrapped := fmt.Errorf("%s at %s: %w", doing, s.config.server(), err)
-	if p, ok := errors.AsType[*sink.PermanentError](err); ok {
-		return &sink.PermanentError{Err: fmt.Errorf("%s at %s: %w", doing, s.config.server(), p.Err), Hint: p.Hint}
+	if p, ok := errors.AsType[*event.PermanentError](err); ok {
+		return &event.PermanentError{Err: fmt.Errorf("%s at %s: %w", doing, s.config.server(), p.Err), Hint: p.Hint}
 	}
 	switch judge(err) {
 	case permanent:
-		return &sink.PermanentError{Err: wrapped, Hint: s.config.hint(err)}
+		return &event.PermanentError{Err: wrapped, Hint: s.config.hint(err)}
 	case conflict:
 		return fmt.Errorf("%w: %w", sink.ErrConflict, wrapped)
 	}

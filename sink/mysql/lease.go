@@ -24,10 +24,10 @@ const (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='workers that are alive'`
 )
 
-// Lease implements sink.Leaser. Each statement locks one row by its primary key
+// AcquireLease implements sink.LeaseStore. Each statement locks one row by its primary key
 // and is a transaction of its own, so that none deadlocks: of several workers that
 // insert at once, one inserts and the others ignore the row that is there then.
-func (s *Sink) Lease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
+func (s *Sink) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
 	if err := s.prepareOnce(ctx); err != nil {
 		return "", err
 	}
@@ -46,9 +46,9 @@ func (s *Sink) Lease(ctx context.Context, partition, worker string, d time.Durat
 	return holder, s.explain("asking for the lease of partition "+partition, err)
 }
 
-// Release implements sink.Leaser. The row stays, run out: a worker that asks at
+// ReleaseLease implements sink.LeaseStore. The row stays, run out: a worker that asks at
 // the same time finds it.
-func (s *Sink) Release(ctx context.Context, partition, worker string) error {
+func (s *Sink) ReleaseLease(ctx context.Context, partition, worker string) error {
 	if err := s.prepareOnce(ctx); err != nil {
 		return err
 	}
@@ -57,9 +57,9 @@ func (s *Sink) Release(ctx context.Context, partition, worker string) error {
 	return s.explain("giving up the lease of partition "+partition, err)
 }
 
-// Alive implements sink.Leaser. Who says goodbye takes along those that have not
+// Heartbeat implements sink.LeaseStore. Who says goodbye takes along those that have not
 // been heard of for an hour.
-func (s *Sink) Alive(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
+func (s *Sink) Heartbeat(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
 	if err := s.prepareOnce(ctx); err != nil {
 		return 0, err
 	}

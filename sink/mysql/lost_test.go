@@ -40,7 +40,7 @@ func (g *target) once(n int) {
 
 func passing(t *testing.T, err error) {
 	t.Helper()
-	_, permanent := errors.AsType[*sink.PermanentError](err)
+	permanent := event.IsPermanent(err)
 	_, rows := errors.AsType[*sink.RowErrors](err)
 	if err == nil || permanent || rows || errors.Is(err, sink.ErrFenced) {
 		t.Fatalf("returned %v, want an error that passes", err)
@@ -321,7 +321,7 @@ func TestSetBackWhileIdle(t *testing.T) {
 
 func lostLast(t *testing.T, err error) {
 	t.Helper()
-	_, permanent := errors.AsType[*sink.PermanentError](err)
+	permanent := event.IsPermanent(err)
 	if !permanent || !strings.Contains(err.Error(), "has lost what it had committed: events [300,600)") {
 		t.Errorf("after the database was set back: %v", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -36,9 +36,6 @@ func (c *Config) checkMode() error {
 	return table.CheckUpdate(c.Mode, c.Update, c.Columns)
 }
 
-// Ordered implements sink.Ordered: of two rows with one key, the later must win.
-func (s *Sink) Ordered() bool { return s.config.Mode == table.Upsert }
-
 // onDuplicate is how a statement ends that inserts rows, and meets keys that
 // the table has. IGNORE would let bad values pass as well, so a column is set to
 // what it is.
@@ -48,7 +45,7 @@ func (c *Config) onDuplicate(keys []key) (string, error) {
 		return c.replacing(keys)
 	case table.Ignore:
 		if len(keys) == 0 {
-			return "", &sink.PermanentError{
+			return "", &event.PermanentError{
 				Err:  errors.New("mode is ignore, and the table has no unique key by which a row could be there already"),
 				Hint: "add a primary or unique key to the table, or use mode: insert",
 			}
@@ -65,7 +62,7 @@ func (c *Config) replacing(keys []key) (string, error) {
 		return slices.ContainsFunc(c.Columns, func(column Column) bool { return strings.EqualFold(column.Name, name) })
 	}
 	if !slices.ContainsFunc(keys, func(k key) bool { return !slices.ContainsFunc(k, func(name string) bool { return !filled(name) }) }) {
-		return "", &sink.PermanentError{
+		return "", &event.PermanentError{
 			Err:  errors.New("mode is upsert, and no primary or unique key of the table consists of columns that are filled"),
 			Hint: "add such a key to the table, or use mode: insert",
 		}
@@ -75,7 +72,7 @@ func (c *Config) replacing(keys []key) (string, error) {
 		names = c.besides(keys)
 	}
 	if len(names) == 0 {
-		return "", &sink.PermanentError{
+		return "", &event.PermanentError{
 			Err:  errors.New("mode is upsert, and every column is part of a key: there is nothing to update"),
 			Hint: "use mode: ignore",
 		}

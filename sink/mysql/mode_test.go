@@ -56,7 +56,7 @@ func TestModes(t *testing.T) {
 // in each.
 func TestLaterRowsWin(t *testing.T) {
 	g, w := keyed(t, table.Upsert)
-	if !w.sink.Ordered() {
+	if w.sink.Traits().Order != sink.StrictOrder {
 		t.Error("upserts need not be in order")
 	}
 	last := ""

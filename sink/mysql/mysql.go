@@ -83,11 +83,18 @@ func New(env sink.Env, config Config) (*Sink, error) {
 // maxIdle is above any sensible number of lanes: a lane finds its connection again.
 const maxIdle = 64
 
-// Columns implements sink.Columnar.
-func (s *Sink) Columns() []event.Column { return s.columns }
-
-// Bare implements sink.Bare.
-func (s *Sink) Bare() bool { return true }
+// Traits implements sink.Sink. Of two rows with one key that are upserted, the later
+// must win.
+func (s *Sink) Traits() sink.Traits {
+	t := sink.Traits{
+		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
+		Leases: s, Positions: s, Check: s.checkServer,
+	}
+	if s.config.Mode == table.Upsert {
+		t.Order = sink.StrictOrder
+	}
+	return t
+}
 
 // Close implements sink.Sink.
 func (s *Sink) Close() error { return s.db.Close() }
@@ -102,7 +109,7 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 	b := &book{sink: s, partition: partition, plan: plan, token: s.owner + ":" + rand.Text()[:12]}
 	entries, err := b.takeOver(ctx)
 	if judge(err) == refused {
-		err = &sink.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
+		err = &event.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
 	}
 	if err != nil {
 		return nil, nil, s.explain("taking over the partition", err)

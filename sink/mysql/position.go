@@ -8,7 +8,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Positions implements sink.Keeper.
+// Positions implements sink.PositionStore.
 func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT o.`partition`, r.first, r.events FROM perigee_owners o JOIN perigee_ranges r ON r.owner = o.id "+
 		"WHERE o.pipeline = ? AND o.target = ?", s.pipeline, s.config.Table)
@@ -35,7 +35,7 @@ func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 
 const noSuchTable = 1146
 
-// SetPosition implements sink.Keeper. It raises the epoch first, whose lock
+// SetPosition implements sink.PositionStore. It raises the epoch first, whose lock
 // keeps everybody else from committing until the ranges are what they should be.
 func (s *Sink) SetPosition(ctx context.Context, partition string, next uint64) error {
 	err := s.prepareOnce(ctx)

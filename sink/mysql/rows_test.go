@@ -17,7 +17,7 @@ type rows struct {
 }
 
 func newRows(w writer) *rows {
-	r := sinktest.NewRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.columns)
 	return &rows{r, r.At(0)}
 }
 

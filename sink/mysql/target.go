@@ -10,7 +10,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -36,7 +35,7 @@ func (s *Sink) prepareTarget(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if !s.config.Create {
-		return &sink.PermanentError{
+		return &event.PermanentError{
 			Err:  fmt.Errorf("there is no table %s in database %s", s.config.Table, s.config.Database),
 			Hint: "set create: true, or run: " + s.config.createTable(),
 		}
@@ -59,9 +58,9 @@ func (s *Sink) engine(ctx context.Context, conn *sql.Conn) (engine sql.NullStrin
 func (c *Config) checkEngine(engine string) error {
 	switch {
 	case engine == "":
-		return &sink.PermanentError{Err: fmt.Errorf("%s is a view", c.Table), Hint: "name the table behind it"}
+		return &event.PermanentError{Err: fmt.Errorf("%s is a view", c.Table), Hint: "name the table behind it"}
 	case !strings.EqualFold(engine, "InnoDB"):
-		return &sink.PermanentError{
+		return &event.PermanentError{
 			Err:  fmt.Errorf("its engine is %s, which has no transactions with InnoDB, so rows could be written twice or not at all", engine),
 			Hint: fmt.Sprintf("ALTER TABLE %s.%s ENGINE=InnoDB", quote(c.Database), quote(c.Table)),
 		}
@@ -125,13 +124,13 @@ func (c *Config) checkColumns(present []found) error {
 			return c.missingColumn(column, present)
 		}
 		if f.generated {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err:  fmt.Errorf("column %q is computed by the server", f.name),
 				Hint: "remove it from columns",
 			}
 		}
 		if !slices.Contains(takers[event.Type(column.Type)], f.kind) {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err: fmt.Errorf("column %q is %s in the table, which does not take every %v as it is", f.name, f.full, event.Type(column.Type)),
 				Hint: fmt.Sprintf("change its type in columns, or run: ALTER TABLE %s.%s MODIFY %s %s",
 					quote(c.Database), quote(c.Table), quote(f.name), sqlType(column)),
@@ -141,7 +140,7 @@ func (c *Config) checkColumns(present []found) error {
 	for _, f := range present {
 		filled := func(column Column) bool { return strings.EqualFold(column.Name, f.name) }
 		if f.needed && !slices.ContainsFunc(c.Columns, filled) {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err: fmt.Errorf("column %q must have a value (NOT NULL, no default) and nothing fills it", f.name),
 				Hint: fmt.Sprintf("add it to columns, or run: ALTER TABLE %s.%s MODIFY %s %s NULL",
 					quote(c.Database), quote(c.Table), quote(f.name), f.full),
@@ -160,7 +159,7 @@ func (c *Config) missingColumn(column Column, present []found) error {
 	if near := nearest.Name(column.Name, names); near != "" {
 		message += fmt.Sprintf("; the nearest it has is %q", near)
 	}
-	return &sink.PermanentError{
+	return &event.PermanentError{
 		Err: errors.New(message),
 		Hint: fmt.Sprintf("correct the name (the table has %s), or run: ALTER TABLE %s.%s ADD COLUMN %s",
 			strings.Join(names, ", "), quote(c.Database), quote(c.Table), definition(column)),

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
 )
 
 func TestTargetIsChecked(t *testing.T) {
@@ -57,7 +56,7 @@ func (g *target) refusesOpen(want, hint string) {
 	s := g.sink("p")
 	defer s.Close()
 	_, _, err := s.Open(g.t.Context(), "a")
-	permanent, ok := errors.AsType[*sink.PermanentError](err)
+	permanent, ok := errors.AsType[*event.PermanentError](err)
 	if !ok {
 		g.t.Fatalf("opening returned %v, want a permanent error", err)
 	}
@@ -113,7 +112,7 @@ func TestAbsentServerPasses(t *testing.T) {
 	}
 	defer s.Close()
 	_, _, err = s.Open(t.Context(), "a")
-	if _, permanent := errors.AsType[*sink.PermanentError](err); err == nil || permanent || !strings.Contains(err.Error(), address) {
+	if permanent := event.IsPermanent(err); err == nil || permanent || !strings.Contains(err.Error(), address) {
 		t.Errorf("opening without a server returned %v, want a passing error with %s", err, address)
 	}
 }
@@ -158,7 +157,7 @@ func TestNameThatTheLedgerCannotHold(t *testing.T) {
 	s := g.sink("p")
 	defer s.Close()
 	_, _, err := s.Open(t.Context(), strings.Repeat("long", 300))
-	if permanent, ok := errors.AsType[*sink.PermanentError](err); !ok || !strings.Contains(permanent.Hint, "shorten") {
+	if permanent, ok := errors.AsType[*event.PermanentError](err); !ok || !strings.Contains(permanent.Hint, "shorten") {
 		t.Errorf("opening returned %v, want a permanent error", err)
 	}
 }

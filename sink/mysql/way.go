@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -35,7 +34,7 @@ func (c *Config) choose(server settled, columns []found) (choice, error) {
 		return choice{byRows, "method is insert"}, nil
 	case Bulk:
 		if server.noArrays != "" {
-			return choice{}, &sink.PermanentError{
+			return choice{}, &event.PermanentError{
 				Err:  fmt.Errorf("method is bulk, and that cannot be: %s", server.noArrays),
 				Hint: "remove method, so that the sink takes what this server does fastest",
 			}
@@ -45,7 +44,7 @@ func (c *Config) choose(server settled, columns []found) (choice, error) {
 	hindrance := c.hindrance(server, columns)
 	switch {
 	case c.Method == Load && hindrance != "":
-		return choice{}, &sink.PermanentError{
+		return choice{}, &event.PermanentError{
 			Err:  fmt.Errorf("method is load, and that cannot be: %s", hindrance),
 			Hint: "remove method; or, where local_infile is off, run as an administrator: SET GLOBAL local_infile = 1",
 		}

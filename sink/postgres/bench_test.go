@@ -57,7 +57,7 @@ func benchmarkWrite(b *testing.B, mode table.Mode, lanes int) {
 	before := processorTime()
 	for lane := range lanes {
 		group.Go(func() {
-			r := emailRows(w.sink.Columns(), size, lane<<32)
+			r := emailRows(w.sink.columns, size, lane<<32)
 			r.At(0).Range.Prints = make([]uint32, size)
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
 				ids := r.At(0).Columns.Vectors[0].Ints

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
-// Check implements sink.Checker.
-func (s *Sink) Check(ctx context.Context) error {
+func (s *Sink) check(ctx context.Context) error {
 	c, err := s.pool.take(ctx)
 	if err != nil {
 		return s.explain("connecting", err)
@@ -35,14 +34,14 @@ func (s *Sink) checkServer(ctx context.Context, c *conn) error {
 	}
 	switch standby, encoding, noSchema := string(rows[0][0]), string(rows[0][1]), string(rows[0][2]); {
 	case standby == "t":
-		return &sink.PermanentError{Err: errors.New("it is a standby, which takes no rows"), Hint: "give the address of the primary"}
+		return &event.PermanentError{Err: errors.New("it is a standby, which takes no rows"), Hint: "give the address of the primary"}
 	case encoding != "UTF8":
-		return &sink.PermanentError{
+		return &event.PermanentError{
 			Err:  fmt.Errorf("database %s is encoded in %s, which does not hold every text", s.config.Database, encoding),
 			Hint: fmt.Sprintf("CREATE DATABASE … ENCODING UTF8 TEMPLATE template0, and name it instead of %s", quote(s.config.Database)),
 		}
 	case noSchema == "t":
-		return &sink.PermanentError{
+		return &event.PermanentError{
 			Err:  fmt.Errorf("database %s has no schema %s", s.config.Database, s.config.Schema),
 			Hint: fmt.Sprintf("as an administrator run: CREATE SCHEMA %s AUTHORIZATION %s", quote(s.config.Schema), quote(s.config.User)),
 		}
@@ -109,7 +108,7 @@ func (s *Sink) may(ctx context.Context, c *conn, name string, privileges ...stri
 			return err
 		}
 		if !yes {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err:  fmt.Errorf("role %s may not %s in table %s", s.config.User, privilege, name),
 				Hint: fmt.Sprintf("as an administrator run: GRANT %s ON %s TO %s", privilege, s.config.in(name), quote(s.config.User)),
 			}
@@ -121,7 +120,7 @@ func (s *Sink) may(ctx context.Context, c *conn, name string, privileges ...stri
 func (s *Sink) mayCreate(ctx context.Context, c *conn) error {
 	yes, err := c.yes(ctx, fmt.Sprintf("SELECT has_schema_privilege(%s, 'CREATE')", quoteText(s.config.Schema)))
 	if err == nil && !yes {
-		err = &sink.PermanentError{
+		err = &event.PermanentError{
 			Err:  fmt.Errorf("tables have to be made, and role %s may make none in schema %s", s.config.User, s.config.Schema),
 			Hint: fmt.Sprintf("as an administrator run: GRANT CREATE ON SCHEMA %s TO %s", quote(s.config.Schema), quote(s.config.User)),
 		}

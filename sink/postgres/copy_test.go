@@ -228,7 +228,7 @@ func TestTextSurvivesTheServer(t *testing.T) {
 		g := newPlace(t, column("id", event.Int64), column("s", event.String), column("v", event.String))
 		g.text("CREATE TABLE events (id " + kind + ", s text, v varchar)")
 		w := g.open()
-		r := sinktest.NewRows(w.sink.Columns())
+		r := sinktest.NewRows(w.sink.columns)
 		for i, text := range texts {
 			r.Add(int64(i), text, text)
 		}

@@ -18,7 +18,7 @@ func (g *place) ranges() []string {
 func (g *place) commit(w hand, from, to, size uint64, printed bool) {
 	g.t.Helper()
 	for first := from; first < to; first += size {
-		out := &event.Output{Range: event.Range{First: first, Count: size}, Columns: sinktest.NewRows(w.sink.Columns()).At(0).Columns}
+		out := &event.Output{Range: event.Range{First: first, Count: size}, Columns: sinktest.NewRows(w.sink.columns).At(0).Columns}
 		for p := first; printed && p < out.Range.End(); p++ {
 			out.Range.Prints = append(out.Range.Prints, uint32(p)*7)
 		}

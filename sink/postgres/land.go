@@ -64,7 +64,7 @@ func (c *Config) plan(t *target) (*plan, error) {
 // of those whose key is there.
 func (c *Config) onConflict(t *target) (string, error) {
 	if len(t.keys) == 0 {
-		return "", &sink.PermanentError{
+		return "", &event.PermanentError{
 			Err:  fmt.Errorf("mode is %s, and no primary key or unique index of the table consists of columns that are filled", c.Mode),
 			Hint: "add such a key to the table, or use mode: insert",
 		}
@@ -73,7 +73,7 @@ func (c *Config) onConflict(t *target) (string, error) {
 		return staging + " ORDER BY " + ordinal + " ON CONFLICT DO NOTHING", nil
 	}
 	if len(t.keys) > 1 && !t.keys[0].primary {
-		return "", &sink.PermanentError{
+		return "", &event.PermanentError{
 			Err:  fmt.Errorf("mode is upsert, and the table has %d unique indexes to find a row by: which one is meant?", len(t.keys)),
 			Hint: "make one of them the primary key",
 		}
@@ -90,7 +90,7 @@ func (c *Config) replacing(t *target, key []string) (string, error) {
 		names = slices.DeleteFunc(c.columnNames(), func(name string) bool { return slices.Contains(key, name) })
 	}
 	if len(names) == 0 {
-		return "", &sink.PermanentError{
+		return "", &event.PermanentError{
 			Err:  fmt.Errorf("mode is upsert, and every column is part of the key: there is nothing to update"),
 			Hint: "use mode: ignore",
 		}

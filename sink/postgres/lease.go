@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Lease implements sink.Leaser.
-func (s *Sink) Lease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
+// AcquireLease implements sink.LeaseStore.
+func (s *Sink) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
 	leases := s.config.in(leasesTable)
 	statements := fmt.Sprintf(`INSERT INTO %s AS l (pipeline, target, partition, worker, until) VALUES (%s, %s, %s)
 		ON CONFLICT (pipeline, target, partition) DO UPDATE SET worker = EXCLUDED.worker, until = EXCLUDED.until
@@ -30,8 +30,8 @@ func until(d time.Duration) string {
 	return fmt.Sprintf("clock_timestamp() + %d * interval '1 microsecond'", d.Microseconds())
 }
 
-// Release implements sink.Leaser.
-func (s *Sink) Release(ctx context.Context, partition, worker string) error {
+// ReleaseLease implements sink.LeaseStore.
+func (s *Sink) ReleaseLease(ctx context.Context, partition, worker string) error {
 	_, err := s.ask(ctx, "giving up the lease of partition "+partition, fmt.Sprintf(
 		"UPDATE %s SET until = clock_timestamp() WHERE %s AND partition = %s AND worker = %s",
 		s.config.in(leasesTable), s.where(), quoteText(nameText(partition)), quoteText(worker)))
@@ -42,8 +42,8 @@ func (s *Sink) Release(ctx context.Context, partition, worker string) error {
 // people to see, and no longer than that, because partitions come and go.
 const forgetAfter = "interval '1 hour'"
 
-// Alive implements sink.Leaser.
-func (s *Sink) Alive(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
+// Heartbeat implements sink.LeaseStore.
+func (s *Sink) Heartbeat(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
 	table := s.config.in(workersTable)
 	statements := fmt.Sprintf(`INSERT INTO %s (pipeline, target, worker, until) VALUES (%s, %s, %s)
 		ON CONFLICT (pipeline, target, worker) DO UPDATE SET until = EXCLUDED.until;`, table, s.scope(), quoteText(worker), until(d))

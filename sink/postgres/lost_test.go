@@ -25,7 +25,7 @@ import (
 
 // span makes count rows from position first on; their ids are their positions.
 func span(w hand, first, count uint64) *event.Output {
-	r := sinktest.NewRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.columns)
 	for i := range count {
 		r.Add(int64(first+i), "row")
 	}
@@ -184,7 +184,7 @@ func TestServerIsKilled(t *testing.T) {
 			for {
 				first, more := take()
 				for err := w.Write(ctx, span(w, first, size)); err != nil; err = w.Write(ctx, span(w, first, size)) {
-					_, permanent := errors.AsType[*sink.PermanentError](err)
+					permanent := event.IsPermanent(err)
 					if permanent || errors.Is(err, sink.ErrFenced) || ctx.Err() != nil {
 						t.Errorf("writing at %d: %v", first, err)
 						return
@@ -259,7 +259,7 @@ func TestDatabaseRestored(t *testing.T) {
 
 	for range 2 {
 		err = w.Write(t.Context(), span(h, 20, 10))
-		permanent, ok := errors.AsType[*sink.PermanentError](err)
+		permanent, ok := errors.AsType[*event.PermanentError](err)
 		if !ok || !strings.Contains(permanent.Error(), "has lost what it had committed: events [10,20)") {
 			t.Errorf("a writer that runs on returned %v", err)
 		}
@@ -271,7 +271,7 @@ func TestDatabaseRestored(t *testing.T) {
 		t.Fatalf("a new owner is told %v, %v", done, err)
 	}
 	_, err = list.source.Open(t.Context(), list.partition, done)
-	if _, ok := errors.AsType[*source.PermanentError](err); !ok || !strings.Contains(err.Error(), "[10,20)") {
+	if _, ok := errors.AsType[*event.PermanentError](err); !ok || !strings.Contains(err.Error(), "[10,20)") {
 		t.Errorf("the source opens with %v", err)
 	}
 }
@@ -283,7 +283,7 @@ func TestSetBackWhileIdle(t *testing.T) {
 	g.write(h, span(h, 0, 300))
 	g.backup()
 	g.write(h, span(h, 300, 300))
-	writer := h.Writer.(sink.Verifier)
+	writer := h.Writer
 	if err := writer.Verify(t.Context()); err != nil {
 		t.Fatalf("before it was set back: %v", err)
 	}
@@ -292,7 +292,7 @@ func TestSetBackWhileIdle(t *testing.T) {
 	for range 2 { // the first may meet the connection that was ended
 		err = writer.Verify(t.Context())
 	}
-	_, permanent := errors.AsType[*sink.PermanentError](err)
+	permanent := event.IsPermanent(err)
 	if !permanent || !strings.Contains(err.Error(), "has lost what it had committed: events [300,600)") {
 		t.Errorf("after it was set back: %v", err)
 	}

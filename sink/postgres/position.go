@@ -7,7 +7,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Positions implements sink.Keeper.
+// Positions implements sink.PositionStore.
 func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	rows, err := s.ask(ctx, "reading the positions", fmt.Sprintf(`SELECT first, events, 0, NULL::bytea, partition
 		FROM %s JOIN %s r ON r.owner = id WHERE %s`, s.config.in(ownersTable), s.config.in(rangesTable), s.where()))
@@ -27,7 +27,7 @@ func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	return all, nil
 }
 
-// SetPosition implements sink.Keeper. It raises the epoch first, whose lock
+// SetPosition implements sink.PositionStore. It raises the epoch first, whose lock
 // keeps everybody else from committing until the ranges are what they should be.
 func (s *Sink) SetPosition(ctx context.Context, partition string, next uint64) error {
 	_, err := s.ask(ctx, "setting the position of partition "+partition, s.setPosition(partition, next))

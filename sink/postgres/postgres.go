@@ -70,14 +70,18 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	return s, nil
 }
 
-// Columns implements sink.Columnar.
-func (s *Sink) Columns() []event.Column { return s.columns }
-
-// Bare implements sink.Bare.
-func (s *Sink) Bare() bool { return true }
-
-// Ordered implements sink.Ordered: of two rows with one key, the later must win.
-func (s *Sink) Ordered() bool { return s.config.Mode == table.Upsert }
+// Traits implements sink.Sink. Of two rows with one key that are upserted, the later
+// must win.
+func (s *Sink) Traits() sink.Traits {
+	t := sink.Traits{
+		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
+		Leases: s, Positions: s, Check: s.check,
+	}
+	if s.config.Mode == table.Upsert {
+		t.Order = sink.StrictOrder
+	}
+	return t
+}
 
 // Close implements sink.Sink.
 func (s *Sink) Close() error {
@@ -94,7 +98,7 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 	}
 	entries, err := b.takeOver(ctx)
 	if judge(err) == refused {
-		err = &sink.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
+		err = &event.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
 	}
 	if err != nil {
 		return nil, nil, s.explain("taking over the partition", err)

@@ -44,7 +44,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 			g.config.Mode = mode
 			g.text(create)
 			w := g.open()
-			all := sinktest.NewRows(w.sink.Columns())
+			all := sinktest.NewRows(w.sink.columns)
 			id := int64(100)
 			next := func() []any {
 				id++
@@ -89,7 +89,7 @@ func TestTriggerRefuses(t *testing.T) {
 		CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''id % is odd'', NEW.id; END';
 		CREATE TRIGGER odd BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.id % 2 = 1) EXECUTE FUNCTION odd()`)
 	w := g.open()
-	r := sinktest.NewRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.columns)
 	for i := range int64(5) {
 		r.Add(i, "x")
 	}
@@ -104,7 +104,7 @@ func TestDeferredConstraint(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	g.text("CREATE TABLE events (id bigint UNIQUE DEFERRABLE INITIALLY DEFERRED, name text); INSERT INTO events VALUES (2, 'there')")
 	w := g.open()
-	r := sinktest.NewRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.columns)
 	for i := range int64(5) {
 		r.Add(i, "x")
 	}
@@ -134,7 +134,7 @@ func TestRefusalIsBounded(t *testing.T) {
 			g.text("CREATE SEQUENCE tries; CREATE FUNCTION try() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS 'BEGIN PERFORM nextval(''tries''); RETURN NULL; END'; " +
 				"CREATE TRIGGER try BEFORE INSERT ON events EXECUTE FUNCTION try()")
 			w := g.open()
-			r := sinktest.NewRows(w.sink.Columns())
+			r := sinktest.NewRows(w.sink.columns)
 			want := 0
 			for i := range rows {
 				name := "ok"
@@ -161,7 +161,7 @@ func TestFencedWriterIsNotBlamed(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	old := g.open()
 	g.open()
-	r := sinktest.NewRows(old.sink.Columns())
+	r := sinktest.NewRows(old.sink.columns)
 	r.Add(int64(1), strings.Repeat("x", 21))
 	if err := old.Write(t.Context(), r.At(0)); err == nil || !strings.Contains(err.Error(), "taken over") {
 		t.Errorf("writing returned %v", err)

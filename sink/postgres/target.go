@@ -10,7 +10,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -58,7 +57,7 @@ func (s *Sink) prepareTarget(ctx context.Context, c *conn) (*target, error) {
 }
 
 func (c *Config) absent() error {
-	return &sink.PermanentError{
+	return &event.PermanentError{
 		Err:  fmt.Errorf("there is no table %s in schema %s of database %s", c.Table, c.Schema, c.Database),
 		Hint: "set create: true, or run: " + strings.Join(c.createTable(), "; "),
 	}
@@ -87,12 +86,12 @@ func (s *Sink) checkRelation(ctx context.Context, c *conn) (present bool, err er
 	}
 	switch kind, persistence := string(rows[0][0]), string(rows[0][1]); {
 	case kind != "r" && kind != "p":
-		return false, &sink.PermanentError{
+		return false, &event.PermanentError{
 			Err:  fmt.Errorf("%s is no ordinary table", s.config.Table),
 			Hint: "name a table, such as the one behind a view",
 		}
 	case persistence != "p":
-		return false, &sink.PermanentError{
+		return false, &event.PermanentError{
 			Err:  fmt.Errorf("%s is an unlogged table, which is emptied after a crash while its events count as delivered", s.config.Table),
 			Hint: "ALTER TABLE " + s.config.name() + " SET LOGGED",
 		}
@@ -168,13 +167,13 @@ func (c *Config) checkColumns(present []found) error {
 			return c.missingColumn(column, present)
 		}
 		if f.computed {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err:  fmt.Errorf("column %q is computed by the server", f.name),
 				Hint: "remove it from columns",
 			}
 		}
 		if !takes(f, event.Type(column.Type)) {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err: fmt.Errorf("column %q is %s in the table, which does not take every %v as it is", f.name, f.full, event.Type(column.Type)),
 				Hint: fmt.Sprintf("change its type in columns, or run: ALTER TABLE %s ALTER COLUMN %s TYPE %s",
 					c.name(), quote(f.name), sqlType(column)),
@@ -183,7 +182,7 @@ func (c *Config) checkColumns(present []found) error {
 	}
 	for _, f := range present {
 		if f.needed && !c.fills([]string{f.name}) {
-			return &sink.PermanentError{
+			return &event.PermanentError{
 				Err: fmt.Errorf("column %q must have a value (NOT NULL, no default) and nothing fills it", f.name),
 				Hint: fmt.Sprintf("add it to columns, or run: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL",
 					c.name(), quote(f.name)),
@@ -202,7 +201,7 @@ func (c *Config) missingColumn(column table.Column, present []found) error {
 	if near := nearest.Name(column.Name, names); near != "" {
 		message += fmt.Sprintf("; the nearest it has is %q", near)
 	}
-	return &sink.PermanentError{
+	return &event.PermanentError{
 		Err: errors.New(message),
 		Hint: fmt.Sprintf("correct the name (the table has %s), or run: ALTER TABLE %s ADD COLUMN %s",
 			strings.Join(names, ", "), c.name(), definition(column)),

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/table"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
@@ -18,7 +17,7 @@ import (
 // want in it and hint in its hint, and without the password.
 func (g *place) permanent(err error, want, hint string) {
 	g.t.Helper()
-	permanent, ok := errors.AsType[*sink.PermanentError](err)
+	permanent, ok := errors.AsType[*event.PermanentError](err)
 	if !ok {
 		g.t.Fatalf("returned %v, want a permanent error with %q", err, want)
 	}
@@ -36,7 +35,7 @@ func (g *place) refusesOpen(want, hint string) {
 	g.t.Helper()
 	s := g.sink("p")
 	defer s.Close()
-	g.permanent(s.Check(g.t.Context()), want, hint)
+	g.permanent(s.check(g.t.Context()), want, hint)
 	_, _, err := s.Open(g.t.Context(), "a")
 	g.permanent(err, want, hint)
 }
@@ -105,7 +104,7 @@ func TestTableWithMoreThanIsFilled(t *testing.T) {
 	g := newPlace(t, named(60)...)
 	g.text("CREATE TABLE events (pk bigserial PRIMARY KEY, org int NOT NULL DEFAULT 7, name text, id bigint, at timestamptz NOT NULL DEFAULT now(), note text)")
 	w := g.open()
-	r := sinktest.NewRows(w.sink.Columns())
+	r := sinktest.NewRows(w.sink.columns)
 	r.Add(int64(5), "five")
 	g.write(w, r.At(0))
 	if got := g.text("SELECT pk, org, name, id, note FROM events"); len(got) != 1 || got[0] != "1|7|five|5|NULL" {
@@ -124,7 +123,7 @@ func TestPrimaryKeyIsPreferred(t *testing.T) {
 		g.config.Mode = table.Upsert
 		g.text(create)
 		w := g.open()
-		r := sinktest.NewRows(w.sink.Columns())
+		r := sinktest.NewRows(w.sink.columns)
 		r.Add(int64(1), "a")
 		r.Add(int64(1), "b")
 		g.write(w, r.At(0))
@@ -144,14 +143,14 @@ func TestAccountAndDatabaseAreExplained(t *testing.T) {
 	g.text("GRANT USAGE ON SCHEMA " + quote(g.config.Schema) + " TO " + role)
 	s := g.sink("p")
 	defer s.Close()
-	g.permanent(s.Check(t.Context()), "may not INSERT in table events", `GRANT INSERT ON {table} TO "`+role)
+	g.permanent(s.check(t.Context()), "may not INSERT in table events", `GRANT INSERT ON {table} TO "`+role)
 	g.text("GRANT INSERT ON events TO " + role)
-	g.permanent(s.Check(t.Context()), "may make none in schema", "GRANT CREATE ON SCHEMA {schema}")
+	g.permanent(s.check(t.Context()), "may make none in schema", "GRANT CREATE ON SCHEMA {schema}")
 	g.config.Mode = table.Upsert
 	g.text("ALTER TABLE events ADD PRIMARY KEY (id)")
 	upsert := g.sink("p")
 	defer upsert.Close()
-	g.permanent(upsert.Check(t.Context()), "may not SELECT in table events", "GRANT SELECT ON {table}")
+	g.permanent(upsert.check(t.Context()), "may not SELECT in table events", "GRANT SELECT ON {table}")
 
 	g.config.User, g.config.Database = "postgres", "absent"
 	g.refusesOpen(`database "absent" does not exist`, `CREATE DATABASE "absent"`)
@@ -161,7 +160,7 @@ func TestAccountAndDatabaseAreExplained(t *testing.T) {
 	g.config.Create = true
 	s = g.sink("p")
 	defer s.Close()
-	g.permanent(s.Check(t.Context()), "has no schema elsewhere", `CREATE SCHEMA "elsewhere"`)
+	g.permanent(s.check(t.Context()), "has no schema elsewhere", `CREATE SCHEMA "elsewhere"`)
 	_, _, err := s.Open(t.Context(), "a")
 	g.permanent(err, `schema "elsewhere" does not exist`, `CREATE SCHEMA "elsewhere" AUTHORIZATION "postgres"`)
 }
@@ -177,7 +176,7 @@ func TestAccountThatMayNotCreate(t *testing.T) {
 		"; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + schema + " TO " + role)
 	g.config.User = role
 	w := g.open()
-	if err := w.sink.Check(t.Context()); err != nil {
+	if err := w.sink.check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	g.write(w, span(w, 0, 10))
@@ -201,7 +200,7 @@ func TestAbsentServerPasses(t *testing.T) {
 	}
 	defer s.Close()
 	_, _, err = s.Open(t.Context(), "a")
-	if _, permanent := errors.AsType[*sink.PermanentError](err); err == nil || permanent || !strings.Contains(err.Error(), address) {
+	if permanent := event.IsPermanent(err); err == nil || permanent || !strings.Contains(err.Error(), address) {
 		t.Errorf("opening without a server returned %v, want a passing error with %s", err, address)
 	}
 }
@@ -246,7 +245,7 @@ func TestNamesOfPartitions(t *testing.T) {
 		fmt.Fprintf(&long, "%x", i*i)
 	}
 	_, _, err := s.Open(t.Context(), long.String())
-	if permanent, ok := errors.AsType[*sink.PermanentError](err); !ok || !strings.Contains(permanent.Hint, "shorten") {
+	if permanent, ok := errors.AsType[*event.PermanentError](err); !ok || !strings.Contains(permanent.Hint, "shorten") {
 		t.Errorf("opening returned %v, want a permanent error", err)
 	}
 }

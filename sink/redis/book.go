@@ -223,7 +223,7 @@ func (b *book) replace(ctx context.Context, from, to string, by ...event.Range) 
 
 // Doubtful implements ledger.Book. What Redis refuses it has not begun.
 func (b *book) Doubtful(err error) bool {
-	return !isRefused(err) && !errors.As(err, new(*notSent)) && !errors.As(err, new(*sink.PermanentError))
+	return !isRefused(err) && !errors.As(err, new(*notSent)) && !event.IsPermanent(err)
 }
 
 // appendRange appends a range as it is kept below its first position, behind the
@@ -242,7 +242,7 @@ func readEntries(pairs []any, now int64) (entries []ledger.Entry, err error) {
 		first, value := fmt.Sprint(pairs[i]), fmt.Sprint(pairs[i+1])
 		e, err := readEntry(first, value, now)
 		if err != nil {
-			return nil, &sink.PermanentError{
+			return nil, &event.PermanentError{
 				Err:  fmt.Errorf("the range at %q is kept as %.40q, which is none: %w", first, value, err),
 				Hint: "somebody has written to the hash under perigee:ranges:; restore it",
 			}

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
-	"github.com/perigeedb/perigee/sink"
 )
 
-// Check implements sink.Checker.
-func (s *Sink) Check(ctx context.Context) error {
+func (s *Sink) check(ctx context.Context) error {
 	return s.explain("check", s.with(ctx, func(c *resp.Conn) error {
 		info, err := c.Info(ctx, "cluster")
 		if err != nil && !isRefused(err) {
@@ -30,7 +29,7 @@ func (s *Sink) Check(ctx context.Context) error {
 		}
 		denied, err := c.Denied(ctx, s.commands()...)
 		if err == nil && denied != "" {
-			err = &sink.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sinks.md lists"}
+			err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sinks.md lists"}
 		}
 		return err
 	}))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/sink"
 )
@@ -18,14 +19,14 @@ func (s *Sink) explain(doing string, err error) error {
 	}
 	wrapped := fmt.Errorf("%s in redis %s: %w", doing, s.server.Address, err)
 	if hint := s.hint(err); hint != "" {
-		return &sink.PermanentError{Err: wrapped, Hint: hint}
+		return &event.PermanentError{Err: wrapped, Hint: hint}
 	}
 	return wrapped
 }
 
 // hint is what a person can do about an error; empty when time mends it.
 func (s *Sink) hint(err error) string {
-	if stays, ok := errors.AsType[*sink.PermanentError](err); ok {
+	if stays, ok := errors.AsType[*event.PermanentError](err); ok {
 		return stays.Hint
 	}
 	refused, ok := errors.AsType[resp.Refused](err)
@@ -49,5 +50,5 @@ func (s *Sink) hint(err error) string {
 }
 
 func (s *Sink) wrongType(key, have string) error {
-	return &sink.PermanentError{Err: fmt.Errorf("%q is a %s, not a %s", key, have, s.kind), Hint: "name another key, or rename that one"}
+	return &event.PermanentError{Err: fmt.Errorf("%q is a %s, not a %s", key, have, s.kind), Hint: "name another key, or rename that one"}
 }

@@ -17,8 +17,8 @@ var releaseScript string
 //go:embed alive.lua
 var aliveScript string
 
-// Lease implements sink.Leaser.
-func (s *Sink) Lease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
+// AcquireLease implements sink.LeaseStore.
+func (s *Sink) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
 	v, err := s.eval(ctx, leaseScript, []string{s.key("lease", partition)}, worker, milliseconds(d))
 	if err != nil {
 		return "", s.explain("ask for the lease of partition "+partition, err)
@@ -26,14 +26,14 @@ func (s *Sink) Lease(ctx context.Context, partition, worker string, d time.Durat
 	return fmt.Sprint(v), nil
 }
 
-// Release implements sink.Leaser.
-func (s *Sink) Release(ctx context.Context, partition, worker string) error {
+// ReleaseLease implements sink.LeaseStore.
+func (s *Sink) ReleaseLease(ctx context.Context, partition, worker string) error {
 	_, err := s.eval(ctx, releaseScript, []string{s.key("lease", partition)}, worker)
 	return s.explain("give up the lease of partition "+partition, err)
 }
 
-// Alive implements sink.Leaser.
-func (s *Sink) Alive(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
+// Heartbeat implements sink.LeaseStore.
+func (s *Sink) Heartbeat(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
 	time := "0"
 	if d > 0 {
 		time = milliseconds(d)

@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/sink/internal/ledger"
 )
 
-// Positions implements sink.Keeper.
+// Positions implements sink.PositionStore.
 func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	all := make(map[string]event.Ranges)
 	err := s.with(ctx, func(c *resp.Conn) error {
@@ -47,7 +47,7 @@ func together(entries []ledger.Entry) (all event.Ranges) {
 	return all
 }
 
-// SetPosition implements sink.Keeper. The fingerprints of what stays known stay.
+// SetPosition implements sink.PositionStore. The fingerprints of what stays known stay.
 func (s *Sink) SetPosition(ctx context.Context, partition string, next uint64) error {
 	b := &book{sink: s, partition: partition, token: s.owner + ":position:" + rand.Text()[:12]}
 	entries, err := b.own(ctx, false)

@@ -86,8 +86,14 @@ func (s *Sink) key(what, partition string) string {
 // common is where something about all partitions is kept.
 func (s *Sink) common(what string) string { return "perigee:" + what + ":" + s.scope }
 
-// Ordered implements sink.Ordered: of two documents for one hash, the later must win.
-func (s *Sink) Ordered() bool { return s.kind == "hash" }
+// Traits implements sink.Sink. Of two documents for one hash, the later must win.
+func (s *Sink) Traits() sink.Traits {
+	t := sink.Traits{Order: sink.AnyOrder, Leases: s, Positions: s, Check: s.check}
+	if s.kind == "hash" {
+		t.Order = sink.StrictOrder
+	}
+	return t
+}
 
 // Open implements sink.Sink.
 func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {

@@ -241,7 +241,7 @@ func TestFaultsThatStay(t *testing.T) {
 	} {
 		c.config.Address = server.Address()
 		s := newSink(t, "p", c.config)
-		err := s.(sink.Checker).Check(t.Context())
+		err := s.Traits().Check(t.Context())
 		permanent(t, "trying", err, c.words)
 		w, _, err := s.Open(t.Context(), "a")
 		if err == nil {
@@ -258,7 +258,7 @@ func TestFaultsThatStay(t *testing.T) {
 
 func permanent(t *testing.T, doing string, err error, words string) {
 	t.Helper()
-	p, ok := errors.AsType[*sink.PermanentError](err)
+	p, ok := errors.AsType[*event.PermanentError](err)
 	if !ok || !strings.Contains(p.Error()+"\n"+p.Hint, words) {
 		t.Errorf("%s returned %v, want an error that stays and says %q", doing, err, words)
 	}

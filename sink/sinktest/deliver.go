@@ -3,6 +3,7 @@ package sinktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -73,9 +74,14 @@ func outputWithoutRows(t *trial) {
 	t.committed("a", positions(span(0, 61)))
 }
 
+// concurrentWrites has several goroutines write to one partition. A sink that wants
+// its outputs in order is not asked to.
 func concurrentWrites(t *trial) {
 	const lanes, each, size = 6, 20, 37
 	w := t.open("p", "a")
+	if w.order != sink.AnyOrder {
+		t.Skip("the kind wants its outputs one at a time")
+	}
 	var group sync.WaitGroup
 	for lane := range uint64(lanes) {
 		group.Go(func() {
@@ -91,6 +97,29 @@ func concurrentWrites(t *trial) {
 	group.Wait()
 	t.landed(positions(span(0, lanes*each*size)))
 	t.committed("a", positions(span(0, lanes*each*size)))
+}
+
+// concurrentPartitions has a goroutine write to each of several partitions, in order.
+func concurrentPartitions(t *trial) {
+	const lanes, each, size = 6, 20, 37
+	var group sync.WaitGroup
+	for lane := range uint64(lanes) {
+		w := t.open("p", fmt.Sprint("lane ", lane))
+		group.Go(func() {
+			for i := range uint64(each) {
+				r := span(i*size, size)
+				if err := w.Write(t.ctx, w.shifted(r, int64(lane*each*size))); err != nil {
+					t.Errorf("lane %d, batch %d: %v", lane, i, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	t.landed(positions(span(0, lanes*each*size)))
+	for lane := range lanes {
+		t.committed(fmt.Sprint("lane ", lane), positions(span(0, each*size)))
+	}
 }
 
 func callerReusesItsMemory(t *trial) {
@@ -116,10 +145,7 @@ func closedWriter(t *trial) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hand{Writer: w, t: t, partition: "a"}
-	if c, ok := s.(sink.Columnar); ok {
-		h.columns = c.Columns()
-	}
+	h := &hand{Writer: w, t: t, partition: "a", columns: s.Traits().Columns}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // keeper makes a sink whose memory can be looked at, or skips the test.
-func (t *trial) keeper(pipeline string) sink.Keeper {
+func (t *trial) keeper(pipeline string) sink.PositionStore {
 	t.Helper()
 	s := t.place.Sink(t.T, pipeline)
 	t.Cleanup(func() {
@@ -17,16 +17,16 @@ func (t *trial) keeper(pipeline string) sink.Keeper {
 			t.Errorf("closing the sink: %v", err)
 		}
 	})
-	keeper, ok := s.(sink.Keeper)
-	if !ok {
-		t.Skip("the kind's memory of ranges cannot be looked at")
+	positions := s.Traits().Positions
+	if positions == nil {
+		t.Skip("the kind does not show positions")
 	}
-	return keeper
+	return positions
 }
 
 // positionsAre fails the test unless k has exactly want of each partition; one
 // without ranges need not be there.
-func (t *trial) positionsAre(k sink.Keeper, want map[string]event.Ranges) {
+func (t *trial) positionsAre(k sink.PositionStore, want map[string]event.Ranges) {
 	t.Helper()
 	have, err := k.Positions(t.ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *trial) positionsAre(k sink.Keeper, want map[string]event.Ranges) {
 	}
 }
 
-func (t *trial) setPosition(k sink.Keeper, partition string, next uint64) {
+func (t *trial) setPosition(k sink.PositionStore, partition string, next uint64) {
 	t.Helper()
 	if err := k.SetPosition(t.ctx, partition, next); err != nil {
 		t.Fatalf("setting the position of %s to %d: %v", partition, next, err)
@@ -146,23 +146,22 @@ func setPositionFences(t *trial) {
 // has lost its partition.
 func verifyFindsTheOwner(t *trial) {
 	w, other := t.open("p", "a"), t.open("p", "b")
-	verify := func(h *hand) error { return h.Writer.(sink.Verifier).Verify(t.ctx) }
-	if _, ok := w.Writer.(sink.Verifier); !ok {
-		t.Skip("the kind's writers cannot tell what became of what they wrote")
+	if t.place.NoVerify {
+		t.Skip("the kind's writers cannot tell whether the place has what they wrote")
 	}
 	for i := range uint64(4) {
-		if err := verify(w); err != nil {
+		if err := w.Verify(t.ctx); err != nil {
 			t.Fatalf("after %d writes: %v", i, err)
 		}
 		w.write(20*(3-i), 10)
 	}
 	t.open("p", "a")
 	for range 2 {
-		if err := verify(w); !errors.Is(err, sink.ErrFenced) {
+		if err := w.Verify(t.ctx); !errors.Is(err, sink.ErrFenced) {
 			t.Fatalf("a writer whose partition another has: %v, want ErrFenced", err)
 		}
 	}
-	if err := verify(other); err != nil {
+	if err := other.Verify(t.ctx); err != nil {
 		t.Errorf("a writer of another partition: %v", err)
 	}
 }
@@ -175,13 +174,13 @@ func checkFindsNothing(t *trial) {
 			t.Errorf("closing the sink: %v", err)
 		}
 	})
-	checker, ok := s.(sink.Checker)
-	if !ok {
-		t.Skip("the kind cannot be tried")
+	tryOut := s.Traits().Check
+	if tryOut == nil {
+		t.Skip("the kind cannot be checked")
 	}
 	check := func() {
 		t.Helper()
-		if err := checker.Check(t.ctx); err != nil {
+		if err := tryOut(t.ctx); err != nil {
 			t.Fatalf("trying a sink that works: %v", err)
 		}
 	}
@@ -194,7 +193,7 @@ func checkFindsNothing(t *trial) {
 	t.committed("a", positions(span(0, 20)))
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	if err := checker.Check(ctx); err == nil {
+	if err := tryOut(ctx); err == nil {
 		t.Error("trying a sink with a cancelled context returned no error")
 	}
 }

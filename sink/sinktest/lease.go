@@ -15,7 +15,7 @@ const (
 
 // A worker is one process that asks for leases.
 type worker struct {
-	sink.Leaser
+	sink.LeaseStore
 	t    *trial
 	name string
 }
@@ -30,17 +30,17 @@ func (t *trial) worker(pipeline, name string) *worker {
 			t.Errorf("closing the sink: %v", err)
 		}
 	})
-	leaser, ok := s.(sink.Leaser)
-	if !ok {
+	leases := s.Traits().Leases
+	if leases == nil {
 		t.Skip("the kind keeps no leases")
 	}
-	return &worker{leaser, t, name}
+	return &worker{leases, t, name}
 }
 
 // lease asks for the partition and fails the test unless holder has it then.
 func (w *worker) lease(partition string, d time.Duration, holder *worker) {
 	w.t.Helper()
-	got, err := w.Lease(w.t.ctx, partition, w.name, d)
+	got, err := w.AcquireLease(w.t.ctx, partition, w.name, d)
 	if err != nil {
 		w.t.Fatalf("worker %s asks for %s: %v", w.name, partition, err)
 	}
@@ -53,7 +53,7 @@ func (w *worker) lease(partition string, d time.Duration, holder *worker) {
 func (w *worker) await(partition string, d time.Duration) {
 	w.t.Helper()
 	for {
-		got, err := w.Lease(w.t.ctx, partition, w.name, d)
+		got, err := w.AcquireLease(w.t.ctx, partition, w.name, d)
 		if err != nil {
 			w.t.Fatalf("worker %s waits for %s: %v", w.name, partition, err)
 		}
@@ -66,7 +66,7 @@ func (w *worker) await(partition string, d time.Duration) {
 
 func (w *worker) release(partition string) {
 	w.t.Helper()
-	if err := w.Release(w.t.ctx, partition, w.name); err != nil {
+	if err := w.ReleaseLease(w.t.ctx, partition, w.name); err != nil {
 		w.t.Fatalf("worker %s gives %s up: %v", w.name, partition, err)
 	}
 }
@@ -74,7 +74,7 @@ func (w *worker) release(partition string) {
 // alive says that the worker lives for d, and how many that should make.
 func (w *worker) alive(d time.Duration, want int) {
 	w.t.Helper()
-	n, err := w.Alive(w.t.ctx, w.name, d)
+	n, err := w.Heartbeat(w.t.ctx, w.name, d)
 	if err != nil {
 		w.t.Fatalf("worker %s is alive for %v: %v", w.name, d, err)
 	}
@@ -146,7 +146,7 @@ func leaseIsContended(t *trial) {
 	for i, w := range crew {
 		group.Go(func() {
 			for p := range partitions {
-				holder, err := w.Lease(t.ctx, string(rune('A'+p)), w.name, longLease)
+				holder, err := w.AcquireLease(t.ctx, string(rune('A'+p)), w.name, longLease)
 				if err != nil {
 					t.Errorf("worker %s: %v", w.name, err)
 				}
@@ -209,7 +209,7 @@ func aliveCounts(t *trial) {
 	// Who says nothing any more is not counted.
 	two.alive(shortLease, 2)
 	for {
-		n, err := one.Alive(t.ctx, one.name, longLease)
+		n, err := one.Heartbeat(t.ctx, one.name, longLease)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func aliveAtOnce(t *trial) {
 	var group sync.WaitGroup
 	for _, w := range crew {
 		group.Go(func() {
-			if _, err := w.Alive(t.ctx, w.name, longLease); err != nil {
+			if _, err := w.Heartbeat(t.ctx, w.name, longLease); err != nil {
 				t.Errorf("worker %s: %v", w.name, err)
 			}
 		})

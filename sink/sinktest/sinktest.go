@@ -1,8 +1,7 @@
 // Package sinktest is the suite that every kind of sink passes. It holds a kind
 // to the contract of package sink, as far as the kind's guarantee goes: what a
 // sink at least once promises is asked of all, the rest of those that say
-// exactly once. What only some kinds can do (Columnar, Leaser, Keeper, Checker)
-// is asked of those.
+// exactly once. What only some kinds can do, as sink.Traits says, is asked of those.
 //
 // The suite writes events with an id and a name through sinks that the kind's
 // test makes for it, and reads them back with the test's own means.
@@ -33,6 +32,10 @@ type Place struct {
 	// it comes. It is nil when the sink refuses no document.
 	Bad func(id int64) string
 
+	// NoVerify says that the kind's writers cannot tell whether the place still has
+	// what they committed: Verify returns nil.
+	NoVerify bool
+
 	// Stall makes the next writes hang inside their transaction until release is
 	// called; hanging returns when one does. It is nil when there is no such way.
 	Stall func(t *testing.T) (hanging, release func())
@@ -60,6 +63,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"ManyRowsLand", manyRowsLand},
 		{"OutputWithoutRows", outputWithoutRows},
 		{"ConcurrentWrites", concurrentWrites},
+		{"ConcurrentPartitions", concurrentPartitions},
 		{"CallerReusesItsMemory", callerReusesItsMemory},
 		{"ClosedWriter", closedWriter},
 		{"CancelledWrite", cancelledWrite},
@@ -131,7 +135,8 @@ type hand struct {
 	t         *trial
 	partition string
 	columns   []event.Column // nil when the sink asks for none
-	done      event.Ranges   // what Open returned
+	order     sink.Order
+	done      event.Ranges // what Open returned
 }
 
 // open takes partition over for pipeline, as a process of its own.
@@ -142,10 +147,8 @@ func (t *trial) open(pipeline, partition string) *hand {
 	if err != nil {
 		t.Fatalf("opening %s for %s: %v", partition, pipeline, err)
 	}
-	h := &hand{Writer: w, t: t, partition: partition, done: done}
-	if c, ok := s.(sink.Columnar); ok {
-		h.columns = c.Columns()
-	}
+	traits := s.Traits()
+	h := &hand{Writer: w, t: t, partition: partition, columns: traits.Columns, order: traits.Order, done: done}
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("closing the writer: %v", err)

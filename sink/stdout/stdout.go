@@ -65,8 +65,10 @@ func standardOutput() (io.Writer, error) {
 	return os.NewFile(uintptr(fd), "standard output"), nil
 }
 
-// Check implements sink.Checker: every process has an output.
-func (s *Sink) Check(ctx context.Context) error { return ctx.Err() }
+// Traits implements sink.Sink. There is nothing to check: every process has an output.
+func (s *Sink) Traits() sink.Traits {
+	return sink.Traits{Order: sink.AnyOrder, Check: func(ctx context.Context) error { return ctx.Err() }}
+}
 
 // Open implements sink.Sink. It knows of no ranges.
 func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
@@ -98,6 +100,9 @@ type writer struct {
 	sink   *Sink
 	closed atomic.Bool
 }
+
+// Verify implements sink.Writer. What was printed cannot be looked at.
+func (w *writer) Verify(context.Context) error { return nil }
 
 func (w *writer) Close() error {
 	w.closed.Store(true)
@@ -136,7 +141,7 @@ func (s *Sink) print(out *event.Output) error {
 	}
 	err = fmt.Errorf("printing %d lines: %w", out.Len(), err)
 	if errors.Is(err, syscall.EPIPE) {
-		return &sink.PermanentError{Err: err, Hint: "the program that read the output has ended; start both again"}
+		return &event.PermanentError{Err: err, Hint: "the program that read the output has ended; start both again"}
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func TestFailedWriteLeavesNoBrokenLine(t *testing.T) {
 		disk := &full{room: room}
 		w := open(t, New(disk))
 		err := w.Write(context.Background(), output(`"one"`, `"two"`))
-		if _, permanent := errors.AsType[*sink.PermanentError](err); permanent || !errors.Is(err, syscall.ENOSPC) {
+		if event.IsPermanent(err) || !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("room for %d bytes: %v, want a passing error", room, err)
 		}
 		if err := w.Write(context.Background(), output(`"one"`)); err == nil {
@@ -130,7 +130,7 @@ func TestClosedPipeIsPermanent(t *testing.T) {
 	}
 	reader.Close()
 	err = w.Write(context.Background(), output("2"))
-	permanent, ok := errors.AsType[*sink.PermanentError](err)
+	permanent, ok := errors.AsType[*event.PermanentError](err)
 	if !ok || permanent.Hint == "" {
 		t.Errorf("writing to a closed pipe returned %v, want a permanent error with a hint", err)
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Bounds implements source.Bounded. It counts the lines of the file; what can be
-// read only once has none.
-func (s *Source) Bounds(ctx context.Context) (map[string]event.Range, error) {
+// bounds counts the lines of the file. A stream, which can be read only once, has none.
+func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 	info, err := os.Stat(s.path)
 	if s.path == "-" || err == nil && !info.Mode().IsRegular() {
 		return nil, nil

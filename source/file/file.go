@@ -92,9 +92,13 @@ func (s *Source) Partitions(context.Context) ([]string, error) {
 	return []string{name}, f.Close()
 }
 
-// Local implements source.Local: what other hosts have under the same name are
-// other files.
-func (s *Source) Local(string) bool { return true }
+// Traits implements source.Source. Files are local: another host has another file
+// under the same name.
+func (s *Source) Traits() source.Traits {
+	return source.Traits{Local: allLocal, Bounds: s.bounds, Check: s.check}
+}
+
+func allLocal(string) bool { return true }
 
 // Open implements source.Source.
 func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
@@ -137,16 +141,15 @@ func (s *Source) missing(err error) error {
 	err = fmt.Errorf("read events: %w", err)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !s.follow:
-		return &source.PermanentError{Err: err, Hint: "check the path; one that is not absolute starts at the configuration's folder"}
+		return &event.PermanentError{Err: err, Hint: "check the path; one that is not absolute starts at the configuration's folder"}
 	case errors.Is(err, os.ErrPermission):
-		return &source.PermanentError{Err: err, Hint: "let the user that runs perigee read it"}
+		return &event.PermanentError{Err: err, Hint: "let the user that runs perigee read it"}
 	}
 	return err
 }
 
-// Check implements source.Checker. A stream is not opened: what is in it can be
-// read only once.
-func (s *Source) Check(ctx context.Context) error {
+// check does not open a stream, which can be read only once.
+func (s *Source) check(ctx context.Context) error {
 	if s.path == "-" || ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -167,7 +170,7 @@ func (s *Source) Check(ctx context.Context) error {
 }
 
 func (s *Source) folder() error {
-	return &source.PermanentError{Err: fmt.Errorf("read events: %s is a folder", s.path), Hint: "name a file in it, or a pattern such as *.ndjson"}
+	return &event.PermanentError{Err: fmt.Errorf("read events: %s is a folder", s.path), Hint: "name a file in it, or a pattern such as *.ndjson"}
 }
 
 // streamed returns the stream, if the path is one.

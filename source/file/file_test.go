@@ -25,7 +25,7 @@ var usual = source.Limits{Events: 100, Bytes: 1 << 20}
 func TestContract(t *testing.T) {
 	sourcetest.Run(t, func(t *testing.T, events int) sourcetest.Place {
 		path := filepath.Join(t.TempDir(), "events.ndjson")
-		p := sourcetest.Place{}
+		p := sourcetest.Place{NoLag: true}
 		for i := range events {
 			p.Events = append(p.Events, fmt.Sprintf(`{"id":%06d}`, i))
 		}
@@ -276,7 +276,7 @@ func TestFollow(t *testing.T) {
 
 func permanent(t *testing.T, err error, words ...string) {
 	t.Helper()
-	var p *source.PermanentError
+	var p *event.PermanentError
 	if !errors.As(err, &p) || p.Hint == "" {
 		t.Fatalf("error %v, want one that stays and has a hint", err)
 	}

@@ -54,7 +54,7 @@ func (l *lines) next(dst []byte, partial bool) ([]byte, error) {
 		dst = append(dst, part...)
 		switch {
 		case len(dst)-start > longest:
-			l.fault = &source.PermanentError{
+			l.fault = &event.PermanentError{
 				Err:  fmt.Errorf("line %d is longer than %d MiB", l.line+1, longest>>20),
 				Hint: "is it NDJSON, one object per line?",
 			}

@@ -59,17 +59,15 @@ func newPattern(env source.Env, c Config) (*pattern, error) {
 	}, nil
 }
 
-// Grows implements source.Growing.
-func (p *pattern) Grows() bool { return p.follow }
-
-// Local implements source.Local: files are this machine's.
-func (p *pattern) Local(string) bool { return true }
+// Traits implements source.Source.
+func (p *pattern) Traits() source.Traits {
+	return source.Traits{Growing: p.follow, Local: allLocal, Check: p.check}
+}
 
 // Close implements source.Source.
 func (p *pattern) Close() error { return nil }
 
-// Check implements source.Checker.
-func (p *pattern) Check(ctx context.Context) error {
+func (p *pattern) check(ctx context.Context) error {
 	_, err := p.look(ctx)
 	return err
 }
@@ -120,7 +118,7 @@ func (p *pattern) look(ctx context.Context) (map[string]found, error) {
 		case !twice || other.packed && !f.packed:
 			files[name] = f
 		case !other.packed && !f.packed:
-			return nil, &source.PermanentError{
+			return nil, &event.PermanentError{
 				Err:  fmt.Errorf("%s and %s begin with the same line", other.path, path),
 				Hint: "files of a pattern are told apart by their first lines; move the copy away",
 			}
@@ -154,7 +152,7 @@ func (p *pattern) inspect(path string) (string, found, error) {
 	line, grows, err := firstLine(file)
 	switch {
 	case err != nil && time.Since(info.ModTime()) >= settled:
-		return "", found{}, &source.PermanentError{
+		return "", found{}, &event.PermanentError{
 			Err: fmt.Errorf("read %s: %w", path, err), Hint: "the file is damaged; restore it, or move it away from the others",
 		}
 	case err != nil && !p.follow:

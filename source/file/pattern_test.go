@@ -57,7 +57,7 @@ func TestPackedContract(t *testing.T) {
 			t.Run(name+" "+path, func(t *testing.T) {
 				sourcetest.Run(t, func(t *testing.T, events int) sourcetest.Place {
 					folder := t.TempDir()
-					p := sourcetest.Place{}
+					p := sourcetest.Place{NoLag: true}
 					for i := range events {
 						p.Events = append(p.Events, fmt.Sprintf(`{"id":%06d}`, i))
 					}
@@ -195,7 +195,7 @@ func TestFollowPattern(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return filepath.Join(folder, name) }
 	s := newKind(t, file.Config{Path: at("app.log*"), Follow: true}, usual)
-	if names := partitions(t, s); len(names) != 0 || !s.(source.Growing).Grows() {
+	if names := partitions(t, s); len(names) != 0 || !s.Traits().Growing {
 		t.Errorf("a folder that waits for files: %v", names)
 	}
 	write(t, at("app.log"), `{"n":0`)
@@ -235,7 +235,7 @@ func TestCopiesAreRefused(t *testing.T) {
 	write(t, filepath.Join(folder, "a.log"), numbered(0, 10))
 	write(t, filepath.Join(folder, "b.log"), numbered(0, 20))
 	s := newKind(t, file.Config{Path: filepath.Join(folder, "*.log")}, usual)
-	var permanent *source.PermanentError
+	var permanent *event.PermanentError
 	if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) || !strings.Contains(err.Error(), "b.log") {
 		t.Errorf("got %v", err)
 	}
@@ -264,11 +264,11 @@ func TestDamagedFile(t *testing.T) {
 	for _, follow := range []bool{true, false} {
 		age(t, path, 0)
 		s := newKind(t, file.Config{Path: filepath.Join(folder, "*.log*"), Follow: follow}, usual)
-		if _, err := s.Partitions(t.Context()); (err != nil) == follow || errors.As(err, new(*source.PermanentError)) {
+		if _, err := s.Partitions(t.Context()); (err != nil) == follow || event.IsPermanent(err) {
 			t.Errorf("follow %v, it may still be packed: %v", follow, err)
 		}
 		age(t, path, time.Minute)
-		if _, err := s.Partitions(t.Context()); !errors.As(err, new(*source.PermanentError)) || !strings.Contains(err.Error(), path) {
+		if _, err := s.Partitions(t.Context()); !event.IsPermanent(err) || !strings.Contains(err.Error(), path) {
 			t.Errorf("follow %v: got %v", follow, err)
 		}
 	}

@@ -96,7 +96,7 @@ func (r *reader) verify(ctx context.Context) error {
 }
 
 func (r *reader) writtenAnew(format string, args ...any) error {
-	return &source.PermanentError{
+	return &event.PermanentError{
 		Err:  fmt.Errorf(format, args...),
 		Hint: "the file was written anew in place; give the new content a file of its own",
 	}
@@ -166,18 +166,21 @@ func (r *reader) cut() error {
 }
 
 func (r *reader) explain(err error) error {
-	var permanent *source.PermanentError
+	var permanent *event.PermanentError
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &permanent):
-		return &source.PermanentError{Err: fmt.Errorf("%s: %w", r.path, permanent.Err), Hint: permanent.Hint}
+		return &event.PermanentError{Err: fmt.Errorf("%s: %w", r.path, permanent.Err), Hint: permanent.Hint}
 	}
 	return fmt.Errorf("read %s: %w", r.path, err)
 }
 
 // Ack implements source.Reader: a file keeps its lines.
 func (r *reader) Ack(context.Context, event.Range) error { return nil }
+
+// Lag implements source.Reader: lines are not counted ahead.
+func (r *reader) Lag() uint64 { return 0 }
 
 // Close implements source.Reader.
 func (r *reader) Close(context.Context) error {

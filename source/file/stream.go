@@ -168,5 +168,8 @@ func (r *streamReader) Ack(_ context.Context, done event.Range) error {
 	return nil
 }
 
+// Lag implements source.Reader: what a stream still holds is unknown.
+func (r *streamReader) Lag() uint64 { return 0 }
+
 // Close implements source.Reader.
 func (r *streamReader) Close(context.Context) error { return nil }

@@ -54,8 +54,10 @@ func New(env source.Env, c Config) (*Source, error) {
 	return &Source{config: c, limits: env.Limits}, nil
 }
 
-// Check implements source.Checker: there is nothing that could be absent.
-func (s *Source) Check(ctx context.Context) error { return ctx.Err() }
+// Traits implements source.Source. There is nothing to check.
+func (s *Source) Traits() source.Traits {
+	return source.Traits{Check: func(ctx context.Context) error { return ctx.Err() }}
+}
 
 // Partitions implements source.Source.
 func (s *Source) Partitions(context.Context) ([]string, error) { return []string{s.name()}, nil }
@@ -139,7 +141,7 @@ func (r *reader) Ack(context.Context, event.Range) error { return nil }
 // Close implements source.Reader.
 func (r *reader) Close(context.Context) error { return nil }
 
-// Lag implements source.Lagger.
+// Lag implements source.Reader.
 func (r *reader) Lag() uint64 {
 	return r.source.config.Events - min(r.next.Load(), r.source.config.Events)
 }

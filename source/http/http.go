@@ -124,7 +124,7 @@ func (s *Source) start() (*spool.Spool, error) {
 		Bytes: int64(s.config.Spool), Segment: segmentBytes, Window: s.config.Remember, Keys: keysMax,
 	})
 	if err != nil {
-		return nil, &source.PermanentError{Err: err, Hint: "the disk may be full or the folder damaged"}
+		return nil, &event.PermanentError{Err: err, Hint: "the disk may be full or the folder damaged"}
 	}
 	srv, err := listen(s.config, sp, s.env.Log)
 	if err != nil {
@@ -155,19 +155,18 @@ func (s *Source) Partitions(context.Context) ([]string, error) {
 	return []string{name(sp)}, nil
 }
 
-// Check implements source.Checker. It does not listen: an engine that runs does.
-func (s *Source) Check(ctx context.Context) error {
+// check does not listen: a running engine may have the port.
+func (s *Source) check(ctx context.Context) error {
 	if _, err := s.config.certificates(); err != nil {
 		return err
 	}
 	return ctx.Err()
 }
 
-// Grows implements source.Growing: senders come for as long as it listens.
-func (s *Source) Grows() bool { return true }
-
-// Local implements source.Local: the spool is this engine's.
-func (s *Source) Local(string) bool { return true }
+// Traits implements source.Source. Only this engine can read its spool.
+func (s *Source) Traits() source.Traits {
+	return source.Traits{Growing: true, Local: func(string) bool { return true }, Check: s.check}
+}
 
 // Open implements source.Source.
 func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (source.Reader, error) {
@@ -206,7 +205,7 @@ func (s *Source) open(sp *spool.Spool, partition string, done event.Ranges) (sou
 		r.next = r.done.Next(max(first, sp.Head()))
 	}
 	if r.next < first {
-		return nil, &source.PermanentError{
+		return nil, &event.PermanentError{
 			Err:  fmt.Errorf("the sink lacks the events [%d,%d) of %s, which it said to have and the spool gave up", r.next, first, partition),
 			Hint: "restore the sink, or give them up with: " + source.SetPosition(s.env.Pipeline, partition, first),
 		}

@@ -106,7 +106,7 @@ func events(t testing.TB, s *intake.Source, n int) (all []string) {
 			all = append(all, string(b.Doc(i)))
 		}
 	}
-	if lag := r.(source.Lagger).Lag(); lag != 0 || len(all) != n {
+	if lag := r.Lag(); lag != 0 || len(all) != n {
 		t.Errorf("%d events and %d more, want %d", len(all), lag, n)
 	}
 	return all
@@ -256,7 +256,7 @@ func TestAddressInUse(t *testing.T) {
 	defer l.Close()
 	s := newSource(t, t.TempDir(), usual, intake.Config{Listen: l.Addr().String()})
 	defer s.Close()
-	var permanent *source.PermanentError
+	var permanent *event.PermanentError
 	if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) {
 		t.Errorf("got %v", err)
 	}
@@ -288,7 +288,7 @@ func TestGap(t *testing.T) {
 		}
 	}
 	_ = r.Close(t.Context())
-	var permanent *source.PermanentError
+	var permanent *event.PermanentError
 	if _, err := s.Open(t.Context(), names[0], nil); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set CONFIG p ") {
 		t.Errorf("got %v", err)
 	}
@@ -312,13 +312,13 @@ func TestTLS(t *testing.T) {
 	if resp.StatusCode != 200 {
 		t.Error(resp.Status)
 	}
-	if err := s.Check(t.Context()); err != nil {
+	if err := s.Traits().Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "key.pem"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Check(t.Context()); !errors.As(err, new(*source.PermanentError)) {
+	if err := s.Traits().Check(t.Context()); !event.IsPermanent(err) {
 		t.Errorf("without a key: %v", err)
 	}
 }
@@ -351,8 +351,6 @@ func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (
 }
 
 type endingReader struct{ source.Reader }
-
-func (r endingReader) Lag() uint64 { return r.Reader.(source.Lagger).Lag() }
 
 func (r endingReader) Read(ctx context.Context, b *event.Batch) error {
 	ctx, cancel := context.WithCancel(ctx)

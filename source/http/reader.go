@@ -49,7 +49,7 @@ func (r *reader) end() uint64 {
 	return end
 }
 
-// Lag implements source.Lagger.
+// Lag implements source.Reader.
 func (r *reader) Lag() (lag uint64) {
 	if end := r.end(); end > r.next {
 		for _, gap := range r.done.Missing(event.Range{First: r.next, Count: end - r.next}) {

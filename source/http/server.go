@@ -19,8 +19,9 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/spool"
-	"github.com/perigeedb/perigee/source"
 )
 
 const (
@@ -52,7 +53,7 @@ func listen(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
 	}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, &source.PermanentError{Err: err, Hint: "choose another address below http.listen"}
+		return nil, &event.PermanentError{Err: err, Hint: "choose another address below http.listen"}
 	}
 	if len(pairs) > 0 {
 		l = tls.NewListener(l, &tls.Config{Certificates: pairs, MinVersion: tls.VersionTLS12})
@@ -75,7 +76,7 @@ func (c *Config) certificates() ([]tls.Certificate, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	if err != nil {
-		return nil, &source.PermanentError{Err: fmt.Errorf("read the certificate: %w", err), Hint: "check cert and key below the http source"}
+		return nil, &event.PermanentError{Err: fmt.Errorf("read the certificate: %w", err), Hint: "check cert and key below the http source"}
 	}
 	return []tls.Certificate{pair}, nil
 }

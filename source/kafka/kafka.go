@@ -95,7 +95,7 @@ func (s *Source) client() (*kadm.Client, error) {
 func (s *Source) explain(err error) error {
 	err = fmt.Errorf("topic %s: %w", s.config.Topic, err)
 	if kafka.Refused(err) {
-		return &source.PermanentError{Err: err, Hint: kafka.Hint}
+		return &event.PermanentError{Err: err, Hint: kafka.Hint}
 	}
 	return err
 }
@@ -137,11 +137,12 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Grows implements source.Growing: records come for as long as the topic is there.
-func (s *Source) Grows() bool { return true }
+// Traits implements source.Source. Records arrive as long as the topic exists.
+func (s *Source) Traits() source.Traits {
+	return source.Traits{Growing: true, Bounds: s.allBounds, Check: s.check}
+}
 
-// Check implements source.Checker.
-func (s *Source) Check(ctx context.Context) error {
+func (s *Source) check(ctx context.Context) error {
 	_, err := s.topic(ctx)
 	return err
 }
@@ -211,8 +212,7 @@ func (s *Source) bounds(ctx context.Context, partition int32) (event.Range, erro
 	return all.of(partition)
 }
 
-// Bounds implements source.Bounded.
-func (s *Source) Bounds(ctx context.Context) (map[string]event.Range, error) {
+func (s *Source) allBounds(ctx context.Context) (map[string]event.Range, error) {
 	topic, err := s.topic(ctx)
 	if err != nil {
 		return nil, err

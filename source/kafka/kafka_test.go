@@ -278,7 +278,7 @@ func TestWhatTheSinksHave(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var permanent *source.PermanentError
+		var permanent *event.PermanentError
 		_, err := p.open(c.done)
 		if (err != nil) != (c.wrong != "") || err != nil && (!errors.As(err, &permanent) || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.wrong)

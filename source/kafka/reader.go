@@ -102,7 +102,7 @@ func (r *reader) poll(ctx context.Context) error {
 	return r.source.explain(failed)
 }
 
-// Lag implements source.Lagger.
+// Lag implements source.Reader.
 func (r *reader) Lag() uint64 {
 	if r.end < r.next {
 		return 0

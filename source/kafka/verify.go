@@ -42,7 +42,7 @@ func (s *Source) noGap(name string, bounds event.Range, done event.Ranges) error
 		return nil
 	}
 	if bounds.First > last+1 {
-		return &source.PermanentError{
+		return &event.PermanentError{
 			Err: fmt.Errorf("the offsets [%d,%d) of %s are gone, and no sink has all of them", next, bounds.First, name),
 			Hint: fmt.Sprintf("the topic's retention removed them unread; raise it, and go on without them with: %s",
 				source.SetPosition(s.env.Pipeline, name, bounds.First)),
@@ -88,7 +88,7 @@ func (s *Source) same(ctx context.Context, name string, partition int32, last ev
 }
 
 func (s *Source) older(name string, at uint64, err error) error {
-	return &source.PermanentError{
+	return &event.PermanentError{
 		Err: err,
 		Hint: fmt.Sprintf("the topic lost records that were acknowledged, and its offsets mean others now; see where it differs and go on from there, at most with: %s",
 			source.SetPosition(s.env.Pipeline, name, at)),

@@ -119,7 +119,7 @@ func (s *Source) connect() (jetstream.JetStream, error) {
 func (s *Source) explain(err error) error {
 	err = fmt.Errorf("reach NATS at %s: %w", s.servers(), err)
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
-		return &source.PermanentError{Err: err, Hint: "check user, password, token or credentials below the nats source"}
+		return &event.PermanentError{Err: err, Hint: "check user, password, token or credentials below the nats source"}
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func (s *Source) stream(ctx context.Context) (jetstream.Stream, *jetstream.Strea
 	stream, err := js.Stream(ctx, s.config.Stream)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return nil, nil, &source.PermanentError{Err: err, Hint: "start the server with JetStream, as nats-server -js does"}
+		return nil, nil, &event.PermanentError{Err: err, Hint: "start the server with JetStream, as nats-server -js does"}
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, nil, fmt.Errorf("no JetStream answers at %s; nats-server has it with -js: %w", s.servers(), err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -176,8 +176,7 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 	return []string{partition}, nil
 }
 
-// Bounds implements source.Bounded.
-func (s *Source) Bounds(ctx context.Context) (map[string]event.Range, error) {
+func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 	_, info, err := s.stream(ctx)
 	if err != nil {
 		return nil, err
@@ -186,17 +185,18 @@ func (s *Source) Bounds(ctx context.Context) (map[string]event.Range, error) {
 	return map[string]event.Range{name(info): {First: first, Count: info.State.LastSeq - min(first, info.State.LastSeq)}}, nil
 }
 
-// Grows implements source.Growing: messages come for as long as the stream is there.
-func (s *Source) Grows() bool { return true }
+// Traits implements source.Source. Messages arrive as long as the stream exists.
+func (s *Source) Traits() source.Traits {
+	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check}
+}
 
-// Check implements source.Checker.
-func (s *Source) Check(ctx context.Context) error {
+func (s *Source) check(ctx context.Context) error {
 	_, info, err := s.stream(ctx)
 	if err != nil {
 		return err
 	}
 	if s.config.Trim && info.Config.DenyPurge {
-		return &source.PermanentError{
+		return &event.PermanentError{
 			Err: fmt.Errorf("stream %s cannot be purged", s.config.Stream), Hint: "leave trim out below the nats source",
 		}
 	}

@@ -276,7 +276,7 @@ func TestWhatTheSinksHave(t *testing.T) {
 			had := done(t, config, 10)
 			c.change(t, js, st)
 			_, err := open(t, config, had)
-			var permanent *source.PermanentError
+			var permanent *event.PermanentError
 			if (err != nil) != (c.wrong != "") || err != nil && (!errors.As(err, &permanent) || !strings.Contains(err.Error(), c.wrong)) {
 				t.Errorf("got %v, want %q", err, c.wrong)
 			}
@@ -296,7 +296,7 @@ func TestRestored(t *testing.T) {
 		{{First: 0, Count: 20}},
 		{{First: 0, Count: 10, Prints: append(had[0].Prints[:9:9], 12345)}},
 	} {
-		var permanent *source.PermanentError
+		var permanent *event.PermanentError
 		if _, err := open(t, config, later); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set CONFIG p ") {
 			t.Errorf("%v: got %v", later, err)
 		}
@@ -330,7 +330,7 @@ func TestRestoredMeanwhile(t *testing.T) {
 	defer p.kill()
 	for {
 		_, err := s.Partitions(t.Context())
-		if errors.As(err, new(*source.PermanentError)) && strings.Contains(err.Error(), "ends at 5 now") {
+		if event.IsPermanent(err) && strings.Contains(err.Error(), "ends at 5 now") {
 			return
 		}
 		if err == nil || t.Context().Err() != nil {
@@ -352,7 +352,7 @@ func TestMadeAgain(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Partitions(t.Context()); err == nil || errors.As(err, new(*source.PermanentError)) {
+	if _, err := s.Partitions(t.Context()); err == nil || event.IsPermanent(err) {
 		t.Errorf("a stream that is not there (yet): %v", err)
 	}
 	create(t, js, "s")
@@ -365,7 +365,7 @@ func TestMadeAgain(t *testing.T) {
 func TestSecretsStayInTheURL(t *testing.T) {
 	s := newSource(t, usual, stream.Config{URL: "nats://u:geheim@127.0.0.1:1,nats://geheim@127.0.0.1:2", Stream: "s"})
 	defer s.Close()
-	err := s.Check(t.Context())
+	err := s.Traits().Check(t.Context())
 	if err == nil || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), "127.0.0.1:2") {
 		t.Errorf("got %v", err)
 	}
@@ -375,17 +375,17 @@ func TestRefusals(t *testing.T) {
 	if _, err := stream.New(source.Env{}, stream.Config{Stream: "s", Trim: true, Subject: "x"}); err == nil {
 		t.Error("trim and subject go together")
 	}
-	var permanent *source.PermanentError
+	var permanent *event.PermanentError
 	url, _ := serve(t, func(o *settings) { o.Username, o.Password = "u", "p" })
 	s := newSource(t, usual, stream.Config{URL: url, Stream: "s", User: "u", Password: "wrong"})
 	defer s.Close()
-	if err := s.Check(t.Context()); !errors.As(err, &permanent) {
+	if err := s.Traits().Check(t.Context()); !errors.As(err, &permanent) {
 		t.Errorf("a wrong password: %v", err)
 	}
 	url, _ = serve(t, func(o *settings) { o.JetStream = false })
 	plain := newSource(t, usual, stream.Config{URL: url, Stream: "s"})
 	defer plain.Close()
-	if err := plain.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "JetStream") {
+	if err := plain.Traits().Check(t.Context()); err == nil || !strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("a server without JetStream: %v", err)
 	}
 }

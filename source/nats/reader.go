@@ -183,7 +183,7 @@ func (r *reader) again(ctx context.Context) error {
 	return fmt.Errorf("read stream %s: %w", r.source.config.Stream, err)
 }
 
-// Lag implements source.Lagger.
+// Lag implements source.Reader.
 func (r *reader) Lag() uint64 { return r.lag }
 
 // Ack implements source.Reader.

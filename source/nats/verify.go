@@ -49,7 +49,7 @@ func (s *Source) noGap(stream jetstream.StreamConfig, state jetstream.StreamStat
 			"partition", partition, "first sequence", state.FirstSeq, "never read, or no messages", gone)
 		return nil
 	}
-	return &source.PermanentError{
+	return &event.PermanentError{
 		Err: fmt.Errorf("the sequences [%d,%d) of stream %s are gone, and no sink has all of them", next+1, state.FirstSeq, s.config.Stream),
 		Hint: fmt.Sprintf("the stream's limits removed them unread; raise the limits, and go on without them with: %s",
 			source.SetPosition(s.env.Pipeline, partition, state.FirstSeq-1)),
@@ -75,7 +75,7 @@ func (s *Source) same(ctx context.Context, stream jetstream.Stream, state jetstr
 }
 
 func (s *Source) older(partition string, at uint64, err error) error {
-	return &source.PermanentError{
+	return &event.PermanentError{
 		Err: err,
 		Hint: fmt.Sprintf("the stream was restored to an older state, and its numbers mean other messages now; see where it differs and go on from there, at most with: %s",
 			source.SetPosition(s.env.Pipeline, partition, at)),

@@ -6,8 +6,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Bounds implements source.Bounded. Keys that nobody has read yet have no positions.
-func (s *Source) Bounds(ctx context.Context) (map[string]event.Range, error) {
+// bounds leaves out keys that no reader has opened yet: they have no positions.
+func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 	bounds := map[string]event.Range{}
 	if s.form == asPop {
 		return bounds, nil

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
-	"github.com/perigeedb/perigee/source"
 )
 
 // What streams need of a server: exclusive ranges and MINID, and a count of all
@@ -16,9 +16,8 @@ const (
 	countsWhatIsGone = 700
 )
 
-// Check implements source.Checker. Scripts of a user's are compiled by the server
-// and not run.
-func (s *Source) Check(ctx context.Context) error {
+// check has the server compile the user's scripts. It does not run them.
+func (s *Source) check(ctx context.Context) error {
 	c, err := s.server.Dial(ctx)
 	if err != nil {
 		return s.explain("connect", err)
@@ -45,7 +44,7 @@ func (s *Source) checkServer(ctx context.Context, c *resp.Conn) error {
 			return err
 		}
 		if version > 0 && version < leastForStreams {
-			return &source.PermanentError{Err: fmt.Errorf("the server is Redis %d.%d", version/100, version%100),
+			return &event.PermanentError{Err: fmt.Errorf("the server is Redis %d.%d", version/100, version%100),
 				Hint: "streams need 6.2 or later"}
 		}
 		if version > 0 && version < countsWhatIsGone {
@@ -78,7 +77,7 @@ func (s *Source) checkKey(ctx context.Context, c *resp.Conn, key string) error {
 			return err
 		}
 		if v != "none" && v != want {
-			return &source.PermanentError{Err: fmt.Errorf("%q is a %v, not a %s", name, v, want), Hint: "name another key, or rename that one"}
+			return &event.PermanentError{Err: fmt.Errorf("%q is a %v, not a %s", name, v, want), Hint: "name another key, or rename that one"}
 		}
 	}
 	if s.form != asPop {
@@ -94,7 +93,7 @@ func (s *Source) checkKey(ctx context.Context, c *resp.Conn, key string) error {
 	}
 	denied, err := c.Denied(ctx, s.commands(key, state)...)
 	if err == nil && denied != "" {
-		err = &source.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sources.md lists"}
+		err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sources.md lists"}
 	}
 	return err
 }

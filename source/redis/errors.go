@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
 )
@@ -27,14 +28,14 @@ func (s *Source) explain(doing string, err error) error {
 	}
 	wrapped := fmt.Errorf("%s in redis %s: %w", doing, s.server.Address, err)
 	if hint := s.hint(err); hint != "" {
-		return &source.PermanentError{Err: wrapped, Hint: hint}
+		return &event.PermanentError{Err: wrapped, Hint: hint}
 	}
 	return wrapped
 }
 
 // hint is what a person can do about an error; empty when time mends it.
 func (s *Source) hint(err error) string {
-	var stays *source.PermanentError
+	var stays *event.PermanentError
 	if errors.As(err, &stays) {
 		return stays.Hint
 	}

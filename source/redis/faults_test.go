@@ -43,7 +43,7 @@ func killedAndStartedAgain(t *testing.T, f form) {
 				r.ack(b)
 			}
 		}
-		var stays *source.PermanentError
+		var stays *event.PermanentError
 		if errors.As(err, &stays) || errors.Is(err, source.ErrMoved) || errors.Is(err, io.EOF) {
 			t.Fatalf("a Redis that is away is %v, want an error that passes", err)
 		}
@@ -65,7 +65,7 @@ func TestRedisAway(t *testing.T) {
 	l.Close()
 	s := newSource(t, redis.Config{Address: address, List: list}, source.Limits{Events: 1, Bytes: 1})
 	_, err = s.Partitions(t.Context())
-	var stays *source.PermanentError
+	var stays *event.PermanentError
 	if err == nil || errors.As(err, &stays) || !strings.Contains(err.Error(), address) {
 		t.Errorf("error %v, want one that passes and names %s", err, address)
 	}

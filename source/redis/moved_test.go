@@ -278,7 +278,7 @@ func TestGoOnWithoutWhatTheSinkLost(t *testing.T) {
 // follow runs the command that the hint of an error ends with.
 func follow(t *testing.T, client rueidis.Client, err error) {
 	t.Helper()
-	var p *source.PermanentError
+	var p *event.PermanentError
 	if !errors.As(err, &p) {
 		t.Fatalf("error %v, want one that stays", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
-	"github.com/perigeedb/perigee/source"
 )
 
 const (
@@ -175,7 +175,7 @@ func (s *Source) ours(key, pipeline string) error {
 	if pipeline == s.env.Pipeline {
 		return nil
 	}
-	return &source.PermanentError{
+	return &event.PermanentError{
 		Err:  fmt.Errorf("%s %q is read by pipeline %q already", s.form, key, pipeline),
 		Hint: fmt.Sprintf("one pipeline reads a %s; if %q is gone for good, delete the key: redis-cli DEL %q", s.form, pipeline, stateKey(key)),
 	}

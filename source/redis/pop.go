@@ -29,6 +29,9 @@ type popper struct {
 // anyGeneration is a name that never was before: 128 random bits.
 func anyGeneration() string { return rand.Text() }
 
+// Lag implements source.Reader: how much a script has left to pop is unknown.
+func (p *popper) Lag() uint64 { return 0 }
+
 // Read implements source.Reader.
 func (p *popper) Read(ctx context.Context, b *event.Batch) error {
 	b.Reset()

@@ -346,5 +346,5 @@ func (r *reader) disconnect() {
 	r.request, r.left = request{}, 0
 }
 
-// Lag implements source.Lagger.
+// Lag implements source.Reader.
 func (r *reader) Lag() uint64 { return r.lag.Load() }

@@ -82,21 +82,19 @@ func New(env source.Env, c Config) (*Source, error) {
 	return s, nil
 }
 
-// Guarantee implements source.Lossy.
-func (s *Source) Guarantee() (source.Guarantee, string) {
+// Traits implements source.Source. What a pop script takes is in this process only.
+func (s *Source) Traits() source.Traits {
+	t := source.Traits{
+		Growing: !s.config.UntilEmpty && slices.ContainsFunc(s.keys, s.isPattern),
+		Bounds:  s.bounds,
+		Check:   s.check,
+	}
 	if s.form == asPop {
-		return source.AtMostOnce, fmt.Sprintf("script %s takes events from Redis before they are durable: a crash loses those in flight; "+
+		t.Local = func(string) bool { return true }
+		t.AtMostOnce = fmt.Sprintf("script %s takes events from Redis before they are durable: a crash loses those in flight; "+
 			"a peek script with trim gives exactly once", s.config.Script)
 	}
-	return source.ExactlyOnce, ""
-}
-
-// Local implements source.Local: what a script pops nobody else sees.
-func (s *Source) Local(string) bool { return s.form == asPop }
-
-// Grows implements source.Growing.
-func (s *Source) Grows() bool {
-	return !s.config.UntilEmpty && slices.ContainsFunc(s.keys, s.isPattern)
+	return t
 }
 
 // Open implements source.Source.
@@ -125,8 +123,7 @@ func (s *Source) openPopper(key, partition string) (source.Reader, error) {
 	if partition != partitionName(key, s.popped) {
 		return nil, source.ErrMoved
 	}
-	_, why := s.Guarantee()
-	s.env.Log.Warn("the source may lose events", "key", key, "reason", why)
+	s.env.Log.Warn("the source may lose events", "key", key, "reason", s.Traits().AtMostOnce)
 	return &popper{source: s, key: key, partition: partition, script: s.peek}, nil
 }
 

@@ -216,7 +216,7 @@ func (r *run) once(groups ...[]string) {
 
 func permanent(t *testing.T, err error, words ...string) {
 	t.Helper()
-	var p *source.PermanentError
+	var p *event.PermanentError
 	if !errors.As(err, &p) {
 		t.Fatalf("error %v, want one that stays", err)
 	}

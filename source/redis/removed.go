@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/source"
 )
 
 //go:embed stream_lose.lua
@@ -69,7 +68,7 @@ func (r *reader) lose(ctx context.Context, done event.Ranges, now peek, front ev
 		return done, nil
 	}
 	if r.source.config.Lost != reportLost {
-		return nil, &source.PermanentError{
+		return nil, &event.PermanentError{
 			Err: fmt.Errorf("%d events of %s at or behind position %d were removed from the stream before any sink had them",
 				lost, r.partition, done.Next(r.head)),
 			Hint: fmt.Sprintf("a MAXLEN or an XDEL of somebody else took them: give the stream more room; to go on without them, "+
@@ -122,7 +121,7 @@ func parseHoles(text string) (holes event.Ranges, err error) {
 	for word := range strings.FieldsSeq(text) {
 		var first, end uint64
 		if _, err := fmt.Sscanf(word, "%d-%d", &first, &end); err != nil || end < first {
-			return nil, &source.PermanentError{
+			return nil, &event.PermanentError{
 				Err:  fmt.Errorf("the state has holes %q, which are no positions", text),
 				Hint: "somebody has written to the key that ends in " + stateSuffix + "; restore it",
 			}

@@ -106,11 +106,11 @@ func TestPoppingScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g, why := s.Guarantee(); g != source.AtMostOnce || !strings.Contains(why, "pop.lua") {
-		t.Errorf("the guarantee is %s, because %s", g, why)
+	if why := s.Traits().AtMostOnce; !strings.Contains(why, "pop.lua") {
+		t.Errorf("the source loses events because %q", why)
 	}
 	names := partitions(t, s)
-	if !s.Local(names[0]) {
+	if !s.Traits().Local(names[0]) {
 		t.Error("the partition of a popping script is leased")
 	}
 	r, err := s.Open(t.Context(), names[0], nil)

@@ -87,7 +87,7 @@ func TestPatternFindsNewKeys(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
 	s := newSource(t, redis.Config{Address: server.Address(), Lists: redis.Keys{"emails:*"}}, source.Limits{Events: 100, Bytes: 1 << 20})
-	if g, ok := s.(source.Growing); !ok || !g.Grows() {
+	if !s.Traits().Growing {
 		t.Error("a source with a pattern does not grow")
 	}
 	if names := partitions(t, s); len(names) != 0 {
@@ -164,7 +164,7 @@ func TestCheck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = s.Check(t.Context())
+		err = s.Traits().Check(t.Context())
 		if c.words == "" {
 			if err != nil {
 				t.Errorf("%+v: %v", c.config, err)

@@ -94,7 +94,7 @@ func readState(c *resp.Conn) (s state, err error) {
 		return s, nil
 	}
 	if s.head, err = strconv.ParseUint(head, 10, 64); err != nil {
-		return s, &source.PermanentError{
+		return s, &event.PermanentError{
 			Err:  fmt.Errorf("the state has head %q, which is no position", head),
 			Hint: "somebody has written to the key that ends in :perigee; restore it, or delete it to begin again with what is there",
 		}

@@ -75,7 +75,7 @@ func (r *reader) noGap(done event.Ranges, now peek) error {
 	if !remembered || len(gaps) == 0 {
 		return nil
 	}
-	return &source.PermanentError{
+	return &event.PermanentError{
 		Err: fmt.Errorf("events %v of %s were acknowledged and are gone from Redis, but the sink does not have them",
 			gaps[0], r.partition),
 		Hint: "the sink's database is older than what is in Redis, or another one: bring the newer back; or, to go on without " +
@@ -211,7 +211,7 @@ func (r *reader) endOfProof(ctx context.Context, unproved, end uint64) (uint64, 
 	if r.first+uint64(now.length) <= unproved {
 		return min(end, unproved), nil // none of them is there
 	}
-	return 0, &source.PermanentError{
+	return 0, &event.PermanentError{
 		Err: fmt.Errorf("the sink has the events of %s from position %d on, but no longer their fingerprints, "+
 			"and Redis still holds that position", r.partition, unproved),
 		Hint: "Redis has gone back further than the sink remembers, or is another one: remove by hand what the sink has " +

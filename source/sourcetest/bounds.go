@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/source"
 )
 
 // boundsHold asks for bounds beside a reader, before and after it has given its
@@ -12,14 +11,14 @@ import (
 func boundsHold(t *testing.T, p Place) {
 	s := p.Open(t, usual)
 	defer shut(t, s)
-	bounded, ok := s.(source.Bounded)
-	if !ok {
-		t.Skip("this kind does not know what it holds")
+	boundsOf := s.Traits().Bounds
+	if boundsOf == nil {
+		t.Skip("this kind cannot tell which positions it holds")
 	}
 	o := open(t, p, usual, nil)
 	bounds := func() event.Range {
 		t.Helper()
-		all, err := bounded.Bounds(t.Context())
+		all, err := boundsOf(t.Context())
 		if err != nil || len(all) != 1 {
 			t.Fatalf("the bounds are %v, %v", all, err)
 		}

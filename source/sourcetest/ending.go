@@ -31,17 +31,13 @@ func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (
 	return &endingReader{r, done, 0, end}, nil
 }
 
-func (e ending) Bounds(ctx context.Context) (map[string]event.Range, error) {
-	return e.Source.(source.Bounded).Bounds(ctx)
-}
+func (e ending) Traits() source.Traits { return source.Traits{Bounds: e.Source.Traits().Bounds} }
 
 type endingReader struct {
 	source.Reader
 	done      event.Ranges
 	next, end uint64
 }
-
-func (r *endingReader) Lag() uint64 { return r.Reader.(source.Lagger).Lag() }
 
 func (r *endingReader) Read(ctx context.Context, b *event.Batch) error {
 	if r.done.Next(r.next) >= r.end {

@@ -26,6 +26,8 @@ type Place struct {
 	// Wait makes one that waits instead of ending. It is nil for a kind that
 	// always ends.
 	Wait func(t *testing.T, limits source.Limits) source.Source
+	// NoLag says that readers cannot tell how many events wait: Lag returns 0.
+	NoLag bool
 }
 
 // Run holds a kind of source to the contract. fill makes a place of its own

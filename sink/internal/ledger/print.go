@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
 )
 
 // AppendHex appends fingerprints as hexadecimal digits, each four bytes, little
@@ -27,7 +26,7 @@ func DecodePrints(r event.Range, kept []byte) ([]uint32, error) {
 		return nil, nil
 	}
 	if len(kept)%4 != 0 || uint64(len(kept)/4) != r.Count {
-		return nil, &sink.PermanentError{
+		return nil, &event.PermanentError{
 			Err:  fmt.Errorf("perigee_ranges has %d bytes of fingerprints for the %d events of %v", len(kept), r.Count, r),
 			Hint: "the table was changed by hand; restore the row or set its prints to NULL",
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// Verify implements sink.Verifier. What was committed last speaks for all before
+// Verify implements sink.Writer. What was committed last speaks for all before
 // it: a database that is set back loses that first.
 func (w *Writer) Verify(ctx context.Context) error {
 	w.lanes.RLock()
@@ -23,7 +23,7 @@ func (w *Writer) Verify(ctx context.Context) error {
 	if err == nil && !there && last.Count > 0 {
 		err = forgotten(event.Ranges{last}, nil)
 	}
-	if _, permanent := errors.AsType[*sink.PermanentError](err); permanent || errors.Is(err, sink.ErrFenced) {
+	if event.IsPermanent(err) || errors.Is(err, sink.ErrFenced) {
 		w.end(err)
 	}
 	return err

@@ -216,7 +216,7 @@ func (w *Writer) settle(ctx context.Context) error {
 // verdict finds out at once what became of out, where the database answers.
 func (w *Writer) verdict(ctx context.Context, out *event.Output, failure error) error {
 	err := w.settle(ctx)
-	if _, permanent := errors.AsType[*sink.PermanentError](err); permanent || errors.Is(err, sink.ErrFenced) {
+	if event.IsPermanent(err) || errors.Is(err, sink.ErrFenced) {
 		return err
 	}
 	w.mu.Lock()
@@ -240,7 +240,7 @@ func forgotten(known, kept event.Ranges) error {
 	if len(gaps) == 0 {
 		return nil
 	}
-	return &sink.PermanentError{
+	return &event.PermanentError{
 		Err: fmt.Errorf("the database has lost what it had committed: events %v", gaps),
 		Hint: "it was restored to an older state, or perigee_ranges was changed; start the pipeline again: " +
 			"what the source still has is delivered again, and what it has not it names",

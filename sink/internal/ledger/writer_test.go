@@ -131,7 +131,7 @@ func TestDatabaseForgets(t *testing.T) {
 	p.next = []ending{lostBefore}
 	for range 2 {
 		err := w.Write(t.Context(), span(30, 10))
-		permanent, ok := errors.AsType[*sink.PermanentError](err)
+		permanent, ok := errors.AsType[*event.PermanentError](err)
 		if !ok || !strings.Contains(err.Error(), "[10,30)") || !strings.Contains(permanent.Hint, "start the pipeline again") {
 			t.Fatalf("writing returned %v", err)
 		}
@@ -166,7 +166,7 @@ func TestVerify(t *testing.T) {
 	p.entries = append(slices.Clone(entries), Entry{Range: event.Range{First: 30, Count: 5}})
 	for range 2 {
 		err := w.Verify(t.Context())
-		if _, ok := errors.AsType[*sink.PermanentError](err); !ok || !strings.Contains(err.Error(), "[15,20)") {
+		if _, ok := errors.AsType[*event.PermanentError](err); !ok || !strings.Contains(err.Error(), "[15,20)") {
 			t.Fatalf("a database that was set back: %v", err)
 		}
 	}

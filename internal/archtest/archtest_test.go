@@ -87,7 +87,7 @@ var may = map[string][]string{
 	"examples":         {},
 	"internal/nearest": {},
 	"internal/kafka":   {},
-	"internal/spool":   {"event"},
+	"internal/spool":   {"event", "internal/durable"},
 	"internal/resp":    {},
 	"examples/plugin":  {},
 

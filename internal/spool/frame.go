@@ -4,8 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"time"
 )
+
+// frameBytesMax bounds the memory that a damaged length can ask for.
+const frameBytesMax = 1 << 30
 
 // A frame is an entry on disk:
 //
@@ -13,8 +17,8 @@ import (
 //	4      length of all that follows the next field
 //	4      CRC-32C of it
 //	8      position of the first document
-//	8      seconds since 1970 when it came
-//	8      sum of the content
+//	8      seconds since 1970 when it arrived
+//	8      checksum of the content
 //	2      length of the key
 //	4      number of documents
 //	…      the key, where each document ends (4 bytes each), the documents
@@ -33,7 +37,7 @@ const (
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	errFrame   = errors.New("an entry is damaged")
+	errFrame   = errors.New("an entry is damaged or incomplete")
 )
 
 func (f *frame) size() int64 {
@@ -61,10 +65,38 @@ func (f *frame) append(to []byte) []byte {
 	return to
 }
 
-// decode reads the frame from body, which it shares memory with, save for the
-// key and the ends; those of f are used again.
-func (f *frame) decode(body []byte, sum uint32) error {
-	if len(body) < fixedSize || crc32.Checksum(body, castagnoli) != sum {
+// readFrame reads the next frame. io.EOF says that none follows, errFrame that one
+// is damaged or incomplete.
+func readFrame(in io.Reader, f *frame, body *[]byte) error {
+	var prefix [prefixSize]byte
+	switch _, err := io.ReadFull(in, prefix[:]); {
+	case err == io.EOF:
+		return io.EOF
+	case err == io.ErrUnexpectedEOF:
+		return errFrame
+	case err != nil:
+		return err
+	}
+	size := binary.LittleEndian.Uint32(prefix[:])
+	if size < fixedSize || size > frameBytesMax {
+		return errFrame
+	}
+	if cap(*body) < int(size) {
+		*body = make([]byte, size)
+	}
+	*body = (*body)[:size]
+	if _, err := io.ReadFull(in, *body); err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errFrame
+	} else if err != nil {
+		return err
+	}
+	return f.decode(*body, binary.LittleEndian.Uint32(prefix[4:]))
+}
+
+// decode reads the frame from body. The documents share memory with body, the
+// ends reuse that of f.
+func (f *frame) decode(body []byte, checksum uint32) error {
+	if len(body) < fixedSize || crc32.Checksum(body, castagnoli) != checksum {
 		return errFrame
 	}
 	f.first = binary.LittleEndian.Uint64(body)

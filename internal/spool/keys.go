@@ -1,84 +1,127 @@
 package spool
 
-import "time"
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"time"
 
-// known is a key and the receipt it stands for.
-type known struct {
+	"github.com/perigeedb/perigee/internal/durable"
+)
+
+// A keyRecord is a key and the receipt that it stands for.
+type keyRecord struct {
 	Key   string `json:"key"`
 	Sum   uint64 `json:"sum"`
 	First uint64 `json:"first"`
 	Count uint64 `json:"count"`
 	When  int64  `json:"when"` // seconds since 1970
-
-	on *commit // that is writing it; nil once it is on disk
 }
 
-// keys are those that the spool remembers.
-type keys struct {
-	window time.Duration
-	max    int
-	known  map[string]known
-	swept  time.Time
+// A keyTable holds the keys that the spool remembers.
+type keyTable struct {
+	window  time.Duration
+	max     int
+	byKey   map[string]keyRecord
+	sweptAt time.Time
 }
 
-func (k *keys) find(key string, now time.Time) (known, bool) {
-	found, ok := k.known[key]
-	if !ok || key == "" {
-		return known{}, false
+func (t *keyTable) find(key string, now time.Time) (keyRecord, bool) {
+	k, found := t.byKey[key]
+	if found && t.expired(k.When, now) {
+		delete(t.byKey, key)
+		return keyRecord{}, false
 	}
-	if found.on == nil && k.over(found.When, now) {
-		delete(k.known, key)
-		return known{}, false
+	return k, found
+}
+
+func (t *keyTable) expired(when int64, now time.Time) bool {
+	return now.Sub(time.Unix(when, 0)) > t.window
+}
+
+// add remembers the key of a frame, if it has one.
+func (t *keyTable) add(f *frame) {
+	e := &f.entry
+	if e.Key != "" {
+		t.byKey[e.Key] = keyRecord{Key: e.Key, Sum: e.Sum, First: f.first, Count: uint64(len(e.Ends)), When: f.when.Unix()}
 	}
-	return found, true
 }
 
-func (k *keys) over(when int64, now time.Time) bool {
-	return now.Sub(time.Unix(when, 0)) > k.window
+func (t *keyTable) remove(keys []string) {
+	for _, k := range keys {
+		delete(t.byKey, k)
+	}
 }
 
-// room tells whether one more key can be remembered.
-func (k *keys) room(key string) bool {
-	if key == "" || len(k.known) < k.max {
+// hasRoom tells whether one more key can be remembered.
+func (t *keyTable) hasRoom(key string, now time.Time) bool {
+	if key == "" || len(t.byKey) < t.max {
 		return true
 	}
-	k.sweep(time.Now())
-	return len(k.known) < k.max
+	t.removeExpired(now)
+	return len(t.byKey) < t.max
 }
 
-// sweep forgets what is over, at most once a second: it looks at every key.
-func (k *keys) sweep(now time.Time) {
-	if now.Sub(k.swept) < time.Second {
+// removeExpired looks at every key, so it does so at most once a second.
+func (t *keyTable) removeExpired(now time.Time) {
+	if now.Sub(t.sweptAt) < time.Second {
 		return
 	}
-	k.swept = now
-	for key, v := range k.known {
-		if v.on == nil && k.over(v.When, now) {
-			delete(k.known, key)
+	t.sweptAt = now
+	for key, k := range t.byKey {
+		if t.expired(k.When, now) {
+			delete(t.byKey, key)
 		}
 	}
 }
 
-// settle says that the keys of a commit are on disk, or never will be.
-func (k *keys) settle(c *commit, written bool) {
-	for _, key := range c.keys {
-		if !written {
-			delete(k.known, key)
-			continue
+// saveKeys stores the keys of a segment in a file of their own, which outlives the
+// segment.
+func (s *Spool) saveKeys(seg segment) error {
+	var records []keyRecord
+	for _, k := range s.keys.byKey {
+		if k.First >= seg.first && k.First < seg.end {
+			records = append(records, k)
 		}
-		v := k.known[key]
-		v.on = nil
-		k.known[key] = v
 	}
+	if len(records) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(records)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(s.path(seg.first, keysSuffix), text, 0o600)
 }
 
-// of returns the keys of the positions [first, end).
-func (k *keys) of(first, end uint64) []known {
-	var all []known
-	for _, v := range k.known {
-		if v.First >= first && v.First < end {
-			all = append(all, v)
+// loadKeys reads the keys of earlier segments, and removes files whose keys have
+// all expired.
+func (s *Spool) loadKeys() error {
+	files, err := s.listFiles(keysSuffix)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, first := range files {
+		name := s.path(first, keysSuffix)
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		var records []keyRecord
+		if err := json.Unmarshal(text, &records); err != nil {
+			return fmt.Errorf("%s is damaged; delete it to forget which keys were used", name)
+		}
+		records = slices.DeleteFunc(records, func(k keyRecord) bool { return s.keys.expired(k.When, now) })
+		if len(records) == 0 {
+			if err := os.Remove(name); err != nil {
+				return err
+			}
+		}
+		for _, k := range records {
+			s.keys.byKey[k.Key] = k
 		}
 	}
-	return all
+	return nil
 }

@@ -1,15 +1,15 @@
-// Package spool is a durable log of what senders hand over before anything else
-// has it: entries of documents, appended in order, read from any position, given
-// up from the front.
+// Package spool is a durable log between senders and a pipeline: entries of
+// documents are appended in order, read from any position and trimmed from the
+// front.
 //
-// An entry is there whole or not at all, and Append returns when it is on disk;
-// entries that come while the disk is busy share the next sync. An entry may
-// carry a key: for as long as the spool remembers it, the same key appends
-// nothing and gets the receipt of the first time.
+// An entry is on disk whole or not at all, and Append returns when it is; entries
+// that arrive during a sync share the next one. An entry may carry an idempotency
+// key: while the spool remembers the key, appending under it again stores nothing
+// and returns the receipt of the first time.
 //
-// A spool is a folder of segments. Its name is random and stays with the folder,
-// so that a name and a position always mean the same document. A Spool is safe
-// for concurrent use; each Reader has one user at a time.
+// A spool is a folder of segments. Its ID is random and stays with the folder, so
+// that an ID and a position always mean the same document. A Spool is safe for
+// concurrent use; each Reader has one user at a time.
 package spool
 
 import (
@@ -21,30 +21,31 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 var (
 	// ErrFull says that the spool holds as many bytes, or remembers as many
 	// keys, as it may.
 	ErrFull = errors.New("the spool is full")
-	// ErrReused says that a key came again with another sum.
-	ErrReused = errors.New("the key was used for other content")
+	// ErrKeyReused says that a key came again with other content.
+	ErrKeyReused = errors.New("the key was used for other content")
 	// ErrClosed says that Close was called.
 	ErrClosed = errors.New("the spool is closed")
 )
 
 // Options bound a spool.
 type Options struct {
-	Bytes   int64         // on disk at most, save for one entry
-	Segment int64         // bytes of a segment after which another is begun
-	Window  time.Duration // for which keys are remembered
-	Keys    int           // remembered at most
+	BytesMax     int64         // on disk, plus one entry
+	SegmentBytes int64         // size from which on a segment is followed by another
+	KeyWindow    time.Duration // how long keys are remembered
+	KeysMax      int           // how many are remembered
 }
 
 // An Entry is what a sender hands over at once.
 type Entry struct {
-	Key  string // empty for none
-	Sum  uint64 // of the content, to tell a repetition from a key used twice
+	Key  string // idempotency key; empty for none
+	Sum  uint64 // checksum of the content, which tells a repetition from a reused key
 	Data []byte // documents, back to back
 	Ends []uint32
 }
@@ -52,65 +53,63 @@ type Entry struct {
 // A Receipt says where an entry is.
 type Receipt struct {
 	First, Count uint64
-	Repeated     bool // an entry with the key was there already
+	Repeated     bool // an entry with the key was stored before
 }
 
-// A Spool is open until it is closed.
+// A Spool is an open folder of segments.
 type Spool struct {
-	folder string
-	opts   Options
+	folder  string
+	options Options
+	commits *durable.GroupCommit[*pendingAppend]
 
-	mu        sync.Mutex
-	identity  identity
-	recovered uint64        // the end when it was opened, or the first time since it was verified
-	closed    []segment     // all but the last, by position
-	last      segment       // that is written to
-	end       uint64        // the position after the last that is on disk
-	head      uint64        // all before it has been given up
-	saved     time.Time     // when head was written to disk
-	bytes     int64         // of all segments
-	more      chan struct{} // closed when end moves or the spool closes
-	shut      bool
-	broken    error // a sync failed: what is on disk is not known any more
-	keys      keys
-	assigned  uint64  // the position that the next entry gets
-	next      *commit // what the writer will write, nil for nothing
+	// Used by the writer that commits, which is one at a time.
+	file   *os.File // of the active segment
+	keys   keyTable
+	frames []byte // spare memory
 
-	file    *os.File // of the last segment; the writer's
-	wake    chan struct{}
-	writer  sync.WaitGroup
-	closing sync.Once
+	mu           sync.Mutex
+	identity     identity
+	recoveredEnd uint64        // end when the spool was opened, or the first time since it was verified
+	sealed       []segment     // all but the active one, by position
+	active       segment       // the one that is appended to
+	end          uint64        // position after the last that is on disk
+	lowWatermark uint64        // all before it may be removed
+	savedAt      time.Time     // when lowWatermark was last written to disk
+	bytes        int64         // of all segments
+	grown        chan struct{} // closed when end moves or the spool closes
+	closed       bool
+	broken       error // a sync failed: what is on disk is unknown
+	closing      sync.Once
 }
 
-// A commit is entries that reach the disk together.
-type commit struct {
-	frames []byte
-	end    uint64
-	keys   []string
-	done   chan struct{}
-	err    error // once done is closed
+// A pendingAppend is an entry that waits for its commit, and the answer to it.
+type pendingAppend struct {
+	entry   *Entry
+	receipt Receipt
+	err     error
 }
 
-// Open opens the spool in folder, which is made when it is absent. An entry that
-// was not whole when the process ended is cut off.
+// Open opens the spool in folder and creates the folder when it does not exist. An
+// entry that a crash left incomplete is cut off.
 func Open(folder string, o Options) (*Spool, error) {
-	s := &Spool{folder: folder, opts: o, more: make(chan struct{}), wake: make(chan struct{}, 1)}
-	s.keys = keys{window: o.Window, max: o.Keys, known: make(map[string]known)}
+	s := &Spool{folder: folder, options: o, grown: make(chan struct{})}
+	s.keys = keyTable{window: o.KeyWindow, max: o.KeysMax, byKey: make(map[string]keyRecord)}
+	s.commits = durable.NewGroupCommit(s.commit)
 	if err := s.recover(); err != nil {
 		return nil, fmt.Errorf("open spool %s: %w", folder, err)
 	}
-	s.writer.Go(s.write)
 	return s, nil
 }
 
-// Name identifies the spool and what its positions mean.
-func (s *Spool) Name() string {
+// ID identifies the spool and what its positions mean.
+func (s *Spool) ID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.identity.Name
+	return s.identity.ID
 }
 
-// Bounds are the first position that is still there and the one after the last.
+// Bounds returns the first position that is still on disk and the one after the
+// last.
 func (s *Spool) Bounds() (first, end uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,133 +117,186 @@ func (s *Spool) Bounds() (first, end uint64) {
 }
 
 func (s *Spool) first() uint64 {
-	if len(s.closed) > 0 {
-		return s.closed[0].first
+	if len(s.sealed) > 0 {
+		return s.sealed[0].first
 	}
-	return s.last.first
+	return s.active.first
 }
 
-// Append makes an entry durable. When ctx ends before that is known, its error
-// is returned, and the entry may or may not be there.
+// Append makes an entry durable. When ctx ends while the entry waits for an
+// earlier sync, the entry is not stored and Append returns the context's error.
 func (s *Spool) Append(ctx context.Context, e Entry) (Receipt, error) {
-	for {
-		receipt, c, err := s.enqueue(&e)
-		if c == nil {
-			return receipt, err
-		}
-		select {
-		case <-c.done:
-		case <-ctx.Done():
-			return Receipt{}, ctx.Err()
-		}
-		if c.err != nil {
-			return Receipt{}, c.err
-		}
-		if receipt.Count > 0 {
-			return receipt, nil
-		}
+	a := &pendingAppend{entry: &e}
+	if err := s.commits.Commit(ctx, a); err != nil {
+		return Receipt{}, err
 	}
+	return a.receipt, a.err
 }
 
-// enqueue returns the commit to wait for: with the receipt of the entry, or
-// without one when another with its key is on the way.
-func (s *Spool) enqueue(e *Entry) (Receipt, *commit, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// maxSpareFrames bounds the memory that is kept between commits.
+const maxSpareFrames = 1 << 20
+
+// commit answers a group of appends and makes the entries among them durable. An
+// error is the answer to all of them, and none is stored.
+func (s *Spool) commit(group []*pendingAppend) error {
 	if err := s.writable(); err != nil {
-		return Receipt{}, nil, err
+		return err
 	}
-	now := time.Now()
-	if k, found := s.keys.find(e.Key, now); found {
-		switch {
-		case k.Sum != e.Sum:
-			return Receipt{}, nil, ErrReused
-		case k.on != nil:
-			return Receipt{}, k.on, nil
+	var added []string // keys
+	next, now := s.end, time.Now()
+	s.frames = s.frames[:0]
+	for _, a := range group {
+		a.receipt, a.err = s.admit(a.entry, next, now)
+		if a.err != nil || a.receipt.Count == 0 || a.receipt.Repeated {
+			continue
 		}
-		return Receipt{First: k.First, Count: k.Count, Repeated: true}, nil, nil
-	}
-	if len(e.Ends) == 0 {
-		return Receipt{First: s.assigned}, nil, nil
-	}
-	if s.bytes >= s.opts.Bytes || !s.keys.room(e.Key) {
-		return Receipt{}, nil, ErrFull
-	}
-	if s.next == nil {
-		s.next = &commit{done: make(chan struct{})}
-		select {
-		case s.wake <- struct{}{}:
-		default:
+		f := frame{first: next, when: now, entry: *a.entry}
+		s.frames = f.append(s.frames)
+		if a.entry.Key != "" {
+			s.keys.add(&f)
+			added = append(added, a.entry.Key)
 		}
+		next = f.end()
 	}
-	c, count := s.next, uint64(len(e.Ends))
-	f := frame{first: s.assigned, when: now, entry: *e}
-	c.frames = f.append(c.frames)
-	s.bytes += f.size()
-	s.assigned += count
-	c.end = s.assigned
-	if e.Key != "" {
-		c.keys = append(c.keys, e.Key)
-		s.keys.known[e.Key] = known{Key: e.Key, Sum: e.Sum, First: f.first, Count: count, When: now.Unix(), on: c}
+	if len(s.frames) == 0 {
+		return nil
 	}
-	return Receipt{First: f.first, Count: count}, c, nil
+	err := s.rollIfFull()
+	if err == nil {
+		err = s.write(s.frames)
+	}
+	if err != nil {
+		s.keys.remove(added)
+	} else {
+		s.publish(next, int64(len(s.frames)))
+	}
+	if cap(s.frames) > maxSpareFrames {
+		s.frames = nil
+	}
+	return err
 }
 
 func (s *Spool) writable() error {
-	if s.shut {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return ErrClosed
 	}
 	return s.broken
 }
 
-// Release gives up everything before position to. Space is given back by
-// segments.
-func (s *Spool) Release(to uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if to <= s.head {
-		return nil
-	}
-	s.head = min(to, s.end)
-	for len(s.closed) > 0 && s.closed[0].end <= s.head {
-		if err := os.Remove(s.path(s.closed[0].first, segmentSuffix)); err != nil {
-			return fmt.Errorf("give up a segment of the spool: %w", err)
+// admit returns the receipt that e gets when its first position is next.
+func (s *Spool) admit(e *Entry, next uint64, now time.Time) (Receipt, error) {
+	if k, found := s.keys.find(e.Key, now); found {
+		if k.Sum != e.Sum {
+			return Receipt{}, ErrKeyReused
 		}
-		s.bytes -= s.closed[0].bytes
-		s.closed = s.closed[1:]
+		return Receipt{First: k.First, Count: k.Count, Repeated: true}, nil
 	}
-	if time.Since(s.saved) > time.Second {
-		return s.saveHead()
+	if len(e.Ends) == 0 {
+		return Receipt{First: next}, nil
+	}
+	s.mu.Lock()
+	bytes := s.bytes + int64(len(s.frames))
+	s.mu.Unlock()
+	if bytes >= s.options.BytesMax || !s.keys.hasRoom(e.Key, now) {
+		return Receipt{}, ErrFull
+	}
+	return Receipt{First: next, Count: uint64(len(e.Ends))}, nil
+}
+
+// write writes and syncs frames at the end of the active segment. When the write
+// fails, what it wrote is cut off. When the sync fails, nobody knows what is on
+// disk, and the spool takes nothing more until it is opened again.
+func (s *Spool) write(frames []byte) error {
+	if _, err := s.file.WriteAt(frames, s.active.bytes); err != nil {
+		if truncateErr := s.file.Truncate(s.active.bytes); truncateErr != nil {
+			s.markBroken(truncateErr)
+		}
+		return fmt.Errorf("write to the spool: %w", err)
+	}
+	if err := s.file.Sync(); err != nil {
+		s.markBroken(err)
+		return fmt.Errorf("sync the spool: %w", err)
 	}
 	return nil
 }
 
-// Check compares the spool with what others say they have of it. When they have
-// what the spool never held, as after a folder restored from a copy, positions
-// would come to mean other documents: the spool takes a new name then, under
-// which what they have of it counts as given up, and says so.
-func (s *Spool) Check(done event.Ranges) (renamed bool, err error) {
+func (s *Spool) markBroken(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(done) == 0 || done[len(done)-1].End() <= s.recovered {
+	s.broken = fmt.Errorf("the spool in %s failed and must be opened again: %w", s.folder, err)
+}
+
+// publish shows readers what has reached the disk.
+func (s *Spool) publish(end uint64, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes += bytes
+	s.active.bytes += bytes
+	s.active.end, s.end = end, end
+	if !s.closed {
+		close(s.grown)
+		s.grown = make(chan struct{})
+	}
+}
+
+// Trim says that nobody needs the entries before a position any more. Space is
+// freed by segments.
+func (s *Spool) Trim(before uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before <= s.lowWatermark {
+		return nil
+	}
+	s.lowWatermark = min(before, s.end)
+	for len(s.sealed) > 0 && s.sealed[0].end <= s.lowWatermark {
+		if err := os.Remove(s.path(s.sealed[0].first, segmentSuffix)); err != nil {
+			return fmt.Errorf("remove a segment of the spool: %w", err)
+		}
+		s.bytes -= s.sealed[0].bytes
+		s.sealed = s.sealed[1:]
+	}
+	if time.Since(s.savedAt) > time.Second {
+		return s.saveLowWatermark()
+	}
+	return nil
+}
+
+// LowWatermark returns the position before which everything was trimmed.
+func (s *Spool) LowWatermark() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lowWatermark
+}
+
+// DetectRollback compares the spool with the positions that sinks have of it. When
+// they have positions that the spool never held, its folder was restored from an
+// older copy, and its positions would come to mean other documents. The spool then
+// takes a new ID, under which it skips what the sinks have, and returns true.
+func (s *Spool) DetectRollback(done event.Ranges) (renamed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(done) == 0 || done[len(done)-1].End() <= s.recoveredEnd {
 		return false, nil
 	}
 	if s.identity.verified {
 		return false, nil // they have it from this process
 	}
-	old := event.Ranges{{Count: s.recovered}}
-	return true, s.rename(old.Intersect(done))
+	old := event.Ranges{{Count: s.recoveredEnd}}
+	return true, s.takeNewID(old.Intersect(done))
 }
 
-// Verified says that what others have was checked, once for each name and
-// process: what they have from now on came from here.
-func (s *Spool) Verified() error {
+// MarkVerified says that DetectRollback has seen what all sinks have: what they
+// have from now on came from this spool. It costs a write once for each ID and
+// process.
+func (s *Spool) MarkVerified() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.identity.verified {
 		return nil
 	}
-	verified := identity{Name: s.identity.Name, Skip: s.identity.Skip, verified: true}
+	verified := identity{ID: s.identity.ID, Skip: s.identity.Skip, verified: true}
 	if err := s.saveIdentity(verified); err != nil {
 		return err
 	}
@@ -252,32 +304,26 @@ func (s *Spool) Verified() error {
 	return nil
 }
 
-// Skipped are the positions that count as given up since the spool was renamed.
+// Skipped returns the positions that sinks had when the spool took its ID.
 func (s *Spool) Skipped() event.Ranges {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.identity.skipped()
 }
 
-// Head is the position before which all has been given up.
-func (s *Spool) Head() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.head
-}
-
 // Close writes what waits to be written, and ends every Reader once it has read
 // all.
-func (s *Spool) Close() error {
-	var err error
+func (s *Spool) Close() (err error) {
 	s.closing.Do(func() {
+		_ = s.commits.Flush() // the senders hear what failed
 		s.mu.Lock()
-		s.shut = true
-		close(s.wake)
-		close(s.more)
+		s.closed = true
+		close(s.grown)
 		s.mu.Unlock()
-		s.writer.Wait()
-		err = errors.Join(s.saveHead(), s.file.Close())
+		_ = s.commits.Flush() // a commit that began before
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		err = errors.Join(s.saveLowWatermark(), s.file.Close())
 	})
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-var small = Options{Bytes: 1 << 30, Segment: 200, Window: time.Hour, Keys: 1000}
+var small = Options{BytesMax: 1 << 30, SegmentBytes: 200, KeyWindow: time.Hour, KeysMax: 1000}
 
 func open(t testing.TB, folder string, o Options) *Spool {
 	t.Helper()
@@ -60,7 +61,7 @@ func put(t testing.TB, s *Spool, e Entry) Receipt {
 // rest reads what there is from a position on, without waiting.
 func rest(t testing.TB, s *Spool, from uint64) (docs []string) {
 	t.Helper()
-	r, err := s.Read(from)
+	r, err := s.NewReader(from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func rest(t testing.TB, s *Spool, from uint64) (docs []string) {
 	_, end := s.Bounds()
 	for from < end {
 		var b event.Batch
-		if err := r.Next(t.Context(), &b, from, end, 3, 1<<20); err != nil {
+		if err := r.ReadBatch(t.Context(), &b, from, Limits{end, 3, 1 << 20}); err != nil {
 			t.Fatal(err)
 		}
 		if b.Range.First != from {
@@ -93,7 +94,7 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 		}
 		want = append(want, a, b)
 	}
-	name := s.Name()
+	name := s.ID()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +102,8 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 		t.Errorf("appending to a closed spool gives %v", err)
 	}
 	s = open(t, folder, small)
-	if s.Name() != name {
-		t.Errorf("the name changed from %s to %s", name, s.Name())
+	if s.ID() != name {
+		t.Errorf("the name changed from %s to %s", name, s.ID())
 	}
 	for _, from := range []uint64{0, 1, 37, 99, 100} {
 		if diff := cmp.Diff(want[from:], rest(t, s, from), cmp.Transformer("empty", func(s []string) []string { return append([]string{}, s...) })); diff != "" {
@@ -115,12 +116,12 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 func TestDamage(t *testing.T) {
 	folder := t.TempDir()
 	o := small
-	o.Segment = 1 << 20
+	o.SegmentBytes = 1 << 20
 	s := open(t, folder, o)
 	ends := []int64{int64(len(magic))}
 	for i := range 3 {
 		put(t, s, entry(fmt.Sprint("key", i), fmt.Sprintf(`{"a":%d}`, i)))
-		ends = append(ends, s.last.bytes)
+		ends = append(ends, s.active.bytes)
 	}
 	name := s.path(0, segmentSuffix)
 	_ = s.Close()
@@ -158,7 +159,7 @@ func TestDamageInTheMiddleIsAnError(t *testing.T) {
 	for range 20 {
 		put(t, s, entry("", `{"a":"something"}`))
 	}
-	name := s.path(s.closed[0].first, segmentSuffix)
+	name := s.path(s.sealed[0].first, segmentSuffix)
 	_ = s.Close()
 	text, _ := os.ReadFile(name)
 	text[len(text)-1] ^= 1
@@ -177,7 +178,7 @@ func TestKeys(t *testing.T) {
 	for range 30 { // into further segments
 		put(t, s, entry("", `{"a":"something"}`))
 	}
-	if err := s.Release(20); err != nil {
+	if err := s.Trim(20); err != nil {
 		t.Fatal(err)
 	}
 	if from, _ := s.Bounds(); from == 0 {
@@ -188,20 +189,20 @@ func TestKeys(t *testing.T) {
 		if want := (Receipt{First: first.First, Count: 2, Repeated: true}); again != want {
 			t.Errorf("the key again: %+v, want %+v", again, want)
 		}
-		if _, err := s.Append(t.Context(), entry("k", `{"b":1}`)); !errors.Is(err, ErrReused) {
+		if _, err := s.Append(t.Context(), entry("k", `{"b":1}`)); !errors.Is(err, ErrKeyReused) {
 			t.Errorf("other content under the key: %v", err)
 		}
 		_ = s.Close()
 		s = open(t, folder, small)
 	}
 	o := small
-	o.Keys = 1
+	o.KeysMax = 1
 	_ = s.Close()
 	s = open(t, folder, o)
 	if _, err := s.Append(t.Context(), entry("other", `{"b":1}`)); !errors.Is(err, ErrFull) {
 		t.Errorf("a key beyond the most: %v", err)
 	}
-	o.Window = -time.Second // all is over
+	o.KeyWindow = -time.Second // all is over
 	_ = s.Close()
 	s = open(t, folder, o)
 	if got := put(t, s, entry("k", `{"c":1}`)); got.Repeated {
@@ -211,7 +212,7 @@ func TestKeys(t *testing.T) {
 
 func TestFull(t *testing.T) {
 	o := small
-	o.Bytes = 1000
+	o.BytesMax = 1000
 	s := open(t, t.TempDir(), o)
 	n := uint64(0)
 	for {
@@ -224,7 +225,7 @@ func TestFull(t *testing.T) {
 		}
 		n = r.First + r.Count
 	}
-	if err := s.Release(n); err != nil {
+	if err := s.Trim(n); err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, entry("", `{"a":"something"}`))
@@ -288,11 +289,11 @@ func TestAgainstModel(t *testing.T) {
 			},
 			"release": func(rt *rapid.T) {
 				to := rapid.IntRange(0, len(all)).Draw(rt, "to")
-				if err := s.Release(uint64(to)); err != nil {
+				if err := s.Trim(uint64(to)); err != nil {
 					rt.Fatal(err)
 				}
-				if first, _ := s.Bounds(); first > s.Head() {
-					rt.Fatalf("%d is gone, but only %d was given up", first, s.Head())
+				if first, _ := s.Bounds(); first > s.LowWatermark() {
+					rt.Fatalf("%d is gone, but only %d was given up", first, s.LowWatermark())
 				}
 			},
 			"restart": func(rt *rapid.T) {
@@ -315,7 +316,7 @@ func TestAgainstModel(t *testing.T) {
 
 func TestReaderWaits(t *testing.T) {
 	s := open(t, t.TempDir(), small)
-	r, err := s.Read(0)
+	r, err := s.NewReader(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,16 +324,16 @@ func TestReaderWaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	var b event.Batch
-	if err := r.Next(ctx, &b, 0, 1, 10, 1<<20); !errors.Is(err, context.DeadlineExceeded) {
+	if err := r.ReadBatch(ctx, &b, 0, Limits{1, 10, 1 << 20}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nothing to read, and no more time: %v", err)
 	}
 	time.AfterFunc(10*time.Millisecond, func() { _, _ = s.Append(context.Background(), entry("", "{}", "{}")) })
-	if err := r.Next(t.Context(), &b, 0, 10, 10, 1<<20); err != nil || b.Len() != 2 {
+	if err := r.ReadBatch(t.Context(), &b, 0, Limits{10, 10, 1 << 20}); err != nil || b.Len() != 2 {
 		t.Errorf("%d documents, %v", b.Len(), err)
 	}
 	time.AfterFunc(10*time.Millisecond, func() { _ = s.Close() })
 	b.Reset()
-	if err := r.Next(t.Context(), &b, 2, 10, 10, 1<<20); err != io.EOF {
+	if err := r.ReadBatch(t.Context(), &b, 2, Limits{10, 10, 1 << 20}); err != io.EOF {
 		t.Errorf("a closed spool ends with %v", err)
 	}
 }
@@ -341,33 +342,33 @@ func TestReaderWaits(t *testing.T) {
 func TestRestoredFromACopy(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, small)
-	if err := s.Verified(); err != nil {
+	if err := s.MarkVerified(); err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, entry("", `{"a":1}`, `{"a":2}`, `{"a":3}`))
 	_ = s.Close()
 	s = open(t, folder, small)
-	name := s.Name()
+	name := s.ID()
 	for _, done := range []event.Ranges{nil, {{First: 0, Count: 3}}} {
-		if renamed, err := s.Check(done); renamed || err != nil {
+		if renamed, err := s.DetectRollback(done); renamed || err != nil {
 			t.Errorf("done %v: renamed %v, %v", done, renamed, err)
 		}
 	}
-	renamed, err := s.Check(event.Ranges{{First: 1, Count: 1}, {First: 4, Count: 5}})
-	if !renamed || err != nil || s.Name() == name {
-		t.Errorf("renamed %v, %v, name %s", renamed, err, s.Name())
+	renamed, err := s.DetectRollback(event.Ranges{{First: 1, Count: 1}, {First: 4, Count: 5}})
+	if !renamed || err != nil || s.ID() == name {
+		t.Errorf("renamed %v, %v, name %s", renamed, err, s.ID())
 	}
-	name = s.Name()
+	name = s.ID()
 	_ = s.Close()
 	s = open(t, folder, small)
-	if s.Name() != name || s.Skipped().String() != "[1,2)" {
-		t.Errorf("name %s, skipped %s", s.Name(), s.Skipped())
+	if s.ID() != name || s.Skipped().String() != "[1,2)" {
+		t.Errorf("name %s, skipped %s", s.ID(), s.Skipped())
 	}
-	if err := s.Verified(); err != nil {
+	if err := s.MarkVerified(); err != nil {
 		t.Fatal(err)
 	}
 	put(t, s, entry("", `{"a":4}`))
-	if renamed, err := s.Check(event.Ranges{{First: 0, Count: 4}}); renamed || err != nil {
+	if renamed, err := s.DetectRollback(event.Ranges{{First: 0, Count: 4}}); renamed || err != nil {
 		t.Errorf("what was read in this process: renamed %v, %v", renamed, err)
 	}
 }
@@ -378,7 +379,7 @@ func TestGrowsBeforeItIsCompared(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, small)
 	put(t, s, entry("", `{"a":1}`, `{"a":2}`))
-	if err := s.Verified(); err != nil {
+	if err := s.MarkVerified(); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Close()
@@ -389,7 +390,7 @@ func TestGrowsBeforeItIsCompared(t *testing.T) {
 		_ = s.Close()
 	}
 	s = open(t, folder, small)
-	if renamed, err := s.Check(others); !renamed || err != nil || s.Skipped().String() != "[0,2)" {
+	if renamed, err := s.DetectRollback(others); !renamed || err != nil || s.Skipped().String() != "[0,2)" {
 		t.Errorf("renamed %v, %v, skipped %v: what came since counts as had", renamed, err, s.Skipped())
 	}
 }
@@ -415,5 +416,56 @@ func TestFolderIsPrivate(t *testing.T) {
 	info, err := os.Stat(folder)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Error(info.Mode(), err)
+	}
+}
+
+func TestMissingSegmentIsAnError(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, small)
+	for range 20 {
+		put(t, s, entry("", `{"a":"something"}`))
+	}
+	name := s.path(s.sealed[len(s.sealed)-1].first, segmentSuffix)
+	_ = s.Close()
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(folder, small); err == nil || !strings.Contains(err.Error(), "one is missing") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestBrokenDisk has writes fail: what was not synced is not there, its key is
+// free, and the spool takes nothing more before it is opened again.
+func TestBrokenDisk(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, small)
+	put(t, s, entry("", `{"a":1}`))
+	_ = s.file.Close()
+	for _, want := range []string{"write to the spool", "must be opened again"} {
+		if _, err := s.Append(t.Context(), entry("k", `{"a":2}`)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("appending returned %v, want an error with %q", err, want)
+		}
+	}
+	if got := rest(t, s, 0); len(got) != 1 {
+		t.Errorf("readers see %q", got)
+	}
+	_ = s.Close()
+	s = open(t, folder, small)
+	if got := put(t, s, entry("k", `{"a":2}`)); got != (Receipt{First: 1, Count: 1}) {
+		t.Errorf("after it was opened again: %+v", got)
+	}
+}
+
+// TestCancelledAppend gives up before its entry is written.
+func TestCancelledAppend(t *testing.T) {
+	s := open(t, t.TempDir(), small)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Append(ctx, entry("k", "{}")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if got := put(t, s, entry("k", "{}")); got.Repeated {
+		t.Error("a cancelled entry was stored")
 	}
 }

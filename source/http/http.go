@@ -121,7 +121,7 @@ func (s *Source) start() (*spool.Spool, error) {
 		return s.spool, nil
 	}
 	sp, err := spool.Open(filepath.Join(s.env.Data, "http", s.env.Pipeline), spool.Options{
-		Bytes: int64(s.config.Spool), Segment: segmentBytes, Window: s.config.Remember, Keys: keysMax,
+		BytesMax: int64(s.config.Spool), SegmentBytes: segmentBytes, KeyWindow: s.config.Remember, KeysMax: keysMax,
 	})
 	if err != nil {
 		return nil, &event.PermanentError{Err: err, Hint: "the disk may be full or the folder damaged"}
@@ -144,7 +144,7 @@ func (s *Source) Address() net.Addr {
 	return s.server.address
 }
 
-func name(sp *spool.Spool) string { return "http-" + sp.Name() }
+func name(sp *spool.Spool) string { return "http-" + sp.ID() }
 
 // Partitions implements source.Source.
 func (s *Source) Partitions(context.Context) ([]string, error) {
@@ -177,7 +177,7 @@ func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (s
 	if partition != name(sp) {
 		return nil, source.ErrMoved
 	}
-	renamed, err := sp.Check(done)
+	renamed, err := sp.DetectRollback(done)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (s
 			"old", partition, "new", name(sp))
 		return nil, source.ErrMoved
 	}
-	if err := sp.Verified(); err != nil {
+	if err := sp.MarkVerified(); err != nil {
 		return nil, err
 	}
 	return s.open(sp, partition, done)
@@ -202,7 +202,7 @@ func (s *Source) open(sp *spool.Spool, partition string, done event.Ranges) (sou
 	first, _ := sp.Bounds()
 	r.next = r.done.Next(0)
 	if !s.env.Remembered {
-		r.next = r.done.Next(max(first, sp.Head()))
+		r.next = r.done.Next(max(first, sp.LowWatermark()))
 	}
 	if r.next < first {
 		return nil, &event.PermanentError{

@@ -29,13 +29,13 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	limits := r.source.env.Limits
 	stop := r.done.Missing(event.Range{First: from, Count: uint64(limits.Events)})[0].End() // the first is missing
 	if r.in == nil {
-		in, err := r.spool.Read(min(from, r.end()))
+		in, err := r.spool.NewReader(min(from, r.end()))
 		if err != nil {
 			return err
 		}
 		r.in = in
 	}
-	if err := r.in.Next(ctx, b, from, stop, limits.Events, limits.Bytes); err != nil {
+	if err := r.in.ReadBatch(ctx, b, from, spool.Limits{Stop: stop, Events: limits.Events, Bytes: limits.Bytes}); err != nil {
 		_ = r.in.Close()
 		r.in = nil
 		return err
@@ -64,7 +64,7 @@ func (r *reader) Ack(_ context.Context, done event.Range) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acked.Add(event.Range{First: done.First, Count: done.Count})
-	return r.spool.Release(r.acked.Next(0))
+	return r.spool.Trim(r.acked.Next(0))
 }
 
 // Close implements source.Reader.

@@ -179,7 +179,7 @@ func (s *server) keep(w http.ResponseWriter, r *http.Request, key string, body [
 	receipt, err := s.spool.Append(r.Context(), spool.Entry{Key: key, Sum: xxhash.Sum64(body), Data: in.data, Ends: in.ends})
 	switch {
 	case err == nil:
-	case errors.Is(err, spool.ErrReused):
+	case errors.Is(err, spool.ErrKeyReused):
 		reply(w, http.StatusUnprocessableEntity, answer{Error: "this Idempotency-Key came before with another body"})
 		return
 	case r.Context().Err() != nil:

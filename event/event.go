@@ -110,6 +110,15 @@ func (o *Output) Reset() {
 	}
 }
 
+// SetRange names the output after the first n events of the batch that it came of.
+func (o *Output) SetRange(b *Batch, n int) {
+	o.Partition = b.Partition
+	o.Range.First, o.Range.Count, o.Range.Prints = b.Range.First, uint64(n), b.Range.Prints // Head copies more
+	if len(o.Range.Prints) > 0 {
+		o.Range.Prints = o.Range.Prints[:n:n]
+	}
+}
+
 // A Result is everything that came of one batch. Every input event below Ran is
 // settled by it: it is in an output, dead, or counted in Dropped.
 type Result struct {
@@ -117,6 +126,14 @@ type Result struct {
 	Dead    []Dead
 	Dropped int // events that a script dropped on purpose
 	Ran     int // input events that ran; the rest of the batch must be run again
+}
+
+// Reset empties the result and its outputs and keeps their memory.
+func (r *Result) Reset() {
+	for i := range r.Outputs {
+		r.Outputs[i].Reset()
+	}
+	r.Dead, r.Dropped, r.Ran = r.Dead[:0], 0, 0
 }
 
 // Dead is an event that could not be processed, with what a person needs to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -11,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// limitsInARow is how many runs one after the other may end at a batch limit.
-const limitsInARow = 3
+// limitsMax is how many runs of the script on one batch may hit a limit.
+const limitsMax = 3
 
 // lane settles batches, one at a time, until there are no more.
 func (t *partition) lane(ctx context.Context) error {
@@ -30,32 +31,47 @@ func (t *partition) lane(ctx context.Context) error {
 // limit ends the run of the script, what ran is settled as a range of its own
 // and the rest is run again.
 func (t *partition) settle(ctx context.Context, w *work) error {
-	batch := &w.batch
-	for limits := 1; ; limits++ {
-		name := t.p.config.Script.String()
-		limit, err := t.runScript(ctx, batch, &w.result)
-		if err != nil {
+	run := scriptRun{Script: t.p.config.Script, spent: &t.p.counters.script}
+	rest := w.batch.Range.First // position of the events that have not run
+	err := script.RunAll(ctx, &run, &w.batch, &w.result, limitsMax, func(part *event.Batch, limit *script.LimitError) error {
+		t.p.config.Reached(AfterScript)
+		rest = part.Range.End()
+		last := rest == w.batch.Range.End()
+		if err := t.finish(ctx, w.number, last, &settling{t: t, batch: part, res: &w.result, script: run.name}); err != nil {
 			return err
 		}
-		t.p.config.Reached(AfterScript)
-		if ran := w.result.Ran; ran > 0 {
-			last := ran == batch.Len()
-			if err := t.finish(ctx, w.number, last, &settling{t: t, batch: batch, res: &w.result, script: name}); err != nil {
-				return err
-			}
-			if last {
-				return nil
-			}
-			rest := batch.Tail(ran)
-			batch = &rest
+		if !last {
+			t.p.log.Warn("script hit a limit: running the rest of the batch again",
+				"partition", t.name, "position", rest, "error", limit)
 		}
-		if limits == limitsInARow {
-			return t.p.pauseItself(fmt.Sprintf("script %s: %d runs in a row hit a limit, the last one at position %d of partition %s: %v",
-				t.p.config.Script, limits, batch.Range.First, t.name, limit))
-		}
-		t.p.log.Warn("script hit a limit: running the rest of the batch again",
-			"partition", t.name, "position", batch.Range.First, "error", limit)
+		return nil
+	})
+	var limit *script.LimitError
+	if errors.As(err, &limit) {
+		return t.p.pauseItself(fmt.Sprintf("script %s: %d runs in a row hit a limit, the last one at position %d of partition %s: %v",
+			run.Script, limitsMax, rest, t.name, limit))
 	}
+	return err
+}
+
+// A scriptRun is the script of a pipeline while it runs on a batch.
+type scriptRun struct {
+	script.Script
+	name  string        // of the version that ran last
+	spent *atomic.Int64 // time in the script
+}
+
+// Run implements script.Script.
+func (r *scriptRun) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	r.name = r.Script.String()
+	began := time.Now()
+	err := r.Script.Run(ctx, in, res)
+	r.spent.Add(int64(time.Since(began)))
+	var limit *script.LimitError
+	if err != nil && !errors.As(err, &limit) {
+		return fmt.Errorf("run script %s: %w", r.name, err)
+	}
+	return err
 }
 
 // finish commits and acknowledges what ran of a batch, when it is its turn.
@@ -79,25 +95,6 @@ func (t *partition) finish(ctx context.Context, number uint64, last bool, s *set
 	}
 	t.p.config.Reached(AfterAck)
 	return nil
-}
-
-// runScript returns the limit that ended the run early, or nil when all ran.
-func (t *partition) runScript(ctx context.Context, batch *event.Batch, res *event.Result) (*script.LimitError, error) {
-	began := time.Now()
-	err := t.p.config.Script.Run(ctx, batch, res)
-	t.p.counters.script.Add(int64(time.Since(began)))
-	var limit *script.LimitError
-	if errors.As(err, &limit) {
-		return limit, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("run script %s: %w", t.p.config.Script, err)
-	}
-	if res.Ran != batch.Len() {
-		return nil, fmt.Errorf("script %s ran %d of %d events and gave no reason: a fault in the engine",
-			t.p.config.Script, res.Ran, batch.Len())
-	}
-	return nil, nil
 }
 
 // ack gives the range back to the source. A source that has moved needs it no

@@ -364,7 +364,7 @@ func TestFaultsOfNeighboursAreErrors(t *testing.T) {
 	t.Run("a script that leaves events out", func(t *testing.T) {
 		short := program{main: pass, limit: func(n int) int { return n - 1 }}
 		err := newBench(t, newQueue(newShelf("a", 9)), silent{short}, newTable()).Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "ran 8 of 9 events and gave no reason") {
+		if err == nil || !strings.Contains(err.Error(), "ran 8 of 9 events and returned no error") {
 			t.Errorf("ended with %v", err)
 		}
 	})

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,84 +64,4 @@ func (o *Options) Wants(i int, to uint64) bool {
 		return !o.Sinks[i].Routed
 	}
 	return to&(1<<i) != 0
-}
-
-// Share adds the rows that code has sent, with the sinks of each in To, to the
-// outputs that they are for.
-func (o *Options) Share(sent *event.Output, outputs []event.Output) {
-	if o.Together {
-		together(&outputs[0], sent)
-		return
-	}
-	for i := range outputs {
-		if len(sent.To) == 0 || o.Direct() {
-			if o.Wants(i, 0) {
-				extend(&outputs[i], sent, 0, sent.Len())
-			}
-			continue
-		}
-		first := 0 // of a run of rows that the sink gets
-		for row, to := range sent.To {
-			if !o.Wants(i, to) {
-				extend(&outputs[i], sent, first, row)
-				first = row + 1
-			}
-		}
-		extend(&outputs[i], sent, first, sent.Len())
-	}
-}
-
-// together is extend for all rows, with their sinks.
-func together(out, sent *event.Output) {
-	if len(out.To)+len(sent.To) > 0 {
-		out.To = append(out.To, make([]uint64, out.Len()-len(out.To))...)
-		out.To = append(out.To, sent.To...)
-		out.To = append(out.To, make([]uint64, sent.Len()-len(sent.To))...)
-	}
-	extend(out, sent, 0, sent.Len())
-}
-
-// extend adds the rows from first up to end to out.
-func extend(out, sent *event.Output, first, end int) {
-	if first == end {
-		return
-	}
-	start := uint32(0)
-	if first > 0 {
-		start = sent.Ends[first-1]
-	}
-	move := uint32(len(out.Data)) - start // wraps around, and back
-	out.Data = append(out.Data, sent.Data[start:sent.Ends[end-1]]...)
-	for _, e := range sent.Ends[first:end] {
-		out.Ends = append(out.Ends, e+move)
-	}
-	out.From = append(out.From, sent.From[first:end]...)
-}
-
-// End ends the document that was appended to out: it came of event from, and is for
-// the sinks in to.
-func End(out *event.Output, from int, to uint64) {
-	if to != 0 || len(out.To) > 0 {
-		out.To = append(out.To, make([]uint64, out.Len()-len(out.To))...)
-		out.To = append(out.To, to)
-	}
-	out.Ends = append(out.Ends, uint32(len(out.Data)))
-	out.From = append(out.From, uint32(from))
-}
-
-// Cut takes what was appended to out away, down to so many bytes and rows.
-func Cut(out *event.Output, data, rows int) {
-	out.Data, out.Ends, out.From = out.Data[:data], out.Ends[:rows], out.From[:rows]
-	out.To = out.To[:min(rows, len(out.To))]
-}
-
-// Sort puts dead letters into the order of their events, and those of one event into
-// that of sinks' names and rows.
-func Sort(dead []event.Dead) {
-	if len(dead) < 2 {
-		return
-	}
-	slices.SortStableFunc(dead, func(a, b event.Dead) int {
-		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Number, b.Number))
-	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -127,17 +126,15 @@ func (v *evaluation) all(ctx context.Context) error {
 	}
 }
 
-// one runs a batch. Where a limit of the batch ends the run, the rest is run again.
+// one runs a batch.
 func (v *evaluation) one(ctx context.Context, batch event.Batch, numbers []int) error {
-	for batch.Len() > 0 {
-		err := v.script.Run(ctx, &batch, &v.result)
-		var limit *script.LimitError
-		if err != nil && (!errors.As(err, &limit) || v.result.Ran == 0) {
-			return fmt.Errorf("run script on line %d: %w", numbers[0], err)
-		}
-		v.print(&batch, numbers)
-		numbers = numbers[v.result.Ran:]
-		batch = batch.Tail(v.result.Ran)
+	err := script.RunAll(ctx, v.script, &batch, &v.result, 0, func(part *event.Batch, _ *script.LimitError) error {
+		v.print(part, numbers)
+		numbers = numbers[part.Len():]
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("run script on line %d: %w", numbers[0], err)
 	}
 	return nil
 }

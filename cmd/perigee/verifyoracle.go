@@ -34,14 +34,12 @@ func (p *part) outcomes(ctx context.Context, events [][]byte) ([]chaos.Expected,
 	}
 	batch.Range.Count = uint64(batch.Len())
 	result := event.Result{Outputs: make([]event.Output, len(p.sinks))}
-	for batch.Len() > 0 {
-		err := p.script.Run(ctx, &batch, &result)
-		var limit *script.LimitError
-		if err != nil && (!errors.As(err, &limit) || result.Ran == 0) {
-			return nil, fmt.Errorf("run the script: %w", err)
-		}
+	err := script.RunAll(ctx, p.script, &batch, &result, 0, func(*event.Batch, *script.LimitError) error {
 		p.note(all, &result)
-		batch = batch.Tail(result.Ran)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run the script: %w", err)
 	}
 	return all, nil
 }

@@ -103,35 +103,37 @@ func (s *Script) Close() error {
 func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
 	w := s.acquire()
 	defer s.works.Put(w)
-	limit, err := passed(s.inner.Run(ctx, in, &w.inner))
-	if err == nil {
-		w.start(s, in)
+	err := s.inner.Run(ctx, in, &w.inner)
+	var limit *script.LimitError // what ran before it goes on
+	if err == nil || errors.As(err, &limit) {
+		w.start(in)
 		err = w.compute(ctx)
 	}
 	if err == nil {
-		err = w.deliver(res)
+		err = w.finish(res)
 	}
 	if err != nil {
-		for i := range res.Outputs {
-			res.Outputs[i].Reset()
-		}
-		res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
+		res.Reset()
 		return err
 	}
-	return limit
+	if limit != nil {
+		return limit
+	}
+	return nil
 }
 
 func (s *Script) acquire() *work {
 	if w, ok := s.works.Get().(*work); ok {
 		return w
 	}
-	w := &work{script: s, inner: event.Result{Outputs: make([]event.Output, 1)}, values: event.Result{Outputs: make([]event.Output, 1)}}
+	w := &work{
+		script: s, result: script.NewResultBuilder(&s.options, s),
+		inner: event.Result{Outputs: make([]event.Output, 1)}, values: event.Result{Outputs: make([]event.Output, 1)},
+	}
+	w.result.Number = w.numberInSink
 	for _, c := range s.columns {
 		spec := []event.Column{{Name: c.Name, Path: []string{valueKey}, Type: c.Type}}
 		w.checkers = append(w.checkers, document.NewExtractor(spec))
-	}
-	for _, sink := range s.options.Sinks {
-		w.extractors = append(w.extractors, document.NewExtractor(sink.Columns))
 	}
 	return w
 }

@@ -3,46 +3,44 @@ package computed
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
-	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/script"
 )
 
-// limitsInARow is how often the code of a column may hit a limit in one batch.
-const limitsInARow = 3
+// limitsMax is how many runs of a column's code may hit a limit in one batch.
+const limitsMax = 3
 
 // A work is one batch on its way through the columns. Its memory is used again.
 type work struct {
-	script     *Script
-	inner      event.Result          // of the script before the columns
-	values     event.Result          // of the code of a column
-	checkers   []*document.Extractor // by column
-	extractors []*document.Extractor // by sink
-	checked    event.Columns
+	script   *Script
+	result   *script.ResultBuilder
+	inner    event.Result          // of the script before the columns
+	values   event.Result          // of the code of a column
+	checkers []*document.Extractor // by column
+	checked  event.Columns
 
 	in      *event.Batch
 	rows    event.Output // as far as the columns have come
 	next    event.Output // rows with one more column
 	numbers []uint32     // which output of its event a row was
 	origins []uint32     // which output of the script a row was
-	sent    sent
+	sent    event.Output // the events and sinks of the script's outputs, without documents
 	cells   cells
 	bad     []bool // by row: it is dead
 	dead    []event.Dead
 }
 
-// start takes over what came of the script.
-func (w *work) start(s *Script, in *event.Batch) {
+// start takes over what the script returned.
+func (w *work) start(in *event.Batch) {
 	w.in = in
 	w.rows, w.inner.Outputs[0] = w.inner.Outputs[0], w.rows
 	w.dead = append(w.dead[:0], w.inner.Dead...)
 	w.numbers, w.origins = w.numbers[:0], w.origins[:0]
-	w.sent.take(&w.rows)
+	w.sent.From, w.sent.To = append(w.sent.From[:0], w.rows.From...), append(w.sent.To[:0], w.rows.To...)
 	for i, from := range w.rows.From {
 		w.origins = append(w.origins, uint32(i))
 		number := uint32(0)
@@ -83,27 +81,21 @@ func (w *work) evaluate(ctx context.Context, c *Column) error {
 	return nil
 }
 
-// call passes the rows through the code of a column, in one crossing unless a
-// limit ends it.
+// call passes the rows through the code of a column, in one crossing unless a limit ends
+// it.
 func (w *work) call(ctx context.Context, c *Column) error {
+	if w.rows.Len() == 0 {
+		return nil
+	}
 	all := event.Batch{
 		Partition: w.in.Partition, Range: event.Range{Count: uint64(w.rows.Len())}, Data: w.rows.Data, Ends: w.rows.Ends,
 	}
-	batch, first := all, 0
-	for limits := 1; batch.Len() > 0; limits++ {
-		limit, err := passed(c.Code.Run(ctx, &batch, &w.values))
-		if err != nil {
-			return err
-		}
-		w.collect(c, first)
-		first += w.values.Ran
-		if limit == nil && w.values.Ran < batch.Len() {
-			return fmt.Errorf("%s computed %d of %d values and gave no reason: a fault in the engine", c.Code, w.values.Ran, batch.Len())
-		}
-		if limit != nil && limits == limitsInARow {
-			return limit
-		}
-		batch = all.Tail(first)
+	err := script.RunAll(ctx, c.Code, &all, &w.values, limitsMax, func(part *event.Batch, _ *script.LimitError) error {
+		w.collect(c, int(part.Range.First))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return w.complete(c)
 }
@@ -160,45 +152,46 @@ func (w *work) refuse(row int, d event.Dead) {
 	}
 }
 
-// deliver fills the outputs of the sinks and their columns.
-func (w *work) deliver(res *event.Result) error {
-	for i := range res.Outputs {
-		res.Outputs[i].Reset()
+// finish fills the result. An event whose rows all died was not dropped, so only the
+// script's own count holds.
+func (w *work) finish(res *event.Result) error {
+	w.result.Start(w.in, res)
+	w.result.AddRows(&w.rows)
+	res.Dead = append(res.Dead, w.dead...)
+	err := w.result.Finish(w.inner.Ran)
+	res.Dropped = w.inner.Dropped
+	return err
+}
+
+// wanted tells whether an output of the script is for sink i.
+func (w *work) wanted(i, origin int) bool {
+	to := uint64(0)
+	if len(w.sent.To) > 0 {
+		to = w.sent.To[origin]
 	}
-	w.script.options.Share(&w.rows, res.Outputs)
-	for i := range res.Outputs {
-		out := &res.Outputs[i]
-		out.Partition, out.Range = w.in.Partition, w.in.Range.Head(uint64(w.inner.Ran))
-		if w.script.options.Sinks[i].Columns == nil {
-			out.Columns = nil
+	return w.script.options.Wants(i, to)
+}
+
+// number is which of the event's rows in sink i an output of the script is.
+func (w *work) number(i, origin int) (number uint32) {
+	for at := origin - 1; at >= 0 && w.sent.From[at] == w.sent.From[origin]; at-- {
+		if w.wanted(i, at) {
+			number++
+		}
+	}
+	return number
+}
+
+// numberInSink is number for a row of sink i.
+func (w *work) numberInSink(i, row int) uint32 {
+	for _, origin := range w.origins {
+		if !w.wanted(i, int(origin)) {
 			continue
 		}
-		err := report.Fit(w.extractors[i].Extract, out, func(_ int, _ uint32, bad report.Bad) { w.misfits(i, bad) })
-		if err != nil {
-			return fmt.Errorf("extract columns: %w", err)
+		if row == 0 {
+			return w.number(i, int(origin))
 		}
+		row--
 	}
-	script.Sort(w.dead)
-	res.Dead = append(res.Dead[:0], w.dead...)
-	res.Dropped, res.Ran = w.inner.Dropped, w.inner.Ran
-	return nil
-}
-
-// misfits makes a dead letter of a row that does not fit the columns of sink i.
-func (w *work) misfits(i int, bad report.Bad) {
-	origin := w.origin(i, bad.Row)
-	from := w.sent.from[origin]
-	w.dead = append(w.dead, event.Dead{
-		Position: w.in.Range.First + uint64(from), Sink: w.script.options.Sinks[i].Name, Number: w.number(i, origin),
-		Stage: "column", Error: bad.Reason, Script: w.script.String(), Original: bytes.Clone(w.in.Doc(int(from))),
-	})
-}
-
-// passed tells a limit, after which what ran goes on, from other errors.
-func passed(err error) (limit, other error) {
-	var l *script.LimitError
-	if errors.As(err, &l) {
-		return err, nil
-	}
-	return nil, err
+	panic("computed: a sink has more rows than it was sent")
 }

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/yuin/gopher-lua/parse"
 
@@ -46,6 +47,8 @@ type program struct {
 	stats   *script.Stats
 	lines   *stdlib.Log
 	group   *pool.Group // of machines
+
+	builders sync.Pool // of *script.ResultBuilder
 }
 
 func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
@@ -69,6 +72,7 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 		lines:   stdlib.NewLog(opts.Log),
 	}
 	p.name = code.Name + "@" + p.source.Version()
+	p.builders.New = func() any { return script.NewResultBuilder(&p.opts, p) }
 	vms := opts.Pool
 	if vms == nil {
 		vms = pool.New(pool.Settings{})
@@ -117,7 +121,7 @@ func (p *program) take(ctx context.Context) (*machine, error) {
 
 // Run implements script.Script.
 func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
-	reset(res)
+	res.Reset()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -125,7 +129,10 @@ func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) e
 	if err != nil {
 		return err
 	}
-	r := run{program: p, in: in, res: res, machine: m, out: m.output(res)}
+	result := p.builders.Get().(*script.ResultBuilder)
+	defer p.builders.Put(result)
+	result.Start(in, res)
+	r := run{program: p, in: in, result: result, machine: m}
 	defer func() {
 		if r.machine != nil { // a new one could be made
 			r.machine.member.Release()
@@ -133,22 +140,15 @@ func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) e
 	}()
 	err = r.events(ctx)
 	if ctx.Err() != nil {
-		reset(res)
+		res.Reset()
 		return ctx.Err()
 	}
 	if r.machine == nil { // a new one could not be made
-		reset(res)
+		res.Reset()
 		return err
 	}
-	if failed := r.finish(); failed != nil {
+	if failed := result.Finish(r.ran); failed != nil {
 		return failed
 	}
 	return err
-}
-
-func reset(res *event.Result) {
-	for i := range res.Outputs {
-		res.Outputs[i].Reset()
-	}
-	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
 }

@@ -7,7 +7,6 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/pure"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/pool"
@@ -30,9 +29,6 @@ type machine struct {
 	ctx      context.Context // of the run, for functions of Go
 	required map[string]lua.LValue
 	files    map[string]bool // of the script that were required
-
-	extractors []*pure.Extractor // one for each sink
-	sent       event.Output      // what main returned, where it is for several sinks
 
 	docMeta, bigMeta, listMeta, markMeta *lua.LTable
 	null                                 *lua.LUserData
@@ -59,10 +55,6 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 	})
 	m.state.SetContext(m.clock.ctx)
 	m.env = m.sandbox()
-	m.extractors = make([]*pure.Extractor, len(p.opts.Sinks))
-	for i, sink := range p.opts.Sinks {
-		m.extractors[i] = pure.NewExtractor(sink.Columns)
-	}
 	m.clock.follow(ctx)
 	defer m.clock.forget()
 	m.clock.start(time.Now().Add(p.opts.Limits.BatchTime))
@@ -150,7 +142,7 @@ func (m *machine) event(r *run, i int) error {
 	}
 	if m.opts.Value {
 		l.SetTop(top + 1)
-		return m.emitValueOf(r, i, l.Get(-1))
+		return m.emitDocument(r, i, l.Get(-1))
 	}
 	if l.GetTop() == top {
 		return m.wrong("main returned nothing: end it with return event, or with return nil to drop the event")
@@ -158,26 +150,13 @@ func (m *machine) event(r *run, i int) error {
 	return m.emit(r, i, top+1)
 }
 
-// emitValueOf appends the value that the function returned.
-func (m *machine) emitValueOf(r *run, i int, v lua.LValue) error {
-	var err error
-	if r.out.Data, err = m.appendJSON(r.out.Data, v); err != nil {
-		return err
-	}
-	return r.endDocument(i)
-}
-
 // emit appends what main returned, on the stack from at on.
 func (m *machine) emit(r *run, i, at int) error {
-	before := len(r.out.Ends)
 	r.to = 0
 	for ; at <= m.state.GetTop(); at++ {
 		if err := m.emitValue(r, i, m.state.Get(at)); err != nil {
 			return err
 		}
-	}
-	if len(r.out.Ends) == before {
-		r.res.Dropped++
 	}
 	return nil
 }
@@ -209,11 +188,12 @@ func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
 }
 
 func (m *machine) emitDocument(r *run, i int, v lua.LValue) error {
+	rows := r.result.Rows()
 	var err error
-	if r.out.Data, err = m.appendJSON(r.out.Data, v); err != nil {
+	if rows.Data, err = m.appendJSON(rows.Data, v); err != nil {
 		return err
 	}
-	return r.endDocument(i)
+	return r.result.EndDocument(i, r.to)
 }
 
 // kindOf names what main returned: nil, object, array, mark, or what it is instead. A

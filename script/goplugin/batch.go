@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-
-	"github.com/perigeedb/perigee/script"
 )
 
-// batch passes the good events at once. After a fault that is not one event's,
+// runBatch passes the good events at once. After a fault that is not one event's,
 // each is run again alone, so that only the guilty ones die.
-func (r *run) batch() {
+func (r *run) runBatch() {
 	r.copyDocs()
 	if len(r.docs) == 0 {
 		return
@@ -21,24 +19,22 @@ func (r *run) batch() {
 	}
 	if len(r.docs) > 1 {
 		r.script.log.Warn("run the events of a batch again one by one", "script", r.script.name, "events", len(r.docs), "error", err)
-		r.again()
+		r.runEach()
 		return
 	}
-	r.refuse(r.origin[0], "script", err)
+	r.result.Fail(r.origin[0], "script", err)
 }
 
-func (r *run) again() {
-	script.Cut(r.out, 0, 0)
-	r.limit, r.res.Ran = nil, r.in.Len()
-	r.res.Dead = r.res.Dead[:0]
-	_ = r.check() // it had the memory before
+// runEach runs the good events one by one.
+func (r *run) runEach() {
+	_ = r.start() // it had the memory before
 	r.copyDocs()
 	for k := range r.docs {
 		if r.ctx.Err() != nil || r.limit != nil {
 			return
 		}
 		if err := r.call(r.docs[k:k+1], r.origin[k:k+1]); err != nil {
-			r.refuse(r.origin[k], "script", err)
+			r.result.Fail(r.origin[k], "script", err)
 		}
 	}
 }
@@ -48,7 +44,7 @@ func (r *run) copyDocs() {
 	r.data, r.docs, r.origin = append(r.data[:0], r.in.Data...), r.docs[:0], r.origin[:0]
 	from := uint32(0)
 	for i, end := range r.in.Ends {
-		if r.state[i] != refused {
+		if !r.result.Failed(i) {
 			r.docs = append(r.docs, r.data[from:end:end])
 			r.origin = append(r.origin, i)
 		}
@@ -100,10 +96,11 @@ func (c *call) send(event int, doc []byte, to uint64) {
 	}
 	c.last = event
 	i := c.origin[event]
-	if c.limit != nil || c.state[i] == refused {
+	if c.limit != nil || c.result.Failed(i) {
 		return
 	}
-	c.out.Data = append(c.out.Data, doc...)
+	rows := c.result.Rows()
+	rows.Data = append(rows.Data, doc...)
 	c.endDocument(i, to)
 }
 
@@ -112,7 +109,7 @@ func (c *call) fail(event int, err error) {
 	if err == nil {
 		err = errors.New("the plugin gave no reason")
 	}
-	c.refuse(c.origin[event], "script", err)
+	c.result.Fail(c.origin[event], "script", err)
 }
 
 // admit panics when a plugin does not keep to the contract.

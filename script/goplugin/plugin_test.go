@@ -144,7 +144,7 @@ func TestRowsReturnShapes(t *testing.T) {
 		`6.0 script: Shapes returned []interface {}: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event`,
 		`7.0 script: not today`,
 		`8.0 script: encode what Shapes returned: json: unsupported value: NaN`,
-		`9.0 script: what Shapes made of the event is no document: nested deeper than 512 (at byte 2560)`,
+		`9.0 script: Shapes produced an invalid document: nested deeper than 512 (at byte 2560)`,
 		`10.0 parse: not a JSON object: an event must start with {`+` (at byte 0)`,
 	)
 	if res.Dropped != 3 {
@@ -205,7 +205,7 @@ func TestBatchShapes(t *testing.T) {
 		`0 {"what":"event", "a":1.50}`, `1 {"short":1}`, `2 {"what":"several"}`, `2 {"more":true}`, `9 {"what":"event"}`,
 		`4.0 parse: not a JSON object: an event must start with { (at byte 0)`,
 		`5.0 script: not today`, `6.0 script: the plugin gave no reason`, `7.0 script: after all`,
-		`8.0 script: what Batch made of the event is no document: the document ends too early (at byte 6)`)
+		`8.0 script: Batch produced an invalid document: the document ends too early (at byte 6)`)
 	if res.Dropped != 1 {
 		t.Errorf("%d dropped, want 1", res.Dropped)
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// rows passes the events one by one, as maps.
-func (r *run) rows() {
-	encoder := json.NewEncoder((*writer)(r.out))
+// runRows passes the events one by one, as maps.
+func (r *run) runRows() {
+	encoder := json.NewEncoder((*writer)(r.result.Rows()))
 	encoder.SetEscapeHTML(false)
 	for i := range r.in.Len() {
-		if r.state[i] == refused {
+		if r.result.Failed(i) {
 			continue
 		}
 		if r.ctx.Err() != nil || r.limit != nil {
 			return
 		}
 		if err := r.row(i, encoder); err != nil {
-			r.refuse(i, "script", err)
+			r.result.Fail(i, "script", err)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (r *run) routed(i int, encoder *json.Encoder, rows map[string][]map[string]
 // send puts the rows of event i into the output, for the sinks in to.
 func (r *run) send(i int, encoder *json.Encoder, rows []map[string]any, to uint64) error {
 	for _, row := range rows {
-		if r.limit != nil || r.state[i] == refused {
+		if r.limit != nil || r.result.Failed(i) {
 			return nil
 		}
 		if row == nil {
@@ -106,7 +106,8 @@ func (r *run) encode(i int, encoder *json.Encoder, value any, to uint64) error {
 	if err := encoder.Encode(value); err != nil {
 		return fmt.Errorf("encode what %s returned: %w", r.script.plugin.symbol, err)
 	}
-	r.out.Data = r.out.Data[:len(r.out.Data)-len("\n")]
+	rows := r.result.Rows()
+	rows.Data = rows.Data[:len(rows.Data)-len("\n")]
 	r.endDocument(i, to)
 	return nil
 }

@@ -2,6 +2,7 @@ package goplugin
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -50,11 +51,11 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 
 // A loadedScript runs a plugin on batches.
 type loadedScript struct {
-	plugin    *Plugin
-	name      string
-	opts      script.Options
-	log       *slog.Logger
-	workshops sync.Pool // of *workshop
+	plugin     *Plugin
+	name       string
+	opts       script.Options
+	log        *slog.Logger
+	workspaces sync.Pool // of *workspace
 }
 
 func (s *loadedScript) String() string { return s.name }
@@ -64,60 +65,46 @@ func (s *loadedScript) Close() error { return nil }
 
 // Run implements script.Script.
 func (s *loadedScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
-	reset(res)
 	w := s.acquire()
-	defer s.workshops.Put(w)
-	r := &run{script: s, ctx: ctx, workshop: w, in: in, res: res, out: &res.Outputs[0]}
-	if !s.opts.Direct() {
-		w.sent.Reset()
-		r.out = &w.sent
-	}
-	if err := r.check(); err != nil {
+	defer s.workspaces.Put(w)
+	r := &run{script: s, ctx: ctx, workspace: w, in: in, res: res}
+	if err := r.start(); err != nil {
 		return err
 	}
 	if s.plugin.Row != nil {
-		r.rows()
+		r.runRows()
 	} else {
-		r.batch()
+		r.runBatch()
 	}
 	if err := ctx.Err(); err != nil {
-		reset(res)
+		res.Reset()
 		return err
 	}
-	if err := r.settle(); err != nil {
+	if err := r.result.Finish(r.ran); err != nil {
 		return err
 	}
 	return r.limit
 }
 
-func reset(res *event.Result) {
-	for i := range res.Outputs {
-		res.Outputs[i].Reset()
-	}
-	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
+// A workspace is the memory of a run, kept for the next one.
+type workspace struct {
+	result  *script.ResultBuilder
+	checker *document.Extractor // of documents, without columns
+	none    event.Columns
+	decoder decoder
+	data    []byte   // the batch, for a plugin to change
+	docs    [][]byte // the good documents in data
+	origin  []int    // docs[k] is event origin[k]
 }
 
-// A workshop is the memory of a run, kept for the next one.
-type workshop struct {
-	checker    *document.Extractor   // of documents, without columns
-	extractors []*document.Extractor // by sink; nil where no columns are wanted
-	none       event.Columns
-	sent       event.Output // what the plugin emitted, where it is for several sinks
-	decoder    decoder
-	state      []state  // by event
-	data       []byte   // the batch, for a plugin to change
-	docs       [][]byte // the good documents in data
-	origin     []int    // docs[k] is event origin[k]
-}
-
-func (s *loadedScript) acquire() *workshop {
-	if ready, ok := s.workshops.Get().(*workshop); ok {
+func (s *loadedScript) acquire() *workspace {
+	if ready, ok := s.workspaces.Get().(*workspace); ok {
 		return ready
 	}
-	w := &workshop{checker: document.NewExtractor(nil), extractors: make([]*document.Extractor, len(s.opts.Sinks))}
-	for i, sink := range s.opts.Sinks {
-		if sink.Columns != nil {
-			w.extractors[i] = document.NewExtractor(sink.Columns)
+	w := &workspace{result: script.NewResultBuilder(&s.opts, s), checker: document.NewExtractor(nil)}
+	if !s.opts.Value {
+		w.result.Invalid = func(reason string) (string, error) {
+			return "script", fmt.Errorf("%s produced an invalid document: %s", s.plugin.symbol, reason)
 		}
 	}
 	return w

@@ -3,8 +3,6 @@
 package luajit
 
 import (
-	"fmt"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
 	"github.com/perigeedb/perigee/internal/document/report"
@@ -12,38 +10,18 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// columns fills the columns of the sinks that ask for them. When whole, the batch
-// ran in one crossing and nothing was routed: then they have been extracted there.
-func (r *run) columns(e *engine, whole bool) error {
-	if r.s.bare {
-		return r.fit(0, gathered(r.bad))
-	}
-	for i := range r.res.Outputs {
-		sink := &r.s.opts.Sinks[i]
-		if sink.Columns == nil || r.s.opts.Together {
-			continue
+// finish completes the result. When whole, the batch ran in one crossing and nothing was
+// routed: then the columns have been extracted there.
+func (r *run) finish(e *engine, whole bool) error {
+	return r.result.FinishColumns(r.ran, func(sink int) script.Extractor {
+		switch {
+		case r.s.bare:
+			return (*gathered)(r)
+		case whole && !r.s.opts.Sinks[sink].Routed:
+			return collected{e.Extractor(sink)}
 		}
-		extract := e.Extractor(i).Extract
-		if whole && !sink.Routed {
-			extract = collect(e.Extractor(i))
-		}
-		if err := r.fit(i, extract); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fit fills the columns of sink i.
-func (r *run) fit(i int, extract report.Extract) error {
-	name := r.s.opts.Sinks[i].Name
-	err := report.Fit(extract, &r.res.Outputs[i], func(event int, number uint32, bad report.Bad) {
-		r.bury(event, name, number, "column", bad.Reason, "")
+		return e.Extractor(sink)
 	})
-	if err != nil {
-		return fmt.Errorf("extract columns: %w", err)
-	}
-	return nil
 }
 
 // gather adds what a crossing has extracted to the columns of a bare output. The
@@ -60,16 +38,20 @@ func (r *run) gather(e *engine, out *luajit.Outcome) {
 	r.bad = append(r.bad, add(out.Data, bare.Columns).Bad...)
 }
 
-// gathered hands over what gather found.
-func gathered(bad []report.Bad) report.Extract {
-	return func([]byte, []uint32, *event.Columns) (report.Report, error) { return report.Report{Bad: bad}, nil }
+// gathered is a run whose columns gather has filled.
+type gathered run
+
+// Extract implements script.Extractor.
+func (r *gathered) Extract([]byte, []uint32, *event.Columns) (report.Report, error) {
+	return report.Report{Bad: r.bad}, nil
 }
 
-// collect fetches what has been extracted.
-func collect(x *document.Extractor) report.Extract {
-	return func(data []byte, _ []uint32, columns *event.Columns) (report.Report, error) {
-		return x.Collect(data, columns), nil
-	}
+// collected is an extractor that has run within a crossing.
+type collected struct{ *document.Extractor }
+
+// Extract implements script.Extractor.
+func (x collected) Extract(data []byte, _ []uint32, columns *event.Columns) (report.Report, error) {
+	return x.Collect(data, columns), nil
 }
 
 // sinks are those of the options as the engine takes them.

@@ -3,7 +3,6 @@
 package luajit
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -20,7 +19,7 @@ import (
 func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
 	e, err := s.acquire(ctx)
 	if err != nil {
-		reset(res)
+		res.Reset()
 		return err
 	}
 	if e.Pass(ctx, in, 0) && s.plain && ctx.Err() == nil {
@@ -28,13 +27,13 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 		s.release(e)
 		return nil
 	}
-	reset(res)
-	r := run{s: s, ctx: ctx, in: in, res: res}
+	r := s.runs.Get().(*run)
+	defer s.runs.Put(r)
+	r.start(ctx, in, res)
 	e, err = r.all(e)
 	if e != nil {
 		s.release(e)
 	}
-	r.settle()
 	return err
 }
 
@@ -49,24 +48,29 @@ func keep(e *engine, in *event.Batch, res *event.Result) {
 	} else {
 		out.Ends, out.From = append(out.Ends[:0], ends...), append(out.From[:0], from...)
 	}
-	name(out, in, in.Len())
+	out.SetRange(in, in.Len())
 	res.Dead, res.Dropped, res.Ran = res.Dead[:0], dropped, in.Len()
 }
 
-func reset(res *event.Result) {
-	for i := range res.Outputs {
-		res.Outputs[i].Reset()
-	}
-	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, 0
-}
-
-// A run is one batch on its way.
+// A run is one batch on its way. Its memory is used again.
 type run struct {
-	s   *Script
+	s      *Script
+	result *script.ResultBuilder
+
 	ctx context.Context
 	in  *event.Batch
 	res *event.Result
+	ran int          // events of the batch
 	bad []report.Bad // rows of a bare output
+}
+
+func (s *Script) newRun() any {
+	return &run{s: s, result: script.NewResultBuilder(&s.opts, s)}
+}
+
+func (r *run) start(ctx context.Context, in *event.Batch, res *event.Result) {
+	r.ctx, r.in, r.res, r.ran, r.bad = ctx, in, res, 0, r.bad[:0]
+	r.result.Start(in, res)
 }
 
 // all goes on after a first crossing until every event has run or a limit of the
@@ -75,10 +79,10 @@ type run struct {
 func (r *run) all(e *engine) (*engine, error) {
 	start := time.Time{}
 	for {
-		first, out := r.res.Ran, e.Outcome()
+		first, out := r.ran, e.Outcome()
 		if err := r.ctx.Err(); err != nil {
 			r.s.release(e)
-			reset(r.res)
+			r.res.Reset()
 			return nil, err
 		}
 		whole := first == 0 && out.Limit == luajit.OK && len(out.To) == 0
@@ -86,11 +90,11 @@ func (r *run) all(e *engine) (*engine, error) {
 			return e, err
 		}
 		if out.Limit == luajit.OK {
-			return e, r.columns(e, whole)
+			return e, r.finish(e, whole)
 		}
 		limit := r.limit(e, out, first)
-		if limit == nil && r.res.Ran == r.in.Len() {
-			return e, r.columns(e, false)
+		if limit == nil && r.ran == r.in.Len() {
+			return e, r.finish(e, false)
 		}
 		if start.IsZero() {
 			start = time.Now().Add(-r.s.opts.Limits.EventTime)
@@ -100,7 +104,7 @@ func (r *run) all(e *engine) (*engine, error) {
 				Script: r.s.code.Name, Message: "events hit their time limit until the batch's was used up"}}
 		}
 		if limit != nil {
-			if err := r.columns(e, false); err != nil {
+			if err := r.finish(e, false); err != nil {
 				return e, err
 			}
 			return e, limit
@@ -110,7 +114,7 @@ func (r *run) all(e *engine) (*engine, error) {
 		if e, err = r.s.acquire(r.ctx); err != nil {
 			return nil, err
 		}
-		e.Pass(r.ctx, r.in, r.res.Ran)
+		e.Pass(r.ctx, r.in, r.ran)
 	}
 }
 
@@ -129,8 +133,8 @@ func (r *run) limit(e *engine, out *luajit.Outcome, first int) error {
 		return &script.LimitError{Limit: name, Err: fault}
 	}
 	if out.Limit == luajit.BatchTime {
-		r.bury(r.res.Ran, "", 0, "script", fault.Error(), fault.Traceback)
-		r.res.Ran++
+		r.result.Fail(r.ran, "script", fault)
+		r.ran++
 	}
 	return nil
 }
@@ -143,13 +147,11 @@ func (r *run) take(e *engine, out *luajit.Outcome) error {
 		}
 		r.gather(e, out)
 	}
-	sent := event.Output{Data: out.Data, Ends: out.Ends, From: out.From, To: out.To}
-	r.s.opts.Share(&sent, r.res.Outputs)
+	r.result.AddRows(&event.Output{Data: out.Data, Ends: out.Ends, From: out.From, To: out.To})
 	for _, d := range out.Dead() {
 		r.deadEvent(d)
 	}
-	r.res.Dropped += out.Dropped
-	r.res.Ran = out.At
+	r.ran = out.At
 	if e.Told() {
 		r.s.drain(e.Engine)
 	}
@@ -158,38 +160,10 @@ func (r *run) take(e *engine, out *luajit.Outcome) error {
 
 func (r *run) deadEvent(d luajit.Dead) {
 	if d.Script == nil {
-		why := report.SyntaxError{Fault: d.Fault, Offset: d.Offset}
-		r.bury(d.Event, "", 0, "parse", why.Error(), "")
+		r.result.Fail(d.Event, "parse", &report.SyntaxError{Fault: d.Fault, Offset: d.Offset})
 		return
 	}
-	err := script.Error{Script: cmp.Or(d.Script.File, r.s.code.Name), Line: d.Script.Line, Message: d.Script.Message}
-	text := err.Error()
-	if err.Line == 0 {
-		text = err.Message
-	}
-	r.bury(d.Event, "", 0, "script", text, d.Script.Traceback)
-}
-
-func (r *run) bury(i int, sink string, number uint32, stage, why, traceback string) {
-	r.res.Dead = append(r.res.Dead, event.Dead{
-		Position: r.in.Range.First + uint64(i), Sink: sink, Number: number, Stage: stage, Error: why,
-		Traceback: traceback, Script: r.s.name, Original: bytes.Clone(r.in.Doc(i)),
+	r.result.Fail(d.Event, "script", &script.Error{
+		Script: cmp.Or(d.Script.File, r.s.code.Name), Line: d.Script.Line, Message: d.Script.Message, Traceback: d.Script.Traceback,
 	})
-}
-
-// settle names the outputs.
-func (r *run) settle() {
-	for i := range r.res.Outputs {
-		name(&r.res.Outputs[i], r.in, r.res.Ran)
-	}
-	script.Sort(r.res.Dead)
-}
-
-// name says of which events an output is.
-func name(out *event.Output, in *event.Batch, ran int) {
-	out.Partition = in.Partition
-	out.Range.First, out.Range.Count, out.Range.Prints = in.Range.First, uint64(ran), in.Range.Prints // Head copies more
-	if len(out.Range.Prints) > 0 {
-		out.Range.Prints = out.Range.Prints[:ran:ran]
-	}
 }

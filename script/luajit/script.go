@@ -4,6 +4,7 @@ package luajit
 
 import (
 	"context"
+	"sync"
 
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/script"
@@ -15,6 +16,8 @@ type Script struct {
 	program
 	plain bool // all rows are for one output, without columns
 	bare  bool // they are for one output, and have columns whatever ended a run
+
+	runs sync.Pool // of *run
 }
 
 // Load compiles the script and runs its text once. A fault in it is a
@@ -35,6 +38,7 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 		return nil, err
 	}
 	s.plain = opts.Direct() && opts.Sinks[0].Columns == nil
+	s.runs.New = s.newRun
 	s.bare = luajit.Bare(sinks(opts.Sinks))
 	if err := s.join(ctx, "batches", s.open); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func testBare(t *testing.T, lang script.Language) {
 		alike(t, lang, script.Limits{}, nil)
 	})
 	t.Run("after a limit", func(t *testing.T) {
-		alike(t, lang, script.Limits{EventTime: 50 * time.Millisecond}, []string{
+		alike(t, lang, script.Limits{EventTime: 200 * time.Millisecond, BatchTime: time.Minute}, []string{
 			`{"how":"plain","n":1,"s":"one"}`, `{"how":"misfit"}`, `{"how":"loop"}`, `{"how":"plain","n":2,"s":"two"}`,
 			`{"how":"misfit"}`, `{"how":"list","n":3}`, `{"how":"loop"}`, `{"how":"plain","n":4,"s":"four"}`,
 		})

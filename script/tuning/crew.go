@@ -125,13 +125,16 @@ func sleep(ctx context.Context, long time.Duration) {
 // counts also when it came out later, or nobody would see who waits for ever.
 func (m *member) work(ctx context.Context, c *crew) {
 	failed := uint64(0)
-	count := func(res *event.Result) { failed += uint64(len(res.Dead)) }
+	count := func(*event.Batch, *script.LimitError) error {
+		failed += uint64(len(m.result.Dead))
+		return nil
+	}
 	for m.err == nil {
 		b := c.batches[m.next%len(c.batches)]
 		m.next++
 		failed = 0
 		began := time.Now()
-		m.err = runAll(ctx, c.script, b, &m.result, count)
+		m.err = script.RunAll(ctx, c.script, b, &m.result, 0, count)
 		took, phase := time.Since(began), c.phase.Load()
 		if phase != beginning {
 			m.latency.add(took)

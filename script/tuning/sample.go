@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -99,7 +98,11 @@ func (s *Sample) examine(ctx context.Context, loaded script.Script, sinks int, l
 			b.Append(doc)
 		}
 		b.Range.Count = uint64(b.Len())
-		if err := runAll(ctx, loaded, b, &res, s.count); err != nil {
+		err := script.RunAll(ctx, loaded, b, &res, 0, func(*event.Batch, *script.LimitError) error {
+			s.count(&res)
+			return nil
+		})
+		if err != nil {
 			return 0, fmt.Errorf("run the script on line %d of %s: %w", s.lines[s.Tried], s.Name, err)
 		}
 		s.Tried += b.Len()
@@ -117,22 +120,5 @@ func (s *Sample) count(res *event.Result) {
 		if s.Failed++; s.Fault == "" {
 			s.Fault, s.Line = dead.Stage+": "+dead.Error, s.lines[dead.Position]
 		}
-	}
-}
-
-// runAll runs a batch. Where a limit of the batch ends the run, the rest is run again.
-func runAll(ctx context.Context, loaded script.Script, b *event.Batch, res *event.Result, took func(*event.Result)) error {
-	rest := *b
-	for {
-		err := loaded.Run(ctx, &rest, res)
-		var limit *script.LimitError
-		if err != nil && (!errors.As(err, &limit) || res.Ran == 0) {
-			return err
-		}
-		took(res)
-		if res.Ran == rest.Len() {
-			return nil
-		}
-		rest = rest.Tail(res.Ran)
 	}
 }

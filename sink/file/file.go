@@ -27,7 +27,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 // Config are the settings below "file".
@@ -127,7 +127,7 @@ func (s *Sink) Open(_ context.Context, partition string) (sink.Writer, event.Ran
 	if err != nil {
 		return nil, nil, err
 	}
-	w, done := ledger.NewWriter(b, entries, s.log)
+	w, done := positions.NewWriter(b, entries, s.log)
 	return w, done, nil
 }
 
@@ -201,7 +201,7 @@ type book struct {
 }
 
 // own takes the partition over.
-func (b *book) own() (entries []ledger.Entry, err error) {
+func (b *book) own() (entries []positions.Entry, err error) {
 	err = b.journal.locked(func() error {
 		if err := b.journal.ours(); err != nil {
 			return err
@@ -226,8 +226,8 @@ func (b *book) owned(f func() error) error {
 	})
 }
 
-// Renew implements ledger.Book.
-func (b *book) Renew(context.Context) (entries []ledger.Entry, err error) {
+// Renew implements positions.Store.
+func (b *book) Renew(context.Context) (entries []positions.Entry, err error) {
 	err = b.owned(func() error {
 		entries = b.journal.state.partition(b.partition).ledger()
 		return nil
@@ -235,10 +235,10 @@ func (b *book) Renew(context.Context) (entries []ledger.Entry, err error) {
 	return entries, err
 }
 
-// Has implements ledger.Book.
-func (b *book) Has(_ context.Context, r event.Range) (there bool, err error) {
+// IsCommitted implements positions.Store.
+func (b *book) IsCommitted(_ context.Context, r event.Range) (there bool, err error) {
 	err = b.owned(func() error {
-		there = slices.ContainsFunc(b.journal.state.partition(b.partition).ledger(), func(e ledger.Entry) bool {
+		there = slices.ContainsFunc(b.journal.state.partition(b.partition).ledger(), func(e positions.Entry) bool {
 			return e.Range.First <= r.First && r.End() <= e.Range.End()
 		})
 		return nil
@@ -246,8 +246,8 @@ func (b *book) Has(_ context.Context, r event.Range) (there bool, err error) {
 	return there, err
 }
 
-// Land implements ledger.Book.
-func (b *book) Land(_ context.Context, rows *ledger.Rows, ranges []event.Range) error {
+// Commit implements positions.Store.
+func (b *book) Commit(_ context.Context, rows *positions.Rows, ranges []event.Range) error {
 	return b.owned(func() error {
 		size, err := b.journal.store(rows)
 		if err != nil {
@@ -257,13 +257,13 @@ func (b *book) Land(_ context.Context, rows *ledger.Rows, ranges []event.Range) 
 	})
 }
 
-// Fold implements ledger.Book.
-func (b *book) Fold(_ context.Context, r event.Range) error {
+// Compact implements positions.Store.
+func (b *book) Compact(_ context.Context, r event.Range) error {
 	return b.owned(func() error {
 		return b.journal.note(record{Partition: b.partition, Fold: true, Ranges: toDisk(r), When: time.Now().Unix()})
 	})
 }
 
-// Doubtful implements ledger.Book: any failure may have come after the journal
+// OutcomeUnknown implements positions.Store: any failure may have come after the journal
 // reached the disk.
-func (b *book) Doubtful(error) bool { return true }
+func (b *book) OutcomeUnknown(error) bool { return true }

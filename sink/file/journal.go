@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 // A folder says where files are and when they are full.
@@ -193,7 +193,7 @@ func decode(line []byte, r *record) bool {
 
 // store appends rows to the open file and returns its size then. They count once
 // the journal says so.
-func (j *journal) store(rows *ledger.Rows) (int64, error) {
+func (j *journal) store(rows *positions.Rows) (int64, error) {
 	if err := j.rotate(); err != nil {
 		return 0, err
 	}

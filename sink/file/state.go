@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 // A record is one line of the journal: something that happened.
@@ -149,10 +149,10 @@ func (p *partition) set(next uint64) {
 }
 
 // ledger returns the entries as the ledger wants them.
-func (p *partition) ledger() (all []ledger.Entry) {
+func (p *partition) ledger() (all []positions.Entry) {
 	now := time.Now()
 	for _, e := range p.Entries {
-		all = append(all, ledger.Entry{Range: e.whole(), Age: now.Sub(time.Unix(e.When, 0))})
+		all = append(all, positions.Entry{Range: e.whole(), Age: now.Sub(time.Unix(e.When, 0))})
 	}
 	return all
 }

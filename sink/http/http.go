@@ -132,7 +132,7 @@ type writer struct {
 	sink      *Sink
 	partition string
 	closed    atomic.Bool
-	memory    partial.Memory
+	memory    partial.Written
 }
 
 // Verify implements sink.Writer. What the receiver keeps is unknown.

@@ -47,7 +47,7 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 	if err != nil {
 		return err
 	}
-	return w.memory.Settle(out, bad)
+	return w.memory.Record(out, bad)
 }
 
 // post posts rows, and halves what the receiver refuses until it has the rows

@@ -153,7 +153,7 @@ type writer struct {
 	sink   *Sink
 	client *kgo.Client
 	closed atomic.Bool
-	memory partial.Memory
+	memory partial.Written
 }
 
 // Verify implements sink.Writer. Records are not read back.
@@ -186,7 +186,7 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 			bad = append(bad, sink.RowError{Row: rows[i], Err: fmt.Errorf("the topic refuses a record of %d bytes as too large", len(records[i].Value))})
 		}
 	}
-	return w.memory.Settle(out, bad)
+	return w.memory.Record(out, bad)
 }
 
 // produce writes records and returns which of them were refused as too large,

@@ -7,12 +7,12 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 // A writer owns one partition.
 type writer struct {
-	*ledger.Writer
+	*positions.Writer
 	*book
 }
 
@@ -24,7 +24,7 @@ func (w writer) Close() error {
 }
 
 // A book is one partition in the ledger, for the writer that has taken it over.
-// It implements ledger.Book.
+// It implements positions.Store.
 type book struct {
 	sink      *Sink
 	partition string
@@ -49,8 +49,8 @@ func (b *book) close() {
 	b.forgetAll()
 }
 
-// Land implements ledger.Book.
-func (b *book) Land(ctx context.Context, rows *ledger.Rows, ranges []event.Range) error {
+// Commit implements positions.Store.
+func (b *book) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
 	t := b.batch(rows)
 	defer b.spareBatch(t)
 	s, err := b.session(ctx)
@@ -81,11 +81,11 @@ func (b *book) explain(err error) error {
 	return b.sink.explain("writing to table "+b.sink.config.Table, err)
 }
 
-// Doubtful implements ledger.Book.
-func (b *book) Doubtful(err error) bool { return judge(err) == unknown }
+// OutcomeUnknown implements positions.Store.
+func (b *book) OutcomeUnknown(err error) bool { return judge(err) == unknown }
 
 // batch returns memory for rows.
-func (b *book) batch(rows *ledger.Rows) *batch {
+func (b *book) batch(rows *positions.Rows) *batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := new(batch)

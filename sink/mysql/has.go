@@ -9,8 +9,8 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// Has implements ledger.Book.
-func (b *book) Has(ctx context.Context, r event.Range) (there bool, err error) {
+// IsCommitted implements positions.Store.
+func (b *book) IsCommitted(ctx context.Context, r event.Range) (there bool, err error) {
 	err = b.sink.db.QueryRowContext(ctx, `SELECT COALESCE((SELECT first + events >= ? FROM perigee_ranges
 			WHERE owner = o.id AND first <= ? ORDER BY first DESC LIMIT 1), FALSE)
 		FROM perigee_owners AS o WHERE id = ? AND epoch = ? AND owner = ?`,

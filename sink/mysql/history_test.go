@@ -69,11 +69,11 @@ func TestFencedWriterFoldsNothing(t *testing.T) {
 	old := g.open()
 	g.commit(old, 0, 40, 10, true)
 	fresh := g.open()
-	if err := fresh.Fold(t.Context(), event.Range{First: 0, Count: 20}); err != nil {
+	if err := fresh.Compact(t.Context(), event.Range{First: 0, Count: 20}); err != nil {
 		t.Fatal(err)
 	}
 	before := g.ranges()
-	if err := old.Fold(t.Context(), event.Range{First: 10, Count: 30}); err == nil {
+	if err := old.Compact(t.Context(), event.Range{First: 10, Count: 30}); err == nil {
 		t.Error("a fenced writer folded")
 	}
 	if after := g.ranges(); !slices.Equal(before, after) || len(after) != 3 {

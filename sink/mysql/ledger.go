@@ -9,7 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 // ledgerTables are the tables beside the target. Names are bytes, because two that a
@@ -69,7 +69,7 @@ func present(ctx context.Context, conn *sql.Conn, database, table string) (there
 // takeOver makes the writer the owner of its partition and returns what is
 // committed. Whatever another owner has under way by then is fenced: it holds
 // the row's shared lock, and is waited for, or will not get it any more.
-func (b *book) takeOver(ctx context.Context) ([]ledger.Entry, error) {
+func (b *book) takeOver(ctx context.Context) ([]positions.Entry, error) {
 	s := b.sink
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -95,9 +95,9 @@ const raiseOwner = `INSERT INTO perigee_owners (pipeline, target, ` + "`partitio
 	VALUES (?, ?, ?, 1, ?, UTC_TIMESTAMP(6))
 	ON DUPLICATE KEY UPDATE epoch = epoch + 1, owner = VALUES(owner), since = VALUES(since)`
 
-// Renew implements ledger.Book. The commit also makes durable whatever is read after it: a server may show a
+// Renew implements positions.Store. The commit also makes durable whatever is read after it: a server may show a
 // transaction before it is on disk, but not before one that follows it is.
-func (b *book) Renew(ctx context.Context) ([]ledger.Entry, error) {
+func (b *book) Renew(ctx context.Context) ([]positions.Entry, error) {
 	conn, err := b.sink.db.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -136,22 +136,22 @@ func (b *book) raise(ctx context.Context, conn *sql.Conn, statement string, args
 }
 
 // readEntries reads what is committed.
-func (b *book) readEntries(ctx context.Context, conn *sql.Conn) ([]ledger.Entry, error) {
+func (b *book) readEntries(ctx context.Context, conn *sql.Conn) ([]positions.Entry, error) {
 	rows, err := conn.QueryContext(ctx, `SELECT first, events, TIMESTAMPDIFF(SECOND, committed, UTC_TIMESTAMP(6)), prints
 		FROM perigee_ranges WHERE owner = ? ORDER BY first`, b.id)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var entries []ledger.Entry
+	var entries []positions.Entry
 	for rows.Next() {
-		var e ledger.Entry
+		var e positions.Entry
 		var age int64
 		var prints sql.RawBytes
 		if err := rows.Scan(&e.Range.First, &e.Range.Count, &age, &prints); err != nil {
 			return nil, err
 		}
-		if e.Range.Prints, err = ledger.DecodePrints(e.Range, prints); err != nil {
+		if e.Range.Prints, err = positions.DecodePrints(e.Range, prints); err != nil {
 			return nil, err
 		}
 		e.Age = time.Duration(age) * time.Second
@@ -193,13 +193,13 @@ func appendPrints(to []byte, prints []uint32) []byte {
 	if len(prints) == 0 {
 		return append(to, "NULL"...)
 	}
-	return append(ledger.AppendHex(append(to, "x'"...), prints), '\'')
+	return append(positions.AppendHex(append(to, "x'"...), prints), '\'')
 }
 
-// Fold implements ledger.Book. It grows the first row and deletes the others.
+// Compact implements positions.Store. It grows the first row and deletes the others.
 // The first row is inserted, not updated: an update of a row that a later owner
 // has folded away would find nothing and so not meet the fence.
-func (b *book) Fold(ctx context.Context, r event.Range) error {
+func (b *book) Compact(ctx context.Context, r event.Range) error {
 	s, err := b.session(ctx)
 	if err != nil {
 		return err

@@ -322,7 +322,7 @@ func TestSetBackWhileIdle(t *testing.T) {
 func lostLast(t *testing.T, err error) {
 	t.Helper()
 	permanent := event.IsPermanent(err)
-	if !permanent || !strings.Contains(err.Error(), "has lost what it had committed: events [300,600)") {
+	if !permanent || !strings.Contains(err.Error(), "has lost committed events: [300,600)") {
 		t.Errorf("after the database was set back: %v", err)
 	}
 }

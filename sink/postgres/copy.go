@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -303,7 +303,7 @@ func (l *lent) takeBack() {
 }
 
 // encode makes the data of rows.
-func (b *batch) encode(f *format, rows *ledger.Rows, index []int, numbered bool) (err error) {
+func (b *batch) encode(f *format, rows *positions.Rows, index []int, numbered bool) (err error) {
 	b.data, err = f.append(b.data[:0], rows.Columns, index, numbered)
 	return err
 }

@@ -76,11 +76,11 @@ func TestFencedWriterFoldsNothing(t *testing.T) {
 	}
 	g.commit(g.open(), 0, 40, 10, true)
 	old, fresh := owner("old"), owner("fresh")
-	if err := fresh.Fold(t.Context(), event.Range{First: 0, Count: 20}); err != nil {
+	if err := fresh.Compact(t.Context(), event.Range{First: 0, Count: 20}); err != nil {
 		t.Fatal(err)
 	}
 	before := g.ranges()
-	if err := old.Fold(t.Context(), event.Range{First: 10, Count: 30}); !fenced(err) {
+	if err := old.Compact(t.Context(), event.Range{First: 10, Count: 30}); !fenced(err) {
 		t.Errorf("a fenced writer folded: %v", err)
 	}
 	if after := g.ranges(); !slices.Equal(before, after) || len(after) != 3 {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -151,8 +151,8 @@ func (s *batches) give(b *batch) {
 	s.spare = append(s.spare, b)
 }
 
-// Land implements ledger.Book.
-func (b *book) Land(ctx context.Context, rows *ledger.Rows, ranges []event.Range) error {
+// Commit implements positions.Store.
+func (b *book) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
 	batch := b.sink.batches.take()
 	defer b.sink.batches.give(batch)
 	c, err := b.sink.pool.take(ctx)
@@ -176,7 +176,7 @@ func (b *book) Land(ctx context.Context, rows *ledger.Rows, ranges []event.Range
 // rows: once the server has the rows, it waits for nobody until it has
 // committed. The lock that lets evict find it comes first, that on the owner's
 // row last.
-func (b *book) transact(ctx context.Context, c *conn, batch *batch, rows *ledger.Rows, ranges []event.Range) error {
+func (b *book) transact(ctx context.Context, c *conn, batch *batch, rows *positions.Rows, ranges []event.Range) error {
 	p := b.plan
 	if err := p.prepareStage(ctx, c); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 const (
@@ -93,7 +93,7 @@ func (s *Sink) absentTables(ctx context.Context, c *conn) ([]string, error) {
 }
 
 // A book is one partition in the ledger, for the writer that has taken it over.
-// It implements ledger.Book.
+// It implements positions.Store.
 type book struct {
 	sink      *Sink
 	partition string
@@ -108,7 +108,7 @@ type book struct {
 // takeOver makes the writer the owner of its partition and returns what is
 // committed. Whatever another owner has under way by then is fenced: it holds
 // the row's shared lock, and is waited for, or will not get it any more.
-func (b *book) takeOver(ctx context.Context) ([]ledger.Entry, error) {
+func (b *book) takeOver(ctx context.Context) ([]positions.Entry, error) {
 	return b.raise(ctx, b.sink.raiseOwner(b.partition, b.token)+" RETURNING id, epoch")
 }
 
@@ -141,9 +141,9 @@ func nameText(name string) string {
 	return strconv.QuoteToASCII(name)
 }
 
-// Renew implements ledger.Book. The commit also makes durable whatever is read
+// Renew implements positions.Store. The commit also makes durable whatever is read
 // after it.
-func (b *book) Renew(ctx context.Context) ([]ledger.Entry, error) {
+func (b *book) Renew(ctx context.Context) ([]positions.Entry, error) {
 	entries, err := b.raise(ctx, fmt.Sprintf("UPDATE %s SET epoch = epoch + 1 WHERE id = %d AND owner = %s RETURNING id, epoch",
 		b.sink.config.in(ownersTable), b.id, quoteText(b.token)))
 	return entries, b.sink.explain("finding out what is committed", err)
@@ -152,7 +152,7 @@ func (b *book) Renew(ctx context.Context) ([]ledger.Entry, error) {
 // raise runs a statement that returns the writer's row, raised; frees what the
 // fenced still hold, and reads what is committed. It comes again when it was
 // itself ended: whoever evicts may hit a connection that has just become idle.
-func (b *book) raise(ctx context.Context, statement string) ([]ledger.Entry, error) {
+func (b *book) raise(ctx context.Context, statement string) ([]positions.Entry, error) {
 	for again := true; ; again = false {
 		c, err := b.sink.pool.take(ctx)
 		if err != nil {
@@ -167,7 +167,7 @@ func (b *book) raise(ctx context.Context, statement string) ([]ledger.Entry, err
 	}
 }
 
-func (b *book) raiseOn(ctx context.Context, c *conn, statement string) ([]ledger.Entry, error) {
+func (b *book) raiseOn(ctx context.Context, c *conn, statement string) ([]positions.Entry, error) {
 	rows, err := c.do(ctx, statement)
 	if err != nil {
 		return nil, err
@@ -203,13 +203,13 @@ func (b *book) evict(ctx context.Context, c *conn) error {
 }
 
 // readEntries reads what is committed of the owner with the id.
-func (s *Sink) readEntries(ctx context.Context, c *conn, id int64) ([]ledger.Entry, error) {
+func (s *Sink) readEntries(ctx context.Context, c *conn, id int64) ([]positions.Entry, error) {
 	rows, err := c.do(ctx, fmt.Sprintf(`SELECT first, events, extract(epoch FROM clock_timestamp() - committed)::bigint, prints
 		FROM %s WHERE owner = %d ORDER BY first`, s.config.in(rangesTable), id))
 	if err != nil {
 		return nil, err
 	}
-	var entries []ledger.Entry
+	var entries []positions.Entry
 	for _, row := range rows {
 		e, err := readEntry(row)
 		if err != nil {
@@ -221,7 +221,7 @@ func (s *Sink) readEntries(ctx context.Context, c *conn, id int64) ([]ledger.Ent
 }
 
 // readEntry reads first, events, age and prints.
-func readEntry(row [][]byte) (e ledger.Entry, err error) {
+func readEntry(row [][]byte) (e positions.Entry, err error) {
 	if e.Range.First, err = strconv.ParseUint(string(row[0]), 10, 64); err != nil {
 		return e, err
 	}
@@ -237,7 +237,7 @@ func readEntry(row [][]byte) (e ledger.Entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.Range.Prints, err = ledger.DecodePrints(e.Range, prints)
+	e.Range.Prints, err = positions.DecodePrints(e.Range, prints)
 	return e, err
 }
 
@@ -275,13 +275,13 @@ func appendPrints(to []byte, prints []uint32) []byte {
 	if len(prints) == 0 {
 		return append(to, "NULL"...)
 	}
-	return append(ledger.AppendHex(append(to, `'\x`...), prints), '\'')
+	return append(positions.AppendHex(append(to, `'\x`...), prints), '\'')
 }
 
-// Fold implements ledger.Book. It grows the first row and deletes the others.
+// Compact implements positions.Store. It grows the first row and deletes the others.
 // The first row is inserted, not updated: an update of a row that a later owner
 // has folded away would find nothing and so not meet the fence.
-func (b *book) Fold(ctx context.Context, r event.Range) error {
+func (b *book) Compact(ctx context.Context, r event.Range) error {
 	c, err := b.sink.pool.take(ctx)
 	if err != nil {
 		return err
@@ -294,8 +294,8 @@ func (b *book) Fold(ctx context.Context, r event.Range) error {
 	return err
 }
 
-// Has implements ledger.Book.
-func (b *book) Has(ctx context.Context, r event.Range) (bool, error) {
+// IsCommitted implements positions.Store.
+func (b *book) IsCommitted(ctx context.Context, r event.Range) (bool, error) {
 	c, err := b.sink.pool.take(ctx)
 	if err != nil {
 		return false, err
@@ -310,5 +310,5 @@ func (b *book) Has(ctx context.Context, r event.Range) (bool, error) {
 	return err == nil && string(rows[0][0]) == "t", err
 }
 
-// Doubtful implements ledger.Book. A fenced writer learns nothing more.
-func (b *book) Doubtful(err error) bool { return judge(err) == unknown && !fenced(err) }
+// OutcomeUnknown implements positions.Store. A fenced writer learns nothing more.
+func (b *book) OutcomeUnknown(err error) bool { return judge(err) == unknown && !fenced(err) }

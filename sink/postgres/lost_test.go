@@ -260,7 +260,7 @@ func TestDatabaseRestored(t *testing.T) {
 	for range 2 {
 		err = w.Write(t.Context(), span(h, 20, 10))
 		permanent, ok := errors.AsType[*event.PermanentError](err)
-		if !ok || !strings.Contains(permanent.Error(), "has lost what it had committed: events [10,20)") {
+		if !ok || !strings.Contains(permanent.Error(), "has lost committed events: [10,20)") {
 			t.Errorf("a writer that runs on returned %v", err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestSetBackWhileIdle(t *testing.T) {
 		err = writer.Verify(t.Context())
 	}
 	permanent := event.IsPermanent(err)
-	if !permanent || !strings.Contains(err.Error(), "has lost what it had committed: events [300,600)") {
+	if !permanent || !strings.Contains(err.Error(), "has lost committed events: [300,600)") {
 		t.Errorf("after it was set back: %v", err)
 	}
 }

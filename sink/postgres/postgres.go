@@ -27,7 +27,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -103,7 +103,7 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 	if err != nil {
 		return nil, nil, s.explain("taking over the partition", err)
 	}
-	w, done := ledger.NewWriter(b, entries, s.log)
+	w, done := positions.NewWriter(b, entries, s.log)
 	return w, done, nil
 }
 

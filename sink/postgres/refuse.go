@@ -13,7 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 	"github.com/perigeedb/perigee/sink/internal/table"
 )
 
@@ -25,14 +25,14 @@ type search struct {
 	*book
 	conn  *conn
 	batch *batch
-	rows  *ledger.Rows
+	rows  *positions.Rows
 	bad   []sink.RowError
 }
 
 const savepoint = "perigee"
 
 // refuse returns the rows that are to blame for cause.
-func (b *book) refuse(ctx context.Context, c *conn, batch *batch, rows *ledger.Rows, cause error) error {
+func (b *book) refuse(ctx context.Context, c *conn, batch *batch, rows *positions.Rows, cause error) error {
 	rollBack(ctx, c)
 	if err := b.owned(ctx, c); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 //go:embed own.lua
@@ -29,7 +29,7 @@ var hasScript string
 var replaceScript string
 
 // A book is one partition, for the writer that has taken it over. It implements
-// ledger.Book.
+// positions.Store.
 type book struct {
 	sink      *Sink
 	partition string
@@ -43,7 +43,7 @@ func (b *book) keys() []string {
 
 // own makes the writer the owner and returns what is committed; again does so
 // only if it is the owner already.
-func (b *book) own(ctx context.Context, again bool) ([]ledger.Entry, error) {
+func (b *book) own(ctx context.Context, again bool) ([]positions.Entry, error) {
 	renew := "0"
 	if again {
 		renew = "1"
@@ -62,14 +62,14 @@ func (b *book) own(ctx context.Context, again bool) ([]ledger.Entry, error) {
 	return readEntries(ranges, now)
 }
 
-// Renew implements ledger.Book.
-func (b *book) Renew(ctx context.Context) ([]ledger.Entry, error) {
+// Renew implements positions.Store.
+func (b *book) Renew(ctx context.Context) ([]positions.Entry, error) {
 	entries, err := b.own(ctx, true)
 	return entries, b.sink.explain("find out what is committed", err)
 }
 
-// Has implements ledger.Book.
-func (b *book) Has(ctx context.Context, r event.Range) (bool, error) {
+// IsCommitted implements positions.Store.
+func (b *book) IsCommitted(ctx context.Context, r event.Range) (bool, error) {
 	v, err := b.sink.eval(ctx, hasScript, b.keys(), b.epoch, strconv.FormatUint(r.First, 10))
 	if err == nil && v == "FENCED" {
 		err = sink.ErrFenced
@@ -86,8 +86,8 @@ func (b *book) Has(ctx context.Context, r event.Range) (bool, error) {
 	return first+count >= r.End(), err
 }
 
-// Land implements ledger.Book.
-func (b *book) Land(ctx context.Context, rows *ledger.Rows, ranges []event.Range) error {
+// Commit implements positions.Store.
+func (b *book) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
 	var hashes []hashRow
 	if b.sink.kind == "hash" {
 		var refused []sink.RowError
@@ -113,7 +113,7 @@ func (b *book) Land(ctx context.Context, rows *ledger.Rows, ranges []event.Range
 }
 
 // hashes makes the rows' hashes, or says which cannot be.
-func (s *Sink) hashes(rows *ledger.Rows) (all []hashRow, refused []sink.RowError) {
+func (s *Sink) hashes(rows *positions.Rows) (all []hashRow, refused []sink.RowError) {
 	for _, row := range rows.Index {
 		h, err := s.template.row(rows.Output.Doc(row))
 		if err != nil {
@@ -125,7 +125,7 @@ func (s *Sink) hashes(rows *ledger.Rows) (all []hashRow, refused []sink.RowError
 }
 
 // askWrite queues the script that writes.
-func (b *book) askWrite(c *resp.Conn, rows *ledger.Rows, hashes []hashRow, ranges []event.Range) {
+func (b *book) askWrite(c *resp.Conn, rows *positions.Rows, hashes []hashRow, ranges []event.Range) {
 	keys := b.keys()
 	arguments := 3 + 2*len(ranges)
 	switch {
@@ -181,7 +181,7 @@ func (s *Sink) field() string {
 }
 
 // verdict is what the script that writes has returned.
-func (b *book) verdict(v any, rows *ledger.Rows, hashes []hashRow) error {
+func (b *book) verdict(v any, rows *positions.Rows, hashes []hashRow) error {
 	switch v := v.(type) {
 	case string:
 		if v == "FENCED" {
@@ -203,8 +203,8 @@ func (b *book) verdict(v any, rows *ledger.Rows, hashes []hashRow) error {
 	return fmt.Errorf("redis answered the script with %v", v)
 }
 
-// Fold implements ledger.Book.
-func (b *book) Fold(ctx context.Context, r event.Range) error {
+// Compact implements positions.Store.
+func (b *book) Compact(ctx context.Context, r event.Range) error {
 	return b.sink.explain("fold ranges", b.replace(ctx, strconv.FormatUint(r.First, 10), strconv.FormatUint(r.End(), 10), r))
 }
 
@@ -221,8 +221,8 @@ func (b *book) replace(ctx context.Context, from, to string, by ...event.Range) 
 	return err
 }
 
-// Doubtful implements ledger.Book. What Redis refuses it has not begun.
-func (b *book) Doubtful(err error) bool {
+// OutcomeUnknown implements positions.Store. What Redis refuses it has not begun.
+func (b *book) OutcomeUnknown(err error) bool {
 	return !isRefused(err) && !errors.As(err, new(*notSent)) && !event.IsPermanent(err)
 }
 
@@ -237,7 +237,7 @@ func appendRange(b []byte, r event.Range) []byte {
 }
 
 // readEntries reads what the scripts keep: positions and values in turn.
-func readEntries(pairs []any, now int64) (entries []ledger.Entry, err error) {
+func readEntries(pairs []any, now int64) (entries []positions.Entry, err error) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		first, value := fmt.Sprint(pairs[i]), fmt.Sprint(pairs[i+1])
 		e, err := readEntry(first, value, now)
@@ -252,7 +252,7 @@ func readEntries(pairs []any, now int64) (entries []ledger.Entry, err error) {
 	return entries, nil
 }
 
-func readEntry(first, value string, now int64) (e ledger.Entry, err error) {
+func readEntry(first, value string, now int64) (e positions.Entry, err error) {
 	seconds, rest, _ := strings.Cut(value, " ")
 	count, prints, _ := strings.Cut(rest, " ")
 	committed, err := strconv.ParseInt(seconds, 10, 64)
@@ -263,7 +263,7 @@ func readEntry(first, value string, now int64) (e ledger.Entry, err error) {
 		e.Range.Count, err = strconv.ParseUint(count, 10, 64)
 	}
 	if err == nil {
-		e.Range.Prints, err = ledger.DecodePrints(e.Range, []byte(prints))
+		e.Range.Prints, err = positions.DecodePrints(e.Range, []byte(prints))
 	}
 	e.Age = time.Duration(max(0, now-committed)) * time.Second
 	return e, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 // Positions implements sink.PositionStore.
@@ -40,7 +40,7 @@ func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	return all, nil
 }
 
-func together(entries []ledger.Entry) (all event.Ranges) {
+func together(entries []positions.Entry) (all event.Ranges) {
 	for _, e := range entries {
 		all.Add(e.Range)
 	}

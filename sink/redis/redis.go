@@ -30,7 +30,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/ledger"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 // A Sink writes the documents of one pipeline to one target.
@@ -105,7 +105,7 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 	if err != nil {
 		return nil, nil, s.explain("take over the partition", err)
 	}
-	w, done := ledger.NewWriter(b, entries, s.log)
+	w, done := positions.NewWriter(b, entries, s.log)
 	return w, done, nil
 }
 

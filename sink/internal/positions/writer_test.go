@@ -1,4 +1,4 @@
-package ledger
+package positions
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 
 var errLost = errors.New("connection lost")
 
-// A page is a book in memory, whose next transactions end as it is told.
+// A page is a store in memory, whose next transactions end as next says.
 type page struct {
-	entries []Entry
-	landed  []int // rows
-	folded  int
-	next    []ending
-	renewed int
-	fenced  bool
+	entries   []Entry
+	landed    []int // rows
+	compacted int
+	next      []ending
+	renewed   int
+	fenced    bool
 }
 
 type ending int
@@ -44,7 +44,7 @@ func (p *page) Renew(context.Context) ([]Entry, error) {
 	return slices.Clone(p.entries), nil
 }
 
-func (p *page) Land(_ context.Context, rows *Rows, ranges []event.Range) error {
+func (p *page) Commit(_ context.Context, rows *Rows, ranges []event.Range) error {
 	end := committed
 	if len(p.next) > 0 {
 		end, p.next = p.next[0], p.next[1:]
@@ -62,21 +62,21 @@ func (p *page) Land(_ context.Context, rows *Rows, ranges []event.Range) error {
 	return nil
 }
 
-func (p *page) Fold(_ context.Context, r event.Range) error {
-	p.folded++
+func (p *page) Compact(_ context.Context, r event.Range) error {
+	p.compacted++
 	p.entries = slices.DeleteFunc(p.entries, func(e Entry) bool { return e.Range.First >= r.First && e.Range.End() <= r.End() })
 	p.entries = append(p.entries, Entry{Range: r})
 	return nil
 }
 
-func (p *page) Has(_ context.Context, r event.Range) (bool, error) {
+func (p *page) IsCommitted(_ context.Context, r event.Range) (bool, error) {
 	if p.fenced {
 		return false, sink.ErrFenced
 	}
 	return slices.ContainsFunc(p.entries, func(e Entry) bool { return e.Range.First <= r.First && r.End() <= e.Range.End() }), nil
 }
 
-func (p *page) Doubtful(err error) bool { return errors.Is(err, errLost) }
+func (p *page) OutcomeUnknown(err error) bool { return errors.Is(err, errLost) }
 
 func span(first, count uint64) *event.Output {
 	out := &event.Output{Range: event.Range{First: first, Count: count}, Columns: &event.Columns{}}
@@ -132,7 +132,7 @@ func TestDatabaseForgets(t *testing.T) {
 	for range 2 {
 		err := w.Write(t.Context(), span(30, 10))
 		permanent, ok := errors.AsType[*event.PermanentError](err)
-		if !ok || !strings.Contains(err.Error(), "[10,30)") || !strings.Contains(permanent.Hint, "start the pipeline again") {
+		if !ok || !strings.Contains(err.Error(), "[10,30)") || !strings.Contains(permanent.Hint, "restart the pipeline") {
 			t.Fatalf("writing returned %v", err)
 		}
 	}
@@ -159,10 +159,10 @@ func TestVerify(t *testing.T) {
 		}
 		intact("after a write")
 	}
-	if err := p.Fold(t.Context(), event.Range{First: 5, Count: 30}); err != nil {
+	if err := p.Compact(t.Context(), event.Range{First: 5, Count: 30}); err != nil {
 		t.Fatal(err)
 	}
-	intact("after a fold")
+	intact("after a compaction")
 	p.entries = append(slices.Clone(entries), Entry{Range: event.Range{First: 30, Count: 5}})
 	for range 2 {
 		err := w.Verify(t.Context())
@@ -185,16 +185,16 @@ func TestVerifyFenced(t *testing.T) {
 	}
 }
 
-func TestWriterFolds(t *testing.T) {
+func TestWriterCompacts(t *testing.T) {
 	p := &page{}
 	w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
-	for i := range uint64(foldEvery * 2) {
+	for i := range uint64(compactEvery * 2) {
 		if err := w.Write(t.Context(), span(i, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.folded != 2 || len(p.entries) != 1 || p.entries[0].Range.Count != 2*foldEvery {
-		t.Errorf("folded %d times, to %v", p.folded, p.entries)
+	if p.compacted != 2 || len(p.entries) != 1 || p.entries[0].Range.Count != 2*compactEvery {
+		t.Errorf("compacted %d times, to %v", p.compacted, p.entries)
 	}
 }
 
@@ -204,8 +204,8 @@ func TestEntriesComeBack(t *testing.T) {
 	if len(done) != 1 || done[0].String() != "[5,7)" || !slices.Equal(done[0].Prints, []uint32{7, 8}) {
 		t.Errorf("done is %v", done)
 	}
-	if folds := w.past.folds(time.Now()); len(folds) != 1 || len(folds[0].Prints) != 0 {
-		t.Errorf("an old entry becomes %v", folds)
+	if merged := w.history.compactions(time.Now()); len(merged) != 1 || len(merged[0].Prints) != 0 {
+		t.Errorf("an old entry becomes %v", merged)
 	}
 }
 

@@ -1,4 +1,4 @@
-package ledger
+package positions
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-func TestFolds(t *testing.T) {
+func TestCompactions(t *testing.T) {
 	now := time.Now()
 	// A row is written first-end, with p for fingerprints and o for old.
 	tests := []struct {
@@ -50,45 +50,45 @@ func TestFolds(t *testing.T) {
 				h.add(r, at)
 			}
 			var got []string
-			for _, r := range h.folds(now) {
+			for _, r := range h.compactions(now) {
 				text := r.String()
 				if len(r.Prints) == int(r.Count) {
 					text += "p"
 				}
 				got = append(got, text)
-				h.fold(r, now)
+				h.merge(r, now)
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("folded %v, want %v", got, test.want)
+				t.Errorf("merged %v, want %v", got, test.want)
 			}
-			if again := h.folds(now); len(again) != 0 {
-				t.Errorf("folded %v once more", again)
+			if again := h.compactions(now); len(again) != 0 {
+				t.Errorf("merged %v once more", again)
 			}
 		})
 	}
 }
 
-// TestPackedEntriesAreBounded packs as many small ranges as a writer gathers
-// between two folds of a partition that trickles.
-func TestPackedEntriesAreBounded(t *testing.T) {
+// TestMergedEntriesAreBounded merges as many small ranges as a writer gathers
+// between two compactions of a partition that trickles.
+func TestMergedEntriesAreBounded(t *testing.T) {
 	var h history
 	now := time.Now()
 	const events = 100
-	for i := range uint64(foldEvery) {
+	for i := range uint64(compactEvery) {
 		h.add(event.Range{First: i * events, Count: events, Prints: make([]uint32, events)}, now)
 	}
-	var packed uint64
-	for _, r := range h.folds(now) {
-		if r.Count > packEvents || int(r.Count) != len(r.Prints) {
-			t.Errorf("packed %v with %d fingerprints: more than %d events in one statement", r, len(r.Prints), packEvents)
+	var merged uint64
+	for _, r := range h.compactions(now) {
+		if r.Count > maxMergedEvents || int(r.Count) != len(r.Prints) {
+			t.Errorf("merged %v with %d fingerprints: more than %d events in one statement", r, len(r.Prints), maxMergedEvents)
 		}
-		packed += r.Count
-		h.fold(r, now)
+		merged += r.Count
+		h.merge(r, now)
 	}
-	if packed != foldEvery*events {
-		t.Errorf("packed %d events, want %d", packed, foldEvery*events)
+	if merged != compactEvery*events {
+		t.Errorf("merged %d events, want %d", merged, compactEvery*events)
 	}
-	if again := h.folds(now); len(again) != 0 {
-		t.Errorf("packed %v once more", again)
+	if again := h.compactions(now); len(again) != 0 {
+		t.Errorf("merged %v once more", again)
 	}
 }

@@ -1,4 +1,4 @@
-package ledger
+package positions
 
 import (
 	"encoding/binary"

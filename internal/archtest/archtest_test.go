@@ -47,6 +47,7 @@ var may = map[string][]string{
 	"script/tuning":      {"event", "script", "script/pool"},
 	"script/stdlib":      {"script", "internal/document/pure"},
 	"script/loader":      {"script"},
+	"script/luacheck":    {"script", "script/stdlib", "internal/nearest"},
 
 	"sink":                     {"event"},
 	"sink/eventstore":          {"event", "sink", "eventstore"},

@@ -253,7 +253,11 @@ func (w *tableWriter) commit(out *event.Output) error {
 			continue
 		}
 		if strings.Contains(string(out.Doc(i)), "bad") {
-			refused.Rows = append(refused.Rows, sink.RowError{Row: i, Err: fmt.Errorf("bad row")})
+			stage := ""
+			if strings.Contains(string(out.Doc(i)), "misfit") {
+				stage = sink.StageColumn
+			}
+			refused.Rows = append(refused.Rows, sink.RowError{Row: i, Stage: stage, Err: fmt.Errorf("bad row")})
 		}
 		rows = append(rows, string(out.Doc(i)))
 	}

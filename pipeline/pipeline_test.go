@@ -78,7 +78,11 @@ func TestRunToTheEnd(t *testing.T) {
 func TestRefusedRows(t *testing.T) {
 	to := newTable()
 	three := func(_ uint64, doc string) ([]string, error) {
-		return []string{doc + " 0", doc + " bad 1", doc + " 2"}, nil
+		bad := " bad 1"
+		if doc == "a/1" {
+			bad = " bad misfit 1"
+		}
+		return []string{doc + " 0", doc + bad, doc + " 2"}, nil
 	}
 	r := newBench(t, newQueue(newShelf("a", 2)), program{main: three}, to)
 	if err := r.Run(t.Context()); err != nil {
@@ -92,7 +96,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 	want := []string{
 		"test a 0 1 sink: bad row, test.lua 1, a/0",
-		"test a 1 1 sink: bad row, test.lua 1, a/1",
+		"test a 1 1 column: bad row, test.lua 1, a/1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,7 +24,7 @@ func (s *settling) refuse(refused *sink.RowErrors, i int) error {
 			Position: out.Position(r.Row),
 			Sink:     name,
 			Number:   s.number(i, r.Row),
-			Stage:    "sink",
+			Stage:    cmp.Or(r.Stage, sink.StageSink),
 			Error:    r.Err.Error(),
 			Script:   s.script,
 			Original: bytes.Clone(s.batch.Doc(int(out.From[r.Row]))),

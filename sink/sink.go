@@ -115,6 +115,17 @@ const (
 	AnyOrder
 )
 
+// ParseOrder reads a sink's setting "order": source, the default, or any.
+func ParseOrder(setting string) (Order, error) {
+	switch setting {
+	case "", "source":
+		return SourceOrder, nil
+	case "any":
+		return AnyOrder, nil
+	}
+	return 0, fmt.Errorf("unknown order %q: use source or any", setting)
+}
+
 // A LeaseStore keeps leases beside a sink's ranges, so that several workers share the
 // partitions of a pipeline. Times are those of the place that keeps the leases:
 // workers need not agree on the time. A lease says which worker should work. Only
@@ -150,9 +161,16 @@ type RowErrors struct {
 
 // A RowError is one row that can never be written.
 type RowError struct {
-	Row int // index in the output
-	Err error
+	Row   int    // index in the output
+	Stage string // of the dead letter: StageColumn, or "" for StageSink
+	Err   error
 }
+
+// The stages of dead letters that sinks reject.
+const (
+	StageSink   = "sink"   // the sink rejects the row
+	StageColumn = "column" // a value does not fit its column, or a required one is missing
+)
 
 func (e *RowErrors) Error() string {
 	if len(e.Rows) == 1 {

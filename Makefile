@@ -7,7 +7,7 @@ PERIGEE := bin/perigee
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash soak torture torture-asan fuzz bench-crossing bench-pipeline bench-pool clean
+.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash soak torture torture-asan fuzz bench-crossing bench-pipeline bench-pool bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,10 @@ bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL
 bench-pool: ## pools of VMs at 1,000 to 4,000 goroutines: ours, and gopher-lua's of the report
 	@$(SETUP) build
 	@cd bench && ../$(GO) run ./pool
+
+TARGET := demo
+bare-debian: ## make demo (or TARGET=test) in a clone on a minimal Debian; needs root
+	@tools/bare-debian.sh $(TARGET)
 
 clean: ## remove what was built
 	@rm -rf .build bin

@@ -7,6 +7,7 @@
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh lint       the above, and the C and Lua linters
+#   tools/setup.sh debootstrap  to make a Debian for tools/bare-debian.sh
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p .build
@@ -95,5 +96,6 @@ case ${1:-} in
   bench) build; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
   lint) build; servers; packages clang lua-check shellcheck ;;
-  *) fail "usage: tools/setup.sh build|servers|bench|kafka|lint" ;;
+  debootstrap) packages debootstrap ;;
+  *) fail "usage: tools/setup.sh build|servers|bench|kafka|lint|debootstrap" ;;
 esac

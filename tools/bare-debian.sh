@@ -57,6 +57,6 @@ unshare --mount --pid --fork --kill-child sh -eu -c '
   mount -t proc proc "$root/proc"
   mkdir -p "$root/dev/shm"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-  exec env -i chroot "$root" /bin/sh -eu /root/run.sh "$@"
+  exec env -i "$(command -v chroot)" "$root" /bin/sh -eu /root/run.sh "$@"
 ' sh "$root" "$@"
 echo "bare-debian: make $* succeeded"

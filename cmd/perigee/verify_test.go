@@ -68,7 +68,7 @@ func TestVerifyRefuses(t *testing.T) {
 	t.Setenv("NOBODY", "nobody")
 	for _, test := range []struct{ args, says string }{
 		{"verify " + config, `no column for the field "id"`},
-		{"verify " + config + " --id no --pipeline orderz", `no pipeline is called "orderz": there are orders`},
+		{"verify " + config + " --id no --pipeline orderz", `unknown pipeline "orderz"; known: orders`},
 		{"verify " + config + " --id no --round nine", `none of 3 rounds has "nine"`},
 	} {
 		var out, errs bytes.Buffer

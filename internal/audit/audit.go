@@ -1,10 +1,10 @@
-// Package verify holds what came of a run against what went in: every event
-// with an id from 1 to n must be a row, dropped on purpose or a dead letter, and
-// be that exactly once.
+// Package audit checks that a run delivered each event exactly once: every id from 1 to n
+// must be one row, one dead letter, or dropped by the script.
 //
-// It believes no counter of the run. Its caller reads the ids back from where
-// they ended, and says of every other id, from the event itself, whether the
-// script drops it. A Ledger is not safe for concurrent use.
+// It does not trust the run's own counters. The caller reads the ids back from the table
+// and the dead-letter stores, and decides from the event itself whether the script drops
+// an id. Demos and benchmarks use it; runs with faults, several sinks or scripts that
+// make several rows of an event are checked by package chaos.
 package audit
 
 import (
@@ -12,12 +12,13 @@ import (
 	"fmt"
 )
 
-// A Audit counts where every id was seen. It takes one byte per id.
+// An Audit counts where every id was found, in one byte per id. It is not safe for
+// concurrent use.
 type Audit struct {
 	seen            []uint8 // by id: rows in the low half, dead letters in the high half
 	rows            uint64
 	dead            uint64
-	unknownExamples []string // ids that no event has
+	unknownExamples []string // messages on ids out of range
 	unknown         uint64
 }
 
@@ -25,15 +26,15 @@ const (
 	oneRow   = 1
 	oneDead  = 1 << 4
 	rowsMask = oneDead - 1
-	maxCount = oneDead - 1 // more of the same are counted as this many
+	maxCount = oneDead - 1 // at which counting stops
 
 	maxExamples = 5
 )
 
-// New makes a ledger for ids 1 to events.
+// New returns an audit of the ids 1 to events.
 func New(events uint64) *Audit { return &Audit{seen: make([]uint8, events+1)} }
 
-// AddRow notes an id that was read back from a table.
+// AddRow counts an id that was read back from a table.
 func (l *Audit) AddRow(id uint64) {
 	l.rows++
 	if l.checkID(id, "row") && l.seen[id]&rowsMask < maxCount {
@@ -41,7 +42,7 @@ func (l *Audit) AddRow(id uint64) {
 	}
 }
 
-// AddDead notes the id of an event that is a dead letter.
+// AddDead counts the id of a dead letter.
 func (l *Audit) AddDead(id uint64) {
 	l.dead++
 	if l.checkID(id, "dead letter") && l.seen[id]>>4 < maxCount {
@@ -60,19 +61,19 @@ func (l *Audit) checkID(id uint64, what string) bool {
 	return false
 }
 
-// A Report is what became of the events.
+// A Report counts what happened to the events.
 type Report struct {
-	Events     uint64 // that went in
-	Rows       uint64 // read back
-	Dropped    uint64 // in no place, as the script wants it
-	Dead       uint64 // read back
-	Lost       uint64 // in no place, though the script keeps them
-	Duplicated uint64 // times that an event was found again
-	Unexpected uint64 // found with an id that no event has, or as a row though the script drops it
+	Events     uint64 // read by the run
+	Rows       uint64 // found in the table
+	Dropped    uint64 // not found, and dropped by the script
+	Dead       uint64 // found in dead-letter stores
+	Lost       uint64 // not found, although the script keeps them
+	Duplicated uint64 // rows and dead letters in excess of one per event
+	Unexpected uint64 // ids out of range, and rows of events that the script drops
 	Examples   []string
 }
 
-// Report counts. drops tells of an id whether the script drops its event.
+// Report returns the counts. drops reports whether the script drops the event with an id.
 func (l *Audit) Report(drops func(id uint64) bool) Report {
 	r := Report{
 		Events: uint64(len(l.seen) - 1), Rows: l.rows, Dead: l.dead,
@@ -93,7 +94,7 @@ func (l *Audit) Report(drops func(id uint64) bool) Report {
 		}
 		if rows > 0 && dropped {
 			r.Unexpected++
-			r.addExample("id %d is a row, though the script drops it", id)
+			r.addExample("id %d is a row, although the script drops it", id)
 		}
 	}
 	return r
@@ -105,14 +106,14 @@ func (r *Report) addExample(format string, args ...any) {
 	}
 }
 
-// String says it in the words that every demo ends with.
+// String returns the line that every demo ends with.
 func (r Report) String() string {
 	return fmt.Sprintf("%d in, %d rows, %d dropped by script, %d dead letters, %d lost, %d duplicated",
 		r.Events, r.Rows, r.Dropped, r.Dead, r.Lost, r.Duplicated)
 }
 
-// Err is nil when every event was settled exactly once, and otherwise names
-// some that were not.
+// Err returns nil when every event was delivered or dropped exactly once, and otherwise
+// an error with examples.
 func (r Report) Err() error {
 	if r.Lost+r.Duplicated+r.Unexpected == 0 {
 		return nil

@@ -9,15 +9,14 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// A letterKey is where a dead letter belongs.
+// A letterKey identifies a dead letter across data folders.
 type letterKey struct {
 	pipeline, partition string
 	position            uint64
 }
 
-// AddDeadLetters notes every dead letter in data folders that no engine has open. A
-// letter counts once where engines that took a partition from each other have
-// both kept it.
+// AddDeadLetters counts the dead letters in data folders that no engine has open. A letter
+// counts once if two engines stored it because one took the partition over from the other.
 func (l *Audit) AddDeadLetters(folders ...string) error {
 	known := make(map[letterKey]int)
 	for _, folder := range folders {
@@ -53,8 +52,8 @@ func (l *Audit) addFolder(folder string, known map[letterKey]int) error {
 	return nil
 }
 
-// DroppedByEmail makes generated events anew and tells whether the script of the
-// email example drops them.
+// DroppedByEmail returns a function that reports whether the email example's script drops
+// the generated event with an id.
 func DroppedByEmail(seed uint64) func(id uint64) bool {
 	var event []byte
 	return func(id uint64) bool {

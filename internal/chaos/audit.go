@@ -11,24 +11,25 @@ import (
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
 
-// A Report is what became of the events of a round.
+// A Report counts what happened to the events of a round.
 type Report struct {
-	Events     uint64 // that Redis took and kept
-	Forgotten  uint64 // that it was made to forget
-	Rows, Dead uint64 // read back
-	Lost       uint64 // rows and dead letters that are nowhere
-	Duplicated uint64 // those that are there once too often
-	Unknown    uint64 // those of events that never were
+	Events     uint64 // pushed, and not lost when Redis was restored
+	Forgotten  uint64 // pushed, and lost when Redis was restored
+	Rows, Dead uint64 // rows and dead letters that were read back
+	Lost       uint64 // expected rows and dead letters that were not found
+	Duplicated uint64 // rows and dead letters found more often than expected
+	Unknown    uint64 // numbers found that were never pushed
 	Examples   []string
 }
 
-// String says it in one line.
+// String returns the counts on one line.
 func (r Report) String() string {
 	return fmt.Sprintf("%d events, %d forgotten by Redis, %d rows, %d dead letters: %d lost, %d duplicated",
 		r.Events, r.Forgotten, r.Rows, r.Dead, r.Lost, r.Duplicated)
 }
 
-// Err is nil when every event landed once, and else tells of some that did not.
+// Err returns nil when every event was delivered exactly once, and otherwise an error
+// that shows some that were not.
 func (r *Report) Err() error {
 	if r.Lost+r.Duplicated+r.Unknown == 0 {
 		return nil
@@ -39,7 +40,7 @@ func (r *Report) Err() error {
 
 const maxExamples = 10
 
-// A counts is how often each event was found, by its number.
+// counts holds how often each event was found, by its number.
 type counts []uint8
 
 func (c *counts) add(n uint64) {
@@ -58,13 +59,14 @@ func (c counts) at(n uint64) uint8 {
 	return 0
 }
 
-// deliveries is what was read back.
+// deliveries counts what was read back from the sinks and dead-letter stores.
 type deliveries struct {
-	sinks []counts // rows of each sink, and dead letters of that sink
-	dead  counts   // events that failed as a whole
+	sinks []counts // rows and dead letters of each sink
+	dead  counts   // dead letters of whole events
 }
 
-// auditSinks reads back where every event has ended.
+// auditSinks reads every sink and dead-letter store back and compares the events in
+// them with the expected ones.
 func (s *testbed) auditSinks(ctx context.Context) (Report, error) {
 	f, r := &deliveries{sinks: make([]counts, len(s.round.Pipeline.Sinks))}, Report{}
 	for i, sink := range s.round.Pipeline.Sinks {
@@ -90,7 +92,7 @@ func (s *testbed) readSink(ctx context.Context, i int, sink Sink, each func(uint
 	return s.config.ReadStore(ctx, s.workers[0].dataFolder(), tableName(i), sink.Column, each)
 }
 
-// A letterKey is where a dead letter belongs.
+// A letterKey identifies a dead letter across the stores of several workers.
 type letterKey struct {
 	partition string
 	position  uint64
@@ -98,16 +100,16 @@ type letterKey struct {
 	number    uint32
 }
 
-// A failedRow is what a dead letter is of.
+// A failedRow is the row of an event, or the event if sink is empty, that became a dead letter.
 type failedRow struct {
 	event  uint64
 	sink   string
 	number uint32
 }
 
-// readDeadLetters reads the dead letters of all workers. One that two workers have, who
-// took a partition from each other, counts once. So does one that is not settled,
-// because its worker died, if the event failed again at another place.
+// readDeadLetters reads the dead letters of all workers. A letter counts once if two
+// workers stored it because one took the partition over from the other. It also counts
+// once if a killed worker left it uncommitted and the event failed again elsewhere.
 func (s *testbed) readDeadLetters(f *deliveries, r *Report) error {
 	settled, open := make(map[letterKey]failedRow), make(map[failedRow]bool)
 	for _, w := range s.workers {
@@ -157,16 +159,16 @@ func (s *testbed) countDeadLetter(f *deliveries, r *Report, p failedRow) {
 func (s *testbed) eventNumber(event []byte) (uint64, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(event, &fields); err != nil {
-		return 0, fmt.Errorf("a dead letter: %w", err)
+		return 0, fmt.Errorf("parse a dead letter: %w", err)
 	}
 	var n uint64
 	if err := json.Unmarshal(fields[s.round.Pipeline.Field], &n); err != nil {
-		return 0, fmt.Errorf("the number of a dead letter: %w", err)
+		return 0, fmt.Errorf("parse the number of a dead letter: %w", err)
 	}
 	return n, nil
 }
 
-// compareAll holds what was found against what must be.
+// compareAll compares the deliveries of every pushed event with the expected ones.
 func (s *testbed) compareAll(f *deliveries, r *Report) {
 	known := make([]bool, s.producer.next)
 	look := func(all []push, must bool) (events uint64) {
@@ -184,7 +186,7 @@ func (s *testbed) compareAll(f *deliveries, r *Report) {
 		for n, times := range c {
 			if times > 0 && (n >= len(known) || !known[n]) {
 				r.Unknown++
-				r.addExample("event %d was never pushed, and is there", n)
+				r.addExample("event %d was never pushed, but was found", n)
 			}
 		}
 	}
@@ -202,7 +204,8 @@ func (s *testbed) compareEvent(f *deliveries, r *Report, n uint64, must bool) {
 	}
 }
 
-// compareCount compares one figure. What Redis has forgotten need not be there.
+// compareCount compares one count. Events that Redis lost when it was restored (must is
+// false) need not have been delivered.
 func (s *testbed) compareCount(r *Report, n uint64, what string, have, want int, must bool) {
 	switch {
 	case have > want:
@@ -221,7 +224,7 @@ func (r *Report) addExample(format string, args ...any) {
 	}
 }
 
-// eventHistory tells what happened around the push of an event.
+// eventHistory returns the faults injected around the push of an event, for error messages.
 func (s *testbed) eventHistory(n uint64) string {
 	const around = 8
 	chunk, err := s.producer.findPush(n)

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Events 1 to 3 were pushed and kept, 4 and 5 forgotten. The first of three kinds
-// lands in both sinks, the second twice in one, the third is a dead letter.
-func testStage(t *testing.T) *testbed {
+// testTestbed returns a testbed in which events 1 to 3 were pushed, and 4 and 5 pushed and
+// forgotten. Of each three events the first becomes a row in both sinks, the second two
+// rows in one, the third a dead letter.
+func testTestbed(t *testing.T) *testbed {
 	t.Helper()
 	events, err := NewEvents([][]byte{[]byte(`{}`), []byte(`{}`), []byte(`{}`)}, "id")
 	if err != nil {
@@ -32,16 +33,16 @@ func TestCompare(t *testing.T) {
 		says                  string
 	}{
 		{"right", []uint64{1, 2, 2}, []uint64{1}, []uint64{3}, 0, 0, 0, ""},
-		{"forgotten ones landed", []uint64{1, 2, 2, 4, 5, 5}, []uint64{1, 4}, []uint64{3}, 0, 0, 0, ""},
-		{"half of a forgotten one", []uint64{1, 2, 2, 5}, []uint64{1, 4}, []uint64{3}, 0, 0, 0, ""},
+		{"forgotten events delivered", []uint64{1, 2, 2, 4, 5, 5}, []uint64{1, 4}, []uint64{3}, 0, 0, 0, ""},
+		{"half of a forgotten event", []uint64{1, 2, 2, 5}, []uint64{1, 4}, []uint64{3}, 0, 0, 0, ""},
 		{"nothing", nil, nil, nil, 5, 0, 0, "event 1 has 0 rows in a, not 1"},
-		{"one sink lacks it", []uint64{1, 2, 2}, nil, []uint64{3}, 1, 0, 0, "event 1 has 0 rows in b, not 1"},
+		{"missing in one sink", []uint64{1, 2, 2}, nil, []uint64{3}, 1, 0, 0, "event 1 has 0 rows in b, not 1"},
 		{"half of two rows", []uint64{1, 2}, []uint64{1}, []uint64{3}, 1, 0, 0, "event 2 has 1 rows in a, not 2"},
 		{"a row twice", []uint64{1, 1, 2, 2}, []uint64{1}, []uint64{3}, 0, 1, 0, "event 1 has 2 rows in a, not 1"},
-		{"in a sink that it is not for", []uint64{1, 2, 2}, []uint64{1, 2}, []uint64{3}, 0, 1, 0, "event 2 has 1 rows in b, not 0"},
-		{"a letter twice", []uint64{1, 2, 2}, []uint64{1}, []uint64{3, 3}, 0, 1, 0, "event 3 has 2 dead letters, not 1"},
-		{"a letter of a good one", []uint64{1, 2, 2}, []uint64{1}, []uint64{1, 3}, 0, 1, 0, "event 1 has 1 dead letters, not 0"},
-		{"a forgotten one twice", []uint64{1, 2, 2, 4, 4}, []uint64{1}, []uint64{3}, 0, 1, 0, "event 4 has 2 rows in a, not 1"},
+		{"in the wrong sink", []uint64{1, 2, 2}, []uint64{1, 2}, []uint64{3}, 0, 1, 0, "event 2 has 1 rows in b, not 0"},
+		{"a dead letter twice", []uint64{1, 2, 2}, []uint64{1}, []uint64{3, 3}, 0, 1, 0, "event 3 has 2 dead letters, not 1"},
+		{"a dead letter of a good event", []uint64{1, 2, 2}, []uint64{1}, []uint64{1, 3}, 0, 1, 0, "event 1 has 1 dead letters, not 0"},
+		{"a forgotten event twice", []uint64{1, 2, 2, 4, 4}, []uint64{1}, []uint64{3}, 0, 1, 0, "event 4 has 2 rows in a, not 1"},
 		{"never pushed", []uint64{1, 2, 2, 6}, []uint64{1}, []uint64{3, 0}, 0, 0, 2, "event 6 was never pushed"},
 	}
 	for _, test := range tests {
@@ -53,16 +54,16 @@ func TestCompare(t *testing.T) {
 				}
 			}
 			var r Report
-			testStage(t).compareAll(f, &r)
+			testTestbed(t).compareAll(f, &r)
 			if r.Events != 3 || r.Forgotten != 2 || r.Lost != test.lost || r.Duplicated != test.double || r.Unknown != test.unknown {
 				t.Errorf("%v, %d unknown", r, r.Unknown)
 			}
 			err := r.Err()
 			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
-				t.Errorf("it says %v", err)
+				t.Errorf("error %v, want one with %q", err, test.says)
 			}
 			if err != nil && test.unknown == 0 && !strings.Contains(err.Error(), "a fault") {
-				t.Errorf("what was done is not told: %v", err)
+				t.Errorf("the error does not show the faults: %v", err)
 			}
 		})
 	}

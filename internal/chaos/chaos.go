@@ -1,13 +1,17 @@
-// Package chaos runs a pipeline on private servers, kills, freezes, cuts off and
-// sets back everything in the chain while events flow, and then looks for every
-// event in every sink.
+// Package chaos injects faults into a running pipeline and checks that each event was
+// delivered exactly once. It is the engine of perigee verify.
 //
-// Events are numbered from 1. What must come of one is what the script makes of
-// it alone; the counters of the engine are not believed. What a Redis forgets
-// when it is set back may have landed before, once, and need not have.
+// A round runs one pipeline in a testbed: private servers, one to three worker processes,
+// a proxy on each connection and a producer of numbered events. While events flow, the
+// round kills, suspends, disconnects and restores everything in it. Then it reads every
+// sink and dead-letter store back and compares each event with what the script alone
+// makes of it; it does not trust the engine's counters. Events that Redis loses when it is
+// restored from a snapshot may have been delivered before, once, or not at all.
 //
-// The faults of a round, their order and their places follow from the seed. What
-// the processes are doing at that moment does not.
+// The seed determines the faults of a round, their order and their targets, but not what
+// the processes are doing at that moment.
+//
+// Package audit checks one run without faults; this package checks runs with them.
 package chaos
 
 import (
@@ -21,31 +25,31 @@ import (
 	"time"
 )
 
-// Config is what is put through what.
+// Config configures a Runner.
 type Config struct {
-	Binary    string // of perigee
-	Folder    string // for servers, workers and logs
+	Binary    string // path of perigee
+	Folder    string // parent of the rounds' folders with servers, workers and logs
 	Events    *Events
 	Expect    ExpectFunc
 	ReadStore ReadStoreFunc     // nil where there is no event store
-	Keep      bool              // the folders of rounds that end well, too
-	Log       func(line string) // is told how it goes
+	Keep      bool              // keep the folders of rounds that succeed
+	Log       func(line string) // receives a line at the end of each round
 }
 
-// An ExpectFunc runs the script of the pipeline in a configuration over events, with
-// no engine, and tells what must come of each.
+// An ExpectFunc runs the script of the pipeline in a configuration file over events,
+// without an engine, and returns what each event must become.
 type ExpectFunc func(ctx context.Context, config string, events [][]byte) ([]Expected, error)
 
-// An Expected is what must come of one event.
+// An Expected is what one event must become.
 type Expected struct {
-	Rows []uint8 // in each sink, dead letters of that sink among them
-	Dead bool    // it fails as a whole
+	Rows []uint8 // rows in each sink, including dead letters of that sink
+	Dead bool    // the whole event is a dead letter
 }
 
-// ReadStoreFunc calls each with the id of every row in a table of the event store of a data folder.
+// A ReadStoreFunc calls each with the id of every row in a table of the event store in a data folder.
 type ReadStoreFunc func(ctx context.Context, data, table, column string, each func(id uint64)) error
 
-// A Round is one pipeline that is put through faults.
+// A Round runs one pipeline through a schedule of faults.
 type Round struct {
 	Name     string
 	Pipeline *Pipeline
@@ -55,7 +59,7 @@ type Round struct {
 	Fix      *ScriptFix // nil: the script stays as it is
 }
 
-// A Runner runs rounds one after another. Progress may be asked at any time.
+// A Runner runs rounds one after another. Progress may be called concurrently.
 type Runner struct {
 	config  Config
 	round   atomic.Pointer[string]
@@ -64,7 +68,7 @@ type Runner struct {
 	Totals  Totals
 }
 
-// NewRunner makes a runner for rounds that will be run.
+// NewRunner returns a runner that reports its progress relative to rounds.
 func NewRunner(config Config, rounds []Round) *Runner {
 	r := &Runner{config: config, Totals: newTotals()}
 	for _, round := range rounds {
@@ -75,7 +79,7 @@ func NewRunner(config Config, rounds []Round) *Runner {
 	return r
 }
 
-// Progress says which round it is in, and how many kills were done and planned.
+// Progress returns the current round and how many kills are done and planned.
 func (r *Runner) Progress() (round string, kills, planned int64) {
 	if name := r.round.Load(); name != nil {
 		round = *name
@@ -83,8 +87,8 @@ func (r *Runner) Progress() (round string, kills, planned int64) {
 	return round, r.kills.Load(), r.planned
 }
 
-// Run runs the rounds and adds up what was found. It ends at the first round with
-// an event lost or doubled: what is in the folder then tells why.
+// Run runs the rounds and adds their results to Totals. It stops at the first round that
+// lost or duplicated an event and leaves that round's folder in place.
 func (r *Runner) Run(ctx context.Context, rounds []Round) error {
 	for i, round := range rounds {
 		r.round.Store(&round.Name)
@@ -128,12 +132,12 @@ func (r *Runner) runRound(ctx context.Context, folder string, round Round) error
 	return os.RemoveAll(folder)
 }
 
-// A Totals is what all rounds together have done and found.
+// Totals adds up the faults and results of all rounds.
 type Totals struct {
 	Events, Forgotten, Rows, Dead uint64
 	Lost, Duplicated              uint64
 	Kills                         int64
-	Faults                        map[string]int // by what was done, and where
+	Faults                        map[string]int // by kind and target
 	Takeovers                     []time.Duration
 }
 
@@ -148,7 +152,7 @@ func (t *Totals) add(r *Report) {
 	t.Duplicated += r.Duplicated
 }
 
-// FaultNames are those of the faults that were done, in order.
+// FaultNames returns the names of the injected faults, sorted.
 func (t *Totals) FaultNames() []string {
 	var names []string
 	for name := range t.Faults {
@@ -158,8 +162,8 @@ func (t *Totals) FaultNames() []string {
 	return names
 }
 
-// TakeoverTimes returns the shortest, median and longest time in which the partitions
-// of a dead or frozen worker were with others.
+// TakeoverTimes returns the shortest, median and longest time that other workers needed
+// to take over the partitions of a killed or suspended worker.
 func (t *Totals) TakeoverTimes() (least, median, most time.Duration) {
 	if len(t.Takeovers) == 0 {
 		return 0, 0, 0

@@ -7,14 +7,13 @@ import (
 	"strconv"
 )
 
-// Events makes as many events as are wanted of a few: each is one of a sample, in
-// turn, with a number of its own.
+// Events generates numbered events: the sample's in turn, each with its own number.
 type Events struct {
-	prefix   []byte   // up to the number
-	suffixes [][]byte // of each of the sample, from behind the number on
+	prefix   []byte   // the text before the number
+	suffixes [][]byte // the text after it, of each event of the sample
 }
 
-// NewEvents makes events of a sample of objects, whose number is to be in a field.
+// NewEvents returns events made from a sample of JSON objects, with the number in field.
 func NewEvents(sample [][]byte, field string) (*Events, error) {
 	name, err := json.Marshal(field)
 	if err != nil {
@@ -34,11 +33,12 @@ func NewEvents(sample [][]byte, field string) (*Events, error) {
 	return e, nil
 }
 
-// withoutField returns an object from its second field on, without the one that is named.
+// withoutField returns the text of an object after its opening brace, without a field,
+// each remaining field preceded by a comma.
 func withoutField(object []byte, field string) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("it is no JSON object: %.40s", object)
+		return nil, fmt.Errorf("not a JSON object: %.40s", object)
 	}
 	var rest []byte
 	for d.More() {
@@ -62,16 +62,16 @@ func withoutField(object []byte, field string) ([]byte, error) {
 	return append(rest, '}'), nil
 }
 
-// Append appends event number n, from 1 on.
+// Append appends event n to a buffer; the first event is 1.
 func (e *Events) Append(to []byte, n uint64) []byte {
 	to = strconv.AppendUint(append(to, e.prefix...), n, 10)
 	return append(to, e.suffixes[e.sampleIndex(n)]...)
 }
 
-// sampleIndex tells which of the sample an event is.
+// sampleIndex returns which event of the sample event n is made from.
 func (e *Events) sampleIndex(n uint64) int { return int((n - 1) % uint64(len(e.suffixes))) }
 
-// onePerSample returns one event of each kind.
+// onePerSample returns one event for each event of the sample.
 func (e *Events) onePerSample() (all [][]byte) {
 	for i := range e.suffixes {
 		all = append(all, e.Append(nil, uint64(i+1)))

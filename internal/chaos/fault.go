@@ -6,7 +6,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// A FaultKind is something that happens to a process, a connection or a folder.
+// A FaultKind names a fault of a process, a connection or a data folder.
 type FaultKind string
 
 const (
@@ -25,7 +25,7 @@ const (
 	DelayConnections     FaultKind = "delay connections"
 )
 
-// killCount is how many processes a fault of the kind kills.
+// killCount returns how many processes a fault of this kind kills.
 func (k FaultKind) killCount() int64 {
 	switch k {
 	case KillWorker, KillAtPoint, KillUntilTakeover, KillRedis, KillDatabase, RestoreRedis:
@@ -36,13 +36,13 @@ func (k FaultKind) killCount() int64 {
 	return 0
 }
 
-// A Fault is one of a kind. Its numbers decide where and when.
+// A Fault is one scheduled fault.
 type Fault struct {
 	Kind  FaultKind
-	Point pipeline.Point // of KillAtPoint
+	Point pipeline.Point // set for KillAtPoint
 }
 
-// String is how the table calls it.
+// String returns the name of the fault in the report.
 func (f Fault) String() string {
 	if f.Point != "" {
 		return string(f.Kind) + " " + string(f.Point)
@@ -50,11 +50,11 @@ func (f Fault) String() string {
 	return string(f.Kind)
 }
 
-// A FaultCounts is how many faults of each kind a round has.
+// FaultCounts holds how many faults of each kind a round injects.
 type FaultCounts map[FaultKind]int
 
-// ScheduleFaults makes the faults of a round in the order of a seed. Kills at points go
-// through the points in turn.
+// ScheduleFaults returns the faults of a round in the order that the seed determines.
+// Kills at points use the points in turn.
 func ScheduleFaults(share FaultCounts, points []pipeline.Point, seed uint64) []Fault {
 	var all []Fault
 	for _, kind := range faultKinds() {
@@ -76,7 +76,7 @@ func faultKinds() []FaultKind {
 		CutConnections, CutInsidePacket, DropReply, StallConnections, DelayConnections}
 }
 
-// KillPoints are those that a pipeline with so many sinks passes.
+// KillPoints returns the points that a pipeline with this many sinks passes.
 func KillPoints(sinks int) []pipeline.Point {
 	var points []pipeline.Point
 	for _, point := range pipeline.Points() {

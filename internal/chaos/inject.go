@@ -9,10 +9,10 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// maxPassings is how often a point is passed at most before the kill there.
+// maxPassings bounds how often a worker passes a point before it kills itself there.
 const maxPassings = 20
 
-// injectFault does one fault. When it returns, every worker runs, and every server.
+// injectFault injects one fault. When it returns, every worker and server runs again.
 func (s *testbed) injectFault(ctx context.Context, f Fault) error {
 	if err := s.checkWorkers(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (s *testbed) injectFault(ctx context.Context, f Fault) error {
 	return s.disturbNetwork(ctx, w, f)
 }
 
-// recordFault counts a fault.
+// recordFault logs and counts a fault.
 func (s *testbed) recordFault(f Fault, format string, args ...any) {
 	s.logf("%v: %s", f, fmt.Sprintf(format, args...))
 	s.countFault(f.String(), f.Kind.killCount())
@@ -58,7 +58,7 @@ func (r *Runner) countFault(name string, kills int64) {
 	r.Totals.Kills += kills
 }
 
-// runBriefly lets the workers work for a while, mostly a short one.
+// runBriefly lets events flow for a random time, usually a fraction of a second.
 func (s *testbed) runBriefly(ctx context.Context) error {
 	return sleep(ctx, 60*time.Millisecond+min(time.Second, time.Duration(s.random.ExpFloat64()*float64(150*time.Millisecond))))
 }
@@ -69,8 +69,8 @@ func (s *testbed) killWorker(w *worker, f Fault) {
 	w.armedFor = nil
 }
 
-// restartWorker starts a worker that is dead. If the next fault is a kill at a point, this
-// is who will die there.
+// restartWorker starts a killed worker. If the next fault is a kill at a point, the
+// worker is armed for it.
 func (s *testbed) restartWorker(w *worker) error {
 	next := s.nextFault
 	if next == nil || next.Kind != KillAtPoint || next.Point == pipeline.BeforeReplay || s.armedWorker() != nil {
@@ -79,7 +79,7 @@ func (s *testbed) restartWorker(w *worker) error {
 	return w.start(next, 1+s.random.IntN(maxPassings))
 }
 
-// armedWorker is the worker that will kill itself.
+// armedWorker returns the worker that will kill itself at a point, or nil.
 func (s *testbed) armedWorker() *worker {
 	i := slices.IndexFunc(s.workers, func(w *worker) bool { return w.armedFor != nil })
 	if i < 0 {
@@ -88,7 +88,7 @@ func (s *testbed) armedWorker() *worker {
 	return s.workers[i]
 }
 
-// killAtPoint waits until the worker that is armed has killed itself.
+// killAtPoint waits until the armed worker has killed itself; without one it arms a worker.
 func (s *testbed) killAtPoint(ctx context.Context, f Fault) error {
 	w := s.armedWorker()
 	if w == nil {
@@ -97,21 +97,21 @@ func (s *testbed) killAtPoint(ctx context.Context, f Fault) error {
 			return err
 		}
 	}
-	s.logf("worker %d is to kill itself %s", w.number, f.Point)
+	s.logf("waiting for worker %d to kill itself %s", w.number, f.Point)
 	select {
 	case <-w.engine.Done():
 		s.recordFault(f, "worker %d", w.number)
 		w.armedFor = nil
 	case <-time.After(5 * time.Second):
-		s.killWorker(w, Fault{Kind: KillWorker}) // it had nothing to do, or not that
+		s.killWorker(w, Fault{Kind: KillWorker}) // it had no reason to pass that point
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	return s.restartWorker(w)
 }
 
-// armWorker kills a worker and starts it again armed. What is to be replayed from the
-// outbox has first to be left there, by a kill between two sinks.
+// armWorker kills a worker and starts it again armed for a fault. To make it replay the
+// outbox, it is first killed between two sinks, which leaves an entry there.
 func (s *testbed) armWorker(ctx context.Context, w *worker, f Fault) error {
 	s.killWorker(w, Fault{Kind: KillWorker})
 	passing := 1 + s.random.IntN(maxPassings)
@@ -140,7 +140,7 @@ func (s *testbed) waitForKill(ctx context.Context, w *worker, f Fault) error {
 	return nil
 }
 
-// killDatabase kills one, or a worker when the only store is in it.
+// killDatabase kills a database, or a worker if the event store in it is the only sink.
 func (s *testbed) killDatabase(ctx context.Context, w *worker, f Fault) error {
 	if len(s.databases) == 0 {
 		s.killWorker(w, Fault{Kind: KillWorker})
@@ -152,7 +152,8 @@ func (s *testbed) killDatabase(ctx context.Context, w *worker, f Fault) error {
 	return s.restartServer(ctx, d, nil)
 }
 
-// restartServer kills a server and starts it again: sometimes before anybody notices.
+// restartServer kills a server, runs meanwhile and starts the server again, half of the
+// time at once.
 func (s *testbed) restartServer(ctx context.Context, server server, meanwhile func() error) error {
 	if err := server.Kill(); err != nil {
 		return err
@@ -170,7 +171,7 @@ func (s *testbed) restartServer(ctx context.Context, server server, meanwhile fu
 	return server.Start(ctx)
 }
 
-// disturbNetwork does something to the connections of a worker, and puts it right again.
+// disturbNetwork disturbs the connections of a worker and then restores them.
 func (s *testbed) disturbNetwork(ctx context.Context, w *worker, f Fault) error {
 	all := w.proxies()
 	p := all[s.random.IntN(len(all))]

@@ -11,42 +11,42 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// A Pipeline is one of a user's configuration, whose source and sinks are to be
-// put on private servers.
+// A Pipeline is a pipeline of a user's configuration whose source and sinks are moved to
+// private servers.
 type Pipeline struct {
 	Name   string
-	Stream bool   // reads streams, else lists
-	Sinks  []Sink // in the order of their names
-	Field  string // of an event: its number
+	Stream bool   // reads streams instead of lists
+	Sinks  []Sink // sorted by name
+	Field  string // the field with the number of an event
 
 	lease              string
 	document, pipeline map[string]any
 	expressions        []string // expressions that are not ours to fill in
 }
 
-// A Sink is what is known of one sink.
+// A Sink is one sink of a pipeline.
 type Sink struct {
 	Name, Kind string
-	Column     string // that has the number of the event
+	Column     string // the column with the number of the event
 	settings   map[string]any
 	routed     any
 }
 
-// The kinds of sink that can be verified.
+// The kinds of sink that rounds support.
 const (
 	MySQL      = "mysql"
 	Postgres   = "postgres"
 	EventStore = "eventstore"
 )
 
-// expressionPattern is ${NAME}, ${NAME:-default} or ${NAME:?message}.
+// expressionPattern matches ${NAME}, ${NAME:-default} and ${NAME:?message}.
 var expressionPattern = regexp.MustCompile(`\$\{[^}]*\}`)
 
 const placeholderFirst = '\uE000'
 
-// ReadPipeline finds a pipeline in the text of a configuration that has been checked; an
-// empty name means the only one. locate makes a place of code independent of the
-// folder of the configuration. field is where events have their number.
+// ReadPipeline reads a pipeline from the text of a checked configuration. An empty name
+// selects the only one. locate resolves a script location relative to the configuration's
+// folder. field is the field that gets the number of an event.
 func ReadPipeline(text, name, field string, locate func(code string) (string, error)) (*Pipeline, error) {
 	p := &Pipeline{Name: name, Field: field, lease: leaseTime}
 	masked := expressionPattern.ReplaceAllStringFunc(text, func(found string) string {
@@ -65,7 +65,7 @@ func ReadPipeline(text, name, field string, locate func(code string) (string, er
 	return p, p.readSinks()
 }
 
-// choosePipeline finds the pipeline.
+// choosePipeline selects the pipeline by its name.
 func (p *Pipeline) choosePipeline() error {
 	all, _ := p.document["pipelines"].(map[string]any)
 	if p.Name == "" && len(all) == 1 {
@@ -75,11 +75,11 @@ func (p *Pipeline) choosePipeline() error {
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
 	if p.Name == "" {
-		return fmt.Errorf("the configuration has several pipelines: say which one with --pipeline: %s", names)
+		return fmt.Errorf("the configuration has several pipelines; choose one with --pipeline: %s", names)
 	}
 	var found bool
 	if p.pipeline, found = all[p.Name].(map[string]any); !found {
-		return fmt.Errorf("no pipeline is called %q: there are %s", p.Name, names)
+		return fmt.Errorf("unknown pipeline %q; known: %s", p.Name, names)
 	}
 	source, _ := p.pipeline["source"].(map[string]any)
 	redis, _ := source["redis"].(map[string]any)
@@ -87,10 +87,10 @@ func (p *Pipeline) choosePipeline() error {
 	return nil
 }
 
-// scriptOptions are the keys of a script that hold no code.
+// scriptOptions are the keys of a script that hold settings instead of code.
 var scriptOptions = []string{"event_time", "batch_time", "memory", "output", "funcname"}
 
-// resolveScriptPaths makes all places of code independent of the folder.
+// resolveScriptPaths resolves all script locations of the pipeline.
 func (p *Pipeline) resolveScriptPaths(locate func(string) (string, error)) (err error) {
 	in := func(owner map[string]any, key string) {
 		if code, ok := owner[key].(string); ok && err == nil {
@@ -141,16 +141,16 @@ func (p *Pipeline) addSink(name string, chosen map[string]any) error {
 		}
 		s := Sink{Name: name, Kind: kind, settings: settings, routed: chosen["routed"]}
 		if s.Column = p.findNumberColumn(settings); s.Column == "" {
-			return fmt.Errorf("sink %s has no column for the field %q, by which events are told apart: "+
+			return fmt.Errorf("sink %s has no column for the field %q that identifies events: "+
 				"add one, or name another field with --id", name, p.Field)
 		}
 		p.Sinks = append(p.Sinks, s)
 		return nil
 	}
-	return fmt.Errorf("sink %s is of a kind that cannot be verified: those are %s, %s and %s", name, MySQL, Postgres, EventStore)
+	return fmt.Errorf("verify does not support the kind of sink %s; it supports %s, %s and %s", name, MySQL, Postgres, EventStore)
 }
 
-// findNumberColumn returns the column that is filled from the field with the number.
+// findNumberColumn returns the column that is filled from the number of an event, or "".
 func (p *Pipeline) findNumberColumn(settings map[string]any) string {
 	columns, _ := settings["columns"].([]any)
 	for _, column := range columns {
@@ -161,22 +161,21 @@ func (p *Pipeline) findNumberColumn(settings map[string]any) string {
 			return name
 		}
 	}
-	if len(columns) == 0 { // an event store infers them
+	if len(columns) == 0 { // the event store infers them
 		return p.Field
 	}
 	return ""
 }
 
-// HasLeases tells whether several workers can share the pipeline: a sink holds leases.
+// HasLeases reports whether several workers can run the pipeline: one of its sinks holds leases.
 func (p *Pipeline) HasLeases() bool {
 	return slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Kind != EventStore })
 }
 
-// tableName is what the table of sink i is called on the private servers, so that two
-// sinks never share one.
+// tableName returns the table of sink i on the private servers. Sinks never share one.
 func tableName(i int) string { return fmt.Sprintf("verified_%d", i+1) }
 
-// addresses say where a worker finds its servers.
+// addresses holds the addresses of a worker's servers.
 type addresses struct {
 	data, redis string
 	databases   map[string]string // by kind of sink
@@ -189,7 +188,7 @@ const (
 	leaseTime    = "2s"
 )
 
-// writeConfig writes the configuration of a worker.
+// writeConfig writes the configuration file of a worker.
 func (p *Pipeline) writeConfig(path string, at addresses) error {
 	pipeline := maps.Clone(p.pipeline)
 	kind := "lists"
@@ -203,7 +202,7 @@ func (p *Pipeline) writeConfig(path string, at addresses) error {
 	}
 	delete(pipeline, "sink")
 	delete(pipeline, "sinks")
-	var sinks yaml.MapSlice // a map has no order, which the order of outputs follows
+	var sinks yaml.MapSlice // keeps the order of the outputs, unlike a map
 	for i, s := range p.Sinks {
 		one := map[string]any{s.Kind: s.settingsOn(at, i)}
 		if s.routed != nil {
@@ -222,8 +221,8 @@ func (p *Pipeline) writeConfig(path string, at addresses) error {
 	return os.WriteFile(path, []byte(p.restoreExpressions(string(text))), 0o600)
 }
 
-// settingsOn returns the settings of the sink on a private server. The table is without
-// keys: one would turn an event that is written twice into a refused row.
+// settingsOn returns the settings of the sink on a private server. The table has no keys:
+// a key would reject a duplicate row instead of showing it.
 func (s *Sink) settingsOn(at addresses, i int) map[string]any {
 	settings := maps.Clone(s.settings)
 	settings["table"] = tableName(i)
@@ -245,14 +244,14 @@ func (p *Pipeline) restoreExpressions(text string) string {
 	return text
 }
 
-// WithStreams returns the pipeline with streams in place of lists.
+// WithStreams returns the pipeline reading streams instead of lists.
 func (p *Pipeline) WithStreams() *Pipeline {
 	other := *p
 	other.Stream = true
 	return &other
 }
 
-// WithSinksOf returns the pipeline with the sinks of another one besides its own.
+// WithSinksOf returns the pipeline with the sinks of another one added to its own.
 func (p *Pipeline) WithSinksOf(another *Pipeline) *Pipeline {
 	other := *p
 	other.Sinks = slices.Concat(p.Sinks, another.Sinks)

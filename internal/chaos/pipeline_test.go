@@ -61,8 +61,8 @@ func TestPipelineMovesToPrivateServers(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"no pipeline is called":   `pipelines: {a: {sink: {mysql: {columns: [{name: id}]}}}}`,
-		"cannot be verified":      `pipelines: {orders: {sink: {stdout: {}}}}`,
+		"unknown pipeline":        `pipelines: {a: {sink: {mysql: {columns: [{name: id}]}}}}`,
+		"does not support":        `pipelines: {orders: {sink: {stdout: {}}}}`,
 		"no column for the field": `pipelines: {orders: {sink: {mysql: {columns: [{name: a}, {name: id, field: b}]}}}}`,
 	} {
 		if _, err := ReadPipeline(text, "orders", "id", nil); err == nil || !strings.Contains(err.Error(), name) {

@@ -16,28 +16,27 @@ import (
 const (
 	chunkEvents     = 100
 	defaultInterval = 25 * time.Millisecond
-	defaultBacklog  = 3000 // events that wait: then the producer waits too
+	defaultBacklog  = 3000 // waiting events at which the producer stops pushing
 	counterKey      = "pushed"
-	redisRetryWait  = 10 * time.Millisecond // while Redis is away
+	redisRetryWait  = 10 * time.Millisecond // while Redis is down
 )
 
-// A push is one chunk of events that Redis took.
+// A push is one chunk of events that Redis accepted.
 type push struct {
 	first, count uint64
 	key          string
 	at           time.Time
 }
 
-// A producer pushes numbered events into lists or streams without a pause,
-// whatever happens to Redis. Each number is pushed once: what became of a push
-// that got no answer is told by a counter that changes with it. It is safe for
-// concurrent use.
+// A producer pushes numbered events into lists or streams, whatever happens to Redis.
+// It pushes each number once: a counter in the same transaction tells whether Redis
+// executed a push that got no reply. It is safe for concurrent use.
 type producer struct {
 	server     resp.Server
 	events     *Events
 	stream     bool
 	keys       []string
-	maxBacklog int // events that wait
+	maxBacklog int // waiting events at which it stops pushing
 	interval   time.Duration
 	random     *rand.Rand
 	conn       *resp.Conn
@@ -47,9 +46,9 @@ type producer struct {
 
 	mu        sync.Mutex // held during a push
 	next      uint64     // number of the next event
-	pending   *push      // that got no answer
+	pending   *push      // sent without a reply yet
 	pushes    []push
-	forgotten []push // that Redis has lost
+	forgotten []push // lost when Redis was restored
 }
 
 func newProducer(address string, events *Events, stream bool, keys int, random *rand.Rand) *producer {
@@ -60,7 +59,7 @@ func newProducer(address string, events *Events, stream bool, keys int, random *
 	return p
 }
 
-// start pushes in the background until end.
+// start pushes in the background until stopPushing or close.
 func (p *producer) start(ctx context.Context) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.finished.Go(func() {
@@ -77,7 +76,7 @@ func (p *producer) start(ctx context.Context) {
 	})
 }
 
-// stopPushing stops pushing, and waits until it is known what Redis has.
+// stopPushing stops and waits until the outcome of the last push is known.
 func (p *producer) stopPushing(ctx context.Context) error {
 	p.cancel()
 	p.finished.Wait()
@@ -100,7 +99,7 @@ func (p *producer) close() {
 	p.disconnect()
 }
 
-// pushChunk pushes a chunk, unless enough events wait.
+// pushChunk pushes a chunk unless the backlog is full.
 func (p *producer) pushChunk(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +126,7 @@ func (p *producer) acceptPending() {
 	p.pending = nil
 }
 
-// resolvePending finds out what became of a push without an answer.
+// resolvePending finds out whether Redis executed a push that got no reply.
 func (p *producer) resolvePending(ctx context.Context) error {
 	if err := p.connect(ctx); err != nil || p.pending == nil {
 		return err
@@ -141,11 +140,11 @@ func (p *producer) resolvePending(ctx context.Context) error {
 		p.acceptPending()
 		return nil
 	}
-	p.next, p.pending = p.pending.first, nil // not taken: the numbers are free
+	p.next, p.pending = p.pending.first, nil // not executed: push the numbers again
 	return nil
 }
 
-// readCounter is the number of the last event that Redis has taken.
+// readCounter returns the number of the last event that Redis accepted.
 func (p *producer) readCounter(ctx context.Context) (uint64, error) {
 	v, err := p.conn.Do(ctx, "GET", counterKey)
 	if err != nil || v == nil {
@@ -154,7 +153,7 @@ func (p *producer) readCounter(ctx context.Context) (uint64, error) {
 	return strconv.ParseUint(fmt.Sprint(v), 10, 64)
 }
 
-// sendChunk pushes a chunk, and the counter with it.
+// sendChunk pushes a chunk and sets the counter in one transaction.
 func (p *producer) sendChunk(ctx context.Context, c *push) error {
 	return p.conn.During(ctx, func() error {
 		p.conn.Command("MULTI")
@@ -190,8 +189,8 @@ func (p *producer) sendChunk(ctx context.Context, c *push) error {
 	})
 }
 
-// backlog is how many events are in Redis. A connection that is kept may be from
-// before Redis was killed last: then it asks again over a new one.
+// backlog returns how many events wait in Redis. The open connection may date from before
+// Redis was killed: then it asks again over a new one.
 func (p *producer) backlog(ctx context.Context) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,8 +237,8 @@ func (p *producer) disconnect() {
 	}
 }
 
-// restoreRedis restores Redis while no push is under way, and notes what it has
-// forgotten: what was pushed since the snapshot.
+// restoreRedis calls restore while no push is running, and moves the pushes since the
+// snapshot to forgotten.
 func (p *producer) restoreRedis(ctx context.Context, restore func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -254,7 +253,7 @@ func (p *producer) restoreRedis(ctx context.Context, restore func() error) error
 	if err != nil {
 		return err
 	}
-	if p.pending != nil { // taken or not, it is gone
+	if p.pending != nil { // executed or not, Redis has lost it
 		p.acceptPending()
 	}
 	kept := p.pushes[:0:0]
@@ -269,7 +268,7 @@ func (p *producer) restoreRedis(ctx context.Context, restore func() error) error
 	return nil
 }
 
-// findPush says how an event came in.
+// findPush returns the push of an event.
 func (p *producer) findPush(n uint64) (one push, err error) {
 	for _, all := range [][]push{p.pushes, p.forgotten} {
 		i := slices.IndexFunc(all, func(c push) bool { return n >= c.first && n < c.first+c.count })

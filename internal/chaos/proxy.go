@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// A proxy stands between one worker and one server, and passes on what both say
-// until it is told otherwise.
+// A proxy relays the connections between one worker and one server, and injects faults
+// into them.
 type proxy struct {
 	listener net.Listener
 	server   string
 	serving  sync.WaitGroup
 
 	mu      sync.Mutex
-	conns   map[net.Conn]bool // clients' and servers'
+	conns   map[net.Conn]bool // open connections of both sides
 	fault   packetFault
-	hold    chan struct{} // closed when what is held may go on; nil: nothing is
-	replies bool          // only replies are held
-	delay   time.Duration // before each packet
+	hold    chan struct{} // closed on resume; nil unless packets are held
+	replies bool          // hold only replies
+	delay   time.Duration // of each packet
 	closed  bool
 }
 
-// A packetFault is played on one packet.
+// A packetFault is a fault of a single packet.
 type packetFault int
 
 const (
 	noFault    packetFault = iota
-	halfPacket             // the server gets half of a packet, and the connection is cut
-	dropReply              // the server gets a packet, its answer is lost, and the connection is cut
-	holdHalf               // the server gets half of a large statement, and the rest when the proxy resumes
+	halfPacket             // send half of a packet to the server, then disconnect
+	dropReply              // drop a reply of the server, then disconnect
+	holdHalf               // send half of a large statement, and the rest on resume
 )
 
-// holdAfter is what a client sends before the rest is held back: more than the packets
-// of 16 KiB that rows go to MariaDB in, and less than the rows of a batch.
+// holdAfter is how many bytes of a statement holdHalf sends: more than one of the 16 KiB
+// packets that carry rows to MariaDB, and less than the rows of a batch.
 const holdAfter = 17_000
 
 func newProxy(server string) (*proxy, error) {
@@ -93,8 +93,8 @@ func (p *proxy) track(client, server net.Conn, open bool) {
 	}
 }
 
-// relay passes on until either side ends or a trick ends it. sent counts what the
-// server was sent since it last said something.
+// relay copies packets until either side closes or a fault disconnects. sent counts the
+// bytes sent to the server since its last reply.
 func (p *proxy) relay(from, to net.Conn, reply bool, sent *atomic.Int64) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -137,8 +137,8 @@ func (p *proxy) forwardPacket(to net.Conn, packet []byte, reply bool, sent *atom
 	return err == nil
 }
 
-// nextAction is what holds for the next packet, the last of so many bytes. A trick is
-// played once.
+// nextAction returns what to do with the next packet, which ends after bytes of a
+// statement. It clears the fault, which applies to one packet.
 func (p *proxy) nextAction(reply bool, bytes int64) (hold chan struct{}, delay time.Duration, played packetFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,14 +155,14 @@ func (p *proxy) nextAction(reply bool, bytes int64) (hold chan struct{}, delay t
 	return hold, p.delay, played
 }
 
-// injectOnce plays a trick on the next packet.
+// injectOnce applies a fault to the next packet that it fits.
 func (p *proxy) injectOnce(t packetFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = t
 }
 
-// cutConnections ends all connections as they are.
+// cutConnections closes all open connections.
 func (p *proxy) cutConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +171,7 @@ func (p *proxy) cutConnections() {
 	}
 }
 
-// stall holds all that is sent from now on, or only replies, until resume.
+// stall holds all packets, or only replies, until resume.
 func (p *proxy) stall(replies bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,14 +189,14 @@ func (p *proxy) resume() {
 	}
 }
 
-// setDelay delays each packet from now on.
+// setDelay sets the delay of each packet.
 func (p *proxy) setDelay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// close ends everything.
+// close stops listening and closes all connections.
 func (p *proxy) close() {
 	p.listener.Close()
 	p.mu.Lock()

@@ -12,20 +12,20 @@ import (
 	"github.com/perigeedb/perigee/internal/resp"
 )
 
-// trimmedEvents is how many events of each key are given up by Redis between a copy of
-// a database and its return: more than can have been committed and not yet
-// acknowledged. A worker would rightly go on with a key that lacks nothing.
+// trimmedEvents is how many events of each key must be trimmed from Redis after a copy of
+// the database is taken: more than can be committed but not yet acknowledged. Otherwise
+// the old copy may lack nothing, and a worker would rightly continue.
 const trimmedEvents = 800
 
-// gapMessage is what a worker must say of a database that lacks what Redis has given up.
+// gapMessage must be in the log of a worker whose database lacks events that Redis has trimmed.
 const gapMessage = "but the sink does not have them"
 
-// restoreDatabase sets a database back to an older copy. Events that Redis has
-// given up since are in neither: a worker must stop and name them. When the newer
-// files are back, it must go on as if nothing had been.
+// restoreDatabase replaces a database by an older copy. Events that were trimmed from
+// Redis since then are in neither: workers must stop and name the gap. With the newer
+// files in place again, they must continue.
 func (s *testbed) restoreDatabase(ctx context.Context, f Fault) error {
 	if len(s.databases) == 0 {
-		return nil // the event store lies in the worker's own folder, as its other memory does
+		return nil // the event store is in the worker's data folder, with its dead letters
 	}
 	d := s.databases[s.random.IntN(len(s.databases))]
 	s.restores++
@@ -64,7 +64,7 @@ func (s *testbed) restoreDatabase(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// swapFiles puts other files in the place of a database's own, which are kept.
+// swapFiles replaces the data of a database by the files in instead, and moves its own to keep.
 func (s *testbed) swapFiles(ctx context.Context, d *database, instead, keep string) error {
 	return s.restartServer(ctx, d, func() error {
 		if err := os.Rename(dataFiles(d), keep); err != nil {
@@ -74,7 +74,7 @@ func (s *testbed) swapFiles(ctx context.Context, d *database, instead, keep stri
 	})
 }
 
-// expectStop starts a worker alone, and waits until it ends by itself and says why.
+// expectStop starts a worker and waits until it exits and its log names the gap.
 func (s *testbed) expectStop(ctx context.Context, w *worker) error {
 	from := w.logSize()
 	if err := w.start(nil, 0); err != nil {
@@ -85,16 +85,16 @@ func (s *testbed) expectStop(ctx context.Context, w *worker) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(waitLimit):
-		return fmt.Errorf("worker %d works with a database that lacks events which Redis has given up:\n%s", w.number, w.logTail())
+		return fmt.Errorf("worker %d runs although its database lacks events that were trimmed from Redis:\n%s", w.number, w.logTail())
 	}
 	if log := w.logSince(from); !strings.Contains(log, gapMessage) {
-		return fmt.Errorf("worker %d ended, and does not say that the database lacks events:\n%s", w.number, w.logTail())
+		return fmt.Errorf("worker %d exited, but its log does not say that the database lacks events:\n%s", w.number, w.logTail())
 	}
 	s.logf("worker %d stopped and named the gap", w.number)
 	return nil
 }
 
-// waitTrimmed waits until Redis has given up so many events more of each key.
+// waitTrimmed waits until this many more events of each key are trimmed from Redis.
 func (s *testbed) waitTrimmed(ctx context.Context, events int) error {
 	before, err := s.listHeads(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *testbed) waitTrimmed(ctx context.Context, events int) error {
 	})
 }
 
-// listHeads are the positions up to which each key has been trimmed.
+// listHeads returns the position up to which each key has been trimmed.
 func (s *testbed) listHeads(ctx context.Context) (map[string]int, error) {
 	server := resp.Server{Address: s.redis.Address()}
 	conn, err := server.Dial(ctx)

@@ -12,14 +12,14 @@ import (
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
 
-// A ScriptFix is a script that fails for some events, and the same when it was put
-// right: then the dead letters are tried again.
+// A ScriptFix is a script that fails for some events, and its fixed version, with which
+// the dead letters are retried.
 type ScriptFix struct {
-	Path          string // of the script
+	Path          string // of the script file
 	Broken, Fixed string
 }
 
-// WithScript returns the pipeline with the script at a path.
+// WithScript returns the pipeline running the script at a path.
 func (p *Pipeline) WithScript(script string) *Pipeline {
 	other := *p
 	other.pipeline = maps.Clone(p.pipeline)
@@ -27,8 +27,8 @@ func (p *Pipeline) WithScript(script string) *Pipeline {
 	return &other
 }
 
-// retryWithFixedScript puts the script right, tries all dead letters again, kills the worker at
-// every point on the way, and looks for every event once more.
+// retryWithFixedScript fixes the script, retries all dead letters, kills the worker at
+// every point meanwhile, and audits the sinks again.
 func (s *testbed) retryWithFixedScript(ctx context.Context) (r Report, err error) {
 	w := s.workers[0]
 	if err := os.WriteFile(s.round.Fix.Path, []byte(s.round.Fix.Fixed), 0o600); err != nil {
@@ -37,9 +37,9 @@ func (s *testbed) retryWithFixedScript(ctx context.Context) (r Report, err error
 	if s.expected, err = s.config.Expect(ctx, w.config, s.config.Events.onePerSample()); err != nil {
 		return r, err
 	}
-	s.logf("the script is mended, and all dead letters are to be tried again")
+	s.logf("the script is fixed, and all dead letters are queued for retry")
 	if out, err := exec.CommandContext(ctx, s.config.Binary, "dlq", "retry", "--all", "--data", w.dataFolder()).CombinedOutput(); err != nil {
-		return r, fmt.Errorf("try dead letters again: %w: %s", err, out)
+		return r, fmt.Errorf("retry the dead letters: %w: %s", err, out)
 	}
 	for _, point := range KillPoints(len(s.round.Pipeline.Sinks)) {
 		f := Fault{KillAtPoint, point}
@@ -56,7 +56,7 @@ func (s *testbed) retryWithFixedScript(ctx context.Context) (r Report, err error
 	return s.auditSinks(ctx)
 }
 
-// waitRetried lets the worker work until no dead letter is queued.
+// waitRetried runs the worker until no dead letter is queued for retry.
 func (s *testbed) waitRetried(ctx context.Context, w *worker) error {
 	return waitFor(ctx, "all dead letters were tried again", func() (bool, error) {
 		if err := w.start(nil, 0); err != nil {

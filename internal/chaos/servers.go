@@ -17,7 +17,7 @@ import (
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
-// A server is a private one of any kind.
+// A server is a private server of any kind.
 type server interface {
 	Kill() error
 	Start(ctx context.Context) error
@@ -25,7 +25,7 @@ type server interface {
 	Dir() string
 }
 
-// A database is a private server of a kind of sink, and one database in it.
+// A database is a private server with one database, for the sinks of one kind.
 type database struct {
 	server
 	kind string
@@ -33,11 +33,11 @@ type database struct {
 	query func(ctx context.Context, database, query string, each func(string), args ...string) error
 }
 
-// A dialect is how the same is asked of each kind.
+// A dialect holds the queries that differ between kinds.
 type dialect struct {
-	transactions string // that are open, each by a name of its own
-	leases       string // partitions that a worker has a lease of; one argument
-	activity     string // what every connection does
+	transactions string // names of open transactions
+	leases       string // partitions that a worker holds leases of; its argument is the worker
+	activity     string // a line on what each connection does
 }
 
 var mysqlDialect = dialect{
@@ -56,15 +56,15 @@ var postgresDialect = dialect{
 		FROM pg_stat_activity WHERE datname = current_database()`,
 }
 
-// durable says how the servers keep what they have said to have: over a kill of the
-// process. A power cut is another matter, and costs a sync of the disk each time.
+// Settings that make servers keep committed data when their process is killed. They do not
+// sync: that would cost time and protect only against a power failure.
 var (
 	durableRedis    = []string{"--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"}
 	durableMariaDB  = []string{"--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M"}
 	durablePostgres = []string{"-c", "fsync=off", "-c", "shared_buffers=32MB"}
 )
 
-// startDatabase starts a server of the kind. byInsert forbids it the faster way in.
+// startDatabase starts a server of a kind. byInsert disables LOAD DATA.
 func startDatabase(ctx context.Context, kind, folder string, byInsert bool) (d *database, err error) {
 	if kind == Postgres {
 		d, err = startPostgres(ctx, folder)
@@ -138,7 +138,7 @@ func startMySQL(ctx context.Context, folder string, byInsert bool) (*database, e
 	return &database{server: s, kind: MySQL, dialect: mysqlDialect, query: ask}, nil
 }
 
-// queryTexts asks for one column.
+// queryTexts returns the one column of a query's rows.
 func (d *database) queryTexts(ctx context.Context, query string, args ...string) (all []string, err error) {
 	err = d.query(ctx, databaseName, query, func(one string) { all = append(all, one) }, args...)
 	return all, err
@@ -159,7 +159,7 @@ func (d *database) readNumbers(ctx context.Context, table, column string, each f
 	return nil
 }
 
-// dataFiles is the folder that has all that a server keeps.
+// dataFiles returns the folder with all data of a server.
 func dataFiles(s server) string {
 	if _, ok := s.(*testserver.RedisServer); ok {
 		return filepath.Join(s.Dir(), "appendonlydir")
@@ -167,7 +167,7 @@ func dataFiles(s server) string {
 	return filepath.Join(s.Dir(), "data")
 }
 
-// copyFiles copies a folder with owners and rights.
+// copyFiles copies a folder with owners and permissions.
 func copyFiles(from, to string) error {
 	out, err := exec.Command("cp", "-a", from, to).CombinedOutput()
 	if err != nil {

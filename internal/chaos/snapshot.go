@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// snapshotRedis copies what Redis has written so far, while it runs: the file of
-// commands is whole up to some command.
+// snapshotRedis copies the append-only file while Redis runs: the copy is complete up to
+// some command.
 func (s *testbed) snapshotRedis() error {
 	to := filepath.Join(s.folder, fmt.Sprintf("snapshot-%d", len(s.events)))
 	if err := copyFiles(dataFiles(s.redis), to); err != nil {
@@ -24,7 +24,7 @@ func (s *testbed) snapshotRedis() error {
 	return nil
 }
 
-// restoreRedis sets Redis back to the snapshot under running workers and producers.
+// restoreRedis restores Redis from the snapshot while workers and the producer run.
 func (s *testbed) restoreRedis(ctx context.Context, f Fault) error {
 	s.recordFault(f, "Redis")
 	if err := s.redis.Kill(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// killUntilTakeover kills a worker that stays away until others have its partitions.
+// killUntilTakeover kills a worker and restarts it after others took its partitions over.
 func (s *testbed) killUntilTakeover(ctx context.Context, w *worker, f Fault) error {
 	held, err := s.heldLeases(ctx, w)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *testbed) killUntilTakeover(ctx context.Context, w *worker, f Fault) err
 	return s.restartWorker(w)
 }
 
-// heldLeases are the keys that a worker has a lease of, in whatever generation.
+// heldLeases returns the keys that a worker holds leases of, in any generation.
 func (s *testbed) heldLeases(ctx context.Context, w *worker) ([]string, error) {
 	d := s.leaseDatabase()
 	if d == nil {
@@ -38,7 +38,7 @@ func (s *testbed) heldLeases(ctx context.Context, w *worker) ([]string, error) {
 	return held, err
 }
 
-// leaseDatabase is the database that has the leases: that of the first sink that can.
+// leaseDatabase returns the database with the leases: that of the first sink that holds any.
 func (s *testbed) leaseDatabase() *database {
 	for _, sink := range s.round.Pipeline.Sinks {
 		if d := s.database(sink.Kind); d != nil {
@@ -48,7 +48,7 @@ func (s *testbed) leaseDatabase() *database {
 	return nil
 }
 
-// waitTakeover waits until somebody else has a worker's partitions, and gets on with them.
+// waitTakeover waits until other workers hold a worker's partitions and make progress on them.
 func (s *testbed) waitTakeover(ctx context.Context, w *worker, held []string) error {
 	if len(held) == 0 {
 		return nil
@@ -86,9 +86,8 @@ func (s *testbed) waitTakeover(ctx context.Context, w *worker, held []string) er
 	return err
 }
 
-// suspendWorker stops a worker inside a transaction, until others have its partitions and
-// get on with them. What the worker has still to say, or to hear, stays on its way
-// as long.
+// suspendWorker suspends a worker inside a transaction until others have taken its
+// partitions over. Its proxies hold its packets as long.
 func (s *testbed) suspendWorker(ctx context.Context, w *worker, f Fault) error {
 	held, err := s.heldLeases(ctx, w)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s *testbed) suspendWorker(ctx context.Context, w *worker, f Fault) error {
 	}
 	s.recordFault(f, "worker %d", w.number)
 	err = s.waitTakeover(ctx, w, held)
-	if s.random.IntN(2) == 0 { // before the worker knows that it was away
+	if s.random.IntN(2) == 0 { // release held packets before the worker resumes
 		w.resetProxies()
 	}
 	if thawed := w.resume(); err == nil {
@@ -116,8 +115,8 @@ func (s *testbed) suspendWorker(ctx context.Context, w *worker, f Fault) error {
 	return err
 }
 
-// holdTransaction holds a worker inside a transaction: by half of a statement, or by the
-// answer to one.
+// holdTransaction keeps a worker inside a transaction by holding half of a statement or a
+// reply. It reports false when no transaction stayed open in ten tries.
 func (s *testbed) holdTransaction(ctx context.Context, w *worker) (inside bool, err error) {
 	for try := range 10 {
 		for _, p := range w.databases {
@@ -138,7 +137,7 @@ func (s *testbed) holdTransaction(ctx context.Context, w *worker) (inside bool, 
 	return false, nil
 }
 
-// inTransaction tells whether a transaction stays open.
+// inTransaction reports whether a transaction stays open over three looks at the databases.
 func (s *testbed) inTransaction(ctx context.Context) (bool, error) {
 	var before []string
 	for look := range 3 {

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	keyCount = 6 // lists or streams that the producer pushes into: as many for each of two workers, and of three
-	// waitLimit is for what takes a second at most on an idle machine.
+	keyCount = 6 // lists or streams: divisible among two workers and among three
+	// waitLimit bounds waits that take a second at most on an idle machine.
 	waitLimit = 2 * time.Minute
 )
 
-// A testbed is all that plays in a round.
+// A testbed holds the servers, workers and producer of one round.
 type testbed struct {
 	*Runner
 	round     Round
@@ -37,10 +37,10 @@ type testbed struct {
 	closed    sync.Once
 
 	events      []historyEntry
-	historyFile *os.File // the same, for whoever looks into the folder
+	historyFile *os.File // faults.log in the round's folder: the same entries
 }
 
-// A historyEntry is what was done, and when.
+// A historyEntry is a line of faults.log.
 type historyEntry struct {
 	at   time.Time
 	text string
@@ -55,7 +55,7 @@ func newTestbed(ctx context.Context, r *Runner, folder string, round Round) (*te
 	return made, nil
 }
 
-// startAll starts everything but the flow of events.
+// startAll starts the servers and prepares producer and workers.
 func (s *testbed) startAll(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.folder, 0o755); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *testbed) createWorkers() error {
 	return nil
 }
 
-// startFlow lets the events flow.
+// startFlow starts the producer and the workers.
 func (s *testbed) startFlow(ctx context.Context) error {
 	s.producer.start(ctx)
 	for _, w := range s.workers {
@@ -133,7 +133,7 @@ func (s *testbed) startFlow(ctx context.Context) error {
 	return nil
 }
 
-// runFaults lets the events flow and does one fault after another.
+// runFaults starts the flow and injects one fault after another.
 func (s *testbed) runFaults(ctx context.Context) error {
 	if err := s.startFlow(ctx); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *testbed) runFaults(ctx context.Context) error {
 	return nil
 }
 
-// finish stops pushing, undoes every fault, and lets the workers finish.
+// finish stops the producer, undoes every fault, waits until Redis is empty and drains the workers.
 func (s *testbed) finish(ctx context.Context) error {
 	s.logf("the producer stops")
 	if err := s.producer.stopPushing(ctx); err != nil {
@@ -180,7 +180,7 @@ func (s *testbed) finish(ctx context.Context) error {
 	}
 	if err := s.waitEmpty(ctx); err != nil {
 		for _, w := range s.workers {
-			w.engine.DumpStacks() // so that its log tells where it hangs
+			w.engine.DumpStacks() // the log then shows where it hangs
 		}
 		return err
 	}
@@ -192,10 +192,10 @@ func (s *testbed) finish(ctx context.Context) error {
 	return nil
 }
 
-// stallLimit is how long nothing may move before it is looked at why.
+// stallLimit is how long the backlog may stay unchanged before logStall is called.
 const stallLimit = 5 * time.Second
 
-// waitEmpty waits as long as it gets on.
+// waitEmpty waits until Redis is empty, as long as the backlog shrinks.
 func (s *testbed) waitEmpty(ctx context.Context) error {
 	least, since, looked := -1, time.Now(), false
 	for {
@@ -208,7 +208,7 @@ func (s *testbed) waitEmpty(ctx context.Context) error {
 		case least < 0 || waiting < least:
 			least, since, looked = waiting, time.Now(), false
 		case still > waitLimit:
-			return fmt.Errorf("%d events wait, and nothing has moved for %v\n%s", waiting, waitLimit, s.workers[0].logTail())
+			return fmt.Errorf("%d events wait, and none was delivered for %v\n%s", waiting, waitLimit, s.workers[0].logTail())
 		case still > stallLimit && !looked:
 			looked = true
 			s.logStall(ctx, waiting)
@@ -222,9 +222,9 @@ func (s *testbed) waitEmpty(ctx context.Context) error {
 	}
 }
 
-// logStall notes what the databases do while nothing moves.
+// logStall logs what the databases do and which leases the workers hold.
 func (s *testbed) logStall(ctx context.Context, waiting int) {
-	s.logf("%d events wait, and nothing has moved for %v", waiting, stallLimit)
+	s.logf("%d events wait, and none was delivered for %v", waiting, stallLimit)
 	for _, d := range s.databases {
 		lines, err := d.queryTexts(ctx, d.activity)
 		if err != nil {
@@ -240,17 +240,17 @@ func (s *testbed) logStall(ctx context.Context, waiting int) {
 	}
 }
 
-// checkWorkers returns an error when a worker ended by itself.
+// checkWorkers returns an error when a worker has exited unexpectedly.
 func (s *testbed) checkWorkers() error {
 	for _, w := range s.workers {
 		if !w.running() && w.armedFor == nil {
-			return fmt.Errorf("worker %d ended by itself:\n%s", w.number, w.logTail())
+			return fmt.Errorf("worker %d exited unexpectedly:\n%s", w.number, w.logTail())
 		}
 	}
 	return nil
 }
 
-// logf remembers what is done.
+// logf adds an entry to the history.
 func (s *testbed) logf(format string, args ...any) {
 	h := historyEntry{time.Now(), fmt.Sprintf(format, args...)}
 	s.events = append(s.events, h)
@@ -288,7 +288,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// waitFor asks again and again, as long as there is patience.
+// waitFor polls until happened reports true or waitLimit is over.
 func waitFor(ctx context.Context, what string, happened func() (bool, error)) error {
 	var last error
 	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {
@@ -301,5 +301,5 @@ func waitFor(ctx context.Context, what string, happened func() (bool, error)) er
 			return err
 		}
 	}
-	return errors.Join(fmt.Errorf("waited %v in vain until %s", waitLimit, what), last)
+	return errors.Join(fmt.Errorf("gave up after %v waiting until %s", waitLimit, what), last)
 }

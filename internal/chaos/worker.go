@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// A worker is one engine with a data folder of its own, behind proxies of its own.
+// A worker is a perigee process with its own data folder and its own proxies.
 type worker struct {
 	number    int
 	binary    string
@@ -20,12 +20,12 @@ type worker struct {
 	redis     *proxy
 	databases map[string]*proxy // by kind
 	engine    *e2e.Process      // nil before it was started
-	armedFor  *Fault            // that it will kill itself for
+	armedFor  *Fault            // the fault at whose point it kills itself, or nil
 	suspended bool
 }
 
-// newWorker makes the folder and the proxies. servers are addresses by kind; that
-// of Redis is by "redis".
+// newWorker creates the folder and the proxies. servers are the servers' addresses by
+// kind of sink, and that of Redis by "redis".
 func newWorker(number int, binary, folder string, p *Pipeline, servers map[string]string) (w *worker, err error) {
 	w = &worker{number: number, binary: binary, folder: folder, config: filepath.Join(folder, "pipeline.yaml"), databases: make(map[string]*proxy)}
 	if err := os.MkdirAll(w.dataFolder(), 0o700); err != nil {
@@ -50,7 +50,7 @@ func (w *worker) dataFolder() string { return filepath.Join(w.folder, "data") }
 func (w *worker) socketPath() string { return filepath.Join(w.dataFolder(), "perigee.sock") }
 func (w *worker) logPath() string    { return filepath.Join(w.folder, "worker.log") }
 
-// leaseName is under which others know the worker.
+// leaseName returns the worker's name in leases.
 func (w *worker) leaseName() (string, error) { return pipeline.WorkerName(w.dataFolder()) }
 
 func (w *worker) proxies() []*proxy {
@@ -61,7 +61,8 @@ func (w *worker) proxies() []*proxy {
 	return all
 }
 
-// start starts the engine; armed is what it is to kill itself for, or nil.
+// start starts the process. If armed is not nil, the process kills itself when it passes
+// that fault's point for the passing-th time.
 func (w *worker) start(armed *Fault, passing int) (err error) {
 	var env []string
 	if armed != nil {
@@ -72,7 +73,7 @@ func (w *worker) start(armed *Fault, passing int) (err error) {
 	return err
 }
 
-// running tells whether the process is there, frozen or not.
+// running reports whether the process exists, suspended or not.
 func (w *worker) running() bool {
 	if w.engine == nil {
 		return false
@@ -85,7 +86,7 @@ func (w *worker) running() bool {
 	}
 }
 
-// suspend stops the process where it is; thaw lets it go on.
+// suspend stops the process; resume continues it.
 func (w *worker) suspend() error {
 	w.suspended = true
 	return w.engine.Suspend()
@@ -96,7 +97,7 @@ func (w *worker) resume() error {
 	return w.engine.Resume()
 }
 
-// resetProxies ends all that the proxies do.
+// resetProxies ends all faults of the proxies.
 func (w *worker) resetProxies() {
 	for _, p := range w.proxies() {
 		p.injectOnce(noFault)
@@ -105,7 +106,7 @@ func (w *worker) resetProxies() {
 	}
 }
 
-// drain ends the worker in order. One that has only just begun ends at once.
+// drain shuts the worker down. A worker that has just started may die of the signal.
 func (w *worker) drain(ctx context.Context) error {
 	if err := w.engine.Shutdown(ctx); err != nil && err.Error() != "signal: terminated" {
 		return fmt.Errorf("worker %d did not drain: %w\n%s", w.number, err, w.logTail())
@@ -124,7 +125,7 @@ func (w *worker) close() {
 	}
 }
 
-// logSince is what the log has from an offset on.
+// logSince returns the log from an offset on.
 func (w *worker) logSince(from int64) string {
 	text, err := os.ReadFile(w.logPath())
 	if err != nil || int64(len(text)) < from {
@@ -141,7 +142,7 @@ func (w *worker) logSize() int64 {
 	return info.Size()
 }
 
-// logTail are the last lines of the log.
+// logTail returns the last lines of the log.
 func (w *worker) logTail() string {
 	lines := strings.Split(strings.TrimSpace(w.logSince(0)), "\n")
 	return strings.Join(lines[max(0, len(lines)-6):], "\n")

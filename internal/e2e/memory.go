@@ -13,22 +13,23 @@ import (
 	"time"
 )
 
-// Memory is where the memory of a process is, in bytes.
+// Memory breaks the memory of a process down, in bytes.
 type Memory struct {
-	Resident  int64 // as the kernel counts it: Anonymous, FileBacked and shared memory
+	Resident  int64 // Anonymous, FileBacked and shared memory
 	Anonymous int64 // heaps and stacks
 	// FileBacked are pages of the binary, of libraries and of mapped databases. The
 	// kernel can drop them at any time.
 	FileBacked int64
-	GoHeap     int64 // spans of the Go heap in use, garbage included
-	GoLive     int64 // what the last collection left: half of the next one's goal
+	GoHeap     int64 // Go heap in use, garbage included
+	GoLive     int64 // Go heap that the last collection left: half of the next one's goal
 	GoStacks   int64
-	CInUse     int64 // taken from malloc by C code
-	CFree      int64 // freed by C code and kept by malloc
-	VMs        int64 // what scripts' VMs account for; part of CInUse on LuaJIT
+	CInUse     int64 // allocated with malloc by C code
+	CFree      int64 // freed by C code but kept by malloc
+	VMs        int64 // accounted for by scripts' VMs; part of CInUse with LuaJIT
 }
 
-// ReadMemory asks the kernel, and the engine over the socket in its data folder.
+// ReadMemory reads the figures of the kernel, and the engine's metrics over the socket in
+// its data folder.
 func (e *Process) ReadMemory(ctx context.Context, socket string) (m Memory, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.command.Process.Pid))
 	if err != nil {
@@ -47,7 +48,7 @@ func (e *Process) ReadMemory(ctx context.Context, socket string) (m Memory, err 
 	return m, nil
 }
 
-// readMetrics returns the metrics that an engine serves over its socket, by name and labels.
+// readMetrics returns the engine's metrics by name and labels.
 func readMetrics(ctx context.Context, socket string) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -68,7 +69,7 @@ func readMetrics(ctx context.Context, socket string) (map[string]int64, error) {
 	return parseMetrics(response.Body)
 }
 
-// parseMetrics reads Prometheus' text format, without the time of a sample.
+// parseMetrics parses Prometheus' text format without timestamps.
 func parseMetrics(r io.Reader) (map[string]int64, error) {
 	metrics := make(map[string]int64)
 	lines := bufio.NewScanner(r)

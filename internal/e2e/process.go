@@ -1,6 +1,7 @@
-// Package rig is what programs need that treat a whole engine as their users
-// do: start the binary on a configuration, wait until it is ready, kill it, and
-// push events that are counted exactly. Tests of single packages do not need it.
+// Package e2e runs the perigee binary end to end, as its users do: it starts the process
+// on a configuration, waits until it is ready, reads its memory, suspends and kills it,
+// starts the servers it works with, and pushes events exactly once. Demos, benchmarks and
+// package chaos use it; tests of single packages do not need it.
 package e2e
 
 import (
@@ -17,16 +18,16 @@ import (
 	"time"
 )
 
-// An Process is a running perigee. Its methods are for one goroutine.
+// A Process is a running "perigee run". It is not safe for concurrent use.
 type Process struct {
 	command *exec.Cmd
 	done    chan struct{}
-	err     error // of the process, once ended is closed
+	err     error // how the process ended; valid once done is closed
 	peak    atomic.Int64
 }
 
-// StartProcess runs "perigee run config" with env added to the environment. Its log
-// goes to the end of the file log.
+// StartProcess starts "perigee run config" with env added to the environment, and appends
+// its output to the file log.
 func StartProcess(binary, config, log string, env ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -47,10 +48,10 @@ func StartProcess(binary, config, log string, env ...string) (*Process, error) {
 	return e, nil
 }
 
-// Done is closed when the process is gone.
+// Done returns a channel that is closed when the process has exited.
 func (e *Process) Done() <-chan struct{} { return e.done }
 
-// Wait waits for the process to end by itself, and returns how it did.
+// Wait waits for the process to exit and returns its error.
 func (e *Process) Wait(ctx context.Context) error {
 	select {
 	case <-e.done:
@@ -60,33 +61,33 @@ func (e *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process as the kernel's memory killer would.
+// Kill kills the process with SIGKILL and waits for it.
 func (e *Process) Kill() {
 	e.command.Process.Kill()
 	<-e.done
 }
 
-// Suspend stops the process where it is, as a laptop's lid or a starved machine would.
+// Suspend stops the process with SIGSTOP.
 func (e *Process) Suspend() error { return e.command.Process.Signal(syscall.SIGSTOP) }
 
-// Resume lets a frozen process go on.
+// Resume continues a suspended process.
 func (e *Process) Resume() error { return e.command.Process.Signal(syscall.SIGCONT) }
 
-// DumpStacks ends the engine with the stacks of all its goroutines in the log.
+// DumpStacks ends the process with SIGQUIT, which logs the stacks of all goroutines.
 func (e *Process) DumpStacks() {
 	_ = e.command.Process.Signal(syscall.SIGQUIT)
 	<-e.done
 }
 
-// Shutdown asks the engine to finish what it has and end, and waits for it.
+// Shutdown sends SIGTERM and waits until the process has drained and exited.
 func (e *Process) Shutdown(ctx context.Context) error {
 	if err := e.command.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("ask the engine to drain: %w", err)
+		return fmt.Errorf("shut the engine down: %w", err)
 	}
 	return e.Wait(ctx)
 }
 
-// WaitReady waits until the engine at address says that its pipelines run.
+// WaitReady waits until the engine that listens at address reports that its pipelines run.
 func (e *Process) WaitReady(ctx context.Context, address string) error {
 	for {
 		response, err := http.Get("http://" + address + "/ready")
@@ -98,7 +99,7 @@ func (e *Process) WaitReady(ctx context.Context, address string) error {
 		}
 		select {
 		case <-e.done:
-			return errors.Join(errors.New("the engine ended before it was ready"), e.err)
+			return errors.Join(errors.New("the engine exited before it was ready"), e.err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(2 * time.Millisecond):
@@ -106,11 +107,11 @@ func (e *Process) WaitReady(ctx context.Context, address string) error {
 	}
 }
 
-// PeakBytes is the most memory that the engine has held resident so far.
+// PeakBytes returns the peak of the resident memory so far.
 func (e *Process) PeakBytes() int64 { return e.peak.Load() }
 
-// watchPeak reads the kernel's own high-water mark until the process is gone. The
-// figure of wait4 cannot be used: it starts at what this process held.
+// watchPeak polls the kernel's high-water mark until the process exits. The maximum that
+// wait4 returns is useless: it includes what this process held before exec.
 func (e *Process) watchPeak() {
 	path := fmt.Sprintf("/proc/%d/status", e.command.Process.Pid)
 	for {

@@ -11,9 +11,9 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// A Pusher appends generated events to a Redis list, each exactly once whatever
-// happens to Redis: the number of the next event stands beside the list and
-// changes in the same transaction. It is used by one goroutine.
+// A Pusher appends generated events to a Redis list, each exactly once whatever happens to
+// Redis: a key beside the list holds the number of the next event and changes in the same
+// transaction. It is not safe for concurrent use.
 type Pusher struct {
 	server resp.Server
 	conn   *resp.Conn // nil after an error
@@ -21,7 +21,7 @@ type Pusher struct {
 	seed   uint64
 }
 
-// NewPusher connects to Redis.
+// NewPusher connects to Redis and returns a pusher into a list.
 func NewPusher(address, list string, seed uint64) (*Pusher, error) {
 	p := &Pusher{server: resp.Server{Address: address}, list: list, seed: seed}
 	return p, p.connect(context.Background())
@@ -36,7 +36,7 @@ func (p *Pusher) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (p *Pusher) Close() {
 	if p.conn != nil {
 		p.conn.Close()
@@ -44,7 +44,7 @@ func (p *Pusher) Close() {
 	}
 }
 
-// PushUpTo pushes events until count of them have been pushed in all.
+// PushUpTo pushes events until count of them have been pushed in total.
 func (p *Pusher) PushUpTo(ctx context.Context, count uint64) error {
 	for {
 		next, err := p.readNext(ctx)
@@ -57,7 +57,7 @@ func (p *Pusher) PushUpTo(ctx context.Context, count uint64) error {
 		if err == nil {
 			continue
 		}
-		select { // Redis may be away for a while: what is pushed is asked again
+		select { // Redis may be down for a while; readNext tells what it has executed
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
 		case <-time.After(5 * time.Millisecond):
@@ -65,14 +65,14 @@ func (p *Pusher) PushUpTo(ctx context.Context, count uint64) error {
 	}
 }
 
-// Waiting is the number of events in the list.
+// Waiting returns the length of the list.
 func (p *Pusher) Waiting(ctx context.Context) (int64, error) {
 	v, err := p.do(ctx, "LLEN", p.list)
 	n, _ := v.(int64)
 	return n, err
 }
 
-// FlushAll removes the list and all that stands beside it.
+// FlushAll deletes all keys.
 func (p *Pusher) FlushAll(ctx context.Context) error {
 	_, err := p.do(ctx, "FLUSHALL")
 	return err
@@ -88,7 +88,7 @@ func (p *Pusher) readNext(ctx context.Context) (uint64, error) {
 	return strconv.ParseUint(fmt.Sprint(v), 10, 64)
 }
 
-// do sends one command. After an error the next one begins with a new connection.
+// do sends one command. After an error it disconnects, and the next command reconnects.
 func (p *Pusher) do(ctx context.Context, args ...string) (any, error) {
 	if err := p.connect(ctx); err != nil {
 		return nil, err

@@ -7,29 +7,29 @@ import (
 	"net"
 	"path/filepath"
 
-	_ "github.com/go-sql-driver/mysql" // the driver of the database below
+	_ "github.com/go-sql-driver/mysql" // the driver of Servers.DB
 
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
-// List and Database are what the email example reads from and writes to.
+// The list that the email example reads, and the database and table that it writes.
 const (
 	List     = "pepi_queue"
 	Database = "mail"
 	Table    = "events"
 )
 
-// Servers are a private Redis and a private MariaDB with an empty database, and
-// what an engine needs to be told of them.
+// Servers holds a private Redis and a private MariaDB with an empty database, for an
+// engine that runs the email example.
 type Servers struct {
 	Redis   *testserver.RedisServer
 	MariaDB *testserver.MariaDBServer
-	DB      *sql.DB // of Database
-	Data    string  // the engine's data folder
-	HTTP    string  // where the engine listens
+	DB      *sql.DB // open on Database
+	Data    string  // data folder of the engine
+	HTTP    string  // address for the engine to listen on
 }
 
-// StartServers starts both in folders below folder.
+// StartServers starts both servers with their data below folder.
 func StartServers(ctx context.Context, folder string, redisFlags, mariadbFlags []string) (*Servers, error) {
 	s := &Servers{Data: filepath.Join(folder, "perigee-data")}
 	var err error
@@ -63,7 +63,7 @@ func (s *Servers) createDatabase(ctx context.Context) error {
 	return err
 }
 
-// Env are the variables that the email example asks for.
+// Env returns the environment variables that the email example's configuration uses.
 func (s *Servers) Env() []string {
 	return []string{
 		"REDIS=" + s.Redis.Address(), "MYSQL=" + s.MariaDB.Address(), "MYSQL_USER=root", "MYSQL_PASSWORD=",

@@ -86,7 +86,7 @@ func TestTortureInvoke(t *testing.T) {
 				}
 				start := time.Now()
 				kind := finish(c, &attacks, c.Start(t.Context(), &attacks, 1, encoded(event)))
-				if ends := append(script.Ends, "ok", "error"); !slices.Contains(ends, kind.String()) {
+				if ends := append(script.AllowedEnds, "ok", "error"); !slices.Contains(ends, kind.String()) {
 					t.Errorf("ended with %v after %v, want one of %q", kind, time.Since(start), ends)
 				}
 				if kind.Limit() != (c.Engine.VM.Broken() != OK) {

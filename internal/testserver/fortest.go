@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// TB is the part of testing.TB that is used here, so that programs that start
-// servers need not be linked with the testing package.
+// TB is the part of testing.TB that this package needs, so that programs that start servers
+// do not link the testing package.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -15,7 +15,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Redis starts a Redis that is gone when the test ends; flags are as for StartRedis.
+// Redis starts a Redis for the duration of a test; flags are as for StartRedis.
 func Redis(t TB, flags ...string) *RedisServer {
 	t.Helper()
 	r, err := StartRedis(context.Background(), tempDir(t, "redis"), flags...)
@@ -26,8 +26,8 @@ func Redis(t TB, flags ...string) *RedisServer {
 	return r
 }
 
-// MariaDB starts a MariaDB that is gone when the test ends; flags are as for
-// StartMariaDB. It takes the better part of a second: see SharedMariaDB.
+// MariaDB starts a MariaDB for the duration of a test; flags are as for StartMariaDB. It
+// takes most of a second: see SharedMariaDB.
 func MariaDB(t TB, flags ...string) *MariaDBServer {
 	t.Helper()
 	m, err := StartMariaDB(context.Background(), tempDir(t, "mariadb"), flags...)
@@ -38,8 +38,8 @@ func MariaDB(t TB, flags ...string) *MariaDBServer {
 	return m
 }
 
-// PostgreSQL starts a PostgreSQL that is gone when the test ends; flags are as
-// for StartPostgreSQL. It takes the better part of a second: see SharedPostgreSQL.
+// PostgreSQL starts a PostgreSQL for the duration of a test; flags are as for
+// StartPostgreSQL. It takes most of a second: see SharedPostgreSQL.
 func PostgreSQL(t TB, flags ...string) *PostgreSQLServer {
 	t.Helper()
 	p, err := StartPostgreSQL(context.Background(), tempDir(t, "postgres"), flags...)
@@ -50,15 +50,13 @@ func PostgreSQL(t TB, flags ...string) *PostgreSQLServer {
 	return p
 }
 
-// Database makes a fresh database, which is dropped when the test ends, and
-// returns its name.
+// Database creates a database for the duration of a test and returns its name.
 func (m *MariaDBServer) Database(t TB) string {
 	t.Helper()
 	return createTestDatabase(t, m)
 }
 
-// Database makes a fresh database, which is dropped when the test ends, and
-// returns its name.
+// Database creates a database for the duration of a test and returns its name.
 func (p *PostgreSQLServer) Database(t TB) string {
 	t.Helper()
 	return createTestDatabase(t, p)
@@ -85,8 +83,8 @@ func createTestDatabase(t TB, s databaseServer) string {
 	return name
 }
 
-// SharedMariaDB is one MariaDB for all the tests of a package, started when the
-// first of them asks. TestMain closes it:
+// SharedMariaDB is one MariaDB for all tests of a package. The first call of Server starts
+// it, and TestMain closes it:
 //
 //	var maria testserver.SharedMariaDB
 //
@@ -100,26 +98,25 @@ type SharedMariaDB struct {
 	sharedServer[*MariaDBServer]
 }
 
-// Server returns the server, for t to make databases in. No test may stop it.
+// Server returns the running server. Tests must not stop it.
 func (s *SharedMariaDB) Server(t TB) *MariaDBServer {
 	t.Helper()
 	return s.get(t, StartMariaDB, s.Flags)
 }
 
-// SharedPostgreSQL is one PostgreSQL for all the tests of a package, as
-// SharedMariaDB is one MariaDB.
+// SharedPostgreSQL is one PostgreSQL for all tests of a package; see SharedMariaDB.
 type SharedPostgreSQL struct {
 	Flags []string // as for StartPostgreSQL
 	sharedServer[*PostgreSQLServer]
 }
 
-// Server returns the server, for t to make databases in. No test may stop it.
+// Server returns the running server. Tests must not stop it.
 func (s *SharedPostgreSQL) Server(t TB) *PostgreSQLServer {
 	t.Helper()
 	return s.get(t, StartPostgreSQL, s.Flags)
 }
 
-// sharedServer is one server, started when it is first asked for.
+// sharedServer is one server, started on first use.
 type sharedServer[S interface{ Kill() error }] struct {
 	once   sync.Once
 	dir    string
@@ -140,7 +137,7 @@ func (s *sharedServer[S]) get(t TB, start func(ctx context.Context, dir string, 
 	return s.server
 }
 
-// Close ends the server and removes its data.
+// Close kills the server and removes its data.
 func (s *sharedServer[S]) Close() {
 	if s.dir == "" {
 		return
@@ -151,7 +148,7 @@ func (s *sharedServer[S]) Close() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// tempDir is a folder with a short path, unlike a test's own.
+// tempDir creates a folder with a short path, unlike TB.TempDir.
 func tempDir(t TB, name string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "perigee-"+name+"-")
@@ -169,18 +166,18 @@ func tempDir(t TB, name string) string {
 func killAtCleanup(t TB, s interface{ Kill() error }) {
 	t.Helper()
 	if err := s.Kill(); err != nil {
-		t.Errorf("end of the test: %v", err)
+		t.Errorf("kill the test's server: %v", err)
 	}
 }
 
-// SharedKafka is one Kafka for all the tests of a package, as SharedMariaDB is
-// one MariaDB. It takes seconds to start.
+// SharedKafka is one Kafka for all tests of a package; see SharedMariaDB. It takes seconds
+// to start.
 type SharedKafka struct {
 	Flags []string // as for StartKafka
 	sharedServer[*KafkaServer]
 }
 
-// Server returns the server, for t to make topics in. No test may stop it.
+// Server returns the running server. Tests must not stop it.
 func (s *SharedKafka) Server(t TB) *KafkaServer {
 	t.Helper()
 	return s.get(t, StartKafka, s.Flags)

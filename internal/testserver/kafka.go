@@ -16,10 +16,9 @@ type KafkaServer struct {
 	controller int // port
 }
 
-// StartKafka starts a Kafka with its data in dir. Settings are lines of its
-// configuration, such as "auto.create.topics.enable=false". Its jars come from
-// the folder that the environment names as PERIGEE_KAFKA_JARS; tools/setup.sh
-// kafka gets them.
+// StartKafka starts a Kafka with its data in dir. Settings are lines of its configuration,
+// such as "auto.create.topics.enable=false". PERIGEE_KAFKA_JARS in the environment names
+// the folder with its jars; "tools/setup.sh kafka" downloads them.
 func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServer, error) {
 	jars := os.Getenv("PERIGEE_KAFKA_JARS")
 	if jars == "" {
@@ -42,7 +41,7 @@ func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServ
 	}
 	k.ready = k.ping
 	k.command = func(port int) []string {
-		_ = os.WriteFile(config, k.properties(port, settings), 0o600) // the broker says what is missing
+		_ = os.WriteFile(config, k.properties(port, settings), 0o600) // otherwise the broker fails
 		return java("kafka.Kafka", config)
 	}
 	if err := os.WriteFile(config, k.properties(0, settings), 0o600); err != nil {
@@ -77,7 +76,7 @@ group.initial.rebalance.delay.ms=0
 	return text
 }
 
-// ping succeeds once the broker takes connections.
+// ping succeeds once the broker accepts connections.
 func (k *KafkaServer) ping(ctx context.Context) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", k.Address())

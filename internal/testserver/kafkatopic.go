@@ -10,27 +10,26 @@ import (
 	"time"
 )
 
-// CreateTopic makes a topic of one partition. It asks for what is known of the topic,
-// in the protocol's first version, until the broker, which makes topics that are
-// asked for, says that it is there: no Kafka client has to be linked for that.
+// CreateTopic creates a topic with one partition, without a Kafka client: it requests the
+// topic's metadata, which makes the broker create it, until the broker reports no error.
 func (k *KafkaServer) CreateTopic(ctx context.Context, name string) error {
 	for {
 		code, err := k.requestMetadata(ctx, name)
 		if err != nil {
-			return fmt.Errorf("make topic %s: %w", name, err)
+			return fmt.Errorf("create topic %s: %w", name, err)
 		}
 		if code == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("make topic %s: %w; the broker's last word was error %d", name, ctx.Err(), code)
+			return fmt.Errorf("create topic %s: %w; the broker's last answer was error %d", name, ctx.Err(), code)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// requestMetadata returns the error code that the broker has for a topic.
+// requestMetadata returns the error code of a topic's metadata.
 func (k *KafkaServer) requestMetadata(ctx context.Context, topic string) (code int16, err error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", k.Address())
@@ -46,7 +45,7 @@ func (k *KafkaServer) requestMetadata(ctx context.Context, topic string) (code i
 	request := order.AppendUint16(nil, metadata)
 	request = order.AppendUint16(request, version)
 	request = order.AppendUint32(request, correlation)
-	request = order.AppendUint16(request, 0) // length of the client's name
+	request = order.AppendUint16(request, 0) // length of the client id
 	request = order.AppendUint32(request, topics)
 	request = append(order.AppendUint16(request, uint16(len(topic))), topic...)
 	if _, err := conn.Write(append(order.AppendUint32(nil, uint32(len(request))), request...)); err != nil {
@@ -63,10 +62,10 @@ func (k *KafkaServer) requestMetadata(ctx context.Context, topic string) (code i
 	return parseTopicError(reply)
 }
 
-// parseTopicError finds the first topic's error behind the brokers.
+// parseTopicError returns the error code of the first topic, which follows the brokers.
 func parseTopicError(reply []byte) (int16, error) {
 	order := binary.BigEndian
-	at := 4 // behind the correlation
+	at := 4 // after the correlation id
 	number := func(size int) int {
 		from := at
 		if at += size; at > len(reply) {
@@ -78,14 +77,14 @@ func parseTopicError(reply []byte) (int16, error) {
 		return int(int32(order.Uint32(reply[from:])))
 	}
 	for range number(4) {
-		number(4) // of the broker
+		number(4) // id
 		at += number(2)
 		number(4) // port
 	}
-	number(4) // of topics
+	number(4) // count of topics
 	code := number(2)
 	if at > len(reply) || at < 0 {
-		return 0, errors.New("the broker sent less than it should")
+		return 0, errors.New("the broker sent a truncated reply")
 	}
 	return int16(code), nil
 }

@@ -13,15 +13,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// A MariaDBServer is a private MariaDB. Its user is root, without a password.
+// A MariaDBServer is a private MariaDB. Its user is root without a password.
 type MariaDBServer struct {
 	server
-	databases atomic.Int64 // made so far
+	databases atomic.Int64 // created so far
 }
 
-// StartMariaDB starts a MariaDB with its data in dir, which it fills first when
-// there is none. It runs with the server's own defaults, unless flags say
-// otherwise: "--innodb-autoinc-lock-mode=2".
+// StartMariaDB starts a MariaDB with its data in dir, which it initializes if it is empty.
+// It runs with the server's defaults, except for flags such as "--innodb-autoinc-lock-mode=2".
 func StartMariaDB(ctx context.Context, dir string, flags ...string) (*MariaDBServer, error) {
 	path, err := FindBinary("mariadbd", "mariadb-server")
 	if err != nil {
@@ -37,7 +36,7 @@ func StartMariaDB(ctx context.Context, dir string, flags ...string) (*MariaDBSer
 	m := &MariaDBServer{server: server{name: "mariadbd", path: path, dir: dir}}
 	m.ready = m.ping
 	m.command = func(port int) []string {
-		// The folder may be too deep for a socket in it; relative, it is not.
+		// The path is relative because the absolute one may be too long for a socket.
 		fixed := append(commonFlags(), "--datadir="+data, "--tmpdir="+dir, "--socket=../s", "--port="+strconv.Itoa(port),
 			"--bind-address=127.0.0.1", "--skip-name-resolve", "--pid-file="+filepath.Join(dir, "pid"))
 		return append(fixed, flags...)
@@ -45,8 +44,8 @@ func StartMariaDB(ctx context.Context, dir string, flags ...string) (*MariaDBSer
 	return m, m.startFirst(ctx)
 }
 
-// installMariaDB makes the system tables. It does so beside and renames, so that
-// what is in data is always whole.
+// installMariaDB creates the system tables in a folder beside data and renames it, so that
+// data is always complete.
 func installMariaDB(ctx context.Context, data string) error {
 	if _, err := os.Stat(data); err == nil {
 		return nil
@@ -59,8 +58,8 @@ func installMariaDB(ctx context.Context, data string) error {
 	if err := os.RemoveAll(draft); err != nil {
 		return err
 	}
-	// Each has temporary files of its own: a server that starts removes those that
-	// it finds, also another's.
+	// Each server needs its own folder for temporary files: a starting server removes
+	// those that it finds, including another server's.
 	args := append(commonFlags(), "--datadir="+draft, "--tmpdir="+filepath.Dir(data), "--auth-root-authentication-method=normal", "--skip-test-db")
 	if out, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("install MariaDB's tables: %w\n%s", err, out)
@@ -68,7 +67,8 @@ func installMariaDB(ctx context.Context, data string) error {
 	return os.Rename(draft, data)
 }
 
-// commonFlags is how every command line begins. MariaDB runs as root only when told to.
+// commonFlags returns the first flags of every command line. MariaDB runs as root only on
+// request.
 func commonFlags() []string {
 	if os.Getuid() == 0 {
 		return []string{"--no-defaults", "--user=root"}
@@ -76,20 +76,20 @@ func commonFlags() []string {
 	return []string{"--no-defaults"}
 }
 
-// DSN is what the Go driver opens a database by.
+// DSN returns the data source name of a database for the Go driver.
 func (m *MariaDBServer) DSN(database string) string {
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = "root", "tcp", m.Address(), database
 	return c.FormatDSN()
 }
 
-// CreateDatabase makes a database with a name of its own.
+// CreateDatabase creates a database with a new name.
 func (m *MariaDBServer) CreateDatabase(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("db%d", m.databases.Add(1))
 	return name, m.exec(ctx, "CREATE DATABASE "+name)
 }
 
-// DropDatabase removes a database and what is in it.
+// DropDatabase drops a database.
 func (m *MariaDBServer) DropDatabase(ctx context.Context, name string) error {
 	return m.exec(ctx, "DROP DATABASE IF EXISTS "+name)
 }
@@ -104,8 +104,7 @@ func (m *MariaDBServer) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// ping asks through the driver, which logs nothing here: the server is expected
-// not to answer at first.
+// ping connects through the driver without its log: the server does not answer at first.
 func (m *MariaDBServer) ping(ctx context.Context) error {
 	c, err := mysql.ParseDSN(m.DSN(""))
 	if err != nil {

@@ -2,7 +2,8 @@ package testserver
 
 import "syscall"
 
-// processAttributes make a child that dies with its parent and runs as the account, if any.
+// processAttributes make the kernel kill the child when its parent dies, and run it as the
+// account, if any.
 func processAttributes(as *account) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if as != nil {

@@ -4,5 +4,5 @@ package testserver
 
 import "syscall"
 
-// attributes asks for nothing: only Linux can tie a child to its parent.
+// processAttributes returns nil: only Linux can tie a child to its parent.
 func attributes(*account) *syscall.SysProcAttr { return nil }

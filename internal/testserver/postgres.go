@@ -17,17 +17,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A PostgreSQLServer is a private PostgreSQL. Its superuser is postgres, without
-// a password.
+// A PostgreSQLServer is a private PostgreSQL. Its superuser is postgres without a password.
 type PostgreSQLServer struct {
 	server
-	databases atomic.Int64 // made so far
+	databases atomic.Int64 // created so far
 }
 
-// StartPostgreSQL starts a PostgreSQL with its data in dir, which it fills first
-// when there is none. It runs with the server's own defaults, unless flags say
-// otherwise: "-c", "fsync=off". PostgreSQL refuses to run as root; then it runs
-// as the account postgres, whom dir is given to.
+// StartPostgreSQL starts a PostgreSQL with its data in dir, which it initializes if it is
+// empty. It runs with the server's defaults, except for flags such as "-c", "fsync=off".
+// PostgreSQL refuses to run as root: for root it runs as the account postgres, which
+// becomes the owner of dir.
 func StartPostgreSQL(ctx context.Context, dir string, flags ...string) (*PostgreSQLServer, error) {
 	path, err := findPostgreSQL("postgres")
 	if err != nil {
@@ -52,8 +51,8 @@ func StartPostgreSQL(ctx context.Context, dir string, flags ...string) (*Postgre
 	return p, p.startFirst(ctx)
 }
 
-// findPostgreSQL finds a binary of the server, which Debian keeps in a folder
-// for each version: the greatest that there is.
+// findPostgreSQL finds a binary of the server: on the path, or in Debian's folder of the
+// newest version.
 func findPostgreSQL(name string) (string, error) {
 	path, err := FindBinary(name, "postgresql")
 	if err == nil {
@@ -68,8 +67,8 @@ func findPostgreSQL(name string) (string, error) {
 	return "", err
 }
 
-// postgresAccount returns whom the server runs as, if it can't be ourselves,
-// and gives dir to that account.
+// postgresAccount returns the account that the server runs as when this process is root,
+// and makes it the owner of dir.
 func postgresAccount(dir string) (*account, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -86,8 +85,8 @@ func postgresAccount(dir string) (*account, error) {
 	return &account{uid, gid}, os.Chown(dir, uid, gid)
 }
 
-// installPostgreSQL makes the cluster. It does so beside and renames, so that
-// what is in data is always whole.
+// installPostgreSQL creates the cluster in a folder beside data and renames it, so that data
+// is always complete.
 func installPostgreSQL(ctx context.Context, as *account, data string) error {
 	if _, err := os.Stat(data); err == nil {
 		return nil
@@ -108,24 +107,23 @@ func installPostgreSQL(ctx context.Context, as *account, data string) error {
 	return os.Rename(draft, data)
 }
 
-// DSN is what the Go driver opens a database by; an empty name is that of the superuser.
+// DSN returns the data source name of a database for the Go driver; "" means the superuser's.
 func (p *PostgreSQLServer) DSN(database string) string {
 	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", p.Address(), database)
 }
 
-// CreateDatabase makes a database with a name of its own.
+// CreateDatabase creates a database with a new name.
 func (p *PostgreSQLServer) CreateDatabase(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("db%d", p.databases.Add(1))
 	return name, p.exec(ctx, "CREATE DATABASE "+name+" STRATEGY FILE_COPY")
 }
 
-// DropDatabase removes a database and what is in it, and ends who is connected.
+// DropDatabase drops a database and closes the connections to it.
 func (p *PostgreSQLServer) DropDatabase(ctx context.Context, name string) error {
 	return p.exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 }
 
-// Kill ends the server as a power cut would: the processes that serve
-// connections end too.
+// Kill kills the server with SIGKILL, including the processes that serve connections.
 func (p *PostgreSQLServer) Kill() error {
 	if !p.running() {
 		return nil
@@ -136,7 +134,7 @@ func (p *PostgreSQLServer) Kill() error {
 	}
 	for _, pid := range children {
 		if process, err := os.FindProcess(pid); err == nil {
-			_ = process.Kill() // it may have noticed by itself
+			_ = process.Kill() // it may have exited by itself
 		}
 	}
 	for end := time.Now().Add(stopTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -145,10 +143,10 @@ func (p *PostgreSQLServer) Kill() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("end %s: processes %v are still there", p.name, children)
+	return fmt.Errorf("kill %s: processes %v still run", p.name, children)
 }
 
-// childrenOf lists the processes that pid has started, where the system tells.
+// childrenOf returns the child processes of pid, as far as the system tells.
 func childrenOf(pid int) []int {
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	var all []int
@@ -160,7 +158,7 @@ func childrenOf(pid int) []int {
 	return all
 }
 
-// runningProcesses returns those of pids that are neither gone nor only waiting to be reaped.
+// runningProcesses returns the pids whose process neither exited nor is a zombie.
 func runningProcesses(pids []int) []int {
 	var left []int
 	for _, pid := range pids {

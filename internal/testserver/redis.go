@@ -14,8 +14,8 @@ import (
 // A RedisServer is a private Redis.
 type RedisServer struct{ server }
 
-// StartRedis starts a Redis with its data in dir. It keeps everything in memory
-// only, unless flags say otherwise: "--appendonly", "yes".
+// StartRedis starts a Redis with its data in dir. It does not persist anything unless
+// flags turn that on, such as "--appendonly", "yes".
 func StartRedis(ctx context.Context, dir string, flags ...string) (*RedisServer, error) {
 	path, err := FindBinary("redis-server", "redis-server")
 	if err != nil {
@@ -33,8 +33,8 @@ func StartRedis(ctx context.Context, dir string, flags ...string) (*RedisServer,
 	return r, r.startFirst(ctx)
 }
 
-// SnapshotPath is the file that SAVE writes and that a Redis without append-only
-// file loads when it starts.
+// SnapshotPath returns the file that SAVE writes, which a Redis without an append-only file
+// loads at its start.
 func (r *RedisServer) SnapshotPath() string { return filepath.Join(r.dir, "dump.rdb") }
 
 // ping succeeds once Redis has loaded its data.
@@ -55,14 +55,14 @@ func (r *RedisServer) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A Redis with a password answers so too.
+	// A Redis with a password answers NOAUTH.
 	if answer != "+PONG\r\n" && !strings.HasPrefix(answer, "-NOAUTH") {
-		return fmt.Errorf("it answers %q", answer)
+		return fmt.Errorf("unexpected reply %q to PING", answer)
 	}
 	return nil
 }
 
-// makeFolder makes dir and returns it as an absolute path.
+// makeFolder creates dir and returns its absolute path.
 func makeFolder(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

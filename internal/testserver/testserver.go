@@ -1,9 +1,9 @@
-// Package private starts real servers of one's own: for tests, demos and
-// benchmarks. Each listens on a free loopback port, keeps its data in a folder
-// it was given, can be killed and started again on the same port and data, and
-// dies with the process that started it.
+// Package testserver starts real Redis, MariaDB, PostgreSQL and Kafka servers for tests,
+// demos, benchmarks and perigee verify. Each listens on a free loopback port, keeps its
+// data in a given folder, can be killed and restarted on the same port and data, and dies
+// with the process that started it.
 //
-// A server's methods are for one goroutine at a time.
+// A server is not safe for concurrent use.
 package testserver
 
 import (
@@ -22,31 +22,31 @@ import (
 )
 
 const (
-	readyTime = 30 * time.Second // a server may take to answer
-	stopTime  = 30 * time.Second // a server may take to end when asked to
-	portTries = 3                // to find a port that nobody else takes meanwhile
+	readyTime = 30 * time.Second // limit for a server to answer after its start
+	stopTime  = 30 * time.Second // limit for a server to exit after a signal
+	portTries = 3                // another process may take the free port meanwhile
 )
 
-// A server is one process that can be started again.
+// A server is one process that can be restarted.
 type server struct {
-	name       string // of the binary, as errors quote it
-	path       string // of the binary
+	name       string // name of the binary, for errors
+	path       string // path of the binary
 	dir        string
 	port       int
 	command    func(port int) []string
 	ready      func(ctx context.Context) error
-	stopSignal syscall.Signal // asks it to end; SIGTERM when zero
-	account    *account       // to run as; nil: whoever runs this
+	stopSignal syscall.Signal // for an orderly shutdown; 0 means SIGTERM
+	account    *account       // to run as; nil means the current one
 
 	process *os.Process
 	exited  chan struct{} // closed when the process has been reaped
 }
 
-// An account is whom a server runs as that refuses to run as root.
+// An account is the user and group of a server that refuses to run as root.
 type account struct{ uid, gid int }
 
-// FindBinary looks for a binary on the path and where Debian keeps those for root; its
-// error names the package to install.
+// FindBinary looks for a binary on the path and in Debian's folders for root. Its error
+// names the package to install.
 func FindBinary(name, debianPackage string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -59,20 +59,19 @@ func FindBinary(name, debianPackage string) (string, error) {
 	return "", fmt.Errorf("%s is not installed: apt-get install %s", name, debianPackage)
 }
 
-// Address is the host and port that the server listens on.
+// Address returns the host and port that the server listens on.
 func (s *server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
-// Dir is the folder that holds the server's data and its log.
+// Dir returns the folder with the server's data and log.
 func (s *server) Dir() string { return s.dir }
 
-// PID is the number of the running process.
+// PID returns the id of the running process.
 func (s *server) PID() int { return s.process.Pid }
 
-// Start starts the server again, on the port and data it had, and waits until
-// it answers.
+// Start restarts the server on its port and data and waits until it answers.
 func (s *server) Start(ctx context.Context) error {
 	if s.running() {
-		return fmt.Errorf("start %s: it is running", s.name)
+		return fmt.Errorf("start %s: already running", s.name)
 	}
 	if err := s.startProcess(); err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
@@ -97,10 +96,10 @@ func (s *server) startFirst(ctx context.Context) (err error) {
 	return err
 }
 
-// Stop asks the server to end in order, and waits for it.
+// Stop shuts the server down in order and waits for it.
 func (s *server) Stop() error { return s.signalAndWait(cmp.Or(s.stopSignal, syscall.SIGTERM)) }
 
-// Kill ends the server as a power cut would end the process: SIGKILL.
+// Kill kills the server with SIGKILL and waits for it.
 func (s *server) Kill() error { return s.signalAndWait(syscall.SIGKILL) }
 
 func (s *server) signalAndWait(signal syscall.Signal) error {
@@ -108,7 +107,7 @@ func (s *server) signalAndWait(signal syscall.Signal) error {
 		return nil
 	}
 	if err := s.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end %s: %w", s.name, err)
+		return fmt.Errorf("stop %s: %w", s.name, err)
 	}
 	select {
 	case <-s.exited:
@@ -116,7 +115,7 @@ func (s *server) signalAndWait(signal syscall.Signal) error {
 	case <-time.After(stopTime):
 		_ = s.process.Kill()
 		<-s.exited
-		return fmt.Errorf("end %s: it did not end within %v of %v and was killed", s.name, stopTime, signal)
+		return fmt.Errorf("stop %s: it did not exit within %v of %v and was killed", s.name, stopTime, signal)
 	}
 }
 
@@ -132,9 +131,8 @@ func (s *server) running() bool {
 	}
 }
 
-// startProcess starts the process from a thread that lives as long as the process
-// does: the kernel sends the signal that ties a child to its parent when the
-// thread that made it ends, not when the parent does.
+// startProcess starts the process from a thread that lives as long as the process: the
+// kernel kills the child when the thread that started it exits, not when the parent does.
 func (s *server) startProcess() error {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -163,7 +161,7 @@ func (s *server) startProcess() error {
 	return nil
 }
 
-// waitReady asks the server until it answers, ends or runs out of time.
+// waitReady polls the server until it answers, exits or runs out of time.
 func (s *server) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -174,7 +172,7 @@ func (s *server) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-s.exited:
-			return errors.New("it ended at once")
+			return errors.New("it exited at once")
 		case <-ctx.Done():
 			return fmt.Errorf("it does not answer: %w", errors.Join(err, ctx.Err()))
 		case <-time.After(5 * time.Millisecond):
@@ -184,7 +182,7 @@ func (s *server) waitReady(ctx context.Context) error {
 
 func (s *server) logFile() string { return filepath.Join(s.dir, s.name+".log") }
 
-// logTail is the end of the server's own log, for errors.
+// logTail returns the end of the server's log, for errors.
 func (s *server) logTail() []byte {
 	log, err := os.ReadFile(s.logFile())
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package torture holds scripts that try to take a process down, and how each must end.
+// Package torture holds hostile scripts, which try to hang or crash the process, and the
+// ways in which each may end.
 package torture
 
 import (
@@ -10,32 +11,32 @@ import (
 //go:embed scripts.lua
 var scripts string
 
-// Batch is what the scripts run on: an event to attack with, between two to which
-// nothing may happen.
+// Batch holds the events that every script runs on: one that triggers the attack, between
+// two that must come out unharmed.
 var Batch = []string{`{"innocent":1}`, `{"a":1,"list":[3,1,2],"sub":{"x":"y"}}`, `{"innocent":2}`}
 
-// A Script is one attack: the body of a main function.
+// A Script is one hostile script: the body of a main function.
 type Script struct {
 	Name string
-	Ends []string // the kinds of fault that may end it; "ok" when it may just return
+	AllowedEnds []string // the kinds of fault that may end it; "ok" when it may just return
 	Body string
 }
 
-// Code is the script's text.
+// Code returns the text of the script.
 func (s Script) Code() string {
 	return "function main(event) if event.innocent then return event end do\n" + s.Body + "end return nil end\n"
 }
 
-// Scripts parses the collection. A header is "--- name: end, end". What ends
-// for want of memory or stack may meet the deadline first.
+// Scripts parses the collection, in which a header is "--- name: end, end". A script that
+// exhausts memory or stack may also end at the deadline.
 func Scripts() []Script {
 	var all []Script
 	for _, section := range strings.Split("\n"+scripts, "\n--- ")[1:] {
 		header, body, _ := strings.Cut(section, "\n")
 		name, ends, _ := strings.Cut(header, ": ")
-		script := Script{Name: name, Ends: strings.Split(ends, ", "), Body: body + "\n"}
-		if slices.Contains(script.Ends, "memory") || slices.Contains(script.Ends, "stack overflow") {
-			script.Ends = append(script.Ends, "event time")
+		script := Script{Name: name, AllowedEnds: strings.Split(ends, ", "), Body: body + "\n"}
+		if slices.Contains(script.AllowedEnds, "memory") || slices.Contains(script.AllowedEnds, "stack overflow") {
+			script.AllowedEnds = append(script.AllowedEnds, "event time")
 		}
 		all = append(all, script)
 	}

@@ -1,12 +1,12 @@
 //go:build cgo
 
-// Command run holds the VM against the hostile scripts, each in a process of its
-// own, and prints how soon each was stopped. It fails when one was not, when it
-// was late, or when a process died.
+// Command run runs the hostile scripts, each in its own process, and prints how soon each
+// was stopped. It fails when a script ends in a way that is not allowed, is stopped too
+// late, or takes its process down.
 //
 //	run            all scripts, compiled and interpreted
 //	run -oom       the sweep of memory limits over scripts that allocate
-//	run -only text scripts whose name has the text
+//	run -only text only scripts whose name contains the text
 package main
 
 import (
@@ -19,31 +19,31 @@ import (
 	"time"
 )
 
-// How late after its deadline a script may be stopped.
+// Limits of how late after its deadline a script may be stopped.
 const (
-	medianBound = 150 * time.Millisecond
-	worstBound  = 500 * time.Millisecond
+	maxMedian = 150 * time.Millisecond
+	maxWorst  = 500 * time.Millisecond
 )
 
 func main() {
 	oom := flag.Bool("oom", false, "sweep memory limits instead")
-	only := flag.String("only", "", "only scripts whose name has this text")
+	only := flag.String("only", "", "run only scripts whose name contains this text")
 	child := flag.String("child", "", "run one script in this process")
 	mode := flag.String("mode", "compiled", "compiled or interpreted")
 	memory := flag.Int("memory", 64<<20, "memory limit in bytes")
 	flag.Parse()
 	switch {
 	case *child != "":
-		attack(*child, *mode == "compiled", *memory)
+		runScript(*child, *mode == "compiled", *memory)
 	case *oom:
-		os.Exit(sweep())
+		os.Exit(sweepMemoryLimits())
 	default:
-		os.Exit(run(*only))
+		os.Exit(runAll(*only))
 	}
 }
 
-// spawn runs one script in a child and returns the last line that it printed.
-func spawn(name, mode string, memory int) (string, error) {
+// runChild runs one script in a child process and returns the last line of its output.
+func runChild(name, mode string, memory int) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err

@@ -9,31 +9,31 @@ import (
 	"github.com/perigeedb/perigee/internal/luajit/torture"
 )
 
-// Limits of the sweep: from a VM that just opens to one that holds a lot, in
-// steps that fall on no boundary of the allocator.
+// Memory limits of the sweep: from one with which a VM just opens upward, in steps that
+// are not aligned with the allocator's sizes.
 const (
-	limits    = 200
-	least     = 150 << 10
-	increment = 61_003
+	limitCount    = 200
+	firstLimit     = 150 << 10
+	limitStep = 61_003
 )
 
-// sweep runs the scripts that allocate under many memory limits, compiled.
-func sweep() int {
+// sweepMemoryLimits runs the scripts that allocate under many memory limits, compiled.
+func sweepMemoryLimits() int {
 	var allocating []torture.Script
 	for _, s := range torture.Scripts() {
-		if strings.Contains(strings.Join(s.Ends, ","), "memory") {
+		if strings.Contains(strings.Join(s.AllowedEnds, ","), "memory") {
 			allocating = append(allocating, s)
 		}
 	}
 	crashes := 0
-	for i := range limits {
+	for i := range limitCount {
 		script := allocating[i%len(allocating)]
-		limit := least + i*increment
-		if out, err := spawn(script.Name, "compiled", limit); err != nil {
+		limit := firstLimit + i*limitStep
+		if out, err := runChild(script.Name, "compiled", limit); err != nil {
 			crashes++
 			fmt.Printf("FAIL %s with a limit of %d bytes: %v: %s\n", script.Name, limit, err, out)
 		}
 	}
-	fmt.Printf("figure oom_sweep_limits %d\nfigure oom_sweep_crashes %d\n", limits, crashes)
+	fmt.Printf("figure oom_sweep_limits %d\nfigure oom_sweep_crashes %d\n", limitCount, crashes)
 	return min(crashes, 1)
 }

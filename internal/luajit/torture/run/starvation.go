@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// waits has, for each thread of this process, how long it has waited for a
-// processor so far. It is empty where the kernel does not say.
-func waits() map[string]time.Duration {
+// threadWaits returns how long each thread of this process has waited for a processor so
+// far. It is empty where the kernel does not count that.
+func threadWaits() map[string]time.Duration {
 	files, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	waits := make(map[string]time.Duration, len(files))
 	for _, file := range files {
@@ -23,11 +23,11 @@ func waits() map[string]time.Duration {
 	return waits
 }
 
-// starved is for how long the machine kept that thread waiting which waited most
-// since then: so much of a delay is not the limit's.
-func starved(before map[string]time.Duration) time.Duration {
+// longestWait returns the longest time that any thread has waited for a processor since
+// before was taken: that part of a delay is the machine's fault.
+func longestWait(before map[string]time.Duration) time.Duration {
 	var most time.Duration
-	for thread, waited := range waits() {
+	for thread, waited := range threadWaits() {
 		most = max(most, waited-before[thread])
 	}
 	return most

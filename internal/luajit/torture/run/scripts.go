@@ -17,9 +17,9 @@ import (
 
 const deadline = 100 * time.Millisecond
 
-// attack runs one script in this process and prints "kind,µs,µs starved,remark".
-func attack(name string, jit bool, memory int) {
-	script := find(name)
+// runScript runs one script in this process and prints "kind,µs,µs starved,remark".
+func runScript(name string, jit bool, memory int) {
+	script := findScript(name)
 	w := luajit.NewWatchdog()
 	defer w.Close()
 	e, err := luajit.NewEngine(w, luajit.Options{
@@ -38,15 +38,16 @@ func attack(name string, jit bool, memory int) {
 	for _, doc := range torture.Batch {
 		batch.Append([]byte(doc))
 	}
-	before, start := waits(), time.Now()
+	before, start := threadWaits(), time.Now()
 	out := e.Run(context.Background(), batch, 0)
-	took, lost := time.Since(start), starved(before)
-	kind, remark := verdict(e, out)
+	took, lost := time.Since(start), longestWait(before)
+	kind, remark := classifyEnd(e, out)
 	fmt.Printf("%v,%d,%d,%s\n", kind, took.Microseconds(), lost.Microseconds(), remark)
 }
 
-// verdict tells how the hostile event ended. A harmed neighbour is a kind of its own.
-func verdict(e *luajit.Engine, out *luajit.Outcome) (kind, remark string) {
+// classifyEnd returns how the hostile event ended, and "lost" if an event beside it did not
+// come out.
+func classifyEnd(e *luajit.Engine, out *luajit.Outcome) (kind, remark string) {
 	if !slices.Contains(out.From, 0) {
 		return "lost", "the event before"
 	}
@@ -59,7 +60,7 @@ func verdict(e *luajit.Engine, out *luajit.Outcome) (kind, remark string) {
 	return out.Limit.String(), ""
 }
 
-func find(name string) torture.Script {
+func findScript(name string) torture.Script {
 	scripts := torture.Scripts()
 	i := slices.IndexFunc(scripts, func(s torture.Script) bool { return s.Name == name })
 	if i < 0 {
@@ -69,8 +70,8 @@ func find(name string) torture.Script {
 	return scripts[i]
 }
 
-// run puts every script through both modes and judges it.
-func run(only string) int {
+// runAll runs every script compiled and interpreted and checks how it ends.
+func runAll(only string) int {
 	scripts, failures := 0, 0
 	for _, mode := range []string{"compiled", "interpreted"} {
 		var late []time.Duration
@@ -79,8 +80,8 @@ func run(only string) int {
 				continue
 			}
 			scripts++
-			out, err := spawn(script.Name, mode, 64<<20)
-			verdict, by := judge(script, out, err)
+			out, err := runChild(script.Name, mode, 64<<20)
+			verdict, by := checkEnd(script, out, err)
 			if verdict != "" {
 				failures++
 				fmt.Printf("FAIL %-12s %-40s %s\n", mode, script.Name, verdict)
@@ -90,18 +91,18 @@ func run(only string) int {
 		}
 		m := median(late)
 		fmt.Printf("%s: stopped %v after the deadline in the median, %v at worst\n", mode, m, slices.Max(append(late, 0)))
-		if m > medianBound {
+		if m > maxMedian {
 			failures++
-			fmt.Printf("FAIL %-12s the median is above %v\n", mode, medianBound)
+			fmt.Printf("FAIL %-12s the median is above %v\n", mode, maxMedian)
 		}
 	}
 	fmt.Printf("figure torture_scripts %d\nfigure torture_failures %d\n", scripts, failures)
 	return min(failures, 1)
 }
 
-// judge returns what is wrong with a script's end, and how long after the
-// deadline it came. Only a delay that is not the machine's is held against the bound.
-func judge(script torture.Script, out string, err error) (string, time.Duration) {
+// checkEnd returns why the end of a script is a failure, or "", and how long after the
+// deadline it came. Time in which the machine starved a thread is not held against maxWorst.
+func checkEnd(script torture.Script, out string, err error) (string, time.Duration) {
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, out), 0
 	}
@@ -113,9 +114,9 @@ func judge(script torture.Script, out string, err error) (string, time.Duration)
 	}
 	late := time.Duration(took)*time.Microsecond - deadline
 	switch {
-	case !slices.Contains(script.Ends, fields[0]):
+	case !slices.Contains(script.AllowedEnds, fields[0]):
 		return "ended with " + out, 0
-	case late-time.Duration(lost)*time.Microsecond > worstBound:
+	case late-time.Duration(lost)*time.Microsecond > maxWorst:
 		return fmt.Sprintf("stopped %v after the deadline, starved for %dµs of them", late, lost), 0
 	}
 	return "", max(late, 0)

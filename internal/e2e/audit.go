@@ -8,8 +8,8 @@ import (
 	"github.com/perigeedb/perigee/internal/audit"
 )
 
-// Audit looks for every generated event: in the table, or among the dead
-// letters of the engines' data folders, or dropped by the email example.
+// Audit audits a run of the email example over generated events: it reads the ids back from
+// the table and from the dead letters in the engines' data folders.
 func Audit(ctx context.Context, db *sql.DB, table string, folders []string, seed, events uint64) (audit.Report, error) {
 	ledger := audit.New(events)
 	rows, err := db.QueryContext(ctx, "SELECT id FROM "+table)

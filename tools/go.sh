@@ -1,8 +1,21 @@
 #!/bin/sh
 # Runs the Go that the project builds with: the one that setup.sh fetched if it
 # had to, else the one on the path. With -path it prints which that is.
+#
+# It sets the build tag luajit, without which scripts run on gopher-lua: LuaJIT is
+# an archive in .build, which a plain "go build" or "go install" does not have.
+# With CGO_ENABLED=0 the tag is left out. A -tags on the command line replaces it.
+set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 go=go
 [ -x "$top/.build/pypi/go/bin/go" ] && go=$top/.build/pypi/go/bin/go
 [ "${1:-}" = -path ] && { echo "$go"; exit; }
+if [ "${CGO_ENABLED:-1}" != 0 ]; then
+	flags=$("$go" env GOFLAGS)
+	case " $flags" in
+	*' -tags='*) flags=$(printf %s "$flags" | sed 's/-tags=/-tags=luajit,/') ;;
+	*) flags="$flags -tags=luajit" ;;
+	esac
+	export GOFLAGS="${flags# }"
+fi
 exec "$go" "$@"

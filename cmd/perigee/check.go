@@ -62,6 +62,9 @@ func describe(w io.Writer, pl *plan) {
 			fmt.Fprintf(w, "  source %s: at most once: %s\n", p.config.Source.Kind, why)
 		}
 	}
+	if pl.usesLua() {
+		fmt.Fprintf(w, "lua: %s\n", describeLua())
+	}
 	address := pl.HTTP
 	if address == "" {
 		address = "off"

@@ -7,6 +7,7 @@ import (
 	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/computed"
+	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/sink"
 	filesink "github.com/perigeedb/perigee/sink/file"
 	httpsink "github.com/perigeedb/perigee/sink/http"
@@ -38,7 +39,7 @@ func sinks(store *eventStore) []sink.Kind {
 
 // languages lists the script engines; the first is meant where a configuration
 // names none.
-func languages() []script.Language { return append(enginesOfLua(), plugins()...) }
+func languages() []script.Language { return append([]script.Language{lua.Language()}, plugins()...) }
 
 func sourceName(k source.Kind) string       { return k.Name }
 func sinkName(k sink.Kind) string           { return k.Name }

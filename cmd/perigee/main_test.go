@@ -43,7 +43,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// surroundings tells scripts where the examples and the go command's cache are.
+// surroundings tells scripts where the examples and the go command's cache are, and
+// how check describes the Lua engine.
 func surroundings(env *testscript.Env) error {
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {
@@ -54,6 +55,7 @@ func surroundings(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("EXAMPLES", examples)
+	env.Setenv("LUA", describeLua())
 	env.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
 	return nil
 }

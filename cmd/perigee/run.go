@@ -59,6 +59,9 @@ func (r *runCommand) Run(c *console) error {
 	if err != nil {
 		return err
 	}
+	if plan.usesLua() {
+		logLua(log)
+	}
 	signalled := e.obey(stop)
 	end := screen.show(progressOf(e.pipelines))
 	err = e.run(ctx)

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/perigeedb/perigee/script/lua"
 )
 
 type versionCommand struct{}
@@ -18,6 +20,9 @@ func (versionCommand) Run(c *console) error {
 	fmt.Fprintf(c.out, "perigee %s\n%s %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	for _, line := range engineVersions() {
 		fmt.Fprintln(c.out, line)
+	}
+	if lua.Slower() != "" {
+		fmt.Fprintln(c.out, "lua:", lua.Slower())
 	}
 	fmt.Fprintf(c.out, "sources: %s\nsinks: %s\nlanguages: %s\n", strings.Join(known().Sources, ", "),
 		strings.Join(known().Sinks, ", "), strings.Join(known().Languages, ", "))

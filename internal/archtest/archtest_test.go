@@ -40,6 +40,7 @@ var may = map[string][]string{
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "internal/document/pure"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document"},
 	"script/luajit":      {"event", "script", "script/pool", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},
+	"script/lua":         {"script", "script/luajit", "script/gopherlua"},
 	"script/pool":        {},
 	"script/passthrough": {"event", "script"},
 	"script/computed":    {"event", "script", "internal/document", "internal/document/pure", "internal/document/report"},
@@ -80,7 +81,7 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"event", "source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
-		"script", "script/computed", "script/gopherlua", "script/goplugin", "script/loader", "script/luajit", "script/passthrough", "script/tuning", "script/pool", "script/reload",
+		"script", "script/computed", "script/goplugin", "script/loader", "script/lua", "script/luajit", "script/passthrough", "script/tuning", "script/pool", "script/reload",
 		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
 		"internal/chaos", "internal/config", "internal/audit", "examples",

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && luajit
 
 // Package luajit is the raw binding to the Lua VM: its life, its sandbox and the
 // limits that hold while scripts run compiled.

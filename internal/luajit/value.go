@@ -1,3 +1,5 @@
+//go:build cgo && luajit
+
 package luajit
 
 import (

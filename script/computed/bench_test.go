@@ -6,6 +6,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/script/passthrough"
 )
 
@@ -27,7 +28,7 @@ func BenchmarkColumns(b *testing.B) {
 			}
 			var columns []Column
 			for i := range n {
-				loaded, err := engine.Load(b.Context(), script.Code{Name: "c", Text: []byte("function main(row) return row.a * 2 end")}, script.Options{Sinks: []script.Sink{{}}, Value: true})
+				loaded, err := lua.Language().Load(b.Context(), script.Code{Name: "c", Text: []byte("function main(row) return row.a * 2 end")}, script.Options{Sinks: []script.Sink{{}}, Value: true})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/script/passthrough"
 )
 
@@ -19,7 +20,7 @@ const firstPosition = 1000
 // code makes a column of Lua.
 func code(t *testing.T, name string, typ event.Type, text string) Column {
 	t.Helper()
-	loaded, err := engine.Load(t.Context(), script.Code{Name: "column " + name, Text: []byte(text)},
+	loaded, err := lua.Language().Load(t.Context(), script.Code{Name: "column " + name, Text: []byte(text)},
 		script.Options{Sinks: []script.Sink{{}}, Value: true})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +31,7 @@ func code(t *testing.T, name string, typ event.Type, text string) Column {
 // behind puts columns behind a script, or behind none where text is empty.
 func behind(t *testing.T, text string, sinks []script.Sink, columns ...Column) *Script {
 	t.Helper()
-	language := engine
+	language := lua.Language()
 	if text == "" {
 		language = passthrough.Language()
 	}

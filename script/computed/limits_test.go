@@ -8,6 +8,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/lua"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // limited loads code that may put 100 bytes into the output of one run.
 func limited(t *testing.T, text string, value bool) script.Script {
 	t.Helper()
-	loaded, err := engine.Load(t.Context(), script.Code{Name: "limited.lua", Text: []byte(text)},
+	loaded, err := lua.Language().Load(t.Context(), script.Code{Name: "limited.lua", Text: []byte(text)},
 		script.Options{Sinks: []script.Sink{{}}, Value: value, Limits: script.Limits{Output: 100}})
 	if err != nil {
 		t.Fatal(err)

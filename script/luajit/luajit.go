@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && luajit
 
 // Package luajit runs scripts in LuaJIT: one VM per core and script, one crossing
 // per batch, events as lazy documents over their bytes.

@@ -1,4 +1,4 @@
-//go:build cgo && !asan
+//go:build cgo && luajit && !asan
 
 package luajit_test
 

@@ -19,6 +19,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
+	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/script/reload"
 )
 
@@ -90,7 +91,7 @@ func (b *bench) start(c loader.Config, text string) *reload.Script {
 	s, err := reload.New(b.t.Context(), reload.Config{
 		Loader: l, Origins: []loader.Origin{origin}, Sinks: 1, Log: slog.New(slog.NewTextHandler(b.log, nil)),
 		Load: func(ctx context.Context, codes []script.Code, _ bool) (script.Script, error) {
-			loaded, err := engine.Load(ctx, codes[0], script.Options{
+			loaded, err := lua.Language().Load(ctx, codes[0], script.Options{
 				Sinks:  []script.Sink{{}},
 				Limits: b.limits,
 			})

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && luajit
 
 // Command run runs the hostile scripts, each in its own process, and prints how soon each
 // was stopped. It fails when a script ends in a way that is not allowed, is stopped too

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/internal/config"
+	"github.com/perigeedb/perigee/script/computed"
+	"github.com/perigeedb/perigee/script/lua"
+)
+
+// usesLua tells whether a script or a computed column is in Lua.
+func (pl *plan) usesLua() bool {
+	return slices.ContainsFunc(pl.parts, func(p part) bool {
+		return p.config.Script != nil && p.config.Script.Language == lua.Language().Name ||
+			slices.ContainsFunc(p.config.Computed, func(c config.Computed) bool {
+				return !computed.IsBuilt(c.Func) && !strings.HasSuffix(c.Func, ".so")
+			})
+	})
+}
+
+// logLua logs which Lua engine this build has, with a warning if it is the slow one.
+func logLua(log *slog.Logger) {
+	if lua.Slower() == "" {
+		log.Info("lua engine", "version", lua.Engine())
+		return
+	}
+	log.Warn("lua engine", "version", lua.Engine(), "cost", lua.Slower())
+}
+
+// describeLua names the Lua engine of this build, and what it costs if it is the slow one.
+func describeLua() string {
+	if lua.Slower() == "" {
+		return lua.Engine()
+	}
+	return lua.Engine() + ": " + lua.Slower()
+}

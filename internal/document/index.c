@@ -279,6 +279,16 @@ static int index_open(doc *d, const char *text, uint32_t len) {
 	return d->offset < len ? DOC_TRAILING : DOC_CUT_SHORT;
 }
 
+// not_object says why a document that does not start with { is refused. The same
+// is in report.NotAnObject.
+static int not_object(const char *text, size_t len) {
+	if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) return DOC_BYTE_ORDER_MARK;
+	if (len >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2))) return DOC_BYTE_ORDER_MARK;
+	if (text[0] == '[') return DOC_STARTS_ARRAY;
+	if (len >= 2 && !memcmp(text, "\x1f\x8b", 2)) return DOC_GZIP;
+	return DOC_NOT_OBJECT;
+}
+
 static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 	uint32_t from = 0, end = (uint32_t)len, used = 0;
 	d->offset = 0;
@@ -286,7 +296,7 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 	while (end > from && is_space(text[end - 1])) end--;
 	if (from == end) return DOC_EMPTY;
 	d->offset = from;
-	if (text[from] != '{') return DOC_NOT_OBJECT;
+	if (text[from] != '{') return not_object(text + from, end - from);
 	char last = text[end - 1];
 	int fault = last == '}' || last == ']'
 		? index_closed(d, text + from, end - from, limit, &used)

@@ -194,7 +194,7 @@ end`
 		`0.0 script column c:1: outer`,
 		`0.1 column column d wants int32, got "two"`,
 		`2.0 script inner.lua:4: inner`,
-		`3.0 parse not a JSON object: an event must start with {`)
+		`3.0 parse not a JSON object but an array: send each element as an event of its own (in a file: one object per line)`)
 	if res.Dropped != 1 {
 		t.Errorf("%d dropped, want 1", res.Dropped)
 	}

@@ -145,7 +145,7 @@ func TestRowsReturnShapes(t *testing.T) {
 		`7.0 script: not today`,
 		`8.0 script: encode what Shapes returned: json: unsupported value: NaN`,
 		`9.0 script: Shapes produced an invalid document: nested deeper than 512 (at byte 2560)`,
-		`10.0 parse: not a JSON object: an event must start with {`+` (at byte 0)`,
+		`10.0 parse: not a JSON object but an array: send each element as an event of its own (in a file: one object per line)`+` (at byte 0)`,
 	)
 	if res.Dropped != 3 {
 		t.Errorf("%d dropped, want 3", res.Dropped)
@@ -187,7 +187,7 @@ func TestValues(t *testing.T) {
 		`{"what":"func"}`, `{"what":"error"}`, `[]`)
 	expect(t, res, `0 {"n":1,"what":"row"}`, `1 null`, `2 "<text>"`, `3 "{}"`, `4 [1.0]`, `5 "2026-01-02T03:04:05Z"`,
 		`6.0 script: encode what Value returned: json: unsupported type: func()`, `7.0 script: no value`,
-		`8.0 parse: not a JSON object: an event must start with { (at byte 0)`)
+		`8.0 parse: not a JSON object but an array: send each element as an event of its own (in a file: one object per line) (at byte 0)`)
 	if res.Dropped != 0 {
 		t.Errorf("%d dropped", res.Dropped)
 	}

@@ -41,7 +41,7 @@ func (p *parser) document() report.Fault {
 		p.at = 0
 		return report.Empty
 	case p.text[p.at] != '{':
-		return report.NotObject
+		return report.NotAnObject(p.text[p.at:])
 	}
 	return p.whole()
 }

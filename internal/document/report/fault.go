@@ -1,6 +1,9 @@
 package report
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // A Fault says why bytes are not a JSON document.
 type Fault uint8
@@ -20,6 +23,9 @@ const (
 	TooDeep                    // more than MaxDepth brackets inside each other
 	Trailing                   // something after the end of the document
 	TooLarge                   // a document of 2 GiB and more
+	ByteOrderMark              // it starts with the byte-order mark of UTF-8 or UTF-16
+	IsArray                    // it starts an array
+	Gzip                       // it starts as gzip data does
 )
 
 // MaxDepth is how deep objects and arrays may be nested.
@@ -40,6 +46,10 @@ var faultText = [...]string{
 	TooDeep:   fmt.Sprintf("nested deeper than %d", MaxDepth),
 	Trailing:  "data after the end of the document",
 	TooLarge:  "the document is larger than 2 GiB",
+
+	ByteOrderMark: "not a JSON object but a byte-order mark: write UTF-8 without one",
+	IsArray:       "not a JSON object but an array: send each element as an event of its own (in a file: one object per line)",
+	Gzip:          "not a JSON object but gzip data: send it uncompressed",
 }
 
 func (f Fault) String() string {
@@ -47,6 +57,23 @@ func (f Fault) String() string {
 		return "there is no memory left to read the document"
 	}
 	return faultText[f]
+}
+
+// NotAnObject returns why a document whose first byte, after white space, is not {
+// is refused. The same is in index.c.
+func NotAnObject(text []byte) Fault {
+	for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
+		if bytes.HasPrefix(text, []byte(mark)) {
+			return ByteOrderMark
+		}
+	}
+	switch {
+	case bytes.HasPrefix(text, []byte("[")):
+		return IsArray
+	case bytes.HasPrefix(text, []byte("\x1f\x8b")):
+		return Gzip
+	}
+	return NotObject
 }
 
 // A SyntaxError is a document that is refused.

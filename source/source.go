@@ -97,6 +97,11 @@ type Traits struct {
 	// changes nothing and may take seconds. nil means that the source cannot tell.
 	Bounds func(ctx context.Context) (map[string]event.Range, error)
 
+	// WhyEmpty says why the source lists no partitions, as in "no file matches
+	// logs/*.ndjson", for status and the end of a run. It returns "" when there is
+	// nothing to explain. nil means that the source never explains it.
+	WhyEmpty func() string
+
 	// Check connects and looks for faults that would stop a reader: the server, the
 	// credentials, the list or topic. It changes nothing. It returns an
 	// *event.PermanentError for what a person must fix. nil means that the source

@@ -1,19 +1,19 @@
 // Package file is a source of lines: NDJSON in a file, in the files that a pattern
-// matches, or on standard input. What is packed with gzip or zstd is unpacked.
+// matches, or on standard input. It decompresses gzip and zstd.
 //
-// A position is a line, counted from 0, empty lines included; those are skipped.
-// A file is known by device, inode and its first line, so it may be renamed and
-// may grow. Nothing is stored beside it: to resume, lines are counted again and
-// held against the fingerprints of what was delivered, so that a file that was
-// written anew in place is noticed.
+// A position is a line, counted from 0. Empty lines count, and are skipped. The
+// partition of a file is named for its device, inode and first line, so the file may
+// be renamed and may grow. The source stores nothing: to resume, it counts lines again
+// and compares them with the fingerprints of what was delivered, so it notices a file
+// that was rewritten in place.
 //
-// Files of a pattern, which log rotation renames and packs, are known by their
-// first line alone, so that a line is the same one wherever it is found. They are
-// read oldest first, a few at a time.
+// Log rotation renames and compresses the files of a pattern. Their partitions are
+// named for their first line alone, so a line keeps its position in all of them. The
+// source reads the oldest files first, a few at the same time.
 //
-// Standard input, and any other path that is not a regular file, has no identity
-// that outlives the process: positions start anew with each, under a name of
-// random bits. Lines that were read and not acknowledged are kept until they are.
+// Standard input, and any other path that is not a regular file, has no identity that
+// outlives the process: positions start at 0 in each process, in a partition with a
+// random name. The source keeps the lines that it read until they are acknowledged.
 package file
 
 import (
@@ -21,6 +21,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -32,15 +33,15 @@ import (
 // Config are the settings below "file".
 type Config struct {
 	Path   string `yaml:"path,required" help:"file with one JSON object per line, or a pattern such as logs/*.ndjson*; - is standard input"`
-	Follow bool   `yaml:"follow" help:"wait for further lines at the end of the file, and for further files (default false)"`
-	AtOnce int    `yaml:"at_once" help:"files of a pattern that are read at the same time (default 4)"`
+	Follow bool   `yaml:"follow" help:"wait for more lines at the end of the file, and for more files (default false)"`
+	AtOnce int    `yaml:"at_once" help:"how many files of a pattern are read at the same time (default 4)"`
 }
 
 // Kind offers the source to configurations.
 func Kind() source.Kind {
 	return source.Kind{
 		Name:   "file",
-		Doc:    "Reads the lines of a file (NDJSON) or of standard input, and resumes where it was.",
+		Doc:    "Reads the lines of a file (NDJSON) or of standard input, and resumes where it stopped.",
 		Config: &Config{},
 		New: func(env source.Env, decode func(any) error) (source.Source, error) {
 			var c Config
@@ -62,47 +63,47 @@ type Source struct {
 	follow bool
 
 	mu     sync.Mutex
-	stream *stream // what is read once only; nil for a regular file
+	stream *stream // nil for a regular file
 }
 
 // New makes a source. It does not open the file.
 func New(env source.Env, c Config) (*Source, error) {
 	switch {
 	case c.Path == "":
-		return nil, errors.New("path is empty; name a file, or - for standard input")
+		return nil, errors.New("path is empty: name a file, or - for standard input")
 	case c.Path == "-" && c.Follow:
-		return nil, errors.New("standard input ends when its writer does; leave follow out")
+		return nil, errors.New("standard input cannot be followed: it ends when its writer closes it")
 	case c.Path != "-" && !filepath.IsAbs(c.Path):
 		c.Path = filepath.Join(env.Folder, c.Path)
 	}
 	return &Source{limits: env.Limits, path: c.Path, follow: c.Follow}, nil
 }
 
+// Traits implements source.Source. Files are local: another host has another file
+// under the same name.
+func (s *Source) Traits() source.Traits {
+	return source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check}
+}
+
+func isLocal(string) bool { return true }
+
 // Partitions implements source.Source.
 func (s *Source) Partitions(context.Context) ([]string, error) {
-	if st, err := s.streamed(); err != nil {
+	if st, err := s.openStream(); err != nil {
 		return nil, err
 	} else if st != nil {
 		return []string{st.name}, nil
 	}
-	f, name, err := s.open()
+	f, name, err := s.openFile()
 	if err != nil {
 		return nil, err
 	}
 	return []string{name}, f.Close()
 }
 
-// Traits implements source.Source. Files are local: another host has another file
-// under the same name.
-func (s *Source) Traits() source.Traits {
-	return source.Traits{Local: allLocal, Bounds: s.bounds, Check: s.check}
-}
-
-func allLocal(string) bool { return true }
-
 // Open implements source.Source.
 func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	if st, err := s.streamed(); err != nil {
+	if st, err := s.openStream(); err != nil {
 		return nil, err
 	} else if st != nil {
 		if partition != st.name {
@@ -110,7 +111,7 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		}
 		return &streamReader{stream: st, limits: s.limits, done: done}, nil
 	}
-	f, name, err := s.open()
+	f, name, err := s.openFile()
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +119,16 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		_ = f.Close()
 		return nil, source.ErrMoved
 	}
-	return newReader(ctx, reader{path: s.path, limits: s.limits, name: name, file: f, wait: func() bool { return s.follow }}, done)
+	return newReader(ctx, reader{path: s.path, limits: s.limits, name: name, file: f, mayGrow: func() bool { return s.follow }}, done)
 }
 
-// open opens the regular file and tells its name.
-func (s *Source) open() (*os.File, string, error) {
+// openFile opens the regular file and returns the name of its partition.
+func (s *Source) openFile() (*os.File, string, error) {
 	f, err := os.Open(s.path)
 	if err != nil {
-		return nil, "", s.missing(err)
+		return nil, "", s.openError(err)
 	}
-	name, err := identity(f)
+	name, err := partitionName(f)
 	if err != nil {
 		_ = f.Close()
 		return nil, "", fmt.Errorf("identify %s: %w", s.path, err)
@@ -135,17 +136,48 @@ func (s *Source) open() (*os.File, string, error) {
 	return f, name, nil
 }
 
-// missing makes the errors of opening into ones that say what to do. A file that
-// is followed may come into being later.
-func (s *Source) missing(err error) error {
+// openStream returns the stream, or nil when the path is a regular file.
+func (s *Source) openStream() (*stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stream != nil {
+		return s.stream, nil
+	}
+	in := os.Stdin
+	if s.path != "-" {
+		info, err := os.Stat(s.path)
+		if err != nil {
+			return nil, s.openError(err)
+		}
+		if info.IsDir() {
+			return nil, s.folderError()
+		}
+		if info.Mode().IsRegular() {
+			return nil, nil
+		}
+		if in, err = os.Open(s.path); err != nil {
+			return nil, s.openError(err)
+		}
+	}
+	s.stream = newStream("stream-"+rand.Text(), in)
+	return s.stream, nil
+}
+
+// openError adds a hint to an error of opening the file. A missing file is an error
+// that passes when the file is followed: it may appear later.
+func (s *Source) openError(err error) error {
 	err = fmt.Errorf("read events: %w", err)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && !s.follow:
-		return &event.PermanentError{Err: err, Hint: "check the path; one that is not absolute starts at the configuration's folder"}
+		return &event.PermanentError{Err: err, Hint: "check the path; a relative path starts at the configuration file's folder"}
 	case errors.Is(err, os.ErrPermission):
 		return &event.PermanentError{Err: err, Hint: "let the user that runs perigee read it"}
 	}
 	return err
+}
+
+func (s *Source) folderError() error {
+	return &event.PermanentError{Err: fmt.Errorf("read events: %s is a folder", s.path), Hint: "name a file in it, or a pattern such as *.ndjson"}
 }
 
 // check does not open a stream, which can be read only once.
@@ -156,48 +188,41 @@ func (s *Source) check(ctx context.Context) error {
 	info, err := os.Stat(s.path)
 	switch {
 	case err != nil:
-		return s.missing(err)
+		return s.openError(err)
 	case info.IsDir():
-		return s.folder()
+		return s.folderError()
 	case !info.Mode().IsRegular():
 		return nil
 	}
 	f, err := os.Open(s.path)
 	if err != nil {
-		return s.missing(err)
+		return s.openError(err)
 	}
 	return f.Close()
 }
 
-func (s *Source) folder() error {
-	return &event.PermanentError{Err: fmt.Errorf("read events: %s is a folder", s.path), Hint: "name a file in it, or a pattern such as *.ndjson"}
-}
-
-// streamed returns the stream, if the path is one.
-func (s *Source) streamed() (*stream, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stream != nil {
-		return s.stream, nil
+// bounds counts the lines of the file. A stream, which can be read only once, has no
+// bounds.
+func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
+	info, err := os.Stat(s.path)
+	if s.path == "-" || err == nil && !info.Mode().IsRegular() {
+		return nil, nil
 	}
-	in := os.Stdin
-	if s.path != "-" {
-		info, err := os.Stat(s.path)
-		if err != nil {
-			return nil, s.missing(err)
-		}
-		if info.IsDir() {
-			return nil, s.folder()
-		}
-		if info.Mode().IsRegular() {
-			return nil, nil
-		}
-		if in, err = os.Open(s.path); err != nil {
-			return nil, s.missing(err)
-		}
+	f, name, err := s.openFile()
+	if err != nil {
+		return nil, err
 	}
-	s.stream = newStream("stream-"+rand.Text(), in)
-	return s.stream, nil
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	in, err := decompress(f)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	n, err := countLines(ctx, in, !s.follow)
+	return map[string]event.Range{name: {Count: n}}, err
 }
 
 // Close implements source.Source.

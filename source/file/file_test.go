@@ -154,7 +154,7 @@ func TestLineTooLong(t *testing.T) {
 	write(t, path, "a\n"+strings.Repeat("x", 64<<20+1)+"\n")
 	r := open(t, newSource(t, file.Config{Path: path}, usual), nil)
 	if got, err := read(t, r); err != nil || len(got) != 1 {
-		t.Fatalf("read %d events, %v; want the one before the long line", len(got), err)
+		t.Fatalf("read %d events, %v; want the event before the long line", len(got), err)
 	}
 	_, err := read(t, r)
 	permanent(t, err, path, "line 2")
@@ -193,7 +193,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestCutAndWrittenAnew(t *testing.T) {
+func TestTruncated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "a\nb\n")
 	s := newSource(t, file.Config{Path: path}, usual)
@@ -205,8 +205,8 @@ func TestCutAndWrittenAnew(t *testing.T) {
 	permanent(t, err, "2 lines", "line 3")
 }
 
-// TestOtherLinesInPlace writes a file anew whose first line is the same.
-func TestOtherLinesInPlace(t *testing.T) {
+// TestRewrittenInPlace rewrites a file whose first line stays the same.
+func TestRewrittenInPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "a\n\nb\nc")
 	s := newSource(t, file.Config{Path: path}, usual)
@@ -233,7 +233,7 @@ func TestOtherLinesInPlace(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestInvalidPaths(t *testing.T) {
 	dir := t.TempDir()
 	for path, want := range map[string]string{filepath.Join(dir, "none"): "none", dir: "folder"} {
 		_, err := newSource(t, file.Config{Path: path}, usual).Partitions(t.Context())
@@ -270,7 +270,7 @@ func TestFollow(t *testing.T) {
 	}
 	write(t, path, "new\n")
 	if _, err := read(t, r); !errors.Is(err, source.ErrMoved) {
-		t.Errorf("a file that was cut: %v, want source.ErrMoved", err)
+		t.Errorf("a file that was truncated: %v, want source.ErrMoved", err)
 	}
 }
 
@@ -278,7 +278,7 @@ func permanent(t *testing.T, err error, words ...string) {
 	t.Helper()
 	var p *event.PermanentError
 	if !errors.As(err, &p) || p.Hint == "" {
-		t.Fatalf("error %v, want one that stays and has a hint", err)
+		t.Fatalf("error %v, want a permanent one with a hint", err)
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {

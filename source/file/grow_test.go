@@ -11,9 +11,9 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// TestGrowsAtTheEnd has somebody add to a file of a pattern between the reader's
-// finding its end and its noting so: what was added is unread.
-func TestGrowsAtTheEnd(t *testing.T) {
+// TestAppendAtTheEnd appends to a file of a pattern after the reader found its end and
+// before it says so: the appended line is read later.
+func TestAppendAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.log")
 	if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -32,12 +32,12 @@ func TestGrowsAtTheEnd(t *testing.T) {
 	}
 	defer opened.Close(t.Context())
 	r := opened.(*reader)
-	note := r.ended
-	r.ended = func(read int64) {
+	onEnd := r.onEnd
+	r.onEnd = func(read int64) {
 		if err := os.WriteFile(path, []byte("{}\n{}\n"), 0o600); err != nil {
 			t.Error(err)
 		}
-		note(read)
+		onEnd(read)
 	}
 	var b event.Batch
 	for err == nil {

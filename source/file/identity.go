@@ -10,41 +10,41 @@ import (
 	"os"
 )
 
-// firstBytes is how much of the first line makes a file known. The line and not
-// just any bytes, so that a short file keeps its name when it grows.
-const firstBytes = 4 << 10
+// firstLineMax is how much of the first line identifies a file. It is the line rather
+// than a number of bytes, so that a short file keeps its name when it grows.
+const firstLineMax = 4 << 10
 
-// identity names what the file is, wherever it is moved.
-func identity(f *os.File) (string, error) {
+// partitionName names a file by what survives a rename: its inode and its first line.
+func partitionName(f *os.File) (string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
-	line, _, err := firstLine(f)
+	line, _, err := readFirstLine(f)
 	if err != nil {
 		return "", err
 	}
-	return "file-" + device(info) + "-" + digest(line), nil
+	return "file-" + inode(info) + "-" + hashLine(line), nil
 }
 
-// firstLine returns the first line, unpacked, or as much of it as counts, and
-// whether it can still grow.
-func firstLine(f *os.File) (line []byte, grows bool, err error) {
-	in, err := unpack(io.NewSectionReader(f, 0, math.MaxInt64))
+// readFirstLine returns the first line, decompressed and cut at firstLineMax, and
+// whether the line may still grow.
+func readFirstLine(f *os.File) (line []byte, grows bool, err error) {
+	in, err := decompress(io.NewSectionReader(f, 0, math.MaxInt64))
 	if err != nil {
 		return nil, false, err
 	}
 	defer in.Close()
-	first := make([]byte, firstBytes)
+	first := make([]byte, firstLineMax)
 	n, err := io.ReadFull(in, first)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, false, err
 	}
 	line, _, found := bytes.Cut(first[:n], []byte("\n"))
-	return line, !found && n < firstBytes, nil
+	return line, !found && n < firstLineMax, nil
 }
 
-func digest(line []byte) string {
+func hashLine(line []byte) string {
 	sum := sha256.Sum256(line)
 	return hex.EncodeToString(sum[:8])
 }

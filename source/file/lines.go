@@ -13,36 +13,39 @@ import (
 )
 
 const (
-	readBuffer = 256 << 10
-	longest    = 64 << 20 // bytes of a line
+	readBuffer   = 256 << 10
+	lineBytesMax = 64 << 20
 )
 
-// lines cuts a stream into lines.
-type lines struct {
-	in    *bufio.Reader
-	line  uint64 // position of the next
-	bytes int64  // read so far
-	carry []byte // a line, or the beginning of one, for the next batch
-	whole bool   // whether carry is a whole line
-	fault error  // after which nothing can be read
+// A lineReader splits a stream into lines.
+type lineReader struct {
+	in       *bufio.Reader
+	position uint64 // of the next line
+	bytes    int64  // read so far
+	carry    []byte // a line, or the start of one, for the next call
+	whole    bool   // carry is a whole line
+	err      error  // after which nothing can be read
 
-	// Hasty lines do not wait for more than one: the stream may keep them waiting.
-	hasty bool
+	// With noWait, a batch ends when the next line is not buffered: the stream may
+	// block for it.
+	noWait bool
 }
 
-func newLines(in io.Reader) *lines { return &lines{in: bufio.NewReaderSize(in, readBuffer)} }
+func newLineReader(in io.Reader) *lineReader {
+	return &lineReader{in: bufio.NewReaderSize(in, readBuffer)}
+}
 
-// next appends the next line to dst, without its end. At the end of the stream it
-// returns io.EOF, with a last line that has no newline if there is one and
-// partial says that it counts; otherwise the line is kept until the rest comes.
-func (l *lines) next(dst []byte, partial bool) ([]byte, error) {
-	if l.fault != nil {
-		return dst, l.fault
+// readLine appends the next line to dst, without its newline. At the end of the
+// stream it returns io.EOF. If takeLast is set, a last line without a newline is
+// returned before; otherwise that line is kept until its rest arrives.
+func (l *lineReader) readLine(dst []byte, takeLast bool) ([]byte, error) {
+	if l.err != nil {
+		return dst, l.err
 	}
 	if l.whole {
 		dst = append(dst, l.carry...)
 		l.carry, l.whole = l.carry[:0], false
-		l.line++
+		l.position++
 		return dst, nil
 	}
 	start := len(dst)
@@ -53,19 +56,19 @@ func (l *lines) next(dst []byte, partial bool) ([]byte, error) {
 		l.bytes += int64(len(part))
 		dst = append(dst, part...)
 		switch {
-		case len(dst)-start > longest:
-			l.fault = &event.PermanentError{
-				Err:  fmt.Errorf("line %d is longer than %d MiB", l.line+1, longest>>20),
-				Hint: "is it NDJSON, one object per line?",
+		case len(dst)-start > lineBytesMax:
+			l.err = &event.PermanentError{
+				Err:  fmt.Errorf("line %d is longer than %d MiB", l.position+1, lineBytesMax>>20),
+				Hint: "use NDJSON: one object per line",
 			}
-			return dst[:start], l.fault
+			return dst[:start], l.err
 		case err == nil:
-			l.line++
-			return dst[:start+len(trimEnd(dst[start:]))], nil
+			l.position++
+			return dst[:start+len(trimNewline(dst[start:]))], nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(dst) > start && partial:
-			l.line++
-			return dst[:start+len(trimEnd(dst[start:]))], nil
+		case errors.Is(err, io.EOF) && len(dst) > start && takeLast:
+			l.position++
+			return dst[:start+len(trimNewline(dst[start:]))], nil
 		default:
 			l.carry = append(l.carry, dst[start:]...)
 			return dst[:start], err
@@ -73,17 +76,16 @@ func (l *lines) next(dst []byte, partial bool) ([]byte, error) {
 	}
 }
 
-// putBack gives the line that next has just returned back.
-func (l *lines) putBack(line []byte) {
+// unreadLine makes readLine return the line that it returned last again.
+func (l *lineReader) unreadLine(line []byte) {
 	l.carry, l.whole = append(l.carry[:0], line...), true
-	l.line--
+	l.position--
 }
 
-// skip passes over n lines.
-func (l *lines) skip(ctx context.Context, n uint64) error {
+func (l *lineReader) skipLines(ctx context.Context, n uint64) error {
 	if l.whole && n > 0 {
 		l.carry, l.whole = l.carry[:0], false
-		l.line, n = l.line+1, n-1
+		l.position, n = l.position+1, n-1
 	}
 	for n > 0 {
 		if err := ctx.Err(); err != nil {
@@ -101,7 +103,7 @@ func (l *lines) skip(ctx context.Context, n uint64) error {
 				break
 			}
 			used += i + 1
-			l.line, n = l.line+1, n-1
+			l.position, n = l.position+1, n-1
 		}
 		_, _ = l.in.Discard(used)
 		l.bytes += int64(used)
@@ -109,33 +111,32 @@ func (l *lines) skip(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// fill reads lines into b until it is full, a line is empty after others were
-// read, or the line at position stop comes. An error counts only when there is no
-// line before it.
-func (l *lines) fill(b *event.Batch, limits source.Limits, stop uint64, partial bool) (err error) {
-	for b.Len() < limits.Events && l.line < stop {
-		if l.hasty && b.Len() > 0 && !l.ready() {
+// readBatch reads lines into b until b is full, an empty line follows others, or the
+// next line is at position stop. It returns an error only when b is empty.
+func (l *lineReader) readBatch(b *event.Batch, limits source.Limits, stop uint64, takeLast bool) (err error) {
+	for b.Len() < limits.Events && l.position < stop {
+		if l.noWait && b.Len() > 0 && !l.hasLine() {
 			break
 		}
 		start := len(b.Data)
-		if b.Data, err = l.next(b.Data, partial); err != nil {
+		if b.Data, err = l.readLine(b.Data, takeLast); err != nil {
 			break
 		}
 		line := b.Data[start:]
 		if len(bytes.TrimSpace(line)) == 0 {
 			b.Data = b.Data[:start]
 			if b.Len() > 0 {
-				break // positions in a batch follow each other
+				break // positions in a batch are consecutive
 			}
 			continue
 		}
 		if b.Len() > 0 && len(b.Data) > limits.Bytes {
-			l.putBack(line)
+			l.unreadLine(line)
 			b.Data = b.Data[:start]
 			break
 		}
 		if b.Len() == 0 {
-			b.Range.First = l.line - 1
+			b.Range.First = l.position - 1
 		}
 		b.Ends = append(b.Ends, uint32(len(b.Data)))
 	}
@@ -146,13 +147,13 @@ func (l *lines) fill(b *event.Batch, limits source.Limits, stop uint64, partial 
 	return err
 }
 
-// ready tells whether a line can be had without waiting.
-func (l *lines) ready() bool {
+// hasLine reports whether a whole line is buffered.
+func (l *lineReader) hasLine() bool {
 	buffered, _ := l.in.Peek(l.in.Buffered())
 	return l.whole || bytes.IndexByte(buffered, '\n') >= 0
 }
 
-// trimEnd takes the newline off, and a carriage return before it.
-func trimEnd(line []byte) []byte {
+// trimNewline removes the newline, and a carriage return before it.
+func trimNewline(line []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,34 +18,35 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// settled is how long a file that is not the newest must have been left alone
-// before its end is the end: who wrote it may still have it open after a rotation.
-const settled = 5 * time.Second
+// quietTime is how long nobody must have written to a file that is not the newest
+// before its end counts as final: a writer may keep it open after a rotation.
+const quietTime = 5 * time.Second
 
 func isPattern(path string) bool { return strings.ContainsAny(path, "*?[") }
 
-// A pattern is a source of all files that match. Each has a partition.
-type pattern struct {
+// A patternSource reads all files that match a pattern. Each is a partition.
+type patternSource struct {
 	path   string
 	follow bool
 	atOnce int
 	limits source.Limits
+	log    *slog.Logger
 
 	mu       sync.Mutex
-	files    map[string]found // by partition, as last seen
-	finished map[string]int64 // the size at which a partition was read to its end
+	files    map[string]matchedFile // by partition, as last listed
+	finished map[string]int64       // the size at which a partition was read to its end
+	empty    string                 // why the last listing had no file; logged when it changes
 }
 
-// found is a file that matches.
-type found struct {
-	path   string
-	size   int64
-	time   time.Time
-	packed bool
-	newest bool
+type matchedFile struct {
+	path       string
+	size       int64
+	modified   time.Time
+	compressed bool
+	newest     bool
 }
 
-func newPattern(env source.Env, c Config) (*pattern, error) {
+func newPattern(env source.Env, c Config) (*patternSource, error) {
 	if !filepath.IsAbs(c.Path) {
 		c.Path = filepath.Join(env.Folder, c.Path)
 	}
@@ -54,59 +56,87 @@ func newPattern(env source.Env, c Config) (*pattern, error) {
 	if c.AtOnce < 0 {
 		return nil, errors.New("at_once must not be negative")
 	}
-	return &pattern{
-		path: c.Path, follow: c.Follow, atOnce: cmp.Or(c.AtOnce, 4), limits: env.Limits, finished: make(map[string]int64),
+	return &patternSource{
+		path: c.Path, follow: c.Follow, atOnce: cmp.Or(c.AtOnce, 4), limits: env.Limits, log: env.Log,
+		finished: make(map[string]int64),
 	}, nil
 }
 
 // Traits implements source.Source.
-func (p *pattern) Traits() source.Traits {
-	return source.Traits{Growing: p.follow, Local: allLocal, Check: p.check}
+func (p *patternSource) Traits() source.Traits {
+	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.whyEmpty, Check: p.check}
 }
 
-// Close implements source.Source.
-func (p *pattern) Close() error { return nil }
+func (p *patternSource) whyEmpty() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.empty
+}
 
-func (p *pattern) check(ctx context.Context) error {
-	_, err := p.look(ctx)
+func (p *patternSource) check(ctx context.Context) error {
+	files, err := p.listFiles(ctx)
+	if err == nil {
+		p.noteEmpty(len(files))
+	}
 	return err
 }
 
-// Partitions implements source.Source: the oldest files that were not read to
-// their end.
-func (p *pattern) Partitions(ctx context.Context) ([]string, error) {
-	files, err := p.look(ctx)
+// Close implements source.Source.
+func (p *patternSource) Close() error { return nil }
+
+// Partitions implements source.Source. It lists the oldest files that were not read
+// to their end.
+func (p *patternSource) Partitions(ctx context.Context) ([]string, error) {
+	files, err := p.listFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
+	p.noteEmpty(len(files))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files = files
 	var names []string
 	for name, f := range files {
-		if size, over := p.finished[name]; !over || !f.packed && f.size > size {
+		if size, finished := p.finished[name]; !finished || !f.compressed && f.size > size {
 			names = append(names, name)
 		}
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(files[a].time.Compare(files[b].time), cmp.Compare(files[a].path, files[b].path))
+		return cmp.Or(files[a].modified.Compare(files[b].modified), cmp.Compare(files[a].path, files[b].path))
 	})
 	return names[:min(len(names), p.atOnce)], nil
 }
 
-// look finds the files that match.
-func (p *pattern) look(ctx context.Context) (map[string]found, error) {
+// noteEmpty remembers why no file is listed, and logs it once.
+func (p *patternSource) noteEmpty(files int) {
+	empty := ""
+	if files == 0 {
+		empty = "no file matches " + p.path
+		if paths, _ := filepath.Glob(p.path); len(paths) > 0 {
+			empty = "no file that matches " + p.path + " has a complete line"
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if empty != "" && empty != p.empty && p.log != nil {
+		p.log.Warn(empty)
+	}
+	p.empty = empty
+}
+
+// listFiles finds the files that match, by partition.
+func (p *patternSource) listFiles(ctx context.Context) (map[string]matchedFile, error) {
 	paths, err := filepath.Glob(p.path)
 	if err != nil {
 		return nil, err
 	}
-	files := make(map[string]found)
+	files := make(map[string]matchedFile)
 	newest := ""
 	for _, path := range paths {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		name, f, err := p.inspect(path)
+		name, f, err := p.identifyFile(path)
 		if err != nil {
 			return nil, err
 		}
@@ -115,15 +145,15 @@ func (p *pattern) look(ctx context.Context) (map[string]found, error) {
 		}
 		other, twice := files[name]
 		switch {
-		case !twice || other.packed && !f.packed:
+		case !twice || other.compressed && !f.compressed:
 			files[name] = f
-		case !other.packed && !f.packed:
+		case !other.compressed && !f.compressed:
 			return nil, &event.PermanentError{
-				Err:  fmt.Errorf("%s and %s begin with the same line", other.path, path),
-				Hint: "files of a pattern are told apart by their first lines; move the copy away",
+				Err:  fmt.Errorf("%s and %s start with the same line", other.path, path),
+				Hint: "files of a pattern are identified by their first lines: move the copy away",
 			}
 		}
-		if newest == "" || files[name].time.After(files[newest].time) {
+		if newest == "" || files[name].modified.After(files[newest].modified) {
 			newest = name
 		}
 	}
@@ -134,39 +164,40 @@ func (p *pattern) look(ctx context.Context) (map[string]found, error) {
 	return files, nil
 }
 
-// inspect returns the partition of a file, or "" for one that is no file, has
-// gone meanwhile or has no line yet.
-func (p *pattern) inspect(path string) (string, found, error) {
+// identifyFile returns the partition of a file. It returns "" for a path that is not
+// a regular file or is gone, and for a file without a complete first line.
+func (p *patternSource) identifyFile(path string) (string, matchedFile, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", found{}, nil
+		return "", matchedFile{}, nil
 	}
 	if err != nil {
-		return "", found{}, fmt.Errorf("read events: %w", err)
+		return "", matchedFile{}, fmt.Errorf("read events: %w", err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
-		return "", found{}, err
+		return "", matchedFile{}, err
 	}
-	line, grows, err := firstLine(file)
+	line, grows, err := readFirstLine(file)
 	switch {
-	case err != nil && time.Since(info.ModTime()) >= settled:
-		return "", found{}, &event.PermanentError{
-			Err: fmt.Errorf("read %s: %w", path, err), Hint: "the file is damaged; restore it, or move it away from the others",
+	case err != nil && time.Since(info.ModTime()) >= quietTime:
+		return "", matchedFile{}, &event.PermanentError{
+			Err: fmt.Errorf("read %s: %w", path, err), Hint: "the file is damaged: restore it, or move it away from the others",
 		}
 	case err != nil && !p.follow:
-		return "", found{}, fmt.Errorf("read %s: %w", path, err)
+		return "", matchedFile{}, fmt.Errorf("read %s: %w", path, err)
 	case err != nil || grows && p.follow:
-		return "", found{}, nil // still being packed, or written
+		return "", matchedFile{}, nil // still being compressed, or written
 	}
-	packed, err := magic(file)
-	return "lines-" + digest(line), found{path: path, size: info.Size(), time: info.ModTime(), packed: packed != nil}, err
+	magic, err := detectCompression(file)
+	return "lines-" + hashLine(line),
+		matchedFile{path: path, size: info.Size(), modified: info.ModTime(), compressed: magic != nil}, err
 }
 
 // Open implements source.Source.
-func (p *pattern) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	files, err := p.look(ctx)
+func (p *patternSource) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	files, err := p.listFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -180,26 +211,27 @@ func (p *pattern) Open(ctx context.Context, partition string, done event.Ranges)
 	}
 	return newReader(ctx, reader{
 		path: f.path, limits: p.limits, name: partition, file: file,
-		wait:  func() bool { return p.follow && !f.packed && p.growing(partition, file) },
-		ended: func(read int64) { p.finish(partition, read) },
+		mayGrow: func() bool { return p.follow && !f.compressed && p.mayGrow(partition, file) },
+		onEnd:   func(read int64) { p.markFinished(partition, read) },
 	}, done)
 }
 
-// growing tells whether somebody may still write to a file.
-func (p *pattern) growing(partition string, file *os.File) bool {
+// mayGrow reports whether somebody may still write to the file: it is the newest, or
+// was written to recently.
+func (p *patternSource) mayGrow(partition string, file *os.File) bool {
 	info, err := file.Stat()
-	if err != nil || time.Since(info.ModTime()) < settled {
+	if err != nil || time.Since(info.ModTime()) < quietTime {
 		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f, there := p.files[partition]
-	return there && f.newest
+	f, ok := p.files[partition]
+	return ok && f.newest
 }
 
-// finish remembers how much of a file was read, and not how large it is: somebody
-// may have added to it meanwhile.
-func (p *pattern) finish(partition string, read int64) {
+// markFinished remembers how many bytes were read rather than the size of the file:
+// somebody may have appended to it meanwhile.
+func (p *patternSource) markFinished(partition string, read int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished[partition] = read

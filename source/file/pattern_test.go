@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,7 +42,12 @@ func zstandard(text string) string {
 // newKind makes a source as a configuration does.
 func newKind(t *testing.T, c file.Config, limits source.Limits) source.Source {
 	t.Helper()
-	s, err := file.Kind().New(source.Env{Limits: limits}, func(into any) error {
+	return newKindWith(t, source.Env{Limits: limits}, c)
+}
+
+func newKindWith(t *testing.T, env source.Env, c file.Config) source.Source {
+	t.Helper()
+	s, err := file.Kind().New(env, func(into any) error {
 		*into.(*file.Config) = c
 		return nil
 	})
@@ -51,7 +57,7 @@ func newKind(t *testing.T, c file.Config, limits source.Limits) source.Source {
 	return s
 }
 
-func TestPackedContract(t *testing.T) {
+func TestCompressedContract(t *testing.T) {
 	for name, pack := range map[string]func(string) string{"gzip": gzipped, "zstd": zstandard} {
 		for _, path := range []string{"events.log", "*.log"} {
 			t.Run(name+" "+path, func(t *testing.T) {
@@ -101,8 +107,7 @@ func partitions(t *testing.T, s source.Source) []string {
 	return names
 }
 
-// drain reads every partition to its end, as a pipeline does, and returns what
-// it has then.
+// drain reads every partition to its end, as a pipeline does, and returns the events.
 func drain(t *testing.T, s source.Source, had map[string]event.Ranges) (all []string) {
 	t.Helper()
 	for {
@@ -135,8 +140,8 @@ func drain(t *testing.T, s source.Source, had map[string]event.Ranges) (all []st
 	}
 }
 
-// TestRotation reads, restarts and reads again while files are renamed, packed
-// and added: each line comes once, the oldest first.
+// TestRotation reads, restarts and reads again while files are renamed, compressed
+// and added: each line is read once, the oldest first.
 func TestRotation(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return filepath.Join(folder, name) }
@@ -149,20 +154,20 @@ func TestRotation(t *testing.T) {
 	write(t, at("app.log"), numbered(500, 700))
 	got = append(got, drain(t, source(), had)...)
 
-	appendTo(t, at("app.log"), numbered(700, 800)) // the one that is written grows,
+	appendTo(t, at("app.log"), numbered(700, 800)) // the newest grows,
 	write(t, at("app.log.2.gz"), gzipped(numbered(0, 500)))
-	age(t, at("app.log.2.gz"), time.Hour) // the oldest is packed beside itself,
+	age(t, at("app.log.2.gz"), time.Hour) // the oldest is compressed to a second file,
 	got = append(got, drain(t, source(), had)...)
 
-	if err := os.Remove(at("app.log.1")); err != nil { // then instead of itself,
+	if err := os.Remove(at("app.log.1")); err != nil { // then removed,
 		t.Fatal(err)
 	}
 	if err := os.Rename(at("app.log"), at("app.log.1")); err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, at("app.log.1"), numbered(800, 900)) // its writer has it open still,
+	appendTo(t, at("app.log.1"), numbered(800, 900)) // its writer still has it open,
 	age(t, at("app.log.1"), time.Second)
-	write(t, at("app.log"), numbered(900, 1000)) // and a new one has begun.
+	write(t, at("app.log"), numbered(900, 1000)) // and a new one has started.
 	got = append(got, drain(t, source(), had)...)
 
 	if want := strings.Fields(numbered(0, 1000)); !slices.Equal(got, want) {
@@ -226,11 +231,46 @@ func TestFollowPattern(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if names := partitions(t, s); len(names) != 1 {
-		t.Errorf("what was read to its end is offered again: %v", names)
+		t.Errorf("a finished file is listed again: %v", names)
 	}
 }
 
-func TestCopiesAreRefused(t *testing.T) {
+// TestNoFileMatches says in the log, once, and to whoever asks that a pattern matches
+// no file.
+func TestNoFileMatches(t *testing.T) {
+	for _, follow := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "*.ndjson")
+		var log bytes.Buffer
+		s := newKindWith(t, source.Env{Limits: usual, Log: slog.New(slog.NewTextHandler(&log, nil))}, file.Config{Path: path, Follow: follow})
+		why := s.Traits().WhyEmpty
+		for range 3 {
+			if names := partitions(t, s); len(names) != 0 || why() != "no file matches "+path {
+				t.Errorf("partitions %v, because %q", names, why())
+			}
+		}
+		if n := strings.Count(log.String(), "no file matches "+path); n != 1 {
+			t.Errorf("the log says so %d times:\n%s", n, &log)
+		}
+		write(t, strings.Replace(path, "*", "a", 1), "")
+		partitions(t, s)
+		if want := "no file that matches " + path + " has a complete line"; why() != want || !strings.Contains(log.String(), want) {
+			t.Errorf("an empty file: %q, and the log is\n%s", why(), &log)
+		}
+		write(t, strings.Replace(path, "*", "a", 1), "{}\n")
+		if names := partitions(t, s); len(names) != 1 || why() != "" {
+			t.Errorf("a file with a line: partitions %v, because %q", names, why())
+		}
+		if err := os.Remove(strings.Replace(path, "*", "a", 1)); err != nil {
+			t.Fatal(err)
+		}
+		partitions(t, s)
+		if n := strings.Count(log.String(), "no file matches "+path); n != 2 {
+			t.Errorf("after the file is gone the log says so %d times:\n%s", n, &log)
+		}
+	}
+}
+
+func TestCopies(t *testing.T) {
 	folder := t.TempDir()
 	write(t, filepath.Join(folder, "a.log"), numbered(0, 10))
 	write(t, filepath.Join(folder, "b.log"), numbered(0, 20))
@@ -241,7 +281,7 @@ func TestCopiesAreRefused(t *testing.T) {
 	}
 }
 
-func TestPackedGarbage(t *testing.T) {
+func TestTruncatedGzip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.gz")
 	whole := gzipped(numbered(0, 1000))
 	write(t, path, whole[:len(whole)/2])
@@ -251,12 +291,12 @@ func TestPackedGarbage(t *testing.T) {
 		_, err = read(t, r)
 	}
 	if !strings.Contains(err.Error(), path) || err.Error() == "EOF" {
-		t.Errorf("a file that is cut short: %v", err)
+		t.Errorf("a truncated file: %v", err)
 	}
 }
 
-// TestDamagedFile has a packed file that no one packs any more and that cannot be
-// unpacked: it must not be passed over in silence.
+// TestDamagedFile has a compressed file that nobody writes to and that cannot be
+// decompressed: it must not be skipped silently.
 func TestDamagedFile(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.log.gz")
@@ -265,7 +305,7 @@ func TestDamagedFile(t *testing.T) {
 		age(t, path, 0)
 		s := newKind(t, file.Config{Path: filepath.Join(folder, "*.log*"), Follow: follow}, usual)
 		if _, err := s.Partitions(t.Context()); (err != nil) == follow || event.IsPermanent(err) {
-			t.Errorf("follow %v, it may still be packed: %v", follow, err)
+			t.Errorf("follow %v, while it may still be compressed: %v", follow, err)
 		}
 		age(t, path, time.Minute)
 		if _, err := s.Partitions(t.Context()); !event.IsPermanent(err) || !strings.Contains(err.Error(), path) {

@@ -14,33 +14,34 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// poll is how often a file that is followed is looked at.
-const poll = 50 * time.Millisecond
+// pollInterval is how often the end of a followed file is checked for more.
+const pollInterval = 50 * time.Millisecond
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A reader reads a regular file.
 type reader struct {
-	path   string
-	limits source.Limits
-	name   string
-	file   *os.File
-	wait   func() bool      // whether there may be more lines at the end
-	ended  func(read int64) // told when there are none, and how many bytes there were; may be nil
+	path    string
+	limits  source.Limits
+	name    string // of the partition
+	file    *os.File
+	mayGrow func() bool      // whether the file may get more lines
+	onEnd   func(read int64) // called at the final end with the number of bytes read; may be nil
 
-	in    unpacked
-	lines *lines
+	in    content
+	lines *lineReader
 	done  event.Ranges
-	last  bool // nobody adds to the file any more
+	final bool // the file does not grow any more
 }
 
-// newReader takes the file over.
-func newReader(ctx context.Context, begin reader, done event.Ranges) (*reader, error) {
-	r := &begin
+// newReader makes a reader from its settings and verifies what was delivered. It takes
+// ownership of the file, also when it fails.
+func newReader(ctx context.Context, settings reader, done event.Ranges) (*reader, error) {
+	r := &settings
 	r.done = slices.Clone(done)
 	err := r.rewind()
 	if err == nil {
-		err = r.verify(ctx)
+		err = r.verifyDelivered(ctx)
 	}
 	if err == nil {
 		err = r.rewind()
@@ -52,41 +53,42 @@ func newReader(ctx context.Context, begin reader, done event.Ranges) (*reader, e
 	return r, nil
 }
 
-// rewind goes back to the beginning.
+// rewind starts reading at the first line again.
 func (r *reader) rewind() (err error) {
 	if r.in != nil {
 		r.in.Close()
 	}
 	if _, err = r.file.Seek(0, io.SeekStart); err != nil {
-		return r.explain(err)
+		return r.wrapError(err)
 	}
-	if r.in, err = unpack(r.file); err != nil {
-		return r.explain(err)
+	if r.in, err = decompress(r.file); err != nil {
+		return r.wrapError(err)
 	}
-	r.lines = newLines(r.in)
+	r.lines = newLineReader(r.in)
 	return nil
 }
 
-// verify makes sure that the file still has the lines that the sinks have.
-func (r *reader) verify(ctx context.Context) error {
+// verifyDelivered compares the lines of the file with the fingerprints of those that
+// the sinks have.
+func (r *reader) verifyDelivered(ctx context.Context) error {
 	var line []byte
 	for i, known := range r.done {
 		for known.Count > 0 {
 			if len(known.Prints) == 0 {
 				known = known.Tail(known.Count - 1)
 			}
-			err := r.lines.skip(ctx, known.First-r.lines.line)
+			err := r.lines.skipLines(ctx, known.First-r.lines.position)
 			if err == nil {
-				line, err = r.lines.next(line[:0], true) // the last may lack its newline
+				line, err = r.lines.readLine(line[:0], true) // the last line may have no newline
 			}
 			if errors.Is(err, io.EOF) {
-				return r.writtenAnew("%s has %d lines, but line %d has been delivered", r.path, r.lines.line, r.done[len(r.done)-1].End())
+				return rewrittenError("%s has %d lines, but line %d was delivered", r.path, r.lines.position, r.done[len(r.done)-1].End())
 			}
 			if err != nil {
 				return err
 			}
 			if len(known.Prints) > 0 && known.Prints[0] != crc32.Checksum(line, castagnoli) {
-				return r.writtenAnew("line %d of %s is not the one that has been delivered", known.First+1, r.path)
+				return rewrittenError("line %d of %s differs from the line that was delivered", known.First+1, r.path)
 			}
 			known = known.Tail(1)
 		}
@@ -95,10 +97,10 @@ func (r *reader) verify(ctx context.Context) error {
 	return nil
 }
 
-func (r *reader) writtenAnew(format string, args ...any) error {
+func rewrittenError(format string, args ...any) error {
 	return &event.PermanentError{
 		Err:  fmt.Errorf(format, args...),
-		Hint: "the file was written anew in place; give the new content a file of its own",
+		Hint: "the file was rewritten in place: put the new content into a new file",
 	}
 }
 
@@ -107,65 +109,63 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	b.Reset()
 	b.Partition = r.name
 	for {
-		err := r.fill(ctx, b)
+		err := r.readBatch(ctx, b)
 		if err == nil && b.Len() == 0 {
-			continue // only empty lines, so far
+			continue // only empty lines so far
 		}
 		if !errors.Is(err, io.EOF) {
-			return r.explain(err)
+			return r.wrapError(err)
 		}
-		if r.last {
-			if r.ended != nil {
-				r.ended(r.lines.bytes)
+		if r.final {
+			if r.onEnd != nil {
+				r.onEnd(r.lines.bytes)
 			}
 			return io.EOF
 		}
-		if err := r.cut(); err != nil {
+		if err := r.checkTruncation(); err != nil {
 			return err
 		}
-		if r.last = !r.wait(); r.last {
-			continue // once more: a last line without its end counts now
+		if r.final = !r.mayGrow(); r.final {
+			continue // read once more: a last line without a newline counts now
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(poll):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-func (r *reader) fill(ctx context.Context, b *event.Batch) error {
+func (r *reader) readBatch(ctx context.Context, b *event.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := r.lines.skip(ctx, r.done.Next(r.lines.line)-r.lines.line); err != nil {
+	if err := r.lines.skipLines(ctx, r.done.Next(r.lines.position)-r.lines.position); err != nil {
 		return err
 	}
-	wanted := event.Range{First: r.lines.line, Count: uint64(r.limits.Events)}
-	stop := r.done.Missing(wanted)[0].End() // the first is missing
-	err := r.lines.fill(b, r.limits, stop, r.last)
+	wanted := event.Range{First: r.lines.position, Count: uint64(r.limits.Events)}
+	stop := r.done.Missing(wanted)[0].End() // the first position is missing
+	err := r.lines.readBatch(b, r.limits, stop, r.final)
 	for i := range b.Len() {
 		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Doc(i), castagnoli))
 	}
 	return err
 }
 
-// cut tells whether the file has become shorter than what was read of it.
-func (r *reader) cut() error {
+// checkTruncation returns source.ErrMoved when the file is shorter than what was read.
+func (r *reader) checkTruncation() error {
 	info, err := r.file.Stat()
 	if err != nil {
-		return r.explain(err)
+		return r.wrapError(err)
 	}
-	if _, plain := r.in.(plain); !plain {
-		return nil
-	}
-	if info.Size() < r.lines.bytes {
+	if _, plain := r.in.(plainContent); plain && info.Size() < r.lines.bytes {
 		return source.ErrMoved
 	}
 	return nil
 }
 
-func (r *reader) explain(err error) error {
+// wrapError adds the path to an error.
+func (r *reader) wrapError(err error) error {
 	var permanent *event.PermanentError
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, context.Canceled):
@@ -176,10 +176,10 @@ func (r *reader) explain(err error) error {
 	return fmt.Errorf("read %s: %w", r.path, err)
 }
 
-// Ack implements source.Reader: a file keeps its lines.
+// Ack implements source.Reader. A file keeps its lines.
 func (r *reader) Ack(context.Context, event.Range) error { return nil }
 
-// Lag implements source.Reader: lines are not counted ahead.
+// Lag implements source.Reader. Lines are not counted ahead.
 func (r *reader) Lag() uint64 { return 0 }
 
 // Close implements source.Reader.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// device tells device and inode.
-func device(info fs.FileInfo) string {
+// inode returns the device and the inode of a file.
+func inode(info fs.FileInfo) string {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return fmt.Sprintf("%x-%x", uint64(s.Dev), s.Ino)
 	}

@@ -35,7 +35,7 @@ test-kafka: ## the tests of the Kafka source and sink, against a real broker
 
 race: ## the tests under the race detector
 	@$(SETUP) servers
-	@$(GO) test -race ./...
+	@$(GO) test -race -timeout 20m ./...
 
 nocgo: ## the build without C: gopher-lua in place of LuaJIT
 	@$(SETUP) servers

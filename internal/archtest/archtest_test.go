@@ -58,7 +58,7 @@ var may = map[string][]string{
 	"sink/kafka":               {"event", "sink", "sink/internal/partial", "internal/kafka"},
 	"sink/mysql":               {"event", "sink", "sink/internal/positions", "sink/internal/table", "sink/mysql/internal/wire", "internal/nearest"},
 	"sink/mysql/internal/wire": {},
-	"sink/internal/positions":     {"event", "sink"},
+	"sink/internal/positions":  {"event", "sink"},
 	"sink/internal/table":      {"event"},
 	"sink/postgres":            {"event", "sink", "sink/internal/positions", "sink/internal/table", "internal/nearest"},
 	"sink/redis":               {"event", "sink", "sink/internal/positions", "internal/resp"},

@@ -1,9 +1,9 @@
-// Package article is our own version of the flow that a 2018 write-up on email
-// events describes: a Lua script in Redis takes a hundred events at a time,
-// goroutines make an INSERT of each hundred, and one writer executes them.
+// Package article implements the flow of a 2018 write-up on email events: a Lua script in
+// Redis removes a hundred events at a time, goroutines build an INSERT of each hundred,
+// and one writer executes them.
 //
-// It is the incumbent of our figures, and it is lossy on purpose, as the
-// original: what was taken and not yet inserted is gone when the process dies.
+// Benchmarks compare the engine with it. Like the original it loses events: those that
+// were removed but not yet inserted when the process dies.
 package article
 
 import (
@@ -21,16 +21,16 @@ import (
 
 const (
 	goroutines = 10  // as published
-	batch      = 100 // as published
+	batchSize  = 100 // as published
 )
 
-// take is the published script: the first n events of a list, removed.
-var take = redis.NewScript(`
+// popScript is the published script: it removes and returns the first n events of a list.
+var popScript = redis.NewScript(`
 local taken = redis.call('lrange', KEYS[1], 0, ARGV[1] - 1)
 redis.call('ltrim', KEYS[1], ARGV[1], -1)
 return taken`)
 
-// event is what the flow reads of an event.
+// event holds the fields that the flow uses.
 type event struct {
 	ID       int64     `json:"id"`
 	Name     string    `json:"event_name"`
@@ -45,13 +45,13 @@ type event struct {
 	} `json:"meta"`
 }
 
-// class is what the email example's script knows of the kinds of events.
+// class classifies events as the email example's script does.
 var class = map[string]string{"sent": "delivery", "bounce": "delivery", "open": "engagement", "click": "engagement"}
 
-// All are the columns that the flow can fill.
-var All = []string{"id", "event_name", "email", "domain", "class", "topic", "campaign_number", "time", "ip", "device", "retried", "url"}
+// AllColumns are the columns that the flow can fill.
+var AllColumns = []string{"id", "event_name", "email", "domain", "class", "topic", "campaign_number", "time", "ip", "device", "retried", "url"}
 
-// A Table is where the events go.
+// A Table is the table to insert into.
 type Table struct {
 	Name    string
 	Columns []string // some of All
@@ -66,10 +66,10 @@ func Drain(ctx context.Context, client *redis.Client, list string, db *sql.DB, t
 
 	var takers sync.WaitGroup
 	for i := range goroutines {
-		takers.Go(func() { taken[i], faults[i] = takeAll(ctx, client, list, table, inserts) })
+		takers.Go(func() { taken[i], faults[i] = popBatches(ctx, client, list, table, inserts) })
 	}
 	var writer sync.WaitGroup
-	writer.Go(func() { faults[goroutines] = write(ctx, db, inserts) })
+	writer.Go(func() { faults[goroutines] = executeInserts(ctx, db, inserts) })
 	takers.Wait()
 	close(inserts)
 	writer.Wait()
@@ -86,18 +86,18 @@ func Drain(ctx context.Context, client *redis.Client, list string, db *sql.DB, t
 	return total, nil
 }
 
-// takeAll takes batches until there are none, and sends an INSERT for each.
-func takeAll(ctx context.Context, client *redis.Client, list string, table Table, inserts chan<- string) (int, error) {
-	total, head, row := 0, table.head(), table.row()
+// popBatches removes batches until the list is empty and sends an INSERT for each.
+func popBatches(ctx context.Context, client *redis.Client, list string, table Table, inserts chan<- string) (int, error) {
+	total, head, row := 0, table.insertHead(), table.rowFormat()
 	for {
-		records, err := take.Run(ctx, client, []string{list}, batch).StringSlice()
+		records, err := popScript.Run(ctx, client, []string{list}, batchSize).StringSlice()
 		if err != nil {
 			return total, fmt.Errorf("take from %s: %w", list, err)
 		}
 		if len(records) == 0 {
 			return total, nil
 		}
-		insert, err := insertOf(head, row, records)
+		insert, err := buildInsert(head, row, records)
 		if err != nil {
 			return total, err
 		}
@@ -108,25 +108,25 @@ func takeAll(ctx context.Context, client *redis.Client, list string, table Table
 	}
 }
 
-// verbs are how the columns are written, by their place in All.
+// verbs are the formats of the columns, in the order of AllColumns.
 var verbs = []string{"%[1]d", "'%[2]s'", "'%[3]s'", "'%[4]s'", "'%[5]s'", "'%[6]s'", "'%[7]s'", "'%[8]s'", "'%[9]s'", "'%[10]s'", "%[11]t", "'%[12]s'"}
 
-func (t Table) head() string {
+func (t Table) insertHead() string {
 	return "INSERT INTO " + t.Name + " (" + strings.Join(t.Columns, ", ") + ") VALUES "
 }
 
-// row is the format of one row.
-func (t Table) row() string {
+// rowFormat returns the format of one row.
+func (t Table) rowFormat() string {
 	written := make([]string, len(t.Columns))
 	for i, column := range t.Columns {
-		written[i] = verbs[slices.Index(All, column)]
+		written[i] = verbs[slices.Index(AllColumns, column)]
 	}
 	return "(" + strings.Join(written, ",") + ")"
 }
 
-// insertOf processes records as the email example's script does, and makes one
-// statement of them; it is empty when none is left.
-func insertOf(head, row string, records []string) (string, error) {
+// buildInsert processes records as the email example's script does and returns one INSERT
+// of those that it keeps, or "" if it drops all.
+func buildInsert(head, row string, records []string) (string, error) {
 	var q strings.Builder
 	for _, record := range records {
 		var e event
@@ -155,12 +155,12 @@ var escaper = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
 
 func escape(s string) string { return escaper.Replace(s) }
 
-// write executes the inserts one after the other, as the single writer of the original.
-func write(ctx context.Context, db *sql.DB, inserts <-chan string) error {
+// executeInserts executes the inserts one after another, as the original's single writer does.
+func executeInserts(ctx context.Context, db *sql.DB, inserts <-chan string) error {
 	var failed error
 	for q := range inserts {
 		if failed != nil {
-			continue // the takers must not block
+			continue // receive all: the senders must not block
 		}
 		if _, err := db.ExecContext(ctx, q); err != nil {
 			failed = fmt.Errorf("insert: %w", err)

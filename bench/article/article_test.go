@@ -7,11 +7,11 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-var every = Table{Name: "events", Columns: All}
+var every = Table{Name: "events", Columns: AllColumns}
 
 func TestInsertOfSomeColumns(t *testing.T) {
 	table := Table{Name: "e", Columns: []string{"domain", "id", "retried", "campaign_number"}}
-	insert, err := insertOf(table.head(), table.row(), []string{
+	insert, err := buildInsert(table.insertHead(), table.rowFormat(), []string{
 		`{"id":7,"event_name":"open","email":"a@b.c","campaign":"c-1-12","time":"2026-01-01T00:00:00Z","meta":{"attempt":2}}`})
 	if want := "INSERT INTO e (domain, id, retried, campaign_number) VALUES ('b.c',7,true,'12')"; insert != want || err != nil {
 		t.Errorf("got %s, %v; want %s", insert, err, want)
@@ -28,7 +28,7 @@ func TestInsertKeepsWhatTheScriptKeeps(t *testing.T) {
 			kept++
 		}
 	}
-	insert, err := insertOf(every.head(), every.row(), records)
+	insert, err := buildInsert(every.insertHead(), every.rowFormat(), records)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestInsertKeepsWhatTheScriptKeeps(t *testing.T) {
 }
 
 func TestInsertOfNothing(t *testing.T) {
-	insert, err := insertOf(every.head(), every.row(), []string{`{"id":1,"event_name":"spam","email":"a@b.c","campaign":"c-1","time":"2026-01-01T00:00:00Z"}`})
+	insert, err := buildInsert(every.insertHead(), every.rowFormat(), []string{`{"id":1,"event_name":"spam","email":"a@b.c","campaign":"c-1","time":"2026-01-01T00:00:00Z"}`})
 	if err != nil || insert != "" {
 		t.Errorf("got %q, %v; want no statement", insert, err)
 	}

@@ -15,7 +15,7 @@ function main(event)
   return event
 end`
 
-// gopherLua is one VM of a pool of gopher-lua states, as those who pool them use it.
+// gopherLua is one VM of a pool of gopher-lua states.
 type gopherLua struct {
 	state *lua.LState
 	main  lua.LValue
@@ -34,8 +34,8 @@ func (g *gopherLua) call(event lua.LValue) *lua.LTable {
 	return result
 }
 
-// throughMap goes through encoding/json and a Go map on both sides, which is
-// what json.decode and json.encode of the usual modules do.
+// throughMap converts through encoding/json and a Go map in both directions, as json.decode
+// and json.encode of the common modules do.
 func (g *gopherLua) throughMap(doc []byte) []byte {
 	var decoded map[string]any
 	must(json.Unmarshal(doc, &decoded))
@@ -74,8 +74,8 @@ func toGo(t *lua.LTable) map[string]any {
 	return m
 }
 
-// direct fills the Lua table straight from the bytes and writes the bytes
-// straight from the table: the best that can be done around gopher-lua.
+// direct parses the bytes into a Lua table and encodes the table without a map between:
+// the fastest way to use gopher-lua.
 func (g *gopherLua) direct(doc, out []byte) []byte {
 	t := g.state.CreateTable(0, 16)
 	must(jsonparser.ObjectEach(doc, func(key, value []byte, kind jsonparser.ValueType, _ int) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/perigeedb/perigee/bench/rounds"
 )
 
-// eventCount is more than any cache of branch predictions remembers.
+// eventCount exceeds what branch predictors remember.
 const eventCount = 4096
 
 func events(event func(i int) string) [][]byte {
@@ -47,7 +47,7 @@ func rowContestants() []rounds.Contestant {
 
 const rowLua = `function main(row) return row.city .. ":" .. tostring(row.amount * 1.07) end`
 
-// otherJobs are measured for our engines alone.
+// otherJobs are measured only on our engines.
 var otherJobs = []struct {
 	title, script string
 	event         func(i int) string

@@ -1,7 +1,7 @@
-// Command crossing compares what it costs to pass an event through user code:
-// native Go with encoding/json and with sonic, pooled gopher-lua states, and our
-// engines, event by event and in batches. Every contestant takes its turn in
-// every round of one run; figures are medians of per-round ratios.
+// Command crossing measures the cost of passing an event through user code: native Go with
+// encoding/json and with sonic, pooled gopher-lua states, and our engines, event by event
+// and in batches. Every round runs every contestant; figures are medians of the rounds'
+// ratios.
 package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// Names that figures are made from.
+// Names of the contestants whose ratios are figures.
 const (
 	native  = "native, encoding/json"
 	batched = "LuaJIT, batches of 256"
@@ -57,7 +57,7 @@ const (
 	throughHandler = "plugin, through the handler"
 )
 
-// measure prints a table for a job, with ratios to its first contestant.
+// measure runs a job and prints a table with ratios to its first contestant.
 func measure(title string, contestants []rounds.Contestant, count int, slice time.Duration) []rounds.Result {
 	results := rounds.Measure(contestants, count, slice)
 	rounds.Print(os.Stdout, title, results, contestants[0].Name)

@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/script/luajit"
 )
 
-// engine is one of our engines with the size of its batches.
+// engine is one of our engines with a batch size.
 type engine struct {
 	name     string
 	language script.Language
@@ -26,7 +26,7 @@ var engines = []engine{
 	{"our gopher-lua engine, batches of 256", gopherlua.Language(), 256},
 }
 
-// ours makes contestants that pass events through a script.
+// ours returns contestants that pass events through a script.
 func ours(text string, events [][]byte) []rounds.Contestant {
 	var contestants []rounds.Contestant
 	for _, e := range engines {
@@ -35,7 +35,7 @@ func ours(text string, events [][]byte) []rounds.Contestant {
 	return contestants
 }
 
-// values makes contestants that compute a column from each event.
+// values returns contestants that compute a column from each event.
 func values(text string, events [][]byte) []rounds.Contestant {
 	var contestants []rounds.Contestant
 	for _, e := range engines {

@@ -22,7 +22,7 @@ func buildPlugin() (path string, remove func()) {
 	return path, func() { os.RemoveAll(folder) }
 }
 
-// keyFilter is Data of the example plugin as an ordinary function.
+// keyFilter is function Data of the example plugin, called directly.
 func keyFilter(row map[string]any) (any, error) {
 	for _, key := range []string{"key1", "key2", "key3", "key4", "key5"} {
 		delete(row, key)
@@ -30,7 +30,7 @@ func keyFilter(row map[string]any) (any, error) {
 	return json.Marshal(row)
 }
 
-// wideRow is a row of 19 fields, none of them nested.
+// wideRow returns a row of 19 fields, none nested.
 func wideRow() map[string]any {
 	row := map[string]any{
 		"event": "booking.created", "time": int64(1684202583), "city": "Singapore", "amount": 12.25, "qty": int64(3),
@@ -43,8 +43,7 @@ func wideRow() map[string]any {
 	return row
 }
 
-// copyRow copies a row so that nothing done to the copy shows in the row, as the
-// handler promises of any row.
+// copyRow copies a row deeply, as the handler does.
 func copyRow(row map[string]any) map[string]any {
 	copied := maps.Clone(row)
 	for key, value := range copied {
@@ -55,9 +54,9 @@ func copyRow(row map[string]any) map[string]any {
 	return copied
 }
 
-// keyFilterContestants get a fresh row for each call. The handler copies the row, for
-// it stays the caller's with all that is nested in it; a direct call that is to keep
-// that promise copies it so too, and one that knows its rows need look for nothing.
+// keyFilterContestants return contestants that get a fresh row for each call. The handler
+// copies the row because the caller keeps it, with everything nested in it. Of the direct
+// calls one makes the same copy, and one relies on flat rows.
 func keyFilterContestants(plugin string) []rounds.Contestant {
 	handler, err := goplugin.Handler("Data").Load(plugin)
 	must(err)
@@ -77,7 +76,8 @@ func keyFilterContestants(plugin string) []rounds.Contestant {
 	}
 }
 
-// pluginContestants pass events to the example plugin by row and by batch.
+// pluginContestants return contestants that pass events to the example plugin by row and by
+// batch.
 func pluginContestants(plugin string) []rounds.Contestant {
 	doc, err := json.Marshal(wideRow())
 	must(err)

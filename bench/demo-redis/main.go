@@ -1,8 +1,7 @@
-// Command demo-redis moves a million email events from a private Redis into a
-// private MariaDB: with the engine, Lua on every event, exactly once; and with
-// our version of a published flow, no Lua, lossy. The two take turns, and the
-// ratio is the median of the pairs. Both do the same to every event and fill
-// the same table.
+// Command demo-redis moves a million email events from a private Redis into a private
+// MariaDB, in turns: with the engine, which runs Lua on every event and delivers exactly
+// once; and with a published flow, which uses no Lua and can lose events. Both process
+// every event alike and fill the same table. The ratio is the median of the pairs.
 package main
 
 import (
@@ -50,7 +49,7 @@ type demo struct {
 	folder  string
 	servers *e2e.Servers
 	pusher  *e2e.Pusher
-	peak    int64 // bytes that an engine held at most
+	peak    int64 // peak of an engine's resident memory, in bytes
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -71,11 +70,11 @@ func (d *demo) run(ctx context.Context) (err error) {
 	var report audit.Report
 	var ours, ratios []float64
 	for pair := range d.pairs {
-		rate, found, err := d.engine(ctx)
+		rate, found, err := d.runEngine(ctx)
 		if err != nil {
 			return err
 		}
-		theirs, err := d.article(ctx)
+		theirs, err := d.runArticle(ctx)
 		if err != nil {
 			return err
 		}
@@ -91,9 +90,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return report.Err()
 }
 
-// engine fills the list, runs the engine until the list is empty, and looks for
-// every event.
-func (d *demo) engine(ctx context.Context) (rate float64, report audit.Report, err error) {
+// runEngine fills the list, runs the engine until the list is empty, and audits the table.
+func (d *demo) runEngine(ctx context.Context) (rate float64, report audit.Report, err error) {
 	if err := d.reset(ctx); err != nil {
 		return 0, report, err
 	}
@@ -103,19 +101,19 @@ func (d *demo) engine(ctx context.Context) (rate float64, report audit.Report, e
 		return 0, report, err
 	}
 	defer engine.Kill()
-	if err := d.untilEmpty(ctx, engine); err != nil {
-		return 0, report, errors.Join(err, d.log())
+	if err := d.waitEmpty(ctx, engine); err != nil {
+		return 0, report, errors.Join(err, d.logError())
 	}
 	took := time.Since(began)
 	if err := engine.Shutdown(ctx); err != nil {
-		return 0, report, errors.Join(fmt.Errorf("the engine did not drain: %w", err), d.log())
+		return 0, report, errors.Join(fmt.Errorf("the engine did not drain: %w", err), d.logError())
 	}
 	d.peak = max(d.peak, engine.PeakBytes())
 	report, err = e2e.Audit(ctx, d.servers.DB, e2e.Table, []string{d.servers.Data}, seed, d.events)
 	return float64(d.events) / took.Seconds(), report, err
 }
 
-func (d *demo) untilEmpty(ctx context.Context, engine *e2e.Process) error {
+func (d *demo) waitEmpty(ctx context.Context, engine *e2e.Process) error {
 	for {
 		waiting, err := d.pusher.Waiting(ctx)
 		if err != nil || waiting == 0 {
@@ -131,15 +129,15 @@ func (d *demo) untilEmpty(ctx context.Context, engine *e2e.Process) error {
 	}
 }
 
-// article runs the published flow on the table that the engine made.
-func (d *demo) article(ctx context.Context) (rate float64, err error) {
+// runArticle runs the published flow on the table that the engine created.
+func (d *demo) runArticle(ctx context.Context) (rate float64, err error) {
 	if err := d.reset(ctx); err != nil {
 		return 0, err
 	}
 	client := redis.NewClient(&redis.Options{Addr: d.servers.Redis.Address()})
 	defer client.Close()
 	began := time.Now()
-	moved, err := article.Drain(ctx, client, e2e.List, d.servers.DB, article.Table{Name: e2e.Table, Columns: article.All})
+	moved, err := article.Drain(ctx, client, e2e.List, d.servers.DB, article.Table{Name: e2e.Table, Columns: article.AllColumns})
 	took := time.Since(began)
 	if err != nil {
 		return 0, err
@@ -150,7 +148,7 @@ func (d *demo) article(ctx context.Context) (rate float64, err error) {
 	return float64(moved) / took.Seconds(), nil
 }
 
-// reset empties what earlier turns have left, and fills the list again.
+// reset deletes what earlier turns left and fills the list again.
 func (d *demo) reset(ctx context.Context) error {
 	if err := d.pusher.FlushAll(ctx); err != nil {
 		return err
@@ -159,15 +157,15 @@ func (d *demo) reset(ctx context.Context) error {
 		return err
 	}
 	for _, table := range []string{e2e.Table, "perigee_ranges", "perigee_owners"} {
-		if _, err := d.servers.DB.ExecContext(ctx, "TRUNCATE TABLE "+table); err != nil && !absent(err) {
+		if _, err := d.servers.DB.ExecContext(ctx, "TRUNCATE TABLE "+table); err != nil && !isMissingTable(err) {
 			return fmt.Errorf("empty table %s: %w", table, err)
 		}
 	}
 	return d.pusher.PushUpTo(ctx, d.events)
 }
 
-// log is the engine's log as an error, for when it failed.
-func (d *demo) log() error {
+// logError returns the engine's log as an error, for when it failed.
+func (d *demo) logError() error {
 	log, err := os.ReadFile(filepath.Join(d.folder, "engine.log"))
 	if err != nil {
 		return err

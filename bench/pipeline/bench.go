@@ -20,25 +20,25 @@ const (
 	table    = "events"
 )
 
-// columns are those of the table that are filled, beside its counter.
+// columns are the columns of the table, without its counter.
 var columns = []string{"id", "event_name", "email", "domain", "topic", "campaign_number", "time", "url"}
 
 // A bench is one run of the program.
 type bench struct {
 	binary, script, only, profile string
-	events, slow                  uint64
+	events, slowEvents            uint64
 	rounds                        int
 	withKafka                     bool
 
 	folder   string
 	queue    *queue
-	usual    *mariadb // as it comes
+	defaults *mariadb // with default settings
 	mode2    *mariadb // with innodb_autoinc_lock_mode=2
 	postgres *postgres
-	kafka    *broker // nil when it is left out
-	ready    ready
+	kafka    *broker // nil without -kafka
+	ready    readyRows
 	results  map[string]*result
-	order    []string // of the results
+	order    []string // names of the results in the order of their turns
 }
 
 func (b *bench) run(ctx context.Context) (err error) {
@@ -46,37 +46,37 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer os.RemoveAll(b.folder)
-	// PostgreSQL does not run as root, and must get to its folder in it.
+	// PostgreSQL does not run as root and needs access to its folder in this one.
 	if err := os.Chmod(b.folder, 0o755); err != nil {
 		return err
 	}
-	if err := b.start(ctx); err != nil {
+	if err := b.startServers(ctx); err != nil {
 		return err
 	}
-	defer b.stop()
+	defer b.stopServers()
 	b.results = map[string]*result{}
 	for round := range b.rounds {
 		for _, c := range b.contestants() {
-			if round > 0 && c.once || !b.wants(c.name) {
+			if round > 0 && c.firstRoundOnly || !b.selected(c.name) {
 				continue
 			}
-			if err := b.turn(ctx, round, c); err != nil {
+			if err := b.runTurn(ctx, round, c); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 		}
 	}
-	b.print(os.Stdout)
-	b.figures(os.Stdout)
+	b.printTable(os.Stdout)
+	b.printFigures(os.Stdout)
 	return nil
 }
 
-// start starts the servers and fills what everybody drains.
-func (b *bench) start(ctx context.Context) (err error) {
-	say("starting Redis, two MariaDB, PostgreSQL; making %d events", b.events)
+// startServers starts the servers and fills the queues.
+func (b *bench) startServers(ctx context.Context) (err error) {
+	logf("starting Redis, two MariaDB, PostgreSQL; making %d events", b.events)
 	if b.queue, err = startQueue(ctx, filepath.Join(b.folder, "redis"), b.events); err != nil {
 		return err
 	}
-	if b.usual, err = startMariaDB(ctx, filepath.Join(b.folder, "default")); err != nil {
+	if b.defaults, err = startMariaDB(ctx, filepath.Join(b.folder, "default")); err != nil {
 		return err
 	}
 	cert, key, err := testserver.CreateCertificate(b.folder)
@@ -89,19 +89,19 @@ func (b *bench) start(ctx context.Context) (err error) {
 	if b.postgres, err = startPostgreSQL(ctx, filepath.Join(b.folder, "postgres")); err != nil {
 		return err
 	}
-	if b.ready, err = makeReady(filepath.Join(b.folder, "rows"), b.events, b.slow); err != nil || !b.withKafka {
+	if b.ready, err = writeReadyRows(filepath.Join(b.folder, "rows"), b.events, b.slowEvents); err != nil || !b.withKafka {
 		return err
 	}
-	say("starting Kafka, filling it with as many")
+	logf("starting Kafka, filling it with as many")
 	b.kafka, err = b.startBroker(ctx)
 	return err
 }
 
-func (b *bench) stop() {
+func (b *bench) stopServers() {
 	if b.queue != nil {
 		b.queue.close()
 	}
-	for _, m := range []*mariadb{b.usual, b.mode2} {
+	for _, m := range []*mariadb{b.defaults, b.mode2} {
 		if m != nil {
 			m.close()
 		}
@@ -114,17 +114,17 @@ func (b *bench) stop() {
 	}
 }
 
-// turn lets a contestant do its work once.
-func (b *bench) turn(ctx context.Context, round int, c contestant) error {
-	say("round %d of %d: %s", round+1, b.rounds, c.name)
+// runTurn runs a contestant once.
+func (b *bench) runTurn(ctx context.Context, round int, c contestant) error {
+	logf("round %d of %d: %s", round+1, b.rounds, c.name)
 	if err := c.to.empty(ctx); err != nil {
 		return err
 	}
 	if err := c.from.fill(ctx, c.events); err != nil {
 		return err
 	}
-	// What the servers still do for the turn before is not this one's.
-	time.Sleep(settleTime)
+	// Background work of the previous turn must not count for this one.
+	time.Sleep(quietTime)
 	m, err := b.measure(ctx, c)
 	if err != nil {
 		return err
@@ -139,17 +139,17 @@ func (b *bench) turn(ctx context.Context, round int, c contestant) error {
 		b.order = append(b.order, c.name)
 	}
 	r.add(m)
-	say("  %.0f events/s", m.rate)
+	logf("  %.0f events/s", m.rate)
 	return nil
 }
 
-// wants tells whether a contestant takes part.
-func (b *bench) wants(name string) bool {
+// selected reports whether a contestant takes part.
+func (b *bench) selected(name string) bool {
 	return slices.ContainsFunc(strings.Split(b.only, "|"), func(part string) bool { return strings.Contains(name, part) })
 }
 
-const settleTime = time.Second
+const quietTime = time.Second
 
-func say(format string, args ...any) {
+func logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }

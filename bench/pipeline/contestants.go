@@ -16,57 +16,57 @@ var perlFlow string
 //go:embed flow.py
 var pythonFlow string
 
-// The names of those that figures are made of.
+// Names of the contestants whose ratios are figures.
 const (
-	articleUsual = "article's Go flow, default"
-	articleMode2 = "article's Go flow, mode 2"
-	oursUsual    = "perigee, default"
-	oursMode2    = "perigee, mode 2"
-	oursTLS      = "perigee through TLS, mode 2"
-	oursStream   = "perigee from a stream, mode 2"
-	oursKafka    = "perigee from Kafka, mode 2"
-	oursPostgres = "perigee, PostgreSQL"
-	copyPostgres = "\\copy of ready rows, PostgreSQL"
+	articleDefault = "article's Go flow, default"
+	articleMode2   = "article's Go flow, mode 2"
+	oursDefault    = "perigee, default"
+	oursMode2      = "perigee, mode 2"
+	oursTLS        = "perigee through TLS, mode 2"
+	oursStream     = "perigee from a stream, mode 2"
+	oursKafka      = "perigee from Kafka, mode 2"
+	oursPostgres   = "perigee, PostgreSQL"
+	copyPostgres   = "\\copy of ready rows, PostgreSQL"
 )
 
 func loadName(connections int) string {
 	return fmt.Sprintf("LOAD DATA of ready rows, %d connections, mode 2", connections)
 }
 
-// connections are those of LOAD DATA.
+// connections are the numbers of connections that LOAD DATA uses.
 var connections = []int{1, 2, 4}
 
-// contestants are in the order of their turns: those that are compared follow
-// one another.
+// contestants returns the contestants in the order of their turns: those that are compared
+// are adjacent.
 func (b *bench) contestants() []contestant {
-	queue := key{b.queue, list}
+	queue := queueKey{b.queue, list}
 	all := []contestant{
-		{name: "Perl, 10 processes, BLPOP, one row each", events: b.slow, once: true, from: queue, to: b.usual,
-			command: interpreter("perl", "-e", perlFlow, b.queue.server, b.usual.server), check: b.counted(b.usual.db, b.slow)},
-		{name: "Python, 2 processes, executemany", events: b.events, once: true, from: queue, to: b.usual,
-			command: interpreter("/usr/bin/python3", "-c", pythonFlow, b.queue.server, b.usual.server), check: b.counted(b.usual.db, b.events)},
-		b.article(articleUsual, b.usual),
-		b.ours(oursUsual, b.fromList(), toMariaDB(b.usual), queue, b.usual, b.usual.db),
-		b.article(articleMode2, b.mode2),
-		b.ours(oursMode2, b.fromList(), toMariaDB(b.mode2), queue, b.mode2, b.mode2.db),
-		b.encrypted(b.ours(oursTLS, b.fromList(), toMariaDB(b.mode2, "params: {tls: skip-verify}"), queue, b.mode2, b.mode2.db)),
+		{name: "Perl, 10 processes, BLPOP, one row each", events: b.slowEvents, firstRoundOnly: true, from: queue, to: b.defaults,
+			command: interpreterCommand("perl", "-e", perlFlow, b.queue.server, b.defaults.server), check: b.checkRowCount(b.defaults.db, b.slowEvents)},
+		{name: "Python, 2 processes, executemany", events: b.events, firstRoundOnly: true, from: queue, to: b.defaults,
+			command: interpreterCommand("/usr/bin/python3", "-c", pythonFlow, b.queue.server, b.defaults.server), check: b.checkRowCount(b.defaults.db, b.events)},
+		b.articleContestant(articleDefault, b.defaults),
+		b.oursContestant(oursDefault, b.fromList(), toMariaDB(b.defaults), queue, b.defaults, b.defaults.db),
+		b.articleContestant(articleMode2, b.mode2),
+		b.oursContestant(oursMode2, b.fromList(), toMariaDB(b.mode2), queue, b.mode2, b.mode2.db),
+		b.requireTLS(b.oursContestant(oursTLS, b.fromList(), toMariaDB(b.mode2, "params: {tls: skip-verify}"), queue, b.mode2, b.mode2.db)),
 	}
 	for _, n := range connections {
-		all = append(all, contestant{name: loadName(n), events: b.events, from: nothing{b.queue}, to: b.mode2, prepares: true,
-			command: self("load", b.mode2.server.DSN(database), b.ready.file, fmt.Sprint(n)), check: b.counted(b.mode2.db, b.events)})
+		all = append(all, contestant{name: loadName(n), events: b.events, from: noSource{b.queue}, to: b.mode2, waitsForStart: true,
+			command: selfCommand("load", b.mode2.server.DSN(database), b.ready.file, fmt.Sprint(n)), check: b.checkRowCount(b.mode2.db, b.events)})
 	}
-	all = append(all, b.ours(oursStream, b.fromStream(), toMariaDB(b.mode2), key{b.queue, stream}, b.mode2, b.mode2.db))
+	all = append(all, b.oursContestant(oursStream, b.fromStream(), toMariaDB(b.mode2), queueKey{b.queue, stream}, b.mode2, b.mode2.db))
 	if b.kafka != nil {
-		all = append(all, b.ours(oursKafka, b.fromKafka(), toMariaDB(b.mode2), b.kafka, b.mode2, b.mode2.db))
+		all = append(all, b.oursContestant(oursKafka, b.fromKafka(), toMariaDB(b.mode2), b.kafka, b.mode2, b.mode2.db))
 	}
 	return append(all,
-		contestant{name: copyPostgres, events: b.events, from: nothing{b.queue}, to: b.postgres,
-			command: b.psql, check: b.counted(b.postgres.db, b.events)},
-		b.ours(oursPostgres, b.fromList(), toPostgreSQL(b.postgres), queue, b.postgres, b.postgres.db))
+		contestant{name: copyPostgres, events: b.events, from: noSource{b.queue}, to: b.postgres,
+			command: b.copyCommand, check: b.checkRowCount(b.postgres.db, b.events)},
+		b.oursContestant(oursPostgres, b.fromList(), toPostgreSQL(b.postgres), queue, b.postgres, b.postgres.db))
 }
 
-// encrypted makes the contestant fail unless it connected through TLS.
-func (b *bench) encrypted(c contestant) contestant {
+// requireTLS makes a contestant fail unless it connected through TLS.
+func (b *bench) requireTLS(c contestant) contestant {
 	command, check := c.command, c.check
 	var before int
 	c.command = func(ctx context.Context) (_ *exec.Cmd, err error) {
@@ -85,17 +85,17 @@ func (b *bench) encrypted(c contestant) contestant {
 	return c
 }
 
-func (b *bench) article(name string, m *mariadb) contestant {
-	return contestant{name: name, events: b.events, from: key{b.queue, list}, to: m,
-		command: self("article", b.queue.server.Address(), m.server.DSN(database)), check: b.counted(m.db, b.events)}
+func (b *bench) articleContestant(name string, m *mariadb) contestant {
+	return contestant{name: name, events: b.events, from: queueKey{b.queue, list}, to: m,
+		command: selfCommand("article", b.queue.server.Address(), m.server.DSN(database)), check: b.checkRowCount(m.db, b.events)}
 }
 
-func (b *bench) counted(db *sql.DB, events uint64) func(context.Context) error {
-	return func(ctx context.Context) error { return count(ctx, db, b.ready.rows[events]) }
+func (b *bench) checkRowCount(db *sql.DB, events uint64) func(context.Context) error {
+	return func(ctx context.Context) error { return checkCount(ctx, db, b.ready.rows[events]) }
 }
 
-// self is this program as a contestant.
-func self(args ...string) func(context.Context) (*exec.Cmd, error) {
+// selfCommand returns the command that runs this program as a contestant.
+func selfCommand(args ...string) func(context.Context) (*exec.Cmd, error) {
 	return func(ctx context.Context) (*exec.Cmd, error) {
 		path, err := os.Executable()
 		return exec.CommandContext(ctx, path, append([]string{"as"}, args...)...), err
@@ -105,15 +105,15 @@ func self(args ...string) func(context.Context) (*exec.Cmd, error) {
 // A listener is a server with an address.
 type listener interface{ Address() string }
 
-// interpreter runs a program that is told where the servers are.
-func interpreter(name, flag, program string, from, to listener) func(context.Context) (*exec.Cmd, error) {
+// interpreterCommand returns the command that runs a script with the servers' addresses.
+func interpreterCommand(name, flag, program string, from, to listener) func(context.Context) (*exec.Cmd, error) {
 	return func(ctx context.Context) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, name, flag, program, from.Address(), list, to.Address(), database), nil
 	}
 }
 
-// psql copies the ready rows over one connection.
-func (b *bench) psql(ctx context.Context) (*exec.Cmd, error) {
+// copyCommand returns the command that copies the ready rows over one connection.
+func (b *bench) copyCommand(ctx context.Context) (*exec.Cmd, error) {
 	statement := fmt.Sprintf("\\copy %s(%s) from '%s'", table, join(columns), b.ready.file)
 	return exec.CommandContext(ctx, "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", b.postgres.server.DSN(database), "-c", statement), nil
 }

@@ -19,24 +19,24 @@ var engineConfig string
 
 var engineTemplate = template.Must(template.New("engine.yaml").Parse(engineConfig))
 
-// An engine is how ours is set up.
+// An engine holds the variable parts of engine.yaml.
 type engine struct {
 	Source, Sink string // YAML
 	Script, Data string
 }
 
-// command writes the configuration and makes the command that runs it.
-func (b *bench) command(source, sink string) func(context.Context) (*exec.Cmd, error) {
+// engineCommand writes the configuration and returns the command that runs it.
+func (b *bench) engineCommand(source, sink string) func(context.Context) (*exec.Cmd, error) {
 	return func(context.Context) (*exec.Cmd, error) {
 		script, err := filepath.Abs(b.script)
 		if err != nil {
 			return nil, err
 		}
-		if err := os.RemoveAll(b.data()); err != nil {
+		if err := os.RemoveAll(b.dataFolder()); err != nil {
 			return nil, err
 		}
 		var text strings.Builder
-		if err := engineTemplate.Execute(&text, engine{Source: source, Sink: sink, Script: script, Data: b.data()}); err != nil {
+		if err := engineTemplate.Execute(&text, engine{Source: source, Sink: sink, Script: script, Data: b.dataFolder()}); err != nil {
 			return nil, err
 		}
 		path := filepath.Join(b.folder, "engine.yaml")
@@ -47,14 +47,14 @@ func (b *bench) command(source, sink string) func(context.Context) (*exec.Cmd, e
 	}
 }
 
-func (b *bench) data() string { return filepath.Join(b.folder, "perigee-data") }
+func (b *bench) dataFolder() string { return filepath.Join(b.folder, "perigee-data") }
 
-// ours is the engine from one of the sources to one of the targets.
-func (b *bench) ours(name, source, sink string, from source, to target, db *sql.DB) contestant {
-	return contestant{name: name, events: b.events, from: from, to: to, serves: true,
-		command: b.command(source, sink),
+// oursContestant returns the engine between one of the sources and one of the targets.
+func (b *bench) oursContestant(name, source, sink string, from source, to target, db *sql.DB) contestant {
+	return contestant{name: name, events: b.events, from: from, to: to, runsUntilStopped: true,
+		command: b.engineCommand(source, sink),
 		check: func(ctx context.Context) error {
-			report, err := e2e.Audit(ctx, db, table, []string{b.data()}, seed, b.events)
+			report, err := e2e.Audit(ctx, db, table, []string{b.dataFolder()}, seed, b.events)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func (b *bench) fromKafka() string {
 	return fmt.Sprintf("kafka: {brokers: [%q], topic: %s}", b.kafka.server.Address(), topic)
 }
 
-// toMariaDB returns the sink's settings; more are YAML of further ones.
+// toMariaDB returns the sink's settings in YAML; more holds further ones.
 func toMariaDB(m *mariadb, more ...string) string {
 	settings := append([]string{fmt.Sprintf("address: %q, user: root, database: %s, table: %s, columns: %s",
 		m.server.Address(), database, table, columnsYAML)}, more...)
@@ -86,7 +86,7 @@ func toPostgreSQL(p *postgres) string {
 		p.server.Address(), database, table, columnsYAML)
 }
 
-// columnsYAML are the columns of the table, as a sink is told of them.
+// columnsYAML is the sinks' setting of the table's columns.
 const columnsYAML = "[{name: id, type: int64, required: true}, {name: event_name, type: string, required: true}, " +
 	"{name: email, type: string, required: true}, {name: domain, type: string, required: true}, {name: topic, type: string, required: true}, " +
 	"{name: campaign_number, type: int32, required: true}, {name: time, type: timestamp, required: true}, {name: url, type: string, required: true}]"

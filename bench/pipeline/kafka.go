@@ -16,12 +16,12 @@ import (
 
 const topic = "pepi_topic"
 
-// A broker is a Kafka with all events in a topic of one partition. Nothing goes
-// from there: everybody's turn reads it from its beginning.
+// A broker is a Kafka with all events in a topic of one partition. Every turn reads the
+// topic from its beginning.
 type broker struct {
 	server *testserver.KafkaServer
 	events uint64
-	to     *mariadb // that remembers how far a turn is
+	to     *mariadb // stores the position of a turn
 }
 
 // startBroker starts Kafka and has the engine fill the topic.
@@ -54,16 +54,15 @@ pipelines:
 
 func (k *broker) fill(context.Context, uint64) error { return nil }
 
-// lookEvery is how often the database is asked how far a turn is: seldom enough
-// that the answers cost nothing.
-const lookEvery = 30 * time.Millisecond
+// kafkaPollInterval is how often the position is read: rarely enough to cost nothing.
+const kafkaPollInterval = 30 * time.Millisecond
 
-// noTable is what MariaDB says before the engine has made its tables.
+// noTable is MariaDB's error before the engine has created its tables.
 const noTable = 1146
 
-// left is what the sink has not committed: a topic does not tell who has read it.
-func (k *broker) left(ctx context.Context) (int64, error) {
-	time.Sleep(lookEvery)
+// remaining returns how many events the sink has not committed.
+func (k *broker) remaining(ctx context.Context) (int64, error) {
+	time.Sleep(kafkaPollInterval)
 	var committed int64
 	err := k.to.db.QueryRowContext(ctx, "SELECT COALESCE(SUM(events), 0) FROM perigee_ranges").Scan(&committed)
 	if refused := new(mysql.MySQLError); errors.As(err, &refused) && refused.Number == noTable {

@@ -1,9 +1,8 @@
-// Command pipeline moves a million email events of about 360 bytes from a
-// private Redis into a table of a private MariaDB or PostgreSQL: with the
-// engine, a Lua script on every event, exactly once; and in the ways that one
-// finds elsewhere. In each round everybody takes a turn, and a ratio is the
-// median over the rounds, so that a machine whose speed drifts is equally unkind
-// to all.
+// Command pipeline moves a million email events of about 360 bytes from a private Redis
+// into a table of a private MariaDB or PostgreSQL: with the engine, which runs a Lua script
+// on every event and delivers exactly once, and with the common alternatives. Each round
+// runs every contestant once, and a ratio is the median over the rounds, so that a drifting
+// speed of the machine affects all alike.
 package main
 
 import (
@@ -17,22 +16,22 @@ import (
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "as" {
-		exit(contest(os.Args[2], os.Args[3:]))
+		exit(runContestant(os.Args[2], os.Args[3:]))
 	}
 	var b bench
 	quick := false
 	flag.StringVar(&b.binary, "perigee", "../bin/perigee", "the engine")
 	flag.StringVar(&b.script, "script", "../examples/email/email.lua", "the script of the engine")
-	flag.Uint64Var(&b.events, "events", 1_000_000, "events that are moved, each time")
-	flag.Uint64Var(&b.slow, "slow", 200_000, "events that the Perl flow moves")
-	flag.IntVar(&b.rounds, "rounds", 3, "turns of everybody; Perl and Python have one")
-	flag.StringVar(&b.only, "only", "", "only contestants whose name has one of these in it: a|b")
-	flag.StringVar(&b.profile, "profile", "", "a shell command to run beside the engine, which finds its number in $PID")
-	flag.BoolVar(&b.withKafka, "kafka", false, "from a Kafka as well: takes Java, and its jars where PERIGEE_KAFKA_JARS says")
+	flag.Uint64Var(&b.events, "events", 1_000_000, "events to move in each turn")
+	flag.Uint64Var(&b.slowEvents, "slow", 200_000, "events that the Perl flow moves, which is slow")
+	flag.IntVar(&b.rounds, "rounds", 3, "turns of every contestant; Perl and Python have one")
+	flag.StringVar(&b.only, "only", "", "only contestants whose name contains one of these texts: a|b")
+	flag.StringVar(&b.profile, "profile", "", "a shell command to run beside the engine, with the engine's process id in $PID")
+	flag.BoolVar(&b.withKafka, "kafka", false, "also read from Kafka; needs Java and PERIGEE_KAFKA_JARS, the folder of Kafka's jars")
 	flag.BoolVar(&quick, "quick", false, "100,000 events, one round")
 	flag.Parse()
 	if quick {
-		b.events, b.slow, b.rounds = 100_000, 20_000, 1
+		b.events, b.slowEvents, b.rounds = 100_000, 20_000, 1
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

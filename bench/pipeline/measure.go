@@ -18,32 +18,31 @@ import (
 
 // A contestant is one way of moving events.
 type contestant struct {
-	name   string
-	events uint64
-	once   bool // too slow, or too well known, for every round
-	from   source
-	to     target
+	name           string
+	events         uint64
+	firstRoundOnly bool // it is too slow for every round
+	from           source
+	to             target
 
-	// command makes the process that does it.
+	// command returns the command to run.
 	command func(ctx context.Context) (*exec.Cmd, error)
-	// prepares says that the process prepares, prints a line, and begins when it
-	// reads one.
-	prepares bool
-	// serves says that the process does not end by itself, but is told to when
-	// from is empty.
-	serves bool
-	// check looks at what has landed.
+	// waitsForStart: the process prepares, prints a line, and starts when it reads one.
+	waitsForStart bool
+	// runsUntilStopped: the process does not exit by itself; it is stopped when from is
+	// empty.
+	runsUntilStopped bool
+	// check checks what was written.
 	check func(ctx context.Context) error
 }
 
-// A source is where events wait.
+// A source holds the waiting events.
 type source interface {
 	fill(ctx context.Context, events uint64) error
-	left(ctx context.Context) (int64, error)
+	remaining(ctx context.Context) (int64, error)
 	pid() int
 }
 
-// A target is where events go.
+// A target receives the rows.
 type target interface {
 	empty(ctx context.Context) error
 	pid() int
@@ -52,19 +51,19 @@ type target interface {
 // A measurement is one turn of a contestant.
 type measurement struct {
 	rate                      float64 // events/s
-	source, database, program float64 // microseconds of processor time per event
-	resident                  float64 // MB at the peak, of all its processes
+	source, database, program float64 // CPU time per event, in microseconds
+	resident                  float64 // peak memory of all its processes, in MB
 }
 
 const (
-	patience = 10 * time.Minute
-	// look is how often the source is asked whether it is empty: rarely, because the
-	// answer takes processor time from who is measured. It makes ours up to that slower.
-	look = 20 * time.Millisecond
+	turnLimit = 10 * time.Minute
+	// pollInterval is how often the source is asked whether it is empty: rarely, because
+	// asking costs CPU time. It may add that much to the engine's time.
+	pollInterval = 20 * time.Millisecond
 )
 
 func (b *bench) measure(ctx context.Context, c contestant) (m measurement, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, turnLimit)
 	defer cancel()
 	command, err := c.command(ctx)
 	if err != nil {
@@ -80,12 +79,12 @@ func (b *bench) measure(ctx context.Context, c contestant) (m measurement, err e
 		return m, err
 	}
 	output := bufio.NewReader(stdout)
-	if c.prepares {
+	if c.waitsForStart {
 		if _, err := output.ReadString('\n'); err != nil {
 			return m, fmt.Errorf("it did not prepare: %w\n%s", errors.Join(err, command.Wait()), log.String())
 		}
 	}
-	before := [...]time.Duration{tree(c.from.pid()), tree(c.to.pid()), processorTime(command.Process.Pid)}
+	before := [...]time.Duration{treeTime(c.from.pid()), treeTime(c.to.pid()), processorTime(command.Process.Pid)}
 	began := time.Now()
 	_, _ = io.WriteString(stdin, "\n")
 	stdin.Close()
@@ -94,13 +93,13 @@ func (b *bench) measure(ctx context.Context, c contestant) (m measurement, err e
 	peak := watchMemory(command.Process.Pid)
 	go func() { _, _ = io.Copy(&log, output) }()
 	var took time.Duration
-	if c.serves {
-		err = untilEmpty(ctx, c.from, command.Process.Pid)
+	if c.runsUntilStopped {
+		err = waitEmpty(ctx, c.from, command.Process.Pid)
 		took = time.Since(began)
 		_ = command.Process.Signal(syscall.SIGTERM)
 	}
 	err = errors.Join(err, command.Wait())
-	if !c.serves {
+	if !c.runsUntilStopped {
 		took = time.Since(began)
 	}
 	stopProfile()
@@ -111,7 +110,7 @@ func (b *bench) measure(ctx context.Context, c contestant) (m measurement, err e
 	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(c.events) }
 	state := command.ProcessState
 	m.rate = float64(c.events) / took.Seconds()
-	m.source, m.database = per(tree(c.from.pid())-before[0]), per(tree(c.to.pid())-before[1])
+	m.source, m.database = per(treeTime(c.from.pid())-before[0]), per(treeTime(c.to.pid())-before[1])
 	m.program = per(state.UserTime() + state.SystemTime() - before[2])
 	return m, nil
 }
@@ -125,52 +124,52 @@ func pipes(command *exec.Cmd) (io.WriteCloser, io.Reader, error) {
 	return stdin, stdout, err
 }
 
-// startProfile runs the command of -profile beside an engine.
+// startProfile runs the command of -profile beside the engine.
 func (b *bench) startProfile(c contestant, pid int) (stop func()) {
-	if b.profile == "" || !c.serves {
+	if b.profile == "" || !c.runsUntilStopped {
 		return func() {}
 	}
 	command := exec.Command("sh", "-c", b.profile)
 	command.Env = append(os.Environ(), fmt.Sprintf("PID=%d", pid))
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	if err := command.Start(); err != nil {
-		say("-profile: %v", err)
+		logf("-profile: %v", err)
 		return func() {}
 	}
 	return func() { _ = command.Wait() }
 }
 
-func untilEmpty(ctx context.Context, from source, pid int) error {
+func waitEmpty(ctx context.Context, from source, pid int) error {
 	for {
-		left, err := from.left(ctx)
+		left, err := from.remaining(ctx)
 		if err != nil || left == 0 {
 			return err
 		}
-		if stat(pid).ended {
-			return fmt.Errorf("it ended with %d events waiting", left)
+		if readProcess(pid).ended {
+			return fmt.Errorf("it exited with %d events waiting", left)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(look):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// A process is what the kernel says of one.
+// A process holds the kernel's figures of a process.
 type process struct {
 	parent int
-	time   time.Duration // of processors: its own, and that of children it has buried
+	time   time.Duration // CPU time, including that of children it has waited for
 	ended  bool
 }
 
-// tick is the kernel's unit of processor time.
+// tick is the kernel's unit of CPU time.
 const tick = 10 * time.Millisecond
 
-// stat returns the zero process, ended, for one that is not there.
-func stat(pid int) process {
+// readProcess returns an ended process if pid does not exist.
+func readProcess(pid int) process {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := bytes.LastIndexByte(text, ')') // of the name, which may hold anything
+	end := bytes.LastIndexByte(text, ')') // end of the name, which may contain anything
 	if err != nil || end < 0 {
 		return process{ended: true}
 	}
@@ -179,15 +178,15 @@ func stat(pid int) process {
 	return process{parent: number(1), time: time.Duration(number(11)+number(12)+number(13)+number(14)) * tick, ended: fields[0] == "Z"}
 }
 
-func processorTime(pid int) time.Duration { return stat(pid).time }
+func processorTime(pid int) time.Duration { return readProcess(pid).time }
 
-// family returns pid and all processes below it.
-func family(pid int) []int {
+// processTree returns pid and all its descendants.
+func processTree(pid int) []int {
 	entries, _ := filepath.Glob("/proc/[0-9]*")
 	parents := map[int]int{}
 	for _, entry := range entries {
 		if n, err := strconv.Atoi(filepath.Base(entry)); err == nil {
-			parents[n] = stat(n).parent
+			parents[n] = readProcess(n).parent
 		}
 	}
 	members := []int{pid}
@@ -201,24 +200,24 @@ func family(pid int) []int {
 	return members
 }
 
-// tree is the processor time of pid and all processes below it that live.
-func tree(pid int) (total time.Duration) {
-	for _, member := range family(pid) {
-		total += stat(member).time
+// treeTime returns the CPU time of pid and its running descendants.
+func treeTime(pid int) (total time.Duration) {
+	for _, member := range processTree(pid) {
+		total += readProcess(member).time
 	}
 	return total
 }
 
-// watchMemory looks from time to time at what pid and the processes below it
-// hold resident. What it returns ends that and says the peak.
+// watchMemory samples the memory of pid and its descendants. The function that it returns
+// stops that and returns the peak.
 func watchMemory(pid int) (peak func() int64) {
 	stop, result := make(chan struct{}), make(chan int64)
 	go func() {
 		most := int64(0)
 		for {
 			sum := int64(0)
-			for _, member := range family(pid) {
-				sum += resident(member)
+			for _, member := range processTree(pid) {
+				sum += peakResident(member)
 			}
 			most = max(most, sum)
 			select {
@@ -232,8 +231,8 @@ func watchMemory(pid int) (peak func() int64) {
 	return func() int64 { close(stop); return <-result }
 }
 
-// resident is the most that a process has held, by the kernel's own mark.
-func resident(pid int) int64 {
+// peakResident returns the kernel's high-water mark of a process's resident memory.
+func peakResident(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, after, found := strings.Cut(string(text), "VmHWM:")
 	if err != nil || !found {

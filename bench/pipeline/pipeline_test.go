@@ -14,7 +14,7 @@ import (
 
 func TestReadyRowsAreThoseOfTheScript(t *testing.T) {
 	const events, fewer = 3000, 1000
-	r, err := makeReady(filepath.Join(t.TempDir(), "rows"), events, fewer)
+	r, err := writeReadyRows(filepath.Join(t.TempDir(), "rows"), events, fewer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestCut(t *testing.T) {
 	}
 	for _, test := range tests {
 		var got []string
-		for _, piece := range cut([]byte(test.text), 2) {
+		for _, piece := range splitLines([]byte(test.text), 2) {
 			got = append(got, string(piece))
 		}
 		if !slices.Equal(got, test.want) {
@@ -88,25 +88,25 @@ func TestShareIsOfOneRound(t *testing.T) {
 		return turnsOf(times, func(time float64) measurement { return measurement{program: time} })
 	}
 	b := bench{results: map[string]*result{"us": turns(2, 6, 3), "them": turns(8, 8, 4)}}
-	if got, ok := b.share(timeOfOwn, "us", "them"); !ok || got != 0.75 {
+	if got, ok := b.relativeMedian(programTime, "us", "them"); !ok || got != 0.75 {
 		t.Errorf("the share is %v, %v; want 0.75", got, ok)
 	}
-	if _, ok := b.share(timeOfOwn, "us", "absent"); ok {
+	if _, ok := b.relativeMedian(programTime, "us", "absent"); ok {
 		t.Error("there is a share of nobody")
 	}
 }
 
 func TestProcessesAreMeasured(t *testing.T) {
-	before := tree(os.Getpid())
-	for end := time.Now().Add(10 * time.Second); tree(os.Getpid()) == before; {
+	before := treeTime(os.Getpid())
+	for end := time.Now().Add(10 * time.Second); treeTime(os.Getpid()) == before; {
 		if time.Now().After(end) {
 			t.Fatal("ten seconds of work took no processor time")
 		}
 	}
-	if resident(os.Getpid()) < 1<<20 {
+	if peakResident(os.Getpid()) < 1<<20 {
 		t.Error("this process holds less than a megabyte")
 	}
-	if !stat(1 << 30).ended {
+	if !readProcess(1 << 30).ended {
 		t.Error("a process that never was has not ended")
 	}
 }

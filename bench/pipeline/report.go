@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/bench/rounds"
 )
 
-// A result is the turns of one contestant.
+// A result holds the turns of one contestant.
 type result struct {
 	events uint64
 	turns  []measurement
@@ -18,7 +18,7 @@ type result struct {
 
 func (r *result) add(m measurement) { r.turns = append(r.turns, m) }
 
-// median is that of one part of a measurement over the turns.
+// median returns the median of one part of the measurements.
 func (r *result) median(part func(measurement) float64) float64 {
 	values := make([]float64, len(r.turns))
 	for i, m := range r.turns {
@@ -28,13 +28,13 @@ func (r *result) median(part func(measurement) float64) float64 {
 }
 
 func rate(m measurement) float64         { return m.rate }
-func timeOfSource(m measurement) float64 { return m.source }
-func timeOfStore(m measurement) float64  { return m.database }
-func timeOfOwn(m measurement) float64    { return m.program }
+func sourceTime(m measurement) float64   { return m.source }
+func databaseTime(m measurement) float64 { return m.database }
+func programTime(m measurement) float64  { return m.program }
 func megabytes(m measurement) float64    { return m.resident }
 
-// print writes a table of medians.
-func (b *bench) print(w io.Writer) {
+// printTable prints a table of medians.
+func (b *bench) printTable(w io.Writer) {
 	t := pretty.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(pretty.StyleLight)
@@ -45,27 +45,27 @@ func (b *bench) print(w io.Writer) {
 		for _, m := range r.turns {
 			least, most = min(least, m.rate), max(most, m.rate)
 		}
-		t.AppendRow(pretty.Row{name, r.events, len(r.turns), whole(r.median(rate)), whole(least), whole(most),
-			tenths(r.median(timeOfSource)), tenths(r.median(timeOfStore)), tenths(r.median(timeOfOwn)), whole(r.median(megabytes))})
+		t.AppendRow(pretty.Row{name, r.events, len(r.turns), formatWhole(r.median(rate)), formatWhole(least), formatWhole(most),
+			formatTenths(r.median(sourceTime)), formatTenths(r.median(databaseTime)), formatTenths(r.median(programTime)), formatWhole(r.median(megabytes))})
 	}
 	t.Render()
-	fmt.Fprintln(w, "us: microseconds of processor time per event. MB: the program's peak, all its processes together.")
+	fmt.Fprintln(w, "us: microseconds of CPU time per event. MB: peak memory of the program, all its processes together.")
 	if b.kafka == nil {
-		fmt.Fprintln(w, "Kafka was left out; make bench-pipeline KAFKA=1 takes it in.")
+		fmt.Fprintln(w, "Without Kafka; make bench-pipeline KAFKA=1 includes it.")
 	}
 }
 
-func whole(v float64) string  { return fmt.Sprintf("%.0f", v) }
-func tenths(v float64) string { return fmt.Sprintf("%.1f", v) }
+func formatWhole(v float64) string  { return fmt.Sprintf("%.0f", v) }
+func formatTenths(v float64) string { return fmt.Sprintf("%.1f", v) }
 
-// figures are left out for whom there was no turn.
-func (b *bench) figures(w io.Writer) {
+// printFigures prints the figures whose contestants had a turn.
+func (b *bench) printFigures(w io.Writer) {
 	ratio := func(name, ours string, theirs ...string) {
 		if value, ok := b.ratio(ours, theirs); ok {
 			fmt.Fprintf(w, "figure %s %.2f\n", name, value)
 		}
 	}
-	ratio("mysql_default_vs_article_flow", oursUsual, articleUsual)
+	ratio("mysql_default_vs_article_flow", oursDefault, articleDefault)
 	ratio("mysql_mode2_vs_article_flow", oursMode2, articleMode2)
 	ratio("mysql_tls_vs_article_flow", oursTLS, articleMode2)
 	loads := make([]string, len(connections))
@@ -74,9 +74,9 @@ func (b *bench) figures(w io.Writer) {
 	}
 	ratio("mysql_mode2_vs_load_data", oursMode2, loads...)
 	if r := b.results[oursMode2]; r != nil {
-		fmt.Fprintf(w, "figure own_cpu_us_per_event %.2f\nfigure pipeline_rss_mb %.0f\n", r.median(timeOfOwn), r.median(megabytes))
+		fmt.Fprintf(w, "figure own_cpu_us_per_event %.2f\nfigure pipeline_rss_mb %.0f\n", r.median(programTime), r.median(megabytes))
 	}
-	if value, ok := b.share(timeOfOwn, oursMode2, articleMode2); ok {
+	if value, ok := b.relativeMedian(programTime, oursMode2, articleMode2); ok {
 		fmt.Fprintf(w, "figure own_cpu_vs_article_program %.2f\n", value)
 	}
 	ratio("postgres_vs_copy", oursPostgres, copyPostgres)
@@ -87,7 +87,7 @@ func (b *bench) figures(w io.Writer) {
 	}
 }
 
-// ratio is the median over the rounds of our rate over the best of theirs in the
+// ratio returns the median over the rounds of our rate divided by the best of theirs in the
 // same round.
 func (b *bench) ratio(ours string, theirs []string) (float64, bool) {
 	us := b.results[ours]
@@ -109,9 +109,9 @@ func (b *bench) ratio(ours string, theirs []string) (float64, bool) {
 	return rounds.Median(ratios), len(ratios) > 0
 }
 
-// share is the median over the rounds of a part of what we took, of what they took in the
-// same round. Unlike the part itself it says little about the machine.
-func (b *bench) share(part func(measurement) float64, ours, theirs string) (float64, bool) {
+// relativeMedian returns the median over the rounds of one part of our measurement divided
+// by theirs in the same round. Unlike the part itself it depends little on the machine.
+func (b *bench) relativeMedian(part func(measurement) float64, ours, theirs string) (float64, bool) {
 	us, them := b.results[ours], b.results[theirs]
 	if us == nil || them == nil {
 		return 0, false

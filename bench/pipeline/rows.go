@@ -13,22 +13,23 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// ready are rows as a load reads them: what the email example's script makes of
-// the events.
-type ready struct {
+// readyRows are the rows that the email example's script makes of the events, in a file for
+// LOAD DATA.
+type readyRows struct {
 	file string
-	rows map[uint64]int // how many there are of the first so many events
+	rows map[uint64]int // number of rows, by the number of first events
 }
 
-// makeReady writes those of the first events, and counts those of fewer as well.
-func makeReady(path string, events, fewer uint64) (r ready, err error) {
+// writeReadyRows writes the rows of the first events, and also counts those of the first
+// fewer events.
+func writeReadyRows(path string, events, fewer uint64) (r readyRows, err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	out := bufio.NewWriterSize(file, 1<<20)
-	r = ready{file: path, rows: map[uint64]int{}}
+	r = readyRows{file: path, rows: map[uint64]int{}}
 	rows := 0
 	var doc []byte
 	for i := range events {
@@ -48,7 +49,7 @@ func makeReady(path string, events, fewer uint64) (r ready, err error) {
 	return r, out.Flush()
 }
 
-// row is empty for an event that is dropped or refused.
+// row returns the row of an event, or "" if the script drops or rejects it.
 func row(doc []byte) (string, error) {
 	var e struct {
 		ID       uint64    `json:"id"`

@@ -15,15 +15,15 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// A queue is a Redis. Events are made once, in a database of their own, and
-// copied from there for everybody's turn.
+// A queue is a Redis. The events are generated once into a database of their own, the
+// archive, and copied from there before each turn.
 type queue struct {
-	server *testserver.RedisServer
-	client *redis.Client // of the database that is drained
-	made   *redis.Client // of the other one
+	server  *testserver.RedisServer
+	client  *redis.Client // of the database that is drained
+	archive *redis.Client // of the other one
 }
 
-const madeIn = 1 // number of that database
+const archiveNumber = 1 // number of that database
 
 func startQueue(ctx context.Context, folder string, events uint64) (*queue, error) {
 	server, err := testserver.StartRedis(ctx, folder)
@@ -31,21 +31,21 @@ func startQueue(ctx context.Context, folder string, events uint64) (*queue, erro
 		return nil, err
 	}
 	q := &queue{server: server,
-		client: redis.NewClient(&redis.Options{Addr: server.Address()}),
-		made:   redis.NewClient(&redis.Options{Addr: server.Address(), DB: madeIn}),
+		client:  redis.NewClient(&redis.Options{Addr: server.Address()}),
+		archive: redis.NewClient(&redis.Options{Addr: server.Address(), DB: archiveNumber}),
 	}
-	return q, q.make(ctx, events)
+	return q, q.fillArchive(ctx, events)
 }
 
-// step is how many events are pushed at once.
-const step = 1000
+// pushSize is how many events one request pushes.
+const pushSize = 1000
 
-// make makes the list and the stream of all events.
-func (q *queue) make(ctx context.Context, events uint64) error {
-	for first := uint64(0); first < events; first += step {
-		pipe := q.made.Pipeline()
+// fillArchive fills the archive's list and stream with all events.
+func (q *queue) fillArchive(ctx context.Context, events uint64) error {
+	for first := uint64(0); first < events; first += pushSize {
+		pipe := q.archive.Pipeline()
 		var all []any
-		for i := first; i < min(events, first+step); i++ {
+		for i := first; i < min(events, first+pushSize); i++ {
 			event := generate.Append(nil, seed, i)
 			all = append(all, event)
 			pipe.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"event", event}})
@@ -62,22 +62,22 @@ func (q *queue) pid() int { return q.server.PID() }
 
 func (q *queue) close() {
 	q.client.Close()
-	q.made.Close()
+	q.archive.Close()
 	_ = q.server.Stop()
 }
 
-// A key of a queue is drained.
-type key struct {
+// A queueKey is a list or stream of a queue, as a source.
+type queueKey struct {
 	*queue
 	name string
 }
 
-// fill copies the key. One that is shorter than all that was made is pushed.
-func (k key) fill(ctx context.Context, events uint64) error {
+// fill copies the key from the archive and trims a list to its first events.
+func (k queueKey) fill(ctx context.Context, events uint64) error {
 	if err := k.client.FlushDB(ctx).Err(); err != nil {
 		return err
 	}
-	if err := k.made.Copy(ctx, k.name, k.name, 0, true).Err(); err != nil {
+	if err := k.archive.Copy(ctx, k.name, k.name, 0, true).Err(); err != nil {
 		return err
 	}
 	if k.name != list {
@@ -86,18 +86,18 @@ func (k key) fill(ctx context.Context, events uint64) error {
 	return k.client.LTrim(ctx, k.name, 0, int64(events)-1).Err()
 }
 
-func (k key) left(ctx context.Context) (int64, error) {
+func (k queueKey) remaining(ctx context.Context) (int64, error) {
 	if k.name == list {
 		return k.client.LLen(ctx, k.name).Result()
 	}
 	return k.client.XLen(ctx, k.name).Result()
 }
 
-// A nothing is the source of those who bring their rows along.
-type nothing struct{ *queue }
+// A noSource is the source of contestants that load ready rows.
+type noSource struct{ *queue }
 
-func (nothing) fill(context.Context, uint64) error  { return nil }
-func (nothing) left(context.Context) (int64, error) { return 0, nil }
+func (noSource) fill(context.Context, uint64) error       { return nil }
+func (noSource) remaining(context.Context) (int64, error) { return 0, nil }
 
 // A mariadb is a server with the table.
 type mariadb struct {
@@ -136,8 +136,8 @@ func (m *mariadb) close() {
 	_ = m.server.Stop()
 }
 
-// ledger are the tables of the sinks.
-var ledger = []string{"perigee_ranges", "perigee_owners", "perigee_leases", "perigee_workers"}
+// positionTables are the tables in which sinks keep positions and leases.
+var positionTables = []string{"perigee_ranges", "perigee_owners", "perigee_leases", "perigee_workers"}
 
 func (m *mariadb) empty(ctx context.Context) error {
 	err := empty(ctx, m.db, `CREATE TABLE `+table+` (
@@ -148,15 +148,15 @@ func (m *mariadb) empty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.settle(ctx)
+	return m.flushPages(ctx)
 }
 
-// fewPages are dirty in a server that has nothing to do.
-const fewPages = 100
+// idleDirtyPages is how many pages are dirty in an idle server.
+const idleDirtyPages = 100
 
-// settle waits until what changed before is on disk, as CHECKPOINT does: else who
-// comes next would pay for it.
-func (m *mariadb) settle(ctx context.Context) (err error) {
+// flushPages waits until all changes are on disk, as CHECKPOINT does. Otherwise the next
+// turn would pay for them.
+func (m *mariadb) flushPages(ctx context.Context) (err error) {
 	if _, err := m.db.ExecContext(ctx, "SET GLOBAL innodb_max_dirty_pages_pct = 0"); err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func (m *mariadb) settle(ctx context.Context) (err error) {
 		_, back := m.db.ExecContext(ctx, "SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT")
 		err = errors.Join(err, back)
 	}()
-	for dirty := fewPages; dirty >= fewPages; {
+	for dirty := idleDirtyPages; dirty >= idleDirtyPages; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(look):
+		case <-time.After(pollInterval):
 		}
 		var name string
 		if err := m.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'").Scan(&name, &dirty); err != nil {
@@ -218,7 +218,7 @@ func (p *postgres) empty(ctx context.Context) error {
 
 func empty(ctx context.Context, db *sql.DB, create ...string) error {
 	statements := []string{"DROP TABLE IF EXISTS " + table}
-	for _, name := range ledger {
+	for _, name := range positionTables {
 		statements = append(statements, "DROP TABLE IF EXISTS "+name)
 	}
 	for _, statement := range append(statements, create...) {
@@ -229,8 +229,8 @@ func empty(ctx context.Context, db *sql.DB, create ...string) error {
 	return nil
 }
 
-// count fails unless the table has as many rows as there should be.
-func count(ctx context.Context, db *sql.DB, want int) error {
+// checkCount returns an error unless the table has as many rows as expected.
+func checkCount(ctx context.Context, db *sql.DB, want int) error {
 	var rows, ids int
 	err := db.QueryRowContext(ctx, "SELECT COUNT(*), COUNT(DISTINCT id) FROM "+table).Scan(&rows, &ids)
 	if err == nil && (rows != want || ids != want) {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// A reading is what a child tells of one slice.
+// A reading holds the figures of one slice, as a child reports them.
 type reading struct {
 	Calls  int
 	Took   time.Duration
 	Bytes  uint64 // allocated by Go
 	Allocs uint64
-	Peak   int // kilobytes of the process so far
+	Peak   int // peak memory of the process so far, in kilobytes
 	CPU    time.Duration
 }
 
-// A crew is goroutines that make calls at the same time.
-type crew struct {
+// workers are goroutines that make calls concurrently.
+type workers struct {
 	size  int
 	call  func() error
 	mu    sync.Mutex
@@ -31,16 +31,16 @@ type crew struct {
 	done  sync.WaitGroup
 }
 
-func newCrew(size int, call func() error) *crew {
-	c := &crew{size: size, call: call, start: make(chan struct{})}
+func startWorkers(size int, call func() error) *workers {
+	c := &workers{size: size, call: call, start: make(chan struct{})}
 	for i := range size {
-		go c.work(i, c.start)
+		go c.loop(i, c.start)
 	}
 	return c
 }
 
-// work makes this goroutine's share of the calls each time.
-func (c *crew) work(number int, start chan struct{}) {
+// loop makes this goroutine's part of the calls, once per start.
+func (c *workers) loop(number int, start chan struct{}) {
 	for {
 		<-start
 		c.mu.Lock()
@@ -57,8 +57,8 @@ func (c *crew) work(number int, start chan struct{}) {
 	}
 }
 
-// run has the crew make so many calls.
-func (c *crew) run(calls int) time.Duration {
+// run makes the workers do a number of calls and returns the time it took.
+func (c *workers) run(calls int) time.Duration {
 	c.done.Add(c.size)
 	c.mu.Lock()
 	c.calls = calls
@@ -71,20 +71,20 @@ func (c *crew) run(calls int) time.Duration {
 	return time.Since(began)
 }
 
-// measure has the crew make so many calls, and reads what that took.
-func (c *crew) measure(calls int) reading {
+// measure makes the workers do a number of calls and returns the figures.
+func (c *workers) measure(calls int) reading {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	cpu := processorTime()
 	took := c.run(calls)
 	cpu = processorTime() - cpu
 	runtime.ReadMemStats(&after)
-	return reading{calls, took, after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs, peak(), cpu}
+	return reading{calls, took, after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs, peakKilobytes(), cpu}
 }
 
-// warm finds out how many calls fill a slice. A pool that makes VMs as it goes takes
-// a while until it is as quick as it gets.
-func (c *crew) warm(slice time.Duration) int {
+// calibrate returns how many calls fill a slice. It first warms up: a pool that creates VMs
+// on demand takes a while to reach its full speed.
+func (c *workers) calibrate(slice time.Duration) int {
 	calls, began := c.size/8, time.Now()
 	for {
 		took := c.run(calls)
@@ -96,14 +96,14 @@ func (c *crew) warm(slice time.Duration) int {
 	}
 }
 
-// child serves a parent: for each line it reads it runs one slice and writes a line.
-// What the calls print goes to standard output; readings go to file 3.
-func child(name, job string, goroutines int, slice time.Duration) {
+// serveParent runs one slice for each line that it reads and writes its reading to file 3.
+// The calls print to standard output.
+func serveParent(name, job string, goroutines int, slice time.Duration) {
 	all := contestants()
 	one := all[slices.IndexFunc(all, func(c contestant) bool { return c.name == name })]
 	readings := os.NewFile(3, "readings")
-	c := newCrew(goroutines, one.open(bodyOf(job)))
-	calls := c.warm(slice)
+	c := startWorkers(goroutines, one.open(bodyOf(job)))
+	calls := c.calibrate(slice)
 	lines := bufio.NewScanner(os.Stdin)
 	for _, _ = fmt.Fprintln(readings, "warm"); lines.Scan(); {
 		r := c.measure(calls)
@@ -111,15 +111,15 @@ func child(name, job string, goroutines int, slice time.Duration) {
 	}
 }
 
-// processorTime is what this process has used of all cores.
+// processorTime returns the CPU time of this process.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// peak is the most memory that this process ever had, in kilobytes.
-func peak() (kilobytes int) {
+// peakKilobytes returns the peak memory of this process.
+func peakKilobytes() (kilobytes int) {
 	f, err := os.Open("/proc/self/status")
 	must(err)
 	defer f.Close()

@@ -15,7 +15,7 @@ import (
 type contestant struct {
 	name   string
 	ours   bool
-	always bool // with any number of goroutines, not only with the most
+	always bool // measured with any number of goroutines, not only with the largest
 	open   func(b body) func() error
 }
 
@@ -27,19 +27,19 @@ func contestants() []contestant {
 }
 
 func theirs() []contestant {
-	their := func(name string, always bool, open func(m *maker) theirPool) contestant {
+	their := func(name string, always bool, open func(m *maker) statePool) contestant {
 		return contestant{name: "gopher-lua, " + name, always: always, open: func(b body) func() error {
 			m := newMaker(b)
 			return m.invoker(open(m))
 		}}
 	}
 	all := []contestant{
-		their("none", true, func(m *maker) theirPool { return none{m} }),
-		their("sync.Pool", true, func(m *maker) theirPool { return newSynced(m) }),
+		their("none", true, func(m *maker) statePool { return newEachCall{m} }),
+		their("sync.Pool", true, func(m *maker) statePool { return newSyncPool(m) }),
 	}
 	for _, n := range []int{1000, 2000} {
-		all = append(all, their(fmt.Sprint("unlimited ", n), false, func(m *maker) theirPool {
-			return &unlimited{m, make(chan *state, n)}
+		all = append(all, their(fmt.Sprint("unlimited ", n), false, func(m *maker) statePool {
+			return &unboundedPool{m, make(chan *state, n)}
 		}))
 	}
 	for _, n := range [][2]int{{2, 2}, {4, 4}, {16, 16}, {1000, 1000}, {2000, 2000}, {1000, 3000}} {
@@ -47,13 +47,13 @@ func theirs() []contestant {
 		if n[1] > n[0] {
 			name += fmt.Sprint("/", n[1])
 		}
-		all = append(all, their(name, false, func(m *maker) theirPool { return newBlocking(m, n[0], n[1]) }))
+		all = append(all, their(name, false, func(m *maker) statePool { return newBoundedPool(m, n[0], n[1]) }))
 	}
 	for _, n := range []int{2, 4, 16, 1000} {
-		all = append(all, their(fmt.Sprint("lifo ", n), false, func(m *maker) theirPool { return newLIFO(m, n) }))
+		all = append(all, their(fmt.Sprint("lifo ", n), false, func(m *maker) statePool { return newLIFOPool(m, n) }))
 	}
 	for _, n := range []int{2, 4, 16, 64, 256, 1000} {
-		all = append(all, their(fmt.Sprint("fixed ", n), n <= 16, func(m *maker) theirPool { return newFixed(m, n) }))
+		all = append(all, their(fmt.Sprint("fixed ", n), n <= 16, func(m *maker) statePool { return newFixedPool(m, n) }))
 	}
 	return all
 }
@@ -71,7 +71,7 @@ func ours() []contestant {
 	return all
 }
 
-// sizes are those of our fixed pools, the number of cores among them.
+// sizes returns the sizes of our fixed pools, including the number of cores.
 func sizes() []int {
 	all := []int{2, 4, 16, runtime.NumCPU()}
 	slices.Sort(all)
@@ -97,7 +97,7 @@ func open(b body, settings pool.Settings) func() error {
 	must(err)
 	function, err := loaded.Function(functionName)
 	must(err)
-	return b.around(func(ctx context.Context) error {
+	return b.wrapCall(func(ctx context.Context) error {
 		_, err := function.Invoke(ctx)
 		return err
 	})

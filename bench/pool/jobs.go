@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// script is the report's: a function of Lua that calls one of Go.
+// script is the script of the report: a Lua function that calls a Go function.
 const (
 	functionName = "helloLua"
 	scriptText   = `function helloLua() goSayHello() end`
 )
 
-// A body is what happens in and around a call.
+// A body describes what happens in and around a call.
 type body struct {
 	name  string
-	hello func()        // goSayHello
-	waits bool          // it may wait
-	limit time.Duration // of the context that each call gets, if any
-	after func()        // every call
+	hello func()        // the Go function goSayHello
+	waits bool          // hello may wait
+	limit time.Duration // timeout of each call's context, if any
+	after func()        // runs after every call
 }
 
 func bodies() []body {
@@ -39,8 +39,8 @@ func bodyOf(name string) body {
 	return all[slices.IndexFunc(all, func(b body) bool { return b.name == name })]
 }
 
-// around makes a call with what belongs around it.
-func (b body) around(call func(ctx context.Context) error) func() error {
+// wrapCall returns a call with its context and what runs after it.
+func (b body) wrapCall(call func(ctx context.Context) error) func() error {
 	return func() error {
 		ctx := context.Background()
 		if b.limit > 0 {

@@ -1,8 +1,7 @@
-// Command pool repeats the report on pools of Lua VMs: its script, called from
-// thousands of goroutines at the same time, silently, printing, and waiting a
-// millisecond, over pools of gopher-lua states and over ours. Each pool has a
-// process of its own, so that its memory can be told; all take their turn in every
-// round of one run; figures are of medians.
+// Command pool repeats the report on pools of Lua VMs: thousands of goroutines call its
+// script concurrently, silently, printing, and waiting a millisecond, on pools of
+// gopher-lua states and on ours. Each pool runs in its own process, so that its memory can
+// be measured. Every round runs every pool; figures are medians over the rounds.
 package main
 
 import (
@@ -21,30 +20,30 @@ func main() {
 	short := flag.Bool("short", false, "a quick look: three rounds, and only the most goroutines")
 	name := flag.String("child", "", "the pool that this process measures for its parent")
 	job := flag.String("body", "", "measure this body only")
-	goroutines := flag.Int("goroutines", most, "of the child")
+	goroutines := flag.Int("goroutines", maxGoroutines, "of the child")
 	flag.Parse()
 	if *name != "" {
-		child(*name, *job, *goroutines, *slice)
+		serveParent(*name, *job, *goroutines, *slice)
 		return
 	}
-	columns := []int{1000, 2000, most}
+	columns := []int{1000, 2000, maxGoroutines}
 	if *short {
-		columns, *count, *slice = []int{most}, 3, 100*time.Millisecond
+		columns, *count, *slice = []int{maxGoroutines}, 3, 100*time.Millisecond
 	}
-	matrix(chosen(*job), selected(*only), columns, *count, *slice)
+	matrix(selectBodies(*job), selectContestants(*only), columns, *count, *slice)
 }
 
-func selected(pattern string) []contestant {
+func selectContestants(pattern string) []contestant {
 	match, err := regexp.Compile(pattern)
 	must(err)
 	return slices.DeleteFunc(contestants(), func(c contestant) bool { return !match.MatchString(c.name) })
 }
 
-// most is the number of goroutines that figures are made with.
-const most = 4000
+// maxGoroutines is the number of goroutines of the figures.
+const maxGoroutines = 4000
 
-// chosen are all bodies, or the one of that name.
-func chosen(name string) []body {
+// selectBodies returns all bodies, or the one with a name.
+func selectBodies(name string) []body {
 	if name == "" {
 		return bodies()
 	}
@@ -58,14 +57,14 @@ func matrix(jobs []body, pools []contestant, columns []int, count int, slice tim
 	for _, b := range jobs {
 		for _, goroutines := range columns {
 			all, rounds := pools, count
-			if goroutines != most {
+			if goroutines != maxGoroutines {
 				all = slices.DeleteFunc(slices.Clone(all), func(c contestant) bool { return !c.always })
 				rounds = (count + 1) / 2
 			}
 			title := fmt.Sprintf("%s, %d goroutines", b.name, goroutines)
-			results := column(all, b, goroutines, rounds, slice, func() { progress.step(title) })
+			results := measureColumn(all, b, goroutines, rounds, slice, func() { progress.step(title) })
 			progress.clear()
-			show(title, results)
+			printColumn(title, results)
 			if whole {
 				f.add(b, goroutines, results)
 			}

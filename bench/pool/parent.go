@@ -11,13 +11,13 @@ import (
 	"github.com/perigeedb/perigee/bench/rounds"
 )
 
-// A result is what one contestant came to in one column of the matrix.
+// A result holds the readings of one contestant in one column of the matrix.
 type result struct {
 	contestant contestant
 	readings   []reading
 }
 
-// times are the nanoseconds per call in each round.
+// times returns the nanoseconds per call of each round.
 func (r result) times() []float64 {
 	var all []float64
 	for _, one := range r.readings {
@@ -28,7 +28,7 @@ func (r result) times() []float64 {
 
 func (r result) median() float64 { return rounds.Median(r.times()) }
 
-// perCall is a sum over all rounds, for each call.
+// perCall returns the average of a figure per call over all rounds.
 func (r result) perCall(of func(reading) uint64) float64 {
 	var sum uint64
 	calls := 0
@@ -42,13 +42,13 @@ func (r result) perCall(of func(reading) uint64) float64 {
 func (r result) bytes() float64  { return r.perCall(func(one reading) uint64 { return one.Bytes }) }
 func (r result) allocs() float64 { return r.perCall(func(one reading) uint64 { return one.Allocs }) }
 
-// cpu is the processor time of a call, in nanoseconds.
+// cpu returns the CPU time of a call, in nanoseconds.
 func (r result) cpu() float64 { return r.perCall(func(one reading) uint64 { return uint64(one.CPU) }) }
 
-// peakMB is the peak memory of the process, in megabytes.
+// peakMB returns the peak memory of the process, in megabytes.
 func (r result) peakMB() float64 { return float64(r.readings[len(r.readings)-1].Peak) / 1000 }
 
-// A process is a contestant at work.
+// A process runs a contestant.
 type process struct {
 	cmd   *exec.Cmd
 	lines io.WriteCloser
@@ -80,7 +80,7 @@ func (p *process) line() string {
 	return line
 }
 
-// measure has the process run one slice.
+// measure makes the process run one slice.
 func (p *process) measure() (r reading) {
 	_, err := fmt.Fprintln(p.lines)
 	must(err)
@@ -95,9 +95,9 @@ func (p *process) stop() {
 	_ = p.cmd.Wait()
 }
 
-// column measures all contestants in one column of the matrix: each in a process of
-// its own, one slice of each in every round.
-func column(all []contestant, b body, goroutines, count int, slice time.Duration, step func()) []result {
+// measureColumn measures one column of the matrix: each contestant in its own process, one
+// slice of each in every round.
+func measureColumn(all []contestant, b body, goroutines, count int, slice time.Duration, step func()) []result {
 	results := make([]result, len(all))
 	processes := make([]*process, len(all))
 	for i, c := range all {

@@ -11,9 +11,9 @@ import (
 	"github.com/perigeedb/perigee/bench/rounds"
 )
 
-// show prints one column of the matrix.
-func show(title string, results []result) {
-	best := bestOf(results, func(c contestant) bool { return !c.ours })
+// printColumn prints the results of one column of the matrix.
+func printColumn(title string, results []result) {
+	best := fastest(results, func(c contestant) bool { return !c.ours })
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
@@ -34,8 +34,8 @@ func show(title string, results []result) {
 
 func whole(x float64) string { return fmt.Sprintf("%.0f", x) }
 
-// bestOf is the quickest of some contestants.
-func bestOf(results []result, some func(contestant) bool) result {
+// fastest returns the fastest of the contestants that some selects.
+func fastest(results []result, some func(contestant) bool) result {
 	var best result
 	for _, r := range results {
 		if some(r.contestant) && (best.readings == nil || r.median() < best.median()) {
@@ -45,7 +45,7 @@ func bestOf(results []result, some func(contestant) bool) result {
 	return best
 }
 
-// ratio is how many times faster a is than b: the median over the rounds.
+// ratio returns how many times faster a is than b, as the median over the rounds.
 func ratio(a, b result) float64 {
 	as, bs := a.times(), b.times()
 	if len(bs) == 0 {
@@ -57,7 +57,7 @@ func ratio(a, b result) float64 {
 	return rounds.Median(as)
 }
 
-// figures collects what the run comes to.
+// figures collects the figures of the run.
 type figures struct {
 	vsBest map[string]float64 // by body
 	bytes  float64
@@ -66,16 +66,16 @@ type figures struct {
 }
 
 func (f *figures) add(b body, goroutines int, results []result) {
-	chosen := bestOf(results, func(c contestant) bool { return c.name == adaptive })
+	chosen := fastest(results, func(c contestant) bool { return c.name == adaptive })
 	f.peak = max(f.peak, chosen.peakMB())
-	if goroutines != most {
+	if goroutines != maxGoroutines {
 		return
 	}
 	if f.vsBest == nil {
 		f.vsBest = make(map[string]float64)
 	}
-	f.vsBest[b.name] = ratio(chosen, bestOf(results, func(c contestant) bool { return !c.ours }))
-	f.worst = max(f.worst, 1/ratio(chosen, bestOf(results, func(c contestant) bool { return c.ours && c.name != adaptive })))
+	f.vsBest[b.name] = ratio(chosen, fastest(results, func(c contestant) bool { return !c.ours }))
+	f.worst = max(f.worst, 1/ratio(chosen, fastest(results, func(c contestant) bool { return c.ours && c.name != adaptive })))
 	if b.name == "silent" {
 		f.bytes = chosen.bytes()
 	}
@@ -91,7 +91,7 @@ func (f *figures) print() {
 	figure("pool_peak_mb", f.peak)
 }
 
-// A progress tells how far the run is.
+// A progress prints how far the run is.
 type progress struct {
 	began       time.Time
 	done, total int
@@ -102,7 +102,7 @@ func newProgress(bodies int, pools []contestant, columns []int, count int) *prog
 	for _, goroutines := range columns {
 		for _, c := range pools {
 			switch {
-			case goroutines == most:
+			case goroutines == maxGoroutines:
 				p.total += bodies * (count + 1)
 			case c.always:
 				p.total += bodies * ((count+1)/2 + 1)

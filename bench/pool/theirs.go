@@ -16,7 +16,7 @@ type state struct {
 	hello lua.LValue
 }
 
-// A maker makes states from the script, compiled once.
+// A maker creates states from the script, which it compiles once.
 type maker struct {
 	body  body
 	proto *lua.FunctionProto
@@ -42,7 +42,7 @@ func (m *maker) make() *state {
 	return s
 }
 
-// call makes one call, below the limit of its context if it has one.
+// call calls the script, within the context's timeout if it has one.
 func (s *state) call(ctx context.Context) error {
 	if ctx.Done() == nil {
 		s.Push(s.hello)
@@ -55,15 +55,15 @@ func (s *state) call(ctx context.Context) error {
 	return err
 }
 
-// A theirPool lends states.
-type theirPool interface {
+// A statePool is a pool of states.
+type statePool interface {
 	get() *state
 	put(*state)
 }
 
-// invoker makes calls through a pool of theirs.
-func (m *maker) invoker(p theirPool) func() error {
-	return m.body.around(func(ctx context.Context) error {
+// invoker returns a function that makes one call on a state of the pool.
+func (m *maker) invoker(p statePool) func() error {
+	return m.body.wrapCall(func(ctx context.Context) error {
 		s := p.get()
 		err := s.call(ctx)
 		p.put(s)
@@ -71,27 +71,29 @@ func (m *maker) invoker(p theirPool) func() error {
 	})
 }
 
-// none makes a state for each call.
-type none struct{ *maker }
+// newEachCall creates a state for each call.
+type newEachCall struct{ *maker }
 
-func (p none) get() *state  { return p.make() }
-func (p none) put(s *state) { s.Close() }
+func (p newEachCall) get() *state  { return p.make() }
+func (p newEachCall) put(s *state) { s.Close() }
 
-// synced is a sync.Pool.
-type synced struct{ sync.Pool }
+// syncPool pools states in a sync.Pool.
+type syncPool struct{ sync.Pool }
 
-func newSynced(m *maker) *synced { return &synced{sync.Pool{New: func() any { return m.make() }}} }
+func newSyncPool(m *maker) *syncPool {
+	return &syncPool{sync.Pool{New: func() any { return m.make() }}}
+}
 
-func (p *synced) get() *state  { return p.Get().(*state) }
-func (p *synced) put(s *state) { p.Put(s) }
+func (p *syncPool) get() *state  { return p.Get().(*state) }
+func (p *syncPool) put(s *state) { p.Put(s) }
 
-// unlimited keeps a core, and makes and closes what more is wanted.
-type unlimited struct {
+// unboundedPool keeps some states, and creates and closes further ones on demand.
+type unboundedPool struct {
 	*maker
 	idle chan *state
 }
 
-func (p *unlimited) get() *state {
+func (p *unboundedPool) get() *state {
 	select {
 	case s := <-p.idle:
 		return s
@@ -100,7 +102,7 @@ func (p *unlimited) get() *state {
 	}
 }
 
-func (p *unlimited) put(s *state) {
+func (p *unboundedPool) put(s *state) {
 	select {
 	case p.idle <- s:
 	default:
@@ -108,8 +110,8 @@ func (p *unlimited) put(s *state) {
 	}
 }
 
-// blocking keeps a core, makes more up to a maximum, and then lets callers wait.
-type blocking struct {
+// boundedPool keeps some states, creates further ones up to a maximum, and then blocks.
+type boundedPool struct {
 	*maker
 	idle  chan *state // of size max
 	core  int64
@@ -117,11 +119,11 @@ type blocking struct {
 	count atomic.Int64
 }
 
-func newBlocking(m *maker, core, max int) *blocking {
-	return &blocking{maker: m, idle: make(chan *state, max), core: int64(core), max: int64(max)}
+func newBoundedPool(m *maker, core, max int) *boundedPool {
+	return &boundedPool{maker: m, idle: make(chan *state, max), core: int64(core), max: int64(max)}
 }
 
-func (p *blocking) get() *state {
+func (p *boundedPool) get() *state {
 	select {
 	case s := <-p.idle:
 		return s
@@ -135,7 +137,7 @@ func (p *blocking) get() *state {
 	return <-p.idle
 }
 
-func (p *blocking) put(s *state) {
+func (p *boundedPool) put(s *state) {
 	if p.core < p.max && int64(len(p.idle)) >= p.core {
 		p.count.Add(-1)
 		s.Close()
@@ -144,29 +146,29 @@ func (p *blocking) put(s *state) {
 	p.idle <- s
 }
 
-// fixed is a channel that is filled beforehand.
-type fixed chan *state
+// fixedPool is a channel filled with states.
+type fixedPool chan *state
 
-func newFixed(m *maker, size int) fixed {
-	p := make(fixed, size)
+func newFixedPool(m *maker, size int) fixedPool {
+	p := make(fixedPool, size)
 	for range size {
 		p <- m.make()
 	}
 	return p
 }
 
-func (p fixed) get() *state  { return <-p }
-func (p fixed) put(s *state) { p <- s }
+func (p fixedPool) get() *state  { return <-p }
+func (p fixedPool) put(s *state) { p <- s }
 
-// lifo lends the state that was used last.
-type lifo struct {
+// lifoPool returns the state that was used last.
+type lifoPool struct {
 	mu   sync.Mutex
 	free sync.Cond
 	idle []*state
 }
 
-func newLIFO(m *maker, size int) *lifo {
-	p := new(lifo)
+func newLIFOPool(m *maker, size int) *lifoPool {
+	p := new(lifoPool)
 	p.free.L = &p.mu
 	for range size {
 		p.idle = append(p.idle, m.make())
@@ -174,7 +176,7 @@ func newLIFO(m *maker, size int) *lifo {
 	return p
 }
 
-func (p *lifo) get() *state {
+func (p *lifoPool) get() *state {
 	p.mu.Lock()
 	for len(p.idle) == 0 {
 		p.free.Wait()
@@ -186,7 +188,7 @@ func (p *lifo) get() *state {
 	return s
 }
 
-func (p *lifo) put(s *state) {
+func (p *lifoPool) put(s *state) {
 	p.mu.Lock()
 	p.idle = append(p.idle, s)
 	p.mu.Unlock()

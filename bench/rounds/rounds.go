@@ -1,7 +1,7 @@
-// Package rounds measures contestants in turn, so that a machine whose speed
-// drifts is equally unkind to all of them, and prints medians and ratios. Every other
-// round goes backwards, and each turn begins with an empty heap, so that none always
-// pays for what the one before it left.
+// Package rounds measures contestants in turns, so that a drifting speed of the machine
+// affects all alike, and prints medians and ratios. Every other round runs in reverse
+// order, and each turn starts with a collected heap, so that no contestant always pays
+// for its predecessor.
 package rounds
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// A Contestant does n units of work when called.
+// A Contestant does units of work.
 type Contestant struct {
 	Name string
 	Run  func(n int)
 }
 
-// A Result is what one contestant needed.
+// A Result holds the measurements of one contestant.
 type Result struct {
 	Name        string
 	Nanoseconds float64 // median over the rounds, per unit
@@ -30,7 +30,7 @@ type Result struct {
 	rounds      []float64
 }
 
-// Measure runs every contestant once in every round, for about slice each.
+// Measure runs every contestant for about slice in every round.
 func Measure(contestants []Contestant, count int, slice time.Duration) []Result {
 	units := make([]int, len(contestants))
 	for i, c := range contestants {
@@ -39,9 +39,9 @@ func Measure(contestants []Contestant, count int, slice time.Duration) []Result 
 	return measureAll(contestants, count, units)
 }
 
-// MeasureEqually is Measure for contestants that are nearly the same: each does as many
-// units in its turn as the others. What a unit costs depends on how many came before
-// it, since the heap was empty.
+// MeasureEqually is Measure for contestants that differ little: all do the same number of
+// units per turn, because the cost of a unit depends on how many preceded it on the
+// collected heap.
 func MeasureEqually(contestants []Contestant, count int, slice time.Duration) []Result {
 	least := math.MaxInt
 	for _, c := range contestants {
@@ -72,7 +72,7 @@ func measureAll(contestants []Contestant, count int, units []int) []Result {
 	return results
 }
 
-// calibrate finds how many units fill the slice, and warms the contestant up.
+// calibrate returns how many units fill the slice, and warms the contestant up.
 func calibrate(c Contestant, slice time.Duration) int {
 	n := 256
 	for {
@@ -99,7 +99,7 @@ func measure(c Contestant, n int, r *Result) {
 	r.Allocs += float64(after.Mallocs - before.Mallocs)
 }
 
-// Ratio is the median over the rounds of how many times faster a is than b.
+// Ratio returns how many times faster a is than b, as the median over the rounds.
 func Ratio(results []Result, a, b string) float64 {
 	ours, theirs := find(results, a), find(results, b)
 	ratios := make([]float64, len(ours.rounds))
@@ -118,7 +118,7 @@ func find(results []Result, name string) Result {
 	panic("rounds: no contestant is called " + name)
 }
 
-// Median of values; 0 of none.
+// Median returns the median of values, or 0 if there are none.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -131,7 +131,7 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// Print writes a table of results, with ratios to the named contestant.
+// Print prints a table of results with ratios to the contestant reference.
 func Print(w io.Writer, title string, results []Result, reference string) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)

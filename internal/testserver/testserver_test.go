@@ -110,7 +110,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// ended tells whether a process is gone, or waits for whoever reaps orphans.
+// ended reports whether a process is gone or a zombie.
 func ended(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true

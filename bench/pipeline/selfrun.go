@@ -19,23 +19,23 @@ import (
 	"github.com/perigeedb/perigee/bench/article"
 )
 
-// contest is this program as one of the contestants that are written in Go.
-func contest(name string, args []string) error {
+// runContestant runs this program as one of the contestants that are written in Go.
+func runContestant(name string, args []string) error {
 	switch name {
 	case "article":
-		return flow(args[0], args[1])
+		return runArticle(args[0], args[1])
 	case "load":
 		connections, err := strconv.Atoi(args[2])
 		if err != nil {
 			return err
 		}
-		return load(args[0], args[1], connections)
+		return loadData(args[0], args[1], connections)
 	}
-	return fmt.Errorf("there is no contestant %q", name)
+	return fmt.Errorf("unknown contestant %q", name)
 }
 
-// flow is the article's.
-func flow(redisAddress, dsn string) error {
+// runArticle runs the article's flow.
+func runArticle(redisAddress, dsn string) error {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		return err
@@ -47,17 +47,17 @@ func flow(redisAddress, dsn string) error {
 	return err
 }
 
-// loadRows is how many rows a LOAD DATA has, which is a transaction of its own.
+// loadRows is how many rows one LOAD DATA, and its transaction, has.
 const loadRows = 4000
 
-// load loads the rows of a file over so many connections. The file is read and
-// cut before the clock runs.
-func load(dsn, path string, connections int) error {
+// loadData loads the rows of a file over several connections. It reads and splits the file
+// before the turn is timed.
+func loadData(dsn, path string, connections int) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	pieces := cut(text, loadRows)
+	pieces := splitLines(text, loadRows)
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		return err
@@ -70,12 +70,12 @@ func load(dsn, path string, connections int) error {
 	var next atomic.Int64
 	var group errgroup.Group
 	for i := range connections {
-		group.Go(func() error { return loadSome(db, fmt.Sprint("piece", i), pieces, &next) })
+		group.Go(func() error { return loadPieces(db, fmt.Sprint("piece", i), pieces, &next) })
 	}
 	return group.Wait()
 }
 
-func loadSome(db *sql.DB, name string, pieces [][]byte, next *atomic.Int64) error {
+func loadPieces(db *sql.DB, name string, pieces [][]byte, next *atomic.Int64) error {
 	conn, err := db.Conn(context.Background())
 	if err != nil {
 		return err
@@ -97,8 +97,8 @@ func loadSome(db *sql.DB, name string, pieces [][]byte, next *atomic.Int64) erro
 	}
 }
 
-// cut cuts text into pieces of n lines.
-func cut(text []byte, n int) (pieces [][]byte) {
+// splitLines splits text into pieces of n lines.
+func splitLines(text []byte, n int) (pieces [][]byte) {
 	for lines, from, at := 0, 0, 0; at < len(text); {
 		at += bytes.IndexByte(text[at:], '\n') + 1
 		if lines++; lines%n == 0 || at == len(text) {

@@ -6,10 +6,10 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// noSuchTable is MariaDB's number for a table that is not there.
+// noSuchTable is MariaDB's error number for a missing table.
 const noSuchTable = 1146
 
-func absent(err error) bool {
+func isMissingTable(err error) bool {
 	fault, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && fault.Number == noSuchTable
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A Range names consecutive events of a partition by position. Whoever writes
-// durably commits the range in the same transaction as what came of it, and so
-// knows after a crash what it already has.
+// A Range names consecutive events of a partition by position. A sink commits
+// the range in the same transaction as the rows made from it, and so knows after
+// a crash which events it already has.
 type Range struct {
 	First, Count uint64
-	// Prints holds one fingerprint per event, or is empty when the source's
-	// positions can never come to mean other events. Sinks keep it and give it
-	// back; only the source reads it.
+	// Prints holds one fingerprint per event. It is empty if the source's
+	// positions always mean the same events. Sinks store and return it without
+	// interpreting it; the source and the pipeline compare it.
 	Prints []uint32
 }
 
@@ -41,12 +41,12 @@ func (r Range) Head(n uint64) Range {
 
 func (r Range) String() string { return fmt.Sprintf("[%d,%d)", r.First, r.End()) }
 
-// Ranges is a set of positions: sorted, disjoint, none of them empty. Ranges
-// that touch are joined when both or neither carry fingerprints.
+// Ranges is a set of positions, held as sorted, disjoint, non-empty ranges.
+// Adjacent ranges are joined if both or neither carry fingerprints.
 type Ranges []Range
 
-// Add puts r into the set and takes its fingerprints over: the caller must not
-// append to them. Positions that are already there keep the fingerprints they had.
+// Add puts r into the set and takes over its fingerprints: the caller must not
+// append to them. Positions already in the set keep their fingerprints.
 func (rs *Ranges) Add(r Range) {
 	for _, gap := range rs.Missing(r) {
 		i := rs.search(gap.First)
@@ -60,7 +60,7 @@ func (rs Ranges) search(p uint64) int {
 	return sort.Search(len(rs), func(i int) bool { return rs[i].End() > p })
 }
 
-// Has tells whether position p is in the set.
+// Has reports whether position p is in the set.
 func (rs Ranges) Has(p uint64) bool {
 	i := rs.search(p)
 	return i < len(rs) && rs[i].First <= p
@@ -74,10 +74,10 @@ func (rs Ranges) Next(p uint64) uint64 {
 	return p
 }
 
-// Covers tells whether every position of [first, end) is in the set.
+// Covers reports whether every position of [first, end) is in the set.
 func (rs Ranges) Covers(first, end uint64) bool { return rs.Next(first) >= end }
 
-// Intersect returns the positions that are in both sets, with the fingerprints of rs.
+// Intersect returns the positions in both sets, with the fingerprints of rs.
 func (rs Ranges) Intersect(other Ranges) Ranges {
 	var both Ranges
 	for _, a := range rs {
@@ -102,7 +102,7 @@ func (rs Ranges) String() string {
 	return s.String()
 }
 
-// Missing returns the parts of r that are not in the set, in order.
+// Missing returns the parts of r that are not in the set, in ascending order.
 func (rs Ranges) Missing(r Range) []Range {
 	var gaps []Range
 	for _, have := range rs[rs.search(r.First):] {
@@ -123,7 +123,7 @@ func (rs Ranges) Missing(r Range) []Range {
 	return gaps
 }
 
-// join merges the range at i with the neighbours that touch it.
+// join merges the range at i with its adjacent neighbours.
 func (rs *Ranges) join(i int) {
 	s := *rs
 	if i+1 < len(s) && s[i].touches(s[i+1]) {

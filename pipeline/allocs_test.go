@@ -8,10 +8,10 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// echo is a script that copies and allocates nothing once its output has grown.
-type echo struct{ program }
+// copyScript is a script that copies and allocates nothing once its output has grown.
+type copyScript struct{ testScript }
 
-func (echo) Run(_ context.Context, in *event.Batch, res *event.Result) error {
+func (copyScript) Run(_ context.Context, in *event.Batch, res *event.Result) error {
 	out := &res.Outputs[0]
 	out.Reset()
 	res.Dead, res.Dropped, res.Ran = res.Dead[:0], 0, in.Len()
@@ -22,24 +22,26 @@ func (echo) Run(_ context.Context, in *event.Batch, res *event.Result) error {
 	return nil
 }
 
-// null is a sink that takes all and keeps nothing.
-type null struct{ *table }
+// discardSink is a sink that takes all and keeps nothing.
+type discardSink struct{ *memorySink }
 
-func (n null) Open(context.Context, string) (sink.Writer, event.Ranges, error) { return n, nil, nil }
-func (null) Write(context.Context, *event.Output) error                        { return nil }
-func (null) Verify(context.Context) error                                      { return nil }
+func (n discardSink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
+	return n, nil, nil
+}
+func (discardSink) Write(context.Context, *event.Output) error { return nil }
+func (discardSink) Verify(context.Context) error               { return nil }
 
 // TestAllocations holds the pipeline to what it promises of memory: what it
 // allocates follows from the number of batches and not from that of events.
 func TestAllocations(t *testing.T) {
 	const batches = 200
 	run := func(perBatch int) float64 {
-		shelf := newShelf("a", batches*perBatch)
+		shelf := newMemoryPartition("a", batches*perBatch)
 		return testing.AllocsPerRun(3, func() {
-			q := newQueue(shelf)
+			q := newMemorySource(shelf)
 			shelf.acked = nil
 			q.batch = func() int { return perBatch }
-			r := newBench(t, q, echo{}, null{})
+			r := newHarness(t, q, copyScript{}, discardSink{})
 			if err := r.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -57,9 +57,9 @@ func (c *chaos) hook(what string, n int) hook {
 	}
 }
 
-// fate says what becomes of an event in a run: it differs from run to run, as
+// outcomeOf says what becomes of an event in a run: it differs from run to run, as
 // after a change of the script, so that a mixture of two runs is found.
-func fate(seed uint64, run int, doc string) (rows []string, err error) {
+func outcomeOf(seed uint64, run int, doc string) (rows []string, err error) {
 	h := fnv.New64a()
 	fmt.Fprint(h, seed, run, doc)
 	row := func(n int, kind string) string { return fmt.Sprintf("%s#%d by %d %s", doc, n, run, kind) }
@@ -79,16 +79,16 @@ func fate(seed uint64, run int, doc string) (rows []string, err error) {
 }
 
 // generations makes a queue whose second list appears when the first has moved.
-func generations(c *chaos) *queue {
-	old, next := newShelf("list 1", 150), newShelf("list 2", 150)
+func generations(c *chaos) *memorySource {
+	old, next := newMemoryPartition("list 1", 150), newMemoryPartition("list 2", 150)
 	next.gone = true
-	q := newQueue(old, next, newShelf("other", 300))
+	q := newMemorySource(old, next, newMemoryPartition("other", 300))
 	q.batch = func() int { return 1 + c.below(25) }
 	q.onPartitions = c.hook("partitions", 4)
 	q.onOpen = c.hook("open", 4)
 	q.onRead = c.hook("read", 20)
 	q.onAck = c.hook("ack", 20)
-	q.after = func(q *queue, s *shelf) error {
+	q.atEnd = func(q *memorySource, s *memoryPartition) error {
 		if s == old {
 			return source.ErrMoved
 		}
@@ -121,12 +121,12 @@ func TestChaos(t *testing.T) {
 
 func testChaos(t *testing.T, seed uint64) {
 	c := &chaos{rng: rand.New(rand.NewPCG(seed, 1))}
-	q, to := generations(c), newTable()
+	q, to := generations(c), newMemorySink()
 	to.onOpen = c.hook("open", 4)
 	to.beforeCommit = c.hook("begin", 10)
 	to.afterCommit = c.hook("commit", 10)
 
-	prog := program{limit: func(n int) int {
+	prog := testScript{limit: func(n int) int {
 		if c.hit(150) {
 			panic("script")
 		}
@@ -135,8 +135,8 @@ func testChaos(t *testing.T, seed uint64) {
 		}
 		return n
 	}}
-	prog.main = func(_ uint64, doc string) ([]string, error) { return fate(seed, to.run, doc) }
-	r := newBench(t, q, prog, to)
+	prog.main = func(_ uint64, doc string) ([]string, error) { return outcomeOf(seed, to.run, doc) }
+	r := newHarness(t, q, prog, to)
 
 	for finished := false; !finished; {
 		to.run++
@@ -148,7 +148,7 @@ func testChaos(t *testing.T, seed uint64) {
 }
 
 // chaoticRun returns true when the source is exhausted.
-func chaoticRun(t *testing.T, c *chaos, p *Pipeline, to *table) bool {
+func chaoticRun(t *testing.T, c *chaos, p *Pipeline, to *memorySink) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	drained := false
@@ -193,15 +193,15 @@ func checkEnd(t *testing.T, err error, drained, cancelled bool) (finished bool) 
 	return false
 }
 
-func checkChaos(t *testing.T, seed uint64, q *queue, to *table, r bench) {
+func checkChaos(t *testing.T, seed uint64, q *memorySource, to *memorySink, r harness) {
 	var wantRows, wantDead []string
-	for _, s := range q.shelves {
+	for _, s := range q.partitions {
 		for i, doc := range s.docs {
-			run, ok := to.ran[place(s.name, uint64(i))]
+			run, ok := to.ran[rowKey(s.name, uint64(i))]
 			if !ok {
 				t.Fatalf("%s was never settled", doc)
 			}
-			rows, err := fate(seed, run, doc)
+			rows, err := outcomeOf(seed, run, doc)
 			if err != nil {
 				wantDead = append(wantDead, fmt.Sprintf("%s#0 script: %v: %s", doc, err, doc))
 			}
@@ -218,16 +218,16 @@ func checkChaos(t *testing.T, seed uint64, q *queue, to *table, r bench) {
 		}
 	}
 	var gotDead []string
-	for _, l := range r.dead(t) {
+	for _, l := range r.deadLetters(t) {
 		gotDead = append(gotDead, fmt.Sprintf("%s#%d %s: %s: %s",
-			place(l.Partition, l.Position), l.Number, l.Stage, l.Error, l.Original))
+			rowKey(l.Partition, l.Position), l.Number, l.Stage, l.Error, l.Original))
 	}
-	same(t, "rows", wantRows, to.all())
-	same(t, "dead letters", wantDead, gotDead)
+	expectSame(t, "rows", wantRows, to.allRows())
+	expectSame(t, "dead letters", wantDead, gotDead)
 }
 
-// same compares two lists whose order does not matter.
-func same(t *testing.T, what string, want, got []string) {
+// expectSame compares two lists whose order does not matter.
+func expectSame(t *testing.T, what string, want, got []string) {
 	t.Helper()
 	slices.Sort(want)
 	slices.Sort(got)

@@ -33,19 +33,19 @@ func (h hook) call(ctx context.Context) error {
 	return h(ctx)
 }
 
-// A queue is a source whose partitions hold documents in memory. Like a Redis
+// A memorySource is a source whose partitions hold documents in memory. Like a Redis
 // list it gives up only what is acknowledged from the front.
-type queue struct {
+type memorySource struct {
 	batch                               func() int // events in the next batch
 	onPartitions, onOpen, onRead, onAck hook
-	after                               func(q *queue, s *shelf) error // what a read past the end returns; nil means io.EOF
+	atEnd                               func(q *memorySource, s *memoryPartition) error // what a read past the end returns; nil means io.EOF
 
-	mu      sync.Mutex
-	shelves []*shelf
+	mu         sync.Mutex
+	partitions []*memoryPartition
 }
 
-// A shelf is one partition of a queue.
-type shelf struct {
+// A memoryPartition is one partition of a queue.
+type memoryPartition struct {
 	name  string
 	docs  []string
 	gone  bool         // not listed any more
@@ -53,13 +53,13 @@ type shelf struct {
 	read  uint64       // as far as any reader came
 }
 
-func newQueue(shelves ...*shelf) *queue {
-	return &queue{batch: func() int { return 10 }, shelves: shelves}
+func newMemorySource(shelves ...*memoryPartition) *memorySource {
+	return &memorySource{batch: func() int { return 10 }, partitions: shelves}
 }
 
-// newShelf holds n documents that carry the partition's name and their position.
-func newShelf(name string, n int) *shelf {
-	s := &shelf{name: name}
+// newMemoryPartition holds n documents that carry the partition's name and their position.
+func newMemoryPartition(name string, n int) *memoryPartition {
+	s := &memoryPartition{name: name}
 	for i := range n {
 		s.docs = append(s.docs, fmt.Sprintf("%s/%d", name, i))
 	}
@@ -67,20 +67,20 @@ func newShelf(name string, n int) *shelf {
 }
 
 // add makes one more partition.
-func (q *queue) add(s *shelf) {
+func (q *memorySource) add(s *memoryPartition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shelves = append(q.shelves, s)
+	q.partitions = append(q.partitions, s)
 }
 
-func (q *queue) Partitions(ctx context.Context) ([]string, error) {
+func (q *memorySource) Partitions(ctx context.Context) ([]string, error) {
 	if err := q.onPartitions.call(ctx); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var names []string
-	for _, s := range q.shelves {
+	for _, s := range q.partitions {
 		if !s.gone {
 			names = append(names, s.name)
 		}
@@ -88,80 +88,80 @@ func (q *queue) Partitions(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-func (q *queue) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+func (q *memorySource) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
 	if err := q.onOpen.call(ctx); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, s := range q.shelves {
+	for _, s := range q.partitions {
 		if s.name == partition {
 			for _, r := range done {
 				s.acked.Add(r)
 			}
-			return &queueReader{queue: q, shelf: s, done: done, next: s.acked.Next(0)}, nil
+			return &memoryReader{source: q, partition: s, done: done, next: s.acked.Next(0)}, nil
 		}
 	}
 	return nil, &event.PermanentError{Err: fmt.Errorf("no partition %s", partition), Hint: "make one"}
 }
 
-func (q *queue) Traits() source.Traits { return source.Traits{} }
-func (q *queue) Close() error          { return nil }
+func (q *memorySource) Traits() source.Traits { return source.Traits{} }
+func (q *memorySource) Close() error          { return nil }
 
-type queueReader struct {
-	queue *queue
-	shelf *shelf
-	done  event.Ranges
-	next  uint64
+type memoryReader struct {
+	source    *memorySource
+	partition *memoryPartition
+	done      event.Ranges
+	next      uint64
 }
 
-func (r *queueReader) Read(ctx context.Context, b *event.Batch) error {
-	if err := r.queue.onRead.call(ctx); err != nil {
+func (r *memoryReader) Read(ctx context.Context, b *event.Batch) error {
+	if err := r.source.onRead.call(ctx); err != nil {
 		return err
 	}
-	r.queue.mu.Lock()
-	defer r.queue.mu.Unlock()
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
 	r.next = r.done.Next(r.next)
 	b.Range.First = r.next
-	for range r.queue.batch() {
-		if r.next == uint64(len(r.shelf.docs)) || r.done.Has(r.next) {
+	for range r.source.batch() {
+		if r.next == uint64(len(r.partition.docs)) || r.done.Has(r.next) {
 			break
 		}
-		b.Append([]byte(r.shelf.docs[r.next]))
+		b.Append([]byte(r.partition.docs[r.next]))
 		r.next++
 	}
 	b.Range.Count = uint64(b.Len())
-	r.shelf.read = max(r.shelf.read, r.next)
+	r.partition.read = max(r.partition.read, r.next)
 	if b.Len() > 0 {
 		return nil
 	}
-	if r.queue.after != nil {
-		return r.queue.after(r.queue, r.shelf)
+	if r.source.atEnd != nil {
+		return r.source.atEnd(r.source, r.partition)
 	}
 	return io.EOF
 }
 
-func (r *queueReader) Ack(ctx context.Context, a event.Range) error {
-	if err := r.queue.onAck.call(ctx); err != nil {
+func (r *memoryReader) Ack(ctx context.Context, a event.Range) error {
+	if err := r.source.onAck.call(ctx); err != nil {
 		return err
 	}
-	r.queue.mu.Lock()
-	defer r.queue.mu.Unlock()
-	r.shelf.acked.Add(a)
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	r.partition.acked.Add(a)
 	return nil
 }
 
-func (r *queueReader) Lag() uint64 {
-	r.queue.mu.Lock()
-	defer r.queue.mu.Unlock()
-	return uint64(len(r.shelf.docs)) - r.next
+func (r *memoryReader) Lag() uint64 {
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	return uint64(len(r.partition.docs)) - r.next
 }
 
-func (r *queueReader) Close(context.Context) error { return nil }
+func (r *memoryReader) Close(context.Context) error { return nil }
 
-// A table is a sink that holds rows and ranges in memory and fences owners. It
+// A memorySink is a sink that holds rows and ranges in memory and fences owners. It
 // refuses rows that contain "bad".
-type table struct {
+type memorySink struct {
 	onOpen, beforeCommit, afterCommit hook
 
 	mu     sync.Mutex
@@ -172,11 +172,11 @@ type table struct {
 	epochs map[string]int
 }
 
-func newTable() *table {
-	return &table{ranges: make(map[string]event.Ranges), ran: make(map[string]int), epochs: make(map[string]int)}
+func newMemorySink() *memorySink {
+	return &memorySink{ranges: make(map[string]event.Ranges), ran: make(map[string]int), epochs: make(map[string]int)}
 }
 
-func (t *table) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+func (t *memorySink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
 	if err := t.onOpen.call(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -188,43 +188,43 @@ func (t *table) Open(ctx context.Context, partition string) (sink.Writer, event.
 		r.Prints = slices.Clone(r.Prints)
 		done.Add(r)
 	}
-	return &tableWriter{table: t, partition: partition, epoch: t.epochs[partition]}, done, nil
+	return &memoryWriter{sink: t, partition: partition, epoch: t.epochs[partition]}, done, nil
 }
 
 // takeOver is what another worker does to the owner of a partition.
-func (t *table) takeOver(partition string) {
+func (t *memorySink) takeOver(partition string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.epochs[partition]++
 }
 
 // opened is how often the partition was taken over.
-func (t *table) opened(partition string) int {
+func (t *memorySink) opened(partition string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.epochs[partition]
 }
 
-func (t *table) all() []string {
+func (t *memorySink) allRows() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]string(nil), t.rows...)
 }
 
-func (t *table) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder} }
-func (t *table) Close() error        { return nil }
+func (t *memorySink) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder} }
+func (t *memorySink) Close() error        { return nil }
 
-func (w *tableWriter) Verify(context.Context) error { return nil }
+func (w *memoryWriter) Verify(context.Context) error { return nil }
 
-type tableWriter struct {
-	table     *table
+type memoryWriter struct {
+	sink      *memorySink
 	partition string
 	epoch     int
 	closed    atomic.Bool
 }
 
-func (w *tableWriter) Write(ctx context.Context, out *event.Output) error {
-	if err := w.table.beforeCommit.call(ctx); err != nil {
+func (w *memoryWriter) Write(ctx context.Context, out *event.Output) error {
+	if err := w.sink.beforeCommit.call(ctx); err != nil {
 		return err
 	}
 	if w.closed.Load() {
@@ -236,16 +236,16 @@ func (w *tableWriter) Write(ctx context.Context, out *event.Output) error {
 	if err := w.commit(out); err != nil {
 		return err
 	}
-	return w.table.afterCommit.call(ctx)
+	return w.sink.afterCommit.call(ctx)
 }
 
-func (w *tableWriter) commit(out *event.Output) error {
-	w.table.mu.Lock()
-	defer w.table.mu.Unlock()
-	if w.epoch != w.table.epochs[w.partition] {
+func (w *memoryWriter) commit(out *event.Output) error {
+	w.sink.mu.Lock()
+	defer w.sink.mu.Unlock()
+	if w.epoch != w.sink.epochs[w.partition] {
 		return sink.ErrFenced
 	}
-	ranges := w.table.ranges[w.partition]
+	ranges := w.sink.ranges[w.partition]
 	var refused sink.RowErrors
 	var rows []string
 	for i := range out.Len() {
@@ -266,33 +266,33 @@ func (w *tableWriter) commit(out *event.Output) error {
 	}
 	for _, gap := range ranges.Missing(out.Range) {
 		for i := range gap.Count {
-			w.table.ran[place(w.partition, gap.First+i)] = w.table.run
+			w.sink.ran[rowKey(w.partition, gap.First+i)] = w.sink.run
 		}
 	}
 	ranges.Add(event.Range{First: out.Range.First, Count: out.Range.Count, Prints: slices.Clone(out.Range.Prints)})
-	w.table.ranges[w.partition] = ranges
-	w.table.rows = append(w.table.rows, rows...)
+	w.sink.ranges[w.partition] = ranges
+	w.sink.rows = append(w.sink.rows, rows...)
 	return nil
 }
 
-func (w *tableWriter) Close() error {
+func (w *memoryWriter) Close() error {
 	w.closed.Store(true)
 	return nil
 }
 
-func place(partition string, position uint64) string {
+func rowKey(partition string, position uint64) string {
 	return fmt.Sprintf("%s/%d", partition, position)
 }
 
-// A program is a script made of a function on one event. It returns the rows
+// A testScript is a script made of a function on one event. It returns the rows
 // that come of it, for each sink: none means dropped, an error that the event is
 // dead.
-type program struct {
+type testScript struct {
 	main  func(position uint64, doc string) ([]string, error)
 	limit func(n int) int // of n events, how many run before the limit; nil means all
 }
 
-func (s program) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+func (s testScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
 	out := &res.Outputs[0]
 	defer func() {
 		for i := range res.Outputs[1:] {
@@ -327,19 +327,19 @@ func (s program) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	return ctx.Err()
 }
 
-func (s program) String() string { return "test.lua 1" }
-func (s program) Close() error   { return nil }
+func (s testScript) String() string { return "test.lua 1" }
+func (s testScript) Close() error   { return nil }
 
-// pass lets every event through as it is.
-func pass(_ uint64, doc string) ([]string, error) { return []string{doc}, nil }
+// passThrough lets every event through as it is.
+func passThrough(_ uint64, doc string) ([]string, error) { return []string{doc}, nil }
 
-// bench is a pipeline of doubles with the real store of dead letters.
-type bench struct {
+// harness is a pipeline of doubles with the real store of dead letters.
+type harness struct {
 	*Pipeline
-	letters *deadletter.Store
+	store *deadletter.Store
 }
 
-func newBench(t *testing.T, src source.Source, s script.Script, to sink.Sink) bench {
+func newHarness(t *testing.T, src source.Source, s script.Script, to sink.Sink) harness {
 	t.Helper()
 	letters, err := deadletter.Open(t.TempDir())
 	if err != nil {
@@ -348,15 +348,15 @@ func newBench(t *testing.T, src source.Source, s script.Script, to sink.Sink) be
 	t.Cleanup(func() { letters.Close() })
 	p := New(Config{
 		Name: "test", Source: src, Script: s, Sinks: []Sink{{Name: "table", Sink: to}},
-		DeadLetters: letters, Log: slog.New(slog.DiscardHandler),
+		DeadLetters: letters, Limits: source.Limits{Events: 10, Bytes: 1 << 20}, Log: slog.New(slog.DiscardHandler),
 	})
-	return bench{p, letters}
+	return harness{p, letters}
 }
 
-func (r bench) dead(t *testing.T) []deadletter.Letter {
+func (r harness) deadLetters(t *testing.T) []deadletter.Letter {
 	t.Helper()
 	var all []deadletter.Letter
-	for l, err := range r.letters.List(deadletter.Filter{}) {
+	for l, err := range r.store.List(deadletter.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// endless is a source that has always more.
-func endless(s *shelf) *queue {
-	q := newQueue(s)
-	more := newShelf(s.name, 100_000).docs
+// newEndlessSource is a source that has always more.
+func newEndlessSource(s *memoryPartition) *memorySource {
+	q := newMemorySource(s)
+	more := newMemoryPartition(s.name, 100_000).docs
 	s.docs = more
 	q.onRead = func(ctx context.Context) error { sleep(ctx, time.Millisecond); return ctx.Err() }
 	return q
@@ -21,9 +21,9 @@ func endless(s *shelf) *queue {
 
 func TestDrainSettlesWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shelf, to := newShelf("a", 0), newTable()
+		shelf, to := newMemoryPartition("a", 0), newMemorySink()
 		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return ctx.Err() }
-		r := newBench(t, endless(shelf), program{main: pass}, to)
+		r := newHarness(t, newEndlessSource(shelf), testScript{main: passThrough}, to)
 		ended := r.start(t.Context())
 		time.Sleep(time.Second)
 		if err := r.Ready(); err != nil {
@@ -42,7 +42,7 @@ func TestDrainSettlesWhatWasRead(t *testing.T) {
 			t.Errorf("%d taken, %d read, %d settled, %v acknowledged, state %s",
 				shelf.read, s.Read, s.Committed, shelf.acked, s.State)
 		}
-		if diff := cmp.Diff(shelf.docs[0], to.all()[0]); diff != "" {
+		if diff := cmp.Diff(shelf.docs[0], to.allRows()[0]); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -51,9 +51,9 @@ func TestDrainSettlesWhatWasRead(t *testing.T) {
 // A drain waits for a sink that is away: what was read has no other place to go.
 func TestDrainWaitsForSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := newTable()
-		to.beforeCommit = failing(200, errors.New("away"))
-		r := newBench(t, endless(newShelf("a", 0)), program{main: pass}, to)
+		to := newMemorySink()
+		to.beforeCommit = failFirst(200, errors.New("away"))
+		r := newHarness(t, newEndlessSource(newMemoryPartition("a", 0)), testScript{main: passThrough}, to)
 		ended := r.start(t.Context())
 		time.Sleep(time.Minute)
 		r.Drain()
@@ -64,8 +64,8 @@ func TestDrainWaitsForSink(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Stats(); s.Committed != s.Read || len(to.all()) != int(s.Read) {
-			t.Errorf("%d settled and %d rows of %d", s.Committed, len(to.all()), s.Read)
+		if s := r.Stats(); s.Committed != s.Read || len(to.allRows()) != int(s.Read) {
+			t.Errorf("%d settled and %d rows of %d", s.Committed, len(to.allRows()), s.Read)
 		}
 	})
 }
@@ -73,17 +73,17 @@ func TestDrainWaitsForSink(t *testing.T) {
 // Where nothing was read, a drain has nothing to wait for.
 func TestDrainBeforeAnythingIsRead(t *testing.T) {
 	away := func(context.Context) error { return errors.New("away") }
-	for name, set := range map[string]func(q *queue, to *table){
-		"partitions":  func(q *queue, _ *table) { q.onPartitions = away },
-		"open sink":   func(_ *queue, to *table) { to.onOpen = away },
-		"open source": func(q *queue, _ *table) { q.onOpen = away },
-		"read":        func(q *queue, _ *table) { q.onRead = away },
+	for name, set := range map[string]func(q *memorySource, to *memorySink){
+		"partitions":  func(q *memorySource, _ *memorySink) { q.onPartitions = away },
+		"open sink":   func(_ *memorySource, to *memorySink) { to.onOpen = away },
+		"open source": func(q *memorySource, _ *memorySink) { q.onOpen = away },
+		"read":        func(q *memorySource, _ *memorySink) { q.onRead = away },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q, to := newQueue(newShelf("a", 10)), newTable()
+				q, to := newMemorySource(newMemoryPartition("a", 10)), newMemorySink()
 				set(q, to)
-				r := newBench(t, q, program{main: pass}, to)
+				r := newHarness(t, q, testScript{main: passThrough}, to)
 				ended := r.start(t.Context())
 				time.Sleep(time.Minute)
 				if state := r.Stats().State; state != Retrying {
@@ -107,9 +107,9 @@ func TestDrainBeforeAnythingIsRead(t *testing.T) {
 
 func TestCancelStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := newTable()
+		to := newMemorySink()
 		to.beforeCommit = func(context.Context) error { return errors.New("away") }
-		r := newBench(t, endless(newShelf("a", 0)), program{main: pass}, to)
+		r := newHarness(t, newEndlessSource(newMemoryPartition("a", 0)), testScript{main: passThrough}, to)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := r.start(ctx)
 		time.Sleep(time.Minute)

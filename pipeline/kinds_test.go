@@ -36,7 +36,7 @@ func TestKinds(t *testing.T) {
 	}
 	defer lua.Close()
 	var out bytes.Buffer
-	r := newBench(t, src, lua, stdout.New(&out))
+	r := newHarness(t, src, lua, stdout.New(&out))
 	r.config.Limits = limits
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestKinds(t *testing.T) {
 	for line := range bytes.Lines(out.Bytes()) {
 		note(line)
 	}
-	dead := r.dead(t)
+	dead := r.deadLetters(t)
 	for _, l := range dead {
 		note(l.Original)
 	}

@@ -13,38 +13,38 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// renamed is a source all of whose partitions can get a new identity.
-type renamed struct {
-	*queue
+// movingSource is a source all of whose partitions can get a new identity.
+type movingSource struct {
+	*memorySource
 	generation atomic.Int64
 }
 
-func (r *renamed) Partitions(ctx context.Context) ([]string, error) {
-	names, err := r.queue.Partitions(ctx)
+func (r *movingSource) Partitions(ctx context.Context) ([]string, error) {
+	names, err := r.memorySource.Partitions(ctx)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s@%d", names[i], r.generation.Load())
 	}
 	return names, err
 }
 
-func (r *renamed) Open(ctx context.Context, partition string, _ event.Ranges) (source.Reader, error) {
+func (r *movingSource) Open(ctx context.Context, partition string, _ event.Ranges) (source.Reader, error) {
 	name, generation, _ := strings.Cut(partition, "@")
 	if r.now() != generation {
 		return nil, source.ErrMoved
 	}
-	reader, err := r.queue.Open(ctx, name, nil)
-	return &renamedReader{reader, r, generation}, err
+	reader, err := r.memorySource.Open(ctx, name, nil)
+	return &movingReader{reader, r, generation}, err
 }
 
-func (r *renamed) now() string { return fmt.Sprint(r.generation.Load()) }
+func (r *movingSource) now() string { return fmt.Sprint(r.generation.Load()) }
 
-type renamedReader struct {
+type movingReader struct {
 	source.Reader
-	of         *renamed
+	of         *movingSource
 	generation string
 }
 
-func (r *renamedReader) Read(ctx context.Context, b *event.Batch) error {
+func (r *movingReader) Read(ctx context.Context, b *event.Batch) error {
 	err := r.Reader.Read(ctx, b)
 	if r.of.now() != r.generation {
 		return source.ErrMoved
@@ -56,8 +56,8 @@ func (r *renamedReader) Read(ctx context.Context, b *event.Batch) error {
 // of them ends does not put off asking the source.
 func TestAllPartitionsMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &renamed{queue: trickle(12)}
-		r := newBench(t, q, program{main: pass}, newSharedTable())
+		q := &movingSource{memorySource: newSlowSource(12)}
+		r := newHarness(t, q, testScript{main: passThrough}, newSharedSink())
 		r.config.Worker = "one"
 		r.config.Lease = 2 * time.Second
 		r.Pipeline = New(r.config)

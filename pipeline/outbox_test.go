@@ -22,9 +22,9 @@ import (
 )
 
 // severalSinks makes a bench that writes to all of the tables, named by number.
-func severalSinks(t *testing.T, src source.Source, s script.Script, tables ...*table) bench {
+func severalSinks(t *testing.T, src source.Source, s script.Script, tables ...*memorySink) harness {
 	t.Helper()
-	r := newBench(t, src, s, tables[0])
+	r := newHarness(t, src, s, tables[0])
 	store, err := outbox.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -39,13 +39,13 @@ func severalSinks(t *testing.T, src source.Source, s script.Script, tables ...*t
 	return r
 }
 
-// again is the same pipeline as a process that is started anew makes it.
-func (r *bench) again(change func(c *Config)) {
+// restart is the same pipeline as a process that is started anew makes it.
+func (r *harness) restart(change func(c *Config)) {
 	change(&r.config)
 	r.Pipeline = New(r.config)
 }
 
-func (r *bench) stored(t *testing.T) (ranges []string) {
+func (r *harness) storedRanges(t *testing.T) (ranges []string) {
 	t.Helper()
 	for e, err := range r.config.Outbox.Entries("test", "a") {
 		if err != nil {
@@ -57,15 +57,15 @@ func (r *bench) stored(t *testing.T) (ranges []string) {
 }
 
 // versioned is a script whose answer says which version it is.
-func versioned(version int) program {
-	return program{main: func(_ uint64, doc string) ([]string, error) {
+func versioned(version int) testScript {
+	return testScript{main: func(_ uint64, doc string) ([]string, error) {
 		return []string{fmt.Sprintf("%s by %d", doc, version)}, nil
 	}}
 }
 
 // stopBetween runs the pipeline until its first sink has a batch and its second
 // has not, and stops there.
-func stopBetween(t *testing.T, r bench, second *table) {
+func stopBetween(t *testing.T, r harness, second *memorySink) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	second.beforeCommit = func(context.Context) error { cancel(); return errors.New("away") }
@@ -76,17 +76,17 @@ func stopBetween(t *testing.T, r bench, second *table) {
 }
 
 func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
-	shelf, first, second := newShelf("a", 30), newTable(), newTable()
-	q := newQueue(shelf)
+	shelf, first, second := newMemoryPartition("a", 30), newMemorySink(), newMemorySink()
+	q := newMemorySource(shelf)
 	r := severalSinks(t, q, versioned(1), first, second)
 	r.config.Lanes = 1
 	r.Pipeline = New(r.config)
 	stopBetween(t, r, second)
-	if diff := cmp.Diff([]string{"[0,10)"}, r.stored(t)); diff != "" {
+	if diff := cmp.Diff([]string{"[0,10)"}, r.storedRanges(t)); diff != "" {
 		t.Fatal(diff)
 	}
 	var replayed atomic.Bool
-	r.again(func(c *Config) {
+	r.restart(func(c *Config) {
 		c.Script = versioned(2)
 		c.Reached = func(at Point) {
 			if at == BeforeReplay {
@@ -101,9 +101,9 @@ func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
 	for i, doc := range shelf.docs {
 		want = append(want, fmt.Sprintf("%s by %d", doc, 1+min(1, i/10)))
 	}
-	same(t, "rows of the first sink", slices.Clone(want), first.all())
-	same(t, "rows of the second sink", want, second.all())
-	if stored := r.stored(t); len(stored) > 0 || r.Stats().Replayed != 10 {
+	expectSame(t, "rows of the first sink", slices.Clone(want), first.allRows())
+	expectSame(t, "rows of the second sink", want, second.allRows())
+	if stored := r.storedRanges(t); len(stored) > 0 || r.Stats().Replayed != 10 {
 		t.Errorf("%v are stored yet, %d events were replayed", stored, r.Stats().Replayed)
 	}
 	if !replayed.Load() || !shelf.acked.Covers(0, 30) {
@@ -114,21 +114,21 @@ func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
 // A sink refuses rows of stored outputs like any others; the letters of the
 // whole run are there then.
 func TestStoredOutputsAreRefused(t *testing.T) {
-	first, second := newTable(), newTable()
+	first, second := newMemorySink(), newMemorySink()
 	main := func(position uint64, doc string) ([]string, error) {
 		if position == 3 {
 			return nil, errors.New("no")
 		}
 		return []string{doc, "bad " + doc}, nil
 	}
-	r := severalSinks(t, newQueue(newShelf("a", 10)), program{main: main}, first, second)
+	r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), testScript{main: main}, first, second)
 	stopBetween(t, r, second)
-	r.again(func(*Config) {})
+	r.restart(func(*Config) {})
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	letters := map[string]int{}
-	for _, l := range r.dead(t) {
+	for _, l := range r.deadLetters(t) {
 		letters[l.Stage+" "+l.Sink]++
 		if l.Stage == "sink" && (l.Number != 1 || string(l.Original) != fmt.Sprintf("a/%d", l.Position)) {
 			t.Errorf("letter %+v", l)
@@ -137,28 +137,28 @@ func TestStoredOutputsAreRefused(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"script ": 1, "sink 0": 9, "sink 1": 9}, letters); diff != "" {
 		t.Error(diff)
 	}
-	same(t, "rows", first.all(), second.all())
+	expectSame(t, "rows", first.allRows(), second.allRows())
 }
 
 // A sink that was not there when the outputs were stored gets the events from
 // the source; the others do not get them twice.
 func TestSinkIsNewSinceOutputsWereStored(t *testing.T) {
-	first, second, third := newTable(), newTable(), newTable()
-	r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), first, second)
+	first, second, third := newMemorySink(), newMemorySink(), newMemorySink()
+	r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), first, second)
 	stopBetween(t, r, second)
-	r.again(func(c *Config) {
+	r.restart(func(c *Config) {
 		c.Script = versioned(2)
 		c.Sinks = []Sink{{Name: "2", Sink: third}, {Name: "1", Sink: second}, {Name: "0", Sink: first}}
 	})
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for i, by := range map[*table]int{first: 1, second: 1, third: 2} {
-		if rows := i.all(); len(rows) != 10 || !strings.HasSuffix(rows[0], fmt.Sprintf("by %d", by)) {
+	for i, by := range map[*memorySink]int{first: 1, second: 1, third: 2} {
+		if rows := i.allRows(); len(rows) != 10 || !strings.HasSuffix(rows[0], fmt.Sprintf("by %d", by)) {
 			t.Errorf("rows %v, want 10 by %d", rows, by)
 		}
 	}
-	if stored := r.stored(t); len(stored) > 0 {
+	if stored := r.storedRanges(t); len(stored) > 0 {
 		t.Errorf("%v are stored yet", stored)
 	}
 }
@@ -166,20 +166,20 @@ func TestSinkIsNewSinceOutputsWereStored(t *testing.T) {
 // A partition that is gone has its entries written all the same, also when the
 // pipeline has one sink left.
 func TestStoredOutputsOfAPartitionThatIsGone(t *testing.T) {
-	first, second := newTable(), newTable()
-	r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), first, second)
+	first, second := newMemorySink(), newMemorySink()
+	r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), first, second)
 	stopBetween(t, r, second)
-	r.again(func(c *Config) {
-		c.Source = newQueue(newShelf("b", 5))
+	r.restart(func(c *Config) {
+		c.Source = newMemorySource(newMemoryPartition("b", 5))
 		c.Sinks = c.Sinks[1:]
 	})
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(second.all()); n != 15 {
+	if n := len(second.allRows()); n != 15 {
 		t.Errorf("%d rows", n)
 	}
-	if stored := r.stored(t); len(stored) > 0 {
+	if stored := r.storedRanges(t); len(stored) > 0 {
 		t.Errorf("%v are stored yet", stored)
 	}
 }
@@ -187,8 +187,8 @@ func TestStoredOutputsOfAPartitionThatIsGone(t *testing.T) {
 // Sinks that remember nothing are written first: what the others remember, they
 // have, and need not get twice.
 func TestForgetfulSinksAreWrittenFirst(t *testing.T) {
-	shelf, to, forgetful := newShelf("a", 40), newTable(), &forgetfulTable{newTable()}
-	r := severalSinks(t, newQueue(shelf), versioned(1), to, forgetful.table)
+	shelf, to, forgetful := newMemoryPartition("a", 40), newMemorySink(), &atLeastOnceSink{newMemorySink()}
+	r := severalSinks(t, newMemorySource(shelf), versioned(1), to, forgetful.memorySink)
 	r.config.Lanes = 1
 	r.config.Sinks[1].Sink, r.config.Sinks[1].Guarantee = forgetful, sink.AtLeastOnce
 	r.Pipeline = New(r.config)
@@ -203,26 +203,26 @@ func TestForgetfulSinksAreWrittenFirst(t *testing.T) {
 	if err := r.Run(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("ended with %v", err)
 	}
-	if a, b := len(to.all()), len(forgetful.all()); a != 20 || b != 30 {
+	if a, b := len(to.allRows()), len(forgetful.allRows()); a != 20 || b != 30 {
 		t.Fatalf("%d rows in the one and %d in the other", a, b)
 	}
 	to.beforeCommit = nil
 	shelf.acked = nil // the acknowledgements were lost
-	r.again(func(*Config) {})
+	r.restart(func(*Config) {})
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// The batch that was in flight comes twice to who remembers nothing.
-	if a, b := len(to.all()), len(forgetful.all()); a != 40 || b != 50 {
+	if a, b := len(to.allRows()), len(forgetful.allRows()); a != 40 || b != 50 {
 		t.Errorf("%d rows in the one and %d in the other", a, b)
 	}
 }
 
-// forgetfulTable promises no more than at least once.
-type forgetfulTable struct{ *table }
+// atLeastOnceSink promises no more than at least once.
+type atLeastOnceSink struct{ *memorySink }
 
-func (f *forgetfulTable) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
-	w, _, err := f.table.Open(ctx, partition)
+func (f *atLeastOnceSink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	w, _, err := f.memorySink.Open(ctx, partition)
 	f.mu.Lock()
 	delete(f.ranges, partition)
 	f.mu.Unlock()
@@ -230,8 +230,8 @@ func (f *forgetfulTable) Open(ctx context.Context, partition string) (sink.Write
 }
 
 func TestOneSinkNeedsNoOutbox(t *testing.T) {
-	r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), newTable())
-	r.again(func(c *Config) {
+	r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), newMemorySink())
+	r.restart(func(c *Config) {
 		c.Reached = func(at Point) {
 			if at == AfterOutbox {
 				t.Error("outputs for one sink were stored")
@@ -255,43 +255,43 @@ func TestChaosOfSinks(t *testing.T) {
 
 func testChaosOfSinks(t *testing.T, seed uint64) {
 	c := &chaos{rng: rand.New(rand.NewPCG(seed, 3))}
-	q, tables := generations(c), []*table{newTable(), newTable(), newTable()}
+	q, tables := generations(c), []*memorySink{newMemorySink(), newMemorySink(), newMemorySink()}
 	run := 0
 	for _, to := range tables {
 		to.onOpen, to.beforeCommit, to.afterCommit = c.hook("open", 4), c.hook("begin", 10), c.hook("commit", 10)
 	}
-	prog := program{limit: func(n int) int {
+	prog := testScript{limit: func(n int) int {
 		if c.hit(15) {
 			return c.below(n)
 		}
 		return n
 	}}
-	prog.main = func(_ uint64, doc string) ([]string, error) { return fate(seed, run, doc) }
+	prog.main = func(_ uint64, doc string) ([]string, error) { return outcomeOf(seed, run, doc) }
 	r := severalSinks(t, q, prog, tables...)
 	for finished := false; !finished; {
 		run++
 		c.calm = run == 30
-		r.again(func(*Config) {})
+		r.restart(func(*Config) {})
 		finished = chaoticRun(t, c, r.Pipeline, tables[run%3])
 	}
 	checkChaosOfSinks(t, seed, run, q, tables, r)
 }
 
-func checkChaosOfSinks(t *testing.T, seed uint64, runs int, q *queue, tables []*table, r bench) {
+func checkChaosOfSinks(t *testing.T, seed uint64, runs int, q *memorySource, tables []*memorySink, r harness) {
 	rows := make([]map[string][]string, len(tables)) // by document
 	for i, to := range tables {
 		rows[i] = make(map[string][]string)
-		for _, row := range to.all() {
+		for _, row := range to.allRows() {
 			doc, _, _ := strings.Cut(row, "#")
 			rows[i][doc] = append(rows[i][doc], row)
 		}
 	}
 	letters := make(map[string][]string)
-	for _, l := range r.dead(t) {
-		doc := place(l.Partition, l.Position)
+	for _, l := range r.deadLetters(t) {
+		doc := rowKey(l.Partition, l.Position)
 		letters[doc] = append(letters[doc], fmt.Sprintf("%s %d %s %s", l.Sink, l.Number, l.Stage, l.Error))
 	}
-	for _, s := range q.shelves {
+	for _, s := range q.partitions {
 		for _, doc := range s.docs {
 			if !slices.ContainsFunc(upTo(runs), func(run int) bool {
 				return endedAs(seed, run, doc, rows, letters[doc])
@@ -316,7 +316,7 @@ func upTo(n int) []int {
 
 // endedAs tells whether what there is of a document is what a run made of it.
 func endedAs(seed uint64, run int, doc string, rows []map[string][]string, letters []string) bool {
-	made, err := fate(seed, run, doc)
+	made, err := outcomeOf(seed, run, doc)
 	var wantLetters []string
 	if err != nil {
 		wantLetters = append(wantLetters, fmt.Sprintf(" 0 script %v", err))
@@ -343,9 +343,9 @@ func endedAs(seed uint64, run int, doc string, rows []map[string][]string, lette
 // Outputs that cannot be stored are not written to any sink.
 func TestOutboxFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second := newTable(), newTable()
-		r := severalSinks(t, newQueue(newShelf("a", 10)), versioned(1), first, second)
-		r.again(func(c *Config) {
+		first, second := newMemorySink(), newMemorySink()
+		r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), first, second)
+		r.restart(func(c *Config) {
 			c.Reached = func(at Point) {
 				if at == AfterDeadLetters {
 					c.Outbox.Close() // as a disk that is full: nothing can be stored
@@ -356,8 +356,8 @@ func TestOutboxFails(t *testing.T) {
 		ended := r.start(ctx)
 		time.Sleep(time.Minute)
 		s := r.Stats()
-		if s.State != Retrying || s.OutboxRetries == 0 || !s.CircuitOpen || len(first.all())+len(second.all()) > 0 {
-			t.Errorf("%+v with %d rows", s, len(first.all())+len(second.all()))
+		if s.State != Retrying || s.OutboxRetries == 0 || !s.CircuitOpen || len(first.allRows())+len(second.allRows()) > 0 {
+			t.Errorf("%+v with %d rows", s, len(first.allRows())+len(second.allRows()))
 		}
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -366,12 +366,12 @@ func TestOutboxFails(t *testing.T) {
 	})
 }
 
-type bareTable struct {
-	*table
+type columnSink struct {
+	*memorySink
 	bare bool
 }
 
-func (b bareTable) Traits() sink.Traits { return sink.Traits{ColumnsOnly: b.bare} }
+func (b columnSink) Traits() sink.Traits { return sink.Traits{ColumnsOnly: b.bare} }
 
 // What was stored without documents is of no use to a sink that reads them.
 func TestStoredRowsWithoutDocuments(t *testing.T) {
@@ -383,11 +383,11 @@ func TestStoredRowsWithoutDocuments(t *testing.T) {
 		sink sink.Sink
 		want bool
 	}{
-		{&whole, bareTable{bare: true}, true}, {&part, bareTable{bare: true}, true}, {&none, bareTable{bare: true}, true},
-		{&whole, bareTable{}, true}, {&part, bareTable{}, false}, {&none, bareTable{}, true},
-		{&part, newTable(), false},
+		{&whole, columnSink{bare: true}, true}, {&part, columnSink{bare: true}, true}, {&none, columnSink{bare: true}, true},
+		{&whole, columnSink{}, true}, {&part, columnSink{}, false}, {&none, columnSink{}, true},
+		{&part, newMemorySink(), false},
 	} {
-		if got := fits(c.out, c.sink); got != c.want {
+		if got := outputFits(c.out, c.sink); got != c.want {
 			t.Errorf("case %d: fits is %v", i, got)
 		}
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,26 +9,27 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// A Pause is why and since when a pipeline is paused.
+// A Pause tells why and since when a pipeline is paused.
 type Pause struct {
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
 }
 
-// pauseFolder holds a file for each pipeline that is paused, in the data folder.
+// pauseFolder, in the data folder, holds a file for each paused pipeline.
 const pauseFolder = "paused"
 
 func pauseFile(folder, pipeline string) string {
 	return filepath.Join(folder, pauseFolder, url.PathEscape(pipeline)+".json")
 }
 
-// ReadPause returns the pause that a pipeline with this data folder starts in,
-// or nil.
+// ReadPause returns the pause in which a pipeline with this data folder starts, or
+// nil.
 func ReadPause(folder, pipeline string) (*Pause, error) {
 	text, err := os.ReadFile(pauseFile(folder, pipeline))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,13 +40,13 @@ func ReadPause(folder, pipeline string) (*Pause, error) {
 		err = json.Unmarshal(text, &pause)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read whether %s is paused: %w", pipeline, err)
+		return nil, fmt.Errorf("read pause of pipeline %s: %w", pipeline, err)
 	}
 	return &pause, nil
 }
 
-// WritePause makes a pipeline with this data folder start paused, or not when
-// pause is nil. It is for a folder that no engine runs in.
+// WritePause makes a pipeline with this data folder start paused, or unpaused if
+// pause is nil. No engine may be running in the folder.
 func WritePause(folder, pipeline string, pause *Pause) error {
 	name := pauseFile(folder, pipeline)
 	var err error
@@ -56,7 +58,7 @@ func WritePause(folder, pipeline string, pause *Pause) error {
 		err = replacePause(name, pause)
 	}
 	if err != nil {
-		return fmt.Errorf("keep whether %s is paused: %w", pipeline, err)
+		return fmt.Errorf("store pause of pipeline %s: %w", pipeline, err)
 	}
 	return nil
 }
@@ -72,14 +74,14 @@ func replacePause(name string, pause *Pause) error {
 	return durable.WriteFile(name, append(text, '\n'), 0o600)
 }
 
-// Pause stops reading until Resume, over restarts too. What is in flight is
-// settled and every partition is let go of; it does not wait for that. An error
-// says that the pause would not outlast a restart.
+// Pause stops reading until Resume, also across restarts. Batches in flight are
+// delivered and all partitions are closed; Pause does not wait for that. An error
+// means that a restart would end the pause.
 func (p *Pipeline) Pause(reason string) error {
 	pause := Pause{Reason: reason, Since: time.Now().UTC().Truncate(time.Second)}
-	p.gate.stop(pause)
-	p.status.pause(errors.New(reason))
-	p.log.Warn("pipeline paused: nothing is read until it is resumed",
+	p.readGate.pause(pause)
+	p.status.setPaused(errors.New(reason))
+	p.log.Warn("pipeline paused; nothing is read until it is resumed",
 		"reason", reason, "resume", "perigee resume "+p.config.Name)
 	if p.config.Folder == "" {
 		return nil
@@ -87,26 +89,26 @@ func (p *Pipeline) Pause(reason string) error {
 	return WritePause(p.config.Folder, p.config.Name, &pause)
 }
 
-// Resume ends a pause, and does nothing when there is none.
+// Resume ends a pause. It does nothing if the pipeline is not paused.
 func (p *Pipeline) Resume() error {
 	if p.config.Folder != "" {
 		if err := WritePause(p.config.Folder, p.config.Name, nil); err != nil {
 			return err
 		}
 	}
-	if p.gate.paused() != nil {
+	if p.readGate.paused() != nil {
 		p.log.Info("pipeline resumed")
 	}
-	p.status.pause(nil)
-	p.gate.resume()
+	p.status.setPaused(nil)
+	p.readGate.resume()
 	return nil
 }
 
-// Paused returns why the pipeline is paused, or nil when it is not.
-func (p *Pipeline) Paused() *Pause { return p.gate.paused() }
+// Paused returns the pipeline's pause, or nil.
+func (p *Pipeline) Paused() *Pause { return p.readGate.paused() }
 
-// recall pauses a pipeline that was paused when it last ran.
-func (p *Pipeline) recall() error {
+// restorePause pauses a pipeline that was paused when it last ran.
+func (p *Pipeline) restorePause() error {
 	if p.config.Folder == "" {
 		return nil
 	}
@@ -114,33 +116,118 @@ func (p *Pipeline) recall() error {
 	if err != nil || pause == nil {
 		return err
 	}
-	p.gate.stop(*pause)
-	p.status.pause(errors.New(pause.Reason))
-	p.log.Warn("pipeline is still paused: nothing is read until it is resumed",
+	p.readGate.pause(*pause)
+	p.status.setPaused(errors.New(pause.Reason))
+	p.log.Warn("pipeline is still paused; nothing is read until it is resumed",
 		"reason", pause.Reason, "since", pause.Since, "resume", "perigee resume "+p.config.Name)
 	return nil
 }
 
-// errPaused ends a turn at a partition whose pipeline has paused itself.
+// errPaused ends a session of a pipeline that paused itself.
 var errPaused = errors.New("the pipeline is paused")
 
-// pauseItself is Pause where nobody is there to be told of an error.
+// pauseItself pauses the pipeline from inside a session.
 func (p *Pipeline) pauseItself(reason string) error {
 	if err := p.Pause(reason); err != nil {
-		p.log.Error("the pause will not outlast a restart", "error", err)
+		p.log.Error("a restart would end the pause, because it could not be stored", "error", err)
 	}
 	return errPaused
 }
 
-// DiscardOutbox drops what the outbox holds of a partition: what the sinks lack of it
-// must come from the source again. It is for a person who has set the sinks'
-// positions while the pipeline is paused.
+// DiscardOutbox removes the outbox's entries of a partition: sinks that lack them
+// must get the events from the source again. Call it when a person has set the
+// positions of the sinks while the pipeline is paused.
 func (p *Pipeline) DiscardOutbox(partition string) error {
 	if p.config.Outbox == nil {
 		return nil
 	}
 	if p.counters.open.Load() > 0 {
-		return fmt.Errorf("forget partition %s: pipeline %s has partitions open; pause it first", partition, p.config.Name)
+		return fmt.Errorf("discard stored outputs of partition %s: pipeline %s has open partitions; pause it first", partition, p.config.Name)
 	}
-	return p.config.Outbox.Forget(p.config.Name, partition)
+	return p.config.Outbox.RemovePartition(p.config.Name, partition)
+}
+
+// A readGate is open while a pipeline may read. A pause closes it for a time, a
+// drain for good.
+type readGate struct {
+	mu      sync.Mutex
+	open    context.Context // ends when the gate closes
+	close   context.CancelFunc
+	changed chan struct{} // closed at the next change
+	current *Pause
+	drained bool
+}
+
+func newReadGate() *readGate {
+	g := &readGate{changed: make(chan struct{})}
+	g.open, g.close = context.WithCancel(context.Background())
+	return g
+}
+
+func (g *readGate) update(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+func (g *readGate) pause(pause Pause) {
+	g.update(func() {
+		g.current = &pause
+		g.close()
+	})
+}
+
+func (g *readGate) resume() {
+	g.update(func() {
+		if g.current != nil && !g.drained {
+			g.open, g.close = context.WithCancel(context.Background())
+		}
+		g.current = nil
+	})
+}
+
+func (g *readGate) drain() {
+	g.update(func() {
+		g.drained = true
+		g.close()
+	})
+}
+
+// paused returns the current pause, or nil.
+func (g *readGate) paused() *Pause {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.current
+}
+
+// waitUntilOpen waits until the pipeline may read. It returns false if that will
+// not happen.
+func (g *readGate) waitUntilOpen(ctx context.Context) bool {
+	for {
+		g.mu.Lock()
+		changed, drained, open := g.changed, g.drained, g.current == nil
+		g.mu.Unlock()
+		if drained || ctx.Err() != nil {
+			return false
+		}
+		if open {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// context returns a context that ends with ctx and when the gate closes.
+func (g *readGate) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(open, cancel)
+	return ctx, func() { stop(); cancel() }
 }

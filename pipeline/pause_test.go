@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// pausable is a pipeline that always has more and remembers that it is paused.
-func pausable(t *testing.T, folder string, to *table) bench {
+// newPausable is a pipeline that always has more and remembers that it is paused.
+func newPausable(t *testing.T, folder string, to *memorySink) harness {
 	t.Helper()
-	r := newBench(t, endless(newShelf("a", 0)), program{main: pass}, to)
+	r := newHarness(t, newEndlessSource(newMemoryPartition("a", 0)), testScript{main: passThrough}, to)
 	r.config.Folder = folder
 	r.Pipeline = New(r.config)
 	return r
@@ -22,9 +22,9 @@ func pausable(t *testing.T, folder string, to *table) bench {
 
 func TestPauseLetsGoOfEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := newTable()
+		to := newMemorySink()
 		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return nil }
-		r := pausable(t, t.TempDir(), to)
+		r := newPausable(t, t.TempDir(), to)
 		ended := r.start(t.Context())
 		time.Sleep(time.Second)
 		if err := r.Pause("a person said so"); err != nil {
@@ -35,7 +35,7 @@ func TestPauseLetsGoOfEverything(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		s := r.Stats()
-		if s.OpenPartitions != 0 || s.Read != s.Committed || len(to.all()) != int(s.Read) {
+		if s.OpenPartitions != 0 || s.Read != s.Committed || len(to.allRows()) != int(s.Read) {
 			t.Errorf("%d partitions open, %d events read, %d settled", s.OpenPartitions, s.Read, s.Committed)
 		}
 		if err := r.Ready(); err == nil || err.Error() != "paused: a person said so" {
@@ -59,12 +59,12 @@ func TestPauseLetsGoOfEverything(t *testing.T) {
 
 func TestPauseOutlastsARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		folder, to := t.TempDir(), newTable()
-		r := pausable(t, folder, to)
+		folder, to := t.TempDir(), newMemorySink()
+		r := newPausable(t, folder, to)
 		if err := r.Pause("too hot"); err != nil {
 			t.Fatal(err)
 		}
-		r = pausable(t, folder, to)
+		r = newPausable(t, folder, to)
 		ended := r.start(t.Context())
 		time.Sleep(time.Minute)
 		if s := r.Stats(); s.State != Paused || s.Err.Error() != "too hot" || s.Read > 0 {
@@ -85,7 +85,7 @@ func TestPauseOutlastsARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r = pausable(t, folder, to)
+		r = newPausable(t, folder, to)
 		ended = r.start(t.Context())
 		time.Sleep(time.Second)
 		if s := r.Stats(); s.State != Running || s.Read == 0 {
@@ -99,15 +99,15 @@ func TestPauseOutlastsARestart(t *testing.T) {
 }
 
 func TestPauseCannotBeRead(t *testing.T) {
-	r := pausable(t, t.TempDir(), newTable())
+	r := newPausable(t, t.TempDir(), newMemorySink())
 	if err := r.Pause("x"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(r.config.Folder, "paused", "test.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := pausable(t, r.config.Folder, newTable()).Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "read whether test is paused") {
+	err := newPausable(t, r.config.Folder, newMemorySink()).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "read pause of pipeline test") {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -116,7 +116,7 @@ func TestPauseCannotBeRead(t *testing.T) {
 // what was read.
 func TestCancelWhilePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := pausable(t, t.TempDir(), newTable())
+		r := newPausable(t, t.TempDir(), newMemorySink())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := r.start(ctx)
 		time.Sleep(time.Second)

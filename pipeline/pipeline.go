@@ -1,36 +1,41 @@
-// Package pipeline joins a source, a script and sinks: it reads batches, runs
-// the script on them, keeps dead letters, writes the rows and acknowledges.
+// Package pipeline joins a source, a script and sinks: it reads batches, runs the
+// script on them, stores dead letters, writes rows, and acknowledges.
 //
-// Each partition of the source has one reader and a fixed number of lanes. A
-// lane carries one batch at a time through
+// Each partition of the source has a reader loop and a fixed number of lanes. A
+// lane takes one batch at a time through
 //
 //	script → dead letters → outbox → sinks (rows and range in one transaction) → ack
 //
-// and lanes commit in any order. Whatever is interrupted anywhere before the
-// ack is read again, and the sinks skip what they already have, so a kill at
-// any point loses nothing and doubles nothing where the sink gives exactly
+// Lanes commit in any order, unless a sink needs the order of the source: then a
+// sequencer makes them commit in that order, while their scripts still run in
+// parallel. A batch that is interrupted before the ack is read again, and the
+// sinks skip the ranges that they have. Killing the process at any point
+// therefore loses nothing, and duplicates nothing in a sink that gives exactly
 // once. Dead letters are replaced for the whole range before the rows are
-// written, so that they are always those of the run that was committed. They are
-// the engine's own: of two engines that take a partition from each other, both
-// may keep the letter of an event that one of them has committed.
+// written, so that they are always those of the run that was committed. They stay
+// with the engine: if two engines take a partition from each other, both may keep
+// the letter of an event that one of them has committed.
 //
-// With several sinks, what came of a batch is in the outbox before the first of
-// them is written: after a crash the stored outputs go to the sinks that lack
-// them, and the script does not run again. Sinks that do not remember ranges
-// are written first, so that whatever another sink remembers, they have.
+// A pipeline with several sinks stores the result of a batch in the outbox before
+// it writes the first sink. After a crash the stored outputs go to the sinks that
+// lack them, and the script does not run again. Sinks that do not remember ranges
+// are written first, so that they have whatever another sink remembers.
 //
-// Where one of the sinks keeps leases, the workers of a pipeline share its
-// partitions: each works on those that it holds the lease of, gives up what is
-// more than its fair share, and takes over what ran out. A worker that cannot
-// renew a lease stops before it is over. It is not the lease that keeps two
-// workers from writing the same event but Sink.Open, which fences.
+// Dead letters whose retry was requested are fed to the pipeline beside the
+// source, in batches that the sinks know as partitions.
 //
-// Batches and results are reused: memory is bounded by lanes and the limits of
-// a batch, whatever the speed of a source or the absence of a sink. A source,
-// a script or a sink that panics fails the pipeline with an error.
+// If one of the sinks keeps leases, several workers share the partitions of a
+// pipeline. Each works on those whose lease it holds, gives up more than its fair
+// share, and takes over expired leases. A worker that cannot renew a lease stops
+// before it expires. Leases only decide who should work; Sink.Open, which fences,
+// guarantees that two workers never write the same event.
+//
+// Batches and results are reused: lanes and the limits of a batch bound memory,
+// whatever the speed of the source and the state of the sinks. A panic in a
+// source, script or sink fails the pipeline with an error.
 //
 // The package knows contracts and no kinds. A Pipeline is safe for concurrent
-// use, except that Run is called once.
+// use, but Run may be called only once.
 package pipeline
 
 import (
@@ -41,6 +46,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
@@ -50,48 +56,60 @@ import (
 const (
 	// DefaultLanes is the number of batches of a partition in flight.
 	DefaultLanes = 4
-	// DefaultLease is how long a worker that says nothing keeps its partitions.
+	// DefaultLease is how long a lease lasts unless it is renewed.
 	DefaultLease = 10 * time.Second
 )
 
-// Config is what a pipeline is made of. The pipeline closes the readers and
-// writers that it opens; source, script and sinks belong to the caller, who
-// closes them after Run has returned.
+// Config holds the parts of a pipeline. The pipeline closes the readers and writers
+// that it opens; source, script, sinks and stores belong to the caller, who closes
+// them after Run has returned.
 type Config struct {
 	Name        string
 	Source      source.Source
 	Script      script.Script // loaded for exactly these sinks
 	Sinks       []Sink
 	DeadLetters DeadLetters
-	// Outbox is for a pipeline with several sinks, and for one that has had
-	// several: what it still holds is written. nil means none.
+	// Outbox is needed by a pipeline that has several sinks, or had several: the
+	// entries that are left in it are delivered. nil means none.
 	Outbox *outbox.Store
 	Lanes  int           // batches of a partition in flight; 0 means DefaultLanes
 	Limits source.Limits // of a batch, as the source was told
-	// Worker names this process among those that share the pipeline's
-	// partitions, the same one each time it starts (see Worker); "" is one that
-	// nobody has.
+	// Worker names this process among those that share the pipeline's partitions.
+	// It should be the same at every start; see WorkerName. "" means a random name.
 	Worker string
-	Lease  time.Duration // how long leases last; 0 means DefaultLease
-	Folder string        // where the pipeline remembers that it is paused; "" means nowhere
+	Lease  time.Duration // duration of leases; 0 means DefaultLease
+	Folder string        // data folder, to remember a pause; "" means not to
 	Log    *slog.Logger
-	// Reached is called at each Point that a batch passes, for tests that stop
-	// the process there. nil means nobody wants to know.
+	// Reached is called at each Point that a batch passes, for tests that stop the
+	// process there. It may be nil.
 	Reached func(Point)
 }
 
-// A Sink is one of a pipeline's sinks and the name it has in the configuration.
+// A Sink is one of a pipeline's sinks and its name in the configuration.
 type Sink struct {
 	Name      string
 	Sink      sink.Sink
-	Guarantee sink.Guarantee // of its kind; "" means that it remembers ranges if it returns any
+	Guarantee sink.Guarantee // of its kind; "" means that it remembers ranges if Open returns any
 }
 
-// DeadLetters keeps the events that could not be processed. It is safe for
-// concurrent use; package deadletter has the one that a running engine uses.
+// DeadLetters stores the events that could not be processed, and feeds those back
+// whose retry was requested. It must be safe for concurrent use.
+// *deadletter.Store implements it.
 type DeadLetters interface {
-	// Replace durably makes dead the only entries for the positions of r.
+	// Replace durably makes dead the only letters for the positions of r.
 	Replace(pipeline, partition string, r event.Range, dead []event.Dead) error
+
+	// MarkCommitted records that r is durable in every sink: its letters can be
+	// retried, and the requested retries in r are complete.
+	MarkCommitted(pipeline, partition string, r event.Range) error
+
+	// RetryBatch names the batch of requested retries to run, or returns "". It
+	// returns the same name until all retries of the batch are complete.
+	RetryBatch(pipeline string) (partition string, err error)
+
+	// OpenRetries starts reading a batch of requested retries behind done, the
+	// ranges that every sink has.
+	OpenRetries(o deadletter.RetryOptions, partition string, done event.Ranges) (*deadletter.RetryReader, error)
 }
 
 // A Pipeline moves events from one source through one script to its sinks.
@@ -99,21 +117,22 @@ type Pipeline struct {
 	config   Config
 	log      *slog.Logger
 	status   status
-	gate     *gate
+	readGate *readGate
 	counters counters
-	circuit  circuit
-	tenancy  tenancy
+	breaker  circuitBreaker
 
-	source  *trouble   // with reading and acknowledging
-	sinks   []*trouble // with each of config.Sinks
-	letters *trouble   // with keeping dead letters
-	outbox  *trouble   // with storing outputs
-	leases  *trouble   // with asking for leases; nil where there are none
-	deaths  deaths
-	order   []int // of writing to config.Sinks
+	// One retrier for each dependency, shared by all lanes.
+	source      *retrier
+	sinks       []*retrier
+	deadLetters *retrier
+	outbox      *retrier
+	leases      *retrier // nil if no sink keeps leases
+
+	deadLetterLog deadLetterLog
+	writeOrder    []int // indexes of config.Sinks
 }
 
-// New makes a pipeline and connects to nothing.
+// New returns a pipeline. It does not connect.
 func New(c Config) *Pipeline {
 	if c.Lanes == 0 {
 		c.Lanes = DefaultLanes
@@ -127,26 +146,26 @@ func New(c Config) *Pipeline {
 	if c.Reached == nil {
 		c.Reached = func(Point) {}
 	}
-	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name), gate: newGate()}
-	p.source = p.newTrouble("source", nil)
-	p.letters = p.newTrouble("dead letters", &p.circuit)
-	p.outbox = p.newTrouble("outbox", &p.circuit)
-	if i := leaserIn(c.Sinks); i >= 0 {
-		p.leases = p.newTrouble("leases at sink "+c.Sinks[i].Name, nil)
+	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name), readGate: newReadGate()}
+	p.source = p.newRetrier("source", nil)
+	p.deadLetters = p.newRetrier("dead letters", &p.breaker)
+	p.outbox = p.newRetrier("outbox", &p.breaker)
+	if keeper := findLeaseStore(c.Sinks); keeper != nil {
+		p.leases = p.newRetrier("leases at sink "+keeper.Name, nil)
 	}
 	for _, s := range c.Sinks {
-		p.sinks = append(p.sinks, p.newTrouble("sink "+s.Name, &p.circuit))
+		p.sinks = append(p.sinks, p.newRetrier("sink "+s.Name, &p.breaker))
 	}
 	p.counters.sinks = make([]sinkCounters, len(c.Sinks))
-	p.order = writingOrder(c.Sinks)
+	p.writeOrder = orderWrites(c.Sinks)
 	return p
 }
 
-// writingOrder puts the sinks that remember nothing before the others.
-func writingOrder(sinks []Sink) (order []int) {
-	for _, forgetful := range []bool{true, false} {
+// orderWrites puts the sinks that do not remember ranges before the others.
+func orderWrites(sinks []Sink) (order []int) {
+	for _, atLeastOnce := range []bool{true, false} {
 		for i, s := range sinks {
-			if s.forgets() == forgetful {
+			if s.isAtLeastOnce() == atLeastOnce {
 				order = append(order, i)
 			}
 		}
@@ -154,72 +173,63 @@ func writingOrder(sinks []Sink) (order []int) {
 	return order
 }
 
-func (s *Sink) forgets() bool { return s.Guarantee == sink.AtLeastOnce }
+func (s *Sink) isAtLeastOnce() bool { return s.Guarantee == sink.AtLeastOnce }
 
-// Name is the pipeline's name in the configuration.
+// Name returns the pipeline's name in the configuration.
 func (p *Pipeline) Name() string { return p.config.Name }
 
-// Drain stops reading. What is in flight is finished and acknowledged, then Run
-// returns. It does not wait, and may be called at any time and more than once.
+// Drain stops reading for good. Run returns once the batches in flight are
+// delivered. Drain does not wait, and may be called at any time and repeatedly.
 func (p *Pipeline) Drain() {
-	p.status.drain()
-	p.gate.drain()
+	p.status.setDraining()
+	p.readGate.drain()
 }
 
-// Run moves events until the source is exhausted or, after Drain, until all that
-// was read is settled: then it returns nil. While the pipeline is paused it waits
-// for Resume. When ctx ends it stops at once and returns ctx's error; what was in
-// flight is read again by the next Run. Any other error is one that time does not
-// mend; an *event.PermanentError in its chain has a hint for a person.
+// Run moves events until the source is exhausted or, after Drain, until everything
+// that was read is delivered; then it returns nil. While the pipeline is paused,
+// Run waits for Resume. If ctx ends, Run stops at once and returns ctx's error;
+// the next Run reads again what was in flight. Any other error is permanent;
+// event.HintOf returns its hint.
 func (p *Pipeline) Run(ctx context.Context) error {
-	err := guard(func() error { return p.run(ctx) })
+	err := catchPanic(func() error { return p.run(ctx) })
 	if err != nil {
 		err = fmt.Errorf("pipeline %s: %w", p.config.Name, err)
 	}
-	p.status.stop(err)
+	p.status.setStopped(err)
 	return err
 }
 
 func (p *Pipeline) run(ctx context.Context) error {
-	if err := p.recall(); err != nil {
+	if err := p.restorePause(); err != nil {
 		return err
 	}
-	for p.gate.pass(ctx) {
-		if over, err := p.shift(ctx); over || err != nil {
+	for p.readGate.waitUntilOpen(ctx) {
+		if exhausted, err := p.runUntilPause(ctx); exhausted || err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// shift works until the source is exhausted, when all is over, or reading ends
-// and what was read is settled.
-func (p *Pipeline) shift(ctx context.Context) (over bool, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	reading, stopReading := p.gate.reading(ctx)
+// runUntilPause works until the source is exhausted, or until reading stops and
+// everything that was read is delivered.
+func (p *Pipeline) runUntilPause(ctx context.Context) (exhausted bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	reading, stopReading := p.readGate.context(ctx)
 	defer stopReading()
-	crew := newCrew(p, ctx, reading)
-	leave := crew.join()
+	s := newSupervisor(p, ctx, reading)
+	releaseLeases := s.startLeases()
 	defer func() {
-		stop()
-		crew.dismiss()
-		leave()
+		cancel()
+		s.waitForAssignments()
+		releaseLeases()
 	}()
-	return crew.work()
+	return s.run()
 }
 
-// partitions asks the source for its partitions until it answers.
-func (p *Pipeline) partitions(ctx context.Context) (names []string, err error) {
-	err = p.source.retry(ctx, func() (err error) {
-		names, err = p.config.Source.Partitions(ctx)
-		return err
-	})
-	return names, err
-}
-
-// guard turns a panic in f into an error, so that one pipeline fails and what
-// it had in flight is read again, and not the whole engine.
-func guard(f func() error) (err error) {
+// catchPanic turns a panic in f into an error. So a panic fails one pipeline and
+// not the engine, and its batches are read again.
+func catchPanic(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())

@@ -21,14 +21,14 @@ import (
 )
 
 // start runs the pipeline and returns where its end will be told.
-func (r bench) start(ctx context.Context) <-chan error {
+func (r harness) start(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	return ended
 }
 
-// failing returns a hook that fails the first n times.
-func failing(n int64, err error) hook {
+// failFirst returns a hook that fails the first n times.
+func failFirst(n int64, err error) hook {
 	var calls atomic.Int64
 	return func(context.Context) error {
 		if calls.Add(1) <= n {
@@ -40,7 +40,7 @@ func failing(n int64, err error) hook {
 
 func TestRunToTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, to := newShelf("a", 95), newShelf("b", 7), newTable()
+		a, b, to := newMemoryPartition("a", 95), newMemoryPartition("b", 7), newMemorySink()
 		odd := func(position uint64, doc string) ([]string, error) {
 			switch position % 5 {
 			case 1:
@@ -52,7 +52,7 @@ func TestRunToTheEnd(t *testing.T) {
 			}
 			return []string{doc}, nil
 		}
-		r := newBench(t, newQueue(a, b), program{main: odd}, to)
+		r := newHarness(t, newMemorySource(a, b), testScript{main: odd}, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -60,13 +60,14 @@ func TestRunToTheEnd(t *testing.T) {
 		got.ScriptTime, got.BackpressureTime, got.Sinks[0].Time, got.Leases.Worker = 0, 0, 0, ""
 		want := Stats{
 			Read: 102, Committed: 102, Batches: 11, Bytes: got.Bytes,
-			Dropped: 21, Dead: map[string]uint64{"script": 20, "sink": 20},
-			Sinks: []SinkStats{{Name: "table", Rows: 61}}, State: Stopped,
+			Dropped: 21, Dead: map[string]uint64{"script": 20, "sink": 20}, DeadEvents: 20,
+			Started: []Start{{Partition: "a"}, {Partition: "b"}},
+			Sinks:   []SinkStats{{Name: "table", Rows: 61}}, State: Stopped,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		if rows, dead := len(to.all()), len(r.dead(t)); rows != 61 || dead != 40 {
+		if rows, dead := len(to.allRows()), len(r.deadLetters(t)); rows != 61 || dead != 40 {
 			t.Errorf("%d rows and %d dead letters", rows, dead)
 		}
 		if !a.acked.Covers(0, 95) || !b.acked.Covers(0, 7) {
@@ -76,7 +77,7 @@ func TestRunToTheEnd(t *testing.T) {
 }
 
 func TestRefusedRows(t *testing.T) {
-	to := newTable()
+	to := newMemorySink()
 	three := func(_ uint64, doc string) ([]string, error) {
 		bad := " bad 1"
 		if doc == "a/1" {
@@ -84,13 +85,13 @@ func TestRefusedRows(t *testing.T) {
 		}
 		return []string{doc + " 0", doc + bad, doc + " 2"}, nil
 	}
-	r := newBench(t, newQueue(newShelf("a", 2)), program{main: three}, to)
+	r := newHarness(t, newMemorySource(newMemoryPartition("a", 2)), testScript{main: three}, to)
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "rows", []string{"a/0 0", "a/0 2", "a/1 0", "a/1 2"}, to.all())
+	expectSame(t, "rows", []string{"a/0 0", "a/0 2", "a/1 0", "a/1 2"}, to.allRows())
 	var got []string
-	for _, l := range r.dead(t) {
+	for _, l := range r.deadLetters(t) {
 		got = append(got, fmt.Sprintf("%s %s %d %d %s: %s, %s, %s",
 			l.Pipeline, l.Partition, l.Position, l.Number, l.Stage, l.Error, l.Script, l.Original))
 	}
@@ -105,7 +106,7 @@ func TestRefusedRows(t *testing.T) {
 
 func TestSinkIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := newTable()
+		to := newMemorySink()
 		var away atomic.Bool
 		to.beforeCommit = func(context.Context) error {
 			if away.Load() {
@@ -114,10 +115,10 @@ func TestSinkIsAway(t *testing.T) {
 			return nil
 		}
 		away.Store(true)
-		q := newQueue(newShelf("a", 500))
+		q := newMemorySource(newMemoryPartition("a", 500))
 		var reads atomic.Int64
 		q.onRead = func(context.Context) error { reads.Add(1); return nil }
-		r := newBench(t, q, program{main: pass}, to)
+		r := newHarness(t, q, testScript{main: passThrough}, to)
 		var log bytes.Buffer
 		r.config.Log = slog.New(slog.NewTextHandler(&log, nil))
 		r.Pipeline = New(r.config)
@@ -137,13 +138,13 @@ func TestSinkIsAway(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.String(), "sink table failed, trying again"); n < 4 || n > 7 {
+		if n := strings.Count(log.String(), "sink table failed; retrying"); n < 4 || n > 7 {
 			t.Errorf("%d failures logged in 65 s:\n%s", n, log.String())
 		}
-		if n := strings.Count(log.String(), "sink table works again"); n != 1 {
+		if n := strings.Count(log.String(), "sink table recovered"); n != 1 {
 			t.Errorf("%d recoveries logged:\n%s", n, log.String())
 		}
-		if n := len(to.all()); n != 500 {
+		if n := len(to.allRows()); n != 500 {
 			t.Errorf("%d rows", n)
 		}
 	})
@@ -151,25 +152,25 @@ func TestSinkIsAway(t *testing.T) {
 
 func TestEveryNeighbourIsTriedAgain(t *testing.T) {
 	passing := errors.New("away")
-	for name, set := range map[string]func(q *queue, to *table){
-		"partitions":   func(q *queue, _ *table) { q.onPartitions = failing(3, passing) },
-		"open source":  func(q *queue, _ *table) { q.onOpen = failing(3, passing) },
-		"read":         func(q *queue, _ *table) { q.onRead = failing(3, passing) },
-		"acknowledge":  func(q *queue, _ *table) { q.onAck = failing(3, passing) },
-		"open sink":    func(_ *queue, to *table) { to.onOpen = failing(3, passing) },
-		"write":        func(_ *queue, to *table) { to.beforeCommit = failing(3, passing) },
-		"after commit": func(_ *queue, to *table) { to.afterCommit = failing(3, passing) },
+	for name, set := range map[string]func(q *memorySource, to *memorySink){
+		"partitions":   func(q *memorySource, _ *memorySink) { q.onPartitions = failFirst(3, passing) },
+		"open source":  func(q *memorySource, _ *memorySink) { q.onOpen = failFirst(3, passing) },
+		"read":         func(q *memorySource, _ *memorySink) { q.onRead = failFirst(3, passing) },
+		"acknowledge":  func(q *memorySource, _ *memorySink) { q.onAck = failFirst(3, passing) },
+		"open sink":    func(_ *memorySource, to *memorySink) { to.onOpen = failFirst(3, passing) },
+		"write":        func(_ *memorySource, to *memorySink) { to.beforeCommit = failFirst(3, passing) },
+		"after commit": func(_ *memorySource, to *memorySink) { to.afterCommit = failFirst(3, passing) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				shelf, to := newShelf("a", 100), newTable()
-				q := newQueue(shelf)
+				shelf, to := newMemoryPartition("a", 100), newMemorySink()
+				q := newMemorySource(shelf)
 				set(q, to)
-				r := newBench(t, q, program{main: pass}, to)
+				r := newHarness(t, q, testScript{main: passThrough}, to)
 				if err := r.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				same(t, "rows", append([]string(nil), shelf.docs...), to.all())
+				expectSame(t, "rows", append([]string(nil), shelf.docs...), to.allRows())
 				s := r.Stats()
 				if n := s.SourceRetries + s.Sinks[0].Retries; n != 3 {
 					t.Errorf("%d retries counted", n)
@@ -179,13 +180,13 @@ func TestEveryNeighbourIsTriedAgain(t *testing.T) {
 	}
 }
 
-// stuck keeps dead letters, after some attempts.
-type stuck struct {
+// failingDeadLetters keeps dead letters, after some attempts.
+type failingDeadLetters struct {
 	DeadLetters
 	try hook
 }
 
-func (s stuck) Replace(pipeline, partition string, r event.Range, dead []event.Dead) error {
+func (s failingDeadLetters) Replace(pipeline, partition string, r event.Range, dead []event.Dead) error {
 	if err := s.try.call(context.Background()); err != nil {
 		return err
 	}
@@ -195,8 +196,8 @@ func (s stuck) Replace(pipeline, partition string, r event.Range, dead []event.D
 func TestDeadLettersCannotBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := func(uint64, string) ([]string, error) { return nil, errors.New("no good") }
-		r := newBench(t, newQueue(newShelf("a", 10)), program{main: refuse}, newTable())
-		r.config.DeadLetters = stuck{r.letters, failing(3, errors.New("no space left on device"))}
+		r := newHarness(t, newMemorySource(newMemoryPartition("a", 10)), testScript{main: refuse}, newMemorySink())
+		r.config.DeadLetters = failingDeadLetters{r.store, failFirst(3, errors.New("no space left on device"))}
 		r.Pipeline = New(r.config)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
@@ -204,7 +205,7 @@ func TestDeadLettersCannotBeKept(t *testing.T) {
 		if s := r.Stats(); s.DeadLetterRetries != 3 || s.Committed != 10 {
 			t.Errorf("%d failures counted, %d events settled", s.DeadLetterRetries, s.Committed)
 		}
-		if n := len(r.dead(t)); n != 10 {
+		if n := len(r.deadLetters(t)); n != 10 {
 			t.Errorf("%d dead letters kept", n)
 		}
 	})
@@ -213,18 +214,18 @@ func TestDeadLettersCannotBeKept(t *testing.T) {
 func TestPermanentErrorsStop(t *testing.T) {
 	atSink := &event.PermanentError{Err: errors.New("no such table"), Hint: "create it"}
 	atSource := &event.PermanentError{Err: errors.New("gap [3,5)"), Hint: "restore it"}
-	for name, set := range map[string]func(q *queue, to *table){
-		"partition a: open sink table: no such table":     func(_ *queue, to *table) { to.onOpen = failing(1, atSink) },
-		"partition a: write to sink table: no such table": func(_ *queue, to *table) { to.beforeCommit = failing(1, atSink) },
-		"partition a: open source: gap [3,5)":             func(q *queue, _ *table) { q.onOpen = failing(1, atSource) },
-		"partition a: read from source: gap [3,5)":        func(q *queue, _ *table) { q.onRead = failing(1, atSource) },
-		"partition a: acknowledge to source: gap [3,5)":   func(q *queue, _ *table) { q.onAck = failing(1, atSource) },
-		"list partitions of source: gap [3,5)":            func(q *queue, _ *table) { q.onPartitions = failing(1, atSource) },
+	for name, set := range map[string]func(q *memorySource, to *memorySink){
+		"partition a: open sink table: no such table":     func(_ *memorySource, to *memorySink) { to.onOpen = failFirst(1, atSink) },
+		"partition a: write to sink table: no such table": func(_ *memorySource, to *memorySink) { to.beforeCommit = failFirst(1, atSink) },
+		"partition a: open source: gap [3,5)":             func(q *memorySource, _ *memorySink) { q.onOpen = failFirst(1, atSource) },
+		"partition a: read from source: gap [3,5)":        func(q *memorySource, _ *memorySink) { q.onRead = failFirst(1, atSource) },
+		"partition a: acknowledge to source: gap [3,5)":   func(q *memorySource, _ *memorySink) { q.onAck = failFirst(1, atSource) },
+		"list partitions of source: gap [3,5)":            func(q *memorySource, _ *memorySink) { q.onPartitions = failFirst(1, atSource) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, to := newQueue(newShelf("a", 100)), newTable()
+			q, to := newMemorySource(newMemoryPartition("a", 100)), newMemorySink()
 			set(q, to)
-			r := newBench(t, q, program{main: pass}, to)
+			r := newHarness(t, q, testScript{main: passThrough}, to)
 			err := r.Run(t.Context())
 			if err == nil || err.Error() != "pipeline test: "+name {
 				t.Fatalf("ended with %v", err)
@@ -241,7 +242,7 @@ func TestPermanentErrorsStop(t *testing.T) {
 
 func TestFencedOpensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shelf, to := newShelf("a", 300), newTable()
+		shelf, to := newMemoryPartition("a", 300), newMemorySink()
 		var writes atomic.Int64
 		to.beforeCommit = func(context.Context) error {
 			if writes.Add(1)%10 == 0 {
@@ -249,11 +250,11 @@ func TestFencedOpensAgain(t *testing.T) {
 			}
 			return nil
 		}
-		r := newBench(t, newQueue(shelf), program{main: pass}, to)
+		r := newHarness(t, newMemorySource(shelf), testScript{main: passThrough}, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "rows", append([]string(nil), shelf.docs...), to.all())
+		expectSame(t, "rows", append([]string(nil), shelf.docs...), to.allRows())
 		if to.epochs["a"] < 6 {
 			t.Errorf("opened and taken over only %d times", to.epochs["a"])
 		}
@@ -264,50 +265,50 @@ func TestFencedOpensAgain(t *testing.T) {
 // the source is asked for its partitions again.
 func TestMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old, next, to := newShelf("old", 50), newShelf("new", 30), newTable()
-		q := newQueue(old)
-		q.after = func(q *queue, s *shelf) error {
+		old, next, to := newMemoryPartition("old", 50), newMemoryPartition("new", 30), newMemorySink()
+		q := newMemorySource(old)
+		q.atEnd = func(q *memorySource, s *memoryPartition) error {
 			if s == next {
 				return io.EOF
 			}
-			q.shelves = []*shelf{next}
+			q.partitions = []*memoryPartition{next}
 			return source.ErrMoved
 		}
 		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, time.Second); return nil }
 		q.onPartitions = func(context.Context) error {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			if q.shelves[0] == next && len(to.all()) < 50 {
-				t.Errorf("asked with %d of 50 rows settled", len(to.all()))
+			if q.partitions[0] == next && len(to.allRows()) < 50 {
+				t.Errorf("asked with %d of 50 rows settled", len(to.allRows()))
 			}
 			return nil
 		}
-		r := newBench(t, q, program{main: pass}, to)
+		r := newHarness(t, q, testScript{main: passThrough}, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "rows", append(append([]string(nil), old.docs...), next.docs...), to.all())
+		expectSame(t, "rows", append(append([]string(nil), old.docs...), next.docs...), to.allRows())
 	})
 }
 
 func TestLimits(t *testing.T) {
 	t.Run("the rest runs again", func(t *testing.T) {
-		shelf, to := newShelf("a", 100), newTable()
-		half := program{main: pass, limit: func(n int) int { return (n + 1) / 2 }}
-		q := newQueue(shelf)
+		shelf, to := newMemoryPartition("a", 100), newMemorySink()
+		half := testScript{main: passThrough, limit: func(n int) int { return (n + 1) / 2 }}
+		q := newMemorySource(shelf)
 		q.batch = func() int { return 4 }
-		r := newBench(t, q, half, to)
+		r := newHarness(t, q, half, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "rows", append([]string(nil), shelf.docs...), to.all())
+		expectSame(t, "rows", append([]string(nil), shelf.docs...), to.allRows())
 		if len(to.ranges["a"]) != 1 || !shelf.acked.Covers(0, 100) {
 			t.Errorf("committed %v, acknowledged %v", to.ranges["a"], shelf.acked)
 		}
 	})
 	t.Run("three in a row pause", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			to := newTable()
+			to := newMemorySink()
 			var slow atomic.Bool
 			slow.Store(true)
 			limit := func(n int) int {
@@ -316,7 +317,7 @@ func TestLimits(t *testing.T) {
 				}
 				return n
 			}
-			r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass, limit: limit}, to)
+			r := newHarness(t, newMemorySource(newMemoryPartition("a", 10)), testScript{main: passThrough, limit: limit}, to)
 			r.config.Folder = t.TempDir()
 			r.Pipeline = New(r.config)
 			ended := r.start(t.Context())
@@ -326,7 +327,7 @@ func TestLimits(t *testing.T) {
 			if s := r.Stats(); s.State != Paused || s.Err.Error() != want {
 				t.Errorf("state %s: %v", s.State, s.Err)
 			}
-			same(t, "rows", []string{"a/0", "a/1", "a/2"}, to.all())
+			expectSame(t, "rows", []string{"a/0", "a/1", "a/2"}, to.allRows())
 			slow.Store(false)
 			if err := r.Resume(); err != nil {
 				t.Fatal(err)
@@ -334,7 +335,7 @@ func TestLimits(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Fatal(err)
 			}
-			if n := len(to.all()); n != 10 {
+			if n := len(to.allRows()); n != 10 {
 				t.Errorf("%d rows", n)
 			}
 		})
@@ -343,20 +344,20 @@ func TestLimits(t *testing.T) {
 
 func TestPanicsFailThePipeline(t *testing.T) {
 	burst := func(context.Context) error { panic("burst") }
-	for name, set := range map[string]func(q *queue, to *table, p *program){
-		"partitions": func(q *queue, _ *table, _ *program) { q.onPartitions = burst },
-		"open":       func(q *queue, _ *table, _ *program) { q.onOpen = burst },
-		"read":       func(q *queue, _ *table, _ *program) { q.onRead = burst },
-		"ack":        func(q *queue, _ *table, _ *program) { q.onAck = burst },
-		"write":      func(_ *queue, to *table, _ *program) { to.beforeCommit = burst },
-		"script": func(_ *queue, _ *table, p *program) {
+	for name, set := range map[string]func(q *memorySource, to *memorySink, p *testScript){
+		"partitions": func(q *memorySource, _ *memorySink, _ *testScript) { q.onPartitions = burst },
+		"open":       func(q *memorySource, _ *memorySink, _ *testScript) { q.onOpen = burst },
+		"read":       func(q *memorySource, _ *memorySink, _ *testScript) { q.onRead = burst },
+		"ack":        func(q *memorySource, _ *memorySink, _ *testScript) { q.onAck = burst },
+		"write":      func(_ *memorySource, to *memorySink, _ *testScript) { to.beforeCommit = burst },
+		"script": func(_ *memorySource, _ *memorySink, p *testScript) {
 			p.main = func(uint64, string) ([]string, error) { panic("burst") }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, to, p := newQueue(newShelf("a", 100)), newTable(), program{main: pass}
+			q, to, p := newMemorySource(newMemoryPartition("a", 100)), newMemorySink(), testScript{main: passThrough}
 			set(q, to, &p)
-			err := newBench(t, q, p, to).Run(t.Context())
+			err := newHarness(t, q, p, to).Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "panic: burst") {
 				t.Fatalf("ended with %v", err)
 			}
@@ -366,36 +367,36 @@ func TestPanicsFailThePipeline(t *testing.T) {
 
 func TestFaultsOfNeighboursAreErrors(t *testing.T) {
 	t.Run("a script that leaves events out", func(t *testing.T) {
-		short := program{main: pass, limit: func(n int) int { return n - 1 }}
-		err := newBench(t, newQueue(newShelf("a", 9)), silent{short}, newTable()).Run(t.Context())
+		short := testScript{main: passThrough, limit: func(n int) int { return n - 1 }}
+		err := newHarness(t, newMemorySource(newMemoryPartition("a", 9)), silent{short}, newMemorySink()).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "ran 8 of 9 events and returned no error") {
 			t.Errorf("ended with %v", err)
 		}
 	})
 	t.Run("a source that reads nothing", func(t *testing.T) {
-		q := newQueue(newShelf("a", 9))
-		q.after = func(*queue, *shelf) error { return nil }
-		err := newBench(t, q, program{main: pass}, newTable()).Run(t.Context())
+		q := newMemorySource(newMemoryPartition("a", 9))
+		q.atEnd = func(*memorySource, *memoryPartition) error { return nil }
+		err := newHarness(t, q, testScript{main: passThrough}, newMemorySink()).Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "0 events for the positions [9,9)") {
 			t.Errorf("ended with %v", err)
 		}
 	})
 	t.Run("a sink that refuses a row there is not", func(t *testing.T) {
-		to := newTable()
+		to := newMemorySink()
 		to.beforeCommit = func(context.Context) error {
 			return &sink.RowErrors{Rows: []sink.RowError{{Row: 9, Err: errors.New("odd")}}}
 		}
-		err := newBench(t, newQueue(newShelf("a", 9)), program{main: pass}, to).Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "refused row 9 of 9") {
+		err := newHarness(t, newMemorySource(newMemoryPartition("a", 9)), testScript{main: passThrough}, to).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "rejected row 9 of 9") {
 			t.Errorf("ended with %v", err)
 		}
 	})
 }
 
 // silent hides the limits of a program.
-type silent struct{ program }
+type silent struct{ testScript }
 
 func (s silent) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
-	_ = s.program.Run(ctx, in, res)
+	_ = s.testScript.Run(ctx, in, res)
 	return nil
 }

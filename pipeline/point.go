@@ -1,22 +1,22 @@
 package pipeline
 
-// A Point is one that each batch passes on its way. It is where a test stops
-// the process, to see that nothing is lost or doubled.
+// A Point is a step that batches pass. Tests stop the process at points and check
+// that nothing is lost or duplicated.
 type Point string
 
 const (
-	AfterRead    Point = "after-read"    // a batch was read, nothing was done with it
-	AfterScript  Point = "after-script"  // the script ran, nothing is durable
+	AfterRead        Point = "after-read"         // a batch was read; nothing was done with it
+	AfterScript      Point = "after-script"       // the script ran; nothing is durable
 	AfterDeadLetters Point = "after-dead-letters" // dead letters are durable
-	AfterOutbox  Point = "after-outbox"  // outputs are durable in the outbox; only with several sinks
-	BeforeWrite  Point = "before-write"  // before each write to a sink
-	AfterCommit  Point = "after-commit"  // after each write to a sink
-	BeforeAck    Point = "before-ack"    // every sink has the batch
-	AfterAck     Point = "after-ack"     // the source knows
-	BeforeReplay Point = "before-replay" // an entry of the outbox was found after a crash
+	AfterOutbox      Point = "after-outbox"       // outputs are durable in the outbox; only with several sinks
+	BeforeWrite      Point = "before-write"       // before each write to a sink
+	AfterCommit      Point = "after-commit"       // after each write to a sink
+	BeforeAck        Point = "before-ack"         // every sink has the batch
+	AfterAck         Point = "after-ack"          // the source knows
+	BeforeReplay     Point = "before-replay"      // an entry of the outbox was found after a crash
 )
 
-// Points lists the points there are.
+// Points returns all points.
 func Points() []Point {
 	return []Point{
 		AfterRead, AfterScript, AfterDeadLetters, AfterOutbox, BeforeWrite, AfterCommit, BeforeAck, AfterAck, BeforeReplay,

@@ -10,76 +10,76 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// replay writes what the outbox has of the partition to the sinks that lack it,
-// and returns what every sink has then. The letters of an entry are those of the
-// run that it is of, and replace any other.
-func (t *partition) replay(ctx context.Context) (event.Ranges, error) {
-	done := t.done()
-	if t.p.config.Outbox == nil {
+// replayOutbox delivers the partition's entries of the outbox to the sinks that
+// lack them, and returns the ranges that every sink has after that. The dead
+// letters of an entry are those of the run that made it, and replace others.
+func (s *session) replayOutbox(ctx context.Context) (event.Ranges, error) {
+	done := s.commonRanges()
+	if s.p.config.Outbox == nil {
 		return done, nil
 	}
-	for entry, err := range t.p.config.Outbox.Entries(t.p.config.Name, t.name) {
+	for entry, err := range s.p.config.Outbox.Entries(s.p.config.Name, s.partition) {
 		if err != nil {
 			return nil, err
 		}
 		r := entry.Batch.Range
-		if t.settled(r) {
-			t.p.config.Outbox.Remove(t.p.config.Name, t.name, r.First)
+		if s.isWritten(r) {
+			s.p.config.Outbox.Remove(s.p.config.Name, s.partition, r.First)
 			continue
 		}
-		s := t.resume(entry)
-		t.p.config.Reached(BeforeReplay)
-		t.p.log.Info("writing stored outputs to sinks that may lack them",
-			"partition", t.name, "range", r.String(), "script", entry.Script)
-		if err := s.commit(ctx); err != nil {
+		d := s.newReplay(entry)
+		s.p.config.Reached(BeforeReplay)
+		s.p.log.Info("writing stored outputs to the sinks that lack them",
+			"partition", s.partition, "range", r.String(), "script", entry.Script)
+		if err := d.commit(ctx); err != nil {
 			return nil, fmt.Errorf("write stored outputs: %w", err)
 		}
-		t.p.counters.replayed.Add(r.Count)
-		if !slices.Contains(s.absent, true) {
+		s.p.counters.replayed.Add(r.Count)
+		if !slices.Contains(d.withoutOutput, true) {
 			done.Add(r)
 		}
 	}
 	return done, nil
 }
 
-// settled tells whether a range is known to be in every sink: they remember it,
-// and those that remember nothing were written before.
-func (t *partition) settled(r event.Range) bool {
+// isWritten reports whether every sink is known to have a range: the sinks that
+// remember ranges have it, and the others were written before them.
+func (s *session) isWritten(r event.Range) bool {
 	remembered := false
-	for i := range t.p.config.Sinks {
-		if t.p.config.Sinks[i].forgets() {
+	for i := range s.p.config.Sinks {
+		if s.p.config.Sinks[i].isAtLeastOnce() {
 			continue
 		}
-		if remembered = t.has[i].Covers(r.First, r.End()); !remembered {
+		if remembered = s.ranges[i].Covers(r.First, r.End()); !remembered {
 			return false
 		}
 	}
 	return remembered
 }
 
-// resume makes a settling of an entry, whose outputs may be for other sinks than
-// the pipeline has now, or for one that wants other columns: to that sink the
-// events must come from the source again.
-func (t *partition) resume(e *outbox.Entry) *settling {
-	s := &settling{t: t, batch: &e.Batch, res: &e.Result, script: e.Script, stored: true, begun: true}
-	outputs := make([]event.Output, len(t.p.config.Sinks))
-	s.absent = make([]bool, len(outputs))
-	for i := range t.p.config.Sinks {
-		at := slices.Index(e.Sinks, t.p.config.Sinks[i].Name)
-		if at < 0 || !fits(&e.Result.Outputs[at], t.p.config.Sinks[i].Sink) {
-			s.absent[i] = true
+// newReplay makes a delivery of an entry. The pipeline may have other sinks now, or
+// a sink may want other columns: such a sink gets the events from the source
+// again.
+func (s *session) newReplay(e *outbox.Entry) *delivery {
+	d := &delivery{session: s, batch: &e.Batch, result: &e.Result, script: e.Script, stored: true, maybeWritten: true}
+	outputs := make([]event.Output, len(s.p.config.Sinks))
+	d.withoutOutput = make([]bool, len(outputs))
+	for i := range s.p.config.Sinks {
+		at := slices.Index(e.Sinks, s.p.config.Sinks[i].Name)
+		if at < 0 || !outputFits(&e.Result.Outputs[at], s.p.config.Sinks[i].Sink) {
+			d.withoutOutput[i] = true
 			continue
 		}
 		outputs[i] = e.Result.Outputs[at]
 	}
 	e.Result.Outputs = outputs
-	s.name()
-	return s
+	d.labelOutputs()
+	return d
 }
 
-// fits tells whether an output has the columns that a sink asks for, and documents
-// where it reads them.
-func fits(out *event.Output, s sink.Sink) bool {
+// outputFits reports whether an output has the columns that a sink wants, and
+// documents if the sink reads them.
+func outputFits(out *event.Output, s sink.Sink) bool {
 	traits := s.Traits()
 	if !traits.ColumnsOnly && lacksDocuments(out) {
 		return false

@@ -3,8 +3,11 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -13,32 +16,54 @@ import (
 )
 
 const (
-	firstPause = 50 * time.Millisecond // before the second attempt; doubles from there
-	lastPause  = 5 * time.Second
-	sayEvery   = 10 * time.Second // between two log records about the same trouble
+	firstWait   = 50 * time.Millisecond // before the second attempt; doubles from there
+	longestWait = 5 * time.Second
+	logInterval = 10 * time.Second // between two log records about the same failure
 
-	quickAttempts = 6                    // after a conflict, before it counts as trouble
-	quickPause    = 2 * time.Millisecond // before the first of them; doubles from there
+	conflictAttempts  = 6                    // after a conflict, before it counts as a failure
+	firstConflictWait = 2 * time.Millisecond // before the first of them; doubles from there
 )
 
-// retry calls f until it succeeds or fails for good, with growing pauses. When
-// ctx ends first, its error is returned.
-func (t *trouble) retry(ctx context.Context, f func() error) (err error) {
-	if err = f(); !passes(err) {
+// A retrier repeats calls to one dependency of a pipeline until they succeed, for
+// all lanes together. It logs the first failure, one every logInterval, and the
+// recovery.
+type retrier struct {
+	name    string
+	log     *slog.Logger
+	status  *status
+	breaker *circuitBreaker // opened by repeated failures; nil if reading helps to recover
+
+	mu       sync.Mutex
+	waiting  int // calls between their first failure and their end
+	since    time.Time
+	logged   time.Time
+	quiet    bool // no failure was logged since waiting rose from 0
+	tripped  bool // this retrier opened the breaker
+	failures uint64
+}
+
+func (p *Pipeline) newRetrier(name string, b *circuitBreaker) *retrier {
+	return &retrier{name: name, log: p.log, status: &p.status, breaker: b}
+}
+
+// do calls f until it succeeds or fails permanently, with growing waits. If ctx
+// ends first, do returns its error.
+func (r *retrier) do(ctx context.Context, f func() error) (err error) {
+	if err = f(); !isTransient(err) {
 		return err
 	}
-	if err = t.retryAtOnce(ctx, f, err); !passes(err) {
+	if err = r.retryConflict(ctx, f, err); !isTransient(err) {
 		return err
 	}
-	t.begin()
-	defer func() { t.end(err) }()
-	for attempt := 0; passes(err); attempt++ {
+	r.startWaiting()
+	defer func() { r.stopWaiting(err) }()
+	for attempt := 0; isTransient(err); attempt++ {
 		if ctx.Err() == nil {
-			t.failed(err)
-			if attempt+1 >= breakAfter {
-				t.lasts()
+			r.recordFailure(err)
+			if attempt+1 >= failuresToOpen {
+				r.openBreaker()
 			}
-			sleep(ctx, backoff(attempt))
+			sleep(ctx, backoffWait(attempt))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -48,38 +73,117 @@ func (t *trouble) retry(ctx context.Context, f func() error) (err error) {
 	return err
 }
 
-// retryAtOnce calls f again, a few times, as long as it loses against another
-// transaction. The pauses are random: who met once must not meet again.
-func (t *trouble) retryAtOnce(ctx context.Context, f func() error, err error) error {
-	for attempt := range quickAttempts {
-		if !errors.Is(err, sink.ErrConflict) || !sleep(ctx, rand.N(quickPause<<attempt)) {
+// retryConflict repeats f a few times while it conflicts with other transactions.
+// The waits are random, so that the same transactions do not conflict again.
+func (r *retrier) retryConflict(ctx context.Context, f func() error, err error) error {
+	for attempt := range conflictAttempts {
+		if !errors.Is(err, sink.ErrConflict) || !sleep(ctx, rand.N(firstConflictWait<<attempt)) {
 			break
 		}
-		t.missed()
+		r.countFailure()
 		err = f()
 	}
 	return err
 }
 
-// passes tells whether err is one that time mends.
-func passes(err error) bool {
-	var refused *sink.RowErrors
-	return err != nil && err != io.EOF &&
-		!errors.Is(err, sink.ErrFenced) && !errors.Is(err, source.ErrMoved) &&
-		!errors.As(err, &refused) && !event.IsPermanent(err)
+// isTransient reports whether retrying helps against err.
+func isTransient(err error) bool {
+	var rejected *sink.RowErrors
+	return err != nil && err != io.EOF && !event.IsPermanent(err) &&
+		!errors.Is(err, sink.ErrFenced) && !errors.Is(err, source.ErrMoved) && !errors.As(err, &rejected)
 }
 
-// backoff is how long to wait after an attempt, counted from 0: half of it fixed
-// and half at random, so that lanes do not come all at once.
-func backoff(attempt int) time.Duration {
-	d := lastPause
+// startWaiting is called once by each call that starts to wait for recovery.
+func (r *retrier) startWaiting() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == 0 {
+		r.since, r.quiet = time.Now(), true
+	}
+	r.waiting++
+}
+
+// openBreaker stops reading: the dependency will not recover within moments.
+func (r *retrier) openBreaker() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.breaker != nil && !r.tripped {
+		r.tripped = true
+		r.breaker.open()
+	}
+}
+
+func (r *retrier) countFailure() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures++
+}
+
+// recordFailure counts a failure, logs it now and then, and shows it in the status.
+func (r *retrier) recordFailure(err error) {
+	r.status.addFailure(r, fmt.Errorf("%s: %w", r.name, err))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures++
+	if now := time.Now(); now.Sub(r.logged) >= logInterval {
+		r.logged, r.quiet = now, false
+		r.log.Warn(r.name+" failed; retrying", "error", err, "failures", r.failures)
+	}
+}
+
+// stopWaiting ends startWaiting. err is nil if the call succeeded.
+func (r *retrier) stopWaiting(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting--
+	if r.waiting > 0 {
+		return
+	}
+	r.status.removeFailure(r)
+	if r.tripped {
+		r.tripped = false
+		r.breaker.close()
+	}
+	if err == nil && !r.quiet {
+		r.log.Info(r.name+" recovered", "after", time.Since(r.since).Round(time.Millisecond))
+	}
+}
+
+func (r *retrier) failureCount() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failures
+}
+
+// backoffWait returns how long to wait after an attempt, counted from 0. Half of
+// the wait is random, so that lanes do not retry all at once.
+func backoffWait(attempt int) time.Duration {
+	d := longestWait
 	if attempt < 10 {
-		d = min(d, firstPause<<attempt)
+		d = min(d, firstWait<<attempt)
 	}
 	return d/2 + rand.N(d/2)
 }
 
-// sleep waits for d and reports whether ctx lasted that long.
+// A backoff spaces out an action that may repeat without end. Its waits grow while
+// the action repeats quickly.
+type backoff struct {
+	last    time.Time
+	attempt int
+}
+
+func (b *backoff) next() time.Duration {
+	now := time.Now()
+	if now.Sub(b.last) > 2*longestWait {
+		b.attempt = 0
+	}
+	d := backoffWait(b.attempt)
+	b.last = now.Add(d)
+	b.attempt++
+	return d
+}
+
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -91,20 +195,53 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A pace spaces out something that may happen again and again: the longer the
-// row of quick repetitions, the longer the wait.
-type pace struct {
-	last    time.Time
-	attempt int
+// failuresToOpen is the number of failures in a row that open the circuit breaker.
+const failuresToOpen = 3
+
+// A circuitBreaker is open while something that every delivery needs is failing.
+// Then nothing is read, because batches could only wait. Its zero value is closed.
+type circuitBreaker struct {
+	mu     sync.Mutex
+	opened int           // number of retriers that opened it
+	closed chan struct{} // closed when opened falls to 0
 }
 
-func (p *pace) next() time.Duration {
-	now := time.Now()
-	if now.Sub(p.last) > 2*lastPause {
-		p.attempt = 0
+func (b *circuitBreaker) open() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.opened == 0 {
+		b.closed = make(chan struct{})
 	}
-	d := backoff(p.attempt)
-	p.last = now.Add(d)
-	p.attempt++
-	return d
+	b.opened++
+}
+
+func (b *circuitBreaker) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.opened--
+	if b.opened == 0 {
+		close(b.closed)
+	}
+}
+
+func (b *circuitBreaker) isOpen() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.opened > 0
+}
+
+// wait returns when the breaker is closed or ctx ends.
+func (b *circuitBreaker) wait(ctx context.Context) {
+	for ctx.Err() == nil {
+		b.mu.Lock()
+		open, closed := b.opened > 0, b.closed
+		b.mu.Unlock()
+		if !open {
+			return
+		}
+		select {
+		case <-closed:
+		case <-ctx.Done():
+		}
+	}
 }

@@ -16,9 +16,9 @@ import (
 // trouble.
 func TestConflictsAreTriedAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := newTable()
-		to.beforeCommit = failing(5, fmt.Errorf("insert: %w", sink.ErrConflict))
-		r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass}, to)
+		to := newMemorySink()
+		to.beforeCommit = failFirst(5, fmt.Errorf("insert: %w", sink.ErrConflict))
+		r := newHarness(t, newMemorySource(newMemoryPartition("a", 10)), testScript{main: passThrough}, to)
 		began := time.Now()
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
@@ -26,8 +26,8 @@ func TestConflictsAreTriedAgainAtOnce(t *testing.T) {
 		if took := time.Since(began); took > 150*time.Millisecond {
 			t.Errorf("five conflicts took %v", took)
 		}
-		if s := r.Stats(); s.Sinks[0].Retries != 5 || len(to.all()) != 10 {
-			t.Errorf("%d retries, %d rows", s.Sinks[0].Retries, len(to.all()))
+		if s := r.Stats(); s.Sinks[0].Retries != 5 || len(to.allRows()) != 10 {
+			t.Errorf("%d retries, %d rows", s.Sinks[0].Retries, len(to.allRows()))
 		}
 	})
 }
@@ -35,9 +35,9 @@ func TestConflictsAreTriedAgainAtOnce(t *testing.T) {
 // Conflicts without an end are trouble like any other.
 func TestConflictsWithoutAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := newTable()
+		to := newMemorySink()
 		to.beforeCommit = func(context.Context) error { return sink.ErrConflict }
-		r := newBench(t, newQueue(newShelf("a", 10)), program{main: pass}, to)
+		r := newHarness(t, newMemorySource(newMemoryPartition("a", 10)), testScript{main: passThrough}, to)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := r.start(ctx)
 		time.Sleep(time.Minute)
@@ -53,7 +53,7 @@ func TestConflictsWithoutAnEnd(t *testing.T) {
 // and once it is back reading goes on.
 func TestCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		to := newTable()
+		to := newMemorySink()
 		var back atomic.Bool
 		to.beforeCommit = func(context.Context) error {
 			if back.Load() {
@@ -61,9 +61,9 @@ func TestCircuit(t *testing.T) {
 			}
 			return errors.New("away")
 		}
-		a, b := newShelf("a", 500), newShelf("b", 5)
-		q := newQueue(a)
-		r := newBench(t, q, program{main: pass}, to)
+		a, b := newMemoryPartition("a", 500), newMemoryPartition("b", 5)
+		q := newMemorySource(a)
+		r := newHarness(t, q, testScript{main: passThrough}, to)
 		ended := r.start(t.Context())
 		time.Sleep(30 * time.Second)
 		q.add(b)

@@ -31,7 +31,7 @@ function main(event)
   return {id = event.id, name = event.id % 1000 == 3 and "0123456789" or "short"}
 end`
 
-func fateOf(id int) (row, letter bool) {
+func expectedEnd(id int) (row, letter bool) {
 	switch {
 	case id%10 == 1:
 		return false, false
@@ -61,7 +61,7 @@ func TestServers(t *testing.T) {
 	}
 	defer letters.Close()
 
-	end := &servers{queue.Address(), mysql.Config{
+	end := &serverPair{queue.Address(), mysql.Config{
 		Address: maria.Address(), User: "root", Database: database, Table: "events", Create: true,
 		Columns: []mysql.Column{
 			{Name: "id", Type: mysql.Type(event.Int64), Required: true},
@@ -93,15 +93,15 @@ func TestServers(t *testing.T) {
 	checkEnds(t, events, db, letters)
 }
 
-// servers makes pipelines between the same two servers, as processes that
+// serverPair makes pipelines between the same two servers, as processes that
 // follow one another do.
-type servers struct {
+type serverPair struct {
 	redis   string
 	mysql   mysql.Config
 	letters *deadletter.Store
 }
 
-func (s *servers) run(t *testing.T, after time.Duration) error {
+func (s *serverPair) run(t *testing.T, after time.Duration) error {
 	log, limits := slog.New(slog.DiscardHandler), source.Limits{Events: 100, Bytes: 1 << 20}
 	src, err := redis.New(source.Env{Pipeline: "test", Log: log, Limits: limits},
 		redis.Config{Address: s.redis, List: "emails", UntilEmpty: true})
@@ -151,7 +151,7 @@ func checkEnds(t *testing.T, events int, db *sql.DB, letters *deadletter.Store) 
 	}
 	wrong := 0
 	for id := 1; id <= events; id++ {
-		row, letter := fateOf(id)
+		row, letter := expectedEnd(id)
 		if (rows[id] != 1) == row || rows[id] > 1 || (dead[id] != 1) == letter || dead[id] > 1 {
 			if wrong++; wrong <= 10 {
 				t.Errorf("event %d is there as %d rows and %d dead letters", id, rows[id], dead[id])
@@ -173,16 +173,16 @@ func TestWorkersShareServers(t *testing.T) {
 		Address: maria.Address(), User: "root", Database: database, Table: "events", Create: true,
 		Columns: []mysql.Column{{Name: "id", Type: mysql.Type(event.Int64), Required: true}},
 	}
-	q := newQueue()
+	q := newMemorySource()
 	q.onRead = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return ctx.Err() }
 	for i := range lists {
-		list := newShelf(fmt.Sprint("list ", i), each)
+		list := newMemoryPartition(fmt.Sprint("list ", i), each)
 		for n := range list.docs {
 			list.docs[n] = fmt.Sprintf(`{"id":%d}`, i*each+n)
 		}
 		q.add(list)
 	}
-	var views []*view
+	var views []*workerView
 	var working sync.WaitGroup
 	for i := range 2 {
 		log := slog.New(slog.DiscardHandler)
@@ -198,9 +198,9 @@ func TestWorkersShareServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer lua.Close()
-		v := newView(to)
+		v := newWorkerView(to)
 		views = append(views, v)
-		r := newBench(t, q, lua, v)
+		r := newHarness(t, q, lua, v)
 		r.config.Worker, r.config.Lease = fmt.Sprint("worker ", i), time.Second
 		r.Pipeline = New(r.config)
 		working.Go(func() {
@@ -250,11 +250,11 @@ func TestDatabaseSetBackWhileIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer to.Close()
-	list := newShelf("list", 100)
+	list := newMemoryPartition("list", 100)
 	for n := range list.docs {
 		list.docs[n] = fmt.Sprintf(`{"id":%d}`, n)
 	}
-	q := newQueue(list)
+	q := newMemorySource(list)
 	q.onRead = func(ctx context.Context) error {
 		q.mu.Lock()
 		exhausted := list.read == uint64(len(list.docs))
@@ -271,7 +271,7 @@ func TestDatabaseSetBackWhileIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lua.Close()
-	r := newBench(t, q, lua, to)
+	r := newHarness(t, q, lua, to)
 	r.config.Lease = time.Second
 	r.Pipeline = New(r.config)
 	ended := make(chan error, 1)

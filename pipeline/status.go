@@ -1,84 +1,97 @@
 package pipeline
 
-import "sync"
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
 
-// A State is what a pipeline is doing.
+// A State says what a pipeline is doing.
 type State string
 
 const (
 	Starting State = "starting" // connecting
 	Running  State = "running"  // every partition is open
-	Retrying State = "retrying" // waiting for the source or a sink to come back
-	Paused   State = "paused"   // reading nothing until it is resumed
-	Draining State = "draining" // finishing what was read
+	Retrying State = "retrying" // waiting for a source, sink or store that fails
+	Paused   State = "paused"   // not reading until it is resumed
+	Draining State = "draining" // delivering what was read
 	Stopped  State = "stopped"
 )
 
-// States lists the states there are.
+// States returns all states.
 func States() []State { return []State{Starting, Running, Retrying, Paused, Draining, Stopped} }
 
-// status is from what the state of a pipeline follows. It is safe for
-// concurrent use.
-type status struct {
-	mu       sync.Mutex
-	started  bool // the partitions are known
-	unopened int  // partitions that are being opened
-	troubles map[*trouble]error
-	paused   error // why; nil when it is not
-	draining bool
-	stopped  bool
-	err      error // why it stopped
+// Ready returns nil if the pipeline is running, and otherwise what it is doing
+// instead.
+func (p *Pipeline) Ready() error {
+	switch state, err := p.status.current(); {
+	case state == Running:
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", state, err)
+	default:
+		return errors.New(string(state))
+	}
 }
 
-func (s *status) now() (State, error) {
+// status holds what the state of a pipeline depends on. It is safe for concurrent
+// use.
+type status struct {
+	mu       sync.Mutex
+	listed   bool // the source has listed its partitions
+	opening  int  // partitions that are being opened
+	failures map[*retrier]error
+	paused   error // the reason; nil if not paused
+	draining bool
+	stopped  bool
+	err      error // of the run
+}
+
+func (s *status) current() (State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.stopped:
 		return Stopped, s.err
 	case s.draining:
-		return Draining, s.trouble()
+		return Draining, s.anyFailure()
 	case s.paused != nil:
 		return Paused, s.paused
-	case len(s.troubles) > 0:
-		return Retrying, s.trouble()
-	case !s.started || s.unopened > 0:
+	case len(s.failures) > 0:
+		return Retrying, s.anyFailure()
+	case !s.listed || s.opening > 0:
 		return Starting, nil
 	}
 	return Running, nil
 }
 
-// trouble returns the error of one of the troubles, if there are any.
-func (s *status) trouble() error {
-	for _, err := range s.troubles {
+func (s *status) anyFailure() error {
+	for _, err := range s.failures {
 		return err
 	}
 	return nil
 }
 
-func (s *status) change(f func()) {
+func (s *status) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f()
+	change()
 }
 
-func (s *status) hired()   { s.change(func() { s.started = true }) }
-func (s *status) opening() { s.change(func() { s.unopened++ }) }
-func (s *status) opened()  { s.change(func() { s.unopened-- }) }
-func (s *status) drain()   { s.change(func() { s.draining = true }) }
+func (s *status) setListed()             { s.update(func() { s.listed = true }) }
+func (s *status) addOpening()            { s.update(func() { s.opening++ }) }
+func (s *status) removeOpening()         { s.update(func() { s.opening-- }) }
+func (s *status) setDraining()           { s.update(func() { s.draining = true }) }
+func (s *status) setPaused(reason error) { s.update(func() { s.paused = reason }) }
+func (s *status) setStopped(err error)   { s.update(func() { s.stopped, s.err = true, err }) }
 
-// pause says why the pipeline is paused; nil that it is not.
-func (s *status) pause(why error) { s.change(func() { s.paused = why }) }
-
-func (s *status) stop(err error) { s.change(func() { s.stopped, s.err = true, err }) }
-
-func (s *status) failed(t *trouble, err error) {
-	s.change(func() {
-		if s.troubles == nil {
-			s.troubles = make(map[*trouble]error)
+func (s *status) addFailure(r *retrier, err error) {
+	s.update(func() {
+		if s.failures == nil {
+			s.failures = make(map[*retrier]error)
 		}
-		s.troubles[t] = err
+		s.failures[r] = err
 	})
 }
 
-func (s *status) recovered(t *trouble) { s.change(func() { delete(s.troubles, t) }) }
+func (s *status) removeFailure(r *retrier) { s.update(func() { delete(s.failures, r) }) }

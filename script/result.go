@@ -318,18 +318,12 @@ func (b *ResultBuilder) extract(i int, x Extractor, columns *event.Columns) erro
 	return nil
 }
 
-// number tells which row of its event a row of output i is. The rows of an event are
-// adjacent.
+// number returns the number of a row of output i among the rows of its event.
 func (b *ResultBuilder) number(i, row int) uint32 {
 	if b.Number != nil {
 		return b.Number(i, row)
 	}
-	from := b.res.Outputs[i].From
-	first := row
-	for first > 0 && from[first-1] == from[row] {
-		first--
-	}
-	return uint32(row - first)
+	return b.res.Outputs[i].RowNumber(row, nil)
 }
 
 // distribute adds rows, with the sinks of each in To, to the outputs of these sinks.

@@ -183,7 +183,7 @@ func TestPositionBesideEngine(t *testing.T) {
 	lands(1)
 	says(t, 1, "perigee: hint: pause the pipeline first", "position", "set", file, "numbers", "0", "--yes")
 	says(t, 0, "goes on from 0", "position", "set", file, "numbers", "0", "--yes", "--force")
-	p.says("another worker has taken the partition over")
+	p.says("another worker has taken over the partition")
 	lands(2)
 	says(t, 0, "numbers is paused", "pause", "numbers", "--data", m.data)
 	says(t, 0, "goes on from 0", "position", "set", file, "numbers", "0", "--yes")

@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -65,9 +65,6 @@ func (p *part) books(ctx context.Context, only string) (books []book, err error)
 	return books, nil
 }
 
-// queues tells the names of queues of dead letters from those of other partitions.
-func queues(partition string) bool { return strings.HasPrefix(partition, "retry@") }
-
 func showPositions(ctx context.Context, w io.Writer, l *ledger, q url.Values) error {
 	all := []position{}
 	for i := range l.parts {
@@ -82,7 +79,7 @@ func showPositions(ctx context.Context, w io.Writer, l *ledger, q url.Values) er
 		bounds, err := p.bounds(ctx)
 		for _, b := range books {
 			for _, partition := range slices.Sorted(maps.Keys(b.ranges)) {
-				if has := b.ranges[partition]; len(has) > 0 && (q.Has("retries") || !queues(partition)) {
+				if has := b.ranges[partition]; len(has) > 0 && (q.Has("retries") || !deadletter.IsRetryBatch(partition)) {
 					one := position{Pipeline: p.config.Name, Partition: partition, Sink: b.sink,
 						Next: has[0].End(), Has: has.String(), Events: eventsIn(has)}
 					one.hold(has[len(has)-1].End(), bounds, err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
-	"github.com/perigeedb/perigee/source"
 )
 
 // A desk is where dead letters are asked for: in an engine, or in a command while
@@ -23,15 +22,6 @@ type desk struct {
 	store     *deadletter.Store
 	pipelines []string // that the engine runs
 	engine    bool
-}
-
-// withLetters makes the source of a part one that reads the letters too that are
-// to be tried again.
-func (p *part) withLetters(store *deadletter.Store) source.Source {
-	return store.Join(deadletter.Feed{
-		Pipeline: p.config.Name, Source: p.source, Limits: p.limits,
-		Sinks: p.sinkNames(), Remembered: p.remembers(),
-	})
 }
 
 // names lists the pipelines.

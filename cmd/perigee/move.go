@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
 )
 
@@ -75,7 +76,7 @@ func (m *move) choose(name string) (string, error) {
 			if partition == name {
 				return name, nil
 			}
-			if strings.HasPrefix(partition, name) && (name != "" || !queues(partition)) {
+			if strings.HasPrefix(partition, name) && (name != "" || !deadletter.IsRetryBatch(partition)) {
 				known[partition] = true
 			}
 		}
@@ -192,5 +193,5 @@ func (l *ledger) forget(m *move) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.Forget(m.part.config.Name, m.partition), store.Close())
+	return errors.Join(store.RemovePartition(m.part.config.Name, m.partition), store.Close())
 }

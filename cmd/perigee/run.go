@@ -127,7 +127,7 @@ func (e *engine) make(pl *plan, letters *deadletter.Store) error {
 	}
 	for _, p := range pl.parts {
 		e.pipelines = append(e.pipelines, pipeline.New(pipeline.Config{
-			Name: p.config.Name, Source: p.withLetters(letters), Script: p.script, Sinks: p.pipelineSinks(),
+			Name: p.config.Name, Source: p.source, Script: p.script, Sinks: p.pipelineSinks(),
 			DeadLetters: letters, Outbox: store, Lanes: p.config.Lanes, Limits: p.limits,
 			Worker: worker, Lease: p.config.Lease, Folder: pl.Data, Log: e.log, Reached: reached,
 		}))

@@ -64,7 +64,7 @@ var may = map[string][]string{
 	"sink/redis":               {"event", "sink", "sink/internal/positions", "internal/resp"},
 	"sink/stdout":              {"event", "sink"},
 
-	"pipeline":            {"event", "source", "script", "sink", "pipeline/outbox", "internal/durable"},
+	"pipeline":            {"event", "source", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "internal/durable"},
 	"pipeline/outbox":     {"event", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/durable"},
 

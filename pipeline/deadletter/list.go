@@ -11,37 +11,37 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A page is what is read in one transaction. Between two pages none is held, so
-// that whoever lists may change the store meanwhile.
+// Limits of a page, which is read in one transaction. No transaction is open
+// between pages, so a caller may change the store while it lists.
 const (
 	pageLetters = 256
 	pageBytes   = 1 << 20
 )
 
-// A Filter says which letters are meant. An empty field means all.
+// A Filter selects letters. An empty field selects all.
 type Filter struct {
 	Pipeline  string
-	Partition string // that the event was first read from
+	Partition string // from which the event was first read
 	Stage     string
 	Sink      string
-	Text      string    // in the error or the event, in any case of letters
-	Since     time.Time // last kept then or later
-	Before    time.Time // last kept earlier
+	Text      string    // in the error or the event, ignoring case
+	Since     time.Time // last failed then or later
+	Before    time.Time // last failed earlier
 	IDs       []string
 }
 
-// A found letter is one, and where the file has it.
-type found struct {
+// A storedLetter is a letter, its location and its stored form.
+type storedLetter struct {
 	Letter
-	at    place
+	at    location
 	value []byte
 }
 
-// List yields letters by pipeline, partition and position, and ends after the
-// first error.
+// List yields letters in the order of pipeline, partition and position. It ends
+// after the first error.
 func (s *Store) List(f Filter) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
-		for page, err := range s.pages(f) {
+		for page, err := range s.readPages(f) {
 			if err != nil {
 				yield(Letter{}, err)
 				return
@@ -55,9 +55,9 @@ func (s *Store) List(f Filter) iter.Seq2[Letter, error] {
 	}
 }
 
-// Count is the number of letters that List would yield.
+// Count returns the number of letters that List would yield.
 func (s *Store) Count(f Filter) (n int, err error) {
-	for page, err := range s.pages(f) {
+	for page, err := range s.readPages(f) {
 		if err != nil {
 			return 0, err
 		}
@@ -66,12 +66,12 @@ func (s *Store) Count(f Filter) (n int, err error) {
 	return n, nil
 }
 
-// Sizes counts all letters by pipeline, without reading them.
+// Sizes returns the number of letters by pipeline, without reading them.
 func (s *Store) Sizes() (map[string]int, error) {
 	sizes := make(map[string]int)
 	err := s.db.View(func(tx *bolt.Tx) error {
 		return tx.ForEach(func(pipeline []byte, b *bolt.Bucket) error {
-			if reserved(pipeline) {
+			if isReserved(pipeline) {
 				return nil
 			}
 			return b.ForEachBucket(func(partition []byte) error {
@@ -86,11 +86,11 @@ func (s *Store) Sizes() (map[string]int, error) {
 	return sizes, nil
 }
 
-func (s *Store) pages(f Filter) iter.Seq2[[]found, error] {
+func (s *Store) readPages(f Filter) iter.Seq2[[]storedLetter, error] {
 	f.Text = strings.ToLower(f.Text)
-	return func(yield func([]found, error) bool) {
-		for from := (place{}); ; {
-			letters, next, err := s.page(&f, from)
+	return func(yield func([]storedLetter, error) bool) {
+		for from := (location{}); ; {
+			letters, next, err := s.readPage(&f, from)
 			if err != nil {
 				yield(nil, fmt.Errorf("read dead letters: %w", err))
 				return
@@ -103,24 +103,24 @@ func (s *Store) pages(f Filter) iter.Seq2[[]found, error] {
 	}
 }
 
-// page returns the next letters from a place on, and where those after them
-// are: nil when there are none.
-func (s *Store) page(f *Filter, from place) (letters []found, next *place, err error) {
+// readPage returns the next letters from a location on, and the location of the
+// page after them, or nil.
+func (s *Store) readPage(f *Filter, from location) (letters []storedLetter, next *location, err error) {
 	size := 0
 	err = s.db.View(func(tx *bolt.Tx) error {
-		return f.walk(tx, from, func(at place, value []byte) (more bool, err error) {
+		return f.visitEntries(tx, from, func(at location, value []byte) (more bool, err error) {
 			if len(letters) == pageLetters || size > pageBytes {
 				here := at.clone()
 				next = &here
 				return false, nil
 			}
-			l, err := decode(at, value)
+			l, err := decodeLetter(at, value)
 			if err != nil {
 				return false, err
 			}
 			if f.matches(&l) {
-				l.Uncommitted = isUnsettled(tx, at)
-				letters = append(letters, found{l, at.clone(), bytes.Clone(value)})
+				l.Uncommitted = isUncommitted(tx, at)
+				letters = append(letters, storedLetter{l, at.clone(), bytes.Clone(value)})
 				size += len(value)
 			}
 			return true, nil
@@ -129,7 +129,7 @@ func (s *Store) page(f *Filter, from place) (letters []found, next *place, err e
 	return letters, next, err
 }
 
-// matches tells whether the filter means a letter. Its text is in lower case.
+// matches reports whether the filter selects a letter. f.Text must be in lower case.
 func (f *Filter) matches(l *Letter) bool {
 	switch {
 	case f.Partition != "" && f.Partition != l.Partition,
@@ -145,12 +145,12 @@ func (f *Filter) matches(l *Letter) bool {
 	return strings.Contains(strings.ToLower(l.Error), f.Text) || bytes.Contains(bytes.ToLower(l.Original), []byte(f.Text))
 }
 
-// walk visits the entries of the filter's pipeline in order, from a place on,
-// until visit has had enough.
-func (f *Filter) walk(tx *bolt.Tx, from place, visit func(at place, value []byte) (more bool, err error)) error {
+// visitEntries visits the entries of the filter's pipeline in order, from a
+// location on, until visit returns false.
+func (f *Filter) visitEntries(tx *bolt.Tx, from location, visit func(at location, value []byte) (more bool, err error)) error {
 	pipelines := tx.Cursor()
 	for p, _ := pipelines.Seek(from.pipeline); p != nil; p, _ = pipelines.Next() {
-		if reserved(p) || f.Pipeline != "" && f.Pipeline != string(p) {
+		if isReserved(p) || f.Pipeline != "" && f.Pipeline != string(p) {
 			continue
 		}
 		if !bytes.Equal(p, from.pipeline) {
@@ -161,13 +161,42 @@ func (f *Filter) walk(tx *bolt.Tx, from place, visit func(at place, value []byte
 			if !bytes.Equal(t, from.partition) {
 				from.key = nil
 			}
-			entries := bucket(tx, p, t).Cursor()
+			entries := findBucket(tx, p, t).Cursor()
 			for k, v := entries.Seek(from.key); k != nil; k, v = entries.Next() {
-				if more, err := visit(place{p, t, k}, v); !more || err != nil {
+				if more, err := visit(location{p, t, k}, v); !more || err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// Resolve completes IDs given by their first characters. Each must select one
+// letter.
+func (s *Store) Resolve(prefixes []string) ([]string, error) {
+	matches := make([][]string, len(prefixes))
+	for l, err := range s.List(Filter{}) {
+		if err != nil {
+			return nil, err
+		}
+		id := l.ID()
+		for i, prefix := range prefixes {
+			if strings.HasPrefix(id, strings.ToLower(prefix)) && prefix != "" && !slices.Contains(matches[i], id) {
+				matches[i] = append(matches[i], id)
+			}
+		}
+	}
+	var ids []string
+	for i, match := range matches {
+		switch len(match) {
+		case 0:
+			return nil, fmt.Errorf("no dead letter has the ID %q", prefixes[i])
+		case 1:
+			ids = append(ids, match[0])
+		default:
+			return nil, fmt.Errorf("the ID %q is ambiguous: it begins %d IDs, including %s and %s", prefixes[i], len(match), match[0], match[1])
+		}
+	}
+	return ids, nil
 }

@@ -94,12 +94,15 @@ func (w *world) step() error {
 
 // run is a run of the pipeline, up to its end or to a kill.
 func (w *world) run() {
-	src := w.store.Join(Feed{Pipeline: "p", Source: shelf{"list", w.docs}, Limits: limits, Sinks: []string{"table"}, Remembered: true})
 	seen := map[string]bool{}
 	for news := true; news; {
-		names, err := src.Partitions(w.t.Context())
+		names := []string{"list"}
+		batch, err := w.store.RetryBatch("p")
 		if err != nil {
 			w.t.Fatal(err)
+		}
+		if batch != "" {
+			names = append(names, batch)
 		}
 		news = false
 		for _, name := range names {
@@ -107,38 +110,72 @@ func (w *world) run() {
 				continue
 			}
 			seen[name], news = true, true
-			done := append(event.Ranges(nil), w.ranges[name]...)
-			if w.step() == errKilled {
+			if err := w.runPartition(name); err == errKilled {
 				return
-			}
-			r, err := src.Open(w.t.Context(), name, done)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			var b event.Batch
-			for err = r.Read(w.t.Context(), &b); err == nil; err = r.Read(w.t.Context(), &b) {
-				if err = w.settle(&b); err == nil {
-					err = r.Ack(w.t.Context(), b.Range)
-				}
-				if err == nil {
-					err = w.step()
-				}
-				if err != nil {
-					break
-				}
-			}
-			if err == errKilled {
-				return
-			}
-			if err != io.EOF {
+			} else if err != io.EOF {
 				w.t.Fatal(err)
 			}
 		}
 	}
 }
 
-func (w *world) settle(b *event.Batch) error {
-	rows, dead := w.script(b)
+// runPartition reads a partition to its end and delivers its batches.
+func (w *world) runPartition(name string) error {
+	done := append(event.Ranges(nil), w.ranges[name]...)
+	if err := w.step(); err != nil {
+		return err
+	}
+	for _, r := range done {
+		if err := w.store.MarkCommitted("p", name, r); err != nil {
+			return err
+		}
+	}
+	read := w.listReader(done)
+	if name != "list" {
+		options := RetryOptions{Pipeline: "p", Limits: limits, Sinks: []string{"table"}, Remembered: true}
+		r, err := w.store.OpenRetries(options, name, done)
+		if err != nil {
+			return err
+		}
+		read = r.Read
+	}
+	for {
+		var b event.Batch
+		requests, err := read(&b, nil)
+		if err == nil {
+			err = w.deliver(&b, requests)
+		}
+		if err == nil {
+			err = w.store.MarkCommitted("p", name, b.Range)
+		}
+		if err == nil {
+			err = w.step()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// listReader reads the documents that are not done.
+func (w *world) listReader(done event.Ranges) func(*event.Batch, []Request) ([]Request, error) {
+	next := uint64(0)
+	return func(b *event.Batch, _ []Request) ([]Request, error) {
+		next = done.Next(next)
+		b.Partition, b.Range.First = "list", next
+		for b.Len() < limits.Events && next < uint64(len(w.docs)) && !done.Has(next) {
+			b.Append([]byte(w.docs[next]))
+			next++
+		}
+		if b.Range.Count = uint64(b.Len()); b.Len() == 0 {
+			return nil, io.EOF
+		}
+		return nil, nil
+	}
+}
+
+func (w *world) deliver(b *event.Batch, requests []Request) error {
+	rows, dead := w.script(b, requests)
 	for _, do := range []func() error{
 		w.step,
 		func() error { return w.store.Replace("p", b.Partition, b.Range, dead) },
@@ -163,12 +200,12 @@ func (w *world) settle(b *event.Batch) error {
 
 // script makes two rows of each event. Until it is mended, every third event dies
 // in it, and the second row of every fourth in the sink.
-func (w *world) script(b *event.Batch) (rows []string, dead []event.Dead) {
+func (w *world) script(b *event.Batch, requests []Request) (rows []string, dead []event.Dead) {
 	for i := range b.Len() {
 		doc, at := string(b.Doc(i)), b.Range.First+uint64(i)
-		var only event.Part
-		if len(b.Only) > 0 {
-			only = b.Only[i]
+		var request Request
+		if len(requests) > 0 {
+			request = requests[i]
 		}
 		var n int
 		fmt.Sscanf(doc, "e%d", &n)
@@ -178,7 +215,7 @@ func (w *world) script(b *event.Batch) (rows []string, dead []event.Dead) {
 		}
 		for number := range uint32(2) {
 			switch {
-			case only.Sink != "" && only.Number != number:
+			case request.Sink != "" && request.Number != number:
 			case !w.mended && n%4 == 1 && number == 1:
 				dead = append(dead, event.Dead{Position: at, Sink: "table", Number: number, Stage: "sink", Error: "fourth", Original: []byte(doc)})
 			default:

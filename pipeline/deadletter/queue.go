@@ -5,29 +5,49 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"regexp"
+	"io"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source"
 )
 
-// The queue of a pipeline has one batch that takes letters, and one that is
-// offered to the pipeline and takes no more: its letters keep their positions
-// until they are done with. Each batch has a random name, so that a file that is
-// restored from a backup never uses a name again for other letters.
+// The retry queue of a pipeline has at most two batches: one that Retry fills,
+// and one that the pipeline runs. The letters of the latter keep their positions
+// until they are complete. Each batch has a random name, so that a file restored
+// from a backup never reuses a name for other letters.
 var (
-	openKey    = []byte("open")
-	offeredKey = []byte("offered")
+	fillingKey = []byte("open")
+	runningKey = []byte("offered")
 )
 
-var batchName = regexp.MustCompile(`^retry@[0-9a-f]{16}$`)
+// retryPrefix begins the name of every batch.
+const retryPrefix = "retry@"
 
-// soleSink stands for the sink of a row's letter from before letters named
-// theirs: the only one that the pipeline had.
-const soleSink = "?"
+// IsRetryBatch reports whether a partition is a batch of retries and not a
+// partition of the source.
+func IsRetryBatch(partition string) bool {
+	random, ok := strings.CutPrefix(partition, retryPrefix)
+	if !ok || len(random) != 16 {
+		return false
+	}
+	_, err := hex.DecodeString(random)
+	return err == nil
+}
 
-// Queued counts the letters that wait to be tried again, by pipeline.
+func newBatchName() []byte {
+	var random [8]byte
+	rand.Read(random[:])
+	return []byte(retryPrefix + hex.EncodeToString(random[:]))
+}
+
+// onlySink stands in a letter of a row from before letters named their sink: it
+// means the only sink that the pipeline had.
+const onlySink = "?"
+
+// Queued returns the number of requested retries by pipeline.
 func (s *Store) Queued() (map[string]int, error) {
 	queued := make(map[string]int)
 	err := s.db.View(func(tx *bolt.Tx) error {
@@ -44,21 +64,21 @@ func (s *Store) Queued() (map[string]int, error) {
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count queued dead letters: %w", err)
+		return nil, fmt.Errorf("count requested retries: %w", err)
 	}
 	return queued, nil
 }
 
-// enqueue moves a letter to the batch of its pipeline that takes letters.
-func enqueue(tx *bolt.Tx, one *found) error {
-	queue, err := makeBucket(tx, queueBucket, one.at.pipeline)
+// enqueue moves a letter to the batch that its pipeline's queue fills.
+func enqueue(tx *bolt.Tx, stored *storedLetter) error {
+	queue, err := makeBucket(tx, queueBucket, stored.at.pipeline)
 	if err != nil {
 		return err
 	}
-	name := bytes.Clone(queue.Get(openKey))
+	name := bytes.Clone(queue.Get(fillingKey))
 	if name == nil {
-		name = newBatch()
-		if err := queue.Put(openKey, name); err != nil {
+		name = newBatchName()
+		if err := queue.Put(fillingKey, name); err != nil {
 			return err
 		}
 	}
@@ -70,10 +90,10 @@ func enqueue(tx *bolt.Tx, one *found) error {
 	if err != nil {
 		return err
 	}
-	l := one.Letter
+	l := stored.Letter
 	l.Retried++
 	if l.Sink == "" && (l.Stage == "column" || l.Stage == "sink") {
-		l.Sink = soleSink
+		l.Sink = onlySink
 	}
 	value, err := l.encode(string(name), next-1)
 	if err != nil {
@@ -82,60 +102,176 @@ func enqueue(tx *bolt.Tx, one *found) error {
 	if err := batch.Put(positionKey(next-1), value); err != nil {
 		return err
 	}
-	return remove(tx, one.at)
+	return deleteLetter(tx, stored.at)
 }
 
-func newBatch() []byte {
-	var random [8]byte
-	rand.Read(random[:])
-	return []byte("retry@" + hex.EncodeToString(random[:]))
-}
-
-// offer returns the name of the batch that the pipeline is to read, or "".
-func (s *Store) offer(pipeline string) (name string, err error) {
-	var waiting bool
-	look := func(tx *bolt.Tx) (queue *bolt.Bucket) {
-		if queue = bucket(tx, queueBucket, []byte(pipeline)); queue != nil {
-			name, waiting = string(queue.Get(offeredKey)), queue.Get(openKey) != nil
+// RetryBatch returns the name of the batch of requested retries that the pipeline
+// runs, or "" if there is none. The name stays the same until all retries of the
+// batch are complete.
+func (s *Store) RetryBatch(pipeline string) (partition string, err error) {
+	var filling bool
+	find := func(tx *bolt.Tx) (queue *bolt.Bucket) {
+		if queue = findBucket(tx, queueBucket, []byte(pipeline)); queue != nil {
+			partition, filling = string(queue.Get(runningKey)), queue.Get(fillingKey) != nil
 		}
 		return queue
 	}
-	err = s.db.View(func(tx *bolt.Tx) error { look(tx); return nil })
-	if err == nil && name == "" && waiting {
+	err = s.db.View(func(tx *bolt.Tx) error { find(tx); return nil })
+	if err == nil && partition == "" && filling {
 		err = s.db.Update(func(tx *bolt.Tx) error {
-			queue := look(tx)
-			if queue == nil || name != "" || !waiting {
+			queue := find(tx)
+			if queue == nil || partition != "" || !filling {
 				return nil
 			}
-			next := bytes.Clone(queue.Get(openKey))
-			name = string(next)
-			if err := queue.Delete(openKey); err != nil {
+			next := bytes.Clone(queue.Get(fillingKey))
+			partition = string(next)
+			if err := queue.Delete(fillingKey); err != nil {
 				return err
 			}
-			return queue.Put(offeredKey, next)
+			return queue.Put(runningKey, next)
 		})
 	}
 	if err != nil {
-		return "", fmt.Errorf("look for dead letters to try again: %w", err)
+		return "", fmt.Errorf("find requested retries: %w", err)
 	}
-	return name, nil
+	return partition, nil
 }
 
-// finish removes the letters in r from a batch, and the batch when it is empty.
-func finish(tx *bolt.Tx, pipeline, name []byte, r event.Range) error {
-	batch := bucket(tx, queueBucket, pipeline, name)
+// completeRetries deletes the letters in r from a batch, and the batch with the
+// last of them.
+func completeRetries(tx *bolt.Tx, pipeline, name []byte, r event.Range) error {
+	batch := findBucket(tx, queueBucket, pipeline, name)
 	if batch == nil {
 		return nil
 	}
-	if err := clearRange(batch, r.First, r.End()); err != nil {
+	if err := deleteRange(batch, r.First, r.End()); err != nil {
 		return err
 	}
 	if k, _ := batch.Cursor().First(); k != nil {
 		return nil
 	}
-	queue := bucket(tx, queueBucket, pipeline)
+	queue := findBucket(tx, queueBucket, pipeline)
 	if err := queue.DeleteBucket(name); err != nil {
 		return err
 	}
-	return queue.Delete(offeredKey)
+	return queue.Delete(runningKey)
 }
+
+// A Request says what of a retried event is wanted. Its zero value means all
+// rows in all sinks.
+type Request struct {
+	Sink   string // name of the sink that lacks a row; empty for the whole event
+	Number uint32 // of the row, as in event.Dead
+}
+
+// RetryOptions are the arguments of OpenRetries that describe the pipeline.
+type RetryOptions struct {
+	Pipeline string
+	Limits   source.Limits
+	Sinks    []string // names of the pipeline's sinks
+	// Remembered says that the sinks remember ranges. Without it, missing ranges
+	// are no sign that a sink lost rows.
+	Remembered bool
+}
+
+// OpenRetries starts reading a batch of requested retries. done holds the ranges
+// that every sink has; a *event.PermanentError names those that a sink has lost.
+// A batch without letters left reads as exhausted.
+func (s *Store) OpenRetries(o RetryOptions, partition string, done event.Ranges) (*RetryReader, error) {
+	r := &RetryReader{store: s, options: o, name: partition}
+	var known event.Ranges // positions of letters in the queue and of those that are complete
+	err := s.db.View(func(tx *bolt.Tx) error {
+		batch := r.bucket(tx)
+		if batch == nil {
+			return nil
+		}
+		r.end = batch.Sequence()
+		return batch.ForEach(func(k, _ []byte) error {
+			known.Add(event.Range{First: decodePosition(k), Count: 1})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open requested retries: %w", err)
+	}
+	for _, d := range done {
+		known.Add(event.Range{First: d.First, Count: d.Count})
+	}
+	if lost := known.Missing(event.Range{Count: r.end}); o.Remembered && len(lost) > 0 {
+		return nil, &event.PermanentError{
+			Err:  fmt.Errorf("a sink lost rows of completed retries: %s of %s", event.Ranges(lost), partition),
+			Hint: "the sink was reset to an older state, for example from a backup; the rows are in the state before the reset",
+		}
+	}
+	return r, nil
+}
+
+// A RetryReader reads a batch of requested retries. It is not safe for concurrent
+// use.
+type RetryReader struct {
+	store     *Store
+	options   RetryOptions
+	name      string
+	next, end uint64
+}
+
+func (r *RetryReader) bucket(tx *bolt.Tx) *bolt.Bucket {
+	return findBucket(tx, queueBucket, []byte(r.options.Pipeline), []byte(r.name))
+}
+
+// Read fills b with the next retried events and returns what of each is wanted,
+// appended to requests[:0]. It returns io.EOF at the end of the batch.
+func (r *RetryReader) Read(b *event.Batch, requests []Request) ([]Request, error) {
+	b.Reset()
+	b.Partition, requests = r.name, requests[:0]
+	err := r.store.db.View(func(tx *bolt.Tx) (err error) {
+		if bucket := r.bucket(tx); bucket != nil {
+			requests, err = r.fill(bucket, b, requests)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read requested retries: %w", err)
+	}
+	if b.Len() == 0 {
+		r.next = r.end
+		return nil, io.EOF
+	}
+	b.Range.Count = uint64(b.Len())
+	r.next = b.Range.End()
+	return requests, nil
+}
+
+// fill adds letters up to the limits, or up to a gap in their positions.
+func (r *RetryReader) fill(bucket *bolt.Bucket, b *event.Batch, requests []Request) ([]Request, error) {
+	limits, cursor := r.options.Limits, bucket.Cursor()
+	for k, v := cursor.Seek(positionKey(r.next)); k != nil && b.Len() < limits.Events; k, v = cursor.Next() {
+		l, err := decodeLetter(location{key: k}, v)
+		if err != nil {
+			return requests, err
+		}
+		p := decodePosition(k)
+		switch {
+		case b.Len() == 0:
+			b.Range.First = p
+		case p != b.Range.First+uint64(b.Len()), len(b.Data)+len(l.Original) > limits.Bytes:
+			return requests, nil
+		}
+		b.Append(l.Original)
+		requests = append(requests, r.requestOf(&l))
+	}
+	return requests, nil
+}
+
+func (r *RetryReader) requestOf(l *Letter) Request {
+	switch {
+	case l.Sink == "":
+		return Request{}
+	case l.Sink == onlySink && len(r.options.Sinks) > 0:
+		return Request{Sink: r.options.Sinks[0], Number: l.Number}
+	}
+	return Request{Sink: l.Sink, Number: l.Number}
+}
+
+// Lag returns the number of positions behind the last read.
+func (r *RetryReader) Lag() uint64 { return r.end - min(r.next, r.end) }

@@ -6,15 +6,14 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// release unmaps the pages of the file that were looked at, which stay in the
-// system's cache. Kept, they would count as the process's memory, and that would
-// grow with every letter. While a transaction is open the file stays mapped where
-// it is.
-func (s *Store) release() error {
+// releasePages drops the file's mapped pages from the process; they stay in the
+// system's cache. Otherwise they count as the process's memory, which would grow
+// with every letter. The open transaction keeps the mapping in place.
+func (s *Store) releasePages() error {
 	return s.db.View(func(tx *bolt.Tx) error {
-		_, _, failed := syscall.Syscall(syscall.SYS_MADVISE, s.db.Info().Data, uintptr(tx.Size()), syscall.MADV_DONTNEED)
-		if failed != 0 {
-			return failed
+		_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, s.db.Info().Data, uintptr(tx.Size()), syscall.MADV_DONTNEED)
+		if errno != 0 {
+			return errno
 		}
 		return nil
 	})

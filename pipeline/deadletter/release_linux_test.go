@@ -29,13 +29,13 @@ func TestRelease(t *testing.T) {
 	if read < letters*1000 {
 		t.Fatalf("%d bytes are resident after all letters were read", read)
 	}
-	for i := range uint64(releaseEvery) { // one of them at least is the one that releases
+	for i := range uint64(releaseInterval) { // one of them at least is the one that releases
 		replace(t, s, "p", "q", event.Range{First: letters + i, Count: 1}, event.Dead{Position: letters + i, Stage: "script"})
 	}
 	if held := resident(t, path); held > read/4 {
 		t.Errorf("%d of %d bytes are resident still", held, read)
 	}
-	if n := len(list(t, s, Filter{})); n != letters+releaseEvery {
+	if n := len(list(t, s, Filter{})); n != letters+releaseInterval {
 		t.Errorf("%d letters are there", n)
 	}
 }

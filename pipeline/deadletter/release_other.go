@@ -2,4 +2,4 @@
 
 package deadletter
 
-func (s *Store) release() error { return nil }
+func (s *Store) releasePages() error { return nil }

@@ -10,19 +10,18 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Replace makes dead the only entries for the positions of r, durably and
-// either whole or not at all. They are unsettled until the joined source is told
-// that r is durable. It costs no write when there is nothing to remove and
-// nothing to add. The positions of dead must lie in r, and writers that come at
-// the same time must come with ranges that do not overlap.
+// Replace makes dead the only letters for the positions of r, durably and
+// atomically. They are uncommitted until MarkCommitted. Replace writes nothing if
+// there is nothing to delete and nothing to add. The positions of dead must lie
+// in r, and the ranges of concurrent calls must not overlap.
 func (s *Store) Replace(pipeline, partition string, r event.Range, dead []event.Dead) error {
-	n := &renewal{pipeline: []byte(pipeline), partition: []byte(partition), first: r.First, end: r.End()}
-	if err := s.encode(n, dead); err != nil {
+	n := &replacement{pipeline: []byte(pipeline), partition: []byte(partition), first: r.First, end: r.End()}
+	if err := s.encodeLetters(n, dead); err != nil {
 		return fmt.Errorf("dead letters of %s, partition %s, %s: %w", pipeline, partition, r, err)
 	}
 	if len(dead) == 0 {
-		kept, err := s.any(n)
-		if err != nil || !kept {
+		needed, err := s.hasLetters(n)
+		if err != nil || !needed {
 			return err
 		}
 	}
@@ -32,25 +31,25 @@ func (s *Store) Replace(pipeline, partition string, r event.Range, dead []event.
 	return nil
 }
 
-// A renewal is what one Replace does to the file.
-type renewal struct {
+// A replacement is the change that one Replace makes to the file.
+type replacement struct {
 	pipeline, partition []byte
 	first, end          uint64
 	keys, values        [][]byte
 }
 
-func (s *Store) encode(n *renewal, dead []event.Dead) error {
-	if len(n.pipeline) == 0 || len(n.partition) == 0 || reserved(n.pipeline) {
+func (s *Store) encodeLetters(n *replacement, dead []event.Dead) error {
+	if len(n.pipeline) == 0 || len(n.partition) == 0 || isReserved(n.pipeline) {
 		return errors.New("pipeline and partition need names")
 	}
 	if len(dead) == 0 {
 		return nil
 	}
-	letters, err := s.letters(n, dead)
+	letters, err := s.makeLetters(n, dead)
 	if err != nil {
 		return err
 	}
-	seen := make(map[uint64]uint32, len(dead))
+	ordinals := make(map[uint64]uint32, len(dead))
 	for i := range letters {
 		p := dead[i].Position
 		if p < n.first || p >= n.end {
@@ -60,23 +59,23 @@ func (s *Store) encode(n *renewal, dead []event.Dead) error {
 		if err != nil {
 			return err
 		}
-		n.keys = append(n.keys, key(p, seen[p]))
+		n.keys = append(n.keys, letterKey(p, ordinals[p]))
 		n.values = append(n.values, value)
-		seen[p]++
+		ordinals[p]++
 	}
 	return nil
 }
 
-// letters makes letters of dead. Those of the queue go on as the letters that
-// were tried again.
-func (s *Store) letters(n *renewal, dead []event.Dead) (letters []Letter, err error) {
+// makeLetters makes letters of dead events. Those of a retry batch continue the
+// letters that were retried.
+func (s *Store) makeLetters(n *replacement, dead []event.Dead) (letters []Letter, err error) {
 	now := time.Now()
 	err = s.db.View(func(tx *bolt.Tx) error {
-		batch := bucket(tx, queueBucket, n.pipeline, n.partition)
+		batch := findBucket(tx, queueBucket, n.pipeline, n.partition)
 		for i := range dead {
 			l := Letter{Pipeline: string(n.pipeline), Partition: string(n.partition), First: now, Time: now, Dead: dead[i]}
 			if batch != nil {
-				if err := l.continues(n, batch); err != nil {
+				if err := l.continueRetried(n, batch); err != nil {
 					return err
 				}
 			}
@@ -87,57 +86,94 @@ func (s *Store) letters(n *renewal, dead []event.Dead) (letters []Letter, err er
 	return letters, err
 }
 
-// continues takes over what was known before from the letter in the queue. One
-// that was tried again for a single row stays the letter of that row: the others
-// have landed.
-func (l *Letter) continues(n *renewal, batch *bolt.Bucket) error {
+// continueRetried copies the identity and history of the retried letter. A retry
+// that was for a single row leaves no letter but that row's: the event's other
+// rows were written before.
+func (l *Letter) continueRetried(n *replacement, batch *bolt.Bucket) error {
 	k := positionKey(l.Position)
 	value := batch.Get(k)
 	if value == nil {
 		return nil
 	}
-	before, err := decode(place{n.pipeline, n.partition, k}, value)
+	retried, err := decodeLetter(location{n.pipeline, n.partition, k}, value)
 	if err != nil {
 		return err
 	}
-	l.Partition, l.Position, l.First, l.Retried = before.Partition, before.Position, before.First, before.Retried
-	if l.Sink == "" {
-		l.Sink, l.Number = before.Sink, before.Number
+	l.Partition, l.Position, l.First, l.Retried = retried.Partition, retried.Position, retried.First, retried.Retried
+	if retried.Sink != "" {
+		l.Number = retried.Number
+		if retried.Sink != onlySink || l.Sink == "" {
+			l.Sink = retried.Sink
+		}
 	}
 	return nil
 }
 
-// any tells whether there are entries in the range of n.
-func (s *Store) any(n *renewal) (found bool, err error) {
+// hasLetters reports whether there are letters in the range of n.
+func (s *Store) hasLetters(n *replacement) (found bool, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
-		found = holds(bucket(tx, n.pipeline, n.partition), n.first, n.end)
+		found = hasRange(findBucket(tx, n.pipeline, n.partition), n.first, n.end)
 		return nil
 	})
 	return found, err
 }
 
-func (n *renewal) apply(tx *bolt.Tx) error {
+func (n *replacement) apply(tx *bolt.Tx) error {
 	letters, err := makeBucket(tx, n.pipeline, n.partition)
 	if err != nil {
 		return err
 	}
-	unsettled, err := makeBucket(tx, unsettledBucket, n.pipeline, n.partition)
+	uncommitted, err := makeBucket(tx, uncommittedBucket, n.pipeline, n.partition)
 	if err != nil {
 		return err
 	}
-	if err := clearRange(letters, n.first, n.end); err != nil {
+	if err := deleteRange(letters, n.first, n.end); err != nil {
 		return err
 	}
-	if err := clearRange(unsettled, n.first, n.end); err != nil {
+	if err := deleteRange(uncommitted, n.first, n.end); err != nil {
 		return err
 	}
 	for i, k := range n.keys {
 		if err := letters.Put(k, n.values[i]); err != nil {
 			return err
 		}
-		if err := unsettled.Put(k, nil); err != nil {
+		if err := uncommitted.Put(k, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// MarkCommitted records that r is durable in every sink: its letters can be
+// retried, and the retries in it are complete. It writes nothing if there are
+// none.
+func (s *Store) MarkCommitted(pipeline, partition string, r event.Range) error {
+	p, t := []byte(pipeline), []byte(partition)
+	var needed bool
+	err := s.db.View(func(tx *bolt.Tx) error {
+		needed = hasRange(findBucket(tx, uncommittedBucket, p, t), r.First, r.End()) ||
+			hasRange(findBucket(tx, queueBucket, p, t), r.First, r.End())
+		return nil
+	})
+	if err == nil && needed {
+		err = s.commit(func(tx *bolt.Tx) error {
+			if err := deleteRange(findBucket(tx, uncommittedBucket, p, t), r.First, r.End()); err != nil {
+				return err
+			}
+			return completeRetries(tx, p, t, r)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("mark dead letters of %s, partition %s, %s as committed: %w", pipeline, partition, r, err)
+	}
+	return nil
+}
+
+func isUncommitted(tx *bolt.Tx, at location) bool {
+	b := findBucket(tx, uncommittedBucket, at.pipeline, at.partition)
+	if b == nil {
+		return false
+	}
+	k, _ := b.Cursor().Seek(at.key)
+	return string(k) == string(at.key)
 }

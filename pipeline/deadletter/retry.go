@@ -3,58 +3,56 @@ package deadletter
 import (
 	"bytes"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
 
-// An RetryResult is what became of the letters that a filter means.
+// A RetryResult counts the letters that Retry selected.
 type RetryResult struct {
-	Queued    int // to be tried again
-	Uncommitted int // left alone: their events may be read again anyway
+	Queued      int // moved to the retry queue
+	Uncommitted int // left alone, because their events may be read again anyway
 }
 
-// Retry puts the settled letters that the filter means into the queues of their
-// pipelines. Each letter moves whole or not at all, whatever is killed. Letters
-// that are kept while Retry works are not meant.
-func (s *Store) Retry(f Filter) (o RetryResult, err error) {
+// Retry moves the committed letters that the filter selects to the retry queues of
+// their pipelines. It moves each letter atomically. Letters that fail while Retry
+// runs are not selected.
+func (s *Store) Retry(f Filter) (result RetryResult, err error) {
 	if now := time.Now(); f.Before.IsZero() || now.Before(f.Before) {
 		f.Before = now
 	}
-	for page, err := range s.pages(f) {
+	for page, err := range s.readPages(f) {
 		if err != nil {
-			return o, err
+			return result, err
 		}
-		queued, unsettled := 0, 0
-		err := s.change(page, func(tx *bolt.Tx, one *found) error {
-			if isUnsettled(tx, one.at) {
-				unsettled++
+		var moved RetryResult
+		err := s.updatePage(page, func(tx *bolt.Tx, l *storedLetter) error {
+			if isUncommitted(tx, l.at) {
+				moved.Uncommitted++
 				return nil
 			}
-			queued++
-			return enqueue(tx, one)
+			moved.Queued++
+			return enqueue(tx, l)
 		})
 		if err != nil {
-			return o, fmt.Errorf("queue dead letters: %w", err)
+			return result, fmt.Errorf("queue dead letters: %w", err)
 		}
-		o.Queued += queued
-		o.Uncommitted += unsettled
+		result.Queued += moved.Queued
+		result.Uncommitted += moved.Uncommitted
 	}
-	return o, nil
+	return result, nil
 }
 
-// Purge deletes the letters that the filter means and returns how many.
+// Purge deletes the letters that the filter selects and returns their number.
 func (s *Store) Purge(f Filter) (purged int, err error) {
-	for page, err := range s.pages(f) {
+	for page, err := range s.readPages(f) {
 		if err != nil {
 			return purged, err
 		}
 		n := 0
-		err := s.change(page, func(tx *bolt.Tx, one *found) error {
+		err := s.updatePage(page, func(tx *bolt.Tx, l *storedLetter) error {
 			n++
-			return remove(tx, one.at)
+			return deleteLetter(tx, l.at)
 		})
 		if err != nil {
 			return purged, fmt.Errorf("purge dead letters: %w", err)
@@ -64,49 +62,20 @@ func (s *Store) Purge(f Filter) (purged int, err error) {
 	return purged, nil
 }
 
-// Resolve completes IDs that are given by their first characters. Each must name
-// one letter.
-func (s *Store) Resolve(prefixes []string) ([]string, error) {
-	hits := make([][]string, len(prefixes))
-	for l, err := range s.List(Filter{}) {
-		if err != nil {
-			return nil, err
-		}
-		id := l.ID()
-		for i, prefix := range prefixes {
-			if strings.HasPrefix(id, strings.ToLower(prefix)) && prefix != "" && !slices.Contains(hits[i], id) {
-				hits[i] = append(hits[i], id)
-			}
-		}
-	}
-	var ids []string
-	for i, hit := range hits {
-		switch len(hit) {
-		case 0:
-			return nil, fmt.Errorf("there is no dead letter %q", prefixes[i])
-		case 1:
-			ids = append(ids, hit[0])
-		default:
-			return nil, fmt.Errorf("%q is the beginning of %d dead letters, %s and %s among them", prefixes[i], len(hit), hit[0], hit[1])
-		}
-	}
-	return ids, nil
-}
-
-// change visits the letters of a page in one transaction, but those that have
-// been replaced or taken since they were read.
-func (s *Store) change(page []found, visit func(tx *bolt.Tx, one *found) error) error {
+// updatePage calls update for the letters of a page, in one transaction. It leaves
+// out letters that changed after they were read.
+func (s *Store) updatePage(page []storedLetter, update func(tx *bolt.Tx, l *storedLetter) error) error {
 	if len(page) == 0 {
 		return nil
 	}
 	return s.db.Update(func(tx *bolt.Tx) error {
 		for i := range page {
-			one := &page[i]
-			b := bucket(tx, one.at.pipeline, one.at.partition)
-			if b == nil || !bytes.Equal(b.Get(one.at.key), one.value) {
+			l := &page[i]
+			b := findBucket(tx, l.at.pipeline, l.at.partition)
+			if b == nil || !bytes.Equal(b.Get(l.at.key), l.value) {
 				continue
 			}
-			if err := visit(tx, one); err != nil {
+			if err := update(tx, l); err != nil {
 				return err
 			}
 		}
@@ -114,19 +83,19 @@ func (s *Store) change(page []found, visit func(tx *bolt.Tx, one *found) error) 
 	})
 }
 
-// remove deletes a letter, and what was only there for it.
-func remove(tx *bolt.Tx, at place) error {
-	if unsettled := tx.Bucket(unsettledBucket); unsettled != nil {
-		if err := removeFrom(unsettled, at); err != nil {
+// deleteLetter deletes a letter and its uncommitted mark.
+func deleteLetter(tx *bolt.Tx, at location) error {
+	if uncommitted := tx.Bucket(uncommittedBucket); uncommitted != nil {
+		if err := deleteKey(uncommitted, at); err != nil {
 			return err
 		}
 	}
-	return removeFrom(tx, at)
+	return deleteKey(tx, at)
 }
 
-// removeFrom deletes the key, and the partition when nothing is left of it.
-func removeFrom(root parent, at place) error {
-	keys := bucket(root, at.pipeline, at.partition)
+// deleteKey deletes a key, and the bucket of its partition with the last key.
+func deleteKey(root bucketParent, at location) error {
+	keys := findBucket(root, at.pipeline, at.partition)
 	if keys == nil {
 		return nil
 	}

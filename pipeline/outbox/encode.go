@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// stored is an entry as the file holds it. Its fields have names there, so that
-// an older or newer version reads what it knows.
-type stored struct {
+// storedEntry is the stored form of an entry. The encoding names its fields, so
+// that an older or newer version reads the fields that it knows.
+type storedEntry struct {
 	Entry
-	// Same has an entry for each output: 1 + the index of an earlier output with
-	// the same documents, which are held once; 0 when there is none.
+	// Same holds for each output 1 + the index of an earlier output with the same
+	// documents, which are stored once; 0 if there is none.
 	Same []int
 }
 
-func encode(e *Entry) ([]byte, error) {
-	s := stored{Entry: *e, Same: make([]int, len(e.Result.Outputs))}
+func encodeEntry(e *Entry) ([]byte, error) {
+	s := storedEntry{Entry: *e, Same: make([]int, len(e.Result.Outputs))}
 	s.Result.Outputs = slices.Clone(e.Result.Outputs)
 	for i := range s.Result.Outputs {
 		for j := range i {
@@ -35,10 +35,10 @@ func encode(e *Entry) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// decode keeps nothing of value. Outputs with the same documents get memory of
-// their own each, because what a sink refuses is taken out in place.
-func decode(value []byte) (*Entry, error) {
-	var s stored
+// decodeEntry does not keep value. Each output gets memory of its own, because
+// rejected rows are removed in place.
+func decodeEntry(value []byte) (*Entry, error) {
+	var s storedEntry
 	if err := gob.NewDecoder(bytes.NewReader(value)).Decode(&s); err != nil {
 		return nil, fmt.Errorf("decode entry: %w", err)
 	}

@@ -125,7 +125,7 @@ func TestOrderAndNames(t *testing.T) {
 	if got := all(t, s, "p", "b"); len(got) != 0 {
 		t.Errorf("%d entries of a partition that has none", len(got))
 	}
-	if err := s.Forget("p", "a"); err != nil {
+	if err := s.RemovePartition("p", "a"); err != nil {
 		t.Fatal(err)
 	}
 	names, err = s.Partitions("p")

@@ -2,6 +2,7 @@ package reload_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/generate"
@@ -64,6 +66,17 @@ func (b *books) Replace(_, _ string, _ event.Range, dead []event.Dead) error {
 		b.settle(dead[i].Position, version)
 	}
 	return nil
+}
+
+// MarkCommitted implements pipeline.DeadLetters.
+func (b *books) MarkCommitted(string, string, event.Range) error { return nil }
+
+// RetryBatch implements pipeline.DeadLetters. No retry is ever requested.
+func (b *books) RetryBatch(string) (string, error) { return "", nil }
+
+// OpenRetries implements pipeline.DeadLetters.
+func (b *books) OpenRetries(deadletter.RetryOptions, string, event.Ranges) (*deadletter.RetryReader, error) {
+	return nil, errors.New("no retries were requested")
 }
 
 func (b *books) settle(position uint64, version string) {

@@ -16,62 +16,66 @@ import (
 	"github.com/perigeedb/perigee/source/sourcetest"
 )
 
-// A shelf is a source with one partition in memory, or with none when it has no
-// name. It gives up nothing.
-type shelf struct {
-	name string
-	docs []string
+// A retrySource makes a source of the retries of pipeline p, so that the suite of
+// sources holds RetryReader to its promises.
+type retrySource struct {
+	store   *Store
+	options RetryOptions
 }
 
-func (s shelf) Partitions(context.Context) ([]string, error) {
-	if s.name == "" {
-		return nil, nil
+func (r retrySource) Partitions(context.Context) ([]string, error) {
+	name, err := r.store.RetryBatch("p")
+	if name == "" {
+		name = "empty" // a queue without letters has no partition
 	}
-	return []string{s.name}, nil
+	return []string{name}, err
 }
 
-func (s shelf) Open(_ context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	if s.name != partition {
+func (r retrySource) Open(_ context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	for _, d := range done {
+		if err := r.store.MarkCommitted("p", partition, d); err != nil {
+			return nil, err
+		}
+	}
+	reader, err := r.store.OpenRetries(r.options, partition, done)
+	if err == nil && reader.end == 0 && len(done) == 0 && partition != "empty" {
 		return nil, source.ErrMoved
 	}
-	return &shelfReader{shelf: s, done: done}, nil
+	return &retrySourceReader{reader: reader, partition: partition}, err
 }
 
-func (s shelf) Traits() source.Traits { return source.Traits{} }
-func (s shelf) Close() error          { return nil }
+func (retrySource) Traits() source.Traits { return source.Traits{} }
+func (retrySource) Close() error          { return nil }
 
-type shelfReader struct {
-	shelf
-	done event.Ranges
-	next uint64
+type retrySourceReader struct {
+	reader    *RetryReader
+	partition string
+	requests  []Request
 }
 
-func (r *shelfReader) Read(_ context.Context, b *event.Batch) error {
-	b.Reset()
-	r.next = r.done.Next(r.next)
-	b.Partition, b.Range.First = r.name, r.next
-	for b.Len() < limits.Events && r.next < uint64(len(r.docs)) && !r.done.Has(r.next) {
-		b.Append([]byte(r.docs[r.next]))
-		r.next++
+func (r *retrySourceReader) Read(ctx context.Context, b *event.Batch) (err error) {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	if b.Range.Count = uint64(b.Len()); b.Len() == 0 {
-		return io.EOF
-	}
-	return nil
+	r.requests, err = r.reader.Read(b, r.requests)
+	return err
 }
 
-func (r *shelfReader) Ack(context.Context, event.Range) error { return nil }
-func (r *shelfReader) Close(context.Context) error            { return nil }
-func (r *shelfReader) Lag() uint64                            { return uint64(len(r.docs)) - r.next }
+func (r *retrySourceReader) Ack(_ context.Context, a event.Range) error {
+	return r.reader.store.MarkCommitted("p", r.partition, a)
+}
+
+func (r *retrySourceReader) Lag() uint64                 { return r.reader.Lag() }
+func (r *retrySourceReader) Close(context.Context) error { return nil }
 
 var limits = source.Limits{Events: 5, Bytes: 1 << 20}
 
-// keep keeps letters of positions that are durable everywhere.
+// keep stores letters of positions that are durable in every sink.
 func keep(t *testing.T, s *Store, partition string, letters ...event.Dead) {
 	t.Helper()
 	r := event.Range{Count: 1 << 20}
 	replace(t, s, "p", partition, r, letters...)
-	if err := s.settle("p", partition, r); err != nil {
+	if err := s.MarkCommitted("p", partition, r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -83,7 +87,7 @@ func retry(t *testing.T, s *Store, f Filter, want RetryResult) {
 	}
 }
 
-func TestQueueIsASource(t *testing.T) {
+func TestRetriesReadAsASource(t *testing.T) {
 	sourcetest.Run(t, func(t *testing.T, events int) sourcetest.Place {
 		s := open(t, t.TempDir())
 		s.db.NoSync = true
@@ -98,29 +102,31 @@ func TestQueueIsASource(t *testing.T) {
 		keep(t, s, "a", letters...)
 		retry(t, s, Filter{}, RetryResult{Queued: events})
 		place.Open = func(t *testing.T, limits source.Limits) source.Source {
-			var own shelf
-			if n, err := s.Queued(); err != nil || n["p"] == 0 {
-				own.name = "empty" // a queue without letters has no partition
-			}
-			return s.Join(Feed{Pipeline: "p", Source: own, Limits: limits})
+			return retrySource{s, RetryOptions{Pipeline: "p", Limits: limits}}
 		}
 		return place
 	})
 }
 
-// queued opens the batch that is offered and returns its name and reader.
-func queued(t *testing.T, src source.Source, done event.Ranges) (string, source.Reader) {
+// openRetryBatch opens the batch to run and returns its name and reader.
+func openRetryBatch(t *testing.T, s *Store, sinks ...string) (string, *RetryReader) {
 	t.Helper()
-	names, err := src.Partitions(t.Context())
-	if err != nil || len(names) == 0 {
-		t.Fatalf("partitions: %q, %v", names, err)
+	name, err := s.RetryBatch("p")
+	if err != nil || !IsRetryBatch(name) {
+		t.Fatalf("batch %q, %v", name, err)
 	}
-	name := names[len(names)-1]
-	r, err := src.Open(t.Context(), name, done)
+	r, err := s.OpenRetries(RetryOptions{Pipeline: "p", Limits: limits, Sinks: sinks}, name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return name, r
+}
+
+func markCommitted(t *testing.T, s *Store, partition string, r event.Range) {
+	t.Helper()
+	if err := s.MarkCommitted("p", partition, r); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestLetterKeepsItsIdentity(t *testing.T) {
@@ -128,25 +134,23 @@ func TestLetterKeepsItsIdentity(t *testing.T) {
 	first := event.Dead{Position: 7, Sink: "pg", Number: 2, Stage: "sink", Error: "no", Original: []byte(`{"a":1}`)}
 	keep(t, s, "list", first)
 	before := list(t, s, Filter{})[0]
-	src := s.Join(Feed{Pipeline: "p", Source: shelf{name: "list"}, Limits: limits, Sinks: []string{"pg"}})
 	for tries := 1; tries <= 2; tries++ {
 		retry(t, s, Filter{IDs: []string{before.ID()}}, RetryResult{Queued: 1})
 		if n, err := s.Queued(); err != nil || n["p"] != 1 {
 			t.Errorf("queued %v, %v", n, err)
 		}
-		name, r := queued(t, src, nil)
+		name, r := openRetryBatch(t, s, "pg")
 		var b event.Batch
-		if err := r.Read(t.Context(), &b); err != nil {
+		requests, err := r.Read(&b, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]event.Part{{Sink: "pg", Number: 2}}, b.Only); diff != "" || string(b.Doc(0)) != `{"a":1}` {
+		if diff := cmp.Diff([]Request{{Sink: "pg", Number: 2}}, requests); diff != "" || string(b.Doc(0)) != `{"a":1}` {
 			t.Errorf("%s\n%s", b.Doc(0), diff)
 		}
 		again := event.Dead{Position: b.Range.First, Stage: "script", Error: "worse", Original: b.Doc(0)}
 		replace(t, s, "p", name, b.Range, again)
-		if err := r.Ack(t.Context(), b.Range); err != nil {
-			t.Fatal(err)
-		}
+		markCommitted(t, s, name, b.Range)
 		after := list(t, s, Filter{})
 		if len(after) != 1 {
 			t.Fatalf("letters %v", names(after))
@@ -156,8 +160,15 @@ func TestLetterKeepsItsIdentity(t *testing.T) {
 			!l.First.Equal(before.First) || !l.Time.After(before.Time) || l.Retried != tries || l.Stage != "script" || l.Uncommitted {
 			t.Errorf("try %d: %+v, before %+v", tries, l, before)
 		}
-		if _, err := src.Open(t.Context(), name, nil); !errors.Is(err, source.ErrMoved) {
-			t.Errorf("a batch that is done with opens: %v", err)
+		if next, err := s.RetryBatch("p"); next != "" || err != nil {
+			t.Errorf("batch %q is left, %v", next, err)
+		}
+		gone, err := s.OpenRetries(RetryOptions{Pipeline: "p", Limits: limits}, name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gone.Read(&b, nil); err != io.EOF {
+			t.Errorf("a completed batch reads %v", err)
 		}
 	}
 }
@@ -173,7 +184,7 @@ func TestOldFile(t *testing.T) {
 			return err
 		}
 		text := `{"number":3,"time":"2026-01-02T03:04:05Z","stage":"column","error":"too long","original":"{}"}`
-		return b.Put(key(9, 0), []byte(text))
+		return b.Put(letterKey(9, 0), []byte(text))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -185,76 +196,72 @@ func TestOldFile(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	retry(t, s, Filter{}, RetryResult{Queued: 1})
-	_, r := queued(t, s.Join(Feed{Pipeline: "p", Source: shelf{}, Limits: limits, Sinks: []string{"mysql"}}), nil)
+	_, r := openRetryBatch(t, s, "mysql")
 	var b event.Batch
-	if err := r.Read(t.Context(), &b); err != nil || b.Only[0] != (event.Part{Sink: "mysql", Number: 3}) {
-		t.Errorf("%v, %v", b.Only, err)
+	if requests, err := r.Read(&b, nil); err != nil || requests[0] != (Request{Sink: "mysql", Number: 3}) {
+		t.Errorf("%v, %v", requests, err)
 	}
 }
 
-// TestUnsettledWaits takes no letter whose range may be read again.
-func TestUnsettledWaits(t *testing.T) {
+// TestUncommittedWaits queues no letter whose range may be read again.
+func TestUncommittedWaits(t *testing.T) {
 	s := open(t, t.TempDir())
 	replace(t, s, "p", "list", event.Range{Count: 5}, dead(1, "x"))
 	replace(t, s, "p", "list", event.Range{First: 5, Count: 5}, dead(6, "x"))
 	retry(t, s, Filter{}, RetryResult{Uncommitted: 2})
 
-	src := s.Join(Feed{Pipeline: "p", Source: shelf{name: "list"}, Limits: limits})
-	r, err := src.Open(t.Context(), "list", event.Ranges{{First: 0, Count: 5}}) // a sink has it
-	if err != nil {
-		t.Fatal(err)
-	}
+	markCommitted(t, s, "list", event.Range{Count: 5})
 	retry(t, s, Filter{}, RetryResult{Queued: 1, Uncommitted: 1})
-	if err := r.Ack(t.Context(), event.Range{First: 5, Count: 5}); err != nil {
-		t.Fatal(err)
-	}
+	markCommitted(t, s, "list", event.Range{First: 5, Count: 5})
 	retry(t, s, Filter{}, RetryResult{Queued: 1})
 }
 
-// TestOneBatchAtATime offers the letters that came meanwhile after the batch.
+// TestOneBatchAtATime runs the retries that are requested meanwhile after the batch.
 func TestOneBatchAtATime(t *testing.T) {
 	s := open(t, t.TempDir())
-	src := s.Join(Feed{Pipeline: "p", Source: shelf{name: "own"}, Limits: limits})
 	keep(t, s, "a", dead(1, "x"))
 	retry(t, s, Filter{}, RetryResult{Queued: 1})
-	first, r := queued(t, src, nil)
+	first, _ := openRetryBatch(t, s)
 	for i := range uint64(3) {
 		keep(t, s, "b", dead(i, "x"))
 		retry(t, s, Filter{}, RetryResult{Queued: 1})
 	}
-	if again, _ := queued(t, src, nil); again != first {
-		t.Errorf("%s is offered beside %s", again, first)
+	if again, _ := openRetryBatch(t, s); again != first {
+		t.Errorf("%s runs beside %s", again, first)
 	}
-	if err := r.Ack(t.Context(), event.Range{Count: 1}); err != nil {
-		t.Fatal(err)
-	}
-	second, r := queued(t, src, nil)
+	markCommitted(t, s, first, event.Range{Count: 1})
+	second, r := openRetryBatch(t, s)
 	var b event.Batch
-	if err := r.Read(t.Context(), &b); err != nil || b.Len() != 3 || second == first {
+	if _, err := r.Read(&b, nil); err != nil || b.Len() != 3 || second == first {
 		t.Errorf("%s after %s has %d letters, %v", second, first, b.Len(), err)
-	}
-	local := src.Traits().Local
-	if !local(second) || local("own") {
-		t.Error("not the batch is local, but the source's own partition")
 	}
 }
 
-// TestSinkSetBack says that a sink has lost what had landed.
+func TestIsRetryBatch(t *testing.T) {
+	for name, want := range map[string]bool{
+		string(newBatchName()): true, "retry@0123456789abcdef": true,
+		"retry@": false, "retry@0123456789abcde": false, "retry@0123456789abcdeg": false, "list#1": false, "": false,
+	} {
+		if IsRetryBatch(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
+	}
+}
+
+// TestSinkSetBack reports a sink that lost rows of completed retries.
 func TestSinkSetBack(t *testing.T) {
 	for _, remembered := range []bool{false, true} {
 		s := open(t, t.TempDir())
 		keep(t, s, "a", dead(1, "x"), dead(2, "x"), dead(3, "x"))
 		retry(t, s, Filter{}, RetryResult{Queued: 3})
-		src := s.Join(Feed{Pipeline: "p", Source: shelf{}, Limits: limits, Remembered: remembered})
-		name, r := queued(t, src, nil)
-		if err := r.Ack(t.Context(), event.Range{First: 1, Count: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := src.Open(t.Context(), name, event.Ranges{{First: 0, Count: 2}}); err != nil {
+		name, _ := openRetryBatch(t, s)
+		markCommitted(t, s, name, event.Range{First: 1, Count: 1})
+		options := RetryOptions{Pipeline: "p", Limits: limits, Remembered: remembered}
+		if _, err := s.OpenRetries(options, name, event.Ranges{{First: 0, Count: 2}}); err != nil {
 			t.Errorf("remembered %v: %v", remembered, err)
 		}
 		var gap *event.PermanentError
-		if _, err := src.Open(t.Context(), name, nil); errors.As(err, &gap) != remembered {
+		if _, err := s.OpenRetries(options, name, nil); errors.As(err, &gap) != remembered {
 			t.Errorf("remembered %v: %v", remembered, err)
 		}
 	}

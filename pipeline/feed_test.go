@@ -10,15 +10,15 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// printed gives every event of a queue a fingerprint: that of its position, and
+// printedSource gives every event of a queue a fingerprint: that of its position, and
 // from position changed on another one.
-type printed struct {
-	*queue
+type printedSource struct {
+	*memorySource
 	changed uint64
 }
 
-func (p printed) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	r, err := p.queue.Open(ctx, partition, done)
+func (p printedSource) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+	r, err := p.memorySource.Open(ctx, partition, done)
 	return printedReader{r, p.changed}, err
 }
 
@@ -59,26 +59,26 @@ func TestSinkAheadOfARestoredSource(t *testing.T) {
 		{"changed between them", 17, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			first, second := newTable(), newTable()
-			for had, to := range map[uint64]*table{20: first, 10: second} {
+			first, second := newMemorySink(), newMemorySink()
+			for had, to := range map[uint64]*memorySink{20: first, 10: second} {
 				r := event.Range{Count: had}
 				r.Prints = prints(r, 1000)
 				to.ranges["a"] = event.Ranges{r}
 			}
-			r := severalSinks(t, printed{newQueue(newShelf("a", 30)), c.changed}, versioned(1), first, second)
+			r := severalSinks(t, printedSource{newMemorySource(newMemoryPartition("a", 30)), c.changed}, versioned(1), first, second)
 			err := r.Run(t.Context())
 			var permanent *event.PermanentError
 			if !c.stops {
-				if err != nil || len(first.all()) != 10 || len(second.all()) != 20 {
-					t.Errorf("ended with %v, rows %d and %d", err, len(first.all()), len(second.all()))
+				if err != nil || len(first.allRows()) != 10 || len(second.allRows()) != 20 {
+					t.Errorf("ended with %v, rows %d and %d", err, len(first.allRows()), len(second.allRows()))
 				}
 				return
 			}
-			if !errors.As(err, &permanent) || !strings.Contains(err.Error(), "sink 0 has another event at position 17 of a") {
+			if !errors.As(err, &permanent) || !strings.Contains(err.Error(), "sink 0 has a different event than the source at position 17 of a") {
 				t.Errorf("got %v", err)
 			}
-			if len(first.all()) > 0 {
-				t.Errorf("rows %v", first.all())
+			if len(first.allRows()) > 0 {
+				t.Errorf("rows %v", first.allRows())
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func outputOf(rows []int) *Output {
 	return o
 }
 
-func TestRemove(t *testing.T) {
+func TestRemoveRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all, gone, kept []int
 		for row := range rapid.IntRange(0, 12).Draw(t, "rows") {
@@ -60,11 +60,35 @@ func describe(o *Output) []string {
 	return all
 }
 
-func TestRemoveWithoutColumns(t *testing.T) {
+func TestRemoveRowsWithoutColumns(t *testing.T) {
 	o := outputOf([]int{0, 1, 2})
 	o.Columns = nil
 	o.RemoveRows([]int{1})
 	if diff := cmp.Diff([]string{`{"row":0}`, `{"row":2}`}, docs(o.Len(), o.Doc)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestRowNumber(t *testing.T) {
+	out := &Output{From: []uint32{0, 0, 0, 2, 2}, Ends: make([]uint32, 5)}
+	for name, test := range map[string]struct {
+		first, last int // the rows of one event
+		removed     []uint32
+		want        []uint32
+	}{
+		"none removed":            {0, 3, nil, []uint32{0, 1, 2}},
+		"of the second event":     {3, 5, nil, []uint32{0, 1}},
+		"the first removed":       {0, 3, []uint32{0}, []uint32{1, 2, 3}},
+		"one between":             {3, 5, []uint32{1}, []uint32{0, 2}},
+		"two, not in order":       {0, 3, []uint32{3, 1}, []uint32{0, 2, 4}},
+		"after the last":          {3, 5, []uint32{2}, []uint32{0, 1}},
+		"the same number twice":   {3, 5, []uint32{0, 0}, []uint32{1, 2}},
+		"all before the last one": {0, 1, []uint32{0, 1, 2}, []uint32{3}},
+	} {
+		for i, want := range test.want {
+			if got := out.RowNumber(test.first+i, test.removed); got != want {
+				t.Errorf("%s: row %d has number %d, want %d", name, test.first+i, got, want)
+			}
+		}
 	}
 }

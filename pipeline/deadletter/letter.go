@@ -1,20 +1,57 @@
 package deadletter
 
 import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/perigeedb/perigee/event"
 )
 
-// entry is what the file holds of a letter; pipeline, partition and position
-// are where it holds it, and of one that was tried again in Origin. An event that
-// is UTF-8 stays legible, the bytes of any other are kept as base64.
+// A Letter is a dead event, or one row of it, and where it belongs. Partition
+// and Position are those at which the event was first read; a retry does not
+// change them.
+type Letter struct {
+	Pipeline    string
+	Partition   string
+	First       time.Time // when the event first failed
+	Time        time.Time // when it last failed
+	Retried     int       // number of retries
+	Uncommitted bool      // its range may not be durable in every sink yet: it cannot be retried
+	event.Dead
+}
+
+// idLength makes it unlikely that two of a million letters share an ID.
+const idLength = 10
+
+var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// ID returns a short name of the letter. It depends only on where the letter
+// belongs, so a rerun and a failed retry keep it.
+func (l *Letter) ID() string {
+	var key []byte
+	for _, name := range []string{l.Pipeline, l.Partition, l.Sink} {
+		key = binary.BigEndian.AppendUint32(key, uint32(len(name)))
+		key = append(key, name...)
+	}
+	key = binary.BigEndian.AppendUint64(key, l.Position)
+	key = binary.BigEndian.AppendUint32(key, l.Number)
+	sum := sha256.Sum256(key)
+	return idEncoding.EncodeToString(sum[:])[:idLength]
+}
+
+// entry is the stored form of a letter. Its bucket path and key hold pipeline,
+// partition and position; Origin holds the partition and position of a letter
+// that was retried. An event in UTF-8 is stored legibly, any other as base64.
 type entry struct {
 	Sink      string     `json:"sink,omitempty"`
 	Number    uint32     `json:"number"`
 	Time      time.Time  `json:"time"`
-	First     *time.Time `json:"first,omitempty"` // where it is not Time
+	First     *time.Time `json:"first,omitempty"` // if it differs from Time
 	Retried   int        `json:"retried,omitempty"`
 	Origin    *origin    `json:"origin,omitempty"`
 	Stage     string     `json:"stage"`
@@ -31,8 +68,7 @@ type origin struct {
 	Position  uint64 `json:"position"`
 }
 
-// encode makes the entry of a letter that is to be held at a position of a
-// partition.
+// encode returns the stored form of a letter for a position of a partition.
 func (l *Letter) encode(partition string, position uint64) ([]byte, error) {
 	e := entry{
 		Sink: l.Sink, Number: l.Number, Time: l.Time.UTC(), Retried: l.Retried, Stage: l.Stage,
@@ -58,13 +94,13 @@ func (l *Letter) encode(partition string, position uint64) ([]byte, error) {
 	return value, nil
 }
 
-// decode reads the entry that is held at a place.
-func decode(at place, value []byte) (l Letter, err error) {
+// decodeLetter decodes the letter stored at a location.
+func decodeLetter(at location, value []byte) (l Letter, err error) {
 	var e entry
 	if err := json.Unmarshal(value, &e); err != nil {
 		return l, fmt.Errorf("decode dead letter: %w", err)
 	}
-	l.Pipeline, l.Partition, l.Position = string(at.pipeline), string(at.partition), position(at.key)
+	l.Pipeline, l.Partition, l.Position = string(at.pipeline), string(at.partition), decodePosition(at.key)
 	if e.Origin != nil {
 		l.Partition, l.Position = e.Origin.Partition, e.Origin.Position
 	}

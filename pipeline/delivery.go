@@ -1,0 +1,354 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+)
+
+// This file is the walk of one batch, in order: the reader loop claims it, a lane
+// runs the script on it, replaces its dead letters, stores its outputs, writes
+// rows and range to each sink, and acknowledges it.
+
+// A claim is a batch that was read from a partition, and the memory in which its
+// delivery works. A session reuses its claims.
+type claim struct {
+	number    uint64 // in the order of reading
+	batch     event.Batch
+	requested []deadletter.Request // by event, in a batch of retries; else empty
+	result    event.Result
+}
+
+// readBatches is the reader loop of a session. It claims batches ahead of the
+// lanes until the feed is exhausted, the partition moves or reading stops.
+func (s *session) readBatches(ctx, reading context.Context) error {
+	defer close(s.claimed)
+	for number := uint64(0); ; number++ {
+		c := s.waitForClaim(reading)
+		if c == nil {
+			return ctx.Err()
+		}
+		c.number = number
+		err := s.claimBatch(reading, c)
+		switch {
+		case err == nil:
+			s.p.config.Reached(AfterRead)
+			s.claimed <- c
+		case err == io.EOF:
+			return nil
+		case errors.Is(err, source.ErrMoved):
+			s.stopMoved(err)
+			return nil
+		case reading.Err() != nil:
+			return ctx.Err()
+		default:
+			return err
+		}
+	}
+}
+
+// waitForClaim waits until the circuit breaker is closed and a claim is free. It
+// returns nil if reading ends first.
+func (s *session) waitForClaim(reading context.Context) *claim {
+	began := time.Now()
+	defer func() { s.p.counters.backpressure.Add(int64(time.Since(began))) }()
+	s.p.breaker.wait(reading)
+	select {
+	case c := <-s.free:
+		return c
+	case <-reading.Done():
+		return nil
+	}
+}
+
+// claimBatch reads the next batch. The source keeps its events until they are
+// acknowledged.
+func (s *session) claimBatch(ctx context.Context, c *claim) error {
+	if err := s.feed.read(ctx, c); err != nil {
+		return err
+	}
+	b := &c.batch
+	if b.Len() == 0 || b.Range.Count != uint64(b.Len()) {
+		return fmt.Errorf("source returned %d events for the positions %s: this is a bug in the source", b.Len(), b.Range)
+	}
+	s.p.counters.countClaim(s.partition, b, s.feed.lag())
+	return s.compareFingerprints(b)
+}
+
+// runLane delivers claimed batches, one at a time, until there are no more.
+func (s *session) runLane(ctx context.Context) error {
+	for c := range s.claimed {
+		if err := s.deliverClaim(ctx, c); err != nil {
+			return err
+		}
+		c.shrink(s.p.config.Limits.Bytes)
+		s.free <- c
+	}
+	return nil
+}
+
+// maxLimits is the number of runs on one batch that may end at a limit before the
+// pipeline pauses.
+const maxLimits = 3
+
+// deliverClaim runs the script on a batch and delivers the result. If a limit ends a
+// run early, the events that ran are delivered as a range of their own, and the
+// script runs again on the remaining events.
+func (s *session) deliverClaim(ctx context.Context, c *claim) error {
+	run := &scriptRun{Script: s.p.config.Script, time: &s.p.counters.script}
+	next := c.batch.Range.First // of the events that have not run
+	err := script.RunAll(ctx, run, &c.batch, &c.result, maxLimits, func(part *event.Batch, limit *script.LimitError) error {
+		s.p.config.Reached(AfterScript)
+		d := &delivery{session: s, batch: part, result: &c.result, script: run.version}
+		if len(c.requested) > 0 {
+			d.requested = c.requested[next-c.batch.Range.First:]
+		}
+		next = part.Range.End()
+		last := next == c.batch.Range.End()
+		if err := d.deliver(ctx, c.number, last); err != nil {
+			return err
+		}
+		if !last {
+			s.p.log.Warn("script hit a limit; running it again on the remaining events of the batch",
+				"partition", s.partition, "position", next, "error", limit)
+		}
+		return nil
+	})
+	if limit, ok := errors.AsType[*script.LimitError](err); ok {
+		return s.p.pauseItself(fmt.Sprintf("script %s: %d runs in a row hit a limit, the last one at position %d of partition %s: %v",
+			run.Script, maxLimits, next, s.partition, limit))
+	}
+	return err
+}
+
+// A scriptRun measures the runs of the script on one batch.
+type scriptRun struct {
+	script.Script
+	version string        // name and version of the script in the last run
+	time    *atomic.Int64 // in the script, in nanoseconds
+}
+
+// Run implements script.Script.
+func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Result) error {
+	r.version = r.Script.String()
+	began := time.Now()
+	err := r.Script.Run(ctx, in, result)
+	r.time.Add(int64(time.Since(began)))
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*script.LimitError](err); ok {
+		return err
+	}
+	return fmt.Errorf("run script %s: %w", r.version, err)
+}
+
+// A delivery makes the result of one run of the script durable, or that of a stored
+// entry of the outbox.
+type delivery struct {
+	*session
+	batch     *event.Batch         // the events that ran
+	requested []deadletter.Request // by event of batch; empty if everything is wanted
+	result    *event.Result
+	script    string // name and version of the script that ran
+	stored    bool   // in the outbox
+	// withoutOutput says for each sink that the result has no output for it. It is
+	// empty if the result has one for every sink.
+	withoutOutput []bool
+	maybeWritten  bool // a sink may have committed the range
+}
+
+// deliver takes a result through all steps after the script, in the turn of its
+// claim. last says that it completes the claim.
+func (d *delivery) deliver(ctx context.Context, number uint64, last bool) error {
+	d.labelOutputs()
+	d.selectRequested()
+	if err := d.sequencer.wait(ctx, number); err != nil {
+		return err
+	}
+	if err := d.commit(ctx); err != nil {
+		return err
+	}
+	if last {
+		d.sequencer.advance()
+	}
+	return d.acknowledge(ctx)
+}
+
+// commit makes everything that the script made of the events durable. This is
+// also where the replay of an outbox entry starts.
+func (d *delivery) commit(ctx context.Context) error {
+	if err := d.replaceDeadLetters(ctx); err != nil {
+		return err
+	}
+	d.p.config.Reached(AfterDeadLetters)
+	if err := d.storeOutputs(ctx); err != nil {
+		return err
+	}
+	for _, i := range d.p.writeOrder {
+		if d.lacksOutput(i) {
+			continue
+		}
+		err := d.writeSink(ctx, i)
+		if errors.Is(err, sink.ErrFenced) {
+			d.withdraw()
+		}
+		if err != nil {
+			return fmt.Errorf("write to sink %s: %w", d.p.config.Sinks[i].Name, err)
+		}
+	}
+	d.removeStored()
+	d.p.counters.countDelivery(d)
+	d.p.deadLetterLog.report(d.p.log, d.partition, d.result.Dead)
+	return nil
+}
+
+// replaceDeadLetters makes the dead letters of this run the only ones of its range.
+func (d *delivery) replaceDeadLetters(ctx context.Context) error {
+	err := d.p.deadLetters.do(ctx, func() error {
+		return d.p.config.DeadLetters.Replace(d.p.config.Name, d.partition, d.batch.Range, d.result.Dead)
+	})
+	if err != nil {
+		return fmt.Errorf("store dead letters: %w", err)
+	}
+	return nil
+}
+
+// storeOutputs stores the outputs in the outbox if several sinks get them, so that
+// after a crash between two sinks the script does not run again.
+func (d *delivery) storeOutputs(ctx context.Context) error {
+	p := d.p
+	if p.config.Outbox == nil || len(p.config.Sinks) < 2 && !d.stored {
+		return nil
+	}
+	e := &outbox.Entry{
+		Pipeline: p.config.Name, Script: d.script,
+		Batch: *d.batch, Result: *d.result,
+	}
+	e.Result.Outputs = nil
+	for i := range p.config.Sinks {
+		if !d.lacksOutput(i) {
+			e.Sinks = append(e.Sinks, p.config.Sinks[i].Name)
+			e.Result.Outputs = append(e.Result.Outputs, d.result.Outputs[i])
+		}
+	}
+	err := p.outbox.do(ctx, func() error { return p.config.Outbox.Put(e) })
+	if err != nil {
+		return fmt.Errorf("store outputs: %w", err)
+	}
+	d.stored = true
+	p.config.Reached(AfterOutbox)
+	return nil
+}
+
+// writeSink writes rows and range to sink i in one transaction. If the sink rejects
+// rows, it has committed nothing: the rows become dead letters, durably, before
+// the others are written.
+func (d *delivery) writeSink(ctx context.Context, i int) error {
+	for {
+		d.p.config.Reached(BeforeWrite)
+		err := d.tryWrite(ctx, i)
+		rejected, ok := errors.AsType[*sink.RowErrors](err)
+		if !ok {
+			return err
+		}
+		if err := d.rejectRows(rejected, i); err != nil {
+			return err
+		}
+		if err := d.replaceDeadLetters(ctx); err != nil {
+			return err
+		}
+		if err := d.storeOutputs(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// tryWrite writes to sink i until the write succeeds or fails permanently.
+func (d *delivery) tryWrite(ctx context.Context, i int) error {
+	attempts := 0
+	err := d.p.sinks[i].do(ctx, func() error {
+		if attempts++; attempts > 1 {
+			d.maybeWritten = true
+		}
+		began := time.Now()
+		defer func() { d.p.counters.sinks[i].time.Add(int64(time.Since(began))) }()
+		return d.writers[i].Write(ctx, &d.result.Outputs[i])
+	})
+	if err == nil {
+		d.maybeWritten = true
+		d.p.config.Reached(AfterCommit)
+		d.p.counters.countWritten(d.partition, i, d.result.Ran)
+	}
+	return err
+}
+
+// removeStored removes the outputs from the outbox: every sink has them.
+func (d *delivery) removeStored() {
+	if d.stored {
+		d.p.config.Outbox.Remove(d.p.config.Name, d.partition, d.batch.Range.First)
+	}
+}
+
+// withdraw deletes the dead letters and stored outputs of a delivery that another
+// worker makes instead. It keeps them if a sink may have the range, because they
+// belong to that commit then.
+func (d *delivery) withdraw() {
+	if d.maybeWritten {
+		return
+	}
+	d.warn("withdraw dead letters", d.p.config.DeadLetters.Replace(d.p.config.Name, d.partition, d.batch.Range, nil))
+	d.removeStored()
+}
+
+// acknowledge tells dead letters and source that every sink has the range. A
+// source that moved does not need to know: the reader loop stops, and the
+// batches that were already read are delivered.
+func (d *delivery) acknowledge(ctx context.Context) error {
+	d.p.config.Reached(BeforeAck)
+	if err := d.markCommitted(ctx, d.batch.Range); err != nil {
+		return err
+	}
+	err := d.feed.acknowledge(ctx, d.batch.Range)
+	switch {
+	case errors.Is(err, source.ErrMoved):
+		d.stopMoved(err)
+	case err != nil:
+		return err
+	}
+	d.p.config.Reached(AfterAck)
+	return nil
+}
+
+// lacksOutput reports whether the result has no output for sink i.
+func (d *delivery) lacksOutput(i int) bool { return len(d.withoutOutput) > 0 && d.withoutOutput[i] }
+
+// labelOutputs sets partition and range of the outputs.
+func (d *delivery) labelOutputs() {
+	for i := range d.result.Outputs {
+		d.result.Outputs[i].SetRange(d.batch, d.batch.Len())
+	}
+}
+
+// shrink releases memory that a batch far beyond the limit made grow.
+func (c *claim) shrink(limit int) {
+	keep := 4 * max(limit, 256<<10)
+	if cap(c.batch.Data) > keep {
+		c.batch.Data = nil
+	}
+	for i := range c.result.Outputs {
+		if out := &c.result.Outputs[i]; cap(out.Data) > keep {
+			*out = event.Output{}
+		}
+	}
+}

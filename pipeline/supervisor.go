@@ -1,0 +1,322 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+)
+
+// listInterval is how often the source is asked for its partitions.
+const listInterval = time.Second
+
+// A supervisor runs one goroutine per partition of a pipeline. It assigns the
+// partitions that the source lists, and the batch of requested retries; partitions
+// shared by lease are assigned by the lease manager. It stops when the source is
+// exhausted or everything is drained.
+type supervisor struct {
+	p       *Pipeline
+	ctx     context.Context // ends all work
+	reading context.Context // ends reading
+	leasing bool            // a sink keeps leases
+
+	exits       chan exit
+	listings    chan listing
+	leaseErrors chan error // of the lease manager, permanent
+	listers     sync.WaitGroup
+	listPending bool
+	exitCount   int
+	moves       backoff
+
+	mu          sync.Mutex
+	listed      []string        // partitions of the last listing; nil before the first
+	retryBatch  string          // the one of them that is a batch of retries, or ""
+	exhausted   map[string]bool // of those listed
+	assignments map[string]*assignment
+}
+
+// An assignment is a partition that this process works on.
+type assignment struct {
+	partition   string
+	retries     bool // a batch of requested retries
+	orphan      bool // not listed any more; only the outbox has entries of it
+	leased      bool
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	reading     context.Context
+	stopReading context.CancelFunc
+	moving      atomic.Bool // its partition changed its identity
+}
+
+// An exit is the end of an assignment.
+type exit struct {
+	*assignment
+	err error // nil if the partition is exhausted or reading stopped
+}
+
+// A listing is the source's answer to which partitions it has, with the batch of
+// retries to run.
+type listing struct {
+	partitions []string
+	retryBatch string
+	err        error
+	exitCount  int // at the time of the question
+}
+
+// errLeaseLost cancels an assignment whose lease expired or moved to another
+// worker.
+var errLeaseLost = errors.New("the lease was lost")
+
+func newSupervisor(p *Pipeline, ctx, reading context.Context) *supervisor {
+	return &supervisor{
+		p: p, ctx: ctx, reading: reading,
+		exits: make(chan exit), listings: make(chan listing, 1), leaseErrors: make(chan error, 1),
+		exhausted: make(map[string]bool), assignments: make(map[string]*assignment),
+	}
+}
+
+// run returns when the source is exhausted, when reading has stopped and no
+// assignment is left, or at a permanent error.
+func (s *supervisor) run() (exhausted bool, err error) {
+	timer, due := time.NewTimer(0), time.Now()
+	defer timer.Stop()
+	// listWithin moves the next listing forward, never back: if partitions end all
+	// the time, only the source knows why.
+	listWithin := func(d time.Duration) {
+		if at := time.Now().Add(d); at.Before(due) {
+			due = at
+			timer.Reset(d)
+		}
+	}
+	readingStopped := s.reading.Done()
+	for {
+		if s.reading.Err() != nil && s.isIdle() {
+			return false, s.ctx.Err()
+		}
+		select {
+		case <-timer.C:
+			s.requestListing()
+			due = time.Now().Add(listInterval)
+			timer.Reset(listInterval)
+		case l := <-s.listings:
+			s.listPending = false
+			if exhausted, err := s.handleListing(l); exhausted || err != nil {
+				return exhausted, err
+			}
+			if l.exitCount != s.exitCount && s.isIdle() {
+				listWithin(0) // every assignment has ended since the question
+			}
+		case e := <-s.exits:
+			retryIn, err := s.handleExit(e)
+			if err != nil {
+				return false, fmt.Errorf("partition %s: %w", e.partition, err)
+			}
+			if retryIn > 0 || s.isIdle() {
+				listWithin(retryIn)
+			}
+		case err := <-s.leaseErrors:
+			return false, err
+		case <-readingStopped:
+			readingStopped = nil
+		}
+	}
+}
+
+// requestListing asks the source for its partitions in the background, because the
+// answer may take long. It waits while a partition is moving, until the batches
+// read under the old name are delivered.
+func (s *supervisor) requestListing() {
+	if s.listPending || s.reading.Err() != nil || s.isAnyMoving() {
+		return
+	}
+	s.listPending = true
+	l := listing{exitCount: s.exitCount}
+	s.listers.Go(func() {
+		l.err = catchPanic(func() (err error) {
+			if l.partitions, err = s.p.sourcePartitions(s.reading); err != nil {
+				return err
+			}
+			l.retryBatch, err = s.p.retryBatch(s.reading)
+			return err
+		})
+		s.listings <- l
+	})
+}
+
+// handleListing assigns the partitions that are listed, except leased ones. It
+// reports whether the source is exhausted.
+func (s *supervisor) handleListing(l listing) (exhausted bool, err error) {
+	if l.err != nil {
+		if s.reading.Err() != nil {
+			return false, nil
+		}
+		return false, l.err
+	}
+	if first := s.updateListed(l); first {
+		if err := s.assignOrphans(); err != nil {
+			return false, err
+		}
+	}
+	for _, name := range l.partitions {
+		if !s.isLeased(name) {
+			s.assign(&assignment{partition: name})
+		}
+	}
+	if l.retryBatch != "" {
+		s.assign(&assignment{partition: l.retryBatch, retries: true})
+	}
+	s.p.status.setListed()
+	return !s.p.config.Source.Traits().Growing && l.exitCount == s.exitCount && s.isExhausted(), nil
+}
+
+// updateListed stores a listing and forgets exhausted partitions that are gone.
+func (s *supervisor) updateListed(l listing) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first = s.listed == nil
+	s.listed, s.retryBatch = append([]string{}, l.partitions...), l.retryBatch
+	if l.retryBatch != "" {
+		s.listed = append(s.listed, l.retryBatch)
+	}
+	for name := range s.exhausted {
+		if !slices.Contains(s.listed, name) {
+			delete(s.exhausted, name)
+		}
+	}
+	return first
+}
+
+// assignOrphans assigns partitions that have entries in the outbox and are not
+// listed, so that their entries are delivered.
+func (s *supervisor) assignOrphans() error {
+	if s.p.config.Outbox == nil {
+		return nil
+	}
+	names, err := s.p.config.Outbox.Partitions(s.p.config.Name)
+	for _, name := range names {
+		if !slices.Contains(s.listed, name) {
+			s.assign(&assignment{partition: name, orphan: true})
+		}
+	}
+	return err
+}
+
+// isLeased reports whether only the holder of its lease works on a partition.
+func (s *supervisor) isLeased(partition string) bool {
+	isLocal := s.p.config.Source.Traits().Local
+	return s.leasing && partition != s.retryBatch && !(isLocal != nil && isLocal(partition))
+}
+
+// assign starts an assignment. It returns false if the partition is assigned or
+// exhausted already, or if reading has stopped.
+func (s *supervisor) assign(a *assignment) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading.Err() != nil || s.exhausted[a.partition] || s.assignments[a.partition] != nil {
+		return false
+	}
+	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
+	a.reading, a.stopReading = context.WithCancel(s.reading)
+	context.AfterFunc(a.ctx, a.stopReading)
+	s.assignments[a.partition] = a
+	s.p.status.addOpening()
+	go func() {
+		err := catchPanic(func() error { return s.p.runPartition(a) })
+		s.exits <- exit{a, err}
+	}()
+	return true
+}
+
+// handleExit removes an assignment that has ended. If retryIn is above 0, the
+// source must be asked for its partitions after that time. The error is permanent.
+func (s *supervisor) handleExit(e exit) (retryIn time.Duration, err error) {
+	defer e.release()
+	s.exitCount++
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.assignments, e.partition)
+	switch {
+	case context.Cause(e.ctx) == errLeaseLost, errors.Is(e.err, errPaused):
+	case errors.Is(e.err, sink.ErrFenced):
+		s.p.log.Warn("another worker has taken over the partition", "partition", e.partition)
+	case errors.Is(e.err, source.ErrMoved):
+		s.p.log.Warn("partition moved; listing the partitions again", "partition", e.partition, "reason", e.err)
+		// The partition is assigned again only when the source lists it again.
+		s.listed = slices.DeleteFunc(s.listed, func(name string) bool { return name == e.partition })
+		retryIn = s.moves.next()
+	case e.err != nil:
+		return 0, e.err
+	case e.reading.Err() == nil && !e.orphan:
+		s.exhausted[e.partition] = true
+	}
+	return retryIn, nil
+}
+
+// release ends the contexts of an assignment.
+func (a *assignment) release() {
+	a.stopReading()
+	a.cancel(nil)
+}
+
+// isStopping reports whether a drain or a pause stopped reading, and not the end
+// of all work.
+func (a *assignment) isStopping() bool { return a.reading.Err() != nil && a.ctx.Err() == nil }
+
+// waitForAssignments waits for the assignments after the supervisor's context has
+// ended.
+func (s *supervisor) waitForAssignments() {
+	for !s.isIdle() {
+		e := <-s.exits
+		e.release()
+		s.mu.Lock()
+		delete(s.assignments, e.partition)
+		s.mu.Unlock()
+	}
+	s.listers.Wait()
+}
+
+func (s *supervisor) isIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.assignments) == 0
+}
+
+func (s *supervisor) isAnyMoving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.assignments {
+		if a.moving.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// isExhausted reports whether all listed partitions are exhausted.
+func (s *supervisor) isExhausted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.assignments) == 0 && !slices.ContainsFunc(s.listed, func(name string) bool { return !s.exhausted[name] })
+}
+
+// isAssigned reports whether an assignment has not ended.
+func (s *supervisor) isAssigned(a *assignment) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.assignments[a.partition] == a
+}
+
+// leasablePartitions returns the leased partitions that are not exhausted.
+func (s *supervisor) leasablePartitions() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.listed), func(name string) bool {
+		return s.exhausted[name] || !s.isLeased(name)
+	})
+}

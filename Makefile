@@ -1,9 +1,9 @@
-# `make` lists the targets. Each of them first gets what it needs, once.
+# `make` lists the targets. Each target first installs what it needs, if it is missing.
 GO := tools/go.sh
 SETUP := tools/setup.sh
 PERIGEE := bin/perigee
-# What the linked C and C++ libraries export would be exported again: 6 MB of names
-# that the loader searches at every start. Go's own must stay, for plugins.
+# Do not export the symbols of the linked C and C++ libraries: 6 MB of names that the
+# loader would search at every start. Go's own symbols must stay, for plugins.
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
@@ -15,7 +15,7 @@ help: ## list the targets
 demo: build ## a million events through a Lua script into a table, and a query over it
 	@$(PERIGEE) demo
 
-demo-redis: build ## the same from a real Redis into a real MariaDB, beside the article's flow
+demo-redis: build ## the demo from a real Redis into a real MariaDB, compared with the article's flow
 	@$(SETUP) servers
 	@cd bench && ../$(GO) run ./demo-redis -perigee ../$(PERIGEE)
 
@@ -23,13 +23,13 @@ build: ## build bin/perigee
 	@$(SETUP) build
 	@$(GO) build -ldflags '$(HIDE)' -o $(PERIGEE) ./cmd/perigee
 
-test: ## all tests, real Redis and MariaDB among them
+test: ## all tests, with real Redis, MariaDB and PostgreSQL servers
 	@$(SETUP) servers
 	@$(GO) test ./...
 	@$(MAKE) --no-print-directory nocgo
 	@cd bench && ../$(GO) test ./...
 
-test-kafka: ## the tests of the Kafka source and sink, against a real broker
+test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
 
@@ -37,7 +37,7 @@ race: ## the tests under the race detector
 	@$(SETUP) servers
 	@$(GO) test -race -timeout 20m ./...
 
-nocgo: ## the build without C: gopher-lua in place of LuaJIT
+nocgo: ## build and test without cgo: gopher-lua instead of LuaJIT
 	@$(SETUP) servers
 	@CGO_ENABLED=0 $(GO) build -o bin/perigee-nocgo ./cmd/perigee
 	@CGO_ENABLED=0 $(GO) test ./script/... ./internal/document/... ./cmd/...
@@ -46,50 +46,50 @@ check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell li
 	@$(SETUP) lint
 	@tools/check.sh
 
-verify: build ## kill, freeze, cut off and set back everything in the chain 500 times: each event once
+verify: build ## kill, suspend, disconnect and restore everything 500 times: each event is delivered once
 	@$(SETUP) servers
 	@$(PERIGEE) verify
 
-crash: build ## the same in a minute
+crash: build ## a short verify, in about a minute
 	@$(SETUP) servers
 	@$(PERIGEE) verify --quick
 
 DURATION := 10m
-soak: build ## ten minutes (or DURATION=1h) of a source that is faster than its sink: memory stays flat
+soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
 	@$(PERIGEE) verify --soak $(DURATION)
 
-torture: ## hostile scripts against the limits, and a sweep of memory limits
+torture: ## run hostile scripts against the limits, and under 200 memory limits
 	@$(SETUP) build
 	@$(GO) build -o bin/torture ./internal/luajit/torture/run
 	@bin/torture
 	@bin/torture -oom
 
-torture-asan: ## the C code and LuaJIT under AddressSanitizer, hostile scripts included
+torture-asan: ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build
 	@tools/luajit/build.sh asan
 	@$(GO) test -asan ./internal/luajit/... ./internal/document/... ./script/luajit
 
-fuzz: ## ten minutes of fuzzing every reader of documents, and the engines against each other
+fuzz: ## fuzz all decoders, and the script engines against each other, for ten minutes
 	@$(SETUP) build
 	@tools/fuzz.sh 10m
 
-bench-crossing: ## what an event costs in user code: ours, native Go, sonic, gopher-lua
+bench-crossing: ## the cost of an event in user code: ours, native Go, sonic, gopher-lua
 	@$(SETUP) build
 	@cd bench && ../$(GO) run ./crossing
 
-bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL: ours, and how others do it; with KAFKA=1 from Kafka too
+bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL: ours and others; KAFKA=1 adds Kafka
 	@$(SETUP) bench
 	@$(if $(KAFKA),$(SETUP) kafka)
 	@cd bench && PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka ../$(GO) run ./pipeline -perigee ../$(PERIGEE) $(if $(KAFKA),-kafka)
 
-bench-pool: ## pools of VMs at 1,000 to 4,000 goroutines: ours, and gopher-lua's of the report
+bench-pool: ## pools of VMs at 1,000 to 4,000 goroutines: ours and gopher-lua's
 	@$(SETUP) build
 	@cd bench && ../$(GO) run ./pool
 
 TARGET := demo
-bare-debian: ## make demo (or TARGET=test) in a clone on a minimal Debian; needs root
+bare-debian: ## make TARGET=demo on a clone in a minimal Debian below /tmp; needs root
 	@tools/bare-debian.sh $(TARGET)
 
-clean: ## remove what was built
+clean: ## remove build results
 	@rm -rf .build bin

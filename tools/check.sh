@@ -1,10 +1,11 @@
 #!/bin/sh
-# Holds the sources against the house rules; says what is wrong and fails.
+# Runs all linters, even after one has failed, and fails if any did.
 set -eu
 cd "$(dirname "$0")/.."
 failed=0
 
-step() { # NAME COMMAND…: runs it, remembers a failure, goes on
+# step NAME COMMAND…: runs a command and prints its output if it fails.
+step() {
   name=$1; shift
   if output=$("$@" 2>&1); then
     printf 'ok    %s\n' "$name"
@@ -19,7 +20,7 @@ formatted() {
   unformatted=$("$gofmt" -l $(git ls-files '*.go'))
   [ -z "$unformatted" ] || { echo "run gofmt -w on:"; echo "$unformatted"; return 1; }
 }
-# Only ours: with CGO_CFLAGS the C of the Go runtime would be held to it too.
+# Not through CGO_CFLAGS: those flags would apply to the Go runtime's C too.
 c_warnings() {
   git ls-files '*.c' | grep -v testdata/ |
     xargs -n 1 gcc -std=gnu11 -O2 -Wall -Wextra -Werror -fsyntax-only -I .build/luajit/include

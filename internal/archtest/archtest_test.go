@@ -1,6 +1,6 @@
-// Package archtest holds the tree to its plan: which package may import which,
-// where cgo may stand, and what may be in the repository at all. It parses the
-// files itself, so a cached test result never hides a new import.
+// Package archtest checks the structure of the repository: which package imports which,
+// which packages use cgo, and which words and files do not belong in it. It parses the
+// files itself, so that a cached test result never hides a new import.
 package archtest
 
 import (
@@ -22,9 +22,9 @@ const (
 	module = "github.com/perigeedb/perigee/"
 )
 
-// may is the law: what each package may import of ours. Dependencies point
-// inward, to event. A new package needs a row; a row that has become too wide
-// should be cut. Tests may import more (the suites and the private servers).
+// may lists which packages of this module each package may import. Dependencies point
+// inward, to event. A new package needs a row, and an entry that no file uses fails the
+// test. Test files may import more: the suites and the test servers.
 var may = map[string][]string{
 	"event": {},
 
@@ -102,13 +102,12 @@ var may = map[string][]string{
 	"internal/luajit/torture":     {},
 	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},
 
-	// Programs for developers that treat the engine as a user does.
+	// Programs that run the engine as its users do.
 	"internal/e2e":   {"source/generate", "internal/testserver", "internal/resp", "internal/audit"},
 	"internal/chaos": {"pipeline", "pipeline/deadletter", "internal/testserver", "internal/resp", "internal/e2e"},
 }
 
-// mayCgo lists the packages that may contain C, and those that reach it through
-// a library; without cgo they are absent.
+// mayCgo lists the packages that may use cgo. A build without cgo leaves them out.
 var mayCgo = []string{"internal/document", "internal/luajit"}
 
 func TestImports(t *testing.T) {
@@ -116,22 +115,22 @@ func TestImports(t *testing.T) {
 		pkg := path.Dir(file.name)
 		allowed, known := may[pkg]
 		if !known {
-			t.Errorf("%s: package %s has no row in the import table: add one that says what it may import", file.name, pkg)
+			t.Errorf("%s: package %s has no row in the import table; add one", file.name, pkg)
 			continue
 		}
 		for _, imported := range file.imports {
 			if imported == "C" && !slices.Contains(mayCgo, pkg) {
-				t.Errorf("%s: cgo stands only in %v", file.name, mayCgo)
+				t.Errorf("%s: only %v may use cgo", file.name, mayCgo)
 			}
 			ours, found := strings.CutPrefix(imported, module)
 			if found && ours != pkg && !slices.Contains(allowed, ours) {
-				t.Errorf("%s: %s may not import %s: let the dependency point inward, or change the table on purpose", file.name, pkg, ours)
+				t.Errorf("%s: the import table does not let %s import %s", file.name, pkg, ours)
 			}
 		}
 	}
 }
 
-// TestEveryAllowedImportIsUsed keeps the table from allowing what nothing needs.
+// TestEveryAllowedImportIsUsed fails on an allowed import that no file uses.
 func TestEveryAllowedImportIsUsed(t *testing.T) {
 	used := map[string]map[string]bool{}
 	for _, file := range goFiles(t) {
@@ -146,7 +145,7 @@ func TestEveryAllowedImportIsUsed(t *testing.T) {
 	for pkg, allowed := range may {
 		for _, imported := range allowed {
 			if !used[pkg][imported] {
-				t.Errorf("the import table lets %s import %s, which no file of it does: delete the entry", pkg, imported)
+				t.Errorf("the import table lets %s import %s, but no file does; delete the entry", pkg, imported)
 			}
 		}
 	}
@@ -159,7 +158,7 @@ func TestEveryRowHasItsPackage(t *testing.T) {
 	}
 	for pkg := range may {
 		if !present[pkg] {
-			t.Errorf("the import table has a row for %s, which does not exist: delete the row", pkg)
+			t.Errorf("the import table has a row for %s, which does not exist; delete the row", pkg)
 		}
 	}
 }
@@ -175,12 +174,12 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 	}
 	for pkg, n := range comments {
 		if n != 1 {
-			t.Errorf("package %s has %d package comments: it wants one, that says what it is, what it guarantees and who may call it at the same time", pkg, n)
+			t.Errorf("package %s has %d package comments; it needs one that says what the package is, what it guarantees and whether it is safe for concurrent use", pkg, n)
 		}
 	}
 }
 
-// TestNothingLarge keeps what scripts can make again out of the history.
+// TestNothingLarge keeps generated files out of the repository.
 func TestNothingLarge(t *testing.T) {
 	const bytesMax = 256 << 10
 	walk(t, func(name string, entry fs.DirEntry) {
@@ -189,7 +188,7 @@ func TestNothingLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Size() > bytesMax {
-			t.Errorf("%s has %d bytes: generate it or leave it out", name, info.Size())
+			t.Errorf("%s has %d bytes, more than %d; generate it or leave it out", name, info.Size(), bytesMax)
 		}
 	})
 }
@@ -230,8 +229,8 @@ func importsOf(t *testing.T, file *ast.File) []string {
 	return imports
 }
 
-// walk visits the files of the repository, named from its root. What git
-// ignores and modules of their own it leaves out.
+// walk visits the files of the repository, with their path relative to its root. It skips
+// build results and the benchmarks' module.
 func walk(t *testing.T, visit func(name string, entry fs.DirEntry)) {
 	t.Helper()
 	skip := []string{".git", ".build", "bin", "bench", "perigee-data"}

@@ -49,8 +49,8 @@ func formatTime(_ context.Context, args []any) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !(at >= secondsMin && at <= secondsMax) {
-		return nil, fmt.Errorf("argument 1, the seconds since 1970, is out of range: %g", at)
+	if err := checkSeconds(at); err != nil {
+		return nil, fmt.Errorf("argument 1, %w", err)
 	}
 	t := time.UnixMicro(int64(math.Round(at * 1e6))).UTC()
 	if value(args, 1) == nil {
@@ -67,6 +67,8 @@ func formatTime(_ context.Context, args []any) ([]any, error) {
 	return one(s), nil
 }
 
+// strftime replaces the directives of a template: those of C, as cStrftime has them, and
+// %s, %L and %f for the seconds, milliseconds and microseconds.
 func strftime(t time.Time, template string) (string, error) {
 	var out strings.Builder
 	for {
@@ -88,21 +90,17 @@ func strftime(t time.Time, template string) (string, error) {
 }
 
 func directive(t time.Time, c byte) (text string, known bool) {
-	layouts := map[byte]string{
-		'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'j': "002", 'H': "15", 'I': "03", 'M': "04",
-		'S': "05", 'p': "PM", 'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'z': "-0700", 'Z': "MST",
-		'F': time.DateOnly, 'T': time.TimeOnly,
-	}
 	switch c {
-	case '%':
-		return "%", true
 	case 's':
 		return fmt.Sprint(t.Unix()), true
 	case 'L':
 		return fmt.Sprintf("%03d", t.Nanosecond()/1e6), true
 	case 'f':
 		return fmt.Sprintf("%06d", t.Nanosecond()/1e3), true
+	case 'Y':
+		return t.Format("2006"), true
+	case 'F':
+		return t.Format(time.DateOnly), true
 	}
-	layout, known := layouts[c]
-	return t.Format(layout), known
+	return conversion(t, false, c)
 }

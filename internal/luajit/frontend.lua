@@ -127,6 +127,7 @@ end
 local modules = {}
 for name, library in next, libraries do modules[name] = perigee_library(library) end
 globals.json = modules.json
+globals.os, modules.os = modules.os, nil -- a global of Lua, not for require
 
 local read_file, compile, pcall, LOADING = of_go(0), call.compile, globals.pcall, {}
 

@@ -136,7 +136,17 @@ static void mark(lua_State *L, front *f, int index) {
 	lua_pop(L, 1);
 }
 
-// is_listed tells whether the only argument of array() is the array itself.
+static int is_marked(lua_State *L, front *f, int index) {
+	lua_rawgeti(L, LUA_REGISTRYINDEX, f->arrays);
+	lua_pushvalue(L, index);
+	lua_rawget(L, -2);
+	int marked = lua_toboolean(L, -1);
+	lua_pop(L, 2);
+	return marked;
+}
+
+// is_listed tells whether the only argument of array() is the array itself. An empty
+// array that array() made is an element, as in kelindar/lua.
 static int is_listed(lua_State *L, front *f) {
 	part *p = part_at(L, f, 1);
 	if (p) {
@@ -145,7 +155,7 @@ static int is_listed(lua_State *L, front *f) {
 	}
 	if (lua_type(L, 1) != LUA_TTABLE) return 0;
 	lua_pushnil(L);
-	if (!lua_next(L, 1)) return 1;
+	if (!lua_next(L, 1)) return !is_marked(L, f, 1);
 	lua_pop(L, 2);
 	return lua_objlen(L, 1) > 0;
 }

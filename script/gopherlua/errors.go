@@ -53,7 +53,7 @@ func (m *machine) scriptError(err error) *script.Error {
 		fault.Traceback = raised.StackTrace
 	}
 	m.place(fault)
-	fault.Message = plainWords(fault.Message)
+	fault.Message = m.source.WithHint(fault.Script, fault.Line, plainWords(fault.Message))
 	return fault
 }
 

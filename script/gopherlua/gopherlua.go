@@ -66,7 +66,7 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 		proto:   proto,
 		opts:    opts,
 		call:    cmp.Or(code.Func, "main"),
-		source:  stdlib.NewSource(code),
+		source:  stdlib.NewSource(code, modules),
 		modules: modules,
 		stats:   opts.Stats,
 		lines:   stdlib.NewLog(opts.Log),

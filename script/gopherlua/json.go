@@ -39,7 +39,8 @@ func (m *machine) decode(l *lua.LState) int {
 }
 
 // array marks a table as a list, so that it is [] when it is empty. Anything else,
-// and a table that is an object, becomes an element of a new list.
+// and a table that is an object, becomes an element of a new list, and so does an empty
+// array that array made, as in kelindar/lua.
 func (m *machine) array(l *lua.LState) int {
 	t, isTable := l.Get(1).(*lua.LTable)
 	p := m.document(l, l.Get(1))
@@ -47,7 +48,7 @@ func (m *machine) array(l *lua.LState) int {
 	case l.GetTop() > 1:
 	case p != nil && p.container.Kind() == pure.Array:
 		return 1
-	case isTable && (t.MaxN() > 0 || isEmpty(t)):
+	case isTable && (t.MaxN() > 0 || isEmpty(t) && !m.isMarked(t)):
 		if t.Metatable != lua.LNil && !m.isMarked(t) {
 			l.RaiseError("json.array: the table has a metatable")
 		}

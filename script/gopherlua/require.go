@@ -18,18 +18,25 @@ func (m *machine) openModules(json *lua.LTable) {
 		"stats": m.readOnly("stats", m.statsLibrary()),
 	}
 	for _, module := range m.modules {
-		functions := make(map[string]lua.LGFunction)
-		for name, f := range module.Functions {
-			functions[name] = m.function(module.Name+"."+name, f, true)
-		}
-		for name, f := range module.Pure {
-			functions[name] = m.function(module.Name+"."+name, f, false)
-		}
+		functions := m.moduleFunctions(module)
 		if module.Name == "re" {
 			functions["gmatch"] = gmatchOf(functions["all"])
 		}
 		m.required[module.Name] = m.readOnly(module.Name, functions)
 	}
+	m.globals.RawSetString("os", m.readOnly("os", m.moduleFunctions(stdlib.OS())))
+}
+
+// moduleFunctions makes functions of Lua out of those of a module.
+func (m *machine) moduleFunctions(module script.Module) map[string]lua.LGFunction {
+	functions := make(map[string]lua.LGFunction)
+	for name, f := range module.Functions {
+		functions[name] = m.function(module.Name+"."+name, f, true)
+	}
+	for name, f := range module.Pure {
+		functions[name] = m.function(module.Name+"."+name, f, false)
+	}
+	return functions
 }
 
 // readOnly is a library that is no global.

@@ -24,7 +24,15 @@ import (
 // Check returns the mistakes in a script, and in the files that it requires, by file and
 // line. opts are those that the script is loaded with.
 func Check(code script.Code, opts script.Options) []*script.Error {
-	c := checker{opts: opts, source: stdlib.NewSource(code), set: make(map[string]bool), seen: make(map[string]bool)}
+	c := checker{opts: opts, set: make(map[string]bool), seen: make(map[string]bool), modules: stdlib.Reserved()}
+	modules, err := stdlib.Modules(opts.Modules)
+	if err != nil {
+		return nil // the script does not load
+	}
+	for _, m := range modules {
+		c.modules = append(c.modules, m.Name)
+	}
+	c.source = stdlib.NewSource(code, modules)
 	for _, name := range Globals() {
 		c.set[name] = true
 	}
@@ -65,9 +73,10 @@ var absent = []string{
 
 // A checker reads a script and what it requires.
 type checker struct {
-	opts   script.Options
-	source *stdlib.Source
-	name   string // of the file that is read
+	opts    script.Options
+	modules []string // that require knows without a file
+	source  *stdlib.Source
+	name    string // of the file that is read
 
 	set       map[string]bool // globals that something sets
 	redefined map[string]bool // of those, which the code itself sets
@@ -118,7 +127,7 @@ func (c *checker) checkReads() {
 
 // hint says what the name may have been meant to be.
 func (c *checker) hint(r read) string {
-	if slices.Contains(c.modules(), r.name) {
+	if slices.Contains(c.modules, r.name) {
 		return fmt.Sprintf("write: local %s = require %q", r.name, r.name)
 	}
 	if slices.Contains(absent, r.name) {
@@ -135,22 +144,9 @@ func (c *checker) hint(r read) string {
 	return ""
 }
 
-// modules are the names that require knows without a file.
-func (c *checker) modules() []string {
-	names := stdlib.Reserved()
-	modules, err := stdlib.Modules(c.opts.Modules)
-	if err != nil {
-		return names
-	}
-	for _, m := range modules {
-		names = append(names, m.Name)
-	}
-	return names
-}
-
 // require reads the file of a module once.
 func (c *checker) require(name string, line int) {
-	if slices.Contains(c.modules(), name) || c.seen[name] {
+	if slices.Contains(c.modules, name) || c.seen[name] {
 		return
 	}
 	c.seen[name] = true

@@ -4,6 +4,7 @@ package luajit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -42,10 +43,10 @@ func (p *program) prepare(code script.Code, opts script.Options, interpreted boo
 		return err
 	}
 	p.code, p.opts, p.interpreted = code, opts, interpreted
-	p.source = stdlib.NewSource(code)
+	p.source = stdlib.NewSource(code, modules)
 	p.log = stdlib.NewLog(opts.Log)
 	p.series = make(map[string]script.Series)
-	p.host = &luajit.Host{Functions: functions(modules), File: p.source.Require}
+	p.host = &luajit.Host{Functions: functions(append(modules, stdlib.OS())), File: p.source.Require}
 	p.name = p.version()
 	if !interpreted {
 		p.probe()
@@ -151,7 +152,7 @@ func (p *program) error(err error) error {
 }
 
 func (p *program) fault(f *luajit.Fault) *script.Error {
-	message, hint, _ := strings.Cut(f.Message, "; ")
+	message, hint, _ := strings.Cut(p.source.WithHint(cmp.Or(f.File, p.code.Name), f.Line, f.Message), "; ")
 	if f.Kind != luajit.Runtime {
 		message, hint = f.Message, ""
 	}

@@ -163,7 +163,8 @@ func (r *run) deadEvent(d luajit.Dead) {
 		r.result.Fail(d.Event, "parse", &report.SyntaxError{Fault: d.Fault, Offset: d.Offset})
 		return
 	}
+	file := cmp.Or(d.Script.File, r.s.code.Name)
 	r.result.Fail(d.Event, "script", &script.Error{
-		Script: cmp.Or(d.Script.File, r.s.code.Name), Line: d.Script.Line, Message: d.Script.Message, Traceback: d.Script.Traceback,
+		Script: file, Line: d.Script.Line, Message: r.s.source.WithHint(file, d.Script.Line, d.Script.Message), Traceback: d.Script.Traceback,
 	})
 }

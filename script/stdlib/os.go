@@ -91,21 +91,23 @@ func cStrftime(t time.Time, utc bool, format string) (string, error) {
 			return out.String(), nil
 		}
 		n := 1
-		if len(after) > 1 && (after[0] == 'E' && strings.IndexByte("cCxXyY", after[1]) >= 0 ||
-			after[0] == 'O' && strings.IndexByte("deHImMSuUVwWy", after[1]) >= 0) {
+		if len(after) > 1 && (after[0] == 'E' || after[0] == 'O') {
 			n = 2
 		}
 		s, known := "", false
 		if after != "" {
 			s, known = conversion(t, utc, after[n-1])
 		}
-		if !known {
+		if !known || n == 2 && strings.IndexByte(modified[after[0]], after[1]) < 0 {
 			return "", fmt.Errorf("argument 1 has the invalid conversion specifier %q", "%"+after[:min(n, len(after))])
 		}
 		out.WriteString(s)
 		format = after[n:]
 	}
 }
+
+// modified are the conversion specifiers that follow a modifier.
+var modified = map[byte]string{'E': "cCxXyY", 'O': "deHImMSuUVwWy"}
 
 // layouts are the conversion specifiers that a layout of package time expresses.
 var layouts = map[byte]string{

@@ -78,7 +78,7 @@ func TestOSDate(t *testing.T) {
 	}
 	for want, args := range map[string][]any{
 		`invalid conversion specifier "%Q"`: {"%Y%Q"}, `invalid conversion specifier "%"`: {"100%"},
-		`invalid conversion specifier "%E"`: {"%Ez"}, `invalid conversion specifier "%O"`: {"%O"}, `invalid conversion specifier "%s"`: {"%s"},
+		`invalid conversion specifier "%Ez"`: {"%Ez"}, `invalid conversion specifier "%O"`: {"%O"}, `invalid conversion specifier "%s"`: {"%s"},
 		"must be a string": {true}, "must be a number": {"%c", "now"}, "out of range": {"%c", 1e300},
 	} {
 		if got, err := callOS(t, "date", args...); err == nil || !strings.Contains(err.Error(), want) {

@@ -10,21 +10,28 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/script"
 )
 
 // A Source is the text of a script with the files that it requires. Each file is
 // read once, so that all VMs of the script run the same text.
 type Source struct {
-	code script.Code
+	code    script.Code
+	modules []string // that need no file
 
 	mu    sync.Mutex
 	files map[string][]byte // by name as required
 }
 
-// NewSource makes the source of a script.
-func NewSource(code script.Code) *Source {
-	return &Source{code: code, files: make(map[string][]byte)}
+// NewSource returns the source of a script that can require modules, which Modules
+// returned, besides its files.
+func NewSource(code script.Code, modules []script.Module) *Source {
+	s := &Source{code: code, modules: Reserved(), files: make(map[string][]byte)}
+	for _, m := range modules {
+		s.modules = append(s.modules, m.Name)
+	}
+	return s
 }
 
 var moduleName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
@@ -32,26 +39,74 @@ var moduleName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 // Require returns the text of the file that require "lib.name" means, and its path.
 func (s *Source) Require(name string) (text []byte, path string, err error) {
 	if !moduleName.MatchString(name) {
-		return nil, "", fmt.Errorf("%q is no name of a module: write \"name\", or \"folder.name\" for the file folder/name.lua", name)
+		return nil, "", fmt.Errorf("invalid module name %q; use \"name\", or \"folder.name\" for the file folder/name.lua", name)
 	}
-	path = strings.ReplaceAll(name, ".", "/") + ".lua"
+	path = pathOf(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if text, read := s.files[name]; read {
 		return text, path, nil
 	}
 	if s.code.Files == nil {
-		return nil, "", fmt.Errorf("there is no module %q", name)
+		return nil, "", fmt.Errorf("unknown module %q%s", name, s.nearest(name))
 	}
 	text, err = s.code.Files(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("there is no module %q, and no file %s beside the script", name, path)
+		return nil, "", fmt.Errorf("unknown module %q, and no file %s beside the script%s", name, path, s.nearest(name))
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("require %q: %w", name, err)
 	}
 	s.files[name] = text
 	return text, path, nil
+}
+
+func pathOf(name string) string { return strings.ReplaceAll(name, ".", "/") + ".lua" }
+
+// nearest is a hint at the module that name may have been meant to be.
+func (s *Source) nearest(name string) string {
+	if near := nearest.Name(name, s.modules); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
+
+// nilIndex matches the error of an index of nil: in LuaJIT's words, where it is of a
+// global, and in gopher-lua's.
+var nilIndex = regexp.MustCompile(`attempt to index (?:global '(\w+)' \(a nil value\)|a nil value with the key '(\w+)')`)
+
+// WithHint adds a hint to an error at a line of a file that a script has used a module
+// there without requiring it.
+func (s *Source) WithHint(file string, line int, message string) string {
+	index := nilIndex.FindStringSubmatch(message)
+	if index == nil {
+		return message
+	}
+	text := s.line(file, line)
+	for _, name := range s.modules {
+		used := regexp.MustCompile(`(^|[^\w.:])` + name + `\s*[.:]\s*` + index[2])
+		if (index[1] == name || index[1] == "") && used.MatchString(text) {
+			return fmt.Sprintf("%s; write: local %s = require %q", message, name, name)
+		}
+	}
+	return message
+}
+
+// line returns a line of the script or of a file that it has required.
+func (s *Source) line(file string, number int) string {
+	text := s.code.Text
+	s.mu.Lock()
+	for name, content := range s.files {
+		if pathOf(name) == file && file != s.code.Name {
+			text = content
+		}
+	}
+	s.mu.Unlock()
+	lines := strings.Split(string(text), "\n")
+	if number < 1 || number > len(lines) {
+		return ""
+	}
+	return lines[number-1]
 }
 
 // Version names the text of the script and of the files required so far.

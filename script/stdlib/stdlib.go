@@ -1,7 +1,7 @@
 // Package stdlib holds what scripts can require besides their own files, written
-// once for every engine: the modules hash, net, re and time, the limited log that
-// the module log and print write to, and the reader of required files. The module
-// json, which is about documents, belongs to each engine.
+// once for every engine: the modules hash, net, re and time, the global os, the limited
+// log that the module log and print write to, and the reader of required files. The
+// module json, which is about documents, belongs to each engine.
 //
 // Everything here is safe for concurrent use.
 package stdlib
@@ -21,14 +21,14 @@ func Reserved() []string { return []string{"json", "log", "stats"} }
 func Modules(own []script.Module) ([]script.Module, error) {
 	all := []script.Module{hashModule(), netModule(), reModule(), timeModule()}
 	for _, m := range own {
-		taken := slices.Contains(Reserved(), m.Name) ||
+		taken := slices.Contains(Reserved(), m.Name) || m.Name == "os" ||
 			slices.ContainsFunc(all, func(other script.Module) bool { return other.Name == m.Name })
 		if taken {
-			return nil, fmt.Errorf("register the module %s: there is one of that name", m.Name)
+			return nil, fmt.Errorf("register module %s: the name is taken", m.Name)
 		}
 		for name := range m.Pure {
 			if m.Functions[name] != nil {
-				return nil, fmt.Errorf("register the module %s: %s is among its functions and among its pure functions", m.Name, name)
+				return nil, fmt.Errorf("register module %s: %s is both in Functions and in Pure", m.Name, name)
 			}
 		}
 		all = append(all, m)

@@ -72,7 +72,7 @@ func TestModules(t *testing.T) {
 		{"one of ours", []script.Module{{Name: "hash"}}, "module hash"},
 		{"one of the engines'", []script.Module{{Name: "json"}}, "module json"},
 		{"two of a name", []script.Module{{Name: "a"}, {Name: "a"}}, "module a"},
-		{"a function twice", []script.Module{{Name: "a", Functions: map[string]script.Func{"f": f}, Pure: map[string]script.Func{"f": f}}}, "f is among"},
+		{"a function twice", []script.Module{{Name: "a", Functions: map[string]script.Func{"f": f}, Pure: map[string]script.Func{"f": f}}}, "f is both in"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ var may = map[string][]string{
 	"script/computed":    {"event", "script", "internal/document", "internal/document/pure", "internal/document/report"},
 	"script/reload":      {"event", "script", "script/loader"},
 	"script/tuning":      {"event", "script", "script/pool"},
-	"script/stdlib":      {"script", "internal/document/pure"},
+	"script/stdlib":      {"script", "internal/document/pure", "internal/nearest"},
 	"script/loader":      {"script"},
 	"script/luacheck":    {"script", "script/stdlib", "internal/nearest"},
 

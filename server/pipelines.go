@@ -88,7 +88,9 @@ func pause(p *pipeline.Pipeline, r *http.Request) error {
 
 func resume(p *pipeline.Pipeline, _ *http.Request) error { return p.Resume() }
 
-func forget(p *pipeline.Pipeline, r *http.Request) error { return p.DiscardOutbox(r.FormValue("partition")) }
+func forget(p *pipeline.Pipeline, r *http.Request) error {
+	return p.DiscardOutbox(r.FormValue("partition"))
+}
 
 func (c *Config) find(name string) *pipeline.Pipeline {
 	for _, p := range c.Pipelines {

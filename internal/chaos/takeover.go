@@ -101,7 +101,7 @@ func (s *testbed) suspendWorker(ctx context.Context, w *worker, f Fault) error {
 		return err
 	}
 	if !inside {
-		f.Kind = "freeze worker, others take over"
+		f.Kind = "suspend worker, others take over"
 	}
 	s.recordFault(f, "worker %d", w.number)
 	err = s.waitTakeover(ctx, w, held)

@@ -9,23 +9,23 @@ import (
 type Fault uint8
 
 const (
-	Empty     Fault = iota + 1 // nothing but white space
-	NotObject                  // JSON, or the start of it, but not an object
-	CutShort                   // the document ends in the middle
-	WantKey                    // something else where a key belongs
-	WantColon                  // something else where a colon belongs
-	WantComma                  // something else where a comma or the closing bracket belongs
-	WantValue                  // something that starts no value
-	BadNumber                  // a number with a leading zero, a bare minus, a dot without digits
-	BadEscape                  // a backslash followed by something that is no escape
-	Control                    // a control character in a string that must be escaped
-	BadUTF8                    // bytes that are no UTF-8
-	TooDeep                    // more than MaxDepth brackets inside each other
-	Trailing                   // something after the end of the document
-	TooLarge                   // a document of 2 GiB and more
-	ByteOrderMark              // it starts with the byte-order mark of UTF-8 or UTF-16
-	IsArray                    // it starts an array
-	Gzip                       // it starts as gzip data does
+	Empty         Fault = iota + 1 // nothing but white space
+	NotObject                      // JSON, or the start of it, but not an object
+	CutShort                       // the document ends in the middle
+	WantKey                        // something else where a key belongs
+	WantColon                      // something else where a colon belongs
+	WantComma                      // something else where a comma or the closing bracket belongs
+	WantValue                      // something that starts no value
+	BadNumber                      // a number with a leading zero, a bare minus, a dot without digits
+	BadEscape                      // a backslash followed by something that is no escape
+	Control                        // a control character in a string that must be escaped
+	BadUTF8                        // bytes that are no UTF-8
+	TooDeep                        // more than MaxDepth brackets inside each other
+	Trailing                       // something after the end of the document
+	TooLarge                       // a document of 2 GiB and more
+	ByteOrderMark                  // it starts with the byte-order mark of UTF-8 or UTF-16
+	IsArray                        // it starts an array
+	Gzip                           // it starts as gzip data does
 )
 
 // MaxDepth is how deep objects and arrays may be nested.

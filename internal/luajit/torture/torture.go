@@ -17,9 +17,9 @@ var Batch = []string{`{"innocent":1}`, `{"a":1,"list":[3,1,2],"sub":{"x":"y"}}`,
 
 // A Script is one hostile script: the body of a main function.
 type Script struct {
-	Name string
+	Name        string
 	AllowedEnds []string // the kinds of fault that may end it; "ok" when it may just return
-	Body string
+	Body        string
 }
 
 // Code returns the text of the script.

@@ -12,9 +12,9 @@ import (
 // Memory limits of the sweep: from one with which a VM just opens upward, in steps that
 // are not aligned with the allocator's sizes.
 const (
-	limitCount    = 200
-	firstLimit     = 150 << 10
-	limitStep = 61_003
+	limitCount = 200
+	firstLimit = 150 << 10
+	limitStep  = 61_003
 )
 
 // sweepMemoryLimits runs the scripts that allocate under many memory limits, compiled.

@@ -52,7 +52,7 @@ var may = map[string][]string{
 
 	"sink":                     {"event"},
 	"sink/eventstore":          {"event", "sink", "eventstore"},
-	"sink/file":                {"event", "sink", "sink/internal/positions"},
+	"sink/file":                {"event", "sink", "sink/internal/positions", "internal/durable"},
 	"sink/http":                {"event", "sink", "sink/internal/partial"},
 	"sink/internal/partial":    {"event", "sink"},
 	"sink/kafka":               {"event", "sink", "sink/internal/partial", "internal/kafka"},

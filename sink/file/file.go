@@ -1,15 +1,18 @@
-// Package file is a sink of files with one document per line, rotated by size
-// and age, packed if wished. It gives exactly once.
+// Package file is a sink of files with one document per line. Files are rotated by
+// size and age, and compressed if the configuration says so. It delivers exactly
+// once.
 //
-// A file that is being written ends in ".open"; when it is full it loses the
-// ending and never changes again. Beside the files a journal says how much of the
-// open one counts and which ranges are in it. Rows reach the disk before the
-// journal does, so what a process that was killed leaves behind the last entry is
-// cut off by the next writer. Each batch is packed by itself: what counts can
-// always be unpacked.
+// The file that is being written has the suffix ".open". Sealing a file removes
+// the suffix; a sealed file never changes. A file is sealed when it is full, when
+// its first row reaches the age, also while nothing arrives, and when the run ends.
 //
-// Writers, of other processes too, take turns by a lock on a file. A Sink and
-// its writers are safe for concurrent use.
+// A journal beside the files says how many bytes of the open file count and which
+// ranges are in it. Rows reach the disk before the journal does, so the next writer
+// cuts off what a killed process left behind the last entry. Each batch is
+// compressed by itself: what counts can always be decompressed.
+//
+// Writers take turns by a lock on a file, also across processes. A Sink and its
+// writers are safe for concurrent use.
 package file
 
 import (
@@ -32,20 +35,21 @@ import (
 
 // Config are the settings below "file".
 type Config struct {
-	Folder string        `yaml:"folder,required" help:"where the files are; made when absent"`
-	Name   string        `yaml:"name" help:"what files' names begin with (default the pipeline's name, and the sink's where there are several)"`
-	Pack   string        `yaml:"pack" help:"none, gzip or zstd (default none)"`
-	Bytes  int           `yaml:"bytes,size" help:"after which a file is full, packed (default 128MiB)"`
-	Age    time.Duration `yaml:"age" help:"after which a file is full (default 1h)"`
+	Folder string        `yaml:"folder,required" help:"Folder of the files; created if it does not exist"`
+	Name   string        `yaml:"name" help:"Prefix of the files' names (default: the pipeline's name, followed by the sink's if it has several)"`
+	Pack   string        `yaml:"pack" help:"Compression: none, gzip or zstd (default none)"`
+	Bytes  int           `yaml:"bytes,size" help:"Rotate files of this size, after compression (default 128MiB)"`
+	Age    time.Duration `yaml:"age" help:"Rotate files after this age, counted from the first row (default 1h)"`
+	Order  string        `yaml:"order" help:"Order of the lines of a partition: source, or any, which lets lanes write without waiting for each other (default source)"`
 }
 
-var names = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 
 // Kind offers the sink to configurations.
 func Kind() sink.Kind {
 	return sink.Kind{
 		Name:      "file",
-		Doc:       "Writes documents into files, one per line, rotated and packed.",
+		Doc:       "Writes documents to files, one per line, rotated and compressed.",
 		Guarantee: sink.ExactlyOnce,
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
@@ -60,12 +64,15 @@ func Kind() sink.Kind {
 
 // A Sink is the files of one pipeline in a folder.
 type Sink struct {
-	folder string
-	log    *slog.Logger
+	files       fileSet
+	compression compression
+	order       sink.Order
+	log         *slog.Logger
 
 	mu      sync.Mutex
-	journal *journal // made by the first Open
-	make    func() (*journal, error)
+	journal *journal       // nil until the first use
+	sealing sync.WaitGroup // the goroutine that seals files by age
+	stop    chan struct{}  // ends it; nil before the first Open
 }
 
 // New makes a sink. It touches no file.
@@ -77,7 +84,7 @@ func New(env sink.Env, c Config) (*Sink, error) {
 		c.Folder = filepath.Join(env.Folder, c.Folder)
 	}
 	if c.Name == "" {
-		c.Name = strings.ReplaceAll(env.Pipeline, "/", "-") // PIPELINE/SINK, where there are several
+		c.Name = strings.ReplaceAll(env.Pipeline, "/", "-") // PIPELINE/SINK if the pipeline has several
 	}
 	if c.Bytes == 0 {
 		c.Bytes = 128 << 20
@@ -85,12 +92,16 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	if c.Age == 0 {
 		c.Age = time.Hour
 	}
-	pack, err := packing(c.Pack)
+	compression, err := newCompression(c.Pack)
+	if err != nil {
+		return nil, err
+	}
+	order, err := sink.ParseOrder(c.Order)
 	switch {
 	case err != nil:
 		return nil, err
-	case !names.MatchString(c.Name):
-		return nil, fmt.Errorf("files cannot be called %q: letters, digits, _ . - and at most 100 of them", c.Name)
+	case !validName.MatchString(c.Name):
+		return nil, fmt.Errorf("invalid name %q: use up to 100 letters, digits, _ . and -", c.Name)
 	case c.Bytes < 0 || c.Age < 0:
 		return nil, errors.New("bytes and age must not be negative")
 	}
@@ -98,47 +109,85 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Sink{folder: c.Folder, log: log, make: func() (*journal, error) {
-		return openJournal(folder{path: c.Folder, name: c.Name, pipeline: env.Pipeline, ending: pack.ending, bytes: int64(c.Bytes), age: c.Age}, pack)
-	}}, nil
+	return &Sink{
+		files: fileSet{
+			folder: c.Folder, name: c.Name, pipeline: env.Pipeline, suffix: compression.suffix,
+			bytesMax: int64(c.Bytes), ageMax: c.Age,
+		},
+		compression: compression, order: order, log: log,
+	}, nil
 }
 
-func (s *Sink) open() (*journal, error) {
+func (s *Sink) openJournal() (*journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.journal == nil {
-		made, err := s.make()
+		j, err := openJournal(s.files, s.compression)
 		if err != nil {
 			return nil, err
 		}
-		s.journal = made
+		s.journal = j
 	}
 	return s.journal, nil
 }
 
 // Open implements sink.Sink.
 func (s *Sink) Open(_ context.Context, partition string) (sink.Writer, event.Ranges, error) {
-	j, err := s.open()
+	j, err := s.openJournal()
 	if err != nil {
 		return nil, nil, err
 	}
-	b := &book{journal: j, partition: partition}
-	entries, err := b.own()
+	p := &partitionStore{journal: j, partition: partition}
+	entries, err := p.takeOver()
 	if err != nil {
 		return nil, nil, err
 	}
-	w, done := positions.NewWriter(b, entries, s.log)
+	s.sealByAge(j)
+	w, done := positions.NewWriter(p, entries, s.log)
 	return w, done, nil
+}
+
+// sealByAge starts the goroutine that seals the open file when it is old enough and
+// nothing is written.
+func (s *Sink) sealByAge(j *journal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stop != nil {
+		return
+	}
+	stop := make(chan struct{})
+	s.stop = stop
+	s.sealing.Go(func() {
+		for {
+			next, err := j.sealIfAged()
+			if err != nil {
+				s.log.Warn("sealing a file by its age failed; it is tried again", "folder", s.files.folder, "error", err)
+				next = min(s.files.ageMax, time.Minute)
+			}
+			select {
+			case <-time.After(max(next, 10*time.Millisecond)):
+			case <-stop:
+				return
+			}
+		}
+	})
+}
+
+func (s *Sink) stopSealing() {
+	if s.stop != nil {
+		close(s.stop)
+		s.sealing.Wait()
+	}
 }
 
 // Traits implements sink.Sink.
 func (s *Sink) Traits() sink.Traits {
-	return sink.Traits{Order: sink.AnyOrder, Positions: s, Check: s.check}
+	return sink.Traits{Order: s.order, Positions: s, Check: s.check}
 }
 
 // check finds out whether the folder exists, or can be made in one that does.
 func (s *Sink) check(ctx context.Context) error {
-	for path := s.folder; ctx.Err() == nil; path = filepath.Dir(path) {
+	for path := s.files.folder; ctx.Err() == nil; path = filepath.Dir(path) {
 		info, err := os.Stat(path)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && path != filepath.Dir(path):
@@ -156,16 +205,16 @@ func (s *Sink) check(ctx context.Context) error {
 
 // Positions implements sink.PositionStore.
 func (s *Sink) Positions(context.Context) (map[string]event.Ranges, error) {
-	j, err := s.open()
+	j, err := s.openJournal()
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]event.Ranges)
-	err = j.locked(func() error {
+	err = j.withLock(func() error {
 		for partition, p := range j.state.Partitions {
 			for _, e := range p.Entries {
 				done := all[partition]
-				done.Add(e.whole())
+				done.Add(e.toRange())
 				all[partition] = done
 			}
 		}
@@ -176,50 +225,55 @@ func (s *Sink) Positions(context.Context) (map[string]event.Ranges, error) {
 
 // SetPosition implements sink.PositionStore.
 func (s *Sink) SetPosition(_ context.Context, partition string, next uint64) error {
-	j, err := s.open()
+	j, err := s.openJournal()
 	if err != nil {
 		return err
 	}
-	return j.locked(func() error { return j.note(record{Partition: partition, Set: &next}) })
+	return j.withLock(func() error { return j.append(record{Partition: partition, Set: &next}) })
 }
 
-// Close implements sink.Sink. The open file stays open, for the next process.
+// Close implements sink.Sink. It seals the open file if this Sink could have
+// written to it.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.journal == nil {
 		return nil
 	}
-	return s.journal.close()
+	s.stopSealing()
+	var err error
+	if s.stop != nil {
+		err = s.journal.sealAtEnd()
+	}
+	return errors.Join(err, s.journal.close())
 }
 
-// A book is what the journal keeps of one partition for its owner.
-type book struct {
+// A partitionStore is what the journal holds of one partition, for its owner.
+type partitionStore struct {
 	journal   *journal
 	partition string
 	epoch     uint64
 }
 
-// own takes the partition over.
-func (b *book) own() (entries []positions.Entry, err error) {
-	err = b.journal.locked(func() error {
-		if err := b.journal.ours(); err != nil {
+func (p *partitionStore) takeOver() (entries []positions.Entry, err error) {
+	err = p.journal.withLock(func() error {
+		if err := p.journal.checkPipeline(); err != nil {
 			return err
 		}
-		b.epoch = b.journal.state.partition(b.partition).Epoch + 1
-		if err := b.journal.note(record{Partition: b.partition, Own: b.epoch, Pipeline: b.journal.folder.pipeline}); err != nil {
+		p.epoch = p.journal.state.partition(p.partition).Epoch + 1
+		if err := p.journal.append(record{Partition: p.partition, Own: p.epoch, Pipeline: p.journal.files.pipeline}); err != nil {
 			return err
 		}
-		entries = b.journal.state.partition(b.partition).ledger()
+		entries = p.journal.state.partition(p.partition).toEntries()
 		return nil
 	})
 	return entries, err
 }
 
-// owned runs f while the partition is still this owner's.
-func (b *book) owned(f func() error) error {
-	return b.journal.locked(func() error {
-		if b.journal.state.partition(b.partition).Epoch != b.epoch {
+// whileOwner runs f unless another writer has taken over the partition.
+func (p *partitionStore) whileOwner(f func() error) error {
+	return p.journal.withLock(func() error {
+		if p.journal.state.partition(p.partition).Epoch != p.epoch {
 			return sink.ErrFenced
 		}
 		return f()
@@ -227,43 +281,43 @@ func (b *book) owned(f func() error) error {
 }
 
 // Renew implements positions.Store.
-func (b *book) Renew(context.Context) (entries []positions.Entry, err error) {
-	err = b.owned(func() error {
-		entries = b.journal.state.partition(b.partition).ledger()
+func (p *partitionStore) Renew(context.Context) (entries []positions.Entry, err error) {
+	err = p.whileOwner(func() error {
+		entries = p.journal.state.partition(p.partition).toEntries()
 		return nil
 	})
 	return entries, err
 }
 
 // IsCommitted implements positions.Store.
-func (b *book) IsCommitted(_ context.Context, r event.Range) (there bool, err error) {
-	err = b.owned(func() error {
-		there = slices.ContainsFunc(b.journal.state.partition(b.partition).ledger(), func(e positions.Entry) bool {
-			return e.Range.First <= r.First && r.End() <= e.Range.End()
+func (p *partitionStore) IsCommitted(_ context.Context, r event.Range) (committed bool, err error) {
+	err = p.whileOwner(func() error {
+		committed = slices.ContainsFunc(p.journal.state.partition(p.partition).Entries, func(e entry) bool {
+			return e.First <= r.First && r.End() <= e.end()
 		})
 		return nil
 	})
-	return there, err
+	return committed, err
 }
 
 // Commit implements positions.Store.
-func (b *book) Commit(_ context.Context, rows *positions.Rows, ranges []event.Range) error {
-	return b.owned(func() error {
-		size, err := b.journal.store(rows)
+func (p *partitionStore) Commit(_ context.Context, rows *positions.Rows, ranges []event.Range) error {
+	return p.whileOwner(func() error {
+		size, err := p.journal.appendRows(rows)
 		if err != nil {
 			return err
 		}
-		return b.journal.note(record{Partition: b.partition, Ranges: toDisk(ranges...), Size: &size, When: time.Now().Unix()})
+		return p.journal.append(record{Partition: p.partition, Ranges: toDisk(ranges...), Size: &size, When: time.Now().Unix()})
 	})
 }
 
 // Compact implements positions.Store.
-func (b *book) Compact(_ context.Context, r event.Range) error {
-	return b.owned(func() error {
-		return b.journal.note(record{Partition: b.partition, Fold: true, Ranges: toDisk(r), When: time.Now().Unix()})
+func (p *partitionStore) Compact(_ context.Context, r event.Range) error {
+	return p.whileOwner(func() error {
+		return p.journal.append(record{Partition: p.partition, Ranges: toDisk(r), When: time.Now().Unix()})
 	})
 }
 
-// OutcomeUnknown implements positions.Store: any failure may have come after the journal
-// reached the disk.
-func (b *book) OutcomeUnknown(error) bool { return true }
+// OutcomeUnknown implements positions.Store: any failure may have come after the
+// journal reached the disk.
+func (p *partitionStore) OutcomeUnknown(error) bool { return true }

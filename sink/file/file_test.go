@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -91,6 +92,7 @@ func TestConformance(t *testing.T) {
 				folder := t.TempDir()
 				return sinktest.Place{
 					Guarantee: sink.ExactlyOnce,
+					Ordered:   true,
 					Sink: func(t *testing.T, pipeline string) sink.Sink {
 						return newSink(t, pipeline, Config{Folder: folder, Pack: pack, Bytes: 10_000})
 					},
@@ -129,6 +131,34 @@ func openWriter(t testing.TB, s *Sink) (sink.Writer, event.Ranges) {
 	return w, done
 }
 
+// crash leaves the files as a process does that is killed.
+func crash(t testing.TB, s *Sink) {
+	t.Helper()
+	s.stopSealing()
+	if err := s.journal.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sealedAndOpen counts the files in a folder.
+func sealedAndOpen(t testing.TB, folder string) (sealed, open int) {
+	t.Helper()
+	all, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		switch {
+		case strings.HasPrefix(f.Name(), "."):
+		case strings.HasSuffix(f.Name(), openSuffix):
+			open++
+		default:
+			sealed++
+		}
+	}
+	return sealed, open
+}
+
 func TestRotation(t *testing.T) {
 	folder := t.TempDir()
 	s := newSink(t, "p/files", Config{Folder: folder, Bytes: 500})
@@ -139,10 +169,11 @@ func TestRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	full, _ := filepath.Glob(filepath.Join(folder, "p-files-*.ndjson"))
-	open, _ := filepath.Glob(filepath.Join(folder, "*"+openEnding))
-	if len(full) != 3 || len(open) != 1 {
-		t.Errorf("%d files are full, %d open: %v %v", len(full), len(open), full, open)
+	if sealed, open := sealedAndOpen(t, folder); sealed != 3 || open != 1 {
+		t.Errorf("%d files are sealed, %d open", sealed, open)
+	}
+	if named, err := filepath.Glob(filepath.Join(folder, "p-files-*.ndjson")); len(named) != 3 {
+		t.Errorf("files are named %v, %v", named, err)
 	}
 	if got := lines(t, folder); len(got) != 100 || got[0] != `{"n":0, "text":"x"}` {
 		t.Errorf("%d lines, the first %s", len(got), got[0])
@@ -158,7 +189,7 @@ func TestOtherPacking(t *testing.T) {
 		if err := w.Write(t.Context(), batch(uint64(i), 1)); err != nil {
 			t.Fatalf("pack %s: %v", pack, err)
 		}
-		_, _ = w.Close(), s.Close()
+		crash(t, s)
 	}
 	if all := lines(t, folder); len(all) != 4 {
 		t.Errorf("%d lines, want 4: %v", len(all), all)
@@ -179,29 +210,92 @@ func TestNameOfAnother(t *testing.T) {
 	}
 }
 
-func TestAge(t *testing.T) {
-	folder := t.TempDir()
-	s := newSink(t, "p", Config{Folder: folder, Age: time.Nanosecond})
-	defer s.Close()
-	w, _ := openWriter(t, s)
-	for i := range uint64(3) {
-		if err := w.Write(t.Context(), batch(i, 1)); err != nil {
+// TestSealedByAge lets time pass without a write, in a run that goes on.
+func TestSealedByAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		s := newSink(t, "p", Config{Folder: folder, Age: time.Hour})
+		w, _ := openWriter(t, s)
+		for i := range uint64(2) {
+			time.Sleep(90 * time.Minute) // the age counts from the first row, not from the seal before
+			if err := w.Write(t.Context(), batch(i, 1)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(59 * time.Minute)
+			if sealed, open := sealedAndOpen(t, folder); sealed != int(i) || open != 1 {
+				t.Errorf("after 59 minutes %d files are sealed, %d open", sealed, open)
+			}
+			time.Sleep(time.Minute + time.Second)
+			if sealed, open := sealedAndOpen(t, folder); sealed != int(i)+1 || open != 0 {
+				t.Errorf("after an hour %d files are sealed, %d open", sealed, open)
+			}
+		}
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+		if got := lines(t, folder); len(got) != 2 {
+			t.Errorf("the files hold %q", got)
+		}
+	})
+}
+
+// TestSealedAtEnd ends runs that have written rows and one that has not.
+func TestSealedAtEnd(t *testing.T) {
+	folder := t.TempDir()
+	for i := range uint64(3) {
+		s := newSink(t, "p", Config{Folder: folder})
+		w, done := openWriter(t, s)
+		if done.Next(0) != min(i, 2)*5 {
+			t.Errorf("run %d: done %v", i, done)
+		}
+		out := batch(5*i, 5)
+		if i == 2 {
+			out.RemoveRows([]int{0, 1, 2, 3, 4})
+		}
+		if err := w.Write(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if sealed, open := sealedAndOpen(t, folder); sealed != min(int(i)+1, 2) || open != 0 {
+			t.Errorf("after run %d, %d files are sealed, %d open", i, sealed, open)
+		}
 	}
-	if full, _ := filepath.Glob(filepath.Join(folder, "p-*.ndjson")); len(full) != 2 {
-		t.Errorf("full: %v", full)
+	if got := lines(t, folder); len(got) != 10 {
+		t.Errorf("the files hold %d lines", len(got))
 	}
 }
 
-// TestFinishCutShort ends a process at each step of finishing a file.
-func TestFinishCutShort(t *testing.T) {
+// TestCommandSealsNothing has a command that shows positions use the files of a run.
+func TestCommandSealsNothing(t *testing.T) {
+	folder := t.TempDir()
+	s := newSink(t, "p", Config{Folder: folder})
+	defer s.Close()
+	w, _ := openWriter(t, s)
+	if err := w.Write(t.Context(), batch(0, 5)); err != nil {
+		t.Fatal(err)
+	}
+	command := newSink(t, "p", Config{Folder: folder})
+	if _, err := command.Positions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if sealed, open := sealedAndOpen(t, folder); sealed != 0 || open != 1 {
+		t.Errorf("%d files are sealed, %d open", sealed, open)
+	}
+}
+
+// TestSealInterrupted ends a process at each step of sealing a file.
+func TestSealInterrupted(t *testing.T) {
 	for step, cut := range []func(j *journal) error{
 		func(j *journal) error { return os.Truncate(j.data.Name(), j.state.Size) },
-		func(j *journal) error { return os.Rename(j.data.Name(), strings.TrimSuffix(j.data.Name(), openEnding)) },
+		func(j *journal) error { return os.Rename(j.data.Name(), strings.TrimSuffix(j.data.Name(), openSuffix)) },
 		func(j *journal) error {
-			return errors.Join(os.Rename(j.data.Name(), strings.TrimSuffix(j.data.Name(), openEnding)),
-				os.WriteFile(j.folder.hidden("journal.new"), []byte("half"), 0o644))
+			return errors.Join(os.Rename(j.data.Name(), strings.TrimSuffix(j.data.Name(), openSuffix)),
+				os.WriteFile(j.files.hidden("journal.new"), []byte("half"), 0o644))
 		},
 	} {
 		folder := t.TempDir()
@@ -213,7 +307,7 @@ func TestFinishCutShort(t *testing.T) {
 		if err := cut(s.journal); err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Close()
+		crash(t, s)
 		s = newSink(t, "p", Config{Folder: folder, Bytes: 1 << 20}) // larger: not full by size any more
 		w, done := openWriter(t, s)
 		if done.String() != "[0,5)" {
@@ -222,10 +316,13 @@ func TestFinishCutShort(t *testing.T) {
 		if err := w.Write(t.Context(), batch(5, 5)); err != nil {
 			t.Fatal(err)
 		}
+		_ = s.Close()
 		if got := lines(t, folder); len(got) != 10 {
 			t.Errorf("step %d: %d lines", step, len(got))
 		}
-		_ = s.Close()
+		if _, open := sealedAndOpen(t, folder); open != 0 {
+			t.Errorf("step %d: %d files are open", step, open)
+		}
 	}
 }
 
@@ -255,8 +352,8 @@ func TestDamagedJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	name := s.journal.folder.hidden("journal")
-	_ = s.Close()
+	name := s.journal.files.hidden("journal")
+	crash(t, s)
 	whole, _ := os.ReadFile(name)
 	for cut := len(whole) - 1; whole[cut-1] != '\n'; cut-- { // the last record, cut anywhere
 		if err := os.WriteFile(name, whole[:cut], 0o644); err != nil {
@@ -266,7 +363,7 @@ func TestDamagedJournal(t *testing.T) {
 		if _, done := openWriter(t, s); done.String() != "[0,1)" {
 			t.Fatalf("cut at %d: done %v", cut, done)
 		}
-		_ = s.Close()
+		crash(t, s)
 	}
 	whole[10] ^= 1
 	if err := os.WriteFile(name, whole, 0o644); err != nil {
@@ -279,21 +376,34 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
-// writeForever is a process of its own that writes one batch after the other.
+// writeForever is a process that writes one batch after the other, in runs that end
+// and begin again, with files that are sealed by size, by age and by the end.
 func writeForever(folder string) {
-	s, err := New(sink.Env{Pipeline: "p"}, Config{Folder: folder, Bytes: 2000, Pack: "gzip"})
-	if err == nil {
-		var w sink.Writer
-		var done event.Ranges
-		if w, done, err = s.Open(context.Background(), "p"); err == nil {
-			fmt.Println("open")
-			for next := done.Next(0); err == nil; next += 7 {
-				err = w.Write(context.Background(), batch(next, 7))
-			}
-		}
+	var err error
+	for err == nil {
+		err = writeRun(folder)
 	}
 	fmt.Println(err)
 	os.Exit(1)
+}
+
+func writeRun(folder string) error {
+	s, err := New(sink.Env{Pipeline: "p"}, Config{Folder: folder, Bytes: 2000, Pack: "gzip", Age: 10 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	w, done, err := s.Open(context.Background(), "p")
+	if err != nil {
+		return err
+	}
+	next := done.Next(0)
+	for range 20 {
+		if err := w.Write(context.Background(), batch(next, 7)); err != nil {
+			return err
+		}
+		next += 7
+	}
+	return s.Close()
 }
 
 // TestKill kills the writer at random: each line is there once.
@@ -310,25 +420,27 @@ func TestKill(t *testing.T) {
 		_ = child.Wait()
 	}
 	s := newSink(t, "p", Config{Folder: folder, Bytes: 2000, Pack: "gzip"})
-	w, done := openWriter(t, s)
+	_, done := openWriter(t, s)
 	end := done.Next(0)
-	if err := w.Write(t.Context(), batch(end, 1)); err != nil { // cuts off what does not count
+	if err := s.Close(); err != nil { // cuts off what does not count
 		t.Fatal(err)
 	}
-	_ = s.Close()
 	got := lines(t, folder)
-	if uint64(len(got)) != end+1 || end == 0 {
-		t.Fatalf("%d lines, and the journal counts %d", len(got), end+1)
+	if uint64(len(got)) != end || end == 0 {
+		t.Fatalf("%d lines, and the journal counts %d", len(got), end)
 	}
 	for i, line := range got {
 		if want := fmt.Sprintf(`{"n":%d, "text":"x"}`, i); line != want {
 			t.Fatalf("line %d is %s", i, line)
 		}
 	}
+	if sealed, open := sealedAndOpen(t, folder); sealed == 0 || open > 0 {
+		t.Errorf("%d files are sealed, %d open", sealed, open)
+	}
 }
 
 func TestConfig(t *testing.T) {
-	for _, c := range []Config{{}, {Folder: "x", Pack: "rar"}, {Folder: "x", Name: "../x"}, {Folder: "x", Bytes: -1}, {Folder: "x", Age: -1}} {
+	for _, c := range []Config{{}, {Folder: "x", Pack: "rar"}, {Folder: "x", Name: "../x"}, {Folder: "x", Bytes: -1}, {Folder: "x", Age: -1}, {Folder: "x", Order: "no"}} {
 		if _, err := New(sink.Env{Pipeline: "p"}, c); err == nil {
 			t.Errorf("%+v is taken", c)
 		}

@@ -2,14 +2,9 @@
 
 package file
 
-import (
-	"errors"
-	"os"
-)
+import "os"
 
-var errInvalid = errors.New("unused")
-
-// lockFile does nothing: where there is no flock, one process writes a folder.
+// lockFile does nothing: without flock only one process may write to a folder.
 func lockFile(*os.File) error { return nil }
 
 func unlockFile(*os.File) {}

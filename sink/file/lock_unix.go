@@ -7,10 +7,8 @@ import (
 	"syscall"
 )
 
-const errInvalid = syscall.EINVAL
-
-// lockFile waits for the lock. It belongs to the open file, so it works among
-// the sinks of one process too, and goes when a process does.
+// lockFile waits for the lock. The lock belongs to the open file, so it works among
+// the sinks of one process too, and ends with the process.
 func lockFile(f *os.File) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {

@@ -9,19 +9,18 @@ import (
 	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
-// A record is one line of the journal: something that happened.
+// A record is one line of the journal: a change of the state.
 type record struct {
 	Partition string   `json:"partition,omitempty"`
-	Own       uint64   `json:"own,omitempty"`    // the epoch of a new owner
-	Ranges    []ranged `json:"ranges,omitempty"` // landed or folded
-	Fold      bool     `json:"fold,omitempty"`
+	Own       uint64   `json:"own,omitempty"`      // the epoch of a new owner
+	Ranges    []ranged `json:"ranges,omitempty"`   // committed or compacted
 	Set       *uint64  `json:"set,omitempty"`      // the position that a person set
-	Size      *int64   `json:"size,omitempty"`     // of the open file that counts
+	Size      *int64   `json:"size,omitempty"`     // bytes of the open file that count
 	File      uint64   `json:"file,omitempty"`     // the number of a new open file
-	Ending    string   `json:"ending,omitempty"`   // of its name
+	Suffix    string   `json:"ending,omitempty"`   // of its name
 	When      int64    `json:"when,omitempty"`     // seconds since 1970
-	Pipeline  string   `json:"pipeline,omitempty"` // whose files they are
-	State     *state   `json:"state,omitempty"`    // all that was before; always the first
+	Pipeline  string   `json:"pipeline,omitempty"` // that owns the files
+	State     *state   `json:"state,omitempty"`    // what all earlier records come to; only in the first
 }
 
 // ranged is a range on disk: four bytes for each fingerprint, little endian.
@@ -45,7 +44,7 @@ func toDisk(ranges ...event.Range) []ranged {
 
 func (r ranged) end() uint64 { return r.First + r.Count }
 
-func (r ranged) bare() event.Range { return event.Range{First: r.First, Count: r.Count} }
+func (r ranged) withoutPrints() event.Range { return event.Range{First: r.First, Count: r.Count} }
 
 func (r ranged) head(n uint64) ranged {
 	r.Count = n
@@ -53,8 +52,8 @@ func (r ranged) head(n uint64) ranged {
 	return r
 }
 
-func (r ranged) whole() event.Range {
-	whole := r.bare()
+func (r ranged) toRange() event.Range {
+	whole := r.withoutPrints()
 	for i := 0; i+4 <= len(r.Prints); i += 4 {
 		whole.Prints = append(whole.Prints, binary.LittleEndian.Uint32(r.Prints[i:]))
 	}
@@ -63,11 +62,11 @@ func (r ranged) whole() event.Range {
 
 // A state is what all records of a journal come to.
 type state struct {
-	Pipeline   string                `json:"pipeline,omitempty"` // whose files they are
+	Pipeline   string                `json:"pipeline,omitempty"` // that owns the files
 	File       uint64                `json:"file"`               // number of the open file
-	Ending     string                `json:"ending,omitempty"`   // of its name
-	Size       int64                 `json:"size"`               // of it that counts
-	Begun      int64                 `json:"begun"`
+	Suffix     string                `json:"ending,omitempty"`   // of its name
+	Size       int64                 `json:"size"`               // bytes of it that count
+	Begun      int64                 `json:"begun"`              // when it got its first row, in seconds since 1970
 	Partitions map[string]*partition `json:"partitions"`
 }
 
@@ -96,12 +95,15 @@ func (s *state) apply(r *record) {
 		*s = *r.State
 	}
 	if r.File > 0 {
-		s.File, s.Ending, s.Size, s.Begun = r.File, r.Ending, 0, r.When
+		s.File, s.Suffix, s.Size, s.Begun = r.File, r.Suffix, 0, r.When
 	}
 	if r.Pipeline != "" {
 		s.Pipeline = r.Pipeline
 	}
 	if r.Size != nil {
+		if s.Size == 0 {
+			s.Begun = r.When
+		}
 		s.Size = *r.Size
 	}
 	if r.Partition == "" {
@@ -113,11 +115,11 @@ func (s *state) apply(r *record) {
 		p.add(one, r.When)
 	}
 	if r.Set != nil {
-		p.set(*r.Set)
+		p.setPosition(*r.Set)
 	}
 }
 
-// add adds a range, in place of those that lie in it.
+// add adds a range and removes those that lie in it.
 func (p *partition) add(r ranged, when int64) {
 	p.Entries = slices.DeleteFunc(p.Entries, func(e entry) bool { return e.First >= r.First && e.end() <= r.end() })
 	i := slices.IndexFunc(p.Entries, func(e entry) bool { return e.First > r.First })
@@ -127,8 +129,9 @@ func (p *partition) add(r ranged, when int64) {
 	p.Entries = slices.Insert(p.Entries, i, entry{r, when})
 }
 
-// set forgets what is at and past next, and takes all before it as had.
-func (p *partition) set(next uint64) {
+// setPosition forgets what is committed at next and after, and counts everything
+// before next as committed.
+func (p *partition) setPosition(next uint64) {
 	p.Epoch++
 	var kept []entry
 	var done event.Ranges
@@ -140,7 +143,7 @@ func (p *partition) set(next uint64) {
 			e.ranged = e.head(next - e.First)
 		}
 		kept = append(kept, e)
-		done.Add(e.bare())
+		done.Add(e.withoutPrints())
 	}
 	p.Entries = kept
 	for _, gap := range toDisk(done.Missing(event.Range{Count: next})...) {
@@ -148,11 +151,10 @@ func (p *partition) set(next uint64) {
 	}
 }
 
-// ledger returns the entries as the ledger wants them.
-func (p *partition) ledger() (all []positions.Entry) {
+func (p *partition) toEntries() (all []positions.Entry) {
 	now := time.Now()
 	for _, e := range p.Entries {
-		all = append(all, positions.Entry{Range: e.whole(), Age: now.Sub(time.Unix(e.When, 0))})
+		all = append(all, positions.Entry{Range: e.toRange(), Age: now.Sub(time.Unix(e.When, 0))})
 	}
 	return all
 }

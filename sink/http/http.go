@@ -1,10 +1,9 @@
-// Package http is a sink that posts batches to a URL: a webhook. It gives at
-// least once: when nobody heard whether a batch arrived, it is posted again, with
-// the same Idempotency-Key, by which a receiver that remembers keys can tell.
+// Package http is a sink that posts batches to a URL: a webhook. It delivers at least
+// once: a batch without an answer is posted again, under the same Idempotency-Key,
+// by which a receiver that remembers keys recognizes the repetition.
 //
-// A batch that the receiver refuses is halved until the rows that it minds are
-// found; they are refused, the others are posted. A Sink and its writers are safe
-// for concurrent use.
+// A batch that the receiver rejects is split until the rejected rows are isolated;
+// the others are posted. A Sink and its writers are safe for concurrent use.
 package http
 
 import (
@@ -23,18 +22,19 @@ import (
 
 // Config are the settings below "http".
 type Config struct {
-	URL     string        `yaml:"url,required" help:"where batches are posted"`
-	Token   string        `yaml:"token" help:"shown as Authorization: Bearer TOKEN; give it as ${NAME}"`
-	Format  string        `yaml:"format" help:"ndjson, array, or each for a request per event (default ndjson)"`
-	Gzip    bool          `yaml:"gzip" help:"pack the bodies"`
-	Timeout time.Duration `yaml:"timeout" help:"for the receiver to answer (default 30s)"`
+	URL     string        `yaml:"url,required" help:"URL that batches are posted to"`
+	Token   string        `yaml:"token" help:"Token that is sent as Authorization: Bearer TOKEN; take it from the environment: ${NAME}"`
+	Format  string        `yaml:"format" help:"Format of the bodies: ndjson, array, or each for one request per event (default ndjson)"`
+	Gzip    bool          `yaml:"gzip" help:"Compress the bodies"`
+	Timeout time.Duration `yaml:"timeout" help:"Time that the receiver has to answer (default 30s)"`
+	Order   string        `yaml:"order" help:"Order of the requests of a partition: source, or any, which lets lanes post without waiting for each other (default source)"`
 }
 
 // Kind offers the sink to configurations.
 func Kind() sink.Kind {
 	return sink.Kind{
 		Name:      "http",
-		Doc:       "Posts batches to a URL, with a key by which a receiver can tell a repetition.",
+		Doc:       "Posts batches to a URL, under a key by which the receiver recognizes repetitions.",
 		Guarantee: sink.AtLeastOnce,
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
@@ -52,6 +52,7 @@ type Sink struct {
 	config   Config
 	host     string // of the URL, whose rest may hold secrets
 	pipeline string
+	order    sink.Order
 	client   http.Client
 }
 
@@ -60,9 +61,9 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil:
-		return nil, errors.New("url is none: it must begin with http:// or https:// and a host")
+		return nil, errors.New("invalid url: use http:// or https:// and a host")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("url %q must begin with http:// or https:// and a host", u.Redacted())
+		return nil, fmt.Errorf("invalid url %q: use http:// or https:// and a host", u.Redacted())
 	case c.Timeout < 0:
 		return nil, errors.New("timeout must not be negative")
 	}
@@ -74,34 +75,38 @@ func New(env sink.Env, c Config) (*Sink, error) {
 		c.Format = ndjson
 	case ndjson, array, each:
 	default:
-		return nil, fmt.Errorf("unknown format %q; known: %s, %s, %s", c.Format, ndjson, array, each)
+		return nil, fmt.Errorf("unknown format %q: use %s, %s or %s", c.Format, ndjson, array, each)
+	}
+	order, err := sink.ParseOrder(c.Order)
+	if err != nil {
+		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
-	return &Sink{config: c, host: u.Scheme + "://" + u.Host, pipeline: env.Pipeline, client: http.Client{
-		Timeout: c.Timeout, Transport: transport, CheckRedirect: stay,
+	return &Sink{config: c, host: u.Scheme + "://" + u.Host, pipeline: env.Pipeline, order: order, client: http.Client{
+		Timeout: c.Timeout, Transport: transport, CheckRedirect: refuseRedirect,
 	}}, nil
 }
 
-// stay follows no redirection: most of them turn a POST into a GET, which is
-// answered well and takes nothing.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// refuseRedirect follows no redirect: most turn a POST into a GET, which succeeds
+// and delivers nothing.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// outward says what was being done, without the URL that errors of the client begin with.
-func (s *Sink) outward(doing string, err error) error {
+// wrap says what failed, without the URL that errors of the client begin with.
+func (s *Sink) wrap(doing string, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
 	return fmt.Errorf("%s %s: %w", doing, s.host, err)
 }
 
-// Open implements sink.Sink. It knows of no ranges.
+// Open implements sink.Sink. It returns no ranges.
 func (s *Sink) Open(_ context.Context, partition string) (sink.Writer, event.Ranges, error) {
 	return &writer{sink: s, partition: partition}, nil, nil
 }
 
 // Traits implements sink.Sink.
-func (s *Sink) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder, Check: s.check} }
+func (s *Sink) Traits() sink.Traits { return sink.Traits{Order: s.order, Check: s.check} }
 
 // check sends a HEAD request and posts nothing.
 func (s *Sink) check(ctx context.Context) error {
@@ -112,12 +117,12 @@ func (s *Sink) check(ctx context.Context) error {
 	s.authorize(r)
 	resp, err := s.client.Do(r)
 	if err != nil {
-		return s.outward("ask", err)
+		return s.wrap("ask", err)
 	}
 	_ = resp.Body.Close()
 	switch code := resp.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code >= 300 && code < 400:
-		return permanent(resp)
+		return permanentError(resp)
 	}
 	return nil
 }
@@ -132,7 +137,7 @@ type writer struct {
 	sink      *Sink
 	partition string
 	closed    atomic.Bool
-	memory    partial.Written
+	written   partial.Written
 }
 
 // Verify implements sink.Writer. What the receiver keeps is unknown.

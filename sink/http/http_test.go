@@ -108,6 +108,7 @@ func TestConformance(t *testing.T) {
 				c.URL = r.URL
 				return sinktest.Place{
 					Guarantee: sink.AtLeastOnce,
+					Ordered:   true,
 					Sink:      func(t *testing.T, _ string) sink.Sink { return newSink(t, c) },
 					Rows: func(*testing.T) []sinktest.Row {
 						r.mu.Lock()
@@ -213,7 +214,7 @@ func TestRedirection(t *testing.T) {
 	defer moved.Close()
 	w := openWriter(t, webhook.Config{URL: moved.URL})
 	var permanent *event.PermanentError
-	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "moved to") {
+	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "has moved to") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -270,7 +271,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, c := range []webhook.Config{{}, {URL: "ftp://x"}, {URL: "http://"}, {URL: "http://x", Format: "xml"}, {URL: "http://x", Timeout: -1}} {
+	for _, c := range []webhook.Config{{}, {URL: "ftp://x"}, {URL: "http://"}, {URL: "http://x", Format: "xml"}, {URL: "http://x", Timeout: -1}, {URL: "http://x", Order: "no"}} {
 		if _, err := webhook.New(sink.Env{}, c); err == nil {
 			t.Errorf("%+v is taken", c)
 		}

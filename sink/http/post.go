@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -25,17 +26,17 @@ const (
 	each   = "each"
 )
 
-// answerBytes of what a receiver says go into an error.
-const answerBytes = 200
+// answerBytesMax is how much of a receiver's answer an error quotes.
+const answerBytesMax = 200
 
-// refused is what a receiver minds about the content of a body.
-type refused struct{ status, answer string }
+// A rejection is the answer of a receiver to a body that it will never take.
+type rejection struct{ status, answer string }
 
-func (r *refused) Error() string {
+func (r *rejection) Error() string {
 	if r.answer == "" {
-		return "the receiver refused it: " + r.status
+		return "the receiver rejected it: " + r.status
 	}
-	return "the receiver refused it: " + r.status + ": " + r.answer
+	return "the receiver rejected it: " + r.status + ": " + r.answer
 }
 
 // Write implements sink.Writer.
@@ -43,49 +44,46 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 	if w.closed.Load() {
 		return errors.New("post a batch: the writer is closed")
 	}
-	bad, err := w.post(ctx, out, w.memory.Missing(out))
+	rejected, err := w.post(ctx, out, w.written.Missing(out))
 	if err != nil {
 		return err
 	}
-	return w.memory.Record(out, bad)
+	return w.written.Record(out, rejected)
 }
 
-// post posts rows, and halves what the receiver refuses until it has the rows
-// that are refused alone.
-func (w *writer) post(ctx context.Context, out *event.Output, rows []int) (bad []sink.RowError, err error) {
-	if w.sink.config.Format == each && len(rows) > 1 {
-		for i := range rows {
-			b, err := w.post(ctx, out, rows[i:i+1])
-			if err != nil {
-				return nil, err
-			}
-			bad = append(bad, b...)
-		}
-		return bad, nil
-	}
+// post posts rows, in their order. When the receiver rejects them, it splits them
+// until the rejected rows are isolated, and returns those.
+func (w *writer) post(ctx context.Context, out *event.Output, rows []int) ([]sink.RowError, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	err = w.send(ctx, out, rows)
-	var minds *refused
+	if len(rows) > 1 && w.sink.config.Format == each {
+		return w.postParts(ctx, out, slices.Collect(slices.Chunk(rows, 1)))
+	}
+	err := w.send(ctx, out, rows)
+	rejected, ok := errors.AsType[*rejection](err)
 	switch {
-	case !errors.As(err, &minds):
+	case !ok:
 		return nil, err
 	case len(rows) == 1:
-		return []sink.RowError{{Row: rows[0], Err: minds}}, nil
+		return []sink.RowError{{Row: rows[0], Err: rejected}}, nil
 	}
-	for _, half := range [][]int{rows[:len(rows)/2], rows[len(rows)/2:]} {
-		b, err := w.post(ctx, out, half)
+	return w.postParts(ctx, out, [][]int{rows[:len(rows)/2], rows[len(rows)/2:]})
+}
+
+func (w *writer) postParts(ctx context.Context, out *event.Output, parts [][]int) (rejected []sink.RowError, err error) {
+	for _, rows := range parts {
+		some, err := w.post(ctx, out, rows)
 		if err != nil {
 			return nil, err
 		}
-		bad = append(bad, b...)
+		rejected = append(rejected, some...)
 	}
-	return bad, nil
+	return rejected, nil
 }
 
 func (w *writer) send(ctx context.Context, out *event.Output, rows []int) error {
-	body := w.body(out, rows)
+	body := w.encodeBody(out, rows)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.sink.config.URL, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -98,59 +96,59 @@ func (w *writer) send(ctx context.Context, out *event.Output, rows []int) error 
 	if w.sink.config.Gzip {
 		r.Header.Set("Content-Encoding", "gzip")
 	}
-	r.Header.Set("Idempotency-Key", w.key(out, rows))
+	r.Header.Set("Idempotency-Key", w.idempotencyKey(out, rows))
 	resp, err := w.sink.client.Do(r)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		return w.sink.outward(fmt.Sprintf("post %d events to", len(rows)), err)
+		return w.sink.wrap(fmt.Sprintf("post %d events to", len(rows)), err)
 	}
 	defer resp.Body.Close()
-	return judge(resp)
+	return checkAnswer(resp)
 }
 
-// judge says what an answer means for what was posted.
-func judge(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, answerBytes))
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+// checkAnswer turns the answer to a post into an error, or nil if it succeeded.
+func checkAnswer(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, answerBytesMax))
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // which lets the connection be reused
 	answer := strings.TrimSpace(strings.ToValidUTF8(string(text), ""))
 	switch code := resp.StatusCode; {
 	case code < 300:
 		return nil
 	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
-		return &refused{resp.Status, answer}
+		return &rejection{resp.Status, answer}
 	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return fmt.Errorf("the receiver answers %s: %s", resp.Status, answer)
 	}
-	return permanent(resp)
+	return permanentError(resp)
 }
 
-func permanent(resp *http.Response) error {
+func permanentError(resp *http.Response) error {
 	hint := "check url and token below the http sink"
 	if to, err := resp.Location(); err == nil {
-		hint = fmt.Sprintf("it has moved to %s; change url below the http sink", to.Redacted())
+		hint = fmt.Sprintf("the receiver has moved to %s; change url below the http sink", to.Redacted())
 	}
 	return &event.PermanentError{Err: fmt.Errorf("the receiver answers %s", resp.Status), Hint: hint}
 }
 
-// nameBytes of a partition's name go into a key, which receivers limit.
-const nameBytes = 100
+// nameBytesMax bounds the part of a partition's name in a key: receivers limit keys.
+const nameBytesMax = 100
 
-// key is the same whenever the same rows of the same positions are posted.
-func (w *writer) key(out *event.Output, rows []int) string {
+// idempotencyKey is the same whenever the same rows of the same positions are posted.
+func (w *writer) idempotencyKey(out *event.Output, rows []int) string {
 	sum := xxhash.New()
 	for _, i := range rows {
 		_, _ = sum.Write(out.Doc(i))
 	}
 	partition := url.PathEscape(w.partition) // a header takes no control characters
-	if len(partition) > nameBytes {
+	if len(partition) > nameBytesMax {
 		partition = fmt.Sprintf("%x", sha256.Sum256([]byte(w.partition)))
 	}
 	return fmt.Sprintf("%s/%s/%d-%d/%016x", w.sink.pipeline, partition, out.Position(rows[0]), out.Position(rows[len(rows)-1]), sum.Sum64())
 }
 
-func (w *writer) body(out *event.Output, rows []int) []byte {
+func (w *writer) encodeBody(out *event.Output, rows []int) []byte {
 	var b bytes.Buffer
 	begin, between, end := "", "\n", "\n"
 	switch w.sink.config.Format {
@@ -164,7 +162,7 @@ func (w *writer) body(out *event.Output, rows []int) []byte {
 		if n > 0 {
 			b.WriteString(between)
 		}
-		b.Write(oneLine(out.Doc(i)))
+		b.Write(replaceLineBreaks(out.Doc(i)))
 	}
 	b.WriteString(end)
 	if !w.sink.config.Gzip {
@@ -177,8 +175,8 @@ func (w *writer) body(out *event.Output, rows []int) []byte {
 	return packed.Bytes()
 }
 
-// oneLine replaces line breaks, which JSON has only between tokens.
-func oneLine(doc []byte) []byte {
+// replaceLineBreaks makes doc one line. In JSON line breaks stand between tokens only.
+func replaceLineBreaks(doc []byte) []byte {
 	if !bytes.ContainsAny(doc, "\r\n") {
 		return doc
 	}

@@ -1,7 +1,7 @@
-// Package kafka is a sink that writes documents to a Kafka topic, each a record.
-// It gives at least once: when nobody heard whether records were taken, they are
-// written again. Within one run of the engine the client's own numbering keeps
-// what it retries from doubling.
+// Package kafka is a sink that writes documents to a Kafka topic, each as a record.
+// It delivers at least once: unacknowledged records are written again. Within one
+// run of the engine, records that the client itself retries are not duplicated: its
+// producer is idempotent.
 //
 // A Sink and its writers are safe for concurrent use.
 package kafka
@@ -29,9 +29,10 @@ import (
 // Config are the settings below "kafka".
 type Config struct {
 	kafka.Config
-	Topic    string `yaml:"topic,required" help:"the topic"`
-	Key      string `yaml:"key" help:"field that becomes the record's key, as a.b.c; records of one key stay in order (default none)"`
-	Compress string `yaml:"compress" help:"none, gzip, snappy, lz4 or zstd (default zstd)"`
+	Topic    string `yaml:"topic,required" help:"Topic to write to"`
+	Key      string `yaml:"key" help:"Field that becomes the record's key, as a.b.c; records of one key go to one partition of the topic (default none)"`
+	Compress string `yaml:"compress" help:"Compression: none, gzip, snappy, lz4 or zstd (default zstd)"`
+	Order    string `yaml:"order" help:"Order of records in a partition of the topic: source, or any, which lets lanes write without waiting for each other (default source)"`
 }
 
 // Kind offers the sink to configurations.
@@ -54,6 +55,7 @@ func Kind() sink.Kind {
 // A Sink is one topic.
 type Sink struct {
 	config Config
+	order  sink.Order
 	opts   []kgo.Opt
 
 	mu     sync.Mutex
@@ -73,16 +75,20 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	}
 	codec, known := codecs[c.Compress]
 	if !known {
-		return nil, fmt.Errorf("unknown way to compress %q; known: none, gzip, snappy, lz4, zstd", c.Compress)
+		return nil, fmt.Errorf("unknown compress %q: use none, gzip, snappy, lz4 or zstd", c.Compress)
+	}
+	order, err := sink.ParseOrder(c.Order)
+	if err != nil {
+		return nil, err
 	}
 	opts = append(opts, kgo.DefaultProduceTopic(c.Topic), kgo.ProducerBatchCompression(codec, kgo.NoCompression()),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(1))
-	return &Sink{config: c, opts: opts}, nil
+	return &Sink{config: c, order: order, opts: opts}, nil
 }
 
 // Traits implements sink.Sink. The key of a record is a column.
 func (s *Sink) Traits() sink.Traits {
-	t := sink.Traits{Order: sink.AnyOrder, Check: s.check}
+	t := sink.Traits{Order: s.order, Check: s.check}
 	if s.config.Key != "" {
 		t.Columns = []event.Column{{Name: s.config.Key, Path: strings.Split(s.config.Key, "."), Type: event.String}}
 	}
@@ -95,14 +101,14 @@ func (s *Sink) connect() (*kgo.Client, error) {
 	if s.client == nil {
 		client, err := kgo.NewClient(s.opts...)
 		if err != nil {
-			return nil, fmt.Errorf("reach Kafka: %w", err)
+			return nil, fmt.Errorf("make the Kafka client: %w", err)
 		}
 		s.client = client
 	}
 	return s.client, nil
 }
 
-// Open implements sink.Sink. It knows of no ranges.
+// Open implements sink.Sink. It returns no ranges.
 func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
 	client, err := s.connect()
 	if err != nil {
@@ -120,18 +126,19 @@ func (s *Sink) check(ctx context.Context) error {
 	if err == nil {
 		err = topics[s.config.Topic].Err
 	}
-	return s.explain(err)
+	return s.wrapError(err)
 }
 
-// explain gives an error what it is about, and a hint where a person must act.
-func (s *Sink) explain(err error) error {
+// wrapError names the topic in an error, and makes it permanent where a person must
+// act.
+func (s *Sink) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
-	refused, unknown := kafka.Refused(err), errors.Is(err, kerr.UnknownTopicOrPartition)
+	rejected, unknown := kafka.Refused(err), errors.Is(err, kerr.UnknownTopicOrPartition)
 	err = fmt.Errorf("topic %s: %w", s.config.Topic, err)
 	switch {
-	case refused:
+	case rejected:
 		return &event.PermanentError{Err: err, Hint: kafka.Hint}
 	case unknown:
 		return &event.PermanentError{Err: err, Hint: "make the topic, or check its name below the kafka sink"}
@@ -150,10 +157,10 @@ func (s *Sink) Close() error {
 }
 
 type writer struct {
-	sink   *Sink
-	client *kgo.Client
-	closed atomic.Bool
-	memory partial.Written
+	sink    *Sink
+	client  *kgo.Client
+	closed  atomic.Bool
+	written partial.Written
 }
 
 // Verify implements sink.Writer. Records are not read back.
@@ -172,47 +179,49 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	rows := w.memory.Missing(out)
+	rows := w.written.Missing(out)
 	records := w.records(out, rows)
-	large, err := w.produce(ctx, records)
+	tooLarge, err := w.produce(ctx, records)
 	if err != nil {
 		return err
 	}
-	var bad []sink.RowError
-	for _, i := range large { // a batch on the wire is refused as a whole: one record of it is to blame
-		if alone, err := w.produce(ctx, records[i:i+1]); err != nil {
+	// The broker rejects a batch of the client as a whole, though only one of its
+	// records may be too large.
+	var rejected []sink.RowError
+	for _, i := range tooLarge {
+		if again, err := w.produce(ctx, records[i:i+1]); err != nil {
 			return err
-		} else if len(alone) > 0 {
-			bad = append(bad, sink.RowError{Row: rows[i], Err: fmt.Errorf("the topic refuses a record of %d bytes as too large", len(records[i].Value))})
+		} else if len(again) > 0 {
+			rejected = append(rejected, sink.RowError{Row: rows[i], Err: fmt.Errorf("the topic rejects a record of %d bytes as too large", len(records[i].Value))})
 		}
 	}
-	return w.memory.Record(out, bad)
+	return w.written.Record(out, rejected)
 }
 
-// produce writes records and returns which of them were refused as too large,
-// perhaps for what they were batched with.
-func (w *writer) produce(ctx context.Context, records []*kgo.Record) (large []int, err error) {
-	place := make(map[*kgo.Record]int, len(records))
+// produce writes records and returns the indexes of those that the broker rejected
+// as too large, alone or with the rest of their batch.
+func (w *writer) produce(ctx context.Context, records []*kgo.Record) (tooLarge []int, err error) {
+	index := make(map[*kgo.Record]int, len(records))
 	for i, r := range records {
-		place[r] = i
+		index[r] = i
 	}
-	for _, result := range w.client.ProduceSync(ctx, records...) { // as they were answered
+	for _, result := range w.client.ProduceSync(ctx, records...) { // in the order of the answers
 		switch {
 		case result.Err == nil:
 		case errors.Is(result.Err, kerr.MessageTooLarge), errors.Is(result.Err, kerr.InvalidRecord):
-			large = append(large, place[result.Record])
+			tooLarge = append(tooLarge, index[result.Record])
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		default:
-			return nil, w.sink.explain(result.Err)
+			return nil, w.sink.wrapError(result.Err)
 		}
 	}
-	slices.Sort(large)
-	return large, nil
+	slices.Sort(tooLarge)
+	return tooLarge, nil
 }
 
-// records owns its memory: the client may still read it when a cancelled write
-// has given the output back.
+// records makes a record of each row. They do not refer to the memory of out: the
+// client may still read them after a cancelled write has returned.
 func (w *writer) records(out *event.Output, rows []int) []*kgo.Record {
 	data := bytes.Clone(out.Data)
 	all := make([]*kgo.Record, len(rows))
@@ -221,13 +230,13 @@ func (w *writer) records(out *event.Output, rows []int) []*kgo.Record {
 		if row > 0 {
 			begin = out.Ends[row-1]
 		}
-		all[i] = &kgo.Record{Value: data[begin:out.Ends[row]], Key: key(out, row)}
+		all[i] = &kgo.Record{Value: data[begin:out.Ends[row]], Key: recordKey(out, row)}
 	}
 	return all
 }
 
-// key is the text of the key's column; nil for none or null.
-func key(out *event.Output, row int) []byte {
+// recordKey is the text of the key's column; nil for none or null.
+func recordKey(out *event.Output, row int) []byte {
 	if out.Columns == nil || len(out.Columns.Vectors) == 0 || out.Columns.Vectors[0].Null[row] != 0 {
 		return nil
 	}

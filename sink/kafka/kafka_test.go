@@ -107,6 +107,7 @@ func TestConformance(t *testing.T) {
 				topic := newTopic(t, address, nil)
 				return sinktest.Place{
 					Guarantee: sink.AtLeastOnce,
+					Ordered:   true, // the topic has one partition
 					Sink: func(t *testing.T, _ string) sink.Sink {
 						c.Topic = topic
 						return newSink(t, address, c)
@@ -184,6 +185,7 @@ func TestConfig(t *testing.T) {
 		{Topic: "t", Compress: "rar"},
 		{Topic: "t", Config: client.Config{User: "u", Mechanism: "x"}},
 		{Topic: "t", Config: client.Config{CA: "/nowhere"}},
+		{Topic: "t", Order: "no"},
 	} {
 		if _, err := kafka.New(sink.Env{}, c); err == nil {
 			t.Errorf("%+v is taken", c)

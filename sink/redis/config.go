@@ -18,6 +18,7 @@ type Config struct {
 	List     string `yaml:"list" help:"key of the list that documents are appended to"`
 	Stream   string `yaml:"stream" help:"key of the stream that documents are appended to"`
 	Field    string `yaml:"field" help:"field of a stream's entry that holds the document (data)"`
+	Order    string `yaml:"order" help:"Order of the documents of a partition in a list or stream: source, or any, which lets lanes write without waiting for each other (default source)"`
 	Hash     string `yaml:"hash" help:"key of the hash that a document becomes, with fields of it in braces: user:{user.id}"`
 }
 
@@ -40,6 +41,16 @@ func Kind() sink.Kind {
 
 func (c *Config) server() resp.Server {
 	return resp.Server{Address: c.Address, Username: c.Username, Password: c.Password, DB: c.DB, TLS: c.TLS, CA: c.CA}
+}
+
+func (c *Config) order(kind string) (sink.Order, error) {
+	if kind != "hash" {
+		return sink.ParseOrder(c.Order)
+	}
+	if c.Order != "" {
+		return 0, errors.New("order is for lists and streams: of two documents for one hash the later one must win")
+	}
+	return sink.StrictOrder, nil
 }
 
 // target finds what is written to, and refuses settings that do not fit together.

@@ -40,6 +40,7 @@ type Sink struct {
 	kind     string // list, stream or hash
 	target   string // key, or template of keys
 	template template
+	order    sink.Order
 	scope    string // of the keys beside the target
 	owner    string // names this process, for people
 	log      *slog.Logger
@@ -54,6 +55,9 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	s := &Sink{config: config, server: config.server(), log: env.Log}
 	var err error
 	if s.kind, s.target, err = config.target(); err != nil {
+		return nil, err
+	}
+	if s.order, err = config.order(s.kind); err != nil {
 		return nil, err
 	}
 	if s.kind == "hash" {
@@ -86,13 +90,9 @@ func (s *Sink) key(what, partition string) string {
 // common is where something about all partitions is kept.
 func (s *Sink) common(what string) string { return "perigee:" + what + ":" + s.scope }
 
-// Traits implements sink.Sink. Of two documents for one hash, the later must win.
+// Traits implements sink.Sink.
 func (s *Sink) Traits() sink.Traits {
-	t := sink.Traits{Order: sink.AnyOrder, Leases: s, Positions: s, Check: s.check}
-	if s.kind == "hash" {
-		t.Order = sink.StrictOrder
-	}
-	return t
+	return sink.Traits{Order: s.order, Leases: s, Positions: s, Check: s.check}
 }
 
 // Open implements sink.Sink.

@@ -112,6 +112,7 @@ func TestContract(t *testing.T) {
 				do(t, client, "FLUSHALL")
 				return sinktest.Place{
 					Guarantee: redis.Kind().Guarantee,
+					Ordered:   target.name != "hash",
 					Sink: func(t *testing.T, pipeline string) sink.Sink {
 						c := target.config
 						c.Address = server.Address()
@@ -217,6 +218,8 @@ func TestSettings(t *testing.T) {
 		{redis.Config{Hash: "user:{id"}, "not closed"},
 		{redis.Config{Hash: "user:{a..b}"}, "{a..b}"},
 		{redis.Config{List: "a", CA: "x"}, "tls: true"},
+		{redis.Config{List: "a", Order: "no"}, "use source or any"},
+		{redis.Config{Hash: "user:{id}", Order: "any"}, "order is for lists and streams"},
 	} {
 		if _, err := redis.New(sink.Env{}, c.config); err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%+v: error %v, want one that says %q", c.config, err, c.words)

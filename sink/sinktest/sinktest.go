@@ -25,8 +25,13 @@ type Place struct {
 	// documents of the form {"id":1,"name":"event 1"}.
 	Sink func(t *testing.T, pipeline string) sink.Sink
 
-	// Rows returns all that has landed, in any order.
+	// Rows returns all that has landed: if the place is Ordered, in the order that its
+	// readers see, otherwise in any order.
 	Rows func(t *testing.T) []Row
+
+	// Ordered says that readers of the place see the order of commits, as those of a
+	// file or a topic do. Rows must then follow the source.
+	Ordered bool
 
 	// Bad is a document that the sink refuses for what it holds, however often
 	// it comes. It is nil when the sink refuses no document.
@@ -64,6 +69,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"OutputWithoutRows", outputWithoutRows},
 		{"ConcurrentWrites", concurrentWrites},
 		{"ConcurrentPartitions", concurrentPartitions},
+		{"LanesKeepOrder", lanesKeepOrder},
 		{"CallerReusesItsMemory", callerReusesItsMemory},
 		{"ClosedWriter", closedWriter},
 		{"CancelledWrite", cancelledWrite},

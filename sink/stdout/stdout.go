@@ -1,10 +1,9 @@
-// Package stdout is a sink that prints documents, one per line, to standard
-// output. It gives at least once: what was printed before a crash is printed
-// again after it.
+// Package stdout is a sink that prints documents to standard output, one per line. It
+// delivers at least once: after a crash it prints some of them again.
 //
-// A batch is one write: lines of different batches do not mix, and a line is
-// never cut, not even by a write that failed half way and was tried again. A
-// Sink and its writers are safe for concurrent use.
+// Each batch is one write, so lines of different batches do not mix. A line is never
+// cut, not even by a write that failed half way and was retried. A Sink and its
+// writers are safe for concurrent use.
 package stdout
 
 import (
@@ -48,18 +47,18 @@ type Sink struct {
 	mu   sync.Mutex
 	out  io.Writer // nil until the first Open
 	buf  []byte
-	rest []byte // of the line in which the last write failed
+	rest []byte // of the line that the last write cut
 }
 
 // New makes a sink that prints to out.
 func New(out io.Writer) *Sink { return &Sink{out: out} }
 
-// standardOutput returns a copy of the descriptor: a write to descriptor 1
-// itself would end the process when the reader has gone, instead of failing.
+// standardOutput returns a copy of the descriptor. A write to descriptor 1 itself
+// would kill the process when the reader has gone, instead of failing.
 func standardOutput() (io.Writer, error) {
 	fd, err := syscall.Dup(int(os.Stdout.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("opening standard output: %w", err)
+		return nil, fmt.Errorf("open standard output: %w", err)
 	}
 	syscall.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), "standard output"), nil
@@ -67,10 +66,10 @@ func standardOutput() (io.Writer, error) {
 
 // Traits implements sink.Sink. There is nothing to check: every process has an output.
 func (s *Sink) Traits() sink.Traits {
-	return sink.Traits{Order: sink.AnyOrder, Check: func(ctx context.Context) error { return ctx.Err() }}
+	return sink.Traits{Check: func(ctx context.Context) error { return ctx.Err() }}
 }
 
-// Open implements sink.Sink. It knows of no ranges.
+// Open implements sink.Sink. It returns no ranges.
 func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +83,7 @@ func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) 
 	return &writer{sink: s}, nil, nil
 }
 
-// Close implements sink.Sink. It leaves an output that it was given open.
+// Close implements sink.Sink. It does not close the output of New.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +111,7 @@ func (w *writer) Close() error {
 // Write implements sink.Writer.
 func (w *writer) Write(ctx context.Context, out *event.Output) error {
 	if w.closed.Load() {
-		return errors.New("printing a batch: the writer is closed")
+		return errors.New("print a batch: the writer is closed")
 	}
 	w.sink.mu.Lock()
 	defer w.sink.mu.Unlock()
@@ -122,7 +121,7 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 	return w.sink.print(out)
 }
 
-// print writes the documents as lines, after what is left of a broken one.
+// print writes the documents as lines, after the rest of a line that was cut.
 func (s *Sink) print(out *event.Output) error {
 	s.buf = append(s.buf[:0], s.rest...)
 	for i := range out.Len() {
@@ -137,17 +136,17 @@ func (s *Sink) print(out *event.Output) error {
 		return nil
 	}
 	if n > 0 {
-		s.rest = append(s.rest[:0], brokenLine(s.buf, n)...)
+		s.rest = append(s.rest[:0], cutLine(s.buf, n)...)
 	}
-	err = fmt.Errorf("printing %d lines: %w", out.Len(), err)
+	err = fmt.Errorf("print %d lines: %w", out.Len(), err)
 	if errors.Is(err, syscall.EPIPE) {
-		return &event.PermanentError{Err: err, Hint: "the program that read the output has ended; start both again"}
+		return &event.PermanentError{Err: err, Hint: "the program that reads the output has ended; start both again"}
 	}
 	return err
 }
 
-// appendLine appends doc as one line. A line break in JSON is never part of a
-// string, so a space says the same.
+// appendLine appends doc as one line. In JSON a line break is never part of a
+// string, so that a space means the same.
 func appendLine(buf, doc []byte) []byte {
 	start := len(buf)
 	buf = append(buf, doc...)
@@ -161,8 +160,8 @@ func appendLine(buf, doc []byte) []byte {
 	return append(buf, '\n')
 }
 
-// brokenLine returns what is missing of the line that ends the first n bytes.
-func brokenLine(buf []byte, n int) []byte {
+// cutLine returns the rest of the line that a write of the first n bytes cut.
+func cutLine(buf []byte, n int) []byte {
 	if buf[n-1] == '\n' {
 		return nil
 	}

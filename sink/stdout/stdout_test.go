@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -17,13 +18,26 @@ import (
 
 func TestSuite(t *testing.T) {
 	sinktest.Run(t, func(*testing.T) sinktest.Place {
-		var printed bytes.Buffer
+		printed := new(terminal)
 		return sinktest.Place{
 			Guarantee: Kind().Guarantee,
-			Sink:      func(*testing.T, string) sink.Sink { return New(&printed) },
+			Ordered:   true,
+			Sink:      func(*testing.T, string) sink.Sink { return New(printed) },
 			Rows:      func(t *testing.T) []sinktest.Row { return rows(t, printed.String()) },
 		}
 	})
+}
+
+// A terminal takes the output of several processes.
+type terminal struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (o *terminal) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Buffer.Write(p)
 }
 
 func rows(t *testing.T, printed string) []sinktest.Row {

@@ -1,0 +1,209 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/sink/internal/positions"
+)
+
+// A fileSet says where files are and when they are full.
+type fileSet struct {
+	folder, name, pipeline, suffix string
+	bytesMax                       int64
+	ageMax                         time.Duration
+}
+
+// path is that of a sealed file; the open one has openSuffix behind it.
+func (f *fileSet) path(number uint64, suffix string) string {
+	return filepath.Join(f.folder, fmt.Sprintf("%s-%08d%s", f.name, number, suffix))
+}
+
+const openSuffix = ".open"
+
+// appendRows appends rows to the open file and returns the size that it has then.
+// They count once the journal says so.
+func (j *journal) appendRows(rows *positions.Rows) (int64, error) {
+	j.lines = j.lines[:0]
+	for _, i := range rows.Index {
+		j.lines = appendLine(j.lines, rows.Output.Doc(i))
+	}
+	if len(j.lines) == 0 {
+		return j.state.Size, nil
+	}
+	if err := j.prepareFile(); err != nil {
+		return 0, err
+	}
+	var err error
+	if j.compressed, err = j.compression.append(j.compressed[:0], j.lines); err != nil {
+		return 0, fmt.Errorf("compress rows: %w", err)
+	}
+	if err := j.data.Truncate(j.state.Size); err != nil {
+		return 0, fmt.Errorf("cut off rows that were not committed: %w", err)
+	}
+	if _, err := j.data.WriteAt(j.compressed, j.state.Size); err != nil {
+		return 0, fmt.Errorf("write rows: %w", err)
+	}
+	if err := j.data.Sync(); err != nil {
+		return 0, fmt.Errorf("sync rows: %w", err)
+	}
+	return j.state.Size + int64(len(j.compressed)), nil
+}
+
+// appendLine appends doc as one line. In JSON a line break is never part of a
+// string, so that a space means the same.
+func appendLine(buf, doc []byte) []byte {
+	start := len(buf)
+	buf = append(buf, doc...)
+	if bytes.ContainsAny(doc, "\r\n") {
+		for i := start; i < len(buf); i++ {
+			if buf[i] == '\n' || buf[i] == '\r' {
+				buf[i] = ' '
+			}
+		}
+	}
+	return append(buf, '\n')
+}
+
+// prepareFile makes data an open file that has room.
+func (j *journal) prepareFile() error {
+	if err := j.sealIfFull(); err != nil {
+		return err
+	}
+	s := &j.state
+	if s.File == 0 {
+		if err := j.append(record{File: 1, Suffix: j.files.suffix, When: time.Now().Unix()}); err != nil {
+			return err
+		}
+	}
+	if j.data == nil || j.number != s.File {
+		if err := j.openData(); err != nil {
+			return err
+		}
+	}
+	info, err := j.data.Stat()
+	if err == nil && info.Size() < s.Size {
+		err = &event.PermanentError{
+			Err:  fmt.Errorf("%s has %d bytes, of which the journal counts %d", j.data.Name(), info.Size(), s.Size),
+			Hint: "rows that were durable are gone; restore the file, or move the pipeline's position back",
+		}
+	}
+	return err
+}
+
+func (j *journal) openData() (err error) {
+	if j.data != nil {
+		_ = j.data.Close()
+	}
+	j.number = j.state.File
+	if j.data, err = os.OpenFile(j.files.path(j.number, j.files.suffix)+openSuffix, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return fmt.Errorf("open a file for rows: %w", err)
+	}
+	return durable.SyncDir(j.files.folder)
+}
+
+// sealIfFull seals the open file when nothing more may be written to it, and when
+// an earlier seal was interrupted before the journal knew of it.
+func (j *journal) sealIfFull() error {
+	s := &j.state
+	if s.File == 0 {
+		return nil
+	}
+	if s.Size < j.files.bytesMax && j.suffix() == j.files.suffix && !j.aged(time.Now()) {
+		if _, err := os.Stat(j.files.path(s.File, j.suffix())); err != nil {
+			return nil
+		}
+	}
+	return j.seal()
+}
+
+func (j *journal) aged(now time.Time) bool { return j.state.Size > 0 && j.untilAged(now) <= 0 }
+
+func (j *journal) untilAged(now time.Time) time.Duration {
+	return time.Unix(j.state.Begun, 0).Add(j.files.ageMax).Sub(now)
+}
+
+// sealIfAged seals the open file if it is old enough, and returns when to look
+// again.
+func (j *journal) sealIfAged() (next time.Duration, err error) {
+	err = j.withLock(func() error {
+		now := time.Now()
+		next = j.files.ageMax
+		if j.aged(now) {
+			return j.seal()
+		}
+		if j.state.Size > 0 {
+			next = j.untilAged(now)
+		}
+		return nil
+	})
+	return next, err
+}
+
+// sealAtEnd seals the open file, if there is one.
+func (j *journal) sealAtEnd() error {
+	return j.withLock(func() error {
+		if j.state.Size == 0 {
+			// A write that failed may have left a file without rows that count.
+			if _, err := os.Stat(j.files.path(j.state.File, j.suffix()) + openSuffix); err != nil {
+				return nil
+			}
+		}
+		return j.seal()
+	})
+}
+
+// seal gives the open file its final name, then begins a journal that says so. A
+// seal that is interrupted in between is repeated: until the new journal is in
+// place, the old one says that the file is open. The name is synced before the
+// journal is written, because the journal says nothing of sealed files.
+func (j *journal) seal() error {
+	s := &j.state
+	sealed := j.files.path(s.File, j.suffix())
+	err := rename(sealed+openSuffix, sealed, s.Size)
+	if err == nil {
+		err = durable.SyncDir(j.files.folder)
+	}
+	if err != nil {
+		return fmt.Errorf("seal a file: %w", err)
+	}
+	next := *s
+	next.File, next.Suffix, next.Size, next.Begun = s.File+1, j.files.suffix, 0, time.Now().Unix()
+	return j.replace(&next)
+}
+
+// rename renames a file whose first size bytes count, or removes it when none does.
+// A file that does not exist was renamed by a seal that was interrupted.
+func rename(open, sealed string, size int64) error {
+	err := trim(open, size)
+	if err == nil && size == 0 {
+		err = os.Remove(open)
+	} else if err == nil {
+		err = os.Rename(open, sealed)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// trim cuts off rows that were not committed.
+func trim(name string, size int64) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > size {
+		if err = f.Truncate(size); err == nil {
+			err = f.Sync()
+		}
+	}
+	return errors.Join(err, f.Close())
+}

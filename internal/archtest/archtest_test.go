@@ -34,7 +34,7 @@ var may = map[string][]string{
 	"source/kafka":    {"event", "source", "internal/kafka"},
 	"source/nats":     {"event", "source"},
 	"source/redis":    {"event", "source", "internal/resp"},
-	"source/http":     {"event", "source", "internal/spool", "internal/document/pure"},
+	"source/http":     {"event", "source", "internal/address", "internal/spool", "internal/document/pure"},
 
 	"script":             {"event", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "internal/document/pure"},
@@ -87,6 +87,7 @@ var may = map[string][]string{
 		"internal/chaos", "internal/config", "internal/audit", "examples",
 	},
 	"examples":         {},
+	"internal/address": {},
 	"internal/nearest": {},
 	"internal/kafka":   {},
 	"internal/spool":   {"event", "internal/durable"},

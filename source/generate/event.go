@@ -6,18 +6,17 @@ import (
 )
 
 const (
-	// A day of events, a million of them, so that what is grouped by the hour
-	// has something in every group.
+	// A million events span a day, so that a group by hour has events in each.
 	interval = 86                // milliseconds between two events
 	epoch    = 1_767_225_600_000 // 2026-01-01T00:00:00Z, in milliseconds
 
 	perMillion     = 1_000_000
-	badPerMillion  = 17     // carry an email without @, which the example script refuses
+	badPerMillion  = 17     // have an email without @, which the example script rejects
 	spamPerMillion = 15_000 // are spam, which the example script drops
 )
 
-// names and their shares per million; the order is that of a campaign.
-var names = [...]struct {
+// eventNames and their shares per million.
+var eventNames = [...]struct {
 	name  string
 	share uint64
 }{
@@ -43,7 +42,7 @@ var (
 // have an email without @, and 1.5 in a hundred are spam.
 func Append(dst []byte, seed, i uint64) []byte {
 	d := dice{state: seed*0x9e3779b97f4a7c15 ^ i*0xd1342543de82ef95}
-	name := eventName(d.roll(perMillion))
+	name := chooseName(d.roll(perMillion))
 	bad := d.roll(perMillion) < badPerMillion && name != "spam"
 	topic, campaign := topics[d.roll(uint64(len(topics)))], d.roll(40)+1
 
@@ -59,8 +58,8 @@ func Append(dst []byte, seed, i uint64) []byte {
 	return append(dst, '}')
 }
 
-func eventName(roll uint64) string {
-	for _, n := range names {
+func chooseName(roll uint64) string {
+	for _, n := range eventNames {
 		if roll < n.share {
 			return n.name
 		}
@@ -86,7 +85,7 @@ func appendCampaign(dst []byte, topic string, campaign uint64) []byte {
 }
 
 func appendIP(dst []byte, d *dice) []byte {
-	// From 198.18.0.0/15, which is set aside for measurements.
+	// From 198.18.0.0/15, which is reserved for benchmarks.
 	dst = append(dst, "198.1"...)
 	dst = append(dst, '8'+byte(d.roll(2)), '.')
 	dst = strconv.AppendUint(dst, d.roll(256), 10)
@@ -108,22 +107,22 @@ func appendMeta(dst []byte, d *dice) []byte {
 	return append(dst, `"]}`...)
 }
 
-// appendTime writes milliseconds since 1970 as RFC 3339 in UTC.
+// appendTime appends milliseconds since 1970 as RFC 3339 in UTC.
 func appendTime(dst []byte, ms uint64) []byte {
 	t := time.UnixMilli(int64(ms)).UTC()
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
-	dst = pad(dst, year, 4)
-	dst = pad(append(dst, '-'), int(month), 2)
-	dst = pad(append(dst, '-'), day, 2)
-	dst = pad(append(dst, 'T'), hour, 2)
-	dst = pad(append(dst, ':'), minute, 2)
-	dst = pad(append(dst, ':'), second, 2)
-	dst = pad(append(dst, '.'), int(ms%1000), 3)
+	dst = appendPadded(dst, year, 4)
+	dst = appendPadded(append(dst, '-'), int(month), 2)
+	dst = appendPadded(append(dst, '-'), day, 2)
+	dst = appendPadded(append(dst, 'T'), hour, 2)
+	dst = appendPadded(append(dst, ':'), minute, 2)
+	dst = appendPadded(append(dst, ':'), second, 2)
+	dst = appendPadded(append(dst, '.'), int(ms%1000), 3)
 	return append(dst, 'Z')
 }
 
-func pad(dst []byte, n, digits int) []byte {
+func appendPadded(dst []byte, n, digits int) []byte {
 	var b [4]byte
 	for i := digits - 1; i >= 0; i-- {
 		b[i] = '0' + byte(n%10)
@@ -132,8 +131,8 @@ func pad(dst []byte, n, digits int) []byte {
 	return append(dst, b[:digits]...)
 }
 
-// dice is the splitmix64 generator: its whole state is a counter, so that every
-// event can begin anywhere.
+// dice is the splitmix64 generator. Its state is a counter, so that each event can be
+// generated alone.
 type dice struct{ state uint64 }
 
 func (d *dice) next() uint64 {
@@ -144,5 +143,5 @@ func (d *dice) next() uint64 {
 	return z ^ z>>31
 }
 
-// roll returns a number below n, which must be small beside 1<<32.
+// roll returns a number below n, which must be much less than 1<<32.
 func (d *dice) roll(n uint64) uint64 { return d.next() >> 32 * n >> 32 }

@@ -1,8 +1,7 @@
-// Package generate is a source of made-up email events: sent, open, click,
-// bounce, spam. An event depends on the seed and its position alone, so a run
-// that is resumed goes on with the events that the first would have made. A small
-// share is bad on purpose (see Append), so that there is something to see in the
-// dead letters.
+// Package generate is a source of synthetic email events: sent, open, click, bounce,
+// spam. An event depends only on the seed and its position, so a resumed run continues
+// with the events that the first run would have generated. A small share is invalid on
+// purpose (see Append), so that the dead letters are not empty.
 package generate
 
 import (
@@ -19,16 +18,16 @@ import (
 
 // Config are the settings below "generate".
 type Config struct {
-	Events uint64 `yaml:"events,required" help:"how many events there are"`
-	Seed   uint64 `yaml:"seed" help:"another seed makes other events (default 0)"`
-	Rate   uint64 `yaml:"rate" help:"events per second (default: as fast as they are taken)"`
+	Events uint64 `yaml:"events,required" help:"number of events"`
+	Seed   uint64 `yaml:"seed" help:"a different seed generates different events (default 0)"`
+	Rate   uint64 `yaml:"rate" help:"events per second (default: unlimited)"`
 }
 
 // Kind offers the source to configurations.
 func Kind() source.Kind {
 	return source.Kind{
 		Name:   "generate",
-		Doc:    "Makes up email events, the same ones for the same seed.",
+		Doc:    "Generates email events, the same ones for the same seed.",
 		Config: &Config{},
 		New: func(env source.Env, decode func(any) error) (source.Source, error) {
 			var c Config
@@ -40,7 +39,7 @@ func Kind() source.Kind {
 	}
 }
 
-// A Source makes events up. It has one partition, named by seed and number of events.
+// A Source generates events. It has one partition, named for seed and number of events.
 type Source struct {
 	config Config
 	limits source.Limits
@@ -60,13 +59,13 @@ func (s *Source) Traits() source.Traits {
 }
 
 // Partitions implements source.Source.
-func (s *Source) Partitions(context.Context) ([]string, error) { return []string{s.name()}, nil }
+func (s *Source) Partitions(context.Context) ([]string, error) { return []string{s.partition()}, nil }
 
-func (s *Source) name() string { return fmt.Sprintf("generate-%d-%d", s.config.Seed, s.config.Events) }
+func (s *Source) partition() string { return fmt.Sprintf("generate-%d-%d", s.config.Seed, s.config.Events) }
 
 // Open implements source.Source.
 func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	if partition != s.name() {
+	if partition != s.partition() {
 		return nil, source.ErrMoved
 	}
 	r := &reader{source: s, done: done, start: time.Now()}
@@ -82,7 +81,7 @@ type reader struct {
 	done   event.Ranges
 	next   atomic.Uint64 // position; written by Read alone
 	start  time.Time
-	made   uint64 // events, since start
+	count  uint64 // of events since start
 }
 
 // Read implements source.Reader.
@@ -93,7 +92,7 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 		return io.EOF
 	}
 	wanted := event.Range{First: first, Count: min(uint64(r.source.limits.Events), events-first)}
-	end, err := r.pace(ctx, first, r.done.Missing(wanted)[0].End()) // first itself is missing
+	end, err := r.waitForRate(ctx, first, r.done.Missing(wanted)[0].End()) // first itself is missing
 	if err != nil {
 		return err
 	}
@@ -107,26 +106,26 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 		}
 		b.Ends = append(b.Ends, uint32(len(b.Data)))
 	}
-	b.Partition = r.source.name()
+	b.Partition = r.source.partition()
 	b.Range.First, b.Range.Count = first, i-first
-	r.made += i - first
+	r.count += i - first
 	r.next.Store(r.done.Next(i))
 	return nil
 }
 
-// pace waits until the rate allows at least one event, and returns where the
-// batch has to end for it.
-func (r *reader) pace(ctx context.Context, first, end uint64) (uint64, error) {
+// waitForRate waits until the rate allows at least one event. It returns where the
+// batch must end to keep the rate.
+func (r *reader) waitForRate(ctx context.Context, first, end uint64) (uint64, error) {
 	rate := r.source.config.Rate
 	if rate == 0 {
 		return end, ctx.Err()
 	}
 	for {
-		allowed := uint64(time.Since(r.start).Seconds()*float64(rate)) - r.made
+		allowed := uint64(time.Since(r.start).Seconds()*float64(rate)) - r.count
 		if allowed > 0 {
 			return min(end, first+allowed), ctx.Err()
 		}
-		due := r.start.Add(time.Duration(float64(r.made+1) / float64(rate) * float64(time.Second)))
+		due := r.start.Add(time.Duration(float64(r.count+1) / float64(rate) * float64(time.Second)))
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -135,7 +134,7 @@ func (r *reader) pace(ctx context.Context, first, end uint64) (uint64, error) {
 	}
 }
 
-// Ack implements source.Reader: there is nothing to give up.
+// Ack implements source.Reader. There is nothing to remove.
 func (r *reader) Ack(context.Context, event.Range) error { return nil }
 
 // Close implements source.Reader.

@@ -14,7 +14,7 @@ import (
 func TestContract(t *testing.T) {
 	sourcetest.Run(t, func(t *testing.T, events int) sourcetest.Place {
 		if events == 0 {
-			t.Skip("a source of no events is refused")
+			t.Skip("a source without events is an error")
 		}
 		p := sourcetest.Place{
 			Open: func(t *testing.T, limits source.Limits) source.Source {
@@ -41,9 +41,9 @@ func open(t *testing.T, c generate.Config, limits source.Limits) source.Source {
 	return s
 }
 
-func TestNoEventsIsRefused(t *testing.T) {
+func TestNoEvents(t *testing.T) {
 	if _, err := generate.New(source.Env{}, generate.Config{}); err == nil {
-		t.Error("a source of no events is accepted")
+		t.Error("a source without events is accepted")
 	}
 }
 
@@ -104,7 +104,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// The events are part of what a resumed run relies on: they must not change.
+// TestEventsStayTheSame: a resumed run relies on the events.
 func TestEventsStayTheSame(t *testing.T) {
 	const want = `{"id":42,"event_name":"bounce","email":"ada.novak352@example.com","campaign":"survey-19",` +
 		`"time":"2026-01-01T00:00:03.587Z","ip":"198.18.55.18",` +
@@ -120,7 +120,7 @@ func TestEventsStayTheSame(t *testing.T) {
 	}
 }
 
-func TestTimesAreOfTheCalendar(t *testing.T) {
+func TestTimes(t *testing.T) {
 	for _, i := range []uint64{0, 59_271_999, 59_272_000, 1 << 30, 1 << 34} {
 		var e struct{ Time time.Time }
 		if err := json.Unmarshal(generate.Append(nil, 3, i), &e); err != nil {

@@ -1,18 +1,19 @@
-// Package http is a source of events that senders post: NDJSON, an array or one
-// object. The answer comes when the events are on this machine's disk, and says
-// which were taken and which refused, with reasons.
+// Package http is a source of events that clients post: NDJSON, an array or one
+// object. The response is sent when the events are on this machine's disk. It says
+// how many were accepted, and which were rejected and why.
 //
-// What was taken waits in a spool in the data folder (see internal/spool), so a
-// sender need not wait for a script or a sink, nor come again when one of them
-// fails. From there on it is read like any other partition: exactly once into
-// sinks that are so too. A sender that does not know whether it was heard posts
-// the same body again under the same Idempotency-Key and gets the same answer.
+// Accepted events wait in a spool in the data folder (see internal/spool), so a
+// client need not wait for a script or a sink, nor post again when one of them fails.
+// The spool is read like any other partition: exactly once into sinks that commit
+// exactly once. A client that got no response posts the same body again with the same
+// Idempotency-Key and gets the same response.
 //
-// A Source is safe for concurrent use. It listens from the first call of
-// Partitions to Close.
+// A Source is safe for concurrent use. It listens from the first call of Partitions
+// until Close.
 package http
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/address"
 	"github.com/perigeedb/perigee/internal/spool"
 	"github.com/perigeedb/perigee/source"
 )
@@ -30,16 +32,16 @@ import (
 // Config are the settings below "http".
 type Config struct {
 	Listen   string        `yaml:"listen,required" help:"address to listen on, as 127.0.0.1:4291"`
-	Path     string        `yaml:"path" help:"where events are posted (default /)"`
-	Token    string        `yaml:"token" help:"senders must show it as Authorization: Bearer TOKEN; required beyond loopback; give it as ${NAME}"`
+	Path     string        `yaml:"path" help:"path that events are posted to (default /)"`
+	Token    string        `yaml:"token" help:"clients must send it as Authorization: Bearer TOKEN; required beyond loopback; give it as ${NAME}"`
 	Cert     string        `yaml:"cert" help:"file with the certificate, for TLS"`
 	Key      string        `yaml:"key" help:"file with its key"`
-	MaxBody  int           `yaml:"max_body,size" help:"bytes of a body at most, unpacked (default 16MiB)"`
-	Spool    int           `yaml:"spool,size" help:"bytes that may wait on disk; beyond, senders get 503 (default 1GiB)"`
-	Remember time.Duration `yaml:"remember" help:"how long an Idempotency-Key is known (default 24h)"`
+	MaxBody  int           `yaml:"max_body,size" help:"maximum size of a body, decompressed (default 16MiB)"`
+	Spool    int           `yaml:"spool,size" help:"maximum size of the spool on disk; when it is full, clients get 503 (default 1GiB)"`
+	Remember time.Duration `yaml:"remember" help:"how long an Idempotency-Key is remembered (default 24h)"`
 }
 
-var paths = regexp.MustCompile(`^/[A-Za-z0-9_.~/-]*$`)
+var pathPattern = regexp.MustCompile(`^/[A-Za-z0-9_.~/-]*$`)
 
 const (
 	segmentBytes = 32 << 20
@@ -50,7 +52,7 @@ const (
 func Kind() source.Kind {
 	return source.Kind{
 		Name:   "http",
-		Doc:    "Takes events that senders post (NDJSON, an array, one object), and answers when they are on disk.",
+		Doc:    "Accepts events that clients post (NDJSON, an array, one object), and responds when they are on disk.",
 		Config: &Config{},
 		New: func(env source.Env, decode func(any) error) (source.Source, error) {
 			var c Config
@@ -62,36 +64,36 @@ func Kind() source.Kind {
 	}
 }
 
-// A Source is a spool and a listener before it. It has one partition.
+// A Source is a spool and a server that fills it. It has one partition.
 type Source struct {
 	env    source.Env
 	config Config
 
 	mu     sync.Mutex
-	spool  *spool.Spool // nil until it listens
+	spool  *spool.Spool // nil until the server listens
 	server *server
 }
 
 // New makes a source. It does not listen.
 func New(env source.Env, c Config) (*Source, error) {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w; write host:port", err)
+	if err := address.Validate(c.Listen); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
 	}
+	host, _, _ := net.SplitHostPort(c.Listen)
 	switch {
-	case c.Token == "" && !loopback(host):
+	case c.Token == "" && !isLoopback(host):
 		return nil, fmt.Errorf("listening on %s needs a token: anybody there could post events", c.Listen)
 	case (c.Cert == "") != (c.Key == ""):
 		return nil, errors.New("TLS needs both cert and key")
 	case c.MaxBody < 0 || c.Spool < 0 || c.Remember < 0:
 		return nil, errors.New("max_body, spool and remember must not be negative")
-	case c.Path != "" && !paths.MatchString(c.Path):
-		return nil, fmt.Errorf("path %q must begin with / and hold nothing but letters, digits and _ . - ~ /", c.Path)
+	case c.Path != "" && !pathPattern.MatchString(c.Path):
+		return nil, fmt.Errorf("invalid path %q: it must begin with / and contain only letters, digits and _ . - ~ /", c.Path)
 	}
-	c.Path = orElse(c.Path, "/")
-	c.MaxBody = orElse(c.MaxBody, 16<<20)
-	c.Spool = orElse(c.Spool, 1<<30)
-	c.Remember = orElse(c.Remember, 24*time.Hour)
+	c.Path = cmp.Or(c.Path, "/")
+	c.MaxBody = cmp.Or(c.MaxBody, 16<<20)
+	c.Spool = cmp.Or(c.Spool, 1<<30)
+	c.Remember = cmp.Or(c.Remember, 24*time.Hour)
 	for _, file := range []*string{&c.Cert, &c.Key} {
 		if *file != "" && !filepath.IsAbs(*file) {
 			*file = filepath.Join(env.Folder, *file)
@@ -100,21 +102,36 @@ func New(env source.Env, c Config) (*Source, error) {
 	return &Source{env: env, config: c}, nil
 }
 
-func orElse[T comparable](given, otherwise T) T {
-	var zero T
-	if given == zero {
-		return otherwise
-	}
-	return given
-}
-
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// start opens the spool and listens, the first time.
-func (s *Source) start() (*spool.Spool, error) {
+// Traits implements source.Source. Only this engine can read its spool.
+func (s *Source) Traits() source.Traits {
+	return source.Traits{Growing: true, Local: func(string) bool { return true }, Check: s.check}
+}
+
+// check loads the certificate, and listens for a moment unless the server already
+// does.
+func (s *Source) check(ctx context.Context) error {
+	if _, err := s.config.loadCertificates(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server == nil {
+		l, err := s.config.listen()
+		if err != nil {
+			return err
+		}
+		_ = l.Close()
+	}
+	return ctx.Err()
+}
+
+// startServer opens the spool and listens, when it is called first.
+func (s *Source) startServer() (*spool.Spool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spool != nil {
@@ -126,7 +143,7 @@ func (s *Source) start() (*spool.Spool, error) {
 	if err != nil {
 		return nil, &event.PermanentError{Err: err, Hint: "the disk may be full or the folder damaged"}
 	}
-	srv, err := listen(s.config, sp, s.env.Log)
+	srv, err := newServer(s.config, sp, s.env.Log)
 	if err != nil {
 		return nil, errors.Join(err, sp.Close())
 	}
@@ -134,7 +151,7 @@ func (s *Source) start() (*spool.Spool, error) {
 	return sp, nil
 }
 
-// Address is where the source listens, once it does.
+// Address returns where the source listens, or nil before it does.
 func (s *Source) Address() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,37 +161,24 @@ func (s *Source) Address() net.Addr {
 	return s.server.address
 }
 
-func name(sp *spool.Spool) string { return "http-" + sp.ID() }
+func partitionName(sp *spool.Spool) string { return "http-" + sp.ID() }
 
 // Partitions implements source.Source.
 func (s *Source) Partitions(context.Context) ([]string, error) {
-	sp, err := s.start()
+	sp, err := s.startServer()
 	if err != nil {
 		return nil, err
 	}
-	return []string{name(sp)}, nil
-}
-
-// check does not listen: a running engine may have the port.
-func (s *Source) check(ctx context.Context) error {
-	if _, err := s.config.certificates(); err != nil {
-		return err
-	}
-	return ctx.Err()
-}
-
-// Traits implements source.Source. Only this engine can read its spool.
-func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Local: func(string) bool { return true }, Check: s.check}
+	return []string{partitionName(sp)}, nil
 }
 
 // Open implements source.Source.
 func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	sp, err := s.start()
+	sp, err := s.startServer()
 	if err != nil {
 		return nil, err
 	}
-	if partition != name(sp) {
+	if partition != partitionName(sp) {
 		return nil, source.ErrMoved
 	}
 	renamed, err := sp.DetectRollback(done)
@@ -182,20 +186,20 @@ func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (s
 		return nil, err
 	}
 	if renamed {
-		s.env.Log.Warn("the spool is older than what the sinks have of it, as after a restored copy: it goes on under a new name",
-			"old", partition, "new", name(sp))
+		s.env.Log.Warn("the spool is older than what the sinks committed of it, as after a restored backup: it continues under a new name",
+			"old", partition, "new", partitionName(sp))
 		return nil, source.ErrMoved
 	}
 	if err := sp.MarkVerified(); err != nil {
 		return nil, err
 	}
-	return s.open(sp, partition, done)
+	return s.newReader(sp, partition, done)
 }
 
-func (s *Source) open(sp *spool.Spool, partition string, done event.Ranges) (source.Reader, error) {
+func (s *Source) newReader(sp *spool.Spool, partition string, done event.Ranges) (source.Reader, error) {
 	r := &reader{source: s, spool: sp, name: partition}
-	for _, had := range [][]event.Range{done, sp.Skipped()} {
-		for _, d := range had {
+	for _, ranges := range [][]event.Range{done, sp.Skipped()} {
+		for _, d := range ranges {
 			r.done.Add(event.Range{First: d.First, Count: d.Count})
 		}
 	}
@@ -206,8 +210,8 @@ func (s *Source) open(sp *spool.Spool, partition string, done event.Ranges) (sou
 	}
 	if r.next < first {
 		return nil, &event.PermanentError{
-			Err:  fmt.Errorf("the sink lacks the events [%d,%d) of %s, which it said to have and the spool gave up", r.next, first, partition),
-			Hint: "restore the sink, or give them up with: " + source.SetPosition(s.env.Pipeline, partition, first),
+			Err:  fmt.Errorf("events [%d,%d) of %s were acknowledged and removed from the spool, but the sink does not have them", r.next, first, partition),
+			Hint: "restore the sink, or skip these events with: " + source.SetPosition(s.env.Pipeline, partition, first),
 		}
 	}
 	r.acked.Add(event.Range{Count: max(first, r.next)})
@@ -217,7 +221,7 @@ func (s *Source) open(sp *spool.Spool, partition string, done event.Ranges) (sou
 	return r, nil
 }
 
-// Close implements source.Source. What was taken and not read stays on disk.
+// Close implements source.Source. Events that were accepted and not read stay on disk.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

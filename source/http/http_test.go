@@ -24,7 +24,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
-	intake "github.com/perigeedb/perigee/source/http"
+	httpsource "github.com/perigeedb/perigee/source/http"
 	"github.com/perigeedb/perigee/source/sourcetest"
 )
 
@@ -37,12 +37,12 @@ func TestMain(m *testing.M) {
 
 var usual = source.Limits{Events: 100, Bytes: 1 << 20}
 
-func newSource(t testing.TB, data string, limits source.Limits, c intake.Config) *intake.Source {
+func newSource(t testing.TB, data string, limits source.Limits, c httpsource.Config) *httpsource.Source {
 	t.Helper()
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:0"
 	}
-	s, err := intake.New(source.Env{
+	s, err := httpsource.New(source.Env{
 		Pipeline: "p", Folder: data, Data: data, Remembered: true, Limits: limits, Log: slog.New(slog.DiscardHandler),
 	}, c)
 	if err != nil {
@@ -51,8 +51,8 @@ func newSource(t testing.TB, data string, limits source.Limits, c intake.Config)
 	return s
 }
 
-// start makes a source that listens, and says where.
-func start(t testing.TB, data string, c intake.Config) (*intake.Source, string) {
+// start makes a source that listens, and returns its URL.
+func start(t testing.TB, data string, c httpsource.Config) (*httpsource.Source, string) {
 	t.Helper()
 	s := newSource(t, data, usual, c)
 	t.Cleanup(func() { _ = s.Close() })
@@ -83,8 +83,8 @@ func post(t testing.TB, to, body string, headers ...string) (int, string) {
 	return resp.StatusCode, strings.TrimSpace(string(text))
 }
 
-// events reads n events from the beginning.
-func events(t testing.TB, s *intake.Source, n int) (all []string) {
+// events reads n events from the start.
+func events(t testing.TB, s *httpsource.Source, n int) (all []string) {
 	t.Helper()
 	names, err := s.Partitions(t.Context())
 	if err != nil {
@@ -120,9 +120,9 @@ func TestBodies(t *testing.T) {
 		events            []string
 	}{
 		{"lines", "application/x-ndjson", "{\"a\":1}\n\n{\"a\":2}\r\n", 200, `{"taken":2}`, []string{`{"a":1}`, `{"a":2}`}},
-		{"lines, unsaid", "", "{\"a\":1}\n{\"a\":2}", 200, `{"taken":2}`, []string{`{"a":1}`, `{"a":2}`}},
+		{"lines, without a type", "", "{\"a\":1}\n{\"a\":2}", 200, `{"taken":2}`, []string{`{"a":1}`, `{"a":2}`}},
 		{"one object", "application/json", "{\"a\":\n 1}", 200, `{"taken":1}`, []string{"{\"a\":\n 1}"}},
-		{"one object, unsaid", "", "{\"a\":\n 1}", 200, `{"taken":1}`, []string{"{\"a\":\n 1}"}},
+		{"one object, without a type", "", "{\"a\":\n 1}", 200, `{"taken":1}`, []string{"{\"a\":\n 1}"}},
 		{"array", "application/json", ` [{"a":1} , {"b":[2]}]`, 200, `{"taken":2}`, []string{`{"a":1}`, `{"b":[2]}`}},
 		{"empty array", "application/json", `[]`, 200, `{"taken":0}`, nil},
 		{"nothing", "", ``, 200, `{"taken":0}`, nil},
@@ -130,12 +130,12 @@ func TestBodies(t *testing.T) {
 			`{"taken":2,"refused":[{"event":2,"error":`, []string{`{"a":1}`, `{"a":3}`}},
 		{"no object", "application/json", `[1,{"a":2}]`, 200, `{"taken":1,"refused":[{"event":1,"error":`, []string{`{"a":2}`}},
 		{"only bad ones", "", "nonsense", 400, `{"taken":0,"refused":[{"event":1,"error":`, nil},
-		{"array cut short", "application/json", `[{"a":1},{"a":`, 400, `{"taken":0,"error":"the array is not JSON after element 1`, nil},
-		{"array that does not end", "application/json", `[{"a":1}`, 400, `{"taken":0,"error":"the array`, nil},
-		{"more after the array", "application/json", `[{"a":1}] x`, 400, `{"taken":0,"error":"there is more after the array`, nil},
+		{"truncated array", "application/json", `[{"a":1},{"a":`, 400, `{"taken":0,"error":"the array is not JSON after element 1`, nil},
+		{"array that is not closed", "application/json", `[{"a":1}`, 400, `{"taken":0,"error":"the array`, nil},
+		{"more after the array", "application/json", `[{"a":1}] x`, 400, `{"taken":0,"error":"unexpected data after the array`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, to := start(t, t.TempDir(), intake.Config{})
+			s, to := start(t, t.TempDir(), httpsource.Config{})
 			status, answer := post(t, to, c.body, "Content-Type", c.media)
 			if status != c.status || !strings.HasPrefix(answer, c.answer) {
 				t.Errorf("got %d %s, want %d %s", status, answer, c.status, c.answer)
@@ -149,7 +149,7 @@ func TestBodies(t *testing.T) {
 
 func TestRepeatedKey(t *testing.T) {
 	data := t.TempDir()
-	s, to := start(t, data, intake.Config{})
+	s, to := start(t, data, httpsource.Config{})
 	body := "{\"a\":1}\n{\"a\":2}\nbad\n"
 	_, first := post(t, to, body, "Idempotency-Key", "k1")
 	for range 2 {
@@ -161,13 +161,13 @@ func TestRepeatedKey(t *testing.T) {
 			t.Errorf("another body under the key: %d %s", status, answer)
 		}
 		_ = s.Close()
-		s, to = start(t, data, intake.Config{})
+		s, to = start(t, data, httpsource.Config{})
 	}
 	events(t, s, 2)
 }
 
 func TestManyWithOneKey(t *testing.T) {
-	s, to := start(t, t.TempDir(), intake.Config{})
+	s, to := start(t, t.TempDir(), httpsource.Config{})
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -180,8 +180,8 @@ func TestManyWithOneKey(t *testing.T) {
 	events(t, s, 1)
 }
 
-func TestRefusals(t *testing.T) {
-	_, to := start(t, t.TempDir(), intake.Config{Token: "secret", MaxBody: 100, Path: "/in"})
+func TestRejectedRequests(t *testing.T) {
+	_, to := start(t, t.TempDir(), httpsource.Config{Token: "secret", MaxBody: 100, Path: "/in"})
 	auth := []string{"Authorization", "Bearer secret"}
 	for _, c := range []struct {
 		name    string
@@ -192,13 +192,14 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no token", to + "/in", `{}`, nil, 401},
 		{"another token", to + "/in", `{}`, []string{"Authorization", "Bearer secre"}, 401},
-		{"elsewhere", to + "/", `{}`, auth, 404},
+		{"another path", to + "/", `{}`, auth, 404},
 		{"too long", to + "/in", strings.Repeat(" ", 101), auth, 413},
-		{"too long once unpacked", to + "/in", packed(strings.Repeat(" ", 101)), append(auth, "Content-Encoding", "gzip"), 413},
-		{"not packed", to + "/in", `{}`, append(auth, "Content-Encoding", "gzip"), 400},
-		{"packed in another way", to + "/in", `{}`, append(auth, "Content-Encoding", "br"), 415},
+		{"too long once decompressed", to + "/in", gzipped(strings.Repeat(" ", 101)), append(auth, "Content-Encoding", "gzip"), 413},
+		{"not compressed", to + "/in", `{}`, append(auth, "Content-Encoding", "gzip"), 400},
+		{"unknown encoding", to + "/in", `{}`, append(auth, "Content-Encoding", "br"), 415},
+		{"gzip without a header", to + "/in", gzipped(`{}`), auth, 415},
 		{"key too long", to + "/in", `{}`, append(auth, "Idempotency-Key", strings.Repeat("k", 256)), 400},
-		{"good", to + "/in", packed(`{}`), append(auth, "Content-Encoding", "gzip"), 200},
+		{"good", to + "/in", gzipped(`{}`), append(auth, "Content-Encoding", "gzip"), 200},
 	} {
 		if status, answer := post(t, c.url, c.body, c.headers...); status != c.status {
 			t.Errorf("%s: %d %s, want %d", c.name, status, answer, c.status)
@@ -206,7 +207,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func packed(s string) string {
+func gzipped(s string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	_, _ = io.WriteString(w, s)
@@ -215,14 +216,14 @@ func packed(s string) string {
 }
 
 func TestFullSpool(t *testing.T) {
-	s, to := start(t, t.TempDir(), intake.Config{Spool: 1000})
+	s, to := start(t, t.TempDir(), httpsource.Config{Spool: 1000})
 	taken := 0
 	for status := 200; status == 200; taken++ {
 		if status, _ = post(t, to, `{"a":"something"}`); status != 200 && status != 503 {
 			t.Fatal(status)
 		}
 		if taken > 100 {
-			t.Fatal("the spool takes more than it may")
+			t.Fatal("the spool is larger than its limit")
 		}
 	}
 	names, _ := s.Partitions(t.Context())
@@ -234,15 +235,16 @@ func TestFullSpool(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for want, c := range map[string]intake.Config{
+	for want, c := range map[string]httpsource.Config{
 		"missing port":     {Listen: "localhost"},
+		"invalid port":     {Listen: "localhost:99999"},
 		"needs a token":    {Listen: "0.0.0.0:4291"},
 		"both cert and":    {Listen: "127.0.0.1:0", Cert: "x"},
 		"must begin with ": {Listen: "127.0.0.1:0", Path: "x"},
-		"nothing but":      {Listen: "127.0.0.1:0", Path: "/{"},
+		"contain only":     {Listen: "127.0.0.1:0", Path: "/{"},
 		"not be negative":  {Listen: "127.0.0.1:0", MaxBody: -1},
 	} {
-		if _, err := intake.New(source.Env{}, c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := httpsource.New(source.Env{}, c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q in it", c, err, want)
 		}
 	}
@@ -254,18 +256,31 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s := newSource(t, t.TempDir(), usual, intake.Config{Listen: l.Addr().String()})
+	s := newSource(t, t.TempDir(), usual, httpsource.Config{Listen: l.Addr().String()})
 	defer s.Close()
 	var permanent *event.PermanentError
 	if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) {
 		t.Errorf("got %v", err)
 	}
+	if err := s.Traits().Check(t.Context()); !event.IsPermanent(err) || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("the check finds %v", err)
+	}
+	other := newSource(t, t.TempDir(), usual, httpsource.Config{Listen: "127.0.0.1:0"})
+	defer other.Close()
+	for range 2 { // the second time while it listens
+		if err := other.Traits().Check(t.Context()); err != nil {
+			t.Errorf("the check of a free address finds %v", err)
+		}
+		if _, err := other.Partitions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
-// TestGap has a sink that forgot what it once said to have.
+// TestGap opens the partition for a sink that lost what was acknowledged.
 func TestGap(t *testing.T) {
 	data := t.TempDir()
-	s, to := start(t, data, intake.Config{})
+	s, to := start(t, data, httpsource.Config{})
 	big := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	const n = 36 // more than a segment
 	for range n {
@@ -301,7 +316,7 @@ func TestGap(t *testing.T) {
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
 	testserver.WriteCertificate(t, folder)
-	s, _ := start(t, folder, intake.Config{Cert: "cert.pem", Key: "key.pem"})
+	s, _ := start(t, folder, httpsource.Config{Cert: "cert.pem", Key: "key.pem"})
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Post("https://"+s.Address().String(), "application/json", strings.NewReader(`{}`))
@@ -323,9 +338,9 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestPagesCannotPost has a page in a browser try to: it reaches loopback too.
+// TestPagesCannotPost posts as a web page in a browser on this machine would.
 func TestPagesCannotPost(t *testing.T) {
-	s, to := start(t, t.TempDir(), intake.Config{})
+	s, to := start(t, t.TempDir(), httpsource.Config{})
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://elsewhere.example"}} {
 		if status, _ := post(t, to, `{"a":1}`, header...); status != http.StatusForbidden {
 			t.Errorf("%s: status %d", header, status)
@@ -335,11 +350,11 @@ func TestPagesCannotPost(t *testing.T) {
 		t.Error(status, answer)
 	}
 	if got := events(t, s, 1); got[0] != `{"a":2}` {
-		t.Errorf("taken: %v", got)
+		t.Errorf("accepted: %v", got)
 	}
 }
 
-// ending makes a source end where there is nothing more.
+// ending makes a source end when no event waits.
 type ending struct{ source.Source }
 
 func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
@@ -355,13 +370,13 @@ type endingReader struct{ source.Reader }
 func (r endingReader) Read(ctx context.Context, b *event.Batch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	waits := r.Lag() == 0
-	if waits {
+	empty := r.Lag() == 0
+	if empty {
 		timer := time.AfterFunc(20*time.Millisecond, cancel)
 		defer timer.Stop()
 	}
 	err := r.Reader.Read(ctx, b)
-	if waits && errors.Is(err, context.Canceled) {
+	if empty && errors.Is(err, context.Canceled) {
 		return io.EOF
 	}
 	return err
@@ -370,13 +385,13 @@ func (r endingReader) Read(ctx context.Context, b *event.Batch) error {
 func TestConformance(t *testing.T) {
 	sourcetest.Run(t, func(t *testing.T, n int) sourcetest.Place {
 		data := t.TempDir()
-		s, to := start(t, filepath.Join(data, "data"), intake.Config{})
+		s, to := start(t, filepath.Join(data, "data"), httpsource.Config{})
 		p := sourcetest.Place{
 			Open: func(t *testing.T, limits source.Limits) source.Source {
-				return ending{newSource(t, filepath.Join(data, "data"), limits, intake.Config{})}
+				return ending{newSource(t, filepath.Join(data, "data"), limits, httpsource.Config{})}
 			},
 			Wait: func(t *testing.T, limits source.Limits) source.Source {
-				return newSource(t, filepath.Join(data, "data"), limits, intake.Config{})
+				return newSource(t, filepath.Join(data, "data"), limits, httpsource.Config{})
 			},
 		}
 		for len(p.Events) < n { // bodies of different lengths

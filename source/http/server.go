@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -25,15 +26,15 @@ import (
 )
 
 const (
-	bodiesMax    = 4       // times max_body that all bodies in memory may have together
-	requestBytes = 4 << 10 // that a request takes besides its body
+	bodiesMax    = 4       // times max_body is the memory for all bodies together
+	requestBytes = 4 << 10 // of memory for a request besides its body
 	keyMax       = 255     // bytes of an Idempotency-Key
 	headerTime   = 10 * time.Second
-	bodyTime     = time.Minute // for a sender to say all it has to say
+	bodyTime     = time.Minute // for a client to send a whole request
 	closeTime    = 3 * time.Second
 )
 
-// A server is the listener before a spool.
+// A server accepts posts and appends their events to a spool.
 type server struct {
 	config  Config
 	spool   *spool.Spool
@@ -44,33 +45,41 @@ type server struct {
 	serving sync.WaitGroup
 }
 
-// listen begins to serve.
-func listen(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
+// newServer listens and serves until close.
+func newServer(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
 	s := &server{config: c, spool: sp, log: log, bodies: semaphore.NewWeighted(bodiesMax * int64(c.MaxBody))}
-	pairs, err := c.certificates()
+	certificates, err := c.loadCertificates()
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", c.Listen)
+	l, err := c.listen()
 	if err != nil {
-		return nil, &event.PermanentError{Err: err, Hint: "choose another address below http.listen"}
+		return nil, err
 	}
-	if len(pairs) > 0 {
-		l = tls.NewListener(l, &tls.Config{Certificates: pairs, MinVersion: tls.VersionTLS12})
+	if len(certificates) > 0 {
+		l = tls.NewListener(l, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
 	}
 	s.address = l.Addr()
 	mux := http.NewServeMux()
-	mux.Handle("POST "+c.Path, http.HandlerFunc(s.post))
-	// A page in a browser on this machine reaches loopback too, and must not post.
+	mux.Handle("POST "+c.Path, http.HandlerFunc(s.handlePost))
+	// A web page in a browser on this machine reaches loopback too, and must not post.
 	handler := http.NewCrossOriginProtection().Handler(mux)
 	s.http = http.Server{Handler: handler, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	s.serving.Go(func() { _ = s.http.Serve(l) })
-	log.Info("taking events over HTTP", "address", s.address, "path", c.Path)
+	log.Info("accepting events over HTTP", "address", s.address, "path", c.Path)
 	return s, nil
 }
 
-// certificates are those that the listener shows, if any.
-func (c *Config) certificates() ([]tls.Certificate, error) {
+func (c *Config) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, &event.PermanentError{Err: err, Hint: "choose another address for listen below the http source, or stop the program that has this one"}
+	}
+	return l, nil
+}
+
+// loadCertificates returns the certificates that the server presents; none without TLS.
+func (c *Config) loadCertificates() ([]tls.Certificate, error) {
 	if c.Cert == "" {
 		return nil, nil
 	}
@@ -92,45 +101,45 @@ func (s *server) close() error {
 	return err
 }
 
-// An answer is what a sender is told.
-type answer struct {
-	Taken    int       `json:"taken"`
-	Refused  []refusal `json:"refused,omitempty"`
-	Repeated bool      `json:"repeated,omitempty"` // the key was known: the events were taken before
-	Error    string    `json:"error,omitempty"`    // why nothing was taken
+// A response is the JSON that a client gets.
+type response struct {
+	Accepted int         `json:"taken"`
+	Rejected []rejection `json:"refused,omitempty"`
+	Repeated bool        `json:"repeated,omitempty"` // the key is known: the events were accepted before
+	Error    string      `json:"error,omitempty"`    // why no event was accepted
 }
 
-// post takes the events of one body.
-func (s *server) post(w http.ResponseWriter, r *http.Request) {
-	if !s.allowed(r) {
+// handlePost accepts the events of one body.
+func (s *server) handlePost(w http.ResponseWriter, r *http.Request) {
+	if !s.isAuthorized(r) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		reply(w, http.StatusUnauthorized, answer{Error: "show the token as Authorization: Bearer TOKEN"})
+		writeResponse(w, http.StatusUnauthorized, response{Error: "send the token as Authorization: Bearer TOKEN"})
 		return
 	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > keyMax {
-		reply(w, http.StatusBadRequest, answer{Error: fmt.Sprintf("an Idempotency-Key has at most %d bytes", keyMax)})
+		writeResponse(w, http.StatusBadRequest, response{Error: fmt.Sprintf("the Idempotency-Key is longer than %d bytes", keyMax)})
 		return
 	}
-	weight := s.weight(r)
-	if err := s.bodies.Acquire(r.Context(), weight); err != nil {
-		return // the sender has gone
+	memory := s.memoryFor(r)
+	if err := s.bodies.Acquire(r.Context(), memory); err != nil {
+		return // the client is gone
 	}
-	defer s.bodies.Release(weight)
-	body, status, err := s.body(w, r)
+	defer s.bodies.Release(memory)
+	body, status, err := s.readBody(w, r)
 	if err != nil {
-		reply(w, status, answer{Error: err.Error()})
+		writeResponse(w, status, response{Error: err.Error()})
 		return
 	}
-	in, err := split(body, r.Header.Get("Content-Type"))
+	posted, err := parseBody(body, r.Header.Get("Content-Type"))
 	if err != nil {
-		reply(w, http.StatusBadRequest, answer{Error: err.Error()})
+		writeResponse(w, http.StatusBadRequest, response{Error: err.Error()})
 		return
 	}
-	s.keep(w, r, key, body, in)
+	s.appendToSpool(w, r, key, body, posted)
 }
 
-func (s *server) allowed(r *http.Request) bool {
+func (s *server) isAuthorized(r *http.Request) bool {
 	if s.config.Token == "" {
 		return true
 	}
@@ -138,67 +147,70 @@ func (s *server) allowed(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// weight is the memory that a request is let in with: as much as it says to need,
-// or the most that it can need.
-func (s *server) weight(r *http.Request) int64 {
-	most := int64(s.config.MaxBody)
+// memoryFor returns the memory to reserve for a request: what its length says, or the
+// maximum where that is unknown.
+func (s *server) memoryFor(r *http.Request) int64 {
+	bodyMax := int64(s.config.MaxBody)
 	if r.ContentLength < 0 || r.Header.Get("Content-Encoding") != "" {
-		return most
+		return bodyMax
 	}
-	return min(r.ContentLength+requestBytes, most)
+	return min(r.ContentLength+requestBytes, bodyMax)
 }
 
-// body reads what was posted, unpacked.
-func (s *server) body(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
-	most := int64(s.config.MaxBody)
-	in := io.Reader(http.MaxBytesReader(w, r.Body, most))
-	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+// readBody reads and decompresses the body. The status is for the response to an error.
+func (s *server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
+	bodyMax := int64(s.config.MaxBody)
+	in := io.Reader(http.MaxBytesReader(w, r.Body, bodyMax))
+	encoding := r.Header.Get("Content-Encoding")
+	switch encoding {
 	case "", "identity":
 	case "gzip":
-		unpacked, err := gzip.NewReader(in)
+		decompressed, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, http.StatusBadRequest, fmt.Errorf("unpack the body: %w", err)
+			return nil, http.StatusBadRequest, fmt.Errorf("decompress the body: %w", err)
 		}
-		in = unpacked
+		in = decompressed
 	default:
-		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("Content-Encoding %q is unknown; gzip or none", encoding)
+		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("unknown Content-Encoding %q: use gzip or none", encoding)
 	}
-	body, err := io.ReadAll(io.LimitReader(in, most+1))
+	body, err = io.ReadAll(io.LimitReader(in, bodyMax+1))
 	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &large) || int64(len(body)) > most:
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("a body has at most %d bytes; post it in parts", most)
+	case errors.As(err, &large) || int64(len(body)) > bodyMax:
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body is larger than %d bytes: post it in parts", bodyMax)
 	case err != nil:
 		return nil, http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
+	case encoding != "gzip" && bytes.HasPrefix(body, []byte("\x1f\x8b")):
+		return nil, http.StatusUnsupportedMediaType, errors.New("the body is gzip data: post it with Content-Encoding: gzip")
 	}
 	return body, 0, nil
 }
 
-// keep makes the events durable and answers.
-func (s *server) keep(w http.ResponseWriter, r *http.Request, key string, body []byte, in *intake) {
-	receipt, err := s.spool.Append(r.Context(), spool.Entry{Key: key, Sum: xxhash.Sum64(body), Data: in.data, Ends: in.ends})
+// appendToSpool makes the events durable and responds.
+func (s *server) appendToSpool(w http.ResponseWriter, r *http.Request, key string, body []byte, posted *postedBody) {
+	receipt, err := s.spool.Append(r.Context(), spool.Entry{Key: key, Sum: xxhash.Sum64(body), Data: posted.data, Ends: posted.ends})
 	switch {
 	case err == nil:
 	case errors.Is(err, spool.ErrKeyReused):
-		reply(w, http.StatusUnprocessableEntity, answer{Error: "this Idempotency-Key came before with another body"})
+		writeResponse(w, http.StatusUnprocessableEntity, response{Error: "this Idempotency-Key was used before with another body"})
 		return
 	case r.Context().Err() != nil:
 		return
 	default:
-		s.log.Warn("refused events over HTTP", "error", err)
+		s.log.Warn("cannot accept events over HTTP", "error", err)
 		w.Header().Set("Retry-After", "1")
-		reply(w, http.StatusServiceUnavailable, answer{Error: err.Error() + "; come again"})
+		writeResponse(w, http.StatusServiceUnavailable, response{Error: err.Error() + "; try again later"})
 		return
 	}
 	status := http.StatusOK
-	if in.seen > 0 && len(in.refused) == in.seen {
+	if posted.count > 0 && len(posted.rejected) == posted.count {
 		status = http.StatusBadRequest
 	}
-	reply(w, status, answer{Taken: len(in.ends), Refused: in.refused, Repeated: receipt.Repeated})
+	writeResponse(w, status, response{Accepted: len(posted.ends), Rejected: posted.rejected, Repeated: receipt.Repeated})
 }
 
-func reply(w http.ResponseWriter, status int, a answer) {
+func writeResponse(w http.ResponseWriter, status int, body response) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(a) // a sender that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }

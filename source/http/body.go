@@ -1,0 +1,93 @@
+package http
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime"
+
+	"github.com/perigeedb/perigee/internal/document/pure"
+)
+
+// A postedBody is a body, split into the events that are accepted and the reasons
+// why others are not.
+type postedBody struct {
+	data     []byte // the accepted events, back to back
+	ends     []uint32
+	rejected []rejection
+	count    int // of events, accepted or rejected
+}
+
+// A rejection is one event that is not accepted.
+type rejection struct {
+	Event int    `json:"event"` // counted from 1: in NDJSON the line, without empty ones
+	Error string `json:"error"`
+}
+
+// parseBody splits a body into events. Without a content type that says what it is, a
+// body that is one JSON value is an array of events or one event, and any other body
+// is lines. An error means that no event of the body is accepted.
+func parseBody(body []byte, contentType string) (*postedBody, error) {
+	b := &postedBody{}
+	media, _, _ := mime.ParseMediaType(contentType)
+	text := bytes.TrimSpace(body)
+	lines := false
+	switch media {
+	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines":
+		lines = true
+	case "application/json":
+	default:
+		lines = !json.Valid(text)
+	}
+	switch {
+	case len(text) == 0:
+	case lines:
+		b.addLines(text)
+	case text[0] == '[':
+		return b, b.addArray(text)
+	default:
+		b.addEvent(text)
+	}
+	return b, nil
+}
+
+func (b *postedBody) addLines(text []byte) {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			b.addEvent(line)
+		}
+	}
+}
+
+// addArray adds the elements of a JSON array. A truncated array is an error: its last
+// element may be anything.
+func (b *postedBody) addArray(text []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("the array is not JSON: %w", err)
+	}
+	for dec.More() {
+		var item json.RawMessage
+		if err := dec.Decode(&item); err != nil {
+			return fmt.Errorf("the array is not JSON after element %d: %w", b.count, err)
+		}
+		b.addEvent(item)
+	}
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("the array is not closed: %w", err)
+	}
+	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
+		return fmt.Errorf("unexpected data after the array, at byte %d", dec.InputOffset())
+	}
+	return nil
+}
+
+func (b *postedBody) addEvent(doc []byte) {
+	b.count++
+	if err := pure.Check(doc); err != nil {
+		b.rejected = append(b.rejected, rejection{b.count, err.Error()})
+		return
+	}
+	b.data = append(b.data, doc...)
+	b.ends = append(b.ends, uint32(len(b.data)))
+}

@@ -274,7 +274,9 @@ func TestMoved(t *testing.T) {
 			q.partitions = []*memoryPartition{next}
 			return source.ErrMoved
 		}
-		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, time.Second); return nil }
+		// Not a divisor of listInterval: a listing may begin in the instant in which
+		// the source moves, before the session notices it.
+		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, 700*time.Millisecond); return nil }
 		q.onPartitions = func(context.Context) error {
 			q.mu.Lock()
 			defer q.mu.Unlock()

@@ -24,6 +24,7 @@ mirror=$(sources '$(RELEASE) $(REPO_URI)' | sed -n "s/^$release //p" | head -n 1
 [ -n "$mirror" ] || fail "apt knows no package source for Debian $release"
 
 root=$(mktemp -d /tmp/perigee-debian.XXXXXX)
+chmod 755 "$root" # PostgreSQL does not run as root
 trap 'rm -rf --one-file-system "$root" "$root.log"' EXIT
 trap 'exit 1' INT TERM
 echo "bare-debian: making Debian $release in $root"

@@ -6,24 +6,23 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
+var allocatorBytes = Metric{"perigee_c_allocator_bytes", gauge, []string{"state"},
+	"Memory of C code (scripts' VMs, document indexes): in_use, and freed but kept by the C library (free)."}
+
 // allocator exposes the memory that C code has taken from malloc, which the Go
 // runtime's figures do not contain.
-type allocator struct{ desc *prometheus.Desc }
-
-func newAllocator() prometheus.Collector {
-	return allocator{prometheus.NewDesc("perigee_c_allocator_bytes",
-		"Memory of C code (scripts' VMs, document indexes): in use, and freed but kept by the C library.", []string{"state"}, nil)}
-}
+type allocator struct{}
 
 // Describe implements prometheus.Collector.
-func (a allocator) Describe(ch chan<- *prometheus.Desc) { ch <- a.desc }
+func (allocator) Describe(ch chan<- *prometheus.Desc) { ch <- allocatorBytes.Desc() }
 
 // Collect implements prometheus.Collector.
-func (a allocator) Collect(ch chan<- prometheus.Metric) {
+func (allocator) Collect(ch chan<- prometheus.Metric) {
 	inUse, free, ok := document.AllocatorBytes()
 	if !ok {
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, float64(inUse), "in_use")
-	ch <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, float64(free), "free")
+	desc := allocatorBytes.Desc()
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(inUse), "in_use")
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(free), "free")
 }

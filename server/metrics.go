@@ -4,117 +4,208 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/script/pool"
 )
 
-// A collector reads the counts of the pipelines when it is asked for them.
-type collector struct {
-	pipelines []*pipeline.Pipeline
-	descs     []*prometheus.Desc // all of those below
-
-	read, bytes, batches, settled, dropped *prometheus.Desc
-	dead, lag, state                       *prometheus.Desc
-	sourceRetries, letterRetries, script   *prometheus.Desc
-	rows, sinkRetries, sink, sinkLag       *prometheus.Desc
-	outboxRetries, replayed                *prometheus.Desc
-	waited, circuit                        *prometheus.Desc
-	worker, workers, partitions            *prometheus.Desc
-	leaseRetries                           *prometheus.Desc
+// A Metric is one metric that an engine exposes, for the reference.
+type Metric struct {
+	Name   string
+	Type   string // counter or gauge
+	Labels []string
+	Help   string
 }
 
-func newCollector(pipelines []*pipeline.Pipeline) *collector {
-	var descs []*prometheus.Desc
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		d := prometheus.NewDesc("perigee_"+name, help, append([]string{"pipeline"}, labels...), nil)
-		descs = append(descs, d)
-		return d
+// Metrics lists the metrics of the collectors of this package.
+func Metrics() (all []Metric) {
+	for _, m := range pipelineMetrics {
+		all = append(all, m.Metric)
 	}
-	c := &collector{
-		pipelines:     pipelines,
-		read:          desc("events_read_total", "Events read from the source, those read again included."),
-		bytes:         desc("read_bytes_total", "Bytes of the events read."),
-		batches:       desc("batches_total", "Batches read."),
-		settled:       desc("events_settled_total", "Events whose batch is durable in every sink."),
-		dropped:       desc("events_dropped_total", "Events that the script dropped on purpose."),
-		dead:          desc("dead_letters_total", "Events that could not be processed.", "stage"),
-		lag:           desc("lag_events", "Events that waited in the source behind the last one read."),
-		state:         desc("pipeline_state", "1 for the state that the pipeline is in.", "state"),
-		sourceRetries: desc("source_retries_total", "Failed attempts at the source."),
-		letterRetries: desc("dead_letter_retries_total", "Failed attempts at keeping dead letters."),
-		script:        desc("script_seconds_total", "Time spent in the script, summed over lanes."),
-		rows:          desc("rows_written_total", "Rows made durable in a sink.", "sink"),
-		sinkRetries:   desc("sink_retries_total", "Failed attempts at writing to a sink.", "sink"),
-		sink:          desc("sink_seconds_total", "Time spent in a sink, summed over lanes.", "sink"),
-		sinkLag:       desc("sink_lag_events", "Events that are not durable in a sink: in the source or on their way.", "sink"),
-		outboxRetries: desc("outbox_retries_total", "Failed attempts at storing outputs for several sinks."),
-		replayed:      desc("events_replayed_total", "Events whose stored outputs were written after a crash."),
-		waited:        desc("backpressure_seconds_total", "Time that reading waited for a batch to be settled, summed over partitions."),
-		circuit:       desc("circuit_broken", "1 while nothing is read because what is read could only wait."),
-		worker:        desc("worker", "1 for the name under which this engine shares partitions.", "worker"),
-		workers:       desc("workers", "Workers alive that share the pipeline; 0 when its partitions are not shared."),
-		leaseRetries:  desc("lease_retries_total", "Failed attempts at asking for leases."),
-		partitions:    desc("partitions", "Partitions by where they are: open here, held by lease, or not held by this worker.", "where"),
+	for _, m := range vmMetrics {
+		all = append(all, m.Metric)
 	}
-	c.descs = descs
+	return append(all,
+		Metric{statsPrefix + "NAME", "counter, gauge or histogram", []string{"those of the script"}, `What scripts measure with the module stats; counters end in _total.`},
+		rejectedStats,
+		allocatorBytes,
+	)
+}
+
+const (
+	counter = "counter"
+	gauge   = "gauge"
+)
+
+// A metric is a Metric and the way to collect it from a T.
+type metric[T any] struct {
+	Metric
+	collect func(s *T, emit func(value float64, labels ...string))
+}
+
+// one collects a metric that has one value.
+func one[T any](value func(*T) float64) func(*T, func(float64, ...string)) {
+	return func(s *T, emit func(float64, ...string)) { emit(value(s)) }
+}
+
+// perSink collects a metric that has a value for each sink.
+func perSink(value func(*pipeline.SinkStats) float64) func(*pipeline.Stats, func(float64, ...string)) {
+	return func(s *pipeline.Stats, emit func(float64, ...string)) {
+		for i := range s.Sinks {
+			emit(value(&s.Sinks[i]), s.Sinks[i].Name)
+		}
+	}
+}
+
+func pipelineMetric(kind, name string, labels []string, help string, collect func(*pipeline.Stats, func(float64, ...string))) metric[pipeline.Stats] {
+	return metric[pipeline.Stats]{Metric{"perigee_" + name, kind, append([]string{"pipeline"}, labels...), help}, collect}
+}
+
+// pipelineMetrics have the label pipeline first.
+var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
+	type stats = pipeline.Stats
+	type sink = pipeline.SinkStats
+	add := func(kind, name string, labels []string, help string, collect func(*stats, func(float64, ...string))) {
+		all = append(all, pipelineMetric(kind, name, labels, help, collect))
+	}
+	sinkLabel := []string{"sink"}
+	add(gauge, "pipeline_state", []string{"state"}, "1 for the state that the pipeline is in: starting, running, retrying, paused, draining or stopped.",
+		func(s *stats, emit func(float64, ...string)) {
+			for _, state := range pipeline.States() {
+				emit(boolean(s.State == state), string(state))
+			}
+		})
+	add(counter, "events_read_total", nil, "Events read from the source; an event that is read again counts again.", one(func(s *stats) float64 { return float64(s.Read) }))
+	add(counter, "read_bytes_total", nil, "Bytes of the events read.", one(func(s *stats) float64 { return float64(s.Bytes) }))
+	add(counter, "batches_total", nil, "Batches read.", one(func(s *stats) float64 { return float64(s.Batches) }))
+	add(counter, "events_committed_total", nil, "Events whose batch is committed in every sink.", one(func(s *stats) float64 { return float64(s.Committed) }))
+	add(counter, "events_dropped_total", nil, "Events that the script dropped.", one(func(s *stats) float64 { return float64(s.Dropped) }))
+	add(counter, "events_replayed_total", nil, "Events whose output was written from the outbox after a crash.", one(func(s *stats) float64 { return float64(s.Replayed) }))
+	add(counter, "dead_letters_total", []string{"stage"}, "Events that could not be processed, and rows that a sink rejected, by stage: parse, script, column or sink.",
+		func(s *stats, emit func(float64, ...string)) {
+			for stage, n := range s.Dead {
+				emit(float64(n), stage)
+			}
+		})
+	add(gauge, "source_lag_events", nil, "Events that wait in the source.", one(func(s *stats) float64 { return float64(s.Lag) }))
+	add(counter, "source_retries_total", nil, "Failed attempts to read from the source or to acknowledge.", one(func(s *stats) float64 { return float64(s.SourceRetries) }))
+	add(counter, "script_seconds_total", nil, "Time spent in the script, summed over lanes.", one(func(s *stats) float64 { return s.ScriptTime.Seconds() }))
+	add(counter, "rows_written_total", sinkLabel, "Rows committed in a sink.", perSink(func(s *sink) float64 { return float64(s.Rows) }))
+	add(gauge, "sink_lag_events", sinkLabel, "Events that are not committed in a sink: in the source or in flight.", perSink(func(s *sink) float64 { return float64(s.Lag) }))
+	add(counter, "sink_retries_total", sinkLabel, "Failed attempts to write to a sink.", perSink(func(s *sink) float64 { return float64(s.Retries) }))
+	add(counter, "sink_seconds_total", sinkLabel, "Time spent writing to a sink, summed over lanes.", perSink(func(s *sink) float64 { return s.Time.Seconds() }))
+	add(counter, "dead_letter_store_retries_total", nil, "Failed attempts to store dead letters.", one(func(s *stats) float64 { return float64(s.DeadLetterRetries) }))
+	add(counter, "outbox_retries_total", nil, "Failed attempts to store output in the outbox.", one(func(s *stats) float64 { return float64(s.OutboxRetries) }))
+	add(counter, "lease_retries_total", nil, "Failed attempts to acquire or renew leases.", one(func(s *stats) float64 { return float64(s.Leases.Retries) }))
+	add(counter, "backpressure_seconds_total", nil, "Time that reading waited for batches to commit, summed over partitions.", one(func(s *stats) float64 { return s.BackpressureTime.Seconds() }))
+	add(gauge, "circuit_open", nil, "1 while nothing is read because nothing could be written.", one(func(s *stats) float64 { return boolean(s.CircuitOpen) }))
+	add(gauge, "partitions", []string{"state"}, "Partitions by state: open (being read), leased (by this worker) or not_leased (by this worker).",
+		func(s *stats, emit func(float64, ...string)) {
+			emit(float64(s.OpenPartitions), "open")
+			emit(float64(s.Leases.Held), "leased")
+			emit(float64(s.Leases.NotHeld), "not_leased")
+		})
+	add(gauge, "workers", nil, "Workers that share the pipeline's partitions; 0 when they are not shared.", one(func(s *stats) float64 { return float64(s.Leases.Workers) }))
+	add(gauge, "worker_info", []string{"worker"}, "1 for the name of this worker.", func(s *stats, emit func(float64, ...string)) { emit(1, s.Leases.Worker) })
+	return all
+}()
+
+// vmMetrics are about the VMs of all scripts together.
+var vmMetrics = func() (all []metric[pool.Stats]) {
+	type stats = pool.Stats
+	add := func(kind, name, help string, value func(*stats) float64) {
+		all = append(all, metric[stats]{Metric{"perigee_vms_" + name, kind, nil, help}, one(value)})
+	}
+	add(gauge, "scripts", "Scripts that have VMs.", func(s *stats) float64 { return float64(s.Scripts) })
+	add(gauge, "idle", "VMs that are idle.", func(s *stats) float64 { return float64(s.Idle) })
+	add(gauge, "in_use", "VMs that are in use.", func(s *stats) float64 { return float64(s.InUse) })
+	add(gauge, "suspended_calls", "Calls that wait for a Go function.", func(s *stats) float64 { return float64(s.Suspended) })
+	add(gauge, "waiting_callers", "Callers that wait for a VM.", func(s *stats) float64 { return float64(s.Waiting) })
+	add(gauge, "memory_bytes", "Memory of all VMs.", func(s *stats) float64 { return float64(s.Memory) })
+	add(counter, "created_total", "VMs created.", func(s *stats) float64 { return float64(s.Made) })
+	add(counter, "released_total", "VMs released because they were idle.", func(s *stats) float64 { return float64(s.Released) })
+	add(counter, "discarded_total", "VMs discarded because a script hit a limit.", func(s *stats) float64 { return float64(s.Discarded) })
+	add(counter, "waits_total", "Calls that had to wait for a VM.", func(s *stats) float64 { return float64(s.Waits) })
+	add(counter, "wait_seconds_total", "Time that calls waited for a VM.", func(s *stats) float64 { return s.WaitTime.Seconds() })
+	return all
+}()
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A collector collects metrics from values of type T.
+type collector[T any] struct {
+	metrics []metric[T]
+	descs   []*prometheus.Desc
+	// stats calls each for every T, with the values of its first labels.
+	stats func(each func(labels []string, s *T))
+}
+
+func newCollector[T any](metrics []metric[T], stats func(each func([]string, *T))) *collector[T] {
+	c := &collector[T]{metrics: metrics, stats: stats}
+	for _, m := range metrics {
+		c.descs = append(c.descs, m.Desc())
+	}
 	return c
 }
 
+// Desc describes the metric to Prometheus.
+func (m *Metric) Desc() *prometheus.Desc { return prometheus.NewDesc(m.Name, m.Help, m.Labels, nil) }
+
+func (m *Metric) valueType() prometheus.ValueType {
+	if m.Type == counter {
+		return prometheus.CounterValue
+	}
+	return prometheus.GaugeValue
+}
+
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+func (c *collector[T]) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	for _, p := range c.pipelines {
-		c.collect(ch, p.Name(), p.Stats())
-	}
+func (c *collector[T]) Collect(ch chan<- prometheus.Metric) {
+	c.stats(func(labels []string, s *T) {
+		for i := range c.metrics {
+			c.metrics[i].collect(s, func(value float64, more ...string) {
+				ch <- prometheus.MustNewConstMetric(c.descs[i], c.metrics[i].valueType(), value, append(labels[:len(labels):len(labels)], more...)...)
+			})
+		}
+	})
 }
 
-func (c *collector) collect(ch chan<- prometheus.Metric, name string, s pipeline.Stats) {
-	counter := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{name}, labels...)...)
-	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
-	}
-	counter(c.read, float64(s.Read))
-	counter(c.bytes, float64(s.Bytes))
-	counter(c.batches, float64(s.Batches))
-	counter(c.settled, float64(s.Committed))
-	counter(c.dropped, float64(s.Dropped))
-	for stage, n := range s.Dead {
-		counter(c.dead, float64(n), stage)
-	}
-	gauge(c.lag, float64(s.Lag))
-	for _, state := range pipeline.States() {
-		gauge(c.state, truth(s.State == state), string(state))
-	}
-	counter(c.sourceRetries, float64(s.SourceRetries))
-	counter(c.letterRetries, float64(s.DeadLetterRetries))
-	counter(c.script, s.ScriptTime.Seconds())
-	for _, sink := range s.Sinks {
-		counter(c.rows, float64(sink.Rows), sink.Name)
-		counter(c.sinkRetries, float64(sink.Retries), sink.Name)
-		counter(c.sink, sink.Time.Seconds(), sink.Name)
-		gauge(c.sinkLag, float64(sink.Lag), sink.Name)
-	}
-	counter(c.outboxRetries, float64(s.OutboxRetries))
-	counter(c.replayed, float64(s.Replayed))
-	counter(c.waited, s.BackpressureTime.Seconds())
-	gauge(c.circuit, truth(s.CircuitOpen))
-	gauge(c.worker, 1, s.Leases.Worker)
-	gauge(c.workers, float64(s.Leases.Workers))
-	counter(c.leaseRetries, float64(s.Leases.Retries))
-	gauge(c.partitions, float64(s.OpenPartitions), "open")
-	gauge(c.partitions, float64(s.Leases.Held), "held")
-	gauge(c.partitions, float64(s.Leases.NotHeld), "elsewhere")
+func collectPipelines(pipelines func() []*pipeline.Pipeline) prometheus.Collector {
+	return newCollector(pipelineMetrics, func(each func([]string, *pipeline.Stats)) {
+		for _, p := range pipelines() {
+			s := p.Stats()
+			each([]string{p.Name()}, &s)
+		}
+	})
 }
 
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+// VMs returns a collector of the VMs in all pools together.
+func VMs(pools func() []*pool.Pool) prometheus.Collector {
+	return newCollector(vmMetrics, func(each func([]string, *pool.Stats)) {
+		var sum pool.Stats
+		for _, p := range pools() {
+			s := p.Stats()
+			sum.Scripts += s.Scripts
+			sum.Idle += s.Idle
+			sum.InUse += s.InUse
+			sum.Suspended += s.Suspended
+			sum.Waiting += s.Waiting
+			sum.Memory += s.Memory
+			sum.Made += s.Made
+			sum.Released += s.Released
+			sum.Discarded += s.Discarded
+			sum.Waits += s.Waits
+			sum.WaitTime += s.WaitTime
+		}
+		each(nil, &sum)
+	})
 }

@@ -11,29 +11,25 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// routes are those of the port, and on the socket those of the command line.
+// routes returns those of the port, or those of the socket.
 func (c *Config) routes(socket bool) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newCollector(c.Pipelines),
-		newAllocator(),
+		collectPipelines(c.Pipelines),
+		allocator{},
 	)
 	registry.MustRegister(c.Metrics...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", ping)
 	mux.Handle("GET /ready", ready(c.Pipelines))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, // a script may measure under a name that is taken
+		ErrorHandling: promhttp.ContinueOnError, // a script may choose a name that is taken
 	}))
 	if !socket {
 		return mux
 	}
-	mux.HandleFunc("GET /pipelines", c.list)
-	mux.Handle("POST /pipelines/{name}/pause", c.order(pause))
-	mux.Handle("POST /pipelines/{name}/resume", c.order(resume))
-	mux.Handle("POST /pipelines/{name}/forget", c.order(forget))
 	for pattern, handler := range c.Handlers {
 		mux.Handle(pattern, handler)
 	}
@@ -43,8 +39,9 @@ func (c *Config) routes(socket bool) http.Handler {
 func ping(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "pong") }
 
 // ready answers with a line for each pipeline.
-func ready(pipelines []*pipeline.Pipeline) http.HandlerFunc {
+func ready(list func() []*pipeline.Pipeline) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
+		pipelines := list()
 		lines, status := make([]string, len(pipelines)), http.StatusOK
 		for i, p := range pipelines {
 			lines[i] = p.Name() + ": ready"

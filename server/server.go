@@ -1,18 +1,12 @@
-// Package server is how the outside reaches a running engine: over HTTP on a
-// loopback port for monitors, and on a socket in the data folder for the
-// command line, which has further routes there because only the owner of the
-// folder can open it.
+// Package server serves HTTP for a running engine: on a loopback port for monitors,
+// and on a socket in the data folder for the command line.
 //
-//	/ping     200 as long as the process serves
+//	/ping     200 while the process serves
 //	/ready    200 when every pipeline is connected and running, else 503 with the reasons
 //	/metrics  Prometheus
 //
-// On the socket alone:
-//
-//	GET /pipelines                 what each is doing, as JSON
-//	POST /pipelines/NAME/pause     reads nothing until it is resumed; ?reason=
-//	POST /pipelines/NAME/resume
-//	POST /pipelines/NAME/forget    drops what the outbox holds of ?partition=
+// The socket has further routes, because only the owner of the folder can open it: those
+// of package admin, and those of the engine's services.
 //
 // A Server is safe for concurrent use.
 package server
@@ -30,22 +24,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// SocketName is the name of the engine's socket in the data folder.
-const SocketName = "perigee.sock"
-
-// headerTime bounds how long a client may take to say what it wants.
-const headerTime = 10 * time.Second
+// headerTimeout bounds how long a client may take to send the header of a request.
+const headerTimeout = 10 * time.Second
 
 // Config says where to serve what.
 type Config struct {
-	Address   string // of the port, as 127.0.0.1:4290; "" means none
-	Folder    string // the data folder, for the socket; "" means none
-	Pipelines []*pipeline.Pipeline
-	// Handlers are further routes of the socket, by pattern as http.ServeMux
-	// knows them ("POST /query").
+	Address   string                      // of the port, as 127.0.0.1:4290; "" means none
+	Folder    string                      // the data folder, for the socket; "" means none
+	Pipelines func() []*pipeline.Pipeline // those of the moment; nil means none
+	// Handlers are further routes of the socket, by pattern as http.ServeMux has them
+	// ("POST /query").
 	Handlers map[string]http.Handler
 	Metrics  []prometheus.Collector // besides those of the pipelines
 	Log      *slog.Logger
@@ -59,9 +51,12 @@ type Server struct {
 	serving sync.WaitGroup
 }
 
-// Start listens on the port and the socket and serves in the background. When
-// it can have either of them not, it returns an error and serves nothing.
+// Start listens on the port and the socket and serves in the background. If it cannot
+// listen on one of them, it returns an error and serves nothing.
 func Start(c Config) (*Server, error) {
+	if c.Pipelines == nil {
+		c.Pipelines = func() []*pipeline.Pipeline { return nil }
+	}
 	s := &Server{log: c.Log}
 	port, socket, err := c.listen()
 	if err != nil {
@@ -84,7 +79,7 @@ func (c *Config) listen() (port, socket net.Listener, err error) {
 		}
 	}
 	if c.Folder != "" {
-		path := filepath.Join(c.Folder, SocketName)
+		path := filepath.Join(c.Folder, datafolder.SocketName)
 		if socket, err = listenSocket(path); err != nil {
 			if port != nil {
 				port.Close()
@@ -95,12 +90,11 @@ func (c *Config) listen() (port, socket net.Listener, err error) {
 	return port, socket, nil
 }
 
-// Address is the port's, with the number that the system chose when it was
-// asked for 0; nil when there is no port.
+// Address returns the address of the port, with the number that the system chose for
+// port 0. It returns nil if there is no port.
 func (s *Server) Address() net.Addr { return s.port }
 
-// Close stops listening, lets requests finish for as long as ctx allows, then
-// cuts them off.
+// Close stops listening, and lets requests finish until ctx ends.
 func (s *Server) Close(ctx context.Context) error {
 	var errs []error
 	for _, h := range s.servers {
@@ -117,7 +111,7 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) serve(l net.Listener, routes http.Handler) {
 	h := &http.Server{
 		Handler:           routes,
-		ReadHeaderTimeout: headerTime,
+		ReadHeaderTimeout: headerTimeout,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	s.servers = append(s.servers, h)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/sink/stdout"
@@ -83,6 +84,10 @@ func run(t *testing.T, p *pipeline.Pipeline) {
 	})
 }
 
+func pipelines(all ...*pipeline.Pipeline) func() []*pipeline.Pipeline {
+	return func() []*pipeline.Pipeline { return all }
+}
+
 func start(t *testing.T, c Config) *Server {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
@@ -125,7 +130,7 @@ func overTCP(s *Server) (*http.Client, string) {
 
 func overSocket(folder string) (*http.Client, string) {
 	dial := func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", filepath.Join(folder, SocketName))
+		return net.Dial("unix", filepath.Join(folder, datafolder.SocketName))
 	}
 	return &http.Client{Transport: &http.Transport{DialContext: dial}}, "http://perigee"
 }
@@ -168,7 +173,7 @@ func TestRoutes(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	a, b := newPipeline(t, "a"), newPipeline(t, "b")
-	s := start(t, Config{Address: "127.0.0.1:0", Pipelines: []*pipeline.Pipeline{a, b}})
+	s := start(t, Config{Address: "127.0.0.1:0", Pipelines: pipelines(a, b)})
 	client, url := overTCP(s)
 	expect := func(status int, body string) {
 		t.Helper()
@@ -202,7 +207,7 @@ func waitFor(t *testing.T, done func() bool) {
 
 func TestMetrics(t *testing.T) {
 	p := newPipeline(t, "emails")
-	s := start(t, Config{Address: "127.0.0.1:0", Pipelines: []*pipeline.Pipeline{p}})
+	s := start(t, Config{Address: "127.0.0.1:0", Pipelines: pipelines(p)})
 	run(t, p)
 	waitFor(t, func() bool { // batches are settled in any order
 		stats := p.Stats()
@@ -219,9 +224,9 @@ func TestMetrics(t *testing.T) {
 		`perigee_pipeline_state{pipeline="emails",state="running"} 1`,
 		`perigee_pipeline_state{pipeline="emails",state="stopped"} 0`,
 		`perigee_source_retries_total{pipeline="emails"} 0`,
-		`perigee_dead_letter_retries_total{pipeline="emails"} 0`,
-		`perigee_circuit_broken{pipeline="emails"} 0`,
-		`perigee_partitions{pipeline="emails",where="open"} 1`,
+		`perigee_dead_letter_store_retries_total{pipeline="emails"} 0`,
+		`perigee_circuit_open{pipeline="emails"} 0`,
+		`perigee_partitions{pipeline="emails",state="open"} 1`,
 		`perigee_workers{pipeline="emails"} 0`,
 		`perigee_events_replayed_total{pipeline="emails"} 0`,
 	} {
@@ -229,10 +234,16 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no line %s", line)
 		}
 	}
-	for _, name := range []string{"perigee_events_read_total", "perigee_read_bytes_total", "perigee_lag_events",
+	for _, name := range []string{"perigee_events_read_total", "perigee_read_bytes_total", "perigee_source_lag_events",
 		"perigee_script_seconds_total", "perigee_sink_seconds_total", "process_resident_memory_bytes", "go_goroutines", "perigee_c_allocator_bytes"} {
 		if !strings.Contains(text, "\n"+name) {
 			t.Errorf("no metric %s", name)
+		}
+	}
+	for _, m := range Metrics() { // the reference names what is exposed
+		if !strings.Contains(m.Name, "NAME") && !strings.HasPrefix(m.Name, "perigee_vms_") && !strings.HasPrefix(m.Name, "perigee_stats_") &&
+			!strings.Contains(text, "# TYPE "+m.Name+" "+m.Type+"\n") {
+			t.Errorf("no metric %s of type %s", m.Name, m.Type)
 		}
 	}
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
@@ -272,7 +283,7 @@ func TestStartRefuses(t *testing.T) {
 
 func TestSocket(t *testing.T) {
 	folder := shortFolder(t)
-	path := filepath.Join(folder, SocketName)
+	path := filepath.Join(folder, datafolder.SocketName)
 	stale, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +315,7 @@ func TestSocket(t *testing.T) {
 // A file that is no socket is not ours to remove.
 func TestSocketSparesFiles(t *testing.T) {
 	folder := shortFolder(t)
-	path := filepath.Join(folder, SocketName)
+	path := filepath.Join(folder, datafolder.SocketName)
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +333,7 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		began <- true
 		for { // until nothing listens any more
-			conn, err := net.Dial("unix", filepath.Join(folder, SocketName))
+			conn, err := net.Dial("unix", filepath.Join(folder, datafolder.SocketName))
 			if err != nil {
 				break
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/perigeedb/perigee/engine"
 	"io"
 	"maps"
 	"os"
@@ -66,13 +67,13 @@ func (b *benchCommand) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	screen := newScreen(c.err)
-	report, err := b.measure(ctx, t, screen)
+	display := newDisplay(c.err)
+	report, err := b.measure(ctx, t, display)
 	if ctx.Err() != nil {
 		return errors.New("interrupted; nothing was written")
 	}
 	if err != nil {
-		return scriptFault(err, t.Program.Text)
+		return engine.ScriptError(err, t.Program.Text)
 	}
 	report.Machine = tuning.ThisMachine(append([]string{"perigee " + moduleVersion()}, engineVersions()...))
 	report.Command = b.command()
@@ -86,13 +87,13 @@ func (b *benchCommand) Run(c *console) error {
 func (b *benchCommand) trial(c *console) (*tuning.Trial, error) {
 	switch {
 	case b.Script == "":
-		return nil, usage("no script is given: name a file")
+		return nil, usageError("no script is given: name a file")
 	case b.Events == "":
-		return nil, usage("no events are given: name a file with --events, or - for standard input")
+		return nil, usageError("no events are given: name a file with --events, or - for standard input")
 	}
 	for _, n := range slices.Concat(b.Goroutines, b.Cores) {
 		if n < 1 {
-			return nil, usage(fmt.Sprintf("goroutines and cores are numbers from 1 on, not %d", n))
+			return nil, usageError(fmt.Sprintf("goroutines and cores are numbers from 1 on, not %d", n))
 		}
 	}
 	text, err := os.ReadFile(b.Script)
@@ -160,10 +161,10 @@ func benchChild(ctx context.Context) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, self, "bench", "--child"), nil
 }
 
-func (b *benchCommand) measure(ctx context.Context, t *tuning.Trial, screen *screen) (*tuning.Report, error) {
+func (b *benchCommand) measure(ctx context.Context, t *tuning.Trial, display *display) (*tuning.Report, error) {
 	var p benchProgress
 	t.Progress = p.set
-	end := screen.show(p.line)
+	end := display.show(p.line)
 	defer end()
 	return t.Run(ctx)
 }

@@ -1,28 +1,32 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 )
 
 type checkCommand struct {
 	configFlags
-	Connect bool          `help:"Try every server too: credentials, grants, tables, queues. Nothing is changed."`
+	Connect bool          `help:"Also connect to every server and check credentials, grants, tables and queues. Nothing is changed."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long --connect may take."`
 }
 
 func (checkCommand) Help() string {
-	return `Reads the configuration and loads its scripts as "perigee run" would, says every fault with file,
-line and column, and otherwise what would be run, and what it promises: exactly once, at least once,
-or less. It connects to nothing but the hosts that code comes from, and writes nothing. With --connect
-it tries the servers as well.
+	return `Reads the configuration and loads its scripts as "perigee run" would. It reports every fault with file,
+line and column. Without faults it prints what would run, and what each pipeline promises: exactly
+once, at least once, or at most once. It connects only to hosts that code is loaded from, and writes
+nothing. With --connect it also tries the servers and the http address.
 
 Exit code: 0 when "perigee run" would start, 1 otherwise.
 
@@ -33,60 +37,64 @@ Examples:
 }
 
 func (k *checkCommand) Run(c *console) error {
-	plan, err := assemble(context.Background(), k.configFlags, c, slog.New(slog.DiscardHandler))
+	ctx := context.Background()
+	options := engineOptions(c, k.Allow, nil)
+	conf, err := engine.Load(ctx, k.Config, options)
+	if conf == nil {
+		return err
+	}
+	a, err := engine.Assemble(ctx, conf, options)
 	if err != nil {
 		return err
 	}
-	describe(c.out, plan)
+	printAssembly(c.out, a)
 	if k.Connect {
-		err = plan.connect(c.out, k.Timeout)
+		err = printConnections(c.out, a.Connect(ctx, k.Timeout))
 	}
-	if err = errors.Join(err, plan.close()); err == nil {
+	if err = errors.Join(err, a.Close()); err == nil {
 		fmt.Fprintln(c.out, "ok")
 	}
 	return err
 }
 
-// describe says what a configuration will do.
-func describe(w io.Writer, pl *plan) {
-	for _, p := range pl.parts {
+// printAssembly prints what a configuration will do.
+func printAssembly(w io.Writer, a *engine.Assembly) {
+	for _, p := range a.Pipelines {
 		through := "unchanged"
-		if p.config.Script != nil {
-			through = "through " + p.code
+		if p.ScriptOrigin != "" {
+			through = "through " + p.ScriptOrigin
 		}
-		for _, column := range p.config.Computed {
+		for _, column := range p.Config.Computed {
 			through += ", with " + column.Name
 		}
-		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s\n", p.config.Name, p.config.Source.Kind, through, describeSinks(p.sinks))
-		if why := p.source.Traits().AtMostOnce; why != "" {
-			fmt.Fprintf(w, "  source %s: at most once: %s\n", p.config.Source.Kind, why)
+		kind := p.Config.Source.Kind
+		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s\n", p.Config.Name, kind, through, describeSinks(p.Sinks))
+		if why := p.Source.Traits().AtMostOnce; why != "" {
+			fmt.Fprintf(w, "  source %s: at most once: %s\n", kind, why)
 		}
 	}
-	if pl.usesLua() {
+	if usesLua(a.Config) {
 		fmt.Fprintf(w, "lua: %s\n", describeLua())
 	}
-	address := pl.HTTP
-	if address == "" {
-		address = "off"
-	}
-	fmt.Fprintf(w, "data folder: %s\nhttp: %s\n", pl.Data, address)
+	printData(w, a.Config.Data)
+	fmt.Fprintf(w, "http: %s\n", cmp.Or(a.Config.HTTP, "off"))
 }
 
-// describeSinks says where rows go and how often one may land there. A pipeline is as
-// exact as its weakest sink, so several are listed below what that is.
-func describeSinks(all []outlet) string {
-	if len(all) == 1 && all[0].config.Name == all[0].config.Kind {
-		return fmt.Sprintf("%s (%s)", all[0].config.Kind, all[0].guarantee)
+// describeSinks says where rows go and how often a row may be written. A pipeline is as
+// exact as its weakest sink; several sinks are listed below that.
+func describeSinks(all []engine.Sink) string {
+	if len(all) == 1 && all[0].Config.Name == all[0].Config.Kind {
+		return fmt.Sprintf("%s (%s)", all[0].Config.Kind, all[0].Guarantee)
 	}
 	var lines strings.Builder
 	var weak []string
-	for _, o := range all {
-		fmt.Fprintf(&lines, "\n  %s: %s (%s)", o.config.Name, o.config.Kind, o.guarantee)
-		if o.config.Routed {
+	for _, s := range all {
+		fmt.Fprintf(&lines, "\n  %s: %s (%s)", s.Config.Name, s.Config.Kind, s.Guarantee)
+		if s.Config.Routed {
 			lines.WriteString(", only what is routed to it")
 		}
-		if o.guarantee != sink.ExactlyOnce {
-			weak = append(weak, o.config.Name)
+		if s.Guarantee != sink.ExactlyOnce {
+			weak = append(weak, s.Config.Name)
 		}
 	}
 	whole := string(sink.ExactlyOnce)
@@ -94,4 +102,32 @@ func describeSinks(all []outlet) string {
 		whole = fmt.Sprintf("%s, because of %s", sink.AtLeastOnce, strings.Join(weak, ", "))
 	}
 	return fmt.Sprintf("%d sinks (%s)%s", len(all), whole, &lines)
+}
+
+// printConnections prints what connecting to each source and sink has shown. It returns
+// the faults.
+func printConnections(w io.Writer, all []engine.Connection) error {
+	t := newTable("pipeline", "part", "kind", "state")
+	var faults []error
+	for _, one := range all {
+		t.AppendRow(table.Row{one.Pipeline, one.Part, one.Kind, connectionState(one)})
+		if one.Err != nil {
+			fault := fmt.Errorf("pipeline %s, %s %s: %w", one.Pipeline, one.Part, one.Kind, one.Err)
+			faults = append(faults, event.WithHint(fault, cmp.Or(event.HintOf(one.Err), "is the server running, and is its address right?")))
+		}
+	}
+	if _, err := fmt.Fprintln(w, t.Render()); err != nil {
+		return err
+	}
+	return errors.Join(faults...)
+}
+
+func connectionState(one engine.Connection) string {
+	switch {
+	case !one.Checked:
+		return "not checked: this kind cannot be"
+	case one.Err != nil:
+		return firstLine(one.Err.Error(), 80)
+	}
+	return "ok"
 }

@@ -2,51 +2,73 @@ package main
 
 import (
 	"context"
-	"errors"
+	"path/filepath"
 
-	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/config"
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/script/loader"
 )
 
 // configFlags say where the configuration is.
 type configFlags struct {
 	Config string   `arg:"" help:"Configuration file, or its address: https://…, s3://bucket/key."`
-	Allow  []string `placeholder:"HOST" sep:"none" help:"Host that configuration and code may come from, besides those the configuration allows. May be repeated."`
+	Allow  []string `placeholder:"HOST" sep:"none" help:"Host that configuration and code may come from, besides those that the configuration allows. May be repeated."`
 }
 
-// load reads the configuration, and says where paths of code in it start. With
-// faults in it, it returns them and what could be read.
-func (f configFlags) load(ctx context.Context, c *console) (conf *config.Config, base string, err error) {
-	if !loader.IsAddress(f.Config) {
-		conf, err = config.Load(f.Config, known(), c.lookup)
-		if conf == nil {
-			return nil, "", err
+// Validate implements kong's check of flags.
+func (f configFlags) Validate() error {
+	if loader.IsAddress(f.Config) {
+		if _, err := loader.Locate(f.Config, "", ""); err != nil {
+			return err
 		}
-		return conf, conf.Folder, err
 	}
-	origin, err := loader.Locate(f.Config, "", "")
-	if err != nil {
-		return nil, "", usage(err.Error())
-	}
-	from, err := loader.New(loader.Config{Allow: f.Allow, Lookup: c.lookup})
-	if err != nil {
-		return nil, "", usage(err.Error())
-	}
-	defer from.Close()
-	text, err := from.Load(ctx, origin, "")
-	if err != nil {
-		return nil, "", refusedHost(err)
-	}
-	conf, err = config.Parse(origin.String(), string(text.Bytes), known(), c.lookup)
-	return conf, origin.Base(), err
+	_, err := loader.ParseAllow(f.Allow)
+	return err
 }
 
-// refusedHost says how a host is allowed where no configuration can say so yet.
-func refusedHost(err error) error {
-	var refused *loader.Refused
-	if errors.As(err, &refused) {
-		return event.WithHint(err, "if what is there may run here, allow it: --allow "+refused.Host)
+// load reads the configuration. If it has faults, they are returned with what could be
+// read; assembling it returns them again.
+func (f configFlags) load(ctx context.Context, c *console) (*config.Config, error) {
+	return engine.Load(ctx, f.Config, engineOptions(c, f.Allow, nil))
+}
+
+// dataFlags say which data folder is meant.
+type dataFlags struct {
+	Data   string `type:"path" placeholder:"DIR" help:"The engine's data folder (default ./perigee-data)."`
+	Config string `type:"path" placeholder:"FILE" help:"The engine's configuration, which names the data folder."`
+}
+
+// locate returns the data folder, and the configuration if one is named.
+func (f dataFlags) locate(c *console) (data string, conf *config.Config, err error) {
+	switch {
+	case f.Data != "" && f.Config != "":
+		return "", nil, usageError("--data and --config both name a data folder: use one of them")
+	case f.Data != "":
+		return f.Data, nil, nil
+	case f.Config != "":
+		conf, err := configFlags{Config: f.Config}.load(context.Background(), c)
+		if err != nil {
+			return "", nil, err
+		}
+		return conf.Data, conf, nil
 	}
-	return err
+	data, err = filepath.Abs(config.DefaultData)
+	return data, nil, err
+}
+
+// open returns the operations on the data folder: those of the engine that runs in it,
+// or this process's own.
+func (f dataFlags) open(c *console) (*admin.Admin, error) {
+	data, conf, err := f.locate(c)
+	if err != nil {
+		return nil, err
+	}
+	var pipelines []admin.Pipeline
+	if conf != nil {
+		for _, p := range conf.Pipelines {
+			pipelines = append(pipelines, admin.Pipeline{Name: p.Name})
+		}
+	}
+	return admin.Open(data, pipelines)
 }

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/term"
 )
 
-// errDeclined ends a command that the user did not want after all.
+// errDeclined ends a command that the user did not confirm.
 var errDeclined = errors.New("nothing was changed")
 
-// confirm asks a person on a terminal whether to go on. Where nobody can be
-// asked, the flag --yes has to say so.
+// confirm asks on a terminal whether to continue. Without a terminal the flag --yes is
+// required.
 func (c *console) confirm(question string) error {
 	file, ok := c.in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return usage(question + " Nobody can be asked here: say --yes")
+		return usageError(question + " Standard input is not a terminal: confirm with --yes")
 	}
 	fmt.Fprint(c.err, question+" [y/N] ")
 	answer, _ := bufio.NewReader(c.in).ReadString('\n')

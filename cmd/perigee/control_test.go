@@ -34,7 +34,10 @@ pipelines:
     source: {generate: {events: 1000000, rate: 1000}}
     sink: {stdout: {}}
 `)
-	says(t, 0, "no engine runs in "+data+": steady starts paused when one does", "pause", "steady", "--data", data, "--reason", "before the start")
+	says(t, 1, "no engine has run in data folder "+data, "pause", "steady", "--data", data)
+	t.Setenv("DATA", data)
+	says(t, 1, "perigee: hint: did you mean \"steady\"? known: steady", "pause", "stedy", "--config", file)
+	says(t, 0, "no engine is running: steady will be paused when one starts\ndata folder: "+data+"\n", "pause", "steady", "--config", file, "--reason", "before the start")
 	says(t, 1, "perigee: hint: name the engine's data folder", "status", "--data", data)
 
 	p := runEngine(t, file, "DATA="+data)
@@ -45,20 +48,20 @@ pipelines:
 	says(t, 0, "steady reads again\n", "resume", "steady", "--data", data)
 	eventually(t, "it runs", func() bool {
 		out, _ := exec.Command("perigee", "status", "--data", data, "--format", "json").Output()
-		return strings.Contains(string(out), `"state":"running"`) && !strings.Contains(string(out), `"events_per_s":0,`)
+		return strings.Contains(string(out), `"state":"running"`) && !strings.Contains(string(out), `"events_per_s":0}`)
 	})
 	says(t, 0, "│ stdout │", "status", "--data", data)
 
 	says(t, 0, "steady is paused: nothing is read until perigee resume steady\n", "pause", "steady", "--data", data)
-	settled := says(t, 1, `"open":0,`, "status", "--data", data, "--format", "json")
-	if again := says(t, 1, `"events_per_s":0,`, "status", "--data", data, "--format", "json"); again != settled {
+	settled := says(t, 1, `"open_partitions":0,`, "status", "--data", data, "--format", "json")
+	if again := says(t, 1, `"events_per_s":0}`, "status", "--data", data, "--format", "json"); again != settled {
 		t.Errorf("a paused pipeline goes on:\n%s%s", settled, again)
 	}
-	says(t, 1, "perigee: hint: this engine runs steady", "pause", "stedy", "--data", data)
+	says(t, 1, "perigee: hint: did you mean \"steady\"? known: steady", "pause", "stedy", "--data", data)
 
 	p.signal(syscall.SIGTERM)
 	p.ends(0)
-	says(t, 0, "steady reads when one does\n", "resume", "steady", "--data", data)
+	says(t, 0, "no engine is running: steady will read when one starts\n", "resume", "steady", "--data", data)
 }
 
 // TestCheckConnect tries the example's servers, with a user that may do nothing
@@ -128,10 +131,10 @@ func TestPosition(t *testing.T) {
 			t.Errorf("the table has %s, want %s", got, want)
 		}
 	}
-	says(t, 0, "no sink remembers a position yet\n", "position", "show", file)
+	says(t, 0, "no sink has committed a position yet\n", "position", "show", file)
 	run("0,1,2,3,4")
-	says(t, 0, "│    5 │ [0,5) │", "position", "show", file, "numbers")
-	says(t, 2, "sink mysql: 2 events [3,5) read again, none skipped\nperigee: error: Go ahead? Nobody can be asked here: say --yes", "position", "rewind", file, "numbers", "2")
+	says(t, 0, "│    5 │ [0,5)     │", "position", "show", file, "numbers")
+	says(t, 2, "sink mysql: 2 events [3,5) read again, none skipped\ndata folder: "+m.data+"\nperigee: error: Continue? Standard input is not a terminal: confirm with --yes", "position", "rewind", file, "numbers", "2")
 	run("0,1,2,3,4")
 	says(t, 0, "sink mysql: 2 events [3,5) read again, none skipped\n", "position", "rewind", file, "numbers", "2", "--yes")
 	run("0,1,2,3,3,4,4")
@@ -145,9 +148,9 @@ func TestPosition(t *testing.T) {
 	f.Close()
 	says(t, 0, "sink mysql: none read again, 1 event [5,6) skipped\n", "position", "set", file, "numbers", "6", "--yes")
 	run("0,1,2,3,3,4,4,6")
-	says(t, 1, "there are not 9 before it", "position", "rewind", file, "numbers", "9", "--yes")
-	says(t, 1, "no pipeline is called \"nombers\"", "position", "set", file, "nombers", "9", "--yes")
-	says(t, 1, "no sink remembers such a partition", "position", "set", file, "numbers", "0", "--partition", "x", "--yes")
+	says(t, 1, "cannot rewind 9 events: only 7 precede this position", "position", "rewind", file, "numbers", "9", "--yes")
+	says(t, 1, "unknown pipeline \"nombers\"", "position", "set", file, "nombers", "9", "--yes")
+	says(t, 1, "no sink of pipeline numbers remembers a partition \"x\"", "position", "set", file, "numbers", "0", "--partition", "x", "--yes")
 }
 
 // TestPositionAndSource shows how far a sink is behind its source.
@@ -158,12 +161,12 @@ func TestPositionAndSource(t *testing.T) {
 	m.do("RPUSH", "numbers", `{"id":0}`, `{"id":1}`)
 	runEngine(t, file).ends(0)
 	m.do("RPUSH", "numbers", `{"id":2}`, `{"id":3}`, `{"id":4}`)
-	says(t, 0, "│ [0,2) │ [2,5)      │ 3      │", "position", "show", file)
-	says(t, 0, `"source":"[2,5)","behind":3`, "position", "show", file, "--format", "json")
+	says(t, 0, "│ [0,2)     │ [2,5)      │ 3   │", "position", "show", file)
+	says(t, 0, `"source":"[2,5)","lag":3`, "position", "show", file, "--format", "json")
 	if err := m.redis.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	says(t, 0, "│ [0,2) │ look for keys in redis ", "position", "show", file)
+	says(t, 0, "│ [0,2)     │ look for keys in redis ", "position", "show", file)
 }
 
 // TestPositionBesideEngine moves a position while a worker has the partition.
@@ -182,17 +185,17 @@ func TestPositionBesideEngine(t *testing.T) {
 	}
 	lands(1)
 	says(t, 1, "perigee: hint: pause the pipeline first", "position", "set", file, "numbers", "0", "--yes")
-	says(t, 0, "goes on from 0", "position", "set", file, "numbers", "0", "--yes", "--force")
+	says(t, 0, "continues from 0", "position", "set", file, "numbers", "0", "--yes", "--force")
 	p.says("another worker has taken over the partition")
 	lands(2)
 	says(t, 0, "numbers is paused", "pause", "numbers", "--data", m.data)
-	says(t, 0, "goes on from 0", "position", "set", file, "numbers", "0", "--yes")
+	says(t, 0, "continues from 0", "position", "set", file, "numbers", "0", "--yes")
 	says(t, 0, "numbers reads again", "resume", "numbers", "--config", file)
 	lands(3)
 
 	// Another engine with the same pipeline has the lease.
 	t.Setenv("DATA", shortDir(t))
-	says(t, 1, "has the partition", "position", "set", file, "numbers", "0", "--yes")
+	says(t, 1, "has the lease of partition", "position", "set", file, "numbers", "0", "--yes")
 	p.signal(syscall.SIGTERM)
 	p.ends(0)
 }

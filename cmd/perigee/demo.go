@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/examples"
 	"github.com/perigeedb/perigee/internal/audit"
@@ -18,13 +20,13 @@ import (
 
 type demoCommand struct {
 	Events uint64 `default:"1000000" help:"How many events."`
-	Data   string `type:"path" placeholder:"DIR" help:"Keep the data in this folder, which must be new or empty; otherwise it is removed at the end."`
+	Data   string `type:"path" placeholder:"DIR" help:"Keep the data in this folder, which must be new or empty. By default it is removed."`
 }
 
 func (demoCommand) Help() string {
-	return `Runs the example examples/email/embedded.yaml: made-up email events go through email.lua, which drops
-spam and refuses addresses without @, into a table of the embedded event store. At the end every
-event is looked for: it must be a row, dropped by the script or a dead letter, and be that once.
+	return `Runs the example examples/email/embedded.yaml: generated email events go through email.lua, which drops
+spam and rejects addresses without @, into a table of the embedded event store. Then it looks for every
+event: each must be a row, dropped by the script or a dead letter, and exactly once.
 
 Exit code: 0 when no event was lost or duplicated, 1 otherwise.
 
@@ -43,7 +45,7 @@ FROM events GROUP BY 1 ORDER BY 1`
 )
 
 func (d *demoCommand) Run(c *console) error {
-	if err := noStore(); err != nil {
+	if err := eventsql.Available(); err != nil {
 		return err
 	}
 	folder, remove, err := d.folder()
@@ -51,7 +53,7 @@ func (d *demoCommand) Run(c *console) error {
 		return err
 	}
 	defer remove()
-	took, err := d.move(c, folder)
+	took, err := d.run(c, folder)
 	if err != nil {
 		return err
 	}
@@ -61,14 +63,14 @@ func (d *demoCommand) Run(c *console) error {
 	}
 	rate := perSecond(report.Events, took)
 	fmt.Fprintf(c.out, "demo: %v, %d events/s\n\n%s\n\n", report, rate, demoTable)
-	if err := queryStore(context.Background(), folder, demoTable, "table", c.out); err != nil {
+	if err := eventsql.Query(context.Background(), folder, demoTable, "table", c.out); err != nil {
 		return fmt.Errorf("query: %w", err)
 	}
 	fmt.Fprintf(c.out, "\nfigure demo_lost %d\nfigure demo_duplicated %d\nfigure demo_events_per_s %d\n", report.Lost, report.Duplicated, rate)
 	return report.Err()
 }
 
-// folder makes the folder that the demo works in, and says how to clean up.
+// folder creates the folder that the demo works in. The caller calls remove.
 func (d *demoCommand) folder() (folder string, remove func(), err error) {
 	if d.Data == "" {
 		folder, err = os.MkdirTemp("", "perigee-demo-")
@@ -79,41 +81,37 @@ func (d *demoCommand) folder() (folder string, remove func(), err error) {
 	}
 	entries, err := os.ReadDir(d.Data)
 	if err == nil && len(entries) > 0 {
-		err = event.WithHint(fmt.Errorf("folder %s is not empty", d.Data), "name a new one: the demo must find its own events only")
+		err = event.WithHint(fmt.Errorf("folder %s is not empty", d.Data), "name a new folder: the demo must find only its own events")
 	}
 	return d.Data, func() {}, err
 }
 
-// move runs the example and returns how long that took.
-func (d *demoCommand) move(c *console, folder string) (time.Duration, error) {
+// run runs the example and returns how long that took.
+func (d *demoCommand) run(c *console, folder string) (time.Duration, error) {
 	if err := os.CopyFS(filepath.Join(folder, "example"), emailExample()); err != nil {
 		return 0, fmt.Errorf("write the example: %w", err)
 	}
-	screen := newScreen(c.err)
-	log := logFlags{LogLevel: slog.LevelError}.logger(c, screen)
+	display := newDisplay(c.err)
+	options := engineOptions(c, nil, logFlags{LogLevel: slog.LevelError}.newLogger(c, display))
+	options.Lookup = d.lookup(folder)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	surroundings := *c
-	surroundings.lookup = d.lookup(folder)
-	plan, err := assemble(ctx, configFlags{Config: filepath.Join(folder, "example", "embedded.yaml")}, &surroundings, log)
+	e, err := engine.OpenFile(ctx, filepath.Join(folder, "example", "embedded.yaml"), options)
 	if err != nil {
 		return 0, err
 	}
-	e, err := start(plan, log)
-	if err != nil {
-		return 0, err
-	}
-	signalled := e.obey(stop)
-	end := screen.show(barOf(e.pipelines[0], d.Events))
-	began := time.Now()
-	err = e.run(ctx)
-	took := time.Since(began)
-	end()
-	err = errors.Join(err, e.close())
-	if code := signalled(); code != 0 {
+	signals := handleSignals(e, options.Log, stop, nil)
+	hide := display.show(barOf(e, d.Events))
+	start := time.Now()
+	err = e.Run(ctx)
+	took := time.Since(start)
+	hide()
+	done := e.Status()[0].Events
+	err = errors.Join(err, e.Close())
+	if code := signals.stop(); code != 0 {
 		return 0, code
 	}
-	if done := e.pipelines[0].Stats().Committed; err == nil && done < d.Events {
+	if err == nil && done < d.Events {
 		err = fmt.Errorf("interrupted after %d of %d events", done, d.Events)
 	}
 	return took, err
@@ -127,7 +125,7 @@ func emailExample() fs.FS {
 	return sub
 }
 
-// lookup gives the example the variables it asks for.
+// lookup returns the environment of the example.
 func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := map[string]string{
@@ -137,10 +135,10 @@ func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
 	}
 }
 
-// verify reads back from disk where every event has ended.
+// verify reads from disk what became of every event.
 func (d *demoCommand) verify(folder string) (audit.Report, error) {
 	ledger := audit.New(d.Events)
-	if err := storedIDs(context.Background(), folder, "events", "id", ledger.AddRow); err != nil {
+	if err := eventsql.ReadIDs(context.Background(), folder, "events", "id", ledger.AddRow); err != nil {
 		return audit.Report{}, err
 	}
 	if err := ledger.AddDeadLetters(folder); err != nil {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"github.com/perigeedb/perigee/admin"
 	"io"
 	"os"
 	"os/exec"
@@ -218,7 +219,7 @@ func (m *mail) drained() {
 
 // finish waits for the list, drains the engine and returns what became of the
 // events. Dead letters are known by their position, which is the id less one.
-func (m *mail) finish(p *process) (audit.Report, []letter) {
+func (m *mail) finish(p *process) (audit.Report, []admin.DeadLetter) {
 	m.t.Helper()
 	m.drained()
 	p.signal(syscall.SIGTERM)
@@ -247,7 +248,7 @@ func (m *mail) finish(p *process) (audit.Report, []letter) {
 }
 
 // letters asks the command for the dead letters.
-func (m *mail) letters() (all []letter) {
+func (m *mail) letters() (all []admin.DeadLetter) {
 	m.t.Helper()
 	out, err := exec.Command("perigee", "dlq", "list", "--data", m.data, "--format", "json").Output()
 	if err != nil {

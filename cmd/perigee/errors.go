@@ -1,106 +1,71 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/config"
-	"github.com/perigeedb/perigee/script"
 )
 
-// An exit ends the command with a code and no further word.
-type exit int
+// An exitError ends the command with an exit code and prints nothing.
+type exitError int
 
-func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// conclude reports what a command ended with and returns the exit code.
-func conclude(w io.Writer, err error) int {
-	var code exit
-	var misuse usage
-	switch {
-	case err == nil:
+// A usageError is a mistake in the command line.
+type usageError string
+
+func (u usageError) Error() string { return string(u) }
+
+// exitCode prints the error that a command returned, and returns the exit code.
+func exitCode(w io.Writer, err error) int {
+	if err == nil {
 		return 0
-	case errors.As(err, &code):
+	}
+	if code, ok := errors.AsType[exitError](err); ok {
 		return int(code)
-	case errors.As(err, &misuse):
-		report(w, err)
+	}
+	printError(w, err, "")
+	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
-	report(w, err)
 	return exitFailure
 }
 
-// report prints an error the way every command does:
+// printError prints an error as every command does, with its own hint or the given one:
 //
 //	perigee: error: what is wrong
 //	perigee: hint: what to do
-func report(w io.Writer, err error) {
+func printError(w io.Writer, err error, hint string) {
 	switch e := err.(type) {
 	case config.Errors:
 		for _, fault := range e {
-			report(w, fault)
+			printError(w, fault, "")
 		}
 		return
 	case *config.Error:
-		fmt.Fprintf(w, "perigee: error: %v\n", e)
+		fmt.Fprintf(w, "perigee: error: %s\n", printable(e.Error()))
 		if excerpt := e.Excerpt(); excerpt != "" {
-			fmt.Fprintln(w, excerpt)
+			fmt.Fprintln(w, printable(excerpt))
 		}
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {
-			report(w, one)
+			printError(w, one, "")
 		}
 		return
 	default:
-		fmt.Fprintf(w, "perigee: error: %s\n", indented(err.Error()))
+		fmt.Fprintf(w, "perigee: error: %s\n", indentLines(err.Error()))
 	}
-	if hint := event.HintOf(err); hint != "" {
-		fmt.Fprintf(w, "perigee: hint: %s\n", indented(hint))
-	}
-}
-
-// indented keeps the lines of one message together.
-func indented(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n  ") }
-
-// scriptFault shows a fault in a script with the line it is on.
-func scriptFault(err error, text []byte) error {
-	var fault *script.Error
-	if !errors.As(err, &fault) || fault.Line == 0 {
-		return err
-	}
-	shown := &config.Error{File: fault.Script, Line: fault.Line, Column: fault.Column, Message: fault.Message, Hint: fault.Hint}
-	shown.Source = lineOf(string(text), fault.Line)
-	if shown.Column == 0 {
-		shown.Column = 1 + len(shown.Source) - len(strings.TrimLeft(shown.Source, " \t"))
-	}
-	return shown
-}
-
-// sqlFault shows a fault in SQL with the line it is on.
-func sqlFault(err error, sql string) error {
-	var fault *failure
-	if !errors.As(err, &fault) || fault.Line == 0 {
-		return err
-	}
-	return &config.Error{
-		File: "SQL", Line: fault.Line, Column: fault.Column, Message: fault.Message, Hint: fault.Hint,
-		Source: lineOf(sql, fault.Line),
+	if hint := cmp.Or(event.HintOf(err), hint); hint != "" {
+		fmt.Fprintf(w, "perigee: hint: %s\n", indentLines(hint))
 	}
 }
 
-// lineOf returns line n of a text, counted from 1, or nothing when it has fewer.
-func lineOf(text string, n int) string {
-	lines := strings.Split(text, "\n")
-	if n > len(lines) {
-		return ""
-	}
-	return strings.TrimRight(lines[n-1], "\r")
+// indentLines keeps the lines of one message together.
+func indentLines(s string) string {
+	return strings.ReplaceAll(printable(strings.TrimSpace(s)), "\n", "\n  ")
 }
-
-// A usage error is one in the command line.
-type usage string
-
-func (u usage) Error() string { return string(u) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"github.com/perigeedb/perigee/engine"
 	"io"
 	"log/slog"
 	"os"
@@ -50,7 +51,7 @@ func (e *evalCommand) Run(c *console) error {
 		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
 	})
 	if err != nil {
-		return scriptFault(err, code.Text)
+		return engine.ScriptError(err, code.Text)
 	}
 	defer loaded.Close()
 	run := evaluation{
@@ -63,7 +64,7 @@ func (e *evalCommand) Run(c *console) error {
 		err = flushed
 	}
 	if err == nil && run.refusals > 0 {
-		return exit(exitFailure)
+		return exitError(exitFailure)
 	}
 	return err
 }
@@ -81,13 +82,13 @@ func (e *evalCommand) sinks() []script.Sink {
 func (e *evalCommand) code() (script.Code, error) {
 	switch {
 	case e.Script != "" && e.Code != "":
-		return script.Code{}, usage("a script is given as a file and with -e: keep one of them")
+		return script.Code{}, usageError("a script is given as a file and with -e: keep one of them")
 	case e.Code != "" && strings.Contains(e.Code, "main"):
 		return script.Code{Name: "-e", Text: []byte(e.Code)}, nil
 	case e.Code != "":
 		return script.Code{Name: "-e", Text: []byte("function main(event) " + e.Code + "\nend")}, nil
 	case e.Script == "":
-		return script.Code{}, usage("no script is given: name a file, or give code with -e")
+		return script.Code{}, usageError("no script is given: name a file, or give code with -e")
 	}
 	text, err := os.ReadFile(e.Script)
 	if err != nil {

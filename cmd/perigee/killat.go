@@ -13,12 +13,13 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// killVariable makes the engine kill itself, for the verifier alone: a list of
-// POINT:N, separated by commas, each of which kills at the Nth passing of a
-// point by all pipelines together.
+// killVariable makes the engine kill itself, for "perigee verify": a list of POINT:N,
+// separated by commas. Each kills the process when pipelines reach a point for the Nth
+// time, counted over all of them.
 const killVariable = "PERIGEE_KILL_AT"
 
-// killAt returns what kills this process as text says, or nil when it says nothing.
+// killAt returns a function that kills this process as text says, or nil if text is
+// empty.
 func killAt(text string) (func(pipeline.Point), error) {
 	if text == "" {
 		return nil, nil

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"slices"
+	"log/slog"
 
-	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/config"
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/script"
-	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/sink"
 	filesink "github.com/perigeedb/perigee/sink/file"
@@ -25,45 +24,26 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-// A new kind is linked in by a line here, or in kinds_cgo.go when it needs C, or
-// in plugin.go when it needs what Go's plugins do.
-
-func sources() []source.Kind {
-	return []source.Kind{file.Kind(), generate.Kind(), http.Kind(), kafka.Kind(), nats.Kind(), redis.Kind()}
+// engineOptions returns the options of an engine with everything that is linked in. A
+// new kind gets a line here. Languages that need Go plugins are in plugin.go.
+func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options {
+	store := new(eventsql.Store)
+	return engine.Options{
+		Kinds: engine.Kinds{
+			Sources: []source.Kind{file.Kind(), generate.Kind(), http.Kind(), kafka.Kind(), nats.Kind(), redis.Kind()},
+			Sinks: append(store.Kinds(), []sink.Kind{
+				filesink.Kind(), httpsink.Kind(), kafkasink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind(),
+			}...),
+			Languages: languages(),
+			Metrics:   pluginMetrics(),
+		},
+		Services: []engine.Service{store},
+		Allow:    allow, Lookup: c.lookup, Log: log,
+	}
 }
 
-// sinks lists the sinks; store is the event store of the engine they are for.
-func sinks(store *eventStore) []sink.Kind {
-	return append(sinksWithC(store), filesink.Kind(), httpsink.Kind(), kafkasink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind())
-}
+// linked are the kinds that are linked in, for commands that run no pipeline.
+func linked() engine.Kinds { return engineOptions(&console{}, nil, nil).Kinds }
 
-// languages lists the script engines; the first is meant where a configuration
-// names none.
+// languages lists the script engines. The first is the default.
 func languages() []script.Language { return append([]script.Language{lua.Language()}, plugins()...) }
-
-func sourceName(k source.Kind) string       { return k.Name }
-func sinkName(k sink.Kind) string           { return k.Name }
-func languageName(l script.Language) string { return l.Name }
-
-// known are the names that configurations may use.
-func known() config.Known {
-	return config.Known{
-		Sources:   names(sources(), sourceName),
-		Sinks:     names(sinks(nil), sinkName),
-		Languages: names(languages(), languageName),
-		Types:     names(computed.Types(), event.Type.String),
-	}
-}
-
-func names[K any](kinds []K, name func(K) string) []string {
-	var all []string
-	for _, k := range kinds {
-		all = append(all, name(k))
-	}
-	return all
-}
-
-// find returns the kind called name, which the configuration has checked to exist.
-func find[K any](kinds []K, name func(K) string, wanted string) K {
-	return kinds[slices.IndexFunc(kinds, func(k K) bool { return name(k) == wanted })]
-}

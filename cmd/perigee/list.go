@@ -6,50 +6,90 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perigeedb/perigee/internal/config"
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/nearest"
 )
 
 type listCommand struct {
-	What string `arg:"" optional:"" enum:"sources,sinks,languages," default:"" help:"sources, sinks or languages; all of them when left out."`
+	What string `arg:"" optional:"" help:"sources, sinks, languages or metrics, or the name of one kind; all of them when left out."`
 }
 
 func (listCommand) Help() string {
-	return `Lists what is linked into this binary, and every setting with its type and meaning.
+	return `Lists what is linked into this binary, with the type and the meaning of every setting, and the metrics
+at /metrics.
 
 Examples:
   perigee list
-  perigee list sinks`
+  perigee list sinks
+  perigee list redis
+  perigee list metrics`
 }
 
 func (l *listCommand) Run(c *console) error {
-	wanted := func(what string) bool { return slices.Contains([]string{"", what}, l.What) }
-	if wanted("sources") {
-		for _, k := range sources() {
-			heading(c.out, "source", k.Name, k.Doc)
-			settings(c.out, config.Fields(k.Config), "  ")
+	kinds, found := linked(), false
+	wanted := func(group, name string) bool {
+		match := l.What == "" || l.What == group || l.What == name
+		found = found || match
+		return match
+	}
+	for _, k := range kinds.Sources {
+		if wanted("sources", k.Name) {
+			printHeading(c.out, "source", k.Name, k.Doc)
+			printFields(c.out, config.Fields(k.Config), "  ")
 		}
 	}
-	if wanted("sinks") {
-		for _, k := range sinks(nil) {
-			heading(c.out, "sink", k.Name, fmt.Sprintf("%s Guarantee: %s.", k.Doc, k.Guarantee))
-			settings(c.out, config.Fields(k.Config), "  ")
+	for _, k := range kinds.Sinks {
+		if wanted("sinks", k.Name) {
+			printHeading(c.out, "sink", k.Name, fmt.Sprintf("%s Guarantee: %s.", k.Doc, k.Guarantee))
+			printFields(c.out, config.Fields(k.Config), "  ")
 		}
+	}
+	if wanted("sinks", "sinks") {
 		fmt.Fprintln(c.out, "several sinks: sinks: {NAME: {KIND: {…}, routed: true}, …}")
-		fmt.Fprintln(c.out, "  routed  bool: the sink gets nothing but what the script routes to it: return to(\"NAME\", event)")
+		fmt.Fprintln(c.out, "  routed  bool: the sink gets only what the script routes to it: return to(\"NAME\", event)")
 	}
-	if wanted("languages") {
-		for _, k := range languages() {
-			heading(c.out, "language", k.Name, k.Doc)
-			settings(c.out, config.Fields(&config.ScriptSettings{}), "  ")
+	for _, k := range kinds.Languages {
+		if wanted("languages", k.Name) {
+			printHeading(c.out, "language", k.Name, k.Doc)
+			printFields(c.out, config.Fields(&config.ScriptSettings{}), "  ")
 		}
+	}
+	if wanted("metrics", "metrics") {
+		printMetrics(c.out)
+	}
+	if !found {
+		return l.unknown(kinds)
 	}
 	return nil
 }
 
-func heading(w io.Writer, what, name, doc string) { fmt.Fprintf(w, "%s %s: %s\n", what, name, doc) }
+func (l *listCommand) unknown(kinds engine.Kinds) error {
+	known := []string{"sources", "sinks", "languages", "metrics"}
+	for _, k := range kinds.Sources {
+		known = append(known, k.Name)
+	}
+	for _, k := range kinds.Sinks {
+		known = append(known, k.Name)
+	}
+	for _, k := range kinds.Languages {
+		known = append(known, k.Name)
+	}
+	known = slices.Compact(slices.Sorted(slices.Values(known)))
+	hint := "known: " + strings.Join(known, ", ")
+	if near := nearest.Name(l.What, known); near != "" {
+		hint = fmt.Sprintf("did you mean %q? %s", near, hint)
+	}
+	return event.WithHint(usageError(fmt.Sprintf("there is no %q to list", l.What)), hint)
+}
 
-// settings prints one line for each key, those of nested mappings below it.
-func settings(w io.Writer, fields []config.Field, indent string) {
+func printHeading(w io.Writer, what, name, doc string) {
+	fmt.Fprintf(w, "%s %s: %s\n", what, name, doc)
+}
+
+// printFields prints one line for each key, those of nested mappings below it.
+func printFields(w io.Writer, fields []config.Field, indent string) {
 	width := 0
 	for _, f := range fields {
 		width = max(width, len(f.Key))
@@ -64,6 +104,16 @@ func settings(w io.Writer, fields []config.Field, indent string) {
 			line += ": " + f.Help
 		}
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
-		settings(w, f.Fields, indent+"  ")
+		printFields(w, f.Fields, indent+"  ")
+	}
+}
+
+func printMetrics(w io.Writer) {
+	for _, m := range engine.Metrics() {
+		labels := ""
+		if len(m.Labels) > 0 {
+			labels = "{" + strings.Join(m.Labels, ",") + "}"
+		}
+		fmt.Fprintf(w, "metric %s%s: %s. %s\n", m.Name, labels, m.Type, m.Help)
 	}
 }

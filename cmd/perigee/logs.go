@@ -10,12 +10,12 @@ import (
 
 // logFlags are the flags of commands that log.
 type logFlags struct {
-	LogFormat string     `enum:"text,json" default:"text" help:"Form of the log on standard error: text or json."`
-	LogLevel  slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat string     `enum:"text,json" default:"text" help:"Format of the log on standard error: text or json."`
+	LogLevel  slog.Level `default:"info" help:"Minimum log level: debug, info, warn or error."`
 }
 
-// logger logs to w, in colours when it is a terminal.
-func (f logFlags) logger(c *console, w io.Writer) *slog.Logger {
+// newLogger returns a log to w, in colours if standard error is a terminal.
+func (f logFlags) newLogger(c *console, w io.Writer) *slog.Logger {
 	switch {
 	case f.LogFormat == "json":
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))

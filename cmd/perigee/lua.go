@@ -5,16 +5,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perigeedb/perigee/internal/config"
+	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/script/lua"
 )
 
-// usesLua tells whether a script or a computed column is in Lua.
-func (pl *plan) usesLua() bool {
-	return slices.ContainsFunc(pl.parts, func(p part) bool {
-		return p.config.Script != nil && p.config.Script.Language == lua.Language().Name ||
-			slices.ContainsFunc(p.config.Computed, func(c config.Computed) bool {
+// usesLua reports whether a script or a computed column is in Lua.
+func usesLua(c *config.Config) bool {
+	return slices.ContainsFunc(c.Pipelines, func(p config.Pipeline) bool {
+		return p.Script != nil && p.Script.Language == lua.Language().Name ||
+			slices.ContainsFunc(p.Computed, func(c config.Computed) bool {
 				return !computed.IsBuilt(c.Func) && !strings.HasSuffix(c.Func, ".so")
 			})
 	})

@@ -1,21 +1,21 @@
-// Command perigee drains event queues through a script into tables.
+// Command perigee moves events from queues through scripts into tables.
 //
-// This package is flags and wiring: one file for each command, and in kinds.go
-// the one literal list of the sources, sinks and languages linked in.
+// This package has the flags and the output of each command, one file per command, and
+// in kinds.go the one list of the sources, sinks and languages that are linked in. The
+// work is done by packages engine and admin.
 package main
 
 import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/perigeedb/perigee/event"
 )
 
-// Exit codes. A command that a second signal stopped exits with 128 and the
-// signal's number, as a shell reports it.
+// Exit codes. A command that a second signal stopped exits with 128 and the signal's
+// number, as a shell reports it.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -25,22 +25,30 @@ type commands struct {
 	Run        runCommand        `cmd:"" help:"Run the pipelines of a configuration."`
 	Check      checkCommand      `cmd:"" help:"Check a configuration and its scripts; no server is needed."`
 	Eval       evalCommand       `cmd:"" help:"Run a script on lines of JSON from standard input."`
-	Query      queryCommand      `cmd:"" help:"Ask the event store with SQL, also beside a running engine."`
+	Query      queryCommand      `cmd:"" help:"Query the event store with SQL, also while an engine runs."`
 	Status     statusCommand     `cmd:"" help:"Show what the pipelines of a running engine do."`
-	Pause      pauseCommand      `cmd:"" help:"Stop reading for a pipeline, over restarts too."`
-	Resume     resumeCommand     `cmd:"" help:"Go on after a pause."`
+	Pause      pauseCommand      `cmd:"" help:"Stop a pipeline from reading, also after a restart."`
+	Resume     resumeCommand     `cmd:"" help:"Let a paused pipeline read again."`
 	DLQ        dlqCommand        `cmd:"" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
-	Position   positionCommand   `cmd:"" help:"Show and move the positions that pipelines go on from."`
-	Demo       demoCommand       `cmd:"" help:"Move a million made-up events through a script into a table, and verify it."`
-	Verify     verifyCommand     `cmd:"" help:"Kill everything in the chain at random and at named points, and look for every event."`
-	Bench      benchCommand      `cmd:"" help:"Measure a script over pools of VMs, goroutines, cores and batches, and report."`
-	List       listCommand       `cmd:"" help:"List sources, sinks and languages, and their settings."`
+	Position   positionCommand   `cmd:"" help:"Show and set the positions that pipelines continue from."`
+	Demo       demoCommand       `cmd:"" help:"Move a million generated events through a script into a table, and verify it."`
+	Verify     verifyCommand     `cmd:"" help:"Kill everything in the chain, at random and at named points, and look for every event."`
+	Bench      benchCommand      `cmd:"" help:"Measure a script with different numbers of VMs, goroutines, cores and events."`
+	List       listCommand       `cmd:"" help:"List sources, sinks, languages and metrics, with their settings."`
 	Version    versionCommand    `cmd:"" help:"Show the version and what is linked in."`
 	Completion completionCommand `cmd:"" help:"Print a completion script for a shell."`
+	Help       helpCommand       `cmd:"" help:"Show the help of a command."`
 	pluginCommands
+
+	ShowVersion bool `name:"version" short:"v" help:"Show the version."`
 }
 
-// A console is the surroundings of a command.
+// helpCommand is for the list of commands: perigee turns "help run" into "run --help".
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"The command."`
+}
+
+// A console is what a command reads from and writes to.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
@@ -53,44 +61,63 @@ func main() {
 
 // perigee runs one command and returns its exit code.
 func perigee(args []string, c console) int {
-	parser, exited := newParser(c)
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help":
+		args = append(args[1:], "--help")
+	case args[0] == "--version" || args[0] == "-v":
+		args = []string{"version"}
 	}
+	parser, exited := newParser(c)
 	chosen, err := parser.Parse(args)
 	if exited() {
 		return 0
 	}
 	if err != nil {
-		report(c.err, event.WithHint(err, "perigee "+commandOf(parser, args)+"--help shows how"))
+		printError(c.err, err, fmt.Sprintf("perigee %s--help shows the usage", commandOf(parser, args)))
 		return exitUsage
 	}
-	return conclude(c.err, chosen.Run(&c))
+	return exitCode(c.err, chosen.Run(&c))
 }
 
-// newParser makes the parser of the command line. exited tells whether it has
-// answered by itself, as it does to --help.
+// newParser returns the parser of the command line. exited reports whether the parser
+// has printed the help that the arguments ask for.
 func newParser(c console) (parser *kong.Kong, exited func() bool) {
 	done := false
 	parser, err := kong.New(&commands{},
 		kong.Name("perigee"),
-		kong.Description("Drains event queues through Lua into tables, each event exactly once."),
+		kong.Description("Moves events from queues through Lua into tables, each event exactly once."),
 		kong.Writers(c.out, c.err),
 		kong.Exit(func(int) { done = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 	if err != nil {
-		panic(fmt.Sprintf("the command line is declared wrongly: %v", err))
+		panic(fmt.Sprintf("the declaration of the command line is wrong: %v", err))
 	}
 	return parser, func() bool { return done }
 }
 
-// commandOf names the command that args are for, followed by a space.
+// commandOf returns the command that args name, such as "dlq list ".
 func commandOf(parser *kong.Kong, args []string) string {
-	for _, command := range parser.Model.Children {
-		if command.Name == args[0] {
-			return command.Name + " "
+	node := parser.Model.Node
+	var words strings.Builder
+	for _, arg := range args {
+		child := childOf(node, arg)
+		if child == nil {
+			break
+		}
+		node = child
+		words.WriteString(arg + " ")
+	}
+	return words.String()
+}
+
+func childOf(node *kong.Node, name string) *kong.Node {
+	for _, child := range node.Children {
+		if child.Name == name {
+			return child
 		}
 	}
-	return ""
+	return nil
 }

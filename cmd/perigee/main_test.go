@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"github.com/perigeedb/perigee/sink"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,8 +39,10 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               surroundings,
-		Condition:           func(kind string) (bool, error) { return slices.Contains(known().Sinks, kind), nil },
-		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Condition: func(kind string) (bool, error) {
+			return slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == kind }), nil
+		},
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
 }
 

@@ -1,51 +1,36 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine"
 )
 
 type positionCommand struct {
 	Show   positionShowCommand   `cmd:"" help:"Show how far each sink is in each partition."`
-	Set    positionSetCommand    `cmd:"" help:"Set the position that a pipeline goes on from."`
+	Set    positionSetCommand    `cmd:"" help:"Set the position that a pipeline continues from."`
 	Rewind positionRewindCommand `cmd:"" help:"Read the last events again."`
-}
-
-// A position is how far a sink is in a partition.
-type position struct {
-	Pipeline  string `json:"pipeline"`
-	Partition string `json:"partition"`
-	Sink      string `json:"sink"`
-	Next      uint64 `json:"next"`   // the first that the sink lacks
-	Has       string `json:"has"`    // ranges
-	Events    uint64 `json:"events"` // in them
-
-	Source string  `json:"source,omitempty"` // what the source has of the partition, if it can tell, or why it can't
-	Behind *uint64 `json:"behind,omitempty"` // positions that it has behind the last of the sink's
 }
 
 type positionShowCommand struct {
 	configFlags
 	Pipeline string `arg:"" optional:"" help:"Only those of this pipeline."`
-	Retries  bool   `help:"Also the queues of dead letters that were tried again."`
+	Retries  bool   `help:"Also those of retried dead letters."`
 	Format   string `enum:"table,json" default:"table" help:"table or json."`
 }
 
 func (positionShowCommand) Help() string {
-	return `Every sink that gives exactly once keeps, beside the rows, the ranges of positions that it has of each
-partition. What is in all of them is never read again. Several ranges are batches that were written
-out of order or are still on their way. Redis, Kafka, NATS and a single file also tell what they have of
-a partition, and so how far a sink is behind; positions without an event count too.
+	return `Every sink that gives exactly once stores, beside the rows, the ranges of positions that it has
+committed of each partition. What all of them have is not read again. Several ranges are batches that
+were written out of order or are still in flight. Redis, Kafka, NATS and a single file also tell what
+they have of a partition, which gives the lag of a sink; positions without an event count too.
 
 Examples:
   perigee position show pipeline.yaml
@@ -53,38 +38,33 @@ Examples:
 }
 
 func (p *positionShowCommand) Run(c *console) error {
-	q := url.Values{"pipeline": {p.Pipeline}}
-	if p.Retries {
-		q.Set("retries", "yes")
-	}
-	var answer bytes.Buffer
-	if err := p.ledger(c, "GET /positions", q, &answer); err != nil {
-		return err
-	}
-	if p.Format == "json" {
-		_, err := answer.WriteTo(c.out)
-		return err
-	}
-	var all []position
-	if err := json.Unmarshal(answer.Bytes(), &all); err != nil {
-		return fmt.Errorf("read the positions: %w", err)
-	}
-	return positionTable(c.out, all)
+	return p.usePositions(c, func(ctx context.Context, a *admin.Admin) error {
+		all, err := a.Positions(ctx, admin.PositionFilter{Pipeline: p.Pipeline, Retries: p.Retries})
+		if err != nil {
+			return err
+		}
+		if p.Format == "json" {
+			return newEncoder(c.out).Encode(all)
+		}
+		if err := printPositions(c.out, all); err != nil {
+			return err
+		}
+		printData(c.out, a.Data())
+		return nil
+	})
 }
 
-func positionTable(w io.Writer, all []position) error {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"pipeline", "partition", "sink", "next", "has", "source has", "behind"})
+func printPositions(w io.Writer, all []admin.Position) error {
+	t := newTable("pipeline", "partition", "sink", "next", "committed", "source has", "lag")
 	for _, one := range all {
-		behind := ""
-		if one.Behind != nil {
-			behind = strconv.FormatUint(*one.Behind, 10)
+		lag := ""
+		if one.Lag != nil {
+			lag = strconv.FormatUint(*one.Lag, 10)
 		}
-		t.AppendRow(table.Row{one.Pipeline, one.Partition, one.Sink, one.Next, firstLine(one.Has, 60), firstLine(one.Source, 60), behind})
+		t.AppendRow(table.Row{one.Pipeline, one.Partition, one.Sink, one.Next, firstLine(one.Committed, 60), firstLine(one.Source, 60), lag})
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "no sink remembers a position yet")
+		_, err := fmt.Fprintln(w, "no sink has committed a position yet")
 		return err
 	}
 	_, err := fmt.Fprintln(w, t.Render())
@@ -95,36 +75,35 @@ func positionTable(w io.Writer, all []position) error {
 type moveFlags struct {
 	configFlags
 	Pipeline  string `arg:"" help:"Name of the pipeline."`
-	Partition string `help:"Partition, or the beginning of its name; needed where there are several."`
+	Partition string `help:"Partition, or the first characters of its name; required if there are several."`
 	Sink      string `help:"Only in this sink."`
-	Force     bool   `help:"Although a worker has the partition: it is fenced, and goes on from the new position."`
-	Yes       bool   `short:"y" help:"Do not ask."`
+	Force     bool   `help:"Proceed even if a worker owns the partition; that worker is fenced, and continues from the new position."`
+	Yes       bool   `short:"y" help:"Do not ask for confirmation."`
 }
 
 const moveHelp = `
-It says first what is read again and what is skipped, and asks; where nobody can be asked it wants
---yes. Rows of events that are read again land again, unless the sink upserts them. What the source
-has given up cannot be read again: a Redis list is trimmed behind what is durable, a file is not.
+The command first says which events are read again and which are skipped, and asks; without a terminal
+--yes is required. Rows of events that are read again are written again, unless the sink upserts them.
+Events that the source has removed cannot be read again: a Redis list is trimmed after a commit, a file
+is not.
 
-A partition that a worker has is refused: pause the pipeline first, or say --force.
+A partition that a worker owns is refused: pause the pipeline first, or use --force.
 `
 
 type positionSetCommand struct {
 	moveFlags
-	Next uint64 `arg:"" help:"The position of the event to go on with."`
+	Next uint64 `arg:"" help:"Position of the event to continue with."`
 }
 
 func (positionSetCommand) Help() string {
-	return `Makes the sinks take all events before the position as had, and forget the rest.
+	return `Makes the sinks count all events before the position as committed, and forget the others.
 ` + moveHelp + `
 Examples:
   perigee position set pipeline.yaml emails 150000
   perigee position set pipeline.yaml orders 0 --partition 'orders/3' --sink archive --yes`
 }
 
-func (p *positionSetCommand) Run(c *console) error {
-	return p.move(c, url.Values{"next": {strconv.FormatUint(p.Next, 10)}})
-}
+func (p *positionSetCommand) Run(c *console) error { return p.move(c, admin.Move{Next: p.Next}) }
 
 type positionRewindCommand struct {
 	moveFlags
@@ -139,50 +118,81 @@ Examples:
 }
 
 func (p *positionRewindCommand) Run(c *console) error {
-	return p.move(c, url.Values{"back": {strconv.FormatUint(p.Events, 10)}})
+	return p.move(c, admin.Move{Rewind: &p.Events})
 }
 
-func (f *moveFlags) move(c *console, q url.Values) error {
-	q["pipeline"], q["partition"], q["sink"] = []string{f.Pipeline}, []string{f.Partition}, []string{f.Sink}
-	if f.Force {
-		q.Set("force", "yes")
-	}
-	if !f.Yes {
-		var plan bytes.Buffer
-		q.Set("dry", "yes")
-		if err := f.ledger(c, "POST /positions", q, &plan); err != nil {
+func (f *moveFlags) move(c *console, m admin.Move) error {
+	m.Pipeline, m.Partition, m.Sink, m.Force = f.Pipeline, f.Partition, f.Sink, f.Force
+	return f.usePositions(c, func(ctx context.Context, a *admin.Admin) error {
+		if !f.Yes {
+			m.DryRun = true
+			result, err := a.SetPosition(ctx, m)
+			if err != nil {
+				return err
+			}
+			printMove(c.err, result, a.Data())
+			if err := c.confirm("Continue?"); err != nil {
+				return err
+			}
+			m.DryRun = false
+		}
+		result, err := a.SetPosition(ctx, m)
+		if err != nil {
 			return err
 		}
-		fmt.Fprint(c.err, plan.String())
-		if err := c.confirm("Go ahead?"); err != nil {
-			return err
-		}
-		q.Del("dry")
-	}
-	return f.ledger(c, "POST /positions", q, c.out)
+		printMove(c.out, result, a.Data())
+		return nil
+	})
 }
 
-// ledger lets the engine answer that runs in the configuration's data folder, or,
-// when none runs there, this process.
-func (f configFlags) ledger(c *console, route string, q url.Values, out io.Writer) error {
+// printMove says which events are read again and which are skipped.
+func printMove(w io.Writer, m *admin.MoveResult, data string) {
+	fmt.Fprintf(w, "pipeline %s, partition %s: continues from %d\n", m.Pipeline, m.Partition, m.Next)
+	for _, s := range m.Sinks {
+		fmt.Fprintf(w, "  sink %s: %s read again, %s skipped\n", s.Sink, countedRanges(s.EventsAgain, s.ReadAgain), countedRanges(s.EventsSkipped, s.Skipped))
+	}
+	printData(w, data)
+}
+
+func countedRanges(events uint64, ranges string) string {
+	if events == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s", countOf(int(events), "event"), ranges)
+}
+
+// usePositions calls operate with the operations on the configuration's data folder.
+// Without a running engine they need the configuration's sources and sinks.
+func (f configFlags) usePositions(c *console, operate func(context.Context, *admin.Admin) error) error {
 	ctx := context.Background()
-	conf, _, err := f.load(ctx, c)
+	conf, err := f.load(ctx, c)
 	if err != nil {
 		return err
 	}
-	method, path, _ := strings.Cut(route, " ")
-	if asked, err := askEngine(conf.Data, method, path, q, nil, out); asked || err != nil {
-		return err
-	}
-	lock, err := own(conf.Data)
+	running, err := admin.IsRunning(conf.Data)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	plan, err := assemble(ctx, f, c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
+	options := engineOptions(c, f.Allow, nil)
+	var pipelines []admin.Pipeline
+	closeAll := func() error { return nil }
+	if !running {
+		assembly, err := engine.Assemble(ctx, conf, options)
+		if err != nil {
+			return err
+		}
+		pipelines = assembly.AdminPipelines()
+		closeAll = func() error {
+			err := assembly.Close()
+			for _, s := range options.Services {
+				err = errors.Join(err, s.Close())
+			}
+			return err
+		}
 	}
-	answer := ledgerRoutes()[route](ctx, out, &ledger{parts: plan.parts, data: conf.Data}, q)
-	return errors.Join(answer, plan.close())
+	a, err := admin.Open(conf.Data, pipelines)
+	if err == nil {
+		err = errors.Join(operate(ctx, a), a.Close())
+	}
+	return errors.Join(err, closeAll())
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/engine"
 )
 
 const (
@@ -19,10 +19,9 @@ const (
 	eraseLine     = "\r\x1b[K"
 )
 
-// A screen is standard error with, on a terminal, a progress line below what
-// is written to it. Without a terminal it is standard error. It is safe for
-// concurrent use.
-type screen struct {
+// A display is standard error with, on a terminal, a progress line below what is
+// written to it. It is safe for concurrent use.
+type display struct {
 	out      io.Writer
 	terminal bool
 
@@ -30,10 +29,10 @@ type screen struct {
 	line string
 }
 
-func newScreen(out io.Writer) *screen { return &screen{out: out, terminal: isTerminal(out)} }
+func newDisplay(out io.Writer) *display { return &display{out: out, terminal: isTerminal(out)} }
 
 // Write implements io.Writer: p goes above the progress line.
-func (s *screen) Write(p []byte) (int, error) {
+func (s *display) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.line == "" {
@@ -47,16 +46,16 @@ func (s *screen) Write(p []byte) (int, error) {
 }
 
 // draw replaces the progress line; an empty one removes it.
-func (s *screen) draw(line string) {
+func (s *display) draw(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line = line
 	fmt.Fprint(s.out, eraseLine+line)
 }
 
-// show keeps a progress line until the returned function is called. line is
-// asked for it every so often.
-func (s *screen) show(line func(elapsed time.Duration) string) (end func()) {
+// show keeps a progress line until the returned function is called. It calls line at
+// intervals.
+func (s *display) show(line func(elapsed time.Duration) string) (hide func()) {
 	if !s.terminal {
 		return func() {}
 	}
@@ -78,37 +77,42 @@ func (s *screen) show(line func(elapsed time.Duration) string) (end func()) {
 	return func() { close(stop); <-stopped }
 }
 
-// progressOf returns a line that says how every pipeline does.
-func progressOf(pipelines []*pipeline.Pipeline) func(time.Duration) string {
-	before := make([]uint64, len(pipelines))
+// progressOf returns a line about every pipeline.
+func progressOf(e *engine.Engine) func(time.Duration) string {
+	before := map[string]uint64{}
 	return func(elapsed time.Duration) string {
 		var parts []string
-		for i, p := range pipelines {
-			stats := p.Stats()
-			parts = append(parts, fmt.Sprintf("%s: %s events  %s/s  lag %s  dead %s  %s", p.Name(), thousands(stats.Committed),
-				thousands(perSecond(stats.Committed-before[i], elapsed)), thousands(stats.Lag), thousands(deadOf(stats)), stats.State))
-			before[i] = stats.Committed
+		for _, s := range e.Status() {
+			parts = append(parts, fmt.Sprintf("%s: %s events  %s/s  lag %s  dead %s  %s", s.Pipeline, thousands(s.Events),
+				thousands(perSecond(s.Events-min(s.Events, before[s.Pipeline]), elapsed)), thousands(s.Lag), thousands(s.Dead), s.State))
+			before[s.Pipeline] = s.Events
 		}
 		return strings.Join(parts, "  |  ")
 	}
 }
 
-// barOf returns a bar that fills up as a pipeline comes to so many events.
-func barOf(p *pipeline.Pipeline, events uint64) func(time.Duration) string {
-	const width = 30
+// barOf returns a bar that fills up as the first pipeline reaches a number of events.
+func barOf(e *engine.Engine, events uint64) func(time.Duration) string {
 	before := uint64(0)
 	return func(elapsed time.Duration) string {
-		settled := p.Stats().Committed
-		full := int(width * settled / max(events, 1))
-		line := fmt.Sprintf("[%s%s] %s of %s events  %s/s", strings.Repeat("#", full), strings.Repeat(".", width-full),
-			thousands(settled), thousands(events), thousands(perSecond(settled-before, elapsed)))
-		before = settled
+		done := e.Status()[0].Events
+		line := fmt.Sprintf("%s %s of %s events  %s/s", bar(done, events), thousands(done), thousands(events), thousands(perSecond(done-before, elapsed)))
+		before = done
 		return line
 	}
 }
 
+// bar draws done of total.
+func bar(done, total uint64) string {
+	const width = 30
+	full := int(min(width, width*done/max(total, 1)))
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+}
+
+func perSecond(n uint64, d time.Duration) uint64 { return uint64(float64(n) / max(d.Seconds(), 1e-3)) }
+
 // fit cuts a line to the width of the terminal, where it can be erased.
-func (s *screen) fit(line string) string {
+func (s *display) fit(line string) string {
 	file, ok := s.out.(*os.File)
 	if !ok {
 		return line

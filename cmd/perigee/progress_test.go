@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-func TestScreen(t *testing.T) {
+func TestDisplay(t *testing.T) {
 	var out bytes.Buffer
-	s := newScreen(&out)
+	s := newDisplay(&out)
 	s.Write([]byte("before\n"))
 	s.draw("10 events")
 	s.Write([]byte("message\n"))
@@ -25,7 +25,7 @@ func TestScreen(t *testing.T) {
 
 func TestNoTerminalShowsNoProgress(t *testing.T) {
 	var out bytes.Buffer
-	newScreen(&out).show(nil)()
+	newDisplay(&out).show(nil)()
 	if out.Len() > 0 {
 		t.Errorf("wrote %q", out.String())
 	}

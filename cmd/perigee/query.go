@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
-	"net/url"
-	"strings"
+
+	"github.com/perigeedb/perigee/engine/eventsql"
 )
 
 type queryCommand struct {
 	SQL string `arg:"" name:"sql" help:"One statement that reads, such as SELECT."`
-	storeFlags
+	dataFlags
 	Format string `enum:"table,json,ndjson,csv" default:"table" help:"table, json, ndjson or csv."`
 }
 
 func (queryCommand) Help() string {
-	return `Asks the event store in the engine's data folder. Beside a running engine the engine answers, and sees
+	return `Queries the event store in the engine's data folder. If an engine runs there, it answers, and sees
 every event that it has committed. The table dead_letters has what "perigee dlq list" shows.
 
 Examples:
@@ -24,13 +24,9 @@ Examples:
 }
 
 func (q *queryCommand) Run(c *console) error {
-	data, err := q.folder(c)
+	data, _, err := q.locate(c)
 	if err != nil {
 		return err
 	}
-	asked, err := askEngine(data, "POST", "/query", url.Values{"format": {q.Format}}, strings.NewReader(q.SQL), c.out)
-	if asked || err != nil {
-		return sqlFault(err, q.SQL)
-	}
-	return sqlFault(queryStore(context.Background(), data, q.SQL, q.Format, c.out), q.SQL)
+	return eventsql.Query(context.Background(), data, q.SQL, q.Format, c.out)
 }

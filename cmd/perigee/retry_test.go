@@ -61,7 +61,7 @@ func TestPoison(t *testing.T) {
 	run := func() { t.Helper(); runEngine(t, file).ends(0) }
 
 	killed(pipeline.AfterDeadLetters, 5)
-	says(t, 0, "left alone: the batch is not committed yet", "dlq", "retry", "--all", "--data", m.data)
+	says(t, 0, "left alone: the batch is not committed", "dlq", "retry", "--all", "--data", m.data)
 	run()
 	letters := m.letters()
 	want := map[string]bool{}
@@ -78,7 +78,7 @@ func TestPoison(t *testing.T) {
 		t.Fatalf("of %d letters, none is of %v", len(letters), want)
 	}
 
-	says(t, 0, " queued to be tried again", "dlq", "retry", letters[0].ID, letters[1].ID, "--data", m.data)
+	says(t, 0, " queued for retry", "dlq", "retry", letters[0].ID, letters[1].ID, "--data", m.data)
 	run() // as bad as before
 	if again := m.letters(); len(again) != len(letters) {
 		t.Errorf("%d letters of %d came back", len(again), len(letters))
@@ -90,12 +90,12 @@ func TestPoison(t *testing.T) {
 		if point == pipeline.AfterOutbox || point == pipeline.BeforeReplay {
 			continue // one sink has no outbox
 		}
-		says(t, 0, "2 dead letters queued to be tried again", "dlq", "retry", letters[0].ID, letters[1].ID, "--data", m.data)
+		says(t, 0, "2 dead letters queued for retry", "dlq", "retry", letters[0].ID, letters[1].ID, "--data", m.data)
 		letters = letters[2:]
 		killed(point, 1)
 		run()
 	}
-	says(t, 0, " queued to be tried again", "dlq", "retry", "--all", "--data", m.data)
+	says(t, 0, " queued for retry", "dlq", "retry", "--all", "--data", m.data)
 	run()
 	says(t, 0, "0 dead letters\n", "dlq", "list", "--data", m.data)
 

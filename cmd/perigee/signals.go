@@ -2,53 +2,63 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/perigeedb/perigee/engine"
 )
 
-// obey lets the first signal drain the engine and the second one stop it; a
-// hangup only makes it look for new versions of scripts. The
-// function it returns gives up listening and returns the exit code: 0 unless a
-// second signal came.
-func (e *engine) obey(stop context.CancelFunc) func() exit {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+// A signalHandler obeys the signals of an engine's process.
+type signalHandler struct {
+	signals chan os.Signal
+	over    context.CancelFunc
+	done    sync.WaitGroup
+	code    atomic.Int32
+}
+
+// handleSignals drains the engine at the first SIGINT or SIGTERM and calls stop at the
+// second. SIGHUP calls reload, which may be nil; a drain ends a reload that waits.
+func handleSignals(e *engine.Engine, log *slog.Logger, stop context.CancelFunc, reload func()) *signalHandler {
+	h := &signalHandler{signals: make(chan os.Signal, 2)}
+	signal.Notify(h.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	over, cancel := context.WithCancel(context.Background())
-	var code atomic.Int32
-	go func() {
+	h.over = cancel
+	h.done.Go(func() {
 		for draining := false; ; {
 			select {
 			case <-over.Done():
 				return
-			case s := <-signals:
-				if s == syscall.SIGHUP {
-					e.log.Info("looking for new versions of scripts", "signal", s.String())
-					e.scripts.Ask()
-					continue
-				}
-				if draining {
-					code.Store(128 + int32(s.(syscall.Signal)))
+			case s := <-h.signals:
+				switch {
+				case s == syscall.SIGHUP:
+					if reload != nil && !draining {
+						h.done.Go(reload)
+					}
+				case draining:
+					h.code.Store(128 + int32(s.(syscall.Signal)))
 					stop()
-					signal.Stop(signals) // a third one ends the process
+					signal.Stop(h.signals) // a third signal ends the process
 					return
+				default:
+					draining = true
+					log.Info("draining: finishing what was read; the same signal again stops at once", "signal", s.String())
+					e.Drain()
 				}
-				e.log.Info("draining: finishing what was read; the same signal again stops at once", "signal", s.String())
-				draining = true
-				e.drain()
 			}
 		}
-	}()
-	return func() exit {
-		signal.Stop(signals)
-		cancel()
-		return exit(code.Load())
-	}
+	})
+	return h
 }
 
-func (e *engine) drain() {
-	for _, p := range e.pipelines {
-		p.Drain()
-	}
+// stop ends the handling of signals. It returns the exit code: 0 unless a second signal
+// came.
+func (h *signalHandler) stop() exitError {
+	signal.Stop(h.signals)
+	h.over()
+	h.done.Wait()
+	return exitError(h.code.Load())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -98,15 +99,15 @@ func (v *verifyCommand) run(c *console, folder string) error {
 	if err != nil {
 		return err
 	}
-	screen := newScreen(c.err)
+	display := newDisplay(c.err)
 	runner := chaos.NewRunner(chaos.Config{
-		Binary: v.binary(binary), Folder: folder, Events: events, Expect: v.oracle(c), ReadStore: storedIDs, Keep: v.Keep,
-		Log: func(line string) { fmt.Fprintf(screen, "verify: %s\n", line) },
+		Binary: v.binary(binary), Folder: folder, Events: events, Expect: expect(c), ReadStore: eventsql.ReadIDs, Keep: v.Keep,
+		Log: func(line string) { fmt.Fprintf(display, "verify: %s\n", line) },
 	}, rounds)
 	if v.Soak > 0 {
 		return v.soak(ctx, c, runner, rounds[0])
 	}
-	end := screen.show(killsBar(runner))
+	end := display.show(killsBar(runner))
 	err = runner.Run(ctx, rounds)
 	end()
 	if ctx.Err() != nil {
@@ -126,11 +127,9 @@ func (*verifyCommand) binary(executable string) string {
 
 // killsBar returns a bar that fills up with the kills.
 func killsBar(r *chaos.Runner) func(time.Duration) string {
-	const width = 30
 	return func(time.Duration) string {
 		round, kills, planned := r.Progress()
-		full := int(min(width, width*kills/max(planned, 1)))
-		return fmt.Sprintf("[%s%s] %d of %d kills  %s", strings.Repeat("#", full), strings.Repeat(".", width-full), kills, planned, round)
+		return fmt.Sprintf("%s %d of %d kills  %s", bar(uint64(kills), uint64(planned)), kills, planned, round)
 	}
 }
 

@@ -3,14 +3,16 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/internal/chaos"
-	"github.com/perigeedb/perigee/internal/config"
 	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/source/generate"
@@ -42,7 +44,7 @@ func (v *verifyCommand) events() (*chaos.Events, error) {
 	}
 	defer file.Close()
 	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, batchBytes)
+	lines.Buffer(nil, engine.DefaultBatchBytes)
 	for lines.Scan() && len(sample) < sampleEvents {
 		if line := strings.TrimSpace(lines.Text()); line != "" {
 			sample = append(sample, []byte(line))
@@ -72,7 +74,7 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	all := len(rounds)
 	rounds = slices.DeleteFunc(rounds, func(r chaos.Round) bool { return !strings.Contains(r.Name, v.Round) })
 	if len(rounds) == 0 {
-		return nil, usage(fmt.Sprintf("none of %d rounds has %q in its name", all, v.Round))
+		return nil, usageError(fmt.Sprintf("none of %d rounds has %q in its name", all, v.Round))
 	}
 	return rounds, nil
 }
@@ -143,7 +145,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		chaos.Round{Name: "streams into MariaDB, workers: 3", Pipeline: mysql.WithStreams(), Workers: 3},
 		chaos.Round{Name: "poison in every thousand, then mended", Pipeline: mysql.WithScript(mend.Path), Workers: 1, Fix: mend},
 	)
-	if noStore() == nil {
+	if eventsql.Available() == nil {
 		store, err := v.read(c, filepath.Join(folder, "embedded.yaml"), "")
 		if err != nil {
 			return nil, err
@@ -168,7 +170,7 @@ func poison(folder string) (*chaos.ScriptFix, error) {
 
 // read reads a pipeline after the whole configuration was checked.
 func (v *verifyCommand) read(c *console, file, name string) (*chaos.Pipeline, error) {
-	conf, err := config.Load(file, known(), c.lookup)
+	conf, err := configFlags{Config: file}.load(context.Background(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +187,7 @@ func (v *verifyCommand) read(c *console, file, name string) (*chaos.Pipeline, er
 	}
 	p, err := chaos.ReadPipeline(string(text), name, v.ID, locate)
 	if err != nil {
-		return nil, usage(fmt.Sprintf("%s: %v", file, err))
+		return nil, usageError(fmt.Sprintf("%s: %v", file, err))
 	}
 	return p, nil
 }

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/script/lua"
 )
 
@@ -24,16 +25,56 @@ func (versionCommand) Run(c *console) error {
 	if lua.Slower() != "" {
 		fmt.Fprintln(c.out, "lua:", lua.Slower())
 	}
-	fmt.Fprintf(c.out, "sources: %s\nsinks: %s\nlanguages: %s\n", strings.Join(known().Sources, ", "),
-		strings.Join(known().Sinks, ", "), strings.Join(known().Languages, ", "))
+	kinds := linked()
+	var sources, sinks, languages []string
+	for _, k := range kinds.Sources {
+		sources = append(sources, k.Name)
+	}
+	for _, k := range kinds.Sinks {
+		sinks = append(sinks, k.Name)
+	}
+	for _, k := range kinds.Languages {
+		languages = append(languages, k.Name)
+	}
+	fmt.Fprintf(c.out, "sources: %s\nsinks: %s\nlanguages: %s\n",
+		strings.Join(sources, ", "), strings.Join(sinks, ", "), strings.Join(languages, ", "))
 	return nil
 }
 
-// moduleVersion is the release, or the commit that the binary was built from.
+// engineVersions names the Lua engine and the other libraries that do the work.
+func engineVersions() []string { return append([]string{lua.Engine()}, eventsql.Version()...) }
+
+// moduleVersion returns the release, and the commit if the binary was built in a
+// repository.
 func moduleVersion() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
+	if !ok {
 		return "(unknown)"
 	}
-	return info.Main.Version
+	return versionOf(info)
+}
+
+// versionOf describes a build. "go install …@v1.2.3" stamps the version of the module, and
+// "go build" in a repository its commit.
+func versionOf(info *debug.BuildInfo) string {
+	version := info.Main.Version
+	if version == "" || version == "(devel)" {
+		version = "devel"
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	commit := settings["vcs.revision"]
+	if commit == "" {
+		return version
+	}
+	if len(commit) > 12 {
+		commit = commit[:12]
+	}
+	text := fmt.Sprintf("%s, commit %s of %s", version, commit, strings.TrimSuffix(settings["vcs.time"], "Z"))
+	if settings["vcs.modified"] == "true" {
+		text += ", modified"
+	}
+	return text
 }

@@ -69,9 +69,17 @@ var may = map[string][]string{
 	"pipeline/deadletter": {"event", "source", "internal/durable"},
 
 	"eventstore": {"event", "internal/document"},
-	"server":     {"pipeline", "script", "script/pool", "internal/document"},
+	"server":     {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder"},
+	"admin":      {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
 
-	"internal/config":          {"internal/nearest"},
+	"engine": {
+		"admin", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
+		"script", "script/computed", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
+	},
+	"engine/config":   {"internal/nearest"},
+	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "pipeline/deadletter", "sink", "sink/eventstore"},
+
+	"internal/datafolder":      {"event"},
 	"internal/durable":         {},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":   {"event", "internal/document/report"},
@@ -80,11 +88,11 @@ var may = map[string][]string{
 	"internal/audit":           {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
-		"event", "source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
-		"script", "script/computed", "script/goplugin", "script/loader", "script/lua", "script/luajit", "script/passthrough", "script/tuning", "script/pool", "script/reload",
-		"sink", "sink/eventstore", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
-		"pipeline", "pipeline/deadletter", "pipeline/outbox", "eventstore", "server",
-		"internal/chaos", "internal/config", "internal/audit", "examples",
+		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
+		"source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
+		"script", "script/computed", "script/goplugin", "script/loader", "script/lua", "script/luajit", "script/tuning",
+		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
+		"internal/audit", "internal/chaos", "internal/nearest", "examples",
 	},
 	"examples":         {},
 	"internal/address": {},

@@ -1,0 +1,293 @@
+// Package admin holds the operations on a data folder: what its pipelines do, pausing
+// and resuming them, their dead letters, and the positions that they continue from.
+//
+// The operations are the same whether an engine runs in the folder or not. Open asks
+// the running engine through its socket, and otherwise locks the folder and works on
+// its files. An engine makes an Admin with New and serves its Handlers on the socket.
+//
+//	a, err := admin.Open("perigee-data", nil)
+//	if err != nil { … }
+//	defer a.Close()
+//	for letter, err := range a.DeadLetters(ctx, admin.Filter{Stage: "script"}) { … }
+//
+// An Admin is safe for concurrent use.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/internal/nearest"
+	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+)
+
+// ErrNoEngine says that an operation needs a running engine and none runs in the data
+// folder.
+var ErrNoEngine = errors.New("no engine is running")
+
+// An Admin operates on one data folder.
+type Admin struct {
+	data   string
+	remote *client // nil when this process owns the folder
+
+	engine      bool // this Admin belongs to a running engine
+	pipelines   func() []Pipeline
+	deadLetters *deadletter.Store // nil until there is a file of them
+	mu          sync.Mutex
+	closers     []io.Closer
+}
+
+// A Pipeline is a configured pipeline, and its execution if an engine runs it.
+type Pipeline struct {
+	Name    string
+	Source  source.Source
+	Sinks   []Sink
+	Running *pipeline.Pipeline // nil without an engine
+}
+
+// A Sink is one sink of a Pipeline.
+type Sink struct {
+	Name string
+	Sink sink.Sink
+}
+
+// New returns the Admin of a running engine, which owns the data folder. pipelines
+// returns its pipelines of the moment.
+func New(data string, deadLetters *deadletter.Store, pipelines func() []Pipeline) *Admin {
+	return &Admin{data: data, engine: true, deadLetters: deadLetters, pipelines: pipelines}
+}
+
+// Open returns the Admin of a data folder. If an engine runs in it, that engine does the
+// work. Otherwise the folder is locked until Close, and pipelines describes those of
+// the configuration: positions cannot be shown or moved without it. It may be nil.
+//
+// Without pipelines, a folder in which no engine has run is an error.
+func Open(data string, pipelines []Pipeline) (*Admin, error) {
+	if c, err := dial(data); err != nil || c != nil {
+		return &Admin{data: data, remote: c}, err
+	}
+	if pipelines == nil && !datafolder.Used(data) {
+		return nil, event.WithHint(fmt.Errorf("no engine has run in data folder %s", data), hintOfFolder)
+	}
+	lock, err := datafolder.Lock(data)
+	if err != nil {
+		return nil, err
+	}
+	a := &Admin{data: data, pipelines: func() []Pipeline { return pipelines }, closers: []io.Closer{lock}}
+	if _, err := os.Stat(filepath.Join(data, deadletter.FileName)); err == nil {
+		if a.deadLetters, err = deadletter.Open(data); err != nil {
+			return nil, errors.Join(err, a.Close())
+		}
+		a.closers = append(a.closers, a.deadLetters)
+	}
+	return a, nil
+}
+
+const hintOfFolder = "name the engine's data folder with --data, or its configuration with --config"
+
+// Data returns the data folder.
+func (a *Admin) Data() string { return a.data }
+
+// Remote reports whether a running engine does the work.
+func (a *Admin) Remote() bool { return a.remote != nil }
+
+// Close releases the folder.
+func (a *Admin) Close() error {
+	if a.remote != nil {
+		a.remote.close()
+	}
+	var errs []error
+	for _, c := range slices.Backward(a.closers) {
+		errs = append(errs, c.Close())
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}
+
+// A Status is what a pipeline of a running engine does.
+type Status struct {
+	Pipeline    string         `json:"pipeline"`
+	State       pipeline.State `json:"state"`
+	Reason      string         `json:"reason,omitempty"` // why it is retrying, paused or stopped
+	Since       *time.Time     `json:"since,omitempty"`  // of a pause
+	Open        int            `json:"open_partitions"`
+	Held        int            `json:"leased_partitions"` // by this worker
+	Elsewhere   int            `json:"other_partitions"`  // that this worker has no lease of
+	Worker      string         `json:"worker"`            // name of this one
+	Workers     int            `json:"workers"`           // alive; 0 when partitions are not shared
+	Read        uint64         `json:"read"`              // events read since the start, again or for the first time
+	Events      uint64         `json:"events"`            // committed in every sink since the start
+	Dropped     uint64         `json:"dropped"`           // by the script
+	Dead        uint64         `json:"dead"`              // events that became dead letters since the start
+	Lag         uint64         `json:"lag"`               // events that wait in the source
+	Circuit     bool           `json:"circuit_open"`      // nothing is read because nothing could be written
+	DeadLetters int            `json:"dead_letters"`      // stored, of all runs
+	Sinks       []SinkStatus   `json:"sinks"`
+}
+
+// A SinkStatus is what one sink of a pipeline has got since the start.
+type SinkStatus struct {
+	Name    string `json:"name"`
+	Rows    uint64 `json:"rows"`
+	Lag     uint64 `json:"lag"` // events not committed in this sink
+	Retries uint64 `json:"retries"`
+}
+
+// StatusOf describes a running pipeline, without its stored dead letters.
+func StatusOf(p *pipeline.Pipeline) Status {
+	s := p.Stats()
+	status := Status{
+		Pipeline: p.Name(), State: s.State, Open: s.OpenPartitions, Lag: s.Lag, Read: s.Read, Events: s.Committed, Dropped: s.Dropped, Circuit: s.CircuitOpen,
+		Worker: s.Leases.Worker, Workers: s.Leases.Workers, Held: s.Leases.Held, Elsewhere: s.Leases.NotHeld,
+	}
+	for _, n := range s.Dead {
+		status.Dead += n
+	}
+	if s.Err != nil {
+		status.Reason = s.Err.Error()
+	}
+	if pause := p.Paused(); pause != nil {
+		status.Since = &pause.Since
+	}
+	for _, one := range s.Sinks {
+		status.Sinks = append(status.Sinks, SinkStatus{one.Name, one.Rows, one.Lag, one.Retries})
+	}
+	return status
+}
+
+// Status returns the status of every pipeline of the running engine. Without an engine
+// it returns ErrNoEngine.
+func (a *Admin) Status(ctx context.Context) ([]Status, error) {
+	if a.remote != nil {
+		return call[[]Status](ctx, a.remote, "status", nil)
+	}
+	if !a.engine {
+		return nil, event.WithHint(fmt.Errorf("%w in %s", ErrNoEngine, a.data), hintOfFolder)
+	}
+	sizes, err := a.deadLetters.Sizes()
+	if err != nil {
+		return nil, err
+	}
+	all := []Status{}
+	for _, p := range a.pipelines() {
+		status := StatusOf(p.Running)
+		status.DeadLetters = sizes[p.Name]
+		all = append(all, status)
+	}
+	return all, nil
+}
+
+// Pause stops a pipeline from reading, now and after restarts, until Resume. It does not
+// wait for batches in flight: Status tells when no partition is open any more. Without
+// an engine the pipeline starts paused.
+func (a *Admin) Pause(ctx context.Context, name, reason string) error {
+	if reason == "" {
+		reason = "paused by an operator"
+	}
+	if a.remote != nil {
+		_, err := call[struct{}](ctx, a.remote, "pause", pauseRequest{name, reason})
+		return err
+	}
+	if a.engine {
+		p, err := a.find(name)
+		if err != nil {
+			return err
+		}
+		return p.Running.Pause(reason)
+	}
+	if err := a.checkName(name); err != nil {
+		return err
+	}
+	return pipeline.WritePause(a.data, name, &pipeline.Pause{Reason: reason, Since: time.Now().UTC().Truncate(time.Second)})
+}
+
+// Resume ends a pause, or does nothing if the pipeline is not paused.
+func (a *Admin) Resume(ctx context.Context, name string) error {
+	if a.remote != nil {
+		_, err := call[struct{}](ctx, a.remote, "resume", pauseRequest{Pipeline: name})
+		return err
+	}
+	if a.engine {
+		p, err := a.find(name)
+		if err != nil {
+			return err
+		}
+		return p.Running.Resume()
+	}
+	if err := a.checkName(name); err != nil {
+		return err
+	}
+	return pipeline.WritePause(a.data, name, nil)
+}
+
+// find returns the pipeline with a name.
+func (a *Admin) find(name string) (*Pipeline, error) {
+	all := a.pipelines()
+	i := slices.IndexFunc(all, func(p Pipeline) bool { return p.Name == name })
+	if i < 0 {
+		return nil, a.checkName(name)
+	}
+	return &all[i], nil
+}
+
+// namesFile lists the pipelines of the folder's last engine, so that a command without
+// configuration can check the names that it is given.
+const namesFile = "pipelines"
+
+// WriteNames stores the names of an engine's pipelines in its data folder.
+func WriteNames(data string, names []string) error {
+	text := strings.Join(names, "\n") + "\n"
+	if err := os.WriteFile(filepath.Join(data, namesFile), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("store the names of pipelines: %w", err)
+	}
+	return nil
+}
+
+// names lists the pipelines that are known: those of the configuration, or those of the
+// folder's last engine.
+func (a *Admin) names() (names []string, err error) {
+	for _, p := range a.pipelines() {
+		names = append(names, p.Name)
+	}
+	if len(names) > 0 {
+		return names, nil
+	}
+	text, err := os.ReadFile(filepath.Join(a.data, namesFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the names of pipelines: %w", err)
+	}
+	return strings.Fields(string(text)), nil
+}
+
+// checkName returns an error with the nearest name if no pipeline has this one. also
+// are further names that are right.
+func (a *Admin) checkName(name string, also ...string) error {
+	names, err := a.names()
+	if err != nil || slices.Contains(names, name) || slices.Contains(also, name) {
+		return err
+	}
+	err = fmt.Errorf("unknown pipeline %q in data folder %s", name, a.data)
+	known := slices.Compact(slices.Sorted(slices.Values(append(names, also...))))
+	if len(known) == 0 {
+		return event.WithHint(err, "no engine has run there: "+hintOfFolder)
+	}
+	hint := "known: " + strings.Join(known, ", ")
+	if near := nearest.Name(name, known); near != "" {
+		hint = fmt.Sprintf("did you mean %q? %s", near, hint)
+	}
+	return event.WithHint(err, hint)
+}

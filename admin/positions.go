@@ -1,0 +1,326 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// A Position is how far one sink is in one partition.
+type Position struct {
+	Pipeline  string `json:"pipeline"`
+	Partition string `json:"partition"`
+	Sink      string `json:"sink"`
+	Next      uint64 `json:"next"`      // the first position that is not committed
+	Committed string `json:"committed"` // ranges
+	Events    uint64 `json:"events"`    // in these ranges
+
+	Source string  `json:"source,omitempty"` // the range that the source has, or why it is unknown
+	Lag    *uint64 `json:"lag,omitempty"`    // positions in the source after the last committed one
+}
+
+// A PositionFilter selects positions. An empty field selects all, without Retries.
+type PositionFilter struct {
+	Pipeline string `json:"pipeline,omitempty"`
+	Retries  bool   `json:"retries,omitempty"` // also those of retried dead letters
+}
+
+// boundsTimeout bounds how long a source may take to say what it has.
+const boundsTimeout = 5 * time.Second
+
+// Positions returns what the sinks that remember positions have committed.
+func (a *Admin) Positions(ctx context.Context, f PositionFilter) ([]Position, error) {
+	if a.remote != nil {
+		return call[[]Position](ctx, a.remote, "positions", f)
+	}
+	if f.Pipeline != "" {
+		if _, err := a.find(f.Pipeline); err != nil {
+			return nil, err
+		}
+	}
+	all := []Position{}
+	for _, p := range a.pipelines() {
+		if f.Pipeline != "" && f.Pipeline != p.Name {
+			continue
+		}
+		some, err := p.positions(ctx, f.Retries)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+func (p *Pipeline) positions(ctx context.Context, retries bool) (all []Position, err error) {
+	committed, err := p.committed(ctx, "")
+	if err != nil || len(committed) == 0 {
+		return nil, err
+	}
+	bounds, boundsErr := p.bounds(ctx)
+	for _, c := range committed {
+		for _, partition := range slices.Sorted(maps.Keys(c.ranges)) {
+			ranges := c.ranges[partition]
+			if len(ranges) == 0 || deadletter.IsRetryBatch(partition) && !retries {
+				continue
+			}
+			one := Position{
+				Pipeline: p.Name, Partition: partition, Sink: c.sink,
+				Next: ranges[0].End(), Committed: ranges.String(), Events: countEvents(ranges),
+			}
+			one.compare(ranges[len(ranges)-1].End(), bounds, boundsErr)
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+// bounds asks the source what it has, if it can tell.
+func (p *Pipeline) bounds(ctx context.Context) (map[string]event.Range, error) {
+	bounds := p.Source.Traits().Bounds
+	if bounds == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, boundsTimeout)
+	defer cancel()
+	return bounds(ctx)
+}
+
+// compare compares what is committed, up to end, with what the source has.
+func (p *Position) compare(end uint64, bounds map[string]event.Range, err error) {
+	if err != nil {
+		p.Source = err.Error()
+		return
+	}
+	if has, ok := bounds[p.Partition]; ok {
+		p.Source = has.String()
+		lag := has.End() - min(has.End(), max(has.First, end))
+		p.Lag = &lag
+	}
+}
+
+// A committedRanges holds what one sink of a pipeline has committed, by partition.
+type committedRanges struct {
+	sink   string
+	store  sink.PositionStore
+	ranges map[string]event.Ranges
+}
+
+// committed reads what the sinks of a pipeline have committed; only names one of them,
+// or is empty.
+func (p *Pipeline) committed(ctx context.Context, only string) (all []committedRanges, err error) {
+	for _, s := range p.Sinks {
+		store := s.Sink.Traits().Positions
+		if store == nil || only != "" && only != s.Name {
+			continue
+		}
+		ranges, err := store.Positions(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("pipeline %s, sink %s: %w", p.Name, s.Name, err)
+		}
+		all = append(all, committedRanges{s.Name, store, ranges})
+	}
+	return all, nil
+}
+
+func countEvents(ranges event.Ranges) (n uint64) {
+	for _, r := range ranges {
+		n += r.Count
+	}
+	return n
+}
+
+// A Move says which position to set. Either Next or Rewind is used.
+type Move struct {
+	Pipeline  string  `json:"pipeline"`
+	Partition string  `json:"partition,omitempty"` // or the first characters of its name; needed where there are several
+	Sink      string  `json:"sink,omitempty"`      // empty for every sink that remembers positions
+	Next      uint64  `json:"next"`                // the position of the event to continue with
+	Rewind    *uint64 `json:"rewind,omitempty"`    // how many events to go back instead
+	Force     bool    `json:"force,omitempty"`     // fence a worker that has the partition
+	DryRun    bool    `json:"dry_run,omitempty"`   // change nothing
+}
+
+// A MoveResult says what a Move does, or would do.
+type MoveResult struct {
+	Pipeline  string     `json:"pipeline"`
+	Partition string     `json:"partition"`
+	Next      uint64     `json:"next"`
+	Sinks     []SinkMove `json:"sinks"`
+}
+
+// A SinkMove is what a Move does in one sink.
+type SinkMove struct {
+	Sink          string `json:"sink"`
+	ReadAgain     string `json:"read_again"` // ranges; empty for none
+	EventsAgain   uint64 `json:"events_again"`
+	Skipped       string `json:"skipped"`
+	EventsSkipped uint64 `json:"events_skipped"`
+}
+
+// SetPosition changes the position that a pipeline continues from. It refuses a
+// partition that a worker has, unless the move is forced: then that worker is fenced
+// and continues from the new position.
+func (a *Admin) SetPosition(ctx context.Context, m Move) (*MoveResult, error) {
+	if a.remote != nil {
+		return call[*MoveResult](ctx, a.remote, "set-position", m)
+	}
+	plan, err := a.planMove(ctx, m)
+	if err != nil || m.DryRun {
+		return plan.result(), err
+	}
+	release, err := a.reserve(ctx, plan, m.Force)
+	defer release()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range plan.committed {
+		if err := c.store.SetPosition(ctx, plan.partition, plan.next); err != nil {
+			return nil, fmt.Errorf("sink %s: %w", c.sink, err)
+		}
+	}
+	return plan.result(), a.dropOutbox(plan)
+}
+
+// A movePlan is a checked Move.
+type movePlan struct {
+	pipeline  *Pipeline
+	committed []committedRanges
+	partition string
+	next      uint64
+}
+
+func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
+	p, err := a.find(m.Pipeline)
+	if err != nil {
+		return nil, err
+	}
+	plan := &movePlan{pipeline: p, next: m.Next}
+	if plan.committed, err = p.committed(ctx, m.Sink); err != nil {
+		return nil, err
+	}
+	if len(plan.committed) == 0 {
+		return nil, event.WithHint(fmt.Errorf("pipeline %s has no such sink that remembers positions", p.Name), "perigee position show lists the sinks")
+	}
+	if plan.partition, err = plan.findPartition(m.Partition); err != nil {
+		return nil, err
+	}
+	if m.Rewind != nil {
+		err = plan.rewind(*m.Rewind)
+	}
+	return plan, err
+}
+
+// findPartition returns the partition whose name begins with prefix, or the only one.
+func (m *movePlan) findPartition(prefix string) (string, error) {
+	matches := map[string]bool{}
+	for _, c := range m.committed {
+		for partition := range c.ranges {
+			if partition == prefix {
+				return prefix, nil
+			}
+			if strings.HasPrefix(partition, prefix) && (prefix != "" || !deadletter.IsRetryBatch(partition)) {
+				matches[partition] = true
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(matches))
+	switch len(names) {
+	case 0:
+		return "", event.WithHint(fmt.Errorf("no sink of pipeline %s remembers a partition %q", m.pipeline.Name, prefix), "perigee position show lists them")
+	case 1:
+		return names[0], nil
+	}
+	return "", event.WithHint(fmt.Errorf("pipeline %s has %d partitions that match", m.pipeline.Name, len(names)), "name one with --partition: "+strings.Join(names, ", "))
+}
+
+// rewind sets next to a number of events before the first position that a sink has not
+// committed.
+func (m *movePlan) rewind(events uint64) error {
+	first := true
+	for _, c := range m.committed {
+		if ranges := c.ranges[m.partition]; len(ranges) > 0 && (first || ranges[0].End() < m.next) {
+			m.next, first = ranges[0].End(), false
+		}
+	}
+	if events > m.next {
+		return fmt.Errorf("cannot rewind %d events: only %d precede this position", events, m.next)
+	}
+	m.next -= events
+	return nil
+}
+
+func (m *movePlan) result() *MoveResult {
+	if m == nil {
+		return nil
+	}
+	r := &MoveResult{Pipeline: m.pipeline.Name, Partition: m.partition, Next: m.next}
+	for _, c := range m.committed {
+		committed := c.ranges[m.partition]
+		var again, skipped event.Ranges
+		for _, one := range committed {
+			if one.End() > m.next {
+				first := max(one.First, m.next)
+				again.Add(event.Range{First: first, Count: one.End() - first})
+			}
+		}
+		if len(committed) > 0 && committed[0].First < m.next {
+			skipped = committed.Missing(event.Range{First: committed[0].First, Count: m.next - committed[0].First})
+		}
+		r.Sinks = append(r.Sinks, SinkMove{c.sink, again.String(), countEvents(again), skipped.String(), countEvents(skipped)})
+	}
+	return r
+}
+
+// moveLease is how long no other worker can take over the partition that is moved.
+const moveLease = 10 * time.Second
+
+// reserve makes sure that no worker has the partition until release is called, unless
+// the move is forced.
+func (a *Admin) reserve(ctx context.Context, m *movePlan, force bool) (release func(), err error) {
+	const hint = "pause the pipeline first (perigee pause), or fence the worker with --force"
+	release = func() {}
+	if force {
+		return release, nil
+	}
+	if p := m.pipeline.Running; p != nil && p.Stats().OpenPartitions > 0 {
+		return release, event.WithHint(fmt.Errorf("pipeline %s is running in the engine of data folder %s", p.Name(), a.data), hint)
+	}
+	for _, s := range m.pipeline.Sinks {
+		leases := s.Sink.Traits().Leases
+		if leases == nil {
+			continue
+		}
+		const me = "perigee position"
+		holder, err := leases.AcquireLease(ctx, m.partition, me, moveLease)
+		if err == nil && holder != me {
+			err = event.WithHint(fmt.Errorf("worker %s has the lease of partition %s", holder, m.partition), hint)
+		}
+		return func() { leases.ReleaseLease(ctx, m.partition, me) }, err // or the lease expires
+	}
+	return release, nil
+}
+
+// dropOutbox drops the outputs that the outbox would still write to the sinks.
+func (a *Admin) dropOutbox(m *movePlan) error {
+	if p := m.pipeline.Running; p != nil {
+		return p.DiscardOutbox(m.partition)
+	}
+	if !outbox.Exists(a.data) {
+		return nil
+	}
+	store, err := outbox.Open(a.data)
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.RemovePartition(m.pipeline.Name, m.partition), store.Close())
+}

@@ -1,0 +1,263 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/datafolder"
+)
+
+// routePrefix precedes the name of an operation in its route.
+const routePrefix = "/admin/"
+
+type pauseRequest struct {
+	Pipeline string `json:"pipeline"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Handlers are the routes of an engine's socket, by pattern as http.ServeMux has them.
+// Open uses them from other processes.
+func (a *Admin) Handlers() map[string]http.Handler {
+	handlers := map[string]http.Handler{}
+	add := func(name string, h http.Handler) { handlers["POST "+routePrefix+name] = h }
+	add("status", handle(func(ctx context.Context, _ struct{}) ([]Status, error) { return a.Status(ctx) }))
+	add("pause", handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
+		return struct{}{}, a.Pause(ctx, r.Pipeline, r.Reason)
+	}))
+	add("resume", handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
+		return struct{}{}, a.Resume(ctx, r.Pipeline)
+	}))
+	add("dead-letters", handleStream(a.DeadLetters))
+	add("count-dead-letters", handle(a.CountDeadLetters))
+	add("purge-dead-letters", handle(a.PurgeDeadLetters))
+	add("retry-dead-letters", handle(a.RetryDeadLetters))
+	add("dead-letter-queue", handle(func(ctx context.Context, _ struct{}) (Queue, error) { return a.DeadLetterQueue(ctx) }))
+	add("positions", handle(a.Positions))
+	add("set-position", handle(a.SetPosition))
+	return handlers
+}
+
+// handle makes a handler of an operation: its request and its result are JSON.
+func handle[In, Out any](operation func(context.Context, In) (Out, error)) http.Handler {
+	return Handler(func(w io.Writer, r *http.Request) error {
+		var in In
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			return fmt.Errorf("decode the request: %w", err)
+		}
+		out, err := operation(r.Context(), in)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(w).Encode(out)
+	})
+}
+
+// handleStream makes a handler of an operation whose results are one JSON document per
+// line.
+func handleStream[In, Out any](operation func(context.Context, In) iter.Seq2[Out, error]) http.Handler {
+	return Handler(func(w io.Writer, r *http.Request) error {
+		var in In
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			return fmt.Errorf("decode the request: %w", err)
+		}
+		encoder := json.NewEncoder(w)
+		for out, err := range operation(r.Context(), in) {
+			if err != nil {
+				return err
+			}
+			if err := encoder.Encode(out); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// An Error is an error that the engine answered with.
+type Error struct {
+	Message string `json:"error"`
+	Hint    string `json:"hint,omitempty"`
+	Line    int    `json:"line,omitempty"` // in the SQL of a query
+	Column  int    `json:"column,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// ErrorHint implements event.Hinter.
+func (e *Error) ErrorHint() string { return e.Hint }
+
+// Handler makes a route of the socket from a function that writes an answer. An error
+// before the first byte becomes a status with an Error. A later one breaks the
+// connection off, so that nobody takes a part of an answer for the whole.
+func Handler(answer func(io.Writer, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &startedWriter{w: w}
+		err := answer(out, r)
+		switch {
+		case err == nil:
+		case out.started:
+			panic(http.ErrAbortHandler)
+		default:
+			w.WriteHeader(http.StatusInternalServerError)
+			json.NewEncoder(w).Encode(Error{Message: err.Error(), Hint: event.HintOf(err)}) // the client may be gone
+		}
+	})
+}
+
+// A startedWriter remembers whether anything was written.
+type startedWriter struct {
+	w       io.Writer
+	started bool
+}
+
+func (s *startedWriter) Write(p []byte) (int, error) {
+	s.started = s.started || len(p) > 0
+	return s.w.Write(p)
+}
+
+// A client asks the engine that runs in a data folder.
+type client struct {
+	data string
+	http http.Client
+}
+
+// dial returns a client of the engine in a data folder, or nil when none runs there.
+func dial(data string) (*client, error) {
+	conn, err := net.Dial("unix", filepath.Join(data, datafolder.SocketName))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to the engine in %s: %w", data, err)
+	}
+	conn.Close()
+	return newClient(data), nil
+}
+
+// IsRunning reports whether an engine runs in a data folder.
+func IsRunning(data string) (bool, error) {
+	c, err := dial(data)
+	return c != nil, err
+}
+
+func newClient(data string) *client {
+	return &client{data: data, http: http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(data, datafolder.SocketName))
+		},
+	}}}
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// post sends a request and returns the body of the answer, which the caller closes.
+func (c *client) post(ctx context.Context, path string, query url.Values, body io.Reader) (io.ReadCloser, error) {
+	target := url.URL{Scheme: "http", Host: "engine", Path: path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("ask the engine: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the engine in %s: %w", c.data, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	defer response.Body.Close()
+	var answer Error
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Message == "" {
+		return nil, fmt.Errorf("the engine answered %s", response.Status)
+	}
+	return nil, &answer
+}
+
+// call runs an operation in the engine.
+func call[Out any](ctx context.Context, c *client, name string, in any) (out Out, err error) {
+	if in == nil {
+		in = struct{}{}
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return out, err
+	}
+	answer, err := c.post(ctx, routePrefix+name, nil, bytes.NewReader(body))
+	if err != nil {
+		return out, err
+	}
+	defer answer.Close()
+	if err := json.NewDecoder(answer).Decode(&out); err != nil {
+		return out, brokenOff(err)
+	}
+	return out, nil
+}
+
+// stream runs an operation with many results in the engine.
+func stream[Out any](ctx context.Context, c *client, name string, in any) iter.Seq2[Out, error] {
+	return func(yield func(Out, error) bool) {
+		var none Out
+		body, err := json.Marshal(in)
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		answer, err := c.post(ctx, routePrefix+name, nil, bytes.NewReader(body))
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		defer answer.Close()
+		for decoder := json.NewDecoder(answer); ; {
+			var out Out
+			err := decoder.Decode(&out)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(none, brokenOff(err))
+				return
+			}
+			if !yield(out, nil) {
+				return
+			}
+		}
+	}
+}
+
+func brokenOff(err error) error {
+	return event.WithHint(fmt.Errorf("the engine broke off its answer: %w", err), "its log says why")
+}
+
+// Post sends a request to another route of the engine's socket and copies the answer to
+// out. It returns ErrNoEngine when no engine runs in the data folder.
+func Post(ctx context.Context, data, path string, query url.Values, body io.Reader, out io.Writer) error {
+	c, err := dial(data)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return ErrNoEngine
+	}
+	defer c.close()
+	answer, err := c.post(ctx, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	if _, err := io.Copy(out, answer); err != nil {
+		return brokenOff(err)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/datafolder"
+)
+
+// serve answers on the socket of a data folder, as an engine does.
+func serve(t *testing.T, answer func(io.Writer, *http.Request) error) (data string) {
+	t.Helper()
+	data = t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(data, datafolder.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := http.Server{Handler: Handler(answer)}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return data
+}
+
+func TestPost(t *testing.T) {
+	large := strings.Repeat("row\n", 100_000)
+	tests := []struct {
+		name   string
+		answer func(io.Writer, *http.Request) error
+		want   string
+		fails  string
+		hint   string
+	}{
+		{"an answer", func(w io.Writer, r *http.Request) error {
+			body, _ := io.ReadAll(r.Body)
+			_, err := fmt.Fprint(w, large, r.URL.Query().Get("format"), string(body))
+			return err
+		}, large + "csvSELECT 1", "", ""},
+		{"an error", func(io.Writer, *http.Request) error {
+			return event.WithHint(errors.New("no table \"x\"\nline 2"), "create it")
+		}, "", "no table \"x\"\nline 2", "create it"},
+		{"an error after a part", func(w io.Writer, _ *http.Request) error {
+			fmt.Fprint(w, large)
+			return errors.New("broke off")
+		}, large, "the engine broke off its answer: unexpected EOF", "its log says why"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			data := serve(t, test.answer)
+			var out bytes.Buffer
+			err := Post(t.Context(), data, "/query", url.Values{"format": {"csv"}}, strings.NewReader("SELECT 1"), &out)
+			if got := fmt.Sprint(err); err == nil && test.fails != "" || err != nil && got != test.fails {
+				t.Errorf("error %v, want %q", err, test.fails)
+			}
+			if err != nil && event.HintOf(err) != test.hint {
+				t.Errorf("hint %q, want %q", event.HintOf(err), test.hint)
+			}
+			if out.String() != test.want {
+				t.Errorf("answer has %d bytes, want %d", out.Len(), len(test.want))
+			}
+		})
+	}
+}
+
+func TestNoEngine(t *testing.T) {
+	data := t.TempDir()
+	if running, err := IsRunning(data); running || err != nil {
+		t.Errorf("without a socket: running %v, %v", running, err)
+	}
+	l, err := net.Listen("unix", filepath.Join(data, datafolder.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	if err := Post(t.Context(), data, "/query", nil, nil, io.Discard); !errors.Is(err, ErrNoEngine) {
+		t.Errorf("beside the socket of an engine that was killed: %v", err)
+	}
+}

@@ -1,0 +1,282 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/loader"
+	"github.com/perigeedb/perigee/script/pool"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+)
+
+// Limits of a batch for pipelines whose configuration sets none.
+const (
+	DefaultBatchEvents = 1000
+	DefaultBatchBytes  = 1 << 20
+)
+
+// An Assembly holds the sources, scripts and sinks of a configuration. They are
+// connected to nothing and no event was read. An Assembly is not safe for concurrent
+// use.
+type Assembly struct {
+	Config    *config.Config
+	Pipelines []*Pipeline // in the order of the configuration
+
+	opts   Options
+	loader *loader.Loader
+	shared *shared
+}
+
+// A Pipeline is one pipeline of an Assembly.
+type Pipeline struct {
+	Config config.Pipeline
+	Source source.Source
+	Script script.Script
+	Sinks  []Sink // in the order of the configuration
+
+	// ScriptOrigin says where the code of the script comes from; it is empty when
+	// events pass through unchanged.
+	ScriptOrigin string
+
+	limits source.Limits
+	loader *loader.Loader
+	pool   *pool.Pool // of the script alone; nil when it uses the shared one
+}
+
+// A Sink is one sink of a Pipeline.
+type Sink struct {
+	Config    config.Sink
+	Sink      sink.Sink
+	Guarantee sink.Guarantee
+}
+
+// shared is what the scripts of an engine have in common.
+type shared struct {
+	stats *script.Stats
+	pool  *pool.Pool
+}
+
+func newShared() *shared {
+	return &shared{stats: &script.Stats{}, pool: pool.New(pool.Settings{})}
+}
+
+// Assemble creates the sources, scripts and sinks that c names. It connects to no
+// server except the hosts that code is loaded from, writes nothing, and returns every
+// fault that can be found that way, as config.Errors where the faults have places. The
+// caller closes the Assembly.
+func Assemble(ctx context.Context, c *config.Config, opts Options) (*Assembly, error) {
+	return assemble(ctx, c, opts.withDefaults(), newShared())
+}
+
+func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*Assembly, error) {
+	c, err := c.Resolve(opts.Kinds.names())
+	if c == nil {
+		return nil, err
+	}
+	a := &Assembly{Config: c, opts: opts, shared: s}
+	faults := []error{err, a.createLoader()}
+	if a.loader != nil {
+		for _, p := range c.Pipelines {
+			faults = append(faults, a.addPipeline(ctx, p)...)
+		}
+	}
+	if err := config.Join(faults...); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+func (a *Assembly) createLoader() error {
+	c := a.Config
+	if _, err := loader.ParseAllow(c.Allow.Hosts); err != nil {
+		return c.Allow.At(err, "")
+	}
+	l, err := loader.New(loader.Config{
+		Allow: append(slices.Clone(c.Allow.Hosts), a.opts.Allow...), Lookup: a.opts.Lookup,
+		S3: loader.S3{Endpoint: c.S3.Endpoint, Region: c.S3.Region, AccessKey: c.S3.AccessKey, SecretKey: c.S3.SecretKey},
+	})
+	if err != nil {
+		return c.S3.At(err, "")
+	}
+	a.loader = l
+	return nil
+}
+
+// addPipeline assembles one pipeline. The sinks come first: the source is told whether
+// they remember positions, and the script which columns they want.
+func (a *Assembly) addPipeline(ctx context.Context, c config.Pipeline) (faults []error) {
+	p := &Pipeline{Config: c, loader: a.loader, limits: source.Limits{
+		Events: cmp.Or(c.Batch.Events, DefaultBatchEvents),
+		Bytes:  cmp.Or(c.Batch.Bytes, DefaultBatchBytes),
+	}}
+	a.Pipelines = append(a.Pipelines, p)
+	log := a.opts.Log.With("pipeline", c.Name)
+	return append(faults, a.createSinks(p, log), a.createSource(p, log), a.loadScript(ctx, p, log))
+}
+
+func (a *Assembly) createSource(p *Pipeline, log *slog.Logger) error {
+	c := p.Config.Source
+	if c.Kind == "" {
+		return nil // the configuration has reported it
+	}
+	kind := find(a.opts.Kinds.Sources, sourceName, c.Kind)
+	created, err := kind.New(source.Env{
+		Pipeline: p.Config.Name, Folder: a.Config.Folder, Data: a.Config.Data,
+		Remembered: p.remembers(), Log: log, Limits: p.limits,
+	}, c.Decode)
+	if err != nil {
+		return c.At(err, event.HintOf(err))
+	}
+	p.Source = created
+	return nil
+}
+
+// createSinks reports the faults of all sinks.
+func (a *Assembly) createSinks(p *Pipeline, log *slog.Logger) error {
+	var faults []error
+	for _, c := range p.Config.Sinks {
+		if c.Kind == "" {
+			continue // the configuration has reported it
+		}
+		env := sink.Env{Pipeline: p.positionsName(c), Folder: a.Config.Folder, Data: a.Config.Data, Log: log}
+		if len(p.Config.Sinks) > 1 {
+			env.Log = log.With("sink", c.Name)
+		}
+		kind := find(a.opts.Kinds.Sinks, sinkName, c.Kind)
+		created, err := kind.New(env, c.Decode)
+		if err != nil {
+			faults = append(faults, c.At(err, event.HintOf(err)))
+			continue
+		}
+		p.Sinks = append(p.Sinks, Sink{Config: c, Sink: created, Guarantee: kind.Guarantee})
+	}
+	return config.Join(faults...)
+}
+
+func (a *Assembly) loadScript(ctx context.Context, p *Pipeline, log *slog.Logger) error {
+	if s := p.Config.Script; s != nil && (s.Language == "" || strings.TrimSpace(s.Text) == "") {
+		return nil // the configuration has reported it
+	}
+	code, err := a.locateCode(p, log)
+	if err != nil {
+		return err
+	}
+	if p.Config.Script != nil {
+		p.ScriptOrigin = code.pieces[0].origin.String()
+	}
+	loaded, err := code.load(ctx, a.loader, log)
+	if err != nil {
+		return err
+	}
+	p.Script = loaded
+	return nil
+}
+
+// Close closes the sources, scripts and sinks.
+func (a *Assembly) Close() error {
+	var errs []error
+	for _, p := range a.Pipelines {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Assembly) names() (names []string) {
+	for _, p := range a.Pipelines {
+		names = append(names, p.Config.Name)
+	}
+	return names
+}
+
+func (p *Pipeline) close() error {
+	p.loader.Close() // only connections that are idle
+	var errs []error
+	for _, c := range []io.Closer{p.Script, p.Source} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	for _, s := range p.Sinks {
+		errs = append(errs, s.Sink.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// positionsName is the name under which a sink stores the pipeline's positions. Two
+// sinks of a pipeline may write to one database, and must not share positions. A sink
+// that is named like its kind uses the name that it would have as the only sink, so
+// that adding a second sink keeps the positions of the first. A pipeline's name has no
+// slash.
+func (p *Pipeline) positionsName(s config.Sink) string {
+	if s.Name == s.Kind {
+		return p.Config.Name
+	}
+	return p.Config.Name + "/" + s.Name
+}
+
+// remembers reports whether a sink of the pipeline remembers positions. One is enough
+// for the source: sinks that do not remember are written first, so a sink that
+// remembers a position proves that all of them have it.
+func (p *Pipeline) remembers() bool {
+	return slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Guarantee == sink.ExactlyOnce })
+}
+
+func (p *Pipeline) pipelineSinks() (sinks []pipeline.Sink) {
+	for _, s := range p.Sinks {
+		sinks = append(sinks, pipeline.Sink{Name: s.Config.Name, Sink: s.Sink, Guarantee: s.Guarantee})
+	}
+	return sinks
+}
+
+// scriptSinks describes the sinks to the script.
+func (p *Pipeline) scriptSinks() (sinks []script.Sink) {
+	for _, s := range p.Sinks {
+		traits := s.Sink.Traits()
+		sinks = append(sinks, script.Sink{
+			Name: s.Config.Name, Routed: s.Config.Routed,
+			Columns: traits.Columns, Bare: traits.ColumnsOnly,
+		})
+	}
+	if len(sinks) == 0 { // they have faults; report those of the script too
+		return []script.Sink{{}}
+	}
+	return sinks
+}
+
+// AdminPipelines describes the pipelines to package admin, which can then show and move
+// their positions.
+func (a *Assembly) AdminPipelines() (pipelines []admin.Pipeline) {
+	for _, p := range a.Pipelines {
+		pipelines = append(pipelines, p.admin())
+	}
+	return pipelines
+}
+
+func (p *Pipeline) admin() admin.Pipeline {
+	described := admin.Pipeline{Name: p.Config.Name, Source: p.Source}
+	for _, s := range p.Sinks {
+		described.Sinks = append(described.Sinks, admin.Sink{Name: s.Config.Name, Sink: s.Sink})
+	}
+	return described
+}
+
+// find returns the kind with a name that the configuration has checked.
+func find[K any](kinds []K, nameOf func(K) string, name string) K {
+	i := slices.IndexFunc(kinds, func(k K) bool { return nameOf(k) == name })
+	if i < 0 {
+		panic(fmt.Sprintf("engine: no kind %q", name))
+	}
+	return kinds[i]
+}

@@ -1,0 +1,231 @@
+// Package config describes what an engine runs. A configuration is a file of strict
+// YAML with variables from the environment, or a Go value of type Config.
+//
+// Nothing is guessed. An unknown key or kind, a value of the wrong type, and a key that
+// is missing or given twice are each an Error with file, line, column, the source line
+// and the nearest known name; one reading reports all that it finds. ${NAME},
+// ${NAME:-default} and ${NAME:?message} stand for environment variables wherever a
+// value may stand, $$ for a dollar sign. A variable's value is never parsed as YAML and
+// never part of an error.
+//
+//	c := &config.Config{
+//		Data: dir,
+//		Pipelines: []config.Pipeline{{
+//			Name:   "emails",
+//			Source: config.Source{Kind: "file", Settings: file.Config{Path: "in.ndjson"}},
+//			Script: &config.Script{Text: "trim.lua"},
+//			Sinks:  []config.Sink{{Kind: "stdout"}},
+//		}},
+//	}
+//
+// The package knows the shape of a pipeline and no kind of source or sink: a kind
+// decodes its own settings. A Config is not safe for concurrent use while it is
+// decoded.
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Config is a configuration: what Load has read, or a literal. A zero field of a
+// literal means the default, except that without HTTP nothing listens and without
+// Reload scripts are only checked when asked for.
+type Config struct {
+	File      string        // where it was read; empty for a literal
+	Folder    string        // relative paths start here (default: the working folder)
+	Base      string        // relative paths of code start here: a folder or an address that ends in a slash (default Folder)
+	Data      string        // the data folder (default DefaultData in the working folder)
+	HTTP      string        // address to listen on; empty for none
+	Reload    time.Duration // interval between checks for new versions of scripts; 0 for only when asked
+	Allow     Allow
+	S3        S3
+	Pipelines []Pipeline
+
+	faults Errors // of the file
+}
+
+// Allow lists the hosts that code may come from.
+type Allow struct {
+	Hosts []string
+	origin
+}
+
+// S3 says where s3:// addresses lead. Empty fields come from the environment.
+type S3 struct {
+	Endpoint  string `yaml:"endpoint" help:"http(s)://host:port of the service (default AWS_ENDPOINT_URL)"`
+	Region    string `yaml:"region" help:"region of the buckets (default AWS_REGION)"`
+	AccessKey string `yaml:"access_key" help:"default AWS_ACCESS_KEY_ID"`
+	SecretKey string `yaml:"secret_key" help:"default AWS_SECRET_ACCESS_KEY; give it as ${NAME}"`
+	origin
+}
+
+// A Pipeline is one source, at most one script and at least one sink.
+type Pipeline struct {
+	Name     string
+	Source   Source
+	Script   *Script    // nil when events pass through unchanged
+	Computed []Computed // columns of every pipeline, then those of this one
+	Sinks    []Sink     // with different names
+	Lanes    int        // batches in flight; 0 for the default
+	Batch    Batch
+	Lease    time.Duration // after which others take over from a worker that is silent; 0 for the default
+
+	read bool // from a file, or checked
+}
+
+// A Source is a kind of source and its settings.
+type Source struct {
+	Kind     string
+	Settings any // of a literal: the kind's own struct, or a map as in YAML
+	settings
+}
+
+// A Sink is a kind of sink and its settings.
+type Sink struct {
+	Kind     string
+	Name     string // by which scripts route to it; the kind for the only sink of a pipeline
+	Routed   bool   // the sink gets only what the script routes to it
+	Settings any    // of a literal: the kind's own struct, or a map as in YAML
+	settings
+}
+
+// A Computed is a column whose value a function computes from the row.
+type Computed struct {
+	Name     string `yaml:"name,required" help:"field that gets the value"`
+	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, string, timestamp or json"`
+	Func     string `yaml:"func,required" help:"Lua code, a path, an address, a Go plugin (.so), make://identifier or make://timestamp"`
+	FuncName string `yaml:"funcname" help:"function to call (default main, in a plugin Main)"`
+	origin
+}
+
+// Batch bounds a batch; 0 for the default.
+type Batch struct {
+	Events int `yaml:"events" help:"events in a batch at most (default 1000)"`
+	Bytes  int `yaml:"bytes,size" help:"bytes in a batch at most (default 1MiB)"`
+}
+
+// A Script is code, or says where code is, and the limits it runs under.
+type Script struct {
+	Language string // empty for the first of the engine
+	Text     string // code, a path or an address
+	Func     string // function to call; empty for the language's default
+	Limits   Limits
+	Pool     Pool
+	origin
+}
+
+// ScriptSettings are the keys of a script beside its code.
+type ScriptSettings struct {
+	Limits
+	Pool Pool `yaml:"pool"`
+}
+
+// A Pool says how many VMs a script has; 0 for the default, which adapts.
+type Pool struct {
+	Core   int           `yaml:"core" help:"VMs that are kept (default one per core of the machine; -1 for none)"`
+	Max    int           `yaml:"max" help:"VMs at most (default eight per core of the machine; -1 for no limit)"`
+	Eager  bool          `yaml:"eager" help:"create a VM as soon as none is free, not only when all are waiting"`
+	Idle   time.Duration `yaml:"idle" help:"idle time after which a VM beyond the core is released (default 10s)"`
+	Memory int           `yaml:"memory,size" help:"bytes of all VMs (default 512MiB)"`
+}
+
+// Limits of a script; 0 for the default.
+type Limits struct {
+	EventTime time.Duration `yaml:"event_time" help:"time for one event (default 100ms)"`
+	BatchTime time.Duration `yaml:"batch_time" help:"time for a batch (default 2s)"`
+	Memory    int           `yaml:"memory,size" help:"bytes that one VM may hold (default 64MiB)"`
+	Output    int           `yaml:"output,size" help:"bytes of output for one batch (default 64MiB)"`
+}
+
+// settings are those of a kind, not decoded yet.
+type settings struct {
+	kind string
+	node *node
+	origin
+}
+
+// Decode fills the struct behind into from the settings, by its tags (see Fields).
+func (s settings) Decode(into any) error {
+	return s.document.decodeAlone(s.node, into, s.kind)
+}
+
+// origin remembers where in the file something stands.
+type origin struct {
+	document *document // nil in a literal
+	at       place
+}
+
+// At adds to an error the place of what it is about, and a hint. Errors that have
+// a place keep it.
+func (o origin) At(err error, hint string) error {
+	switch err.(type) {
+	case nil, *Error, Errors:
+		return err
+	}
+	if o.document == nil {
+		return Errors{{File: literalName, Message: err.Error(), Hint: hint}}
+	}
+	alone := document{file: o.document.file, lines: o.document.lines}
+	alone.fault(o.at, hint, "%v", err)
+	return alone.faults
+}
+
+// Known are the names that a configuration may use.
+type Known struct {
+	Sources   []string
+	Sinks     []string
+	Languages []string // the first is meant where a script names none
+	Types     []string // of computed columns
+}
+
+// Defaults for what a file leaves out.
+const (
+	// DefaultData is the data folder, in the working folder.
+	DefaultData   = "perigee-data"
+	DefaultHTTP   = "127.0.0.1:4290"
+	DefaultReload = "30s"
+)
+
+// sizeMax keeps a file given by mistake from being read into memory.
+const sizeMax = 4 << 20
+
+// Load reads the file at path. It returns the faults of the file as Errors, together
+// with what could be read; Resolve returns them again. lookup is os.LookupEnv.
+func Load(path string, known Known, lookup func(string) (string, bool)) (*Config, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if info.Size() > sizeMax {
+		return nil, fmt.Errorf("read configuration: %s is larger than %d bytes", path, sizeMax)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, string(text), known, lookup)
+}
+
+// Parse is Load for the text of the file at path, which may be an address.
+func Parse(path, text string, known Known, lookup func(string) (string, bool)) (*Config, error) {
+	folder := filepath.Dir(path)
+	if strings.Contains(path, "://") {
+		folder = "."
+	}
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, fmt.Errorf("find the folder of %s: %w", path, err)
+	}
+	d, root := parse(path, text, lookup)
+	c := &Config{File: path, Folder: folder, Base: folder, HTTP: DefaultHTTP}
+	if root != nil {
+		d.config(root, c, known)
+	}
+	c.faults = slices.Clone(d.faults)
+	return c, d.faults.sorted()
+}

@@ -1,0 +1,217 @@
+package config
+
+import (
+	"cmp"
+	"encoding"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// literalName stands for the file in the errors of a literal.
+const literalName = "configuration"
+
+// Resolve checks a configuration and fills its defaults in. It returns a copy in which
+// the settings of every pipeline can be decoded, together with all faults, as Errors;
+// those that Load found are among them. Pipelines of a literal are checked like those
+// of a file.
+func (c *Config) Resolve(known Known) (*Config, error) {
+	resolved := *c
+	if c.File == "" {
+		folder, err := filepath.Abs(c.Folder)
+		if err != nil {
+			return nil, fmt.Errorf("find the folder of the configuration: %w", err)
+		}
+		resolved.Folder = folder
+		resolved.Data = dataFolder(folder, c.Data)
+	}
+	resolved.Base = cmp.Or(c.Base, resolved.Folder)
+	faults := slices.Clone(c.faults)
+	if c.Reload != 0 && c.Reload < time.Second {
+		faults = append(faults, &Error{File: literalName, Message: "Reload must be at least 1s, or 0"})
+	}
+	resolved.Pipelines = nil
+	names := map[string]bool{}
+	for _, p := range c.Pipelines {
+		if names[p.Name] {
+			faults = append(faults, &Error{File: literalName, Message: fmt.Sprintf("two pipelines have the name %q", p.Name)})
+		}
+		names[p.Name] = true
+		if !p.read {
+			d := &document{file: "pipeline " + p.Name}
+			p = d.pipeline(entry{key: p.Name, value: p.toNode(known)}, nil, known)
+			faults = append(faults, d.faults...)
+		}
+		resolved.Pipelines = append(resolved.Pipelines, p)
+	}
+	if len(c.Pipelines) == 0 && len(faults) == 0 {
+		faults = append(faults, &Error{File: cmp.Or(c.File, literalName), Message: "there is no pipeline"})
+	}
+	return &resolved, faults.sorted()
+}
+
+// toNode writes a pipeline of a literal as its YAML would be.
+func (p *Pipeline) toNode(known Known) *node {
+	n := &node{shape: mapping}
+	if p.Source.Kind != "" {
+		n.set("source", kindNode(p.Source.Kind, p.Source.Settings))
+	}
+	if p.Script != nil {
+		s := nodeOf(reflect.ValueOf(ScriptSettings{p.Script.Limits, p.Script.Pool}), false)
+		s.set(cmp.Or(p.Script.Language, orElse(known.Languages...)), &node{shape: scalar, raw: p.Script.Text, text: p.Script.Text})
+		if p.Script.Func != "" {
+			s.set("funcname", &node{shape: scalar, raw: p.Script.Func, text: p.Script.Func})
+		}
+		n.set("script", s)
+	}
+	if len(p.Computed) > 0 {
+		n.set("computed", nodeOf(reflect.ValueOf(p.Computed), false))
+	}
+	if len(p.Sinks) == 1 && (p.Sinks[0].Name == "" || p.Sinks[0].Name == p.Sinks[0].Kind) && !p.Sinks[0].Routed {
+		n.set("sink", kindNode(p.Sinks[0].Kind, p.Sinks[0].Settings))
+	} else {
+		sinks := &node{shape: mapping}
+		for _, s := range p.Sinks {
+			one := kindNode(s.Kind, s.Settings)
+			if s.Routed {
+				one.set("routed", &node{shape: scalar, raw: "true", text: "true"})
+			}
+			sinks.set(cmp.Or(s.Name, s.Kind), one)
+		}
+		n.set("sinks", sinks)
+	}
+	rest := nodeOf(reflect.ValueOf(struct {
+		Lanes int           `yaml:"lanes"`
+		Batch Batch         `yaml:"batch"`
+		Lease time.Duration `yaml:"lease"`
+	}{p.Lanes, p.Batch, p.Lease}), false)
+	n.entries = append(n.entries, rest.entries...)
+	return n
+}
+
+func kindNode(kind string, settings any) *node {
+	n := &node{shape: mapping}
+	value := &node{shape: mapping}
+	if settings != nil {
+		value = nodeOf(reflect.ValueOf(settings), false)
+	}
+	n.set(kind, value)
+	return n
+}
+
+// set adds an entry. A key that is set twice is a fault that the reader of the node
+// would find as an unknown key; Resolve never sets one twice.
+func (n *node) set(key string, value *node) {
+	n.entries = append(n.entries, entry{key: key, value: value})
+}
+
+// nodeOf writes a Go value as its YAML would be. Fields of structs that are zero are
+// left out.
+func nodeOf(v reflect.Value, size bool) *node {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		if v.IsNil() {
+			return &node{}
+		}
+		v = v.Elem()
+	}
+	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
+		if text, err := m.MarshalText(); err == nil {
+			return scalarNode(string(text))
+		}
+	}
+	switch {
+	case v.Type() == duration:
+		return scalarNode(v.Interface().(time.Duration).String())
+	case v.Kind() == reflect.Struct:
+		n := &node{shape: mapping}
+		for _, f := range fieldsOf(v.Type()) {
+			if value := v.FieldByIndex(f.index); !value.IsZero() {
+				n.set(f.Key, nodeOf(value, f.size))
+			}
+		}
+		return n
+	case v.Kind() == reflect.Map:
+		n := &node{shape: mapping}
+		keys := slices.SortedFunc(maps.Keys(mapOf(v)), strings.Compare)
+		for _, key := range keys {
+			n.set(key, nodeOf(mapOf(v)[key], false))
+		}
+		return n
+	case v.Kind() == reflect.Slice || v.Kind() == reflect.Array:
+		n := &node{shape: sequence}
+		for i := range v.Len() {
+			n.items = append(n.items, nodeOf(v.Index(i), false))
+		}
+		return n
+	case v.CanFloat():
+		return scalarNode(strconv.FormatFloat(v.Float(), 'g', -1, v.Type().Bits()))
+	}
+	return scalarNode(fmt.Sprint(v.Interface()))
+}
+
+func mapOf(v reflect.Value) map[string]reflect.Value {
+	m := map[string]reflect.Value{}
+	for _, key := range v.MapKeys() {
+		m[fmt.Sprint(key.Interface())] = v.MapIndex(key)
+	}
+	return m
+}
+
+func scalarNode(text string) *node { return &node{shape: scalar, raw: text, text: text} }
+
+// SharesCode reports whether code in two resolved configurations means the same: paths
+// start at the same place, and the same hosts are allowed.
+func (c *Config) SharesCode(other *Config) bool {
+	return c.Folder == other.Folder && c.Base == other.Base && slices.Equal(c.Allow.Hosts, other.Allow.Hosts) &&
+		c.S3.Endpoint == other.S3.Endpoint && c.S3.Region == other.S3.Region &&
+		c.S3.AccessKey == other.S3.AccessKey && c.S3.SecretKey == other.S3.SecretKey
+}
+
+// Equal reports whether two pipelines of resolved configurations have the same settings.
+// Order matters; places in the file and spelling do not.
+func (p *Pipeline) Equal(other *Pipeline) bool { return p.canonical() == other.canonical() }
+
+func (p *Pipeline) canonical() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %d %v %v\n", p.Name, p.Lanes, p.Batch, p.Lease)
+	fmt.Fprintf(&b, "source %q ", p.Source.Kind)
+	p.Source.node.write(&b)
+	if s := p.Script; s != nil {
+		fmt.Fprintf(&b, "script %q %q %q %v %v\n", s.Language, s.Text, s.Func, s.Limits, s.Pool)
+	}
+	for _, c := range p.Computed {
+		fmt.Fprintf(&b, "computed %q %q %q %q\n", c.Name, c.Type, c.Func, c.FuncName)
+	}
+	for _, s := range p.Sinks {
+		fmt.Fprintf(&b, "sink %q %q %v ", s.Name, s.Kind, s.Routed)
+		s.node.write(&b)
+	}
+	return b.String()
+}
+
+// write writes the node without places.
+func (n *node) write(b *strings.Builder) {
+	switch n.shape {
+	case scalar:
+		fmt.Fprintf(b, "%q ", n.text)
+	case sequence:
+		b.WriteString("[")
+		for _, item := range n.items {
+			item.write(b)
+		}
+		b.WriteString("]")
+	case mapping:
+		b.WriteString("{")
+		for _, e := range n.entries {
+			fmt.Fprintf(b, "%q:", e.key)
+			e.value.write(b)
+		}
+		b.WriteString("}")
+	}
+	b.WriteString("\n")
+}

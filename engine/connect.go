@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Connection is the result of trying to connect to one source or sink.
+type Connection struct {
+	Pipeline string
+	Part     string // "source", "sink", or "sink NAME" where the name is not the kind
+	Kind     string
+	Checked  bool  // false if the kind cannot be checked without reading or writing
+	Err      error // what a run would fail with
+}
+
+// Connect connects to every source and sink at the same time and checks them, for no
+// longer than timeout. It changes nothing.
+func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connection {
+	var all []Connection
+	var checks []func(context.Context) error
+	add := func(c Connection, check func(context.Context) error) {
+		c.Checked = check != nil
+		all, checks = append(all, c), append(checks, check)
+	}
+	for _, p := range a.Pipelines {
+		add(Connection{Pipeline: p.Config.Name, Part: "source", Kind: p.Config.Source.Kind}, p.Source.Traits().Check)
+		for _, s := range p.Sinks {
+			c := Connection{Pipeline: p.Config.Name, Part: "sink", Kind: s.Config.Kind}
+			if s.Config.Name != s.Config.Kind {
+				c.Part += " " + s.Config.Name
+			}
+			add(c, s.Sink.Traits().Check)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var checking sync.WaitGroup
+	for i, check := range checks {
+		if check != nil {
+			checking.Go(func() { all[i].Err = runCheck(ctx, check, timeout) })
+		}
+	}
+	checking.Wait()
+	return all
+}
+
+// runCheck returns soon after the timeout even if the check ignores ctx.
+func runCheck(ctx context.Context, check func(context.Context) error, timeout time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- check(ctx) }()
+	select {
+	case err := <-done:
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("no answer within %s: %w", timeout, err)
+		}
+		return err
+	case <-time.After(timeout + time.Second):
+		return fmt.Errorf("no answer within %s", timeout)
+	}
+}

@@ -1,0 +1,12 @@
+// Package eventsql gives an engine the embedded event store: the sink that writes to
+// it, and SQL over its tables and the dead letters.
+//
+//	store := new(eventsql.Store)
+//	options := engine.Options{
+//		Kinds:    engine.Kinds{Sinks: store.Kinds()},
+//		Services: []engine.Service{store},
+//	}
+//
+// A Store belongs to one engine. Without cgo there is no event store: Kinds is empty
+// and queries return the error of Available.
+package eventsql

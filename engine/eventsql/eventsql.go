@@ -1,0 +1,265 @@
+//go:build cgo
+
+package eventsql
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/sink"
+	eventsink "github.com/perigeedb/perigee/sink/eventstore"
+)
+
+// Available reports whether this build has an event store. err says why not.
+func Available() (err error) { return nil }
+
+// Version names the library that answers queries.
+func Version() []string { return []string{eventstore.Version()} }
+
+// folderName is the event store's folder in the data folder.
+const folderName = "events"
+
+// deadLettersTable is the name of the dead letters in SQL.
+const deadLettersTable = "dead_letters"
+
+// A Store is the event store of one engine. It opens its files when they are first
+// needed: an engine that does not use them does not pay for them. A Store is safe for
+// concurrent use.
+type Store struct {
+	mu          sync.Mutex
+	folder      string            // empty until it is known
+	deadLetters *deadletter.Store // nil until there are some
+	opened      *eventstore.Store
+}
+
+var _ engine.Service = (*Store)(nil)
+
+// Kinds returns the sinks that write to the store.
+func (s *Store) Kinds() []sink.Kind {
+	kind := eventsink.Kind(s.open)
+	create := kind.New
+	kind.New = func(env sink.Env, decode func(any) error) (sink.Sink, error) {
+		s.setData(env.Data)
+		return create(env, decode)
+	}
+	return []sink.Kind{kind}
+}
+
+func (s *Store) setData(data string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.folder = filepath.Join(data, folderName)
+}
+
+// Start implements engine.Service: it answers queries on the engine's socket.
+func (s *Store) Start(h engine.Host) error {
+	s.setData(h.Data)
+	s.deadLetters = h.DeadLetters
+	h.Handle("POST /query", http.HandlerFunc(s.serveQuery))
+	return nil
+}
+
+// Close implements engine.Service.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened == nil {
+		return nil
+	}
+	err := s.opened.Close()
+	s.opened = nil
+	return err
+}
+
+func (s *Store) open() (*eventstore.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened == nil {
+		opened, err := eventstore.Open(s.folder, s.options())
+		if err != nil {
+			return nil, err
+		}
+		s.opened = opened
+	}
+	return s.opened, nil
+}
+
+func (s *Store) options() (o eventstore.Options) {
+	if s.deadLetters != nil {
+		o.Foreign = []eventstore.Foreign{{Name: deadLettersTable, Columns: deadLetterColumns(), Rows: deadLetterRows(s.deadLetters)}}
+	}
+	return o
+}
+
+// openExisting opens the store, but creates none.
+func (s *Store) openExisting() (*eventstore.Store, error) {
+	if _, err := os.Stat(s.folder); err != nil {
+		return nil, event.WithHint(fmt.Errorf("no event store: %w", err),
+			"name the engine's data folder with --data, or its configuration with --config")
+	}
+	return s.open()
+}
+
+// openFor opens the store for a query. Where there is no event store, an empty one can
+// still answer queries about dead letters.
+func (s *Store) openFor(sql string) (store *eventstore.Store, release func() error, err error) {
+	_, absent := os.Stat(s.folder)
+	if absent == nil || s.deadLetters == nil || !strings.Contains(strings.ToLower(sql), deadLettersTable) {
+		store, err = s.openExisting()
+		return store, func() error { return nil }, err
+	}
+	folder, err := os.MkdirTemp("", "perigee-query-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("create a folder for the query: %w", err)
+	}
+	store, err = eventstore.Open(folder, s.options())
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return store, func() error { return errors.Join(store.Close(), os.RemoveAll(folder)) }, nil
+}
+
+const sqlPrefixMax = 1 << 20
+
+func (s *Store) serveQuery(w http.ResponseWriter, r *http.Request) {
+	var sql bytes.Buffer // a longer text stays in the body, and is refused with it
+	io.Copy(&sql, io.LimitReader(r.Body, sqlPrefixMax))
+	r.Body = io.NopCloser(io.MultiReader(&sql, r.Body))
+	store, release, err := s.openFor(sql.String())
+	if err != nil {
+		admin.Handler(func(io.Writer, *http.Request) error { return err }).ServeHTTP(w, r)
+		return
+	}
+	defer release()
+	eventstore.Handler(store).ServeHTTP(w, r)
+}
+
+// Query runs one SQL statement that reads, and writes its rows to out in a format of
+// package eventstore: table, json, ndjson or csv. If an engine runs in the data folder,
+// it answers. A fault in the SQL is a *config.Error with its place.
+func Query(ctx context.Context, data, sql, format string, out io.Writer) error {
+	err := admin.Post(ctx, data, "/query", url.Values{"format": {format}}, strings.NewReader(sql), out)
+	if errors.Is(err, admin.ErrNoEngine) {
+		err = withStore(data, func(s *Store) error {
+			store, release, err := s.openFor(sql)
+			if err != nil {
+				return err
+			}
+			return errors.Join(writeRows(ctx, store, sql, format, out), release())
+		})
+	}
+	if e, ok := errors.AsType[*eventstore.QueryError](err); ok {
+		return sqlError(sql, e.Line, e.Column, e.Message, e.Hint, err)
+	}
+	if e, ok := errors.AsType[*admin.Error](err); ok {
+		return sqlError(sql, e.Line, e.Column, e.Message, e.Hint, err)
+	}
+	return err
+}
+
+// sqlError adds the line of the SQL to an error that has a place in it.
+func sqlError(sql string, line, column int, message, hint string, err error) error {
+	if line == 0 {
+		return event.WithHint(err, hint)
+	}
+	return &config.Error{File: "SQL", Line: line, Column: column, Message: message, Hint: hint, Source: config.LineOf(sql, line)}
+}
+
+// withStore uses the store of a data folder in which no engine runs.
+func withStore(data string, use func(*Store) error) (err error) {
+	s := &Store{folder: filepath.Join(data, folderName)}
+	_, noEvents := os.Stat(s.folder)
+	_, noDeadLetters := os.Stat(filepath.Join(data, deadletter.FileName))
+	if noEvents == nil || noDeadLetters == nil {
+		lock, err := datafolder.Lock(data)
+		if err != nil {
+			return err
+		}
+		defer lock.Close()
+	}
+	if noDeadLetters == nil {
+		if s.deadLetters, err = deadletter.Open(data); err != nil {
+			return err
+		}
+		defer s.deadLetters.Close()
+	}
+	return errors.Join(use(s), s.Close())
+}
+
+func writeRows(ctx context.Context, store *eventstore.Store, sql, format string, out io.Writer) error {
+	rows, err := store.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return eventstore.Encode(out, rows, eventstore.Format(format), 0)
+}
+
+// ReadIDs calls each with the whole number in a column of every row of a table. No
+// engine may run in the data folder.
+func ReadIDs(ctx context.Context, data, table, column string, each func(id uint64)) error {
+	return withStore(data, func(s *Store) error {
+		store, err := s.openExisting()
+		if err != nil {
+			return err
+		}
+		rows, err := store.Query(ctx, fmt.Sprintf("SELECT %q FROM %q", column, table))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			id, ok := rows.Row()[0].(int64)
+			if !ok {
+				return fmt.Errorf("column %s of a row is %v, not a whole number", column, rows.Row()[0])
+			}
+			each(uint64(id))
+		}
+		return rows.Err()
+	})
+}
+
+// deadLetterColumns have the names of a dead letter's keys in JSON. In the column
+// original, replacement characters stand for bytes that are not UTF-8.
+func deadLetterColumns() (columns []eventstore.ColumnInfo) {
+	for _, column := range []string{
+		"id VARCHAR", "pipeline VARCHAR", "partition VARCHAR", "position UBIGINT", "sink VARCHAR", "number UINTEGER",
+		"stage VARCHAR", "error VARCHAR", "traceback VARCHAR", "script VARCHAR", "first TIMESTAMP", "time TIMESTAMP",
+		"retried INTEGER", "uncommitted BOOLEAN", "original VARCHAR",
+	} {
+		name, kind, _ := strings.Cut(column, " ")
+		columns = append(columns, eventstore.ColumnInfo{Name: name, Type: kind})
+	}
+	return columns
+}
+
+func deadLetterRows(store *deadletter.Store) func() iter.Seq2[any, error] {
+	return func() iter.Seq2[any, error] {
+		return func(yield func(any, error) bool) {
+			for l, err := range store.List(deadletter.Filter{}) {
+				row := admin.NewDeadLetter(l)
+				row.Original = string(l.Original)
+				if !yield(row, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}

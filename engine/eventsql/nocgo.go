@@ -1,0 +1,46 @@
+//go:build !cgo
+
+package eventsql
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Available reports whether this build has an event store. err says why not.
+func Available() (err error) {
+	return event.WithHint(errors.New("this perigee has no event store: it was built without cgo"), "build it with CGO_ENABLED=1")
+}
+
+// Version names the library that answers queries: none.
+func Version() []string { return nil }
+
+// A Store is never used without cgo.
+type Store struct{}
+
+var _ engine.Service = (*Store)(nil)
+
+// Kinds returns no sinks.
+func (*Store) Kinds() []sink.Kind { return nil }
+
+// Start implements engine.Service.
+func (*Store) Start(h engine.Host) error {
+	h.Handle("POST /query", admin.Handler(func(io.Writer, *http.Request) error { return Available() }))
+	return nil
+}
+
+// Close implements engine.Service.
+func (*Store) Close() error { return nil }
+
+// Query returns the error of Available.
+func Query(context.Context, string, string, string, io.Writer) error { return Available() }
+
+// ReadIDs returns the error of Available.
+func ReadIDs(context.Context, string, string, string, func(uint64)) error { return Available() }

@@ -1,0 +1,69 @@
+// Package datafolder locks the data folder of an engine, so that one process at a
+// time owns it, and names what others need to find there. Its functions may be called
+// by several goroutines at the same time.
+package datafolder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// SocketName is the socket on which the engine serves commands.
+const SocketName = "perigee.sock"
+
+// lockName is the file that the owner of the folder keeps locked. The kernel
+// releases the lock when the process ends, however it ends.
+const lockName = "perigee.lock"
+
+// Lock creates the folder if it does not exist, and locks it for this process until
+// the returned Closer is closed.
+func Lock(folder string) (io.Closer, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("create data folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(folder, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock data folder: %w", err)
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		err = errors.Join(file.Truncate(0), writePID(file))
+	}
+	if err == nil {
+		return file, nil
+	}
+	defer file.Close()
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("lock data folder %s: %w", folder, err)
+	}
+	return nil, event.WithHint(fmt.Errorf("data folder %s is in use by %s", folder, ownerOf(file)),
+		"only one process can own a data folder: stop that process, or set data to another folder")
+}
+
+// Used reports whether the folder has been locked before.
+func Used(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, lockName))
+	return err == nil
+}
+
+func writePID(file *os.File) error {
+	_, err := file.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+	return err
+}
+
+// ownerOf names the process that holds the lock.
+func ownerOf(file *os.File) string {
+	text, _ := io.ReadAll(io.LimitReader(file, 32))
+	if pid := strings.TrimSpace(string(text)); pid != "" {
+		return "process " + pid
+	}
+	return "another process"
+}

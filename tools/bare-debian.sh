@@ -59,5 +59,8 @@ unshare --mount --pid --fork --kill-child sh -eu -c '
   mkdir -p "$root/dev/shm"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
   exec env -i "$(command -v chroot)" "$root" /bin/sh -eu /root/run.sh "$@"
-' sh "$root" "$@"
+' sh "$root" "$@" </dev/null &
+namespace=$!
+trap 'kill -KILL "$namespace"; exit 1' INT TERM # unshare itself ignores them
+wait "$namespace"
 echo "bare-debian: make $* succeeded"

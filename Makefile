@@ -40,7 +40,7 @@ race: ## the tests under the race detector
 nocgo: ## build and test without cgo: gopher-lua instead of LuaJIT
 	@$(SETUP) servers
 	@CGO_ENABLED=0 $(GO) build -o bin/perigee-nocgo ./cmd/perigee
-	@CGO_ENABLED=0 $(GO) test ./script/... ./internal/document/... ./cmd/...
+	@CGO_ENABLED=0 $(GO) test ./script/... ./internal/document/... ./engine/... ./admin/... ./cmd/...
 
 check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell lint
 	@$(SETUP) lint

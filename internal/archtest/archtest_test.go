@@ -97,7 +97,7 @@ var may = map[string][]string{
 	"examples":         {},
 	"internal/address": {},
 	"internal/nearest": {},
-	"internal/kafka":   {},
+	"internal/kafka":   {"internal/address"},
 	"internal/spool":   {"event", "internal/durable"},
 	"internal/resp":    {},
 	"examples/plugin":  {},

@@ -1,5 +1,5 @@
-// Package kafka is how the source and the sink of that name reach a cluster: the
-// settings that they share and what its errors mean.
+// Package kafka holds what the source and the sink of that name share: the settings
+// that connect to a cluster, and which errors a person must fix.
 package kafka
 
 import (
@@ -15,31 +15,41 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/perigeedb/perigee/internal/address"
 )
 
-// Config says where a cluster is and how to log in.
+// Config are the settings that connect to a cluster.
 type Config struct {
 	Brokers   []string `yaml:"brokers" help:"some brokers of the cluster, as host:port (default 127.0.0.1:9092)"`
-	TLS       bool     `yaml:"tls" help:"talk TLS"`
-	CA        string   `yaml:"ca" help:"file with the certificates of who signed the brokers'; turns TLS on"`
+	TLS       bool     `yaml:"tls" help:"use TLS"`
+	CA        string   `yaml:"ca" help:"file with the CA certificates that signed the brokers'; turns TLS on"`
 	User      string   `yaml:"user" help:"name to log in with"`
 	Password  string   `yaml:"password" help:"give it as ${NAME}"`
 	Mechanism string   `yaml:"mechanism" help:"plain, scram-sha-256 or scram-sha-512 (default scram-sha-512)"`
 }
 
-// Options are what a client is made with. Relative paths start at folder.
+// Options returns the options for a client. Relative paths start at folder.
 func (c Config) Options(folder string) ([]kgo.Opt, error) {
 	brokers := c.Brokers
 	if len(brokers) == 0 {
 		brokers = []string{"127.0.0.1:9092"}
 	}
+	for _, broker := range brokers {
+		if !strings.Contains(broker, ":") {
+			continue // the client adds the default port
+		}
+		if err := address.Validate(broker); err != nil {
+			return nil, fmt.Errorf("brokers: %w", err)
+		}
+	}
 	opts := []kgo.Opt{kgo.SeedBrokers(brokers...), kgo.ClientID("perigee"), kgo.DisableClientMetrics()}
 	if c.TLS || c.CA != "" {
-		secure, err := c.secure(folder)
+		config, err := c.tlsConfig(folder)
 		if err != nil {
 			return nil, err
 		}
-		opts = append(opts, kgo.DialTLSConfig(secure))
+		opts = append(opts, kgo.DialTLSConfig(config))
 	}
 	if c.User == "" {
 		return opts, nil
@@ -52,15 +62,15 @@ func (c Config) Options(folder string) ([]kgo.Opt, error) {
 	case "", "scram-sha-512":
 		opts = append(opts, kgo.SASL(scram.Auth{User: c.User, Pass: c.Password}.AsSha512Mechanism()))
 	default:
-		return nil, fmt.Errorf("unknown mechanism %q; known: plain, scram-sha-256, scram-sha-512", c.Mechanism)
+		return nil, fmt.Errorf("unknown mechanism %q: use plain, scram-sha-256 or scram-sha-512", c.Mechanism)
 	}
 	return opts, nil
 }
 
-func (c Config) secure(folder string) (*tls.Config, error) {
-	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+func (c Config) tlsConfig(folder string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA == "" {
-		return secure, nil
+		return config, nil
 	}
 	path := c.CA
 	if !filepath.IsAbs(path) {
@@ -70,16 +80,16 @@ func (c Config) secure(folder string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read ca: %w", err)
 	}
-	secure.RootCAs = x509.NewCertPool()
-	if !secure.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", path)
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no certificate", path)
 	}
-	return secure, nil
+	return config, nil
 }
 
-// Refused tells whether an error is one that only a person can mend: a wrong
-// password, a right that is missing.
-func Refused(err error) bool {
+// IsAuthError reports whether a person must fix err: a wrong password, a missing
+// permission.
+func IsAuthError(err error) bool {
 	for _, e := range []*kerr.Error{
 		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.TopicAuthorizationFailed,
 		kerr.ClusterAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
@@ -91,5 +101,5 @@ func Refused(err error) bool {
 	return false
 }
 
-// Hint is for errors that are Refused.
-const Hint = "check user, password and mechanism, and what the cluster allows this user"
+// AuthHint is the hint of an IsAuthError.
+const AuthHint = "check user, password and mechanism, and the permissions of this user"

@@ -135,11 +135,11 @@ func (s *Sink) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
-	rejected, unknown := kafka.Refused(err), errors.Is(err, kerr.UnknownTopicOrPartition)
+	rejected, unknown := kafka.IsAuthError(err), errors.Is(err, kerr.UnknownTopicOrPartition)
 	err = fmt.Errorf("topic %s: %w", s.config.Topic, err)
 	switch {
 	case rejected:
-		return &event.PermanentError{Err: err, Hint: kafka.Hint}
+		return &event.PermanentError{Err: err, Hint: kafka.AuthHint}
 	case unknown:
 		return &event.PermanentError{Err: err, Hint: "make the topic, or check its name below the kafka sink"}
 	}

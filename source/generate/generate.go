@@ -61,7 +61,9 @@ func (s *Source) Traits() source.Traits {
 // Partitions implements source.Source.
 func (s *Source) Partitions(context.Context) ([]string, error) { return []string{s.partition()}, nil }
 
-func (s *Source) partition() string { return fmt.Sprintf("generate-%d-%d", s.config.Seed, s.config.Events) }
+func (s *Source) partition() string {
+	return fmt.Sprintf("generate-%d-%d", s.config.Seed, s.config.Events)
+}
 
 // Open implements source.Source.
 func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (source.Reader, error) {

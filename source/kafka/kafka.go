@@ -1,10 +1,11 @@
 // Package kafka is a source of the records of a Kafka topic, each a JSON document.
 //
-// A position is an offset, and a partition is one of the topic's, named by the
-// topic's id too, so a topic that was deleted and made again is another. Offsets
-// live with the sinks; a consumer group is only told how far they are, for those
-// who watch its lag. What a transaction has not committed is not read. A batch
-// never spans offsets without a record, as compaction and transactions leave.
+// A position is an offset. A partition is one of the topic's; its name contains the
+// topic's ID, so that a topic that was deleted and created again has other partitions.
+// The sinks commit the offsets. A consumer group can get a copy of them, for tools that
+// watch its lag; the source never reads it. The source reads only what transactions
+// committed. A batch never spans offsets without a record, which compaction and
+// transactions leave.
 //
 // A Source and its readers are safe for concurrent use, as source.Source says.
 package kafka
@@ -27,16 +28,16 @@ import (
 // Config are the settings below "kafka".
 type Config struct {
 	kafka.Config
-	Topic string `yaml:"topic,required" help:"the topic"`
-	Start string `yaml:"start" help:"where to begin in a partition that no sink has anything of: earliest or latest (default earliest)"`
-	Group string `yaml:"group" help:"consumer group that is told how far the sinks are; nothing is read from it"`
+	Topic string `yaml:"topic,required" help:"name of the topic"`
+	Start string `yaml:"start" help:"where to start in a partition that no sink has a position of: earliest or latest (default earliest)"`
+	Group string `yaml:"group" help:"consumer group to commit the position to, for tools that watch its lag; it is never read"`
 }
 
 // Kind offers the source to configurations.
 func Kind() source.Kind {
 	return source.Kind{
 		Name:   "kafka",
-		Doc:    "Reads a Kafka topic; offsets live with the sinks.",
+		Doc:    "Reads a Kafka topic; the sinks commit the offsets.",
 		Config: &Config{},
 		New: func(env source.Env, decode func(any) error) (source.Source, error) {
 			var c Config
@@ -67,106 +68,106 @@ func New(env source.Env, c Config) (*Source, error) {
 	switch c.Start {
 	case "", earliest, latest:
 	default:
-		return nil, fmt.Errorf("unknown start %q; known: %s, %s", c.Start, earliest, latest)
+		return nil, fmt.Errorf("unknown start %q: use %s or %s", c.Start, earliest, latest)
 	}
 	return &Source{env: env, config: c, opts: opts}, nil
 }
 
-// Where to begin.
+// Values of Config.Start.
 const (
 	earliest = "earliest"
 	latest   = "latest"
 )
 
-func (s *Source) client() (*kadm.Client, error) {
+func (s *Source) adminClient() (*kadm.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.admin == nil {
 		client, err := kgo.NewClient(s.opts...)
 		if err != nil {
-			return nil, fmt.Errorf("reach Kafka: %w", err)
+			return nil, fmt.Errorf("connect to Kafka: %w", err)
 		}
 		s.admin = kadm.NewClient(client)
 	}
 	return s.admin, nil
 }
 
-// explain gives an error what it is about, and a hint where a person must act.
-func (s *Source) explain(err error) error {
+// wrapError adds the topic to an error, and a hint to one that a person must fix.
+func (s *Source) wrapError(err error) error {
 	err = fmt.Errorf("topic %s: %w", s.config.Topic, err)
-	if kafka.Refused(err) {
-		return &event.PermanentError{Err: err, Hint: kafka.Hint}
+	if kafka.IsAuthError(err) {
+		return &event.PermanentError{Err: err, Hint: kafka.AuthHint}
 	}
 	return err
 }
 
-// topic returns what the cluster says of the topic.
-func (s *Source) topic(ctx context.Context) (kadm.TopicDetail, error) {
-	admin, err := s.client()
+// describeTopic returns the topic's ID and partitions.
+func (s *Source) describeTopic(ctx context.Context) (kadm.TopicDetail, error) {
+	admin, err := s.adminClient()
 	if err != nil {
 		return kadm.TopicDetail{}, err
 	}
 	topics, err := admin.ListTopics(ctx, s.config.Topic)
 	if err != nil {
-		return kadm.TopicDetail{}, s.explain(err)
+		return kadm.TopicDetail{}, s.wrapError(err)
 	}
 	topic := topics[s.config.Topic]
 	if err := topic.Err; err != nil {
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
-			err = fmt.Errorf("it is not there (yet): %w", err)
+			err = fmt.Errorf("it does not exist (yet): %w", err)
 		}
-		return topic, s.explain(err)
+		return topic, s.wrapError(err)
 	}
 	return topic, nil
 }
 
-func name(topic kadm.TopicDetail, partition int32) string {
+func partitionName(topic kadm.TopicDetail, partition int32) string {
 	return fmt.Sprintf("%s/%d@%s", topic.Topic, partition, topic.ID)
 }
 
 // Partitions implements source.Source.
 func (s *Source) Partitions(ctx context.Context) ([]string, error) {
-	topic, err := s.topic(ctx)
+	topic, err := s.describeTopic(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, p := range topic.Partitions.Sorted() {
-		names = append(names, name(topic, p.Partition))
+		names = append(names, partitionName(topic, p.Partition))
 	}
 	return names, nil
 }
 
 // Traits implements source.Source. Records arrive as long as the topic exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Bounds: s.allBounds, Check: s.check}
+	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check}
 }
 
 func (s *Source) check(ctx context.Context) error {
-	_, err := s.topic(ctx)
+	_, err := s.describeTopic(ctx)
 	return err
 }
 
 // Open implements source.Source.
 func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	topic, err := s.topic(ctx)
+	topic, err := s.describeTopic(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range topic.Partitions {
-		if name(topic, p.Partition) == partition {
-			return s.open(ctx, partition, p.Partition, done)
+		if partitionName(topic, p.Partition) == partition {
+			return s.newReader(ctx, partition, p.Partition, done)
 		}
 	}
 	return nil, source.ErrMoved
 }
 
-func (s *Source) open(ctx context.Context, name string, partition int32, done event.Ranges) (source.Reader, error) {
-	bounds, err := s.bounds(ctx, partition)
+func (s *Source) newReader(ctx context.Context, name string, partition int32, done event.Ranges) (source.Reader, error) {
+	bounds, err := s.partitionBounds(ctx, partition)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.verify(ctx, name, partition, bounds, done); err != nil {
+	if err := s.verifyDone(ctx, name, partition, bounds, done); err != nil {
 		return nil, err
 	}
 	from := bounds.First
@@ -178,12 +179,12 @@ func (s *Source) open(ctx context.Context, name string, partition int32, done ev
 	for _, d := range done {
 		r.acked.Add(event.Range{First: d.First, Count: d.Count})
 	}
-	r.client, err = s.consume(partition, r.next)
+	r.client, err = s.newConsumer(partition, r.next)
 	return r, err
 }
 
-// consume makes a client that reads one partition.
-func (s *Source) consume(partition int32, from uint64) (*kgo.Client, error) {
+// newConsumer makes a client that reads one partition.
+func (s *Source) newConsumer(partition int32, from uint64) (*kgo.Client, error) {
 	opts := append(s.opts[:len(s.opts):len(s.opts)],
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
 			s.config.Topic: {partition: kgo.NewOffset().At(int64(from))},
@@ -200,68 +201,68 @@ func (s *Source) consume(partition int32, from uint64) (*kgo.Client, error) {
 	return client, nil
 }
 
-// fetchBytes are read ahead of what was asked for.
+// fetchBytes is how much a client prefetches.
 const fetchBytes = 4 << 20
 
-// bounds are the offsets that a partition has now.
-func (s *Source) bounds(ctx context.Context, partition int32) (event.Range, error) {
-	all, err := s.offsets(ctx)
+// partitionBounds returns the offsets that the partition has now.
+func (s *Source) partitionBounds(ctx context.Context, partition int32) (event.Range, error) {
+	all, err := s.listOffsets(ctx)
 	if err != nil {
 		return event.Range{}, err
 	}
-	return all.of(partition)
+	return all.rangeOf(partition)
 }
 
-func (s *Source) allBounds(ctx context.Context) (map[string]event.Range, error) {
-	topic, err := s.topic(ctx)
+func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
+	topic, err := s.describeTopic(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.offsets(ctx)
+	all, err := s.listOffsets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	bounds := map[string]event.Range{}
 	for _, p := range topic.Partitions {
-		if bounds[name(topic, p.Partition)], err = all.of(p.Partition); err != nil {
+		if bounds[partitionName(topic, p.Partition)], err = all.rangeOf(p.Partition); err != nil {
 			return nil, err
 		}
 	}
 	return bounds, nil
 }
 
-// offsets are those that the topic begins and ends at now.
-type offsets struct {
+// topicOffsets are the first and the end offsets of all partitions.
+type topicOffsets struct {
 	source       *Source
 	starts, ends kadm.ListedOffsets
 }
 
-func (s *Source) offsets(ctx context.Context) (offsets, error) {
-	admin, err := s.client()
+func (s *Source) listOffsets(ctx context.Context) (topicOffsets, error) {
+	admin, err := s.adminClient()
 	if err != nil {
-		return offsets{}, err
+		return topicOffsets{}, err
 	}
 	starts, err := admin.ListStartOffsets(ctx, s.config.Topic)
 	if err != nil {
-		return offsets{}, s.explain(err)
+		return topicOffsets{}, s.wrapError(err)
 	}
 	ends, err := admin.ListEndOffsets(ctx, s.config.Topic)
 	if err != nil {
-		return offsets{}, s.explain(err)
+		return topicOffsets{}, s.wrapError(err)
 	}
-	return offsets{s, starts, ends}, nil
+	return topicOffsets{s, starts, ends}, nil
 }
 
-func (o offsets) of(partition int32) (event.Range, error) {
+func (o topicOffsets) rangeOf(partition int32) (event.Range, error) {
 	first, hasFirst := o.starts.Lookup(o.source.config.Topic, partition)
 	end, hasEnd := o.ends.Lookup(o.source.config.Topic, partition)
 	if err := errors.Join(first.Err, end.Err); err != nil || !hasFirst || !hasEnd {
-		return event.Range{}, o.source.explain(fmt.Errorf("offsets of partition %d: %w", partition, errors.Join(err, errNoOffsets)))
+		return event.Range{}, o.source.wrapError(fmt.Errorf("offsets of partition %d: %w", partition, errors.Join(err, errNoOffsets)))
 	}
 	return event.Range{First: uint64(first.Offset), Count: uint64(end.Offset - first.Offset)}, nil
 }
 
-var errNoOffsets = errors.New("no leader has told them")
+var errNoOffsets = errors.New("no leader returned them")
 
 // Close implements source.Source.
 func (s *Source) Close() error {

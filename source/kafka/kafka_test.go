@@ -269,7 +269,7 @@ func TestWhatTheSinksHave(t *testing.T) {
 	}{
 		{"all of it", had, ""},
 		{"more than there is", event.Ranges{{Count: 30}}, "it ends at 20"},
-		{"another last record", other, "not the one"},
+		{"another last record", other, "differs from the one"},
 		{"less than was removed", event.Ranges{{Count: 10}}, "[10,15)"},
 		{"all that was removed but where a transaction ended", event.Ranges{{Count: 10}, {First: 11, Count: 3}}, ""},
 	} {
@@ -359,7 +359,17 @@ func TestBrokerIsKilled(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	if _, err := kafka.New(source.Env{}, kafka.Config{Topic: "t", Start: "middle"}); err == nil {
-		t.Error("an unknown start is taken")
+	brokers := func(all ...string) client.Config { return client.Config{Brokers: all} }
+	if _, err := kafka.New(source.Env{}, kafka.Config{Topic: "t", Config: brokers("a", "b:9092")}); err != nil {
+		t.Error(err)
+	}
+	for want, c := range map[string]kafka.Config{
+		`unknown start "middle"`: {Topic: "t", Start: "middle"},
+		`invalid port "90922"`:   {Topic: "t", Config: brokers("a:9092", "b:90922")},
+		"without kafka://":       {Topic: "t", Config: brokers("kafka://a:9092")},
+	} {
+		if _, err := kafka.New(source.Env{}, c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q in it", c, err, want)
+		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// tellEvery is how often a consumer group is told how far the sinks are.
-const tellEvery = 5 * time.Second
+// groupInterval is how often the position is committed to the consumer group.
+const groupInterval = 5 * time.Second
 
 // A reader reads one partition.
 type reader struct {
@@ -26,14 +26,14 @@ type reader struct {
 	partition int32
 	client    *kgo.Client
 	done      event.Ranges
-	next      uint64        // all before it was read, or is not there
-	end       uint64        // of the partition, as last told
-	waiting   []*kgo.Record // fetched, and not part of a batch yet
+	next      uint64        // everything before it was read, or does not exist
+	end       uint64        // of the partition, as last fetched
+	fetched   []*kgo.Record // not yet part of a batch
 
-	mu    sync.Mutex
-	acked event.Ranges
-	told  uint64
-	when  time.Time
+	mu          sync.Mutex
+	acked       event.Ranges
+	groupOffset uint64 // last committed to the consumer group
+	groupTime   time.Time
 }
 
 // Read implements source.Reader.
@@ -42,22 +42,22 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	b.Partition = r.name
 	limits := r.source.env.Limits
 	for b.Len() < limits.Events {
-		if len(r.waiting) == 0 {
+		if len(r.fetched) == 0 {
 			if b.Len() > 0 {
 				return nil
 			}
-			if err := r.poll(ctx); err != nil {
+			if err := r.fetch(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		record := r.waiting[0]
+		record := r.fetched[0]
 		at := uint64(record.Offset)
 		if b.Len() > 0 && (at != r.next || r.done.Has(at) || len(b.Data)+len(record.Value) > limits.Bytes) {
 			return nil
 		}
-		r.waiting = r.waiting[1:]
-		r.skip(at)
+		r.fetched = r.fetched[1:]
+		r.ackMissing(at)
 		r.next = at + 1
 		if r.done.Has(at) {
 			continue
@@ -72,8 +72,8 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// skip takes offsets before at that have no record for settled.
-func (r *reader) skip(at uint64) {
+// ackMissing acknowledges the offsets before at that have no record.
+func (r *reader) ackMissing(at uint64) {
 	if at > r.next {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -81,8 +81,8 @@ func (r *reader) skip(at uint64) {
 	}
 }
 
-// poll waits for records.
-func (r *reader) poll(ctx context.Context) error {
+// fetch waits for records.
+func (r *reader) fetch(ctx context.Context) error {
 	fetches := r.client.PollRecords(ctx, r.source.env.Limits.Events)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -90,16 +90,16 @@ func (r *reader) poll(ctx context.Context) error {
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) { r.end = uint64(max(p.HighWatermark, int64(r.end))) })
 	var failed error
 	fetches.EachError(func(_ string, _ int32, err error) { failed = err })
-	r.waiting = append(r.waiting[:0], fetches.Records()...)
+	r.fetched = append(r.fetched[:0], fetches.Records()...)
 	switch {
-	case failed == nil || len(r.waiting) > 0:
+	case failed == nil || len(r.fetched) > 0:
 		return nil
 	case errors.Is(failed, kerr.OffsetOutOfRange):
-		return fmt.Errorf("%w: offset %d of %s is gone", source.ErrMoved, r.next, r.name) // opened anew, it is explained
+		return fmt.Errorf("%w: offset %d of %s is gone", source.ErrMoved, r.next, r.name) // the next Open says why
 	case errors.Is(failed, kerr.UnknownTopicID), errors.Is(failed, kerr.InconsistentTopicID):
-		return fmt.Errorf("%w: topic %s was made again", source.ErrMoved, r.source.config.Topic)
+		return fmt.Errorf("%w: topic %s was created again", source.ErrMoved, r.source.config.Topic)
 	}
-	return r.source.explain(failed)
+	return r.source.wrapError(failed)
 }
 
 // Lag implements source.Reader.
@@ -115,31 +115,31 @@ func (r *reader) Ack(ctx context.Context, done event.Range) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acked.Add(event.Range{First: done.First, Count: done.Count})
-	if time.Since(r.when) < tellEvery {
+	if time.Since(r.groupTime) < groupInterval {
 		return nil
 	}
-	return r.tell(ctx)
+	return r.commitGroupOffset(ctx)
 }
 
-// tell tells the consumer group. It is for those who watch: what fails does not
-// matter to the pipeline.
-func (r *reader) tell(ctx context.Context) error {
+// commitGroupOffset commits the position to the consumer group. Only tools that watch
+// lag read it, so a failure is logged and does not stop the pipeline.
+func (r *reader) commitGroupOffset(ctx context.Context) error {
 	to := r.acked.Next(0)
-	if r.source.config.Group == "" || to == r.told {
+	if r.source.config.Group == "" || to == r.groupOffset {
 		return nil
 	}
-	admin, err := r.source.client()
+	admin, err := r.source.adminClient()
 	if err != nil {
 		return err
 	}
-	r.when = time.Now()
+	r.groupTime = time.Now()
 	var offsets kadm.Offsets
 	offsets.AddOffset(r.source.config.Topic, r.partition, int64(to), -1)
 	if err := admin.CommitAllOffsets(ctx, r.source.config.Group, offsets); err != nil {
-		r.source.env.Log.Warn("could not tell the consumer group how far the sinks are", "group", r.source.config.Group, "error", err)
+		r.source.env.Log.Warn("cannot commit the position to the consumer group", "group", r.source.config.Group, "error", err)
 		return nil
 	}
-	r.told = to
+	r.groupOffset = to
 	return nil
 }
 
@@ -148,5 +148,5 @@ func (r *reader) Close(ctx context.Context) error {
 	r.client.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.tell(ctx)
+	return r.commitGroupOffset(ctx)
 }

@@ -15,15 +15,15 @@ const fileMax = 1 << 20
 // out of it, symbolic links included.
 func Folder(folder string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
-		text, err := readBelow(folder, path)
+		text, err := readFile(folder, path)
 		if err != nil {
-			return nil, fmt.Errorf("read %s in %s: %w", path, folder, cause(err))
+			return nil, fmt.Errorf("read %s in %s: %w", path, folder, withoutPath(err))
 		}
 		return text, nil
 	}
 }
 
-func readBelow(folder, path string) ([]byte, error) {
+func readFile(folder, path string) ([]byte, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func readBelow(folder, path string) ([]byte, error) {
 	return text, err
 }
 
-// cause is err without the operation and path, which the caller says better.
-func cause(err error) error {
+// withoutPath is err without the operation and path, which the caller says better.
+func withoutPath(err error) error {
 	var inPath *os.PathError
 	if errors.As(err, &inPath) {
 		return inPath.Err

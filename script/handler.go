@@ -68,7 +68,7 @@ func (h *handler) Load(uriOrCode string) (Handler, error) {
 func codeOf(uriOrCode string) (Code, error) {
 	path, isFile := strings.CutPrefix(uriOrCode, "file://")
 	switch scheme, _, found := strings.Cut(uriOrCode, "://"); {
-	case strings.ContainsAny(uriOrCode, "\n ") && !isFile && !exists(uriOrCode):
+	case strings.ContainsAny(uriOrCode, "\n ") && !isFile && !fileExists(uriOrCode):
 		return Code{Name: "code", Text: []byte(uriOrCode)}, nil
 	case found && !isFile:
 		return Code{}, fmt.Errorf("load %s: a handler reads code and files, not %s://", uriOrCode, scheme)
@@ -80,7 +80,7 @@ func codeOf(uriOrCode string) (Code, error) {
 	return Code{Name: path, Text: text, Files: Folder(filepath.Dir(path))}, nil
 }
 
-func exists(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
@@ -113,13 +113,13 @@ func (h *handler) Value(row map[string]any) (any, error) {
 	case err != nil:
 		return nil, err
 	case len(res.Dead) > 0:
-		return nil, fault(&res.Dead[0])
+		return nil, errorOfDead(&res.Dead[0])
 	}
-	return decode(res.Outputs[0].Doc(0))
+	return decodeValue(res.Outputs[0].Doc(0))
 }
 
-// fault makes an Error of a dead letter, if its text begins with file and line.
-func fault(dead *event.Dead) error {
+// errorOfDead makes an Error of a dead letter, if its text begins with file and line.
+func errorOfDead(dead *event.Dead) error {
 	place, message, _ := strings.Cut(dead.Error, ": ")
 	at := strings.LastIndexByte(place, ':')
 	line, err := strconv.Atoi(place[at+1:])
@@ -129,18 +129,18 @@ func fault(dead *event.Dead) error {
 	return &Error{Script: place[:at], Line: line, Message: message, Traceback: dead.Traceback}
 }
 
-func decode(text []byte) (any, error) {
+func decodeValue(text []byte) (any, error) {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
 		return nil, fmt.Errorf("read value: %w", err)
 	}
-	return numbers(v), nil
+	return convertNumbers(v), nil
 }
 
-// numbers replaces the numbers in v, as they are spelled, by numbers of Go.
-func numbers(v any) any {
+// convertNumbers replaces the numbers in v, as they are spelled, by numbers of Go.
+func convertNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		x, _ := v.Float64()
@@ -150,11 +150,11 @@ func numbers(v any) any {
 		return x
 	case []any:
 		for i := range v {
-			v[i] = numbers(v[i])
+			v[i] = convertNumbers(v[i])
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = numbers(v[key])
+			v[key] = convertNumbers(v[key])
 		}
 	}
 	return v

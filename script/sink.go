@@ -33,14 +33,14 @@ func (o *Options) Route(names ...string) (to uint64, err error) {
 	for _, name := range names {
 		i := slices.IndexFunc(o.Sinks, func(s Sink) bool { return s.Name == name })
 		if i < 0 {
-			return 0, o.unknown(name)
+			return 0, o.unknownSink(name)
 		}
 		to |= 1 << i
 	}
 	return to, nil
 }
 
-func (o *Options) unknown(name string) error {
+func (o *Options) unknownSink(name string) error {
 	var known []string
 	for i := range o.Sinks {
 		known = append(known, o.Sinks[i].Name)

@@ -71,7 +71,7 @@ type Series struct {
 func (s *Stats) Series(kind StatKind, name string, labels ...Label) (Series, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stat, err := s.find(kind, name, labels)
+	stat, err := s.findSeries(kind, name, labels)
 	if err != nil {
 		s.refused++
 	}
@@ -115,9 +115,9 @@ func (s *Stat) add(value float64) {
 	s.Value += value
 }
 
-// find returns the series of a name with its labels, made if there may be more.
-func (s *Stats) find(kind StatKind, name string, labels []Label) (*Stat, error) {
-	name, labels = cleaned(name), cleanedLabels(labels)
+// findSeries returns the series of a name with its labels, made if there may be more.
+func (s *Stats) findSeries(kind StatKind, name string, labels []Label) (*Stat, error) {
+	name, labels = cleanName(name), cleanLabels(labels)
 	byName := func(a, b Label) int { return strings.Compare(a.Name, b.Name) }
 	if !slices.IsSortedFunc(labels, byName) {
 		labels = slices.SortedFunc(slices.Values(labels), byName)
@@ -126,7 +126,7 @@ func (s *Stats) find(kind StatKind, name string, labels []Label) (*Stat, error) 
 	if stat := s.series[key]; stat != nil && stat.Kind == kind {
 		return stat, nil
 	}
-	if err := s.check(kind, name, labels); err != nil {
+	if err := s.checkSeries(kind, name, labels); err != nil {
 		return nil, err
 	}
 	stat := &Stat{Kind: kind, Name: name, Labels: slices.Clone(labels)}
@@ -140,8 +140,8 @@ func (s *Stats) find(kind StatKind, name string, labels []Label) (*Stat, error) 
 	return stat, nil
 }
 
-// check says why a series cannot be made. Its labels are sorted.
-func (s *Stats) check(kind StatKind, name string, labels []Label) error {
+// checkSeries says why a series cannot be made. Its labels are sorted.
+func (s *Stats) checkSeries(kind StatKind, name string, labels []Label) error {
 	if name == "" || len(name) > nameMax {
 		return fmt.Errorf("a measurement's name has 1 to %d bytes, not %d", nameMax, len(name))
 	}
@@ -181,42 +181,42 @@ func seriesKey(name string, labels []Label) string {
 	return key.String()
 }
 
-func letter(c byte) bool {
+func isLetter(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-func valid(name string, i int) bool {
-	return letter(name[i]) || i > 0 && name[i] >= '0' && name[i] <= '9'
+func isValidAt(name string, i int) bool {
+	return isLetter(name[i]) || i > 0 && name[i] >= '0' && name[i] <= '9'
 }
 
-// cleaned makes a name of letters, digits and underscores.
-func cleaned(name string) string {
+// cleanName makes a name of letters, digits and underscores.
+func cleanName(name string) string {
 	for i := range len(name) {
-		if !valid(name, i) {
-			return replaced(name)
+		if !isValidAt(name, i) {
+			return replaceInvalid(name)
 		}
 	}
 	return name
 }
 
-func replaced(name string) string {
+func replaceInvalid(name string) string {
 	clean := []byte(name)
 	for i := range clean {
-		if !valid(name, i) {
+		if !isValidAt(name, i) {
 			clean[i] = '_'
 		}
 	}
 	return string(clean)
 }
 
-func cleanedLabels(labels []Label) []Label {
-	dirty := func(l Label) bool { return cleaned(l.Name) != l.Name }
+func cleanLabels(labels []Label) []Label {
+	dirty := func(l Label) bool { return cleanName(l.Name) != l.Name }
 	if !slices.ContainsFunc(labels, dirty) {
 		return labels
 	}
 	labels = slices.Clone(labels)
 	for i := range labels {
-		labels[i].Name = cleaned(labels[i].Name)
+		labels[i].Name = cleanName(labels[i].Name)
 	}
 	return labels
 }

@@ -42,21 +42,21 @@ func (c *cells) set(row int, value []byte) {
 	c.rows = append(c.rows, row)
 }
 
-func (c *cells) of(row int) []byte { return c.data[c.spans[row].start:c.spans[row].end] }
+func (c *cells) value(row int) []byte { return c.data[c.spans[row].start:c.spans[row].end] }
 
-// check makes dead letters of the rows whose value is not of the column's type.
-func (w *work) check(c *Column, checker *document.Extractor) error {
+// rejectMistyped makes dead letters of the rows whose value is not of the column's type.
+func (w *computation) rejectMistyped(c *Column, checker *document.Extractor) error {
 	found, err := checker.Extract(w.cells.data, w.cells.ends, &w.checked)
 	if err != nil {
 		return err
 	}
 	for _, bad := range found.Bad {
-		w.refuse(w.cells.rows[bad.Row], w.misfit(c, bad))
+		w.rejectRow(w.cells.rows[bad.Row], w.mistyped(c, bad))
 	}
 	return nil
 }
 
-func (w *work) misfit(c *Column, bad report.Bad) event.Dead {
+func (w *computation) mistyped(c *Column, bad report.Bad) event.Dead {
 	d := event.Dead{Stage: "column", Error: bad.Reason, Script: w.script.String()}
 	if c.Code != nil {
 		d.Script = c.Code.String()
@@ -64,17 +64,17 @@ func (w *work) misfit(c *Column, bad report.Bad) event.Dead {
 	return d
 }
 
-// splice adds the column to the rows that are good, and leaves the others out.
-func (w *work) splice(c *Column) {
+// addColumn adds the column to the rows that are good, and leaves the others out.
+func (w *computation) addColumn(c *Column) {
 	w.next.Reset()
 	quoted := pure.AppendString(nil, c.Name)
-	numbers, origins := w.numbers[:0], w.origins[:0]
+	numbers, origins := w.numbers[:0], w.sourceRows[:0]
 	for i, row := range w.cells.rows {
-		if w.bad[row] {
+		if w.rejected[row] {
 			continue
 		}
-		value := w.value(c, i, row)
-		if w.bad[row] {
+		value := w.fieldValue(c, i, row)
+		if w.rejected[row] {
 			continue
 		}
 		w.next.Data = setField(w.next.Data, w.rows.Doc(row), c.Name, quoted, value)
@@ -83,33 +83,33 @@ func (w *work) splice(c *Column) {
 		if len(w.rows.To) > 0 {
 			w.next.To = append(w.next.To, w.rows.To[row])
 		}
-		numbers, origins = append(numbers, w.numbers[row]), append(origins, w.origins[row])
+		numbers, origins = append(numbers, w.numbers[row]), append(origins, w.sourceRows[row])
 	}
-	w.numbers, w.origins = numbers, origins
+	w.numbers, w.sourceRows = numbers, origins
 	w.rows, w.next = w.next, w.rows
 }
 
-// value is what goes into the row: cell i of the column, which is that of row.
-func (w *work) value(c *Column, i, row int) []byte {
-	value := w.cells.of(row)
+// fieldValue is what goes into the row: cell i of the column, which is that of row.
+func (w *computation) fieldValue(c *Column, i, row int) []byte {
+	value := w.cells.value(row)
 	switch {
 	case c.Type == event.Timestamp && w.checked.Vectors[0].Null[i] == 0 && value[0] != '"':
 		return appendTime(nil, time.UnixMicro(w.checked.Vectors[0].Ints[i]))
 	case c.Type == event.JSON && value[0] == '"' && c.Code != nil:
-		return w.parsed(c, row, value)
+		return w.parseJSONText(c, row, value)
 	}
 	return value
 }
 
-// parsed takes a text for the JSON that it holds, as json.encode makes it.
-func (w *work) parsed(c *Column, row int, quoted []byte) []byte {
+// parseJSONText takes a text for the JSON that it holds, as json.encode makes it.
+func (w *computation) parseJSONText(c *Column, row int, quoted []byte) []byte {
 	var text string
 	err := json.Unmarshal(quoted, &text)
 	value := bytes.TrimSpace([]byte(text))
 	if err == nil && len(value) > 0 && json.Valid(value) {
 		return value
 	}
-	w.refuse(row, event.Dead{
+	w.rejectRow(row, event.Dead{
 		Stage: "column", Script: c.Code.String(),
 		Error: fmt.Sprintf("column %s wants json, got the text %s: return a table, or what json.encode makes of a value", c.Name, report.Clip(quoted)),
 	})
@@ -131,18 +131,18 @@ func setField(out, doc []byte, name string, quoted, value []byte) []byte {
 	return append(out, doc[end:]...)
 }
 
-// raw is JSON that is written as it is.
-type raw []byte
+// rawJSON is JSON that is written as it is.
+type rawJSON []byte
 
 // AppendJSON implements pure.Encoder.
-func (r raw) AppendJSON(out []byte) ([]byte, error) { return append(out, r...), nil }
+func (r rawJSON) AppendJSON(out []byte) ([]byte, error) { return append(out, r...), nil }
 
 // replaceField is setField for a document that may have the field.
 func replaceField(out, doc []byte, name string, value []byte) []byte {
 	var d pure.Document
 	err := d.Index(doc)
 	if err == nil {
-		err = d.Root().Put(name, pure.Value{Kind: pure.Foreign, Foreign: raw(value)})
+		err = d.Root().Put(name, pure.Value{Kind: pure.Foreign, Foreign: rawJSON(value)})
 	}
 	if err == nil {
 		out, err = d.Root().Append(out)

@@ -46,7 +46,7 @@ func Types() []event.Type {
 // Check says what is wrong with a column.
 func (c Column) Check() error {
 	switch {
-	case c.Name == "" || strings.ContainsFunc(c.Name, awkward):
+	case c.Name == "" || strings.ContainsFunc(c.Name, isAmbiguous):
 		return fmt.Errorf("a column cannot be called %q: quotes, slashes and control characters are not allowed", c.Name)
 	case !slices.Contains(Types(), c.Type):
 		return fmt.Errorf("column %s cannot be of type %s", c.Name, c.Type)
@@ -58,17 +58,17 @@ func (c Column) Check() error {
 	return nil
 }
 
-// awkward characters can be spelled in more than one way in a key of JSON.
-func awkward(r rune) bool { return r < ' ' || strings.ContainsRune(`"\/`, r) }
+// isAmbiguous characters can be spelled in more than one way in a key of JSON.
+func isAmbiguous(r rune) bool { return r < ' ' || strings.ContainsRune(`"\/`, r) }
 
 // Script is a script and the columns computed from what it returns.
 type Script struct {
-	pipeline string
-	inner    script.Script
-	columns  []Column
-	options  script.Options
-	now      func() time.Time
-	works    sync.Pool // of *work
+	pipeline     string
+	inner        script.Script
+	columns      []Column
+	options      script.Options
+	now          func() time.Time
+	computations sync.Pool // of *work
 }
 
 // New puts columns behind a script that is loaded for all sinks together. sinks are
@@ -101,8 +101,8 @@ func (s *Script) Close() error {
 
 // Run implements script.Script.
 func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
-	w := s.acquire()
-	defer s.works.Put(w)
+	w := s.acquireComputation()
+	defer s.computations.Put(w)
 	err := s.inner.Run(ctx, in, &w.inner)
 	var limit *script.LimitError // what ran before it goes on
 	if err == nil || errors.As(err, &limit) {
@@ -122,11 +122,11 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	return nil
 }
 
-func (s *Script) acquire() *work {
-	if w, ok := s.works.Get().(*work); ok {
+func (s *Script) acquireComputation() *computation {
+	if w, ok := s.computations.Get().(*computation); ok {
 		return w
 	}
-	w := &work{
+	w := &computation{
 		script: s, result: script.NewResultBuilder(&s.options, s),
 		inner: event.Result{Outputs: make([]event.Output, 1)}, values: event.Result{Outputs: make([]event.Output, 1)},
 	}

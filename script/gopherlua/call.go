@@ -22,15 +22,15 @@ func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunctio
 			l.RaiseError("%s: %s", name, err.Error())
 		}
 		if waits {
-			m.clock.pause()
+			m.deadline.pause()
 			m.waits.Store(true)
 		}
 		results, err := stdlib.Call(m.ctx, name, f, args)
 		if waits {
 			m.waits.Store(false)
-			m.clock.resume()
+			m.deadline.resume()
 		}
-		m.clock.check(l)
+		m.deadline.check(l)
 		if err != nil {
 			l.RaiseError("%s", err.Error())
 		}

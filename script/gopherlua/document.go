@@ -215,7 +215,7 @@ func (m *machine) userDataToJSON(v *lua.LUserData) (pure.Value, error) {
 			return pure.Value{}, err
 		}
 		return pure.Value{Kind: c.Kind(), Container: c}, nil
-	case *mark:
+	case *routedValue:
 		return pure.Value{}, errors.New("a userdata cannot be written as JSON")
 	}
 	return pure.Value{Kind: pure.Null}, nil

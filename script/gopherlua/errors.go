@@ -18,8 +18,8 @@ import (
 
 func newReader(text []byte) io.Reader { return bytes.NewReader(text) }
 
-// wrong is a fault in what the script did that has no line.
-func (m *machine) wrong(format string, args ...any) error {
+// newError is a fault in what the script did that has no line.
+func (m *machine) newError(format string, args ...any) error {
 	return &script.Error{Script: m.file, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -52,7 +52,7 @@ func (m *machine) scriptError(err error) *script.Error {
 		fault.Message = m.raisedText(raised.Object)
 		fault.Traceback = raised.StackTrace
 	}
-	m.place(fault)
+	m.splitPosition(fault)
 	fault.Message = m.source.WithHint(fault.Script, fault.Line, plainWords(fault.Message))
 	return fault
 }
@@ -89,9 +89,9 @@ func (m *machine) raisedText(v lua.LValue) string {
 	return text
 }
 
-// place takes the position off a message that begins with one in a file of the
+// splitPosition takes the position off a message that begins with one in a file of the
 // script.
-func (m *machine) place(fault *script.Error) {
+func (m *machine) splitPosition(fault *script.Error) {
 	file, found := m.fileOf(fault.Message)
 	if !found {
 		return

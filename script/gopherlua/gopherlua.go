@@ -78,7 +78,7 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 		vms = pool.New(pool.Settings{})
 	}
 	p.group = vms.Join(fmt.Sprintf("gopherlua %p", p), func() pool.Maker { return maker{p} })
-	first, err := p.take(ctx)
+	first, err := p.acquireMachine(ctx)
 	if err != nil {
 		p.group.Leave()
 		return nil, err
@@ -108,8 +108,8 @@ func (p *program) Close() error {
 	return nil
 }
 
-// take waits for a machine.
-func (p *program) take(ctx context.Context) (*machine, error) {
+// acquireMachine waits for a machine.
+func (p *program) acquireMachine(ctx context.Context) (*machine, error) {
 	member, err := p.group.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	m, err := p.take(ctx)
+	m, err := p.acquireMachine(ctx)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (p *program) Run(ctx context.Context, in *event.Batch, res *event.Result) e
 			r.machine.member.Release()
 		}
 	}()
-	err = r.events(ctx)
+	err = r.runEvents(ctx)
 	if ctx.Err() != nil {
 		res.Reset()
 		return ctx.Err()

@@ -11,7 +11,7 @@ func (m *machine) pairs(standard lua.LValue) lua.LGFunction {
 	return func(l *lua.LState) int {
 		p := m.document(l, l.Get(1))
 		if p == nil {
-			return delegate(l, standard)
+			return callStandard(l, standard)
 		}
 		at := p.first()
 		l.Push(l.NewFunction(func(l *lua.LState) int {
@@ -115,7 +115,7 @@ func (m *machine) ipairs(standard lua.LValue) lua.LGFunction {
 	})
 	return func(l *lua.LState) int {
 		if m.document(l, l.Get(1)) == nil {
-			return delegate(l, standard)
+			return callStandard(l, standard)
 		}
 		l.Push(step)
 		l.Push(l.Get(1))

@@ -15,12 +15,12 @@ import (
 // A machine is a VM with the script loaded. One goroutine uses it at a time.
 type machine struct {
 	*program
-	clock   *clock
-	state   *lua.LState
-	main    *lua.LFunction
-	env     *lua.LTable // of the script
-	globals *lua.LTable // behind it
-	loaded  bool        // globals are closed
+	deadline *deadline
+	state    *lua.LState
+	main     *lua.LFunction
+	env      *lua.LTable // of the script
+	globals  *lua.LTable // behind it
+	loaded   bool        // globals are closed
 
 	member *pool.Member  // while it runs
 	runs   atomic.Uint32 // counts events
@@ -30,12 +30,12 @@ type machine struct {
 	required map[string]lua.LValue
 	files    map[string]bool // of the script that were required
 
-	docMeta, bigMeta, listMeta, markMeta *lua.LTable
-	null                                 *lua.LUserData
-	protecting                           []*lua.LState // threads that are in pcall
-	broken                               bool          // gopher-lua has failed itself
-	life                                 *life         // of the event that runs
-	writing                              []*lua.LTable // tables that are being encoded
+	docMeta, bigMeta, listMeta, routedMeta *lua.LTable
+	null                                   *lua.LUserData
+	protecting                             []*lua.LState // threads that are in pcall
+	broken                                 bool          // gopher-lua has failed itself
+	life                                   *life         // of the event that runs
+	writing                                []*lua.LTable // tables that are being encoded
 }
 
 // Sizes of the VM's stacks: they grow on demand up to these.
@@ -48,21 +48,21 @@ const (
 
 // newMachine makes a VM and runs the top level of the script.
 func newMachine(ctx context.Context, p *program) (*machine, error) {
-	m := &machine{program: p, clock: newClock(), ctx: ctx, files: make(map[string]bool)}
+	m := &machine{program: p, deadline: newDeadline(), ctx: ctx, files: make(map[string]bool)}
 	m.state = lua.NewState(lua.Options{
 		SkipOpenLibs: true, CallStackSize: callsMax, MinimizeStackMemory: true,
 		RegistrySize: registerSize, RegistryMaxSize: registerMax, RegistryGrowStep: registerStep,
 	})
-	m.state.SetContext(m.clock.ctx)
+	m.state.SetContext(m.deadline.ctx)
 	m.env = m.sandbox()
-	m.clock.follow(ctx)
-	defer m.clock.forget()
-	m.clock.start(time.Now().Add(p.opts.Limits.BatchTime))
+	m.deadline.stopWith(ctx)
+	defer m.deadline.unfollow()
+	m.deadline.start(time.Now().Add(p.opts.Limits.BatchTime))
 	fn := m.state.NewFunctionFromProto(p.proto)
 	fn.Env = m.env
 	m.state.Push(fn)
 	err := m.state.PCall(0, 0, nil)
-	if late := m.clock.stop(); late {
+	if late := m.deadline.stop(); late {
 		defer m.Close()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -121,12 +121,12 @@ func (m *machine) Progress() (runs uint32, computes bool) { return m.runs.Load()
 
 // Close implements pool.VM.
 func (m *machine) Close() {
-	m.clock.cancel()
+	m.deadline.cancel()
 	m.state.Close()
 }
 
-// event calls main for event i of a run and appends what it returns.
-func (m *machine) event(r *run, i int) error {
+// callMain calls main for event i of a run and appends what it returns.
+func (m *machine) callMain(r *run, i int) error {
 	m.runs.Add(1)
 	m.life = &life{}
 	defer func() { m.life.ended = true }()
@@ -145,7 +145,7 @@ func (m *machine) event(r *run, i int) error {
 		return m.emitDocument(r, i, l.Get(-1))
 	}
 	if l.GetTop() == top {
-		return m.wrong("main returned nothing: end it with return event, or with return nil to drop the event")
+		return m.newError("main returned nothing: end it with return event, or with return nil to drop the event")
 	}
 	return m.emit(r, i, top+1)
 }
@@ -168,7 +168,7 @@ func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
 	case "object":
 		return m.emitDocument(r, i, v)
 	case "mark":
-		return m.emitMark(r, i, markOf(v))
+		return m.emitRouted(r, i, routedValueOf(v))
 	case "array":
 		return m.elements(v, func(n int, element lua.LValue) error {
 			switch kind := m.elementKind(element); kind {
@@ -177,13 +177,13 @@ func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
 			case "object":
 				return m.emitDocument(r, i, element)
 			case "mark":
-				return m.emitMark(r, i, markOf(element))
+				return m.emitRouted(r, i, routedValueOf(element))
 			default:
-				return m.wrong("main returned a list whose element %d is %s: every element must be an event", n, article(kind))
+				return m.newError("main returned a list whose element %d is %s: every element must be an event", n, article(kind))
 			}
 		})
 	default:
-		return m.wrong("main returned %s: return the event, a table, a list of them, or nil to drop the event", article(kind))
+		return m.newError("main returned %s: return the event, a table, a list of them, or nil to drop the event", article(kind))
 	}
 }
 
@@ -217,7 +217,7 @@ func (m *machine) kindOf(v lua.LValue) string {
 			return "array"
 		case *big:
 			return "number"
-		case *mark:
+		case *routedValue:
 			return "mark"
 		}
 		return "null"

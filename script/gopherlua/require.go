@@ -42,8 +42,8 @@ func (m *machine) moduleFunctions(module script.Module) map[string]lua.LGFunctio
 // readOnly is a library that is no global.
 func (m *machine) readOnly(name string, functions map[string]lua.LGFunction) *lua.LTable {
 	behind := m.state.NewTable()
-	m.fill(behind, functions)
-	return m.front(name, behind)
+	m.setFunctions(behind, functions)
+	return m.readOnlyView(name, behind)
 }
 
 // gmatchOf is re.gmatch(text, pattern), which visits what re.all finds.

@@ -6,15 +6,15 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// A mark is what to() returns: a value and the sinks that it is for.
-type mark struct {
+// A routedValue is what to() returns: a value and the sinks that it is for.
+type routedValue struct {
 	to    uint64
 	value lua.LValue
 }
 
-func markOf(v lua.LValue) *mark {
+func routedValueOf(v lua.LValue) *routedValue {
 	if ud, ok := v.(*lua.LUserData); ok {
-		m, _ := ud.Value.(*mark)
+		m, _ := ud.Value.(*routedValue)
 		return m
 	}
 	return nil
@@ -33,7 +33,7 @@ func (m *machine) to(l *lua.LState) int {
 	if err != nil {
 		l.RaiseError("%s", err.Error())
 	}
-	l.Push(&lua.LUserData{Value: &mark{to: to, value: l.Get(2)}, Metatable: m.markMeta})
+	l.Push(&lua.LUserData{Value: &routedValue{to: to, value: l.Get(2)}, Metatable: m.routedMeta})
 	return 1
 }
 
@@ -60,10 +60,10 @@ func (m *machine) sinkNames(l *lua.LState) (names []string) {
 	return names
 }
 
-// emitMark appends a value for the sinks that it is marked for.
-func (m *machine) emitMark(r *run, i int, of *mark) error {
+// emitRouted appends a value for the sinks that it is marked for.
+func (m *machine) emitRouted(r *run, i int, of *routedValue) error {
 	if r.to != 0 {
-		return m.wrong(`main returned to() inside of to(); give one to() all the names: to({"a", "b"}, event)`)
+		return m.newError(`main returned to() inside of to(); give one to() all the names: to({"a", "b"}, event)`)
 	}
 	r.to = of.to
 	err := m.emitValue(r, i, of.value)

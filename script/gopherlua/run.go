@@ -21,20 +21,20 @@ type run struct {
 	doc     pure.Document
 }
 
-// events passes the batch through the script up to the first limit.
-func (r *run) events(ctx context.Context) error {
+// runEvents passes the batch through the script up to the first limit.
+func (r *run) runEvents(ctx context.Context) error {
 	end := time.Now().Add(r.opts.Limits.BatchTime)
 	defer func() {
 		if r.machine != nil { // a new one could not be made
-			r.machine.clock.forget()
+			r.machine.deadline.unfollow()
 		}
 	}()
-	r.begin(ctx, 0)
+	r.startMachine(ctx, 0)
 	for i := range r.in.Len() {
-		if i > 0 && !time.Now().Before(end.Add(r.machine.clock.waited)) {
-			return r.batchTime(&script.Error{Script: r.file, Message: "the batch took too long"})
+		if i > 0 && !time.Now().Before(end.Add(r.machine.deadline.waited)) {
+			return r.batchTimeLimit(&script.Error{Script: r.file, Message: "the batch took too long"})
 		}
-		if err := r.event(ctx, i, end); err != nil {
+		if err := r.runEvent(ctx, i, end); err != nil {
 			return err
 		}
 		r.ran = i + 1
@@ -42,43 +42,43 @@ func (r *run) events(ctx context.Context) error {
 	return nil
 }
 
-// begin puts the machine to work for the batch, of which so much time has been
+// startMachine puts the machine to work for the batch, of which so much time has been
 // spent waiting.
-func (r *run) begin(ctx context.Context, waited time.Duration) {
-	r.machine.ctx, r.machine.clock.waited = ctx, waited
-	r.machine.clock.follow(ctx)
+func (r *run) startMachine(ctx context.Context, waited time.Duration) {
+	r.machine.ctx, r.machine.deadline.waited = ctx, waited
+	r.machine.deadline.stopWith(ctx)
 }
 
-func (r *run) batchTime(where *script.Error) error {
+func (r *run) batchTimeLimit(where *script.Error) error {
 	return &script.LimitError{Limit: "batch time", Err: where}
 }
 
-// event runs event i. An error is about the batch.
-func (r *run) event(ctx context.Context, i int, end time.Time) error {
+// runEvent runs event i. An error is about the batch.
+func (r *run) runEvent(ctx context.Context, i int, end time.Time) error {
 	if err := r.doc.Index(r.in.Doc(i)); err != nil {
 		r.result.Fail(i, "parse", err)
 		return nil
 	}
 	until := time.Now().Add(r.opts.Limits.EventTime)
-	end = end.Add(r.machine.clock.waited)
+	end = end.Add(r.machine.deadline.waited)
 	ofBatch := end.Before(until)
 	if ofBatch {
 		until = end
 	}
-	r.machine.clock.start(until)
-	err := r.machine.event(r, i)
-	late := r.machine.clock.stop()
+	r.machine.deadline.start(until)
+	err := r.machine.callMain(r, i)
+	late := r.machine.deadline.stop()
 	if err != nil {
 		r.result.Discard(i)
 	}
 	if r.machine.broken && !late {
-		if err := r.replace(ctx); err != nil {
+		if err := r.replaceMachine(ctx); err != nil {
 			return err
 		}
 	}
 	switch {
 	case late:
-		return r.stopped(ctx, i, err, ofBatch)
+		return r.handleTimeout(ctx, i, err, ofBatch)
 	case err == nil:
 		return nil
 	}
@@ -90,11 +90,11 @@ func (r *run) event(ctx context.Context, i int, end time.Time) error {
 	return nil
 }
 
-// stopped settles an event that the clock stopped, unless err is nil: then it
+// handleTimeout settles an event that the clock stopped, unless err is nil: then it
 // ended just in time.
-func (r *run) stopped(ctx context.Context, i int, err error, ofBatch bool) error {
+func (r *run) handleTimeout(ctx context.Context, i int, err error, ofBatch bool) error {
 	fault := r.machine.lateError(err, r.opts.Limits, ofBatch)
-	if err := r.replace(ctx); err != nil {
+	if err := r.replaceMachine(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -103,22 +103,22 @@ func (r *run) stopped(ctx context.Context, i int, err error, ofBatch bool) error
 	case err == nil:
 		return nil
 	case ofBatch && i > 0:
-		return r.batchTime(fault)
+		return r.batchTimeLimit(fault)
 	}
 	r.result.Fail(i, "script", fault)
 	return nil
 }
 
-// replace throws the machine away: whatever a limit interrupted may be half done.
-func (r *run) replace(ctx context.Context) error {
-	waited := r.machine.clock.waited
-	r.machine.clock.forget()
+// replaceMachine throws the machine away: whatever a limit interrupted may be half done.
+func (r *run) replaceMachine(ctx context.Context) error {
+	waited := r.machine.deadline.waited
+	r.machine.deadline.unfollow()
 	r.machine.broken = true
 	r.machine.member.Release()
-	m, err := r.take(context.WithoutCancel(ctx))
+	m, err := r.acquireMachine(context.WithoutCancel(ctx))
 	r.machine = m
 	if err == nil {
-		r.begin(ctx, waited)
+		r.startMachine(ctx, waited)
 	}
 	return err
 }

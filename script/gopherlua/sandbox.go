@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 func (m *machine) sandbox() *lua.LTable {
 	l := m.state
 	standard := m.openStandard()
-	m.docMeta, m.bigMeta, m.listMeta, m.markMeta = m.documentMeta(), m.bigMetatable(), m.metatable(nil), m.metatable(nil)
+	m.docMeta, m.bigMeta, m.listMeta, m.routedMeta = m.documentMeta(), m.bigMetatable(), m.metatable(nil), m.metatable(nil)
 	m.null = &lua.LUserData{Metatable: m.metatable(map[string]lua.LGFunction{
 		"__tostring": func(l *lua.LState) int { l.Push(lua.LString("userdata: NULL")); return 1 },
 	})}
@@ -29,9 +29,9 @@ func (m *machine) sandbox() *lua.LTable {
 	for _, name := range allowed[""] {
 		m.globals.RawSetString(name, standard.RawGetString(name))
 	}
-	m.fill(m.globals, m.baseLibrary(standard))
+	m.setFunctions(m.globals, m.baseLibrary(standard))
 	if !m.opts.Value { // what the function returns is for no sink
-		m.fill(m.globals, map[string]lua.LGFunction{"to": m.to})
+		m.setFunctions(m.globals, map[string]lua.LGFunction{"to": m.to})
 	}
 	strings := m.library(standard, "string", m.stringLibrary())
 	m.library(standard, "math", nil)
@@ -71,13 +71,13 @@ func (m *machine) library(standard *lua.LTable, name string, own map[string]lua.
 			behind.RawSetString(function, from.RawGetString(function))
 		}
 	}
-	m.fill(behind, own)
-	m.globals.RawSetString(name, m.front(name, behind))
+	m.setFunctions(behind, own)
+	m.globals.RawSetString(name, m.readOnlyView(name, behind))
 	return behind
 }
 
-// front is a read-only view of a library.
-func (m *machine) front(name string, behind *lua.LTable) *lua.LTable {
+// readOnlyView is a read-only view of a library.
+func (m *machine) readOnlyView(name string, behind *lua.LTable) *lua.LTable {
 	front := m.state.NewTable()
 	front.Metatable = m.guard(behind, func(l *lua.LState) int {
 		l.RaiseError("the library %s is read-only", name)
@@ -86,7 +86,7 @@ func (m *machine) front(name string, behind *lua.LTable) *lua.LTable {
 	return front
 }
 
-func (m *machine) fill(t *lua.LTable, functions map[string]lua.LGFunction) {
+func (m *machine) setFunctions(t *lua.LTable, functions map[string]lua.LGFunction) {
 	for name, function := range functions {
 		t.RawSetString(name, m.state.NewFunction(function))
 	}
@@ -102,7 +102,7 @@ func (m *machine) guard(behind *lua.LTable, refuse lua.LGFunction) *lua.LTable {
 // metatable makes a metatable that scripts can neither see nor replace.
 func (m *machine) metatable(functions map[string]lua.LGFunction) *lua.LTable {
 	meta := m.state.NewTable()
-	m.fill(meta, functions)
+	m.setFunctions(meta, functions)
 	meta.RawSetString("__metatable", lua.LFalse)
 	return meta
 }
@@ -119,7 +119,7 @@ func (m *machine) newGlobal(l *lua.LState) int {
 // baseLibrary holds the global functions that differ from gopher-lua's.
 func (m *machine) baseLibrary(standard *lua.LTable) map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
-		"error":    raise,
+		"error":    raiseError,
 		"ipairs":   m.ipairs(standard.RawGetString("ipairs")),
 		"next":     m.next,
 		"pairs":    m.pairs(standard.RawGetString("pairs")),
@@ -133,8 +133,8 @@ func (m *machine) baseLibrary(standard *lua.LTable) map[string]lua.LGFunction {
 	}
 }
 
-// raise is error. It takes nil, too, and level 2 is really the caller.
-func raise(l *lua.LState) int {
+// raiseError is error. It takes nil, too, and level 2 is really the caller.
+func raiseError(l *lua.LState) int {
 	level := l.OptInt(2, 1)
 	if level > 0 {
 		level++ // gopher-lua counts this function
@@ -155,7 +155,7 @@ func (m *machine) protected(standard lua.LValue) lua.LGFunction {
 		depth := len(m.protecting)
 		m.protecting = append(m.protecting, l)
 		defer func() { m.protecting = m.protecting[:depth] }()
-		n := delegate(l, standard)
+		n := callStandard(l, standard)
 		m.broken = m.broken || n == 2 && isPanicText(l.Get(-1))
 		return n
 	}
@@ -188,12 +188,12 @@ func (m *machine) tonumber(standard lua.LValue) lua.LGFunction {
 			l.Push(lua.LNumber(b.float()))
 			return 1
 		}
-		return delegate(l, standard)
+		return callStandard(l, standard)
 	}
 }
 
-// delegate calls another function with the same arguments.
-func delegate(l *lua.LState, f lua.LValue) int {
+// callStandard calls another function with the same arguments.
+func callStandard(l *lua.LState, f lua.LValue) int {
 	n := l.GetTop()
 	l.Insert(f, 1)
 	l.Call(n, lua.MultRet)

@@ -18,7 +18,7 @@ func (m *machine) stringLibrary() map[string]lua.LGFunction {
 }
 
 func (m *machine) matcher(l *lua.LState, src, pat string) *matcher {
-	return &matcher{src: src, pat: pat, poll: func() { m.clock.check(l) }}
+	return &matcher{src: src, pat: pat, poll: func() { m.deadline.check(l) }}
 }
 
 // raiseMalformed turns a malformed pattern into an error of the script.
@@ -106,7 +106,7 @@ func (m *machine) gmatch(l *lua.LState) int {
 	from := 0
 	l.Push(l.NewFunction(func(l *lua.LState) int {
 		defer raiseMalformed(l)
-		mt.poll = func() { m.clock.check(l) }
+		mt.poll = func() { m.deadline.check(l) }
 		start, end, ok := mt.find(from)
 		if !ok {
 			from = len(mt.src) + 1

@@ -17,7 +17,7 @@ func (m *machine) tableLibrary(standard *lua.LTable) map[string]lua.LGFunction {
 			p := m.document(l, l.Get(1))
 			if p == nil {
 				m.checkOpen(l, l.Get(1))
-				return delegate(l, original)
+				return callStandard(l, original)
 			}
 			if p.container.Kind() != pure.Array {
 				l.RaiseError("table.%s wants an array, but the value is an object", name)

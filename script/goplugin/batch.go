@@ -69,7 +69,7 @@ func (r *run) call(docs [][]byte, origin []int) (err error) {
 			err = c.misuse
 		}
 	}()
-	defer r.script.plugin.rescue(&err)
+	defer r.script.plugin.recoverPanic(&err)
 	if p := r.script.plugin; p.Route != nil {
 		p.Route(docs, c.emitTo, c.fail)
 	} else {
@@ -78,7 +78,7 @@ func (r *run) call(docs [][]byte, origin []int) (err error) {
 	return nil
 }
 
-func (c *call) emit(event int, doc []byte) { c.send(event, doc, 0) }
+func (c *call) emit(event int, doc []byte) { c.emitDocument(event, doc, 0) }
 
 func (c *call) emitTo(event int, doc []byte, sinks ...string) {
 	to, err := c.script.opts.Route(sinks...)
@@ -86,13 +86,13 @@ func (c *call) emitTo(event int, doc []byte, sinks ...string) {
 		c.fail(event, err)
 		return
 	}
-	c.send(event, doc, to)
+	c.emitDocument(event, doc, to)
 }
 
-func (c *call) send(event int, doc []byte, to uint64) {
-	c.admit("emit", event)
+func (c *call) emitDocument(event int, doc []byte, to uint64) {
+	c.checkCall("emit", event)
 	if event < c.last {
-		c.refuseCall(fmt.Errorf("emit was called for event %d after event %d: emit in the order of the events", event, c.last))
+		c.panicMisuse(fmt.Errorf("emit was called for event %d after event %d: emit in the order of the events", event, c.last))
 	}
 	c.last = event
 	i := c.origin[event]
@@ -105,24 +105,24 @@ func (c *call) send(event int, doc []byte, to uint64) {
 }
 
 func (c *call) fail(event int, err error) {
-	c.admit("fail", event)
+	c.checkCall("fail", event)
 	if err == nil {
 		err = errors.New("the plugin gave no reason")
 	}
 	c.result.Fail(c.origin[event], "script", err)
 }
 
-// admit panics when a plugin does not keep to the contract.
-func (c *call) admit(name string, event int) {
+// checkCall panics when a plugin does not keep to the contract.
+func (c *call) checkCall(name string, event int) {
 	if c.over.Load() {
 		panic(name + " was called after the function that it was given to had returned")
 	}
 	if event < 0 || event >= len(c.origin) {
-		c.refuseCall(fmt.Errorf("%s was called for event %d of %d: events count from 0", name, event, len(c.origin)))
+		c.panicMisuse(fmt.Errorf("%s was called for event %d of %d: events count from 0", name, event, len(c.origin)))
 	}
 }
 
-func (c *call) refuseCall(err error) {
+func (c *call) panicMisuse(err error) {
 	c.misuse = err
 	panic(err)
 }

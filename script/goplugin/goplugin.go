@@ -128,8 +128,8 @@ func (p *Plugin) lookup(opened *plugin.Plugin) error {
 	return nil
 }
 
-// wantRow refuses a plugin that is to compute values.
-func (p *Plugin) wantRow() error {
+// errNotRowFunc refuses a plugin that is to compute values.
+func (p *Plugin) errNotRowFunc() error {
 	return fmt.Errorf("%v takes whole batches: to compute a value it must be a func(map[string]any) (any, error)", p)
 }
 

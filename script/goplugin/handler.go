@@ -24,7 +24,7 @@ func (h *handler) Load(path string) (script.Handler, error) {
 		return nil, err
 	}
 	if p.Row == nil {
-		return nil, p.wantRow()
+		return nil, p.errNotRowFunc()
 	}
 	return &handler{symbol: h.symbol, plugin: p}, nil
 }
@@ -36,7 +36,7 @@ func (h *handler) Value(row map[string]any) (value any, err error) {
 	if h.plugin == nil {
 		return nil, errors.New("no plugin is loaded: call Load first")
 	}
-	defer h.plugin.rescue(&err)
+	defer h.plugin.recoverPanic(&err)
 	return h.plugin.Row(cloneRow(row))
 }
 

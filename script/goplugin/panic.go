@@ -8,28 +8,28 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// rescue is deferred around a plugin's code and makes an error of its panic.
-func (p *Plugin) rescue(err *error) {
+// recoverPanic is deferred around a plugin's code and makes an error of its panic.
+func (p *Plugin) recoverPanic(err *error) {
 	if reason := recover(); reason != nil {
-		*err = &script.Error{Script: p.String(), Message: fmt.Sprintf("panic: %v", reason), Traceback: stack()}
+		*err = &script.Error{Script: p.String(), Message: fmt.Sprintf("panic: %v", reason), Traceback: pluginStack()}
 	}
 }
 
 // framesMax bounds a traceback.
 const framesMax = 64
 
-// ours is how the functions of this package are called.
-const ours = "github.com/perigeedb/perigee/script/goplugin."
+// packagePrefix is how the functions of this package are called.
+const packagePrefix = "github.com/perigeedb/perigee/script/goplugin."
 
-// stack is the stack of a panic, as far as it is the plugin's: without the frames
+// pluginStack is the stack of a panic, as far as it is the plugin's: without the frames
 // of the runtime, and up to our call.
-func stack() string {
+func pluginStack() string {
 	pcs := make([]uintptr, framesMax)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	var s strings.Builder
 	for {
 		frame, more := frames.Next()
-		mine := strings.HasPrefix(frame.Function, ours)
+		mine := strings.HasPrefix(frame.Function, packagePrefix)
 		if mine && s.Len() > 0 {
 			return s.String()
 		}

@@ -20,35 +20,35 @@ func (r *run) runRows() {
 		if r.ctx.Err() != nil || r.limit != nil {
 			return
 		}
-		if err := r.row(i, encoder); err != nil {
+		if err := r.runRow(i, encoder); err != nil {
 			r.result.Fail(i, "script", err)
 		}
 	}
 }
 
-// row calls the plugin on event i. Encoding is under the same protection, because
+// runRow calls the plugin on event i. Encoding is under the same protection, because
 // a value may have a method of the plugin's that encodes it.
-func (r *run) row(i int, encoder *json.Encoder) (err error) {
-	defer r.script.plugin.rescue(&err)
+func (r *run) runRow(i int, encoder *json.Encoder) (err error) {
+	defer r.script.plugin.recoverPanic(&err)
 	value, err := r.script.plugin.Row(r.decoder.decode(r.in.Doc(i)))
 	if err != nil {
 		return err
 	}
 	if r.script.opts.Value {
-		return r.encode(i, encoder, valueOf(value), 0)
+		return r.encode(i, encoder, bytesAsText(value), 0)
 	}
 	if routed, ok := value.(map[string][]map[string]any); ok {
-		return r.routed(i, encoder, routed)
+		return r.sendRouted(i, encoder, routed)
 	}
-	rows, err := r.script.plugin.events(value)
+	rows, err := r.script.plugin.rowsOf(value)
 	if err != nil {
 		return err
 	}
-	return r.send(i, encoder, rows, 0)
+	return r.sendRows(i, encoder, rows, 0)
 }
 
-// routed sends rows by the names of their sinks, in the order of the names.
-func (r *run) routed(i int, encoder *json.Encoder, rows map[string][]map[string]any) error {
+// sendRouted sends rows by the names of their sinks, in the order of the names.
+func (r *run) sendRouted(i int, encoder *json.Encoder, rows map[string][]map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		to := uint64(0)
 		if name != "" {
@@ -57,15 +57,15 @@ func (r *run) routed(i int, encoder *json.Encoder, rows map[string][]map[string]
 				return err
 			}
 		}
-		if err := r.send(i, encoder, rows[name], to); err != nil {
+		if err := r.sendRows(i, encoder, rows[name], to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send puts the rows of event i into the output, for the sinks in to.
-func (r *run) send(i int, encoder *json.Encoder, rows []map[string]any, to uint64) error {
+// sendRows puts the rows of event i into the output, for the sinks in to.
+func (r *run) sendRows(i int, encoder *json.Encoder, rows []map[string]any, to uint64) error {
 	for _, row := range rows {
 		if r.limit != nil || r.result.Failed(i) {
 			return nil
@@ -80,8 +80,8 @@ func (r *run) send(i int, encoder *json.Encoder, rows []map[string]any, to uint6
 	return nil
 }
 
-// events are the rows that go on. Those that are nil do not.
-func (p *Plugin) events(value any) ([]map[string]any, error) {
+// rowsOf are the rows that go on. Those that are nil do not.
+func (p *Plugin) rowsOf(value any) ([]map[string]any, error) {
 	switch v := value.(type) {
 	case nil:
 		return nil, nil
@@ -93,8 +93,8 @@ func (p *Plugin) events(value any) ([]map[string]any, error) {
 	return nil, fmt.Errorf("%s returned %T: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event", p.symbol, value)
 }
 
-// valueOf takes bytes for text, as what json.Marshal returns.
-func valueOf(value any) any {
+// bytesAsText takes bytes for text, as what json.Marshal returns.
+func bytesAsText(value any) any {
 	if text, ok := value.([]byte); ok {
 		return string(text)
 	}

@@ -34,7 +34,7 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 		return nil, err
 	}
 	if opts.Value && p.Row == nil {
-		return nil, p.wantRow()
+		return nil, p.errNotRowFunc()
 	}
 	s := &loadedScript{
 		plugin: p, name: p.String(), opts: opts, log: opts.Log,

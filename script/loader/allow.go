@@ -38,8 +38,8 @@ func ParseAllow(list []string) (*Allow, error) {
 
 func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-// url checks that the host of an address is in the list.
-func (a *Allow) url(u *url.URL) error {
+// checkURL checks that the host of an address is in the list.
+func (a *Allow) checkURL(u *url.URL) error {
 	host, port := canonical(u.Hostname()), u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
@@ -47,21 +47,21 @@ func (a *Allow) url(u *url.URL) error {
 	if slices.Contains(a.hosts, host) || slices.Contains(a.hosts, net.JoinHostPort(host, port)) {
 		return nil
 	}
-	if address, err := netip.ParseAddr(host); err == nil && a.lists(address, port) {
+	if address, err := netip.ParseAddr(host); err == nil && a.listsAddress(address, port) {
 		return nil
 	}
 	return &Refused{Host: host}
 }
 
-// address checks the address that a name of the list stands for.
-func (a *Allow) address(host, port string) error {
+// checkAddress checks the address that a name of the list stands for.
+func (a *Allow) checkAddress(host, port string) error {
 	address, err := netip.ParseAddr(host)
 	if err != nil {
 		return err
 	}
 	address = address.Unmap()
 	switch {
-	case public(address), a.lists(address, port):
+	case isPublic(address), a.listsAddress(address, port):
 		return nil
 	case address.IsLoopback() && (slices.Contains(a.hosts, "localhost") || slices.Contains(a.hosts, net.JoinHostPort("localhost", port))):
 		return nil
@@ -69,7 +69,7 @@ func (a *Allow) address(host, port string) error {
 	return &Refused{Host: address.String(), Private: true}
 }
 
-func (a *Allow) lists(address netip.Addr, port string) bool {
+func (a *Allow) listsAddress(address netip.Addr, port string) bool {
 	contains := func(n netip.Prefix) bool { return n.Contains(address.Unmap()) }
 	return slices.ContainsFunc(a.networks, contains) || slices.Contains(a.hosts, net.JoinHostPort(address.String(), port))
 }
@@ -77,8 +77,8 @@ func (a *Allow) lists(address netip.Addr, port string) bool {
 // shared is the network between carriers and their customers.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// public tells whether an address is on the open internet.
-func public(a netip.Addr) bool {
+// isPublic tells whether an address is on the open internet.
+func isPublic(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
 }
 

@@ -38,7 +38,7 @@ func TestAddressBehindAName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := allow.address(c.address, "443"); (err == nil) != c.ok {
+		if err := allow.checkAddress(c.address, "443"); (err == nil) != c.ok {
 			t.Errorf("allow %s, address %s: %v", c.allow, c.address, err)
 		}
 	}

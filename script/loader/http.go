@@ -26,7 +26,7 @@ func newClient(allow *Allow) *http.Client {
 			if err != nil {
 				return err
 			}
-			return allow.address(host, port)
+			return allow.checkAddress(host, port)
 		},
 	}
 	return &http.Client{
@@ -42,7 +42,7 @@ func newClient(allow *Allow) *http.Client {
 			case via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
 				return fmt.Errorf("redirected from https to %s", r.URL.Scheme)
 			}
-			if err := allow.url(r.URL); err != nil {
+			if err := allow.checkURL(r.URL); err != nil {
 				return fmt.Errorf("redirected: %w", err)
 			}
 			return nil
@@ -50,9 +50,9 @@ func newClient(allow *Allow) *http.Client {
 	}
 }
 
-// get fetches a text, unless the tag is still that of the one at hand.
-func (l *Loader) get(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
-	if err := l.allow.url(u); err != nil {
+// fetchHTTP fetches a text, unless the tag is still that of the one at hand.
+func (l *Loader) fetchHTTP(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
+	if err := l.allow.checkURL(u); err != nil {
 		return Text{}, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -72,22 +72,22 @@ func (l *Loader) get(ctx context.Context, u *url.URL, tag string, most int) (Tex
 	case http.StatusNotModified:
 		return Text{}, ErrUnchanged
 	default:
-		return Text{}, &answer{status: response.StatusCode, text: response.Status}
+		return Text{}, &statusError{status: response.StatusCode, text: response.Status}
 	}
 	text, err := readAll(response.Body, most)
 	return Text{Bytes: text, Tag: response.Header.Get("ETag")}, err
 }
 
-// An answer is one that is no text.
-type answer struct {
+// An statusError is one that is no text.
+type statusError struct {
 	status int
 	text   string
 }
 
-func (a *answer) Error() string { return "the host answers " + a.text }
+func (a *statusError) Error() string { return "the host answers " + a.text }
 
 // Is tells what is not there from what cannot be had.
-func (a *answer) Is(target error) bool {
+func (a *statusError) Is(target error) bool {
 	return target == fs.ErrNotExist && (a.status == http.StatusNotFound || a.status == http.StatusGone)
 }
 

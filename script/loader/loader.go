@@ -86,21 +86,21 @@ func (l *Loader) load(ctx context.Context, o Origin, tag string) (Text, error) {
 	switch {
 	case o.code != "":
 		return Text{Bytes: []byte(o.code)}, nil
-	case o.url == nil && o.plugin():
-		return digest(o.path, tag)
+	case o.url == nil && o.isPlugin():
+		return hashFile(o.path, tag)
 	case o.url == nil:
 		return readFile(o.path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	most := textMax
-	if o.plugin() {
+	if o.isPlugin() {
 		most = pluginMax
 	}
 	if o.url.Scheme == "s3" {
-		return l.getObject(ctx, o.url, tag, most)
+		return l.fetchS3(ctx, o.url, tag, most)
 	}
-	return l.get(ctx, o.url, tag, most)
+	return l.fetchHTTP(ctx, o.url, tag, most)
 }
 
 // Code is Load for a script: it adds the script's name and what it can require,
@@ -110,11 +110,11 @@ func (l *Loader) Code(ctx context.Context, o Origin, tag string) (script.Code, s
 	if err != nil {
 		return script.Code{}, "", err
 	}
-	return script.Code{Name: o.String(), Text: text.Bytes, Files: l.files(ctx, o)}, text.Tag, nil
+	return script.Code{Name: o.String(), Text: text.Bytes, Files: l.readerBeside(ctx, o)}, text.Tag, nil
 }
 
-// files returns what reads the files beside an origin.
-func (l *Loader) files(ctx context.Context, o Origin) func(string) ([]byte, error) {
+// readerBeside returns what reads the files beside an origin.
+func (l *Loader) readerBeside(ctx context.Context, o Origin) func(string) ([]byte, error) {
 	if o.url == nil {
 		return script.Folder(o.Folder())
 	}
@@ -140,8 +140,8 @@ func readFile(path string) (Text, error) {
 	return Text{Bytes: text}, withoutPath(err)
 }
 
-// digest reads a file and keeps only its hash.
-func digest(path, tag string) (Text, error) {
+// hashFile reads a file and keeps only its hash.
+func hashFile(path, tag string) (Text, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return Text{}, withoutPath(err)

@@ -21,11 +21,11 @@ type Origin struct {
 }
 
 var (
-	// schemed begins like an address.
-	schemed = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-	// coded is what a script on one line has and a path has not: a script
+	// schemePattern begins like an address.
+	schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	// codePattern is what a script on one line has and a path has not: a script
 	// defines the function main.
-	coded = regexp.MustCompile(`\bfunction\b[\s\w.:]*\(|\bmain\s*=`)
+	codePattern = regexp.MustCompile(`\bfunction\b[\s\w.:]*\(|\bmain\s*=`)
 )
 
 // Schemes are those of the addresses that Locate knows.
@@ -41,15 +41,15 @@ func Locate(text, base, name string) (Origin, error) {
 	case text == "":
 		return Origin{}, fmt.Errorf("there is no code, path or address")
 	case IsCode(text):
-		if schemed.MatchString(base) {
+		if schemePattern.MatchString(base) {
 			base = ""
 		}
 		return Origin{name: name, code: text + "\n", base: base}, nil
-	case schemed.MatchString(text):
+	case schemePattern.MatchString(text):
 		return locateURL(text)
 	case filepath.IsAbs(text):
 		return Origin{path: filepath.Clean(text)}, nil
-	case schemed.MatchString(base):
+	case schemePattern.MatchString(base):
 		return locateURL(base + filepath.ToSlash(text))
 	}
 	return Origin{path: filepath.Join(base, text)}, nil
@@ -58,11 +58,11 @@ func Locate(text, base, name string) (Origin, error) {
 // IsCode tells whether a text is code and not the place where code is.
 func IsCode(text string) bool {
 	text = strings.TrimSpace(text)
-	return strings.Contains(text, "\n") || !schemed.MatchString(text) && coded.MatchString(text)
+	return strings.Contains(text, "\n") || !schemePattern.MatchString(text) && codePattern.MatchString(text)
 }
 
 // IsAddress tells whether a text begins like an address.
-func IsAddress(text string) bool { return schemed.MatchString(text) }
+func IsAddress(text string) bool { return schemePattern.MatchString(text) }
 
 func locateURL(text string) (Origin, error) {
 	u, err := url.Parse(text)
@@ -101,8 +101,8 @@ func (o Origin) String() string {
 	return shown.String()
 }
 
-// plugin tells whether it is a Go plugin, which is large.
-func (o Origin) plugin() bool {
+// isPlugin tells whether it is a Go plugin, which is large.
+func (o Origin) isPlugin() bool {
 	return strings.HasSuffix(o.path, ".so") || o.url != nil && strings.HasSuffix(o.url.Path, ".so")
 }
 

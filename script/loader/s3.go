@@ -74,10 +74,10 @@ func newBucketClient(s S3, lookup func(string) (string, bool), guarded http.Roun
 	return &bucketClient{core: core, trusted: trusted, url: u}, nil
 }
 
-// getObject is get for an object of a bucket.
-func (l *Loader) getObject(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
+// fetchS3 is get for an object of a bucket.
+func (l *Loader) fetchS3(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
 	if !l.s3.trusted {
-		if err := l.allow.url(l.s3.url); err != nil {
+		if err := l.allow.checkURL(l.s3.url); err != nil {
 			return Text{}, err
 		}
 	}
@@ -101,7 +101,7 @@ func objectError(err error) error {
 	case said.StatusCode == http.StatusNotModified:
 		return ErrUnchanged
 	case said.StatusCode != 0:
-		return &answer{status: said.StatusCode, text: fmt.Sprintf("%d %s: %s", said.StatusCode, said.Code, said.Message)}
+		return &statusError{status: said.StatusCode, text: fmt.Sprintf("%d %s: %s", said.StatusCode, said.Code, said.Message)}
 	}
 	return withoutURL(err)
 }

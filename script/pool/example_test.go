@@ -61,8 +61,8 @@ func ExampleSettings() {
 	// Output:
 	// adaptive
 	// fixed 16
-	// core 4, up to 64
-	// core 4, unlimited
-	// unbounded
-	// none
+	// scaling 4 to 64
+	// scaling from 4
+	// cached
+	// per call
 }

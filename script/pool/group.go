@@ -9,90 +9,90 @@ import (
 	"unsafe"
 )
 
-// A Group is the VMs of one script, or of several that are equal.
+// A Group holds the VMs of one script, or of several equal ones.
 type Group struct {
 	pool  *Pool
 	key   string
 	maker Maker
 	users int // guarded by the pool's mutex
 
-	members atomic.Pointer[[]*Member] // replaced whole, below mu
-	special atomic.Bool               // who gives a VM back must look whether it goes
-	_       [128]byte                 // those are read with each call, the next written now and then
-	hints   [256]hint
-	_       [128]byte
+	members        atomic.Pointer[[]*Member] // replaced as a whole, with mu held
+	checkOnRelease atomic.Bool               // Release must check whether to close the VM
+	_              [128]byte                 // the fields above are read by each call, those below written by some
+	lastUsed       [256]hint
+	_              [128]byte
 
-	extended sync.WaitGroup // what calls do without their VMs
+	detached sync.WaitGroup // calls that go on without their VMs, see Extend
 	_        [128]byte
 
-	mu      sync.Mutex
-	turns   queue // who waits for any VM
-	opening int   // VMs that are being made,
-	closing int   // and freed
-	closed  bool
-	size    int // bytes that a VM took at last
-	looked  time.Time
-	empty   chan struct{}
+	mu           sync.Mutex
+	waiters      queue // callers that wait for any VM
+	opening      int   // VMs that are being opened
+	closing      int   // VMs that are being closed
+	closed       bool
+	memberMemory int // bytes of the VM that was opened last
+	sampledAt    time.Time
+	drained      chan struct{}
 }
 
-// A hint is the VM that some goroutine used last. Those that run at the same time
-// come to different VMs by it, and each to the same one again, without writing to
-// memory that they share.
+// A hint is the VM that a goroutine used last. Goroutines that run at the same time find
+// different VMs by their hints, and each the same VM again, without writing to shared
+// memory.
 type hint struct{ member atomic.Pointer[Member] }
 
-// hint picks the goroutine's one, by the place of its stack. Two that run at the same
-// time and have the same one take their VMs from each other with each call, so that
-// there are many.
-func (g *Group) hint() *hint {
-	const least, scatter = 2 << 10, 0x9e3779b97f4a7c15 // a stack; Knuth's multiplier
+// lastUsedHint returns the hint of the calling goroutine, by the address of its stack.
+// Goroutines that share a hint take their VMs from each other with each call, so there
+// are many hints.
+func (g *Group) lastUsedHint() *hint {
+	const stackMin, multiplier = 2 << 10, 0x9e3779b97f4a7c15 // Knuth's
 	var here byte
-	place := uint64(uintptr(unsafe.Pointer(&here)) / least)
-	return &g.hints[place*scatter>>56]
+	address := uint64(uintptr(unsafe.Pointer(&here)) / stackMin)
+	return &g.lastUsed[address*multiplier>>56]
 }
 
 func newGroup(p *Pool, key string, maker Maker) *Group {
-	g := &Group{pool: p, key: key, maker: maker, empty: make(chan struct{})}
+	g := &Group{pool: p, key: key, maker: maker, drained: make(chan struct{})}
 	g.members.Store(new([]*Member))
 	return g
 }
 
-// Pool is the one that the group is in.
+// Pool returns the pool of the group.
 func (g *Group) Pool() *Pool { return g.pool }
 
-// Maker is the one that makes its VMs.
+// Maker returns the maker of the group's VMs.
 func (g *Group) Maker() Maker { return g.maker }
 
-// Acquire returns a VM, which the caller must give back by Release.
+// Acquire returns a VM, which the caller must give back with Release.
 func (g *Group) Acquire(ctx context.Context) (*Member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	h := g.hint()
-	if m := h.member.Load(); m != nil && m.take() {
-		if m.uses%homeEvery == 0 {
-			m = g.home(h, m)
+	h := g.lastUsedHint()
+	if m := h.member.Load(); m != nil && m.tryAcquire() {
+		if m.uses%compactEvery == 0 {
+			m = g.preferEarlier(h, m)
 		}
 		return m, nil
 	}
-	m, err := g.search(ctx)
+	m, err := g.acquireSlow(ctx)
 	if err == nil {
 		h.member.Store(m)
 	}
 	return m, err
 }
 
-// homeEvery is after how many uses of a VM it is left for one before it, if one is
-// free. So no more VMs are in use than have to be, which the caches thank for, and
-// the others rest and can go.
-const homeEvery = 1 << 14
+// compactEvery is the number of uses after which a caller prefers a free VM that precedes
+// its own. So callers use as few VMs as possible, which is good for CPU caches, and the
+// other VMs become idle and can be closed.
+const compactEvery = 1 << 14
 
-// home is a VM before m, or m itself.
-func (g *Group) home(h *hint, m *Member) *Member {
+// preferEarlier returns a free VM that precedes m in the list, or m.
+func (g *Group) preferEarlier(h *hint, m *Member) *Member {
 	for _, one := range *g.members.Load() {
 		if one == m {
 			break
 		}
-		if one.state.Load() == free && one.take() {
+		if one.state.Load() == stateFree && one.tryAcquire() {
 			h.member.Store(one)
 			m.Release()
 			return one
@@ -101,134 +101,134 @@ func (g *Group) home(h *hint, m *Member) *Member {
 	return m
 }
 
-// scan takes the first VM that is free.
-func (g *Group) scan() *Member {
+// acquireFree acquires the first free VM, or returns nil.
+func (g *Group) acquireFree() *Member {
 	for _, m := range *g.members.Load() {
-		if m.state.Load() == free && m.take() {
+		if m.state.Load() == stateFree && m.tryAcquire() {
 			return m
 		}
 	}
 	return nil
 }
 
-// dismisses closes a VM that its caller holds, if it has to go.
-func (g *Group) dismisses(m *Member) bool {
+// closeIfUnwanted closes a VM that the caller holds, if it is broken or surplus.
+func (g *Group) closeIfUnwanted(m *Member) bool {
 	broken := m.VM.Broken()
 	g.mu.Lock()
 	s, n := g.pool.settings.Load(), len(*g.members.Load())
-	unwanted := s.Idle < 0 && n > s.Core && g.turns.length.Load() == 0
+	unwanted := s.Idle < 0 && n > s.Core && g.waiters.length.Load() == 0
 	if !broken && !g.closed && n <= s.Max && !unwanted {
 		g.mu.Unlock()
 		return false
 	}
-	g.unlist(m)
+	g.removeMember(m)
 	g.mu.Unlock()
-	g.discard(m, broken)
+	g.closeMember(m, broken)
 	return true
 }
 
-// discard frees a VM that is no longer listed.
-func (g *Group) discard(m *Member, broken bool) {
+// closeMember closes a VM that removeMember has removed.
+func (g *Group) closeMember(m *Member, broken bool) {
 	m.VM.Close()
 	if broken {
-		g.pool.broken.Add(1)
+		g.pool.discarded.Add(1)
 	} else {
 		g.pool.released.Add(1)
 	}
 	g.mu.Lock()
 	g.closing--
-	g.turns.wake() // there may be one more
-	g.left()
+	g.waiters.wakeFirst() // it may open a VM now
+	g.signalDrained()
 	g.mu.Unlock()
 }
 
-// list and unlist change the VMs there are, below the mutex.
-func (g *Group) list(m *Member) {
+// addMember and removeMember change the list of VMs, with the mutex held.
+func (g *Group) addMember(m *Member) {
 	all := append(slices.Clip(slices.Clone(*g.members.Load())), m)
 	g.members.Store(&all)
-	g.mark()
+	g.updateCheckOnRelease()
 }
 
-func (g *Group) unlist(m *Member) {
-	m.state.Store(gone)
+func (g *Group) removeMember(m *Member) {
+	m.state.Store(stateClosed)
 	g.pool.memory.Add(-int64(m.memory))
 	all := slices.Clone(*g.members.Load())
 	all = slices.DeleteFunc(all, func(one *Member) bool { return one == m })
 	g.members.Store(&all)
 	g.closing++
-	g.mark()
+	g.updateCheckOnRelease()
 }
 
-// mark notes whether VMs must be looked at when they are given back.
-func (g *Group) mark() {
+func (g *Group) updateCheckOnRelease() {
 	s, n := g.pool.settings.Load(), len(*g.members.Load())
-	g.special.Store(g.closed || n > s.Max || s.Idle < 0 && n > s.Core)
+	g.checkOnRelease.Store(g.closed || n > s.Max || s.Idle < 0 && n > s.Core)
 }
 
-// places counts the VMs there are, also those that begin or end.
-func (g *Group) places() int { return len(*g.members.Load()) + g.closing + g.opening }
+// countSlots counts the VMs, including those that are being opened or closed.
+func (g *Group) countSlots() int { return len(*g.members.Load()) + g.closing + g.opening }
 
-// below tells whether there may be one more VM, whoever wants it.
-func (g *Group) below() bool {
-	n := g.places()
-	return n == 0 || n < g.pool.settings.Load().Max && g.pool.room(g.size)
+// hasRoom reports whether the settings allow one more VM.
+func (g *Group) hasRoom() bool {
+	n := g.countSlots()
+	return n == 0 || n < g.pool.settings.Load().Max && g.pool.hasMemory(g.memberMemory)
 }
 
-// mayOpen tells whether one may be made at once.
-func (g *Group) mayOpen() bool {
-	s, n := g.pool.settings.Load(), g.places()
-	return g.below() && (n == 0 || n < s.Core || s.Eager)
+// mayOpenAtOnce reports whether a caller may open a VM without waiting first.
+func (g *Group) mayOpenAtOnce() bool {
+	s, n := g.pool.settings.Load(), g.countSlots()
+	return g.hasRoom() && (n == 0 || n < s.Core || s.Eager)
 }
 
-// open makes a VM, for which there is leave.
-func (g *Group) open(ctx context.Context) (*Member, error) {
+// openMember opens a VM, which the caller has counted in g.opening.
+func (g *Group) openMember(ctx context.Context) (*Member, error) {
 	vm, err := g.maker.Open(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.opening--
 	if err != nil {
-		g.turns.wake()
-		g.left()
+		g.waiters.wakeFirst()
+		g.signalDrained()
 		return nil, err
 	}
 	m := &Member{VM: vm, group: g, memory: vm.Memory()}
-	m.state.Store(held)
-	g.size = m.memory
+	m.state.Store(stateHeld)
+	g.memberMemory = m.memory
 	g.pool.memory.Add(int64(m.memory))
 	g.pool.made.Add(1)
-	g.list(m)
+	g.addMember(m)
 	if len(*g.members.Load()) > g.pool.settings.Load().Core {
-		g.pool.tend()
+		g.pool.startMonitor()
 	}
 	return m, nil
 }
 
-// resized applies new settings.
-func (g *Group) resized() {
+// applySettings applies new settings.
+func (g *Group) applySettings() {
 	g.mu.Lock()
-	g.mark()
-	g.turns.wake()
+	g.updateCheckOnRelease()
+	g.waiters.wakeFirst()
 	g.mu.Unlock()
-	g.clear()
+	g.closeUnwanted()
 }
 
-// clear closes what is free and has to go.
-func (g *Group) clear() {
+// closeUnwanted closes free VMs that are surplus.
+func (g *Group) closeUnwanted() {
 	for _, m := range *g.members.Load() {
-		if g.special.Load() && m.suspended.Load() == 0 && m.retake() {
+		if g.checkOnRelease.Load() && m.suspended.Load() == 0 && m.tryReacquire() {
 			m.Release()
 		}
 	}
 }
 
-// Extend says, before Release, that the call goes on without a VM, until Done.
-func (g *Group) Extend() { g.extended.Add(1) }
+// Extend makes Leave wait for a call that goes on after it has released its VM, until
+// Done. Call it before Release.
+func (g *Group) Extend() { g.detached.Add(1) }
 
-// Done ends what Extend began.
-func (g *Group) Done() { g.extended.Done() }
+// Done ends a call that Extend was called for.
+func (g *Group) Done() { g.detached.Done() }
 
-// Leave ends a Join. The last one frees the VMs, and waits for those in use and for
-// calls that go on without.
+// Leave ends a Join. The last Leave closes the VMs. It waits for those in use and for
+// calls that Extend was called for.
 func (g *Group) Leave() {
 	p := g.pool
 	p.mu.Lock()
@@ -243,42 +243,42 @@ func (g *Group) Leave() {
 	}
 	g.mu.Lock()
 	g.closed = true
-	g.mark()
-	for w := g.turns.pop(); w != nil; w = g.turns.pop() {
-		w.turn <- nil
+	g.updateCheckOnRelease()
+	for w := g.waiters.pop(); w != nil; w = g.waiters.pop() {
+		w.handoff <- nil
 	}
-	g.left()
+	g.signalDrained()
 	g.mu.Unlock()
-	g.clear()
-	<-g.empty
-	g.extended.Wait()
+	g.closeUnwanted()
+	<-g.drained
+	g.detached.Wait()
 	g.maker.Close()
 	p.mu.Lock()
 	delete(p.all, g)
 	p.mu.Unlock()
-	p.stir()
+	p.wakeMonitor()
 }
 
-// left sees whether a closed group has lost its last VM.
-func (g *Group) left() {
-	if g.closed && g.places() == 0 {
-		close(g.empty)
+// signalDrained closes g.drained when the group is closed and its last VM is, too.
+func (g *Group) signalDrained() {
+	if g.closed && g.countSlots() == 0 {
+		close(g.drained)
 	}
 }
 
-// count adds the group's gauges.
-func (g *Group) count(s *Stats) {
+// addStats adds the group's gauges.
+func (g *Group) addStats(s *Stats) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.Scripts++
-	s.Waiting += int(g.turns.length.Load())
+	s.Waiting += int(g.waiters.length.Load())
 	for _, m := range *g.members.Load() {
-		if m.state.Load() == held {
+		if m.state.Load() == stateHeld {
 			s.InUse++
 		} else {
 			s.Idle++
 		}
 		s.Suspended += int(m.suspended.Load())
-		s.Waiting += int(m.turns.length.Load())
+		s.Waiting += int(m.waiters.length.Load())
 	}
 }

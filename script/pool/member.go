@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	free     = iota // for anybody
-	held            // by a caller
-	reserved        // free, but only for calls that wait inside
-	gone            // closed
+	stateFree     = iota
+	stateHeld     // by a caller
+	stateReserved // broken, and kept for the calls that are suspended in it
+	stateClosed
 )
 
 // A Member is a VM that a caller holds.
@@ -18,31 +18,31 @@ type Member struct {
 	VM    VM
 	group *Group
 
-	state     atomic.Uint32
-	suspended atomic.Int32 // calls that wait inside; changed by the holder
-	turns     queue        // of those calls
-	uses      uint32       // changed by the holder
-	handed    time.Time    // over, last; the holder's
-	inward    bool         // to a call that waits inside; the holder's
-	memory    int          // that the pool counts for it; the holder's
-	seen      sighting     // the tender's
-	_         [128]byte    // what lies behind is another processor's
+	state          atomic.Uint32
+	suspended      atomic.Int32   // suspended calls; only the holder changes it
+	waiters        queue          // calls that resume
+	uses           uint32         // only for the holder, as the next three fields
+	handedOverAt   time.Time      // to a waiter, last
+	handedToResume bool           // that waiter resumed a call
+	memory         int            // that the pool counts for the VM
+	sample         progressSample // only for the monitor
+	_              [128]byte      // keeps the next member out of the cache line
 }
 
-func (m *Member) take() bool { return m.state.CompareAndSwap(free, held) }
+func (m *Member) tryAcquire() bool { return m.state.CompareAndSwap(stateFree, stateHeld) }
 
-// retake takes it for a call that waits inside.
-func (m *Member) retake() bool {
-	return m.take() || m.state.CompareAndSwap(reserved, held)
+// tryReacquire acquires the VM for a suspended call.
+func (m *Member) tryReacquire() bool {
+	return m.tryAcquire() || m.state.CompareAndSwap(stateReserved, stateHeld)
 }
 
-// turnEvery is how many uses of a VM others may take before it may be handed to one
-// who waits, and turnAfter how long. Who hands it over will soon have to sleep
-// himself, so if many wait, one switch leads to the next: it may cost as much as dozens
-// of short calls.
+// A VM is handed to a waiter once in handOverEvery uses, and at most once in
+// handOverAfter. The goroutine that hands it over soon has to sleep itself, so when many
+// wait, each switch leads to the next, and a switch may cost as much as dozens of short
+// calls.
 const (
-	turnEvery = 16
-	turnAfter = time.Millisecond
+	handOverEvery = 16
+	handOverAfter = time.Millisecond
 )
 
 // Release gives the VM back.
@@ -50,69 +50,69 @@ func (m *Member) Release() {
 	g := m.group
 	m.uses++
 	broken := m.VM.Broken()
-	if (broken || g.special.Load()) && m.suspended.Load() == 0 && g.dismisses(m) {
+	if (broken || g.checkOnRelease.Load()) && m.suspended.Load() == 0 && g.closeIfUnwanted(m) {
 		return
 	}
-	m.weigh()
-	if m.uses%turnEvery == 0 && g.handOver(m, broken) {
+	m.updateMemory()
+	if m.uses%handOverEvery == 0 && g.handOver(m, broken) {
 		return
 	}
-	m.rest(broken)
-	if m.turns.calls() || g.turns.calls() || g.special.Load() {
-		g.freed(m)
+	m.markFree(broken)
+	if m.waiters.needsWake() || g.waiters.needsWake() || g.checkOnRelease.Load() {
+		g.wakeWaiters(m)
 	}
 }
 
-// rest ends the hold. A broken VM is there only for the calls that wait in it.
-func (m *Member) rest(broken bool) {
+// markFree ends the hold. A broken VM stays only for the calls that are suspended in it.
+func (m *Member) markFree(broken bool) {
 	if broken {
-		m.state.Store(reserved)
+		m.state.Store(stateReserved)
 	} else {
-		m.state.Store(free)
+		m.state.Store(stateFree)
 	}
 }
 
-// Suspend is Release by a call that will go on in this VM: it stays until Resume.
+// Suspend releases the VM during a call that will go on in it: the VM stays until Resume.
 func (m *Member) Suspend() {
 	m.suspended.Add(1)
 	m.Release()
 }
 
-// Resume takes the VM again after Suspend. It waits for those who use it.
+// Resume acquires the VM again after Suspend. It waits for other callers.
 func (m *Member) Resume() {
-	if !m.retake() && !m.spin() {
-		m.group.waitFor(m)
+	if !m.tryReacquire() && !m.spinReacquire() {
+		m.group.waitForMember(m)
 	}
 	m.suspended.Add(-1)
 }
 
-// spins is for how many glances a VM in use may become free before it is worth
-// sleeping. A short call is over by then.
-const spins = 100
+// spinTries is how often Resume looks at a VM in use before it sleeps. A short call ends
+// within it.
+const spinTries = 100
 
-func (m *Member) spin() bool {
+func (m *Member) spinReacquire() bool {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return false
 	}
-	for range spins {
-		if s := m.state.Load(); s != held && m.retake() {
+	for range spinTries {
+		if s := m.state.Load(); s != stateHeld && m.tryReacquire() {
 			return true
 		}
 	}
 	return false
 }
 
-// weighStep is how much the memory of a VM may change unnoticed.
-const weighStep = 64 << 10
+// memoryStep is the smallest change of a VM's memory that the pool counts.
+const memoryStep = 64 << 10
 
-// weigh keeps account of the VM's memory.
-func (m *Member) weigh() {
+// updateMemory counts the VM's memory.
+func (m *Member) updateMemory() {
 	now := m.VM.Memory()
-	if change := now - m.memory; change > weighStep || change < -weighStep {
+	if change := now - m.memory; change > memoryStep || change < -memoryStep {
 		m.memory = now
 		m.group.pool.memory.Add(int64(change))
-		if !m.group.pool.room(0) {
-			m.group.pool.tend()
+		if !m.group.pool.hasMemory(0) {
+			m.group.pool.startMonitor()
 		}
 	}
 }

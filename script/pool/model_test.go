@@ -386,7 +386,7 @@ func TestModel(t *testing.T) {
 			m.step(m.unload)(t)
 			m.group.Leave()
 			time.Sleep(2 * shortTick)
-			if synctest.Wait(); m.pool.tended.Load() {
+			if synctest.Wait(); m.pool.monitored.Load() {
 				t.Fatal("there is a tender, although there is nothing to look at")
 			}
 		})
@@ -407,10 +407,10 @@ func TestSettings(t *testing.T) {
 	}{
 		{Settings{}, "adaptive"},
 		{Settings{Core: 2, Max: 2}, "fixed 2"},
-		{Settings{Core: 2, Max: 8, Eager: true}, "core 2, up to 8"},
-		{Settings{Core: 2, Max: -1, Eager: true}, "core 2, unlimited"},
-		{Settings{Core: -1, Max: -1, Eager: true}, "unbounded"},
-		{Settings{Core: -1, Max: -1, Eager: true, Idle: -1}, "none"},
+		{Settings{Core: 2, Max: 8, Eager: true}, "scaling 2 to 8"},
+		{Settings{Core: 2, Max: -1, Eager: true}, "scaling from 2"},
+		{Settings{Core: -1, Max: -1, Eager: true}, "cached"},
+		{Settings{Core: -1, Max: -1, Eager: true, Idle: -1}, "per call"},
 		{Settings{Core: 2, Max: 8}, "adaptive 2 to 8"},
 	} {
 		if got := fmt.Sprint(test.settings); got != test.want {

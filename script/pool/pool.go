@@ -1,13 +1,13 @@
 // Package pool keeps virtual machines for scripts. One Pool serves any number of
 // scripts; equal ones, by the key they give, share their VMs.
 //
-// A caller gets a VM that is free, or has one made where Settings allow, or waits.
-// Nobody holds a lock while a VM is used. Callers that wait do so in their order,
-// but a VM that becomes free may be taken by one who is just running: waking
-// somebody for each call costs several times a short call. Every so many calls the
-// VM is handed to the one who waits longest, so that nobody waits for ever.
+// A caller gets a free VM, opens one where Settings allow it, or waits. No lock is held
+// while a VM is in use. Callers wait in the order of their calls, but a running caller
+// may take a VM that has just become free, because waking a goroutine for each call costs
+// several times a short call. Every few calls a VM is handed to the caller that has
+// waited longest, so that no caller starves.
 //
-// Everything is safe for concurrent use.
+// All types are safe for concurrent use.
 package pool
 
 import (
@@ -18,72 +18,71 @@ import (
 	"time"
 )
 
-// A VM is what a pool keeps.
+// A VM is a virtual machine with a script loaded.
 type VM interface {
-	// Close frees it. Nobody uses it then.
+	// Close frees the VM. The pool calls it when no caller holds the VM.
 	Close()
-	// Broken tells whether it can take no more calls. It is asked by its holder.
+	// Broken reports whether the VM can take no more calls. Only the holder calls it.
 	Broken() bool
-	// Memory is how many bytes it takes. It is asked by its holder.
+	// Memory returns the bytes that the VM takes. Only the holder calls it.
 	Memory() int
-	// Progress says how many times it has begun to compute, and whether it does now:
-	// not when it waits, for a processor either. It is asked at any time until Close,
-	// by one at a time.
+	// Progress returns how many computations the VM has begun, and whether one runs
+	// now: one that waits, be it for a processor, does not run. One goroutine at a time
+	// calls it, at any time until Close.
 	Progress() (runs uint32, computes bool)
 }
 
-// A Maker makes the VMs of one script.
+// A Maker opens the VMs of one script.
 type Maker interface {
 	Open(ctx context.Context) (VM, error)
-	// Close frees what the VMs shared, after the last of them.
+	// Close frees what the VMs share, after the last of them is closed.
 	Close()
 }
 
-// ErrClosed is the error of those who want a VM of a script that was unloaded.
+// ErrClosed is the error of Acquire after the script was unloaded.
 var ErrClosed = errors.New("the script is unloaded")
 
 // A Pool keeps the VMs of scripts.
 type Pool struct {
-	settings atomic.Pointer[Settings]
-	memory   atomic.Int64 // bytes of all VMs
-	made     atomic.Uint64
-	released atomic.Uint64
-	broken   atomic.Uint64
-	waits    atomic.Uint64
-	waited   atomic.Int64
+	settings  atomic.Pointer[Settings]
+	memory    atomic.Int64 // bytes of all VMs
+	made      atomic.Uint64
+	released  atomic.Uint64
+	discarded atomic.Uint64
+	waits     atomic.Uint64
+	waitTime  atomic.Int64
 
 	waiters sync.Pool // *waiter
 
 	mu     sync.Mutex
 	groups map[string]*Group
-	all    map[*Group]struct{} // with those that end
+	all    map[*Group]struct{} // and those that are closing
 
-	tended atomic.Bool // there is a tender
-	rests  atomic.Bool // it sleeps for long
-	poke   chan struct{}
+	monitored     atomic.Bool // the monitor runs
+	monitorSleeps atomic.Bool // and sleeps for longer than shortTick
+	monitorWake   chan struct{}
 }
 
-// New makes a pool. It needs no closing: what it keeps belongs to its groups.
+// New returns a pool. It needs no closing: its VMs belong to its groups.
 func New(s Settings) *Pool {
-	p := &Pool{groups: make(map[string]*Group), all: make(map[*Group]struct{}), poke: make(chan struct{}, 1)}
-	p.waiters.New = func() any { return &waiter{turn: make(chan *Member, 1)} }
+	p := &Pool{groups: make(map[string]*Group), all: make(map[*Group]struct{}), monitorWake: make(chan struct{}, 1)}
+	p.waiters.New = func() any { return &waiter{handoff: make(chan *Member, 1)} }
 	s = s.withDefaults()
 	p.settings.Store(&s)
 	return p
 }
 
-// Resize changes the settings. VMs that are too many go as they become free.
+// Resize changes the settings. Surplus VMs are closed as they become free.
 func (p *Pool) Resize(s Settings) {
 	s = s.withDefaults()
 	p.settings.Store(&s)
-	for _, g := range p.list() {
-		g.resized()
+	for _, g := range p.listGroups() {
+		g.applySettings()
 	}
-	p.tend()
+	p.startMonitor()
 }
 
-// list returns the groups there are.
-func (p *Pool) list() []*Group {
+func (p *Pool) listGroups() []*Group {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	groups := make([]*Group, 0, len(p.all))
@@ -93,8 +92,8 @@ func (p *Pool) list() []*Group {
 	return groups
 }
 
-// Join returns the VMs for a key, which stands for the code and for all that makes
-// VMs differ. If nobody has them, maker says how they are made. Each Join needs a
+// Join returns the group of VMs for a key, which stands for the code and for everything
+// else that makes VMs differ. It calls maker when the group is new. Each Join needs a
 // Leave.
 func (p *Pool) Join(key string, maker func() Maker) *Group {
 	p.mu.Lock()
@@ -108,35 +107,37 @@ func (p *Pool) Join(key string, maker func() Maker) *Group {
 	return g
 }
 
-// room tells whether so many bytes more are within the bound.
-func (p *Pool) room(bytes int) bool {
+// hasMemory reports whether the bound on memory leaves room for more bytes.
+func (p *Pool) hasMemory(bytes int) bool {
 	return p.memory.Load()+int64(bytes) <= int64(p.settings.Load().Memory)
 }
 
-// Stats are the gauges and counters of a pool, or of one script in it.
+// Stats are the gauges and counters of a pool.
 type Stats struct {
-	Scripts   int // gauges: scripts that are loaded,
-	Idle      int // VMs that wait for callers,
-	InUse     int // VMs that callers hold,
-	Suspended int // calls that wait inside of VMs for something,
-	Waiting   int // callers that wait for a VM,
+	// Gauges.
+	Scripts   int // loaded scripts
+	Idle      int // free VMs
+	InUse     int // VMs that callers hold
+	Suspended int // calls that wait inside a VM, for a function of Go
+	Waiting   int // callers that wait for a VM
 	Memory    int // bytes of all VMs
 
-	Made      uint64        // counters: VMs made,
-	Released  uint64        // released, because they were not needed any more,
-	Discarded uint64        // thrown away, because they hit a limit,
-	Waits     uint64        // calls that had to wait for a VM,
-	WaitTime  time.Duration // and how long they did
+	// Counters.
+	Made      uint64        // VMs opened
+	Released  uint64        // VMs closed because they were no longer needed
+	Discarded uint64        // VMs closed because they hit a limit
+	Waits     uint64        // calls that waited for a VM
+	WaitTime  time.Duration // total time that calls waited for a VM
 }
 
-// Stats returns those of the pool.
+// Stats returns the current gauges and counters.
 func (p *Pool) Stats() Stats {
 	s := Stats{
 		Memory: int(p.memory.Load()), Made: p.made.Load(), Released: p.released.Load(),
-		Discarded: p.broken.Load(), Waits: p.waits.Load(), WaitTime: time.Duration(p.waited.Load()),
+		Discarded: p.discarded.Load(), Waits: p.waits.Load(), WaitTime: time.Duration(p.waitTime.Load()),
 	}
-	for _, g := range p.list() {
-		g.count(&s)
+	for _, g := range p.listGroups() {
+		g.addStats(&s)
 	}
 	return s
 }

@@ -2,77 +2,76 @@ package pool
 
 import "sync/atomic"
 
-// A waiter is a caller that sleeps. It gets a VM that is held for it, or nil for
-// another try, once for each time that it was taken out of its queue.
+// A waiter is a caller that sleeps. Each time it is removed from its queue it receives
+// either a VM that is held for it, or nil, which means: try again.
 type waiter struct {
-	turn        chan *Member
-	opens       bool // it may make a VM; written before nil is sent
-	number      uint64
-	queue       *queue
-	before, far *waiter
+	handoff    chan *Member
+	mayOpen    bool // it may make a VM; written before nil is sent
+	number     uint64
+	queue      *queue
+	prev, next *waiter
 }
 
-// A queue holds callers in the order of their coming. Its group's mutex guards it.
-// It has at most one caller who was woken and has not tried yet: more would run
-// after the same VM.
+// A queue holds callers, first come first served. Its group's mutex guards it. At most
+// one of its callers is awake and has not tried yet: more would compete for the same VM.
 type queue struct {
-	first, last *waiter
-	count       uint64 // that ever came
-	length      atomic.Int32
-	woken       atomic.Bool
+	first, last  *waiter
+	pushed       uint64 // callers so far
+	length       atomic.Int32
+	wokenPending atomic.Bool
 }
 
-// calls tells whether there is somebody to wake. It needs no mutex.
-func (q *queue) calls() bool { return q.length.Load() > 0 && !q.woken.Load() }
+// needsWake reports whether there is a caller to wake. It needs no mutex.
+func (q *queue) needsWake() bool { return q.length.Load() > 0 && !q.wokenPending.Load() }
 
-// push appends a waiter, or puts one that has been in before back into his place.
+// push appends a waiter, or puts one that was woken before back into its place.
 func (q *queue) push(w *waiter, again bool) {
-	var behind *waiter // w; nil at the end
+	var behind *waiter // the waiter after w; nil at the end
 	if again {
 		behind = q.first
 		for behind != nil && behind.number < w.number {
-			behind = behind.far
+			behind = behind.next
 		}
 	} else {
-		q.count++
-		w.number = q.count
+		q.pushed++
+		w.number = q.pushed
 	}
 	before := q.last
 	if behind != nil {
-		before, behind.before = behind.before, w
+		before, behind.prev = behind.prev, w
 	} else {
 		q.last = w
 	}
 	if before != nil {
-		before.far = w
+		before.next = w
 	} else {
 		q.first = w
 	}
-	w.queue, w.before, w.far = q, before, behind
+	w.queue, w.prev, w.next = q, before, behind
 	q.length.Add(1)
 }
 
-// remove takes a waiter out, and tells whether it was still in.
+// remove removes a waiter, and reports whether it was in the queue.
 func (q *queue) remove(w *waiter) bool {
 	if w.queue != q {
 		return false
 	}
-	if w.before != nil {
-		w.before.far = w.far
+	if w.prev != nil {
+		w.prev.next = w.next
 	} else {
-		q.first = w.far
+		q.first = w.next
 	}
-	if w.far != nil {
-		w.far.before = w.before
+	if w.next != nil {
+		w.next.prev = w.prev
 	} else {
-		q.last = w.before
+		q.last = w.prev
 	}
-	w.queue, w.before, w.far = nil, nil, nil
+	w.queue, w.prev, w.next = nil, nil, nil
 	q.length.Add(-1)
 	return true
 }
 
-// pop takes the first waiter out.
+// pop removes and returns the first waiter, or nil.
 func (q *queue) pop() *waiter {
 	w := q.first
 	if w != nil {
@@ -81,13 +80,13 @@ func (q *queue) pop() *waiter {
 	return w
 }
 
-// wake lets the first waiter try again.
-func (q *queue) wake() {
-	if q.woken.Load() {
+// wakeFirst lets the first waiter try again.
+func (q *queue) wakeFirst() {
+	if q.wokenPending.Load() {
 		return
 	}
 	if w := q.pop(); w != nil {
-		q.woken.Store(true)
-		w.turn <- nil
+		q.wokenPending.Store(true)
+		w.handoff <- nil
 	}
 }

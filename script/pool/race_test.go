@@ -159,28 +159,28 @@ func TestHandsOverByTurns(t *testing.T) {
 	}
 	defer m.Release()
 	for range 4 {
-		for _, q := range []*queue{&m.turns, &g.turns} {
-			q.push(&waiter{turn: make(chan *Member, 1)}, false)
+		for _, q := range []*queue{&m.waiters, &g.waiters} {
+			q.push(&waiter{handoff: make(chan *Member, 1)}, false)
 		}
 	}
 	for left := int32(4); left > 0; left-- {
 		for range 2 {
-			if m.handed = time.Now().Add(-turnAfter); !g.handOver(m, false) {
+			if m.handedOverAt = time.Now().Add(-handOverAfter); !g.handOver(m, false) {
 				t.Fatal("nobody got the VM")
 			}
 		}
-		if in, out := m.turns.length.Load(), g.turns.length.Load(); in != left-1 || out != left-1 {
+		if in, out := m.waiters.length.Load(), g.waiters.length.Load(); in != left-1 || out != left-1 {
 			t.Fatalf("%d wait inside and %d for any VM, want %d each", in, out, left-1)
 		}
-		if m.uses += turnEvery; g.handOver(m, false) {
+		if m.uses += handOverEvery; g.handOver(m, false) {
 			t.Fatal("the VM was handed over at once again")
 		}
 	}
-	g.turns.push(&waiter{turn: make(chan *Member, 1)}, false)
+	g.waiters.push(&waiter{handoff: make(chan *Member, 1)}, false)
 	for _, broken := range []bool{true, false} { // none but calls inside get one that is broken
-		m.turns.push(&waiter{turn: make(chan *Member, 1)}, false)
-		m.handed, m.inward = time.Time{}, broken
-		if !g.handOver(m, broken) || m.turns.length.Load() != 0 {
+		m.waiters.push(&waiter{handoff: make(chan *Member, 1)}, false)
+		m.handedOverAt, m.handedToResume = time.Time{}, broken
+		if !g.handOver(m, broken) || m.waiters.length.Load() != 0 {
 			t.Fatal("the call inside did not get the VM")
 		}
 	}

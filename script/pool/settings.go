@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Settings say how many VMs there are. The zero value is the adaptive pool. One
-// set of numbers expresses every other kind:
+// Settings set the number of VMs. The zero value is the adaptive pool. The strategies
+// of thread pools are:
 //
-//	Settings{}                                   adaptive
-//	Settings{Core: n, Max: n}                    a fixed number, callers wait
-//	Settings{Core: n, Max: m, Eager: true}       a core, more up to a bound, then callers wait
-//	Settings{Core: n, Max: -1, Eager: true}      a core, more without a bound
-//	Settings{Core: -1, Max: -1, Eager: true}     no core and no bound
-//	Settings{Core: -1, Max: -1, Eager: true, Idle: -1}  a VM for each call
+//	Settings{}                                          adaptive
+//	Settings{Core: n, Max: n}                           fixed: callers wait for one of n VMs
+//	Settings{Core: n, Max: m, Eager: true}              scaling: n VMs are kept, up to m are made
+//	Settings{Core: n, Max: -1, Eager: true}             scaling without a bound
+//	Settings{Core: -1, Max: -1, Eager: true}            cached: made on demand, closed when idle
+//	Settings{Core: -1, Max: -1, Eager: true, Idle: -1}  per call: a new VM for each call
 type Settings struct {
-	// Core is how many VMs of a script are kept, once made; 0 is one for each core
-	// of the machine, negative is none.
+	// Core is the number of VMs of a script that are kept once they are open. 0 means
+	// one per CPU core, a negative number none.
 	Core int
-	// Max is how many VMs a script can have; 0 is eight for each core, negative is no
-	// bound. When Core is larger, it counts.
+	// Max is the maximum number of VMs of a script. 0 means eight per CPU core, a
+	// negative number no bound. A larger Core takes precedence.
 	Max int
-	// Eager makes a VM beyond the core as soon as none is free. Without it one is
-	// made only while callers wait and VMs in use wait for something themselves, so
-	// that a core of the machine has nothing to compute.
+	// Eager opens a VM beyond the core as soon as none is free. Without it, one is
+	// opened only while callers wait and the VMs in use wait themselves, so that a CPU
+	// core is idle.
 	Eager bool
-	// Idle is after which rest a VM beyond the core is released; 0 is ten seconds,
-	// negative is at once.
+	// Idle is how long a VM beyond the core may be unused before it is closed. 0 means
+	// ten seconds, a negative duration closes it on release.
 	Idle time.Duration
-	// Memory bounds the bytes of all VMs of the pool; 0 is 512 MiB, negative is no
-	// bound. A script can always have one VM.
+	// Memory bounds the bytes of all VMs of the pool. 0 means 512 MiB, a negative number
+	// no bound. A script can always have one VM.
 	Memory int
 }
 
 const unbounded = int(^uint(0) >> 1)
 
-// withDefaults replaces what stands for something else.
+// withDefaults replaces zero and negative fields by what they mean.
 func (s Settings) withDefaults() Settings {
 	cores := runtime.GOMAXPROCS(0)
 	if s.Core == 0 {
@@ -62,23 +62,22 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// String names the kind of pool, as in "fixed 16".
+// String names the strategy, as in "fixed 16".
 func (s Settings) String() string {
+	full := s.withDefaults()
 	switch {
 	case s.Core < 0 && s.Max < 0 && s.Idle < 0:
-		return "none"
+		return "per call"
 	case s.Core < 0 && s.Max < 0:
-		return "unbounded"
+		return "cached"
 	case s.Max < 0:
-		return fmt.Sprintf("core %d, unlimited", s.withDefaults().Core)
+		return fmt.Sprintf("scaling from %d", full.Core)
 	case s.Core > 0 && s.Max <= s.Core && s.Max != 0:
 		return fmt.Sprintf("fixed %d", s.Core)
 	case s.Eager:
-		full := s.withDefaults()
-		return fmt.Sprintf("core %d, up to %d", full.Core, full.Max)
+		return fmt.Sprintf("scaling %d to %d", full.Core, full.Max)
 	case s.Core == 0 && s.Max == 0:
 		return "adaptive"
 	}
-	full := s.withDefaults()
 	return fmt.Sprintf("adaptive %d to %d", full.Core, full.Max)
 }

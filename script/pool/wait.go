@@ -6,153 +6,153 @@ import (
 	"time"
 )
 
-func (g *Group) search(ctx context.Context) (*Member, error) {
-	if m := g.scan(); m != nil {
+func (g *Group) acquireSlow(ctx context.Context) (*Member, error) {
+	if m := g.acquireFree(); m != nil {
 		return m, nil
 	}
 	if n := len(*g.members.Load()); n > 0 && n >= g.pool.settings.Load().Core {
-		for range spins / 10 {
-			if m := g.scan(); m != nil {
+		for range spinTries / 10 {
+			if m := g.acquireFree(); m != nil {
 				return m, nil
 			}
 		}
 	}
 	w := g.pool.waiters.Get().(*waiter)
 	defer g.pool.waiters.Put(w)
-	return g.wait(ctx, w)
+	return g.waitForAny(ctx, w)
 }
 
-// wait goes on until there is a VM, or may be one more.
-func (g *Group) wait(ctx context.Context, w *waiter) (*Member, error) {
+// waitForAny waits until it can acquire or open a VM.
+func (g *Group) waitForAny(ctx context.Context, w *waiter) (*Member, error) {
 	var since time.Time
-	defer func() { g.pool.waitedSince(since) }()
-	w.opens = false
+	defer func() { g.pool.recordWait(since) }()
+	w.mayOpen = false
 	for again := false; ; again = true {
 		g.mu.Lock()
 		if g.closed {
 			g.mu.Unlock()
 			return nil, ErrClosed
 		}
-		if g.mayOpen() || (w.opens || g.lacks(time.Now())) && g.below() {
+		if g.mayOpenAtOnce() || (w.mayOpen || g.hasIdleCore(time.Now())) && g.hasRoom() {
 			g.opening++
-			if g.mayOpen() {
-				g.turns.wake()
+			if g.mayOpenAtOnce() {
+				g.waiters.wakeFirst()
 			}
 			g.mu.Unlock()
-			g.pool.waitedSince(since)
+			g.pool.recordWait(since)
 			since = time.Time{}
-			return g.open(ctx)
+			return g.openMember(ctx)
 		}
-		w.opens = false
-		g.turns.push(w, again)
+		w.mayOpen = false
+		g.waiters.push(w, again)
 		g.mu.Unlock()
-		g.pool.tend()
-		if m := g.scan(); m != nil {
-			g.leave(w)
+		g.pool.startMonitor()
+		if m := g.acquireFree(); m != nil {
+			g.cancelWait(w)
 			return m, nil
 		}
 		if since.IsZero() {
 			since = time.Now()
 		}
 		select {
-		case m := <-w.turn:
+		case m := <-w.handoff:
 			if m != nil {
 				return m, nil
 			}
-			g.turns.woken.Store(false)
+			g.waiters.wokenPending.Store(false)
 		case <-ctx.Done():
-			g.leave(w)
+			g.cancelWait(w)
 			return nil, ctx.Err()
 		}
-		if m := g.scan(); m != nil {
-			g.passOn()
+		if m := g.acquireFree(); m != nil {
+			g.wakeNext()
 			return m, nil
 		}
 	}
 }
 
-// waitedSince counts a wait, if there was one.
-func (p *Pool) waitedSince(since time.Time) {
+// recordWait counts a wait since a time; the zero time is no wait.
+func (p *Pool) recordWait(since time.Time) {
 	if !since.IsZero() {
 		p.waits.Add(1)
-		p.waited.Add(int64(time.Since(since)))
+		p.waitTime.Add(int64(time.Since(since)))
 	}
 }
 
-// leave ends the wait of somebody who has what he wanted, or does not want it any
-// more, and passes on what he was given meanwhile.
-func (g *Group) leave(w *waiter) {
+// cancelWait ends the wait of a caller that has a VM or has given up. It passes on a VM
+// or a wake-up that the caller received meanwhile.
+func (g *Group) cancelWait(w *waiter) {
 	g.mu.Lock()
-	in := g.turns.remove(w)
+	queued := g.waiters.remove(w)
 	g.mu.Unlock()
-	if in {
+	if queued {
 		return
 	}
-	if m := <-w.turn; m != nil {
+	if m := <-w.handoff; m != nil {
 		m.Release()
 		return
 	}
-	g.turns.woken.Store(false)
-	g.passOn()
+	g.waiters.wokenPending.Store(false)
+	g.wakeNext()
 }
 
-// passOn wakes the next who waits, when there is something to be had.
-func (g *Group) passOn() {
-	if !g.turns.calls() {
+// wakeNext wakes the next waiter when a VM is free or may be opened.
+func (g *Group) wakeNext() {
+	if !g.waiters.needsWake() {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.mayOpen() || slices.ContainsFunc(*g.members.Load(), func(m *Member) bool { return m.state.Load() == free }) {
-		g.turns.wake()
+	if g.mayOpenAtOnce() || slices.ContainsFunc(*g.members.Load(), func(m *Member) bool { return m.state.Load() == stateFree }) {
+		g.waiters.wakeFirst()
 	}
 }
 
-// waitFor waits for a VM that the caller has suspended a call in.
-func (g *Group) waitFor(m *Member) {
+// waitForMember waits for the VM in which the caller has suspended a call.
+func (g *Group) waitForMember(m *Member) {
 	w := g.pool.waiters.Get().(*waiter)
 	defer g.pool.waiters.Put(w)
 	since := time.Now()
-	defer func() { g.pool.waitedSince(since) }()
+	defer func() { g.pool.recordWait(since) }()
 	for again := false; ; again = true {
 		g.mu.Lock()
-		m.turns.push(w, again)
+		m.waiters.push(w, again)
 		g.mu.Unlock()
-		if m.retake() {
+		if m.tryReacquire() {
 			g.mu.Lock()
-			in := m.turns.remove(w)
+			queued := m.waiters.remove(w)
 			g.mu.Unlock()
-			if !in {
-				<-w.turn
-				m.turns.woken.Store(false)
+			if !queued {
+				<-w.handoff
+				m.waiters.wokenPending.Store(false)
 			}
 			return
 		}
-		if got := <-w.turn; got != nil {
+		if got := <-w.handoff; got != nil {
 			return
 		}
-		m.turns.woken.Store(false)
-		if m.retake() {
+		m.waiters.wokenPending.Store(false)
+		if m.tryReacquire() {
 			return
 		}
 	}
 }
 
-// handOver gives a VM, without letting go of it, to the first who waits: for it, or
-// for any, by turns.
+// handOver passes a held VM to the first waiter: in turn to one that resumes a call in
+// it, and to one that waits for any VM.
 func (g *Group) handOver(m *Member, broken bool) bool {
-	first, second := &m.turns, &g.turns
-	if m.inward && !broken {
+	first, second := &m.waiters, &g.waiters
+	if m.handedToResume && !broken {
 		first, second = second, first
 	}
 	if first.length.Load() == 0 {
 		first = second
 	}
-	if first.length.Load() == 0 || first == &g.turns && broken {
+	if first.length.Load() == 0 || first == &g.waiters && broken {
 		return false
 	}
 	now := time.Now()
-	if now.Sub(m.handed) < turnAfter {
+	if now.Sub(m.handedOverAt) < handOverAfter {
 		return false
 	}
 	g.mu.Lock()
@@ -161,21 +161,21 @@ func (g *Group) handOver(m *Member, broken bool) bool {
 	if w == nil {
 		return false
 	}
-	m.handed, m.inward = now, first == &m.turns
-	w.turn <- m
+	m.handedOverAt, m.handedToResume = now, first == &m.waiters
+	w.handoff <- m
 	return true
 }
 
-// freed wakes who waits for a VM that has just become free, or frees it.
-func (g *Group) freed(m *Member) {
-	if g.special.Load() && m.suspended.Load() == 0 && m.retake() {
-		if m.suspended.Load() == 0 && g.dismisses(m) {
+// wakeWaiters wakes waiters for a VM that has just become free, or closes a surplus VM.
+func (g *Group) wakeWaiters(m *Member) {
+	if g.checkOnRelease.Load() && m.suspended.Load() == 0 && m.tryReacquire() {
+		if m.suspended.Load() == 0 && g.closeIfUnwanted(m) {
 			return
 		}
-		m.rest(m.VM.Broken())
+		m.markFree(m.VM.Broken())
 	}
 	g.mu.Lock()
-	m.turns.wake()
-	g.turns.wake()
+	m.waiters.wakeFirst()
+	g.waiters.wakeFirst()
 	g.mu.Unlock()
 }

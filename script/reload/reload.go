@@ -37,9 +37,9 @@ type Script struct {
 	config Config
 	sample sample
 
-	checking sync.Mutex // one check at a time
-	last     *state     // that was loaded or refused last
-	unread   bool       // the last check could not read the origins
+	checking   sync.Mutex // one check at a time
+	loaded     *snapshot  // that was loaded or refused last
+	readFailed bool       // the last check could not read the origins
 
 	mu      sync.Mutex // guards what is below
 	current *version
@@ -62,24 +62,24 @@ type Counts struct {
 // New loads the first version. An error is that of loading it, or a *ReadError.
 func New(ctx context.Context, c Config) (*Script, error) {
 	s := &Script{config: c}
-	state, err := read(ctx, c.Loader, c.Origins)
+	state, err := readOrigins(ctx, c.Loader, c.Origins)
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := c.Load(ctx, state.recording(), false)
+	loaded, err := c.Load(ctx, state.recordingCode(), false)
 	if err != nil {
 		return nil, err
 	}
-	s.last, s.current = state, &version{Script: loaded}
+	s.loaded, s.current = state, &version{Script: loaded}
 	return s, nil
 }
 
 // Run implements script.Script.
 func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
-	v := s.hold()
-	defer s.let(v)
+	v := s.acquireCurrent()
+	defer s.release(v)
 	err := v.Run(ctx, in, res)
-	s.sample.take(in, res)
+	s.sample.update(in, res)
 	return err
 }
 
@@ -104,25 +104,25 @@ func (s *Script) Counts() Counts {
 	return s.counts
 }
 
-func (s *Script) hold() *version {
+func (s *Script) acquireCurrent() *version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.users++
 	return s.current
 }
 
-// let closes a version that was replaced when its last user lets it go.
-func (s *Script) let(v *version) {
+// release closes a version that was replaced when its last user lets it go.
+func (s *Script) release(v *version) {
 	s.mu.Lock()
 	v.users--
 	over := v != s.current && v.users == 0
 	s.mu.Unlock()
 	if over {
-		s.close(v)
+		s.closeVersion(v)
 	}
 }
 
-func (s *Script) close(v *version) {
+func (s *Script) closeVersion(v *version) {
 	if err := v.Close(); err != nil {
 		s.config.Log.Warn("closing a replaced script failed", "script", v.String(), "error", err)
 	}
@@ -134,55 +134,55 @@ func (s *Script) close(v *version) {
 func (s *Script) Check(ctx context.Context, remote bool) (replaced bool) {
 	s.checking.Lock()
 	defer s.checking.Unlock()
-	next, err := s.last.reread(ctx, s.config.Loader, remote)
+	next, err := s.loaded.reread(ctx, s.config.Loader, remote)
 	if err != nil {
-		s.unreadable(ctx, err)
+		s.reportUnreadable(ctx, err)
 		return false
 	}
-	s.unread = false
+	s.readFailed = false
 	if next == nil {
 		return false
 	}
-	s.last = next
+	s.loaded = next
 	if err := s.replace(ctx, next); err != nil {
-		s.count(func(c *Counts) { c.Refused++ })
+		s.updateCounts(func(c *Counts) { c.Refused++ })
 		s.config.Log.Error("new version of the script refused: the old one goes on", "script", s.String(), "error", err)
 		return false
 	}
 	return true
 }
 
-// unreadable reports the first of several failures in a row.
-func (s *Script) unreadable(ctx context.Context, err error) {
+// reportUnreadable reports the first of several failures in a row.
+func (s *Script) reportUnreadable(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.count(func(c *Counts) { c.Unreadable++ })
-	if !s.unread {
+	s.updateCounts(func(c *Counts) { c.Unreadable++ })
+	if !s.readFailed {
 		s.config.Log.Warn("cannot look for a new version of the script: the old one goes on", "script", s.String(), "error", err)
 	}
-	s.unread = true
+	s.readFailed = true
 }
 
 // files lists the files of this machine that the script was made of, or would be.
 func (s *Script) files() []string {
 	s.checking.Lock()
 	defer s.checking.Unlock()
-	return s.last.files()
+	return s.loaded.files()
 }
 
-func (s *Script) count(change func(*Counts)) {
+func (s *Script) updateCounts(change func(*Counts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.counts)
 }
 
 // replace tries the version that next holds and puts it in the place of the old one.
-func (s *Script) replace(ctx context.Context, next *state) error {
-	if err := s.try(ctx, next); err != nil {
+func (s *Script) replace(ctx context.Context, next *snapshot) error {
+	if err := s.tryVersion(ctx, next); err != nil {
 		return err
 	}
-	loaded, err := s.config.Load(ctx, next.recording(), false)
+	loaded, err := s.config.Load(ctx, next.recordingCode(), false)
 	if err != nil {
 		return err
 	}
@@ -194,19 +194,19 @@ func (s *Script) replace(ctx context.Context, next *state) error {
 	s.mu.Unlock()
 	s.config.Log.Info("script replaced", "script", loaded.String(), "before", old.String())
 	if idle {
-		s.close(old)
+		s.closeVersion(old)
 	}
 	return nil
 }
 
-// try loads a version without effects and runs it on the sample.
-func (s *Script) try(ctx context.Context, next *state) (err error) {
-	trial, err := s.config.Load(ctx, next.recording(), true)
+// tryVersion loads a version without effects and runs it on the sample.
+func (s *Script) tryVersion(ctx context.Context, next *snapshot) (err error) {
+	trial, err := s.config.Load(ctx, next.recordingCode(), true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, trial.Close()) }()
-	batch := s.sample.batch()
+	batch := s.sample.copyBatch()
 	if batch.Len() == 0 {
 		return nil
 	}

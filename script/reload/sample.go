@@ -15,19 +15,19 @@ const (
 
 // A sample keeps a few recent events that the script took without an error.
 type sample struct {
-	mu     sync.Mutex
-	taken  time.Time
-	events event.Batch
+	mu        sync.Mutex
+	updatedAt time.Time
+	events    event.Batch
 }
 
-// take replaces the sample by events of a batch, once in a while.
-func (s *sample) take(in *event.Batch, res *event.Result) {
+// update replaces the sample by events of a batch, once in a while.
+func (s *sample) update(in *event.Batch, res *event.Result) {
 	if res.Ran == 0 || !s.mu.TryLock() { // another lane takes one
 		return
 	}
 	defer s.mu.Unlock()
 	now := time.Now()
-	if now.Sub(s.taken) < sampleEvery {
+	if now.Sub(s.updatedAt) < sampleEvery {
 		return
 	}
 	dead := map[uint64]bool{}
@@ -37,7 +37,7 @@ func (s *sample) take(in *event.Batch, res *event.Result) {
 	if len(dead) == res.Ran {
 		return
 	}
-	s.taken = now
+	s.updatedAt = now
 	s.events.Reset()
 	s.events.Partition = in.Partition
 	for i := range res.Ran {
@@ -53,8 +53,8 @@ func (s *sample) take(in *event.Batch, res *event.Result) {
 	s.events.Range = event.Range{Count: uint64(s.events.Len())}
 }
 
-// batch returns a copy of the sample.
-func (s *sample) batch() *event.Batch {
+// copyBatch returns a copy of the sample.
+func (s *sample) copyBatch() *event.Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	batch := &event.Batch{Partition: s.events.Partition, Range: s.events.Range}

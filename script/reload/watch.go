@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// glance is the time between two glances at the files of this machine.
-const glance = time.Second
+// filePoll is the time between two glances at the files of this machine.
+const filePoll = time.Second
 
 // A Watcher tells scripts to look for new versions: soon when a file of theirs
 // is another one than before, wherever links lead to it now; everywhere at
@@ -17,19 +17,19 @@ const glance = time.Second
 // other script waiting.
 type Watcher struct {
 	every   time.Duration
-	watched []*watched
+	watched []*watchedScript
 }
 
-// A watched script is looked at by one goroutine.
-type watched struct {
+// A watchedScript script is looked at by one goroutine.
+type watchedScript struct {
 	*Script
-	seen map[string]stamp
-	ask  chan struct{}
+	stamps        map[string]fileStamp
+	checkRequests chan struct{}
 }
 
-// A stamp tells most versions of a file apart without reading it. The regular
+// A fileStamp tells most versions of a file apart without reading it. The regular
 // look reads.
-type stamp struct {
+type fileStamp struct {
 	size    int64
 	changed time.Time
 }
@@ -39,7 +39,7 @@ type stamp struct {
 func NewWatcher(scripts []*Script, every time.Duration) *Watcher {
 	w := &Watcher{every: every}
 	for _, s := range scripts {
-		w.watched = append(w.watched, &watched{Script: s, seen: s.stamps(), ask: make(chan struct{}, 1)})
+		w.watched = append(w.watched, &watchedScript{Script: s, stamps: s.fileStamps(), checkRequests: make(chan struct{}, 1)})
 	}
 	return w
 }
@@ -48,7 +48,7 @@ func NewWatcher(scripts []*Script, every time.Duration) *Watcher {
 func (w *Watcher) Ask() {
 	for _, s := range w.watched {
 		select {
-		case s.ask <- struct{}{}:
+		case s.checkRequests <- struct{}{}:
 		default: // it will
 		}
 	}
@@ -63,10 +63,10 @@ func (w *Watcher) Run(ctx context.Context) {
 	watching.Wait()
 }
 
-func (s *watched) watch(ctx context.Context, every time.Duration) {
+func (s *watchedScript) watch(ctx context.Context, every time.Duration) {
 	var soon, regularly <-chan time.Time
 	if every > 0 {
-		often, seldom := time.NewTicker(min(glance, every)), time.NewTicker(every)
+		often, seldom := time.NewTicker(min(filePoll, every)), time.NewTicker(every)
 		defer often.Stop()
 		defer seldom.Stop()
 		soon, regularly = often.C, seldom.C
@@ -76,20 +76,20 @@ func (s *watched) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-soon:
-			if now := s.stamps(); !maps.Equal(now, s.seen) {
-				s.seen = now
+			if now := s.fileStamps(); !maps.Equal(now, s.stamps) {
+				s.stamps = now
 				s.Check(ctx, false)
 			}
 		case <-regularly:
 			s.Check(ctx, true)
-		case <-s.ask:
-			s.answer(ctx)
+		case <-s.checkRequests:
+			s.checkNow(ctx)
 		}
 	}
 }
 
-// answer is Check for a person who waits for a word.
-func (s *watched) answer(ctx context.Context) {
+// checkNow is Check for a person who waits for a word.
+func (s *watchedScript) checkNow(ctx context.Context) {
 	before := s.Counts()
 	s.Check(ctx, true)
 	if s.Counts() == before {
@@ -97,13 +97,13 @@ func (s *watched) answer(ctx context.Context) {
 	}
 }
 
-// stamps glances at all files. One that is not there has the stamp of none.
-func (s *Script) stamps() map[string]stamp {
-	all := map[string]stamp{}
+// fileStamps glances at all files. One that is not there has the stamp of none.
+func (s *Script) fileStamps() map[string]fileStamp {
+	all := map[string]fileStamp{}
 	for _, file := range s.files() {
-		all[file] = stamp{}
+		all[file] = fileStamp{}
 		if info, err := os.Stat(file); err == nil {
-			all[file] = stamp{size: info.Size(), changed: info.ModTime()}
+			all[file] = fileStamp{size: info.Size(), changed: info.ModTime()}
 		}
 	}
 	return all

@@ -42,13 +42,13 @@ func testBare(t *testing.T, lang script.Language) {
 				docs = append(docs, fmt.Sprintf(`{"how":%q,"n":%d,"s":"a\n%d"%s}`, how, 100*round+i, i, map[bool]string{true: `,"part":{"s":"p"}`}[how == "part"]))
 			}
 		}
-		alike(t, lang, script.Limits{}, docs)
-		alike(t, lang, script.Limits{}, docs[:1])
-		alike(t, lang, script.Limits{}, docs[2:3])
-		alike(t, lang, script.Limits{}, nil)
+		compareBare(t, lang, script.Limits{}, docs)
+		compareBare(t, lang, script.Limits{}, docs[:1])
+		compareBare(t, lang, script.Limits{}, docs[2:3])
+		compareBare(t, lang, script.Limits{}, nil)
 	})
 	t.Run("after a limit", func(t *testing.T) {
-		alike(t, lang, script.Limits{EventTime: 200 * time.Millisecond, BatchTime: time.Minute}, []string{
+		compareBare(t, lang, script.Limits{EventTime: 200 * time.Millisecond, BatchTime: time.Minute}, []string{
 			`{"how":"plain","n":1,"s":"one"}`, `{"how":"misfit"}`, `{"how":"loop"}`, `{"how":"plain","n":2,"s":"two"}`,
 			`{"how":"misfit"}`, `{"how":"list","n":3}`, `{"how":"loop"}`, `{"how":"plain","n":4,"s":"four"}`,
 		})
@@ -67,7 +67,7 @@ func bareSinks(bare bool) script.Options {
 	return options
 }
 
-func alike(t *testing.T, lang script.Language, limits script.Limits, docs []string) {
+func compareBare(t *testing.T, lang script.Language, limits script.Limits, docs []string) {
 	t.Helper()
 	var books []string
 	for _, bare := range []bool{false, true} {
@@ -75,7 +75,7 @@ func alike(t *testing.T, lang script.Language, limits script.Limits, docs []stri
 		options.Limits = limits
 		s := load(t, lang, bareScript, options)
 		for range 2 { // what is kept from run to run must not matter
-			books = append(books, bareBook(s, run(t, s, docs...)))
+			books = append(books, describeBare(s, run(t, s, docs...)))
 		}
 	}
 	for _, book := range books[1:] {
@@ -85,8 +85,8 @@ func alike(t *testing.T, lang script.Language, limits script.Limits, docs []stri
 	}
 }
 
-// bareBook is all of a result but the documents.
-func bareBook(s script.Script, res *event.Result) string {
+// describeBare is all of a result but the documents.
+func describeBare(s script.Script, res *event.Result) string {
 	var book strings.Builder
 	out := &res.Outputs[0]
 	fmt.Fprintf(&book, "%d ran, %d dropped, %d rows of %d\n", res.Ran, res.Dropped, out.Columns.Rows, out.Len())
@@ -114,5 +114,5 @@ func testBareOutput(t *testing.T, lang script.Language) {
 	if out := &res.Outputs[0]; res.Ran != 2 || out.Len() != 2 || out.Columns.Rows != 2 {
 		t.Errorf("ran %d events with %d outputs and %d rows, want 2", res.Ran, out.Len(), out.Columns.Rows)
 	}
-	checkBooks(t, s, docs, in, res)
+	checkResult(t, s, docs, in, res)
 }

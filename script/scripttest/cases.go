@@ -80,13 +80,13 @@ func readCases(t *testing.T, file string) []testCase {
 		}
 	}
 	for i := range cases {
-		cases[i].complete()
+		cases[i].setDefaults()
 	}
 	return cases
 }
 
-// complete fills in what a case may leave out.
-func (c *testCase) complete() {
+// setDefaults fills in what a case may leave out.
+func (c *testCase) setDefaults() {
 	if c.in == nil {
 		c.in = []string{"{}"}
 	}

@@ -148,7 +148,7 @@ func testTwoSinks(t *testing.T, lang script.Language) {
 	if err := s.Run(t.Context(), in, res); err != nil {
 		t.Fatal(err)
 	}
-	checkBooks(t, s, docs, in, res)
+	checkResult(t, s, docs, in, res)
 	for i, want := range []string{`0 {"n":1} 1 {"n":"x"} 2 {"n":3}`, `0 {"n":1} 2 {"n":3}`} {
 		if got := strings.Join(outLines(&res.Outputs[i]), " "); got != want {
 			t.Errorf("output %d is %s, want %s", i, got, want)

@@ -9,8 +9,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// endless are scripts that would never end when the event asks for it.
-var endless = []struct{ name, text string }{
+// endlessScripts are scripts that would never end when the event asks for it.
+var endlessScripts = []struct{ name, text string }{
 	{"while", `while true do end`},
 	{"repeat", `repeat local x = 1 until false`},
 	{"for", `for i = 1, math.huge do end`},
@@ -32,8 +32,8 @@ var endless = []struct{ name, text string }{
 	{"gsub pattern", `local s = ("a"):rep(30000) s:gsub(".-.-.-.-b$", "")`},
 }
 
-// hoarders are scripts that would take all memory.
-var hoarders = []struct{ name, text string }{
+// hoardingScripts are scripts that would take all memory.
+var hoardingScripts = []struct{ name, text string }{
 	{"table", `local t = {} for i = 1, math.huge do t[i] = {i} end`},
 	{"string", `local s = "x" while true do s = s .. s end`},
 	{"rep", `local s = ("x"):rep(1e9)`},
@@ -50,11 +50,11 @@ const eventTime = 50 * time.Millisecond
 
 func testLimits(t *testing.T, lang script.Language, has Features) {
 	limits := script.Limits{EventTime: eventTime, BatchTime: 20 * time.Second}
-	for _, c := range endless {
+	for _, c := range endlessScripts {
 		t.Run("endless "+c.name, func(t *testing.T) { testStopped(t, lang, c.text, limits, "time limit") })
 	}
 	limits = script.Limits{EventTime: 5 * time.Second, BatchTime: 20 * time.Second, Memory: 8 << 20}
-	for _, c := range hoarders {
+	for _, c := range hoardingScripts {
 		if has.Memory || c.name == "rep" { // which every engine refuses
 			t.Run("hoarding "+c.name, func(t *testing.T) { testStopped(t, lang, c.text, limits, "memory") })
 		}
@@ -114,7 +114,7 @@ func testBatchTime(t *testing.T, lang script.Language) {
 	if res.Ran < 1 || res.Ran >= len(docs) || len(res.Dead) != res.Ran {
 		t.Errorf("ran %d of %d events with %d dead letters, want some of them, all dead", res.Ran, len(docs), len(res.Dead))
 	}
-	checkBooks(t, s, docs, in, res)
+	checkResult(t, s, docs, in, res)
 }
 
 // testBatchTimeOfOne: a batch always gets further, so an event that takes all of
@@ -132,7 +132,7 @@ func testBatchTimeOfOne(t *testing.T, lang script.Language) {
 	if res.Ran < 1 || len(res.Dead) != 1 || res.Dead[0].Position != firstPosition || !strings.Contains(res.Dead[0].Error, "time limit") {
 		t.Errorf("ran %d events, dead %v; want the first one dead at the time limit", res.Ran, res.Dead)
 	}
-	checkBooks(t, s, docs, in, res)
+	checkResult(t, s, docs, in, res)
 }
 
 func testOutput(t *testing.T, lang script.Language) {
@@ -147,7 +147,7 @@ func testOutput(t *testing.T, lang script.Language) {
 	if res.Ran != 2 || res.Outputs[0].Len() != 2 {
 		t.Errorf("ran %d events with %d outputs, want 2", res.Ran, res.Outputs[0].Len())
 	}
-	checkBooks(t, s, docs, in, res)
+	checkResult(t, s, docs, in, res)
 }
 
 func testOutputOfOne(t *testing.T, lang script.Language) {

@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// unloadable are scripts that are refused, with the line and parts of the reason.
-var unloadable = []struct {
+// faultyScripts are scripts that are refused, with the line and parts of the reason.
+var faultyScripts = []struct {
 	name, text string
 	line       int
 	parts      []string
@@ -29,7 +29,7 @@ var unloadable = []struct {
 }
 
 func testLoad(t *testing.T, lang script.Language) {
-	for _, c := range unloadable {
+	for _, c := range faultyScripts {
 		t.Run(c.name, func(t *testing.T) {
 			refused := loadError(t, lang, c.text, script.Limits{})
 			if c.line != 0 && refused.Line != c.line {

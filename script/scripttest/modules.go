@@ -116,7 +116,7 @@ func testModules(t *testing.T, lang script.Language) {
 	t.Run("stats", func(t *testing.T) { testStats(t, lang) })
 	t.Run("a file at load", func(t *testing.T) { testFaultyFile(t, lang) })
 	t.Run("versions", func(t *testing.T) { testVersions(t, lang) })
-	t.Run("a name that is taken", func(t *testing.T) { testTaken(t, lang) })
+	t.Run("a name that is taken", func(t *testing.T) { testTakenName(t, lang) })
 }
 
 // testWaiting: an event may wait for longer than it may run, and so may a batch.
@@ -219,7 +219,7 @@ func testVersions(t *testing.T, lang script.Language) {
 	}
 }
 
-func testTaken(t *testing.T, lang script.Language) {
+func testTakenName(t *testing.T, lang script.Language) {
 	opts := withModules(script.Limits{})
 	opts.Modules = []script.Module{{Name: "json"}}
 	if _, err := lang.Load(t.Context(), script.Code{Name: scriptName, Text: []byte(passThrough)}, opts); err == nil || !strings.Contains(err.Error(), "json") {

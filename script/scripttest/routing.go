@@ -99,7 +99,7 @@ func testRouting(t *testing.T, lang script.Language) {
 				c.in = []string{`{"n":1}`}
 			}
 			res := runFor(t, lang, c.script, three, c.in...)
-			got := []string{sent(res, 0), sent(res, 1), sent(res, 2)}
+			got := []string{rowsOfSink(res, 0), rowsOfSink(res, 1), rowsOfSink(res, 2)}
 			if diff := cmp.Diff([]string{c.main, c.audit, c.cold}, got); diff != "" {
 				t.Errorf("outputs of main, audit and cold (-want +got):\n%s", diff)
 			}
@@ -115,8 +115,8 @@ func testRouting(t *testing.T, lang script.Language) {
 	t.Run("as a variable", func(t *testing.T) {
 		s := load(t, lang, `local to = 5 function main(e) e.to = to return e end`, script.Options{Sinks: three})
 		res := &event.Result{Outputs: make([]event.Output, 3)}
-		if err := s.Run(t.Context(), batch(`{}`), res); err != nil || sent(res, 0) != `0 {"to":5}` {
-			t.Errorf("output is %s, error %v", sent(res, 0), err)
+		if err := s.Run(t.Context(), batch(`{}`), res); err != nil || rowsOfSink(res, 0) != `0 {"to":5}` {
+			t.Errorf("output is %s, error %v", rowsOfSink(res, 0), err)
 		}
 	})
 }
@@ -129,18 +129,20 @@ func runFor(t *testing.T, lang script.Language, text string, sinks []script.Sink
 	if err := s.Run(t.Context(), in, res); err != nil {
 		t.Fatal(err)
 	}
-	checkBooks(t, s, docs, in, res)
+	checkResult(t, s, docs, in, res)
 	return res
 }
 
-// sent has the documents of an output in a line.
-func sent(res *event.Result, i int) string { return strings.Join(outLines(&res.Outputs[i]), ", ") }
+// rowsOfSink has the documents of an output in a line.
+func rowsOfSink(res *event.Result, i int) string {
+	return strings.Join(outLines(&res.Outputs[i]), ", ")
+}
 
 func testRouteToTheOnly(t *testing.T, lang script.Language) {
 	n := []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}
 	res := runFor(t, lang, `function main(e) if e.n == 2 then return to("only", e) end return e end`,
 		[]script.Sink{{Name: "only", Columns: n}}, `{"n":1}`, `{"n":2}`, `{"n":3}`)
-	if got, want := sent(res, 0), `0 {"n":1}, 1 {"n":2}, 2 {"n":3}`; got != want {
+	if got, want := rowsOfSink(res, 0), `0 {"n":1}, 1 {"n":2}, 2 {"n":3}`; got != want {
 		t.Errorf("output is %s, want %s", got, want)
 	}
 	for row, want := range []string{"1", "2", "3"} {
@@ -165,7 +167,7 @@ func testTogether(t *testing.T, lang script.Language) {
 		if err := s.Run(t.Context(), batch(c.in...), res); err != nil {
 			t.Fatal(err)
 		}
-		if got, to := sent(res, 0), fmt.Sprint(res.Outputs[0].To); got != c.want || to != c.to {
+		if got, to := rowsOfSink(res, 0), fmt.Sprint(res.Outputs[0].To); got != c.want || to != c.to {
 			t.Errorf("output is %s for %s, want %s for %s", got, to, c.want, c.to)
 		}
 	}
@@ -210,7 +212,7 @@ func testMisfitsOfSinks(t *testing.T, lang script.Language) {
 		`0 {"n":1}, 0 {"n":3}, 1 {"n":1}, 1 {"n":3}, 2 {"n":1}, 2 {"n":3}`,
 		`0 {"n":7,"m":8}, 0 {"m":2}, 1 {"m":2}, 2 {"m":8}, 2 {"m":2}`,
 	}
-	if diff := cmp.Diff(want, []string{sent(res, 0), sent(res, 1), sent(res, 2)}); diff != "" {
+	if diff := cmp.Diff(want, []string{rowsOfSink(res, 0), rowsOfSink(res, 1), rowsOfSink(res, 2)}); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
 	var dead []string
@@ -251,7 +253,7 @@ func testRoutesAgain(t *testing.T, lang script.Language) {
 		if err := s.Run(t.Context(), in, res); err != nil {
 			t.Fatal(err)
 		}
-		checkBooks(t, s, []string{doc}, in, res)
+		checkResult(t, s, []string{doc}, in, res)
 		for _, i := range []int{0, 2} {
 			if out := &res.Outputs[i]; out.Columns.Rows != out.Len() {
 				t.Errorf("%s: output %d has columns for %d rows of %d", doc, i, out.Columns.Rows, out.Len())

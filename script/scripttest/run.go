@@ -14,13 +14,13 @@ import (
 )
 
 func testRun(t *testing.T, lang script.Language) {
-	t.Run("books", func(t *testing.T) { testBooks(t, lang) })
+	t.Run("books", func(t *testing.T) { testResult(t, lang) })
 	t.Run("a result used again", func(t *testing.T) { testReuse(t, lang) })
 	t.Run("empty batch", func(t *testing.T) { testEmptyBatch(t, lang) })
 	t.Run("tail of a batch", func(t *testing.T) { testTail(t, lang) })
 	t.Run("traceback", func(t *testing.T) { testTraceback(t, lang) })
 	t.Run("at the same time", func(t *testing.T) { testConcurrent(t, lang) })
-	t.Run("scripts apart", func(t *testing.T) { testApart(t, lang) })
+	t.Run("scripts apart", func(t *testing.T) { testIsolation(t, lang) })
 	t.Run("large events", func(t *testing.T) { testLarge(t, lang) })
 	t.Run("cancelled", func(t *testing.T) { testCancelled(t, lang) })
 }
@@ -33,8 +33,8 @@ function main(event)
   return event
 end`
 
-// testBooks mixes everything that can come of an event.
-func testBooks(t *testing.T, lang script.Language) {
+// testResult mixes everything that can come of an event.
+func testResult(t *testing.T, lang script.Language) {
 	s := load(t, lang, mixedScript, script.Options{})
 	var docs []string
 	for n := range 100 {
@@ -67,7 +67,7 @@ func testReuse(t *testing.T, lang script.Language) {
 		if err := s.Run(t.Context(), in, res); err != nil {
 			t.Fatal(err)
 		}
-		checkBooks(t, s, docs, in, res)
+		checkResult(t, s, docs, in, res)
 		if columns := res.Outputs[0].Columns; columns.Rows != res.Outputs[0].Len() || len(columns.Vectors[0].Ints) != columns.Rows {
 			t.Errorf("%d rows and %d values for %d documents", columns.Rows, len(columns.Vectors[0].Ints), res.Outputs[0].Len())
 		}
@@ -141,7 +141,7 @@ func testConcurrent(t *testing.T, lang script.Language) {
 					t.Error(err)
 					return
 				}
-				checkBooks(t, s, docs, in, res)
+				checkResult(t, s, docs, in, res)
 				if got := strings.Join(outLines(&res.Outputs[0]), " "); got != strings.Join(want, " ") {
 					t.Errorf("output is %s\nwant %s", got, want)
 					return
@@ -152,8 +152,8 @@ func testConcurrent(t *testing.T, lang script.Language) {
 	group.Wait()
 }
 
-// testApart checks that scripts of one process do not see each other's globals.
-func testApart(t *testing.T, lang script.Language) {
+// testIsolation checks that scripts of one process do not see each other's globals.
+func testIsolation(t *testing.T, lang script.Language) {
 	one := load(t, lang, `
 shared = "one"
 pcall(function() string.upper = function() return "poisoned" end end)

@@ -84,13 +84,13 @@ func run(t testing.TB, s script.Script, docs ...string) *event.Result {
 	if res.Ran != len(docs) {
 		t.Errorf("ran %d of %d events", res.Ran, len(docs))
 	}
-	checkBooks(t, s, docs, in, res)
+	checkResult(t, s, docs, in, res)
 	return res
 }
 
-// checkBooks checks that every event that ran is settled, and what dead letters
+// checkResult checks that every event that ran is settled, and what dead letters
 // and outputs say about where they come from.
-func checkBooks(t testing.TB, s script.Script, docs []string, in *event.Batch, res *event.Result) {
+func checkResult(t testing.TB, s script.Script, docs []string, in *event.Batch, res *event.Result) {
 	t.Helper()
 	if got, want := string(in.Data), strings.Join(docs, ""); got != want {
 		t.Errorf("the batch was changed to %q", got)

@@ -15,17 +15,17 @@ type Advice struct {
 	YAML  string   // the lines to paste below a pipeline
 }
 
-// enough is the share of the best that is as good: less is within what rounds differ by.
-const enough = .95
+// goodEnough is the share of the best that is as good: less is within what rounds differ by.
+const goodEnough = .95
 
 func advise(r *Report) Advice {
 	a := &adviser{report: r}
-	a.failures()
-	a.lanes()
-	a.pools()
-	a.batch()
-	a.compiled()
-	a.write()
+	a.adviseFailures()
+	a.adviseLanes()
+	a.advisePools()
+	a.adviseBatch()
+	a.adviseCompilation()
+	a.writeYAML()
 	return a.Advice
 }
 
@@ -36,17 +36,17 @@ type adviser struct {
 	pool   string
 }
 
-func (a *adviser) say(format string, args ...any) {
+func (a *adviser) addf(format string, args ...any) {
 	a.Words = append(a.Words, fmt.Sprintf(format, args...))
 }
 
-func (a *adviser) failures() {
+func (a *adviser) adviseFailures() {
 	s := a.report.Sample
 	switch {
 	case s.Failed == s.Tried:
-		a.say("Every event of the sample fails (line %d: %s), so the figures are those of failing: mend the script or choose another sample first.", s.Line, s.Fault)
+		a.addf("Every event of the sample fails (line %d: %s), so the figures are those of failing: mend the script or choose another sample first.", s.Line, s.Fault)
 	case s.Failed > 0:
-		a.say("%s of %s events fail and would become dead letters; the first stands on line %d: %s.",
+		a.addf("%s of %s events fail and would become dead letters; the first stands on line %d: %s.",
 			Whole(float64(s.Failed)), Whole(float64(s.Tried)), s.Line, s.Fault)
 	}
 }
@@ -57,26 +57,26 @@ const (
 	batchDefault = 1000
 )
 
-// lanes finds the fewest goroutines that are as quick as any. Fewer lanes than the
+// adviseLanes finds the fewest goroutines that are as quick as any. Fewer lanes than the
 // default would save nothing: they also wait for sources and sinks.
-func (a *adviser) lanes() {
+func (a *adviser) adviseLanes() {
 	all := a.report.byPool(a.report.poolNames()[0])
-	best := quickest(all)
+	best := fastest(all)
 	for _, m := range all {
-		if m.Summary.Rate.Median < enough*best.Summary.Rate.Median {
+		if m.Summary.Rate.Median < goodEnough*best.Summary.Rate.Median {
 			continue
 		}
-		a.say("The adaptive pool reaches %s events/s with %s on %s; half of all batches of %d take at most %s, and 1 in 100 more than %s.",
+		a.addf("The adaptive pool reaches %s events/s with %s on %s; half of all batches of %d take at most %s, and 1 in 100 more than %s.",
 			Short(m.Summary.Rate.Median), plural(m.Goroutines, "goroutine"), plural(m.Cores, "core"), m.Batch, Time(m.Summary.P50), Time(m.Summary.P99))
 		if m.Goroutines > lanesDefault {
 			a.lines = append(a.lines, fmt.Sprintf("lanes: %d", m.Goroutines))
 			if m.Goroutines == all[len(all)-1].Goroutines {
-				a.say("It is slower with fewer lanes than %d; more were not tried.", m.Goroutines)
+				a.addf("It is slower with fewer lanes than %d; more were not tried.", m.Goroutines)
 			} else {
-				a.say("It is slower with fewer lanes than %d; more bring only longer waits.", m.Goroutines)
+				a.addf("It is slower with fewer lanes than %d; more bring only longer waits.", m.Goroutines)
 			}
 		} else {
-			a.say("The default of %d lanes is enough; more bring only longer waits.", lanesDefault)
+			a.addf("The default of %d lanes is enough; more bring only longer waits.", lanesDefault)
 		}
 		return
 	}
@@ -89,8 +89,8 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// pools compares the adaptive pool with the best of the others at each concurrency.
-func (a *adviser) pools() {
+// advisePools compares the adaptive pool with the best of the others at each concurrency.
+func (a *adviser) advisePools() {
 	adaptive := a.report.poolNames()[0]
 	worst, at, other := 1., 0, ""
 	for _, goroutines := range a.report.Plan.Goroutines {
@@ -105,17 +105,17 @@ func (a *adviser) pools() {
 				rest = append(rest, m)
 			}
 		}
-		best := quickest(rest)
+		best := fastest(rest)
 		share := own.Summary.Rate.Median / max(best.Summary.Rate.Median, 1e-9)
 		if share < worst && len(own.Rounds) > 1 && own.Summary.Rate.Max < best.Summary.Rate.Min {
 			worst, at, other = share, goroutines, best.Pool
 		}
 	}
 	if worst >= .9 {
-		a.say("No other pool is clearly quicker than the adaptive one at any concurrency: leave the pool at its default.")
+		a.addf("No other pool is clearly quicker than the adaptive one at any concurrency: leave the pool at its default.")
 		return
 	}
-	a.say("At %d goroutines the pool %s is %.2f times as quick as the adaptive one, in every round; see what it costs in memory before you choose it.", at, other, 1/worst)
+	a.addf("At %d goroutines the pool %s is %.2f times as quick as the adaptive one, in every round; see what it costs in memory before you choose it.", at, other, 1/worst)
 	a.pool = poolLine(a.report.Plan, other)
 }
 
@@ -123,13 +123,13 @@ func (a *adviser) pools() {
 func poolLine(p Plan, name string) string {
 	for _, s := range p.pools() {
 		if s.String() == name {
-			return "pool: " + flow(s)
+			return "pool: " + poolYAML(s)
 		}
 	}
 	return ""
 }
 
-func flow(s pool.Settings) string {
+func poolYAML(s pool.Settings) string {
 	parts := []string{fmt.Sprint("core: ", s.Core), fmt.Sprint("max: ", s.Max)}
 	if s.Eager {
 		parts = append(parts, "eager: true")
@@ -137,12 +137,12 @@ func flow(s pool.Settings) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// batch compares the engine's size of batches with the quickest.
-func (a *adviser) batch() {
+// adviseBatch compares the engine's size of batches with the quickest.
+func (a *adviser) adviseBatch() {
 	all := a.report.Batches
-	best := quickest(all)
+	best := fastest(all)
 	if times := best.Summary.Rate.Median / max(all[0].Summary.Rate.Median, 1e-9); times > 1.1 {
-		a.say("Batches of %d events are %.1f times as quick as those of %d.", best.Batch, times, all[0].Batch)
+		a.addf("Batches of %d events are %.1f times as quick as those of %d.", best.Batch, times, all[0].Batch)
 	}
 	for _, m := range all {
 		if m.Batch == batchDefault && m.Summary.Rate.Median < .9*best.Summary.Rate.Median && m.Summary.Rate.Max < best.Summary.Rate.Min && len(m.Rounds) > 1 {
@@ -151,13 +151,13 @@ func (a *adviser) batch() {
 		}
 	}
 	if all[len(all)-1].Batch < batchDefault {
-		a.say("Batches of %d events, the default, take longer than %s each, and were not tried.", batchDefault, Time(batchTime))
+		a.addf("Batches of %d events, the default, take longer than %s each, and were not tried.", batchDefault, Time(batchTime))
 		return
 	}
-	a.say("The default of %d events in a batch is as quick as any, or sinks gain more by it than the script loses.", batchDefault)
+	a.addf("The default of %d events in a batch is as quick as any, or sinks gain more by it than the script loses.", batchDefault)
 }
 
-func (a *adviser) compiled() {
+func (a *adviser) adviseCompilation() {
 	c := a.report.Compilation
 	if c == nil {
 		return
@@ -165,13 +165,13 @@ func (a *adviser) compiled() {
 	lines := c.Lines(false)
 	switch {
 	case len(lines) == 0:
-		a.say("LuaJIT compiles all of the script that runs often.")
+		a.addf("LuaJIT compiles all of the script that runs often.")
 	default:
-		a.say("LuaJIT gave up on %s of the script; the first, %s:%d, %s.", plural(len(lines), "place"), lines[0].File, lines[0].Line, lines[0].Plain)
+		a.addf("LuaJIT gave up on %s of the script; the first, %s:%d, %s.", plural(len(lines), "place"), lines[0].File, lines[0].Line, lines[0].Plain)
 	}
 }
 
-func (a *adviser) write() {
+func (a *adviser) writeYAML() {
 	const indent = "    "
 	name := filepath.Base(a.report.Script)
 	var text strings.Builder
@@ -187,8 +187,8 @@ func (a *adviser) write() {
 	a.YAML = text.String()
 }
 
-// quickest has the most events per second.
-func quickest(all []Measurement) (best Measurement) {
+// fastest has the most events per second.
+func fastest(all []Measurement) (best Measurement) {
 	for _, m := range all {
 		if best.Rounds == nil || m.Summary.Rate.Median > best.Summary.Rate.Median {
 			best = m
@@ -210,13 +210,13 @@ func Whole(x float64) string {
 func Short(x float64) string {
 	switch {
 	case x >= 999.5e3:
-		return digits(x/1e6) + " M"
+		return formatDigits(x/1e6) + " M"
 	case x >= 9995:
-		return digits(x/1e3) + " k"
+		return formatDigits(x/1e3) + " k"
 	case x >= 100:
 		return Whole(x)
 	}
-	return digits(x)
+	return formatDigits(x)
 }
 
 // Time writes a duration with three digits.
@@ -225,18 +225,18 @@ func Time(d time.Duration) string {
 	case d < time.Microsecond:
 		return fmt.Sprintf("%d ns", d)
 	case d < time.Millisecond:
-		return digits(float64(d)/1e3) + " µs"
+		return formatDigits(float64(d)/1e3) + " µs"
 	case d < time.Second:
-		return digits(float64(d)/1e6) + " ms"
+		return formatDigits(float64(d)/1e6) + " ms"
 	}
-	return digits(d.Seconds()) + " s"
+	return formatDigits(d.Seconds()) + " s"
 }
 
 // Memory writes bytes as megabytes.
-func Memory(bytes uint64) string { return digits(float64(bytes)/1e6) + " MB" }
+func Memory(bytes uint64) string { return formatDigits(float64(bytes)/1e6) + " MB" }
 
-// digits writes three of them.
-func digits(x float64) string {
+// formatDigits writes three of them.
+func formatDigits(x float64) string {
 	switch {
 	case x >= 99.95:
 		return fmt.Sprintf("%.0f", x)

@@ -45,7 +45,7 @@ func (p *Program) Code() script.Code {
 
 // Options are those that the script is loaded with, without a pool.
 func (p *Program) Options() (script.Options, error) {
-	modules, err := standIns(p.Waits)
+	modules, err := standInModules(p.Waits)
 	o := script.Options{Modules: modules, Sinks: []script.Sink{{Name: "stdout"}}}
 	for _, name := range p.Sinks {
 		o.Sinks = append(o.Sinks, script.Sink{Name: name, Routed: true})
@@ -66,7 +66,7 @@ type job struct {
 // measures one round for each line that it reads, and writes a reading to out.
 func Serve(ctx context.Context, language script.Language, in io.Reader, out io.Writer) error {
 	lines, answers := bufio.NewReader(in), json.NewEncoder(out)
-	c, long, err := begin(ctx, language, lines)
+	c, long, err := startJob(ctx, language, lines)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func Serve(ctx context.Context, language script.Language, in io.Reader, out io.W
 	}
 }
 
-// begin reads a job, and runs its crew until that is warm.
-func begin(ctx context.Context, language script.Language, in *bufio.Reader) (*crew, time.Duration, error) {
+// startJob reads a job, and runs its crew until that is warm.
+func startJob(ctx context.Context, language script.Language, in *bufio.Reader) (*loadGenerator, time.Duration, error) {
 	var j job
 	line, err := in.ReadBytes('\n')
 	if err == nil {
@@ -112,7 +112,7 @@ func begin(ctx context.Context, language script.Language, in *bufio.Reader) (*cr
 	if err != nil {
 		return nil, 0, err
 	}
-	c := newCrew(loaded, vms, sample.batches(j.Setup.Batch), j.Setup.Goroutines, len(j.Program.Sinks)+1)
+	c := newLoadGenerator(loaded, vms, sample.batches(j.Setup.Batch), j.Setup.Goroutines, len(j.Program.Sinks)+1)
 	_, err = c.measure(ctx, j.Slice)
 	return c, j.Slice, err
 }

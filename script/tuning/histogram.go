@@ -16,8 +16,8 @@ type histogram struct {
 // steps is how many buckets there are between one power of two and the next.
 const steps = 32
 
-func (h *histogram) add(d time.Duration) {
-	h.buckets[bucket(d)]++
+func (h *histogram) record(d time.Duration) {
+	h.buckets[bucketOf(d)]++
 	h.count++
 	h.max = max(h.max, d)
 }
@@ -30,8 +30,8 @@ func (h *histogram) merge(other *histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// bucket is exact below 2·steps; above, it keeps the leading bits.
-func bucket(d time.Duration) int {
+// bucketOf is exact below 2·steps; above, it keeps the leading bits.
+func bucketOf(d time.Duration) int {
 	n := uint64(max(d, 0))
 	if n < 2*steps {
 		return int(n)
@@ -40,8 +40,8 @@ func bucket(d time.Duration) int {
 	return shift*steps + int(n>>shift)
 }
 
-// middle is a duration that falls into bucket i.
-func middle(i int) time.Duration {
+// bucketMiddle is a duration that falls into bucket i.
+func bucketMiddle(i int) time.Duration {
 	if i < 2*steps {
 		return time.Duration(i)
 	}
@@ -59,7 +59,7 @@ func (h *histogram) quantile(share float64) time.Duration {
 	var seen uint64
 	for i, n := range h.buckets {
 		if seen += uint64(n); seen > wanted {
-			return min(middle(i), h.max)
+			return min(bucketMiddle(i), h.max)
 		}
 	}
 	return h.max

@@ -25,13 +25,13 @@ type page struct {
 	Style  template.CSS
 	Cards  []Fact
 	Plots  []plot
-	Sheets []pageSheet
+	Sheets []pageTable
 	Facts  []Fact
 	Data   template.JS
 }
 
-// A pageSheet is a table of the page.
-type pageSheet struct {
+// A pageTable is a table of the page.
+type pageTable struct {
 	Title string
 	Head  []string
 	Rows  []pageRow
@@ -46,7 +46,7 @@ type pageRow struct {
 // WritePage writes the report as a page that needs nothing else.
 func (r *Report) WritePage(w io.Writer) error {
 	shown, err := template.New("page").Funcs(template.FuncMap{
-		"words": func(s pageSheet, column int) bool { return column < s.Words },
+		"words": func(s pageTable, column int) bool { return column < s.Words },
 		"date":  func(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") },
 		"about": func(d time.Duration) string { return Time(d) },
 		"count": plural,
@@ -61,13 +61,13 @@ func (r *Report) WritePage(w io.Writer) error {
 	}
 	return shown.Execute(w, page{
 		Report: r, Name: filepath.Base(r.Script), Style: template.CSS(pageStyle), Data: template.JS(data),
-		Cards: r.cards(), Plots: r.plots(), Sheets: r.pageSheets(), Facts: r.facts(),
+		Cards: r.cards(), Plots: r.plots(), Sheets: r.pageTables(), Facts: r.facts(),
 	})
 }
 
-func (r *Report) pageSheets() (all []pageSheet) {
-	for _, s := range r.sheets() {
-		one := pageSheet{Title: s.title, Head: s.head, Words: s.words}
+func (r *Report) pageTables() (all []pageTable) {
+	for _, s := range r.tables() {
+		one := pageTable{Title: s.title, Head: s.head, Words: s.words}
 		for i, cells := range s.rows {
 			first := s.words > 0 && i > 0 && cells[1] != s.rows[i-1][1]
 			one.Rows = append(one.Rows, pageRow{cells, first})
@@ -82,13 +82,13 @@ func (r *Report) Rounds() int { return r.roundsMax() }
 
 // cards are the figures that come first.
 func (r *Report) cards() []Fact {
-	best := quickest(r.byPool(r.poolNames()[0]))
+	best := fastest(r.byPool(r.poolNames()[0]))
 	s := best.Summary
 	cards := []Fact{
 		{"events/s at best", Short(s.Rate.Median)},
 		{fmt.Sprintf("p99 of batches of %d", best.Batch), Time(s.P99)},
 		{fmt.Sprintf("memory added, %d VMs", s.VMs), Memory(s.Added)},
-		{"allocations per event", digits(s.AllocationsPerEvent)},
+		{"allocations per event", formatDigits(s.AllocationsPerEvent)},
 		{"events that fail", fmt.Sprintf("%s of %s", Whole(float64(r.Sample.Failed)), Whole(float64(r.Sample.Tried)))},
 	}
 	if c := r.Compilation; c != nil {
@@ -119,11 +119,11 @@ func (r *Report) plots() []plot {
 			format: took, lines: percentiles(r.byPool(r.poolNames()[0]), across)},
 		{Title: "Memory added", Note: "peak of the process, beyond what script and sample take", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
 		{Title: "Cores in use", Note: "processor time by the clock", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
-		{Title: "Events per second, by cores", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine"), across: "cores", format: thousands,
+		{Title: "Events per second, by cores", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), across: "cores", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
-		{Title: "Events per second, by batch size", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine"), across: "events in a batch", format: thousands,
+		{Title: "Events per second, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), across: "events in a batch", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Batches, batch, rate)}},
-		{Title: "What batches take, by batch size", Note: "adaptive pool, " + plural(r.Plan.middling(), "goroutine") + "; with the wait for a VM", across: "events in a batch",
+		{Title: "What batches take, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine") + "; with the wait for a VM", across: "events in a batch",
 			log: true, format: took, lines: percentiles(r.Batches, batch)},
 	}
 }
@@ -132,9 +132,9 @@ func (r *Report) plots() []plot {
 func thousands(y float64) string {
 	switch {
 	case y >= 1e6:
-		return digits(y/1e6) + " M"
+		return formatDigits(y/1e6) + " M"
 	case y >= 1e3:
-		return digits(y/1e3) + " k"
+		return formatDigits(y/1e3) + " k"
 	}
 	return fmt.Sprintf("%.3g", y)
 }

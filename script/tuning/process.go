@@ -19,9 +19,9 @@ func processorTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// peak is the most memory that this process ever had, in bytes. What the operating
+// peakMemory is the most memory that this process ever had, in bytes. What the operating
 // system counts for a process can include that of its parent, so /proc comes first.
-func peak() uint64 {
+func peakMemory() uint64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {
 		for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {

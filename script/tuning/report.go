@@ -50,8 +50,8 @@ type Uncovered struct {
 	Minor  bool // little is lost
 }
 
-// quote fills in the lines of the script, and shortens its name.
-func (c *Compilation) quote(name string, text []byte) {
+// addSource fills in the lines of the script, and shortens its name.
+func (c *Compilation) addSource(name string, text []byte) {
 	lines := strings.Split(string(text), "\n")
 	for i := range c.Uncovered {
 		u := &c.Uncovered[i]

@@ -45,7 +45,7 @@ const (
 func (t *Trial) Run(ctx context.Context) (*Report, error) {
 	began := time.Now()
 	report := &Report{Began: began, Script: t.Program.Name, Sample: t.Sample}
-	if err := t.examine(ctx, report); err != nil {
+	if err := t.examineScript(ctx, report); err != nil {
 		return nil, err
 	}
 	report.Plan = t.Plan
@@ -54,11 +54,11 @@ func (t *Trial) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	r := &rounds{Trial: t, sample: filepath.Join(folder, "sample.ndjson"), began: began}
-	if err := r.save(); err != nil {
+	r := &trialRun{Trial: t, sample: filepath.Join(folder, "sample.ndjson"), began: began}
+	if err := r.writeSample(); err != nil {
 		return nil, err
 	}
-	measured, err := r.all(ctx)
+	measured, err := r.measureAll(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,20 +72,20 @@ func (t *Trial) Run(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// examine passes the sample through the script once, and through a compiler that is
+// examineScript passes the sample through the script once, and through a compiler that is
 // listened to.
-func (t *Trial) examine(ctx context.Context, report *Report) error {
+func (t *Trial) examineScript(ctx context.Context, report *Report) error {
 	loaded, err := t.Program.load(ctx, t.Language, pool.New(pool.Settings{}))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = loaded.Close() }()
 	report.Version = loaded.String()
-	one, err := t.Sample.examine(ctx, loaded, len(t.Program.Sinks)+1, t.Budget/20)
+	one, err := t.Sample.runScript(ctx, loaded, len(t.Program.Sinks)+1, t.Budget/20)
 	if err != nil {
 		return err
 	}
-	t.Plan.fit(one)
+	t.Plan.limitBatches(one)
 	if t.Compile == nil {
 		return nil
 	}
@@ -94,12 +94,12 @@ func (t *Trial) examine(ctx context.Context, report *Report) error {
 	if report.Compilation, err = t.Compile(ctx, batch, max(events/batch.Len(), 1), max(t.Budget/20, compileMin)); err != nil {
 		return err
 	}
-	report.Compilation.quote(t.Program.Name, t.Program.Text)
+	report.Compilation.addSource(t.Program.Name, t.Program.Text)
 	return nil
 }
 
-// rounds are the measurements of a trial under way.
-type rounds struct {
+// trialRun are the measurements of a trial under way.
+type trialRun struct {
 	*Trial
 	sample      string // path
 	began       time.Time
@@ -110,7 +110,7 @@ type rounds struct {
 	started  int
 }
 
-func (r *rounds) save() error {
+func (r *trialRun) writeSample() error {
 	file, err := os.Create(r.sample)
 	if err != nil {
 		return err
@@ -119,8 +119,8 @@ func (r *rounds) save() error {
 	return r.Sample.writeTo(file)
 }
 
-// all measures the columns, one after the other.
-func (r *rounds) all(ctx context.Context) ([][]Measurement, error) {
+// measureAll measures the columns, one after the other.
+func (r *trialRun) measureAll(ctx context.Context) ([][]Measurement, error) {
 	columns := r.Plan.columns()
 	setups := 0
 	for _, column := range columns {
@@ -129,9 +129,9 @@ func (r *rounds) all(ctx context.Context) ([][]Measurement, error) {
 	r.total = setups * (r.Plan.Rounds + 1)
 	var measured [][]Measurement
 	for _, column := range columns {
-		r.share(setups)
+		r.setSlice(setups)
 		setups -= len(column)
-		one, err := r.column(ctx, column)
+		one, err := r.measureColumn(ctx, column)
 		if err != nil {
 			return nil, err
 		}
@@ -140,9 +140,9 @@ func (r *rounds) all(ctx context.Context) ([][]Measurement, error) {
 	return measured, nil
 }
 
-// share divides the time that is left among the rounds of so many setups. A round is
+// setSlice divides the time that is left among the rounds of so many setups. A round is
 // a quarter longer than the slice of it that counts.
-func (r *rounds) share(setups int) {
+func (r *trialRun) setSlice(setups int) {
 	begin := startTime
 	if r.started > 0 {
 		begin = r.starting / time.Duration(r.started)
@@ -151,17 +151,17 @@ func (r *rounds) share(setups int) {
 	r.slice = max(left*4/5/time.Duration(r.total-r.done), sliceMin)
 }
 
-// column measures setups in turn. It leaves rounds out when the script is so slow that
+// measureColumn measures setups in turn. It leaves rounds out when the script is so slow that
 // they last longer than they should.
-func (r *rounds) column(ctx context.Context, setups []Setup) ([]Measurement, error) {
+func (r *trialRun) measureColumn(ctx context.Context, setups []Setup) ([]Measurement, error) {
 	measured := make([]Measurement, len(setups))
 	children := make([]*child, len(setups))
 	last := r.done + len(setups)*(r.Plan.Rounds+1)
 	for i, setup := range setups {
 		measured[i].Setup = setup
-		r.step(setup)
+		r.reportProgress(setup)
 		began := time.Now()
-		c, err := r.start(ctx, setup)
+		c, err := r.startChild(ctx, setup)
 		if err != nil {
 			return nil, err
 		}
@@ -170,12 +170,12 @@ func (r *rounds) column(ctx context.Context, setups []Setup) ([]Measurement, err
 		r.started++
 		children[i] = c
 	}
-	for round := 0; round < r.Plan.Rounds && (round == 0 || !r.late(last)); round++ {
+	for round := 0; round < r.Plan.Rounds && (round == 0 || !r.isLate(last)); round++ {
 		for i := range children {
 			if round%2 == 1 {
 				i = len(children) - 1 - i
 			}
-			r.step(setups[i])
+			r.reportProgress(setups[i])
 			reading, err := children[i].measure()
 			if err != nil {
 				return nil, fmt.Errorf("measure pool %s with %d goroutines: %w", setups[i].Pool, setups[i].Goroutines, err)
@@ -190,16 +190,16 @@ func (r *rounds) column(ctx context.Context, setups []Setup) ([]Measurement, err
 	return measured, nil
 }
 
-func (r *rounds) step(next Setup) {
+func (r *trialRun) reportProgress(next Setup) {
 	if r.Progress != nil {
 		r.Progress(r.done, r.total, fmt.Sprintf("pool %s, %d goroutines, %d cores, batches of %d", next.Pool, next.Goroutines, next.Cores, next.Batch))
 	}
 	r.done++
 }
 
-// late tells whether the time until step last is used up, and a quarter more; later
+// isLate tells whether the time until step last is used up, and a quarter more; later
 // columns can make up for less.
-func (r *rounds) late(last int) bool {
+func (r *trialRun) isLate(last int) bool {
 	return time.Since(r.began) > r.Budget*time.Duration(4*last+r.total)/time.Duration(4*r.total)
 }
 
@@ -211,8 +211,8 @@ type child struct {
 	errors bytes.Buffer
 }
 
-// start returns a child that is warm.
-func (r *rounds) start(ctx context.Context, setup Setup) (*child, error) {
+// startChild returns a child that is warm.
+func (r *trialRun) startChild(ctx context.Context, setup Setup) (*child, error) {
 	cmd, err := r.Child(ctx)
 	if err != nil {
 		return nil, err
@@ -233,31 +233,31 @@ func (r *rounds) start(ctx context.Context, setup Setup) (*child, error) {
 	}
 	j := job{Program: r.Program, Settings: setup.Settings, Setup: setup, Sample: r.sample, Slice: r.slice}
 	if err := json.NewEncoder(c.in).Encode(j); err != nil {
-		return nil, c.failed(err)
+		return nil, c.stopWithError(err)
 	}
 	var ready string
 	if err := c.out.Decode(&ready); err != nil {
-		return nil, c.failed(err)
+		return nil, c.stopWithError(err)
 	}
 	return c, nil
 }
 
 func (c *child) measure() (reading Reading, err error) {
 	if _, err := io.WriteString(c.in, "\n"); err != nil {
-		return reading, c.failed(err)
+		return reading, c.stopWithError(err)
 	}
 	if err := c.out.Decode(&reading); err != nil {
-		return reading, c.failed(err)
+		return reading, c.stopWithError(err)
 	}
 	var ready string
 	if err := c.out.Decode(&ready); err != nil {
-		return reading, c.failed(err)
+		return reading, c.stopWithError(err)
 	}
 	return reading, nil
 }
 
-// failed ends a child, and says what it said itself.
-func (c *child) failed(err error) error {
+// stopWithError ends a child, and says what it said itself.
+func (c *child) stopWithError(err error) error {
 	c.stop()
 	if said := strings.TrimSpace(c.errors.String()); said != "" {
 		return fmt.Errorf("the process that measures ended: %s", said)

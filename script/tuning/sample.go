@@ -86,9 +86,9 @@ func (s *Sample) writeTo(out io.Writer) error {
 	return w.Flush()
 }
 
-// examine passes the events through the script, in one goroutine, and counts what
+// runScript passes the events through the script, in one goroutine, and counts what
 // comes of them. It ends early when they take too long. It returns how long one took.
-func (s *Sample) examine(ctx context.Context, loaded script.Script, sinks int, long time.Duration) (time.Duration, error) {
+func (s *Sample) runScript(ctx context.Context, loaded script.Script, sinks int, long time.Duration) (time.Duration, error) {
 	const size = 100
 	res := event.Result{Outputs: make([]event.Output, sinks)}
 	began := time.Now()
@@ -99,7 +99,7 @@ func (s *Sample) examine(ctx context.Context, loaded script.Script, sinks int, l
 		}
 		b.Range.Count = uint64(b.Len())
 		err := script.RunAll(ctx, loaded, b, &res, 0, func(*event.Batch, *script.LimitError) error {
-			s.count(&res)
+			s.addResult(&res)
 			return nil
 		})
 		if err != nil {
@@ -110,7 +110,7 @@ func (s *Sample) examine(ctx context.Context, loaded script.Script, sinks int, l
 	return time.Since(began) / time.Duration(s.Tried), nil
 }
 
-func (s *Sample) count(res *event.Result) {
+func (s *Sample) addResult(res *event.Result) {
 	s.Dropped += res.Dropped
 	for i := range res.Outputs {
 		s.Rows += res.Outputs[i].Len()

@@ -48,17 +48,17 @@ func (p Plan) cores() int { return p.Cores[len(p.Cores)-1] }
 // A batch should take no longer than this, or a round holds too few of them.
 const batchTime = 20 * time.Millisecond
 
-// fit makes batches smaller where an event takes so long.
-func (p *Plan) fit(one time.Duration) {
+// limitBatches makes batches smaller where an event takes so long.
+func (p *Plan) limitBatches(one time.Duration) {
 	most := max(int(batchTime/max(one, 1)), 1)
 	p.Batch = min(p.Batch, most)
 	fits := slices.DeleteFunc(slices.Clone(p.Batches), func(n int) bool { return n > most })
 	p.Batches = distinct(append(fits, p.Batch)...)
 }
 
-// middling is the number of goroutines for what is not about them: enough to keep
+// typicalGoroutines is the number of goroutines for what is not about them: enough to keep
 // the cores busy.
-func (p Plan) middling() int { return p.Goroutines[len(p.Goroutines)/2] }
+func (p Plan) typicalGoroutines() int { return p.Goroutines[len(p.Goroutines)/2] }
 
 // pools are the settings that are compared, the adaptive pool first.
 func (p Plan) pools() []pool.Settings {
@@ -82,7 +82,7 @@ func (p Plan) columns() (all [][]Setup) {
 		}
 		all = append(all, column)
 	}
-	adaptive := Setup{Pool: pool.Settings{}.String(), Goroutines: p.middling(), Cores: p.cores(), Batch: p.Batch}
+	adaptive := Setup{Pool: pool.Settings{}.String(), Goroutines: p.typicalGoroutines(), Cores: p.cores(), Batch: p.Batch}
 	var cores, batches []Setup
 	for _, n := range p.Cores {
 		one := adaptive

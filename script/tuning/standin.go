@@ -11,8 +11,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// standIns makes the modules for functions that are not here.
-func standIns(waits map[string]time.Duration) ([]script.Module, error) {
+// standInModules makes the modules for functions that are not here.
+func standInModules(waits map[string]time.Duration) ([]script.Module, error) {
 	byName := map[string]script.Module{}
 	for _, name := range slices.Sorted(maps.Keys(waits)) {
 		module, function, ok := strings.Cut(name, ".")

@@ -8,38 +8,38 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// A sheet is a table of figures, whatever it is printed as.
-type sheet struct {
+// A figureTable is a table of figures, whatever it is printed as.
+type figureTable struct {
 	title string
 	head  []string
 	rows  [][]string
 	words int // the leading columns that are words, not figures
 }
 
-// sheets are the tables of a report.
-func (r *Report) sheets() []sheet {
-	pools := sheet{
+// tables are the tables of a report.
+func (r *Report) tables() []figureTable {
+	pools := figureTable{
 		title: fmt.Sprintf("Pools: %s, batches of %d", plural(r.Plan.cores(), "core"), r.Plan.Batch),
 		head:  append([]string{"pool", "goroutines"}, figureHeads...), words: 1,
 	}
 	for _, m := range r.Pools {
 		pools.rows = append(pools.rows, append([]string{m.Pool, fmt.Sprint(m.Goroutines)}, figures(m)...))
 	}
-	cores := sheet{
-		title: fmt.Sprintf("Cores: adaptive pool, %s, batches of %d", plural(r.Plan.middling(), "goroutine"), r.Plan.Batch),
+	cores := figureTable{
+		title: fmt.Sprintf("Cores: adaptive pool, %s, batches of %d", plural(r.Plan.typicalGoroutines(), "goroutine"), r.Plan.Batch),
 		head:  append([]string{"cores"}, figureHeads...),
 	}
 	for _, m := range r.Cores {
 		cores.rows = append(cores.rows, append([]string{fmt.Sprint(m.Cores)}, figures(m)...))
 	}
-	batches := sheet{
-		title: fmt.Sprintf("Batches: adaptive pool, %s, %s", plural(r.Plan.middling(), "goroutine"), plural(r.Plan.cores(), "core")),
+	batches := figureTable{
+		title: fmt.Sprintf("Batches: adaptive pool, %s, %s", plural(r.Plan.typicalGoroutines(), "goroutine"), plural(r.Plan.cores(), "core")),
 		head:  append([]string{"events in a batch"}, figureHeads...),
 	}
 	for _, m := range r.Batches {
 		batches.rows = append(batches.rows, append([]string{fmt.Sprint(m.Batch)}, figures(m)...))
 	}
-	return []sheet{pools, cores, batches}
+	return []figureTable{pools, cores, batches}
 }
 
 var figureHeads = []string{"events/s", "spread", "p50", "p90", "p99", "max", "wait", "cores used", "memory", "added", "VMs", "B/event", "allocs/event"}
@@ -48,20 +48,20 @@ var figureHeads = []string{"events/s", "spread", "p50", "p90", "p99", "max", "wa
 func figures(m Measurement) []string {
 	s := m.Summary
 	return []string{
-		Whole(s.Rate.Median), wide(m), Time(s.P50), Time(s.P90), Time(s.P99), Time(s.Max), Time(s.WaitPerRun),
-		fmt.Sprintf("%.2f", s.CPU), Memory(s.Peak), Memory(s.Added), fmt.Sprint(s.VMs), digits(s.BytesPerEvent), fmt.Sprintf("%.3f", s.AllocationsPerEvent),
+		Whole(s.Rate.Median), formatSpread(m), Time(s.P50), Time(s.P90), Time(s.P99), Time(s.Max), Time(s.WaitPerRun),
+		fmt.Sprintf("%.2f", s.CPU), Memory(s.Peak), Memory(s.Added), fmt.Sprint(s.VMs), formatDigits(s.BytesPerEvent), fmt.Sprintf("%.3f", s.AllocationsPerEvent),
 	}
 }
 
-// wide is the spread of the rounds, which one alone does not have.
-func wide(m Measurement) string {
+// formatSpread is the spread of the rounds, which one alone does not have.
+func formatSpread(m Measurement) string {
 	if len(m.Rounds) < 2 {
 		return "one round"
 	}
-	return fmt.Sprintf("%.0f %%", 100*m.Summary.Rate.Wide())
+	return fmt.Sprintf("%.0f %%", 100*m.Summary.Rate.RelativeRange())
 }
 
-func (s sheet) writer() table.Writer {
+func (s figureTable) writer() table.Writer {
 	t := table.NewWriter()
 	row := func(cells []string) (row table.Row) {
 		for _, cell := range cells {
@@ -85,8 +85,8 @@ func (s sheet) writer() table.Writer {
 }
 
 // uncovered is the table of lines that are not compiled.
-func (c *Compilation) sheet() sheet {
-	s := sheet{title: "Lines that LuaJIT could not compile", head: []string{"line", "what it does", "in LuaJIT's words", "times"}, words: 3}
+func (c *Compilation) uncoveredTable() figureTable {
+	s := figureTable{title: "Lines that LuaJIT could not compile", head: []string{"line", "what it does", "in LuaJIT's words", "times"}, words: 3}
 	for _, u := range c.Lines(false) {
 		s.rows = append(s.rows, []string{fmt.Sprintf("%s:%d", u.File, u.Line), u.Plain, u.Reason, fmt.Sprint(u.Count)})
 	}
@@ -95,7 +95,7 @@ func (c *Compilation) sheet() sheet {
 
 // Print writes tables for a terminal.
 func (r *Report) Print(w io.Writer) error {
-	for _, s := range r.sheets() {
+	for _, s := range r.tables() {
 		t := s.writer()
 		t.SetStyle(table.StyleLight)
 		t.Style().Format.Header = text.FormatDefault
@@ -104,10 +104,10 @@ func (r *Report) Print(w io.Writer) error {
 		}
 	}
 	if c := r.Compilation; c != nil && len(c.Lines(false)) > 0 {
-		t := c.sheet().writer()
+		t := c.uncoveredTable().writer()
 		t.SetStyle(table.StyleLight)
 		t.Style().Format.Header = text.FormatDefault
-		if _, err := fmt.Fprintf(w, "%s\n%s\n\n", c.sheet().title, t.Render()); err != nil {
+		if _, err := fmt.Fprintf(w, "%s\n%s\n\n", c.uncoveredTable().title, t.Render()); err != nil {
 			return err
 		}
 	}
@@ -134,11 +134,11 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		p.line("- %s", words)
 	}
 	p.line("\n```yaml\n%s```", r.Advice.YAML)
-	for _, s := range r.sheets() {
+	for _, s := range r.tables() {
 		p.line("\n## %s\n\n%s", s.title, s.writer().RenderMarkdown())
 	}
 	if c := r.Compilation; c != nil && len(c.Lines(false)) > 0 {
-		p.line("\n## %s\n\n%s", c.sheet().title, c.sheet().writer().RenderMarkdown())
+		p.line("\n## %s\n\n%s", c.uncoveredTable().title, c.uncoveredTable().writer().RenderMarkdown())
 	}
 	return p.err
 }
@@ -170,7 +170,7 @@ func (r *Report) facts() []Fact {
 	s, m := r.Sample, r.Machine
 	facts := []Fact{
 		{"Processor", fmt.Sprintf("%s, %s", m.Processor, plural(m.Cores, "core"))},
-		{"Memory", digits(float64(m.Memory)/(1<<30)) + " GiB"},
+		{"Memory", formatDigits(float64(m.Memory)/(1<<30)) + " GiB"},
 		{"System", m.System},
 	}
 	for i, v := range m.Versions {
@@ -182,7 +182,7 @@ func (r *Report) facts() []Fact {
 	}
 	return append(facts,
 		Fact{"Script", r.Version},
-		Fact{"Events", fmt.Sprintf("%s from %s, %s each on average", Whole(float64(s.Events)), s.Name, digits(float64(s.Bytes)/float64(s.Events))+" B")},
+		Fact{"Events", fmt.Sprintf("%s from %s, %s each on average", Whole(float64(s.Events)), s.Name, formatDigits(float64(s.Bytes)/float64(s.Events))+" B")},
 		Fact{"What comes of them", fmt.Sprintf("of %s tried: %s rows, %s events dropped, %s failed", Whole(float64(s.Tried)), Whole(float64(s.Rows)), Whole(float64(s.Dropped)), Whole(float64(s.Failed)))},
 	)
 }

@@ -103,5 +103,5 @@ func spread(values []float64) Spread {
 	return Spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
 }
 
-// Wide is the distance between the extremes, as a share of the median.
-func (s Spread) Wide() float64 { return (s.Max - s.Min) / max(s.Median, 1e-9) }
+// RelativeRange is the distance between the extremes, as a share of the median.
+func (s Spread) RelativeRange() float64 { return (s.Max - s.Min) / max(s.Median, 1e-9) }

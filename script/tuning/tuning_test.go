@@ -12,7 +12,7 @@ import (
 func TestHistogramIsClose(t *testing.T) {
 	var h histogram
 	for d := time.Duration(1); d <= 100_000; d++ {
-		h.add(d)
+		h.record(d)
 	}
 	for _, test := range []struct {
 		share float64
@@ -36,11 +36,11 @@ func TestHistogramIsClose(t *testing.T) {
 
 func TestBucketsHoldTheirMiddle(t *testing.T) {
 	for i := range 1800 {
-		if got := bucket(middle(i)); got != i {
-			t.Fatalf("the middle of bucket %d, %d, falls into bucket %d", i, middle(i), got)
+		if got := bucketOf(bucketMiddle(i)); got != i {
+			t.Fatalf("the middle of bucket %d, %d, falls into bucket %d", i, bucketMiddle(i), got)
 		}
 	}
-	if bucket(1<<62) >= 64*steps || bucket(-1) != 0 {
+	if bucketOf(1<<62) >= 64*steps || bucketOf(-1) != 0 {
 		t.Error("a duration has no bucket")
 	}
 }
@@ -63,7 +63,7 @@ func TestReadSample(t *testing.T) {
 }
 
 func TestStandIns(t *testing.T) {
-	modules, err := standIns(map[string]time.Duration{"cache.get": time.Millisecond, "cache.put": 0, "geo.find": 0})
+	modules, err := standInModules(map[string]time.Duration{"cache.get": time.Millisecond, "cache.put": 0, "geo.find": 0})
 	if err != nil || len(modules) != 2 || modules[0].Name != "cache" || len(modules[0].Functions) != 2 {
 		t.Fatal(modules, err)
 	}
@@ -73,7 +73,7 @@ func TestStandIns(t *testing.T) {
 		t.Error(got, err)
 	}
 	for _, name := range []string{"get", ".get", "cache."} {
-		if _, err := standIns(map[string]time.Duration{name: 0}); err == nil {
+		if _, err := standInModules(map[string]time.Duration{name: 0}); err == nil {
 			t.Errorf("%q is a function", name)
 		}
 	}
@@ -108,7 +108,7 @@ func adviceFor(rates map[string]float64, batches map[int]float64) Advice {
 }
 
 func TestAdvice(t *testing.T) {
-	even := map[string]float64{"adaptive": 1000, "fixed 2": 990, "fixed 8": 1020, "core 2, up to 8": 900, "none": 10}
+	even := map[string]float64{"adaptive": 1000, "fixed 2": 990, "fixed 8": 1020, "scaling 2 to 8": 900, "per call": 10}
 	flat := map[int]float64{1: 1000, 100: 1000, 1000: 1000}
 	for _, test := range []struct {
 		name    string
@@ -122,7 +122,7 @@ func TestAdvice(t *testing.T) {
 			"pipelines:\n  NAME:\n    script:\n      lua: x.lua\n      pool: {core: 8, max: 8}\n    lanes: 8\n",
 		},
 		{
-			"one eager pool is better", map[string]float64{"adaptive": 1000, "core 2, up to 8": 1500}, flat,
+			"one eager pool is better", map[string]float64{"adaptive": 1000, "scaling 2 to 8": 1500}, flat,
 			"pipelines:\n  NAME:\n    script:\n      lua: x.lua\n      pool: {core: 2, max: 8, eager: true}\n    lanes: 8\n",
 		},
 		{"small batches are better", even, map[int]float64{1: 100, 100: 1000, 1000: 500}, "pipelines:\n  NAME:\n    script: x.lua\n    lanes: 8\n    batch: {events: 100}\n"},
@@ -135,11 +135,11 @@ func TestAdvice(t *testing.T) {
 
 func TestPlanFits(t *testing.T) {
 	p := FullPlan(4)
-	p.fit(time.Millisecond)
+	p.limitBatches(time.Millisecond)
 	if p.Batch != 20 || len(p.Batches) != 3 || p.Batches[2] != 20 {
 		t.Errorf("batches of %d and %v for events of a millisecond", p.Batch, p.Batches)
 	}
-	p.fit(time.Second)
+	p.limitBatches(time.Second)
 	if p.Batch != 1 || len(p.Batches) != 1 {
 		t.Errorf("batches of %d and %v for events of a second", p.Batch, p.Batches)
 	}

@@ -20,8 +20,8 @@ const (
 	numberMax   = 1<<24 - 1
 )
 
-// identify fills a column with identifiers.
-func (w *work) identify(c *Column) {
+// fillIdentifiers fills a column with identifiers.
+func (w *computation) fillIdentifiers(c *Column) {
 	owner := sha256.Sum256(fmt.Appendf(nil, "%q %q", w.script.pipeline, w.in.Partition))
 	var id [16]byte
 	var cell [34]byte
@@ -29,7 +29,7 @@ func (w *work) identify(c *Column) {
 	for row, from := range w.rows.From {
 		position, number := w.in.Range.First+uint64(from), w.numbers[row]
 		if position > positionMax || number > numberMax {
-			w.refuse(row, event.Dead{Stage: "column", Script: w.script.String(), Error: fmt.Sprintf(
+			w.rejectRow(row, event.Dead{Stage: "column", Script: w.script.String(), Error: fmt.Sprintf(
 				"column %s: %s has room for positions up to %d and %d rows of one event", c.Name, Identifier, uint64(positionMax), numberMax+1)})
 			continue
 		}
@@ -41,8 +41,8 @@ func (w *work) identify(c *Column) {
 	}
 }
 
-// stamp fills a column with the time at which the batch is processed.
-func (w *work) stamp(c *Column) {
+// fillTimestamps fills a column with the time at which the batch is processed.
+func (w *computation) fillTimestamps(c *Column) {
 	now := w.script.now()
 	cell := appendTime(nil, now)
 	if c.Type == event.Int64 {

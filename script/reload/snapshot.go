@@ -12,14 +12,14 @@ import (
 	"github.com/perigeedb/perigee/script/loader"
 )
 
-// A state is what the origins of a script held at one time, and what its code
+// A snapshot is what the origins of a script held at one time, and what its code
 // required when it was loaded.
-type state struct {
-	parts []*part
+type snapshot struct {
+	parts []*originSnapshot
 }
 
-// A part is the state of one origin.
-type part struct {
+// A originSnapshot is the state of one origin.
+type originSnapshot struct {
 	origin loader.Origin
 	tag    string
 	code   script.Code
@@ -37,11 +37,11 @@ type ReadError struct {
 func (e *ReadError) Error() string { return e.Err.Error() }
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// read reads all origins.
-func read(ctx context.Context, l *loader.Loader, origins []loader.Origin) (*state, error) {
-	s := &state{}
+// readOrigins reads all origins.
+func readOrigins(ctx context.Context, l *loader.Loader, origins []loader.Origin) (*snapshot, error) {
+	s := &snapshot{}
 	for i, origin := range origins {
-		p := &part{origin: origin, required: map[string][]byte{}}
+		p := &originSnapshot{origin: origin, required: map[string][]byte{}}
 		var err error
 		if p.code, p.tag, err = l.Code(ctx, origin, ""); err != nil {
 			return nil, &ReadError{Origin: i, Err: err}
@@ -51,18 +51,18 @@ func read(ctx context.Context, l *loader.Loader, origins []loader.Origin) (*stat
 	return s, nil
 }
 
-// recording returns the code such that the state learns what it requires.
-func (s *state) recording() []script.Code {
+// recordingCode returns the code such that the state learns what it requires.
+func (s *snapshot) recordingCode() []script.Code {
 	codes := make([]script.Code, len(s.parts))
 	for i, p := range s.parts {
 		codes[i] = p.code
-		codes[i].Files = p.file
+		codes[i].Files = p.readRequired
 	}
 	return codes
 }
 
-// file reads a required file, once: every engine of a version gets the same one.
-func (p *part) file(path string) ([]byte, error) {
+// readRequired reads a required file, once: every engine of a version gets the same one.
+func (p *originSnapshot) readRequired(path string) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if text, found := p.required[path]; found && text != nil {
@@ -77,8 +77,8 @@ func (p *part) file(path string) ([]byte, error) {
 }
 
 // reread returns what the origins hold now, or nil when that is the same.
-func (s *state) reread(ctx context.Context, l *loader.Loader, remote bool) (*state, error) {
-	next, changed := &state{}, false
+func (s *snapshot) reread(ctx context.Context, l *loader.Loader, remote bool) (*snapshot, error) {
+	next, changed := &snapshot{}, false
 	for _, p := range s.parts {
 		now, differs, err := p.reread(ctx, l, remote)
 		if err != nil {
@@ -93,8 +93,8 @@ func (s *state) reread(ctx context.Context, l *loader.Loader, remote bool) (*sta
 	return next, nil
 }
 
-func (p *part) reread(ctx context.Context, l *loader.Loader, remote bool) (now *part, changed bool, err error) {
-	now = &part{origin: p.origin, tag: p.tag, code: p.code, required: map[string][]byte{}}
+func (p *originSnapshot) reread(ctx context.Context, l *loader.Loader, remote bool) (now *originSnapshot, changed bool, err error) {
+	now = &originSnapshot{origin: p.origin, tag: p.tag, code: p.code, required: map[string][]byte{}}
 	if p.origin.Remote() && !remote {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -112,13 +112,13 @@ func (p *part) reread(ctx context.Context, l *loader.Loader, remote bool) (now *
 		changed = code.Text == nil || !bytes.Equal(code.Text, p.code.Text)
 		now.code, now.tag = code, tag
 	}
-	other, err := p.requiresOther()
+	other, err := p.requiredChanged()
 	return now, changed || other, err
 }
 
-// requiresOther tells whether one of the required files has changed. That it
+// requiredChanged tells whether one of the required files has changed. That it
 // cannot be read right now is no change; that it is gone is one.
-func (p *part) requiresOther() (bool, error) {
+func (p *originSnapshot) requiredChanged() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for path, was := range p.required {
@@ -133,8 +133,8 @@ func (p *part) requiresOther() (bool, error) {
 	return false, nil
 }
 
-// beside lists the required files, when they are on this machine.
-func (p *part) beside() []string {
+// localRequired lists the required files, when they are on this machine.
+func (p *originSnapshot) localRequired() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var files []string
@@ -147,13 +147,13 @@ func (p *part) beside() []string {
 }
 
 // files lists the files of this machine that the state is made of.
-func (s *state) files() []string {
+func (s *snapshot) files() []string {
 	var files []string
 	for _, p := range s.parts {
 		if p.origin.Path() != "" {
 			files = append(files, p.origin.Path())
 		}
-		files = append(files, p.beside()...)
+		files = append(files, p.localRequired()...)
 	}
 	return files
 }

@@ -14,8 +14,8 @@ import (
 // limitsMax is how many runs of a column's code may hit a limit in one batch.
 const limitsMax = 3
 
-// A work is one batch on its way through the columns. Its memory is used again.
-type work struct {
+// A computation is one batch on its way through the columns. Its memory is used again.
+type computation struct {
 	script   *Script
 	result   *script.ResultBuilder
 	inner    event.Result          // of the script before the columns
@@ -23,26 +23,26 @@ type work struct {
 	checkers []*document.Extractor // by column
 	checked  event.Columns
 
-	in      *event.Batch
-	rows    event.Output // as far as the columns have come
-	next    event.Output // rows with one more column
-	numbers []uint32     // which output of its event a row was
-	origins []uint32     // which output of the script a row was
-	sent    event.Output // the events and sinks of the script's outputs, without documents
-	cells   cells
-	bad     []bool // by row: it is dead
-	dead    []event.Dead
+	in         *event.Batch
+	rows       event.Output // as far as the columns have come
+	next       event.Output // rows with one more column
+	numbers    []uint32     // which output of its event a row was
+	sourceRows []uint32     // which output of the script a row was
+	sent       event.Output // the events and sinks of the script's outputs, without documents
+	cells      cells
+	rejected   []bool // by row: it is dead
+	dead       []event.Dead
 }
 
 // start takes over what the script returned.
-func (w *work) start(in *event.Batch) {
+func (w *computation) start(in *event.Batch) {
 	w.in = in
 	w.rows, w.inner.Outputs[0] = w.inner.Outputs[0], w.rows
 	w.dead = append(w.dead[:0], w.inner.Dead...)
-	w.numbers, w.origins = w.numbers[:0], w.origins[:0]
+	w.numbers, w.sourceRows = w.numbers[:0], w.sourceRows[:0]
 	w.sent.From, w.sent.To = append(w.sent.From[:0], w.rows.From...), append(w.sent.To[:0], w.rows.To...)
 	for i, from := range w.rows.From {
-		w.origins = append(w.origins, uint32(i))
+		w.sourceRows = append(w.sourceRows, uint32(i))
 		number := uint32(0)
 		if i > 0 && w.rows.From[i-1] == from {
 			number = w.numbers[i-1] + 1
@@ -52,38 +52,38 @@ func (w *work) start(in *event.Batch) {
 }
 
 // compute adds the columns, one after the other.
-func (w *work) compute(ctx context.Context) error {
+func (w *computation) compute(ctx context.Context) error {
 	for i := range w.script.columns {
 		c := &w.script.columns[i]
 		w.cells.reset(w.rows.Len())
-		w.bad = append(w.bad[:0], make([]bool, w.rows.Len())...)
-		if err := w.evaluate(ctx, c); err != nil {
+		w.rejected = append(w.rejected[:0], make([]bool, w.rows.Len())...)
+		if err := w.fillCells(ctx, c); err != nil {
 			return fmt.Errorf("compute column %s: %w", c.Name, err)
 		}
-		if err := w.check(c, w.checkers[i]); err != nil {
+		if err := w.rejectMistyped(c, w.checkers[i]); err != nil {
 			return fmt.Errorf("check column %s: %w", c.Name, err)
 		}
-		w.splice(c)
+		w.addColumn(c)
 	}
 	return nil
 }
 
-// evaluate fills the cells of a column.
-func (w *work) evaluate(ctx context.Context, c *Column) error {
+// fillCells fills the cells of a column.
+func (w *computation) fillCells(ctx context.Context, c *Column) error {
 	switch c.Built {
 	case Identifier:
-		w.identify(c)
+		w.fillIdentifiers(c)
 	case Timestamp:
-		w.stamp(c)
+		w.fillTimestamps(c)
 	default:
-		return w.call(ctx, c)
+		return w.callCode(ctx, c)
 	}
 	return nil
 }
 
-// call passes the rows through the code of a column, in one crossing unless a limit ends
+// callCode passes the rows through the code of a column, in one crossing unless a limit ends
 // it.
-func (w *work) call(ctx context.Context, c *Column) error {
+func (w *computation) callCode(ctx context.Context, c *Column) error {
 	if w.rows.Len() == 0 {
 		return nil
 	}
@@ -91,21 +91,21 @@ func (w *work) call(ctx context.Context, c *Column) error {
 		Partition: w.in.Partition, Range: event.Range{Count: uint64(w.rows.Len())}, Data: w.rows.Data, Ends: w.rows.Ends,
 	}
 	err := script.RunAll(ctx, c.Code, &all, &w.values, limitsMax, func(part *event.Batch, _ *script.LimitError) error {
-		w.collect(c, int(part.Range.First))
+		w.collectValues(c, int(part.Range.First))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return w.complete(c)
+	return w.checkComplete(c)
 }
 
-// collect takes the values of the rows from first on.
-func (w *work) collect(c *Column, first int) {
+// collectValues takes the values of the rows from first on.
+func (w *computation) collectValues(c *Column, first int) {
 	for i := range w.values.Dead {
 		d := &w.values.Dead[i]
-		w.refuse(int(d.Position), event.Dead{
-			Stage: d.Stage, Error: about(c, d.Error), Traceback: d.Traceback, Script: d.Script,
+		w.rejectRow(int(d.Position), event.Dead{
+			Stage: d.Stage, Error: nameColumn(c, d.Error), Traceback: d.Traceback, Script: d.Script,
 		})
 	}
 	out := &w.values.Outputs[0]
@@ -114,18 +114,18 @@ func (w *work) collect(c *Column, first int) {
 	}
 }
 
-// about makes an error name the column. Code that has no file is called after it.
-func about(c *Column, fault string) string {
+// nameColumn makes an error name the column. Code that has no file is called after it.
+func nameColumn(c *Column, fault string) string {
 	if name := "column " + c.Name; !strings.HasPrefix(fault, name) {
 		return name + ": " + fault
 	}
 	return fault
 }
 
-// complete checks that each row has a value or is dead.
-func (w *work) complete(c *Column) error {
+// checkComplete checks that each row has a value or is dead.
+func (w *computation) checkComplete(c *Column) error {
 	dead := 0
-	for _, bad := range w.bad {
+	for _, bad := range w.rejected {
 		if bad {
 			dead++
 		}
@@ -136,17 +136,17 @@ func (w *work) complete(c *Column) error {
 	return nil
 }
 
-// refuse makes dead letters of a row, one for each sink that it is for.
-func (w *work) refuse(row int, d event.Dead) {
-	if w.bad[row] {
+// rejectRow makes dead letters of a row, one for each sink that it is for.
+func (w *computation) rejectRow(row int, d event.Dead) {
+	if w.rejected[row] {
 		return
 	}
-	w.bad[row] = true
-	from, origin := w.rows.From[row], int(w.origins[row])
+	w.rejected[row] = true
+	from, origin := w.rows.From[row], int(w.sourceRows[row])
 	d.Position, d.Original = w.in.Range.First+uint64(from), bytes.Clone(w.in.Doc(int(from)))
 	for i := range w.script.options.Sinks {
-		if w.wanted(i, origin) {
-			d.Sink, d.Number = w.script.options.Sinks[i].Name, w.number(i, origin)
+		if w.isForSink(i, origin) {
+			d.Sink, d.Number = w.script.options.Sinks[i].Name, w.rowNumber(i, origin)
 			w.dead = append(w.dead, d)
 		}
 	}
@@ -154,7 +154,7 @@ func (w *work) refuse(row int, d event.Dead) {
 
 // finish fills the result. An event whose rows all died was not dropped, so only the
 // script's own count holds.
-func (w *work) finish(res *event.Result) error {
+func (w *computation) finish(res *event.Result) error {
 	w.result.Start(w.in, res)
 	w.result.AddRows(&w.rows)
 	res.Dead = append(res.Dead, w.dead...)
@@ -163,8 +163,8 @@ func (w *work) finish(res *event.Result) error {
 	return err
 }
 
-// wanted tells whether an output of the script is for sink i.
-func (w *work) wanted(i, origin int) bool {
+// isForSink tells whether an output of the script is for sink i.
+func (w *computation) isForSink(i, origin int) bool {
 	to := uint64(0)
 	if len(w.sent.To) > 0 {
 		to = w.sent.To[origin]
@@ -172,10 +172,10 @@ func (w *work) wanted(i, origin int) bool {
 	return w.script.options.Wants(i, to)
 }
 
-// number is which of the event's rows in sink i an output of the script is.
-func (w *work) number(i, origin int) (number uint32) {
+// rowNumber is which of the event's rows in sink i an output of the script is.
+func (w *computation) rowNumber(i, origin int) (number uint32) {
 	for at := origin - 1; at >= 0 && w.sent.From[at] == w.sent.From[origin]; at-- {
-		if w.wanted(i, at) {
+		if w.isForSink(i, at) {
 			number++
 		}
 	}
@@ -183,13 +183,13 @@ func (w *work) number(i, origin int) (number uint32) {
 }
 
 // numberInSink is number for a row of sink i.
-func (w *work) numberInSink(i, row int) uint32 {
-	for _, origin := range w.origins {
-		if !w.wanted(i, int(origin)) {
+func (w *computation) numberInSink(i, row int) uint32 {
+	for _, origin := range w.sourceRows {
+		if !w.isForSink(i, int(origin)) {
 			continue
 		}
 		if row == 0 {
-			return w.number(i, int(origin))
+			return w.rowNumber(i, int(origin))
 		}
 		row--
 	}

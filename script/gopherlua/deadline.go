@@ -8,33 +8,33 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// A clock stops a machine: at a deadline, or when nobody waits for it any more.
+// A deadline stops a machine: at a deadline, or when nobody waits for it any more.
 // gopher-lua looks at the clock's context before each instruction, so what the
 // script catches it meets again.
-type clock struct {
+type deadline struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer
 	unlink func()
 
-	until  time.Time     // when the run ends
+	at     time.Time     // when the run ends
 	paused time.Time     // since when the clock stands still
 	waited time.Duration // for how long it has, in the batch
 
-	mu   sync.Mutex
-	runs uint64 // counts starts, so that a late timer never hits the next run
-	on   bool
-	late bool
+	mu      sync.Mutex
+	run     uint64 // counts starts, so that a late timer never hits the next run
+	running bool
+	late    bool
 }
 
-func newClock() *clock {
-	c := &clock{}
+func newDeadline() *deadline {
+	c := &deadline{}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// follow stops the machine when ctx ends, until forget.
-func (c *clock) follow(ctx context.Context) {
+// stopWith stops the machine when ctx ends, until forget.
+func (c *deadline) stopWith(ctx context.Context) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		c.interrupt(0)
@@ -47,7 +47,7 @@ func (c *clock) follow(ctx context.Context) {
 	}
 }
 
-func (c *clock) forget() {
+func (c *deadline) unfollow() {
 	if c.unlink != nil {
 		c.unlink()
 		c.unlink = nil
@@ -55,35 +55,35 @@ func (c *clock) forget() {
 }
 
 // start begins a run that ends at the deadline.
-func (c *clock) start(until time.Time) {
+func (c *deadline) start(until time.Time) {
 	c.mu.Lock()
-	c.runs++
-	c.on = true
-	run := c.runs
+	c.run++
+	c.running = true
+	run := c.run
 	c.mu.Unlock()
-	c.until = until
+	c.at = until
 	c.timer = time.AfterFunc(time.Until(until), func() { c.interrupt(run) })
 }
 
 // pause lets the clock stand still, until resume.
-func (c *clock) pause() {
+func (c *deadline) pause() {
 	c.timer.Stop()
 	c.paused = time.Now()
 }
 
-func (c *clock) resume() {
+func (c *deadline) resume() {
 	waited := time.Since(c.paused)
 	c.waited += waited
-	c.until = c.until.Add(waited)
-	run := c.runs
-	c.timer = time.AfterFunc(time.Until(c.until), func() { c.interrupt(run) })
+	c.at = c.at.Add(waited)
+	run := c.run
+	c.timer = time.AfterFunc(time.Until(c.at), func() { c.interrupt(run) })
 }
 
 // interrupt stops a run, or whichever there is for 0.
-func (c *clock) interrupt(run uint64) {
+func (c *deadline) interrupt(run uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.on && (run == c.runs || run == 0) {
+	if c.running && (run == c.run || run == 0) {
 		c.late = true
 		c.cancel()
 	}
@@ -91,16 +91,16 @@ func (c *clock) interrupt(run uint64) {
 
 // stop ends the run and tells whether it was stopped before; then the machine is
 // of no more use.
-func (c *clock) stop() (late bool) {
+func (c *deadline) stop() (late bool) {
 	c.timer.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.on = false
+	c.running = false
 	return c.late
 }
 
 // check raises an error when the run was stopped, for loops in Go.
-func (c *clock) check(l *lua.LState) {
+func (c *deadline) check(l *lua.LState) {
 	if err := c.ctx.Err(); err != nil {
 		l.RaiseError("%s", err.Error())
 	}

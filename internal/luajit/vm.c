@@ -9,6 +9,19 @@
 #include "limit.h"
 #include "sandbox.h"
 
+/* luajit_build is the identity of the archive that tools/luajit/build.sh made. It stands
+ * in the object so that a new archive makes Go compile this package and link again. */
+#ifdef __SANITIZE_ADDRESS__
+#if __has_include("luajit_build_asan.h")
+#include "luajit_build_asan.h"
+#endif
+#elif __has_include("luajit_build.h")
+#include "luajit_build.h"
+#endif
+#ifdef LUAJIT_BUILD
+__attribute__((used)) static const char luajit_build[] = LUAJIT_BUILD;
+#endif
+
 pg_vm *pg_vm_of(lua_State *L) {
 	void *vm;
 	lua_getallocf(L, &vm);

@@ -5,7 +5,9 @@
 #   tools/luajit/build.sh         .build/luajit/{lib,include}
 #   tools/luajit/build.sh asan    .build/luajit-asan/{lib,include}, instrumented
 #
-# A second call does nothing unless this folder has changed.
+# A second call does nothing unless this folder has changed. Each build has an identity,
+# written into a header in internal/luajit (see luajit_build in vm.c): Go's build cache
+# does not look at archives, and would not link a new one.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,9 +21,12 @@ cache=$root/.build/luajit-source
 flags="-DLUAJIT_ENABLE_CHECKHOOK -DLUAJIT_ENABLE_LUA52COMPAT -fPIC"
 target=
 case ${1:-} in
-'') dest=$root/.build/luajit ;;
+'')
+	dest=$root/.build/luajit
+	header=$root/internal/luajit/luajit_build.h ;;
 asan)
 	dest=$root/.build/luajit-asan
+	header=$root/internal/luajit/luajit_build_asan.h
 	flags="$flags -DLUAJIT_USE_SYSMALLOC"
 	target="-fsanitize=address -fno-omit-frame-pointer" ;;
 *)
@@ -71,8 +76,17 @@ fetch() {
 	touch "$cache/unpacked"
 }
 
+# write_header tells Go's build cache which build is there.
+write_header() {
+	line="#define LUAJIT_BUILD \"$stamp\""
+	[ "$(cat "$header" 2> /dev/null)" = "$line" ] || echo "$line" > "$header"
+}
+
 stamp=$(cat "$here"/build.sh "$here"/*.patch 2> /dev/null | cksum)
-[ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ] && exit 0
+if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
+	write_header
+	exit 0
+fi
 
 for tool in cc make; do
 	command -v $tool > /dev/null || fail "$tool is missing"
@@ -80,7 +94,10 @@ done
 mkdir -p "$root/.build"
 exec 9> "$root/.build/luajit.lock"
 flock 9
-[ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ] && exit 0
+if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
+	write_header
+	exit 0
+fi
 fetch
 
 work=$dest.work
@@ -95,11 +112,13 @@ make -C "$work/src" -j"$(nproc)" BUILDMODE=static XCFLAGS="$flags" TARGET_CFLAGS
 rm -rf "$dest"
 mkdir -p "$dest/lib" "$dest/include"
 cp "$work/src/libluajit.a" "$dest/lib/"
-# Those that begin with lj_ hold the names of bytecodes, the reasons why code was not
-# compiled, and what frames on Lua's stack look like.
+# Of LuaJIT's internal headers, lj_bc.h and lj_traceerr.h list the names of bytecodes and
+# the reasons why code is not compiled, for "perigee bench". The others lay out Lua's
+# stack, for last.c.
 for h in lua.h lualib.h lauxlib.h luaconf.h luajit.h lj_traceerr.h lj_bc.h lj_def.h lj_arch.h lj_obj.h \
 	lj_frame.h lj_debug.h lj_vm.h; do
 	cp "$work/src/$h" "$dest/include/"
 done
 echo "$stamp" > "$dest/stamp"
+write_header
 rm -rf "$work"

@@ -1,0 +1,47 @@
+//go:build cgo && luajit && !asan
+
+package luajit
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNewArchiveIsLinked changes the identity of LuaJIT's archive, as a changed patch
+// does, and holds that the compiled package changes: then whatever links it is linked
+// again. The go command does not look at archives by itself.
+func TestNewArchiveIsLinked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the package twice")
+	}
+	header, err := filepath.Abs("luajit_build.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := func(identity string) string {
+		dir := t.TempDir()
+		changed, overlay := filepath.Join(dir, "changed.h"), filepath.Join(dir, "overlay.json")
+		replaced, _ := json.Marshal(map[string]any{"Replace": map[string]string{header: changed}})
+		for name, text := range map[string]string{changed: "#define LUAJIT_BUILD \"" + identity + "\"\n", overlay: string(replaced)} {
+			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		command := exec.Command("go", "list", "-tags=luajit", "-overlay="+overlay, "-export", "-f", "{{.BuildID}}", ".")
+		command.Stderr = os.Stderr
+		id, err := command.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, made, _ := strings.Cut(string(id), "/") // behind what it was made from
+		return made
+	}
+	first, again, other := content("one"), content("one"), content("another")
+	if first != again || first == other {
+		t.Errorf("the package is %q, %q with the same archive and %q with another", first, again, other)
+	}
+}

@@ -32,7 +32,7 @@ var may = map[string][]string{
 	"source/file":     {"event", "source"},
 	"source/generate": {"event", "source"},
 	"source/kafka":    {"event", "source", "internal/kafka"},
-	"source/nats":     {"event", "source"},
+	"source/nats":     {"event", "source", "internal/address"},
 	"source/redis":    {"event", "source", "internal/resp"},
 	"source/http":     {"event", "source", "internal/address", "internal/spool", "internal/document/pure"},
 

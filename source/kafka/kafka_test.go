@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// broker returns the address of a real broker; make test-kafka brings one.
+// broker returns the address of a real broker, which "make test-kafka" installs.
 func broker(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("PERIGEE_KAFKA_JARS") == "" {
@@ -44,7 +44,7 @@ func broker(t *testing.T) string {
 	return shared.Server(t).Address()
 }
 
-// A topic is one of this test's own.
+// A topic belongs to one test.
 type topic struct {
 	t       *testing.T
 	address string
@@ -73,7 +73,7 @@ func newTopic(t *testing.T, partitions int32) *topic {
 
 func (p *topic) create(partitions int32) {
 	p.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; { // a deleted one takes a moment
+	for end := time.Now().Add(10 * time.Second); ; { // deleting takes a moment
 		_, err := p.admin.CreateTopic(p.t.Context(), partitions, 1, nil, p.name)
 		if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
 			if listed, err := p.admin.ListTopics(p.t.Context(), p.name); err == nil && listed[p.name].Err == nil {
@@ -246,7 +246,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-func TestWhatTheSinksHave(t *testing.T) {
+func TestVerifyDone(t *testing.T) {
 	p := newTopic(t, 1)
 	p.produce(0, numbered(20)...)
 	r, err := p.open(nil)
@@ -286,7 +286,7 @@ func TestWhatTheSinksHave(t *testing.T) {
 	}
 }
 
-func TestMadeAgain(t *testing.T) {
+func TestRecreatedTopic(t *testing.T) {
 	p := newTopic(t, 1)
 	s := p.source(t, usual)
 	defer s.Close()

@@ -1,11 +1,11 @@
 // Package nats is a source of messages in a JetStream stream, each a JSON
 // document.
 //
-// A position is a message's sequence number in the stream, less one: they count
-// from 0. The partition is named by the stream and the moment it was made, so a stream that was deleted
-// and made again is another. There is no consumer on the server: the position
-// lives with the sinks, and reading leaves no trace in the stream. A batch never
-// spans sequence numbers that are not there.
+// A position is a message's sequence number in the stream minus one, so that positions
+// count from 0. The name of the partition contains the time at which the stream was
+// created, so that a stream that was deleted and created again is another partition.
+// The sinks commit the position: there is no durable consumer on the server, and
+// reading changes nothing in the stream. A batch never spans missing sequence numbers.
 //
 // A Source and its readers are safe for concurrent use, as source.Source says.
 package nats
@@ -23,27 +23,28 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/address"
 	"github.com/perigeedb/perigee/source"
 )
 
 // Config are the settings below "nats".
 type Config struct {
-	URL         string `yaml:"url" help:"of a server, or of several, separated by commas (default nats://127.0.0.1:4222)"`
-	Stream      string `yaml:"stream,required" help:"the JetStream stream"`
-	Subject     string `yaml:"subject" help:"read only messages of this subject, * and > allowed; best when it is most of the stream"`
-	Trim        bool   `yaml:"trim" help:"purge messages from the stream once every sink has them (default false: they stay)"`
+	URL         string `yaml:"url" help:"URL of a server, or of several, separated by commas (default nats://127.0.0.1:4222)"`
+	Stream      string `yaml:"stream,required" help:"name of the JetStream stream"`
+	Subject     string `yaml:"subject" help:"read only messages with this subject, which may have * and >; most efficient when these are most of the stream"`
+	Trim        bool   `yaml:"trim" help:"purge messages from the stream when every sink has committed them (default false)"`
 	User        string `yaml:"user" help:"name to log in with"`
 	Password    string `yaml:"password" help:"give it as ${NAME}"`
 	Token       string `yaml:"token" help:"give it as ${NAME}"`
-	Credentials string `yaml:"credentials" help:"file with a JWT and its key"`
-	CA          string `yaml:"ca" help:"file with the certificates of who signed the server's; turns TLS on"`
+	Credentials string `yaml:"credentials" help:"file with a JWT and its private key"`
+	CA          string `yaml:"ca" help:"file with the CA certificates that signed the server's; turns TLS on"`
 }
 
 // Kind offers the source to configurations.
 func Kind() source.Kind {
 	return source.Kind{
 		Name:   "nats",
-		Doc:    "Reads a NATS JetStream stream; the position lives with the sinks.",
+		Doc:    "Reads a NATS JetStream stream; the sinks commit the position.",
 		Config: &Config{},
 		New: func(env source.Env, decode func(any) error) (source.Source, error) {
 			var c Config
@@ -63,8 +64,10 @@ type Source struct {
 	mu   sync.Mutex
 	conn *nats.Conn // nil until the first use
 	js   jetstream.JetStream
-	of   string // the partition that was seen last
-	last uint64 // sequence number in it then
+
+	// The partition that was listed last, and the last sequence number in it then.
+	seen    string
+	seenSeq uint64
 }
 
 // New makes a source. It does not connect.
@@ -73,17 +76,30 @@ func New(env source.Env, c Config) (*Source, error) {
 		c.URL = nats.DefaultURL
 	}
 	if c.Trim && c.Subject != "" {
-		return nil, errors.New("trim purges the whole stream, which messages of other subjects are in; leave out trim or subject")
+		return nil, errors.New("trim purges messages of all subjects: remove trim or subject")
 	}
 	for _, file := range []*string{&c.Credentials, &c.CA} {
 		if *file != "" && !filepath.IsAbs(*file) {
 			*file = filepath.Join(env.Folder, *file)
 		}
 	}
-	return &Source{env: env, config: c}, nil
+	s := &Source{env: env, config: c}
+	for server := range strings.SplitSeq(s.servers(), ",") {
+		if _, rest, found := strings.Cut(server, "://"); found {
+			server = rest
+		}
+		server, _, _ = strings.Cut(server, "/")
+		if !strings.Contains(server, ":") {
+			continue // the client adds the default port
+		}
+		if err := address.Validate(server); err != nil {
+			return nil, fmt.Errorf("url: %w", err)
+		}
+	}
+	return s, nil
 }
 
-// connect returns the connection, which mends itself once it is made.
+// connect returns the connection, which reconnects by itself after it was established.
 func (s *Source) connect() (jetstream.JetStream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,26 +121,27 @@ func (s *Source) connect() (jetstream.JetStream, error) {
 	}
 	conn, err := nats.Connect(s.config.URL, opts...)
 	if err != nil {
-		return nil, s.explain(err)
+		return nil, s.wrapError(err)
 	}
 	js, err := jetstream.New(conn)
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("use JetStream: %w", err)
+		return nil, fmt.Errorf("open JetStream: %w", err)
 	}
 	s.conn, s.js = conn, js
 	return js, nil
 }
 
-func (s *Source) explain(err error) error {
-	err = fmt.Errorf("reach NATS at %s: %w", s.servers(), err)
+// wrapError adds the servers to an error, and a hint to one that a person must fix.
+func (s *Source) wrapError(err error) error {
+	err = fmt.Errorf("connect to NATS at %s: %w", s.servers(), err)
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
 		return &event.PermanentError{Err: err, Hint: "check user, password, token or credentials below the nats source"}
 	}
 	return err
 }
 
-// servers are those of the URL, without what they are logged in to with.
+// servers returns the servers of the URL without credentials.
 func (s *Source) servers() string {
 	all := strings.Split(s.config.URL, ",")
 	for i, server := range all {
@@ -135,8 +152,8 @@ func (s *Source) servers() string {
 	return strings.Join(all, ",")
 }
 
-// stream finds the stream and what it is now.
-func (s *Source) stream(ctx context.Context) (jetstream.Stream, *jetstream.StreamInfo, error) {
+// openStream returns the stream and its current state.
+func (s *Source) openStream(ctx context.Context) (jetstream.Stream, *jetstream.StreamInfo, error) {
 	js, err := s.connect()
 	if err != nil {
 		return nil, nil, err
@@ -146,43 +163,43 @@ func (s *Source) stream(ctx context.Context) (jetstream.Stream, *jetstream.Strea
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return nil, nil, &event.PermanentError{Err: err, Hint: "start the server with JetStream, as nats-server -js does"}
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, nil, fmt.Errorf("no JetStream answers at %s; nats-server has it with -js: %w", s.servers(), err)
+		return nil, nil, fmt.Errorf("JetStream does not respond at %s (nats-server starts it with -js): %w", s.servers(), err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, nil, fmt.Errorf("stream %s is not there (yet): %w", s.config.Stream, err)
+		return nil, nil, fmt.Errorf("stream %s does not exist (yet): %w", s.config.Stream, err)
 	case err != nil:
-		return nil, nil, fmt.Errorf("look for stream %s: %w", s.config.Stream, err)
+		return nil, nil, fmt.Errorf("open stream %s: %w", s.config.Stream, err)
 	}
 	return stream, stream.CachedInfo(), nil
 }
 
-func name(info *jetstream.StreamInfo) string {
+func partitionName(info *jetstream.StreamInfo) string {
 	return fmt.Sprintf("%s@%d", info.Config.Name, info.Created.UnixNano())
 }
 
 // Partitions implements source.Source.
 func (s *Source) Partitions(ctx context.Context) ([]string, error) {
-	_, info, err := s.stream(ctx)
+	_, info, err := s.openStream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	partition := name(info)
+	partition := partitionName(info)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of == partition && info.State.LastSeq < s.last {
-		return nil, s.older(partition, info.State.LastSeq, fmt.Errorf("stream %s ended at sequence %d and ends at %d now",
-			s.config.Stream, s.last, info.State.LastSeq))
+	if s.seen == partition && info.State.LastSeq < s.seenSeq {
+		return nil, s.rollbackError(partition, info.State.LastSeq, fmt.Errorf("stream %s ended at sequence %d, and ends at %d now",
+			s.config.Stream, s.seenSeq, info.State.LastSeq))
 	}
-	s.of, s.last = partition, info.State.LastSeq
+	s.seen, s.seenSeq = partition, info.State.LastSeq
 	return []string{partition}, nil
 }
 
 func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
-	_, info, err := s.stream(ctx)
+	_, info, err := s.openStream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	first := max(info.State.FirstSeq, 1) - 1
-	return map[string]event.Range{name(info): {First: first, Count: info.State.LastSeq - min(first, info.State.LastSeq)}}, nil
+	return map[string]event.Range{partitionName(info): {First: first, Count: info.State.LastSeq - min(first, info.State.LastSeq)}}, nil
 }
 
 // Traits implements source.Source. Messages arrive as long as the stream exists.
@@ -191,13 +208,13 @@ func (s *Source) Traits() source.Traits {
 }
 
 func (s *Source) check(ctx context.Context) error {
-	_, info, err := s.stream(ctx)
+	_, info, err := s.openStream(ctx)
 	if err != nil {
 		return err
 	}
 	if s.config.Trim && info.Config.DenyPurge {
 		return &event.PermanentError{
-			Err: fmt.Errorf("stream %s cannot be purged", s.config.Stream), Hint: "leave trim out below the nats source",
+			Err: fmt.Errorf("stream %s cannot be purged", s.config.Stream), Hint: "remove trim below the nats source",
 		}
 	}
 	return nil
@@ -205,14 +222,14 @@ func (s *Source) check(ctx context.Context) error {
 
 // Open implements source.Source.
 func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
-	stream, info, err := s.stream(ctx)
+	stream, info, err := s.openStream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if name(info) != partition {
+	if partitionName(info) != partition {
 		return nil, source.ErrMoved
 	}
-	if err := s.verify(ctx, stream, info.State, partition, done); err != nil {
+	if err := s.verifyDone(ctx, stream, info.State, partition, done); err != nil {
 		return nil, err
 	}
 	from := max(info.State.FirstSeq, 1) - 1
@@ -221,7 +238,7 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 	for _, d := range done {
 		r.acked.Add(event.Range{First: d.First, Count: d.Count})
 	}
-	return r, r.begin(ctx, done.Next(from))
+	return r, r.start(ctx, done.Next(from))
 }
 
 // Close implements source.Source.

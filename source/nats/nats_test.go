@@ -132,7 +132,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestHoles(t *testing.T) {
+func TestMissingSequences(t *testing.T) {
 	url, js := serve(t)
 	st := create(t, js, "s")
 	docs := numbered(10)
@@ -150,15 +150,15 @@ func TestHoles(t *testing.T) {
 	if want := strings.Join([]string{docs[0], docs[1], docs[2], docs[5], docs[6], docs[8], docs[9]}, " "); strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	var said event.Ranges
+	var positions event.Ranges
 	for _, one := range ranges {
-		said.Add(event.Range{First: one.First, Count: one.Count})
+		positions.Add(event.Range{First: one.First, Count: one.Count})
 		if err := r.Ack(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if said.String() != "[0,3) [5,7) [8,10)" {
-		t.Errorf("ranges %v", said)
+	if positions.String() != "[0,3) [5,7) [8,10)" {
+		t.Errorf("ranges %v", positions)
 	}
 	if err := r.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -168,9 +168,9 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestHolesBehindTheFront opens streams again whose front is gone, and with it the
-// holes that what the sinks have has.
-func TestHolesBehindTheFront(t *testing.T) {
+// TestPurgedFrontWithMissingSequences reopens streams whose front was purged, in which
+// sequences were missing before.
+func TestPurgedFrontWithMissingSequences(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		subject string
@@ -194,10 +194,10 @@ func TestHolesBehindTheFront(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var had event.Ranges
+			var done event.Ranges
 			_, ranges := read(t, r, events)
 			for _, one := range ranges {
-				had.Add(one)
+				done.Add(one)
 				if err := r.Ack(t.Context(), one); err != nil {
 					t.Fatal(err)
 				}
@@ -209,7 +209,7 @@ func TestHolesBehindTheFront(t *testing.T) {
 				t.Fatal(err)
 			}
 			publish(t, js, "s.1", `{"n":1}`)
-			if r, err = open(t, config, had); err != nil {
+			if r, err = open(t, config, done); err != nil {
 				t.Fatal(err)
 			}
 			if got, _ := read(t, r, 1); got[0] != `{"n":1}` {
@@ -248,7 +248,7 @@ func done(t testing.TB, c stream.Config, n int) (all event.Ranges) {
 	return all
 }
 
-func TestWhatTheSinksHave(t *testing.T) {
+func TestVerifyDone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(t *testing.T, js jetstream.JetStream, st jetstream.Stream)
@@ -275,7 +275,7 @@ func TestWhatTheSinksHave(t *testing.T) {
 			config := stream.Config{URL: url, Stream: "s"}
 			had := done(t, config, 10)
 			c.change(t, js, st)
-			_, err := open(t, config, had)
+			_, err := open(t, config, done)
 			var permanent *event.PermanentError
 			if (err != nil) != (c.wrong != "") || err != nil && (!errors.As(err, &permanent) || !strings.Contains(err.Error(), c.wrong)) {
 				t.Errorf("got %v, want %q", err, c.wrong)
@@ -303,9 +303,9 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestRestoredMeanwhile puts a stream back to an older state under a source that
+// TestRestoredWhileReading puts a stream back to an older state under a source that
 // reads it: what comes then has numbers that were read already.
-func TestRestoredMeanwhile(t *testing.T) {
+func TestRestoredWhileReading(t *testing.T) {
 	opts := settings{Port: -1, JetStream: true, StoreDir: t.TempDir()}
 	p := start(t, opts)
 	js := p.connect(t)
@@ -340,7 +340,7 @@ func TestRestoredMeanwhile(t *testing.T) {
 	}
 }
 
-func TestMadeAgain(t *testing.T) {
+func TestRecreatedStream(t *testing.T) {
 	url, js := serve(t)
 	create(t, js, "s")
 	s := newSource(t, usual, stream.Config{URL: url, Stream: "s"})
@@ -353,7 +353,7 @@ func TestMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Partitions(t.Context()); err == nil || event.IsPermanent(err) {
-		t.Errorf("a stream that is not there (yet): %v", err)
+		t.Errorf("a stream that does not exist (yet): %v", err)
 	}
 	create(t, js, "s")
 	if _, err := s.Open(t.Context(), before[0], nil); !errors.Is(err, source.ErrMoved) {
@@ -371,7 +371,21 @@ func TestSecretsStayInTheURL(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestAddresses(t *testing.T) {
+	for _, url := range []string{"", "localhost", "nats://localhost", "a:4222, tls://user:x@b:4223/", "[::1]:4222"} {
+		if _, err := stream.New(source.Env{}, stream.Config{URL: url, Stream: "s"}); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, url := range []string{"localhost:nats", "nats://user:geheim@localhost:99999", "a,b:x"} {
+		if _, err := stream.New(source.Env{}, stream.Config{URL: url, Stream: "s"}); err == nil ||
+			!strings.Contains(err.Error(), "invalid port") || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestConfigAndCheck(t *testing.T) {
 	if _, err := stream.New(source.Env{}, stream.Config{Stream: "s", Trim: true, Subject: "x"}); err == nil {
 		t.Error("trim and subject go together")
 	}

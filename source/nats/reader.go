@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	pullMessages = 4096    // asked for at once
-	pullBytes    = 4 << 20 // of those at most
-	ready        = 256     // taken off the connection ahead of Read
+	pullMessages  = 4096    // in one request
+	pullBytes     = 4 << 20 // in one request
+	messageBuffer = 256     // read from the connection ahead of Read
 
 	pullTime  = 5 * time.Second
-	heartbeat = time.Second // two that do not come make the consumer anew
+	heartbeat = time.Second // after two missing ones the client recreates the consumer
 )
 
-// A reader reads a stream through an ordered consumer, which the client makes
-// anew by itself when the connection was lost.
+// A reader reads a stream through an ordered consumer, which the client recreates by
+// itself after it lost the connection.
 type reader struct {
 	source *Source
 	stream jetstream.Stream
 	name   string
 	done   event.Ranges
 
-	messages chan message
-	stop     func()
-	pumping  sync.WaitGroup
-	kept     *message // read, and not part of the batch before
-	failed   error    // came after the batch before
-	next     uint64   // all before it was read, or is not there
-	lag      uint64
+	messages   chan message
+	stop       func()
+	forwarding sync.WaitGroup
+	held       *message // received, for the next batch
+	err        error    // received after the last batch
+	next       uint64   // everything before it was read, or does not exist
+	lag        uint64
 
 	mu     sync.Mutex
 	acked  event.Ranges
@@ -49,8 +49,8 @@ type message struct {
 	err               error
 }
 
-// begin starts reading at a position.
-func (r *reader) begin(ctx context.Context, from uint64) error {
+// start starts reading at a position.
+func (r *reader) start(ctx context.Context, from uint64) error {
 	r.next = from
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1}
 	if r.source.config.Subject != "" {
@@ -65,19 +65,19 @@ func (r *reader) begin(ctx context.Context, from uint64) error {
 	if err != nil {
 		return fmt.Errorf("read stream %s: %w", r.source.config.Stream, err)
 	}
-	r.messages = make(chan message, ready)
+	r.messages = make(chan message, messageBuffer)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = func() {
 		cancel()
 		iterator.Stop()
-		r.pumping.Wait()
+		r.forwarding.Wait()
 	}
-	r.pumping.Go(func() { pump(ctx, iterator, r.messages) })
+	r.forwarding.Go(func() { forwardMessages(ctx, iterator, r.messages) })
 	return nil
 }
 
-// pump takes messages off the connection until there are no more.
-func pump(ctx context.Context, from jetstream.MessagesContext, to chan<- message) {
+// forwardMessages sends messages to a channel until the iterator is closed.
+func forwardMessages(ctx context.Context, from jetstream.MessagesContext, to chan<- message) {
 	for {
 		next, err := from.Next()
 		one := message{err: err}
@@ -104,17 +104,17 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	b.Partition = r.name
 	limits := r.source.env.Limits
 	for b.Len() < limits.Events {
-		m, err := r.take(ctx, b.Len() == 0)
+		m, err := r.nextMessage(ctx, b.Len() == 0)
 		switch {
 		case err != nil:
 			return err
 		case m == nil:
 			return nil
 		case b.Len() > 0 && (m.position != r.next || r.done.Has(m.position) || len(b.Data)+len(m.data) > limits.Bytes):
-			r.kept = m
+			r.held = m
 			return nil
 		}
-		r.skip(m.position)
+		r.ackMissing(m.position)
 		r.next, r.lag = m.position+1, m.pending
 		if r.done.Has(m.position) {
 			continue
@@ -129,8 +129,8 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// skip takes what is not there before a position for settled.
-func (r *reader) skip(to uint64) {
+// ackMissing acknowledges the positions before to that have no message.
+func (r *reader) ackMissing(to uint64) {
 	if to > r.next {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -138,15 +138,15 @@ func (r *reader) skip(to uint64) {
 	}
 }
 
-// take returns the message that comes next, or nil when it would have to wait
-// for it and must not.
-func (r *reader) take(ctx context.Context, wait bool) (*message, error) {
-	if m := r.kept; m != nil {
-		r.kept = nil
+// nextMessage returns the next message. If wait is not set, it returns nil rather than
+// block.
+func (r *reader) nextMessage(ctx context.Context, wait bool) (*message, error) {
+	if m := r.held; m != nil {
+		r.held = nil
 		return m, nil
 	}
-	if r.failed != nil {
-		return nil, r.again(ctx)
+	if r.err != nil {
+		return nil, r.restart(ctx)
 	}
 	var m message
 	select {
@@ -164,22 +164,22 @@ func (r *reader) take(ctx context.Context, wait bool) (*message, error) {
 	if m.err == nil {
 		return &m, nil
 	}
-	if r.failed = m.err; !wait {
-		return nil, nil // the batch goes first
+	if r.err = m.err; !wait {
+		return nil, nil // deliver the batch first
 	}
-	return nil, r.again(ctx)
+	return nil, r.restart(ctx)
 }
 
-// again begins anew after an error that the consumer did not mend by itself. The
-// caller comes again.
-func (r *reader) again(ctx context.Context) error {
+// restart creates another consumer after an error that the client did not recover from.
+// It returns that error; the caller retries.
+func (r *reader) restart(ctx context.Context) error {
 	r.stop()
-	if err := r.begin(ctx, r.next); err != nil {
+	if err := r.start(ctx, r.next); err != nil {
 		r.stop = func() {}
 		return err
 	}
-	err := r.failed
-	r.failed = nil
+	err := r.err
+	r.err = nil
 	return fmt.Errorf("read stream %s: %w", r.source.config.Stream, err)
 }
 
@@ -198,7 +198,7 @@ func (r *reader) Ack(ctx context.Context, done event.Range) error {
 	return r.purge(ctx, to)
 }
 
-// purge removes what every sink has from the stream.
+// purge removes the messages before a position from the stream.
 func (r *reader) purge(ctx context.Context, to uint64) error {
 	if err := r.stream.Purge(ctx, jetstream.WithPurgeSequence(to+1)); err != nil {
 		return fmt.Errorf("trim stream %s: %w", r.source.config.Stream, err)

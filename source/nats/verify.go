@@ -14,28 +14,28 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// verify makes sure that the stream is the one that the sinks have, and that
-// nothing went from it that they have not. A stream only grows at its end, so the
-// last message that they have speaks for all before it.
-func (s *Source) verify(ctx context.Context, stream jetstream.Stream, state jetstream.StreamState, partition string, done event.Ranges) error {
+// verifyDone checks that the stream still has the messages that the sinks committed, and
+// that no other message is gone. A stream only grows at its end, so it compares the last
+// committed message alone.
+func (s *Source) verifyDone(ctx context.Context, stream jetstream.Stream, state jetstream.StreamState, partition string, done event.Ranges) error {
 	if len(done) == 0 {
 		return nil
 	}
 	last := done[len(done)-1].End() // the sequence number of the last message
 	if state.LastSeq < last {
-		return s.older(partition, state.LastSeq, fmt.Errorf("the sinks have stream %s up to sequence %d, but it ends at %d",
+		return s.rollbackError(partition, state.LastSeq, fmt.Errorf("the sinks committed stream %s up to sequence %d, but it ends at %d",
 			s.config.Stream, last, state.LastSeq))
 	}
-	if err := s.same(ctx, stream, state, partition, done[len(done)-1]); err != nil {
+	if err := s.compareLastMessage(ctx, stream, state, partition, done[len(done)-1]); err != nil {
 		return err
 	}
-	return s.noGap(stream.CachedInfo().Config, state, partition, done)
+	return s.checkGap(stream.CachedInfo().Config, state, partition, done)
 }
 
-// noGap refuses sinks that lack what is gone from the stream's front. Sequence
-// numbers that never held a message for this source look the same once they are
-// gone; where there may be such, they are told and not refused.
-func (s *Source) noGap(stream jetstream.StreamConfig, state jetstream.StreamState, partition string, done event.Ranges) error {
+// checkGap returns an error when messages were removed from the front of the stream that
+// the sinks do not have. Sequence numbers that never had a message for this source look
+// the same once they are removed. Where there may be such, the gap is only logged.
+func (s *Source) checkGap(stream jetstream.StreamConfig, state jetstream.StreamState, partition string, done event.Ranges) error {
 	next := done.Next(done[0].First)
 	if state.FirstSeq <= next+1 || !s.env.Remembered {
 		return nil
@@ -45,19 +45,20 @@ func (s *Source) noGap(stream jetstream.StreamConfig, state jetstream.StreamStat
 		for _, gap := range done.Missing(event.Range{First: next, Count: state.FirstSeq - 1 - next}) {
 			gone += gap.Count
 		}
-		s.env.Log.Warn("the front of the stream is gone; the sinks have what was read of it",
-			"partition", partition, "first sequence", state.FirstSeq, "never read, or no messages", gone)
+		s.env.Log.Warn("the front of the stream was removed; the sinks have everything that was read of it",
+			"partition", partition, "first sequence", state.FirstSeq, "sequences never read or without a message", gone)
 		return nil
 	}
 	return &event.PermanentError{
-		Err: fmt.Errorf("the sequences [%d,%d) of stream %s are gone, and no sink has all of them", next+1, state.FirstSeq, s.config.Stream),
-		Hint: fmt.Sprintf("the stream's limits removed them unread; raise the limits, and go on without them with: %s",
+		Err: fmt.Errorf("sequences [%d,%d) of stream %s were removed before every sink had them", next+1, state.FirstSeq, s.config.Stream),
+		Hint: fmt.Sprintf("the stream's limits removed them: raise the limits, and skip them with: %s",
 			source.SetPosition(s.env.Pipeline, partition, state.FirstSeq-1)),
 	}
 }
 
-// same compares the last message that the sinks have with the stream's.
-func (s *Source) same(ctx context.Context, stream jetstream.Stream, state jetstream.StreamState, partition string, last event.Range) error {
+// compareLastMessage compares the last message that the sinks committed with the one in
+// the stream.
+func (s *Source) compareLastMessage(ctx context.Context, stream jetstream.Stream, state jetstream.StreamState, partition string, last event.Range) error {
 	seq := last.End()
 	if len(last.Prints) == 0 || seq < state.FirstSeq {
 		return nil // nothing to compare
@@ -69,15 +70,16 @@ func (s *Source) same(ctx context.Context, stream jetstream.Stream, state jetstr
 	case err != nil:
 		return fmt.Errorf("read message %d of stream %s: %w", seq, s.config.Stream, err)
 	case crc32.Checksum(message.Data, castagnoli) != last.Prints[len(last.Prints)-1]:
-		return s.older(partition, last.First, fmt.Errorf("message %d of stream %s is not the one that the sinks have", seq, s.config.Stream))
+		return s.rollbackError(partition, last.First, fmt.Errorf("message %d of stream %s differs from the one that the sinks committed", seq, s.config.Stream))
 	}
 	return nil
 }
 
-func (s *Source) older(partition string, at uint64, err error) error {
+// rollbackError says that sequences from at on may have other messages than before.
+func (s *Source) rollbackError(partition string, at uint64, err error) error {
 	return &event.PermanentError{
 		Err: err,
-		Hint: fmt.Sprintf("the stream was restored to an older state, and its numbers mean other messages now; see where it differs and go on from there, at most with: %s",
+		Hint: fmt.Sprintf("the stream was restored to an older state, and its sequences have other messages now: find the first that differs and continue there, at the latest with: %s",
 			source.SetPosition(s.env.Pipeline, partition, at)),
 	}
 }

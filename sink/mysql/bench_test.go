@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
 // emails are the columns of an ordinary table of events.
@@ -54,7 +55,7 @@ func emailRows(spec []event.Column, rows int) *event.Output {
 
 // BenchmarkWrite measures the sink's own processor time, without the server's.
 func BenchmarkWrite(b *testing.B) {
-	for _, method := range []Method{Rows, Bulk, Load} {
+	for _, method := range []Method{Rows, Bulk} {
 		for _, lanes := range []int{1, 2, 4} {
 			b.Run(fmt.Sprintf("%s/lanes=%d", method, lanes), func(b *testing.B) { benchmarkWrite(b, method, lanes) })
 		}
@@ -106,17 +107,15 @@ func BenchmarkEncode(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	w := &book{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: s.config.insertHead(), kinds: kindsOf(s.columns, asMade(s.columns))}}
-	t := &batch{columns: emailRows(s.columns, rows).Columns}
+	w := &partition{sink: s, plan: plan{packet: 16 << 20, scales: make([]int, 8), head: "INSERT INTO events VALUES ", kinds: s.parameterKinds(asCreated(s.columns))}}
+	t := &batch{columns: emailRows(s.columns, rows).Columns, formats: newFormats(s.columns, &w.plan)}
 	for row := range rows {
 		t.rows = append(t.rows, row)
 	}
-	var connection session
 	ways := map[string]func() error{
-		"text":       func() error { _, err := w.fill(t, t.rows); return err },
-		"load":       func() error { return w.fillLoad(t) },
-		"arrays":     func() error { _, err := w.gather(t, t.rows, 16<<20, w.appendArrays); return err },
-		"parameters": func() error { _, err := w.bind(&connection, t, t.rows); return err },
+		"text":       func() error { _, err := w.gather(t, t.rows, 16<<20, &t.formats.literal, "(", "),"); return err },
+		"bulk":       func() error { _, err := w.gather(t, t.rows, 16<<20, &t.formats.bulk, "", ""); return err },
+		"parameters": func() error { _, err := w.gather(t, t.rows, 16<<20, &t.formats.values, "", ""); return err },
 	}
 	for name, encode := range ways {
 		b.Run(name, func(b *testing.B) {
@@ -132,10 +131,10 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// asMade are the columns as a table has them that the sink made.
-func asMade(columns []event.Column) (all []found) {
+// asCreated are the columns of a table that the sink created.
+func asCreated(columns []event.Column) (all []sqlsink.TableColumn) {
 	for _, c := range columns {
-		all = append(all, found{name: c.Name, kind: strings.ToLower(sqlType(Column{Type: Type(c.Type)}))})
+		all = append(all, sqlsink.TableColumn{Name: c.Name, Type: strings.ToLower(sqlType(Column{Type: Type(c.Type)}))})
 	}
 	return all
 }

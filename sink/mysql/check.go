@@ -2,66 +2,61 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
+
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
-// checkServer prepares the statements that writing takes,
-// for which the server looks at names and grants, and carries none of them out.
-func (s *Sink) checkServer(ctx context.Context) error {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return s.explain("connecting", err)
-	}
-	defer conn.Close()
-	return s.explain("trying table "+s.config.Table, s.check(ctx, conn))
+// check prepares the statements that a writer runs, for which the server looks at
+// names and grants, and runs none of them.
+func (s *Sink) check(ctx context.Context) error {
+	err := s.Connect(ctx, func(c sqlsink.Conn) error { return s.checkOn(ctx, c.(conn)) })
+	return s.store.Explain("checking table "+s.config.Table, err)
 }
 
-func (s *Sink) check(ctx context.Context, conn *sql.Conn) error {
-	there, err := present(ctx, conn, s.config.Database, s.config.Table)
+func (s *Sink) checkOn(ctx context.Context, c conn) error {
+	exists, err := s.tableExists(ctx, c)
 	switch {
 	case err != nil:
 		return err
-	case there:
-		plan, err := s.plan(ctx, conn)
+	case exists:
+		plan, err := s.plan(ctx, c)
 		if err != nil {
 			return err
 		}
-		if err := prepares(ctx, conn, plan.head+"("+marks(len(s.columns))+")"+plan.tail); err != nil {
+		if err := tryPrepare(ctx, c, plan.insert(1)); err != nil {
 			return fmt.Errorf("preparing to insert: %w", err)
 		}
 	case s.config.Create:
-		if err := prepares(ctx, conn, s.config.createTable()); err != nil {
-			return fmt.Errorf("preparing to make it: %w", err)
+		if err := tryPrepare(ctx, c, createTarget(s.target)[0]); err != nil {
+			return fmt.Errorf("preparing to create it: %w", err)
 		}
 	default:
-		return s.prepareTarget(ctx, conn) // says that there is none
+		return s.target.Missing()
 	}
-	return s.checkLedger(ctx, conn)
+	return s.checkState(ctx, c)
 }
 
-// checkLedger tries what the sink does to its own tables, or to make them.
-func (s *Sink) checkLedger(ctx context.Context, conn *sql.Conn) error {
-	for name, create := range ledgerTables {
-		there, err := present(ctx, conn, s.config.Database, name)
+// checkState tries what the sink does to its own tables, or to create them.
+func (s *Sink) checkState(ctx context.Context, c conn) error {
+	for name, create := range stateTables {
+		missing, err := s.Missing(ctx, c, []string{name})
 		if err != nil {
 			return err
 		}
-		tried := []string{create}
-		if there {
-			tried = []string{
-				"INSERT INTO " + name + " (pipeline, target) VALUES ('', '')",
-				"SELECT * FROM " + name, "UPDATE " + name + " SET pipeline = ''", "DELETE FROM " + name + " WHERE pipeline = ''",
-			}
-			if name == "perigee_ranges" {
-				tried = []string{
-					"INSERT INTO perigee_ranges (owner) VALUES (0)",
-					"SELECT * FROM perigee_ranges", "UPDATE perigee_ranges SET owner = 0", "DELETE FROM perigee_ranges WHERE owner = 0",
-				}
-			}
+		key := "pipeline"
+		if name == sqlsink.RangesTable {
+			key = "owner"
 		}
-		for _, statement := range tried {
-			if err := prepares(ctx, conn, statement); err != nil {
+		statements := []string{
+			"INSERT INTO " + name + " (" + key + ") VALUES (0)", "SELECT * FROM " + name,
+			"UPDATE " + name + " SET " + key + " = 0", "DELETE FROM " + name + " WHERE " + key + " = 0",
+		}
+		if len(missing) > 0 {
+			statements = []string{create}
+		}
+		for _, statement := range statements {
+			if err := tryPrepare(ctx, c, statement); err != nil {
 				return fmt.Errorf("preparing to use %s: %w", name, err)
 			}
 		}
@@ -69,10 +64,10 @@ func (s *Sink) checkLedger(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-func prepares(ctx context.Context, conn *sql.Conn, statement string) error {
-	stmt, err := conn.PrepareContext(ctx, statement)
+func tryPrepare(ctx context.Context, c conn, statement string) error {
+	prepared, err := c.PrepareContext(ctx, statement)
 	if err != nil {
 		return err
 	}
-	return stmt.Close()
+	return prepared.Close()
 }

@@ -10,7 +10,10 @@ import (
 )
 
 func TestCheckFindsFaults(t *testing.T) {
-	ours := []string{ownersTable, rangesTable, leasesTable, workersTable}
+	var ours []string
+	for _, statement := range stateTables {
+		ours = append(ours, statement)
+	}
 	tests := []struct {
 		name   string
 		tables []string
@@ -20,7 +23,7 @@ func TestCheckFindsFaults(t *testing.T) {
 	}{
 		{"all there", append(ours, "CREATE TABLE events (id BIGINT, name VARCHAR(60))"), false, "SELECT, INSERT, UPDATE, DELETE", ""},
 		{"all to be made", nil, true, "SELECT, INSERT, UPDATE, DELETE, CREATE", ""},
-		{"no table", nil, false, "ALL", "there is no table events"},
+		{"no table", nil, false, "ALL", "table events does not exist"},
 		{"may not create the table", ours, true, "SELECT, INSERT, UPDATE, DELETE", "CREATE command denied"},
 		{"may not create the ledger", []string{"CREATE TABLE events (id BIGINT, name VARCHAR(60))"}, false, "SELECT, INSERT, UPDATE, DELETE", "CREATE command denied"},
 		{"may not insert", append(ours, "CREATE TABLE events (id BIGINT, name VARCHAR(60))"), false, "SELECT, UPDATE, DELETE", "INSERT command denied"},
@@ -43,7 +46,7 @@ func TestCheckFindsFaults(t *testing.T) {
 
 			s := g.sink("p")
 			defer s.Close()
-			err := s.checkServer(t.Context())
+			err := s.check(t.Context())
 			permanent, ok := errors.AsType[*event.PermanentError](err)
 			switch {
 			case test.want == "" && err != nil:
@@ -67,7 +70,7 @@ func TestCheckReachesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.checkServer(t.Context()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+	if err := s.check(t.Context()); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("found %v", err)
 	}
 }

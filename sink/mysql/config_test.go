@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -33,12 +33,12 @@ func TestConfigIsCheckedWithoutServer(t *testing.T) {
 		{"key over nothing", func(c *Config) { c.PrimaryKey = []string{"idd"} }, `no column is named "idd"`},
 		{"key over text", func(c *Config) { c.Columns[1].SQL, c.Indexes = "", []string{"name"} }, "such as sql: VARCHAR(100)"},
 		{"key without create", func(c *Config) { c.Create, c.Indexes = false, []string{"id"} }, "add create: true"},
-		{"setting of ours", func(c *Config) { c.Params = map[string]string{"sql_mode": "''"} }, "sql_mode is set by the sink"},
+		{"setting of ours", func(c *Config) { c.Params = map[string]string{"sql_mode": "''"} }, "the sink sets sql_mode"},
 		{"setting of the driver", func(c *Config) { c.Params = map[string]string{"tls": "preferred"} }, ""},
-		{"mode", func(c *Config) { c.Mode, c.Update = table.Upsert, []string{"name"} }, ""},
+		{"mode", func(c *Config) { c.Mode, c.Update = sqlsink.Upsert, []string{"name"} }, ""},
 		{"update of no upsert", func(c *Config) { c.Update = []string{"name"} }, "only for mode: upsert"},
-		{"update of nothing", func(c *Config) { c.Mode, c.Update = table.Upsert, []string{"nmae"} }, `no column is named "nmae"`},
-		{"load of no insert", func(c *Config) { c.Mode, c.Method = table.Ignore, Load }, "cannot ignore rows"},
+		{"update of nothing", func(c *Config) { c.Mode, c.Update = sqlsink.Upsert, []string{"nmae"} }, `no column is named "nmae"`},
+		{"compression", func(c *Config) { c.Params = map[string]string{"compress": "yes"} }, "compress is true or false"},
 		{"wrong setting", func(c *Config) { c.Params = map[string]string{"timeout": "soon"} }, "params: "},
 	}
 	for _, test := range tests {

@@ -2,156 +2,296 @@ package mysql
 
 import (
 	"context"
-	"database/sql/driver"
+	"fmt"
 	"strings"
-	"unsafe"
+	"sync"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/positions"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
+	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
 
 const (
-	mostPrepared  = 512   // rows of the largest prepared INSERT
-	leastPrepared = 16    // fewer go as text
-	parameters    = 65535 // that a server takes in one statement
+	// largeStatement is the size at which a statement is sent and the next one begun.
+	// More rows in one statement gain nothing.
+	largeStatement = 4 << 20
 
-	tooManyPrepared = 1461 // the number with which it says that there are too many statements
+	// reserve keeps a packet below the server's limit, which counts its header too.
+	reserve = 1 << 10
+
+	maxPrepared   = 512   // rows of the largest prepared INSERT
+	minPrepared   = 16    // fewer rows are sent as text
+	maxParameters = 65535 // that a server accepts in one statement
 )
 
-// insert writes rows and ranges in one transaction. What takes the lock of the
-// owner's row goes in one packet with the commit; rows go in packets of their
-// own, because a server spends a tenth more on those that share one.
-func (b *book) insert(ctx context.Context, s *session, t *batch, ranges []event.Range, way way) error {
-	if err := send(ctx, s.conn, append(t.text[:0], startStatement...)); err != nil {
+// A partition is the writer's side of a claim: its connections and the memory of its
+// batches. It implements positions.Store.
+type partition struct {
+	*sqlsink.Claim
+	sink *Sink
+	plan plan
+
+	mu              sync.Mutex
+	sessions        []*session // idle
+	slots           [slots]bool
+	closed          bool
+	freeBatches     []*batch
+	bulkDisabled    bool // the server does not accept what the plan says
+	wrongRejections int  // in a row
+}
+
+// A batch is one output on its way to the server.
+type batch struct {
+	columns *event.Columns
+	rows    []int  // of the columns, those to write
+	buf     []byte // a statement with rows
+	text    []byte // a statement without rows
+	formats formats
+}
+
+func (p *partition) newBatch(rows *positions.Rows) *batch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var b *batch
+	if n := len(p.freeBatches); n > 0 {
+		b, p.freeBatches = p.freeBatches[n-1], p.freeBatches[:n-1]
+	} else {
+		b = &batch{formats: newFormats(p.sink.columns, &p.plan)}
+	}
+	b.columns, b.rows = rows.Columns, rows.Index
+	return b
+}
+
+// recycle keeps a batch's memory for the next write, unless it is huge.
+func (p *partition) recycle(b *batch) {
+	b.columns, b.rows = nil, nil
+	if cap(b.buf) > 2*largeStatement {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.freeBatches = append(p.freeBatches, b)
+}
+
+// Renew implements positions.Store. Of the writer's own connections, those it has
+// lost may still hold locks; the others it closes, so that all can be ended.
+func (p *partition) Renew(ctx context.Context) ([]positions.Entry, error) {
+	p.closeSessions()
+	return p.Claim.Renew(ctx)
+}
+
+// Commit implements positions.Store.
+func (p *partition) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
+	b := p.newBatch(rows)
+	defer p.recycle(b)
+	err := p.commit(ctx, b, ranges)
+	return p.sink.store.Explain("writing to table "+p.sink.config.Table, err)
+}
+
+func (p *partition) commit(ctx context.Context, b *batch, ranges []event.Range) error {
+	s, err := p.session(ctx)
+	if err != nil {
 		return err
 	}
-	for rows := t.rows; len(rows) > 0; {
-		n, err := b.insertSome(ctx, s, t, rows, way)
+	method := p.method(b)
+	err = p.transact(ctx, s, b, ranges, method)
+	if method == Bulk && isNumber(err, noBulk...) {
+		p.bulkRejected(err)
+		rollBack(ctx, s.conn)
+		method = Rows
+		err = p.transact(ctx, s, b, ranges, method)
+	}
+	if err == nil {
+		if method == Bulk {
+			p.bulkAccepted()
+		}
+		p.release(s)
+		return nil
+	}
+	outcome := classify(err)
+	if outcome == sqlsink.Unknown {
+		p.discard(s)
+		return err
+	}
+	defer p.release(s)
+	rollBack(ctx, s.conn)
+	if outcome == sqlsink.Rejected {
+		err = p.findRejected(ctx, s, b, err)
+	}
+	return err
+}
+
+const startTransaction = "START TRANSACTION"
+
+// transact writes rows and ranges in one transaction. The lock on the owner's row
+// goes into one packet with the commit; rows go into packets of their own, because a
+// server spends a tenth more on those that share one.
+func (p *partition) transact(ctx context.Context, s *session, b *batch, ranges []event.Range, method Method) error {
+	if err := s.conn.send(ctx, append(b.text[:0], startTransaction...)); err != nil {
+		return err
+	}
+	if err := p.insertRows(ctx, s, b, b.rows, method); err != nil {
+		return err
+	}
+	b.text = append(p.AppendRanges(b.text[:0], ranges), ";COMMIT"...)
+	return s.conn.send(ctx, b.text)
+}
+
+func (p *partition) insertRows(ctx context.Context, s *session, b *batch, rows []int, method Method) error {
+	for len(rows) > 0 {
+		n, err := p.insertSome(ctx, s, b, rows, method)
 		if err != nil {
 			return err
 		}
 		rows = rows[n:]
 	}
-	t.text = append(b.appendRanges(t.text[:0], ranges, ""), commitStatement...)
-	return send(ctx, s.conn, t.text)
+	return nil
 }
 
-// insertSome inserts the first n of rows: as arrays, as parameters of a prepared
+// insertSome inserts the first n of rows: by arrays of parameters, by a prepared
 // statement, which costs the server a third less than text, or as text.
-func (b *book) insertSome(ctx context.Context, s *session, t *batch, rows []int, way way) (n int, err error) {
-	if way == byArrays {
-		if n, err = b.insertArrays(ctx, s, t, rows); n > 0 || err != nil {
-			return n, err
-		}
+func (p *partition) insertSome(ctx context.Context, s *session, b *batch, rows []int, method Method) (n int, err error) {
+	if method == Bulk {
+		n, err = p.insertBulk(ctx, s, b, rows)
 	}
-	if n = preparedSize(len(rows), len(t.columns.Spec)); n > 0 {
-		fits, err := b.bind(s, t, rows[:n])
-		if err != nil {
-			return 0, err
-		}
-		stmt, err := b.prepare(ctx, s, n)
-		if err != nil && !isNumber(err, tooManyPrepared) {
-			return 0, err
-		}
-		if fits && err == nil {
-			return n, s.execute(ctx, stmt)
-		}
+	if n == 0 && err == nil {
+		n, err = p.insertPrepared(ctx, s, b, rows)
 	}
-	t.buf = t.buf[:0]
-	if n, err = b.fill(t, rows); err != nil {
-		return n, err
+	if n == 0 && err == nil {
+		n, err = p.insertText(ctx, s, b, rows)
 	}
-	return n, send(ctx, s.conn, t.buf)
+	return n, err
 }
 
-// preparedSize is the largest power of two that is a size of prepared
-// statements and not above rows; 0 when there is none.
+// insertBulk inserts the first n of rows as arrays of parameters: the server parses
+// no text and runs one statement. It inserts none if the server has no room for the
+// statement, or if the first row is too long for the only packet.
+func (p *partition) insertBulk(ctx context.Context, s *session, b *batch, rows []int) (n int, err error) {
+	if s.bulk == nil {
+		statement, err := s.prepare(ctx, p.plan.insert(1), p.plan.kinds, 1)
+		if err != nil || statement == nil {
+			return 0, err
+		}
+		s.bulk = statement
+	}
+	b.buf = s.bulk.BeginBulk(b.buf[:0])
+	n, err = p.gather(b, rows, p.plan.packet-reserve, &b.formats.bulk, "", "")
+	if err != nil {
+		return 0, err
+	}
+	if len(b.buf) > wire.MaxPacket {
+		return 0, nil
+	}
+	return n, s.wire.ExecuteRaw(ctx, b.buf)
+}
+
+// insertPrepared inserts the first n of rows as parameters of a statement for as many.
+// It inserts none if there are few, if the server has no room for the statement, or
+// if the rows do not fit into a packet.
+func (p *partition) insertPrepared(ctx context.Context, s *session, b *batch, rows []int) (n int, err error) {
+	n = preparedSize(len(rows), len(p.plan.kinds))
+	if n == 0 {
+		return 0, nil
+	}
+	statement := s.prepared[n]
+	if statement == nil {
+		if statement, err = s.prepare(ctx, p.plan.insert(n), p.plan.kinds, n); err != nil || statement == nil {
+			return 0, err
+		}
+		s.prepared[n] = statement
+	}
+	vectors := b.columns.Vectors
+	b.buf = statement.BeginRows(b.buf[:0], func(row, column int) bool { return vectors[column].Null[rows[row]] != 0 })
+	for _, row := range rows[:n] {
+		if b.buf, err = b.formats.values.AppendRow(b.buf, b.columns, row); err != nil {
+			return 0, err
+		}
+		if len(b.buf) > min(p.plan.packet-reserve, largeStatement) {
+			return 0, nil
+		}
+	}
+	return n, s.wire.ExecuteRaw(ctx, b.buf)
+}
+
+// preparedSize is the largest power of two that is a size of prepared statements and
+// not above rows; 0 if there is none.
 func preparedSize(rows, columns int) int {
-	n := mostPrepared
-	for n > rows || n*columns > parameters {
+	n := maxPrepared
+	for n > rows || n*columns > maxParameters {
 		n /= 2
 	}
-	if n < leastPrepared {
+	if n < minPrepared {
 		return 0
 	}
 	return n
 }
 
-// prepare returns the statement that inserts n rows.
-func (b *book) prepare(ctx context.Context, s *session, n int) (driver.Stmt, error) {
-	if stmt := s.prepared[n]; stmt != nil {
-		return stmt, nil
-	}
-	row := "(" + marks(len(b.sink.columns)) + ")"
-	text := b.plan.head + strings.Repeat(row+",", n-1) + row + b.plan.tail
-	var stmt driver.Stmt
-	err := s.conn.Raw(func(c any) (err error) {
-		stmt, err = c.(driver.ConnPrepareContext).PrepareContext(ctx, text)
-		return err
-	})
-	s.prepared[n] = stmt
-	return stmt, err
+// insert is the text of a prepared statement for n rows.
+func (p *plan) insert(n int) string {
+	row := "(" + strings.Repeat("?,", len(p.kinds)-1) + "?)"
+	return p.head + strings.Repeat(row+",", n-1) + row + p.tail
 }
 
-// marks are the places of n parameters.
-func marks(n int) string { return strings.Repeat("?,", n-1) + "?" }
+// insertText inserts the first n of rows as text. A row that cannot be sent at all is
+// a *sqlsink.Misfit.
+func (p *partition) insertText(ctx context.Context, s *session, b *batch, rows []int) (n int, err error) {
+	b.buf = append(b.buf[:0], p.plan.head...)
+	n, err = p.gather(b, rows, p.plan.packet-reserve-len(p.plan.tail), &b.formats.literal, "(", "),")
+	if err != nil {
+		return n, err
+	}
+	b.buf = append(b.buf[:len(b.buf)-1], p.plan.tail...) // without the last comma
+	return n, s.conn.send(ctx, b.buf)
+}
 
-// bind makes parameters of rows. It tells whether they fit into one packet.
-func (b *book) bind(s *session, t *batch, rows []int) (fits bool, err error) {
-	s.args = s.args[:0]
-	size := 0
-	t.buf = t.buf[:0] // times are cut from it; where it grows, those already cut keep what was
-	for _, row := range rows {
-		for c := range t.columns.Spec {
-			if err := b.checkValue(t, c, row); err != nil {
-				return false, err
-			}
-			v := &t.columns.Vectors[c]
-			value, err := t.value(t.columns.Spec[c].Type, v, row)
-			if err != nil {
-				return false, &refusal{c, err}
-			}
-			if text, ok := value.(string); ok {
-				size += len(text)
-			}
-			s.args = append(s.args, driver.NamedValue{Value: value})
+// gather appends the first n of rows, each between open and end: as many as fit into a
+// packet of limit bytes and into a large statement.
+func (p *partition) gather(b *batch, rows []int, limit int, format *sqlsink.Format, open, end string) (n int, err error) {
+	for i, row := range rows {
+		mark := len(b.buf)
+		if b.buf, err = format.AppendRow(append(b.buf, open...), b.columns, row); err != nil {
+			return i, err
+		}
+		b.buf = append(b.buf, end...)
+		if i > 0 && len(b.buf) > min(limit, largeStatement) {
+			b.buf = b.buf[:mark]
+			return i, nil
+		}
+		if len(b.buf) > limit {
+			return i, &sqlsink.Misfit{Row: row, Column: -1, Err: fmt.Errorf("the row takes %d bytes, and max_allowed_packet of the server is %d",
+				len(b.buf)-mark, p.plan.packet)}
 		}
 	}
-	const each = 2 + 9 // bytes of a type, and of a length or a number
-	return size+each*len(s.args) < min(b.plan.packet-reserve, largeStatement), nil
+	return len(rows), nil
 }
 
-// value is row r as the driver takes it, valid until the columns or t.buf change.
-func (t *batch) value(kind event.Type, v *event.Vector, r int) (driver.Value, error) {
-	if v.Null[r] != 0 {
-		return nil, nil
-	}
-	switch kind {
-	case event.Bool, event.Int32, event.Int64:
-		return v.Ints[r], nil
-	case event.Float64:
-		return v.Floats[r], nil
-	case event.Timestamp:
-		if err := table.CheckTime(v.Ints[r]); err != nil {
-			return nil, err
-		}
-		from := len(t.buf)
-		t.buf = table.AppendTime(t.buf, v.Ints[r])
-		return view(t.buf[from:]), nil
-	}
-	return view(v.Text(r)), nil
-}
-
-// view is text as a string that shares its memory.
-func view(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
-
-// execute runs a prepared statement with the session's parameters. The driver
-// copies them into its packet and keeps nothing of them.
-func (s *session) execute(ctx context.Context, stmt driver.Stmt) error {
-	err := s.conn.Raw(func(any) error {
-		_, err := stmt.(driver.StmtExecContext).ExecContext(ctx, s.args)
+// findRejected finds the rows for which the server rejected a batch with cause.
+func (p *partition) findRejected(ctx context.Context, s *session, b *batch, cause error) error {
+	if err := p.CheckOwned(ctx, s.conn); err != nil {
 		return err
-	})
-	clear(s.args)
-	return err
+	}
+	if err := s.conn.Exec(ctx, startTransaction); err != nil {
+		return err
+	}
+	defer rollBack(ctx, s.conn)
+	bisection := sqlsink.Bisection{
+		Insert:      func(ctx context.Context, rows []int) (int, error) { return p.insertText(ctx, s, b, rows) },
+		IsRejection: func(err error) bool { return classify(err) == sqlsink.Rejected },
+		Explain: func(err error, row int) sink.RowError {
+			return sqlsink.RejectedRow(err, b.columns, row, func(err error) sqlsink.Cause { return causeOf(err, b.columns.Spec) })
+		},
+	}
+	rejected, err := bisection.Run(ctx, b.rows)
+	if err != nil {
+		return err
+	}
+	if len(rejected) == 0 {
+		if p.plan.method == Bulk {
+			p.bulkRejected(cause)
+		}
+		return sqlsink.AllAccepted(cause)
+	}
+	return &sink.RowErrors{Rows: rejected}
 }

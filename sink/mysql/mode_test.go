@@ -8,11 +8,11 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
 // keyed is a target with rows id, name, note, and a key over id.
-func keyed(t *testing.T, mode table.Mode, update ...string) (*target, writer) {
+func keyed(t *testing.T, mode sqlsink.Mode, update ...string) (*target, writer) {
 	t.Helper()
 	g := newTarget(t, append(named(20), Column{Name: "note", Type: Type(event.String), SQL: "VARCHAR(20)"})...)
 	g.config.PrimaryKey, g.config.Mode, g.config.Update = []string{"id"}, mode, update
@@ -32,11 +32,11 @@ func numbered(w writer, first uint64, count, keys int, name string) *rows {
 
 func TestModes(t *testing.T) {
 	tests := []struct {
-		mode   table.Mode
+		mode   sqlsink.Mode
 		update []string
 		want   string // name and note of every row
 	}{
-		{table.Upsert, nil, "new|new"}, {table.Upsert, []string{"note"}, "old|new"}, {table.Ignore, nil, "old|old"},
+		{sqlsink.Upsert, nil, "new|new"}, {sqlsink.Upsert, []string{"note"}, "old|new"}, {sqlsink.Ignore, nil, "old|old"},
 	}
 	for _, test := range tests {
 		t.Run(string(test.mode)+strings.Join(test.update, ","), func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestModes(t *testing.T) {
 // TestLaterRowsWin upserts the same keys in many batches, in order, and twice
 // in each.
 func TestLaterRowsWin(t *testing.T) {
-	g, w := keyed(t, table.Upsert)
+	g, w := keyed(t, sqlsink.Upsert)
 	if w.sink.Traits().Order != sink.StrictOrder {
 		t.Error("upserts need not be in order")
 	}
@@ -78,7 +78,7 @@ func TestLaterRowsWin(t *testing.T) {
 
 // TestModesRefuseBadValues: a row that is there already excuses no other fault.
 func TestModesRefuseBadValues(t *testing.T) {
-	for _, mode := range []table.Mode{table.Upsert, table.Ignore} {
+	for _, mode := range []sqlsink.Mode{sqlsink.Upsert, sqlsink.Ignore} {
 		g, w := keyed(t, mode)
 		numbered(w, 0, 100, 100, "old").write(t, w)
 		r := numbered(w, 100, 100, 100, "new")
@@ -97,13 +97,13 @@ func TestModesRefuseBadValues(t *testing.T) {
 func TestModesNeedKeys(t *testing.T) {
 	tests := []struct {
 		name, table string
-		mode        table.Mode
+		mode        sqlsink.Mode
 		want        string
 	}{
-		{"upsert without key", "CREATE TABLE events (id BIGINT, name VARCHAR(20), KEY (id))", table.Upsert, "no primary or unique key"},
-		{"upsert by a key that is not filled", "CREATE TABLE events (pk INT AUTO_INCREMENT PRIMARY KEY, id BIGINT, name VARCHAR(20))", table.Upsert, "columns that are filled"},
-		{"nothing but keys", "CREATE TABLE events (id BIGINT, name VARCHAR(20), PRIMARY KEY (id, name))", table.Upsert, "nothing to update"},
-		{"ignore without key", "CREATE TABLE events (id BIGINT, name VARCHAR(20))", table.Ignore, "no unique key"},
+		{"upsert without key", "CREATE TABLE events (id BIGINT, name VARCHAR(20), KEY (id))", sqlsink.Upsert, "no primary or unique key"},
+		{"upsert by a key that is not filled", "CREATE TABLE events (pk INT AUTO_INCREMENT PRIMARY KEY, id BIGINT, name VARCHAR(20))", sqlsink.Upsert, "columns that are filled"},
+		{"nothing but keys", "CREATE TABLE events (id BIGINT, name VARCHAR(20), PRIMARY KEY (id, name))", sqlsink.Upsert, "nothing to update"},
+		{"ignore without key", "CREATE TABLE events (id BIGINT, name VARCHAR(20))", sqlsink.Ignore, "no unique key"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

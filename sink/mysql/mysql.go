@@ -1,96 +1,80 @@
 // Package mysql is a sink that inserts rows into a table of MySQL or MariaDB,
 // each exactly once.
 //
-// Two tables beside the target make that so. perigee_owners has a row for each
-// pipeline, table and partition with the epoch of its present owner;
-// perigee_ranges has the positions that are committed, with the fingerprints
-// that the source gave them. A batch is one transaction: its rows, its range and,
-// last, a shared lock on the owner's row, which fails unless the epoch is the
-// writer's own. The end of it, from that lock to COMMIT, is one packet: while a
-// worker holds the lock, the server never waits for it, so a worker that is
-// frozen cannot hold up the one that takes over; its locks on rows go when the
-// server ends the silent session. Taking over raises the epoch, commits, and
-// only then reads the ranges.
+// A batch is one transaction: its rows, its range and, last, a shared lock on the
+// owner's row, as package sqlsink describes. Everything from that lock to COMMIT is
+// one packet: while a worker holds the lock, the server never waits for it, so a
+// frozen worker cannot hold up the one that takes over. Its locks on rows go when
+// the server ends the silent session, or when the next owner does.
 //
-// Sinks and writers are safe for concurrent use. Every write in progress uses a
-// connection of its own.
+// Sinks and writers are safe for concurrent use. Every write in progress uses its
+// own connection.
 package mysql
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/positions"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
 
 // A Sink writes the rows of one pipeline to one table.
 type Sink struct {
-	config   Config
-	pipeline string
-	columns  []event.Column
-	log      *slog.Logger
-	db       *sql.DB
-	owner    string // names this process in perigee_owners, for people
+	config  Config
+	target  *sqlsink.Target
+	columns []event.Column
+	log     *slog.Logger
+	db      *sql.DB
+	store   *sqlsink.Store
 
 	mu       sync.Mutex
-	prepared bool   // the ledger is there
-	said     choice // how rows get into the table, as the log has it
+	reported choice // of the method, as the log has it
 }
 
 // New makes a sink. It does not connect.
 func New(env sink.Env, config Config) (*Sink, error) {
-	if config.Address == "" && config.Socket == "" {
-		config.Address = "127.0.0.1:3306"
-	}
-	if config.Mode == "" {
-		config.Mode = table.Insert
-	}
-	if config.Method == "" {
-		config.Method = Auto
-	}
-	if err := config.check(); err != nil {
+	config.setDefaults()
+	target := config.target()
+	if err := config.check(target); err != nil {
 		return nil, err
 	}
-	connection, err := config.connection()
+	connection, compress, err := config.connection()
 	if err != nil {
 		return nil, err
 	}
-	connector, err := wire.NewConnector(connection)
+	connector, err := wire.NewConnector(connection, compress)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the connection: %w", err)
 	}
-	s := &Sink{config: config, pipeline: env.Pipeline, log: env.Log, columns: table.Spec(config.Columns), db: sql.OpenDB(connector)}
+	s := &Sink{config: config, target: target, log: env.Log, columns: sqlsink.Spec(config.Columns), db: sql.OpenDB(connector)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.store = &sqlsink.Store{Dialect: dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.server(), Log: s.log}
 	s.db.SetConnMaxIdleTime(idleTimeout)
 	s.db.SetMaxIdleConns(maxIdle)
-	host, _ := os.Hostname()
-	s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
 	return s, nil
 }
 
-// maxIdle is above any sensible number of lanes: a lane finds its connection again.
+// maxIdle exceeds any sensible number of lanes, so that each finds its connection
+// again.
 const maxIdle = 64
 
-// Traits implements sink.Sink. Of two rows with one key that are upserted, the later
-// must win.
+// Traits implements sink.Sink. Of two upserted rows with the same key, the later must
+// win.
 func (s *Sink) Traits() sink.Traits {
 	t := sink.Traits{
 		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
-		Leases: s, Positions: s, Check: s.checkServer,
+		Leases: s.store, Positions: s.store, Check: s.check,
 	}
-	if s.config.Mode == table.Upsert {
+	if s.config.Mode == sqlsink.Upsert {
 		t.Order = sink.StrictOrder
 	}
 	return t
@@ -99,41 +83,51 @@ func (s *Sink) Traits() sink.Traits {
 // Close implements sink.Sink.
 func (s *Sink) Close() error { return s.db.Close() }
 
-// Open implements sink.Sink. It looks at the table first, makes what is absent
-// and may be made, and takes the partition over.
-func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
-	plan, err := s.prepare(ctx)
+// Open implements sink.Sink. It checks the target first, creates what is missing and
+// may be created, and takes the partition over.
+func (s *Sink) Open(ctx context.Context, name string) (sink.Writer, event.Ranges, error) {
+	p := &partition{Claim: s.store.NewClaim(name), sink: s}
+	err := s.Connect(ctx, func(c sqlsink.Conn) (err error) {
+		p.plan, err = s.prepare(ctx, c.(conn))
+		return err
+	})
+	if err != nil {
+		return nil, nil, s.store.Explain("checking table "+s.config.Table, err)
+	}
+	entries, err := p.TakeOver(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	b := &book{sink: s, partition: partition, plan: plan, token: s.owner + ":" + rand.Text()[:12]}
-	entries, err := b.takeOver(ctx)
-	if judge(err) == refused {
-		err = &event.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
-	}
-	if err != nil {
-		return nil, nil, s.explain("taking over the partition", err)
-	}
-	w, done := positions.NewWriter(b, entries, s.log)
-	return writer{w, b}, done, nil
+	w, committed := positions.NewWriter(p, entries, s.log)
+	return writer{w, p}, committed, nil
 }
 
-// prepare checks the target and makes the tables that are absent.
-func (s *Sink) prepare(ctx context.Context) (plan, error) {
-	conn, err := s.db.Conn(ctx)
+// prepare creates the tables that are missing and makes the plan.
+func (s *Sink) prepare(ctx context.Context, c conn) (plan, error) {
+	exists, err := s.tableExists(ctx, c)
 	if err != nil {
-		return plan{}, s.explain("connecting", err)
+		return plan{}, err
 	}
-	defer conn.Close()
-	if err := s.prepareTarget(ctx, conn); err != nil {
-		return plan{}, s.explain("checking table "+s.config.Table, err)
+	if !exists {
+		if err := s.createTable(ctx, c); err != nil {
+			return plan{}, err
+		}
 	}
-	if err := prepareLedger(ctx, conn, s.config.Database); err != nil {
-		return plan{}, s.explain("making the tables of the ledger", err)
+	if err := s.store.CreateState(ctx, c); err != nil {
+		return plan{}, err
 	}
-	p, err := s.plan(ctx, conn)
-	return p, s.explain("checking table "+s.config.Table, err)
+	return s.plan(ctx, c)
 }
 
-// quote quotes the name of a table or a column.
-func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+// A writer owns one partition.
+type writer struct {
+	*positions.Writer
+	*partition
+}
+
+// Close implements sink.Writer.
+func (w writer) Close() error {
+	err := w.Writer.Close()
+	w.partition.close()
+	return err
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,9 +25,16 @@ var shared = testserver.SharedMariaDB{Flags: []string{
 	"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--sync-frm=0",
 }}
 
+// certificates is the folder of the shared server's certificate.
+var (
+	offerTLS     sync.Once
+	certificates string
+)
+
 func TestMain(m *testing.M) {
 	code := m.Run()
 	shared.Close()
+	os.RemoveAll(certificates)
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -55,8 +63,29 @@ func on(t *testing.T, server *testserver.MariaDBServer) *target {
 	}}
 }
 
+// A link is a way to connect.
+type link struct {
+	name   string
+	params map[string]string
+}
+
+var links = []link{
+	{"plain", nil},
+	{"TLS", map[string]string{"tls": "skip-verify"}},
+	{"compressed", map[string]string{"compress": "true"}},
+	{"TLS, compressed", map[string]string{"tls": "skip-verify", "compress": "true"}},
+}
+
 func newTarget(t *testing.T, columns ...Column) *target {
 	t.Helper()
+	offerTLS.Do(func() {
+		var err error
+		if certificates, err = os.MkdirTemp("", "mysql"); err != nil {
+			t.Fatal(err)
+		}
+		certificate, key := testserver.WriteCertificate(t, certificates)
+		shared.Flags = append(shared.Flags, "--ssl-cert="+certificate, "--ssl-key="+key)
+	})
 	target := on(t, shared.Server(t))
 	target.config.Columns, target.config.Create = columns, true
 	return target
@@ -137,15 +166,16 @@ func named(length int) []Column {
 }
 
 func TestSuite(t *testing.T) {
-	for _, method := range []Method{Rows, Bulk, Load} {
-		t.Run(string(method), func(t *testing.T) { suite(t, method) })
+	for _, method := range []Method{Rows, Bulk} {
+		t.Run(string(method), func(t *testing.T) { suite(t, method, links[0]) })
 	}
+	t.Run("TLS", func(t *testing.T) { suite(t, Bulk, links[3]) })
 }
 
-func suite(t *testing.T, method Method) {
+func suite(t *testing.T, method Method, link link) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Place {
 		g := newTarget(t, named(60)...)
-		g.config.Method = method
+		g.config.Method, g.config.Params = method, link.params
 		return sinktest.Place{
 			Guarantee: Kind().Guarantee,
 			Sink:      func(_ *testing.T, pipeline string) sink.Sink { return g.sink(pipeline) },

@@ -17,7 +17,7 @@ type rows struct {
 }
 
 func newRows(w writer) *rows {
-	r := sinktest.NewRows(w.sink.columns)
+	r := sinktest.NewRows(w.partition.sink.columns)
 	return &rows{r, r.At(0)}
 }
 
@@ -76,17 +76,4 @@ func TestTableIsMadeAsDeclared(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("made\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-}
-
-// TestServerWithoutRoomForStatements inserts as text where nothing can be prepared.
-func TestServerWithoutRoomForStatements(t *testing.T) {
-	g := newTarget(t, named(20)...)
-	g.config.Method = Rows
-	w := g.open()
-	g.exec("SET GLOBAL max_prepared_stmt_count = 0")
-	defer g.exec("SET GLOBAL max_prepared_stmt_count = DEFAULT")
-	if err := w.Write(t.Context(), span(w, 0, 1000)); err != nil {
-		t.Fatal(err)
-	}
-	g.once(1000)
 }

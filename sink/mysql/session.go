@@ -1,203 +1,257 @@
 package mysql
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	mysql "github.com/go-sql-driver/mysql"
 
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
 
-// A session is a connection of one writer, with what is prepared on it. Its lock
-// on the server has a name that follows from the writer's token, so that whoever
-// takes over can find the connection and end it.
-type session struct {
-	conn     *sql.Conn
-	wire     *wire.Conn // what conn is made of
-	slot     int        // -1: without a lock
-	used     time.Time
-	rows     bytes.Reader // what the server reads when it loads
-	loading  string       // name of rows at the driver
-	prepared map[int]driver.Stmt
-	arrays   *wire.Statement // that inserts any number of rows, once it is prepared
-	args     []driver.NamedValue
-}
+// A conn is a connection. It implements sqlsink.Conn.
+type conn struct{ *sql.Conn }
 
-const (
-	endTimeout  = 5 * time.Second  // a server that takes longer to roll back is given up, which rolls back too
-	idleTimeout = 10 * time.Second // after which an idle connection is closed by us
-)
-
-// slots is how many connections of a writer can be found by who takes over.
-const slots = 64
-
-// session returns a connection that is alive as far as one can tell.
-func (b *book) session(ctx context.Context) (*session, error) {
-	for s := b.spareSession(); s != nil; s = b.spareSession() {
-		if time.Since(s.used) < idleTimeout && s.alive(ctx) {
-			return s, nil
-		}
-		b.forget(s)
-	}
-	return b.newSession(ctx)
-}
-
-func (b *book) spareSession() *session {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := len(b.sessions)
-	if n == 0 {
-		return nil
-	}
-	s := b.sessions[n-1]
-	b.sessions = b.sessions[:n-1]
-	return s
-}
-
-// alive asks the driver, which looks whether the server has hung up.
-func (s *session) alive(ctx context.Context) bool {
-	return s.conn.Raw(func(c any) error { return c.(driver.SessionResetter).ResetSession(ctx) }) == nil
-}
-
-func (b *book) newSession(ctx context.Context) (*session, error) {
-	conn, err := b.sink.db.Conn(ctx)
+// Query implements sqlsink.Conn.
+func (c conn) Query(ctx context.Context, statement string) ([][][]byte, error) {
+	rows, err := c.QueryContext(ctx, statement)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn, wire: wireOf(conn), slot: b.takeSlot(), prepared: map[int]driver.Stmt{}}
-	if s.slot >= 0 {
-		// Whoever had the slot before may still be on its way out. Where a server
-		// has no such locks, its timeouts must do.
-		_, err = conn.ExecContext(ctx, "DO GET_LOCK(?, 1)", lockName(b.token, s.slot))
-		if _, refused := errors.AsType[*mysql.MySQLError](err); err != nil && !refused {
-			b.forget(s)
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var all [][][]byte
+	for rows.Next() {
+		row, into := make([][]byte, len(names)), make([]any, len(names))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
 			return nil, err
 		}
-		s.loading = lockName(b.token, s.slot)
-		mysql.RegisterReaderHandler(s.loading, func() io.Reader { return &s.rows })
+		all = append(all, row)
 	}
-	return s, nil
+	return all, rows.Err()
 }
 
-// wireOf is what a connection of the sink is made of.
-func wireOf(conn *sql.Conn) (w *wire.Conn) {
-	_ = conn.Raw(func(c any) error {
-		w, _ = c.(*wire.Conn)
+// Exec implements sqlsink.Conn.
+func (c conn) Exec(ctx context.Context, statements string) error {
+	_, err := c.ExecContext(ctx, statements)
+	return err
+}
+
+// send runs statements. The driver copies their text into its packet and keeps
+// nothing of it.
+func (c conn) send(ctx context.Context, statements []byte) error {
+	return c.Exec(ctx, unsafe.String(unsafe.SliceData(statements), len(statements)))
+}
+
+// wire is the connection below the one of package sql.
+func (c conn) wire() (w *wire.Conn) {
+	_ = c.Raw(func(raw any) error {
+		w, _ = raw.(*wire.Conn)
 		return nil
 	})
 	return w
 }
 
-// keep puts a session back for the next write.
-func (b *book) keep(s *session) {
-	s.used = time.Now()
-	b.mu.Lock()
-	ended := b.closed
-	if !ended {
-		b.sessions = append(b.sessions, s)
-	}
-	b.mu.Unlock()
-	if ended {
-		b.forget(s)
+// close makes sure that a connection is closed and not used again.
+func (c conn) close() {
+	_ = c.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+const (
+	rollBackTimeout = 5 * time.Second  // after which the connection is closed, which rolls back too
+	idleTimeout     = 10 * time.Second // after which the sink closes an idle connection
+)
+
+// rollBack ends a transaction that failed, also when ctx is cancelled.
+func rollBack(ctx context.Context, c conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollBackTimeout)
+	defer cancel()
+	if err := c.Exec(ctx, "ROLLBACK"); err != nil {
+		c.close()
 	}
 }
 
-// forget closes a session, and with it whatever it has under way.
-func (b *book) forget(s *session) {
-	if s.loading != "" {
-		mysql.DeregisterReaderHandler(s.loading)
+// Connect implements sqlsink.Database.
+func (s *Sink) Connect(ctx context.Context, f func(sqlsink.Conn) error) error {
+	raw, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
 	}
-	discard(s.conn)
+	c := conn{raw}
+	defer c.Close()
+	if err = f(c); err != nil {
+		rollBack(ctx, c)
+	}
+	return err
+}
+
+// A session is a connection of one partition, with what is prepared on it. It holds
+// a named lock of the server, whose name follows from the token of the claim, so that
+// the next owner can find the connection and end it.
+type session struct {
+	conn     conn
+	wire     *wire.Conn // below conn
+	slot     int        // of the partition; -1: without a lock
+	lastUsed time.Time
+	prepared map[int]*wire.Statement // by their rows
+	bulk     *wire.Statement
+}
+
+// slots is how many sessions of a partition the next owner can find.
+const slots = 64
+
+// session returns a connection that is alive as far as one can tell.
+func (p *partition) session(ctx context.Context) (*session, error) {
+	for s := p.idleSession(); s != nil; s = p.idleSession() {
+		if time.Since(s.lastUsed) < idleTimeout && s.isAlive(ctx) {
+			return s, nil
+		}
+		p.discard(s)
+	}
+	return p.newSession(ctx)
+}
+
+func (p *partition) idleSession() *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.sessions)
+	if n == 0 {
+		return nil
+	}
+	s := p.sessions[n-1]
+	p.sessions = p.sessions[:n-1]
+	return s
+}
+
+// isAlive asks the driver, which checks whether the server has closed the connection.
+func (s *session) isAlive(ctx context.Context) bool {
+	return s.conn.Raw(func(c any) error { return c.(driver.SessionResetter).ResetSession(ctx) }) == nil
+}
+
+func (p *partition) newSession(ctx context.Context) (*session, error) {
+	raw, err := p.sink.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{conn: conn{raw}, wire: conn{raw}.wire(), slot: p.reserveSlot(), prepared: map[int]*wire.Statement{}}
+	if s.slot >= 0 {
+		// The session that had the slot before may still be closing. On a server
+		// without such locks, its timeouts must do.
+		err = s.conn.Exec(ctx, "DO GET_LOCK("+quoteText(lockName(p.Token, s.slot))+", 1)")
+		if _, server := errors.AsType[*mysql.MySQLError](err); err != nil && !server {
+			p.discard(s)
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// prepare returns a statement for rows, or nil if the server has no room for it.
+func (s *session) prepare(ctx context.Context, text string, kinds []wire.Kind, rows int) (*wire.Statement, error) {
+	statement, err := s.wire.PrepareRaw(ctx, text, kinds, rows)
+	if isNumber(err, errTooManyStatements) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &statement, nil
+}
+
+// release makes a session available to the next write.
+func (p *partition) release(s *session) {
+	s.lastUsed = time.Now()
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.sessions = append(p.sessions, s)
+	}
+	p.mu.Unlock()
+	if closed {
+		p.discard(s)
+	}
+}
+
+// discard closes a session, and with it whatever it has in flight.
+func (p *partition) discard(s *session) {
+	s.conn.close()
 	if s.slot < 0 {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.taken[s.slot] = false
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slots[s.slot] = false
 }
 
-func (b *book) forgetAll() {
-	for s := b.spareSession(); s != nil; s = b.spareSession() {
-		b.forget(s)
+func (p *partition) closeSessions() {
+	for s := p.idleSession(); s != nil; s = p.idleSession() {
+		p.discard(s)
 	}
 }
 
-// takeSlot returns the lowest slot that no session has, or -1.
-func (b *book) takeSlot() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := slices.Index(b.taken[:], false)
+func (p *partition) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.closeSessions()
+}
+
+// reserveSlot returns the lowest slot that no session has, or -1.
+func (p *partition) reserveSlot() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.slots[:], false)
 	if i >= 0 {
-		b.taken[i] = true
+		p.slots[i] = true
 	}
 	return i
 }
 
-// lockName is of at most 64 characters, whatever the token: its end is random.
+// lockName has at most 64 characters, whatever the token: its end is random.
 func lockName(token string, slot int) string {
 	return fmt.Sprintf("perigee:%s:%d", token[strings.LastIndexByte(token, ':')+1:], slot)
 }
 
-// evict ends the connections of the writer that had token: frozen inside a
-// transaction, it would hold the locks on its rows until the server's timeouts.
-// It is about time only, and right whatever comes of it.
-func (s *Sink) evict(ctx context.Context, conn *sql.Conn, token string) {
-	if err := s.tryEvict(ctx, conn, token); err != nil && ctx.Err() == nil {
-		s.log.Debug("ending the connections of the owner before", "owner", token, "error", err)
+// Evict implements sqlsink.Database. A worker that is frozen inside a transaction
+// would keep its rows locked until the server's timeouts.
+func (s *Sink) Evict(ctx context.Context, c sqlsink.Conn, _ uint64, previous string) error {
+	if err := s.endSessions(ctx, c, previous); err != nil && ctx.Err() == nil {
+		s.log.Debug("ending the connections of the previous owner", "owner", previous, "error", err)
 	}
+	return nil
 }
 
-func (s *Sink) tryEvict(ctx context.Context, conn *sql.Conn, token string) error {
-	asked := make([]string, slots)
-	for slot := range asked {
-		asked[slot] = "SELECT IS_USED_LOCK(" + quoteText(lockName(token, slot)) + ")"
+func (s *Sink) endSessions(ctx context.Context, c sqlsink.Conn, token string) error {
+	queries := make([]string, slots)
+	for slot := range queries {
+		queries[slot] = "SELECT IS_USED_LOCK(" + quoteText(lockName(token, slot)) + ")"
 	}
-	rows, err := conn.QueryContext(ctx, strings.Join(asked, " UNION ALL "))
+	rows, err := c.Query(ctx, strings.Join(queries, " UNION ALL "))
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	var ids []int64
-	for rows.Next() {
-		var id sql.NullInt64
-		if err := rows.Scan(&id); err != nil {
-			return err
+	var errs []error
+	for _, row := range rows {
+		if row[0] == nil {
+			continue
 		}
-		if id.Valid {
-			ids = append(ids, id.Int64)
+		if err := c.Exec(ctx, "KILL "+string(row[0])); err != nil && !isNumber(err, errNoSuchThread) {
+			errs = append(errs, err)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	var faults []error
-	for _, id := range ids {
-		if _, err := conn.ExecContext(ctx, fmt.Sprintf("KILL %d", id)); err != nil && !isNumber(err, 1094) { // it is gone
-			faults = append(faults, err)
-		}
-	}
-	return errors.Join(faults...)
-}
-
-// rollBack ends a transaction that failed, also when ctx is cancelled.
-func rollBack(ctx context.Context, conn *sql.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
-	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
-		discard(conn)
-	}
-}
-
-// discard makes sure that a connection is closed and not used again.
-func discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	return errors.Join(errs...)
 }

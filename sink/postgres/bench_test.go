@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // emails are the columns of an ordinary table of events.
-func emails() []table.Column {
-	sized := func(name string, sql string) table.Column {
+func emails() []sqlsink.Column {
+	sized := func(name string, sql string) sqlsink.Column {
 		c := column(name, event.String)
 		c.SQL = sql
 		return c
 	}
-	return []table.Column{
+	return []sqlsink.Column{
 		column("id", event.Int64), sized("event", "VARCHAR(16)"), sized("email", "VARCHAR(100)"), column("campaign", event.Int32),
 		column("time", event.Timestamp), sized("ip", "VARCHAR(45)"), sized("agent", "VARCHAR(200)"), column("meta", event.JSON),
 	}
@@ -38,14 +38,14 @@ func emailRows(spec []event.Column, count, from int) *sinktest.Rows {
 
 // BenchmarkWrite measures the sink's own processor time, without the server's.
 func BenchmarkWrite(b *testing.B) {
-	for _, mode := range []table.Mode{table.Insert, table.Upsert, table.Ignore} {
+	for _, mode := range []sqlsink.Mode{sqlsink.Insert, sqlsink.Upsert, sqlsink.Ignore} {
 		for _, lanes := range []int{1, 2, 4} {
 			b.Run(fmt.Sprintf("%s/lanes=%d", mode, lanes), func(b *testing.B) { benchmarkWrite(b, mode, lanes) })
 		}
 	}
 }
 
-func benchmarkWrite(b *testing.B, mode table.Mode, lanes int) {
+func benchmarkWrite(b *testing.B, mode sqlsink.Mode, lanes int) {
 	const size = 1000
 	g := newPlace(b, emails()...)
 	g.config.Mode, g.config.PrimaryKey, g.config.Indexes = mode, []string{"id"}, []string{"campaign, time"}
@@ -79,12 +79,13 @@ func benchmarkWrite(b *testing.B, mode table.Mode, lanes int) {
 func BenchmarkEncode(b *testing.B) {
 	const size = 1000
 	columns := emails()
-	target := &target{}
-	for i, kind := range []string{"int8", "varchar", "varchar", "int4", "timestamptz", "varchar", "varchar", "jsonb"} {
-		target.columns = append(target.columns, found{name: columns[i].Name, kind: kind, scale: -1})
+	target := &sqlsink.Target{Dialect: newDialect("public"), Columns: columns}
+	var found []sqlsink.TableColumn
+	for i, typ := range []string{"int8", "varchar", "varchar", "int4", "timestamptz", "varchar", "varchar", "jsonb"} {
+		found = append(found, sqlsink.TableColumn{Name: columns[i].Name, Type: typ, Scale: -1})
 	}
-	out, index := emailRows(table.Spec(columns), size, 0), upTo(size)
-	for name, format := range map[string]format{"binary": newFormat(columns, target), "text": textFormat(columns, target)} {
+	out, index := emailRows(sqlsink.Spec(columns), size, 0), upTo(size)
+	for name, format := range map[string]format{"binary": newFormat(target, found), "text": newTextFormat(target, found)} {
 		b.Run(name, func(b *testing.B) {
 			var data []byte
 			b.ReportAllocs()

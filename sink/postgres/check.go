@@ -7,37 +7,37 @@ import (
 	"slices"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
+// check looks for faults that would stop a writer, and changes nothing.
 func (s *Sink) check(ctx context.Context) error {
-	c, err := s.pool.take(ctx)
-	if err != nil {
-		return s.explain("connecting", err)
-	}
-	defer s.pool.give(ctx, c)
-	if err := s.checkServer(ctx, c); err != nil {
-		return s.explain("checking the server", err)
-	}
-	if err := s.checkTarget(ctx, c); err != nil {
-		return s.explain("checking table "+s.config.Table, err)
-	}
-	return s.explain("checking the tables of the ledger", s.checkLedger(ctx, c))
+	err := s.Connect(ctx, func(raw sqlsink.Conn) error {
+		c := raw.(*conn)
+		if err := s.checkServer(ctx, c); err != nil {
+			return s.store.Explain("checking the server", err)
+		}
+		if err := s.checkTarget(ctx, c); err != nil {
+			return s.store.Explain("checking table "+s.config.Table, err)
+		}
+		return s.store.Explain("checking the tables for positions", s.checkState(ctx, c))
+	})
+	return s.store.Explain("connecting", err)
 }
 
-// checkServer refuses a server or a database that can't be written to.
+// checkServer rejects a server or a database that cannot be written to.
 func (s *Sink) checkServer(ctx context.Context, c *conn) error {
-	rows, err := c.do(ctx, fmt.Sprintf(`SELECT pg_is_in_recovery(), current_setting('server_encoding'), to_regnamespace(%s) IS NULL`,
+	rows, err := c.Query(ctx, fmt.Sprintf(`SELECT pg_is_in_recovery(), current_setting('server_encoding'), to_regnamespace(%s) IS NULL`,
 		quoteText(quote(s.config.Schema))))
 	if err != nil {
 		return err
 	}
 	switch standby, encoding, noSchema := string(rows[0][0]), string(rows[0][1]), string(rows[0][2]); {
 	case standby == "t":
-		return &event.PermanentError{Err: errors.New("it is a standby, which takes no rows"), Hint: "give the address of the primary"}
+		return &event.PermanentError{Err: errors.New("it is a standby, which accepts no rows"), Hint: "give the address of the primary"}
 	case encoding != "UTF8":
 		return &event.PermanentError{
-			Err:  fmt.Errorf("database %s is encoded in %s, which does not hold every text", s.config.Database, encoding),
+			Err:  fmt.Errorf("database %s is encoded in %s, which cannot hold every text", s.config.Database, encoding),
 			Hint: fmt.Sprintf("CREATE DATABASE … ENCODING UTF8 TEMPLATE template0, and name it instead of %s", quote(s.config.Database)),
 		}
 	case noSchema == "t":
@@ -49,87 +49,73 @@ func (s *Sink) checkServer(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// checkTarget looks at the table, or whether it could be made.
+// checkTarget checks the table, or whether it could be created.
 func (s *Sink) checkTarget(ctx context.Context, c *conn) error {
-	present, err := s.checkRelation(ctx, c)
-	if err != nil {
+	exists, err := s.tableExists(ctx, c)
+	switch {
+	case err != nil:
 		return err
+	case !exists && !s.config.Create:
+		return s.target.Missing()
+	case !exists:
+		return s.checkMayCreate(ctx, c)
 	}
-	if !present && !s.config.Create {
-		return s.config.absent()
-	}
-	if !present {
-		return s.mayCreate(ctx, c)
-	}
-	target, err := s.readTarget(ctx, c)
-	if err != nil {
-		return err
-	}
-	if _, err := s.config.plan(target); err != nil {
+	if _, err := s.plan(ctx, c); err != nil {
 		return err
 	}
 	needs := []string{"INSERT"}
-	if s.config.staged() {
+	if s.config.isStaged() {
 		needs = append(needs, "SELECT")
 	}
-	if s.config.Mode == table.Upsert {
+	if s.config.Mode == sqlsink.Upsert {
 		needs = append(needs, "UPDATE")
 	}
-	return s.may(ctx, c, s.config.Table, needs...)
+	return s.checkPrivileges(ctx, c, s.config.Table, needs...)
 }
 
-// checkLedger looks at its tables, or whether they could be made.
-func (s *Sink) checkLedger(ctx context.Context, c *conn) error {
-	absent, err := s.absentTables(ctx, c)
-	if err != nil {
-		return err
+// checkState checks the sink's own tables, or whether they could be created.
+func (s *Sink) checkState(ctx context.Context, c *conn) error {
+	var names []string
+	for name := range stateTables {
+		names = append(names, name)
 	}
-	if len(absent) > 0 {
-		if err := s.mayCreate(ctx, c); err != nil {
-			return err
+	slices.Sort(names)
+	missing, err := s.Missing(ctx, c, names)
+	if err == nil && len(missing) > 0 {
+		err = s.checkMayCreate(ctx, c)
+	}
+	for _, name := range names {
+		if err == nil && !slices.Contains(missing, name) {
+			err = s.checkPrivileges(ctx, c, name, "SELECT", "INSERT", "UPDATE", "DELETE")
 		}
 	}
-	for _, t := range ledgerTables {
-		if slices.Contains(absent, t.name) {
-			continue
-		}
-		if err := s.may(ctx, c, t.name, "SELECT", "INSERT", "UPDATE", "DELETE"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
-// may refuses when the role lacks one of the privileges on a table.
-func (s *Sink) may(ctx context.Context, c *conn, name string, privileges ...string) error {
+// checkPrivileges rejects a role that lacks one of the privileges on a table.
+func (s *Sink) checkPrivileges(ctx context.Context, c *conn, name string, privileges ...string) error {
 	for _, privilege := range privileges {
-		yes, err := c.yes(ctx, fmt.Sprintf("SELECT has_table_privilege(%s, '%s')", quoteText(s.config.in(name)), privilege))
+		yes, err := c.isTrue(ctx, fmt.Sprintf("SELECT has_table_privilege(%s, '%s')", quoteText(s.target.Dialect.Table(name)), privilege))
 		if err != nil {
 			return err
 		}
 		if !yes {
 			return &event.PermanentError{
 				Err:  fmt.Errorf("role %s may not %s in table %s", s.config.User, privilege, name),
-				Hint: fmt.Sprintf("as an administrator run: GRANT %s ON %s TO %s", privilege, s.config.in(name), quote(s.config.User)),
+				Hint: fmt.Sprintf("as an administrator run: GRANT %s ON %s TO %s", privilege, s.target.Dialect.Table(name), quote(s.config.User)),
 			}
 		}
 	}
 	return nil
 }
 
-func (s *Sink) mayCreate(ctx context.Context, c *conn) error {
-	yes, err := c.yes(ctx, fmt.Sprintf("SELECT has_schema_privilege(%s, 'CREATE')", quoteText(s.config.Schema)))
+func (s *Sink) checkMayCreate(ctx context.Context, c *conn) error {
+	yes, err := c.isTrue(ctx, fmt.Sprintf("SELECT has_schema_privilege(%s, 'CREATE')", quoteText(s.config.Schema)))
 	if err == nil && !yes {
 		err = &event.PermanentError{
-			Err:  fmt.Errorf("tables have to be made, and role %s may make none in schema %s", s.config.User, s.config.Schema),
+			Err:  fmt.Errorf("tables are missing, and role %s may not create tables in schema %s", s.config.User, s.config.Schema),
 			Hint: fmt.Sprintf("as an administrator run: GRANT CREATE ON SCHEMA %s TO %s", quote(s.config.Schema), quote(s.config.User)),
 		}
 	}
 	return err
-}
-
-// yes runs a query of one truth value.
-func (c *conn) yes(ctx context.Context, query string) (bool, error) {
-	rows, err := c.do(ctx, query)
-	return err == nil && string(rows[0][0]) == "t", err
 }

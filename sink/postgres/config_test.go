@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -26,7 +26,7 @@ func TestConfigIsCheckedWithoutServer(t *testing.T) {
 		{"address without port", func(c *Config) { c.Address = "localhost" }, "write it as host:port"},
 		{"no table", func(c *Config) { c.Table = "" }, "table is empty"},
 		{"long schema", func(c *Config) { c.Schema = strings.Repeat("d", 64) }, "longer than 63"},
-		{"NUL", func(c *Config) { c.Table = "a\x00" }, "holds a NUL"},
+		{"NUL", func(c *Config) { c.Table = "a\x00" }, "contains a NUL"},
 		{"no columns", func(c *Config) { c.Columns = nil }, "name at least one column"},
 		{"column without name", func(c *Config) { c.Columns[1].Name = "" }, "item 2 of columns: name is empty"},
 		{"column twice", func(c *Config) { c.Columns[1].Name = "id" }, `"id" is named twice`},
@@ -37,10 +37,10 @@ func TestConfigIsCheckedWithoutServer(t *testing.T) {
 		{"key over JSON", func(c *Config) { c.Columns[1].SQL, c.Indexes = "JSON", []string{"name"} }, "such as sql: JSONB"},
 		{"key without create", func(c *Config) { c.Create, c.Indexes = false, []string{"id"} }, "add create: true"},
 		{"update without upsert", func(c *Config) { c.Update = []string{"name"} }, "only for mode: upsert"},
-		{"update of nothing", func(c *Config) { c.Mode, c.Update = table.Upsert, []string{"nmae"} }, `no column is named "nmae"`},
-		{"column of ours", func(c *Config) { c.Mode, c.Columns[1].Name = table.Ignore, ordinal }, "mode: ignore needs for itself"},
-		{"setting of ours", func(c *Config) { c.Params = map[string]string{"TimeZone": "UTC"} }, "TimeZone is set by the sink"},
-		{"address in params", func(c *Config) { c.Params = map[string]string{"host": "h"} }, "host is set by the sink"},
+		{"update of nothing", func(c *Config) { c.Mode, c.Update = sqlsink.Upsert, []string{"nmae"} }, `no column is named "nmae"`},
+		{"column of ours", func(c *Config) { c.Mode, c.Columns[1].Name = sqlsink.Ignore, ordinal }, "mode: ignore needs for itself"},
+		{"setting of ours", func(c *Config) { c.Params = map[string]string{"TimeZone": "UTC"} }, "the sink sets TimeZone"},
+		{"address in params", func(c *Config) { c.Params = map[string]string{"host": "h"} }, "the sink sets host"},
 		{"setting of the driver", func(c *Config) { c.Params = map[string]string{"sslmode": "require"} }, ""},
 		{"wrong setting", func(c *Config) { c.Params = map[string]string{"sslmode": "maybe"} }, "params: "},
 	}

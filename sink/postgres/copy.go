@@ -11,42 +11,38 @@ import (
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/positions"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
-// An encoder appends the value of a row, which is not null, as COPY takes it.
-type encoder func(to []byte, v *event.Vector, row int) ([]byte, error)
-
 // A format is one of those of COPY. The binary one costs the server a third less
-// than text before a row is in the table, and the sink less as well; but it has
-// a form of its own for every type of the server, where text will do for all.
+// than text before a row is in the table, and the sink less as well; but it differs
+// for every type of the server, where one text fits all.
 type format struct {
-	binary   bool
-	encoders []encoder // of our columns
+	binary bool
+	rows   sqlsink.Format
 }
 
-// newFormat returns the binary format where all columns have a form that is known.
-func newFormat(columns []table.Column, target *target) format {
-	f := format{binary: true}
-	for _, c := range columns {
-		as := binaryForms[form{event.Type(c.Type), find(target.columns, c.Name).kind}]
-		if as == nil {
-			return textFormat(columns, target)
+// newFormat returns the binary format if all columns have a known binary form.
+func newFormat(target *sqlsink.Target, columns []sqlsink.TableColumn) format {
+	f := format{binary: true, rows: sqlsink.Format{Null: "\xff\xff\xff\xff"}}
+	for _, c := range target.Columns {
+		encode := binaryForms[form{event.Type(c.Type), target.Find(columns, c.Name).Type}]
+		if encode == nil {
+			return newTextFormat(target, columns)
 		}
-		f.encoders = append(f.encoders, as)
+		f.rows.Encoders = append(f.rows.Encoders, encode)
 	}
 	return f
 }
 
-func textFormat(columns []table.Column, target *target) format {
-	var f format
-	for _, c := range columns {
-		as := textForms[c.Type]
-		if scale := find(target.columns, c.Name).scale; scale >= 0 && event.Type(c.Type) == event.Decimal {
-			as = scaled(as, scale)
+func newTextFormat(target *sqlsink.Target, columns []sqlsink.TableColumn) format {
+	f := format{rows: sqlsink.Format{Separator: "\t", Null: `\N`}}
+	for _, c := range target.Columns {
+		encode := textForms[c.Type]
+		if event.Type(c.Type) == event.Decimal {
+			encode = sqlsink.Scaled(encode, target.Find(columns, c.Name).Scale)
 		}
-		f.encoders = append(f.encoders, as)
+		f.rows.Encoders = append(f.rows.Encoders, encode)
 	}
 	return f
 }
@@ -54,97 +50,72 @@ func textFormat(columns []table.Column, target *target) format {
 // header begins the binary format: the signature, no flags, no extension.
 const header = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// append appends rows. With numbered they end in their places among rows, as
-// an integer. A row that can't be sent at all is a *refusal.
-func (f *format) append(to []byte, columns *event.Columns, rows []int, numbered bool) ([]byte, error) {
-	if f.binary {
-		return f.appendBinary(append(to, header...), columns, rows, numbered)
-	}
-	return f.appendText(to, columns, rows, numbered)
-}
-
-func (f *format) appendBinary(to []byte, columns *event.Columns, rows []int, numbered bool) ([]byte, error) {
-	fields := uint16(len(f.encoders))
+// append appends rows. If numbered, each ends with its index in rows, as an integer.
+// A row that cannot be sent at all is a *sqlsink.Misfit.
+func (f *format) append(to []byte, columns *event.Columns, rows []int, numbered bool) (_ []byte, err error) {
+	fields := uint16(len(f.rows.Encoders))
 	if numbered {
 		fields++
 	}
-	var err error
-	for i, row := range rows {
-		to = binary.BigEndian.AppendUint16(to, fields)
-		for c, encode := range f.encoders {
-			v := &columns.Vectors[c]
-			if v.Null[row] != 0 {
-				to = append(to, 0xff, 0xff, 0xff, 0xff)
-				continue
-			}
-			if to, err = encode(to, v, row); err != nil {
-				return to, &refusal{i, c, err}
-			}
-		}
-		if numbered {
-			to = appendInt4(to, int32(i))
-		}
+	if f.binary {
+		to = append(to, header...)
 	}
-	return append(to, 0xff, 0xff), nil
-}
-
-func (f *format) appendText(to []byte, columns *event.Columns, rows []int, numbered bool) ([]byte, error) {
-	var err error
 	for i, row := range rows {
-		for c, encode := range f.encoders {
-			if c > 0 {
-				to = append(to, '\t')
-			}
-			v := &columns.Vectors[c]
-			if v.Null[row] != 0 {
-				to = append(to, `\N`...)
-				continue
-			}
-			if to, err = encode(to, v, row); err != nil {
-				return to, &refusal{i, c, err}
-			}
+		if f.binary {
+			to = binary.BigEndian.AppendUint16(to, fields)
 		}
-		if numbered {
+		if to, err = f.rows.AppendRow(to, columns, row); err != nil {
+			return to, err
+		}
+		switch {
+		case f.binary && numbered:
+			to = appendInt4(to, int32(i))
+		case numbered:
 			to = strconv.AppendInt(append(to, '\t'), int64(i), 10)
 		}
-		to = append(to, '\n')
+		if !f.binary {
+			to = append(to, '\n')
+		}
+	}
+	if f.binary {
+		to = append(to, 0xff, 0xff)
 	}
 	return to, nil
 }
 
-// A form is a type of ours in a type of the server's.
+// A form is a type of event columns in a type of the server.
 type form struct {
 	of event.Type
 	in string
 }
 
-var binaryForms = map[form]encoder{
-	{event.Bool, "bool"}:             putBool,
-	{event.Int32, "int4"}:            putInt4,
-	{event.Int32, "int8"}:            putInt8,
-	{event.Int64, "int4"}:            putInt4,
-	{event.Int64, "int8"}:            putInt8,
-	{event.Float64, "float8"}:        putFloat8,
-	{event.String, "text"}:           putText,
-	{event.String, "varchar"}:        putText,
-	{event.String, "bpchar"}:         putText,
-	{event.String, "json"}:           putText,
-	{event.String, "jsonb"}:          putJSONB,
-	{event.Decimal, "text"}:          putText,
-	{event.Decimal, "varchar"}:       putText,
-	{event.JSON, "text"}:             putText,
-	{event.JSON, "varchar"}:          putText,
-	{event.JSON, "json"}:             putText,
-	{event.JSON, "jsonb"}:            putJSONB,
-	{event.Timestamp, "timestamp"}:   putTime,
-	{event.Timestamp, "timestamptz"}: putTime,
+var binaryForms = map[form]sqlsink.Encoder{
+	{event.Bool, "bool"}:             encodeBool,
+	{event.Int32, "int4"}:            encodeInt4,
+	{event.Int32, "int8"}:            encodeInt8,
+	{event.Int64, "int4"}:            encodeInt4,
+	{event.Int64, "int8"}:            encodeInt8,
+	{event.Float64, "float8"}:        encodeFloat8,
+	{event.String, "text"}:           encodeText,
+	{event.String, "varchar"}:        encodeText,
+	{event.String, "bpchar"}:         encodeText,
+	{event.String, "json"}:           encodeText,
+	{event.String, "jsonb"}:          encodeJSONB,
+	{event.Decimal, "text"}:          encodeText,
+	{event.Decimal, "varchar"}:       encodeText,
+	{event.JSON, "text"}:             encodeText,
+	{event.JSON, "varchar"}:          encodeText,
+	{event.JSON, "json"}:             encodeText,
+	{event.JSON, "jsonb"}:            encodeJSONB,
+	{event.Timestamp, "timestamp"}:   encodeTime,
+	{event.Timestamp, "timestamptz"}: encodeTime,
 }
 
-func putBool(to []byte, v *event.Vector, row int) ([]byte, error) {
+func encodeBool(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return append(to, 0, 0, 0, 1, byte(v.Ints[row])), nil
 }
 
-func putInt4(to []byte, v *event.Vector, row int) ([]byte, error) {
+func encodeInt4(to []byte, v *event.Vector, row int) ([]byte, error) {
 	n := v.Ints[row]
 	if n != int64(int32(n)) {
 		return to, errors.New("out of range of an integer of 4 bytes")
@@ -156,25 +127,25 @@ func appendInt4(to []byte, n int32) []byte {
 	return binary.BigEndian.AppendUint32(append(to, 0, 0, 0, 4), uint32(n))
 }
 
-func putInt8(to []byte, v *event.Vector, row int) ([]byte, error) {
+func encodeInt8(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(append(to, 0, 0, 0, 8), uint64(v.Ints[row])), nil
 }
 
-func putFloat8(to []byte, v *event.Vector, row int) ([]byte, error) {
+func encodeFloat8(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(append(to, 0, 0, 0, 8), math.Float64bits(v.Floats[row])), nil
 }
 
 // epoch is 2000-01-01T00:00:00Z, from which the server counts, in our microseconds.
 const epoch = 946684800000000
 
-func putTime(to []byte, v *event.Vector, row int) ([]byte, error) {
-	if err := table.CheckTime(v.Ints[row]); err != nil {
+func encodeTime(to []byte, v *event.Vector, row int) ([]byte, error) {
+	if err := sqlsink.CheckTime(v.Ints[row]); err != nil {
 		return to, err
 	}
 	return binary.BigEndian.AppendUint64(append(to, 0, 0, 0, 8), uint64(v.Ints[row]-epoch)), nil
 }
 
-func putText(to []byte, v *event.Vector, row int) ([]byte, error) {
+func encodeText(to []byte, v *event.Vector, row int) ([]byte, error) {
 	text := v.Text(row)
 	if err := checkText(text); err != nil {
 		return to, err
@@ -182,8 +153,8 @@ func putText(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...), nil
 }
 
-// putJSONB puts the version of the form before the text.
-func putJSONB(to []byte, v *event.Vector, row int) ([]byte, error) {
+// encodeJSONB puts the version of the form before the text.
+func encodeJSONB(to []byte, v *event.Vector, row int) ([]byte, error) {
 	text := v.Text(row)
 	if err := checkText(text); err != nil {
 		return to, err
@@ -192,8 +163,8 @@ func putJSONB(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return append(to, text...), nil
 }
 
-// longestText is what the server takes as one value, less than the gigabyte at
-// which a row ends.
+// longestText is what the server accepts as one value, less than the gigabyte that
+// limits a row.
 const longestText = 1<<30 - 1<<10
 
 var errNUL = errors.New(`the text holds \u0000, which PostgreSQL cannot store`)
@@ -208,37 +179,37 @@ func checkText(text []byte) error {
 	return nil
 }
 
-var textForms = [...]encoder{
-	event.Bool:      writeBool,
-	event.Int32:     writeInt,
-	event.Int64:     writeInt,
-	event.Float64:   writeFloat,
-	event.Decimal:   writeText,
-	event.String:    writeText,
-	event.Timestamp: writeTime,
-	event.JSON:      writeText,
+var textForms = [...]sqlsink.Encoder{
+	event.Bool:      formatBool,
+	event.Int32:     formatInt,
+	event.Int64:     formatInt,
+	event.Float64:   formatFloat,
+	event.Decimal:   escapeText,
+	event.String:    escapeText,
+	event.Timestamp: formatTime,
+	event.JSON:      escapeText,
 }
 
-func writeBool(to []byte, v *event.Vector, row int) ([]byte, error) {
+func formatBool(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return strconv.AppendBool(to, v.Ints[row] != 0), nil
 }
 
-func writeInt(to []byte, v *event.Vector, row int) ([]byte, error) {
+func formatInt(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return strconv.AppendInt(to, v.Ints[row], 10), nil
 }
 
-func writeFloat(to []byte, v *event.Vector, row int) ([]byte, error) {
+func formatFloat(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return strconv.AppendFloat(to, v.Floats[row], 'g', -1, 64), nil
 }
 
-func writeTime(to []byte, v *event.Vector, row int) ([]byte, error) {
-	if err := table.CheckTime(v.Ints[row]); err != nil {
+func formatTime(to []byte, v *event.Vector, row int) ([]byte, error) {
+	if err := sqlsink.CheckTime(v.Ints[row]); err != nil {
 		return to, err
 	}
-	return append(table.AppendTime(to, v.Ints[row]), "+00"...), nil
+	return append(sqlsink.AppendTime(to, v.Ints[row]), "+00"...), nil
 }
 
-func writeText(to []byte, v *event.Vector, row int) ([]byte, error) {
+func escapeText(to []byte, v *event.Vector, row int) ([]byte, error) {
 	text := v.Text(row)
 	if err := checkText(text); err != nil {
 		return to, err
@@ -256,54 +227,32 @@ func writeText(to []byte, v *event.Vector, row int) ([]byte, error) {
 // escapes are what stands after a backslash for a byte that can't stand alone.
 var escapes = [256]byte{'\n': 'n', '\r': 'r', '\t': 't', '\\': '\\'}
 
-// scaled refuses what a numeric would round in silence.
-func scaled(as encoder, scale int) encoder {
-	return func(to []byte, v *event.Vector, row int) ([]byte, error) {
-		if err := table.CheckScale(v.Text(row), scale); err != nil {
-			return to, err
-		}
-		return as(to, v, row)
-	}
+// A revocable reader reads data until it is revoked: when a connection ends, the
+// driver returns and may still be reading.
+type revocable struct {
+	mu      sync.Mutex
+	data    []byte // not read yet
+	revoked bool
 }
 
-// A batch is one transaction on its way to the server. Its memory is used again.
-type batch struct {
-	statement []byte
-	data      []byte
-}
-
-// A lent is data that somebody else reads until it is taken back: when a
-// connection ends, the driver returns and may go on reading.
-type lent struct {
-	mu   sync.Mutex
-	data []byte // what is left
-	back bool
-}
-
-var errTakenBack = errors.New("the rows are no longer to be sent")
+var errRevoked = errors.New("the rows are no longer to be sent")
 
 // Read implements io.Reader.
-func (l *lent) Read(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.back {
-		return 0, errTakenBack
+func (r *revocable) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.revoked {
+		return 0, errRevoked
 	}
-	n := copy(p, l.data)
-	if l.data = l.data[n:]; n == 0 {
+	n := copy(p, r.data)
+	if r.data = r.data[n:]; n == 0 {
 		return 0, io.EOF
 	}
 	return n, nil
 }
 
-func (l *lent) takeBack() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.data, l.back = nil, true
-}
-
-// encode makes the data of rows.
-func (b *batch) encode(f *format, rows *positions.Rows, index []int, numbered bool) (err error) {
-	b.data, err = f.append(b.data[:0], rows.Columns, index, numbered)
-	return err
+func (r *revocable) revoke() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.data, r.revoked = nil, true
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -19,13 +19,14 @@ import (
 var kinds = []string{"bool", "int4", "int8", "float8", "text", "timestamptz", "jsonb"}
 
 // formats returns the binary and the text format of every() without decimals.
-func formats() (columns []table.Column, both [2]format) {
+func formats() (columns []sqlsink.Column, both [2]format) {
 	columns = every()[:len(kinds)]
-	target := &target{}
+	target := &sqlsink.Target{Dialect: newDialect("public"), Columns: columns}
+	var found []sqlsink.TableColumn
 	for i, c := range columns {
-		target.columns = append(target.columns, found{name: c.Name, kind: kinds[i], scale: -1})
+		found = append(found, sqlsink.TableColumn{Name: c.Name, Type: kinds[i], Scale: -1})
 	}
-	return columns, [2]format{newFormat(columns, target), textFormat(columns, target)}
+	return columns, [2]format{newFormat(target, found), newTextFormat(target, found)}
 }
 
 // FuzzEncode reads back what the encoders make of odd values, in either format.
@@ -36,7 +37,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add("\\", int64(253402300799999999), 1e300, uint8(0x55))
 	f.Fuzz(func(t *testing.T, text string, whole int64, float float64, nulls uint8) {
 		columns, both := formats()
-		r := sinktest.NewRows(table.Spec(columns))
+		r := sinktest.NewRows(sqlsink.Spec(columns))
 		row := []any{whole & 1, whole, whole, float, text, whole, text}
 		for c := range row {
 			if nulls>>c&1 == 1 {
@@ -49,9 +50,9 @@ func FuzzEncode(f *testing.F) {
 		want := expected(row)
 		for i, decode := range []func([]byte) ([][]string, error){decodeBinary, decodeText} {
 			data, err := both[i].append(nil, r.At(0).Columns, []int{0, 2}, true)
-			if refusal, ok := errors.AsType[*refusal](err); ok != sendable(row, both[i].binary) {
-				if ok && refusal.at != 0 {
-					t.Errorf("row %d is refused before the first", refusal.at)
+			if misfit, ok := errors.AsType[*sqlsink.Misfit](err); ok != sendable(row, both[i].binary) {
+				if ok && misfit.Row != 0 {
+					t.Errorf("row %d is rejected before the first", misfit.Row)
 				}
 				if ok {
 					continue
@@ -81,7 +82,7 @@ func sendable(row []any, inBinary bool) bool {
 				return false
 			}
 		case int64:
-			if c == 5 && table.CheckTime(value) != nil || inBinary && c == 1 && value != int64(int32(value)) {
+			if c == 5 && sqlsink.CheckTime(value) != nil || inBinary && c == 1 && value != int64(int32(value)) {
 				return false
 			}
 		}
@@ -104,8 +105,8 @@ func expected(row []any) []string {
 			all[c] = strconv.FormatInt(value, 10)
 			if c == 0 {
 				all[c] = strconv.FormatBool(value == 1)
-			} else if c == 5 && table.CheckTime(value) == nil {
-				all[c] = string(table.AppendTime(nil, value))
+			} else if c == 5 && sqlsink.CheckTime(value) == nil {
+				all[c] = string(sqlsink.AppendTime(nil, value))
 			}
 		}
 	}
@@ -161,7 +162,7 @@ func decodeValue(c int, value []byte) string {
 	case "float8":
 		return strconv.FormatFloat(math.Float64frombits(binary.BigEndian.Uint64((*[8]byte)(value)[:])), 'g', -1, 64)
 	case "timestamptz":
-		return string(table.AppendTime(nil, int64(binary.BigEndian.Uint64((*[8]byte)(value)[:]))+epoch))
+		return string(sqlsink.AppendTime(nil, int64(binary.BigEndian.Uint64((*[8]byte)(value)[:]))+epoch))
 	case "jsonb":
 		if value[0] != 1 {
 			return "version of jsonb"
@@ -233,7 +234,7 @@ func TestTextSurvivesTheServer(t *testing.T) {
 			r.Add(int64(i), text, text)
 		}
 		g.write(w, r.At(0))
-		rows, err := g.conn.do(t.Context(), "SELECT id, s, v FROM events ORDER BY id")
+		rows, err := g.conn.Query(t.Context(), "SELECT id, s, v FROM events ORDER BY id")
 		if err != nil || len(rows) != len(texts) {
 			t.Fatalf("%d rows, %v", len(rows), err)
 		}
@@ -247,7 +248,7 @@ func TestTextSurvivesTheServer(t *testing.T) {
 
 func TestEncodingAllocatesNothing(t *testing.T) {
 	columns, both := formats()
-	r := sinktest.NewRows(table.Spec(columns))
+	r := sinktest.NewRows(sqlsink.Spec(columns))
 	for range 100 {
 		for _, row := range everyRow {
 			r.Add(row[:len(columns)]...)

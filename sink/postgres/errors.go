@@ -1,129 +1,119 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
-// A verdict is what an error of the server means for a batch.
-type verdict int
+// Classify implements sqlsink.Database.
+func (s *Sink) Classify(err error) sqlsink.Outcome { return classify(err) }
 
-const (
-	unknown    verdict = iota // the batch may have been committed all the same
-	rolledBack                // it was not, and may be tried again
-	conflict                  // it was not: it lost against another transaction
-	refused                   // it was not: some of its rows can't be written
-	permanent                 // a person must act
-)
-
-func judge(err error) verdict {
-	if _, ours := errors.AsType[*refusal](err); ours {
-		return refused
+func classify(err error) sqlsink.Outcome {
+	if _, own := errors.AsType[*sqlsink.Misfit](err); own {
+		return sqlsink.Rejected
 	}
 	server, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || len(server.Code) != 5 || server.TableName == rangesTable {
-		return unknown // what the ledger refuses is not as the writer believes
+	switch {
+	case !ok || len(server.Code) != 5:
+		return sqlsink.Unknown
+	case server.TableName == sqlsink.RangesTable && server.Code == "23502" && server.ColumnName == "epoch":
+		return sqlsink.Fenced // the NOT NULL that a fenced writer meets
+	case server.TableName == sqlsink.RangesTable:
+		return sqlsink.Unknown // the table is not as the writer believes
 	}
 	switch server.Code {
 	case "40001", // serialization failure
 		"40P01": // deadlock
-		return conflict
+		return sqlsink.Conflict
+	case "40003": // outcome unknown
+		return sqlsink.Unknown
+	case "25006", "55P03", "57014": // read-only, lock timeout, cancelled
+		return sqlsink.RolledBack
 	}
 	switch server.Code[:2] {
 	case "21", // a row that meets another of its own statement
 		"22", // a value that its column does not take
 		"23", // a constraint
 		"44", // WITH CHECK OPTION
-		"54": // a limit, such as the size of a row of an index
-		return refused
-	case "P0": // RAISE of a trigger
-		return refused
+		"54", // a limit, such as the size of a row of an index
+		"P0": // RAISE of a trigger
+		return sqlsink.Rejected
 	case "40", // rolled back for another reason
 		"53": // no room, too many connections
-		if server.Code == "40003" {
-			return unknown
-		}
-		return rolledBack
+		return sqlsink.RolledBack
 	case "0A", "28", "3D", "3F", "42":
-		return permanent
+		return sqlsink.Permanent
 	}
-	if slices.Contains([]string{"25006", "57014"}, server.Code) { // read-only, cancelled
-		return rolledBack
-	}
-	return unknown
+	return sqlsink.Unknown
 }
 
-// fenced tells whether an error is that of the NOT NULL that a fenced writer meets.
-func fenced(err error) bool {
-	server, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && server.Code == "23502" && server.TableName == rangesTable && server.ColumnName == "epoch"
-}
+// IsDuplicate implements sqlsink.Database. Statements say ON CONFLICT instead.
+func (s *Sink) IsDuplicate(error) bool { return false }
 
-// A refusal is a row that the sink itself does not send.
-type refusal struct {
-	at     int // in the rows that were to be sent
-	column int
-	err    error
-}
-
-func (r *refusal) Error() string { return r.err.Error() }
-func (r *refusal) Unwrap() error { return r.err }
-
-// explain says what was being done to which server, and what to do about it.
-func (s *Sink) explain(doing string, err error) error {
-	if err == nil || errors.Is(err, sink.ErrFenced) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	if _, rows := errors.AsType[*sink.RowErrors](err); rows {
-		return err
-	}
-	wrapped := fmt.Errorf("%s at %s: %w", doing, s.config.Address, err)
-	if p, ok := errors.AsType[*event.PermanentError](err); ok {
-		return &event.PermanentError{Err: fmt.Errorf("%s at %s: %w", doing, s.config.Address, p.Err), Hint: p.Hint}
-	}
-	switch judge(err) {
-	case permanent:
-		return &event.PermanentError{Err: wrapped, Hint: s.config.hint(err)}
-	case conflict:
-		return fmt.Errorf("%w: %w", sink.ErrConflict, wrapped)
-	}
-	return wrapped
-}
-
-// hint says what a person can do about a permanent error.
-func (c *Config) hint(err error) string {
+// Hint implements sqlsink.Database.
+func (s *Sink) Hint(err error) string {
 	server, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return ""
 	}
-	role, schema := quote(c.User), quote(c.Schema)
+	role, schema := quote(s.config.User), quote(s.config.Schema)
 	switch server.Code {
 	case "28P01", "28000":
 		return fmt.Sprintf("check user and password in the configuration and pg_hba.conf of the server, "+
 			"or as an administrator run: CREATE ROLE %s LOGIN PASSWORD '…'", role)
 	case "3D000":
-		return fmt.Sprintf("as an administrator run: CREATE DATABASE %s OWNER %s ENCODING UTF8", quote(c.Database), role)
+		return fmt.Sprintf("as an administrator run: CREATE DATABASE %s OWNER %s ENCODING UTF8", quote(s.config.Database), role)
 	case "3F000":
 		return fmt.Sprintf("as an administrator run: CREATE SCHEMA %s AUTHORIZATION %s", schema, role)
 	case "42501":
 		return fmt.Sprintf("as an administrator run: GRANT USAGE, CREATE ON SCHEMA %s TO %s; "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO %s", schema, role, schema, role)
 	case "42601", "42704", "42611", "42P16", "42804":
-		return "check sql, primary_key and indexes in the configuration, or make the table by hand"
+		return "check sql, primary_key and indexes in the configuration, or create the table by hand"
 	}
 	return "someone changed the tables; restart the pipeline to have them checked"
 }
 
-// quote quotes the name of a table or a column.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// copyLine is how a server that speaks English ends the context of an error in a COPY.
+var copyLine = regexp.MustCompile(`(?m)^COPY .*?, line (\d+)(?:, column (.*?))?(?::|$)`)
 
-// quoteText quotes a text. The server reads the backslash as itself: see session.
-func quoteText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+// blameRow returns which of n rows of a COPY an error of the server names, or -1.
+func blameRow(err error, n int) int {
+	server, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return -1
+	}
+	match := copyLine.FindStringSubmatch(server.Where)
+	if match == nil {
+		return -1
+	}
+	line, err := strconv.Atoi(match[1])
+	if err != nil || line < 1 || line > n {
+		return -1
+	}
+	return line - 1
+}
+
+// causeOf returns why the server rejects a row.
+func causeOf(err error) sqlsink.Cause {
+	server, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return sqlsink.Cause{Message: err.Error()}
+	}
+	c := sqlsink.Cause{Message: server.Message, Column: server.ColumnName}
+	if server.Detail != "" {
+		c.Message += " (" + server.Detail + ")"
+	}
+	if match := copyLine.FindStringSubmatch(server.Where); c.Column == "" && match != nil {
+		c.Column = match[2]
+	}
+	c.Misfit = server.Code[:2] == "22" || slices.Contains([]string{"23502"}, server.Code) // null
+	return c
+}

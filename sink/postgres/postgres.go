@@ -1,83 +1,72 @@
 // Package postgres is a sink that copies rows into a table of PostgreSQL, each
 // exactly once.
 //
-// Two tables beside the target make that so. perigee_owners has a row for each
-// pipeline, table and partition with the epoch of its present owner;
-// perigee_ranges has the positions that are committed, with the fingerprints
-// that the source gave them. A batch is one transaction and one round trip: COPY
-// of its rows, its range and, last, a shared lock on the owner's row, which fails
-// unless the epoch is the writer's own. The server has all of it, COMMIT
-// included, before the first row, so from that lock on it waits for nobody. A
-// worker that is frozen before has not got the lock: whoever takes over raises
-// the epoch, commits, ends the connections that still have a transaction of the
-// partition, and only then reads the ranges.
+// A batch is one transaction and one round trip: COPY of its rows, its range and,
+// last, a shared lock on the owner's row, as package sqlsink describes. The server
+// has all of it, COMMIT included, before the first row, so that from that lock on it
+// waits for nobody. A worker that is frozen before has not got the lock: the next
+// owner raises the epoch, commits, ends the connections that still have a
+// transaction of the partition, and only then reads the ranges.
 //
-// Sinks and writers are safe for concurrent use. Every write in progress uses a
-// connection of its own.
+// Sinks and writers are safe for concurrent use. Every write in progress uses its
+// own connection.
 package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/positions"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
 // A Sink writes the rows of one pipeline to one table.
 type Sink struct {
-	config   Config
-	pipeline string
-	columns  []event.Column
-	log      *slog.Logger
-	pool     pool
-	batches  batches
-	owner    string // names this process in perigee_owners, for people
-
-	mu       sync.Mutex
-	prepared bool // the tables of the ledger are there
+	config  Config
+	target  *sqlsink.Target
+	columns []event.Column
+	log     *slog.Logger
+	pool    pool
+	batches batches
+	store   *sqlsink.Store
+	ranges  atomic.Uint32 // the oid of perigee_ranges
 }
 
 // New makes a sink. It does not connect.
 func New(env sink.Env, config Config) (*Sink, error) {
-	if config.Address == "" {
-		config.Address = "127.0.0.1:5432"
-	}
-	if config.Schema == "" {
-		config.Schema = "public"
-	}
-	if err := config.check(); err != nil {
+	config.setDefaults()
+	target := config.target()
+	if err := config.check(target); err != nil {
 		return nil, err
 	}
 	connection, err := config.connection()
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: config, pipeline: env.Pipeline, log: env.Log, columns: table.Spec(config.Columns)}
+	s := &Sink{config: config, target: target, log: env.Log, columns: sqlsink.Spec(config.Columns)}
 	s.pool.config = connection
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	host, _ := os.Hostname()
-	s.owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+	s.store = &sqlsink.Store{
+		Dialect: target.Dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.Address, Log: s.log,
+	}
 	return s, nil
 }
 
-// Traits implements sink.Sink. Of two rows with one key that are upserted, the later
-// must win.
+// Traits implements sink.Sink. Of two upserted rows with the same key, the later must
+// win.
 func (s *Sink) Traits() sink.Traits {
 	t := sink.Traits{
 		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
-		Leases: s, Positions: s, Check: s.check,
+		Leases: s.store, Positions: s.store, Check: s.check,
 	}
-	if s.config.Mode == table.Upsert {
+	if s.config.Mode == sqlsink.Upsert {
 		t.Order = sink.StrictOrder
 	}
 	return t
@@ -89,49 +78,49 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Open implements sink.Sink. It looks at the table first, makes what is absent
-// and may be made, and takes the partition over.
-func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
-	b := &book{sink: s, partition: partition, token: s.owner + ":" + rand.Text()[:12]}
-	if err := b.prepare(ctx); err != nil {
+// Open implements sink.Sink. It checks the target first, creates what is missing and
+// may be created, and takes the partition over.
+func (s *Sink) Open(ctx context.Context, name string) (sink.Writer, event.Ranges, error) {
+	p := &partition{Claim: s.store.NewClaim(name), sink: s}
+	err := s.Connect(ctx, func(c sqlsink.Conn) (err error) {
+		p.plan, err = s.prepare(ctx, c.(*conn))
+		return err
+	})
+	if err != nil {
+		return nil, nil, s.store.Explain("checking table "+s.config.Table, err)
+	}
+	entries, err := p.TakeOver(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := b.takeOver(ctx)
-	if judge(err) == refused {
-		err = &event.PermanentError{Err: err, Hint: "perigee_owners can't hold the names of the pipeline and the partition; shorten them"}
-	}
-	if err != nil {
-		return nil, nil, s.explain("taking over the partition", err)
-	}
-	w, done := positions.NewWriter(b, entries, s.log)
-	return w, done, nil
+	w, committed := positions.NewWriter(p, entries, s.log)
+	return w, committed, nil
 }
 
-// prepare checks the target and makes the tables that are absent.
-func (b *book) prepare(ctx context.Context) error {
-	s := b.sink
-	c, err := s.pool.take(ctx)
+// prepare creates the tables that are missing and makes the plan.
+func (s *Sink) prepare(ctx context.Context, c *conn) (*plan, error) {
+	exists, err := s.tableExists(ctx, c)
 	if err != nil {
-		return s.explain("connecting", err)
+		return nil, err
 	}
-	defer s.pool.give(ctx, c)
-	target, err := s.prepareTarget(ctx, c)
-	if err == nil {
-		b.plan, err = s.config.plan(target)
+	if !exists {
+		if err := s.createTable(ctx, c); err != nil {
+			return nil, err
+		}
 	}
+	plan, err := s.plan(ctx, c)
 	if err != nil {
-		return s.explain("checking table "+s.config.Table, err)
+		return nil, err
 	}
-	if err := s.prepareLedger(ctx, c); err != nil {
-		return s.explain("making the tables of the ledger", err)
+	if err := s.store.CreateState(ctx, c); err != nil {
+		return nil, err
 	}
-	return s.explain("reading the settings of the server", b.readSettings(ctx, c))
+	return plan, s.readSettings(ctx, c)
 }
 
-func (b *book) readSettings(ctx context.Context, c *conn) error {
-	s := b.sink
-	rows, err := c.do(ctx, fmt.Sprintf(`SELECT %s::regclass::oid, current_setting('fsync'), current_setting('synchronous_commit')`,
-		quoteText(s.config.in(rangesTable))))
+func (s *Sink) readSettings(ctx context.Context, c *conn) error {
+	rows, err := c.Query(ctx, fmt.Sprintf(`SELECT %s::regclass::oid, current_setting('fsync'), current_setting('synchronous_commit')`,
+		quoteText(s.target.Dialect.Table(sqlsink.RangesTable))))
 	if err != nil {
 		return err
 	}
@@ -139,8 +128,7 @@ func (b *book) readSettings(ctx context.Context, c *conn) error {
 	if err != nil {
 		return err
 	}
-	// Locks are asked for by a signed number, and listed by an unsigned one.
-	b.locks, b.lockClass = strconv.FormatUint(oid, 10), strconv.Itoa(int(int32(uint32(oid))))
+	s.ranges.Store(uint32(oid))
 	for i, setting := range []string{"fsync", "synchronous_commit"} {
 		if string(rows[0][i+1]) == "off" {
 			s.log.Warn("the server may lose committed rows, and the events in them, when its machine fails",
@@ -148,4 +136,13 @@ func (b *book) readSettings(ctx context.Context, c *conn) error {
 		}
 	}
 	return nil
+}
+
+// lockClass is the class of the advisory locks of writers. The server takes it as a
+// signed number, and lists it as an unsigned one.
+func (s *Sink) lockClass(signed bool) string {
+	if signed {
+		return strconv.Itoa(int(int32(s.ranges.Load())))
+	}
+	return strconv.FormatUint(uint64(s.ranges.Load()), 10)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -61,7 +61,7 @@ func on(t testing.TB, server *testserver.PostgreSQLServer) *place {
 	return g
 }
 
-func newPlace(t testing.TB, columns ...table.Column) *place {
+func newPlace(t testing.TB, columns ...sqlsink.Column) *place {
 	t.Helper()
 	g := on(t, shared.Server(t))
 	g.config.Columns, g.config.Create = columns, true
@@ -71,7 +71,7 @@ func newPlace(t testing.TB, columns ...table.Column) *place {
 // text runs statements and returns the rows of the last, columns separated by |.
 func (g *place) text(statements string) []string {
 	g.t.Helper()
-	rows, err := g.conn.do(context.Background(), statements)
+	rows, err := g.conn.Query(context.Background(), statements)
 	if err != nil {
 		g.t.Fatalf("%s: %v", statements, err)
 	}
@@ -129,23 +129,23 @@ func (g *place) open() hand {
 	return hand{w, s, done}
 }
 
-func named(length int) []table.Column {
-	return []table.Column{
-		{Name: "id", Type: table.Type(event.Int64), Required: true},
-		{Name: "name", Type: table.Type(event.String), SQL: fmt.Sprintf("VARCHAR(%d)", length)},
+func named(length int) []sqlsink.Column {
+	return []sqlsink.Column{
+		{Name: "id", Type: sqlsink.Type(event.Int64), Required: true},
+		{Name: "name", Type: sqlsink.Type(event.String), SQL: fmt.Sprintf("VARCHAR(%d)", length)},
 	}
 }
 
 func TestSuite(t *testing.T) {
-	for _, mode := range []table.Mode{table.Insert, table.Upsert} {
+	for _, mode := range []sqlsink.Mode{sqlsink.Insert, sqlsink.Upsert} {
 		t.Run(string(mode), func(t *testing.T) { suite(t, mode) })
 	}
 }
 
-func suite(t *testing.T, mode table.Mode) {
+func suite(t *testing.T, mode sqlsink.Mode) {
 	sinktest.Run(t, func(t *testing.T) sinktest.Place {
 		g := newPlace(t, named(60)...)
-		if g.config.Mode = mode; mode == table.Upsert {
+		if g.config.Mode = mode; mode == sqlsink.Upsert {
 			g.config.PrimaryKey = []string{"id"}
 		}
 		return sinktest.Place{
@@ -166,7 +166,7 @@ func (g *place) rows() []sinktest.Row {
 	if g.text("SELECT to_regclass('events') IS NULL")[0] == "t" {
 		return nil
 	}
-	rows, err := g.conn.do(context.Background(), "SELECT id, name FROM events")
+	rows, err := g.conn.Query(context.Background(), "SELECT id, name FROM events")
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func (g *place) stall(t *testing.T) (hanging, release func()) {
 
 // deadlock has another transaction wait longer than the server lets the sink's.
 func (g *place) deadlock(_ *testing.T, ids []int64) (collide, end func()) {
-	if g.config.Mode != table.Upsert {
+	if g.config.Mode != sqlsink.Upsert {
 		g.text("ALTER TABLE events ADD PRIMARY KEY (id)")
 	}
 	insert := fmt.Sprintf("INSERT INTO events VALUES (%d, 'other')", ids[1])

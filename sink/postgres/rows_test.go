@@ -9,7 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
-	"github.com/perigeedb/perigee/sink/internal/table"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -20,23 +20,23 @@ func (g *place) write(w hand, out *event.Output) {
 	}
 }
 
-// refused writes out and returns the rows that are refused.
-func (g *place) refused(w hand, out *event.Output) []sink.RowError {
+// rejected writes out and returns the rows that are rejected.
+func (g *place) rejected(w hand, out *event.Output) []sink.RowError {
 	g.t.Helper()
 	err := w.Write(g.t.Context(), out)
-	refusal, ok := errors.AsType[*sink.RowErrors](err)
+	rejected, ok := errors.AsType[*sink.RowErrors](err)
 	if !ok {
 		g.t.Fatalf("writing returned %v, want row errors", err)
 	}
-	return refusal.Rows
+	return rejected.Rows
 }
 
-func column(name string, t event.Type) table.Column {
-	return table.Column{Name: name, Type: table.Type(t)}
+func column(name string, t event.Type) sqlsink.Column {
+	return sqlsink.Column{Name: name, Type: sqlsink.Type(t)}
 }
 
-func every() []table.Column {
-	return []table.Column{
+func every() []sqlsink.Column {
+	return []sqlsink.Column{
 		column("b", event.Bool), column("i", event.Int32), column("l", event.Int64), column("f", event.Float64),
 		column("s", event.String), column("t", event.Timestamp), column("j", event.JSON), column("d", event.Decimal),
 	}
@@ -83,18 +83,22 @@ func TestEveryTypeLandsExactly(t *testing.T) {
 				t.Errorf("binary %v: landed\n%s\nwant\n%s", binary, got, line)
 			}
 		}
-		target, err := planOf(t, w)
-		if err != nil || target.format.binary != binary {
-			t.Errorf("the format is binary: %v, %v; want %v", target.format.binary, err, binary)
+		if plan := planOf(t, w.sink); plan.format.binary != binary {
+			t.Errorf("the format is binary: %v, want %v", plan.format.binary, binary)
 		}
 	}
 }
 
-func planOf(t testing.TB, w hand) (*plan, error) {
+func planOf(t testing.TB, s *Sink) (p *plan) {
 	t.Helper()
-	b := &book{sink: w.sink, partition: "a"}
-	err := b.prepare(t.Context())
-	return b.plan, err
+	err := s.Connect(t.Context(), func(c sqlsink.Conn) (err error) {
+		p, err = s.prepare(t.Context(), c.(*conn))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // TestOtherTypes fills columns that only text fits.
@@ -109,9 +113,9 @@ func TestOtherTypes(t *testing.T) {
 	r := sinktest.NewRows(w.sink.columns)
 	r.Add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
 	r.Add("bad", "10.0.0.256", "glad", "2023-02-29", int64(0), int64(1<<15), 1e300, int64(1), int64(1), "1.25", int64(3))
-	refused := g.refused(w, r.At(0))
-	if len(refused) != 1 || refused[0].Row != 1 || !strings.Contains(refused[0].Err.Error(), `column "u": invalid input syntax for type uuid: "bad"`) {
-		t.Errorf("refused %v", refused)
+	rejected := g.rejected(w, r.At(0))
+	if len(rejected) != 1 || rejected[0].Row != 1 || !strings.Contains(rejected[0].Err.Error(), `column "u": invalid input syntax for type uuid: "bad"`) {
+		t.Errorf("rejected %v", rejected)
 	}
 	one := sinktest.NewRows(w.sink.columns)
 	one.Add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
@@ -147,14 +151,14 @@ func TestTableIsMadeAsDeclared(t *testing.T) {
 }
 
 // upserts has a key, an ordinary column, and one more.
-func (g *place) upserts(mode table.Mode) {
+func (g *place) upserts(mode sqlsink.Mode) {
 	g.config.Mode, g.config.PrimaryKey = mode, []string{"id"}
 }
 
 func TestLastWriteOfAKeyWins(t *testing.T) {
 	for _, width := range []int{1, 100} { // the rows of a page, and of several
 		g := newPlace(t, named(1000)...)
-		g.upserts(table.Upsert)
+		g.upserts(sqlsink.Upsert)
 		w := g.open()
 		pad := strings.Repeat("x", 5*width)
 		r := sinktest.NewRows(w.sink.columns)
@@ -178,7 +182,7 @@ func TestLastWriteOfAKeyWins(t *testing.T) {
 
 func TestUpsertReplacesWhatIsNamed(t *testing.T) {
 	g := newPlace(t, column("id", event.Int64), column("seen", event.String), column("kept", event.String))
-	g.upserts(table.Upsert)
+	g.upserts(sqlsink.Upsert)
 	g.config.Update = []string{"seen"}
 	w := g.open()
 	for i, text := range []string{"one", "two"} {
@@ -194,7 +198,7 @@ func TestUpsertReplacesWhatIsNamed(t *testing.T) {
 // TestNullIsNoKey: rows without a key are all kept.
 func TestNullIsNoKey(t *testing.T) {
 	g := newPlace(t, column("key", event.String), column("name", event.String))
-	g.config.Mode = table.Upsert
+	g.config.Mode = sqlsink.Upsert
 	g.text("CREATE TABLE events (key text UNIQUE, name text)")
 	w := g.open()
 	r := sinktest.NewRows(w.sink.columns)
@@ -209,7 +213,7 @@ func TestNullIsNoKey(t *testing.T) {
 
 func TestIgnoreKeepsTheFirst(t *testing.T) {
 	g := newPlace(t, named(1000)...)
-	g.upserts(table.Ignore)
+	g.upserts(sqlsink.Ignore)
 	w := g.open()
 	for first := range uint64(3) {
 		r := sinktest.NewRows(w.sink.columns)
@@ -226,7 +230,7 @@ func TestIgnoreKeepsTheFirst(t *testing.T) {
 
 func TestUpsertsAreOrdered(t *testing.T) {
 	g := newPlace(t, named(10)...)
-	for mode, want := range map[table.Mode]bool{table.Insert: false, table.Ignore: false, table.Upsert: true} {
+	for mode, want := range map[sqlsink.Mode]bool{sqlsink.Insert: false, sqlsink.Ignore: false, sqlsink.Upsert: true} {
 		g.config.Mode = mode
 		s := g.sink("p")
 		defer s.Close()

@@ -1,58 +1,108 @@
-// Package wire gives MariaDB statements with many rows of parameters, which the
-// Go driver has no words for (COM_STMT_BULK_EXECUTE). The driver makes the
-// connection, signs in and carries out all else; between two of its statements
-// this package speaks on the same connection.
+// Package wire gives the Go driver of MySQL what its API has no words for:
+// prepared statements whose parameters are encoded by the caller, among them
+// MariaDB's statements with arrays of parameters (COM_STMT_BULK_EXECUTE), over
+// plain, encrypted and compressed connections alike.
 //
-// That takes a server that offers it, and a connection without TLS and without
-// compression, for those lie between the driver and what is here.
-// Conn.TakesArrays tells.
+// The driver connects, authenticates and runs all other statements. It sees a
+// plain connection: TLS and compression lie below it, in a transport that
+// negotiates both while the driver authenticates, together with the capability to
+// send arrays. Between two statements of the driver this package exchanges packets
+// of its own with the server, through the same transport.
 //
 // A Conn is for one goroutine at a time, as the driver's connections are.
 package wire
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
-	"errors"
 	"net"
-	"syscall"
 
 	mysql "github.com/go-sql-driver/mysql"
 )
 
 // A Connector makes connections as the driver does, each of them a *Conn.
-type Connector struct{ driver.Connector }
-
-// NewConnector is mysql.NewConnector, but for what it connects to.
-func NewConnector(config *mysql.Config) (Connector, error) {
-	config = config.Clone()
-	config.DialFunc = dial
-	inner, err := mysql.NewConnector(config)
-	return Connector{inner}, err
+type Connector struct {
+	driver.Connector
+	options options
 }
 
-// inDial is where dial finds the wire that its connection is to have.
-type inDial struct{}
+// options are what a transport negotiates with the server.
+type options struct {
+	tls         *tls.Config // nil: the connection is not encrypted
+	tlsOptional bool        // connect without encryption to a server that has none
+	compress    bool        // where the server offers it
+}
 
-// Connect implements driver.Connector.
-func (c Connector) Connect(ctx context.Context) (driver.Conn, error) {
-	w := new(wire)
-	inner, err := c.Connector.Connect(context.WithValue(ctx, inDial{}, w))
-	if err != nil {
-		return nil, err
+// NewConnector is mysql.NewConnector, but for TLS and compression, which the
+// connections have without the driver's knowledge. compress stands for the
+// driver's setting of that name, which config must not have.
+func NewConnector(config *mysql.Config, compress bool) (Connector, error) {
+	config = config.Clone()
+	c := Connector{options: options{tls: config.TLS, tlsOptional: config.AllowFallbackToPlaintext, compress: compress}}
+	config.TLS, config.TLSConfig = nil, ""
+	config.DialFunc = dial
+	if err := config.Apply(mysql.BeforeConnect(lendConfig)); err != nil {
+		return c, err
 	}
-	return &Conn{drivers: inner.(drivers), wire: w}, nil
+	var err error
+	c.Connector, err = mysql.NewConnector(config)
+	return c, err
+}
+
+// transportKey is the key of a context's transport, which dial connects.
+type transportKey struct{}
+
+// Connect implements driver.Connector. The driver hides why a connection failed
+// while it authenticates, so that the transport keeps that error.
+func (c Connector) Connect(ctx context.Context) (driver.Conn, error) {
+	t := &transport{options: c.options}
+	inner, err := c.Connector.Connect(context.WithValue(ctx, transportKey{}, t))
+	switch {
+	case err == nil:
+		return &Conn{drivers: inner.(drivers), transport: t, replies: bufio.NewReaderSize(t, replyBuffer)}, nil
+	case ctx.Err() == nil && t.failure != nil:
+		return nil, t.failure
+	}
+	return nil, err
+}
+
+// lendConfig gives the transport the configuration of the driver's connection,
+// which is a copy for that connection alone.
+func lendConfig(ctx context.Context, config *mysql.Config) error {
+	ctx.Value(transportKey{}).(*transport).driver = config
+	return nil
 }
 
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	inner, err := new(net.Dialer).DialContext(ctx, network, address)
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	w := ctx.Value(inDial{}).(*wire)
-	w.Conn = inner
-	return w, nil
+	t := ctx.Value(transportKey{}).(*transport)
+	t.Conn, t.stream = conn, conn
+	return t, nil
 }
+
+// A Conn is a connection of the driver.
+type Conn struct {
+	drivers
+	transport *transport
+	replies   *bufio.Reader // of transport, while it runs a statement of this package
+}
+
+// replyBuffer holds the reply to any statement but a prepared one.
+const replyBuffer = 512
+
+// SupportsBulk reports whether the server takes arrays of parameters.
+func (c *Conn) SupportsBulk() bool { return c.transport.bulk }
+
+// Encrypted reports whether the connection uses TLS.
+func (c *Conn) Encrypted() bool { return c.transport.encrypted }
+
+// Compressed reports whether the connection is compressed.
+func (c *Conn) Compressed() bool { return c.transport.compressed }
 
 // drivers is all that the driver's connections can do.
 type drivers interface {
@@ -65,46 +115,4 @@ type drivers interface {
 	driver.QueryerContext
 	driver.SessionResetter
 	driver.Validator
-}
-
-// A wire is a connection to a server that looks on while the driver signs in,
-// and adds to the driver's abilities one of its own.
-type wire struct {
-	net.Conn
-	greeting []byte // what the server said before the driver did
-	signed   bool   // the driver has begun to sign in
-	arrays   bool   // the server knows that we may send arrays of parameters
-	ends     bool   // lists of columns are followed by an EOF packet
-}
-
-// longestGreeting is far above any server's.
-const longestGreeting = 4 << 10
-
-func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	if !w.signed && len(w.greeting) < longestGreeting {
-		w.greeting = append(w.greeting, p[:n]...)
-	}
-	return n, err
-}
-
-func (w *wire) Write(p []byte) (int, error) {
-	if !w.signed {
-		w.signed = true
-		if offersArrays(w.greeting) {
-			p, w.arrays = acceptArrays(p)
-		}
-		w.ends = !hidesEnds(p)
-		w.greeting = nil
-	}
-	return w.Conn.Write(p)
-}
-
-// SyscallConn implements syscall.Conn, by which the driver finds out whether the
-// server has hung up.
-func (w *wire) SyscallConn() (syscall.RawConn, error) {
-	if c, ok := w.Conn.(syscall.Conn); ok {
-		return c.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
 }

@@ -1,0 +1,430 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/testserver"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
+	"github.com/perigeedb/perigee/sink/sinktest"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/redis"
+)
+
+// span makes count rows from position first on; their ids are their positions.
+func span(w hand, first, count uint64) *event.Output {
+	r := sinktest.NewRows(w.sink.columns)
+	for i := range count {
+		r.Add(int64(first+i), "row")
+	}
+	return r.At(first)
+}
+
+// once fails the test unless the ids are exactly those below n, each once.
+func (g *place) once(n int) {
+	g.t.Helper()
+	want := fmt.Sprintf("%d|%d|0|%d", n, n, n-1)
+	if got := g.text("SELECT count(*), count(DISTINCT id), min(id), max(id) FROM events"); got[0] != want {
+		g.t.Errorf("rows, ids, least, greatest: %s, want %s", got[0], want)
+	}
+}
+
+func TestConnectionLostAtCommit(t *testing.T) {
+	for name, f := range map[string]sinktest.Fault{
+		"before the server has it": sinktest.DropRequest, "before its reply arrives": sinktest.DropReply,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newPlace(t, named(20)...)
+			p := newProxy(t, g.config.Address)
+			g.config.Address = p.Addr().String()
+			w := g.open()
+			p.Set(f)
+			err := w.Write(t.Context(), span(w, 0, 100))
+			if committed := f == sinktest.DropReply; (err == nil) != committed {
+				t.Fatalf("writing returned %v, and it was committed: %v", err, committed)
+			}
+			for range 2 {
+				g.write(w, span(w, 0, 100))
+			}
+			g.write(w, span(w, 100, 100))
+			g.once(200)
+		})
+	}
+}
+
+// TestCommitArrivesLate lets the server get the end of the rows after the writer
+// has given them up and written the events again, cut otherwise.
+func TestCommitArrivesLate(t *testing.T) {
+	g := newPlace(t, named(20)...)
+	p := newProxy(t, g.config.Address)
+	g.config.Address = p.Addr().String()
+	w := g.open()
+	p.Set(sinktest.Delay)
+	if err := w.Write(t.Context(), span(w, 100, 100)); err == nil {
+		t.Fatal("a write was taken for committed that was not")
+	}
+	g.write(w, span(w, 0, 300))
+	close(p.Late)
+	<-p.Done
+	g.once(300)
+	g.write(w, span(w, 300, 10)) // the writer has not fenced itself
+}
+
+// TestLostConnectionOfFencedWriter finds out that it is fenced, not what was committed.
+func TestLostConnectionOfFencedWriter(t *testing.T) {
+	g := newPlace(t, named(20)...)
+	p := newProxy(t, g.config.Address)
+	direct := g.config.Address
+	g.config.Address = p.Addr().String()
+	w := g.open()
+	g.config.Address = direct
+	g.open()
+	p.Set(sinktest.DropReply)
+	if err := w.Write(t.Context(), span(w, 0, 100)); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("writing returned %v, want ErrFenced", err)
+	}
+}
+
+// TestFrozenInsideTransaction stops a worker in the middle of its rows, whose
+// keys are locked by then. Whoever takes over must not wait for it.
+func TestFrozenInsideTransaction(t *testing.T) {
+	g := newPlace(t, named(20)...)
+	g.config.PrimaryKey = []string{"id"}
+	frozen := g.open()
+	b := claim(t, frozen.sink)
+	c, err := frozen.sink.pool.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.hangUp()
+	out := span(frozen, 0, 5000)
+	data, err := b.plan.format.append(nil, out.Columns, upTo(5000), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := c.Frontend()
+	begin := fmt.Sprintf("BEGIN;SELECT pg_advisory_xact_lock_shared(%s,%d);", frozen.sink.lockClass(true), b.ID)
+	f.SendQuery(&pgproto3.Query{String: begin + b.plan.copy + string(b.AppendRanges(nil, []event.Range{out.Range})) + ";COMMIT"})
+	f.Send(&pgproto3.CopyData{Data: data[:len(data)/2]})
+	if err := f.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// It has gone through some of its rows once it has locked the table's key.
+	g.await("SELECT count(*) > 0 FROM pg_locks WHERE relation = 'events_pkey'::regclass AND mode = 'RowExclusiveLock'", "t")
+
+	began := time.Now()
+	fresh := g.open()
+	g.write(fresh, span(fresh, 0, 5000))
+	if waited := time.Since(began); waited > 8*time.Second { // the time-out of locks is 10 s
+		t.Errorf("taking over from a frozen worker took %v", waited)
+	}
+	g.once(5000)
+
+	f.Send(&pgproto3.CopyData{Data: data[len(data)/2:]})
+	f.Send(&pgproto3.CopyDone{})
+	_ = f.Flush()
+	for err = nil; err == nil; {
+		var message pgproto3.BackendMessage
+		message, err = f.Receive()
+		if done, ok := message.(*pgproto3.CommandComplete); ok && string(done.CommandTag) == "COMMIT" {
+			t.Error("a frozen worker committed after its partition was taken over")
+		}
+	}
+	g.once(5000)
+}
+
+// claim takes partition a of pipeline p over, without a writer.
+func claim(t testing.TB, s *Sink) *partition {
+	t.Helper()
+	p := &partition{Claim: s.store.NewClaim("a"), sink: s}
+	p.plan = planOf(t, s)
+	if _, err := p.TakeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// TestServerIsKilled kills the server while four lanes write.
+func TestServerIsKilled(t *testing.T) {
+	const kills, lanes, size = 3, 4, 100
+	server := testserver.PostgreSQL(t)
+	g := on(t, server)
+	g.config.Columns, g.config.Create = named(20), true
+	w := g.open()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	var mu sync.Mutex
+	var next uint64
+	killing := true
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next += size
+		return next - size, killing
+	}
+	var group sync.WaitGroup
+	for range lanes {
+		group.Go(func() {
+			for {
+				first, more := take()
+				for err := w.Write(ctx, span(w, first, size)); err != nil; err = w.Write(ctx, span(w, first, size)) {
+					permanent := event.IsPermanent(err)
+					if permanent || errors.Is(err, sink.ErrFenced) || ctx.Err() != nil {
+						t.Errorf("writing at %d: %v", first, err)
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+				if !more {
+					return
+				}
+			}
+		})
+	}
+	for range kills {
+		time.Sleep(time.Duration(20+rand.IntN(80)) * time.Millisecond)
+		restart(t, server)
+	}
+	mu.Lock()
+	killing = false
+	mu.Unlock()
+	group.Wait()
+	after := again(t, g, server)
+	after.once(int(next))
+	if fresh := after.open(); len(fresh.done) != 1 || !fresh.done.Covers(0, next) {
+		t.Errorf("a new owner is told %v; want [0,%d)", fresh.done, next)
+	}
+}
+
+func restart(t *testing.T, server *testserver.PostgreSQLServer) {
+	t.Helper()
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// again is the place after its server was started again.
+func again(t *testing.T, g *place, server *testserver.PostgreSQLServer) *place {
+	after := on(t, server)
+	after.config = g.config
+	after.text("SET search_path = " + quote(g.config.Schema))
+	return after
+}
+
+// TestDatabaseRestored restores the database to an older state: a writer that
+// runs on notices, and a source that has given up what is gone names it.
+func TestDatabaseRestored(t *testing.T) {
+	g := newPlace(t, named(20)...)
+	list := newList(t, testserver.Redis(t), 30)
+	s := g.sink("p")
+	defer s.Close()
+	w, done, err := s.Open(t.Context(), list.partition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hand{w, s, done}
+	reader := list.open(t, done)
+	land := func(first uint64) {
+		g.write(h, span(h, first, 10))
+		if err := reader.Ack(t.Context(), event.Range{First: first, Count: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	land(0)
+	g.backup()
+	land(10)
+	if err := reader.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.restore()
+
+	for range 2 {
+		err = w.Write(t.Context(), span(h, 20, 10))
+		permanent, ok := errors.AsType[*event.PermanentError](err)
+		if !ok || !strings.Contains(permanent.Error(), "has lost committed events: [10,20)") {
+			t.Errorf("a writer that runs on returned %v", err)
+		}
+	}
+	fresh := g.sink("p")
+	defer fresh.Close()
+	_, done, err = fresh.Open(t.Context(), list.partition)
+	if err != nil || done.String() != "[0,10)" {
+		t.Fatalf("a new owner is told %v, %v", done, err)
+	}
+	_, err = list.source.Open(t.Context(), list.partition, done)
+	if _, ok := errors.AsType[*event.PermanentError](err); !ok || !strings.Contains(err.Error(), "[10,20)") {
+		t.Errorf("the source opens with %v", err)
+	}
+}
+
+// TestSetBackWhileIdle is noticed without a write.
+func TestSetBackWhileIdle(t *testing.T) {
+	g := newPlace(t, named(20)...)
+	h := g.open()
+	g.write(h, span(h, 0, 300))
+	g.backup()
+	g.write(h, span(h, 300, 300))
+	writer := h.Writer
+	if err := writer.Verify(t.Context()); err != nil {
+		t.Fatalf("before it was set back: %v", err)
+	}
+	g.restore()
+	var err error
+	for range 2 { // the first may meet the connection that was ended
+		err = writer.Verify(t.Context())
+	}
+	permanent := event.IsPermanent(err)
+	if !permanent || !strings.Contains(err.Error(), "has lost committed events: [300,600)") {
+		t.Errorf("after it was set back: %v", err)
+	}
+}
+
+var kept = []string{"events", sqlsink.OwnersTable, sqlsink.RangesTable}
+
+func (g *place) backup() {
+	for _, name := range kept {
+		g.text(fmt.Sprintf("CREATE TABLE %s_then AS TABLE %[1]s", name))
+	}
+}
+
+// restore puts the tables back and ends all connections, as a server does that
+// is started on an older copy of its data.
+func (g *place) restore() {
+	g.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perigee'")
+	for _, name := range kept {
+		g.text(fmt.Sprintf("TRUNCATE %s; INSERT INTO %[1]s OVERRIDING SYSTEM VALUE TABLE %[1]s_then", name))
+	}
+}
+
+// TestPoolForgetsWhatTheServerEnded: one lost connection does not cost a write
+// for every idle one.
+func TestPoolForgetsWhatTheServerEnded(t *testing.T) {
+	g := newPlace(t, named(20)...)
+	w := g.open()
+	var conns []*conn
+	for range 5 {
+		c, err := w.sink.pool.get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	pids := make([]string, 0, 5)
+	for _, c := range conns {
+		pids = append(pids, fmt.Sprint(c.PID()))
+		w.sink.pool.put(t.Context(), c)
+	}
+	g.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN (" + strings.Join(pids, ",") + ")")
+	_ = w.Write(t.Context(), span(w, 0, 10)) // may tell of the lost connection
+	g.write(w, span(w, 0, 10))
+	g.once(10)
+	if n := len(w.sink.pool.idle); n != 1 {
+		t.Errorf("%d connections are idle", n)
+	}
+}
+
+func TestSessionsAreSetUp(t *testing.T) {
+	g := newPlace(t, named(60)...)
+	w := g.open()
+	c, err := w.sink.pool.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.sink.pool.put(t.Context(), c)
+	var names []string
+	for name := range session {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		rows, err := c.Query(t.Context(), "SELECT current_setting("+quoteText(name)+")")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(rows[0][0]); !strings.HasPrefix(got, session[name]) {
+			t.Errorf("%s is %s, want %s", name, got, session[name])
+		}
+	}
+}
+
+// A list of events in Redis, read as a pipeline does.
+type list struct {
+	source    source.Source
+	partition string
+}
+
+func newList(t *testing.T, broker *testserver.RedisServer, events int) *list {
+	t.Helper()
+	decode := func(into any) error {
+		*into.(*redis.Config) = redis.Config{Address: broker.Address(), List: "events"}
+		return nil
+	}
+	s, err := redis.Kind().New(source.Env{Pipeline: "p", Remembered: true, Limits: source.Limits{Events: events, Bytes: 1 << 20}}, decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	push(t, broker.Address(), events)
+	partitions, err := s.Partitions(t.Context())
+	if err != nil || len(partitions) != 1 {
+		t.Fatal(partitions, err)
+	}
+	return &list{s, partitions[0]}
+}
+
+// open reads all that there is.
+func (l *list) open(t *testing.T, done event.Ranges) source.Reader {
+	t.Helper()
+	r, err := l.source.Open(t.Context(), l.partition, done)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b event.Batch
+	if err := r.Read(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func push(t *testing.T, address string, events int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for i := range events {
+		_, _ = fmt.Fprintf(conn, "RPUSH events [%d]\r\n", i)
+	}
+	replies := bufio.NewReader(conn)
+	for range events {
+		if reply, err := replies.ReadString('\n'); err != nil || reply[0] != ':' {
+			t.Fatal(reply, err)
+		}
+	}
+}

@@ -173,14 +173,14 @@ type delivery struct {
 func (d *delivery) deliver(ctx context.Context, number uint64, last bool) error {
 	d.labelOutputs()
 	d.selectRequested()
-	if err := d.sequencer.wait(ctx, number); err != nil {
+	if err := d.sequencer.waitForTurn(ctx, number); err != nil {
 		return err
 	}
 	if err := d.commit(ctx); err != nil {
 		return err
 	}
 	if last {
-		d.sequencer.advance()
+		d.sequencer.endTurn()
 	}
 	return d.acknowledge(ctx)
 }

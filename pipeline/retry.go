@@ -31,14 +31,14 @@ type retrier struct {
 	name    string
 	log     *slog.Logger
 	status  *status
-	breaker *circuitBreaker // opened by repeated failures; nil if reading helps to recover
+	breaker *circuitBreaker // tripped by repeated failures; nil if reading helps to recover
 
 	mu       sync.Mutex
 	waiting  int // calls between their first failure and their end
 	since    time.Time
 	logged   time.Time
 	quiet    bool // no failure was logged since waiting rose from 0
-	tripped  bool // this retrier opened the breaker
+	tripped  bool // this retrier tripped the breaker
 	failures uint64
 }
 
@@ -60,8 +60,8 @@ func (r *retrier) do(ctx context.Context, f func() error) (err error) {
 	for attempt := 0; isTransient(err); attempt++ {
 		if ctx.Err() == nil {
 			r.recordFailure(err)
-			if attempt+1 >= failuresToOpen {
-				r.openBreaker()
+			if attempt+1 >= failuresToTrip {
+				r.tripBreaker()
 			}
 			sleep(ctx, backoffWait(attempt))
 		}
@@ -103,13 +103,13 @@ func (r *retrier) startWaiting() {
 	r.waiting++
 }
 
-// openBreaker stops reading: the dependency will not recover within moments.
-func (r *retrier) openBreaker() {
+// tripBreaker stops reading: the dependency will not recover within moments.
+func (r *retrier) tripBreaker() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.breaker != nil && !r.tripped {
 		r.tripped = true
-		r.breaker.open()
+		r.breaker.trip()
 	}
 }
 
@@ -142,7 +142,7 @@ func (r *retrier) stopWaiting(err error) {
 	r.status.removeFailure(r)
 	if r.tripped {
 		r.tripped = false
-		r.breaker.close()
+		r.breaker.reset()
 	}
 	if err == nil && !r.quiet {
 		r.log.Info(r.name+" recovered", "after", time.Since(r.since).Round(time.Millisecond))
@@ -195,18 +195,18 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// failuresToOpen is the number of failures in a row that open the circuit breaker.
-const failuresToOpen = 3
+// failuresToTrip is the number of failures in a row that trip the circuit breaker.
+const failuresToTrip = 3
 
 // A circuitBreaker is open while something that every delivery needs is failing.
 // Then nothing is read, because batches could only wait. Its zero value is closed.
 type circuitBreaker struct {
 	mu     sync.Mutex
-	opened int           // number of retriers that opened it
+	opened int           // number of retriers that tripped it
 	closed chan struct{} // closed when opened falls to 0
 }
 
-func (b *circuitBreaker) open() {
+func (b *circuitBreaker) trip() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.opened == 0 {
@@ -215,7 +215,7 @@ func (b *circuitBreaker) open() {
 	b.opened++
 }
 
-func (b *circuitBreaker) close() {
+func (b *circuitBreaker) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.opened--

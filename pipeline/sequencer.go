@@ -24,8 +24,8 @@ type sequencer struct {
 
 func newSequencer() *sequencer { return &sequencer{advanced: make(chan struct{})} }
 
-// wait returns when it is the turn of batch number.
-func (q *sequencer) wait(ctx context.Context, number uint64) error {
+// waitForTurn returns when it is the turn of batch number.
+func (q *sequencer) waitForTurn(ctx context.Context, number uint64) error {
 	if q == nil {
 		return nil
 	}
@@ -44,8 +44,8 @@ func (q *sequencer) wait(ctx context.Context, number uint64) error {
 	}
 }
 
-// advance gives the turn to the next batch.
-func (q *sequencer) advance() {
+// endTurn gives the turn to the next batch.
+func (q *sequencer) endTurn() {
 	if q == nil {
 		return
 	}

@@ -91,6 +91,28 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// A limit that cuts a batch of retries does not shift the requests.
+func TestLimitCutsRetries(t *testing.T) {
+	main := func(_ uint64, doc string) ([]string, error) { return []string{doc + " r0", doc + " r1", doc + " r2"}, nil }
+	to := newMemorySink()
+	half := testScript{main: main, limit: func(n int) int { return (n + 1) / 2 }}
+	r := newHarness(t, newMemorySource(), half, to)
+	var requests []deadletter.Request
+	var want []string
+	for i := range 4 {
+		requests = append(requests, deadletter.Request{Sink: "table", Number: uint32(i % 3)})
+		want = append(want, fmt.Sprintf("a/%d r%d", i, i%3))
+	}
+	requestRetries(t, r, requests...)
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectSame(t, "rows", want, to.allRows())
+	if n := len(r.deadLetters(t)); n > 0 {
+		t.Errorf("%d dead letters are left", n)
+	}
+}
+
 // A retried row that is rejected again after a crash, when its stored output is
 // replayed, stays the letter of the same row.
 func TestReplayedRetryKeepsItsRow(t *testing.T) {

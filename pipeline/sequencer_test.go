@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,8 @@ type orderedSink struct{ *memorySink }
 
 func (orderedSink) Traits() sink.Traits { return sink.Traits{} }
 
-// TestOrder lets scripts take their time, writes fail and limits cut batches:
-// rows land in the order of their positions all the same.
+// TestOrder lets scripts take their time, writes fail and limits cut batches. Rows
+// are still committed in the order of their positions.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &chaos{rng: rand.New(rand.NewPCG(1, 4))}
@@ -45,4 +46,49 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%d rows are not in order, or not all there", len(to.allRows()))
 		}
 	})
+}
+
+// TestScriptsRunInParallelWhileCommitsKeepOrder counts what runs at the same time: as
+// many scripts as lanes, and one write.
+func TestScriptsRunInParallelWhileCommitsKeepOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const batches, scriptTime = 40, 100 * time.Millisecond
+		var scripts, writes gauge
+		shelf, to := newMemoryPartition("a", batches*10), orderedSink{newMemorySink()}
+		to.beforeCommit = func(context.Context) error { writes.add(1); time.Sleep(time.Millisecond); return nil }
+		to.afterCommit = func(context.Context) error { writes.add(-1); return nil }
+		prog := testScript{main: passThrough, limit: func(n int) int {
+			scripts.add(1)
+			time.Sleep(scriptTime)
+			scripts.add(-1)
+			return n
+		}}
+		r := newHarness(t, newMemorySource(shelf), prog, to)
+		began := time.Now()
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(shelf.docs, to.allRows()) {
+			t.Errorf("%d rows are not in order, or not all there", len(to.allRows()))
+		}
+		if scripts.most != DefaultLanes || writes.most != 1 {
+			t.Errorf("%d scripts and %d writes ran at the same time", scripts.most, writes.most)
+		}
+		if took, want := time.Since(began), batches/DefaultLanes*scriptTime; took > want*3/2 {
+			t.Errorf("took %v; %d lanes need %v", took, DefaultLanes, want)
+		}
+	})
+}
+
+// A gauge holds the highest sum of what was added.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (g *gauge) add(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now += n
+	g.most = max(g.most, g.now)
 }

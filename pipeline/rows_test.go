@@ -93,7 +93,9 @@ func TestRetries(t *testing.T) {
 
 // A limit that cuts a batch of retries does not shift the requests.
 func TestLimitCutsRetries(t *testing.T) {
-	main := func(_ uint64, doc string) ([]string, error) { return []string{doc + " r0", doc + " r1", doc + " r2"}, nil }
+	main := func(_ uint64, doc string) ([]string, error) {
+		return []string{doc + " r0", doc + " r1", doc + " r2"}, nil
+	}
 	to := newMemorySink()
 	half := testScript{main: main, limit: func(n int) int { return (n + 1) / 2 }}
 	r := newHarness(t, newMemorySource(), half, to)

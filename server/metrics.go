@@ -78,6 +78,7 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(counter, "batches_total", nil, "Batches read.", one(func(s *stats) float64 { return float64(s.Batches) }))
 	add(counter, "events_committed_total", nil, "Events whose batch is committed in every sink.", one(func(s *stats) float64 { return float64(s.Committed) }))
 	add(counter, "events_dropped_total", nil, "Events that the script dropped.", one(func(s *stats) float64 { return float64(s.Dropped) }))
+	add(counter, "events_dead_total", nil, "Events of which no row was written, but a dead letter was.", one(func(s *stats) float64 { return float64(s.DeadEvents) }))
 	add(counter, "events_replayed_total", nil, "Events whose output was written from the outbox after a crash.", one(func(s *stats) float64 { return float64(s.Replayed) }))
 	add(counter, "dead_letters_total", []string{"stage"}, "Events that could not be processed, and rows that a sink rejected, by stage: parse, script, column or sink.",
 		func(s *stats, emit func(float64, ...string)) {

@@ -221,6 +221,7 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`perigee_rows_written_total{pipeline="emails",sink="stdout"} 1`,
 		`perigee_dead_letters_total{pipeline="emails",stage="script"} 1`,
+		`perigee_events_dead_total{pipeline="emails"} 1`,
 		`perigee_pipeline_state{pipeline="emails",state="running"} 1`,
 		`perigee_pipeline_state{pipeline="emails",state="stopped"} 0`,
 		`perigee_source_retries_total{pipeline="emails"} 0`,

@@ -9,13 +9,13 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// Advice is what follows from the figures, for whoever writes the configuration.
+// Advice says how to configure a pipeline, by the figures.
 type Advice struct {
 	Words []string // a sentence or two each
-	YAML  string   // the lines to paste below a pipeline
+	YAML  string   // lines for the configuration of a pipeline
 }
 
-// goodEnough is the share of the best that is as good: less is within what rounds differ by.
+// goodEnough is the share of the best rate that counts as equal: rounds differ by as much.
 const goodEnough = .95
 
 func advise(r *Report) Advice {
@@ -44,21 +44,21 @@ func (a *adviser) adviseFailures() {
 	s := a.report.Sample
 	switch {
 	case s.Failed == s.Tried:
-		a.addf("Every event of the sample fails (line %d: %s), so the figures are those of failing: mend the script or choose another sample first.", s.Line, s.Fault)
+		a.addf("Every event of the sample fails (line %d: %s), so the figures measure failures: repair the script or choose another sample first.", s.Line, s.Fault)
 	case s.Failed > 0:
-		a.addf("%s of %s events fail and would become dead letters; the first stands on line %d: %s.",
+		a.addf("%s of %s events fail and would become dead letters. The first is on line %d: %s.",
 			Whole(float64(s.Failed)), Whole(float64(s.Tried)), s.Line, s.Fault)
 	}
 }
 
-// The engine's own choices.
+// The defaults of the engine.
 const (
 	lanesDefault = 4
 	batchDefault = 1000
 )
 
-// adviseLanes finds the fewest goroutines that are as quick as any. Fewer lanes than the
-// default would save nothing: they also wait for sources and sinks.
+// adviseLanes finds the smallest number of goroutines with the highest rate. Fewer lanes
+// than the default would save nothing: they also wait for sources and sinks.
 func (a *adviser) adviseLanes() {
 	all := a.report.byPool(a.report.poolNames()[0])
 	best := fastest(all)
@@ -66,17 +66,17 @@ func (a *adviser) adviseLanes() {
 		if m.Summary.Rate.Median < goodEnough*best.Summary.Rate.Median {
 			continue
 		}
-		a.addf("The adaptive pool reaches %s events/s with %s on %s; half of all batches of %d take at most %s, and 1 in 100 more than %s.",
+		a.addf("The adaptive pool reaches %s events/s with %s on %s. Batches of %d events take %s in the median and %s at the 99th percentile.",
 			Short(m.Summary.Rate.Median), plural(m.Goroutines, "goroutine"), plural(m.Cores, "core"), m.Batch, Time(m.Summary.P50), Time(m.Summary.P99))
 		if m.Goroutines > lanesDefault {
 			a.lines = append(a.lines, fmt.Sprintf("lanes: %d", m.Goroutines))
 			if m.Goroutines == all[len(all)-1].Goroutines {
-				a.addf("It is slower with fewer lanes than %d; more were not tried.", m.Goroutines)
+				a.addf("Fewer than %d lanes are slower; more were not measured.", m.Goroutines)
 			} else {
-				a.addf("It is slower with fewer lanes than %d; more bring only longer waits.", m.Goroutines)
+				a.addf("Fewer than %d lanes are slower; more only add latency.", m.Goroutines)
 			}
 		} else {
-			a.addf("The default of %d lanes is enough; more bring only longer waits.", lanesDefault)
+			a.addf("The default of %d lanes is enough; more only add latency.", lanesDefault)
 		}
 		return
 	}
@@ -98,7 +98,7 @@ func (a *adviser) advisePools() {
 		var rest []Measurement
 		for _, m := range a.report.Pools {
 			switch {
-			case m.Goroutines != goroutines || m.Settings.Idle < 0: // a VM for each call is never worth it
+			case m.Goroutines != goroutines || m.Settings.Idle < 0: // per call is never worth it
 			case m.Pool == adaptive:
 				own = m
 			default:
@@ -112,14 +112,14 @@ func (a *adviser) advisePools() {
 		}
 	}
 	if worst >= .9 {
-		a.addf("No other pool is clearly quicker than the adaptive one at any concurrency: leave the pool at its default.")
+		a.addf("No other pool is clearly faster than the adaptive one at any concurrency: keep the default.")
 		return
 	}
-	a.addf("At %d goroutines the pool %s is %.2f times as quick as the adaptive one, in every round; see what it costs in memory before you choose it.", at, other, 1/worst)
+	a.addf("With %d goroutines the pool %q is %.2f times as fast as the adaptive one, in every round. Compare their memory before you choose it.", at, other, 1/worst)
 	a.pool = poolLine(a.report.Plan, other)
 }
 
-// poolLine is how a configuration says which pool.
+// poolLine returns the line of a configuration that sets the pool.
 func poolLine(p Plan, name string) string {
 	for _, s := range p.pools() {
 		if s.String() == name {
@@ -137,12 +137,12 @@ func poolYAML(s pool.Settings) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// adviseBatch compares the engine's size of batches with the quickest.
+// adviseBatch compares the default batch size with the fastest one.
 func (a *adviser) adviseBatch() {
 	all := a.report.Batches
 	best := fastest(all)
 	if times := best.Summary.Rate.Median / max(all[0].Summary.Rate.Median, 1e-9); times > 1.1 {
-		a.addf("Batches of %d events are %.1f times as quick as those of %d.", best.Batch, times, all[0].Batch)
+		a.addf("Batches of %d events are %.1f times as fast as batches of %d.", best.Batch, times, all[0].Batch)
 	}
 	for _, m := range all {
 		if m.Batch == batchDefault && m.Summary.Rate.Median < .9*best.Summary.Rate.Median && m.Summary.Rate.Max < best.Summary.Rate.Min && len(m.Rounds) > 1 {
@@ -151,10 +151,10 @@ func (a *adviser) adviseBatch() {
 		}
 	}
 	if all[len(all)-1].Batch < batchDefault {
-		a.addf("Batches of %d events, the default, take longer than %s each, and were not tried.", batchDefault, Time(batchTime))
+		a.addf("Batches of %d events, the default, take longer than %s and were not measured.", batchDefault, Time(batchTime))
 		return
 	}
-	a.addf("The default of %d events in a batch is as quick as any, or sinks gain more by it than the script loses.", batchDefault)
+	a.addf("Keep the default of %d events in a batch: no other size is clearly faster, and sinks gain from large batches.", batchDefault)
 }
 
 func (a *adviser) adviseCompilation() {
@@ -165,9 +165,9 @@ func (a *adviser) adviseCompilation() {
 	lines := c.Lines(false)
 	switch {
 	case len(lines) == 0:
-		a.addf("LuaJIT compiles all of the script that runs often.")
+		a.addf("LuaJIT compiles all code that runs often.")
 	default:
-		a.addf("LuaJIT gave up on %s of the script; the first, %s:%d, %s.", plural(len(lines), "place"), lines[0].File, lines[0].Line, lines[0].Plain)
+		a.addf("LuaJIT cannot compile %s of the script; the first, %s:%d, %s.", plural(len(lines), "line"), lines[0].File, lines[0].Line, lines[0].Plain)
 	}
 }
 
@@ -187,7 +187,7 @@ func (a *adviser) writeYAML() {
 	a.YAML = text.String()
 }
 
-// fastest has the most events per second.
+// fastest returns the measurement with the highest rate.
 func fastest(all []Measurement) (best Measurement) {
 	for _, m := range all {
 		if best.Rounds == nil || m.Summary.Rate.Median > best.Summary.Rate.Median {
@@ -197,7 +197,7 @@ func fastest(all []Measurement) (best Measurement) {
 	return best
 }
 
-// Whole writes a number as 1,234,567.
+// Whole formats a number as 1,234,567.
 func Whole(x float64) string {
 	text := fmt.Sprintf("%.0f", x)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -206,7 +206,7 @@ func Whole(x float64) string {
 	return text
 }
 
-// Short writes a number with three digits, as in 1.23 M.
+// Short formats a number with three digits, as in 1.23 M.
 func Short(x float64) string {
 	switch {
 	case x >= 999.5e3:
@@ -219,7 +219,7 @@ func Short(x float64) string {
 	return formatDigits(x)
 }
 
-// Time writes a duration with three digits.
+// Time formats a duration with three digits.
 func Time(d time.Duration) string {
 	switch {
 	case d < time.Microsecond:
@@ -232,10 +232,10 @@ func Time(d time.Duration) string {
 	return formatDigits(d.Seconds()) + " s"
 }
 
-// Memory writes bytes as megabytes.
+// Memory formats bytes as megabytes.
 func Memory(bytes uint64) string { return formatDigits(float64(bytes)/1e6) + " MB" }
 
-// formatDigits writes three of them.
+// formatDigits formats a number with three digits.
 func formatDigits(x float64) string {
 	switch {
 	case x >= 99.95:

@@ -13,18 +13,18 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// A Program is the script and what it is loaded with.
+// A Program is a script and what it is loaded with.
 type Program struct {
 	Name   string
 	Text   []byte
-	Folder string   // of the files it requires; "" for none
+	Folder string   // of the files that it requires; empty for none
 	Sinks  []string // that it may route to
-	// Waits are functions that the script calls and that are not here, by their names
-	// as in "cache.get": each waits so long and returns its arguments.
+	// Waits are stand-ins for functions of the user's own, by their names as in
+	// "cache.get": each waits for the duration and returns its arguments.
 	Waits map[string]time.Duration
 }
 
-// load loads it into VMs of a pool.
+// load loads the script into VMs of a pool.
 func (p *Program) load(ctx context.Context, language script.Language, vms *pool.Pool) (script.Script, error) {
 	options, err := p.Options()
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *Program) load(ctx context.Context, language script.Language, vms *pool.
 	return language.Load(ctx, p.Code(), options)
 }
 
-// Code is the script's.
+// Code returns the script's code.
 func (p *Program) Code() script.Code {
 	code := script.Code{Name: p.Name, Text: p.Text}
 	if p.Folder != "" {
@@ -43,7 +43,7 @@ func (p *Program) Code() script.Code {
 	return code
 }
 
-// Options are those that the script is loaded with, without a pool.
+// Options returns the options that the script is loaded with, except the pool.
 func (p *Program) Options() (script.Options, error) {
 	modules, err := standInModules(p.Waits)
 	o := script.Options{Modules: modules, Sinks: []script.Sink{{Name: "stdout"}}}
@@ -53,7 +53,7 @@ func (p *Program) Options() (script.Options, error) {
 	return o, err
 }
 
-// A job is what a child does for its parent.
+// A job is what a parent process asks of a child.
 type job struct {
 	Program  Program
 	Settings pool.Settings
@@ -62,8 +62,8 @@ type job struct {
 	Slice    time.Duration
 }
 
-// Serve is the whole life of a child: it reads its job from in and warms up; then it
-// measures one round for each line that it reads, and writes a reading to out.
+// Serve runs a child process: it reads a job from in and warms up; then it measures one
+// round for each line that it reads, and writes a reading to out.
 func Serve(ctx context.Context, language script.Language, in io.Reader, out io.Writer) error {
 	lines, answers := bufio.NewReader(in), json.NewEncoder(out)
 	c, long, err := startJob(ctx, language, lines)
@@ -76,7 +76,7 @@ func Serve(ctx context.Context, language script.Language, in io.Reader, out io.W
 			return fmt.Errorf("answer: %w", err)
 		}
 		if _, err := lines.ReadString('\n'); err != nil {
-			return nil // the parent has enough
+			return nil // the parent has closed the pipe
 		}
 		reading, err := c.measure(ctx, long)
 		if err != nil {
@@ -88,7 +88,7 @@ func Serve(ctx context.Context, language script.Language, in io.Reader, out io.W
 	}
 }
 
-// startJob reads a job, and runs its crew until that is warm.
+// startJob reads a job and runs its load for one round, to warm up.
 func startJob(ctx context.Context, language script.Language, in *bufio.Reader) (*loadGenerator, time.Duration, error) {
 	var j job
 	line, err := in.ReadBytes('\n')
@@ -96,7 +96,7 @@ func startJob(ctx context.Context, language script.Language, in *bufio.Reader) (
 		err = json.Unmarshal(line, &j)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("read the job: %w", err)
+		return nil, 0, fmt.Errorf("read job: %w", err)
 	}
 	file, err := os.Open(j.Sample)
 	if err != nil {

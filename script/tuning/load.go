@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// A loadGenerator is goroutines that run batches at the same time.
+// A loadGenerator runs batches in several goroutines at the same time.
 type loadGenerator struct {
 	script     script.Script
 	pool       *pool.Pool
@@ -31,15 +31,15 @@ const (
 	phaseStop
 )
 
-// A worker is one of them.
+// A worker is one goroutine of a loadGenerator.
 type worker struct {
 	result event.Result
-	next   int // batch
+	next   int // index of the next batch
 	roundCounts
-	_ [64]byte // the next member is another processor's
+	_ [64]byte // keeps the next worker out of the cache line
 }
 
-// A roundCounts is what a member has done in a round.
+// A roundCounts counts what a worker has done in a round.
 type roundCounts struct {
 	latency              histogram
 	events, runs, failed uint64
@@ -55,8 +55,8 @@ func newLoadGenerator(loaded script.Script, vms *pool.Pool, batches []*event.Bat
 	return c
 }
 
-// measure has all members run batches, and reads what happened in about so long of
-// it: not at the beginning and at the end, when they do not all run.
+// measure has all workers run batches and measures for about long: not at the beginning
+// and at the end, when not all of them run.
 func (c *loadGenerator) measure(ctx context.Context, long time.Duration) (r Reading, err error) {
 	for i := range c.workers {
 		c.workers[i].roundCounts = roundCounts{}
@@ -84,8 +84,8 @@ func (c *loadGenerator) measure(ctx context.Context, long time.Duration) (r Read
 // windowMax is how many times longer a round may last when batches take long.
 const windowMax = 4
 
-// measureWindow lets the measured part of a round pass. It is longer when fewer batches have
-// come out than there are members.
+// measureWindow waits for the measured part of a round. It lasts longer when fewer batches
+// have completed than there are workers.
 func (c *loadGenerator) measureWindow(ctx context.Context, long time.Duration) (r Reading) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -106,7 +106,8 @@ func (c *loadGenerator) measureWindow(ctx context.Context, long time.Duration) (
 	return r
 }
 
-// needsMoreBatches tells whether to wait for more batches; in the end one is enough.
+// needsMoreBatches reports whether to wait for more batches. When it is late, one batch is
+// enough.
 func (c *loadGenerator) needsMoreBatches(late bool) bool {
 	out := int(c.completed.Load())
 	return out < len(c.workers) && !(late && out > 0)
@@ -121,8 +122,8 @@ func sleep(ctx context.Context, long time.Duration) {
 	}
 }
 
-// run runs batches. Those that come out in the window count; how long one took
-// counts also when it came out later, or nobody would see who waits for ever.
+// run runs batches. Batches that complete in the window count. The latency of a batch
+// counts even if it completes later, or a worker that starves would not show.
 func (m *worker) run(ctx context.Context, c *loadGenerator) {
 	failed := uint64(0)
 	count := func(*event.Batch, *script.LimitError) error {
@@ -152,7 +153,7 @@ func (m *worker) run(ctx context.Context, c *loadGenerator) {
 	c.completed.Store(math.MaxInt32)
 }
 
-// addCounts adds up what the members have done.
+// addCounts adds up the counts of the workers.
 func (c *loadGenerator) addCounts(r *Reading) {
 	var all histogram
 	for i := range c.workers {

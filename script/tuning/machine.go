@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ThisMachine describes the machine, and names the versions of what is linked in.
+// ThisMachine describes the machine. versions are those of linked libraries.
 func ThisMachine(versions []string) Machine {
 	m := Machine{
 		Processor: value("/proc/cpuinfo", "model name", ":"), Cores: runtime.NumCPU(),
@@ -26,7 +26,7 @@ func ThisMachine(versions []string) Machine {
 	return m
 }
 
-// value returns what stands behind a key in a file of lines; "" when there is none.
+// value returns the value of a key in a file of lines, or "".
 func value(file, key, separator string) string {
 	f, err := os.Open(file)
 	if err != nil {

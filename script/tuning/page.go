@@ -17,8 +17,7 @@ var pageText string
 //go:embed page.css
 var pageStyle string
 
-// A page is what the template shows. All of it is made from the report, which stands
-// in the page as JSON, too.
+// A page is the data of the template. The report is in the page as JSON, too.
 type page struct {
 	*Report
 	Name   string
@@ -30,7 +29,7 @@ type page struct {
 	Data   template.JS
 }
 
-// A pageTable is a table of the page.
+// A pageTable is a figureTable for the template.
 type pageTable struct {
 	Title string
 	Head  []string
@@ -43,7 +42,7 @@ type pageRow struct {
 	First bool // of a group
 }
 
-// WritePage writes the report as a page that needs nothing else.
+// WritePage writes the report as a self-contained HTML page.
 func (r *Report) WritePage(w io.Writer) error {
 	shown, err := template.New("page").Funcs(template.FuncMap{
 		"words": func(s pageTable, column int) bool { return column < s.Words },
@@ -77,22 +76,19 @@ func (r *Report) pageTables() (all []pageTable) {
 	return all
 }
 
-// Rounds is the number of rounds of the setups that had the most.
-func (r *Report) Rounds() int { return r.roundsMax() }
-
-// cards are the figures that come first.
+// cards returns the figures at the top of the page.
 func (r *Report) cards() []Fact {
 	best := fastest(r.byPool(r.poolNames()[0]))
 	s := best.Summary
 	cards := []Fact{
-		{"events/s at best", Short(s.Rate.Median)},
+		{"events/s, best", Short(s.Rate.Median)},
 		{fmt.Sprintf("p99 of batches of %d", best.Batch), Time(s.P99)},
 		{fmt.Sprintf("memory added, %d VMs", s.VMs), Memory(s.Added)},
 		{"allocations per event", formatDigits(s.AllocationsPerEvent)},
 		{"events that fail", fmt.Sprintf("%s of %s", Whole(float64(r.Sample.Failed)), Whole(float64(r.Sample.Tried)))},
 	}
 	if c := r.Compilation; c != nil {
-		cards = append(cards, Fact{"places not compiled", fmt.Sprint(len(c.Lines(false)))})
+		cards = append(cards, Fact{"lines not compiled", fmt.Sprint(len(c.Lines(false)))})
 	}
 	return cards
 }
@@ -111,24 +107,24 @@ func (r *Report) plots() []plot {
 	batch := func(m Measurement) float64 { return float64(m.Batch) }
 	across := func(m Measurement) float64 { return float64(m.Goroutines) }
 	return []plot{
-		{Title: "Events per second", Note: "more is better; bars reach from the slowest round to the quickest", across: "goroutines",
+		{Title: "Events per second", Note: "higher is better; bars range from the slowest round to the fastest", across: "goroutines",
 			format: thousands, lines: r.poolLines(rate)},
-		{Title: "What 99 of 100 batches take", Note: "at most; less is better; with the wait for a VM", across: "goroutines", log: true,
+		{Title: "Latency of a batch, 99th percentile", Note: "lower is better; includes the wait for a VM", across: "goroutines", log: true,
 			format: took, lines: r.poolLines(func(m Measurement) point { return point{y: float64(m.Summary.P99)} })},
-		{Title: "What batches take", Note: "adaptive pool, percentiles, with the wait for a VM", across: "goroutines", log: true,
+		{Title: "Latency of a batch, percentiles", Note: "adaptive pool; includes the wait for a VM", across: "goroutines", log: true,
 			format: took, lines: percentiles(r.byPool(r.poolNames()[0]), across)},
-		{Title: "Memory added", Note: "peak of the process, beyond what script and sample take", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
-		{Title: "Cores in use", Note: "processor time by the clock", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
+		{Title: "Memory added", Note: "peak of the process, without the script and the sample", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
+		{Title: "Cores in use", Note: "CPU time divided by wall-clock time", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
 		{Title: "Events per second, by cores", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), across: "cores", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
 		{Title: "Events per second, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), across: "events in a batch", format: thousands,
 			lines: []line{oneLine("adaptive", 0, r.Batches, batch, rate)}},
-		{Title: "What batches take, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine") + "; with the wait for a VM", across: "events in a batch",
+		{Title: "Latency of a batch, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine") + "; includes the wait for a VM", across: "events in a batch",
 			log: true, format: took, lines: percentiles(r.Batches, batch)},
 	}
 }
 
-// thousands writes a number as the ticks of one axis are written.
+// thousands formats a number for the ticks of an axis.
 func thousands(y float64) string {
 	switch {
 	case y >= 1e6:
@@ -139,7 +135,7 @@ func thousands(y float64) string {
 	return fmt.Sprintf("%.3g", y)
 }
 
-// poolLines has a line for each pool, over goroutines.
+// poolLines returns a line for each pool, over the number of goroutines.
 func (r *Report) poolLines(of func(Measurement) point) (all []line) {
 	for i, name := range r.poolNames() {
 		all = append(all, oneLine(name, i, r.byPool(name), func(m Measurement) float64 { return float64(m.Goroutines) }, of))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// processorTime is what this process has used of all cores.
+// processorTime returns the CPU time of this process.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
@@ -19,8 +19,8 @@ func processorTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// peakMemory is the most memory that this process ever had, in bytes. What the operating
-// system counts for a process can include that of its parent, so /proc comes first.
+// peakMemory returns the peak memory of this process in bytes. Getrusage may include the
+// parent's, so /proc takes precedence.
 func peakMemory() uint64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Report is what came of a trial.
+// A Report is the result of a trial.
 type Report struct {
 	Script      string
 	Version     string // of the script
@@ -24,33 +24,33 @@ type Report struct {
 	Advice      Advice
 }
 
-// A Machine is what the figures were measured on, and with.
+// A Machine describes where the figures were measured.
 type Machine struct {
 	Processor string
 	Cores     int
 	Memory    uint64
 	System    string
-	Versions  []string // of what is linked in
+	Versions  []string // of Go and linked libraries
 }
 
-// A Compilation is what the compiler of the engine made of the script.
+// A Compilation says which parts of the script the engine's compiler compiled.
 type Compilation struct {
 	Traces    int // pieces of code that were compiled
 	Uncovered []Uncovered
 }
 
-// An Uncovered is a line that is interpreted, or for which compiled code is left.
+// An Uncovered is a line that is interpreted, or where compiled code ends.
 type Uncovered struct {
 	File   string
 	Line   int
 	Source string // the text of the line, where it is known
 	Reason string // in the compiler's words
-	Plain  string // in plain ones
+	Plain  string // in plain words
 	Count  int
-	Minor  bool // little is lost
+	Minor  bool // it costs little
 }
 
-// addSource fills in the lines of the script, and shortens its name.
+// addSource adds the lines of the script and shortens its name.
 func (c *Compilation) addSource(name string, text []byte) {
 	lines := strings.Split(string(text), "\n")
 	for i := range c.Uncovered {
@@ -61,7 +61,7 @@ func (c *Compilation) addSource(name string, text []byte) {
 	}
 }
 
-// Lines returns those that matter, or the minor ones.
+// Lines returns the lines that matter, or the minor ones.
 func (c *Compilation) Lines(minor bool) (lines []Uncovered) {
 	for _, u := range c.Uncovered {
 		if u.Minor == minor {
@@ -81,7 +81,7 @@ func (r *Report) byPool(name string) (all []Measurement) {
 	return all
 }
 
-// poolNames are those of the pools in their order.
+// poolNames returns the names of the pools in order.
 func (r *Report) poolNames() (names []string) {
 	for _, s := range r.Plan.pools() {
 		names = append(names, s.String())

@@ -18,30 +18,30 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// A Trial is a script to measure, and how.
+// A Trial measures a script.
 type Trial struct {
 	Program  Program
 	Language script.Language
 	Sample   *Sample
 	Plan     Plan
-	Budget   time.Duration // for the whole of it
+	Budget   time.Duration // for the whole trial
 	// Child returns the command that calls Serve in a process of its own.
 	Child func(ctx context.Context) (*exec.Cmd, error)
-	// Compile tells what the compiler does with a batch that is run so often, if that does
-	// not take longer; nil where there is no compiler.
+	// Compile runs a batch so many times, or for so long, and returns what the compiler
+	// did; nil where there is no compiler.
 	Compile func(ctx context.Context, b *event.Batch, times int, long time.Duration) (*Compilation, error)
-	// Progress is told before each step how many are done, of how many, and what is next.
+	// Progress is called before each step with the steps that are done, their total and a
+	// description of the next step.
 	Progress func(done, total int, next string)
 }
 
-// What a child is taken to cost before it works, until that is known, and the shortest round that means anything.
 const (
-	startTime  = 80 * time.Millisecond
-	sliceMin   = 10 * time.Millisecond
-	compileMin = 200 * time.Millisecond // for the compiler to get to the end
+	startTime  = 80 * time.Millisecond  // that a child takes to start, until one was measured
+	sliceMin   = 10 * time.Millisecond  // of a round; shorter ones measure nothing
+	compileMin = 200 * time.Millisecond // for the compiler to finish
 )
 
-// Run measures everything. The report lacks only what is about the machine.
+// Run measures all setups. It fills the report except Command and Machine.
 func (t *Trial) Run(ctx context.Context) (*Report, error) {
 	began := time.Now()
 	report := &Report{Began: began, Script: t.Program.Name, Sample: t.Sample}
@@ -72,8 +72,8 @@ func (t *Trial) Run(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// examineScript passes the sample through the script once, and through a compiler that is
-// listened to.
+// examineScript passes the sample through the script once, and records what the compiler
+// does with it.
 func (t *Trial) examineScript(ctx context.Context, report *Report) error {
 	loaded, err := t.Program.load(ctx, t.Language, pool.New(pool.Settings{}))
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Trial) examineScript(ctx context.Context, report *Report) error {
 	if t.Compile == nil {
 		return nil
 	}
-	const events = 20_000 // until all that is compiled has been
+	const events = 20_000 // after which all hot code has been compiled
 	batch := t.Sample.batches(min(t.Sample.Events, 1000))[0]
 	if report.Compilation, err = t.Compile(ctx, batch, max(events/batch.Len(), 1), max(t.Budget/20, compileMin)); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (t *Trial) examineScript(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// trialRun are the measurements of a trial under way.
+// A trialRun is a trial in progress.
 type trialRun struct {
 	*Trial
 	sample      string // path
@@ -106,8 +106,8 @@ type trialRun struct {
 	slice       time.Duration
 	done, total int
 
-	starting time.Duration // of all children that were started, without their first round
-	started  int
+	starting time.Duration // total time that children took to start
+	started  int           // children
 }
 
 func (r *trialRun) writeSample() error {
@@ -119,7 +119,7 @@ func (r *trialRun) writeSample() error {
 	return r.Sample.writeTo(file)
 }
 
-// measureAll measures the columns, one after the other.
+// measureAll measures one group of setups after the other.
 func (r *trialRun) measureAll(ctx context.Context) ([][]Measurement, error) {
 	columns := r.Plan.columns()
 	setups := 0
@@ -140,8 +140,8 @@ func (r *trialRun) measureAll(ctx context.Context) ([][]Measurement, error) {
 	return measured, nil
 }
 
-// setSlice divides the time that is left among the rounds of so many setups. A round is
-// a quarter longer than the slice of it that counts.
+// setSlice divides the remaining time among the rounds of the remaining setups. A round
+// takes a quarter longer than the slice that counts.
 func (r *trialRun) setSlice(setups int) {
 	begin := startTime
 	if r.started > 0 {
@@ -151,8 +151,8 @@ func (r *trialRun) setSlice(setups int) {
 	r.slice = max(left*4/5/time.Duration(r.total-r.done), sliceMin)
 }
 
-// measureColumn measures setups in turn. It leaves rounds out when the script is so slow that
-// they last longer than they should.
+// measureColumn measures a group of setups in turn. It skips rounds when the script is so
+// slow that they take too long.
 func (r *trialRun) measureColumn(ctx context.Context, setups []Setup) ([]Measurement, error) {
 	measured := make([]Measurement, len(setups))
 	children := make([]*child, len(setups))
@@ -197,8 +197,8 @@ func (r *trialRun) reportProgress(next Setup) {
 	r.done++
 }
 
-// isLate tells whether the time until step last is used up, and a quarter more; later
-// columns can make up for less.
+// isLate reports whether the time until step last is exceeded by a quarter. Later groups
+// can make up for less.
 func (r *trialRun) isLate(last int) bool {
 	return time.Since(r.began) > r.Budget*time.Duration(4*last+r.total)/time.Duration(4*r.total)
 }
@@ -211,7 +211,7 @@ type child struct {
 	errors bytes.Buffer
 }
 
-// startChild returns a child that is warm.
+// startChild starts a child and waits until it has warmed up.
 func (r *trialRun) startChild(ctx context.Context, setup Setup) (*child, error) {
 	cmd, err := r.Child(ctx)
 	if err != nil {
@@ -229,7 +229,7 @@ func (r *trialRun) startChild(ctx context.Context, setup Setup) (*child, error) 
 	}
 	c.out = json.NewDecoder(bufio.NewReader(out))
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a process to measure in: %w", err)
+		return nil, fmt.Errorf("start measuring process: %w", err)
 	}
 	j := job{Program: r.Program, Settings: setup.Settings, Setup: setup, Sample: r.sample, Slice: r.slice}
 	if err := json.NewEncoder(c.in).Encode(j); err != nil {
@@ -256,13 +256,13 @@ func (c *child) measure() (reading Reading, err error) {
 	return reading, nil
 }
 
-// stopWithError ends a child, and says what it said itself.
+// stopWithError stops a child and returns an error with what it wrote to standard error.
 func (c *child) stopWithError(err error) error {
 	c.stop()
-	if said := strings.TrimSpace(c.errors.String()); said != "" {
-		return fmt.Errorf("the process that measures ended: %s", said)
+	if text := strings.TrimSpace(c.errors.String()); text != "" {
+		return fmt.Errorf("measuring process failed: %s", text)
 	}
-	return fmt.Errorf("the process that measures ended: %w", err)
+	return fmt.Errorf("measuring process failed: %w", err)
 }
 
 func (c *child) stop() {

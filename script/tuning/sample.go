@@ -12,25 +12,25 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// Bounds of a sample. What is beyond them is left out.
+// Bounds of a sample. Events beyond them are skipped.
 const (
 	SampleEvents = 200_000
 	SampleBytes  = 64 << 20
 	lineMax      = 16 << 20
 )
 
-// A Sample is events of the user's, and what the script makes of them.
+// A Sample holds events of the user, and what the script returns for them.
 type Sample struct {
 	Name    string
 	Events  int
 	Bytes   int
-	Cut     bool   // there are more events than were read
-	Tried   int    // events that were passed through the script to see what comes of them
-	Failed  int    // events that the script or the reader of documents refuses
-	Fault   string // the first one's
-	Line    int    // where that event stands
-	Dropped int    // events of which nothing comes
-	Rows    int    // that come of the others
+	Cut     bool   // events beyond the bounds were skipped
+	Tried   int    // events that were passed through the script
+	Failed  int    // of these, events that would become dead letters
+	Fault   string // error of the first one
+	Line    int    // of the first one
+	Dropped int    // events for which the script returned nothing
+	Rows    int    // that it returned for the others
 
 	docs  [][]byte
 	lines []int
@@ -57,13 +57,13 @@ func ReadSample(name string, in io.Reader) (*Sample, error) {
 		return nil, fmt.Errorf("read events from %s: %w", name, err)
 	}
 	if s.Events == 0 {
-		return nil, fmt.Errorf("there is no event in %s: give one JSON document on each line", name)
+		return nil, fmt.Errorf("no events in %s; write one JSON document per line", name)
 	}
 	return s, nil
 }
 
-// batches returns the events in batches of one size. The last is filled up from the
-// beginning, so that all cost the same.
+// batches returns the events in batches of one size. The last one is filled up with the
+// first events, so that all batches cost the same.
 func (s *Sample) batches(size int) []*event.Batch {
 	var all []*event.Batch
 	for first := 0; first < s.Events; first += size {
@@ -86,8 +86,8 @@ func (s *Sample) writeTo(out io.Writer) error {
 	return w.Flush()
 }
 
-// runScript passes the events through the script, in one goroutine, and counts what
-// comes of them. It ends early when they take too long. It returns how long one took.
+// runScript passes the events through the script, in one goroutine, and counts the
+// results. It stops early after long. It returns the time per event.
 func (s *Sample) runScript(ctx context.Context, loaded script.Script, sinks int, long time.Duration) (time.Duration, error) {
 	const size = 100
 	res := event.Result{Outputs: make([]event.Output, sinks)}

@@ -7,17 +7,17 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// A Plan says what is measured.
+// A Plan says what to measure.
 type Plan struct {
-	Goroutines []int // of each pool
-	Cores      []int // of the adaptive pool; the last is what all the rest may use
+	Goroutines []int // for each pool
+	Cores      []int // for the adaptive pool; all other setups use the last number
 	Batch      int   // events in a batch
-	Batches    []int // sizes of batches of the adaptive pool
+	Batches    []int // batch sizes for the adaptive pool
 	Rounds     int   // at most
-	Many       bool  // all kinds of pools, and not only those that a configuration should choose from
+	Many       bool  // measure all pool strategies, not only the sensible ones
 }
 
-// QuickPlan and FullPlan are for a machine with so many cores.
+// QuickPlan returns a plan of a few setups for a machine with so many cores.
 func QuickPlan(cores int) Plan {
 	return Plan{
 		Goroutines: distinct(1, 4*cores, 16*cores), Cores: distinct(1, cores), Batch: 100,
@@ -25,6 +25,7 @@ func QuickPlan(cores int) Plan {
 	}
 }
 
+// FullPlan returns a plan of many setups for a machine with so many cores.
 func FullPlan(cores int) Plan {
 	p := Plan{
 		Goroutines: distinct(1, cores, 4*cores, 16*cores, 64*cores), Batch: 100,
@@ -42,38 +43,38 @@ func distinct(numbers ...int) []int {
 	return slices.Compact(numbers)
 }
 
-// cores are what the pools may use.
+// cores returns the number of cores that the pools use.
 func (p Plan) cores() int { return p.Cores[len(p.Cores)-1] }
 
-// A batch should take no longer than this, or a round holds too few of them.
+// batchTime is the longest that a batch should take, so that a round holds many.
 const batchTime = 20 * time.Millisecond
 
-// limitBatches makes batches smaller where an event takes so long.
-func (p *Plan) limitBatches(one time.Duration) {
-	most := max(int(batchTime/max(one, 1)), 1)
+// limitBatches makes batches smaller where an event takes long.
+func (p *Plan) limitBatches(perEvent time.Duration) {
+	most := max(int(batchTime/max(perEvent, 1)), 1)
 	p.Batch = min(p.Batch, most)
 	fits := slices.DeleteFunc(slices.Clone(p.Batches), func(n int) bool { return n > most })
 	p.Batches = distinct(append(fits, p.Batch)...)
 }
 
-// typicalGoroutines is the number of goroutines for what is not about them: enough to keep
-// the cores busy.
+// typicalGoroutines returns the number of goroutines for setups that vary something else:
+// enough to keep the cores busy.
 func (p Plan) typicalGoroutines() int { return p.Goroutines[len(p.Goroutines)/2] }
 
-// pools are the settings that are compared, the adaptive pool first.
+// pools returns the pools to compare, the adaptive one first.
 func (p Plan) pools() []pool.Settings {
 	n := p.cores()
 	all := []pool.Settings{{}, {Core: n, Max: n}, {Core: 4 * n, Max: 4 * n}, {Core: n, Max: 4 * n, Eager: true}}
-	none := pool.Settings{Core: -1, Max: -1, Eager: true, Idle: -1}
+	perCall := pool.Settings{Core: -1, Max: -1, Eager: true, Idle: -1}
 	if !p.Many {
-		return append(all, none)
+		return append(all, perCall)
 	}
 	return append(all, pool.Settings{Core: 16 * n, Max: 16 * n}, pool.Settings{Core: n, Max: -1, Eager: true},
-		pool.Settings{Core: -1, Max: -1, Eager: true}, none)
+		pool.Settings{Core: -1, Max: -1, Eager: true}, perCall)
 }
 
-// columns are the setups that take turns with each other: one for each number of
-// goroutines, then one for cores and one for batches.
+// columns returns the groups of setups that take turns: one for each number of goroutines,
+// then one for the numbers of cores and one for the batch sizes.
 func (p Plan) columns() (all [][]Setup) {
 	for _, goroutines := range p.Goroutines {
 		var column []Setup

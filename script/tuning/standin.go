@@ -11,13 +11,13 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// standInModules makes the modules for functions that are not here.
+// standInModules returns modules with stand-ins for the user's functions.
 func standInModules(waits map[string]time.Duration) ([]script.Module, error) {
 	byName := map[string]script.Module{}
 	for _, name := range slices.Sorted(maps.Keys(waits)) {
 		module, function, ok := strings.Cut(name, ".")
 		if !ok || module == "" || function == "" {
-			return nil, fmt.Errorf("a function is named with its module, as in cache.get, not %q", name)
+			return nil, fmt.Errorf("invalid function name %q; use MODULE.FUNCTION, as in cache.get", name)
 		}
 		m, known := byName[module]
 		if !known {
@@ -29,7 +29,7 @@ func standInModules(waits map[string]time.Duration) ([]script.Module, error) {
 	return slices.SortedFunc(maps.Values(byName), func(a, b script.Module) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// waiting returns its arguments after a while.
+// waiting returns a function that waits for long and returns its arguments.
 func waiting(long time.Duration) script.Func {
 	return func(ctx context.Context, args []any) ([]any, error) {
 		if long <= 0 {

@@ -8,15 +8,15 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// A figureTable is a table of figures, whatever it is printed as.
+// A figureTable is a table of figures, independent of the output format.
 type figureTable struct {
 	title string
 	head  []string
 	rows  [][]string
-	words int // the leading columns that are words, not figures
+	words int // number of leading columns that are words, not figures
 }
 
-// tables are the tables of a report.
+// tables returns the tables of a report.
 func (r *Report) tables() []figureTable {
 	pools := figureTable{
 		title: fmt.Sprintf("Pools: %s, batches of %d", plural(r.Plan.cores(), "core"), r.Plan.Batch),
@@ -44,7 +44,7 @@ func (r *Report) tables() []figureTable {
 
 var figureHeads = []string{"events/s", "spread", "p50", "p90", "p99", "max", "wait", "cores used", "memory", "added", "VMs", "B/event", "allocs/event"}
 
-// figures are those of a measurement, as figureHeads names them.
+// figures returns the figures of a measurement, in the order of figureHeads.
 func figures(m Measurement) []string {
 	s := m.Summary
 	return []string{
@@ -53,7 +53,7 @@ func figures(m Measurement) []string {
 	}
 }
 
-// formatSpread is the spread of the rounds, which one alone does not have.
+// formatSpread formats the spread of the rounds, if there are several.
 func formatSpread(m Measurement) string {
 	if len(m.Rounds) < 2 {
 		return "one round"
@@ -84,7 +84,7 @@ func (s figureTable) writer() table.Writer {
 	return t
 }
 
-// uncovered is the table of lines that are not compiled.
+// uncoveredTable returns the table of lines that are not compiled.
 func (c *Compilation) uncoveredTable() figureTable {
 	s := figureTable{title: "Lines that LuaJIT could not compile", head: []string{"line", "what it does", "in LuaJIT's words", "times"}, words: 3}
 	for _, u := range c.Lines(false) {
@@ -124,8 +124,8 @@ func (r *Report) Print(w io.Writer) error {
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	p := printer{w: w}
 	p.line("# How %s runs\n", r.Script)
-	p.line("`%s`, %s, in %v. Figures are medians of %d rounds of %v; the spread is between the least and the most. Times are those of a batch, with the wait for a VM.\n",
-		r.Command, r.Began.Format("2006-01-02 15:04"), r.Took.Round(1e8), r.roundsMax(), r.Slice.Round(1e6))
+	p.line("`%s`, %s, in %v. Figures are medians of %d rounds of %v; the spread is the range of the rounds, as a share of the median. Times are the latency of a batch, including the wait for a VM.\n",
+		r.Command, r.Began.Format("2006-01-02 15:04"), r.Took.Round(1e8), r.Rounds(), r.Slice.Round(1e6))
 	for _, row := range r.facts() {
 		p.line("- %s: %s", row.Name, row.Value)
 	}
@@ -155,8 +155,8 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// roundsMax is the number of rounds of those that had the most.
-func (r *Report) roundsMax() (n int) {
+// Rounds returns the largest number of rounds of a setup.
+func (r *Report) Rounds() (n int) {
 	for _, m := range r.Pools {
 		n = max(n, len(m.Rounds))
 	}
@@ -183,6 +183,6 @@ func (r *Report) facts() []Fact {
 	return append(facts,
 		Fact{"Script", r.Version},
 		Fact{"Events", fmt.Sprintf("%s from %s, %s each on average", Whole(float64(s.Events)), s.Name, formatDigits(float64(s.Bytes)/float64(s.Events))+" B")},
-		Fact{"What comes of them", fmt.Sprintf("of %s tried: %s rows, %s events dropped, %s failed", Whole(float64(s.Tried)), Whole(float64(s.Rows)), Whole(float64(s.Dropped)), Whole(float64(s.Failed)))},
+		Fact{"Results", fmt.Sprintf("of %s tried: %s rows, %s events dropped, %s failed", Whole(float64(s.Tried)), Whole(float64(s.Rows)), Whole(float64(s.Dropped)), Whole(float64(s.Failed)))},
 	)
 }

@@ -1,12 +1,12 @@
-// Package tuning measures a user's own script over pools of VMs, goroutines, cores
-// and sizes of batches, on a sample of the user's events, and reports it: as a table,
-// as Markdown and as a page for a browser.
+// Package tuning measures a user's script with different pools of VMs, numbers of
+// goroutines and CPU cores, and batch sizes, on a sample of the user's events. It writes
+// the report as tables, as Markdown and as an HTML page.
 //
-// Each setup has a process of its own, so that its memory and processor time can be
-// told. Those that are compared take turns in several rounds, each of which goes the
-// other way round than the one before; figures are medians of the rounds.
+// Each setup runs in a process of its own, so that its memory and CPU time can be
+// measured. Setups that are compared take turns in several rounds, every other round in
+// the opposite order. Figures are medians of the rounds.
 //
-// A Trial is used by one goroutine. What is in a Report is only read.
+// One goroutine uses a Trial. A Report is read-only.
 package tuning
 
 import (
@@ -25,18 +25,18 @@ type Setup struct {
 	Batch      int           // events in a batch
 }
 
-// A Reading is what one round of a setup came to.
+// A Reading holds the figures of one round of a setup.
 type Reading struct {
 	Events, Runs, Failed uint64
 	Took, CPU            time.Duration
 	Bytes, Allocs        uint64 // allocated by Go
-	Peak                 uint64 // bytes of the process so far
-	Added                uint64 // of those, what came after the script and the sample were loaded
+	Peak                 uint64 // memory of the process in bytes
+	Added                uint64 // part of Peak that came after the script and the sample were loaded
 	VMs                  int    // at the end
 	VMMemory             uint64 // bytes that they hold
 	Waits                uint64 // for a VM
 	WaitTime             time.Duration
-	P50, P90, P99, Max   time.Duration // of a batch, with the wait for a VM
+	P50, P90, P99, Max   time.Duration // latency of a batch, including the wait for a VM
 }
 
 // A Measurement is a setup with its rounds.
@@ -46,10 +46,10 @@ type Measurement struct {
 	Rounds  []Reading
 }
 
-// A Spread is the median of the rounds, between the least and the most.
+// A Spread is the median, the minimum and the maximum of the rounds.
 type Spread struct{ Median, Min, Max float64 }
 
-// A Summary is what the rounds of a measurement come to.
+// A Summary holds the figures of all rounds of a measurement.
 type Summary struct {
 	Rate                Spread        // events per second
 	P50, P90, P99       time.Duration // medians
@@ -103,5 +103,5 @@ func spread(values []float64) Spread {
 	return Spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
 }
 
-// RelativeRange is the distance between the extremes, as a share of the median.
+// RelativeRange returns the difference of maximum and minimum, as a share of the median.
 func (s Spread) RelativeRange() float64 { return (s.Max - s.Min) / max(s.Median, 1e-9) }

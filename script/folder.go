@@ -11,8 +11,8 @@ import (
 // fileMax bounds a file that a script requires.
 const fileMax = 1 << 20
 
-// Folder returns Code.Files for the files in a folder and below. Nothing leads
-// out of it, symbolic links included.
+// Folder returns Code.Files for a folder and its subfolders. No path, and no symbolic
+// link, leads out of it.
 func Folder(folder string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
 		text, err := readFile(folder, path)
@@ -36,12 +36,12 @@ func readFile(folder, path string) ([]byte, error) {
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, fileMax+1))
 	if len(text) > fileMax {
-		err = fmt.Errorf("the file is larger than %d bytes", fileMax)
+		err = fmt.Errorf("larger than %d bytes", fileMax)
 	}
 	return text, err
 }
 
-// withoutPath is err without the operation and path, which the caller says better.
+// withoutPath strips operation and path from err; the caller adds better ones.
 func withoutPath(err error) error {
 	var inPath *os.PathError
 	if errors.As(err, &inPath) {

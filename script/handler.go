@@ -15,27 +15,25 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// A Handler computes one value from one row: the contract by which embedders
-// of TalariaDB know user code. It is safe for concurrent use once loaded.
+// A Handler computes one value from one row. It is the interface that embedders of
+// TalariaDB use. It is safe for concurrent use once loaded.
 //
-// A pipeline does not use it: a Script takes a whole batch in one crossing and
-// leaves numbers exact.
+// Pipelines do not use it: a Script takes a whole batch at once and keeps numbers exact.
 type Handler interface {
-	// Load makes a handler from code, from a path or from a URI.
+	// Load returns a handler for code, which it is given as text, path or URI.
 	Load(uriOrCode string) (Handler, error)
 
-	// String names the language: "lua" or "plugin".
+	// String returns the language: "lua" or "plugin".
 	String() string
 
-	// Value runs the code on a row. The row stays the caller's and is not changed.
+	// Value runs the code on a row. The caller owns the row, and Value does not change it.
 	Value(row map[string]any) (any, error)
 }
 
-// NewHandler makes a handler of a language whose scripts can return values. It
-// loads code, and paths and file:// URIs of files, whose folder it requires from.
-// A number of JSON becomes a float64, or an int64 when it is a whole number that
-// no float64 holds. What Load returns is an io.Closer, and closes when it is
-// collected.
+// NewHandler returns a handler of a language whose scripts can return values. Load takes
+// code, and paths and file:// URIs of files, which can require files of their folder. A
+// number of JSON becomes a float64, or an int64 if it is an integer that a float64 cannot
+// hold. The loaded handler is an io.Closer; garbage collection closes it, too.
 func NewHandler(lang Language, opts Options) Handler {
 	opts.Value, opts.Sinks = true, []Sink{{}}
 	return &handler{lang: lang, opts: opts}
@@ -63,15 +61,15 @@ func (h *handler) Load(uriOrCode string) (Handler, error) {
 	return loaded, nil
 }
 
-// codeOf tells code from a place where it is. A place has no white space, and
-// code in one word does nothing.
+// codeOf returns code, or reads it from a path or URI. Text with white space is code,
+// unless a file of that name exists.
 func codeOf(uriOrCode string) (Code, error) {
 	path, isFile := strings.CutPrefix(uriOrCode, "file://")
 	switch scheme, _, found := strings.Cut(uriOrCode, "://"); {
 	case strings.ContainsAny(uriOrCode, "\n ") && !isFile && !fileExists(uriOrCode):
 		return Code{Name: "code", Text: []byte(uriOrCode)}, nil
 	case found && !isFile:
-		return Code{}, fmt.Errorf("load %s: a handler reads code and files, not %s://", uriOrCode, scheme)
+		return Code{}, fmt.Errorf("load %s: unsupported scheme %s://; use code, a path or file://", uriOrCode, scheme)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -85,7 +83,7 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// Close frees what Load took. It is called once, and no Value follows.
+// Close closes the script. Call it once, after the last Value.
 func (h *handler) Close() error {
 	if h.script == nil {
 		return nil
@@ -96,14 +94,14 @@ func (h *handler) Close() error {
 
 func (h *handler) Value(row map[string]any) (any, error) {
 	if h.script == nil {
-		return nil, errors.New("no code is loaded: call Load first")
+		return nil, errors.New("no code loaded; call Load first")
 	}
 	if row == nil {
 		row = map[string]any{}
 	}
 	doc, err := json.Marshal(row)
 	if err != nil {
-		return nil, fmt.Errorf("write row as JSON: %w", err)
+		return nil, fmt.Errorf("encode row: %w", err)
 	}
 	in := &event.Batch{Range: event.Range{Count: 1}, Data: doc, Ends: []uint32{uint32(len(doc))}}
 	res := &event.Result{Outputs: make([]event.Output, 1)}
@@ -118,7 +116,7 @@ func (h *handler) Value(row map[string]any) (any, error) {
 	return decodeValue(res.Outputs[0].Doc(0))
 }
 
-// errorOfDead makes an Error of a dead letter, if its text begins with file and line.
+// errorOfDead returns an *Error for a dead letter whose text begins with file and line.
 func errorOfDead(dead *event.Dead) error {
 	place, message, _ := strings.Cut(dead.Error, ": ")
 	at := strings.LastIndexByte(place, ':')
@@ -134,12 +132,12 @@ func decodeValue(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("read value: %w", err)
+		return nil, fmt.Errorf("decode value: %w", err)
 	}
 	return convertNumbers(v), nil
 }
 
-// convertNumbers replaces the numbers in v, as they are spelled, by numbers of Go.
+// convertNumbers replaces each json.Number in v by a float64 or int64.
 func convertNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -1,6 +1,9 @@
-// Package script is the contract of what happens between source and sink: user
-// code that is run on every event. Each language is a folder below; scripttest
-// is the suite that every engine passes.
+// Package script is the contract of the user code that runs on every event, between
+// source and sink. Each language has a folder below; scripttest is the conformance suite
+// that every engine passes.
+//
+// A language builds its results with a ResultBuilder. Callers run whole batches with
+// RunAll.
 package script
 
 import (
@@ -15,53 +18,55 @@ import (
 
 // A Script is loaded user code. It is safe for concurrent use.
 type Script interface {
-	// Run passes every event of in through the script, in one crossing, and
-	// fills res, which belongs to the caller and is reset first. len(res.Outputs)
-	// must be the number of sinks the script was loaded for. A failing event is
-	// in res.Dead and does not fail the batch; a row that does not fit the columns
-	// of a sink is in res.Dead and goes to the other sinks. When a limit of the batch ends
-	// the run early, res holds what ran before, res.Ran says how far, and the
-	// error is a *LimitError. Any other error is about the engine.
+	// Run passes every event of in through the script and fills res. The caller owns
+	// both; Run resets res first and keeps neither. len(res.Outputs) must be
+	// Options.Outputs.
+	//
+	// An event that fails becomes a dead letter in res and does not fail the batch. A
+	// row that does not fit the columns of a sink becomes a dead letter for this sink
+	// and goes to the others. When a limit of the batch ends the run early, the error
+	// is a *LimitError, res holds the results of the events before, and res.Ran is
+	// their number, at least one; see RunAll. After any other error, res is empty.
 	Run(ctx context.Context, in *event.Batch, res *event.Result) error
 
-	// String is the script's name and version, as dead letters quote it.
+	// String returns the script's name and version, as dead letters quote it.
 	String() string
 
 	Close() error
 }
 
-// Code is the text of a script and where it came from.
+// Code is the text of a script.
 type Code struct {
 	Name string // file name or URI, as errors quote it
 	Text []byte
-	Func string // the function to call, where the language lets one choose; "" is its default
-	// Files reads what the code requires, by a path with slashes from the code's
-	// own folder; nil when there is nothing beside it. See Folder.
+	Func string // function to call; empty for the language's default
+	// Files reads a file that the code requires, by its path with slashes, relative to
+	// the code's folder. It is nil if there are no files; see Folder.
 	Files func(path string) ([]byte, error)
 }
 
 // Options are what a script is loaded with.
 type Options struct {
 	Limits Limits
-	// Sinks are what comes of a batch is for, at most SinksMax and one of them not Routed.
+	// Sinks are the sinks of the rows: at most SinksMax, and at least one not Routed.
 	Sinks []Sink
-	// Together asks for one output in place of one for each sink: of everything,
-	// with the sinks in its To. Sinks want no columns then.
+	// Together asks for one output with all rows, and with their sinks in To, in place of
+	// one output per sink. The sinks must have no columns then.
 	Together bool
 	Log      *slog.Logger
-	// Modules are what the code can require besides the standard ones.
+	// Modules are the modules that the code can require besides the standard ones.
 	Modules []Module
-	// Stats takes what the code measures; nil drops it.
+	// Stats collects the measurements of the code; nil drops them.
 	Stats *Stats
-	// Pool keeps the VMs of the code, and those of others; nil is an adaptive pool of
-	// its own.
+	// Pool holds the VMs of the code. It may be shared; nil means an adaptive pool of its
+	// own.
 	Pool *pool.Pool
-	// Value makes any JSON value that the function returns the one output of its
-	// event, null if it returns none, in place of events. Sinks want no columns then.
+	// Value makes the value that the function returns the one row of its event, null if
+	// it returns none. The sinks must have no columns then.
 	Value bool
 }
 
-// Limits hold whatever the script does. A zero field means the default.
+// Limits bound what a script can use. A zero field means the default.
 type Limits struct {
 	EventTime time.Duration // for one event; default 100 ms
 	BatchTime time.Duration // for a batch; default 2 s
@@ -69,7 +74,7 @@ type Limits struct {
 	Output    int           // bytes of output for one batch; default 64 MiB
 }
 
-// WithDefaults fills the zero fields.
+// WithDefaults returns the limits with defaults in place of zero fields.
 func (l Limits) WithDefaults() Limits {
 	if l.EventTime == 0 {
 		l.EventTime = 100 * time.Millisecond
@@ -109,7 +114,7 @@ func (e *Error) Error() string {
 // ErrorHint implements event.Hinter.
 func (e *Error) ErrorHint() string { return e.Hint }
 
-// A LimitError says that a batch hit a limit that is its own and not one event's.
+// A LimitError says that a run hit a limit of the batch, and not of one event.
 type LimitError struct {
 	Limit string // "batch time", "output"
 	Err   *Error // where the script was
@@ -117,7 +122,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return fmt.Sprintf("%s limit: %v", e.Limit, e.Err) }
 
-// A Language is how a kind of engine is offered to configurations.
+// A Language is a kind of engine that configurations can choose.
 type Language struct {
 	Name string
 	Doc  string

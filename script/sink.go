@@ -9,18 +9,18 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
-// SinksMax is how many sinks a script can be loaded for.
+// SinksMax is the maximum number of sinks of a script.
 const SinksMax = 64
 
 // A Sink is what a script knows of a sink.
 type Sink struct {
 	Name    string         // by which code routes to it
-	Columns []event.Column // that it asks for, or nil
-	Routed  bool           // it gets nothing but what is routed to it
-	Bare    bool           // it reads columns and no documents, which may be empty then
+	Columns []event.Column // to extract for it, or nil
+	Routed  bool           // it gets only rows that are routed to it
+	Bare    bool           // it reads columns only; documents may be empty
 }
 
-// Outputs is the length of Result.Outputs.
+// Outputs returns the length of Result.Outputs.
 func (o *Options) Outputs() int {
 	if o.Together {
 		return 1
@@ -28,7 +28,7 @@ func (o *Options) Outputs() int {
 	return len(o.Sinks)
 }
 
-// Route returns the set of the named sinks, a bit for each.
+// Route returns the set of the named sinks, one bit per sink.
 func (o *Options) Route(names ...string) (to uint64, err error) {
 	for _, name := range names {
 		i := slices.IndexFunc(o.Sinks, func(s Sink) bool { return s.Name == name })
@@ -46,19 +46,19 @@ func (o *Options) unknownSink(name string) error {
 		known = append(known, o.Sinks[i].Name)
 	}
 	if near := nearest.Name(name, known); near != "" {
-		return fmt.Errorf("there is no sink %q; did you mean %q?", name, near)
+		return fmt.Errorf("unknown sink %q; did you mean %q?", name, near)
 	}
-	return fmt.Errorf("there is no sink %q; known: %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("unknown sink %q; known sinks: %s", name, strings.Join(known, ", "))
 }
 
-// Direct tells whether the first output gets all that code sends, so that an engine
-// can write there at once.
+// Direct reports whether the first output gets all rows, so that an engine can write to
+// it directly.
 func (o *Options) Direct() bool {
 	return o.Together || len(o.Sinks) == 1 && !o.Sinks[0].Routed
 }
 
-// Wants tells whether sink i gets what is routed to a set of sinks; 0 says that the
-// code did not route it.
+// Wants reports whether sink i gets a row that is routed to a set of sinks. 0 means that
+// the code did not route it.
 func (o *Options) Wants(i int, to uint64) bool {
 	if to == 0 {
 		return !o.Sinks[i].Routed

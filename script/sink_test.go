@@ -25,7 +25,7 @@ func TestRoute(t *testing.T) {
 	if to, err := three.Route("c", "a", "c"); to != 5 || err != nil {
 		t.Errorf("the set is %b, error %v", to, err)
 	}
-	for name, want := range map[string]string{"C": `did you mean "c"?`, "elsewhere": "known: a, b, c"} {
+	for name, want := range map[string]string{"C": `did you mean "c"?`, "elsewhere": "known sinks: a, b, c"} {
 		if _, err := three.Route("a", name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want %s", err, want)
 		}

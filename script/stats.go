@@ -7,21 +7,21 @@ import (
 	"sync"
 )
 
-// What scripts may measure in one Stats. A script that makes names or labels out
-// of its data would otherwise fill the memory of whoever collects them.
+// Bounds of one Stats. Without them, a script that makes names or labels of its data would
+// fill the memory of the monitoring system.
 const (
 	seriesMax = 1000 // names and combinations of labels
-	labelsMax = 8    // of one measurement
+	labelsMax = 8    // per measurement
 	nameMax   = 128  // bytes of a name or label
 )
 
-// A StatKind says how measurements of one name are put together.
+// A StatKind says how the measurements of one name are combined.
 type StatKind uint8
 
 const (
-	Counter   StatKind = iota + 1 // the sum; it only grows
+	Counter   StatKind = iota + 1 // their sum, which only grows
 	Gauge                         // the last one
-	Histogram                     // how many were up to each bucket's bound
+	Histogram                     // their distribution
 )
 
 func (k StatKind) String() string {
@@ -31,27 +31,27 @@ func (k StatKind) String() string {
 // A Label is a dimension of a measurement.
 type Label struct{ Name, Value string }
 
-// A Stat is what a name with its labels has come to.
+// A Stat is the value of a name with its labels.
 type Stat struct {
 	Kind   StatKind
 	Name   string
-	Labels []Label // by name
+	Labels []Label // sorted by name
 	Value  float64 // of a counter or a gauge; the sum of a histogram
 	Count  uint64  // of a histogram
-	// Buckets of a histogram: Buckets[i] counts what was up to Bounds[i].
+	// Buckets[i] counts the measurements of a histogram that are at most Bounds[i].
 	Bounds  []float64
 	Buckets []uint64
 }
 
-// bounds are those of every histogram: a decade in three steps, from a
-// thousandth to a million.
+// bounds are the bounds of every histogram: three per decade, from a thousandth to a
+// million.
 var bounds = []float64{
 	.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500,
 	1e3, 2.5e3, 5e3, 1e4, 2.5e4, 5e4, 1e5, 2.5e5, 5e5, 1e6,
 }
 
-// Stats collects what scripts measure, until it is asked for it. Its zero value is
-// ready. It is safe for concurrent use, and may be shared by several scripts.
+// Stats collects the measurements of scripts. Its zero value is ready for use. It is safe
+// for concurrent use, and several scripts may share it.
 type Stats struct {
 	mu      sync.Mutex
 	series  map[string]*Stat
@@ -59,15 +59,15 @@ type Stats struct {
 	refused uint64
 }
 
-// A Series is a name with its labels in a Stats, for whoever measures it often.
+// A Series is a name with its labels in a Stats, for frequent measurements.
 type Series struct {
 	stats *Stats
 	stat  *Stat
 }
 
-// Series finds or makes a series. It refuses what has no name, what was another
-// kind of thing before, and what would be too much. In names, also of labels,
-// whatever is no letter, digit or underscore becomes an underscore.
+// Series finds or adds a series. It returns an error for an invalid name, for a name of
+// another kind, and when a bound is exceeded. In names and label names, each character but
+// letters, digits and underscores becomes an underscore.
 func (s *Stats) Series(kind StatKind, name string, labels ...Label) (Series, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Stats) Series(kind StatKind, name string, labels ...Label) (Series, err
 	return Series{stats: s, stat: stat}, err
 }
 
-// Add takes a measurement. It refuses to count down.
+// Add adds a measurement. Counters refuse negative values.
 func (s Series) Add(value float64) error {
 	s.stats.mu.Lock()
 	defer s.stats.mu.Unlock()
@@ -90,7 +90,7 @@ func (s Series) Add(value float64) error {
 	return nil
 }
 
-// Add is Series and its Add.
+// Add adds a measurement to a series, see Series.
 func (s *Stats) Add(kind StatKind, name string, value float64, labels ...Label) error {
 	series, err := s.Series(kind, name, labels...)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Stat) add(value float64) {
 	s.Value += value
 }
 
-// findSeries returns the series of a name with its labels, made if there may be more.
+// findSeries returns the series of a name with its labels. It adds a missing one.
 func (s *Stats) findSeries(kind StatKind, name string, labels []Label) (*Stat, error) {
 	name, labels = cleanName(name), cleanLabels(labels)
 	byName := func(a, b Label) int { return strings.Compare(a.Name, b.Name) }
@@ -140,35 +140,35 @@ func (s *Stats) findSeries(kind StatKind, name string, labels []Label) (*Stat, e
 	return stat, nil
 }
 
-// checkSeries says why a series cannot be made. Its labels are sorted.
+// checkSeries returns an error if the series cannot be added. Its labels are sorted.
 func (s *Stats) checkSeries(kind StatKind, name string, labels []Label) error {
 	if name == "" || len(name) > nameMax {
-		return fmt.Errorf("a measurement's name has 1 to %d bytes, not %d", nameMax, len(name))
+		return fmt.Errorf("name of a measurement has %d bytes; use 1 to %d", len(name), nameMax)
 	}
 	if was, found := s.kinds[name]; found && was != kind {
 		return fmt.Errorf("%s is a %v, not a %v", name, was, kind)
 	}
 	if len(labels) > labelsMax {
-		return fmt.Errorf("%s has %d labels; at most %d are kept", name, len(labels), labelsMax)
+		return fmt.Errorf("%s has %d labels; use at most %d", name, len(labels), labelsMax)
 	}
 	for i, label := range labels {
 		if i > 0 && label.Name == labels[i-1].Name {
 			return fmt.Errorf("the label %s is given twice", label.Name)
 		}
 		if label.Name == "" || len(label.Name) > nameMax {
-			return fmt.Errorf("a label's name has 1 to %d bytes, not %d", nameMax, len(label.Name))
+			return fmt.Errorf("label name of %s has %d bytes; use 1 to %d", name, len(label.Name), nameMax)
 		}
 		if len(label.Value) > nameMax {
-			return fmt.Errorf("the label %s has a value of %d bytes; at most %d are kept", label.Name, len(label.Value), nameMax)
+			return fmt.Errorf("value of label %s has %d bytes; use at most %d", label.Name, len(label.Value), nameMax)
 		}
 	}
 	if len(s.series) >= seriesMax {
-		return fmt.Errorf("there are %d measurements already, %s is not kept: use fewer names and labels", seriesMax, name)
+		return fmt.Errorf("cannot add %s: more than %d measurements; use fewer names and labels", name, seriesMax)
 	}
 	return nil
 }
 
-// seriesKey is unique, for no valid name holds a control character.
+// seriesKey returns a unique key: no valid name contains a control character.
 func seriesKey(name string, labels []Label) string {
 	if len(labels) == 0 {
 		return name
@@ -189,7 +189,7 @@ func isValidAt(name string, i int) bool {
 	return isLetter(name[i]) || i > 0 && name[i] >= '0' && name[i] <= '9'
 }
 
-// cleanName makes a name of letters, digits and underscores.
+// cleanName replaces all but letters, digits and underscores.
 func cleanName(name string) string {
 	for i := range len(name) {
 		if !isValidAt(name, i) {
@@ -221,8 +221,8 @@ func cleanLabels(labels []Label) []Label {
 	return labels
 }
 
-// Snapshot returns all there is, by name and labels, and how many measurements
-// were refused.
+// Snapshot returns all series, sorted by name and labels, and the number of measurements
+// that were refused.
 func (s *Stats) Snapshot() (stats []Stat, refused uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

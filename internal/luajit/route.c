@@ -68,9 +68,9 @@ static void known(lua_State *L, const front *f) {
 
 static void unknown(lua_State *L, const front *f, const char *name, size_t len) {
 	nearest(L, f, name, len);
-	if (!lua_isnil(L, -1)) front_raise(L, "there is no sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
+	if (!lua_isnil(L, -1)) front_raise(L, "unknown sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
 	known(L, f);
-	front_raise(L, "there is no sink \"%s\"; known: %s", name, lua_tostring(L, -1));
+	front_raise(L, "unknown sink \"%s\"; known sinks: %s", name, lua_tostring(L, -1));
 }
 
 // sink returns the bit of the sink whose name is at index.

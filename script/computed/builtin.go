@@ -11,10 +11,10 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Of an identifier's 128 bits the first 56 name the pipeline and the partition,
-// then come 48 for the position of the event and 24 for the number of the row
-// among those of the event. So it sorts as the events lie in their partition,
-// is the same when a batch is run again, and no two rows have the same one.
+// An identifier has 128 bits: 56 for the pipeline and the partition, 48 for the position
+// of the event and 24 for the number of the row among those of the event. So identifiers
+// sort as the events of a partition do, are unique, and stay the same when a batch runs
+// again.
 const (
 	positionMax = 1<<48 - 1
 	numberMax   = 1<<24 - 1
@@ -30,7 +30,7 @@ func (w *computation) fillIdentifiers(c *Column) {
 		position, number := w.in.Range.First+uint64(from), w.numbers[row]
 		if position > positionMax || number > numberMax {
 			w.rejectRow(row, event.Dead{Stage: "column", Script: w.script.String(), Error: fmt.Sprintf(
-				"column %s: %s has room for positions up to %d and %d rows of one event", c.Name, Identifier, uint64(positionMax), numberMax+1)})
+				"column %s: %s supports positions up to %d and %d rows per event", c.Name, Identifier, uint64(positionMax), numberMax+1)})
 			continue
 		}
 		copy(id[:7], owner[:])

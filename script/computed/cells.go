@@ -12,13 +12,13 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// Cells are the values of one column as JSON, each alone in an object under
-// valueKey, as the extractor that checks them wants it.
+// cells hold the values of one column as JSON, each in an object of its own under
+// valueKey, as the extractor that checks their type expects.
 type cells struct {
 	data  []byte
 	spans []span // by row; a row without a value has none
 	ends  []uint32
-	rows  []int // by document: the row it is of
+	rows  []int // by document: its row
 }
 
 type span struct{ start, end int }
@@ -33,7 +33,7 @@ func (c *cells) reset(rows int) {
 	c.spans = append(c.spans[:0], make([]span, rows)...)
 }
 
-// set gives a row its value. Rows come in order.
+// set sets the value of a row. Call it in the order of the rows.
 func (c *cells) set(row int, value []byte) {
 	c.data = append(c.data, opening...)
 	c.spans[row] = span{len(c.data), len(c.data) + len(value)}
@@ -44,7 +44,7 @@ func (c *cells) set(row int, value []byte) {
 
 func (c *cells) value(row int) []byte { return c.data[c.spans[row].start:c.spans[row].end] }
 
-// rejectMistyped makes dead letters of the rows whose value is not of the column's type.
+// rejectMistyped rejects the rows whose value is not of the column's type.
 func (w *computation) rejectMistyped(c *Column, checker *document.Extractor) error {
 	found, err := checker.Extract(w.cells.data, w.cells.ends, &w.checked)
 	if err != nil {
@@ -64,11 +64,11 @@ func (w *computation) mistyped(c *Column, bad report.Bad) event.Dead {
 	return d
 }
 
-// addColumn adds the column to the rows that are good, and leaves the others out.
+// addColumn adds the column to the rows and removes rejected rows.
 func (w *computation) addColumn(c *Column) {
 	w.next.Reset()
 	quoted := pure.AppendString(nil, c.Name)
-	numbers, origins := w.numbers[:0], w.sourceRows[:0]
+	numbers, sources := w.numbers[:0], w.sourceRows[:0]
 	for i, row := range w.cells.rows {
 		if w.rejected[row] {
 			continue
@@ -83,13 +83,13 @@ func (w *computation) addColumn(c *Column) {
 		if len(w.rows.To) > 0 {
 			w.next.To = append(w.next.To, w.rows.To[row])
 		}
-		numbers, origins = append(numbers, w.numbers[row]), append(origins, w.sourceRows[row])
+		numbers, sources = append(numbers, w.numbers[row]), append(sources, w.sourceRows[row])
 	}
-	w.numbers, w.sourceRows = numbers, origins
+	w.numbers, w.sourceRows = numbers, sources
 	w.rows, w.next = w.next, w.rows
 }
 
-// fieldValue is what goes into the row: cell i of the column, which is that of row.
+// fieldValue returns the JSON that goes into the row, whose cell is cell i.
 func (w *computation) fieldValue(c *Column, i, row int) []byte {
 	value := w.cells.value(row)
 	switch {
@@ -101,7 +101,7 @@ func (w *computation) fieldValue(c *Column, i, row int) []byte {
 	return value
 }
 
-// parseJSONText takes a text for the JSON that it holds, as json.encode makes it.
+// parseJSONText returns the JSON in a string, as json.encode returns it.
 func (w *computation) parseJSONText(c *Column, row int, quoted []byte) []byte {
 	var text string
 	err := json.Unmarshal(quoted, &text)
@@ -111,12 +111,12 @@ func (w *computation) parseJSONText(c *Column, row int, quoted []byte) []byte {
 	}
 	w.rejectRow(row, event.Dead{
 		Stage: "column", Script: c.Code.String(),
-		Error: fmt.Sprintf("column %s wants json, got the text %s: return a table, or what json.encode makes of a value", c.Name, report.Clip(quoted)),
+		Error: fmt.Sprintf("column %s wants json, got the string %s: return a table, or the result of json.encode", c.Name, report.Clip(quoted)),
 	})
 	return nil
 }
 
-// setField appends doc with the field set to value.
+// setField appends doc to out, with the field set to value.
 func setField(out, doc []byte, name string, quoted, value []byte) []byte {
 	if bytes.Contains(doc, quoted) || bytes.Contains(doc, []byte(`\u`)) {
 		return replaceField(out, doc, name, value)
@@ -131,13 +131,13 @@ func setField(out, doc []byte, name string, quoted, value []byte) []byte {
 	return append(out, doc[end:]...)
 }
 
-// rawJSON is JSON that is written as it is.
+// rawJSON is JSON text that is written unchanged.
 type rawJSON []byte
 
 // AppendJSON implements pure.Encoder.
 func (r rawJSON) AppendJSON(out []byte) ([]byte, error) { return append(out, r...), nil }
 
-// replaceField is setField for a document that may have the field.
+// replaceField is setField for a document that may have the field already.
 func replaceField(out, doc []byte, name string, value []byte) []byte {
 	var d pure.Document
 	err := d.Index(doc)
@@ -148,7 +148,7 @@ func replaceField(out, doc []byte, name string, value []byte) []byte {
 		out, err = d.Root().Append(out)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("computed: a script returned what is no document: %v", err))
+		panic(fmt.Sprintf("computed: a script returned an invalid document: %v", err))
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 // limitsMax is how many runs of a column's code may hit a limit in one batch.
 const limitsMax = 3
 
-// A computation is one batch on its way through the columns. Its memory is used again.
+// A computation computes the columns of one batch. Its memory is reused.
 type computation struct {
 	script   *Script
 	result   *script.ResultBuilder
@@ -24,13 +24,13 @@ type computation struct {
 	checked  event.Columns
 
 	in         *event.Batch
-	rows       event.Output // as far as the columns have come
+	rows       event.Output // with the columns so far
 	next       event.Output // rows with one more column
-	numbers    []uint32     // which output of its event a row was
-	sourceRows []uint32     // which output of the script a row was
-	sent       event.Output // the events and sinks of the script's outputs, without documents
+	numbers    []uint32     // by row: its number among the rows of its event
+	sourceRows []uint32     // by row: its index in sent
+	sent       event.Output // the script's rows: events and sinks, without documents
 	cells      cells
-	rejected   []bool // by row: it is dead
+	rejected   []bool // by row
 	dead       []event.Dead
 }
 
@@ -51,7 +51,7 @@ func (w *computation) start(in *event.Batch) {
 	}
 }
 
-// compute adds the columns, one after the other.
+// compute computes the columns, one after the other.
 func (w *computation) compute(ctx context.Context) error {
 	for i := range w.script.columns {
 		c := &w.script.columns[i]
@@ -68,7 +68,7 @@ func (w *computation) compute(ctx context.Context) error {
 	return nil
 }
 
-// fillCells fills the cells of a column.
+// fillCells computes the values of a column.
 func (w *computation) fillCells(ctx context.Context, c *Column) error {
 	switch c.Built {
 	case Identifier:
@@ -81,8 +81,7 @@ func (w *computation) fillCells(ctx context.Context, c *Column) error {
 	return nil
 }
 
-// callCode passes the rows through the code of a column, in one crossing unless a limit ends
-// it.
+// callCode runs the code of a column on all rows.
 func (w *computation) callCode(ctx context.Context, c *Column) error {
 	if w.rows.Len() == 0 {
 		return nil
@@ -100,7 +99,7 @@ func (w *computation) callCode(ctx context.Context, c *Column) error {
 	return w.checkComplete(c)
 }
 
-// collectValues takes the values of the rows from first on.
+// collectValues adds the values of a run, of the rows from first on.
 func (w *computation) collectValues(c *Column, first int) {
 	for i := range w.values.Dead {
 		d := &w.values.Dead[i]
@@ -114,7 +113,7 @@ func (w *computation) collectValues(c *Column, first int) {
 	}
 }
 
-// nameColumn makes an error name the column. Code that has no file is called after it.
+// nameColumn adds the column's name to an error, unless the code is named after it.
 func nameColumn(c *Column, fault string) string {
 	if name := "column " + c.Name; !strings.HasPrefix(fault, name) {
 		return name + ": " + fault
@@ -122,38 +121,38 @@ func nameColumn(c *Column, fault string) string {
 	return fault
 }
 
-// checkComplete checks that each row has a value or is dead.
+// checkComplete checks that each row has a value or was rejected.
 func (w *computation) checkComplete(c *Column) error {
 	dead := 0
-	for _, bad := range w.rejected {
-		if bad {
+	for _, rejected := range w.rejected {
+		if rejected {
 			dead++
 		}
 	}
 	if values := len(w.cells.rows); values+dead != w.rows.Len() {
-		return fmt.Errorf("%s gave %d values and %d errors for %d rows: a fault in the engine", c.Code, values, dead, w.rows.Len())
+		return fmt.Errorf("%s returned %d values and %d errors for %d rows: this is a bug in its engine", c.Code, values, dead, w.rows.Len())
 	}
 	return nil
 }
 
-// rejectRow makes dead letters of a row, one for each sink that it is for.
+// rejectRow makes dead letters of a row, one for each of its sinks.
 func (w *computation) rejectRow(row int, d event.Dead) {
 	if w.rejected[row] {
 		return
 	}
 	w.rejected[row] = true
-	from, origin := w.rows.From[row], int(w.sourceRows[row])
+	from, source := w.rows.From[row], int(w.sourceRows[row])
 	d.Position, d.Original = w.in.Range.First+uint64(from), bytes.Clone(w.in.Doc(int(from)))
 	for i := range w.script.options.Sinks {
-		if w.isForSink(i, origin) {
-			d.Sink, d.Number = w.script.options.Sinks[i].Name, w.rowNumber(i, origin)
+		if w.isForSink(i, source) {
+			d.Sink, d.Number = w.script.options.Sinks[i].Name, w.rowNumber(i, source)
 			w.dead = append(w.dead, d)
 		}
 	}
 }
 
-// finish fills the result. An event whose rows all died was not dropped, so only the
-// script's own count holds.
+// finish fills the result. It keeps the script's count of dropped events: an event whose
+// rows were all rejected was not dropped.
 func (w *computation) finish(res *event.Result) error {
 	w.result.Start(w.in, res)
 	w.result.AddRows(&w.rows)
@@ -163,18 +162,18 @@ func (w *computation) finish(res *event.Result) error {
 	return err
 }
 
-// isForSink tells whether an output of the script is for sink i.
-func (w *computation) isForSink(i, origin int) bool {
+// isForSink reports whether a row of the script is for sink i.
+func (w *computation) isForSink(i, source int) bool {
 	to := uint64(0)
 	if len(w.sent.To) > 0 {
-		to = w.sent.To[origin]
+		to = w.sent.To[source]
 	}
 	return w.script.options.Wants(i, to)
 }
 
-// rowNumber is which of the event's rows in sink i an output of the script is.
-func (w *computation) rowNumber(i, origin int) (number uint32) {
-	for at := origin - 1; at >= 0 && w.sent.From[at] == w.sent.From[origin]; at-- {
+// rowNumber returns the number of a row of the script among those of its event in sink i.
+func (w *computation) rowNumber(i, source int) (number uint32) {
+	for at := source - 1; at >= 0 && w.sent.From[at] == w.sent.From[source]; at-- {
 		if w.isForSink(i, at) {
 			number++
 		}
@@ -182,16 +181,16 @@ func (w *computation) rowNumber(i, origin int) (number uint32) {
 	return number
 }
 
-// numberInSink is number for a row of sink i.
+// numberInSink is rowNumber for a row of output i.
 func (w *computation) numberInSink(i, row int) uint32 {
-	for _, origin := range w.sourceRows {
-		if !w.isForSink(i, int(origin)) {
+	for _, source := range w.sourceRows {
+		if !w.isForSink(i, int(source)) {
 			continue
 		}
 		if row == 0 {
-			return w.rowNumber(i, int(origin))
+			return w.rowNumber(i, int(source))
 		}
 		row--
 	}
-	panic("computed: a sink has more rows than it was sent")
+	panic("computed: a sink has more rows than the script returned")
 }

@@ -1,10 +1,9 @@
-// Package computed adds columns to the rows that leave a script: each is a
-// field whose value a function computes from the row, the columns before it
-// included. What the function does to its row stays there.
+// Package computed adds columns to the rows of a script. Each column is a field whose
+// value a function computes from the row, including the columns before it. Changes that
+// the function makes to its row are discarded.
 //
-// A row whose function fails, or whose value is not of the column's type, is a
-// dead letter that names the column, for each sink that the row is for; nothing is
-// left out in silence. A Script is safe for concurrent use.
+// A row whose function fails, or returns a value of the wrong type, becomes a dead letter
+// that names the column, for each sink of the row. A Script is safe for concurrent use.
 package computed
 
 import (
@@ -21,13 +20,13 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// What a column may be made of without code.
+// The built-in functions.
 const (
 	Identifier = "make://identifier" // 32 hexadecimal digits, see identifier
-	Timestamp  = "make://timestamp"  // when the batch is processed
+	Timestamp  = "make://timestamp"  // time at which the batch is processed
 )
 
-// A Column is one computed column. It has either code or a built-in function.
+// A Column is one computed column, of code or of a built-in function.
 type Column struct {
 	Name  string
 	Type  event.Type
@@ -35,19 +34,19 @@ type Column struct {
 	Built string        // Identifier or Timestamp
 }
 
-// IsBuilt tells whether a function is a built-in one.
+// IsBuilt reports whether a function is built in.
 func IsBuilt(function string) bool { return function == Identifier || function == Timestamp }
 
-// Types are those that a column may have.
+// Types returns the types that a column may have.
 func Types() []event.Type {
 	return []event.Type{event.Bool, event.Int32, event.Int64, event.Float64, event.String, event.Timestamp, event.JSON}
 }
 
-// Check says what is wrong with a column.
+// Check returns an error if the column is invalid.
 func (c Column) Check() error {
 	switch {
 	case c.Name == "" || strings.ContainsFunc(c.Name, isAmbiguous):
-		return fmt.Errorf("a column cannot be called %q: quotes, slashes and control characters are not allowed", c.Name)
+		return fmt.Errorf("invalid column name %q: quotes, slashes and control characters are not allowed", c.Name)
 	case !slices.Contains(Types(), c.Type):
 		return fmt.Errorf("column %s cannot be of type %s", c.Name, c.Type)
 	case c.Built == Identifier && c.Type != event.String:
@@ -58,10 +57,10 @@ func (c Column) Check() error {
 	return nil
 }
 
-// isAmbiguous characters can be spelled in more than one way in a key of JSON.
+// isAmbiguous reports whether JSON can spell the character in several ways.
 func isAmbiguous(r rune) bool { return r < ' ' || strings.ContainsRune(`"\/`, r) }
 
-// Script is a script and the columns computed from what it returns.
+// Script is a script with computed columns.
 type Script struct {
 	pipeline     string
 	inner        script.Script
@@ -71,13 +70,13 @@ type Script struct {
 	computations sync.Pool // of *work
 }
 
-// New puts columns behind a script that is loaded for all sinks together. sinks are
-// those that the whole is for. The Script closes what it is given.
+// New adds columns to the rows of inner, which was loaded with Options.Together. sinks are
+// the sinks of the result. Close closes inner and the code of the columns.
 func New(pipeline string, inner script.Script, columns []Column, sinks []script.Sink) *Script {
 	return &Script{pipeline: pipeline, inner: inner, columns: columns, options: script.Options{Sinks: sinks}, now: time.Now}
 }
 
-// String names the script and the code of each column, with their versions.
+// String returns the names and versions of the script and of the columns' code.
 func (s *Script) String() string {
 	names := []string{s.inner.String()}
 	for _, c := range s.columns {

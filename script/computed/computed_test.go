@@ -123,7 +123,7 @@ func TestTypes(t *testing.T) {
 		{event.JSON, `json.encode("text")`, `"text"`, false},
 		{event.JSON, `" [1, 2] "`, `[1, 2]`, false},
 		{event.JSON, `row.o`, `{ "k": 1.0 }`, false},
-		{event.JSON, `"text"`, `column c wants json, got the text "text": return a table, or what json.encode makes`, true},
+		{event.JSON, `"text"`, `column c wants json, got the string "text": return a table, or the result of json.encode`, true},
 		{event.JSON, `"1,2"`, `column c wants json`, true},
 		{event.JSON, `""`, `column c wants json`, true},
 		{event.JSON, `5`, `5`, false},
@@ -322,8 +322,8 @@ func TestTimestamp(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for part, c := range map[string]Column{
-		`cannot be called ""`:          {Type: event.Bool},
-		`cannot be called "a\"b"`:      {Name: `a"b`, Type: event.Bool},
+		`invalid column name ""`:          {Type: event.Bool},
+		`invalid column name "a\"b"`:      {Name: `a"b`, Type: event.Bool},
 		"cannot be of type decimal":    {Name: "a", Type: event.Decimal},
 		"is of type string, not int64": {Name: "a", Type: event.Int64, Built: Identifier},
 		"timestamp, or int64":          {Name: "a", Type: event.String, Built: Timestamp},

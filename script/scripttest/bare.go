@@ -102,7 +102,7 @@ func describeBare(s script.Script, res *event.Result) string {
 // testBareOutput: columns count as output where there are no documents.
 func testBareOutput(t *testing.T, lang script.Language) {
 	options := bareSinks(true)
-	options.Limits = script.Limits{Output: 1000}
+	options.Limits = script.Limits{Output: 1000, EventTime: 20 * time.Second, BatchTime: time.Minute}
 	s := load(t, lang, `function main(event) event.s = ("x"):rep(390) return event end`, options)
 	docs := strings.Fields(strings.Repeat(`{"n":1} `, 5))
 	in, res := batch(docs...), result()

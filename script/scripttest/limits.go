@@ -136,7 +136,7 @@ func testBatchTimeOfOne(t *testing.T, lang script.Language) {
 }
 
 func testOutput(t *testing.T, lang script.Language) {
-	s := load(t, lang, `function main(event) return {text = ("x"):rep(390)} end`, script.Options{Limits: script.Limits{Output: 1000}})
+	s := load(t, lang, `function main(event) return {text = ("x"):rep(390)} end`, script.Options{Limits: script.Limits{Output: 1000, EventTime: 20 * time.Second, BatchTime: time.Minute}})
 	docs := strings.Fields(strings.Repeat("{} ", 5))
 	in, res := batch(docs...), result()
 	err := s.Run(t.Context(), in, res)
@@ -160,7 +160,7 @@ function main(event)
     return list
   end
   return event
-end`, script.Options{Limits: script.Limits{Output: 10_000}})
+end`, script.Options{Limits: script.Limits{Output: 10_000, EventTime: 20 * time.Second, BatchTime: time.Minute}})
 	res := run(t, s, `{"n":1}`, `{"n":1000}`, `{"n":2}`)
 	if got, want := strings.Join(outLines(&res.Outputs[0]), " "), `0 {"n":1} 2 {"n":2}`; got != want {
 		t.Errorf("output is %s, want %s", got, want)

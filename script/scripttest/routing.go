@@ -63,11 +63,11 @@ var routes = []struct {
 	},
 	{
 		name: "unknown name", script: "function main(e)\n local r = to('aduit', e) return r end",
-		dead: []string{`0 script: case.lua:2: | there is no sink "aduit" | did you mean "audit"?`},
+		dead: []string{`0 script: case.lua:2: | unknown sink "aduit" | did you mean "audit"?`},
 	},
 	{
 		name: "unlike any name", script: `function main(e) return to({"main", "elsewhere"}, e) end`,
-		dead: []string{`0 script: there is no sink "elsewhere" | known: main, audit, cold`},
+		dead: []string{`0 script: unknown sink "elsewhere" | known sinks: main, audit, cold`},
 	},
 	{name: "pcall", script: `function main(e) if pcall(to, "x", e) then return nil end return to("cold", e) end`, cold: `0 {"n":1}`},
 	{

@@ -234,8 +234,8 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// done reads the whole stream and returns what a sink would remember.
-func done(t testing.TB, c stream.Config, n int) (all event.Ranges) {
+// readAll reads the whole stream and returns the ranges that a sink would commit.
+func readAll(t testing.TB, c stream.Config, n int) (all event.Ranges) {
 	t.Helper()
 	r, err := open(t, c, nil)
 	if err != nil {
@@ -273,7 +273,7 @@ func TestVerifyDone(t *testing.T) {
 			st := create(t, js, "s")
 			publish(t, js, "s.x", numbered(10)...)
 			config := stream.Config{URL: url, Stream: "s"}
-			had := done(t, config, 10)
+			done := readAll(t, config, 10)
 			c.change(t, js, st)
 			_, err := open(t, config, done)
 			var permanent *event.PermanentError
@@ -291,10 +291,10 @@ func TestRestored(t *testing.T) {
 	create(t, js, "s")
 	publish(t, js, "s.x", numbered(10)...)
 	config := stream.Config{URL: url, Stream: "s"}
-	had := done(t, config, 10)
+	done := readAll(t, config, 10)
 	for _, later := range []event.Ranges{
 		{{First: 0, Count: 20}},
-		{{First: 0, Count: 10, Prints: append(had[0].Prints[:9:9], 12345)}},
+		{{First: 0, Count: 10, Prints: append(done[0].Prints[:9:9], 12345)}},
 	} {
 		var permanent *event.PermanentError
 		if _, err := open(t, config, later); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set CONFIG p ") {

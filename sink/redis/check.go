@@ -10,9 +10,9 @@ import (
 )
 
 func (s *Sink) check(ctx context.Context) error {
-	return s.explain("check", s.with(ctx, func(c *resp.Conn) error {
+	return s.wrapError("check", s.withConn(ctx, func(c *resp.Conn) error {
 		info, err := c.Info(ctx, "cluster")
-		if err != nil && !isRefused(err) {
+		if err != nil && !isRejected(err) {
 			return err
 		}
 		if info["cluster_enabled"] == "1" {
@@ -37,7 +37,7 @@ func (s *Sink) check(ctx context.Context) error {
 
 // commands are examples of all that the sink asks of the server.
 func (s *Sink) commands() [][]string {
-	target, ours := s.target, s.key("owner", "x")
+	target, ours := s.target, s.partitionKey("owner", "x")
 	if s.kind == "hash" {
 		target = s.template.text[0] + "x"
 	}

@@ -9,17 +9,17 @@ import (
 
 // Config are the settings below "redis". Just one of List, Stream and Hash is given.
 type Config struct {
-	Address  string `yaml:"address" help:"host and port, or the path of a socket (127.0.0.1:6379)"`
-	Username string `yaml:"username" help:"user, where the server has several"`
-	Password string `yaml:"password" help:"password; take it from the environment: ${REDIS_PASSWORD}"`
-	DB       int    `yaml:"db" help:"number of the database (0)"`
-	TLS      bool   `yaml:"tls" help:"encrypt the connection and check the server's certificate"`
-	CA       string `yaml:"ca" help:"file with the certificates to trust, in PEM (those of the system)"`
-	List     string `yaml:"list" help:"key of the list that documents are appended to"`
-	Stream   string `yaml:"stream" help:"key of the stream that documents are appended to"`
-	Field    string `yaml:"field" help:"field of a stream's entry that holds the document (data)"`
+	Address  string `yaml:"address" help:"Host and port, or the path of a socket (default 127.0.0.1:6379)"`
+	Username string `yaml:"username" help:"User, if the server has several"`
+	Password string `yaml:"password" help:"Password; take it from the environment: ${REDIS_PASSWORD}"`
+	DB       int    `yaml:"db" help:"Number of the database (default 0)"`
+	TLS      bool   `yaml:"tls" help:"Encrypt the connection and check the server's certificate"`
+	CA       string `yaml:"ca" help:"File with the certificates to trust, in PEM (default those of the system)"`
+	List     string `yaml:"list" help:"Key of the list that documents are appended to"`
+	Stream   string `yaml:"stream" help:"Key of the stream that documents are appended to"`
+	Field    string `yaml:"field" help:"Field of a stream's entry that holds the document (default data)"`
 	Order    string `yaml:"order" help:"Order of the documents of a partition in a list or stream: source, or any, which lets lanes write without waiting for each other (default source)"`
-	Hash     string `yaml:"hash" help:"key of the hash that a document becomes, with fields of it in braces: user:{user.id}"`
+	Hash     string `yaml:"hash" help:"Key of the hash that each document becomes, with fields of the document in braces: user:{user.id}"`
 }
 
 // Kind offers the sink to configurations.
@@ -53,7 +53,7 @@ func (c *Config) order(kind string) (sink.Order, error) {
 	return sink.StrictOrder, nil
 }
 
-// target finds what is written to, and refuses settings that do not fit together.
+// target returns what is written to, and an error about settings that contradict.
 func (c *Config) target() (kind, name string, err error) {
 	given := 0
 	for k, n := range map[string]string{"list": c.List, "stream": c.Stream, "hash": c.Hash} {

@@ -11,9 +11,9 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// explain says what was being done, and gives the errors that a person must
-// mend a hint.
-func (s *Sink) explain(doing string, err error) error {
+// wrapError says what failed and where, and makes the errors permanent that a person
+// must fix.
+func (s *Sink) wrapError(doing string, err error) error {
 	if err == nil || errors.Is(err, sink.ErrFenced) || errors.Is(err, context.Canceled) || errors.As(err, new(*sink.RowErrors)) {
 		return err
 	}
@@ -24,25 +24,25 @@ func (s *Sink) explain(doing string, err error) error {
 	return wrapped
 }
 
-// hint is what a person can do about an error; empty when time mends it.
+// hint says what a person can do about an error; empty when retrying may fix it.
 func (s *Sink) hint(err error) string {
 	if stays, ok := errors.AsType[*event.PermanentError](err); ok {
 		return stays.Hint
 	}
-	refused, ok := errors.AsType[resp.Refused](err)
+	rejected, ok := errors.AsType[resp.Refused](err)
 	if !ok {
 		return ""
 	}
-	text := string(refused)
-	switch code := refused.Code(); {
+	text := string(rejected)
+	switch code := rejected.Code(); {
 	case code == "NOAUTH" || code == "WRONGPASS" || strings.HasPrefix(text, "ERR AUTH"):
 		return "set username and password to a user that may write"
 	case code == "NOPERM" || strings.Contains(text, "ACL failure") || strings.Contains(text, "The user executing the script"):
 		return "grant the user what docs/sinks.md lists"
 	case code == "MOVED" || code == "CROSSSLOT" || code == "ASK":
-		return "a cluster will not do: rows and positions must be on one server"
+		return "use a server that is not part of a cluster: rows and positions must be on one server"
 	case strings.Contains(text, "WRONGTYPE"):
-		return "a key under perigee: was written by somebody else; look with TYPE"
+		return "another program has written a key under perigee:; look with TYPE"
 	case strings.HasPrefix(text, "ERR DB index"):
 		return fmt.Sprintf("the server has no database %d", s.config.DB)
 	}

@@ -1,4 +1,4 @@
--- Makes or renews a lease, unless somebody else has it, and returns who has.
+-- Acquires or renews a lease, unless another worker holds it. Returns the holder.
 -- KEYS: lease. ARGV: worker, milliseconds.
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then

@@ -13,15 +13,15 @@ import (
 // Positions implements sink.PositionStore.
 func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	all := make(map[string]event.Ranges)
-	err := s.with(ctx, func(c *resp.Conn) error {
-		v, err := c.Do(ctx, "SMEMBERS", s.common("partitions"))
+	err := s.withConn(ctx, func(c *resp.Conn) error {
+		v, err := c.Do(ctx, "SMEMBERS", s.sharedKey("partitions"))
 		if err != nil {
 			return err
 		}
 		names, _ := v.([]any)
 		for _, name := range names {
 			partition := fmt.Sprint(name)
-			kept, err := c.Do(ctx, "HGETALL", s.key("ranges", partition))
+			kept, err := c.Do(ctx, "HGETALL", s.partitionKey("ranges", partition))
 			if err != nil {
 				return err
 			}
@@ -30,17 +30,17 @@ func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 			if err != nil {
 				return err
 			}
-			all[partition] = together(entries)
+			all[partition] = mergeEntries(entries)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, s.explain("ask for positions", err)
+		return nil, s.wrapError("read positions", err)
 	}
 	return all, nil
 }
 
-func together(entries []positions.Entry) (all event.Ranges) {
+func mergeEntries(entries []positions.Entry) (all event.Ranges) {
 	for _, e := range entries {
 		all.Add(e.Range)
 	}
@@ -49,15 +49,15 @@ func together(entries []positions.Entry) (all event.Ranges) {
 
 // SetPosition implements sink.PositionStore. The fingerprints of what stays known stay.
 func (s *Sink) SetPosition(ctx context.Context, partition string, next uint64) error {
-	b := &book{sink: s, partition: partition, token: s.owner + ":position:" + rand.Text()[:12]}
-	entries, err := b.own(ctx, false)
+	p := &partitionStore{sink: s, partition: partition, token: s.owner + ":position:" + rand.Text()[:12]}
+	entries, err := p.takeOver(ctx, false)
 	if err == nil {
 		var kept event.Ranges
-		for _, r := range together(entries).Intersect(event.Ranges{{Count: next}}) {
+		for _, r := range mergeEntries(entries).Intersect(event.Ranges{{Count: next}}) {
 			kept.Add(r)
 		}
 		kept.Add(event.Range{Count: next})
-		err = b.replace(ctx, "", "", kept...)
+		err = p.replace(ctx, "", "", kept...)
 	}
-	return s.explain("set the position of partition "+partition, err)
+	return s.wrapError("set the position of partition "+partition, err)
 }

@@ -1,20 +1,21 @@
-// Package redis is a sink that writes documents to Redis, each exactly once: to
-// the end of a list, to a stream, or as a hash for each document.
+// Package redis is a sink that writes documents to Redis, each exactly once: to the
+// end of a list, to a stream, or as one hash per document.
 //
-// A batch is one Lua script, which Redis runs as a whole or not at all: it
-// compares the epoch of the partition's owner with the writer's, and then writes
-// the rows and, in a hash under perigee:, the positions that they came from with
-// their fingerprints. Whatever can be refused is found before the first write.
-// Taking over raises the epoch and reads the positions in one script too, so
-// there is never a write under way that has not met the fence.
+// A batch is one Lua script, which Redis runs as a whole or not at all: it compares
+// the epoch of the partition's owner with the writer's, then writes the rows and, in
+// a hash under perigee:, the positions that they came from with their fingerprints.
+// Everything that can fail is checked before the first write. A takeover raises the
+// epoch and reads the positions in one script too, so every write in flight meets
+// the fence.
 //
-// What is exactly once is so within Redis: rows and positions are lost together
-// when Redis loses its last writes (appendfsync everysec: up to a second of them;
-// no append-only file: all since the last snapshot). The source has given up such
-// events, so the pipeline stops and names them; it does not go on in silence.
+// Exactly once holds within Redis: when Redis loses its last writes (with appendfsync
+// everysec up to a second of them, without an append-only file all since the last
+// snapshot), it loses rows and positions together. The source no longer has such
+// events, so the pipeline stops and names them.
 //
-// All keys must be on one server: a cluster will not do. Sinks and writers are
-// safe for concurrent use; every write in progress uses a connection of its own.
+// All keys must be on one server, which must not be part of a cluster. Sinks and
+// writers are safe for concurrent use; every write in flight has a connection of its
+// own.
 package redis
 
 import (
@@ -82,13 +83,13 @@ func escape(name string) string {
 	return strings.NewReplacer("%", "%25", ":", "%3A").Replace(name)
 }
 
-// key is where something about a partition is kept.
-func (s *Sink) key(what, partition string) string {
+// partitionKey is the key of something about one partition.
+func (s *Sink) partitionKey(what, partition string) string {
 	return "perigee:" + what + ":" + s.scope + ":" + escape(partition)
 }
 
-// common is where something about all partitions is kept.
-func (s *Sink) common(what string) string { return "perigee:" + what + ":" + s.scope }
+// sharedKey is the key of something about all partitions.
+func (s *Sink) sharedKey(what string) string { return "perigee:" + what + ":" + s.scope }
 
 // Traits implements sink.Sink.
 func (s *Sink) Traits() sink.Traits {
@@ -97,24 +98,24 @@ func (s *Sink) Traits() sink.Traits {
 
 // Open implements sink.Sink.
 func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
-	b := &book{sink: s, partition: partition, token: s.owner + ":" + rand.Text()[:12]}
-	if err := s.warn(ctx); err != nil {
-		return nil, nil, s.explain("look at the server", err)
+	p := &partitionStore{sink: s, partition: partition, token: s.owner + ":" + rand.Text()[:12]}
+	if err := s.warnIfVolatile(ctx); err != nil {
+		return nil, nil, s.wrapError("look up the server's settings", err)
 	}
-	entries, err := b.own(ctx, false)
+	entries, err := p.takeOver(ctx, false)
 	if err != nil {
-		return nil, nil, s.explain("take over the partition", err)
+		return nil, nil, s.wrapError("take over the partition", err)
 	}
-	w, done := positions.NewWriter(b, entries, s.log)
+	w, done := positions.NewWriter(p, entries, s.log)
 	return w, done, nil
 }
 
-// warn says when the server does not keep what it has taken.
-func (s *Sink) warn(ctx context.Context) error {
-	return s.with(ctx, func(c *resp.Conn) error {
+// warnIfVolatile logs a warning when the server may lose what it has committed.
+func (s *Sink) warnIfVolatile(ctx context.Context) error {
+	return s.withConn(ctx, func(c *resp.Conn) error {
 		info, err := c.Info(ctx, "persistence")
-		if isRefused(err) {
-			return nil // it does not say
+		if isRejected(err) {
+			return nil // the user may not ask
 		}
 		if err == nil && info["aof_enabled"] == "0" {
 			s.log.Warn("the server may lose committed rows, and the events in them, when it fails",
@@ -136,41 +137,41 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// with runs do with a connection, which is kept unless it may be broken.
-func (s *Sink) with(ctx context.Context, do func(c *resp.Conn) error) error {
-	c, err := s.take(ctx)
+// withConn runs do with a connection and keeps the connection unless it may be broken.
+func (s *Sink) withConn(ctx context.Context, do func(c *resp.Conn) error) error {
+	c, err := s.acquireConn(ctx)
 	if err != nil {
 		return &notSent{err}
 	}
 	err = do(c)
-	if err != nil && !isRefused(err) {
+	if err != nil && !isRejected(err) {
 		c.Close()
 		return err
 	}
-	s.give(c)
+	s.releaseConn(c)
 	return err
 }
 
-func isRefused(err error) bool { return errors.As(err, new(resp.Refused)) }
+func isRejected(err error) bool { return errors.As(err, new(resp.Refused)) }
 
-// A notSent is an error from before anything was asked for.
+// A notSent is an error from before anything was sent.
 type notSent struct{ err error }
 
 func (e *notSent) Error() string { return e.err.Error() }
 func (e *notSent) Unwrap() error { return e.err }
 
-func (s *Sink) take(ctx context.Context) (*resp.Conn, error) {
+func (s *Sink) acquireConn(ctx context.Context) (*resp.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if c := s.spare(); c != nil {
+	if c := s.idleConn(); c != nil {
 		return c, nil
 	}
 	return s.server.Dial(ctx)
 }
 
-// spare returns a connection that is idle, or nil.
-func (s *Sink) spare() *resp.Conn {
+// idleConn returns a connection that is idle, or nil.
+func (s *Sink) idleConn() *resp.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.idle)
@@ -182,7 +183,7 @@ func (s *Sink) spare() *resp.Conn {
 	return c
 }
 
-func (s *Sink) give(c *resp.Conn) {
+func (s *Sink) releaseConn(c *resp.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -192,9 +193,9 @@ func (s *Sink) give(c *resp.Conn) {
 	s.idle = append(s.idle, c)
 }
 
-// eval runs a script and returns its whole reply.
+// eval runs a script and returns its reply.
 func (s *Sink) eval(ctx context.Context, script string, keys []string, args ...string) (v any, err error) {
-	err = s.with(ctx, func(c *resp.Conn) error {
+	err = s.withConn(ctx, func(c *resp.Conn) error {
 		return c.During(ctx, func() error {
 			c.Eval(script, keys, args...)
 			if err := c.Flush(); err != nil {

@@ -169,12 +169,13 @@ func TestHashes(t *testing.T) {
 	}
 	err := w.Write(t.Context(), output(0, docs...))
 	refusal, ok := errors.AsType[*sink.RowErrors](err)
-	if !ok || len(refusal.Rows) != 7 || refusal.Rows[0].Row != 2 || !strings.Contains(refusal.Rows[0].Err.Error(), "user.id") {
+	if !ok || len(refusal.Rows) != 7 || refusal.Rows[0].Row != 2 || refusal.Rows[0].Stage != sink.StageColumn ||
+		!strings.Contains(refusal.Rows[0].Err.Error(), "user.id") {
 		t.Fatalf("writing returned %v", err)
 	}
 	err = w.Write(t.Context(), output(0, docs[0], `{"user":{"id":"taken"},"kind":"x"}`))
 	refusal, ok = errors.AsType[*sink.RowErrors](err)
-	if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 1 || !strings.Contains(err.Error(), "string") {
+	if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 1 || refusal.Rows[0].Stage != "" || !strings.Contains(err.Error(), "string") {
 		t.Fatalf("writing to a key of another type returned %v", err)
 	}
 	if n := do(t, client, "EXISTS", "user:7:a\nb"); n != int64(0) {

@@ -1,5 +1,5 @@
--- Replaces ranges, if the writer is still the owner: of those that begin in
--- [from, to), or all of them, by the given ones.
+-- Replaces the ranges that begin in [from, to), or all of them, by the given ones,
+-- if the writer is still the owner.
 -- KEYS: owner, ranges. ARGV: epoch, from, to or '', then first and value of each.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 'FENCED'

@@ -1,23 +1,23 @@
--- Writes rows and the ranges that they came from, if the writer is still the
--- owner, or changes nothing: whatever can be refused is, before the first write.
+-- Writes rows and the ranges that they came from, if the writer is still the owner,
+-- or changes nothing: everything that can fail is checked before the first write.
 -- KEYS: owner, ranges, then the list or stream, or a hash for each row.
 -- ARGV: epoch, kind, number of ranges, then for each of them first and value;
 -- then for a list the documents; for a stream the field and the documents; for
 -- hashes, of each row, how many arguments follow for it: fields and values.
--- Returns OK, FENCED, or the rows that are refused with the type of what is there.
+-- Returns OK, FENCED, or the rejected rows, each with the type that its key has.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 'FENCED'
 end
 local kind, ranges = ARGV[2], tonumber(ARGV[3])
-local refused = {}
+local rejected = {}
 for i = 3, #KEYS do
   local type = redis.call('TYPE', KEYS[i]).ok
   if type ~= 'none' and type ~= kind then
-    refused[#refused + 1], refused[#refused + 2] = i - 3, type
+    rejected[#rejected + 1], rejected[#rejected + 2] = i - 3, type
   end
 end
-if #refused > 0 then
-  return refused
+if #rejected > 0 then
+  return rejected
 end
 
 local at = 4 + 2 * ranges

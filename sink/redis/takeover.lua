@@ -1,6 +1,7 @@
--- Makes a writer the owner of a partition: whoever was it before is fenced.
--- KEYS: owner, ranges, partitions. ARGV: token, partition, 1 to renew only what
--- the token owns. Returns the epoch, the time, and all ranges; or nothing.
+-- Makes a writer the owner of a partition, which fences the one before.
+-- KEYS: owner, ranges, partitions. ARGV: token, partition, 1 to take over only from
+-- the token itself. Returns the epoch, the time and all ranges; an empty array when
+-- the token is not the owner.
 if ARGV[3] == '1' and redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then
   return {}
 end

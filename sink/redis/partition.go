@@ -16,39 +16,39 @@ import (
 	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
-//go:embed own.lua
-var ownScript string
+//go:embed takeover.lua
+var takeOverScript string
 
 //go:embed write.lua
 var writeScript string
 
-//go:embed has.lua
-var hasScript string
+//go:embed lastrange.lua
+var lastRangeScript string
 
 //go:embed replace.lua
 var replaceScript string
 
-// A book is one partition, for the writer that has taken it over. It implements
-// positions.Store.
-type book struct {
+// A partitionStore holds the ranges of one partition for the writer that owns it.
+// It implements positions.Store.
+type partitionStore struct {
 	sink      *Sink
 	partition string
 	token     string // names the writer
 	epoch     string
 }
 
-func (b *book) keys() []string {
-	return []string{b.sink.key("owner", b.partition), b.sink.key("ranges", b.partition)}
+func (p *partitionStore) keys() []string {
+	return []string{p.sink.partitionKey("owner", p.partition), p.sink.partitionKey("ranges", p.partition)}
 }
 
-// own makes the writer the owner and returns what is committed; again does so
-// only if it is the owner already.
-func (b *book) own(ctx context.Context, again bool) ([]positions.Entry, error) {
-	renew := "0"
-	if again {
-		renew = "1"
+// takeOver makes the writer the owner and returns the committed ranges. With renew
+// it does so only if the writer is the owner already.
+func (p *partitionStore) takeOver(ctx context.Context, renew bool) ([]positions.Entry, error) {
+	onlyOwn := "0"
+	if renew {
+		onlyOwn = "1"
 	}
-	v, err := b.sink.eval(ctx, ownScript, append(b.keys(), b.sink.common("partitions")), b.token, b.partition, renew)
+	v, err := p.sink.eval(ctx, takeOverScript, append(p.keys(), p.sink.sharedKey("partitions")), p.token, p.partition, onlyOwn)
 	if err != nil {
 		return nil, err
 	}
@@ -58,23 +58,23 @@ func (b *book) own(ctx context.Context, again bool) ([]positions.Entry, error) {
 	}
 	now, _ := reply[1].(int64)
 	ranges, _ := reply[2].([]any)
-	b.epoch = fmt.Sprint(reply[0])
+	p.epoch = fmt.Sprint(reply[0])
 	return readEntries(ranges, now)
 }
 
 // Renew implements positions.Store.
-func (b *book) Renew(ctx context.Context) ([]positions.Entry, error) {
-	entries, err := b.own(ctx, true)
-	return entries, b.sink.explain("find out what is committed", err)
+func (p *partitionStore) Renew(ctx context.Context) ([]positions.Entry, error) {
+	entries, err := p.takeOver(ctx, true)
+	return entries, p.sink.wrapError("read the committed ranges", err)
 }
 
 // IsCommitted implements positions.Store.
-func (b *book) IsCommitted(ctx context.Context, r event.Range) (bool, error) {
-	v, err := b.sink.eval(ctx, hasScript, b.keys(), b.epoch, strconv.FormatUint(r.First, 10))
+func (p *partitionStore) IsCommitted(ctx context.Context, r event.Range) (bool, error) {
+	v, err := p.sink.eval(ctx, lastRangeScript, p.keys(), p.epoch, strconv.FormatUint(r.First, 10))
 	if err == nil && v == "FENCED" {
 		err = sink.ErrFenced
 	}
-	last, _ := v.([]any)
+	last, _ := v.([]any) // first position and number of events
 	if err != nil || len(last) != 2 {
 		return false, err
 	}
@@ -87,18 +87,18 @@ func (b *book) IsCommitted(ctx context.Context, r event.Range) (bool, error) {
 }
 
 // Commit implements positions.Store.
-func (b *book) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
+func (p *partitionStore) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
 	var hashes []hashRow
-	if b.sink.kind == "hash" {
-		var refused []sink.RowError
-		if hashes, refused = b.sink.hashes(rows); len(refused) > 0 {
-			return &sink.RowErrors{Rows: refused}
+	if p.sink.kind == "hash" {
+		var rejected []sink.RowError
+		if hashes, rejected = p.sink.makeHashes(rows); len(rejected) > 0 {
+			return &sink.RowErrors{Rows: rejected}
 		}
 	}
 	var v any
-	err := b.sink.with(ctx, func(c *resp.Conn) error {
+	err := p.sink.withConn(ctx, func(c *resp.Conn) error {
 		return c.During(ctx, func() (err error) {
-			b.askWrite(c, rows, hashes, ranges)
+			p.queueWrite(c, rows, hashes, ranges)
 			if err := c.Flush(); err != nil {
 				return err
 			}
@@ -107,39 +107,38 @@ func (b *book) Commit(ctx context.Context, rows *positions.Rows, ranges []event.
 		})
 	})
 	if err == nil {
-		err = b.verdict(v, rows, hashes)
+		err = p.checkReply(v, rows, hashes)
 	}
-	return b.sink.explain("write to "+b.sink.target, err)
+	return p.sink.wrapError("write to "+p.sink.target, err)
 }
 
-// hashes makes the rows' hashes, or says which cannot be.
-func (s *Sink) hashes(rows *positions.Rows) (all []hashRow, refused []sink.RowError) {
+// makeHashes makes the hashes of rows, and names the rows that have none.
+func (s *Sink) makeHashes(rows *positions.Rows) (all []hashRow, rejected []sink.RowError) {
 	for _, row := range rows.Index {
-		h, err := s.template.row(rows.Output.Doc(row))
+		h, err := s.template.makeHash(rows.Output.Doc(row))
 		if err != nil {
-			refused = append(refused, sink.RowError{Row: row, Err: err})
+			rejected = append(rejected, sink.RowError{Row: row, Stage: sink.StageColumn, Err: err})
 		}
 		all = append(all, h)
 	}
-	return all, refused
+	return all, rejected
 }
 
-// askWrite queues the script that writes.
-func (b *book) askWrite(c *resp.Conn, rows *positions.Rows, hashes []hashRow, ranges []event.Range) {
-	keys := b.keys()
+func (p *partitionStore) queueWrite(c *resp.Conn, rows *positions.Rows, hashes []hashRow, ranges []event.Range) {
+	keys := p.keys()
 	arguments := 3 + 2*len(ranges)
 	switch {
 	case len(rows.Index) == 0:
-	case b.sink.kind == "hash":
+	case p.sink.kind == "hash":
 		for _, h := range hashes {
 			keys = append(keys, h.key)
 			arguments += 1 + len(h.fields)
 		}
 	default:
-		keys = append(keys, b.sink.target)
+		keys = append(keys, p.sink.target)
 		arguments += len(rows.Index)
 	}
-	field := b.sink.kind == "stream" && len(rows.Index) > 0
+	field := p.sink.kind == "stream" && len(rows.Index) > 0
 	if field {
 		arguments++
 	}
@@ -150,17 +149,17 @@ func (b *book) askWrite(c *resp.Conn, rows *positions.Rows, hashes []hashRow, ra
 	for _, k := range keys {
 		c.Arg(k)
 	}
-	c.Arg(b.epoch)
-	c.Arg(b.sink.kind)
+	c.Arg(p.epoch)
+	c.Arg(p.sink.kind)
 	c.Arg(strconv.Itoa(len(ranges)))
 	for _, r := range ranges {
 		c.Arg(strconv.FormatUint(r.First, 10))
 		c.ArgBytes(appendRange(nil, r))
 	}
 	if field {
-		c.Arg(b.sink.field())
+		c.Arg(p.sink.field())
 	}
-	if b.sink.kind != "hash" {
+	if p.sink.kind != "hash" {
 		for _, row := range rows.Index {
 			c.ArgBytes(rows.Output.Doc(row))
 		}
@@ -180,8 +179,8 @@ func (s *Sink) field() string {
 	return s.config.Field
 }
 
-// verdict is what the script that writes has returned.
-func (b *book) verdict(v any, rows *positions.Rows, hashes []hashRow) error {
+// checkReply turns the reply of the script that writes into an error.
+func (p *partitionStore) checkReply(v any, rows *positions.Rows, hashes []hashRow) error {
 	switch v := v.(type) {
 	case string:
 		if v == "FENCED" {
@@ -189,45 +188,47 @@ func (b *book) verdict(v any, rows *positions.Rows, hashes []hashRow) error {
 		}
 		return nil
 	case []any: // pairs of a row and the type of what is there
-		if b.sink.kind != "hash" {
-			return b.sink.wrongType(b.sink.target, fmt.Sprint(v[1]))
+		if p.sink.kind != "hash" {
+			return p.sink.wrongType(p.sink.target, fmt.Sprint(v[1]))
 		}
-		refused := &sink.RowErrors{}
+		rejected := &sink.RowErrors{}
 		for i := 0; i+1 < len(v); i += 2 {
 			n, _ := v[i].(int64)
-			refused.Rows = append(refused.Rows, sink.RowError{Row: rows.Index[n],
+			rejected.Rows = append(rejected.Rows, sink.RowError{Row: rows.Index[n],
 				Err: fmt.Errorf("key %q holds a %v, not a hash", hashes[n].key, v[i+1])})
 		}
-		return refused
+		return rejected
 	}
 	return fmt.Errorf("redis answered the script with %v", v)
 }
 
 // Compact implements positions.Store.
-func (b *book) Compact(ctx context.Context, r event.Range) error {
-	return b.sink.explain("fold ranges", b.replace(ctx, strconv.FormatUint(r.First, 10), strconv.FormatUint(r.End(), 10), r))
+func (p *partitionStore) Compact(ctx context.Context, r event.Range) error {
+	return p.sink.wrapError("compact ranges", p.replace(ctx, strconv.FormatUint(r.First, 10), strconv.FormatUint(r.End(), 10), r))
 }
 
 // replace replaces the ranges that begin between two positions, or all.
-func (b *book) replace(ctx context.Context, from, to string, by ...event.Range) error {
-	args := []string{b.epoch, from, to}
+func (p *partitionStore) replace(ctx context.Context, from, to string, by ...event.Range) error {
+	args := []string{p.epoch, from, to}
 	for _, r := range by {
 		args = append(args, strconv.FormatUint(r.First, 10), string(appendRange(nil, r)))
 	}
-	v, err := b.sink.eval(ctx, replaceScript, b.keys(), args...)
+	v, err := p.sink.eval(ctx, replaceScript, p.keys(), args...)
 	if err == nil && v != "OK" {
 		err = sink.ErrFenced
 	}
 	return err
 }
 
-// OutcomeUnknown implements positions.Store. What Redis refuses it has not begun.
-func (b *book) OutcomeUnknown(err error) bool {
-	return !isRefused(err) && !errors.As(err, new(*notSent)) && !event.IsPermanent(err)
+// OutcomeUnknown implements positions.Store. A script that Redis rejects has written
+// nothing.
+func (p *partitionStore) OutcomeUnknown(err error) bool {
+	return !isRejected(err) && !errors.As(err, new(*notSent)) && !event.IsPermanent(err)
 }
 
-// appendRange appends a range as it is kept below its first position, behind the
-// time: the number of events, and 4 bytes for the fingerprint of each.
+// appendRange appends the value that is stored under the first position of a range,
+// without the time in front: the number of events, and 4 bytes for the fingerprint
+// of each.
 func appendRange(b []byte, r event.Range) []byte {
 	b = append(strconv.AppendUint(b, r.Count, 10), ' ')
 	for _, print := range r.Prints {
@@ -236,15 +237,15 @@ func appendRange(b []byte, r event.Range) []byte {
 	return b
 }
 
-// readEntries reads what the scripts keep: positions and values in turn.
+// readEntries reads what the scripts store: positions and values in turn.
 func readEntries(pairs []any, now int64) (entries []positions.Entry, err error) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		first, value := fmt.Sprint(pairs[i]), fmt.Sprint(pairs[i+1])
 		e, err := readEntry(first, value, now)
 		if err != nil {
 			return nil, &event.PermanentError{
-				Err:  fmt.Errorf("the range at %q is kept as %.40q, which is none: %w", first, value, err),
-				Hint: "somebody has written to the hash under perigee:ranges:; restore it",
+				Err:  fmt.Errorf("the range at %q is %.40q, which cannot be read: %w", first, value, err),
+				Hint: "another program has written to the hash under perigee:ranges:; restore it",
 			}
 		}
 		entries = append(entries, e)

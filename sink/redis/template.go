@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A template makes a key of a document: text, and between two pieces of it a
-// field of the document.
+// A template makes a key of a document: pieces of text with a field of the document
+// between each two.
 type template struct {
 	text  []string // one more than paths
 	paths [][]string
@@ -47,18 +47,18 @@ type hashRow struct {
 	fields []string // names and values in turn
 }
 
-// row makes the hash of a document. Text is written as it reads, null is not
-// written, and every other value as it is spelled in JSON.
-func (t *template) row(doc []byte) (row hashRow, err error) {
+// makeHash makes the hash of a document: strings without quotes, other values as
+// they are spelled in JSON. Null is left out.
+func (t *template) makeHash(doc []byte) (row hashRow, err error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(doc, &object); err != nil || object == nil {
-		return row, errors.New("the document is no object, so it cannot be a hash")
+		return row, errors.New("the document is not an object, so it cannot become a hash")
 	}
 	if row.key, err = t.key(object); err != nil {
 		return row, err
 	}
 	if strings.HasPrefix(row.key, "perigee:") || strings.HasSuffix(row.key, ":perigee") {
-		return row, fmt.Errorf("the key would be %q, and under such names stands what has been delivered", row.key)
+		return row, fmt.Errorf("the key would be %q, which is reserved for positions", row.key)
 	}
 	for name, value := range object {
 		if text, ok := plain(value); ok {
@@ -75,7 +75,7 @@ func (t *template) key(object map[string]json.RawMessage) (string, error) {
 	var key strings.Builder
 	key.WriteString(t.text[0])
 	for i, path := range t.paths {
-		value, err := follow(object, path)
+		value, err := lookUp(object, path)
 		if err != nil {
 			return "", fmt.Errorf("field %q of the key: %w", strings.Join(path, "."), err)
 		}
@@ -85,8 +85,8 @@ func (t *template) key(object map[string]json.RawMessage) (string, error) {
 	return key.String(), nil
 }
 
-// follow returns the text, number or truth value at a path.
-func follow(object map[string]json.RawMessage, path []string) (string, error) {
+// lookUp returns the string, number or boolean at a path.
+func lookUp(object map[string]json.RawMessage, path []string) (string, error) {
 	for _, name := range path[:len(path)-1] {
 		var inner map[string]json.RawMessage
 		if err := json.Unmarshal(object[name], &inner); err != nil {
@@ -100,14 +100,14 @@ func follow(object map[string]json.RawMessage, path []string) (string, error) {
 	case !ok:
 		return "", errors.New("it is missing or null")
 	case value[0] == '{' || value[0] == '[':
-		return "", errors.New("it is an object or an array, which no key can be made of")
+		return "", errors.New("it is an object or an array, which cannot be part of a key")
 	case text == "":
 		return "", errors.New("it is empty")
 	}
 	return text, nil
 }
 
-// plain is a value as Redis keeps it; null and what is missing is not kept.
+// plain returns a value as Redis stores it; ok is false for null and for a missing one.
 func plain(value json.RawMessage) (text string, ok bool) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 || string(value) == "null" {

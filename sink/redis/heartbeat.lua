@@ -1,5 +1,5 @@
--- Notes that a worker lives for some time, and returns how many do.
--- KEYS: workers. ARGV: worker, milliseconds; 0 says goodbye.
+-- Records that a worker is alive for some time, and returns how many are.
+-- KEYS: workers. ARGV: worker, milliseconds; 0 withdraws the worker.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[2] == '0' then

@@ -1,7 +1,7 @@
--- Tells what is committed from a position on.
--- KEYS: owner, ranges. ARGV: epoch, position. Returns where the last range begins
--- that begins at the position or before it, and how many events it has; nothing
--- when there is none; FENCED when the writer is not the owner any more.
+-- Finds the last range that begins at a position or before it.
+-- KEYS: owner, ranges. ARGV: epoch, position. Returns its first position and number
+-- of events; an empty array when none does; FENCED when the writer is not the owner
+-- any more.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 'FENCED'
 end

@@ -22,25 +22,25 @@ type appender struct {
 	tx      *conn
 	segment *segment
 
-	open  bool
-	a     duck.Appender
-	types []duck.LogicalType
-	chunk duck.DataChunk
-	cells []cells
-	size  int // rows in the chunk
-	pins  runtime.Pinner
+	open    bool
+	a       duck.Appender
+	types   []duck.LogicalType
+	chunk   duck.DataChunk
+	columns []columnWriter
+	size    int // rows in the chunk
+	pins    runtime.Pinner
 }
 
-// cells is one vector of the chunk.
-type cells struct {
+// columnWriter is one vector of the chunk.
+type columnWriter struct {
 	vector duck.Vector
 	data   unsafe.Pointer
 	valid  unsafe.Pointer // bitmap; nil while there is no null
 }
 
-// begin opens the appender. It waits for the first row, because an output
+// ensureOpen opens the appender. It waits for the first row, because an output
 // without rows needs none.
-func (a *appender) begin() error {
+func (a *appender) ensureOpen() error {
 	if a.open {
 		return nil
 	}
@@ -53,35 +53,34 @@ func (a *appender) begin() error {
 		a.types = append(a.types, duck.AppenderColumnType(a.a, i))
 	}
 	a.chunk = duck.CreateDataChunk(a.types)
-	a.cells = make([]cells, len(a.types))
-	a.reset()
+	a.columns = make([]columnWriter, len(a.types))
+	a.resetChunk()
 	return nil
 }
 
-func (a *appender) reset() {
+func (a *appender) resetChunk() {
 	duck.DataChunkReset(a.chunk)
-	for i := range a.cells {
+	for i := range a.columns {
 		v := duck.DataChunkGetVector(a.chunk, duck.IdxT(i))
-		a.cells[i] = cells{vector: v, data: duck.VectorGetData(v)}
+		a.columns[i] = columnWriter{vector: v, data: duck.VectorGetData(v)}
 	}
 	a.size = 0
 }
 
-// append writes the rows [first, end) of a desk. The desk must stay as it is
-// until flush or close.
-func (a *appender) append(d *desk, first, end int) error {
-	if err := a.begin(); err != nil {
+// append writes the rows [first, end) of a buffer, which must not change until flush or close.
+func (a *appender) append(d *buffer, first, end int) error {
+	if err := a.ensureOpen(); err != nil {
 		return err
 	}
 	capacity := int(duck.VectorSize())
 	for first < end {
 		n := min(end-first, capacity-a.size)
 		for i, c := range d.spec {
-			a.cells[i].put(d.schema.Columns[c].Type, &d.columns.Vectors[i], first, n, a.size, &a.pins)
+			a.columns[i].copyValues(d.schema.Columns[c].Type, &d.columns.Vectors[i], first, n, a.size, &a.pins)
 		}
-		rest := &a.cells[len(a.cells)-1]
+		rest := &a.columns[len(a.columns)-1]
 		if len(d.rest.Null) > 0 {
-			rest.put(event.JSON, &d.rest, first, n, a.size, &a.pins)
+			rest.copyValues(event.JSON, &d.rest, first, n, a.size, &a.pins)
 		} else {
 			for row := range n {
 				rest.setNull(a.size + row)
@@ -90,7 +89,7 @@ func (a *appender) append(d *desk, first, end int) error {
 		a.size += n
 		first += n
 		if a.size == capacity {
-			if err := a.send(); err != nil {
+			if err := a.sendChunk(); err != nil {
 				return err
 			}
 		}
@@ -98,15 +97,15 @@ func (a *appender) append(d *desk, first, end int) error {
 	return nil
 }
 
-// send gives the chunk to DuckDB, which copies it.
-func (a *appender) send() error {
+// sendChunk gives the chunk to DuckDB, which copies it.
+func (a *appender) sendChunk() error {
 	duck.DataChunkSetSize(a.chunk, duck.IdxT(a.size))
 	state := duck.AppendDataChunk(a.a, a.chunk)
 	a.pins.Unpin()
 	if state == duck.StateError {
 		return duckError(duck.AppenderError(a.a))
 	}
-	a.reset()
+	a.resetChunk()
 	return nil
 }
 
@@ -116,7 +115,7 @@ func (a *appender) flush() error {
 		return nil
 	}
 	if a.size > 0 {
-		if err := a.send(); err != nil {
+		if err := a.sendChunk(); err != nil {
 			return err
 		}
 	}
@@ -140,8 +139,8 @@ func (a *appender) close() {
 	}
 }
 
-// put copies n values of v, from row first on, to the cells from at on.
-func (c *cells) put(t event.Type, v *event.Vector, first, n, at int, pins *runtime.Pinner) {
+// copyValues copies n values of v, from row first on, to the cells from at on.
+func (c *columnWriter) copyValues(t event.Type, v *event.Vector, first, n, at int, pins *runtime.Pinner) {
 	switch t {
 	case event.Bool:
 		to := unsafe.Slice((*uint8)(c.data), at+n)[at:]
@@ -158,7 +157,7 @@ func (c *cells) put(t event.Type, v *event.Vector, first, n, at int, pins *runti
 	case event.Float64:
 		copy(unsafe.Slice((*float64)(c.data), at+n)[at:], v.Floats[first:first+n])
 	default:
-		c.putText(v, first, n, at, pins)
+		c.copyText(v, first, n, at, pins)
 	}
 	for i, null := range v.Null[first : first+n] {
 		if null != 0 {
@@ -177,7 +176,7 @@ type textCell struct {
 
 const inlineMax = 12
 
-func (c *cells) putText(v *event.Vector, first, n, at int, pins *runtime.Pinner) {
+func (c *columnWriter) copyText(v *event.Vector, first, n, at int, pins *runtime.Pinner) {
 	if len(v.Bytes) == 0 {
 		clear(unsafe.Slice((*textCell)(c.data), at+n)[at:])
 		return
@@ -206,7 +205,7 @@ func (c *cells) putText(v *event.Vector, first, n, at int, pins *runtime.Pinner)
 	}
 }
 
-func (c *cells) setNull(row int) {
+func (c *columnWriter) setNull(row int) {
 	if c.valid == nil {
 		duck.VectorEnsureValidityWritable(c.vector)
 		c.valid = duck.VectorGetValidity(c.vector)

@@ -30,14 +30,14 @@ func BenchmarkStorage(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			s := openStore(b, b.TempDir())
 			p := take(b, openTable(b, s, TableConfig{Time: "time"}))
-			out, d := tenColumns(0, size), &desk{}
+			out, d := tenColumns(0, size), &buffer{}
 			if err := d.extract(p.table, out); err != nil {
 				b.Fatal(err)
 			}
 			b.SetBytes(int64(len(out.Data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.submit(context.Background(), task{rows: &rows{part: p, out: out, desk: d}}); err != nil {
+				if err := s.submit(context.Background(), request{rows: &pendingAppend{part: p, out: out, buffer: d}}); err != nil {
 					b.Fatal(err)
 				}
 				out.Range.First += out.Range.Count

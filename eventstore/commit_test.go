@@ -19,7 +19,7 @@ func together(t *testing.T, s *Store, appends ...func() error) {
 	began, more := make(chan struct{}), make(chan struct{})
 	held := make(chan error)
 	go func() {
-		held <- s.do(context.Background(), func(*conn) (func(), error) {
+		held <- s.inTransaction(context.Background(), func(*conn) (func(), error) {
 			close(began)
 			<-more
 			return func() {}, nil
@@ -75,8 +75,8 @@ func TestJoiningForgetsNothing(t *testing.T) {
 	}
 	together(t, s, appends...)
 	var have event.Ranges
-	err := s.do(context.Background(), func(*conn) (func(), error) {
-		have = table.parts[p.key].have
+	err := s.inTransaction(context.Background(), func(*conn) (func(), error) {
+		have = table.partitions[p.key].committed
 		return func() {}, nil
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestJoiningForgetsNothing(t *testing.T) {
 // printed returns the positions that the store has with and without fingerprints.
 func printed(t *testing.T, table *Table, p *Partition) (with, without event.Ranges) {
 	t.Helper()
-	have, err := table.Ranges(context.Background(), p.key.pipeline, p.key.partition)
+	have, err := committedRanges(table, p.key.pipeline, p.key.partition)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestOldFingerprintsGo(t *testing.T) {
 	table := openTable(t, s, TableConfig{})
 	appendPrinted(t, take(t, table), 0, joinedMin+1)
 	appendPrinted(t, take(t, table), joinedMin+1, 10)
-	err := s.do(context.Background(), func(tx *conn) (func(), error) {
+	err := s.inTransaction(context.Background(), func(tx *conn) (func(), error) {
 		_, err := tx.run(`UPDATE perigee.ranges SET committed = committed - ?`, uint64(printAge.Seconds())+1)
 		return func() {}, err
 	})

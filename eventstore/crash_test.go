@@ -42,7 +42,7 @@ func appendForever(folder string) error {
 	if err != nil {
 		return err
 	}
-	p, done, err := table.Take(context.Background(), "pipe", "part")
+	p, done, err := table.TakeOver(context.Background(), "pipe", "part")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func TestCrash(t *testing.T) {
 		}
 		s := openStore(t, folder)
 		table := openTable(t, s, TableConfig{})
-		done, err := table.Ranges(context.Background(), "pipe", "part")
+		done, err := committedRanges(table, "pipe", "part")
 		if err != nil {
 			t.Fatal(err)
 		}

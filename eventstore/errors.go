@@ -13,29 +13,30 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// ErrFenced says that the partition was taken over: the Partition is of no more
-// use, and nothing that it had not committed will ever be.
+// ErrFenced says that another owner has taken over the partition. This Partition will
+// never commit again.
 var ErrFenced = errors.New("eventstore: the partition has been taken over")
 
 // ErrClosed says that the store or the partition is closed.
 var ErrClosed = errors.New("eventstore: closed")
 
-// errBroken says that DuckDB takes nothing any more until it is opened again.
-// What was committed is there then.
-var errBroken = errors.New("eventstore: the database has broken off")
+// errBroken says that DuckDB has to be opened again before it takes anything more. It
+// then has everything that was committed.
+var errBroken = errors.New("eventstore: the database failed and has to be opened again")
 
-// Refused names the rows of an output that can never be stored. Nothing of the
-// output was.
-type Refused struct{ Rows []RefusedRow }
+// RejectedRows names the rows of an output that can never be stored. Nothing of the
+// output was stored.
+type RejectedRows struct{ Rows []RejectedRow }
 
-// A RefusedRow is a row that is no event, or lacks what the table declares.
-type RefusedRow struct {
-	Row    int // in the output
+// A RejectedRow is a row that is not a JSON object, or does not fit a declared column.
+type RejectedRow struct {
+	Row    int    // index in the output
+	Column string // that the row does not fit; empty when it is not an object
 	Reason string
 }
 
-func (e *Refused) Error() string {
-	return fmt.Sprintf("eventstore: %d rows refused, the first of them row %d: %s", len(e.Rows), e.Rows[0].Row, e.Rows[0].Reason)
+func (e *RejectedRows) Error() string {
+	return fmt.Sprintf("eventstore: %d rows rejected, the first is row %d: %s", len(e.Rows), e.Rows[0].Row, e.Rows[0].Reason)
 }
 
 // configError says that a table or the store does not fit its configuration.
@@ -46,8 +47,8 @@ func configError(hint, format string, args ...any) error {
 // A QueryError is SQL that cannot be answered.
 type QueryError struct {
 	Message string // what is wrong, in DuckDB's words
-	Hint    string // how to mend it; may be empty
-	Line    int    // in the SQL, counted from 1; 0 when it is not known
+	Hint    string // how to fix it; may be empty
+	Line    int    // in the SQL, counted from 1; 0 if unknown
 	Column  int    // in the line, in characters, counted from 1
 }
 
@@ -79,8 +80,8 @@ func (e *engineError) Unwrap() error {
 
 func duckError(message string) error { return &engineError{message} }
 
-// outOfMemory also knows the words of a commit that ran out of memory, which
-// come under another name.
+// outOfMemory also recognizes a commit that ran out of memory, which DuckDB reports as
+// another kind of error.
 func outOfMemory(err error) bool {
 	e, ok := errors.AsType[*engineError](err)
 	return ok && (strings.HasPrefix(e.message, "Out of Memory") || engineMemory.MatchString(e.message))

@@ -31,7 +31,7 @@ func openTable(t testing.TB, s *Store, c TableConfig) *Table {
 
 func take(t testing.TB, table *Table) *Partition {
 	t.Helper()
-	p, _, err := table.Take(context.Background(), "pipe", "part")
+	p, _, err := table.TakeOver(context.Background(), "pipe", "part")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,4 +86,15 @@ func TestAppendAndAsk(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+}
+
+// committedRanges returns the ranges of a partition with their fingerprints.
+func committedRanges(t *Table, pipeline, partition string) (event.Ranges, error) {
+	var done event.Ranges
+	err := t.store.inTransaction(context.Background(), func(tx *conn) (func(), error) {
+		var err error
+		done, err = t.readRanges(tx, partKey{pipeline, partition})
+		return func() {}, err
+	})
+	return done, err
 }

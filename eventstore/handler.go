@@ -41,27 +41,27 @@ func Handler(s *Store) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
-			refuse(w, http.StatusMethodNotAllowed, errors.New("send the SQL as the body of a POST"))
+			writeError(w, http.StatusMethodNotAllowed, errors.New("send the SQL as the body of a POST"))
 			return
 		}
-		format, limit, err := wanted(req)
+		format, limit, err := parseRequest(req)
 		if err != nil {
-			refuse(w, http.StatusBadRequest, err)
+			writeError(w, http.StatusBadRequest, err)
 			return
 		}
 		sql, err := io.ReadAll(http.MaxBytesReader(w, req.Body, sqlMax))
 		if err != nil {
-			refuse(w, http.StatusBadRequest, fmt.Errorf("read the SQL: %w", err))
+			writeError(w, http.StatusBadRequest, fmt.Errorf("read the SQL: %w", err))
 			return
 		}
-		answer(req.Context(), w, s, string(sql), format, limit)
+		writeResult(req.Context(), w, s, string(sql), format, limit)
 	})
 }
 
-func answer(ctx context.Context, w http.ResponseWriter, s *Store, sql string, format Format, limit int) {
+func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, sql string, format Format, limit int) {
 	rows, err := s.Query(ctx, sql)
 	if err != nil {
-		refuse(w, status(err), err)
+		writeError(w, statusOf(err), err)
 		return
 	}
 	defer rows.Close()
@@ -69,14 +69,14 @@ func answer(ctx context.Context, w http.ResponseWriter, s *Store, sql string, fo
 	out := &counter{w: w}
 	if err := Encode(out, rows, format, limit); err != nil {
 		if out.n == 0 {
-			refuse(w, status(err), err)
+			writeError(w, statusOf(err), err)
 			return
 		}
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// counter tells whether an answer has begun.
+// A counter counts the bytes of an answer, to know whether it has begun.
 type counter struct {
 	w io.Writer
 	n int
@@ -87,7 +87,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-func wanted(req *http.Request) (Format, int, error) {
+func parseRequest(req *http.Request) (Format, int, error) {
 	format, limit := FormatJSON, 0
 	for _, accept := range strings.Split(req.Header.Get("Accept"), ",") {
 		if name, _, err := mime.ParseMediaType(accept); err == nil {
@@ -113,7 +113,7 @@ func wanted(req *http.Request) (Format, int, error) {
 	return format, limit, nil
 }
 
-func status(err error) int {
+func statusOf(err error) int {
 	if _, ok := errors.AsType[*QueryError](err); ok {
 		return http.StatusBadRequest
 	}
@@ -123,7 +123,7 @@ func status(err error) int {
 	return http.StatusInternalServerError
 }
 
-func refuse(w http.ResponseWriter, status int, err error) {
+func writeError(w http.ResponseWriter, status int, err error) {
 	body := ErrorBody{Error: err.Error()}
 	if q, ok := errors.AsType[*QueryError](err); ok {
 		body = ErrorBody{Error: q.Message, Hint: q.Hint, Line: q.Line, Column: q.Column}

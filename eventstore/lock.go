@@ -24,20 +24,20 @@ func lockFolder(folder string) (*os.File, error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, configError("one engine owns a data folder: stop that process, or give this one a folder of its own",
-				"%s is in use by process %s", folder, holder(file))
+			return nil, configError("one engine owns a data folder: stop that process, or use another folder",
+				"%s is in use by process %s", folder, readPID(file))
 		}
 		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
 	}
-	if err := sign(file); err != nil {
+	if err := writePID(file); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("eventstore: lock %s: %w", folder, err)
 	}
 	return file, nil
 }
 
-// sign writes who holds the lock, for the message that the next one gets.
-func sign(file *os.File) error {
+// writePID names this process for the error that the next one gets.
+func writePID(file *os.File) error {
 	if err := file.Truncate(0); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func sign(file *os.File) error {
 	return err
 }
 
-func holder(file *os.File) string {
+func readPID(file *os.File) string {
 	pid, _ := io.ReadAll(io.LimitReader(file, 20))
 	if len(pid) == 0 {
 		return "(unknown)"

@@ -12,7 +12,7 @@ import (
 // pipeline and without fingerprints.
 func (t *Table) Positions(ctx context.Context, pipeline string) (map[string]event.Ranges, error) {
 	all := map[string]event.Ranges{}
-	err := t.store.do(ctx, func(tx *conn) (func(), error) {
+	err := t.store.inTransaction(ctx, func(tx *conn) (func(), error) {
 		rows, err := tx.run(`SELECT part, first, events FROM perigee.ranges WHERE name = ? AND pipeline = ?`, t.name, pipeline)
 		if err != nil {
 			return nil, err
@@ -27,11 +27,11 @@ func (t *Table) Positions(ctx context.Context, pipeline string) (map[string]even
 	return all, err
 }
 
-// SetPosition makes the table take all positions of a partition before next as
-// had, and forget the others. Whoever has the partition loses it.
+// SetPosition counts all positions of a partition before next as committed, and
+// forgets the others. It fences the partition's owner.
 func (t *Table) SetPosition(ctx context.Context, pipeline, partition string, next uint64) error {
 	key := partKey{pipeline, partition}
-	return t.store.do(ctx, func(tx *conn) (func(), error) {
+	return t.store.inTransaction(ctx, func(tx *conn) (func(), error) {
 		have, err := t.readRanges(tx, key)
 		if err != nil {
 			return nil, err
@@ -39,17 +39,17 @@ func (t *Table) SetPosition(ctx context.Context, pipeline, partition string, nex
 		if _, err := tx.run(`DELETE`+partWhere, t.name, key.pipeline, key.partition); err != nil {
 			return nil, err
 		}
-		for _, r := range until(have, next) {
+		for _, r := range headRanges(have, next) {
 			if err := t.insertRange(tx, key, r); err != nil {
 				return nil, err
 			}
 		}
-		return func() { delete(t.parts, key) }, nil
+		return func() { delete(t.partitions, key) }, nil
 	})
 }
 
-// until returns all positions before next, with the fingerprints that have has.
-func until(have event.Ranges, next uint64) event.Ranges {
+// headRanges returns all positions before next, with the fingerprints that have has.
+func headRanges(have event.Ranges, next uint64) event.Ranges {
 	var kept event.Ranges
 	for _, r := range have {
 		if r.First < next {

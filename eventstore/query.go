@@ -23,14 +23,14 @@ const evictPatience = time.Second
 
 // queries are the queries that run.
 type queries struct {
-	slots   chan struct{}
-	gate    *sync.RWMutex // held while the writer needs to be alone
-	mu      *sync.Mutex
-	running map[*Rows]context.CancelCauseFunc
+	slots     chan struct{}
+	exclusive *sync.RWMutex // held while the writer needs to be alone
+	mu        *sync.Mutex
+	running   map[*Rows]context.CancelCauseFunc
 }
 
 func newQueries(most int) queries {
-	return queries{slots: make(chan struct{}, most), gate: new(sync.RWMutex), mu: new(sync.Mutex), running: map[*Rows]context.CancelCauseFunc{}}
+	return queries{slots: make(chan struct{}, most), exclusive: new(sync.RWMutex), mu: new(sync.Mutex), running: map[*Rows]context.CancelCauseFunc{}}
 }
 
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE,
@@ -48,7 +48,7 @@ func (s *Store) Query(ctx context.Context, sql string) (*Rows, error) {
 	case <-s.closing:
 		return nil, ErrClosed
 	}
-	r, err := s.begin(ctx, sql)
+	r, err := s.startQuery(ctx, sql)
 	if err != nil {
 		<-s.queries.slots
 		return nil, err
@@ -56,39 +56,39 @@ func (s *Store) Query(ctx context.Context, sql string) (*Rows, error) {
 	return r, nil
 }
 
-func (s *Store) begin(ctx context.Context, sql string) (*Rows, error) {
-	r, err := s.admit(ctx)
+func (s *Store) startQuery(ctx context.Context, sql string) (*Rows, error) {
+	r, err := s.registerQuery(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.watch()
-	err = r.borrow(sql)
+	r.interruptWhenDone()
+	err = r.copyExternalTables(sql)
 	if err == nil {
-		err = r.start(sql)
+		err = r.execute(sql)
 	}
 	if err != nil {
-		err = r.cause(err, sql)
-		r.free()
+		err = r.explainError(err, sql)
+		r.release()
 		return nil, err
 	}
 	return r, nil
 }
 
-// admit gives a query a connection of its own, so that none finds anything that
+// registerQuery gives a query a connection of its own, so that none finds anything that
 // another left behind.
-func (s *Store) admit(ctx context.Context) (*Rows, error) {
+func (s *Store) registerQuery(ctx context.Context) (*Rows, error) {
 	select {
 	case <-s.closing:
 		return nil, ErrClosed
 	default:
 	}
-	s.queries.gate.RLock()
-	defer s.queries.gate.RUnlock()
+	s.queries.exclusive.RLock()
+	defer s.queries.exclusive.RUnlock()
 	c, err := connect(s.db)
 	if err != nil {
 		return nil, err
 	}
-	r := &Rows{store: s, conn: c, ended: make(chan struct{}), freed: make(chan struct{})}
+	r := &Rows{store: s, conn: c, ended: make(chan struct{}), released: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	s.queries.mu.Lock()
 	defer s.queries.mu.Unlock()
@@ -96,9 +96,8 @@ func (s *Store) admit(ctx context.Context) (*Rows, error) {
 	return r, nil
 }
 
-// evict ends all queries and waits for them a while. It tells whether all have
-// ended.
-func (q *queries) evict() bool {
+// cancelAll ends all queries and waits for a while. It reports whether all have ended.
+func (q *queries) cancelAll() bool {
 	q.mu.Lock()
 	var ending []*Rows
 	for r, cancel := range q.running {
@@ -109,7 +108,7 @@ func (q *queries) evict() bool {
 	patience := time.After(evictPatience)
 	for _, r := range ending {
 		select {
-		case <-r.freed:
+		case <-r.released:
 		case <-patience:
 			return false
 		}
@@ -131,14 +130,14 @@ func (q *queries) close() {
 
 // Rows is the result of a query. It is for one goroutine at a time.
 type Rows struct {
-	store  *Store
-	conn   *conn
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ended  chan struct{} // stops watch
-	freed  chan struct{} // the memory is free
-	watchs sync.WaitGroup
-	once   sync.Once
+	store    *Store
+	conn     *conn
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	ended    chan struct{} // stops watch
+	released chan struct{} // the memory is free
+	watching sync.WaitGroup
+	once     sync.Once
 
 	stmt    duck.PreparedStatement
 	res     duck.Result
@@ -151,11 +150,11 @@ type Rows struct {
 	err     error
 }
 
-// watch interrupts the query once its context is done. It does so again and
+// interruptWhenDone interrupts the query once its context is done. It does so again and
 // again, because DuckDB forgets an interrupt that comes just before a statement
 // begins.
-func (r *Rows) watch() {
-	r.watchs.Go(func() {
+func (r *Rows) interruptWhenDone() {
+	r.watching.Go(func() {
 		for done := r.ctx.Done(); ; {
 			select {
 			case <-done:
@@ -172,10 +171,10 @@ func (r *Rows) watch() {
 	})
 }
 
-// start begins the statement. The read-only transaction is the second lock
+// execute begins the statement. The read-only transaction is the second lock
 // behind the check of the statement's kind: EXPLAIN ANALYZE, for one, runs what
 // it explains.
-func (r *Rows) start(sql string) error {
+func (r *Rows) execute(sql string) error {
 	if err := r.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
 		return err
 	}
@@ -201,7 +200,7 @@ func (r *Rows) start(sql string) error {
 }
 
 func (r *Rows) prepare(sql string) error {
-	parsed, err := r.conn.guard(sql)
+	parsed, err := r.conn.checkReadOnly(sql)
 	if err != nil {
 		return err
 	}
@@ -231,7 +230,7 @@ func (r *Rows) prepare(sql string) error {
 // Columns describes the columns.
 func (r *Rows) Columns() []ColumnInfo { return r.columns }
 
-// Next goes to the next row and tells whether there is one.
+// Next goes to the next row and reports whether there is one.
 func (r *Rows) Next() bool {
 	for r.err == nil && r.next == r.size {
 		if !r.fetch() {
@@ -255,7 +254,7 @@ func (r *Rows) fetch() bool {
 	r.chunk = duck.FetchChunk(r.res)
 	if r.chunk.Ptr == nil {
 		if message := duck.ResultError(&r.res); message != "" {
-			r.err = r.cause(duckError(message), "")
+			r.err = r.explainError(duckError(message), "")
 		}
 		return false
 	}
@@ -272,15 +271,15 @@ func (r *Rows) Err() error { return r.err }
 // Close ends the query.
 func (r *Rows) Close() error {
 	r.once.Do(func() {
-		r.free()
+		r.release()
 		<-r.store.queries.slots
 	})
 	return nil
 }
 
-func (r *Rows) free() {
+func (r *Rows) release() {
 	close(r.ended)
-	r.watchs.Wait()
+	r.watching.Wait()
 	r.cancel(nil)
 	duck.DestroyDataChunk(&r.chunk)
 	r.size, r.next = 0, 0
@@ -291,11 +290,11 @@ func (r *Rows) free() {
 	q.mu.Lock()
 	delete(q.running, r)
 	q.mu.Unlock()
-	close(r.freed)
+	close(r.released)
 }
 
-// cause says in our words why the query ended.
-func (r *Rows) cause(err error, sql string) error {
+// explainError says in our words why the query ended.
+func (r *Rows) explainError(err error, sql string) error {
 	if interrupted(err) {
 		if cause := context.Cause(r.ctx); cause != nil {
 			return cause

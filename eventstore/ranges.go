@@ -13,7 +13,7 @@ import (
 
 const (
 	// Each commit adds a row to perigee.ranges. After this many they are joined.
-	loosePartsMax = 1000
+	unjoinedMax = 1000
 	// Rows of at least this many events stay as they are, so that what is joined
 	// does not grow with the age of the table.
 	joinedMin = 1 << 16
@@ -36,8 +36,8 @@ func missing(r event.Range, have, added event.Ranges) []event.Range {
 	return gaps
 }
 
-// runs yields the rows of out whose positions lie in fresh, as [first, end).
-func runs(out *event.Output, fresh event.Ranges) iter.Seq2[int, int] {
+// freshRows yields the rows of out whose positions lie in fresh, as [first, end).
+func freshRows(out *event.Output, fresh event.Ranges) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		if fresh.Covers(out.Range.First, out.Range.End()) {
 			if out.Len() > 0 {
@@ -58,8 +58,8 @@ func runs(out *event.Output, fresh event.Ranges) iter.Seq2[int, int] {
 	}
 }
 
-// bare returns the set without its fingerprints.
-func bare(done event.Ranges) event.Ranges {
+// withoutPrints returns the set without its fingerprints.
+func withoutPrints(done event.Ranges) event.Ranges {
 	var set event.Ranges
 	for _, r := range done {
 		set.Add(event.Range{First: r.First, Count: r.Count})
@@ -93,10 +93,10 @@ func decodeRanges(rows [][]any) event.Ranges {
 
 // writeRanges adds ranges to those of a partition, and joins rows when enough
 // are loose. It returns how many are loose then.
-func (t *Table) writeRanges(tx *conn, key partKey, added event.Ranges, part *part) (loose int, err error) {
-	rows, loose := added, part.loose+len(added)
-	if part.loose >= loosePartsMax {
-		if rows, err = t.takeLoose(tx, key, newest(part.have, printEvents)); err != nil {
+func (t *Table) writeRanges(tx *conn, key partKey, added event.Ranges, part *partitionState) (loose int, err error) {
+	rows, loose := added, part.unjoined+len(added)
+	if part.unjoined >= unjoinedMax {
+		if rows, err = t.deleteJoinable(tx, key, newest(part.committed, printEvents)); err != nil {
 			return 0, err
 		}
 		for _, r := range added {
@@ -123,10 +123,10 @@ func newest(have event.Ranges, n uint64) uint64 {
 	return 0
 }
 
-// takeLoose deletes the rows of a partition that can be joined and returns
+// deleteJoinable deletes the rows of a partition that can be joined and returns
 // them, joined: small ones, and those that lose their fingerprints or have none.
 // They lose them by age, or because they end before position from.
-func (t *Table) takeLoose(tx *conn, key partKey, from uint64) (event.Ranges, error) {
+func (t *Table) deleteJoinable(tx *conn, key partKey, from uint64) (event.Ranges, error) {
 	const old = `(committed < $4 OR first + events <= $5)`
 	const joined = ` FROM perigee.ranges WHERE name = $1 AND pipeline = $2 AND part = $3
 		AND (events < $6 OR prints IS NULL OR ` + old + `)`

@@ -80,8 +80,8 @@ func decodeSchema(version uint64, text string) (*schema, error) {
 	return s, nil
 }
 
-// grown returns the next version, to be changed by the caller.
-func (s *schema) grown() *schema {
+// clone returns the next version, to be changed by the caller.
+func (s *schema) clone() *schema {
 	return &schema{Version: s.Version + 1, Columns: slices.Clone(s.Columns), Rest: s.Rest}
 }
 
@@ -172,13 +172,13 @@ func widest(t event.Type, wide bool, kinds document.Kind) event.Type {
 	return event.JSON
 }
 
-// need returns the version that has room for what was met while extracting with
+// grownFor returns the version that has room for what was met while extracting with
 // s, or s when it has. spec maps the columns of the report to those of s.
-func (s *schema) need(report document.Report, cols *event.Columns, spec []int) *schema {
+func (s *schema) grownFor(report document.Report, cols *event.Columns, spec []int) *schema {
 	next := s
 	grow := func() *schema {
 		if next == s {
-			next = s.grown()
+			next = s.clone()
 		}
 		return next
 	}
@@ -232,7 +232,7 @@ func (s *schema) stored() []column {
 	return slices.DeleteFunc(slices.Clone(s.Columns), func(c column) bool { return c.Type == 0 })
 }
 
-// sameLayout tells whether segments of both versions have the same columns.
+// sameLayout reports whether segments of both versions have the same columns.
 func (s *schema) sameLayout(other *schema) bool {
 	return slices.EqualFunc(s.stored(), other.stored(), func(a, b column) bool {
 		return a.Name == b.Name && a.Type == b.Type

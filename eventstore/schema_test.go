@@ -105,7 +105,7 @@ func TestDeclaredColumns(t *testing.T) {
 	good := `{"time":1767323045,"user":{"email":"a@b.c","age":7},"price":1.10,"small":3,"other":true}`
 	err := p.Append(context.Background(), output(0, good, `{"time":1,"user":{}}`, `{"user":{"email":"x"}}`, `not json`,
 		`{"time":1,"user":{"email":"x"},"small":2147483648}`, `{"time":"yesterday","user":{"email":"x"}}`))
-	refused, ok := errors.AsType[*Refused](err)
+	refused, ok := errors.AsType[*RejectedRows](err)
 	if !ok || len(refused.Rows) != 5 {
 		t.Fatalf("got %v, want five rows refused", err)
 	}

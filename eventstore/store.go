@@ -27,10 +27,10 @@ const (
 
 // Options are the settings of a store. The zero value is good.
 type Options struct {
-	Memory  int64 // bytes that DuckDB may use for writing and queries together; default 384 MiB
-	Threads int   // that one query may use; default: one per core
-	Queries int   // that may run at the same time; default 4
-	Foreign []Foreign
+	Memory   int64 // bytes that DuckDB may use for writing and queries together; default 384 MiB
+	Threads  int   // that one query may use; default: one per core
+	Queries  int   // that may run at the same time; default 4
+	External []ExternalTable
 }
 
 // A Store is an open event store.
@@ -40,21 +40,21 @@ type Store struct {
 	lock    *os.File
 	db      duck.Database // under queries.gate
 
-	work    chan task
-	closing chan struct{}
-	closed  chan struct{} // the writer has ended
-	once    sync.Once
+	requests chan request
+	closing  chan struct{}
+	closed   chan struct{} // the writer has ended
+	once     sync.Once
 
 	queries queries
 
-	making sync.Mutex // held while a table is made
-	mu     sync.Mutex
-	tables map[string]*Table // by lower-case name
+	creating sync.Mutex // held while a table is made
+	mu       sync.Mutex
+	tables   map[string]*Table // by lower-case name
 
 	// The writer's own.
 	write    *conn
 	segments uint64 // the newest segment's number
-	broken   bool   // the database has to be opened anew: nobody knows what it holds
+	broken   bool   // the database has to be opened again to know what it holds
 }
 
 // Open opens the store in folder, which is made if it is missing. The folder
@@ -69,7 +69,7 @@ func Open(folder string, o Options) (*Store, error) {
 	}
 	s := &Store{
 		folder: folder, options: o, lock: lock, tables: map[string]*Table{},
-		work: make(chan task), closing: make(chan struct{}), closed: make(chan struct{}),
+		requests: make(chan request), closing: make(chan struct{}), closed: make(chan struct{}),
 		queries: newQueries(cmp.Or(o.Queries, 4)),
 	}
 	err = s.start()
@@ -101,15 +101,15 @@ func (s *Store) start() (err error) {
 	if s.write, err = connect(s.db); err != nil {
 		return err
 	}
-	return s.write.exec(shutSQL + metaSQL)
+	return s.write.exec(lockdownSQL + metaSQL)
 }
 
-// User SQL runs in the same instance, so the doors are shut for all of it. When
+// User SQL runs in the same instance, so the whole instance is locked down. When
 // segments become files of their own, allowed_directories has to name the
 // folder. Columns of type TIMESTAMP are UTC, and so must now() and the
 // arithmetic of dates be. A database that is closed because it is broken must
 // not write what it believes to hold over what it has logged.
-const shutSQL = `
+const lockdownSQL = `
 PRAGMA disable_checkpoint_on_shutdown;
 SET GLOBAL TimeZone = 'UTC';
 SET GLOBAL autoinstall_known_extensions = false;

@@ -16,7 +16,7 @@ import (
 // A TableConfig says what a table must have.
 type TableConfig struct {
 	// Time names the column of the event's own time, whose field must be there
-	// in every event: RFC 3339, or Unix seconds. "" means that there is none.
+	// in every event: RFC 3339, or Unix seconds. "" means that the table has none.
 	Time string
 	// Columns are declared: what does not fit one is refused. A declared column
 	// may lie inside an object. Fields that are not declared are inferred.
@@ -33,12 +33,12 @@ type Table struct {
 	schema  *schema // the newest; the writer may not have stored it yet
 	visible *schema // what queries see
 
-	desks chan *desk // free ones
+	spareBuffers chan *buffer // free ones
 
 	// The writer's own.
-	stored   uint64     // version of the newest schema in the store
-	segments []*segment // in the store, oldest first
-	parts    map[partKey]*part
+	stored     uint64     // version of the newest schema in the store
+	segments   []*segment // in the store, oldest first
+	partitions map[partKey]*partitionState
 }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -46,7 +46,7 @@ var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 func newTable(s *Store, name, time string) *Table {
 	return &Table{
 		store: s, name: name, time: time, schema: &schema{},
-		desks: make(chan *desk, 8), parts: map[partKey]*part{},
+		spareBuffers: make(chan *buffer, 8), partitions: map[partKey]*partitionState{},
 	}
 }
 
@@ -56,12 +56,12 @@ func (s *Store) Table(name string, c TableConfig) (*Table, error) {
 	if !tableName.MatchString(name) {
 		return nil, configError("use up to 63 letters, digits and underscores, not a digit first", "invalid table name %q", name)
 	}
-	s.making.Lock()
-	defer s.making.Unlock()
+	s.creating.Lock()
+	defer s.creating.Unlock()
 	t, fresh := s.table(name, c.Time)
 	err := t.configure(name, c)
 	if err == nil {
-		err = s.do(context.Background(), t.create)
+		err = s.inTransaction(context.Background(), t.create)
 	}
 	if err != nil {
 		if fresh {
@@ -92,7 +92,7 @@ func (t *Table) create(tx *conn) (func(), error) {
 	if _, err := tx.run(once, t.name, t.time, t.name); err != nil {
 		return nil, err
 	}
-	_, after, err := t.install(tx, t.current())
+	_, after, err := t.installSchema(tx, t.current())
 	return after, err
 }
 
@@ -117,7 +117,7 @@ func (t *Table) configure(name string, c TableConfig) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := t.schema.grown()
+	next := t.schema.clone()
 	if err := next.declare(declared); err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (t *Table) load() error {
 	if err := t.loadSegments(versions); err != nil {
 		return err
 	}
-	for key, part := range t.parts {
+	for key, part := range t.partitions {
 		done, err := t.readRanges(t.store.write, key)
 		if err != nil {
 			return err
 		}
-		part.have = bare(done)
+		part.committed = withoutPrints(done)
 	}
 	return nil
 }
@@ -197,10 +197,10 @@ func (t *Table) loadSegments(versions map[uint64]*schema) error {
 	return nil
 }
 
-// install brings the store to version s of the schema, inside a transaction. It
+// installSchema brings the store to version s of the schema, inside a transaction. It
 // returns the segment that takes rows of that version, and what to do once the
 // transaction has been committed.
-func (t *Table) install(tx *conn, s *schema) (active *segment, after func(), err error) {
+func (t *Table) installSchema(tx *conn, s *schema) (active *segment, after func(), err error) {
 	segments := t.segments
 	if s.Version == t.stored {
 		return segments[len(segments)-1], func() {}, nil
@@ -210,7 +210,7 @@ func (t *Table) install(tx *conn, s *schema) (active *segment, after func(), err
 	}
 	if len(segments) == 0 || !s.sameLayout(segments[len(segments)-1].schema) {
 		// Another table of the same commit may need a number too. One that is
-		// lost with its transaction is missed by nobody.
+		// lost with its transaction does no harm.
 		t.store.segments++
 		if segments, err = t.startSegment(tx, &segment{number: t.store.segments, schema: s}); err != nil {
 			return nil, nil, err
@@ -263,13 +263,13 @@ func (t *Table) current() *schema {
 	return t.schema
 }
 
-// grow makes room for what an extraction with s met. It returns the newest
+// growSchema makes room for what an extraction with s met. It returns the newest
 // schema, which is s when s is the newest and has room.
-func (t *Table) grow(s *schema, report document.Report, d *desk) *schema {
+func (t *Table) growSchema(s *schema, report document.Report, d *buffer) *schema {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.schema == s {
-		t.schema = s.need(report, &d.columns, d.spec)
+		t.schema = s.grownFor(report, &d.columns, d.spec)
 	}
 	return t.schema
 }

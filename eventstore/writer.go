@@ -12,24 +12,24 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
-// A task is work for the writer: rows to append, or something else that needs a
+// A request is work for the writer: rows to append, or something else that needs a
 // transaction of its own.
-type task struct {
-	rows  *rows
-	other func(tx *conn) (after func(), err error)
-	done  chan error // buffered
+type request struct {
+	rows   *pendingAppend
+	change func(tx *conn) (after func(), err error)
+	done   chan error // buffered
 }
 
 // submit hands a task to the writer and waits for it. Once the writer has taken
 // it, ctx no longer matters: the writer reads memory that belongs to the
 // caller, and a commit does not take long.
-func (s *Store) submit(ctx context.Context, t task) error {
+func (s *Store) submit(ctx context.Context, t request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	t.done = make(chan error, 1)
 	select {
-	case s.work <- t:
+	case s.requests <- t:
 		return <-t.done
 	case <-ctx.Done():
 		return ctx.Err()
@@ -38,10 +38,10 @@ func (s *Store) submit(ctx context.Context, t task) error {
 	}
 }
 
-// do runs f in a transaction of the writer. What f returns is called once that
+// inTransaction runs f in a transaction of the writer. What f returns is called once that
 // has been committed, still by the writer.
-func (s *Store) do(ctx context.Context, f func(tx *conn) (after func(), err error)) error {
-	return s.submit(ctx, task{other: f})
+func (s *Store) inTransaction(ctx context.Context, f func(tx *conn) (after func(), err error)) error {
+	return s.submit(ctx, request{change: f})
 }
 
 // writer is the one goroutine that writes. What arrives while it commits is its
@@ -50,20 +50,20 @@ func (s *Store) writer() {
 	defer close(s.closed)
 	for {
 		select {
-		case t := <-s.work:
-			s.handle(t)
+		case t := <-s.requests:
+			s.commitGroup(t)
 		case <-s.closing:
 			return
 		}
 	}
 }
 
-// handle does first, together with the appends that wait beside it.
-func (s *Store) handle(first task) {
-	var group []task
-	for next, more := first, true; more; next, more = s.waiting() {
-		if next.other != nil {
-			next.done <- s.transact(next.other)
+// commitGroup does first, together with the appends that wait beside it.
+func (s *Store) commitGroup(first request) {
+	var group []request
+	for next, more := first, true; more; next, more = s.nextRequest() {
+		if next.change != nil {
+			next.done <- s.commitOrRecover(next.change)
 		} else {
 			group = append(group, next)
 		}
@@ -73,43 +73,43 @@ func (s *Store) handle(first task) {
 	if len(group) == 0 {
 		return
 	}
-	err := s.transact(commit.run)
+	err := s.commitOrRecover(commit.run)
 	for _, t := range group {
 		t.done <- err
 	}
 }
 
-// waiting takes a task that is ready now.
-func (s *Store) waiting() (task, bool) {
+// nextRequest takes a task that is ready now.
+func (s *Store) nextRequest() (request, bool) {
 	select {
-	case t := <-s.work:
+	case t := <-s.requests:
 		return t, true
 	default:
-		return task{}, false
+		return request{}, false
 	}
 }
 
-// transact runs f in a transaction. When that fails for want of memory, or
+// commitOrRecover runs f in a transaction. When that fails for want of memory, or
 // breaks the database, the queries are ended, the writer finds out where it is,
 // and f runs once more: writing has the first claim to the memory.
-func (s *Store) transact(f func(tx *conn) (func(), error)) error {
+func (s *Store) commitOrRecover(f func(tx *conn) (func(), error)) error {
 	if !s.broken {
-		if err := s.attempt(f); !s.broken && !outOfMemory(err) {
+		if err := s.tryCommit(f); !s.broken && !outOfMemory(err) {
 			return err
 		}
 	}
-	s.queries.gate.Lock()
-	defer s.queries.gate.Unlock()
-	ended := s.queries.evict()
+	s.queries.exclusive.Lock()
+	defer s.queries.exclusive.Unlock()
+	ended := s.queries.cancelAll()
 	if s.broken {
 		if err := s.recover(ended); err != nil {
 			return fmt.Errorf("eventstore: recover: %w", err)
 		}
 	}
-	return s.attempt(f)
+	return s.tryCommit(f)
 }
 
-func (s *Store) attempt(f func(tx *conn) (func(), error)) (err error) {
+func (s *Store) tryCommit(f func(tx *conn) (func(), error)) (err error) {
 	defer func() { s.broken = s.broken || errors.Is(err, errBroken) }()
 	if err := s.write.exec("BEGIN"); err != nil {
 		s.rollback()
@@ -143,7 +143,7 @@ func (s *Store) rollback() {
 	}
 }
 
-// recover opens a broken database anew and makes what the writer knows agree
+// recover opens a broken database again and makes what the writer knows agree
 // with it. That only goes when no query holds on to it: two instances on one
 // file would destroy it.
 func (s *Store) recover(alone bool) error {

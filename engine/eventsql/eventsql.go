@@ -103,7 +103,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 
 func (s *Store) options() (o eventstore.Options) {
 	if s.deadLetters != nil {
-		o.Foreign = []eventstore.Foreign{{Name: deadLettersTable, Columns: deadLetterColumns(), Rows: deadLetterRows(s.deadLetters)}}
+		o.External = []eventstore.ExternalTable{{Name: deadLettersTable, Columns: deadLetterColumns(), Rows: deadLetterRows(s.deadLetters)}}
 	}
 	return o
 }

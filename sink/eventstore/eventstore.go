@@ -17,21 +17,21 @@ import (
 
 // Config is the sink's part of a pipeline's configuration.
 type Config struct {
-	Table   string   `yaml:"table,required" help:"table of the event store; it is made if it is missing"`
-	Time    string   `yaml:"time" help:"field with the event's time, RFC 3339 or Unix seconds, which every event must have; may be absent"`
-	Columns []Column `yaml:"columns" help:"columns with a type of their own; all other fields are inferred"`
+	Table   string   `yaml:"table,required" help:"Table of the event store; created if it does not exist"`
+	Time    string   `yaml:"time" help:"Field with the event's time, RFC 3339 or Unix seconds, which every event must have (default none)"`
+	Columns []Column `yaml:"columns" help:"Columns with a declared type; the types of all other fields are inferred"`
 }
 
-// A Column is declared instead of inferred.
+// A Column is a column whose type is declared instead of inferred.
 type Column struct {
-	Name     string `yaml:"name,required" help:"of the column"`
-	Type     string `yaml:"type" help:"bool, int32, int64, float64, decimal, string, timestamp or json"`
-	Field    string `yaml:"field" help:"field of the event, as user.email; default: the name"`
-	Required bool   `yaml:"required" help:"an event without it is a dead letter"`
+	Name     string `yaml:"name,required" help:"Name of the column"`
+	Type     string `yaml:"type" help:"Type: bool, int32, int64, float64, decimal, string, timestamp or json"`
+	Field    string `yaml:"field" help:"Field of the event, as user.email (default the name)"`
+	Required bool   `yaml:"required" help:"Send events without the field to the dead letters"`
 }
 
 // Kind offers the event store to configurations. open is called when the first
-// partition is opened, and returns the engine's one store.
+// partition is opened. It returns the store of the engine, which has one.
 func Kind(open func() (*store.Store, error)) sink.Kind {
 	return sink.Kind{
 		Name:      "eventstore",
@@ -87,11 +87,11 @@ func newSink(pipeline string, c Config, open func() (*store.Store, error)) (*eve
 func (s *eventSink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
 	table, err := s.connect()
 	if err != nil {
-		return nil, nil, classify(err)
+		return nil, nil, sinkError(err)
 	}
-	p, done, err := table.Take(ctx, s.pipeline, partition)
+	p, done, err := table.TakeOver(ctx, s.pipeline, partition)
 	if err != nil {
-		return nil, nil, classify(err)
+		return nil, nil, sinkError(err)
 	}
 	return writer{p}, done, nil
 }
@@ -124,24 +124,28 @@ func (s *eventSink) connect() (*store.Table, error) {
 	return s.table, nil
 }
 
-// Close leaves the store open: it is shared, and whoever opened it closes it.
+// Close leaves the store open: other sinks share it, and the engine closes it.
 func (s *eventSink) Close() error { return nil }
 
 type writer struct{ *store.Partition }
 
-// Verify implements sink.Writer. The store belongs to this process: nobody sets it back.
+// Verify implements sink.Writer. The store belongs to this process, so it cannot be
+// restored from a backup meanwhile.
 func (writer) Verify(context.Context) error { return nil }
 
 func (w writer) Write(ctx context.Context, out *event.Output) error {
-	return classify(w.Append(ctx, out))
+	return sinkError(w.Append(ctx, out))
 }
 
-// classify says what the pipeline makes of an error.
-func classify(err error) error {
-	if refused, ok := errors.AsType[*store.Refused](err); ok {
-		rows := make([]sink.RowError, len(refused.Rows))
-		for i, row := range refused.Rows {
+// sinkError returns the error of package sink that stands for one of the store.
+func sinkError(err error) error {
+	if rejected, ok := errors.AsType[*store.RejectedRows](err); ok {
+		rows := make([]sink.RowError, len(rejected.Rows))
+		for i, row := range rejected.Rows {
 			rows[i] = sink.RowError{Row: row.Row, Err: errors.New(row.Reason)}
+			if row.Column != "" {
+				rows[i].Stage = sink.StageColumn
+			}
 		}
 		return &sink.RowErrors{Rows: rows}
 	}

@@ -97,7 +97,13 @@ func TestErrorsForThePipeline(t *testing.T) {
 	doc := `{"id":1}`
 	out := &event.Output{Range: event.Range{Count: 1}, Data: []byte(doc), Ends: []uint32{uint32(len(doc))}, From: []uint32{0}}
 	err = w.Write(context.Background(), out)
-	if rows, ok := errors.AsType[*sink.RowErrors](err); !ok || !strings.Contains(rows.Error(), "at is missing") {
+	if rows, ok := errors.AsType[*sink.RowErrors](err); !ok || !strings.Contains(rows.Error(), "at is missing") || rows.Rows[0].Stage != sink.StageColumn {
 		t.Errorf("an event without its time: %v", err)
+	}
+	doc = `[1]`
+	out = &event.Output{Range: event.Range{Count: 1}, Data: []byte(doc), Ends: []uint32{uint32(len(doc))}, From: []uint32{0}}
+	err = w.Write(context.Background(), out)
+	if rows, ok := errors.AsType[*sink.RowErrors](err); !ok || rows.Rows[0].Stage != "" {
+		t.Errorf("an event that is an array: %v", err)
 	}
 }

@@ -12,17 +12,17 @@ import (
 func (s *eventSink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	table, err := s.connect()
 	if err != nil {
-		return nil, classify(err)
+		return nil, sinkError(err)
 	}
 	all, err := table.Positions(ctx, s.pipeline)
-	return all, classify(err)
+	return all, sinkError(err)
 }
 
 // SetPosition implements sink.PositionStore.
 func (s *eventSink) SetPosition(ctx context.Context, partition string, next uint64) error {
 	table, err := s.connect()
 	if err != nil {
-		return classify(err)
+		return sinkError(err)
 	}
-	return classify(table.SetPosition(ctx, s.pipeline, partition, next))
+	return sinkError(table.SetPosition(ctx, s.pipeline, partition, next))
 }

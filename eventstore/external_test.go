@@ -32,7 +32,7 @@ func TestForeignTable(t *testing.T) {
 			}
 		}
 	}
-	s, err := Open(t.TempDir(), Options{Foreign: []Foreign{
+	s, err := Open(t.TempDir(), Options{External: []ExternalTable{
 		{Name: "Letters", Columns: columns, Rows: letters},
 		{Name: "events", Columns: columns, Rows: letters},
 		{Name: "broken", Columns: columns, Rows: func() iter.Seq2[any, error] {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// A Foreign table is one whose rows are not in the store. A query that names it
-// gets a copy of them that nobody else sees. A table of the store that has the
+// An ExternalTable is a table whose rows are not in the store. A query that names it
+// gets a copy of its own. A table of the store that has the
 // same name hides it.
-type Foreign struct {
+type ExternalTable struct {
 	Name    string
 	Columns []ColumnInfo
 	// Rows yields values that encode as JSON objects, with the columns for keys.
@@ -20,32 +20,32 @@ type Foreign struct {
 	Rows func() iter.Seq2[any, error]
 }
 
-// foreignBytes is how much JSON becomes rows at once.
-const foreignBytes = 1 << 20
+// chunkBytes is how much JSON becomes rows at once.
+const chunkBytes = 1 << 20
 
-// borrow copies the foreign tables that the query may name. It comes before the
-// query's transaction, which can write nothing.
-func (r *Rows) borrow(sql string) error {
+// copyExternalTables copies the external tables that the query may name. It runs before
+// the query's transaction, which is read-only.
+func (r *Rows) copyExternalTables(sql string) error {
 	sql = strings.ToLower(sql)
-	for _, f := range r.store.options.Foreign {
-		if name := strings.ToLower(f.Name); !strings.Contains(sql, name) || r.store.has(name) {
+	for _, f := range r.store.options.External {
+		if name := strings.ToLower(f.Name); !strings.Contains(sql, name) || r.store.hasTable(name) {
 			continue
 		}
-		if err := f.copy(r.conn); err != nil {
+		if err := f.copyTo(r.conn); err != nil {
 			return fmt.Errorf("eventstore: copy %s for the query: %w", f.Name, err)
 		}
 	}
 	return nil
 }
 
-// has tells whether there is a table, by lower-case name.
-func (s *Store) has(name string) bool {
+// hasTable reports whether a table exists, by lower-case name.
+func (s *Store) hasTable(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tables[name] != nil
 }
 
-func (f *Foreign) copy(c *conn) error {
+func (f *ExternalTable) copyTo(c *conn) error {
 	types := map[string]string{}
 	var columns []string
 	for _, column := range f.Columns {
@@ -61,7 +61,7 @@ func (f *Foreign) copy(c *conn) error {
 	}
 	insert := "INSERT INTO temp." + quote(f.Name) + " BY NAME SELECT unnest(from_json(CAST(? AS JSON), '" +
 		strings.ReplaceAll(string(shape), "'", "''") + "'), max_depth := 2)"
-	for rows, err := range f.chunks() {
+	for rows, err := range f.jsonChunks() {
 		if err != nil {
 			return err
 		}
@@ -72,8 +72,8 @@ func (f *Foreign) copy(c *conn) error {
 	return nil
 }
 
-// chunks yields the rows as arrays in JSON.
-func (f *Foreign) chunks() iter.Seq2[string, error] {
+// jsonChunks yields the rows as arrays in JSON.
+func (f *ExternalTable) jsonChunks() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		var rows []byte
 		for row, err := range f.Rows() {
@@ -86,7 +86,7 @@ func (f *Foreign) chunks() iter.Seq2[string, error] {
 				return
 			}
 			rows = append(append(rows, ','), text...)
-			if len(rows) > foreignBytes {
+			if len(rows) > chunkBytes {
 				if !yield("["+string(rows[1:])+"]", nil) {
 					return
 				}

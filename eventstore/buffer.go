@@ -1,0 +1,162 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+)
+
+// A buffer holds the typed columns of one output's documents. Buffers are reused from
+// output to output, because making their memory and their compiled extractor costs
+// more than the rest of the work.
+type buffer struct {
+	schema    *schema
+	extractor *document.Extractor
+	spec      []int         // spec[i]: the column of the schema that vector i is
+	columns   event.Columns // as a segment stores them: those of spec, then _rest
+	rest      event.Vector  // of _rest; without rows when all values are null
+}
+
+func (t *Table) acquireBuffer() *buffer {
+	select {
+	case b := <-t.spareBuffers:
+		return b
+	default:
+		return &buffer{}
+	}
+}
+
+func (t *Table) releaseBuffer(b *buffer) {
+	select {
+	case t.spareBuffers <- b:
+	default:
+	}
+}
+
+func (b *buffer) useSchema(s *schema) {
+	if b.schema == s {
+		return
+	}
+	b.schema, b.spec, b.columns = s, nil, event.Columns{}
+	var spec []event.Column
+	for i, c := range s.Columns {
+		if c.Type != 0 {
+			b.spec = append(b.spec, i)
+			spec = append(spec, event.Column{Name: c.Name, Path: c.Path, Type: c.Type, Required: c.Required})
+		}
+	}
+	b.extractor = document.NewExtractor(spec)
+}
+
+// extract fills the columns from out with the table's newest schema, which it grows
+// until every field has a column. *RejectedRows names rows that cannot be stored.
+func (b *buffer) extract(t *Table, out *event.Output) error {
+	for s := t.current(); ; {
+		b.useSchema(s)
+		b.columns.Reset()
+		report, err := b.extractor.Extract(out.Data, out.Ends, &b.columns)
+		if err != nil {
+			return fmt.Errorf("eventstore: extract columns: %w", err)
+		}
+		if rejected := b.rejectedRows(report); rejected != nil {
+			return rejected
+		}
+		next := t.growSchema(s, report, b)
+		if next != s {
+			s = next
+			continue
+		}
+		if len(report.Bad) > 0 {
+			return fmt.Errorf("eventstore: no column type holds row %d: %s", report.Bad[0].Row, report.Bad[0].Reason)
+		}
+		return b.collectRest(out, report.Unknown)
+	}
+}
+
+// rejectedRows lists documents that are not objects and values that do not fit a
+// declared column, one entry per row. It returns nil if there are none.
+func (b *buffer) rejectedRows(report document.Report) error {
+	var rows []RejectedRow
+	for _, bad := range report.Bad {
+		if len(rows) > 0 && rows[len(rows)-1].Row == bad.Row {
+			continue
+		}
+		if bad.Column < 0 {
+			rows = append(rows, RejectedRow{Row: bad.Row, Reason: bad.Reason})
+		} else if c := &b.schema.Columns[b.spec[bad.Column]]; c.Declared {
+			rows = append(rows, RejectedRow{Row: bad.Row, Column: c.Name, Reason: bad.Reason})
+		}
+	}
+	if rows == nil {
+		return nil
+	}
+	return &RejectedRows{Rows: rows}
+}
+
+// collectRest gathers the fields without a column of their own into _rest. It takes
+// the slow way through encoding/json, because a table gets here only beyond columnsMax
+// columns.
+func (b *buffer) collectRest(out *event.Output, unknown []document.Field) error {
+	b.rest.Null, b.rest.Bytes, b.rest.Ends = b.rest.Null[:0], b.rest.Bytes[:0], b.rest.Ends[:0]
+	left := map[string]bool{}
+	for _, field := range unknown {
+		if field.Kinds != document.Null && b.schema.field(field.Name) < 0 {
+			left[field.Name] = true
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	for i := range out.Len() {
+		before := len(b.rest.Bytes)
+		var err error
+		if b.rest.Bytes, err = appendFields(b.rest.Bytes, out.Doc(i), left); err != nil {
+			return fmt.Errorf("eventstore: collect the fields without a column: %w", err)
+		}
+		null := uint8(0)
+		if len(b.rest.Bytes) == before {
+			null = 1
+		}
+		b.rest.Null = append(b.rest.Null, null)
+		b.rest.Ends = append(b.rest.Ends, uint32(len(b.rest.Bytes)))
+	}
+	return nil
+}
+
+// appendFields appends an object of the wanted fields of doc, in their order,
+// or nothing when doc has none of them.
+func appendFields(dst, doc []byte, wanted map[string]bool) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(doc))
+	if _, err := decoder.Token(); err != nil {
+		return dst, err
+	}
+	separator := byte('{')
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return dst, err
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return dst, err
+		}
+		if !wanted[key.(string)] {
+			continue
+		}
+		name, err := json.Marshal(key)
+		if err != nil {
+			return dst, err
+		}
+		dst = append(append(append(append(dst, separator), name...), ':'), value...)
+		separator = ','
+	}
+	if separator == ',' {
+		dst = append(dst, '}')
+	}
+	return dst, nil
+}

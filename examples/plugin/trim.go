@@ -1,6 +1,6 @@
-// Package main is a Go plugin for Perigee that trims events: it removes fields
-// that nobody reads. Each function is the same job in another shape. They hold
-// nothing that changes, so they are safe for concurrent use.
+// Package main is a Go plugin for Perigee that trims events: it removes fields that
+// nobody reads. Each function does so with another signature. They share no mutable
+// state, so they are safe for concurrent use.
 package main
 
 import (

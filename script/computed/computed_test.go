@@ -322,8 +322,8 @@ func TestTimestamp(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for part, c := range map[string]Column{
-		`invalid column name ""`:          {Type: event.Bool},
-		`invalid column name "a\"b"`:      {Name: `a"b`, Type: event.Bool},
+		`invalid column name ""`:       {Type: event.Bool},
+		`invalid column name "a\"b"`:   {Name: `a"b`, Type: event.Bool},
 		"cannot be of type decimal":    {Name: "a", Type: event.Decimal},
 		"is of type string, not int64": {Name: "a", Type: event.Int64, Built: Identifier},
 		"timestamp, or int64":          {Name: "a", Type: event.String, Built: Timestamp},

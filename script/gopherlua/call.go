@@ -13,8 +13,7 @@ import (
 	"github.com/perigeedb/perigee/script/stdlib"
 )
 
-// function makes a function of Lua out of one of Go. The clock stands still
-// while one waits.
+// function wraps a Go function for Lua. The deadline is paused while one waits.
 func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunction {
 	return func(l *lua.LState) int {
 		args, err := m.arguments(l)
@@ -41,7 +40,7 @@ func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunctio
 	}
 }
 
-// arguments copies the arguments of a call.
+// arguments returns copies of the arguments of a call.
 func (m *machine) arguments(l *lua.LState) ([]any, error) {
 	args := make([]any, l.GetTop())
 	for i := range args {
@@ -108,7 +107,7 @@ func (m *machine) tableToGo(t *lua.LTable) (any, error) {
 	return list, nil
 }
 
-// fromGo is the inverse for what stdlib.Call returns.
+// fromGo converts a value that stdlib.Call returned.
 func (m *machine) fromGo(v any) lua.LValue {
 	switch v := v.(type) {
 	case bool:

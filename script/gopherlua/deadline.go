@@ -8,9 +8,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// A deadline stops a machine: at a deadline, or when nobody waits for it any more.
-// gopher-lua looks at the clock's context before each instruction, so what the
-// script catches it meets again.
+// A deadline stops a machine when the time is over or the context of the run ends.
+// gopher-lua checks the deadline's context before each instruction, so a script that
+// catches the error meets it again.
 type deadline struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -33,7 +33,7 @@ func newDeadline() *deadline {
 	return c
 }
 
-// stopWith stops the machine when ctx ends, until forget.
+// stopWith stops the machine when ctx ends, until unfollow.
 func (c *deadline) stopWith(ctx context.Context) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -54,7 +54,7 @@ func (c *deadline) unfollow() {
 	}
 }
 
-// start begins a run that ends at the deadline.
+// start begins a run that ends at the time until.
 func (c *deadline) start(until time.Time) {
 	c.mu.Lock()
 	c.run++
@@ -65,7 +65,7 @@ func (c *deadline) start(until time.Time) {
 	c.timer = time.AfterFunc(time.Until(until), func() { c.interrupt(run) })
 }
 
-// pause lets the clock stand still, until resume.
+// pause stops the clock, until resume.
 func (c *deadline) pause() {
 	c.timer.Stop()
 	c.paused = time.Now()
@@ -79,7 +79,7 @@ func (c *deadline) resume() {
 	c.timer = time.AfterFunc(time.Until(c.at), func() { c.interrupt(run) })
 }
 
-// interrupt stops a run, or whichever there is for 0.
+// interrupt stops a run by its number, or the current run for 0.
 func (c *deadline) interrupt(run uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +89,8 @@ func (c *deadline) interrupt(run uint64) {
 	}
 }
 
-// stop ends the run and tells whether it was stopped before; then the machine is
-// of no more use.
+// stop ends the run and reports whether it was interrupted. If so, the machine must be
+// closed.
 func (c *deadline) stop() (late bool) {
 	c.timer.Stop()
 	c.mu.Lock()
@@ -99,7 +99,7 @@ func (c *deadline) stop() (late bool) {
 	return c.late
 }
 
-// check raises an error when the run was stopped, for loops in Go.
+// check raises an error if the run was interrupted. Loops in Go call it.
 func (c *deadline) check(l *lua.LState) {
 	if err := c.ctx.Err(); err != nil {
 		l.RaiseError("%s", err.Error())

@@ -11,14 +11,15 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// A proxy stands in Lua for an object or an array of a document. It is userdata
-// that says it is a table.
+// A proxy represents an object or an array of a document in Lua. It is userdata whose
+// type is "table".
 type proxy struct {
 	container *pure.Container
 	life      *life
 }
 
-// A life is a call of main. Documents made by json.decode have one that never ends.
+// A life is the lifetime of documents: one call of main. That of a document from
+// json.decode never ends.
 type life struct{ ended bool }
 
 var errEnded = errors.New("a document is used after its call of main has ended: keep the values you need, not the event")
@@ -42,7 +43,8 @@ func isProxy(v lua.LValue) bool {
 	return ok
 }
 
-// document returns the proxy that v is, or nil. One that has ended is an error.
+// document returns the proxy in v, or nil. It raises an error if the proxy's life has
+// ended.
 func (m *machine) document(l *lua.LState, v lua.LValue) *proxy {
 	ud, ok := v.(*lua.LUserData)
 	if !ok {
@@ -65,7 +67,7 @@ func (m *machine) alive(p *proxy) (*proxy, error) {
 	return p, nil
 }
 
-// documentMeta is the metatable of proxies.
+// documentMeta returns the metatable of proxies.
 func (m *machine) documentMeta() *lua.LTable {
 	return m.metatable(map[string]lua.LGFunction{
 		"__index":    m.docIndex,
@@ -87,7 +89,7 @@ func (m *machine) docIndex(l *lua.LState) int {
 	return 1
 }
 
-// get reads a key; whatever is no key of a document reads as missing.
+// get reads a key. Anything that cannot be a key reads as missing.
 func (p *proxy) get(key lua.LValue) pure.Value {
 	switch key := key.(type) {
 	case lua.LString:
@@ -151,7 +153,7 @@ func (m *machine) putAt(c *pure.Container, key, v lua.LValue) error {
 	return err
 }
 
-// fromJSON is a value of a document in Lua.
+// fromJSON converts a value of a document.
 func (m *machine) fromJSON(v pure.Value, of *life) lua.LValue {
 	switch v.Kind {
 	case pure.False:
@@ -172,8 +174,8 @@ func (m *machine) fromJSON(v pure.Value, of *life) lua.LValue {
 	return lua.LNil
 }
 
-// toJSON makes of a value what can be put into a document. A document is copied,
-// a table stays the script's own and is written when the document leaves.
+// toJSON converts a value for a document. Documents are copied. A table remains the
+// script's and is encoded when the document leaves.
 func (m *machine) toJSON(v lua.LValue) (pure.Value, error) {
 	switch v := v.(type) {
 	case *lua.LNilType:
@@ -221,7 +223,7 @@ func (m *machine) userDataToJSON(v *lua.LUserData) (pure.Value, error) {
 	return pure.Value{Kind: pure.Null}, nil
 }
 
-// appendJSON appends a value without copying a document first.
+// appendJSON appends a value as JSON. It does not copy documents first.
 func (m *machine) appendJSON(out []byte, v lua.LValue) ([]byte, error) {
 	if ud, ok := v.(*lua.LUserData); ok {
 		if p, ok := ud.Value.(*proxy); ok {

@@ -18,7 +18,7 @@ import (
 
 func newReader(text []byte) io.Reader { return bytes.NewReader(text) }
 
-// newError is a fault in what the script did that has no line.
+// newError returns an error of the script without a line.
 func (m *machine) newError(format string, args ...any) error {
 	return &script.Error{Script: m.file, Message: fmt.Sprintf(format, args...)}
 }
@@ -40,7 +40,7 @@ func syntaxError(code script.Code, err error) *script.Error {
 	return fault
 }
 
-// scriptError turns what a call of Lua failed with into an error with a line.
+// scriptError converts the error of a call into one with file and line.
 func (m *machine) scriptError(err error) *script.Error {
 	var fault *script.Error
 	if errors.As(err, &fault) {
@@ -57,7 +57,8 @@ func (m *machine) scriptError(err error) *script.Error {
 	return fault
 }
 
-// raisedText is what error was given: a table reads as JSON.
+// raisedText returns the text of a value that error was called with. A table reads as
+// JSON.
 func (m *machine) raisedText(v lua.LValue) string {
 	if v == nil {
 		return "nil"
@@ -89,8 +90,7 @@ func (m *machine) raisedText(v lua.LValue) string {
 	return text
 }
 
-// splitPosition takes the position off a message that begins with one in a file of the
-// script.
+// splitPosition moves file and line from the start of a message into the error.
 func (m *machine) splitPosition(fault *script.Error) {
 	file, found := m.fileOf(fault.Message)
 	if !found {
@@ -121,27 +121,27 @@ var (
 	index      = regexp.MustCompile(`attempt to index a non-table object\((\w+)\) with key '(.*)'`)
 )
 
-// plainWords puts what gopher-lua says as Lua puts it.
+// plainWords rewrites gopher-lua's messages as Lua words them.
 func plainWords(message string) string {
 	message = concat.ReplaceAllString(message, "attempt to concatenate $1 and $2")
 	message = arithmetic.ReplaceAllString(message, "attempt to perform arithmetic on $1 and $2")
 	return index.ReplaceAllString(message, "attempt to index a $1 value with the key '$2'")
 }
 
-// isPanic tells whether gopher-lua itself failed, and not the script.
+// isPanic reports whether gopher-lua itself failed.
 func isPanic(err error) bool {
 	var raised *lua.ApiError
 	return errors.As(err, &raised) && raised.Type == lua.ApiErrorPanic
 }
 
-// isPanicText tells the same of what pcall returned.
+// isPanicText is isPanic for an error that pcall returned.
 func isPanicText(v lua.LValue) bool {
 	text, ok := v.(lua.LString)
 	return ok && strings.HasPrefix(string(text), "runtime error: ")
 }
 
-// lateError is the error of a call that the clock stopped. err is what the
-// script made of it, and says where it was.
+// lateError returns the error of a call that the deadline stopped. err tells where the
+// script was.
 func (m *machine) lateError(err error, limits script.Limits, ofBatch bool) *script.Error {
 	fault := &script.Error{Script: m.file}
 	var raised *script.Error

@@ -1,12 +1,12 @@
-// Package gopherlua runs Lua scripts in pure Go, for builds without cgo. Scripts
-// see the same as on LuaJIT; package scripttest holds both to it.
+// Package gopherlua runs Lua scripts in pure Go, for builds without LuaJIT. Scripts
+// behave as on LuaJIT; package scripttest tests both.
 //
-// Time and output limits hold as on LuaJIT. The memory limit holds only for
-// single strings that the library makes: nothing in gopher-lua counts what a
-// script holds, so scripts must be as trusted as the configuration.
+// Time and output limits hold as on LuaJIT. The memory limit holds only for single
+// strings that library functions create: gopher-lua does not count the memory of a
+// script, so scripts must be as trusted as the configuration.
 //
-// A script is safe for concurrent use: its VMs are those of script/pool, each used by
-// one goroutine at a time.
+// A script is safe for concurrent use. Its VMs come from a pool, and one goroutine at a
+// time uses each.
 package gopherlua
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/perigeedb/perigee/script/stdlib"
 )
 
-// Language offers the engine.
+// Language returns the language for configurations.
 func Language() script.Language {
 	return script.Language{
 		Name: "gopherlua",
@@ -102,13 +102,13 @@ func compile(code script.Code) (*lua.FunctionProto, error) {
 
 func (p *program) String() string { return p.name }
 
-// Close waits for the machines that run.
+// Close waits for running batches.
 func (p *program) Close() error {
 	p.group.Leave()
 	return nil
 }
 
-// acquireMachine waits for a machine.
+// acquireMachine acquires a machine from the pool.
 func (p *program) acquireMachine(ctx context.Context) (*machine, error) {
 	member, err := p.group.Acquire(ctx)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// pairs visits what reads as something: nulls are left out, as nil is in tables.
+// pairs skips nulls, because tables cannot hold nil.
 func (m *machine) pairs(standard lua.LValue) lua.LGFunction {
 	return func(l *lua.LState) int {
 		p := m.document(l, l.Get(1))

@@ -26,7 +26,7 @@ func (m *machine) encode(l *lua.LState) int {
 	return 1
 }
 
-// decode returns a document that lives on, or nil and why the text is no JSON.
+// decode returns a document whose life does not end, or nil and an error.
 func (m *machine) decode(l *lua.LState) int {
 	v, err := pure.Parse([]byte(l.CheckString(1)))
 	if err != nil {
@@ -38,9 +38,9 @@ func (m *machine) decode(l *lua.LState) int {
 	return 1
 }
 
-// array marks a table as a list, so that it is [] when it is empty. Anything else,
-// and a table that is an object, becomes an element of a new list, and so does an empty
-// array that array made, as in kelindar/lua.
+// array marks a table as an array, so that an empty one is [] in JSON. Other values,
+// and tables that are objects, become elements of a new array. So does an empty array
+// that array returned before, as in kelindar/lua.
 func (m *machine) array(l *lua.LState) int {
 	t, isTable := l.Get(1).(*lua.LTable)
 	p := m.document(l, l.Get(1))
@@ -74,7 +74,7 @@ func (m *machine) emptyList() *lua.LTable {
 	return t
 }
 
-// isNull tells whether a value is json.null, or whether a key holds null.
+// isNull reports whether a value is json.null, or whether a key holds null.
 func (m *machine) isNull(l *lua.LState) int {
 	v := l.Get(1)
 	if l.GetTop() < 2 {

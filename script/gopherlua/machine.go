@@ -46,7 +46,7 @@ const (
 	registerStep = 1 << 13
 )
 
-// newMachine makes a VM and runs the top level of the script.
+// newMachine opens a VM and runs the top level of the script.
 func newMachine(ctx context.Context, p *program) (*machine, error) {
 	m := &machine{program: p, deadline: newDeadline(), ctx: ctx, files: make(map[string]bool)}
 	m.state = lua.NewState(lua.Options{
@@ -92,7 +92,7 @@ func (m *machine) findMain() error {
 	}
 }
 
-// A maker makes the machines of a program.
+// A maker opens the machines of a program.
 type maker struct{ *program }
 
 // Open implements pool.Maker.
@@ -107,7 +107,7 @@ func (p maker) Open(ctx context.Context) (pool.VM, error) {
 // Close implements pool.Maker.
 func (maker) Close() {}
 
-// size is about what a fresh machine takes. Nothing counts what a script adds.
+// size is the approximate memory of a new machine. Nothing counts what a script adds.
 const size = 256 << 10
 
 // Memory implements pool.VM.
@@ -150,7 +150,7 @@ func (m *machine) callMain(r *run, i int) error {
 	return m.emit(r, i, top+1)
 }
 
-// emit appends what main returned, on the stack from at on.
+// emit appends the values that main returned, on the stack from index at on.
 func (m *machine) emit(r *run, i, at int) error {
 	r.to = 0
 	for ; at <= m.state.GetTop(); at++ {
@@ -196,8 +196,8 @@ func (m *machine) emitDocument(r *run, i int, v lua.LValue) error {
 	return r.result.EndDocument(i, r.to)
 }
 
-// kindOf names what main returned: nil, object, array, mark, or what it is instead. A
-// new table without entries is an empty list.
+// kindOf returns the kind of a value that main returned: nil, object, array, mark, or
+// the name of its type. A new table without entries is an empty array.
 func (m *machine) kindOf(v lua.LValue) string {
 	switch v := v.(type) {
 	case *lua.LTable:

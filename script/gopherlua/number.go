@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// A big is a JSON number that no double holds, as it is spelled. It never changes.
+// A big is an immutable JSON number that a float64 cannot hold, as it is spelled.
 type big struct{ text string }
 
 func (m *machine) big(text string) *lua.LUserData {
@@ -31,7 +31,7 @@ func (b *big) float() float64 {
 	return x
 }
 
-// bigMetatable is the metatable of big numbers.
+// bigMetatable returns the metatable of big numbers.
 func (m *machine) bigMetatable() *lua.LTable {
 	compare := func(holds func(order int) bool) lua.LGFunction {
 		return func(l *lua.LState) int {
@@ -80,7 +80,7 @@ func concatOperand(l *lua.LState, v lua.LValue) string {
 	return v.String()
 }
 
-// arithmetic computes exactly while operands and result are integers of 64 bits.
+// arithmetic computes exactly while operands and result are 64-bit integers.
 func (m *machine) arithmetic(exact func(a, b int64) (int64, bool), inexact func(a, b float64) float64) lua.LGFunction {
 	return func(l *lua.LState) int {
 		x, y := operandOf(l, l.Get(1)), operandOf(l, l.Get(2))

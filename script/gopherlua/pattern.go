@@ -18,8 +18,8 @@ const positionCapture = -2
 
 type capture struct{ start, len int } // len -1: still open
 
-// A matcher matches one subject against one Lua pattern. It polls as it goes, so
-// that a pattern that backtracks without end is stopped.
+// A matcher matches a subject against a Lua pattern. It checks the deadline, so that a
+// pattern that backtracks without end is stopped.
 type matcher struct {
 	src, pat string
 	captures [capturesMax]capture

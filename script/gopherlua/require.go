@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/script/stdlib"
 )
 
-// openModules makes what scripts can require besides their own files.
+// openModules creates the modules that need no file, and the global os.
 func (m *machine) openModules(json *lua.LTable) {
 	m.required = map[string]lua.LValue{
 		"json":  json,
@@ -27,7 +27,7 @@ func (m *machine) openModules(json *lua.LTable) {
 	m.globals.RawSetString("os", m.readOnly("os", m.moduleFunctions(stdlib.OS())))
 }
 
-// moduleFunctions makes functions of Lua out of those of a module.
+// moduleFunctions wraps the functions of a module.
 func (m *machine) moduleFunctions(module script.Module) map[string]lua.LGFunction {
 	functions := make(map[string]lua.LGFunction)
 	for name, f := range module.Functions {
@@ -39,14 +39,14 @@ func (m *machine) moduleFunctions(module script.Module) map[string]lua.LGFunctio
 	return functions
 }
 
-// readOnly is a library that is no global.
+// readOnly returns a read-only table of functions.
 func (m *machine) readOnly(name string, functions map[string]lua.LGFunction) *lua.LTable {
 	behind := m.state.NewTable()
 	m.setFunctions(behind, functions)
 	return m.readOnlyView(name, behind)
 }
 
-// gmatchOf is re.gmatch(text, pattern), which visits what re.all finds.
+// gmatchOf returns re.gmatch(text, pattern), which iterates over the matches of re.all.
 func gmatchOf(all lua.LGFunction) lua.LGFunction {
 	return func(l *lua.LState) int {
 		l.SetTop(2)
@@ -68,8 +68,7 @@ func gmatchOf(all lua.LGFunction) lua.LGFunction {
 	}
 }
 
-// require returns a module, or what a file of the script's own returns, which
-// runs once.
+// require returns a module, or the result of a file, which runs once per VM.
 func (m *machine) require(l *lua.LState) int {
 	name := l.CheckString(1)
 	v, known := m.required[name]
@@ -156,8 +155,8 @@ func (m *machine) statsLibrary() map[string]lua.LGFunction {
 	return functions
 }
 
-// measure returns what is wrong with the arguments. What Stats refuses is logged,
-// and no fault of the event.
+// measure returns an error for invalid arguments. A measurement that Stats refuses is
+// logged and does not fail the event.
 func (m *machine) measure(kind script.StatKind, args []any) error {
 	name, value, labels, err := stdlib.Measurement(kind, args)
 	if err != nil || m.stats == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// A routedValue is what to() returns: a value and the sinks that it is for.
+// A routedValue is the result of to(): a value and its sinks.
 type routedValue struct {
 	to    uint64
 	value lua.LValue
@@ -20,7 +20,7 @@ func routedValueOf(v lua.LValue) *routedValue {
 	return nil
 }
 
-// to marks a value for the sinks that are named.
+// to returns a value with the sinks that are named.
 func (m *machine) to(l *lua.LState) int {
 	if l.GetTop() < 2 {
 		l.RaiseError("bad argument #2 to 'to' (an event, a table or a list of them expected)")
@@ -60,7 +60,7 @@ func (m *machine) sinkNames(l *lua.LState) (names []string) {
 	return names
 }
 
-// emitRouted appends a value for the sinks that it is marked for.
+// emitRouted appends a value for its sinks.
 func (m *machine) emitRouted(r *run, i int, of *routedValue) error {
 	if r.to != 0 {
 		return m.newError(`main returned to() inside of to(); give one to() all the names: to({"a", "b"}, event)`)

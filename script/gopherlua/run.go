@@ -21,7 +21,7 @@ type run struct {
 	doc     pure.Document
 }
 
-// runEvents passes the batch through the script up to the first limit.
+// runEvents runs the events of the batch, up to the first limit.
 func (r *run) runEvents(ctx context.Context) error {
 	end := time.Now().Add(r.opts.Limits.BatchTime)
 	defer func() {
@@ -42,8 +42,8 @@ func (r *run) runEvents(ctx context.Context) error {
 	return nil
 }
 
-// startMachine puts the machine to work for the batch, of which so much time has been
-// spent waiting.
+// startMachine prepares the machine for the batch, of which so much time was spent
+// waiting.
 func (r *run) startMachine(ctx context.Context, waited time.Duration) {
 	r.machine.ctx, r.machine.deadline.waited = ctx, waited
 	r.machine.deadline.stopWith(ctx)
@@ -53,7 +53,7 @@ func (r *run) batchTimeLimit(where *script.Error) error {
 	return &script.LimitError{Limit: "batch time", Err: where}
 }
 
-// runEvent runs event i. An error is about the batch.
+// runEvent runs event i. An error ends the run.
 func (r *run) runEvent(ctx context.Context, i int, end time.Time) error {
 	if err := r.doc.Index(r.in.Doc(i)); err != nil {
 		r.result.Fail(i, "parse", err)
@@ -90,7 +90,7 @@ func (r *run) runEvent(ctx context.Context, i int, end time.Time) error {
 	return nil
 }
 
-// handleTimeout settles an event that the clock stopped, unless err is nil: then it
+// handleTimeout handles an event that the deadline stopped. If err is nil, the event
 // ended just in time.
 func (r *run) handleTimeout(ctx context.Context, i int, err error, ofBatch bool) error {
 	fault := r.machine.lateError(err, r.opts.Limits, ofBatch)
@@ -109,7 +109,8 @@ func (r *run) handleTimeout(ctx context.Context, i int, err error, ofBatch bool)
 	return nil
 }
 
-// replaceMachine throws the machine away: whatever a limit interrupted may be half done.
+// replaceMachine discards the machine, whose state a limit may have left inconsistent,
+// and acquires another.
 func (r *run) replaceMachine(ctx context.Context) error {
 	waited := r.machine.deadline.waited
 	r.machine.deadline.unfollow()

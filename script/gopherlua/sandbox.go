@@ -7,8 +7,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// allowed is what scripts get of gopher-lua's own libraries. What a document
-// needs to be a table for, and what could run away, is ours instead.
+// allowed are the functions of gopher-lua's libraries that scripts get. Functions that
+// must take documents for tables, and those that could run without end, are our own.
 var allowed = map[string][]string{
 	"":          {"assert", "getmetatable", "rawequal", "select", "setmetatable", "tostring"},
 	"string":    {"byte", "char", "format", "len", "lower", "reverse", "sub", "upper"},
@@ -16,8 +16,8 @@ var allowed = map[string][]string{
 	"coroutine": {"create", "resume", "running", "status", "wrap"},
 }
 
-// sandbox fills the globals and returns the environment of the script: an empty
-// table before them, so that each assignment to a global is noticed.
+// sandbox creates the globals and returns the environment of the script: an empty table
+// in front of them, so that every assignment to a global is noticed.
 func (m *machine) sandbox() *lua.LTable {
 	l := m.state
 	standard := m.openStandard()
@@ -52,7 +52,7 @@ func (m *machine) sandbox() *lua.LTable {
 	return env
 }
 
-// openStandard opens gopher-lua's libraries where no script sees them.
+// openStandard opens gopher-lua's libraries, out of reach of scripts.
 func (m *machine) openStandard() *lua.LTable {
 	l := m.state
 	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenString, lua.OpenMath, lua.OpenTable, lua.OpenCoroutine} {
@@ -62,8 +62,8 @@ func (m *machine) openStandard() *lua.LTable {
 	return l.G.Global
 }
 
-// library makes a read-only global of what is allowed of a standard library and
-// our own functions. It returns what is behind it.
+// library adds a read-only global with the allowed functions of a standard library and
+// our own. It returns the writable table.
 func (m *machine) library(standard *lua.LTable, name string, own map[string]lua.LGFunction) *lua.LTable {
 	behind := m.state.NewTable()
 	if from, ok := standard.RawGetString(name).(*lua.LTable); ok {
@@ -76,7 +76,7 @@ func (m *machine) library(standard *lua.LTable, name string, own map[string]lua.
 	return behind
 }
 
-// readOnlyView is a read-only view of a library.
+// readOnlyView returns a read-only view of a library.
 func (m *machine) readOnlyView(name string, behind *lua.LTable) *lua.LTable {
 	front := m.state.NewTable()
 	front.Metatable = m.guard(behind, func(l *lua.LState) int {
@@ -92,14 +92,14 @@ func (m *machine) setFunctions(t *lua.LTable, functions map[string]lua.LGFunctio
 	}
 }
 
-// guard is a metatable that reads from behind and passes writes to refuse.
+// guard returns a metatable that reads from behind and passes writes to refuse.
 func (m *machine) guard(behind *lua.LTable, refuse lua.LGFunction) *lua.LTable {
 	meta := m.metatable(map[string]lua.LGFunction{"__newindex": refuse})
 	meta.RawSetString("__index", behind)
 	return meta
 }
 
-// metatable makes a metatable that scripts can neither see nor replace.
+// metatable returns a metatable that scripts can neither read nor replace.
 func (m *machine) metatable(functions map[string]lua.LGFunction) *lua.LTable {
 	meta := m.state.NewTable()
 	m.setFunctions(meta, functions)
@@ -107,7 +107,7 @@ func (m *machine) metatable(functions map[string]lua.LGFunction) *lua.LTable {
 	return meta
 }
 
-// newGlobal takes globals while the script loads, and refuses them after.
+// newGlobal allows new globals while the script loads, and refuses them later.
 func (m *machine) newGlobal(l *lua.LState) int {
 	if m.loaded {
 		l.RaiseError("assignment to the global %s at run time: write local %s, or set it outside of main", l.Get(2), l.Get(2))
@@ -116,7 +116,7 @@ func (m *machine) newGlobal(l *lua.LState) int {
 	return 0
 }
 
-// baseLibrary holds the global functions that differ from gopher-lua's.
+// baseLibrary returns the global functions that differ from gopher-lua's.
 func (m *machine) baseLibrary(standard *lua.LTable) map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"error":    raiseError,
@@ -133,7 +133,8 @@ func (m *machine) baseLibrary(standard *lua.LTable) map[string]lua.LGFunction {
 	}
 }
 
-// raiseError is error. It takes nil, too, and level 2 is really the caller.
+// raiseError is Lua's error. Unlike gopher-lua's it accepts nil, and level 2 is the
+// caller.
 func raiseError(l *lua.LState) int {
 	level := l.OptInt(2, 1)
 	if level > 0 {
@@ -143,8 +144,8 @@ func raiseError(l *lua.LState) int {
 	return 0
 }
 
-// protectedMax bounds how deep pcalls may be inside each other: each of them
-// walks the whole stack when an error passes.
+// protectedMax bounds nested pcalls: each of them walks the whole stack when an error
+// passes.
 const protectedMax = 200
 
 func (m *machine) protected(standard lua.LValue) lua.LGFunction {

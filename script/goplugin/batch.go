@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// runBatch passes the good events at once. After a fault that is not one event's,
-// each is run again alone, so that only the guilty ones die.
+// runBatch passes the valid events to the plugin at once. If that fails, it runs each
+// event alone, so that only those at fault become dead letters.
 func (r *run) runBatch() {
 	r.copyDocs()
 	if len(r.docs) == 0 {
@@ -25,7 +25,7 @@ func (r *run) runBatch() {
 	r.result.Fail(r.origin[0], "script", err)
 }
 
-// runEach runs the good events one by one.
+// runEach runs the valid events one by one.
 func (r *run) runEach() {
 	_ = r.start() // it had the memory before
 	r.copyDocs()
@@ -39,7 +39,7 @@ func (r *run) runEach() {
 	}
 }
 
-// copyDocs copies the good documents, so that a plugin may change them in place.
+// copyDocs copies the valid documents, so that a plugin may change them in place.
 func (r *run) copyDocs() {
 	r.data, r.docs, r.origin = append(r.data[:0], r.in.Data...), r.docs[:0], r.origin[:0]
 	from := uint32(0)
@@ -112,7 +112,7 @@ func (c *call) fail(event int, err error) {
 	c.result.Fail(c.origin[event], "script", err)
 }
 
-// checkCall panics when a plugin does not keep to the contract.
+// checkCall panics if a plugin violates the contract of emit and fail.
 func (c *call) checkCall(name string, event int) {
 	if c.over.Load() {
 		panic(name + " was called after the function that it was given to had returned")

@@ -62,9 +62,9 @@ type build struct {
 	files  []string
 }
 
-// sources lists the files to compile. They are named one by one, because then
-// the linker makes the plugin's path of their contents: otherwise two versions
-// could not be loaded side by side.
+// sources lists the files to compile. With explicit file names, the linker derives the
+// plugin's path from their contents; otherwise two versions could not be loaded
+// together.
 func sources(folder string, ours *debug.BuildInfo) ([]string, error) {
 	target := gobuild.Default
 	target.CgoEnabled = true
@@ -83,8 +83,8 @@ func sources(folder string, ours *debug.BuildInfo) ([]string, error) {
 	return files, nil
 }
 
-// flags repeats how this binary was built. Each flag is given, so that none is
-// taken from the user's settings.
+// flags returns the build flags of this binary. All are given, so that none comes from
+// the user's settings.
 func flags(ours *debug.BuildInfo) []string {
 	var all []string
 	for _, key := range modes {
@@ -93,8 +93,8 @@ func flags(ours *debug.BuildInfo) []string {
 	return append(all, "-gcflags="+relevant(ours, "-gcflags"), "-tags="+setting(ours, "-tags"))
 }
 
-// goTool runs the go command in the plugin's folder, for the target of this
-// binary, and returns what it prints.
+// goTool runs the go command in the plugin's folder, for the target of this binary, and
+// returns its output.
 func (b *build) goTool(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, b.tool.path, args...)
 	command.Dir = b.folder
@@ -111,7 +111,7 @@ func (b *build) goTool(ctx context.Context, args ...string) (string, error) {
 	return out, err
 }
 
-// output runs a command. Its error says what the command said.
+// output runs a command and returns its output. An error includes what it printed.
 func output(command *exec.Cmd) (string, error) {
 	var out, fault strings.Builder
 	command.Stdout, command.Stderr = &out, &fault

@@ -7,8 +7,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// A decoder makes Go values of JSON documents that are known to be good. It
-// remembers what documents have in common: their keys, and how many there are.
+// A decoder decodes JSON documents that are known to be valid. It remembers the keys of
+// documents and their number.
 type decoder struct {
 	text   []byte
 	at     int
@@ -19,7 +19,7 @@ type decoder struct {
 // keysMax bounds the keys that are remembered.
 const keysMax = 1024
 
-// decode makes a row of a document, without losing digits.
+// decode returns a document as a row, without losing digits.
 func (d *decoder) decode(doc []byte) map[string]any {
 	d.text, d.at = doc, 0
 	d.next()

@@ -1,25 +1,25 @@
 // Package goplugin runs user code compiled to a Go plugin (-buildmode=plugin).
 //
-// A plugin that does not match the running binary is refused before it is
-// opened, module by module, because Go itself notices too little: a plugin of
-// another patch release opens silently, one of another release ends the
-// process. Build makes plugins that match.
+// A plugin that does not match the running binary is refused before it is opened,
+// module by module, because Go itself checks too little: it opens a plugin of another
+// patch release silently, and one of another release ends the process. Build builds
+// plugins that match.
 //
-// A plugin exports a function by name, in one of these shapes. They are made of
-// unnamed types, so that a plugin imports nothing of ours:
+// A plugin exports a function by name, of one of these types. They are unnamed types,
+// so that a plugin imports nothing of ours:
 //
 //	func(row map[string]any) (any, error)
 //	func(docs [][]byte, emit func(event int, doc []byte), fail func(event int, err error))
 //	func(docs [][]byte, emit func(event int, doc []byte, sinks ...string), fail func(event int, err error))
 //
-// The first gets one event as a map; see RowFunc. The others get the JSON
-// documents of a whole batch; see BatchFunc and RouteFunc.
+// The first gets one event as a map; see RowFunc. The others get the JSON documents of
+// a whole batch; see BatchFunc and RouteFunc.
 //
-// A panic in a plugin is a dead letter. What Go cannot recover from ends the
-// process: a panic in a goroutine that the plugin started, a stack overflow,
-// two goroutines writing one map. A plugin cannot be interrupted, so limits of
-// time and memory do not hold, only that of the output; and its code is never
-// unloaded: Loaded counts what has come in.
+// A panic in a plugin makes dead letters. Some faults end the process, because Go
+// cannot recover from them: a panic in a goroutine that the plugin started, a stack
+// overflow, concurrent map writes. A plugin cannot be interrupted, so time and memory
+// limits do not hold, only that of the output. Its code is never unloaded; Loaded
+// counts the plugins.
 //
 // Everything here is safe for concurrent use if the plugin's functions are.
 package goplugin
@@ -49,21 +49,21 @@ import (
 // where that holds it exactly, and a json.Number otherwise.
 type RowFunc = func(row map[string]any) (any, error)
 
-// BatchFunc handles a batch of JSON documents, each of them a strict JSON
-// object. It calls emit for every document that goes on, in the order of the
-// events, and fail for every event that cannot be processed; an event for which
-// it calls neither is dropped. docs is the function's own until it returns, and
-// so are emit and fail, which are for one goroutine at a time.
+// BatchFunc handles a batch of JSON documents, each of them a valid JSON object. It
+// calls emit for every document that goes on, in the order of the events, and fail for
+// every event that cannot be processed. An event for which it calls neither is dropped.
+// The function owns docs until it returns. It may call emit and fail until then, from
+// one goroutine at a time.
 //
-// When it panics, the events of the batch are run again one by one, so that only
-// the one that is at fault becomes a dead letter.
+// If it panics, the events of the batch run again one by one, so that only the one at
+// fault becomes a dead letter.
 type BatchFunc = func(docs [][]byte, emit func(event int, doc []byte), fail func(event int, err error))
 
-// RouteFunc is a BatchFunc whose emit takes the names of the sinks that a document
-// is for. Without a name it is for every sink that is not Routed.
+// RouteFunc is a BatchFunc whose emit takes the names of a document's sinks. Without a
+// name the document goes to every sink that is not Routed.
 type RouteFunc = func(docs [][]byte, emit func(event int, doc []byte, sinks ...string), fail func(event int, err error))
 
-// DefaultFunc is the symbol that is looked up when none is named.
+// DefaultFunc is the default symbol.
 const DefaultFunc = "Main"
 
 // A Plugin is an opened plugin and one of its functions. Exactly one of Row, Batch
@@ -78,8 +78,8 @@ type Plugin struct {
 	version string
 }
 
-// Open checks that the plugin at path matches this binary, opens it, and looks
-// symbol up. Other contents under the same path are another plugin.
+// Open checks that the plugin at path matches this binary, opens it, and looks symbol
+// up. A file whose contents have changed is another plugin.
 func Open(path, symbol string) (*Plugin, error) {
 	content, err := read(path)
 	if err != nil {
@@ -103,7 +103,7 @@ func openContent(path string, content []byte, symbol string) (*Plugin, error) {
 	return p, nil
 }
 
-// String is the plugin's file, function and version.
+// String returns the plugin's file, function and version.
 func (p *Plugin) String() string {
 	return fmt.Sprintf("%s:%s@%s", filepath.Base(p.path), p.symbol, p.version)
 }
@@ -128,7 +128,7 @@ func (p *Plugin) lookup(opened *plugin.Plugin) error {
 	return nil
 }
 
-// errNotRowFunc refuses a plugin that is to compute values.
+// errNotRowFunc is the error of a plugin that cannot compute values.
 func (p *Plugin) errNotRowFunc() error {
 	return fmt.Errorf("%v takes whole batches: to compute a value it must be a func(map[string]any) (any, error)", p)
 }

@@ -30,7 +30,7 @@ func (r *registry) len() int {
 	return len(r.plugins)
 }
 
-// open opens a plugin once for each contents, and returns the contents' digest.
+// open opens a plugin once per contents, and returns the digest of the contents.
 func (r *registry) open(path string, content []byte) (*plugin.Plugin, string, error) {
 	version := fmt.Sprintf("%x", sha256.Sum256(content))
 	r.mu.Lock()

@@ -8,7 +8,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// recoverPanic is deferred around a plugin's code and makes an error of its panic.
+// recoverPanic turns a panic of the plugin into an error. Defer it around the plugin's
+// code.
 func (p *Plugin) recoverPanic(err *error) {
 	if reason := recover(); reason != nil {
 		*err = &script.Error{Script: p.String(), Message: fmt.Sprintf("panic: %v", reason), Traceback: pluginStack()}
@@ -18,11 +19,11 @@ func (p *Plugin) recoverPanic(err *error) {
 // framesMax bounds a traceback.
 const framesMax = 64
 
-// packagePrefix is how the functions of this package are called.
+// packagePrefix begins the names of this package's functions.
 const packagePrefix = "github.com/perigeedb/perigee/script/goplugin."
 
-// pluginStack is the stack of a panic, as far as it is the plugin's: without the frames
-// of the runtime, and up to our call.
+// pluginStack returns the plugin's part of the stack of a panic: without frames of the
+// runtime, up to our call.
 func pluginStack() string {
 	pcs := make([]uintptr, framesMax)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])

@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// runRows passes the events one by one, as maps.
+// runRows passes the events to the plugin one by one, as maps.
 func (r *run) runRows() {
 	encoder := json.NewEncoder((*writer)(r.result.Rows()))
 	encoder.SetEscapeHTML(false)
@@ -26,8 +26,8 @@ func (r *run) runRows() {
 	}
 }
 
-// runRow calls the plugin on event i. Encoding is under the same protection, because
-// a value may have a method of the plugin's that encodes it.
+// runRow calls the plugin on event i. A panic while encoding is recovered, too, because
+// a value may have an encoding method of the plugin.
 func (r *run) runRow(i int, encoder *json.Encoder) (err error) {
 	defer r.script.plugin.recoverPanic(&err)
 	value, err := r.script.plugin.Row(r.decoder.decode(r.in.Doc(i)))
@@ -47,7 +47,7 @@ func (r *run) runRow(i int, encoder *json.Encoder) (err error) {
 	return r.sendRows(i, encoder, rows, 0)
 }
 
-// sendRouted sends rows by the names of their sinks, in the order of the names.
+// sendRouted adds rows to their sinks, in the order of the sinks' names.
 func (r *run) sendRouted(i int, encoder *json.Encoder, rows map[string][]map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		to := uint64(0)
@@ -64,7 +64,7 @@ func (r *run) sendRouted(i int, encoder *json.Encoder, rows map[string][]map[str
 	return nil
 }
 
-// sendRows puts the rows of event i into the output, for the sinks in to.
+// sendRows adds the rows of event i, for a set of sinks.
 func (r *run) sendRows(i int, encoder *json.Encoder, rows []map[string]any, to uint64) error {
 	for _, row := range rows {
 		if r.limit != nil || r.result.Failed(i) {
@@ -80,7 +80,7 @@ func (r *run) sendRows(i int, encoder *json.Encoder, rows []map[string]any, to u
 	return nil
 }
 
-// rowsOf are the rows that go on. Those that are nil do not.
+// rowsOf returns the rows in a result. Nil rows are skipped.
 func (p *Plugin) rowsOf(value any) ([]map[string]any, error) {
 	switch v := value.(type) {
 	case nil:
@@ -93,7 +93,7 @@ func (p *Plugin) rowsOf(value any) ([]map[string]any, error) {
 	return nil, fmt.Errorf("%s returned %T: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event", p.symbol, value)
 }
 
-// bytesAsText takes bytes for text, as what json.Marshal returns.
+// bytesAsText returns a []byte, such as json.Marshal returns it, as a string.
 func bytesAsText(value any) any {
 	if text, ok := value.([]byte); ok {
 		return string(text)
@@ -101,7 +101,7 @@ func bytesAsText(value any) any {
 	return value
 }
 
-// encode puts a document into the output.
+// encode adds a document to the rows.
 func (r *run) encode(i int, encoder *json.Encoder, value any, to uint64) error {
 	if err := encoder.Encode(value); err != nil {
 		return fmt.Errorf("encode what %s returned: %w", r.script.plugin.symbol, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// A run is one batch on its way through a plugin.
+// A run passes one batch through a plugin.
 type run struct {
 	*workspace
 	script *loadedScript
@@ -34,8 +34,8 @@ func (r *run) start() error {
 	return nil
 }
 
-// endDocument ends the document of event i that was appended to the rows, for the sinks
-// in to.
+// endDocument ends the document of event i that was appended to the rows, for a set of
+// sinks.
 func (r *run) endDocument(i int, to uint64) {
 	err := r.result.EndDocument(i, to)
 	if err == nil {

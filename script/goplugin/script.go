@@ -11,8 +11,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// Language offers Go plugins to configurations: the code's name is the path of
-// the plugin, unless it comes with its contents, and its function the symbol.
+// Language returns the language for configurations. The code's name is the path of the
+// plugin, unless Text holds its contents; its function is the symbol.
 func Language() script.Language {
 	return script.Language{
 		Name: "plugin",
@@ -86,7 +86,7 @@ func (s *loadedScript) Run(ctx context.Context, in *event.Batch, res *event.Resu
 	return r.limit
 }
 
-// A workspace is the memory of a run, kept for the next one.
+// A workspace is the reusable memory of a run.
 type workspace struct {
 	result  *script.ResultBuilder
 	checker *document.Extractor // of documents, without columns

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Allow is a list of the hosts that may be asked.
+// Allow is a list of allowed hosts.
 type Allow struct {
 	hosts    []string // lower case, with or without a port
 	networks []netip.Prefix
 }
 
-// ParseAllow reads a list of hosts: a name or an address, each with a port or
-// without, which means any, or a network such as 10.0.0.0/8.
+// ParseAllow parses a list of hosts. An entry is a host name or an address, with or
+// without a port, or a network such as 10.0.0.0/8. Without a port, all ports are
+// allowed.
 func ParseAllow(list []string) (*Allow, error) {
 	a := &Allow{}
 	for _, one := range list {
@@ -38,7 +39,7 @@ func ParseAllow(list []string) (*Allow, error) {
 
 func canonical(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-// checkURL checks that the host of an address is in the list.
+// checkURL returns an error if the host of a URL is not allowed.
 func (a *Allow) checkURL(u *url.URL) error {
 	host, port := canonical(u.Hostname()), u.Port()
 	if port == "" {
@@ -53,7 +54,8 @@ func (a *Allow) checkURL(u *url.URL) error {
 	return &Refused{Host: host}
 }
 
-// checkAddress checks the address that a name of the list stands for.
+// checkAddress returns an error if an address that an allowed name resolves to is
+// private and not allowed itself.
 func (a *Allow) checkAddress(host, port string) error {
 	address, err := netip.ParseAddr(host)
 	if err != nil {
@@ -74,15 +76,15 @@ func (a *Allow) listsAddress(address netip.Addr, port string) bool {
 	return slices.ContainsFunc(a.networks, contains) || slices.Contains(a.hosts, net.JoinHostPort(address.String(), port))
 }
 
-// shared is the network between carriers and their customers.
+// shared is the carrier-grade NAT network.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// isPublic tells whether an address is on the open internet.
+// isPublic reports whether an address belongs to the public internet.
 func isPublic(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
 }
 
-// Refused says that a host is not in the list.
+// Refused is the error for a host that is not allowed.
 type Refused struct {
 	Host    string
 	Private bool // it is an address that a listed name stands for

@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// redirectsMax is how often a host may send us on.
+// redirectsMax is the maximum number of redirects.
 const redirectsMax = 5
 
-// newClient makes a client that leaves the allow list on no way: each redirect
-// and each address that a name stands for is checked. It uses no proxy, because
-// that would resolve names for it.
+// newClient returns a client that enforces the allow list for each redirect and each
+// resolved address. It uses no proxy, because a proxy would resolve names itself.
 func newClient(allow *Allow) *http.Client {
 	dialer := &net.Dialer{
 		Timeout: 5 * time.Second,
@@ -50,7 +49,7 @@ func newClient(allow *Allow) *http.Client {
 	}
 }
 
-// fetchHTTP fetches a text, unless the tag is still that of the one at hand.
+// fetchHTTP fetches a text, unless its tag is unchanged.
 func (l *Loader) fetchHTTP(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
 	if err := l.allow.checkURL(u); err != nil {
 		return Text{}, err
@@ -78,7 +77,7 @@ func (l *Loader) fetchHTTP(ctx context.Context, u *url.URL, tag string, most int
 	return Text{Bytes: text, Tag: response.Header.Get("ETag")}, err
 }
 
-// An statusError is one that is no text.
+// A statusError is an HTTP response with an error status.
 type statusError struct {
 	status int
 	text   string
@@ -86,13 +85,13 @@ type statusError struct {
 
 func (a *statusError) Error() string { return "the host answers " + a.text }
 
-// Is tells what is not there from what cannot be had.
+// Is makes a missing text match fs.ErrNotExist.
 func (a *statusError) Is(target error) bool {
 	return target == fs.ErrNotExist && (a.status == http.StatusNotFound || a.status == http.StatusGone)
 }
 
-// withoutURL is err without the address, which the caller says, and which may
-// hold a secret here.
+// withoutURL strips the URL, which may contain a secret, from err. The caller adds the
+// origin.
 func withoutURL(err error) error {
 	var inURL *url.Error
 	if errors.As(err, &inURL) {

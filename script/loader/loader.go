@@ -1,10 +1,10 @@
-// Package loader finds the text of scripts and configurations: written on the
-// spot, in a file, or at a file://, http(s):// or s3:// address.
+// Package loader reads the text of scripts and configurations: inline, from a file, or
+// from a file://, http(s):// or s3:// URL.
 //
-// Another host is only asked when the allow list names it, also after a
-// redirect; an address of a private network or of this machine only when the
-// list names that address, whatever name leads to it. Texts are bounded in size
-// and fetching is bounded in time.
+// It connects only to hosts on the allow list, also after a redirect. It connects to an
+// address of a private network or of this machine only if the list contains that
+// address, whatever name resolves to it. The size of texts and the time to fetch them
+// are bounded.
 //
 // A Loader is safe for concurrent use.
 package loader
@@ -31,10 +31,10 @@ const (
 	fetchTime = time.Minute // for one text from another host
 )
 
-// ErrUnchanged says that a text is still the one that its tag belongs to.
+// ErrUnchanged means that the text of a tag is still current.
 var ErrUnchanged = errors.New("the text has not changed")
 
-// Config says what a Loader may ask.
+// Config configures a Loader.
 type Config struct {
 	Allow []string // hosts, as ParseAllow reads them
 	S3    S3
@@ -49,7 +49,7 @@ type Loader struct {
 	s3     *bucketClient
 }
 
-// New makes a loader. It connects to nothing.
+// New returns a loader. It does not connect.
 func New(c Config) (*Loader, error) {
 	allow, err := ParseAllow(c.Allow)
 	if err != nil {
@@ -63,10 +63,10 @@ func New(c Config) (*Loader, error) {
 	return &Loader{allow: allow, client: client, s3: buckets}, nil
 }
 
-// Close gives up connections that are kept open.
+// Close closes idle connections.
 func (l *Loader) Close() { l.client.CloseIdleConnections() }
 
-// A Text is what an origin held when it was asked.
+// A Text is the content of an origin.
 type Text struct {
 	Bytes []byte // nil for a Go plugin on this machine: it is opened where it lies
 	Tag   string // names the version at its origin, to ask cheaply for a newer one; may be empty
@@ -103,8 +103,8 @@ func (l *Loader) load(ctx context.Context, o Origin, tag string) (Text, error) {
 	return l.fetchHTTP(ctx, o.url, tag, most)
 }
 
-// Code is Load for a script: it adds the script's name and what it can require,
-// which is what lies beside it.
+// Code is Load for a script: it adds the script's name and a reader of the files beside
+// it.
 func (l *Loader) Code(ctx context.Context, o Origin, tag string) (script.Code, string, error) {
 	text, err := l.Load(ctx, o, tag)
 	if err != nil {
@@ -113,7 +113,7 @@ func (l *Loader) Code(ctx context.Context, o Origin, tag string) (script.Code, s
 	return script.Code{Name: o.String(), Text: text.Bytes, Files: l.readerBeside(ctx, o)}, text.Tag, nil
 }
 
-// readerBeside returns what reads the files beside an origin.
+// readerBeside returns a reader of the files beside an origin.
 func (l *Loader) readerBeside(ctx context.Context, o Origin) func(string) ([]byte, error) {
 	if o.url == nil {
 		return script.Folder(o.Folder())
@@ -158,7 +158,7 @@ func hashFile(path, tag string) (Text, error) {
 	return Text{Tag: now}, nil
 }
 
-// withoutPath is err without the path, which the caller says.
+// withoutPath strips the path from err. The caller adds the origin.
 func withoutPath(err error) error {
 	var inPath *fs.PathError
 	if errors.As(err, &inPath) {
@@ -175,7 +175,7 @@ func readAll(r io.Reader, most int) ([]byte, error) {
 	return text, err
 }
 
-// Folder is where the files beside the origin are, when it is on this machine.
+// Folder returns the folder of the files beside a local origin.
 func (o Origin) Folder() string {
 	if o.code != "" {
 		return o.base

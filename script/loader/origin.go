@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// An Origin is where a text comes from: it is itself, a file, or at an address.
-// Its zero value is none.
+// An Origin is where a text comes from: inline code, a file, or a URL. The zero value
+// is no origin.
 type Origin struct {
 	name string   // of code
 	code string   // the text itself
@@ -28,13 +28,13 @@ var (
 	codePattern = regexp.MustCompile(`\bfunction\b[\s\w.:]*\(|\bmain\s*=`)
 )
 
-// Schemes are those of the addresses that Locate knows.
+// Schemes returns the URL schemes that Locate supports.
 func Schemes() []string { return []string{"file", "http", "https", "s3"} }
 
-// Locate says what a text in a configuration stands for. It is code when it has
-// more than one line or defines a function, an address when it begins with a
-// scheme and ://, and else a path. A path starts in base, a folder or an address
-// that ends in a slash. Code is called name in errors.
+// Locate returns the origin that a text in a configuration means. It is code if it has
+// several lines or defines a function, a URL if it begins with a scheme and ://, and a
+// path otherwise. Relative paths start at base, a folder or a URL that ends in a slash.
+// Errors in code quote name.
 func Locate(text, base, name string) (Origin, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -55,13 +55,13 @@ func Locate(text, base, name string) (Origin, error) {
 	return Origin{path: filepath.Join(base, text)}, nil
 }
 
-// IsCode tells whether a text is code and not the place where code is.
+// IsCode reports whether a text is code, and not a path or URL.
 func IsCode(text string) bool {
 	text = strings.TrimSpace(text)
 	return strings.Contains(text, "\n") || !schemePattern.MatchString(text) && codePattern.MatchString(text)
 }
 
-// IsAddress tells whether a text begins like an address.
+// IsAddress reports whether a text is a URL.
 func IsAddress(text string) bool { return schemePattern.MatchString(text) }
 
 func locateURL(text string) (Origin, error) {
@@ -87,8 +87,8 @@ func locateURL(text string) (Origin, error) {
 	return Origin{url: u}, nil
 }
 
-// String is how errors call the origin: without a password or a query, which
-// may hold a secret.
+// String returns the origin for errors, without password and query, which may contain a
+// secret.
 func (o Origin) String() string {
 	switch {
 	case o.code != "":
@@ -101,18 +101,18 @@ func (o Origin) String() string {
 	return shown.String()
 }
 
-// isPlugin tells whether it is a Go plugin, which is large.
+// isPlugin reports whether the origin is a Go plugin, which may be large.
 func (o Origin) isPlugin() bool {
 	return strings.HasSuffix(o.path, ".so") || o.url != nil && strings.HasSuffix(o.url.Path, ".so")
 }
 
-// Path is the file that the text is in, or empty.
+// Path returns the path of a file, or "".
 func (o Origin) Path() string { return o.path }
 
-// Remote tells whether the text is on another host.
+// Remote reports whether the text is on another host.
 func (o Origin) Remote() bool { return o.url != nil }
 
-// Base is what paths in the text start at, for Locate.
+// Base returns the base of relative paths in the text, for Locate.
 func (o Origin) Base() string {
 	if o.url == nil {
 		return o.Folder()

@@ -11,9 +11,9 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// S3 says where s3:// addresses lead. Empty fields come from the environment
-// variables that every S3 client knows (AWS_ENDPOINT_URL, AWS_REGION,
-// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).
+// S3 configures the service for s3:// URLs. Empty fields come from the environment
+// variables of S3 clients: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
+// AWS_SECRET_ACCESS_KEY.
 type S3 struct {
 	Endpoint  string // http(s)://host[:port]
 	Region    string
@@ -74,7 +74,7 @@ func newBucketClient(s S3, lookup func(string) (string, bool), guarded http.Roun
 	return &bucketClient{core: core, trusted: trusted, url: u}, nil
 }
 
-// fetchS3 is get for an object of a bucket.
+// fetchS3 fetches an object, unless its tag is unchanged.
 func (l *Loader) fetchS3(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
 	if !l.s3.trusted {
 		if err := l.allow.checkURL(l.s3.url); err != nil {
@@ -94,7 +94,7 @@ func (l *Loader) fetchS3(ctx context.Context, u *url.URL, tag string, most int) 
 	return Text{Bytes: text, Tag: header.Get("ETag")}, err
 }
 
-// objectError says what S3 answers.
+// objectError converts the error of an S3 response.
 func objectError(err error) error {
 	said := minio.ToErrorResponse(err)
 	switch {

@@ -1,12 +1,10 @@
-// Package reload replaces scripts while they run. A Script looks at its origins
-// when it is told to, loads a new version beside the old one, tries it on events
-// that the old one took, and puts it in its place between two batches. A version
-// that does not load or takes none of these events is refused, and the old one
-// goes on.
+// Package reload replaces scripts at run time. When its origins have changed, a Script
+// loads the new version beside the old one, tries it on events that the old one
+// processed, and replaces the old one between two batches. A version that does not
+// load, or fails on all of these events, is refused, and the old one stays.
 //
-// Every call of Run is wholly one version's, whose name its dead letters quote. A
-// version that was replaced is closed after its last call. Both types are safe
-// for concurrent use.
+// One version runs each batch, and its dead letters name it. A replaced version is
+// closed after its last call. All types are safe for concurrent use.
 package reload
 
 import (
@@ -21,12 +19,12 @@ import (
 	"github.com/perigeedb/perigee/script/loader"
 )
 
-// Config is what a Script is made of.
+// Config configures a Script.
 type Config struct {
 	Loader  *loader.Loader
 	Origins []loader.Origin
-	// Load makes a script from the code that the origins hold, in their order. For
-	// a trial it must have no effect outside of itself, such as in a log.
+	// Load loads a script from the code of the origins, in their order. A trial must
+	// have no side effects, such as log lines.
 	Load  func(ctx context.Context, codes []script.Code, trial bool) (script.Script, error)
 	Sinks int // how many the script is loaded for
 	Log   *slog.Logger
@@ -46,20 +44,20 @@ type Script struct {
 	counts  Counts
 }
 
-// A version is a loaded script and how many calls it serves.
+// A version is a loaded script with the number of calls that use it.
 type version struct {
 	script.Script
 	users int
 }
 
-// Counts say what came of looking for newer versions.
+// Counts count the results of checks.
 type Counts struct {
 	Replaced   uint64 // a new version runs
 	Refused    uint64 // a new version does not load or does not run
 	Unreadable uint64 // an origin could not be read
 }
 
-// New loads the first version. An error is that of loading it, or a *ReadError.
+// New loads the first version. Its error is that of Config.Load, or a *ReadError.
 func New(ctx context.Context, c Config) (*Script, error) {
 	s := &Script{config: c}
 	state, err := readOrigins(ctx, c.Loader, c.Origins)
@@ -83,21 +81,21 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	return err
 }
 
-// String names the version that runs now.
+// String returns the name of the current version.
 func (s *Script) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current.String()
 }
 
-// Close closes the version that runs. No call may be under way or follow.
+// Close closes the current version. Call it after all other calls have returned.
 func (s *Script) Close() error {
 	s.checking.Lock()
 	defer s.checking.Unlock()
 	return s.current.Close()
 }
 
-// Counts returns the counts of this moment.
+// Counts returns the current counts.
 func (s *Script) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +109,7 @@ func (s *Script) acquireCurrent() *version {
 	return s.current
 }
 
-// release closes a version that was replaced when its last user lets it go.
+// release ends a call. It closes a replaced version after its last call.
 func (s *Script) release(v *version) {
 	s.mu.Lock()
 	v.users--
@@ -128,9 +126,9 @@ func (s *Script) closeVersion(v *version) {
 	}
 }
 
-// Check looks for a newer version and replaces the running one by it. What it
-// finds it logs. remote is false to leave other hosts alone this time. Replaced
-// tells whether a new version runs.
+// Check replaces the current version if the origins have changed, and logs the result.
+// With remote false it skips other hosts. It reports whether it has replaced the
+// version.
 func (s *Script) Check(ctx context.Context, remote bool) (replaced bool) {
 	s.checking.Lock()
 	defer s.checking.Unlock()
@@ -152,7 +150,7 @@ func (s *Script) Check(ctx context.Context, remote bool) (replaced bool) {
 	return true
 }
 
-// reportUnreadable reports the first of several failures in a row.
+// reportUnreadable counts a failure to read the origins, and logs the first in a row.
 func (s *Script) reportUnreadable(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -164,7 +162,7 @@ func (s *Script) reportUnreadable(ctx context.Context, err error) {
 	s.readFailed = true
 }
 
-// files lists the files of this machine that the script was made of, or would be.
+// files returns the local files of the version that was loaded or refused last.
 func (s *Script) files() []string {
 	s.checking.Lock()
 	defer s.checking.Unlock()
@@ -177,7 +175,7 @@ func (s *Script) updateCounts(change func(*Counts)) {
 	change(&s.counts)
 }
 
-// replace tries the version that next holds and puts it in the place of the old one.
+// replace tries a new version and makes it the current one.
 func (s *Script) replace(ctx context.Context, next *snapshot) error {
 	if err := s.tryVersion(ctx, next); err != nil {
 		return err
@@ -199,7 +197,7 @@ func (s *Script) replace(ctx context.Context, next *snapshot) error {
 	return nil
 }
 
-// tryVersion loads a version without effects and runs it on the sample.
+// tryVersion loads a version without side effects and runs it on the sample.
 func (s *Script) tryVersion(ctx context.Context, next *snapshot) (err error) {
 	trial, err := s.config.Load(ctx, next.recordingCode(), true)
 	if err != nil {
@@ -224,7 +222,7 @@ func (s *Script) tryVersion(ctx context.Context, next *snapshot) (err error) {
 	return nil
 }
 
-// allDead tells whether each of n events has a dead letter.
+// allDead reports whether each of n events has a dead letter.
 func allDead(n int, dead []event.Dead) bool {
 	positions := map[uint64]bool{}
 	for i := range dead {

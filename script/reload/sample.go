@@ -13,14 +13,14 @@ const (
 	sampleEvery  = time.Second
 )
 
-// A sample keeps a few recent events that the script took without an error.
+// A sample holds a few recent events that the script processed without an error.
 type sample struct {
 	mu        sync.Mutex
 	updatedAt time.Time
 	events    event.Batch
 }
 
-// update replaces the sample by events of a batch, once in a while.
+// update replaces the sample with events of a batch, at most once in sampleEvery.
 func (s *sample) update(in *event.Batch, res *event.Result) {
 	if res.Ran == 0 || !s.mu.TryLock() { // another lane takes one
 		return

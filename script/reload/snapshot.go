@@ -12,13 +12,13 @@ import (
 	"github.com/perigeedb/perigee/script/loader"
 )
 
-// A snapshot is what the origins of a script held at one time, and what its code
-// required when it was loaded.
+// A snapshot holds the contents of a script's origins and of the files that its code
+// required.
 type snapshot struct {
 	parts []*originSnapshot
 }
 
-// A originSnapshot is the state of one origin.
+// An originSnapshot is the snapshot of one origin.
 type originSnapshot struct {
 	origin loader.Origin
 	tag    string
@@ -51,7 +51,7 @@ func readOrigins(ctx context.Context, l *loader.Loader, origins []loader.Origin)
 	return s, nil
 }
 
-// recordingCode returns the code such that the state learns what it requires.
+// recordingCode returns the code. The snapshot records which files the code requires.
 func (s *snapshot) recordingCode() []script.Code {
 	codes := make([]script.Code, len(s.parts))
 	for i, p := range s.parts {
@@ -61,7 +61,8 @@ func (s *snapshot) recordingCode() []script.Code {
 	return codes
 }
 
-// readRequired reads a required file, once: every engine of a version gets the same one.
+// readRequired reads a required file once, so that all VMs of a version get the same
+// text.
 func (p *originSnapshot) readRequired(path string) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +77,7 @@ func (p *originSnapshot) readRequired(path string) ([]byte, error) {
 	return text, err
 }
 
-// reread returns what the origins hold now, or nil when that is the same.
+// reread returns a new snapshot, or nil if nothing has changed.
 func (s *snapshot) reread(ctx context.Context, l *loader.Loader, remote bool) (*snapshot, error) {
 	next, changed := &snapshot{}, false
 	for _, p := range s.parts {
@@ -116,8 +117,8 @@ func (p *originSnapshot) reread(ctx context.Context, l *loader.Loader, remote bo
 	return now, changed || other, err
 }
 
-// requiredChanged tells whether one of the required files has changed. That it
-// cannot be read right now is no change; that it is gone is one.
+// requiredChanged reports whether a required file has changed or is gone. A file that
+// cannot be read has not changed.
 func (p *originSnapshot) requiredChanged() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +134,7 @@ func (p *originSnapshot) requiredChanged() (bool, error) {
 	return false, nil
 }
 
-// localRequired lists the required files, when they are on this machine.
+// localRequired returns the paths of required local files.
 func (p *originSnapshot) localRequired() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +147,7 @@ func (p *originSnapshot) localRequired() []string {
 	return files
 }
 
-// files lists the files of this machine that the state is made of.
+// files returns the paths of all local files.
 func (s *snapshot) files() []string {
 	var files []string
 	for _, p := range s.parts {

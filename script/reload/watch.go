@@ -8,34 +8,33 @@ import (
 	"time"
 )
 
-// filePoll is the time between two glances at the files of this machine.
+// filePoll is how often local files are checked.
 const filePoll = time.Second
 
-// A Watcher tells scripts to look for new versions: soon when a file of theirs
-// is another one than before, wherever links lead to it now; everywhere at
-// regular times; and when it is asked to. A host that is slow to answer keeps no
-// other script waiting.
+// A Watcher makes scripts check for new versions: soon after one of their local files
+// has changed, also behind symbolic links; at regular intervals; and on request. A slow
+// host delays no other script.
 type Watcher struct {
 	every   time.Duration
 	watched []*watchedScript
 }
 
-// A watchedScript script is looked at by one goroutine.
+// A watchedScript is a script with a goroutine that watches it.
 type watchedScript struct {
 	*Script
 	stamps        map[string]fileStamp
 	checkRequests chan struct{}
 }
 
-// A fileStamp tells most versions of a file apart without reading it. The regular
-// look reads.
+// A fileStamp detects most changes of a file without reading it. The regular check
+// reads it.
 type fileStamp struct {
 	size    int64
 	changed time.Time
 }
 
-// NewWatcher makes a watcher, which does nothing before Run. every is the time
-// between two looks at all origins; 0 looks only when asked.
+// NewWatcher returns a watcher; call Run. every is the interval between checks of all
+// origins; 0 checks only on request.
 func NewWatcher(scripts []*Script, every time.Duration) *Watcher {
 	w := &Watcher{every: every}
 	for _, s := range scripts {
@@ -44,7 +43,7 @@ func NewWatcher(scripts []*Script, every time.Duration) *Watcher {
 	return w
 }
 
-// Ask makes the watcher look now, and log also what is unchanged.
+// Ask makes the watcher check now. It logs unchanged scripts, too.
 func (w *Watcher) Ask() {
 	for _, s := range w.watched {
 		select {
@@ -88,7 +87,7 @@ func (s *watchedScript) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// checkNow is Check for a person who waits for a word.
+// checkNow is Check with a log line for an unchanged script.
 func (s *watchedScript) checkNow(ctx context.Context) {
 	before := s.Counts()
 	s.Check(ctx, true)
@@ -97,7 +96,7 @@ func (s *watchedScript) checkNow(ctx context.Context) {
 	}
 }
 
-// fileStamps glances at all files. One that is not there has the stamp of none.
+// fileStamps returns the stamps of all local files. A missing file has the zero stamp.
 func (s *Script) fileStamps() map[string]fileStamp {
 	all := map[string]fileStamp{}
 	for _, file := range s.files() {

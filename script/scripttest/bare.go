@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// bareScript sends, fails and drops in all ways there are.
+// bareScript returns rows, fails and drops in all possible ways.
 const bareScript = `
 function main(event)
   local how = event.how
@@ -32,7 +32,7 @@ function main(event)
   return event
 end`
 
-// testBare: a sink that reads no documents gets the columns and the dead letters of
+// testBare: a sink that reads no documents gets the same columns and dead letters as
 // one that does.
 func testBare(t *testing.T, lang script.Language) {
 	t.Run("rows", func(t *testing.T) {
@@ -85,7 +85,7 @@ func compareBare(t *testing.T, lang script.Language, limits script.Limits, docs 
 	}
 }
 
-// describeBare is all of a result but the documents.
+// describeBare describes a result except its documents.
 func describeBare(s script.Script, res *event.Result) string {
 	var book strings.Builder
 	out := &res.Outputs[0]
@@ -99,7 +99,7 @@ func describeBare(s script.Script, res *event.Result) string {
 	return book.String()
 }
 
-// testBareOutput: columns count as output where there are no documents.
+// testBareOutput: columns count against the output limit where there are no documents.
 func testBareOutput(t *testing.T, lang script.Language) {
 	options := bareSinks(true)
 	options.Limits = script.Limits{Output: 1000, EventTime: 20 * time.Second, BatchTime: time.Minute}

@@ -143,8 +143,8 @@ func (c *testCase) checkDead(t *testing.T, dead []event.Dead) {
 	}
 }
 
-// matches tells whether got starts with the event and stage of want and has all
-// of its parts.
+// matches reports whether got begins with the event and stage of want and contains all
+// its parts.
 func matches(got, want string) bool {
 	head, parts, _ := strings.Cut(want, ": ")
 	rest, found := strings.CutPrefix(got, head+": ")

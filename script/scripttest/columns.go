@@ -139,8 +139,8 @@ func testMisfitAmongSeveral(t *testing.T, lang script.Language) {
 	}
 }
 
-// testTwoSinks: each sink gets every document, and only one asked for columns. A
-// document that it cannot take goes to the other all the same.
+// testTwoSinks: each sink gets every document, and one asks for columns. A document
+// that does not fit them goes to the other sink.
 func testTwoSinks(t *testing.T, lang script.Language) {
 	s := load(t, lang, passThrough, sinks(nil, []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int32}}))
 	docs := []string{`{"n":1}`, `{"n":"x"}`, `{"n":3}`}

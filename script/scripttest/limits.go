@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// endlessScripts are scripts that would never end when the event asks for it.
+// endlessScripts never end if the event asks for it.
 var endlessScripts = []struct{ name, text string }{
 	{"while", `while true do end`},
 	{"repeat", `repeat local x = 1 until false`},
@@ -32,7 +32,7 @@ var endlessScripts = []struct{ name, text string }{
 	{"gsub pattern", `local s = ("a"):rep(30000) s:gsub(".-.-.-.-b$", "")`},
 }
 
-// hoardingScripts are scripts that would take all memory.
+// hoardingScripts allocate without end.
 var hoardingScripts = []struct{ name, text string }{
 	{"table", `local t = {} for i = 1, math.huge do t[i] = {i} end`},
 	{"string", `local s = "x" while true do s = s .. s end`},
@@ -85,7 +85,7 @@ func testStopped(t *testing.T, lang script.Language, text string, limits script.
 	}
 }
 
-// testCaught: what runs after a caught limit must not come out.
+// testCaught: an event that catches its limit must not produce output.
 func testCaught(t *testing.T, lang script.Language) {
 	const text = `
 function main(event)
@@ -99,7 +99,7 @@ end`
 	}
 }
 
-// testBatchTime: the rest of the batch is put back, and so is the event that was
+// testBatchTime: the rest of the batch runs again, including the event that was
 // running, which may not be at fault.
 func testBatchTime(t *testing.T, lang script.Language) {
 	limits := script.Limits{EventTime: eventTime, BatchTime: eventTime * 5 / 2}
@@ -117,8 +117,8 @@ func testBatchTime(t *testing.T, lang script.Language) {
 	checkResult(t, s, docs, in, res)
 }
 
-// testBatchTimeOfOne: a batch always gets further, so an event that takes all of
-// its time alone is dead.
+// testBatchTimeOfOne: each run makes progress, so an event that alone exceeds the
+// batch's time is dead.
 func testBatchTimeOfOne(t *testing.T, lang script.Language) {
 	limits := script.Limits{EventTime: time.Minute, BatchTime: 100 * time.Millisecond}
 	s := load(t, lang, "function main(event)\n  while event.bad do end\n  return event\nend", script.Options{Limits: limits})

@@ -181,7 +181,7 @@ func testLarge(t *testing.T, lang script.Language) {
 	}
 }
 
-// testCancelled: whoever asked no longer waits, so nothing that ran counts.
+// testCancelled: a cancelled run returns the error of its context.
 func testCancelled(t *testing.T, lang script.Language) {
 	s := load(t, lang, "function main(event) while true do end end", script.Options{
 		Limits: script.Limits{EventTime: time.Minute, BatchTime: time.Minute},

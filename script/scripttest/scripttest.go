@@ -1,10 +1,12 @@
-// Package scripttest is the specification of what a script sees and of what
-// comes of a batch, as tests that every engine passes.
+// Package scripttest is the conformance suite for Lua engines: it specifies what a
+// script sees and what a batch results in. Call Test for a language of your own:
 //
-// What a script does to single events stands in testdata, as scripts with the
-// lines that go in, come out and die. Limits, columns, loading and concurrency
-// are tested from Go. An engine that cannot keep something says so in its
-// Features, and the table in docs/documents.md says it to users.
+//	func TestLanguage(t *testing.T) { scripttest.Test(t, mylanguage.Language(), scripttest.Features{}) }
+//
+// The cases in testdata are Lua scripts with events, the expected documents and the
+// expected dead letters; see cases.go for the format. Limits, columns, routing, loading
+// and concurrency are tested in Go. A language that lacks an optional feature says so
+// in Features.
 package scripttest
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// Features says what an engine keeps beyond what all of them do.
+// Features are the optional features of a language.
 type Features struct {
 	Memory     bool // Limits.Memory holds for whatever a script does
 	MixedOrder bool // < and <= between a big number and a plain one
@@ -73,8 +75,8 @@ func batch(docs ...string) *event.Batch {
 // result returns a result with room for the outputs of one sink.
 func result() *event.Result { return &event.Result{Outputs: make([]event.Output, 1)} }
 
-// run passes docs through a script that has one sink, and checks what holds for
-// every result.
+// run passes docs through a script with one sink, and checks what every result must
+// satisfy.
 func run(t testing.TB, s script.Script, docs ...string) *event.Result {
 	t.Helper()
 	in, res := batch(docs...), result()
@@ -88,8 +90,8 @@ func run(t testing.TB, s script.Script, docs ...string) *event.Result {
 	return res
 }
 
-// checkResult checks that every event that ran is settled, and what dead letters
-// and outputs say about where they come from.
+// checkResult checks that every event is accounted for, and that dead letters and
+// outputs name their events.
 func checkResult(t testing.TB, s script.Script, docs []string, in *event.Batch, res *event.Result) {
 	t.Helper()
 	if got, want := string(in.Data), strings.Join(docs, ""); got != want {

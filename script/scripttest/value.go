@@ -7,7 +7,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// testValues: what main returns is the one output of its event.
+// testValues: the value that main returns is the one row of its event.
 func testValues(t *testing.T, lang script.Language) {
 	const text = `
 function main(row)

@@ -14,8 +14,8 @@ import (
 // depthMax bounds how deep what a function returns may be nested.
 const depthMax = 512
 
-// Call calls a function, and turns its panic into an error and its results into
-// the kinds of values that a Func gets. name, as in "hash.md5", stands in errors.
+// Call calls a function. It turns a panic into an error, and converts the results to
+// the types that a Func receives. Errors begin with name, as in "hash.md5".
 func Call(ctx context.Context, name string, f script.Func, args []any) (results []any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -38,7 +38,7 @@ func Call(ctx context.Context, name string, f script.Func, args []any) (results 
 	return plain, nil
 }
 
-// Plain turns a value into one of the kinds that a Func gets.
+// Plain converts a value to one of the types that a Func receives.
 func Plain(v any, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("a result is nested deeper than %d", depthMax)
@@ -118,7 +118,7 @@ func unsigned(v any) (uint64, bool) {
 	return 0, false
 }
 
-// whole is a number of JSON, as a float64 if one holds it.
+// whole returns an integer as a float64 if that holds it, else as a json.Number.
 func whole(text string) any {
 	if x, exact := pure.Exact(text); exact {
 		return x
@@ -126,7 +126,7 @@ func whole(text string) any {
 	return json.Number(text)
 }
 
-// spelled checks a number that somebody else spelled.
+// spelled checks a json.Number.
 func spelled(n json.Number) (any, error) {
 	v, err := pure.Parse([]byte(n))
 	if err != nil || v.Kind != pure.Number && v.Kind != pure.Big || math.IsNaN(v.Num) {

@@ -18,8 +18,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// hashModule gives digests as hexadecimal text, 32-bit hashes as numbers, and
-// 64-bit hashes, which no number of Lua holds, as hexadecimal text.
+// hashModule returns digests as hexadecimal strings, 32-bit hashes as numbers, and
+// 64-bit hashes, which a Lua number cannot hold, as hexadecimal strings.
 func hashModule() script.Module {
 	m := script.Module{Name: "hash", Pure: map[string]script.Func{
 		"crc32":   short(crc32.ChecksumIEEE),
@@ -85,7 +85,7 @@ func fnv1a(data []byte) uint32 {
 	return h.Sum32()
 }
 
-// seeded returns the arguments of a hash with a seed of so many bits.
+// seeded returns the arguments of a hash function: a string and a seed below limit.
 func seeded(args []any, limit float64) (string, uint64, error) {
 	s, err := text(args, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	lineMax     = 4 << 10 // bytes
 )
 
-// A Log passes on what scripts log, as long as it is not too much.
+// A Log writes the log lines of scripts, at a bounded rate.
 type Log struct {
 	to  *slog.Logger
 	now func() time.Time
@@ -25,7 +25,7 @@ type Log struct {
 	silent int // lines left out since the last one that passed
 }
 
-// NewLog makes a log that writes to to, or nowhere when that is nil.
+// NewLog returns a log that writes to a logger, or nowhere if that is nil.
 func NewLog(to *slog.Logger) *Log {
 	if to == nil {
 		to = slog.New(slog.DiscardHandler)
@@ -33,7 +33,7 @@ func NewLog(to *slog.Logger) *Log {
 	return &Log{to: to, now: time.Now}
 }
 
-// Line logs a line of a script. place is where the script logs it, such as
+// Line writes a line of a script. place is where the script logs it, such as
 // "email.lua:12".
 func (l *Log) Line(level slog.Level, text, script, place string) {
 	ctx := context.Background()
@@ -53,7 +53,7 @@ func (l *Log) Line(level slog.Level, text, script, place string) {
 	l.to.Log(ctx, level, text, "script", script, "at", place)
 }
 
-// admit tells whether one more line passes, and how many have not before it.
+// admit reports whether to write one more line, and how many were skipped before it.
 func (l *Log) admit() (passes bool, silent int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

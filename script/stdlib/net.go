@@ -17,7 +17,8 @@ func netModule() script.Module {
 	}
 }
 
-// hardwareAddress is getmac(): of the first interface that has one.
+// hardwareAddress is getmac(): the hardware address of the first interface that has
+// one.
 func hardwareAddress(context.Context, []any) ([]any, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -31,8 +32,7 @@ func hardwareAddress(context.Context, []any) ([]any, error) {
 	return failure(errors.New("no network interface has a hardware address")), nil
 }
 
-// lookup is addr(host): its address, an IPv4 one if it has any. host may carry a
-// port.
+// lookup is addr(host): the address of a host, preferably IPv4. host may have a port.
 func lookup(ctx context.Context, args []any) ([]any, error) {
 	host, err := text(args, 0)
 	if err != nil {
@@ -56,8 +56,8 @@ func lookup(ctx context.Context, args []any) ([]any, error) {
 	return one(found[0].String()), nil
 }
 
-// parseAddress is parse(text): what there is to know about an address or a prefix
-// such as 10.0.0.0/8.
+// parseAddress is parse(text): the properties of an address or of a prefix such as
+// 10.0.0.0/8.
 func parseAddress(_ context.Context, args []any) ([]any, error) {
 	s, err := text(args, 0)
 	if err != nil {
@@ -87,8 +87,8 @@ func parseAddress(_ context.Context, args []any) ([]any, error) {
 	return one(known), nil
 }
 
-// contains is contains(prefix or a list of them, ip). What is no address is in
-// none.
+// contains is contains(prefix or list of prefixes, ip). An invalid address is in no
+// prefix.
 func contains(_ context.Context, args []any) ([]any, error) {
 	s, err := text(args, 1)
 	if err != nil {

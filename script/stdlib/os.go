@@ -12,9 +12,9 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// OS returns what scripts get of Lua's library os: the functions of time, with the results
-// of C's strftime and mktime in the locale C. It is a global and not for require. The local
-// time zone is that of the process.
+// OS returns what scripts get of Lua's library os: the functions of time, with the
+// results of C's strftime and mktime in the C locale. It is a global, and not for
+// require. The local time zone is that of the process.
 func OS() script.Module {
 	return script.Module{Name: "os", Pure: map[string]script.Func{
 		"clock":    func(context.Context, []any) ([]any, error) { return one(processorTime()), nil },
@@ -24,7 +24,7 @@ func OS() script.Module {
 	}}
 }
 
-// processorTime returns the seconds that the process has used of all cores.
+// processorTime returns the CPU time of the process in seconds.
 func processorTime() float64 {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
@@ -65,7 +65,7 @@ func osDate(_ context.Context, args []any) ([]any, error) {
 	return one(s), nil
 }
 
-// checkSeconds refuses seconds since 1970 beyond the years 0 to 9999.
+// checkSeconds returns an error for times beyond the years 0 to 9999.
 func checkSeconds(at float64) error {
 	if !(at >= secondsMin && at <= secondsMax) {
 		return fmt.Errorf("the seconds since 1970, is out of range: %g", at)
@@ -80,8 +80,8 @@ func dateTable(t time.Time) map[string]any {
 	}
 }
 
-// cStrftime formats a time as strftime of C99 does in the locale C, modifiers E and O
-// included, which change nothing there. Other specifiers are errors.
+// cStrftime formats a time as C99's strftime does in the C locale. The modifiers E and
+// O change nothing there. Unknown conversion specifiers are errors.
 func cStrftime(t time.Time, utc bool, format string) (string, error) {
 	var out strings.Builder
 	for {
@@ -116,7 +116,7 @@ var layouts = map[byte]string{
 	'x': "01/02/06", 'X': time.TimeOnly, 'z': "-0700",
 }
 
-// conversion returns what a conversion specifier of strftime becomes.
+// conversion returns the text for a conversion specifier.
 func conversion(t time.Time, utc bool, specifier byte) (text string, known bool) {
 	if layout, ok := layouts[specifier]; ok {
 		return t.Format(layout), true
@@ -163,7 +163,7 @@ func conversion(t time.Time, utc bool, specifier byte) (text string, known bool)
 	return fmt.Sprintf("%02d", week), true
 }
 
-// osTime is time([table]): the seconds of now, or of a local time.
+// osTime is time([table]): the seconds since 1970 of now, or of a local time.
 func osTime(_ context.Context, args []any) ([]any, error) {
 	if value(args, 0) == nil {
 		return one(float64(time.Now().Unix())), nil
@@ -195,7 +195,7 @@ func osTime(_ context.Context, args []any) ([]any, error) {
 	return one(float64(t.Unix())), nil
 }
 
-// dateField returns a field of a table of date and time.
+// dateField returns a field of a date table.
 func dateField(fields map[string]any, name string, otherwise int) (int, error) {
 	const most = 1 << 31 // as in C
 	switch v := fields[name].(type) {
@@ -217,8 +217,9 @@ func dateField(fields map[string]any, name string, otherwise int) (int, error) {
 	return 0, fmt.Errorf("field %q of the date table is not an integer", name)
 }
 
-// withDST reads the date and the time of day of t as in daylight saving time, or not, as
-// that was or will be nearest to t. Without such a time, t stays.
+// withDST returns the time with the same date and time of day as t, but with daylight
+// saving time on or off. It uses the offset of the nearest such period. Without one it
+// returns t.
 func withDST(t time.Time, dst bool) time.Time {
 	if t.IsDST() == dst {
 		return t

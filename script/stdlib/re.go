@@ -21,7 +21,7 @@ const (
 	patternsMax = 256     // compiled ones that are kept
 )
 
-// reModule gives the regular expressions of RE2. The text comes first, as in the
+// reModule returns the functions for RE2 expressions. The text comes first, as in the
 // library string.
 func reModule() script.Module {
 	p := &patterns{byText: make(map[string]*list.Element), recent: list.New()}
@@ -35,7 +35,7 @@ func reModule() script.Module {
 	}}
 }
 
-// patterns are the compiled expressions used last.
+// patterns caches compiled expressions.
 type patterns struct {
 	mu     sync.Mutex
 	byText map[string]*list.Element // of *regexp.Regexp
@@ -64,8 +64,8 @@ func (p *patterns) compile(pattern string) (*regexp.Regexp, error) {
 	return r, nil
 }
 
-// function makes of f(text, pattern, …) a function for scripts. rest is what
-// follows the two.
+// function wraps f(text, pattern, …) for scripts. rest are the arguments after these
+// two.
 func (p *patterns) function(f func(r *regexp.Regexp, s string, rest []any) ([]any, error)) script.Func {
 	return func(_ context.Context, args []any) ([]any, error) {
 		s, err := text(args, 0)
@@ -87,8 +87,8 @@ func (p *patterns) function(f func(r *regexp.Regexp, s string, rest []any) ([]an
 	}
 }
 
-// captures returns what the groups of a match hold, nil for one that took no
-// part; without groups, the whole match.
+// captures returns the groups of a match, nil for a group that did not take part.
+// Without groups it returns the whole match.
 func captures(s string, at []int) []any {
 	if len(at) > 2 {
 		at = at[2:]
@@ -113,8 +113,8 @@ func match(r *regexp.Regexp, s string, _ []any) ([]any, error) {
 
 func test(r *regexp.Regexp, s string, _ []any) ([]any, error) { return one(r.MatchString(s)), nil }
 
-// find is find(text, pattern, [from]): first and last byte, and the groups. Where
-// it starts, text begins for ^ and \b as well.
+// find is find(text, pattern, [from]): first and last byte, and the groups. ^ and \b
+// take from for the beginning of the text.
 func find(r *regexp.Regexp, s string, rest []any) ([]any, error) {
 	from, err := optional(rest, 0, 1)
 	if err != nil {
@@ -138,7 +138,7 @@ func find(r *regexp.Regexp, s string, rest []any) ([]any, error) {
 	return values, nil
 }
 
-// matches finds at most as many as argument i of rest says, or all.
+// matches returns at most as many matches as argument i of rest says, or all.
 func matches(r *regexp.Regexp, s string, rest []any, i int) ([][]int, error) {
 	n, err := optional(rest, i, -1)
 	if err != nil {
@@ -154,8 +154,8 @@ func matches(r *regexp.Regexp, s string, rest []any, i int) ([][]int, error) {
 	return found, nil
 }
 
-// all is all(text, pattern, [count]): a list of matches, each a text, or a list
-// where the pattern has several groups.
+// all is all(text, pattern, [count]): a list of matches. Each is a string, or a list if
+// the pattern has several groups.
 func all(r *regexp.Regexp, s string, rest []any) ([]any, error) {
 	places, err := matches(r, s, rest, 0)
 	if err != nil {
@@ -173,8 +173,8 @@ func all(r *regexp.Regexp, s string, rest []any) ([]any, error) {
 	return one(found), nil
 }
 
-// replace is replace(text, pattern, replacement, [count]): the new text and how
-// often. $1 or ${name} in the replacement is a group, $$ a dollar.
+// replace is replace(text, pattern, replacement, [count]): the new text and the number
+// of replacements. $1 or ${name} in the replacement is a group, $$ a dollar.
 func replace(r *regexp.Regexp, s string, rest []any) ([]any, error) {
 	with, err := text(rest, 0)
 	if err != nil {
@@ -198,7 +198,7 @@ func replace(r *regexp.Regexp, s string, rest []any) ([]any, error) {
 	return []any{string(out), float64(len(places))}, nil
 }
 
-// split is split(text, pattern, [count]): the parts between that many matches.
+// split is split(text, pattern, [count]): the parts between at most count matches.
 func split(r *regexp.Regexp, s string, rest []any) ([]any, error) {
 	places, err := matches(r, s, rest, 0)
 	if err != nil {

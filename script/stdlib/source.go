@@ -14,8 +14,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// A Source is the text of a script with the files that it requires. Each file is
-// read once, so that all VMs of the script run the same text.
+// A Source is the text of a script and of the files that it requires. Each file is read
+// once, so that all VMs of the script run the same text.
 type Source struct {
 	code    script.Code
 	modules []string // that need no file
@@ -36,7 +36,7 @@ func NewSource(code script.Code, modules []script.Module) *Source {
 
 var moduleName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// Require returns the text of the file that require "lib.name" means, and its path.
+// Require returns text and path of the file for require "lib.name".
 func (s *Source) Require(name string) (text []byte, path string, err error) {
 	if !moduleName.MatchString(name) {
 		return nil, "", fmt.Errorf("invalid module name %q; use \"name\", or \"folder.name\" for the file folder/name.lua", name)
@@ -63,7 +63,7 @@ func (s *Source) Require(name string) (text []byte, path string, err error) {
 
 func pathOf(name string) string { return strings.ReplaceAll(name, ".", "/") + ".lua" }
 
-// nearest is a hint at the module that name may have been meant to be.
+// nearest returns a hint at a module with a similar name.
 func (s *Source) nearest(name string) string {
 	if near := nearest.Name(name, s.modules); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -71,12 +71,11 @@ func (s *Source) nearest(name string) string {
 	return ""
 }
 
-// nilIndex matches the error of an index of nil: in LuaJIT's words, where it is of a
-// global, and in gopher-lua's.
+// nilIndex matches the error of indexing nil: LuaJIT's for a global, and gopher-lua's.
 var nilIndex = regexp.MustCompile(`attempt to index (?:global '(\w+)' \(a nil value\)|a nil value with the key '(\w+)')`)
 
-// WithHint adds a hint to an error at a line of a file that a script has used a module
-// there without requiring it.
+// WithHint adds a hint to an error message if the script uses a module at this line
+// that it has not required.
 func (s *Source) WithHint(file string, line int, message string) string {
 	index := nilIndex.FindStringSubmatch(message)
 	if index == nil {
@@ -92,7 +91,7 @@ func (s *Source) WithHint(file string, line int, message string) string {
 	return message
 }
 
-// line returns a line of the script or of a file that it has required.
+// line returns a line of the script or of a required file.
 func (s *Source) line(file string, number int) string {
 	text := s.code.Text
 	s.mu.Lock()
@@ -109,7 +108,7 @@ func (s *Source) line(file string, number int) string {
 	return lines[number-1]
 }
 
-// Version names the text of the script and of the files required so far.
+// Version returns a hash of the script and of the files required so far.
 func (s *Source) Version() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,16 +10,17 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// StatKinds are the functions of the module stats and what they measure.
+// StatKinds returns the functions of the module stats by the kind of their
+// measurements.
 func StatKinds() map[string]script.StatKind {
 	return map[string]script.StatKind{
 		"count": script.Counter, "counter": script.Counter, "gauge": script.Gauge, "histogram": script.Histogram,
 	}
 }
 
-// Measurement reads the arguments of the module's functions: a name, a value,
-// which of a counter is 1 by default, and labels: a table of names and values, or
-// a list of texts such as "name:value".
+// Measurement reads the arguments of the module's functions: a name, a value (default 1
+// for counters), and labels, a table of names and values or a list of strings such as
+// "name:value".
 func Measurement(kind script.StatKind, args []any) (name string, amount float64, labels []script.Label, err error) {
 	name, isText := value(args, 0).(string)
 	if !isText {

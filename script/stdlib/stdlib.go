@@ -13,11 +13,11 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// Reserved are the modules that engines make themselves.
+// Reserved returns the names of the modules that engines implement themselves.
 func Reserved() []string { return []string{"json", "log", "stats"} }
 
-// Modules returns the standard modules and then own. A name that is taken is
-// refused.
+// Modules returns the standard modules followed by own. It returns an error for a name
+// that is taken.
 func Modules(own []script.Module) ([]script.Module, error) {
 	all := []script.Module{hashModule(), netModule(), reModule(), timeModule()}
 	for _, m := range own {
@@ -36,14 +36,14 @@ func Modules(own []script.Module) ([]script.Module, error) {
 	return all, nil
 }
 
-// one is the result of a function with one result.
+// one returns a single result.
 func one(value any) []any { return []any{value} }
 
-// failure is the result of a function that failed at run time, for a reason that
-// is in its data: nil and a text, as Lua has it.
+// failure returns nil and an error message, as Lua functions do for errors in their
+// data.
 func failure(err error) []any { return []any{nil, err.Error()} }
 
-// text returns argument i, from 0, which must be a string. A number is spelled.
+// text returns argument i, counted from 0, as a string. It converts a number.
 func text(args []any, i int) (string, error) {
 	switch v := value(args, i).(type) {
 	case string:
@@ -55,7 +55,7 @@ func text(args []any, i int) (string, error) {
 	}
 }
 
-// number returns argument i, which must be a number.
+// number returns argument i as a number.
 func number(args []any, i int) (float64, error) {
 	if x, ok := value(args, i).(float64); ok {
 		return x, nil
@@ -63,7 +63,7 @@ func number(args []any, i int) (float64, error) {
 	return 0, wrong(i, "a number", value(args, i))
 }
 
-// optional is number for an argument that may be missing.
+// optional is number with a default for a missing argument.
 func optional(args []any, i int, otherwise float64) (float64, error) {
 	if value(args, i) == nil {
 		return otherwise, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// timeModule counts in seconds since 1970 in UTC, with fractions to the
+// timeModule measures time in seconds since 1970 in UTC, with fractions down to the
 // microsecond.
 func timeModule() script.Module {
 	return script.Module{Name: "time", Pure: map[string]script.Func{
@@ -24,8 +24,8 @@ func timeModule() script.Module {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// parseTime is parse(text), of RFC 3339; a space may stand for the T, and a date
-// alone is its midnight in UTC.
+// parseTime is parse(text) for RFC 3339. A space may replace the T, and a date alone
+// means midnight in UTC.
 func parseTime(_ context.Context, args []any) ([]any, error) {
 	s, err := text(args, 0)
 	if err != nil {
@@ -42,8 +42,8 @@ func parseTime(_ context.Context, args []any) ([]any, error) {
 // Seconds of the years 0 and 9999, beyond which no format writes.
 const secondsMin, secondsMax = -62167219200, 253402300799
 
-// formatTime is format(seconds, [template]): RFC 3339, or the template with its
-// directives replaced, as strftime has them.
+// formatTime is format(seconds, [template]): RFC 3339, or a template with conversion
+// specifiers.
 func formatTime(_ context.Context, args []any) ([]any, error) {
 	at, err := number(args, 0)
 	if err != nil {
@@ -67,8 +67,8 @@ func formatTime(_ context.Context, args []any) ([]any, error) {
 	return one(s), nil
 }
 
-// strftime replaces the directives of a template: those of C, as cStrftime has them, and
-// %s, %L and %f for the seconds, milliseconds and microseconds.
+// strftime replaces the conversion specifiers of a template: those of C, and %s, %L and
+// %f for seconds, milliseconds and microseconds.
 func strftime(t time.Time, template string) (string, error) {
 	var out strings.Builder
 	for {

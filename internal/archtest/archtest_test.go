@@ -103,10 +103,11 @@ var may = map[string][]string{
 	"examples/plugin":  {},
 
 	// Suites and servers for tests.
-	"source/sourcetest":   {"event", "source"},
-	"script/scripttest":   {"event", "script"},
-	"sink/sinktest":       {"event", "sink"},
-	"internal/testserver": {},
+	"source/sourcetest":             {"event", "source"},
+	"script/scripttest":             {"event", "script"},
+	"sink/sinktest":                 {"event", "sink"},
+	"sink/internal/sqlsink/sqltest": {"event", "sink", "sink/internal/positions", "sink/internal/sqlsink", "sink/sinktest"},
+	"internal/testserver":           {},
 
 	"internal/luajit/torture":     {},
 	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},

@@ -22,7 +22,7 @@ func TestConfigIsCheckedWithoutServer(t *testing.T) {
 	}{
 		{"valid", func(*Config) {}, ""},
 		{"keys", func(c *Config) { c.PrimaryKey, c.Indexes = []string{"id"}, []string{"name, id"} }, ""},
-		{"two ways to the server", func(c *Config) { c.Address, c.Socket = "h:1", "/s" }, "keep the one to use"},
+		{"address and socket", func(c *Config) { c.Address, c.Socket = "h:1", "/s" }, "keep the one to use"},
 		{"no table", func(c *Config) { c.Table = "" }, "table is empty"},
 		{"long database", func(c *Config) { c.Database = strings.Repeat("d", 65) }, "longer than 64"},
 		{"no columns", func(c *Config) { c.Columns = nil }, "name at least one column"},
@@ -79,15 +79,5 @@ func TestSecretIsNotPrinted(t *testing.T) {
 		if printed := fmt.Sprintf(verb, config); strings.Contains(printed, "s3cret") {
 			t.Errorf("%s printed %s", verb, printed)
 		}
-	}
-}
-
-func TestTypeByName(t *testing.T) {
-	var typ Type
-	if err := typ.UnmarshalText([]byte("timestamp")); err != nil || event.Type(typ) != event.Timestamp {
-		t.Errorf("timestamp: %v, %v", event.Type(typ), err)
-	}
-	if err := typ.UnmarshalText([]byte("integer")); err == nil || !strings.Contains(err.Error(), `"integer"; known: bool, int32`) {
-		t.Errorf("integer: %v", err)
 	}
 }

@@ -188,13 +188,13 @@ func neverBends(t *testing.T, method Method) {
 		}
 		r.out.Range.First = uint64(100 * n)
 		err := w.Write(t.Context(), r.out)
-		refusal, ok := errors.AsType[*sink.RowErrors](err)
-		if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 7 {
+		rejected, ok := errors.AsType[*sink.RowErrors](err)
+		if !ok || len(rejected.Rows) != 1 || rejected.Rows[0].Row != 7 {
 			t.Errorf("column %d with %v: writing returned %v", test.column, test.value, err)
 		}
 	}
-	if landed := g.text("SELECT * FROM events"); len(landed) != 0 {
-		t.Errorf("landed %v", landed)
+	if written := g.text("SELECT * FROM events"); len(written) != 0 {
+		t.Errorf("the table has %v", written)
 	}
 	if w.bulkDisabled {
 		t.Errorf("%s is disabled because of bad rows", method)

@@ -1,17 +1,12 @@
 package mysql
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
@@ -42,40 +37,6 @@ func passing(t *testing.T, err error) {
 	_, rows := errors.AsType[*sink.RowErrors](err)
 	if err == nil || permanent || rows || errors.Is(err, sink.ErrFenced) {
 		t.Fatalf("returned %v, want an error that passes", err)
-	}
-}
-
-func TestConnectionLostAtCommit(t *testing.T) {
-	type test struct {
-		name   string
-		fault  sinktest.Fault
-		method Method
-	}
-	for _, test := range []test{
-		{"before the server has it", sinktest.DropRequest, Rows}, {"before its reply arrives", sinktest.DropReply, Rows},
-		{"before the arrays arrive", sinktest.DropRequest, Bulk}, {"before they are answered", sinktest.DropReply, Bulk},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			g := newTarget(t, named(20)...)
-			g.config.Method = test.method
-			p := newProxy(t, g.config.Address)
-			g.config.Address = p.Addr().String()
-			w := g.open()
-			p.Set(test.fault)
-			// The end of it is lost, and found out at once.
-			if err := w.Write(t.Context(), span(w, 0, 100)); err != nil {
-				passing(t, err)
-			}
-			for range 2 {
-				if err := w.Write(t.Context(), span(w, 0, 100)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := w.Write(t.Context(), span(w, 100, 100)); err != nil {
-				t.Fatal(err)
-			}
-			g.once(200)
-		})
 	}
 }
 
@@ -147,7 +108,7 @@ func TestFrozenInsideTransaction(t *testing.T) {
 		t.Errorf("the commit of a fenced worker returned %v", err)
 	}
 	if err := frozen.Write(t.Context(), span(frozen, 100, 100)); !errors.Is(err, sink.ErrFenced) {
-		t.Errorf("a fenced worker is told %v", err)
+		t.Errorf("a fenced worker returned %v", err)
 	}
 	g.once(100)
 }
@@ -173,102 +134,5 @@ func TestFrozenWorkerLosesItsLocks(t *testing.T) {
 			}
 			g.once(100)
 		})
-	}
-}
-
-// TestServerIsKilled kills the server while four lanes write.
-func TestServerIsKilled(t *testing.T) {
-	const kills, lanes, size = 3, 4, 100
-	server := testserver.MariaDB(t)
-	g := on(t, server)
-	g.config.Columns, g.config.Create = named(20), true
-	w := g.open()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-
-	var mu sync.Mutex
-	var next uint64
-	killing := true
-	take := func() (uint64, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		next += size
-		return next - size, killing
-	}
-	var group sync.WaitGroup
-	for range lanes {
-		group.Go(func() {
-			for {
-				first, more := take()
-				for err := w.Write(ctx, span(w, first, size)); err != nil; err = w.Write(ctx, span(w, first, size)) {
-					if errors.Is(err, sink.ErrFenced) || ctx.Err() != nil {
-						t.Errorf("writing at %d: %v", first, err)
-						return
-					}
-					time.Sleep(5 * time.Millisecond)
-				}
-				if !more {
-					return
-				}
-			}
-		})
-	}
-	for range kills {
-		time.Sleep(time.Duration(20+rand.IntN(80)) * time.Millisecond)
-		if err := server.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mu.Lock()
-	killing = false
-	mu.Unlock()
-	group.Wait()
-	g.once(int(next))
-	s := g.sink("p")
-	defer s.Close()
-	_, done, err := s.Open(ctx, "a")
-	if err != nil || len(done) != 1 || !done.Covers(0, next) {
-		t.Errorf("a new owner is told %v, %v; want [0,%d)", done, err, next)
-	}
-}
-
-// TestSetBackWhileIdle sets the database back to an older state while nothing is
-// written.
-func TestSetBackWhileIdle(t *testing.T) {
-	tables := []string{"events", "perigee_owners", "perigee_ranges"}
-	g := newTarget(t, named(20)...)
-	w := g.open()
-	write := func(first uint64) {
-		t.Helper()
-		if err := w.Write(t.Context(), span(w, first, 300)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(0)
-	for _, name := range tables {
-		g.exec(fmt.Sprintf("CREATE TABLE %s_then AS SELECT * FROM %[1]s", name))
-	}
-	write(300)
-	if err := w.Verify(t.Context()); err != nil {
-		t.Fatalf("before it was set back: %v", err)
-	}
-	for _, name := range tables {
-		g.exec("DELETE FROM " + name)
-		g.exec(fmt.Sprintf("INSERT INTO %s SELECT * FROM %[1]s_then", name))
-	}
-	for range 2 {
-		lostLast(t, w.Verify(t.Context()))
-	}
-	lostLast(t, w.Write(t.Context(), span(w, 600, 10)))
-}
-
-func lostLast(t *testing.T, err error) {
-	t.Helper()
-	permanent := event.IsPermanent(err)
-	if !permanent || !strings.Contains(err.Error(), "has lost committed events: [300,600)") {
-		t.Errorf("after the database was set back: %v", err)
 	}
 }

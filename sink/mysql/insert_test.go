@@ -21,7 +21,7 @@ func TestArraysAndTriggers(t *testing.T) {
 	}
 	r.write(t, w)
 	if got := g.text("SELECT name, note, COUNT(*), COUNT(DISTINCT id) FROM events GROUP BY name, note"); len(got) != 1 || got[0] != "ROW|null|1000|1000" {
-		t.Errorf("landed %v", got)
+		t.Errorf("the table has %v", got)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestTableChangesUnderArrays(t *testing.T) {
 }
 
 // TestArraysOfHugeRows writes more than one packet of arrays takes, and a row
-// that no such packet takes.
+// that does not fit into such a packet.
 func TestArraysOfHugeRows(t *testing.T) {
 	columns := named(20)
 	columns[1].SQL = "LONGTEXT"

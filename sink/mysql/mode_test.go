@@ -1,13 +1,11 @@
 package mysql
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
@@ -49,48 +47,6 @@ func TestModes(t *testing.T) {
 				t.Errorf("the table has %v, want %s", got, test.want)
 			}
 		})
-	}
-}
-
-// TestLaterRowsWin upserts the same keys in many batches, in order, and twice
-// in each.
-func TestLaterRowsWin(t *testing.T) {
-	g, w := keyed(t, sqlsink.Upsert)
-	if w.sink.Traits().Order != sink.StrictOrder {
-		t.Error("upserts need not be in order")
-	}
-	last := ""
-	for i := range 20 {
-		r := newRows(w)
-		for range 2 {
-			last += "x"
-			for id := range int64(10) {
-				r.Add(id, last[:min(len(last), 20)], string(rune('a'+i)))
-			}
-		}
-		r.out.Range.First = uint64(20 * i)
-		r.write(t, w)
-	}
-	if got := g.text("SELECT DISTINCT LENGTH(name), note FROM events"); !slices.Equal(got, []string{"20|t"}) {
-		t.Errorf("the table has %v", got)
-	}
-}
-
-// TestModesRefuseBadValues: a row that is there already excuses no other fault.
-func TestModesRefuseBadValues(t *testing.T) {
-	for _, mode := range []sqlsink.Mode{sqlsink.Upsert, sqlsink.Ignore} {
-		g, w := keyed(t, mode)
-		numbered(w, 0, 100, 100, "old").write(t, w)
-		r := numbered(w, 100, 100, 100, "new")
-		r.Add(int64(7), strings.Repeat("too long", 4), "")
-		err := w.Write(t.Context(), r.out)
-		refusal, ok := errors.AsType[*sink.RowErrors](err)
-		if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 100 || !strings.Contains(err.Error(), "too long") {
-			t.Errorf("%s: writing returned %v", mode, err)
-		}
-		if got := g.text("SELECT DISTINCT name FROM events"); !slices.Equal(got, []string{"old"}) {
-			t.Errorf("%s: the table has %v", mode, got)
-		}
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/positions"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink/sqltest"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -170,6 +172,54 @@ func TestSuite(t *testing.T) {
 		t.Run(string(method), func(t *testing.T) { suite(t, method, links[0]) })
 	}
 	t.Run("TLS", func(t *testing.T) { suite(t, Bulk, links[3]) })
+}
+
+// TestCommon runs the suite of what the SQL sinks have in common.
+func TestCommon(t *testing.T) {
+	for _, method := range []Method{Rows, Bulk} {
+		t.Run(string(method), func(t *testing.T) {
+			sqltest.Run(t, sqltest.Kind{
+				Table: func(t *testing.T) *sqltest.Table { return newTarget(t, named(20)...).table(method) },
+				OwnServer: func(t *testing.T) (*sqltest.Table, sqltest.Server, func()) {
+					server := testserver.MariaDB(t)
+					g := on(t, server)
+					g.config.Columns, g.config.Create = named(20), true
+					return g.table(method), server, func() {}
+				},
+				Claim: func(t *testing.T, s sink.Sink) positions.Store {
+					p := &partition{Claim: s.(*Sink).store.NewClaim("a"), sink: s.(*Sink)}
+					if _, err := p.TakeOver(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					return p
+				},
+				Proxy:      newProxy,
+				CutsCommit: method == Rows,
+				HoursAgo:   "committed - INTERVAL 3 HOUR",
+				Restore:    "INSERT INTO %s SELECT * FROM %s",
+			})
+		})
+	}
+}
+
+// table is the target as the common suite knows it.
+func (g *target) table(method Method) *sqltest.Table {
+	return &sqltest.Table{
+		Address: g.config.Address,
+		Query:   g.text,
+		Sink: func(t *testing.T, table *sqltest.Table, pipeline string) sink.Sink {
+			config := g.config
+			config.Address, config.Method, config.Mode = table.Address, method, table.Mode
+			if table.Keyed {
+				config.PrimaryKey = []string{"id"}
+			}
+			s, err := New(env(pipeline), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+	}
 }
 
 func suite(t *testing.T, method Method, link link) {

@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// TestRejectedRowsSayWhy lands a row of each fault between two good ones.
+// TestRejectedRowsSayWhy writes a row with each fault between two good ones.
 func TestRejectedRowsSayWhy(t *testing.T) {
 	const table = `CREATE TABLE events (b TINYINT, i SMALLINT, l BIGINT NOT NULL, f FLOAT, d DECIMAL(5,2), s VARCHAR(10) CHARACTER SET latin1,
 		t TIMESTAMP NULL, j JSON, kind ENUM('a','b'), UNIQUE KEY only_once (l), CHECK (l <> 13))`
@@ -79,8 +79,8 @@ func TestRejectedRowsSayWhy(t *testing.T) {
 			}
 		}
 	}
-	if landed := g.text("SELECT * FROM events"); len(landed) != 0 {
-		t.Errorf("landed %v", landed)
+	if written := g.text("SELECT * FROM events"); len(written) != 0 {
+		t.Errorf("the table has %v", written)
 	}
 }
 
@@ -140,6 +140,6 @@ func TestRowLargerThanAPacket(t *testing.T) {
 	rest.out.From[50], rest.out.Range.Count, rest.out.Range.Prints = 51, 52, make([]uint32, 52)
 	rest.write(t, w)
 	if got := g.text("SELECT COUNT(*), SUM(id), SUM(LENGTH(text)) FROM events"); got[0] != fmt.Sprintf("51|1276|%d", 50*7000+60<<10) {
-		t.Errorf("landed %v", got)
+		t.Errorf("the table has %v", got)
 	}
 }

@@ -41,7 +41,7 @@ func every() []Column {
 	}
 }
 
-func TestEveryTypeLandsExactly(t *testing.T) {
+func TestEveryTypeIsExact(t *testing.T) {
 	g := newTarget(t, every()...)
 	w := g.open()
 	r := newRows(w)
@@ -57,11 +57,11 @@ func TestEveryTypeLandsExactly(t *testing.T) {
 		`0|0|0|5e-324|1500.000000000|'\|0001-01-01 00:00:00.000000|null`,
 	}
 	if got := g.text("SELECT * FROM events"); !slices.Equal(got, want) {
-		t.Errorf("landed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the table has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-func TestTableIsMadeAsDeclared(t *testing.T) {
+func TestTableIsCreatedAsDeclared(t *testing.T) {
 	columns := every()
 	columns[2].Required = true
 	g := newTarget(t, columns...)
@@ -74,6 +74,6 @@ func TestTableIsMadeAsDeclared(t *testing.T) {
 	got := g.text("SELECT column_name, column_type, is_nullable, column_key FROM information_schema.columns " +
 		"WHERE table_schema = DATABASE() AND table_name = 'events' ORDER BY ordinal_position")
 	if !slices.Equal(got, want) {
-		t.Errorf("made\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("created\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -217,7 +217,7 @@ func unescape(field []byte) string {
 	return string(value)
 }
 
-// TestTextSurvivesTheServer lands every byte that a text may hold, in every
+// TestTextSurvivesTheServer writes every byte that a text may hold, in every
 // column that holds text, in either format.
 func TestTextSurvivesTheServer(t *testing.T) {
 	var texts []string

@@ -2,14 +2,11 @@ package postgres
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/testserver"
-	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 	"github.com/perigeedb/perigee/source"
@@ -42,64 +38,8 @@ func (g *place) once(n int) {
 	}
 }
 
-func TestConnectionLostAtCommit(t *testing.T) {
-	for name, f := range map[string]sinktest.Fault{
-		"before the server has it": sinktest.DropRequest, "before its reply arrives": sinktest.DropReply,
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := newPlace(t, named(20)...)
-			p := newProxy(t, g.config.Address)
-			g.config.Address = p.Addr().String()
-			w := g.open()
-			p.Set(f)
-			err := w.Write(t.Context(), span(w, 0, 100))
-			if committed := f == sinktest.DropReply; (err == nil) != committed {
-				t.Fatalf("writing returned %v, and it was committed: %v", err, committed)
-			}
-			for range 2 {
-				g.write(w, span(w, 0, 100))
-			}
-			g.write(w, span(w, 100, 100))
-			g.once(200)
-		})
-	}
-}
-
-// TestCommitArrivesLate lets the server get the end of the rows after the writer
-// has given them up and written the events again, cut otherwise.
-func TestCommitArrivesLate(t *testing.T) {
-	g := newPlace(t, named(20)...)
-	p := newProxy(t, g.config.Address)
-	g.config.Address = p.Addr().String()
-	w := g.open()
-	p.Set(sinktest.Delay)
-	if err := w.Write(t.Context(), span(w, 100, 100)); err == nil {
-		t.Fatal("a write was taken for committed that was not")
-	}
-	g.write(w, span(w, 0, 300))
-	close(p.Late)
-	<-p.Done
-	g.once(300)
-	g.write(w, span(w, 300, 10)) // the writer has not fenced itself
-}
-
-// TestLostConnectionOfFencedWriter finds out that it is fenced, not what was committed.
-func TestLostConnectionOfFencedWriter(t *testing.T) {
-	g := newPlace(t, named(20)...)
-	p := newProxy(t, g.config.Address)
-	direct := g.config.Address
-	g.config.Address = p.Addr().String()
-	w := g.open()
-	g.config.Address = direct
-	g.open()
-	p.Set(sinktest.DropReply)
-	if err := w.Write(t.Context(), span(w, 0, 100)); !errors.Is(err, sink.ErrFenced) {
-		t.Errorf("writing returned %v, want ErrFenced", err)
-	}
-}
-
 // TestFrozenInsideTransaction stops a worker in the middle of its rows, whose
-// keys are locked by then. Whoever takes over must not wait for it.
+// keys are locked by then. The next owner must not wait for it.
 func TestFrozenInsideTransaction(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	g.config.PrimaryKey = []string{"id"}
@@ -165,77 +105,6 @@ func upTo(n int) []int {
 	return all
 }
 
-// TestServerIsKilled kills the server while four lanes write.
-func TestServerIsKilled(t *testing.T) {
-	const kills, lanes, size = 3, 4, 100
-	server := testserver.PostgreSQL(t)
-	g := on(t, server)
-	g.config.Columns, g.config.Create = named(20), true
-	w := g.open()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-
-	var mu sync.Mutex
-	var next uint64
-	killing := true
-	take := func() (uint64, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		next += size
-		return next - size, killing
-	}
-	var group sync.WaitGroup
-	for range lanes {
-		group.Go(func() {
-			for {
-				first, more := take()
-				for err := w.Write(ctx, span(w, first, size)); err != nil; err = w.Write(ctx, span(w, first, size)) {
-					permanent := event.IsPermanent(err)
-					if permanent || errors.Is(err, sink.ErrFenced) || ctx.Err() != nil {
-						t.Errorf("writing at %d: %v", first, err)
-						return
-					}
-					time.Sleep(5 * time.Millisecond)
-				}
-				if !more {
-					return
-				}
-			}
-		})
-	}
-	for range kills {
-		time.Sleep(time.Duration(20+rand.IntN(80)) * time.Millisecond)
-		restart(t, server)
-	}
-	mu.Lock()
-	killing = false
-	mu.Unlock()
-	group.Wait()
-	after := again(t, g, server)
-	after.once(int(next))
-	if fresh := after.open(); len(fresh.done) != 1 || !fresh.done.Covers(0, next) {
-		t.Errorf("a new owner is told %v; want [0,%d)", fresh.done, next)
-	}
-}
-
-func restart(t *testing.T, server *testserver.PostgreSQLServer) {
-	t.Helper()
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// again is the place after its server was started again.
-func again(t *testing.T, g *place, server *testserver.PostgreSQLServer) *place {
-	after := on(t, server)
-	after.config = g.config
-	after.text("SET search_path = " + quote(g.config.Schema))
-	return after
-}
-
 // TestDatabaseRestored restores the database to an older state: a writer that
 // runs on notices, and a source that has given up what is gone names it.
 func TestDatabaseRestored(t *testing.T) {
@@ -249,15 +118,15 @@ func TestDatabaseRestored(t *testing.T) {
 	}
 	h := hand{w, s, done}
 	reader := list.open(t, done)
-	land := func(first uint64) {
+	deliver := func(first uint64) {
 		g.write(h, span(h, first, 10))
 		if err := reader.Ack(t.Context(), event.Range{First: first, Count: 10}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	land(0)
+	deliver(0)
 	g.backup()
-	land(10)
+	deliver(10)
 	if err := reader.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -282,28 +151,6 @@ func TestDatabaseRestored(t *testing.T) {
 	}
 }
 
-// TestSetBackWhileIdle is noticed without a write.
-func TestSetBackWhileIdle(t *testing.T) {
-	g := newPlace(t, named(20)...)
-	h := g.open()
-	g.write(h, span(h, 0, 300))
-	g.backup()
-	g.write(h, span(h, 300, 300))
-	writer := h.Writer
-	if err := writer.Verify(t.Context()); err != nil {
-		t.Fatalf("before it was set back: %v", err)
-	}
-	g.restore()
-	var err error
-	for range 2 { // the first may meet the connection that was ended
-		err = writer.Verify(t.Context())
-	}
-	permanent := event.IsPermanent(err)
-	if !permanent || !strings.Contains(err.Error(), "has lost committed events: [300,600)") {
-		t.Errorf("after it was set back: %v", err)
-	}
-}
-
 var kept = []string{"events", sqlsink.OwnersTable, sqlsink.RangesTable}
 
 func (g *place) backup() {
@@ -321,9 +168,9 @@ func (g *place) restore() {
 	}
 }
 
-// TestPoolForgetsWhatTheServerEnded: one lost connection does not cost a write
+// TestPoolDropsConnectionsThatTheServerEnded: one lost connection does not cost a write
 // for every idle one.
-func TestPoolForgetsWhatTheServerEnded(t *testing.T) {
+func TestPoolDropsConnectionsThatTheServerEnded(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	w := g.open()
 	var conns []*conn

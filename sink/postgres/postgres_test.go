@@ -16,7 +16,9 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink/sqltest"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -139,6 +141,49 @@ func named(length int) []sqlsink.Column {
 func TestSuite(t *testing.T) {
 	for _, mode := range []sqlsink.Mode{sqlsink.Insert, sqlsink.Upsert} {
 		t.Run(string(mode), func(t *testing.T) { suite(t, mode) })
+	}
+}
+
+// TestCommon runs the suite of what the SQL sinks have in common.
+func TestCommon(t *testing.T) {
+	sqltest.Run(t, sqltest.Kind{
+		Table: func(t *testing.T) *sqltest.Table { return newPlace(t, named(20)...).table() },
+		OwnServer: func(t *testing.T) (*sqltest.Table, sqltest.Server, func()) {
+			server := testserver.PostgreSQL(t)
+			g := on(t, server)
+			g.config.Columns, g.config.Create = named(20), true
+			table := g.table()
+			return table, server, func() {
+				after := on(t, server)
+				after.text("SET search_path = " + quote(g.config.Schema))
+				table.Query = after.text
+			}
+		},
+		Claim:      func(t *testing.T, s sink.Sink) positions.Store { return claim(t, s.(*Sink)) },
+		Proxy:      newProxy,
+		CutsCommit: true,
+		HoursAgo:   "committed - interval '3 hours'",
+		Restore:    "INSERT INTO %s OVERRIDING SYSTEM VALUE SELECT * FROM %s",
+	})
+}
+
+// table is the place as the common suite knows it.
+func (g *place) table() *sqltest.Table {
+	return &sqltest.Table{
+		Address: g.config.Address,
+		Query:   g.text,
+		Sink: func(t *testing.T, table *sqltest.Table, pipeline string) sink.Sink {
+			config := g.config
+			config.Address, config.Mode = table.Address, table.Mode
+			if table.Keyed {
+				config.PrimaryKey = []string{"id"}
+			}
+			s, err := New(env(pipeline), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
-// TestRejectedRowsSayWhy lands a row of each fault between two good ones, straight
-// and through the staging sqlsink.
+// TestRejectedRowsSayWhy writes a row with each fault between two good ones, straight
+// and through the staging table.
 func TestRejectedRowsSayWhy(t *testing.T) {
 	const create = `CREATE TABLE parents (l bigint PRIMARY KEY); INSERT INTO parents SELECT generate_series(0, 1000);
 		CREATE TABLE events (b boolean, i integer, l bigint PRIMARY KEY REFERENCES parents, f float8, s varchar(10) UNIQUE, t timestamptz, j jsonb,
@@ -79,8 +79,8 @@ func TestRejectedRowsSayWhy(t *testing.T) {
 					}
 				}
 			}
-			if landed := g.text("SELECT * FROM events"); len(landed) != 0 {
-				t.Errorf("landed %v", landed)
+			if written := g.text("SELECT * FROM events"); len(written) != 0 {
+				t.Errorf("the table has %v", written)
 			}
 		})
 	}

@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
@@ -92,7 +89,7 @@ func TestTargetIsChecked(t *testing.T) {
 	}
 }
 
-func TestTypeThatIsNone(t *testing.T) {
+func TestUnknownType(t *testing.T) {
 	g := newPlace(t, sqlsink.Column{Name: "id", Type: sqlsink.Type(event.Int64), SQL: "BIGNIT"})
 	s := g.sink("p")
 	defer s.Close()
@@ -108,7 +105,7 @@ func TestTableWithMoreThanIsFilled(t *testing.T) {
 	r.Add(int64(5), "five")
 	g.write(w, r.At(0))
 	if got := g.text("SELECT pk, org, name, id, note FROM events"); len(got) != 1 || got[0] != "1|7|five|5|NULL" {
-		t.Errorf("landed %v", got)
+		t.Errorf("the table has %v", got)
 	}
 }
 
@@ -128,7 +125,7 @@ func TestPrimaryKeyIsPreferred(t *testing.T) {
 		r.Add(int64(1), "b")
 		g.write(w, r.At(0))
 		if got := g.text("SELECT id, name FROM events"); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: landed %v", create, got)
+			t.Errorf("%s: the table has %v", create, got)
 		}
 	}
 }
@@ -183,71 +180,6 @@ func TestAccountThatMayNotCreate(t *testing.T) {
 	// Superusers and other roles have connections that this one may not end.
 	g.open()
 	g.once(10)
-}
-
-func TestAbsentServerPasses(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	config := valid()
-	config.Address = address
-	s, err := New(env("p"), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	_, _, err = s.Open(t.Context(), "a")
-	if permanent := event.IsPermanent(err); err == nil || permanent || !strings.Contains(err.Error(), address) {
-		t.Errorf("opening without a server returned %v, want a passing error with %s", err, address)
-	}
-}
-
-// TestManyMakeTheTables lets several workers find nothing at the same time.
-func TestManyMakeTheTables(t *testing.T) {
-	g := newPlace(t, named(60)...)
-	g.config.Indexes = []string{"name"}
-	var group sync.WaitGroup
-	for i := range 6 {
-		s := g.sink("p")
-		defer s.Close()
-		group.Go(func() {
-			if _, _, err := s.Open(t.Context(), fmt.Sprint(i)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-}
-
-func TestNamesOfPartitions(t *testing.T) {
-	g := newPlace(t, named(60)...)
-	s := g.sink("p'\\")
-	defer s.Close()
-	for _, partition := range []string{"it's", `\'`, "\xff.ndjson", "\xfe.ndjson", "a\x00b", "☾"} {
-		w, _, err := s.Open(t.Context(), partition)
-		if err != nil {
-			t.Fatalf("%q: %v", partition, err)
-		}
-		g.write(hand{w, s, nil}, span(hand{w, s, nil}, 0, 1))
-		_, done, err := s.Open(t.Context(), partition)
-		if err != nil || !done.Covers(0, 1) {
-			t.Errorf("%q comes back with %v, %v", partition, done, err)
-		}
-	}
-	if got := g.text("SELECT count(*) FROM events"); got[0] != "6" {
-		t.Errorf("%s rows of 6 partitions", got)
-	}
-	var long strings.Builder
-	for i := range 2000 {
-		fmt.Fprintf(&long, "%x", i*i)
-	}
-	_, _, err := s.Open(t.Context(), long.String())
-	if permanent, ok := errors.AsType[*event.PermanentError](err); !ok || !strings.Contains(permanent.Hint, "shorten") {
-		t.Errorf("opening returned %v, want a permanent error", err)
-	}
 }
 
 func TestTableThatChanges(t *testing.T) {

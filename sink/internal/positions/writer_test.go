@@ -21,7 +21,7 @@ var errLost = errors.New("connection lost")
 // A page is a store in memory, whose next transactions end as next says.
 type page struct {
 	entries   []Entry
-	landed    []int // rows
+	written   []int // rows
 	compacted int
 	next      []ending
 	renewed   int
@@ -50,7 +50,7 @@ func (p *page) Commit(_ context.Context, rows *Rows, ranges []event.Range) error
 		end, p.next = p.next[0], p.next[1:]
 	}
 	if end != lostBefore {
-		p.landed = append(p.landed, len(rows.Index))
+		p.written = append(p.written, len(rows.Index))
 		for _, r := range ranges {
 			r.Prints = slices.Clone(r.Prints)
 			p.entries = append(p.entries, Entry{Range: r})
@@ -100,8 +100,8 @@ func TestLostCommitIsFoundOut(t *testing.T) {
 	if err := w.Write(t.Context(), span(15, 20)); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(p.landed, []int{10, 10, 15}) || p.renewed != 2 {
-		t.Errorf("landed %v rows, renewed %d times", p.landed, p.renewed)
+	if !slices.Equal(p.written, []int{10, 10, 15}) || p.renewed != 2 {
+		t.Errorf("wrote %v rows, renewed %d times", p.written, p.renewed)
 	}
 }
 
@@ -118,8 +118,8 @@ func TestFencedWhileLost(t *testing.T) {
 	}
 }
 
-// TestDatabaseForgets restores the database to an older state while the writer runs.
-func TestDatabaseForgets(t *testing.T) {
+// TestDatabaseIsSetBack restores the database to an older state while the writer runs.
+func TestDatabaseIsSetBack(t *testing.T) {
 	p := &page{}
 	w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
 	for first := uint64(0); first < 30; first += 10 {
@@ -136,8 +136,8 @@ func TestDatabaseForgets(t *testing.T) {
 			t.Fatalf("writing returned %v", err)
 		}
 	}
-	if len(p.landed) != 3 {
-		t.Errorf("landed %v", p.landed)
+	if len(p.written) != 3 {
+		t.Errorf("the table has %v", p.written)
 	}
 }
 

@@ -1,0 +1,544 @@
+// Package sqltest is the suite of what the SQL sinks have in common: what package
+// sqlsink promises, held against real servers. What every sink promises is in
+// sinktest.
+package sqltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/positions"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink"
+	"github.com/perigeedb/perigee/sink/sinktest"
+)
+
+// A Table is a place for the table events of one test, which sinks create with the
+// columns id, a required int64, and name, a VARCHAR(20). The functions run statements
+// where the table and those for positions are.
+type Table struct {
+	Address string // of the server; a test may put a proxy before it
+	Mode    sqlsink.Mode
+	Keyed   bool // id is the primary key
+	Sink    func(t *testing.T, table *Table, pipeline string) sink.Sink
+	Query   func(statement string) []string // rows, their cells separated by |; a null is NULL
+}
+
+// A Server is one that a test may kill.
+type Server interface {
+	Kill() error
+	Start(ctx context.Context) error
+}
+
+// A Kind is what the suite has to know about a kind of database.
+type Kind struct {
+	// Table makes an empty place on a server that the tests share.
+	Table func(t *testing.T) *Table
+
+	// OwnServer makes an empty place on a server of the test's own. reconnect lets
+	// Query work again after the server was started again.
+	OwnServer func(t *testing.T) (table *Table, server Server, reconnect func())
+
+	// Claim takes partition a of pipeline p over for s, without a writer.
+	Claim func(t *testing.T, s sink.Sink) positions.Store
+
+	// Proxy makes a proxy before a server. CutsCommit says that its faults hit the
+	// commit itself, so that the server commits if and only if it gets the packet.
+	Proxy      func(t *testing.T, address string) *sinktest.Proxy
+	CutsCommit bool
+
+	HoursAgo string // "committed", three hours earlier
+	Restore  string // a statement that copies the rows of a table, the second %s, into the first
+}
+
+// Run runs the suite.
+func Run(t *testing.T, kind Kind) {
+	tests := []struct {
+		name string
+		run  func(*trial)
+	}{
+		{"ConnectionLostAtCommit", connectionLostAtCommit},
+		{"CommitArrivesLate", commitArrivesLate},
+		{"LostConnectionOfFencedWriter", lostConnectionOfFencedWriter},
+		{"ServerIsKilled", serverIsKilled},
+		{"AbsentServer", absentServer},
+		{"SetBack", setBack},
+		{"RangesAreCompacted", rangesAreCompacted},
+		{"FencedWriterCompactsNothing", fencedWriterCompactsNothing},
+		{"PositionsBeyondSigned", positionsBeyondSigned},
+		{"LastRowOfAKeyWins", lastRowOfAKeyWins},
+		{"FirstRowOfAKeyStays", firstRowOfAKeyStays},
+		{"KeysExcuseNoFault", keysExcuseNoFault},
+		{"ManyCreateTheTables", manyCreateTheTables},
+		{"NamesOfPartitions", namesOfPartitions},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.run(&trial{T: t, kind: kind}) })
+	}
+}
+
+type trial struct {
+	*testing.T
+	kind  Kind
+	table *Table
+}
+
+func (t *trial) newTable() *trial {
+	t.Helper()
+	t.table = t.kind.Table(t.T)
+	return t
+}
+
+func (t *trial) sink() sink.Sink {
+	t.Helper()
+	s := t.table.Sink(t.T, t.table, "p")
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// open opens partition a of pipeline p.
+func (t *trial) open() (sink.Writer, event.Ranges) {
+	t.Helper()
+	w, committed, err := t.sink().Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	return w, committed
+}
+
+func (t *trial) openWriter() sink.Writer {
+	t.Helper()
+	w, _ := t.open()
+	return w
+}
+
+func (t *trial) write(w sink.Writer, out *event.Output) {
+	t.Helper()
+	if err := w.Write(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// proxied makes later sinks connect through a proxy.
+func (t *trial) proxied() *sinktest.Proxy {
+	p := t.kind.Proxy(t.T, t.table.Address)
+	t.table.Address = p.Addr().String()
+	return p
+}
+
+func columns() []event.Column {
+	return []event.Column{{Name: "id", Path: []string{"id"}, Type: event.Int64, Required: true}, {Name: "name", Path: []string{"name"}, Type: event.String}}
+}
+
+// span makes count rows from position first on; their ids are their positions.
+func span(first, count uint64) *event.Output {
+	r := sinktest.NewRows(columns())
+	for i := range count {
+		r.Add(int64(first+i), "row")
+	}
+	return r.At(first)
+}
+
+// checkOnce fails the test unless the ids are exactly those below n, each once.
+func (t *trial) checkOnce(n int) {
+	t.Helper()
+	want := fmt.Sprintf("%d|%d|0|%d", n, n, n-1)
+	if got := t.table.Query("SELECT COUNT(*), COUNT(DISTINCT id), MIN(id), MAX(id) FROM events"); got[0] != want {
+		t.Errorf("rows, ids, least, greatest: %s, want %s", got[0], want)
+	}
+}
+
+// checkTransient fails the test unless err is one after which the pipeline retries.
+func (t *trial) checkTransient(err error) {
+	t.Helper()
+	_, rows := errors.AsType[*sink.RowErrors](err)
+	if err == nil || event.IsPermanent(err) || rows || errors.Is(err, sink.ErrFenced) {
+		t.Fatalf("returned %v, want a transient error", err)
+	}
+}
+
+func connectionLostAtCommit(t *trial) {
+	for name, fault := range map[string]sinktest.Fault{
+		"before the server has it": sinktest.DropRequest, "before its reply arrives": sinktest.DropReply,
+	} {
+		t.Run(name, func(inner *testing.T) {
+			t := (&trial{T: inner, kind: t.kind}).newTable()
+			p := t.proxied()
+			w := t.openWriter()
+			p.Set(fault)
+			// The writer learns at once what was lost.
+			err := w.Write(t.Context(), span(0, 100))
+			if committed := fault == sinktest.DropReply; t.kind.CutsCommit && (err == nil) != committed {
+				t.Fatalf("writing returned %v, and it was committed: %v", err, committed)
+			}
+			if err != nil {
+				t.checkTransient(err)
+			}
+			for range 2 {
+				t.write(w, span(0, 100))
+			}
+			t.write(w, span(100, 100))
+			t.checkOnce(200)
+		})
+	}
+}
+
+// commitArrivesLate lets the server get a commit after the writer has given it up and
+// written the events again, with another range.
+func commitArrivesLate(t *trial) {
+	t.newTable()
+	p := t.proxied()
+	w := t.openWriter()
+	p.Set(sinktest.Delay)
+	t.checkTransient(w.Write(t.Context(), span(100, 100)))
+	t.write(w, span(0, 300))
+	close(p.Late)
+	<-p.Done
+	t.checkOnce(300)
+	t.write(w, span(300, 10)) // the writer has not fenced itself
+}
+
+// lostConnectionOfFencedWriter learns that it is fenced, not what was committed.
+func lostConnectionOfFencedWriter(t *trial) {
+	t.newTable()
+	direct := t.table.Address
+	p := t.proxied()
+	w := t.openWriter()
+	t.table.Address = direct
+	t.open()
+	p.Set(sinktest.DropReply)
+	if err := w.Write(t.Context(), span(0, 100)); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("writing returned %v, want ErrFenced", err)
+	}
+}
+
+// serverIsKilled kills the server while four lanes write.
+func serverIsKilled(t *trial) {
+	const kills, lanes, size = 3, 4, 100
+	table, server, reconnect := t.kind.OwnServer(t.T)
+	t.table = table
+	w := t.openWriter()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	var mu sync.Mutex
+	var next uint64
+	killing := true
+	claim := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next += size
+		return next - size, killing
+	}
+	var group sync.WaitGroup
+	for range lanes {
+		group.Go(func() {
+			for {
+				first, more := claim()
+				for err := w.Write(ctx, span(first, size)); err != nil; err = w.Write(ctx, span(first, size)) {
+					if event.IsPermanent(err) || errors.Is(err, sink.ErrFenced) || ctx.Err() != nil {
+						t.Errorf("writing at %d: %v", first, err)
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+				if !more {
+					return
+				}
+			}
+		})
+	}
+	for range kills {
+		time.Sleep(time.Duration(20+rand.IntN(80)) * time.Millisecond)
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	killing = false
+	mu.Unlock()
+	group.Wait()
+	reconnect()
+	t.checkOnce(int(next))
+	if _, committed := t.open(); len(committed) != 1 || !committed.Covers(0, next) {
+		t.Errorf("a new owner is told %v; want [0,%d)", committed, next)
+	}
+}
+
+func absentServer(t *trial) {
+	t.newTable()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.table.Address = listener.Addr().String()
+	listener.Close()
+	s := t.sink()
+	_, _, err = s.Open(t.Context(), "a")
+	for _, err := range []error{err, s.Traits().Check(t.Context())} {
+		if t.checkTransient(err); !strings.Contains(err.Error(), t.table.Address) {
+			t.Errorf("%v does not name the server", err)
+		}
+	}
+}
+
+// setBack sets the database back to an older state while nothing is written. A writer
+// that runs on notices; a new one is told what remains.
+func setBack(t *trial) {
+	tables := []string{"events", sqlsink.OwnersTable, sqlsink.RangesTable}
+	t.newTable()
+	w := t.openWriter()
+	t.write(w, span(0, 300))
+	for _, name := range tables {
+		t.table.Query(fmt.Sprintf("CREATE TABLE %s_then AS SELECT * FROM %[1]s", name))
+	}
+	t.write(w, span(300, 300))
+	if err := w.Verify(t.Context()); err != nil {
+		t.Fatalf("before the database was set back: %v", err)
+	}
+	for _, name := range tables {
+		t.table.Query("DELETE FROM " + name)
+		t.table.Query(fmt.Sprintf(t.kind.Restore, name, name+"_then"))
+	}
+	lost := func(err error) {
+		t.Helper()
+		if !event.IsPermanent(err) || !strings.Contains(err.Error(), "has lost committed events: [300,600)") {
+			t.Errorf("after the database was set back: %v", err)
+		}
+	}
+	for range 2 {
+		lost(w.Verify(t.Context()))
+	}
+	lost(w.Write(t.Context(), span(600, 10)))
+	if _, committed := t.open(); committed.String() != "[0,300)" {
+		t.Errorf("a new owner is told %v", committed)
+	}
+}
+
+// ranges returns what perigee_ranges has, a row as first|events|bytes of prints.
+func (t *trial) ranges() []string {
+	return t.table.Query("SELECT first, events, LENGTH(prints) FROM perigee_ranges ORDER BY owner, first")
+}
+
+// commit commits ranges of size events each, with fingerprints if printed.
+func (t *trial) commit(w sink.Writer, from, to, size uint64, printed bool) {
+	t.Helper()
+	for first := from; first < to; first += size {
+		out := &event.Output{Range: event.Range{First: first, Count: size}, Columns: sinktest.NewRows(columns()).At(0).Columns}
+		for p := first; printed && p < out.Range.End(); p++ {
+			out.Range.Prints = append(out.Range.Prints, uint32(p)*7)
+		}
+		t.write(w, out)
+		clear(out.Range.Prints)
+	}
+}
+
+func rangesAreCompacted(t *trial) {
+	const every, large = 256, 256 // as package positions has them
+	t.newTable()
+	w := t.openWriter()
+	t.commit(w, 0, every, 1, false)
+	if got := t.ranges(); !slices.Equal(got, []string{"0|256|NULL"}) {
+		t.Fatalf("after %d commits without fingerprints: %v", every, got)
+	}
+	end := uint64(every * large)
+	t.commit(w, every, end, large, true)
+	if got := t.ranges(); len(got) != every {
+		t.Fatalf("after as many with fresh fingerprints: %d rows", len(got))
+	}
+	t.table.Query(fmt.Sprintf("UPDATE perigee_ranges SET committed = %s WHERE first < 3 * %d", t.kind.HoursAgo, large))
+	w = t.openWriter()
+	t.commit(w, end, end+every, 1, true)
+	want := []string{"0|768|NULL", "768|256|1024"}
+	got := t.ranges()
+	if len(got) != 1+every-3+1 || !slices.Equal(got[:2], want) || got[len(got)-1] != fmt.Sprintf("%d|256|1024", end) {
+		t.Fatalf("when some had aged and others were small: %d rows, %v", len(got), got)
+	}
+	_, committed := t.open()
+	if !committed.Covers(0, end+every) {
+		t.Fatalf("a new owner is told %v", committed)
+	}
+	for i, print := range committed[1].Prints {
+		if want := (committed[1].First + uint64(i)) * 7; print != uint32(want) {
+			t.Fatalf("position %d came back with %d, want %d", committed[1].First+uint64(i), print, want)
+		}
+	}
+}
+
+// fencedWriterCompactsNothing lets an old owner compact what its successor has
+// compacted otherwise: it must not delete what it does not know.
+func fencedWriterCompactsNothing(t *trial) {
+	t.newTable()
+	t.commit(t.openWriter(), 0, 40, 10, true)
+	old, fresh := t.kind.Claim(t.T, t.sink()), t.kind.Claim(t.T, t.sink())
+	if err := fresh.Compact(t.Context(), event.Range{First: 0, Count: 20}); err != nil {
+		t.Fatal(err)
+	}
+	before := t.ranges()
+	if err := old.Compact(t.Context(), event.Range{First: 10, Count: 30}); err == nil {
+		t.Error("a fenced writer compacted")
+	}
+	if after := t.ranges(); !slices.Equal(before, after) || len(after) != 3 {
+		t.Errorf("perigee_ranges was %v and is %v", before, after)
+	}
+}
+
+// positionsBeyondSigned keeps positions that no signed integer holds.
+func positionsBeyondSigned(t *trial) {
+	t.newTable()
+	w := t.openWriter()
+	const far = 1<<64 - 100
+	t.commit(w, far, far+90, 10, true)
+	t.commit(w, 5, 10, 5, false)
+	if _, committed := t.open(); committed.String() != fmt.Sprintf("[5,10) [%d,%d)", uint64(far), uint64(far+90)) {
+		t.Errorf("a new owner is told %v", committed)
+	}
+}
+
+// keyed is a place whose rows have a key, with rows 0 to 599 that are called old.
+func (t *trial) keyed(mode sqlsink.Mode) sink.Writer {
+	t.newTable()
+	t.table.Mode, t.table.Keyed = mode, true
+	w := t.openWriter()
+	t.write(w, named(0, 600, "old"))
+	return w
+}
+
+// named makes count rows with ids from 0 to 599, several times if need be.
+func named(first uint64, count int, name string) *event.Output {
+	r := sinktest.NewRows(columns())
+	for i := range count {
+		r.Add(int64(i%600), name)
+	}
+	return r.At(first)
+}
+
+// lastRowOfAKeyWins upserts the same keys in several batches, and several times in
+// each.
+func lastRowOfAKeyWins(t *trial) {
+	w := t.keyed(sqlsink.Upsert)
+	if order := t.sink().Traits().Order; order != sink.StrictOrder {
+		t.Errorf("the order is %v", order)
+	}
+	for round := range uint64(10) {
+		r := sinktest.NewRows(columns())
+		for i := range int64(1500) {
+			name := fmt.Sprint(round)
+			if i < 900 {
+				name = "too early"
+			}
+			r.Add(i%600, name)
+		}
+		t.write(w, r.At(600+1500*round))
+		t.write(w, r.At(600+1500*round)) // is committed
+	}
+	if got := t.table.Query("SELECT name, COUNT(*) FROM events GROUP BY name"); !slices.Equal(got, []string{"9|600"}) {
+		t.Errorf("the table has %v", got)
+	}
+	next := sinktest.NewRows(columns())
+	next.Add(int64(3), "first")
+	next.Add(int64(3), nil)
+	t.write(w, next.At(100_000))
+	if got := t.table.Query("SELECT COUNT(*) FROM events WHERE name IS NULL"); got[0] != "1" {
+		t.Errorf("%s names were replaced by null", got[0])
+	}
+}
+
+func firstRowOfAKeyStays(t *trial) {
+	w := t.keyed(sqlsink.Ignore)
+	t.write(w, named(600, 1500, "new"))
+	r := sinktest.NewRows(columns())
+	r.Add(int64(600), "first")
+	r.Add(int64(600), "second")
+	t.write(w, r.At(10_000))
+	got := t.table.Query("SELECT name, COUNT(*) FROM events GROUP BY name ORDER BY name")
+	if !slices.Equal(got, []string{"first|1", "old|600"}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// keysExcuseNoFault: a row whose key exists is rejected for any other fault.
+func keysExcuseNoFault(t *trial) {
+	for _, mode := range []sqlsink.Mode{sqlsink.Upsert, sqlsink.Ignore} {
+		w := t.keyed(mode)
+		r := sinktest.NewRows(columns())
+		for i := range int64(100) {
+			r.Add(i, "new")
+		}
+		r.Add(int64(7), strings.Repeat("too long", 4))
+		err := w.Write(t.Context(), r.At(600))
+		rejected, ok := errors.AsType[*sink.RowErrors](err)
+		if !ok || len(rejected.Rows) != 1 || rejected.Rows[0].Row != 100 || rejected.Rows[0].Stage != sink.StageColumn {
+			t.Errorf("%s: writing returned %v", mode, err)
+		}
+		if got := t.table.Query("SELECT DISTINCT name FROM events"); !slices.Equal(got, []string{"old"}) {
+			t.Errorf("%s: the table has %v", mode, got)
+		}
+	}
+}
+
+// manyCreateTheTables lets several workers find no tables at the same time.
+func manyCreateTheTables(t *trial) {
+	t.newTable()
+	var group sync.WaitGroup
+	for i := range 6 {
+		s := t.sink()
+		group.Go(func() {
+			for {
+				w, _, err := s.Open(t.Context(), fmt.Sprint(i))
+				if errors.Is(err, sink.ErrConflict) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = w.Close()
+				return
+			}
+		})
+	}
+	group.Wait()
+}
+
+func namesOfPartitions(t *trial) {
+	t.newTable()
+	s := t.sink()
+	names := []string{"it's", `\'`, "\xff.ndjson", "\xfe.ndjson", "a\x00b", "☾", "A", "a", "a "}
+	for _, partition := range names {
+		w, _, err := s.Open(t.Context(), partition)
+		if err != nil {
+			t.Fatalf("%q: %v", partition, err)
+		}
+		t.write(w, span(0, 1))
+		again, committed, err := s.Open(t.Context(), partition)
+		if err != nil || !committed.Covers(0, 1) {
+			t.Fatalf("%q comes back with %v, %v", partition, committed, err)
+		}
+		_, _ = w.Close(), again.Close()
+	}
+	if got := t.table.Query("SELECT COUNT(*) FROM events"); got[0] != fmt.Sprint(len(names)) {
+		t.Errorf("%s rows of %d partitions", got, len(names))
+	}
+	var long strings.Builder // which does not compress
+	for i := range 2000 {
+		fmt.Fprintf(&long, "%x", i*i)
+	}
+	_, _, err := s.Open(t.Context(), long.String())
+	if !event.IsPermanent(err) || !strings.Contains(event.HintOf(err), "shorten") {
+		t.Errorf("opening a partition with a long name returned %v", err)
+	}
+}

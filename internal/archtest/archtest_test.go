@@ -99,7 +99,7 @@ var may = map[string][]string{
 	"internal/nearest": {},
 	"internal/kafka":   {"internal/address"},
 	"internal/spool":   {"event", "internal/durable"},
-	"internal/resp":    {},
+	"internal/resp":    {"internal/address"},
 	"examples/plugin":  {},
 
 	// Suites and servers for tests.

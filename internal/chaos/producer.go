@@ -155,33 +155,33 @@ func (p *producer) readCounter(ctx context.Context) (uint64, error) {
 
 // sendChunk pushes a chunk and sets the counter in one transaction.
 func (p *producer) sendChunk(ctx context.Context, c *push) error {
-	return p.conn.During(ctx, func() error {
-		p.conn.Command("MULTI")
+	return p.conn.WithContext(ctx, func() error {
+		p.conn.Queue("MULTI")
 		replies := 4
 		if p.stream {
 			replies = 3 + int(c.count)
 		} else {
-			p.conn.Begin(2 + int(c.count))
-			p.conn.Arg("RPUSH")
-			p.conn.Arg(c.key)
+			p.conn.QueueHeader(2 + int(c.count))
+			p.conn.QueueArg("RPUSH")
+			p.conn.QueueArg(c.key)
 		}
 		for n := c.first; n < c.first+c.count; n++ {
 			if p.stream {
-				p.conn.Begin(5)
+				p.conn.QueueHeader(5)
 				for _, word := range []string{"XADD", c.key, "*", "data"} {
-					p.conn.Arg(word)
+					p.conn.QueueArg(word)
 				}
 			}
 			p.arena = p.events.Append(p.arena[:0], n)
-			p.conn.ArgBytes(p.arena)
+			p.conn.QueueBytes(p.arena)
 		}
-		p.conn.Command("SET", counterKey, strconv.FormatUint(c.first+c.count-1, 10))
-		p.conn.Command("EXEC")
+		p.conn.Queue("SET", counterKey, strconv.FormatUint(c.first+c.count-1, 10))
+		p.conn.Queue("EXEC")
 		if err := p.conn.Flush(); err != nil {
 			return err
 		}
 		for range replies {
-			if _, err := p.conn.Value(); err != nil {
+			if _, err := p.conn.ReadReply(); err != nil {
 				return err
 			}
 		}

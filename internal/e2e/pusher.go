@@ -101,23 +101,23 @@ func (p *Pusher) do(ctx context.Context, args ...string) (any, error) {
 }
 
 func (p *Pusher) push(ctx context.Context, first, count uint64) error {
-	err := p.conn.During(ctx, func() error {
-		p.conn.Command("MULTI")
-		p.conn.Begin(2 + int(count))
-		p.conn.Arg("RPUSH")
-		p.conn.Arg(p.list)
+	err := p.conn.WithContext(ctx, func() error {
+		p.conn.Queue("MULTI")
+		p.conn.QueueHeader(2 + int(count))
+		p.conn.QueueArg("RPUSH")
+		p.conn.QueueArg(p.list)
 		var event []byte
 		for i := range count {
 			event = generate.Append(event[:0], p.seed, first+i)
-			p.conn.ArgBytes(event)
+			p.conn.QueueBytes(event)
 		}
-		p.conn.Command("SET", p.counterKey(), strconv.FormatUint(first+count, 10))
-		p.conn.Command("EXEC")
+		p.conn.Queue("SET", p.counterKey(), strconv.FormatUint(first+count, 10))
+		p.conn.Queue("EXEC")
 		if err := p.conn.Flush(); err != nil {
 			return err
 		}
 		for range 4 {
-			if _, err := p.conn.Value(); err != nil {
+			if _, err := p.conn.ReadReply(); err != nil {
 				return err
 			}
 		}

@@ -16,7 +16,7 @@ func (s *Sink) check(ctx context.Context) error {
 			return err
 		}
 		if info["cluster_enabled"] == "1" {
-			return resp.Refused("MOVED the server is part of a cluster")
+			return resp.ReplyError("MOVED the server is part of a cluster")
 		}
 		if s.kind != "hash" {
 			have, err := c.Do(ctx, "TYPE", s.target)
@@ -27,7 +27,7 @@ func (s *Sink) check(ctx context.Context) error {
 				return s.wrongType(s.target, fmt.Sprint(have))
 			}
 		}
-		denied, err := c.Denied(ctx, s.commands()...)
+		denied, err := c.DeniedCommand(ctx, s.commands()...)
 		if err == nil && denied != "" {
 			err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sinks.md lists"}
 		}

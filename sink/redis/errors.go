@@ -29,7 +29,7 @@ func (s *Sink) hint(err error) string {
 	if stays, ok := errors.AsType[*event.PermanentError](err); ok {
 		return stays.Hint
 	}
-	rejected, ok := errors.AsType[resp.Refused](err)
+	rejected, ok := errors.AsType[resp.ReplyError](err)
 	if !ok {
 		return ""
 	}

@@ -97,12 +97,12 @@ func (p *partitionStore) Commit(ctx context.Context, rows *positions.Rows, range
 	}
 	var v any
 	err := p.sink.withConn(ctx, func(c *resp.Conn) error {
-		return c.During(ctx, func() (err error) {
+		return c.WithContext(ctx, func() (err error) {
 			p.queueWrite(c, rows, hashes, ranges)
 			if err := c.Flush(); err != nil {
 				return err
 			}
-			v, err = c.Value()
+			v, err = c.ReadReply()
 			return err
 		})
 	})
@@ -142,32 +142,32 @@ func (p *partitionStore) queueWrite(c *resp.Conn, rows *positions.Rows, hashes [
 	if field {
 		arguments++
 	}
-	c.Begin(3 + len(keys) + arguments)
-	c.Arg("EVAL")
-	c.Arg(writeScript)
-	c.Arg(strconv.Itoa(len(keys)))
+	c.QueueHeader(3 + len(keys) + arguments)
+	c.QueueArg("EVAL")
+	c.QueueArg(writeScript)
+	c.QueueArg(strconv.Itoa(len(keys)))
 	for _, k := range keys {
-		c.Arg(k)
+		c.QueueArg(k)
 	}
-	c.Arg(p.epoch)
-	c.Arg(p.sink.kind)
-	c.Arg(strconv.Itoa(len(ranges)))
+	c.QueueArg(p.epoch)
+	c.QueueArg(p.sink.kind)
+	c.QueueArg(strconv.Itoa(len(ranges)))
 	for _, r := range ranges {
-		c.Arg(strconv.FormatUint(r.First, 10))
-		c.ArgBytes(appendRange(nil, r))
+		c.QueueArg(strconv.FormatUint(r.First, 10))
+		c.QueueBytes(appendRange(nil, r))
 	}
 	if field {
-		c.Arg(p.sink.field())
+		c.QueueArg(p.sink.field())
 	}
 	if p.sink.kind != "hash" {
 		for _, row := range rows.Index {
-			c.ArgBytes(rows.Output.Doc(row))
+			c.QueueBytes(rows.Output.Doc(row))
 		}
 	}
 	for _, h := range hashes {
-		c.Arg(strconv.Itoa(len(h.fields)))
+		c.QueueArg(strconv.Itoa(len(h.fields)))
 		for _, text := range h.fields {
-			c.Arg(text)
+			c.QueueArg(text)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (s *Sink) withConn(ctx context.Context, do func(c *resp.Conn) error) error 
 	return err
 }
 
-func isRejected(err error) bool { return errors.As(err, new(resp.Refused)) }
+func isRejected(err error) bool { return errors.As(err, new(resp.ReplyError)) }
 
 // A notSent is an error from before anything was sent.
 type notSent struct{ err error }
@@ -196,12 +196,12 @@ func (s *Sink) releaseConn(c *resp.Conn) {
 // eval runs a script and returns its reply.
 func (s *Sink) eval(ctx context.Context, script string, keys []string, args ...string) (v any, err error) {
 	err = s.withConn(ctx, func(c *resp.Conn) error {
-		return c.During(ctx, func() error {
-			c.Eval(script, keys, args...)
+		return c.WithContext(ctx, func() error {
+			c.QueueEval(script, keys, args...)
 			if err := c.Flush(); err != nil {
 				return err
 			}
-			v, err = c.Value()
+			v, err = c.ReadReply()
 			return err
 		})
 	})

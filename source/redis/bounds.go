@@ -18,7 +18,7 @@ func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 	}
 	defer c.Close()
 	var keys []string
-	if err := c.During(ctx, func() (err error) { keys, err = s.find(c); return err }); err != nil {
+	if err := c.WithContext(ctx, func() (err error) { keys, err = s.find(c); return err }); err != nil {
 		return nil, s.explain("look for keys", err)
 	}
 	for _, key := range keys {

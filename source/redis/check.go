@@ -57,7 +57,7 @@ func (s *Source) checkServer(ctx context.Context, c *resp.Conn) error {
 			scripts = append(scripts, l)
 		}
 	}
-	return c.During(ctx, func() error { return load(c, scripts...) })
+	return c.WithContext(ctx, func() error { return load(c, scripts...) })
 }
 
 // checkKey looks at the type of a key, at what stands beside it, and at what the
@@ -91,7 +91,7 @@ func (s *Source) checkKey(ctx context.Context, c *resp.Conn, key string) error {
 			}
 		}
 	}
-	denied, err := c.Denied(ctx, s.commands(key, state)...)
+	denied, err := c.DeniedCommand(ctx, s.commands(key, state)...)
 	if err == nil && denied != "" {
 		err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sources.md lists"}
 	}

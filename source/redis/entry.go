@@ -25,17 +25,17 @@ func (e *entry) read(c *resp.Conn, wanted string) (int, error) {
 	if e.readAhead(c, wanted) {
 		return e.left, nil
 	}
-	if _, err := c.Number('*'); err != nil {
+	if _, err := c.ReadLength('*'); err != nil {
 		return 0, err
 	}
-	size, err := c.Number('$')
+	size, err := c.ReadLength('$')
 	if err != nil {
 		return 0, err
 	}
-	if e.id, err = c.Body(e.id[:0], size); err != nil {
+	if e.id, err = c.AppendBody(e.id[:0], size); err != nil {
 		return 0, err
 	}
-	parts, err := c.Number('*')
+	parts, err := c.ReadLength('*')
 	if err != nil {
 		return 0, err
 	}
@@ -48,7 +48,7 @@ func (e *entry) read(c *resp.Conn, wanted string) (int, error) {
 	if wanted != "" && string(e.name) != wanted {
 		return e.gather(c, 1, wanted, true)
 	}
-	e.left, err = c.Number('$')
+	e.left, err = c.ReadLength('$')
 	return e.left, err
 }
 
@@ -56,7 +56,7 @@ func (e *entry) read(c *resp.Conn, wanted string) (int, error) {
 // arrived as a whole: that is nearly always so, and takes half the time. Nearly
 // always it also has the field of the one before.
 func (e *entry) readAhead(c *resp.Conn, wanted string) bool {
-	_, b, ok := resp.Head(c.Ahead(), '*')
+	_, b, ok := resp.ParseLength(c.Buffered(), '*')
 	if !ok {
 		return false
 	}
@@ -67,12 +67,12 @@ func (e *entry) readAhead(c *resp.Conn, wanted string) bool {
 	if b, ok = e.fieldAhead(b, wanted); !ok {
 		return false
 	}
-	size, b, ok := resp.Head(b, '$')
+	size, b, ok := resp.ParseLength(b, '$')
 	if !ok {
 		return false
 	}
 	e.id, e.left = append(e.id[:0], id...), size
-	c.SkipTo(b)
+	c.SetBuffered(b)
 	return true
 }
 
@@ -81,7 +81,7 @@ func (e *entry) fieldAhead(b []byte, wanted string) (rest []byte, ok bool) {
 	if rest, ok = bytes.CutPrefix(b, e.between); ok && len(e.between) > 0 {
 		return rest, true
 	}
-	parts, rest, ok := resp.Head(b, '*')
+	parts, rest, ok := resp.ParseLength(b, '*')
 	if !ok || parts != 2 {
 		return nil, false
 	}
@@ -95,7 +95,7 @@ func (e *entry) fieldAhead(b []byte, wanted string) (rest []byte, ok bool) {
 
 // textAhead is a short string in what is ahead, and what follows it.
 func textAhead(b []byte) (text, rest []byte, ok bool) {
-	n, b, ok := resp.Head(b, '$')
+	n, b, ok := resp.ParseLength(b, '$')
 	if !ok || len(b) < n+2 {
 		return nil, nil, false
 	}
@@ -103,9 +103,9 @@ func textAhead(b []byte) (text, rest []byte, ok bool) {
 }
 
 func (e *entry) readName(c *resp.Conn) error {
-	size, err := c.Number('$')
+	size, err := c.ReadLength('$')
 	if err == nil {
-		e.name, err = c.Body(e.name[:0], size)
+		e.name, err = c.AppendBody(e.name[:0], size)
 	}
 	return err
 }
@@ -122,11 +122,11 @@ func (e *entry) gather(c *resp.Conn, fields int, wanted string, named bool) (int
 				return 0, err
 			}
 		}
-		size, err := c.Number('$')
+		size, err := c.ReadLength('$')
 		if err != nil {
 			return 0, err
 		}
-		if e.value, err = c.Body(e.value[:0], size); err != nil {
+		if e.value, err = c.AppendBody(e.value[:0], size); err != nil {
 			return 0, err
 		}
 		if wanted != "" && string(e.name) == wanted {
@@ -151,7 +151,7 @@ func (e *entry) gather(c *resp.Conn, fields int, wanted string, named bool) (int
 // take appends the document.
 func (e *entry) take(c *resp.Conn, dst []byte) ([]byte, error) {
 	if e.left >= 0 {
-		return c.Body(dst, e.left)
+		return c.AppendBody(dst, e.left)
 	}
 	return append(dst, e.doc...), nil
 }

@@ -39,7 +39,7 @@ func (s *Source) hint(err error) string {
 	if errors.As(err, &stays) {
 		return stays.Hint
 	}
-	var refused resp.Refused
+	var refused resp.ReplyError
 	isRefused := errors.As(err, &refused)
 	code := refused.Code()
 	switch {

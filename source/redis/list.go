@@ -28,11 +28,11 @@ func (l *list) ask(c *resp.Conn, head, from uint64, n int, anchored bool) {
 	if last < first {
 		first, last = 1, 0 // no item
 	}
-	c.Command("MULTI")
-	c.Command("HMGET", l.state, "generation", "head", "pipeline")
-	c.Command("LLEN", l.key)
-	c.Command("LRANGE", l.key, strconv.Itoa(first), strconv.Itoa(last))
-	c.Command("EXEC")
+	c.Queue("MULTI")
+	c.Queue("HMGET", l.state, "generation", "head", "pipeline")
+	c.Queue("LLEN", l.key)
+	c.Queue("LRANGE", l.key, strconv.Itoa(first), strconv.Itoa(last))
+	c.Queue("EXEC")
 }
 
 func (l *list) answer(c *resp.Conn) (p peek, err error) {
@@ -42,26 +42,26 @@ func (l *list) answer(c *resp.Conn) (p peek, err error) {
 	if p.state, err = readState(c); err != nil {
 		return p, err
 	}
-	if p.length, err = c.Number(':'); err != nil {
+	if p.length, err = c.ReadLength(':'); err != nil {
 		return p, err
 	}
-	p.items, err = c.Number('*')
+	p.items, err = c.ReadLength('*')
 	return p, err
 }
 
 func (l *list) size(c *resp.Conn) (size int, err error) {
-	l.bytes, err = c.Number('$')
+	l.bytes, err = c.ReadLength('$')
 	return l.bytes, err
 }
 
 func (l *list) take(c *resp.Conn, dst []byte, _ uint64) ([]byte, uint32, error) {
 	start := len(dst)
-	dst, err := c.Body(dst, l.bytes)
+	dst, err := c.AppendBody(dst, l.bytes)
 	return dst, crc32.Checksum(dst[start:], castagnoli), err
 }
 
 func (l *list) askAdvance(c *resp.Conn, t trim) {
-	c.Eval(listAdvance, []string{l.key, l.state}, t.was.generation,
+	c.QueueEval(listAdvance, []string{l.key, l.state}, t.was.generation,
 		strconv.FormatUint(t.was.head, 10), strconv.FormatUint(t.to-t.was.head, 10), t.generation)
 }
 

@@ -23,7 +23,7 @@ func (s *Source) Partitions(ctx context.Context) (names []string, err error) {
 		return nil, s.explain("look for keys", err)
 	}
 	defer c.Close()
-	err = c.During(ctx, func() error {
+	err = c.WithContext(ctx, func() error {
 		keys, err := s.find(c)
 		if err != nil {
 			return err
@@ -98,11 +98,11 @@ func (s *Source) scan(c *resp.Conn, match, kind string) (keys []string, err erro
 		if kind != "" {
 			args = append(args, "TYPE", kind)
 		}
-		c.Command(args...)
+		c.Queue(args...)
 		if err := c.Flush(); err != nil {
 			return nil, err
 		}
-		v, err := c.Value()
+		v, err := c.ReadReply()
 		if err != nil {
 			return nil, err
 		}
@@ -162,11 +162,11 @@ func (s *Source) askCreate(c *resp.Conn, key string) {
 	generation := firstGeneration(s.env.Pipeline, key, s.form)
 	switch s.form {
 	case asStream:
-		c.Eval(streamCreate, []string{stateKey(key), key}, generation, s.env.Pipeline)
+		c.QueueEval(streamCreate, []string{stateKey(key), key}, generation, s.env.Pipeline)
 	case asPair:
-		c.Eval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "base")
+		c.QueueEval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "base")
 	default:
-		c.Eval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "head")
+		c.QueueEval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "head")
 	}
 }
 

@@ -86,13 +86,13 @@ func (p *popper) popOnce(ctx context.Context) (err error) {
 		if p.conn, err = p.source.server.Dial(ctx); err != nil {
 			return err
 		}
-		if err = p.conn.During(ctx, func() error { return load(p.conn, p.script) }); err != nil {
+		if err = p.conn.WithContext(ctx, func() error { return load(p.conn, p.script) }); err != nil {
 			return err
 		}
 	}
 	count := strconv.Itoa(p.source.env.Limits.Events)
 	v, err := p.conn.Do(ctx, "EVALSHA", p.script.sha, "2", p.key, count, count)
-	if refused := resp.Refused(""); errors.As(err, &refused) && !forgotten(err) {
+	if refused := resp.ReplyError(""); errors.As(err, &refused) && !forgotten(err) {
 		return &scriptError{p.script.name, err}
 	}
 	if err != nil {

@@ -120,7 +120,7 @@ func (r *reader) fill(ctx context.Context, b *event.Batch) error {
 	if r.next >= r.end {
 		return r.finish(ctx)
 	}
-	err := r.conn.During(ctx, func() error {
+	err := r.conn.WithContext(ctx, func() error {
 		if r.left == 0 {
 			if err := r.answer(); err != nil {
 				return err
@@ -329,7 +329,7 @@ func (r *reader) Close(ctx context.Context) error {
 // giveBack gives up what t says, and waits for it.
 func (r *reader) giveBack(ctx context.Context, t trim) error {
 	t.was = r.state()
-	return r.conn.During(ctx, func() error {
+	return r.conn.WithContext(ctx, func() error {
 		r.queue.askAdvance(r.conn, t)
 		if err := r.conn.Flush(); err != nil {
 			return err

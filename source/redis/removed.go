@@ -75,8 +75,8 @@ func (r *reader) lose(ctx context.Context, done event.Ranges, now peek, front ev
 				"set lost: report, which counts them in the field lost of %q", stateKey(r.key)),
 		}
 	}
-	err := r.conn.During(ctx, func() error {
-		r.conn.Eval(streamLose, []string{stateKey(r.key)}, r.generation, strconv.FormatUint(r.head, 10), strconv.FormatUint(lost, 10),
+	err := r.conn.WithContext(ctx, func() error {
+		r.conn.QueueEval(streamLose, []string{stateKey(r.key)}, r.generation, strconv.FormatUint(r.head, 10), strconv.FormatUint(lost, 10),
 			formatHoles(now.holes), strconv.FormatUint(nowhere, 10))
 		if err := r.conn.Flush(); err != nil {
 			return err

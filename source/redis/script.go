@@ -44,14 +44,14 @@ func prepend(before, text string) string {
 // load loads scripts that the server may not know.
 func load(c *resp.Conn, scripts ...*lua) error {
 	for _, l := range scripts {
-		c.Command("SCRIPT", "LOAD", l.text)
+		c.Queue("SCRIPT", "LOAD", l.text)
 	}
 	if err := c.Flush(); err != nil {
 		return err
 	}
 	for _, l := range scripts {
-		if _, err := c.Text(); err != nil {
-			var refused resp.Refused
+		if _, err := c.ReadString(); err != nil {
+			var refused resp.ReplyError
 			if errors.As(err, &refused) {
 				return &scriptError{l.name, refused}
 			}
@@ -72,7 +72,7 @@ func (e *scriptError) Unwrap() error { return e.err }
 
 // forgotten tells whether Redis has lost the scripts that were loaded.
 func forgotten(err error) bool {
-	var refused resp.Refused
+	var refused resp.ReplyError
 	return errors.As(err, &refused) && refused.Code() == "NOSCRIPT"
 }
 
@@ -99,10 +99,10 @@ func (p *pair) ask(c *resp.Conn, _, from uint64, n int, anchored bool) {
 	if anchored {
 		from, n = from-1, n+1
 	}
-	c.Command("MULTI")
-	c.Command("HMGET", p.state, "generation", "base", "pipeline")
-	c.Command("EVALSHA", p.peek.sha, "2", p.key, p.state, strconv.FormatUint(from, 10), strconv.Itoa(n))
-	c.Command("EXEC")
+	c.Queue("MULTI")
+	c.Queue("HMGET", p.state, "generation", "base", "pipeline")
+	c.Queue("EVALSHA", p.peek.sha, "2", p.key, p.state, strconv.FormatUint(from, 10), strconv.Itoa(n))
+	c.Queue("EXEC")
 }
 
 func (p *pair) answer(c *resp.Conn) (k peek, err error) {
@@ -113,7 +113,7 @@ func (p *pair) answer(c *resp.Conn) (k peek, err error) {
 		return k, err
 	}
 	k.base = k.state.head
-	n, err := c.Number('*')
+	n, err := c.ReadLength('*')
 	if err == nil && n < 2 {
 		err = breach("it must return an array: the first position that is left, how many events there are, then events")
 	}
@@ -130,7 +130,7 @@ func (p *pair) answer(c *resp.Conn) (k peek, err error) {
 
 // number reads a number that a script returns as it likes.
 func (p *pair) number(c *resp.Conn) (uint64, error) {
-	v, err := c.Value()
+	v, err := c.ReadReply()
 	if err != nil {
 		return 0, err
 	}
@@ -148,7 +148,7 @@ func (e breach) Error() string { return string(e) }
 
 // wrong names the script whose fault an error is. That of a connection is none's.
 func wrong(l *lua, err error) error {
-	faulty := errors.As(err, new(resp.Refused)) || errors.As(err, new(resp.Unexpected)) || errors.As(err, new(breach))
+	faulty := errors.As(err, new(resp.ReplyError)) || errors.As(err, new(resp.UnexpectedReply)) || errors.As(err, new(breach))
 	if !faulty || forgotten(err) {
 		return err
 	}
@@ -156,7 +156,7 @@ func wrong(l *lua, err error) error {
 }
 
 func (p *pair) size(c *resp.Conn) (size int, err error) {
-	p.bytes, err = c.Number('$')
+	p.bytes, err = c.ReadLength('$')
 	if err == nil && p.bytes < 0 {
 		err = breach("it returned nil for an event")
 	}
@@ -165,18 +165,18 @@ func (p *pair) size(c *resp.Conn) (size int, err error) {
 
 func (p *pair) take(c *resp.Conn, dst []byte, _ uint64) ([]byte, uint32, error) {
 	start := len(dst)
-	dst, err := c.Body(dst, p.bytes)
+	dst, err := c.AppendBody(dst, p.bytes)
 	return dst, crc32.Checksum(dst[start:], castagnoli), err
 }
 
 func (p *pair) askAdvance(c *resp.Conn, t trim) {
 	p.to = t.to
-	c.Command("EVALSHA", p.trim.sha, "2", p.key, p.state, strconv.FormatUint(t.to, 10),
+	c.Queue("EVALSHA", p.trim.sha, "2", p.key, p.state, strconv.FormatUint(t.to, 10),
 		strconv.FormatUint(t.was.head, 10), t.was.generation, t.generation)
 }
 
 func (p *pair) readAdvance(c *resp.Conn) error {
-	v, err := c.Value()
+	v, err := c.ReadReply()
 	if err != nil {
 		return wrong(p.trim, err)
 	}

@@ -81,12 +81,12 @@ type trim struct {
 }
 
 func readState(c *resp.Conn) (s state, err error) {
-	if _, err = c.Number('*'); err != nil {
+	if _, err = c.ReadLength('*'); err != nil {
 		return s, err
 	}
 	var head string
 	for _, field := range []*string{&s.generation, &head, &s.pipeline} {
-		if *field, err = c.Text(); err != nil {
+		if *field, err = c.ReadString(); err != nil {
 			return s, err
 		}
 	}
@@ -106,17 +106,17 @@ func readState(c *resp.Conn) (s state, err error) {
 // to the reply to the first of them.
 func readExec(c *resp.Conn, commands int) error {
 	for range 1 + commands { // OK and QUEUED
-		if _, err := c.Line('+'); err != nil {
+		if _, err := c.ReadHeader('+'); err != nil {
 			return err
 		}
 	}
-	_, err := c.Number('*')
+	_, err := c.ReadLength('*')
 	return err
 }
 
 // readDone reads the 1 or 0 of a script that compares and sets.
 func readDone(c *resp.Conn) error {
-	n, err := c.Number(':')
+	n, err := c.ReadLength(':')
 	if err == nil && n == 0 {
 		return source.ErrMoved
 	}

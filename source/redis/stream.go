@@ -113,14 +113,14 @@ func (s *stream) ask(c *resp.Conn, _, from uint64, n int, anchored bool) {
 	if anchored {
 		begin, count = begin[1:], n+1
 	}
-	c.Command("MULTI")
-	c.Eval(streamLook, []string{s.key, s.state})
+	c.Queue("MULTI")
+	c.QueueEval(streamLook, []string{s.key, s.state})
 	if count > 0 {
-		c.Command("XRANGE", s.key, begin, "+", "COUNT", strconv.Itoa(count))
+		c.Queue("XRANGE", s.key, begin, "+", "COUNT", strconv.Itoa(count))
 	} else {
-		c.Command("XRANGE", s.key, "0-2", "0-1") // no entry
+		c.Queue("XRANGE", s.key, "0-2", "0-1") // no entry
 	}
-	c.Command("EXEC")
+	c.Queue("EXEC")
 }
 
 func (s *stream) from(p uint64) string {
@@ -139,7 +139,7 @@ func (s *stream) answer(c *resp.Conn) (p peek, err error) {
 	}
 	var after, gone, length, holes, base string
 	for _, field := range []*string{&after, &gone, &length, &holes, &base} {
-		if *field, err = c.Text(); err != nil {
+		if *field, err = c.ReadString(); err != nil {
 			return p, err
 		}
 	}
@@ -152,7 +152,7 @@ func (s *stream) answer(c *resp.Conn) (p peek, err error) {
 	if p.holes, err = parseHoles(holes); err != nil {
 		return p, err
 	}
-	p.items, err = c.Number('*')
+	p.items, err = c.ReadLength('*')
 	return p, err
 }
 
@@ -177,7 +177,7 @@ func (s *stream) askAdvance(c *resp.Conn, t trim) {
 	if !s.keep {
 		behind = after.behind().String()
 	}
-	c.Eval(streamAdvance, []string{s.key, s.state}, t.was.generation, strconv.FormatUint(t.was.head, 10),
+	c.QueueEval(streamAdvance, []string{s.key, s.state}, t.was.generation, strconv.FormatUint(t.was.head, 10),
 		strconv.FormatUint(t.to-t.was.head, 10), t.generation, after.String(), behind)
 	s.ids = slices.Delete(s.ids, 0, sort.Search(len(s.ids)-1, func(i int) bool { return s.ids[i].end >= t.to }))
 }

@@ -109,7 +109,7 @@ func (r *reader) dial(ctx context.Context) (err error) {
 	if r.conn, err = r.source.server.Dial(ctx); err != nil {
 		return err
 	}
-	return r.conn.During(ctx, func() error { return r.queue.begin(r.conn) })
+	return r.conn.WithContext(ctx, func() error { return r.queue.begin(r.conn) })
 }
 
 // connect makes a connection when there is none. What is behind a new one must
@@ -145,7 +145,7 @@ func (r *reader) connect(ctx context.Context) error {
 
 // look reads the state and no event.
 func (r *reader) look(ctx context.Context) (p peek, err error) {
-	err = r.conn.During(ctx, func() error {
+	err = r.conn.WithContext(ctx, func() error {
 		r.queue.ask(r.conn, 0, 0, 0, false)
 		if err := r.conn.Flush(); err != nil {
 			return err
@@ -229,7 +229,7 @@ func (r *reader) compare(ctx context.Context, known event.Range) (at uint64, err
 			prints = known.Prints[at-known.First:][:n]
 		}
 		same := 0
-		err := r.conn.During(ctx, func() (err error) {
+		err := r.conn.WithContext(ctx, func() (err error) {
 			same, err = r.compareSome(at, int(n), prints)
 			return err
 		})

@@ -30,7 +30,7 @@ func dial(t *testing.T, s resp.Server) *resp.Conn {
 	return c
 }
 
-func TestValues(t *testing.T) {
+func TestReadReply(t *testing.T) {
 	c := dial(t, resp.Server{Address: testserver.Redis(t).Address()})
 	for _, test := range []struct {
 		script string
@@ -45,7 +45,7 @@ func TestValues(t *testing.T) {
 	} {
 		got, err := c.Do(t.Context(), "EVAL", test.script, "0")
 		if strings.Contains(test.script, "fault") {
-			test.want = []any{int64(1), []any{"a", nil}, resp.Refused("MY fault")}
+			test.want = []any{int64(1), []any{"a", nil}, resp.ReplyError("MY fault")}
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -55,16 +55,16 @@ func TestValues(t *testing.T) {
 		}
 	}
 	_, err := c.Do(t.Context(), "NONSENSE")
-	var refused resp.Refused
+	var refused resp.ReplyError
 	if !errors.As(err, &refused) || refused.Code() != "ERR" {
 		t.Errorf("an unknown command is %v", err)
 	}
 	if v, err := c.Do(t.Context(), "PING"); v != "PONG" || err != nil {
-		t.Errorf("after a refusal the connection says %v, %v", v, err)
+		t.Errorf("after an error reply: %v, %v", v, err)
 	}
 }
 
-func TestAsking(t *testing.T) {
+func TestInfo(t *testing.T) {
 	c := dial(t, resp.Server{Address: testserver.Redis(t).Address()})
 	if v, err := c.Version(t.Context()); err != nil || v < 500 {
 		t.Errorf("version %d, %v", v, err)
@@ -72,19 +72,19 @@ func TestAsking(t *testing.T) {
 	if _, err := c.Do(t.Context(), "ACL", "SETUSER", "default", "-set"); err != nil {
 		t.Fatal(err)
 	}
-	denied, err := c.Denied(t.Context(), []string{"GET", "a"}, []string{"SET", "a", "b"})
+	denied, err := c.DeniedCommand(t.Context(), []string{"GET", "a"}, []string{"SET", "a", "b"})
 	if err != nil || !strings.Contains(denied, "set") {
 		t.Errorf("denied %q, %v", denied, err)
 	}
 	if _, err := c.Do(t.Context(), "ACL", "SETUSER", "default", "-acl"); err != nil {
 		t.Fatal(err)
 	}
-	if denied, err := c.Denied(t.Context(), []string{"SET", "a", "b"}); denied != "" || err != nil {
-		t.Errorf("a server that cannot be asked says %q, %v", denied, err)
+	if denied, err := c.DeniedCommand(t.Context(), []string{"SET", "a", "b"}); denied != "" || err != nil {
+		t.Errorf("a user that may not ask: %q, %v", denied, err)
 	}
 }
 
-// Whatever a broken server sends is an error, and none that looks like an end.
+// TestBrokenReplies: what a broken server sends is an error, and not io.EOF.
 func TestBrokenReplies(t *testing.T) {
 	for _, sent := range []string{"", "\r\n", "x\r\n", ":\r\n", ":x\r\n", "$3\r\nab", "$-x\r\n", "*2\r\n:1\r\n", ":1\n",
 		strings.Repeat("+", 300<<10)} {
@@ -127,12 +127,12 @@ func TestTLS(t *testing.T) {
 	for _, s := range []resp.Server{{Address: address, TLS: true}, {Address: strings.Replace(address, "127.0.0.1", "localhost", 1), TLS: true, CA: cert}} {
 		if c, err := s.Dial(t.Context()); err == nil {
 			c.Close()
-			t.Errorf("%+v: a certificate that nobody trusts, or for another name, is taken", s)
+			t.Errorf("%+v: an untrusted certificate, or one for another name, is accepted", s)
 		}
 	}
 }
 
-// TestTLSFails leaves no connection behind when the certificates to trust have gone.
+// TestTLSFails checks that Dial closes the connection when the CA file is missing.
 func TestTLSFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -151,6 +151,21 @@ func TestTLSFails(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection is still open: %v", err)
+	}
+}
+
+func TestPrepare(t *testing.T) {
+	for want, s := range map[string]resp.Server{
+		"":                         {},
+		`invalid port "66379"`:     {Address: "localhost:66379"},
+		"without redis://":         {Address: "redis://localhost:6379"},
+		"missing port":             {Address: "localhost"},
+		"without a password":       {Username: "u"},
+		"ca is given without tls:": {CA: "x"},
+	} {
+		if err := s.Prepare(""); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%+v: %v, want %q in it", s, err, want)
+		}
 	}
 }
 

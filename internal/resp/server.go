@@ -12,25 +12,32 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/address"
 )
 
-const connectTime = 5 * time.Second
+const connectTimeout = 5 * time.Second
 
-// A Server says where a Redis is and who logs in.
+// A Server is the address of a Redis server and how to log in.
 type Server struct {
-	Address  string // host and port, or the path of a socket
+	Address  string // host:port, or the path of a Unix socket
 	Username string
 	Password string
 	DB       int
-	TLS      bool   // the server's certificate is checked
-	CA       string // file with the certificates to trust; empty for those of the system
+	TLS      bool   // encrypt, and verify the server's certificate
+	CA       string // file with CA certificates; empty for those of the system
 }
 
-// Prepare fills in what is left out, and finds what is wrong without connecting.
-// Relative paths start in folder.
+// Prepare sets defaults and validates the settings without connecting. Relative paths
+// start at folder.
 func (s *Server) Prepare(folder string) error {
 	if s.Address == "" {
 		s.Address = "127.0.0.1:6379"
+	}
+	if !strings.HasPrefix(s.Address, "/") {
+		if err := address.Validate(s.Address); err != nil {
+			return err
+		}
 	}
 	if s.Username != "" && s.Password == "" {
 		return errors.New("username is given without a password")
@@ -44,12 +51,12 @@ func (s *Server) Prepare(folder string) error {
 	if !filepath.IsAbs(s.CA) {
 		s.CA = filepath.Join(folder, s.CA)
 	}
-	_, err := s.trusted()
+	_, err := s.loadCA()
 	return err
 }
 
-// trusted returns the certificates to trust: nil for those of the system.
-func (s *Server) trusted() (*x509.CertPool, error) {
+// loadCA returns the CA certificates, or nil for those of the system.
+func (s *Server) loadCA() (*x509.CertPool, error) {
 	if s.CA == "" {
 		return nil, nil
 	}
@@ -59,40 +66,40 @@ func (s *Server) trusted() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("ca %s holds no certificate in PEM", s.CA)
+		return nil, fmt.Errorf("ca %s contains no certificate in PEM", s.CA)
 	}
 	return pool, nil
 }
 
-// Dial connects, logs in and chooses the database.
+// Dial connects, logs in and selects the database.
 func (s *Server) Dial(ctx context.Context) (*Conn, error) {
 	network := "tcp"
 	if strings.HasPrefix(s.Address, "/") {
 		network = "unix"
 	}
-	d := net.Dialer{Timeout: connectTime}
+	d := net.Dialer{Timeout: connectTimeout}
 	nc, err := d.DialContext(ctx, network, s.Address)
 	if err != nil {
 		return nil, err
 	}
 	if s.TLS {
-		encrypted, err := s.encrypt(ctx, nc)
+		encrypted, err := s.startTLS(ctx, nc)
 		if err != nil {
 			_ = nc.Close()
 			return nil, err
 		}
 		nc = encrypted
 	}
-	c := &Conn{net: nc, in: buffer{from: nc, data: make([]byte, readBuffer)}}
-	if err := c.During(ctx, func() error { return c.greet(s) }); err != nil {
+	c := &Conn{net: nc, in: replyBuffer{from: nc, data: make([]byte, replyBufferBytes)}}
+	if err := c.WithContext(ctx, func() error { return c.logIn(s) }); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("log in: %w", err)
 	}
 	return c, nil
 }
 
-func (s *Server) encrypt(ctx context.Context, nc net.Conn) (net.Conn, error) {
-	pool, err := s.trusted()
+func (s *Server) startTLS(ctx context.Context, nc net.Conn) (net.Conn, error) {
+	pool, err := s.loadCA()
 	if err != nil {
 		return nil, err
 	}
@@ -101,19 +108,19 @@ func (s *Server) encrypt(ctx context.Context, nc net.Conn) (net.Conn, error) {
 		name = s.Address
 	}
 	encrypted := tls.Client(nc, &tls.Config{ServerName: name, RootCAs: pool, MinVersion: tls.VersionTLS12})
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if err := encrypted.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("encrypt the connection: %w", err)
+		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	return encrypted, nil
 }
 
-// greet logs in and chooses the database.
-func (c *Conn) greet(s *Server) error {
+// logIn authenticates and selects the database.
+func (c *Conn) logIn(s *Server) error {
 	replies := 0
 	queue := func(args ...string) {
-		c.Command(args...)
+		c.Queue(args...)
 		replies++
 	}
 	switch {
@@ -132,7 +139,7 @@ func (c *Conn) greet(s *Server) error {
 		return err
 	}
 	for range replies {
-		if _, err := c.Line('+'); err != nil {
+		if _, err := c.ReadHeader('+'); err != nil {
 			return err
 		}
 	}

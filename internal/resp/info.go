@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Denied returns why the user who is logged in may not run one of the commands;
-// empty when all are allowed, or when the server cannot be asked: before Redis 7,
-// or because the user may not.
-func (c *Conn) Denied(ctx context.Context, commands ...[]string) (string, error) {
+// DeniedCommand returns why the user may not run one of the commands. It returns "" when
+// all are allowed, and when the server does not say: before Redis 7, or because the user
+// may not ask.
+func (c *Conn) DeniedCommand(ctx context.Context, commands ...[]string) (string, error) {
 	who, err := c.Do(ctx, "ACL", "WHOAMI")
 	if err != nil {
-		return "", unlessRefused(err)
+		return "", ignoreReplyError(err)
 	}
 	for _, command := range commands {
 		v, err := c.Do(ctx, append([]string{"ACL", "DRYRUN", fmt.Sprint(who)}, command...)...)
 		if err != nil {
-			return "", unlessRefused(err)
+			return "", ignoreReplyError(err)
 		}
 		if v != "OK" {
 			return fmt.Sprint(v), nil
@@ -28,14 +28,14 @@ func (c *Conn) Denied(ctx context.Context, commands ...[]string) (string, error)
 	return "", nil
 }
 
-func unlessRefused(err error) error {
-	if errors.As(err, new(Refused)) {
+func ignoreReplyError(err error) error {
+	if errors.As(err, new(ReplyError)) {
 		return nil
 	}
 	return err
 }
 
-// Info returns a section of what the server says about itself.
+// Info returns a section of the server's INFO.
 func (c *Conn) Info(ctx context.Context, section string) (map[string]string, error) {
 	v, err := c.Do(ctx, "INFO", section)
 	if err != nil {
@@ -50,12 +50,12 @@ func (c *Conn) Info(ctx context.Context, section string) (map[string]string, err
 	return info, nil
 }
 
-// Version returns the first two numbers of the server's version, as 7.0 is 700;
-// 0 when it does not say.
+// Version returns the server's major and minor version as one number, 700 for 7.0, or 0
+// when the user may not ask.
 func (c *Conn) Version(ctx context.Context) (int, error) {
 	info, err := c.Info(ctx, "server")
 	if err != nil {
-		return 0, unlessRefused(err)
+		return 0, ignoreReplyError(err)
 	}
 	parts := strings.Split(info["redis_version"], ".")
 	if len(parts) < 2 {

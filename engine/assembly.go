@@ -50,6 +50,10 @@ type Pipeline struct {
 	// events pass through unchanged.
 	ScriptOrigin string
 
+	// Mistakes are in code that loads, and that an event may run: an unknown sink, a
+	// variable that nothing sets. Open logs them as warnings.
+	Mistakes []error
+
 	limits source.Limits
 	loader *loader.Loader
 	pool   *pool.Pool // of the script alone; nil when it uses the shared one
@@ -180,7 +184,7 @@ func (a *Assembly) loadScript(ctx context.Context, p *Pipeline, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	p.Script = loaded
+	p.Script, p.Mistakes = loaded, code.mistakes
 	return nil
 }
 

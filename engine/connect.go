@@ -3,21 +3,24 @@ package engine
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"time"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 // A Connection is the result of trying to connect to one source or sink.
 type Connection struct {
-	Pipeline string
-	Part     string // "source", "sink", or "sink NAME" where the name is not the kind
-	Kind     string
-	Checked  bool  // false if the kind cannot be checked without reading or writing
-	Err      error // what a run would fail with
+	Pipeline string // empty for the engine's own port
+	Part     string // "source", "sink", "sink NAME" where the name is not the kind, or "http"
+	Kind     string // or the address of the port
+	Checked  bool   // false if the kind cannot be checked without reading or writing
+	Err      error  // what a run would fail with
 }
 
 // Connect connects to every source and sink at the same time and checks them, for no
-// longer than timeout. It changes nothing.
+// longer than timeout. It also checks that the HTTP port is free. It changes nothing.
 func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connection {
 	var all []Connection
 	var checks []func(context.Context) error
@@ -35,6 +38,9 @@ func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connect
 			add(c, s.Sink.Traits().Check)
 		}
 	}
+	if a.Config.HTTP != "" {
+		add(Connection{Part: "http", Kind: a.Config.HTTP}, func(ctx context.Context) error { return checkPort(ctx, a.Config.HTTP) })
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var checking sync.WaitGroup
@@ -45,6 +51,15 @@ func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connect
 	}
 	checking.Wait()
 	return all
+}
+
+// checkPort listens for a moment.
+func checkPort(ctx context.Context, address string) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return event.WithHint(err, hintOfPort)
+	}
+	return l.Close()
 }
 
 // runCheck returns soon after the timeout even if the check ignores ctx.

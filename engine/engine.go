@@ -231,13 +231,15 @@ func (e *Engine) serve(routes map[string]http.Handler) (err error) {
 		Metrics: append(e.opts.Kinds.Metrics, &scriptMetrics{e}, server.ScriptStats(e.shared.stats), server.VMs(e.pools)),
 	})
 	if err != nil {
-		return event.WithHint(err, `another program listens there: set http to another address, or to "off"`)
+		return event.WithHint(err, hintOfPort)
 	}
 	if address := e.server.Address(); address != nil {
 		e.log.Info("serving http", "address", address.String())
 	}
 	return nil
 }
+
+const hintOfPort = `another program listens there: set http to another address, or to "off"`
 
 // Run runs the pipelines until all have ended. One that fails does not stop the others;
 // Run returns the errors of all. When ctx ends, the pipelines stop at once: what was in

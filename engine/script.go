@@ -28,6 +28,8 @@ type code struct {
 	pieces      []piece           // the script's comes first
 	columns     []computed.Column // without their scripts
 	columnIndex []int             // for each piece of a column, its index in columns
+	log         *slog.Logger
+	mistakes    []error // in the first version, which loads nevertheless
 }
 
 // A piece is one text of code and the way it is loaded.
@@ -37,6 +39,7 @@ type piece struct {
 	function string
 	options  script.Options
 	at       func(err error, hint string) error // adds the place in the configuration to an error
+	cut      string                             // the hint if YAML has cut the code at a comment
 }
 
 // pluginLanguage is the language of code in a file that ends in .so.
@@ -44,13 +47,13 @@ const pluginLanguage = "plugin"
 
 // locateCode finds out where the code of a pipeline is, and reads none of it.
 func (a *Assembly) locateCode(p *Pipeline, log *slog.Logger) (*code, error) {
-	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, sinks: p.scriptSinks()}
+	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, sinks: p.scriptSinks(), log: log}
 	if s := p.Config.Script; s != nil {
 		c.hasScript = true
 		options := c.scriptOptions(len(p.Config.Computed) > 0)
 		options.Limits, options.Log, options.Modules = script.Limits(s.Limits), log, a.opts.Kinds.Modules
 		options.Stats, options.Pool = a.shared.stats, a.poolOf(p)
-		err := c.add(piece{language: s.Language, function: s.Func, options: options, at: s.At}, s.Text, a.Config.Base, "script of "+p.Config.Name)
+		err := c.add(piece{language: s.Language, function: s.Func, options: options, at: s.At, cut: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +111,7 @@ func (a *Assembly) locateColumn(c *code, of config.Computed, log *slog.Logger) e
 		return nil
 	}
 	c.columnIndex = append(c.columnIndex, len(c.columns)-1)
-	p := piece{language: c.languages[0].Name, function: of.FuncName, at: of.At, options: script.Options{
+	p := piece{language: c.languages[0].Name, function: of.FuncName, at: of.At, cut: of.CommentHint(of.Func), options: script.Options{
 		Sinks: []script.Sink{{}}, Value: true, Log: log, Modules: a.opts.Kinds.Modules,
 		Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
@@ -134,7 +137,7 @@ func (c *code) load(ctx context.Context, l *loader.Loader, log *slog.Logger) (sc
 	loaded, err := reload.New(ctx, settings)
 	if unread, ok := errors.AsType[*reload.ReadError](err); ok {
 		p := c.pieces[unread.Origin]
-		return nil, p.at(unread.Err, cmp.Or(event.HintOf(err), p.hint(err)))
+		return nil, p.at(unread.Err, cmp.Or(event.HintOf(err), p.cut, p.hint(err)))
 	}
 	if err != nil {
 		return nil, err
@@ -170,9 +173,20 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 		options.Log, options.Stats, options.Pool = slog.New(slog.DiscardHandler), nil, nil
 	}
 	text.Func = p.function
-	loaded, err := find(c.languages, languageName, p.language).Load(ctx, text, options)
+	language := find(c.languages, languageName, p.language)
+	loaded, err := language.Load(ctx, text, options)
 	if err != nil {
-		return nil, p.at(ScriptError(err, text.Text), event.HintOf(err))
+		err = ScriptError(err, text.Text)
+		if fault, ok := err.(*config.Error); ok && p.cut != "" {
+			fault.Hint = p.cut
+		}
+		return nil, p.at(err, cmp.Or(p.cut, event.HintOf(err)))
+	}
+	if language.Check != nil && !trial {
+		for _, mistake := range language.Check(text, options) {
+			c.log.Warn("the script may fail", "error", mistake, "hint", mistake.Hint)
+			c.mistakes = append(c.mistakes, ScriptError(mistake, text.Text))
+		}
 	}
 	return loaded, nil
 }

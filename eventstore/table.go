@@ -43,6 +43,14 @@ type Table struct {
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
+// CheckTableName returns an *event.PermanentError if no table can have the name.
+func CheckTableName(name string) error {
+	if !tableName.MatchString(name) {
+		return configError("use up to 63 letters, digits and underscores, not a digit first", "invalid table name %q", name)
+	}
+	return nil
+}
+
 func newTable(s *Store, name, time string) *Table {
 	return &Table{
 		store: s, name: name, time: time, schema: &schema{},
@@ -53,8 +61,8 @@ func newTable(s *Store, name, time string) *Table {
 // Table returns the table of that name, made if it is missing, with at least
 // the columns of c. An *event.PermanentError says why it cannot have them.
 func (s *Store) Table(name string, c TableConfig) (*Table, error) {
-	if !tableName.MatchString(name) {
-		return nil, configError("use up to 63 letters, digits and underscores, not a digit first", "invalid table name %q", name)
+	if err := CheckTableName(name); err != nil {
+		return nil, err
 	}
 	s.creating.Lock()
 	defer s.creating.Unlock()

@@ -128,4 +128,8 @@ type Language struct {
 	Doc  string
 	// Load compiles and checks the code; a fault in it is an *Error.
 	Load func(ctx context.Context, code Code, opts Options) (Script, error)
+
+	// Check returns mistakes that Load does not find, in code that loads: names of sinks
+	// that do not exist, variables that are never set. nil means that it finds none.
+	Check func(code Code, opts Options) []*Error
 }

@@ -28,7 +28,10 @@ line and column. Without faults it prints what would run, and what each pipeline
 once, at least once, or at most once. It connects only to hosts that code is loaded from, and writes
 nothing. With --connect it also tries the servers and the http address.
 
-Exit code: 0 when "perigee run" would start, 1 otherwise.
+It also reports mistakes in code that loads and that only an event would run: names of sinks that do not
+exist, and variables that nothing sets. "perigee run" logs those as warnings.
+
+Exit code: 0 when nothing is wrong, 1 otherwise.
 
 Examples:
   perigee check pipeline.yaml
@@ -48,8 +51,11 @@ func (k *checkCommand) Run(c *console) error {
 		return err
 	}
 	printAssembly(c.out, a)
+	for _, p := range a.Pipelines {
+		err = errors.Join(err, errors.Join(p.Mistakes...))
+	}
 	if k.Connect {
-		err = printConnections(c.out, a.Connect(ctx, k.Timeout))
+		err = errors.Join(err, printConnections(c.out, a.Connect(ctx, k.Timeout)))
 	}
 	if err = errors.Join(err, a.Close()); err == nil {
 		fmt.Fprintln(c.out, "ok")
@@ -110,9 +116,13 @@ func printConnections(w io.Writer, all []engine.Connection) error {
 	t := newTable("pipeline", "part", "kind", "state")
 	var faults []error
 	for _, one := range all {
+		name := "pipeline " + one.Pipeline + ", "
+		if one.Pipeline == "" {
+			name = ""
+		}
 		t.AppendRow(table.Row{one.Pipeline, one.Part, one.Kind, connectionState(one)})
 		if one.Err != nil {
-			fault := fmt.Errorf("pipeline %s, %s %s: %w", one.Pipeline, one.Part, one.Kind, one.Err)
+			fault := fmt.Errorf("%s%s %s: %w", name, one.Part, one.Kind, one.Err)
 			faults = append(faults, event.WithHint(fault, cmp.Or(event.HintOf(one.Err), "is the server running, and is its address right?")))
 		}
 	}

@@ -106,3 +106,55 @@ func (p *process) metrics() string {
 	}
 	return string(body)
 }
+
+// TestHangupAppliesConfiguration edits the configuration of a running engine: exactly
+// the pipelines that changed are drained and started again, and an edit that check would
+// refuse changes nothing.
+func TestHangupAppliesConfiguration(t *testing.T) {
+	folder := shortDir(t)
+	file := filepath.Join(folder, "perigee.yaml")
+	steady := func(name, rest string) string {
+		return "  " + name + ":\n    source: {generate: {events: 1000000000, rate: 100" + rest + "}}\n    sink: {stdout: {}}\n"
+	}
+	write := func(head string, pipelines ...string) {
+		t.Helper()
+		text := head + "reload: off\npipelines:\n" + strings.Join(pipelines, "")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const head = "data: state\nhttp: 127.0.0.1:0\n"
+	write(head, steady("a", ""), steady("b", ""), steady("c", ""))
+	p := runEngine(t, file)
+	for _, name := range []string{"a", "b", "c"} {
+		p.says("partition open", "pipeline="+name)
+	}
+	write("# the same\n"+head, steady("a", ""), steady("b", ", seed: 7"), steady("d", ""))
+	p.signal(syscall.SIGHUP)
+	p.says("configuration reloaded", "started=d restarted=b stopped=c unchanged=a")
+	p.says("partition open", "pipeline=d")
+	if n := strings.Count(p.log.String(), `msg="pipeline ended" pipeline=a`); n > 0 {
+		t.Error("a pipeline that did not change was restarted")
+	}
+	for _, name := range []string{"b", "c"} {
+		p.says("pipeline ended", "pipeline="+name)
+	}
+	data := filepath.Join(folder, "state")
+	status := says(t, 0, `"pipeline":"d"`, "status", "--data", data, "--format", "json")
+	if strings.Contains(status, `"pipeline":"c"`) || strings.Index(status, `"pipeline":"a"`) > strings.Index(status, `"pipeline":"b"`) {
+		t.Errorf("status shows %s", status)
+	}
+
+	write(head, steady("a", ", seed: many"), steady("b", ""))
+	p.signal(syscall.SIGHUP)
+	p.says("configuration refused: the old one stays in effect", `not \"many\"`)
+	write("data: elsewhere\nhttp: 127.0.0.1:0\n", steady("a", ""))
+	p.signal(syscall.SIGHUP)
+	p.says("configuration refused", "data changed from")
+	says(t, 0, `"pipeline":"d"`, "status", "--data", data, "--format", "json")
+	p.signal(syscall.SIGTERM)
+	p.ends(0)
+	if metrics := p.log.String(); strings.Count(metrics, `msg="pipeline ended" pipeline=a`) != 1 {
+		t.Errorf("pipeline a ended more than once")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
@@ -21,12 +22,13 @@ type evalCommand struct {
 }
 
 func (evalCommand) Help() string {
-	return `Each line of standard input is one event, a JSON object. What the script makes of it goes to
-standard output, one document per line. A line that is refused, because it is not JSON or the
-script fails on it, goes to standard error with its number and the reason; the others go on.
+	return `Each line of standard input is one event, a JSON object. What the script returns for it goes to standard
+output, one document per line. A line that is refused, because it is not JSON or the script fails on
+it, goes to standard error with its number and the reason; the others continue. The last line on
+standard error counts the events that were read, put out, dropped by the script and refused.
 
-What a script routes to a sink, with to("NAME", event), is printed behind the sink's name. The names
-that it may use are given with --sink.
+Rows that the script routes to a sink, with to("NAME", event), are printed after the sink's name. The
+names that it may use are given with --sink.
 
 CODE that defines no main function is taken as the body of function main(event).
 
@@ -45,31 +47,31 @@ func (e *evalCommand) Run(c *console) error {
 		return err
 	}
 	ctx := context.Background()
-	language := languages()[0]
-	loaded, err := language.Load(ctx, code, script.Options{
-		Sinks: e.sinks(),
+	sinks := e.sinks()
+	loaded, err := languages()[0].Load(ctx, code, script.Options{
+		Sinks: sinks,
 		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
 	})
 	if err != nil {
 		return engine.ScriptError(err, code.Text)
 	}
 	defer loaded.Close()
-	run := evaluation{
-		script: loaded, lines: newLines(c.in), out: bufio.NewWriterSize(c.out, 64<<10), refused: c.err,
-		sinks: e.sinks(),
+	v := evaluation{
+		script: loaded, lines: newLineReader(c.in), out: bufio.NewWriterSize(forTerminal(c.out), 64<<10), err: c.err, sinks: sinks,
 	}
-	run.result.Outputs = make([]event.Output, len(run.sinks))
-	err = run.all(ctx)
-	if flushed := run.out.Flush(); err == nil {
+	v.result.Outputs = make([]event.Output, len(sinks))
+	err = v.runAll(ctx)
+	if flushed := v.out.Flush(); err == nil {
 		err = flushed
 	}
-	if err == nil && run.refusals > 0 {
+	fmt.Fprintf(c.err, "%d read, %d out, %d dropped, %d refused\n", v.counts.read, v.counts.out, v.counts.dropped, v.counts.refused)
+	if err == nil && v.counts.refused > 0 {
 		return exitError(exitFailure)
 	}
 	return err
 }
 
-// sinks are standard output, for what is not routed, and those that are named.
+// sinks returns standard output, for what is not routed, and the named sinks.
 func (e *evalCommand) sinks() []script.Sink {
 	all := []script.Sink{{Name: "stdout"}}
 	for _, name := range e.Sinks {
@@ -78,11 +80,11 @@ func (e *evalCommand) sinks() []script.Sink {
 	return all
 }
 
-// code returns the script that was asked for.
+// code returns the script.
 func (e *evalCommand) code() (script.Code, error) {
 	switch {
 	case e.Script != "" && e.Code != "":
-		return script.Code{}, usageError("a script is given as a file and with -e: keep one of them")
+		return script.Code{}, usageError("a script is given as a file and with -e: use one of them")
 	case e.Code != "" && strings.Contains(e.Code, "main"):
 		return script.Code{Name: "-e", Text: []byte(e.Code)}, nil
 	case e.Code != "":
@@ -94,31 +96,31 @@ func (e *evalCommand) code() (script.Code, error) {
 	if err != nil {
 		return script.Code{}, fmt.Errorf("read script: %w", err)
 	}
-	return script.Code{Name: e.Script, Text: text}, nil
+	return script.Code{Name: e.Script, Text: text, Files: script.Folder(filepath.Dir(e.Script))}, nil
 }
 
 // An evaluation passes lines through a script.
 type evaluation struct {
-	script   script.Script
-	lines    *lines
-	sinks    []script.Sink
-	out      *bufio.Writer
-	refused  io.Writer
-	refusals int
+	script script.Script
+	lines  *lineReader
+	sinks  []script.Sink
+	out    *bufio.Writer
+	err    io.Writer
+	counts struct{ read, out, dropped, refused int } // events
 
 	batch  event.Batch
 	result event.Result
 }
 
-func (v *evaluation) all(ctx context.Context) error {
+func (v *evaluation) runAll(ctx context.Context) error {
 	for {
-		switch err := v.lines.next(&v.batch); {
+		switch err := v.lines.readBatch(&v.batch); {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return fmt.Errorf("read standard input: %w", err)
 		}
-		if err := v.one(ctx, v.batch, v.lines.numbers); err != nil {
+		if err := v.runBatch(ctx, v.batch, v.lines.numbers); err != nil {
 			return err
 		}
 		if err := v.out.Flush(); err != nil {
@@ -127,8 +129,9 @@ func (v *evaluation) all(ctx context.Context) error {
 	}
 }
 
-// one runs a batch.
-func (v *evaluation) one(ctx context.Context, batch event.Batch, numbers []int) error {
+// runBatch runs the script on events that come from the lines with these numbers.
+func (v *evaluation) runBatch(ctx context.Context, batch event.Batch, numbers []int) error {
+	v.counts.read += batch.Len()
 	err := script.RunAll(ctx, v.script, &batch, &v.result, 0, func(part *event.Batch, _ *script.LimitError) error {
 		v.print(part, numbers)
 		numbers = numbers[part.Len():]
@@ -140,24 +143,30 @@ func (v *evaluation) one(ctx context.Context, batch event.Batch, numbers []int) 
 	return nil
 }
 
-// print writes what came of a batch. Writing is buffered, and a bufio.Writer
-// keeps its first error for Flush.
+// print writes the results of a batch. A bufio.Writer keeps its first error for Flush.
 func (v *evaluation) print(batch *event.Batch, numbers []int) {
-	printed := make([]int, len(v.sinks)) // rows of each sink
+	next := make([]int, len(v.sinks)) // row of each sink
 	for i := range v.result.Ran {
+		printed := false
 		for s := range v.sinks {
-			printed[s] = v.printEvent(i, s, printed[s])
+			first := next[s]
+			next[s] = v.printRows(i, s, first)
+			printed = printed || next[s] > first
+		}
+		if printed {
+			v.counts.out++
 		}
 	}
-	v.refusals += len(v.result.Dead)
+	v.counts.dropped += v.result.Dropped
+	v.counts.refused += len(v.result.Dead)
 	for _, dead := range v.result.Dead {
-		fmt.Fprintf(v.refused, "line %d: %s: %s\n", numbers[dead.Position-batch.Range.First], dead.Stage, dead.Error)
+		fmt.Fprintf(v.err, "line %d: %s: %s\n", numbers[dead.Position-batch.Range.First], dead.Stage, indentLines(dead.Error))
 	}
 }
 
-// printEvent writes the rows of event i in sink s, from row on, and returns the first
-// that is another event's.
-func (v *evaluation) printEvent(i, s, row int) int {
+// printRows writes the rows of event i in sink s, from row on. It returns the first row
+// of another event.
+func (v *evaluation) printRows(i, s, row int) int {
 	output := &v.result.Outputs[s]
 	for ; row < output.Len() && int(output.From[row]) == i; row++ {
 		if v.sinks[s].Routed {

@@ -11,28 +11,32 @@ import (
 )
 
 const (
-	batchEvents  = 1000
-	batchBytes   = 1 << 20
-	lineBytesMax = 64 << 20 // a line beyond this is a mistake, not an event
+	batchEventsMax = 1000
+	batchBytesMax  = 1 << 20
+	lineBytesMax   = 64 << 20 // a longer line is a mistake, not an event
 )
 
-// lines reads batches of JSON lines. A batch is what has arrived, so that a
-// slow stream is answered line by line and a fast one in large batches.
-type lines struct {
+// A lineReader reads batches of JSON lines. A batch is what has arrived, so that the
+// lines of a slow stream are answered one by one, and those of a fast one in large
+// batches.
+type lineReader struct {
 	in      *bufio.Reader
 	read    int   // lines so far
 	numbers []int // of the lines in the last batch, counted from 1
 	long    []byte
 }
 
-func newLines(in io.Reader) *lines { return &lines{in: bufio.NewReaderSize(in, 256<<10)} }
+func newLineReader(in io.Reader) *lineReader {
+	return &lineReader{in: bufio.NewReaderSize(in, 256<<10)}
+}
 
-// next fills b with the next lines that are not blank. io.EOF says there are none.
-func (l *lines) next(b *event.Batch) error {
+// readBatch fills b with the next lines that are not blank. It returns io.EOF if there
+// are none.
+func (l *lineReader) readBatch(b *event.Batch) error {
 	b.Reset()
 	l.numbers = l.numbers[:0]
-	for b.Len() < batchEvents && len(b.Data) < batchBytes && (b.Len() == 0 || l.waiting()) {
-		line, err := l.line()
+	for b.Len() < batchEventsMax && len(b.Data) < batchBytesMax && (b.Len() == 0 || l.isBuffered()) {
+		line, err := l.readLine()
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			b.Append(line)
 			l.numbers = append(l.numbers, l.read)
@@ -48,14 +52,14 @@ func (l *lines) next(b *event.Batch) error {
 	return nil
 }
 
-// waiting tells whether a whole line is there without waiting for input.
-func (l *lines) waiting() bool {
+// isBuffered reports whether a whole line can be read without waiting for input.
+func (l *lineReader) isBuffered() bool {
 	ready, _ := l.in.Peek(l.in.Buffered())
 	return bytes.IndexByte(ready, '\n') >= 0
 }
 
-// line returns the next line, valid until the next call.
-func (l *lines) line() ([]byte, error) {
+// readLine returns the next line, valid until the next call.
+func (l *lineReader) readLine() ([]byte, error) {
 	l.read++
 	line, err := l.in.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

@@ -14,10 +14,10 @@ import (
 // readLines returns the documents and their line numbers, and the size of each batch.
 func readLines(t *testing.T, in io.Reader) (docs []string, numbers, sizes []int) {
 	t.Helper()
-	l := newLines(in)
+	l := newLineReader(in)
 	var b event.Batch
 	for {
-		err := l.next(&b)
+		err := l.readBatch(&b)
 		if err == io.EOF {
 			return docs, numbers, sizes
 		}
@@ -70,22 +70,22 @@ func TestLinesFillBatches(t *testing.T) {
 // TestLinesDoNotWait makes sure that an event is answered before the next one comes.
 func TestLinesDoNotWait(t *testing.T) {
 	in, out := io.Pipe()
-	l := newLines(in)
+	l := newLineReader(in)
 	var b event.Batch
 	for _, doc := range []string{"first", "second"} {
 		go out.Write([]byte(doc + "\n"))
-		if err := l.next(&b); err != nil || string(b.Doc(0)) != doc {
+		if err := l.readBatch(&b); err != nil || string(b.Doc(0)) != doc {
 			t.Fatalf("read %q, %v", b.Data, err)
 		}
 	}
 }
 
 func TestLinesTooLong(t *testing.T) {
-	l := newLines(io.MultiReader(strings.NewReader("ok\n"), endless{}))
+	l := newLineReader(io.MultiReader(strings.NewReader("ok\n"), endless{}))
 	var b event.Batch
-	err := l.next(&b)
+	err := l.readBatch(&b)
 	if err == nil {
-		err = l.next(&b)
+		err = l.readBatch(&b)
 	}
 	if err == nil || !strings.Contains(err.Error(), "line 2 is longer than") {
 		t.Errorf("an endless line ends in %v", err)
@@ -103,7 +103,7 @@ func (endless) Read(p []byte) (int, error) {
 
 func TestLinesReadError(t *testing.T) {
 	broken := errors.New("broken")
-	err := newLines(io.MultiReader(strings.NewReader("a"), iotest.ErrReader(broken))).next(&event.Batch{})
+	err := newLineReader(io.MultiReader(strings.NewReader("a"), iotest.ErrReader(broken))).readBatch(&event.Batch{})
 	if !errors.Is(err, broken) {
 		t.Errorf("a broken input ends in %v", err)
 	}

@@ -47,6 +47,7 @@ type Config struct {
 	Pipelines []Pipeline
 
 	faults Errors // of the file
+	dataAt origin
 }
 
 // Allow lists the hosts that code may come from.
@@ -173,6 +174,24 @@ func (o origin) At(err error, hint string) error {
 	alone := document{file: o.document.file, lines: o.document.lines}
 	alone.fault(o.at, hint, "%v", err)
 	return alone.faults
+}
+
+// CommentHint returns a hint if YAML has cut a text at " #", which begins a comment. A
+// text in quotes or in a block is never cut.
+func (o origin) CommentHint(text string) string {
+	if o.document == nil || o.at.line < 1 || o.at.line > len(o.document.lines) {
+		return ""
+	}
+	line := []rune(o.document.lines[o.at.line-1])
+	rest := string(line[min(max(o.at.column-1, 0), len(line)):])
+	after, found := strings.CutPrefix(rest, text)
+	comment := strings.TrimLeft(after, " \t")
+	if !found || text == "" || comment == after || !strings.HasPrefix(comment, "#") {
+		return ""
+	}
+	column := len(line) - len([]rune(comment)) + 1
+	return fmt.Sprintf(`YAML takes everything after " #" for a comment (%s:%d:%d): put the code in quotes, or below "|" on lines of its own`,
+		o.document.file, o.at.line, column)
 }
 
 // Known are the names that a configuration may use.

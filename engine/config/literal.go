@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding"
 	"fmt"
+	"github.com/perigeedb/perigee/internal/address"
+	"github.com/perigeedb/perigee/internal/durable"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -32,6 +34,12 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 	}
 	resolved.Base = cmp.Or(c.Base, resolved.Folder)
 	faults := slices.Clone(c.faults)
+	if err := durable.CheckDir(resolved.Data); err != nil {
+		faults = append(faults, c.dataAt.At(err, "set data to a folder that can be created").(Errors)...)
+	}
+	if err := address.Validate(c.HTTP); c.HTTP != "" && c.File == "" && err != nil {
+		faults = append(faults, &Error{File: literalName, Message: "HTTP: " + err.Error()})
+	}
 	if c.Reload != 0 && c.Reload < time.Second {
 		faults = append(faults, &Error{File: literalName, Message: "Reload must be at least 1s, or 0"})
 	}

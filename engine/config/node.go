@@ -168,7 +168,11 @@ func (d *document) scalar(masked string, at place) *node {
 		x := d.expressions[i]
 		value, err := x.value(d.lookup)
 		if err != nil {
-			d.fault(x.at, "", "%v", err)
+			hint := ""
+			if strings.Contains(n.raw, "function") {
+				hint = "in code, write $" + x.raw + " for " + x.raw
+			}
+			d.fault(x.at, hint, "%v", err)
 			n.broken = true
 		}
 		return value

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"github.com/perigeedb/perigee/internal/address"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -38,10 +39,12 @@ func (d *document) config(root *node, c *Config, known Known) {
 	c.Allow, c.S3 = Allow{top.Allow, d.origin(root, "allow")}, top.S3
 	c.S3.origin = d.origin(root, "s3")
 	c.Reload = d.reload(root, orElse(top.Reload, DefaultReload))
-	c.Data = dataFolder(c.Folder, top.Data)
+	c.Data, c.dataAt = dataFolder(c.Folder, top.Data), d.origin(root, "data")
 	c.HTTP = orElse(top.HTTP, DefaultHTTP)
 	if c.HTTP == "off" {
 		c.HTTP = ""
+	} else if err := address.Validate(c.HTTP); err != nil {
+		d.fault(root.get("http").value.at, `or "off" to listen nowhere`, "http: %v", err)
 	}
 	everywhere := d.computed(root, nil, known)
 	e := root.get("pipelines")

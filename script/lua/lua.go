@@ -6,11 +6,18 @@
 // "go build" and gets LuaJIT with the tag.
 package lua
 
-import "github.com/perigeedb/perigee/script"
+import (
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/luacheck"
+)
 
 // Language returns Lua. Its name is "lua" on both engines, so that a configuration
 // runs on either.
-func Language() script.Language { return language() }
+func Language() script.Language {
+	lua := language()
+	lua.Check = luacheck.Check
+	return lua
+}
 
 // Engine returns the name and version of the engine, as in "LuaJIT 2.1.0-beta3".
 func Engine() string { return engine() }

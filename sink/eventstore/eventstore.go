@@ -67,6 +67,9 @@ func newSink(pipeline string, c Config, open func() (*store.Store, error)) (*eve
 	if c.Table == "" {
 		return nil, errors.New("table is missing: name the table that events go to")
 	}
+	if err := store.CheckTableName(c.Table); err != nil {
+		return nil, err
+	}
 	s := &eventSink{pipeline: pipeline, name: c.Table, open: open, config: store.TableConfig{Time: c.Time}}
 	for _, column := range c.Columns {
 		kind, ok := event.ParseType(column.Type)

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/positions"
 )
@@ -82,6 +83,9 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	}
 	if !filepath.IsAbs(c.Folder) {
 		c.Folder = filepath.Join(env.Folder, c.Folder)
+	}
+	if err := durable.CheckDir(c.Folder); err != nil {
+		return nil, err
 	}
 	if c.Name == "" {
 		c.Name = strings.ReplaceAll(env.Pipeline, "/", "-") // PIPELINE/SINK if the pipeline has several

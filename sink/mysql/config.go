@@ -10,6 +10,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/perigeedb/perigee/internal/address"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
@@ -79,6 +80,11 @@ func (c *Config) target() *sqlsink.Target {
 func (c *Config) check(target *sqlsink.Target) error {
 	if c.Address != "" && c.Socket != "" {
 		return errors.New("address and socket are both given: keep the one to use")
+	}
+	if c.Socket == "" {
+		if err := address.Validate(c.Address); err != nil {
+			return err
+		}
 	}
 	if err := checkName(c.Database); err != nil {
 		return fmt.Errorf("database %w", err)

@@ -67,7 +67,7 @@ func TestBadEvents(t *testing.T) {
 		{3000, fmt.Sprintf(email, 3001, "a@b", "yesterday"), "column", "time"},
 		{3001, strings.Replace(fmt.Sprintf(email, 0, "a@b", noon), `"id":0`, `"id":"one"`, 1), "column", "id"},
 		{3002, strings.Replace(fmt.Sprintf(email, 0, "a@b", noon), `"id":0,`, ``, 1), "column", "id"},
-		{3003, fmt.Sprintf(email, 3004, strings.Repeat("x", 200)+"@b", noon), "sink", "email"},
+		{3003, fmt.Sprintf(email, 3004, strings.Repeat("x", 200)+"@b", noon), "column", "email"},
 	}
 	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	replaced := map[uint64]string{}

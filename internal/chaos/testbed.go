@@ -83,12 +83,12 @@ func (s *testbed) startServers(ctx context.Context) (err error) {
 	if s.redis, err = testserver.StartRedis(ctx, filepath.Join(s.folder, "redis"), durableRedis...); err != nil {
 		return err
 	}
-	byInsert := s.random.IntN(2) == 0
+	withoutBulk := s.random.IntN(2) == 0
 	for _, sink := range s.round.Pipeline.Sinks {
 		if sink.Kind == EventStore || s.database(sink.Kind) != nil {
 			continue
 		}
-		d, err := startDatabase(ctx, sink.Kind, filepath.Join(s.folder, sink.Kind), byInsert)
+		d, err := startDatabase(ctx, sink.Kind, filepath.Join(s.folder, sink.Kind), withoutBulk)
 		if d != nil {
 			s.databases = append(s.databases, d)
 		}

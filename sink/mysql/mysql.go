@@ -57,7 +57,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.store = &sqlsink.Store{Dialect: dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.server(), Log: s.log}
+	s.store = &sqlsink.Store{Dialect: dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.server()}
 	s.db.SetConnMaxIdleTime(idleTimeout)
 	s.db.SetMaxIdleConns(maxIdle)
 	return s, nil

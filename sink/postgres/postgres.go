@@ -54,7 +54,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.store = &sqlsink.Store{
-		Dialect: target.Dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.Address, Log: s.log,
+		Dialect: target.Dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.Address,
 	}
 	return s, nil
 }

@@ -35,19 +35,6 @@ type Secret string
 func (Secret) String() string   { return "(hidden)" }
 func (Secret) GoString() string { return "(hidden)" }
 
-// splitIndexes parses indexes: each is names of columns, separated by commas.
-func splitIndexes(indexes []string) [][]string {
-	var all [][]string
-	for _, index := range indexes {
-		names := strings.Split(index, ",")
-		for i := range names {
-			names[i] = strings.TrimSpace(names[i])
-		}
-		all = append(all, names)
-	}
-	return all
-}
-
 // Spec returns the columns that the engine extracts for columns of a table.
 func Spec(columns []Column) []event.Column {
 	spec := make([]event.Column, 0, len(columns))

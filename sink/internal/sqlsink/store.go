@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -26,7 +25,6 @@ type Store struct {
 	Pipeline string
 	Target   string // the table
 	Server   string // as messages call it
-	Log      *slog.Logger
 
 	mu      sync.Mutex
 	created bool // the tables exist

@@ -89,7 +89,7 @@ func (t *Target) checkKeys() error {
 	if !t.Create && len(t.PrimaryKey)+len(t.Indexes) > 0 {
 		return errors.New("primary_key and indexes apply only to a table that the sink creates: add create: true")
 	}
-	for _, key := range append(splitIndexes(t.Indexes), t.PrimaryKey) {
+	for _, key := range append(t.SplitIndexes(), t.PrimaryKey) {
 		for _, name := range key {
 			i := slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == name })
 			if i < 0 {
@@ -213,8 +213,19 @@ func (t *Target) Definitions() []string {
 	return lines
 }
 
-// SplitIndexes returns the columns of each index of a table to create.
-func (t *Target) SplitIndexes() [][]string { return splitIndexes(t.Indexes) }
+// SplitIndexes returns the columns of each index of a table to create: an index is
+// names of columns, separated by commas.
+func (t *Target) SplitIndexes() [][]string {
+	var all [][]string
+	for _, index := range t.Indexes {
+		names := strings.Split(index, ",")
+		for i := range names {
+			names[i] = strings.TrimSpace(names[i])
+		}
+		all = append(all, names)
+	}
+	return all
+}
 
 // QuoteAll quotes names and joins them by commas.
 func (d *Dialect) QuoteAll(names []string) string {

@@ -8,7 +8,7 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// copyScript is a script that copies and allocates nothing once its output has grown.
+// copyScript copies documents, and allocates nothing once its output has grown.
 type copyScript struct{ testScript }
 
 func (copyScript) Run(_ context.Context, in *event.Batch, res *event.Result) error {
@@ -22,7 +22,7 @@ func (copyScript) Run(_ context.Context, in *event.Batch, res *event.Result) err
 	return nil
 }
 
-// discardSink is a sink that takes all and keeps nothing.
+// discardSink accepts and discards everything.
 type discardSink struct{ *memorySink }
 
 func (n discardSink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
@@ -31,22 +31,22 @@ func (n discardSink) Open(context.Context, string) (sink.Writer, event.Ranges, e
 func (discardSink) Write(context.Context, *event.Output) error { return nil }
 func (discardSink) Verify(context.Context) error               { return nil }
 
-// TestAllocations holds the pipeline to what it promises of memory: what it
-// allocates follows from the number of batches and not from that of events.
+// TestAllocations checks that allocations depend on the number of batches and not on
+// the number of events.
 func TestAllocations(t *testing.T) {
 	const batches = 200
 	run := func(perBatch int) float64 {
-		shelf := newMemoryPartition("a", batches*perBatch)
+		partition := newMemoryPartition("a", batches*perBatch)
 		return testing.AllocsPerRun(3, func() {
-			q := newMemorySource(shelf)
-			shelf.acked = nil
+			q := newMemorySource(partition)
+			partition.acked = nil
 			q.batch = func() int { return perBatch }
 			r := newHarness(t, q, copyScript{}, discardSink{})
 			if err := r.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := r.Stats(); got.Committed != uint64(len(shelf.docs)) {
-				t.Fatalf("%d of %d events settled", got.Committed, len(shelf.docs))
+			if got := r.Stats(); got.Committed != uint64(len(partition.docs)) {
+				t.Fatalf("%d of %d events committed", got.Committed, len(partition.docs))
 			}
 		})
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// chaos makes the doubles slow, and fail now and then. It is safe for
-// concurrent use.
+// chaos makes the doubles slow and lets them fail at random. It is safe for concurrent
+// use.
 type chaos struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
@@ -33,15 +33,15 @@ func (c *chaos) below(n int) int {
 	return c.rng.IntN(n)
 }
 
-// hit is true in one of n cases, and never when it is calm.
+// hit returns true in one of n cases, and never if c is calm.
 func (c *chaos) hit(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.calm && c.rng.IntN(n) == 0
 }
 
-// hook waits up to 4 ms and fails one time in n. Half of the waits ignore that
-// the context has ended, as a server does that has the request already.
+// hook waits up to 4 ms and fails one time in n. Half of the waits ignore the end of
+// the context, like a server that has the request already.
 func (c *chaos) hook(what string, n int) hook {
 	return func(ctx context.Context) error {
 		d := time.Duration(c.below(4000)) * time.Microsecond
@@ -57,7 +57,7 @@ func (c *chaos) hook(what string, n int) hook {
 	}
 }
 
-// outcomeOf says what becomes of an event in a run: it differs from run to run, as
+// outcomeOf returns the result of an event in a run. It differs from run to run, as
 // after a change of the script, so that a mixture of two runs is found.
 func outcomeOf(seed uint64, run int, doc string) (rows []string, err error) {
 	h := fnv.New64a()
@@ -78,7 +78,7 @@ func outcomeOf(seed uint64, run int, doc string) (rows []string, err error) {
 	return []string{row(0, "good")}, nil
 }
 
-// generations makes a queue whose second list appears when the first has moved.
+// generations returns a source whose second list appears when the first has moved.
 func generations(c *chaos) *memorySource {
 	old, next := newMemoryPartition("list 1", 150), newMemoryPartition("list 2", 150)
 	next.gone = true
@@ -94,7 +94,7 @@ func generations(c *chaos) *memorySource {
 		}
 		return io.EOF
 	}
-	// A list is gone when all that it had was taken.
+	// A list disappears when all its events are acknowledged.
 	partitions := q.onPartitions
 	q.onPartitions = func(ctx context.Context) error {
 		q.mu.Lock()
@@ -107,10 +107,10 @@ func generations(c *chaos) *memorySource {
 	return q
 }
 
-// TestChaos interrupts a pipeline at random, with a source and a sink that fail
-// at random and a script that changes, and starts it again on what is durable.
-// In the end each event is settled by one run, and rows and dead letters are
-// exactly those of that run.
+// TestChaos interrupts a pipeline at random, with a source and a sink that fail at
+// random and a script that changes, and restarts it on what is durable. At the end
+// each event was committed by one run, and rows and dead letters are exactly those of
+// that run.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -147,7 +147,7 @@ func testChaos(t *testing.T, seed uint64) {
 	checkChaos(t, seed, q, to, r)
 }
 
-// chaoticRun returns true when the source is exhausted.
+// chaoticRun returns true if the source is exhausted.
 func chaoticRun(t *testing.T, c *chaos, p *Pipeline, to *memorySink) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -199,7 +199,7 @@ func checkChaos(t *testing.T, seed uint64, q *memorySource, to *memorySink, r ha
 		for i, doc := range s.docs {
 			run, ok := to.ran[rowKey(s.name, uint64(i))]
 			if !ok {
-				t.Fatalf("%s was never settled", doc)
+				t.Fatalf("%s was never committed", doc)
 			}
 			rows, err := outcomeOf(seed, run, doc)
 			if err != nil {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A hook stands before an operation of a double and may wait, or fail it.
+// A hook runs before an operation of a double. It may wait, or fail the operation.
 type hook func(ctx context.Context) error
 
 func (h hook) call(ctx context.Context) error {
@@ -33,8 +33,8 @@ func (h hook) call(ctx context.Context) error {
 	return h(ctx)
 }
 
-// A memorySource is a source whose partitions hold documents in memory. Like a Redis
-// list it gives up only what is acknowledged from the front.
+// A memorySource holds the documents of its partitions in memory. Like a Redis list, it
+// removes acknowledged events only from the front.
 type memorySource struct {
 	batch                               func() int // events in the next batch
 	onPartitions, onOpen, onRead, onAck hook
@@ -44,7 +44,7 @@ type memorySource struct {
 	partitions []*memoryPartition
 }
 
-// A memoryPartition is one partition of a queue.
+// A memoryPartition is one partition of a memorySource.
 type memoryPartition struct {
 	name  string
 	docs  []string
@@ -53,11 +53,12 @@ type memoryPartition struct {
 	read  uint64       // as far as any reader came
 }
 
-func newMemorySource(shelves ...*memoryPartition) *memorySource {
-	return &memorySource{batch: func() int { return 10 }, partitions: shelves}
+func newMemorySource(partitions ...*memoryPartition) *memorySource {
+	return &memorySource{batch: func() int { return 10 }, partitions: partitions}
 }
 
-// newMemoryPartition holds n documents that carry the partition's name and their position.
+// newMemoryPartition returns a partition of n documents, which consist of its name and
+// their position.
 func newMemoryPartition(name string, n int) *memoryPartition {
 	s := &memoryPartition{name: name}
 	for i := range n {
@@ -66,7 +67,7 @@ func newMemoryPartition(name string, n int) *memoryPartition {
 	return s
 }
 
-// add makes one more partition.
+// add adds a partition.
 func (q *memorySource) add(s *memoryPartition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,8 +160,8 @@ func (r *memoryReader) Lag() uint64 {
 
 func (r *memoryReader) Close(context.Context) error { return nil }
 
-// A memorySink is a sink that holds rows and ranges in memory and fences owners. It
-// refuses rows that contain "bad".
+// A memorySink holds rows and ranges in memory and fences owners. It rejects rows that
+// contain "bad".
 type memorySink struct {
 	onOpen, beforeCommit, afterCommit hook
 
@@ -191,14 +192,14 @@ func (t *memorySink) Open(ctx context.Context, partition string) (sink.Writer, e
 	return &memoryWriter{sink: t, partition: partition, epoch: t.epochs[partition]}, done, nil
 }
 
-// takeOver is what another worker does to the owner of a partition.
+// takeOver fences the owner of a partition, as another worker does.
 func (t *memorySink) takeOver(partition string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.epochs[partition]++
 }
 
-// opened is how often the partition was taken over.
+// opened returns how often the partition was opened or taken over.
 func (t *memorySink) opened(partition string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -284,8 +285,8 @@ func rowKey(partition string, position uint64) string {
 	return fmt.Sprintf("%s/%d", partition, position)
 }
 
-// A testScript is a script made of a function on one event. It returns the rows
-// that come of it, for each sink: none means dropped, an error that the event is
+// A testScript calls a function for each event. The function returns the event's rows,
+// the same for each sink. No rows mean that the event is dropped, an error that it is
 // dead.
 type testScript struct {
 	main  func(position uint64, doc string) ([]string, error)
@@ -330,10 +331,10 @@ func (s testScript) Run(ctx context.Context, in *event.Batch, res *event.Result)
 func (s testScript) String() string { return "test.lua 1" }
 func (s testScript) Close() error   { return nil }
 
-// passThrough lets every event through as it is.
+// passThrough returns every event unchanged.
 func passThrough(_ uint64, doc string) ([]string, error) { return []string{doc}, nil }
 
-// harness is a pipeline of doubles with the real store of dead letters.
+// A harness is a pipeline of doubles with the real store of dead letters.
 type harness struct {
 	*Pipeline
 	store *deadletter.Store

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// newEndlessSource is a source that has always more.
+// newEndlessSource returns a source that is never exhausted.
 func newEndlessSource(s *memoryPartition) *memorySource {
 	q := newMemorySource(s)
 	more := newMemoryPartition(s.name, 100_000).docs
@@ -19,11 +19,11 @@ func newEndlessSource(s *memoryPartition) *memorySource {
 	return q
 }
 
-func TestDrainSettlesWhatWasRead(t *testing.T) {
+func TestDrainDeliversWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shelf, to := newMemoryPartition("a", 0), newMemorySink()
+		partition, to := newMemoryPartition("a", 0), newMemorySink()
 		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return ctx.Err() }
-		r := newHarness(t, newEndlessSource(shelf), testScript{main: passThrough}, to)
+		r := newHarness(t, newEndlessSource(partition), testScript{main: passThrough}, to)
 		ended := r.start(t.Context())
 		time.Sleep(time.Second)
 		if err := r.Ready(); err != nil {
@@ -32,23 +32,24 @@ func TestDrainSettlesWhatWasRead(t *testing.T) {
 		r.Drain()
 		r.Drain()
 		if s := r.Stats(); s.State != Draining || s.Read == s.Committed {
-			t.Errorf("state %s with %d of %d settled: nothing is left to drain", s.State, s.Committed, s.Read)
+			t.Errorf("state %s with %d of %d committed: nothing is in flight", s.State, s.Committed, s.Read)
 		}
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
 		s := r.Stats()
-		if s.Read != s.Committed || s.Read != shelf.read || !shelf.acked.Covers(0, shelf.read) || s.State != Stopped {
-			t.Errorf("%d taken, %d read, %d settled, %v acknowledged, state %s",
-				shelf.read, s.Read, s.Committed, shelf.acked, s.State)
+		if s.Read != s.Committed || s.Read != partition.read || !partition.acked.Covers(0, partition.read) || s.State != Stopped {
+			t.Errorf("%d taken, %d read, %d committed, %v acknowledged, state %s",
+				partition.read, s.Read, s.Committed, partition.acked, s.State)
 		}
-		if diff := cmp.Diff(shelf.docs[0], to.allRows()[0]); diff != "" {
+		if diff := cmp.Diff(partition.docs[0], to.allRows()[0]); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// A drain waits for a sink that is away: what was read has no other place to go.
+// A drain waits for a sink that is unreachable, because the batches in flight have no
+// other place to go.
 func TestDrainWaitsForSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newMemorySink()
@@ -59,18 +60,18 @@ func TestDrainWaitsForSink(t *testing.T) {
 		r.Drain()
 		time.Sleep(time.Minute)
 		if s := r.Stats(); s.State != Draining || s.Committed != 0 {
-			t.Errorf("state %s with %d settled", s.State, s.Committed)
+			t.Errorf("state %s with %d committed", s.State, s.Committed)
 		}
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
 		if s := r.Stats(); s.Committed != s.Read || len(to.allRows()) != int(s.Read) {
-			t.Errorf("%d settled and %d rows of %d", s.Committed, len(to.allRows()), s.Read)
+			t.Errorf("%d committed and %d rows of %d", s.Committed, len(to.allRows()), s.Read)
 		}
 	})
 }
 
-// Where nothing was read, a drain has nothing to wait for.
+// If nothing was read, a drain does not wait.
 func TestDrainBeforeAnythingIsRead(t *testing.T) {
 	away := func(context.Context) error { return errors.New("away") }
 	for name, set := range map[string]func(q *memorySource, to *memorySink){

@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// printedSource gives every event of a queue a fingerprint: that of its position, and
-// from position changed on another one.
+// printedSource gives every event a fingerprint of its position, and a different one
+// from position changed on.
 type printedSource struct {
 	*memorySource
 	changed uint64
@@ -46,8 +46,8 @@ func prints(r event.Range, changed uint64) (all []uint32) {
 	return all
 }
 
-// TestSinkAheadOfARestoredSource has two sinks at different positions, no outbox
-// to level them, and a source whose events have changed between the two.
+// TestSinkAheadOfARestoredSource has two sinks at different positions, no entries in
+// the outbox, and a source whose events changed between the two positions.
 func TestSinkAheadOfARestoredSource(t *testing.T) {
 	for _, c := range []struct {
 		name    string

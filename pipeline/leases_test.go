@@ -18,9 +18,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// A worker's view of a place that several workers share. While it is frozen
-// nothing that it asks for goes on, as when the process is stopped; while it is
-// cut off everything fails.
+// A workerView is one worker's view of a sink that several workers share. While it is
+// frozen, calls block, as if the process were stopped. While it is cut off, they fail.
 type workerView struct {
 	sink.Sink
 	leases sink.LeaseStore
@@ -107,7 +106,7 @@ func (w viewWriter) Write(ctx context.Context, out *event.Output) error {
 	return w.Writer.Write(ctx, out)
 }
 
-// A testWorker is one worker among several, with what it does.
+// A testWorker is one of several workers that share a pipeline.
 type testWorker struct {
 	harness
 	view  *workerView
@@ -115,7 +114,7 @@ type testWorker struct {
 	kill  context.CancelFunc
 }
 
-// newTestWorkers starts workers that share a queue and a table.
+// newTestWorkers starts workers that share a source and a sink.
 func newTestWorkers(t *testing.T, n int, q *memorySource, to *sharedSink) []*testWorker {
 	t.Helper()
 	var all []*testWorker
@@ -137,23 +136,24 @@ func newTestWorker(t *testing.T, name string, q *memorySource, to *sharedSink) *
 	return c
 }
 
-// newSlowSource makes a queue of so many partitions that always have more.
-func newSlowSource(partitions int) *memorySource {
-	var shelves []*memoryPartition
-	for i := range partitions {
-		shelves = append(shelves, newMemoryPartition(string(rune('a'+i)), 6000))
+// newSlowSource returns a source whose partitions yield a few events at a time.
+func newSlowSource(count int) *memorySource {
+	var partitions []*memoryPartition
+	for i := range count {
+		partitions = append(partitions, newMemoryPartition(string(rune('a'+i)), 6000))
 	}
-	q := newMemorySource(shelves...)
+	q := newMemorySource(partitions...)
 	q.batch = func() int { return 3 }
 	q.onRead = func(ctx context.Context) error { sleep(ctx, 100*time.Millisecond); return ctx.Err() }
 	return q
 }
 
-// countHeld waits for d and returns how many partitions each worker holds and has open.
-func countHeld(t *testing.T, d time.Duration, crew []*testWorker) (counts []int) {
+// countHeld waits for d and returns how many partitions each worker holds. It fails the
+// test if a worker has others open.
+func countHeld(t *testing.T, d time.Duration, workers []*testWorker) (counts []int) {
 	t.Helper()
 	time.Sleep(d)
-	for _, c := range crew {
+	for _, c := range workers {
 		s := c.Stats()
 		if s.Leases.Held != s.OpenPartitions {
 			t.Errorf("%s holds %d leases and has %d partitions open", s.Leases.Worker, s.Leases.Held, s.OpenPartitions)
@@ -170,8 +170,7 @@ func expectCounts(t *testing.T, what string, got []int, want ...int) {
 	}
 }
 
-// expectRowsOnce fails the test unless the rows are those of the queue's events that were
-// read, each once.
+// expectRowsOnce fails the test unless the sink has each acknowledged event once.
 func expectRowsOnce(t *testing.T, q *memorySource, to *sharedSink) {
 	t.Helper()
 	var want []string
@@ -181,12 +180,12 @@ func expectRowsOnce(t *testing.T, q *memorySource, to *sharedSink) {
 	expectSame(t, "rows", want, to.allRows())
 }
 
-func drainWorkers(t *testing.T, crew ...*testWorker) {
+func drainWorkers(t *testing.T, workers ...*testWorker) {
 	t.Helper()
-	for _, c := range crew {
+	for _, c := range workers {
 		c.Drain()
 	}
-	for _, c := range crew {
+	for _, c := range workers {
 		if err := <-c.ended; err != nil {
 			t.Error(err)
 		}
@@ -199,18 +198,18 @@ func TestWorkersShare(t *testing.T) {
 		q, to := newSlowSource(4), newSharedSink()
 		first := newTestWorkers(t, 1, q, to)
 		expectCounts(t, "alone", countHeld(t, 3*time.Second, first), 4)
-		crew := append(first, newTestWorker(t, "second", q, to))
-		expectCounts(t, "two", countHeld(t, 15*time.Second, crew), 2, 2)
-		if s := crew[0].Stats(); s.Leases.Workers != 2 || s.Leases.NotHeld != 2 || s.State != Running {
+		workers := append(first, newTestWorker(t, "second", q, to))
+		expectCounts(t, "two", countHeld(t, 15*time.Second, workers), 2, 2)
+		if s := workers[0].Stats(); s.Leases.Workers != 2 || s.Leases.NotHeld != 2 || s.State != Running {
 			t.Errorf("%+v", s)
 		}
-		crew = append(crew, newTestWorker(t, "third", q, to), newTestWorker(t, "fourth", q, to))
-		expectCounts(t, "four", countHeld(t, 15*time.Second, crew), 1, 1, 1, 1)
+		workers = append(workers, newTestWorker(t, "third", q, to), newTestWorker(t, "fourth", q, to))
+		expectCounts(t, "four", countHeld(t, 15*time.Second, workers), 1, 1, 1, 1)
 
-		// Whoever leaves says so: others need not wait for leases to run out.
-		drainWorkers(t, crew[1], crew[2])
-		expectCounts(t, "two left", countHeld(t, 3*time.Second, []*testWorker{crew[0], crew[3]}), 2, 2)
-		drainWorkers(t, crew[0], crew[3])
+		// A worker that stops releases its leases: the others need not wait for expiry.
+		drainWorkers(t, workers[1], workers[2])
+		expectCounts(t, "two left", countHeld(t, 3*time.Second, []*testWorker{workers[0], workers[3]}), 2, 2)
+		drainWorkers(t, workers[0], workers[3])
 		expectRowsOnce(t, q, to)
 		if len(to.held) != 0 {
 			t.Errorf("leases are left behind: %v", to.held)
@@ -218,22 +217,22 @@ func TestWorkersShare(t *testing.T) {
 	})
 }
 
-// A worker that dies without a word loses its partitions when its leases run out.
-func TestWorkerDies(t *testing.T) {
+// A worker that is killed loses its partitions when its leases expire.
+func TestWorkerIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, to := newSlowSource(4), newSharedSink()
-		crew := newTestWorkers(t, 2, q, to)
-		expectCounts(t, "two", countHeld(t, 15*time.Second, crew), 2, 2)
-		crew[0].view.cutOff.Store(true)
-		crew[0].kill()
-		<-crew[0].ended
-		expectCounts(t, "within its lease", countHeld(t, 5*time.Second, crew[1:]), 2)
-		expectCounts(t, "after its lease", countHeld(t, 7*time.Second, crew[1:]), 4)
+		workers := newTestWorkers(t, 2, q, to)
+		expectCounts(t, "two", countHeld(t, 15*time.Second, workers), 2, 2)
+		workers[0].view.cutOff.Store(true)
+		workers[0].kill()
+		<-workers[0].ended
+		expectCounts(t, "within its lease", countHeld(t, 5*time.Second, workers[1:]), 2)
+		expectCounts(t, "after its lease", countHeld(t, 7*time.Second, workers[1:]), 4)
 
-		// The name of a worker that starts again is the same: it need not wait.
-		crew[1].view.cutOff.Store(true)
-		crew[1].kill()
-		<-crew[1].ended
+		// A worker that restarts under the same name need not wait.
+		workers[1].view.cutOff.Store(true)
+		workers[1].kill()
+		<-workers[1].ended
 		again := newTestWorker(t, "worker 1", q, to)
 		expectCounts(t, "again", countHeld(t, 2*time.Second, []*testWorker{again}), 4)
 		drainWorkers(t, again)
@@ -241,30 +240,30 @@ func TestWorkerDies(t *testing.T) {
 	})
 }
 
-// A worker that was stopped and goes on finds its partitions taken, and leaves
-// them where they are.
-func TestFrozenWorkerComesBack(t *testing.T) {
+// A worker that was suspended and resumes finds its partitions taken, and does not take
+// them back.
+func TestSuspendedWorkerResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, to := newSlowSource(2), newSharedSink()
-		crew := newTestWorkers(t, 2, q, to)
-		expectCounts(t, "two", countHeld(t, 15*time.Second, crew), 1, 1)
-		crew[0].view.freeze()
+		workers := newTestWorkers(t, 2, q, to)
+		expectCounts(t, "two", countHeld(t, 15*time.Second, workers), 1, 1)
+		workers[0].view.freeze()
 		time.Sleep(15 * time.Second)
-		expectCounts(t, "one is frozen", countHeld(t, 0, crew[1:]), 2)
-		opens := crew[1].view.opens.Load()
-		crew[0].view.unfreeze()
-		expectCounts(t, "it goes on", countHeld(t, 20*time.Second, crew), 1, 1)
-		if more := crew[1].view.opens.Load() - opens; more > 0 {
+		expectCounts(t, "one is frozen", countHeld(t, 0, workers[1:]), 2)
+		opens := workers[1].view.opens.Load()
+		workers[0].view.unfreeze()
+		expectCounts(t, "it goes on", countHeld(t, 20*time.Second, workers), 1, 1)
+		if more := workers[1].view.opens.Load() - opens; more > 0 {
 			t.Errorf("the other had to open partitions again %d times", more)
 		}
-		drainWorkers(t, crew...)
+		drainWorkers(t, workers...)
 		expectRowsOnce(t, q, to)
 	})
 }
 
-// A worker that cannot renew its leases stops before they are over, even when
-// it could go on writing.
-func TestWorkerStopsBeforeItsLeaseIsOver(t *testing.T) {
+// A worker that cannot renew its leases stops before they expire, even if it could
+// still write.
+func TestWorkerStopsBeforeItsLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, to := newSlowSource(2), newSharedSink()
 		alone := newTestWorker(t, "alone", q, to)
@@ -281,7 +280,7 @@ func TestWorkerStopsBeforeItsLeaseIsOver(t *testing.T) {
 	})
 }
 
-// Who shares partitions ends when all of them are exhausted, whoever did it.
+// All workers end when all partitions are exhausted.
 func TestWorkersFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, to := newSlowSource(5), newSharedSink()
@@ -303,7 +302,7 @@ func TestWorkersFinish(t *testing.T) {
 	})
 }
 
-// localSource is a source that only one worker can see.
+// localSource is a source that only one worker can read.
 type localSource struct{ *memorySource }
 
 func (localSource) Traits() source.Traits {
@@ -324,8 +323,8 @@ func TestLocalPartitionsAreNotShared(t *testing.T) {
 	})
 }
 
-// TestChaosOfWorkers lets workers come, go, freeze and lose their connection
-// at random. In the end every event has landed once.
+// TestChaosOfWorkers starts, stops, suspends and disconnects workers at random. At the
+// end every event was written once.
 func TestChaosOfWorkers(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -341,27 +340,27 @@ func testChaosOfWorkers(t *testing.T, seed uint64) {
 		s.docs = s.docs[:1500]
 	}
 	q.atEnd = func(*memorySource, *memoryPartition) error { return io.EOF }
-	names, crew := 0, map[*testWorker]bool{}
+	names, workers := 0, map[*testWorker]bool{}
 	for round := range 60 {
-		if len(crew) < 1+rng.IntN(4) {
+		if len(workers) < 1+rng.IntN(4) {
 			names++
-			crew[newTestWorker(t, fmt.Sprint("worker ", names), q, to)] = true
+			workers[newTestWorker(t, fmt.Sprint("worker ", names), q, to)] = true
 		}
-		for c := range crew {
+		for c := range workers {
 			disturb(t, rng, c)
 			select {
 			case err := <-c.ended:
 				if err != nil && !errors.Is(err, context.Canceled) {
 					t.Fatalf("round %d: %v", round, err)
 				}
-				delete(crew, c)
+				delete(workers, c)
 			default:
 			}
 			break
 		}
 		time.Sleep(time.Duration(rng.IntN(6000)) * time.Millisecond)
 	}
-	for c := range crew {
+	for c := range workers {
 		c.kill()
 		<-c.ended
 	}
@@ -378,7 +377,7 @@ func testChaosOfWorkers(t *testing.T, seed uint64) {
 	expectRowsOnce(t, q, to)
 }
 
-// disturb does one bad thing to a worker, for as long as it takes.
+// disturb injects one fault into a worker and waits until it is over.
 func disturb(t *testing.T, rng *rand.Rand, c *testWorker) {
 	d := time.Duration(rng.IntN(20_000)) * time.Millisecond
 	switch rng.IntN(8) {
@@ -413,7 +412,7 @@ func closedEnd() <-chan error {
 	return ended
 }
 
-// Being fenced means that another worker goes on; it is for the lease to say who.
+// A fenced worker does not take the partition back: the lease decides who continues.
 func TestFencedWorkerDoesNotTakeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, to := newSlowSource(2), newSharedSink()
@@ -428,7 +427,7 @@ func TestFencedWorkerDoesNotTakeBack(t *testing.T) {
 		}
 		expectCounts(t, "after the other's lease", countHeld(t, 40*time.Second, []*testWorker{alone}), 2)
 
-		// Who is fenced and still has the lease goes on.
+		// A fenced worker that still holds the lease continues.
 		to.takeOver("b")
 		expectCounts(t, "still the holder", countHeld(t, 5*time.Second, []*testWorker{alone}), 2)
 		drainWorkers(t, alone)
@@ -436,9 +435,9 @@ func TestFencedWorkerDoesNotTakeBack(t *testing.T) {
 	})
 }
 
-// The letters of a run that was fenced before anything of it was committed are
-// those of nobody: whoever has the partition now keeps its own.
-func TestFencedRunTakesItsLettersBack(t *testing.T) {
+// A run that is fenced before any sink committed its range withdraws its dead letters:
+// the new owner of the partition stores its own.
+func TestFencedRunWithdrawsItsDeadLetters(t *testing.T) {
 	for name, test := range map[string]struct {
 		failures int64 // of the write before it is fenced: one may have been committed
 		letters  int

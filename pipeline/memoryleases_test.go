@@ -12,7 +12,7 @@ import (
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
-// memoryLeases are what a place keeps of who works.
+// memoryLeases is a store of leases in memory.
 type memoryLeases struct {
 	mu     sync.Mutex
 	held   map[string]memoryLease // by partition
@@ -39,7 +39,7 @@ func (l *memoryLeases) AcquireLease(_ context.Context, partition, worker string,
 	return worker, nil
 }
 
-// give lets somebody hold a lease, whoever has it.
+// give moves a lease to a worker.
 func (l *memoryLeases) give(partition, worker string, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *memoryLeases) Heartbeat(_ context.Context, worker string, d time.Durati
 	return workers, nil
 }
 
-// A shared table is one that several workers share.
+// A sharedSink is a sink that several workers share.
 type sharedSink struct {
 	*memorySink
 	*memoryLeases
@@ -102,7 +102,7 @@ func (s *sharedSink) SetPosition(_ context.Context, partition string, next uint6
 	return nil
 }
 
-// TestDouble holds the double to what the real kinds promise.
+// TestDouble runs the suite of sinks on the double.
 func TestDouble(t *testing.T) {
 	sinktest.Run(t, func(*testing.T) sinktest.Place {
 		pipelines := make(map[string]*sharedSink)

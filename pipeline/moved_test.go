@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// movingSource is a source all of whose partitions can get a new identity.
+// movingSource is a source whose partitions can all get a new identity.
 type movingSource struct {
 	*memorySource
 	generation atomic.Int64
@@ -52,8 +52,8 @@ func (r *movingReader) Read(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// Many partitions that move at once are found again by who shares them: that each
-// of them ends does not put off asking the source.
+// Many partitions that move at once are listed and assigned again: the exit of each
+// does not delay the next listing.
 func TestAllPartitionsMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &movingSource{memorySource: newSlowSource(12)}

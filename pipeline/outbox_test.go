@@ -21,7 +21,7 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// severalSinks makes a bench that writes to all of the tables, named by number.
+// severalSinks returns a harness that writes to all sinks, which are named by number.
 func severalSinks(t *testing.T, src source.Source, s script.Script, tables ...*memorySink) harness {
 	t.Helper()
 	r := newHarness(t, src, s, tables[0])
@@ -39,7 +39,7 @@ func severalSinks(t *testing.T, src source.Source, s script.Script, tables ...*m
 	return r
 }
 
-// restart is the same pipeline as a process that is started anew makes it.
+// restart makes the pipeline again, like a process that restarts.
 func (r *harness) restart(change func(c *Config)) {
 	change(&r.config)
 	r.Pipeline = New(r.config)
@@ -56,15 +56,15 @@ func (r *harness) storedRanges(t *testing.T) (ranges []string) {
 	return ranges
 }
 
-// versioned is a script whose answer says which version it is.
+// versioned returns a script whose rows name its version.
 func versioned(version int) testScript {
 	return testScript{main: func(_ uint64, doc string) ([]string, error) {
 		return []string{fmt.Sprintf("%s by %d", doc, version)}, nil
 	}}
 }
 
-// stopBetween runs the pipeline until its first sink has a batch and its second
-// has not, and stops there.
+// stopBetween runs the pipeline until its first sink has a batch that its second sink
+// lacks, and stops there.
 func stopBetween(t *testing.T, r harness, second *memorySink) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,8 +76,8 @@ func stopBetween(t *testing.T, r harness, second *memorySink) {
 }
 
 func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
-	shelf, first, second := newMemoryPartition("a", 30), newMemorySink(), newMemorySink()
-	q := newMemorySource(shelf)
+	partition, first, second := newMemoryPartition("a", 30), newMemorySink(), newMemorySink()
+	q := newMemorySource(partition)
 	r := severalSinks(t, q, versioned(1), first, second)
 	r.config.Lanes = 1
 	r.Pipeline = New(r.config)
@@ -98,7 +98,7 @@ func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []string
-	for i, doc := range shelf.docs {
+	for i, doc := range partition.docs {
 		want = append(want, fmt.Sprintf("%s by %d", doc, 1+min(1, i/10)))
 	}
 	expectSame(t, "rows of the first sink", slices.Clone(want), first.allRows())
@@ -106,14 +106,14 @@ func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
 	if stored := r.storedRanges(t); len(stored) > 0 || r.Stats().Replayed != 10 {
 		t.Errorf("%v are stored yet, %d events were replayed", stored, r.Stats().Replayed)
 	}
-	if !replayed.Load() || !shelf.acked.Covers(0, 30) {
-		t.Errorf("acknowledged %v", shelf.acked)
+	if !replayed.Load() || !partition.acked.Covers(0, 30) {
+		t.Errorf("acknowledged %v", partition.acked)
 	}
 }
 
-// A sink refuses rows of stored outputs like any others; the letters of the
-// whole run are there then.
-func TestStoredOutputsAreRefused(t *testing.T) {
+// A sink may reject rows of stored outputs. Then the dead letters of the whole run are
+// there.
+func TestStoredOutputsAreRejected(t *testing.T) {
 	first, second := newMemorySink(), newMemorySink()
 	main := func(position uint64, doc string) ([]string, error) {
 		if position == 3 {
@@ -140,8 +140,8 @@ func TestStoredOutputsAreRefused(t *testing.T) {
 	expectSame(t, "rows", first.allRows(), second.allRows())
 }
 
-// A sink that was not there when the outputs were stored gets the events from
-// the source; the others do not get them twice.
+// A sink that was added after the outputs were stored gets the events from the source.
+// The other sinks do not get them twice.
 func TestSinkIsNewSinceOutputsWereStored(t *testing.T) {
 	first, second, third := newMemorySink(), newMemorySink(), newMemorySink()
 	r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), first, second)
@@ -163,8 +163,8 @@ func TestSinkIsNewSinceOutputsWereStored(t *testing.T) {
 	}
 }
 
-// A partition that is gone has its entries written all the same, also when the
-// pipeline has one sink left.
+// The entries of a partition that is not listed any more are written, also if the
+// pipeline has only one sink left.
 func TestStoredOutputsOfAPartitionThatIsGone(t *testing.T) {
 	first, second := newMemorySink(), newMemorySink()
 	r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), first, second)
@@ -184,11 +184,11 @@ func TestStoredOutputsOfAPartitionThatIsGone(t *testing.T) {
 	}
 }
 
-// Sinks that remember nothing are written first: what the others remember, they
-// have, and need not get twice.
-func TestForgetfulSinksAreWrittenFirst(t *testing.T) {
-	shelf, to, forgetful := newMemoryPartition("a", 40), newMemorySink(), &atLeastOnceSink{newMemorySink()}
-	r := severalSinks(t, newMemorySource(shelf), versioned(1), to, forgetful.memorySink)
+// Sinks that do not remember ranges are written first: they have what the others
+// remember, and do not get it twice.
+func TestAtLeastOnceSinksAreWrittenFirst(t *testing.T) {
+	partition, to, forgetful := newMemoryPartition("a", 40), newMemorySink(), &atLeastOnceSink{newMemorySink()}
+	r := severalSinks(t, newMemorySource(partition), versioned(1), to, forgetful.memorySink)
 	r.config.Lanes = 1
 	r.config.Sinks[1].Sink, r.config.Sinks[1].Guarantee = forgetful, sink.AtLeastOnce
 	r.Pipeline = New(r.config)
@@ -207,18 +207,18 @@ func TestForgetfulSinksAreWrittenFirst(t *testing.T) {
 		t.Fatalf("%d rows in the one and %d in the other", a, b)
 	}
 	to.beforeCommit = nil
-	shelf.acked = nil // the acknowledgements were lost
+	partition.acked = nil // the acknowledgements were lost
 	r.restart(func(*Config) {})
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The batch that was in flight comes twice to who remembers nothing.
+	// The batch in flight is written twice to the sink that does not remember ranges.
 	if a, b := len(to.allRows()), len(forgetful.allRows()); a != 40 || b != 50 {
 		t.Errorf("%d rows in the one and %d in the other", a, b)
 	}
 }
 
-// atLeastOnceSink promises no more than at least once.
+// atLeastOnceSink delivers at least once: it does not remember ranges.
 type atLeastOnceSink struct{ *memorySink }
 
 func (f *atLeastOnceSink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
@@ -243,8 +243,8 @@ func TestOneSinkNeedsNoOutbox(t *testing.T) {
 	}
 }
 
-// TestChaosOfSinks is TestChaos with three sinks: rows of an event in all of
-// them, and its letters, are those of one run of the script.
+// TestChaosOfSinks is TestChaos with three sinks: an event's rows in all of them, and
+// its dead letters, are those of one run of the script.
 func TestChaosOfSinks(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -314,7 +314,7 @@ func upTo(n int) []int {
 	return all
 }
 
-// endedAs tells whether what there is of a document is what a run made of it.
+// endedAs reports whether rows and dead letters of a document are those of one run.
 func endedAs(seed uint64, run int, doc string, rows []map[string][]string, letters []string) bool {
 	made, err := outcomeOf(seed, run, doc)
 	var wantLetters []string
@@ -373,7 +373,7 @@ type columnSink struct {
 
 func (b columnSink) Traits() sink.Traits { return sink.Traits{ColumnsOnly: b.bare} }
 
-// What was stored without documents is of no use to a sink that reads them.
+// Outputs stored without documents do not fit a sink that reads documents.
 func TestStoredRowsWithoutDocuments(t *testing.T) {
 	whole := event.Output{Data: []byte("{}"), Ends: []uint32{2}, Columns: &event.Columns{Rows: 1}}
 	part := event.Output{Data: []byte("{}"), Ends: []uint32{2, 2}, Columns: &event.Columns{Rows: 2}}

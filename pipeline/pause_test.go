@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// newPausable is a pipeline that always has more and remembers that it is paused.
+// newPausable returns a pipeline that is never exhausted and stores its pause.
 func newPausable(t *testing.T, folder string, to *memorySink) harness {
 	t.Helper()
 	r := newHarness(t, newEndlessSource(newMemoryPartition("a", 0)), testScript{main: passThrough}, to)
@@ -20,7 +20,7 @@ func newPausable(t *testing.T, folder string, to *memorySink) harness {
 	return r
 }
 
-func TestPauseLetsGoOfEverything(t *testing.T) {
+func TestPauseClosesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newMemorySink()
 		to.beforeCommit = func(ctx context.Context) error { sleep(ctx, 10*time.Millisecond); return nil }
@@ -36,7 +36,7 @@ func TestPauseLetsGoOfEverything(t *testing.T) {
 		time.Sleep(time.Minute)
 		s := r.Stats()
 		if s.OpenPartitions != 0 || s.Read != s.Committed || len(to.allRows()) != int(s.Read) {
-			t.Errorf("%d partitions open, %d events read, %d settled", s.OpenPartitions, s.Read, s.Committed)
+			t.Errorf("%d partitions open, %d events read, %d committed", s.OpenPartitions, s.Read, s.Committed)
 		}
 		if err := r.Ready(); err == nil || err.Error() != "paused: a person said so" {
 			t.Errorf("ready: %v", err)
@@ -57,7 +57,7 @@ func TestPauseLetsGoOfEverything(t *testing.T) {
 	})
 }
 
-func TestPauseOutlastsARestart(t *testing.T) {
+func TestPauseSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, to := t.TempDir(), newMemorySink()
 		r := newPausable(t, folder, to)
@@ -76,7 +76,7 @@ func TestPauseOutlastsARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// By hand, where no engine runs.
+		// By a command, while no engine runs.
 		if pause, err := ReadPause(folder, "test"); err != nil || pause.Reason != "too hot" {
 			t.Errorf("%+v, %v", pause, err)
 		}
@@ -112,8 +112,7 @@ func TestPauseCannotBeRead(t *testing.T) {
 	}
 }
 
-// A pause waits for a sink that is away, as a drain does, and so does not lose
-// what was read.
+// The end of ctx stops a paused pipeline at once.
 func TestCancelWhilePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPausable(t, t.TempDir(), newMemorySink())

@@ -20,7 +20,7 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// start runs the pipeline and returns where its end will be told.
+// start runs the pipeline and returns a channel for the result.
 func (r harness) start(ctx context.Context) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -76,7 +76,7 @@ func TestRunToTheEnd(t *testing.T) {
 	})
 }
 
-func TestRefusedRows(t *testing.T) {
+func TestRejectedRows(t *testing.T) {
 	to := newMemorySink()
 	three := func(_ uint64, doc string) ([]string, error) {
 		bad := " bad 1"
@@ -104,7 +104,7 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
-func TestSinkIsAway(t *testing.T) {
+func TestSinkIsUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newMemorySink()
 		var away atomic.Bool
@@ -150,7 +150,7 @@ func TestSinkIsAway(t *testing.T) {
 	})
 }
 
-func TestEveryNeighbourIsTriedAgain(t *testing.T) {
+func TestEveryDependencyIsRetried(t *testing.T) {
 	passing := errors.New("away")
 	for name, set := range map[string]func(q *memorySource, to *memorySink){
 		"partitions":   func(q *memorySource, _ *memorySink) { q.onPartitions = failFirst(3, passing) },
@@ -163,14 +163,14 @@ func TestEveryNeighbourIsTriedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				shelf, to := newMemoryPartition("a", 100), newMemorySink()
-				q := newMemorySource(shelf)
+				partition, to := newMemoryPartition("a", 100), newMemorySink()
+				q := newMemorySource(partition)
 				set(q, to)
 				r := newHarness(t, q, testScript{main: passThrough}, to)
 				if err := r.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				expectSame(t, "rows", append([]string(nil), shelf.docs...), to.allRows())
+				expectSame(t, "rows", append([]string(nil), partition.docs...), to.allRows())
 				s := r.Stats()
 				if n := s.SourceRetries + s.Sinks[0].Retries; n != 3 {
 					t.Errorf("%d retries counted", n)
@@ -180,7 +180,7 @@ func TestEveryNeighbourIsTriedAgain(t *testing.T) {
 	}
 }
 
-// failingDeadLetters keeps dead letters, after some attempts.
+// failingDeadLetters fails some attempts to store dead letters.
 type failingDeadLetters struct {
 	DeadLetters
 	try hook
@@ -193,7 +193,7 @@ func (s failingDeadLetters) Replace(pipeline, partition string, r event.Range, d
 	return s.DeadLetters.Replace(pipeline, partition, r, dead)
 }
 
-func TestDeadLettersCannotBeKept(t *testing.T) {
+func TestDeadLettersCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := func(uint64, string) ([]string, error) { return nil, errors.New("no good") }
 		r := newHarness(t, newMemorySource(newMemoryPartition("a", 10)), testScript{main: refuse}, newMemorySink())
@@ -203,7 +203,7 @@ func TestDeadLettersCannotBeKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s := r.Stats(); s.DeadLetterRetries != 3 || s.Committed != 10 {
-			t.Errorf("%d failures counted, %d events settled", s.DeadLetterRetries, s.Committed)
+			t.Errorf("%d failures counted, %d events committed", s.DeadLetterRetries, s.Committed)
 		}
 		if n := len(r.deadLetters(t)); n != 10 {
 			t.Errorf("%d dead letters kept", n)
@@ -240,9 +240,9 @@ func TestPermanentErrorsStop(t *testing.T) {
 	}
 }
 
-func TestFencedOpensAgain(t *testing.T) {
+func TestFencedPartitionIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shelf, to := newMemoryPartition("a", 300), newMemorySink()
+		partition, to := newMemoryPartition("a", 300), newMemorySink()
 		var writes atomic.Int64
 		to.beforeCommit = func(context.Context) error {
 			if writes.Add(1)%10 == 0 {
@@ -250,19 +250,19 @@ func TestFencedOpensAgain(t *testing.T) {
 			}
 			return nil
 		}
-		r := newHarness(t, newMemorySource(shelf), testScript{main: passThrough}, to)
+		r := newHarness(t, newMemorySource(partition), testScript{main: passThrough}, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		expectSame(t, "rows", append([]string(nil), shelf.docs...), to.allRows())
+		expectSame(t, "rows", append([]string(nil), partition.docs...), to.allRows())
 		if to.epochs["a"] < 6 {
 			t.Errorf("opened and taken over only %d times", to.epochs["a"])
 		}
 	})
 }
 
-// What was read before the source moved is settled under the old name before
-// the source is asked for its partitions again.
+// Batches that were read before the source moved are committed under the old name
+// before the partitions are listed again.
 func TestMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, next, to := newMemoryPartition("old", 50), newMemoryPartition("new", 30), newMemorySink()
@@ -281,7 +281,7 @@ func TestMoved(t *testing.T) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			if q.partitions[0] == next && len(to.allRows()) < 50 {
-				t.Errorf("asked with %d of 50 rows settled", len(to.allRows()))
+				t.Errorf("asked with %d of 50 rows committed", len(to.allRows()))
 			}
 			return nil
 		}
@@ -295,17 +295,17 @@ func TestMoved(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Run("the rest runs again", func(t *testing.T) {
-		shelf, to := newMemoryPartition("a", 100), newMemorySink()
+		partition, to := newMemoryPartition("a", 100), newMemorySink()
 		half := testScript{main: passThrough, limit: func(n int) int { return (n + 1) / 2 }}
-		q := newMemorySource(shelf)
+		q := newMemorySource(partition)
 		q.batch = func() int { return 4 }
 		r := newHarness(t, q, half, to)
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		expectSame(t, "rows", append([]string(nil), shelf.docs...), to.allRows())
-		if len(to.ranges["a"]) != 1 || !shelf.acked.Covers(0, 100) {
-			t.Errorf("committed %v, acknowledged %v", to.ranges["a"], shelf.acked)
+		expectSame(t, "rows", append([]string(nil), partition.docs...), to.allRows())
+		if len(to.ranges["a"]) != 1 || !partition.acked.Covers(0, 100) {
+			t.Errorf("committed %v, acknowledged %v", to.ranges["a"], partition.acked)
 		}
 	})
 	t.Run("three in a row pause", func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestPanicsFailThePipeline(t *testing.T) {
 	}
 }
 
-func TestFaultsOfNeighboursAreErrors(t *testing.T) {
+func TestBugsOfDependenciesAreErrors(t *testing.T) {
 	t.Run("a script that leaves events out", func(t *testing.T) {
 		short := testScript{main: passThrough, limit: func(n int) int { return n - 1 }}
 		err := newHarness(t, newMemorySource(newMemoryPartition("a", 9)), silent{short}, newMemorySink()).Run(t.Context())
@@ -383,7 +383,7 @@ func TestFaultsOfNeighboursAreErrors(t *testing.T) {
 			t.Errorf("ended with %v", err)
 		}
 	})
-	t.Run("a sink that refuses a row there is not", func(t *testing.T) {
+	t.Run("a sink that rejects an unknown row", func(t *testing.T) {
 		to := newMemorySink()
 		to.beforeCommit = func(context.Context) error {
 			return &sink.RowErrors{Rows: []sink.RowError{{Row: 9, Err: errors.New("odd")}}}
@@ -395,7 +395,7 @@ func TestFaultsOfNeighboursAreErrors(t *testing.T) {
 	})
 }
 
-// silent hides the limits of a program.
+// silent is a testScript that does not report limits.
 type silent struct{ testScript }
 
 func (s silent) Run(ctx context.Context, in *event.Batch, res *event.Result) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// Who loses against another transaction comes again in no time, and is in no
-// trouble.
-func TestConflictsAreTriedAgainAtOnce(t *testing.T) {
+// Conflicts with other transactions are retried within milliseconds and do not count as
+// failures.
+func TestConflictsAreRetriedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newMemorySink()
 		to.beforeCommit = failFirst(5, fmt.Errorf("insert: %w", sink.ErrConflict))
@@ -32,8 +32,8 @@ func TestConflictsAreTriedAgainAtOnce(t *testing.T) {
 	})
 }
 
-// Conflicts without an end are trouble like any other.
-func TestConflictsWithoutAnEnd(t *testing.T) {
+// Endless conflicts are handled like any other failure.
+func TestEndlessConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newMemorySink()
 		to.beforeCommit = func(context.Context) error { return sink.ErrConflict }
@@ -49,8 +49,8 @@ func TestConflictsWithoutAnEnd(t *testing.T) {
 	})
 }
 
-// While a sink is away nothing more is read than what is on its way already,
-// and once it is back reading goes on.
+// While a sink is unreachable, only the batches in flight are read. Once it recovers,
+// reading continues.
 func TestCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := newMemorySink()

@@ -61,7 +61,7 @@ func TestRetries(t *testing.T) {
 			dead: []string{`x 1 sink: unknown sink "x"; the pipeline has 0, 1`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The second event is retried as a whole beside each of them.
+			// A second event is retried as a whole in the same batch.
 			main := func(position uint64, doc string) ([]string, error) {
 				if position == 1 {
 					return []string{doc}, nil
@@ -110,8 +110,8 @@ func TestLimitCutsRetries(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectSame(t, "rows", want, to.allRows())
-	if n := len(r.deadLetters(t)); n > 0 {
-		t.Errorf("%d dead letters are left", n)
+	if n, s := len(r.deadLetters(t)), r.Stats(); n > 0 || s.Read != 4 || len(s.Started) > 0 {
+		t.Errorf("%d dead letters are left, %d events were read, started at %v", n, s.Read, s.Started)
 	}
 }
 

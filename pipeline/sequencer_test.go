@@ -22,7 +22,7 @@ func (orderedSink) Traits() sink.Traits { return sink.Traits{} }
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &chaos{rng: rand.New(rand.NewPCG(1, 4))}
-		shelf, to := newMemoryPartition("a", 600), orderedSink{newMemorySink()}
+		partition, to := newMemoryPartition("a", 600), orderedSink{newMemorySink()}
 		to.beforeCommit, to.afterCommit = c.hook("begin", 10), c.hook("commit", 10)
 		prog := testScript{main: passThrough, limit: func(n int) int {
 			time.Sleep(time.Duration(c.below(5000)) * time.Microsecond)
@@ -31,7 +31,7 @@ func TestOrder(t *testing.T) {
 			}
 			return n
 		}}
-		r := newHarness(t, newMemorySource(shelf), prog, to)
+		r := newHarness(t, newMemorySource(partition), prog, to)
 		ended := r.start(context.Background())
 		for len(ended) == 0 {
 			time.Sleep(100 * time.Millisecond)
@@ -42,8 +42,8 @@ func TestOrder(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(shelf.docs, to.allRows()) {
-			t.Errorf("%d rows are not in order, or not all there", len(to.allRows()))
+		if !slices.Equal(partition.docs, to.allRows()) {
+			t.Errorf("%d rows are out of order or incomplete", len(to.allRows()))
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestScriptsRunInParallelWhileCommitsKeepOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const batches, scriptTime = 40, 100 * time.Millisecond
 		var scripts, writes gauge
-		shelf, to := newMemoryPartition("a", batches*10), orderedSink{newMemorySink()}
+		partition, to := newMemoryPartition("a", batches*10), orderedSink{newMemorySink()}
 		to.beforeCommit = func(context.Context) error { writes.add(1); time.Sleep(time.Millisecond); return nil }
 		to.afterCommit = func(context.Context) error { writes.add(-1); return nil }
 		prog := testScript{main: passThrough, limit: func(n int) int {
@@ -63,13 +63,13 @@ func TestScriptsRunInParallelWhileCommitsKeepOrder(t *testing.T) {
 			scripts.add(-1)
 			return n
 		}}
-		r := newHarness(t, newMemorySource(shelf), prog, to)
+		r := newHarness(t, newMemorySource(partition), prog, to)
 		began := time.Now()
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(shelf.docs, to.allRows()) {
-			t.Errorf("%d rows are not in order, or not all there", len(to.allRows()))
+		if !slices.Equal(partition.docs, to.allRows()) {
+			t.Errorf("%d rows are out of order or incomplete", len(to.allRows()))
 		}
 		if scripts.most != DefaultLanes || writes.most != 1 {
 			t.Errorf("%d scripts and %d writes ran at the same time", scripts.most, writes.most)

@@ -41,8 +41,8 @@ func expectedEnd(id int) (row, letter bool) {
 	return true, false
 }
 
-// TestServers stops a pipeline from Redis to MariaDB at random moments and
-// starts it again: every event ends once, where it belongs.
+// TestServers stops a pipeline from Redis to MariaDB at random moments and restarts it.
+// Every event ends once, where it belongs.
 func TestServers(t *testing.T) {
 	const events = 20_000
 	queue, maria := testserver.Redis(t), testserver.MariaDB(t)
@@ -93,8 +93,8 @@ func TestServers(t *testing.T) {
 	checkEnds(t, events, db, letters)
 }
 
-// serverPair makes pipelines between the same two servers, as processes that
-// follow one another do.
+// A serverPair makes one pipeline after the other between the same two servers, like a
+// process that restarts.
 type serverPair struct {
 	redis   string
 	mysql   mysql.Config
@@ -163,8 +163,8 @@ func checkEnds(t *testing.T, events int, db *sql.DB, letters *deadletter.Store) 
 	}
 }
 
-// TestWorkersShareServers lets two workers share lists by leases in a real
-// server. One is stopped for longer than its leases last, and goes on.
+// TestWorkersShareServers lets two workers share lists by leases in a real server. One
+// is suspended for longer than its leases last, and resumes.
 func TestWorkersShareServers(t *testing.T) {
 	const lists, each = 4, 1500
 	maria := testserver.MariaDB(t)
@@ -232,8 +232,8 @@ func TestWorkersShareServers(t *testing.T) {
 	}
 }
 
-// TestDatabaseSetBackWhileIdle sets the database back to an older state while a
-// pipeline waits for events: it stops and says so, without one.
+// TestDatabaseSetBackWhileIdle resets the database to an older state while a pipeline
+// waits for events: the pipeline stops and says so, although no event arrives.
 func TestDatabaseSetBackWhileIdle(t *testing.T) {
 	maria := testserver.MariaDB(t)
 	database := maria.Database(t)

@@ -98,7 +98,9 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.openFeed(ctx, done); err != nil {
 		return err
 	}
-	s.p.counters.countOpened(s.partition, done)
+	if !s.assignment.retries {
+		s.p.counters.countOpened(s.partition, done)
+	}
 	s.keepRangesAhead(done)
 	return nil
 }

@@ -24,8 +24,8 @@ type Stats struct {
 	// DeadEvents counts events of which no row was written, but a dead letter was.
 	DeadEvents uint64
 	Lag        uint64 // events in the source behind the last read
-	// Started holds for the first partitions opened the position where reading began,
-	// at most startedMax of them.
+	// Started holds for the first partitions of the source that were opened the position
+	// where reading began, at most startedMax of them.
 	Started []Start
 
 	SourceRetries     uint64        // failed attempts to reach the source

@@ -46,7 +46,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 		}
 		time.Sleep(2 * listInterval)
 
-		// One that is gone and comes back is opened again, and has nothing new.
+		// A partition that disappears and reappears is opened again.
 		opens := to.opened("0")
 		src.remove("0")
 		time.Sleep(2 * listInterval)
@@ -62,7 +62,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 	})
 }
 
-// A partition that appears while the last one ends is not overlooked.
+// A partition that appears while the last one ends is read too.
 func TestPartitionAppearsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, to := newMemorySource(newMemoryPartition("a", 10)), newMemorySink()
@@ -82,8 +82,8 @@ func TestPartitionAppearsAtTheEnd(t *testing.T) {
 	})
 }
 
-// A source that answers slowly does not hold up who is at work.
-func TestAskingTakesLong(t *testing.T) {
+// A slow listing does not delay open partitions.
+func TestListingTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, to := newEndlessSource(newMemoryPartition("a", 0)), newMemorySink()
 		var asked atomic.Int64

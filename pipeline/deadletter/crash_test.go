@@ -15,8 +15,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// crashFolder makes the test's process a writer that waits to be killed, and
-// crashQueue one that moves letters into the queue.
+// crashFolder makes the test's process a writer that runs until it is killed, crashQueue
+// one that requests retries.
 const (
 	crashFolder = "PERIGEE_TEST_CRASH_FOLDER"
 	crashQueue  = "PERIGEE_TEST_CRASH_QUEUE"
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 
 const perRound = 5
 
-// writeForever replaces the same five positions again and again, and says after
-// each round that it is durable.
+// writeForever replaces the letters of the same five positions repeatedly, and prints
+// the number of each round once it is durable.
 func writeForever(folder string) {
 	s, err := Open(folder)
 	for round := 1; err == nil; round++ {
@@ -50,8 +50,8 @@ func writeForever(folder string) {
 	os.Exit(1)
 }
 
-// TestKill kills a writer and finds each time one whole round: the last one
-// that was said to be durable, or the one after it.
+// TestKill kills a writer and finds each time one whole round: the last one printed, or
+// the one after it.
 func TestKill(t *testing.T) {
 	for kill := range 5 {
 		folder := t.TempDir()
@@ -73,7 +73,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killWriter returns the last round that the writer called durable.
+// killWriter returns the last round that the writer printed.
 func killWriter(t *testing.T, env string, after time.Duration) (last int) {
 	t.Helper()
 	writer := exec.Command(os.Args[0])
@@ -101,7 +101,7 @@ func killWriter(t *testing.T, env string, after time.Duration) (last int) {
 	return last
 }
 
-// queueAll moves letters into the queue, one after the other.
+// queueAll requests the retry of all letters, one after the other.
 func queueAll(folder string) {
 	s, err := Open(folder)
 	if err == nil {
@@ -119,8 +119,8 @@ func queueAll(folder string) {
 	os.Exit(1)
 }
 
-// TestKillRetry kills whoever moves letters into the queue: each of them is either
-// still a letter or queued.
+// TestKillRetry kills the process that requests retries: each letter is either still
+// stored or queued.
 func TestKillRetry(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)

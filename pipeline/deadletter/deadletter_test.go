@@ -47,7 +47,7 @@ func list(t *testing.T, s *Store, f Filter) []Letter {
 	return all
 }
 
-// names tells letters apart in few words.
+// names describes letters briefly.
 func names(letters []Letter) []string {
 	var all []string
 	for _, l := range letters {
@@ -84,7 +84,7 @@ func TestLettersKeepTheirFields(t *testing.T) {
 	}
 }
 
-// What a person finds in the file with a tool for such files is legible.
+// Entries are legible to a person who opens the file with a tool.
 func TestEntriesAreLegible(t *testing.T) {
 	for original, want := range map[string]string{
 		`{"a":1}`: `"original":"{\"a\":1}"`,
@@ -183,8 +183,8 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
-// Whoever lists may replace meanwhile: a store that held its transaction over
-// the loop would lock itself up here.
+// A caller of List may call Replace in the loop: a transaction that is open over the
+// loop would deadlock.
 func TestReplaceWhileListing(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.db.NoSync = true
@@ -207,7 +207,7 @@ func TestReplaceWhileListing(t *testing.T) {
 	}
 }
 
-// syncs counts the transactions that were written.
+// syncs returns the number of writes so far.
 func syncs(s *Store) int64 {
 	stats := s.db.Stats()
 	return stats.TxStats.GetWrite()

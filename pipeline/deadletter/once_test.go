@@ -11,25 +11,25 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// A world is a pipeline with a sink that commits rows and ranges together, and
-// the moments at which it is killed, or somebody asks for a retry.
+// A world is a pipeline with a sink that commits rows and ranges together. Between its
+// steps it may be killed, and retries may be requested.
 type world struct {
-	t      *rapid.T
-	folder string
-	store  *Store
-	docs   []string
-	mended bool // script and sink take every event
-	calm   bool // nothing happens in between
-	rows   map[string]int
-	ranges map[string]event.Ranges
+	t        *rapid.T
+	folder   string
+	store    *Store
+	docs     []string
+	repaired bool // script and sink take every event
+	calm     bool // nothing happens in between
+	rows     map[string]int
+	ranges   map[string]event.Ranges
 }
 
 var errKilled = errors.New("killed")
 
-// TestEachLandsOnce runs events of which some die in the script and some lose a
-// row to the sink. Between any two steps the process may be killed, letters may
-// be retried and the script may be mended; in the end each row has landed once.
-func TestEachLandsOnce(t *testing.T) {
+// TestEachRowIsWrittenOnce runs events of which some fail in the script, and of some the
+// sink rejects a row. Between any two steps the process may be killed, letters may be
+// retried and the script may be repaired. At the end each row was written once.
+func TestEachRowIsWrittenOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{t: rt, folder: t.TempDir(), rows: map[string]int{}, ranges: map[string]event.Ranges{}}
 		for i := range rapid.IntRange(1, 23).Draw(rt, "events") {
@@ -39,7 +39,7 @@ func TestEachLandsOnce(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(rt, "runs") {
 			w.run()
 		}
-		w.calm, w.mended = true, true
+		w.calm, w.repaired = true, true
 		for round := 0; ; round++ {
 			w.run()
 			if n, err := w.store.Count(Filter{}); err != nil || round > 2 {
@@ -56,7 +56,7 @@ func TestEachLandsOnce(t *testing.T) {
 			for number := range 2 {
 				row := fmt.Sprint(doc, ".", number)
 				if w.rows[row] != 1 {
-					rt.Errorf("%s has landed %d times", row, w.rows[row])
+					rt.Errorf("%s was written %d times", row, w.rows[row])
 				}
 			}
 		}
@@ -72,7 +72,7 @@ func (w *world) start() {
 	w.store = s
 }
 
-// step is a moment between two steps.
+// step injects what may happen between two steps.
 func (w *world) step() error {
 	if w.calm {
 		return nil
@@ -87,12 +87,12 @@ func (w *world) step() error {
 			w.t.Fatal(err)
 		}
 	case 3:
-		w.mended = true
+		w.repaired = true
 	}
 	return nil
 }
 
-// run is a run of the pipeline, up to its end or to a kill.
+// run runs the pipeline until its end, or until it is killed.
 func (w *world) run() {
 	seen := map[string]bool{}
 	for news := true; news; {
@@ -198,8 +198,8 @@ func (w *world) deliver(b *event.Batch, requests []Request) error {
 	return nil
 }
 
-// script makes two rows of each event. Until it is mended, every third event dies
-// in it, and the second row of every fourth in the sink.
+// script makes two rows of each event. Until it is repaired, every third event fails in
+// it, and the sink rejects the second row of every fourth.
 func (w *world) script(b *event.Batch, requests []Request) (rows []string, dead []event.Dead) {
 	for i := range b.Len() {
 		doc, at := string(b.Doc(i)), b.Range.First+uint64(i)
@@ -209,14 +209,14 @@ func (w *world) script(b *event.Batch, requests []Request) (rows []string, dead 
 		}
 		var n int
 		fmt.Sscanf(doc, "e%d", &n)
-		if !w.mended && n%3 == 0 {
+		if !w.repaired && n%3 == 0 {
 			dead = append(dead, event.Dead{Position: at, Stage: "script", Error: "third", Original: []byte(doc)})
 			continue
 		}
 		for number := range uint32(2) {
 			switch {
 			case request.Sink != "" && request.Number != number:
-			case !w.mended && n%4 == 1 && number == 1:
+			case !w.repaired && n%4 == 1 && number == 1:
 				dead = append(dead, event.Dead{Position: at, Sink: "table", Number: number, Stage: "sink", Error: "fourth", Original: []byte(doc)})
 			default:
 				rows = append(rows, fmt.Sprint(doc, ".", number))

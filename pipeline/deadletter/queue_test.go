@@ -173,8 +173,7 @@ func TestLetterKeepsItsIdentity(t *testing.T) {
 	}
 }
 
-// TestOldFile opens a file as it was before letters named their sink and there
-// was a queue.
+// TestOldFile opens a file from before letters named their sink and could be retried.
 func TestOldFile(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
@@ -216,7 +215,7 @@ func TestUncommittedWaits(t *testing.T) {
 	retry(t, s, Filter{}, RetryResult{Queued: 1})
 }
 
-// TestOneBatchAtATime runs the retries that are requested meanwhile after the batch.
+// TestOneBatchAtATime requests retries while a batch runs: they form the next batch.
 func TestOneBatchAtATime(t *testing.T) {
 	s := open(t, t.TempDir())
 	keep(t, s, "a", dead(1, "x"))

@@ -11,7 +11,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// TestRelease: the file's pages do not stay resident, and are there all the same.
+// TestRelease checks that the file's pages do not stay resident, and that their contents
+// stay readable.
 func TestRelease(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
@@ -40,7 +41,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// resident is how much of a mapped file counts as memory of this process.
+// resident returns how much of a mapped file counts as memory of this process.
 func resident(t *testing.T, path string) (bytes int64) {
 	t.Helper()
 	file, err := os.Open("/proc/self/smaps")

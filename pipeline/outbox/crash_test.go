@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// crashFolder makes the test's process a writer that waits to be killed.
+// crashFolder makes the test's process a writer that runs until it is killed.
 const crashFolder = "PERIGEE_TEST_CRASH_FOLDER"
 
 func TestMain(m *testing.M) {
@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// kept is how many entries back a removal is.
+// kept is the number of entries that the writer does not remove.
 const kept = 3
 
-// writeForever puts one entry after the other and removes each when kept more
-// are there. It says of each that it is durable.
+// writeForever stores one entry after the other, prints its number once it is durable,
+// and removes all but the last kept ones.
 func writeForever(folder string) {
 	s, err := Open(folder)
 	for first := uint64(0); err == nil; first++ {
@@ -42,8 +42,8 @@ func writeForever(folder string) {
 	os.Exit(1)
 }
 
-// TestKill kills a writer and finds all that was durable and not removed, whole,
-// and nothing that was removed before the last entry.
+// TestKill kills a writer and finds all entries that were durable and not removed, and
+// none that was removed before the last entry was stored.
 func TestKill(t *testing.T) {
 	for kill := range 5 {
 		folder := t.TempDir()
@@ -69,7 +69,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killWriter returns the last entry that the writer called durable.
+// killWriter returns the last entry that the writer printed.
 func killWriter(t *testing.T, folder string, after time.Duration) (last uint64) {
 	t.Helper()
 	writer := exec.Command(os.Args[0])

@@ -27,8 +27,8 @@ func closed(t *testing.T, s *Store) {
 	}
 }
 
-// entryOf makes an entry with two outputs of the same documents, of which one
-// has columns, and a third of its own.
+// entryOf returns an entry with two outputs of the same documents, of which one has
+// columns, and a third output of other documents.
 func entryOf(pipeline, partition string, first uint64) *Entry {
 	spec := []event.Column{{Name: "n", Path: []string{"a", "n"}, Type: event.Int64, Required: true}, {Name: "s", Path: []string{"s"}, Type: event.String}}
 	e := &Entry{
@@ -143,7 +143,7 @@ func TestRemovals(t *testing.T) {
 	if diff := cmp.Diff([]uint64{1, 5}, firsts(t, s, "p", "a")); diff != "" {
 		t.Error(diff)
 	}
-	// What comes again at a position that was removed stays.
+	// An entry that is stored after its removal stays.
 	s.Remove("p", "a", 1)
 	put(t, s, entryOf("p", "a", 1))
 	s.Remove("p", "a", 5)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/perigeedb/perigee/event"
 )
@@ -107,6 +108,30 @@ type Traits struct {
 	// *event.PermanentError for what a person must fix. nil means that the source
 	// cannot be checked without reading.
 	Check func(ctx context.Context) error
+}
+
+// An EmptyReason holds why a source lists no partitions, for Traits.WhyEmpty. Its zero
+// value holds no reason.
+type EmptyReason struct {
+	mu     sync.Mutex
+	reason string
+}
+
+// Set keeps a reason, or none if it is empty. It logs a reason that is new.
+func (e *EmptyReason) Set(reason string, log *slog.Logger) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if reason != "" && reason != e.reason && log != nil {
+		log.Warn(reason)
+	}
+	e.reason = reason
+}
+
+// Get returns the reason, or "".
+func (e *EmptyReason) Get() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reason
 }
 
 // A Kind is how configurations name a kind of source.

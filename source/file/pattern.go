@@ -31,11 +31,11 @@ type patternSource struct {
 	atOnce int
 	limits source.Limits
 	log    *slog.Logger
+	empty  source.EmptyReason
 
 	mu       sync.Mutex
 	files    map[string]matchedFile // by partition, as last listed
 	finished map[string]int64       // the size at which a partition was read to its end
-	empty    string                 // why the last listing had no file; logged when it changes
 }
 
 type matchedFile struct {
@@ -64,13 +64,7 @@ func newPattern(env source.Env, c Config) (*patternSource, error) {
 
 // Traits implements source.Source.
 func (p *patternSource) Traits() source.Traits {
-	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.whyEmpty, Check: p.check}
-}
-
-func (p *patternSource) whyEmpty() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.empty
+	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.empty.Get, Check: p.check}
 }
 
 func (p *patternSource) check(ctx context.Context) error {
@@ -107,21 +101,16 @@ func (p *patternSource) Partitions(ctx context.Context) ([]string, error) {
 	return names[:min(len(names), p.atOnce)], nil
 }
 
-// noteEmpty remembers why no file is listed, and logs it once.
+// noteEmpty keeps why no file is listed.
 func (p *patternSource) noteEmpty(files int) {
-	empty := ""
+	reason := ""
 	if files == 0 {
-		empty = "no file matches " + p.path
+		reason = "no file matches " + p.path
 		if paths, _ := filepath.Glob(p.path); len(paths) > 0 {
-			empty = "no file that matches " + p.path + " has a complete line"
+			reason = "no file that matches " + p.path + " has a complete line"
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if empty != "" && empty != p.empty && p.log != nil {
-		p.log.Warn(empty)
-	}
-	p.empty = empty
+	p.empty.Set(reason, p.log)
 }
 
 // listFiles finds the files that match, by partition.

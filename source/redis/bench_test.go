@@ -17,14 +17,14 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-// BenchmarkRead reads, acknowledges and trims; cpu-ns/op is of this process alone.
+// BenchmarkRead reads, acknowledges and trims. cpu-ns/op counts this process alone.
 func BenchmarkRead(b *testing.B) {
 	for _, f := range forms() {
 		b.Run(f.name, func(b *testing.B) { read(b, f) })
 	}
 }
 
-func read(b *testing.B, f form) {
+func read(b *testing.B, f keyKind) {
 	server := testserver.Redis(b)
 	fill(b, f, server, b.N)
 	s, err := redis.New(source.Env{Pipeline: "mails", Limits: source.Limits{Events: 1000, Bytes: 1 << 20}}, f.on(server))
@@ -61,12 +61,12 @@ func read(b *testing.B, f form) {
 	}
 }
 
-func fill(b *testing.B, f form, server *testserver.RedisServer, events int) {
+func fill(b *testing.B, f keyKind, server *testserver.RedisServer, events int) {
 	b.Helper()
 	client := connect(b, server)
 	var all rueidis.Commands
 	for i := range events {
-		all = append(all, f.command(client, list, string(generate.Append(nil, 1, uint64(i)))))
+		all = append(all, f.command(client, listQueue, string(generate.Append(nil, 1, uint64(i)))))
 		if len(all) < 1000 && i < events-1 {
 			continue
 		}
@@ -79,7 +79,7 @@ func fill(b *testing.B, f form, server *testserver.RedisServer, events int) {
 	}
 }
 
-// processTime is what this process has used of the processors.
+// processTime returns the processor time that this process has used.
 func processTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -19,10 +19,10 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-// A chaos does at random what can happen to a list and its engine.
+// A chaos causes random faults of a list and its engine.
 type chaos struct {
 	*run
-	form     form
+	form     keyKind
 	random   *rand.Rand
 	server   *testserver.RedisServer
 	client   rueidis.Client
@@ -33,8 +33,8 @@ type chaos struct {
 	savedAt  int // len(pushed) then
 }
 
-// Whatever happens in whatever order: each event that Redis still had or was
-// given later lands once, and one that it forgot at most once.
+// TestAnyOrderOfFaults: after any faults, each event that Redis still had or got later is
+// committed once, and one that Redis lost at most once.
 func TestAnyOrderOfFaults(t *testing.T) {
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAnyOrderOfFaults(t *testing.T) {
 	}
 }
 
-// The same, with a producer whose MAXLEN takes what nobody has read.
+// TestAnyOrderOfFaultsAndEvictions adds a producer whose MAXLEN removes unread events.
 func TestAnyOrderOfFaultsAndEvictions(t *testing.T) {
 	t.Parallel()
 	for _, f := range forms()[1:3] {
@@ -65,7 +65,7 @@ func TestAnyOrderOfFaultsAndEvictions(t *testing.T) {
 	}
 }
 
-func anyOrder(t *testing.T, f form, config redis.Config, server *testserver.RedisServer, seed uint64, more ...func(*chaos) func()) {
+func anyOrder(t *testing.T, f keyKind, config redis.Config, server *testserver.RedisServer, seed uint64, more ...func(*chaos) func()) {
 	c := &chaos{run: newRun(t, config), form: f,
 		random: rand.New(rand.NewPCG(seed, 0)), server: server, client: connect(t, server)}
 	do(t, c.client, "FLUSHALL")
@@ -89,7 +89,7 @@ func anyOrder(t *testing.T, f form, config redis.Config, server *testserver.Redi
 
 func (c *chaos) push() {
 	items := numbered(fmt.Sprint("push ", len(c.pushed)+len(c.lost)), 0, c.random.IntN(400))
-	c.form.push(c.t, c.client, list, items...)
+	c.form.push(c.t, c.client, listQueue, items...)
 	c.pushed = append(c.pushed, items...)
 }
 
@@ -109,7 +109,7 @@ func (c *chaos) readSome() {
 	}
 }
 
-// settle commits one of the batches in flight and acknowledges it.
+// settle commits and acknowledges one of the batches in flight.
 func (c *chaos) settle() {
 	if len(c.inFlight) > 0 {
 		i := c.random.IntN(len(c.inFlight))
@@ -125,8 +125,8 @@ func (c *chaos) commitAll() {
 	}
 }
 
-// crash is a kill -9 of the engine: some batches are committed and not yet
-// acknowledged, the others are not even that, and nothing more is trimmed.
+// crash is a kill -9 of the engine: some batches are committed and not acknowledged, the
+// others are not committed, and nothing more is trimmed.
 func (c *chaos) crash() {
 	for _, b := range c.inFlight {
 		if c.random.IntN(2) == 0 {
@@ -144,17 +144,17 @@ func (c *chaos) restart() {
 	c.mustOpen()
 }
 
-// evict takes entries from the front of a stream, as a producer's MAXLEN does.
+// evict removes entries from the front of a stream, as a producer's MAXLEN does.
 func (c *chaos) evict() {
-	entries, err := do(c.t, c.client, "XRANGE", list, "-", "+", "COUNT", fmt.Sprint(1+c.random.IntN(300))).AsXRange()
+	entries, err := do(c.t, c.client, "XRANGE", listQueue, "-", "+", "COUNT", fmt.Sprint(1+c.random.IntN(300))).AsXRange()
 	if err != nil || len(entries) == 0 {
 		return
 	}
-	length, err := do(c.t, c.client, "XLEN", list).ToInt64()
+	length, err := do(c.t, c.client, "XLEN", listQueue).ToInt64()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	do(c.t, c.client, "XTRIM", list, "MAXLEN", "=", fmt.Sprint(length-int64(len(entries))))
+	do(c.t, c.client, "XTRIM", listQueue, "MAXLEN", "=", fmt.Sprint(length-int64(len(entries))))
 	gone := map[string]bool{}
 	for _, e := range entries {
 		gone[e.FieldValues["data"]] = true
@@ -191,8 +191,7 @@ func (c *chaos) verify() {
 	c.once(c.pushed, landedOf(c.run, c.lost))
 }
 
-// Producers push all the while, from other connections, as Redis is killed and
-// comes back as it was.
+// TestRestoredWhileProducersPush kills Redis and restores a snapshot while producers push.
 func TestRestoredWhileProducersPush(t *testing.T) {
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {
@@ -202,8 +201,8 @@ func TestRestoredWhileProducersPush(t *testing.T) {
 	}
 }
 
-func restoredWhileProducersPush(t *testing.T, f form) {
-	server, client, r, first := startForm(t, f, 3000)
+func restoredWhileProducersPush(t *testing.T, f keyKind) {
+	server, client, r, first := startKind(t, f, 3000)
 	saved := snapshot(t, server, client)
 	p := &producers{stop: make(chan struct{}), command: f.command}
 	for i := range 2 {
@@ -239,7 +238,7 @@ func restoredWhileProducersPush(t *testing.T, f form) {
 	r.once(first, p.kept, landedOf(r, p.forgotten))
 }
 
-// producers push events of their own until they are stopped; none is tried twice.
+// producers push events until they are stopped, each event once.
 type producers struct {
 	sync.WaitGroup
 	stop    chan struct{}
@@ -251,7 +250,7 @@ type producers struct {
 	kept      []string // taken by Redis since
 }
 
-// connect makes a client that tries nothing twice.
+// connect makes a client that does not retry.
 func (p *producers) connect(t *testing.T, server *testserver.RedisServer) rueidis.Client {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -280,7 +279,7 @@ func (p *producers) pushSome(client rueidis.Client, items []string) {
 	defer p.mu.RUnlock()
 	var all rueidis.Commands
 	for _, item := range items {
-		all = append(all, p.command(client, list, item))
+		all = append(all, p.command(client, listQueue, item))
 	}
 	results := client.DoMulti(context.Background(), all...)
 	p.list.Lock()
@@ -294,7 +293,7 @@ func (p *producers) pushSome(client rueidis.Client, items []string) {
 	}
 }
 
-// epoch does something between two pushes, which forgets what was pushed before.
+// epoch runs something between two pushes, and forgets what was pushed before.
 func (p *producers) epoch(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

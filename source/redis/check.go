@@ -9,66 +9,66 @@ import (
 	"github.com/perigeedb/perigee/internal/resp"
 )
 
-// What streams need of a server: exclusive ranges and MINID, and a count of all
-// that was ever added.
+// Versions of Redis that streams need: for exclusive ranges and MINID, and for the count
+// of all entries ever added.
 const (
-	leastForStreams  = 602
-	countsWhatIsGone = 700
+	streamsVersion      = 602
+	entriesAddedVersion = 700
 )
 
 // check has the server compile the user's scripts. It does not run them.
 func (s *Source) check(ctx context.Context) error {
 	c, err := s.server.Dial(ctx)
 	if err != nil {
-		return s.explain("connect", err)
+		return s.wrapError("connect", err)
 	}
 	defer c.Close()
 	if err := s.checkServer(ctx, c); err != nil {
-		return s.explain("check", err)
+		return s.wrapError("check", err)
 	}
 	for _, key := range s.keys {
 		if s.isPattern(key) {
 			continue
 		}
 		if err := s.checkKey(ctx, c, key); err != nil {
-			return s.explain("check", &keyError{key, err})
+			return s.wrapError("check", &keyError{key, err})
 		}
 	}
 	return nil
 }
 
 func (s *Source) checkServer(ctx context.Context, c *resp.Conn) error {
-	if s.form == asStream {
+	if s.kind == streamKey {
 		version, err := c.Version(ctx)
 		if err != nil {
 			return err
 		}
-		if version > 0 && version < leastForStreams {
+		if version > 0 && version < streamsVersion {
 			return &event.PermanentError{Err: fmt.Errorf("the server is Redis %d.%d", version/100, version%100),
 				Hint: "streams need 6.2 or later"}
 		}
-		if version > 0 && version < countsWhatIsGone {
-			s.env.Log.Warn("entries that others remove before they are read cannot be noticed before Redis 7", "redis", s.server.Address)
+		if version > 0 && version < entriesAddedVersion {
+			s.env.Log.Warn("before Redis 7, entries that others remove before they are read go unnoticed", "redis", s.server.Address)
 		}
 	}
-	var scripts []*lua
-	for _, l := range []*lua{s.peek, s.trim} {
+	var scripts []*userScript
+	for _, l := range []*userScript{s.peek, s.trim} {
 		if l != nil {
 			scripts = append(scripts, l)
 		}
 	}
-	return c.WithContext(ctx, func() error { return load(c, scripts...) })
+	return c.WithContext(ctx, func() error { return loadScripts(c, scripts...) })
 }
 
-// checkKey looks at the type of a key, at what stands beside it, and at what the
-// user may do.
+// checkKey checks the type of a key and of its state, which pipeline reads it, and the
+// user's permissions.
 func (s *Source) checkKey(ctx context.Context, c *resp.Conn, key string) error {
 	state := stateKey(key)
 	types := map[string]string{}
-	if s.form == asList || s.form == asStream {
-		types[key] = s.form.String()
+	if s.kind == listKey || s.kind == streamKey {
+		types[key] = s.kind.String()
 	}
-	if s.form != asPop {
+	if s.kind != poppedKey {
 		types[state] = "hash"
 	}
 	for name, want := range types {
@@ -77,42 +77,42 @@ func (s *Source) checkKey(ctx context.Context, c *resp.Conn, key string) error {
 			return err
 		}
 		if v != "none" && v != want {
-			return &event.PermanentError{Err: fmt.Errorf("%q is a %v, not a %s", name, v, want), Hint: "name another key, or rename that one"}
+			return &event.PermanentError{Err: fmt.Errorf("%q is a %v, not a %s", name, v, want), Hint: "use another key, or rename that one"}
 		}
 	}
-	if s.form != asPop {
+	if s.kind != poppedKey {
 		v, err := c.Do(ctx, "HGET", state, "pipeline")
 		if err != nil {
 			return err
 		}
 		if v != nil {
-			if err := s.ours(key, fmt.Sprint(v)); err != nil {
+			if err := s.checkPipeline(key, fmt.Sprint(v)); err != nil {
 				return err
 			}
 		}
 	}
-	denied, err := c.DeniedCommand(ctx, s.commands(key, state)...)
+	denied, err := c.DeniedCommand(ctx, s.requiredCommands(key, state)...)
 	if err == nil && denied != "" {
-		err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sources.md lists"}
+		err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user the commands that docs/sources.md lists"}
 	}
 	return err
 }
 
-// commands are examples of all that the source asks of the server.
-func (s *Source) commands(key, state string) [][]string {
-	ours := [][]string{{"MULTI"}, {"EXEC"}, {"EVAL", "return 1", "1", key}, {"HMGET", state, "head"},
+// requiredCommands returns an example of each command that the source sends.
+func (s *Source) requiredCommands(key, state string) [][]string {
+	common := [][]string{{"MULTI"}, {"EXEC"}, {"EVAL", "return 1", "1", key}, {"HMGET", state, "head"},
 		{"HSET", state, "head", "0"}, {"HINCRBY", state, "head", "0"}, {"EXISTS", state}}
-	switch s.form {
-	case asList:
-		return append(ours, []string{"LLEN", key}, []string{"LRANGE", key, "0", "0"}, []string{"LTRIM", key, "0", "-1"})
-	case asStream:
-		all := append(ours, []string{"XRANGE", key, "-", "+"}, []string{"XINFO", "STREAM", key})
+	switch s.kind {
+	case listKey:
+		return append(common, []string{"LLEN", key}, []string{"LRANGE", key, "0", "0"}, []string{"LTRIM", key, "0", "-1"})
+	case streamKey:
+		all := append(common, []string{"XRANGE", key, "-", "+"}, []string{"XINFO", "STREAM", key})
 		if s.config.Trim != "false" {
 			all = append(all, []string{"XTRIM", key, "MINID", "0-1"}, []string{"XDEL", key, "0-1"})
 		}
 		return all
-	case asPair:
-		return append(ours, []string{"EVALSHA", s.peek.sha, "1", key}, []string{"SCRIPT", "LOAD", "return 1"})
+	case scriptedKey:
+		return append(common, []string{"EVALSHA", s.peek.sha, "1", key}, []string{"SCRIPT", "LOAD", "return 1"})
 	}
 	return [][]string{{"EVALSHA", s.peek.sha, "1", key}, {"SCRIPT", "LOAD", "return 1"}}
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/perigeedb/perigee/internal/resp"
 )
 
-// An entry is one of a stream, as it comes.
-type entry struct {
+// A streamEntry parses the entries of a stream.
+type streamEntry struct {
 	id, name, value []byte
-	between         []byte // between the ID and the size of the document, in the entry before
+	fieldHeader     []byte // of the entry before: the bytes between its ID and the size of its document
 	doc             []byte // made of several fields
 	left            int    // bytes of the document that are still on the connection, or -1
 }
 
-// read reads up to the document, and returns its size. The document is the value
-// of the field that is asked for, or of the only one; otherwise it is an object of
-// all fields. An entry without the field becomes text that says so: it is no
-// JSON, and ends as a dead letter.
-func (e *entry) read(c *resp.Conn, wanted string) (int, error) {
-	if e.readAhead(c, wanted) {
+// readSize reads up to the document and returns its size. The document is the value of
+// the wanted field, or of the only one; otherwise it is an object of all fields. An entry
+// without the wanted field becomes a text that says so, which is not JSON and becomes a
+// dead letter.
+func (e *streamEntry) readSize(c *resp.Conn, wanted string) (int, error) {
+	if e.parseBuffered(c, wanted) {
 		return e.left, nil
 	}
 	if _, err := c.ReadLength('*'); err != nil {
@@ -40,31 +40,31 @@ func (e *entry) read(c *resp.Conn, wanted string) (int, error) {
 		return 0, err
 	}
 	if parts != 2 {
-		return e.gather(c, parts/2, wanted, false)
+		return e.buildDocument(c, parts/2, wanted, false)
 	}
 	if err := e.readName(c); err != nil {
 		return 0, err
 	}
 	if wanted != "" && string(e.name) != wanted {
-		return e.gather(c, 1, wanted, true)
+		return e.buildDocument(c, 1, wanted, true)
 	}
 	e.left, err = c.ReadLength('$')
 	return e.left, err
 }
 
-// readAhead reads an entry with the only field that is wanted, if its head has
-// arrived as a whole: that is nearly always so, and takes half the time. Nearly
-// always it also has the field of the one before.
-func (e *entry) readAhead(c *resp.Conn, wanted string) bool {
+// parseBuffered parses an entry whose only field is the wanted one, if it is buffered up
+// to the document. That is nearly always so, and takes half the time. Nearly always the
+// name of the field is that of the entry before.
+func (e *streamEntry) parseBuffered(c *resp.Conn, wanted string) bool {
 	_, b, ok := resp.ParseLength(c.Buffered(), '*')
 	if !ok {
 		return false
 	}
-	id, b, ok := textAhead(b)
+	id, b, ok := parseString(b)
 	if !ok {
 		return false
 	}
-	if b, ok = e.fieldAhead(b, wanted); !ok {
+	if b, ok = e.parseField(b, wanted); !ok {
 		return false
 	}
 	size, b, ok := resp.ParseLength(b, '$')
@@ -76,25 +76,25 @@ func (e *entry) readAhead(c *resp.Conn, wanted string) bool {
 	return true
 }
 
-// fieldAhead returns what follows the name of the only field, if it is wanted.
-func (e *entry) fieldAhead(b []byte, wanted string) (rest []byte, ok bool) {
-	if rest, ok = bytes.CutPrefix(b, e.between); ok && len(e.between) > 0 {
+// parseField returns what follows the name of the only field, if it is the wanted one.
+func (e *streamEntry) parseField(b []byte, wanted string) (rest []byte, ok bool) {
+	if rest, ok = bytes.CutPrefix(b, e.fieldHeader); ok && len(e.fieldHeader) > 0 {
 		return rest, true
 	}
 	parts, rest, ok := resp.ParseLength(b, '*')
 	if !ok || parts != 2 {
 		return nil, false
 	}
-	name, rest, ok := textAhead(rest)
+	name, rest, ok := parseString(rest)
 	if !ok || wanted != "" && string(name) != wanted {
 		return nil, false
 	}
-	e.between = append(e.between[:0], b[:len(b)-len(rest)]...)
+	e.fieldHeader = append(e.fieldHeader[:0], b[:len(b)-len(rest)]...)
 	return rest, true
 }
 
-// textAhead is a short string in what is ahead, and what follows it.
-func textAhead(b []byte) (text, rest []byte, ok bool) {
+// parseString parses a buffered string, and returns what follows it.
+func parseString(b []byte) (text, rest []byte, ok bool) {
 	n, b, ok := resp.ParseLength(b, '$')
 	if !ok || len(b) < n+2 {
 		return nil, nil, false
@@ -102,7 +102,7 @@ func textAhead(b []byte) (text, rest []byte, ok bool) {
 	return b[:n], b[n+2:], true
 }
 
-func (e *entry) readName(c *resp.Conn) error {
+func (e *streamEntry) readName(c *resp.Conn) error {
 	size, err := c.ReadLength('$')
 	if err == nil {
 		e.name, err = c.AppendBody(e.name[:0], size)
@@ -110,9 +110,9 @@ func (e *entry) readName(c *resp.Conn) error {
 	return err
 }
 
-// gather reads fields and makes a document of them; the name of the first may
-// have been read.
-func (e *entry) gather(c *resp.Conn, fields int, wanted string, named bool) (int, error) {
+// buildDocument reads fields and makes an object of them. named says that the name of the
+// first was already read.
+func (e *streamEntry) buildDocument(c *resp.Conn, fields int, wanted string, named bool) (int, error) {
 	e.left = -1
 	e.doc = append(e.doc[:0], '{')
 	var found []byte
@@ -148,15 +148,15 @@ func (e *entry) gather(c *resp.Conn, fields int, wanted string, named bool) (int
 	return len(e.doc), nil
 }
 
-// take appends the document.
-func (e *entry) take(c *resp.Conn, dst []byte) ([]byte, error) {
+// appendDocument appends the document to dst.
+func (e *streamEntry) appendDocument(c *resp.Conn, dst []byte) ([]byte, error) {
 	if e.left >= 0 {
 		return c.AppendBody(dst, e.left)
 	}
 	return append(dst, e.doc...), nil
 }
 
-// appendJSON appends text as a JSON string; what is no UTF-8 in it is replaced.
+// appendJSON appends text as a JSON string. It replaces invalid UTF-8.
 func appendJSON(dst, text []byte) []byte {
 	if !utf8.Valid(text) {
 		text = bytes.ToValidUTF8(text, []byte("\ufffd"))

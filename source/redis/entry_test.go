@@ -50,8 +50,8 @@ func TestEntriesBecomeDocuments(t *testing.T) {
 	}
 }
 
-// inPieces passes on what a server says in pieces of a few bytes, so that whatever
-// is read ahead has not come as a whole. It returns the address to connect to.
+// inPieces forwards a server's replies in pieces of a few bytes, so that nothing is
+// buffered as a whole. It returns the address to connect to.
 func inPieces(t *testing.T, server string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// A keyError is what happened to one of the keys.
+// A keyError says which key an error is about.
 type keyError struct {
 	key string
 	err error
@@ -20,55 +20,55 @@ type keyError struct {
 func (e *keyError) Error() string { return fmt.Sprintf("%q: %v", e.key, e.err) }
 func (e *keyError) Unwrap() error { return e.err }
 
-// explain says what was being done, and gives the errors that a person must
-// mend a hint.
-func (s *Source) explain(doing string, err error) error {
+// wrapError adds what was being done to an error, and a hint to one that a person must
+// fix.
+func (s *Source) wrapError(doing string, err error) error {
 	if errors.Is(err, source.ErrMoved) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	wrapped := fmt.Errorf("%s in redis %s: %w", doing, s.server.Address, err)
+	wrapped := fmt.Errorf("%s in Redis at %s: %w", doing, s.server.Address, err)
 	if hint := s.hint(err); hint != "" {
 		return &event.PermanentError{Err: wrapped, Hint: hint}
 	}
 	return wrapped
 }
 
-// hint is what a person can do about an error; empty when time mends it.
+// hint returns what a person can do about an error, or "" when retrying may help.
 func (s *Source) hint(err error) string {
-	var stays *event.PermanentError
-	if errors.As(err, &stays) {
-		return stays.Hint
+	var permanent *event.PermanentError
+	if errors.As(err, &permanent) {
+		return permanent.Hint
 	}
-	var refused resp.ReplyError
-	isRefused := errors.As(err, &refused)
-	code := refused.Code()
+	var reply resp.ReplyError
+	isReply := errors.As(err, &reply)
+	code := reply.Code()
 	switch {
-	case isRefused && passes(code):
+	case isReply && isTransient(code):
 		return ""
 	case errors.As(err, new(*scriptError)):
-		return "the Redis script must keep to its contract; see docs/sources.md"
-	case !isRefused:
+		return "change the Redis script; docs/sources.md says what it must return"
+	case !isReply:
 		return ""
 	case code == "MOVED" || code == "CROSSSLOT" || code == "ASK":
-		return "the server is part of a cluster; connect to the one that has the key, and give all keys of a pipeline one {tag}"
-	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" || strings.HasPrefix(string(refused), "ERR AUTH"):
-		return "set username and password to a user that may read and trim the " + s.form.String() + " and run scripts"
-	case strings.HasPrefix(string(refused), "ERR DB index"):
+		return "the server is part of a cluster: connect to the node that has the key, and give all keys of a pipeline the same {tag}"
+	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" || strings.HasPrefix(string(reply), "ERR AUTH"):
+		return "set username and password to a user that may read and trim the " + s.kind.String() + " and run scripts"
+	case strings.HasPrefix(string(reply), "ERR DB index"):
 		return fmt.Sprintf("the server has no database %d", s.config.DB)
-	case strings.Contains(string(refused), "The user executing the script") || strings.Contains(string(refused), "ACL failure"):
-		return "the user may not use all the commands that are needed; see docs/sources.md"
-	case strings.Contains(string(refused), "WRONGTYPE"):
+	case strings.Contains(string(reply), "The user executing the script") || strings.Contains(string(reply), "ACL failure"):
+		return "the user lacks permission for some commands; docs/sources.md lists them"
+	case strings.Contains(string(reply), "WRONGTYPE"):
 		var of keyError
 		if e := (*keyError)(nil); errors.As(err, &e) {
 			of = *e
 		}
-		return fmt.Sprintf("key %q must be a %s and %s a hash; look with TYPE", of.key, s.form, stateKey(of.key))
+		return fmt.Sprintf("key %q must be a %s, and %s a hash: compare with TYPE", of.key, s.kind, stateKey(of.key))
 	}
 	return ""
 }
 
-// passes tells whether a refusal is one that time mends.
-func passes(code string) bool {
+// isTransient reports whether retrying may help against an error reply with this code.
+func isTransient(code string) bool {
 	switch code {
 	case "LOADING", "BUSY", "MASTERDOWN", "READONLY", "OOM", "TRYAGAIN", "CLUSTERDOWN", "NOSCRIPT", "UNKILLABLE", "MISCONF":
 		return true

@@ -24,8 +24,8 @@ func TestRedisKilledAndStartedAgain(t *testing.T) {
 	}
 }
 
-func killedAndStartedAgain(t *testing.T, f form) {
-	server, _, r, items := startForm(t, f, 2000, "--appendonly", "yes", "--appendfsync", "always")
+func killedAndStartedAgain(t *testing.T, f keyKind) {
+	server, _, r, items := startKind(t, f, 2000, "--appendonly", "yes", "--appendfsync", "always")
 	for range 3 {
 		for range 4 {
 			b := r.mustRead()
@@ -63,7 +63,7 @@ func TestRedisAway(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	s := newSource(t, redis.Config{Address: address, List: list}, source.Limits{Events: 1, Bytes: 1})
+	s := newSource(t, redis.Config{Address: address, List: listQueue}, source.Limits{Events: 1, Bytes: 1})
 	_, err = s.Partitions(t.Context())
 	var stays *event.PermanentError
 	if err == nil || errors.As(err, &stays) || !strings.Contains(err.Error(), address) {
@@ -71,14 +71,14 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
-// A server that accepts and says nothing must not hold up a shutdown.
-func TestSilentServerCanBeCancelled(t *testing.T) {
+// TestSilentServer: a server that accepts and does not respond must not delay a shutdown.
+func TestSilentServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s := newSource(t, redis.Config{Address: l.Addr().String(), List: list}, source.Limits{Events: 1, Bytes: 1})
+	s := newSource(t, redis.Config{Address: l.Addr().String(), List: listQueue}, source.Limits{Events: 1, Bytes: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := s.Partitions(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -86,7 +86,7 @@ func TestSilentServerCanBeCancelled(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestErrorReplies(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
 	do(t, client, "SET", "text", "x")
@@ -129,7 +129,7 @@ func TestPassword(t *testing.T) {
 		{redis.Config{Password: "wrong"}, true},
 		{redis.Config{}, true},
 	} {
-		c.config.Address, c.config.List = server.Address(), list
+		c.config.Address, c.config.List = server.Address(), listQueue
 		r := newRun(t, c.config)
 		err := r.open()
 		if c.refused {
@@ -146,8 +146,8 @@ func TestLargeAndBinaryEvents(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
 	items := []string{"", "\x00\r\n$3\r\n", strings.Repeat("x", 3<<20), "{}", strings.Repeat("y", 300<<10), "é"}
-	push(t, client, list, items...)
-	r := newRun(t, redis.Config{Address: server.Address(), List: list, UntilEmpty: true})
+	push(t, client, listQueue, items...)
+	r := newRun(t, redis.Config{Address: server.Address(), List: listQueue, UntilEmpty: true})
 	r.limits = source.Limits{Events: 10, Bytes: 64 << 10}
 	r.mustOpen()
 	r.drain()
@@ -155,17 +155,17 @@ func TestLargeAndBinaryEvents(t *testing.T) {
 	r.once(items)
 }
 
-// Events that are pushed while a read waits arrive without being asked for again.
+// TestWaitsForPushes pushes events while a read waits.
 func TestWaitsForPushes(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
-	r := newRun(t, redis.Config{Address: server.Address(), List: list})
+	r := newRun(t, redis.Config{Address: server.Address(), List: listQueue})
 	r.mustOpen()
 	items := numbered("event", 0, 500)
 	go func() {
 		for i := range 50 {
 			time.Sleep(time.Millisecond)
-			_ = client.Do(context.Background(), client.B().Rpush().Key(list).Element(items[10*i:10*i+10]...).Build()).Error()
+			_ = client.Do(context.Background(), client.B().Rpush().Key(listQueue).Element(items[10*i:10*i+10]...).Build()).Error()
 		}
 	}()
 	for n := 0; n < len(items); {

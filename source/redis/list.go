@@ -9,18 +9,18 @@ import (
 	"github.com/perigeedb/perigee/internal/resp"
 )
 
-//go:embed list_advance.lua
-var listAdvance string
+//go:embed list_trim.lua
+var listTrimScript string
 
-// A list is a Redis list: a position is an index from the head on.
-type list struct {
+// A listQueue is a Redis list. A position is the head plus an index.
+type listQueue struct {
 	key, state string
 	bytes      int // of the next item
 }
 
-func (*list) begin(*resp.Conn) error { return nil }
+func (*listQueue) prepare(*resp.Conn) error { return nil }
 
-func (l *list) ask(c *resp.Conn, head, from uint64, n int, anchored bool) {
+func (l *listQueue) queueRead(c *resp.Conn, head, from uint64, n int, anchored bool) {
 	first, last := int(from-head), int(from-head)+n-1
 	if anchored {
 		first--
@@ -35,8 +35,8 @@ func (l *list) ask(c *resp.Conn, head, from uint64, n int, anchored bool) {
 	c.Queue("EXEC")
 }
 
-func (l *list) answer(c *resp.Conn) (p peek, err error) {
-	if err = readExec(c, 3); err != nil {
+func (l *listQueue) readSnapshot(c *resp.Conn) (p snapshot, err error) {
+	if err = readExecHeader(c, 3); err != nil {
 		return p, err
 	}
 	if p.state, err = readState(c); err != nil {
@@ -49,24 +49,24 @@ func (l *list) answer(c *resp.Conn) (p peek, err error) {
 	return p, err
 }
 
-func (l *list) size(c *resp.Conn) (size int, err error) {
+func (l *listQueue) nextSize(c *resp.Conn) (size int, err error) {
 	l.bytes, err = c.ReadLength('$')
 	return l.bytes, err
 }
 
-func (l *list) take(c *resp.Conn, dst []byte, _ uint64) ([]byte, uint32, error) {
+func (l *listQueue) appendEvent(c *resp.Conn, dst []byte, _ uint64) ([]byte, uint32, error) {
 	start := len(dst)
 	dst, err := c.AppendBody(dst, l.bytes)
 	return dst, crc32.Checksum(dst[start:], castagnoli), err
 }
 
-func (l *list) askAdvance(c *resp.Conn, t trim) {
-	c.QueueEval(listAdvance, []string{l.key, l.state}, t.was.generation,
-		strconv.FormatUint(t.was.head, 10), strconv.FormatUint(t.to-t.was.head, 10), t.generation)
+func (l *listQueue) queueTrim(c *resp.Conn, t trim) {
+	c.QueueEval(listTrimScript, []string{l.key, l.state}, t.expected.generation,
+		strconv.FormatUint(t.expected.head, 10), strconv.FormatUint(t.to-t.expected.head, 10), t.generation)
 }
 
-func (*list) readAdvance(c *resp.Conn) error { return readDone(c) }
+func (*listQueue) readTrimReply(c *resp.Conn) error { return readTrimDone(c) }
 
-func (l *list) anew(generation string, _ uint64) string {
+func (l *listQueue) resetCommand(generation string, _ uint64) string {
 	return fmt.Sprintf("redis-cli HSET %q generation %s head 0", l.state, generation)
 }

@@ -12,41 +12,51 @@ import (
 
 const (
 	stateSuffix = ":perigee"
-	scanCount   = "1000" // keys that a step of a search looks at
+	scanStep    = "1000" // keys that one SCAN looks at
 )
 
-// Partitions implements source.Source. Each key in its generation is one. What
-// stands beside a key is made by the first worker that comes; the others find it.
+// Partitions implements source.Source. A partition is a key in its generation. The first
+// worker creates the state of a key; the others find it.
 func (s *Source) Partitions(ctx context.Context) (names []string, err error) {
 	c, err := s.server.Dial(ctx)
 	if err != nil {
-		return nil, s.explain("look for keys", err)
+		return nil, s.wrapError("list keys", err)
 	}
 	defer c.Close()
 	err = c.WithContext(ctx, func() error {
-		keys, err := s.find(c)
+		keys, err := s.findKeys(c)
 		if err != nil {
 			return err
 		}
-		names, err = s.generations(c, keys)
+		s.noteEmpty(len(keys))
+		names, err = s.createStates(c, keys)
 		return err
 	})
 	if err != nil {
-		return nil, s.explain("look for keys", err)
+		return nil, s.wrapError("list keys", err)
 	}
 	return names, nil
 }
 
-// find returns the keys there are. One that was seen stays: a list that is
-// drained is gone from Redis until the next push.
-func (s *Source) find(c *resp.Conn) ([]string, error) {
+// noteEmpty keeps why there is no key.
+func (s *Source) noteEmpty(keys int) {
+	reason := ""
+	if keys == 0 {
+		reason = fmt.Sprintf("no %s matches %s", s.kind, strings.Join(s.keys, ", "))
+	}
+	s.empty.Set(reason, s.env.Log)
+}
+
+// findKeys returns the keys that exist or were found before: a drained list is gone from
+// Redis until the next push.
+func (s *Source) findKeys(c *resp.Conn) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.keys {
 		found := []string{k}
 		if s.isPattern(k) {
 			var err error
-			if found, err = s.match(c, k); err != nil {
+			if found, err = s.matchKeys(c, k); err != nil {
 				return nil, err
 			}
 		}
@@ -59,26 +69,25 @@ func (s *Source) find(c *resp.Conn) ([]string, error) {
 	return slices.Clone(s.seen), nil
 }
 
-// isPattern tells whether a name stands for several keys: one in lists or streams
-// may, that of a list or a stream is what it is.
+// isPattern reports whether a name may match several keys. Names in lists and streams
+// may; those in list and stream are literal.
 func (s *Source) isPattern(name string) bool {
 	return s.config.List == "" && s.config.Stream == "" && strings.ContainsAny(name, "*?[")
 }
 
-// match looks for keys by a pattern. A list that is drained is gone, but what stands
-// beside it is not: a worker that has just begun must name the same keys as those
-// that have seen them full, or they would reckon with different shares, and leave a
-// key to each other.
-func (s *Source) match(c *resp.Conn, pattern string) ([]string, error) {
+// matchKeys finds the keys that match a pattern, and those whose state does: a drained
+// list is gone, but its state stays. All workers must list the same keys, or each would
+// leave a key to another.
+func (s *Source) matchKeys(c *resp.Conn, pattern string) ([]string, error) {
 	kind := ""
-	if s.form == asList || s.form == asStream {
-		kind = s.form.String()
+	if s.kind == listKey || s.kind == streamKey {
+		kind = s.kind.String()
 	}
-	found, err := s.scan(c, pattern, kind)
-	if err != nil || s.form == asStream || s.form == asPop {
+	found, err := s.scanKeys(c, pattern, kind)
+	if err != nil || s.kind == streamKey || s.kind == poppedKey {
 		return found, err
 	}
-	states, err := s.scan(c, stateKey(pattern), "hash")
+	states, err := s.scanKeys(c, stateKey(pattern), "hash")
 	for _, state := range states {
 		key := strings.TrimSuffix(state, stateSuffix)
 		if inner := strings.TrimSuffix(strings.TrimPrefix(key, "{"), "}"); stateKey(inner) == state {
@@ -91,10 +100,11 @@ func (s *Source) match(c *resp.Conn, pattern string) ([]string, error) {
 	return found, err
 }
 
-// scan looks for keys of a type by a pattern; no type is any, save for our own.
-func (s *Source) scan(c *resp.Conn, match, kind string) (keys []string, err error) {
+// scanKeys finds keys by pattern and type. Without a type it returns keys of any type
+// except states.
+func (s *Source) scanKeys(c *resp.Conn, match, kind string) (keys []string, err error) {
 	for cursor := "0"; ; {
-		args := []string{"SCAN", cursor, "MATCH", match, "COUNT", scanCount}
+		args := []string{"SCAN", cursor, "MATCH", match, "COUNT", scanStep}
 		if kind != "" {
 			args = append(args, "TYPE", kind)
 		}
@@ -108,7 +118,7 @@ func (s *Source) scan(c *resp.Conn, match, kind string) (keys []string, err erro
 		}
 		reply, ok := v.([]any)
 		if !ok || len(reply) != 2 {
-			return nil, fmt.Errorf("redis answered SCAN with %v", v)
+			return nil, fmt.Errorf("unexpected reply to SCAN: %v", v)
 		}
 		cursor, _ = reply[0].(string)
 		page, _ := reply[1].([]any)
@@ -124,23 +134,24 @@ func (s *Source) scan(c *resp.Conn, match, kind string) (keys []string, err erro
 	}
 }
 
-// reads tells whether a key is one of the source's.
-func (s *Source) reads(key string) bool {
+// hasKey reports whether the source reads a key.
+func (s *Source) hasKey(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.seen, key) || slices.Contains(s.keys, key)
 }
 
-// generations makes what is absent beside the keys, and returns their names.
-func (s *Source) generations(c *resp.Conn, keys []string) (names []string, err error) {
-	if s.form == asPop {
+// createStates creates the states that are missing, and returns the names of the
+// partitions.
+func (s *Source) createStates(c *resp.Conn, keys []string) (names []string, err error) {
+	if s.kind == poppedKey {
 		for _, key := range keys {
-			names = append(names, partitionName(key, s.popped))
+			names = append(names, partitionName(key, s.popGeneration))
 		}
 		return names, nil
 	}
 	for _, key := range keys {
-		s.askCreate(c, key)
+		s.queueCreateState(c, key)
 	}
 	if err := c.Flush(); err != nil {
 		return nil, err
@@ -148,7 +159,7 @@ func (s *Source) generations(c *resp.Conn, keys []string) (names []string, err e
 	for _, key := range keys {
 		now, err := readState(c)
 		if err == nil {
-			err = s.ours(key, now.pipeline)
+			err = s.checkPipeline(key, now.pipeline)
 		}
 		if err != nil {
 			return nil, &keyError{key, err}
@@ -158,25 +169,63 @@ func (s *Source) generations(c *resp.Conn, keys []string) (names []string, err e
 	return names, nil
 }
 
-func (s *Source) askCreate(c *resp.Conn, key string) {
-	generation := firstGeneration(s.env.Pipeline, key, s.form)
-	switch s.form {
-	case asStream:
-		c.QueueEval(streamCreate, []string{stateKey(key), key}, generation, s.env.Pipeline)
-	case asPair:
+func (s *Source) queueCreateState(c *resp.Conn, key string) {
+	generation := firstGeneration(s.env.Pipeline, key, s.kind)
+	switch s.kind {
+	case streamKey:
+		c.QueueEval(streamCreateScript, []string{stateKey(key), key}, generation, s.env.Pipeline)
+	case scriptedKey:
 		c.QueueEval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "base")
 	default:
 		c.QueueEval(createScript, []string{stateKey(key)}, generation, s.env.Pipeline, "head")
 	}
 }
 
-// ours refuses a key that another pipeline reads.
-func (s *Source) ours(key, pipeline string) error {
+// checkPipeline returns an error for a key that another pipeline reads.
+func (s *Source) checkPipeline(key, pipeline string) error {
 	if pipeline == s.env.Pipeline {
 		return nil
 	}
 	return &event.PermanentError{
-		Err:  fmt.Errorf("%s %q is read by pipeline %q already", s.form, key, pipeline),
-		Hint: fmt.Sprintf("one pipeline reads a %s; if %q is gone for good, delete the key: redis-cli DEL %q", s.form, pipeline, stateKey(key)),
+		Err:  fmt.Errorf("%s %q is already read by pipeline %q", s.kind, key, pipeline),
+		Hint: fmt.Sprintf("only one pipeline may read a %s; if %q no longer exists, delete its state: redis-cli DEL %q", s.kind, pipeline, stateKey(key)),
 	}
+}
+
+// bounds omits keys without a state: they have no positions yet.
+func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
+	bounds := map[string]event.Range{}
+	if s.kind == poppedKey {
+		return bounds, nil
+	}
+	c, err := s.server.Dial(ctx)
+	if err != nil {
+		return nil, s.wrapError("list keys", err)
+	}
+	defer c.Close()
+	var keys []string
+	if err := c.WithContext(ctx, func() (err error) { keys, err = s.findKeys(c); return err }); err != nil {
+		return nil, s.wrapError("list keys", err)
+	}
+	for _, key := range keys {
+		now, err := s.snapshotKey(ctx, key)
+		if err != nil {
+			return nil, s.wrapError("read", &keyError{key, err})
+		}
+		if now.state.generation == "" || s.checkPipeline(key, now.state.pipeline) != nil {
+			continue
+		}
+		bounds[partitionName(key, now.state.generation)] = event.Range{First: now.state.head, Count: uint64(now.length + max(0, now.removed))}
+	}
+	return bounds, nil
+}
+
+// snapshotKey reads the state of a key, and no event.
+func (s *Source) snapshotKey(ctx context.Context, key string) (snapshot, error) {
+	r := &reader{source: s, key: key, queue: s.newQueue(key)}
+	defer r.disconnect()
+	if err := r.dial(ctx); err != nil {
+		return snapshot{}, err
+	}
+	return r.readState(ctx)
 }

@@ -10,38 +10,36 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
-	"github.com/perigeedb/perigee/source"
 )
 
-// A popper reads by a script that takes events away. They have no positions in
-// Redis, so each reader counts from 0 in a partition of its own, that never was
-// before.
-type popper struct {
+// A popReader reads with a script that removes events. Such events have no positions in
+// Redis, so each process counts from 0 in a partition with a random name.
+type popReader struct {
 	source    *Source
 	key       string
 	partition string
-	script    *lua
+	script    *userScript
 	conn      *resp.Conn
 	next      uint64
-	waiting   [][]byte // taken from Redis, not yet read
+	popped    [][]byte // removed from Redis and not yet read
 }
 
-// anyGeneration is a name that never was before: 128 random bits.
-func anyGeneration() string { return rand.Text() }
+// randomGeneration returns a name with 128 random bits.
+func randomGeneration() string { return rand.Text() }
 
-// Lag implements source.Reader: how much a script has left to pop is unknown.
-func (p *popper) Lag() uint64 { return 0 }
+// Lag implements source.Reader. How many events a script has left to pop is unknown.
+func (p *popReader) Lag() uint64 { return 0 }
 
 // Read implements source.Reader.
-func (p *popper) Read(ctx context.Context, b *event.Batch) error {
+func (p *popReader) Read(ctx context.Context, b *event.Batch) error {
 	b.Reset()
 	b.Partition = p.partition
-	for wait := pollLeast; len(p.waiting) == 0; wait = min(2*wait, pollMost) {
-		if err := p.pop(ctx); err != nil {
+	for wait := pollMin; len(p.popped) == 0; wait = min(2*wait, pollMax) {
+		if err := p.popEvents(ctx); err != nil {
 			p.disconnect()
-			return p.source.explain("pop", &keyError{p.key, err})
+			return p.source.wrapError("pop", &keyError{p.key, err})
 		}
-		if len(p.waiting) > 0 {
+		if len(p.popped) > 0 {
 			break
 		}
 		if p.source.config.UntilEmpty {
@@ -53,56 +51,56 @@ func (p *popper) Read(ctx context.Context, b *event.Batch) error {
 		case <-time.After(wait):
 		}
 	}
-	p.fill(b)
+	p.moveToBatch(b)
 	return nil
 }
 
-// fill moves what fits into b.
-func (p *popper) fill(b *event.Batch) {
+// moveToBatch moves the popped events that fit to b.
+func (p *popReader) moveToBatch(b *event.Batch) {
 	limits := p.source.env.Limits
-	for len(p.waiting) > 0 && b.Len() < limits.Events {
-		if b.Len() > 0 && len(b.Data)+len(p.waiting[0]) > limits.Bytes {
+	for len(p.popped) > 0 && b.Len() < limits.Events {
+		if b.Len() > 0 && len(b.Data)+len(p.popped[0]) > limits.Bytes {
 			break
 		}
-		b.Append(p.waiting[0])
-		p.waiting = p.waiting[1:]
+		b.Append(p.popped[0])
+		p.popped = p.popped[1:]
 	}
 	b.Range.First, b.Range.Count = p.next, uint64(b.Len())
 	p.next += b.Range.Count
 }
 
-// pop calls the script; one that Redis has forgotten is loaded again.
-func (p *popper) pop(ctx context.Context) (err error) {
+// popEvents calls the script. It loads the script again if the server lost it.
+func (p *popReader) popEvents(ctx context.Context) (err error) {
 	for try := 0; ; try++ {
-		if err = p.popOnce(ctx); !forgotten(err) || try > 0 {
+		if err = p.callScript(ctx); !isNoScript(err) || try > 0 {
 			return err
 		}
 		p.disconnect()
 	}
 }
 
-func (p *popper) popOnce(ctx context.Context) (err error) {
+func (p *popReader) callScript(ctx context.Context) (err error) {
 	if p.conn == nil {
 		if p.conn, err = p.source.server.Dial(ctx); err != nil {
 			return err
 		}
-		if err = p.conn.WithContext(ctx, func() error { return load(p.conn, p.script) }); err != nil {
+		if err = p.conn.WithContext(ctx, func() error { return loadScripts(p.conn, p.script) }); err != nil {
 			return err
 		}
 	}
 	count := strconv.Itoa(p.source.env.Limits.Events)
 	v, err := p.conn.Do(ctx, "EVALSHA", p.script.sha, "2", p.key, count, count)
-	if refused := resp.ReplyError(""); errors.As(err, &refused) && !forgotten(err) {
+	if errors.As(err, new(resp.ReplyError)) && !isNoScript(err) {
 		return &scriptError{p.script.name, err}
 	}
 	if err != nil {
 		return err
 	}
-	return p.keep(v)
+	return p.addPopped(v)
 }
 
-// keep takes what a script returned: an array of events, one event, or nothing.
-func (p *popper) keep(v any) error {
+// addPopped adds what a script returned: an array of events, one event, or nil.
+func (p *popReader) addPopped(v any) error {
 	all, several := v.([]any)
 	if !several && v != nil {
 		all = []any{v}
@@ -112,28 +110,26 @@ func (p *popper) keep(v any) error {
 		if !ok {
 			return &scriptError{p.script.name, errors.New("it must return an array of events")}
 		}
-		p.waiting = append(p.waiting, []byte(text))
+		p.popped = append(p.popped, []byte(text))
 	}
 	return nil
 }
 
-// Ack implements source.Reader: Redis has nothing left to give up.
-func (p *popper) Ack(context.Context, event.Range) error { return nil }
+// Ack implements source.Reader. Redis has nothing left to remove.
+func (p *popReader) Ack(context.Context, event.Range) error { return nil }
 
 // Close implements source.Reader.
-func (p *popper) Close(context.Context) error {
-	if n := len(p.waiting); n > 0 {
-		p.source.env.Log.Error("events were taken from Redis and not read", "key", p.key, "lost", n)
+func (p *popReader) Close(context.Context) error {
+	if n := len(p.popped); n > 0 {
+		p.source.env.Log.Error("popped events are lost: they were not read", "key", p.key, "lost", n)
 	}
 	p.disconnect()
 	return nil
 }
 
-func (p *popper) disconnect() {
+func (p *popReader) disconnect() {
 	if p.conn != nil {
 		p.conn.Close()
 		p.conn = nil
 	}
 }
-
-var _ source.Reader = (*popper)(nil)

@@ -17,26 +17,25 @@ import (
 )
 
 const (
-	// What is empty is looked at again after a millisecond, then less and less
-	// often. Redis has no blocking command that takes nothing: BLMOVE from a list
-	// to itself comes close, but it wakes only when the list is wholly empty, and
-	// ours still holds what is not yet durable. A look costs both sides about
-	// 30 µs, so at 20 ms a waiting pipeline is next to idle.
-	pollLeast = time.Millisecond
-	pollMost  = 20 * time.Millisecond
+	// An empty key is polled after a millisecond, then less and less often. Redis has
+	// no blocking command that removes nothing: BLMOVE from a list to itself comes
+	// close, but it blocks only while the list is empty, and ours still has the events
+	// that are not yet durable. A poll costs both sides about 30 µs, so at 20 ms a
+	// waiting pipeline is nearly idle.
+	pollMin = time.Millisecond
+	pollMax = 20 * time.Millisecond
 
-	never        = math.MaxUint64
-	averageGuess = 4 << 10 // bytes of an event, before any was seen
+	noEnd          = math.MaxUint64
+	initialAverage = 4 << 10 // bytes of an event, before the first one was read
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A reader reads one generation of a key. It keeps one connection, on which the
-// next events are asked for as soon as the last have been read, together with the
-// trim of what became durable meanwhile; so acknowledgements cost no round trip
-// of their own and no goroutine.
+// A reader reads one generation of a key. It keeps one connection. As soon as it has read
+// the last events it requests the next ones, together with a trim of those that were
+// acknowledged meanwhile, so acknowledgements cost neither a round trip nor a goroutine.
 //
-// Read and Close own all fields but lag and those below mu.
+// Read and Close own all fields except lag and those below mu.
 type reader struct {
 	source     *Source
 	key        string
@@ -44,33 +43,33 @@ type reader struct {
 	generation string
 	queue      queue
 
-	conn   *resp.Conn   // nil when there is none
-	moved  bool         // the partition is no longer what it was
-	head   uint64       // up to which everything was given up
-	first  uint64       // event that is there: head, but where somebody else has removed some
-	gone   int          // of a stream: what the last look told of those
-	holes  event.Ranges // of a stream: what the state then told of those that are lost
-	next   uint64       // position to read
-	end    uint64       // where the generation ends, or never
-	window event.Ranges // at or above first, and read or known to be in the sinks; with fingerprints
+	conn    *resp.Conn   // nil when there is none
+	moved   bool         // source.ErrMoved was returned
+	head    uint64       // everything before it was trimmed
+	first   uint64       // position of the first event in Redis: head, unless others removed some
+	removed int          // of a stream: how many others removed, as of the last read of the state
+	holes   event.Ranges // of a stream: the holes as of then
+	next    uint64       // position to read
+	end     uint64       // where the generation ends, or noEnd
+	known   event.Ranges // at or above first, and read or known to be in the sinks; with fingerprints
 
-	request        // sent and not yet answered
-	left    int    // events of the answer that were not yet read
-	size    int    // of the first of them, when left > 0 and it is known; else -1
-	full    bool   // whether the answer had all events that were asked for
+	request        // sent, without a reply yet
+	left    int    // events of the reply that were not yet read
+	size    int    // of the first of them if it is known, or -1
+	full    bool   // the reply had all requested events
 	average int    // bytes of an event
-	scratch []byte // an event to compare
+	scratch []byte // for an event to compare
 	lag     atomic.Uint64
 
 	mu    sync.Mutex
-	acked event.Ranges // at or above head, without fingerprints
+	acked event.Ranges // at or after head, without fingerprints
 }
 
-// A request is what the next answer must be held against.
+// A request is what the next reply answers.
 type request struct {
-	items    int    // asked for; 0 when nothing was
-	trim     uint64 // events that are given up before
-	anchored bool   // the first event is the last that was read before
+	items    int    // requested events; 0 without a request
+	trim     uint64 // events trimmed before the read
+	anchored bool   // the first event repeats the last one that was read
 }
 
 // Read implements source.Reader.
@@ -78,15 +77,15 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	b.Reset()
 	b.Partition = r.partition
 	reloaded := false
-	for wait := pollLeast; ; wait = min(2*wait, pollMost) {
-		if err := r.fill(ctx, b); err != nil {
+	for wait := pollMin; ; wait = min(2*wait, pollMax) {
+		if err := r.readBatch(ctx, b); err != nil {
 			b.Reset()
-			if forgotten(err) && !reloaded {
+			if isNoScript(err) && !reloaded {
 				reloaded = true
-				r.disconnect() // the next connection loads the scripts
+				r.disconnect() // a new connection loads the scripts
 				continue
 			}
-			return r.failed("read", err)
+			return r.fail("read", err)
 		}
 		if b.Len() > 0 {
 			return nil
@@ -102,85 +101,86 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	}
 }
 
-// failed gives the connection up: the rest of an answer may be on it.
-func (r *reader) failed(doing string, err error) error {
+// fail closes the connection, which may have the rest of a reply on it.
+func (r *reader) fail(doing string, err error) error {
 	r.disconnect()
 	r.moved = r.moved || errors.Is(err, source.ErrMoved)
-	return r.source.explain(doing, &keyError{r.key, err})
+	return r.source.wrapError(doing, &keyError{r.key, err})
 }
 
-// fill reads what there is into b, which stays empty when there is nothing.
-func (r *reader) fill(ctx context.Context, b *event.Batch) error {
+// readBatch reads the available events into b, which stays empty if there are none.
+func (r *reader) readBatch(ctx context.Context, b *event.Batch) error {
 	if r.moved {
 		return source.ErrMoved
 	}
-	if err := r.connect(ctx); err != nil {
+	if err := r.ensureConnected(ctx); err != nil {
 		return err
 	}
 	if r.next >= r.end {
-		return r.finish(ctx)
+		return r.startNextGeneration(ctx)
 	}
 	err := r.conn.WithContext(ctx, func() error {
 		if r.left == 0 {
-			if err := r.answer(); err != nil {
+			if err := r.readResponse(); err != nil {
 				return err
 			}
 		}
-		return r.take(b)
+		return r.appendEvents(b)
 	})
 	if err != nil || b.Len() == 0 {
 		return err
 	}
-	r.advance(b)
+	r.finishBatch(b)
 	if r.left == 0 && r.full && r.next < r.end {
-		// The answer comes while this batch is worked on. The batch stands even
-		// when there will be none.
-		if r.ask() != nil {
+		// The reply arrives while the pipeline works on this batch. An error concerns
+		// the next read only.
+		if r.sendRequest() != nil {
 			r.disconnect()
 		}
 	}
 	return nil
 }
 
-// ask sends the trim of what is durable and the request for the next events.
-func (r *reader) ask() error {
-	r.request = request{trim: r.reachable() - r.head, items: r.room()}
+// sendRequest sends a trim of what was acknowledged and a read of the next events.
+func (r *reader) sendRequest() error {
+	r.request = request{trim: r.trimTo() - r.head, items: r.requestSize()}
 	head := r.head + r.trim
 	if r.trim > 0 {
-		r.queue.askAdvance(r.conn, trim{was: r.state(), to: head})
+		r.queue.queueTrim(r.conn, trim{expected: r.expectedState(), to: head})
 	}
 	r.anchored = r.next > max(r.first, head)
-	r.queue.ask(r.conn, head, r.next, r.items, r.anchored)
+	r.queue.queueRead(r.conn, head, r.next, r.items, r.anchored)
 	return r.conn.Flush()
 }
 
-func (r *reader) state() state { return state{generation: r.generation, head: r.head} }
+func (r *reader) expectedState() keyState { return keyState{generation: r.generation, head: r.head} }
 
-// room is how many events the next request asks for: no more than a batch holds,
-// nor past what is known already.
-func (r *reader) room() int {
+// requestSize returns how many events to request: at most a batch, and none that are
+// known.
+func (r *reader) requestSize() int {
 	limits := r.source.env.Limits
 	n := min(limits.Events, max(1, limits.Bytes/r.average))
 	wanted := event.Range{First: r.next, Count: min(uint64(n), r.end-r.next)}
-	return int(r.window.Missing(wanted)[0].Count) // next itself is missing
+	return int(r.known.Missing(wanted)[0].Count) // next is not known
 }
 
-// answer reads the reply to what was asked, up to the first new event.
-func (r *reader) answer() error {
+// readResponse reads the reply to the request, which it sends if there is none, up to the
+// first new event.
+func (r *reader) readResponse() error {
 	if r.items == 0 {
-		if err := r.ask(); err != nil {
+		if err := r.sendRequest(); err != nil {
 			return err
 		}
 	}
 	asked := r.request
 	r.request = request{}
 	if asked.trim > 0 {
-		if err := r.queue.readAdvance(r.conn); err != nil {
+		if err := r.queue.readTrimReply(r.conn); err != nil {
 			return err
 		}
-		r.giveUp(r.head + asked.trim)
+		r.setHead(r.head + asked.trim)
 	}
-	p, err := r.queue.answer(r.conn)
+	p, err := r.queue.readSnapshot(r.conn)
 	if err != nil {
 		return err
 	}
@@ -188,45 +188,45 @@ func (r *reader) answer() error {
 		return source.ErrMoved
 	}
 	if asked.anchored {
-		if err := r.anchor(&p); err != nil {
+		if err := r.verifyAnchor(&p); err != nil {
 			return err
 		}
-	} else if p.gone != r.gone {
+	} else if p.removed != r.removed {
 		return source.ErrMoved
 	}
 	r.left, r.size, r.full = p.items, -1, p.items == asked.items
-	r.setLag(p)
+	r.updateLag(p)
 	return nil
 }
 
-func (r *reader) setLag(p peek) {
+func (r *reader) updateLag(p snapshot) {
 	r.lag.Store(uint64(max(0, p.length-int(r.next-min(r.next, r.first)))))
 }
 
-// anchor makes sure that the event before the new ones is the one that was read
-// there: otherwise somebody else has taken or put events in front.
-func (r *reader) anchor(p *peek) error {
+// verifyAnchor checks that the event before the new ones is the one that was read there.
+// Otherwise another client removed or added events in front.
+func (r *reader) verifyAnchor(p *snapshot) error {
 	if p.items == 0 {
 		return source.ErrMoved
 	}
 	p.items--
-	print, err := r.readPrint(r.next - 1)
+	print, err := r.readFingerprint(r.next - 1)
 	if err != nil {
 		return err
 	}
-	if want, known := printAt(r.window, r.next-1); known && print != want {
-		r.source.env.Log.Warn("somebody else has changed the front", "key", r.key, "position", r.next-1)
+	if want, known := fingerprintAt(r.known, r.next-1); known && print != want {
+		r.source.env.Log.Warn("another client changed the front", "key", r.key, "position", r.next-1)
 		return source.ErrMoved
 	}
 	return nil
 }
 
-// take reads events into b, as many as fit.
-func (r *reader) take(b *event.Batch) (err error) {
+// appendEvents reads the events that fit into b.
+func (r *reader) appendEvents(b *event.Batch) (err error) {
 	limits := r.source.env.Limits
 	for r.left > 0 && b.Len() < limits.Events {
 		if r.size < 0 {
-			if r.size, err = r.queue.size(r.conn); err != nil {
+			if r.size, err = r.queue.nextSize(r.conn); err != nil {
 				return err
 			}
 		}
@@ -235,7 +235,7 @@ func (r *reader) take(b *event.Batch) (err error) {
 			break
 		}
 		var print uint32
-		if b.Data, print, err = r.queue.take(r.conn, b.Data, r.next+uint64(b.Len())); err != nil {
+		if b.Data, print, err = r.queue.appendEvent(r.conn, b.Data, r.next+uint64(b.Len())); err != nil {
 			return err
 		}
 		b.Ends = append(b.Ends, uint32(len(b.Data)))
@@ -245,31 +245,31 @@ func (r *reader) take(b *event.Batch) (err error) {
 	return nil
 }
 
-// advance gives b its range and moves past it, and past what follows and is known.
-func (r *reader) advance(b *event.Batch) {
+// finishBatch sets the range of b, and moves past it and past the known events after it.
+func (r *reader) finishBatch(b *event.Batch) {
 	before, n := r.next, b.Len()
 	b.Range.First, b.Range.Count = before, uint64(n)
 	r.average = max(1, (3*r.average+len(b.Data)/n)/4)
-	r.window.Add(event.Range{First: before, Count: uint64(n), Prints: slices.Clone(b.Range.Prints)})
-	r.next = r.window.Next(before)
+	r.known.Add(event.Range{First: before, Count: uint64(n), Prints: slices.Clone(b.Range.Prints)})
+	r.next = r.known.Next(before)
 	r.lag.Store(r.lag.Load() - min(r.lag.Load(), r.next-before))
 }
 
-// finish begins the next generation once the sinks have all of this one.
-func (r *reader) finish(ctx context.Context) error {
-	if r.settled() < r.end {
+// startNextGeneration starts the next generation when the sinks have all of this one.
+func (r *reader) startNextGeneration(ctx context.Context) error {
+	if r.ackedTo() < r.end {
 		return nil
 	}
 	t := trim{to: r.end, generation: nextGeneration(r.generation, r.end)}
-	if err := r.giveBack(ctx, t); err != nil {
+	if err := r.trimNow(ctx, t); err != nil {
 		return err
 	}
-	r.source.env.Log.Warn("a new generation has begun", "was", r.partition, "until", t.to,
-		"now", partitionName(r.key, t.generation))
+	r.source.env.Log.Warn("a new generation starts", "old", r.partition, "end", t.to,
+		"new", partitionName(r.key, t.generation))
 	return source.ErrMoved
 }
 
-// Ack implements source.Reader. The next Read passes it on, or Close.
+// Ack implements source.Reader. The next Read trims, or Close.
 func (r *reader) Ack(_ context.Context, done event.Range) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,64 +277,64 @@ func (r *reader) Ack(_ context.Context, done event.Range) error {
 	return nil
 }
 
-// settled is the position up to which everything is durable.
-func (r *reader) settled() uint64 {
+// ackedTo returns the position before which everything is acknowledged.
+func (r *reader) ackedTo() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return min(r.acked.Next(r.head), r.next)
 }
 
-// reachable is the position up to which can be trimmed.
-func (r *reader) reachable() uint64 {
-	settled := r.settled()
+// trimTo returns the position to trim to.
+func (r *reader) trimTo() uint64 {
+	acked := r.ackedTo()
 	if w, ok := r.queue.(walker); ok {
-		settled = w.reachable(settled)
+		acked = w.trimmable(acked)
 	}
-	return max(settled, r.head)
+	return max(acked, r.head)
 }
 
-// giveUp follows the head.
-func (r *reader) giveUp(head uint64) {
+// setHead moves the head after a trim.
+func (r *reader) setHead(head uint64) {
 	if head > r.head {
-		r.gone = 0
+		r.removed = 0
 	}
 	r.head, r.first = head, max(r.first, head)
-	r.window = between(r.window, head, never)
+	r.known = clip(r.known, head, noEnd)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.acked = between(r.acked, head, never)
+	r.acked = clip(r.acked, head, noEnd)
 }
 
-// Close implements source.Reader. It trims over a connection of its own: the
-// reader's may have half an answer on it, or be broken and not know.
+// Close implements source.Reader. It trims on a new connection: the old one may have half
+// a reply on it, or be broken without knowing.
 func (r *reader) Close(ctx context.Context) error {
 	r.disconnect()
 	defer r.disconnect()
-	if r.moved || r.settled() == r.head {
+	if r.moved || r.ackedTo() == r.head {
 		return nil
 	}
-	err := r.connect(ctx)
-	if err == nil && r.reachable() > r.head {
-		err = r.giveBack(ctx, trim{to: r.reachable()})
+	err := r.ensureConnected(ctx)
+	if err == nil && r.trimTo() > r.head {
+		err = r.trimNow(ctx, trim{to: r.trimTo()})
 	}
 	if errors.Is(err, source.ErrMoved) {
-		return nil // the sinks know what is done; the next reader compares
+		return nil // the sinks have the positions; the next reader compares
 	}
 	if err != nil {
-		return r.source.explain("trim", &keyError{r.key, err})
+		return r.source.wrapError("trim", &keyError{r.key, err})
 	}
 	return nil
 }
 
-// giveBack gives up what t says, and waits for it.
-func (r *reader) giveBack(ctx context.Context, t trim) error {
-	t.was = r.state()
+// trimNow sends a trim and waits for the reply.
+func (r *reader) trimNow(ctx context.Context, t trim) error {
+	t.expected = r.expectedState()
 	return r.conn.WithContext(ctx, func() error {
-		r.queue.askAdvance(r.conn, t)
+		r.queue.queueTrim(r.conn, t)
 		if err := r.conn.Flush(); err != nil {
 			return err
 		}
-		return r.queue.readAdvance(r.conn)
+		return r.queue.readTrimReply(r.conn)
 	})
 }
 

@@ -1,29 +1,29 @@
-// Package redis is a source that drains Redis: lists, to which producers append
-// with RPUSH, streams, to which they append with XADD, or whatever a user's own
-// Redis scripts make of a key. Each key is a partition.
+// Package redis is a source that drains Redis: lists that producers append to with
+// RPUSH, streams that they append to with XADD, or keys that a user's own Redis scripts
+// read. Each key is a partition.
 //
-// Nothing is popped. Events are read ahead by their position and stay where they
-// are until they are durable in every sink; then the front is trimmed. Beside the
-// key stands a hash, {key}:perigee, with the absolute position of the first event
-// (head), the generation in which positions count, and the pipeline that reads the
-// key. It is always read in one transaction with the events and changed in one with
-// the trim, so both tell of the same moment.
+// Nothing is popped. The source reads events ahead by position. They stay in Redis until
+// every sink has committed them; then the source trims the front. Beside the key stands a
+// hash, {key}:perigee, with the key's state: the absolute position of the first event
+// (head), the generation that positions count in, and the pipeline that reads the key.
+// The source always reads the state in one transaction with the events, and changes it in
+// one transaction with the trim, so both belong to the same moment.
 //
-// A position is trusted only with its fingerprint. A Redis that comes back with
-// less than it had (an older snapshot, a lost second of the append-only file, a
-// flush) is compared event by event with what the sinks have: what is equal is
-// skipped, and at the first difference a new generation begins. Generations are
-// named by what came before, so the same past always leads to the same name and
-// a Redis that is restored twice is recognised twice. Two items of a list of the
-// same bytes at the same position of the same generation count as one event; the
-// fingerprint of a stream's entry takes in its ID.
+// A position is trusted only with its fingerprint. When Redis comes back with less than
+// it had (an older snapshot, a lost second of the append-only file, a flush), the source
+// compares it event by event with what the sinks committed. It skips what is equal, and
+// starts a new generation at the first difference. The name of a generation is derived
+// from its history, so the same history always gives the same name, and a Redis that is
+// restored twice is recognized twice. Two items of a list with the same bytes at the same
+// position of the same generation count as one event; the fingerprint of a stream's entry
+// includes its ID.
 //
-// One pipeline reads a key. Several workers of it share keys by the leases that a
-// sink holds; two at the same key do no harm: the sinks fence one, and every trim
-// is a compare-and-set.
+// One pipeline reads a key. Several workers share its keys by leases that a sink keeps.
+// Two workers that read the same key do no harm: the sinks fence one of them, and every
+// trim is a compare-and-set.
 //
-// A script that takes events away itself makes the source lossy: what was taken
-// and is not yet durable is lost with the process.
+// A script that removes events itself makes the source lossy: a killed process loses what
+// the script returned and no sink has committed.
 package redis
 
 import (
@@ -41,19 +41,20 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// A Source is the keys of one pipeline. It holds no connection of its own; its
-// readers do.
+// A Source is the keys of one pipeline. It keeps no connection; its readers do.
 type Source struct {
 	env        source.Env
 	config     Config
 	server     resp.Server
-	form       form
+	kind       keyKind
 	keys       Keys
-	peek, trim *lua   // of a user; nil otherwise
-	popped     string // generation of what a script pops: of this process alone
+	peek, trim *userScript // nil for kinds without them
+	empty      source.EmptyReason
+
+	popGeneration string // generation of popped events, which only this process has
 
 	mu   sync.Mutex
-	seen []string // keys found by patterns, in the order of their discovery
+	seen []string // keys, in the order in which they were found
 }
 
 // New makes a source. It does not connect.
@@ -61,37 +62,38 @@ func New(env source.Env, c Config) (*Source, error) {
 	if env.Log == nil {
 		env.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Source{env: env, config: c, server: c.server(), popped: anyGeneration()}
+	s := &Source{env: env, config: c, server: c.serverSettings(), popGeneration: randomGeneration()}
 	var err error
-	if s.form, s.keys, err = c.form(); err != nil {
+	if s.kind, s.keys, err = c.keyKindAndNames(); err != nil {
 		return nil, err
 	}
 	if err := s.server.Prepare(env.Folder); err != nil {
 		return nil, err
 	}
-	if s.form == asPair || s.form == asPop {
-		if s.peek, err = readLua(env.Folder, c.Script, ""); err != nil {
+	if s.kind == scriptedKey || s.kind == poppedKey {
+		if s.peek, err = readUserScript(env.Folder, c.Script, ""); err != nil {
 			return nil, err
 		}
 	}
-	if s.form == asPair {
-		if s.trim, err = readLua(env.Folder, string(c.Trim), trimGuard); err != nil {
+	if s.kind == scriptedKey {
+		if s.trim, err = readUserScript(env.Folder, string(c.Trim), trimGuard); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// Traits implements source.Source. What a pop script takes is in this process only.
+// Traits implements source.Source. Only this process has what a pop script returned.
 func (s *Source) Traits() source.Traits {
 	t := source.Traits{
-		Growing: !s.config.UntilEmpty && slices.ContainsFunc(s.keys, s.isPattern),
-		Bounds:  s.bounds,
-		Check:   s.check,
+		Growing:  !s.config.UntilEmpty && slices.ContainsFunc(s.keys, s.isPattern),
+		Bounds:   s.bounds,
+		WhyEmpty: s.empty.Get,
+		Check:    s.check,
 	}
-	if s.form == asPop {
+	if s.kind == poppedKey {
 		t.Local = func(string) bool { return true }
-		t.AtMostOnce = fmt.Sprintf("script %s takes events from Redis before they are durable: a crash loses those in flight; "+
+		t.AtMostOnce = fmt.Sprintf("script %s removes events from Redis before they are durable: a crash loses those in flight; "+
 			"a peek script with trim gives exactly once", s.config.Script)
 	}
 	return t
@@ -104,37 +106,37 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		return nil, source.ErrMoved
 	}
 	key, generation := partition[:at], partition[at+1:]
-	if !s.reads(key) {
+	if !s.hasKey(key) {
 		return nil, source.ErrMoved
 	}
-	if s.form == asPop {
-		return s.openPopper(key, partition)
+	if s.kind == poppedKey {
+		return s.openPopReader(key, partition)
 	}
-	r := &reader{source: s, key: key, partition: partition, generation: generation, queue: s.queue(key),
-		end: never, average: averageGuess}
-	if err := r.open(ctx, done); err != nil {
+	r := &reader{source: s, key: key, partition: partition, generation: generation, queue: s.newQueue(key),
+		end: noEnd, average: initialAverage}
+	if err := r.verifyDone(ctx, done); err != nil {
 		r.disconnect()
-		return nil, s.explain("open", &keyError{key, err})
+		return nil, s.wrapError("open", &keyError{key, err})
 	}
 	return r, nil
 }
 
-func (s *Source) openPopper(key, partition string) (source.Reader, error) {
-	if partition != partitionName(key, s.popped) {
+func (s *Source) openPopReader(key, partition string) (source.Reader, error) {
+	if partition != partitionName(key, s.popGeneration) {
 		return nil, source.ErrMoved
 	}
 	s.env.Log.Warn("the source may lose events", "key", key, "reason", s.Traits().AtMostOnce)
-	return &popper{source: s, key: key, partition: partition, script: s.peek}, nil
+	return &popReader{source: s, key: key, partition: partition, script: s.peek}, nil
 }
 
-func (s *Source) queue(key string) queue {
-	switch s.form {
-	case asStream:
-		return &stream{key: key, state: stateKey(key), keep: s.config.Trim == "false", field: s.config.Field}
-	case asPair:
-		return &pair{key: key, state: stateKey(key), peek: s.peek, trim: s.trim}
+func (s *Source) newQueue(key string) queue {
+	switch s.kind {
+	case streamKey:
+		return &streamQueue{key: key, state: stateKey(key), keep: s.config.Trim == "false", field: s.config.Field}
+	case scriptedKey:
+		return &scriptedQueue{key: key, state: stateKey(key), peek: s.peek, trim: s.trim}
 	}
-	return &list{key: key, state: stateKey(key)}
+	return &listQueue{key: key, state: stateKey(key)}
 }
 
 // Close implements source.Source.
@@ -142,7 +144,7 @@ func (s *Source) Close() error { return nil }
 
 func partitionName(key, generation string) string { return key + "@" + generation }
 
-// stateKey is the key beside a key, in the same slot of a cluster.
+// stateKey returns the key of the state of a key, which is in the same slot of a cluster.
 func stateKey(key string) string {
 	if _, tag, found := strings.Cut(key, "{"); found && strings.Index(tag, "}") > 0 {
 		return key + ":perigee"
@@ -150,22 +152,21 @@ func stateKey(key string) string {
 	return "{" + key + "}:perigee"
 }
 
-// firstGeneration is what a key counts in when nothing stands beside it. It
-// follows from the names, because a Redis restored to before the first run must
-// be recognised too.
-func firstGeneration(pipeline, key string, f form) string {
-	if f == asList {
-		return digest(pipeline, key)
+// firstGeneration names the generation of a key without a state. It is derived from the
+// names, so that a Redis restored to before the first run is recognized too.
+func firstGeneration(pipeline, key string, kind keyKind) string {
+	if kind == listKey {
+		return hashNames(pipeline, key)
 	}
-	return digest(pipeline, key, fmt.Sprint(int(f)))
+	return hashNames(pipeline, key, fmt.Sprint(int(kind)))
 }
 
-// nextGeneration follows a generation that was found to differ at position end.
+// nextGeneration names the generation after one that ends at position end.
 func nextGeneration(generation string, end uint64) string {
-	return digest(generation, fmt.Sprint(end))
+	return hashNames(generation, fmt.Sprint(end))
 }
 
-func digest(parts ...string) string {
+func hashNames(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:8])
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-const list = "q"
+const listQueue = "q"
 
 func numbered(name string, from, to int) (items []string) {
 	for i := from; i < to; i++ {
@@ -75,8 +75,8 @@ func length(t *testing.T, c rueidis.Client, key string) int64 {
 	return n
 }
 
-// A run is a pipeline in small: a sink that remembers what it got under each
-// partition, as the ones with transactions do.
+// A run is a small pipeline with a sink that remembers the ranges of each partition, as
+// transactional ones do.
 type run struct {
 	t         *testing.T
 	config    redis.Config
@@ -94,7 +94,7 @@ func newRun(t *testing.T, c redis.Config) *run {
 		committed: map[string]event.Ranges{}, landed: map[string]int{}}
 }
 
-// open opens the list as often as it is told that the list has moved.
+// open opens the list, again as long as the list has moved.
 func (r *run) open() error {
 	r.t.Helper()
 	r.source = newSource(r.t, r.config, r.limits)
@@ -111,7 +111,7 @@ func (r *run) open() error {
 	}
 }
 
-// done is what the sink gives back: a copy, as from a database.
+// done returns a copy of the sink's ranges, as a database would.
 func (r *run) done() (done event.Ranges) {
 	for _, c := range r.committed[r.partition] {
 		c.Prints = append([]uint32(nil), c.Prints...)
@@ -161,8 +161,8 @@ func (r *run) ack(b event.Batch) {
 	}
 }
 
-// drain reads, commits and acknowledges until the list is empty, over every
-// move and every fault that passes.
+// drain reads, commits and acknowledges until the list is empty. It reopens a moved
+// partition and retries after transient errors.
 func (r *run) drain() {
 	r.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -192,7 +192,7 @@ func (r *run) close() {
 	}
 }
 
-// once fails the test unless each of the events, and no other, has landed once.
+// once fails the test unless each of the events, and no other, was committed once.
 func (r *run) once(groups ...[]string) {
 	r.t.Helper()
 	lost, doubled, strange := 0, 0, len(r.landed)

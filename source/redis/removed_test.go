@@ -11,8 +11,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// keptAndNot runs a test for a stream whose entries go and for one that keeps them.
-func keptAndNot(t *testing.T, test func(t *testing.T, f form)) {
+// keptAndNot runs a test for a stream that is trimmed and for one that keeps its entries.
+func keptAndNot(t *testing.T, test func(t *testing.T, f keyKind)) {
 	t.Helper()
 	for _, f := range forms()[1:3] {
 		t.Run(f.name, func(t *testing.T) {
@@ -22,10 +22,10 @@ func keptAndNot(t *testing.T, test func(t *testing.T, f form)) {
 	}
 }
 
-// startStream is a stream of events that are read up to some batch.
-func startStream(t *testing.T, f form, lost string, events, batches int) (rueidis.Client, *run, []string, []event.Batch) {
+// startStream makes a stream of events and reads it up to some batch.
+func startStream(t *testing.T, f keyKind, lost string, events, batches int) (rueidis.Client, *run, []string, []event.Batch) {
 	t.Helper()
-	_, client, r, items := startForm(t, f, events)
+	_, client, r, items := startKind(t, f, events)
 	r.config.Lost = lost
 	r.close()
 	r.mustOpen()
@@ -46,14 +46,14 @@ func counted(t *testing.T, client rueidis.Client, field string) int {
 	return n
 }
 
-// MAXLEN takes entries that nobody has read, while the reader waits.
+// TestEvictedUnread removes unread entries by MAXLEN while the reader waits.
 func TestEvictedUnread(t *testing.T) {
-	keptAndNot(t, func(t *testing.T, f form) {
+	keptAndNot(t, func(t *testing.T, f keyKind) {
 		client, r, items, _ := startStream(t, f, "", 300, 0)
 		r.drain()
 		later := numbered("later", 0, 10)
 		for _, item := range later {
-			do(t, client, "XADD", list, "MAXLEN", "=", "3", "*", "data", item)
+			do(t, client, "XADD", listQueue, "MAXLEN", "=", "3", "*", "data", item)
 		}
 		_, err := r.read()
 		if !errors.Is(err, source.ErrMoved) {
@@ -72,14 +72,14 @@ func TestEvictedUnread(t *testing.T) {
 	})
 }
 
-// What MAXLEN takes is in the sinks already: nothing is lost, and none comes again.
+// TestEvictedAfterCommit removes committed entries: none is lost, and none is repeated.
 func TestEvictedAfterCommit(t *testing.T) {
-	keptAndNot(t, func(t *testing.T, f form) {
+	keptAndNot(t, func(t *testing.T, f keyKind) {
 		client, r, items, read := startStream(t, f, "", 1000, 6)
 		for _, b := range read[:5] {
 			r.commit(b) // and not acknowledged
 		}
-		do(t, client, "XTRIM", list, "MAXLEN", "=", "600")
+		do(t, client, "XTRIM", listQueue, "MAXLEN", "=", "600")
 		r.mustOpen()
 		r.drain()
 		r.close()
@@ -90,13 +90,13 @@ func TestEvictedAfterCommit(t *testing.T) {
 	})
 }
 
-// Of the batches in flight some are committed when MAXLEN takes one that is not.
+// TestEvictedInFlight removes entries of batches of which only some are committed.
 func TestEvictedInFlight(t *testing.T) {
-	keptAndNot(t, func(t *testing.T, f form) {
+	keptAndNot(t, func(t *testing.T, f keyKind) {
 		client, r, items, read := startStream(t, f, "report", 1000, 6)
 		r.commit(read[0])
 		r.commit(read[4])
-		do(t, client, "XTRIM", list, "MAXLEN", "=", "750")
+		do(t, client, "XTRIM", listQueue, "MAXLEN", "=", "750")
 		r.mustOpen()
 		r.drain()
 		r.close()
@@ -107,17 +107,17 @@ func TestEvictedInFlight(t *testing.T) {
 	})
 }
 
-// Somebody deletes an entry that nobody has read.
+// TestDeletedUnread deletes an unread entry.
 func TestDeletedUnread(t *testing.T) {
-	keptAndNot(t, func(t *testing.T, f form) {
+	keptAndNot(t, func(t *testing.T, f keyKind) {
 		client, r, items, read := startStream(t, f, "", 1000, 3)
 		r.commit(read[0])
 		r.commit(read[1])
-		entries, err := do(t, client, "XRANGE", list, "-", "+").AsXRange()
+		entries, err := do(t, client, "XRANGE", listQueue, "-", "+").AsXRange()
 		if err != nil {
 			t.Fatal(err)
 		}
-		do(t, client, "XDEL", list, entries[500].ID)
+		do(t, client, "XDEL", listQueue, entries[500].ID)
 		permanent(t, r.open(), "1 events")
 		r.config.Lost = "report"
 		r.mustOpen()
@@ -127,20 +127,20 @@ func TestDeletedUnread(t *testing.T) {
 	})
 }
 
-// A stream is deleted and made anew, with IDs of its own or with small ones.
-func TestStreamMadeAnew(t *testing.T) {
-	keptAndNot(t, func(t *testing.T, f form) {
+// TestStreamRecreated deletes a stream and creates it again, with its own IDs or low ones.
+func TestStreamRecreated(t *testing.T) {
+	keptAndNot(t, func(t *testing.T, f keyKind) {
 		for _, explicit := range []bool{false, true} {
 			client, r, items, _ := startStream(t, f, "", 300, 0)
 			r.drain()
-			do(t, client, "DEL", list)
+			do(t, client, "DEL", listQueue)
 			later := numbered("later", 0, 20)
 			for i, item := range later {
 				id := "*"
 				if explicit {
 					id = strconv.Itoa(i + 1)
 				}
-				do(t, client, "XADD", list, id, "data", item)
+				do(t, client, "XADD", listQueue, id, "data", item)
 			}
 			r.drain()
 			r.close()
@@ -149,14 +149,14 @@ func TestStreamMadeAnew(t *testing.T) {
 	})
 }
 
-// The state is deleted, by somebody who wants what is there to be new.
+// TestStateDeleted deletes the state: all entries are new ones.
 func TestStateDeleted(t *testing.T) {
 	client, r, items, _ := startStream(t, forms()[1], "", 300, 0)
 	r.drain()
 	r.close()
 	do(t, client, "DEL", "{q}:perigee")
 	later := numbered("later", 0, 20)
-	forms()[1].push(t, client, list, later...)
+	forms()[1].push(t, client, listQueue, later...)
 	r.mustOpen()
 	r.drain()
 	r.close()
@@ -171,7 +171,7 @@ func TestKeptStreamStays(t *testing.T) {
 	r.drain()
 	r.close()
 	r.once(items)
-	if n, err := do(t, client, "XLEN", list).ToInt64(); err != nil || n != 1000 {
+	if n, err := do(t, client, "XLEN", listQueue).ToInt64(); err != nil || n != 1000 {
 		t.Errorf("the stream has %d entries, want all 1000", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestDrainedStreamIsEmpty(t *testing.T) {
 	client, r, _, _ := startStream(t, forms()[1], "", 1000, 0)
 	r.drain()
 	r.close()
-	if n, err := do(t, client, "XLEN", list).ToInt64(); err != nil || n != 0 {
+	if n, err := do(t, client, "XLEN", listQueue).ToInt64(); err != nil || n != 0 {
 		t.Errorf("the stream still has %d entries", n)
 	}
 }

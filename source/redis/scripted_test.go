@@ -16,10 +16,10 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-func scripts() form { return forms()[3] }
+func scripts() keyKind { return forms()[3] }
 
-func TestScriptsForgotten(t *testing.T) {
-	_, client, r, items := startForm(t, scripts(), 1000)
+func TestScriptsFlushed(t *testing.T) {
+	_, client, r, items := startKind(t, scripts(), 1000)
 	for range 3 {
 		b := r.mustRead()
 		r.commit(b)
@@ -30,28 +30,29 @@ func TestScriptsForgotten(t *testing.T) {
 	do(t, client, "SCRIPT", "FLUSH")
 	r.close()
 	r.once(items)
-	if n := length(t, client, list); n != 0 {
+	if n := length(t, client, listQueue); n != 0 {
 		t.Errorf("%d events are left", n)
 	}
 }
 
-// A worker that has lost the key to another trims nothing of the next generation.
+// TestTrimOfAnOldGeneration: a worker that lost the key to another one trims nothing of
+// the next generation.
 func TestTrimOfAnOldGeneration(t *testing.T) {
-	_, client, r, _ := startForm(t, scripts(), 1000)
+	_, client, r, _ := startKind(t, scripts(), 1000)
 	b := r.mustRead()
 	r.commit(b)
 	r.ack(b)
 	do(t, client, "HSET", "{q}:perigee", "generation", "other", "base", "0")
 	r.close()
-	if n := length(t, client, list); n != 1000 {
+	if n := length(t, client, listQueue); n != 1000 {
 		t.Errorf("%d events are left, want all: the generation is another one", n)
 	}
 }
 
-func TestScriptsThatDoNotKeepTheContract(t *testing.T) {
+func TestBrokenScripts(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
-	push(t, client, list, "{}")
+	push(t, client, listQueue, "{}")
 	peek, err := os.ReadFile("testdata/peek.lua")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func TestScriptsThatDoNotKeepTheContract(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r := newRun(t, redis.Config{Address: server.Address(), List: list, Script: filepath.Join(folder, "peek.lua"),
+			r := newRun(t, redis.Config{Address: server.Address(), List: listQueue, Script: filepath.Join(folder, "peek.lua"),
 				Trim: redis.Trim(filepath.Join(folder, "trim.lua")), UntilEmpty: true})
 			err := r.open()
 			for err == nil {
@@ -93,16 +94,16 @@ func TestScriptsThatDoNotKeepTheContract(t *testing.T) {
 	}
 }
 
-// The script of the article, as it stands there.
+// TestPoppingScript runs a script that removes events, as published.
 func TestPoppingScript(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
 	items := numbered("event", 0, 1000)
-	push(t, client, list, items...)
+	push(t, client, listQueue, items...)
 	var log bytes.Buffer
 	s, err := redis.New(source.Env{Pipeline: "mails", Limits: source.Limits{Events: 100, Bytes: 1 << 10},
 		Log: slog.New(slog.NewTextHandler(&log, nil))},
-		redis.Config{Address: server.Address(), List: list, Script: "testdata/pop.lua", UntilEmpty: true})
+		redis.Config{Address: server.Address(), List: listQueue, Script: "testdata/pop.lua", UntilEmpty: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestPoppingScript(t *testing.T) {
 	if err := r.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	other, err := redis.New(source.Env{Pipeline: "mails"}, redis.Config{Address: server.Address(), List: list, Script: "testdata/pop.lua"})
+	other, err := redis.New(source.Env{Pipeline: "mails"}, redis.Config{Address: server.Address(), List: listQueue, Script: "testdata/pop.lua"})
 	if err != nil {
 		t.Fatal(err)
 	}

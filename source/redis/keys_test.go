@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"slices"
@@ -22,7 +23,7 @@ func partitions(t *testing.T, s source.Source) []string {
 	return names
 }
 
-// readAll reads and acknowledges what a partition has.
+// readAll reads and acknowledges all events of a partition.
 func readAll(t *testing.T, s source.Source, partition string) (events []string) {
 	t.Helper()
 	r, err := s.Open(t.Context(), partition, nil)
@@ -52,7 +53,7 @@ func TestSeveralKeys(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
 	for _, f := range []struct {
-		form
+		keyKind
 		several redis.Config
 	}{
 		{forms()[0], redis.Config{Lists: redis.Keys{"l1", "l2", "l3"}}},
@@ -110,22 +111,56 @@ func TestPatternFindsNewKeys(t *testing.T) {
 	}
 }
 
+// TestNoKeyMatches says in the log, once, and to whoever asks that a pattern matches no key.
+func TestNoKeyMatches(t *testing.T) {
+	server := testserver.Redis(t)
+	for want, c := range map[string]redis.Config{
+		"no list matches a:*":        {Lists: redis.Keys{"a:*"}},
+		"no stream matches a:*, b:?": {Streams: redis.Keys{"a:*", "b:?"}},
+	} {
+		var log bytes.Buffer
+		c.Address = server.Address()
+		s, err := redis.New(source.Env{Pipeline: "p", Log: slog.New(slog.NewTextHandler(&log, nil))}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if names := partitions(t, s); len(names) != 0 || s.Traits().WhyEmpty() != want {
+				t.Errorf("partitions %q, because %q", names, s.Traits().WhyEmpty())
+			}
+		}
+		if n := strings.Count(log.String(), want); n != 1 {
+			t.Errorf("the log says so %d times:\n%s", n, &log)
+		}
+	}
+	client := connect(t, server)
+	push(t, client, "a:1", "{}")
+	s, err := redis.New(source.Env{Pipeline: "p"}, redis.Config{Address: server.Address(), Lists: redis.Keys{"a:*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := partitions(t, s); len(names) != 1 || s.Traits().WhyEmpty() != "" {
+		t.Errorf("partitions %q, because %q", names, s.Traits().WhyEmpty())
+	}
+}
+
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		config redis.Config
 		words  string
 	}{
-		{redis.Config{}, "list is missing"},
-		{redis.Config{List: "a", Streams: redis.Keys{"b"}}, "more than one"},
+		{redis.Config{}, "no key"},
+		{redis.Config{List: "a", Streams: redis.Keys{"b"}}, "exclude each other"},
 		{redis.Config{Lists: redis.Keys{"a", ""}}, "empty"},
-		{redis.Config{Stream: "a", Script: "testdata/pop.lua"}, "script is for a key"},
-		{redis.Config{Stream: "a", Trim: "no"}, `trim is "no"`},
-		{redis.Config{List: "a", Trim: "false"}, "trim is for streams"},
-		{redis.Config{List: "a", Script: "testdata/peek.lua", Trim: "true"}, "names the file"},
+		{redis.Config{Stream: "a", Script: "testdata/pop.lua"}, "script needs list"},
+		{redis.Config{Stream: "a", Trim: "no"}, `invalid trim "no"`},
+		{redis.Config{List: "a", Trim: "false"}, "trim needs a stream"},
+		{redis.Config{List: "a", Script: "testdata/peek.lua", Trim: "true"}, "name the file"},
 		{redis.Config{List: "a", Script: "testdata/none.lua"}, "none.lua"},
-		{redis.Config{List: "a", Field: "data"}, "field is for streams"},
-		{redis.Config{List: "a", Lost: "report"}, "lost is for streams"},
-		{redis.Config{Stream: "a", Lost: "never"}, `lost is "never"`},
+		{redis.Config{List: "a", Field: "data"}, "field needs stream"},
+		{redis.Config{List: "a", Lost: "report"}, "lost needs stream"},
+		{redis.Config{Stream: "a", Lost: "never"}, `invalid lost "never"`},
+		{redis.Config{List: "a", Address: "localhost:637900"}, "invalid port"},
 		{redis.Config{List: "a", Username: "u"}, "password"},
 		{redis.Config{List: "a", CA: "testdata/pop.lua"}, "tls: true"},
 		{redis.Config{List: "a", TLS: true, CA: "testdata/pop.lua"}, "no certificate"},
@@ -188,9 +223,9 @@ func TestUnknownKeyHasMoved(t *testing.T) {
 	}
 }
 
-// TestDrainedListsAreNamedByAll has a worker begin when lists that another has seen
-// are empty, and so gone from Redis: both must reckon with the same partitions.
-func TestDrainedListsAreNamedByAll(t *testing.T) {
+// TestDrainedListsAreListedByAll starts a worker when lists that another worker found are
+// empty, and so gone from Redis: both must list the same partitions.
+func TestDrainedListsAreListedByAll(t *testing.T) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
 	for _, pattern := range []string{"mail:*", "{mail}:*"} {

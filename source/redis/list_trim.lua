@@ -1,6 +1,6 @@
--- Gives up the first items of a list and moves the head past them, if the list
--- still stands where the caller believes it does. With a new generation,
--- positions count from 0 again. Returns 1, or 0 when nothing was done.
+-- Removes the first items of a list and moves the head past them, if the state is the
+-- expected one. In a new generation positions count from 0 again. Returns 1, or 0 when
+-- nothing was done.
 -- KEYS: list, state. ARGV: generation, head, count, new generation or ''.
 local now = redis.call('HMGET', KEYS[2], 'generation', 'head')
 local count = tonumber(ARGV[3])

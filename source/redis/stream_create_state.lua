@@ -1,6 +1,6 @@
--- Puts the state beside a stream that has none, and returns the state. Positions
--- count what was ever added: so they are the same again for a stream that has gone
--- back to before it had a state. What was removed before is not ours to miss.
+-- Creates the state of a stream that has none, and returns the state. Positions count all
+-- entries ever added: they are the same again for a stream that was set back to before it
+-- had a state. Entries that were removed before do not count as lost.
 -- KEYS: state, stream. ARGV: generation, pipeline.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   local gone = 0

@@ -15,10 +15,10 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-// start makes a server with a list of events and a run that is open on it.
+// start makes a server with a list of events and a run that reads it.
 func start(t *testing.T, events int, flags ...string) (*testserver.RedisServer, rueidis.Client, *run, []string) {
 	t.Helper()
-	return startForm(t, forms()[0], events, flags...)
+	return startKind(t, forms()[0], events, flags...)
 }
 
 func TestTrimsWhatIsDurable(t *testing.T) {
@@ -32,26 +32,26 @@ func TestTrimsWhatIsDurable(t *testing.T) {
 		r.ack(batches[i])
 	}
 	b := r.mustRead()
-	if n := length(t, client, list); n != 1000 {
+	if n := length(t, client, listQueue); n != 1000 {
 		t.Errorf("the list has %d items while its first is not durable, want all 1000", n)
 	}
 	r.commit(b)
 	r.commit(batches[0])
 	r.ack(batches[0])
 	r.close()
-	if n := length(t, client, list); n != 700 {
+	if n := length(t, client, listQueue); n != 700 {
 		t.Errorf("the list has %d items, want 700: three batches are durable", n)
 	}
 	r.mustOpen()
 	r.drain()
 	r.close()
 	r.once(items)
-	if n := length(t, client, list); n != 0 {
+	if n := length(t, client, listQueue); n != 0 {
 		t.Errorf("the list still has %d items", n)
 	}
 }
 
-// A crash between the sink's commit and the trim.
+// TestCommittedButNotTrimmed crashes between the sink's commit and the trim.
 func TestCommittedButNotTrimmed(t *testing.T) {
 	_, _, r, items := start(t, 1000)
 	for i := range 8 {
@@ -65,7 +65,7 @@ func TestCommittedButNotTrimmed(t *testing.T) {
 	r.once(items)
 }
 
-// restore puts the snapshot back that a server loads when it starts.
+// restore puts back the snapshot that a server loads when it starts.
 func restore(t *testing.T, server *testserver.RedisServer, snapshot []byte) {
 	t.Helper()
 	if err := server.Kill(); err != nil {
@@ -98,8 +98,8 @@ type comeback struct {
 	later  int // events pushed after the restore
 }
 
-// Redis comes back as it was before, with producers going on: what was
-// committed, the restored list and later pushes must each land once.
+// TestRestoredFromSnapshot restores a snapshot while producers continue: committed events,
+// restored ones and later pushes are each committed once.
 func TestRestoredFromSnapshot(t *testing.T) {
 	for _, c := range []comeback{
 		{"to before the first read", 0, 0, 5, -1, 300},
@@ -120,11 +120,11 @@ func TestRestoredFromSnapshot(t *testing.T) {
 	}
 }
 
-func restored(t *testing.T, f form, c comeback) {
+func restored(t *testing.T, f keyKind, c comeback) {
 	server := testserver.Redis(t)
 	client := connect(t, server)
 	first := numbered("first", 0, 1000)
-	f.push(t, client, list, first...)
+	f.push(t, client, listQueue, first...)
 	r := newRun(t, f.on(server))
 	if c.before > 0 {
 		r.mustOpen()
@@ -138,7 +138,7 @@ func restored(t *testing.T, f form, c comeback) {
 	saved := snapshot(t, server, client)
 	r.mustOpen()
 	forgotten := numbered("forgotten", 0, c.pushed)
-	f.push(t, client, list, forgotten...)
+	f.push(t, client, listQueue, forgotten...)
 	for i := range c.after {
 		b := r.mustRead()
 		if i != c.gap {
@@ -148,13 +148,13 @@ func restored(t *testing.T, f form, c comeback) {
 	}
 	restore(t, server, saved)
 	later := numbered("later", 0, c.later)
-	f.push(t, connect(t, server), list, later...)
+	f.push(t, connect(t, server), listQueue, later...)
 	r.drain()
 	r.close()
 	r.once(first, landedOf(r, forgotten), later)
 }
 
-// landedOf returns those of the events that have landed.
+// landedOf returns those of the events that were committed.
 func landedOf(r *run, events []string) (landed []string) {
 	for _, e := range events {
 		if r.landed[e] > 0 {
@@ -164,7 +164,7 @@ func landedOf(r *run, events []string) (landed []string) {
 	return landed
 }
 
-// The same snapshot comes back again and again, each time after more was landed.
+// TestRestoredTwice restores the same snapshot repeatedly, each time after more commits.
 func TestRestoredTwice(t *testing.T) {
 	server, client, r, first := start(t, 1000)
 	b := r.mustRead()
@@ -174,7 +174,7 @@ func TestRestoredTwice(t *testing.T) {
 	var want [][]string
 	for _, name := range []string{"second", "third", "fourth"} {
 		pushed := numbered(name, 0, 300)
-		push(t, connect(t, server), list, pushed...)
+		push(t, connect(t, server), listQueue, pushed...)
 		r.drain()
 		want = append(want, pushed)
 		restore(t, server, saved)
@@ -185,7 +185,7 @@ func TestRestoredTwice(t *testing.T) {
 	r.once(append(want, first)...)
 }
 
-// mustOpenAfterRestart opens anew, as a restarted engine does.
+// mustOpenAfterRestart opens a new source, as a restarted engine does.
 func (r *run) mustOpenAfterRestart() {
 	r.t.Helper()
 	_ = r.reader.Close(r.t.Context())
@@ -201,7 +201,7 @@ func TestFlushedWhileRunning(t *testing.T) {
 	}
 	do(t, client, "FLUSHALL")
 	later := numbered("later", 0, 50)
-	push(t, client, list, later...)
+	push(t, client, listQueue, later...)
 	r.drain()
 	r.close()
 	for _, e := range later {
@@ -211,11 +211,11 @@ func TestFlushedWhileRunning(t *testing.T) {
 	}
 }
 
-// Somebody else pops from the front: the reader must notice, and lose nothing more.
-func TestSomebodyElsePops(t *testing.T) {
+// TestAnotherClientPops pops from the front: the reader must notice, and lose nothing more.
+func TestAnotherClientPops(t *testing.T) {
 	_, client, r, items := start(t, 1000)
 	r.mustRead()
-	do(t, client, "LPOP", list)
+	do(t, client, "LPOP", listQueue)
 	var err error
 	for err == nil {
 		_, err = r.read()
@@ -229,8 +229,8 @@ func TestSomebodyElsePops(t *testing.T) {
 	r.once(items[1:])
 }
 
-// The sink's database is brought back to an older state than the list's.
-func TestSinkHasLostWhatWasAcknowledged(t *testing.T) {
+// TestSinkSetBack restores the sink's database to a state older than the list's.
+func TestSinkSetBack(t *testing.T) {
 	_, _, r, _ := start(t, 1000)
 	for range 5 {
 		b := r.mustRead()
@@ -256,9 +256,9 @@ func TestSinkHasLostWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// The hint is followed: what is in the list lands once more under a new
-// generation, and nothing of it is skipped for the old one's sake.
-func TestGoOnWithoutWhatTheSinkLost(t *testing.T) {
+// TestHintAfterSinkSetBack follows the hint: all events in the list are committed in a new
+// generation, and none is skipped.
+func TestHintAfterSinkSetBack(t *testing.T) {
 	_, client, r, items := start(t, 1000)
 	for range 5 {
 		b := r.mustRead()
@@ -275,7 +275,7 @@ func TestGoOnWithoutWhatTheSinkLost(t *testing.T) {
 	r.once(items[500:])
 }
 
-// follow runs the command that the hint of an error ends with.
+// follow runs the command at the end of an error's hint.
 func follow(t *testing.T, client rueidis.Client, err error) {
 	t.Helper()
 	var p *event.PermanentError
@@ -289,8 +289,8 @@ func follow(t *testing.T, client rueidis.Client, err error) {
 	do(t, client, strings.Fields(strings.ReplaceAll(command, `"`, ""))...)
 }
 
-// A flushed Redis whose sink has no fingerprints left cannot be told from one
-// that has gone back; a person must, and can.
+// TestFlushedLongAfter: without fingerprints in the sink, a flushed Redis looks like one
+// that was set back, so a person must decide.
 func TestFlushedLongAfter(t *testing.T) {
 	_, client, r, _ := start(t, 100)
 	r.drain()
@@ -301,7 +301,7 @@ func TestFlushedLongAfter(t *testing.T) {
 	r.close()
 	do(t, client, "FLUSHALL")
 	later := numbered("later", 0, 10)
-	push(t, client, list, later...)
+	push(t, client, listQueue, later...)
 	err := r.open()
 	permanent(t, err, "fingerprints", "position 0")
 	follow(t, client, err)
@@ -312,7 +312,7 @@ func TestFlushedLongAfter(t *testing.T) {
 	r.once(later)
 }
 
-func TestFingerprintsGone(t *testing.T) {
+func TestNoFingerprints(t *testing.T) {
 	server, client, r, _ := start(t, 1000)
 	saved := snapshot(t, server, client)
 	b := r.mustRead()
@@ -339,9 +339,9 @@ func TestFingerprintsGone(t *testing.T) {
 	}
 }
 
-// A sink without memory, as standard output is, has nothing to show for what
-// was acknowledged.
-func TestWithoutMemoryNothingIsMissed(t *testing.T) {
+// TestSinkWithoutPositions: a sink that remembers no positions, such as standard output,
+// cannot prove what was acknowledged.
+func TestSinkWithoutPositions(t *testing.T) {
 	_, _, r, _ := start(t, 10)
 	r.drain()
 	r.close()

@@ -1,13 +1,13 @@
--- Returns what stands beside a stream, and what somebody else did to it: how many
--- entries behind those that were given up are gone, or -1 when the stream is
--- another one. Only Redis 7 counts what was ever added; before, none seem gone.
--- KEYS: stream, state. Returns: generation, head, pipeline, after, gone, how many
--- entries there are behind after, the positions that will never be filled, and the
--- position at which the generation began.
+-- Returns the state of a stream, and what others did to it: how many entries after the
+-- trimmed ones are missing, or -1 when it is another stream. Only Redis 7 counts all
+-- entries ever added; before, none seem missing.
+-- KEYS: stream, state. Returns: generation, head, pipeline, ID of the last trimmed entry,
+-- how many entries are missing, how many are left, the positions whose events are lost,
+-- and the position at which the generation started.
 local now = redis.call('HMGET', KEYS[2], 'generation', 'head', 'pipeline', 'after', 'added', 'holes', 'base')
 local after, added = now[4] or '0-0', tonumber(now[5] or '0')
 
--- Numbers of 64 bits do not fit Lua's, so they are compared by length and digits.
+-- 64-bit numbers do not fit Lua's, so they are compared by length and digits.
 local function less(a, b)
   if #a ~= #b then return #a < #b end
   return a < b

@@ -14,14 +14,14 @@ import (
 	"github.com/perigeedb/perigee/source/sourcetest"
 )
 
-// A form is one in which Redis holds events, for tests that hold for all.
-type form struct {
+// A keyKind is one way in which Redis keeps events, for tests of all of them.
+type keyKind struct {
 	name    string
 	config  func(key string) redis.Config
 	command func(c rueidis.Client, key, item string) rueidis.Completed // of a producer
 }
 
-func (f form) push(t *testing.T, c rueidis.Client, key string, items ...string) {
+func (f keyKind) push(t *testing.T, c rueidis.Client, key string, items ...string) {
 	t.Helper()
 	var all rueidis.Commands
 	for _, item := range items {
@@ -34,27 +34,27 @@ func (f form) push(t *testing.T, c rueidis.Client, key string, items ...string) 
 	}
 }
 
-// on makes settings that read a server's list until it is empty.
-func (f form) on(server *testserver.RedisServer) redis.Config {
-	c := f.config(list)
+// on returns settings that read a server's key until it is empty.
+func (f keyKind) on(server *testserver.RedisServer) redis.Config {
+	c := f.config(listQueue)
 	c.Address, c.UntilEmpty = server.Address(), true
 	return c
 }
 
-// startForm is start for any form.
-func startForm(t *testing.T, f form, events int, flags ...string) (*testserver.RedisServer, rueidis.Client, *run, []string) {
+// startKind is start for any kind.
+func startKind(t *testing.T, f keyKind, events int, flags ...string) (*testserver.RedisServer, rueidis.Client, *run, []string) {
 	t.Helper()
 	server := testserver.Redis(t, flags...)
 	client := connect(t, server)
 	items := numbered("first", 0, events)
-	f.push(t, client, list, items...)
+	f.push(t, client, listQueue, items...)
 	r := newRun(t, f.on(server))
 	r.mustOpen()
 	return server, client, r, items
 }
 
-func forms() []form {
-	return []form{
+func forms() []keyKind {
+	return []keyKind{
 		{"list", func(key string) redis.Config { return redis.Config{List: key} }, pushed},
 		{"stream", func(key string) redis.Config { return redis.Config{Stream: key} }, added},
 		{"kept stream", func(key string) redis.Config { return redis.Config{Stream: key, Trim: "false"} }, added},
@@ -96,12 +96,11 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// A worker that was frozen wakes up when another has gone on: what it believes to
-// be done it may not trim.
+// TestFrozenWorkerTrimsNothing freezes a worker until another one has continued.
 func TestFrozenWorkerTrimsNothing(t *testing.T) {
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {
-			server, client, frozen, items := startForm(t, f, 500)
+			server, client, frozen, items := startKind(t, f, 500)
 			var read []event.Batch
 			for range 3 {
 				read = append(read, frozen.mustRead())
@@ -110,7 +109,7 @@ func TestFrozenWorkerTrimsNothing(t *testing.T) {
 			other.mustOpen()
 			other.drain()
 			later := numbered("later", 0, 300)
-			f.push(t, client, list, later...)
+			f.push(t, client, listQueue, later...)
 			for _, b := range read {
 				frozen.ack(b)
 			}

@@ -71,7 +71,7 @@ function main(event) stats.counter("seen", 1) stats.gauge("seen_total", 7) retur
 	p.says("script replaced", "a.lua@", "before=")
 	write("a.lua", "function main(event")
 	p.signal(syscall.SIGHUP)
-	p.says("refused: the old one goes on", "a.lua:1")
+	p.says("refused new version of script; the old one stays", "a.lua:1")
 	metrics := p.metrics()
 	for _, want := range []string{
 		`perigee_script_info{pipeline="a",script=".*/a.lua@[0-9a-f]+"} 1`,

@@ -105,7 +105,7 @@ static void put(lua_State *L, front *f, int index) {
 		add_tag(L, f, 'B', s, len);
 		return;
 	}
-	front_fail(L, f, "a %s cannot be passed to a function of Go", luaL_typename(L, index));
+	front_fail(L, f, "a %s cannot be passed to a Go function", luaL_typename(L, index));
 }
 
 // ask(function, …) leaves a request for when the script yields, or ends: then it

@@ -93,7 +93,7 @@ static int bind(lua_State *L) {
 	lua_getfield(L, -1, f->main);
 	lua_remove(L, -2);
 	if (lua_isnil(L, -1))
-		return front_raise(L, "there is no function %s; define 'function %s(event)' as a global, without 'local'", f->main, f->main);
+		return front_raise(L, "no function %s; define 'function %s(event)' as a global, without 'local'", f->main, f->main);
 	if (!lua_isfunction(L, -1))
 		return front_raise(L, "%s is a %s; define 'function %s(event)'", f->main, luaL_typename(L, -1), f->main);
 	lua_call(L, 1, 2);

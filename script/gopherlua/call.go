@@ -73,7 +73,7 @@ func (m *machine) toGo(v lua.LValue) (any, error) {
 		}
 		return pure.Plain(value)
 	}
-	return nil, fmt.Errorf("a %s cannot be passed to a function of Go", v.Type())
+	return nil, fmt.Errorf("a %s cannot be passed to a Go function", v.Type())
 }
 
 func (m *machine) tableToGo(t *lua.LTable) (any, error) {

@@ -86,7 +86,7 @@ func (m *machine) findMain() error {
 		m.main = main
 		return nil
 	case *lua.LNilType:
-		return &script.Error{Script: m.file, Message: "there is no function " + m.call, Hint: "define it as a global: function " + m.call + "(event) … return event end"}
+		return &script.Error{Script: m.file, Message: "no function " + m.call, Hint: "define it as a global: function " + m.call + "(event) … return event end"}
 	default:
 		return &script.Error{Script: m.file, Message: m.call + " is a " + main.Type().String() + ", not a function", Hint: "function " + m.call + "(event) … return event end"}
 	}

@@ -18,7 +18,7 @@ func (r *run) runBatch() {
 		return
 	}
 	if len(r.docs) > 1 {
-		r.script.log.Warn("run the events of a batch again one by one", "script", r.script.name, "events", len(r.docs), "error", err)
+		r.script.log.Warn("running the events of a batch again one by one", "script", r.script.name, "events", len(r.docs), "error", err)
 		r.runEach()
 		return
 	}
@@ -107,7 +107,7 @@ func (c *call) emitDocument(event int, doc []byte, to uint64) {
 func (c *call) fail(event int, err error) {
 	c.checkCall("fail", event)
 	if err == nil {
-		err = errors.New("the plugin gave no reason")
+		err = errors.New("the plugin passed a nil error")
 	}
 	c.result.Fail(c.origin[event], "script", err)
 }

@@ -45,7 +45,7 @@ func Build(ctx context.Context, folder, output string) error {
 	defer os.RemoveAll(temporary)
 	modules, err := b.pin(ctx, temporary)
 	if err != nil {
-		return fmt.Errorf("give the plugin this binary's modules: %w", err)
+		return fmt.Errorf("pin the plugin to modules of this binary: %w", err)
 	}
 	args := append([]string{"build", "-buildmode=plugin", "-buildvcs=false", "-o", output}, modules...)
 	if _, err := b.goTool(ctx, append(args, files...)...); err != nil {
@@ -76,9 +76,9 @@ func sources(folder string, ours *debug.BuildInfo) ([]string, error) {
 	files := slices.Concat(pkg.GoFiles, pkg.CgoFiles)
 	switch {
 	case len(files) == 0:
-		return nil, fmt.Errorf("%s has no Go files: a plugin is a folder with a package main", folder)
+		return nil, fmt.Errorf("%s has no Go files; a plugin is a folder with a package main", folder)
 	case pkg.Name != "main":
-		return nil, fmt.Errorf("%s is package %s: a plugin is a folder with a package main", folder, pkg.Name)
+		return nil, fmt.Errorf("%s is package %s; a plugin is a folder with a package main", folder, pkg.Name)
 	}
 	return files, nil
 }

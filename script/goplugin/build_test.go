@@ -56,8 +56,8 @@ func TestOpenRefuses(t *testing.T) {
 		parts        []string
 	}{
 		{"missing.so", "", []string{"read plugin: open missing.so", "no such file"}},
-		{text, "", []string{text + " is no Go plugin"}},
-		{self, "", []string{self + " is no Go plugin but was built with -buildmode=exe", "perigee plugin build"}},
+		{text, "", []string{text + " is not a Go plugin"}},
+		{self, "", []string{self + " is not a Go plugin: it was built with -buildmode=exe", "perigee plugin build"}},
 		{shapesPath(t), "", []string{"exports no function Main", "funcname"}},
 		{shapesPath(t), "outer", []string{"exports no function outer"}},
 		{shapesPath(t), "Other", []string{"Other is of type func(int) string", "want func(map[string]any) (any, error), func([][]byte, "}},

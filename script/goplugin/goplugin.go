@@ -111,7 +111,7 @@ func (p *Plugin) String() string {
 func (p *Plugin) lookup(opened *plugin.Plugin) error {
 	symbol, err := opened.Lookup(p.symbol)
 	if err != nil {
-		return fmt.Errorf("%s exports no function %s: name the one to call with funcname", p.path, p.symbol)
+		return fmt.Errorf("%s exports no function %s; set funcname to the one to call", p.path, p.symbol)
 	}
 	switch f := symbol.(type) {
 	case RowFunc:
@@ -130,7 +130,7 @@ func (p *Plugin) lookup(opened *plugin.Plugin) error {
 
 // errNotRowFunc is the error of a plugin that cannot compute values.
 func (p *Plugin) errNotRowFunc() error {
-	return fmt.Errorf("%v takes whole batches: to compute a value it must be a func(map[string]any) (any, error)", p)
+	return fmt.Errorf("%v takes batches; a function for values must be a func(map[string]any) (any, error)", p)
 }
 
 func read(path string) ([]byte, error) {

@@ -34,7 +34,7 @@ func (h *handler) String() string { return "plugin" }
 // Value hands the function a copy of the row.
 func (h *handler) Value(row map[string]any) (value any, err error) {
 	if h.plugin == nil {
-		return nil, errors.New("no plugin is loaded: call Load first")
+		return nil, errors.New("no plugin loaded; call Load first")
 	}
 	defer h.plugin.recoverPanic(&err)
 	return h.plugin.Row(cloneRow(row))

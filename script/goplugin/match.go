@@ -58,10 +58,10 @@ func Match(path string) error {
 func matchContent(path string, content []byte) error {
 	theirs, err := buildinfo.Read(bytes.NewReader(content))
 	if err != nil {
-		return fmt.Errorf("%s is no Go plugin: %w", path, err)
+		return fmt.Errorf("%s is not a Go plugin: %w", path, err)
 	}
 	if mode := setting(theirs, "-buildmode"); mode != "plugin" {
-		return fmt.Errorf("%s is no Go plugin but was built with -buildmode=%s: build it with perigee plugin build", path, mode)
+		return fmt.Errorf("%s is not a Go plugin: it was built with -buildmode=%s; use perigee plugin build", path, mode)
 	}
 	ours, err := binary()
 	if err != nil {
@@ -77,7 +77,7 @@ func matchContent(path string, content []byte) error {
 func binary() (*debug.BuildInfo, error) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return nil, errors.New("this binary has no build information that a plugin could be matched with: build it with go build, within its module")
+		return nil, errors.New("this binary has no build information to match plugins with; build it with go build, within its module")
 	}
 	return info, nil
 }

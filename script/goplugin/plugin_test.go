@@ -140,10 +140,10 @@ func TestRowsReturnShapes(t *testing.T) {
 		`1 {"what":"several"}`,
 		`1 {"html":"<&>"}`,
 		`11 {"s":"😀\n<","what":"event"}`,
-		`5.0 script: Shapes returned int: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event`,
-		`6.0 script: Shapes returned []interface {}: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event`,
+		`5.0 script: Shapes returned int; want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event`,
+		`6.0 script: Shapes returned []interface {}; want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event`,
 		`7.0 script: not today`,
-		`8.0 script: encode what Shapes returned: json: unsupported value: NaN`,
+		`8.0 script: encode result of Shapes: json: unsupported value: NaN`,
 		`9.0 script: Shapes produced an invalid document: nested deeper than 512 (at byte 2560)`,
 		`10.0 parse: not a JSON object but an array: send each element as an event of its own (in a file: one object per line)`+` (at byte 0)`,
 	)
@@ -186,13 +186,13 @@ func TestValues(t *testing.T) {
 	res := runAll(t, s, `{"what":"row","n":1}`, `{"what":"nil"}`, `{"what":"text"}`, `{"what":"bytes"}`, `{"what":"raw"}`, `{"what":"time"}`,
 		`{"what":"func"}`, `{"what":"error"}`, `[]`)
 	expect(t, res, `0 {"n":1,"what":"row"}`, `1 null`, `2 "<text>"`, `3 "{}"`, `4 [1.0]`, `5 "2026-01-02T03:04:05Z"`,
-		`6.0 script: encode what Value returned: json: unsupported type: func()`, `7.0 script: no value`,
+		`6.0 script: encode result of Value: json: unsupported type: func()`, `7.0 script: no value`,
 		`8.0 parse: not a JSON object but an array: send each element as an event of its own (in a file: one object per line) (at byte 0)`)
 	if res.Dropped != 0 {
 		t.Errorf("%d dropped", res.Dropped)
 	}
 	_, err := Language().Load(context.Background(), script.Code{Name: shapesPath(t), Func: "Same"}, script.Options{Value: true})
-	if err == nil || !strings.Contains(err.Error(), "takes whole batches") {
+	if err == nil || !strings.Contains(err.Error(), "takes batches") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -204,7 +204,7 @@ func TestBatchShapes(t *testing.T) {
 	expect(t, res,
 		`0 {"what":"event", "a":1.50}`, `1 {"short":1}`, `2 {"what":"several"}`, `2 {"more":true}`, `9 {"what":"event"}`,
 		`4.0 parse: not a JSON object: an event must start with { (at byte 0)`,
-		`5.0 script: not today`, `6.0 script: the plugin gave no reason`, `7.0 script: after all`,
+		`5.0 script: not today`, `6.0 script: the plugin passed a nil error`, `7.0 script: after all`,
 		`8.0 script: Batch produced an invalid document: the document ends too early (at byte 6)`)
 	if res.Dropped != 1 {
 		t.Errorf("%d dropped, want 1", res.Dropped)
@@ -297,7 +297,7 @@ func TestRouting(t *testing.T) {
 		if got := res.Outputs[1].Columns.Vectors[0].Ints; !slices.Equal(got, []int64{2, 3}) {
 			t.Errorf("%s: column n of audit is %v", symbol, got)
 		}
-		if len(res.Dead) < 2 || res.Dead[0].Sink != "audit" || !strings.Contains(res.Dead[1].Error, `there is no sink "adit"; did you mean "audit"?`) {
+		if len(res.Dead) < 2 || res.Dead[0].Sink != "audit" || !strings.Contains(res.Dead[1].Error, `unknown sink "adit"; did you mean "audit"?`) {
 			t.Errorf("%s: dead are %+v", symbol, res.Dead)
 		}
 	}
@@ -431,7 +431,7 @@ func TestHandler(t *testing.T) {
 	if !ok || fault.Message != "panic: crash" || !strings.Contains(fault.Traceback, ".Crash\n") {
 		t.Errorf("error is %#v", err)
 	}
-	if _, err := Handler("Same").Load(shapesPath(t)); err == nil || !strings.Contains(err.Error(), "takes whole batches") {
+	if _, err := Handler("Same").Load(shapesPath(t)); err == nil || !strings.Contains(err.Error(), "takes batches") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -90,7 +90,7 @@ func (p *Plugin) rowsOf(value any) ([]map[string]any, error) {
 	case []map[string]any:
 		return v, nil
 	}
-	return nil, fmt.Errorf("%s returned %T: want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event", p.symbol, value)
+	return nil, fmt.Errorf("%s returned %T; want a map[string]any, a []map[string]any, a map[string][]map[string]any by sink, or nil to drop the event", p.symbol, value)
 }
 
 // bytesAsText returns a []byte, such as json.Marshal returns it, as a string.
@@ -104,7 +104,7 @@ func bytesAsText(value any) any {
 // encode adds a document to the rows.
 func (r *run) encode(i int, encoder *json.Encoder, value any, to uint64) error {
 	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("encode what %s returned: %w", r.script.plugin.symbol, err)
+		return fmt.Errorf("encode result of %s: %w", r.script.plugin.symbol, err)
 	}
 	rows := r.result.Rows()
 	rows.Data = rows.Data[:len(rows.Data)-len("\n")]

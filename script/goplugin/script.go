@@ -16,7 +16,7 @@ import (
 func Language() script.Language {
 	return script.Language{
 		Name: "plugin",
-		Doc:  "a Go plugin (.so) that perigee plugin build made; trusted: only the limit of the output holds",
+		Doc:  "a Go plugin (.so) built with perigee plugin build; trusted: only the output limit applies",
 		Load: load,
 	}
 }
@@ -44,7 +44,7 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 	}
 	s.opts.Limits = opts.Limits.WithDefaults()
 	if l := opts.Limits; l.EventTime != 0 || l.BatchTime != 0 || l.Memory != 0 {
-		s.log.Warn("limits of time and memory do not hold for a plugin: only that of the output does", "script", s.name)
+		s.log.Warn("time and memory limits do not apply to a plugin, only the output limit", "script", s.name)
 	}
 	return s, nil
 }

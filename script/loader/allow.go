@@ -30,7 +30,7 @@ func ParseAllow(list []string) (*Allow, error) {
 			continue
 		}
 		if one == "" || strings.ContainsAny(one, "/@*? \t") {
-			return nil, fmt.Errorf("%q is no host: want a name, a name with a port, an address or a network such as 10.0.0.0/8", one)
+			return nil, fmt.Errorf("invalid host %q; use a name, a name with a port, an address or a network such as 10.0.0.0/8", one)
 		}
 		a.hosts = append(a.hosts, canonical(one))
 	}
@@ -92,12 +92,12 @@ type Refused struct {
 
 func (r *Refused) Error() string {
 	if r.Private {
-		return fmt.Sprintf("the name stands for %s, an address of a private network or of this machine that is not in the allow list", r.Host)
+		return fmt.Sprintf("the name resolves to %s, a private address that is not in the allow list", r.Host)
 	}
 	return fmt.Sprintf("host %s is not in the allow list", r.Host)
 }
 
 // ErrorHint implements event.Hinter.
 func (r *Refused) ErrorHint() string {
-	return fmt.Sprintf("if code from there may run here, add it: allow: [%s]", r.Host)
+	return fmt.Sprintf("to allow code from there, add it: allow: [%s]", r.Host)
 }

@@ -83,7 +83,7 @@ type statusError struct {
 	text   string
 }
 
-func (a *statusError) Error() string { return "the host answers " + a.text }
+func (a *statusError) Error() string { return "the host returned " + a.text }
 
 // Is makes a missing text match fs.ErrNotExist.
 func (a *statusError) Is(target error) bool {

@@ -121,7 +121,7 @@ func (l *Loader) readerBeside(ctx context.Context, o Origin) func(string) ([]byt
 	ctx = context.WithoutCancel(ctx)
 	return func(name string) ([]byte, error) {
 		if !fs.ValidPath(name) {
-			return nil, fmt.Errorf("read %s beside %s: the path leads out of the folder", name, o)
+			return nil, fmt.Errorf("read %s beside %s: the path leaves the folder", name, o)
 		}
 		beside := *o.url
 		beside.Path, beside.RawPath = path.Join(path.Dir(o.url.Path), name), ""
@@ -170,7 +170,7 @@ func withoutPath(err error) error {
 func readAll(r io.Reader, most int) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if len(text) > most {
-		return nil, fmt.Errorf("it is larger than %d MiB", most>>20)
+		return nil, fmt.Errorf("larger than %d MiB", most>>20)
 	}
 	return text, err
 }

@@ -55,12 +55,12 @@ func TestLocateRefuses(t *testing.T) {
 	for text, part := range map[string]string{
 		"":                  "no code",
 		"  \n ":             "no code",
-		"ftp://host/a.lua":  "known are file, http, https, s3",
-		"https:///a.lua":    "names no host",
+		"ftp://host/a.lua":  "use file, http, https, s3",
+		"https:///a.lua":    "has no host",
 		"s3://bucket":       "s3://bucket/key",
 		"s3://bucket/":      "s3://bucket/key",
 		"file://etc/a.lua":  "file:///",
-		"https://ho st/%zz": "not an address",
+		"https://ho st/%zz": "invalid URL",
 	} {
 		if got, err := loader.Locate(text, "/etc", "x"); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("Locate(%q) is %q, %v; want an error with %q", text, got, err, part)
@@ -224,7 +224,7 @@ func TestHTTPBeside(t *testing.T) {
 		t.Errorf("what is not there: %v", err)
 	}
 	for _, out := range []string{"../a.lua", "/a.lua", ""} {
-		if _, err := code.Files(out); err == nil || !strings.Contains(err.Error(), "leads out") {
+		if _, err := code.Files(out); err == nil || !strings.Contains(err.Error(), "leaves the folder") {
 			t.Errorf("%q is read: %v", out, err)
 		}
 	}

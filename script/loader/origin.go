@@ -39,7 +39,7 @@ func Locate(text, base, name string) (Origin, error) {
 	text = strings.TrimSpace(text)
 	switch {
 	case text == "":
-		return Origin{}, fmt.Errorf("there is no code, path or address")
+		return Origin{}, fmt.Errorf("no code, path or URL given")
 	case IsCode(text):
 		if schemePattern.MatchString(base) {
 			base = ""
@@ -67,21 +67,21 @@ func IsAddress(text string) bool { return schemePattern.MatchString(text) }
 func locateURL(text string) (Origin, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return Origin{}, fmt.Errorf("not an address: %q", text)
+		return Origin{}, fmt.Errorf("invalid URL %q", text)
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
 	switch {
 	case !slices.Contains(Schemes(), u.Scheme):
-		return Origin{}, fmt.Errorf("unknown scheme %s://: known are %s", u.Scheme, strings.Join(Schemes(), ", "))
+		return Origin{}, fmt.Errorf("unknown scheme %s://; use %s", u.Scheme, strings.Join(Schemes(), ", "))
 	case u.Scheme == "file":
 		if u.Host != "" && u.Host != "localhost" {
-			return Origin{}, fmt.Errorf("%s names the host %s: a file on this machine has three slashes, file:///", text, u.Host)
+			return Origin{}, fmt.Errorf("%s names the host %s; a local file has three slashes, file:///", text, u.Host)
 		}
 		return Origin{path: filepath.FromSlash(path.Clean(u.Path))}, nil
 	case u.Host == "":
-		return Origin{}, fmt.Errorf("address %s names no host", text)
+		return Origin{}, fmt.Errorf("URL %s has no host", text)
 	case u.Scheme == "s3" && strings.Trim(u.Path, "/") == "":
-		return Origin{}, fmt.Errorf("address %s names no object: want s3://bucket/key", text)
+		return Origin{}, fmt.Errorf("URL %s has no object; use s3://bucket/key", text)
 	}
 	u.Path, u.RawPath, u.Fragment = path.Clean(u.Path), "", ""
 	return Origin{url: u}, nil

@@ -45,7 +45,7 @@ func TestS3(t *testing.T) {
 		t.Errorf("with its tag: %v", err)
 	}
 	_, err = l.Load(t.Context(), locate(t, "s3://scripts/none.lua"), "")
-	if err == nil || !strings.Contains(err.Error(), "read s3://scripts/none.lua: the host answers 404 NoSuchKey") {
+	if err == nil || !strings.Contains(err.Error(), "read s3://scripts/none.lua: the host returned 404 NoSuchKey") {
 		t.Errorf("what is not there: %v", err)
 	}
 }

@@ -126,7 +126,7 @@ func TestCallsThatEndInGo(t *testing.T) {
 		{function: "elsewhere", fails: "other.lua:3: host.refuse: nope", line: 3, traceback: "  other.lua:3: in refuse\n  ends.lua:16: in function at line 16"},
 		{function: "inside", args: []any{3}, want: []any{3.0}},
 		{function: "loop", args: []any{300}, want: []any{300.0}},
-		{function: "closes", args: []any{1}, fails: "ends.lua:19: a function cannot be passed to a function of Go", line: 19, traceback: "  ends.lua:19: in function at line 19"},
+		{function: "closes", args: []any{1}, fails: "ends.lua:19: a function cannot be passed to a Go function", line: 19, traceback: "  ends.lua:19: in function at line 19"},
 		{function: "rescued", want: []any{false}},
 		{function: "both", args: []any{3, 4}, want: []any{3.0, 1.0}},
 		{function: "first", args: []any{3, 4}, want: []any{3.0}},

@@ -122,7 +122,7 @@ func (s *Script) release(v *version) {
 
 func (s *Script) closeVersion(v *version) {
 	if err := v.Close(); err != nil {
-		s.config.Log.Warn("closing a replaced script failed", "script", v.String(), "error", err)
+		s.config.Log.Warn("cannot close replaced script", "script", v.String(), "error", err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (s *Script) Check(ctx context.Context, remote bool) (replaced bool) {
 	s.loaded = next
 	if err := s.replace(ctx, next); err != nil {
 		s.updateCounts(func(c *Counts) { c.Refused++ })
-		s.config.Log.Error("new version of the script refused: the old one goes on", "script", s.String(), "error", err)
+		s.config.Log.Error("refused new version of script; the old one stays", "script", s.String(), "error", err)
 		return false
 	}
 	return true
@@ -157,7 +157,7 @@ func (s *Script) reportUnreadable(ctx context.Context, err error) {
 	}
 	s.updateCounts(func(c *Counts) { c.Unreadable++ })
 	if !s.readFailed {
-		s.config.Log.Warn("cannot look for a new version of the script: the old one goes on", "script", s.String(), "error", err)
+		s.config.Log.Warn("cannot check for a new version of the script; the old one stays", "script", s.String(), "error", err)
 	}
 	s.readFailed = true
 }
@@ -214,9 +214,9 @@ func (s *Script) tryVersion(ctx context.Context, next *snapshot) (err error) {
 	}
 	switch dead := len(res.Dead); {
 	case allDead(batch.Len(), res.Dead):
-		return fmt.Errorf("it fails on each of %d recent events that the old version took: %s", batch.Len(), res.Dead[0].Error)
+		return fmt.Errorf("it fails on all of %d recent events that the old version processed: %s", batch.Len(), res.Dead[0].Error)
 	case dead > 0:
-		s.config.Log.Warn("the new version of the script fails on some recent events that the old one took",
+		s.config.Log.Warn("new version of script fails on some recent events that the old one processed",
 			"script", trial.String(), "failed", dead, "of", batch.Len(), "error", res.Dead[0].Error)
 	}
 	return nil

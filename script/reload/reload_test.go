@@ -173,9 +173,9 @@ func TestRefuse(t *testing.T) {
 		"no main":              {"function mian(event) return event end", "main"},
 		"error at load":        {"error('no config')\nfunction main(e) return e end", "no config"},
 		"endless at load":      {"while true do end", "time"},
-		"fails on all":         {"function main(event) return event.user.name end", "it fails on each of 2 recent events"},
-		"returns no event":     {"function main(event) return 5 end", "it fails on each of 2 recent events"},
-		"endless on events":    {"function main(event) while true do end end", "it fails on each of 2 recent events"},
+		"fails on all":         {"function main(event) return event.user.name end", "it fails on all of 2 recent events"},
+		"returns no event":     {"function main(event) return 5 end", "it fails on all of 2 recent events"},
+		"endless on events":    {"function main(event) while true do end end", "it fails on all of 2 recent events"},
 		"requires what is not": {"require 'lib.none'\nfunction main(e) return e end", "lib"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestRefuse(t *testing.T) {
 			if b.Counts() != (reload.Counts{Refused: 1}) || b.open.Load() != 1 {
 				t.Errorf("%+v, %d open", b.Counts(), b.open.Load())
 			}
-			b.logged("refused: the old one goes on")
+			b.logged("refused new version of script; the old one stays")
 			b.logged(c.reason)
 			b.write(fmt.Sprintf(versionScript, 3))
 			b.Check(t.Context(), true)
@@ -224,7 +224,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	b.Check(t.Context(), true)
 	b.Check(t.Context(), true)
-	if b.Counts() != (reload.Counts{Unreadable: 2}) || strings.Count(b.log.String(), "cannot look") != 1 {
+	if b.Counts() != (reload.Counts{Unreadable: 2}) || strings.Count(b.log.String(), "cannot check for") != 1 {
 		t.Errorf("%+v\n%s", b.Counts(), b.log)
 	}
 	b.write("function main(event) error('again') end")

@@ -64,6 +64,6 @@ func testFunction(t *testing.T, lang script.Language) {
 	}
 	code.Func = "other"
 	if _, err := lang.Load(t.Context(), code, withModules(script.Limits{})); err == nil || !strings.Contains(err.Error(), "other") {
-		t.Errorf("error is %v, want that there is no function other", err)
+		t.Errorf("error is %v, want one about the missing function", err)
 	}
 }

@@ -61,7 +61,7 @@ func Plain(v any, depth int) (any, error) {
 	if u, ok := unsigned(v); ok {
 		return whole(strconv.FormatUint(u, 10)), nil
 	}
-	return nil, fmt.Errorf("a result of type %T has no meaning in a script", v)
+	return nil, fmt.Errorf("a result of type %T cannot be passed to a script", v)
 }
 
 func plainList(list []any, depth int) (any, error) {
@@ -130,7 +130,7 @@ func whole(text string) any {
 func spelled(n json.Number) (any, error) {
 	v, err := pure.Parse([]byte(n))
 	if err != nil || v.Kind != pure.Number && v.Kind != pure.Big || math.IsNaN(v.Num) {
-		return nil, fmt.Errorf("the result %q is no number of JSON", string(n))
+		return nil, fmt.Errorf("the result %q is not a JSON number", string(n))
 	}
 	return whole(string(n)), nil
 }

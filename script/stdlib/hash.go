@@ -64,7 +64,7 @@ func mac(_ context.Context, args []any) ([]any, error) {
 	}
 	make := digests()[words[0]]
 	if make == nil {
-		return nil, fmt.Errorf("there is no digest %q: use md5, sha1, sha256 or sha512", words[0])
+		return nil, fmt.Errorf("unknown digest %q; use md5, sha1, sha256 or sha512", words[0])
 	}
 	return one(sum(hmac.New(make, []byte(words[1])), words[2])), nil
 }
@@ -93,7 +93,7 @@ func seeded(args []any, limit float64) (string, uint64, error) {
 	}
 	seed, err := optional(args, 1, 0)
 	if err == nil && (seed < 0 || seed >= limit || seed != float64(uint64(seed))) {
-		err = fmt.Errorf("argument 2, the seed, must be a whole number from 0 to %.0f", limit-1)
+		err = fmt.Errorf("argument 2, the seed, must be an integer from 0 to %.0f", limit-1)
 	}
 	return s, uint64(seed), err
 }

@@ -68,7 +68,7 @@ func parseAddress(_ context.Context, args []any) ([]any, error) {
 	if err != nil {
 		prefix, failed := netip.ParsePrefix(s)
 		if failed != nil {
-			return failure(errors.New("no address and no prefix: " + s)), nil
+			return failure(errors.New("invalid address or prefix: " + s)), nil
 		}
 		address = prefix.Addr()
 		known["bits"] = float64(prefix.Bits())
@@ -100,7 +100,7 @@ func contains(_ context.Context, args []any) ([]any, error) {
 	}
 	address, err := netip.ParseAddr(s)
 	if err != nil {
-		return failure(errors.New("no address: " + s)), nil
+		return failure(errors.New("invalid address: " + s)), nil
 	}
 	for i := range prefixes {
 		spelled, err := text(prefixes, i)
@@ -109,7 +109,7 @@ func contains(_ context.Context, args []any) ([]any, error) {
 		}
 		prefix, err := netip.ParsePrefix(spelled)
 		if err != nil {
-			return nil, errors.New("argument 1: no prefix such as 10.0.0.0/8: " + spelled)
+			return nil, errors.New("argument 1: invalid prefix, want one such as 10.0.0.0/8: " + spelled)
 		}
 		if prefix.Contains(address.Unmap()) {
 			return one(true), nil

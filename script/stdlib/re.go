@@ -149,7 +149,7 @@ func matches(r *regexp.Regexp, s string, rest []any, i int) ([][]int, error) {
 	}
 	found := r.FindAllStringSubmatchIndex(s, int(n))
 	if len(found) > matchesMax {
-		return nil, fmt.Errorf("there are more than %d matches", matchesMax)
+		return nil, fmt.Errorf("more than %d matches", matchesMax)
 	}
 	return found, nil
 }

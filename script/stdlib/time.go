@@ -36,7 +36,7 @@ func parseTime(_ context.Context, args []any) ([]any, error) {
 			return one(seconds(t)), nil
 		}
 	}
-	return failure(errors.New("no time of RFC 3339, such as 2026-11-22T10:00:00Z: " + s)), nil
+	return failure(errors.New("invalid time, want RFC 3339 such as 2026-11-22T10:00:00Z: " + s)), nil
 }
 
 // Seconds of the years 0 and 9999, beyond which no format writes.

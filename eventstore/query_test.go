@@ -24,7 +24,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "write the golden files again")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()

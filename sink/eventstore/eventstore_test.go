@@ -39,8 +39,8 @@ func TestSink(t *testing.T) {
 				}
 				return made
 			},
-			Rows: func(t *testing.T) []sinktest.Row { return read(t, s) },
-			Bad:  func(int64) string { return `{"id":"not a number"}` },
+			Rows:        func(t *testing.T) []sinktest.Row { return read(t, s) },
+			RejectedDoc: func(int64) string { return `{"id":"not a number"}` },
 		}
 	})
 }
@@ -94,15 +94,11 @@ func TestErrorsForThePipeline(t *testing.T) {
 	if permanent, ok := errors.AsType[*event.PermanentError](err); !ok || permanent.Hint == "" {
 		t.Errorf("another time column for a table: %v", err)
 	}
-	doc := `{"id":1}`
-	out := &event.Output{Range: event.Range{Count: 1}, Data: []byte(doc), Ends: []uint32{uint32(len(doc))}, From: []uint32{0}}
-	err = w.Write(context.Background(), out)
+	err = w.Write(context.Background(), sinktest.Docs(0, `{"id":1}`))
 	if rows, ok := errors.AsType[*sink.RowErrors](err); !ok || !strings.Contains(rows.Error(), "at is missing") || rows.Rows[0].Stage != sink.StageColumn {
 		t.Errorf("an event without its time: %v", err)
 	}
-	doc = `[1]`
-	out = &event.Output{Range: event.Range{Count: 1}, Data: []byte(doc), Ends: []uint32{uint32(len(doc))}, From: []uint32{0}}
-	err = w.Write(context.Background(), out)
+	err = w.Write(context.Background(), sinktest.Docs(0, `[1]`))
 	if rows, ok := errors.AsType[*sink.RowErrors](err); !ok || rows.Rows[0].Stage != "" {
 		t.Errorf("an event that is an array: %v", err)
 	}

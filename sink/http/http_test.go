@@ -123,16 +123,6 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func output(docs ...string) *event.Output {
-	out := &event.Output{Partition: "part", Range: event.Range{First: 100, Count: uint64(len(docs))}}
-	for i, d := range docs {
-		out.Data = append(out.Data, d...)
-		out.Ends = append(out.Ends, uint32(len(out.Data)))
-		out.From = append(out.From, uint32(i))
-	}
-	return out
-}
-
 func openWriter(t *testing.T, c webhook.Config) sink.Writer {
 	t.Helper()
 	s := newSink(t, c)
@@ -145,11 +135,11 @@ func openWriter(t *testing.T, c webhook.Config) sink.Writer {
 }
 
 // TestBadRowsAreFoundOnce has the good rows of a refused batch arrive once, though
-// the caller comes again without the bad ones.
+// the caller retries without the bad ones.
 func TestBadRowsAreFoundOnce(t *testing.T) {
 	r := newReceiver(t)
 	w := openWriter(t, webhook.Config{URL: r.URL})
-	out := output(`{"id":1,"name":"a"}`, `{"id":2}`, "{\"id\":3,\n\"name\":\"c\"}", `{"id":4,"name":"d"}`)
+	out := sinktest.Docs(100, `{"id":1,"name":"a"}`, `{"id":2}`, "{\"id\":3,\n\"name\":\"c\"}", `{"id":4,"name":"d"}`)
 	var rows *sink.RowErrors
 	if err := w.Write(t.Context(), out); !errors.As(err, &rows) || len(rows.Rows) != 1 || rows.Rows[0].Row != 1 {
 		t.Fatalf("got %v", err)
@@ -170,7 +160,7 @@ func TestRepetitionHasTheSameKey(t *testing.T) {
 	r := newReceiver(t)
 	r.fail = []int{503, 429, 500}
 	w := openWriter(t, webhook.Config{URL: r.URL})
-	out := output(`{"id":1,"name":"a"}`, `{"id":2,"name":"b"}`)
+	out := sinktest.Docs(100, `{"id":1,"name":"a"}`, `{"id":2,"name":"b"}`)
 	for i := range 4 {
 		if err := w.Write(t.Context(), out); (err == nil) != (i == 3) {
 			t.Fatalf("attempt %d: %v", i, err)
@@ -187,7 +177,7 @@ func TestRepetitionHasTheSameKey(t *testing.T) {
 func TestNothingToPost(t *testing.T) {
 	r := newReceiver(t)
 	w := openWriter(t, webhook.Config{URL: r.URL})
-	if err := w.Write(t.Context(), output()); err != nil || len(r.keys) != 0 {
+	if err := w.Write(t.Context(), sinktest.Docs(100)); err != nil || len(r.keys) != 0 {
 		t.Error(err, r.keys)
 	}
 }
@@ -197,12 +187,12 @@ func TestPermanent(t *testing.T) {
 	r.fail = []int{401}
 	w := openWriter(t, webhook.Config{URL: r.URL})
 	var permanent *event.PermanentError
-	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || permanent.Hint == "" {
+	if err := w.Write(t.Context(), sinktest.Docs(100, `{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || permanent.Hint == "" {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Write(ctx, output(`{"id":1,"name":"a"}`)); !errors.Is(err, context.Canceled) {
+	if err := w.Write(ctx, sinktest.Docs(100, `{"id":1,"name":"a"}`)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -214,7 +204,7 @@ func TestRedirection(t *testing.T) {
 	defer moved.Close()
 	w := openWriter(t, webhook.Config{URL: moved.URL})
 	var permanent *event.PermanentError
-	if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "has moved to") {
+	if err := w.Write(t.Context(), sinktest.Docs(100, `{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "has moved to") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -229,7 +219,7 @@ func TestKeyFits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Write(t.Context(), output(`{"id":1,"name":"a"}`)); err != nil {
+		if err := w.Write(t.Context(), sinktest.Docs(100, `{"id":1,"name":"a"}`)); err != nil {
 			t.Errorf("%.20q: %v", partition, err)
 		}
 	}
@@ -250,7 +240,7 @@ func TestSecretsStayInTheURL(t *testing.T) {
 	}
 	_, bad := webhook.New(sink.Env{}, webhook.Config{URL: "ftp://u:geheim@x"})
 	_, broken := webhook.New(sink.Env{}, webhook.Config{URL: "http://u:geheim@x:port"})
-	for _, err := range []error{s.Traits().Check(t.Context()), w.Write(t.Context(), output(`{"id":1,"name":"a"}`)), bad, broken} {
+	for _, err := range []error{s.Traits().Check(t.Context()), w.Write(t.Context(), sinktest.Docs(100, `{"id":1,"name":"a"}`)), bad, broken} {
 		if err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("got %v", err)
 		}

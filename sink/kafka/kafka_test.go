@@ -143,11 +143,7 @@ func TestLargeRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &event.Output{Range: event.Range{First: 5, Count: 3}}
-	for i, doc := range []string{`{"id":1}`, `{"id":2,"x":"` + strings.Repeat("x", 2000) + `"}`, `{"id":3}`} {
-		out.Data = append(out.Data, doc...)
-		out.Ends, out.From = append(out.Ends, uint32(len(out.Data))), append(out.From, uint32(i))
-	}
+	out := sinktest.Docs(5, `{"id":1}`, `{"id":2,"x":"`+strings.Repeat("x", 2000)+`"}`, `{"id":3}`)
 	var refused *sink.RowErrors
 	if err := w.Write(t.Context(), out); !errors.As(err, &refused) || len(refused.Rows) != 1 || refused.Rows[0].Row != 1 {
 		t.Fatalf("got %v", err)

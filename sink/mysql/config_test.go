@@ -49,7 +49,7 @@ func TestConfigIsCheckedWithoutServer(t *testing.T) {
 			if err == nil {
 				s.Close()
 			}
-			sinktest.Refused(t, err, test.want, "s3cret")
+			sinktest.ExpectError(t, err, test.want, "s3cret")
 		})
 	}
 }

@@ -49,7 +49,7 @@ func TestCommitArrivesLate(t *testing.T) {
 	g.config.Address = p.Addr().String()
 	w := g.open()
 	w.hideSessions()
-	p.Set(sinktest.Delay)
+	p.SetFault(sinktest.Delay)
 	passing(t, w.Write(t.Context(), span(w, 100, 100)))
 	if err := w.Write(t.Context(), span(w, 0, 300)); err != nil {
 		t.Fatal(err)

@@ -230,7 +230,7 @@ func suite(t *testing.T, method Method, link link) {
 			Guarantee: Kind().Guarantee,
 			Sink:      func(_ *testing.T, pipeline string) sink.Sink { return g.sink(pipeline) },
 			Rows:      func(*testing.T) []sinktest.Row { return g.rows() },
-			Bad: func(id int64) string {
+			RejectedDoc: func(id int64) string {
 				return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("too long ", 10))
 			},
 			Stall:    g.stall,

@@ -12,13 +12,13 @@ import (
 
 // rows builds outputs by hand.
 type rows struct {
-	*sinktest.Rows
+	*sinktest.OutputBuilder
 	out *event.Output
 }
 
 func newRows(w writer) *rows {
-	r := sinktest.NewRows(w.partition.sink.columns)
-	return &rows{r, r.At(0)}
+	r := sinktest.NewOutputBuilder(w.partition.sink.columns)
+	return &rows{r, r.Output(0)}
 }
 
 func (r *rows) write(t *testing.T, w writer) {

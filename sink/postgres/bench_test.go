@@ -26,8 +26,8 @@ func emails() []sqlsink.Column {
 	}
 }
 
-func emailRows(spec []event.Column, count, from int) *sinktest.Rows {
-	r := sinktest.NewRows(spec)
+func emailRows(spec []event.Column, count, from int) *sinktest.OutputBuilder {
+	r := sinktest.NewOutputBuilder(spec)
 	for i := from; i < from+count; i++ {
 		r.Add(int64(i), "click", fmt.Sprintf("user.%d@mail.example.com", i), int64(i%50), 1_700_000_000_000_000+int64(i)*977_000,
 			fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255), "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0",
@@ -58,13 +58,13 @@ func benchmarkWrite(b *testing.B, mode sqlsink.Mode, lanes int) {
 	for lane := range lanes {
 		group.Go(func() {
 			r := emailRows(w.sink.columns, size, lane<<32)
-			r.At(0).Range.Prints = make([]uint32, size)
+			r.Output(0).Range.Prints = make([]uint32, size)
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
-				ids := r.At(0).Columns.Vectors[0].Ints
+				ids := r.Output(0).Columns.Vectors[0].Ints
 				for i := range ids {
 					ids[i] = int64(n)*size + int64(i)
 				}
-				if err := w.Write(b.Context(), r.At(n*size)); err != nil {
+				if err := w.Write(b.Context(), r.Output(n*size)); err != nil {
 					b.Error(err)
 					return
 				}
@@ -91,7 +91,7 @@ func BenchmarkEncode(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var err error
-				if data, err = format.append(data[:0], out.At(0).Columns, index, false); err != nil {
+				if data, err = format.append(data[:0], out.Output(0).Columns, index, false); err != nil {
 					b.Fatal(err)
 				}
 			}

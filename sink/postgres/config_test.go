@@ -52,7 +52,7 @@ func TestConfigIsCheckedWithoutServer(t *testing.T) {
 			if err == nil {
 				s.Close()
 			}
-			sinktest.Refused(t, err, test.want, "s3c", `\et`)
+			sinktest.ExpectError(t, err, test.want, "s3c", `\et`)
 		})
 	}
 }

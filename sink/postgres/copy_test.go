@@ -37,7 +37,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add("\\", int64(253402300799999999), 1e300, uint8(0x55))
 	f.Fuzz(func(t *testing.T, text string, whole int64, float float64, nulls uint8) {
 		columns, both := formats()
-		r := sinktest.NewRows(sqlsink.Spec(columns))
+		r := sinktest.NewOutputBuilder(sqlsink.Spec(columns))
 		row := []any{whole & 1, whole, whole, float, text, whole, text}
 		for c := range row {
 			if nulls>>c&1 == 1 {
@@ -49,7 +49,7 @@ func FuzzEncode(f *testing.F) {
 		}
 		want := expected(row)
 		for i, decode := range []func([]byte) ([][]string, error){decodeBinary, decodeText} {
-			data, err := both[i].append(nil, r.At(0).Columns, []int{0, 2}, true)
+			data, err := both[i].append(nil, r.Output(0).Columns, []int{0, 2}, true)
 			if misfit, ok := errors.AsType[*sqlsink.Misfit](err); ok != sendable(row, both[i].binary) {
 				if ok && misfit.Row != 0 {
 					t.Errorf("row %d is rejected before the first", misfit.Row)
@@ -229,11 +229,11 @@ func TestTextSurvivesTheServer(t *testing.T) {
 		g := newPlace(t, column("id", event.Int64), column("s", event.String), column("v", event.String))
 		g.text("CREATE TABLE events (id " + kind + ", s text, v varchar)")
 		w := g.open()
-		r := sinktest.NewRows(w.sink.columns)
+		r := sinktest.NewOutputBuilder(w.sink.columns)
 		for i, text := range texts {
 			r.Add(int64(i), text, text)
 		}
-		g.write(w, r.At(0))
+		g.write(w, r.Output(0))
 		rows, err := g.conn.Query(t.Context(), "SELECT id, s, v FROM events ORDER BY id")
 		if err != nil || len(rows) != len(texts) {
 			t.Fatalf("%d rows, %v", len(rows), err)
@@ -248,18 +248,18 @@ func TestTextSurvivesTheServer(t *testing.T) {
 
 func TestEncodingAllocatesNothing(t *testing.T) {
 	columns, both := formats()
-	r := sinktest.NewRows(sqlsink.Spec(columns))
+	r := sinktest.NewOutputBuilder(sqlsink.Spec(columns))
 	for range 100 {
 		for _, row := range everyRow {
 			r.Add(row[:len(columns)]...)
 		}
 	}
-	rows := upTo(r.At(0).Columns.Rows)
+	rows := upTo(r.Output(0).Columns.Rows)
 	for _, format := range both {
 		var buf []byte
 		encode := func() {
 			var err error
-			if buf, err = format.append(buf[:0], r.At(0).Columns, rows, false); err != nil {
+			if buf, err = format.append(buf[:0], r.Output(0).Columns, rows, false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -22,11 +22,11 @@ import (
 
 // span makes count rows from position first on; their ids are their positions.
 func span(w hand, first, count uint64) *event.Output {
-	r := sinktest.NewRows(w.sink.columns)
+	r := sinktest.NewOutputBuilder(w.sink.columns)
 	for i := range count {
 		r.Add(int64(first+i), "row")
 	}
-	return r.At(first)
+	return r.Output(first)
 }
 
 // once fails the test unless the ids are exactly those below n, each once.

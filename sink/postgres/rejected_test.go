@@ -45,7 +45,7 @@ func TestRejectedRowsSayWhy(t *testing.T) {
 			g.config.Mode = mode
 			g.text(create)
 			w := g.open()
-			all := sinktest.NewRows(w.sink.columns)
+			all := sinktest.NewOutputBuilder(w.sink.columns)
 			id := int64(100)
 			next := func() []any {
 				id++
@@ -62,7 +62,7 @@ func TestRejectedRowsSayWhy(t *testing.T) {
 				all.Add(row...)
 				all.Add(next()...)
 			}
-			rejected := g.rejected(w, all.At(0))
+			rejected := g.rejected(w, all.Output(0))
 			if len(rejected) != len(tests) {
 				t.Fatalf("%d rows rejected, want %d: %v", len(rejected), len(tests), rejected)
 			}
@@ -93,11 +93,11 @@ func TestTriggerRejects(t *testing.T) {
 		CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''id % is odd'', NEW.id; END';
 		CREATE TRIGGER odd BEFORE INSERT ON events FOR EACH ROW WHEN (NEW.id % 2 = 1) EXECUTE FUNCTION odd()`)
 	w := g.open()
-	r := sinktest.NewRows(w.sink.columns)
+	r := sinktest.NewOutputBuilder(w.sink.columns)
 	for i := range int64(5) {
 		r.Add(i, "x")
 	}
-	rejected := g.rejected(w, r.At(0))
+	rejected := g.rejected(w, r.Output(0))
 	if len(rejected) != 2 || rejected[0].Row != 1 || rejected[1].Row != 3 || !strings.Contains(rejected[1].Err.Error(), "id 3 is odd") {
 		t.Errorf("rejected %v", rejected)
 	}
@@ -108,11 +108,11 @@ func TestDeferredConstraint(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	g.text("CREATE TABLE events (id bigint UNIQUE DEFERRABLE INITIALLY DEFERRED, name text); INSERT INTO events VALUES (2, 'there')")
 	w := g.open()
-	r := sinktest.NewRows(w.sink.columns)
+	r := sinktest.NewOutputBuilder(w.sink.columns)
 	for i := range int64(5) {
 		r.Add(i, "x")
 	}
-	if rejected := g.rejected(w, r.At(0)); len(rejected) != 1 || rejected[0].Row != 2 {
+	if rejected := g.rejected(w, r.Output(0)); len(rejected) != 1 || rejected[0].Row != 2 {
 		t.Errorf("rejected %v", rejected)
 	}
 }
@@ -138,7 +138,7 @@ func TestBisectionIsBounded(t *testing.T) {
 			g.text("CREATE SEQUENCE tries; CREATE FUNCTION try() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS 'BEGIN PERFORM nextval(''tries''); RETURN NULL; END'; " +
 				"CREATE TRIGGER try BEFORE INSERT ON events EXECUTE FUNCTION try()")
 			w := g.open()
-			r := sinktest.NewRows(w.sink.columns)
+			r := sinktest.NewOutputBuilder(w.sink.columns)
 			want := 0
 			for i := range rows {
 				name := "ok"
@@ -148,7 +148,7 @@ func TestBisectionIsBounded(t *testing.T) {
 				}
 				r.Add(int64(i), name)
 			}
-			if rejected := g.rejected(w, r.At(0)); len(rejected) != want {
+			if rejected := g.rejected(w, r.Output(0)); len(rejected) != want {
 				t.Fatalf("%d rows rejected, want %d", len(rejected), want)
 			}
 			var tries int
@@ -165,9 +165,9 @@ func TestFencedWriterIsNotBlamed(t *testing.T) {
 	g := newPlace(t, named(20)...)
 	old := g.open()
 	g.open()
-	r := sinktest.NewRows(old.sink.columns)
+	r := sinktest.NewOutputBuilder(old.sink.columns)
 	r.Add(int64(1), strings.Repeat("x", 21))
-	if err := old.Write(t.Context(), r.At(0)); err == nil || !strings.Contains(err.Error(), "taken over") {
+	if err := old.Write(t.Context(), r.Output(0)); err == nil || !strings.Contains(err.Error(), "taken over") {
 		t.Errorf("writing returned %v", err)
 	}
 }

@@ -69,11 +69,11 @@ func TestEveryTypeIsExact(t *testing.T) {
 		}
 		g := newPlace(t, columns...)
 		w := g.open()
-		r := sinktest.NewRows(w.sink.columns)
+		r := sinktest.NewOutputBuilder(w.sink.columns)
 		for _, row := range everyRow {
 			r.Add(row[:len(columns)]...)
 		}
-		g.write(w, r.At(0))
+		g.write(w, r.Output(0))
 		for i, got := range g.text("SELECT * FROM events") {
 			line := want[i]
 			if !binary {
@@ -110,16 +110,16 @@ func TestOtherTypes(t *testing.T) {
 		CREATE TABLE events (pk bigint GENERATED ALWAYS AS IDENTITY, u uuid, ip inet, mood mood, day date, n numeric, small smallint, "real" real,
 			flag text, at text, cents numeric(5,2), even even, note text DEFAULT 'none')`)
 	w := g.open()
-	r := sinktest.NewRows(w.sink.columns)
+	r := sinktest.NewOutputBuilder(w.sink.columns)
 	r.Add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
 	r.Add("bad", "10.0.0.256", "glad", "2023-02-29", int64(0), int64(1<<15), 1e300, int64(1), int64(1), "1.25", int64(3))
-	rejected := g.rejected(w, r.At(0))
+	rejected := g.rejected(w, r.Output(0))
 	if len(rejected) != 1 || rejected[0].Row != 1 || !strings.Contains(rejected[0].Err.Error(), `column "u": invalid input syntax for type uuid: "bad"`) {
 		t.Errorf("rejected %v", rejected)
 	}
-	one := sinktest.NewRows(w.sink.columns)
+	one := sinktest.NewOutputBuilder(w.sink.columns)
 	one.Add("7D444840-9DC0-11D1-B245-5FFDCE74FAD2", "10.0.0.1", "fine", "2024-02-29", int64(math.MaxInt64), int64(-5), 1.5, int64(1), int64(1), "1.250", int64(4))
-	g.write(w, one.At(0))
+	g.write(w, one.Output(0))
 	want := "1|7d444840-9dc0-11d1-b245-5ffdce74fad2|10.0.0.1|fine|2024-02-29|9223372036854775807|-5|1.5|true|1970-01-01 00:00:00.000001+00|1.25|4|none"
 	// The sequence has counted what was rolled back.
 	if got := g.text("SELECT 1, u, ip, mood, day, n, small, real, flag, at, cents, even, note FROM events"); len(got) != 1 || got[0] != want {
@@ -161,18 +161,18 @@ func TestLastWriteOfAKeyWins(t *testing.T) {
 		g.upserts(sqlsink.Upsert)
 		w := g.open()
 		pad := strings.Repeat("x", 5*width)
-		r := sinktest.NewRows(w.sink.columns)
+		r := sinktest.NewOutputBuilder(w.sink.columns)
 		for i := range int64(1000) {
 			r.Add(i%7, pad[:1+int(i)%len(pad)])
 			r.Add(i%7, "last but one")
 			r.Add(100+i, "once")
 			r.Add(i%7, "last")
 		}
-		g.write(w, r.At(0))
-		next := sinktest.NewRows(w.sink.columns)
+		g.write(w, r.Output(0))
+		next := sinktest.NewOutputBuilder(w.sink.columns)
 		next.Add(int64(3), "first again")
 		next.Add(int64(3), nil)
-		g.write(w, next.At(10_000))
+		g.write(w, next.Output(10_000))
 		got := g.text("SELECT name, count(*) FROM events GROUP BY 1 ORDER BY 1")
 		if want := []string{"last|6", "once|1000", "NULL|1"}; !slices.Equal(got, want) {
 			t.Errorf("the table has %v, want %v", got, want)
@@ -186,9 +186,9 @@ func TestUpsertReplacesWhatIsNamed(t *testing.T) {
 	g.config.Update = []string{"seen"}
 	w := g.open()
 	for i, text := range []string{"one", "two"} {
-		r := sinktest.NewRows(w.sink.columns)
+		r := sinktest.NewOutputBuilder(w.sink.columns)
 		r.Add(int64(1), text, text)
-		g.write(w, r.At(uint64(i)))
+		g.write(w, r.Output(uint64(i)))
 	}
 	if got := g.text("SELECT * FROM events"); !slices.Equal(got, []string{"1|two|one"}) {
 		t.Errorf("the table has %v", got)
@@ -201,11 +201,11 @@ func TestNullIsNoKey(t *testing.T) {
 	g.config.Mode = sqlsink.Upsert
 	g.text("CREATE TABLE events (key text UNIQUE, name text)")
 	w := g.open()
-	r := sinktest.NewRows(w.sink.columns)
+	r := sinktest.NewOutputBuilder(w.sink.columns)
 	for _, row := range [][]any{{nil, "a"}, {"k", "b"}, {nil, "c"}, {"k", "d"}} {
 		r.Add(row...)
 	}
-	g.write(w, r.At(0))
+	g.write(w, r.Output(0))
 	if got := g.text("SELECT * FROM events ORDER BY name"); !slices.Equal(got, []string{"NULL|a", "NULL|c", "k|d"}) {
 		t.Errorf("the table has %v", got)
 	}

@@ -101,9 +101,9 @@ func TestTableWithMoreThanIsFilled(t *testing.T) {
 	g := newPlace(t, named(60)...)
 	g.text("CREATE TABLE events (pk bigserial PRIMARY KEY, org int NOT NULL DEFAULT 7, name text, id bigint, at timestamptz NOT NULL DEFAULT now(), note text)")
 	w := g.open()
-	r := sinktest.NewRows(w.sink.columns)
+	r := sinktest.NewOutputBuilder(w.sink.columns)
 	r.Add(int64(5), "five")
-	g.write(w, r.At(0))
+	g.write(w, r.Output(0))
 	if got := g.text("SELECT pk, org, name, id, note FROM events"); len(got) != 1 || got[0] != "1|7|five|5|NULL" {
 		t.Errorf("the table has %v", got)
 	}
@@ -120,10 +120,10 @@ func TestPrimaryKeyIsPreferred(t *testing.T) {
 		g.config.Mode = sqlsink.Upsert
 		g.text(create)
 		w := g.open()
-		r := sinktest.NewRows(w.sink.columns)
+		r := sinktest.NewOutputBuilder(w.sink.columns)
 		r.Add(int64(1), "a")
 		r.Add(int64(1), "b")
-		g.write(w, r.At(0))
+		g.write(w, r.Output(0))
 		if got := g.text("SELECT id, name FROM events"); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: the table has %v", create, got)
 		}

@@ -128,21 +128,11 @@ func TestContract(t *testing.T) {
 						}
 						return rows
 					},
-					Bad: target.bad,
+					RejectedDoc: target.bad,
 				}
 			})
 		})
 	}
-}
-
-func output(first uint64, docs ...string) *event.Output {
-	out := &event.Output{Partition: "a", Range: event.Range{First: first, Count: uint64(len(docs))}}
-	for i, doc := range docs {
-		out.Data = append(out.Data, doc...)
-		out.Ends = append(out.Ends, uint32(len(out.Data)))
-		out.From = append(out.From, uint32(i))
-	}
-	return out
 }
 
 func open(t *testing.T, c redis.Config) sink.Writer {
@@ -167,13 +157,13 @@ func TestHashes(t *testing.T) {
 		`{"user": {"id": null}, "kind": "x"}`, `{"user": 1, "kind": "x"}`, `{"user": {"id": [1]}, "kind": "x"}`,
 		`{"user": {"id": ""}, "kind": "x"}`, `[1]`, `null`, `7`,
 	}
-	err := w.Write(t.Context(), output(0, docs...))
+	err := w.Write(t.Context(), sinktest.Docs(0, docs...))
 	refusal, ok := errors.AsType[*sink.RowErrors](err)
 	if !ok || len(refusal.Rows) != 7 || refusal.Rows[0].Row != 2 || refusal.Rows[0].Stage != sink.StageColumn ||
 		!strings.Contains(refusal.Rows[0].Err.Error(), "user.id") {
 		t.Fatalf("writing returned %v", err)
 	}
-	err = w.Write(t.Context(), output(0, docs[0], `{"user":{"id":"taken"},"kind":"x"}`))
+	err = w.Write(t.Context(), sinktest.Docs(0, docs[0], `{"user":{"id":"taken"},"kind":"x"}`))
 	refusal, ok = errors.AsType[*sink.RowErrors](err)
 	if !ok || len(refusal.Rows) != 1 || refusal.Rows[0].Row != 1 || refusal.Rows[0].Stage != "" || !strings.Contains(err.Error(), "string") {
 		t.Fatalf("writing to a key of another type returned %v", err)
@@ -181,7 +171,7 @@ func TestHashes(t *testing.T) {
 	if n := do(t, client, "EXISTS", "user:7:a\nb"); n != int64(0) {
 		t.Error("a batch with a bad row has left something")
 	}
-	if err := w.Write(t.Context(), output(0, docs[:2]...)); err != nil {
+	if err := w.Write(t.Context(), sinktest.Docs(0, docs[:2]...)); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
@@ -200,7 +190,7 @@ func TestHashes(t *testing.T) {
 func TestKeysOfOurs(t *testing.T) {
 	server := testserver.Redis(t)
 	w := open(t, redis.Config{Address: server.Address(), Hash: "{key}"})
-	err := w.Write(t.Context(), output(0, `{"key":"perigee:owner:p:{key}:part","epoch":"9"}`, `{"key":"queue:perigee","head":"9"}`, `{"key":"perigees"}`))
+	err := w.Write(t.Context(), sinktest.Docs(0, `{"key":"perigee:owner:p:{key}:part","epoch":"9"}`, `{"key":"queue:perigee","head":"9"}`, `{"key":"perigees"}`))
 	refusal, ok := errors.AsType[*sink.RowErrors](err)
 	if !ok || len(refusal.Rows) != 2 || refusal.Rows[1].Row != 1 {
 		t.Errorf("writing returned %v", err)
@@ -249,7 +239,7 @@ func TestFaultsThatStay(t *testing.T) {
 		permanent(t, "trying", err, c.words)
 		w, _, err := s.Open(t.Context(), "a")
 		if err == nil {
-			err = w.Write(t.Context(), output(0, `{"id":1}`))
+			err = w.Write(t.Context(), sinktest.Docs(0, `{"id":1}`))
 		}
 		if c.words != "rpush" || err != nil {
 			permanent(t, "writing", err, strings.ReplaceAll(c.words, "rpush", "docs/sinks.md"))
@@ -274,12 +264,12 @@ func TestServerForgets(t *testing.T) {
 	server := testserver.Redis(t)
 	client := dial(t, server.Address())
 	w := open(t, redis.Config{Address: server.Address(), List: "out"})
-	if err := w.Write(t.Context(), output(0, "{}", "{}")); err != nil {
+	if err := w.Write(t.Context(), sinktest.Docs(0, "{}", "{}")); err != nil {
 		t.Fatal(err)
 	}
 	do(t, client, "FLUSHALL")
-	if err := w.Write(t.Context(), output(2, "{}")); !errors.Is(err, sink.ErrFenced) {
-		t.Errorf("writing after a flush returned %v, want ErrFenced: whoever opens the partition reads what is left", err)
+	if err := w.Write(t.Context(), sinktest.Docs(2, "{}")); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("writing after a flush returned %v, want ErrFenced: the next owner of the partition reads what is left", err)
 	}
 }
 
@@ -289,19 +279,19 @@ func TestServerKilled(t *testing.T) {
 	server := testserver.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	w := open(t, redis.Config{Address: server.Address(), List: "out"})
 	for i := range uint64(5) {
-		if err := w.Write(t.Context(), output(i, fmt.Sprint(i))); err != nil {
+		if err := w.Write(t.Context(), sinktest.Docs(i, fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 		if err := server.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Write(t.Context(), output(100+i, fmt.Sprint(100+i))); err == nil {
+		if err := w.Write(t.Context(), sinktest.Docs(100+i, fmt.Sprint(100+i))); err == nil {
 			t.Fatal("a server that is away took an output")
 		}
 		if err := server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Write(t.Context(), output(100+i, fmt.Sprint(100+i))); err != nil {
+		if err := w.Write(t.Context(), sinktest.Docs(100+i, fmt.Sprint(100+i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -321,7 +311,7 @@ func TestAnswerLost(t *testing.T) {
 		if i%2 == 0 {
 			p.swallow()
 		}
-		out := output(i, fmt.Sprint(i))
+		out := sinktest.Docs(i, fmt.Sprint(i))
 		if err := w.Write(t.Context(), out); err != nil {
 			if err := w.Write(t.Context(), out); err != nil {
 				t.Fatal(err)

@@ -6,15 +6,15 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// conflictPasses lets a write lose against another transaction. It must return
+// conflictIsRetried lets a write lose against another transaction. It must return
 // sink.ErrConflict, leave nothing behind and succeed when it is retried.
-func conflictPasses(t *trial) {
+func conflictIsRetried(t *testEnv) {
 	if t.place.Deadlock == nil {
 		t.Skip("no other transactions write to this place")
 	}
-	w := t.open("p", "a")
+	w := t.openWriter("p", "a")
 	collide, end := t.place.Deadlock(t.T, []int64{1, 2})
-	out := w.events(0, 5)
+	out := w.makeEvents(0, 5)
 	result := make(chan error, 1)
 	go func() { result <- w.Write(t.ctx, out) }()
 	collide()
@@ -25,6 +25,6 @@ func conflictPasses(t *trial) {
 	if err := w.Write(t.ctx, out); err != nil {
 		t.Fatalf("retrying after a conflict: %v", err)
 	}
-	t.landed(positions(span(0, 5)))
-	t.committed("a", positions(span(0, 5)))
+	t.expectRows(rangesOf(rangeAt(0, 5)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 5)))
 }

@@ -8,43 +8,43 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// name is what an event is called. It has what escaping may get wrong.
-func name(id int64) string { return fmt.Sprintf("event %d: it's a \"back\\slash\"\t☾", id) }
+// eventName is what an event is called. It has what escaping may get wrong.
+func eventName(id int64) string { return fmt.Sprintf("event %d: it's a \"back\\slash\"\t☾", id) }
 
-// document is the event at a position; its id is the position.
-func document(id int64) string {
-	text, err := json.Marshal(map[string]any{"id": id, "name": name(id)})
+// makeDocument is the event at a position; its id is the position.
+func makeDocument(id int64) string {
+	text, err := json.Marshal(map[string]any{"id": id, "name": eventName(id)})
 	if err != nil {
 		panic(err)
 	}
 	return string(text)
 }
 
-// events makes the output of the events at [first, first+count), one row each.
-func (h *hand) events(first, count uint64) *event.Output {
+// makeEvents makes the output of the events at [first, first+count), one row each.
+func (h *testWriter) makeEvents(first, count uint64) *event.Output {
 	docs := make([]string, count)
 	from := make([]uint32, count)
 	for i := range docs {
-		docs[i], from[i] = document(int64(first)+int64(i)), uint32(i)
+		docs[i], from[i] = makeDocument(int64(first)+int64(i)), uint32(i)
 	}
-	return h.output(event.Range{First: first, Count: count}, from, docs)
+	return h.makeOutput(event.Range{First: first, Count: count}, from, docs)
 }
 
-// output makes an output of docs that came from the events of r named by from.
-func (h *hand) output(r event.Range, from []uint32, docs []string) *event.Output {
+// makeOutput makes an output of docs that came from the events of r named by from.
+func (h *testWriter) makeOutput(r event.Range, from []uint32, docs []string) *event.Output {
 	out := &event.Output{Partition: h.partition, Range: r, From: from}
 	for _, doc := range docs {
 		out.Data = append(out.Data, doc...)
 		out.Ends = append(out.Ends, uint32(len(out.Data)))
 	}
 	if h.columns != nil {
-		out.Columns = extract(h.columns, docs)
+		out.Columns = extractColumns(h.columns, docs)
 	}
 	return out
 }
 
-// extract fills columns the slow and obvious way.
-func extract(spec []event.Column, docs []string) *event.Columns {
+// extractColumns fills columns the slow and obvious way.
+func extractColumns(spec []event.Column, docs []string) *event.Columns {
 	columns := &event.Columns{Spec: spec, Rows: len(docs), Vectors: make([]event.Vector, len(spec))}
 	for _, doc := range docs {
 		decoder := json.NewDecoder(strings.NewReader(doc))
@@ -54,13 +54,13 @@ func extract(spec []event.Column, docs []string) *event.Columns {
 			panic(fmt.Sprintf("%s: %v", doc, err))
 		}
 		for c, column := range spec {
-			put(&columns.Vectors[c], column.Type, follow(root, column.Path))
+			appendValue(&columns.Vectors[c], column.Type, lookUp(root, column.Path))
 		}
 	}
 	return columns
 }
 
-func follow(value any, path []string) any {
+func lookUp(value any, path []string) any {
 	for _, key := range path {
 		object, _ := value.(map[string]any)
 		value = object[key]
@@ -68,8 +68,8 @@ func follow(value any, path []string) any {
 	return value
 }
 
-// put appends a value as the given type; one that has another type is a null.
-func put(v *event.Vector, t event.Type, value any) {
+// appendValue appends a value as the given type; one that has another type is a null.
+func appendValue(v *event.Vector, t event.Type, value any) {
 	var whole int64
 	var float float64
 	var text string
@@ -105,8 +105,8 @@ func put(v *event.Vector, t event.Type, value any) {
 	}
 }
 
-// scribble overwrites everything in out, as its owner may once Write returned.
-func scribble(out *event.Output) {
+// overwrite overwrites everything in out, as its owner may once Write returned.
+func overwrite(out *event.Output) {
 	for i := range out.Data {
 		out.Data[i] = '#'
 	}
@@ -127,31 +127,31 @@ func scribble(out *event.Output) {
 	}
 }
 
-// landed fails the test unless the place holds exactly the events at the given
+// expectRows fails the test unless the place holds exactly the events at the given
 // positions, each with its own name: once, or at least once where the kind
 // promises no more.
-func (t *trial) landed(want event.Ranges) {
+func (t *testEnv) expectRows(want event.Ranges) {
 	t.Helper()
 	times := map[int64]int{}
 	for _, row := range t.place.Rows(t.T) {
 		times[row.ID]++
-		if row.Name != name(row.ID) {
-			t.Errorf("event %d landed with the name %q, want %q", row.ID, row.Name, name(row.ID))
+		if row.Name != eventName(row.ID) {
+			t.Errorf("event %d arrived with the name %q, want %q", row.ID, row.Name, eventName(row.ID))
 		}
 		if row.ID < 0 || !want.Has(uint64(row.ID)) {
-			t.Errorf("event %d landed and should not have", row.ID)
+			t.Errorf("event %d arrived and should not have", row.ID)
 		}
 	}
 	for _, r := range want {
 		for p := r.First; p < r.End(); p++ {
-			if n := times[int64(p)]; n == 0 || n > 1 && t.exact() {
-				t.Fatalf("event %d landed %d times", p, n)
+			if n := times[int64(p)]; n == 0 || n > 1 && t.isExactlyOnce() {
+				t.Fatalf("event %d arrived %d times", p, n)
 			}
 		}
 	}
 }
 
-func positions(ranges ...event.Range) event.Ranges {
+func rangesOf(ranges ...event.Range) event.Ranges {
 	var set event.Ranges
 	for _, r := range ranges {
 		set.Add(r)
@@ -159,4 +159,4 @@ func positions(ranges ...event.Range) event.Ranges {
 	return set
 }
 
-func span(first, count uint64) event.Range { return event.Range{First: first, Count: count} }
+func rangeAt(first, count uint64) event.Range { return event.Range{First: first, Count: count} }

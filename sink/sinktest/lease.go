@@ -16,13 +16,13 @@ const (
 // A worker is one process that asks for leases.
 type worker struct {
 	sink.LeaseStore
-	t    *trial
+	t    *testEnv
 	name string
 }
 
-// worker makes one for pipeline with a sink of its own. The test is skipped
+// newWorker makes one for pipeline with a sink of its own. The test is skipped
 // where the kind keeps no leases.
-func (t *trial) worker(pipeline, name string) *worker {
+func (t *testEnv) newWorker(pipeline, name string) *worker {
 	t.Helper()
 	s := t.place.Sink(t.T, pipeline)
 	t.Cleanup(func() {
@@ -37,8 +37,8 @@ func (t *trial) worker(pipeline, name string) *worker {
 	return &worker{leases, t, name}
 }
 
-// lease asks for the partition and fails the test unless holder has it then.
-func (w *worker) lease(partition string, d time.Duration, holder *worker) {
+// acquire asks for the partition and fails the test unless holder has it then.
+func (w *worker) acquire(partition string, d time.Duration, holder *worker) {
 	w.t.Helper()
 	got, err := w.AcquireLease(w.t.ctx, partition, w.name, d)
 	if err != nil {
@@ -49,8 +49,8 @@ func (w *worker) lease(partition string, d time.Duration, holder *worker) {
 	}
 }
 
-// await asks for the partition until the worker holds it.
-func (w *worker) await(partition string, d time.Duration) {
+// awaitLease asks for the partition until the worker holds it.
+func (w *worker) awaitLease(partition string, d time.Duration) {
 	w.t.Helper()
 	for {
 		got, err := w.AcquireLease(w.t.ctx, partition, w.name, d)
@@ -64,15 +64,15 @@ func (w *worker) await(partition string, d time.Duration) {
 	}
 }
 
-func (w *worker) release(partition string) {
+func (w *worker) releaseLease(partition string) {
 	w.t.Helper()
 	if err := w.ReleaseLease(w.t.ctx, partition, w.name); err != nil {
 		w.t.Fatalf("worker %s gives %s up: %v", w.name, partition, err)
 	}
 }
 
-// alive says that the worker lives for d, and how many that should make.
-func (w *worker) alive(d time.Duration, want int) {
+// expectWorkers says that the worker lives for d, and how many that should make.
+func (w *worker) expectWorkers(d time.Duration, want int) {
 	w.t.Helper()
 	n, err := w.Heartbeat(w.t.ctx, w.name, d)
 	if err != nil {
@@ -83,67 +83,67 @@ func (w *worker) alive(d time.Duration, want int) {
 	}
 }
 
-func leaseIsExclusive(t *trial) {
-	one, two := t.worker("p", "one"), t.worker("p", "two")
-	one.lease("a", longLease, one)
-	two.lease("a", longLease, one)
-	one.lease("a", longLease, one)
-	two.lease("b", longLease, two)
-	one.lease("b", longLease, two)
+func leaseIsExclusive(t *testEnv) {
+	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
+	one.acquire("a", longLease, one)
+	two.acquire("a", longLease, one)
+	one.acquire("a", longLease, one)
+	two.acquire("b", longLease, two)
+	one.acquire("b", longLease, two)
 }
 
-func leaseIsReleased(t *trial) {
-	one, two := t.worker("p", "one"), t.worker("p", "two")
-	one.release("a") // it has none
-	one.lease("a", longLease, one)
-	two.release("a") // it is not two's
-	two.lease("a", longLease, one)
-	one.release("a")
-	two.lease("a", longLease, two)
-	one.release("a")
-	one.lease("a", longLease, two)
+func leaseIsReleased(t *testEnv) {
+	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
+	one.releaseLease("a") // it has none
+	one.acquire("a", longLease, one)
+	two.releaseLease("a") // it is not two's
+	two.acquire("a", longLease, one)
+	one.releaseLease("a")
+	two.acquire("a", longLease, two)
+	one.releaseLease("a")
+	one.acquire("a", longLease, two)
 }
 
-// leaseRunsOut checks that a lease lasts as long as was asked for and that
+// leaseExpires checks that a lease lasts as long as was asked for and that
 // afterwards anybody can have it.
-func leaseRunsOut(t *trial) {
-	one, two := t.worker("p", "one"), t.worker("p", "two")
+func leaseExpires(t *testEnv) {
+	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
 	began := time.Now()
-	one.lease("a", shortLease, one)
-	two.await("a", longLease)
+	one.acquire("a", shortLease, one)
+	two.awaitLease("a", longLease)
 	if lasted := time.Since(began); lasted < shortLease-time.Millisecond {
 		t.Errorf("a lease of %v ran out after %v", shortLease, lasted)
 	}
-	one.lease("a", longLease, two)
+	one.acquire("a", longLease, two)
 
-	one.lease("b", shortLease, one)
+	one.acquire("b", shortLease, one)
 	time.Sleep(shortLease + shortLease/2)
-	one.lease("b", longLease, one) // nobody has taken it
-	two.lease("b", longLease, one)
+	one.acquire("b", longLease, one) // it is still free
+	two.acquire("b", longLease, one)
 }
 
-func leaseIsRenewed(t *trial) {
-	one, two := t.worker("p", "one"), t.worker("p", "two")
-	one.lease("a", shortLease, one)
-	one.lease("a", longLease, one)
+func leaseIsRenewed(t *testEnv) {
+	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
+	one.acquire("a", shortLease, one)
+	one.acquire("a", longLease, one)
 	time.Sleep(shortLease + shortLease/2)
-	two.lease("a", longLease, one)
+	two.acquire("a", longLease, one)
 
 	// A renewal counts from now, also when it shortens.
-	one.lease("a", shortLease, one)
-	two.await("a", longLease)
+	one.acquire("a", shortLease, one)
+	two.awaitLease("a", longLease)
 }
 
 // leaseIsContended lets many ask at once: all of them are told of the same holder.
-func leaseIsContended(t *trial) {
+func leaseIsContended(t *testEnv) {
 	const workers, partitions = 6, 8
-	var crew []*worker
+	var all []*worker
 	for i := range workers {
-		crew = append(crew, t.worker("p", string(rune('a'+i))))
+		all = append(all, t.newWorker("p", string(rune('a'+i))))
 	}
 	var holders [partitions][workers]string
 	var group sync.WaitGroup
-	for i, w := range crew {
+	for i, w := range all {
 		group.Go(func() {
 			for p := range partitions {
 				holder, err := w.AcquireLease(t.ctx, string(rune('A'+p)), w.name, longLease)
@@ -164,50 +164,50 @@ func leaseIsContended(t *trial) {
 	}
 }
 
-func leasesDoNotMix(t *trial) {
-	one, other := t.worker("p", "one"), t.worker("q", "other")
-	two := t.worker("p", "two")
-	one.lease("a", longLease, one)
-	other.lease("a", longLease, other)
-	two.lease("A", longLease, two)
-	two.lease("a ", longLease, two)
-	two.lease("a", longLease, one)
+func leasesDoNotMix(t *testEnv) {
+	one, other := t.newWorker("p", "one"), t.newWorker("q", "other")
+	two := t.newWorker("p", "two")
+	one.acquire("a", longLease, one)
+	other.acquire("a", longLease, other)
+	two.acquire("A", longLease, two)
+	two.acquire("a ", longLease, two)
+	two.acquire("a", longLease, one)
 	// Names are as long as those of hosts, and differ in their last byte.
 	long := strings.Repeat("host.example-", 10)
-	first, second := t.worker("p", long+"1"), t.worker("p", long+"2")
-	first.lease("c", longLease, first)
-	second.lease("c", longLease, first)
+	first, second := t.newWorker("p", long+"1"), t.newWorker("p", long+"2")
+	first.acquire("c", longLease, first)
+	second.acquire("c", longLease, first)
 }
 
 // leaseLeavesRangesAlone: a lease says who should work, and opening alone fences.
-func leaseLeavesRangesAlone(t *trial) {
-	one, two := t.worker("p", "one"), t.worker("p", "two")
-	one.lease("a", shortLease, one)
-	w := t.open("p", "a")
+func leaseLeavesRangesAlone(t *testEnv) {
+	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
+	one.acquire("a", shortLease, one)
+	w := t.openWriter("p", "a")
 	w.write(0, 10)
-	two.await("a", longLease)
-	two.release("a")
-	one.lease("a", longLease, one)
+	two.awaitLease("a", longLease)
+	two.releaseLease("a")
+	one.acquire("a", longLease, one)
 	w.write(10, 10)
-	one.release("a")
-	t.landed(positions(span(0, 20)))
-	t.committed("a", positions(span(0, 20)))
+	one.releaseLease("a")
+	t.expectRows(rangesOf(rangeAt(0, 20)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 20)))
 }
 
-func aliveCounts(t *trial) {
-	one, two, other := t.worker("p", "one"), t.worker("p", "two"), t.worker("q", "other")
-	one.alive(longLease, 1)
-	one.alive(longLease, 1)
-	two.alive(longLease, 2)
-	other.alive(longLease, 1)
-	one.alive(longLease, 2)
-	two.alive(0, 1)
-	two.alive(0, 1)
-	one.alive(longLease, 1)
-	two.alive(longLease, 2)
+func heartbeatCounts(t *testEnv) {
+	one, two, other := t.newWorker("p", "one"), t.newWorker("p", "two"), t.newWorker("q", "other")
+	one.expectWorkers(longLease, 1)
+	one.expectWorkers(longLease, 1)
+	two.expectWorkers(longLease, 2)
+	other.expectWorkers(longLease, 1)
+	one.expectWorkers(longLease, 2)
+	two.expectWorkers(0, 1)
+	two.expectWorkers(0, 1)
+	one.expectWorkers(longLease, 1)
+	two.expectWorkers(longLease, 2)
 
 	// Who says nothing any more is not counted.
-	two.alive(shortLease, 2)
+	two.expectWorkers(shortLease, 2)
 	for {
 		n, err := one.Heartbeat(t.ctx, one.name, longLease)
 		if err != nil {
@@ -218,18 +218,18 @@ func aliveCounts(t *trial) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	one.alive(0, 0)
+	one.expectWorkers(0, 0)
 }
 
-// aliveAtOnce lets many say so at once: the last to be told knows of all.
-func aliveAtOnce(t *trial) {
+// heartbeatsAtOnce lets many say so at once: the last to be told knows of all.
+func heartbeatsAtOnce(t *testEnv) {
 	const workers = 6
-	var crew []*worker
+	var all []*worker
 	for i := range workers {
-		crew = append(crew, t.worker("p", string(rune('a'+i))))
+		all = append(all, t.newWorker("p", string(rune('a'+i))))
 	}
 	var group sync.WaitGroup
-	for _, w := range crew {
+	for _, w := range all {
 		group.Go(func() {
 			if _, err := w.Heartbeat(t.ctx, w.name, longLease); err != nil {
 				t.Errorf("worker %s: %v", w.name, err)
@@ -237,5 +237,5 @@ func aliveAtOnce(t *trial) {
 		})
 	}
 	group.Wait()
-	crew[0].alive(longLease, workers)
+	all[0].expectWorkers(longLease, workers)
 }

@@ -13,12 +13,12 @@ import (
 // lanesKeepOrder writes batches as a pipeline with several lanes does: lanes take
 // batches in the source's order and are done with them in another. Those of a sink
 // that is not AnyOrder then wait for their turn.
-func lanesKeepOrder(t *trial) {
+func lanesKeepOrder(t *testEnv) {
 	if !t.place.Ordered {
 		t.Skip("readers of the place see no order")
 	}
 	const lanes, batches, size = 4, 40, 23
-	w := t.open("p", "a")
+	w := t.openWriter("p", "a")
 	if w.order == sink.AnyOrder {
 		t.Error("readers of the place see the order of commits, but the sink's Order is AnyOrder")
 	}
@@ -32,7 +32,7 @@ func lanesKeepOrder(t *trial) {
 	for range lanes {
 		group.Go(func() {
 			for batch := range next {
-				out := w.events(batch*size, size)
+				out := w.makeEvents(batch*size, size)
 				time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
 				if w.order != sink.AnyOrder {
 					<-turns[batch]
@@ -50,7 +50,7 @@ func lanesKeepOrder(t *trial) {
 	close(next)
 	group.Wait()
 
-	t.landed(positions(span(0, batches*size)))
+	t.expectRows(rangesOf(rangeAt(0, batches*size)))
 	seen := int64(-1)
 	for _, row := range t.place.Rows(t.T) {
 		if row.ID > seen+1 {
@@ -61,7 +61,7 @@ func lanesKeepOrder(t *trial) {
 }
 
 // writeTwice writes out, after an attempt that is cut off if the test says so.
-func (h *hand) writeTwice(ctx context.Context, out *event.Output, cutOff bool) error {
+func (h *testWriter) writeTwice(ctx context.Context, out *event.Output, cutOff bool) error {
 	if cutOff {
 		short, cancel := context.WithTimeout(ctx, time.Millisecond)
 		err := h.Write(short, out)

@@ -57,14 +57,14 @@ func NewProxy(t *testing.T, server string, wire func() Wire) *Proxy {
 	return p
 }
 
-// Set makes the next commit meet a fault.
-func (p *Proxy) Set(f Fault) {
+// SetFault makes the next commit meet a fault.
+func (p *Proxy) SetFault(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
 }
 
-func (p *Proxy) take() Fault {
+func (p *Proxy) nextFault() Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.fault
@@ -117,7 +117,7 @@ func (p *Proxy) forward(client, server net.Conn, to chan net.Conn, commits func(
 		}
 		f := NoFault
 		if commits(buf[:n]) {
-			f = p.take()
+			f = p.nextFault()
 		}
 		switch f {
 		case DropRequest:

@@ -1,10 +1,9 @@
-// Package sinktest is the suite that every kind of sink passes. It holds a kind
-// to the contract of package sink, as far as the kind's guarantee goes: what a
-// sink at least once promises is asked of all, the rest of those that say
-// exactly once. What only some kinds can do, as sink.Traits says, is asked of those.
+// Package sinktest is the suite that every kind of sink passes. It tests the contract
+// of package sink: the part for at-least-once sinks with every kind, the rest with
+// kinds that deliver exactly once, and abilities with the kinds whose Traits have them.
 //
-// The suite writes events with an id and a name through sinks that the kind's
-// test makes for it, and reads them back with the test's own means.
+// The suite writes events with an id and a name through sinks that the kind's test
+// makes, and reads them back through the kind's test.
 package sinktest
 
 import (
@@ -25,30 +24,30 @@ type Place struct {
 	// documents of the form {"id":1,"name":"event 1"}.
 	Sink func(t *testing.T, pipeline string) sink.Sink
 
-	// Rows returns all that has landed: if the place is Ordered, in the order that its
-	// readers see, otherwise in any order.
+	// Rows returns all rows in the place: in the order that its readers see if the place
+	// is Ordered, otherwise in any order.
 	Rows func(t *testing.T) []Row
 
 	// Ordered says that readers of the place see the order of commits, as those of a
 	// file or a topic do. Rows must then follow the source.
 	Ordered bool
 
-	// Bad is a document that the sink refuses for what it holds, however often
-	// it comes. It is nil when the sink refuses no document.
-	Bad func(id int64) string
+	// RejectedDoc returns a document that the sink rejects for its content, at every
+	// attempt. It is nil if the sink rejects no document.
+	RejectedDoc func(id int64) string
 
 	// NoVerify says that the kind's writers cannot tell whether the place still has
 	// what they committed: Verify returns nil.
 	NoVerify bool
 
 	// Stall makes the next writes hang inside their transaction until release is
-	// called; hanging returns when one does. It is nil when there is no such way.
+	// called; hanging returns when one does. It is nil if writes cannot be held.
 	Stall func(t *testing.T) (hanging, release func())
 
 	// Deadlock makes the next write of rows with the given ids, in that order, the
 	// victim of a deadlock: another transaction writes the second. collide waits for
 	// the write to hang at that row, and writes the first; end ends the other
-	// transaction. It is nil when no other transaction can write to the place.
+	// transaction. It is nil if no other transaction can write to the place.
 	Deadlock func(t *testing.T, ids []int64) (collide, end func())
 }
 
@@ -58,14 +57,14 @@ type Row struct {
 	Name string
 }
 
-// patience ends a test that hangs. No test needs a fraction of it.
-const patience = 30 * time.Second
+// timeout ends a test that hangs. No test needs a fraction of it.
+const timeout = 30 * time.Second
 
 // Run runs the suite. It asks for a new, empty place for each of its tests.
 func Run(t *testing.T, place func(t *testing.T) Place) {
 	atLeastOnce := []test{
-		{"RowsLand", rowsLand},
-		{"ManyRowsLand", manyRowsLand},
+		{"RowsArrive", rowsArrive},
+		{"ManyRowsArrive", manyRowsArrive},
 		{"OutputWithoutRows", outputWithoutRows},
 		{"ConcurrentWrites", concurrentWrites},
 		{"ConcurrentPartitions", concurrentPartitions},
@@ -73,7 +72,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"CallerReusesItsMemory", callerReusesItsMemory},
 		{"ClosedWriter", closedWriter},
 		{"CancelledWrite", cancelledWrite},
-		{"BadRowsAreNamed", badRowsAreNamed},
+		{"RejectedRowsAreNamed", rejectedRowsAreNamed},
 		{"CheckFindsNothing", checkFindsNothing},
 	}
 	exactlyOnce := []test{
@@ -87,7 +86,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"TakeoverFences", takeoverFences},
 		{"TakeoverDuringWrites", takeoverDuringWrites},
 		{"TakeoverInsideTransaction", takeoverInsideTransaction},
-		{"ConflictPasses", conflictPasses},
+		{"ConflictIsRetried", conflictIsRetried},
 		{"PositionsAreShown", positionsAreShown},
 		{"PositionIsSet", positionIsSet},
 		{"SetPositionKeepsFingerprints", setPositionKeepsFingerprints},
@@ -95,20 +94,20 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"VerifyFindsTheOwner", verifyFindsTheOwner},
 		{"LeaseIsExclusive", leaseIsExclusive},
 		{"LeaseIsReleased", leaseIsReleased},
-		{"LeaseRunsOut", leaseRunsOut},
+		{"LeaseExpires", leaseExpires},
 		{"LeaseIsRenewed", leaseIsRenewed},
 		{"LeaseIsContended", leaseIsContended},
 		{"LeasesDoNotMix", leasesDoNotMix},
 		{"LeaseLeavesRangesAlone", leaseLeavesRangesAlone},
-		{"AliveCounts", aliveCounts},
-		{"AliveAtOnce", aliveAtOnce},
+		{"HeartbeatCounts", heartbeatCounts},
+		{"HeartbeatsAtOnce", heartbeatsAtOnce},
 	}
 	for _, test := range atLeastOnce {
-		t.Run(test.name, func(t *testing.T) { test.run(newTrial(t, place(t))) })
+		t.Run(test.name, func(t *testing.T) { test.run(newTestEnv(t, place(t))) })
 	}
 	for _, test := range exactlyOnce {
 		t.Run(test.name, func(t *testing.T) {
-			trial := newTrial(t, place(t))
+			trial := newTestEnv(t, place(t))
 			if trial.place.Guarantee != sink.ExactlyOnce {
 				t.Skip("the kind does not promise exactly once")
 			}
@@ -119,34 +118,34 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 
 type test struct {
 	name string
-	run  func(*trial)
+	run  func(*testEnv)
 }
 
-// A trial is one test at work on its place.
-type trial struct {
+// A testEnv is one running test and its place.
+type testEnv struct {
 	*testing.T
 	place Place
 	ctx   context.Context
 }
 
-func newTrial(t *testing.T, place Place) *trial {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func newTestEnv(t *testing.T, place Place) *testEnv {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	t.Cleanup(cancel)
-	return &trial{T: t, place: place, ctx: ctx}
+	return &testEnv{T: t, place: place, ctx: ctx}
 }
 
-// A hand writes to one partition through a sink of its own.
-type hand struct {
+// A testWriter writes to one partition through a sink of its own.
+type testWriter struct {
 	sink.Writer
-	t         *trial
+	t         *testEnv
 	partition string
-	columns   []event.Column // nil when the sink asks for none
+	columns   []event.Column // nil if the sink wants none
 	order     sink.Order
-	done      event.Ranges // what Open returned
+	committed event.Ranges // what Open returned
 }
 
-// open takes partition over for pipeline, as a process of its own.
-func (t *trial) open(pipeline, partition string) *hand {
+// openWriter takes partition over for pipeline, as a process of its own.
+func (t *testEnv) openWriter(pipeline, partition string) *testWriter {
 	t.Helper()
 	s := t.place.Sink(t.T, pipeline)
 	w, done, err := s.Open(t.ctx, partition)
@@ -154,7 +153,7 @@ func (t *trial) open(pipeline, partition string) *hand {
 		t.Fatalf("opening %s for %s: %v", partition, pipeline, err)
 	}
 	traits := s.Traits()
-	h := &hand{Writer: w, t: t, partition: partition, columns: traits.Columns, order: traits.Order, done: done}
+	h := &testWriter{Writer: w, t: t, partition: partition, columns: traits.Columns, order: traits.Order, committed: done}
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("closing the writer: %v", err)
@@ -166,10 +165,10 @@ func (t *trial) open(pipeline, partition string) *hand {
 	return h
 }
 
-// write writes the events of [first, first+count) and fails the test if it can't.
-func (h *hand) write(first, count uint64) {
+// write writes the events of [first, first+count) and fails the test if that fails.
+func (h *testWriter) write(first, count uint64) {
 	h.t.Helper()
-	if err := h.Write(h.t.ctx, h.events(first, count)); err != nil {
+	if err := h.Write(h.t.ctx, h.makeEvents(first, count)); err != nil {
 		h.t.Fatalf("writing [%d,%d): %v", first, first+count, err)
 	}
 }

@@ -9,33 +9,33 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-func takeoverFences(t *trial) {
-	old := t.open("p", "a")
+func takeoverFences(t *testEnv) {
+	old := t.openWriter("p", "a")
 	old.write(0, 10)
-	fresh := t.open("p", "a")
-	if !fresh.done.Covers(0, 10) {
-		t.Errorf("the new owner is told %v, want [0,10)", fresh.done)
+	fresh := t.openWriter("p", "a")
+	if !fresh.committed.Covers(0, 10) {
+		t.Errorf("the new owner is told %v, want [0,10)", fresh.committed)
 	}
 	for range 2 {
-		if err := old.Write(t.ctx, old.events(10, 10)); !errors.Is(err, sink.ErrFenced) {
+		if err := old.Write(t.ctx, old.makeEvents(10, 10)); !errors.Is(err, sink.ErrFenced) {
 			t.Fatalf("the old owner's write returned %v, want ErrFenced", err)
 		}
 	}
-	if err := old.Write(t.ctx, old.output(span(20, 5), nil, nil)); !errors.Is(err, sink.ErrFenced) {
+	if err := old.Write(t.ctx, old.makeOutput(rangeAt(20, 5), nil, nil)); !errors.Is(err, sink.ErrFenced) {
 		t.Errorf("the old owner's output without rows returned %v, want ErrFenced", err)
 	}
-	t.landed(positions(span(0, 10)))
+	t.expectRows(rangesOf(rangeAt(0, 10)))
 	fresh.write(10, 10)
-	t.landed(positions(span(0, 20)))
-	t.committed("a", positions(span(0, 20)))
+	t.expectRows(rangesOf(rangeAt(0, 20)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 20)))
 }
 
 // takeoverDuringWrites takes over from a writer whose lanes are busy: whatever
 // they were told is durable is what the new owner hears of.
-func takeoverDuringWrites(t *trial) {
+func takeoverDuringWrites(t *testEnv) {
 	const lanes, size = 4, 50
 	for round := range uint64(5) {
-		old := t.open("p", "a")
+		old := t.openWriter("p", "a")
 		var (
 			mu    sync.Mutex
 			acked event.Ranges
@@ -46,7 +46,7 @@ func takeoverDuringWrites(t *trial) {
 			group.Go(func() {
 				for i := uint64(0); ; i++ {
 					first := base + (i*lanes+lane)*size
-					err := old.Write(t.ctx, old.events(first, size))
+					err := old.Write(t.ctx, old.makeEvents(first, size))
 					if errors.Is(err, sink.ErrFenced) {
 						return
 					}
@@ -55,43 +55,43 @@ func takeoverDuringWrites(t *trial) {
 						return
 					}
 					mu.Lock()
-					acked.Add(span(first, size))
+					acked.Add(rangeAt(first, size))
 					mu.Unlock()
 				}
 			})
 		}
 		time.Sleep(time.Duration(5+3*round) * time.Millisecond)
-		fresh := t.open("p", "a")
+		fresh := t.openWriter("p", "a")
 		group.Wait()
 		for _, r := range acked {
-			if !fresh.done.Covers(r.First, r.End()) {
-				t.Errorf("the old owner was told that %v is durable, the new owner is told %v", r, fresh.done)
+			if !fresh.committed.Covers(r.First, r.End()) {
+				t.Errorf("the old owner was told that %v is durable, the new owner is told %v", r, fresh.committed)
 			}
 		}
-		t.landed(fresh.done)
+		t.expectRows(fresh.committed)
 	}
 }
 
-func takeoverInsideTransaction(t *trial) {
+func takeoverInsideTransaction(t *testEnv) {
 	if t.place.Stall == nil {
 		t.Skip("no way to hold a write inside its transaction")
 	}
-	old := t.open("p", "a")
+	old := t.openWriter("p", "a")
 	old.write(0, 10)
 	hanging, release := t.place.Stall(t.T)
 	result := make(chan error, 1)
-	go func() { result <- old.Write(t.ctx, old.events(10, 10)) }()
+	go func() { result <- old.Write(t.ctx, old.makeEvents(10, 10)) }()
 	hanging()
-	fresh := t.open("p", "a")
+	fresh := t.openWriter("p", "a")
 	release()
 	if err := <-result; !errors.Is(err, sink.ErrFenced) {
 		t.Errorf("a write that was inside its transaction returned %v, want ErrFenced", err)
 	}
-	if fresh.done.Has(10) {
-		t.Errorf("the new owner is told %v, of which [10,20) was not committed", fresh.done)
+	if fresh.committed.Has(10) {
+		t.Errorf("the new owner is told %v, of which [10,20) was not committed", fresh.committed)
 	}
-	t.landed(positions(span(0, 10)))
+	t.expectRows(rangesOf(rangeAt(0, 10)))
 	fresh.write(10, 10)
-	t.landed(positions(span(0, 20)))
-	t.committed("a", positions(span(0, 20)))
+	t.expectRows(rangesOf(rangeAt(0, 20)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 20)))
 }

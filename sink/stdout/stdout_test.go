@@ -52,16 +52,6 @@ func rows(t *testing.T, printed string) []sinktest.Row {
 	return all
 }
 
-func output(docs ...string) *event.Output {
-	out := &event.Output{Range: event.Range{Count: uint64(len(docs))}}
-	for i, doc := range docs {
-		out.Data = append(out.Data, doc...)
-		out.Ends = append(out.Ends, uint32(len(out.Data)))
-		out.From = append(out.From, uint32(i))
-	}
-	return out
-}
-
 func open(t *testing.T, s sink.Sink) sink.Writer {
 	t.Helper()
 	w, _, err := s.Open(context.Background(), "a")
@@ -74,7 +64,7 @@ func open(t *testing.T, s sink.Sink) sink.Writer {
 func TestDocumentIsOneLine(t *testing.T) {
 	var printed bytes.Buffer
 	w := open(t, New(&printed))
-	if err := w.Write(context.Background(), output("{\r\n \"a\": 1\n}", "2")); err != nil {
+	if err := w.Write(context.Background(), sinktest.Docs(0, "{\r\n \"a\": 1\n}", "2")); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := printed.String(), "{   \"a\": 1 }\n2\n"; got != want {
@@ -102,15 +92,15 @@ func TestFailedWriteLeavesNoBrokenLine(t *testing.T) {
 	for room := range len("\"one\"\n\"two\"\n") {
 		disk := &full{room: room}
 		w := open(t, New(disk))
-		err := w.Write(context.Background(), output(`"one"`, `"two"`))
+		err := w.Write(context.Background(), sinktest.Docs(0, `"one"`, `"two"`))
 		if event.IsPermanent(err) || !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("room for %d bytes: %v, want a passing error", room, err)
 		}
-		if err := w.Write(context.Background(), output(`"one"`)); err == nil {
+		if err := w.Write(context.Background(), sinktest.Docs(0, `"one"`)); err == nil {
 			t.Fatal("a full disk took more")
 		}
 		disk.room = 1000
-		if err := w.Write(context.Background(), output(`"one"`, `"two"`)); err != nil {
+		if err := w.Write(context.Background(), sinktest.Docs(0, `"one"`, `"two"`)); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(disk.String(), "\n"), "\n")
@@ -139,11 +129,11 @@ func TestClosedPipeIsPermanent(t *testing.T) {
 	os.Stdout = stdout
 	pipe.Close()
 
-	if err := w.Write(context.Background(), output("1")); err != nil {
+	if err := w.Write(context.Background(), sinktest.Docs(0, "1")); err != nil {
 		t.Fatal(err)
 	}
 	reader.Close()
-	err = w.Write(context.Background(), output("2"))
+	err = w.Write(context.Background(), sinktest.Docs(0, "2"))
 	permanent, ok := errors.AsType[*event.PermanentError](err)
 	if !ok || permanent.Hint == "" {
 		t.Errorf("writing to a closed pipe returned %v, want a permanent error with a hint", err)

@@ -142,11 +142,11 @@ func columns() []event.Column {
 
 // span makes count rows from position first on; their ids are their positions.
 func span(first, count uint64) *event.Output {
-	r := sinktest.NewRows(columns())
+	r := sinktest.NewOutputBuilder(columns())
 	for i := range count {
 		r.Add(int64(first+i), "row")
 	}
-	return r.At(first)
+	return r.Output(first)
 }
 
 // checkOnce fails the test unless the ids are exactly those below n, each once.
@@ -175,7 +175,7 @@ func connectionLostAtCommit(t *trial) {
 			t := (&trial{T: inner, kind: t.kind}).newTable()
 			p := t.proxied()
 			w := t.openWriter()
-			p.Set(fault)
+			p.SetFault(fault)
 			// The writer learns at once what was lost.
 			err := w.Write(t.Context(), span(0, 100))
 			if committed := fault == sinktest.DropReply; t.kind.CutsCommit && (err == nil) != committed {
@@ -199,7 +199,7 @@ func commitArrivesLate(t *trial) {
 	t.newTable()
 	p := t.proxied()
 	w := t.openWriter()
-	p.Set(sinktest.Delay)
+	p.SetFault(sinktest.Delay)
 	t.checkTransient(w.Write(t.Context(), span(100, 100)))
 	t.write(w, span(0, 300))
 	close(p.Late)
@@ -216,7 +216,7 @@ func lostConnectionOfFencedWriter(t *trial) {
 	w := t.openWriter()
 	t.table.Address = direct
 	t.open()
-	p.Set(sinktest.DropReply)
+	p.SetFault(sinktest.DropReply)
 	if err := w.Write(t.Context(), span(0, 100)); !errors.Is(err, sink.ErrFenced) {
 		t.Errorf("writing returned %v, want ErrFenced", err)
 	}
@@ -337,7 +337,7 @@ func (t *trial) ranges() []string {
 func (t *trial) commit(w sink.Writer, from, to, size uint64, printed bool) {
 	t.Helper()
 	for first := from; first < to; first += size {
-		out := &event.Output{Range: event.Range{First: first, Count: size}, Columns: sinktest.NewRows(columns()).At(0).Columns}
+		out := &event.Output{Range: event.Range{First: first, Count: size}, Columns: sinktest.NewOutputBuilder(columns()).Output(0).Columns}
 		for p := first; printed && p < out.Range.End(); p++ {
 			out.Range.Prints = append(out.Range.Prints, uint32(p)*7)
 		}
@@ -419,11 +419,11 @@ func (t *trial) keyed(mode sqlsink.Mode) sink.Writer {
 
 // named makes count rows with ids from 0 to 599, several times if need be.
 func named(first uint64, count int, name string) *event.Output {
-	r := sinktest.NewRows(columns())
+	r := sinktest.NewOutputBuilder(columns())
 	for i := range count {
 		r.Add(int64(i%600), name)
 	}
-	return r.At(first)
+	return r.Output(first)
 }
 
 // lastRowOfAKeyWins upserts the same keys in several batches, and several times in
@@ -434,7 +434,7 @@ func lastRowOfAKeyWins(t *trial) {
 		t.Errorf("the order is %v", order)
 	}
 	for round := range uint64(10) {
-		r := sinktest.NewRows(columns())
+		r := sinktest.NewOutputBuilder(columns())
 		for i := range int64(1500) {
 			name := fmt.Sprint(round)
 			if i < 900 {
@@ -442,16 +442,16 @@ func lastRowOfAKeyWins(t *trial) {
 			}
 			r.Add(i%600, name)
 		}
-		t.write(w, r.At(600+1500*round))
-		t.write(w, r.At(600+1500*round)) // is committed
+		t.write(w, r.Output(600+1500*round))
+		t.write(w, r.Output(600+1500*round)) // is committed
 	}
 	if got := t.table.Query("SELECT name, COUNT(*) FROM events GROUP BY name"); !slices.Equal(got, []string{"9|600"}) {
 		t.Errorf("the table has %v", got)
 	}
-	next := sinktest.NewRows(columns())
+	next := sinktest.NewOutputBuilder(columns())
 	next.Add(int64(3), "first")
 	next.Add(int64(3), nil)
-	t.write(w, next.At(100_000))
+	t.write(w, next.Output(100_000))
 	if got := t.table.Query("SELECT COUNT(*) FROM events WHERE name IS NULL"); got[0] != "1" {
 		t.Errorf("%s names were replaced by null", got[0])
 	}
@@ -460,10 +460,10 @@ func lastRowOfAKeyWins(t *trial) {
 func firstRowOfAKeyStays(t *trial) {
 	w := t.keyed(sqlsink.Ignore)
 	t.write(w, named(600, 1500, "new"))
-	r := sinktest.NewRows(columns())
+	r := sinktest.NewOutputBuilder(columns())
 	r.Add(int64(600), "first")
 	r.Add(int64(600), "second")
-	t.write(w, r.At(10_000))
+	t.write(w, r.Output(10_000))
 	got := t.table.Query("SELECT name, COUNT(*) FROM events GROUP BY name ORDER BY name")
 	if !slices.Equal(got, []string{"first|1", "old|600"}) {
 		t.Errorf("the table has %v", got)
@@ -474,12 +474,12 @@ func firstRowOfAKeyStays(t *trial) {
 func keysExcuseNoFault(t *trial) {
 	for _, mode := range []sqlsink.Mode{sqlsink.Upsert, sqlsink.Ignore} {
 		w := t.keyed(mode)
-		r := sinktest.NewRows(columns())
+		r := sinktest.NewOutputBuilder(columns())
 		for i := range int64(100) {
 			r.Add(i, "new")
 		}
 		r.Add(int64(7), strings.Repeat("too long", 4))
-		err := w.Write(t.Context(), r.At(600))
+		err := w.Write(t.Context(), r.Output(600))
 		rejected, ok := errors.AsType[*sink.RowErrors](err)
 		if !ok || len(rejected.Rows) != 1 || rejected.Rows[0].Row != 100 || rejected.Rows[0].Stage != sink.StageColumn {
 			t.Errorf("%s: writing returned %v", mode, err)

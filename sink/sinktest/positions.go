@@ -8,8 +8,8 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// keeper makes a sink whose memory can be looked at, or skips the test.
-func (t *trial) keeper(pipeline string) sink.PositionStore {
+// openPositions makes a sink whose memory can be looked at, or skips the test.
+func (t *testEnv) openPositions(pipeline string) sink.PositionStore {
 	t.Helper()
 	s := t.place.Sink(t.T, pipeline)
 	t.Cleanup(func() {
@@ -24,9 +24,9 @@ func (t *trial) keeper(pipeline string) sink.PositionStore {
 	return positions
 }
 
-// positionsAre fails the test unless k has exactly want of each partition; one
+// expectPositions fails the test unless k has exactly want of each partition; one
 // without ranges need not be there.
-func (t *trial) positionsAre(k sink.PositionStore, want map[string]event.Ranges) {
+func (t *testEnv) expectPositions(k sink.PositionStore, want map[string]event.Ranges) {
 	t.Helper()
 	have, err := k.Positions(t.ctx)
 	if err != nil {
@@ -51,101 +51,101 @@ func (t *trial) positionsAre(k sink.PositionStore, want map[string]event.Ranges)
 	}
 }
 
-func (t *trial) setPosition(k sink.PositionStore, partition string, next uint64) {
+func (t *testEnv) setPosition(k sink.PositionStore, partition string, next uint64) {
 	t.Helper()
 	if err := k.SetPosition(t.ctx, partition, next); err != nil {
 		t.Fatalf("setting the position of %s to %d: %v", partition, next, err)
 	}
 }
 
-func positionsAreShown(t *trial) {
-	k := t.keeper("p")
-	t.positionsAre(k, nil)
-	a, b, other := t.open("p", "a"), t.open("p", "b"), t.open("q", "a")
+func positionsAreShown(t *testEnv) {
+	k := t.openPositions("p")
+	t.expectPositions(k, nil)
+	a, b, other := t.openWriter("p", "a"), t.openWriter("p", "b"), t.openWriter("q", "a")
 	a.write(0, 10)
 	a.write(50, 5)
 	b.write(3, 4)
-	if err := other.Write(t.ctx, other.shifted(span(0, 100), 1000)); err != nil {
+	if err := other.Write(t.ctx, other.eventsWithIDs(rangeAt(0, 100), 1000)); err != nil {
 		t.Fatal(err)
 	}
-	t.positionsAre(k, map[string]event.Ranges{
-		"a": positions(span(0, 10), span(50, 5)),
-		"b": positions(span(3, 4)),
+	t.expectPositions(k, map[string]event.Ranges{
+		"a": rangesOf(rangeAt(0, 10), rangeAt(50, 5)),
+		"b": rangesOf(rangeAt(3, 4)),
 	})
 }
 
 // positionIsSet moves the position back, forth and to where nothing was: what
 // is past it lands again, what is before it does not.
-func positionIsSet(t *trial) {
-	k := t.keeper("p")
+func positionIsSet(t *testEnv) {
+	k := t.openPositions("p")
 	t.setPosition(k, "new", 7)
-	w := t.open("p", "new")
-	if err := w.Write(t.ctx, w.shifted(span(0, 10), 1000)); err != nil {
+	w := t.openWriter("p", "new")
+	if err := w.Write(t.ctx, w.eventsWithIDs(rangeAt(0, 10), 1000)); err != nil {
 		t.Fatal(err)
 	}
-	landed := []event.Range{span(1007, 3)}
-	t.landed(positions(landed...))
+	want := []event.Range{rangeAt(1007, 3)}
+	t.expectRows(rangesOf(want...))
 
-	w = t.open("p", "a")
+	w = t.openWriter("p", "a")
 	w.write(0, 10)
 	w.write(20, 10)
 	t.setPosition(k, "a", 5)
-	t.positionsAre(k, map[string]event.Ranges{"a": positions(span(0, 5)), "new": positions(span(0, 10))})
-	t.committed("a", positions(span(0, 5)))
-	w = t.open("p", "a")
-	if err := w.Write(t.ctx, w.shifted(span(0, 30), 2000)); err != nil {
+	t.expectPositions(k, map[string]event.Ranges{"a": rangesOf(rangeAt(0, 5)), "new": rangesOf(rangeAt(0, 10))})
+	t.expectCommitted("a", rangesOf(rangeAt(0, 5)))
+	w = t.openWriter("p", "a")
+	if err := w.Write(t.ctx, w.eventsWithIDs(rangeAt(0, 30), 2000)); err != nil {
 		t.Fatal(err)
 	}
-	landed = append(landed, span(0, 10), span(20, 10), span(2005, 25))
-	t.landed(positions(landed...))
+	want = append(want, rangeAt(0, 10), rangeAt(20, 10), rangeAt(2005, 25))
+	t.expectRows(rangesOf(want...))
 
 	t.setPosition(k, "a", 100)
-	t.committed("a", positions(span(0, 100)))
-	w = t.open("p", "a")
+	t.expectCommitted("a", rangesOf(rangeAt(0, 100)))
+	w = t.openWriter("p", "a")
 	w.write(0, 110)
-	landed = append(landed, span(100, 10))
-	t.landed(positions(landed...))
+	want = append(want, rangeAt(100, 10))
+	t.expectRows(rangesOf(want...))
 
 	t.setPosition(k, "a", 0)
-	t.committed("a", nil)
+	t.expectCommitted("a", nil)
 }
 
 // setPositionKeepsFingerprints: those of what is before the position still
 // stand, so that the source can make sure of it.
-func setPositionKeepsFingerprints(t *trial) {
-	k := t.keeper("p")
-	w := t.open("p", "a")
-	out := w.events(0, 20)
-	out.Range.Prints = prints(0, 20)
+func setPositionKeepsFingerprints(t *testEnv) {
+	k := t.openPositions("p")
+	w := t.openWriter("p", "a")
+	out := w.makeEvents(0, 20)
+	out.Range.Prints = makePrints(0, 20)
 	if err := w.Write(t.ctx, out); err != nil {
 		t.Fatal(err)
 	}
 	t.setPosition(k, "a", 12)
-	done := t.done("p", "a")
-	checkPrints(t, done, span(0, 12))
+	done := t.committedRanges("p", "a")
+	expectPrints(t, done, rangeAt(0, 12))
 	if done.Has(12) {
 		t.Errorf("the position was set to 12, and a new owner is told %v", done)
 	}
 }
 
-func setPositionFences(t *trial) {
-	k := t.keeper("p")
-	a, b := t.open("p", "a"), t.open("p", "b")
+func setPositionFences(t *testEnv) {
+	k := t.openPositions("p")
+	a, b := t.openWriter("p", "a"), t.openWriter("p", "b")
 	a.write(0, 10)
 	t.setPosition(k, "a", 5)
 	for range 2 {
-		if err := a.Write(t.ctx, a.events(10, 10)); !errors.Is(err, sink.ErrFenced) {
+		if err := a.Write(t.ctx, a.makeEvents(10, 10)); !errors.Is(err, sink.ErrFenced) {
 			t.Fatalf("the owner's write after its position was set returned %v, want ErrFenced", err)
 		}
 	}
 	b.write(30, 10)
-	t.landed(positions(span(0, 10), span(30, 10)))
+	t.expectRows(rangesOf(rangeAt(0, 10), rangeAt(30, 10)))
 }
 
 // verifyFindsTheOwner asks a writer that has written nothing, that has, and that
 // has lost its partition.
-func verifyFindsTheOwner(t *trial) {
-	w, other := t.open("p", "a"), t.open("p", "b")
+func verifyFindsTheOwner(t *testEnv) {
+	w, other := t.openWriter("p", "a"), t.openWriter("p", "b")
 	if t.place.NoVerify {
 		t.Skip("the kind's writers cannot tell whether the place has what they wrote")
 	}
@@ -155,7 +155,7 @@ func verifyFindsTheOwner(t *trial) {
 		}
 		w.write(20*(3-i), 10)
 	}
-	t.open("p", "a")
+	t.openWriter("p", "a")
 	for range 2 {
 		if err := w.Verify(t.ctx); !errors.Is(err, sink.ErrFenced) {
 			t.Fatalf("a writer whose partition another has: %v, want ErrFenced", err)
@@ -167,7 +167,7 @@ func verifyFindsTheOwner(t *trial) {
 }
 
 // checkFindsNothing tries a place that has no fault, before and after its use.
-func checkFindsNothing(t *trial) {
+func checkFindsNothing(t *testEnv) {
 	s := t.place.Sink(t.T, "p")
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -185,12 +185,12 @@ func checkFindsNothing(t *trial) {
 		}
 	}
 	check()
-	w := t.open("p", "a")
+	w := t.openWriter("p", "a")
 	w.write(0, 10)
 	check()
-	w.write(10, 10) // nobody was fenced
-	t.landed(positions(span(0, 20)))
-	t.committed("a", positions(span(0, 20)))
+	w.write(10, 10) // the writer was not fenced
+	t.expectRows(rangesOf(rangeAt(0, 20)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 20)))
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
 	if err := tryOut(ctx); err == nil {

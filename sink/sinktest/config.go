@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// Refused holds what a kind says of its settings against what it should: an error
-// with want in it or, when want is empty, none. No error may have a secret in it.
-func Refused(t *testing.T, err error, want string, secrets ...string) {
+// ExpectError checks the error that a kind returns for its settings: it must contain
+// want, or be nil if want is empty. It must not contain a secret.
+func ExpectError(t *testing.T, err error, want string, secrets ...string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:
-		t.Errorf("refused: %v", err)
+		t.Errorf("rejected: %v", err)
 	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 		t.Errorf("error %v, want one with %q", err, want)
 	}

@@ -1,0 +1,163 @@
+package sinktest
+
+import (
+	"context"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+func rangesComeBack(t *testEnv) {
+	w := t.openWriter("p", "a")
+	for _, r := range []event.Range{rangeAt(10, 5), rangeAt(100, 50), rangeAt(15, 5), rangeAt(0, 3)} {
+		w.write(r.First, r.Count)
+	}
+	t.expectCommitted("a", rangesOf(rangeAt(0, 3), rangeAt(10, 10), rangeAt(100, 50)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 3), rangeAt(10, 10), rangeAt(100, 50)))
+}
+
+// makePrints are what the suite takes for the fingerprints of its events.
+func makePrints(first, count uint64) []uint32 {
+	all := make([]uint32, count)
+	for i := range all {
+		all[i] = uint32((first + uint64(i)) * 2654435761)
+	}
+	return all
+}
+
+// expectPrints fails the test unless done has want with its own fingerprints.
+func expectPrints(t *testEnv, done event.Ranges, want event.Range) {
+	t.Helper()
+	seen := uint64(0)
+	for _, r := range done.Intersect(rangesOf(want)) {
+		expect := makePrints(r.First, r.Count)
+		if len(r.Prints) != len(expect) {
+			t.Fatalf("%v came back with %d fingerprints", r, len(r.Prints))
+		}
+		for i, print := range r.Prints {
+			if print != expect[i] {
+				t.Fatalf("position %d came back with fingerprint %#x, want %#x", r.First+uint64(i), print, expect[i])
+			}
+		}
+		seen += r.Count
+	}
+	if seen != want.Count {
+		t.Errorf("%d of the %d positions of %v came back: %v", seen, want.Count, want, done)
+	}
+}
+
+func fingerprintsComeBack(t *testEnv) {
+	w := t.openWriter("p", "a")
+	for _, r := range []event.Range{rangeAt(0, 100), rangeAt(100, 1), rangeAt(500, 256)} {
+		out := w.makeEvents(r.First, r.Count)
+		out.Range.Prints = makePrints(r.First, r.Count)
+		if err := w.Write(t.ctx, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The source cut its batch otherwise: the new half brings its own prints.
+	out := w.makeEvents(50, 100)
+	out.Range.Prints = makePrints(50, 100)
+	if err := w.Write(t.ctx, out); err != nil {
+		t.Fatal(err)
+	}
+	w.write(1000, 10)
+
+	done := t.committedRanges("p", "a")
+	expectPrints(t, done, rangeAt(0, 150))
+	expectPrints(t, done, rangeAt(500, 256))
+	for _, r := range done {
+		if r.First >= 1000 && len(r.Prints) > 0 {
+			t.Errorf("%v was committed without fingerprints and came back with %d", r, len(r.Prints))
+		}
+	}
+	t.expectRows(rangesOf(rangeAt(0, 150), rangeAt(500, 256), rangeAt(1000, 10)))
+}
+
+func sameRangeAgain(t *testEnv) {
+	w := t.openWriter("p", "a")
+	for range 3 {
+		w.write(0, 100)
+	}
+	next := t.openWriter("p", "a")
+	next.write(0, 100)
+	next.write(100, 10)
+	next.write(100, 10)
+	t.expectRows(rangesOf(rangeAt(0, 110)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 110)))
+}
+
+func overlappingRanges(t *testEnv) {
+	w := t.openWriter("p", "a")
+	w.write(100, 100)
+	w.write(50, 100)  // has its second half
+	w.write(150, 100) // has its first half
+	w.write(120, 10)  // has it all
+	w.write(400, 10)
+	w.write(300, 300) // has something in the middle
+	next := t.openWriter("p", "a")
+	next.write(0, 700) // has most of it, in several pieces
+	t.expectRows(rangesOf(rangeAt(0, 700)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 700)))
+}
+
+// retriesAfterCancellation cuts writes off at every moment it can hit and comes
+// again with the same output, as a pipeline does.
+func retriesAfterCancellation(t *testEnv) {
+	const size = 500
+	w := t.openWriter("p", "a")
+	first := uint64(0)
+	for wait := 20 * time.Microsecond; wait < 40*time.Millisecond; wait += wait / 3 {
+		out := w.makeEvents(first, size)
+		ctx, cancel := context.WithTimeout(t.ctx, wait)
+		err := w.Write(ctx, out)
+		cancel()
+		if err != nil {
+			if err := w.Write(t.ctx, out); err != nil {
+				t.Fatalf("coming again after a write was cut off at %v: %v", wait, err)
+			}
+		}
+		first += size
+	}
+	t.expectRows(rangesOf(rangeAt(0, first)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, first)))
+}
+
+func pipelinesDoNotMix(t *testEnv) {
+	one, two := t.openWriter("p", "a"), t.openWriter("q", "a")
+	one.write(0, 10)
+	if err := two.Write(t.ctx, two.eventsWithIDs(rangeAt(0, 20), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	one.write(10, 10)
+	t.expectRows(rangesOf(rangeAt(0, 20), rangeAt(1000, 20)))
+	if done := t.committedRanges("p", "a"); !done.Covers(0, 20) || done.Has(20) {
+		t.Errorf("pipeline p is told %v, want [0,20)", done)
+	}
+	if done := t.committedRanges("r", "a"); len(done) != 0 {
+		t.Errorf("a third pipeline is told %v", done)
+	}
+}
+
+func partitionsDoNotMix(t *testEnv) {
+	one, two := t.openWriter("p", "a"), t.openWriter("p", "b")
+	one.write(0, 10)
+	if err := two.Write(t.ctx, two.eventsWithIDs(rangeAt(0, 20), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	one.write(10, 10)
+	t.expectRows(rangesOf(rangeAt(0, 20), rangeAt(1000, 20)))
+	t.expectCommitted("a", rangesOf(rangeAt(0, 20)))
+	t.expectCommitted("b", rangesOf(rangeAt(0, 20)))
+	t.expectCommitted("a ", nil)
+	t.expectCommitted("A", nil)
+}
+
+// eventsWithIDs makes an output of r whose events have ids by away from their positions.
+func (h *testWriter) eventsWithIDs(r event.Range, by int64) *event.Output {
+	docs, from := make([]string, r.Count), make([]uint32, r.Count)
+	for i := range docs {
+		docs[i], from[i] = makeDocument(int64(r.First)+int64(i)+by), uint32(i)
+	}
+	return h.makeOutput(r, from, docs)
+}

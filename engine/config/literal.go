@@ -52,6 +52,14 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 		names[p.Name] = true
 		if !p.read {
 			d := &document{file: "pipeline " + p.Name}
+			seen := map[string]bool{}
+			for _, s := range p.Sinks {
+				name := cmp.Or(s.Name, s.Kind)
+				if seen[name] {
+					d.fault(place{}, "", "two sinks have the name %q", name)
+				}
+				seen[name] = true
+			}
 			p = d.pipeline(entry{key: p.Name, value: p.toNode(known)}, nil, known)
 			faults = append(faults, d.faults...)
 		}
@@ -112,8 +120,7 @@ func kindNode(kind string, settings any) *node {
 	return n
 }
 
-// set adds an entry. A key that is set twice is a fault that the reader of the node
-// would find as an unknown key; Resolve never sets one twice.
+// set adds an entry.
 func (n *node) set(key string, value *node) {
 	n.entries = append(n.entries, entry{key: key, value: value})
 }

@@ -102,6 +102,10 @@ var may = map[string][]string{
 	"internal/resp":    {"internal/address"},
 	"examples/plugin":  {},
 
+	"examples/boltsink":   {"event", "sink"},
+	"examples/dirsource":  {"event", "source"},
+	"examples/ratemodule": {"script"},
+
 	// Suites and servers for tests.
 	"source/sourcetest":             {"event", "source"},
 	"script/scripttest":             {"event", "script"},

@@ -1,0 +1,118 @@
+// Package boltsink is an example of a sink: it writes documents to a bbolt database,
+// each exactly once. One transaction writes the rows, the committed ranges and checks
+// the owner of the partition, which is all that exactly once takes.
+package boltsink
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Kind offers the sink to configurations, as "bolt: {}". It writes to db.
+func Kind(db *bbolt.DB) sink.Kind {
+	return sink.Kind{
+		Name: "bolt", Doc: "Writes documents to a bbolt database.", Guarantee: sink.ExactlyOnce, Config: &struct{}{},
+		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
+			return &boltSink{db, env.Pipeline}, decode(&struct{}{})
+		},
+	}
+}
+
+type boltSink struct {
+	db       *bbolt.DB
+	pipeline string
+}
+
+func (s *boltSink) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder} }
+func (s *boltSink) Close() error        { return nil }
+
+var rows, states = []byte("rows"), []byte("states")
+
+// A state is stored for each partition. Committed grows with the fingerprints of
+// sources that have them; a sink for production stores it compactly.
+type state struct {
+	Owner     string // the writer that may commit
+	Committed event.Ranges
+}
+
+// Open makes its writer the owner: those before it fail from here on.
+func (s *boltSink) Open(_ context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	w := &writer{db: s.db, key: []byte(s.pipeline + "\x00" + partition), owner: rand.Text()}
+	var committed event.Ranges
+	err := w.update(func(st *state, _ *bbolt.Bucket) error {
+		st.Owner, committed = w.owner, st.Committed
+		return nil
+	})
+	return w, committed, err
+}
+
+type writer struct {
+	db    *bbolt.DB
+	key   []byte // of the partition's state
+	owner string
+}
+
+// update changes the state, and rows with it, in one transaction.
+func (w *writer) update(change func(st *state, rows *bbolt.Bucket) error) error {
+	return w.db.Update(func(tx *bbolt.Tx) error {
+		rows, err := tx.CreateBucketIfNotExists(rows)
+		if err != nil {
+			return err
+		}
+		states, err := tx.CreateBucketIfNotExists(states)
+		if err != nil {
+			return err
+		}
+		var st state
+		if text := states.Get(w.key); text != nil {
+			if err := json.Unmarshal(text, &st); err != nil {
+				return err
+			}
+		}
+		if err := change(&st, rows); err != nil {
+			return err
+		}
+		text, err := json.Marshal(st)
+		if err != nil {
+			return err
+		}
+		return states.Put(w.key, text)
+	})
+}
+
+// Write commits the rows that are not committed yet, and the range.
+func (w *writer) Write(ctx context.Context, out *event.Output) error {
+	return w.update(func(st *state, rows *bbolt.Bucket) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if st.Owner != w.owner {
+			return sink.ErrFenced
+		}
+		for i := range out.Len() {
+			if st.Committed.Has(out.Position(i)) {
+				continue
+			}
+			id, _ := rows.NextSequence() // fails only in a transaction that reads
+			if err := rows.Put(binary.BigEndian.AppendUint64(nil, id), out.Doc(i)); err != nil {
+				return err
+			}
+		}
+		st.Committed.Add(out.Range)
+		return nil
+	})
+}
+
+func (w *writer) Verify(context.Context) error { return nil }
+
+func (w *writer) Close() error {
+	w.owner = "closed"
+	return nil
+}

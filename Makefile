@@ -21,7 +21,7 @@ demo-redis: build ## the demo from a real Redis into a real MariaDB, compared wi
 
 build: ## build bin/perigee
 	@$(SETUP) build
-	@$(GO) build -ldflags '$(HIDE)' -o $(PERIGEE) ./cmd/perigee
+	@$(GO) build -buildvcs=auto -ldflags '$(HIDE)' -o $(PERIGEE) ./cmd/perigee
 
 test: ## all tests, with real Redis, MariaDB and PostgreSQL servers
 	@$(SETUP) servers

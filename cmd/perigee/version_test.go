@@ -1,0 +1,29 @@
+package main
+
+import (
+	"runtime/debug"
+	"testing"
+)
+
+func TestVersionOf(t *testing.T) {
+	vcs := func(modified string) []debug.BuildSetting {
+		return []debug.BuildSetting{
+			{Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567"},
+			{Key: "vcs.time", Value: "2026-11-22T09:00:00Z"}, {Key: "vcs.modified", Value: modified},
+		}
+	}
+	for _, test := range []struct {
+		name string
+		info debug.BuildInfo
+		want string
+	}{
+		{"go install", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "v1.2.3"},
+		{"a build in a repository", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: vcs("false")}, "v1.2.3, commit 0123456789ab of 2026-11-22T09:00:00"},
+		{"one with changes", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs("true")}, "devel, commit 0123456789ab of 2026-11-22T09:00:00, modified"},
+		{"one without a repository", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "devel"},
+	} {
+		if got := versionOf(&test.info); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -297,7 +297,7 @@ func (g *target) deadlock(t *testing.T, ids []int64) (collide, end func()) {
 	exec("INSERT INTO events SELECT seq, 'other' FROM seq_1000_to_4000")
 	exec("INSERT INTO events VALUES (?, 'other')", ids[1])
 	collide = func() {
-		g.await("SELECT COUNT(*) > 0 FROM information_schema.innodb_lock_waits", "1")
+		g.await("SELECT variable_value > 0 FROM information_schema.global_status WHERE variable_name = 'Innodb_row_lock_current_waits'", "1")
 		exec("INSERT INTO events VALUES (?, 'other')", ids[0])
 	}
 	return collide, func() { _ = other.Rollback() }

@@ -15,12 +15,14 @@ import (
 // OS returns what scripts get of Lua's library os: the functions of time, with the
 // results of C's strftime and mktime in the C locale. It is a global, and not for
 // require. The local time zone is that of the process.
-func OS() script.Module {
+func OS() script.Module { return osModule(time.Local) }
+
+func osModule(zone *time.Location) script.Module {
 	return script.Module{Name: "os", Pure: map[string]script.Func{
 		"clock":    func(context.Context, []any) ([]any, error) { return one(processorTime()), nil },
-		"date":     osDate,
+		"date":     func(_ context.Context, args []any) ([]any, error) { return osDate(zone, args) },
 		"difftime": osDifftime,
-		"time":     osTime,
+		"time":     func(_ context.Context, args []any) ([]any, error) { return osTime(zone, args) },
 	}}
 }
 
@@ -34,7 +36,7 @@ func processorTime() float64 {
 }
 
 // osDate is date([format [, time]]).
-func osDate(_ context.Context, args []any) ([]any, error) {
+func osDate(zone *time.Location, args []any) ([]any, error) {
 	format := "%c"
 	if value(args, 0) != nil {
 		var err error
@@ -50,7 +52,7 @@ func osDate(_ context.Context, args []any) ([]any, error) {
 	if err := checkSeconds(at); err != nil {
 		return nil, fmt.Errorf("argument 2, %w", err)
 	}
-	t := time.Unix(int64(at), 0)
+	t := time.Unix(int64(at), 0).In(zone)
 	format, utc := strings.CutPrefix(format, "!")
 	if utc {
 		t = t.UTC()
@@ -164,7 +166,7 @@ func conversion(t time.Time, utc bool, specifier byte) (text string, known bool)
 }
 
 // osTime is time([table]): the seconds since 1970 of now, or of a local time.
-func osTime(_ context.Context, args []any) ([]any, error) {
+func osTime(zone *time.Location, args []any) ([]any, error) {
 	if value(args, 0) == nil {
 		return one(float64(time.Now().Unix())), nil
 	}
@@ -185,7 +187,7 @@ func osTime(_ context.Context, args []any) ([]any, error) {
 			return nil, err
 		}
 	}
-	t := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], 0, time.Local)
+	t := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], 0, zone)
 	if dst, given := fields["isdst"].(bool); given {
 		t = withDST(t, dst)
 	}

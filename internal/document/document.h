@@ -115,12 +115,16 @@ typedef struct doc_buf {
 	size_t len, cap, max; // max: what may be written before DOC_TOO_BIG
 } doc_buf;
 
-typedef struct doc {
-	// What doc_read, doc_at, doc_step found. Read by the compiled front end.
-	const char *str;
-	uint32_t str_len;
-	uint32_t got; // the value node
+// The first members of a doc: the value that doc_read, doc_at or doc_step has found, and
+// its node. Compiled scripts read them through FFI, so this macro declares them there too.
+#define DOC_FOUND_MEMBERS \
+	const char *str; \
+	uint32_t str_len; \
+	uint32_t got; \
 	double num;
+
+typedef struct doc {
+	DOC_FOUND_MEMBERS
 
 	doc_node *nodes; // node 0 is the document
 	uint8_t *marks;  // a fingerprint of each node's key,

@@ -1,51 +1,51 @@
-#include "fault.h"
+#include "error.h"
 #include "sandbox.h"
 
-/* Each coroutine that resumes another one, and each callback out of C, stands on
- * the C stack, whose end nothing else watches. */
+/* Each coroutine that resumes another one and each callback out of C takes C stack,
+ * which nothing else limits. */
 enum { DEPTH_MAX = 190, STACK_MAX = 512 << 10 };
 
-void pg_vm_enter(lua_State *L, pg_vm *vm) {
+void pg_vm_enter_c(lua_State *L, pg_vm *vm) {
 	ptrdiff_t used = vm->stack - (char *)__builtin_frame_address(0);
 	if (vm->depth >= DEPTH_MAX || used > STACK_MAX || used < -STACK_MAX) luaL_error(L, "C stack overflow");
 	vm->depth++;
 }
 
-void pg_vm_leave(pg_vm *vm) { vm->depth--; }
+void pg_vm_leave_c(pg_vm *vm) { vm->depth--; }
 
 enum { RETURNED, YIELDED, FAILED };
 
-/* suspended tells whether co can be resumed. A coroutine that runs, or that waits
- * for one it resumed, is in the chain. */
-static int suspended(pg_vm *vm, lua_State *co) {
+/* is_suspended tells whether co can be resumed. The frames hold the coroutines that run
+ * or wait for one that they resumed. */
+static int is_suspended(pg_vm *vm, lua_State *co) {
 	if (co == vm->L) return 0;
 	for (pg_frame *f = vm->frames; f; f = f->outer)
 		if (f->L == co) return 0;
 	return lua_status(co) == LUA_YIELD || (lua_status(co) == 0 && lua_gettop(co) > 0);
 }
 
-/* step(co, ...) resumes co and returns how that ended and the values. */
+/* step(co, ...) resumes co and returns how that ended, and the values. */
 static int step(lua_State *L) {
 	pg_vm *vm = pg_vm_of(L);
 	lua_State *co = lua_tothread(L, 1);
 	luaL_argcheck(L, co != NULL, 1, "coroutine expected");
 	PG_CHECK(L, vm);
-	if (!suspended(vm, co)) {
+	if (!is_suspended(vm, co)) {
 		lua_pushinteger(L, FAILED);
 		lua_pushstring(L, "cannot resume a coroutine that is not suspended");
 		return 2;
 	}
 	int n = lua_gettop(L) - 1, depth = vm->depth;
-	size_t scratch = vm->scratch.len;
+	size_t built = vm->strbuf.len;
 	if (!lua_checkstack(co, n + 1)) luaL_error(L, "too many arguments to resume");
-	pg_vm_enter(L, vm);
+	pg_vm_enter_c(L, vm);
 	pg_frame frame = {co, vm->frames};
 	vm->frames = &frame;
 	lua_xmove(L, co, n);
 	int status = lua_resume(co, n);
 	vm->frames = frame.outer;
 	vm->depth = depth;
-	vm->scratch.len = scratch;
+	vm->strbuf.len = built;
 	if (status == LUA_ERRMEM) pg_vm_stop(vm, PG_MEMORY);
 	PG_CHECK(L, vm);
 	n = status == 0 || status == LUA_YIELD ? lua_gettop(co) : 1;
@@ -56,11 +56,11 @@ static int step(lua_State *L) {
 	lua_settop(L, 0);
 	lua_pushinteger(L, status == 0 ? RETURNED : status == LUA_YIELD ? YIELDED : FAILED);
 	lua_xmove(co, L, n);
-	if (status > LUA_YIELD) pg_fault_strip(L);
+	if (status > LUA_YIELD) pg_error_strip_place(L);
 	return n + 1;
 }
 
-void pg_coroutine_functions(lua_State *L) {
+void pg_coroutine_open(lua_State *L) {
 	lua_createtable(L, 0, 1);
 	lua_pushcfunction(L, step);
 	lua_setfield(L, -2, "step");

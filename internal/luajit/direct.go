@@ -2,30 +2,30 @@
 
 package luajit
 
-// #include "frontend.h"
+// #include "engine.h"
 import "C"
 
 import "unsafe"
 
-// perigee_direct calls the function that a script running in a crossing asks for.
+// pg_call_go calls the function that a script running in a crossing asks for.
 //
-//export perigee_direct
-func perigee_direct(engine unsafe.Pointer) C.int {
+//export pg_call_go
+func pg_call_go(engine unsafe.Pointer) C.int {
 	e := (*Engine)(engine)
 	var args, results []any
 	var err error
-	if n := int(e.c.request.len); n > 0 {
-		args, err = decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(e.c.request.data)), n))
+	if n := int(e.c.gocall.request.len); n > 0 {
+		args, err = decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), n))
 	}
 	if err == nil {
-		results, err = e.host.Functions[e.c.function-1].Call(e.ctx, args)
+		results, err = e.host.Functions[e.c.gocall.function-1].Call(e.ctx, args)
 	}
 	if err == nil && len(results) == 0 {
 		return 0
 	}
 	e.cause = err
 	e.answer = answerOf(e.answer, results, err)
-	C.direct_answer(e.c, text(unsafe.String(unsafe.SliceData(e.answer), len(e.answer))), C.size_t(len(e.answer)))
+	C.pg_gocall_answer(e.c, text(unsafe.String(unsafe.SliceData(e.answer), len(e.answer))), C.size_t(len(e.answer)))
 	return 1
 }
 

@@ -7,27 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend.h"
+#include "engine.h"
 
 typedef struct { const char *s; size_t len; } key;
 
-void front_start(front *f) {
-	f->depth = 0;
-	f->keys.len = 0;
+void pg_encode_begin(pg_engine *e) {
+	e->encoder.depth = 0;
+	e->encoder.keys.len = 0;
 }
 
-doc_buf *front_scratch(front *f) {
-	front_start(f);
-	f->scratch.len = 0;
-	return &f->scratch;
+doc_buf *pg_encode_buffer(pg_engine *e) {
+	pg_encode_begin(e);
+	e->encoder.buffer.len = 0;
+	return &e->encoder.buffer;
 }
 
-int front_is_null(lua_State *L, int index) {
+int pg_is_null(lua_State *L, int index) {
 	return lua_type(L, index) == LUA_TLIGHTUSERDATA && !lua_touserdata(L, index);
 }
 
-int front_is_marked(lua_State *L, front *f, int index) {
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->arrays);
+int pg_is_array(lua_State *L, pg_engine *e, int index) {
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->encoder.arrays);
 	lua_pushvalue(L, index);
 	lua_rawget(L, -2);
 	int marked = lua_toboolean(L, -1);
@@ -35,11 +35,19 @@ int front_is_marked(lua_State *L, front *f, int index) {
 	return marked;
 }
 
-void front_fail(lua_State *L, front *f, const char *format, ...) {
+void pg_mark_array(lua_State *L, pg_engine *e, int index) {
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->encoder.arrays);
+	lua_pushvalue(L, index);
+	lua_pushboolean(L, 1);
+	lua_rawset(L, -3);
+	lua_pop(L, 1);
+}
+
+void pg_encode_raise(lua_State *L, pg_engine *e, const char *format, ...) {
 	char path[256], text[256];
 	size_t n = 0;
-	for (uint32_t i = 0; i < f->depth && n < sizeof path - 40; i++) {
-		const front_step *s = &f->path[i];
+	for (uint32_t i = 0; i < e->encoder.depth && n < sizeof path - 40; i++) {
+		const pg_path_step *s = &e->encoder.path[i];
 		int room = (int)(sizeof path - n - 20), len = (int)s->key_len < room ? (int)s->key_len : room;
 		if (s->key) n += (size_t)snprintf(path + n, sizeof path - n, n ? ".%.*s" : "%.*s", len, s->key);
 		else if (s->index) n += (size_t)snprintf(path + n, sizeof path - n, "[%u]", s->index);
@@ -49,40 +57,41 @@ void front_fail(lua_State *L, front *f, const char *format, ...) {
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
 	path[n] = 0;
-	front_raise(L, n ? "%s: %s" : "%s%s", path, text);
+	pg_raise(L, n ? "%s: %s" : "%s%s", path, text);
 }
 
-void front_check(lua_State *L, front *f, doc_buf *out, int fault) {
-	if (fault == DOC_TOO_BIG && out == &f->out) front_raise(L, "output limit exceeded by this event alone");
-	front_error(L, fault);
+// check raises a doc_error of writing to out.
+static void check(lua_State *L, pg_engine *e, doc_buf *out, int fault) {
+	if (fault == DOC_TOO_BIG && out == &e->out.docs) pg_raise(L, "output limit exceeded by this event alone");
+	pg_check_doc(L, fault);
 }
 
-// front_shape tells what a table is. A list may have holes, which become nulls,
+// pg_table_shape tells what a table is. A list may have holes, which become nulls,
 // while it is short or at least half full.
-int front_shape(lua_State *L, front *f, int index, uint32_t *len) {
+int pg_table_shape(lua_State *L, pg_engine *e, int index, uint32_t *len) {
 	uint32_t items = 0, names = 0;
 	double last = 0;
 	const char *name = ""; // the table keeps it
 	lua_pushnil(L);
 	while (lua_next(L, index)) {
-		PG_CHECK(L, f->vm);
+		PG_CHECK(L, e->vm);
 		lua_pop(L, 1);
 		if (lua_type(L, -1) == LUA_TSTRING) {
 			if (!names++) name = lua_tostring(L, -1);
 		} else if (lua_type(L, -1) == LUA_TNUMBER) {
 			double i = lua_tonumber(L, -1);
-			if (!(i >= 1 && i == floor(i))) front_fail(L, f, "the key %.14g cannot be written as JSON; use strings, or 1 to n", i);
+			if (!(i >= 1 && i == floor(i))) pg_encode_raise(L, e, "the key %.14g cannot be written as JSON; use strings, or 1 to n", i);
 			if (i > last) last = i;
 			items++;
 		} else {
-			front_fail(L, f, "a key that is a %s cannot be written as JSON; use strings, or 1 to n", luaL_typename(L, -1));
+			pg_encode_raise(L, e, "a key that is a %s cannot be written as JSON; use strings, or 1 to n", luaL_typename(L, -1));
 		}
 	}
-	if (items && names) front_fail(L, f, "a table with list items and the key \"%.63s\" cannot be written as JSON", name);
-	if (last > 16 && last > 2.0 * items) front_fail(L, f, "a list with only %u of its %.14g items cannot be written as JSON", items, last);
-	if (names && front_is_marked(L, f, index)) front_fail(L, f, "an array with the key \"%.63s\" cannot be written as JSON", name);
+	if (items && names) pg_encode_raise(L, e, "a table with list items and the key \"%.63s\" cannot be written as JSON", name);
+	if (last > 16 && last > 2.0 * items) pg_encode_raise(L, e, "a list with only %u of its %.14g items cannot be written as JSON", items, last);
+	if (names && pg_is_array(L, e, index)) pg_encode_raise(L, e, "an array with the key \"%.63s\" cannot be written as JSON", name);
 	*len = (uint32_t)last;
-	return items ? SHAPE_LIST : names ? SHAPE_OBJECT : SHAPE_EMPTY;
+	return items ? PG_TABLE_LIST : names ? PG_TABLE_OBJECT : PG_TABLE_EMPTY;
 }
 
 static int by_bytes(const void *a, const void *b) {
@@ -92,113 +101,146 @@ static int by_bytes(const void *a, const void *b) {
 	return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-static void enter(lua_State *L, front *f, int index) {
+void pg_encode_enter(lua_State *L, pg_engine *e, int index, const char *verb) {
 	const void *table = lua_topointer(L, index);
-	if (f->depth == FRONT_DEPTH) front_fail(L, f, "a table nested deeper than %d cannot be written as JSON", FRONT_DEPTH);
-	for (uint32_t i = 0; i < f->depth; i++)
-		if (f->path[i].table == table) front_fail(L, f, "a table that contains itself (a cycle) cannot be written as JSON");
-	f->path[f->depth++] = (front_step){.table = table};
+	if (e->encoder.depth == PG_ENCODE_DEPTH) pg_encode_raise(L, e, "a table nested deeper than %d cannot be %s", PG_ENCODE_DEPTH, verb);
+	for (uint32_t i = 0; i < e->encoder.depth; i++)
+		if (e->encoder.path[i].table == table) pg_encode_raise(L, e, "a table that contains itself (a cycle) cannot be %s", verb);
+	e->encoder.path[e->encoder.depth++] = (pg_path_step){.table = table};
 	luaL_checkstack(L, 8, "table too deep");
 }
 
-static void list(lua_State *L, front *f, int index, uint32_t len, doc_buf *out) {
-	front_check(L, f, out, f->api->buf_add(out, "[", 1));
+static void list(lua_State *L, pg_engine *e, int index, uint32_t len, doc_buf *out) {
+	check(L, e, out, e->api->buf_add(out, "[", 1));
 	for (uint32_t i = 1; i <= len; i++) {
-		PG_CHECK(L, f->vm);
-		if (i > 1) front_check(L, f, out, f->api->buf_add(out, ",", 1));
-		f->path[f->depth - 1].index = i;
+		PG_CHECK(L, e->vm);
+		if (i > 1) check(L, e, out, e->api->buf_add(out, ",", 1));
+		e->encoder.path[e->encoder.depth - 1].index = i;
 		lua_rawgeti(L, index, (int)i);
-		front_encode(L, f, lua_gettop(L), out);
+		pg_encode(L, e, lua_gettop(L), out);
 		lua_pop(L, 1);
 	}
-	front_check(L, f, out, f->api->buf_add(out, "]", 1));
+	check(L, e, out, e->api->buf_add(out, "]", 1));
 }
 
-static size_t collect(lua_State *L, front *f, int index) {
+static size_t collect(lua_State *L, pg_engine *e, int index) {
 	size_t count = 0;
 	lua_pushnil(L);
 	while (lua_next(L, index)) {
 		key k;
 		k.s = lua_tolstring(L, -2, &k.len);
-		front_check(L, f, NULL, f->api->buf_add(&f->keys, (const char *)&k, sizeof k));
+		check(L, e, NULL, e->api->buf_add(&e->encoder.keys, (const char *)&k, sizeof k));
 		lua_pop(L, 1);
 		count++;
 	}
 	return count;
 }
 
-static void object(lua_State *L, front *f, int index, doc_buf *out) {
-	size_t from = f->keys.len, count = collect(L, f, index);
-	qsort(f->keys.data + from, count, sizeof(key), by_bytes);
-	front_check(L, f, out, f->api->buf_add(out, "{", 1));
+static void object(lua_State *L, pg_engine *e, int index, doc_buf *out) {
+	size_t from = e->encoder.keys.len, count = collect(L, e, index);
+	qsort(e->encoder.keys.data + from, count, sizeof(key), by_bytes);
+	check(L, e, out, e->api->buf_add(out, "{", 1));
 	for (size_t i = 0; i < count; i++) {
-		PG_CHECK(L, f->vm);
+		PG_CHECK(L, e->vm);
 		key k;
-		memcpy(&k, f->keys.data + from + i * sizeof k, sizeof k);
-		f->path[f->depth - 1].key = k.s;
-		f->path[f->depth - 1].key_len = k.len;
-		if (!f->api->utf8(k.s, k.len)) front_fail(L, f, "the key is not valid UTF-8");
-		if (i) front_check(L, f, out, f->api->buf_add(out, ",", 1));
-		front_check(L, f, out, f->api->quote(out, k.s, k.len));
-		front_check(L, f, out, f->api->buf_add(out, ":", 1));
+		memcpy(&k, e->encoder.keys.data + from + i * sizeof k, sizeof k);
+		e->encoder.path[e->encoder.depth - 1].key = k.s;
+		e->encoder.path[e->encoder.depth - 1].key_len = k.len;
+		if (!e->api->utf8(k.s, k.len)) pg_encode_raise(L, e, "the key is not valid UTF-8");
+		if (i) check(L, e, out, e->api->buf_add(out, ",", 1));
+		check(L, e, out, e->api->quote(out, k.s, k.len));
+		check(L, e, out, e->api->buf_add(out, ":", 1));
 		lua_pushlstring(L, k.s, k.len);
 		lua_rawget(L, index);
-		front_encode(L, f, lua_gettop(L), out);
+		pg_encode(L, e, lua_gettop(L), out);
 		lua_pop(L, 1);
 	}
-	f->keys.len = from;
-	front_check(L, f, out, f->api->buf_add(out, "}", 1));
+	e->encoder.keys.len = from;
+	check(L, e, out, e->api->buf_add(out, "}", 1));
 }
 
-static void table(lua_State *L, front *f, int index, doc_buf *out) {
+static void table(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	uint32_t len;
-	enter(L, f, index);
-	switch (front_shape(L, f, index, &len)) {
-	case SHAPE_LIST: list(L, f, index, len, out); break;
-	case SHAPE_OBJECT: object(L, f, index, out); break;
-	default: front_check(L, f, out, f->api->buf_add(out, front_is_marked(L, f, index) ? "[]" : "{}", 2));
+	pg_encode_enter(L, e, index, "written as JSON");
+	switch (pg_table_shape(L, e, index, &len)) {
+	case PG_TABLE_LIST: list(L, e, index, len, out); break;
+	case PG_TABLE_OBJECT: object(L, e, index, out); break;
+	default: check(L, e, out, e->api->buf_add(out, pg_is_array(L, e, index) ? "[]" : "{}", 2));
 	}
-	f->depth--;
+	e->encoder.depth--;
 }
 
-static void number(lua_State *L, front *f, double x, doc_buf *out) {
-	if (!isfinite(x)) front_fail(L, f, "%s is no JSON number", isnan(x) ? "nan" : "inf");
-	front_check(L, f, out, f->api->put_number(out, x));
+static void number(lua_State *L, pg_engine *e, double x, doc_buf *out) {
+	if (!isfinite(x)) pg_encode_raise(L, e, "%s is no JSON number", isnan(x) ? "nan" : "inf");
+	check(L, e, out, e->api->put_number(out, x));
 }
 
-static void text(lua_State *L, front *f, int index, doc_buf *out) {
+static void text(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	size_t len;
 	const char *s = lua_tolstring(L, index, &len);
-	if (!f->api->utf8(s, len)) front_fail(L, f, "the text is not valid UTF-8");
-	front_check(L, f, out, f->api->quote(out, s, len));
+	if (!e->api->utf8(s, len)) pg_encode_raise(L, e, "the text is not valid UTF-8");
+	check(L, e, out, e->api->quote(out, s, len));
 }
 
-static void userdata(lua_State *L, front *f, int index, doc_buf *out) {
+static void encode_userdata(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	size_t len;
-	const char *s = big_text(L, f, index, &len);
-	if (s) front_check(L, f, out, f->api->buf_add(out, s, len));
-	else if (part_at(L, f, index)) part_encode(L, f, index, out);
-	else front_fail(L, f, "a %s cannot be written as JSON", luaL_typename(L, index));
+	const char *s = pg_bignum_text(L, e, index, &len);
+	if (s) check(L, e, out, e->api->buf_add(out, s, len));
+	else if (pg_container_at(L, e, index)) pg_encode_container(L, e, index, out);
+	else pg_encode_raise(L, e, "a %s cannot be written as JSON", luaL_typename(L, index));
 }
 
-void front_encode(lua_State *L, front *f, int index, doc_buf *out) {
+typedef struct { lua_State *L; doc *d; } encoding;
+
+// encode_foreign writes a table of the script's own that was assigned into a document, whose
+// node table is on top of the stack.
+static int encode_foreign(void *context, uint32_t number, doc_buf *out) {
+	encoding *enc = context;
+	lua_State *L = enc->L;
+	pg_engine *e = pg_engine_of(L);
+	const doc_node *field = &enc->d->nodes[enc->d->field];
+	if (e->encoder.depth == PG_ENCODE_DEPTH) pg_check_doc(L, DOC_TOO_DEEP);
+	e->encoder.path[e->encoder.depth++] = (pg_path_step){.key = field->key, .key_len = field->key_len};
+	luaL_checkstack(L, 8, "document too deep");
+	lua_rawgeti(L, lua_gettop(L), -(int)number);
+	pg_encode(L, e, lua_gettop(L), out);
+	lua_pop(L, 1);
+	e->encoder.depth--;
+	return DOC_OK;
+}
+
+void pg_encode_container(lua_State *L, pg_engine *e, int index, doc_buf *out) {
+	pg_container *c = pg_container_check(L, e, index);
+	encoding enc = {L, c->d};
+	void *outer = c->d->context;
+	c->d->encode_foreign = encode_foreign;
+	c->d->context = &enc;
+	luaL_checkstack(L, 8, "document too deep");
+	pg_container_push_nodes(L, e, c, index);
+	int fault = e->api->encode(c->d, c->node, out);
+	lua_pop(L, 1);
+	c->d->context = outer;
+	check(L, e, out, fault);
+}
+
+void pg_encode(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	switch (lua_type(L, index)) {
-	case LUA_TNIL: front_check(L, f, out, f->api->buf_add(out, "null", 4)); break;
+	case LUA_TNIL: check(L, e, out, e->api->buf_add(out, "null", 4)); break;
 	case LUA_TBOOLEAN:
-		front_check(L, f, out, lua_toboolean(L, index) ? f->api->buf_add(out, "true", 4) : f->api->buf_add(out, "false", 5));
+		check(L, e, out, lua_toboolean(L, index) ? e->api->buf_add(out, "true", 4) : e->api->buf_add(out, "false", 5));
 		break;
-	case LUA_TNUMBER: number(L, f, lua_tonumber(L, index), out); break;
-	case LUA_TSTRING: text(L, f, index, out); break;
+	case LUA_TNUMBER: number(L, e, lua_tonumber(L, index), out); break;
+	case LUA_TSTRING: text(L, e, index, out); break;
 	case LUA_TTABLE:
-		if (part_at(L, f, index)) part_encode(L, f, index, out);
-		else table(L, f, index, out);
+		if (pg_container_at(L, e, index)) pg_encode_container(L, e, index, out);
+		else table(L, e, index, out);
 		break;
 	case LUA_TLIGHTUSERDATA:
-		if (front_is_null(L, index)) {
-			front_check(L, f, out, f->api->buf_add(out, "null", 4));
+		if (pg_is_null(L, index)) {
+			check(L, e, out, e->api->buf_add(out, "null", 4));
 			break;
 		}
 	// fall through
-	default: userdata(L, f, index, out);
+	default: encode_userdata(L, e, index, out);
 	}
 }

@@ -4,13 +4,13 @@ package luajit
 
 /*
 #include <stdlib.h>
-#include "frontend.h"
+#include "engine.h"
 
-// batch is front_batch. Go looks at pointers to what holds pointers, to see that
+// batch is pg_engine_run. Go looks at pointers to what holds pointers, to see that
 // none is its own; of a number it sees that at once.
 // What returns nothing crosses a little quicker.
 static void batch(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
-	front_batch((front *)f, data, ends, count, first);
+	pg_batch_run((pg_engine *)f, data, ends, count, first);
 }
 */
 import "C"
@@ -27,7 +27,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-//go:embed frontend.lua
+//go:embed engine.lua
 var frontend string
 
 // Setup is how an engine treats its script.
@@ -52,7 +52,7 @@ type Sink struct {
 // Like its VM it is used by one goroutine at a time.
 type Engine struct {
 	VM      *VM
-	c       *C.front
+	c       *C.pg_engine
 	host    *Host
 	answer  []byte                // the last one, for its memory
 	outcome Outcome               // of the last run
@@ -79,13 +79,13 @@ func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) open(opts Options, setup Setup) *C.front {
+func (e *Engine) open(opts Options, setup Setup) *C.pg_engine {
 	main, functions := C.CString(cmp.Or(setup.Main, "main")), C.CString(e.host.names())
 	sinks := C.CString(names(setup.Sinks))
 	defer C.free(unsafe.Pointer(main))
 	defer C.free(unsafe.Pointer(functions))
 	defer C.free(unsafe.Pointer(sinks))
-	return C.front_open(e.VM.c, (*C.doc_api)(document.Functions()), &C.front_setup{
+	return C.pg_engine_open(e.VM.c, (*C.doc_api)(document.Functions()), &C.pg_engine_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
 		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
 		direct: boolInt(setup.Direct),
@@ -113,8 +113,8 @@ func (e *Engine) addSinks(sinks []Sink) {
 			native[i] = (*C.struct_extractor)(e.extract[i].Native())
 		}
 	}
-	e.c.extract, e.c.extract_count = e.native, C.uint32_t(len(sinks))
-	e.c.bare = boolInt(Bare(sinks))
+	e.c.out.extractors, e.c.out.extractor_count = e.native, C.uint32_t(len(sinks))
+	e.c.out.columns_only = boolInt(Bare(sinks))
 }
 
 // Bare tells whether documents are left out where they can be, because there is one
@@ -126,7 +126,7 @@ func Bare(sinks []Sink) bool {
 // Close frees the engine and its VM.
 func (e *Engine) Close() {
 	e.VM.Close()
-	C.front_close(e.c)
+	C.pg_engine_close(e.c)
 	C.free(unsafe.Pointer(e.native))
 }
 
@@ -135,8 +135,8 @@ func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 	file := C.CString(name)
 	defer C.free(unsafe.Pointer(file))
 	e.VM.enter()
-	kind := C.front_load(e.c, file, text(string(code)), C.size_t(len(code)))
-	if kind == C.PG_CALL {
+	kind := C.pg_engine_load(e.c, file, text(string(code)), C.size_t(len(code)))
+	if kind == C.PG_WAITING {
 		kind = e.serve(ctx)
 	}
 	return e.VM.fault(kind)
@@ -180,30 +180,30 @@ func (e *Engine) Pass(ctx context.Context, in *event.Batch, first int) (plain bo
 	e.VM.enter()
 	C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first))
-	if e.c.kind == C.PG_CALL {
+	if e.c.batch.kind == C.PG_WAITING {
 		e.serveBatch(ctx, in)
 	}
 	if ends {
 		e.VM.heed(context.Background())
 	}
-	return e.c.plain != 0
+	return e.c.batch.rows_only != 0
 }
 
 // Rows are what came of the last run, until the next, and how many events were
 // dropped. See Outcome.
 func (e *Engine) Rows() (data []byte, ends, from []uint32, dropped int) {
-	n := int(e.c.out_count)
-	return unsafe.Slice((*byte)(unsafe.Pointer(e.c.out.data)), int(e.c.out.len)),
-		unsafe.Slice((*uint32)(e.c.out_ends), n), unsafe.Slice((*uint32)(e.c.out_from), n), int(e.c.run.dropped)
+	n := int(e.c.out.count)
+	return unsafe.Slice((*byte)(unsafe.Pointer(e.c.out.docs.data)), int(e.c.out.docs.len)),
+		unsafe.Slice((*uint32)(e.c.out.ends), n), unsafe.Slice((*uint32)(e.c.out.from), n), int(e.c.batch.dropped)
 }
 
 // Outcome is how the last run ended.
 func (e *Engine) Outcome() *Outcome {
 	o := &e.outcome
-	o.At, o.Limit, o.engine, o.To = int(e.c.run.at), Kind(e.c.kind), e, nil
+	o.At, o.Limit, o.engine, o.To = int(e.c.batch.at), Kind(e.c.batch.kind), e, nil
 	o.Data, o.Ends, o.From, o.Dropped = e.Rows()
-	o.Short = e.c.unextracted != 0
-	if e.c.route_count != 0 {
+	o.Short = e.c.out.extract_failed != 0
+	if e.c.out.route_count != 0 {
 		o.To = e.routes(len(o.Ends))
 	}
 	return o
@@ -213,7 +213,7 @@ func (e *Engine) Outcome() *Outcome {
 func (e *Engine) routes(rows int) []uint64 {
 	e.to = slices.Grow(e.to[:0], rows)[:rows]
 	clear(e.to)
-	for _, route := range unsafe.Slice(e.c.routes, int(e.c.route_count)) {
+	for _, route := range unsafe.Slice(e.c.out.routes, int(e.c.out.route_count)) {
 		e.to[route.row] = uint64(route.sinks)
 	}
 	return e.to
@@ -222,7 +222,7 @@ func (e *Engine) routes(rows int) []uint64 {
 // Told tells whether there is anything for Log or Measured to hand over.
 func (e *Engine) Told() bool {
 	log := &e.VM.c.log
-	return log.len != 0 || log.truncated != 0 || e.c.measured.len != 0 || e.c.unmeasured != 0
+	return log.len != 0 || log.truncated != 0 || e.c.gocall.measurements.len != 0 || e.c.gocall.measurements_lost != 0
 }
 
 // A Dead is an event that failed in a run.
@@ -235,7 +235,7 @@ type Dead struct {
 
 // Dead returns the events that failed, in their order.
 func (o *Outcome) Dead() []Dead {
-	if o.engine.c.dead_count == 0 {
+	if o.engine.c.out.dead_count == 0 {
 		return nil
 	}
 	return o.dead()
@@ -243,11 +243,11 @@ func (o *Outcome) Dead() []Dead {
 
 func (o *Outcome) dead() []Dead {
 	c := o.engine.c
-	dead := make([]Dead, 0, c.dead_count)
-	texts := unsafe.Slice((*byte)(unsafe.Pointer(c.texts.data)), int(c.texts.len))
-	for _, d := range unsafe.Slice(c.dead, int(c.dead_count)) {
-		one := Dead{Event: int(d.event), Fault: document.Fault(d.fault), Offset: int(d.offset)}
-		if d.fault == 0 {
+	dead := make([]Dead, 0, c.out.dead_count)
+	texts := unsafe.Slice((*byte)(unsafe.Pointer(c.out.texts.data)), int(c.out.texts.len))
+	for _, d := range unsafe.Slice(c.out.dead, int(c.out.dead_count)) {
+		one := Dead{Event: int(d.event), Fault: document.Fault(d.parse_error), Offset: int(d.offset)}
+		if d.parse_error == 0 {
 			message := texts[d.text:][:d.message_len]
 			one.Script = &Fault{
 				Kind: Kind(d.kind), Line: int(d.line), Message: string(message),
@@ -262,7 +262,7 @@ func (o *Outcome) dead() []Dead {
 
 // Fault is what went wrong last.
 func (vm *VM) Fault() *Fault {
-	f := &vm.c.fault
+	f := &vm.c.error
 	return &Fault{
 		Kind: Kind(f.kind), Line: int(f.line), File: C.GoString(&f.file[0]),
 		Message:   C.GoStringN(&f.message[0], C.int(f.message_len)),

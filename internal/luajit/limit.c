@@ -1,17 +1,14 @@
-#include "limit.h"
+#include "error.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
-#include "fault.h"
-
-/* The heap may outgrow the limit by garbage: at `tripping` bytes the next safe
- * point collects, and stops the run when more than the limit is live. Only what
- * not even the ceiling holds is refused, because the compiler copes badly with
- * a refused allocation. */
-static size_t tripping(const pg_vm *vm) { return vm->limit + vm->limit / 4; }
-static size_t ceiling(const pg_vm *vm) { return vm->limit * 2 + (1 << 20); }
+/* Garbage may take the heap past the limit. At soft_limit bytes the next safe point
+ * collects it, and stops the run if more than the limit is live. Only beyond hard_limit
+ * an allocation fails, because LuaJIT's compiler does not survive that reliably. */
+static size_t soft_limit(const pg_vm *vm) { return vm->limit + vm->limit / 4; }
+static size_t hard_limit(const pg_vm *vm) { return vm->limit * 2 + (1 << 20); }
 
 static void lock(pg_vm *vm) {
 	while (__atomic_test_and_set(&vm->lock, __ATOMIC_ACQUIRE)) sched_yield();
@@ -21,10 +18,10 @@ static void unlock(pg_vm *vm) { __atomic_clear(&vm->lock, __ATOMIC_RELEASE); }
 
 static void hook(lua_State *L, lua_Debug *ar);
 
-/* arm makes every VM instruction call the hook, and compiled loops leave for the
+/* arm makes every VM instruction call the hook, and compiled loops exit to the
  * interpreter. The hook belongs to the VM, not to a coroutine. Another thread may
- * do this while the VM runs; the two can then disagree on the dispatch table, so
- * that arming again has to rewrite it, hence first off, then on. */
+ * arm while the VM runs, and the two can then disagree on the dispatch table. Arming
+ * again must rewrite the table, hence off first, then on. */
 static void arm(pg_vm *vm) {
 	if (!vm->L) return;
 	if (vm->armed) lua_sethook(vm->L, NULL, 0, 0);
@@ -37,16 +34,23 @@ static void disarm(pg_vm *vm) {
 	vm->armed = 0;
 }
 
+int pg_vm_raise(lua_State *L) {
+	pg_vm *vm = pg_vm_of(L);
+	pg_error_limit(L, vm);
+	lua_pushlightuserdata(L, vm);
+	return lua_error(L);
+}
+
 void pg_vm_stop(pg_vm *vm, int kind) {
 	lock(vm);
 	if (!vm->run.stop) vm->run.stop = kind;
-	if (vm->run.running == PG_RUNS) arm(vm);
+	if (vm->run.running == PG_RUNNING) arm(vm);
 	unlock(vm);
 }
 
-void pg_vm_watch(pg_vm *vm, uint32_t number, uint32_t event, int kind) {
+void pg_vm_stop_run(pg_vm *vm, uint32_t number, uint32_t event, int kind) {
 	lock(vm);
-	if (vm->run.running == PG_RUNS && vm->run.number == number) {
+	if (vm->run.running == PG_RUNNING && vm->run.number == number) {
 		if (kind && !vm->run.stop && (kind != PG_EVENT_TIME || vm->run.event == event)) {
 			vm->run.stop_event = event;
 			vm->run.stop = kind;
@@ -56,8 +60,8 @@ void pg_vm_watch(pg_vm *vm, uint32_t number, uint32_t event, int kind) {
 	unlock(vm);
 }
 
-/* relent takes back a stop that was meant for an event already left. */
-static void relent(pg_vm *vm) {
+/* cancel_late_stop cancels a stop that was meant for an earlier event. */
+static void cancel_late_stop(pg_vm *vm) {
 	if (vm->run.stop == PG_EVENT_TIME && vm->run.event != vm->run.stop_event) vm->run.stop = 0;
 }
 
@@ -66,9 +70,9 @@ void pg_vm_begin(pg_vm *vm) {
 	pg_vm_continue(vm);
 }
 
-/* thread_clock is the clock of this thread's processor time, or -1. */
+/* thread_clock returns the CPU time clock of this thread, or -1. */
 static clockid_t thread_clock(void) {
-	static __thread clockid_t clock; /* 0 is another clock: not known yet */
+	static __thread clockid_t clock; /* 0 is another clock, and means unset here */
 	if (!clock && pthread_getcpuclockid(pthread_self(), &clock) != 0) clock = -1;
 	return clock;
 }
@@ -76,15 +80,15 @@ static clockid_t thread_clock(void) {
 void pg_vm_continue(pg_vm *vm) {
 	vm->run.number++;
 	vm->run.clock = thread_clock();
-	__atomic_store_n(&vm->run.running, PG_RUNS, __ATOMIC_RELEASE);
-	if (vm->tripped || vm->run.stop) {
+	__atomic_store_n(&vm->run.running, PG_RUNNING, __ATOMIC_RELEASE);
+	if (vm->over_limit || vm->run.stop) {
 		lock(vm);
 		arm(vm);
 		unlock(vm);
 	}
 }
 
-int64_t pg_vm_spent(const pg_vm *vm) {
+int64_t pg_vm_cpu_time(const pg_vm *vm) {
 	struct timespec t;
 	if (vm->run.clock == -1 || clock_gettime(vm->run.clock, &t) != 0) return -1;
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -92,64 +96,64 @@ int64_t pg_vm_spent(const pg_vm *vm) {
 
 void pg_vm_pause(pg_vm *vm) {
 	lock(vm);
-	vm->run.running = PG_RESTS;
+	vm->run.running = PG_IDLE;
 	disarm(vm);
 	unlock(vm);
 }
 
 void pg_vm_end(pg_vm *vm) {
 	lock(vm);
-	vm->run.running = PG_RESTS;
-	relent(vm);
+	vm->run.running = PG_IDLE;
+	cancel_late_stop(vm);
 	disarm(vm);
 	if (vm->run.stop) vm->broken = vm->run.stop;
 	unlock(vm);
 }
 
-void pg_vm_forgive(pg_vm *vm) {
+void pg_vm_clear_stop(pg_vm *vm) {
 	lock(vm);
 	vm->run.stop = 0;
 	unlock(vm);
 }
 
-/* collect frees the garbage, and ends the run when what lives is too much. */
+/* collect frees the garbage, and ends the run if more than the limit is live with `more` bytes. */
 static void collect(lua_State *L, pg_vm *vm, size_t more) {
-	vm->tripped = 0;
+	vm->over_limit = 0;
 	lua_gc(L, LUA_GCCOLLECT, 0);
-	vm->tripped = 0;
+	vm->over_limit = 0;
 	if (vm->used + more > vm->limit) pg_vm_stop(vm, PG_MEMORY);
 }
 
 static void hook(lua_State *L, lua_Debug *ar) {
 	(void)ar;
 	pg_vm *vm = pg_vm_of(L);
-	if (vm->tripped) collect(L, vm, 0);
+	if (vm->over_limit) collect(L, vm, 0);
 	lock(vm);
-	relent(vm);
+	cancel_late_stop(vm);
 	if (!vm->run.stop) disarm(vm);
 	unlock(vm);
 	PG_CHECK(L, vm);
 }
 
 void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n) {
-	if (n <= tripping(vm) && vm->used + n <= tripping(vm)) return;
+	if (n <= soft_limit(vm) && vm->used + n <= soft_limit(vm)) return;
 	if (n <= vm->limit) collect(L, vm, n);
 	else pg_vm_stop(vm, PG_MEMORY);
 	PG_CHECK(L, vm);
 }
 
-/* resize is what pg_alloc does where no block of the slab can be had again. */
+/* resize is the part of pg_vm_alloc that does not reuse a block of the slab. */
 static __attribute__((noinline)) void *resize(pg_vm *vm, void *ptr, size_t osize, size_t nsize) {
 	if (nsize > osize) {
 		size_t used = vm->used + (nsize - osize);
-		if (used > ceiling(vm)) {
+		if (used > hard_limit(vm)) {
 			pg_vm_stop(vm, PG_MEMORY);
 			return NULL;
 		}
-		if (used > tripping(vm) && !vm->tripped) {
-			vm->tripped = 1;
+		if (used > soft_limit(vm) && !vm->over_limit) {
+			vm->over_limit = 1;
 			lock(vm);
-			if (vm->run.running == PG_RUNS) arm(vm);
+			if (vm->run.running == PG_RUNNING) arm(vm);
 			unlock(vm);
 		}
 	}
@@ -158,16 +162,16 @@ static __attribute__((noinline)) void *resize(pg_vm *vm, void *ptr, size_t osize
 	return p;
 }
 
-void *pg_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
+void *pg_vm_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
 	pg_vm *vm = ud;
 	if (nsize == 0) {
 		vm->used -= osize;
-		if (pg_slab_has(&vm->slab, ptr)) pg_slab_free(&vm->slab, ptr, osize);
+		if (pg_slab_owns(&vm->slab, ptr)) pg_slab_free(&vm->slab, ptr, osize);
 		else free(ptr);
 		return NULL;
 	}
 	void *p;
-	if (!ptr && vm->used + nsize <= tripping(vm) && (p = pg_slab_again(&vm->slab, nsize))) {
+	if (!ptr && vm->used + nsize <= soft_limit(vm) && (p = pg_slab_reuse(&vm->slab, nsize))) {
 		vm->used += nsize;
 		return p;
 	}

@@ -11,7 +11,7 @@ static inline void tick(pg_matcher *m) {
 	if (++m->steps % STEPS_PER_CHECK == 0) PG_CHECK(m->L, m->vm);
 }
 
-void pg_matcher_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
+void pg_pattern_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
 	m->L = L;
 	m->vm = pg_vm_of(L);
 	m->text = (bytes)text;
@@ -21,13 +21,13 @@ void pg_matcher_init(pg_matcher *m, lua_State *L, const char *text, size_t n, co
 	m->depth = m->captures = 0;
 }
 
-int pg_pattern_plain(const char *pattern, size_t n) {
+int pg_pattern_is_plain(const char *pattern, size_t n) {
 	for (size_t i = 0; i < n; i++)
 		if (strchr("^$*+?.([%-", pattern[i]) && pattern[i]) return 0;
 	return 1;
 }
 
-bytes pg_pattern_item(bytes p, bytes pattern_end) {
+bytes pg_pattern_item_end(bytes p, bytes pattern_end) {
 	if (*p == ESCAPE) return p + 1 < pattern_end ? p + 2 : NULL;
 	if (*p != '[') return p + 1;
 	p++;
@@ -40,7 +40,7 @@ bytes pg_pattern_item(bytes p, bytes pattern_end) {
 }
 
 static bytes item_end(pg_matcher *m, bytes p) {
-	bytes end = pg_pattern_item(p, m->pattern_end);
+	bytes end = pg_pattern_item_end(p, m->pattern_end);
 	if (!end) luaL_error(m->L, *p == ESCAPE ? "malformed pattern (ends with '%%')" : "malformed pattern (missing ']')");
 	return end;
 }
@@ -81,7 +81,7 @@ static int in_set(int c, bytes p, bytes last) {
 	return !in;
 }
 
-int pg_pattern_one(int c, bytes p, bytes end) {
+int pg_pattern_item_matches(int c, bytes p, bytes end) {
 	switch (*p) {
 	case '.': return 1;
 	case ESCAPE: return in_class(c, p[1]);
@@ -92,7 +92,7 @@ int pg_pattern_one(int c, bytes p, bytes end) {
 
 /* one tells whether the character at s is matched by the item from p to end. */
 static inline int one(pg_matcher *m, bytes s, bytes p, bytes end) {
-	return s < m->text_end && pg_pattern_one(*s, p, end);
+	return s < m->text_end && pg_pattern_item_matches(*s, p, end);
 }
 
 static bytes longest(pg_matcher *m, bytes s, bytes p, bytes end) {
@@ -100,7 +100,7 @@ static bytes longest(pg_matcher *m, bytes s, bytes p, bytes end) {
 	while (one(m, at, p, end)) at++, tick(m);
 	if (end + 1 == m->pattern_end) return at;
 	for (; at >= s; at--) {
-		bytes r = pg_match(m, at, end + 1);
+		bytes r = pg_pattern_match(m, at, end + 1);
 		if (r) return r;
 	}
 	return NULL;
@@ -108,7 +108,7 @@ static bytes longest(pg_matcher *m, bytes s, bytes p, bytes end) {
 
 static bytes shortest(pg_matcher *m, bytes s, bytes p, bytes end) {
 	for (;;) {
-		bytes r = pg_match(m, s, end + 1);
+		bytes r = pg_pattern_match(m, s, end + 1);
 		if (r) return r;
 		if (!one(m, s, p, end)) return NULL;
 		s++;
@@ -121,7 +121,7 @@ static bytes open_capture(pg_matcher *m, bytes s, bytes p) {
 	m->capture[m->captures].at = s;
 	m->capture[m->captures].len = position ? PG_CAPTURE_POSITION : PG_CAPTURE_OPEN;
 	m->captures++;
-	bytes r = pg_match(m, s, p + 1 + position);
+	bytes r = pg_pattern_match(m, s, p + 1 + position);
 	if (!r) m->captures--;
 	return r;
 }
@@ -131,7 +131,7 @@ static bytes close_capture(pg_matcher *m, bytes s, bytes p) {
 	while (i >= 0 && m->capture[i].len != PG_CAPTURE_OPEN) i--;
 	if (i < 0) luaL_error(m->L, "invalid pattern capture");
 	m->capture[i].len = s - m->capture[i].at;
-	bytes r = pg_match(m, s, p + 1);
+	bytes r = pg_pattern_match(m, s, p + 1);
 	if (!r) m->capture[i].len = PG_CAPTURE_OPEN;
 	return r;
 }
@@ -174,7 +174,7 @@ static int item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 	int suffix = end < m->pattern_end ? *end : 0;
 	switch (suffix) {
 	case '?': {
-		if (one(m, *s, *p, end) && (*result = pg_match(m, *s + 1, end + 1))) return 0;
+		if (one(m, *s, *p, end) && (*result = pg_pattern_match(m, *s + 1, end + 1))) return 0;
 		*p = end + 1;
 		return 1;
 	}
@@ -232,7 +232,7 @@ static bytes match_here(pg_matcher *m, bytes s, bytes p) {
 	return s;
 }
 
-bytes pg_match(pg_matcher *m, bytes s, bytes p) {
+bytes pg_pattern_match(pg_matcher *m, bytes s, bytes p) {
 	if (p >= m->pattern_end) return s;
 	if (++m->depth > DEPTH_MAX) luaL_error(m->L, "pattern too complex");
 	bytes r = match_here(m, s, p);
@@ -240,8 +240,8 @@ bytes pg_match(pg_matcher *m, bytes s, bytes p) {
 	return r;
 }
 
-bytes pg_match_start(pg_matcher *m, bytes s, bytes p) {
+bytes pg_pattern_match_at(pg_matcher *m, bytes s, bytes p) {
 	m->captures = m->depth = 0;
 	tick(m);
-	return pg_match(m, s, p);
+	return pg_pattern_match(m, s, p);
 }

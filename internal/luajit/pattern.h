@@ -22,23 +22,23 @@ typedef struct pg_matcher {
 	pg_capture capture[PG_CAPTURES];
 } pg_matcher;
 
-void pg_matcher_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn);
+void pg_pattern_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn);
 
-/* pg_match matches the pattern from p on at s, anchored there, and returns the
+/* pg_pattern_match matches the pattern from p on at s, anchored there, and returns the
  * end of the match or NULL. It raises when the pattern is malformed or a limit
  * of the run is reached. */
-const unsigned char *pg_match(pg_matcher *m, const unsigned char *s, const unsigned char *p);
+const unsigned char *pg_pattern_match(pg_matcher *m, const unsigned char *s, const unsigned char *p);
 
-/* pg_match_start is pg_match for the whole pattern, without captures from before. */
-const unsigned char *pg_match_start(pg_matcher *m, const unsigned char *s, const unsigned char *p);
+/* pg_pattern_match_at is pg_pattern_match for the whole pattern, without captures from before. */
+const unsigned char *pg_pattern_match_at(pg_matcher *m, const unsigned char *s, const unsigned char *p);
 
-/* pg_pattern_item returns the place after the single-character item at p: c, %c, .
- * or [set]; NULL when it is malformed. pg_pattern_one tells whether the item from p
+/* pg_pattern_item_end returns the place after the single-character item at p: c, %c, .
+ * or [set]; NULL when it is malformed. pg_pattern_item_matches tells whether the item from p
  * to end matches c. */
-const unsigned char *pg_pattern_item(const unsigned char *p, const unsigned char *pattern_end);
-int pg_pattern_one(int c, const unsigned char *p, const unsigned char *end);
+const unsigned char *pg_pattern_item_end(const unsigned char *p, const unsigned char *pattern_end);
+int pg_pattern_item_matches(int c, const unsigned char *p, const unsigned char *end);
 
-/* pg_pattern_plain tells whether a pattern has no special characters. */
-int pg_pattern_plain(const char *pattern, size_t n);
+/* pg_pattern_is_plain tells whether a pattern has no special characters. */
+int pg_pattern_is_plain(const char *pattern, size_t n);
 
 #endif

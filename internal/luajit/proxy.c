@@ -1,41 +1,14 @@
-// Tables that stand for the event and what is nested in it, for code that is
-// compiled. They are empty and fresh for each event; their metamethods, in
-// frontend.lua, come here through FFI: what that calls may not touch Lua.
+// Proxies: tables that stand for the event and its containers in compiled scripts. They
+// are empty and fresh for each event. Their metamethods, in engine.lua, read and write
+// the document through FFI.
 //
-// made[node] is the table of a node, and born[node] the life of the event that it
-// was made for; made[0] is the event's own. Its metatable is metas[node], which holds the node at NODE, and at
-// OWNER what no script has.
+// tables[node] is the proxy of a node, generations[node] the generation of the event that
+// it was made for; tables[0] is the event's own. metatables[node] is its metatable, which
+// holds the node at index NODE, and the engine's address, which no script has, at OWNER.
 
-#include "frontend.h"
+#include "engine.h"
 
 enum { NODE = 1, OWNER = 2 };
-
-static int is_array(const front *f, uint32_t node) { return f->event->nodes[node].kind == DOC_ARRAY; }
-
-static int element(front *f, uint32_t node, double i) {
-	return is_array(f, node) ? f->api->at(f->event, node, i) : DOC_MISSING;
-}
-
-static uint32_t length(front *f, uint32_t node) {
-	return is_array(f, node) ? f->api->length(f->event, node) : 0;
-}
-
-// calls is declared once more in frontend.lua.
-typedef struct calls {
-	int (*next)(front *);
-	int (*sent)(front *);
-	void (*dropped)(front *);
-	int (*read)(doc *, uint32_t, const char *, size_t);
-	int (*element)(front *, uint32_t, double);
-	uint32_t (*length)(front *, uint32_t);
-	int (*removed)(doc *, uint32_t, const char *, size_t);
-	int (*set_number)(doc *, uint32_t, const char *, size_t, double);
-	int (*set_string)(doc *, uint32_t, const char *, size_t, const char *, size_t);
-	int (*set_literal)(doc *, uint32_t, const char *, size_t, int);
-	int (*sent_string)(front *, const char *, size_t);
-	int (*sent_number)(front *, double);
-	int (*find)(quick *, const char *, size_t, const char *, size_t, double);
-} calls;
 
 static void push_at(lua_State *L, int table, uint32_t node) {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, table);
@@ -43,103 +16,83 @@ static void push_at(lua_State *L, int table, uint32_t node) {
 	lua_remove(L, -2);
 }
 
-// push_current pushes the table of a node, and tells whether it is of the event
-// that runs.
-static int push_current(lua_State *L, front *f, uint32_t node) {
-	push_at(L, f->born, node);
-	int current = node == 0 || lua_tonumber(L, -1) == f->life;
+// push_current pushes the proxy of a node, and tells whether it belongs to the event that
+// runs.
+static int push_current(lua_State *L, pg_engine *e, uint32_t node) {
+	push_at(L, e->proxies.generations, node);
+	int current = node == 0 || lua_tonumber(L, -1) == e->generation;
 	lua_pop(L, 1);
-	push_at(L, f->made, node);
+	push_at(L, e->proxies.tables, node);
 	return current;
 }
 
-part *proxy_part(lua_State *L, front *f, int index) {
+pg_container *pg_proxy_container(lua_State *L, pg_engine *e, int index) {
 	lua_rawgeti(L, -1, OWNER);
 	lua_rawgeti(L, -2, NODE);
-	int ours = lua_touserdata(L, -2) == f;
+	int is_proxy = lua_touserdata(L, -2) == e;
 	uint32_t node = (uint32_t)lua_tointeger(L, -1);
 	lua_pop(L, 2);
-	if (!ours) return NULL;
-	int current = push_current(L, f, node) && lua_topointer(L, -1) == lua_topointer(L, index);
+	if (!is_proxy) return NULL;
+	int current = push_current(L, e, node) && lua_topointer(L, -1) == lua_topointer(L, index);
 	lua_pop(L, 1);
-	if (!current) return &f->past;
-	f->near[node] = (part){f->event, node, f->life};
-	return &f->near[node];
+	if (!current) return &e->proxies.expired;
+	e->proxies.live[node] = (pg_container){e->event, node, e->generation};
+	return &e->proxies.live[node];
 }
 
-int proxy_is(const front *f, const part *p) { return p >= f->near && p < f->near + NEAR; }
+int pg_proxy_is(const pg_engine *e, const pg_container *c) {
+	return c >= e->proxies.live && c < e->proxies.live + PG_PROXY_NODES;
+}
 
-// keep puts the value on top of the stack into a table.
-static void keep(lua_State *L, int table, uint32_t node) {
+// set_at moves the value on top of the stack into a table by node.
+static void set_at(lua_State *L, int table, uint32_t node) {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, table);
 	lua_insert(L, -2);
 	lua_rawseti(L, -2, (int)node);
 	lua_pop(L, 1);
 }
 
-static void push_meta(lua_State *L, front *f, uint32_t node) {
-	push_at(L, f->metas, node);
+static void push_metatable(lua_State *L, pg_engine *e, uint32_t node) {
+	push_at(L, e->proxies.metatables, node);
 	if (!lua_isnil(L, -1)) return;
 	lua_pop(L, 1);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->meta_of);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->proxies.make_metatable);
 	lua_pushinteger(L, (int)node);
 	lua_call(L, 1, 1);
 }
 
-void proxy_push(lua_State *L, front *f, uint32_t node) {
-	if (push_current(L, f, node)) return;
+void pg_proxy_push(lua_State *L, pg_engine *e, uint32_t node) {
+	if (push_current(L, e, node)) return;
 	lua_pop(L, 1);
 	lua_newtable(L);
-	push_meta(L, f, node);
+	push_metatable(L, e, node);
 	lua_setmetatable(L, -2);
 	lua_pushvalue(L, -1);
-	keep(L, f->made, node);
-	lua_pushnumber(L, f->life);
-	keep(L, f->born, node);
+	set_at(L, e->proxies.tables, node);
+	lua_pushnumber(L, e->generation);
+	set_at(L, e->proxies.generations, node);
 }
 
-// by_node sets a field of the table on top of the stack to a table by node, and
-// returns a reference to that.
-static int by_node(lua_State *L, const char *name) {
-	lua_createtable(L, NEAR, 0);
+// new_table makes a table by node, stores it in a field of the table on top of the stack,
+// and returns a reference to it.
+static int new_table(lua_State *L, const char *name) {
+	lua_createtable(L, PG_PROXY_NODES, 0);
 	lua_pushvalue(L, -1);
 	lua_setfield(L, -3, name);
 	return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-static void address(lua_State *L, const char *name, void *p) {
-	lua_pushlightuserdata(L, p);
-	lua_setfield(L, -2, name);
-}
-
-// adopt(function) names the one that makes metatables.
-static int adopt(lua_State *L) {
+// set_make_metatable(function) sets the function that makes the metatable of a node.
+static int set_make_metatable(lua_State *L) {
 	lua_settop(L, 1);
-	front_of(L)->meta_of = luaL_ref(L, LUA_REGISTRYINDEX);
+	pg_engine_of(L)->proxies.make_metatable = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
-// proxy_open pushes what frontend.lua needs for the compiled front end.
-void proxy_open(lua_State *L, front *f) {
-	static const calls functions = {
-		front_next, front_sent, front_dropped, NULL, element, length, NULL, NULL, NULL, NULL,
-		front_sent_string, front_sent_number, quick_find};
-	lua_newtable(L);
-	calls *c = lua_newuserdata(L, sizeof *c); // kept by frontend.lua
-	*c = functions;
-	c->read = f->api->read;
-	c->removed = f->api->remove;
-	c->set_number = f->api->set_number;
-	c->set_string = f->api->set_string;
-	c->set_literal = f->api->set_literal;
-	lua_setfield(L, -2, "calls");
-	address(L, "front", f);
-	address(L, "event", f->event);
-	address(L, "life", &f->life);
-	address(L, "quick", f->quick);
-	lua_pushcfunction(L, adopt);
-	lua_setfield(L, -2, "adopt");
-	f->made = by_node(L, "made");
-	f->born = by_node(L, "born");
-	f->metas = by_node(L, "metas");
+void pg_proxy_open(lua_State *L, pg_engine *e) {
+	lua_pushcfunction(L, set_make_metatable);
+	lua_setfield(L, -2, "set_make_metatable");
+	e->proxies.tables = new_table(L, "tables");
+	e->proxies.generations = new_table(L, "generations");
+	e->proxies.metatables = new_table(L, "metatables");
 }

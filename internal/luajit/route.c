@@ -1,13 +1,13 @@
-// Routing. to(names, value) returns a mark, which main returns in place of the
-// value: it says which sinks the value is for, and its environment holds it.
+// Routing. to(names, value) returns a userdata, which main returns in place of the value: it
+// holds the sinks that the value is for, and the value in its environment.
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend.h"
+#include "engine.h"
 
-typedef struct { uint64_t sinks; } mark;
+typedef struct { uint64_t sinks; } routed;
 
 // next_name returns the name at *at and moves on behind it; NULL at the end.
 static const char *next_name(const char **at, size_t *len) {
@@ -42,9 +42,9 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
 	return last[m];
 }
 
-// nearest pushes the name that was probably meant, or nil.
-static void nearest(lua_State *L, const front *f, const char *name, size_t len) {
-	const char *at = f->sinks, *one, *best = NULL;
+// push_nearest pushes the known name that is nearest to name, or nil.
+static void push_nearest(lua_State *L, const pg_engine *e, const char *name, size_t len) {
+	const char *at = e->sinks, *one, *best = NULL;
 	size_t n, best_len = 0, least = (len < 3 ? 1 : len / 3) + 1;
 	while (len <= NAME_MAX_LEN && (one = next_name(&at, &n))) {
 		size_t d = n <= NAME_MAX_LEN ? distance(name, len, one, n) : least;
@@ -54,9 +54,9 @@ static void nearest(lua_State *L, const front *f, const char *name, size_t len) 
 	else lua_pushnil(L);
 }
 
-// known pushes the names of the sinks in one line.
-static void known(lua_State *L, const front *f) {
-	const char *at = f->sinks, *name;
+// push_known pushes the names of the sinks, in one line.
+static void push_known(lua_State *L, const pg_engine *e) {
+	const char *at = e->sinks, *name;
 	size_t len;
 	lua_pushliteral(L, "");
 	for (int i = 0; (name = next_name(&at, &len)); i++) {
@@ -66,60 +66,60 @@ static void known(lua_State *L, const front *f) {
 	}
 }
 
-static void unknown(lua_State *L, const front *f, const char *name, size_t len) {
-	nearest(L, f, name, len);
-	if (!lua_isnil(L, -1)) front_raise(L, "unknown sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
-	known(L, f);
-	front_raise(L, "unknown sink \"%s\"; known sinks: %s", name, lua_tostring(L, -1));
+static void raise_unknown(lua_State *L, const pg_engine *e, const char *name, size_t len) {
+	push_nearest(L, e, name, len);
+	if (!lua_isnil(L, -1)) pg_raise(L, "unknown sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
+	push_known(L, e);
+	pg_raise(L, "unknown sink \"%s\"; known sinks: %s", name, lua_tostring(L, -1));
 }
 
-// sink returns the bit of the sink whose name is at index.
-static uint64_t sink(lua_State *L, const front *f, int index) {
+// sink_at returns the bit of the sink whose name is at index.
+static uint64_t sink_at(lua_State *L, const pg_engine *e, int index) {
 	if (lua_type(L, index) != LUA_TSTRING)
-		front_raise(L, "bad argument #1 to 'to' (the name of a sink or a list of names expected, got %s)", luaL_typename(L, index));
-	const char *at = f->sinks, *one;
+		pg_raise(L, "bad argument #1 to 'to' (the name of a sink or a list of names expected, got %s)", luaL_typename(L, index));
+	const char *at = e->sinks, *one;
 	size_t len, n;
 	const char *name = lua_tolstring(L, index, &len);
 	for (uint64_t bit = 1; (one = next_name(&at, &n)); bit <<= 1)
 		if (n == len && memcmp(one, name, len) == 0) return bit;
-	unknown(L, f, name, len);
+	raise_unknown(L, e, name, len);
 	return 0;
 }
 
-// listed returns the bits of the sinks named in the array at 1, which is the part p or
-// a table.
-static uint64_t listed(lua_State *L, front *f, part *p) {
+// sinks_in_list returns the bits of the sinks named in the array at 1, which is the
+// container c or a table.
+static uint64_t sinks_in_list(lua_State *L, pg_engine *e, pg_container *c) {
 	uint64_t sinks = 0;
-	uint32_t len = p ? f->api->length(p->d, p->node) : (uint32_t)lua_objlen(L, 1);
-	if (p) part_family(L, f, p, 1);
-	int family = lua_gettop(L);
+	uint32_t len = c ? e->api->length(c->d, c->node) : (uint32_t)lua_objlen(L, 1);
+	if (c) pg_container_push_nodes(L, e, c, 1);
+	int node_table = lua_gettop(L);
 	for (uint32_t i = 1; i <= len; i++) {
-		PG_CHECK(L, f->vm);
-		if (p) part_value(L, f, p->d, p->life, family, f->api->at(p->d, p->node, i));
+		PG_CHECK(L, e->vm);
+		if (c) pg_container_push_value(L, e, c->d, c->generation, node_table, e->api->at(c->d, c->node, i));
 		else lua_rawgeti(L, 1, (int)i);
-		sinks |= sink(L, f, lua_gettop(L));
+		sinks |= sink_at(L, e, lua_gettop(L));
 		lua_pop(L, 1);
 	}
-	if (!sinks) front_raise(L, "bad argument #1 to 'to' (the list names no sink; return nil to drop an event)");
+	if (!sinks) pg_raise(L, "bad argument #1 to 'to' (the list names no sink; return nil to drop an event)");
 	return sinks;
 }
 
-static uint64_t sinks_at_1(lua_State *L, front *f) {
-	part *p = part_at(L, f, 1);
-	if (p) part_check(L, f, 1);
-	if (p ? p->d->nodes[p->node].kind == DOC_ARRAY : lua_type(L, 1) == LUA_TTABLE) return listed(L, f, p);
-	return sink(L, f, 1);
+static uint64_t sinks_at_1(lua_State *L, pg_engine *e) {
+	pg_container *c = pg_container_at(L, e, 1);
+	if (c) pg_container_check(L, e, 1);
+	if (c ? c->d->nodes[c->node].kind == DOC_ARRAY : lua_type(L, 1) == LUA_TTABLE) return sinks_in_list(L, e, c);
+	return sink_at(L, e, 1);
 }
 
 static int to(lua_State *L) {
-	front *f = front_of(L);
-	if (lua_gettop(L) < 2) return front_raise(L, "bad argument #2 to 'to' (an event, a table or a list of them expected)");
+	pg_engine *e = pg_engine_of(L);
+	if (lua_gettop(L) < 2) return pg_raise(L, "bad argument #2 to 'to' (an event, a table or a list of them expected)");
 	lua_settop(L, 2);
-	uint64_t sinks = sinks_at_1(L, f);
+	uint64_t sinks = sinks_at_1(L, e);
 	lua_settop(L, 2);
-	mark *m = lua_newuserdata(L, sizeof *m);
-	m->sinks = sinks;
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->mark_ref);
+	routed *r = lua_newuserdata(L, sizeof *r);
+	r->sinks = sinks;
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->routed.ref);
 	lua_setmetatable(L, -2);
 	lua_createtable(L, 1, 0);
 	lua_pushvalue(L, 2);
@@ -128,40 +128,25 @@ static int to(lua_State *L) {
 	return 1;
 }
 
-// route_of pushes the value of the mark at index and returns its sinks. When there is
-// no mark it pushes nothing and returns 0.
-uint64_t route_of(lua_State *L, front *f, int index) {
+uint64_t pg_route_push(lua_State *L, pg_engine *e, int index) {
 	if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) return 0;
-	int marked = lua_topointer(L, -1) == f->mark_meta;
+	int is_routed = lua_topointer(L, -1) == e->routed.address;
 	lua_pop(L, 1);
-	if (!marked) return 0;
+	if (!is_routed) return 0;
 	lua_getfenv(L, index);
 	lua_rawgeti(L, -1, 1);
 	lua_remove(L, -2);
-	return ((mark *)lua_touserdata(L, index))->sinks;
+	return ((routed *)lua_touserdata(L, index))->sinks;
 }
 
-// route_add notes that the last document in f->out is for the sinks of f->route.
-int route_add(front *f) {
-	if (f->route_count == f->route_cap) {
-		uint32_t cap = f->route_cap ? f->route_cap * 2 : 64;
-		front_route *routes = realloc(f->routes, cap * sizeof *routes);
-		if (!routes) return DOC_NO_MEMORY;
-		f->routes = routes;
-		f->route_cap = cap;
-	}
-	f->routes[f->route_count++] = (front_route){f->out_count - 1, f->route};
-	return DOC_OK;
-}
-
-void route_open(lua_State *L, front *f) {
+void pg_route_open(lua_State *L, pg_engine *e) {
 	lua_newtable(L);
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
-	f->mark_meta = lua_topointer(L, -1);
-	f->mark_ref = luaL_ref(L, LUA_REGISTRYINDEX);
-	if (f->value) return; // what the function returns is for no sink
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->vm->base);
+	e->routed.address = lua_topointer(L, -1);
+	e->routed.ref = luaL_ref(L, LUA_REGISTRYINDEX);
+	if (e->value) return; // the values of columns are not routed
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->vm->globals);
 	lua_pushcfunction(L, to);
 	lua_setfield(L, -2, "to");
 	lua_pop(L, 1);

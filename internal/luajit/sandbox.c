@@ -6,9 +6,9 @@
 
 enum { LOG_MAX = 1 << 20 };
 
-/* keep_line keeps a line for Go, which takes all of them after the call. A record
- * is a level, as slog counts them, two lengths, the place and the text. */
-static void keep_line(pg_vm *vm, int level, const char *place, const char *text, size_t len) {
+/* add_record adds a line to the log, which Go reads after the call. A record is a level,
+ * numbered as in slog, two lengths, the place and the text. */
+static void add_record(pg_vm *vm, int level, const char *place, const char *text, size_t len) {
 	struct pg_log *log = &vm->log;
 	size_t n = strlen(place);
 	int32_t head[3] = {level, (int32_t)n, (int32_t)len};
@@ -40,17 +40,17 @@ static int log_line(lua_State *L) {
 		lua_getinfo(L, "Sl", &ar);
 		if (*ar.source == '@') snprintf(place, sizeof place, "%s:%d", ar.short_src, ar.currentline);
 	}
-	keep_line(pg_vm_of(L), level, place, text, len);
+	add_record(pg_vm_of(L), level, place, text, len);
 	return 0;
 }
 
 void pg_sandbox_open(lua_State *L, pg_vm *vm) {
-	pg_string_functions(L);
-	pg_coroutine_functions(L);
+	pg_string_open(L);
+	pg_coroutine_open(L);
 	lua_pushcfunction(L, log_line);
 	lua_call(L, 3, 4);
-	vm->mains = luaL_ref(L, LUA_REGISTRYINDEX);
+	vm->main_threads = luaL_ref(L, LUA_REGISTRYINDEX);
 	vm->seal = luaL_ref(L, LUA_REGISTRYINDEX);
 	vm->env = luaL_ref(L, LUA_REGISTRYINDEX);
-	vm->base = luaL_ref(L, LUA_REGISTRYINDEX);
+	vm->globals = luaL_ref(L, LUA_REGISTRYINDEX);
 }

@@ -1,15 +1,15 @@
-/* What a script can see. */
+/* The environment that a script sees. */
 #ifndef PERIGEE_SANDBOX_H
 #define PERIGEE_SANDBOX_H
 
 #include "vm.h"
 
-/* pg_sandbox_open runs the prelude, the function on top of the stack, and keeps
+/* pg_sandbox_open runs sandbox.lua, the function on top of the stack, and keeps
  * what it returns. */
 void pg_sandbox_open(lua_State *L, pg_vm *vm);
 
-/* Functions that the prelude builds on; each pushes one table. */
-void pg_string_functions(lua_State *L);
-void pg_coroutine_functions(lua_State *L);
+/* The C functions that sandbox.lua builds on; each pushes one table. */
+void pg_string_open(lua_State *L);
+void pg_coroutine_open(lua_State *L);
 
 #endif

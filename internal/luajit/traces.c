@@ -2,15 +2,15 @@
 
 #include <lj_bc.h>
 
-int pg_traces_listen(pg_vm *vm, const char *text, size_t len, int *listener) {
-	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->base);
-	int kind = pg_vm_host(vm, "=traces", text, len, 1, 1);
-	if (!kind) *listener = luaL_ref(vm->L, LUA_REGISTRYINDEX);
+int pg_traces_record(pg_vm *vm, const char *text, size_t len, int *recorder) {
+	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->globals);
+	int kind = pg_vm_run_trusted(vm, "=traces", text, len, 1, 1);
+	if (!kind) *recorder = luaL_ref(vm->L, LUA_REGISTRYINDEX);
 	return kind;
 }
 
-int pg_traces_heard(pg_vm *vm, int listener) {
-	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, listener);
+int pg_traces_recorded(pg_vm *vm, int recorder) {
+	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, recorder);
 	return pg_vm_call(vm, 0, 1);
 }
 
@@ -29,6 +29,6 @@ static const char *const bytecodes[] = {
 #undef NAME
 };
 
-const char *pg_traces_bytecode(unsigned number) {
+const char *pg_traces_bytecode_name(unsigned number) {
 	return number < sizeof bytecodes / sizeof *bytecodes ? bytecodes[number] : NULL;
 }

@@ -28,7 +28,7 @@ type Listener struct {
 func (e *Engine) Listen() (*Listener, error) {
 	l := &Listener{vm: e.VM}
 	e.VM.begin()
-	kind := C.pg_traces_listen(e.VM.c, text(traces), C.size_t(len(traces)), &l.ref)
+	kind := C.pg_traces_record(e.VM.c, text(traces), C.size_t(len(traces)), &l.ref)
 	e.VM.end()
 	return l, e.VM.fault(kind)
 }
@@ -55,7 +55,7 @@ type TraceEvent struct {
 // Heard returns what happened until now, in no order.
 func (l *Listener) Heard() ([]TraceEvent, error) {
 	l.vm.begin()
-	kind := C.pg_traces_heard(l.vm.c, l.ref)
+	kind := C.pg_traces_recorded(l.vm.c, l.ref)
 	l.vm.end()
 	if err := l.vm.fault(kind); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (e *TraceEvent) reason() {
 		return
 	}
 	if number, err = strconv.ParseUint(e.About, 10, 31); err == nil {
-		if name := C.pg_traces_bytecode(C.uint(number)); name != nil {
+		if name := C.pg_traces_bytecode_name(C.uint(number)); name != nil {
 			e.About = C.GoString(name)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"unsafe"
 )
 
-//go:embed prelude.lua
+//go:embed sandbox.lua
 var prelude string
 
 // Options are the limits of a VM and whether it compiles.
@@ -103,7 +103,7 @@ func (vm *VM) host(code string) error {
 	defer C.free(unsafe.Pointer(chunk))
 	vm.begin()
 	C.lua_pushlightuserdata(vm.c.L, unsafe.Pointer(&vm.c.run))
-	kind := C.pg_vm_host(vm.c, chunk, text(code), C.size_t(len(code)), 1, 0)
+	kind := C.pg_vm_run_trusted(vm.c, chunk, text(code), C.size_t(len(code)), 1, 0)
 	vm.end()
 	return vm.fault(kind)
 }
@@ -127,7 +127,7 @@ func (vm *VM) enter() {
 
 // about goes before a crossing that begins or continues a run.
 func (vm *VM) about() {
-	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PG_ABOUT)
+	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PG_STARTING)
 	vm.watch.rouse()
 }
 

@@ -178,11 +178,11 @@ func (w *Watchdog) look(now time.Time) bool {
 
 func (vm *VM) look(clock time.Time) (busy bool) {
 	run, seen := &vm.c.run, &vm.seen
-	if running := vm.load32(&run.running); running != C.PG_RUNS {
-		return running != C.PG_RESTS
+	if running := vm.load32(&run.running); running != C.PG_RUNNING {
+		return running != C.PG_IDLE
 	}
 	number, event := vm.load32(&run.number), vm.load32(&run.event)
-	now := moment{clock, time.Duration(C.pg_vm_spent(vm.c))}
+	now := moment{clock, time.Duration(C.pg_vm_cpu_time(vm.c))}
 	if number != seen.number {
 		*seen = sighting{number, event, now.before(vm.spent.run.Load()), now.before(vm.spent.event.Load())}
 	} else if event != seen.event {
@@ -190,11 +190,11 @@ func (vm *VM) look(clock time.Time) (busy bool) {
 	}
 	switch {
 	case vm.load32(&run.stop) != 0:
-		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_OK)
+		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_OK)
 	case vm.givenUp() || now.late(seen.run, vm.opts.BatchTime):
-		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_BATCH_TIME)
+		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_BATCH_TIME)
 	case event != C.PG_NO_EVENT && now.late(seen.at, vm.opts.EventTime):
-		C.pg_vm_watch(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
+		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
 	}
 	return true
 }

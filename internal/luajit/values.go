@@ -21,7 +21,7 @@ import (
 //	L        a count of 4 bytes and the elements
 //	M … E    keys, which are strings, and values
 //
-// call.c has the other half.
+// gocall.c has the other half.
 
 var errCut = errors.New("values from Lua are cut short")
 

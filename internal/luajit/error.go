@@ -58,7 +58,7 @@ func (vm *VM) fault(kind C.int) error {
 	if kind == C.PG_OK {
 		return nil
 	}
-	f := &vm.c.fault
+	f := &vm.c.error
 	return &Fault{
 		Kind:      Kind(f.kind),
 		File:      C.GoString(&f.file[0]),

@@ -6,7 +6,7 @@
 
 #include "pattern.h"
 #include "sandbox.h"
-#include "scratch.h"
+#include "strbuf.h"
 
 typedef const unsigned char *bytes;
 
@@ -61,14 +61,14 @@ static int search(lua_State *L, int find) {
 		lua_pushnil(L);
 		return 1;
 	}
-	if (find == 1 && (lua_toboolean(L, 4) || pg_pattern_plain(p, pn))) return find_plain(L, s, n, from, p, pn);
+	if (find == 1 && (lua_toboolean(L, 4) || pg_pattern_is_plain(p, pn))) return find_plain(L, s, n, from, p, pn);
 	pg_matcher m;
-	pg_matcher_init(&m, L, s, n, p, pn);
+	pg_pattern_init(&m, L, s, n, p, pn);
 	bytes at = m.text + from, pattern = (bytes)p;
 	int anchored = pn > 0 && *p == '^';
 	pattern += anchored;
 	do {
-		bytes end = pg_match_start(&m, at, pattern);
+		bytes end = pg_pattern_match_at(&m, at, pattern);
 		if (!end) continue;
 		if (!find) return push_captures(&m, at, end);
 		lua_pushinteger(L, at - m.text + 1);
@@ -88,9 +88,9 @@ static int gmatch_next(lua_State *L) {
 	size_t n, pn;
 	const char *s = lua_tolstring(L, lua_upvalueindex(1), &n), *p = lua_tolstring(L, lua_upvalueindex(2), &pn);
 	pg_matcher m;
-	pg_matcher_init(&m, L, s, n, p, pn);
+	pg_pattern_init(&m, L, s, n, p, pn);
 	for (bytes at = m.text + (size_t)lua_tonumber(L, lua_upvalueindex(3)); at <= m.text_end; at++) {
-		bytes end = pg_match_start(&m, at, (bytes)p);
+		bytes end = pg_pattern_match_at(&m, at, (bytes)p);
 		if (!end) continue;
 		lua_pushnumber(L, (lua_Number)(end - m.text + (end == at)));
 		lua_replace(L, lua_upvalueindex(3));
@@ -119,17 +119,17 @@ static void add_template(pg_matcher *m, bytes s, bytes e) {
 	for (size_t i = 0; i < n; i++) {
 		if (t[i] != '%' || i + 1 == n || !isdigit((unsigned char)t[i + 1])) {
 			if (t[i] == '%' && i + 1 < n) i++;
-			pg_scratch_add(L, m->vm, t + i, 1);
+			pg_strbuf_add(L, m->vm, t + i, 1);
 			continue;
 		}
 		if (t[++i] == '0') {
-			pg_scratch_add(L, m->vm, (const char *)s, e - s);
+			pg_strbuf_add(L, m->vm, (const char *)s, e - s);
 			continue;
 		}
 		push_capture(m, t[i] - '1', s, e);
 		size_t len;
 		const char *text = lua_tolstring(L, -1, &len);
-		pg_scratch_add(L, m->vm, text, len);
+		pg_strbuf_add(L, m->vm, text, len);
 		lua_pop(L, 1);
 	}
 }
@@ -137,7 +137,7 @@ static void add_template(pg_matcher *m, bytes s, bytes e) {
 /* add_value adds what a table or function gives for the match. */
 static void add_value(pg_matcher *m, bytes s, bytes e) {
 	lua_State *L = m->L;
-	pg_vm_enter(L, m->vm);
+	pg_vm_enter_c(L, m->vm);
 	if (lua_type(L, 3) == LUA_TFUNCTION) {
 		lua_pushvalue(L, 3);
 		lua_call(L, push_captures(m, s, e), 1);
@@ -145,16 +145,16 @@ static void add_value(pg_matcher *m, bytes s, bytes e) {
 		push_capture(m, 0, s, e);
 		lua_gettable(L, 3);
 	}
-	pg_vm_leave(m->vm);
+	pg_vm_leave_c(m->vm);
 	PG_CHECK(L, m->vm);
 	if (!lua_toboolean(L, -1)) {
-		pg_scratch_add(L, m->vm, (const char *)s, e - s);
+		pg_strbuf_add(L, m->vm, (const char *)s, e - s);
 	} else if (!lua_isstring(L, -1)) {
 		luaL_error(L, "invalid replacement value (a %s)", luaL_typename(L, -1));
 	} else {
 		size_t len;
 		const char *text = lua_tolstring(L, -1, &len);
-		pg_scratch_add(L, m->vm, text, len);
+		pg_strbuf_add(L, m->vm, text, len);
 	}
 	lua_pop(L, 1);
 }
@@ -167,12 +167,12 @@ static int gsub(lua_State *L) {
 		"string/function/table expected");
 	lua_Number most = luaL_optnumber(L, 4, (lua_Number)n + 1), count = 0;
 	pg_matcher m;
-	pg_matcher_init(&m, L, s, n, p, pn);
-	size_t start = m.vm->scratch.len;
+	pg_pattern_init(&m, L, s, n, p, pn);
+	size_t start = m.vm->strbuf.len;
 	int anchored = pn > 0 && *p == '^';
 	bytes at = m.text, pattern = (bytes)p + anchored;
 	while (count < most) {
-		bytes end = pg_match_start(&m, at, pattern);
+		bytes end = pg_pattern_match_at(&m, at, pattern);
 		if (end) {
 			count++;
 			if (type == LUA_TSTRING || type == LUA_TNUMBER) add_template(&m, at, end);
@@ -181,14 +181,14 @@ static int gsub(lua_State *L) {
 		if (end && end > at) {
 			at = end;
 		} else if (at < m.text_end) {
-			pg_scratch_add(L, m.vm, (const char *)at++, 1);
+			pg_strbuf_add(L, m.vm, (const char *)at++, 1);
 		} else {
 			break;
 		}
 		if (anchored) break;
 	}
-	pg_scratch_add(L, m.vm, (const char *)at, m.text_end - at);
-	pg_scratch_push(L, m.vm, start);
+	pg_strbuf_add(L, m.vm, (const char *)at, m.text_end - at);
+	pg_strbuf_push(L, m.vm, start);
 	lua_pushnumber(L, count);
 	return 2;
 }
@@ -217,18 +217,18 @@ static int rep(lua_State *L) {
 		pg_vm_stop(vm, PG_MEMORY);
 		pg_vm_raise(L);
 	}
-	size_t total = (size_t)times * (len + gap), start = vm->scratch.len;
-	pg_scratch_need(L, vm, total);
-	char *text = vm->scratch.data + start;
+	size_t total = (size_t)times * (len + gap), start = vm->strbuf.len;
+	pg_strbuf_need(L, vm, total);
+	char *text = vm->strbuf.data + start;
 	memcpy(text, s, len);
 	memcpy(text + len, sep, gap);
 	fill(text, len + gap, total);
-	vm->scratch.len += total - gap;
-	pg_scratch_push(L, vm, start);
+	vm->strbuf.len += total - gap;
+	pg_strbuf_push(L, vm, start);
 	return 1;
 }
 
-void pg_string_functions(lua_State *L) {
+void pg_string_open(lua_State *L) {
 	static const luaL_Reg functions[] = {
 		{"find", find}, {"find_pattern", find_pattern}, {"match", match}, {"gmatch", gmatch},
 		{"gsub", gsub}, {"rep", rep}, {NULL, NULL},

@@ -2,7 +2,7 @@
 
 package luajit
 
-// #include "frontend.h"
+// #include "engine.h"
 import "C"
 
 import (
@@ -14,12 +14,12 @@ import (
 // Whether its results are those of the call, which has none otherwise, is returned.
 func (c *Caller) Last() (f *Function, returned bool) {
 	e := c.Engine
-	return &e.host.Functions[e.c.function-1], e.c.last.results == C.LAST_RETURNED
+	return &e.host.Functions[e.c.gocall.function-1], e.c.gocall.tail.results == C.PG_TAIL_RETURNED
 }
 
 // LastArgs are its arguments.
 func (c *Caller) LastArgs() ([]any, error) {
-	request := &c.Engine.c.request
+	request := &c.Engine.c.gocall.request
 	if request.len == 0 {
 		return nil, nil
 	}
@@ -34,7 +34,7 @@ type Place struct {
 
 // LastPlace is where the script called the last function, one that Waits.
 func (c *Caller) LastPlace() Place {
-	last := &c.Engine.c.last
+	last := &c.Engine.c.gocall.tail
 	p := Place{line: int(last.line), function: int(last.function)}
 	if last.file != nil {
 		p.File = C.GoString(last.file)
@@ -45,7 +45,7 @@ func (c *Caller) LastPlace() Place {
 // FindLastPlace is LastPlace for one that does not, as long as the VM has done
 // nothing since.
 func (c *Caller) FindLastPlace() Place {
-	C.last_place(c.Engine.c)
+	C.pg_tail_call_locate(c.Engine.c)
 	return c.LastPlace()
 }
 

@@ -1,4 +1,4 @@
-#include "quick.h"
+#include "pattern_cache.h"
 
 #include <string.h>
 
@@ -11,15 +11,15 @@ enum { STEPS_MAX = 1 << 14 }; /* some ten microseconds */
 
 /* Compiling. */
 
-typedef struct { quick_pattern *q; bytes p, end; int ops, sets, open; } compiler;
+typedef struct { pg_compiled_pattern *q; bytes p, end; int ops, sets, open; } compiler;
 
 /* add_set makes a set of what the item from p to end matches. */
-static int add_set(compiler *c, quick_op *op, bytes end) {
-	if (c->sets == QUICK_SETS) return 0;
+static int add_set(compiler *c, pg_pattern_op *op, bytes end) {
+	if (c->sets == PG_CACHED_SETS) return 0;
 	uint64_t *set = c->q->sets[c->sets];
 	memset(set, 0, sizeof c->q->sets[0]);
 	for (int x = 0; x < 256; x++)
-		if (pg_pattern_one(x, c->p, end)) set[x >> 6] |= (uint64_t)1 << (x & 63);
+		if (pg_pattern_item_matches(x, c->p, end)) set[x >> 6] |= (uint64_t)1 << (x & 63);
 	op->kind = SET;
 	op->c = (uint8_t)c->sets++;
 	return 1;
@@ -27,67 +27,67 @@ static int add_set(compiler *c, quick_op *op, bytes end) {
 
 static int is_letter(int c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
 
-static int add_item(compiler *c, quick_op *op) {
-	bytes end = pg_pattern_item(c->p, c->end);
+static int add_item(compiler *c, pg_pattern_op *op) {
+	bytes end = pg_pattern_item_end(c->p, c->end);
 	if (!end) return 0;
 	if (*c->p == '%' && c->p[1] >= '0' && c->p[1] <= '9') return 0;
 	if (*c->p == '%' && (c->p[1] == 'b' || c->p[1] == 'f')) return 0;
 	if (*c->p == '.') op->kind = ANY;
-	else if (*c->p != '%' && *c->p != '[') *op = (quick_op){.kind = CHAR, .c = *c->p};
-	else if (*c->p == '%' && !is_letter(c->p[1])) *op = (quick_op){.kind = CHAR, .c = c->p[1]};
+	else if (*c->p != '%' && *c->p != '[') *op = (pg_pattern_op){.kind = CHAR, .c = *c->p};
+	else if (*c->p == '%' && !is_letter(c->p[1])) *op = (pg_pattern_op){.kind = CHAR, .c = c->p[1]};
 	else if (!add_set(c, op, end)) return 0;
 	c->p = end;
 	if (end < c->end && strchr("*+-?", *end) && *end) op->repeat = *c->p++;
 	return 1;
 }
 
-static int add_capture(compiler *c, quick_op *op, int opened[]) {
+static int add_capture(compiler *c, pg_pattern_op *op, int opened[]) {
 	if (*c->p++ == '(') {
-		if (c->q->captures == QUICK_CAPTURES || (c->p < c->end && *c->p == ')')) return 0;
-		*op = (quick_op){.kind = OPEN, .c = c->q->captures};
+		if (c->q->captures == PG_CACHED_CAPTURES || (c->p < c->end && *c->p == ')')) return 0;
+		*op = (pg_pattern_op){.kind = OPEN, .c = c->q->captures};
 		opened[c->open++] = c->q->captures++;
 		return 1;
 	}
 	if (c->open == 0) return 0;
-	*op = (quick_op){.kind = CLOSE, .c = (uint8_t)opened[--c->open]};
+	*op = (pg_pattern_op){.kind = CLOSE, .c = (uint8_t)opened[--c->open]};
 	return 1;
 }
 
 /* foresee notes which character must follow a repeated item. */
-static void foresee(quick_op *ops, int count) {
+static void foresee(pg_pattern_op *ops, int count) {
 	for (int i = 0; i < count; i++) {
 		int next = i + 1;
 		while (ops[next].kind == OPEN || ops[next].kind == CLOSE) next++;
-		ops[i].sure = ops[next].kind == CHAR && (!ops[next].repeat || ops[next].repeat == '+');
+		ops[i].has_next = ops[next].kind == CHAR && (!ops[next].repeat || ops[next].repeat == '+');
 		ops[i].next = ops[next].c;
 	}
 }
 
 /* compile returns 0 for a pattern that the other matcher is to match. */
-static int compile(quick_pattern *q, const char *pattern, size_t n) {
-	int opened[QUICK_CAPTURES];
+static int compile(pg_compiled_pattern *q, const char *pattern, size_t n) {
+	int opened[PG_CACHED_CAPTURES];
 	compiler c = {.q = q, .p = (bytes)pattern, .end = (bytes)pattern + n};
 	q->captures = 0;
 	q->anchored = n && *pattern == '^';
 	c.p += q->anchored;
 	while (c.p < c.end) {
-		if (c.ops == QUICK_OPS - 2) return 0;
-		quick_op *op = &q->ops[c.ops++];
-		*op = (quick_op){0};
+		if (c.ops == PG_CACHED_OPS - 2) return 0;
+		pg_pattern_op *op = &q->ops[c.ops++];
+		*op = (pg_pattern_op){0};
 		if (*c.p == '$' && c.p + 1 == c.end) op->kind = END, c.p++;
 		else if (*c.p == '(' || *c.p == ')' ? !add_capture(&c, op, opened) : !add_item(&c, op)) return 0;
 	}
-	q->ops[c.ops] = (quick_op){.kind = DONE};
+	q->ops[c.ops] = (pg_pattern_op){.kind = DONE};
 	foresee(q->ops, c.ops);
 	return c.open == 0;
 }
 
 /* lookup returns the compiled pattern, or NULL where there is none. */
-static const quick_pattern *lookup(quick *all, const char *pattern, size_t n) {
+static const pg_compiled_pattern *lookup(pg_pattern_cache *cache, const char *pattern, size_t n) {
 	uintptr_t at = (uintptr_t)pattern;
-	quick_pattern *q = &all->patterns[(at >> 4 ^ at >> 10) % QUICK_SLOTS];
+	pg_compiled_pattern *q = &cache->patterns[(at >> 4 ^ at >> 10) % PG_CACHED_PATTERNS];
 	if (q->address != pattern || q->len != n || memcmp(q->text, pattern, n) != 0) {
-		if (n > QUICK_TEXT) return NULL;
+		if (n > PG_CACHED_TEXT) return NULL;
 		q->address = pattern;
 		q->len = n;
 		memcpy(q->text, pattern, n);
@@ -99,13 +99,13 @@ static const quick_pattern *lookup(quick *all, const char *pattern, size_t n) {
 /* Matching. */
 
 typedef struct {
-	const quick_pattern *q;
+	const pg_compiled_pattern *q;
 	bytes text, end;
-	quick_range *captures;
+	pg_range *captures;
 	int steps; /* left; below 0 it has given up */
 } matcher;
 
-static inline int one(const matcher *m, const quick_op *op, bytes s) {
+static inline int one(const matcher *m, const pg_pattern_op *op, bytes s) {
 	switch (op->kind) {
 	case CHAR: return *s == op->c;
 	case ANY: return 1;
@@ -113,7 +113,7 @@ static inline int one(const matcher *m, const quick_op *op, bytes s) {
 	}
 }
 
-static inline bytes run_of(matcher *m, const quick_op *op, bytes s) {
+static inline bytes run_of(matcher *m, const pg_pattern_op *op, bytes s) {
 	bytes at = s;
 	if (op->kind == ANY) return m->end;
 	while (at < m->end && one(m, op, at)) at++;
@@ -121,20 +121,20 @@ static inline bytes run_of(matcher *m, const quick_op *op, bytes s) {
 	return at;
 }
 
-static bytes match(matcher *m, const quick_op *op, bytes s);
+static bytes match(matcher *m, const pg_pattern_op *op, bytes s);
 
-static bytes greedy(matcher *m, const quick_op *op, bytes s, bytes least) {
+static bytes greedy(matcher *m, const pg_pattern_op *op, bytes s, bytes least) {
 	for (bytes at = run_of(m, op, s); at >= least && m->steps-- > 0; at--) {
-		if (op->sure && (at == m->end || *at != op->next)) continue;
+		if (op->has_next && (at == m->end || *at != op->next)) continue;
 		bytes r = match(m, op + 1, at);
 		if (r) return r;
 	}
 	return NULL;
 }
 
-static bytes lazy(matcher *m, const quick_op *op, bytes s) {
+static bytes lazy(matcher *m, const pg_pattern_op *op, bytes s) {
 	for (; m->steps-- > 0; s++) {
-		if (!op->sure || (s < m->end && *s == op->next)) {
+		if (!op->has_next || (s < m->end && *s == op->next)) {
 			bytes r = match(m, op + 1, s);
 			if (r) return r;
 		}
@@ -145,7 +145,7 @@ static bytes lazy(matcher *m, const quick_op *op, bytes s) {
 
 /* match matches from op on at s and returns the end, or NULL. All captures of a
  * match are written on the way to it, so none is ever taken back. */
-static bytes match(matcher *m, const quick_op *op, bytes s) {
+static bytes match(matcher *m, const pg_pattern_op *op, bytes s) {
 	for (;; op++) {
 		switch (op->kind) {
 		case DONE: return s;
@@ -171,22 +171,22 @@ static bytes match(matcher *m, const quick_op *op, bytes s) {
 
 /* first returns the first place from s on where the pattern can match. */
 static bytes first(const matcher *m, bytes s) {
-	const quick_op *op = m->q->ops;
+	const pg_pattern_op *op = m->q->ops;
 	if (op->kind != CHAR || (op->repeat && op->repeat != '+')) return s;
 	return memchr(s, op->c, (size_t)(m->end - s));
 }
 
-int quick_find(quick *all, const char *text, size_t n, const char *pattern, size_t pn, double init) {
-	const quick_pattern *q = lookup(all, pattern, pn);
-	if (!q || n >= INT32_MAX || !(init >= 1 && init <= (double)n + 1)) return QUICK_NOT;
+int pg_pattern_cache_find(pg_pattern_cache *cache, const char *text, size_t n, const char *pattern, size_t pn, double init) {
+	const pg_compiled_pattern *q = lookup(cache, pattern, pn);
+	if (!q || n >= INT32_MAX || !(init >= 1 && init <= (double)n + 1)) return PG_NOT_CACHED;
 	bytes s = (bytes)text + (size_t)init - 1, end;
-	matcher m = {q, (bytes)text, (bytes)text + n, all->match.capture, STEPS_MAX};
+	matcher m = {q, (bytes)text, (bytes)text + n, cache->found.capture, STEPS_MAX};
 	do {
 		if (!q->anchored && !(s = first(&m, s))) return 0;
 		end = match(&m, q->ops, s);
 	} while (!end && m.steps-- > 0 && s++ < m.end && !q->anchored);
-	if (m.steps <= 0) return QUICK_NOT;
+	if (m.steps <= 0) return PG_NOT_CACHED;
 	if (!end) return 0;
-	all->match.whole = (quick_range){(int32_t)(s - m.text) + 1, (int32_t)(end - m.text)};
-	return q->captures ? q->captures : QUICK_WHOLE;
+	cache->found.whole = (pg_range){(int32_t)(s - m.text) + 1, (int32_t)(end - m.text)};
+	return q->captures ? q->captures : PG_FOUND_WHOLE;
 }

@@ -4,16 +4,16 @@ package luajit
 
 /*
 #include <stdlib.h>
-#include "invoke.h"
+#include "caller.h"
 
-// start and resume are calls_start and calls_resume, see batch. What returns
+// start and resume are pg_caller_start and pg_caller_resume, see batch. What returns
 // nothing crosses a little quicker.
 static void start(uintptr_t c, uint32_t function, uint32_t event, const char *args, size_t len) {
-	((calls *)c)->kind = calls_start((calls *)c, function, event, args, len);
+	((pg_caller *)c)->kind = pg_caller_start((pg_caller *)c, function, event, args, len);
 }
 
 static void resume(uintptr_t c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len) {
-	((calls *)c)->kind = calls_resume((calls *)c, thread, event, spent, precise, answer, len);
+	((pg_caller *)c)->kind = pg_caller_resume((pg_caller *)c, thread, event, spent, precise, answer, len);
 }
 */
 import "C"
@@ -29,7 +29,7 @@ import (
 // by one goroutine at a time.
 type Caller struct {
 	Engine *Engine
-	c      *C.calls
+	c      *C.pg_caller
 	events uint32
 	pin    runtime.Pinner // of the engine, which C calls
 	_      [128]byte      // what lies behind is another processor's
@@ -49,21 +49,21 @@ func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
 		return nil, err
 	}
 	*e.c.main = 0 // it needs none
-	c := C.calls_open(e.c, C.int64_t(opts.EventTime))
+	c := C.pg_caller_open(e.c, C.int64_t(opts.EventTime))
 	if c == nil {
 		e.Close()
 		return nil, errNoRoom
 	}
 	caller := &Caller{Engine: e, c: c}
 	caller.pin.Pin(e)
-	e.c.engine = unsafe.Pointer(e)
+	e.c.gocall.owner = unsafe.Pointer(e)
 	return caller, nil
 }
 
 // Close frees the caller, with the calls that wait in it.
 func (c *Caller) Close() {
 	c.Engine.Close()
-	C.calls_close(c.c)
+	C.pg_caller_close(c.c)
 	c.pin.Unpin()
 }
 
@@ -72,14 +72,14 @@ func (c *Caller) Close() {
 func (c *Caller) Bind(number int, name string) bool {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
-	return C.calls_bind(c.c, C.uint32_t(number), text) != 0
+	return C.pg_caller_bind(c.c, C.uint32_t(number), text) != 0
 }
 
 // How a crossing ended, besides with a fault.
 const (
-	Waits   Kind = Kind(C.PG_CALL & 0xffffffff)    // for a function of Go
+	Waits   Kind = Kind(C.PG_WAITING & 0xffffffff)    // for a function of Go
 	Unbound Kind = Kind(C.PG_UNBOUND & 0xffffffff) // the function has no number here yet
-	Last    Kind = Kind(C.PG_LAST & 0xffffffff)    // but for a function of Go, see Last
+	Last    Kind = Kind(C.PG_TAIL_CALL & 0xffffffff)    // but for a function of Go, see Last
 )
 
 // Start begins a call with values, after the letter V, or none. ctx is for functions
@@ -127,7 +127,7 @@ func (a *account) set(spent int64) {
 
 func (c *Caller) crossed(call *Call) Kind {
 	kind := c.c.kind
-	if kind == C.PG_CALL {
+	if kind == C.PG_WAITING {
 		call.thread, call.spent = uint32(c.c.thread), int64(c.c.spent)
 		call.asked++
 	}
@@ -135,7 +135,7 @@ func (c *Caller) crossed(call *Call) Kind {
 }
 
 // Drop gives up a call that waits.
-func (c *Caller) Drop(call *Call) { C.calls_drop(c.c, C.uint32_t(call.thread)) }
+func (c *Caller) Drop(call *Call) { C.pg_caller_drop(c.c, C.uint32_t(call.thread)) }
 
 // A Request is what a call waits for.
 type Request struct {
@@ -148,8 +148,8 @@ type Request struct {
 // Request reads what a call waits for.
 func (c *Caller) Request() (r Request) {
 	e := c.Engine
-	r = Request{host: e.host, function: int(e.c.function)}
-	r.args, r.err = decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(e.c.request.data)), int(e.c.request.len)))
+	r = Request{host: e.host, function: int(e.c.gocall.function)}
+	r.args, r.err = decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), int(e.c.gocall.request.len)))
 	return r
 }
 
@@ -168,7 +168,7 @@ func (c *Caller) Cause() error { return c.Engine.cause }
 
 // Results are what a call returned, encoded, until the next crossing.
 func (c *Caller) Results() []byte {
-	request := &c.Engine.c.request
+	request := &c.Engine.c.gocall.request
 	return unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len))
 }
 
@@ -183,8 +183,8 @@ type Glance struct {
 // any time before Close.
 func (vm *VM) Progress(last *Glance) (runs uint32, computes bool) {
 	now := Glance{vm.load32(&vm.c.run.number), 0}
-	if vm.load32(&vm.c.run.running) == C.PG_RUNS {
-		now.spent = int64(C.pg_vm_spent(vm.c))
+	if vm.load32(&vm.c.run.running) == C.PG_RUNNING {
+		now.spent = int64(C.pg_vm_cpu_time(vm.c))
 		computes = now.runs != last.runs || now.spent != last.spent
 	}
 	*last = now

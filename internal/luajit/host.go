@@ -3,7 +3,7 @@
 package luajit
 
 /*
-#include "frontend.h"
+#include "engine.h"
 */
 import "C"
 
@@ -36,7 +36,7 @@ type Function struct {
 	Call  func(ctx context.Context, args []any) ([]any, error)
 }
 
-// names lists the functions for frontend.lua, which counts them from 1. A tab marks
+// names lists the functions for engine.lua, which counts them from 1. A tab marks
 // those that do not wait.
 func (h *Host) names() string {
 	var names strings.Builder
@@ -87,7 +87,7 @@ func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) {
 func (e *Engine) serve(ctx context.Context) C.int {
 	spent := &e.VM.spent
 	for {
-		at := e.c.run.at
+		at := e.c.batch.at
 		start := time.Now()
 		waits := e.call(ctx)
 		resumed := time.Now()
@@ -96,14 +96,14 @@ func (e *Engine) serve(ctx context.Context) C.int {
 		}
 		e.limit(spent)
 		e.VM.about()
-		kind := C.front_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
+		kind := C.pg_engine_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
 		if cap(e.answer) > answerKept {
 			e.answer = nil
 		}
-		if kind != C.PG_CALL {
+		if kind != C.PG_WAITING {
 			return kind
 		}
-		if e.c.run.at != at {
+		if e.c.batch.at != at {
 			spent.event.Store(0)
 		}
 		spent.add(min(time.Since(resumed), e.VM.opts.EventTime/pieceShare))
@@ -124,11 +124,11 @@ func (e *Engine) limit(spent *account) {
 // call answers the request that the script has left, and tells whether the function
 // may have waited.
 func (e *Engine) call(ctx context.Context) (waits bool) {
-	request := unsafe.Slice((*byte)(unsafe.Pointer(e.c.request.data)), int(e.c.request.len))
+	request := unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), int(e.c.gocall.request.len))
 	args, err := decodeValues(request)
 	var results []any
 	if err == nil {
-		results, waits, err = e.host.call(ctx, int(e.c.function), args)
+		results, waits, err = e.host.call(ctx, int(e.c.gocall.function), args)
 	}
 	e.answer = answerOf(e.answer, results, err)
 	return waits
@@ -139,7 +139,7 @@ func (e *Engine) call(ctx context.Context) (waits bool) {
 // what found no room.
 func (e *Engine) Measured(take func(value float64, of []byte)) (lost int) {
 	const value = 9 // the length of a double
-	all := &e.c.measured
+	all := &e.c.gocall.measurements
 	data := unsafe.Slice((*byte)(unsafe.Pointer(all.data)), int(all.len))
 	for len(data) > 0 {
 		n := 4 + int(binary.NativeEndian.Uint32(data))
@@ -147,8 +147,8 @@ func (e *Engine) Measured(take func(value float64, of []byte)) (lost int) {
 		take(math.Float64frombits(binary.NativeEndian.Uint64(record[1:])), record[value:])
 		data = data[n:]
 	}
-	lost = int(e.c.unmeasured)
-	all.len, e.c.unmeasured = 0, 0
+	lost = int(e.c.gocall.measurements_lost)
+	all.len, e.c.gocall.measurements_lost = 0, 0
 	return lost
 }
 

@@ -6,29 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend.h"
+#include "engine.h"
 
 typedef struct { size_t len; char text[]; } big;
 
 // An operand: an integer of 64 bits, or only a double.
 typedef struct { int whole; int64_t i; double d; } operand;
 
-const char *big_text(lua_State *L, front *f, int index, size_t *len) {
+const char *pg_bignum_text(lua_State *L, pg_engine *e, int index, size_t *len) {
 	big *b = lua_touserdata(L, index);
 	if (!b || !lua_getmetatable(L, index)) return NULL;
 	const void *meta = lua_topointer(L, -1);
 	lua_pop(L, 1);
-	if (meta != f->big_meta) return NULL;
+	if (meta != e->bignum.address) return NULL;
 	*len = b->len;
 	return b->text;
 }
 
-void big_push(lua_State *L, front *f, const char *text, size_t len) {
-	pg_vm_reserve(L, f->vm, len);
+void pg_bignum_push(lua_State *L, pg_engine *e, const char *text, size_t len) {
+	pg_vm_reserve(L, e->vm, len);
 	big *b = lua_newuserdata(L, sizeof *b + len);
 	b->len = len;
 	memcpy(b->text, text, len);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, f->big_ref);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->bignum.ref);
 	lua_setmetatable(L, -2);
 }
 
@@ -46,31 +46,31 @@ static int whole(const char *s, size_t len, int64_t *out) {
 	return 1;
 }
 
-static operand operand_at(lua_State *L, front *f, int index) {
+static operand operand_at(lua_State *L, pg_engine *e, int index) {
 	operand x = {0};
 	size_t len;
-	const char *s = big_text(L, f, index, &len);
+	const char *s = pg_bignum_text(L, e, index, &len);
 	if (s) {
-		f->api->exact(s, len, &x.d);
+		e->api->exact(s, len, &x.d);
 		x.whole = whole(s, len, &x.i);
 		return x;
 	}
 	if (lua_type(L, index) != LUA_TNUMBER)
-		front_raise(L, "attempt to perform arithmetic on a %s value and a number of JSON", luaL_typename(L, index));
+		pg_raise(L, "attempt to perform arithmetic on a %s value and a number of JSON", luaL_typename(L, index));
 	x.d = lua_tonumber(L, index);
 	x.whole = fabs(x.d) < 9223372036854775808.0 && x.d == floor(x.d);
 	if (x.whole) x.i = (int64_t)x.d;
 	return x;
 }
 
-static int push_whole(lua_State *L, front *f, int64_t v) {
+static int push_whole(lua_State *L, pg_engine *e, int64_t v) {
 	double d = (double)v;
 	if (fabs(d) < 9223372036854775808.0 && (int64_t)d == v) {
 		lua_pushnumber(L, d);
 		return 1;
 	}
 	char text[24];
-	big_push(L, f, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
+	pg_bignum_push(L, e, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
 	return 1;
 }
 
@@ -102,10 +102,10 @@ static int exact(char op, int64_t a, int64_t b, int64_t *out) {
 }
 
 static int arithmetic(lua_State *L, char op) {
-	front *f = front_of(L);
-	operand a = operand_at(L, f, 1), b = operand_at(L, f, 2);
+	pg_engine *e = pg_engine_of(L);
+	operand a = operand_at(L, e, 1), b = operand_at(L, e, 2);
 	int64_t v;
-	if (a.whole && b.whole && exact(op, a.i, b.i, &v)) return push_whole(L, f, v);
+	if (a.whole && b.whole && exact(op, a.i, b.i, &v)) return push_whole(L, e, v);
 	lua_pushnumber(L, real(op, a.d, b.d));
 	return 1;
 }
@@ -129,25 +129,25 @@ typedef struct { int minus; const char *s; size_t len; long exp; int zero; } spe
 
 static spelled take_apart(const char *s, size_t len) {
 	spelled x = {.minus = *s == '-'};
-	const char *end = s + len, *p = s + x.minus, *e = p;
-	while (e < end && *e != 'e' && *e != 'E') e++;
-	const char *point = memchr(p, '.', (size_t)(e - p));
+	const char *end = s + len, *p = s + x.minus, *mantissa_end = p;
+	while (mantissa_end < end && *mantissa_end != 'e' && *mantissa_end != 'E') mantissa_end++;
+	const char *point = memchr(p, '.', (size_t)(mantissa_end - p));
 	const char *first = p;
-	while (first < e && (*first == '0' || *first == '.')) first++;
-	x.zero = first == e;
-	if (e < end) {
+	while (first < mantissa_end && (*first == '0' || *first == '.')) first++;
+	x.zero = first == mantissa_end;
+	if (mantissa_end < end) {
 		char text[24];
-		size_t n = (size_t)(end - e - 1) < sizeof text - 1 ? (size_t)(end - e - 1) : sizeof text - 1;
-		memcpy(text, e + 1, n);
+		size_t n = (size_t)(end - mantissa_end - 1) < sizeof text - 1 ? (size_t)(end - mantissa_end - 1) : sizeof text - 1;
+		memcpy(text, mantissa_end + 1, n);
 		text[n] = 0;
 		x.exp = strtol(text, NULL, 10);
 		if (x.exp > 1000000000L) x.exp = 1000000000L;
 		if (x.exp < -1000000000L) x.exp = -1000000000L;
 	}
-	const char *whole_end = point ? point : e;
+	const char *whole_end = point ? point : mantissa_end;
 	x.exp += first < whole_end ? whole_end - first : -(first - whole_end - 1);
 	x.s = first;
-	x.len = (size_t)(e - first);
+	x.len = (size_t)(mantissa_end - first);
 	return x;
 }
 
@@ -175,21 +175,21 @@ static int compare(spelled a, spelled b) {
 }
 
 // spelled_at spells a plain number exactly in buffer.
-static spelled spelled_at(lua_State *L, front *f, int index, char *buffer, size_t size) {
+static spelled spelled_at(lua_State *L, pg_engine *e, int index, char *buffer, size_t size) {
 	size_t len;
-	const char *s = big_text(L, f, index, &len);
+	const char *s = pg_bignum_text(L, e, index, &len);
 	if (s) return take_apart(s, len);
 	if (lua_type(L, index) != LUA_TNUMBER)
-		front_raise(L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
+		pg_raise(L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
 	double d = lua_tonumber(L, index);
 	if (isinf(d)) return take_apart(d < 0 ? "-1e999999999" : "1e999999999", d < 0 ? 12 : 11);
 	return take_apart(buffer, (size_t)snprintf(buffer, size, "%.1100e", d));
 }
 
 static int order(lua_State *L) {
-	front *f = front_of(L);
+	pg_engine *e = pg_engine_of(L);
 	char x[1200], y[1200];
-	return compare(spelled_at(L, f, 1, x, sizeof x), spelled_at(L, f, 2, y, sizeof y));
+	return compare(spelled_at(L, e, 1, x, sizeof x), spelled_at(L, e, 2, y, sizeof y));
 }
 
 static int has_nan(lua_State *L) {
@@ -199,8 +199,8 @@ static int has_nan(lua_State *L) {
 
 static int big_eq(lua_State *L) {
 	size_t len;
-	front *f = front_of(L);
-	int both = big_text(L, f, 1, &len) && big_text(L, f, 2, &len);
+	pg_engine *e = pg_engine_of(L);
+	int both = pg_bignum_text(L, e, 1, &len) && pg_bignum_text(L, e, 2, &len);
 	lua_pushboolean(L, both && order(L) == 0);
 	return 1;
 }
@@ -217,20 +217,20 @@ static int big_le(lua_State *L) {
 
 static int big_tostring(lua_State *L) {
 	size_t len;
-	const char *s = big_text(L, front_of(L), 1, &len);
+	const char *s = pg_bignum_text(L, pg_engine_of(L), 1, &len);
 	lua_pushlstring(L, s, len);
 	return 1;
 }
 
 static void push_text(lua_State *L, int index) {
 	size_t len;
-	const char *s = big_text(L, front_of(L), index, &len);
+	const char *s = pg_bignum_text(L, pg_engine_of(L), index, &len);
 	if (s) {
 		lua_pushlstring(L, s, len);
 	} else if (lua_isstring(L, index)) {
 		lua_pushvalue(L, index);
 	} else {
-		front_raise(L, "attempt to concatenate a %s value", luaL_typename(L, index));
+		pg_raise(L, "attempt to concatenate a %s value", luaL_typename(L, index));
 	}
 }
 
@@ -242,22 +242,22 @@ static int big_concat(lua_State *L) {
 }
 
 static int big_index(lua_State *L) {
-	return front_raise(L, "attempt to index a number");
+	return pg_raise(L, "attempt to index a number");
 }
 
 // number(v): a big number as a double, else nothing.
 static int big_number(lua_State *L) {
-	front *f = front_of(L);
+	pg_engine *e = pg_engine_of(L);
 	size_t len;
 	double d;
-	const char *s = big_text(L, f, 1, &len);
+	const char *s = pg_bignum_text(L, e, 1, &len);
 	if (!s) return 0;
-	f->api->exact(s, len, &d);
+	e->api->exact(s, len, &d);
 	lua_pushnumber(L, d);
 	return 1;
 }
 
-void big_open(lua_State *L, front *f) {
+void pg_bignum_open(lua_State *L, pg_engine *e) {
 	static const luaL_Reg meta[] = {
 		{"__add", big_add}, {"__sub", big_sub}, {"__mul", big_mul}, {"__div", big_div},
 		{"__mod", big_mod}, {"__pow", big_pow}, {"__unm", big_unm},
@@ -268,7 +268,7 @@ void big_open(lua_State *L, front *f) {
 	luaL_register(L, NULL, meta);
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
-	f->big_meta = lua_topointer(L, -1);
-	f->big_ref = luaL_ref(L, LUA_REGISTRYINDEX);
+	e->bignum.address = lua_topointer(L, -1);
+	e->bignum.ref = luaL_ref(L, LUA_REGISTRYINDEX);
 	lua_pushcfunction(L, big_number);
 }

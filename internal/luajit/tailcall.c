@@ -7,56 +7,56 @@
 #include <lj_frame.h>
 #include <lj_vm.h>
 
-#include "frontend.h"
+#include "engine.h"
 
 // back moves from the frame of a function to that of the one that called it, and
 // returns where that goes on; NULL when no function of Lua did.
 static const BCIns *back(cTValue **frame) {
-	cTValue *f = *frame;
-	if (frame_isvarg(f)) f = frame_prevd(f);
-	if (frame_islua(f)) {
-		*frame = frame_prevl(f);
-		return frame_pc(f);
+	cTValue *at = *frame;
+	if (frame_isvarg(at)) at = frame_prevd(at);
+	if (frame_islua(at)) {
+		*frame = frame_prevl(at);
+		return frame_pc(at);
 	}
-	if (frame_iscont(f) && frame_contf(f) == lj_cont_stitch) { // compiled code was left for it
-		*frame = frame_prevd(f);
-		return frame_contpc(f);
+	if (frame_iscont(at) && frame_contf(at) == lj_cont_stitch) { // compiled code was left for it
+		*frame = frame_prevd(at);
+		return frame_contpc(at);
 	}
 	return NULL;
 }
 
 // outermost tells whether the function of a frame is what the call called.
-static int outermost(cTValue *f) {
-	if (frame_isvarg(f)) f = frame_prevd(f);
-	return frame_typep(f) == FRAME_CP;
+static int outermost(cTValue *at) {
+	if (frame_isvarg(at)) at = frame_prevd(at);
+	return frame_typep(at) == FRAME_CP;
 }
 
-int last_of_call(lua_State *L, front *f, int below) {
-	pg_vm *vm = f->vm;
-	if (!f->calls_directly || f->loading || L != vm->co || vm->frames->outer || vm->run.stop) return 0;
+int pg_tail_call_detect(lua_State *L, pg_engine *e, int below) {
+	pg_vm *vm = e->vm;
+	if (!e->gocall.direct || e->loading || L != vm->co || vm->frames->outer || vm->run.stop) return 0;
 	cTValue *frame = L->base - 1;
 	for (; below > 0; below--)
 		if (!back(&frame)) return 0;
-	f->last.next = NULL;
+	e->gocall.tail.next = NULL;
 	if (outermost(frame)) { // the function of Lua has left its place to ours
-		f->last.results = LAST_RETURNED;
+		e->gocall.tail.results = PG_TAIL_RETURNED;
 		return 1;
 	}
 	const BCIns *next = back(&frame);
 	if (!next || bc_op(*next) != BC_RET0 || !outermost(frame)) return 0;
-	f->last.proto = funcproto(frame_func(frame));
-	f->last.next = next;
-	f->last.results = LAST_DROPPED;
+	e->gocall.tail.proto = funcproto(frame_func(frame));
+	e->gocall.tail.next = next;
+	e->gocall.tail.results = PG_TAIL_DROPPED;
 	return 1;
 }
 
-void last_place(front *f) {
-	front_last *last = &f->last;
+void pg_tail_call_locate(pg_engine *e) {
+	pg_tail_call *last = &e->gocall.tail;
 	last->line = last->function = 0;
 	last->file = NULL;
 	if (!last->next) return;
 	GCproto *pt = last->proto;
 	last->line = (uint32_t)lj_debug_line(pt, proto_bcpos(pt, (const BCIns *)last->next) - 1);
 	last->function = (uint32_t)pt->firstline;
-	if (strcmp(proto_chunknamestr(pt), f->vm->chunk) != 0) last->file = proto_chunknamestr(pt) + 1;
+	if (strcmp(proto_chunknamestr(pt), e->vm->chunk) != 0) last->file = proto_chunknamestr(pt) + 1;
 }

@@ -1,0 +1,135 @@
+// The run of a batch: a loop in Lua without pcall, in one protected call. When an event
+// fails, the loop starts again at the next.
+
+#include "engine.h"
+
+enum { NODES_KEPT = 1 << 12 }; // a larger event's node table is not kept for the next event
+
+static const char *event_text(const pg_batch *b, size_t *len) {
+	uint32_t from = b->at ? b->ends[b->at - 1] : 0;
+	*len = b->ends[b->at] - from;
+	return b->data + from;
+}
+
+static void next_generation(pg_engine *e) {
+	if (++e->generation == 0) e->generation = 1;
+}
+
+int pg_batch_next(pg_engine *e) {
+	pg_batch *b = &e->batch;
+	next_generation(e);
+	for (; b->at < b->count; b->at++) {
+		size_t len;
+		const char *text = event_text(b, &len);
+		e->vm->run.event = b->at;
+		int error = e->api->index(e->event, text, len, b->data + b->ends[b->count - 1]);
+		if (error == DOC_OK) {
+			e->out.docs.max = e->out.docs.len + e->out.limit;
+			return e->event->count < NODES_KEPT ? PG_NEXT_READY : PG_NEXT_LARGE;
+		}
+		pg_output_fail_parse(e, error);
+	}
+	return PG_NEXT_NONE;
+}
+
+// clear_nodes() replaces the node table.
+static int clear_nodes(lua_State *L) {
+	lua_newtable(L);
+	lua_rawseti(L, LUA_REGISTRYINDEX, pg_engine_of(L)->node_table);
+	return 0;
+}
+
+// next_event() returns the next event as a userdata, or nothing at the end.
+static int next_event(lua_State *L) {
+	pg_engine *e = pg_engine_of(L);
+	int next = pg_batch_next(e);
+	if (next == PG_NEXT_NONE) return 0;
+	if (next == PG_NEXT_LARGE) clear_nodes(L);
+	lua_settop(L, 0);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->node_table);
+	pg_container_push(L, e, e->event, 0, e->generation, 1);
+	return 1;
+}
+
+void pg_batch_open(lua_State *L) {
+	static const luaL_Reg functions[] = {{"next_event", next_event}, {"clear_nodes", clear_nodes}, {NULL, NULL}};
+	luaL_register(L, NULL, functions);
+}
+
+// begin_one goes to the only event before it enters Lua: the driver for one event runs
+// interpreted until the loop that it begins with, and FFI is slow there.
+static int begin_one(pg_engine *e) {
+	if (!e->compiled || pg_batch_next(e) != PG_NEXT_LARGE) return PG_OK;
+	lua_pushcfunction(e->vm->L, clear_nodes);
+	return pg_vm_call(e->vm, 0, 0);
+}
+
+// drive runs the driver in Lua on the events that have not run.
+static int drive(pg_engine *e) {
+	pg_batch *b = &e->batch;
+	int driver = e->drive_batch;
+	if (b->at == b->count) return PG_OK;
+	if (b->count - b->at == 1) {
+		int kind = begin_one(e);
+		if (kind || b->at == b->count) return kind;
+		driver = e->drive_one;
+	}
+	int kind = pg_vm_need_thread(e->vm);
+	if (kind) return kind;
+	lua_rawgeti(e->vm->co, LUA_REGISTRYINDEX, driver);
+	return pg_vm_resume(e->vm, 0);
+}
+
+// drive_rest continues after a drive that ended with kind. It returns the kind of
+// the limit that ended the run, PG_WAITING or PG_OK.
+static int drive_rest(pg_engine *e, int kind) {
+	for (;;) {
+		if (kind == PG_OK || kind == PG_WAITING) return kind;
+		pg_output_discard(e);
+		if (kind == PG_BATCH_TIME) return kind;
+		if (e->batch.output_full) return PG_OUTPUT;
+		pg_output_fail_script(e);
+		e->batch.at++;
+		if (e->vm->broken || kind >= PG_EVENT_TIME) return kind;
+		if (e->batch.at == e->batch.count) return PG_OK;
+		kind = drive(e);
+	}
+}
+
+// has_effects tells whether the script has logged or measured.
+static int has_effects(const pg_engine *e) {
+	return e->vm->log.len || e->vm->log.truncated || e->gocall.measurements.len || e->gocall.measurements_lost;
+}
+
+// end ends a run and returns what ended it.
+static int end(pg_engine *e, int kind) {
+	pg_output *out = &e->out;
+	pg_vm_end(e->vm);
+	next_generation(e);
+	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
+	int error = pg_output_extract(e);
+	if (!kind) kind = error;
+	e->batch.rows_only = !kind && !out->dead_count && !out->route_count && !has_effects(e);
+	return kind;
+}
+
+int pg_batch_continue(pg_engine *e, int kind) {
+	kind = drive_rest(e, kind);
+	e->batch.rows_only = 0;
+	if (kind == PG_WAITING) pg_vm_pause(e->vm);
+	else kind = end(e, kind);
+	return e->batch.kind = kind;
+}
+
+int pg_batch_run(pg_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
+	pg_batch *b = &e->batch; // member by member: a processor waits for a struct that is written in parts and then copied
+	b->data = data;
+	b->ends = ends;
+	b->count = count;
+	b->at = first;
+	b->dropped = 0;
+	b->output_full = 0;
+	pg_output_begin(e);
+	pg_vm_begin(e->vm);
+	return pg_batch_continue(e, drive(e));
+}

@@ -1,0 +1,82 @@
+// Containers: what stands for an object or array of a document in Lua.
+//
+// The environment of a container is its document's node table: node_table[node] is the
+// container of a node, so that reading it again gives the same object, and
+// node_table[-n] is the script's n-th own value that was assigned into the document.
+
+#include "engine.h"
+
+pg_container *pg_container_at(lua_State *L, pg_engine *e, int index) {
+	if (!lua_getmetatable(L, index)) return NULL;
+	pg_container *c = NULL;
+	if (lua_topointer(L, -1) == e->container.address) c = lua_touserdata(L, index);
+	else if (e->compiled) c = pg_proxy_container(L, e, index);
+	lua_pop(L, 1);
+	return c;
+}
+
+void pg_container_push_nodes(lua_State *L, pg_engine *e, const pg_container *c, int index) {
+	if (pg_proxy_is(e, c)) lua_rawgeti(L, LUA_REGISTRYINDEX, e->node_table);
+	else lua_getfenv(L, index);
+}
+
+static pg_container *check_alive(lua_State *L, pg_engine *e, pg_container *c) {
+	if (c == &e->proxies.expired || (c->generation && c->generation != e->generation))
+		pg_raise(L, "an event was used after its call of main has ended; keep its values instead");
+	return c;
+}
+
+pg_container *pg_container_check(lua_State *L, pg_engine *e, int index) {
+	pg_container *c = pg_container_at(L, e, index);
+	if (!c) luaL_argerror(L, index, "document expected");
+	return check_alive(L, e, c);
+}
+
+pg_container *pg_container_self(lua_State *L, pg_engine *e) {
+	pg_container *c = lua_touserdata(L, 1);
+	return check_alive(L, e, c ? c : pg_container_at(L, e, 1));
+}
+
+void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, uint32_t life, int node_table) {
+	if (e->compiled && node < PG_PROXY_NODES && d == e->event && life == e->generation) {
+		pg_proxy_push(L, e, node);
+		return;
+	}
+	lua_rawgeti(L, node_table, (int)node);
+	pg_container *c = lua_touserdata(L, -1);
+	if (c && c->generation == life) return;
+	lua_pop(L, 1);
+	c = lua_newuserdata(L, sizeof *c);
+	*c = (pg_container){d, node, life};
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->container.ref);
+	lua_setmetatable(L, -2);
+	lua_pushvalue(L, node_table);
+	lua_setfenv(L, -2);
+	lua_pushvalue(L, -1);
+	lua_rawseti(L, node_table, (int)node);
+}
+
+// pg_container_push_value pushes the value that doc_read or the like has found.
+void pg_container_push_value(lua_State *L, pg_engine *e, doc *d, uint32_t life, int node_table, int kind) {
+	switch (kind) {
+	case DOC_FALSE: lua_pushboolean(L, 0); break;
+	case DOC_TRUE: lua_pushboolean(L, 1); break;
+	case DOC_NUMBER: lua_pushnumber(L, d->num); break;
+	case DOC_STRING: lua_pushlstring(L, d->str, d->str_len); break;
+	case DOC_OBJECT: case DOC_ARRAY: pg_container_push(L, e, d, d->got, life, node_table); break;
+	case DOC_BIG: pg_bignum_push(L, e, d->str, d->str_len); break;
+	case DOC_FOREIGN: lua_rawgeti(L, node_table, -(int)d->num); break;
+	default: lua_pushnil(L);
+	}
+}
+
+int pg_check_doc(lua_State *L, int error) {
+	switch (error) {
+	case DOC_OK: return 0;
+	case DOC_TOO_DEEP: return pg_raise(L, "the document is nested deeper than %d", DOC_MAX_DEPTH);
+	default: // DOC_NO_MEMORY or DOC_TOO_BIG
+		pg_vm_stop(pg_vm_of(L), PG_MEMORY);
+		return pg_vm_raise(L);
+	}
+}
+

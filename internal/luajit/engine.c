@@ -1,0 +1,119 @@
+#include "engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { pg_engine *e; const char *text; size_t len; } opening;
+
+// open_all runs engine.lua with everything it builds on, in one protected call.
+static int open_all(lua_State *L) {
+	opening *o = lua_touserdata(L, 1);
+	pg_engine *e = o->e;
+	if (luaL_loadbuffer(L, o->text, o->len, "=engine")) return lua_error(L);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->vm->globals);
+	pg_metamethods_open(L, e);
+	pg_bignum_open(L, e);
+	pg_json_open(L, e);
+	pg_route_open(L, e);
+	pg_results_open(L);
+	pg_batch_open(L);
+	pg_gocall_open(L, e);
+	lua_pushboolean(L, e->value);
+	if (e->compiled) pg_ffi_open(L, e);
+	else lua_pushnil(L);
+	lua_call(L, 8, 1);
+	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX); // until the script is loaded, what makes the drivers
+	return 0;
+}
+
+pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *setup, const char *text, size_t len) {
+	pg_engine *e = calloc(1, sizeof *e);
+	if (!e) return NULL;
+	*e = (pg_engine){.api = api, .vm = vm, .generation = 1, .decoded_max = setup->memory, .value = setup->value,
+		.compiled = setup->compiled, .gocall.direct = setup->direct};
+	e->out.limit = setup->output < INT32_MAX ? setup->output : INT32_MAX;
+	e->out.texts.max = e->encoder.buffer.max = e->encoder.keys.max = setup->memory;
+	e->gocall.request.max = e->gocall.measurements.max = setup->memory;
+	e->gocall.names = strdup(setup->functions);
+	e->main = strdup(setup->main);
+	e->sinks = strdup(setup->sinks);
+	e->event = api->new(setup->memory);
+	e->patterns = setup->compiled ? calloc(1, sizeof *e->patterns) : NULL;
+	e->proxies.expired = (pg_container){.d = e->event};
+	vm->describe = pg_json_describe;
+	vm->engine = e;
+	opening o = {e, text, len};
+	if (e->gocall.names && e->main && e->sinks && e->event && (e->patterns || !e->compiled) &&
+		lua_cpcall(vm->L, open_all, &o) == 0) return e;
+	vm->engine = NULL;
+	pg_engine_close(e);
+	return NULL;
+}
+
+void pg_engine_close(pg_engine *e) {
+	if (!e) return;
+	e->api->free(e->event);
+	free(e->out.docs.data);
+	free(e->out.texts.data);
+	free(e->out.ends);
+	free(e->out.from);
+	free(e->out.routes);
+	free(e->out.dead);
+	free(e->encoder.buffer.data);
+	free(e->encoder.keys.data);
+	free(e->gocall.names);
+	free(e->gocall.request.data);
+	free(e->gocall.measurements.data);
+	free(e->main);
+	free(e->sinks);
+	free(e->patterns);
+	free(e);
+}
+
+// make_drivers makes the drivers that run the script's main.
+static int make_drivers(lua_State *L) {
+	pg_engine *e = pg_engine_of(L);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->drive_batch);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->vm->globals);
+	lua_getfield(L, -1, e->main);
+	lua_remove(L, -2);
+	if (lua_isnil(L, -1))
+		return pg_raise(L, "no function %s; define 'function %s(event)' as a global, without 'local'", e->main, e->main);
+	if (!lua_isfunction(L, -1))
+		return pg_raise(L, "%s is a %s; define 'function %s(event)'", e->main, luaL_typename(L, -1), e->main);
+	lua_call(L, 1, 2);
+	lua_rawseti(L, LUA_REGISTRYINDEX, e->drive_batch);
+	e->drive_one = luaL_ref(L, LUA_REGISTRYINDEX);
+	return 0;
+}
+
+// continue_load ends the load, or pauses it when the script waits.
+static int continue_load(pg_engine *e, int kind) {
+	if (kind == PG_WAITING) {
+		pg_vm_pause(e->vm);
+		return kind;
+	}
+	if (!kind) kind = pg_vm_seal(e->vm);
+	if (!kind && *e->main) {
+		lua_pushcfunction(e->vm->L, make_drivers);
+		kind = pg_vm_call(e->vm, 0, 0);
+	}
+	e->loading = 0;
+	pg_vm_end(e->vm);
+	return kind;
+}
+
+int pg_engine_load(pg_engine *e, const char *name, const char *text, size_t len) {
+	e->loading = 1;
+	pg_vm_begin(e->vm);
+	int kind = pg_vm_compile(e->vm, name, text, len);
+	return continue_load(e, kind ? kind : pg_vm_resume(e->vm, 0));
+}
+
+int pg_engine_resume(pg_engine *e, const char *answer, size_t len) {
+	e->gocall.answer = answer;
+	e->gocall.answer_len = len;
+	pg_vm_continue(e->vm);
+	int kind = pg_vm_resume(e->vm, 0);
+	return e->loading ? continue_load(e, kind) : pg_batch_continue(e, kind);
+}

@@ -1,0 +1,354 @@
+-- Adds to a script's globals what documents need, and returns a function that makes the
+-- drivers for a main: one that runs one event, compiled as a function, and one that runs
+-- a batch, compiled as a loop. When an event fails, the error leaves the driver, and C
+-- starts it again; so there is no pcall here.
+local globals, container, number, json, run, gocall, of_values, native = ...
+
+local error, getmetatable, next, select, setmetatable, tonumber, type, unpack =
+  error, getmetatable, next, select, setmetatable, tonumber, type, unpack
+local is_container = container.is
+
+-- is_document tells a document from a plain table. A proxy has a hidden metatable.
+local function is_document(v)
+  local kind = type(v)
+  return kind == "userdata" and is_container(v)
+    or kind == "table" and getmetatable(v) == false and is_container(v)
+end
+
+function globals.type(...)
+  local kind = type(...)
+  if kind == "userdata" and is_container((...)) then return "table" end
+  return kind
+end
+
+function globals.next(t, key)
+  if is_document(t) then return container.next(t, key) end
+  return next(t, key)
+end
+
+function globals.tonumber(v, ...)
+  if type(v) == "userdata" then return number(v) end
+  return tonumber(v, ...)
+end
+
+-- copy_list copies the elements of an array to a table.
+local function copy_list(array)
+  local t, n = {}, #array
+  for i = 1, n do t[i] = array[i] end
+  return t, n
+end
+
+local tables = debug.getmetatable(globals.table).__index
+local insert, remove, concat, sort = tables.insert, tables.remove, tables.concat, tables.sort
+
+function tables.insert(t, ...)
+  if is_document(t) then return container.insert(t, ...) end
+  if getmetatable(t) == false then error("attempt to change a library", 2) end
+  return insert(t, ...)
+end
+
+function tables.remove(t, ...)
+  if is_document(t) then return container.remove(t, ...) end
+  return remove(t, ...)
+end
+
+function tables.concat(t, separator, from, to)
+  if is_document(t) then
+    local n
+    t, n = copy_list(t)
+    to = to or n
+  end
+  return concat(t, separator, from or 1, to or #t)
+end
+
+function tables.sort(t, less)
+  if not is_document(t) then return sort(t, less) end
+  local sorted, n = copy_list(t)
+  sort(sorted, less)
+  for i = 1, n do t[i] = sorted[i] end
+end
+
+local function unpack_any(t, from, to)
+  if is_document(t) then
+    local n
+    t, n = copy_list(t)
+    to = to or n
+  end
+  return unpack(t, from or 1, to or #t)
+end
+globals.unpack, tables.unpack = unpack_any, unpack_any
+
+-- Go functions: the script leaves a request and yields. Function 0 reads a file. Where
+-- single functions are called, C calls one that does not wait, and the last one of a call
+-- after the call has ended (tailcall.c). Entering and leaving a trace that holds little but
+-- the way to a C function costs more than the trace saves, hence minstitch.
+local request, results, wait = gocall.request, gocall.results, perigee_wait
+if gocall.direct and native then require "jit.opt".start("minstitch=32") end
+
+local function yielding(function_number)
+  return function(...)
+    if request(function_number, ...) then return end
+    wait()
+    return results()
+  end
+end
+
+local libraries = {json = json, log = perigee_log, stats = {}}
+do
+  local count = 0
+  for module, name, pure in gocall.names:gmatch("([^\n]+)%.([^\n\t]+)(\t?)") do
+    count = count + 1
+    libraries[module] = libraries[module] or {}
+    libraries[module][name] = (pure ~= "" and gocall.direct or yielding)(count)
+  end
+end
+if libraries.time then libraries.time.now, libraries.time.unix = gocall.now, gocall.unix end
+
+local measure = gocall.measure
+for kind, name in ipairs({"count", "gauge", "histogram"}) do
+  libraries.stats[name] = function(what, amount, labels)
+    return measure(kind, what, amount == nil and kind == 1 and 1 or amount, labels)
+  end
+end
+libraries.stats.counter = libraries.stats.count
+
+local re = libraries.re or {}
+function re.gmatch(text, pattern)
+  local all, i = re.all(text, pattern), 0
+  return function()
+    i = i + 1
+    local groups = all[i]
+    if type(groups) ~= "table" then return groups end
+    return unpack(groups, 1, #groups)
+  end
+end
+
+local modules = {}
+for name, library in next, libraries do modules[name] = perigee_library(library) end
+globals.json = modules.json
+globals.os, modules.os = modules.os, nil -- a global of Lua, not for require
+
+local read_file, compile, pcall, LOADING = yielding(0), gocall.compile, globals.pcall, {}
+
+local function load_file(name)
+  local text, path = read_file(name)
+  local file = compile(text, path)
+  modules[name] = LOADING
+  local loaded, result = pcall(file, name)
+  modules[name] = nil
+  if not loaded then error(result, 0) end
+  if result == nil then result = true end
+  modules[name] = result
+  return result
+end
+
+function globals.require(name)
+  if type(name) ~= "string" then error("bad argument #1 to 'require' (string expected)", 2) end
+  local module = modules[name]
+  if module == nil then return (load_file(name)) end
+  if module == LOADING then error("require '" .. name .. "': the file requires itself", 2) end
+  return module
+end
+
+if not native then
+  local next_event, add = run.next_event, of_values and run.add_column_value or run.add_results
+  return function(main)
+    local function one()
+      local event = next_event()
+      if event == nil then return false end
+      add(main(event))
+      return true
+    end
+    return one, function() while one() do end end
+  end
+end
+
+-- Compiled scripts see proxies, which reach the document through FFI. A script never gets
+-- a cdata. What is rare, and all that may raise an error, goes to the C functions.
+
+local ffi = require "ffi"
+ffi.cdef(native.declarations)
+local C = ffi.cast("struct pg_functions *", native.functions)
+local next_event, add_event, drop = C.next_event, C.add_event, C.drop
+local read, element, length, remove_field = C.read, C.element, C.length, C.remove
+local set_number, set_string, set_literal = C.set_number, C.set_string, C.set_literal
+local engine, document = ffi.cast("pg_engine *", native.engine), ffi.cast("doc *", native.document)
+local found = ffi.cast("struct doc_found *", native.document)
+local current_generation = ffi.cast("uint32_t *", native.generation)
+local text = ffi.string
+local slow_read, slow_write, slow_length, add_results = container.read, container.write, container.length, run.add_results
+local NULL, FALSE, TRUE, NUMBER, STRING, ARRAY = 1, 2, 3, 4, 5, 7 -- doc_kind
+
+-- See proxy.c.
+local NODES = native.nodes
+local tables_by_node, generations, metatables = native.tables, native.generations, native.metatables
+local root, generation = nil, 0 -- of the event that runs
+
+local make_metatable
+
+local function make_proxy(node)
+  local t = setmetatable({}, metatables[node] or make_metatable(node))
+  tables_by_node[node], generations[node] = t, generation
+  return t
+end
+
+local function get(t, key, node)
+  local of, kind = type(key), 0
+  if of == "string" then
+    kind = read(document, node, key, #key)
+  elseif of == "number" then
+    kind = element(engine, node, key)
+  end
+  if kind == STRING then return text(found.str, found.str_len) end
+  if kind == NUMBER then return found.num end
+  if kind <= NULL then return nil end
+  if kind == TRUE then return true end
+  if kind == FALSE then return false end
+  local child = found.got
+  if kind > ARRAY or child >= NODES then return slow_read(t, key) end
+  if generations[child] == generation then return tables_by_node[child] end
+  return make_proxy(child)
+end
+
+local function set(t, key, value, node)
+  if type(key) ~= "string" then return slow_write(t, key, value) end
+  local kind, failed = type(value), 1
+  if value == nil then
+    failed = remove_field(document, node, key, #key)
+  elseif kind == "string" then
+    failed = set_string(document, node, key, #key, value, #value)
+  elseif kind == "number" then
+    failed = set_number(document, node, key, #key, value)
+  elseif kind == "boolean" then
+    failed = set_literal(document, node, key, #key, value and TRUE or FALSE)
+  end
+  if failed ~= 0 then return slow_write(t, key, value) end
+end
+
+-- A trace has room for few tail calls, so the metamethods have none where they are hot.
+local function add_metatable(node, index, newindex, len)
+  metatables[node] = {
+    node, native.engine, __index = index, __newindex = newindex, __len = len,
+    __pairs = container.pairs, __ipairs = container.ipairs, __metatable = false,
+  }
+  return metatables[node]
+end
+
+for node = 0, NODES - 1 do generations[node] = 0 end
+
+local root_metatable = add_metatable(0, function(t, key)
+  if t ~= root then return slow_read(t, key) end
+  return (get(t, key, 0))
+end, function(t, key, value)
+  if t ~= root then return slow_write(t, key, value) end
+  set(t, key, value, 0)
+end, slow_length)
+
+-- make_metatable runs when a node gets its first proxy.
+function make_metatable(node)
+  return add_metatable(node, function(t, key)
+    if tables_by_node[node] ~= t or generations[node] ~= generation then return slow_read(t, key) end
+    return (get(t, key, node))
+  end, function(t, key, value)
+    if tables_by_node[node] ~= t or generations[node] ~= generation then return slow_write(t, key, value) end
+    set(t, key, value, node)
+  end, function(t)
+    if tables_by_node[node] ~= t or generations[node] ~= generation then return slow_length(t) end
+    return length(engine, node)
+  end)
+end
+native.set_make_metatable(make_metatable)
+
+-- Patterns. What pattern_cache.c does not match, and errors, go to the functions in C.
+
+local strings = debug.getmetatable("").__index
+local slow_match, slow_find, sub = strings.match, strings.find, strings.sub
+local find, patterns = C.find, ffi.cast("pg_pattern_cache *", native.patterns)
+local match = ffi.cast("pg_found *", native.patterns)
+local WHOLE = 5 -- PG_FOUND_WHOLE
+
+local function capture(s, i)
+  local c = match.capture[i]
+  return sub(s, c.from, c.to)
+end
+
+function strings.match(s, pattern, init)
+  if type(s) ~= "string" or type(pattern) ~= "string" or init ~= nil and type(init) ~= "number" then
+    return slow_match(s, pattern, init)
+  end
+  local n = find(patterns, s, #s, pattern, #pattern, init or 1)
+  if n == 0 then return nil end
+  if n == 1 then return (capture(s, 0)) end
+  if n == 2 then return capture(s, 0), (capture(s, 1)) end
+  if n == 3 then return capture(s, 0), capture(s, 1), (capture(s, 2)) end
+  if n == WHOLE then return (sub(s, match.whole.from, match.whole.to)) end
+  return slow_match(s, pattern, init)
+end
+
+function strings.find(s, pattern, init, plain)
+  if plain or type(s) ~= "string" or type(pattern) ~= "string" or init ~= nil and type(init) ~= "number" then
+    return slow_find(s, pattern, init, plain)
+  end
+  local n = find(patterns, s, #s, pattern, #pattern, init or 1)
+  if n == 0 then return nil end
+  local from, to = match.whole.from, match.whole.to
+  if n == WHOLE then return from, to end
+  if n == 1 then return from, to, (capture(s, 0)) end
+  if n == 2 then return from, to, capture(s, 0), (capture(s, 1)) end
+  return slow_find(s, pattern, init, plain)
+end
+
+-- begin makes the proxy of the event.
+local function begin()
+  generation = current_generation[0]
+  root = setmetatable({}, root_metatable)
+  tables_by_node[0] = root
+  return root
+end
+
+local function finish(...)
+  local result = ...
+  if select("#", ...) == 1 then
+    if result == nil then return drop(engine) end
+    if result == root and add_event(engine) == 0 then return end
+  end
+  add_results(...)
+end
+
+if of_values then
+  local add_column_value, add_string, add_number = run.add_column_value, C.add_string, C.add_number
+  finish = function(result)
+    local kind = type(result)
+    if kind == "string" and add_string(engine, result, #result) == 0 then return end
+    if kind == "number" and add_number(engine, result) == 0 then return end
+    add_column_value(result)
+  end
+end
+
+return function(main)
+  local spins = 100
+  -- A trace that meets a loop of the script cannot begin at a function, but it can begin
+  -- where a loop ends. So there is a loop here, compiled before the driver is used.
+  local function one()
+    for _ = 1, spins do end
+    if spins > 1 then return end
+    finish(main(begin()))
+  end
+  one()
+  spins = 1
+  -- The first laps do nothing, so that the loop is compiled before what it calls.
+  local laps = 54
+  local function batch()
+    while true do
+      if laps > 0 then
+        laps = laps - 1
+      else
+        local state = next_event(engine)
+        if state == 0 then return end -- PG_NEXT_NONE
+        if state == 2 then run.clear_nodes() end -- PG_NEXT_LARGE
+        finish(main(begin()))
+      end
+    end
+  end
+  return one, batch
+end

@@ -1,0 +1,254 @@
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Nothing here allocates from the VM, since it also reports that memory is exhausted. */
+
+static const char *limit_message(int kind) {
+	switch (kind) {
+	case PG_EVENT_TIME: return "time limit for one event exceeded";
+	case PG_BATCH_TIME: return "time limit for the batch exceeded";
+	case PG_MEMORY: return "memory limit exceeded";
+	case PG_OUTPUT: return "output limit exceeded";
+	}
+	return "stopped";
+}
+
+static void set_message(pg_vm *vm, const char *text, size_t len) {
+	pg_error *err = &vm->error;
+	if (len > sizeof err->message) len = sizeof err->message;
+	memcpy(err->message, text, len);
+	err->message_len = (uint32_t)len;
+}
+
+/* line_in_message returns the line that a leading "email.lua:12: " names if that is the file, else -1. */
+static int line_in_message(const pg_error *err, const char *file) {
+	size_t n = strlen(file);
+	if (err->message_len < n + 2 || memcmp(err->message, file, n) != 0 || err->message[n] != ':') return -1;
+	char digits[12] = "";
+	for (size_t i = 0; i < sizeof digits - 1 && n + 1 + i < err->message_len; i++) digits[i] = err->message[n + 1 + i];
+	int line = atoi(digits);
+	return line > 0 ? line : -1;
+}
+
+static void set_file(pg_vm *vm, const char *chunk) {
+	int own = strcmp(chunk, vm->chunk) == 0;
+	snprintf(vm->error.file, sizeof vm->error.file, "%s", own ? "" : chunk + 1);
+}
+
+/* take_place_in moves a leading "email.lua:12: " from the message into the error,
+ * if that is the chunk's name. */
+static int take_place_in(pg_vm *vm, const char *chunk) {
+	pg_error *err = &vm->error;
+	char text[sizeof err->message + 1];
+	const char *name = chunk + 1; /* without the @ */
+	size_t n = strlen(name);
+	memcpy(text, err->message, err->message_len);
+	text[err->message_len] = 0;
+	if (strncmp(text, name, n) != 0 || text[n] != ':') return 0;
+	char *end;
+	unsigned long line = strtoul(text + n + 1, &end, 10);
+	if (end == text + n + 1 || end[0] != ':' || end[1] != ' ') return 0;
+	err->line = (uint32_t)line;
+	set_file(vm, chunk);
+	set_message(vm, end + 2, strlen(end + 2));
+	return 1;
+}
+
+static void take_place(pg_vm *vm) {
+	if (take_place_in(vm, vm->chunk)) return;
+	for (const pg_file *file = vm->files; file; file = file->next)
+		if (take_place_in(vm, file->chunk)) return;
+}
+
+static void set_error(pg_vm *vm, int kind, const char *message) {
+	vm->error.kind = kind;
+	vm->error.line = vm->error.traceback_len = 0;
+	vm->error.file[0] = 0;
+	set_message(vm, message, strlen(message));
+}
+
+/* add_line appends a line to the traceback unless it does not fit. */
+static void add_line(pg_error *err, const char *format, ...) {
+	char line[256];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	if (n < 0) return;
+	if (n >= (int)sizeof line) n = sizeof line - 1;
+	if (err->traceback_len + n > sizeof err->traceback) return;
+	memcpy(err->traceback + err->traceback_len, line, n);
+	err->traceback_len += n;
+}
+
+enum { TOP = 12, BOTTOM = 10 }; /* frames that the traceback of a deep stack shows */
+
+/* stack_depth returns the number of frames, to within one, or 0 for a stack that is shown
+ * whole. It bisects, because lua_getstack walks to the level that it is asked for. */
+static int stack_depth(lua_State *L) {
+	lua_Debug ar;
+	int low = 0, high = 4 * (TOP + BOTTOM);
+	if (!lua_getstack(L, high, &ar)) return 0;
+	while (lua_getstack(L, high, &ar)) low = high, high *= 2;
+	while (high - low > 1) {
+		int mid = (low + high) / 2;
+		if (lua_getstack(L, mid, &ar)) low = mid;
+		else high = mid;
+	}
+	return high;
+}
+
+/* add_traceback adds the script's frames in one coroutine, without ours. */
+static void add_traceback(lua_State *L, pg_vm *vm, int *shown) {
+	lua_Debug ar;
+	int depth = stack_depth(L);
+	for (int level = 0; lua_getstack(L, level, &ar); level++) {
+		if (depth && level == TOP) {
+			add_line(&vm->error, "  ...\n");
+			level = depth - BOTTOM;
+			continue;
+		}
+		lua_getinfo(L, "Sln", &ar);
+		if (*ar.source != '@') continue;
+		/* A coroutine that failed does not know the line of its last function. */
+		if (ar.currentline < 0) ar.currentline = line_in_message(&vm->error, ar.short_src);
+		if (!vm->error.line) {
+			vm->error.line = ar.currentline;
+			set_file(vm, ar.source);
+		}
+		if ((*shown)++ > 40) return;
+		if (ar.name)
+			add_line(&vm->error, "  %s:%d: in %s\n", ar.short_src, ar.currentline, ar.name);
+		else if (strcmp(ar.what, "main") == 0)
+			add_line(&vm->error, "  %s:%d: in main chunk\n", ar.short_src, ar.currentline);
+		else
+			add_line(&vm->error, "  %s:%d: in function at line %d\n", ar.short_src, ar.currentline, ar.linedefined);
+	}
+}
+
+/* add_place sets the line and the traceback, over L and the coroutines that resumed it. */
+static void add_place(lua_State *L, pg_vm *vm) {
+	int shown = 0;
+	vm->error.line = vm->error.traceback_len = 0;
+	vm->error.file[0] = 0;
+	add_traceback(L, vm, &shown);
+	for (pg_frame *f = vm->frames; f; f = f->outer)
+		if (f->L != L) add_traceback(f->L, vm, &shown);
+	if (L != vm->L) add_traceback(vm->L, vm, &shown);
+	if (vm->error.traceback_len) vm->error.traceback_len--; /* no newline at the end */
+}
+
+void pg_error_limit(lua_State *L, pg_vm *vm) {
+	uint32_t kind = vm->run.stop;
+	if (vm->error.kind == kind) return;
+	vm->error.kind = kind;
+	add_place(L, vm);
+	set_message(vm, limit_message(kind), strlen(limit_message(kind)));
+}
+
+/* LuaJIT, as we patch it, calls this before it throws an error that no message handler
+ * sees, because memory or stack is exhausted: the unwinding loses the place. */
+void luaJIT_unhandled(lua_State *L);
+void luaJIT_unhandled(lua_State *L) {
+	pg_vm *vm = pg_vm_of(L);
+	if (!vm->L) return;
+	if (vm->run.stop) {
+		pg_error_limit(L, vm);
+		return;
+	}
+	add_place(L, vm);
+	vm->error.kind = PG_STACK;
+	set_message(vm, "stack overflow", strlen("stack overflow"));
+}
+
+void pg_error_strip_place(lua_State *L) {
+	static const char ours[] = PG_SANDBOX ":";
+	if (lua_type(L, -1) != LUA_TSTRING) return;
+	const char *text = lua_tostring(L, -1);
+	if (strncmp(text, ours, sizeof ours - 1) != 0) return;
+	const char *rest = strstr(text, ": ");
+	if (!rest) return;
+	lua_pushstring(L, rest + 2);
+	lua_remove(L, -2);
+}
+
+int pg_error_handler(lua_State *L) {
+	pg_vm *vm = pg_vm_of(L);
+	if (vm->run.stop) {
+		pg_error_limit(L, vm);
+		return 1;
+	}
+	int type = lua_type(L, 1);
+	lua_settop(L, 1);
+	if (type == LUA_TSTRING) {
+		size_t len;
+		pg_error_strip_place(L);
+		const char *text = lua_tolstring(L, -1, &len);
+		set_message(vm, text, len);
+	}
+	add_place(L, vm);
+	vm->error.kind = PG_ERROR;
+	if (vm->describe && type != LUA_TSTRING && type != LUA_TNUMBER) {
+		lua_settop(L, 1);
+		vm->describe(L);
+		type = lua_type(L, 1);
+	}
+	if (type == LUA_TSTRING) {
+		size_t len;
+		const char *text = lua_tolstring(L, 1, &len);
+		set_message(vm, text, len);
+		take_place(vm);
+	} else if (type == LUA_TNUMBER) {
+		char text[32];
+		set_message(vm, text, snprintf(text, sizeof text, "%.14g", lua_tonumber(L, 1)));
+	} else {
+		char text[64];
+		set_message(vm, text, snprintf(text, sizeof text, "(error object is a %s)", lua_typename(L, type)));
+	}
+	return 1;
+}
+
+static int starts_with(const pg_error *err, const char *text) {
+	return err->message_len >= strlen(text) && memcmp(err->message, text, strlen(text)) == 0;
+}
+
+void pg_error_settle(pg_vm *vm) {
+	pg_error *err = &vm->error;
+	uint32_t limit = vm->run.stop;
+	if (limit) {
+		if (err->kind != PG_OK) set_message(vm, limit_message(limit), strlen(limit_message(limit)));
+		else set_error(vm, limit, limit_message(limit));
+		err->kind = limit;
+		vm->broken = limit;
+	} else if (err->kind == PG_OK) {
+		set_error(vm, PG_ERROR, "error in error handling");
+	} else if (starts_with(err, "stack overflow") || starts_with(err, "C stack overflow")) {
+		err->kind = PG_STACK;
+	}
+}
+
+void pg_error_syntax(lua_State *L, pg_vm *vm) {
+	size_t len;
+	set_error(vm, PG_SYNTAX, "");
+	const char *text = lua_tolstring(L, -1, &len);
+	if (text) set_message(vm, text, len);
+	take_place(vm);
+}
+
+int pg_raise(lua_State *L, const char *format, ...) {
+	lua_Debug ar;
+	va_list args;
+	int level = 1, found = 0; /* the frames above the script's are ours */
+	while (!found && lua_getstack(L, level++, &ar)) found = lua_getinfo(L, "S", &ar) && *ar.source == '@';
+	if (found) luaL_where(L, level - 1);
+	else lua_pushliteral(L, "");
+	va_start(args, format);
+	lua_pushvfstring(L, format, args);
+	va_end(args);
+	lua_concat(L, 2);
+	return lua_error(L);
+}

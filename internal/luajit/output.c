@@ -1,0 +1,163 @@
+// The rows and failed events of a run. Nothing here calls Lua.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../document/extract.h"
+#include "engine.h"
+
+int pg_output_need(pg_engine *e) {
+	pg_output *out = &e->out;
+	if (out->count < out->cap) return 1;
+	uint32_t cap = out->cap ? out->cap * 2 : 1024;
+	uint32_t *ends = realloc(out->ends, cap * sizeof *ends);
+	if (ends) out->ends = ends;
+	uint32_t *from = realloc(out->from, cap * sizeof *from);
+	if (from) out->from = from;
+	if (!ends || !from) return 0;
+	out->cap = cap;
+	return 1;
+}
+
+void pg_output_add(pg_engine *e) {
+	e->out.ends[e->out.count] = (uint32_t)e->out.docs.len;
+	e->out.from[e->out.count++] = e->batch.at;
+}
+
+int pg_output_route(pg_engine *e) {
+	pg_output *out = &e->out;
+	if (out->route_count == out->route_cap) {
+		uint32_t cap = out->route_cap ? out->route_cap * 2 : 64;
+		pg_route *routes = realloc(out->routes, cap * sizeof *routes);
+		if (!routes) return DOC_NO_MEMORY;
+		out->routes = routes;
+		out->route_cap = cap;
+	}
+	out->routes[out->route_count++] = (pg_route){out->count - 1, out->route};
+	return DOC_OK;
+}
+
+// Failed events.
+
+static pg_dead_event *add_dead(pg_engine *e) {
+	pg_output *out = &e->out;
+	if (out->dead_count == out->dead_cap) {
+		uint32_t cap = out->dead_cap ? out->dead_cap * 2 : 64;
+		pg_dead_event *dead = realloc(out->dead, cap * sizeof *dead);
+		if (!dead) return NULL;
+		out->dead = dead;
+		out->dead_cap = cap;
+	}
+	pg_dead_event *d = &out->dead[out->dead_count++];
+	*d = (pg_dead_event){.event = e->batch.at, .text = (uint32_t)out->texts.len};
+	return d;
+}
+
+void pg_output_fail_parse(pg_engine *e, int error) {
+	pg_dead_event *d = add_dead(e);
+	if (!d) return;
+	d->parse_error = (uint32_t)error;
+	d->offset = e->event->offset;
+}
+
+void pg_output_fail_script(pg_engine *e) {
+	const pg_error *error = &e->vm->error;
+	pg_dead_event *d = add_dead(e);
+	if (!d) return;
+	d->kind = error->kind;
+	d->line = error->line;
+	if (e->api->buf_add(&e->out.texts, error->message, error->message_len)) return;
+	d->message_len = error->message_len;
+	if (e->api->buf_add(&e->out.texts, error->traceback, error->traceback_len)) return;
+	d->traceback_len = error->traceback_len;
+	uint32_t n = (uint32_t)strlen(error->file);
+	if (e->api->buf_add(&e->out.texts, error->file, n)) return;
+	d->file_len = n;
+}
+
+void pg_output_discard(pg_engine *e) {
+	pg_output *out = &e->out;
+	while (out->count && out->from[out->count - 1] == e->batch.at) out->count--;
+	while (out->route_count && out->routes[out->route_count - 1].row >= out->count) out->route_count--;
+	out->docs.len = out->count ? out->ends[out->count - 1] : 0;
+}
+
+// Rows that are added without Lua.
+
+// add_written adds the row that was written from `before` on. It returns 0, or undoes
+// the writing.
+static int add_written(pg_engine *e, size_t before, int error) {
+	if (error || e->out.docs.len + e->out.column_bytes > e->out.limit) {
+		e->out.docs.len = before;
+		return 1;
+	}
+	pg_output_add(e);
+	e->batch.at++;
+	return 0;
+}
+
+// add_columns adds the event as a row of columns, without a document. It returns 0, or
+// does nothing.
+static int add_columns(pg_engine *e) {
+	struct extractor *x = e->out.extractors[0];
+	size_t size = e->out.docs.len + e->out.column_bytes;
+	e->out.ends[e->out.count] = (uint32_t)e->out.docs.len;
+	if (size > e->out.limit || e->api->extract_bare(x, e->event, e->out.docs.data, e->out.ends, e->out.count + 1, e->out.limit - size)) return 1;
+	e->out.column_bytes += x->last;
+	pg_output_add(e);
+	e->batch.at++;
+	return 0;
+}
+
+// extract_added fills the columns of the row that was just added, while its document is
+// still indexed.
+static void extract_added(pg_engine *e) {
+	for (uint32_t i = 0; i < e->out.extractor_count; i++)
+		if (e->out.extractors[i] && e->api->extract_event(e->out.extractors[i], e->event, e->out.docs.data, e->out.ends, e->out.count))
+			e->out.extract_failed = 1;
+}
+
+int pg_output_event(pg_engine *e) {
+	if (e->event->foreigns || !pg_output_need(e)) return 1;
+	if (e->out.columns_only && add_columns(e) == 0) return 0;
+	size_t before = e->out.docs.len;
+	int failed = add_written(e, before, e->api->encode(e->event, 0, &e->out.docs));
+	if (!failed && (e->out.columns_only || !e->out.route_count)) extract_added(e);
+	return failed;
+}
+
+int pg_output_string(pg_engine *e, const char *s, size_t n) {
+	size_t before = e->out.docs.len;
+	if (!e->api->utf8(s, n) || !pg_output_need(e)) return 1;
+	return add_written(e, before, e->api->quote(&e->out.docs, s, n));
+}
+
+int pg_output_number(pg_engine *e, double x) {
+	size_t before = e->out.docs.len;
+	if (x - x != 0 || !pg_output_need(e)) return 1;
+	return add_written(e, before, e->api->put_number(&e->out.docs, x));
+}
+
+void pg_output_drop(pg_engine *e) {
+	e->batch.dropped++;
+	e->batch.at++;
+}
+
+// The run as a whole.
+
+void pg_output_begin(pg_engine *e) {
+	pg_output *out = &e->out;
+	out->docs.len = out->texts.len = 0;
+	out->count = out->dead_count = out->route_count = 0;
+	out->extract_failed = 0;
+	out->column_bytes = 0;
+	for (uint32_t i = 0; i < out->extractor_count; i++)
+		if (out->extractors[i] && e->api->extract_begin(out->extractors[i])) out->extract_failed = 1;
+}
+
+int pg_output_extract(pg_engine *e) {
+	pg_output *out = &e->out;
+	for (uint32_t i = 0; i < out->extractor_count && !out->extract_failed; i++)
+		if (out->extractors[i] && e->api->extract_rows(out->extractors[i], out->docs.data, out->ends, out->count)) out->extract_failed = 1;
+	return out->extract_failed ? PG_MEMORY : PG_OK;
+}

@@ -1,0 +1,27 @@
+/* A buffer for C functions that build a string for Lua. Functions that call back
+ * into Lua may nest: each appends to what is there, and an error truncates the
+ * buffer to where the failed call began. */
+#ifndef PERIGEE_STRBUF_H
+#define PERIGEE_STRBUF_H
+
+#include <string.h>
+
+#include "vm.h"
+
+/* pg_strbuf_grow and pg_strbuf_need make room for n more bytes, or raise. */
+void pg_strbuf_grow(lua_State *L, pg_vm *vm, size_t n);
+
+static inline void pg_strbuf_need(lua_State *L, pg_vm *vm, size_t n) {
+	if (vm->strbuf.cap - vm->strbuf.len < n) pg_strbuf_grow(L, vm, n);
+}
+
+static inline void pg_strbuf_add(lua_State *L, pg_vm *vm, const char *text, size_t n) {
+	pg_strbuf_need(L, vm, n);
+	memcpy(vm->strbuf.data + vm->strbuf.len, text, n);
+	vm->strbuf.len += n;
+}
+
+/* pg_strbuf_push pushes what was appended since start, as a string. */
+void pg_strbuf_push(lua_State *L, pg_vm *vm, size_t start);
+
+#endif

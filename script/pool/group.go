@@ -59,9 +59,6 @@ func newGroup(p *Pool, key string, maker Maker) *Group {
 // Pool returns the pool of the group.
 func (g *Group) Pool() *Pool { return g.pool }
 
-// Maker returns the maker of the group's VMs.
-func (g *Group) Maker() Maker { return g.maker }
-
 // Acquire returns a VM, which the caller must give back with Release.
 func (g *Group) Acquire(ctx context.Context) (*Member, error) {
 	if err := ctx.Err(); err != nil {

@@ -206,6 +206,17 @@ func (p *producer) backlog(ctx context.Context) (n int, err error) {
 	}
 }
 
+// delivered returns how many events were pushed and are no longer in Redis.
+func (p *producer) delivered(ctx context.Context) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.resolvePending(ctx); err != nil {
+		return 0, err
+	}
+	waiting, err := p.countBacklog(ctx)
+	return int(p.next-1) - waiting, err
+}
+
 func (p *producer) countBacklog(ctx context.Context) (n int, err error) {
 	length := "LLEN"
 	if p.stream {

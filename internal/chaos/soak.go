@@ -24,7 +24,8 @@ type SoakResult struct {
 }
 
 type memorySample struct {
-	at time.Duration
+	at        time.Duration
+	delivered int // events so far
 	e2e.Memory
 }
 
@@ -32,10 +33,14 @@ const (
 	soakBacklog  = 50_000                 // events that wait, so that the source is never the slower end
 	soakInterval = 5 * time.Millisecond   // between two pushes
 	soakDelay    = 100 * time.Millisecond // of each packet to the sink and back
-	soakLease    = "10s"                  // renewed over the same slow connections
+	// soakLease leaves time to renew the leases of all keys over the same slow
+	// connections: some 0.4 s each, in a third of the lease.
+	soakLease = "30s"
 
 	soakSampleEvery = 5 * time.Second // or a hundredth of the time, if that is less
 	soakWindows     = 20              // rows of the table: each is the median of its part of the time
+
+	soakStart       = 30 * time.Second // until all partitions are leased and open
 
 	// soakGrowth is what the resident memory may grow by from the second tenth of the
 	// time to the last: pages of the binary that are used for the first time, the
@@ -98,7 +103,11 @@ func (s *testbed) sampleMemory(ctx context.Context, soak *SoakResult) error {
 		if err != nil {
 			return err
 		}
-		soak.samples = append(soak.samples, memorySample{time.Since(began), memory})
+		delivered, err := s.producer.delivered(ctx)
+		if err != nil {
+			return err
+		}
+		soak.samples = append(soak.samples, memorySample{time.Since(began), delivered, memory})
 	}
 	if len(soak.samples) < soakWindows {
 		return fmt.Errorf("only %d samples of the worker's memory in %v", len(soak.samples), soak.length)
@@ -109,7 +118,8 @@ func (s *testbed) sampleMemory(ctx context.Context, soak *SoakResult) error {
 // window returns the median of each figure in part i of n parts of the time.
 func (s *SoakResult) window(i, n int) memorySample {
 	samples := s.samples[i*len(s.samples)/n : (i+1)*len(s.samples)/n]
-	m := memorySample{at: samples[len(samples)-1].at}
+	last := samples[len(samples)-1]
+	m := memorySample{at: last.at, delivered: last.delivered}
 	for _, figure := range []struct {
 		to *int64
 		of func(memorySample) int64
@@ -138,14 +148,16 @@ func median(samples []memorySample, of func(memorySample) int64) int64 {
 func (s *SoakResult) Print(w io.Writer) {
 	out := table.NewWriter()
 	out.SetStyle(table.StyleLight)
-	out.AppendHeader(table.Row{"MB after", "resident", "anonymous", "file-backed", "Go heap", "Go live", "Go stacks", "C in use", "C free", "VMs"})
+	out.AppendHeader(table.Row{"MB after", "resident", "anonymous", "file-backed", "Go heap", "Go live", "Go stacks", "C in use", "C free", "VMs", "events/s"})
+	var before memorySample
 	for i := range soakWindows {
 		m := s.window(i, soakWindows)
 		row := table.Row{m.at.Round(time.Second).String()}
 		for _, bytes := range []int64{m.Resident, m.Anonymous, m.FileBacked, m.GoHeap, m.GoLive, m.GoStacks, m.CInUse, m.CFree, m.VMs} {
 			row = append(row, fmt.Sprintf("%.1f", megabytes(bytes)))
 		}
-		out.AppendRow(row)
+		out.AppendRow(append(row, fmt.Sprintf("%.0f", rate(before, m))))
+		before = m
 	}
 	fmt.Fprintln(w, out.Render())
 	first, last := s.window(1, 10), s.window(9, 10)
@@ -159,6 +171,7 @@ func (s *SoakResult) Print(w io.Writer) {
 	} {
 		fmt.Fprintf(w, "figure soak_%s_mb_start %.1f\nfigure soak_%s_mb_end %.1f\n", f.name, megabytes(f.first), f.name, megabytes(f.last))
 	}
+	fmt.Fprintf(w, "figure soak_events_per_s %.0f\n", rate(memorySample{}, before))
 	fmt.Fprintf(w, "figure soak_rss_mb_per_minute %.2f\nfigure soak_rss_mb_second_half %.1f\n",
 		megabytes(last.Resident-first.Resident)/s.length.Minutes(), megabytes(s.lateGrowth()))
 }
@@ -171,8 +184,23 @@ func (s *SoakResult) lateGrowth() int64 {
 	return s.window(9, 10).Resident - s.window(5, 10).Resident
 }
 
-// Err is nil when each event was delivered once and the memory stayed flat.
+// rate returns the events delivered per second between two samples.
+func rate(from, to memorySample) float64 {
+	return float64(to.delivered-from.delivered) / (to.at - from.at).Seconds()
+}
+
+// Err returns nil when each event was delivered once, events flowed all the time, and the
+// memory stayed flat.
 func (s *SoakResult) Err() error {
+	var before memorySample
+	for i := range soakWindows {
+		m := s.window(i, soakWindows)
+		if m.delivered == before.delivered && m.at > soakStart {
+			return fmt.Errorf("no event was delivered from %v to %v: the memory of an idle worker says nothing",
+				before.at.Round(time.Second), m.at.Round(time.Second))
+		}
+		before = m
+	}
 	first, last := s.window(1, 10).Resident, s.window(9, 10).Resident
 	if last > first+soakGrowth {
 		return fmt.Errorf("memory grew from %.1f to %.1f MB", megabytes(first), megabytes(last))

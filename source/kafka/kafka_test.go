@@ -162,7 +162,7 @@ func TestConformance(t *testing.T) {
 		return sourcetest.Place{
 			Events: events,
 			Open: func(t *testing.T, limits source.Limits) source.Source {
-				return sourcetest.Ending(p.source(t, limits), func(context.Context) (uint64, error) { return uint64(n), nil })
+				return sourcetest.EndAt(p.source(t, limits), func(context.Context) (uint64, error) { return uint64(n), nil })
 			},
 			Wait: func(t *testing.T, limits source.Limits) source.Source { return p.source(t, limits) },
 		}

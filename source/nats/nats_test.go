@@ -119,7 +119,7 @@ func TestConformance(t *testing.T) {
 		return sourcetest.Place{
 			Events: events,
 			Open: func(t *testing.T, limits source.Limits) source.Source {
-				return sourcetest.Ending(newSource(t, limits, c), func(ctx context.Context) (uint64, error) {
+				return sourcetest.EndAt(newSource(t, limits, c), func(ctx context.Context) (uint64, error) {
 					info, err := st.Info(ctx)
 					if err != nil {
 						return 0, err

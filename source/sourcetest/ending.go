@@ -8,18 +8,18 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// Ending makes a source end that waits for ever, and knows its bounds: its readers return io.EOF at the
-// position that end tells when they are opened.
-func Ending(s source.Source, end func(ctx context.Context) (uint64, error)) source.Source {
-	return ending{s, end}
+// EndAt wraps a source that never ends: its readers return io.EOF at the position that end
+// returns when they are opened. The source must know its bounds.
+func EndAt(s source.Source, end func(ctx context.Context) (uint64, error)) source.Source {
+	return endingSource{s, end}
 }
 
-type ending struct {
+type endingSource struct {
 	source.Source
 	end func(ctx context.Context) (uint64, error)
 }
 
-func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+func (e endingSource) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
 	end, err := e.end(ctx)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (e ending) Open(ctx context.Context, partition string, done event.Ranges) (
 	return &endingReader{r, done, 0, end}, nil
 }
 
-func (e ending) Traits() source.Traits { return source.Traits{Bounds: e.Source.Traits().Bounds} }
+func (e endingSource) Traits() source.Traits { return source.Traits{Bounds: e.Source.Traits().Bounds} }
 
 type endingReader struct {
 	source.Reader

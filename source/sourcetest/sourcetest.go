@@ -1,14 +1,15 @@
-// Package sourcetest is the suite that every kind of source passes. A kind's own
-// tests fill a place with events and hand it to Run; what only this kind can do
-// they test themselves.
+// Package sourcetest is the suite that every kind of source passes. The test of a kind
+// fills a place with events and calls Run. It tests by itself what only this kind can do.
 package sourcetest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,41 +19,41 @@ import (
 
 // A Place holds events in one partition.
 type Place struct {
-	// Events are what the place holds, in order.
+	// Events are the events of the place, in order.
 	Events []string
-	// Open makes a source over the place, as after a restart of the engine. Its
-	// pipeline remembers ranges. It ends with io.EOF after the last event.
+	// Open makes a source that reads the place, as after a restart of the engine. Its
+	// pipeline remembers ranges. Its readers return io.EOF after the last event.
 	Open func(t *testing.T, limits source.Limits) source.Source
-	// Wait makes one that waits instead of ending. It is nil for a kind that
-	// always ends.
+	// Wait makes a source whose readers wait for more events instead. It is nil for a
+	// kind that never waits.
 	Wait func(t *testing.T, limits source.Limits) source.Source
 	// NoLag says that readers cannot tell how many events wait: Lag returns 0.
 	NoLag bool
 }
 
-// Run holds a kind of source to the contract. fill makes a place of its own
-// with the given number of events.
+// Run tests a kind of source against the contract. fill makes a new place with the given
+// number of events for each test.
 func Run(t *testing.T, fill func(t *testing.T, events int) Place) {
 	for _, c := range []struct {
 		name   string
 		events int
 		test   func(t *testing.T, p Place)
 	}{
-		{"everything once and in order", 1000, inOrder},
-		{"an empty place ends", 0, inOrder},
-		{"one event", 1, inOrder},
+		{"every event once and in order", 1000, readsInOrder},
+		{"an empty place ends", 0, readsInOrder},
+		{"one event", 1, readsInOrder},
 		{"a batch keeps the limits", 500, keepsLimits},
-		{"an event above the limit is alone", 20, aloneAboveLimit},
-		{"names stay", 10, namesStay},
-		{"an unknown partition has moved", 10, unknownMoved},
-		{"done ranges are skipped", 1000, skipsDone},
-		{"what was not acknowledged comes again", 300, comesAgain},
-		{"acknowledgements in any order and in parts", 1000, acksAnyOrder},
+		{"an event above the limit is a batch of its own", 20, largeEventIsAlone},
+		{"names are stable", 10, namesAreStable},
+		{"an unknown partition has moved", 10, unknownPartitionMoved},
+		{"committed ranges are skipped", 1000, skipsDone},
+		{"unacknowledged events are read again", 300, rereadsUnacknowledged},
+		{"acknowledgements in any order and in parts", 1000, acksInAnyOrder},
 		{"acknowledgements while reading", 1000, acksWhileReading},
-		{"the batch is the caller's", 500, batchIsCallers},
-		{"a blocked read can be cancelled", 20, cancelled},
-		{"lag counts down to nothing", 200, lagCounts},
-		{"bounds hold what is read", 200, boundsHold},
+		{"the caller owns the batch", 500, callerOwnsBatch},
+		{"a blocked read can be cancelled", 20, readCanBeCancelled},
+		{"lag counts down to zero", 200, lagCounts},
+		{"bounds match the events", 200, boundsMatchEvents},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
@@ -60,18 +61,18 @@ func Run(t *testing.T, fill func(t *testing.T, events int) Place) {
 			p := fill(t, c.events)
 			before = goleak.IgnoreCurrent()
 			if len(p.Events) != c.events {
-				t.Fatalf("the place holds %d events, asked for %d", len(p.Events), c.events)
+				t.Fatalf("the place has %d events, want %d", len(p.Events), c.events)
 			}
 			c.test(t, p)
 		})
 	}
 }
 
-var usual = source.Limits{Events: 64, Bytes: 1 << 20}
+var defaultLimits = source.Limits{Events: 64, Bytes: 1 << 20}
 
-func inOrder(t *testing.T, p Place) {
-	o := open(t, p, usual, nil)
-	o.expect(p.Events, 0, len(p.Events))
+func readsInOrder(t *testing.T, p Place) {
+	o := openSession(t, p, defaultLimits, nil)
+	o.expectEvents(p.Events, 0, len(p.Events))
 	for range 2 {
 		var b event.Batch
 		if err := o.reader.Read(t.Context(), &b); !errors.Is(err, io.EOF) {
@@ -91,8 +92,8 @@ func inOrder(t *testing.T, p Place) {
 
 func keepsLimits(t *testing.T, p Place) {
 	limits := source.Limits{Events: 7, Bytes: 3*len(p.Events[0]) + len(p.Events[0])/2}
-	o := open(t, p, limits, nil)
-	o.expect(p.Events, 0, len(p.Events))
+	o := openSession(t, p, limits, nil)
+	o.expectEvents(p.Events, 0, len(p.Events))
 	full := false
 	for _, r := range o.batches {
 		full = full || r.Count > 1
@@ -103,9 +104,9 @@ func keepsLimits(t *testing.T, p Place) {
 	o.close()
 }
 
-func aloneAboveLimit(t *testing.T, p Place) {
-	o := open(t, p, source.Limits{Events: 7, Bytes: 1}, nil)
-	o.expect(p.Events, 0, len(p.Events))
+func largeEventIsAlone(t *testing.T, p Place) {
+	o := openSession(t, p, source.Limits{Events: 7, Bytes: 1}, nil)
+	o.expectEvents(p.Events, 0, len(p.Events))
 	for _, r := range o.batches {
 		if r.Count != 1 {
 			t.Errorf("batch %v has %d events, each above the limit", r, r.Count)
@@ -114,32 +115,32 @@ func aloneAboveLimit(t *testing.T, p Place) {
 	o.close()
 }
 
-func namesStay(t *testing.T, p Place) {
-	s := p.Open(t, usual)
-	first := partition(t, s)
-	if again := partition(t, s); again != first {
+func namesAreStable(t *testing.T, p Place) {
+	s := p.Open(t, defaultLimits)
+	first := onlyPartition(t, s)
+	if again := onlyPartition(t, s); again != first {
 		t.Errorf("the partition is called %q, then %q", first, again)
 	}
-	shut(t, s)
-	s = p.Open(t, usual)
-	if after := partition(t, s); after != first {
+	closeSource(t, s)
+	s = p.Open(t, defaultLimits)
+	if after := onlyPartition(t, s); after != first {
 		t.Errorf("the partition is called %q, after a restart %q", first, after)
 	}
-	shut(t, s)
+	closeSource(t, s)
 }
 
-func unknownMoved(t *testing.T, p Place) {
-	s := p.Open(t, usual)
-	name := partition(t, s) + "0"
+func unknownPartitionMoved(t *testing.T, p Place) {
+	s := p.Open(t, defaultLimits)
+	name := onlyPartition(t, s) + "0"
 	if _, err := s.Open(t.Context(), name, nil); !errors.Is(err, source.ErrMoved) {
 		t.Errorf("opening %q returns %v, want source.ErrMoved", name, err)
 	}
-	shut(t, s)
+	closeSource(t, s)
 }
 
 func skipsDone(t *testing.T, p Place) {
-	o := open(t, p, usual, nil)
-	o.expect(p.Events, 0, len(p.Events))
+	o := openSession(t, p, defaultLimits, nil)
+	o.expectEvents(p.Events, 0, len(p.Events))
 	all := o.batches
 	o.close()
 	var done event.Ranges
@@ -154,31 +155,31 @@ func skipsDone(t *testing.T, p Place) {
 		case 2:
 			part = r.Tail(r.Count / 3)
 		}
-		done.Add(clone(part))
+		done.Add(cloneRange(part))
 		for pos := part.First; pos < part.End(); pos++ {
 			skip[pos] = true
 		}
 	}
-	o = open(t, p, usual, done)
-	o.expectWithout(p.Events, skip)
+	o = openSession(t, p, defaultLimits, done)
+	o.expectExcept(p.Events, skip)
 	o.close()
 }
 
-func comesAgain(t *testing.T, p Place) {
+func rereadsUnacknowledged(t *testing.T, p Place) {
 	for range 2 {
-		o := open(t, p, usual, nil)
-		o.expect(p.Events, 0, len(p.Events))
+		o := openSession(t, p, defaultLimits, nil)
+		o.expectEvents(p.Events, 0, len(p.Events))
 		o.close()
 	}
-	o := open(t, p, usual, nil)
+	o := openSession(t, p, defaultLimits, nil)
 	o.reopen(nil)
-	o.expect(p.Events, 0, len(p.Events))
+	o.expectEvents(p.Events, 0, len(p.Events))
 	o.close()
 }
 
-func acksAnyOrder(t *testing.T, p Place) {
-	o := open(t, p, usual, nil)
-	o.expect(p.Events, 0, len(p.Events))
+func acksInAnyOrder(t *testing.T, p Place) {
+	o := openSession(t, p, defaultLimits, nil)
+	o.expectEvents(p.Events, 0, len(p.Events))
 	var done event.Ranges
 	random := rand.New(rand.NewPCG(1, 2))
 	skip := map[uint64]bool{}
@@ -187,7 +188,7 @@ func acksAnyOrder(t *testing.T, p Place) {
 		if i%5 == 4 {
 			continue
 		}
-		done.Add(clone(r))
+		done.Add(cloneRange(r))
 		for pos := r.First; pos < r.End(); pos++ {
 			skip[pos] = true
 		}
@@ -196,48 +197,133 @@ func acksAnyOrder(t *testing.T, p Place) {
 		o.ack(r.Head(half))
 	}
 	o.close()
-	o = open(t, p, usual, done)
-	o.expectWithout(p.Events, skip)
+	o = openSession(t, p, defaultLimits, done)
+	o.expectExcept(p.Events, skip)
 	for _, r := range o.batches {
 		o.ack(r)
-		done.Add(clone(r))
+		done.Add(cloneRange(r))
 	}
 	o.close()
-	o = open(t, p, usual, done)
-	o.expect(p.Events, 0, 0)
+	o = openSession(t, p, defaultLimits, done)
+	o.expectEvents(p.Events, 0, 0)
 	o.close()
 }
 
 func acksWhileReading(t *testing.T, p Place) {
-	o := open(t, p, source.Limits{Events: 10, Bytes: 1 << 20}, nil)
+	o := openSession(t, p, source.Limits{Events: 10, Bytes: 1 << 20}, nil)
 	var acks sync.WaitGroup
-	o.each = func(r event.Range) {
+	o.onBatch = func(r event.Range) {
 		acks.Go(func() { o.ack(r) })
 	}
-	o.expect(p.Events, 0, len(p.Events))
+	o.expectEvents(p.Events, 0, len(p.Events))
 	acks.Wait()
 	o.close()
 	var done event.Ranges
 	for _, r := range o.batches {
 		done.Add(r)
 	}
-	o = open(t, p, usual, done)
-	o.expect(p.Events, 0, 0)
+	o = openSession(t, p, defaultLimits, done)
+	o.expectEvents(p.Events, 0, 0)
 	o.close()
 }
 
-// batchIsCallers writes over everything that a reader and an acknowledgement were
-// given, as soon as they have returned.
-func batchIsCallers(t *testing.T, p Place) {
-	o := open(t, p, source.Limits{Events: 16, Bytes: 1 << 20}, nil)
-	o.scribble = true
-	o.each = func(r event.Range) {
-		given := clone(r)
+// callerOwnsBatch overwrites each batch and each acknowledged range as soon as the call
+// returns.
+func callerOwnsBatch(t *testing.T, p Place) {
+	o := openSession(t, p, source.Limits{Events: 16, Bytes: 1 << 20}, nil)
+	o.overwrite = true
+	o.onBatch = func(r event.Range) {
+		given := cloneRange(r)
 		o.ack(given)
 		for i := range given.Prints {
 			given.Prints[i] = 0xdeadbeef
 		}
 	}
-	o.expect(p.Events, 0, len(p.Events))
+	o.expectEvents(p.Events, 0, len(p.Events))
 	o.close()
+}
+
+// readCanBeCancelled cancels the context of a read that waits.
+func readCanBeCancelled(t *testing.T, p Place) {
+	if p.Wait == nil {
+		t.Skip("this kind never waits")
+	}
+	o := newSession(t, p.Wait(t, defaultLimits), defaultLimits, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		var b event.Batch
+		for {
+			if err := o.reader.Read(ctx, &b); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("a read that should wait returns %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled read returns %v, want context.Canceled", err)
+		}
+	case <-time.After(time.Second):
+		t.Error("a cancelled read still waits after a second")
+		<-ended
+	}
+	o.close()
+}
+
+func lagCounts(t *testing.T, p Place) {
+	o := openSession(t, p, source.Limits{Events: 10, Bytes: 1 << 20}, nil)
+	var read uint64
+	o.onBatch = func(r event.Range) {
+		read += r.Count
+		want := uint64(len(p.Events)) - read
+		if p.NoLag {
+			want = 0
+		}
+		if lag := o.reader.Lag(); lag != want {
+			t.Errorf("after %d of %d events the lag is %d, want %d", read, len(p.Events), lag, want)
+		}
+	}
+	o.readAll()
+	o.close()
+}
+
+// boundsMatchEvents compares bounds with what a reader reads, before and after all events
+// are acknowledged.
+func boundsMatchEvents(t *testing.T, p Place) {
+	s := p.Open(t, defaultLimits)
+	defer closeSource(t, s)
+	boundsOf := s.Traits().Bounds
+	if boundsOf == nil {
+		t.Skip("this kind cannot tell which positions it holds")
+	}
+	o := openSession(t, p, defaultLimits, nil)
+	bounds := func() event.Range {
+		t.Helper()
+		all, err := boundsOf(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("the bounds are %v, %v", all, err)
+		}
+		return all[o.name]
+	}
+	before := bounds()
+	o.readAll()
+	if first, last := o.batches[0], o.batches[len(o.batches)-1]; before.First != first.First || before.End() != last.End() {
+		t.Errorf("the bounds are %v, from %v to %v was read", before, first, last)
+	}
+	for _, r := range o.batches {
+		o.ack(r)
+	}
+	o.close()
+	if after := bounds(); after.End() != before.End() || after.First < before.First {
+		t.Errorf("the bounds were %v, and are %v when all is acknowledged", before, after)
+	}
 }

@@ -12,34 +12,34 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// patience is how long a call may take before it counts as stuck.
-const patience = 20 * time.Second
+// readTimeout is how long reading all events may take.
+const readTimeout = 20 * time.Second
 
-// An opened is a source with one reader, and what was read through it.
-type opened struct {
-	t        *testing.T
-	source   source.Source
-	name     string
-	reader   source.Reader
-	limits   source.Limits
-	batches  []event.Range     // read so far
-	each     func(event.Range) // called with each, when set
-	scribble bool              // whether to write over each batch
+// A session is a source with one reader, and what was read with it.
+type session struct {
+	t         *testing.T
+	source    source.Source
+	name      string
+	reader    source.Reader
+	limits    source.Limits
+	batches   []event.Range     // ranges read so far
+	onBatch   func(event.Range) // called with each range if it is not nil
+	overwrite bool              // overwrite each batch
 }
 
-func open(t *testing.T, p Place, limits source.Limits, done event.Ranges) *opened {
+func openSession(t *testing.T, p Place, limits source.Limits, done event.Ranges) *session {
 	t.Helper()
-	return reading(t, p.Open(t, limits), limits, done)
+	return newSession(t, p.Open(t, limits), limits, done)
 }
 
-func reading(t *testing.T, s source.Source, limits source.Limits, done event.Ranges) *opened {
+func newSession(t *testing.T, s source.Source, limits source.Limits, done event.Ranges) *session {
 	t.Helper()
-	o := &opened{t: t, source: s, name: partition(t, s), limits: limits}
-	o.start(done)
+	o := &session{t: t, source: s, name: onlyPartition(t, s), limits: limits}
+	o.openReader(done)
 	return o
 }
 
-func (o *opened) start(done event.Ranges) {
+func (o *session) openReader(done event.Ranges) {
 	o.t.Helper()
 	var err error
 	if o.reader, err = o.source.Open(o.t.Context(), o.name, done); err != nil {
@@ -47,39 +47,39 @@ func (o *opened) start(done event.Ranges) {
 	}
 }
 
-// reopen gives up reading and begins again with the same source.
-func (o *opened) reopen(done event.Ranges) {
+// reopen closes the reader and opens another with the same source.
+func (o *session) reopen(done event.Ranges) {
 	o.t.Helper()
 	if err := o.reader.Close(o.t.Context()); err != nil {
 		o.t.Fatalf("close the reader: %v", err)
 	}
-	o.start(done)
+	o.openReader(done)
 }
 
-func (o *opened) close() {
+func (o *session) close() {
 	o.t.Helper()
 	if err := o.reader.Close(o.t.Context()); err != nil {
 		o.t.Errorf("close the reader: %v", err)
 	}
-	shut(o.t, o.source)
+	closeSource(o.t, o.source)
 }
 
-func (o *opened) ack(r event.Range) {
+func (o *session) ack(r event.Range) {
 	if err := o.reader.Ack(o.t.Context(), r); err != nil {
 		o.t.Errorf("acknowledge %v: %v", r, err)
 	}
 }
 
-// A found is an event that was read.
-type found struct {
+// A readEvent is an event with its position.
+type readEvent struct {
 	position uint64
 	text     string
 }
 
-// expect reads to the end and compares with events[from:to].
-func (o *opened) expect(events []string, from, to int) {
+// expectEvents reads to the end and compares the result with events[from:to].
+func (o *session) expectEvents(events []string, from, to int) {
 	o.t.Helper()
-	got := o.drain()
+	got := o.readAll()
 	if len(got) != to-from {
 		o.t.Errorf("read %d events, want %d", len(got), to-from)
 	}
@@ -90,25 +90,25 @@ func (o *opened) expect(events []string, from, to int) {
 	}
 }
 
-// expectWithout reads to the end and compares with the events at the positions
-// that are not in skip. Positions are counted from 0 here.
-func (o *opened) expectWithout(events []string, skip map[uint64]bool) {
+// expectExcept reads to the end and compares the result with the events that are not in
+// skip. Positions must start at 0.
+func (o *session) expectExcept(events []string, skip map[uint64]bool) {
 	o.t.Helper()
-	var want []found
+	var want []readEvent
 	for i, text := range events {
 		if !skip[uint64(i)] {
-			want = append(want, found{uint64(i), text})
+			want = append(want, readEvent{uint64(i), text})
 		}
 	}
-	if got := o.drain(); !slices.Equal(got, want) {
-		o.t.Errorf("read %d events that are not the %d left to do", len(got), len(want))
+	if got := o.readAll(); !slices.Equal(got, want) {
+		o.t.Errorf("read %d events, want the %d others", len(got), len(want))
 	}
 }
 
-// drain reads until io.EOF and checks the form of every batch.
-func (o *opened) drain() (got []found) {
+// readAll reads until io.EOF and checks every batch.
+func (o *session) readAll() (got []readEvent) {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(o.t.Context(), readTimeout)
 	defer cancel()
 	var b event.Batch
 	for {
@@ -119,22 +119,22 @@ func (o *opened) drain() (got []found) {
 		if err != nil {
 			o.t.Fatalf("read after %d events: %v", len(got), err)
 		}
-		o.check(&b)
+		o.checkBatch(&b)
 		for i := range b.Len() {
-			got = append(got, found{b.Range.First + uint64(i), string(b.Doc(i))})
+			got = append(got, readEvent{b.Range.First + uint64(i), string(b.Doc(i))})
 		}
-		r := clone(b.Range)
+		r := cloneRange(b.Range)
 		o.batches = append(o.batches, r)
-		if o.each != nil {
-			o.each(r)
+		if o.onBatch != nil {
+			o.onBatch(r)
 		}
-		if o.scribble {
-			spoil(&b)
+		if o.overwrite {
+			overwriteBatch(&b)
 		}
 	}
 }
 
-func (o *opened) check(b *event.Batch) {
+func (o *session) checkBatch(b *event.Batch) {
 	o.t.Helper()
 	switch {
 	case b.Partition != o.name:
@@ -154,8 +154,8 @@ func (o *opened) check(b *event.Batch) {
 	}
 }
 
-// spoil writes over everything a batch holds, up to its capacity.
-func spoil(b *event.Batch) {
+// overwriteBatch overwrites the memory of a batch, up to its capacity.
+func overwriteBatch(b *event.Batch) {
 	for i := range b.Data[:cap(b.Data)] {
 		b.Data[:cap(b.Data)][i] = 0xff
 	}
@@ -166,16 +166,16 @@ func spoil(b *event.Batch) {
 	for i := range prints {
 		prints[i] = 0xdeadbeef
 	}
-	b.Partition, b.Range.First, b.Range.Count = "spoilt", 1<<40, 1<<40
+	b.Partition, b.Range.First, b.Range.Count = "overwritten", 1<<40, 1<<40
 }
 
-// clone returns r with fingerprints of its own.
-func clone(r event.Range) event.Range {
+// cloneRange returns r with a copy of its fingerprints.
+func cloneRange(r event.Range) event.Range {
 	r.Prints = slices.Clone(r.Prints)
 	return r
 }
 
-func partition(t *testing.T, s source.Source) string {
+func onlyPartition(t *testing.T, s source.Source) string {
 	t.Helper()
 	names, err := s.Partitions(t.Context())
 	if err != nil {
@@ -187,7 +187,7 @@ func partition(t *testing.T, s source.Source) string {
 	return names[0]
 }
 
-func shut(t *testing.T, s source.Source) {
+func closeSource(t *testing.T, s source.Source) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Errorf("close the source: %v", err)

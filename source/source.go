@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
 )
 
-// ErrMoved is returned for a partition that is not what its name says any more: its
-// history changed, or it is gone. The pipeline closes the reader and calls
+// ErrMoved is returned for a partition whose name no longer fits: its history changed, or
+// it no longer exists. The pipeline closes the reader and calls
 // Partitions again.
 var ErrMoved = errors.New("source: the partition changed its identity")
 
@@ -158,10 +159,11 @@ type Env struct {
 	Limits     Limits
 }
 
-// SetPosition is the command that makes a pipeline continue from another position of
-// a partition. Sources put it into hints.
+// SetPosition returns the shell command that makes a pipeline continue from another
+// position of a partition, for hints.
 func SetPosition(pipeline, partition string, next uint64) string {
-	return fmt.Sprintf("perigee position set CONFIG %s %d --partition '%s'", pipeline, next, partition)
+	quoted := "'" + strings.ReplaceAll(partition, "'", `'\''`) + "'"
+	return fmt.Sprintf("perigee position set CONFIG %s %d --partition %s", pipeline, next, quoted)
 }
 
 // Limits bound a batch. A single event larger than Bytes is a batch of its own.

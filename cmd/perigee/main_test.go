@@ -2,11 +2,15 @@ package main
 
 import (
 	"cmp"
-	"github.com/perigeedb/perigee/sink"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -61,4 +65,22 @@ func surroundings(env *testscript.Env) error {
 	env.Setenv("LUA", describeLua())
 	env.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
 	return nil
+}
+
+// TestPositionHint parses the command that sources put into hints.
+func TestPositionHint(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hint := strings.Replace(source.SetPosition("emails", "orders/3@x", 150), "CONFIG", config, 1)
+	args := strings.Fields(strings.ReplaceAll(hint, "'", ""))
+	parser, _ := newParser(console{out: io.Discard, err: io.Discard})
+	if _, err := parser.Parse(args[1:]); err != nil {
+		t.Fatalf("%s: %v", hint, err)
+	}
+	parsed := parser.Model.Target.Addr().Interface().(*commands).Position.Set
+	if parsed.Pipeline != "emails" || parsed.Partition != "orders/3@x" || parsed.Next != 150 {
+		t.Errorf("%s means %+v", hint, parsed)
+	}
 }

@@ -235,7 +235,7 @@ func TestFollowPattern(t *testing.T) {
 	}
 }
 
-// TestNoFileMatches says in the log, once, and to whoever asks that a pattern matches
+// TestNoFileMatches says in the log, once, and in WhyEmpty, that a pattern matches
 // no file.
 func TestNoFileMatches(t *testing.T) {
 	for _, follow := range []bool{false, true} {

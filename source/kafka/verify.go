@@ -48,12 +48,12 @@ func (s *Source) checkGap(name string, bounds event.Range, done event.Ranges) er
 				source.SetPosition(s.env.Pipeline, name, bounds.First)),
 		}
 	}
-	var gone uint64
+	var removed uint64
 	for _, gap := range done.Missing(event.Range{First: next, Count: bounds.First - next}) {
-		gone += gap.Count
+		removed += gap.Count
 	}
 	s.env.Log.Warn("the front of the partition was removed; the sinks have everything that was read of it",
-		"partition", name, "first offset", bounds.First, "offsets never read or without a record", gone)
+		"partition", name, "first offset", bounds.First, "offsets never read or without a record", removed)
 	return nil
 }
 

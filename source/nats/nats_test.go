@@ -336,7 +336,7 @@ func TestRestoredWhileReading(t *testing.T) {
 		if err == nil || t.Context().Err() != nil {
 			t.Fatalf("got %v", err)
 		}
-		time.Sleep(10 * time.Millisecond) // the connection mends itself
+		time.Sleep(10 * time.Millisecond) // the client reconnects
 	}
 }
 

@@ -41,12 +41,12 @@ func (s *Source) checkGap(stream jetstream.StreamConfig, state jetstream.StreamS
 		return nil
 	}
 	if s.config.Subject != "" || s.config.Trim || stream.MaxMsgsPerSubject > 0 || stream.AllowMsgTTL || stream.AllowRollup {
-		var gone uint64
+		var removed uint64
 		for _, gap := range done.Missing(event.Range{First: next, Count: state.FirstSeq - 1 - next}) {
-			gone += gap.Count
+			removed += gap.Count
 		}
 		s.env.Log.Warn("the front of the stream was removed; the sinks have everything that was read of it",
-			"partition", partition, "first sequence", state.FirstSeq, "sequences never read or without a message", gone)
+			"partition", partition, "first sequence", state.FirstSeq, "sequences never read or without a message", removed)
 		return nil
 	}
 	return &event.PermanentError{

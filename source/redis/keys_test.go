@@ -111,7 +111,7 @@ func TestPatternFindsNewKeys(t *testing.T) {
 	}
 }
 
-// TestNoKeyMatches says in the log, once, and to whoever asks that a pattern matches no key.
+// TestNoKeyMatches says in the log, once, and in WhyEmpty, that a pattern matches no key.
 func TestNoKeyMatches(t *testing.T) {
 	server := testserver.Redis(t)
 	for want, c := range map[string]redis.Config{

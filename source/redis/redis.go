@@ -9,7 +9,7 @@
 // The source always reads the state in one transaction with the events, and changes it in
 // one transaction with the trim, so both belong to the same moment.
 //
-// A position is trusted only with its fingerprint. When Redis comes back with less than
+// A position is trusted only with its fingerprint. When Redis restarts with less than
 // it had (an older snapshot, a lost second of the append-only file, a flush), the source
 // compares it event by event with what the sinks committed. It skips what is equal, and
 // starts a new generation at the first difference. The name of a generation is derived

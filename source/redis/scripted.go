@@ -53,9 +53,9 @@ func loadScripts(c *resp.Conn, scripts ...*userScript) error {
 	}
 	for _, l := range scripts {
 		if _, err := c.ReadString(); err != nil {
-			var refused resp.ReplyError
-			if errors.As(err, &refused) {
-				return &scriptError{l.name, refused}
+			var reply resp.ReplyError
+			if errors.As(err, &reply) {
+				return &scriptError{l.name, reply}
 			}
 			return err
 		}
@@ -74,8 +74,8 @@ func (e *scriptError) Unwrap() error { return e.err }
 
 // isNoScript reports whether the server no longer has a loaded script.
 func isNoScript(err error) bool {
-	var refused resp.ReplyError
-	return errors.As(err, &refused) && refused.Code() == "NOSCRIPT"
+	var reply resp.ReplyError
+	return errors.As(err, &reply) && reply.Code() == "NOSCRIPT"
 }
 
 // trimGuard is inserted into a user's trim script to make it a compare-and-set: a worker

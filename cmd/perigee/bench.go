@@ -25,15 +25,15 @@ import (
 type benchCommand struct {
 	Script     string                   `arg:"" optional:"" help:"File with the script."`
 	Events     string                   `placeholder:"FILE" help:"File with a sample of events, one JSON document per line; - is standard input."`
-	Quick      bool                     `help:"A look in 15 seconds: fewer pools, goroutines and rounds."`
-	Time       time.Duration            `placeholder:"DURATION" help:"How long all of it takes, about; 90s, or 15s with --quick."`
+	Quick      bool                     `help:"Take 15 seconds: fewer pools, goroutines and rounds."`
+	Time       time.Duration            `placeholder:"DURATION" help:"Approximate duration; 90s, or 15s with --quick."`
 	Goroutines []int                    `placeholder:"N,…" help:"How many goroutines run batches at the same time."`
 	Cores      []int                    `placeholder:"N,…" help:"How many cores they may use."`
 	Batch      int                      `placeholder:"N" help:"Events in a batch (default 100)."`
 	Sinks      []string                 `name:"sink" placeholder:"NAME" help:"A sink that the script may route to; may be repeated."`
-	Functions  map[string]time.Duration `name:"function" placeholder:"MODULE.NAME=DURATION" help:"A function of Go that the script calls and that is not here: it waits so long and returns its arguments; may be repeated."`
-	Out        string                   `default:"perigee-bench.html" placeholder:"FILE" help:"The page to write; by default ${default}."`
-	Markdown   string                   `placeholder:"FILE" help:"Write the tables as Markdown, too."`
+	Functions  map[string]time.Duration `name:"function" placeholder:"MODULE.NAME=DURATION" help:"A Go function that the script calls: a stand-in waits this long and returns its arguments; may be repeated."`
+	Out        string                   `default:"perigee-bench.html" placeholder:"FILE" help:"The HTML page to write; by default ${default}."`
+	Markdown   string                   `placeholder:"FILE" help:"Also write the tables as Markdown."`
 	Child      bool                     `hidden:""`
 }
 
@@ -51,7 +51,7 @@ Examples:
   perigee bench enrich.lua --events sample.ndjson --function directory.lookup=1ms --markdown bench.md`
 }
 
-// How long a bench takes.
+// Default durations of a benchmark.
 const (
 	benchTime      = 90 * time.Second
 	benchTimeQuick = 12 * time.Second
@@ -83,7 +83,7 @@ func (b *benchCommand) Run(c *console) error {
 	return b.write(c, report)
 }
 
-// trial is what the command line asks for.
+// trial returns the trial that the command line asks for.
 func (b *benchCommand) trial(c *console) (*tuning.Trial, error) {
 	switch {
 	case b.Script == "":
@@ -152,7 +152,7 @@ func (b *benchCommand) budget() time.Duration {
 	return cmp.Or(b.Time, benchTime)
 }
 
-// benchChild starts this program as one that measures.
+// benchChild returns this program as a process that measures.
 func benchChild(ctx context.Context) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -169,7 +169,7 @@ func (b *benchCommand) measure(ctx context.Context, t *tuning.Trial, display *di
 	return t.Run(ctx)
 }
 
-// benchProgress is how far a trial is. It is safe for concurrent use.
+// benchProgress is the progress of a trial. It is safe for concurrent use.
 type benchProgress struct {
 	mu          sync.Mutex
 	done, total int
@@ -191,7 +191,7 @@ func (p *benchProgress) line(time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.total == 0 {
-		return "looking at the script"
+		return "compiling the script"
 	}
 	full, left := width*p.done/p.total, "…"
 	if p.done > 0 {
@@ -200,7 +200,7 @@ func (p *benchProgress) line(time.Duration) string {
 	return fmt.Sprintf("[%s%s] %s left  %s", strings.Repeat("#", full), strings.Repeat(".", width-full), left, p.next)
 }
 
-// command is how to run the same again.
+// command returns the command line that runs the same benchmark again.
 func (b *benchCommand) command() string {
 	words := []string{"perigee bench", b.Script, "--events", b.Events}
 	if b.Quick {
@@ -228,7 +228,7 @@ func (b *benchCommand) command() string {
 	return strings.Join(words, " ")
 }
 
-// write writes the files that were asked for.
+// write writes the page and the Markdown.
 func (b *benchCommand) write(c *console, report *tuning.Report) error {
 	files := []struct {
 		name  string

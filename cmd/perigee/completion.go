@@ -20,26 +20,26 @@ func (completionCommand) Help() string {
 }
 
 func (m *completionCommand) Run(c *console, parser *kong.Kong) error {
-	write := map[string]func([]completed) string{"bash": bash, "zsh": zsh, "fish": fish}[m.Shell]
-	_, err := fmt.Fprint(c.out, write(completions(parser.Model.Node, "")))
+	write := map[string]func([]completion) string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[m.Shell]
+	_, err := fmt.Fprint(c.out, write(completionsOf(parser.Model.Node, "")))
 	return err
 }
 
-// completed is a command and the words that may follow it.
-type completed struct {
+// A completion is a command and the words that may follow it.
+type completion struct {
 	path  string // "dlq list"; empty for perigee itself
 	words []word
 }
 
 type word struct{ text, help string }
 
-// completions lists a command and those below it.
-func completions(n *kong.Node, path string) []completed {
-	one := completed{path: path}
-	var below []completed
+// completionsOf returns the completions of a command and of those below it.
+func completionsOf(n *kong.Node, path string) []completion {
+	one := completion{path: path}
+	var below []completion
 	for _, child := range n.Children {
 		one.words = append(one.words, word{child.Name, child.Help})
-		below = append(below, completions(child, strings.TrimSpace(path+" "+child.Name))...)
+		below = append(below, completionsOf(child, strings.TrimSpace(path+" "+child.Name))...)
 	}
 	for _, argument := range n.Positional {
 		for _, choice := range argument.EnumSlice() {
@@ -51,12 +51,12 @@ func completions(n *kong.Node, path string) []completed {
 	for _, flag := range n.Flags {
 		one.words = append(one.words, word{"--" + flag.Name, flag.Help})
 	}
-	return append([]completed{one}, below...)
+	return append([]completion{one}, below...)
 }
 
-// cases writes a shell's case arms: the words for each command line so far, the
-// longest first, because an arm also stands for what begins with it.
-func cases(all []completed, arm string) string {
+// caseArms writes the arms of a shell's case: the words for each command line so far. The
+// longest come first, because an arm also matches what begins with it.
+func caseArms(all []completion, arm string) string {
 	var s strings.Builder
 	for _, c := range slices.Backward(all) {
 		var texts []string
@@ -68,21 +68,21 @@ func cases(all []completed, arm string) string {
 	return s.String()
 }
 
-func bash(all []completed) string {
+func bashScript(all []completion) string {
 	return `_perigee() {
   local before="perigee" words="" w
   for w in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case "$w" in -*) ;; *) before="$before $w" ;; esac
   done
   case "$before" in
-` + cases(all, "    %q*) words=%q ;;\n") + `  esac
+` + caseArms(all, "    %q*) words=%q ;;\n") + `  esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}")
 }
 complete -o default -F _perigee perigee
 `
 }
 
-func zsh(all []completed) string {
+func zshScript(all []completion) string {
 	return `#compdef perigee
 _perigee() {
   local before="perigee" candidates="" w
@@ -90,7 +90,7 @@ _perigee() {
     case "$w" in -*) ;; *) before="$before $w" ;; esac
   done
   case "$before" in
-` + cases(all, "    %q*) candidates=%q ;;\n") + `  esac
+` + caseArms(all, "    %q*) candidates=%q ;;\n") + `  esac
   compadd -- ${=candidates}
   _files
 }
@@ -98,7 +98,7 @@ compdef _perigee perigee
 `
 }
 
-func fish(all []completed) string {
+func fishScript(all []completion) string {
 	var s strings.Builder
 	for _, c := range all {
 		condition := "__fish_use_subcommand"

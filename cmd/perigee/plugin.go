@@ -16,11 +16,11 @@ import (
 
 func plugins() []script.Language { return []script.Language{goplugin.Language()} }
 
-// pluginMetrics count what can never be unloaded.
+// pluginMetrics counts the plugins, which can never be unloaded.
 func pluginMetrics() []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "perigee_plugins_loaded",
-		Help: "Versions of Go plugins in this process. None of them can be unloaded.",
+		Help: "Versions of Go plugins in this process; none of them can be unloaded.",
 	}, func() float64 { return float64(goplugin.Loaded()) })}
 }
 
@@ -30,12 +30,12 @@ type pluginCommands struct {
 
 type pluginCommand struct {
 	Build pluginBuildCommand `cmd:"" help:"Build a Go plugin that matches this binary."`
-	Check pluginCheckCommand `cmd:"" help:"Say whether this binary can open a plugin, and if not, why."`
+	Check pluginCheckCommand `cmd:"" help:"Report whether this binary can open a plugin, and if not, why."`
 }
 
 type pluginBuildCommand struct {
 	Dir    string `arg:"" help:"Folder with the plugin: Go files of package main."`
-	Output string `short:"o" placeholder:"FILE" help:"Where it goes; the folder's name with .so when left out."`
+	Output string `short:"o" placeholder:"FILE" help:"Output file (default: the name of the folder with .so)."`
 }
 
 func (pluginBuildCommand) Help() string {

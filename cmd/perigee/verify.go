@@ -20,34 +20,34 @@ import (
 )
 
 type verifyCommand struct {
-	Config   string        `arg:"" optional:"" type:"existingfile" help:"Configuration with the pipeline to verify; without it, the example of email events in every combination."`
-	Pipeline string        `placeholder:"NAME" help:"Pipeline of the configuration; needed when it has several."`
-	Events   string        `type:"existingfile" placeholder:"FILE" help:"Lines of JSON: what the events look like. Default: made-up email events."`
-	ID       string        `name:"id" default:"id" placeholder:"FIELD" help:"Field of the events that is theirs alone: it is numbered anew, and a column of every sink must have it."`
-	Kills    int           `default:"500" help:"Processes to kill in all."`
-	Quick    bool          `help:"Forty kills instead, in about a minute."`
+	Config   string        `arg:"" optional:"" type:"existingfile" help:"Configuration with the pipeline to verify; without it, the email example in every combination of source and sink."`
+	Pipeline string        `placeholder:"NAME" help:"Pipeline of the configuration; required if it has several."`
+	Events   string        `type:"existingfile" placeholder:"FILE" help:"Sample events, one JSON document per line (default: generated email events)."`
+	ID       string        `name:"id" default:"id" placeholder:"FIELD" help:"Field that identifies an event: verify sets it to a number, and every sink must have a column for it."`
+	Kills    int           `default:"500" help:"Total number of processes to kill."`
+	Quick    bool          `help:"Kill 40 processes, in about a minute."`
 	Round    string        `placeholder:"NAME" help:"Only rounds with this in their name."`
-	Soak     time.Duration `placeholder:"DURATION" help:"Instead of killing: let events come faster than they go for so long, and watch the memory."`
-	Seed     uint64        `help:"Repeats the faults of a run, their order and their places."`
-	Keep     bool          `help:"Keep the folder with servers, workers and logs, also when all is well."`
+	Soak     time.Duration `placeholder:"DURATION" help:"Instead of killing: push events faster than the sink writes them for this long, and measure the memory."`
+	Seed     uint64        `help:"Seed of a run: repeats its faults in the same order."`
+	Keep     bool          `help:"Keep the folder with servers, workers and logs after a success too."`
 }
 
 func (verifyCommand) Help() string {
-	return `Proves that each event lands once, on this machine, with your pipeline. Source and sinks are replaced by
-private servers of the same kinds (Redis, MariaDB, PostgreSQL: redis-server, mariadbd and postgres must be
-installed; the event store needs nothing); script, computed columns and the columns of the sinks stay. Your
-own servers are not touched, and not needed.
+	return `Proves on this machine that each event is written exactly once with your pipeline. Private servers of
+the same kinds replace source and sinks (Redis, MariaDB, PostgreSQL: redis-server, mariadbd and postgres
+must be installed; the event store needs nothing). Script, computed columns and the columns of the sinks
+stay. Your own servers are neither touched nor needed.
 
-While events flow, workers and servers are killed, workers at named points of the way of a batch too,
-frozen inside transactions and woken up when others have their work, connections are cut and stalled,
-Redis is set back to older snapshots under running producers, and the database to older files. Then every
-event is looked for: what the script makes of it must be in every sink, or be a dead letter, just once.
-What Redis was made to forget may have landed before, but not twice.
+While events flow, verify kills workers and servers, workers also at named points of a batch's way,
+suspends them inside transactions until others have taken over, cuts and stalls connections, and restores
+Redis and the database to older states under running producers. Then it looks for every event: each sink
+must have the rows that the script returns for it, or it must be a dead letter, exactly once. Events that
+Redis was made to forget may have been written before, but not twice.
 
-Events are those of --events in turn, each numbered anew in the field --id.
+Events are taken from --events in turn, with a new number in the field --id.
 
-Exit code: 0 when no event was lost or doubled, 1 otherwise, 2 for a misuse. After a failure the folder
-with all logs is kept, and the seed that repeats the faults is printed.
+Exit code: 0 when no event was lost or duplicated, 1 otherwise, 2 for a usage error. After a
+failure the folder with all logs is kept, and the seed that repeats the faults is printed.
 
 Examples:
   perigee verify --quick
@@ -56,7 +56,7 @@ Examples:
   perigee verify --soak 10m`
 }
 
-// quickKills are those of --quick.
+// quickKills is the number of kills with --quick.
 const quickKills = 40
 
 func (v *verifyCommand) Run(c *console) error {
@@ -117,7 +117,8 @@ func (v *verifyCommand) run(c *console, folder string) error {
 	return err
 }
 
-// binary is what workers run. A test binary is the command only under its name.
+// binary returns the program that workers run. A test binary acts as the command only
+// under the name perigee.
 func (*verifyCommand) binary(executable string) string {
 	if strings.HasSuffix(executable, ".test") {
 		return "perigee"
@@ -133,7 +134,7 @@ func killsBar(r *chaos.Runner) func(time.Duration) string {
 	}
 }
 
-// report prints what was done and found.
+// report prints the faults and the result.
 func (v *verifyCommand) report(c *console, t *chaos.Totals) {
 	out := table.NewWriter()
 	out.SetStyle(table.StyleLight)
@@ -162,8 +163,8 @@ func (v *verifyCommand) soak(ctx context.Context, c *console, r *chaos.Runner, r
 	return soak.Err()
 }
 
-// folderOf makes a folder below another.
-func folderOf(folder, name string) (string, error) {
+// createFolder creates a folder in another one.
+func createFolder(folder, name string) (string, error) {
 	path := filepath.Join(folder, name)
 	return path, os.MkdirAll(path, 0o700)
 }

@@ -18,20 +18,21 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// sampleEvents are the made-up ones that stand for all: a thousand, so that what
-// happens to one of them happens to one in every thousand.
+// sampleEvents is the size of the sample that events are taken from in turn: what
+// happens to one event of the sample happens to one in every thousand.
 const sampleEvents = 1000
 
-// refusedEvery is how many of those have one that the example's script refuses.
-const refusedEvery = 100
+// rejectedEvery is the interval of the events in the sample that the example's script
+// rejects.
+const rejectedEvery = 100
 
-// events makes events of the sample.
+// events returns the events of the sample.
 func (v *verifyCommand) events() (*chaos.Events, error) {
 	var sample [][]byte
 	if v.Events == "" {
 		for i := range uint64(sampleEvents) {
 			one := generate.Append(nil, demoSeed, i)
-			if i%refusedEvery == refusedEvery/2 {
+			if i%rejectedEvery == rejectedEvery/2 {
 				one = bytes.Replace(one, []byte("@"), nil, 1)
 			}
 			sample = append(sample, one)
@@ -56,10 +57,10 @@ func (v *verifyCommand) events() (*chaos.Events, error) {
 	return chaos.NewEvents(sample, v.ID)
 }
 
-// rounds are those of the user's pipeline, or of the example.
+// rounds returns the rounds of the user's pipeline, or of the example.
 func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round, err error) {
 	if v.Config != "" {
-		rounds, err = v.ownRounds(c)
+		rounds, err = v.userRounds(c)
 	} else {
 		rounds, err = v.exampleRounds(c, folder)
 	}
@@ -68,7 +69,7 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	}
 	for i := range rounds {
 		rounds[i].Seed = v.Seed + uint64(i)
-		share := v.share(v.Kills/len(rounds), rounds[i].Workers)
+		share := v.faultCounts(v.Kills/len(rounds), rounds[i].Workers)
 		rounds[i].Faults = chaos.ScheduleFaults(share, chaos.KillPoints(len(rounds[i].Pipeline.Sinks)), rounds[i].Seed)
 	}
 	all := len(rounds)
@@ -79,11 +80,11 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	return rounds, nil
 }
 
-// usualKills are those of a round that the numbers below are for.
+// usualKills is the number of kills that the counts below are for.
 const usualKills = 70
 
-// share is what a round with so many kills does. Six in ten are of workers, at points.
-func (v *verifyCommand) share(kills, workers int) chaos.FaultCounts {
+// faultCounts returns the faults of a round. Six in ten kill a worker at a named point.
+func (v *verifyCommand) faultCounts(kills, workers int) chaos.FaultCounts {
 	few := func(n int) int { return (kills*n + usualKills/2) / usualKills }
 	s := chaos.FaultCounts{
 		chaos.KillWorker: few(10), chaos.KillRedis: few(7), chaos.KillDatabase: few(8),
@@ -98,8 +99,8 @@ func (v *verifyCommand) share(kills, workers int) chaos.FaultCounts {
 	return s
 }
 
-// ownRounds run the user's pipeline with one worker, two and three.
-func (v *verifyCommand) ownRounds(c *console) (rounds []chaos.Round, err error) {
+// userRounds run the user's pipeline with one worker, two and three.
+func (v *verifyCommand) userRounds(c *console) (rounds []chaos.Round, err error) {
 	p, err := v.read(c, v.Config, v.Pipeline)
 	if err != nil {
 		return nil, err
@@ -110,9 +111,9 @@ func (v *verifyCommand) ownRounds(c *console) (rounds []chaos.Round, err error) 
 	return rounds, nil
 }
 
-// exampleRounds run the example in every combination that is different.
+// exampleRounds run the example with every combination of source and sink that differs.
 func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round, error) {
-	folder, err := folderOf(folder, "example")
+	folder, err := createFolder(folder, "example")
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		chaos.Round{Name: "lists into PostgreSQL, workers: 2", Pipeline: postgres, Workers: 2},
 		chaos.Round{Name: "lists into MariaDB and PostgreSQL, workers: 2", Pipeline: both, Workers: 2},
 		chaos.Round{Name: "streams into MariaDB, workers: 3", Pipeline: mysql.WithStreams(), Workers: 3},
-		chaos.Round{Name: "poison in every thousand, then mended", Pipeline: mysql.WithScript(mend.Path), Workers: 1, Fix: mend},
+		chaos.Round{Name: "an error in every thousandth event, then a fixed script", Pipeline: mysql.WithScript(mend.Path), Workers: 1, Fix: mend},
 	)
 	if eventsql.Available() == nil {
 		store, err := v.read(c, filepath.Join(folder, "embedded.yaml"), "")
@@ -155,7 +156,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 	return rounds, nil
 }
 
-// poison is the example's script, and the same with an error in every thousandth event.
+// poison returns the example's script, and one that fails on every thousandth event.
 func poison(folder string) (*chaos.ScriptFix, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "email.lua"))
 	if err != nil {
@@ -168,7 +169,7 @@ func poison(folder string) (*chaos.ScriptFix, error) {
 	}, nil
 }
 
-// read reads a pipeline after the whole configuration was checked.
+// read reads a pipeline from a configuration without faults.
 func (v *verifyCommand) read(c *console, file, name string) (*chaos.Pipeline, error) {
 	conf, err := configFlags{Config: file}.load(context.Background(), c)
 	if err != nil {

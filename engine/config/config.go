@@ -152,7 +152,7 @@ type settings struct {
 
 // Decode fills the struct behind into from the settings, by its tags (see Fields).
 func (s settings) Decode(into any) error {
-	return s.document.decodeAlone(s.node, into, s.kind)
+	return s.document.decodeOnly(s.node, into, s.kind)
 }
 
 // origin remembers where in the file something stands.
@@ -172,7 +172,7 @@ func (o origin) At(err error, hint string) error {
 		return Errors{{File: literalName, Message: err.Error(), Hint: hint}}
 	}
 	alone := document{file: o.document.file, lines: o.document.lines}
-	alone.fault(o.at, hint, "%v", err)
+	alone.addFault(o.at, hint, "%v", err)
 	return alone.faults
 }
 
@@ -243,7 +243,7 @@ func Parse(path, text string, known Known, lookup func(string) (string, bool)) (
 	d, root := parse(path, text, lookup)
 	c := &Config{File: path, Folder: folder, Base: folder, HTTP: DefaultHTTP}
 	if root != nil {
-		d.config(root, c, known)
+		d.readConfig(root, c, known)
 	}
 	c.faults = slices.Clone(d.faults)
 	return c, d.faults.sorted()

@@ -23,13 +23,14 @@ type Field struct {
 
 var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-// Fields lists the keys that the struct behind config knows, from its tags:
+// Fields lists the keys of a config struct, or of the struct that a pointer points to,
+// from its tags:
 //
 //	Address string `yaml:"address,required" help:"host and port"`
-//	Memory  int    `yaml:"memory,size"      help:"bytes it may hold"`
+//	Memory  int    `yaml:"memory,size"      help:"bytes that it may hold"`
 //
-// A field without a yaml tag is not part of the configuration, but for those of
-// an embedded struct.
+// A field without a yaml tag is not part of the configuration, except the fields of an
+// embedded struct.
 func Fields(config any) []Field {
 	t := reflect.TypeOf(config)
 	for t.Kind() == reflect.Pointer {
@@ -58,14 +59,14 @@ func fieldsOf(t reflect.Type) []Field {
 			f.Required = f.Required || option == "required"
 			f.size = f.size || option == "size"
 		}
-		f.Kind, f.Fields = describe(t.Field(i).Type, f.size)
+		f.Kind, f.Fields = describeType(t.Field(i).Type, f.size)
 		fields = append(fields, f)
 	}
 	return fields
 }
 
-// describe names a type as a person who writes a configuration would.
-func describe(t reflect.Type, size bool) (string, []Field) {
+// describeType names a type for people who write configurations.
+func describeType(t reflect.Type, size bool) (string, []Field) {
 	switch {
 	case size:
 		return "size", nil
@@ -76,12 +77,12 @@ func describe(t reflect.Type, size bool) (string, []Field) {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return describe(t.Elem(), size)
+		return describeType(t.Elem(), size)
 	case reflect.Slice:
-		kind, fields := describe(t.Elem(), false)
+		kind, fields := describeType(t.Elem(), false)
 		return "list of " + kind, fields
 	case reflect.Map:
-		kind, fields := describe(t.Elem(), false)
+		kind, fields := describeType(t.Elem(), false)
 		return "mapping to " + kind, fields
 	case reflect.Struct:
 		return "mapping", fieldsOf(t)
@@ -95,7 +96,7 @@ func describe(t reflect.Type, size bool) (string, []Field) {
 	return "integer", nil
 }
 
-// decode fills v from n. name is what errors call the value.
+// decode fills v from n. Errors call the value name.
 func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
 	if n.shape == null || n.broken {
 		return
@@ -108,31 +109,31 @@ func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
 	}
 	_, textual := v.Addr().Interface().(encoding.TextUnmarshaler)
 	if v.Kind() == reflect.Slice && n.shape == sequence {
-		textual = false // a list that may also be written as the only item of it
+		textual = false // a list whose only item may stand for it
 	}
 	switch {
-	case textual || want(v.Kind()) == scalar:
-		if d.shaped(n, scalar, name) {
-			d.value(n, v, name, size)
+	case textual || shapeOf(v.Kind()) == scalar:
+		if d.hasShape(n, scalar, name) {
+			d.decodeScalar(n, v, name, size)
 		}
 	case v.Kind() == reflect.Slice:
-		if d.shaped(n, sequence, name) {
-			d.list(n, v, name)
+		if d.hasShape(n, sequence, name) {
+			d.decodeList(n, v, name)
 		}
 	case v.Kind() == reflect.Map:
-		if d.shaped(n, mapping, name) {
-			d.dictionary(n, v)
+		if d.hasShape(n, mapping, name) {
+			d.decodeMap(n, v)
 		}
 	case v.Kind() == reflect.Struct:
-		if d.shaped(n, mapping, name) {
-			d.structure(n, v, name)
+		if d.hasShape(n, mapping, name) {
+			d.decodeStruct(n, v, name)
 		}
 	default:
 		panic(fmt.Sprintf("config: %s cannot be decoded into %s", name, v.Type()))
 	}
 }
 
-func want(k reflect.Kind) shape {
+func shapeOf(k reflect.Kind) shape {
 	switch k {
 	case reflect.Slice, reflect.Map, reflect.Struct:
 		return mapping
@@ -140,32 +141,32 @@ func want(k reflect.Kind) shape {
 	return scalar
 }
 
-// shaped tells whether n has the wanted shape and notes a fault when not.
-func (d *document) shaped(n *node, want shape, name string) bool {
+// hasShape reports whether n has the wanted shape, and adds a fault if not.
+func (d *document) hasShape(n *node, want shape, name string) bool {
 	if n.shape == want {
 		return true
 	}
 	have := shapeNames[n.shape]
 	if n.shape == scalar {
-		have = quote(n.raw)
+		have = quoteShort(n.raw)
 	}
-	d.fault(n.at, "", "%s must be %s, not %s", name, shapeNames[want], have)
+	d.addFault(n.at, "", "%s must be %s, not %s", name, shapeNames[want], have)
 	return false
 }
 
-func (d *document) list(n *node, v reflect.Value, name string) {
+func (d *document) decodeList(n *node, v reflect.Value, name string) {
 	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
 	for i, item := range n.items {
 		one := fmt.Sprintf("item %d of %s", i+1, name)
 		if item.shape == null {
-			d.fault(item.at, "", "%s is empty", one)
+			d.addFault(item.at, "", "%s is empty", one)
 			continue
 		}
 		d.decode(item, v.Index(i), one, false)
 	}
 }
 
-func (d *document) dictionary(n *node, v reflect.Value) {
+func (d *document) decodeMap(n *node, v reflect.Value) {
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, e := range n.entries {
 		one := reflect.New(v.Type().Elem()).Elem()
@@ -174,14 +175,14 @@ func (d *document) dictionary(n *node, v reflect.Value) {
 	}
 }
 
-// structure fills a struct by its tags. also are keys that someone else reads.
-func (d *document) structure(n *node, v reflect.Value, name string, also ...string) {
+// decodeStruct fills a struct by its tags. also are further keys that n may have.
+func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...string) {
 	fields := fieldsOf(v.Type())
 	known := slices.Clone(also)
 	for _, f := range fields {
 		known = append(known, f.Key)
 	}
-	meant := d.unknown(n, name, known)
+	meant := d.reportUnknown(n, name, known)
 	for _, f := range fields {
 		e := n.get(f.Key)
 		switch {
@@ -189,25 +190,25 @@ func (d *document) structure(n *node, v reflect.Value, name string, also ...stri
 			d.decode(e.value, v.FieldByIndex(f.index), f.Key, f.size)
 		case e != nil && e.value.broken:
 		case f.Required && !slices.Contains(meant, f.Key):
-			d.missing(n, e, f, name)
+			d.reportMissing(n, e, f, name)
 		}
 	}
 }
 
-func (d *document) missing(n *node, e *entry, f Field, name string) {
+func (d *document) reportMissing(n *node, e *entry, f Field, name string) {
 	if e != nil {
-		d.fault(e.at, f.Help, "key %q of %s has no value", f.Key, name)
+		d.addFault(e.at, f.Help, "key %q of %s has no value", f.Key, name)
 		return
 	}
-	d.fault(n.at, f.Help, "key %q is missing in %s", f.Key, name)
+	d.addFault(n.at, f.Help, "key %q is missing in %s", f.Key, name)
 }
 
-// unknown notes every key that is not among the known ones, and returns the
-// keys that were probably meant.
-func (d *document) unknown(n *node, name string, known []string) (meant []string) {
+// reportUnknown adds a fault for every unknown key, and returns the known keys that were
+// probably meant.
+func (d *document) reportUnknown(n *node, name string, known []string) (meant []string) {
 	for _, e := range n.entries {
 		if !slices.Contains(known, e.key) {
-			d.fault(e.at, suggest(e.key, known), "unknown key %q in %s", e.key, name)
+			d.addFault(e.at, suggestName(e.key, known), "unknown key %q in %s", e.key, name)
 			meant = append(meant, nearest.Name(e.key, known))
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// An Error is one fault in a configuration file. It never holds the value of an
-// environment variable: where one would stand, it quotes the variable's name.
+// An Error is one fault in a configuration file. It never contains the value of an
+// environment variable; it quotes the variable's name instead.
 type Error struct {
 	File    string
 	Line    int // counted from 1; 0 when the fault has no place in the file
@@ -27,7 +27,7 @@ func (e *Error) Error() string {
 // ErrorHint implements event.Hinter.
 func (e *Error) ErrorHint() string { return e.Hint }
 
-// Excerpt shows the source line with a caret below the column, or is empty.
+// Excerpt returns the source line with a caret below the column, or "".
 func (e *Error) Excerpt() string {
 	if strings.TrimSpace(e.Source) == "" {
 		return ""
@@ -47,7 +47,7 @@ func firstRunes(s string, n int) string {
 	return string(runes[:min(max(n, 0), len(runes))])
 }
 
-// Errors are all the faults found in one reading, in the order of the file.
+// Errors are all faults of one reading, in the order of the file.
 type Errors []*Error
 
 func (es Errors) Error() string {
@@ -67,7 +67,7 @@ func (es Errors) Error() string {
 	return s.String()
 }
 
-// sorted returns the errors in the order of the file, or nil when there are none.
+// sorted returns the errors in the order of the file, or nil if there are none.
 func (es Errors) sorted() error {
 	if len(es) == 0 {
 		return nil
@@ -81,8 +81,8 @@ func (es Errors) sorted() error {
 	return es
 }
 
-// Join puts the faults of several readings of one file together. An error that
-// is not ours stops it and is returned as it is.
+// Join returns the faults of several readings of one file together. If one of the errors
+// is neither an *Error nor Errors, Join returns that error alone.
 func Join(errs ...error) error {
 	var all Errors
 	for _, err := range errs {

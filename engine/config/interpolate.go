@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Variables are cut out of the text before YAML reads it and put in after, so
-// that a value can hold any character and never becomes syntax. In between,
-// each occurrence is a run of one private-use character, as long as what it
-// stands for: every other position in the file stays true.
+// Variables are replaced before YAML reads the text, and filled in afterwards, so that a
+// value can hold any character and never becomes syntax. In between, each occurrence is
+// a run of one private-use character that is as long as the occurrence: all columns in
+// the file stay the same.
 const (
 	maskFirst = 0xF0000
 	maskLast  = 0xFFFFD
@@ -21,14 +21,14 @@ var (
 	inside   = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)(.*))?\}$`)
 )
 
-// An expression is one occurrence of a variable, or of an escaped dollar.
-type expression struct {
+// A variableUse is one occurrence of a variable, or of an escaped dollar.
+type variableUse struct {
 	raw string
 	at  place
 }
 
-// mask replaces every expression by its private-use character.
-func mask(text string) (string, []expression, *Error) {
+// maskVariables replaces every use of a variable by its private-use character.
+func maskVariables(text string) (string, []variableUse, *Error) {
 	for offset, r := range text {
 		if r >= maskFirst && r <= maskLast {
 			return "", nil, errorAt(text, offset, fmt.Sprintf("character %U is not allowed in a configuration", r))
@@ -42,21 +42,21 @@ func mask(text string) (string, []expression, *Error) {
 		return "", nil, errorAt(text, 0, "too many variables")
 	}
 	var masked strings.Builder
-	var all []expression
+	var all []variableUse
 	end := 0
 	for i, span := range found {
 		raw := text[span[0]:span[1]]
 		masked.WriteString(text[end:span[0]])
 		masked.WriteString(strings.Repeat(string(rune(maskFirst+i)), utf8.RuneCountInString(raw)))
-		all = append(all, expression{raw: raw, at: placeOf(text, span[0])})
+		all = append(all, variableUse{raw: raw, at: placeOf(text, span[0])})
 		end = span[1]
 	}
 	masked.WriteString(text[end:])
 	return masked.String(), all, nil
 }
 
-// fill replaces each run of private-use characters in s by what put says of it.
-func fill(s string, put func(index int) string) string {
+// unmask replaces each run of private-use characters in s by the result of put.
+func unmask(s string, put func(index int) string) string {
 	if !strings.ContainsFunc(s, isMask) {
 		return s
 	}
@@ -76,9 +76,9 @@ func fill(s string, put func(index int) string) string {
 
 func isMask(r rune) bool { return r >= maskFirst && r <= maskLast }
 
-// value computes an expression as a shell would: an empty variable counts as
-// absent where a default or a message is given.
-func (x expression) value(lookup func(string) (string, bool)) (string, error) {
+// evaluate returns the value as a shell would: with a default or a message, an empty
+// variable counts as unset.
+func (x variableUse) evaluate(lookup func(string) (string, bool)) (string, error) {
 	if x.raw == "$$" {
 		return "$", nil
 	}

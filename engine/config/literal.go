@@ -56,11 +56,11 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 			for _, s := range p.Sinks {
 				name := cmp.Or(s.Name, s.Kind)
 				if seen[name] {
-					d.fault(place{}, "", "two sinks have the name %q", name)
+					d.addFault(place{}, "", "two sinks have the name %q", name)
 				}
 				seen[name] = true
 			}
-			p = d.pipeline(entry{key: p.Name, value: p.toNode(known)}, nil, known)
+			p = d.readPipeline(entry{key: p.Name, value: p.toNode(known)}, nil, known)
 			faults = append(faults, d.faults...)
 		}
 		resolved.Pipelines = append(resolved.Pipelines, p)

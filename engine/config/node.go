@@ -28,7 +28,7 @@ var shapeNames = [...]string{null: "nothing", scalar: "a value", sequence: "a li
 // A node is one value of the file.
 type node struct {
 	shape   shape
-	broken  bool // a fault is noted for it already
+	broken  bool // a fault was added for it
 	at      place
 	raw     string // of a scalar: as written, variables by name
 	text    string // of a scalar: variables filled in
@@ -55,28 +55,28 @@ func (n *node) get(key string) *entry {
 type document struct {
 	file        string
 	lines       []string
-	expressions []expression
+	expressions []variableUse
 	lookup      func(string) (string, bool)
 	anchors     map[string]*node
 	faults      Errors
 }
 
-// lineBreaks makes one of what YAML counts as the end of a line.
+// lineBreaks replaces everything that YAML takes for the end of a line.
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// parse reads the text into nodes. The node is nil when the text is not YAML.
+// parse reads the text into nodes. The node is nil if the text is not YAML.
 func parse(file, text string, lookup func(string) (string, bool)) (*document, *node) {
 	text = lineBreaks.Replace(text)
 	d := &document{file: file, lines: strings.Split(text, "\n"), lookup: lookup, anchors: map[string]*node{}}
-	masked, expressions, fault := mask(text)
+	masked, expressions, fault := maskVariables(text)
 	if fault != nil {
-		d.fault(place{fault.Line, fault.Column}, "", "%s", fault.Message)
+		d.addFault(place{fault.Line, fault.Column}, "", "%s", fault.Message)
 		return d, nil
 	}
 	d.expressions = expressions
 	tree, err := parser.ParseBytes([]byte(masked), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		d.syntax(err)
+		d.addSyntaxFault(err)
 		return d, nil
 	}
 	root := &node{at: place{1, 1}}
@@ -84,58 +84,58 @@ func parse(file, text string, lookup func(string) (string, bool)) (*document, *n
 		switch {
 		case doc.Body == nil:
 		case i > 0:
-			d.fault(d.node(doc.Body).at, "put pipelines that belong together below one pipelines key", "a second document is not allowed")
+			d.addFault(d.convertNode(doc.Body).at, "put all pipelines below one key pipelines", "a second document is not allowed")
 		default:
-			root = d.node(doc.Body)
+			root = d.convertNode(doc.Body)
 		}
 	}
 	return d, root
 }
 
-func (d *document) syntax(err error) {
+func (d *document) addSyntaxFault(err error) {
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {
-		d.fault(place{}, "", "not YAML: %v", err)
+		d.addFault(place{}, "", "not YAML: %v", err)
 		return
 	}
 	at := y.GetToken().Position
-	d.fault(place{at.Line, at.Column}, "", "not YAML: %s", d.rawText(y.GetMessage()))
+	d.addFault(place{at.Line, at.Column}, "", "not YAML: %s", d.rawText(y.GetMessage()))
 }
 
-// node turns a piece of YAML's tree into ours.
-func (d *document) node(y ast.Node) *node {
+// convertNode converts a node of the YAML parser.
+func (d *document) convertNode(y ast.Node) *node {
 	at := placeOfToken(y)
 	switch y := y.(type) {
 	case ast.MapNode:
-		return d.mapping(y, at)
+		return d.convertMapping(y, at)
 	case *ast.SequenceNode:
 		n := &node{shape: sequence, at: at}
 		for _, item := range y.Values {
-			n.items = append(n.items, d.node(item))
+			n.items = append(n.items, d.convertNode(item))
 		}
 		return n
 	case *ast.AnchorNode:
-		n := d.node(y.Value)
+		n := d.convertNode(y.Value)
 		d.anchors[y.Name.GetToken().Value] = n
 		return n
 	case *ast.AliasNode:
 		if n := d.anchors[y.Value.GetToken().Value]; n != nil {
 			return n
 		}
-		d.fault(at, "", "no anchor &%s stands above", y.Value.GetToken().Value)
+		d.addFault(at, "", "there is no anchor &%s above", y.Value.GetToken().Value)
 	case *ast.TagNode:
-		d.fault(at, "", "tags are not supported")
+		d.addFault(at, "", "tags are not supported")
 	case *ast.NullNode:
 		return &node{at: at}
 	case *ast.LiteralNode:
-		return d.scalar(y.Value.GetToken().Value, at)
+		return d.convertScalar(y.Value.GetToken().Value, at)
 	case ast.ScalarNode:
-		return d.scalar(y.GetToken().Value, at)
+		return d.convertScalar(y.GetToken().Value, at)
 	}
 	return &node{at: at, broken: true}
 }
 
-func (d *document) mapping(y ast.MapNode, at place) *node {
+func (d *document) convertMapping(y ast.MapNode, at place) *node {
 	n := &node{shape: mapping, at: at}
 	for it := y.MapRange(); it.Next(); {
 		key := it.Key().GetToken()
@@ -145,34 +145,34 @@ func (d *document) mapping(y ast.MapNode, at place) *node {
 		}
 		switch it.Key().(type) {
 		case *ast.MergeKeyNode, *ast.MappingKeyNode:
-			d.fault(e.at, "", "%q keys are not supported", e.key)
+			d.addFault(e.at, "", "%q keys are not supported", e.key)
 			continue
 		}
 		if first := n.get(e.key); first != nil {
-			d.fault(e.at, "", "key %q is given twice, first on line %d", e.key, first.at.line)
+			d.addFault(e.at, "", "key %q is given twice, first on line %d", e.key, first.at.line)
 			continue
 		}
-		e.value = d.node(it.Value())
+		e.value = d.convertNode(it.Value())
 		n.entries = append(n.entries, e)
 	}
 	return n
 }
 
-func (d *document) scalar(masked string, at place) *node {
+func (d *document) convertScalar(masked string, at place) *node {
 	n := &node{shape: scalar, at: at, raw: d.rawText(masked)}
 	if strings.Contains(masked, "${") {
-		d.fault(at, "close it with } on the same line, or write $$ for a dollar sign", "a variable that begins with ${ has no end")
+		d.addFault(at, "close it with } on the same line, or write $$ for a dollar sign", "a variable that begins with ${ has no end")
 		n.broken = true
 	}
-	n.text = fill(masked, func(i int) string {
+	n.text = unmask(masked, func(i int) string {
 		x := d.expressions[i]
-		value, err := x.value(d.lookup)
+		value, err := x.evaluate(d.lookup)
 		if err != nil {
 			hint := ""
 			if strings.Contains(n.raw, "function") {
 				hint = "in code, write $" + x.raw + " for " + x.raw
 			}
-			d.fault(x.at, hint, "%v", err)
+			d.addFault(x.at, hint, "%v", err)
 			n.broken = true
 		}
 		return value
@@ -180,14 +180,14 @@ func (d *document) scalar(masked string, at place) *node {
 	return n
 }
 
-// rawText puts the variables' names back where the masks stand.
+// rawText replaces masks by the uses of the variables.
 func (d *document) rawText(masked string) string {
-	return fill(masked, func(i int) string { return d.expressions[i].raw })
+	return unmask(masked, func(i int) string { return d.expressions[i].raw })
 }
 
-// fault notes an error. The source line is quoted as it stands in the file,
-// which shows variables by name.
-func (d *document) fault(at place, hint, format string, args ...any) {
+// addFault adds an error. It quotes the source line as it is in the file, with the names
+// of variables.
+func (d *document) addFault(at place, hint, format string, args ...any) {
 	e := &Error{File: d.file, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...), Hint: hint}
 	if at.line >= 1 && at.line <= len(d.lines) {
 		e.Source = d.lines[at.line-1]

@@ -5,47 +5,47 @@ import (
 	"slices"
 )
 
-// sinksMax is how many sinks a pipeline may have.
+// sinksMax is the largest number of sinks of a pipeline.
 const sinksMax = 64
 
-// sinks reads "sink: {KIND: …}" or "sinks: {NAME: {KIND: …, routed: true}, …}".
-func (d *document) sinks(pipeline entry, kinds []string) []Sink {
+// readSinks reads "sink: {KIND: …}" or "sinks: {NAME: {KIND: …, routed: true}, …}".
+func (d *document) readSinks(pipeline entry, kinds []string) []Sink {
 	several := pipeline.value.get("sinks")
 	if several == nil {
-		only := d.oneKind(pipeline, "sink", kinds)
+		only := d.readKind(pipeline, "sink", kinds)
 		return []Sink{{Kind: only.kind, Name: only.kind, settings: only}}
 	}
 	if pipeline.value.get("sink") != nil {
-		d.fault(several.at, "keep one of them", "pipeline %s has both sink and sinks", pipeline.key)
+		d.addFault(several.at, "use one of them", "pipeline %s has both sink and sinks", pipeline.key)
 	}
 	if several.value.broken {
 		return nil
 	}
 	if several.value.shape == null || several.value.shape == mapping && len(several.value.entries) == 0 {
-		d.fault(several.at, "give each a name: sinks: {table: {KIND: {…}}, …}", "pipeline %s has no sink", pipeline.key)
+		d.addFault(several.at, "give each a name: sinks: {table: {KIND: {…}}, …}", "pipeline %s has no sink", pipeline.key)
 		return nil
 	}
-	if !d.shaped(several.value, mapping, "sinks") {
+	if !d.hasShape(several.value, mapping, "sinks") {
 		return nil
 	}
 	var all []Sink
 	for _, e := range several.value.entries {
-		all = append(all, d.sink(e, kinds))
+		all = append(all, d.readSink(e, kinds))
 	}
-	d.together(pipeline, several, all)
+	d.checkSinks(pipeline, several, all)
 	return all
 }
 
-// sink reads one among several.
-func (d *document) sink(e entry, kinds []string) Sink {
+// readSink reads one of several sinks.
+func (d *document) readSink(e entry, kinds []string) Sink {
 	s := Sink{Name: e.key, settings: d.noKind(e)}
 	if !pipelineName.MatchString(e.key) {
-		d.fault(e.at, "letters, digits, _ . - and at most 64 of them", "a sink cannot be called %s", quote(e.key))
+		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid name of a sink: %s", quoteShort(e.key))
 	}
 	if e.value.shape == null {
 		e.value = &node{shape: mapping, at: e.at}
 	}
-	if e.value.broken || !d.shaped(e.value, mapping, "sink "+e.key) {
+	if e.value.broken || !d.hasShape(e.value, mapping, "sink "+e.key) {
 		return s
 	}
 	if routed := e.value.get("routed"); routed != nil {
@@ -61,22 +61,22 @@ func (d *document) sink(e entry, kinds []string) Sink {
 		}
 	}
 	for _, one := range unknown {
-		d.fault(one.at, suggest(one.key, append(slices.Clone(kinds), "routed")), "unknown kind or key %q of sink %s", one.key, e.key)
+		d.addFault(one.at, suggestName(one.key, append(slices.Clone(kinds), "routed")), "unknown kind or key %q of sink %s", one.key, e.key)
 	}
 	switch {
 	case len(chosen) == 1:
 		s.settings = d.settingsOf(chosen[0])
 		s.Kind = s.settings.kind
 	case len(chosen) > 1 || len(unknown) == 0:
-		d.fault(e.value.at, suggest("", kinds), "sink %s must have exactly one kind, not %d", e.key, len(chosen))
+		d.addFault(e.value.at, suggestName("", kinds), "sink %s must have exactly one kind, not %d", e.key, len(chosen))
 	}
 	return s
 }
 
-// together looks at what only all the sinks of a pipeline show.
-func (d *document) together(pipeline entry, at *entry, all []Sink) {
+// checkSinks checks the sinks of a pipeline together.
+func (d *document) checkSinks(pipeline entry, at *entry, all []Sink) {
 	if len(all) > sinksMax {
-		d.fault(at.at, "", "pipeline %s has %d sinks; at most %d are possible", pipeline.key, len(all), sinksMax)
+		d.addFault(at.at, "", "pipeline %s has %d sinks; at most %d are possible", pipeline.key, len(all), sinksMax)
 	}
 	routed := func(s Sink) bool { return s.Routed }
 	first := slices.IndexFunc(all, routed)
@@ -84,11 +84,11 @@ func (d *document) together(pipeline entry, at *entry, all []Sink) {
 		return
 	}
 	if !slices.ContainsFunc(all, func(s Sink) bool { return !s.Routed }) {
-		d.fault(at.at, "leave routed out of one of them: it gets what the script does not route",
+		d.addFault(at.at, "remove routed from one of them: it gets what the script does not route",
 			"every sink of pipeline %s is routed", pipeline.key)
 	}
 	if s := pipeline.value.get("script"); s == nil || s.value.shape == null && !s.value.broken {
 		e := at.value.get(all[first].Name).value.get("routed")
-		d.fault(e.at, "", "sink %s is routed, but pipeline %s has no script that could route to it", all[first].Name, pipeline.key)
+		d.addFault(e.at, "", "sink %s is routed, but pipeline %s has no script that could route to it", all[first].Name, pipeline.key)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
-// namesShown is how many known names a hint lists at most; more hide the answer.
+// namesShown is the largest number of known names in a hint; more would hide the answer.
 const namesShown = 12
 
-// suggest says which of the known names was probably meant.
-func suggest(name string, known []string) string {
+// suggestName returns a hint with the known name that was probably meant.
+func suggestName(name string, known []string) string {
 	known = slices.Sorted(slices.Values(known))
 	var parts []string
 	if near := nearest.Name(name, known); near != "" {

@@ -13,7 +13,7 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// units of a size, the longer names first where one ends in another.
+// units of a size. A name comes before the names that it ends in.
 var units = []struct {
 	name  string
 	bytes float64
@@ -22,33 +22,33 @@ var units = []struct {
 	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
 }
 
-// value fills v, which holds one value and no others, from a scalar. A number
-// or a word may stand in quotes, because a variable often does.
-func (d *document) value(n *node, v reflect.Value, name string, size bool) {
+// decodeScalar fills v from a scalar. A number or a word may be in quotes, because a
+// variable often is.
+func (d *document) decodeScalar(n *node, v reflect.Value, name string, size bool) {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		d.textual(n, u, name)
+		d.decodeText(n, u, name)
 		return
 	}
-	if wanted := set(v, n.text, size); wanted != "" {
-		d.fault(n.at, "", "%s must be %s, not %s", name, wanted, quote(n.raw))
+	if wanted := setScalar(v, n.text, size); wanted != "" {
+		d.addFault(n.at, "", "%s must be %s, not %s", name, wanted, quoteShort(n.raw))
 	}
 }
 
-// textual fills a value that reads itself. Its error may quote the value, so it
-// is only passed on where the value stands in the file.
-func (d *document) textual(n *node, u encoding.TextUnmarshaler, name string) {
+// decodeText fills a value that decodes itself. Its error may quote the value, so it is
+// only passed on if the value itself is in the file.
+func (d *document) decodeText(n *node, u encoding.TextUnmarshaler, name string) {
 	err := u.UnmarshalText([]byte(n.text))
 	switch {
 	case err == nil:
 	case n.text == n.raw:
-		d.fault(n.at, "", "%s: %v", name, err)
+		d.addFault(n.at, "", "%s: %v", name, err)
 	default:
-		d.fault(n.at, "", "%s cannot be %s", name, quote(n.raw))
+		d.addFault(n.at, "", "%s cannot be %s", name, quoteShort(n.raw))
 	}
 }
 
-// set parses text into v and returns what was wanted when it cannot.
-func set(v reflect.Value, text string, size bool) (wanted string) {
+// setScalar parses text into v. If it cannot, it returns a description of what is wanted.
+func setScalar(v reflect.Value, text string, size bool) (wanted string) {
 	switch k := v.Kind(); {
 	case v.Type() == duration:
 		return setDuration(v, text)
@@ -59,11 +59,11 @@ func set(v reflect.Value, text string, size bool) (wanted string) {
 	case k == reflect.Bool:
 		return setBool(v, text)
 	case v.CanInt():
-		i, err := strconv.ParseInt(digits(text), 10, v.Type().Bits())
+		i, err := strconv.ParseInt(removeUnderscores(text), 10, v.Type().Bits())
 		v.SetInt(i)
 		return wholeNumber(err)
 	case v.CanUint():
-		u, err := strconv.ParseUint(digits(text), 10, v.Type().Bits())
+		u, err := strconv.ParseUint(removeUnderscores(text), 10, v.Type().Bits())
 		v.SetUint(u)
 		return wholeNumber(err)
 	case v.CanFloat():
@@ -103,7 +103,7 @@ func setSize(v reflect.Value, text string) string {
 			break
 		}
 	}
-	f, err := strconv.ParseFloat(digits(number), 64)
+	f, err := strconv.ParseFloat(removeUnderscores(number), 64)
 	if f *= bytes; err != nil || !(f >= 0 && f < math.MaxInt64) || f != math.Trunc(f) || v.OverflowInt(int64(f)) {
 		return "a size such as 64MiB or 1MB"
 	}
@@ -111,8 +111,8 @@ func setSize(v reflect.Value, text string) string {
 	return ""
 }
 
-// digits drops the underscores that make a long number readable.
-func digits(text string) string { return strings.ReplaceAll(text, "_", "") }
+// removeUnderscores removes the underscores that make a long number readable.
+func removeUnderscores(text string) string { return strings.ReplaceAll(text, "_", "") }
 
 func wholeNumber(err error) string {
 	switch {
@@ -124,8 +124,8 @@ func wholeNumber(err error) string {
 	return "a whole number"
 }
 
-// quote shortens what would hide the message.
-func quote(s string) string {
+// quoteShort quotes a text and shortens it.
+func quoteShort(s string) string {
 	const most = 60
 	if runes := []rune(s); len(runes) > most {
 		s = string(runes[:most]) + "…"

@@ -29,7 +29,7 @@ func (s *Sink) check(ctx context.Context) error {
 		}
 		denied, err := c.DeniedCommand(ctx, s.commands()...)
 		if err == nil && denied != "" {
-			err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/sinks.md lists"}
+			err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user what docs/reference/sinks.md lists"}
 		}
 		return err
 	}))

@@ -38,7 +38,7 @@ func (s *Sink) hint(err error) string {
 	case code == "NOAUTH" || code == "WRONGPASS" || strings.HasPrefix(text, "ERR AUTH"):
 		return "set username and password to a user that may write"
 	case code == "NOPERM" || strings.Contains(text, "ACL failure") || strings.Contains(text, "The user executing the script"):
-		return "grant the user what docs/sinks.md lists"
+		return "grant the user what docs/reference/sinks.md lists"
 	case code == "MOVED" || code == "CROSSSLOT" || code == "ASK":
 		return "use a server that is not part of a cluster: rows and positions must be on one server"
 	case strings.Contains(text, "WRONGTYPE"):

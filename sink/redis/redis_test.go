@@ -242,7 +242,7 @@ func TestFaultsThatStay(t *testing.T) {
 			err = w.Write(t.Context(), sinktest.Docs(0, `{"id":1}`))
 		}
 		if c.words != "rpush" || err != nil {
-			permanent(t, "writing", err, strings.ReplaceAll(c.words, "rpush", "docs/sinks.md"))
+			permanent(t, "writing", err, strings.ReplaceAll(c.words, "rpush", "docs/reference/sinks.md"))
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

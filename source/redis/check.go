@@ -93,7 +93,7 @@ func (s *Source) checkKey(ctx context.Context, c *resp.Conn, key string) error {
 	}
 	denied, err := c.DeniedCommand(ctx, s.requiredCommands(key, state)...)
 	if err == nil && denied != "" {
-		err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user the commands that docs/sources.md lists"}
+		err = &event.PermanentError{Err: errors.New(denied), Hint: "grant the user the commands that docs/reference/sources.md lists"}
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func (s *Source) hint(err error) string {
 	case isReply && isTransient(code):
 		return ""
 	case errors.As(err, new(*scriptError)):
-		return "change the Redis script; docs/sources.md says what it must return"
+		return "change the Redis script; docs/reference/sources.md says what it must return"
 	case !isReply:
 		return ""
 	case code == "MOVED" || code == "CROSSSLOT" || code == "ASK":
@@ -56,7 +56,7 @@ func (s *Source) hint(err error) string {
 	case strings.HasPrefix(string(reply), "ERR DB index"):
 		return fmt.Sprintf("the server has no database %d", s.config.DB)
 	case strings.Contains(string(reply), "The user executing the script") || strings.Contains(string(reply), "ACL failure"):
-		return "the user lacks permission for some commands; docs/sources.md lists them"
+		return "the user lacks permission for some commands; docs/reference/sources.md lists them"
 	case strings.Contains(string(reply), "WRONGTYPE"):
 		var of keyError
 		if e := (*keyError)(nil); errors.As(err, &e) {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// TestTutorial runs the commands of the tutorial, on a free port.
+func TestTutorial(t *testing.T) {
+	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
+		t.Skip("the event store needs cgo")
+	}
+	page, err := os.ReadFile("../../docs/tutorial/first-pipeline.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands strings.Builder
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(page, -1) {
+		commands.Write(block[1])
+	}
+	text := strings.Replace(commands.String(), "pipelines:", "http: \"127.0.0.1:0\"\npipelines:", 1)
+	run := exec.Command("sh", "-e", "-c", text)
+	run.Dir = t.TempDir()
+	out, err := run.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{`"domain":"example.com"`, "(2 rows)", "attempt to index field 'email'", "(3 rows)"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the tutorial does not print %q:\n%s", want, out)
+		}
+	}
+	list := exec.Command("perigee", "dlq", "list")
+	list.Dir = run.Dir
+	if left, err := list.CombinedOutput(); err != nil || strings.Contains(string(left), "emails") {
+		t.Errorf("a dead letter is left: %v\n%s", err, left)
+	}
+}
+
+// TestMetricsPage holds the reference of metrics to the code.
+func TestMetricsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, m := range engine.Metrics() {
+		var labels []string
+		for _, l := range m.Labels {
+			if !strings.Contains(l, " ") {
+				l = "`" + l + "`"
+			}
+			labels = append(labels, l)
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", m.Name, strings.Join(labels, ", "), m.Type, m.Help)
+	}
+	if !strings.HasSuffix(string(page), want.String()) {
+		t.Errorf("docs/reference/metrics.md must end with:\n%s", want.String())
+	}
+}
+
+// TestLinks follows the links between pages, and to their headings.
+func TestLinks(t *testing.T) {
+	pages := []string{"../../README.md", "../../CONTRIBUTING.md"}
+	for _, folder := range []string{"../../docs", "../../examples"} {
+		err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".md") {
+				pages = append(pages, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^):]*)?\)`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which does not exist", page, m[1])
+			} else if m[2] != "" && !slices.Contains(anchorsOf(t, target), m[2][1:]) {
+				t.Errorf("%s links to %s%s, which has no such heading", page, m[1], m[2])
+			}
+		}
+	}
+}
+
+// anchorsOf returns the anchors of the headings of a page.
+func anchorsOf(t *testing.T, page string) (anchors []string) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		heading := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(heading, " ", "-"))
+	}
+	return anchors
+}

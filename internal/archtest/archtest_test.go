@@ -52,8 +52,9 @@ var may = map[string][]string{
 
 	"sink":                     {"event"},
 	"sink/eventstore":          {"event", "sink", "eventstore"},
-	"sink/file":                {"event", "sink", "sink/internal/positions", "internal/durable"},
-	"sink/http":                {"event", "sink", "sink/internal/partial"},
+	"sink/file":                {"event", "sink", "sink/internal/ndjson", "sink/internal/positions", "internal/durable"},
+	"sink/http":                {"event", "sink", "sink/internal/ndjson", "sink/internal/partial"},
+	"sink/internal/ndjson":     {},
 	"sink/internal/partial":    {"event", "sink"},
 	"sink/kafka":               {"event", "sink", "sink/internal/partial", "internal/kafka"},
 	"sink/mysql":               {"event", "sink", "sink/internal/positions", "sink/internal/sqlsink", "sink/mysql/internal/wire", "internal/address"},
@@ -62,7 +63,7 @@ var may = map[string][]string{
 	"sink/internal/sqlsink":    {"event", "sink", "sink/internal/positions", "internal/nearest"},
 	"sink/postgres":            {"event", "sink", "sink/internal/positions", "sink/internal/sqlsink"},
 	"sink/redis":               {"event", "sink", "sink/internal/positions", "internal/resp"},
-	"sink/stdout":              {"event", "sink"},
+	"sink/stdout":              {"event", "sink", "sink/internal/ndjson"},
 
 	"pipeline":            {"event", "source", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "internal/durable"},
 	"pipeline/outbox":     {"event", "internal/durable"},

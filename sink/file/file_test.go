@@ -86,16 +86,15 @@ func unpack(t testing.TB, name string, packed []byte) []byte {
 }
 
 func TestConformance(t *testing.T) {
-	for _, pack := range []string{"none", "gzip", "zstd"} {
-		t.Run(pack, func(t *testing.T) {
+	for _, c := range []Config{{}, {Pack: "gzip"}, {Pack: "zstd"}, {Order: "any"}} {
+		t.Run(c.Pack+c.Order, func(t *testing.T) {
 			sinktest.Run(t, func(t *testing.T) sinktest.Place {
 				folder := t.TempDir()
+				c.Folder, c.Bytes = folder, 10_000
 				return sinktest.Place{
 					Guarantee: sink.ExactlyOnce,
-					Ordered:   true,
-					Sink: func(t *testing.T, pipeline string) sink.Sink {
-						return newSink(t, pipeline, Config{Folder: folder, Pack: pack, Bytes: 10_000})
-					},
+					Ordered:   sinktest.IsOrdered(t, newSink(t, "p", c), c.Order),
+					Sink:      func(t *testing.T, pipeline string) sink.Sink { return newSink(t, pipeline, c) },
 					Rows: func(t *testing.T) (rows []sinktest.Row) {
 						for _, line := range lines(t, folder) {
 							var r sinktest.Row

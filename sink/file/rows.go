@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/sink/internal/ndjson"
 	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
@@ -32,7 +32,7 @@ const openSuffix = ".open"
 func (j *journal) appendRows(rows *positions.Rows) (int64, error) {
 	j.lines = j.lines[:0]
 	for _, i := range rows.Index {
-		j.lines = appendLine(j.lines, rows.Output.Doc(i))
+		j.lines = ndjson.AppendLine(j.lines, rows.Output.Doc(i))
 	}
 	if len(j.lines) == 0 {
 		return j.state.Size, nil
@@ -54,21 +54,6 @@ func (j *journal) appendRows(rows *positions.Rows) (int64, error) {
 		return 0, fmt.Errorf("sync rows: %w", err)
 	}
 	return j.state.Size + int64(len(j.compressed)), nil
-}
-
-// appendLine appends doc as one line. In JSON a line break is never part of a
-// string, so that a space means the same.
-func appendLine(buf, doc []byte) []byte {
-	start := len(buf)
-	buf = append(buf, doc...)
-	if bytes.ContainsAny(doc, "\r\n") {
-		for i := start; i < len(buf); i++ {
-			if buf[i] == '\n' || buf[i] == '\r' {
-				buf[i] = ' '
-			}
-		}
-	}
-	return append(buf, '\n')
 }
 
 // prepareFile makes data an open file that has room.

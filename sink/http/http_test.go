@@ -101,14 +101,14 @@ func newSink(t testing.TB, c webhook.Config) *webhook.Sink {
 }
 
 func TestConformance(t *testing.T) {
-	for _, c := range []webhook.Config{{}, {Format: "array", Gzip: true}, {Format: "each"}} {
-		t.Run(fmt.Sprintf("%s gzip=%v", c.Format, c.Gzip), func(t *testing.T) {
+	for _, c := range []webhook.Config{{}, {Format: "array", Gzip: true}, {Format: "each"}, {Order: "any"}} {
+		t.Run(fmt.Sprintf("%s gzip=%v %s", c.Format, c.Gzip, c.Order), func(t *testing.T) {
 			sinktest.Run(t, func(t *testing.T) sinktest.Place {
 				r := newReceiver(t)
 				c.URL = r.URL
 				return sinktest.Place{
 					Guarantee: sink.AtLeastOnce,
-					Ordered:   true,
+					Ordered:   sinktest.IsOrdered(t, newSink(t, c), c.Order),
 					Sink:      func(t *testing.T, _ string) sink.Sink { return newSink(t, c) },
 					Rows: func(*testing.T) []sinktest.Row {
 						r.mu.Lock()

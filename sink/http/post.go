@@ -17,6 +17,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	lines "github.com/perigeedb/perigee/sink/internal/ndjson"
 )
 
 // The formats of a body.
@@ -149,43 +150,29 @@ func (w *writer) idempotencyKey(out *event.Output, rows []int) string {
 }
 
 func (w *writer) encodeBody(out *event.Output, rows []int) []byte {
-	var b bytes.Buffer
-	begin, between, end := "", "\n", "\n"
+	var body []byte
 	switch w.sink.config.Format {
+	case ndjson:
+		for _, i := range rows {
+			body = lines.AppendLine(body, out.Doc(i))
+		}
 	case array:
-		begin, between, end = "[", ",", "]"
+		for n, i := range rows {
+			body = append(body, "[,"[min(n, 1)])
+			body = append(body, out.Doc(i)...)
+		}
+		body = append(body, ']')
 	case each:
-		end = ""
+		body = bytes.Clone(out.Doc(rows[0])) // the client may read it after a cancelled request
 	}
-	b.WriteString(begin)
-	for n, i := range rows {
-		if n > 0 {
-			b.WriteString(between)
-		}
-		b.Write(replaceLineBreaks(out.Doc(i)))
-	}
-	b.WriteString(end)
 	if !w.sink.config.Gzip {
-		return b.Bytes()
+		return body
 	}
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, _ = z.Write(b.Bytes()) // into memory
+	var compressed bytes.Buffer
+	z := gzip.NewWriter(&compressed)
+	_, _ = z.Write(body) // into memory
 	_ = z.Close()
-	return packed.Bytes()
-}
-
-// replaceLineBreaks makes doc one line. In JSON line breaks stand between tokens only.
-func replaceLineBreaks(doc []byte) []byte {
-	if !bytes.ContainsAny(doc, "\r\n") {
-		return doc
-	}
-	return bytes.Map(func(r rune) rune {
-		if r == '\r' || r == '\n' {
-			return ' '
-		}
-		return r
-	}, doc)
+	return compressed.Bytes()
 }
 
 func (s *Sink) authorize(r *http.Request) {

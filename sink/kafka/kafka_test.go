@@ -101,17 +101,15 @@ func newSink(t *testing.T, address string, c kafka.Config) *kafka.Sink {
 
 func TestConformance(t *testing.T) {
 	address := broker(t)
-	for _, c := range []kafka.Config{{}, {Key: "name", Compress: "none"}} {
-		t.Run(c.Key, func(t *testing.T) {
+	for _, c := range []kafka.Config{{}, {Key: "name", Compress: "none"}, {Order: "any"}} {
+		t.Run(c.Key+c.Order, func(t *testing.T) {
 			sinktest.Run(t, func(t *testing.T) sinktest.Place {
-				topic := newTopic(t, address, nil)
+				topic := newTopic(t, address, nil) // of one partition
+				c.Topic = topic
 				return sinktest.Place{
 					Guarantee: sink.AtLeastOnce,
-					Ordered:   true, // the topic has one partition
-					Sink: func(t *testing.T, _ string) sink.Sink {
-						c.Topic = topic
-						return newSink(t, address, c)
-					},
+					Ordered:   sinktest.IsOrdered(t, newSink(t, address, c), c.Order),
+					Sink:      func(t *testing.T, _ string) sink.Sink { return newSink(t, address, c) },
 					Rows: func(t *testing.T) (rows []sinktest.Row) {
 						for _, r := range records(t, address, topic) {
 							var row sinktest.Row

@@ -19,6 +19,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/internal/ndjson"
 )
 
 // Config has no settings.
@@ -125,7 +126,7 @@ func (w *writer) Write(ctx context.Context, out *event.Output) error {
 func (s *Sink) print(out *event.Output) error {
 	s.buf = append(s.buf[:0], s.rest...)
 	for i := range out.Len() {
-		s.buf = appendLine(s.buf, out.Doc(i))
+		s.buf = ndjson.AppendLine(s.buf, out.Doc(i))
 	}
 	if len(s.buf) == 0 {
 		return nil
@@ -143,21 +144,6 @@ func (s *Sink) print(out *event.Output) error {
 		return &event.PermanentError{Err: err, Hint: "the program that reads the output has ended; start both again"}
 	}
 	return err
-}
-
-// appendLine appends doc as one line. In JSON a line break is never part of a
-// string, so that a space means the same.
-func appendLine(buf, doc []byte) []byte {
-	start := len(buf)
-	buf = append(buf, doc...)
-	if bytes.IndexByte(doc, '\n') >= 0 || bytes.IndexByte(doc, '\r') >= 0 {
-		for i := start; i < len(buf); i++ {
-			if buf[i] == '\n' || buf[i] == '\r' {
-				buf[i] = ' '
-			}
-		}
-	}
-	return append(buf, '\n')
 }
 
 // cutLine returns the rest of the line that a write of the first n bytes cut.

@@ -40,7 +40,7 @@ const (
 	soakSampleEvery = 5 * time.Second // or a hundredth of the time, if that is less
 	soakWindows     = 20              // rows of the table: each is the median of its part of the time
 
-	soakStart       = 30 * time.Second // until all partitions are leased and open
+	soakStart = 30 * time.Second // until all partitions are leased and open
 
 	// soakGrowth is what the resident memory may grow by from the second tenth of the
 	// time to the last: pages of the binary that are used for the first time, the

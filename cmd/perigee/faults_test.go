@@ -151,8 +151,8 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	accept(t, m, m.run())
 }
 
-// TestTableLacksColumn stops at once, says what is missing, and goes on when the
-// table has been mended.
+// TestTableLacksColumn expects the run to stop at once with an error that names the missing
+// column, and to continue once the table has the column.
 func TestTableLacksColumn(t *testing.T) {
 	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.push(faultEvents, nil)

@@ -21,7 +21,7 @@ function main(event)
   return {id = event.id, part = 0}
 end`
 
-const mended = `
+const fixedScript = `
 function main(event)
   if event.id % 1000 == 499 then return {{id = event.id, part = 0}, {id = event.id, part = 1}} end
   return {id = event.id, part = 0}
@@ -41,9 +41,9 @@ pipelines:
 `
 
 // TestPoison has an event in every thousand that fails, and another that loses a
-// row. Exactly those become dead letters, though the engine is killed midway; after
-// the script is mended they are tried again, killed at every point there is on the
-// way, and each row is there once.
+// row. Exactly those become dead letters, although the engine is killed midway. After the
+// script is fixed they are retried, with a kill at every point, and each row is written
+// once.
 func TestPoison(t *testing.T) {
 	const events = 9000
 	m := newMail(t, testserver.Redis(t), maria.Server(t))
@@ -83,7 +83,7 @@ func TestPoison(t *testing.T) {
 	if again := m.letters(); len(again) != len(letters) {
 		t.Errorf("%d letters of %d came back", len(again), len(letters))
 	}
-	if err := os.WriteFile(script, []byte(mended), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte(fixedScript), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, point := range pipeline.Points() {
@@ -106,8 +106,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestRetryBesideEngine mends the script of an engine that runs, and tries again
-// what had failed, while the queue that it reads has no end.
+// TestRetryBesideEngine fixes the script of a running engine, which keeps reading its queue,
+// and retries the dead letters.
 func TestRetryBesideEngine(t *testing.T) {
 	m := newMail(t, testserver.Redis(t), maria.Server(t))
 	m.setenv()
@@ -116,7 +116,7 @@ func TestRetryBesideEngine(t *testing.T) {
 	m.do("RPUSH", queue, `{"id":498}`, `{"id":499}`, `{"id":999}`)
 	m.drained()
 	says(t, 0, "2 dead letters\n  numbers: 1 column, 1 script\n", "dlq", "list", "--data", m.data)
-	if err := os.WriteFile(script, []byte(mended), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte(fixedScript), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.says("script", "replaced")

@@ -135,7 +135,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 	if v.Quick {
 		return rounds, nil
 	}
-	mend, err := poison(folder)
+	fix, err := poison(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		chaos.Round{Name: "lists into PostgreSQL, workers: 2", Pipeline: postgres, Workers: 2},
 		chaos.Round{Name: "lists into MariaDB and PostgreSQL, workers: 2", Pipeline: both, Workers: 2},
 		chaos.Round{Name: "streams into MariaDB, workers: 3", Pipeline: mysql.WithStreams(), Workers: 3},
-		chaos.Round{Name: "an error in every thousandth event, then a fixed script", Pipeline: mysql.WithScript(mend.Path), Workers: 1, Fix: mend},
+		chaos.Round{Name: "an error in every thousandth event, then a fixed script", Pipeline: mysql.WithScript(fix.Path), Workers: 1, Fix: fix},
 	)
 	if eventsql.Available() == nil {
 		store, err := v.read(c, filepath.Join(folder, "embedded.yaml"), "")

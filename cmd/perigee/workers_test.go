@@ -28,7 +28,7 @@ const shards = 4
 
 // TestWorkersOfOnePipeline lets two engines share lists, of which one is stopped
 // with SIGSTOP for longer than its leases last and goes on, and another is
-// killed. Every event lands once, whoever it was that read it.
+// killed. Every event is delivered once, whichever worker read it.
 func TestWorkersOfOnePipeline(t *testing.T) {
 	m := newMail(t, testserver.Redis(t), testserver.MariaDB(t))
 	file := filepath.Join(m.data, "shared.yaml")

@@ -47,8 +47,8 @@ static __attribute__((noinline)) void classify(doc *d, const char *text, uint32_
 	}
 }
 
-// rest finds the quotes of the last block, which is not full. It looks at the 64 bytes up
-// to the end, or where there are not as many, from the start.
+// rest finds the quotes of the last block, which is not full. It looks at the last 64
+// bytes, or at all if the text is shorter.
 static inline uint64_t rest(const char *text, uint32_t len, const char *limit, scan_met *met) {
 	uint32_t left = len % 64;
 	if (__builtin_expect(len > 64, 1)) return scan_quotes(text + len - 64, met) >> (64 - left);

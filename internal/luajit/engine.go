@@ -175,7 +175,7 @@ func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) *Outcome {
 func (e *Engine) Pass(ctx context.Context, in *event.Batch, first int) (plain bool) {
 	ends := ctx.Done() != nil
 	if ends {
-		e.VM.heed(ctx)
+		e.VM.setContext(ctx)
 	}
 	e.VM.enter()
 	C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
@@ -184,7 +184,7 @@ func (e *Engine) Pass(ctx context.Context, in *event.Batch, first int) (plain bo
 		e.serveBatch(ctx, in)
 	}
 	if ends {
-		e.VM.heed(context.Background())
+		e.VM.setContext(context.Background())
 	}
 	return e.c.batch.rows_only != 0
 }

@@ -20,7 +20,7 @@ end
 perigee_library = library
 
 -- pcall and friends are built on resume. Thus they can be yielded across, are
--- never compiled into a trace, and cannot swallow a limit: step raises it anew.
+-- never compiled into a trace, and cannot swallow a limit: step raises it again.
 
 local step, create, running, yield =
   threads.step, coroutine.create, coroutine.running, coroutine.yield

@@ -131,8 +131,8 @@ func (vm *VM) about() {
 	vm.watch.rouse()
 }
 
-// heed makes the end of ctx that of the run that follows.
-func (vm *VM) heed(ctx context.Context) {
+// setContext makes the next run end with ctx.
+func (vm *VM) setContext(ctx context.Context) {
 	vm.mu.Lock()
 	vm.ctx = ctx
 	vm.mu.Unlock()

@@ -33,7 +33,7 @@ func events(n int) *event.Batch {
 }
 
 // TestLimitOfTheScript: what ran before the limit gets its columns, the rest is
-// run again by whoever called.
+// run again by the caller.
 func TestLimitOfTheScript(t *testing.T) {
 	inner := limited(t, `function main(event) return {text = ("x"):rep(30)} end`, false)
 	s := New("p", inner, []Column{code(t, "c", event.Int64, "function main(row) return #row.text end")}, oneSink)

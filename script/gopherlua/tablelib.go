@@ -78,7 +78,7 @@ func (m *machine) remove(l *lua.LState, c *pure.Container, of *life) int {
 	return 1
 }
 
-// sort moves the elements without writing them anew.
+// sort moves the elements without writing them again.
 func (m *machine) sort(l *lua.LState, c *pure.Container, of *life) int {
 	values, order := make([]lua.LValue, c.Len()), make([]int, c.Len())
 	for i := range values {

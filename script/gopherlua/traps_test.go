@@ -3,6 +3,7 @@ package gopherlua_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -35,7 +36,7 @@ func TestTraps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			text := "function main(event)\n  if event.bad then\n" + c.text + "\n  end\n  return event\nend"
 			s, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "trap.lua", Text: []byte(text)},
-				script.Options{Sinks: []script.Sink{{}}})
+				script.Options{Sinks: []script.Sink{{}}, Limits: script.Limits{EventTime: 20 * time.Second, BatchTime: time.Minute}})
 			if err != nil {
 				t.Fatal(err)
 			}

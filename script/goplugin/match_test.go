@@ -48,7 +48,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestMismatchSaysWhatMendsIt(t *testing.T) {
+func TestMismatchSaysHowToFixIt(t *testing.T) {
 	err := &Mismatch{Path: "f.so", Differences: []Difference{{"module a.org/y", "v1.3.0", "v1.2.0"}, {"build setting -race", "true", ""}}}
 	const want = "f.so does not match this binary:\n" +
 		"  module a.org/y: the plugin has v1.3.0, this binary v1.2.0\n" +

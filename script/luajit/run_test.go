@@ -14,8 +14,8 @@ func columnOfA() []script.Sink {
 	return []script.Sink{{Columns: []event.Column{{Name: "a", Path: []string{"a"}, Type: event.Int64}}}}
 }
 
-// TestNothingComesAgain runs an empty batch behind a full one.
-func TestNothingComesAgain(t *testing.T) {
+// TestEmptyBatchRepeatsNothing runs an empty batch behind a full one.
+func TestEmptyBatchRepeatsNothing(t *testing.T) {
 	for name, sinks := range map[string][]script.Sink{"columns": columnOfA(), "documents": {{}}} {
 		t.Run(name, func(t *testing.T) {
 			s, err := luajit.Load(t.Context(), script.Code{Name: "a.lua", Text: []byte(passThrough)}, script.Options{Sinks: sinks})

@@ -13,7 +13,7 @@ type Container struct {
 	dirty  bool // it or something in it was written
 	listed bool // of an array: it was written itself
 
-	// Handle is for whoever uses the container: what stands for it elsewhere.
+	// Handle is for the user of the container: its counterpart elsewhere.
 	Handle any
 }
 

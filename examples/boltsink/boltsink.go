@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 
 	"go.etcd.io/bbolt"
 
@@ -31,7 +32,7 @@ type boltSink struct {
 }
 
 func (s *boltSink) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder} }
-func (s *boltSink) Close() error        { return nil }
+func (s *boltSink) Close() error        { return nil } // db belongs to the caller of Kind
 
 var rows, states = []byte("rows"), []byte("states")
 
@@ -62,57 +63,38 @@ type writer struct {
 // update changes the state, and rows with it, in one transaction.
 func (w *writer) update(change func(st *state, rows *bbolt.Bucket) error) error {
 	return w.db.Update(func(tx *bbolt.Tx) error {
-		rows, err := tx.CreateBucketIfNotExists(rows)
-		if err != nil {
+		rows, rowsErr := tx.CreateBucketIfNotExists(rows)
+		states, statesErr := tx.CreateBucketIfNotExists(states)
+		if err := errors.Join(rowsErr, statesErr); err != nil {
 			return err
 		}
-		states, err := tx.CreateBucketIfNotExists(states)
-		if err != nil {
-			return err
-		}
-		var st state
-		if text := states.Get(w.key); text != nil {
-			if err := json.Unmarshal(text, &st); err != nil {
-				return err
-			}
+		st := state{}
+		if text := states.Get(w.key); text != nil && json.Unmarshal(text, &st) != nil {
+			return errors.New("the state of the partition is not JSON")
 		}
 		if err := change(&st, rows); err != nil {
 			return err
 		}
 		text, err := json.Marshal(st)
-		if err != nil {
-			return err
-		}
-		return states.Put(w.key, text)
+		return errors.Join(err, states.Put(w.key, text))
 	})
 }
 
-// Write commits the rows that are not committed yet, and the range.
+// Write commits the range, and the rows that are not committed yet.
 func (w *writer) Write(ctx context.Context, out *event.Output) error {
-	return w.update(func(st *state, rows *bbolt.Bucket) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	return w.update(func(st *state, rows *bbolt.Bucket) (err error) {
 		if st.Owner != w.owner {
 			return sink.ErrFenced
 		}
 		for i := range out.Len() {
-			if st.Committed.Has(out.Position(i)) {
-				continue
-			}
-			id, _ := rows.NextSequence() // fails only in a transaction that reads
-			if err := rows.Put(binary.BigEndian.AppendUint64(nil, id), out.Doc(i)); err != nil {
-				return err
+			if !st.Committed.Has(out.Position(i)) {
+				id, _ := rows.NextSequence() // fails only in a transaction that reads
+				err = errors.Join(err, rows.Put(binary.BigEndian.AppendUint64(nil, id), out.Doc(i)))
 			}
 		}
 		st.Committed.Add(out.Range)
-		return nil
+		return errors.Join(err, ctx.Err())
 	})
 }
-
-func (w *writer) Verify(context.Context) error { return nil }
-
-func (w *writer) Close() error {
-	w.owner = "closed"
-	return nil
-}
+func (w *writer) Verify(context.Context) error { return nil } // a file is not reset under the process
+func (w *writer) Close() error                 { w.owner = "closed"; return nil }

@@ -58,7 +58,7 @@ type reader struct {
 	next uint64       // position to read
 }
 
-// Read waits for an event, and returns it with those that are there after it.
+// Read waits for an event, and returns it with those that follow it.
 func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	b.Reset()
 	r.next = r.done.Next(r.next)
@@ -73,12 +73,10 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 			return nil
 		case missing && r.config.Once:
 			return io.EOF
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case missing:
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(100 * time.Millisecond):
-			}
+			time.Sleep(50 * time.Millisecond)
 		default:
 			b.Append(doc)
 			b.Range.Count++
@@ -97,6 +95,5 @@ func (r *reader) Ack(_ context.Context, done event.Range) error {
 	}
 	return nil
 }
-
 func (r *reader) Lag() uint64                 { return 0 }
 func (r *reader) Close(context.Context) error { return nil }

@@ -77,9 +77,9 @@ func (c *Caller) Bind(number int, name string) bool {
 
 // How a crossing ended, besides with a fault.
 const (
-	Waits   Kind = Kind(C.PG_WAITING & 0xffffffff)    // for a function of Go
-	Unbound Kind = Kind(C.PG_UNBOUND & 0xffffffff) // the function has no number here yet
-	Last    Kind = Kind(C.PG_TAIL_CALL & 0xffffffff)    // but for a function of Go, see Last
+	Waits   Kind = Kind(C.PG_WAITING & 0xffffffff)   // for a function of Go
+	Unbound Kind = Kind(C.PG_UNBOUND & 0xffffffff)   // the function has no number here yet
+	Last    Kind = Kind(C.PG_TAIL_CALL & 0xffffffff) // but for a function of Go, see Last
 )
 
 // Start begins a call with values, after the letter V, or none. ctx is for functions

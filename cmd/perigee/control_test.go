@@ -78,8 +78,8 @@ func TestCheckConnect(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := check(0, "\nok\n", "root"); strings.Count(out, "│ ok ") != 2 {
-		t.Errorf("not both are ok:\n%s", out)
+	if out := check(0, "\nok\n", "root"); strings.Count(out, "│ ok ") != 3 {
+		t.Errorf("not all three are ok:\n%s", out)
 	}
 	if _, err := m.db.Exec("CREATE USER IF NOT EXISTS nobody@'%' IDENTIFIED BY ''"); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestPositionAndSource(t *testing.T) {
 	if err := m.redis.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	says(t, 0, "│ [0,2)     │ look for keys in redis ", "position", "show", file)
+	says(t, 0, "│ [0,2)     │ redis 127.0.0.1:", "position", "show", file)
 }
 
 // TestPositionBesideEngine moves a position while a worker has the partition.

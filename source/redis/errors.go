@@ -26,7 +26,7 @@ func (s *Source) wrapError(doing string, err error) error {
 	if errors.Is(err, source.ErrMoved) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	wrapped := fmt.Errorf("%s in Redis at %s: %w", doing, s.server.Address, err)
+	wrapped := fmt.Errorf("redis %s: %s: %w", s.server.Address, doing, err)
 	if hint := s.hint(err); hint != "" {
 		return &event.PermanentError{Err: wrapped, Hint: hint}
 	}

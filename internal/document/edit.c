@@ -1,4 +1,4 @@
-// Recording writes beside the text.
+// Writes, which are recorded beside the text.
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static uint32_t value_new(doc *d, int kind, int flags, const char *text, size_t 
 	return i;
 }
 
-static char *keep(doc *d, const char *s, size_t len) {
+static char *copy_text(doc *d, const char *s, size_t len) {
 	if (len >= (size_t)1 << 31) return NULL;
 	char *copy = arena_get(d, len ? len : 1);
 	return copy ? memcpy(copy, s, len) : NULL;
@@ -31,12 +31,12 @@ uint32_t doc_number(doc *d, double x) {
 }
 
 uint32_t doc_string(doc *d, const char *s, size_t len) {
-	char *copy = keep(d, s, len);
-	return copy ? value_new(d, DOC_STRING, DOC_BARE, copy, len) : 0;
+	char *copy = copy_text(d, s, len);
+	return copy ? value_new(d, DOC_STRING, DOC_UNQUOTED, copy, len) : 0;
 }
 
-uint32_t doc_spelled(doc *d, const char *s, size_t len) {
-	char *copy = keep(d, s, len);
+uint32_t doc_number_text(doc *d, const char *s, size_t len) {
+	char *copy = copy_text(d, s, len);
 	return copy ? value_new(d, DOC_NUMBER, 0, copy, len) : 0;
 }
 
@@ -51,24 +51,24 @@ uint32_t doc_literal(doc *d, int kind) {
 	return value_new(d, kind, 0, word, len);
 }
 
-uint32_t doc_foreign(doc *d) {
-	uint32_t i = value_new(d, DOC_FOREIGN, 0, NULL, 0);
-	if (i) d->nodes[i].count = ++d->foreigns;
+uint32_t doc_external(doc *d) {
+	uint32_t i = value_new(d, DOC_EXTERNAL, 0, NULL, 0);
+	if (i) d->nodes[i].count = ++d->externals;
 	return i;
 }
 
-uint32_t doc_adopt(doc *d, const char *text, size_t len, int *fault) {
-	char *copy = keep(d, text, len);
-	*fault = copy ? DOC_OK : DOC_NO_MEMORY;
+uint32_t doc_parse(doc *d, const char *text, size_t len, int *error) {
+	char *copy = copy_text(d, text, len);
+	*error = copy ? DOC_OK : DOC_NO_MEMORY;
 	if (!copy) return 0;
-	uint32_t root = index_more(d, copy, len, fault);
-	d->held += (d->count - root) * sizeof(doc_node);
+	uint32_t root = index_value(d, copy, len, error);
+	d->written += (d->count - root) * sizeof(doc_node);
 	return root;
 }
 
 // Putting values.
 
-// set_removed notes that a field of the text is gone.
+// set_removed marks a field of the text as removed.
 static inline void set_removed(doc *d, uint32_t field) {
 	if (field < 64) d->removed |= (uint64_t)1 << field;
 	d->nodes[field].flags |= DOC_REMOVED;
@@ -82,36 +82,35 @@ static inline void mark_dirty(doc *d, uint32_t node) {
 	}
 }
 
-// settle returns where a value stays: in the place of the written scalar that it
-// replaces, which nothing can refer to, so that writing often does not take more
-// and more memory.
-static uint32_t settle(doc *d, uint32_t old, uint32_t value) {
+// reuse_node moves a value into the node of the written scalar that it replaces, if it can,
+// and returns its node. Nothing can refer to that scalar, so that repeated writes of a field
+// take no more memory.
+static uint32_t reuse_node(doc *d, uint32_t old, uint32_t value) {
 	doc_node *was = &d->nodes[old], *n = &d->nodes[value];
 	if (was->kind >= DOC_OBJECT || n->kind >= DOC_OBJECT || value != d->count - 1) return value;
 	*was = *n;
 	was->next = old + 1;
 	d->count--;
-	d->held -= sizeof(doc_node);
+	d->written -= sizeof(doc_node);
 	return old;
 }
 
 static void replace(doc *d, uint32_t field, uint32_t value) {
 	doc_node *n = &d->nodes[field];
-	if (n->flags & DOC_REPLACED) value = settle(d, n->other, value);
+	if (n->flags & DOC_REPLACED) value = reuse_node(d, n->other, value);
 	if (field < 64) d->changed |= (uint64_t)1 << field, d->removed &= ~((uint64_t)1 << field);
 	n->flags = (uint16_t)((n->flags & ~DOC_REMOVED) | DOC_REPLACED);
 	n->other = value;
 }
 
-// add_node adds a field to an object, whose key has that mark. The caller fills it in,
-// value by value: nodes are copied in larger pieces than they were written in, for which
-// a processor waits.
-static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_t len, uint8_t mark) {
+// add_node adds a field to an object. The caller sets the other members one by one: copying a
+// node that was just written in parts would stall the processor.
+static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
 	uint32_t i = node_add(d);
 	if (!i) return NULL;
 	d->nodes[i] = (doc_node){.key = key, .key_len = (uint32_t)len, .parent = object};
-	d->marks[i] = mark;
-	d->added |= (uint64_t)1 << mark % 64;
+	d->hashes[i] = hash;
+	d->added |= (uint64_t)1 << hash % 64;
 	doc_node *n = &d->nodes[object];
 	if (n->first) d->nodes[n->last].next = i;
 	else n->first = i;
@@ -120,8 +119,8 @@ static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_
 }
 
 static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
-	char *copy = keep(d, key, len);
-	doc_node *field = copy ? add_node(d, object, copy, len, scan_mark(key, len)) : NULL;
+	char *copy = copy_text(d, key, len);
+	doc_node *field = copy ? add_node(d, object, copy, len, scan_hash(key, len)) : NULL;
 	if (!field) return DOC_NO_MEMORY;
 	field->kind = DOC_NULL;
 	field->flags = DOC_REPLACED;
@@ -129,11 +128,11 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 	return DOC_OK;
 }
 
-// matches finds the fields of that key among the 16 nodes or fewer of [base, end),
-// keeps the last one in *field if that is 0 and removes the others.
-static inline __attribute__((always_inline)) void matches(doc *d, uint32_t object, uint32_t base, uint32_t end, uint8_t mark,
+// find_in_16 finds the fields with that key among the 16 nodes or fewer of [base, end). It
+// stores the last one in *field if that is 0, and removes the others.
+static inline __attribute__((always_inline)) void find_in_16(doc *d, uint32_t object, uint32_t base, uint32_t end, uint8_t hash,
 	const char *key, size_t len, uint32_t *field) {
-	uint32_t bits = scan_marks(d->marks + base, mark) & ((1u << (end - base)) - 1);
+	uint32_t bits = scan_find(d->hashes + base, hash) & ((1u << (end - base)) - 1);
 	while (bits) {
 		uint32_t top = 31 - (uint32_t)__builtin_clz(bits);
 		doc_node *n = &d->nodes[base + top];
@@ -144,22 +143,22 @@ static inline __attribute__((always_inline)) void matches(doc *d, uint32_t objec
 	}
 }
 
-// search_to_write is find_to_write for a key that may be in the text, and is not recalled.
-static __attribute__((noinline)) uint32_t search_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t mark) {
+// find_uncached_to_write is find_to_write for a key that may be in the text and is not cached.
+static __attribute__((noinline)) uint32_t find_uncached_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
 	uint32_t from = object + 1, end = d->nodes[object].next, field = 0;
 	for (; __builtin_expect(end - from > 16, 0); end -= 16)
-		matches(d, object, end - 16, end, mark, key, len, &field);
-	matches(d, object, from, end, mark, key, len, &field);
-	if (field && d->steady) remember(d, key, field);
-	return field ? field : find_added(d, object, mark, key, len);
+		find_in_16(d, object, end - 16, end, hash, key, len, &field);
+	find_in_16(d, object, from, end, hash, key, len, &field);
+	if (field && d->same_shape) cache_field(d, key, field);
+	return field ? field : find_added(d, object, hash, key, len);
 }
 
-// find_to_write is doc_find for a key of that mark, and removes the fields of the same
-// key before the one that is read.
-static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t mark) {
-	if (__builtin_expect(is_absent(d, object, mark), 1)) return find_added(d, object, mark, key, len);
-	uint32_t field = recall(d, object, key, len);
-	return field ? field : search_to_write(d, object, key, len, mark);
+// find_to_write is doc_find. It also removes duplicates of the key before the field that it
+// returns.
+static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
+	if (__builtin_expect(is_hash_absent(d, object, hash), 1)) return find_added(d, object, hash, key, len);
+	uint32_t field = cached_field(d, object, key, len);
+	return field ? field : find_uncached_to_write(d, object, key, len, hash);
 }
 
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
@@ -167,7 +166,7 @@ int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
 	d->nodes[value].parent = object;
 	mark_dirty(d, object);
-	uint32_t field = find_to_write(d, object, key, len, scan_mark(key, len));
+	uint32_t field = find_to_write(d, object, key, len, scan_hash(key, len));
 	if (!field) return add_field(d, object, key, len, value);
 	replace(d, field, value);
 	return DOC_OK;
@@ -175,48 +174,48 @@ int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value
 
 // Writing scalars.
 
-// A scalar that is written. Its text is not the document's yet.
+// A scalar to write. Its text belongs to the caller.
 typedef struct {
-	const char *text; // of a string, what comes between the quotes
+	const char *text; // of a string, between the quotes
 	double num;
-	uint32_t len;     // as it will stand, with the quotes of a string that needs no escapes
+	uint32_t len;     // when encoded; with the quotes of a string that needs no escapes
 	uint16_t flags;
 	uint8_t kind;
 } scalar;
 
-// A key has one of two places.
-static inline doc_name *name_at(doc *d, const char *key) {
-	return &d->names[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 9) % DOC_NAMES];
+// A key has one of two slots.
+static inline doc_key_slot *key_slot(doc *d, const char *key) {
+	return &d->key_slots[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 9) % DOC_KEY_SLOTS];
 }
 
-static inline doc_name *name_beside(doc *d, const doc_name *n) { return &d->names[(n - d->names) ^ 1]; }
+static inline doc_key_slot *key_slot_beside(doc *d, const doc_key_slot *n) { return &d->key_slots[(n - d->key_slots) ^ 1]; }
 
-// name_new makes a name of a key, if it is short and needs no escapes.
-static __attribute__((noinline)) const doc_name *name_new(doc *d, doc_name *n, const char *key, size_t len) {
-	if (len > DOC_NAME_MAX || scan_text(key, len)) return NULL;
-	*name_beside(d, n) = *n;
+// cache_key fills a slot for a key, if it is short and needs no escapes.
+static __attribute__((noinline)) const doc_key_slot *cache_key(doc *d, doc_key_slot *n, const char *key, size_t len) {
+	if (len > DOC_CACHED_KEY_MAX || scan_text(key, len)) return NULL;
+	*key_slot_beside(d, n) = *n;
 	n->key = key;
 	n->len = (uint32_t)len;
-	n->mark = scan_mark(key, len);
+	n->hash = scan_hash(key, len);
 	n->text[0] = ',', n->text[1] = '"';
 	memcpy(n->text + 2, key, len);
 	n->text[len + 2] = '"', n->text[len + 3] = ':';
 	return n;
 }
 
-// name_of returns the name of a key, or NULL: then the key takes the long way.
-static inline const doc_name *name_of(doc *d, const char *key, size_t len) {
-	if (!d->names && !(d->names = calloc(DOC_NAMES, sizeof *d->names))) return NULL;
-	doc_name *first = name_at(d, key);
-	const doc_name *n = first->key == key ? first : name_beside(d, first);
+// cached_key returns the slot of a key, or NULL if the key cannot be cached.
+static inline const doc_key_slot *cached_key(doc *d, const char *key, size_t len) {
+	if (!d->key_slots && !(d->key_slots = calloc(DOC_KEY_SLOTS, sizeof *d->key_slots))) return NULL;
+	doc_key_slot *first = key_slot(d, key);
+	const doc_key_slot *n = first->key == key ? first : key_slot_beside(d, first);
 	if (n->key == key && n->len == len && scan_same(n->text + 2, key, len)) return n;
-	return name_new(d, first, key, len);
+	return cache_key(d, first, key, len);
 }
 
-// lay puts a scalar in place, and returns its length.
-static inline uint32_t lay(char *at, const scalar *value) {
+// write_scalar writes a scalar as it is encoded and returns its length.
+static inline uint32_t write_scalar(char *at, const scalar *value) {
 	if (value->flags & DOC_DOUBLE) return (uint32_t)number_print(at, value->num);
-	if (value->kind != DOC_STRING || value->flags & DOC_BARE) {
+	if (value->kind != DOC_STRING || value->flags & DOC_UNQUOTED) {
 		scan_copy(at, value->text, value->len);
 		return value->len;
 	}
@@ -226,17 +225,17 @@ static inline uint32_t lay(char *at, const scalar *value) {
 	return value->len;
 }
 
-// add_whole adds a field as it will be written, which needs no escapes.
-static inline int add_whole(doc *d, uint32_t object, const doc_name *name, const scalar *value) {
+// add_encoded adds a field that needs no escapes, as it is encoded.
+static inline int add_encoded(doc *d, uint32_t object, const doc_key_slot *name, const scalar *value) {
 	char *at = arena_get(d, name->len + 4 + (value->flags & DOC_DOUBLE ? NUMBER_MAX : (size_t)value->len));
-	doc_node *field = at ? add_node(d, object, at + 2, name->len, name->mark) : NULL;
+	doc_node *field = at ? add_node(d, object, at + 2, name->len, name->hash) : NULL;
 	if (!field) return DOC_NO_MEMORY;
 	scan_copy(at, name->text, name->len + 4);
 	at += name->len + 4;
 	field->text = at;
-	field->len = lay(at, value);
+	field->len = write_scalar(at, value);
 	field->u.num = value->num;
-	field->flags = value->flags | DOC_WHOLE;
+	field->flags = value->flags | DOC_ENCODED;
 	field->kind = value->kind;
 	return DOC_OK;
 }
@@ -246,7 +245,7 @@ static uint32_t scalar_new(doc *d, const scalar *value) {
 	if (value->kind == DOC_STRING) {
 		char *at = arena_get(d, value->len + 1);
 		if (!at) return 0;
-		lay(at, value);
+		write_scalar(at, value);
 		text = at;
 	}
 	uint32_t i = value_new(d, value->kind, value->flags, text, value->len);
@@ -254,11 +253,11 @@ static uint32_t scalar_new(doc *d, const scalar *value) {
 	return i;
 }
 
-// set_any writes a scalar into a field.
-static __attribute__((noinline)) int set_any(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
+// set_scalar_slowly is set_scalar for any key and scalar.
+static __attribute__((noinline)) int set_scalar_slowly(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
 	if (scan_text(key, len) & SCAN_HIGH && !doc_utf8(key, len)) return DOC_BAD_UTF8;
 	mark_dirty(d, object);
-	uint32_t field = find_to_write(d, object, key, len, scan_mark(key, len));
+	uint32_t field = find_to_write(d, object, key, len, scan_hash(key, len));
 	uint32_t i = scalar_new(d, value);
 	if (!i) return DOC_NO_MEMORY;
 	d->nodes[i].parent = object;
@@ -267,13 +266,14 @@ static __attribute__((noinline)) int set_any(doc *d, uint32_t object, const char
 	return DOC_OK;
 }
 
-// set is set_any, quick where neither the name of a new field nor its value need escapes.
-static inline int set(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
+// set_scalar writes a scalar into a field. It is fast when neither the key of a new field nor
+// its value needs escapes.
+static inline int set_scalar(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
-	const doc_name *name = value->flags & DOC_BARE ? NULL : name_of(d, key, len);
-	if (!name || find_to_write(d, object, key, len, name->mark)) return set_any(d, object, key, len, value);
+	const doc_key_slot *name = value->flags & DOC_UNQUOTED ? NULL : cached_key(d, key, len);
+	if (!name || find_to_write(d, object, key, len, name->hash)) return set_scalar_slowly(d, object, key, len, value);
 	mark_dirty(d, object);
-	return add_whole(d, object, name, value);
+	return add_encoded(d, object, name, value);
 }
 
 int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const char *s, size_t n) {
@@ -281,26 +281,26 @@ int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const c
 	int met = scan_text(s, n);
 	if (met & SCAN_HIGH && !doc_utf8(s, n)) return DOC_BAD_UTF8;
 	scalar value = {.kind = DOC_STRING, .text = s, .len = (uint32_t)n};
-	if (met & SCAN_SPECIAL) value.flags = DOC_BARE;
+	if (met & SCAN_SPECIAL) value.flags = DOC_UNQUOTED;
 	else value.len += 2; // its quotes
-	return set(d, object, key, len, &value);
+	return set_scalar(d, object, key, len, &value);
 }
 
 int doc_set_number(doc *d, uint32_t object, const char *key, size_t len, double x) {
 	if (x - x != 0) return DOC_BAD_NUMBER;
-	return set(d, object, key, len, &(scalar){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .num = x});
+	return set_scalar(d, object, key, len, &(scalar){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .num = x});
 }
 
 int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int kind) {
 	scalar value = {.kind = (uint8_t)kind};
 	value.text = literal(kind, &value.len);
-	return set(d, object, key, len, &value);
+	return set_scalar(d, object, key, len, &value);
 }
 
-// remove_searched removes a field that has to be searched for.
-static __attribute__((noinline)) int remove_searched(doc *d, uint32_t object, const char *key, size_t len) {
+// remove_uncached is doc_remove for a key that is not cached.
+static __attribute__((noinline)) int remove_uncached(doc *d, uint32_t object, const char *key, size_t len) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
-	uint32_t field = find_to_write(d, object, key, len, scan_mark(key, len));
+	uint32_t field = find_to_write(d, object, key, len, scan_hash(key, len));
 	if (!field) return DOC_OK;
 	mark_dirty(d, object);
 	set_removed(d, field);
@@ -308,14 +308,14 @@ static __attribute__((noinline)) int remove_searched(doc *d, uint32_t object, co
 }
 
 int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {
-	uint32_t field = recall(d, object, key, len);
-	if (__builtin_expect(!field, 0)) return remove_searched(d, object, key, len);
+	uint32_t field = cached_field(d, object, key, len);
+	if (__builtin_expect(!field, 0)) return remove_uncached(d, object, key, len);
 	mark_dirty(d, object);
 	set_removed(d, field);
 	return DOC_OK;
 }
 
-// list_need turns an array into a list with room for one more element.
+// list_need makes an array a list, with room for one more element.
 static doc_list *list_need(doc *d, uint32_t array) {
 	doc_node *n = &d->nodes[array];
 	doc_list *old = n->flags & DOC_LISTED ? n->u.list : NULL;
@@ -350,8 +350,8 @@ int doc_put_at(doc *d, uint32_t array, double index, uint32_t value) {
 		return doc_insert(d, array, index, value);
 	doc_list *list;
 	if (!value) return DOC_NO_MEMORY;
-	int fault = writable_list(d, array, &list);
-	if (fault) return fault;
+	int error = writable_list(d, array, &list);
+	if (error) return error;
 	if (!is_index(index, list->len)) return DOC_NO_INDEX;
 	d->nodes[value].parent = array;
 	list->at[(uint32_t)index - 1] = value;
@@ -361,8 +361,8 @@ int doc_put_at(doc *d, uint32_t array, double index, uint32_t value) {
 int doc_insert(doc *d, uint32_t array, double index, uint32_t value) {
 	doc_list *list;
 	if (!value) return DOC_NO_MEMORY;
-	int fault = writable_list(d, array, &list);
-	if (fault) return fault;
+	int error = writable_list(d, array, &list);
+	if (error) return error;
 	if (!is_index(index, list->len + 1)) return DOC_NO_INDEX;
 	uint32_t *at = list->at + (uint32_t)index - 1;
 	memmove(at + 1, at, (list->len - ((uint32_t)index - 1)) * sizeof *at);
@@ -374,8 +374,8 @@ int doc_insert(doc *d, uint32_t array, double index, uint32_t value) {
 
 int doc_remove_at(doc *d, uint32_t array, double index) {
 	doc_list *list;
-	int fault = writable_list(d, array, &list);
-	if (fault) return fault;
+	int error = writable_list(d, array, &list);
+	if (error) return error;
 	if (!is_index(index, list->len)) return DOC_NO_INDEX;
 	uint32_t *at = list->at + (uint32_t)index - 1;
 	memmove(at, at + 1, (list->len - (uint32_t)index) * sizeof *at);

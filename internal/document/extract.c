@@ -8,7 +8,7 @@
 #include "number.h"
 #include "tree.h"
 
-enum { FORGET = 4096 }; // names beyond this are dropped between runs
+enum { NAMES_KEPT = 4096 }; // names beyond this number are freed between runs
 
 extractor *extract_new(uint32_t columns) {
 	extractor *x = calloc(1, sizeof *x);
@@ -34,12 +34,12 @@ static void column_free(column *c) {
 void extract_free(extractor *x) {
 	if (!x) return;
 	for (uint32_t i = 0; i < x->column_count && x->columns; i++) column_free(&x->columns[i]);
-	for (uint32_t i = 0; i < x->entry_count; i++) free((char *)x->entries[i].name.data);
+	for (uint32_t i = 0; i < x->name_count; i++) free((char *)x->names[i].text.data);
 	free(x->columns);
-	free(x->entries);
+	free(x->names);
 	free(x->table);
-	free(x->guess);
-	free(x->bads);
+	free(x->last_names);
+	free(x->rejected);
 	doc_free(x->d);
 	free(x);
 }
@@ -52,8 +52,8 @@ static int copy_span(span *out, const char *data, size_t len) {
 	return DOC_OK;
 }
 
-// need returns the array, grown so that it holds n elements, or NULL.
-static void *need(void *array, uint32_t *cap, uint32_t n, size_t size) {
+// grow returns the array with room for n elements, or NULL.
+static void *grow(void *array, uint32_t *cap, uint32_t n, size_t size) {
 	if (n <= *cap) return array;
 	uint32_t fresh_cap = n > *cap * 2 ? n : *cap * 2;
 	char *fresh = realloc(array, fresh_cap * size);
@@ -71,49 +71,49 @@ static uint32_t hash(const char *s, size_t len) {
 	return h;
 }
 
-static uint32_t *place(extractor *x, uint32_t h, const char *name, size_t len) {
+static uint32_t *find_slot(extractor *x, uint32_t h, const char *name, size_t len) {
 	for (uint32_t i = h;; i++) {
 		uint32_t *at = &x->table[i & (x->table_cap - 1)];
 		if (!*at) return at;
-		const entry *e = &x->entries[*at - 1];
-		if (e->hash == h && e->name.len == len && memcmp(e->name.data, name, len) == 0) return at;
+		const field_name *e = &x->names[*at - 1];
+		if (e->hash == h && e->text.len == len && memcmp(e->text.data, name, len) == 0) return at;
 	}
 }
 
-static int table_build(extractor *x, uint32_t cap) {
+static int rebuild_table(extractor *x, uint32_t cap) {
 	uint32_t *table = calloc(cap, sizeof *table);
 	if (!table) return DOC_NO_MEMORY;
 	free(x->table);
 	x->table = table;
 	x->table_cap = cap;
-	for (uint32_t i = 0; i < x->entry_count; i++)
-		*place(x, x->entries[i].hash, x->entries[i].name.data, x->entries[i].name.len) = i + 1;
+	for (uint32_t i = 0; i < x->name_count; i++)
+		*find_slot(x, x->names[i].hash, x->names[i].text.data, x->names[i].text.len) = i + 1;
 	return DOC_OK;
 }
 
-// entry_of returns the number of the entry of that name, made if it is new.
-static int entry_of(extractor *x, const char *name, size_t len, uint32_t *out) {
-	if (x->entry_count * 2 >= x->table_cap && table_build(x, x->table_cap ? x->table_cap * 2 : 64)) return DOC_NO_MEMORY;
-	uint32_t h = hash(name, len), *at = place(x, h, name, len);
+// name_number finds or adds a name and stores its number in *out.
+static int name_number(extractor *x, const char *name, size_t len, uint32_t *out) {
+	if (x->name_count * 2 >= x->table_cap && rebuild_table(x, x->table_cap ? x->table_cap * 2 : 64)) return DOC_NO_MEMORY;
+	uint32_t h = hash(name, len), *at = find_slot(x, h, name, len);
 	if (!*at) {
-		entry *entries = need(x->entries, &x->entry_cap, x->entry_count + 1, sizeof *entries);
-		if (!entries) return DOC_NO_MEMORY;
-		x->entries = entries;
-		entry *e = &entries[x->entry_count];
-		*e = (entry){.hash = h};
-		if (copy_span(&e->name, name, len)) return DOC_NO_MEMORY;
-		*at = ++x->entry_count;
+		field_name *names = grow(x->names, &x->name_cap, x->name_count + 1, sizeof *names);
+		if (!names) return DOC_NO_MEMORY;
+		x->names = names;
+		field_name *e = &names[x->name_count];
+		*e = (field_name){.hash = h};
+		if (copy_span(&e->text, name, len)) return DOC_NO_MEMORY;
+		*at = ++x->name_count;
 	}
 	*out = *at - 1;
 	return DOC_OK;
 }
 
-static int entries_reset(extractor *x) {
-	for (uint32_t i = 0; i < x->entry_count; i++) x->entries[i].kinds = 0, x->entries[i].row = 0;
-	if (x->entry_count - x->known <= FORGET) return DOC_OK;
-	while (x->entry_count > x->known) free((char *)x->entries[--x->entry_count].name.data);
-	memset(x->guess, 0, x->guess_cap * sizeof *x->guess);
-	return table_build(x, x->table_cap);
+static int reset_names(extractor *x) {
+	for (uint32_t i = 0; i < x->name_count; i++) x->names[i].kinds = 0, x->names[i].row = 0;
+	if (x->name_count - x->column_names <= NAMES_KEPT) return DOC_OK;
+	while (x->name_count > x->column_names) free((char *)x->names[--x->name_count].text.data);
+	memset(x->last_names, 0, x->last_names_cap * sizeof *x->last_names);
+	return rebuild_table(x, x->table_cap);
 }
 
 int extract_column(extractor *x, uint32_t c, int type, int required, uint32_t depth) {
@@ -130,9 +130,9 @@ int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t le
 	column *col = &x->columns[c];
 	if (copy_span(&col->path[i], key, len)) return DOC_NO_MEMORY;
 	if (i > 0) return DOC_OK;
-	int fault = entry_of(x, key, len, &col->field);
-	x->known = x->entry_count;
-	return fault;
+	int error = name_number(x, key, len, &col->name);
+	x->column_names = x->name_count;
+	return error;
 }
 
 // Values.
@@ -158,8 +158,8 @@ int extract_kind(const doc *d, uint32_t node) {
 	}
 }
 
-// small reads a whole number of at most 18 digits.
-static inline int small(const doc_node *n, int64_t *out) {
+// read_small_int reads an integer of at most 18 digits.
+static inline int read_small_int(const doc_node *n, int64_t *out) {
 	const char *s = n->text;
 	uint32_t i = *s == '-', len = n->len;
 	if (len > 18) return 0;
@@ -173,9 +173,9 @@ static inline int small(const doc_node *n, int64_t *out) {
 	return 1;
 }
 
-static int whole(const doc_node *n, int64_t *out) {
+static int read_int64(const doc_node *n, int64_t *out) {
 	if (n->kind != DOC_NUMBER) return M_MISTYPED;
-	if (small(n, out)) return 0;
+	if (read_small_int(n, out)) return 0;
 	switch (decimal_int64(decimal_read(n->text, n->len), out)) {
 	case DECIMAL_OK: return 0;
 	case DECIMAL_RANGE: return M_OUT_OF_RANGE;
@@ -183,8 +183,8 @@ static int whole(const doc_node *n, int64_t *out) {
 	}
 }
 
-static int whole32(const doc_node *n, int64_t *out) {
-	int misfit = whole(n, out);
+static int read_int32(const doc_node *n, int64_t *out) {
+	int misfit = read_int64(n, out);
 	if (misfit) return misfit;
 	return *out < INT32_MIN || *out > INT32_MAX ? M_OUT_OF_RANGE : 0;
 }
@@ -193,8 +193,8 @@ static int in_years(int64_t micros) {
 	return micros >= -62135596800000000 && micros < 253402300800000000;
 }
 
-// seconds reads a number of Unix seconds, whole or not, to the microsecond.
-static int seconds(const doc_node *n, int64_t *out) {
+// read_seconds reads a number of Unix seconds, to the microsecond.
+static int read_seconds(const doc_node *n, int64_t *out) {
 	decimal x = decimal_read(n->text, n->len);
 	x.exp += 6;
 	if (x.count > 19) x.exp += x.count - 19, x.count = 19;
@@ -204,31 +204,31 @@ static int seconds(const doc_node *n, int64_t *out) {
 	return 0;
 }
 
-static int timestamp(doc *d, uint32_t node, const doc_node *n, int64_t *out) {
-	if (n->kind == DOC_NUMBER) return seconds(n, out);
+static int read_timestamp(doc *d, uint32_t node, const doc_node *n, int64_t *out) {
+	if (n->kind == DOC_NUMBER) return read_seconds(n, out);
 	if (n->kind != DOC_STRING) return M_MISTYPED;
 	if (doc_value(d, node) != DOC_STRING || !time_parse(d->str, d->str_len, out)) return M_BAD_TIME;
 	return in_years(*out) ? 0 : M_BAD_TIME;
 }
 
-static int real(const doc_node *n, double *out) {
+static int read_float(const doc_node *n, double *out) {
 	if (n->kind != DOC_NUMBER) return M_MISTYPED;
 	*out = doc_double(n->text, n->len);
 	return *out - *out != 0 ? M_OUT_OF_RANGE : 0;
 }
 
-static int string(doc *d, column *c, uint32_t node) {
+static int read_string(doc *d, column *c, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	if (n->kind != DOC_STRING) return M_MISTYPED;
-	if (is_plain(n)) return doc_buf_put(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
-	if (n->flags & DOC_BARE) return doc_buf_put(&c->bytes, n->text, n->len) ? -1 : 0;
+	if (is_plain_string(n)) return doc_buf_put(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
+	if (n->flags & DOC_UNQUOTED) return doc_buf_put(&c->bytes, n->text, n->len) ? -1 : 0;
 	if (doc_buf_need(&c->bytes, n->len)) return -1;
 	c->bytes.len += doc_unescape(n->text + 1, n->len - 2, c->bytes.data + c->bytes.len);
 	return 0;
 }
 
-// convert fills row r of c from a value that is not null. It returns a misfit,
-// or -1 when memory ends.
+// convert fills row r of c from a value that is not null. It returns a misfit, or -1 when
+// memory is exhausted.
 static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	doc_node printed;
@@ -243,12 +243,12 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	case T_BOOL:
 		c->ints[r] = n->kind == DOC_TRUE;
 		return n->kind == DOC_TRUE || n->kind == DOC_FALSE ? 0 : M_MISTYPED;
-	case T_INT32: return whole32(n, &c->ints[r]);
-	case T_INT64: return whole(n, &c->ints[r]);
-	case T_FLOAT64: return real(n, &c->floats[r]);
-	case T_TIMESTAMP: return timestamp(d, node, n, &c->ints[r]);
-	case T_STRING: return string(d, c, node);
-	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // else as spelled
+	case T_INT32: return read_int32(n, &c->ints[r]);
+	case T_INT64: return read_int64(n, &c->ints[r]);
+	case T_FLOAT64: return read_float(n, &c->floats[r]);
+	case T_TIMESTAMP: return read_timestamp(d, node, n, &c->ints[r]);
+	case T_STRING: return read_string(d, c, node);
+	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // copied as it is spelled
 	// fall through
 	default: return doc_encode(d, node, &c->bytes) ? -1 : 0;
 	}
@@ -260,16 +260,16 @@ static void set_null(column *c, uint32_t r) {
 	c->ints[r] = 0;
 }
 
-static int complain(extractor *x, bad b) {
-	bad *bads = need(x->bads, &x->bad_cap, x->bad_count + 1, sizeof *bads);
-	if (!bads) return DOC_NO_MEMORY;
-	x->bads = bads;
-	bads[x->bad_count++] = b;
+static int reject(extractor *x, rejected b) {
+	rejected *all = grow(x->rejected, &x->rejected_cap, x->rejected_count + 1, sizeof *all);
+	if (!all) return DOC_NO_MEMORY;
+	x->rejected = all;
+	all[x->rejected_count++] = b;
 	return DOC_OK;
 }
 
-static uint32_t walk_path(extractor *x, const column *c, uint32_t row) {
-	const entry *e = &x->entries[c->field];
+static uint32_t find_value(extractor *x, const column *c, uint32_t row) {
+	const field_name *e = &x->names[c->name];
 	if (e->row != row + 1) return 0;
 	uint32_t node = e->node;
 	for (uint32_t i = 1; i < c->depth && node; i++)
@@ -285,76 +285,76 @@ static __attribute__((noinline)) int fill_any(doc *d, column *c, uint32_t r, uin
 	return misfit;
 }
 
-// fill fills row r of c from a node, 0 where there is none, as convert does.
+// fill fills row r of c from a node, or from 0 if the value is missing. It returns as convert does.
 static inline int fill(doc *d, column *c, uint32_t r, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	c->null[r] = 0;
-	if (node == 0 || c->type != T_STRING || !is_plain(n)) return fill_any(d, c, r, node);
+	if (node == 0 || c->type != T_STRING || !is_plain_string(n)) return fill_any(d, c, r, node);
 	return doc_buf_put(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
 }
 
 static int cell(extractor *x, uint32_t ci, uint32_t row, const char *data) {
 	column *c = &x->columns[ci];
-	uint32_t node = walk_path(x, c, row);
+	uint32_t node = find_value(x, c, row);
 	const doc_node *n = &x->d->nodes[node];
 	int misfit = fill(x->d, c, row, node);
 	if (misfit < 0) return DOC_NO_MEMORY;
 	if (!misfit) return DOC_OK;
-	bad b = {.row = row, .column = (int32_t)ci, .misfit = (uint8_t)misfit};
+	rejected b = {.row = row, .column = (int32_t)ci, .misfit = (uint8_t)misfit};
 	if (node) {
 		b.kind = (uint16_t)extract_kind(x->d, node);
 		b.offset = (uint32_t)(n->text - data);
 		b.len = n->len;
 	}
-	return complain(x, b);
+	return reject(x, b);
 }
 
 // Rows.
 
-static int field_entry(extractor *x, const doc_node *n, uint32_t position, uint32_t *out) {
+static int field_name_number(extractor *x, const doc_node *n, uint32_t position, uint32_t *out) {
 	const char *name = n->key;
 	size_t len = n->key_len;
 	if (n->flags & DOC_KEY_ESCAPED) {
 		char *plain = malloc(len + 1);
 		if (!plain) return DOC_NO_MEMORY;
-		int fault = entry_of(x, plain, doc_unescape(name, len, plain), out);
+		int error = name_number(x, plain, doc_unescape(name, len, plain), out);
 		free(plain);
-		return fault;
+		return error;
 	}
-	uint32_t *guess = need(x->guess, &x->guess_cap, position + 1, sizeof *guess);
-	if (!guess) return DOC_NO_MEMORY;
-	x->guess = guess;
-	*out = guess[position];
-	const span *had = *out < x->entry_count ? &x->entries[*out].name : &(span){0};
-	if (had->data && had->len == len && memcmp(had->data, name, len) == 0) return DOC_OK;
-	int fault = entry_of(x, name, len, out);
-	if (!fault) guess[position] = *out;
-	return fault;
+	uint32_t *last = grow(x->last_names, &x->last_names_cap, position + 1, sizeof *last);
+	if (!last) return DOC_NO_MEMORY;
+	x->last_names = last;
+	*out = last[position];
+	const span *before = *out < x->name_count ? &x->names[*out].text : &(span){0};
+	if (before->data && before->len == len && memcmp(before->data, name, len) == 0) return DOC_OK;
+	int error = name_number(x, name, len, out);
+	if (!error) last[position] = *out;
+	return error;
 }
 
-static int fields(extractor *x, uint32_t row) {
+static int index_fields(extractor *x, uint32_t row) {
 	doc *d = x->d;
 	uint32_t position = 0, number;
 	for (uint32_t i = 1; i < d->nodes[0].next; i = d->nodes[i].next, position++) {
-		if (field_entry(x, &d->nodes[i], position, &number)) return DOC_NO_MEMORY;
-		entry *e = &x->entries[number];
+		if (field_name_number(x, &d->nodes[i], position, &number)) return DOC_NO_MEMORY;
+		field_name *e = &x->names[number];
 		e->row = row + 1;
 		e->node = i;
-		if (number >= x->known) e->kinds |= (uint16_t)extract_kind(d, i);
+		if (number >= x->column_names) e->kinds |= (uint16_t)extract_kind(d, i);
 	}
 	return DOC_OK;
 }
 
-static int row_run(extractor *x, uint32_t row, const char *data, uint32_t from, uint32_t to, const char *limit) {
-	int fault = doc_index(x->d, data + from, to - from, limit);
-	if (fault == DOC_NO_MEMORY) return fault;
-	if (fault) {
+static int extract_row(extractor *x, uint32_t row, const char *data, uint32_t from, uint32_t to, const char *limit) {
+	int error = doc_index(x->d, data + from, to - from, limit);
+	if (error == DOC_NO_MEMORY) return error;
+	if (error) {
 		for (uint32_t c = 0; c < x->column_count; c++) set_null(&x->columns[c], row);
-		return complain(x, (bad){.row = row, .column = -1, .misfit = (uint8_t)fault, .offset = x->d->offset});
+		return reject(x, (rejected){.row = row, .column = -1, .misfit = (uint8_t)error, .offset = x->d->offset});
 	}
-	fault = fields(x, row);
-	for (uint32_t c = 0; c < x->column_count && !fault; c++) fault = cell(x, c, row, data);
-	return fault;
+	error = index_fields(x, row);
+	for (uint32_t c = 0; c < x->column_count && !error; c++) error = cell(x, c, row, data);
+	return error;
 }
 
 static int rows_need(extractor *x, uint32_t n) {
@@ -362,13 +362,13 @@ static int rows_need(extractor *x, uint32_t n) {
 	for (uint32_t i = 0; i < x->column_count; i++) {
 		column *c = &x->columns[i];
 		uint32_t cap[4] = {x->row_cap, x->row_cap, x->row_cap, x->row_cap};
-		void *null = need(c->null, &cap[0], n, sizeof *c->null);
+		void *null = grow(c->null, &cap[0], n, sizeof *c->null);
 		if (null) c->null = null;
-		void *ends = need(c->ends, &cap[1], n, sizeof *c->ends);
+		void *ends = grow(c->ends, &cap[1], n, sizeof *c->ends);
 		if (ends) c->ends = ends;
-		void *ints = need(c->ints, &cap[2], n, sizeof *c->ints);
+		void *ints = grow(c->ints, &cap[2], n, sizeof *c->ints);
 		if (ints) c->ints = ints;
-		void *floats = need(c->floats, &cap[3], n, sizeof *c->floats);
+		void *floats = grow(c->floats, &cap[3], n, sizeof *c->floats);
 		if (floats) c->floats = floats;
 		if (!null || !ends || !ints || !floats) return DOC_NO_MEMORY;
 	}
@@ -388,43 +388,43 @@ static void row_drop(extractor *x, uint32_t row) {
 	x->rows = row;
 }
 
-int extract_begin(extractor *x) {
-	x->rows = x->bad_count = 0;
+int doc_extract_begin(extractor *x) {
+	x->rows = x->rejected_count = 0;
 	for (uint32_t c = 0; c < x->column_count; c++) x->columns[c].bytes.len = 0;
-	return entries_reset(x);
+	return reset_names(x);
 }
 
-int extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
-	int fault = rows_need(x, n);
-	for (uint32_t row = x->rows; row < n && !fault; row++) {
-		fault = row_run(x, row, data, row ? ends[row - 1] : 0, ends[row], data + ends[n - 1]);
+int doc_extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
+	int error = rows_need(x, n);
+	for (uint32_t row = x->rows; row < n && !error; row++) {
+		error = extract_row(x, row, data, row ? ends[row - 1] : 0, ends[row], data + ends[n - 1]);
 		row_end(x, row);
 	}
-	return fault;
+	return error;
 }
 
-// is_again tells whether doc_find would return this node for a column's first key in a
-// document that has not the form of the one before, as it did for that.
-static int is_again(const doc *d, uint32_t field, const span *key) {
+// is_same_field tells whether doc_find would return the node that it returned for the preceding
+// document, where the template does not tell.
+static int is_same_field(const doc *d, uint32_t field, const span *key) {
 	const doc_node *n = &d->nodes[field];
 	if (field == 0 || field >= d->count) return 0;
 	if (n->parent != 0 || n->key_len != key->len || !n->key || n->flags & DOC_KEY_ESCAPED || !scan_same(n->key, key->data, key->len)) return 0;
-	if (field >= d->nodes[0].next) return 1; // it was added: there is no other
-	return d->known == d->shape && field < 64 && d->lone >> field & 1;
+	if (field >= d->nodes[0].next) return 1; // it was added, and no other has the key
+	return d->indexed_shape == d->shape && field < 64 && d->unique_hashes >> field & 1;
 }
 
-// field_of returns the field of a column's first key in a document, or 0. What stands in
-// the text is where it was while the form is the same; what was written may not be.
-static inline uint32_t field_of(doc *d, column *c) {
-	if (d->form.holds && c->form == d->form.number) return c->guess;
-	if (!is_again(d, c->guess, c->path)) c->guess = doc_find(d, 0, c->path->data, c->path->len);
-	c->form = d->form.holds && c->guess && c->guess < d->nodes[0].next ? d->form.number : 0;
-	return c->guess;
+// column_field returns the field of a column's first key in a document, or 0. A field of the
+// text keeps its node while the template matches; an added field need not.
+static inline uint32_t column_field(doc *d, column *c) {
+	if (d->template.matches && c->template == d->template.number) return c->node;
+	if (!is_same_field(d, c->node, c->path)) c->node = doc_find(d, 0, c->path->data, c->path->len);
+	c->template = d->template.matches && c->node && c->node < d->nodes[0].next ? d->template.number : 0;
+	return c->node;
 }
 
-// reach returns the node of a column's value in a document that was written to, or 0.
-static inline uint32_t reach(doc *d, column *c) {
-	uint32_t field = field_of(d, c);
+// written_value returns the node of a column's value in a document that was written to, or 0.
+static inline uint32_t written_value(doc *d, column *c) {
+	uint32_t field = column_field(d, c);
 	for (uint32_t i = 1;; i++) {
 		if (!field || d->nodes[field].flags & DOC_REMOVED) return 0;
 		uint32_t node = value_of(d, field);
@@ -433,37 +433,37 @@ static inline uint32_t reach(doc *d, column *c) {
 	}
 }
 
-// event_run fills a row, and returns what does not fit, as convert does.
-static int event_run(extractor *x, doc *d, uint32_t row) {
+// extract_written fills a row. It returns as convert does.
+static int extract_written(extractor *x, doc *d, uint32_t row) {
 	int misfit = 0;
-	x->last = 0;
+	x->row_bytes = 0;
 	for (column *c = x->columns; c < x->columns + x->column_count && !misfit; c++) {
-		size_t had = c->bytes.len;
-		misfit = fill(d, c, row, reach(d, c));
+		size_t before = c->bytes.len;
+		misfit = fill(d, c, row, written_value(d, c));
 		c->ends[row] = (uint32_t)c->bytes.len;
-		x->last += c->bytes.len - had;
+		x->row_bytes += c->bytes.len - before;
 	}
 	x->rows = row + 1;
 	return misfit;
 }
 
-int extract_bare(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n, size_t room) {
-	int fault = extract_rows(x, data, ends, n - 1);
-	if (!fault) fault = rows_need(x, n);
-	if (fault) return fault;
-	if (event_run(x, d, n - 1) == 0 && x->last <= room) return DOC_OK;
+int doc_extract_columns_only(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n, size_t room) {
+	int error = doc_extract_rows(x, data, ends, n - 1);
+	if (!error) error = rows_need(x, n);
+	if (error) return error;
+	if (extract_written(x, d, n - 1) == 0 && x->row_bytes <= room) return DOC_OK;
 	row_drop(x, n - 1);
 	return DOC_TOO_BIG;
 }
 
-// Where something does not fit, the row is read again from its text, to which the
-// report refers.
-int extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n) {
-	int fault = extract_bare(x, d, data, ends, n, SIZE_MAX);
-	return fault == DOC_TOO_BIG ? extract_rows(x, data, ends, n) : fault;
+// If a value does not fit, the row is read again from its text, because the report quotes
+// that.
+int doc_extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n) {
+	int error = doc_extract_columns_only(x, d, data, ends, n, SIZE_MAX);
+	return error == DOC_TOO_BIG ? doc_extract_rows(x, data, ends, n) : error;
 }
 
 int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
-	int fault = extract_begin(x);
-	return fault ? fault : extract_rows(x, data, ends, n);
+	int error = doc_extract_begin(x);
+	return error ? error : doc_extract_rows(x, data, ends, n);
 }

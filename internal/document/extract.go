@@ -59,7 +59,7 @@ func compile(c *C.extractor, i int, column event.Column) {
 func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Report, error) {
 	defer runtime.KeepAlive(x)
 	if len(ends) == 0 {
-		x.c.rows, x.c.bad_count = 0, 0
+		x.c.rows, x.c.rejected_count = 0, 0
 		prepare(cols, x.spec)
 		return Report{}, nil
 	}
@@ -127,11 +127,11 @@ func fill(v *event.Vector, t event.Type, c *C.column, rows int) {
 }
 
 func (x *Extractor) bad(data []byte) []Bad {
-	if x.c.bad_count == 0 {
+	if x.c.rejected_count == 0 {
 		return nil
 	}
-	all := make([]Bad, 0, x.c.bad_count)
-	for _, b := range unsafe.Slice(x.c.bads, int(x.c.bad_count)) {
+	all := make([]Bad, 0, x.c.rejected_count)
+	for _, b := range unsafe.Slice(x.c.rejected, int(x.c.rejected_count)) {
 		bad := Bad{Row: int(b.row), Column: int(b.column), Kind: Kind(b.kind)}
 		if b.column < 0 {
 			err := report.SyntaxError{Fault: report.Fault(b.misfit), Offset: int(b.offset)}
@@ -147,11 +147,11 @@ func (x *Extractor) bad(data []byte) []Bad {
 
 func (x *Extractor) unknown() []Field {
 	var fields []Field
-	entries := unsafe.Slice(x.c.entries, int(x.c.entry_count))
-	for _, e := range entries[x.c.known:] {
-		if e.kinds != 0 {
-			name := unsafe.Slice((*byte)(unsafe.Pointer(e.name.data)), int(e.name.len))
-			fields = append(fields, Field{Name: string(name), Kinds: Kind(e.kinds)})
+	names := unsafe.Slice(x.c.names, int(x.c.name_count))
+	for _, name := range names[x.c.column_names:] {
+		if name.kinds != 0 {
+			text := unsafe.Slice((*byte)(unsafe.Pointer(name.text.data)), int(name.text.len))
+			fields = append(fields, Field{Name: string(text), Kinds: Kind(name.kinds)})
 		}
 	}
 	return fields

@@ -1,4 +1,4 @@
-// Typed columns out of documents that stand back to back.
+// Typed columns from documents that stand back to back.
 
 #ifndef PERIGEE_EXTRACT_H
 #define PERIGEE_EXTRACT_H
@@ -14,12 +14,12 @@ typedef struct { const char *data; size_t len; } span;
 
 typedef struct {
 	uint8_t type, required;
-	uint32_t field; // the entry of path[0]
-	uint32_t guess; // its node in the event before,
-	uint64_t form;  // and the number of the form in which it is sure to be that; 0: of none
-	uint32_t depth; // keys in path
+	uint32_t name;     // number of path[0] among the names
+	uint32_t node;     // of path[0] in the preceding event,
+	uint64_t template; // and the template whose documents all have it there; 0: none
+	uint32_t depth;    // keys in path
 	span *path;
-	// What was extracted, one per row; the type says which of them count.
+	// The extracted values, one per row; the type says which of these hold them.
 	uint8_t *null;
 	int64_t *ints;
 	double *floats;
@@ -27,32 +27,34 @@ typedef struct {
 	doc_buf bytes;
 } column;
 
+// A name of top-level fields.
 typedef struct {
-	span name;
-	uint32_t hash, row; // row: of the last document that had it, counted from 1
-	uint32_t node;
-	uint16_t kinds;     // seen in this run; only of fields that no column names
-} entry;
+	span text;
+	uint32_t hash;
+	uint32_t row;   // the last document that had it, counted from 1,
+	uint32_t node;  //   and the field there
+	uint16_t kinds; // seen in this run; only of fields that no column names
+} field_name;
 
 typedef struct {
 	uint32_t row;
 	int32_t column; // -1: the document
 	uint16_t kind;
-	uint8_t misfit; // or a doc_fault
-	uint32_t offset, len; // of the value in the data, or where the fault is
-} bad;
+	uint8_t misfit; // or a doc_error
+	uint32_t offset, len; // of the value in the data, or where the error is
+} rejected;
 
 typedef struct extractor {
 	doc *d;
 	column *columns;
 	uint32_t column_count, rows, row_cap;
-	entry *entries; // the first `known` are those of columns
-	uint32_t entry_count, entry_cap, known;
-	uint32_t *table, table_cap; // hash table of entries, +1
-	uint32_t *guess, guess_cap; // guess[i]: which entry field i was in the last document
-	size_t last; // bytes of the values of the last row
-	bad *bads;
-	uint32_t bad_count, bad_cap;
+	field_name *names; // the first `column_names` are those of columns
+	uint32_t name_count, name_cap, column_names;
+	uint32_t *table, table_cap; // hash table of the numbers of names, +1
+	uint32_t *last_names, last_names_cap; // the name of each field in the preceding document
+	size_t row_bytes; // of the values of the last row
+	rejected *rejected;
+	uint32_t rejected_count, rejected_cap;
 } extractor;
 
 extractor *extract_new(uint32_t columns);
@@ -60,18 +62,14 @@ void extract_free(extractor *x);
 int extract_column(extractor *x, uint32_t c, int type, int required, uint32_t depth);
 int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t len);
 
-// extract_run fills a row for each of n documents and returns DOC_OK, or
-// DOC_NO_MEMORY. Values that do not fit are nulls and are in bads.
+// extract_run fills a row for each of n documents and returns DOC_OK or
+// DOC_NO_MEMORY. Values that do not fit are null, and in `rejected`.
 int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n);
 
-// The same piece by piece: extract_begin, then extract_rows for what there is up to
-// row n, or extract_event, which knows that row n-1 is the event d as it was written.
-int extract_begin(extractor *x);
-int extract_rows(extractor *x, const char *data, const uint32_t *ends, uint32_t n);
-int extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n);
-// extract_bare is extract_event for a row n-1 that has no text. It makes no row that
-// does not fit its columns or that takes more than `room` bytes; then it returns a fault.
-int extract_bare(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n, size_t room);
+// The same in steps, among DOC_FUNCTIONS: doc_extract_begin; then doc_extract_rows, which fills the
+// rows that are missing up to row n, or doc_extract_event, for which row n-1 is the event d as
+// it was written. doc_extract_columns_only is doc_extract_event for a row n-1 that has no document. It
+// returns an error, and fills no row, if a value does not fit or the row has more than `room` bytes.
 
 int extract_kind(const doc *d, uint32_t node); // one of the K_ bits
 

@@ -4,13 +4,13 @@
 
 #include <stdlib.h>
 
-#include "form.h"
+#include "template.h"
 #include "memory.h"
 #include "scan.h"
 #include "text.h"
 
 INLINE void skip_space(walk *w) {
-	// The last byte of the text is a bracket, so this ends.
+	// The last byte of the text is a bracket, which ends the loop.
 	if (__builtin_expect((unsigned char)w->text[w->at] <= ' ', 0))
 		while (is_space(w->text[w->at])) w->at++;
 }
@@ -26,20 +26,20 @@ static int blocks_need(doc *d, uint32_t n) {
 	return DOC_OK;
 }
 
-// whole returns 64 bytes at p, of which `left` are of the text.
-static inline const char *whole(const char *p, size_t left, const char *limit, char padded[64]) {
+// full_block returns 64 bytes at p, of which `left` belong to the text, padded if need be.
+static inline const char *full_block(const char *p, size_t left, const char *limit, char padded[64]) {
 	if (__builtin_expect(limit - p >= 64, 1)) return p;
 	memset(padded, ' ', 64);
 	return memcpy(padded, p, left < 64 ? left : 64);
 }
 
-// classify fills the blocks for a text that has backslashes or control characters.
+// classify fills the blocks of a text that has backslashes or control characters.
 static __attribute__((noinline)) void classify(doc *d, const char *text, uint32_t len, const char *limit) {
 	uint64_t carry = 0;
 	for (uint32_t i = 0; i * 64 < len; i++) {
 		char padded[64];
 		size_t left = len - i * 64;
-		scan_bits b = scan64(whole(text + (size_t)i * 64, left, limit, padded));
+		scan_bits b = scan64(full_block(text + (size_t)i * 64, left, limit, padded));
 		if (left < 64) scan_cut(&b, left);
 		if (b.slash | carry) b.quote &= ~scan_escaped(b.slash, &carry);
 		d->quotes[i] = b.quote;
@@ -47,33 +47,34 @@ static __attribute__((noinline)) void classify(doc *d, const char *text, uint32_
 	}
 }
 
-// rest finds the quotes of the last block, which is not full. It looks at the last 64
-// bytes, or at all if the text is shorter.
-static inline uint64_t rest(const char *text, uint32_t len, const char *limit, scan_met *met) {
+// last_quotes finds the quotes of the last block, which is not full, in the last 64 bytes of
+// the text, or in all of a shorter text.
+static inline uint64_t last_quotes(const char *text, uint32_t len, const char *limit, scan_met *met) {
 	uint32_t left = len % 64;
 	if (__builtin_expect(len > 64, 1)) return scan_quotes(text + len - 64, met) >> (64 - left);
 	char padded[64];
-	return scan_quotes(whole(text, left, limit, padded), met) & (((uint64_t)1 << left) - 1);
+	return scan_quotes(full_block(text, left, limit, padded), met) & (((uint64_t)1 << left) - 1);
 }
 
-// survey finds the quotes and checks the encoding of the whole text. It may see
-// some bytes past its end too; they can only make it more careful.
-static int survey(doc *d, const char *text, uint32_t len, const char *limit, int *careful) {
+// find_quotes finds the quotes and checks the encoding of the whole text, and stores in *special
+// whether it has backslashes or control characters. Bytes past the end may make that
+// true, which is harmless.
+static int find_quotes(doc *d, const char *text, uint32_t len, const char *limit, int *special) {
 	uint32_t n = (len + 63) / 64;
 	if (blocks_need(d, n)) return fail(d, DOC_NO_MEMORY, 0);
 	scan_met met = scan_begin();
 	for (uint32_t i = 0; i < len / 64; i++) d->quotes[i] = scan_quotes(text + (size_t)i * 64, &met);
-	if (len % 64) d->quotes[n - 1] = rest(text, len, limit, &met);
-	d->quotes[n] = 1; // behind the text, so that look in form.c ends
-	*careful = !scan_plain(&met);
-	if (*careful) classify(d, text, len, limit);
+	if (len % 64) d->quotes[n - 1] = last_quotes(text, len, limit, &met);
+	d->quotes[n] = 1; // behind the text, which ends next_quotes in template.c
+	*special = !scan_plain(&met);
+	if (*special) classify(d, text, len, limit);
 	if (scan_ascii(&met)) return DOC_OK;
 	size_t end = utf8_end(text, len);
 	return end < len ? fail(d, DOC_BAD_UTF8, (uint32_t)end) : DOC_OK;
 }
 
 // next_quote returns the offset of the next quote that is not escaped, or len.
-// The bits stay in a register, so that no string waits for the one before.
+// The bits stay in a register, so that no string waits for the preceding one.
 INLINE uint32_t next_quote(walk *w) {
 	while (__builtin_expect(w->bits == 0, 0)) {
 		if (w->base + 64 >= w->len) return w->len;
@@ -85,39 +86,12 @@ INLINE uint32_t next_quote(walk *w) {
 	return at;
 }
 
-// first_bit returns the offset of the first set bit of one kind in [from, to), or to.
-static uint32_t first_bit(const doc_block *blocks, int slash, uint32_t from, uint32_t to) {
-	for (uint32_t i = from / 64; i * 64 < to; i++) {
-		uint64_t bits = slash ? blocks[i].slash : blocks[i].control;
-		if (i == from / 64) bits &= ~(uint64_t)0 << (from % 64);
-		if (bits) {
-			uint32_t at = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			return at < to ? at : to;
-		}
-	}
-	return to;
-}
-
-int check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
-	const doc_block *blocks = d->blocks;
-	uint32_t control = first_bit(blocks, 0, from, to);
-	uint32_t slash = first_bit(blocks, 1, from, to);
-	int escaped = slash < to ? DOC_ESCAPED : 0;
-	while (slash < to && slash < control) {
-		size_t n = escape_len(text + slash, to - slash);
-		if (n == 0) return -fail(d, DOC_BAD_ESCAPE, slash);
-		slash = first_bit(blocks, 1, slash + (uint32_t)n, to);
-	}
-	return control < to ? -fail(d, DOC_CONTROL, control) : escaped;
-}
-
-// string walks over the string at w->at, which ends before *end. It returns as
-// check_string does. Where nobody need be careful, there are neither backslashes nor
-// control characters in the text.
-INLINE int string(walk *w, uint32_t *end, const int careful) {
+// string walks over the string at w->at and stores where it ends. It returns as check_string
+// does. Without `special` the text has neither backslashes nor control characters.
+INLINE int string(walk *w, uint32_t *end, const int special) {
 	next_quote(w); // the opening one
 	*end = next_quote(w);
-	int checked = careful ? check_string(w->d, w->text, w->at + 1, *end) : 0;
+	int checked = special ? check_string(w->d, w->text, w->at + 1, *end) : 0;
 	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
 	return checked;
@@ -139,11 +113,11 @@ INLINE doc_node *node_open(walk *w, const char *key, uint32_t key_len, int flags
 	return n;
 }
 
-static __attribute__((noinline)) uint8_t mark_escaped(doc *d, const char *key, uint32_t len) {
+static __attribute__((noinline)) uint8_t hash_escaped(doc *d, const char *key, uint32_t len) {
 	char small[64];
 	char *out = len <= sizeof small ? small : arena_get(d, len);
 	if (!out) return 0;
-	return scan_mark(out, doc_unescape(key, len, out));
+	return scan_hash(out, doc_unescape(key, len, out));
 }
 
 INLINE void container_open(walk *w, doc_node *n, int kind) {
@@ -151,7 +125,7 @@ INLINE void container_open(walk *w, doc_node *n, int kind) {
 	w->children = 0;
 	n->kind = (uint8_t)kind;
 	n->first = n->last = 0;
-	n->u.near.index = 0;
+	n->u.last_read.index = 0;
 	w->container = (uint32_t)(n - w->nodes);
 	w->depth++;
 	w->at++;
@@ -168,26 +142,25 @@ INLINE void container_close(walk *w) {
 	w->depth--;
 }
 
-// scalar walks over a value that is no container.
-INLINE int scalar(walk *w, doc_node *n, const int careful) {
+// scalar walks over a value that is not a container.
+INLINE int scalar(walk *w, doc_node *n, const int special) {
 	uint32_t from = w->at, end;
 	if (__builtin_expect(w->text[from] == '"', 1)) {
-		int escaped = string(w, &end, careful);
+		int escaped = string(w, &end, special);
 		if (escaped < 0) return -escaped;
 		n->kind = DOC_STRING;
 		n->flags |= (uint8_t)escaped;
 		n->len = w->at - from;
 		return DOC_OK;
 	}
-	return plain(w, n);
+	return unquoted(w, n);
 }
 
-// tokens walks over everything after the opening bracket, and returns where it
-// stopped in *used.
-INLINE int tokens(walk w, uint32_t *used, const int careful) {
+// tokens walks over everything after the opening bracket and stores where it stopped in *used.
+INLINE int tokens(walk w, uint32_t *used, const int special) {
 	const char *text = w.text;
 	doc *d = w.d;
-	int fault, escaped, in_array;
+	int error, escaped, in_array;
 	doc_node *n;
 	const char *key;
 	uint32_t key_len, end;
@@ -201,7 +174,7 @@ opened:
 member:
 	if (text[w.at] != '"') return fail(d, DOC_WANT_KEY, w.at);
 	key = text + w.at + 1;
-	if ((escaped = string(&w, &end, careful)) < 0) return -escaped;
+	if ((escaped = string(&w, &end, special)) < 0) return -escaped;
 	key_len = (uint32_t)(text + end - key);
 	if (__builtin_expect(text[w.at] != ':', 0)) {
 		skip_space(&w);
@@ -210,12 +183,12 @@ member:
 	w.at++;
 	if (text[w.at] != '"') skip_space(&w);
 	if (!(n = node_open(&w, key, key_len, escaped ? DOC_KEY_ESCAPED : 0))) return DOC_NO_MEMORY;
-	d->marks[w.count - 1] = escaped ? mark_escaped(d, key, key_len) : scan_mark(key, key_len);
+	d->hashes[w.count - 1] = escaped ? hash_escaped(d, key, key_len) : scan_hash(key, key_len);
 	goto value;
 
 element:
 	if (!(n = node_open(&w, NULL, 0, 0))) return DOC_NO_MEMORY;
-	d->marks[w.count - 1] = 0;
+	d->hashes[w.count - 1] = 0;
 
 value:
 	w.children++;
@@ -224,7 +197,7 @@ value:
 		container_open(&w, n, text[w.at] == '{' ? DOC_OBJECT : DOC_ARRAY);
 		goto opened;
 	}
-	if ((fault = scalar(&w, n, careful))) return fault;
+	if ((error = scalar(&w, n, special))) return error;
 
 after:
 	if (text[w.at] != ',') skip_space(&w);
@@ -247,35 +220,35 @@ close:
 }
 
 static int tokens_plain(walk w, uint32_t *used) { return tokens(w, used, 0); }
-static __attribute__((noinline)) int tokens_careful(walk w, uint32_t *used) { return tokens(w, used, 1); }
+static __attribute__((noinline)) int tokens_special(walk w, uint32_t *used) { return tokens(w, used, 1); }
 
 // index_closed reads a text that starts with a bracket and ends with one.
 static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
-	int careful;
-	int fault = survey(d, text, len, limit, &careful);
-	if (fault) return fault;
-	if (d->count == 0 && form_follow(d, text, len, careful)) return *used = len, DOC_OK;
+	int special;
+	int error = find_quotes(d, text, len, limit, &special);
+	if (error) return error;
+	if (d->count == 0 && template_match(d, text, len, special)) return *used = len, DOC_OK;
 	walk w = {.d = d, .text = text, .len = len, .nodes = d->nodes, .bits = d->quotes[0],
 		.count = d->count, .container = d->count};
 	doc_node *root = node_open(&w, NULL, 0, 0);
 	if (!root) return fail(d, DOC_NO_MEMORY, 0);
-	d->marks[w.count - 1] = 0;
+	d->hashes[w.count - 1] = 0;
 	container_open(&w, root, *text == '{' ? DOC_OBJECT : DOC_ARRAY);
-	return __builtin_expect(careful, 0) ? tokens_careful(w, used) : tokens_plain(w, used);
+	return __builtin_expect(special, 0) ? tokens_special(w, used) : tokens_plain(w, used);
 }
 
-// index_open finds out what is wrong with a text that does not end with a
-// bracket: it reads a copy that does.
+// index_open finds the error of a text that does not end with a bracket, by reading a copy
+// that does.
 static int index_open(doc *d, const char *text, uint32_t len) {
 	char *copy = malloc((size_t)len + 1);
 	if (!copy) return DOC_NO_MEMORY;
 	memcpy(copy, text, len);
 	copy[len] = '}';
 	uint32_t used = 0;
-	int fault = index_closed(d, copy, len + 1, copy + len + 1, &used);
+	int error = index_closed(d, copy, len + 1, copy + len + 1, &used);
 	free(copy);
-	if (fault && d->offset < len) return fault;
-	d->offset = fault || used > len ? len : used;
+	if (error && d->offset < len) return error;
+	d->offset = error || used > len ? len : used;
 	return d->offset < len ? DOC_TRAILING : DOC_CUT_SHORT;
 }
 
@@ -298,55 +271,55 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 	d->offset = from;
 	if (text[from] != '{') return not_object(text + from, end - from);
 	char last = text[end - 1];
-	int fault = last == '}' || last == ']'
+	int error = last == '}' || last == ']'
 		? index_closed(d, text + from, end - from, limit, &used)
 		: index_open(d, text + from, end - from);
-	if (!fault && used < end - from) {
+	if (!error && used < end - from) {
 		d->offset = used;
-		fault = DOC_TRAILING;
+		error = DOC_TRAILING;
 	}
 	d->offset += from;
-	if (fault == DOC_TRAILING)
+	if (error == DOC_TRAILING)
 		while (is_space(text[d->offset])) d->offset++;
-	return fault;
+	return error;
 }
 
-// take_shape compares the marks with those of the document before.
-static void take_shape(doc *d) {
-	d->steady = d->count == d->places && scan_alike(d->marks, d->before, d->count);
-	d->form.streak = d->steady ? d->form.streak + 1 : 0;
-	if (d->form.streak == FORM_AFTER) form_learn(d);
-	if (d->steady) return;
-	memcpy(d->before, d->marks, d->count);
-	d->places = d->count;
+// update_shape compares the hashes with those of the preceding document.
+static void update_shape(doc *d) {
+	d->same_shape = d->count == d->last_count && scan_same_hashes(d->hashes, d->last_hashes, d->count);
+	d->template.streak = d->same_shape ? d->template.streak + 1 : 0;
+	if (d->template.streak == TEMPLATE_AFTER) template_learn(d);
+	if (d->same_shape) return;
+	memcpy(d->last_hashes, d->hashes, d->count);
+	d->last_count = d->count;
 	d->shape++;
 }
 
 int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	arena_reset(d);
-	d->count = d->foreigns = 0;
+	d->count = d->externals = 0;
 	d->removed = d->changed = d->added = 0;
 	if (len >= (size_t)1 << 31) return d->offset = 0, DOC_TOO_LARGE;
-	int fault = index_text(d, text, len, limit);
-	if (!fault && !d->form.holds) take_shape(d);
-	return fault;
+	int error = index_text(d, text, len, limit);
+	if (!error && !d->template.matches) update_shape(d);
+	return error;
 }
 
-// index_more reads a container as a tree of its own behind the nodes that are
-// there, and returns its root. Its bytes must stay.
-uint32_t index_more(doc *d, const char *text, size_t len, int *fault) {
+// index_value reads a container as a tree of its own behind the existing nodes and returns
+// its root. Its bytes must stay.
+uint32_t index_value(doc *d, const char *text, size_t len, int *error) {
 	uint32_t root = d->count, used = 0;
 	char last = len ? text[len - 1] : 0;
 	if (len >= (size_t)1 << 31) {
-		*fault = DOC_TOO_LARGE;
+		*error = DOC_TOO_LARGE;
 	} else if (last != '}' && last != ']') {
 		d->offset = (uint32_t)len;
-		*fault = DOC_CUT_SHORT;
+		*error = DOC_CUT_SHORT;
 	} else {
-		*fault = index_closed(d, text, (uint32_t)len, text + len, &used);
-		if (!*fault && used < len) {
+		*error = index_closed(d, text, (uint32_t)len, text + len, &used);
+		if (!*error && used < len) {
 			d->offset = used;
-			*fault = DOC_TRAILING;
+			*error = DOC_TRAILING;
 		}
 	}
 	return root;

@@ -3,15 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "form.h"
-
 enum { CHUNK = 1 << 14 };
 
 doc *doc_new(size_t max_written) {
 	doc *d = calloc(1, sizeof *d);
 	if (!d) return NULL;
 	d->max = max_written;
-	d->known = UINT64_MAX; // no shape
+	d->indexed_shape = UINT64_MAX; // no shape
 	return d;
 }
 
@@ -22,19 +20,20 @@ void doc_free(doc *d) {
 		free(c);
 	}
 	free(d->nodes);
-	free(d->marks);
-	free(d->before);
+	free(d->hashes);
+	free(d->last_hashes);
 	free(d->quotes);
 	free(d->blocks);
-	free(d->names);
-	form_free(d);
-	free(d->scratch.data);
+	free(d->key_slots);
+	free(d->template.text);
+	free(d->template.scalars);
+	free(d->template.containers);
 	free(d);
 }
 
 void arena_reset(doc *d) {
 	d->chunk = d->chunks;
-	d->used = d->held = 0;
+	d->used = d->written = 0;
 }
 
 static doc_chunk *next_chunk(doc *d, size_t size) {
@@ -51,19 +50,19 @@ static doc_chunk *next_chunk(doc *d, size_t size) {
 }
 
 void *arena_more(doc *d, size_t size) {
-	doc_chunk *c = d->held + size > d->max ? NULL : next_chunk(d, size);
+	doc_chunk *c = d->written + size > d->max ? NULL : next_chunk(d, size);
 	if (!c) return NULL;
 	d->chunk = c;
 	d->used = size;
-	d->held += size;
+	d->written += size;
 	return c->data;
 }
 
-static int marks_grow(uint8_t **marks, uint32_t old, uint32_t cap) {
-	uint8_t *grown = realloc(*marks, (size_t)cap + MARKS_SLACK);
+static int hashes_grow(uint8_t **hashes, uint32_t old, uint32_t cap) {
+	uint8_t *grown = realloc(*hashes, (size_t)cap + HASHES_SLACK);
 	if (!grown) return DOC_NO_MEMORY;
-	memset(grown + old, 0, (size_t)cap - old + MARKS_SLACK);
-	*marks = grown;
+	memset(grown + old, 0, (size_t)cap - old + HASHES_SLACK);
+	*hashes = grown;
 	return DOC_OK;
 }
 
@@ -72,7 +71,7 @@ int nodes_grow(doc *d) {
 	doc_node *nodes = realloc(d->nodes, (size_t)cap * sizeof *nodes);
 	if (!nodes) return DOC_NO_MEMORY;
 	d->nodes = nodes;
-	if (marks_grow(&d->marks, d->cap, cap) || marks_grow(&d->before, d->cap, cap)) return DOC_NO_MEMORY;
+	if (hashes_grow(&d->hashes, d->cap, cap) || hashes_grow(&d->last_hashes, d->cap, cap)) return DOC_NO_MEMORY;
 	d->cap = cap;
 	return DOC_OK;
 }
@@ -90,8 +89,8 @@ int doc_buf_need(doc_buf *b, size_t more) {
 }
 
 int doc_buf_add(doc_buf *b, const char *data, size_t len) {
-	int fault = doc_buf_need(b, len);
-	if (fault) return fault;
+	int error = doc_buf_need(b, len);
+	if (error) return error;
 	memcpy(b->data + b->len, data, len);
 	b->len += len;
 	return DOC_OK;

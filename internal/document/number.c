@@ -8,7 +8,7 @@
 static const double power[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12,
 	1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-enum { EXPONENT_MAX = 100000 }; // beyond any text that can matter
+enum { EXPONENT_MAX = 100000 }; // beyond any exponent that matters
 
 static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }
 
@@ -24,7 +24,7 @@ static int32_t exponent(const char *p, const char *end) {
 decimal decimal_read(const char *s, size_t len) {
 	decimal x = {0};
 	const char *p = s, *end = s + len;
-	int32_t zeros = 0; // seen, but not yet in digits
+	int32_t zeros = 0; // read, but not yet in digits
 	int point = 0;
 	if (p < end && *p == '-') x.minus = 1, p++;
 	for (; p < end && (is_digit(*p) || *p == '.'); p++) {
@@ -37,7 +37,7 @@ decimal decimal_read(const char *s, size_t len) {
 			zeros++;
 			continue;
 		}
-		if (x.count == 0) zeros = 0; // leading zeros are none
+		if (x.count == 0) zeros = 0; // leading zeros do not count
 		for (; zeros > 0; zeros--, x.count++)
 			if (x.count < 19) x.digits *= 10;
 		if (x.count < 19) x.digits = x.digits * 10 + (uint64_t)(*p - '0');
@@ -77,7 +77,7 @@ double doc_double(const char *s, size_t len) {
 	return fast(decimal_read(s, len), &x) ? x : slow(s, len);
 }
 
-// holds tells whether x, printed with as many digits as the text has, is the text.
+// holds tells whether x, printed with as many digits as the text, equals it.
 static int holds(decimal want, double x) {
 	char printed[48];
 	if (want.count > 17 || !isfinite(x)) return 0;
@@ -86,8 +86,8 @@ static int holds(decimal want, double x) {
 	return got.digits == want.digits && got.exp == want.exp;
 }
 
-// whole_is tells whether d is exactly the whole number want.
-static int whole_is(decimal want, double d) {
+// equals_integer tells whether d is exactly the integer want.
+static int equals_integer(decimal want, double d) {
 	char printed[400];
 	if (want.count > 19 || !isfinite(d)) return 0;
 	int n = snprintf(printed, sizeof printed, "%.0f", fabs(d));
@@ -101,7 +101,7 @@ int doc_exact(const char *s, size_t len, double *out) {
 	if (x.count <= 15 && direct && !(x.whole && fabs(*out) > 9007199254740992.0)) return 1;
 	if (!direct) *out = slow(s, len);
 	if (x.count == 0) return 1;
-	if (x.whole && fabs(*out) < 9223372036854775808.0) return whole_is(x, *out);
+	if (x.whole && fabs(*out) < 9223372036854775808.0) return equals_integer(x, *out);
 	return holds(x, *out);
 }
 
@@ -126,21 +126,21 @@ static size_t print_whole(char *out, uint64_t v, int minus) {
 	return len;
 }
 
-// print_short prints x when it has at most 15 digits and few of them behind the
-// point, as most numbers do.
+// print_short prints x if it has at most 15 digits and at most 6 of them behind the point,
+// as most numbers do.
 static size_t print_short(char *out, double x) {
 	double a = fabs(x);
-	for (int places = 1; places <= 6; places++) {
-		double scaled = a * power[places];
+	for (int last_count = 1; last_count <= 6; last_count++) {
+		double scaled = a * power[last_count];
 		if (scaled >= 1e15) return 0;
 		double whole = nearbyint(scaled);
-		if (whole / power[places] != a) continue;
-		uint64_t v = (uint64_t)whole, unit = (uint64_t)power[places];
+		if (whole / power[last_count] != a) continue;
+		uint64_t v = (uint64_t)whole, unit = (uint64_t)power[last_count];
 		size_t len = print_whole(out, v / unit, x < 0);
 		out[len] = '.';
 		uint64_t rest = v % unit;
-		for (int i = places; i > 0; i--, rest /= 10) out[len + (size_t)i] = (char)('0' + rest % 10);
-		return len + 1 + (size_t)places;
+		for (int i = last_count; i > 0; i--, rest /= 10) out[len + (size_t)i] = (char)('0' + rest % 10);
+		return len + 1 + (size_t)last_count;
 	}
 	return 0;
 }
@@ -156,8 +156,8 @@ size_t number_print(char *out, double x) {
 }
 
 int doc_put_number(doc_buf *b, double x) {
-	int fault = doc_buf_need(b, NUMBER_MAX);
-	if (fault) return fault;
+	int error = doc_buf_need(b, NUMBER_MAX);
+	if (error) return error;
 	b->len += number_print(b->data + b->len, x);
 	return DOC_OK;
 }

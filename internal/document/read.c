@@ -1,4 +1,4 @@
-// Finding fields and reading values.
+// Finding fields, and reading values.
 
 #include <string.h>
 
@@ -7,53 +7,24 @@
 #include "text.h"
 #include "tree.h"
 
-int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
-	if (n->key_len < len) return 0;
-	char *plain = arena_get(d, n->key_len);
-	return plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
-}
-
-// find_lone finds out which of the first 64 nodes have a mark of their own.
-static void find_lone(doc *d) {
-	uint64_t twice[4] = {0}, *once = memset(d->present, 0, sizeof d->present);
-	uint32_t n = d->nodes[0].next < 64 ? d->nodes[0].next : 64;
-	for (uint32_t i = 1; i < d->nodes[0].next; i++) {
-		uint64_t bit = (uint64_t)1 << d->marks[i] % 64, *at = &once[d->marks[i] / 64];
-		twice[d->marks[i] / 64] |= *at & bit;
-		*at |= bit;
-	}
-	d->lone = 0;
-	for (uint32_t i = 1; i < n; i++)
-		if (!(twice[d->marks[i] / 64] >> d->marks[i] % 64 & 1)) d->lone |= (uint64_t)1 << i;
-	d->known = d->shape;
-}
-
-void remember(doc *d, const char *key, uint32_t field) {
-	if (d->known != d->shape) find_lone(d);
-	if (field >= 64 || !(d->lone >> field & 1)) return;
-	doc_memo *m = memo_at(d, key);
-	if (m->key != key && m->shape == d->shape) m = memo_beside(d, m);
-	*m = (doc_memo){key, d->shape, field};
-}
-
-// search is doc_find for a key that is not recalled.
-static __attribute__((noinline)) uint32_t search(doc *d, uint32_t object, const char *key, size_t len) {
+// find_uncached is doc_find for a key that is not cached.
+static __attribute__((noinline)) uint32_t find_uncached(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
-	uint8_t mark = scan_mark(key, len);
-	uint32_t field = is_absent(d, object, mark) ? 0 : find_between(d, object, object + 1, n->next, mark, key, len);
-	if (field && d->steady) remember(d, key, field);
-	return field ? field : find_added(d, object, mark, key, len);
+	uint8_t hash = scan_hash(key, len);
+	uint32_t field = is_hash_absent(d, object, hash) ? 0 : find_between(d, object, object + 1, n->next, hash, key, len);
+	if (field && d->same_shape) cache_field(d, key, field);
+	return field ? field : find_added(d, object, hash, key, len);
 }
 
 uint32_t doc_find(doc *d, uint32_t object, const char *key, size_t len) {
-	uint32_t known = recall(d, object, key, len);
-	return __builtin_expect(known, 1) ? known : search(d, object, key, len);
+	uint32_t known = cached_field(d, object, key, len);
+	return __builtin_expect(known, 1) ? known : find_uncached(d, object, key, len);
 }
 
-// string_value sets str to the plain text of a string that is not as it stands.
+// string_value sets str to the text of a string that was written or has escapes.
 static int string_value(doc *d, const doc_node *n) {
-	if (n->flags & DOC_BARE) {
+	if (n->flags & DOC_UNQUOTED) {
 		d->str = n->text;
 		d->str_len = n->len;
 		return DOC_STRING;
@@ -73,14 +44,14 @@ static int number_value(doc *d, const doc_node *n) {
 	if (doc_exact(n->text, n->len, &d->num)) return DOC_NUMBER;
 	d->str = n->text;
 	d->str_len = n->len;
-	return DOC_BIG;
+	return DOC_BIGNUM;
 }
 
 static __attribute__((noinline)) int other_value(doc *d, const doc_node *n) {
 	switch (n->kind) {
 	case DOC_STRING: return string_value(d, n);
 	case DOC_NUMBER: return number_value(d, n);
-	case DOC_FOREIGN: d->num = n->count; return DOC_FOREIGN;
+	case DOC_EXTERNAL: d->num = n->count; return DOC_EXTERNAL;
 	default: return n->kind;
 	}
 }
@@ -88,7 +59,7 @@ static __attribute__((noinline)) int other_value(doc *d, const doc_node *n) {
 int doc_value(doc *d, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	d->got = node;
-	if (!is_plain(n)) return other_value(d, n);
+	if (!is_plain_string(n)) return other_value(d, n);
 	d->str = n->text + 1;
 	d->str_len = n->len - 2;
 	return DOC_STRING;
@@ -105,17 +76,17 @@ uint32_t doc_length(const doc *d, uint32_t array) {
 	return n->flags & DOC_LISTED ? n->u.list->len : n->count;
 }
 
-// element returns the node of the element at index, from 0. It starts from the
-// element that was read last, so that a loop over an array is linear.
+// element returns the node of the element at index, from 0. It starts at the element that was
+// read last, so that a loop over an array takes linear time.
 static uint32_t element(doc *d, uint32_t array, uint32_t index) {
 	doc_node *n = &d->nodes[array];
 	if (n->flags & DOC_LISTED) return n->u.list->at[index];
 	if (n->next - array - 1 == n->count) return array + 1 + index; // only scalars
 	uint32_t i = 0, at = array + 1;
-	if (n->u.near.index && n->u.near.index <= index) i = n->u.near.index, at = n->u.near.node;
+	if (n->u.last_read.index && n->u.last_read.index <= index) i = n->u.last_read.index, at = n->u.last_read.node;
 	for (; i < index; i++) at = d->nodes[at].next;
-	n->u.near.index = index;
-	n->u.near.node = at;
+	n->u.last_read.index = index;
+	n->u.last_read.node = at;
 	return at;
 }
 
@@ -124,7 +95,7 @@ int doc_at(doc *d, uint32_t array, double index) {
 	return doc_value(d, value_of(d, element(d, array, (uint32_t)index - 1)));
 }
 
-// is_shadowed tells whether a field of the text has the key of a later one.
+// is_shadowed tells whether a later field of the text has the same key.
 static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 	doc_node n = d->nodes[field];
 	if (n.flags & DOC_KEY_ESCAPED) {
@@ -133,7 +104,7 @@ static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 		n.key_len = (uint32_t)doc_unescape(n.key, n.key_len, plain);
 		n.key = plain;
 	}
-	return find_between(d, object, field + 1, d->nodes[object].next, d->marks[field], n.key, n.key_len) != 0;
+	return find_between(d, object, field + 1, d->nodes[object].next, d->hashes[field], n.key, n.key_len) != 0;
 }
 
 static uint32_t next_field(const doc *d, uint32_t object, uint32_t field) {

@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-// What is in a run of bytes: bit i stands for byte i.
+// The special bytes in a run of bytes; bit i stands for byte i.
 typedef struct { uint64_t quote, slash, control, high; } scan_bits;
 
 static inline void scan_cut(scan_bits *b, size_t len) {
@@ -35,15 +35,15 @@ static inline scan_bits scan64(const char *p) {
 	return b;
 }
 
-// What a look at a text has met: bytes below 0x20 or not, backslashes, bytes
-// from 0x80 on.
+// The special bytes that scan_quotes has seen: the least byte, backslashes, and bytes from
+// 0x80 on.
 typedef struct { __m128i least, slash, high; } scan_met;
 
 static inline scan_met scan_begin(void) {
 	return (scan_met){_mm_set1_epi8(-1), _mm_setzero_si128(), _mm_setzero_si128()};
 }
 
-// scan_quotes finds the quotes among 64 bytes, and notes what else is there.
+// scan_quotes finds the quotes among 64 bytes and adds the other special bytes to *met.
 static inline uint64_t scan_quotes(const char *p, scan_met *met) {
 	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
 	uint64_t quotes = 0;
@@ -58,7 +58,7 @@ static inline uint64_t scan_quotes(const char *p, scan_met *met) {
 	return quotes;
 }
 
-// scan_plain tells whether there were neither backslashes nor control characters.
+// scan_plain tells whether scan_quotes has seen neither backslashes nor control characters.
 static inline int scan_plain(const scan_met *met) {
 	__m128i control = _mm_cmpeq_epi8(_mm_min_epu8(met->least, _mm_set1_epi8(0x1f)), met->least);
 	return _mm_movemask_epi8(_mm_or_si128(met->slash, control)) == 0;
@@ -66,23 +66,23 @@ static inline int scan_plain(const scan_met *met) {
 
 static inline int scan_ascii(const scan_met *met) { return _mm_movemask_epi8(met->high) == 0; }
 
-// scan_marks tells which of 16 marks equal m.
-static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
-	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)marks);
+// scan_find tells which of 16 hashes equal m.
+static inline uint32_t scan_find(const uint8_t *hashes, uint8_t m) {
+	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)hashes);
 	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8((char)m)));
 }
 
-// scan_ends tells whether the last of the 16 bytes before a are those before b, as far
-// as the mask says. With more than 16 bits it says no.
-static inline int scan_ends(const char *a, const char *b, uint32_t mask) {
+// scan_same_before tells whether the 16 bytes before a and those before b are the same where the
+// mask has bits. With more than 16 bits the answer is no.
+static inline int scan_same_before(const char *a, const char *b, uint32_t mask) {
 	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a - 16));
 	__m128i y = _mm_loadu_si128((const __m128i *)(const void *)(b - 16));
 	return (~(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, y)) & mask) == 0;
 }
 
-// scan_alike tells whether the first n of two runs of marks are the same. Both
-// may be read 16 at a time past the last one.
-static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) {
+// scan_same_hashes tells whether the first n of two runs of hashes are the same. It may read
+// up to 15 bytes past the last one.
+static inline int scan_same_hashes(const uint8_t *a, const uint8_t *b, uint32_t n) {
 	for (uint32_t i = 0; i < n; i += 16) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a + i));
 		__m128i y = _mm_loadu_si128((const __m128i *)(const void *)(b + i));
@@ -95,12 +95,12 @@ static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) {
 
 #else
 
-static inline int scan_ends(const char *a, const char *b, uint32_t mask) {
+static inline int scan_same_before(const char *a, const char *b, uint32_t mask) {
 	size_t n = (size_t)__builtin_popcount(mask);
 	return n <= 16 && memcmp(a - n, b - n, n) == 0;
 }
 
-static inline int scan_alike(const uint8_t *a, const uint8_t *b, uint32_t n) { return memcmp(a, b, n) == 0; }
+static inline int scan_same_hashes(const uint8_t *a, const uint8_t *b, uint32_t n) { return memcmp(a, b, n) == 0; }
 
 static inline scan_bits scan64(const char *p) {
 	scan_bits b = {0, 0, 0, 0};
@@ -128,16 +128,16 @@ static inline uint64_t scan_quotes(const char *p, scan_met *met) {
 static inline int scan_plain(const scan_met *met) { return (met->slash | met->control) == 0; }
 static inline int scan_ascii(const scan_met *met) { return met->high == 0; }
 
-static inline uint32_t scan_marks(const uint8_t *marks, uint8_t m) {
+static inline uint32_t scan_find(const uint8_t *hashes, uint8_t m) {
 	uint32_t bits = 0;
-	for (int i = 0; i < 16; i++) bits |= (uint32_t)(marks[i] == m) << i;
+	for (int i = 0; i < 16; i++) bits |= (uint32_t)(hashes[i] == m) << i;
 	return bits;
 }
 
 #endif
 
 // scan_escaped tells which bytes follow an odd run of backslashes. carry is 1
-// when the block before ended in one.
+// when the preceding block ended in one.
 static inline uint64_t scan_escaped(uint64_t slash, uint64_t *carry) {
 	const uint64_t even = 0x5555555555555555u;
 	slash &= ~*carry;
@@ -185,7 +185,7 @@ static inline int scan_word(uint64_t x) {
 	return (special & tops ? SCAN_SPECIAL : 0) | (x & tops ? SCAN_HIGH : 0);
 }
 
-// scan_words is scan_word for two of them.
+// scan_words is scan_word for two words.
 #if defined(__SSE2__)
 static inline int scan_words(uint64_t a, uint64_t b) {
 	__m128i x = _mm_set_epi64x((long long)b, (long long)a);
@@ -222,8 +222,8 @@ static inline int scan_same(const char *a, const char *b, size_t len) {
 	return 1;
 }
 
-// scan_mark is the fingerprint of a key.
-static inline uint8_t scan_mark(const char *key, size_t len) {
+// scan_hash returns the hash of a key, of one byte.
+static inline uint8_t scan_hash(const char *key, size_t len) {
 	if (len < 4) return (uint8_t)(len ? len * 37 + (unsigned char)key[0] * 11 + (unsigned char)key[len - 1] : 1);
 	uint32_t x = (uint32_t)(load(key, 4) + load(key + len - 4, 4) * 5 + len);
 	return (uint8_t)(x * 0x9E3779B1u >> 24);

@@ -18,7 +18,6 @@ static int sequence(const unsigned char *s, size_t len) {
 	return n;
 }
 
-// utf8_end returns the offset of the first byte that is no UTF-8, or len.
 size_t utf8_end(const char *s, size_t len) {
 	size_t i = 0;
 	while (i < len) {
@@ -54,7 +53,6 @@ static int hex4(const char *s) {
 	return x;
 }
 
-// escape_len returns the length of the escape at s, or 0 if it is none.
 size_t escape_len(const char *s, size_t len) {
 	if (len < 2) return 0;
 	if (s[1] == 'u') return len >= 6 && hex4(s + 2) >= 0 ? 6 : 0;
@@ -84,8 +82,8 @@ static size_t put_rune(char *out, uint32_t r) {
 	return 4;
 }
 
-// rune_at reads the \u escape at s, with its second half if it has one. A lone
-// half reads as U+FFFD, as everywhere.
+// rune_at reads the \u escape at s, and the second half of a surrogate pair. A lone
+// surrogate reads as U+FFFD.
 static uint32_t rune_at(const char *s, size_t len, size_t *used) {
 	uint32_t r = (uint32_t)hex4(s + 2);
 	*used = 6;
@@ -158,12 +156,12 @@ static size_t escape(char *out, unsigned char c) {
 }
 
 int doc_quote(doc_buf *b, const char *s, size_t len) {
-	int fault = doc_buf_need(b, len + 2);
-	if (fault) return fault;
+	int error = doc_buf_need(b, len + 2);
+	if (error) return error;
 	b->data[b->len++] = '"';
 	for (size_t i = 0; i < len;) {
 		size_t n = plain_len(s + i, len - i);
-		if ((fault = doc_buf_need(b, n + 7))) return fault;
+		if ((error = doc_buf_need(b, n + 7))) return error;
 		memcpy(b->data + b->len, s + i, n);
 		b->len += n;
 		i += n;

@@ -1,11 +1,11 @@
-// Strings of a document, below the level that users see.
+// Checks of the text of strings.
 
 #ifndef PERIGEE_TEXT_H
 #define PERIGEE_TEXT_H
 
 #include <stddef.h>
 
-size_t utf8_end(const char *s, size_t len);       // offset of the first byte that is no UTF-8, or len
-size_t escape_len(const char *s, size_t len);     // of the escape at s, 0 if it is none
+size_t utf8_end(const char *s, size_t len);       // offset of the first byte that is not UTF-8, or len
+size_t escape_len(const char *s, size_t len);     // length of the escape at s, 0 if it is invalid
 
 #endif

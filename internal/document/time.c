@@ -47,7 +47,7 @@ static size_t fraction(const char *s, size_t len, int64_t *micros) {
 	int part = 0;
 	for (; i < len && i < 7 && (unsigned)(s[i] - '0') <= 9; i++) part = part * 10 + (s[i] - '0');
 	*micros = (int64_t)part * unit[i - 1];
-	while (i < len && (unsigned)(s[i] - '0') <= 9) i++; // more than there are microseconds
+	while (i < len && (unsigned)(s[i] - '0') <= 9) i++; // digits beyond microseconds
 	return i > 1 ? i : 0;
 }
 

@@ -1,15 +1,15 @@
-// What reading, writing and encoding share.
+// Used by reading, writing and encoding.
 
 #ifndef PERIGEE_TREE_H
 #define PERIGEE_TREE_H
 
 #include "document.h"
 
-uint32_t index_more(doc *d, const char *text, size_t len, int *fault);
+uint32_t index_value(doc *d, const char *text, size_t len, int *error);
 
-// is_plain tells whether a value is a string whose text stands between its quotes.
-static inline int is_plain(const doc_node *n) {
-	return n->kind == DOC_STRING && !(n->flags & (DOC_BARE | DOC_ESCAPED));
+// is_plain_string tells whether a value is a string whose text is what its quotes enclose.
+static inline int is_plain_string(const doc_node *n) {
+	return n->kind == DOC_STRING && !(n->flags & (DOC_UNQUOTED | DOC_ESCAPED));
 }
 
 // value_of returns the value node of a field or element.

@@ -1,4 +1,4 @@
-// A walk over the text of a document: what both ways to index one share.
+// A walk over the text of a document, for both ways to index one.
 
 #ifndef PERIGEE_WALK_H
 #define PERIGEE_WALK_H
@@ -7,32 +7,32 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// A walk goes from token to token. Its address must not get out, so that all of
-// it stays in registers.
+// A walk goes from token to token. Its address must not escape, so that it stays in
+// registers.
 typedef struct {
 	doc *d;
 	const char *text;
 	doc_node *nodes;    // d->nodes
-	uint64_t bits;      // the quotes of the block at `base` that are not used up
+	uint64_t bits;      // the remaining quotes of the block at `base`
 	uint32_t base;
 	uint32_t len;
-	uint32_t at;        // where the walk is
+	uint32_t at;        // the position
 	uint32_t count;     // of nodes so far
 	uint32_t container; // the node of the innermost open bracket
-	uint32_t children;  // of it, so far
+	uint32_t children;  // of that container so far
 	uint32_t depth;
 } walk;
 
-// check_string checks what is between quotes: 0, DOC_ESCAPED when there are
-// escapes, or minus a fault.
+// check_string checks the text between quotes. It returns 0, DOC_ESCAPED if there are
+// escapes, or a doc_error, negated.
 int check_string(doc *d, const char *text, uint32_t from, uint32_t to);
 
 static inline int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }
 
-static __attribute__((cold, unused)) int fail(doc *d, int fault, uint32_t offset) {
+static __attribute__((cold, unused)) int fail(doc *d, int error, uint32_t offset) {
 	d->offset = offset;
-	return fault;
+	return error;
 }
 
 INLINE int number(walk *w) {
@@ -67,23 +67,23 @@ INLINE int literal(walk *w, const char *word, uint32_t n) {
 	return DOC_OK;
 }
 
-// plain walks over a scalar that is no string.
-INLINE int plain(walk *w, doc_node *n) {
+// unquoted walks over a scalar that is not a string.
+INLINE int unquoted(walk *w, doc_node *n) {
 	uint32_t from = w->at;
-	int fault = DOC_OK;
+	int error = DOC_OK;
 	switch (w->text[from]) {
 	case '-': case '0': case '1': case '2': case '3': case '4':
 	case '5': case '6': case '7': case '8': case '9':
 		n->kind = DOC_NUMBER;
-		fault = number(w);
+		error = number(w);
 		break;
-	case 't': n->kind = DOC_TRUE; fault = literal(w, "true", 4); break;
-	case 'f': n->kind = DOC_FALSE; fault = literal(w, "false", 5); break;
-	case 'n': n->kind = DOC_NULL; fault = literal(w, "null", 4); break;
+	case 't': n->kind = DOC_TRUE; error = literal(w, "true", 4); break;
+	case 'f': n->kind = DOC_FALSE; error = literal(w, "false", 5); break;
+	case 'n': n->kind = DOC_NULL; error = literal(w, "null", 4); break;
 	default: return fail(w->d, DOC_WANT_VALUE, from);
 	}
 	n->len = w->at - from;
-	return fault;
+	return error;
 }
 
 #endif

@@ -64,8 +64,8 @@ void pg_container_push_value(lua_State *L, pg_engine *e, doc *d, uint32_t life, 
 	case DOC_NUMBER: lua_pushnumber(L, d->num); break;
 	case DOC_STRING: lua_pushlstring(L, d->str, d->str_len); break;
 	case DOC_OBJECT: case DOC_ARRAY: pg_container_push(L, e, d, d->got, life, node_table); break;
-	case DOC_BIG: pg_bignum_push(L, e, d->str, d->str_len); break;
-	case DOC_FOREIGN: lua_rawgeti(L, node_table, -(int)d->num); break;
+	case DOC_BIGNUM: pg_bignum_push(L, e, d->str, d->str_len); break;
+	case DOC_EXTERNAL: lua_rawgeti(L, node_table, -(int)d->num); break;
 	default: lua_pushnil(L);
 	}
 }

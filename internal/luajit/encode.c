@@ -192,9 +192,9 @@ static void encode_userdata(lua_State *L, pg_engine *e, int index, doc_buf *out)
 
 typedef struct { lua_State *L; doc *d; } encoding;
 
-// encode_foreign writes a table of the script's own that was assigned into a document, whose
+// encode_external writes a table of the script's own that was assigned into a document, whose
 // node table is on top of the stack.
-static int encode_foreign(void *context, uint32_t number, doc_buf *out) {
+static int encode_external(void *context, uint32_t number, doc_buf *out) {
 	encoding *enc = context;
 	lua_State *L = enc->L;
 	pg_engine *e = pg_engine_of(L);
@@ -213,7 +213,7 @@ void pg_encode_container(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	pg_container *c = pg_container_check(L, e, index);
 	encoding enc = {L, c->d};
 	void *outer = c->d->context;
-	c->d->encode_foreign = encode_foreign;
+	c->d->encode_external = encode_external;
 	c->d->context = &enc;
 	luaL_checkstack(L, 8, "document too deep");
 	pg_container_push_nodes(L, e, c, index);

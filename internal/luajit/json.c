@@ -55,7 +55,7 @@ static int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == 
 static int decode_container(lua_State *L, pg_engine *e, const char *s, size_t len) {
 	owner *o = push_owner(L, e);
 	int fault, at = lua_gettop(L);
-	uint32_t root = e->api->adopt(o->d, s, len, &fault);
+	uint32_t root = e->api->parse(o->d, s, len, &fault);
 	o->size = len + (size_t)o->d->count * sizeof(doc_node);
 	e->decoded += o->size;
 	if (fault == DOC_NO_MEMORY || fault == DOC_TOO_BIG) pg_check_doc(L, fault);

@@ -29,18 +29,18 @@ static uint32_t copy_container(lua_State *L, pg_engine *e, doc *d, int index) {
 	doc_buf *b = pg_encode_buffer(e);
 	int fault = DOC_OK;
 	pg_encode_container(L, e, index, b);
-	uint32_t value = e->api->adopt(d, b->data, b->len, &fault);
+	uint32_t value = e->api->parse(d, b->data, b->len, &fault);
 	pg_check_doc(L, fault);
 	return value;
 }
 
-// foreign_value makes a value of a table of the script's own, which is encoded with the document.
-static uint32_t foreign_value(lua_State *L, pg_engine *e, doc *d, int index) {
-	uint32_t value = e->api->foreign(d);
+// external_value makes a value of a table of the script's own, which is encoded with the document.
+static uint32_t external_value(lua_State *L, pg_engine *e, doc *d, int index) {
+	uint32_t value = e->api->external(d);
 	if (!value) return 0;
 	pg_container_push_nodes(L, e, pg_container_at(L, e, 1), 1);
 	lua_pushvalue(L, index);
-	lua_rawseti(L, -2, -(int)d->foreigns);
+	lua_rawseti(L, -2, -(int)d->externals);
 	lua_pop(L, 1);
 	return value;
 }
@@ -66,12 +66,12 @@ static uint32_t make_value(lua_State *L, pg_engine *e, doc *d, int key, int inde
 		s = lua_tolstring(L, index, &len);
 		if (!e->api->utf8(s, len)) raise_value(L, key, "the text is not valid UTF-8");
 		return e->api->string(d, s, len);
-	case LUA_TTABLE: return pg_container_at(L, e, index) ? copy_container(L, e, d, index) : foreign_value(L, e, d, index);
+	case LUA_TTABLE: return pg_container_at(L, e, index) ? copy_container(L, e, d, index) : external_value(L, e, d, index);
 	case LUA_TLIGHTUSERDATA:
 		if (pg_is_null(L, index)) return e->api->literal(d, DOC_NULL);
 		break;
 	case LUA_TUSERDATA:
-		if ((s = pg_bignum_text(L, e, index, &len))) return e->api->spelled(d, s, len);
+		if ((s = pg_bignum_text(L, e, index, &len))) return e->api->number_text(d, s, len);
 		if (pg_container_at(L, e, index)) return copy_container(L, e, d, index);
 	}
 	lua_pushfstring(L, "a %s cannot be written as JSON", luaL_typename(L, index));

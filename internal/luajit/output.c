@@ -102,8 +102,8 @@ static int add_columns(pg_engine *e) {
 	struct extractor *x = e->out.extractors[0];
 	size_t size = e->out.docs.len + e->out.column_bytes;
 	e->out.ends[e->out.count] = (uint32_t)e->out.docs.len;
-	if (size > e->out.limit || e->api->extract_bare(x, e->event, e->out.docs.data, e->out.ends, e->out.count + 1, e->out.limit - size)) return 1;
-	e->out.column_bytes += x->last;
+	if (size > e->out.limit || e->api->extract_columns_only(x, e->event, e->out.docs.data, e->out.ends, e->out.count + 1, e->out.limit - size)) return 1;
+	e->out.column_bytes += x->row_bytes;
 	pg_output_add(e);
 	e->batch.at++;
 	return 0;
@@ -118,7 +118,7 @@ static void extract_added(pg_engine *e) {
 }
 
 int pg_output_event(pg_engine *e) {
-	if (e->event->foreigns || !pg_output_need(e)) return 1;
+	if (e->event->externals || !pg_output_need(e)) return 1;
 	if (e->out.columns_only && add_columns(e) == 0) return 0;
 	size_t before = e->out.docs.len;
 	int failed = add_written(e, before, e->api->encode(e->event, 0, &e->out.docs));

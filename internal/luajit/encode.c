@@ -101,7 +101,7 @@ static int by_bytes(const void *a, const void *b) {
 	return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-void pg_encode_enter(lua_State *L, pg_engine *e, int index, const char *verb) {
+static inline void enter(lua_State *L, pg_engine *e, int index, const char *verb) {
 	const void *table = lua_topointer(L, index);
 	if (e->encoder.depth == PG_ENCODE_DEPTH) pg_encode_raise(L, e, "a table nested deeper than %d cannot be %s", PG_ENCODE_DEPTH, verb);
 	for (uint32_t i = 0; i < e->encoder.depth; i++)
@@ -109,6 +109,8 @@ void pg_encode_enter(lua_State *L, pg_engine *e, int index, const char *verb) {
 	e->encoder.path[e->encoder.depth++] = (pg_path_step){.table = table};
 	luaL_checkstack(L, 8, "table too deep");
 }
+
+void pg_encode_enter(lua_State *L, pg_engine *e, int index, const char *verb) { enter(L, e, index, verb); }
 
 static void list(lua_State *L, pg_engine *e, int index, uint32_t len, doc_buf *out) {
 	check(L, e, out, e->api->buf_add(out, "[", 1));
@@ -161,7 +163,7 @@ static void object(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 
 static void table(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	uint32_t len;
-	pg_encode_enter(L, e, index, "written as JSON");
+	enter(L, e, index, "written as JSON");
 	switch (pg_table_shape(L, e, index, &len)) {
 	case PG_TABLE_LIST: list(L, e, index, len, out); break;
 	case PG_TABLE_OBJECT: object(L, e, index, out); break;

@@ -36,8 +36,7 @@ func (s *boltSink) Close() error        { return nil } // db belongs to the call
 
 var rows, states = []byte("rows"), []byte("states")
 
-// A state is stored for each partition. Committed grows with the fingerprints of
-// sources that have them; a sink for production stores it compactly.
+// A state is stored for each partition; a sink for production stores it compactly.
 type state struct {
 	Owner     string // the writer that may commit
 	Committed event.Ranges

@@ -23,7 +23,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -47,7 +46,6 @@ type Admin struct {
 	engine      bool // this Admin belongs to a running engine
 	pipelines   func() []Pipeline
 	deadLetters *deadletter.Store // nil until there is a file of them
-	mu          sync.Mutex
 	closers     []io.Closer
 }
 

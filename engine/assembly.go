@@ -57,6 +57,7 @@ type Pipeline struct {
 	limits source.Limits
 	loader *loader.Loader
 	pool   *pool.Pool // of the script alone; nil when it uses the shared one
+	closed bool
 }
 
 // A Sink is one sink of a Pipeline.
@@ -204,7 +205,12 @@ func (a *Assembly) names() (names []string) {
 	return names
 }
 
+// close closes source, script and sinks once.
 func (p *Pipeline) close() error {
+	if p.closed {
+		return nil
+	}
+	p.closed = true
 	p.loader.Close() // only connections that are idle
 	var errs []error
 	for _, c := range []io.Closer{p.Script, p.Source} {

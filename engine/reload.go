@@ -105,39 +105,55 @@ func (e *Engine) replace(ctx context.Context, a *Assembly) (*Changes, error) {
 			old = append(old, r)
 		}
 	}
-	err := e.drain(ctx, old)
-	for _, p := range a.Pipelines { // the copies of those that go on
+	for _, p := range a.Pipelines { // copies of those that continue, made for the check
 		if kept[p.Config.Name] != nil {
-			err = errors.Join(err, p.close())
+			e.closeParts(p)
 		}
 	}
+	err := e.drainAll(ctx, old)
+	if err == nil {
+		err = e.startFresh(a, fresh, kept)
+	}
 	if err != nil {
+		for _, p := range fresh {
+			e.closeParts(p)
+		}
 		return nil, err
 	}
-	return &changes, e.startFresh(a, fresh, kept)
+	return &changes, nil
 }
 
-// drain drains pipelines and closes their parts.
-func (e *Engine) drain(ctx context.Context, runners []*runner) error {
+// closeParts closes the parts of a pipeline that does not run. A failure changes nothing
+// for the others.
+func (e *Engine) closeParts(p *Pipeline) {
+	if err := p.close(); err != nil {
+		e.log.Warn("closing a pipeline failed", "pipeline", p.Config.Name, "error", err)
+	}
+}
+
+// drainAll drains pipelines and closes their parts.
+func (e *Engine) drainAll(ctx context.Context, runners []*runner) error {
 	for _, r := range runners {
 		r.pipeline.Drain()
 	}
-	var errs []error
 	for _, r := range runners {
 		select {
 		case <-r.done:
-			errs = append(errs, r.parts.close())
+			e.closeParts(r.parts)
 		case <-ctx.Done():
 			return fmt.Errorf("reload: pipeline %s was still draining: %w", r.parts.Config.Name, ctx.Err())
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // startFresh starts new pipelines and keeps others, in the order of the configuration.
 func (e *Engine) startFresh(a *Assembly, fresh []*Pipeline, kept map[string]*runner) error {
 	started, err := e.newRunners(fresh)
 	if err != nil {
+		return err
+	}
+	if err := admin.WriteNames(e.data, a.names()); err != nil {
 		return err
 	}
 	var all []*runner
@@ -158,7 +174,7 @@ func (e *Engine) startFresh(a *Assembly, fresh []*Pipeline, kept map[string]*run
 	e.mu.Unlock()
 	e.stopWatch()
 	e.startWatch()
-	return admin.WriteNames(e.data, a.names())
+	return nil
 }
 
 // runner returns the runner of a pipeline, or nil.

@@ -176,7 +176,8 @@ local engine, document = ffi.cast("pg_engine *", native.engine), ffi.cast("doc *
 local found = ffi.cast("struct doc_found *", native.document)
 local current_generation = ffi.cast("uint32_t *", native.generation)
 local text = ffi.string
-local slow_read, slow_write, slow_length, add_results = container.read, container.write, container.length, run.add_results
+local slow_read, slow_write, slow_length = container.read, container.write, container.length
+local add_results = run.add_results
 local NULL, FALSE, TRUE, NUMBER, STRING, ARRAY = 1, 2, 3, 4, 5, 7 -- doc_kind
 
 -- See proxy.c.

@@ -120,8 +120,9 @@ func (a *Admin) Close() error {
 type Status struct {
 	Pipeline    string         `json:"pipeline"`
 	State       pipeline.State `json:"state"`
-	Reason      string         `json:"reason,omitempty"` // why it is retrying, paused or stopped
-	Since       *time.Time     `json:"since,omitempty"`  // of a pause
+	Reason      string         `json:"reason,omitempty"`    // why it is retrying, paused or stopped
+	Since       *time.Time     `json:"since,omitempty"`     // of a pause
+	WhyEmpty    string         `json:"why_empty,omitempty"` // why the source has no partition, as in "no file matches logs/*"
 	Open        int            `json:"open_partitions"`
 	Held        int            `json:"leased_partitions"` // by this worker
 	Elsewhere   int            `json:"other_partitions"`  // that this worker has no lease of
@@ -158,6 +159,7 @@ func StatusOf(p *pipeline.Pipeline) Status {
 	if s.Err != nil {
 		status.Reason = s.Err.Error()
 	}
+	status.WhyEmpty = s.WhyEmpty
 	if pause := p.Paused(); pause != nil {
 		status.Since = &pause.Since
 	}

@@ -42,7 +42,8 @@ type Stats struct {
 	Sinks            []SinkStats
 	Leases           LeaseStats
 	State            State
-	Err              error // why the state is Retrying or Paused, or why Run failed
+	Err              error  // why the state is Retrying or Paused, or why Run failed
+	WhyEmpty         string // why the source lists no partitions, as source.Traits has it
 }
 
 // A Start is the position at which reading of a partition began.
@@ -103,6 +104,9 @@ func (p *Pipeline) Stats() Stats {
 		s.Leases.Retries = p.leases.failureCount()
 	}
 	s.State, s.Err = p.status.current()
+	if why := p.config.Source.Traits().WhyEmpty; why != nil {
+		s.WhyEmpty = why()
+	}
 	return s
 }
 

@@ -113,6 +113,8 @@ func (r *runCommand) summarize(ctx context.Context, w io.Writer, e *engine.Engin
 			}
 			fmt.Fprintf(w, "perigee: pipeline %s: %s\n", s.Pipeline, what)
 			fmt.Fprintf(w, "perigee: hint: perigee dlq list --data %s --pipeline %s\n", quoteArg(e.Config().Data), s.Pipeline)
+		case s.WhyEmpty != "":
+			fmt.Fprintf(w, "perigee: pipeline %s: %s\n", s.Pipeline, s.WhyEmpty)
 		case s.Read == 0 && s.Reason == "":
 			r.explainNothing(ctx, w, e, s.Pipeline)
 		}

@@ -90,6 +90,9 @@ func printStatus(w io.Writer, all []ratedStatus) error {
 	}
 	text := t.Render() + "\n"
 	for _, one := range all {
+		if one.WhyEmpty != "" {
+			text += one.Pipeline + ": " + printable(one.WhyEmpty) + "\n"
+		}
 		if one.Reason == "" {
 			continue
 		}

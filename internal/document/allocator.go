@@ -6,7 +6,8 @@ package document
 #include <stddef.h>
 #include <stdlib.h>
 
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+// AddressSanitizer has an allocator of its own, about which mallinfo2 knows nothing.
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33) && !defined(__SANITIZE_ADDRESS__)
 #include <malloc.h>
 static int allocator_read(size_t *in_use, size_t *unused) {
 	struct mallinfo2 m = mallinfo2();

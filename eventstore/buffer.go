@@ -71,8 +71,8 @@ func (b *buffer) extract(t *Table, out *event.Output) error {
 			s = next
 			continue
 		}
-		if len(report.Bad) > 0 {
-			return fmt.Errorf("eventstore: no column type holds row %d: %s", report.Bad[0].Row, report.Bad[0].Reason)
+		if len(report.Rejected) > 0 {
+			return fmt.Errorf("eventstore: no column type holds row %d: %s", report.Rejected[0].Row, report.Rejected[0].Reason)
 		}
 		return b.collectRest(out, report.Unknown)
 	}
@@ -82,7 +82,7 @@ func (b *buffer) extract(t *Table, out *event.Output) error {
 // declared column, one entry per row. It returns nil if there are none.
 func (b *buffer) rejectedRows(report document.Report) error {
 	var rows []RejectedRow
-	for _, bad := range report.Bad {
+	for _, bad := range report.Rejected {
 		if len(rows) > 0 && rows[len(rows)-1].Row == bad.Row {
 			continue
 		}

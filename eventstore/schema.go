@@ -183,7 +183,7 @@ func (s *schema) grownFor(report document.Report, cols *event.Columns, spec []in
 		return next
 	}
 	kinds := make([]document.Kind, len(s.Columns))
-	for _, bad := range report.Bad {
+	for _, bad := range report.Rejected {
 		kinds[spec[bad.Column]] |= bad.Kind
 	}
 	for i, c := range s.Columns {

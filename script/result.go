@@ -293,11 +293,11 @@ func (b *ResultBuilder) extractor(i int) *document.Extractor {
 func (b *ResultBuilder) extract(i int, x Extractor, columns *event.Columns) error {
 	out := &b.res.Outputs[i]
 	found, err := x.Extract(out.Data, out.Ends, columns)
-	if err != nil || len(found.Bad) == 0 {
+	if err != nil || len(found.Rejected) == 0 {
 		return err
 	}
 	rows := b.misfits[:0]
-	for _, bad := range found.Bad {
+	for _, bad := range found.Rejected {
 		if n := len(rows); n > 0 && rows[n-1] == bad.Row {
 			continue // one reason is enough
 		}

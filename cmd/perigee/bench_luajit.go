@@ -31,7 +31,7 @@ func compilerOf(p *tuning.Program) func(context.Context, *event.Batch, int, time
 		told := &tuning.Compilation{Traces: c.Traces}
 		for _, u := range c.Uncovered {
 			told.Uncovered = append(told.Uncovered, tuning.Uncovered{
-				File: u.File, Line: u.Line, Reason: u.Reason, Plain: u.Plain, Count: u.Count, Minor: u.Minor,
+				File: u.File, Line: u.Line, Reason: u.Reason, Plain: u.Explanation, Count: u.Count, Minor: u.Minor,
 			})
 		}
 		return told, nil

@@ -32,5 +32,5 @@ func Check(doc []byte) error {
 	case C.DOC_NO_MEMORY:
 		return ErrMemory
 	}
-	return &report.SyntaxError{Fault: report.Fault(fault), Offset: int(offset)}
+	return &report.SyntaxError{Code: report.Code(fault), Offset: int(offset)}
 }

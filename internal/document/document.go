@@ -11,11 +11,11 @@ import "github.com/perigeedb/perigee/internal/document/report"
 
 // What an extraction reports; see package report.
 type (
-	Kind   = report.Kind
-	Report = report.Report
-	Bad    = report.Bad
-	Field  = report.Field
-	Fault  = report.Fault
+	Kind     = report.Kind
+	Report   = report.Report
+	Rejected = report.Rejected
+	Field    = report.Field
+	Code     = report.Code
 )
 
 const (

@@ -93,9 +93,9 @@ func (x *Extractor) Append(data []byte, cols *event.Columns) Report {
 	for i := range x.spec {
 		fill(&cols.Vectors[i], x.spec[i].Type, &native[i], rows)
 	}
-	r := Report{Bad: x.bad(data)}
-	for i := range r.Bad {
-		r.Bad[i].Row += first
+	r := Report{Rejected: x.rejected(data)}
+	for i := range r.Rejected {
+		r.Rejected[i].Row += first
 	}
 	runtime.KeepAlive(x)
 	return r
@@ -126,15 +126,15 @@ func fill(v *event.Vector, t event.Type, c *C.column, rows int) {
 	}
 }
 
-func (x *Extractor) bad(data []byte) []Bad {
+func (x *Extractor) rejected(data []byte) []Rejected {
 	if x.c.rejected_count == 0 {
 		return nil
 	}
-	all := make([]Bad, 0, x.c.rejected_count)
+	all := make([]Rejected, 0, x.c.rejected_count)
 	for _, b := range unsafe.Slice(x.c.rejected, int(x.c.rejected_count)) {
-		bad := Bad{Row: int(b.row), Column: int(b.column), Kind: Kind(b.kind)}
+		bad := Rejected{Row: int(b.row), Column: int(b.column), Kind: Kind(b.kind)}
 		if b.column < 0 {
-			err := report.SyntaxError{Fault: report.Fault(b.misfit), Offset: int(b.offset)}
+			err := report.SyntaxError{Code: report.Code(b.misfit), Offset: int(b.offset)}
 			bad.Reason = err.Error()
 		} else {
 			bad.Value = report.Clip(data[b.offset : b.offset+b.len])

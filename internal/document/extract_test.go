@@ -105,13 +105,13 @@ func TestExtractConverts(t *testing.T) {
 			t.Errorf("%s: missing became %v", name, got)
 		}
 		if tt.want == refused {
-			if len(r.Bad) != 1 || !strings.Contains(r.Bad[0].Reason, tt.why) || cell(&cols, 0) != nil {
-				t.Errorf("%s: got %v, %+v; want a refusal with %q", name, cell(&cols, 0), r.Bad, tt.why)
+			if len(r.Rejected) != 1 || !strings.Contains(r.Rejected[0].Reason, tt.why) || cell(&cols, 0) != nil {
+				t.Errorf("%s: got %v, %+v; want a refusal with %q", name, cell(&cols, 0), r.Rejected, tt.why)
 			}
 			continue
 		}
-		if got := cell(&cols, 0); got != tt.want || len(r.Bad) > 0 {
-			t.Errorf("%s: got %v, %+v; want %v", name, got, r.Bad, tt.want)
+		if got := cell(&cols, 0); got != tt.want || len(r.Rejected) > 0 {
+			t.Errorf("%s: got %v, %+v; want %v", name, got, r.Rejected, tt.want)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestExtractReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := document.Report{
-			Bad: []document.Bad{
+			Rejected: []document.Rejected{
 				{Row: 1, Column: 0, Reason: "column id is required, but id is missing or null"},
 				{Row: 1, Column: 1, Kind: document.Int, Value: "7", Reason: "column mail wants string, got 7"},
 				{Row: 2, Column: -1, Reason: "not a JSON object: an event must start with { (at byte 0)"},
@@ -161,7 +161,7 @@ func TestExtractReports(t *testing.T) {
 func TestExtractNothing(t *testing.T) {
 	x := document.NewExtractor(one(event.Int64))
 	var cols event.Columns
-	if r, err := x.Extract(nil, nil, &cols); err != nil || r.Bad != nil || cols.Rows != 0 {
+	if r, err := x.Extract(nil, nil, &cols); err != nil || r.Rejected != nil || cols.Rows != 0 {
 		t.Errorf("got %+v, %v, %d rows", r, err, cols.Rows)
 	}
 }

@@ -41,7 +41,7 @@ func extracted(t *testing.T, docs ...string) []string {
 		}
 		values = append(values, text)
 	}
-	for _, bad := range report.Bad {
+	for _, bad := range report.Rejected {
 		if bad.Row == row {
 			values = append(values, bad.Reason)
 		}

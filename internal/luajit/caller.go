@@ -52,7 +52,7 @@ func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
 	c := C.pg_caller_open(e.c, C.int64_t(opts.EventTime))
 	if c == nil {
 		e.Close()
-		return nil, errNoRoom
+		return nil, errNoMemory
 	}
 	caller := &Caller{Engine: e, c: c}
 	caller.pin.Pin(e)
@@ -77,9 +77,9 @@ func (c *Caller) Bind(number int, name string) bool {
 
 // How a crossing ended, besides with a fault.
 const (
-	Waits   Kind = Kind(C.PG_WAITING & 0xffffffff)   // for a function of Go
-	Unbound Kind = Kind(C.PG_UNBOUND & 0xffffffff)   // the function has no number here yet
-	Last    Kind = Kind(C.PG_TAIL_CALL & 0xffffffff) // but for a function of Go, see Last
+	Waits    Kind = Kind(C.PG_WAITING & 0xffffffff)   // for a function of Go
+	Unbound  Kind = Kind(C.PG_UNBOUND & 0xffffffff)   // the function has no number here yet
+	TailCall Kind = Kind(C.PG_TAIL_CALL & 0xffffffff) // but for a function of Go, see Last
 )
 
 // Start begins a call with values, after the letter V, or none. ctx is for functions
@@ -91,7 +91,7 @@ func (c *Caller) Start(ctx context.Context, call *Call, function int, args []byt
 	*call = Call{event: c.events}
 	e := c.Engine
 	e.ctx, e.cause = ctx, nil
-	e.VM.enter()
+	e.VM.prepare()
 	C.start(C.uintptr_t(uintptr(unsafe.Pointer(c.c))), C.uint32_t(function), C.uint32_t(call.event),
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(args))), C.size_t(len(args)))
 	return c.crossed(call)
@@ -105,9 +105,9 @@ const preciseFrom = 16
 func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed error) Kind {
 	e, vm := c.Engine, c.Engine.VM
 	e.ctx, e.cause = ctx, nil
-	e.answer = answerOf(e.answer, results, failed)
+	e.answer = encodeAnswer(e.answer, results, failed)
 	vm.spent.set(call.spent)
-	vm.about()
+	vm.announce()
 	C.resume(C.uintptr_t(uintptr(unsafe.Pointer(c.c))), C.uint32_t(call.thread), C.uint32_t(call.event),
 		C.int64_t(call.spent), boolInt(call.asked > preciseFrom),
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
@@ -118,7 +118,7 @@ func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed e
 }
 
 // set makes the account that of another call. It spares the stores, as reset does.
-func (a *account) set(spent int64) {
+func (a *timeAccount) set(spent int64) {
 	if a.event.Load() != spent {
 		a.run.Store(spent)
 		a.event.Store(spent)
@@ -172,8 +172,8 @@ func (c *Caller) Results() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len))
 }
 
-// A Glance is what is seen of a VM from outside.
-type Glance struct {
+// A Activity is what is seen of a VM from outside.
+type Activity struct {
 	runs  uint32
 	spent int64
 }
@@ -181,8 +181,8 @@ type Glance struct {
 // Progress says how often the VM has begun to run, and whether it computes: not when
 // it waits, for a processor either. last is what the caller saw before. It is safe at
 // any time before Close.
-func (vm *VM) Progress(last *Glance) (runs uint32, computes bool) {
-	now := Glance{vm.load32(&vm.c.run.number), 0}
+func (vm *VM) Progress(last *Activity) (runs uint32, computes bool) {
+	now := Activity{vm.load32(&vm.c.run.number), 0}
 	if vm.load32(&vm.c.run.running) == C.PG_RUNNING {
 		now.spent = int64(C.pg_vm_cpu_time(vm.c))
 		computes = now.runs != last.runs || now.spent != last.spent

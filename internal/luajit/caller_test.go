@@ -48,7 +48,7 @@ func finish(c *Caller, call *Call, kind Kind) Kind {
 		results, err := r.Call(context.Background())
 		kind = c.Resume(context.Background(), call, results, err)
 	}
-	if kind == Last {
+	if kind == TailCall {
 		return last(c)
 	}
 	return kind
@@ -56,8 +56,8 @@ func finish(c *Caller, call *Call, kind Kind) Kind {
 
 // last makes the last act of a call.
 func last(c *Caller) Kind {
-	f, _ := c.Last()
-	args, err := c.LastArgs()
+	f, _ := c.TailCall()
+	args, err := c.TailCallArgs()
 	if err == nil {
 		_, err = f.Call(context.Background(), args)
 	}
@@ -96,7 +96,7 @@ func TestTortureInvoke(t *testing.T) {
 					if kind == Memory && attacks.event > 0 && c.Engine.VM.Broken() == Memory {
 						return // what the attack holds is held in the VM
 					}
-					t.Fatalf("the bystander ended with %v: %v", kind, c.Engine.VM.Fault())
+					t.Fatalf("the bystander ended with %v: %v", kind, c.Engine.VM.LastError())
 				}
 				got, err := DecodeValues(c.Results())
 				if diff := cmp.Diff([]any{"mine", []any{"mine"}}, got); err != nil || diff != "" {
@@ -123,7 +123,7 @@ func TestInvokeCallers(t *testing.T) {
 				t.Errorf("ended with %v, want one of %v", kind, test.want)
 			}
 			if kind := c.Resume(t.Context(), &waits, nil, nil); kind != OK && kind != Memory {
-				t.Errorf("the bystander ended with %v: %v", kind, c.Engine.VM.Fault())
+				t.Errorf("the bystander ended with %v: %v", kind, c.Engine.VM.LastError())
 			}
 		})
 	}
@@ -146,7 +146,7 @@ function deep(n) if n == 0 then host.wait() return 0 end return 1 + deep(n - 1) 
 		s := started{number: i % 4, arg: float64(i % 150)}
 		kind := c.Start(t.Context(), &s.call, s.number, encoded(s.arg))
 		if (s.number == 2) != (kind == OK) || kind != OK && kind != Waits {
-			t.Fatalf("call %d of function %d: %v, %v", i, s.number, kind, c.Engine.VM.Fault())
+			t.Fatalf("call %d of function %d: %v, %v", i, s.number, kind, c.Engine.VM.LastError())
 		}
 		if kind == Waits {
 			under = append(under, s)
@@ -167,7 +167,7 @@ function deep(n) if n == 0 then host.wait() return 0 end return 1 + deep(n - 1) 
 		}
 		kind = c.Resume(t.Context(), &s.call, nil, failed)
 		if fails := s.number == 1 || s.number == 3 && failed != nil; fails != (kind == Runtime) || !fails && kind != OK {
-			t.Fatalf("function %d ended with %v: %v", s.number, kind, c.Engine.VM.Fault())
+			t.Fatalf("function %d ended with %v: %v", s.number, kind, c.Engine.VM.LastError())
 		}
 		want := map[int]string{0: fmt.Sprint([]any{s.arg, []any{s.arg}}), 3: fmt.Sprint([]any{s.arg})}[s.number]
 		if got, err := DecodeValues(c.Results()); kind == OK && failed == nil && (err != nil || fmt.Sprint(got) != want) {

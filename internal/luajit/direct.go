@@ -24,13 +24,13 @@ func pg_call_go(engine unsafe.Pointer) C.int {
 		return 0
 	}
 	e.cause = err
-	e.answer = answerOf(e.answer, results, err)
+	e.answer = encodeAnswer(e.answer, results, err)
 	C.pg_gocall_answer(e.c, text(unsafe.String(unsafe.SliceData(e.answer), len(e.answer))), C.size_t(len(e.answer)))
 	return 1
 }
 
-// answerOf is how results or an error cross.
-func answerOf(answer []byte, results []any, err error) []byte {
+// encodeAnswer is how results or an error cross.
+func encodeAnswer(answer []byte, results []any, err error) []byte {
 	if err != nil {
 		return append(append(answer[:0], 'E'), err.Error()...)
 	}

@@ -73,7 +73,7 @@ func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 	e := &Engine{VM: vm, host: cmp.Or(setup.Host, &Host{})}
 	if e.c = e.open(opts, setup); e.c == nil {
 		vm.Close()
-		return nil, errNoRoom
+		return nil, errNoMemory
 	}
 	e.addSinks(setup.Sinks)
 	return e, nil
@@ -134,7 +134,7 @@ func (e *Engine) Close() {
 func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 	file := C.CString(name)
 	defer C.free(unsafe.Pointer(file))
-	e.VM.enter()
+	e.VM.prepare()
 	kind := C.pg_engine_load(e.c, file, text(string(code)), C.size_t(len(code)))
 	if kind == C.PG_WAITING {
 		kind = e.serve(ctx)
@@ -148,7 +148,7 @@ func (e *Engine) Extractor(i int) *document.Extractor { return e.extract[i] }
 // An Outcome is how a run ended. It and what it points to are overwritten by the
 // next run.
 type Outcome struct {
-	At      int    // the first event that did not run
+	Ran     int    // the first event that did not run
 	Limit   Kind   // why the run ended early; OK when all events ran
 	Dropped int    // events for which the script wanted nothing
 	Data    []byte // documents, back to back
@@ -157,27 +157,27 @@ type Outcome struct {
 	// To has the sinks that the script routed a document to, a bit for each, 0 where
 	// it said nothing. It is empty when it routed none: then the columns of sinks that
 	// are not Routed have been extracted, if all events ran.
-	To     []uint64
-	Short  bool // memory ended before the columns had all rows
-	engine *Engine
+	To                []uint64
+	ColumnsIncomplete bool // memory ended before the columns had all rows
+	engine            *Engine
 }
 
 // Run passes the events of a batch from `first` on through main, in one crossing
 // and one more for each call of a function of Go. The end of ctx ends it, as its time
 // limit does; the engine is of no use after that.
 func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) *Outcome {
-	e.Pass(ctx, in, first)
+	e.RunRows(ctx, in, first)
 	return e.Outcome()
 }
 
-// Pass is Run for whom Rows may do. It tells whether all events ran and nothing but
+// RunRows is Run for whom Rows may do. It tells whether all events ran and nothing but
 // rows came of them, unrouted: no dead events, nothing for Log or Measured.
-func (e *Engine) Pass(ctx context.Context, in *event.Batch, first int) (plain bool) {
+func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain bool) {
 	ends := ctx.Done() != nil
 	if ends {
 		e.VM.setContext(ctx)
 	}
-	e.VM.enter()
+	e.VM.prepare()
 	C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first))
 	if e.c.batch.kind == C.PG_WAITING {
@@ -200,9 +200,9 @@ func (e *Engine) Rows() (data []byte, ends, from []uint32, dropped int) {
 // Outcome is how the last run ended.
 func (e *Engine) Outcome() *Outcome {
 	o := &e.outcome
-	o.At, o.Limit, o.engine, o.To = int(e.c.batch.at), Kind(e.c.batch.kind), e, nil
+	o.Ran, o.Limit, o.engine, o.To = int(e.c.batch.at), Kind(e.c.batch.kind), e, nil
 	o.Data, o.Ends, o.From, o.Dropped = e.Rows()
-	o.Short = e.c.out.extract_failed != 0
+	o.ColumnsIncomplete = e.c.out.extract_failed != 0
 	if e.c.out.route_count != 0 {
 		o.To = e.routes(len(o.Ends))
 	}
@@ -219,37 +219,37 @@ func (e *Engine) routes(rows int) []uint64 {
 	return e.to
 }
 
-// Told tells whether there is anything for Log or Measured to hand over.
-func (e *Engine) Told() bool {
+// HasEffects tells whether there is anything for Log or Measured to hand over.
+func (e *Engine) HasEffects() bool {
 	log := &e.VM.c.log
 	return log.len != 0 || log.truncated != 0 || e.c.gocall.measurements.len != 0 || e.c.gocall.measurements_lost != 0
 }
 
-// A Dead is an event that failed in a run.
-type Dead struct {
-	Event  int
-	Fault  document.Fault // why it is no document, at Offset; 0 when the script failed
-	Offset int
-	Script *Fault
+// A DeadEvent is an event that failed in a run.
+type DeadEvent struct {
+	Event       int
+	ParseError  document.Code // why it is no document, at Offset; 0 when the script failed
+	Offset      int
+	ScriptError *Error
 }
 
-// Dead returns the events that failed, in their order.
-func (o *Outcome) Dead() []Dead {
+// DeadEvents returns the events that failed, in their order.
+func (o *Outcome) DeadEvents() []DeadEvent {
 	if o.engine.c.out.dead_count == 0 {
 		return nil
 	}
-	return o.dead()
+	return o.deadEvents()
 }
 
-func (o *Outcome) dead() []Dead {
+func (o *Outcome) deadEvents() []DeadEvent {
 	c := o.engine.c
-	dead := make([]Dead, 0, c.out.dead_count)
+	dead := make([]DeadEvent, 0, c.out.dead_count)
 	texts := unsafe.Slice((*byte)(unsafe.Pointer(c.out.texts.data)), int(c.out.texts.len))
 	for _, d := range unsafe.Slice(c.out.dead, int(c.out.dead_count)) {
-		one := Dead{Event: int(d.event), Fault: document.Fault(d.parse_error), Offset: int(d.offset)}
+		one := DeadEvent{Event: int(d.event), ParseError: document.Code(d.parse_error), Offset: int(d.offset)}
 		if d.parse_error == 0 {
 			message := texts[d.text:][:d.message_len]
-			one.Script = &Fault{
+			one.ScriptError = &Error{
 				Kind: Kind(d.kind), Line: int(d.line), Message: string(message),
 				Traceback: string(texts[d.text+d.message_len:][:d.traceback_len]),
 				File:      string(texts[d.text+d.message_len+d.traceback_len:][:d.file_len]),
@@ -260,10 +260,10 @@ func (o *Outcome) dead() []Dead {
 	return dead
 }
 
-// Fault is what went wrong last.
-func (vm *VM) Fault() *Fault {
+// LastError is what went wrong last.
+func (vm *VM) LastError() *Error {
 	f := &vm.c.error
-	return &Fault{
+	return &Error{
 		Kind: Kind(f.kind), Line: int(f.line), File: C.GoString(&f.file[0]),
 		Message:   C.GoStringN(&f.message[0], C.int(f.message_len)),
 		Traceback: C.GoStringN(&f.traceback[0], C.int(f.traceback_len)),

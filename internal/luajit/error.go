@@ -37,8 +37,8 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// A Fault is what went wrong in a script, and where.
-type Fault struct {
+// A Error is what went wrong in a script, and where.
+type Error struct {
 	Kind      Kind
 	File      string // that the script required, with Line in it; "" for its own
 	Line      int    // in the script; 0 when it is not known
@@ -46,7 +46,7 @@ type Fault struct {
 	Traceback string
 }
 
-func (f *Fault) Error() string {
+func (f *Error) Error() string {
 	if f.Line == 0 {
 		return f.Message
 	}
@@ -59,7 +59,7 @@ func (vm *VM) fault(kind C.int) error {
 		return nil
 	}
 	f := &vm.c.error
-	return &Fault{
+	return &Error{
 		Kind:      Kind(f.kind),
 		File:      C.GoString(&f.file[0]),
 		Line:      int(f.line),

@@ -95,7 +95,7 @@ func (e *Engine) serve(ctx context.Context) C.int {
 			spent.add(resumed.Sub(start))
 		}
 		e.limit(spent)
-		e.VM.about()
+		e.VM.announce()
 		kind := C.pg_engine_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
 		if cap(e.answer) > answerKept {
 			e.answer = nil
@@ -111,7 +111,7 @@ func (e *Engine) serve(ctx context.Context) C.int {
 }
 
 // limit stops a run whose time is used up.
-func (e *Engine) limit(spent *account) {
+func (e *Engine) limit(spent *timeAccount) {
 	switch vm := e.VM; {
 	case time.Duration(spent.run.Load()) >= vm.opts.BatchTime:
 		C.pg_vm_stop(vm.c, C.PG_BATCH_TIME)
@@ -130,14 +130,14 @@ func (e *Engine) call(ctx context.Context) (waits bool) {
 	if err == nil {
 		results, waits, err = e.host.call(ctx, int(e.c.gocall.function), args)
 	}
-	e.answer = answerOf(e.answer, results, err)
+	e.answer = encodeAnswer(e.answer, results, err)
 	return waits
 }
 
-// Measured hands over what the script measured since the last call, oldest first: a
+// ReadMeasurements hands over what the script measured since the last call, oldest first: a
 // value, and of what in the form of Measurement, valid during the call. lost counts
 // what found no room.
-func (e *Engine) Measured(take func(value float64, of []byte)) (lost int) {
+func (e *Engine) ReadMeasurements(take func(value float64, of []byte)) (lost int) {
 	const value = 9 // the length of a double
 	all := &e.c.gocall.measurements
 	data := unsafe.Slice((*byte)(unsafe.Pointer(all.data)), int(all.len))
@@ -152,9 +152,9 @@ func (e *Engine) Measured(take func(value float64, of []byte)) (lost int) {
 	return lost
 }
 
-// Measurement reads which function of the module stats was called, from 1, and the
+// DecodeMeasurement reads which function of the module stats was called, from 1, and the
 // name and the labels that it was given.
-func Measurement(of []byte) (function int, name string, labels any, err error) {
+func DecodeMeasurement(of []byte) (function int, name string, labels any, err error) {
 	values, err := decodeValues(of)
 	if err != nil {
 		return 0, "", nil, err

@@ -89,8 +89,8 @@ func runCaller(t *testing.T, opts Options, code string, want []Kind) {
 	start := time.Now()
 	out := e.Run(t.Context(), in, 0)
 	kind := OK
-	if dead := out.Dead(); len(dead) > 0 {
-		kind = dead[0].Script.Kind
+	if dead := out.DeadEvents(); len(dead) > 0 {
+		kind = dead[0].ScriptError.Kind
 	}
 	for _, one := range want {
 		if kind == one {
@@ -113,7 +113,7 @@ func testHost() *Host {
 			{Name: "host.fail", Call: func(context.Context, []any) ([]any, error) { return nil, errors.New("no") }},
 			{Name: "host.large", Call: func(context.Context, []any) ([]any, error) { return []any{long}, nil }},
 			{Name: "host.nap", Waits: true, Call: func(context.Context, []any) ([]any, error) {
-				time.Sleep((rest + 20) * tick)
+				time.Sleep((idleTicks + 20) * watchInterval)
 				return nil, nil
 			}},
 			{Name: "host.spin", Call: func(context.Context, []any) ([]any, error) {
@@ -155,13 +155,13 @@ end`
 	for range 10 {
 		in.Append([]byte(`{"spins":3}`)) // 30 ms each: together more than an event may take
 	}
-	if out := e.Run(t.Context(), in, 0); len(out.Dead()) != 0 || len(out.Ends) != 10 {
-		t.Fatalf("%d came out, dead %v", len(out.Ends), out.Dead())
+	if out := e.Run(t.Context(), in, 0); len(out.DeadEvents()) != 0 || len(out.Ends) != 10 {
+		t.Fatalf("%d came out, dead %v", len(out.Ends), out.DeadEvents())
 	}
 	in.Reset()
 	in.Append([]byte(`{"spins":1000}`))
-	dead := e.Run(t.Context(), in, 0).Dead()
-	if len(dead) != 1 || dead[0].Script.Kind != EventTime || !strings.Contains(dead[0].Script.Traceback, "spin.lua:3") {
+	dead := e.Run(t.Context(), in, 0).DeadEvents()
+	if len(dead) != 1 || dead[0].ScriptError.Kind != EventTime || !strings.Contains(dead[0].ScriptError.Traceback, "spin.lua:3") {
 		t.Errorf("dead %v, want the event's time limit in line 3", dead)
 	}
 }

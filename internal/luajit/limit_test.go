@@ -11,7 +11,7 @@ import (
 )
 
 func kindOf(err error) Kind {
-	var f *Fault
+	var f *Error
 	if errors.As(err, &f) {
 		return f.Kind
 	}
@@ -35,7 +35,7 @@ func TestBatchTimeHoldsWhileEventsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The event's index moves on, as in a driver, far more often than the limit for one event.
-	err := vm.host(`
+	err := vm.runTrusted(`
 ` + castRun + `
 		while true do run.event = (run.event + 1) % 1000 end`)
 	if kind := kindOf(err); kind != BatchTime {
@@ -48,7 +48,7 @@ func TestALimitForOneEventSparesTheNext(t *testing.T) {
 	opts.BatchTime, opts.NoJIT = 20*time.Second, true
 	vm := open(t, opts)
 	// A stop that comes for event 7 when the driver is at event 8 must be taken back.
-	err := vm.host(`
+	err := vm.runTrusted(`
 ` + castRun + `
 		run.event, run.stop_event, run.stop = 8, 7, 4
 		while run.stop ~= 0 do end`)
@@ -149,7 +149,7 @@ func TestWatchdogSleepsAndWakes(t *testing.T) {
 	if err := vm.Load("email.lua", []byte("function main() while true do end end")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); !w.asleep.Load(); time.Sleep(tick) {
+	for deadline := time.Now().Add(20 * time.Second); !w.asleep.Load(); time.Sleep(watchInterval) {
 		if time.Now().After(deadline) {
 			t.Fatal("the watchdog does not sleep")
 		}

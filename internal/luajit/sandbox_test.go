@@ -44,7 +44,7 @@ func TestGlobalsCannotBeAssignedOnceLoaded(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			vm := load(t, "known = 1\nfunction main()\n"+test.body+"\nend")
-			var f *Fault
+			var f *Error
 			if err := vm.Call("main"); !errors.As(err, &f) {
 				t.Fatalf("got %v, want a fault", err)
 			}

@@ -13,7 +13,7 @@ func TestStringsAgainstTheLibrary(t *testing.T) {
 	opts := defaults()
 	opts.BatchTime = time.Minute
 	vm := open(t, opts)
-	err := vm.host(`
+	err := vm.runTrusted(`
 		for _, t in pairs(debug.getregistry()) do
 			if type(t) == "table" and t.pcall and t.pcall ~= pcall then t.real = string end
 		end`)

@@ -10,15 +10,15 @@ import (
 	"unsafe"
 )
 
-// Last is the function of Go that a call ends with, when Lua is done with the call.
+// TailCall is the function of Go that a call ends with, when Lua is done with the call.
 // Whether its results are those of the call, which has none otherwise, is returned.
-func (c *Caller) Last() (f *Function, returned bool) {
+func (c *Caller) TailCall() (f *Function, returned bool) {
 	e := c.Engine
 	return &e.host.Functions[e.c.gocall.function-1], e.c.gocall.tail.results == C.PG_TAIL_RETURNED
 }
 
-// LastArgs are its arguments.
-func (c *Caller) LastArgs() ([]any, error) {
+// TailCallArgs are its arguments.
+func (c *Caller) TailCallArgs() ([]any, error) {
 	request := &c.Engine.c.gocall.request
 	if request.len == 0 {
 		return nil, nil
@@ -32,8 +32,8 @@ type Place struct {
 	line, function int
 }
 
-// LastPlace is where the script called the last function, one that Waits.
-func (c *Caller) LastPlace() Place {
+// TailCallPlace is where the script called the last function, one that Waits.
+func (c *Caller) TailCallPlace() Place {
 	last := &c.Engine.c.gocall.tail
 	p := Place{line: int(last.line), function: int(last.function)}
 	if last.file != nil {
@@ -42,16 +42,16 @@ func (c *Caller) LastPlace() Place {
 	return p
 }
 
-// FindLastPlace is LastPlace for one that does not, as long as the VM has done
+// LocateTailCall is LastPlace for one that does not, as long as the VM has done
 // nothing since.
-func (c *Caller) FindLastPlace() Place {
+func (c *Caller) LocateTailCall() Place {
 	C.pg_tail_call_locate(c.Engine.c)
-	return c.LastPlace()
+	return c.TailCallPlace()
 }
 
-// Fault is an error raised there. script is the name of the script's own text.
-func (p Place) Fault(script string, err error) *Fault {
-	f := &Fault{Kind: Runtime, Line: p.line, File: p.File, Message: err.Error()}
+// Error is an error raised there. script is the name of the script's own text.
+func (p Place) Error(script string, err error) *Error {
+	f := &Error{Kind: Runtime, Line: p.line, File: p.File, Message: err.Error()}
 	if p.line > 0 {
 		if p.File != "" {
 			script = p.File
@@ -63,10 +63,10 @@ func (p Place) Fault(script string, err error) *Fault {
 
 // AppendReturned is AppendValue as if v had passed through Lua, whose tables hold no
 // nil.
-func AppendReturned(out []byte, v any) []byte { return encodeValue(out, dense(v)) }
+func AppendReturned(out []byte, v any) []byte { return encodeValue(out, withoutNils(v)) }
 
-// dense is v without the nils at the end of lists and in maps.
-func dense(v any) any {
+// withoutNils is v without the nils at the end of lists and in maps.
+func withoutNils(v any) any {
 	switch v := v.(type) {
 	case []any:
 		n := len(v)
@@ -75,14 +75,14 @@ func dense(v any) any {
 		}
 		list := make([]any, n)
 		for i := range list {
-			list[i] = dense(v[i])
+			list[i] = withoutNils(v[i])
 		}
 		return list
 	case map[string]any:
 		fields := make(map[string]any, len(v))
 		for key, value := range v {
 			if value != nil {
-				fields[key] = dense(value)
+				fields[key] = withoutNils(value)
 			}
 		}
 		return fields

@@ -40,8 +40,8 @@ func attack(t *testing.T, opts Options, script torture.Script) {
 	}
 	out := e.Run(context.Background(), hostileBatch(), 0)
 	end := out.Limit
-	for _, dead := range out.Dead() {
-		f := dead.Script
+	for _, dead := range out.DeadEvents() {
+		f := dead.ScriptError
 		end = f.Kind
 		inScript := !strings.HasSuffix(script.Name, "outputs") // those fail when main has returned
 		if dead.Event != 1 || inScript && (f.Line == 0 || f.Traceback == "") {
@@ -51,8 +51,8 @@ func attack(t *testing.T, opts Options, script torture.Script) {
 	if !slices.Contains(script.AllowedEnds, end.String()) {
 		t.Errorf("ended with %v, want one of %q", end, script.AllowedEnds)
 	}
-	if e.VM.Broken() == OK && (out.At != 3 || !slices.Contains(out.From, 2)) {
-		t.Errorf("the VM is sound, but stopped at event %d; outputs are of %v", out.At, out.From)
+	if e.VM.Broken() == OK && (out.Ran != 3 || !slices.Contains(out.From, 2)) {
+		t.Errorf("the VM is sound, but stopped at event %d; outputs are of %v", out.Ran, out.From)
 	}
 	if !slices.Contains(out.From, 0) {
 		t.Errorf("the event before is lost; outputs are of %v", out.From)

@@ -17,16 +17,16 @@ import (
 //go:embed traces.lua
 var traces string
 
-// A Listener hears what the compiler makes of the code of one engine.
-type Listener struct {
+// A TraceRecorder hears what the compiler makes of the code of one engine.
+type TraceRecorder struct {
 	vm  *VM
 	ref C.int
 }
 
-// Listen makes an engine whose script is not loaded yet tell what its compiler does.
+// RecordTraces makes an engine whose script is not loaded yet tell what its compiler does.
 // That costs time and memory of the VM.
-func (e *Engine) Listen() (*Listener, error) {
-	l := &Listener{vm: e.VM}
+func (e *Engine) RecordTraces() (*TraceRecorder, error) {
+	l := &TraceRecorder{vm: e.VM}
 	e.VM.begin()
 	kind := C.pg_traces_record(e.VM.c, text(traces), C.size_t(len(traces)), &l.ref)
 	e.VM.end()
@@ -44,16 +44,16 @@ const (
 
 // A TraceEvent is something that the compiler did at a place.
 type TraceEvent struct {
-	What   string
-	Reason string // as LuaJIT words it, with a %s or %d where About belongs
-	About  string // the name of a function or a bytecode
-	File   string // "" when it was in no script
-	Line   int
-	Count  int
+	What    string
+	Reason  string // as LuaJIT words it, with a %s or %d where About belongs
+	Subject string // the name of a function or a bytecode
+	File    string // "" when it was in no script
+	Line    int
+	Count   int
 }
 
-// Heard returns what happened until now, in no order.
-func (l *Listener) Heard() ([]TraceEvent, error) {
+// Events returns what happened until now, in no order.
+func (l *TraceRecorder) Events() ([]TraceEvent, error) {
 	l.vm.begin()
 	kind := C.pg_traces_recorded(l.vm.c, l.ref)
 	l.vm.end()
@@ -78,17 +78,17 @@ func traceEvent(fields []string) (TraceEvent, error) {
 	if len(fields) != 6 {
 		return TraceEvent{}, fmt.Errorf("read what the compiler did: %q", fields)
 	}
-	e := TraceEvent{What: fields[0], Reason: fields[1], About: fields[2], File: fields[3]}
+	e := TraceEvent{What: fields[0], Reason: fields[1], Subject: fields[2], File: fields[3]}
 	e.Line, _ = strconv.Atoi(fields[4])
 	e.Count, _ = strconv.Atoi(fields[5])
 	if e.What == Aborted || e.What == Inside {
-		e.reason()
+		e.translate()
 	}
 	return e, nil
 }
 
-// reason replaces numbers of LuaJIT's by words. What is no number is a message.
-func (e *TraceEvent) reason() {
+// translate replaces numbers of LuaJIT's by words. What is no number is a message.
+func (e *TraceEvent) translate() {
 	number, err := strconv.ParseUint(e.Reason, 10, 31)
 	if err != nil {
 		return
@@ -99,9 +99,9 @@ func (e *TraceEvent) reason() {
 	if !strings.Contains(e.Reason, "bytecode") {
 		return
 	}
-	if number, err = strconv.ParseUint(e.About, 10, 31); err == nil {
+	if number, err = strconv.ParseUint(e.Subject, 10, 31); err == nil {
 		if name := C.pg_traces_bytecode_name(C.uint(number)); name != nil {
-			e.About = C.GoString(name)
+			e.Subject = C.GoString(name)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	l, err := e.Listen()
+	l, err := e.RecordTraces()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,17 +50,17 @@ func TestListen(t *testing.T) {
 	}
 	for range 3 {
 		if o := e.Run(ctx, b, 0); o.Limit != OK {
-			t.Fatal(o.Limit, e.VM.Fault())
+			t.Fatal(o.Limit, e.VM.LastError())
 		}
 	}
-	all, err := l.Heard()
+	all, err := l.Events()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []TraceEvent{
 		{What: Compiled, File: "u.lua", Line: 4},
-		{What: Aborted, Reason: "NYI: bytecode %d", About: "FNEW", File: "u.lua", Line: 7},
-		{What: Left, About: "coroutine.running", File: "u.lua", Line: 10},
+		{What: Aborted, Reason: "NYI: bytecode %d", Subject: "FNEW", File: "u.lua", Line: 7},
+		{What: Left, Subject: "coroutine.running", File: "u.lua", Line: 10},
 	} {
 		if !slices.ContainsFunc(all, want.like) {
 			t.Errorf("nothing like %+v was heard in:\n%+v", want, all)
@@ -71,5 +71,5 @@ func TestListen(t *testing.T) {
 // like tells whether another event is one of this kind, where this one says.
 func (e TraceEvent) like(other TraceEvent) bool {
 	return e.What == other.What && e.File == other.File && e.Line == other.Line && other.Count > 0 &&
-		(e.Reason == "" || e.Reason == other.Reason) && (e.About == "" || e.About == other.About)
+		(e.Reason == "" || e.Reason == other.Reason) && (e.Subject == "" || e.Subject == other.Subject)
 }

@@ -23,7 +23,7 @@ import (
 //
 // gocall.c has the other half.
 
-var errCut = errors.New("values from Lua are cut short")
+var errTruncated = errors.New("values from Lua are cut short")
 
 // A decoder reads values.
 type decoder struct{ data []byte }
@@ -84,7 +84,7 @@ func decodeValues(data []byte) ([]any, error) {
 // take cuts n bytes off.
 func (d *decoder) take(n int) ([]byte, error) {
 	if n > len(d.data) {
-		return nil, errCut
+		return nil, errTruncated
 	}
 	taken := d.data[:n]
 	d.data = d.data[n:]
@@ -154,7 +154,7 @@ func (d *decoder) document() (any, error) {
 func (d *decoder) list() (any, error) {
 	n, err := d.length()
 	if err != nil || n > len(d.data) {
-		return nil, errCut
+		return nil, errTruncated
 	}
 	list := make([]any, n)
 	for i := range list {

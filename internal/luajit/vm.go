@@ -32,24 +32,24 @@ type Options struct {
 
 // A VM is a Lua state with a sandbox, for one script.
 type VM struct {
-	c     *C.pg_vm
-	watch *Watchdog
-	opts  Options
-	seen  sighting
-	spent account // of the run, before the piece that runs
+	c        *C.pg_vm
+	watch    *Watchdog
+	opts     Options
+	observed observation
+	spent    timeAccount // of the run, before the piece that runs
 
 	mu  sync.Mutex      // guards
 	ctx context.Context // that the run heeds, or nil
 }
 
-// errNoRoom says that not even an empty VM fits.
-var errNoRoom = errors.New("open Lua VM: not enough memory for an empty one; raise the script's memory limit")
+// errNoMemory says that not even an empty VM fits.
+var errNoMemory = errors.New("open Lua VM: not enough memory for an empty one; raise the script's memory limit")
 
 // Open makes an empty VM whose runs w watches.
 func Open(w *Watchdog, opts Options) (*VM, error) {
 	c := C.pg_vm_open(C.size_t(opts.Memory), boolInt(!opts.NoJIT), text(prelude), C.size_t(len(prelude)))
 	if c == nil {
-		return nil, errNoRoom
+		return nil, errNoMemory
 	}
 	vm := &VM{c: c, watch: w, opts: opts}
 	w.add(vm)
@@ -96,9 +96,9 @@ func (vm *VM) Call(function string) error {
 	return vm.fault(kind)
 }
 
-// host runs trusted Lua outside the sandbox, with the address of the VM's pg_run
+// runTrusted runs trusted Lua outside the sandbox, with the address of the VM's pg_run
 // as its argument, so that tests and probes can play the driver.
-func (vm *VM) host(code string) error {
+func (vm *VM) runTrusted(code string) error {
 	chunk := C.CString("=host")
 	defer C.free(unsafe.Pointer(chunk))
 	vm.begin()
@@ -110,7 +110,7 @@ func (vm *VM) host(code string) error {
 
 // begin marks the start of a run.
 func (vm *VM) begin() {
-	vm.enter()
+	vm.prepare()
 	C.pg_vm_begin(vm.c)
 }
 
@@ -119,16 +119,16 @@ func (vm *VM) end() {
 	C.pg_vm_end(vm.c)
 }
 
-// enter goes before a crossing that begins a run.
-func (vm *VM) enter() {
+// prepare goes before a crossing that begins a run.
+func (vm *VM) prepare() {
 	vm.spent.reset()
-	vm.about()
+	vm.announce()
 }
 
-// about goes before a crossing that begins or continues a run.
-func (vm *VM) about() {
+// announce goes before a crossing that begins or continues a run.
+func (vm *VM) announce() {
 	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PG_STARTING)
-	vm.watch.rouse()
+	vm.watch.wakeUp()
 }
 
 // setContext makes the next run end with ctx.
@@ -145,9 +145,9 @@ func (vm *VM) givenUp() bool {
 	return vm.ctx != nil && vm.ctx.Err() != nil
 }
 
-// Log hands over what the script printed or logged since the last call, oldest
+// ReadLog hands over what the script printed or logged since the last call, oldest
 // first, and where, as in "email.lua:12".
-func (vm *VM) Log(line func(level slog.Level, text, place string)) {
+func (vm *VM) ReadLog(line func(level slog.Level, text, place string)) {
 	log := &vm.c.log
 	data := unsafe.Slice((*byte)(unsafe.Pointer(log.data)), int(log.len))
 	for len(data) > 0 {

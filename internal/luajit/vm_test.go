@@ -37,19 +37,19 @@ func load(t *testing.T, code string) *VM {
 func TestFaults(t *testing.T) {
 	tests := []struct {
 		name, code string
-		want       Fault
+		want       Error
 	}{
-		{"compiles not", "local x = \nlocal = 3", Fault{Kind: Syntax, Line: 2, Message: "unexpected symbol near 'local'"}},
-		{"bytecode", "\x1bLJ\x02", Fault{Kind: Syntax, Message: "attempt to load chunk with wrong mode"}},
-		{"error", "\nerror('boom')", Fault{Kind: Runtime, Line: 2, Message: "boom", Traceback: "  email.lua:2: in main chunk"}},
-		{"nil call", "local x\nx()", Fault{Kind: Runtime, Line: 2, Message: "attempt to call local 'x' (a nil value)", Traceback: "  email.lua:2: in main chunk"}},
-		{"error object", "error({})", Fault{Kind: Runtime, Line: 1, Message: "(error object is a table)", Traceback: "  email.lua:1: in main chunk"}},
+		{"compiles not", "local x = \nlocal = 3", Error{Kind: Syntax, Line: 2, Message: "unexpected symbol near 'local'"}},
+		{"bytecode", "\x1bLJ\x02", Error{Kind: Syntax, Message: "attempt to load chunk with wrong mode"}},
+		{"error", "\nerror('boom')", Error{Kind: Runtime, Line: 2, Message: "boom", Traceback: "  email.lua:2: in main chunk"}},
+		{"nil call", "local x\nx()", Error{Kind: Runtime, Line: 2, Message: "attempt to call local 'x' (a nil value)", Traceback: "  email.lua:2: in main chunk"}},
+		{"error object", "error({})", Error{Kind: Runtime, Line: 1, Message: "(error object is a table)", Traceback: "  email.lua:1: in main chunk"}},
 		{"nested", "local function f() error('deep', 0) end\nlocal function g() f() end\ng()",
-			Fault{Kind: Runtime, Line: 1, Message: "deep", Traceback: "  email.lua:1: in f\n  email.lua:2: in g\n  email.lua:3: in main chunk"}},
+			Error{Kind: Runtime, Line: 1, Message: "deep", Traceback: "  email.lua:1: in f\n  email.lua:2: in g\n  email.lua:3: in main chunk"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var f *Fault
+			var f *Error
 			if err := open(t, defaults()).Load("email.lua", []byte(test.code)); !errors.As(err, &f) {
 				t.Fatalf("got %v, want a fault", err)
 			}
@@ -63,11 +63,11 @@ func TestFaults(t *testing.T) {
 func TestPrintReachesTheLog(t *testing.T) {
 	vm := load(t, "print('a', 1, nil) print()")
 	var got []string
-	vm.Log(func(level slog.Level, text, place string) { got = append(got, level.String()+" "+text+" "+place) })
+	vm.ReadLog(func(level slog.Level, text, place string) { got = append(got, level.String()+" "+text+" "+place) })
 	if want := "INFO a\t1\tnil email.lua:1,INFO  email.lua:1"; strings.Join(got, ",") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	vm.Log(func(_ slog.Level, text, _ string) { t.Errorf("%q came twice", text) })
+	vm.ReadLog(func(_ slog.Level, text, _ string) { t.Errorf("%q came twice", text) })
 }
 
 func TestVMGoesOnAfterAnError(t *testing.T) {

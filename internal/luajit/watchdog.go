@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	tick = 5 * time.Millisecond // how exactly a deadline is kept
-	rest = 2                    // idle ticks after which the watchdog sleeps: to wake it costs less than they do
+	watchInterval = 5 * time.Millisecond // how exactly a deadline is kept
+	idleTicks     = 2                    // idle ticks after which the watchdog sleeps: to wake it costs less than they do
 )
 
 // A Watchdog ends runs that take too long. It looks at what each VM says about
@@ -30,27 +30,27 @@ type Watchdog struct {
 	done   sync.WaitGroup
 }
 
-// starved is how many times its limit a run may take by the clock while it gets
+// starvedFactor is how many times its limit a run may take by the clock while it gets
 // too little of the processor to have used the limit up.
-const starved = 10
+const starvedFactor = 10
 
-// A sighting is what the watchdog last saw of a VM, and since when.
-type sighting struct {
+// A observation is what the watchdog last saw of a VM, and since when.
+type observation struct {
 	number, event uint32
-	run, at       moment // the start of the run, and of the event
+	run, at       instant // the start of the run, and of the event
 }
 
-// An account is the time, in nanoseconds, that a script has had before it last called
+// An timeAccount is the time, in nanoseconds, that a script has had before it last called
 // a function of Go: in the run, and in the event.
-type account struct{ run, event atomic.Int64 }
+type timeAccount struct{ run, event atomic.Int64 }
 
-func (a *account) add(d time.Duration) {
+func (a *timeAccount) add(d time.Duration) {
 	a.run.Add(int64(d))
 	a.event.Add(int64(d))
 }
 
 // reset spares the stores, which are dear, a script that calls no function of Go.
-func (a *account) reset() {
+func (a *timeAccount) reset() {
 	if a.run.Load() != 0 {
 		a.run.Store(0)
 	}
@@ -59,29 +59,29 @@ func (a *account) reset() {
 	}
 }
 
-// A moment is a point in time, by the clock and by what the running thread has
+// A instant is a point in time, by the clock and by what the running thread has
 // used of a processor, which is negative when nobody knows.
-type moment struct {
+type instant struct {
 	clock time.Time
 	spent time.Duration
 }
 
 // before is the moment from which a script had so many nanoseconds until now.
-func (now moment) before(spent int64) moment {
+func (now instant) before(spent int64) instant {
 	d := time.Duration(spent)
 	now.clock, now.spent = now.clock.Add(-d), now.spent-d
 	return now
 }
 
-// late tells whether a limit for what began at since is used up. It counts the
+// exceeds tells whether a limit for what began at since is used up. It counts the
 // time on a processor: on a machine that is short of them a good script must
 // not be taken for a slow one.
-func (now moment) late(since moment, limit time.Duration) bool {
+func (now instant) exceeds(since instant, limit time.Duration) bool {
 	elapsed := now.clock.Sub(since.clock)
 	if now.spent < 0 {
 		return elapsed >= limit
 	}
-	return now.spent-since.spent >= limit || elapsed >= starved*limit
+	return now.spent-since.spent >= limit || elapsed >= starvedFactor*limit
 }
 
 // NewWatchdog starts a watchdog.
@@ -113,10 +113,10 @@ func (w *Watchdog) remove(vm *VM) {
 	w.mu.Unlock()
 }
 
-// rouse wakes a sleeping watchdog. A VM says that it is about to run before it calls rouse,
+// wakeUp wakes a sleeping watchdog. A VM says that it is about to run before it calls rouse,
 // and the watchdog looks at all VMs after it marked itself, so that one of them sees
 // the other.
-func (w *Watchdog) rouse() {
+func (w *Watchdog) wakeUp() {
 	if w.asleep.Load() {
 		select {
 		case w.wake <- struct{}{}:
@@ -126,25 +126,25 @@ func (w *Watchdog) rouse() {
 }
 
 func (w *Watchdog) run() {
-	ticker := time.NewTicker(tick)
+	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for idle := 0; ; {
 		select {
 		case <-w.quit:
 			return
 		case now := <-ticker.C:
-			if w.look(now) {
+			if w.inspect(now) {
 				idle = 0
 			} else {
 				idle++
 			}
 		}
-		if idle >= rest {
+		if idle >= idleTicks {
 			ticker.Stop()
 			if !w.sleep() {
 				return
 			}
-			ticker.Reset(tick)
+			ticker.Reset(watchInterval)
 			idle = 0
 		}
 	}
@@ -154,7 +154,7 @@ func (w *Watchdog) run() {
 func (w *Watchdog) sleep() bool {
 	w.asleep.Store(true)
 	defer w.asleep.Store(false)
-	if w.look(time.Now()) {
+	if w.inspect(time.Now()) {
 		return true
 	}
 	select {
@@ -165,35 +165,35 @@ func (w *Watchdog) sleep() bool {
 	}
 }
 
-// look stops what is late, and tells whether anything runs or is about to.
-func (w *Watchdog) look(now time.Time) bool {
+// inspect stops what is late, and tells whether anything runs or is about to.
+func (w *Watchdog) inspect(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	busy := false
 	for vm := range w.vms {
-		busy = vm.look(now) || busy
+		busy = vm.inspect(now) || busy
 	}
 	return busy
 }
 
-func (vm *VM) look(clock time.Time) (busy bool) {
-	run, seen := &vm.c.run, &vm.seen
+func (vm *VM) inspect(clock time.Time) (busy bool) {
+	run, seen := &vm.c.run, &vm.observed
 	if running := vm.load32(&run.running); running != C.PG_RUNNING {
 		return running != C.PG_IDLE
 	}
 	number, event := vm.load32(&run.number), vm.load32(&run.event)
-	now := moment{clock, time.Duration(C.pg_vm_cpu_time(vm.c))}
+	now := instant{clock, time.Duration(C.pg_vm_cpu_time(vm.c))}
 	if number != seen.number {
-		*seen = sighting{number, event, now.before(vm.spent.run.Load()), now.before(vm.spent.event.Load())}
+		*seen = observation{number, event, now.before(vm.spent.run.Load()), now.before(vm.spent.event.Load())}
 	} else if event != seen.event {
 		seen.event, seen.at = event, now
 	}
 	switch {
 	case vm.load32(&run.stop) != 0:
 		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_OK)
-	case vm.givenUp() || now.late(seen.run, vm.opts.BatchTime):
+	case vm.givenUp() || now.exceeds(seen.run, vm.opts.BatchTime):
 		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_BATCH_TIME)
-	case event != C.PG_NO_EVENT && now.late(seen.at, vm.opts.EventTime):
+	case event != C.PG_NO_EVENT && now.exceeds(seen.at, vm.opts.EventTime):
 		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
 	}
 	return true

@@ -50,13 +50,13 @@ func (w *computation) rejectMistyped(c *Column, checker *document.Extractor) err
 	if err != nil {
 		return err
 	}
-	for _, bad := range found.Bad {
+	for _, bad := range found.Rejected {
 		w.rejectRow(w.cells.rows[bad.Row], w.mistyped(c, bad))
 	}
 	return nil
 }
 
-func (w *computation) mistyped(c *Column, bad report.Bad) event.Dead {
+func (w *computation) mistyped(c *Column, bad report.Rejected) event.Dead {
 	d := event.Dead{Stage: "column", Error: bad.Reason, Script: w.script.String()}
 	if c.Code != nil {
 		d.Script = c.Code.String()

@@ -28,7 +28,7 @@ func (r *run) start() error {
 	if err != nil {
 		return fmt.Errorf("check documents: %w", err)
 	}
-	for _, bad := range report.Bad {
+	for _, bad := range report.Rejected {
 		r.result.Fail(bad.Row, "parse", errors.New(bad.Reason))
 	}
 	return nil

@@ -24,9 +24,9 @@ func (r *run) finish(e *engine, whole bool) error {
 	})
 }
 
-// gather adds what a crossing has extracted to the columns of a bare output. The
+// gatherColumns adds what a crossing has extracted to the columns of a bare output. The
 // documents that it would take to do that later are not all there.
-func (r *run) gather(e *engine, out *luajit.Outcome) {
+func (r *run) gatherColumns(e *engine, out *luajit.Outcome) {
 	bare := &r.res.Outputs[0]
 	if bare.Columns == nil {
 		bare.Columns = new(event.Columns)
@@ -35,7 +35,7 @@ func (r *run) gather(e *engine, out *luajit.Outcome) {
 	if bare.Columns.Rows == 0 {
 		add = e.Extractor(0).Collect
 	}
-	r.bad = append(r.bad, add(out.Data, bare.Columns).Bad...)
+	r.bad = append(r.bad, add(out.Data, bare.Columns).Rejected...)
 }
 
 // gathered is a run whose columns gather has filled.
@@ -43,7 +43,7 @@ type gathered run
 
 // Extract implements script.Extractor.
 func (r *gathered) Extract([]byte, []uint32, *event.Columns) (report.Report, error) {
-	return report.Report{Bad: r.bad}, nil
+	return report.Report{Rejected: r.bad}, nil
 }
 
 // collected is an extractor that has run within a crossing.

@@ -24,12 +24,12 @@ type Compilation struct {
 // An Uncovered is a line that runs in the interpreter, or for which compiled code is
 // left.
 type Uncovered struct {
-	File   string
-	Line   int
-	Reason string // as LuaJIT words it
-	Plain  string // for those who do not know LuaJIT
-	Count  int    // of attempts
-	Minor  bool   // the compiler goes on elsewhere, and little is lost
+	File        string
+	Line        int
+	Reason      string // as LuaJIT words it
+	Explanation string // for those who do not know LuaJIT
+	Count       int    // of attempts
+	Minor       bool   // the compiler goes on elsewhere, and little is lost
 }
 
 // Compile passes a batch so many times through the script, in a VM of its own, unless
@@ -49,66 +49,66 @@ func Compile(ctx context.Context, code script.Code, opts script.Options, batch *
 		return Compilation{}, err
 	}
 	defer e.Close()
-	l, err := e.Listen()
+	l, err := e.RecordTraces()
 	if err != nil {
 		return Compilation{}, err
 	}
-	if err := s.fill(ctx, e); err != nil {
+	if err := s.loadInto(ctx, e); err != nil {
 		return Compilation{}, err
 	}
 	began := time.Now()
 	for n := 0; n < times && ctx.Err() == nil && (n == 0 || time.Since(began) < long) && e.Run(ctx, batch, 0).Limit == luajit.OK; n++ {
-		s.drain(e)
+		s.readEffects(e)
 	}
 	if e.VM.Broken() != luajit.OK {
-		return Compilation{}, fmt.Errorf("listen to the compiler: %w", s.error(e.VM.Fault()))
+		return Compilation{}, fmt.Errorf("listen to the compiler: %w", s.loadError(e.VM.LastError()))
 	}
-	heard, err := l.Heard()
-	return compilation(heard), err
+	heard, err := l.Events()
+	return newCompilation(heard), err
 }
 
-func compilation(heard []luajit.TraceEvent) (c Compilation) {
+func newCompilation(heard []luajit.TraceEvent) (c Compilation) {
 	for _, one := range heard {
 		switch {
 		case one.What == luajit.Compiled:
 			c.Traces += one.Count
-		case one.File == "" || one.What == luajit.Left && one.About == "":
+		case one.File == "" || one.What == luajit.Left && one.Subject == "":
 		default:
-			c.Uncovered = append(c.Uncovered, uncovered(one))
+			c.Uncovered = append(c.Uncovered, newUncovered(one))
 		}
 	}
 	slices.SortFunc(c.Uncovered, func(a, b Uncovered) int {
-		return cmp.Or(weight(a)-weight(b), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+		return cmp.Or(compareWeight(a)-compareWeight(b), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
 			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
 	})
 	return c
 }
 
-// weight is less for what matters more.
-func weight(u Uncovered) int {
+// compareWeight is less for what matters more.
+func compareWeight(u Uncovered) int {
 	if u.Minor {
 		return 1
 	}
 	return 0
 }
 
-func uncovered(e luajit.TraceEvent) Uncovered {
+func newUncovered(e luajit.TraceEvent) Uncovered {
 	u := Uncovered{File: e.File, Line: e.Line, Count: e.Count}
 	if e.What == luajit.Left {
-		u.Reason, u.Minor = "trace stitched at "+e.About, true
-		u.Plain = "calls " + called(e.About) + ", which the interpreter does; compiled code goes on after it"
+		u.Reason, u.Minor = "trace stitched at "+e.Subject, true
+		u.Explanation = "calls " + functionName(e.Subject) + ", which the interpreter does; compiled code goes on after it"
 		return u
 	}
-	u.Reason = strings.NewReplacer("%d", e.About, "%s", e.About).Replace(e.Reason)
-	u.Plain, u.Minor = plain(e)
+	u.Reason = strings.NewReplacer("%d", e.Subject, "%s", e.Subject).Replace(e.Reason)
+	u.Explanation, u.Minor = explain(e)
 	if e.What == luajit.Inside && !u.Minor {
-		u.Plain = "calls a function of perigee's that is not compiled, such as pcall"
+		u.Explanation = "calls a function of perigee's that is not compiled, such as pcall"
 	}
 	return u
 }
 
-// called names a function as scripts know it.
-func called(name string) string {
+// functionName names a function as scripts know it.
+func functionName(name string) string {
 	if strings.HasPrefix(name, "coroutine.") {
 		return name + " (pcall is built on it)"
 	}
@@ -154,8 +154,8 @@ var reasons = map[string]string{
 	"NYI: PHI shuffling too complex":          "changes too many variables in a loop",
 }
 
-// passing are reasons after which the compiler tries elsewhere and mostly succeeds.
-var passing = map[string]string{
+// transientReasons are reasons after which the compiler tries elsewhere and mostly succeeds.
+var transientReasons = map[string]string{
 	"leaving loop in root trace": "the loop ended while it was looked at; tried again later",
 	"inner loop in root trace":   "there is a loop inside, which is compiled first",
 	"loop unroll limit reached":  "the loop is compiled by itself",
@@ -167,12 +167,12 @@ var passing = map[string]string{
 	"symbol not in cache":        "tried again later",
 }
 
-func plain(e luajit.TraceEvent) (words string, minor bool) {
-	if words, minor = passing[e.Reason]; minor {
+func explain(e luajit.TraceEvent) (words string, minor bool) {
+	if words, minor = transientReasons[e.Reason]; minor {
 		return words, true
 	}
 	if strings.HasPrefix(e.Reason, "NYI: bytecode") {
-		if words = bytecodes[e.About]; words == "" {
+		if words = bytecodes[e.Subject]; words == "" {
 			words = "uses an instruction that is not compiled"
 		}
 		return words, false

@@ -47,7 +47,7 @@ func loadFunctions(ctx context.Context, code script.Code, opts script.Options, i
 	if err := f.prepare(code, opts, interpreted); err != nil {
 		return nil, err
 	}
-	if err := f.join(ctx, "functions", f.open); err != nil {
+	if err := f.joinPool(ctx, "functions", f.open); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -58,7 +58,7 @@ type caller struct {
 	*luajit.Caller
 	vm    *luajit.VM
 	bound []string // functions that have numbers here
-	seen  luajit.Glance
+	seen  luajit.Activity
 }
 
 // Broken implements pool.VM.
@@ -75,7 +75,7 @@ func (f *Functions) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := f.fill(ctx, c.Engine); err != nil {
+	if err := f.loadInto(ctx, c.Engine); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (f *Functions) find(name string) (*Function, error) {
 	number := m.VM.(*caller).number(name)
 	m.Release()
 	if number < 0 {
-		return nil, f.missing(name)
+		return nil, f.missingError(name)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *Functions) find(name string) (*Function, error) {
 	return fn, nil
 }
 
-func (f *Functions) missing(name string) error {
+func (f *Functions) missingError(name string) error {
 	return fmt.Errorf("%s has no function %s: define 'function %s(…)' as a global, without 'local'", f.code.Name, name, name)
 }
 
@@ -195,7 +195,7 @@ func (fn *Function) call(ctx context.Context, args *Values, take func(encoded []
 	if len(c.bound) == 0 || c.bound[0] != fn.name {
 		if number = c.number(fn.name); number < 0 {
 			m.Release()
-			return nil, fn.of.missing(fn.name)
+			return nil, fn.of.missingError(fn.name)
 		}
 	}
 	kind := c.Start(ctx, &call, number, args.encoded())
@@ -205,17 +205,17 @@ func (fn *Function) call(ctx context.Context, args *Values, take func(encoded []
 			return nil, err
 		}
 	}
-	if kind == luajit.Last {
-		return fn.end(ctx, m, take)
+	if kind == luajit.TailCall {
+		return fn.endTailCall(ctx, m, take)
 	}
 	var results []any
 	if kind == luajit.OK {
 		results, err = take(c.Results())
 	} else {
-		err = fn.fault(c, cmp.Or(c.Cause(), cause))
+		err = fn.scriptError(c, cmp.Or(c.Cause(), cause))
 	}
-	if c.Engine.Told() {
-		fn.of.drain(c.Engine)
+	if c.Engine.HasEffects() {
+		fn.of.readEffects(c.Engine)
 	}
 	m.Release()
 	return results, err
@@ -226,8 +226,8 @@ func (fn *Function) call(ctx context.Context, args *Values, take func(encoded []
 func (fn *Function) serve(ctx context.Context, m *pool.Member, call *luajit.Call, cause *error) (luajit.Kind, error) {
 	c := m.VM.(*caller)
 	request := c.Request()
-	if c.Engine.Told() {
-		fn.of.drain(c.Engine)
+	if c.Engine.HasEffects() {
+		fn.of.readEffects(c.Engine)
 	}
 	m.Suspend()
 	var results []any
@@ -241,26 +241,26 @@ func (fn *Function) serve(ctx context.Context, m *pool.Member, call *luajit.Call
 	return c.Resume(ctx, call, results, *cause), nil
 }
 
-// A raised is an error of a script that a function of Go began.
-type raised struct {
+// A functionError is an error of a script that a function of Go began.
+type functionError struct {
 	err   *script.Error
 	cause error
 }
 
-func (r *raised) Error() string { return r.err.Error() }
+func (r *functionError) Error() string { return r.err.Error() }
 
 // Unwrap makes both be found.
-func (r *raised) Unwrap() []error { return []error{r.err, r.cause} }
+func (r *functionError) Unwrap() []error { return []error{r.err, r.cause} }
 
-// fault tells how the call failed.
-func (fn *Function) fault(c *caller, cause error) error {
-	fault := c.vm.Fault()
+// scriptError tells how the call failed.
+func (fn *Function) scriptError(c *caller, cause error) error {
+	fault := c.vm.LastError()
 	if fault.Kind == luajit.EventTime {
 		fault.Message = "time limit for one call exceeded"
 	}
-	err := fn.of.fault(fault)
+	err := fn.of.scriptError(fault)
 	if cause != nil && fault.Kind == luajit.Runtime && strings.HasSuffix(fault.Message, cause.Error()) {
-		return &raised{err, cause}
+		return &functionError{err, cause}
 	}
 	return err
 }

@@ -31,10 +31,10 @@ func function(name string, f script.Func, waits bool) luajit.Function {
 	}}
 }
 
-// drain takes over what the script logged and measured in a crossing.
-func (s *program) drain(e *luajit.Engine) {
-	e.VM.Log(func(level slog.Level, text, place string) { s.log.Line(level, text, s.name, place) })
-	lost := e.Measured(s.measure)
+// readEffects takes over what the script logged and measured in a crossing.
+func (s *program) readEffects(e *luajit.Engine) {
+	e.VM.ReadLog(func(level slog.Level, text, place string) { s.log.Line(level, text, s.name, place) })
+	lost := e.ReadMeasurements(s.measure)
 	if lost > 0 {
 		s.log.Line(slog.LevelWarn, "the script measures too much; the rest of the batch is left out", s.name, "stats")
 	}
@@ -66,7 +66,7 @@ func (s *program) seriesOf(of []byte) (script.Series, error) {
 	if series, known := s.series[string(of)]; known {
 		return series, nil
 	}
-	function, name, given, err := luajit.Measurement(of)
+	function, name, given, err := luajit.DecodeMeasurement(of)
 	if err != nil {
 		return script.Series{}, err
 	}

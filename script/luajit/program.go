@@ -54,8 +54,8 @@ func (p *program) prepare(code script.Code, opts script.Options, interpreted boo
 	return nil
 }
 
-// join finds the program's VMs in its pool, and has the first one made.
-func (p *program) join(ctx context.Context, use string, open opener) error {
+// joinPool finds the program's VMs in its pool, and has the first one made.
+func (p *program) joinPool(ctx context.Context, use string, open opener) error {
 	vms := p.opts.Pool
 	if vms == nil {
 		vms = pool.New(pool.Settings{})
@@ -135,23 +135,23 @@ func (p *program) limits() luajit.Options {
 	return luajit.Options{EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: p.interpreted}
 }
 
-// fill runs the text of the script in an engine.
-func (p *program) fill(ctx context.Context, e *luajit.Engine) error {
+// loadInto runs the text of the script in an engine.
+func (p *program) loadInto(ctx context.Context, e *luajit.Engine) error {
 	err := e.Load(ctx, p.code.Name, p.code.Text)
-	p.drain(e)
-	return p.error(err)
+	p.readEffects(e)
+	return p.loadError(err)
 }
 
-// error turns a fault of the engine into one of the script.
-func (p *program) error(err error) error {
-	var f *luajit.Fault
+// loadError turns a fault of the engine into one of the script.
+func (p *program) loadError(err error) error {
+	var f *luajit.Error
 	if !errors.As(err, &f) {
 		return err
 	}
-	return p.fault(f)
+	return p.scriptError(f)
 }
 
-func (p *program) fault(f *luajit.Fault) *script.Error {
+func (p *program) scriptError(f *luajit.Error) *script.Error {
 	message, hint, _ := strings.Cut(p.source.WithHint(cmp.Or(f.File, p.code.Name), f.Line, f.Message), "; ")
 	if f.Kind != luajit.Runtime {
 		message, hint = f.Message, ""

@@ -22,24 +22,24 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 		res.Reset()
 		return err
 	}
-	if e.Pass(ctx, in, 0) && s.plain && ctx.Err() == nil {
-		keep(e, in, res)
+	if e.RunRows(ctx, in, 0) && s.plain && ctx.Err() == nil {
+		copyRows(e, in, res)
 		s.release(e)
 		return nil
 	}
 	r := s.runs.Get().(*run)
 	defer s.runs.Put(r)
 	r.start(ctx, in, res)
-	e, err = r.all(e)
+	e, err = r.runAll(e)
 	if e != nil {
 		s.release(e)
 	}
 	return err
 }
 
-// keep is all that there is to do for a batch of which nothing came but rows for one
+// copyRows is all that there is to do for a batch of which nothing came but rows for one
 // sink, without columns.
-func keep(e *engine, in *event.Batch, res *event.Result) {
+func copyRows(e *engine, in *event.Batch, res *event.Result) {
 	data, ends, from, dropped := e.Rows()
 	out := &res.Outputs[0]
 	out.Data, out.To, out.Columns = append(out.Data[:0], data...), out.To[:0], nil
@@ -60,8 +60,8 @@ type run struct {
 	ctx context.Context
 	in  *event.Batch
 	res *event.Result
-	ran int          // events of the batch
-	bad []report.Bad // rows of a bare output
+	ran int               // events of the batch
+	bad []report.Rejected // rows of a bare output
 }
 
 func (s *Script) newRun() any {
@@ -73,10 +73,10 @@ func (r *run) start(ctx context.Context, in *event.Batch, res *event.Result) {
 	r.result.Start(in, res)
 }
 
-// all goes on after a first crossing until every event has run or a limit of the
+// runAll goes on after a first crossing until every event has run or a limit of the
 // batch ends it, with a fresh engine after each limit. It returns the engine that it
 // holds in the end.
-func (r *run) all(e *engine) (*engine, error) {
+func (r *run) runAll(e *engine) (*engine, error) {
 	start := time.Time{}
 	for {
 		first, out := r.ran, e.Outcome()
@@ -86,13 +86,13 @@ func (r *run) all(e *engine) (*engine, error) {
 			return nil, err
 		}
 		whole := first == 0 && out.Limit == luajit.OK && len(out.To) == 0
-		if err := r.take(e, out); err != nil {
+		if err := r.addOutcome(e, out); err != nil {
 			return e, err
 		}
 		if out.Limit == luajit.OK {
 			return e, r.finish(e, whole)
 		}
-		limit := r.limit(e, out, first)
+		limit := r.limitError(e, out, first)
 		if limit == nil && r.ran == r.in.Len() {
 			return e, r.finish(e, false)
 		}
@@ -114,21 +114,21 @@ func (r *run) all(e *engine) (*engine, error) {
 		if e, err = r.s.acquire(r.ctx); err != nil {
 			return nil, err
 		}
-		e.Pass(r.ctx, r.in, r.ran)
+		e.RunRows(r.ctx, r.in, r.ran)
 	}
 }
 
-// limit tells whether the run ended by a limit of the batch. An event that takes
+// limitError tells whether the run ended by a limit of the batch. An event that takes
 // the whole batch's time or output alone is at fault itself.
-func (r *run) limit(e *engine, out *luajit.Outcome, first int) error {
+func (r *run) limitError(e *engine, out *luajit.Outcome, first int) error {
 	name := ""
 	switch {
-	case out.Limit == luajit.BatchTime && out.At > first:
+	case out.Limit == luajit.BatchTime && out.Ran > first:
 		name = "batch time"
 	case out.Limit == luajit.Output:
 		name = "output"
 	}
-	fault := r.s.fault(e.VM.Fault())
+	fault := r.s.scriptError(e.VM.LastError())
 	if name != "" {
 		return &script.LimitError{Limit: name, Err: fault}
 	}
@@ -139,32 +139,32 @@ func (r *run) limit(e *engine, out *luajit.Outcome, first int) error {
 	return nil
 }
 
-// take adds what came of a crossing to the result.
-func (r *run) take(e *engine, out *luajit.Outcome) error {
+// addOutcome adds what came of a crossing to the result.
+func (r *run) addOutcome(e *engine, out *luajit.Outcome) error {
 	if r.s.bare {
-		if out.Short {
+		if out.ColumnsIncomplete {
 			return fmt.Errorf("extract columns: %w", document.ErrMemory)
 		}
-		r.gather(e, out)
+		r.gatherColumns(e, out)
 	}
 	r.result.AddRows(&event.Output{Data: out.Data, Ends: out.Ends, From: out.From, To: out.To})
-	for _, d := range out.Dead() {
+	for _, d := range out.DeadEvents() {
 		r.deadEvent(d)
 	}
-	r.ran = out.At
-	if e.Told() {
-		r.s.drain(e.Engine)
+	r.ran = out.Ran
+	if e.HasEffects() {
+		r.s.readEffects(e.Engine)
 	}
 	return nil
 }
 
-func (r *run) deadEvent(d luajit.Dead) {
-	if d.Script == nil {
-		r.result.Fail(d.Event, "parse", &report.SyntaxError{Fault: d.Fault, Offset: d.Offset})
+func (r *run) deadEvent(d luajit.DeadEvent) {
+	if d.ScriptError == nil {
+		r.result.Fail(d.Event, "parse", &report.SyntaxError{Code: d.ParseError, Offset: d.Offset})
 		return
 	}
-	file := cmp.Or(d.Script.File, r.s.code.Name)
+	file := cmp.Or(d.ScriptError.File, r.s.code.Name)
 	r.result.Fail(d.Event, "script", &script.Error{
-		Script: file, Line: d.Script.Line, Message: r.s.source.WithHint(file, d.Script.Line, d.Script.Message), Traceback: d.Script.Traceback,
+		Script: file, Line: d.ScriptError.Line, Message: r.s.source.WithHint(file, d.ScriptError.Line, d.ScriptError.Message), Traceback: d.ScriptError.Traceback,
 	})
 }

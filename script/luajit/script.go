@@ -40,7 +40,7 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 	s.plain = opts.Direct() && opts.Sinks[0].Columns == nil
 	s.runs.New = s.newRun
 	s.bare = luajit.Bare(sinks(opts.Sinks))
-	if err := s.join(ctx, "batches", s.open); err != nil {
+	if err := s.joinPool(ctx, "batches", s.open); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -50,7 +50,7 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 type engine struct {
 	*luajit.Engine
 	member *pool.Member // while somebody holds it
-	seen   luajit.Glance
+	seen   luajit.Activity
 }
 
 // Broken implements pool.VM.
@@ -70,7 +70,7 @@ func (s *Script) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.fill(ctx, e); err != nil {
+	if err := s.loadInto(ctx, e); err != nil {
 		e.Close()
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (x *Extractor) prepare(cols *event.Columns) {
 func (x *Extractor) row(row int, doc []byte, cols *event.Columns, r *report.Report) {
 	err := x.doc.Index(doc)
 	if err != nil {
-		r.Bad = append(r.Bad, report.Bad{Row: row, Column: -1, Reason: err.Error()})
+		r.Rejected = append(r.Rejected, report.Rejected{Row: row, Column: -1, Reason: err.Error()})
 	} else {
 		x.unknown(r)
 	}
@@ -64,13 +64,13 @@ func (x *Extractor) row(row int, doc []byte, cols *event.Columns, r *report.Repo
 		if misfit == 0 || err != nil {
 			continue
 		}
-		bad := report.Bad{Row: row, Column: i}
+		bad := report.Rejected{Row: row, Column: i}
 		if n >= 0 {
 			bad.Kind = x.doc.kind(n)
 			bad.Value = report.Clip(x.doc.spelled(n))
 		}
 		bad.Reason = misfit.Column(column, bad.Value)
-		r.Bad = append(r.Bad, bad)
+		r.Rejected = append(r.Rejected, bad)
 	}
 }
 

@@ -31,7 +31,7 @@ type parser struct {
 const whiteSpace = " \t\r\n"
 
 // document reads an object with nothing but white space around it.
-func (p *parser) document() report.Fault {
+func (p *parser) document() report.Code {
 	if len(p.text) >= 1<<31 {
 		return report.TooLarge
 	}
@@ -47,7 +47,7 @@ func (p *parser) document() report.Fault {
 }
 
 // anything reads a value of any kind with nothing but white space around it.
-func (p *parser) anything() report.Fault {
+func (p *parser) anything() report.Code {
 	if len(p.text) >= 1<<31 {
 		return report.TooLarge
 	}
@@ -59,7 +59,7 @@ func (p *parser) anything() report.Fault {
 }
 
 // whole reads the value at p.at and makes sure that nothing follows.
-func (p *parser) whole() report.Fault {
+func (p *parser) whole() report.Code {
 	end := len(bytes.TrimRight(p.text, whiteSpace))
 	p.text = p.text[:end]
 	if bad := invalidUTF8(p.text); bad < end {
@@ -108,7 +108,7 @@ func (p *parser) next() byte {
 }
 
 // unexpected is the fault want, or that the document ends here.
-func (p *parser) unexpected(want report.Fault) report.Fault {
+func (p *parser) unexpected(want report.Code) report.Code {
 	if p.at >= len(p.text) {
 		return report.CutShort
 	}
@@ -116,11 +116,11 @@ func (p *parser) unexpected(want report.Fault) report.Fault {
 }
 
 // value reads a value into n, which has the key already.
-func (p *parser) value(n node) report.Fault {
+func (p *parser) value(n node) report.Code {
 	n.start = p.at
 	i := len(p.node)
 	p.node = append(p.node, n)
-	var fault report.Fault
+	var fault report.Code
 	switch c := p.next(); {
 	case c == '{':
 		fault = p.container(i, Object)
@@ -139,7 +139,7 @@ func (p *parser) value(n node) report.Fault {
 	return fault
 }
 
-func (p *parser) container(i int, kind Kind) report.Fault {
+func (p *parser) container(i int, kind Kind) report.Code {
 	if p.depth == report.MaxDepth {
 		return report.TooDeep
 	}
@@ -162,7 +162,7 @@ func (p *parser) container(i int, kind Kind) report.Fault {
 }
 
 // child reads an element or a member, and the comma behind it if there is one.
-func (p *parser) child(i int, closing byte) report.Fault {
+func (p *parser) child(i int, closing byte) report.Code {
 	var n node
 	if p.node[i].kind == Object {
 		if fault := p.key(&n); fault != 0 {
@@ -191,7 +191,7 @@ func (p *parser) child(i int, closing byte) report.Fault {
 	return report.WantKey
 }
 
-func (p *parser) key(n *node) report.Fault {
+func (p *parser) key(n *node) report.Code {
 	if p.next() != '"' {
 		return p.unexpected(report.WantKey)
 	}
@@ -210,7 +210,7 @@ func (p *parser) key(n *node) report.Fault {
 	return 0
 }
 
-func (p *parser) string() (escaped bool, fault report.Fault) {
+func (p *parser) string() (escaped bool, fault report.Code) {
 	for p.at++; p.at < len(p.text); {
 		switch c := p.text[p.at]; {
 		case c == '"':
@@ -232,7 +232,7 @@ func (p *parser) string() (escaped bool, fault report.Fault) {
 	return escaped, report.CutShort
 }
 
-func (p *parser) number() report.Fault {
+func (p *parser) number() report.Code {
 	if p.next() == '-' {
 		p.at++
 	}
@@ -271,7 +271,7 @@ func (p *parser) digits() bool {
 	return p.at > from
 }
 
-func (p *parser) literal() (Kind, report.Fault) {
+func (p *parser) literal() (Kind, report.Code) {
 	kind, word := Null, "null"
 	switch p.next() {
 	case 't':

@@ -33,7 +33,7 @@ func (d *Document) Index(text []byte) error {
 	fault := p.document()
 	d.text, d.node = p.text, p.node
 	if fault != 0 {
-		return &report.SyntaxError{Fault: fault, Offset: p.at}
+		return &report.SyntaxError{Code: fault, Offset: p.at}
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func Parse(text []byte) (Value, error) {
 	fault := p.anything()
 	d.text, d.node = p.text, p.node
 	if fault != 0 {
-		return Value{}, &report.SyntaxError{Fault: fault, Offset: p.at}
+		return Value{}, &report.SyntaxError{Code: fault, Offset: p.at}
 	}
 	if kind := d.node[0].kind; kind == Object || kind == Array {
 		return Value{Kind: kind, Container: d.Root()}, nil

@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// A Fault says why bytes are not a JSON document.
-type Fault uint8
+// A Code says why bytes are not a JSON document.
+type Code uint8
 
 const (
-	Empty         Fault = iota + 1 // nothing but white space
-	NotObject                      // JSON, or the start of it, but not an object
-	CutShort                       // the document ends in the middle
-	WantKey                        // something else where a key belongs
-	WantColon                      // something else where a colon belongs
-	WantComma                      // something else where a comma or the closing bracket belongs
-	WantValue                      // something that starts no value
-	BadNumber                      // a number with a leading zero, a bare minus, a dot without digits
-	BadEscape                      // a backslash followed by something that is no escape
-	Control                        // a control character in a string that must be escaped
-	BadUTF8                        // bytes that are no UTF-8
-	TooDeep                        // more than MaxDepth brackets inside each other
-	Trailing                       // something after the end of the document
-	TooLarge                       // a document of 2 GiB and more
-	ByteOrderMark                  // it starts with the byte-order mark of UTF-8 or UTF-16
-	IsArray                        // it starts an array
-	Gzip                           // it starts as gzip data does
+	Empty         Code = iota + 1 // nothing but white space
+	NotObject                     // JSON, or the start of it, but not an object
+	CutShort                      // the document ends in the middle
+	WantKey                       // something else where a key belongs
+	WantColon                     // something else where a colon belongs
+	WantComma                     // something else where a comma or the closing bracket belongs
+	WantValue                     // something that starts no value
+	BadNumber                     // a number with a leading zero, a bare minus, a dot without digits
+	BadEscape                     // a backslash followed by something that is no escape
+	Control                       // a control character in a string that must be escaped
+	BadUTF8                       // bytes that are no UTF-8
+	TooDeep                       // more than MaxDepth brackets inside each other
+	Trailing                      // something after the end of the document
+	TooLarge                      // a document of 2 GiB and more
+	ByteOrderMark                 // it starts with the byte-order mark of UTF-8 or UTF-16
+	IsArray                       // it starts an array
+	Gzip                          // it starts as gzip data does
 )
 
 // MaxDepth is how deep objects and arrays may be nested.
@@ -52,7 +52,7 @@ var faultText = [...]string{
 	Gzip:          "not a JSON object but gzip data: send it uncompressed",
 }
 
-func (f Fault) String() string {
+func (f Code) String() string {
 	if int(f) >= len(faultText) {
 		return "there is no memory left to read the document"
 	}
@@ -61,7 +61,7 @@ func (f Fault) String() string {
 
 // NotAnObject returns why a document whose first byte, after white space, is not {
 // is refused. The same is in index.c.
-func NotAnObject(text []byte) Fault {
+func NotAnObject(text []byte) Code {
 	for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
 		if bytes.HasPrefix(text, []byte(mark)) {
 			return ByteOrderMark
@@ -78,8 +78,8 @@ func NotAnObject(text []byte) Fault {
 
 // A SyntaxError is a document that is refused.
 type SyntaxError struct {
-	Fault  Fault
+	Code   Code
 	Offset int // of the first byte that is wrong
 }
 
-func (e *SyntaxError) Error() string { return fmt.Sprintf("%v (at byte %d)", e.Fault, e.Offset) }
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%v (at byte %d)", e.Code, e.Offset) }

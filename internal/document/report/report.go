@@ -39,13 +39,13 @@ func (k Kind) String() string {
 
 // A Report says what an extraction met beside the values that it filled in.
 type Report struct {
-	Bad     []Bad
-	Unknown []Field
+	Rejected []Rejected
+	Unknown  []Field
 }
 
-// Bad is a value that does not fit its column, or a document that is none. The
+// Rejected is a value that does not fit its column, or a document that is none. The
 // cell is null.
-type Bad struct {
+type Rejected struct {
 	Row    int
 	Column int    // in the spec; -1 when the whole document is refused
 	Kind   Kind   // of the value; 0 when it is missing or the document is refused

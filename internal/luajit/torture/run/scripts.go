@@ -54,8 +54,8 @@ func classifyEnd(e *luajit.Engine, out *luajit.Outcome) (kind, remark string) {
 	if e.VM.Broken() == luajit.OK && !slices.Contains(out.From, 2) {
 		return "lost", "the event after"
 	}
-	for _, dead := range out.Dead() {
-		return dead.Script.Kind.String(), dead.Script.Error()
+	for _, dead := range out.DeadEvents() {
+		return dead.ScriptError.Kind.String(), dead.ScriptError.Error()
 	}
 	return out.Limit.String(), ""
 }

@@ -1,5 +1,6 @@
-// Numbers that no double holds: immutable, compared by value, exact while both
-// operands and the result are integers of 64 bits, doubles otherwise.
+// Numbers that a double cannot hold exactly. They are immutable and compare by value.
+// Arithmetic is exact while both operands and the result are 64-bit integers; otherwise
+// it uses doubles.
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 typedef struct { size_t len; char text[]; } big;
 
-// An operand: an integer of 64 bits, or only a double.
+// An operand is a 64-bit integer if whole is set, otherwise a double.
 typedef struct { int whole; int64_t i; double d; } operand;
 
 const char *pg_bignum_text(lua_State *L, pg_engine *e, int index, size_t *len) {
@@ -32,8 +33,8 @@ void pg_bignum_push(lua_State *L, pg_engine *e, const char *text, size_t len) {
 	lua_setmetatable(L, -2);
 }
 
-// whole reads a spelling without point and exponent as an integer of 64 bits.
-static int whole(const char *s, size_t len, int64_t *out) {
+// read_int64 parses digits without point or exponent. It returns 0 if they do not fit.
+static int read_int64(const char *s, size_t len, int64_t *out) {
 	size_t i = *s == '-';
 	uint64_t v = 0;
 	if (i == len || len - i > 19) return 0;
@@ -52,7 +53,7 @@ static operand operand_at(lua_State *L, pg_engine *e, int index) {
 	const char *s = pg_bignum_text(L, e, index, &len);
 	if (s) {
 		e->api->exact(s, len, &x.d);
-		x.whole = whole(s, len, &x.i);
+		x.whole = read_int64(s, len, &x.i);
 		return x;
 	}
 	if (lua_type(L, index) != LUA_TNUMBER)

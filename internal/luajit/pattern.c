@@ -32,7 +32,7 @@ bytes pg_pattern_item_end(bytes p, bytes pattern_end) {
 	if (*p != '[') return p + 1;
 	p++;
 	if (p < pattern_end && *p == '^') p++;
-	do { /* a ] in first place stands for itself */
+	do { /* a leading ] is an ordinary character */
 		if (p >= pattern_end) return NULL;
 		if (*p++ == ESCAPE) p++;
 	} while (p >= pattern_end || *p != ']');
@@ -64,7 +64,7 @@ static int in_class(int c, int class) {
 	return isupper(class) ? !in : in != 0;
 }
 
-/* in_set tells whether c is in the set from p, at its [, to last, at its ]. */
+/* in_set reports whether c is in the set whose [ is at p and whose ] is at last. */
 static int in_set(int c, bytes p, bytes last) {
 	int in = 1;
 	if (*++p == '^') in = 0, p++;
@@ -90,14 +90,14 @@ int pg_pattern_item_matches(int c, bytes p, bytes end) {
 	return *p == c;
 }
 
-/* one tells whether the character at s is matched by the item from p to end. */
-static inline int one(pg_matcher *m, bytes s, bytes p, bytes end) {
+/* matches_char reports whether the item from p to end matches the character at s. */
+static inline int matches_char(pg_matcher *m, bytes s, bytes p, bytes end) {
 	return s < m->text_end && pg_pattern_item_matches(*s, p, end);
 }
 
-static bytes longest(pg_matcher *m, bytes s, bytes p, bytes end) {
+static bytes match_longest(pg_matcher *m, bytes s, bytes p, bytes end) {
 	bytes at = s;
-	while (one(m, at, p, end)) at++, tick(m);
+	while (matches_char(m, at, p, end)) at++, tick(m);
 	if (end + 1 == m->pattern_end) return at;
 	for (; at >= s; at--) {
 		bytes r = pg_pattern_match(m, at, end + 1);
@@ -106,11 +106,11 @@ static bytes longest(pg_matcher *m, bytes s, bytes p, bytes end) {
 	return NULL;
 }
 
-static bytes shortest(pg_matcher *m, bytes s, bytes p, bytes end) {
+static bytes match_shortest(pg_matcher *m, bytes s, bytes p, bytes end) {
 	for (;;) {
 		bytes r = pg_pattern_match(m, s, end + 1);
 		if (r) return r;
-		if (!one(m, s, p, end)) return NULL;
+		if (!matches_char(m, s, p, end)) return NULL;
 		s++;
 	}
 }
@@ -136,8 +136,8 @@ static bytes close_capture(pg_matcher *m, bytes s, bytes p) {
 	return r;
 }
 
-/* balanced matches %bxy at s. */
-static bytes balanced(pg_matcher *m, bytes s, bytes p) {
+/* match_balanced matches %bxy at s. */
+static bytes match_balanced(pg_matcher *m, bytes s, bytes p) {
 	if (p + 3 >= m->pattern_end) luaL_error(m->L, "unbalanced pattern");
 	if (s >= m->text_end || *s != p[2]) return NULL;
 	int open = 1;
@@ -151,49 +151,50 @@ static bytes balanced(pg_matcher *m, bytes s, bytes p) {
 	return NULL;
 }
 
-/* frontier tells whether %f[set] at p matches between s-1 and s. */
-static int frontier(pg_matcher *m, bytes s, bytes p, bytes end) {
+/* at_frontier reports whether %f[set] at p matches between s-1 and s. */
+static int at_frontier(pg_matcher *m, bytes s, bytes p, bytes end) {
 	int before = s == m->text ? 0 : s[-1], here = s < m->text_end ? *s : 0;
 	return !in_set(before, p, end - 1) && in_set(here, p, end - 1);
 }
 
-/* again matches what capture number i has matched. */
-static bytes again(pg_matcher *m, bytes s, int i) {
+/* match_back_reference matches the text of capture i at s. */
+static bytes match_back_reference(pg_matcher *m, bytes s, int i) {
 	if (i < 0 || i >= m->captures || m->capture[i].len == PG_CAPTURE_OPEN) luaL_error(m->L, "invalid capture index");
 	ptrdiff_t n = m->capture[i].len;
 	if (n == PG_CAPTURE_POSITION) return NULL;
-	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0; /* a long comparison is worth a check */
+	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0; /* count a long comparison as a check */
 	if (m->text_end - s < n || memcmp(m->capture[i].at, s, n) != 0) return NULL;
 	return s + n;
 }
 
-/* item matches from p on, where p begins with a single-character item. It
- * returns 1 when *s and *p have moved on and matching continues there. */
-static int item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
+/* match_item matches the single-character item at *p with its suffix. It returns 1
+ * if it advanced *s and *p and the caller continues there, or 0 with the final *result. */
+static int match_item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 	bytes end = item_end(m, *p);
 	int suffix = end < m->pattern_end ? *end : 0;
 	switch (suffix) {
 	case '?': {
-		if (one(m, *s, *p, end) && (*result = pg_pattern_match(m, *s + 1, end + 1))) return 0;
+		if (matches_char(m, *s, *p, end) && (*result = pg_pattern_match(m, *s + 1, end + 1))) return 0;
 		*p = end + 1;
 		return 1;
 	}
-	case '*': *result = longest(m, *s, *p, end); return 0;
-	case '+': *result = one(m, *s, *p, end) ? longest(m, *s + 1, *p, end) : NULL; return 0;
-	case '-': *result = shortest(m, *s, *p, end); return 0;
+	case '*': *result = match_longest(m, *s, *p, end); return 0;
+	case '+': *result = matches_char(m, *s, *p, end) ? match_longest(m, *s + 1, *p, end) : NULL; return 0;
+	case '-': *result = match_shortest(m, *s, *p, end); return 0;
 	}
 	*result = NULL;
-	if (!one(m, *s, *p, end)) return 0;
+	if (!matches_char(m, *s, *p, end)) return 0;
 	*s += 1, *p = end;
 	return 1;
 }
 
-/* escaped is item for what begins with %: %b, %f and %1 are no single characters. */
-static int escaped(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
+/* match_escape is match_item for items that begin with %; %b, %f and %1 match more
+ * or less than one character. */
+static int match_escape(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 	int c = *p + 1 < m->pattern_end ? (*p)[1] : 0;
 	*result = NULL;
 	if (c == 'b') {
-		if (!(*s = balanced(m, *s, *p))) return 0;
+		if (!(*s = match_balanced(m, *s, *p))) return 0;
 		*p += 4;
 		return 1;
 	}
@@ -201,16 +202,16 @@ static int escaped(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 		*p += 2;
 		if (*p >= m->pattern_end || **p != '[') luaL_error(m->L, "missing '[' after '%%f' in pattern");
 		bytes end = item_end(m, *p);
-		if (!frontier(m, *s, *p, end)) return 0;
+		if (!at_frontier(m, *s, *p, end)) return 0;
 		*p = end;
 		return 1;
 	}
 	if (isdigit(c)) {
-		if (!(*s = again(m, *s, c - '1'))) return 0;
+		if (!(*s = match_back_reference(m, *s, c - '1'))) return 0;
 		*p += 2;
 		return 1;
 	}
-	return item(m, s, p, result);
+	return match_item(m, s, p, result);
 }
 
 static bytes match_here(pg_matcher *m, bytes s, bytes p) {
@@ -221,11 +222,11 @@ static bytes match_here(pg_matcher *m, bytes s, bytes p) {
 		switch (*p) {
 		case '(': return open_capture(m, s, p);
 		case ')': return close_capture(m, s, p);
-		case ESCAPE: goes_on = escaped(m, &s, &p, &result); break;
+		case ESCAPE: goes_on = match_escape(m, &s, &p, &result); break;
 		case '$':
 			if (p + 1 == m->pattern_end) return s == m->text_end ? s : NULL;
 			/* fall through */
-		default: goes_on = item(m, &s, &p, &result);
+		default: goes_on = match_item(m, &s, &p, &result);
 		}
 		if (!goes_on) return result;
 	}

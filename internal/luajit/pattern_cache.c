@@ -9,11 +9,11 @@ typedef const unsigned char *bytes;
 enum { CHAR, ANY, SET, OPEN, CLOSE, END, DONE };
 enum { STEPS_MAX = 1 << 14 }; /* some ten microseconds */
 
-/* Compiling. */
+/* Compile patterns. */
 
 typedef struct { pg_compiled_pattern *q; bytes p, end; int ops, sets, open; } compiler;
 
-/* add_set makes a set of what the item from p to end matches. */
+/* add_set compiles the item from c->p to end to the set of characters that it matches. */
 static int add_set(compiler *c, pg_pattern_op *op, bytes end) {
 	if (c->sets == PG_CACHED_SETS) return 0;
 	uint64_t *set = c->q->sets[c->sets];
@@ -53,8 +53,9 @@ static int add_capture(compiler *c, pg_pattern_op *op, int opened[]) {
 	return 1;
 }
 
-/* foresee notes which character must follow a repeated item. */
-static void foresee(pg_pattern_op *ops, int count) {
+/* set_next_chars records which character must follow a repeated item, so that other
+ * positions are skipped. */
+static void set_next_chars(pg_pattern_op *ops, int count) {
 	for (int i = 0; i < count; i++) {
 		int next = i + 1;
 		while (ops[next].kind == OPEN || ops[next].kind == CLOSE) next++;
@@ -63,7 +64,7 @@ static void foresee(pg_pattern_op *ops, int count) {
 	}
 }
 
-/* compile returns 0 for a pattern that the other matcher is to match. */
+/* compile returns 0 for a pattern that it leaves to pattern.c. */
 static int compile(pg_compiled_pattern *q, const char *pattern, size_t n) {
 	int opened[PG_CACHED_CAPTURES];
 	compiler c = {.q = q, .p = (bytes)pattern, .end = (bytes)pattern + n};
@@ -78,11 +79,11 @@ static int compile(pg_compiled_pattern *q, const char *pattern, size_t n) {
 		else if (*c.p == '(' || *c.p == ')' ? !add_capture(&c, op, opened) : !add_item(&c, op)) return 0;
 	}
 	q->ops[c.ops] = (pg_pattern_op){.kind = DONE};
-	foresee(q->ops, c.ops);
+	set_next_chars(q->ops, c.ops);
 	return c.open == 0;
 }
 
-/* lookup returns the compiled pattern, or NULL where there is none. */
+/* lookup returns the compiled pattern, or NULL if compile cannot handle it. */
 static const pg_compiled_pattern *lookup(pg_pattern_cache *cache, const char *pattern, size_t n) {
 	uintptr_t at = (uintptr_t)pattern;
 	pg_compiled_pattern *q = &cache->patterns[(at >> 4 ^ at >> 10) % PG_CACHED_PATTERNS];
@@ -96,16 +97,16 @@ static const pg_compiled_pattern *lookup(pg_pattern_cache *cache, const char *pa
 	return q->usable ? q : NULL;
 }
 
-/* Matching. */
+/* Match compiled patterns. */
 
 typedef struct {
 	const pg_compiled_pattern *q;
 	bytes text, end;
 	pg_range *captures;
-	int steps; /* left; below 0 it has given up */
+	int steps; /* left; below 0 the match was given up and pattern.c repeats it under the limits */
 } matcher;
 
-static inline int one(const matcher *m, const pg_pattern_op *op, bytes s) {
+static inline int matches_char(const matcher *m, const pg_pattern_op *op, bytes s) {
 	switch (op->kind) {
 	case CHAR: return *s == op->c;
 	case ANY: return 1;
@@ -113,18 +114,18 @@ static inline int one(const matcher *m, const pg_pattern_op *op, bytes s) {
 	}
 }
 
-static inline bytes run_of(matcher *m, const pg_pattern_op *op, bytes s) {
+static inline bytes end_of_run(matcher *m, const pg_pattern_op *op, bytes s) {
 	bytes at = s;
 	if (op->kind == ANY) return m->end;
-	while (at < m->end && one(m, op, at)) at++;
+	while (at < m->end && matches_char(m, op, at)) at++;
 	m->steps -= (int)(at - s);
 	return at;
 }
 
 static bytes match(matcher *m, const pg_pattern_op *op, bytes s);
 
-static bytes greedy(matcher *m, const pg_pattern_op *op, bytes s, bytes least) {
-	for (bytes at = run_of(m, op, s); at >= least && m->steps-- > 0; at--) {
+static bytes match_greedy(matcher *m, const pg_pattern_op *op, bytes s, bytes least) {
+	for (bytes at = end_of_run(m, op, s); at >= least && m->steps-- > 0; at--) {
 		if (op->has_next && (at == m->end || *at != op->next)) continue;
 		bytes r = match(m, op + 1, at);
 		if (r) return r;
@@ -132,19 +133,19 @@ static bytes greedy(matcher *m, const pg_pattern_op *op, bytes s, bytes least) {
 	return NULL;
 }
 
-static bytes lazy(matcher *m, const pg_pattern_op *op, bytes s) {
+static bytes match_lazy(matcher *m, const pg_pattern_op *op, bytes s) {
 	for (; m->steps-- > 0; s++) {
 		if (!op->has_next || (s < m->end && *s == op->next)) {
 			bytes r = match(m, op + 1, s);
 			if (r) return r;
 		}
-		if (s == m->end || !one(m, op, s)) return NULL;
+		if (s == m->end || !matches_char(m, op, s)) return NULL;
 	}
 	return NULL;
 }
 
-/* match matches from op on at s and returns the end, or NULL. All captures of a
- * match are written on the way to it, so none is ever taken back. */
+/* match matches the operations from op at s and returns the end, or NULL. A successful
+ * match writes all captures on its way, so a failed attempt need not restore any. */
 static bytes match(matcher *m, const pg_pattern_op *op, bytes s) {
 	for (;; op++) {
 		switch (op->kind) {
@@ -154,23 +155,23 @@ static bytes match(matcher *m, const pg_pattern_op *op, bytes s) {
 		case CLOSE: m->captures[op->c].to = (int32_t)(s - m->text); continue;
 		}
 		switch (op->repeat) {
-		case '*': return greedy(m, op, s, s);
-		case '+': return s < m->end && one(m, op, s) ? greedy(m, op, s, s + 1) : NULL;
-		case '-': return lazy(m, op, s);
+		case '*': return match_greedy(m, op, s, s);
+		case '+': return s < m->end && matches_char(m, op, s) ? match_greedy(m, op, s, s + 1) : NULL;
+		case '-': return match_lazy(m, op, s);
 		case '?':
-			if (s < m->end && one(m, op, s)) {
+			if (s < m->end && matches_char(m, op, s)) {
 				bytes r = match(m, op + 1, s + 1);
 				if (r) return r;
 			}
 			continue;
 		}
-		if (s == m->end || !one(m, op, s)) return NULL;
+		if (s == m->end || !matches_char(m, op, s)) return NULL;
 		s++;
 	}
 }
 
-/* first returns the first place from s on where the pattern can match. */
-static bytes first(const matcher *m, bytes s) {
+/* skip_to_first returns the first position from s where the pattern can match. */
+static bytes skip_to_first(const matcher *m, bytes s) {
 	const pg_pattern_op *op = m->q->ops;
 	if (op->kind != CHAR || (op->repeat && op->repeat != '+')) return s;
 	return memchr(s, op->c, (size_t)(m->end - s));
@@ -182,7 +183,7 @@ int pg_pattern_cache_find(pg_pattern_cache *cache, const char *text, size_t n, c
 	bytes s = (bytes)text + (size_t)init - 1, end;
 	matcher m = {q, (bytes)text, (bytes)text + n, cache->found.capture, STEPS_MAX};
 	do {
-		if (!q->anchored && !(s = first(&m, s))) return 0;
+		if (!q->anchored && !(s = skip_to_first(&m, s))) return 0;
 		end = match(&m, q->ops, s);
 	} while (!end && m.steps-- > 0 && s++ < m.end && !q->anchored);
 	if (m.steps <= 0) return PG_NOT_CACHED;

@@ -1,12 +1,12 @@
--- Builds what a script sees: an allow-list, nothing of which a script can change.
--- Returns the table of its globals, its environment, and what seals that.
+-- Builds the environment of a script from an allow-list of functions that it cannot change.
+-- Returns the table of globals, the environment, and the function that seals it.
 local strings, threads, log = ...
 
 local error, getmetatable, next, select, setmetatable, tostring, type, unpack =
   error, getmetatable, next, select, setmetatable, tostring, type, unpack
 
--- library makes a read-only view, so that no script can change what methods of
--- strings, or the host's own code, rely on.
+-- library returns a read-only view, so that a script cannot change functions that string
+-- methods or the host's own code use.
 local function library(real)
   return setmetatable({}, {
     __index = real,
@@ -19,16 +19,17 @@ local function library(real)
 end
 perigee_library = library
 
--- pcall and friends are built on resume. Thus they can be yielded across, are
--- never compiled into a trace, and cannot swallow a limit: step raises it again.
+-- pcall, xpcall and coroutine functions are built on resume. So scripts can yield across
+-- them, they are never compiled into a trace, and they cannot swallow a limit: step
+-- raises it again.
 
 local step, create, running, yield =
   threads.step, coroutine.create, coroutine.running, coroutine.yield
 local YIELDED, FAILED = 1, 2
 local DONE = {}
 
--- A coroutine of the free list sits in the yield of its body. owner leads from it
--- to the coroutine that the script thinks it is in.
+-- A coroutine on the free list is suspended in the yield of its body. owner maps it to
+-- the coroutine that the script sees as running.
 local free, frees = {}, 0
 local owner = setmetatable({}, {__mode = "k"})
 
@@ -78,7 +79,7 @@ local function xpcall(f, handler, ...)
   return handled(handler, pcall(f, ...))
 end
 
--- A script that waits for the host yields CALL, through all coroutines.
+-- A script that waits for a Go function yields CALL through all its coroutines.
 local CALL = {}
 function perigee_wait() yield(CALL) end
 
@@ -105,10 +106,10 @@ local function wrap(f)
   return function(...) return unwrapped(co, step(co, ...)) end
 end
 
--- mains are the coroutines that the host runs a script in.
+-- mains holds the coroutines in which the host runs scripts.
 local mains = setmetatable({}, {__mode = "k"})
 
--- resume never resumes a call of the host's, which another one may have come by.
+-- resume refuses the host's own coroutines, which a script can get from running.
 local function resume(co, ...)
   if mains[co] then return false, "cannot resume a coroutine that is not suspended" end
   return resumed(co, step(co, ...))
@@ -133,7 +134,7 @@ end
 local isyieldable = coroutine.isyieldable
 local function can_yield() return isyieldable() and inside() end
 
--- sort is a merge sort in Lua: it obeys a hook, and no order function makes it slow.
+-- sort is a merge sort in Lua: hooks can stop it, and no comparison function makes it quadratic.
 
 local function insertion(t, from, to, less)
   for i = from + 1, to do
@@ -180,7 +181,7 @@ local function sort(t, less)
   end
 end
 
--- format: the library's own calls __tostring from C, as deep as a script likes.
+-- format replaces the library's own, which calls __tostring from C to any depth.
 
 local raw_format = string.format
 
@@ -215,7 +216,7 @@ local function logger(level)
   end
 end
 
--- The levels are those of the host.
+-- Log levels are the host's.
 local print = logger(0)
 perigee_log = {debug = logger(-4), info = print, warn = logger(4), warning = logger(4), error = logger(8)}
 
@@ -229,11 +230,11 @@ local text = only(string, "byte char len lower reverse sub upper")
 for name, f in next, strings do text[name] = f end
 text.format, text.find_pattern = format, nil
 
--- gsub with a function is in Lua, so that the function may wait.
+-- gsub with a replacement function is written in Lua, so that the function can yield.
 
 local find, gsub, concat = strings.find_pattern, strings.gsub, table.concat
 
--- replacement is what a match becomes; what follows `to` are its captures.
+-- replacement returns the text that replaces a match; the arguments after `to` are its captures.
 local function replacement(s, f, from, to, ...)
   local whole = s:sub(from, to)
   local new
@@ -251,7 +252,7 @@ local function replace(s, pattern, f, most)
     if not from then return end
     out[n + 1], out[n + 2] = s:sub(at, from - 1), replacement(s, f, from, to, ...)
     n, count, at = n + 2, count + 1, to + 1
-    if to < from then -- an empty match: the next byte stays
+    if to < from then -- an empty match: keep the next byte
       n = n + 1
       out[n], at = s:sub(at, at), at + 1
     end
@@ -264,7 +265,7 @@ end
 
 function text.gsub(s, pattern, with, most)
   if type(with) ~= "function" then return gsub(s, pattern, with, most) end
-  gsub(s, pattern, "", 0) -- raises what is wrong with the arguments
+  gsub(s, pattern, "", 0) -- raises the error for invalid arguments
   if most == nil then return replace(tostring(s), tostring(pattern), with, 1 / 0) end
   gsub("", "", "", most)
   return replace(tostring(s), tostring(pattern), with, tonumber(most))
@@ -297,7 +298,8 @@ guard.__newindex = function(_, name, value) globals[name] = value end
 local env = setmetatable({}, guard)
 globals._G = env
 
--- seal runs when the script is loaded: from then on nothing may outlive an event by accident.
+-- seal runs after the script is loaded: from then on assignments to globals are errors,
+-- so that no value outlives its event by accident.
 local function seal()
   guard.__newindex = function(_, name)
     error("attempt to assign to the global '" .. tostring(name) ..

@@ -1,4 +1,4 @@
-/* The functions of Lua's string library that the library's own versions do not bound. */
+/* Replacements for functions of Lua's string library whose originals ignore the limits. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <math.h>
@@ -10,8 +10,8 @@
 
 typedef const unsigned char *bytes;
 
-/* push_capture pushes capture i of the match from s to e, or the whole match
- * where the pattern has no captures. */
+/* push_capture pushes capture i of the match from s to e, or the whole match if the
+ * pattern has no captures. */
 static void push_capture(pg_matcher *m, int i, bytes s, bytes e) {
 	if (i >= m->captures) {
 		if (i != 0) luaL_error(m->L, "invalid capture index");
@@ -26,7 +26,8 @@ static void push_capture(pg_matcher *m, int i, bytes s, bytes e) {
 		lua_pushlstring(m->L, (const char *)c->at, c->len);
 }
 
-/* push_captures pushes all of them; s is NULL when a match without captures counts as none. */
+/* push_captures pushes all captures; if there are none, it pushes the whole match
+ * unless s is NULL. */
 static int push_captures(pg_matcher *m, bytes s, bytes e) {
 	int n = m->captures == 0 && s ? 1 : m->captures;
 	luaL_checkstack(m->L, n, "too many captures");
@@ -34,8 +35,8 @@ static int push_captures(pg_matcher *m, bytes s, bytes e) {
 	return n;
 }
 
-/* start_of turns a position as Lua counts it into an offset; it can lie past the end. */
-static size_t start_of(lua_State *L, int arg, size_t len) {
+/* offset_of converts a Lua position to an offset, which may lie past the end. */
+static size_t offset_of(lua_State *L, int arg, size_t len) {
 	lua_Number at = luaL_optnumber(L, arg, 1);
 	if (at < 0) at += (lua_Number)len + 1;
 	if (!(at >= 1)) return 0;
@@ -56,7 +57,7 @@ static int find_plain(lua_State *L, const char *s, size_t n, size_t from, const 
 static int search(lua_State *L, int find) {
 	size_t n, pn;
 	const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &pn);
-	size_t from = start_of(L, 3, n);
+	size_t from = offset_of(L, 3, n);
 	if (from > n) {
 		lua_pushnil(L);
 		return 1;
@@ -80,10 +81,10 @@ static int search(lua_State *L, int find) {
 }
 
 static int find(lua_State *L) { return search(L, 1); }
-static int find_pattern(lua_State *L) { return search(L, 2); } /* as gsub looks */
+static int find_pattern(lua_State *L) { return search(L, 2); } /* without captures, for gsub */
 static int match(lua_State *L) { return search(L, 0); }
 
-/* gmatch_next has the text, the pattern and the offset to go on from as upvalues. */
+/* gmatch_next has three upvalues: the text, the pattern and the offset of the next search. */
 static int gmatch_next(lua_State *L) {
 	size_t n, pn;
 	const char *s = lua_tolstring(L, lua_upvalueindex(1), &n), *p = lua_tolstring(L, lua_upvalueindex(2), &pn);
@@ -111,7 +112,7 @@ static int gmatch(lua_State *L) {
 	return 1;
 }
 
-/* add_template adds the replacement with %0 to %9 filled in. */
+/* add_template appends the replacement, with %0 to %9 replaced by the captures. */
 static void add_template(pg_matcher *m, bytes s, bytes e) {
 	size_t n;
 	lua_State *L = m->L;
@@ -134,7 +135,7 @@ static void add_template(pg_matcher *m, bytes s, bytes e) {
 	}
 }
 
-/* add_value adds what a table or function gives for the match. */
+/* add_value appends the replacement that a table or function returns for the match. */
 static void add_value(pg_matcher *m, bytes s, bytes e) {
 	lua_State *L = m->L;
 	pg_vm_enter_c(L, m->vm);
@@ -193,7 +194,7 @@ static int gsub(lua_State *L) {
 	return 2;
 }
 
-/* fill repeats the first unit bytes at text up to total bytes. */
+/* fill copies the first unit bytes at text until total bytes are written. */
 static void fill(char *text, size_t unit, size_t total) {
 	for (size_t have = unit; have < total;) {
 		size_t n = have < total - have ? have : total - have;

@@ -1,15 +1,15 @@
--- Listens to the compiler of its VM, and returns what tells what was heard: a line for
--- each kind of event at each place, with tabs between what, why, about what, file,
--- line and how often.
+-- Records the events of its VM's compiler. Returns a function that returns them as text:
+-- one line for each kind of event at each position, with tab-separated fields event,
+-- reason, subject, file, line, count.
 local globals = ...
 
 local attach, util = jit.attach, require("jit.util")
 local info, traceinfo = util.funcinfo, util.traceinfo
 local getinfo, format, tostring, type = debug.getinfo, string.format, tostring, type
 
-local MOST = 1000 -- kinds and places
+local MAX_EVENTS = 1000 -- different lines
 
--- names finds what scripts call a function.
+-- names maps functions to the names by which scripts call them.
 local names = {}
 local function collect(prefix, t)
   for name, value in pairs(t) do
@@ -26,27 +26,27 @@ for name, t in pairs(globals) do
 end
 collect("", globals)
 
-local heard, kinds = {}, 0
+local counts, kinds = {}, 0
 
-local function hear(what, why, about, file, line)
-  local key = format("%s\t%s\t%s\t%s\t%d", what, why, about, file, line)
-  local count = heard[key]
+local function count_event(event, reason, subject, file, line)
+  local key = format("%s\t%s\t%s\t%s\t%d", event, reason, subject, file, line)
+  local count = counts[key]
   if not count then
-    if kinds == MOST then return end
+    if kinds == MAX_EVENTS then return end
     kinds = kinds + 1
   end
-  heard[key] = (count or 0) + 1
+  counts[key] = (count or 0) + 1
 end
 
--- place is where in a script fn is at pc, if it is a script's.
-local function place(fn, pc)
+-- position returns the file and line of fn at pc, if fn is a script's.
+local function position(fn, pc)
   local at = info(fn, pc)
   local source = at.source
   if source and source:byte() == 64 then return source:sub(2), at.currentline or at.linedefined or 0 end
 end
 
--- above looks for a script among those who called what is recorded.
-local function above()
+-- caller_position returns the file and line of the innermost script on the stack.
+local function caller_position()
   for level = 3, 40 do
     local at = getinfo(level, "Sl")
     if not at then return end
@@ -54,45 +54,45 @@ local function above()
   end
 end
 
-local starts = {}      -- of traces, as text
-local file, line       -- where in the script the recording is
-local called           -- the name of the C function that was recorded last
+local starts = {}      -- position where each trace starts
+local file, line       -- position in the script of the recorded instruction
+local called           -- name of the last recorded C function
 
 local function follow(fn, pc)
-  local f, l = place(fn, pc)
+  local f, l = position(fn, pc)
   if f then file, line, called = f, l, nil end
   if not info(fn).source then called = names[fn] or "a function in C" end
 end
 
 attach(function(_, fn, pc) follow(fn, pc) end, "record")
 
-attach(function(what, trace, fn, pc, code, about)
-  if what == "start" then
+attach(function(event, trace, fn, pc, code, subject)
+  if event == "start" then
     file, line, called = nil, nil, nil
     follow(fn, pc)
-    if not file then file, line = above() end
+    if not file then file, line = caller_position() end
     starts[trace] = {file or "", line or 0}
-  elseif what == "stop" then
+  elseif event == "stop" then
     local at = starts[trace] or {"", 0}
     local link = traceinfo(trace).linktype
     if link == "stitch" or link == "interpreter" then
-      hear("left", link, called or "", file or "", line or 0)
+      count_event("left", link, called or "", file or "", line or 0)
     end
-    hear("compiled", link, "", at[1], at[2])
-  elseif what == "abort" then
+    count_event("compiled", link, "", at[1], at[2])
+  elseif event == "abort" then
     follow(fn, pc)
-    if not place(fn, pc) then what = "inside" end
-    if not file then file, line = above() end
-    if type(about) == "function" then about = names[about] or called or "a function" end
-    if type(about) ~= "string" and type(about) ~= "number" then about = called or "" end
-    hear(what, tostring(code), tostring(about), file or "", line or 0)
-  elseif what == "flush" then
-    hear("flush", "", "", "", 0)
+    if not position(fn, pc) then event = "inside" end
+    if not file then file, line = caller_position() end
+    if type(subject) == "function" then subject = names[subject] or called or "a function" end
+    if type(subject) ~= "string" and type(subject) ~= "number" then subject = called or "" end
+    count_event(event, tostring(code), tostring(subject), file or "", line or 0)
+  elseif event == "flush" then
+    count_event("flush", "", "", "", 0)
   end
 end, "trace")
 
 return function()
   local all = {}
-  for key, count in pairs(heard) do all[#all + 1] = key .. "\t" .. count .. "\n" end
+  for key, count in pairs(counts) do all[#all + 1] = key .. "\t" .. count .. "\n" end
   return table.concat(all)
 end

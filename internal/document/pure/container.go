@@ -6,9 +6,9 @@ type Container struct {
 	doc    *Document
 	node   int
 	parent *Container
-	slots  []slot // fields or elements, once they are needed
-	opened bool   // slots are there
-	text   int    // how many slots were there in the text, from the front
+	slots  []slot // fields or elements, made on first use
+	opened bool   // slots is filled
+	text   int    // number of leading slots that come from the text
 	index  map[string]int
 	dirty  bool // it or something in it was written
 	listed bool // of an array: it was written itself
@@ -17,23 +17,23 @@ type Container struct {
 	Handle any
 }
 
-// A slot is a field or an element. Of the text, it is node; once written, value.
+// A slot is a field or an element: a node of the text, or a written value.
 type slot struct {
-	node    int // 0: not of the text
+	node    int // 0 if not from the text
 	key     string
 	value   Value
-	open    *Container // of node
+	open    *Container // the container that node is, once it was read
 	written bool
 	removed bool
 }
 
-// indexMin is the number of fields from which a map is worth its making.
+// indexMin is the number of fields from which a map is faster than a search.
 const indexMin = 16
 
 // Kind is Object or Array.
 func (c *Container) Kind() Kind { return c.doc.node[c.node].kind }
 
-// open makes the slots.
+// open fills the slots from the text.
 func (c *Container) open() {
 	if c.opened {
 		return
@@ -61,7 +61,7 @@ func (d *Document) key(i int) string {
 	return plainText(d.text[n.key[0]:n.key[1]], n.keyEscaped)
 }
 
-// find returns the slot that key reads from: the last one. Removed slots count.
+// find returns the last slot with the key, also if it is removed.
 func (c *Container) find(key string) int {
 	c.open()
 	if c.index != nil {
@@ -111,7 +111,7 @@ func (c *Container) Len() int {
 	return c.doc.node[c.node].count
 }
 
-// at reads a slot.
+// at returns the value of a slot.
 func (c *Container) at(i int) Value {
 	s := &c.slots[i]
 	if s.written {
@@ -127,9 +127,8 @@ func (c *Container) at(i int) Value {
 	return Value{Kind: n.kind, Container: s.open}
 }
 
-// Step finds the field after number i of an object, or the first one after -1,
-// in the order of the text and then of writing. It returns its number, or -1
-// at the end.
+// Step returns the number of the field after field i of an object, or -1 at the end;
+// -1 starts. Fields are in the order of the text, then of writing.
 func (c *Container) Step(i int) (next int, key string, v Value) {
 	if c.Kind() != Object {
 		return -1, "", Value{}

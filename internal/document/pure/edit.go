@@ -2,8 +2,8 @@ package pure
 
 import "slices"
 
-// Put writes a field of an object. Fields of the same key before the one that
-// is read are removed. A container must be a Copy that is in no document yet.
+// Put writes a field of an object and removes earlier fields with the same key. A
+// container must be a Copy that belongs to no document yet.
 func (c *Container) Put(key string, v Value) error {
 	if c.Kind() != Object {
 		return ErrIsArray
@@ -38,8 +38,7 @@ func (c *Container) Remove(key string) error {
 	return nil
 }
 
-// removeBefore removes the fields of the text that have the key of slot i and
-// stand before it.
+// removeBefore removes the text's fields before slot i that have its key.
 func (c *Container) removeBefore(i int) {
 	for k := range min(i, c.text) {
 		if c.slots[k].key == c.slots[i].key {
@@ -62,7 +61,7 @@ func (c *Container) PutAt(index float64, v Value) error {
 	return nil
 }
 
-// Insert moves the elements from index on up by one and writes there.
+// Insert writes v at index and moves the elements from there up by one.
 func (c *Container) Insert(index float64, v Value) error {
 	i, err := c.writable(index, c.Len()+1)
 	if err != nil {
@@ -73,7 +72,7 @@ func (c *Container) Insert(index float64, v Value) error {
 	return nil
 }
 
-// RemoveAt takes an element out and moves those behind it down by one.
+// RemoveAt removes an element and moves the following ones down by one.
 func (c *Container) RemoveAt(index float64) error {
 	i, err := c.writable(index, c.Len())
 	if err != nil {
@@ -83,8 +82,8 @@ func (c *Container) RemoveAt(index float64) error {
 	return nil
 }
 
-// Permute puts the elements of an array into a new order: element i becomes the
-// one that was order[i], both from 0.
+// Permute reorders the elements of an array: element i becomes the former element
+// order[i], both counted from 0.
 func (c *Container) Permute(order []int) {
 	c.open()
 	c.touch()
@@ -95,7 +94,7 @@ func (c *Container) Permute(order []int) {
 	}
 }
 
-// writable makes an array ready for a write at index and returns that from 0.
+// writable prepares an array for a write at index and returns the index counted from 0.
 func (c *Container) writable(index float64, last int) (int, error) {
 	if c.Kind() != Array {
 		return 0, ErrIsObject

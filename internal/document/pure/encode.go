@@ -2,8 +2,8 @@ package pure
 
 import "strconv"
 
-// Append appends the container as JSON: what was written is spliced into the
-// text, the rest is copied. An error comes from an Encoder.
+// Append appends the container as JSON: it copies the text and splices in what was
+// written. Errors come from an Encoder.
 func (c *Container) Append(out []byte) ([]byte, error) {
 	n := &c.doc.node[c.node]
 	switch {
@@ -50,8 +50,8 @@ func (c *Container) appendListed(out []byte) ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// appendSpliced keeps the white space of the text: that before a child goes with
-// it, that after the last one stays as long as there is a child.
+// appendSpliced keeps the text's white space: the space before a child belongs to the
+// child, the space after the last child is kept while the container has any.
 func (c *Container) appendSpliced(out []byte) ([]byte, error) {
 	text, n := c.doc.text, &c.doc.node[c.node]
 	out = append(out, text[n.start])

@@ -9,8 +9,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// An Extractor fills typed columns from documents. It is for one goroutine at a
-// time.
+// An Extractor fills typed columns from documents. One goroutine at a time may use it.
 type Extractor struct {
 	spec  []event.Column
 	known map[string]bool // first keys of the paths
@@ -26,8 +25,8 @@ func NewExtractor(spec []event.Column) *Extractor {
 	return x
 }
 
-// Extract fills cols with a row for each document. What does not fit is null
-// and in the report. The error is always nil.
+// Extract fills cols with a row for each document. A value that does not fit its column
+// becomes null and is reported. The error is always nil.
 func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (report.Report, error) {
 	x.prepare(cols)
 	cols.Rows = len(ends)
@@ -74,7 +73,7 @@ func (x *Extractor) row(row int, doc []byte, cols *event.Columns, r *report.Repo
 	}
 }
 
-// unknown notes the fields that no column starts with.
+// unknown reports the fields that are the first key of no column's path.
 func (x *Extractor) unknown(r *report.Report) {
 	for i := 1; i < x.doc.node[0].next; i = x.doc.node[i].next {
 		key := x.doc.key(i)
@@ -148,7 +147,7 @@ type cell struct {
 	bytes []byte
 }
 
-// cell appends the value of node n, or null when it is none or does not fit.
+// cell appends the value of node n, or null if n is -1 or the value does not fit.
 func (x *Extractor) cell(v *event.Vector, column event.Column, n int) report.Misfit {
 	c, misfit := cell{null: 1}, report.Misfit(0)
 	switch {

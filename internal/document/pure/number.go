@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Exact reads a JSON number and tells whether a double holds it: an integer of
-// 64 bits must be the very one, any other number must have 17 digits at the
-// most and be what the double prints as with that many.
+// Exact parses a JSON number and reports whether a double holds it exactly enough: a
+// 64-bit integer must be equal; any other number must have at most 17 digits and be what
+// the double prints as with as many.
 func Exact(text string) (float64, bool) {
 	x, err := strconv.ParseFloat(text, 64)
 	want := readDecimal(text)
@@ -30,9 +30,8 @@ func Exact(text string) (float64, bool) {
 // wholeMax is the magnitude below which integers are written in full.
 const wholeMax = 1 << 63
 
-// AppendNumber appends a finite number: integers in full while they are of 64
-// bits, others in as few of 15 to 17 digits as read as the same number. Zero
-// has no sign.
+// AppendNumber appends a finite number: 64-bit integers in full, others with the fewest
+// of 15 to 17 digits that parse to the same number. Zero has no sign.
 func AppendNumber(out []byte, x float64) []byte {
 	if math.Abs(x) < wholeMax && x == math.Trunc(x) {
 		return strconv.AppendInt(out, int64(x), 10)
@@ -55,10 +54,10 @@ type decimal struct {
 	minus  bool
 	digits string // "" for zero
 	exp    int
-	whole  bool // spelled without point and exponent
+	whole  bool // written without point and exponent
 }
 
-// expMax bounds exponents: beyond it a number is as good as infinite, or zero.
+// expMax bounds exponents: numbers beyond it are infinite or zero as doubles.
 const expMax = 100_000
 
 // readDecimal reads a well-formed JSON number.
@@ -92,8 +91,8 @@ func readExponent(text string) int {
 	return e
 }
 
-// Int64 reads a JSON number that is whole, however it is spelled. Otherwise
-// it tells whether the number is whole.
+// Int64 parses a JSON number with an integer value in any spelling. If the value does
+// not fit, it reports whether it is an integer.
 func Int64(text string) (v int64, ok, whole bool) { return readDecimal(text).int64() }
 
 func (x decimal) int64() (v int64, ok, whole bool) {

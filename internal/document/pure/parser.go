@@ -7,20 +7,20 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// A node is one value of the text. Nodes stand in the order of the text; the
-// children of a container are the nodes up to next.
+// A node is one value of the text. Nodes are in the order of the text; the
+// descendants of a container are the nodes up to next.
 type node struct {
 	kind       Kind
-	escaped    bool   // of a string: it holds backslashes
-	keyEscaped bool   // the key does
-	keyed      bool   // it is in an object
-	key        [2]int // where the key is in the text, without quotes
-	start, end int    // where the value is
-	next       int    // just past the last node of this value
+	escaped    bool   // a string with backslashes
+	keyEscaped bool   // the key has backslashes
+	keyed      bool   // a member of an object
+	key        [2]int // offsets of the key in the text, without quotes
+	start, end int    // offsets of the value
+	next       int    // index after the last node of this value
 	count      int    // of children
 }
 
-// A parser reads one document. After a fault, at is the first wrong byte.
+// A parser reads one document. After an error, at is the offset of the first invalid byte.
 type parser struct {
 	text  []byte
 	at    int
@@ -30,7 +30,7 @@ type parser struct {
 
 const whiteSpace = " \t\r\n"
 
-// document reads an object with nothing but white space around it.
+// document parses an object surrounded only by white space.
 func (p *parser) document() report.Code {
 	if len(p.text) >= 1<<31 {
 		return report.TooLarge
@@ -46,7 +46,7 @@ func (p *parser) document() report.Code {
 	return p.whole()
 }
 
-// anything reads a value of any kind with nothing but white space around it.
+// anything parses a value of any kind surrounded only by white space.
 func (p *parser) anything() report.Code {
 	if len(p.text) >= 1<<31 {
 		return report.TooLarge
@@ -58,7 +58,7 @@ func (p *parser) anything() report.Code {
 	return p.whole()
 }
 
-// whole reads the value at p.at and makes sure that nothing follows.
+// whole parses the value at p.at and checks that nothing follows.
 func (p *parser) whole() report.Code {
 	end := len(bytes.TrimRight(p.text, whiteSpace))
 	p.text = p.text[:end]
@@ -76,7 +76,7 @@ func (p *parser) whole() report.Code {
 	return 0
 }
 
-// invalidUTF8 returns the offset of the first byte that is no UTF-8, or the length.
+// invalidUTF8 returns the offset of the first byte that is not UTF-8, or the length.
 func invalidUTF8(text []byte) int {
 	if utf8.Valid(text) {
 		return len(text)
@@ -107,7 +107,7 @@ func (p *parser) next() byte {
 	return 0
 }
 
-// unexpected is the fault want, or that the document ends here.
+// unexpected returns the error want, or, at the end of the text, that it is truncated.
 func (p *parser) unexpected(want report.Code) report.Code {
 	if p.at >= len(p.text) {
 		return report.CutShort
@@ -115,7 +115,7 @@ func (p *parser) unexpected(want report.Code) report.Code {
 	return want
 }
 
-// value reads a value into n, which has the key already.
+// value parses a value into n, whose key is already set.
 func (p *parser) value(n node) report.Code {
 	n.start = p.at
 	i := len(p.node)
@@ -161,7 +161,7 @@ func (p *parser) container(i int, kind Kind) report.Code {
 	return 0
 }
 
-// child reads an element or a member, and the comma behind it if there is one.
+// child parses an element or a member, and the comma after it if there is one.
 func (p *parser) child(i int, closing byte) report.Code {
 	var n node
 	if p.node[i].kind == Object {
@@ -262,7 +262,7 @@ func (p *parser) number() report.Code {
 	return 0
 }
 
-// digits walks over digits and tells whether there were any.
+// digits skips digits and reports whether there were any.
 func (p *parser) digits() bool {
 	from := p.at
 	for isDigit(p.next()) {

@@ -1,32 +1,31 @@
-// Package pure reads and writes JSON documents in Go alone. It does what package
-// document does in C, byte for byte, and is the model that the C is held to.
+// Package pure reads and writes JSON documents without cgo. It behaves as package
+// document, which is written in C, byte for byte, and is the model that tests hold it to.
 //
 // A Document is a strict index over the bytes of one JSON object. Values are
-// found when they are asked for; writes are recorded beside the text, and the
-// encoder splices them in, so that what was not written leaves as it came. A
-// Document, its Containers and an Extractor have one user at a time. Check is
-// safe for all.
+// decoded when they are read; writes are recorded beside the text, and the encoder
+// splices them in, so that unwritten parts keep their bytes. One goroutine at a time
+// may use a Document, its Containers or an Extractor. Check is safe for concurrent use.
 package pure
 
 import "github.com/perigeedb/perigee/internal/document/report"
 
-// Check tells whether doc is strict JSON and an object. An error is a
+// Check reports whether doc is one object in strict JSON. An error is a
 // *report.SyntaxError.
 func Check(doc []byte) error {
 	var d Document
 	return d.Index(doc)
 }
 
-// A Document is one JSON object and what was written to it. Its zero value is
-// ready for Index.
+// A Document is one JSON object and the changes made to it. Its zero value is ready
+// for Index.
 type Document struct {
 	text []byte
 	node []node
 	root *Container
 }
 
-// Index reads text, which must stay unchanged for as long as the document is
-// used. It forgets the document before. An error is a *report.SyntaxError.
+// Index parses text, which must not change while the document is used, and replaces
+// the previous document. An error is a *report.SyntaxError.
 func (d *Document) Index(text []byte) error {
 	d.node, d.root = d.node[:0], nil
 	p := parser{text: text, node: d.node}
@@ -46,7 +45,7 @@ func (d *Document) Root() *Container {
 	return d.root
 }
 
-// Parse reads any JSON value, which it copies. An error is a *report.SyntaxError.
+// Parse parses any JSON value and copies it. An error is a *report.SyntaxError.
 func Parse(text []byte) (Value, error) {
 	d := &Document{}
 	p := parser{text: append([]byte(nil), text...)}

@@ -23,7 +23,7 @@ func escapeLen(s []byte) int {
 	return 0
 }
 
-// hex4 reads \uXXXX.
+// hex4 parses the four digits of \uXXXX.
 func hex4(s []byte) (rune, bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
@@ -42,8 +42,7 @@ func hex4(s []byte) (rune, bool) {
 	return r, true
 }
 
-// unescape appends what the inside of a string means. Half of a surrogate pair
-// reads as U+FFFD, as everywhere.
+// unescape appends the decoded inside of a string. A lone surrogate becomes U+FFFD.
 func unescape(out, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -89,8 +88,8 @@ func plainOf(c byte) byte {
 	return c
 }
 
-// AppendString appends s, which must be UTF-8, as a JSON string. It escapes what
-// must be escaped and nothing else.
+// AppendString appends s, which must be UTF-8, as a JSON string. It escapes only what
+// JSON requires.
 func AppendString(out []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	out = append(out, '"')

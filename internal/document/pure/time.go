@@ -7,8 +7,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// seconds reads a number of Unix seconds, whole or not, and cuts it at the
-// microsecond.
+// seconds parses a number of Unix seconds and truncates it to microseconds.
 func seconds(text string) (cell, report.Misfit) {
 	x := readDecimal(text)
 	if x.digits == "" {
@@ -28,12 +27,12 @@ func seconds(text string) (cell, report.Misfit) {
 	return cell{i: micros}, 0
 }
 
-// inYears tells whether a time is in the years 1 to 9999.
+// inYears reports whether a time is in the years 1 to 9999.
 func inYears(micros int64) bool {
 	return micros >= -62135596800000000 && micros < 253402300800000000
 }
 
-// clock reads an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC.
+// clock parses an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC.
 func clock(text string) (cell, report.Misfit) {
 	layout := "2006-01-02T15:04:05Z07:00"
 	const separator = len("2006-01-02")
@@ -48,8 +47,8 @@ func clock(text string) (cell, report.Misfit) {
 	return cell{i: at.UnixMicro()}, 0
 }
 
-// clockShape checks what package time is lenient about: a digit in every place
-// that has one, the year, and the zone.
+// clockShape checks what package time does not: that every digit is there, the year,
+// and the zone.
 func clockShape(text string) bool {
 	const whole = "dddd-dd-ddTdd:dd:dd"
 	if len(text) < len(whole) || strings.HasPrefix(text, "0000") {

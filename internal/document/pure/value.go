@@ -14,7 +14,7 @@ const (
 	Null
 	False
 	True
-	Number  // Num is exact
+	Number  // in Num, exactly
 	Big     // Text is a number that no double holds
 	String  // Text, without quotes and escapes
 	Object  // Container
@@ -22,7 +22,7 @@ const (
 	Foreign // Foreign
 )
 
-// A Value is what is read from a document or put into one.
+// A Value is read from a document or written to one.
 type Value struct {
 	Kind      Kind
 	Num       float64
@@ -31,20 +31,20 @@ type Value struct {
 	Foreign   Encoder
 }
 
-// An Encoder is a value of somebody else's in a document. It is asked for its
-// JSON each time that the document is encoded.
+// An Encoder is a foreign value in a document. Each encoding of the document calls it
+// for its JSON.
 type Encoder interface {
 	AppendJSON(out []byte) ([]byte, error)
 }
 
-// What can be wrong with a write.
+// Errors of writes.
 var (
 	ErrNoIndex  = errors.New("an array can be written from 1 to one past its end")
 	ErrIsArray  = errors.New("an array has no keys")
 	ErrIsObject = errors.New("an object has no list part")
 )
 
-// A KeyError says where in a value something could not be written.
+// A KeyError adds the path within a written value to an error.
 type KeyError struct {
 	Path []string // from the outside in
 	Err  error
@@ -65,7 +65,7 @@ func Within(key string, err error) error {
 	return &KeyError{Path: []string{key}, Err: err}
 }
 
-// scalar reads a node that is no container.
+// scalar decodes a node that is not a container.
 func (d *Document) scalar(n *node) Value {
 	text := d.text[n.start:n.end]
 	switch n.kind {

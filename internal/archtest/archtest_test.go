@@ -37,7 +37,7 @@ var may = map[string][]string{
 	"source/http":     {"event", "source", "internal/address", "internal/spool", "internal/document/pure"},
 
 	"script":             {"event", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
-	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "internal/document/pure"},
+	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "script/luasyntax", "internal/document/pure"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document"},
 	"script/luajit":      {"event", "script", "script/pool", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},
 	"script/lua":         {"script", "script/gopherlua", "script/luacheck", "script/luajit"},
@@ -48,7 +48,8 @@ var may = map[string][]string{
 	"script/tuning":      {"event", "script", "script/pool"},
 	"script/stdlib":      {"script", "internal/document/pure", "internal/nearest"},
 	"script/loader":      {"script"},
-	"script/luacheck":    {"script", "script/stdlib", "internal/nearest"},
+	"script/luacheck":    {"script", "script/luasyntax", "script/stdlib", "internal/nearest"},
+	"script/luasyntax":   {},
 
 	"sink":                     {"event"},
 	"sink/eventstore":          {"event", "sink", "eventstore"},

@@ -161,6 +161,8 @@ typedef struct doc {
 	void *context;
 	uint32_t externals; // made since doc_index
 	uint32_t field;
+	uint32_t depth;  // objects and arrays around the value that is being encoded,
+	uint32_t around; // and those of them outside of the document
 } doc;
 
 struct extractor; // see extract.h
@@ -200,6 +202,7 @@ struct extractor; // see extract.h
 	X(uint32_t, number_text, (doc *d, const char *s, size_t len)) /* a number as it is spelled */ \
 	X(uint32_t, external, (doc *d)) /* its number is d->externals afterwards */ \
 	X(uint32_t, parse, (doc *d, const char *text, size_t len, int *error)) \
+	/* Putting a value returns DOC_TOO_DEEP where it would be nested deeper than DOC_MAX_DEPTH. */ \
 	X(int, put, (doc *d, uint32_t object, const char *key, size_t len, uint32_t value)) \
 	/* Make and put at once. They reject what is not JSON: a key or text that is not \
 	 * UTF-8 with DOC_BAD_UTF8, a number that is not finite with DOC_BAD_NUMBER. */ \
@@ -211,7 +214,8 @@ struct extractor; // see extract.h
 	X(int, remove, (doc *d, uint32_t object, const char *key, size_t len)) \
 	X(int, remove_at, (doc *d, uint32_t array, double index)) /* shifts the rest down */ \
 	\
-	X(int, encode, (doc *d, uint32_t node, doc_buf *out)) \
+	/* Writes a value that `depth` objects and arrays are around. */ \
+	X(int, encode, (doc *d, uint32_t node, uint32_t depth, doc_buf *out)) \
 	\
 	/* Text. */ \
 	X(int, utf8, (const char *s, size_t len)) \

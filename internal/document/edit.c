@@ -161,9 +161,29 @@ static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, s
 	return field ? field : find_uncached_to_write(d, object, key, len, hash);
 }
 
+uint32_t tree_height(const doc *d, uint32_t node) {
+	uint32_t height = 0, depth = 0, container = node;
+	for (uint32_t i = node; i < d->nodes[node].next; i++) {
+		for (; depth && i >= d->nodes[container].next; depth--) container = d->nodes[container].parent;
+		if (d->nodes[i].kind != DOC_OBJECT && d->nodes[i].kind != DOC_ARRAY) continue;
+		container = i;
+		if (++depth > height) height = depth;
+	}
+	return height;
+}
+
+// check_depth tells whether a value may be put into a container.
+static int check_depth(const doc *d, uint32_t container, uint32_t value) {
+	if (d->nodes[value].kind != DOC_OBJECT && d->nodes[value].kind != DOC_ARRAY) return DOC_OK;
+	uint32_t depth = tree_height(d, value) + 1;
+	for (; d->nodes[container].parent != container && depth <= DOC_MAX_DEPTH; depth++) container = d->nodes[container].parent;
+	return depth > DOC_MAX_DEPTH ? DOC_TOO_DEEP : DOC_OK;
+}
+
 int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
 	if (!value) return DOC_NO_MEMORY;
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
+	if (check_depth(d, object, value)) return DOC_TOO_DEEP;
 	d->nodes[value].parent = object;
 	mark_dirty(d, object);
 	uint32_t field = find_to_write(d, object, key, len, scan_hash(key, len));
@@ -350,6 +370,7 @@ int doc_put_at(doc *d, uint32_t array, double index, uint32_t value) {
 		return doc_insert(d, array, index, value);
 	doc_list *list;
 	if (!value) return DOC_NO_MEMORY;
+	if (check_depth(d, array, value)) return DOC_TOO_DEEP;
 	int error = writable_list(d, array, &list);
 	if (error) return error;
 	if (!is_index(index, list->len)) return DOC_NO_INDEX;
@@ -361,6 +382,7 @@ int doc_put_at(doc *d, uint32_t array, double index, uint32_t value) {
 int doc_insert(doc *d, uint32_t array, double index, uint32_t value) {
 	doc_list *list;
 	if (!value) return DOC_NO_MEMORY;
+	if (check_depth(d, array, value)) return DOC_TOO_DEEP;
 	int error = writable_list(d, array, &list);
 	if (error) return error;
 	if (!is_index(index, list->len + 1)) return DOC_NO_INDEX;

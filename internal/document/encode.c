@@ -10,6 +10,13 @@ typedef struct { const char *from, *to; } run;
 
 static int encode_value(doc *d, uint32_t node, doc_buf *out);
 
+// encode_put is encode_value for a value that was put somewhere. The depth of what is around it
+// was checked then, but for what is outside of the document.
+static int encode_put(doc *d, uint32_t node, doc_buf *out) {
+	if (d->around && d->depth + tree_height(d, node) > DOC_MAX_DEPTH) return DOC_TOO_DEEP;
+	return encode_value(d, node, out);
+}
+
 static inline int run_flush(run *r, doc_buf *out) {
 	size_t len = (size_t)(r->to - r->from);
 	const char *from = r->from;
@@ -83,7 +90,7 @@ static inline int copy_children(doc *d, uint32_t container, run *r, const char *
 		error = run_extend(r, from, n->text, out);
 		d->field = i;
 		if (!error) error = run_flush(r, out);
-		if (!error) error = encode_value(d, value_of(d, i), out);
+		if (!error) error = encode_put(d, value_of(d, i), out);
 		*r = (run){*last, *last};
 	}
 	return error;
@@ -104,7 +111,7 @@ static int encode_added(doc *d, uint32_t object, int *kept, doc_buf *out) {
 		if (!error) error = doc_quote(out, d->nodes[i].key, d->nodes[i].key_len);
 		if (!error) error = doc_buf_add(out, ":", 1);
 		d->field = i;
-		if (!error) error = encode_value(d, value_of(d, i), out);
+		if (!error) error = encode_put(d, value_of(d, i), out);
 	}
 	return error;
 }
@@ -127,19 +134,35 @@ static int encode_list(doc *d, const doc_list *list, doc_buf *out) {
 	int error = doc_buf_add(out, "[", 1);
 	for (uint32_t i = 0; i < list->len && !error; i++) {
 		if (i) error = doc_buf_add(out, ",", 1);
-		if (!error) error = encode_value(d, value_of(d, list->at[i]), out);
+		if (!error) error = encode_put(d, value_of(d, list->at[i]), out);
 	}
 	return error ? error : doc_buf_add(out, "]", 1);
 }
 
+static int encode_container(doc *d, uint32_t node, doc_buf *out) {
+	const doc_node *n = &d->nodes[node];
+	if (d->depth == DOC_MAX_DEPTH) return DOC_TOO_DEEP;
+	d->depth++;
+	int error = n->flags & DOC_LISTED ? encode_list(d, n->u.list, out) : splice(d, node, out);
+	d->depth--;
+	return error;
+}
+
 static int encode_value(doc *d, uint32_t node, doc_buf *out) {
 	const doc_node *n = &d->nodes[node];
-	if (n->flags & DOC_DIRTY && n->kind >= DOC_OBJECT)
-		return n->flags & DOC_LISTED ? encode_list(d, n->u.list, out) : splice(d, node, out);
+	if (n->flags & DOC_DIRTY && n->kind >= DOC_OBJECT) return encode_container(d, node, out);
 	if (n->kind == DOC_EXTERNAL) return d->encode_external(d->context, n->count, out);
 	if (n->flags & DOC_UNQUOTED) return doc_quote(out, n->text, n->len);
 	if (n->flags & DOC_DOUBLE && !n->text) return doc_put_number(out, n->u.num);
 	return doc_buf_add(out, n->text, n->len);
 }
 
-int doc_encode(doc *d, uint32_t node, doc_buf *out) { return encode_value(d, node, out); }
+// An external value can lead back to its document, which is then encoded within itself.
+int doc_encode(doc *d, uint32_t node, uint32_t depth, doc_buf *out) {
+	uint32_t outer = d->depth, around = d->around;
+	d->depth = d->around = depth;
+	int error = encode_put(d, node, out);
+	d->depth = outer;
+	d->around = around;
+	return error;
+}

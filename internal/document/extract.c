@@ -250,7 +250,7 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	case T_STRING: return read_string(d, c, node);
 	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // copied as it is spelled
 	// fall through
-	default: return doc_encode(d, node, &c->bytes) ? -1 : 0;
+	default: return doc_encode(d, node, 0, &c->bytes) ? -1 : 0;
 	}
 }
 

@@ -12,6 +12,9 @@ static inline int is_plain_string(const doc_node *n) {
 	return n->kind == DOC_STRING && !(n->flags & (DOC_UNQUOTED | DOC_ESCAPED));
 }
 
+// tree_height returns how deep the objects and arrays of a value are nested in its text.
+uint32_t tree_height(const doc *d, uint32_t node);
+
 // value_of returns the value node of a field or element.
 static inline uint32_t value_of(const doc *d, uint32_t field) {
 	const doc_node *n = &d->nodes[field];

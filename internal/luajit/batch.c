@@ -11,13 +11,9 @@ static const char *event_text(const pg_batch *b, size_t *len) {
 	return b->data + from;
 }
 
-static void next_generation(pg_engine *e) {
-	if (++e->generation == 0) e->generation = 1;
-}
-
 int pg_batch_next(pg_engine *e) {
 	pg_batch *b = &e->batch;
-	next_generation(e);
+	e->generation++;
 	for (; b->at < b->count; b->at++) {
 		size_t len;
 		const char *text = event_text(b, &len);
@@ -105,7 +101,7 @@ static int has_effects(const pg_engine *e) {
 static int end(pg_engine *e, int kind) {
 	pg_output *out = &e->out;
 	pg_vm_end(e->vm);
-	next_generation(e);
+	e->generation++;
 	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
 	int error = pg_output_extract(e);
 	if (!kind) kind = error;

@@ -37,7 +37,7 @@ pg_container *pg_container_self(lua_State *L, pg_engine *e) {
 	return check_alive(L, e, c ? c : pg_container_at(L, e, 1));
 }
 
-void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, uint32_t life, int node_table) {
+void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, double life, int node_table) {
 	if (e->compiled && node < PG_PROXY_NODES && d == e->event && life == e->generation) {
 		pg_proxy_push(L, e, node);
 		return;
@@ -57,7 +57,7 @@ void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, uint32
 }
 
 // pg_container_push_value pushes the value that doc_read or the like has found.
-void pg_container_push_value(lua_State *L, pg_engine *e, doc *d, uint32_t life, int node_table, int kind) {
+void pg_container_push_value(lua_State *L, pg_engine *e, doc *d, double life, int node_table, int kind) {
 	switch (kind) {
 	case DOC_FALSE: lua_pushboolean(L, 0); break;
 	case DOC_TRUE: lua_pushboolean(L, 1); break;

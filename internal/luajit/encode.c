@@ -12,7 +12,7 @@
 typedef struct { const char *s; size_t len; } key;
 
 void pg_encode_begin(pg_engine *e) {
-	e->encoder.depth = 0;
+	e->encoder.depth = e->encoder.level = 0;
 	e->encoder.keys.len = 0;
 }
 
@@ -103,14 +103,20 @@ static int by_bytes(const void *a, const void *b) {
 
 static inline void enter(lua_State *L, pg_engine *e, int index, const char *verb) {
 	const void *table = lua_topointer(L, index);
-	if (e->encoder.depth == PG_ENCODE_DEPTH) pg_encode_raise(L, e, "a table nested deeper than %d cannot be %s", PG_ENCODE_DEPTH, verb);
+	if (e->encoder.level == PG_ENCODE_DEPTH) pg_encode_raise(L, e, "a table nested deeper than %d cannot be %s", PG_ENCODE_DEPTH, verb);
 	for (uint32_t i = 0; i < e->encoder.depth; i++)
 		if (e->encoder.path[i].table == table) pg_encode_raise(L, e, "a table that contains itself (a cycle) cannot be %s", verb);
 	e->encoder.path[e->encoder.depth++] = (pg_path_step){.table = table};
+	e->encoder.level++;
 	luaL_checkstack(L, 8, "table too deep");
 }
 
 void pg_encode_enter(lua_State *L, pg_engine *e, int index, const char *verb) { enter(L, e, index, verb); }
+
+void pg_encode_leave(pg_engine *e) {
+	e->encoder.depth--;
+	e->encoder.level--;
+}
 
 static void list(lua_State *L, pg_engine *e, int index, uint32_t len, doc_buf *out) {
 	check(L, e, out, e->api->buf_add(out, "[", 1));
@@ -169,7 +175,7 @@ static void table(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	case PG_TABLE_OBJECT: object(L, e, index, out); break;
 	default: check(L, e, out, e->api->buf_add(out, pg_is_array(L, e, index) ? "[]" : "{}", 2));
 	}
-	e->encoder.depth--;
+	pg_encode_leave(e);
 }
 
 static void number(lua_State *L, pg_engine *e, double x, doc_buf *out) {
@@ -201,13 +207,15 @@ static int encode_external(void *context, uint32_t number, doc_buf *out) {
 	lua_State *L = enc->L;
 	pg_engine *e = pg_engine_of(L);
 	const doc_node *field = &enc->d->nodes[enc->d->field];
-	if (e->encoder.depth == PG_ENCODE_DEPTH) pg_check_doc(L, DOC_TOO_DEEP);
+	uint32_t level = e->encoder.level;
+	e->encoder.level = enc->d->depth;
 	e->encoder.path[e->encoder.depth++] = (pg_path_step){.key = field->key, .key_len = field->key_len};
 	luaL_checkstack(L, 8, "document too deep");
 	lua_rawgeti(L, lua_gettop(L), -(int)number);
 	pg_encode(L, e, lua_gettop(L), out);
 	lua_pop(L, 1);
 	e->encoder.depth--;
+	e->encoder.level = level;
 	return DOC_OK;
 }
 
@@ -219,7 +227,7 @@ void pg_encode_container(lua_State *L, pg_engine *e, int index, doc_buf *out) {
 	c->d->context = &enc;
 	luaL_checkstack(L, 8, "document too deep");
 	pg_container_push_nodes(L, e, c, index);
-	int fault = e->api->encode(c->d, c->node, out);
+	int fault = e->api->encode(c->d, c->node, e->encoder.level, out);
 	lua_pop(L, 1);
 	c->d->context = outer;
 	check(L, e, out, fault);

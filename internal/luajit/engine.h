@@ -39,7 +39,7 @@ typedef struct pg_metatable {
 typedef struct pg_container {
 	doc *d;
 	uint32_t node;
-	uint32_t generation; // of the event that it belongs to; 0 for json.decode's, which do not expire
+	double generation; // of the event that it belongs to; 0 for json.decode's, which do not expire
 } pg_container;
 
 // The events of a run, and how far it has come.
@@ -130,7 +130,8 @@ typedef struct pg_encoder {
 	doc_buf buffer; // for encodings that do not go to the output
 	doc_buf keys;   // of the objects that are being encoded
 	pg_path_step path[PG_ENCODE_DEPTH];
-	uint32_t depth;
+	uint32_t depth; // of path
+	uint32_t level; // tables and documents around the value that is being encoded; at least depth
 	int arrays;     // reference to the weak set of tables that json.array marked
 } pg_encoder;
 
@@ -138,7 +139,7 @@ typedef struct pg_engine {
 	const doc_api *api;
 	pg_vm *vm;
 	doc *event;
-	uint32_t generation; // of the event; the next event has another
+	double generation; // counts events, exactly up to 2^53; a double, since FFI boxes 64-bit integers
 	int compiled;        // scripts run compiled, and get proxies
 	int node_table;      // reference: the event's node table, see container.c
 	pg_metatable container, bignum, routed;
@@ -239,7 +240,8 @@ void pg_encode(lua_State *L, pg_engine *e, int index, doc_buf *out);
 void pg_encode_container(lua_State *L, pg_engine *e, int index, doc_buf *out);
 void pg_encode_begin(pg_engine *e); // before an encoding begins
 doc_buf *pg_encode_buffer(pg_engine *e); // pg_encode_begin, and an empty buffer
-void pg_encode_enter(lua_State *L, pg_engine *e, int index, const char *verb); // a table; e->encoder.depth-- leaves
+void pg_encode_enter(lua_State *L, pg_engine *e, int index, const char *verb); // a table
+void pg_encode_leave(pg_engine *e);
 void pg_encode_raise(lua_State *L, pg_engine *e, const char *format, ...); // with the path before it
 enum { PG_TABLE_EMPTY, PG_TABLE_LIST, PG_TABLE_OBJECT };
 int pg_table_shape(lua_State *L, pg_engine *e, int index, uint32_t *len);
@@ -248,8 +250,8 @@ int pg_is_array(lua_State *L, pg_engine *e, int index); // marked by json.array
 void pg_mark_array(lua_State *L, pg_engine *e, int index);
 
 // container.c
-void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, uint32_t generation, int node_table);
-void pg_container_push_value(lua_State *L, pg_engine *e, doc *d, uint32_t generation, int node_table, int kind);
+void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, double generation, int node_table);
+void pg_container_push_value(lua_State *L, pg_engine *e, doc *d, double generation, int node_table, int kind);
 pg_container *pg_container_at(lua_State *L, pg_engine *e, int index); // NULL for anything else
 pg_container *pg_container_check(lua_State *L, pg_engine *e, int index); // raises when its event has ended
 pg_container *pg_container_self(lua_State *L, pg_engine *e); // of a metamethod

@@ -121,7 +121,7 @@ int pg_output_event(pg_engine *e) {
 	if (e->event->externals || !pg_output_need(e)) return 1;
 	if (e->out.columns_only && add_columns(e) == 0) return 0;
 	size_t before = e->out.docs.len;
-	int failed = add_written(e, before, e->api->encode(e->event, 0, &e->out.docs));
+	int failed = add_written(e, before, e->api->encode(e->event, 0, 0, &e->out.docs));
 	if (!failed && (e->out.columns_only || !e->out.route_count)) extract_added(e);
 	return failed;
 }

@@ -48,15 +48,13 @@ static void encode_table(lua_State *L, pg_engine *e, int index) {
 	int shape = pg_table_shape(L, e, index, &len);
 	if (shape == PG_TABLE_LIST || (shape == PG_TABLE_EMPTY && pg_is_array(L, e, index))) encode_list(L, e, index, len);
 	else encode_map(L, e, index);
-	e->encoder.depth--;
+	pg_encode_leave(e);
 }
 
 // encode_document encodes a document as JSON.
 static void encode_document(lua_State *L, pg_engine *e, int index) {
-	uint32_t depth = e->encoder.depth;
 	e->encoder.buffer.len = 0;
 	pg_encode_container(L, e, index, &e->encoder.buffer);
-	e->encoder.depth = depth;
 	add_text(L, e, 'J', e->encoder.buffer.data, e->encoder.buffer.len);
 }
 

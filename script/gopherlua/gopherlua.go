@@ -15,12 +15,11 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/yuin/gopher-lua/parse"
-
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/luasyntax"
 	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/stdlib"
 )
@@ -89,7 +88,7 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 }
 
 func compile(code script.Code) (*lua.FunctionProto, error) {
-	chunk, err := parse.Parse(newReader(code.Text), code.Name)
+	chunk, err := luasyntax.Parse(newReader(code.Text), code.Name)
 	if err != nil {
 		return nil, syntaxError(code, err)
 	}

@@ -19,6 +19,9 @@ func (m *machine) jsonLibrary() map[string]lua.LGFunction {
 func (m *machine) encode(l *lua.LState) int {
 	m.document(l, l.Get(1))
 	text, err := m.appendJSON(nil, l.Get(1))
+	if err == nil {
+		err = pure.CheckDepth(text)
+	}
 	if err != nil {
 		l.RaiseError("json.encode: %s", err.Error())
 	}

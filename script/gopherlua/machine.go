@@ -189,8 +189,12 @@ func (m *machine) emitValue(r *run, i int, v lua.LValue) error {
 
 func (m *machine) emitDocument(r *run, i int, v lua.LValue) error {
 	rows := r.result.Rows()
+	start := len(rows.Data)
 	var err error
 	if rows.Data, err = m.appendJSON(rows.Data, v); err != nil {
+		return err
+	}
+	if err := pure.CheckDepth(rows.Data[start:]); err != nil {
 		return err
 	}
 	return r.result.EndDocument(i, r.to)

@@ -14,10 +14,10 @@ import (
 	"strings"
 
 	"github.com/yuin/gopher-lua/ast"
-	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/luasyntax"
 	"github.com/perigeedb/perigee/script/stdlib"
 )
 
@@ -97,7 +97,7 @@ type read struct {
 // file reads one file. The engine has compiled it, so that what does not parse here is
 // syntax that only LuaJIT knows.
 func (c *checker) file(name string, text []byte) {
-	chunk, err := parse.Parse(bytes.NewReader(text), name)
+	chunk, err := luasyntax.Parse(bytes.NewReader(text), name)
 	if err != nil {
 		c.opaque = true
 		return

@@ -1,6 +1,10 @@
 package pure
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/perigeedb/perigee/internal/document/report"
+)
 
 // Put writes a field of an object and removes earlier fields with the same key. A
 // container must be a Copy that belongs to no document yet.
@@ -8,8 +12,10 @@ func (c *Container) Put(key string, v Value) error {
 	if c.Kind() != Object {
 		return ErrIsArray
 	}
+	if err := c.adopt(v); err != nil {
+		return err
+	}
 	c.touch()
-	c.adopt(v)
 	i := c.find(key)
 	if i < 0 {
 		c.slots = append(c.slots, slot{key: key, value: v, written: true})
@@ -56,7 +62,9 @@ func (c *Container) PutAt(index float64, v Value) error {
 	if err != nil {
 		return err
 	}
-	c.adopt(v)
+	if err := c.adopt(v); err != nil {
+		return err
+	}
 	c.slots[i] = slot{value: v, written: true}
 	return nil
 }
@@ -67,7 +75,9 @@ func (c *Container) Insert(index float64, v Value) error {
 	if err != nil {
 		return err
 	}
-	c.adopt(v)
+	if err := c.adopt(v); err != nil {
+		return err
+	}
 	c.slots = slices.Insert(c.slots, i, slot{value: v, written: true})
 	return nil
 }
@@ -109,11 +119,36 @@ func (c *Container) writable(index float64, last int) (int, error) {
 	return i - 1, nil
 }
 
-// adopt makes c the parent of the container in v.
-func (c *Container) adopt(v Value) {
-	if v.Container != nil {
-		v.Container.parent = c
+// adopt makes c the parent of the container in v, unless that would be too deep in c.
+func (c *Container) adopt(v Value) error {
+	if v.Container == nil {
+		return nil
 	}
+	depth := v.Container.height()
+	for outer := c; outer != nil && depth <= report.MaxDepth; outer = outer.parent {
+		depth++
+	}
+	if depth > report.MaxDepth {
+		return ErrTooDeep
+	}
+	v.Container.parent = c
+	return nil
+}
+
+// height is how deep objects and arrays are nested in the text of c.
+func (c *Container) height() int {
+	nodes, height := c.doc.node, 0
+	var open []int // ends of the containers around node i
+	for i := c.node; i < nodes[c.node].next; i++ {
+		for len(open) > 0 && open[len(open)-1] <= i {
+			open = open[:len(open)-1]
+		}
+		if nodes[i].kind == Object || nodes[i].kind == Array {
+			open = append(open, nodes[i].next)
+			height = max(height, len(open))
+		}
+	}
+	return height
 }
 
 func (c *Container) touch() {

@@ -1,6 +1,10 @@
 package pure
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/perigeedb/perigee/internal/document/report"
+)
 
 // Append appends the container as JSON: it copies the text and splices in what was
 // written. Errors come from an Encoder.
@@ -13,6 +17,28 @@ func (c *Container) Append(out []byte) ([]byte, error) {
 		return c.appendListed(out)
 	}
 	return c.appendSpliced(out)
+}
+
+// CheckDepth returns ErrTooDeep for an encoded value that is nested deeper than a document
+// may be. Encoders can make one of parts that are not.
+func CheckDepth(text []byte) error {
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inString = !inString
+		case c == '\\' && inString:
+			i++
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > report.MaxDepth {
+				return ErrTooDeep
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
 }
 
 // AppendValue appends any value as JSON.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/perigeedb/perigee/internal/document/report"
 )
 
 // A Kind is the kind of a value.
@@ -42,6 +44,7 @@ var (
 	ErrNoIndex  = errors.New("an array can be written from 1 to one past its end")
 	ErrIsArray  = errors.New("an array has no keys")
 	ErrIsObject = errors.New("an object has no list part")
+	ErrTooDeep  = fmt.Errorf("the document is nested deeper than %d", report.MaxDepth)
 )
 
 // A KeyError adds the path within a written value to an error.

@@ -391,3 +391,29 @@ while true do pcall(function() t[#t + 1] = json.decode(s) end) end
 while true do coroutine.wrap(function() event.a = event.a end)() end
 --- the event in a coroutine that never ends: event time
 coroutine.wrap(function() while true do event.a = event.list[1] end end)()
+--- objects adopted level by level: error
+local p = event
+for i = 1, 80000 do p.x = json.decode('{"x":{}}') p = p.x end
+--- arrays adopted level by level: error
+event.x = json.decode('[[]]')
+local p = event.x
+for i = 1, 80000 do p[1] = json.decode('[[]]') p = p[1] end
+--- arrays inserted level by level: error
+event.x = json.decode('[]')
+local p = event.x
+for i = 1, 80000 do table.insert(p, json.decode('[]')) p = p[1] end
+--- documents and tables in turns: error, event time
+local inner = {}
+for i = 1, 20 do
+  local d = json.decode(('{"x":'):rep(500) .. '{}' .. ('}'):rep(500))
+  local p = d
+  while p.x do p = p.x end
+  p.t = {inner}
+  inner = d
+end
+event.x = inner
+json.encode(event)
+--- a deep document in tables: error
+local t = json.decode(('['):rep(500) .. (']'):rep(500))
+for i = 1, 20 do t = {t} end
+json.encode(t)

@@ -5,6 +5,8 @@
 # It sets the build tag luajit, without which scripts run on gopher-lua: LuaJIT is
 # an archive in .build, which a plain "go build" or "go install" does not have.
 # With CGO_ENABLED=0 the tag is left out. A -tags on the command line replaces it.
+#
+# LuaJIT is built again if tools/luajit has changed since.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 go=go
@@ -17,5 +19,8 @@ if [ "${CGO_ENABLED:-1}" != 0 ]; then
 	*) flags="$flags -tags=luajit" ;;
 	esac
 	export GOFLAGS="${flags# }"
+	for build in "" asan; do
+		[ ! -d "$top/.build/luajit${build:+-$build}" ] || "$top/tools/luajit/build.sh" $build
+	done
 fi
 exec "$go" "$@"

@@ -57,8 +57,9 @@ go_toolchain() {
 }
 
 build() {
-  packages gcc g++ libc6-dev make dpkg-dev ca-certificates
+  packages gcc g++ libc6-dev make patch ca-certificates
   go_toolchain
+  tools/luajit/build.sh fetched || command -v cargo >/dev/null || packages cargo-web
   tools/luajit/build.sh
 }
 

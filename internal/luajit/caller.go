@@ -57,6 +57,7 @@ func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
 	caller := &Caller{Engine: e, c: c}
 	caller.pin.Pin(e)
 	e.c.gocall.owner = unsafe.Pointer(e)
+	e.c.gocall.tail_calls = boolInt(!opts.NoTailCalls)
 	return caller, nil
 }
 

@@ -100,6 +100,7 @@ typedef struct pg_tail_call {
 // Calls of Go functions.
 typedef struct pg_gocall {
 	char *names;       // of the functions, one per line
+	int tail_calls;    // calls may end with one
 	int direct;        // functions that do not wait are called without a yield,
 	void *owner;       //   with this Go value, which Go has pinned
 	uint32_t function; // the one that the script calls; 0 reads a file

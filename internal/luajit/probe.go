@@ -3,7 +3,9 @@
 package luajit
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -52,6 +54,105 @@ func probeHook(w *Watchdog) error {
 	}
 	if vm.Call("main") == nil {
 		return fmt.Errorf("stop a compiled loop: LuaJIT was built without LUAJIT_ENABLE_CHECKHOOK; build it with tools/luajit/build.sh")
+	}
+	return nil
+}
+
+// ProbeTailCalls finds out by experiment whether the end of a call is recognized as it must be,
+// for which tailcall.c reads LuaJIT's stack. When it returns an error, open callers with
+// NoTailCalls: calls of Go functions are slower, and their results the same.
+func ProbeTailCalls(w *Watchdog) error {
+	for _, noJIT := range []bool{false, true} {
+		if err := probeTailCalls(w, Options{NoJIT: noJIT}, tailCalls); err != nil {
+			return fmt.Errorf("recognize the end of a call: %w; LuaJIT's stack is not as tailcall.c takes it to be", err)
+		}
+	}
+	return nil
+}
+
+// A tailCall is a function of a script, how a call of it must end, and how often the call
+// has called Go by then.
+type tailCall struct {
+	code     string // in a line of its own
+	kind     Kind
+	returned bool
+	calls    int
+	results  []any // when it ends without a tail call
+}
+
+var tailCalls = []tailCall{
+	{code: "function f1() host.note() end", kind: TailCall},
+	{code: "function f2() return host.note() end", kind: TailCall, returned: true},
+	{code: "function f3(...) host.note(...) end", kind: TailCall},
+	{code: "function f4(...) return host.note(...) end", kind: TailCall, returned: true},
+	{code: "function f5() local x = host.note() end", kind: TailCall},
+	{code: "function f6() for _ = 1, 3 do local x = {} end host.note() end", kind: TailCall},
+	{code: "function f7() host.note() return 7 end", calls: 1, results: []any{7.0}},
+	{code: "function f8() return (host.note()) end", calls: 1, results: []any{nil}},
+	{code: "function f9() return 9, host.note() end", calls: 1, results: []any{9.0}},
+	{code: "function f10() local function f() host.note() end f() return 10 end", calls: 1, results: []any{10.0}},
+	{code: "function f11() local function f() host.note() end f() end", calls: 1},
+	{code: "function f12() pcall(host.note) end", calls: 1},
+	{code: "function f13() coroutine.wrap(function() host.note() end)() end", calls: 1},
+	{code: "function f14() for i = 1, 3 do host.note(i) end end", calls: 3},
+	{code: "function f15() local t = setmetatable({}, {__index = function() host.note() end}) local x = t.x end", calls: 1},
+	{code: "function f16() local s = ('a'):gsub('a', function() host.note() end) return s end", calls: 1, results: []any{"a"}},
+	{code: "function f17() return -(host.note() or 17) end", calls: 1, results: []any{-17.0}},
+}
+
+// probeTailCalls calls each function until it is compiled, and beyond.
+func probeTailCalls(w *Watchdog, opts Options, functions []tailCall) error {
+	calls := 0
+	note := Function{Name: "host.note", Call: func(context.Context, []any) ([]any, error) {
+		calls++
+		return nil, nil
+	}}
+	opts.EventTime, opts.BatchTime, opts.Memory = time.Second, time.Second, probeLimits.Memory
+	c, err := NewCaller(w, opts, &Host{Functions: []Function{note}})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	code := "local host = require 'host'\n"
+	for _, f := range functions {
+		code += f.code + "\n"
+	}
+	if err := c.Engine.Load(context.Background(), "probe", []byte(code)); err != nil {
+		return err
+	}
+	for i, f := range functions {
+		if !c.Bind(i, fmt.Sprintf("f%d", i+1)) {
+			return errNoMemory
+		}
+		for range 150 {
+			calls = 0
+			var call Call
+			kind := c.Start(context.Background(), &call, i, nil)
+			if kind != f.kind || calls != f.calls {
+				return fmt.Errorf("%q ended with %v after %d calls of Go, not with %v after %d", f.code, kind, calls, f.kind, f.calls)
+			}
+			if err := checkTailCall(c, f, i+2); err != nil {
+				return fmt.Errorf("%q: %w", f.code, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkTailCall holds what is known of a call that has ended against what must be.
+func checkTailCall(c *Caller, f tailCall, line int) error {
+	if f.kind != TailCall {
+		results, err := DecodeValues(c.Results())
+		if err != nil || !slices.Equal(results, f.results) {
+			return fmt.Errorf("returned %v, not %v (error %v)", results, f.results, err)
+		}
+		return nil
+	}
+	if _, returned := c.TailCall(); returned != f.returned {
+		return fmt.Errorf("its results are taken for returned: %t, not %t", returned, f.returned)
+	}
+	if place := c.LocateTailCall(); !f.returned && (place.line != line || place.function != line) {
+		return fmt.Errorf("the call is said to be in line %d of the function at line %d; both are %d", place.line, place.function, line)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ static int outermost(cTValue *at) {
 
 int pg_tail_call_detect(lua_State *L, pg_engine *e, int below) {
 	pg_vm *vm = e->vm;
-	if (!e->gocall.direct || e->loading || L != vm->co || vm->frames->outer || vm->run.stop) return 0;
+	if (!e->gocall.tail_calls || e->loading || L != vm->co || vm->frames->outer || vm->run.stop) return 0;
 	cTValue *frame = L->base - 1;
 	for (; below > 0; below--)
 		if (!back(&frame)) return 0;

@@ -2,9 +2,25 @@
 
 #include <lj_bc.h>
 
+/* script_position() returns the file and line of the innermost script that runs, or nothing.
+ * LuaJIT calls traces.lua in a coroutine of its own, which cannot see the others' stacks. */
+static int script_position(lua_State *L) {
+	lua_Debug ar;
+	for (pg_frame *f = pg_vm_of(L)->frames; f; f = f->outer)
+		for (int level = 0; level < 40 && lua_getstack(f->L, level, &ar); level++) {
+			lua_getinfo(f->L, "Sl", &ar);
+			if (*ar.source != '@' || ar.currentline <= 0) continue;
+			lua_pushstring(L, ar.source + 1);
+			lua_pushinteger(L, ar.currentline);
+			return 2;
+		}
+	return 0;
+}
+
 int pg_traces_record(pg_vm *vm, const char *text, size_t len, int *recorder) {
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->globals);
-	int kind = pg_vm_run_trusted(vm, "=traces", text, len, 1, 1);
+	lua_pushcfunction(vm->L, script_position);
+	int kind = pg_vm_run_trusted(vm, "=traces", text, len, 2, 1);
 	if (!kind) *recorder = luaL_ref(vm->L, LUA_REGISTRYINDEX);
 	return kind;
 }

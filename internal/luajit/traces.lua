@@ -1,11 +1,11 @@
 -- Records the events of its VM's compiler. Returns a function that returns them as text:
 -- one line for each kind of event at each position, with tab-separated fields event,
 -- reason, subject, file, line, count.
-local globals = ...
+local globals, script_position = ...
 
 local attach, util = jit.attach, require("jit.util")
 local info, traceinfo = util.funcinfo, util.traceinfo
-local getinfo, format, tostring, type = debug.getinfo, string.format, tostring, type
+local format, tostring, type = string.format, tostring, type
 
 local MAX_EVENTS = 1000 -- different lines
 
@@ -45,15 +45,6 @@ local function position(fn, pc)
   if source and source:byte() == 64 then return source:sub(2), at.currentline or at.linedefined or 0 end
 end
 
--- caller_position returns the file and line of the innermost script on the stack.
-local function caller_position()
-  for level = 3, 40 do
-    local at = getinfo(level, "Sl")
-    if not at then return end
-    if at.source:byte() == 64 and at.currentline > 0 then return at.source:sub(2), at.currentline end
-  end
-end
-
 local starts = {}      -- position where each trace starts
 local file, line       -- position in the script of the recorded instruction
 local called           -- name of the last recorded C function
@@ -70,7 +61,7 @@ attach(function(event, trace, fn, pc, code, subject)
   if event == "start" then
     file, line, called = nil, nil, nil
     follow(fn, pc)
-    if not file then file, line = caller_position() end
+    if not file then file, line = script_position() end
     starts[trace] = {file or "", line or 0}
   elseif event == "stop" then
     local at = starts[trace] or {"", 0}
@@ -82,7 +73,7 @@ attach(function(event, trace, fn, pc, code, subject)
   elseif event == "abort" then
     follow(fn, pc)
     if not position(fn, pc) then event = "inside" end
-    if not file then file, line = caller_position() end
+    if not file then file, line = script_position() end
     if type(subject) == "function" then subject = names[subject] or called or "a function" end
     if type(subject) ~= "string" and type(subject) ~= "number" then subject = called or "" end
     count_event(event, tostring(code), tostring(subject), file or "", line or 0)

@@ -59,7 +59,7 @@ func TestListen(t *testing.T) {
 	}
 	for _, want := range []TraceEvent{
 		{What: Compiled, File: "u.lua", Line: 4},
-		{What: Aborted, Reason: "NYI: bytecode %d", Subject: "FNEW", File: "u.lua", Line: 7},
+		{What: Aborted, Reason: "NYI: bytecode %s", Subject: "FNEW", File: "u.lua", Line: 7},
 		{What: Left, Subject: "coroutine.running", File: "u.lua", Line: 10},
 	} {
 		if !slices.ContainsFunc(all, want.like) {

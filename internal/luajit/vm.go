@@ -28,6 +28,8 @@ type Options struct {
 	BatchTime time.Duration // for a run
 	Memory    int           // bytes that may be live; the heap with its garbage can reach twice that
 	NoJIT     bool
+
+	NoTailCalls bool // of Go functions; for a Caller where ProbeTailCalls fails
 }
 
 // A VM is a Lua state with a sandbox, for one script.

@@ -47,6 +47,7 @@ func loadFunctions(ctx context.Context, code script.Code, opts script.Options, i
 	if err := f.prepare(code, opts, interpreted); err != nil {
 		return nil, err
 	}
+	f.probeTailCalls()
 	if err := f.joinPool(ctx, "functions", f.open); err != nil {
 		return nil, err
 	}

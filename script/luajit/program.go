@@ -33,6 +33,7 @@ type program struct {
 	series map[string]script.Series // by how a script named them
 
 	interpreted bool
+	noTailCalls bool
 	group       *pool.Group
 }
 
@@ -100,8 +101,28 @@ func (p *program) probe() {
 		return
 	}
 	p.interpreted = true
+	p.warn("scripts run interpreted, about three times slower", err)
+}
+
+// tailCalls is what ProbeTailCalls finds, which does not change either.
+var tailCalls = sync.OnceValue(func() error {
+	w := luajit.NewWatchdog()
+	defer w.Close()
+	return luajit.ProbeTailCalls(w)
+})
+
+// probeTailCalls has calls of Go functions return to Lua where the end of a call is not
+// recognized for certain.
+func (p *program) probeTailCalls() {
+	if err := tailCalls(); err != nil {
+		p.noTailCalls = true
+		p.warn("a call that ends with a function of Go returns to Lua, which is slower", err)
+	}
+}
+
+func (p *program) warn(message string, err error) {
 	if p.opts.Log != nil {
-		p.opts.Log.Warn("scripts run interpreted, about three times slower", "error", err)
+		p.opts.Log.Warn(message, "error", err)
 	}
 }
 
@@ -132,7 +153,7 @@ func (m *maker) Close() { m.watch.Close() }
 
 func (p *program) limits() luajit.Options {
 	l := p.opts.Limits
-	return luajit.Options{EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: p.interpreted}
+	return luajit.Options{EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: p.interpreted, NoTailCalls: p.noTailCalls}
 }
 
 // loadInto runs the text of the script in an engine.

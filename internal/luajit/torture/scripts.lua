@@ -417,3 +417,15 @@ json.encode(event)
 local t = json.decode(('['):rep(500) .. (']'):rep(500))
 for i = 1, 20 do t = {t} end
 json.encode(t)
+--- denormal in a table literal read as a string: ok
+local s
+for i = 1, 200 do
+  local t = {1, 2, 3, 4, 5, 6, 7, 3.54484805889626e-310}
+  t[8] = 'text'
+  t[1], t[2], t[3], t[4], t[5], t[6], t[7] = nil, nil, nil, nil, nil, nil, nil
+  t.a = i
+  s = t[8]
+  if s ~= 'text' then error(s) end
+end
+--- for over a method of nil: error
+local a for _ in (nil):foo() do end

@@ -150,8 +150,13 @@ func (s *supervisor) requestListing() {
 }
 
 // handleListing assigns the partitions that are listed, except leased ones. It
-// reports whether the source is exhausted.
+// reports whether the source is exhausted. A listing during which a partition began
+// to move is dropped: it may have the partition's new name, which must not be read
+// before the batches of the old name are delivered.
 func (s *supervisor) handleListing(l listing) (exhausted bool, err error) {
+	if s.isAnyMoving() {
+		return false, nil
+	}
 	if l.err != nil {
 		if s.reading.Err() != nil {
 			return false, nil

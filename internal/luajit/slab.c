@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { PG_SLAB_SIZE = 0 }; /* AddressSanitizer must see every block */
@@ -11,11 +12,18 @@ enum { PG_SLAB_SIZE = 1 << 20 }; /* the system provides only the pages that are 
 
 void pg_slab_open(pg_slab *s) {
 	*s = (pg_slab){0};
-	s->data = s->cut = s->end = PG_SLAB_SIZE ? malloc(PG_SLAB_SIZE) : NULL;
-	if (s->data) s->end += PG_SLAB_SIZE;
+	if (!PG_SLAB_SIZE) return;
+	/* Not from malloc: a block of this size that is freed raises malloc's threshold for
+	 * mmap, and later slabs fragment its arenas. */
+	char *data = mmap(NULL, PG_SLAB_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (data == MAP_FAILED) return;
+	s->data = s->cut = data;
+	s->end = data + PG_SLAB_SIZE;
 }
 
-void pg_slab_close(pg_slab *s) { free(s->data); }
+void pg_slab_close(pg_slab *s) {
+	if (s->data) munmap(s->data, PG_SLAB_SIZE);
+}
 
 static void *allocate(pg_slab *s, size_t size) {
 	void *block = pg_slab_reuse(s, size);

@@ -14,7 +14,8 @@ typedef struct pg_slab {
 	void *free[PG_SLAB_LARGEST / PG_SLAB_UNIT + 1];
 } pg_slab;
 
-/* pg_slab_open leaves the slab empty if memory is exhausted: then all blocks come from malloc. */
+/* pg_slab_open maps memory. It leaves the slab empty if there is none: then all blocks come
+ * from malloc. */
 void pg_slab_open(pg_slab *s);
 void pg_slab_close(pg_slab *s);
 

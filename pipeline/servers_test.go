@@ -276,8 +276,10 @@ func TestDatabaseSetBackWhileIdle(t *testing.T) {
 	r.Pipeline = New(r.config)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(t.Context()) }()
-	for rows := 0; rows < len(list.docs); time.Sleep(10 * time.Millisecond) {
-		_ = db.QueryRow("SELECT COUNT(*) FROM events").Scan(&rows)
+	for rows, end := 0, time.Now().Add(time.Minute); rows < len(list.docs); time.Sleep(10 * time.Millisecond) {
+		if err := db.QueryRow("SELECT COUNT(*) FROM events").Scan(&rows); time.Now().After(end) {
+			t.Fatalf("after a minute, %d rows of %d are there, error %v", rows, len(list.docs), err)
+		}
 	}
 	if _, err := db.Exec("DELETE FROM perigee_ranges"); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 
 var errNope = errors.New("nope")
 
-// hostModule has functions that compute and that wait.
-func hostModule() script.Module {
+// hostModule has functions that compute and that wait: hold until release is closed.
+func hostModule(release <-chan struct{}) script.Module {
 	return script.Module{
 		Name: "host",
 		Functions: map[string]script.Func{
@@ -30,6 +30,14 @@ func hostModule() script.Module {
 				select {
 				case <-time.After(time.Duration(args[0].(float64) * float64(time.Millisecond))):
 					return []any{"slept"}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+			"hold": func(ctx context.Context, _ []any) ([]any, error) {
+				select {
+				case <-release:
+					return []any{"held"}, nil
 				case <-ctx.Done():
 					return nil, ctx.Err()
 				}
@@ -69,7 +77,8 @@ function burns() while true do host.hello() end end
 function spins() while true do host.spin() end end
 function hoard() local t = {} while true do t[#t + 1] = ("x"):rep(1000) .. #t end end
 function deep(n) if n == 0 then return host.sleep(1) end local ok, v = pcall(deep, n - 1) return v end
-function keep() kept = coroutine.running() host.sleep(20) return "mine" end
+function keep() kept = coroutine.running() host.hold() return "mine" end
+function hold() local held = host.hold() return held end
 function steal() return coroutine.resume(kept) end
 function wrapped() local f = coroutine.wrap(function() return host.sleep(1) end) return f() end
 function helloThen() host.hello() return 1 end
@@ -82,13 +91,31 @@ function sum(n) local s = 0 for i = 1, n do s = s + i end return s end
 
 func loadFunctions(t testing.TB, limits script.Limits, settings pool.Settings) *luajit.Functions {
 	t.Helper()
+	f, _ := loadHeldFunctions(t, limits, settings)
+	return f
+}
+
+// loadHeldFunctions also returns the function that releases the calls of host.hold.
+func loadHeldFunctions(t testing.TB, limits script.Limits, settings pool.Settings) (f *luajit.Functions, release func()) {
+	t.Helper()
+	held := make(chan struct{})
 	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(functionsText)},
-		script.Options{Limits: limits, Modules: []script.Module{hostModule()}, Pool: pool.New(settings)})
+		script.Options{Limits: limits, Modules: []script.Module{hostModule(held)}, Pool: pool.New(settings)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Close() })
-	return f
+	return f, sync.OnceFunc(func() { close(held) })
+}
+
+// waitForSuspended waits until that many calls wait in f, which must all be held.
+func waitForSuspended(t *testing.T, f *luajit.Functions, calls int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); f.Stats().Suspended < calls; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute, %d calls are suspended, want %d", f.Stats().Suspended, calls)
+		}
+	}
 }
 
 func TestInvoke(t *testing.T) {
@@ -162,22 +189,21 @@ func TestInvokeFails(t *testing.T) {
 // TestSuspendedCallsOutliveALimit: a VM that hit a limit takes no new calls, but
 // those that wait in it end as they should.
 func TestSuspendedCallsOutliveALimit(t *testing.T) {
-	f := loadFunctions(t, script.Limits{EventTime: 20 * time.Millisecond}, pool.Settings{Core: 1, Max: 1})
+	f, release := loadHeldFunctions(t, script.Limits{EventTime: 20 * time.Millisecond}, pool.Settings{Core: 1, Max: 1})
 	var group sync.WaitGroup
 	for range 50 {
 		group.Go(func() {
-			got, err := f.Invoke(t.Context(), "sleep", 60)
-			if err != nil || got[0] != "slept" {
+			got, err := f.Invoke(t.Context(), "hold")
+			if err != nil || got[0] != "held" {
 				t.Errorf("%v, %v", got, err)
 			}
 		})
 	}
-	for f.Stats().Suspended < 50 {
-		time.Sleep(time.Millisecond)
-	}
+	waitForSuspended(t, f, 50)
 	if _, err := f.Invoke(t.Context(), "endless"); err == nil {
 		t.Error("an endless call ended")
 	}
+	release()
 	group.Wait()
 	if got, err := f.Invoke(t.Context(), "add", 1, 2); err != nil || got[0] != 3.0 {
 		t.Errorf("afterwards: %v, %v", got, err)
@@ -205,20 +231,19 @@ func TestInvokeGivesUp(t *testing.T) {
 
 // TestCallsAreApart: no call can go on with another.
 func TestCallsAreApart(t *testing.T) {
-	f := loadFunctions(t, script.Limits{}, pool.Settings{Core: 1, Max: 1})
+	f, release := loadHeldFunctions(t, script.Limits{}, pool.Settings{Core: 1, Max: 1})
 	var group sync.WaitGroup
 	group.Go(func() {
 		if got, err := f.Invoke(t.Context(), "keep"); err != nil || got[0] != "mine" {
 			t.Errorf("%v, %v", got, err)
 		}
 	})
-	for f.Stats().Suspended == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	waitForSuspended(t, f, 1)
 	got, err := f.Invoke(t.Context(), "steal")
 	if diff := cmp.Diff([]any{false, "cannot resume a coroutine that is not suspended"}, got); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
+	release()
 	group.Wait()
 }
 

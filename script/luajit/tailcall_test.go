@@ -81,7 +81,7 @@ return {refuse = function() host.refuse() end}
 
 func endings(t *testing.T, load func(context.Context, script.Code, script.Options) (*luajit.Functions, error), settings pool.Settings) *luajit.Functions {
 	t.Helper()
-	host := hostModule()
+	host := hostModule(nil)
 	host.Functions["wait"] = host.Pure["echo"]
 	host.Pure["broken"] = host.Functions["refuse"]
 	host.Pure["throw"] = func(context.Context, []any) ([]any, error) { panic("oh") }

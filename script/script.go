@@ -83,7 +83,7 @@ func (l Limits) WithDefaults() Limits {
 		l.BatchTime = 2 * time.Second
 	}
 	if l.Memory == 0 {
-		l.Memory = 64 << 20
+		l.Memory = defaultMemory
 	}
 	if l.Output == 0 {
 		l.Output = 64 << 20

@@ -159,7 +159,7 @@ func (r *Request) Call(ctx context.Context) ([]any, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	results, _, err := r.host.call(ctx, r.function, r.args)
+	results, _, err := r.host.call(ctx, ctx, r.function, r.args)
 	return results, err
 }
 

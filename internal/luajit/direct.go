@@ -5,7 +5,10 @@ package luajit
 // #include "engine.h"
 import "C"
 
-import "unsafe"
+import (
+	"errors"
+	"unsafe"
+)
 
 // pg_call_go calls the function that a script running in a crossing asks for.
 //
@@ -18,7 +21,11 @@ func pg_call_go(engine unsafe.Pointer) C.int {
 		args, err = decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), n))
 	}
 	if err == nil {
-		results, err = e.host.Functions[e.c.gocall.function-1].Call(e.ctx, args)
+		e.computing = FunctionContext{Context: e.ctx, vm: e.VM}
+		results, err = e.host.Functions[e.c.gocall.function-1].Call(&e.computing, args)
+	}
+	if errors.Is(err, ErrMemory) {
+		C.pg_vm_stop(e.VM.c, C.PG_MEMORY)
 	}
 	if err == nil && len(results) == 0 {
 		return 0

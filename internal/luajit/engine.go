@@ -51,17 +51,18 @@ type Sink struct {
 // An Engine is a VM with documents: it runs batches through a script's main.
 // Like its VM it is used by one goroutine at a time.
 type Engine struct {
-	VM      *VM
-	c       *C.pg_engine
-	host    *Host
-	answer  []byte                // the last one, for its memory
-	outcome Outcome               // of the last run
-	to      []uint64              // the same, for its memory
-	extract []*document.Extractor // one for each sink, nil where no columns are asked for
-	native  **C.struct_extractor  // the same, in C
-	ctx     context.Context       // for functions that are called directly,
-	cause   error                 // and the error of the last one
-	_       [128]byte             // what lies behind is another processor's
+	VM        *VM
+	c         *C.pg_engine
+	host      *Host
+	answer    []byte                // the last one, for its memory
+	outcome   Outcome               // of the last run
+	to        []uint64              // the same, for its memory
+	extract   []*document.Extractor // one for each sink, nil where no columns are asked for
+	native    **C.struct_extractor  // the same, in C
+	ctx       context.Context       // for functions that are called directly,
+	cause     error                 // and the error of the last one
+	computing FunctionContext       // of the function that is being called
+	_         [128]byte             // what lies behind is another processor's
 }
 
 // NewEngine makes an engine without a script.
@@ -134,6 +135,7 @@ func (e *Engine) Close() {
 func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 	file := C.CString(name)
 	defer C.free(unsafe.Pointer(file))
+	e.ctx = ctx
 	e.VM.prepare()
 	kind := C.pg_engine_load(e.c, file, text(string(code)), C.size_t(len(code)))
 	if kind == C.PG_WAITING {

@@ -104,7 +104,8 @@ typedef struct pg_gocall {
 	int direct;        // functions that do not wait are called without a yield,
 	void *owner;       //   with this Go value, which Go has pinned
 	uint32_t function; // the one that the script calls; 0 reads a file
-	doc_buf request;   // its arguments, encoded
+	doc_buf request;   // its arguments, encoded,
+	size_t values;     //   and how many values there are in them
 	const char *answer; // what it returned; see pg_engine_resume
 	size_t answer_len;
 	pg_tail_call tail;
@@ -231,7 +232,9 @@ void pg_route_open(lua_State *L, pg_engine *e);
 uint64_t pg_route_push(lua_State *L, pg_engine *e, int index);
 
 // values.c
+void pg_values_begin(pg_engine *e); // an empty e->gocall.request
 void pg_values_encode(lua_State *L, pg_engine *e, int index); // appends a value to e->gocall.request
+void pg_values_reserve(lua_State *L, pg_engine *e); // ends the run when Go's copy of the values exceeds the memory limit
 int pg_values_keep(lua_State *L); // encodes its arguments to e->gocall.request
 // pg_values_decode pushes values and returns how many there are.
 int pg_values_decode(lua_State *L, pg_engine *e, const char *data, const char *end);

@@ -19,9 +19,9 @@ static int request(lua_State *L) {
 	if (!lua_isyieldable(L))
 		return pg_raise(L, "a Go function cannot be called from a function that a C function has called");
 	e->gocall.function = (uint32_t)lua_tointeger(L, 1);
-	e->gocall.request.len = 0;
-	pg_encode_begin(e);
+	pg_values_begin(e);
 	for (int i = 2; i <= n; i++) pg_values_encode(L, e, i);
+	pg_values_reserve(L, e);
 	if (e->gocall.function && pg_tail_call_detect(L, e, 1)) {
 		pg_tail_call_locate(e);
 		lua_pushboolean(L, 1);
@@ -107,8 +107,7 @@ static int measure(lua_State *L) {
 	if (lua_type(L, 3) != LUA_TNUMBER) return pg_raise(L, "argument 2 must be a number, not a %s", luaL_typename(L, 3));
 	if (lua_type(L, 4) == LUA_TTABLE && !pg_container_at(L, e, 4)) check_labels(L, 4);
 	else if (!lua_isnil(L, 4)) return pg_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
-	e->gocall.request.len = 0;
-	pg_encode_begin(e);
+	pg_values_begin(e);
 	pg_values_encode(L, e, 3);
 	pg_values_encode(L, e, 1);
 	pg_values_encode(L, e, 2);

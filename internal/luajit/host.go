@@ -36,6 +36,34 @@ type Function struct {
 	Call  func(ctx context.Context, args []any) ([]any, error)
 }
 
+// ErrMemory is returned by a function that does not wait, when its results exceed
+// FunctionContext.MemoryLeft. It ends the run with the memory limit.
+var ErrMemory = errors.New("the results of a Go function exceed the memory limit")
+
+// A FunctionContext is the context of a function that does not wait. It is valid during the
+// call.
+type FunctionContext struct {
+	context.Context
+	vm    *VM
+	until time.Time // when the script's time is over; zero where the watchdog says so
+}
+
+// Err ends with the script's time, which Done does not.
+func (c *FunctionContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	if c.until.IsZero() && c.vm.load32(&c.vm.c.run.stop) != 0 || !c.until.IsZero() && !time.Now().Before(c.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// MemoryLeft returns how many bytes the VM may still take.
+func (c *FunctionContext) MemoryLeft() int {
+	return max(int(c.vm.c.limit)-int(c.vm.c.used), 0)
+}
+
 // names lists the functions for engine.lua, which counts them from 1. A tab marks
 // those that do not wait.
 func (h *Host) names() string {
@@ -50,10 +78,14 @@ func (h *Host) names() string {
 	return names.String()
 }
 
-// call calls the function that the script waits for.
-func (h *Host) call(ctx context.Context, number int, args []any) (results []any, waits bool, err error) {
+// call calls the function that the script waits for. computing is the context of one that does not
+// wait.
+func (h *Host) call(ctx, computing context.Context, number int, args []any) (results []any, waits bool, err error) {
 	if number > 0 {
 		f := &h.Functions[number-1]
+		if !f.Waits {
+			ctx = computing
+		}
 		results, err = f.Call(ctx, args)
 		return results, f.Waits, err
 	}
@@ -89,7 +121,7 @@ func (e *Engine) serve(ctx context.Context) C.int {
 	for {
 		at := e.c.batch.at
 		start := time.Now()
-		waits := e.call(ctx)
+		waits := e.call(ctx, start.Add(e.timeLeft()))
 		resumed := time.Now()
 		if !waits {
 			spent.add(resumed.Sub(start))
@@ -121,14 +153,28 @@ func (e *Engine) limit(spent *timeAccount) {
 	}
 }
 
+// timeLeft is what the script has left of its time.
+func (e *Engine) timeLeft() time.Duration {
+	spent := &e.VM.spent
+	left := e.VM.opts.BatchTime - time.Duration(spent.run.Load())
+	if e.c.vm.run.event != C.PG_NO_EVENT {
+		left = min(left, e.VM.opts.EventTime-time.Duration(spent.event.Load()))
+	}
+	return left
+}
+
 // call answers the request that the script has left, and tells whether the function
-// may have waited.
-func (e *Engine) call(ctx context.Context) (waits bool) {
+// may have waited. One that does not has time until then.
+func (e *Engine) call(ctx context.Context, until time.Time) (waits bool) {
 	request := unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), int(e.c.gocall.request.len))
 	args, err := decodeValues(request)
 	var results []any
 	if err == nil {
-		results, waits, err = e.host.call(ctx, int(e.c.gocall.function), args)
+		e.computing = FunctionContext{ctx, e.VM, until}
+		results, waits, err = e.host.call(ctx, &e.computing, int(e.c.gocall.function), args)
+	}
+	if errors.Is(err, ErrMemory) {
+		C.pg_vm_stop(e.VM.c, C.PG_MEMORY)
 	}
 	e.answer = encodeAnswer(e.answer, results, err)
 	return waits

@@ -6,7 +6,9 @@ package luajit
 import "C"
 
 import (
+	"context"
 	"fmt"
+	"time"
 	"unsafe"
 )
 
@@ -24,6 +26,14 @@ func (c *Caller) TailCallArgs() ([]any, error) {
 		return nil, nil
 	}
 	return decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len)))
+}
+
+// TailCallContext is the context of the last function, if that does not wait. The VM has nothing left to
+// do, so the function has the time of a call for itself.
+func (c *Caller) TailCallContext(ctx context.Context) context.Context {
+	e := c.Engine
+	e.computing = FunctionContext{ctx, e.VM, time.Now().Add(e.VM.opts.EventTime)}
+	return &e.computing
 }
 
 // A Place is where a script called a function of Go. The zero value is nowhere.

@@ -51,10 +51,13 @@ static void encode_table(lua_State *L, pg_engine *e, int index) {
 	pg_encode_leave(e);
 }
 
+enum { DOCUMENT_VALUES = 3 }; // what Go takes to parse a value of a document, in values
+
 // encode_document encodes a document as JSON.
 static void encode_document(lua_State *L, pg_engine *e, int index) {
 	e->encoder.buffer.len = 0;
 	pg_encode_container(L, e, index, &e->encoder.buffer);
+	e->gocall.values += DOCUMENT_VALUES * (size_t)pg_container_at(L, e, index)->d->count;
 	add_text(L, e, 'J', e->encoder.buffer.data, e->encoder.buffer.len);
 }
 
@@ -62,6 +65,7 @@ void pg_values_encode(lua_State *L, pg_engine *e, int index) {
 	size_t len;
 	const char *s;
 	double x;
+	e->gocall.values++;
 	if (pg_container_at(L, e, index)) {
 		encode_document(L, e, index);
 		return;
@@ -92,12 +96,23 @@ void pg_values_encode(lua_State *L, pg_engine *e, int index) {
 	pg_encode_raise(L, e, "a %s cannot be passed to a Go function", luaL_typename(L, index));
 }
 
+enum { GO_VALUE = 64 }; // bytes that a value takes in Go
+
+void pg_values_begin(pg_engine *e) {
+	e->gocall.request.len = e->gocall.values = 0;
+	pg_encode_begin(e);
+}
+
+void pg_values_reserve(lua_State *L, pg_engine *e) {
+	pg_vm_reserve(L, e->vm, e->gocall.request.len + e->gocall.values * GO_VALUE);
+}
+
 int pg_values_keep(lua_State *L) {
 	pg_engine *e = pg_engine_of(L);
 	int n = lua_gettop(L);
-	e->gocall.request.len = 0;
-	pg_encode_begin(e);
+	pg_values_begin(e);
 	for (int i = 1; i <= n; i++) pg_values_encode(L, e, i);
+	pg_values_reserve(L, e);
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 package gopherlua
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,11 @@ func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunctio
 			m.deadline.pause()
 			m.waits.Store(true)
 		}
-		results, err := stdlib.Call(m.ctx, name, f, args)
+		ctx := m.ctx
+		if !waits {
+			ctx = functionContext{m.deadline.ctx, m.opts.Limits.Memory}
+		}
+		results, err := stdlib.Call(ctx, name, f, args)
 		if waits {
 			m.waits.Store(false)
 			m.deadline.resume()
@@ -39,6 +44,15 @@ func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunctio
 		return len(results)
 	}
 }
+
+// A functionContext is the context of a function that does not wait.
+type functionContext struct {
+	context.Context
+	memory int
+}
+
+// MemoryLeft returns the memory limit: nothing counts what a script has.
+func (c functionContext) MemoryLeft() int { return c.memory }
 
 // arguments returns copies of the arguments of a call.
 func (m *machine) arguments(l *lua.LState) ([]any, error) {

@@ -4,6 +4,8 @@ package luajit
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/perigeedb/perigee/internal/luajit"
@@ -27,7 +29,11 @@ func functions(modules []script.Module) []luajit.Function {
 
 func function(name string, f script.Func, waits bool) luajit.Function {
 	return luajit.Function{Name: name, Waits: waits, Call: func(ctx context.Context, args []any) ([]any, error) {
-		return stdlib.Call(ctx, name, f, args)
+		results, err := stdlib.Call(ctx, name, f, args)
+		if errors.Is(err, script.ErrMemory) {
+			err = fmt.Errorf("%w: %w", luajit.ErrMemory, err)
+		}
+		return results, err
 	}}
 }
 

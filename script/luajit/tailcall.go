@@ -22,7 +22,7 @@ func (fn *Function) endTailCall(ctx context.Context, m *pool.Member, take func(e
 	args, err := c.TailCallArgs()
 	var results []any
 	if err == nil {
-		results, err = last.Call(ctx, args)
+		results, err = last.Call(c.TailCallContext(ctx), args)
 	}
 	if err != nil {
 		err = fn.goError(c.LocateTailCall(), err)

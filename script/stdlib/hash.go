@@ -12,6 +12,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"hash/fnv"
+	"io"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -22,8 +23,8 @@ import (
 // 64-bit hashes, which a Lua number cannot hold, as hexadecimal strings.
 func hashModule() script.Module {
 	m := script.Module{Name: "hash", Pure: map[string]script.Func{
-		"crc32":   short(crc32.ChecksumIEEE),
-		"fnv1a":   short(fnv1a),
+		"crc32":   short(crc32.NewIEEE),
+		"fnv1a":   short(fnv.New32a),
 		"hmac":    mac,
 		"murmur3": murmur3Func,
 		"xxhash":  xxhashFunc,
@@ -39,22 +40,43 @@ func digests() map[string]func() hash.Hash {
 }
 
 func digest(make func() hash.Hash) script.Func {
-	return func(_ context.Context, args []any) ([]any, error) {
+	return func(ctx context.Context, args []any) ([]any, error) {
 		s, err := text(args, 0)
 		if err != nil {
 			return nil, err
 		}
-		return one(sum(make(), s)), nil
+		return sum(ctx, make(), s)
 	}
 }
 
-func sum(h hash.Hash, s string) string {
-	_, _ = h.Write([]byte(s)) // never fails
-	return hex.EncodeToString(h.Sum(nil))
+// sum returns the digest of a text as a hexadecimal string.
+func sum(ctx context.Context, h hash.Hash, s string) ([]any, error) {
+	if err := write(ctx, h, s); err != nil {
+		return nil, err
+	}
+	return one(hex.EncodeToString(h.Sum(nil))), nil
+}
+
+// chunk is how much is hashed between two looks at the time; it takes less than a millisecond.
+const chunk = 128 << 10
+
+// write hashes a text, until the script's time is over.
+func write(ctx context.Context, h hash.Hash, s string) error {
+	for len(s) > 0 {
+		n := min(len(s), chunk)
+		_, _ = io.WriteString(h, s[:n]) // never fails
+		if s = s[n:]; s == "" {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mac is hmac(digest, key, text).
-func mac(_ context.Context, args []any) ([]any, error) {
+func mac(ctx context.Context, args []any) ([]any, error) {
 	var words [3]string
 	for i := range words {
 		var err error
@@ -66,23 +88,26 @@ func mac(_ context.Context, args []any) ([]any, error) {
 	if make == nil {
 		return nil, fmt.Errorf("unknown digest %q; use md5, sha1, sha256 or sha512", words[0])
 	}
-	return one(sum(hmac.New(make, []byte(words[1])), words[2])), nil
+	key := []byte(words[1])
+	if h := make(); len(key) > h.BlockSize() { // as HMAC shortens it
+		if err := write(ctx, h, words[1]); err != nil {
+			return nil, err
+		}
+		key = h.Sum(nil)
+	}
+	return sum(ctx, hmac.New(make, key), words[2])
 }
 
-func short(f func([]byte) uint32) script.Func {
-	return func(_ context.Context, args []any) ([]any, error) {
+func short[H hash.Hash32](make func() H) script.Func {
+	return func(ctx context.Context, args []any) ([]any, error) {
 		s, err := text(args, 0)
 		if err != nil {
 			return nil, err
 		}
-		return one(float64(f([]byte(s)))), nil
+		h := make()
+		err = write(ctx, h, s)
+		return one(float64(h.Sum32())), err
 	}
-}
-
-func fnv1a(data []byte) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write(data) // never fails
-	return h.Sum32()
 }
 
 // seeded returns the arguments of a hash function: a string and a seed below limit.
@@ -108,12 +133,12 @@ func murmur3Func(_ context.Context, args []any) ([]any, error) {
 }
 
 // xxhashFunc is xxhash(text, [seed]), the variant with 64 bits.
-func xxhashFunc(_ context.Context, args []any) ([]any, error) {
+func xxhashFunc(ctx context.Context, args []any) ([]any, error) {
 	s, seed, err := seeded(args, 1<<53)
 	if err != nil {
 		return nil, err
 	}
 	h := xxhash.NewWithSeed(seed)
-	_, _ = h.WriteString(s) // never fails
-	return one(fmt.Sprintf("%016x", h.Sum64())), nil
+	err = write(ctx, h, s)
+	return one(fmt.Sprintf("%016x", h.Sum64())), err
 }

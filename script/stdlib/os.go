@@ -40,7 +40,10 @@ func osDate(zone *time.Location, args []any) ([]any, error) {
 	format := "%c"
 	if value(args, 0) != nil {
 		var err error
-		if format, err = text(args, 0); err != nil {
+		if format, err = text(args, 0); err == nil {
+			err = checkTemplate(format)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -55,8 +55,7 @@ func TestRe(t *testing.T) {
 
 // TestPatternsAreBounded uses more patterns than are kept, one of them always.
 func TestPatternsAreBounded(t *testing.T) {
-	p := reModule()
-	f := p.Pure["test"]
+	f := reModule().Pure["test"]
 	for i := range 3 * patternsMax {
 		for _, pattern := range []string{fmt.Sprintf("^%d$", i), "^a$"} {
 			if got, err := f(t.Context(), values{strings.Trim(pattern, "^$"), pattern}); err != nil || got[0] != true {

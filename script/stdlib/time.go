@@ -57,6 +57,9 @@ func formatTime(_ context.Context, args []any) ([]any, error) {
 		return one(t.Format(time.RFC3339Nano)), nil
 	}
 	template, err := text(args, 1)
+	if err == nil {
+		err = checkTemplate(template)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +68,16 @@ func formatTime(_ context.Context, args []any) ([]any, error) {
 		return nil, err
 	}
 	return one(s), nil
+}
+
+// templateMax bounds a template for times: what comes of it can be ten times as long.
+const templateMax = 4 << 10
+
+func checkTemplate(template string) error {
+	if len(template) > templateMax {
+		return fmt.Errorf("the template has %d bytes; at most %d are allowed", len(template), templateMax)
+	}
+	return nil
 }
 
 // strftime replaces the conversion specifiers of a template: those of C, and %s, %L and

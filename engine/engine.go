@@ -46,6 +46,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/script/isolate"
 	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/reload"
 	"github.com/perigeedb/perigee/server"
@@ -58,6 +59,10 @@ type Options struct {
 
 	// Services live in the data folder beside the pipelines, such as the event store.
 	Services []Service
+
+	// Isolation runs scripts with "isolate: process". It is what isolate.Init returned,
+	// which must be called first in main; without it, such scripts are refused.
+	Isolation *isolate.Launcher
 
 	// Allow lists hosts that the configuration and code may come from, in addition to
 	// those that the configuration allows. loader.ParseAllow has the syntax.

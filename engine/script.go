@@ -13,6 +13,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/computed"
+	"github.com/perigeedb/perigee/script/isolate"
 	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/script/passthrough"
 	"github.com/perigeedb/perigee/script/pool"
@@ -23,6 +24,7 @@ import (
 type code struct {
 	pipeline    string
 	languages   []script.Language
+	isolation   *isolate.Launcher
 	hasScript   bool
 	sinks       []script.Sink
 	pieces      []piece           // the script's comes first
@@ -37,6 +39,7 @@ type piece struct {
 	origin   loader.Origin
 	language string
 	function string
+	isolated bool // in processes of its own
 	options  script.Options
 	at       func(err error, hint string) error // adds the place in the configuration to an error
 	cut      string                             // the hint if YAML has cut the code at a comment
@@ -47,13 +50,17 @@ const pluginLanguage = "plugin"
 
 // locateCode finds out where the code of a pipeline is, and reads none of it.
 func (a *Assembly) locateCode(p *Pipeline, log *slog.Logger) (*code, error) {
-	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, sinks: p.scriptSinks(), log: log}
+	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, isolation: a.opts.Isolation, sinks: p.scriptSinks(), log: log}
 	if s := p.Config.Script; s != nil {
 		c.hasScript = true
 		options := c.scriptOptions(len(p.Config.Computed) > 0)
 		options.Limits, options.Log, options.Modules = script.Limits(s.Limits), log, a.opts.Kinds.Modules
 		options.Stats, options.Pool = a.shared.stats, a.poolOf(p)
-		err := c.add(piece{language: s.Language, function: s.Func, options: options, at: s.At, cut: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
+		isolated := s.Isolate == config.IsolateProcess
+		if isolated && c.isolation == nil {
+			return nil, s.At(errors.New("isolate: this program does not start script workers"), "call isolate.Init first in main, and set engine.Options.Isolation to its result")
+		}
+		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, at: s.At, cut: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -174,6 +181,9 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 	}
 	text.Func = p.function
 	language := find(c.languages, languageName, p.language)
+	if p.isolated {
+		language = c.isolation.Language(language)
+	}
 	loaded, err := language.Load(ctx, text, options)
 	if err != nil {
 		err = ScriptError(err, text.Text)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -61,6 +62,12 @@ type Options struct {
 	// Pool holds the VMs of the code. It may be shared; nil means an adaptive pool of its
 	// own.
 	Pool *pool.Pool
+	// Current is where an engine that can stores the index in the batch of the event that
+	// it begins, for a process that looks for the event that ended this one. It may be nil.
+	Current *atomic.Uint32
+	// Isolated says that the code runs in a process of its own, whose limits hold for
+	// every language.
+	Isolated bool
 	// Value makes the value that the function returns the one row of its event, null if
 	// it returns none. The sinks must have no columns then.
 	Value bool

@@ -1,7 +1,9 @@
 package script
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -219,6 +221,78 @@ func cleanLabels(labels []Label) []Label {
 		labels[i].Name = cleanName(labels[i].Name)
 	}
 	return labels
+}
+
+// Take returns what was measured since the last Take, as changes for Merge, and forgets
+// it. The Series of callers stay valid.
+func (s *Stats) Take() (changes []Stat, refused uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stat := range s.series {
+		unchanged := stat.Value == 0 && stat.Count == 0
+		if stat.Kind == Gauge {
+			unchanged = math.IsNaN(stat.Value)
+		}
+		if unchanged {
+			continue
+		}
+		one := *stat
+		one.Buckets = slices.Clone(stat.Buckets)
+		changes = append(changes, one)
+		stat.Value, stat.Count = 0, 0
+		if stat.Kind == Gauge {
+			stat.Value = math.NaN()
+		}
+		clear(stat.Buckets)
+	}
+	refused, s.refused = s.refused, 0
+	return changes, refused
+}
+
+// Merge adds what another Stats collected. It returns an error for changes that no Stats
+// returns, and for those that exceed a bound.
+func (s *Stats) Merge(changes []Stat, refused uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused += refused
+	var errs []error
+	for i := range changes {
+		if err := s.merge(&changes[i]); err != nil {
+			s.refused++
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Stats) merge(change *Stat) error {
+	switch {
+	case change.Kind < Counter || change.Kind > Histogram:
+		return fmt.Errorf("%s is of no kind", change.Name)
+	case change.Kind == Counter && !(change.Value >= 0):
+		return fmt.Errorf("the counter %s cannot go down by %g", change.Name, -change.Value)
+	case change.Kind == Histogram && !isDistribution(change), change.Kind != Histogram && len(change.Buckets) > 0:
+		return fmt.Errorf("%s has invalid buckets", change.Name)
+	}
+	stat, err := s.findSeries(change.Kind, change.Name, change.Labels)
+	if err != nil {
+		return err
+	}
+	if stat.Kind == Gauge {
+		stat.Value = change.Value
+		return nil
+	}
+	stat.Value += change.Value
+	stat.Count += change.Count
+	for i, n := range change.Buckets {
+		stat.Buckets[i] += n
+	}
+	return nil
+}
+
+// isDistribution reports whether the buckets of a histogram can be what Add makes.
+func isDistribution(s *Stat) bool {
+	return len(s.Buckets) == len(bounds) && slices.IsSorted(s.Buckets) && s.Buckets[len(bounds)-1] <= s.Count
 }
 
 // Snapshot returns all series, sorted by name and labels, and the number of measurements

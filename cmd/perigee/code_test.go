@@ -36,7 +36,7 @@ func website(t *testing.T) *url.URL {
 func TestConfigurationOnAHost(t *testing.T) {
 	address := website(t)
 	var out, errs bytes.Buffer
-	c := console{strings.NewReader(""), &out, &errs, os.LookupEnv}
+	c := console{strings.NewReader(""), &out, &errs, os.LookupEnv, nil}
 	if code := perigee([]string{"check", address.String(), "--allow", address.Host}, c); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &errs)
 	}

@@ -37,8 +37,9 @@ func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options 
 			Languages: languages(),
 			Metrics:   pluginMetrics(),
 		},
-		Services: []engine.Service{store},
-		Allow:    allow, Lookup: c.lookup, Log: log,
+		Services:  []engine.Service{store},
+		Isolation: c.isolation,
+		Allow:     allow, Lookup: c.lookup, Log: log,
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/perigeedb/perigee/script/isolate"
 )
 
 // Exit codes. A command that a second signal stopped exits with 128 and the signal's
@@ -53,10 +55,13 @@ type console struct {
 	in       io.Reader
 	out, err io.Writer
 	lookup   func(string) (string, bool) // environment
+
+	isolation *isolate.Launcher
 }
 
 func main() {
-	os.Exit(perigee(os.Args[1:], console{os.Stdin, os.Stdout, os.Stderr, os.LookupEnv}))
+	isolation := isolate.Init(languages()...) // first: this process may be a script worker
+	os.Exit(perigee(os.Args[1:], console{os.Stdin, os.Stdout, os.Stderr, os.LookupEnv, isolation}))
 }
 
 // perigee runs one command and returns its exit code.

@@ -50,7 +50,7 @@ func TestVerifyOwnPipeline(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	code := perigee([]string{"verify", config, "--events", sample, "--id", "no", "--kills", "18", "--round", "workers: 2", "--seed", "3"},
-		console{strings.NewReader(""), &out, &errs, os.LookupEnv})
+		console{strings.NewReader(""), &out, &errs, os.LookupEnv, nil})
 	said := out.String()
 	if code != 0 || !strings.Contains(said, "figure verify_lost 0\nfigure verify_duplicated 0\n") || !strings.Contains(said, "verify: seed 3\n") {
 		t.Errorf("exit code %d\n%s%s", code, said, errs.String())
@@ -72,7 +72,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"verify " + config + " --id no --round nine", `none of 3 rounds has "nine"`},
 	} {
 		var out, errs bytes.Buffer
-		code := perigee(strings.Fields(test.args), console{strings.NewReader(""), &out, &errs, os.LookupEnv})
+		code := perigee(strings.Fields(test.args), console{strings.NewReader(""), &out, &errs, os.LookupEnv, nil})
 		if code != exitUsage || !strings.Contains(errs.String(), test.says) {
 			t.Errorf("%s: exit code %d, and it says\n%s", test.args, code, errs.String())
 		}

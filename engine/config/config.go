@@ -117,13 +117,18 @@ type Script struct {
 	Func     string // function to call; empty for the language's default
 	Limits   Limits
 	Pool     Pool
+	Isolate  string // IsolateProcess, or empty
 	origin
 }
+
+// IsolateProcess runs a script in processes of its own.
+const IsolateProcess = "process"
 
 // ScriptSettings are the keys of a script beside its code.
 type ScriptSettings struct {
 	Limits
-	Pool Pool `yaml:"pool"`
+	Pool    Pool   `yaml:"pool"`
+	Isolate string `yaml:"isolate" help:"process: run the script in processes of its own, for authors who are not trusted"`
 }
 
 // A Pool says how many VMs a script has; 0 for the default, which adapts.

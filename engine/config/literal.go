@@ -78,7 +78,7 @@ func (p *Pipeline) toNode(known Known) *node {
 		n.set("source", kindNode(p.Source.Kind, p.Source.Settings))
 	}
 	if p.Script != nil {
-		s := nodeOf(reflect.ValueOf(ScriptSettings{p.Script.Limits, p.Script.Pool}), false)
+		s := nodeOf(reflect.ValueOf(ScriptSettings{p.Script.Limits, p.Script.Pool, p.Script.Isolate}), false)
 		s.set(cmp.Or(p.Script.Language, orElse(known.Languages...)), &node{shape: scalar, raw: p.Script.Text, text: p.Script.Text})
 		if p.Script.Func != "" {
 			s.set("funcname", &node{shape: scalar, raw: p.Script.Func, text: p.Script.Func})
@@ -197,7 +197,7 @@ func (p *Pipeline) canonical() string {
 	fmt.Fprintf(&b, "source %q ", p.Source.Kind)
 	p.Source.node.write(&b)
 	if s := p.Script; s != nil {
-		fmt.Fprintf(&b, "script %q %q %q %v %v\n", s.Language, s.Text, s.Func, s.Limits, s.Pool)
+		fmt.Fprintf(&b, "script %q %q %q %v %v %q\n", s.Language, s.Text, s.Func, s.Limits, s.Pool, s.Isolate)
 	}
 	for _, c := range p.Computed {
 		fmt.Fprintf(&b, "computed %q %q %q %q\n", c.Name, c.Type, c.Func, c.FuncName)

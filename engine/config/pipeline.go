@@ -218,7 +218,10 @@ func (d *document) readScript(e *entry, languages []string) *Script {
 	}
 	var settings ScriptSettings
 	d.decodeStruct(e.value, reflect.ValueOf(&settings).Elem(), "script", append([]string{"funcname"}, languages...)...)
-	s.Limits, s.Pool = settings.Limits, settings.Pool
+	s.Limits, s.Pool, s.Isolate = settings.Limits, settings.Pool, settings.Isolate
+	if s.Isolate != "" && s.Isolate != IsolateProcess {
+		d.addFault(e.value.get("isolate").value.at, "leave the key out to run the script in the engine's own process", "isolate must be process, not %s", quoteShort(s.Isolate))
+	}
 	if name := e.value.get("funcname"); name != nil && !name.value.broken && d.hasShape(name.value, scalar, "funcname") {
 		s.Func = name.value.text
 	}

@@ -47,6 +47,7 @@ var may = map[string][]string{
 	"script/reload":      {"event", "script", "script/loader"},
 	"script/tuning":      {"event", "script", "script/pool"},
 	"script/stdlib":      {"script", "internal/document/pure", "internal/nearest"},
+	"script/isolate":     {"event", "script", "script/pool", "script/stdlib"},
 	"script/loader":      {"script"},
 	"script/luacheck":    {"script", "script/luasyntax", "script/stdlib", "internal/nearest"},
 	"script/luasyntax":   {},
@@ -76,7 +77,7 @@ var may = map[string][]string{
 
 	"engine": {
 		"admin", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
-		"script", "script/computed", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
+		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":   {"internal/address", "internal/durable", "internal/nearest"},
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "pipeline/deadletter", "sink", "sink/eventstore"},
@@ -92,7 +93,7 @@ var may = map[string][]string{
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
 		"source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
-		"script", "script/computed", "script/goplugin", "script/loader", "script/lua", "script/luajit", "script/tuning",
+		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"internal/audit", "internal/chaos", "internal/nearest", "examples",
 	},

@@ -20,6 +20,9 @@ func (r *run) runRows() {
 		if r.ctx.Err() != nil || r.limit != nil {
 			return
 		}
+		if current := r.script.opts.Current; current != nil {
+			current.Store(uint32(i))
+		}
 		if err := r.runRow(i, encoder); err != nil {
 			r.result.Fail(i, "script", err)
 		}

@@ -16,7 +16,7 @@ import (
 func Language() script.Language {
 	return script.Language{
 		Name: "plugin",
-		Doc:  "a Go plugin (.so) built with perigee plugin build; trusted: only the output limit applies",
+		Doc:  "a Go plugin (.so) built with perigee plugin build; trusted, and only the output limit applies, unless isolate: process",
 		Load: load,
 	}
 }
@@ -43,7 +43,7 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.opts.Limits = opts.Limits.WithDefaults()
-	if l := opts.Limits; l.EventTime != 0 || l.BatchTime != 0 || l.Memory != 0 {
+	if l := opts.Limits; !opts.Isolated && (l.EventTime != 0 || l.BatchTime != 0 || l.Memory != 0) {
 		s.log.Warn("time and memory limits do not apply to a plugin, only the output limit", "script", s.name)
 	}
 	return s, nil

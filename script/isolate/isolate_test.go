@@ -1,0 +1,92 @@
+//go:build linux
+
+package isolate
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/lua"
+	"github.com/perigeedb/perigee/script/passthrough"
+	"github.com/perigeedb/perigee/script/scripttest"
+)
+
+// launcher starts workers of the test binary.
+var launcher *Launcher
+
+func TestMain(m *testing.M) {
+	launcher = Init(append(pluginLanguages(), lua.Language(), passthrough.Language())...)
+	code := m.Run()
+	removePlugins()
+	os.Exit(code)
+}
+
+func TestConformance(t *testing.T) {
+	luajit := lua.Slower() == ""
+	scripttest.Test(t, launcher.Language(lua.Language()), scripttest.Features{Memory: luajit, MixedOrder: luajit})
+}
+
+func load(t testing.TB, lang script.Language, code script.Code, opts script.Options) script.Script {
+	t.Helper()
+	if opts.Sinks == nil {
+		opts.Sinks = []script.Sink{{}}
+	}
+	s, err := launcher.Language(lang).Load(t.Context(), code, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+const firstPosition = 1000
+
+func batchOf(docs ...string) *event.Batch {
+	b := &event.Batch{Partition: "p", Range: event.Range{First: firstPosition, Count: uint64(len(docs))}}
+	for _, doc := range docs {
+		b.Append([]byte(doc))
+	}
+	return b
+}
+
+func resultOf() *event.Result { return &event.Result{Outputs: make([]event.Output, 1)} }
+
+// runDocs runs docs and checks that every event is accounted for.
+func runDocs(t testing.TB, s script.Script, docs ...string) *event.Result {
+	t.Helper()
+	res := resultOf()
+	if err := s.Run(t.Context(), batchOf(docs...), res); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[uint64]bool{}
+	for _, from := range res.Outputs[0].From {
+		seen[firstPosition+uint64(from)] = true
+	}
+	for i := range res.Dead {
+		if d := &res.Dead[i]; seen[d.Position] || string(d.Original) != docs[d.Position-firstPosition] {
+			t.Errorf("dead letter %v of %s", d, d.Original)
+		}
+		seen[res.Dead[i].Position] = true
+	}
+	if res.Ran != len(docs) || len(seen)+res.Dropped != len(docs) {
+		t.Errorf("%d of %d ran, %d came out or died, %d were dropped", res.Ran, len(docs), len(seen), res.Dropped)
+	}
+	return res
+}
+
+// outLines returns the documents of the first output.
+func outLines(res *event.Result) string {
+	var all []string
+	for i := range res.Outputs[0].Len() {
+		all = append(all, fmt.Sprint(string(res.Outputs[0].Doc(i))))
+	}
+	return strings.Join(all, " ")
+}

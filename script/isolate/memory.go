@@ -1,0 +1,174 @@
+//go:build linux
+
+package isolate
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/script"
+)
+
+// Sizes of the areas. Their pages take memory only once they are used.
+const (
+	requestBytes = 64 << 20 // a batch with its offsets, or the code
+	textBytes    = 16 << 20 // all of a result but its rows, or the values of a call
+	keptBytes    = 4 << 20  // that a worker keeps from batch to batch
+	pageBytes    = 64 << 10
+)
+
+// A layout divides the memory that a worker shares with its parent.
+//
+// The parent writes the request area, the worker the others. The worker can change all
+// of them at any time, so the parent copies before it checks.
+type layout struct {
+	request int // bytes: the offsets of a batch, then its documents
+	data    int // bytes: the documents of the rows
+	rows    int // at most, with three arrays: their ends, events and sinks
+	text    int // bytes
+}
+
+func newLayout(limits script.Limits) layout {
+	data := roundUp(min(limits.Output, 1<<32-1-pageBytes))
+	return layout{request: requestBytes, data: data, rows: roundUp(data/16 + 1<<16), text: textBytes}
+}
+
+func roundUp(n int) int { return (n + pageBytes - 1) / pageBytes * pageBytes }
+
+func (l layout) size() int { return l.request + l.data + (4+4+8)*l.rows + l.text + pageBytes }
+
+func (l layout) String() string { return fmt.Sprintf("%d,%d,%d,%d", l.request, l.data, l.rows, l.text) }
+
+func parseLayout(text string) (l layout, err error) {
+	_, err = fmt.Sscanf(text, "%d,%d,%d,%d", &l.request, &l.data, &l.rows, &l.text)
+	return l, err
+}
+
+// memory is the shared memory, divided.
+type memory struct {
+	layout
+	all     []byte
+	request []byte
+	data    []byte
+	ends    []uint32
+	from    []uint32
+	to      []uint64
+	text    []byte
+	current *atomic.Uint32 // see script.Options.Current
+}
+
+// divide divides the bytes of a mapping.
+func (l layout) divide(all []byte) *memory {
+	m := &memory{layout: l, all: all}
+	next := func(n int) []byte {
+		area := all[:n:n]
+		all = all[n:]
+		return area
+	}
+	m.request, m.data = next(l.request), next(l.data)
+	m.ends = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(next(4*l.rows)))), l.rows)
+	m.from = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(next(4*l.rows)))), l.rows)
+	m.to = unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(next(8*l.rows)))), l.rows)
+	m.text = next(l.text)
+	m.current = (*atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(next(pageBytes))))
+	return m
+}
+
+// createMemory makes the file of a shared memory. It is sealed: were the worker able to
+// shrink it, reading it would end the parent with SIGBUS.
+func createMemory(l layout) (*os.File, error) {
+	fd, err := unix.MemfdCreate("perigee-script", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	file := os.NewFile(uintptr(fd), "perigee-script")
+	if err := file.Truncate(int64(l.size())); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		_ = file.Close()
+		return nil, os.NewSyscallError("seal memory", err)
+	}
+	return file, nil
+}
+
+// mapMemory maps a shared memory.
+func mapMemory(fd uintptr, l layout) (*memory, error) {
+	all, err := unix.Mmap(int(fd), 0, l.size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	return l.divide(all), nil
+}
+
+// release gives the pages back to the system. Their contents are lost.
+func (m *memory) release() { _ = unix.Madvise(m.all, unix.MADV_REMOVE) }
+
+func (m *memory) unmap() { _ = unix.Munmap(m.all) }
+
+// A message is what crosses the socket; everything longer is in the shared memory. The
+// answer to a request has its number.
+type message struct {
+	kind   messageKind
+	number uint64
+	a      uint64
+	b      uint64
+	c      uint64
+	d      uint64
+}
+
+type messageKind uint64
+
+const (
+	// From the parent.
+	doLoad  messageKind = iota + 1 // a: bytes of the request
+	doRun                          // a: events, b: bytes of their documents
+	results                        // of a call; a: bytes of text
+	// From the worker.
+	loaded   // a: bytes of text
+	ran      // a: bytes of text, b: events that ran, c: bytes of documents, d: rows, plus hasSinks
+	tooLarge // the result does not fit the memory
+	failed   // a: bytes of text
+	call     // a: bytes of text
+)
+
+// hasSinks in message.d says that the rows have sinks.
+const hasSinks = 1 << 63
+
+const messageBytes = 6 * 8
+
+func (m *message) encode(b *[messageBytes]byte) {
+	for i, n := range [...]uint64{uint64(m.kind), m.number, m.a, m.b, m.c, m.d} {
+		binary.NativeEndian.PutUint64(b[8*i:], n)
+	}
+}
+
+func (m *message) decode(b *[messageBytes]byte) {
+	field := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
+	*m = message{messageKind(field(0)), field(1), field(2), field(3), field(4), field(5)}
+}
+
+func send(socket int, m message) error {
+	var b [messageBytes]byte
+	m.encode(&b)
+	for {
+		err := unix.Send(socket, b[:], unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		if err != unix.EINTR {
+			return os.NewSyscallError("send", err)
+		}
+	}
+}
+
+// noEvent in memory.current says that the engine does not tell which event runs.
+const noEvent = ^uint32(0)
+
+// requestEnds returns the offsets at the start of a request area.
+func requestEnds(request []byte, n int) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(request))), n)
+}

@@ -1,0 +1,315 @@
+//go:build linux
+
+package isolate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process is a script worker, seen from its parent. One goroutine uses it at a time,
+// except for Progress.
+type process struct {
+	launcher *Launcher
+	process  *os.Process
+	socket   *os.File
+	fd       int // of the socket
+	memory   *memory
+	stderr   *tail
+	exited   chan struct{} // closed when the process has ended
+	state    *os.ProcessState
+	name     string // of the loaded script
+	number   uint64 // of the last request
+	batches  int    // that it was given
+	text     []byte // of the last answer
+	death    error  // why it takes no more requests
+	measured time.Time
+	resident int // bytes
+
+	progress atomic.Uint64 // requests, and in the last bit whether one runs now
+}
+
+// tick is how often a running worker's time is looked at.
+const tick = 10 * time.Millisecond
+
+func (l *Launcher) startWorker(memory layout) (*process, error) {
+	ours, theirs, err := openFiles(memory)
+	if err != nil {
+		return nil, fmt.Errorf("start script worker: %w", err)
+	}
+	defer theirs.close()
+	p := &process{launcher: l, socket: ours.socket, fd: int(ours.socket.Fd()), exited: make(chan struct{})}
+	wait := unix.NsecToTimeval(int64(tick))
+	if err = unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err == nil {
+		p.memory, err = mapMemory(theirs.memory.Fd(), memory)
+	}
+	if err != nil {
+		ours.close()
+		return nil, fmt.Errorf("start script worker: %w", err)
+	}
+	files := []*os.File{theirs.null, theirs.null, theirs.stderr, theirs.socket, theirs.memory}
+	if p.process, err = l.start(files, memory); err != nil {
+		ours.close()
+		p.memory.unmap()
+		return nil, err
+	}
+	p.stderr = readTail(ours.stderr)
+	go func() {
+		p.state, _ = p.process.Wait()
+		close(p.exited)
+		l.ended()
+	}()
+	return p, nil
+}
+
+// Close ends the process. It implements pool.VM.
+func (p *process) Close() {
+	p.kill()
+	<-p.exited
+	p.stderr.finish()
+	_ = p.socket.Close()
+	p.memory.unmap()
+}
+
+// kill ends the process and what it may have started.
+func (p *process) kill() {
+	_ = unix.Kill(-p.process.Pid, unix.SIGKILL)
+	_ = p.process.Kill()
+}
+
+// Broken implements pool.VM.
+func (p *process) Broken() bool { return p.death != nil }
+
+// Memory implements pool.VM: the pages that the process shares with nobody, looked at
+// now and then.
+func (p *process) Memory() int {
+	if now := time.Now(); now.Sub(p.measured) > time.Second {
+		p.measured, p.resident = now, residentMemory(p.process.Pid)
+	}
+	return p.resident
+}
+
+func residentMemory(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	var size, resident, shared int
+	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
+		return 0
+	}
+	return (resident - shared) * os.Getpagesize()
+}
+
+// Progress implements pool.VM.
+func (p *process) Progress() (uint32, bool) {
+	n := p.progress.Load()
+	return uint32(n >> 1), n&1 == 1
+}
+
+func (p *process) setRunning(running bool) {
+	n := p.progress.Load() &^ 1
+	if running {
+		n += 3
+	}
+	p.progress.Store(n)
+}
+
+// An exitError says how a worker ended.
+type exitError struct {
+	cause  error // of the parent, if the parent ended it
+	state  *os.ProcessState
+	report string // what it wrote to stderr
+}
+
+func (e *exitError) Error() string {
+	if e.cause != nil {
+		return e.cause.Error()
+	}
+	status, ok := e.state.Sys().(syscall.WaitStatus)
+	switch {
+	case ok && status.Signaled():
+		return fmt.Sprintf("the script's process was ended by signal %s (%v)", unix.SignalName(status.Signal()), status.Signal())
+	case ok && status.Exited():
+		return fmt.Sprintf("the script ended its process with exit code %d%s", status.ExitStatus(), crashLine(e.report))
+	}
+	return "the script's process ended"
+}
+
+// crashLine returns the line of a report in which Go's runtime says why it gave up.
+func crashLine(report string) string {
+	const longest = 200
+	for line := range strings.Lines(report) {
+		for _, begin := range []string{"panic: ", "fatal error: ", "SIG"} {
+			if strings.HasPrefix(line, begin) {
+				return ": " + strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), longest)], ""))
+			}
+		}
+	}
+	return ""
+}
+
+func (e *exitError) Unwrap() error { return e.cause }
+
+// fail ends the process for a reason that its answer gave.
+func (p *process) fail(cause error) error {
+	p.kill()
+	return p.exitError(cause)
+}
+
+// exitError waits for the end of the process and says how it ended.
+func (p *process) exitError(cause error) error {
+	const grace = time.Second // between the end of the socket and that of the process
+	select {
+	case <-p.exited:
+	case <-time.After(grace):
+		if cause == nil {
+			cause = errors.New("the script's process closed its connection")
+		}
+		p.kill()
+		<-p.exited
+	}
+	p.stderr.finish()
+	p.death = &exitError{cause: cause, state: p.state, report: p.stderr.String()}
+	return p.death
+}
+
+// A budget bounds a request: the processor time of the worker, and ten times as much in
+// wall-clock time, for a worker that sleeps.
+type budget struct {
+	processor time.Duration
+	what      string // has the time
+}
+
+const wallFactor = 10
+
+var errHang = errors.New("time limit")
+
+// ask sends a request and waits for its answer. serve handles the calls of the worker
+// until then; their time does not count.
+func (p *process) ask(ctx context.Context, m message, b budget, serve func(text []byte) ([]byte, error)) (message, error) {
+	p.number++
+	m.number = p.number
+	p.setRunning(true)
+	defer p.setRunning(false)
+	clock := p.startClock()
+	if err := send(p.fd, m); err != nil {
+		return m, p.exitError(nil)
+	}
+	for {
+		answer, err := p.receive()
+		switch {
+		case err == nil && answer.number != p.number:
+			return answer, p.fail(fmt.Errorf("%w: answer %d to request %d", errFrame, answer.number, p.number))
+		case err == nil && answer.kind == call:
+			clock.pause()
+			if err := p.serveCall(ctx, answer, serve); err != nil {
+				return answer, err
+			}
+			clock.resume()
+		case err == nil:
+			return answer, p.readText(answer)
+		case err != errNothing:
+			return answer, p.exitError(nil)
+		}
+		if err := ctx.Err(); err != nil {
+			_ = p.fail(err)
+			return answer, err
+		}
+		if err := clock.check(b); err != nil {
+			return answer, p.fail(err)
+		}
+	}
+}
+
+// serveCall answers a call of the worker.
+func (p *process) serveCall(ctx context.Context, m message, serve func([]byte) ([]byte, error)) error {
+	if err := p.readText(m); err != nil {
+		return err
+	}
+	p.setRunning(false)
+	reply, err := serve(p.text)
+	if err := ctx.Err(); err != nil {
+		_ = p.fail(err)
+		return err
+	}
+	if err != nil {
+		return p.fail(err)
+	}
+	n := copy(p.memory.text, reply)
+	p.setRunning(true)
+	if err := send(p.fd, message{kind: results, number: p.number, a: uint64(n)}); err != nil {
+		return p.exitError(nil)
+	}
+	return nil
+}
+
+// readText copies the text of an answer.
+func (p *process) readText(m message) error {
+	if m.a > uint64(len(p.memory.text)) {
+		return p.fail(fmt.Errorf("%w: a text of %d bytes", errFrame, m.a))
+	}
+	p.text = append(p.text[:0], p.memory.text[:m.a]...)
+	return nil
+}
+
+// errNothing says that no answer came within a tick.
+var errNothing = errors.New("no answer yet")
+
+func (p *process) receive() (m message, err error) {
+	var b [messageBytes]byte
+	n, err := unix.Read(p.fd, b[:])
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return m, errNothing
+	case err != nil || n != messageBytes:
+		return m, errFrame
+	}
+	m.decode(&b)
+	return m, nil
+}
+
+// A clock measures the time that a worker takes for a request.
+type clock struct {
+	process *process
+	started time.Time
+	used    time.Duration // processor time before
+	paused  time.Time
+}
+
+func (p *process) startClock() *clock {
+	return &clock{process: p, started: time.Now(), used: -1}
+}
+
+func (c *clock) pause()  { c.paused = time.Now() }
+func (c *clock) resume() { c.started = c.started.Add(time.Since(c.paused)) }
+
+func (c *clock) check(b budget) error {
+	wall := time.Since(c.started)
+	used := c.process.processorTime()
+	if c.used < 0 {
+		c.used = max(0, used-wall)
+	}
+	if used-c.used > b.processor || wall > wallFactor*b.processor {
+		return fmt.Errorf("%w: %s took longer than its limit allows; its process was ended by signal SIGKILL", errHang, b.what)
+	}
+	return nil
+}
+
+// processorTime returns the processor time that the process has used.
+func (p *process) processorTime() time.Duration {
+	const wholeProcess = 2 // CPUCLOCK_SCHED
+	var t unix.Timespec
+	if unix.ClockGettime(int32(^p.process.Pid<<3|wholeProcess), &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}

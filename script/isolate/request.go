@@ -1,0 +1,106 @@
+package isolate
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/perigeedb/perigee/script"
+)
+
+// A request to load code. The fields of the options that are functions stay in the
+// parent: the worker calls them through the border.
+type loadRequest struct {
+	language string
+	code     script.Code // Files only tells whether there are files
+	options  script.Options
+	level    slog.Level // least level of lines that are logged
+}
+
+func newLoadRequest(language string, code script.Code, options *script.Options) *loadRequest {
+	q := &loadRequest{language: language, code: code, options: *options, level: slog.LevelError + 1}
+	if options.Log != nil {
+		for _, level := range []slog.Level{slog.LevelError, slog.LevelWarn, slog.LevelInfo, slog.LevelDebug} {
+			if options.Log.Enabled(context.Background(), level) {
+				q.level = level
+			}
+		}
+	}
+	return q
+}
+
+func (q *loadRequest) encode(e *encoder) {
+	e.text(q.language)
+	e.text(q.code.Name)
+	e.text(string(q.code.Text))
+	e.text(q.code.Func)
+	e.bool(q.code.Files != nil)
+	l := q.options.Limits
+	for _, n := range []int{int(l.EventTime), int(l.BatchTime), l.Memory, l.Output} {
+		e.int(n)
+	}
+	e.int(len(q.options.Sinks))
+	for _, s := range q.options.Sinks {
+		e.text(s.Name)
+		e.bool(s.Routed)
+	}
+	e.bool(q.options.Value)
+	e.bool(q.options.Stats != nil)
+	e.int(int(q.level) + 128)
+	e.int(len(q.options.Modules))
+	for _, m := range q.options.Modules {
+		e.text(m.Name)
+		encodeNames(e, m.Functions)
+		encodeNames(e, m.Pure)
+	}
+}
+
+func encodeNames(e *encoder, functions map[string]script.Func) {
+	e.int(len(functions))
+	for name := range functions {
+		e.text(name)
+	}
+}
+
+// decodeLoadRequest reads a request. function and readFile cross the border.
+func decodeLoadRequest(d *decoder, function func(module, name string) script.Func, readFile func(string) ([]byte, error)) *loadRequest {
+	const most = int(^uint(0) >> 1)
+	q := &loadRequest{}
+	q.language, q.code.Name = d.text(), d.text()
+	q.code.Text, q.code.Func = []byte(d.text()), d.text()
+	if d.bool() {
+		q.code.Files = readFile
+	}
+	o := &q.options
+	o.Limits = script.Limits{
+		EventTime: time.Duration(d.int(most)), BatchTime: time.Duration(d.int(most)), Memory: d.int(most), Output: d.int(most),
+	}
+	o.Sinks = make([]script.Sink, d.count())
+	for i := range o.Sinks {
+		o.Sinks[i] = script.Sink{Name: d.text(), Routed: d.bool()}
+	}
+	o.Isolated, o.Value = true, d.bool()
+	// One output holds the rows of all sinks; the parent distributes them. Code can be
+	// loaded for no sink, to check it.
+	o.Together = !o.Value && len(o.Sinks) > 0
+	if d.bool() {
+		o.Stats = &script.Stats{}
+	}
+	q.level = slog.Level(d.int(most) - 128)
+	for range d.count() {
+		m := script.Module{Name: d.text()}
+		m.Functions = decodeNames(d, m.Name, function)
+		m.Pure = decodeNames(d, m.Name, function)
+		o.Modules = append(o.Modules, m)
+	}
+	return q
+}
+
+func decodeNames(d *decoder, module string, function func(module, name string) script.Func) map[string]script.Func {
+	functions := map[string]script.Func{}
+	for range d.count() {
+		name := d.text()
+		functions[name] = function(module, name)
+	}
+	return functions
+}

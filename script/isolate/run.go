@@ -1,0 +1,266 @@
+//go:build linux
+
+package isolate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+// A run passes one batch through workers. Its memory is used again.
+type run struct {
+	s      *isolatedScript
+	result *script.ResultBuilder
+	frame  frame
+
+	ctx    context.Context
+	in     *event.Batch
+	member *pool.Member // that the run holds, or nil
+	parts  []part       // that have not run; the last one is next
+	deaths int          // of new workers, by the event that is alone
+	search time.Time    // since when events are sought that end their workers
+}
+
+// A part is a range of the events of a batch.
+type part struct{ first, end int }
+
+// deathsMax is how many new workers an event must end alone to become a dead letter. A
+// worker may also be killed from outside, just when it runs this event.
+const deathsMax = 2
+
+func newRun(s *isolatedScript) *run {
+	r := &run{s: s, result: script.NewResultBuilder(&s.opts, s)}
+	if !s.opts.Value {
+		r.result.Invalid = func(reason string) (string, error) {
+			return "script", fmt.Errorf("the script's process returned an invalid document: %s", reason)
+		}
+	}
+	return r
+}
+
+// Run implements script.Script.
+func (s *isolatedScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	r := s.runs.Get().(*run)
+	defer s.runs.Put(r)
+	r.ctx, r.in, r.search, r.deaths = ctx, in, time.Time{}, 0
+	r.result.Start(in, res)
+	ran, limit, err := r.runParts()
+	r.release()
+	if err == nil {
+		err = r.result.Finish(ran)
+	}
+	if err != nil {
+		res.Reset()
+		return err
+	}
+	if limit != nil {
+		return limit
+	}
+	return nil
+}
+
+func (r *run) release() {
+	if r.member != nil {
+		r.member.Release()
+		r.member = nil
+	}
+}
+
+// runParts runs the batch, whole as long as nothing goes wrong.
+func (r *run) runParts() (ran int, limit *script.LimitError, err error) {
+	if r.in.Len() == 0 {
+		return 0, nil, r.ctx.Err()
+	}
+	r.parts = append(r.parts[:0], part{0, r.in.Len()})
+	for len(r.parts) > 0 {
+		p := r.parts[len(r.parts)-1]
+		r.parts = r.parts[:len(r.parts)-1]
+		limit, err := r.runPart(p)
+		if died, ok := errors.AsType[*exitError](err); ok && r.ctx.Err() == nil {
+			if limit = r.handleDeath(p, died); limit != nil {
+				return p.end, limit, nil
+			}
+			continue
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		if limit != nil {
+			return p.first + r.frame.ran, limit, nil
+		}
+	}
+	return r.in.Len(), nil, nil
+}
+
+// runPart runs one part in a worker and adds its result.
+func (r *run) runPart(p part) (*script.LimitError, error) {
+	w, err := r.acquire()
+	if err != nil {
+		return nil, err
+	}
+	n := p.end - p.first
+	size, fits := w.memory.writeBatch(r.in, p)
+	if !fits {
+		r.splitLarge(p, fmt.Sprintf("the event is larger than %d bytes", requestBytes))
+		return nil, nil
+	}
+	w.batches++
+	limits := &r.s.opts.Limits
+	allowed := budget{min(time.Duration(n)*limits.EventTime, limits.BatchTime) + grace, "the script"}
+	answer, err := w.ask(r.ctx, message{kind: doRun, a: uint64(n), b: uint64(size)}, allowed, r.s.serve(r.ctx))
+	if err != nil {
+		return nil, err
+	}
+	switch answer.kind {
+	case ran:
+	case tooLarge:
+		r.splitLarge(p, fmt.Sprintf("output limit: more than %d bytes", limits.Output))
+		return nil, nil
+	case failed:
+		return nil, readFailure(&decoder{buf: w.text})
+	default:
+		return nil, w.fail(fmt.Errorf("%w: answer of kind %d", errFrame, answer.kind))
+	}
+	f := &r.frame
+	if err := f.read(&answer, w.memory, w.text, bounds{n, len(r.s.opts.Sinks), limits.Output, r.s.opts.Value}); err != nil {
+		return nil, w.fail(err)
+	}
+	r.deaths = 0
+	r.add(p.first)
+	if size+len(f.rows.Data) > keptBytes {
+		w.memory.release()
+	}
+	return f.limit, nil
+}
+
+// grace is what a worker gets beyond the time limits, which its engine keeps if it can.
+const grace = 500 * time.Millisecond
+
+func (r *run) acquire() (*process, error) {
+	if r.member == nil {
+		m, err := r.s.group.Acquire(r.ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.member = m
+	}
+	return r.member.VM.(*process), nil
+}
+
+// writeBatch writes a part of a batch to the request area.
+func (m *memory) writeBatch(in *event.Batch, p part) (size int, fits bool) {
+	base := uint32(0)
+	if p.first > 0 {
+		base = in.Ends[p.first-1]
+	}
+	data := in.Data[base:in.Ends[p.end-1]]
+	n := p.end - p.first
+	if 4*n+len(data) > len(m.request) {
+		return 0, false
+	}
+	ends := requestEnds(m.request, n)
+	for i, end := range in.Ends[p.first:p.end] {
+		ends[i] = end - base
+	}
+	copy(m.request[4*n:], data)
+	return len(data), true
+}
+
+// add adds the result of a part that begins at event first.
+func (r *run) add(first int) {
+	f := &r.frame
+	for i := range f.dead {
+		d := &f.dead[i]
+		r.result.Fail(first+d.event, d.stage, &d.fault)
+	}
+	if first > 0 {
+		for i := range f.rows.From {
+			f.rows.From[i] += uint32(first)
+		}
+	}
+	r.result.AddRows(&f.rows)
+	if r.s.opts.Value {
+		r.checkValues()
+	}
+	r.s.apply(&f.effects)
+}
+
+// checkValues replaces values that are not JSON.
+func (r *run) checkValues() {
+	out := r.result.Rows()
+	for i := out.Len() - len(r.frame.rows.Ends); i < out.Len(); i++ {
+		if !json.Valid(out.Doc(i)) {
+			r.result.Fail(int(out.From[i]), "script", errors.New("the script's process returned a value that is not JSON"))
+		}
+	}
+}
+
+// splitLarge splits a part whose events or rows do not fit the shared memory.
+func (r *run) splitLarge(p part, message string) {
+	if p.end-p.first == 1 {
+		r.result.Fail(p.first, "script", &script.Error{Script: r.s.name, Message: message})
+		return
+	}
+	r.split(p)
+}
+
+func (r *run) split(p part) {
+	middle := (p.first + p.end) / 2
+	r.parts = append(r.parts, part{middle, p.end}, part{p.first, middle})
+}
+
+// splitAround splits a part so that the event that the engine began last is alone. A
+// worker can name any event: then the search takes longer.
+func (r *run) splitAround(p part, current uint32) {
+	if current >= uint32(p.end-p.first) {
+		r.split(p)
+		return
+	}
+	alone := p.first + int(current)
+	for _, q := range []part{{alone + 1, p.end}, {alone, alone + 1}, {p.first, alone}} {
+		if q.first < q.end {
+			r.parts = append(r.parts, q)
+		}
+	}
+}
+
+// handleDeath says what happens to the events that a worker ran when it ended. Its result
+// is lost, and none of it was used.
+func (r *run) handleDeath(p part, died *exitError) *script.LimitError {
+	w := r.member.VM.(*process)
+	current := w.memory.current.Load()
+	fresh := w.batches == 1
+	r.release()
+	n := p.end - p.first
+	r.s.log.Line(slog.LevelWarn, fmt.Sprintf("process %d: %v; running its %d events again in a new process", w.process.Pid, died, n), r.s.name, "isolate")
+	if r.search.IsZero() {
+		r.search = time.Now()
+	}
+	if n > 1 {
+		r.splitAround(p, current)
+		return nil
+	}
+	if fresh {
+		r.deaths++
+	}
+	if r.deaths < deathsMax {
+		r.parts = append(r.parts, p)
+		return nil
+	}
+	r.deaths = 0
+	r.result.Fail(p.first, "script", &script.Error{Message: died.Error(), Traceback: died.report})
+	if len(r.parts) > 0 && time.Since(r.search) >= wallFactor*r.s.opts.Limits.BatchTime {
+		return &script.LimitError{Limit: "batch time", Err: &script.Error{
+			Script: r.s.code.Name, Message: "events ended the script's process until the batch's time was used up",
+		}}
+	}
+	return nil
+}

@@ -1,0 +1,332 @@
+//go:build linux
+
+package isolate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
+)
+
+func isWorker() bool { return os.Getenv(workerVariable) != "" }
+
+// A worker is the process that runs a script.
+type worker struct {
+	languages []script.Language
+	memory    *memory
+	number    uint64 // of the request
+
+	script  script.Script
+	name    string
+	options script.Options
+	lines   lines
+	batch   event.Batch
+	result  event.Result
+
+	calling sync.Mutex // one call at a time
+}
+
+// serve answers requests until the parent ends.
+func serve(languages []script.Language) {
+	runtime.LockOSThread()
+	l, err := parseLayout(os.Getenv(workerVariable))
+	if err == nil {
+		err = os.Unsetenv(workerVariable)
+	}
+	w := &worker{languages: languages, batch: event.Batch{}, result: event.Result{Outputs: make([]event.Output, 1)}}
+	if err == nil {
+		w.memory, err = mapMemory(memoryFile, l)
+	}
+	for err == nil {
+		var m message
+		if m, err = w.receive(); err == nil {
+			err = w.answer(m)
+		}
+	}
+	if err != errParent {
+		fmt.Fprintln(os.Stderr, "script worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// errParent says that the parent has closed the connection.
+var errParent = errors.New("the parent has ended")
+
+func (w *worker) receive() (m message, err error) {
+	var b [messageBytes]byte
+	for {
+		n, err := unix.Read(socketFile, b[:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return m, os.NewSyscallError("read", err)
+		case n != messageBytes:
+			return m, errParent
+		}
+		m.decode(&b)
+		return m, nil
+	}
+}
+
+func (w *worker) answer(m message) error {
+	w.number = m.number
+	switch m.kind {
+	case doLoad:
+		return w.load(m)
+	case doRun:
+		return w.run(m)
+	}
+	return fmt.Errorf("request of unknown kind %d", m.kind)
+}
+
+// reply sends an answer with a text. One that does not fit the memory becomes tooLarge.
+func (w *worker) reply(m message, e *encoder) error {
+	if e.full {
+		m = message{kind: tooLarge}
+	}
+	m.number, m.a = w.number, uint64(len(e.buf))
+	return send(socketFile, m)
+}
+
+func (w *worker) textEncoder() *encoder { return &encoder{buf: w.memory.text[:0]} }
+
+func (w *worker) fail(err error) error {
+	e := w.textEncoder()
+	writeFailure(e, err)
+	return w.reply(message{kind: failed}, e)
+}
+
+// load loads the code and gives up what running it does not need.
+func (w *worker) load(m message) error {
+	q := decodeLoadRequest(&decoder{buf: w.memory.request[:m.a]}, w.function, w.readFile)
+	w.options = q.options
+	w.options.Current = w.memory.current
+	w.options.Log = slog.New(&handler{lines: &w.lines, level: q.level})
+	// One VM is enough for one batch at a time.
+	w.options.Pool = pool.New(pool.Settings{Core: 1, Max: 1, Memory: -1})
+	i := slices.IndexFunc(w.languages, func(l script.Language) bool { return l.Name == q.language })
+	if i < 0 {
+		return w.fail(fmt.Errorf("unknown language %s", q.language))
+	}
+	missing, err := confineLoading(q.options.Limits.Memory)
+	if err == nil {
+		w.script, err = w.languages[i].Load(context.Background(), q.code, w.options)
+	}
+	if err != nil {
+		return w.fail(err)
+	}
+	more, err := confineRunning(q.options.Limits.Memory)
+	if err != nil {
+		return w.fail(err)
+	}
+	w.name = w.script.String()
+	e := w.textEncoder()
+	e.text(w.name)
+	e.text(strings.Join(append(missing, more...), "; "))
+	done := w.takeEffects()
+	done.encode(e)
+	return w.reply(message{kind: loaded}, e)
+}
+
+// run runs a batch. Its rows are appended to the shared memory.
+func (w *worker) run(m message) error {
+	n := int(m.a)
+	w.batch.Ends = requestEnds(w.memory.request, n)
+	w.batch.Data = w.memory.request[4*n : 4*n+int(m.b) : 4*n+int(m.b)]
+	w.memory.current.Store(noEvent)
+	w.batch.Range = event.Range{Count: m.a}
+	out := &w.result.Outputs[0]
+	out.Data, out.Ends, out.From, out.To = w.memory.data[:0], w.memory.ends[:0], w.memory.from[:0], w.memory.to[:0]
+	err := w.script.Run(context.Background(), &w.batch, &w.result)
+	limit, isLimit := errors.AsType[*script.LimitError](err)
+	if err != nil && !isLimit {
+		return w.fail(err)
+	}
+	answer := message{kind: ran, b: uint64(w.result.Ran), c: uint64(len(out.Data)), d: uint64(len(out.Ends))}
+	e := w.textEncoder()
+	fits := copyBack(w.memory.data, out.Data) && copyBack(w.memory.ends, out.Ends) && copyBack(w.memory.from, out.From)
+	if len(out.To) > 0 {
+		fits = fits && copyBack(w.memory.to, out.To)
+		clear(w.memory.to[min(len(out.To), len(out.Ends)):min(len(out.Ends), len(w.memory.to))])
+		answer.d |= hasSinks
+	}
+	f := frame{dead: w.deadEvents(), limit: limit, effects: w.takeEffects()}
+	f.encodeText(e)
+	e.full = e.full || !fits
+	return w.reply(answer, e)
+}
+
+// copyBack copies what outgrew the shared memory while it was appended to, and reports
+// whether it fits now.
+func copyBack[T any](area, values []T) bool {
+	if len(values) > len(area) {
+		return false
+	}
+	if len(values) > 0 && &values[0] != &area[0] {
+		copy(area, values)
+	}
+	return true
+}
+
+func (w *worker) deadEvents() (dead []deadEvent) {
+	for i := range w.result.Dead {
+		d := &w.result.Dead[i]
+		dead = append(dead, deadEvent{event: int(d.Position), stage: d.Stage, fault: script.Error{Message: d.Error, Traceback: d.Traceback}})
+	}
+	return dead
+}
+
+func (w *worker) takeEffects() effects {
+	x := effects{lines: w.lines.take()}
+	if w.options.Stats != nil {
+		x.stats, x.refused = w.options.Stats.Take()
+	}
+	return x
+}
+
+// call calls the parent. The result is valid until the next call.
+func (w *worker) call(e *encoder) ([]byte, error) {
+	if e.full {
+		return nil, fmt.Errorf("the arguments are larger than %d bytes", textBytes)
+	}
+	if err := send(socketFile, message{kind: call, number: w.number, a: uint64(len(e.buf))}); err != nil {
+		return nil, err
+	}
+	m, err := w.receive()
+	if err != nil || m.kind != results {
+		return nil, errParent
+	}
+	return w.memory.text[:m.a], nil
+}
+
+// readFile reads a required file. It implements script.Code.Files.
+func (w *worker) readFile(path string) ([]byte, error) {
+	w.calling.Lock()
+	defer w.calling.Unlock()
+	e := w.textEncoder()
+	e.uint(callFile)
+	e.text(path)
+	reply, err := w.call(e)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{buf: reply}
+	switch found, text := d.uint(), d.text(); {
+	case d.err != nil:
+		return nil, d.err
+	case found == 0:
+		return []byte(text), nil
+	case found == 1:
+		return nil, missingFile(text)
+	default:
+		return nil, errors.New(text)
+	}
+}
+
+// missingFile is an error of the parent that is fs.ErrNotExist.
+type missingFile string
+
+func (e missingFile) Error() string        { return string(e) }
+func (e missingFile) Is(target error) bool { return target == fs.ErrNotExist }
+
+// function returns a function that calls one of the parent.
+func (w *worker) function(module, name string) script.Func {
+	return func(_ context.Context, args []any) ([]any, error) {
+		w.calling.Lock()
+		defer w.calling.Unlock()
+		e := w.textEncoder()
+		e.uint(callFunction)
+		e.text(module)
+		e.text(name)
+		if err := e.values(args, 0); err != nil {
+			return nil, err
+		}
+		reply, err := w.call(e)
+		if err != nil {
+			return nil, err
+		}
+		d := &decoder{buf: reply}
+		if d.bool() {
+			values := d.values(0)
+			return values, d.end()
+		}
+		return nil, errors.New(d.text())
+	}
+}
+
+// lines are the log lines of a request.
+type lines struct {
+	mu  sync.Mutex
+	all []logLine
+}
+
+func (l *lines) take() []logLine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.all
+	l.all = nil
+	return all
+}
+
+// A handler keeps log lines for the parent.
+type handler struct {
+	lines *lines
+	level slog.Level
+	attrs []slog.Attr
+}
+
+// Enabled implements slog.Handler.
+func (h *handler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+// Handle implements slog.Handler.
+func (h *handler) Handle(_ context.Context, r slog.Record) error {
+	line := logLine{level: r.Level, text: r.Message}
+	add := func(a slog.Attr) bool {
+		switch a.Key {
+		case "script":
+			line.script = a.Value.String()
+		case "at":
+			line.place = a.Value.String()
+		default:
+			line.text += " " + a.Key + "=" + a.Value.String()
+		}
+		return true
+	}
+	for _, a := range h.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	h.lines.mu.Lock()
+	defer h.lines.mu.Unlock()
+	if len(h.lines.all) < linesMax {
+		h.lines.all = append(h.lines.all, line)
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &handler{h.lines, h.level, append(slices.Clone(h.attrs), attrs...)}
+}
+
+// WithGroup implements slog.Handler. Groups do not matter to the text.
+func (h *handler) WithGroup(string) slog.Handler { return h }
+
+// loadZone reads the local time zone while files can be read.
+func loadZone() { time.Now().Zone() }

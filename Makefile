@@ -59,11 +59,12 @@ soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
 	@$(PERIGEE) verify --soak $(DURATION)
 
-torture: ## run hostile scripts against the limits, and under 200 memory limits
-	@$(SETUP) build
+torture: build ## run hostile scripts, requests and SQL statements against the limits, and scripts under 200 memory limits
 	@$(GO) build -o bin/torture ./internal/luajit/torture/run
 	@bin/torture
 	@bin/torture -oom
+	@$(GO) build -o bin/hostile ./internal/e2e/hostile
+	@bin/hostile -perigee $(PERIGEE)
 
 torture-asan: ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build

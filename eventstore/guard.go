@@ -9,28 +9,18 @@ import (
 	"strings"
 )
 
-// Three barriers confine a query. DuckDB is shut off from files, network,
-// extensions and settings as a whole (shutSQL). The transaction is read-only.
-// And the guard below reads DuckDB's own syntax tree of the query first,
-// because some functions do more than read: enable_logging, given a path, ends
-// the whole process, though a SELECT may call it.
+// Four barriers confine a query. DuckDB is shut off from files, network, extensions and
+// settings as a whole (lockdownSQL). The transaction is read-only. The guard below reads
+// DuckDB's own syntax tree of the query first, and admits only functions that are listed
+// and statements of bounded depth and growth: enable_logging, given a path, ends the
+// whole process, though a SELECT may call it, and so does a deep document in a function
+// that recurses. What grows while it runs is watched by memoryWatch.
 
-// tableFunctions are those that a query may read from.
-var tableFunctions = parseSet(`range generate_series unnest repeat repeat_row json_each json_tree summary histogram
-	histogram_values duckdb_columns duckdb_constraints duckdb_databases duckdb_functions duckdb_indexes duckdb_keywords
-	duckdb_memory duckdb_schemas duckdb_settings duckdb_tables duckdb_types duckdb_views pg_timezone_names
-	pragma_database_size pragma_show pragma_storage_info pragma_table_info pragma_version`)
-
-// forbiddenFunctions are the others that a query may not call.
-var forbiddenFunctions = parseSet(`write_log getenv nextval currval`)
-
-func parseSet(names string) map[string]bool {
-	all := map[string]bool{}
-	for _, name := range strings.Fields(names) {
-		all[name] = true
-	}
-	return all
-}
+const (
+	sqlMax   = 256 << 10 // bytes of a statement: DuckDB plans long ones for minutes
+	treeMax  = 400       // depth of the syntax tree
+	namesMax = 16        // parts of a column's name: DuckDB resolves each by recursion
+)
 
 // explainWords are what may stand before the query that EXPLAIN explains. The
 // DuckDB gives the tree of the query, but not that of its EXPLAIN.
@@ -40,9 +30,16 @@ func errNotReading(what string) error {
 	return &QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
 }
 
+func errNotListed(name string) error {
+	return &QueryError{Message: "function " + name + " is not open to queries", Hint: "perigee list functions shows those that are"}
+}
+
 // checkReadOnly reports whether sql is one statement that only reads. parsed is false
 // when it is no SQL at all, which DuckDB explains better than we could.
 func (c *conn) checkReadOnly(sql string) (parsed bool, err error) {
+	if len(sql) > sqlMax {
+		return true, &QueryError{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
+	}
 	found, err := c.run(`SELECT json_serialize_sql(CAST(? AS VARCHAR))`, explainWords.ReplaceAllString(sql, ""))
 	if err != nil {
 		return false, err
@@ -53,7 +50,7 @@ func (c *conn) checkReadOnly(sql string) (parsed bool, err error) {
 		Statements []any  `json:"statements"`
 	}
 	if err := json.Unmarshal([]byte(fmt.Sprint(found[0][0])), &tree); err != nil {
-		return false, fmt.Errorf("read the syntax tree: %w", err)
+		return false, &QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
 	}
 	switch {
 	case tree.Error && tree.ErrorType == "parser":
@@ -65,32 +62,103 @@ func (c *conn) checkReadOnly(sql string) (parsed bool, err error) {
 	case len(tree.Statements) > 1:
 		return true, &QueryError{Message: fmt.Sprintf("%d statements at once", len(tree.Statements)), Hint: "send one statement"}
 	}
-	return true, checkNode(tree.Statements[0])
+	return true, checkStatement(tree.Statements[0])
 }
 
-// checkNode looks for calls of functions that a query may not call.
-func checkNode(node any) error {
+// A syntaxNode is an object in DuckDB's syntax tree.
+type syntaxNode map[string]any
+
+// text returns a member that is text, or "".
+func (n syntaxNode) text(key string) string {
+	text, _ := n[key].(string)
+	return text
+}
+
+// child returns a member that is an object, or nil.
+func (n syntaxNode) child(key string) syntaxNode {
+	child, _ := n[key].(map[string]any)
+	return child
+}
+
+// list returns the objects of a member that is an array.
+func (n syntaxNode) list(key string) (all []syntaxNode) {
+	items, _ := n[key].([]any)
+	for _, item := range items {
+		if node, ok := item.(map[string]any); ok {
+			all = append(all, node)
+		}
+	}
+	return all
+}
+
+// checkStatement returns an error unless all functions are listed, their arguments
+// bounded, and depth and growth within bounds.
+func checkStatement(statement any) error {
+	if err := checkNode(statement, 0); err != nil {
+		return err
+	}
+	if growthOf(statement) > growthMax {
+		return &QueryError{
+			Message: fmt.Sprintf("the query may multiply the size of its values by more than %d", growthMax),
+			Hint:    "join fewer texts, lists and structs, or shorter ones",
+		}
+	}
+	return nil
+}
+
+func checkNode(node any, depth int) error {
+	if depth > treeMax {
+		return &QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
+	}
 	switch node := node.(type) {
 	case []any:
 		for _, child := range node {
-			if err := checkNode(child); err != nil {
+			if err := checkNode(child, depth+1); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
-		if name, ok := node["function_name"].(string); ok && forbiddenFunctions[strings.ToLower(name)] {
-			return errNotReading(name + " is not open to queries")
+		return checkObject(node, depth)
+	}
+	return nil
+}
+
+func checkObject(node syntaxNode, depth int) error {
+	if names, _ := node["column_names"].([]any); len(names) > namesMax {
+		return &QueryError{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
+	}
+	if size, ok := node["size"].(float64); ok && size > countMax {
+		return &QueryError{Message: fmt.Sprintf("an array type has %.0f elements, and at most %d are read", size, countMax), Hint: "use a list: INTEGER[]"}
+	}
+	if name := node.text("function_name"); name != "" {
+		if !scalarFunctions[strings.ToLower(name)] {
+			return errNotListed(name)
 		}
-		if node["type"] == "TABLE_FUNCTION" {
-			call, _ := node["function"].(map[string]any)
-			if name, _ := call["function_name"].(string); !tableFunctions[strings.ToLower(name)] {
-				return errNotReading(name + " is not open to queries")
-			}
+		if err := checkCall(node); err != nil {
+			return err
 		}
-		for _, child := range node {
-			if err := checkNode(child); err != nil {
-				return err
-			}
+	}
+	if node["type"] == "TABLE_FUNCTION" {
+		return checkTableFunction(node, depth)
+	}
+	for _, child := range node {
+		if err := checkNode(child, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTableFunction checks a function that gives rows, which are not in memory at the
+// same time: its arguments need no bounds.
+func checkTableFunction(node syntaxNode, depth int) error {
+	call := node.child("function")
+	if name := call.text("function_name"); !tableFunctions[strings.ToLower(name)] {
+		return errNotListed(name)
+	}
+	for _, child := range []any{call["children"], node["sample"]} {
+		if err := checkNode(child, depth+1); err != nil {
+			return err
 		}
 	}
 	return nil

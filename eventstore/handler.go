@@ -13,10 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// sqlMax bounds the body of a request.
-const sqlMax = 1 << 20
+	"github.com/perigeedb/perigee/internal/httpserver"
+)
 
 var contentTypes = map[Format]string{
 	FormatTable:  "text/plain; charset=utf-8",
@@ -37,8 +36,11 @@ type ErrorBody struct {
 // choose the format, JSON by default; ?limit= bounds the rows. A query that
 // cannot be answered is status 400 with an ErrorBody. An error after the first
 // rows breaks the connection off, so that half a result is never taken for one.
+//
+// A web page in a browser on this machine must not ask: it is refused by its origin, and
+// by the name that it has for a loopback address.
 func Handler(s *Store) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
 			writeError(w, http.StatusMethodNotAllowed, errors.New("send the SQL as the body of a POST"))
@@ -49,13 +51,14 @@ func Handler(s *Store) http.Handler {
 			writeError(w, http.StatusBadRequest, err)
 			return
 		}
-		sql, err := io.ReadAll(http.MaxBytesReader(w, req.Body, sqlMax))
+		sql, err := io.ReadAll(http.MaxBytesReader(w, req.Body, sqlMax+1))
 		if err != nil {
 			writeError(w, http.StatusBadRequest, fmt.Errorf("read the SQL: %w", err))
 			return
 		}
 		writeResult(req.Context(), w, s, string(sql), format, limit)
 	})
+	return httpserver.CheckHost(http.NewCrossOriginProtection().Handler(answer))
 }
 
 func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, sql string, format Format, limit int) {

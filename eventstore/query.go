@@ -3,6 +3,7 @@
 package eventstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -39,7 +40,7 @@ func newQueries(most int) queries {
 // it began. *QueryError says what is wrong with it.
 //
 // At most Options.Queries run at the same time; others wait. The Rows must be
-// closed; until then ctx ends the query.
+// closed; until then ctx ends the query, and so does Options.QueryTime.
 func (s *Store) Query(ctx context.Context, sql string) (*Rows, error) {
 	select {
 	case s.queries.slots <- struct{}{}:
@@ -88,8 +89,10 @@ func (s *Store) registerQuery(ctx context.Context) (*Rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rows{store: s, conn: c, ended: make(chan struct{}), released: make(chan struct{})}
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r := &Rows{store: s, conn: c, ended: make(chan struct{}), released: make(chan struct{}), started: time.Now(), memoryBefore: residentBytes()}
+	limited, stop := withTimeLimit(ctx, cmp.Or(s.options.QueryTime, queryTimeDefault))
+	r.ctx, r.cancel = context.WithCancelCause(limited)
+	r.stopTimer = stop
 	s.queries.mu.Lock()
 	defer s.queries.mu.Unlock()
 	s.queries.running[r] = r.cancel
@@ -138,6 +141,10 @@ type Rows struct {
 	released chan struct{} // the memory is free
 	watching sync.WaitGroup
 	once     sync.Once
+
+	started      time.Time
+	stopTimer    context.CancelFunc
+	memoryBefore int64 // of the process
 
 	stmt    duck.PreparedStatement
 	res     duck.Result
@@ -281,6 +288,7 @@ func (r *Rows) release() {
 	close(r.ended)
 	r.watching.Wait()
 	r.cancel(nil)
+	r.stopTimer()
 	duck.DestroyDataChunk(&r.chunk)
 	r.size, r.next = 0, 0
 	duck.DestroyResult(&r.res)
@@ -301,7 +309,7 @@ func (r *Rows) explainError(err error, sql string) error {
 		}
 	}
 	if outOfMemory(err) {
-		return &QueryError{Message: "the query needs more memory than the store may use", Hint: "narrow it by time, or give the store more memory"}
+		return errMemory
 	}
 	if _, ok := errors.AsType[*engineError](err); ok {
 		return queryError(err, sql)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
@@ -23,14 +24,18 @@ const (
 	checkpointBytes = 192 << 20
 	memoryDefault   = 384 << 20
 	tempMax         = "4GB" // what queries may spill to disk
+
+	queryTimeDefault = 10 * time.Minute
 )
 
 // Options are the settings of a store. The zero value is good.
 type Options struct {
-	Memory   int64 // bytes that DuckDB may use for writing and queries together; default 384 MiB
-	Threads  int   // that one query may use; default: one per core
-	Queries  int   // that may run at the same time; default 4
-	External []ExternalTable
+	Memory  int64 // bytes that DuckDB may use for writing and queries together; default 384 MiB
+	Threads int   // that one query may use; default: one per core
+	Queries int   // that may run at the same time; default 4
+	// QueryTime bounds a query, until its Rows are closed; default 10 minutes.
+	QueryTime time.Duration
+	External  []ExternalTable
 }
 
 // A Store is an open event store.
@@ -81,6 +86,7 @@ func Open(folder string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("eventstore: open %s: %w", folder, err)
 	}
 	go s.writer()
+	go s.queries.watchMemory(cmp.Or(o.Memory, memoryDefault)+memoryBeyond, s.closing)
 	return s, nil
 }
 

@@ -20,16 +20,13 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/internal/httpserver"
 	"github.com/perigeedb/perigee/pipeline"
 )
-
-// headerTimeout bounds how long a client may take to send the header of a request.
-const headerTimeout = 10 * time.Second
 
 // Config says where to serve what.
 type Config struct {
@@ -109,11 +106,7 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 func (s *Server) serve(l net.Listener, routes http.Handler) {
-	h := &http.Server{
-		Handler:           routes,
-		ReadHeaderTimeout: headerTimeout,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-	}
+	h := httpserver.New(routes, s.log)
 	s.servers = append(s.servers, h)
 	s.serving.Go(func() {
 		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {

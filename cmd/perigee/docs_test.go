@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -114,4 +115,22 @@ func anchorsOf(t *testing.T, page string) (anchors []string) {
 		anchors = append(anchors, strings.ReplaceAll(heading, " ", "-"))
 	}
 	return anchors
+}
+
+// TestSQLPage holds the reference of SQL to the code.
+func TestSQLPage(t *testing.T) {
+	if eventsql.Functions() == nil {
+		t.Skip("the event store needs cgo")
+	}
+	page, err := os.ReadFile("../../docs/reference/sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, g := range eventsql.Functions() {
+		fmt.Fprintf(&want, "\n**%s%s:** `%s`\n", strings.ToUpper(g.Name[:1]), g.Name[1:], strings.Join(g.Names, "` `"))
+	}
+	if _, functions, _ := strings.Cut(string(page), "prints them too.\n"); functions != want.String() {
+		t.Errorf("docs/reference/sql.md lists other functions than the code:\n%s", want.String())
+	}
 }

@@ -8,17 +8,18 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
 type listCommand struct {
-	What string `arg:"" optional:"" help:"sources, sinks, languages or metrics, or the name of one kind; all of them when left out."`
+	What string `arg:"" optional:"" help:"sources, sinks, languages, metrics or functions (of SQL), or the name of one kind; all of them when left out."`
 }
 
 func (listCommand) Help() string {
 	return `Lists what is linked into this binary, with the type and the meaning of every setting, and the metrics
-at /metrics.
+at /metrics, and the functions that queries may call.
 
 Examples:
   perigee list
@@ -59,6 +60,11 @@ func (l *listCommand) Run(c *console) error {
 	if wanted("metrics", "metrics") {
 		printMetrics(c.out)
 	}
+	if wanted("functions", "functions") {
+		for _, g := range eventsql.Functions() {
+			fmt.Fprintf(c.out, "%s in SQL: %s\n", g.Name, strings.Join(g.Names, " "))
+		}
+	}
 	if !found {
 		return l.unknown(kinds)
 	}
@@ -66,7 +72,7 @@ func (l *listCommand) Run(c *console) error {
 }
 
 func (l *listCommand) unknown(kinds engine.Kinds) error {
-	known := []string{"sources", "sinks", "languages", "metrics"}
+	known := []string{"sources", "sinks", "languages", "metrics", "functions"}
 	for _, k := range kinds.Sources {
 		known = append(known, k.Name)
 	}

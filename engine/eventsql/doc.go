@@ -10,3 +10,9 @@
 // A Store belongs to one engine. Without cgo there is no event store: Kinds is empty
 // and queries return the error of Available.
 package eventsql
+
+// A FunctionGroup is functions of SQL that a query may call.
+type FunctionGroup struct {
+	Name  string
+	Names []string
+}

@@ -33,6 +33,15 @@ func Available() (err error) { return nil }
 // Version names the library that answers queries.
 func Version() []string { return []string{eventstore.Version()} }
 
+// Functions returns the functions that queries may call.
+func Functions() []FunctionGroup {
+	var all []FunctionGroup
+	for _, g := range eventstore.Functions() {
+		all = append(all, FunctionGroup(g))
+	}
+	return all
+}
+
 // folderName is the event store's folder in the data folder.
 const folderName = "events"
 

@@ -44,3 +44,6 @@ func Query(context.Context, string, string, string, io.Writer) error { return Av
 
 // ReadIDs returns the error of Available.
 func ReadIDs(context.Context, string, string, string, func(uint64)) error { return Available() }
+
+// Functions returns the functions that queries may call.
+func Functions() []FunctionGroup { return nil }

@@ -34,7 +34,7 @@ var may = map[string][]string{
 	"source/kafka":    {"event", "source", "internal/kafka"},
 	"source/nats":     {"event", "source", "internal/address"},
 	"source/redis":    {"event", "source", "internal/resp"},
-	"source/http":     {"event", "source", "internal/address", "internal/spool", "internal/document/pure"},
+	"source/http":     {"event", "source", "internal/address", "internal/httpserver", "internal/spool", "internal/document/pure"},
 
 	"script":             {"event", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "script/luasyntax", "internal/document/pure"},
@@ -71,8 +71,8 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/durable"},
 
-	"eventstore": {"event", "internal/document"},
-	"server":     {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder"},
+	"eventstore": {"event", "internal/document", "internal/httpserver"},
+	"server":     {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
 	"admin":      {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
 
 	"engine": {
@@ -97,13 +97,14 @@ var may = map[string][]string{
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"internal/audit", "internal/chaos", "internal/nearest", "examples",
 	},
-	"examples":         {},
-	"internal/address": {},
-	"internal/nearest": {},
-	"internal/kafka":   {"internal/address"},
-	"internal/spool":   {"event", "internal/durable"},
-	"internal/resp":    {"internal/address"},
-	"examples/plugin":  {},
+	"examples":            {},
+	"internal/address":    {},
+	"internal/nearest":    {},
+	"internal/kafka":      {"internal/address"},
+	"internal/httpserver": {},
+	"internal/spool":      {"event", "internal/durable"},
+	"internal/resp":       {"internal/address"},
+	"examples/plugin":     {},
 
 	"examples/boltsink":   {"event", "sink"},
 	"examples/dirsource":  {"event", "source"},
@@ -120,8 +121,9 @@ var may = map[string][]string{
 	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},
 
 	// Programs that run the engine as its users do.
-	"internal/e2e":   {"source/generate", "internal/testserver", "internal/resp", "internal/audit"},
-	"internal/chaos": {"pipeline", "pipeline/deadletter", "internal/testserver", "internal/resp", "internal/e2e"},
+	"internal/e2e":         {"source/generate", "internal/testserver", "internal/resp", "internal/audit"},
+	"internal/e2e/hostile": {"internal/e2e"},
+	"internal/chaos":       {"pipeline", "pipeline/deadletter", "internal/testserver", "internal/resp", "internal/e2e"},
 }
 
 // mayCgo lists the packages that may use cgo. A build without cgo leaves them out.

@@ -110,6 +110,13 @@ func (e *Process) WaitReady(ctx context.Context, address string) error {
 // PeakBytes returns the peak of the resident memory so far.
 func (e *Process) PeakBytes() int64 { return e.peak.Load() }
 
+// ResetPeak resets the peak to the memory that is resident now.
+func (e *Process) ResetPeak() error {
+	err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", e.command.Process.Pid), []byte("5"), 0)
+	e.peak.Store(0)
+	return err
+}
+
 // watchPeak polls the kernel's high-water mark until the process exits. The maximum that
 // wait4 returns is useless: it includes what this process held before exec.
 func (e *Process) watchPeak() {

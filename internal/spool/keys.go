@@ -17,20 +17,24 @@ type keyRecord struct {
 	First uint64 `json:"first"`
 	Count uint64 `json:"count"`
 	When  int64  `json:"when"` // seconds since 1970
+
+	sender string // "" for one that was stored before the spool was opened
 }
 
 // A keyTable holds the keys that the spool remembers.
 type keyTable struct {
-	window  time.Duration
-	max     int
-	byKey   map[string]keyRecord
-	sweptAt time.Time
+	window      time.Duration
+	max         int
+	maxOfSender int
+	byKey       map[string]keyRecord
+	ofSender    map[string]int // keys of each sender
+	sweptAt     time.Time
 }
 
 func (t *keyTable) find(key string, now time.Time) (keyRecord, bool) {
 	k, found := t.byKey[key]
 	if found && t.expired(k.When, now) {
-		delete(t.byKey, key)
+		t.forget(k)
 		return keyRecord{}, false
 	}
 	return k, found
@@ -43,15 +47,38 @@ func (t *keyTable) expired(when int64, now time.Time) bool {
 // add remembers the key of a frame, if it has one.
 func (t *keyTable) add(f *frame) {
 	e := &f.entry
-	if e.Key != "" {
-		t.byKey[e.Key] = keyRecord{Key: e.Key, Sum: e.Sum, First: f.first, Count: uint64(len(e.Ends)), When: f.when.Unix()}
+	if e.Key == "" {
+		return
+	}
+	t.byKey[e.Key] = keyRecord{Key: e.Key, Sum: e.Sum, First: f.first, Count: uint64(len(e.Ends)), When: f.when.Unix(), sender: e.Sender}
+	if e.Sender != "" {
+		t.ofSender[e.Sender]++
 	}
 }
 
 func (t *keyTable) remove(keys []string) {
-	for _, k := range keys {
-		delete(t.byKey, k)
+	for _, key := range keys {
+		t.forget(t.byKey[key])
 	}
+}
+
+func (t *keyTable) forget(k keyRecord) {
+	delete(t.byKey, k.Key)
+	if k.sender == "" {
+		return
+	}
+	if t.ofSender[k.sender]--; t.ofSender[k.sender] <= 0 {
+		delete(t.ofSender, k.sender)
+	}
+}
+
+// hasRoomFor tells whether one more key of a sender can be remembered.
+func (t *keyTable) hasRoomFor(sender, key string, now time.Time) bool {
+	if key == "" || t.ofSender[sender] < t.maxOfSender {
+		return true
+	}
+	t.removeExpired(now)
+	return t.ofSender[sender] < t.maxOfSender
 }
 
 // hasRoom tells whether one more key can be remembered.
@@ -69,9 +96,9 @@ func (t *keyTable) removeExpired(now time.Time) {
 		return
 	}
 	t.sweptAt = now
-	for key, k := range t.byKey {
+	for _, k := range t.byKey {
 		if t.expired(k.When, now) {
-			delete(t.byKey, key)
+			t.forget(k)
 		}
 	}
 }

@@ -13,6 +13,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ var (
 	// ErrFull says that the spool holds as many bytes, or remembers as many
 	// keys, as it may.
 	ErrFull = errors.New("the spool is full")
+	// ErrSenderKeys says that the spool remembers as many keys of a sender as it may.
+	ErrSenderKeys = errors.New("this sender has used too many idempotency keys")
 	// ErrKeyReused says that a key came again with other content.
 	ErrKeyReused = errors.New("the key was used for other content")
 	// ErrClosed says that Close was called.
@@ -40,14 +43,17 @@ type Options struct {
 	SegmentBytes int64         // size from which on a segment is followed by another
 	KeyWindow    time.Duration // how long keys are remembered
 	KeysMax      int           // how many are remembered
+
+	KeysPerSender int // how many of one sender are remembered, since the spool was opened; 0 means KeysMax
 }
 
 // An Entry is what a sender hands over at once.
 type Entry struct {
-	Key  string // idempotency key; empty for none
-	Sum  uint64 // checksum of the content, which tells a repetition from a reused key
-	Data []byte // documents, back to back
-	Ends []uint32
+	Key    string // idempotency key; empty for none
+	Sender string // who used the key; not stored
+	Sum    uint64 // checksum of the content, which tells a repetition from a reused key
+	Data   []byte // documents, back to back
+	Ends   []uint32
 }
 
 // A Receipt says where an entry is.
@@ -93,7 +99,7 @@ type pendingAppend struct {
 // entry that a crash left incomplete is cut off.
 func Open(folder string, o Options) (*Spool, error) {
 	s := &Spool{folder: folder, options: o, grown: make(chan struct{})}
-	s.keys = keyTable{window: o.KeyWindow, max: o.KeysMax, byKey: make(map[string]keyRecord)}
+	s.keys = keyTable{window: o.KeyWindow, max: o.KeysMax, maxOfSender: cmp.Or(o.KeysPerSender, o.KeysMax), byKey: map[string]keyRecord{}, ofSender: map[string]int{}}
 	s.commits = durable.NewGroupCommit(s.commit)
 	if err := s.recover(); err != nil {
 		return nil, fmt.Errorf("open spool %s: %w", folder, err)
@@ -201,6 +207,9 @@ func (s *Spool) admit(e *Entry, next uint64, now time.Time) (Receipt, error) {
 	s.mu.Unlock()
 	if bytes >= s.options.BytesMax || !s.keys.hasRoom(e.Key, now) {
 		return Receipt{}, ErrFull
+	}
+	if !s.keys.hasRoomFor(e.Sender, e.Key, now) {
+		return Receipt{}, ErrSenderKeys
 	}
 	return Receipt{First: next, Count: uint64(len(e.Ends))}, nil
 }

@@ -469,3 +469,24 @@ func TestCancelledAppend(t *testing.T) {
 		t.Error("a cancelled entry was stored")
 	}
 }
+
+// TestKeysOfASender lets one sender use all the keys that it may have: another one still
+// has room, and so has the first without a key.
+func TestKeysOfASender(t *testing.T) {
+	o := small
+	o.KeysPerSender = 2
+	s := open(t, t.TempDir(), o)
+	for key, want := range map[string]error{"a": nil, "b": nil} {
+		if _, err := s.Append(t.Context(), Entry{Key: key, Sender: "one", Data: []byte("{}"), Ends: []uint32{2}}); err != want {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		sender, key string
+		want        error
+	}{{"one", "c", ErrSenderKeys}, {"one", "a", nil}, {"one", "", nil}, {"two", "c", nil}} {
+		if _, err := s.Append(t.Context(), Entry{Key: c.key, Sender: c.sender, Data: []byte("{}"), Ends: []uint32{2}}); err != c.want {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

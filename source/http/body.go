@@ -14,9 +14,13 @@ import (
 type postedBody struct {
 	data     []byte // the accepted events, back to back
 	ends     []uint32
-	rejected []rejection
-	count    int // of events, accepted or rejected
+	rejected []rejection // the first of those that are rejected
+	count    int         // of events, accepted or rejected
+
+	rejectedCount int
 }
+
+var errTooMany = fmt.Errorf("the body has more than %d events: post it in parts", eventsMax)
 
 // A rejection is one event that is not accepted.
 type rejection struct {
@@ -42,7 +46,7 @@ func parseBody(body []byte, contentType string) (*postedBody, error) {
 	switch {
 	case len(text) == 0:
 	case lines:
-		b.addLines(text)
+		return b, b.addLines(text)
 	case text[0] == '[':
 		return b, b.addArray(text)
 	default:
@@ -51,12 +55,17 @@ func parseBody(body []byte, contentType string) (*postedBody, error) {
 	return b, nil
 }
 
-func (b *postedBody) addLines(text []byte) {
+func (b *postedBody) addLines(text []byte) error {
 	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			b.addEvent(line)
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
 		}
+		if b.count == eventsMax {
+			return errTooMany
+		}
+		b.addEvent(line)
 	}
+	return nil
 }
 
 // addArray adds the elements of a JSON array. A truncated array is an error: its last
@@ -67,6 +76,9 @@ func (b *postedBody) addArray(text []byte) error {
 		return fmt.Errorf("the array is not JSON: %w", err)
 	}
 	for dec.More() {
+		if b.count == eventsMax {
+			return errTooMany
+		}
 		var item json.RawMessage
 		if err := dec.Decode(&item); err != nil {
 			return fmt.Errorf("the array is not JSON after element %d: %w", b.count, err)
@@ -85,7 +97,10 @@ func (b *postedBody) addArray(text []byte) error {
 func (b *postedBody) addEvent(doc []byte) {
 	b.count++
 	if err := pure.Check(doc); err != nil {
-		b.rejected = append(b.rejected, rejection{b.count, err.Error()})
+		b.rejectedCount++
+		if len(b.rejected) < rejectedMax {
+			b.rejected = append(b.rejected, rejection{b.count, err.Error()})
+		}
 		return
 	}
 	b.data = append(b.data, doc...)

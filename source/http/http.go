@@ -46,6 +46,7 @@ var pathPattern = regexp.MustCompile(`^/[A-Za-z0-9_.~/-]*$`)
 const (
 	segmentBytes = 32 << 20
 	keysMax      = 1_000_000 // about 200 MB of memory when all are in use
+	senderKeys   = 250_000   // that one client address may have of them
 )
 
 // Kind offers the source to configurations.
@@ -138,7 +139,7 @@ func (s *Source) startServer() (*spool.Spool, error) {
 		return s.spool, nil
 	}
 	sp, err := spool.Open(filepath.Join(s.env.Data, "http", s.env.Pipeline), spool.Options{
-		BytesMax: int64(s.config.Spool), SegmentBytes: segmentBytes, KeyWindow: s.config.Remember, KeysMax: keysMax,
+		BytesMax: int64(s.config.Spool), SegmentBytes: segmentBytes, KeyWindow: s.config.Remember, KeysMax: keysMax, KeysPerSender: senderKeys,
 	})
 	if err != nil {
 		return nil, &event.PermanentError{Err: err, Hint: "the disk may be full or the folder damaged"}

@@ -14,23 +14,26 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/httpserver"
 	"github.com/perigeedb/perigee/internal/spool"
 )
 
 const (
-	bodiesMax    = 4       // times max_body is the memory for all bodies together
-	requestBytes = 4 << 10 // of memory for a request besides its body
+	bodiesMax    = 4       // times max_body is the memory for all bodies together,
+	bodiesMin    = 1 << 20 // and at least this
 	keyMax       = 255     // bytes of an Idempotency-Key
-	headerTime   = 10 * time.Second
-	bodyTime     = time.Minute // for a client to send a whole request
+	rejectedMax  = 100     // events that a response lists as refused
+	eventsMax    = 100_000 // lines or elements of one body
+	ratioMax     = 200     // by which a body may grow when it is decompressed, beyond ratioFrom
+	ratioFrom    = 1 << 20
+	partBytesMax = 64 << 10 // of a body that are read at once
 	closeTime    = 3 * time.Second
 )
 
@@ -40,14 +43,14 @@ type server struct {
 	spool   *spool.Spool
 	log     *slog.Logger
 	address net.Addr
-	http    http.Server
-	bodies  *semaphore.Weighted
+	http    *http.Server
+	bodies  *budget
 	serving sync.WaitGroup
 }
 
 // newServer listens and serves until close.
 func newServer(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
-	s := &server{config: c, spool: sp, log: log, bodies: semaphore.NewWeighted(bodiesMax * int64(c.MaxBody))}
+	s := &server{config: c, spool: sp, log: log, bodies: newBudget(max(bodiesMax*int64(c.MaxBody), bodiesMin))}
 	certificates, err := c.loadCertificates()
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func newServer(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
 	mux.Handle("POST "+c.Path, http.HandlerFunc(s.handlePost))
 	// A web page in a browser on this machine reaches loopback too, and must not post.
 	handler := http.NewCrossOriginProtection().Handler(mux)
-	s.http = http.Server{Handler: handler, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	s.http = httpserver.New(handler, log)
 	s.serving.Go(func() { _ = s.http.Serve(l) })
 	log.Info("accepting events over HTTP", "address", s.address, "path", c.Path)
 	return s, nil
@@ -105,8 +108,9 @@ func (s *server) close() error {
 type response struct {
 	Accepted int         `json:"taken"`
 	Rejected []rejection `json:"refused,omitempty"`
-	Repeated bool        `json:"repeated,omitempty"` // the key is known: the events were accepted before
-	Error    string      `json:"error,omitempty"`    // why no event was accepted
+	Unlisted int         `json:"refused_more,omitempty"` // events that were refused beyond those listed
+	Repeated bool        `json:"repeated,omitempty"`     // the key is known: the events were accepted before
+	Error    string      `json:"error,omitempty"`        // why no event was accepted
 }
 
 // handlePost accepts the events of one body.
@@ -121,22 +125,50 @@ func (s *server) handlePost(w http.ResponseWriter, r *http.Request) {
 		writeResponse(w, http.StatusBadRequest, response{Error: fmt.Sprintf("the Idempotency-Key is longer than %d bytes", keyMax)})
 		return
 	}
-	memory := s.memoryFor(r)
-	if err := s.bodies.Acquire(r.Context(), memory); err != nil {
+	if r.ContentLength > int64(s.config.MaxBody) {
+		writeResponse(w, http.StatusRequestEntityTooLarge, response{Error: s.tooLarge().Error()})
+		return
+	}
+	status, answer := s.acceptBody(w, r, key)
+	if status == 0 {
 		return // the client is gone
 	}
-	defer s.bodies.Release(memory)
-	body, status, err := s.readBody(w, r)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeResponse(w, status, answer)
+}
+
+// acceptBody reads the body and makes its events durable. It has given the memory back
+// when it returns the response. The status 0 means that nobody waits for one.
+func (s *server) acceptBody(w http.ResponseWriter, r *http.Request, key string) (status int, answer response) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	control := http.NewResponseController(w)
+	memory := s.bodies.open(func(cause error) {
+		cancel(cause)
+		_ = control.SetReadDeadline(time.Unix(1, 0)) // ends a read that waits
+	})
+	defer memory.close()
+	body, status, err := s.readBody(ctx, r, memory)
 	if err != nil {
-		writeResponse(w, status, response{Error: err.Error()})
-		return
+		return status, response{Error: err.Error()}
+	}
+	if err := memory.grow(ctx, int64(len(body))); err != nil { // for the events in it
+		return http.StatusServiceUnavailable, response{Error: err.Error() + "; try again later"}
 	}
 	posted, err := parseBody(body, r.Header.Get("Content-Type"))
-	if err != nil {
-		writeResponse(w, http.StatusBadRequest, response{Error: err.Error()})
-		return
+	switch {
+	case errors.Is(err, errTooMany):
+		return http.StatusRequestEntityTooLarge, response{Error: err.Error()}
+	case err != nil:
+		return http.StatusBadRequest, response{Error: err.Error()}
 	}
-	s.appendToSpool(w, r, key, body, posted)
+	return s.appendToSpool(r, key, body, posted)
+}
+
+func (s *server) tooLarge() error {
+	return fmt.Errorf("the body is larger than %d bytes: post it in parts", s.config.MaxBody)
 }
 
 func (s *server) isAuthorized(r *http.Request) bool {
@@ -147,66 +179,117 @@ func (s *server) isAuthorized(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// memoryFor returns the memory to reserve for a request: what its length says, or the
-// maximum where that is unknown.
-func (s *server) memoryFor(r *http.Request) int64 {
-	bodyMax := int64(s.config.MaxBody)
-	if r.ContentLength < 0 || r.Header.Get("Content-Encoding") != "" {
-		return bodyMax
-	}
-	return min(r.ContentLength+requestBytes, bodyMax)
-}
-
 // readBody reads and decompresses the body. The status is for the response to an error.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, err error) {
-	bodyMax := int64(s.config.MaxBody)
-	in := io.Reader(http.MaxBytesReader(w, r.Body, bodyMax))
+func (s *server) readBody(ctx context.Context, r *http.Request, memory *share) (body []byte, status int, err error) {
+	compressed := &countingReader{r: r.Body}
+	in := io.Reader(compressed)
 	encoding := r.Header.Get("Content-Encoding")
 	switch encoding {
 	case "", "identity":
 	case "gzip":
 		decompressed, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, http.StatusBadRequest, fmt.Errorf("decompress the body: %w", err)
+			return nil, statusOfRead(ctx, err), fmt.Errorf("decompress the body: %w", readError(ctx, err))
 		}
 		in = decompressed
 	default:
 		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("unknown Content-Encoding %q: use gzip or none", encoding)
 	}
-	body, err = io.ReadAll(io.LimitReader(in, bodyMax+1))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large) || int64(len(body)) > bodyMax:
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body is larger than %d bytes: post it in parts", bodyMax)
-	case err != nil:
-		return nil, http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
-	case encoding != "gzip" && bytes.HasPrefix(body, []byte("\x1f\x8b")):
-		return nil, http.StatusUnsupportedMediaType, errors.New("the body is gzip data: post it with Content-Encoding: gzip")
+	for {
+		if body, err = growBody(ctx, body, memory); err != nil {
+			return nil, http.StatusServiceUnavailable, fmt.Errorf("%w; try again later", err)
+		}
+		n, err := in.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case len(body) > s.config.MaxBody:
+			return nil, http.StatusRequestEntityTooLarge, s.tooLarge()
+		case int64(len(body)) > ratioFrom && int64(len(body)) > ratioMax*compressed.n:
+			return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body is more than %d times as large as its compressed form", ratioMax)
+		case err == io.EOF && encoding != "gzip" && bytes.HasPrefix(body, []byte("\x1f\x8b")):
+			return nil, http.StatusUnsupportedMediaType, errors.New("the body is gzip data: post it with Content-Encoding: gzip")
+		case err == io.EOF:
+			return body, 0, nil
+		case err != nil:
+			return nil, statusOfRead(ctx, err), fmt.Errorf("read the body: %w", readError(ctx, err))
+		}
 	}
-	return body, 0, nil
 }
 
-// appendToSpool makes the events durable and responds.
-func (s *server) appendToSpool(w http.ResponseWriter, r *http.Request, key string, body []byte, posted *postedBody) {
-	receipt, err := s.spool.Append(r.Context(), spool.Entry{Key: key, Sum: xxhash.Sum64(body), Data: posted.data, Ends: posted.ends})
+// growBody makes room for another part, and takes the memory for it.
+func growBody(ctx context.Context, body []byte, memory *share) ([]byte, error) {
+	if len(body) < cap(body) {
+		return body, nil
+	}
+	more := max(4<<10, min(len(body), 16*partBytesMax))
+	if err := memory.grow(ctx, int64(more)); err != nil {
+		return nil, err
+	}
+	return append(make([]byte, 0, len(body)+more), body...), nil
+}
+
+// statusOfRead returns the status of a response to a body that could not be read.
+func statusOfRead(ctx context.Context, err error) int {
+	switch {
+	case errors.Is(context.Cause(ctx), errEvicted):
+		return http.StatusServiceUnavailable
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout
+	}
+	return http.StatusBadRequest
+}
+
+// readError says why a read ended.
+func readError(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errEvicted):
+		return cause
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("no more of it arrived for %v, or all of it took longer than %v", httpserver.BodyIdle, httpserver.BodyTime)
+	}
+	return err
+}
+
+// A countingReader counts what is read.
+type countingReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// appendToSpool makes the events durable and returns the response.
+func (s *server) appendToSpool(r *http.Request, key string, body []byte, posted *postedBody) (int, response) {
+	receipt, err := s.spool.Append(r.Context(), spool.Entry{
+		Key: key, Sender: senderOf(r), Sum: xxhash.Sum64(body), Data: posted.data, Ends: posted.ends,
+	})
 	switch {
 	case err == nil:
 	case errors.Is(err, spool.ErrKeyReused):
-		writeResponse(w, http.StatusUnprocessableEntity, response{Error: "this Idempotency-Key was used before with another body"})
-		return
+		return http.StatusUnprocessableEntity, response{Error: "this Idempotency-Key was used before with another body"}
 	case r.Context().Err() != nil:
-		return
+		return 0, response{}
 	default:
 		s.log.Warn("cannot accept events over HTTP", "error", err)
-		w.Header().Set("Retry-After", "1")
-		writeResponse(w, http.StatusServiceUnavailable, response{Error: err.Error() + "; try again later"})
-		return
+		return http.StatusServiceUnavailable, response{Error: err.Error() + "; try again later"}
 	}
 	status := http.StatusOK
-	if posted.count > 0 && len(posted.rejected) == posted.count {
+	if posted.count > 0 && posted.rejectedCount == posted.count {
 		status = http.StatusBadRequest
 	}
-	writeResponse(w, status, response{Accepted: len(posted.ends), Rejected: posted.rejected, Repeated: receipt.Repeated})
+	return status, response{
+		Accepted: len(posted.ends), Rejected: posted.rejected, Unlisted: posted.rejectedCount - len(posted.rejected), Repeated: receipt.Repeated,
+	}
+}
+
+// senderOf returns the address of a client, without its port.
+func senderOf(r *http.Request) string {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return host
 }
 
 func writeResponse(w http.ResponseWriter, status int, body response) {

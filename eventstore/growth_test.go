@@ -1,0 +1,96 @@
+//go:build cgo
+
+package eventstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// TestBoundedArguments asks for what would take gigabytes or end the process, and for
+// its harmless neighbours.
+func TestBoundedArguments(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1,"name":"x","tags":["a"],"l":[1,2]}`)
+	for sql, want := range map[string]string{
+		`SELECT json_structure('[]')`:                                                                    "function json_structure is not open to queries (perigee list functions",
+		`SELECT json_merge_patch('{}', '{}')`:                                                            "function json_merge_patch is not open",
+		`SELECT "Json_Structure"('[]')`:                                                                  "is not open",
+		`SELECT system.main.json_structure('[]')`:                                                        "is not open",
+		`SELECT name.json_structure() FROM events`:                                                       "is not open",
+		`SELECT sleep_ms(1) FROM events`:                                                                 "is not open",
+		`SELECT list_aggregate([1], 'list')`:                                                             "is not open",
+		`SELECT * FROM repeat('x', 3)`:                                                                   "function repeat is not open",
+		`SELECT repeat('x', 1001)`:                                                                       "repeat: argument 2 must be a constant of at most 1000",
+		`SELECT repeat('x', id) FROM events`:                                                             "argument 2 must be a constant",
+		`SELECT lpad('x', 1001, ' ')`:                                                                    "lpad: argument 2",
+		`SELECT bar(1, 0, 1, 1001)`:                                                                      "bar: argument 4",
+		`SELECT max(id, 1001) FROM events`:                                                               "max: argument 2",
+		`SELECT format('{:1000}', 1)`:                                                                    "widths",
+		`SELECT format('{:{}}', 1, 2)`:                                                                   "widths",
+		`SELECT printf('%*d', 1, 2)`:                                                                     "widths",
+		`SELECT printf(name, 1) FROM events`:                                                             "printf: argument 1 must be a constant",
+		`SELECT len(range(1002))`:                                                                        "FROM range(…)",
+		`SELECT len(range(0, id)) FROM events`:                                                           "FROM range(…)",
+		`SELECT len(generate_series(1, 9999, 2))`:                                                        "FROM generate_series(…)",
+		`SELECT replace(name, 'x', name) FROM events`:                                                    "replace: argument 3 must be a constant",
+		`SELECT list(id) OVER () FROM events`:                                                            "which a window would repeat",
+		`SELECT list_transform(l, lambda x: l) FROM events`:                                              "only its own parameters",
+		`SELECT list_transform([1], lambda x: list_transform(l, lambda y: x)) FROM events`:               "only its own parameters",
+		`SELECT name ILIKE '%a%b%c%d%' FROM events`:                                                      "more than 4 wildcards",
+		`SELECT regexp_matches(name, '` + strings.Repeat("a", 1001) + `') FROM events`:                   "the pattern has 1001 bytes",
+		`SELECT repeat(repeat('x', 300), 300)`:                                                           "multiply the size",
+		`WITH a AS (SELECT repeat('x', 300) s) SELECT repeat(s, 300) FROM a`:                             "multiply the size",
+		`SELECT repeat('x', 300) a, repeat(a, 300) b`:                                                    "multiply the size",
+		`SELECT repeat(s, 300) FROM (SELECT repeat('x', 300) s)`:                                         "multiply the size",
+		`SELECT list_transform(range(300), lambda x: range(300))`:                                        "multiply the size",
+		`SELECT a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a FROM events`:                                           "17 parts",
+		`SELECT NULL::INTEGER[2000]`:                                                                     "an array type has 2000 elements",
+		`SELECT ` + strings.Repeat("-", 1) + strings.Repeat("(1+", 300) + "1" + strings.Repeat(")", 300): "nested too deeply",
+		`SELECT '` + strings.Repeat("x", sqlMax) + `'`:                                                   "at most 262144 are read",
+	} {
+		rows, err := s.Query(context.Background(), sql)
+		if err == nil {
+			rows.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %v, want %q", sql, err, want)
+		}
+	}
+	for _, sql := range []string{
+		`SELECT repeat('=', 40) || name FROM events`, `SELECT lpad(name, 10, ' ') FROM events`, `SELECT count(*) FROM range(100000)`,
+		`SELECT list_transform(range(10), lambda x: x + 1)`, `SELECT [x * 2 FOR x IN [1, 2] IF x > 1]`,
+		`SELECT list_filter(['a', 'b'], lambda x: x = name) FROM events`, `SELECT string_agg(name, ', ') FROM events`,
+		`SELECT replace(name, 'a', 'b'), regexp_replace(name, '(a)', '<\1>', 'g') FROM events`, `SELECT format('{:>20} {}', name, id) FROM events`,
+		`SELECT strftime(TIMESTAMP '2020-01-01', '%Y-%m')`, `SELECT name LIKE '%a%' AND name ILIKE 'a%b' FROM events`,
+		`SELECT {'a': id, 'b': name, 'c': {'d': tags}} FROM events`, `SELECT a || b || c || d || e FROM (SELECT name a, name b, name c, name d, name e FROM events)`,
+		`SELECT id, row_number() OVER (ORDER BY id), sum(id) OVER (), lag(name) OVER (ORDER BY id) FROM events`,
+		`SELECT date_trunc('day', now()), extract(year FROM now()), now() AT TIME ZONE 'UTC', now() - INTERVAL 1 DAY`,
+		`SELECT [1][1], [1, 2][1:2], name[1], CASE WHEN id IN (1, 2) THEN 1 END, coalesce(id, 0), id BETWEEN 1 AND 2, id::VARCHAR FROM events`,
+		`SELECT quantile_cont(id, 0.5), median(id), approx_count_distinct(id), arg_max(name, id), histogram(id) FROM events`,
+		`SELECT '{"a":{"b":1}}'->'a'->>'b', json_extract_string('{"a":1}', '$.a'), to_json({'a': 1})`,
+		`SELECT unnest([1, 2])`, `SELECT * FROM events, unnest([id]) t(tag)`, `SELECT COLUMNS(*) FROM events`, `SELECT * EXCLUDE (id) FROM events`,
+		`SELECT name SIMILAR TO 'a.*', name ~ 'x', name ^@ 'x', position('x' IN name), substring(name, 1, 2), trim(name) FROM events`,
+		`UNPIVOT (SELECT 1 AS a, 2 AS b) ON COLUMNS(*) INTO NAME n VALUE v`,
+	} {
+		ask(t, s, sql)
+	}
+}
+
+// TestListedFunctionsExist finds names that DuckDB no longer has.
+func TestListedFunctionsExist(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	known := strings.Fields(strings.ToLower(ask(t, s, `SELECT DISTINCT function_name FROM duckdb_functions()`)))
+	have := map[string]bool{"unnest": true}
+	for _, name := range known {
+		have[strings.Trim(name, `"`)] = true
+	}
+	for _, g := range Functions() {
+		for _, name := range g.Names {
+			if !have[strings.ToLower(name)] {
+				t.Errorf("DuckDB has no function %s", name)
+			}
+		}
+	}
+}

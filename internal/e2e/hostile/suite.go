@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+const (
+	patience    = 2 * time.Second // within which every neighbour must be served
+	caseTimeout = 20 * time.Second
+	// afterwards is how long the neighbours are watched once an attack is over.
+	afterwards = 60 * time.Millisecond
+)
+
+// An attackCase is one attack.
+type attackCase struct {
+	name string
+	// run attacks and returns what came of it, for a person to read. An error means
+	// that the engine answered in a way that it must not.
+	run func(context.Context, *target) (string, error)
+}
+
+// A suite is attacks on one engine, which is restarted when an attack ends it.
+type suite struct {
+	name    string
+	memory  int64 // bytes that the engine may take in all
+	cases   []attackCase
+	verbose bool
+}
+
+// run runs the cases and returns how many failed.
+func (s *suite) run(binary string) (failed int, err error) {
+	var t *target
+	defer func() { t.stop() }()
+	peak := int64(0)
+	for _, c := range s.cases {
+		if t == nil {
+			if t, err = startTarget(binary); err != nil {
+				return failed, err
+			}
+		}
+		outcome, fault := s.attack(t, c)
+		peak = max(peak, t.engine.PeakBytes())
+		if s.verbose || fault != nil {
+			fmt.Printf("%-60s %4d MiB  %s\n", c.name, t.engine.PeakBytes()>>20, outcome)
+		}
+		if fault != nil {
+			failed++
+			fmt.Printf("FAIL %s: %v\n", c.name, fault)
+			if s.verbose && !t.isAlive() {
+				t.printLog(os.Stdout)
+			}
+			t.stop()
+			t = nil
+		}
+	}
+	fmt.Printf("%s: %d MiB at most, %d MiB are allowed\n", s.name, peak>>20, s.memory>>20)
+	return failed, nil
+}
+
+// attack runs one case, with neighbours beside it.
+func (s *suite) attack(t *target, c attackCase) (outcome string, fault error) {
+	if err := t.engine.ResetPeak(); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
+	defer cancel()
+	beside := startNeighbours(t)
+	outcome, fault = c.run(ctx, t)
+	time.Sleep(afterwards)
+	worst, err := beside.stop()
+	switch {
+	case !t.isAlive():
+		return outcome, fmt.Errorf("the engine ended")
+	case fault != nil:
+		return outcome, fault
+	case err != nil:
+		return outcome, err
+	case worst > patience:
+		return outcome, fmt.Errorf("a neighbour waited %v", worst)
+	case t.engine.PeakBytes() > s.memory:
+		return outcome, fmt.Errorf("the engine took %d MiB", t.engine.PeakBytes()>>20)
+	}
+	return outcome, nil
+}

@@ -1,0 +1,35 @@
+package httpserver
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// CheckHost refuses requests that arrive on a loopback address for any host but
+// localhost or an address. A web page can make a name of its own mean 127.0.0.1 (DNS
+// rebinding), and its browser would then let it read the answers.
+func CheckHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		if local != nil && local.IP.IsLoopback() && !isLocalName(r.Host) {
+			http.Error(w, "this address answers requests for localhost and for IP addresses only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLocalName reports whether a Host is localhost or an address, with or without a port.
+// A request of HTTP/1.0 may have none.
+func isLocalName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if host == "" || strings.EqualFold(host, "localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}

@@ -1,0 +1,75 @@
+package httpserver
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(handler, slog.New(slog.DiscardHandler))
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return l.Addr().String()
+}
+
+// ask sends a request as it is and returns the status line.
+func ask(t *testing.T, address, request string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	fmt.Fprint(conn, request)
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+func TestHosts(t *testing.T) {
+	address := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for host, want := range map[string]string{
+		"localhost": "200", "LocalHost:80": "200", "127.0.0.1": "200", "127.0.0.1:4290": "200", "[::1]:80": "200", "192.168.1.1": "200",
+		"example.com": "403", "localhost.example.com": "403", "127.0.0.1.example.com:80": "403", "localhost.": "403", "2130706433": "403", "0x7f.1": "403",
+	} {
+		if got := ask(t, address, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); !strings.Contains(got, want) {
+			t.Errorf("Host %s: %q, want %s", host, got, want)
+		}
+	}
+	if got := ask(t, address, "GET http://example.com/ HTTP/1.1\r\nHost: localhost\r\n\r\n"); !strings.Contains(got, "403") {
+		t.Errorf("the host in the address of a request was not looked at: %q", got)
+	}
+}
+
+func TestHeaderIsBounded(t *testing.T) {
+	address := serve(t, func(http.ResponseWriter, *http.Request) {})
+	if got := ask(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x", 32<<10)+"\r\n\r\n"); !strings.Contains(got, "431") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestIdleConnectionsMakeRoom opens more connections than the server keeps.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	address := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for range ConnectionsMax + 50 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Skip("this process may not open so many connections")
+		}
+		defer conn.Close()
+	}
+	if got := ask(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); !strings.Contains(got, "200") {
+		t.Errorf("got %q", got)
+	}
+}

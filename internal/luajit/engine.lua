@@ -39,7 +39,7 @@ local function copy_list(array)
 end
 
 local tables = debug.getmetatable(globals.table).__index
-local insert, remove, concat, sort = tables.insert, tables.remove, tables.concat, tables.sort
+local insert, remove, concat, sort, move = tables.insert, tables.remove, tables.concat, tables.sort, tables.move
 
 function tables.insert(t, ...)
   if is_document(t) then return container.insert(t, ...) end
@@ -66,6 +66,23 @@ function tables.sort(t, less)
   local sorted, n = copy_list(t)
   sort(sorted, less)
   for i = 1, n do t[i] = sorted[i] end
+end
+
+-- move: the library's own reads and writes past metatables.
+function tables.move(from, first, last, at, to)
+  to = to or from
+  if not is_document(from) and not is_document(to) then
+    if getmetatable(to) == false then error("attempt to change a library", 2) end
+    return move(from, first, last, at, to)
+  end
+  first, last, at = tonumber(first), tonumber(last), tonumber(at)
+  if not (first and last and at) then error("bad argument to 'move' (number expected)", 2) end
+  if at > last or at <= first or to ~= from then
+    for i = first, last do to[i + at - first] = from[i] end
+  else
+    for i = last, first, -1 do to[i + at - first] = from[i] end
+  end
+  return to
 end
 
 local function unpack_any(t, from, to)

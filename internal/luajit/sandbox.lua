@@ -2,8 +2,8 @@
 -- Returns the table of globals, the environment, and the function that seals it.
 local strings, threads, log = ...
 
-local error, getmetatable, next, select, setmetatable, tostring, type, unpack =
-  error, getmetatable, next, select, setmetatable, tostring, type, unpack
+local error, getmetatable, next, rawlen, select, setmetatable, tonumber, tostring, type, unpack =
+  error, getmetatable, next, rawlen, select, setmetatable, tonumber, tostring, type, unpack
 
 -- library returns a read-only view, so that a script cannot change functions that string
 -- methods or the host's own code use.
@@ -183,6 +183,20 @@ end
 
 -- format replaces the library's own, which calls __tostring from C to any depth.
 
+-- insert: the library's own moves elements in C, down to any position.
+
+local raw_insert = table.insert
+
+local function insert(t, ...)
+  if select("#", ...) == 2 and type(t) == "table" then
+    local at = tonumber((...))
+    if at and not (at >= 1 and at <= rawlen(t) + 1) then
+      error("bad argument #2 to 'insert' (position out of bounds)", 2)
+    end
+  end
+  return raw_insert(t, ...)
+end
+
 local raw_format = string.format
 
 local function plain(v)
@@ -274,8 +288,8 @@ end
 local meta = getmetatable("")
 meta.__index, meta.__metatable = text, false
 
-local tables = only(table, "insert remove concat pack unpack move maxn")
-tables.sort = sort
+local tables = only(table, "remove concat pack unpack move maxn")
+tables.insert, tables.sort = insert, sort
 
 local globals = only(_G, [[
   assert error getmetatable ipairs next pairs rawequal rawlen select setmetatable

@@ -17,6 +17,9 @@ func (m *machine) tableLibrary(standard *lua.LTable) map[string]lua.LGFunction {
 			p := m.document(l, l.Get(1))
 			if p == nil {
 				m.checkOpen(l, l.Get(1))
+				if name == "insert" {
+					checkPosition(l)
+				}
 				return callStandard(l, original)
 			}
 			if p.container.Kind() != pure.Array {
@@ -43,6 +46,17 @@ func (m *machine) checkOpen(l *lua.LState, v lua.LValue) {
 	}
 	if meta, ok := t.Metatable.(*lua.LTable); ok && meta != m.listMeta && meta.RawGetString("__metatable") == lua.LFalse {
 		l.RaiseError("the table is read-only")
+	}
+}
+
+// checkPosition refuses to insert into a table far beyond its end, as LuaJIT's sandbox does.
+func checkPosition(l *lua.LState) {
+	t, ok := l.Get(1).(*lua.LTable)
+	if !ok || l.GetTop() != 3 {
+		return
+	}
+	if at := l.CheckNumber(2); !(at >= 1 && at <= lua.LNumber(t.Len()+1)) {
+		l.ArgError(2, "position out of bounds")
 	}
 }
 

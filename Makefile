@@ -7,7 +7,7 @@ PERIGEE := bin/perigee
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash soak torture torture-asan fuzz bench-crossing bench-pipeline bench-pool bare-debian clean
+.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash crash-scripts soak torture torture-asan fuzz bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ crash: build ## a short verify, in about a minute
 	@$(SETUP) servers
 	@$(PERIGEE) verify --quick
 
+crash-scripts: build ## kill 500 processes of a script while events flow: each event is delivered once
+	@PERIGEE_KILLS=500 $(GO) test ./cmd/perigee -count=1 -v -timeout 20m -run TestKilledScripts
+
 DURATION := 10m
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
@@ -87,6 +90,10 @@ bench-pipeline: build ## a million events from Redis into MariaDB and PostgreSQL
 bench-pool: ## pools of VMs at 1,000 to 4,000 goroutines: ours and gopher-lua's
 	@$(SETUP) build
 	@cd bench && ../$(GO) run ./pool
+
+bench-isolate: ## a script in a process of its own, compared with one in the engine's process
+	@$(SETUP) build
+	@cd bench && ../$(GO) run ./isolate
 
 TARGET := demo
 bare-debian: ## make TARGET=demo on a clone in a minimal Debian below /tmp; needs root

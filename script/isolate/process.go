@@ -31,6 +31,7 @@ type process struct {
 	batches  int    // that it was given
 	text     []byte // of the last answer
 	death    error  // why it takes no more requests
+	unused   bool   // it ended before it got the last request
 	measured time.Time
 	resident int // bytes
 
@@ -144,6 +145,12 @@ func (e *exitError) Error() string {
 	return "the script's process ended"
 }
 
+// killed reports whether another process ended the worker.
+func (e *exitError) killed() bool {
+	status, ok := e.state.Sys().(syscall.WaitStatus)
+	return e.cause == nil && ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
 // crashLine returns the line of a report in which Go's runtime says why it gave up.
 func crashLine(report string) string {
 	const longest = 200
@@ -193,15 +200,19 @@ const wallFactor = 10
 
 var errHang = errors.New("time limit")
 
-// ask sends a request and waits for its answer. serve handles the calls of the worker
-// until then; their time does not count.
-func (p *process) ask(ctx context.Context, m message, b budget, serve func(text []byte) ([]byte, error)) (message, error) {
+// A server answers the calls of a worker. waited is the time that does not count against
+// the worker's. An error says that the call was invalid.
+type server func(text []byte) (reply []byte, waited time.Duration, err error)
+
+// ask sends a request and waits for its answer.
+func (p *process) ask(ctx context.Context, m message, b budget, serve server) (message, error) {
 	p.number++
 	m.number = p.number
 	p.setRunning(true)
 	defer p.setRunning(false)
 	clock := p.startClock()
 	if err := send(p.fd, m); err != nil {
+		p.unused = true
 		return m, p.exitError(nil)
 	}
 	for {
@@ -210,11 +221,11 @@ func (p *process) ask(ctx context.Context, m message, b budget, serve func(text 
 		case err == nil && answer.number != p.number:
 			return answer, p.fail(fmt.Errorf("%w: answer %d to request %d", errFrame, answer.number, p.number))
 		case err == nil && answer.kind == call:
-			clock.pause()
-			if err := p.serveCall(ctx, answer, serve); err != nil {
+			waited, err := p.serveCall(ctx, answer, serve)
+			if err != nil {
 				return answer, err
 			}
-			clock.resume()
+			clock.started = clock.started.Add(waited)
 		case err == nil:
 			return answer, p.readText(answer)
 		case err != errNothing:
@@ -231,25 +242,25 @@ func (p *process) ask(ctx context.Context, m message, b budget, serve func(text 
 }
 
 // serveCall answers a call of the worker.
-func (p *process) serveCall(ctx context.Context, m message, serve func([]byte) ([]byte, error)) error {
+func (p *process) serveCall(ctx context.Context, m message, serve server) (waited time.Duration, err error) {
 	if err := p.readText(m); err != nil {
-		return err
+		return 0, err
 	}
 	p.setRunning(false)
-	reply, err := serve(p.text)
+	reply, waited, err := serve(p.text)
 	if err := ctx.Err(); err != nil {
 		_ = p.fail(err)
-		return err
+		return 0, err
 	}
 	if err != nil {
-		return p.fail(err)
+		return 0, p.fail(err)
 	}
 	n := copy(p.memory.text, reply)
 	p.setRunning(true)
 	if err := send(p.fd, message{kind: results, number: p.number, a: uint64(n)}); err != nil {
-		return p.exitError(nil)
+		return 0, p.exitError(nil)
 	}
-	return nil
+	return waited, nil
 }
 
 // readText copies the text of an answer.
@@ -282,15 +293,11 @@ type clock struct {
 	process *process
 	started time.Time
 	used    time.Duration // processor time before
-	paused  time.Time
 }
 
 func (p *process) startClock() *clock {
 	return &clock{process: p, started: time.Now(), used: -1}
 }
-
-func (c *clock) pause()  { c.paused = time.Now() }
-func (c *clock) resume() { c.started = c.started.Add(time.Since(c.paused)) }
 
 func (c *clock) check(b budget) error {
 	wall := time.Since(c.started)

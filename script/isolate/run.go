@@ -26,6 +26,7 @@ type run struct {
 	member *pool.Member // that the run holds, or nil
 	parts  []part       // that have not run; the last one is next
 	deaths int          // of new workers, by the event that is alone
+	unused int          // workers in a row that ended before they got a request
 	search time.Time    // since when events are sought that end their workers
 }
 
@@ -35,6 +36,10 @@ type part struct{ first, end int }
 // deathsMax is how many new workers an event must end alone to become a dead letter. A
 // worker may also be killed from outside, just when it runs this event.
 const deathsMax = 2
+
+// killsMax is deathsMax where another process killed the workers: the system when it has
+// no memory, or a person.
+const killsMax = 5
 
 func newRun(s *isolatedScript) *run {
 	r := &run{s: s, result: script.NewResultBuilder(&s.opts, s)}
@@ -50,7 +55,7 @@ func newRun(s *isolatedScript) *run {
 func (s *isolatedScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
 	r := s.runs.Get().(*run)
 	defer s.runs.Put(r)
-	r.ctx, r.in, r.search, r.deaths = ctx, in, time.Time{}, 0
+	r.ctx, r.in, r.search, r.deaths, r.unused = ctx, in, time.Time{}, 0, 0
 	r.result.Start(in, res)
 	ran, limit, err := r.runParts()
 	r.release()
@@ -85,8 +90,9 @@ func (r *run) runParts() (ran int, limit *script.LimitError, err error) {
 		r.parts = r.parts[:len(r.parts)-1]
 		limit, err := r.runPart(p)
 		if died, ok := errors.AsType[*exitError](err); ok && r.ctx.Err() == nil {
-			if limit = r.handleDeath(p, died); limit != nil {
-				return p.end, limit, nil
+			limit, err := r.handleDeath(p, died)
+			if limit != nil || err != nil {
+				return p.end, limit, err
 			}
 			continue
 		}
@@ -133,7 +139,7 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 	if err := f.read(&answer, w.memory, w.text, bounds{n, len(r.s.opts.Sinks), limits.Output, r.s.opts.Value}); err != nil {
 		return nil, w.fail(err)
 	}
-	r.deaths = 0
+	r.deaths, r.unused = 0, 0
 	r.add(p.first)
 	if size+len(f.rows.Data) > keptBytes {
 		w.memory.release()
@@ -234,33 +240,42 @@ func (r *run) splitAround(p part, current uint32) {
 
 // handleDeath says what happens to the events that a worker ran when it ended. Its result
 // is lost, and none of it was used.
-func (r *run) handleDeath(p part, died *exitError) *script.LimitError {
+func (r *run) handleDeath(p part, died *exitError) (*script.LimitError, error) {
 	w := r.member.VM.(*process)
 	current := w.memory.current.Load()
 	fresh := w.batches == 1
 	r.release()
 	n := p.end - p.first
+	if w.unused {
+		r.parts = append(r.parts, p)
+		r.unused++
+		return nil, backOff(r.ctx, r.unused-1)
+	}
 	r.s.log.Line(slog.LevelWarn, fmt.Sprintf("process %d: %v; running its %d events again in a new process", w.process.Pid, died, n), r.s.name, "isolate")
 	if r.search.IsZero() {
 		r.search = time.Now()
 	}
 	if n > 1 {
 		r.splitAround(p, current)
-		return nil
+		return nil, nil
 	}
 	if fresh {
 		r.deaths++
 	}
-	if r.deaths < deathsMax {
+	most := deathsMax
+	if died.killed() {
+		most = killsMax
+	}
+	if r.deaths < most {
 		r.parts = append(r.parts, p)
-		return nil
+		return nil, nil
 	}
 	r.deaths = 0
 	r.result.Fail(p.first, "script", &script.Error{Message: died.Error(), Traceback: died.report})
 	if len(r.parts) > 0 && time.Since(r.search) >= wallFactor*r.s.opts.Limits.BatchTime {
 		return &script.LimitError{Limit: "batch time", Err: &script.Error{
 			Script: r.s.code.Name, Message: "events ended the script's process until the batch's time was used up",
-		}}
+		}}, nil
 	}
-	return nil
+	return nil, nil
 }

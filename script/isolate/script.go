@@ -32,9 +32,8 @@ type isolatedScript struct {
 	group    *pool.Group
 	runs     sync.Pool // of *run
 
-	mu       sync.Mutex
-	first    *process // that loaded the code first, until the pool has it
-	failures int      // starts in a row
+	mu    sync.Mutex
+	first *process // that loaded the code first, until the pool has it
 }
 
 // loader returns a function that loads code of a language in a worker.
@@ -75,27 +74,24 @@ func (l *Launcher) load(ctx context.Context, language string, code script.Code, 
 // String implements script.Script.
 func (s *isolatedScript) String() string { return s.name }
 
-// Open implements pool.Maker.
+// Open implements pool.Maker. The code has been loaded before, so that it tries until a
+// worker loads it again.
 func (m maker) Open(ctx context.Context) (pool.VM, error) {
 	s := m.isolatedScript
 	s.mu.Lock()
-	p, failures := s.first, s.failures
+	p, failures := s.first, 0
 	s.first = nil
 	s.mu.Unlock()
-	if p != nil {
-		return p, nil
+	for p == nil {
+		if err := backOff(ctx, failures); err != nil {
+			return nil, err
+		}
+		var err error
+		if p, err = s.open(ctx); err != nil {
+			failures++
+			s.log.Line(slog.LevelWarn, fmt.Sprintf("cannot start a process, attempt %d: %v", failures, err), s.name, "isolate")
+		}
 	}
-	if err := backOff(ctx, failures); err != nil {
-		return nil, err
-	}
-	p, err := s.open(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.failures++
-		return nil, err
-	}
-	s.failures = 0
 	return p, nil
 }
 
@@ -136,21 +132,34 @@ func (m maker) Close() {
 // the code itself may take.
 const loadTime = 10 * time.Second
 
-// open starts a worker and loads the code in it.
+// open starts a worker and loads the code in it, again when it was killed from outside.
 func (s *isolatedScript) open(ctx context.Context) (*process, error) {
+	for tries := 1; ; tries++ {
+		p, err := s.startLoaded(ctx)
+		died, ok := errors.AsType[*exitError](err)
+		if !ok || ctx.Err() != nil {
+			return p, err
+		}
+		if !died.killed() || tries == loadTries {
+			return nil, &script.Error{Script: s.code.Name, Message: "while the code was loaded, " + died.Error(), Traceback: died.report}
+		}
+	}
+}
+
+// loadTries is how many workers must be killed while they load code for the code to be
+// at fault.
+const loadTries = 5
+
+func (s *isolatedScript) startLoaded(ctx context.Context) (*process, error) {
 	p, err := s.launcher.startWorker(s.layout)
 	if err != nil {
 		return nil, err
 	}
-	err = s.loadInto(ctx, p)
-	if err == nil {
-		return p, nil
+	if err := s.loadInto(ctx, p); err != nil {
+		p.Close()
+		return nil, err
 	}
-	p.Close()
-	if died, ok := errors.AsType[*exitError](err); ok {
-		err = &script.Error{Script: s.code.Name, Message: "while the code was loaded, " + died.Error(), Traceback: died.report}
-	}
-	return nil, err
+	return p, nil
 }
 
 func (s *isolatedScript) loadInto(ctx context.Context, p *process) error {
@@ -232,17 +241,16 @@ const (
 	callFunction
 )
 
-// serve returns the function that answers calls of a worker. An error of it says that
-// the call was invalid.
-func (s *isolatedScript) serve(ctx context.Context) func([]byte) ([]byte, error) {
-	return func(text []byte) ([]byte, error) {
+// serve returns what answers the calls of a worker.
+func (s *isolatedScript) serve(ctx context.Context) server {
+	return func(text []byte) (reply []byte, waited time.Duration, err error) {
 		d := &decoder{buf: text}
 		e := &encoder{buf: make([]byte, 0, 64)}
 		switch what := d.uint(); {
 		case what == callFile && s.code.Files != nil:
 			path := d.text()
 			if d.end() != nil {
-				return nil, d.err
+				return nil, 0, d.err
 			}
 			content, err := s.code.Files(path)
 			e.buf = slices.Grow(e.buf, len(content)+errorBytes(err)+64)
@@ -250,16 +258,23 @@ func (s *isolatedScript) serve(ctx context.Context) func([]byte) ([]byte, error)
 		case what == callFunction:
 			module, name := d.text(), d.text()
 			args := d.values(0)
-			f := s.function(module, name)
-			if d.end() != nil || f == nil {
-				return nil, fmt.Errorf("%w: a call of an unknown function", errFrame)
+			waits, pure := s.modules[module].Functions[name], s.modules[module].Pure[name]
+			if d.end() != nil || waits == nil && pure == nil {
+				return nil, 0, fmt.Errorf("%w: a call of an unknown function", errFrame)
 			}
-			results, err := callSafely(ctx, f, args)
-			return encodeResults(results, err), nil
+			if waits == nil {
+				limited, cancel := context.WithTimeout(ctx, s.opts.Limits.EventTime)
+				defer cancel()
+				results, err := callSafely(functionContext{limited, s.opts.Limits.Memory}, pure, args)
+				return encodeResults(results, err), 0, nil
+			}
+			began := time.Now()
+			results, err := callSafely(ctx, waits, args)
+			return encodeResults(results, err), time.Since(began), nil
 		default:
-			return nil, fmt.Errorf("%w: an unknown call", errFrame)
+			return nil, 0, fmt.Errorf("%w: an unknown call", errFrame)
 		}
-		return e.buf, nil
+		return e.buf, 0, nil
 	}
 }
 
@@ -284,13 +299,14 @@ func writeFile(e *encoder, content []byte, err error) {
 	}
 }
 
-func (s *isolatedScript) function(module, name string) script.Func {
-	m := s.modules[module]
-	if f := m.Functions[name]; f != nil {
-		return f
-	}
-	return m.Pure[name]
+// A functionContext is the context of a function that does not wait.
+type functionContext struct {
+	context.Context
+	memory int
 }
+
+// MemoryLeft returns the memory limit: what the script has is known to its worker only.
+func (c functionContext) MemoryLeft() int { return c.memory }
 
 // callSafely calls a function of the program. The worker's engine adds the name of the
 // function to errors.
@@ -330,6 +346,7 @@ func encodeResults(results []any, err error) []byte {
 	text = text[:min(len(text), textBytes/2)]
 	e := &encoder{buf: make([]byte, 0, len(text)+64)}
 	e.bool(false)
+	e.bool(errors.Is(err, script.ErrMemory))
 	e.text(text)
 	return e.buf
 }

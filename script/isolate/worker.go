@@ -266,6 +266,9 @@ func (w *worker) function(module, name string) script.Func {
 			values := d.values(0)
 			return values, d.end()
 		}
+		if d.bool() {
+			return nil, fmt.Errorf("%w: %s", script.ErrMemory, d.text())
+		}
 		return nil, errors.New(d.text())
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 // A Format is how a result is written.
@@ -169,24 +170,13 @@ func align(sqlType string) text.Align {
 	return text.AlignLeft
 }
 
-// clean makes text from events safe to show: control characters, which could
-// move a terminal's cursor or worse, are spelled out, and long text is cut.
+// clean makes text from events safe to show in a cell: it is escaped, and cut when long.
 func clean(s string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if n++; n > tableWidth {
-			b.WriteRune('…')
-			break
-		}
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
+	runes := []rune(terminal.EscapeLine(s))
+	if len(runes) > tableWidth {
+		return string(runes[:tableWidth]) + "…"
 	}
-	return b.String()
+	return string(runes)
 }
 
 // Text spells a value for people; nil is "".

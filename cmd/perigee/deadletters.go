@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 func newEncoder(w io.Writer) *json.Encoder {
@@ -141,7 +142,7 @@ func printLetter(w io.Writer, l *admin.DeadLetter) error {
 	}
 	original := l.Event()
 	fmt.Fprintf(&b, "\nevent, %s\n%s\n", countOf(len(original), "byte"), indentJSON(original))
-	_, err := io.WriteString(w, printable(b.String()))
+	_, err := io.WriteString(w, terminal.Escape(b.String()))
 	return err
 }
 

@@ -158,7 +158,7 @@ func (s *dlqShowCommand) Run(c *console) error {
 			case err != nil:
 				return err
 			case s.Raw:
-				_, err = forTerminal(c.out).Write(letter.Event())
+				_, err = c.out.Write(letter.Event())
 			case s.JSON:
 				err = newEncoder(c.out).Encode(letter)
 			default:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 // An exitError ends the command with an exit code and prints nothing.
@@ -48,9 +49,9 @@ func printError(w io.Writer, err error, hint string) {
 		}
 		return
 	case *config.Error:
-		fmt.Fprintf(w, "perigee: error: %s\n", printable(e.Error()))
+		fmt.Fprintf(w, "perigee: error: %s\n", terminal.Escape(e.Error()))
 		if excerpt := e.Excerpt(); excerpt != "" {
-			fmt.Fprintln(w, printable(excerpt))
+			fmt.Fprintln(w, terminal.Escape(excerpt))
 		}
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {
@@ -67,5 +68,5 @@ func printError(w io.Writer, err error, hint string) {
 
 // indentLines keeps the lines of one message together.
 func indentLines(s string) string {
-	return strings.ReplaceAll(printable(strings.TrimSpace(s)), "\n", "\n  ")
+	return strings.ReplaceAll(terminal.Escape(strings.TrimSpace(s)), "\n", "\n  ")
 }

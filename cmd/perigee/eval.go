@@ -57,7 +57,7 @@ func (e *evalCommand) Run(c *console) error {
 	}
 	defer loaded.Close()
 	v := evaluation{
-		script: loaded, lines: newLineReader(c.in), out: bufio.NewWriterSize(forTerminal(c.out), 64<<10), err: c.err, sinks: sinks,
+		script: loaded, lines: newLineReader(c.in), out: bufio.NewWriterSize(c.out, 64<<10), err: c.err, sinks: sinks,
 	}
 	v.result.Outputs = make([]event.Output, len(sinks))
 	err = v.runAll(ctx)

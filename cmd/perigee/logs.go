@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/lmittmann/tint"
-	"golang.org/x/term"
+	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 // logFlags are the flags of commands that log.
@@ -14,19 +14,31 @@ type logFlags struct {
 	LogLevel  slog.Level `default:"info" help:"Minimum log level: debug, info, warn or error."`
 }
 
-// newLogger returns a log to w, in colours if standard error is a terminal.
+// newLogger returns a log to w, in colours if standard error is a terminal. No message
+// or value steers the terminal, nor looks like another line, also when the log is
+// read later.
 func (f logFlags) newLogger(c *console, w io.Writer) *slog.Logger {
 	switch {
 	case f.LogFormat == "json":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
-	case isTerminal(c.err):
+		return slog.New(slog.NewJSONHandler(terminal.NewWriter(w), &slog.HandlerOptions{Level: f.LogLevel}))
+	case terminal.Is(c.err):
 		_, noColor := c.lookup("NO_COLOR")
-		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: f.LogLevel, TimeFormat: "15:04:05", NoColor: noColor}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: f.LogLevel, TimeFormat: "15:04:05", NoColor: noColor, ReplaceAttr: escapeAttr}))
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: f.LogLevel}))
+	return slog.New(slog.NewTextHandler(terminal.NewWriter(w), &slog.HandlerOptions{Level: f.LogLevel}))
 }
 
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(interface{ Fd() uintptr })
-	return ok && term.IsTerminal(int(file.Fd()))
+// escapeAttr escapes the message and every value of a log in colours, whose writer must
+// let the colours through.
+func escapeAttr(_ []string, a slog.Attr) slog.Attr {
+	switch value := a.Value.Resolve(); value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(terminal.EscapeLine(value.String()))
+	case slog.KindAny:
+		if _, isLevel := value.Any().(slog.Level); !isLevel {
+			a.Value = slog.StringValue(terminal.EscapeLine(value.String()))
+		}
+	}
+	a.Key = terminal.EscapeLine(a.Key)
+	return a
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/perigeedb/perigee/internal/terminal"
+
 	"github.com/perigeedb/perigee/script/isolate"
 )
 
@@ -66,6 +68,13 @@ func main() {
 
 // perigee runs one command and returns its exit code.
 func perigee(args []string, c console) int {
+	// Whatever events, scripts and servers say reaches a terminal escaped.
+	for _, w := range []*io.Writer{&c.out, &c.err} {
+		*w = terminal.Guard(*w)
+		if escaping, ok := (*w).(*terminal.Writer); ok {
+			defer escaping.Flush()
+		}
+	}
 	switch {
 	case len(args) == 0:
 		args = []string{"--help"}

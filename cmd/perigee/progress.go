@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 const (
@@ -29,7 +30,14 @@ type display struct {
 	line string
 }
 
-func newDisplay(out io.Writer) *display { return &display{out: out, terminal: isTerminal(out)} }
+// newDisplay returns a display on standard error. What is written to it must be escaped.
+func newDisplay(out io.Writer) *display {
+	d := &display{out: out, terminal: terminal.Is(out)}
+	if escaping, ok := out.(*terminal.Writer); ok {
+		d.out = escaping.Unwrap()
+	}
+	return d
+}
 
 // Write implements io.Writer: p goes above the progress line.
 func (s *display) Write(p []byte) (int, error) {
@@ -70,7 +78,7 @@ func (s *display) show(line func(elapsed time.Duration) string) (hide func()) {
 			case <-stop:
 				return
 			case <-tick.C:
-				s.draw(s.fit(line(progressEvery)))
+				s.draw(s.fit(terminal.EscapeLine(line(progressEvery))))
 			}
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -91,7 +92,7 @@ func printStatus(w io.Writer, all []ratedStatus) error {
 	text := t.Render() + "\n"
 	for _, one := range all {
 		if one.WhyEmpty != "" {
-			text += one.Pipeline + ": " + printable(one.WhyEmpty) + "\n"
+			text += one.Pipeline + ": " + terminal.Escape(one.WhyEmpty) + "\n"
 		}
 		if one.Reason == "" {
 			continue
@@ -100,7 +101,7 @@ func printStatus(w io.Writer, all []ratedStatus) error {
 		if one.Since != nil {
 			text += " since " + one.Since.UTC().Format(timeLayout) + " UTC"
 		}
-		text += ": " + printable(one.Reason) + "\n"
+		text += ": " + terminal.Escape(one.Reason) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err

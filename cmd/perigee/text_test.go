@@ -11,13 +11,3 @@ func TestFirstLine(t *testing.T) {
 		}
 	}
 }
-
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"é\n\t": "é\n\t", "\x1b[2J": `\x1b[2J`, "\xff\xfe": `\xff\xfe`, "\u009b": `\u009b`, "a\u202eb": `a\u202eb`, "\x7f\r": `\x7f\x0d`,
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("printable(%q) = %q, want %q", in, got, want)
-		}
-	}
-}

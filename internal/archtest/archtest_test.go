@@ -65,13 +65,13 @@ var may = map[string][]string{
 	"sink/internal/sqlsink":    {"event", "sink", "sink/internal/positions", "internal/nearest"},
 	"sink/postgres":            {"event", "sink", "sink/internal/positions", "sink/internal/sqlsink"},
 	"sink/redis":               {"event", "sink", "sink/internal/positions", "internal/resp"},
-	"sink/stdout":              {"event", "sink", "sink/internal/ndjson"},
+	"sink/stdout":              {"event", "internal/terminal", "sink", "sink/internal/ndjson"},
 
 	"pipeline":            {"event", "source", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "internal/durable"},
 	"pipeline/outbox":     {"event", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/durable"},
 
-	"eventstore": {"event", "internal/document", "internal/httpserver"},
+	"eventstore": {"event", "internal/document", "internal/httpserver", "internal/terminal"},
 	"server":     {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
 	"admin":      {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
 
@@ -92,6 +92,7 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
+		"internal/terminal",
 		"source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
@@ -102,6 +103,7 @@ var may = map[string][]string{
 	"internal/nearest":    {},
 	"internal/kafka":      {"internal/address"},
 	"internal/httpserver": {},
+	"internal/terminal":   {},
 	"internal/spool":      {"event", "internal/durable"},
 	"internal/resp":       {"internal/address"},
 	"examples/plugin":     {},

@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/ndjson"
 )
@@ -62,7 +63,7 @@ func standardOutput() (io.Writer, error) {
 		return nil, fmt.Errorf("open standard output: %w", err)
 	}
 	syscall.CloseOnExec(fd)
-	return os.NewFile(uintptr(fd), "standard output"), nil
+	return terminal.Guard(os.NewFile(uintptr(fd), "standard output")), nil
 }
 
 // Traits implements sink.Sink. There is nothing to check: every process has an output.

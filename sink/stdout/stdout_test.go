@@ -18,7 +18,7 @@ import (
 
 func TestSuite(t *testing.T) {
 	sinktest.Run(t, func(*testing.T) sinktest.Place {
-		printed := new(terminal)
+		printed := new(heldTerminal)
 		return sinktest.Place{
 			Guarantee: Kind().Guarantee,
 			Ordered:   true,
@@ -28,13 +28,13 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// A terminal takes the output of several processes.
-type terminal struct {
+// A heldTerminal takes the output of several processes.
+type heldTerminal struct {
 	mu sync.Mutex
 	bytes.Buffer
 }
 
-func (o *terminal) Write(p []byte) (int, error) {
+func (o *heldTerminal) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.Buffer.Write(p)

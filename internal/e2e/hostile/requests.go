@@ -198,7 +198,7 @@ func requests() []request {
 		{name: "a deep array", to: "source", text: post(strings.Repeat("[", mib) + strings.Repeat("]", mib)), want: []int{400}},
 		{name: "a deep object", to: "source", text: post(strings.Repeat(`{"a":`, 500_000) + "1" + strings.Repeat("}", 500_000)), want: []int{400}},
 		{name: "a deep object as a line", to: "source", text: post(strings.Repeat(`{"a":`, 500_000)+"1"+strings.Repeat("}", 500_000), "Content-Type: application/x-ndjson"), want: []int{400}},
-		{name: "an object of 10,000 fields", to: "source", text: post("{" + numbered(10_000, `"f%d":1,`) + `"z":1}`)},
+		{name: "an object of 1,000 fields", to: "source", text: post("{" + numbered(1000, `"f%d":1,`) + `"z":1}`)},
 		{name: "an object of 100,000 equal fields", to: "source", text: post("{" + strings.Repeat(`"f":1,`, 100_000) + `"f":1}`)},
 		{name: "a number of a million digits", to: "source", text: post(`{"a":` + strings.Repeat("9", mib) + `}`)},
 		{name: "a number with a huge exponent", to: "source", text: post(`{"a":1e999999999}`)},

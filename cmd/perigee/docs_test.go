@@ -72,7 +72,7 @@ func TestMetricsPage(t *testing.T) {
 
 // TestLinks follows the links between pages, and to their headings.
 func TestLinks(t *testing.T) {
-	pages := []string{"../../README.md", "../../CONTRIBUTING.md"}
+	pages := []string{"../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md"}
 	for _, folder := range []string{"../../docs", "../../examples"} {
 		err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 			if strings.HasSuffix(path, ".md") {
@@ -132,5 +132,30 @@ func TestSQLPage(t *testing.T) {
 	}
 	if _, functions, _ := strings.Cut(string(page), "prints them too.\n"); functions != want.String() {
 		t.Errorf("docs/reference/sql.md lists other functions than the code:\n%s", want.String())
+	}
+}
+
+// TestPromisesPage looks for the tests that the page names.
+func TestPromisesPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/promises.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(page), -1)
+	if len(named) < 40 {
+		t.Fatalf("the page names %d tests", len(named))
+	}
+	for _, m := range named {
+		files, err := filepath.Glob(filepath.Join("../..", m[1], "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(files, func(name string) bool {
+			text, err := os.ReadFile(name)
+			return err == nil && strings.Contains(string(text), "func "+m[2]+"(")
+		})
+		if !found {
+			t.Errorf("package %s has no %s", m[1], m[2])
+		}
 	}
 }

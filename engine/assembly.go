@@ -21,10 +21,11 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// Limits of a batch for pipelines whose configuration sets none.
+// Limits of a batch and of an event for pipelines whose configuration sets none.
 const (
 	DefaultBatchEvents = 1000
 	DefaultBatchBytes  = 1 << 20
+	DefaultMaxEvent    = 1 << 20
 )
 
 // An Assembly holds the sources, scripts and sinks of a configuration. They are

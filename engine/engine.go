@@ -27,6 +27,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,7 +223,8 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 		runners = append(runners, &runner{parts: p, done: make(chan struct{}), pipeline: pipeline.New(pipeline.Config{
 			Name: p.Config.Name, Source: p.Source, Script: p.Script, Sinks: p.pipelineSinks(),
 			DeadLetters: e.deadLetters, Outbox: e.outbox, Lanes: p.Config.Lanes, Limits: p.limits,
-			Worker: e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Reached: e.opts.Reached,
+			MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent),
+			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Reached: e.opts.Reached,
 		})})
 	}
 	return runners, nil

@@ -105,7 +105,7 @@ const maxLimits = 3
 // run early, the events that ran are delivered as a range of their own, and the
 // script runs again on the remaining events.
 func (s *session) deliverClaim(ctx context.Context, c *claim) error {
-	run := &scriptRun{Script: s.p.config.Script, time: &s.p.counters.script}
+	run := &scriptRun{Script: s.p.config.Script, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script}
 	next := c.batch.Range.First // of the events that have not run
 	err := script.RunAll(ctx, run, &c.batch, &c.result, maxLimits, func(part *event.Batch, limit *script.LimitError) error {
 		s.p.config.Reached(AfterScript)
@@ -134,7 +134,8 @@ func (s *session) deliverClaim(ctx context.Context, c *claim) error {
 // A scriptRun measures the runs of the script on one batch.
 type scriptRun struct {
 	script.Script
-	version string        // name and version of the script in the last run
+	version string // name and version of the script in the last run
+	limit   script.MaxEvent
 	time    *atomic.Int64 // in the script, in nanoseconds
 }
 
@@ -142,7 +143,7 @@ type scriptRun struct {
 func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Result) error {
 	r.version = r.Script.String()
 	began := time.Now()
-	err := r.Script.Run(ctx, in, result)
+	err := r.limit.Run(ctx, r.Script, in, result)
 	r.time.Add(int64(time.Since(began)))
 	if err == nil {
 		return nil

@@ -74,6 +74,9 @@ type Config struct {
 	Outbox *outbox.Store
 	Lanes  int           // batches of a partition in flight; 0 means DefaultLanes
 	Limits source.Limits // of a batch, as the source was told
+	// MaxEvent is the size beyond which an event becomes a dead letter that no script sees; 0
+	// means no limit.
+	MaxEvent int
 	// Worker names this process among those that share the pipeline's partitions.
 	// It should be the same at every start; see WorkerName. "" means a random name.
 	Worker string

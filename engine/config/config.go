@@ -74,6 +74,7 @@ type Pipeline struct {
 	Sinks    []Sink     // with different names
 	Lanes    int        // batches in flight; 0 for the default
 	Batch    Batch
+	MaxEvent int           // bytes of an event, beyond which it is a dead letter; 0 for the default
 	Lease    time.Duration // after which others take over from a worker that is silent; 0 for the default
 
 	read bool // from a file, or checked

@@ -134,6 +134,7 @@ pipelines:
               wait: 1m30s, tls: false, ratio: 0.5, buffer: 1.5KiB, tiny: 2_5_5, weekday: friday}
     script: {lua: scripts/email.lua, event_time: 50ms, batch_time: 1s, memory: 32MiB, output: 1MB, pool: {core: 2, max: -1, eager: true, idle: 1s, memory: 1GiB}}
     lanes: 2
+    max_event: 4MiB
     lease: 4s
     batch: {events: 500, bytes: 64KiB}
     sink: {mysql: {columns: [{name: id, type: int64}], options: {charset: utf8, "on": no}}}
@@ -168,6 +169,7 @@ pipelines:
 		{"script", emails.Script.Text, "scripts/email.lua"},
 		{"language", second.Script.Language, "lua"},
 		{"batch", emails.Batch, Batch{500, 64 << 10}},
+		{"max_event", emails.MaxEvent, 4 << 20},
 		{"lanes", []int{emails.Lanes, second.Lanes}, []int{2, 0}},
 		{"lease", []time.Duration{emails.Lease, second.Lease}, []time.Duration{4 * time.Second, 0}},
 		{"alias", second.Source.Kind, "redis"},

@@ -102,10 +102,11 @@ func (p *Pipeline) toNode(known Known) *node {
 		n.set("sinks", sinks)
 	}
 	rest := nodeOf(reflect.ValueOf(struct {
-		Lanes int           `yaml:"lanes"`
-		Batch Batch         `yaml:"batch"`
-		Lease time.Duration `yaml:"lease"`
-	}{p.Lanes, p.Batch, p.Lease}), false)
+		Lanes    int           `yaml:"lanes"`
+		Batch    Batch         `yaml:"batch"`
+		MaxEvent int           `yaml:"max_event,size"`
+		Lease    time.Duration `yaml:"lease"`
+	}{p.Lanes, p.Batch, p.MaxEvent, p.Lease}), false)
 	n.entries = append(n.entries, rest.entries...)
 	return n
 }
@@ -193,7 +194,7 @@ func (p *Pipeline) Equal(other *Pipeline) bool { return p.canonical() == other.c
 
 func (p *Pipeline) canonical() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q %d %v %v\n", p.Name, p.Lanes, p.Batch, p.Lease)
+	fmt.Fprintf(&b, "%q %d %v %d %v\n", p.Name, p.Lanes, p.Batch, p.MaxEvent, p.Lease)
 	fmt.Fprintf(&b, "source %q ", p.Source.Kind)
 	p.Source.node.write(&b)
 	if s := p.Script; s != nil {

@@ -119,9 +119,10 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid name of a pipeline: %s", quoteShort(e.key))
 	}
 	var rest struct {
-		Lanes int           `yaml:"lanes"`
-		Batch Batch         `yaml:"batch"`
-		Lease time.Duration `yaml:"lease"`
+		Lanes    int           `yaml:"lanes"`
+		Batch    Batch         `yaml:"batch"`
+		MaxEvent int           `yaml:"max_event,size"`
+		Lease    time.Duration `yaml:"lease"`
 	}
 	if e.value.shape == null {
 		e.value = &node{shape: mapping, at: e.at}
@@ -131,8 +132,9 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 	}
 	d.decodeStruct(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "computed", "sink", "sinks")
 	p.Computed = d.readComputed(e.value, everywhere, known)
-	p.Lanes, p.Batch, p.Lease = rest.Lanes, rest.Batch, rest.Lease
+	p.Lanes, p.Batch, p.MaxEvent, p.Lease = rest.Lanes, rest.Batch, rest.MaxEvent, rest.Lease
 	d.checkNotNegative(e.value, "lanes", rest.Lanes)
+	d.checkNotNegative(e.value, "max_event", rest.MaxEvent)
 	if lease := e.value.get("lease"); lease != nil && rest.Lease < leaseMin {
 		d.addFault(lease.value.at, "the default is 10s: after that time others take over from a dead worker", "lease must be at least %v", leaseMin)
 	}

@@ -75,7 +75,34 @@ func testLimits(t *testing.T, lang script.Language, has Features) {
 	t.Run("batch time", func(t *testing.T) { testBatchTime(t, lang) })
 	t.Run("batch time of one event", func(t *testing.T) { testBatchTimeOfOne(t, lang) })
 	t.Run("output", func(t *testing.T) { testOutput(t, lang) })
+	t.Run("max_event", func(t *testing.T) { testMaxEvent(t, lang) })
 	t.Run("output of one event", func(t *testing.T) { testOutputOfOne(t, lang) })
+}
+
+// testMaxEvent leaves large events out, in whole batches and in what a limit left of one.
+func testMaxEvent(t *testing.T, lang script.Language) {
+	s := load(t, lang, "function main(event)\n  return event\nend", script.Options{})
+	large := `{"a":"` + strings.Repeat("x", 100) + `"}`
+	max := script.MaxEvent{Bytes: 100}
+	for range 2 {
+		in, res := batch(`{"a":1}`, large, `no`, `{"a":2}`, large), result()
+		if err := max.Run(t.Context(), s, in, res); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Join(outLines(&res.Outputs[0]), " "), `0 {"a":1} 3 {"a":2}`; got != want {
+			t.Errorf("output is %s, want %s", got, want)
+		}
+		if res.Ran != 5 || len(res.Dead) != 3 {
+			t.Fatalf("%d events ran, dead letters are %v", res.Ran, res.Dead)
+		}
+		for i, number := range []int{1, 2, 4} {
+			dead := &res.Dead[i]
+			if dead.Position != firstPosition+uint64(number) || dead.Stage != "parse" || string(dead.Original) != string(in.Doc(number)) ||
+				strings.Contains(dead.Error, "max_event") != (number != 2) {
+				t.Errorf("dead letter %d is %q with %q", i, dead, dead.Original)
+			}
+		}
+	}
 }
 
 // testStopped runs an event that misbehaves between two that do not.

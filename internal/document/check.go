@@ -6,7 +6,7 @@ package document
 //
 // // check indexes the text with a document of its own.
 // static int check(const char *text, size_t len, uint32_t *offset) {
-//	doc *d = doc_new(len + 64);
+//	doc *d = doc_new(len + 64, NULL, 0);
 //	if (!d) return DOC_NO_MEMORY;
 //	int fault = doc_index(d, text, len, text + len);
 //	*offset = d->offset;

@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DOC_MAX_DEPTH = 512 };
+enum { DOC_MAX_DEPTH = 512, DOC_MAX_FIELDS = 1 << 15 };
 
 // Why a document is rejected. The numbers are those of report.Code.
 typedef enum {
 	DOC_OK, DOC_EMPTY, DOC_NOT_OBJECT, DOC_CUT_SHORT, DOC_WANT_KEY, DOC_WANT_COLON,
 	DOC_WANT_COMMA, DOC_WANT_VALUE, DOC_BAD_NUMBER, DOC_BAD_ESCAPE, DOC_CONTROL,
 	DOC_BAD_UTF8, DOC_TOO_DEEP, DOC_TRAILING, DOC_TOO_LARGE,
-	DOC_BYTE_ORDER_MARK, DOC_STARTS_ARRAY, DOC_GZIP,
+	DOC_BYTE_ORDER_MARK, DOC_STARTS_ARRAY, DOC_GZIP, DOC_TOO_MANY_FIELDS,
 	// Errors of writes.
 	DOC_NO_MEMORY, DOC_TOO_BIG, DOC_NO_INDEX, DOC_IS_ARRAY, DOC_IS_OBJECT
 } doc_error;
@@ -152,8 +152,10 @@ typedef struct doc {
 	doc_block *blocks; // and their other special characters, if the text has any
 	uint32_t block_cap;
 	doc_chunk *chunks, *chunk; // the arena: all chunks, the one in use
-	size_t used;               // of chunk
+	size_t chunk_used;
 	size_t written, max;       // bytes written since doc_index, and their limit
+	size_t held;               // bytes of memory that the document has,
+	size_t *used, used_max;    // which are added to *used, if used is not NULL, up to used_max
 
 	// encode_external writes the value that a DOC_EXTERNAL stands for. It may leave
 	// by longjmp. `field` is then the field or element that is being written.
@@ -171,8 +173,12 @@ struct extractor; // see extract.h
 // doc_name, and adds it to doc_api.
 #define DOC_FUNCTIONS(X) \
 	/* Life cycle. */ \
-	X(doc *, new, (size_t max_written)) \
+	/* The memory of the document is added to *used, which may not exceed used_max; NULL for \
+	 * neither. The caller may set d->used to NULL before it frees what that points to. */ \
+	X(doc *, new, (size_t max_written, size_t *used, size_t used_max)) \
 	X(void, free, (doc *d)) \
+	/* Gives memory back after a large document, which must not be used any more. */ \
+	X(void, trim, (doc *d)) \
 	\
 	/* Room for more bytes, or an error. */ \
 	X(int, buf_need, (doc_buf *b, size_t more)) \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fields.h"
+#include "hash.h"
 #include "memory.h"
 #include "number.h"
 #include "tree.h"
@@ -13,7 +14,7 @@ enum { NAMES_KEPT = 4096 }; // names beyond this number are freed between runs
 extractor *extract_new(uint32_t columns) {
 	extractor *x = calloc(1, sizeof *x);
 	if (!x) return NULL;
-	x->d = doc_new((size_t)1 << 31);
+	x->d = doc_new((size_t)1 << 31, NULL, 0);
 	x->columns = calloc(columns ? columns : 1, sizeof *x->columns);
 	x->column_count = columns;
 	if (x->d && x->columns) return x;
@@ -65,12 +66,6 @@ static void *grow(void *array, uint32_t *cap, uint32_t n, size_t size) {
 
 // Names of fields.
 
-static uint32_t hash(const char *s, size_t len) {
-	uint32_t h = 2166136261u;
-	for (size_t i = 0; i < len; i++) h = (h ^ (unsigned char)s[i]) * 16777619u;
-	return h;
-}
-
 static uint32_t *find_slot(extractor *x, uint32_t h, const char *name, size_t len) {
 	for (uint32_t i = h;; i++) {
 		uint32_t *at = &x->table[i & (x->table_cap - 1)];
@@ -94,7 +89,7 @@ static int rebuild_table(extractor *x, uint32_t cap) {
 // name_number finds or adds a name and stores its number in *out.
 static int name_number(extractor *x, const char *name, size_t len, uint32_t *out) {
 	if (x->name_count * 2 >= x->table_cap && rebuild_table(x, x->table_cap ? x->table_cap * 2 : 64)) return DOC_NO_MEMORY;
-	uint32_t h = hash(name, len), *at = find_slot(x, h, name, len);
+	uint32_t h = (uint32_t)hash_seeded(name, len), *at = find_slot(x, h, name, len);
 	if (!*at) {
 		field_name *names = grow(x->names, &x->name_cap, x->name_count + 1, sizeof *names);
 		if (!names) return DOC_NO_MEMORY;
@@ -113,7 +108,11 @@ static int reset_names(extractor *x) {
 	if (x->name_count - x->column_names <= NAMES_KEPT) return DOC_OK;
 	while (x->name_count > x->column_names) free((char *)x->names[--x->name_count].text.data);
 	memset(x->last_names, 0, x->last_names_cap * sizeof *x->last_names);
-	return rebuild_table(x, x->table_cap);
+	field_name *names = realloc(x->names, (x->name_count + 1) * sizeof *names);
+	if (names) x->names = names, x->name_cap = x->name_count + 1;
+	uint32_t cap = 64;
+	while (cap <= x->name_count * 2) cap *= 2;
+	return rebuild_table(x, cap);
 }
 
 int extract_column(extractor *x, uint32_t c, int type, int required, uint32_t depth) {
@@ -400,6 +399,7 @@ int doc_extract_rows(extractor *x, const char *data, const uint32_t *ends, uint3
 		error = extract_row(x, row, data, row ? ends[row - 1] : 0, ends[row], data + ends[n - 1]);
 		row_end(x, row);
 	}
+	doc_trim(x->d);
 	return error;
 }
 

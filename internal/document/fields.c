@@ -6,8 +6,14 @@
 
 int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
 	if (n->key_len < len) return 0;
+	doc_chunk *chunk = d->chunk;
+	size_t used = d->chunk_used, written = d->written;
 	char *plain = arena_get(d, n->key_len);
-	return plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
+	int same = plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
+	d->chunk = chunk ? chunk : d->chunks;
+	d->chunk_used = used;
+	d->written = written;
+	return same;
 }
 
 // index_hashes finds which of the first 64 nodes have a hash that no other node has.

@@ -17,12 +17,14 @@ INLINE void skip_space(walk *w) {
 
 static int blocks_need(doc *d, uint32_t n) {
 	if (n <= d->block_cap) return DOC_OK;
-	doc_block *blocks = realloc(d->blocks, (size_t)n * 2 * sizeof *blocks);
+	uint32_t cap = n * 2;
+	if (memory_take(d, blocks_size(cap) - blocks_size(d->block_cap))) return DOC_NO_MEMORY;
+	doc_block *blocks = realloc(d->blocks, (size_t)cap * sizeof *blocks);
 	if (blocks) d->blocks = blocks;
-	uint64_t *quotes = realloc(d->quotes, ((size_t)n * 2 + 1) * sizeof *quotes);
+	uint64_t *quotes = realloc(d->quotes, ((size_t)cap + 1) * sizeof *quotes);
 	if (quotes) d->quotes = quotes;
 	if (!blocks || !quotes) return DOC_NO_MEMORY;
-	d->block_cap = n * 2;
+	d->block_cap = cap;
 	return DOC_OK;
 }
 
@@ -222,6 +224,14 @@ close:
 static int tokens_plain(walk w, uint32_t *used) { return tokens(w, used, 0); }
 static __attribute__((noinline)) int tokens_special(walk w, uint32_t *used) { return tokens(w, used, 1); }
 
+// check_fields refuses a document, whose first node is `first`, with too many fields.
+static __attribute__((noinline)) int check_fields(doc *d, uint32_t first, const char *text) {
+	uint32_t fields = 0;
+	for (uint32_t i = first; i < d->count; i++)
+		if (d->nodes[i].key && ++fields > DOC_MAX_FIELDS) return fail(d, DOC_TOO_MANY_FIELDS, (uint32_t)(d->nodes[i].key - 1 - text));
+	return DOC_OK;
+}
+
 // index_closed reads a text that starts with a bracket and ends with one.
 static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
 	int special;
@@ -234,7 +244,10 @@ static int index_closed(doc *d, const char *text, uint32_t len, const char *limi
 	if (!root) return fail(d, DOC_NO_MEMORY, 0);
 	d->hashes[w.count - 1] = 0;
 	container_open(&w, root, *text == '{' ? DOC_OBJECT : DOC_ARRAY);
-	return __builtin_expect(special, 0) ? tokens_special(w, used) : tokens_plain(w, used);
+	uint32_t first = d->count;
+	error = __builtin_expect(special, 0) ? tokens_special(w, used) : tokens_plain(w, used);
+	if (error || __builtin_expect(d->count - first <= DOC_MAX_FIELDS, 1)) return error;
+	return check_fields(d, first, text);
 }
 
 // index_open finds the error of a text that does not end with a bracket, by reading a copy
@@ -296,7 +309,7 @@ static void update_shape(doc *d) {
 }
 
 int doc_index(doc *d, const char *text, size_t len, const char *limit) {
-	arena_reset(d);
+	memory_begin(d, len);
 	d->count = d->externals = 0;
 	d->removed = d->changed = d->added = 0;
 	if (len >= (size_t)1 << 31) return d->offset = 0, DOC_TOO_LARGE;

@@ -4,21 +4,51 @@
 #include <string.h>
 
 enum { CHUNK = 1 << 14 };
+enum { HELD_KEPT = 1 << 20 }; // bytes that are kept for the next document
+enum { HELD_PER_BYTE = 128 }; // no text needs more memory for each of its bytes
 
-doc *doc_new(size_t max_written) {
+int memory_take(doc *d, size_t size) {
+	if (d->used && (*d->used > d->used_max || size > d->used_max - *d->used)) return DOC_NO_MEMORY;
+	if (d->used) *d->used += size;
+	d->held += size;
+	return DOC_OK;
+}
+
+static void give_back(doc *d, size_t size) {
+	if (d->used) *d->used -= size;
+	d->held -= size;
+}
+
+void *memory_resize(doc *d, void *block, size_t old, size_t size) {
+	if (memory_take(d, size - old)) return NULL;
+	void *resized = realloc(block, size);
+	if (!resized) give_back(d, size - old);
+	return resized;
+}
+
+doc *doc_new(size_t max_written, size_t *used, size_t used_max) {
 	doc *d = calloc(1, sizeof *d);
 	if (!d) return NULL;
 	d->max = max_written;
+	d->used = used;
+	d->used_max = used_max;
 	d->indexed_shape = UINT64_MAX; // no shape
-	return d;
+	if (memory_take(d, sizeof *d) == DOC_OK) return d;
+	free(d);
+	return NULL;
 }
 
-void doc_free(doc *d) {
-	if (!d) return;
+static void free_chunks(doc *d) {
 	for (doc_chunk *c = d->chunks, *next; c; c = next) {
 		next = c->next;
 		free(c);
 	}
+}
+
+void doc_free(doc *d) {
+	if (!d) return;
+	give_back(d, d->held);
+	free_chunks(d);
 	free(d->nodes);
 	free(d->hashes);
 	free(d->last_hashes);
@@ -31,16 +61,49 @@ void doc_free(doc *d) {
 	free(d);
 }
 
+// release frees what grows with the document. No document has the shape or the template of another.
+static __attribute__((noinline)) void release(doc *d) {
+	size_t chunks = 0;
+	for (const doc_chunk *c = d->chunks; c; c = c->next) chunks += sizeof *c + c->cap;
+	give_back(d, chunks + nodes_size(d->cap) + blocks_size(d->block_cap));
+	free_chunks(d);
+	free(d->nodes);
+	free(d->hashes);
+	free(d->last_hashes);
+	free(d->quotes);
+	free(d->blocks);
+	d->chunks = d->chunk = NULL;
+	d->nodes = NULL;
+	d->hashes = d->last_hashes = NULL;
+	d->quotes = NULL;
+	d->blocks = NULL;
+	d->count = d->cap = d->last_count = d->block_cap = 0;
+	d->chunk_used = 0;
+	d->template.matches = 0;
+	d->template.streak = 0;
+	d->same_shape = 0;
+	d->shape++;
+}
+
+void doc_trim(doc *d) {
+	if (d->held > HELD_KEPT) release(d);
+}
+
+void memory_begin(doc *d, size_t len) {
+	if (__builtin_expect(d->held > HELD_KEPT, 0) && d->held / HELD_PER_BYTE > len) release(d);
+	arena_reset(d);
+}
+
 void arena_reset(doc *d) {
 	d->chunk = d->chunks;
-	d->used = d->written = 0;
+	d->chunk_used = d->written = 0;
 }
 
 static doc_chunk *next_chunk(doc *d, size_t size) {
 	doc_chunk *c = d->chunk ? d->chunk->next : NULL;
 	if (c && c->cap >= size) return c;
 	size_t cap = size > CHUNK ? size : CHUNK;
-	doc_chunk *fresh = malloc(sizeof *fresh + cap);
+	doc_chunk *fresh = memory_resize(d, NULL, 0, sizeof *fresh + cap);
 	if (!fresh) return NULL;
 	fresh->cap = cap;
 	fresh->next = c;
@@ -53,7 +116,7 @@ void *arena_more(doc *d, size_t size) {
 	doc_chunk *c = d->written + size > d->max ? NULL : next_chunk(d, size);
 	if (!c) return NULL;
 	d->chunk = c;
-	d->used = size;
+	d->chunk_used = size;
 	d->written += size;
 	return c->data;
 }
@@ -68,10 +131,14 @@ static int hashes_grow(uint8_t **hashes, uint32_t old, uint32_t cap) {
 
 int nodes_grow(doc *d) {
 	uint32_t cap = d->cap ? d->cap * 2 : 64;
+	size_t more = nodes_size(cap) - nodes_size(d->cap);
+	if (memory_take(d, more)) return DOC_NO_MEMORY;
 	doc_node *nodes = realloc(d->nodes, (size_t)cap * sizeof *nodes);
-	if (!nodes) return DOC_NO_MEMORY;
-	d->nodes = nodes;
-	if (hashes_grow(&d->hashes, d->cap, cap) || hashes_grow(&d->last_hashes, d->cap, cap)) return DOC_NO_MEMORY;
+	if (nodes) d->nodes = nodes;
+	if (!nodes || hashes_grow(&d->hashes, d->cap, cap) || hashes_grow(&d->last_hashes, d->cap, cap)) {
+		give_back(d, more);
+		return DOC_NO_MEMORY;
+	}
 	d->cap = cap;
 	return DOC_OK;
 }

@@ -8,16 +8,26 @@
 
 enum { HASHES_SLACK = 16 }; // hashes may be read 16 at a time past the last one
 
+// memory_take adds to what the document holds. It returns DOC_NO_MEMORY beyond the limit.
+int memory_take(doc *d, size_t size);
+// memory_resize is realloc for memory that the document holds. It returns NULL beyond the limit.
+void *memory_resize(doc *d, void *block, size_t old, size_t size);
+
 void arena_reset(doc *d);
+// memory_begin prepares for a document of so many bytes.
+void memory_begin(doc *d, size_t len);
 void *arena_more(doc *d, size_t size);
 int nodes_grow(doc *d);
+
+static inline size_t nodes_size(uint32_t cap) { return (size_t)cap * (sizeof(doc_node) + 2); }
+static inline size_t blocks_size(uint32_t cap) { return (size_t)cap * (sizeof(doc_block) + sizeof(uint64_t)); }
 
 // arena_get returns NULL beyond d->max.
 static inline void *arena_get(doc *d, size_t size) {
 	size = (size + 7) & ~(size_t)7;
-	if (__builtin_expect(!d->chunk || d->used + size > d->chunk->cap || d->written + size > d->max, 0)) return arena_more(d, size);
-	void *p = d->chunk->data + d->used;
-	d->used += size;
+	if (__builtin_expect(!d->chunk || d->chunk_used + size > d->chunk->cap || d->written + size > d->max, 0)) return arena_more(d, size);
+	void *p = d->chunk->data + d->chunk_used;
+	d->chunk_used += size;
 	d->written += size;
 	return p;
 }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "memory.h"
 #include "scan.h"
 
 // Templates are fast for small documents only.
@@ -27,8 +28,10 @@ typedef struct template_container {
 	uint32_t closes_after, closes_at;
 } template_container;
 
-static int template_need(doc_template *f, size_t text, size_t nodes) {
+static int template_need(doc *d, size_t text, size_t nodes) {
+	doc_template *f = &d->template;
 	if (text > TEXT_MAX || nodes > NODES_MAX) return 0;
+	if (!f->text && memory_take(d, TEXT_AT + TEXT_MAX + NODES_MAX * (sizeof *f->scalars + sizeof *f->containers))) return 0;
 	if (!f->text) f->text = calloc(1, TEXT_AT + TEXT_MAX);
 	if (!f->scalars) f->scalars = malloc(NODES_MAX * sizeof *f->scalars);
 	if (!f->containers) f->containers = malloc(NODES_MAX * sizeof *f->containers);
@@ -71,7 +74,7 @@ static uint64_t template_count;
 void template_learn(doc *d) {
 	doc_template *f = &d->template;
 	const char *text = d->nodes[0].text;
-	if (!template_need(f, d->nodes[0].len, d->count)) return;
+	if (!template_need(d, d->nodes[0].len, d->count)) return;
 	uint32_t used = TEXT_AT, scalar = 0, innermost = 0;
 	f->scalar_count = f->container_count = 0;
 	for (uint32_t i = 0; i < d->count; i++) {

@@ -1,6 +1,8 @@
 // The run of a batch: a loop in Lua without pcall, in one protected call. When an event
 // fails, the loop starts again at the next.
 
+#include <stdlib.h>
+
 #include "engine.h"
 
 enum { NODES_KEPT = 1 << 12 }; // a larger event's node table is not kept for the next event
@@ -23,24 +25,39 @@ int pg_batch_next(pg_engine *e) {
 			e->out.docs.max = e->out.docs.len + e->out.limit;
 			return e->event->count < NODES_KEPT ? PG_NEXT_READY : PG_NEXT_LARGE;
 		}
+		if (error == DOC_NO_MEMORY && !b->collected) return PG_NEXT_FULL;
+		b->collected = 0;
 		pg_output_fail_parse(e, error);
 	}
 	return PG_NEXT_NONE;
 }
 
-// clear_nodes() replaces the node table.
-static int clear_nodes(lua_State *L) {
+// settle_next does what pg_batch_next asks for with `next`, and returns what it returned in the end: it
+// collects garbage where an event does not fit beside it, and clears the node table for a large event.
+static int settle_next(lua_State *L, pg_engine *e, int next) {
+	while (next == PG_NEXT_FULL) {
+		lua_gc(L, LUA_GCCOLLECT, 0);
+		lua_gc(L, LUA_GCCOLLECT, 0); // what the first one finalized
+		e->batch.collected = 1;
+		next = pg_batch_next(e);
+		e->batch.collected = 0;
+	}
+	if (next != PG_NEXT_LARGE) return next;
 	lua_newtable(L);
-	lua_rawseti(L, LUA_REGISTRYINDEX, pg_engine_of(L)->node_table);
-	return 0;
+	lua_rawseti(L, LUA_REGISTRYINDEX, e->node_table);
+	return next;
+}
+
+// next_unusual(next) is settle_next for a script. It tells whether there is an event.
+static int next_unusual(lua_State *L) {
+	lua_pushboolean(L, settle_next(L, pg_engine_of(L), (int)lua_tointeger(L, 1)) != PG_NEXT_NONE);
+	return 1;
 }
 
 // next_event() returns the next event as a userdata, or nothing at the end.
 static int next_event(lua_State *L) {
 	pg_engine *e = pg_engine_of(L);
-	int next = pg_batch_next(e);
-	if (next == PG_NEXT_NONE) return 0;
-	if (next == PG_NEXT_LARGE) clear_nodes(L);
+	if (settle_next(L, e, pg_batch_next(e)) == PG_NEXT_NONE) return 0;
 	lua_settop(L, 0);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->node_table);
 	pg_container_push(L, e, e->event, 0, e->generation, 1);
@@ -48,16 +65,18 @@ static int next_event(lua_State *L) {
 }
 
 void pg_batch_open(lua_State *L) {
-	static const luaL_Reg functions[] = {{"next_event", next_event}, {"clear_nodes", clear_nodes}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {{"next_event", next_event}, {"next_unusual", next_unusual}, {NULL, NULL}};
 	luaL_register(L, NULL, functions);
 }
 
 // begin_one goes to the only event before it enters Lua: the driver for one event runs
 // interpreted until the loop that it begins with, and FFI is slow there.
 static int begin_one(pg_engine *e) {
-	if (!e->compiled || pg_batch_next(e) != PG_NEXT_LARGE) return PG_OK;
-	lua_pushcfunction(e->vm->L, clear_nodes);
-	return pg_vm_call(e->vm, 0, 0);
+	int next = e->compiled ? pg_batch_next(e) : PG_NEXT_READY;
+	if (next <= PG_NEXT_READY) return PG_OK;
+	lua_pushcfunction(e->vm->L, next_unusual);
+	lua_pushinteger(e->vm->L, next);
+	return pg_vm_call(e->vm, 1, 0);
 }
 
 // drive runs the driver in Lua on the events that have not run.
@@ -92,6 +111,23 @@ static int drive_rest(pg_engine *e, int kind) {
 	}
 }
 
+enum { BUFFER_KEPT = 1 << 20 }; // a larger buffer is not kept for the next run
+
+static void trim_buffer(doc_buf *b) {
+	if (b->cap <= BUFFER_KEPT) return;
+	free(b->data);
+	b->data = NULL;
+	b->len = b->cap = 0;
+}
+
+// give_back frees memory that a large event took.
+static void give_back(pg_engine *e) {
+	e->api->trim(e->event);
+	trim_buffer(&e->encoder.buffer);
+	trim_buffer(&e->encoder.keys);
+	trim_buffer(&e->gocall.request);
+}
+
 // has_effects tells whether the script has logged or measured.
 static int has_effects(const pg_engine *e) {
 	return e->vm->log.len || e->vm->log.truncated || e->gocall.measurements.len || e->gocall.measurements_lost;
@@ -102,6 +138,7 @@ static int end(pg_engine *e, int kind) {
 	pg_output *out = &e->out;
 	pg_vm_end(e->vm);
 	e->generation++;
+	give_back(e);
 	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
 	int error = pg_output_extract(e);
 	if (!kind) kind = error;

@@ -74,6 +74,7 @@ int pg_check_doc(lua_State *L, int error) {
 	switch (error) {
 	case DOC_OK: return 0;
 	case DOC_TOO_DEEP: return pg_raise(L, "the document is nested deeper than %d", DOC_MAX_DEPTH);
+	case DOC_TOO_MANY_FIELDS: return pg_raise(L, "the document has more than %d fields", DOC_MAX_FIELDS);
 	default: // DOC_NO_MEMORY or DOC_TOO_BIG
 		pg_vm_stop(pg_vm_of(L), PG_MEMORY);
 		return pg_vm_raise(L);

@@ -29,7 +29,7 @@ static int open_all(lua_State *L) {
 pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *setup, const char *text, size_t len) {
 	pg_engine *e = calloc(1, sizeof *e);
 	if (!e) return NULL;
-	*e = (pg_engine){.api = api, .vm = vm, .generation = 1, .decoded_max = setup->memory, .value = setup->value,
+	*e = (pg_engine){.api = api, .vm = vm, .generation = 1, .value = setup->value,
 		.compiled = setup->compiled, .gocall.direct = setup->direct};
 	e->out.limit = setup->output < INT32_MAX ? setup->output : INT32_MAX;
 	e->out.texts.max = e->encoder.buffer.max = e->encoder.keys.max = setup->memory;
@@ -37,7 +37,7 @@ pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *
 	e->gocall.names = strdup(setup->functions);
 	e->main = strdup(setup->main);
 	e->sinks = strdup(setup->sinks);
-	e->event = api->new(setup->memory);
+	e->event = api->new(setup->memory, &vm->used, vm->limit);
 	e->patterns = setup->compiled ? calloc(1, sizeof *e->patterns) : NULL;
 	e->proxies.expired = (pg_container){.d = e->event};
 	vm->describe = pg_json_describe;
@@ -52,6 +52,7 @@ pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *
 
 void pg_engine_close(pg_engine *e) {
 	if (!e) return;
+	if (e->event) e->event->used = NULL; // the VM is gone
 	e->api->free(e->event);
 	free(e->out.docs.data);
 	free(e->out.texts.data);

@@ -50,6 +50,7 @@ typedef struct pg_batch {
 	uint32_t at;     // the first event that has not run
 	uint32_t dropped;
 	int output_full; // event `at` exceeded the output limit
+	int collected;   // garbage was collected to make room for event `at`
 	int kind;        // why the run ended or waits, as pg_batch_run returns it
 	int rows_only;   // all events ran; the run has rows, and no other result
 } pg_batch;
@@ -151,7 +152,6 @@ typedef struct pg_engine {
 	int value;           // main returns values, not events
 	int loading;         // the script's text runs, not its events
 	int drive_batch, drive_one; // references to the drivers that engine.lua makes
-	size_t decoded, decoded_max; // bytes of documents from json.decode; beyond the limit they are collected
 	pg_batch batch;
 	pg_output out;
 	pg_gocall gocall;
@@ -190,7 +190,7 @@ int pg_engine_resume(pg_engine *e, const char *answer, size_t len);
 int pg_batch_run(pg_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first);
 int pg_batch_continue(pg_engine *e, int kind); // after a resumption that ended with kind
 // pg_batch_next goes to the next event that is a document. It is called without Lua.
-enum { PG_NEXT_NONE, PG_NEXT_READY, PG_NEXT_LARGE }; // LARGE: clear the node table first
+enum { PG_NEXT_NONE, PG_NEXT_READY, PG_NEXT_LARGE, PG_NEXT_FULL }; // beyond READY, call next_unusual
 int pg_batch_next(pg_engine *e);
 void pg_batch_open(lua_State *L); // adds functions to the table on the stack
 

@@ -362,8 +362,9 @@ return function(main)
         laps = laps - 1
       else
         local state = next_event(engine)
-        if state == 0 then return end -- PG_NEXT_NONE
-        if state == 2 then run.clear_nodes() end -- PG_NEXT_LARGE
+        if state ~= 1 then -- PG_NEXT_READY
+          if state == 0 or not run.next_unusual(state) then return end
+        end
         finish(main(begin()))
       end
     end

@@ -6,7 +6,7 @@
 
 // A document of json.decode lives as long as one of its containers: their environment is
 // its node table, which holds the owner.
-typedef struct { doc *d; size_t size; } owner;
+typedef struct { doc *d; } owner;
 
 static int encode(lua_State *L) {
 	pg_engine *e = pg_engine_of(L);
@@ -20,32 +20,26 @@ static int encode(lua_State *L) {
 
 static int free_document(lua_State *L) {
 	owner *o = lua_touserdata(L, 1);
-	pg_engine_of(L)->decoded -= o->size;
 	pg_engine_of(L)->api->free(o->d);
 	o->d = NULL;
-	o->size = 0;
 	return 0;
 }
 
-// collect frees documents that no script holds, when their size reaches the limit.
-static void collect(lua_State *L, pg_engine *e) {
-	if (e->decoded < e->decoded_max) return;
-	lua_gc(L, LUA_GCCOLLECT, 0);
-	lua_gc(L, LUA_GCCOLLECT, 0); // what the first one finalized
-	if (e->decoded < e->decoded_max) return;
-	pg_vm_stop(e->vm, PG_MEMORY);
-	pg_vm_raise(L);
-}
-
-static owner *push_owner(lua_State *L, pg_engine *e) {
-	collect(L, e);
+static owner *push_owner(lua_State *L) {
 	owner *o = lua_newuserdata(L, sizeof *o);
 	*o = (owner){0};
 	lua_pushvalue(L, lua_upvalueindex(1));
 	lua_setmetatable(L, -2);
-	o->d = e->api->new(e->event->max);
-	if (!o->d) pg_check_doc(L, DOC_NO_MEMORY);
 	return o;
+}
+
+// parse reads a text into a document of its own.
+static int parse(pg_engine *e, owner *o, const char *s, size_t len, uint32_t *root) {
+	int fault = DOC_NO_MEMORY;
+	e->api->free(o->d);
+	o->d = e->api->new(e->event->max, &e->vm->used, e->vm->limit);
+	if (o->d) *root = e->api->parse(o->d, s, len, &fault);
+	return fault;
 }
 
 static int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -53,15 +47,19 @@ static int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == 
 // decode_container pushes a lazy document, or nil and an error message. It returns how many
 // values it has pushed.
 static int decode_container(lua_State *L, pg_engine *e, const char *s, size_t len) {
-	owner *o = push_owner(L, e);
-	int fault, at = lua_gettop(L);
-	uint32_t root = e->api->parse(o->d, s, len, &fault);
-	o->size = len + (size_t)o->d->count * sizeof(doc_node);
-	e->decoded += o->size;
+	owner *o = push_owner(L);
+	uint32_t root = 0;
+	int fault = parse(e, o, s, len, &root), at = lua_gettop(L);
+	if (fault == DOC_NO_MEMORY) { // until the documents that no script holds are freed
+		lua_gc(L, LUA_GCCOLLECT, 0);
+		lua_gc(L, LUA_GCCOLLECT, 0); // what the first one finalized
+		fault = parse(e, o, s, len, &root);
+	}
 	if (fault == DOC_NO_MEMORY || fault == DOC_TOO_BIG) pg_check_doc(L, fault);
 	if (fault) {
 		lua_pushnil(L);
-		lua_pushfstring(L, "not JSON, at byte %d", (int)o->d->offset + 1);
+		if (fault == DOC_TOO_MANY_FIELDS) lua_pushfstring(L, "more than %d fields", DOC_MAX_FIELDS);
+		else lua_pushfstring(L, "not JSON, at byte %d", (int)o->d->offset + 1);
 		return 2;
 	}
 	lua_newtable(L);

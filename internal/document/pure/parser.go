@@ -73,6 +73,20 @@ func (p *parser) whole() report.Code {
 	if p.at < end {
 		return report.Trailing
 	}
+	return p.checkFields()
+}
+
+func (p *parser) checkFields() report.Code {
+	fields := 0
+	for i := range p.node {
+		if !p.node[i].keyed {
+			continue
+		}
+		if fields++; fields > report.MaxFields {
+			p.at = p.node[i].key[0] - 1
+			return report.TooManyFields
+		}
+	}
 	return 0
 }
 

@@ -26,7 +26,11 @@ const (
 	ByteOrderMark                 // it starts with the byte-order mark of UTF-8 or UTF-16
 	IsArray                       // it starts an array
 	Gzip                          // it starts as gzip data does
+	TooManyFields                 // more than MaxFields, on all levels
 )
+
+// MaxFields is how many fields a document may have, on all levels.
+const MaxFields = 1 << 15
 
 // MaxDepth is how deep objects and arrays may be nested.
 const MaxDepth = 512
@@ -50,6 +54,8 @@ var faultText = [...]string{
 	ByteOrderMark: "not a JSON object but a byte-order mark: write UTF-8 without one",
 	IsArray:       "not a JSON object but an array: send each element as an event of its own (in a file: one object per line)",
 	Gzip:          "not a JSON object but gzip data: send it uncompressed",
+
+	TooManyFields: fmt.Sprintf("more than %d fields", MaxFields),
 }
 
 func (f Code) String() string {

@@ -429,3 +429,25 @@ for i = 1, 200 do
 end
 --- for over a method of nil: error
 local a for _ in (nil):foo() do end
+--- decode of many nodes: memory, ok
+local s, kept = '[' .. ('0,'):rep(2e6) .. '0]', {}
+for i = 1, 100 do kept[i] = json.decode(s) end
+--- decode of many nodes, not kept: event time
+local s = '[' .. ('0,'):rep(1e5) .. '0]'
+while true do json.decode(s) end
+--- decode of too many fields: error
+local t = {}
+for i = 1, 40000 do t[i] = '"k' .. i .. '":0' end
+assert(json.decode('{' .. table.concat(t, ',') .. '}'))
+--- keys of one hash: event time
+local t = {}
+for i = 1, 30000 do t[i] = ('"same%08dsame":0'):format(i) end
+local d = json.decode('{' .. table.concat(t, ',') .. '}')
+while true do for k in pairs(d) do d[k] = 1 end end
+--- escaped keys of one hash: event time, memory
+local t = {}
+for i = 1, 5000 do t[i] = ('"\\u0073ame%08dsame":0'):format(i) end
+local d = json.decode('{' .. table.concat(t, ',') .. '}')
+while true do for k in pairs(d) do d[k] = 1 end end
+--- many fields in the event: memory, event time, ok
+for i = 1, 1e6 do event['same' .. i .. 'same'] = i end

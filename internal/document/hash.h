@@ -1,0 +1,12 @@
+// A hash that those who choose the names cannot foresee.
+
+#ifndef PERIGEE_HASH_H
+#define PERIGEE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// hash_seeded is SipHash-1-3 of a text, with a key that the process has drawn by lot.
+uint64_t hash_seeded(const char *s, size_t len);
+
+#endif

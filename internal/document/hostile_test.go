@@ -1,0 +1,103 @@
+package document
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document/pure"
+	"github.com/perigeedb/perigee/internal/document/report"
+)
+
+// manyFields returns an object with n fields.
+func manyFields(n int) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"k%d":0`, i)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func TestFieldsAreBounded(t *testing.T) {
+	for name, check := range map[string]func([]byte) error{"document": Check, "pure": pure.Check} {
+		if err := check([]byte(manyFields(report.MaxFields))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, doc := range []string{
+			manyFields(report.MaxFields + 1),
+			`{"list":[` + strings.Repeat(`{"a":0},`, report.MaxFields) + `0]}`,
+			` {"x":` + manyFields(report.MaxFields) + `}`,
+		} {
+			err := check([]byte(doc))
+			if err == nil || !strings.Contains(err.Error(), "more than 32768 fields") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for _, doc := range []string{manyFields(report.MaxFields + 1), " [" + manyFields(report.MaxFields+1) + "]", `{"a":[{"x":0}],"x":` + manyFields(report.MaxFields) + `}`} {
+		if got, want := fmt.Sprint(Check([]byte(doc))), fmt.Sprint(pure.Check([]byte(doc))); got != want {
+			t.Errorf("in C: %s; in Go: %s", got, want)
+		}
+	}
+}
+
+// fnv continues the hash by which names were once found, which has no seed.
+func fnv(state uint32, s string) uint32 {
+	for i := range len(s) {
+		state = (state ^ uint32(s[i])) * 16777619
+	}
+	return state
+}
+
+// collidingNames returns 2^blocks names of the same hash: each block is one of two that collide.
+func collidingNames(blocks int) []string {
+	names, state := []string{""}, uint32(2166136261)
+	for range blocks {
+		seen := map[uint32]string{}
+		for i := 1; ; i++ {
+			block := strconv.FormatUint(uint64(i)*0x9E3779B97F4A7C15, 36)
+			h := fnv(state, block)
+			other, found := seen[h]
+			if !found {
+				seen[h] = block
+				continue
+			}
+			state = h
+			var longer []string
+			for _, name := range names {
+				longer = append(longer, name+block, name+other)
+			}
+			names = longer
+			break
+		}
+	}
+	return names
+}
+
+// TestChosenNames extracts columns from a document whose field names all have one hash of FNV-1a.
+func TestChosenNames(t *testing.T) {
+	doc := []byte(`{"a":1`)
+	names := collidingNames(14)
+	for _, name := range names {
+		doc = append(doc, `,"`+name+`":0`...)
+	}
+	doc = append(doc, '}')
+	x := NewExtractor([]event.Column{{Name: "a", Path: []string{"a"}, Type: event.Int64}})
+	var cols event.Columns
+	start := time.Now()
+	r, err := x.Extract(doc, []uint32{uint32(len(doc))}, &cols)
+	if err != nil || len(r.Rejected) != 0 || len(r.Unknown) != len(names) {
+		t.Fatalf("%v, rejected %v, %d unknown", err, r.Rejected, len(r.Unknown))
+	}
+	if took := time.Since(start); took > 300*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+}

@@ -1,0 +1,118 @@
+//go:build cgo && luajit
+
+package luajit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/document"
+)
+
+// zeros returns an event with an array of n zeros, of two bytes each, whose index has 40 times their size.
+func zeros(n int) string { return `{"a":[` + strings.Repeat("0,", n-1) + `0]}` }
+
+// TestIndexCountsAsMemory runs events whose index exceeds the VM's memory, between two that
+// do not.
+func TestIndexCountsAsMemory(t *testing.T) {
+	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
+		t.Run(mode, func(t *testing.T) {
+			opts := defaults()
+			opts.NoJIT, opts.EventTime = interpreted, 5*time.Second
+			e := loaded(t, opts, "local kept = {} function main(event) event.a = nil return event end")
+			for _, docs := range [][]string{
+				{`{"b":1}`, zeros(8 << 20), `{"b":2}`},
+				{zeros(8 << 20)},
+				{`{"b":1}`, zeros(8 << 20), zeros(8 << 20)},
+			} {
+				before, _, counted := document.AllocatorBytes()
+				out := runDocs(e, docs...)
+				for _, dead := range out.DeadEvents() {
+					if dead.ParseError == 0 || !strings.Contains(dead.ParseError.String(), "memory") {
+						t.Errorf("event %d: %v", dead.Event, dead.ParseError)
+					}
+				}
+				if got := len(out.DeadEvents()) + len(out.Ends); got != len(docs) || len(out.DeadEvents()) == 0 || out.Limit != OK {
+					t.Errorf("%d of %d events are accounted for, limit %v", got, len(docs), out.Limit)
+				}
+				after, _, _ := document.AllocatorBytes()
+				if counted && after > before+4<<20 {
+					t.Errorf("%d bytes are kept", after-before)
+				}
+				if e.VM.Memory() > opts.Memory/4 {
+					t.Errorf("the VM still has %d bytes", e.VM.Memory())
+				}
+			}
+		})
+	}
+}
+
+// TestIndexIsGivenBack runs an event whose index fits, and looks at what the VM has afterwards.
+func TestIndexIsGivenBack(t *testing.T) {
+	e := loaded(t, defaults(), "function main(event) if event.a then return nil end return event end")
+	small := e.VM.Memory()
+	for _, docs := range [][]string{{zeros(60_000)}, {zeros(60_000), `{"b":1}`}} {
+		if out := runDocs(e, docs...); len(out.DeadEvents()) != 0 {
+			t.Fatal(out.DeadEvents())
+		}
+		if now := e.VM.Memory(); now > small+1<<20 {
+			t.Errorf("the VM had %d bytes, and has %d", small, now)
+		}
+	}
+}
+
+// TestGarbageMakesRoom runs large events in a VM whose heap is full of garbage.
+func TestGarbageMakesRoom(t *testing.T) {
+	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
+		t.Run(mode, func(t *testing.T) {
+			opts := defaults()
+			opts.NoJIT, opts.EventTime, opts.BatchTime = interpreted, 5*time.Second, 30*time.Second
+			e := loaded(t, opts, "function main(event) if event.fill then local s = ('x'):rep(4e6) return {n = #s} end event.a = nil return event end")
+			docs := []string{`{"fill":true}`, zeros(100_000), `{"fill":true}`, zeros(100_000), `{"b":1}`}
+			for range 2 {
+				out := runDocs(e, docs...)
+				if len(out.Ends) != len(docs) {
+					t.Errorf("%d events came out, dead %v", len(out.Ends), out.DeadEvents())
+				}
+			}
+			runDocs(e, docs[0])
+			if out := runDocs(e, docs[1]); len(out.Ends) != 1 {
+				t.Errorf("alone: dead %v", out.DeadEvents())
+			}
+		})
+	}
+}
+
+// TestDecodedDocumentsCount keeps documents of json.decode, and drops many more than fit.
+func TestDecodedDocumentsCount(t *testing.T) {
+	opts := defaults()
+	opts.EventTime, opts.BatchTime = 10*time.Second, 30*time.Second
+	out := runOn(t, opts, `
+		local text = "[" .. ("0,"):rep(9999) .. "0]"
+		local kept = {}
+		function main(event)
+			for i = 1, 1000 do
+				local d = json.decode(text)
+				if event.keep then kept[i] = d end
+			end
+			return event
+		end`, `{"drop":true}`, `{"keep":true}`)
+	if len(out.DeadEvents()) != 1 || out.Limit != Memory || len(out.Ends) != 1 {
+		t.Errorf("limit %v, dead %v; want the second event's memory limit", out.Limit, out.DeadEvents())
+	}
+}
+
+// TestHostileDecode decodes texts that are beyond a document's bounds.
+func TestHostileDecode(t *testing.T) {
+	out := runOn(t, defaults(), `
+		function main(event)
+			local t = {}
+			for i = 1, 33000 do t[i] = '"k' .. i .. '":0' end
+			local v, why = json.decode("{" .. table.concat(t, ",") .. "}")
+			return {v = tostring(v), why = why}
+		end`, `{}`)
+	if got := string(out.Data); got != `{"v":"nil","why":"more than 32768 fields"}` {
+		t.Errorf("%s, dead %v", got, out.DeadEvents())
+	}
+}

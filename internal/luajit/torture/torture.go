@@ -8,14 +8,18 @@ import (
 	"strings"
 )
 
-// scripts are general attacks; library has those on functions that take a count, a
-// position or a length.
+// scripts are attacks by resources; library has those on functions that take a count, a
+// position or a length, and vm those on the sandbox, coroutines, errors, metamethods and
+// the compiler.
 //
 //go:embed scripts.lua
 var scripts string
 
 //go:embed library.lua
 var library string
+
+//go:embed vm.lua
+var vm string
 
 // Batch holds the events that every script runs on: one that triggers the attack, between
 // two that must come out unharmed.
@@ -37,7 +41,7 @@ func (s Script) Code() string {
 // exhausts memory or stack may also end at the deadline.
 func Scripts() []Script {
 	var all []Script
-	for _, section := range strings.Split("\n"+scripts+"\n"+library, "\n--- ")[1:] {
+	for _, section := range strings.Split("\n"+scripts+"\n"+library+"\n"+vm, "\n--- ")[1:] {
 		header, body, _ := strings.Cut(section, "\n")
 		name, ends, _ := strings.Cut(header, ": ")
 		script := Script{Name: name, AllowedEnds: strings.Split(ends, ", "), Body: body + "\n"}

@@ -391,14 +391,14 @@ while true do pcall(function() t[#t + 1] = json.decode(s) end) end
 while true do coroutine.wrap(function() event.a = event.a end)() end
 --- the event in a coroutine that never ends: event time
 coroutine.wrap(function() while true do event.a = event.list[1] end end)()
---- objects adopted level by level: error
+--- objects adopted level by level: error, event time
 local p = event
 for i = 1, 80000 do p.x = json.decode('{"x":{}}') p = p.x end
---- arrays adopted level by level: error
+--- arrays adopted level by level: error, event time
 event.x = json.decode('[[]]')
 local p = event.x
 for i = 1, 80000 do p[1] = json.decode('[[]]') p = p[1] end
---- arrays inserted level by level: error
+--- arrays inserted level by level: error, event time
 event.x = json.decode('[]')
 local p = event.x
 for i = 1, 80000 do table.insert(p, json.decode('[]')) p = p[1] end
@@ -435,7 +435,7 @@ for i = 1, 100 do kept[i] = json.decode(s) end
 --- decode of many nodes, not kept: event time
 local s = '[' .. ('0,'):rep(1e5) .. '0]'
 while true do json.decode(s) end
---- decode of too many fields: error
+--- decode of too many fields: error, event time
 local t = {}
 for i = 1, 40000 do t[i] = '"k' .. i .. '":0' end
 assert(json.decode('{' .. table.concat(t, ',') .. '}'))

@@ -43,7 +43,7 @@ func FuzzFrame(f *testing.F) {
 		if text > uint64(len(shared.text)) || events < 0 || events > 1000 {
 			return
 		}
-		checkFrame(t, shared, message{a: text, b: ran, c: data, d: count}, bounds{events, 2, 200, value})
+		checkFrame(t, shared, message{a: text, b: ran, c: data, d: count}, bounds{events, 2, 200, value, false, count&isPiece != 0})
 	})
 }
 
@@ -154,7 +154,7 @@ func TestFrameFaults(t *testing.T) {
 			whole := frame{dead: []deadEvent{{event: 1, stage: "script"}}}
 			whole.encodeText(e)
 			m := message{a: uint64(len(e.buf)), b: 3, c: 14, d: 2}
-			b := bounds{3, 2, 200, false}
+			b := bounds{3, 2, 200, false, false, false}
 			var f frame
 			if err := f.read(&m, shared, shared.text[:m.a], b); err != nil {
 				t.Fatalf("the frame without a fault: %v", err)

@@ -79,6 +79,14 @@ func (l layout) divide(all []byte) *memory {
 	return m
 }
 
+// after returns what a piece leaves for the next ones. The request area is that of all.
+func (m *memory) after(text, data, rows int) *memory {
+	rest := *m
+	rest.text, rest.data = m.text[text:], m.data[data:]
+	rest.ends, rest.from, rest.to = m.ends[rows:], m.from[rows:], m.to[rows:]
+	return &rest
+}
+
 // createMemory makes the file of a shared memory. It is sealed: were the worker able to
 // shrink it, reading it would end the parent with SIGBUS.
 func createMemory(l layout) (*os.File, error) {
@@ -132,14 +140,21 @@ const (
 	results                        // of a call; a: bytes of text
 	// From the worker.
 	loaded   // a: bytes of text
-	ran      // a: bytes of text, b: events that ran, c: bytes of documents, d: rows, plus hasSinks
+	ran      // a: bytes of text, b: events that ran, c: bytes of documents, d: rows, plus hasSinks and isPiece
 	tooLarge // the result does not fit the memory
 	failed   // a: bytes of text
 	call     // a: bytes of text
 )
 
-// hasSinks in message.d says that the rows have sinks.
-const hasSinks = 1 << 63
+// hasSinks in message.d says that the rows have sinks, isPiece that more answers follow to
+// the same request: the parent checks a piece while the worker runs the next one.
+const (
+	hasSinks = 1 << 63
+	isPiece  = 1 << 62
+)
+
+// pieceEvents is how many events a worker answers at once.
+const pieceEvents = 250
 
 const messageBytes = 6 * 8
 

@@ -23,6 +23,7 @@ type process struct {
 	socket   *os.File
 	fd       int // of the socket
 	memory   *memory
+	rest     *memory // what the pieces of an answer have left
 	stderr   *tail
 	exited   chan struct{} // closed when the process has ended
 	state    *os.ProcessState
@@ -204,10 +205,11 @@ var errHang = errors.New("time limit")
 // the worker's. An error says that the call was invalid.
 type server func(text []byte) (reply []byte, waited time.Duration, err error)
 
-// ask sends a request and waits for its answer.
-func (p *process) ask(ctx context.Context, m message, b budget, serve server) (message, error) {
+// ask sends a request and waits for its answer. It passes the pieces before to each.
+func (p *process) ask(ctx context.Context, m message, b budget, serve server, each func(piece *message) error) (message, error) {
 	p.number++
 	m.number = p.number
+	p.rest = p.memory
 	p.setRunning(true)
 	defer p.setRunning(false)
 	clock := p.startClock()
@@ -226,6 +228,13 @@ func (p *process) ask(ctx context.Context, m message, b budget, serve server) (m
 				return answer, err
 			}
 			clock.started = clock.started.Add(waited)
+		case err == nil && answer.kind == ran && answer.d&isPiece != 0 && each != nil:
+			if err = p.readText(answer); err == nil {
+				err = each(&answer)
+			}
+			if err != nil {
+				return answer, err
+			}
 		case err == nil:
 			return answer, p.readText(answer)
 		case err != errNothing:
@@ -255,7 +264,10 @@ func (p *process) serveCall(ctx context.Context, m message, serve server) (waite
 	if err != nil {
 		return 0, p.fail(err)
 	}
-	n := copy(p.memory.text, reply)
+	if len(reply) > len(p.rest.text) {
+		return 0, p.fail(fmt.Errorf("%w: no room for the results of a call", errFrame))
+	}
+	n := copy(p.rest.text, reply)
 	p.setRunning(true)
 	if err := send(p.fd, message{kind: results, number: p.number, a: uint64(n)}); err != nil {
 		return 0, p.exitError(nil)
@@ -265,10 +277,10 @@ func (p *process) serveCall(ctx context.Context, m message, serve server) (waite
 
 // readText copies the text of an answer.
 func (p *process) readText(m message) error {
-	if m.a > uint64(len(p.memory.text)) {
+	if m.a > uint64(len(p.rest.text)) {
 		return p.fail(fmt.Errorf("%w: a text of %d bytes", errFrame, m.a))
 	}
-	p.text = append(p.text[:0], p.memory.text[:m.a]...)
+	p.text = append(p.text[:0], p.rest.text[:m.a]...)
 	return nil
 }
 

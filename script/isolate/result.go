@@ -55,17 +55,19 @@ type bounds struct {
 	sinks  int
 	output int  // bytes
 	value  bool // each event that did not fail has one row
+	begun  bool // a piece was read before
+	piece  bool // more answers follow
 }
 
 // read copies and checks a frame. It never trusts the shared memory: lengths come from
 // the message, and what is checked is a copy. The documents are not copied and not
 // checked.
 func (f *frame) read(m *message, shared *memory, text []byte, b bounds) error {
-	rows := m.d &^ hasSinks
+	rows := m.d &^ (hasSinks | isPiece)
 	switch {
 	case m.b > uint64(b.events):
 		return fmt.Errorf("%w: %d of %d events ran", errFrame, m.b, b.events)
-	case rows > uint64(shared.rows) || m.c > uint64(min(shared.layout.data, b.output)):
+	case rows > uint64(len(shared.ends)) || m.c > uint64(min(len(shared.data), b.output)):
 		return fmt.Errorf("%w: %d rows of %d bytes", errFrame, rows, m.c)
 	}
 	f.ran = int(m.b)
@@ -110,7 +112,8 @@ func (f *frame) checkRows(b bounds) error {
 // checkEvents checks that no event is counted twice, and that all ran unless a limit
 // says otherwise.
 func (f *frame) checkEvents(b bounds) error {
-	if f.limit == nil && f.ran != b.events || f.limit != nil && f.ran == 0 {
+	switch {
+	case b.piece && (f.ran == 0 || f.ran == b.events), !b.piece && f.limit == nil && f.ran != b.events, f.limit != nil && f.ran == 0 && !b.begun:
 		return fmt.Errorf("%w: %d of %d events ran", errFrame, f.ran, b.events)
 	}
 	row := 0

@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/pool"
 )
@@ -20,11 +23,19 @@ type run struct {
 	s      *isolatedScript
 	result *script.ResultBuilder
 	frame  frame
+	// early says that documents are checked piece by piece, while the worker runs the next
+	// one. Where a sink has columns, filling them checks the documents.
+	early   bool
+	checker *document.Extractor
+	none    event.Columns
 
 	ctx    context.Context
 	in     *event.Batch
 	member *pool.Member // that the run holds, or nil
 	parts  []part       // that have not run; the last one is next
+	done   int          // events of the part that have been added
+	bytes  int          // of all rows
+	data   []byte       // of the rows of a piece
 	deaths int          // of new workers, by the event that is alone
 	unused int          // workers in a row that ended before they got a request
 	search time.Time    // since when events are sought that end their workers
@@ -43,9 +54,10 @@ const killsMax = 5
 
 func newRun(s *isolatedScript) *run {
 	r := &run{s: s, result: script.NewResultBuilder(&s.opts, s)}
-	if !s.opts.Value {
+	hasColumns := func(s script.Sink) bool { return s.Columns != nil }
+	if r.early = s.opts.Value || !slices.ContainsFunc(s.opts.Sinks, hasColumns); !r.early {
 		r.result.Invalid = func(reason string) (string, error) {
-			return "script", fmt.Errorf("the script's process returned an invalid document: %s", reason)
+			return "script", invalidDocument(reason)
 		}
 	}
 	return r
@@ -55,7 +67,7 @@ func newRun(s *isolatedScript) *run {
 func (s *isolatedScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
 	r := s.runs.Get().(*run)
 	defer s.runs.Put(r)
-	r.ctx, r.in, r.search, r.deaths, r.unused = ctx, in, time.Time{}, 0, 0
+	r.ctx, r.in, r.search, r.deaths, r.unused, r.bytes = ctx, in, time.Time{}, 0, 0, 0
 	r.result.Start(in, res)
 	ran, limit, err := r.runParts()
 	r.release()
@@ -89,6 +101,12 @@ func (r *run) runParts() (ran int, limit *script.LimitError, err error) {
 		p := r.parts[len(r.parts)-1]
 		r.parts = r.parts[:len(r.parts)-1]
 		limit, err := r.runPart(p)
+		p.first += r.done
+		if err == errOutput {
+			limit, err = &script.LimitError{Limit: "output", Err: &script.Error{
+				Script: r.s.code.Name, Message: fmt.Sprintf("output limit: more than %d bytes", r.s.opts.Limits.Output),
+			}}, nil
+		}
 		if died, ok := errors.AsType[*exitError](err); ok && r.ctx.Err() == nil {
 			limit, err := r.handleDeath(p, died)
 			if limit != nil || err != nil {
@@ -100,14 +118,16 @@ func (r *run) runParts() (ran int, limit *script.LimitError, err error) {
 			return 0, nil, err
 		}
 		if limit != nil {
-			return p.first + r.frame.ran, limit, nil
+			return p.first, limit, nil
 		}
 	}
 	return r.in.Len(), nil, nil
 }
 
-// runPart runs one part in a worker and adds its result.
+// runPart runs one part in a worker and adds its result, piece by piece. Whatever
+// happens, r.done events of the part have been added.
 func (r *run) runPart(p part) (*script.LimitError, error) {
+	r.done = 0
 	w, err := r.acquire()
 	if err != nil {
 		return nil, err
@@ -121,31 +141,69 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 	w.batches++
 	limits := &r.s.opts.Limits
 	allowed := budget{min(time.Duration(n)*limits.EventTime, limits.BatchTime) + grace, "the script"}
-	answer, err := w.ask(r.ctx, message{kind: doRun, a: uint64(n), b: uint64(size)}, allowed, r.s.serve(r.ctx))
+	if n > pieceEvents {
+		allowed.processor += limits.BatchTime // a piece may begin before the time is used up
+	}
+	piece := func(m *message) error {
+		limit, err := r.addPiece(w, p, m)
+		if err == nil && limit != nil {
+			err = w.fail(fmt.Errorf("%w: a piece ended by a limit", errFrame))
+		}
+		return err
+	}
+	answer, err := w.ask(r.ctx, message{kind: doRun, a: uint64(n), b: uint64(size)}, allowed, r.s.serve(r.ctx), piece)
 	if err != nil {
 		return nil, err
 	}
 	switch answer.kind {
 	case ran:
 	case tooLarge:
-		r.splitLarge(p, fmt.Sprintf("output limit: more than %d bytes", limits.Output))
+		if p.first += r.done; r.done > 0 {
+			r.parts = append(r.parts, p)
+		} else {
+			r.splitLarge(p, fmt.Sprintf("output limit: more than %d bytes", limits.Output))
+		}
 		return nil, nil
 	case failed:
 		return nil, readFailure(&decoder{buf: w.text})
 	default:
 		return nil, w.fail(fmt.Errorf("%w: answer of kind %d", errFrame, answer.kind))
 	}
-	f := &r.frame
-	if err := f.read(&answer, w.memory, w.text, bounds{n, len(r.s.opts.Sinks), limits.Output, r.s.opts.Value}); err != nil {
-		return nil, w.fail(err)
-	}
-	r.deaths, r.unused = 0, 0
-	r.add(p.first)
-	if size+len(f.rows.Data) > keptBytes {
+	limit, err := r.addPiece(w, p, &answer)
+	if err == nil && size+r.bytes > keptBytes {
 		w.memory.release()
 	}
+	return limit, err
+}
+
+// addPiece adds an answer to a part. errOutput ends the run before it.
+func (r *run) addPiece(w *process, p part, m *message) (*script.LimitError, error) {
+	limits := &r.s.opts.Limits
+	b := bounds{p.end - p.first - r.done, len(r.s.opts.Sinks), limits.Output, r.s.opts.Value, r.done > 0, m.d&isPiece != 0}
+	f := &r.frame
+	if err := f.read(m, w.rest, w.text, b); err != nil {
+		return nil, w.fail(err)
+	}
+	first := p.first + r.done
+	if r.bytes+len(f.rows.Data) > limits.Output && first > 0 {
+		if b.piece {
+			w.kill() // it runs what follows
+			_ = w.exitError(errOutput)
+		}
+		return nil, errOutput
+	}
+	r.deaths, r.unused = 0, 0
+	rows := len(f.rows.Ends)
+	data := len(f.rows.Data)
+	r.bytes += data
+	r.add(first)
+	r.done += f.ran
+	w.rest = w.rest.after(len(w.text), data, rows)
 	return f.limit, nil
 }
+
+// errOutput says that the output of a batch exceeds its limit.
+var errOutput = errors.New("output limit")
 
 // grace is what a worker gets beyond the time limits, which its engine keeps if it can.
 const grace = 500 * time.Millisecond
@@ -192,21 +250,55 @@ func (r *run) add(first int) {
 			f.rows.From[i] += uint32(first)
 		}
 	}
-	r.result.AddRows(&f.rows)
-	if r.s.opts.Value {
-		r.checkValues()
+	if r.early {
+		r.data = append(r.data[:0], f.rows.Data...) // what is checked is a copy
+		f.rows.Data = r.data
+		r.removeInvalid()
 	}
+	r.result.AddRows(&f.rows)
 	r.s.apply(&f.effects)
 }
 
-// checkValues replaces values that are not JSON.
-func (r *run) checkValues() {
-	out := r.result.Rows()
-	for i := out.Len() - len(r.frame.rows.Ends); i < out.Len(); i++ {
-		if !json.Valid(out.Doc(i)) {
-			r.result.Fail(int(out.From[i]), "script", errors.New("the script's process returned a value that is not JSON"))
+// removeInvalid fails the events of the piece that have a row which is not JSON.
+func (r *run) removeInvalid() {
+	rows := &r.frame.rows
+	var bad []report.Rejected
+	if r.s.opts.Value {
+		for i := range rows.Ends {
+			if !json.Valid(rows.Doc(i)) {
+				bad = append(bad, report.Rejected{Row: i, Reason: "not JSON"})
+			}
+		}
+	} else {
+		if r.checker == nil {
+			r.checker = document.NewExtractor(nil)
+		}
+		found, err := r.checker.Extract(rows.Data, rows.Ends, &r.none)
+		if err != nil {
+			bad = append(bad, report.Rejected{Row: 0, Reason: err.Error()})
+		}
+		bad = append(bad, found.Rejected...)
+	}
+	if len(bad) == 0 {
+		return
+	}
+	failed := map[uint32]bool{}
+	for _, one := range bad {
+		from := rows.From[one.Row]
+		failed[from] = true
+		r.result.Fail(int(from), "script", invalidDocument(one.Reason))
+	}
+	var remove []int
+	for i, from := range rows.From {
+		if failed[from] {
+			remove = append(remove, i)
 		}
 	}
+	rows.RemoveRows(remove)
+}
+
+func invalidDocument(reason string) error {
+	return fmt.Errorf("the script's process returned an invalid document: %s", reason)
 }
 
 // splitLarge splits a part whose events or rows do not fit the shared memory.

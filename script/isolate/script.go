@@ -169,7 +169,7 @@ func (s *isolatedScript) loadInto(ctx context.Context, p *process) error {
 		return fmt.Errorf("the code of %s is larger than %d bytes", s.code.Name, requestBytes)
 	}
 	m := message{kind: doLoad, a: uint64(len(e.buf))}
-	answer, err := p.ask(ctx, m, budget{loadTime + s.opts.Limits.BatchTime, "loading " + s.code.Name}, s.serve(ctx))
+	answer, err := p.ask(ctx, m, budget{loadTime + s.opts.Limits.BatchTime, "loading " + s.code.Name}, s.serve(ctx), nil)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,8 @@ func isWorker() bool { return os.Getenv(workerVariable) != "" }
 type worker struct {
 	languages []script.Language
 	memory    *memory
-	number    uint64 // of the request
+	rest      *memory // what the pieces before have left
+	number    uint64  // of the request
 
 	script  script.Script
 	name    string
@@ -47,7 +48,7 @@ func serve(languages []script.Language) {
 	if err == nil {
 		err = os.Unsetenv(workerVariable)
 	}
-	w := &worker{languages: languages, batch: event.Batch{}, result: event.Result{Outputs: make([]event.Output, 1)}}
+	w := &worker{languages: languages, result: event.Result{Outputs: make([]event.Output, 1)}}
 	if err == nil {
 		w.memory, err = mapMemory(memoryFile, l)
 	}
@@ -85,7 +86,7 @@ func (w *worker) receive() (m message, err error) {
 }
 
 func (w *worker) answer(m message) error {
-	w.number = m.number
+	w.number, w.rest = m.number, w.memory
 	switch m.kind {
 	case doLoad:
 		return w.load(m)
@@ -104,7 +105,7 @@ func (w *worker) reply(m message, e *encoder) error {
 	return send(socketFile, m)
 }
 
-func (w *worker) textEncoder() *encoder { return &encoder{buf: w.memory.text[:0]} }
+func (w *worker) textEncoder() *encoder { return &encoder{buf: w.rest.text[:0]} }
 
 func (w *worker) fail(err error) error {
 	e := w.textEncoder()
@@ -144,32 +145,82 @@ func (w *worker) load(m message) error {
 	return w.reply(message{kind: loaded}, e)
 }
 
-// run runs a batch. Its rows are appended to the shared memory.
+// run runs a batch in pieces. Their rows are appended to the shared memory.
 func (w *worker) run(m message) error {
 	n := int(m.a)
-	w.batch.Ends = requestEnds(w.memory.request, n)
-	w.batch.Data = w.memory.request[4*n : 4*n+int(m.b) : 4*n+int(m.b)]
+	whole := event.Batch{
+		Ends: requestEnds(w.memory.request, n), Data: w.memory.request[4*n : 4*n+int(m.b) : 4*n+int(m.b)], Range: event.Range{Count: m.a},
+	}
+	began := processorTime()
+	w.rest = w.memory
+	for first := 0; ; first += pieceEvents {
+		if n-first <= pieceEvents {
+			w.batch = whole.Tail(first)
+			_, err := w.runPiece(0)
+			return err
+		}
+		tail := whole.Tail(first)
+		w.batch = tail.Head(pieceEvents)
+		if more, err := w.runPiece(isPiece); err != nil || !more {
+			return err
+		}
+		// The next piece is expected to take as long as those before did.
+		events := time.Duration(first + pieceEvents)
+		if used := processorTime() - began; used+used*pieceEvents/events > w.options.Limits.WithDefaults().BatchTime {
+			return w.batchTime()
+		}
+	}
+}
+
+// runPiece runs a piece and answers. more says that the next one may run.
+func (w *worker) runPiece(flags uint64) (more bool, err error) {
+	to := w.rest
 	w.memory.current.Store(noEvent)
-	w.batch.Range = event.Range{Count: m.a}
+	w.batch.Range = event.Range{Count: uint64(w.batch.Len())}
 	out := &w.result.Outputs[0]
-	out.Data, out.Ends, out.From, out.To = w.memory.data[:0], w.memory.ends[:0], w.memory.from[:0], w.memory.to[:0]
-	err := w.script.Run(context.Background(), &w.batch, &w.result)
+	out.Data, out.Ends, out.From, out.To = to.data[:0], to.ends[:0], to.from[:0], to.to[:0]
+	err = w.script.Run(context.Background(), &w.batch, &w.result)
 	limit, isLimit := errors.AsType[*script.LimitError](err)
 	if err != nil && !isLimit {
-		return w.fail(err)
+		return false, w.fail(err)
 	}
-	answer := message{kind: ran, b: uint64(w.result.Ran), c: uint64(len(out.Data)), d: uint64(len(out.Ends))}
-	e := w.textEncoder()
-	fits := copyBack(w.memory.data, out.Data) && copyBack(w.memory.ends, out.Ends) && copyBack(w.memory.from, out.From)
+	if isLimit {
+		flags = 0
+	}
+	answer := message{kind: ran, b: uint64(w.result.Ran), c: uint64(len(out.Data)), d: uint64(len(out.Ends)) | flags}
+	fits := copyBack(to.data, out.Data) && copyBack(to.ends, out.Ends) && copyBack(to.from, out.From)
 	if len(out.To) > 0 {
-		fits = fits && copyBack(w.memory.to, out.To)
-		clear(w.memory.to[min(len(out.To), len(out.Ends)):min(len(out.Ends), len(w.memory.to))])
+		fits = fits && copyBack(to.to, out.To)
+		clear(to.to[min(len(out.To), len(out.Ends), len(to.to)):min(len(out.Ends), len(to.to))])
 		answer.d |= hasSinks
 	}
+	e := w.textEncoder()
 	f := frame{dead: w.deadEvents(), limit: limit, effects: w.takeEffects()}
 	f.encodeText(e)
 	e.full = e.full || !fits
-	return w.reply(answer, e)
+	more = flags != 0 && !e.full
+	err = w.reply(answer, e)
+	if more {
+		w.rest = to.after(len(e.buf), len(out.Data), len(out.Ends))
+	}
+	return more, err
+}
+
+// batchTime ends a batch whose pieces have used up its time. The last one has been
+// answered; this answer has no events.
+func (w *worker) batchTime() error {
+	e := w.textEncoder()
+	f := frame{limit: &script.LimitError{Limit: "batch time", Err: &script.Error{
+		Script: w.name, Message: "time limit: the events before have used up the time of the batch",
+	}}}
+	f.encodeText(e)
+	return w.reply(message{kind: ran}, e)
+}
+
+func processorTime() time.Duration {
+	var used unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &used) // it has no errors for this process
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // copyBack copies what outgrew the shared memory while it was appended to, and reports
@@ -212,7 +263,7 @@ func (w *worker) call(e *encoder) ([]byte, error) {
 	if err != nil || m.kind != results {
 		return nil, errParent
 	}
-	return w.memory.text[:m.a], nil
+	return w.rest.text[:m.a], nil
 }
 
 // readFile reads a required file. It implements script.Code.Files.

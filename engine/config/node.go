@@ -59,6 +59,7 @@ type document struct {
 	lookup      func(string) (string, bool)
 	anchors     map[string]*node
 	faults      Errors
+	secrets     []string // literal values that errors must not show
 }
 
 // lineBreaks replaces everything that YAML takes for the end of a line.
@@ -67,7 +68,7 @@ var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 // parse reads the text into nodes. The node is nil if the text is not YAML.
 func parse(file, text string, lookup func(string) (string, bool)) (*document, *node) {
 	text = lineBreaks.Replace(text)
-	d := &document{file: file, lines: strings.Split(text, "\n"), lookup: lookup, anchors: map[string]*node{}}
+	d := &document{file: file, lines: strings.Split(text, "\n"), lookup: lookup, anchors: map[string]*node{}, secrets: secretsIn(text)}
 	masked, expressions, fault := maskVariables(text)
 	if fault != nil {
 		d.addFault(place{fault.Line, fault.Column}, "", "%s", fault.Message)
@@ -188,9 +189,9 @@ func (d *document) rawText(masked string) string {
 // addFault adds an error. It quotes the source line as it is in the file, with the names
 // of variables.
 func (d *document) addFault(at place, hint, format string, args ...any) {
-	e := &Error{File: d.file, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...), Hint: hint}
+	e := &Error{File: d.file, Line: at.line, Column: at.column, Message: d.mask(fmt.Sprintf(format, args...)), Hint: d.mask(hint)}
 	if at.line >= 1 && at.line <= len(d.lines) {
-		e.Source = d.lines[at.line-1]
+		e.Source = d.mask(d.lines[at.line-1])
 	}
 	d.faults = append(d.faults, e)
 }

@@ -76,12 +76,43 @@ func (a *Allow) listsAddress(address netip.Addr, port string) bool {
 	return slices.ContainsFunc(a.networks, contains) || slices.Contains(a.hosts, net.JoinHostPort(address.String(), port))
 }
 
-// shared is the carrier-grade NAT network.
-var shared = netip.MustParsePrefix("100.64.0.0/10")
+// special are the networks of the registries of special-purpose addresses (RFC 6890)
+// that netip does not know. Those that carry an IPv4 address inside lead to it: NAT64,
+// 6to4 and Teredo.
+var special = parsePrefixes(
+	"0.0.0.0/8",       // this network
+	"100.64.0.0/10",   // shared by carriers
+	"192.0.0.0/24",    // protocol assignments
+	"192.0.2.0/24",    // documentation
+	"192.88.99.0/24",  // relays of 6to4
+	"198.18.0.0/15",   // benchmarks
+	"198.51.100.0/24", // documentation
+	"203.0.113.0/24",  // documentation
+	"240.0.0.0/4",     // reserved, and broadcast
+	"::/96",           // IPv4-compatible
+	"::ffff:0:0:0/96", // IPv4-translated
+	"64:ff9b::/96",    // NAT64
+	"64:ff9b:1::/48",  // NAT64 in a network of one's own
+	"100::/64",        // discarded
+	"2001::/23",       // protocol assignments, Teredo among them
+	"2001:db8::/32",   // documentation
+	"2002::/16",       // 6to4
+	"3fff::/20",       // documentation
+	"5f00::/16",       // segment routing
+	"fec0::/10",       // site-local
+)
+
+func parsePrefixes(all ...string) (networks []netip.Prefix) {
+	for _, text := range all {
+		networks = append(networks, netip.MustParsePrefix(text))
+	}
+	return networks
+}
 
 // isPublic reports whether an address belongs to the public internet.
 func isPublic(a netip.Addr) bool {
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
+	inside := func(n netip.Prefix) bool { return n.Contains(a.WithZone("")) }
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(special, inside)
 }
 
 // Refused is the error for a host that is not allowed.

@@ -19,7 +19,6 @@ const redirectsMax = 5
 // resolved address. It uses no proxy, because a proxy would resolve names itself.
 func newClient(allow *Allow) *http.Client {
 	dialer := &net.Dialer{
-		Timeout: 5 * time.Second,
 		Control: func(_, address string, _ syscall.RawConn) error {
 			host, port, err := net.SplitHostPort(address)
 			if err != nil {
@@ -29,11 +28,7 @@ func newClient(allow *Allow) *http.Client {
 		},
 	}
 	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
-			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 10 * time.Second,
-			IdleConnTimeout: time.Minute, MaxIdleConns: 10,
-		},
+		Transport: newTransport(dialer),
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			switch {
 			case len(via) > redirectsMax:
@@ -46,6 +41,16 @@ func newClient(allow *Allow) *http.Client {
 			}
 			return nil
 		},
+	}
+}
+
+// newTransport returns a transport that uses no proxy and waits for limited times.
+func newTransport(dialer *net.Dialer) *http.Transport {
+	dialer.Timeout = 5 * time.Second
+	return &http.Transport{
+		DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 10 * time.Second,
+		IdleConnTimeout: time.Minute, MaxIdleConns: 10,
 	}
 }
 

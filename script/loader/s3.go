@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -60,9 +61,9 @@ func newBucketClient(s S3, lookup func(string) (string, bool), guarded http.Roun
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("s3 endpoint %q: want http://host:port or https://host", s.Endpoint)
 	}
-	options := &minio.Options{Secure: u.Scheme == "https", Region: s.Region, MaxRetries: 1}
-	if !trusted {
-		options.Transport = guarded
+	options := &minio.Options{Secure: u.Scheme == "https", Region: s.Region, MaxRetries: 1, Transport: guarded}
+	if trusted {
+		options.Transport = newTransport(new(net.Dialer))
 	}
 	if s.AccessKey != "" {
 		options.Creds = credentials.NewStaticV4(s.AccessKey, s.SecretKey, "")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -81,5 +83,29 @@ func TestS3FromEnvironment(t *testing.T) {
 	var hinted *loader.Refused
 	if _, err := refused.Load(t.Context(), origin, ""); !errors.As(err, &hinted) || hinted.ErrorHint() == "" {
 		t.Errorf("error %v has no hint", err)
+	}
+}
+
+// TestS3UsesNoProxy sets a proxy that would see every request. The endpoint is not on
+// loopback by name, for which no client uses a proxy.
+func TestS3UsesNoProxy(t *testing.T) {
+	asked := false
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked = true
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(proxy.Close)
+	if os.Getenv("HTTP_PROXY") == "" { // net/http reads it once in a process
+		command := exec.Command(os.Args[0], "-test.run=^TestS3UsesNoProxy$")
+		command.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "HTTPS_PROXY="+proxy.URL)
+		out, err := command.CombinedOutput()
+		if err != nil || asked {
+			t.Errorf("the proxy was asked: %v; %v\n%s", asked, err, out)
+		}
+		return
+	}
+	l := newLoader(t, loader.Config{S3: loader.S3{Endpoint: "http://bucket.invalid:9", Region: "eu-west-9", AccessKey: "key", SecretKey: "secret"}})
+	if _, err := l.Load(t.Context(), locate(t, "s3://scripts/mail/a.lua"), ""); err == nil || strings.Contains(err.Error(), "502") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -16,6 +16,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +43,7 @@ type Config struct {
 	Pack   string        `yaml:"pack" help:"Compression: none, gzip or zstd (default none)"`
 	Bytes  int           `yaml:"bytes,size" help:"Rotate files of this size, after compression (default 128MiB)"`
 	Age    time.Duration `yaml:"age" help:"Rotate files after this age, counted from the first row (default 1h)"`
+	Access string        `yaml:"access" help:"Permissions of the files, in octal (default \"0640\"); the folder gets those plus the right to enter"`
 	Order  string        `yaml:"order" help:"Order of the lines of a partition: source, or any, which lets lanes write without waiting for each other (default source)"`
 }
 
@@ -96,6 +99,10 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	if c.Age == 0 {
 		c.Age = time.Hour
 	}
+	access, err := parseAccess(c.Access)
+	if err != nil {
+		return nil, err
+	}
 	compression, err := newCompression(c.Pack)
 	if err != nil {
 		return nil, err
@@ -116,10 +123,19 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	return &Sink{
 		files: fileSet{
 			folder: c.Folder, name: c.Name, pipeline: env.Pipeline, suffix: compression.suffix,
-			bytesMax: int64(c.Bytes), ageMax: c.Age,
+			bytesMax: int64(c.Bytes), ageMax: c.Age, access: access,
 		},
 		compression: compression, order: order, log: log,
 	}, nil
+}
+
+// parseAccess parses permissions. The engine itself must be able to read and write.
+func parseAccess(text string) (os.FileMode, error) {
+	bits, err := strconv.ParseUint(cmp.Or(text, "0640"), 8, 32)
+	if err != nil || bits > 0o777 || bits&0o600 != 0o600 || bits&0o111 != 0 {
+		return 0, fmt.Errorf(`invalid access %q: write it in octal, from "0600" to "0666"`, text)
+	}
+	return os.FileMode(bits), nil
 }
 
 func (s *Sink) openJournal() (*journal, error) {

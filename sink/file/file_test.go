@@ -445,3 +445,44 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestAccess writes files with the permissions of the configuration, whatever the umask
+// takes away.
+func TestAccess(t *testing.T) {
+	for access, want := range map[string]os.FileMode{"": 0o640, "0600": 0o600, "0664": 0o664} {
+		folder := filepath.Join(t.TempDir(), "rows")
+		s, err := New(sink.Env{Pipeline: "p"}, Config{Folder: folder, Access: access})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, _, err := s.Open(t.Context(), "part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(t.Context(), sinktest.Docs(0, `{"a":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(folder)
+		if err != nil || len(files) < 3 {
+			t.Fatal(files, err)
+		}
+		for _, f := range files {
+			info, err := f.Info()
+			if err != nil || info.Mode().Perm() != want {
+				t.Errorf("access %q: %s has %v, %v", access, f.Name(), info.Mode(), err)
+			}
+		}
+		info, err := os.Stat(folder)
+		if err != nil || info.Mode().Perm()&0o007 != (want|want>>2&0o111)&0o005 {
+			t.Errorf("access %q: the folder has %v, %v", access, info.Mode(), err)
+		}
+	}
+	for _, bad := range []string{"640x", "0777", "0400", "7777", "-1"} {
+		if _, err := New(sink.Env{Pipeline: "p"}, Config{Folder: t.TempDir(), Access: bad}); err == nil {
+			t.Errorf("%q is taken for permissions", bad)
+		}
+	}
+}

@@ -37,10 +37,10 @@ type journal struct {
 }
 
 func openJournal(f fileSet, c compression) (*journal, error) {
-	if err := durable.MkdirAll(f.folder, 0o755); err != nil {
+	if err := durable.MkdirAll(f.folder, f.folderAccess()); err != nil {
 		return nil, &event.PermanentError{Err: fmt.Errorf("make the folder of the files: %w", err), Hint: "check folder below the file sink"}
 	}
-	lock, err := os.OpenFile(f.hidden("lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	lock, err := f.create(f.hidden("lock"))
 	if err != nil {
 		return nil, &event.PermanentError{Err: fmt.Errorf("open the lock of the files: %w", err), Hint: "let the user that runs perigee write there"}
 	}
@@ -119,7 +119,7 @@ func (j *journal) openCurrent() error {
 		_ = j.file.Close()
 		j.file = nil
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := j.files.create(path)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,8 @@ func (j *journal) replace(s *state) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(j.files.hidden("journal"), line, 0o644); err != nil {
+	path := j.files.hidden("journal")
+	if err := errors.Join(durable.WriteFile(path, line, j.files.access), os.Chmod(path, j.files.access)); err != nil {
 		return fmt.Errorf("replace the journal of the files: %w", err)
 	}
 	return j.catchUp()

@@ -18,7 +18,27 @@ type fileSet struct {
 	folder, name, pipeline, suffix string
 	bytesMax                       int64
 	ageMax                         time.Duration
+	access                         os.FileMode
 }
+
+// create opens a file, and creates it if it does not exist, with the permissions that
+// are configured whatever the umask is.
+func (f *fileSet) create(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, f.access)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err == nil && info.Size() == 0 && info.Mode().Perm() != f.access {
+		if err := file.Chmod(f.access); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
+	return file, nil
+}
+
+// folderAccess lets those who may read a file enter its folder, and those who may write
+// one create it.
+func (f *fileSet) folderAccess() os.FileMode { return f.access | f.access>>2&0o111 }
 
 // path is that of a sealed file; the open one has openSuffix behind it.
 func (f *fileSet) path(number uint64, suffix string) string {
@@ -87,7 +107,7 @@ func (j *journal) openData() (err error) {
 		_ = j.data.Close()
 	}
 	j.number = j.state.File
-	if j.data, err = os.OpenFile(j.files.path(j.number, j.files.suffix)+openSuffix, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	if j.data, err = j.files.create(j.files.path(j.number, j.files.suffix) + openSuffix); err != nil {
 		return fmt.Errorf("open a file for rows: %w", err)
 	}
 	return durable.SyncDir(j.files.folder)

@@ -30,7 +30,8 @@ type Config struct {
 	Mode       sqlsink.Mode      `yaml:"mode" help:"for a row whose key exists already: insert rejects it, upsert replaces the existing row, ignore keeps it (insert)"`
 	Update     []string          `yaml:"update" help:"columns that an upsert replaces (all that are part of no key)"`
 	Method     Method            `yaml:"method" help:"how rows are inserted: bulk (arrays of parameters, MariaDB only), insert (statements of several rows), or auto for bulk where the server has it (auto)"`
-	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as tls: preferred or compress: true"`
+	TLS        sqlsink.TLS       `yaml:"tls" help:"encryption of the connection: require (the certificate is not checked) or verify (it must be valid for the host); a plain connection beyond this machine is logged"`
+	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as compress: true"`
 }
 
 // The types of a Config's fields, for callers that make one in Go.
@@ -131,7 +132,14 @@ var settings = map[string]string{
 // connection makes the driver's configuration. Compression is left to package wire.
 func (c *Config) connection() (dc *driver.Config, compress bool, err error) {
 	query := url.Values{}
-	for name, value := range c.Params {
+	params := maps.Clone(c.Params)
+	if params == nil {
+		params = map[string]string{}
+	}
+	if err := c.TLS.Apply(params, "tls", map[sqlsink.TLS]string{sqlsink.RequireTLS: "skip-verify", sqlsink.VerifyTLS: "true"}); err != nil {
+		return nil, false, err
+	}
+	for name, value := range params {
 		if name != "compress" {
 			query.Set(name, value)
 		} else if compress, err = strconv.ParseBool(value); err != nil {
@@ -163,4 +171,13 @@ func (c *Config) connection() (dc *driver.Config, compress bool, err error) {
 	dc.Timeout, dc.ReadTimeout, dc.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	dc.Logger = &driver.NopLogger{}
 	return dc, compress, nil
+}
+
+// mayBePlain reports whether the connection may not be encrypted.
+func (c *Config) mayBePlain() bool {
+	switch c.Params["tls"] {
+	case "", "false", "preferred":
+		return c.TLS == "" && c.Socket == ""
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -78,6 +79,50 @@ func TestSecretIsNotPrinted(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		if printed := fmt.Sprintf(verb, config); strings.Contains(printed, "s3cret") {
 			t.Errorf("%s printed %s", verb, printed)
+		}
+	}
+}
+
+// TestTLS holds the settings that lead to an encrypted connection, and those that are
+// warned of.
+func TestTLS(t *testing.T) {
+	for _, test := range []struct {
+		address string
+		tls     sqlsink.TLS
+		params  map[string]string
+		want    string // in the error
+		warned  bool
+	}{
+		{"127.0.0.1:3306", "", nil, "", false},
+		{"localhost:3306", "", nil, "", false},
+		{"[::1]:3306", "", nil, "", false},
+		{"db.example.com:3306", "", nil, "", true},
+		{"10.0.0.1:3306", "", nil, "", true},
+		{"db.example.com:3306", "", map[string]string{"tls": "preferred"}, "", true},
+		{"db.example.com:3306", "", map[string]string{"tls": "true"}, "", false},
+		{"db.example.com:3306", sqlsink.RequireTLS, nil, "", false},
+		{"db.example.com:3306", sqlsink.VerifyTLS, nil, "", false},
+		{"db.example.com:3306", sqlsink.VerifyTLS, map[string]string{"tls": "true"}, "are both given", false},
+	} {
+		var log strings.Builder
+		c, e := valid(), env("p")
+		c.Address, c.TLS, c.Params = test.address, test.tls, test.params
+		e.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s, err := New(e, c)
+		if err == nil {
+			s.Close()
+		}
+		sinktest.ExpectError(t, err, test.want)
+		if warned := strings.Contains(log.String(), "may not be encrypted"); warned != test.warned {
+			t.Errorf("%+v: warned %v: %s", test, warned, &log)
+		}
+	}
+	for tls, checked := range map[sqlsink.TLS]bool{sqlsink.RequireTLS: false, sqlsink.VerifyTLS: true} {
+		c := valid()
+		c.Address, c.TLS = "db.example.com:3306", tls
+		dc, _, err := c.connection()
+		if err != nil || dc.TLS == nil || dc.TLS.InsecureSkipVerify == checked {
+			t.Errorf("%s: %+v, %v", tls, dc.TLS, err)
 		}
 	}
 }

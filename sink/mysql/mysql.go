@@ -16,6 +16,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -56,6 +57,9 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	s := &Sink{config: config, target: target, log: env.Log, columns: sqlsink.Spec(config.Columns), db: sql.OpenDB(connector)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if host, _, err := net.SplitHostPort(config.Address); err == nil && config.mayBePlain() {
+		sqlsink.WarnUnencrypted(s.log, env.Pipeline, host)
 	}
 	s.store = &sqlsink.Store{Dialect: dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.server()}
 	s.db.SetConnMaxIdleTime(idleTimeout)

@@ -26,6 +26,7 @@ type Config struct {
 	Indexes    []string          `yaml:"indexes" help:"indexes of a table that the sink creates: names of columns, separated by commas"`
 	Mode       sqlsink.Mode      `yaml:"mode" help:"for a row whose key exists already: insert rejects it, upsert replaces the existing row, ignore keeps it (insert)"`
 	Update     []string          `yaml:"update" help:"columns that an upsert replaces (all that are not part of the key)"`
+	TLS        sqlsink.TLS       `yaml:"tls" help:"encryption of the connection: require (the certificate is not checked) or verify (it must be valid for the host); a connection beyond this machine that may be plain is logged"`
 	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as sslmode: verify-full"`
 }
 
@@ -131,6 +132,9 @@ func (c *Config) connection() (*pgconn.Config, error) {
 		}
 		settings[name] = value
 	}
+	if err := c.TLS.Apply(settings, "sslmode", map[sqlsink.TLS]string{sqlsink.RequireTLS: "require", sqlsink.VerifyTLS: "verify-full"}); err != nil {
+		return nil, err
+	}
 	for name, value := range settings {
 		words = append(words, name+"='"+strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value)+"'")
 	}
@@ -164,4 +168,14 @@ func (c *Config) server() (host, port string, err error) {
 		return "", "", fmt.Errorf("address: %w; write it as host:port", err)
 	}
 	return host, port, nil
+}
+
+// mayBePlain reports whether the connection may not be encrypted: the driver prefers
+// encryption and does without when the server has none.
+func (c *Config) mayBePlain() bool {
+	switch c.Params["sslmode"] {
+	case "require", "verify-ca", "verify-full":
+		return false
+	}
+	return c.TLS == ""
 }

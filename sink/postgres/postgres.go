@@ -53,6 +53,9 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if host, _, err := config.server(); err == nil && config.mayBePlain() {
+		sqlsink.WarnUnencrypted(s.log, env.Pipeline, host)
+	}
 	s.store = &sqlsink.Store{
 		Dialect: target.Dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.Address,
 	}

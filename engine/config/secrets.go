@@ -1,0 +1,41 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// secretPatterns find what must not be shown: the literal value of a key whose name
+// speaks of a secret, and a password in a URL. They search the text, because a file that
+// is not YAML is quoted too.
+var secretPatterns = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)["']?[\w-]*(?:password|passwd|passphrase|secret|token|credential|authorization|api[_-]?key|access[_-]?key)[\w-]*["']?[ \t]*:[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[,#}][^,#}\n]*))`),
+	regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"']*:([^@/\s"']+)@`),
+}
+
+const maskedSecret = "(secret)"
+
+// secretsIn returns the literal values of secrets in a text, the longest first. Uses of
+// variables are no secrets: errors quote their names.
+func secretsIn(text string) (secrets []string) {
+	for _, pattern := range secretPatterns {
+		for _, groups := range pattern.FindAllStringSubmatch(text, -1) {
+			for _, value := range groups[1:] {
+				if value = strings.TrimSpace(value); value != "" && !strings.Contains(value, "${") {
+					secrets = append(secrets, value)
+				}
+			}
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(secrets)
+}
+
+// mask replaces the secrets of the document in a text that is shown.
+func (d *document) mask(text string) string {
+	for _, secret := range d.secrets {
+		text = strings.ReplaceAll(text, secret, maskedSecret)
+	}
+	return text
+}

@@ -39,6 +39,9 @@ func newClient(allow *Allow) *http.Client {
 			if err := allow.checkURL(r.URL); err != nil {
 				return fmt.Errorf("redirected: %w", err)
 			}
+			if !leavesMachine(via[0].URL) && leavesMachine(r.URL) {
+				return fmt.Errorf("redirected from this machine to plain http")
+			}
 			return nil
 		},
 	}

@@ -91,6 +91,21 @@ func (l *Loader) load(ctx context.Context, o Origin, tag string) (Text, error) {
 	case o.url == nil:
 		return readFile(o.path)
 	}
+	if err := l.checkPinned(o); err != nil {
+		return Text{}, err
+	}
+	text, err := l.fetch(ctx, o, tag)
+	if err == nil {
+		err = o.checkPin(text.Bytes)
+	}
+	if err != nil {
+		return Text{}, err
+	}
+	return text, nil
+}
+
+// fetch fetches a text from another host.
+func (l *Loader) fetch(ctx context.Context, o Origin, tag string) (Text, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	most := textMax

@@ -33,7 +33,7 @@ func TestLocate(t *testing.T) {
 		{"file://localhost/email.lua", "/etc/p", "/email.lua"},
 		{"https://Host/a/b.lua", "/etc/p", "https://Host/a/b.lua"},
 		{"HTTPS://host/a.lua", "/etc/p", "https://host/a.lua"},
-		{"https://me:secret@host/a.lua?token=secret#x", "/etc/p", "https://host/a.lua"},
+		{"https://me:secret@host/a.lua?token=secret", "/etc/p", "https://host/a.lua"},
 		{"s3://bucket/a/b.lua", "/etc/p", "s3://bucket/a/b.lua"},
 		{"b.lua", "https://host/a/", "https://host/a/b.lua"},
 		{"../b.lua", "s3://bucket/a/", "s3://bucket/b.lua"},

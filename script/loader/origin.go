@@ -17,6 +17,7 @@ type Origin struct {
 	code string   // the text itself
 	path string   // of a file, absolute
 	url  *url.URL // at another host
+	pin  string   // SHA-256 that the text must have, in hexadecimal; may be empty
 	base string   // of code: the folder that its files lie in
 }
 
@@ -83,8 +84,12 @@ func locateURL(text string) (Origin, error) {
 	case u.Scheme == "s3" && strings.Trim(u.Path, "/") == "":
 		return Origin{}, fmt.Errorf("URL %s has no object; use s3://bucket/key", text)
 	}
+	pin, err := parsePin(u.Fragment)
+	if err != nil {
+		return Origin{}, err
+	}
 	u.Path, u.RawPath, u.Fragment = path.Clean(u.Path), "", ""
-	return Origin{url: u}, nil
+	return Origin{url: u, pin: pin}, nil
 }
 
 // String returns the origin for errors, without password and query, which may contain a

@@ -72,7 +72,7 @@ torture: build ## run hostile scripts, requests and SQL statements against the l
 torture-asan: ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build
 	@tools/luajit/build.sh asan
-	@$(GO) test -asan ./internal/luajit/... ./internal/document/... ./script/luajit
+	@$(GO) test -asan -timeout 30m ./internal/luajit/... ./internal/document/... ./script/luajit
 
 fuzz: ## fuzz all decoders, and the script engines against each other, for ten minutes
 	@$(SETUP) build

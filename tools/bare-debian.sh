@@ -5,7 +5,7 @@
 # The Debian is made below /tmp from this machine's own package sources, and removed
 # afterwards. It has a PID namespace, so that servers which a target leaves behind
 # end with it, and a mount namespace, so that nothing stays mounted. What tells Go,
-# pip and apt where packages come from is copied from this machine.
+# pip, cargo and apt where packages come from is copied from this machine.
 # shellcheck disable=SC2016 # $(…) below are apt's fields
 set -eu
 cd "$(dirname "$0")/.."
@@ -44,7 +44,7 @@ go=$(tools/go.sh -path)
 {
   printf '%s\n' HOME=/root USER=root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
   for name in GOPROXY GOSUMDB GONOSUMDB GOPRIVATE; do echo "$name=$("$go" env "$name")"; done
-  env | grep -iE '^(pip_[a-z_]+|[a-z]+_proxy)=' || true
+  env | grep -iE '^(pip_[a-z_]+|cargo_(source|registr)[a-z_]+|[a-z]+_proxy)=' || true
 } | sed "s/'/'\\\\''/g; s/=\(.*\)/='\1'/; s/^/export /" >"$root/root/run.sh"
 cat >>"$root/root/run.sh" <<'END'
 apt-get update -qq

@@ -160,7 +160,7 @@ error(event)
 error(event.list)
 --- an error object that is huge: error, memory
 error(('x'):rep(10e6))
---- an error object that is deep: error
+--- an error object that is deep: error, event time
 local t = {}
 for i = 1, 100000 do t = {t} end
 error(t)
@@ -395,8 +395,12 @@ while true do
   for k in pairs(t) do t[k] = nil end
 end
 --- pairs over a table that it fills: error, ok, event time, memory
-local t = {a = 1}
-for k in pairs(t) do for i = 1, 100 do t[k .. i] = 1 end end
+local t, n = {a = 1}, 0
+for k in pairs(t) do
+  n = n + 1
+  if n == 1000 then break end
+  for i = 1, 100 do t[n * 100 + i] = k end
+end
 --- a compiled loop that changes types: event time
 local x = 1
 while true do

@@ -4,7 +4,9 @@ package eventstore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +17,8 @@ import (
 	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/internal/datafolder"
 )
 
 const (
@@ -42,7 +46,7 @@ type Options struct {
 type Store struct {
 	folder  string
 	options Options
-	lock    *os.File
+	lock    io.Closer
 	db      duck.Database // under queries.gate
 
 	requests chan request
@@ -88,6 +92,20 @@ func Open(folder string, o Options) (*Store, error) {
 	go s.writer()
 	go s.queries.watchMemory(cmp.Or(o.Memory, memoryDefault)+memoryBeyond, s.closing)
 	return s, nil
+}
+
+// lockFolder makes this process the owner of folder until the Closer is closed. DuckDB's
+// own lock would not do: it does not hold within one process, and two instances on one
+// file destroy it.
+func lockFolder(folder string) (io.Closer, error) {
+	lock, err := datafolder.LockFile(folder, "lock")
+	if inUse, ok := errors.AsType[*datafolder.InUseError](err); ok {
+		return nil, configError(inUse.ErrorHint(), "%w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("eventstore: %w", err)
+	}
+	return lock, nil
 }
 
 // start opens the database.

@@ -71,7 +71,7 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/durable"},
 
-	"eventstore": {"event", "internal/document", "internal/httpserver", "internal/terminal"},
+	"eventstore": {"event", "internal/datafolder", "internal/document", "internal/httpserver", "internal/terminal"},
 	"server":     {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
 	"admin":      {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
 
@@ -82,7 +82,7 @@ var may = map[string][]string{
 	"engine/config":   {"internal/address", "internal/durable", "internal/nearest"},
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "pipeline/deadletter", "sink", "sink/eventstore"},
 
-	"internal/datafolder":      {"event"},
+	"internal/datafolder":      {},
 	"internal/durable":         {},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":   {"event", "internal/document/report"},

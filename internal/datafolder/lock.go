@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/perigeedb/perigee/event"
 )
 
 // SocketName is the socket on which the engine serves commands.
@@ -29,7 +27,14 @@ func Lock(folder string) (io.Closer, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(folder, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	return LockFile(folder, lockName)
+}
+
+// LockFile locks a folder by the file name in it, for this process until the returned
+// Closer is closed. If another owner has it, also in this process, the error is an
+// *InUseError.
+func LockFile(folder, name string) (io.Closer, error) {
+	file, err := os.OpenFile(filepath.Join(folder, name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock data folder: %w", err)
 	}
@@ -44,8 +49,22 @@ func Lock(folder string) (io.Closer, error) {
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("lock data folder %s: %w", folder, err)
 	}
-	return nil, event.WithHint(fmt.Errorf("data folder %s is in use by %s", folder, ownerOf(file)),
-		"only one process can own a data folder: stop that process, or set data to another folder")
+	return nil, &InUseError{Folder: folder, Owner: ownerOf(file)}
+}
+
+// An InUseError says who owns a folder.
+type InUseError struct {
+	Folder string
+	Owner  string // such as "process 17"
+}
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("data folder %s is in use by %s", e.Folder, e.Owner)
+}
+
+// ErrorHint implements event.Hinter.
+func (e *InUseError) ErrorHint() string {
+	return "only one process can own a data folder: stop that process, or set data to another folder"
 }
 
 // Used reports whether the folder has been locked before.

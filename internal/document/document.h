@@ -153,6 +153,8 @@ typedef struct doc {
 	uint32_t block_cap;
 	doc_chunk *chunks, *chunk; // the arena: all chunks, the one in use
 	size_t chunk_used;
+	char *plain;               // the string or key without escapes that was read last,
+	size_t plain_cap;          // and the room for it
 	size_t written, max;       // bytes written since doc_index, and their limit
 	size_t held;               // bytes of memory that the document has,
 	size_t *used, used_max;    // which are added to *used, if used is not NULL, up to used_max

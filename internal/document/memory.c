@@ -38,6 +38,15 @@ doc *doc_new(size_t max_written, size_t *used, size_t used_max) {
 	return NULL;
 }
 
+char *plain_get(doc *d, size_t size) {
+	if (size <= d->plain_cap) return d->plain;
+	char *plain = memory_resize(d, d->plain, d->plain_cap, size);
+	if (!plain) return NULL;
+	d->plain = plain;
+	d->plain_cap = size;
+	return plain;
+}
+
 static void free_chunks(doc *d) {
 	for (doc_chunk *c = d->chunks, *next; c; c = next) {
 		next = c->next;
@@ -54,6 +63,7 @@ void doc_free(doc *d) {
 	free(d->last_hashes);
 	free(d->quotes);
 	free(d->blocks);
+	free(d->plain);
 	free(d->key_slots);
 	free(d->template.text);
 	free(d->template.scalars);
@@ -65,13 +75,16 @@ void doc_free(doc *d) {
 static __attribute__((noinline)) void release(doc *d) {
 	size_t chunks = 0;
 	for (const doc_chunk *c = d->chunks; c; c = c->next) chunks += sizeof *c + c->cap;
-	give_back(d, chunks + nodes_size(d->cap) + blocks_size(d->block_cap));
+	give_back(d, chunks + d->plain_cap + nodes_size(d->cap) + blocks_size(d->block_cap));
 	free_chunks(d);
 	free(d->nodes);
 	free(d->hashes);
 	free(d->last_hashes);
 	free(d->quotes);
 	free(d->blocks);
+	free(d->plain);
+	d->plain = NULL;
+	d->plain_cap = 0;
 	d->chunks = d->chunk = NULL;
 	d->nodes = NULL;
 	d->hashes = d->last_hashes = NULL;

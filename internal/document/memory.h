@@ -13,6 +13,9 @@ int memory_take(doc *d, size_t size);
 // memory_resize is realloc for memory that the document holds. It returns NULL beyond the limit.
 void *memory_resize(doc *d, void *block, size_t old, size_t size);
 
+// plain_get returns room for a string without its escapes, until the next call; NULL without memory.
+char *plain_get(doc *d, size_t size);
+
 void arena_reset(doc *d);
 // memory_begin prepares for a document of so many bytes.
 void memory_begin(doc *d, size_t len);

@@ -29,7 +29,7 @@ static int string_value(doc *d, const doc_node *n) {
 		d->str_len = n->len;
 		return DOC_STRING;
 	}
-	char *out = arena_get(d, n->len);
+	char *out = plain_get(d, n->len);
 	if (!out) return DOC_MISSING;
 	d->str_len = (uint32_t)doc_unescape(n->text + 1, n->len - 2, out);
 	d->str = out;
@@ -99,7 +99,7 @@ int doc_at(doc *d, uint32_t array, double index) {
 static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 	doc_node n = d->nodes[field];
 	if (n.flags & DOC_KEY_ESCAPED) {
-		char *plain = arena_get(d, n.key_len);
+		char *plain = plain_get(d, n.key_len);
 		if (!plain) return 0;
 		n.key_len = (uint32_t)doc_unescape(n.key, n.key_len, plain);
 		n.key = plain;
@@ -118,7 +118,7 @@ static int set_key(doc *d, const doc_node *n) {
 	d->str = n->key;
 	d->str_len = n->key_len;
 	if (!(n->flags & DOC_KEY_ESCAPED)) return 1;
-	char *plain = arena_get(d, n->key_len);
+	char *plain = plain_get(d, n->key_len);
 	if (!plain) return 0;
 	d->str_len = (uint32_t)doc_unescape(n->key, n->key_len, plain);
 	d->str = plain;

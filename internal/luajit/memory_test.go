@@ -116,3 +116,26 @@ func TestHostileDecode(t *testing.T) {
 		t.Errorf("%s, dead %v", got, out.DeadEvents())
 	}
 }
+
+// TestEscapesAreReadForEver reads fields with escapes more often than there is memory for what they stand for.
+func TestEscapesAreReadForEver(t *testing.T) {
+	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
+		t.Run(mode, func(t *testing.T) {
+			opts := defaults()
+			opts.NoJIT, opts.EventTime, opts.BatchTime = interpreted, 10*time.Second, 30*time.Second
+			out := runOn(t, opts, `
+				function main(event)
+					for i = 1, 200 do
+						assert(#event.text == 300001, "text")
+						local n = 0
+						for k, v in pairs(event.sub) do n = n + #k end
+						assert(n == 200001, "keys")
+					end
+					return {}
+				end`, `{"text":"`+strings.Repeat("x", 300_000)+`\n","sub":{"`+strings.Repeat("y", 200_000)+`\n":1}}`)
+			for _, dead := range out.DeadEvents() {
+				t.Error(dead.ScriptError)
+			}
+		})
+	}
+}

@@ -182,3 +182,14 @@ func TestOpenFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestIsolationWithoutLauncher: a program that does not start script workers says so, and
+// does not run the script in its own process.
+func TestIsolationWithoutLauncher(t *testing.T) {
+	p := steady("a", 1)
+	p.Script = &config.Script{Text: "function main(event) return event end", Isolate: config.IsolateProcess}
+	_, err := engine.Assemble(t.Context(), &config.Config{Data: t.TempDir(), Pipelines: []config.Pipeline{p}}, options())
+	if err == nil || !strings.Contains(err.Error(), "does not start script workers") || !strings.Contains(event.HintOf(err)+err.Error(), "isolate.Init") {
+		t.Errorf("error is %v with hint %q", err, event.HintOf(err))
+	}
+}

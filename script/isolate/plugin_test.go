@@ -4,12 +4,14 @@ package isolate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,7 +42,7 @@ func removePlugins() {
 	}
 }
 
-var quick = script.Limits{EventTime: 50 * time.Millisecond, BatchTime: 2 * time.Second, Memory: 16 << 20}
+var quick = script.Limits{EventTime: 50 * time.Millisecond, BatchTime: 2 * time.Second, Memory: 16 << 20, Output: 1 << 20}
 
 func loadHostile(t *testing.T, limits script.Limits) script.Script {
 	t.Helper()
@@ -153,5 +155,70 @@ func TestManyHostile(t *testing.T) {
 	err = script.RunAll(t.Context(), s, batchOf(docs...), resultOf(), 0, func(_ *event.Batch, _ *script.LimitError) error { all++; return nil })
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMemoryOfWorker: a worker that hoards ends before it has more than its limit.
+func TestMemoryOfWorker(t *testing.T) {
+	s := loadHostile(t, quick).(*isolatedScript)
+	p, err := s.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	in := batchOf(`{"do":"memory"}`)
+	size, _ := p.memory.writeBatch(in, part{0, 1})
+	_, err = p.ask(t.Context(), message{kind: doRun, a: 1, b: uint64(size)}, budget{time.Minute, "the script"}, s.serve(t.Context()), nil)
+	died, ok := errors.AsType[*exitError](err)
+	if !ok {
+		t.Fatalf("error is %v, want that the process ended", err)
+	}
+	const most = 16<<20 + heapSlack + 96<<20 // and the program itself
+	if peak := died.state.SysUsage().(*syscall.Rusage).Maxrss << 10; peak > most {
+		t.Errorf("the worker had %d MiB, want at most %d", peak>>20, most>>20)
+	} else {
+		t.Logf("peak %d MiB: %v", peak>>20, died)
+	}
+}
+
+// TestChatter: what a worker prints does not fill the memory of its parent, nor block it.
+func TestChatter(t *testing.T) {
+	s := loadHostile(t, script.Limits{EventTime: 20 * time.Second, BatchTime: 20 * time.Second})
+	if res := runDocs(t, s, `{"do":"chatter"}`, `{"n":1}`); res.Outputs[0].Len() != 2 {
+		t.Errorf("dead letters are %v", res.Dead)
+	}
+}
+
+// TestSpoiledMemory: a worker that writes over the shared memory while it is read spoils
+// its own events and nothing else.
+func TestSpoiledMemory(t *testing.T) {
+	s := loadHostile(t, script.Limits{Memory: 16 << 20})
+	good := loadHostile(t, script.Limits{Memory: 16 << 20})
+	docs := []string{`{"do":"spoil rows"}`}
+	for i := range 600 {
+		docs = append(docs, fmt.Sprintf(`{"n":%d}`, i))
+	}
+	for range 20 {
+		res := resultOf()
+		_ = script.RunAll(t.Context(), s, batchOf(docs...), res, 0, func(*event.Batch, *script.LimitError) error {
+			for i := range res.Outputs[0].Len() {
+				if doc := res.Outputs[0].Doc(i); !json.Valid(doc) {
+					t.Errorf("came out: %q", doc)
+				}
+			}
+			return nil
+		})
+		if res := runDocs(t, good, docs[1:]...); len(res.Dead) > 0 {
+			t.Fatalf("the neighbour has dead letters: %v", &res.Dead[0])
+		}
+	}
+}
+
+// TestFlood: an event with more output than a batch may have is dead, and no other.
+func TestFlood(t *testing.T) {
+	s := loadHostile(t, script.Limits{EventTime: 20 * time.Second, BatchTime: 20 * time.Second, Memory: 1 << 30, Output: 1 << 20})
+	res := runDocs(t, s, `{"do":"flood"}`, `{"n":1}`)
+	if len(res.Dead) != 1 || !strings.Contains(res.Dead[0].Error, "output limit") || res.Outputs[0].Len() != 1 {
+		t.Errorf("%d rows, dead letters %v", res.Outputs[0].Len(), res.Dead)
 	}
 }

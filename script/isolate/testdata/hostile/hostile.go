@@ -60,8 +60,20 @@ func Main(row map[string]any) (any, error) {
 		spoilFrames()
 	case "shrink memory":
 		return nil, syscall.Ftruncate(4, 0)
-	case "invalid":
-		return map[string]any{"x": invalid{}}, nil
+	case "flood":
+		rows := make([]map[string]any, 1_000_000)
+		for i := range rows {
+			rows[i] = map[string]any{}
+		}
+		return rows, nil
+	case "chatter":
+		line := strings.Repeat("x", 1<<16)
+		for range 1000 {
+			fmt.Fprintln(os.Stderr, line)
+			fmt.Println(line)
+		}
+	case "spoil rows":
+		go spoilMemory()
 	}
 	return row, nil
 }
@@ -80,9 +92,21 @@ func fork() error {
 	return nil
 }
 
-type invalid struct{}
-
-func (invalid) MarshalJSON() ([]byte, error) { return []byte(`"a"`), nil }
+// spoilMemory writes over the memory that the process shares with its parent, again and
+// again, while both use it.
+func spoilMemory() {
+	maps, err := syscall.Mmap(4, 0, 160<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		panic(err)
+	}
+	for n := byte(0); ; n++ {
+		for i := 64 << 20; i < len(maps); i += 1 + int(n)%7 {
+			if i%(1<<20) < 4096 { // where the areas begin
+				maps[i] = n
+			}
+		}
+	}
+}
 
 func raise(signal syscall.Signal) error {
 	pid := os.Getpid()

@@ -242,6 +242,8 @@ static int end_crossing(pg_caller *c, uint32_t number, int kind) {
 	release_thread(c, number, reusable);
 	pg_vm_end(vm);
 	if (vm->broken) pg_vm_clear_stop(vm);
+	/* The calls that wait do not spend their time on the garbage of this one. */
+	if (c->waiting && (vm->broken || vm->over_limit)) pg_vm_collect(vm);
 	return kind;
 }
 

@@ -116,6 +116,12 @@ void pg_vm_clear_stop(pg_vm *vm) {
 	unlock(vm);
 }
 
+void pg_vm_collect(pg_vm *vm) {
+	vm->over_limit = 0;
+	lua_gc(vm->L, LUA_GCCOLLECT, 0);
+	vm->over_limit = 0;
+}
+
 /* collect frees the garbage, and ends the run if more than the limit is live with `more` bytes. */
 static void collect(lua_State *L, pg_vm *vm, size_t more) {
 	vm->over_limit = 0;

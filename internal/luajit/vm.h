@@ -191,4 +191,7 @@ void pg_vm_continue(pg_vm *vm);
 /* pg_vm_clear_stop lets calls that wait in a broken VM continue and end. */
 void pg_vm_clear_stop(pg_vm *vm);
 
+/* pg_vm_collect frees all garbage, while nothing runs. */
+void pg_vm_collect(pg_vm *vm);
+
 #endif

@@ -54,6 +54,36 @@ var joiners = []string{
 	"array_push_front", "list_zip", "array_zip", "struct_concat", "struct_insert", "struct_update", "unpivot_list",
 }
 
+// pathFunctions take a path into a document as their second argument. A ** in it finds
+// each part of the document once for every part around it.
+var pathFunctions = []string{
+	"->", "->>", "json_extract", "json_extract_path", "json_extract_string", "json_extract_path_text",
+	"json_value", "json_exists", "json_keys", "json_type", "json_array_length",
+}
+
+// lambdaFunctions call a lambda for each element. Anywhere else the syntax tree has the
+// operator -> of JSON as a lambda.
+var lambdaFunctions = []string{"list_transform", "list_apply", "array_transform", "array_apply", "apply", "list_filter", "array_filter", "filter"}
+
+// checkArrows checks the paths of the operators -> among nodes.
+func checkArrows(nodes []syntaxNode) error {
+	for _, node := range nodes {
+		if isLambda(node) && !isPlainPath(node.child("expr")) {
+			return &QueryError{Message: "->: the path must be constant, without **", Hint: "docs/reference/sql.md has the bounds of arguments"}
+		}
+	}
+	return nil
+}
+
+// isPlainPath reports whether an argument is a constant path without **, or a list of them.
+func isPlainPath(arg syntaxNode) bool {
+	if arg["class"] == "FUNCTION" && arg["function_name"] == "list_value" {
+		return !slices.ContainsFunc(arg.list("children"), func(child syntaxNode) bool { return !isPlainPath(child) })
+	}
+	value, ok := constant(arg)
+	return ok && !strings.Contains(fmt.Sprint(value), "**")
+}
+
 // badFormat finds in a format what makes a result wider than its arguments: a width or
 // precision of four digits, or one that is an argument.
 var badFormat = regexp.MustCompile(`[0-9]{4}|\*|\{[^}]*\{`)
@@ -102,6 +132,10 @@ func checkCall(call syntaxNode) error {
 		}
 	}
 	switch {
+	case slices.Contains(pathFunctions, name) && len(args) > 1:
+		if !isPlainPath(args[1]) {
+			return callError(call, "the path must be constant, without **")
+		}
 	case strings.HasPrefix(name, "regexp_") && len(args) > 1:
 		if text, ok := constantText(args[1]); ok && len(text) > patternMax {
 			return callError(call, "the pattern has %d bytes, and may have %d", len(text), patternMax)

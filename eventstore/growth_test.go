@@ -49,6 +49,11 @@ func TestBoundedArguments(t *testing.T) {
 		`SELECT NULL::INTEGER[2000]`:                                                                     "an array type has 2000 elements",
 		`SELECT ` + strings.Repeat("-", 1) + strings.Repeat("(1+", 300) + "1" + strings.Repeat(")", 300): "nested too deeply",
 		`SELECT '` + strings.Repeat("x", sqlMax) + `'`:                                                   "at most 262144 are read",
+		`SELECT json_extract('{"a":1}', '$.**.a')`:                                                       "json_extract: the path must be constant, without **",
+		`SELECT json_extract('{"a":1}', ['$.a', '$.**'])`:                                                "the path must be constant, without **",
+		`SELECT '{"a":1}'->>'$.**'`:                                                                      "the path must be constant, without **",
+		`SELECT '{"a":1}'->'$.**'`:                                                                       "the path must be constant, without **",
+		`SELECT json_extract('{"a":1}', p) FROM (SELECT '$.**' AS p)`:                                    "the path must be constant, without **",
 	} {
 		rows, err := s.Query(context.Background(), sql)
 		if err == nil {
@@ -72,6 +77,7 @@ func TestBoundedArguments(t *testing.T) {
 		`SELECT '{"a":{"b":1}}'->'a'->>'b', json_extract_string('{"a":1}', '$.a'), to_json({'a': 1})`,
 		`SELECT unnest([1, 2])`, `SELECT * FROM events, unnest([id]) t(tag)`, `SELECT COLUMNS(*) FROM events`, `SELECT * EXCLUDE (id) FROM events`,
 		`SELECT name SIMILAR TO 'a.*', name ~ 'x', name ^@ 'x', position('x' IN name), substring(name, 1, 2), trim(name) FROM events`,
+		`SELECT json_extract('{"a":[1]}', '$.a[*]'), json_extract('{"a":1}', ['$.a', '$.b']), '[1]'->0, '{"a":1}'->>'a'`,
 		`UNPIVOT (SELECT 1 AS a, 2 AS b) ON COLUMNS(*) INTO NAME n VALUE v`,
 	} {
 		ask(t, s, sql)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -91,6 +92,17 @@ func (n syntaxNode) list(key string) (all []syntaxNode) {
 	return all
 }
 
+// nodes returns all objects that are members of the node, or in an array of one.
+func (n syntaxNode) nodes() (all []syntaxNode) {
+	for key, member := range n {
+		if child, ok := member.(map[string]any); ok {
+			all = append(all, child)
+		}
+		all = append(all, n.list(key)...)
+	}
+	return all
+}
+
 // checkStatement returns an error unless all functions are listed, their arguments
 // bounded, and depth and growth within bounds.
 func checkStatement(statement any) error {
@@ -135,6 +147,11 @@ func checkObject(node syntaxNode, depth int) error {
 			return errNotListed(name)
 		}
 		if err := checkCall(node); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(lambdaFunctions, strings.ToLower(node.text("function_name"))) {
+		if err := checkArrows(node.nodes()); err != nil {
 			return err
 		}
 	}

@@ -45,13 +45,17 @@ var ErrMemory = errors.New("the results of a Go function exceed the memory limit
 type FunctionContext struct {
 	context.Context
 	vm    *VM
-	until time.Time // when the script's time is over; zero where the watchdog says so
+	time  time.Duration // the function's own time, from its first question on; 0 if it has the script's
+	until time.Time     // when its time is over; zero where the watchdog says so
 }
 
 // Err ends with the script's time, which Done does not.
 func (c *FunctionContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
+	}
+	if c.time > 0 && c.until.IsZero() {
+		c.until = time.Now().Add(c.time)
 	}
 	if c.until.IsZero() && c.vm.load32(&c.vm.c.run.stop) != 0 || !c.until.IsZero() && !time.Now().Before(c.until) {
 		return context.DeadlineExceeded
@@ -170,7 +174,7 @@ func (e *Engine) call(ctx context.Context, until time.Time) (waits bool) {
 	args, err := decodeValues(request)
 	var results []any
 	if err == nil {
-		e.computing = FunctionContext{ctx, e.VM, until}
+		e.computing = FunctionContext{Context: ctx, vm: e.VM, until: until}
 		results, waits, err = e.host.call(ctx, &e.computing, int(e.c.gocall.function), args)
 	}
 	if errors.Is(err, ErrMemory) {

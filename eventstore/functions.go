@@ -58,7 +58,7 @@ var functionGroups = []FunctionGroup{
 	user uuid uuid_extract_timestamp uuid_extract_version uuidv4 uuidv7 version week weekday weekofyear xor year yearweek`)},
 	{"aggregate functions", strings.Fields(`any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_max_nulls_last arg_min
 	arg_min_null arg_min_nulls_last argmax argmin array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count
-	count_if count_star countif covar_pop covar_samp entropy favg first fsum geomean geometric_mean group_concat histogram
+	count_if count_star countif covar_pop covar_samp favg first fsum geomean geometric_mean group_concat histogram
 	json_group_array json_group_object kahan_sum kurtosis kurtosis_pop last list listagg mad max max_by mean median min
 	min_by mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2
 	regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile sem skewness stddev stddev_pop stddev_samp string_agg sum

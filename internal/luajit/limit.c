@@ -78,8 +78,10 @@ static clockid_t thread_clock(void) {
 }
 
 void pg_vm_continue(pg_vm *vm) {
-	vm->run.number++;
-	vm->run.clock = thread_clock();
+	/* The clock first: the watchdog, which may still see the last run as running, must not
+	 * measure this one by the clock of that one's thread. */
+	__atomic_store_n(&vm->run.clock, thread_clock(), __ATOMIC_RELAXED);
+	__atomic_store_n(&vm->run.number, vm->run.number + 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&vm->run.running, PG_RUNNING, __ATOMIC_RELEASE);
 	if (vm->over_limit || vm->run.stop) {
 		lock(vm);
@@ -90,7 +92,8 @@ void pg_vm_continue(pg_vm *vm) {
 
 int64_t pg_vm_cpu_time(const pg_vm *vm) {
 	struct timespec t;
-	if (vm->run.clock == -1 || clock_gettime(vm->run.clock, &t) != 0) return -1;
+	clockid_t clock = __atomic_load_n(&vm->run.clock, __ATOMIC_RELAXED);
+	if (clock == -1 || clock_gettime(clock, &t) != 0) return -1;
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 

@@ -132,8 +132,8 @@ func (w *Watchdog) run() {
 		select {
 		case <-w.quit:
 			return
-		case now := <-ticker.C:
-			if w.inspect(now) {
+		case <-ticker.C: // its time may be long ago
+			if w.inspect(time.Now()) {
 				idle = 0
 			} else {
 				idle++

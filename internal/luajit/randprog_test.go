@@ -21,8 +21,9 @@ type programmer struct {
 }
 
 // programPrelude bounds the script: it ends after a number of loop iterations, and strings
-// and tables stay small. What show leaves out is not LuaJIT's to promise: compiled
-// code may give a NaN or a zero another sign, and the order of pairs is that of addresses.
+// and tables stay small. What show and list leave out LuaJIT does not promise: compiled
+// code may give a NaN or a zero another sign, the order of pairs is that of addresses, and
+// the length of a table with holes is any of several.
 const programPrelude = `local event = {l = {}, o = {}}
 local steps, notes, noted = 0, {}, 0
 local function show(v, depth)
@@ -58,6 +59,14 @@ local function str(v)
   return #v > 60 and v:sub(1, 20) or v
 end
 local function tab(v) if type(v) == "table" then return v end return {1, 2, x = 3} end
+local function list(t)
+  t = tab(t)
+  local n = 0
+  for k in pairs(t) do if type(k) == "number" then n = n + 1 end end
+  for i = 1, n do if rawequal(t[i], nil) then return {1, 2} end end
+  return t
+end
+local function len(t) return #list(t) end
 local function key(v) if v == nil or v ~= v then return "k" end return v end
 local meta = {}
 meta.__index = function(t, k) return k end
@@ -178,11 +187,14 @@ func (p *programmer) number() string {
 	case 5:
 		return fmt.Sprintf("math.%s(%s)", p.pick("floor", "ceil", "abs", "sqrt", "sin", "exp", "tan", "deg"), a())
 	case 6:
-		return fmt.Sprintf("math.%s(%s, %s)", p.pick("min", "max", "fmod", "atan2", "pow", "ldexp"), a(), b())
+		return fmt.Sprintf("math.%s(%s, %s)", p.pick("min", "max", "fmod", "atan2", "pow"), a(), b())
 	case 7:
+		if p.IntN(6) == 0 { // of an exponent beyond an int the compiler's constant folding makes another number
+			return fmt.Sprintf("math.ldexp(%s, int(%s))", a(), b())
+		}
 		return fmt.Sprintf("bit.%s(int(%s), %s)", p.pick("band", "bor", "bxor", "lshift", "rshift", "arshift", "rol"), a(), p.pick("3", "31", "-1", "int("+b()+")"))
 	case 8:
-		return "#" + p.pick(p.variable('s'), "tab("+p.variable('t')+")", "("+p.text()+")")
+		return p.pick("len("+p.variable('t')+")", "#"+p.variable('s'), "#"+"("+p.text()+")")
 	case 9:
 		return "(- " + a() + ")"
 	case 10:
@@ -329,11 +341,11 @@ func (p *programmer) store() {
 	case 1:
 		p.line("event.%s = %s", p.pick("n", "s", "o.a", "fresh", "l[2]"), p.pick(p.number(), p.text(), "nil", "true"))
 	case 2:
-		p.line("table.insert(tab(%s), %s)", t, p.pick(p.any(), p.number()))
+		p.line("table.insert(list(%s), %s)", t, p.pick(p.any(), p.number()))
 	case 3:
-		p.line("table.remove(tab(%s)%s)", t, p.pick("", ", 1", ", 2"))
+		p.line("table.remove(list(%s)%s)", t, p.pick("", ", 1", ", 2"))
 	case 4:
-		p.line("%s[#%s + 1] = %s", t, t, p.number())
+		p.line("%s[len(%s) + 1] = %s", t, t, p.number())
 	case 5:
 		p.line("%s[1], %s[2], %s[3], %s[4] = nil, nil, nil, %s", t, t, t, t, p.any())
 	case 6:
@@ -348,7 +360,9 @@ func (p *programmer) statement() {
 		p.assign()
 		return
 	}
-	switch p.IntN(17) {
+	switch p.IntN(22) {
+	default:
+		p.hotLoop()
 	case 0, 1:
 		p.assign()
 	case 2, 3:
@@ -463,6 +477,52 @@ func (p *programmer) countLoop() {
 			p.statement()
 		}
 	})
+	p.line("end")
+}
+
+// hotLoop writes a loop that is compiled as it is: nothing in it calls what is not. Its tables, of
+// which two may be one, are read and written below keys that may be equal.
+func (p *programmer) hotLoop() {
+	p.line("do")
+	p.indent++
+	table := func() string {
+		return p.pick("{}", "{1, 2, 3, 4}", "{x = 1, y = 2}", "{1, 2, x = 3, [0] = 4}", "{5, 6, 7, 3.54484805889626e-310}", "{[2.5] = 1, 2}", "a")
+	}
+	p.line("local a, k, x, y, s = {1, 2, 3, x = 4}, %d, %s, 0, 'x'", 1+p.IntN(4), p.pick("1", "0.5", "nil", "'t'", "true"))
+	p.line("local b = %s", table())
+	inside := p.IntN(2) == 0
+	p.line("for i = 1, %d do", 20+p.IntN(100))
+	p.indent++
+	if inside {
+		p.line("%s = %s", p.pick("a", "b"), p.pick(table(), table(), "{i, x}", "{x = i}", "{i, i, i}"))
+	}
+	key := func() string {
+		return p.pick("[i]", "[i + 1]", "[i - 1]", "[k]", "[k + 1]", "[k]", "[1]", "[2]", "[3]", "[i % 3]", "[i % 4 + 1]", ".x", ".y", "[s]", "[0]", "[2.5]", "[x or 1]", "[i & 3]")
+	}
+	value := func() string {
+		return p.pick("i", "x", "nil", "i * 2", "y", "k", "'v'", "s", "{i}", "a"+key(), "b"+key(), "i / 3", "-i", "true", "#s")
+	}
+	for range 2 + p.IntN(6) {
+		switch p.IntN(10) {
+		case 0, 1, 2, 3:
+			p.line("%s%s = %s", p.pick("a", "b"), key(), value())
+		case 4, 5:
+			p.line("x = %s%s", p.pick("a", "b"), key())
+		case 6:
+			p.line("if type(%s) == 'number' then y = y %% 1e6 + %s end", "x", "x")
+		case 7:
+			p.line("if i %% %d == %d then %s end", 2+p.IntN(9), p.IntN(2), p.pick("a = b", "b = a", "k = i % 4 + 1", "a"+key()+" = "+value(), "x = "+value(), "s = s == 'x' and 'y' or 'x'", "b = {"+value()+"}"))
+		case 8:
+			p.line("y = y %% 1e6 + %s", p.pick("#s", "(i & k)", "k * i", "i % k", "math.floor(i / k)"))
+		case 9:
+			p.line("if %s == %s then y += 1 end", p.pick("x", "a"+key(), "b"+key()), value())
+		}
+	}
+	p.line("if i %% 7 == 0 then tick() end")
+	p.indent--
+	p.line("end")
+	p.line("note(a, b, k, x, y, s)")
+	p.indent--
 	p.line("end")
 }
 

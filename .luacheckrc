@@ -2,5 +2,5 @@ std = "luajit"
 globals = { "main" }
 files["source/redis/*.lua"] = { read_globals = { "redis", "KEYS", "ARGV" } }
 files["sink/redis/*.lua"] = { read_globals = { "redis", "KEYS", "ARGV", "cjson", "struct" } }
-files["internal/luajit/*.lua"] = { globals = { "perigee_library", "perigee_log", "perigee_wait" } }
+files["internal/luajit/*.lua"] = { globals = { "perigee_library", "perigee_log", "perigee_wait" }, read_globals = { "rawlen" } }
 exclude_files = { "internal/luajit/torture/*.lua", "**/testdata/**" }

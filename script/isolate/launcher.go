@@ -4,7 +4,6 @@ package isolate
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -205,5 +204,3 @@ func (t *tail) String() string {
 	defer t.mu.Unlock()
 	return strings.ToValidUTF8(string(bytes.TrimSpace(t.last)), "\uFFFD")
 }
-
-var errNoLauncher = errors.New("this program does not start script workers")

@@ -383,4 +383,4 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h *handler) WithGroup(string) slog.Handler { return h }
 
 // loadZone reads the local time zone while files can be read.
-func loadZone() { time.Now().Zone() }
+func loadZone() { _, _ = time.Now().Zone() }

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector slows functions of Go beyond the time after which a process is killed")
+	}
 	luajit := lua.Slower() == ""
 	scripttest.Test(t, launcher.Language(lua.Language()), scripttest.Features{Memory: luajit, MixedOrder: luajit})
 }

@@ -65,7 +65,7 @@ func testLimits(t *testing.T, lang script.Language, has Features) {
 	for _, c := range endlessScripts {
 		t.Run("endless "+c.name, func(t *testing.T) { testStopped(t, lang, c.text, limits, "time limit") })
 	}
-	limits = script.Limits{EventTime: 5 * time.Second, BatchTime: 20 * time.Second, Memory: 8 << 20}
+	limits = script.Limits{EventTime: time.Minute, BatchTime: 2 * time.Minute, Memory: 8 << 20} // the race detector makes re ten times slower
 	for _, c := range hoardingScripts {
 		if has.Memory || c.name == "rep" { // which every engine refuses
 			t.Run("hoarding "+c.name, func(t *testing.T) { testStopped(t, lang, c.text, limits, "memory") })

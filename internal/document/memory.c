@@ -54,9 +54,8 @@ static void free_chunks(doc *d) {
 	}
 }
 
-void doc_free(doc *d) {
-	if (!d) return;
-	give_back(d, d->held);
+// free_index frees what grows with the document.
+static void free_index(doc *d) {
 	free_chunks(d);
 	free(d->nodes);
 	free(d->hashes);
@@ -64,6 +63,12 @@ void doc_free(doc *d) {
 	free(d->quotes);
 	free(d->blocks);
 	free(d->plain);
+}
+
+void doc_free(doc *d) {
+	if (!d) return;
+	give_back(d, d->held);
+	free_index(d);
 	free(d->key_slots);
 	free(d->template.text);
 	free(d->template.scalars);
@@ -71,18 +76,12 @@ void doc_free(doc *d) {
 	free(d);
 }
 
-// release frees what grows with the document. No document has the shape or the template of another.
+// release frees the index of the document. No document has the shape or the template of another.
 static __attribute__((noinline)) void release(doc *d) {
 	size_t chunks = 0;
 	for (const doc_chunk *c = d->chunks; c; c = c->next) chunks += sizeof *c + c->cap;
 	give_back(d, chunks + d->plain_cap + nodes_size(d->cap) + blocks_size(d->block_cap));
-	free_chunks(d);
-	free(d->nodes);
-	free(d->hashes);
-	free(d->last_hashes);
-	free(d->quotes);
-	free(d->blocks);
-	free(d->plain);
+	free_index(d);
 	d->plain = NULL;
 	d->plain_cap = 0;
 	d->chunks = d->chunk = NULL;

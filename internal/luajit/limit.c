@@ -119,17 +119,18 @@ void pg_vm_clear_stop(pg_vm *vm) {
 	unlock(vm);
 }
 
-void pg_vm_collect(pg_vm *vm) {
-	vm->over_limit = 0;
-	lua_gc(vm->L, LUA_GCCOLLECT, 0);
-	vm->over_limit = 0;
-}
-
-/* collect frees the garbage, and ends the run if more than the limit is live with `more` bytes. */
-static void collect(lua_State *L, pg_vm *vm, size_t more) {
+/* collect_garbage clears over_limit twice, because allocations of the collector can set it. */
+static void collect_garbage(lua_State *L, pg_vm *vm) {
 	vm->over_limit = 0;
 	lua_gc(L, LUA_GCCOLLECT, 0);
 	vm->over_limit = 0;
+}
+
+void pg_vm_collect(pg_vm *vm) { collect_garbage(vm->L, vm); }
+
+/* collect frees the garbage, and ends the run if more than the limit is live with `more` bytes. */
+static void collect(lua_State *L, pg_vm *vm, size_t more) {
+	collect_garbage(L, vm);
 	if (vm->used + more > vm->limit) pg_vm_stop(vm, PG_MEMORY);
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
+	"github.com/perigeedb/perigee/sink/internal/sqlsink/sqltest"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
@@ -86,37 +87,16 @@ func TestSecretIsNotPrinted(t *testing.T) {
 // TestTLS holds the settings that lead to an encrypted connection, and those that are
 // warned of.
 func TestTLS(t *testing.T) {
-	for _, test := range []struct {
-		address string
-		tls     sqlsink.TLS
-		params  map[string]string
-		want    string // in the error
-		warned  bool
-	}{
-		{"127.0.0.1:3306", "", nil, "", false},
-		{"localhost:3306", "", nil, "", false},
-		{"[::1]:3306", "", nil, "", false},
-		{"db.example.com:3306", "", nil, "", true},
-		{"10.0.0.1:3306", "", nil, "", true},
-		{"db.example.com:3306", "", map[string]string{"tls": "preferred"}, "", true},
-		{"db.example.com:3306", "", map[string]string{"tls": "true"}, "", false},
-		{"db.example.com:3306", sqlsink.RequireTLS, nil, "", false},
-		{"db.example.com:3306", sqlsink.VerifyTLS, nil, "", false},
-		{"db.example.com:3306", sqlsink.VerifyTLS, map[string]string{"tls": "true"}, "are both given", false},
-	} {
-		var log strings.Builder
-		c, e := valid(), env("p")
-		c.Address, c.TLS, c.Params = test.address, test.tls, test.params
-		e.Log = slog.New(slog.NewTextHandler(&log, nil))
-		s, err := New(e, c)
-		if err == nil {
-			s.Close()
-		}
-		sinktest.ExpectError(t, err, test.want)
-		if warned := strings.Contains(log.String(), "may not be encrypted"); warned != test.warned {
-			t.Errorf("%+v: warned %v: %s", test, warned, &log)
-		}
-	}
+	sqltest.TestTLSSettings(t, map[string]string{"tls": "preferred"}, map[string]string{"tls": "true"},
+		func(host string, tls sqlsink.TLS, params map[string]string, log *slog.Logger) error {
+			c, e := valid(), env("p")
+			c.Address, c.TLS, c.Params, e.Log = host+":3306", tls, params, log
+			s, err := New(e, c)
+			if err == nil {
+				s.Close()
+			}
+			return err
+		})
 	for tls, checked := range map[sqlsink.TLS]bool{sqlsink.RequireTLS: false, sqlsink.VerifyTLS: true} {
 		c := valid()
 		c.Address, c.TLS = "db.example.com:3306", tls

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"os/exec"
 	"strconv"
@@ -12,12 +13,20 @@ import (
 	"time"
 )
 
+// roomy is small with room for every key that the killed processes write, however long
+// the test lasts.
+var roomy = func() Options {
+	o := small
+	o.KeysMax = math.MaxInt
+	return o
+}()
+
 func crc(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
 
 // appendForever is a process of its own: it prints the number of each entry when
 // Append has returned.
 func appendForever(folder string) {
-	s, err := Open(folder, small)
+	s, err := Open(folder, roomy)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -38,7 +47,7 @@ func TestKill(t *testing.T) {
 	said := -1
 	for i := range 8 {
 		said = max(said, killed(t, folder, time.Duration(20+13*i)*time.Millisecond))
-		s := open(t, folder, small)
+		s := open(t, folder, roomy)
 		docs := rest(t, s, 0)
 		if len(docs) <= said {
 			t.Fatalf("%d documents, but number %d was said to be there", len(docs), said)

@@ -1,0 +1,220 @@
+/* nodedb: a hierarchical, transactional, embedded database.
+ *
+ * A node has a name, up to 31 subscripts, perhaps a value, perhaps children. Nodes are
+ * ordered as M orders them: "" first, then numbers by value, then strings by bytes. Names
+ * that begin with ^ are stored in LMDB and shared by all processes that open the folder;
+ * other names are trees in the memory of one session.
+ *
+ * This is the C core. The Go package around it and the Lua modules in lua/ are its users.
+ *
+ * Concurrency. A store may be used by many threads. A session, and what it hands out, by
+ * one thread at a time; sessions of one store run in parallel.
+ *
+ * Memory. Keys and scalars given to a function are only read during the call. What a
+ * function returns in an ndb_scalar points into the store and is valid until the next call
+ * on the same session (of an iterator: until its next fill).
+ *
+ * Errors. A function returns NDB_OK, a result > 0 where it says so, or an NDB_E code < 0,
+ * and then ndb_message() has a sentence for a person. Nothing here calls back, longjmps or
+ * exits.
+ */
+#ifndef NODEDB_H
+#define NODEDB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ndb_store ndb_store;     /* an open folder */
+typedef struct ndb_session ndb_session; /* one user of a store: its transaction, locks, trees in memory */
+typedef struct ndb_iter ndb_iter;       /* an iteration over siblings, descendants or a range */
+
+enum {
+  NDB_OK = 0,
+  NDB_MORE = 1,         /* a sliced function has more to do: call it again */
+  NDB_NONE = 2,         /* no such node, no next node, condition not met */
+  NDB_E_ARGUMENT = -1,  /* a bad name, too many subscripts, a number that is not one */
+  NDB_E_KEY = -2,       /* the path is longer than NDB_KEY_MAX bytes */
+  NDB_E_VALUE = -3,     /* the value is longer than NDB_VALUE_MAX bytes */
+  NDB_E_FULL = -4,      /* the transaction is larger than options.transaction_bytes */
+  NDB_E_CONFLICT = -5,  /* another transaction changed what this one read: run it again */
+  NDB_E_TIMEOUT = -6,   /* a lock was not free in time */
+  NDB_E_LEVEL = -7,     /* no transaction is open, or an inner one still is */
+  NDB_E_DISK = -8,      /* the disk is full, or a write or sync failed; nothing of it was stored */
+  NDB_E_CORRUPT = -9,   /* the folder does not hold what it should */
+  NDB_E_MEMORY = -10,
+  NDB_E_SUPERSEDED = -11, /* this process was stopped for so long that another took its right to write */
+  NDB_E_MERGE = -12,    /* source and target of a merge lie within each other */
+  NDB_E_NUMBER = -13,   /* the result is beyond the range of numbers */
+  NDB_E_LOCKS = -14     /* the table of locks is full */
+};
+
+#define NDB_SUBSCRIPTS_MAX 31
+#define NDB_NAME_MAX 31       /* bytes, without the ^ */
+#define NDB_KEY_MAX 1900      /* bytes of an encoded path */
+#define NDB_VALUE_MAX (64u << 20)
+#define NDB_BATCH 256         /* items of one fill of an iterator */
+
+/* A subscript or a value. NUMBER is a number that the double holds exactly as a script
+ * reads it: an integer up to 2^53, or a decimal whose shortest spelling is at most 17
+ * digits. DIGITS is any other canonical number, as its text (up to 18 significant digits).
+ * What is longer is a STRING. bytes is also set for NUMBER where *_text functions say so. */
+enum { NDB_ABSENT, NDB_NUMBER, NDB_DIGITS, NDB_STRING, NDB_FALSE, NDB_TRUE };
+typedef struct {
+  double number;
+  const char *bytes;
+  uint32_t len;
+  uint32_t type;
+} ndb_scalar;
+
+/* ---- errors (error.c) ---- */
+const char *ndb_message(void);            /* of this thread's last error */
+const char *ndb_code_name(int code);      /* "NDB_E_TIMEOUT" */
+
+/* ---- keys (key.c): one path as one string, ordered by memcmp ---- */
+
+/* A key is the name, a 0 byte, and the encoded subscripts. The descendants of a node are
+ * the keys between its own and its own followed by 0xFF. Appends return the new length, or
+ * an NDB_E code. cap is the room in key, at least NDB_KEY_MAX for all that is allowed. */
+int ndb_key_name(char *key, size_t cap, const char *name, size_t len);
+int ndb_key_append(char *key, size_t len, size_t cap, const ndb_scalar *subscript);
+/* A string that spells a canonical number is that number: "3", "3.0"(a string), 3 and 3.0
+ * as numbers: see docs. FALSE, TRUE and ABSENT are no subscripts. */
+
+/* Decodes the subscript at *at (0: the name) and moves *at behind it; NDB_NONE at the end.
+ * text has room for the bytes of a string (NDB_KEY_MAX). Hostile bytes give NDB_E_CORRUPT. */
+int ndb_key_decode(const char *key, size_t len, size_t *at, ndb_scalar *out, char *text);
+int ndb_key_depth(const char *key, size_t len);      /* number of subscripts, or NDB_E_CORRUPT */
+int ndb_key_parent(const char *key, size_t len);     /* length of the parent's key; 0 for a name */
+/* Length of the encoded subscript at at, or NDB_E_CORRUPT. */
+int ndb_key_subscript_len(const char *key, size_t len, size_t at);
+
+/* ---- numbers (number.c): M's rules in exact decimal, 18 significant digits ---- */
+
+/* The scalar as canonical text (".5", "-1.5", "1E46" is spelled in digits): length, or an
+ * NDB_E code. Bytes that are no number count by their longest numeric prefix, as in M. */
+#define NDB_NUMBER_TEXT 400
+int ndb_number_text(const ndb_scalar *value, char *text);
+/* sum = value + by; text holds its spelling, sum is NUMBER or DIGITS. */
+int ndb_number_add(const ndb_scalar *value, const ndb_scalar *by, ndb_scalar *sum, char *text);
+/* 1 if the bytes spell a canonical number, which is then in *out. */
+int ndb_number_canonical(const char *bytes, size_t len, ndb_scalar *out);
+
+/* ---- text (zwrite.c): the form in which M prints and loads nodes ---- */
+/* Each returns the length, or, if cap is too small, the length needed (nothing beyond cap
+ * is written); parsers return an NDB_E code and set *at to the offending byte. */
+long ndb_zwrite_key(const char *key, size_t len, char *out, size_t cap);
+long ndb_zwrite_scalar(const ndb_scalar *value, char *out, size_t cap);
+int ndb_zwrite_parse_key(const char *text, size_t len, size_t *at, char *key);   /* length of the key */
+int ndb_zwrite_parse_scalar(const char *text, size_t len, size_t *at, ndb_scalar *out, char *bytes);
+
+/* ---- store (store.c) ---- */
+typedef struct {
+  int read_only;
+  int flush_ms;              /* changes outside transactions are durable, and seen by other processes, after this time; 0: 10 ms */
+  uint64_t transaction_bytes; /* memory of the changes of one transaction; 0: 256 MiB */
+  uint64_t pending_bytes;    /* uncommitted changes of the process before writers wait; 0: 256 MiB */
+  int no_sync;               /* for tests and bulk loads: a crash of the machine may lose all since the last sync */
+} ndb_options;
+
+int ndb_open(const char *folder, const ndb_options *options, ndb_store **out);
+int ndb_close(ndb_store *store);      /* commits what is pending; sessions must be closed before */
+int ndb_sync(ndb_store *store);       /* all that was acknowledged before is durable */
+
+typedef struct {
+  uint64_t nodes, map_bytes, used_bytes, free_bytes, pending_bytes, commits, expiring;
+  uint32_t readers, locks, depth, processes;
+} ndb_statistics;
+int ndb_stat(ndb_store *store, ndb_statistics *out);
+int ndb_backup(ndb_store *store, const char *folder);   /* a consistent copy into a new folder, while others write; compacted */
+typedef int (*ndb_report)(void *user, const char *line);
+/* Reads everything: keys decode and are in order, values decode, counts agree, the index of
+ * expiry is whole. Returns the number of faults; each is told to report. */
+int ndb_check(ndb_store *store, ndb_report report, void *user);
+int ndb_compact(const char *folder);  /* of a folder that no process has open */
+
+/* ---- sessions and transactions (session.c) ---- */
+int ndb_session_open(ndb_store *store, ndb_session **out);  /* store may be NULL: trees in memory only */
+void ndb_session_close(ndb_session *s);   /* rolls back, releases its locks */
+
+/* Outside a transaction each change is one of its own: seen at once by all sessions of this
+ * process. Inside, reads come from one snapshot and the session's own changes. Transactions
+ * nest; an inner commit keeps its changes for the outer one. The outermost commit makes the
+ * changes visible to this process and gives them a number (ndb_wait: durable), or returns
+ * NDB_E_CONFLICT, after which the session stands as at begin with a new snapshot: run the
+ * transaction again. From the third time on nobody else commits until it has ended. */
+int ndb_begin(ndb_session *s);
+int ndb_commit(ndb_session *s, uint64_t *number);
+int ndb_rollback(ndb_session *s);         /* the innermost transaction */
+int ndb_restart(ndb_session *s);          /* undo everything back to the outermost begin, which stays open, with a new snapshot */
+int ndb_level(ndb_session *s);
+int ndb_wait(ndb_store *store, uint64_t number);   /* until the commit of that number is durable */
+/* The trees in memory (by name, without ^) that rollback and restart put back too; "*" is
+ * all. Call it after begin. */
+int ndb_restore_local(ndb_session *s, const char *name, size_t len);
+/* A mark inside a transaction: cheaper than a nested one. undo puts everything back to it. */
+uint64_t ndb_mark(ndb_session *s);
+int ndb_undo(ndb_session *s, uint64_t mark);
+
+/* ---- nodes (session.c). key is an encoded path ---- */
+int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out);     /* NDB_NONE: no value */
+int ndb_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
+int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);   /* NDB_NONE: it had a value */
+/* Sets the value if the present one equals expected (ABSENT: if there is none). */
+int ndb_compare_and_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *expected, const ndb_scalar *value);
+int ndb_data(ndb_session *s, const char *key, size_t len);   /* 0, 1, 10 or 11, as $DATA */
+/* Adds in exact decimal; a missing value counts as 0, text by its numeric prefix. */
+int ndb_increment(ndb_session *s, const char *key, size_t len, const ndb_scalar *by, ndb_scalar *out);
+int ndb_kill_value(ndb_session *s, const char *key, size_t len);
+int ndb_kill(ndb_session *s, const char *key, size_t len);   /* node and descendants; one step whatever their number */
+/* A node that is not set again is gone ttl_ms after now; 0 takes the limit away. NDB_NONE: no value. */
+int ndb_expire(ndb_session *s, const char *key, size_t len, uint64_t ttl_ms);
+int ndb_ttl(ndb_session *s, const char *key, size_t len, uint64_t *ttl_ms);   /* NDB_NONE: no value, or no limit */
+
+/* ---- iteration (iter.c) ---- */
+typedef struct {
+  const ndb_scalar *subscript;  /* of each item (siblings, range) */
+  const ndb_scalar *value;      /* of each item, if asked for; ABSENT where it has none */
+  const char *const *key;       /* of each item, if asked for: whole path */
+  const uint32_t *key_len;
+  uint32_t count;
+} ndb_items;
+enum {
+  NDB_SIBLINGS = 0,      /* children of the node, by $ORDER */
+  NDB_DESCENDANTS = 1,   /* nodes with a value below it, by $QUERY; with the node itself if it has one and NDB_SELF is set */
+  NDB_SELF = 2,
+  NDB_REVERSE = 4,
+  NDB_VALUES = 8,
+  NDB_KEYS = 16
+};
+/* from and to bound the subscript of siblings (NULL: none; from is inclusive in the
+ * direction of travel, so is to); for descendants they are whole keys. limit 0: none.
+ * An iterator sees changes made after its open, as $ORDER does: it looks again behind the
+ * item it gave last. It may outlive its transaction. It reads ahead at most NDB_BATCH items. */
+int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags,
+                  const ndb_scalar *from, const ndb_scalar *to, uint64_t limit, ndb_iter **out);
+int ndb_iter_fill(ndb_iter *it, ndb_items *out);  /* NDB_OK with 1 to NDB_BATCH items, or NDB_NONE */
+/* True (1) while the items of the last fill are still what a fill would give. */
+int ndb_iter_valid(const ndb_iter *it);
+/* Look again behind item index of the last fill at the next fill. */
+int ndb_iter_seek_after(ndb_iter *it, uint32_t index);
+void ndb_iter_close(ndb_iter *it);
+/* One step, without an iterator. out: the next subscript at the level of key (next sibling
+ * of key); NDB_NONE at the end. */
+int ndb_next_sibling(ndb_session *s, const char *key, size_t len, int reverse, ndb_scalar *out);
+int ndb_next_node(ndb_session *s, const char *key, size_t len, int reverse, const char **next, size_t *next_len);
+/* Up to steps nodes of a subtree are counted (with a value) into *count; position is where it
+ * stands, at first empty (position_len 0). NDB_MORE until all are. */
+int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char *position, size_t *position_len, uint64_t *count);
+/* Copies values and descendants of from to to, up to steps nodes a call, as above. In a transaction of its own if none is open: then steps 0 does all. */
+int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len,
+              uint64_t steps, char *position, size_t *position_len);
+
+/* ---- locks (lock.c): counted, hierarchical, across processes ---- */
+typedef struct { const char *key; size_t len; } ndb_key;
+/* Takes all of keys or none; waits up to timeout_ms (< 0: for ever). A lock conflicts with
+ * those of other sessions on the same node, its ancestors and its descendants. */
+int ndb_lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms);
+int ndb_unlock(ndb_session *s, const char *key, size_t len);  /* one count; NDB_NONE: not held */
+void ndb_unlock_all(ndb_session *s);
+
+#endif

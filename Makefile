@@ -7,7 +7,7 @@ PERIGEE := bin/perigee
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash crash-scripts soak torture torture-asan fuzz bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
+.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,12 @@ torture-asan: ## test the C code and LuaJIT under AddressSanitizer, with hostile
 fuzz: ## fuzz all decoders, and the script engines against each other, for ten minutes
 	@$(SETUP) build
 	@tools/fuzz.sh 10m
+
+SEED := 1
+FAULTS := 100
+mutants: ## put FAULTS=100 random faults of SEED=1 into the code, one at a time: which do the tests notice?
+	@$(SETUP) servers
+	@$(GO) run ./tools/mutants -seed $(SEED) -n $(FAULTS)
 
 bench-crossing: ## the cost of an event in user code: ours, native Go, sonic, gopher-lua
 	@$(SETUP) build

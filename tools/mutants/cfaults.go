@@ -1,0 +1,87 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+)
+
+// cFaults lists the faults that a C file can have. It reads tokens, not syntax: what does
+// not compile is skipped when it is tried.
+func cFaults(path string, text []byte) []fault {
+	code := blankComments(text)
+	var found []fault
+	add := func(start, end int, kind, after string) {
+		found = append(found, newFault(path, text, start, end, kind, after))
+	}
+	for _, m := range cOperator.FindAllSubmatchIndex(code, -1) {
+		swap := operators[string(code[m[2]:m[3]])]
+		add(m[2], m[3], swap.kind, swap.after)
+	}
+	for _, m := range cNumber.FindAllSubmatchIndex(code, -1) {
+		if value, err := strconv.ParseInt(string(code[m[2]:m[3]]), 10, 32); err == nil {
+			add(m[2], m[3], kindOffByOne, strconv.FormatInt(value+1, 10))
+		}
+	}
+	for _, m := range cIf.FindAllSubmatchIndex(code, -1) {
+		if end := closingParenthesis(code, m[2]); end > 0 {
+			add(m[2], end, kindNegate, "(!"+string(text[m[2]:end])+")")
+		}
+	}
+	calls := cCall.FindAllSubmatchIndex(code, -1)
+	for i, m := range calls {
+		add(m[2], m[3], kindStatement, ";")
+		if i+1 < len(calls) && onlySpace(code[m[3]:calls[i+1][2]]) {
+			next := calls[i+1]
+			add(m[2], next[3], kindSwap, string(text[next[2]:next[3]])+string(text[m[3]:next[2]])+string(text[m[2]:m[3]]))
+		}
+	}
+	return found
+}
+
+var (
+	// An operator with a space on both sides, as the code is formatted: no pointers, no signs.
+	cOperator = regexp.MustCompile(` (==|!=|<=|>=|<<|>>|<|>|&&|\|\||\+|-|&|\|) `)
+	cNumber   = regexp.MustCompile(`[^\w.](\d+)[^\w.]`)
+	cIf       = regexp.MustCompile(`\b(?:if|while) (\()`)
+	// A call, or an assignment to something that has been declared, on a line of its own.
+	cCall = regexp.MustCompile(`(?m)^\s+((?:\w+\([^;{}]*\)|[\w.>\[\]-]+ [-+|&]?= [^;{}]*|[\w.>\[\]-]+(?:\+\+|--));)$`)
+)
+
+// blankComments replaces comments, strings and preprocessor lines by spaces; offsets stay.
+func blankComments(text []byte) []byte {
+	code := append([]byte{}, text...)
+	for _, m := range cIgnored.FindAllIndex(text, -1) {
+		for i := m[0]; i < m[1]; i++ {
+			if code[i] != '\n' {
+				code[i] = ' '
+			}
+		}
+	}
+	return code
+}
+
+var cIgnored = regexp.MustCompile(`(?s)/\*.*?\*/|(?-s)//.*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|(?m)^[ \t]*#(?:\\\n|[^\n])*`)
+
+// closingParenthesis is the offset behind the one that closes the one at open.
+func closingParenthesis(code []byte, open int) int {
+	for depth, i := 0, open; i < len(code); i++ {
+		switch code[i] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+func onlySpace(code []byte) bool {
+	for _, c := range code {
+		if c != ' ' && c != '\t' && c != '\n' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+)
+
+// durableCalls are methods whose absence loses data or leaks without any other sign.
+var durableCalls = map[string]bool{
+	"Sync": true, "Close": true, "Truncate": true, "Flush": true, "SyncDir": true, "Commit": true, "Rollback": true,
+}
+
+// goFaults lists the faults that a Go file can have.
+func goFaults(path string, text []byte) ([]fault, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	g := &goFile{path: path, text: text, offset: func(p token.Pos) int { return files.Position(p).Offset }}
+	ast.Inspect(file, g.visit)
+	return g.found, nil
+}
+
+type goFile struct {
+	path   string
+	text   []byte
+	offset func(token.Pos) int
+	found  []fault
+}
+
+func (g *goFile) add(from, to token.Pos, kind, after string) {
+	g.found = append(g.found, newFault(g.path, g.text, g.offset(from), g.offset(to), kind, after))
+}
+
+func (g *goFile) source(n ast.Node) string { return string(g.text[g.offset(n.Pos()):g.offset(n.End())]) }
+
+func (g *goFile) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GenDecl:
+		return n.Tok != token.IMPORT
+	case *ast.Field:
+		return false // types and tags
+	case *ast.BinaryExpr:
+		g.binary(n)
+	case *ast.IfStmt:
+		if isErrorCheck(n.Cond) {
+			g.add(n.Cond.Pos(), n.Cond.End(), kindError, "("+g.source(n.Cond)+") && false")
+		} else {
+			g.add(n.Cond.Pos(), n.Cond.End(), kindNegate, "!("+g.source(n.Cond)+")")
+		}
+	case *ast.BasicLit:
+		if value, err := strconv.ParseInt(n.Value, 10, 32); err == nil && n.Kind == token.INT {
+			g.add(n.Pos(), n.End(), kindOffByOne, strconv.FormatInt(value+1, 10))
+		}
+	case *ast.BlockStmt:
+		g.statements(n.List)
+	case *ast.CaseClause:
+		g.statements(n.Body)
+	case *ast.CommClause:
+		g.statements(n.Body)
+	case *ast.CallExpr:
+		g.durable(n)
+	}
+	return true
+}
+
+func (g *goFile) binary(n *ast.BinaryExpr) {
+	swap, ok := operators[n.Op.String()]
+	if !ok || swap.kind == kindSign && (isText(n.X) || isText(n.Y)) || isNil(n.Y) {
+		return // comparisons with nil are negated conditions or dropped error checks
+	}
+	g.add(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), swap.kind, swap.after)
+}
+
+// durable removes a call of Sync and its like where it gives an error: the error is nil.
+func (g *goFile) durable(n *ast.CallExpr) {
+	if method, ok := n.Fun.(*ast.SelectorExpr); ok && durableCalls[method.Sel.Name] && len(n.Args) <= 1 {
+		g.add(n.Pos(), n.End(), kindDurable, "error(nil)")
+	}
+}
+
+// statements removes calls made for their effect, and swaps neighbours.
+func (g *goFile) statements(list []ast.Stmt) {
+	for i, s := range list {
+		switch s := s.(type) {
+		case *ast.ExprStmt, *ast.DeferStmt, *ast.IncDecStmt:
+			g.add(s.Pos(), s.End(), kindStatement, "")
+		case *ast.AssignStmt:
+			if s.Tok != token.DEFINE {
+				g.add(s.Pos(), s.End(), kindStatement, "")
+			}
+		}
+		if i+1 < len(list) && canSwap(s) && canSwap(list[i+1]) && shareName(s, list[i+1]) {
+			next := list[i+1]
+			between := string(g.text[g.offset(s.End()):g.offset(next.Pos())])
+			g.add(s.Pos(), next.End(), kindSwap, g.source(next)+between+g.source(s))
+		}
+	}
+}
+
+func canSwap(s ast.Stmt) bool {
+	switch s := s.(type) {
+	case *ast.ExprStmt, *ast.IncDecStmt:
+		return true
+	case *ast.AssignStmt:
+		return s.Tok != token.DEFINE
+	case *ast.IfStmt:
+		return isErrorCheck(s.Cond) && s.Init != nil // if err := f(); err != nil { … }
+	}
+	return false
+}
+
+// shareName tells whether both statements name the same variable or function: the order of
+// others cannot matter.
+func shareName(a, b ast.Stmt) bool {
+	names := map[string]bool{}
+	ast.Inspect(a, func(n ast.Node) bool {
+		if name, ok := n.(*ast.Ident); ok && name.Name != "_" {
+			names[name.Name] = true
+		}
+		return true
+	})
+	shared := false
+	ast.Inspect(b, func(n ast.Node) bool {
+		if name, ok := n.(*ast.Ident); ok {
+			shared = shared || names[name.Name]
+		}
+		return !shared
+	})
+	return shared
+}
+
+// isErrorCheck tells whether the condition is err != nil, or that and more.
+func isErrorCheck(cond ast.Expr) bool {
+	b, ok := cond.(*ast.BinaryExpr)
+	if !ok {
+		return false
+	}
+	if b.Op == token.LAND || b.Op == token.LOR {
+		return isErrorCheck(b.X) || isErrorCheck(b.Y)
+	}
+	name, ok := b.X.(*ast.Ident)
+	return ok && b.Op == token.NEQ && isNil(b.Y) && name.Name == "err"
+}
+
+func isNil(e ast.Expr) bool {
+	name, ok := e.(*ast.Ident)
+	return ok && name.Name == "nil"
+}
+
+func isText(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		return isText(e.X) || isText(e.Y)
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestGoFaults(t *testing.T) {
+	source := `package p
+
+import "os"
+
+func f(f *os.File, a []int) error {
+	if len(a) < 3 && a[0] != 7 {
+		a[1]++
+		a[2] = 5
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+`
+	want := []string{
+		"x.go:6 negated condition: len(a) < 3 && a[0] != 7 -> !(len(a) < 3 && a[0] != 7)",
+		"x.go:6 boundary: < -> <=",
+		"x.go:6 off by one: 3 -> 4",
+		"x.go:6 logic: && -> ||",
+		"x.go:6 off by one: 0 -> 1",
+		"x.go:6 comparison: != -> ==",
+		"x.go:6 off by one: 7 -> 8",
+		"x.go:7 off by one: 1 -> 2",
+		"x.go:7 removed statement: a[1]++ -> nothing",
+		"x.go:7 swapped statements: a[1]++ a[2] = 5 -> a[2] = 5 a[1]++",
+		"x.go:8 off by one: 2 -> 3",
+		"x.go:8 off by one: 5 -> 6",
+		"x.go:8 removed statement: a[2] = 5 -> nothing",
+		"x.go:10 removed sync, close or truncate: f.Sync() -> error(nil)",
+		"x.go:10 dropped error check: err != nil -> (err != nil) && false",
+		"x.go:13 removed sync, close or truncate: f.Close() -> error(nil)",
+	}
+	faults, err := goFaults("x.go", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkFaults(t, faults, want, source)
+}
+
+func TestCFaults(t *testing.T) {
+	source := `#define N 4 /* if (a < b) */
+/* x < y */
+static int f(int a, const char *b) {
+  if (a <= 3 && b[0] == '<') {
+    g(a, "1 + 1");
+    h(b);
+  }
+  return a + 1;
+}
+`
+	want := []string{
+		"x.c:4 boundary: <= -> <",
+		"x.c:4 off by one: 3 -> 4",
+		"x.c:4 logic: && -> ||",
+		"x.c:4 off by one: 0 -> 1",
+		"x.c:4 comparison: == -> !=",
+		`x.c:4 negated condition: (a <= 3 && b[0] == '<') -> (!(a <= 3 && b[0] == '<'))`,
+		`x.c:5 removed statement: g(a, "1 + 1"); -> ;`,
+		`x.c:5 swapped statements: g(a, "1 + 1"); h(b); -> h(b); g(a, "1 + 1");`,
+		"x.c:6 removed statement: h(b); -> ;",
+		"x.c:8 arithmetic: + -> -",
+		"x.c:8 off by one: 1 -> 2",
+	}
+	checkFaults(t, cFaults("x.c", []byte(source)), want, source)
+}
+
+func checkFaults(t *testing.T, faults []fault, want []string, source string) {
+	t.Helper()
+	var got []string
+	for _, f := range faults {
+		got = append(got, f.String())
+		if string(f.apply([]byte(source))) == source {
+			t.Errorf("%s changes nothing", f)
+		}
+	}
+	for _, w := range want {
+		if !slices.Contains(got, w) {
+			t.Errorf("missing: %s", w)
+		}
+	}
+	for _, g := range got {
+		if !slices.Contains(want, g) {
+			t.Errorf("unexpected: %s", g)
+		}
+	}
+}
+
+// TestChoose: the order depends on the seed alone, and rare kinds come as often as frequent ones.
+func TestChoose(t *testing.T) {
+	var faults []fault
+	for i := range 100 {
+		faults = append(faults, fault{line: i, kind: kindBoundary})
+	}
+	faults = append(faults, fault{line: 1000, kind: kindDurable}, fault{line: 1001, kind: kindSwap})
+	again, other := slices.Clone(faults), slices.Clone(faults)
+	choose(faults, rand.New(rand.NewPCG(1, 1)))
+	choose(again, rand.New(rand.NewPCG(1, 1)))
+	choose(other, rand.New(rand.NewPCG(2, 2)))
+	if !slices.Equal(faults, again) || slices.Equal(faults, other) {
+		t.Error("the order must depend on the seed, and on it alone")
+	}
+	if !slices.ContainsFunc(faults[:3], func(f fault) bool { return f.kind == kindDurable }) {
+		t.Error("a rare kind comes late")
+	}
+}

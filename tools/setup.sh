@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs what the make targets need: Debian packages, a recent Go, and LuaJIT. It does
+# Installs what the make targets need: Debian packages, a recent Go, LuaJIT and LMDB. It does
 # nothing for what is already installed.
 #
-#   tools/setup.sh build      to compile: C compiler, Go, LuaJIT
+#   tools/setup.sh build      to compile: C compiler, Go, LuaJIT, LMDB
 #   tools/setup.sh servers    the above, and Redis, MariaDB and PostgreSQL for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
@@ -61,6 +61,8 @@ build() {
   go_toolchain
   tools/luajit/build.sh fetched || command -v cargo >/dev/null || packages cargo-web
   tools/luajit/build.sh
+  tools/lmdb/build.sh fetched || packages python3-pip
+  tools/lmdb/build.sh
 }
 
 # postgresql: installs PostgreSQL, with a setting that keeps Debian's package from creating

@@ -36,6 +36,8 @@ var may = map[string][]string{
 	"source/redis":    {"event", "source", "internal/resp"},
 	"source/http":     {"event", "source", "internal/address", "internal/httpserver", "internal/spool", "internal/document/pure"},
 
+	"nodedb": {},
+
 	"script":             {"event", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "script/luasyntax", "internal/document/pure"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document"},
@@ -129,7 +131,7 @@ var may = map[string][]string{
 }
 
 // mayCgo lists the packages that may use cgo. A build without cgo leaves them out.
-var mayCgo = []string{"internal/document", "internal/luajit"}
+var mayCgo = []string{"internal/document", "internal/luajit", "nodedb"}
 
 func TestImports(t *testing.T) {
 	for _, file := range goFiles(t) {

@@ -1,0 +1,93 @@
+#!/bin/sh
+# Builds the LMDB that package nodedb links: version 0.9.36, whose source the Python
+# package of the name lmdb carries, without the patches of that package, and extend.c
+# beside it. Debian's own is of 2019 and allows keys of 511 bytes only.
+#
+#   tools/lmdb/build.sh           .build/lmdb/{lib,include}
+#   tools/lmdb/build.sh fetched   succeeds if the source does not have to be downloaded
+#
+# A second call does nothing unless this folder has changed. Each build has an identity,
+# written into a header in nodedb: Go's build cache does not look at archives, and would
+# not link a new one.
+set -eu
+
+version=3.0.0 # of the Python package
+checksum=06dda0723545e14d56ac7dcd6f582d9922c2ed5e16f1c3f8d0e670a96ec2ee65
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+source=$root/.build/lmdb-source/$checksum
+dest=$root/.build/lmdb
+header=$root/nodedb/lmdb_build.h
+
+case ${1:-} in
+'') ;;
+fetched)
+	[ -d "$source" ]
+	exit ;;
+*)
+	echo "usage: $0 [fetched]" >&2
+	exit 2 ;;
+esac
+
+fail() {
+	echo "build lmdb: $*" >&2
+	exit 1
+}
+
+# fetch downloads the source once.
+fetch() {
+	[ ! -d "$source" ] || return 0
+	command -v python3 > /dev/null || fail "python3 is missing; install Debian's python3-pip"
+	parts=$root/.build/lmdb-source
+	rm -rf "$parts"
+	mkdir -p "$parts/parts"
+	python3 -m pip download --quiet --no-deps --no-binary :all: --dest "$parts" "lmdb==$version" > "$parts/log" 2>&1 ||
+		fail "pip could not fetch the source; see $parts/log"
+	echo "$checksum  $parts/lmdb-$version.tar.gz" | sha256sum -c --quiet - > "$parts/log" 2>&1 ||
+		fail "the fetched source has another checksum than $0 says"
+	tar -xzf "$parts/lmdb-$version.tar.gz" -C "$parts/parts"
+	mv "$parts/parts/lmdb-$version/lib" "$source"
+	rm -rf "$parts/parts" "$parts/lmdb-$version.tar.gz"
+}
+
+# write_header tells Go's build cache which build is there.
+write_header() {
+	line="#define LMDB_BUILD \"$stamp\""
+	[ "$(cat "$header" 2> /dev/null)" = "$line" ] || echo "$line" > "$header"
+}
+
+stamp=$(cat "$here"/build.sh "$here"/*.[ch] | cksum)
+if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
+	write_header
+	exit 0
+fi
+
+for tool in cc ar; do
+	command -v $tool > /dev/null || fail "$tool is missing"
+done
+mkdir -p "$root/.build"
+exec 9> "$root/.build/lmdb.lock"
+flock 9
+if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
+	write_header
+	exit 0
+fi
+fetch
+
+# MDB_MAXKEYSIZE=0: keys as long as a page allows, 1,980 bytes.
+flags="-O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 -I$source -I$here"
+work=$dest.work
+rm -rf "$work"
+mkdir -p "$work/lib" "$work/include"
+cc $flags -w -c "$source/midl.c" -o "$work/midl.o" 2> "$work/log" &&
+	cc $flags -w -c "$here/extend.c" -o "$work/extend.o" 2>> "$work/log" &&
+	ar rcs "$work/lib/liblmdb.a" "$work/midl.o" "$work/extend.o" ||
+	fail "the compiler failed; see $work/log"
+cp "$source/lmdb.h" "$here/extend.h" "$work/include/"
+mv "$work/include/extend.h" "$work/include/lmdb_extend.h"
+rm -f "$work"/*.o
+echo "$stamp" > "$work/stamp"
+rm -rf "$dest"
+mv "$work" "$dest"
+write_header

@@ -1,0 +1,67 @@
+/* What the node database needs of LMDB beyond its API: leaf pages read in place, a map
+ * that grows while readers are active, and recovery from a failed write of the meta page.
+ *
+ * It is compiled in one file with LMDB, so that it cannot drift from the layout of its
+ * structures.
+ */
+#ifndef LMDB_EXTEND_H
+#define LMDB_EXTEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lmdb.h"
+
+/* Number of the last commit of any process, in the memory that all share. */
+const volatile size_t *lmdb_last_commit(MDB_env *env);
+
+size_t lmdb_map_size(MDB_env *env);
+
+/* Number of pages that the last commit of any process uses. */
+size_t lmdb_pages(MDB_env *env);
+
+/* Maps the file again with size bytes; 0: with as many as the last commit says. The old map
+ * stays until the caller unmaps it, when no transaction that began before uses it. No write
+ * transaction may be open, and none may begin meanwhile. *old is NULL if nothing changed. */
+int lmdb_remap(MDB_env *env, size_t size, void **old, size_t *old_size);
+
+/* After a commit that failed when its meta page was written, LMDB refuses all further work.
+ * A commit that is made again from the start repairs it: nothing that the valid meta page
+ * reaches was overwritten. */
+void lmdb_forgive(MDB_env *env);
+
+/* The leaf page that a cursor of a read transaction stands on. */
+typedef struct {
+	const char *page;
+	unsigned at, count; /* index of the cursor's item, number of items */
+} lmdb_leaf;
+void lmdb_leaf_get(MDB_cursor *cursor, lmdb_leaf *out);
+/* Moves the cursor to another item of its page. */
+void lmdb_leaf_set(MDB_cursor *cursor, unsigned at);
+
+/* Layout of a leaf page; extend.c holds it against LMDB's own. */
+enum { LMDB_PAGE_HEADER = 16, LMDB_NODE_HEADER = 8, LMDB_NODE_BIG = 1 };
+
+static inline const char *lmdb_leaf_node(const char *page, unsigned i) {
+	return page + ((const uint16_t *)(const void *)(page + LMDB_PAGE_HEADER))[i];
+}
+
+static inline const char *lmdb_node_key(const char *node, size_t *len) {
+	*len = ((const uint16_t *)(const void *)node)[3];
+	return node + LMDB_NODE_HEADER;
+}
+
+/* The value of a node, NULL if it has pages of its own (see lmdb_node_big). */
+static inline const char *lmdb_node_value(const char *node, size_t *len) {
+	const uint16_t *h = (const uint16_t *)(const void *)node;
+	if (h[2] & LMDB_NODE_BIG) return NULL;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	*len = (size_t)h[0] | (size_t)h[1] << 16;
+#else
+	*len = (size_t)h[1] | (size_t)h[0] << 16;
+#endif
+	return node + LMDB_NODE_HEADER + h[3];
+}
+int lmdb_node_big(MDB_cursor *cursor, const char *node, MDB_val *out);
+
+#endif

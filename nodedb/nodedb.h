@@ -188,6 +188,9 @@ enum {
 };
 /* from and to bound the subscript of siblings (NULL: none; from is inclusive in the
  * direction of travel, so is to); for descendants they are whole keys. limit 0: none.
+ * A key of length 0 is the root of the stored trees: its siblings are their names (subscript: a
+ * STRING such as "^users"), its descendants all stored nodes. ndb_next_sibling of a name gives the
+ * next name of its kind.
  * An iterator sees changes made after its open, as $ORDER does: it looks again behind the
  * item it gave last. It may outlive its transaction. It reads ahead at most NDB_BATCH items. */
 int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags,

@@ -85,6 +85,13 @@ func unpack(t testing.TB, name string, packed []byte) []byte {
 	return text
 }
 
+func copyFolder(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestConformance(t *testing.T) {
 	for _, c := range []Config{{}, {Pack: "gzip"}, {Pack: "zstd"}, {Order: "any"}} {
 		t.Run(c.Pack+c.Order, func(t *testing.T) {
@@ -95,6 +102,16 @@ func TestConformance(t *testing.T) {
 					Guarantee: sink.ExactlyOnce,
 					Ordered:   sinktest.IsOrdered(t, newSink(t, "p", c), c.Order),
 					Sink:      func(t *testing.T, pipeline string) sink.Sink { return newSink(t, pipeline, c) },
+					Snapshot: func(t *testing.T) (restore func()) {
+						then := filepath.Join(t.TempDir(), "then")
+						copyFolder(t, folder, then)
+						return func() {
+							if err := os.RemoveAll(folder); err != nil {
+								t.Fatal(err)
+							}
+							copyFolder(t, then, folder)
+						}
+					},
 					Rows: func(t *testing.T) (rows []sinktest.Row) {
 						for _, line := range lines(t, folder) {
 							var r sinktest.Row

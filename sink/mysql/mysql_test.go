@@ -196,7 +196,6 @@ func TestCommon(t *testing.T) {
 				Proxy:      newProxy,
 				CutsCommit: method == Rows,
 				HoursAgo:   "committed - INTERVAL 3 HOUR",
-				Restore:    "INSERT INTO %s SELECT * FROM %s",
 			})
 		})
 	}
@@ -233,10 +232,25 @@ func suite(t *testing.T, method Method, link link) {
 			RejectedDoc: func(id int64) string {
 				return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("too long ", 10))
 			},
+			Proxy:    g.proxy(link),
+			Snapshot: func(*testing.T) func() { return sqltest.Snapshot(g.text, "INSERT INTO %s SELECT * FROM %s") },
 			Stall:    g.stall,
 			Deadlock: g.deadlock,
 		}
 	})
+}
+
+// proxy puts a proxy before the server, which can read what is neither encrypted nor
+// compressed.
+func (g *target) proxy(l link) func(t *testing.T) *sinktest.Proxy {
+	if l.params != nil {
+		return nil
+	}
+	return func(t *testing.T) *sinktest.Proxy {
+		p := newProxy(t, g.config.Address)
+		g.config.Address = p.Addr().String()
+		return p
+	}
 }
 
 func (g *target) rows() []sinktest.Row {

@@ -163,7 +163,6 @@ func TestCommon(t *testing.T) {
 		Proxy:      newProxy,
 		CutsCommit: true,
 		HoursAgo:   "committed - interval '3 hours'",
-		Restore:    "INSERT INTO %s OVERRIDING SYSTEM VALUE SELECT * FROM %s",
 	})
 }
 
@@ -199,6 +198,14 @@ func suite(t *testing.T, mode sqlsink.Mode) {
 			Rows:      func(*testing.T) []sinktest.Row { return g.rows() },
 			RejectedDoc: func(id int64) string {
 				return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("too long ", 10))
+			},
+			Proxy: func(t *testing.T) *sinktest.Proxy {
+				p := newProxy(t, g.config.Address)
+				g.config.Address = p.Addr().String()
+				return p
+			},
+			Snapshot: func(*testing.T) func() {
+				return sqltest.Snapshot(g.text, "INSERT INTO %s OVERRIDING SYSTEM VALUE SELECT * FROM %s")
 			},
 			Stall:    g.stall,
 			Deadlock: g.deadlock,

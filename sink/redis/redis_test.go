@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,12 +107,13 @@ func TestContract(t *testing.T) {
 			client := dial(t, server.Address())
 			sinktest.Run(t, func(t *testing.T) sinktest.Place {
 				do(t, client, "FLUSHALL")
+				address := server.Address()
 				return sinktest.Place{
 					Guarantee: redis.Kind().Guarantee,
 					Ordered:   target.name != "hash" && sinktest.IsOrdered(t, newSink(t, "p", target.config), target.config.Order),
 					Sink: func(t *testing.T, pipeline string) sink.Sink {
 						c := target.config
-						c.Address = server.Address()
+						c.Address = address
 						return newSink(t, pipeline, c)
 					},
 					Rows: func(t *testing.T) (rows []sinktest.Row) {
@@ -129,6 +127,12 @@ func TestContract(t *testing.T) {
 						return rows
 					},
 					RejectedDoc: target.bad,
+					Proxy: func(t *testing.T) *sinktest.Proxy {
+						p := newProxy(t, address)
+						address = p.Addr().String()
+						return p
+					},
+					Snapshot: func(t *testing.T) func() { return snapshot(t, client) },
 				}
 			})
 		})
@@ -302,95 +306,27 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// The answer to a write is lost: the writer finds out that it was committed.
-func TestAnswerLost(t *testing.T) {
-	server := testserver.Redis(t)
-	p := newProxy(t, server.Address())
-	w := open(t, redis.Config{Address: p.address(), List: "out"})
-	for i := range uint64(10) {
-		if i%2 == 0 {
-			p.swallow()
-		}
-		out := sinktest.Docs(i, fmt.Sprint(i))
-		if err := w.Write(t.Context(), out); err != nil {
-			if err := w.Write(t.Context(), out); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	got := strings.Join(texts(do(t, dial(t, server.Address()), "LRANGE", "out", "0", "-1")), " ")
-	if got != "0 1 2 3 4 5 6 7 8 9" {
-		t.Errorf("the list has %s", got)
-	}
-}
-
-// A proxy passes on what it is sent, and on demand no answer but the end of the
-// connection.
-type proxy struct {
-	net.Listener
-	server string
-
-	mu   sync.Mutex
-	deaf bool
-}
-
-func newProxy(t *testing.T, server string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: l, server: server}
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			group.Go(func() { p.pass(conn) })
+// newProxy stands before server. Scripts commit; the answer to one comes at once.
+func newProxy(t *testing.T, server string) *sinktest.Proxy {
+	return sinktest.NewProxy(t, server, func() sinktest.Wire {
+		return sinktest.Wire{
+			Commits:  func(packet []byte) bool { return bytes.Contains(packet, []byte("EVAL")) },
+			Answered: func([]byte) bool { return true },
 		}
 	})
-	t.Cleanup(func() { _ = l.Close(); group.Wait() })
-	return p
 }
 
-func (p *proxy) address() string { return p.Addr().String() }
-
-// swallow makes the next answer get lost.
-func (p *proxy) swallow() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.deaf = true
-}
-
-func (p *proxy) pass(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", p.server)
-	if err != nil {
-		return
+// snapshot remembers all keys; what it returns sets them back.
+func snapshot(t *testing.T, c *resp.Conn) (restore func()) {
+	keys := texts(do(t, c, "KEYS", "*"))
+	values := make([]string, len(keys))
+	for i, key := range keys {
+		values[i] = fmt.Sprint(do(t, c, "DUMP", key))
 	}
-	defer server.Close()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = io.Copy(server, client)
-		_ = server.(*net.TCPConn).CloseWrite()
-	}()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := server.Read(buf)
-		p.mu.Lock()
-		deaf := p.deaf
-		p.deaf = false
-		p.mu.Unlock()
-		if err != nil || deaf {
-			break
-		}
-		if _, err := io.Copy(client, bytes.NewReader(buf[:n])); err != nil {
-			break
+	return func() {
+		do(t, c, "FLUSHALL")
+		for i, key := range keys {
+			do(t, c, "RESTORE", key, "0", values[i])
 		}
 	}
-	_ = client.Close()
-	<-done
 }

@@ -40,6 +40,14 @@ type Place struct {
 	// what they committed: Verify returns nil.
 	NoVerify bool
 
+	// Proxy puts a proxy between the server and the sinks that are made after it. It is
+	// nil if the kind has no connections.
+	Proxy func(t *testing.T) *Proxy
+
+	// Snapshot remembers what the place holds; restore sets it back to that, as a
+	// restored backup does. It is nil if no test can do that.
+	Snapshot func(t *testing.T) (restore func())
+
 	// Stall makes the next writes hang inside their transaction until release is
 	// called; hanging returns when one does. It is nil if writes cannot be held.
 	Stall func(t *testing.T) (hanging, release func())
@@ -87,6 +95,13 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"TakeoverDuringWrites", takeoverDuringWrites},
 		{"TakeoverInsideTransaction", takeoverInsideTransaction},
 		{"ConflictIsRetried", conflictIsRetried},
+		{"ManyCommitsComeBack", manyCommitsComeBack},
+		{"PositionsOfAllSizes", positionsOfAllSizes},
+		{"OverlappingLanes", overlappingLanes},
+		{"LostConnections", lostConnections},
+		{"CommitArrivesLate", commitArrivesLate},
+		{"LostConnectionOfFencedWriter", lostConnectionOfFencedWriter},
+		{"SetBack", setBack},
 		{"PositionsAreShown", positionsAreShown},
 		{"PositionIsSet", positionIsSet},
 		{"SetPositionKeepsFingerprints", setPositionKeepsFingerprints},

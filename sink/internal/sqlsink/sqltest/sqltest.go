@@ -57,7 +57,6 @@ type Kind struct {
 	CutsCommit bool
 
 	HoursAgo string // "committed", three hours earlier
-	Restore  string // a statement that copies the rows of a table, the second %s, into the first
 }
 
 // Run runs the suite.
@@ -67,14 +66,10 @@ func Run(t *testing.T, kind Kind) {
 		run  func(*trial)
 	}{
 		{"ConnectionLostAtCommit", connectionLostAtCommit},
-		{"CommitArrivesLate", commitArrivesLate},
-		{"LostConnectionOfFencedWriter", lostConnectionOfFencedWriter},
 		{"ServerIsKilled", serverIsKilled},
 		{"AbsentServer", absentServer},
-		{"SetBack", setBack},
 		{"RangesAreCompacted", rangesAreCompacted},
 		{"FencedWriterCompactsNothing", fencedWriterCompactsNothing},
-		{"PositionsBeyondSigned", positionsBeyondSigned},
 		{"LastRowOfAKeyWins", lastRowOfAKeyWins},
 		{"FirstRowOfAKeyStays", firstRowOfAKeyStays},
 		{"KeysExcuseNoFault", keysExcuseNoFault},
@@ -193,35 +188,6 @@ func connectionLostAtCommit(t *trial) {
 	}
 }
 
-// commitArrivesLate lets the server get a commit after the writer has given it up and
-// written the events again, with another range.
-func commitArrivesLate(t *trial) {
-	t.newTable()
-	p := t.proxied()
-	w := t.openWriter()
-	p.SetFault(sinktest.Delay)
-	t.checkTransient(w.Write(t.Context(), span(100, 100)))
-	t.write(w, span(0, 300))
-	close(p.Late)
-	<-p.Done
-	t.checkOnce(300)
-	t.write(w, span(300, 10)) // the writer has not fenced itself
-}
-
-// lostConnectionOfFencedWriter learns that it is fenced, not what was committed.
-func lostConnectionOfFencedWriter(t *trial) {
-	t.newTable()
-	direct := t.table.Address
-	p := t.proxied()
-	w := t.openWriter()
-	t.table.Address = direct
-	t.open()
-	p.SetFault(sinktest.DropReply)
-	if err := w.Write(t.Context(), span(0, 100)); !errors.Is(err, sink.ErrFenced) {
-		t.Errorf("writing returned %v, want ErrFenced", err)
-	}
-}
-
 // serverIsKilled kills the server while four lanes write.
 func serverIsKilled(t *trial) {
 	const kills, lanes, size = 3, 4, 100
@@ -295,39 +261,6 @@ func absentServer(t *trial) {
 	}
 }
 
-// setBack sets the database back to an older state while nothing is written. A writer
-// that runs on notices; a new one is told what remains.
-func setBack(t *trial) {
-	tables := []string{"events", sqlsink.OwnersTable, sqlsink.RangesTable}
-	t.newTable()
-	w := t.openWriter()
-	t.write(w, span(0, 300))
-	for _, name := range tables {
-		t.table.Query(fmt.Sprintf("CREATE TABLE %s_then AS SELECT * FROM %[1]s", name))
-	}
-	t.write(w, span(300, 300))
-	if err := w.Verify(t.Context()); err != nil {
-		t.Fatalf("before the database was set back: %v", err)
-	}
-	for _, name := range tables {
-		t.table.Query("DELETE FROM " + name)
-		t.table.Query(fmt.Sprintf(t.kind.Restore, name, name+"_then"))
-	}
-	lost := func(err error) {
-		t.Helper()
-		if !event.IsPermanent(err) || !strings.Contains(err.Error(), "has lost committed events: [300,600)") {
-			t.Errorf("after the database was set back: %v", err)
-		}
-	}
-	for range 2 {
-		lost(w.Verify(t.Context()))
-	}
-	lost(w.Write(t.Context(), span(600, 10)))
-	if _, committed := t.open(); committed.String() != "[0,300)" {
-		t.Errorf("a new owner is told %v", committed)
-	}
-}
-
 // ranges returns what perigee_ranges has, a row as first|events|bytes of prints.
 func (t *trial) ranges() []string {
 	return t.table.Query("SELECT first, events, LENGTH(prints) FROM perigee_ranges ORDER BY owner, first")
@@ -393,18 +326,6 @@ func fencedWriterCompactsNothing(t *trial) {
 	}
 	if after := t.ranges(); !slices.Equal(before, after) || len(after) != 3 {
 		t.Errorf("perigee_ranges was %v and is %v", before, after)
-	}
-}
-
-// positionsBeyondSigned keeps positions that no signed integer holds.
-func positionsBeyondSigned(t *trial) {
-	t.newTable()
-	w := t.openWriter()
-	const far = 1<<64 - 100
-	t.commit(w, far, far+90, 10, true)
-	t.commit(w, 5, 10, 5, false)
-	if _, committed := t.open(); committed.String() != fmt.Sprintf("[5,10) [%d,%d)", uint64(far), uint64(far+90)) {
-		t.Errorf("a new owner is told %v", committed)
 	}
 }
 
@@ -540,5 +461,20 @@ func namesOfPartitions(t *trial) {
 	_, _, err := s.Open(t.Context(), long.String())
 	if !event.IsPermanent(err) || !strings.Contains(event.HintOf(err), "shorten") {
 		t.Errorf("opening a partition with a long name returned %v", err)
+	}
+}
+
+// Snapshot copies the tables of a place by the statement restore, which copies the rows
+// of a table, the second %s, into the first; what it returns sets the tables back.
+func Snapshot(query func(statement string) []string, restore string) func() {
+	tables := []string{"events", sqlsink.OwnersTable, sqlsink.RangesTable}
+	for _, name := range tables {
+		query(fmt.Sprintf("CREATE TABLE %s_then AS SELECT * FROM %[1]s", name))
+	}
+	return func() {
+		for _, name := range tables {
+			query("DELETE FROM " + name)
+			query(fmt.Sprintf(restore, name, name+"_then"))
+		}
 	}
 }

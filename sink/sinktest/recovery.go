@@ -1,0 +1,246 @@
+package sinktest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// writePrinted writes the events of [first, first+count) with their fingerprints.
+func (h *testWriter) writePrinted(first, count uint64) error {
+	out := h.makeEvents(first, count)
+	out.Range.Prints = makePrints(first, count)
+	return h.Write(h.t.ctx, out)
+}
+
+// expectTransient fails the test unless err is one after which the pipeline retries.
+func (t *testEnv) expectTransient(err error) {
+	t.Helper()
+	_, rows := errors.AsType[*sink.RowErrors](err)
+	if err == nil || event.IsPermanent(err) || rows || errors.Is(err, sink.ErrFenced) {
+		t.Fatalf("returned %v, want a transient error", err)
+	}
+}
+
+// manyCommitsComeBack commits so often that the sink compacts its ranges several times
+// over: positions, fingerprints and rows stay what they are, and Verify finds them.
+func manyCommitsComeBack(t *testEnv) {
+	const commits = 256 // after which package positions compacts
+	w := t.openWriter("p", "a")
+	next := uint64(0)
+	commit := func(n int) {
+		for i := range n {
+			size := uint64(1 + i%3)
+			if i%100 == 50 {
+				size = 300 // keeps an entry of its own, right behind a compacted one
+			}
+			if err := w.writePrinted(next, size); err != nil {
+				t.Fatalf("commit at %d: %v", next, err)
+			}
+			next += size
+			// The last range lies in a compacted one now and then: it is found in it.
+			if err := w.Verify(t.ctx); err != nil {
+				t.Fatalf("verifying after the commit at %d: %v", next, err)
+			}
+		}
+	}
+	commit(2*commits + 10)
+	for range 2 {
+		next += 1000 // a gap, which no compaction may close
+		w = t.openWriter("p", "a")
+		commit(commits + 10)
+	}
+	done := t.committedRanges("p", "a")
+	if gaps := done.Missing(rangeAt(0, next)); len(gaps) != 2 || gaps[0].Count != 1000 || gaps[1].Count != 1000 {
+		t.Fatalf("of [0,%d), with two gaps of 1000, a new owner is told %v", next, done)
+	}
+	for _, r := range done {
+		expectPrints(t, done, rangeAt(r.First, r.Count))
+	}
+	t.expectRows(done)
+	w = t.openWriter("p", "a")
+	w.write(0, next) // which only the gaps lack
+	t.expectRows(rangesOf(rangeAt(0, next)))
+}
+
+// positionsOfAllSizes has positions that differ in their number of digits, that a
+// double does not hold, and that no signed integer holds.
+func positionsOfAllSizes(t *testEnv) {
+	var want event.Ranges
+	w := t.openWriter("p", "a")
+	for _, middle := range []uint64{10, 100, 1000, 1 << 31, 1 << 32, 1 << 53, 1 << 60, 1 << 63, 1<<64 - 200} {
+		for first := middle - 9; first < middle+9; first += 3 {
+			out := w.makeOutput(rangeAt(first, 3), nil, nil)
+			out.Range.Prints = makePrints(first, 3)
+			if err := w.Write(t.ctx, out); err != nil {
+				t.Fatalf("writing %v: %v", out.Range, err)
+			}
+			want.Add(rangeAt(first, 3))
+			if err := w.Verify(t.ctx); err != nil {
+				t.Fatalf("verifying %v: %v", out.Range, err)
+			}
+		}
+	}
+	for range 256 { // until all is compacted
+		end := want[len(want)-1].End()
+		if err := w.Write(t.ctx, w.makeOutput(rangeAt(end, 1), nil, nil)); err != nil {
+			t.Fatal(err)
+		}
+		want.Add(rangeAt(end, 1))
+		if end > 1<<64-10 {
+			break
+		}
+	}
+	t.expectCommitted("a", want)
+}
+
+// overlappingLanes has lanes write ranges that overlap in part, at the same time.
+func overlappingLanes(t *testEnv) {
+	w := t.openWriter("p", "a")
+	if w.order != sink.AnyOrder {
+		t.Skip("the kind's outputs come one at a time")
+	}
+	const lanes, rounds, size = 4, 20, 60
+	var group sync.WaitGroup
+	for lane := range uint64(lanes) {
+		group.Go(func() {
+			for round := range uint64(rounds) {
+				first := round*size + lane*size/lanes
+				err := w.Write(t.ctx, w.makeEvents(first, size))
+				for errors.Is(err, sink.ErrConflict) {
+					err = w.Write(t.ctx, w.makeEvents(first, size))
+				}
+				if err != nil {
+					t.Errorf("lane %d at %d: %v", lane, first, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	want := rangesOf(rangeAt(0, rounds*size+(lanes-1)*size/lanes))
+	t.expectRows(want)
+	t.expectCommitted("a", want)
+}
+
+// lostConnections cuts connections at commits, before the server has them and before
+// its reply arrives, with small commits, so that compactions are hit too. What is
+// retried is sometimes cut otherwise than the first time.
+func lostConnections(t *testEnv) {
+	if t.place.Proxy == nil {
+		t.Skip("the kind has no connections")
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	p := t.place.Proxy(t.T)
+	w := t.openWriter("p", "a")
+	next := uint64(0)
+	for i := range 300 {
+		size := uint64(1 + random.IntN(4))
+		switch {
+		case random.IntN(8) == 0 || i > 250 && i < 262:
+			p.SetFault(DropReply)
+		case random.IntN(8) == 0:
+			p.SetFault(DropRequest)
+		}
+		err := w.writePrinted(next, size)
+		for tries := 0; err != nil; tries++ {
+			t.expectTransient(err)
+			if tries == 5 {
+				t.Fatalf("still failing after %d attempts: %v", tries, err)
+			}
+			if random.IntN(2) == 0 {
+				size++
+			}
+			err = w.writePrinted(next, size)
+		}
+		next += size
+	}
+	p.SetFault(NoFault)
+	t.expectRows(rangesOf(rangeAt(0, next)))
+	done := t.committedRanges("p", "a")
+	expectPrints(t, done, rangeAt(0, next))
+	t.expectCommitted("a", rangesOf(rangeAt(0, next)))
+}
+
+// commitArrivesLate lets the server get a commit after the writer has given it up and
+// written the events again, with another range.
+func commitArrivesLate(t *testEnv) {
+	if t.place.Proxy == nil {
+		t.Skip("the kind has no connections")
+	}
+	p := t.place.Proxy(t.T)
+	w := t.openWriter("p", "a")
+	p.SetFault(Delay)
+	t.expectTransient(w.Write(t.ctx, w.makeEvents(100, 100)))
+	w.write(0, 300)
+	close(p.Late)
+	<-p.Done
+	t.expectRows(rangesOf(rangeAt(0, 300)))
+	w.write(300, 10) // the writer has not fenced itself
+	t.expectRows(rangesOf(rangeAt(0, 310)))
+}
+
+// lostConnectionOfFencedWriter: the writer learns that it is fenced, not what was
+// committed, and never takes the partition back.
+func lostConnectionOfFencedWriter(t *testEnv) {
+	if t.place.Proxy == nil {
+		t.Skip("the kind has no connections")
+	}
+	p := t.place.Proxy(t.T)
+	old := t.openWriter("p", "a")
+	fresh := t.openWriter("p", "a")
+	for _, fault := range []Fault{DropReply, DropRequest, NoFault} {
+		p.SetFault(fault)
+		if err := old.Write(t.ctx, old.makeEvents(0, 100)); !errors.Is(err, sink.ErrFenced) {
+			t.Errorf("fault %d: the old owner's write returned %v, want ErrFenced", fault, err)
+		}
+	}
+	fresh.write(0, 10)
+	t.expectRows(rangesOf(rangeAt(0, 10)))
+}
+
+// setBack sets the place back to an older state while a writer has it open. The writer
+// notices, by Verify and by Write, and writes nothing more; a new one is told what
+// remains, and writes the rest once.
+func setBack(t *testEnv) {
+	if t.place.Snapshot == nil {
+		t.Skip("the kind's place cannot be set back")
+	}
+	w, idle := t.openWriter("p", "a"), t.openWriter("p", "b")
+	w.write(0, 300)
+	if err := idle.Write(t.ctx, idle.eventsWithIDs(rangeAt(0, 10), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	restore := t.place.Snapshot(t.T)
+	w.write(300, 300)
+	if err := w.Verify(t.ctx); err != nil {
+		t.Fatalf("before the place was set back: %v", err)
+	}
+	restore()
+	lost := func(what string, err error) {
+		t.Helper()
+		if !event.IsPermanent(err) && !errors.Is(err, sink.ErrFenced) {
+			t.Errorf("%s after the place was set back returned %v, want a permanent error or ErrFenced", what, err)
+		}
+	}
+	for range 2 {
+		lost("Verify", w.Verify(t.ctx))
+	}
+	lost("Write", w.Write(t.ctx, w.makeEvents(600, 10)))
+	t.expectRows(rangesOf(rangeAt(0, 300), rangeAt(1000, 10)))
+	if err := idle.Verify(t.ctx); err != nil && !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("a writer that lost nothing: %v", err)
+	}
+	next := t.openWriter("p", "a")
+	if fmt.Sprint(next.committed) != fmt.Sprint(rangesOf(rangeAt(0, 300))) {
+		t.Errorf("a new owner is told %v, want [0,300)", next.committed)
+	}
+	next.write(250, 400)
+	t.expectRows(rangesOf(rangeAt(0, 650), rangeAt(1000, 10)))
+}

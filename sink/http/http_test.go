@@ -182,19 +182,38 @@ func TestNothingToPost(t *testing.T) {
 	}
 }
 
-func TestPermanent(t *testing.T) {
-	r := newReceiver(t)
-	r.fail = []int{401}
-	w := openWriter(t, webhook.Config{URL: r.URL})
-	var permanent *event.PermanentError
-	if err := w.Write(t.Context(), sinktest.Docs(100, `{"id":1,"name":"a"}`)); !errors.As(err, &permanent) || permanent.Hint == "" {
-		t.Errorf("got %v", err)
+func TestClassesOfAnswers(t *testing.T) {
+	for class, codes := range map[sinktest.Class][]int{
+		sinktest.Success:   {200, 201, 202, 204},
+		sinktest.Rejected:  {400, 413, 422},
+		sinktest.Transient: {408, 409, 425, 429, 500, 502, 503, 504, 599},
+		sinktest.Permanent: {301, 302, 307, 308, 401, 402, 403, 404, 405, 406, 410, 411, 414, 415, 418, 451},
+	} {
+		for _, code := range codes {
+			t.Run(fmt.Sprint(code), func(t *testing.T) {
+				r := newReceiver(t)
+				r.fail = []int{code}
+				w := openWriter(t, webhook.Config{URL: r.URL})
+				err := w.Write(t.Context(), sinktest.Docs(100, `{"id":1,"name":"a"}`))
+				sinktest.ExpectClass(t, err, class)
+				if class == sinktest.Permanent && event.HintOf(err) == "" {
+					t.Errorf("%v has no hint", err)
+				}
+				if class != sinktest.Success && !strings.Contains(err.Error(), fmt.Sprint(code)) {
+					t.Errorf("%v does not name the answer", err)
+				}
+			})
+		}
 	}
+	r := newReceiver(t)
+	w := openWriter(t, webhook.Config{URL: r.URL})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Write(ctx, sinktest.Docs(100, `{"id":1,"name":"a"}`)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+	r.Close()
+	sinktest.ExpectClass(t, w.Write(t.Context(), sinktest.Docs(100, `{"id":1,"name":"a"}`)), sinktest.Transient)
 }
 
 // TestRedirection has a receiver that has moved: following it would turn the POST

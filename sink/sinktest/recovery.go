@@ -17,15 +17,6 @@ func (h *testWriter) writePrinted(first, count uint64) error {
 	return h.Write(h.t.ctx, out)
 }
 
-// expectTransient fails the test unless err is one after which the pipeline retries.
-func (t *testEnv) expectTransient(err error) {
-	t.Helper()
-	_, rows := errors.AsType[*sink.RowErrors](err)
-	if err == nil || event.IsPermanent(err) || rows || errors.Is(err, sink.ErrFenced) {
-		t.Fatalf("returned %v, want a transient error", err)
-	}
-}
-
 // manyCommitsComeBack commits so often that the sink compacts its ranges several times
 // over: positions, fingerprints and rows stay what they are, and Verify finds them.
 func manyCommitsComeBack(t *testEnv) {
@@ -150,7 +141,7 @@ func lostConnections(t *testEnv) {
 		}
 		err := w.writePrinted(next, size)
 		for tries := 0; err != nil; tries++ {
-			t.expectTransient(err)
+			ExpectClass(t.T, err, Transient)
 			if tries == 5 {
 				t.Fatalf("still failing after %d attempts: %v", tries, err)
 			}
@@ -177,7 +168,7 @@ func commitArrivesLate(t *testEnv) {
 	p := t.place.Proxy(t.T)
 	w := t.openWriter("p", "a")
 	p.SetFault(Delay)
-	t.expectTransient(w.Write(t.ctx, w.makeEvents(100, 100)))
+	ExpectClass(t.T, w.Write(t.ctx, w.makeEvents(100, 100)), Transient)
 	w.write(0, 300)
 	close(p.Late)
 	<-p.Done

@@ -153,15 +153,6 @@ func (t *trial) checkOnce(n int) {
 	}
 }
 
-// checkTransient fails the test unless err is one after which the pipeline retries.
-func (t *trial) checkTransient(err error) {
-	t.Helper()
-	_, rows := errors.AsType[*sink.RowErrors](err)
-	if err == nil || event.IsPermanent(err) || rows || errors.Is(err, sink.ErrFenced) {
-		t.Fatalf("returned %v, want a transient error", err)
-	}
-}
-
 func connectionLostAtCommit(t *trial) {
 	for name, fault := range map[string]sinktest.Fault{
 		"before the server has it": sinktest.DropRequest, "before its reply arrives": sinktest.DropReply,
@@ -177,7 +168,7 @@ func connectionLostAtCommit(t *trial) {
 				t.Fatalf("writing returned %v, and it was committed: %v", err, committed)
 			}
 			if err != nil {
-				t.checkTransient(err)
+				sinktest.ExpectClass(t.T, err, sinktest.Transient)
 			}
 			for range 2 {
 				t.write(w, span(0, 100))
@@ -255,7 +246,7 @@ func absentServer(t *trial) {
 	s := t.sink()
 	_, _, err = s.Open(t.Context(), "a")
 	for _, err := range []error{err, s.Traits().Check(t.Context())} {
-		if t.checkTransient(err); !strings.Contains(err.Error(), t.table.Address) {
+		if sinktest.ExpectClass(t.T, err, sinktest.Transient); !strings.Contains(err.Error(), t.table.Address) {
 			t.Errorf("%v does not name the server", err)
 		}
 	}

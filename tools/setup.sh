@@ -6,7 +6,8 @@
 #   tools/setup.sh servers    the above, and Redis, MariaDB and PostgreSQL for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
-#   tools/setup.sh lint       the above, and the C and Lua linters
+#   tools/setup.sh nodes      to compile, the Luas with their headers, LuaRocks, and GT.M to compare with
+#   tools/setup.sh lint       to compile, the servers, and the C and Lua linters
 #   tools/setup.sh debootstrap  to make a Debian for tools/bare-debian.sh
 set -eu
 cd "$(dirname "$0")/.."
@@ -93,12 +94,18 @@ kafka() {
   touch .build/kafka/complete
 }
 
+nodes() {
+  packages luajit lua5.1 lua5.2 lua5.3 lua5.4 luarocks fis-gtm \
+    libluajit-5.1-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev
+}
+
 case ${1:-} in
   build) build ;;
   servers) build; servers ;;
   bench) build; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
+  nodes) build; nodes ;;
   lint) build; servers; packages clang lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|servers|bench|kafka|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|servers|bench|kafka|nodes|lint|debootstrap" ;;
 esac

@@ -5,4 +5,4 @@ package testserver
 import "syscall"
 
 // processAttributes returns nil: only Linux can tie a child to its parent.
-func attributes(*account) *syscall.SysProcAttr { return nil }
+func processAttributes(*account, syscall.Signal) *syscall.SysProcAttr { return nil }

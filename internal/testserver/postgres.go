@@ -100,7 +100,7 @@ func installPostgreSQL(ctx context.Context, as *account, data string) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, path, "-D", draft, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	cmd.Dir, cmd.SysProcAttr = filepath.Dir(data), processAttributes(as)
+	cmd.Dir, cmd.SysProcAttr = filepath.Dir(data), processAttributes(as, syscall.SIGKILL)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make PostgreSQL's cluster: %w\n%s", err, out)
 	}

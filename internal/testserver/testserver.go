@@ -1,7 +1,7 @@
 // Package testserver starts real Redis, MariaDB, PostgreSQL and Kafka servers for tests,
 // demos, benchmarks and perigee verify. Each listens on a free loopback port, keeps its
 // data in a given folder, can be killed and restarted on the same port and data, and dies
-// with the process that started it.
+// with the process that started it. A database of GT.M has the same life without a port.
 //
 // A server is not safe for concurrent use.
 package testserver
@@ -29,14 +29,16 @@ const (
 
 // A server is one process that can be restarted.
 type server struct {
-	name       string // name of the binary, for errors
-	path       string // path of the binary
-	dir        string
-	port       int
-	command    func(port int) []string
-	ready      func(ctx context.Context) error
-	stopSignal syscall.Signal // for an orderly shutdown; 0 means SIGTERM
-	account    *account       // to run as; nil means the current one
+	name        string // name of the binary, for errors
+	path        string // path of the binary
+	dir         string
+	port        int
+	command     func(port int) []string
+	ready       func(ctx context.Context) error
+	stopSignal  syscall.Signal // for an orderly shutdown; 0 means SIGTERM
+	account     *account       // to run as; nil means the current one
+	env         []string       // environment; nil means that of this process
+	deathSignal syscall.Signal // signal from the kernel when this process dies; 0 means SIGKILL
 
 	process *os.Process
 	exited  chan struct{} // closed when the process has been reaped
@@ -139,8 +141,8 @@ func (s *server) startProcess() error {
 		return err
 	}
 	cmd := exec.Command(s.path, s.command(s.port)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
-	cmd.SysProcAttr = processAttributes(s.account)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, s.env, log, log
+	cmd.SysProcAttr = processAttributes(s.account, cmp.Or(s.deathSignal, syscall.SIGKILL))
 	started, exited := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()

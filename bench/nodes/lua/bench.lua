@@ -1,0 +1,222 @@
+-- The jobs of bench-nodes for LuaJIT and Lua 5.4, as a user of lua-yottadb writes them.
+--
+--   lua bench.lua FOLDER JOB COUNT [NODES [BATCH]]
+--
+-- A job calls start when its time begins and returns the number of operations and what it
+-- found, by which Go knows that both sides did the same. Go takes the time, because plain
+-- Lua has no clock but that of the processor. A job in transactions makes BATCH operations
+-- in each: on all nodes, several times, or on a part of them, once.
+
+local nodedb = require "nodedb"
+
+local jobs = {}
+
+local function start()
+  io.write("start\n")
+  io.flush()
+end
+
+-- ranges calls body(first, last, turns) in a transaction for each batch of the operations.
+local function inTransactions(count, nodes, batch, body)
+  local per = math.min(nodes, batch)
+  for part = 0, count / batch - 1 do
+    local first = part * batch % nodes + 1
+    nodedb.transaction(function() body(first, first + per - 1, batch / per) end)()
+  end
+end
+
+---- bulk load ----
+
+local function load(top, count, batch, subscript)
+  start()
+  for first = 1, count, batch do
+    nodedb.transaction(function()
+      for i = first, math.min(first + batch - 1, count) do top[subscript(i)].__ = 1000000000 + i end
+    end)()
+  end
+  return count, top:subscripts(true)()
+end
+
+local function itself(i) return i end
+local function record(i) return string.format("rec%08d", i) end
+
+function jobs.loadInts(count, _, batch) return load(nodedb.node("^ints", "lvd"), count, batch, itself) end
+function jobs.loadStrings(count, _, batch) return load(nodedb.node("^strings", "lvd"), count, batch, record) end
+function jobs.loadDeep(count, _, batch)
+  return load(nodedb.node("^deep", "one", "two", "three", "four"), count, batch, itself)
+end
+
+---- walks: the nodes are read once before the time starts ----
+
+local function walk(top, count)
+  local last
+  for subscript in top:subscripts() do last = subscript end
+  start()
+  for subscript in top:subscripts() do last = subscript end
+  return count, last
+end
+
+local function walkValues(top, count)
+  local last
+  for _, value in top:pairs() do last = value end
+  start()
+  for _, value in top:pairs() do last = value end
+  return count, last
+end
+
+-- walkNodes takes a complete node in each step, which may be kept.
+local function walkNodes(top, count)
+  local last
+  for node in top:pairs() do last = node end
+  start()
+  for node in top:pairs() do last = node end
+  return count, last.__
+end
+
+function jobs.walkInts(count) return walk(nodedb.node("^ints", "lvd"), count) end
+function jobs.walkIntValues(count) return walkValues(nodedb.node("^ints", "lvd"), count) end
+function jobs.walkIntNodes(count) return walkNodes(nodedb.node("^ints", "lvd"), count) end
+function jobs.walkStrings(count) return walk(nodedb.node("^strings", "lvd"), count) end
+function jobs.walkStringValues(count) return walkValues(nodedb.node("^strings", "lvd"), count) end
+function jobs.walkStringNodes(count) return walkNodes(nodedb.node("^strings", "lvd"), count) end
+
+---- get, set and increment on nodes that are five levels deep ----
+
+local four = nodedb.node("^deep", "one", "two", "three", "four")
+
+-- holdNodes returns the nodes, after it set their first values.
+local function holdNodes(count)
+  local held = {}
+  nodedb.transaction(function()
+    for i = 1, count do
+      held[i] = four[i]
+      held[i].__ = 1000000000 + i
+    end
+  end)()
+  return held
+end
+
+local function get(held, first, last, turns)
+  local value
+  for _ = 1, turns do
+    for i = first, last do value = held[i].__ end
+  end
+  return value
+end
+
+local function set(held, first, last, turns)
+  for turn = 1, turns do
+    for i = first, last do held[i].__ = 1000000000 + turn end
+  end
+end
+
+local function incr(held, first, last, turns)
+  local value
+  for _ = 1, turns do
+    for i = first, last do value = held[i]:incr() end
+  end
+  return value
+end
+
+function jobs.get(count, nodes)
+  local held = holdNodes(nodes)
+  start()
+  return count, get(held, 1, nodes, count / nodes)
+end
+
+function jobs.getTransactions(count, nodes, batch)
+  local held = holdNodes(nodes)
+  local value
+  start()
+  inTransactions(count, nodes, batch, function(...) value = get(held, ...) end)
+  return count, value
+end
+
+function jobs.set(count, nodes)
+  local held = holdNodes(nodes)
+  start()
+  set(held, 1, nodes, count / nodes)
+  return count, held[nodes].__
+end
+
+function jobs.setTransactions(count, nodes, batch)
+  local held = holdNodes(nodes)
+  start()
+  inTransactions(count, nodes, batch, function(...) set(held, ...) end)
+  return count, held[nodes].__
+end
+
+function jobs.incrTransactions(count, nodes, batch)
+  local held = holdNodes(nodes)
+  local value
+  start()
+  inTransactions(count, nodes, batch, function(...) value = incr(held, ...) end)
+  return count, value
+end
+
+---- paths ----
+
+local function walkPath(root, count)
+  local kept = {}
+  for i = 1, 16 do kept[i] = root.country.person[i].gender end
+  start()
+  for _ = 1, count / 16 do
+    for i = 1, 16 do kept[i] = root.country.person[i].gender end
+  end
+  return count, #kept
+end
+
+function jobs.dotPath(count) return walkPath(nodedb.node("^people"), count) end
+
+function jobs.plainTable(count)
+  local person = {}
+  for i = 1, 16 do person[i] = {gender = {}} end
+  return walkPath({country = {person = person}}, count)
+end
+
+---- memory and identity ----
+
+-- peakGrowth returns the kilobytes by which the heap grew at most while make made children,
+-- with the collector at its normal pace.
+local function peakGrowth(count, make)
+  make(1)
+  collectgarbage()
+  collectgarbage()
+  local before = collectgarbage("count")
+  local peak = before
+  for i = 1, count do
+    make(i)
+    if i % 1000 == 0 then peak = math.max(peak, collectgarbage("count")) end
+  end
+  return peak - before
+end
+
+function jobs.leakNumbers(count)
+  local parent = nodedb.node("^leak")
+  start()
+  return count, peakGrowth(count, function(i) return parent[i].name end)
+end
+
+function jobs.leakNames(count)
+  local parent = nodedb.node("^leak")
+  start()
+  return count, peakGrowth(count, function(i) return parent["child" .. i].name end)
+end
+
+function jobs.identity(count)
+  local root = nodedb.node("^identity")
+  local kept, same = {}, 0
+  start()
+  for i = 1, count do kept[i] = root["child" .. i].name end
+  for _ = 1, 4 do collectgarbage() end
+  for i = 1, count do
+    if rawequal(kept[i], root["child" .. i].name) then same = same + 1 end
+  end
+  return count, same
+end
+
+local folder, job, count, nodes, batch = ...
+nodedb.open(folder)
+local operations, found = jobs[job](tonumber(count), tonumber(nodes), tonumber(batch))
+if type(found) == "number" then found = string.format("%.14g", found) end
+io.write(operations, " ", found, "\n")

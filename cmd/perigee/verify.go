@@ -35,8 +35,8 @@ type verifyCommand struct {
 func (verifyCommand) Help() string {
 	return `Proves on this machine that each event is written exactly once with your pipeline. Private servers of
 the same kinds replace source and sinks (Redis, MariaDB, PostgreSQL: redis-server, mariadbd and postgres
-must be installed; the event store needs nothing). Script, computed columns and the columns of the sinks
-stay. Your own servers are neither touched nor needed.
+must be installed; the event store and files need nothing). Script, computed columns and the columns of the
+sinks stay; hashes of a Redis sink become a list, so that a duplicate shows. Your own servers are neither touched nor needed.
 
 While events flow, verify kills workers and servers, workers also at named points of a batch's way,
 suspends them inside transactions until others have taken over, cuts and stalls connections, and restores

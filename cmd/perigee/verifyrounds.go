@@ -127,7 +127,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		}
 	}
 	mysql, postgres := files["redis-mysql.yaml"], files["redis-postgres.yaml"]
-	both := mysql.WithSinksOf(postgres)
+	both, documents := mysql.WithSinksOf(postgres), mysql.WithoutSinks()
 	rounds := []chaos.Round{
 		{Name: "lists into MariaDB, workers: 2", Pipeline: mysql, Workers: 2},
 		{Name: "streams into PostgreSQL, workers: 3", Pipeline: postgres.WithStreams(), Workers: 3},
@@ -144,6 +144,9 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		chaos.Round{Name: "lists into PostgreSQL, workers: 2", Pipeline: postgres, Workers: 2},
 		chaos.Round{Name: "lists into MariaDB and PostgreSQL, workers: 2", Pipeline: both, Workers: 2},
 		chaos.Round{Name: "streams into MariaDB, workers: 3", Pipeline: mysql.WithStreams(), Workers: 3},
+		chaos.Round{Name: "lists into Redis, workers: 2", Pipeline: documents.WithSink(chaos.Redis), Workers: 2},
+		chaos.Round{Name: "lists into files, workers: 1", Pipeline: documents.WithSink(chaos.File), Workers: 1},
+		chaos.Round{Name: "lists into MariaDB, Redis and files, workers: 2", Pipeline: mysql.WithSink(chaos.Redis).WithSink(chaos.File), Workers: 2},
 		chaos.Round{Name: "an error in every thousandth event, then a fixed script", Pipeline: mysql.WithScript(fix.Path), Workers: 1, Fix: fix},
 	)
 	if eventsql.Available() == nil {

@@ -89,6 +89,9 @@ func (s *testbed) readSink(ctx context.Context, i int, sink Sink, each func(uint
 	if d := s.database(sink.Kind); d != nil {
 		return d.readNumbers(ctx, tableName(i), sink.Column, each)
 	}
+	if sink.Kind == File {
+		return readFiles(filesFolder(s.filesFolder(), i), sink.Column, each)
+	}
 	return s.config.ReadStore(ctx, s.workers[0].dataFolder(), tableName(i), sink.Column, each)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,7 +38,12 @@ const (
 	MySQL      = "mysql"
 	Postgres   = "postgres"
 	EventStore = "eventstore"
+	Redis      = "redis"
+	File       = "file"
 )
+
+// sinkKinds are all of them.
+var sinkKinds = []string{MySQL, Postgres, EventStore, Redis, File}
 
 // expressionPattern matches ${NAME}, ${NAME:-default} and ${NAME:?message}.
 var expressionPattern = regexp.MustCompile(`\$\{[^}]*\}`)
@@ -134,7 +140,7 @@ func (p *Pipeline) readSinks() error {
 }
 
 func (p *Pipeline) addSink(name string, chosen map[string]any) error {
-	for _, kind := range []string{MySQL, Postgres, EventStore} {
+	for _, kind := range sinkKinds {
 		settings, ok := chosen[kind].(map[string]any)
 		if !ok {
 			continue
@@ -147,7 +153,7 @@ func (p *Pipeline) addSink(name string, chosen map[string]any) error {
 		p.Sinks = append(p.Sinks, s)
 		return nil
 	}
-	return fmt.Errorf("verify does not support the kind of sink %s; it supports %s, %s and %s", name, MySQL, Postgres, EventStore)
+	return fmt.Errorf("verify does not support the kind of sink %s; it supports %s", name, strings.Join(sinkKinds, ", "))
 }
 
 // findNumberColumn returns the column that is filled from the number of an event, or "".
@@ -161,7 +167,7 @@ func (p *Pipeline) findNumberColumn(settings map[string]any) string {
 			return name
 		}
 	}
-	if len(columns) == 0 { // the event store infers them
+	if len(columns) == 0 { // documents, or columns that the event store infers
 		return p.Field
 	}
 	return ""
@@ -169,16 +175,17 @@ func (p *Pipeline) findNumberColumn(settings map[string]any) string {
 
 // HasLeases reports whether several workers can run the pipeline: one of its sinks holds leases.
 func (p *Pipeline) HasLeases() bool {
-	return slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Kind != EventStore })
+	return slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Kind != EventStore && s.Kind != File })
 }
 
 // tableName returns the table of sink i on the private servers. Sinks never share one.
 func tableName(i int) string { return fmt.Sprintf("verified_%d", i+1) }
 
-// addresses holds the addresses of a worker's servers.
+// addresses holds where a worker's data, source and sinks are.
 type addresses struct {
-	data, redis string
-	databases   map[string]string // by kind of sink
+	data, source string
+	files        string            // the folder of all file sinks
+	databases    map[string]string // by kind of sink
 }
 
 const (
@@ -195,7 +202,7 @@ func (p *Pipeline) writeConfig(path string, at addresses) error {
 	if p.Stream {
 		kind = "streams"
 	}
-	pipeline["source"] = map[string]any{"redis": map[string]any{"address": at.redis, kind: keyPrefix + "*"}}
+	pipeline["source"] = map[string]any{"redis": map[string]any{"address": at.source, kind: keyPrefix + "*"}}
 	pipeline["batch"] = map[string]any{"events": batchEvents}
 	if p.HasLeases() {
 		pipeline["lease"] = p.lease
@@ -221,21 +228,35 @@ func (p *Pipeline) writeConfig(path string, at addresses) error {
 	return os.WriteFile(path, []byte(p.restoreExpressions(string(text))), 0o600)
 }
 
-// settingsOn returns the settings of the sink on a private server. The table has no keys:
-// a key would reject a duplicate row instead of showing it.
+// settingsOn returns the settings of the sink on a private server. A table has no keys, and
+// hashes become a list: a key would hide a duplicate.
 func (s *Sink) settingsOn(at addresses, i int) map[string]any {
 	settings := maps.Clone(s.settings)
-	settings["table"] = tableName(i)
-	if s.Kind == EventStore {
-		return settings
+	drop := func(keys ...string) {
+		for _, key := range keys {
+			delete(settings, key)
+		}
 	}
-	for _, key := range []string{"socket", "password", "params", "schema", "primary_key", "mode", "update"} {
-		delete(settings, key)
+	switch s.Kind {
+	case EventStore:
+		settings["table"] = tableName(i)
+	case File:
+		drop("name")
+		settings["folder"] = filesFolder(at.files, i)
+	case Redis:
+		drop("username", "password", "db", "tls", "ca", "stream", "field", "hash")
+		settings["address"], settings["list"] = at.databases[Redis], tableName(i)
+	default:
+		drop("socket", "password", "params", "schema", "primary_key", "mode", "update", "tls")
+		settings["address"], settings["database"], settings["create"] = at.databases[s.Kind], databaseName, true
+		settings["user"] = map[string]string{MySQL: "root", Postgres: "postgres"}[s.Kind]
+		settings["table"] = tableName(i)
 	}
-	settings["address"], settings["database"], settings["create"] = at.databases[s.Kind], databaseName, true
-	settings["user"] = map[string]string{MySQL: "root", Postgres: "postgres"}[s.Kind]
 	return settings
 }
+
+// filesFolder returns the folder of a file sink. All workers share it.
+func filesFolder(files string, i int) string { return filepath.Join(files, tableName(i)) }
 
 func (p *Pipeline) restoreExpressions(text string) string {
 	for i, found := range p.expressions {
@@ -248,6 +269,21 @@ func (p *Pipeline) restoreExpressions(text string) string {
 func (p *Pipeline) WithStreams() *Pipeline {
 	other := *p
 	other.Stream = true
+	return &other
+}
+
+// WithoutSinks returns the pipeline without its sinks.
+func (p *Pipeline) WithoutSinks() *Pipeline {
+	other := *p
+	other.Sinks = nil
+	return &other
+}
+
+// WithSink returns the pipeline with one more sink, with the default settings of a kind
+// that writes documents.
+func (p *Pipeline) WithSink(kind string) *Pipeline {
+	other := *p
+	other.Sinks = append(slices.Clone(p.Sinks), Sink{Name: kind, Kind: kind, Column: p.Field, settings: map[string]any{}})
 	return &other
 }
 

@@ -22,6 +22,8 @@ pipelines:
         mysql: {address: "${MYSQL:-a:1}", user: me, password: "${PW}", database: shop, table: orders, mode: upsert, primary_key: [number],
                 columns: [{name: number, type: int64, field: order.id}, {name: sum, type: float64}]}
       audit: {eventstore: {table: audit}, routed: true}
+      cache: {redis: {address: "cache:1", password: "${PW}", hash: "order:{order.id}"}}
+      files: {file: {folder: /orders, pack: gzip}}
     lanes: ${LANES}
 `
 
@@ -35,11 +37,11 @@ func TestPipelineMovesToPrivateServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !p.Stream || len(p.Sinks) != 2 || p.Sinks[0].Column != "order.id" || p.Sinks[1].Column != "number" || !p.HasLeases() {
+	if !p.Stream || len(p.Sinks) != 4 || p.Sinks[0].Column != "order.id" || p.Sinks[1].Column != "order.id" || p.Sinks[3].Column != "number" || !p.HasLeases() {
 		t.Errorf("%+v", p)
 	}
 	file := filepath.Join(t.TempDir(), "p.yaml")
-	if err := p.writeConfig(file, addresses{data: "/d", redis: "r:1", databases: map[string]string{MySQL: "m:1"}}); err != nil {
+	if err := p.writeConfig(file, addresses{data: "/d", source: "r:1", files: "/f", databases: map[string]string{MySQL: "m:1", Redis: "s:1"}}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
@@ -47,12 +49,12 @@ func TestPipelineMovesToPrivateServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"data: /d", "address: r:1", "address: m:1", "verified:*", "/located/orders.lua", "/located/label.lua",
-		"event_time: 50ms", "lanes: ${LANES}", "database: verified", "table: verified_2", "routed: true", "lease: 2s"} {
+		"event_time: 50ms", "lanes: ${LANES}", "database: verified", "table: verified_4", "address: s:1", "list: verified_2", "folder: /f/verified_3", "pack: gzip", "routed: true", "lease: 2s"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	for _, not := range []string{"SECRET", "PW", "upsert", "primary_key", "other", "shop"} {
+	for _, not := range []string{"SECRET", "PW", "upsert", "primary_key", "other", "shop", "hash", "cache:1"} {
 		if strings.Contains(string(text), not) {
 			t.Errorf("%q is in\n%s", not, text)
 		}

@@ -25,19 +25,28 @@ type server interface {
 	Dir() string
 }
 
-// A database is a private server with one database, for the sinks of one kind.
+// A database is a private server for the sinks of one kind.
 type database struct {
 	server
-	kind string
-	dialect
+	kind         string
+	transactions func(ctx context.Context) ([]string, error)                // names of open ones
+	leases       func(ctx context.Context, worker string) ([]string, error) // partitions that a worker holds leases of
+	activity     func(ctx context.Context) ([]string, error)                // a line on what each connection does
+	// readNumbers calls each with the number of every row in a table.
+	readNumbers func(ctx context.Context, table, column string, each func(uint64)) error
+}
+
+// A sqlServer is a server with one database.
+type sqlServer struct {
+	server
+	kind  string
 	query func(ctx context.Context, database, query string, each func(string), args ...string) error
 }
 
 // A dialect holds the queries that differ between kinds.
 type dialect struct {
-	transactions string // names of open transactions
-	leases       string // partitions that a worker holds leases of; its argument is the worker
-	activity     string // a line on what each connection does
+	transactions, activity string
+	leases                 string // its argument is the worker
 }
 
 var mysqlDialect = dialect{
@@ -67,18 +76,36 @@ var (
 // startDatabase starts a server of a kind. withoutBulk keeps MySQL sinks from using arrays of
 // parameters, which a log of statements does not support.
 func startDatabase(ctx context.Context, kind, folder string, withoutBulk bool) (d *database, err error) {
-	if kind == Postgres {
-		d, err = startPostgres(ctx, folder)
-	} else {
-		d, err = startMySQL(ctx, folder, withoutBulk)
+	switch kind {
+	case Redis:
+		return startRedisSink(ctx, folder)
+	case Postgres:
+		s, err := startPostgres(ctx, folder)
+		return s.database(ctx, postgresDialect, err)
 	}
-	if err != nil {
-		return d, err
-	}
-	return d, d.query(ctx, "", "CREATE DATABASE "+databaseName, nil)
+	s, err := startMySQL(ctx, folder, withoutBulk)
+	return s.database(ctx, mysqlDialect, err)
 }
 
-func startPostgres(ctx context.Context, folder string) (*database, error) {
+// database creates the database of a server that was started with an error, or without.
+func (s *sqlServer) database(ctx context.Context, of dialect, err error) (*database, error) {
+	if err != nil {
+		return nil, err
+	}
+	texts := func(ctx context.Context, query string, args ...string) (all []string, err error) {
+		err = s.query(ctx, databaseName, query, func(one string) { all = append(all, one) }, args...)
+		return all, err
+	}
+	d := &database{
+		server: s, kind: s.kind, readNumbers: s.readNumbers,
+		transactions: func(ctx context.Context) ([]string, error) { return texts(ctx, of.transactions) },
+		leases:       func(ctx context.Context, worker string) ([]string, error) { return texts(ctx, of.leases, worker) },
+		activity:     func(ctx context.Context) ([]string, error) { return texts(ctx, of.activity) },
+	}
+	return d, s.query(ctx, "", "CREATE DATABASE "+databaseName, nil)
+}
+
+func startPostgres(ctx context.Context, folder string) (*sqlServer, error) {
 	s, err := testserver.StartPostgreSQL(ctx, folder, durablePostgres...)
 	if err != nil {
 		return nil, err
@@ -100,10 +127,10 @@ func startPostgres(ctx context.Context, folder string) (*database, error) {
 		_, err = rows.Close()
 		return err
 	}
-	return &database{server: s, kind: Postgres, dialect: postgresDialect, query: ask}, nil
+	return &sqlServer{server: s, kind: Postgres, query: ask}, nil
 }
 
-func startMySQL(ctx context.Context, folder string, withoutBulk bool) (*database, error) {
+func startMySQL(ctx context.Context, folder string, withoutBulk bool) (*sqlServer, error) {
 	flags := slices.Clone(durableMariaDB)
 	if withoutBulk {
 		flags = append(flags, "--log-bin", "--server-id=1", "--binlog-format=STATEMENT")
@@ -136,20 +163,13 @@ func startMySQL(ctx context.Context, folder string, withoutBulk bool) (*database
 		}
 		return rows.Err()
 	}
-	return &database{server: s, kind: MySQL, dialect: mysqlDialect, query: ask}, nil
+	return &sqlServer{server: s, kind: MySQL, query: ask}, nil
 }
 
-// queryTexts returns the one column of a query's rows.
-func (d *database) queryTexts(ctx context.Context, query string, args ...string) (all []string, err error) {
-	err = d.query(ctx, databaseName, query, func(one string) { all = append(all, one) }, args...)
-	return all, err
-}
-
-// readNumbers calls each with the number of every row in a table.
-func (d *database) readNumbers(ctx context.Context, table, column string, each func(uint64)) error {
-	quote := map[string]string{MySQL: "`", Postgres: `"`}[d.kind]
+func (s *sqlServer) readNumbers(ctx context.Context, table, column string, each func(uint64)) error {
+	quote := map[string]string{MySQL: "`", Postgres: `"`}[s.kind]
 	var strange error
-	err := d.query(ctx, databaseName, "SELECT "+quote+column+quote+" FROM "+table, func(text string) {
+	err := s.query(ctx, databaseName, "SELECT "+quote+column+quote+" FROM "+table, func(text string) {
 		n, err := strconv.ParseUint(text, 10, 64)
 		strange = errors.Join(strange, err)
 		each(n)
@@ -162,6 +182,9 @@ func (d *database) readNumbers(ctx context.Context, table, column string, each f
 
 // dataFiles returns the folder with all data of a server.
 func dataFiles(s server) string {
+	if d, ok := s.(*database); ok {
+		s = d.server
+	}
 	if _, ok := s.(*testserver.RedisServer); ok {
 		return filepath.Join(s.Dir(), "appendonlydir")
 	}

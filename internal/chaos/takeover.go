@@ -31,7 +31,7 @@ func (s *testbed) heldLeases(ctx context.Context, w *worker) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := d.queryTexts(ctx, d.dialect.leases, name)
+	held, err := d.leases(ctx, name)
 	for i := range held {
 		held[i], _, _ = strings.Cut(held[i], "@")
 	}
@@ -146,7 +146,7 @@ func (s *testbed) inTransaction(ctx context.Context) (bool, error) {
 		}
 		var now []string
 		for _, d := range s.databases {
-			open, err := d.queryTexts(ctx, d.transactions)
+			open, err := d.transactions(ctx)
 			if err != nil {
 				return false, err
 			}

@@ -85,10 +85,10 @@ func (s *testbed) startServers(ctx context.Context) (err error) {
 	}
 	withoutBulk := s.random.IntN(2) == 0
 	for _, sink := range s.round.Pipeline.Sinks {
-		if sink.Kind == EventStore || s.database(sink.Kind) != nil {
+		if sink.Kind == EventStore || sink.Kind == File || s.database(sink.Kind) != nil {
 			continue
 		}
-		d, err := startDatabase(ctx, sink.Kind, filepath.Join(s.folder, sink.Kind), withoutBulk)
+		d, err := startDatabase(ctx, sink.Kind, filepath.Join(s.folder, "sink-"+sink.Kind), withoutBulk)
 		if d != nil {
 			s.databases = append(s.databases, d)
 		}
@@ -108,12 +108,12 @@ func (s *testbed) database(kind string) *database {
 }
 
 func (s *testbed) createWorkers() error {
-	servers := map[string]string{"redis": s.redis.Address()}
+	at := addresses{source: s.redis.Address(), files: s.filesFolder(), databases: map[string]string{}}
 	for _, d := range s.databases {
-		servers[d.kind] = d.Address()
+		at.databases[d.kind] = d.Address()
 	}
 	for i := range s.round.Workers {
-		w, err := newWorker(i+1, s.config.Binary, filepath.Join(s.folder, fmt.Sprintf("worker-%d", i+1)), s.round.Pipeline, servers)
+		w, err := newWorker(i+1, s.config.Binary, filepath.Join(s.folder, fmt.Sprintf("worker-%d", i+1)), s.round.Pipeline, at)
 		if err != nil {
 			return err
 		}
@@ -121,6 +121,9 @@ func (s *testbed) createWorkers() error {
 	}
 	return nil
 }
+
+// filesFolder is where all workers have their file sinks.
+func (s *testbed) filesFolder() string { return filepath.Join(s.folder, "files") }
 
 // startFlow starts the producer and the workers.
 func (s *testbed) startFlow(ctx context.Context) error {
@@ -226,7 +229,7 @@ func (s *testbed) waitEmpty(ctx context.Context) error {
 func (s *testbed) logStall(ctx context.Context, waiting int) {
 	s.logf("%d events wait, and none was delivered for %v", waiting, stallLimit)
 	for _, d := range s.databases {
-		lines, err := d.queryTexts(ctx, d.activity)
+		lines, err := d.activity(ctx)
 		if err != nil {
 			s.logf("%s: %v", d.kind, err)
 		}

@@ -17,31 +17,29 @@ type worker struct {
 	binary    string
 	folder    string
 	config    string
-	redis     *proxy
+	source    *proxy            // of the source's Redis
 	databases map[string]*proxy // by kind
 	engine    *e2e.Process      // nil before it was started
 	armedFor  *Fault            // the fault at whose point it kills itself, or nil
 	suspended bool
 }
 
-// newWorker creates the folder and the proxies. servers are the servers' addresses by
-// kind of sink, and that of Redis by "redis".
-func newWorker(number int, binary, folder string, p *Pipeline, servers map[string]string) (w *worker, err error) {
+// newWorker creates the folder and the proxies of the servers.
+func newWorker(number int, binary, folder string, p *Pipeline, servers addresses) (w *worker, err error) {
 	w = &worker{number: number, binary: binary, folder: folder, config: filepath.Join(folder, "pipeline.yaml"), databases: make(map[string]*proxy)}
 	if err := os.MkdirAll(w.dataFolder(), 0o700); err != nil {
 		return nil, err
 	}
-	at := addresses{data: w.dataFolder(), databases: make(map[string]string)}
-	for kind, address := range servers {
-		one, err := newProxy(address)
-		if err != nil {
+	at := addresses{data: w.dataFolder(), files: servers.files, databases: make(map[string]string)}
+	if w.source, err = newProxy(servers.source); err != nil {
+		return nil, err
+	}
+	at.source = w.source.address()
+	for kind, address := range servers.databases {
+		if w.databases[kind], err = newProxy(address); err != nil {
 			return nil, err
 		}
-		if kind == "redis" {
-			w.redis, at.redis = one, one.address()
-		} else {
-			w.databases[kind], at.databases[kind] = one, one.address()
-		}
+		at.databases[kind] = w.databases[kind].address()
 	}
 	return w, p.writeConfig(w.config, at)
 }
@@ -54,7 +52,7 @@ func (w *worker) logPath() string    { return filepath.Join(w.folder, "worker.lo
 func (w *worker) leaseName() (string, error) { return pipeline.WorkerName(w.dataFolder()) }
 
 func (w *worker) proxies() []*proxy {
-	all := []*proxy{w.redis}
+	all := []*proxy{w.source}
 	for _, p := range w.databases {
 		all = append(all, p)
 	}

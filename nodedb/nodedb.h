@@ -54,10 +54,12 @@ enum {
 #define NDB_VALUE_MAX (64u << 20)
 #define NDB_BATCH 256         /* items of one fill of an iterator */
 
-/* A subscript or a value. NUMBER is a number that the double holds exactly as a script
- * reads it: an integer up to 2^53, or a decimal whose shortest spelling is at most 17
- * digits. DIGITS is any other canonical number, as its text (up to 18 significant digits).
- * What is longer is a STRING. bytes is also set for NUMBER where *_text functions say so. */
+/* A subscript or a value. NUMBER is an integer up to 2^53, or a decimal that is the shortest
+ * spelling of its double. DIGITS is any other canonical number, as its text: at most 18
+ * significant digits, from 1E-43 to below 1E47. What is longer or beyond is a STRING. A
+ * double that is given stands for its exact value if it is an integer below 10^18, else for
+ * its shortest spelling; one that is too large or too small for a number counts as the
+ * STRING of its digits. */
 enum { NDB_ABSENT, NDB_NUMBER, NDB_DIGITS, NDB_STRING, NDB_FALSE, NDB_TRUE };
 typedef struct {
   double number;
@@ -77,8 +79,8 @@ const char *ndb_code_name(int code);      /* "NDB_E_TIMEOUT" */
  * an NDB_E code. cap is the room in key, at least NDB_KEY_MAX for all that is allowed. */
 int ndb_key_name(char *key, size_t cap, const char *name, size_t len);
 int ndb_key_append(char *key, size_t len, size_t cap, const ndb_scalar *subscript);
-/* A string that spells a canonical number is that number: "3", "3.0"(a string), 3 and 3.0
- * as numbers: see docs. FALSE, TRUE and ABSENT are no subscripts. */
+/* A string that spells a canonical number is that number: 3, 3.0 and "3" are one subscript;
+ * "3.0" and "03" are strings. FALSE, TRUE and ABSENT are no subscripts. */
 
 /* Decodes the subscript at *at (0: the name) and moves *at behind it; NDB_NONE at the end.
  * text has room for the bytes of a string (NDB_KEY_MAX). Hostile bytes give NDB_E_CORRUPT. */

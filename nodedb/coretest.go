@@ -1,0 +1,227 @@
+//go:build cgo && lmdb
+
+package nodedb
+
+// The functions of this file lead tests to single functions of the core: test files may not
+// use cgo. Nothing else calls them.
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
+#include <stdlib.h>
+#include "error.h"
+#include "nodedb.h"
+
+static void time_appends(const ndb_scalar *subscript, long rounds) {
+  static char key[NDB_KEY_MAX];
+  int len = ndb_key_name(key, sizeof key, "^x", 2);
+  for (long i = 0; i < rounds; i++) ndb_key_append(key, (size_t)len, sizeof key, subscript);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// coreScalar is a subscript or value as tests write it.
+type coreScalar struct {
+	kind   uint32 // coreNumber and so on
+	number float64
+	text   string // of coreDigits and coreString
+}
+
+const (
+	coreAbsent = C.NDB_ABSENT
+	coreNumber = C.NDB_NUMBER
+	coreDigits = C.NDB_DIGITS
+	coreString = C.NDB_STRING
+	coreFalse  = C.NDB_FALSE
+	coreTrue   = C.NDB_TRUE
+)
+
+// coreError is what the core returned and why.
+type coreError struct {
+	code    int
+	message string
+}
+
+func (e *coreError) Error() string {
+	return fmt.Sprintf("%s: %s", C.GoString(C.ndb_code_name(C.int(e.code))), e.message)
+}
+
+// coreFailure must be called on the thread of the failed call.
+func coreFailure(code int) error { return &coreError{code, C.GoString(C.ndb_message())} }
+
+func (s coreScalar) toC(pin *runtime.Pinner) C.ndb_scalar {
+	out := C.ndb_scalar{number: C.double(s.number), _type: C.uint32_t(s.kind), len: C.uint32_t(len(s.text))}
+	if s.text != "" {
+		data := unsafe.StringData(s.text)
+		pin.Pin(data)
+		out.bytes = (*C.char)(unsafe.Pointer(data))
+	}
+	return out
+}
+
+func scalarFromC(s *C.ndb_scalar) coreScalar {
+	out := coreScalar{kind: uint32(s._type), number: float64(s.number)}
+	if s._type == coreDigits || s._type == coreString {
+		out.text = C.GoStringN(s.bytes, C.int(s.len))
+	}
+	return out
+}
+
+func bytesToC(b []byte) (*C.char, C.size_t) {
+	return (*C.char)(unsafe.Pointer(unsafe.SliceData(b))), C.size_t(len(b))
+}
+
+func coreEncode(name string, subscripts []coreScalar) ([]byte, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	key := make([]byte, C.NDB_KEY_MAX)
+	at, room := bytesToC(key)
+	text, n := bytesToC([]byte(name))
+	size := C.ndb_key_name(at, room, text, n)
+	for _, subscript := range subscripts {
+		if size < 0 {
+			break
+		}
+		scalar := subscript.toC(&pin)
+		size = C.ndb_key_append(at, C.size_t(size), room, &scalar)
+	}
+	if size < 0 {
+		return nil, coreFailure(int(size))
+	}
+	return key[:size], nil
+}
+
+func coreDecode(key []byte) (name string, subscripts []coreScalar, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	text := make([]byte, C.NDB_KEY_MAX)
+	buffer, _ := bytesToC(text)
+	bytes, n := bytesToC(key)
+	var at C.size_t
+	for first := true; ; first = false {
+		var out C.ndb_scalar
+		code := C.ndb_key_decode(bytes, n, &at, &out, buffer)
+		if code == C.NDB_NONE {
+			return name, subscripts, nil
+		}
+		if code != C.NDB_OK {
+			return "", nil, coreFailure(int(code))
+		}
+		if first {
+			name = scalarFromC(&out).text
+		} else {
+			subscripts = append(subscripts, scalarFromC(&out))
+		}
+	}
+}
+
+func coreKeyDepth(key []byte) int {
+	bytes, n := bytesToC(key)
+	return int(C.ndb_key_depth(bytes, n))
+}
+
+func coreKeyParent(key []byte) int {
+	bytes, n := bytesToC(key)
+	return int(C.ndb_key_parent(bytes, n))
+}
+
+func coreNumberText(value coreScalar) (string, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	var text [C.NDB_NUMBER_TEXT]C.char
+	scalar := value.toC(&pin)
+	n := C.ndb_number_text(&scalar, &text[0])
+	if n < 0 {
+		return "", coreFailure(int(n))
+	}
+	return C.GoStringN(&text[0], n), nil
+}
+
+func coreNumberAdd(value, by coreScalar) (coreScalar, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	text := (*C.char)(C.malloc(C.NDB_NUMBER_TEXT))
+	defer C.free(unsafe.Pointer(text))
+	a, b := value.toC(&pin), by.toC(&pin)
+	var sum C.ndb_scalar
+	if code := C.ndb_number_add(&a, &b, &sum, text); code != C.NDB_OK {
+		return coreScalar{}, coreFailure(int(code))
+	}
+	return scalarFromC(&sum), nil
+}
+
+func coreZwriteKey(key []byte, room int) (text string, needed int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out := make([]byte, room+1)
+	to, _ := bytesToC(out)
+	bytes, n := bytesToC(key)
+	size := int(C.ndb_zwrite_key(bytes, n, to, C.size_t(room)))
+	if size < 0 {
+		return "", 0, coreFailure(size)
+	}
+	return string(out[:min(size, room)]), size, nil
+}
+
+func coreZwriteScalar(value coreScalar, room int) (text string, needed int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	out := make([]byte, room+1)
+	to, _ := bytesToC(out)
+	scalar := value.toC(&pin)
+	size := int(C.ndb_zwrite_scalar(&scalar, to, C.size_t(room)))
+	if size < 0 {
+		return "", 0, coreFailure(size)
+	}
+	return string(out[:min(size, room)]), size, nil
+}
+
+func coreParseKey(text string) (key []byte, at int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	bytes, n := bytesToC([]byte(text))
+	key = make([]byte, C.NDB_KEY_MAX)
+	to, _ := bytesToC(key)
+	var position C.size_t
+	size := int(C.ndb_zwrite_parse_key(bytes, n, &position, to))
+	if size < 0 {
+		return nil, int(position), coreFailure(size)
+	}
+	return key[:size], int(position), nil
+}
+
+func coreParseScalar(text string) (value coreScalar, at int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	source := C.CBytes([]byte(text))
+	defer C.free(source)
+	buffer := C.malloc(C.size_t(len(text) + 1))
+	defer C.free(buffer)
+	var position C.size_t
+	var out C.ndb_scalar
+	if code := C.ndb_zwrite_parse_scalar((*C.char)(source), C.size_t(len(text)), &position, &out, (*C.char)(buffer)); code != C.NDB_OK {
+		return coreScalar{}, int(position), coreFailure(int(code))
+	}
+	return scalarFromC(&out), int(position), nil
+}
+
+// coreTimeAppends appends to a key rounds times, in one call.
+func coreTimeAppends(subscript coreScalar, rounds int) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	scalar := subscript.toC(&pin)
+	C.time_appends(&scalar, C.long(rounds))
+}

@@ -51,6 +51,7 @@ func (b *buffer) useSchema(s *schema) {
 		}
 	}
 	b.extractor = document.NewExtractor(spec)
+	b.extractor.ReportUnknown()
 }
 
 // extract fills the columns from out with the table's newest schema, which it grows

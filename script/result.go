@@ -3,6 +3,7 @@ package script
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,9 +22,10 @@ import (
 //
 // A builder keeps its memory from batch to batch. One goroutine uses it at a time.
 type ResultBuilder struct {
-	// Invalid is for a language whose documents may be anything: Finish then checks
-	// that each is a JSON object, and fails the event of one that is not with the
-	// stage and the error that Invalid returns. Nil trusts the documents.
+	// Invalid is for a language whose documents may be anything: the builder then checks
+	// that each is a JSON object, or with Options.Value a JSON value, and fails the event
+	// of one that is not with the stage and the error that Invalid returns. Nil trusts the
+	// documents.
 	Invalid func(reason string) (stage string, err error)
 	// Number returns which row of its event a row of a sink is, for a caller that
 	// took rows out before it added the others. Nil counts the rows of the sink.
@@ -40,13 +42,15 @@ type ResultBuilder struct {
 	failed []bool        // by event; empty until one fails
 	behind bool          // a failed event may have rows before those of another event
 
+	checked    []int                 // by output: rows that are valid and have columns
+	invalid    bool                  // an event failed whose rows are still there
 	extractors []*document.Extractor // by sink, made when first used
-	checker    *document.Extractor   // of documents, for sinks without columns
-	unused     event.Columns         // what checker fills
+	checker    *document.Checker     // for sinks without columns, made when first used
 	misfits    []int                 // rows of a sink
+	ends       []uint32              // of the rows that are checked
 }
 
-// An Extractor fills the columns of a sink, see ResultBuilder.FinishColumns.
+// An Extractor adds rows to the columns of a sink, see ResultBuilder.FinishColumns.
 type Extractor interface {
 	Extract(data []byte, ends []uint32, columns *event.Columns) (report.Report, error)
 }
@@ -66,6 +70,8 @@ func (b *ResultBuilder) Start(in *event.Batch, res *event.Result) {
 		b.rows = &res.Outputs[0]
 	}
 	b.events, b.failed, b.behind = 0, b.failed[:0], false
+	b.checked = slices.Grow(b.checked[:0], len(res.Outputs))[:len(res.Outputs)]
+	clear(b.checked)
 }
 
 // Rows is the output to whose Data documents are appended.
@@ -139,6 +145,10 @@ func (b *ResultBuilder) AddRows(rows *event.Output) {
 	b.opts.distribute(rows, b.res.Outputs)
 }
 
+// CheckRows does early, for the rows that AddRows has added, what Finish does: it fills
+// columns and checks documents. All rows of an event must have been added.
+func (b *ResultBuilder) CheckRows() error { return b.checkRows(nil) }
+
 // Fail discards the rows of an event and makes it a dead letter of a stage. Only the first
 // failure of an event counts. An *Error gives the dead letter its traceback.
 func (b *ResultBuilder) Fail(event int, stage string, err error) {
@@ -196,7 +206,7 @@ func (b *ResultBuilder) Finish(ran int) error { return b.FinishColumns(ran, nil)
 func (b *ResultBuilder) FinishColumns(ran int, columns func(sink int) Extractor) error {
 	b.res.Ran = ran
 	if b.behind {
-		b.removeFailed(b.rows)
+		b.events -= b.removeFailed(b.rows)
 	}
 	b.behind = false
 	b.res.Dropped = ran - b.events - b.countFailed(ran)
@@ -207,11 +217,22 @@ func (b *ResultBuilder) FinishColumns(ran int, columns func(sink int) Extractor)
 	}
 	for i := range b.res.Outputs {
 		b.res.Outputs[i].SetRange(b.in, ran)
+	}
+	if err := b.checkRows(columns); err != nil {
+		return err
+	}
+	sortDead(b.res.Dead)
+	return nil
+}
+
+// checkRows fills the columns of, and checks, the rows that were added since the last call.
+func (b *ResultBuilder) checkRows(columns func(sink int) Extractor) error {
+	for i := range b.res.Outputs {
 		if err := b.fillColumns(i, columns); err != nil {
 			return fmt.Errorf("extract columns: %w", err)
 		}
 	}
-	if b.behind { // a document was invalid
+	if b.invalid {
 		for i := range b.res.Outputs {
 			b.removeFailed(&b.res.Outputs[i])
 		}
@@ -219,24 +240,29 @@ func (b *ResultBuilder) FinishColumns(ran int, columns func(sink int) Extractor)
 			return d.Sink != "" && b.Failed(int(d.Position-b.in.Range.First))
 		})
 	}
-	sortDead(b.res.Dead)
+	b.invalid = false
+	for i := range b.res.Outputs {
+		b.checked[i] = b.res.Outputs[i].Len()
+	}
 	return nil
 }
 
-// removeFailed removes the rows of events that failed after their rows were added.
-func (b *ResultBuilder) removeFailed(out *event.Output) {
+// removeFailed removes the rows of events that failed after their rows were added, and
+// returns how many events had any.
+func (b *ResultBuilder) removeFailed(out *event.Output) (events int) {
 	rows := b.misfits[:0]
 	for row, from := range out.From {
 		if !b.failed[from] {
 			continue
 		}
 		if row == 0 || out.From[row-1] != from {
-			b.events--
+			events++
 		}
 		rows = append(rows, row)
 	}
 	b.misfits = rows
 	out.RemoveRows(rows)
+	return events
 }
 
 // countFailed counts the events that failed and removes the dead letters of those that
@@ -256,26 +282,41 @@ func (b *ResultBuilder) countFailed(ran int) (failed int) {
 }
 
 // fillColumns fills the columns of output i where its sink asks for them, and checks its
-// documents where Invalid asks for that.
+// documents where Invalid asks for that. It removes the rows that do not fit.
 func (b *ResultBuilder) fillColumns(i int, columns func(sink int) Extractor) error {
 	out := &b.res.Outputs[i]
-	if b.opts.Together || b.opts.Sinks[i].Columns == nil {
+	var found []report.Rejected
+	var err error
+	switch {
+	case b.opts.Together || b.opts.Sinks[i].Columns == nil:
 		out.Columns = nil
-		if b.Invalid == nil {
-			return nil
+		if b.Invalid != nil {
+			found, err = b.checkDocuments(i)
 		}
-		if b.checker == nil {
-			b.checker = document.NewExtractor(nil)
-		}
-		return b.extract(i, b.checker, &b.unused)
+	case columns != nil:
+		found, err = b.extract(i, columns(i))
+	default:
+		found, err = b.extract(i, b.extractor(i))
 	}
-	if out.Columns == nil {
-		out.Columns = new(event.Columns)
+	if err != nil || len(found) == 0 {
+		return err
 	}
-	if columns != nil {
-		return b.extract(i, columns(i), out.Columns)
+	b.removeRejected(i, found)
+	return nil
+}
+
+// unchecked returns the documents of output i that have not been checked.
+func (b *ResultBuilder) unchecked(i int) (data []byte, ends []uint32) {
+	out, first := &b.res.Outputs[i], b.checked[i]
+	if first == 0 {
+		return out.Data, out.Ends
 	}
-	return b.extract(i, b.extractor(i), out.Columns)
+	start := out.Ends[first-1]
+	b.ends = b.ends[:0]
+	for _, end := range out.Ends[first:] {
+		b.ends = append(b.ends, end-start)
+	}
+	return out.Data[start:], b.ends
 }
 
 func (b *ResultBuilder) extractor(i int) *document.Extractor {
@@ -288,34 +329,69 @@ func (b *ResultBuilder) extractor(i int) *document.Extractor {
 	return b.extractors[i]
 }
 
-// extract fills columns from the documents of output i and removes the rows that do not
-// fit.
-func (b *ResultBuilder) extract(i int, x Extractor, columns *event.Columns) error {
+// extract adds the documents of output i to its columns.
+func (b *ResultBuilder) extract(i int, x Extractor) ([]report.Rejected, error) {
 	out := &b.res.Outputs[i]
-	found, err := x.Extract(out.Data, out.Ends, columns)
-	if err != nil || len(found.Rejected) == 0 {
-		return err
+	if out.Columns == nil {
+		out.Columns = new(event.Columns)
 	}
+	data, ends := b.unchecked(i)
+	found, err := x.Extract(data, ends, out.Columns)
+	return found.Rejected, err
+}
+
+// checkDocuments returns the rows of output i that are not JSON.
+func (b *ResultBuilder) checkDocuments(i int) (found []report.Rejected, err error) {
+	data, ends := b.unchecked(i)
+	if b.opts.Value {
+		found = checkValues(data, ends)
+	} else {
+		if b.checker == nil {
+			b.checker = document.NewChecker()
+		}
+		found, err = b.checker.Check(data, ends)
+	}
+	for k := range found {
+		found[k].Row += b.checked[i]
+	}
+	return found, err
+}
+
+// checkValues returns the rows that are not JSON values.
+func checkValues(data []byte, ends []uint32) (found []report.Rejected) {
+	start := uint32(0)
+	for row, end := range ends {
+		if !json.Valid(data[start:end]) {
+			found = append(found, report.Rejected{Row: row, Column: -1, Reason: "not JSON"})
+		}
+		start = end
+	}
+	return found
+}
+
+// removeRejected removes rows of output i and makes them dead letters.
+func (b *ResultBuilder) removeRejected(i int, found []report.Rejected) {
+	out := &b.res.Outputs[i]
 	rows := b.misfits[:0]
-	for _, bad := range found.Rejected {
+	for _, bad := range found {
 		if n := len(rows); n > 0 && rows[n-1] == bad.Row {
 			continue // one reason is enough
 		}
 		rows = append(rows, bad.Row)
 		from := int(out.From[bad.Row])
-		if bad.Column < 0 && b.Invalid != nil {
-			if !b.Failed(from) {
-				stage, err := b.Invalid(bad.Reason)
-				b.markFailed(from, stage, err)
-			}
-			b.behind = true
+		if bad.Column >= 0 || b.Invalid == nil {
+			b.AddDead(from, event.Dead{Sink: b.opts.Sinks[i].Name, Number: b.number(i, bad.Row), Stage: "column", Error: bad.Reason})
 			continue
 		}
-		b.AddDead(from, event.Dead{Sink: b.opts.Sinks[i].Name, Number: b.number(i, bad.Row), Stage: "column", Error: bad.Reason})
+		if !b.Failed(from) {
+			stage, err := b.Invalid(bad.Reason)
+			b.markFailed(from, stage, err)
+			b.events--
+		}
+		b.invalid = true
 	}
 	b.misfits = rows
 	out.RemoveRows(rows)
-	return nil
 }
 
 // number returns the number of a row of output i among the rows of its event.

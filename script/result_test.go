@@ -209,6 +209,67 @@ ran 3 dropped 0`)
 	}
 }
 
+// TestCheckRows: rows that are checked in parts make the result that they make at once.
+func TestCheckRows(t *testing.T) {
+	number := []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}
+	rows := func(first uint32, to []uint64, docs ...string) *event.Output {
+		out := &event.Output{To: to}
+		for i, doc := range docs {
+			out.Data = append(out.Data, doc...)
+			out.Ends = append(out.Ends, uint32(len(out.Data)))
+			out.From = append(out.From, first+uint32(i/2)) // two of each event
+		}
+		return out
+	}
+	b, res := newTestBuilder(Options{Sinks: []Sink{{Name: "a", Columns: number}, {Name: "b"}, {Name: "c", Routed: true}}})
+	b.Invalid = func(reason string) (string, error) { return "script", errors.New("invalid: " + reason) }
+	for _, parts := range []int{1, 2} {
+		b.Start(batchOf("zero", "one", "two", "three", "four", "five"), res)
+		b.AddRows(rows(0, nil, `{"n":1}`, `{"n":2}`, `{"n":"x"}`, `[]`))
+		if parts == 2 {
+			if err := b.CheckRows(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.Fail(3, "script", errors.New("no"))
+		b.AddRows(rows(4, []uint64{1, 4, 2, 7}, `{"n":"y"}`, `{`, `{"m":5}`, `{"n":5}`))
+		if err := b.Finish(6); err != nil {
+			t.Fatal(err)
+		}
+		wantSummary(t, res, `
+0{"n":1} 0{"n":2} 5{"n":5}
+0{"n":1} 0{"n":2} 5{"m":5} 5{"n":5}
+5{"n":5}
+dead 101 "" 0 script invalid: not a JSON object but an array: send each element as an event of its own (in a file: one object per line) (at byte 0) one
+dead 103 "" 0 script no three
+dead 104 "" 0 script invalid: the document ends too early (at byte 1) four
+ran 6 dropped 1`)
+		if columns := res.Outputs[0].Columns; columns.Rows != 3 || !cmp.Equal(columns.Vectors[0].Ints, []int64{1, 2, 5}) {
+			t.Errorf("in %d parts: columns are %+v", parts, columns)
+		}
+	}
+}
+
+// TestInvalidValues: values may be any JSON.
+func TestInvalidValues(t *testing.T) {
+	b, res := newTestBuilder(Options{Sinks: []Sink{{}}, Value: true})
+	b.Invalid = func(reason string) (string, error) { return "script", errors.New("invalid: " + reason) }
+	b.Start(batchOf("zero", "one", "two"), res)
+	for i, value := range []string{`"x"`, `nul`, `[1]`} {
+		b.AddRows(&event.Output{Data: []byte(value), Ends: []uint32{uint32(len(value))}, From: []uint32{uint32(i)}})
+		if err := b.CheckRows(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Finish(3); err != nil {
+		t.Fatal(err)
+	}
+	wantSummary(t, res, `
+0"x" 2[1]
+dead 101 "" 0 script invalid: not JSON one
+ran 3 dropped 0`)
+}
+
 func TestResultBuilderKeepsItsMemory(t *testing.T) {
 	b, res := newTestBuilder(Options{Sinks: threeSinks})
 	in := batchOf("0", "1")

@@ -49,7 +49,7 @@ var may = map[string][]string{
 	"script/reload":      {"event", "script", "script/loader"},
 	"script/tuning":      {"event", "script", "script/pool"},
 	"script/stdlib":      {"script", "internal/document/pure", "internal/nearest"},
-	"script/isolate":     {"event", "internal/document", "internal/document/report", "script", "script/pool", "script/stdlib"},
+	"script/isolate":     {"event", "script", "script/pool", "script/stdlib"},
 	"script/loader":      {"script"},
 	"script/luacheck":    {"script", "script/luasyntax", "script/stdlib", "internal/nearest"},
 	"script/luasyntax":   {},

@@ -4,6 +4,18 @@ package document
 
 // #include "document.h"
 //
+// // check_rows returns why row *row is no object, or a later one, which it stores in *row. It
+// // returns DOC_OK when the n rows end.
+// static int check_rows(doc *d, const char *data, const uint32_t *ends, uint32_t n, uint32_t *row) {
+//	int fault = DOC_OK;
+//	for (; *row < n; ++*row) {
+//		uint32_t from = *row ? ends[*row - 1] : 0;
+//		if ((fault = doc_index(d, data + from, ends[*row] - from, data + ends[n - 1]))) break;
+//	}
+//	doc_trim(d);
+//	return fault;
+// }
+//
 // // check indexes the text with a document of its own.
 // static int check(const char *text, size_t len, uint32_t *offset) {
 //	doc *d = doc_new(len + 64, NULL, 0);
@@ -16,6 +28,7 @@ package document
 import "C"
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/perigeedb/perigee/internal/document/report"
@@ -33,4 +46,38 @@ func Check(doc []byte) error {
 		return ErrMemory
 	}
 	return &report.SyntaxError{Code: report.Code(fault), Offset: int(offset)}
+}
+
+// A Checker is Check for many documents. It is for one goroutine at a time. Its memory is
+// kept from call to call and freed with it.
+type Checker struct{ d *C.doc }
+
+// NewChecker returns a Checker.
+func NewChecker() *Checker {
+	d := C.doc_new(1<<31, nil, 0)
+	if d == nil {
+		panic("document: out of memory")
+	}
+	c := &Checker{d: d}
+	runtime.AddCleanup(c, func(d *C.doc) { C.doc_free(d) }, d)
+	return c
+}
+
+// Check returns the documents that are not strict JSON objects. An error is about the
+// memory and not about the documents.
+func (c *Checker) Check(data []byte, ends []uint32) (rejected []Rejected, err error) {
+	defer runtime.KeepAlive(c)
+	for row := C.uint32_t(0); int(row) < len(ends); row++ {
+		fault := C.check_rows(c.d, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))),
+			(*C.uint32_t)(unsafe.SliceData(ends)), C.uint32_t(len(ends)), &row)
+		switch fault {
+		case 0:
+			return rejected, nil
+		case C.DOC_NO_MEMORY:
+			return nil, ErrMemory
+		}
+		reason := report.SyntaxError{Code: report.Code(fault), Offset: int(c.d.offset)}
+		rejected = append(rejected, Rejected{Row: int(row), Column: -1, Reason: reason.Error()})
+	}
+	return rejected, nil
 }

@@ -12,3 +12,9 @@ var NewExtractor = pure.NewExtractor
 
 // Check tells whether doc is strict JSON and an object.
 var Check = pure.Check
+
+// A Checker is Check for many documents; see pure.Checker.
+type Checker = pure.Checker
+
+// NewChecker returns a Checker.
+func NewChecker() *Checker { return new(Checker) }

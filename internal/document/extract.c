@@ -104,7 +104,7 @@ static int name_number(extractor *x, const char *name, size_t len, uint32_t *out
 }
 
 static int reset_names(extractor *x) {
-	for (uint32_t i = 0; i < x->name_count; i++) x->names[i].kinds = 0, x->names[i].row = 0;
+	for (uint32_t i = 0; i < x->name_count; i++) x->names[i].kinds = 0;
 	if (x->name_count - x->column_names <= NAMES_KEPT) return DOC_OK;
 	while (x->name_count > x->column_names) free((char *)x->names[--x->name_count].text.data);
 	memset(x->last_names, 0, x->last_names_cap * sizeof *x->last_names);
@@ -129,7 +129,8 @@ int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t le
 	column *col = &x->columns[c];
 	if (copy_span(&col->path[i], key, len)) return DOC_NO_MEMORY;
 	if (i > 0) return DOC_OK;
-	int error = name_number(x, key, len, &col->name);
+	uint32_t number;
+	int error = name_number(x, key, len, &number);
 	x->column_names = x->name_count;
 	return error;
 }
@@ -267,15 +268,6 @@ static int reject(extractor *x, rejected b) {
 	return DOC_OK;
 }
 
-static uint32_t find_value(extractor *x, const column *c, uint32_t row) {
-	const field_name *e = &x->names[c->name];
-	if (e->row != row + 1) return 0;
-	uint32_t node = e->node;
-	for (uint32_t i = 1; i < c->depth && node; i++)
-		node = doc_find(x->d, node, c->path[i].data, c->path[i].len);
-	return node;
-}
-
 static __attribute__((noinline)) int fill_any(doc *d, column *c, uint32_t r, uint32_t node) {
 	int misfit = c->required ? M_MISSING : 0;
 	if (node && d->nodes[node].kind != DOC_NULL) misfit = convert(d, c, r, node);
@@ -292,9 +284,39 @@ static inline int fill(doc *d, column *c, uint32_t r, uint32_t node) {
 	return doc_buf_put(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
 }
 
+// is_same_field tells whether doc_find would return the node that it returned for the preceding
+// document, where the template does not tell.
+static int is_same_field(const doc *d, uint32_t field, const span *key) {
+	const doc_node *n = &d->nodes[field];
+	if (field == 0 || field >= d->count) return 0;
+	if (n->parent != 0 || n->key_len != key->len || !n->key || n->flags & DOC_KEY_ESCAPED || !scan_same(n->key, key->data, key->len)) return 0;
+	if (field >= d->nodes[0].next) return 1; // it was added, and no other has the key
+	return d->indexed_shape == d->shape && field < 64 && d->unique_hashes >> field & 1;
+}
+
+// column_field returns the field of a column's first key in a document, or 0. A field of the
+// text keeps its node while the template matches; an added field need not.
+static inline uint32_t column_field(doc *d, column *c) {
+	if (d->template.matches && c->template == d->template.number) return c->node;
+	if (!is_same_field(d, c->node, c->path)) c->node = doc_find(d, 0, c->path->data, c->path->len);
+	c->template = d->template.matches && c->node && c->node < d->nodes[0].next ? d->template.number : 0;
+	return c->node;
+}
+
+// column_value returns the node of a column's value, or 0.
+static inline uint32_t column_value(doc *d, column *c) {
+	uint32_t field = column_field(d, c);
+	for (uint32_t i = 1;; i++) {
+		if (!field || d->nodes[field].flags & DOC_REMOVED) return 0;
+		uint32_t node = value_of(d, field);
+		if (i >= c->depth) return node;
+		field = doc_find(d, node, c->path[i].data, c->path[i].len);
+	}
+}
+
 static int cell(extractor *x, uint32_t ci, uint32_t row, const char *data) {
 	column *c = &x->columns[ci];
-	uint32_t node = find_value(x, c, row);
+	uint32_t node = column_value(x->d, c);
 	const doc_node *n = &x->d->nodes[node];
 	int misfit = fill(x->d, c, row, node);
 	if (misfit < 0) return DOC_NO_MEMORY;
@@ -331,15 +353,12 @@ static int field_name_number(extractor *x, const doc_node *n, uint32_t position,
 	return error;
 }
 
-static int index_fields(extractor *x, uint32_t row) {
+static int add_unknown(extractor *x) {
 	doc *d = x->d;
 	uint32_t position = 0, number;
 	for (uint32_t i = 1; i < d->nodes[0].next; i = d->nodes[i].next, position++) {
 		if (field_name_number(x, &d->nodes[i], position, &number)) return DOC_NO_MEMORY;
-		field_name *e = &x->names[number];
-		e->row = row + 1;
-		e->node = i;
-		if (number >= x->column_names) e->kinds |= (uint16_t)extract_kind(d, i);
+		if (number >= x->column_names) x->names[number].kinds |= (uint16_t)extract_kind(d, i);
 	}
 	return DOC_OK;
 }
@@ -351,7 +370,7 @@ static int extract_row(extractor *x, uint32_t row, const char *data, uint32_t fr
 		for (uint32_t c = 0; c < x->column_count; c++) set_null(&x->columns[c], row);
 		return reject(x, (rejected){.row = row, .column = -1, .misfit = (uint8_t)error, .offset = x->d->offset});
 	}
-	error = index_fields(x, row);
+	if (x->unknown) error = add_unknown(x);
 	for (uint32_t c = 0; c < x->column_count && !error; c++) error = cell(x, c, row, data);
 	return error;
 }
@@ -403,43 +422,13 @@ int doc_extract_rows(extractor *x, const char *data, const uint32_t *ends, uint3
 	return error;
 }
 
-// is_same_field tells whether doc_find would return the node that it returned for the preceding
-// document, where the template does not tell.
-static int is_same_field(const doc *d, uint32_t field, const span *key) {
-	const doc_node *n = &d->nodes[field];
-	if (field == 0 || field >= d->count) return 0;
-	if (n->parent != 0 || n->key_len != key->len || !n->key || n->flags & DOC_KEY_ESCAPED || !scan_same(n->key, key->data, key->len)) return 0;
-	if (field >= d->nodes[0].next) return 1; // it was added, and no other has the key
-	return d->indexed_shape == d->shape && field < 64 && d->unique_hashes >> field & 1;
-}
-
-// column_field returns the field of a column's first key in a document, or 0. A field of the
-// text keeps its node while the template matches; an added field need not.
-static inline uint32_t column_field(doc *d, column *c) {
-	if (d->template.matches && c->template == d->template.number) return c->node;
-	if (!is_same_field(d, c->node, c->path)) c->node = doc_find(d, 0, c->path->data, c->path->len);
-	c->template = d->template.matches && c->node && c->node < d->nodes[0].next ? d->template.number : 0;
-	return c->node;
-}
-
-// written_value returns the node of a column's value in a document that was written to, or 0.
-static inline uint32_t written_value(doc *d, column *c) {
-	uint32_t field = column_field(d, c);
-	for (uint32_t i = 1;; i++) {
-		if (!field || d->nodes[field].flags & DOC_REMOVED) return 0;
-		uint32_t node = value_of(d, field);
-		if (i >= c->depth) return node;
-		field = doc_find(d, node, c->path[i].data, c->path[i].len);
-	}
-}
-
 // extract_written fills a row. It returns as convert does.
 static int extract_written(extractor *x, doc *d, uint32_t row) {
 	int misfit = 0;
 	x->row_bytes = 0;
 	for (column *c = x->columns; c < x->columns + x->column_count && !misfit; c++) {
 		size_t before = c->bytes.len;
-		misfit = fill(d, c, row, written_value(d, c));
+		misfit = fill(d, c, row, column_value(d, c));
 		c->ends[row] = (uint32_t)c->bytes.len;
 		x->row_bytes += c->bytes.len - before;
 	}

@@ -54,12 +54,15 @@ func compile(c *C.extractor, i int, column event.Column) {
 	}
 }
 
-// Extract fills cols with a row for each document. What does not fit is null
-// and in the report; an error is about the memory and not about the documents.
+// ReportUnknown makes Extract report the fields that the spec does not name as well.
+func (x *Extractor) ReportUnknown() { x.c.unknown = 1 }
+
+// Extract adds a row to cols for each document. The rows that cols has already must be of
+// the same spec. What does not fit is null and in the report; an error is about the memory
+// and not about the documents.
 func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Report, error) {
 	defer runtime.KeepAlive(x)
 	if len(ends) == 0 {
-		x.c.rows, x.c.rejected_count = 0, 0
 		prepare(cols, x.spec)
 		return Report{}, nil
 	}
@@ -68,40 +71,36 @@ func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Re
 	if fault != 0 {
 		return Report{}, ErrMemory
 	}
-	r := x.Collect(data, cols)
-	r.Unknown = x.unknown()
-	runtime.KeepAlive(x)
-	return r, nil
+	return Report{Rejected: x.Collect(data, cols), Unknown: x.unknown()}, nil
 }
 
 // Native is the extractor in C, for a run within another crossing; Collect then
 // fetches what came of it.
 func (x *Extractor) Native() unsafe.Pointer { return unsafe.Pointer(x.c) }
 
-// Collect copies what the last run over data extracted. It leaves out what the
-// spec does not name, which nobody asks for who declared the columns.
-func (x *Extractor) Collect(data []byte, cols *event.Columns) Report {
+// Collect adds to cols the rows that the last run over data extracted, and returns what
+// did not fit.
+func (x *Extractor) Collect(data []byte, cols *event.Columns) []Rejected {
+	defer runtime.KeepAlive(x)
 	prepare(cols, x.spec)
-	return x.Append(data, cols)
-}
-
-// Append is Collect behind the rows that cols, of the same spec, has already.
-func (x *Extractor) Append(data []byte, cols *event.Columns) Report {
 	first, rows := cols.Rows, int(x.c.rows)
 	cols.Rows += rows
 	native := unsafe.Slice(x.c.columns, len(x.spec))
 	for i := range x.spec {
 		fill(&cols.Vectors[i], x.spec[i].Type, &native[i], rows)
 	}
-	r := Report{Rejected: x.rejected(data)}
-	for i := range r.Rejected {
-		r.Rejected[i].Row += first
+	rejected := x.rejected(data)
+	for i := range rejected {
+		rejected[i].Row += first
 	}
-	runtime.KeepAlive(x)
-	return r
+	return rejected
 }
 
+// prepare gives columns without rows their spec.
 func prepare(cols *event.Columns, spec []event.Column) {
+	if cols.Rows > 0 {
+		return
+	}
 	cols.Spec = spec
 	if len(cols.Vectors) != len(spec) {
 		cols.Vectors = make([]event.Vector, len(spec))

@@ -14,7 +14,6 @@ typedef struct { const char *data; size_t len; } span;
 
 typedef struct {
 	uint8_t type, required;
-	uint32_t name;     // number of path[0] among the names
 	uint32_t node;     // of path[0] in the preceding event,
 	uint64_t template; // and the template whose documents all have it there; 0: none
 	uint32_t depth;    // keys in path
@@ -31,8 +30,6 @@ typedef struct {
 typedef struct {
 	span text;
 	uint32_t hash;
-	uint32_t row;   // the last document that had it, counted from 1,
-	uint32_t node;  //   and the field there
 	uint16_t kinds; // seen in this run; only of fields that no column names
 } field_name;
 
@@ -48,6 +45,7 @@ typedef struct extractor {
 	doc *d;
 	column *columns;
 	uint32_t column_count, rows, row_cap;
+	uint8_t unknown;   // whether fields that no column names are reported, by the rest
 	field_name *names; // the first `column_names` are those of columns
 	uint32_t name_count, name_cap, column_names;
 	uint32_t *table, table_cap; // hash table of the numbers of names, +1

@@ -128,8 +128,10 @@ func TestExtractReports(t *testing.T) {
 		`{"id":3,"id":4,"user":3,"n\u0065w":"x","other":null}`,
 	)
 	x := document.NewExtractor(spec)
+	x.ReportUnknown()
 	var cols event.Columns
 	for range 2 { // the second run reuses what the first one learned
+		cols.Reset()
 		got, err := x.Extract(data, ends, &cols)
 		if err != nil {
 			t.Fatal(err)
@@ -155,6 +157,35 @@ func TestExtractReports(t *testing.T) {
 		if diff := cmp.Diff(wantCols, cols); diff != "" {
 			t.Error(diff)
 		}
+	}
+}
+
+// TestExtractMore adds rows behind others.
+func TestExtractMore(t *testing.T) {
+	spec := append(one(event.Int64), event.Column{Name: "s", Path: []string{"s"}, Type: event.String})
+	docs := []string{`{"v":1,"s":"a"}`, `{"v":2,"s":"bc"}`, `{"v":"x"}`, `7`, `{"s":"d","v":3,"more":true}`}
+	data, ends := batch(docs...)
+	var all event.Columns
+	want, err := document.NewExtractor(spec).Extract(data, ends, &all)
+	if err != nil || want.Unknown != nil {
+		t.Fatalf("%v, unknown %v; want no unknown fields unless asked", err, want.Unknown)
+	}
+	x := document.NewExtractor(spec)
+	var cols event.Columns
+	var rejected []document.Rejected
+	for _, part := range [][]string{docs[:1], nil, docs[1:3], docs[3:]} {
+		data, ends := batch(part...)
+		found, err := x.Extract(data, ends, &cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rejected = append(rejected, found.Rejected...)
+	}
+	if diff := cmp.Diff(all, cols); diff != "" {
+		t.Errorf("columns (-at once +in parts):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Rejected, rejected); diff != "" {
+		t.Errorf("rejected (-at once +in parts):\n%s", diff)
 	}
 }
 

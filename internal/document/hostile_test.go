@@ -91,6 +91,7 @@ func TestChosenNames(t *testing.T) {
 	}
 	doc = append(doc, '}')
 	x := NewExtractor([]event.Column{{Name: "a", Path: []string{"a"}, Type: event.Int64}})
+	x.ReportUnknown()
 	var cols event.Columns
 	start := time.Now()
 	r, err := x.Extract(doc, []uint32{uint32(len(doc))}, &cols)

@@ -46,6 +46,7 @@ func (c *cells) value(row int) []byte { return c.data[c.spans[row].start:c.spans
 
 // rejectMistyped rejects the rows whose value is not of the column's type.
 func (w *computation) rejectMistyped(c *Column, checker *document.Extractor) error {
+	w.checked.Reset()
 	found, err := checker.Extract(w.cells.data, w.cells.ends, &w.checked)
 	if err != nil {
 		return err

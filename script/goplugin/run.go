@@ -24,11 +24,11 @@ type run struct {
 func (r *run) start() error {
 	r.result.Start(r.in, r.res)
 	r.ran, r.limit = r.in.Len(), nil
-	report, err := r.checker.Extract(r.in.Data, r.in.Ends, &r.none)
+	rejected, err := r.checker.Check(r.in.Data, r.in.Ends)
 	if err != nil {
 		return fmt.Errorf("check documents: %w", err)
 	}
-	for _, bad := range report.Rejected {
+	for _, bad := range rejected {
 		r.result.Fail(bad.Row, "parse", errors.New(bad.Reason))
 	}
 	return nil

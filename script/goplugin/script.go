@@ -89,8 +89,7 @@ func (s *loadedScript) Run(ctx context.Context, in *event.Batch, res *event.Resu
 // A workspace is the reusable memory of a run.
 type workspace struct {
 	result  *script.ResultBuilder
-	checker *document.Extractor // of documents, without columns
-	none    event.Columns
+	checker *document.Checker
 	decoder decoder
 	data    []byte   // the batch, for a plugin to change
 	docs    [][]byte // the good documents in data
@@ -101,7 +100,7 @@ func (s *loadedScript) acquire() *workspace {
 	if ready, ok := s.workspaces.Get().(*workspace); ok {
 		return ready
 	}
-	w := &workspace{result: script.NewResultBuilder(&s.opts, s), checker: document.NewExtractor(nil)}
+	w := &workspace{result: script.NewResultBuilder(&s.opts, s), checker: document.NewChecker()}
 	if !s.opts.Value {
 		w.result.Invalid = func(reason string) (string, error) {
 			return "script", fmt.Errorf("%s produced an invalid document: %s", s.plugin.symbol, reason)

@@ -5,6 +5,7 @@ package isolate
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -73,12 +74,16 @@ func checkFrame(t *testing.T, shared *memory, m message, b bounds) {
 	res := &event.Result{Outputs: make([]event.Output, len(options.Sinks))}
 	r.result.Start(in, res)
 	r.frame.effects = effects{}
-	r.add(0)
-	if err := r.result.Finish(f.ran); err != nil {
+	if err := errors.Join(r.add(0), r.result.Finish(f.ran)); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[int]bool{}
 	for i := range res.Outputs {
+		for k := range res.Outputs[i].Len() {
+			if doc := res.Outputs[i].Doc(k); !json.Valid(doc) {
+				t.Errorf("came out: %q", doc)
+			}
+		}
 		for _, from := range res.Outputs[i].From {
 			seen[int(from)] = true
 		}

@@ -4,16 +4,12 @@ package isolate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/document"
-	"github.com/perigeedb/perigee/internal/document/report"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/pool"
 )
@@ -23,11 +19,6 @@ type run struct {
 	s      *isolatedScript
 	result *script.ResultBuilder
 	frame  frame
-	// early says that documents are checked piece by piece, while the worker runs the next
-	// one. Where a sink has columns, filling them checks the documents.
-	early   bool
-	checker *document.Extractor
-	none    event.Columns
 
 	ctx    context.Context
 	in     *event.Batch
@@ -35,7 +26,6 @@ type run struct {
 	parts  []part       // that have not run; the last one is next
 	done   int          // events of the part that have been added
 	bytes  int          // of all rows
-	data   []byte       // of the rows of a piece
 	deaths int          // of new workers, by the event that is alone
 	unused int          // workers in a row that ended before they got a request
 	search time.Time    // since when events are sought that end their workers
@@ -54,11 +44,8 @@ const killsMax = 5
 
 func newRun(s *isolatedScript) *run {
 	r := &run{s: s, result: script.NewResultBuilder(&s.opts, s)}
-	hasColumns := func(s script.Sink) bool { return s.Columns != nil }
-	if r.early = s.opts.Value || !slices.ContainsFunc(s.opts.Sinks, hasColumns); !r.early {
-		r.result.Invalid = func(reason string) (string, error) {
-			return "script", invalidDocument(reason)
-		}
+	r.result.Invalid = func(reason string) (string, error) {
+		return "script", fmt.Errorf("the script's process returned an invalid document: %s", reason)
 	}
 	return r
 }
@@ -187,8 +174,7 @@ func (r *run) addPiece(w *process, p part, m *message) (*script.LimitError, erro
 	first := p.first + r.done
 	if r.bytes+len(f.rows.Data) > limits.Output && first > 0 {
 		if b.piece {
-			w.kill() // it runs what follows
-			_ = w.exitError(errOutput)
+			_ = w.fail(errOutput) // it runs what follows
 		}
 		return nil, errOutput
 	}
@@ -196,7 +182,10 @@ func (r *run) addPiece(w *process, p part, m *message) (*script.LimitError, erro
 	rows := len(f.rows.Ends)
 	data := len(f.rows.Data)
 	r.bytes += data
-	r.add(first)
+	if err := r.add(first); err != nil {
+		_ = w.fail(err)
+		return nil, err
+	}
 	r.done += f.ran
 	w.rest = w.rest.after(len(w.text), data, rows)
 	return f.limit, nil
@@ -238,8 +227,9 @@ func (m *memory) writeBatch(in *event.Batch, p part) (size int, fits bool) {
 	return len(data), true
 }
 
-// add adds the result of a part that begins at event first.
-func (r *run) add(first int) {
+// add adds the result of a part that begins at event first. Its documents are copied out
+// of the shared memory before they are checked.
+func (r *run) add(first int) error {
 	f := &r.frame
 	for i := range f.dead {
 		d := &f.dead[i]
@@ -250,55 +240,12 @@ func (r *run) add(first int) {
 			f.rows.From[i] += uint32(first)
 		}
 	}
-	if r.early {
-		r.data = append(r.data[:0], f.rows.Data...) // what is checked is a copy
-		f.rows.Data = r.data
-		r.removeInvalid()
-	}
 	r.result.AddRows(&f.rows)
+	if err := r.result.CheckRows(); err != nil {
+		return err
+	}
 	r.s.apply(&f.effects)
-}
-
-// removeInvalid fails the events of the piece that have a row which is not JSON.
-func (r *run) removeInvalid() {
-	rows := &r.frame.rows
-	var bad []report.Rejected
-	if r.s.opts.Value {
-		for i := range rows.Ends {
-			if !json.Valid(rows.Doc(i)) {
-				bad = append(bad, report.Rejected{Row: i, Reason: "not JSON"})
-			}
-		}
-	} else {
-		if r.checker == nil {
-			r.checker = document.NewExtractor(nil)
-		}
-		found, err := r.checker.Extract(rows.Data, rows.Ends, &r.none)
-		if err != nil {
-			bad = append(bad, report.Rejected{Row: 0, Reason: err.Error()})
-		}
-		bad = append(bad, found.Rejected...)
-	}
-	if len(bad) == 0 {
-		return
-	}
-	failed := map[uint32]bool{}
-	for _, one := range bad {
-		from := rows.From[one.Row]
-		failed[from] = true
-		r.result.Fail(int(from), "script", invalidDocument(one.Reason))
-	}
-	var remove []int
-	for i, from := range rows.From {
-		if failed[from] {
-			remove = append(remove, i)
-		}
-	}
-	rows.RemoveRows(remove)
-}
-
-func invalidDocument(reason string) error {
-	return fmt.Errorf("the script's process returned an invalid document: %s", reason)
+	return nil
 }
 
 // splitLarge splits a part whose events or rows do not fit the shared memory.

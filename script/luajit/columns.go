@@ -31,11 +31,7 @@ func (r *run) gatherColumns(e *engine, out *luajit.Outcome) {
 	if bare.Columns == nil {
 		bare.Columns = new(event.Columns)
 	}
-	add := e.Extractor(0).Append
-	if bare.Columns.Rows == 0 {
-		add = e.Extractor(0).Collect
-	}
-	r.bad = append(r.bad, add(out.Data, bare.Columns).Rejected...)
+	r.bad = append(r.bad, e.Extractor(0).Collect(out.Data, bare.Columns)...)
 }
 
 // gathered is a run whose columns gather has filled.
@@ -51,7 +47,7 @@ type collected struct{ *document.Extractor }
 
 // Extract implements script.Extractor.
 func (x collected) Extract(data []byte, _ []uint32, columns *event.Columns) (report.Report, error) {
-	return x.Collect(data, columns), nil
+	return report.Report{Rejected: x.Collect(data, columns)}, nil
 }
 
 // sinks are those of the options as the engine takes them.

@@ -39,12 +39,22 @@ func FuzzAgainstPure(f *testing.F) {
 		f.Add([]byte(`{"a":` + value + `,"n":` + value + `,"time":` + value + `,"x\u0061":{"b":` + value + `}}`))
 	}
 	inGo, inC := pure.NewExtractor(everyColumn), document.NewExtractor(everyColumn)
+	inGo.ReportUnknown()
+	inC.ReportUnknown()
+	checkGo, checkC := &pure.Checker{}, document.NewChecker()
 	var wantColumns, gotColumns event.Columns
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		if want, got := text(pure.Check(doc)), text(document.Check(doc)); got != want {
 			t.Errorf("%q: C says %q, Go says %q", doc, got, want)
 		}
 		data, ends := bytes.Repeat(doc, 2), []uint32{uint32(len(doc)), uint32(2 * len(doc))}
+		wantRejected, _ := checkGo.Check(data, ends)
+		gotRejected, err := checkC.Check(data, ends)
+		if diff := cmp.Diff(wantRejected, gotRejected); diff != "" || err != nil {
+			t.Errorf("%q: %v, rejected (-Go +C):\n%s", doc, err, diff)
+		}
+		wantColumns.Reset()
+		gotColumns.Reset()
 		want, err := inGo.Extract(data, ends, &wantColumns)
 		if err != nil {
 			t.Fatal(err)

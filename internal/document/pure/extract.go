@@ -11,9 +11,10 @@ import (
 
 // An Extractor fills typed columns from documents. One goroutine at a time may use it.
 type Extractor struct {
-	spec  []event.Column
-	known map[string]bool // first keys of the paths
-	doc   Document
+	spec          []event.Column
+	known         map[string]bool // first keys of the paths
+	reportUnknown bool
+	doc           Document
 }
 
 // NewExtractor compiles spec. Its paths must not be empty.
@@ -25,21 +26,30 @@ func NewExtractor(spec []event.Column) *Extractor {
 	return x
 }
 
-// Extract fills cols with a row for each document. A value that does not fit its column
-// becomes null and is reported. The error is always nil.
+// ReportUnknown makes Extract report the fields that the spec does not name as well.
+func (x *Extractor) ReportUnknown() { x.reportUnknown = true }
+
+// Extract adds a row to cols for each document. The rows that cols has already must be of
+// the same spec. A value that does not fit its column becomes null and is reported. The
+// error is always nil.
 func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (report.Report, error) {
 	x.prepare(cols)
-	cols.Rows = len(ends)
+	first := cols.Rows
+	cols.Rows += len(ends)
 	r := report.Report{}
 	from := uint32(0)
-	for row, end := range ends {
-		x.row(row, data[from:end], cols, &r)
+	for i, end := range ends {
+		x.row(first+i, data[from:end], cols, &r)
 		from = end
 	}
 	return r, nil
 }
 
+// prepare gives columns without rows their spec.
 func (x *Extractor) prepare(cols *event.Columns) {
+	if cols.Rows > 0 {
+		return
+	}
 	cols.Spec = x.spec
 	if len(cols.Vectors) != len(x.spec) {
 		cols.Vectors = make([]event.Vector, len(x.spec))
@@ -51,7 +61,7 @@ func (x *Extractor) row(row int, doc []byte, cols *event.Columns, r *report.Repo
 	err := x.doc.Index(doc)
 	if err != nil {
 		r.Rejected = append(r.Rejected, report.Rejected{Row: row, Column: -1, Reason: err.Error()})
-	} else {
+	} else if x.reportUnknown {
 		x.unknown(r)
 	}
 	for i, column := range x.spec {

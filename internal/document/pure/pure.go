@@ -16,6 +16,22 @@ func Check(doc []byte) error {
 	return d.Index(doc)
 }
 
+// A Checker is Check for many documents. Its zero value is ready for use by one goroutine
+// at a time.
+type Checker struct{ doc Document }
+
+// Check returns the documents that are not strict JSON objects. The error is always nil.
+func (c *Checker) Check(data []byte, ends []uint32) (rejected []report.Rejected, _ error) {
+	from := uint32(0)
+	for row, end := range ends {
+		if err := c.doc.Index(data[from:end]); err != nil {
+			rejected = append(rejected, report.Rejected{Row: row, Column: -1, Reason: err.Error()})
+		}
+		from = end
+	}
+	return rejected, nil
+}
+
 // A Document is one JSON object and the changes made to it. Its zero value is ready
 // for Index.
 type Document struct {

@@ -1,0 +1,18 @@
+-- Chooses the backend of a plain Lua: through the FFI on LuaJIT, else through the C API.
+local native = require "nodedb.native"
+if not native.session then return native end
+
+local core = require "nodedb.ffi"(require "ffi", {
+  addresses = native.addresses,
+  session = native.session,
+  proxy = native.proxy,
+  codes = native.codes,
+  functions = {open = native.open, sync = native.sync, wait = native.wait, stat = native.stat,
+    backup = native.backup, check = native.check, compact = native.compact},
+})
+
+function core.close()
+  core.detach()
+  native.close()
+end
+return core

@@ -1,0 +1,728 @@
+-- The nodes, functions and transactions that scripts see, over a backend.
+--
+-- A backend is a table of functions over encoded paths (keys, which are strings) and plain
+-- Lua values: native.c for Lua 5.1 to 5.4, ffi.lua for LuaJIT. Its functions raise errors
+-- of the form "nodedb: CODE: text".
+--
+-- A node is an empty userdata with a metatable of its own, whose __index is the table of its
+-- children. So a repeated path is a table lookup that calls nothing, and nothing that a
+-- script writes into a node can hide a child. The children are weak values; each holds its
+-- parent strongly, as a key of its own table. So what nobody holds is collected, and a path
+-- reached again is the same node for as long as somebody holds it or something below it.
+-- The table of children also has, under keys that scripts never see, the key of the node
+-- (strings are never removed from weak tables) and the node itself.
+
+local error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type =
+  error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type
+local byte, concat, format, gmatch, match, strsub =
+  string.byte, table.concat, string.format, string.gmatch, string.match, string.sub
+local sort, unpack = table.sort, table.unpack or unpack
+
+-- Flags of iterations; see nodedb.h.
+local SELF_TOO, REVERSE, VALUES = 2, 4, 8
+
+-- Codes of a transaction's functions, beside the codes of the core.
+local RESTART, ROLLBACK = -101, -102
+
+local function pack(...) return {n = select("#", ...), ...} end
+
+local function fail(text, ...)
+  error("nodedb: NDB_E_ARGUMENT: " .. format(text, ...), 0)
+end
+
+-- described tells a person what was given as an argument.
+local function described(v)
+  local kind = type(v)
+  if kind == "string" then return format("%q", #v > 40 and strsub(v, 1, 40) .. "…" or v) end
+  if kind == "number" or kind == "boolean" then return tostring(v) end
+  if v == nil then return "nil" end
+  return "a " .. kind
+end
+
+local function is_reserved(name)
+  return type(name) == "string" and byte(name, 1) == 95 and byte(name, 2) == 95
+end
+
+-- milliseconds turns an argument in seconds into whole milliseconds; nil into without.
+local function milliseconds(what, seconds, without)
+  if seconds == nil then return without end
+  if type(seconds) ~= "number" or not (seconds >= 0) then
+    fail("%s must be a number of seconds, 0 or more, got %s", what, described(seconds))
+  end
+  if seconds > 1e12 then return without end
+  local ms = seconds * 1000
+  return ms - ms % 1
+end
+
+-- new_face returns the module. marker is what getmetatable says of its nodes.
+return function(core, marker)
+  local M = {}
+  local methods = {} -- by name; the first argument is a node
+  local guarded = {} -- by __name, for node:__name(), which may be called with anything
+  local KEY, SELF = {}, {} -- keys of a table of children
+  local proxy, append, get = core.proxy, core.append, core.get
+
+  local function is_node(v)
+    return type(v) == "userdata" and getmetatable(v) == marker
+  end
+
+  local function set_value(key, value)
+    if value == nil then return core.kill_value(key) end
+    return core.set(key, value)
+  end
+
+  -- Nodes -----------------------------------------------------------------------------
+
+  local function assign(node, name, value)
+    if name == "__" then return set_value(node[KEY], value) end
+    local path = core.zwrite_key(node[KEY])
+    if type(name) == "string" and match(name, "^[%a_][%w_]*$") then
+      path = path .. "." .. name
+    else
+      path = path .. "[" .. described(name) .. "]"
+    end
+    fail("cannot assign %s to %s: a node's value is its field __, so write %s.__ = %s",
+      described(value), path, path, described(value))
+  end
+
+  local function add(node, by)
+    if not is_node(node) then fail("a number + a node: write node + number") end
+    core.increment(node[KEY], by)
+    return node
+  end
+
+  local function subtract(node, by)
+    if not is_node(node) then fail("a number - a node: write node - number") end
+    if type(by) == "string" then by = "-" .. by
+    elseif type(by) == "number" then by = -by
+    else fail("node - x: x must be a number, got %s", described(by)) end
+    core.increment(node[KEY], by)
+    return node
+  end
+
+  local function to_text(node) return core.zwrite_key(node[KEY]) end
+
+  local function children_of(node, options) return methods.pairs(node, options) end
+
+  -- A family is nodes of one kind: those of node(), or of a constructor from inherit().
+  local function new_family(own, extra)
+    local family = {}
+    local call
+    local children_mt = {__mode = "v"}
+    local roots = setmetatable({}, {__mode = "v"})    -- by name
+    local reserved = setmetatable({}, {__mode = "v"}) -- subscripts that begin with __, by key
+
+    local function new_node(key, parent, name)
+      local children = setmetatable({[KEY] = key}, children_mt)
+      if parent then children[parent] = name end
+      local metatable = {__index = children, __newindex = assign, __call = call, __metatable = marker,
+        __tostring = to_text, __pairs = children_of, __add = add, __sub = subtract}
+      if extra then
+        for k, v in next, extra do metatable[k] = v end
+      end
+      local node = proxy(metatable)
+      children[SELF] = node
+      return node
+    end
+
+    local function reserved_child(node, name)
+      local key = append(node[KEY], name)
+      local child = reserved[key]
+      if child == nil then
+        child = new_node(key, node, name)
+        reserved[key] = child
+      end
+      return child
+    end
+
+    -- What is not in the table of children is looked up here: the value, a method, or a
+    -- child whose path is new. Number subscripts have one entry, however they are spelled,
+    -- and another one for each spelling.
+    function children_mt.__index(children, name)
+      if name == "__" then return get(children[KEY]) end
+      if own then
+        local v = own[name]
+        if v ~= nil then return v end
+      end
+      local method = guarded[name]
+      if method then return method end
+      if is_reserved(name) then
+        fail("node.%s: names that begin with __ are methods, and there is no method %s; " ..
+          "the subnode of that name is node(%q)", name, strsub(name, 3), name)
+      end
+      if type(name) == "userdata" and is_node(name) then
+        fail("a node cannot be a subscript (to call a method, write node:method(), on the node itself)")
+      end
+      local key, subscript = append(children[KEY], name)
+      local node = rawget(children, subscript)
+      if node == nil then
+        node = new_node(key, children[SELF], subscript)
+        children[subscript] = node
+      end
+      if subscript ~= name then children[name] = node end
+      return node
+    end
+
+    local function step(node, subscript)
+      if is_reserved(subscript) then return reserved_child(node, subscript) end
+      if own and own[subscript] ~= nil then return reserved_child(node, subscript) end
+      return node[subscript]
+    end
+
+    local function walk(node, ...)
+      for i = 1, select("#", ...) do
+        local subscript = select(i, ...)
+        if type(subscript) == "table" then
+          for k = 1, #subscript do node = step(node, subscript[k]) end
+        else
+          node = step(node, subscript)
+        end
+      end
+      return node
+    end
+
+    -- node:method(…) is node.method(node, …): a child is called with its parent. Otherwise
+    -- the arguments are subscripts.
+    function call(node, first, ...)
+      if type(first) == "userdata" then
+        local name = node[first]
+        local method = methods[name]
+        if method then return method(first, ...) end
+        fail("there is no method %s; its names are %s", described(name), M.method_names)
+      end
+      return walk(node, first, ...)
+    end
+
+    function family.root(name)
+      local node = type(name) == "string" and roots[name]
+      if not node then
+        node = new_node(core.root(name))
+        roots[name] = node
+      end
+      return node
+    end
+
+    family.walk, family.step = walk, step
+    return family
+  end
+
+  local standard = new_family()
+
+  local function constructor(family)
+    return function(first, ...)
+      if type(first) == "string" then return family.walk(family.root(first), ...) end
+      if is_node(first) then
+        if family == standard then return family.walk(first, ...) end
+        local path = pack(core.decode(first[KEY]))
+        return family.walk(family.walk(family.root(path[1]), unpack(path, 2, path.n)), ...)
+      end
+      fail("node: the first argument must be a name or a node, got %s", described(first))
+    end
+  end
+
+  M.node = constructor(standard)
+
+  function M.isnode(v) return is_node(v) end
+
+  function M.inherit(make, metatable)
+    if type(make) ~= "function" then
+      fail("inherit: argument 1 must be a constructor of nodes, got %s", described(make))
+    end
+    if metatable == nil then metatable = {} end
+    if type(metatable) ~= "table" then fail("inherit: argument 2 must be a metatable, got %s", described(metatable)) end
+    local extra = {}
+    for k, v in next, metatable do
+      if k == "__call" or k == "__add" or k == "__sub" or k == "__tostring" or k == "__pairs"
+        or k == "__concat" or k == "__len" or k == "__lt" or k == "__le" or k == "__mul" or k == "__div"
+        or k == "__mod" or k == "__pow" or k == "__unm" then
+        extra[k] = v
+      elseif k ~= "__index" then
+        fail("inherit: a node has no metamethod %s of yours", described(k))
+      end
+    end
+    if metatable.__index ~= nil and type(metatable.__index) ~= "table" then
+      fail("inherit: __index must be a table of methods, got %s", described(metatable.__index))
+    end
+    local own = metatable.__index or metatable
+    return constructor(new_family(own, extra)), own
+  end
+
+  -- relative returns the node of a key that lies below node, whose depth is given.
+  local function relative(node, depth, key)
+    local path = pack(core.decode(key))
+    for i = depth + 2, path.n do node = standard.step(node, path[i]) end
+    return node
+  end
+
+  -- Methods -----------------------------------------------------------------------------
+
+  function methods.get(self, default)
+    local value = get(self[KEY])
+    if value == nil then return default end
+    return value
+  end
+
+  function methods.set(self, value) return set_value(self[KEY], value) end
+  function methods.set_new(self, value) return core.set_new(self[KEY], value) end
+  function methods.compare_and_set(self, expected, value) return core.compare_and_set(self[KEY], expected, value) end
+  function methods.incr(self, by) return core.increment(self[KEY], by) end
+  function methods.kill(self) return core.kill(self[KEY]) end
+  function methods.data(self) return core.data(self[KEY]) end
+
+  function methods.has_value(self)
+    local data = core.data(self[KEY])
+    return data == 1 or data == 11
+  end
+
+  function methods.has_tree(self) return core.data(self[KEY]) >= 10 end
+  function methods.count(self) return core.count(self[KEY]) end
+
+  function methods.merge(self, from)
+    if not is_node(from) then fail("merge: argument 1 must be the node to copy from, got %s", described(from)) end
+    return core.merge(self[KEY], from[KEY])
+  end
+
+  function methods.expire(self, seconds)
+    return core.expire(self[KEY], milliseconds("expire: argument 1", seconds, 0))
+  end
+
+  function methods.ttl(self)
+    local ms = core.ttl(self[KEY])
+    return ms and ms / 1000
+  end
+
+  function methods.lock(self, timeout)
+    core.unlock_all()
+    core.lock({self[KEY]}, milliseconds("lock: timeout", timeout, -1))
+  end
+
+  function methods.lock_incr(self, timeout)
+    core.lock({self[KEY]}, milliseconds("lock_incr: timeout", timeout, -1))
+  end
+
+  function methods.lock_decr(self) core.unlock(self[KEY]) end
+  methods.grab, methods.release = methods.lock_incr, methods.lock_decr
+
+  -- bounds reads the argument of an iteration: true for reverse, or a table of options.
+  local function bounds(what, options, flags)
+    if options == nil or options == false then return flags end
+    if options == true then return flags + REVERSE end
+    if type(options) ~= "table" then
+      fail("%s: the argument must be true (reverse) or a table of options, got %s", what, described(options))
+    end
+    for k in next, options do
+      if k ~= "reverse" and k ~= "from" and k ~= "to" and k ~= "limit" then
+        fail("%s: there is no option %s; the options are reverse, from, to and limit", what, described(k))
+      end
+    end
+    local limit = options.limit
+    if limit ~= nil and (type(limit) ~= "number" or not (limit >= 0) or limit % 1 ~= 0) then
+      fail("%s: limit must be a whole number, got %s", what, described(limit))
+    end
+    if limit == 0 then return nil end
+    return options.reverse and flags + REVERSE or flags, options.from, options.to, limit
+  end
+
+  local function nothing() end
+
+  function methods.subscripts(self, options)
+    local flags, from, to, limit = bounds("subscripts", options, 0)
+    if not flags then return nothing end
+    return core.siblings(self[KEY], flags, from, to, limit)
+  end
+
+  function methods.pairs(self, options)
+    local flags, from, to, limit = bounds("pairs", options, VALUES)
+    if not flags then return nothing end
+    local following, step = core.siblings(self[KEY], flags, from, to, limit), standard.step
+    return function()
+      local subscript, value = following()
+      if subscript == nil then return nil end
+      return step(self, subscript), value, subscript
+    end
+  end
+
+  function methods.walk(self, options)
+    local flags, from, to, limit = bounds("walk", options, SELF_TOO + VALUES)
+    if not flags then return nothing end
+    if from ~= nil or to ~= nil then
+      fail("walk: its options are reverse and limit; from and to are of subscripts and pairs")
+    end
+    local following = core.descendants(self[KEY], flags, limit)
+    local depth = core.depth(self[KEY])
+    return function()
+      local key, value = following()
+      if key == nil then return nil end
+      return relative(self, depth, key), value
+    end
+  end
+
+  function methods.name(self) return (select(-1, core.decode(self[KEY]))) end
+  function methods.varname(self) return (core.decode(self[KEY])) end
+  function methods.depth(self) return core.depth(self[KEY]) end
+
+  function methods.subsarray(self)
+    local path = pack(core.decode(self[KEY]))
+    local subscripts = {}
+    for i = 2, path.n do subscripts[i - 1] = path[i] end
+    return subscripts
+  end
+
+  function methods.ismutable() return false end
+
+  -- Trees as tables: the value of a node that has children is the field __.
+
+  M.DELETE = setmetatable({}, {__tostring = function() return "nodedb.DELETE" end, __metatable = false,
+    __newindex = function() fail("DELETE cannot be changed") end})
+
+  local function set_tree(node, tree, filter, depth)
+    if depth > 32 then fail("settree: the table is nested more than 31 levels deep, or contains itself") end
+    for name, value in next, tree do
+      if filter then
+        name, value = filter(node, name, value)
+      end
+      if name ~= nil and value ~= nil then
+        if name == "__" then
+          if value == M.DELETE then value = nil end
+          set_value(node[KEY], value)
+        else
+          local child = standard.step(node, name)
+          if value == M.DELETE then
+            core.kill(child[KEY])
+          elseif type(value) == "table" then
+            set_tree(child, value, filter, depth + 1)
+          else
+            set_value(child[KEY], value)
+          end
+        end
+      end
+    end
+  end
+
+  function methods.settree(self, tree, filter)
+    if tree == M.DELETE then return core.kill(self[KEY]) end
+    if type(tree) ~= "table" then
+      set_value(self[KEY], tree)
+      return self
+    end
+    set_tree(self, tree, filter, 1)
+    return self
+  end
+
+  local function get_tree(node, depth, limit, filter)
+    local tree = {}
+    for child, value, name in methods.pairs(node) do
+      local recurse = depth < limit
+      if filter then value, recurse = filter(node, name, value, recurse, depth) end
+      if recurse and core.data(child[KEY]) >= 10 then
+        local below = get_tree(child, depth + 1, limit, filter)
+        below.__ = value
+        if next(below) ~= nil then tree[name] = below end
+      elseif value ~= nil then
+        tree[name] = value
+      end
+    end
+    return tree
+  end
+
+  function methods.gettree(self, maxdepth, filter)
+    if maxdepth ~= nil and type(maxdepth) ~= "number" then
+      fail("gettree: argument 1 must be the number of levels, got %s", described(maxdepth))
+    end
+    local tree = get_tree(self, 1, maxdepth or 32, filter)
+    tree.__ = get(self[KEY])
+    return tree
+  end
+
+  function methods.dump(self, maxlines)
+    local lines, limit = {}, maxlines or 30
+    for key, value in core.descendants(self[KEY], SELF_TOO + VALUES, limit + 1) do
+      if #lines == limit then
+        lines[limit + 1] = format("... more than %d nodes", limit)
+        break
+      end
+      lines[#lines + 1] = core.zwrite_key(key) .. "=" .. core.zwrite(value)
+    end
+    return concat(lines, "\n")
+  end
+
+  for name, method in next, methods do
+    guarded["__" .. name] = function(self, ...)
+      if not is_node(self) then
+        fail("__%s: argument 1 must be a node, got %s (write node:__%s())", name, described(self), name)
+      end
+      return method(self, ...)
+    end
+  end
+  do
+    local names = {}
+    for name in next, methods do names[#names + 1] = name end
+    sort(names)
+    M.method_names = concat(names, ", ")
+  end
+
+  -- Functions over names and subscripts ---------------------------------------------------
+
+  -- key_of encodes the path that is given as a node or a name, and count more arguments,
+  -- each a subscript or a table of subscripts.
+  local function key_of(what, first, count, ...)
+    local key
+    if type(first) == "string" then
+      key = core.root(first)
+    elseif is_node(first) then
+      key = first[KEY]
+    else
+      fail("%s: argument 1 must be a name or a node, got %s", what, described(first))
+    end
+    for i = 1, count do
+      local subscript = select(i, ...)
+      if type(subscript) == "table" then
+        for k = 1, #subscript do key = append(key, subscript[k]) end
+      else
+        key = append(key, subscript)
+      end
+    end
+    return key
+  end
+
+  function M.get(first, ...) return get(key_of("get", first, select("#", ...), ...)) end
+  function M.data(first, ...) return core.data(key_of("data", first, select("#", ...), ...)) end
+  function M.kill(first, ...) return core.kill(key_of("kill", first, select("#", ...), ...)) end
+  function M.count(first, ...) return core.count(key_of("count", first, select("#", ...), ...)) end
+
+  -- last returns the last of count arguments; functions that take a value after the
+  -- subscripts need it.
+  local function last(what, count, name, ...)
+    if count < 1 then fail("%s: the last argument, %s, is missing", what, name) end
+    return (select(count, ...))
+  end
+
+  function M.set(first, ...)
+    local count = select("#", ...)
+    local value = last("set", count, "the value", ...)
+    return set_value(key_of("set", first, count - 1, ...), value)
+  end
+
+  function M.incr(first, ...)
+    local count = select("#", ...)
+    local by = last("incr", count, "the increment", ...)
+    return core.increment(key_of("incr", first, count - 1, ...), by)
+  end
+
+  function M.lock_incr(first, ...)
+    local count = select("#", ...)
+    local timeout
+    -- After a table of subscripts the timeout may be left out; after a list of them it is
+    -- the last argument.
+    if count > 1 or count == 1 and type((...)) ~= "table" then
+      timeout = last("lock_incr", count, "the timeout", ...)
+      count = count - 1
+    end
+    core.lock({key_of("lock_incr", first, count, ...)}, milliseconds("lock_incr: timeout", timeout, -1))
+  end
+
+  function M.lock_decr(first, ...)
+    core.unlock(key_of("lock_decr", first, select("#", ...), ...))
+  end
+  M.grab, M.release = M.lock_incr, M.lock_decr
+
+  function M.lock(nodes, timeout)
+    local keys = {}
+    if nodes ~= nil then
+      if type(nodes) ~= "table" then fail("lock: argument 1 must be a table of nodes, got %s", described(nodes)) end
+      for i = 1, #nodes do
+        local entry = nodes[i]
+        if type(entry) == "table" then
+          keys[i] = key_of("lock", entry[1], #entry - 1, unpack(entry, 2))
+        else
+          keys[i] = key_of("lock", entry, 0)
+        end
+      end
+    end
+    local ms = milliseconds("lock: timeout", timeout, -1)
+    core.unlock_all()
+    if #keys > 0 then core.lock(keys, ms) end
+  end
+
+  function M.merge(to, from)
+    return core.merge(key_of("merge", to, 0), key_of("merge", from, 0))
+  end
+
+  function M.subscript_next(first, ...)
+    return core.next_sibling(key_of("subscript_next", first, select("#", ...), ...), false)
+  end
+
+  -- The subscript "" is where $ORDER begins, in both directions.
+  local function is_empty(key, parent) return parent and append(parent, "") == key end
+
+  local function previous(key)
+    local parent = core.parent(key)
+    if is_empty(key, parent) then return (core.siblings(parent, REVERSE, nil, nil, 1)()) end
+    return core.next_sibling(key, true)
+  end
+
+  function M.subscript_previous(first, ...)
+    return previous(key_of("subscript_previous", first, select("#", ...), ...))
+  end
+
+  function M.subscripts(first, ...)
+    local count, reverse = select("#", ...), nil
+    if count > 0 and (type((select(count, ...))) == "boolean" or select(count, ...) == nil) then
+      reverse = select(count, ...)
+      count = count - 1
+    end
+    local key = key_of("subscripts", first, count, ...)
+    local parent = core.parent(key)
+    if not parent then
+      return function()
+        local name = core.next_sibling(key, reverse)
+        if name == nil then return nil end
+        key = core.root(name)
+        return name
+      end
+    end
+    local from
+    if not is_empty(key, parent) then
+      from = core.next_sibling(key, reverse)
+      if from == nil then return nothing end
+    elseif not reverse then
+      from = core.next_sibling(key, false) -- "" itself is where $ORDER begins
+      if from == nil then return nothing end
+    end
+    return core.siblings(parent, reverse and REVERSE or 0, from)
+  end
+
+  local function next_node(what, reverse, first, ...)
+    local key = key_of(what, first, select("#", ...), ...)
+    local name = core.decode(key)
+    local following = core.next_node(key, reverse)
+    if following == nil then return nil end
+    local path = pack(core.decode(following))
+    if path[1] ~= name then return nil end
+    local subscripts = {}
+    for i = 2, path.n do subscripts[i - 1] = path[i] end
+    return subscripts
+  end
+
+  function M.node_next(...) return next_node("node_next", false, ...) end
+  function M.node_previous(...) return next_node("node_previous", true, ...) end
+
+  function M.names(reverse) return core.siblings("", reverse and REVERSE or 0) end
+
+  function M.settree(first, ...) return methods.settree(M.node(first), ...) end
+  function M.gettree(first, ...) return methods.gettree(M.node(first), ...) end
+  function M.dump(first, ...) return methods.dump(M.node(first), ...) end
+
+  M.str2zwr, M.zwr2str = core.zwrite, core.zread
+
+  -- load reads lines as dump writes them.
+  function M.load(text)
+    if type(text) ~= "string" then fail("load: argument 1 must be text, got %s", described(text)) end
+    local count = 0
+    for line in gmatch(text, "[^\n]+") do
+      count = count + 1
+      local ok, problem = pcall(core.load_line, line)
+      if not ok then
+        local code, reason = match(problem, "^(nodedb: [%u_]+: )(.*)")
+        error(code and code .. "load: line " .. count .. ": " .. reason or problem, 0)
+      end
+    end
+    return count
+  end
+
+  -- Errors --------------------------------------------------------------------------------
+
+  local codes = {NDB_TP_RESTART = RESTART, NDB_TP_ROLLBACK = ROLLBACK}
+  for name, code in next, core.codes do codes[name] = code end
+  for name, code in next, codes do M[name] = code end
+
+  function M.get_error_code(message)
+    if type(message) ~= "string" then return nil end
+    return codes[match(message, "nodedb: ([%u_]+):")]
+  end
+
+  -- Transactions ----------------------------------------------------------------------------
+
+  function M.trestart()
+    if core.level() == 0 then fail("trestart: no transaction is open") end
+    error("nodedb: NDB_TP_RESTART: the transaction is run again", 0)
+  end
+
+  function M.trollback()
+    if core.level() == 0 then fail("trollback: no transaction is open") end
+    error("nodedb: NDB_TP_ROLLBACK: the transaction was rolled back", 0)
+  end
+
+  local function unwind(level)
+    while core.level() > level do core.rollback() end
+  end
+
+  -- transact runs f in a transaction, again after a conflict, and returns what f returns.
+  local function transact(id, names, f, ...)
+    core.begin()
+    local level = core.level()
+    while true do
+      if names then
+        for i = 1, #names do core.restore_local(names[i]) end
+      end
+      local results = pack(pcall(f, ...))
+      local code
+      if results[1] then
+        code = results[2]
+        if code ~= RESTART and code ~= ROLLBACK then code = nil end
+      else
+        code = M.get_error_code(results[2])
+      end
+      if results[1] and not code then
+        if core.level() ~= level then
+          local now = core.level()
+          unwind(level - 1)
+          fail("transaction: its function returned at level %d of transactions, it was called at %d", now, level)
+        end
+        local number = core.commit()
+        if number then
+          if level == 1 and number ~= 0 and id ~= "BATCH" and id ~= "BA" then core.wait(number) end
+          return unpack(results, 2, results.n)
+        end
+        -- Another transaction changed what this one read: it stands as at its begin.
+      elseif code == RESTART or code == core.codes.NDB_E_CONFLICT then
+        if level > 1 then
+          unwind(level - 1)
+          error("nodedb: NDB_TP_RESTART: the transaction is run again", 0)
+        end
+        core.restart()
+      else
+        unwind(level - 1)
+        if results[1] then error("nodedb: NDB_TP_ROLLBACK: the transaction was rolled back", 0) end
+        error(results[2], 0)
+      end
+    end
+  end
+
+  local function transaction_arguments(what, id, names, f, ...)
+    if type(id) ~= "string" then return transaction_arguments(what, "", id, names, f, ...) end
+    if type(names) == "function" or type(names) ~= "table" and f == nil then
+      return transaction_arguments(what, id, {}, names, f, ...)
+    end
+    if type(names) == "string" then names = {names} end
+    if type(names) ~= "table" then
+      fail("%s: the names of trees in memory must be a table, got %s", what, described(names))
+    end
+    if type(f) ~= "function" then fail("%s: the function to run is missing, got %s", what, described(f)) end
+    return id, names, f, ...
+  end
+
+  function M.tp(...) return transact(transaction_arguments("tp", ...)) end
+
+  function M.transaction(...)
+    local id, names, f = transaction_arguments("transaction", ...)
+    return function(...) return transact(id, names, f, ...) end
+  end
+
+  -- The store ------------------------------------------------------------------------------
+
+  for _, name in next, {"open", "close", "sync", "stat", "backup", "check", "compact"} do
+    M[name] = core[name]
+  end
+  return M, methods
+end

@@ -1,0 +1,542 @@
+-- The backend for LuaJIT: calls of the C core through the FFI, which its compiler turns into
+-- plain calls. The functions are those of native.c, with the same arguments and results.
+--
+-- host has what differs between a plain LuaJIT and the engine:
+--   addresses   pointers to the functions of nodedb.h, by name
+--   session     a function that returns the pointer to the session
+--   proxy       proxy(metatable) returns an empty userdata
+--   codes       the error codes, by name
+--   functions   what is not here, such as open: taken over as it is
+-- No cdata is ever handed out. detach() ends all iterations; call it before the session is
+-- closed.
+local error, pairs, setmetatable, tonumber, tostring, type = error, pairs, setmetatable, tonumber, tostring, type
+
+return function(ffi, host)
+  ffi.cdef[[
+  typedef struct { double number; const char *bytes; uint32_t len; uint32_t type; } nodedb_scalar;
+  typedef struct {
+    const nodedb_scalar *subscript, *value;
+    const char *const *key;
+    const uint32_t *key_len;
+    uint32_t count;
+  } nodedb_items;
+  typedef struct { const char *key; size_t len; } nodedb_key;
+  typedef struct nodedb_iter nodedb_iter;
+  typedef struct { nodedb_iter *iter; } nodedb_iteration;
+  ]]
+  local cast, new, string, copy = ffi.cast, ffi.new, ffi.string, ffi.copy
+
+  local function import(name, signature)
+    local address = host.addresses[name]
+    if address == nil then error("nodedb: the host has no function " .. name) end
+    return cast(signature, address)
+  end
+
+  local ndb_message = import("ndb_message", "const char *(*)(void)")
+  local ndb_code_name = import("ndb_code_name", "const char *(*)(int)")
+  local ndb_key_name = import("ndb_key_name", "int (*)(char *, size_t, const char *, size_t)")
+  local ndb_key_append = import("ndb_key_append", "int (*)(char *, size_t, size_t, const nodedb_scalar *)")
+  local ndb_key_decode = import("ndb_key_decode", "int (*)(const char *, size_t, size_t *, nodedb_scalar *, char *)")
+  local ndb_key_depth = import("ndb_key_depth", "int (*)(const char *, size_t)")
+  local ndb_key_parent = import("ndb_key_parent", "int (*)(const char *, size_t)")
+  local ndb_zwrite_key = import("ndb_zwrite_key", "long (*)(const char *, size_t, char *, size_t)")
+  local ndb_zwrite_scalar = import("ndb_zwrite_scalar", "long (*)(const nodedb_scalar *, char *, size_t)")
+  local ndb_zwrite_parse_key = import("ndb_zwrite_parse_key", "int (*)(const char *, size_t, size_t *, char *)")
+  local ndb_zwrite_parse_scalar = import("ndb_zwrite_parse_scalar",
+    "int (*)(const char *, size_t, size_t *, nodedb_scalar *, char *)")
+  local ndb_get = import("ndb_get", "int (*)(void *, const char *, size_t, nodedb_scalar *)")
+  local ndb_set = import("ndb_set", "int (*)(void *, const char *, size_t, const nodedb_scalar *)")
+  local ndb_set_new = import("ndb_set_new", "int (*)(void *, const char *, size_t, const nodedb_scalar *)")
+  local ndb_compare_and_set = import("ndb_compare_and_set",
+    "int (*)(void *, const char *, size_t, const nodedb_scalar *, const nodedb_scalar *)")
+  local ndb_data = import("ndb_data", "int (*)(void *, const char *, size_t)")
+  local ndb_increment = import("ndb_increment",
+    "int (*)(void *, const char *, size_t, const nodedb_scalar *, nodedb_scalar *)")
+  local ndb_kill = import("ndb_kill", "int (*)(void *, const char *, size_t)")
+  local ndb_kill_value = import("ndb_kill_value", "int (*)(void *, const char *, size_t)")
+  local ndb_expire = import("ndb_expire", "int (*)(void *, const char *, size_t, uint64_t)")
+  local ndb_ttl = import("ndb_ttl", "int (*)(void *, const char *, size_t, uint64_t *)")
+  local ndb_count = import("ndb_count",
+    "int (*)(void *, const char *, size_t, uint64_t, char *, size_t *, uint64_t *)")
+  local ndb_merge = import("ndb_merge",
+    "int (*)(void *, const char *, size_t, const char *, size_t, uint64_t, char *, size_t *)")
+  local ndb_next_sibling = import("ndb_next_sibling", "int (*)(void *, const char *, size_t, int, nodedb_scalar *)")
+  local ndb_next_node = import("ndb_next_node", "int (*)(void *, const char *, size_t, int, const char **, size_t *)")
+  local ndb_iter_open = import("ndb_iter_open",
+    "int (*)(void *, const char *, size_t, int, const nodedb_scalar *, const nodedb_scalar *, uint64_t," ..
+      " nodedb_iter **)")
+  local ndb_iter_fill = import("ndb_iter_fill", "int (*)(nodedb_iter *, nodedb_items *)")
+  local ndb_iter_valid = import("ndb_iter_valid", "int (*)(const nodedb_iter *)")
+  local ndb_iter_seek_after = import("ndb_iter_seek_after", "int (*)(nodedb_iter *, uint32_t)")
+  local ndb_iter_close = import("ndb_iter_close", "void (*)(nodedb_iter *)")
+  local ndb_begin = import("ndb_begin", "int (*)(void *)")
+  local ndb_commit = import("ndb_commit", "int (*)(void *, uint64_t *)")
+  local ndb_rollback = import("ndb_rollback", "int (*)(void *)")
+  local ndb_restart = import("ndb_restart", "int (*)(void *)")
+  local ndb_level = import("ndb_level", "int (*)(void *)")
+  local ndb_restore_local = import("ndb_restore_local", "int (*)(void *, const char *, size_t)")
+  local ndb_lock = import("ndb_lock", "int (*)(void *, const nodedb_key *, size_t, int64_t)")
+  local ndb_unlock = import("ndb_unlock", "int (*)(void *, const char *, size_t)")
+  local ndb_unlock_all = import("ndb_unlock_all", "void (*)(void *)")
+
+  local OK, MORE, NONE, CONFLICT = 0, 1, 2, -5
+  local ABSENT, NUMBER, DIGITS, STRING, FALSE, TRUE = 0, 1, 2, 3, 4, 5
+  local DESCENDANTS, VALUES, KEYS = 1, 8, 16
+  local KEY_MAX, STEPS = 1900, 10000
+
+  -- Room for arguments and results. One call is over before the next one begins.
+  local out, argument, expected_argument = new "nodedb_scalar", new "nodedb_scalar", new "nodedb_scalar"
+  local key_room, text_room = new("char[?]", KEY_MAX), new("char[?]", KEY_MAX)
+  local at_room, length_room, number_room = new "size_t[1]", new "size_t[1]", new "uint64_t[1]"
+  local pointer_room, iter_room = new "const char *[1]", new "nodedb_iter *[1]"
+
+  local core = {}
+  local session          -- the pointer to it, once it is needed
+  local writes = 0       -- counts changes, so that iterations look again
+  local iterations = setmetatable({}, {__mode = "k"}) -- that are open
+
+  local function start()
+    session = cast("void *", host.session())
+    return session
+  end
+
+  local function fail(code)
+    error("nodedb: " .. string(ndb_code_name(code)) .. ": " .. string(ndb_message()), 0)
+  end
+
+  local function refuse(what, given)
+    local kind = type(given)
+    local got = given == nil and "nil" or kind == "number" and tostring(given) or "a " .. kind
+    error("nodedb: NDB_E_ARGUMENT: " .. what .. ", got " .. got, 0)
+  end
+
+  local function check_key(key)
+    if type(key) ~= "string" then refuse("a node is needed here", key) end
+  end
+
+  local function set_scalar(scalar, v, what)
+    local kind = type(v)
+    if kind == "number" then
+      if v - v ~= 0 then refuse(what .. " must be a finite number", v) end
+      scalar.type = NUMBER
+      scalar.number = v
+    elseif kind == "string" then
+      scalar.type = STRING
+      scalar.bytes = v
+      scalar.len = #v
+    elseif kind == "boolean" then
+      scalar.type = v and TRUE or FALSE
+    else
+      refuse(what .. " must be a string, a number or a boolean", v)
+    end
+    return scalar
+  end
+
+  local function set_subscript(scalar, v)
+    local kind = type(v)
+    if kind ~= "number" and kind ~= "string" then refuse("a subscript must be a string or a number", v) end
+    return set_scalar(scalar, v, "a subscript")
+  end
+
+  local function scalar_value(scalar)
+    local kind = scalar.type
+    if kind == NUMBER then return scalar.number end
+    if kind == STRING or kind == DIGITS then return string(scalar.bytes, scalar.len) end
+    if kind == TRUE then return true end
+    if kind == FALSE then return false end
+    return nil
+  end
+
+  -- Keys ------------------------------------------------------------------------------------
+
+  function core.root(name)
+    if type(name) ~= "string" then refuse("a name must be a string", name) end
+    local len = ndb_key_name(key_room, KEY_MAX, name, #name)
+    if len < 0 then fail(len) end
+    return string(key_room, len)
+  end
+
+  function core.append(key, subscript)
+    check_key(key)
+    set_subscript(argument, subscript)
+    local len = #key
+    if len > KEY_MAX then refuse("a node is needed here", key) end
+    copy(key_room, key, len)
+    local total = ndb_key_append(key_room, len, KEY_MAX, argument)
+    if total < 0 then fail(total) end
+    at_room[0] = len
+    local code = ndb_key_decode(key_room, total, at_room, out, text_room)
+    if code < 0 then fail(code) end
+    return string(key_room, total), scalar_value(out)
+  end
+
+  -- decode_from returns the subscripts of key from at_room on.
+  local function decode_from(key)
+    local code = ndb_key_decode(key, #key, at_room, out, text_room)
+    if code == NONE then return end
+    if code < 0 then fail(code) end
+    return scalar_value(out), decode_from(key)
+  end
+
+  function core.decode(key)
+    check_key(key)
+    at_room[0] = 0
+    return decode_from(key)
+  end
+
+  function core.depth(key)
+    check_key(key)
+    local depth = ndb_key_depth(key, #key)
+    if depth < 0 then fail(depth) end
+    return depth
+  end
+
+  function core.parent(key)
+    check_key(key)
+    local len = ndb_key_parent(key, #key)
+    if len < 0 then fail(len) end
+    if len == 0 then return nil end
+    return key:sub(1, len)
+  end
+
+  -- Text --------------------------------------------------------------------------------------
+
+  local function zwrite(write, ...)
+    local room, cap = text_room, KEY_MAX
+    while true do
+      local len = tonumber(write(room, cap, ...))
+      if len < 0 then fail(len) end
+      if len <= cap then return string(room, len) end
+      room, cap = new("char[?]", len), len
+    end
+  end
+
+  local function write_key(room, cap, key) return ndb_zwrite_key(key, #key, room, cap) end
+  local function write_scalar(room, cap, scalar) return ndb_zwrite_scalar(scalar, room, cap) end
+
+  function core.zwrite_key(key)
+    check_key(key)
+    return zwrite(write_key, key)
+  end
+
+  function core.zwrite(v) return zwrite(write_scalar, set_scalar(argument, v, "a value")) end
+
+  local function check_end(text)
+    local at = tonumber(at_room[0])
+    if at ~= #text then
+      error("nodedb: NDB_E_ARGUMENT: not in zwrite form from byte " .. at + 1 .. " on: " .. text:sub(at + 1), 0)
+    end
+  end
+
+  function core.zread(text)
+    if type(text) ~= "string" then refuse("the argument must be text in zwrite form", text) end
+    at_room[0] = 0
+    local room = new("char[?]", #text + 1)
+    local code = ndb_zwrite_parse_scalar(text, #text, at_room, out, room)
+    if code < 0 then fail(code) end
+    check_end(text)
+    return scalar_value(out)
+  end
+
+  function core.load_line(line)
+    if type(line) ~= "string" then refuse("the argument must be a line in zwrite form", line) end
+    at_room[0] = 0
+    local len = ndb_zwrite_parse_key(line, #line, at_room, key_room)
+    if len < 0 then fail(len) end
+    local at = tonumber(at_room[0])
+    if line:byte(at + 1) ~= 61 then check_end(line:sub(1, at) == line and line .. "=" or line) end
+    at_room[0] = at + 1
+    local room = new("char[?]", #line + 1)
+    local code = ndb_zwrite_parse_scalar(line, #line, at_room, out, room)
+    if code < 0 then fail(code) end
+    check_end(line)
+    writes = writes + 1
+    code = ndb_set(session or start(), key_room, len, out)
+    if code < 0 then fail(code) end
+  end
+
+  -- Nodes ---------------------------------------------------------------------------------------
+
+  function core.get(key)
+    check_key(key)
+    local code = ndb_get(session or start(), key, #key, out)
+    if code == OK then return scalar_value(out) end
+    if code ~= NONE then fail(code) end
+    return nil
+  end
+
+  function core.set(key, v)
+    check_key(key)
+    writes = writes + 1
+    local code = ndb_set(session or start(), key, #key, set_scalar(argument, v, "a value"))
+    if code < 0 then fail(code) end
+  end
+
+  function core.set_new(key, v)
+    check_key(key)
+    writes = writes + 1
+    local code = ndb_set_new(session or start(), key, #key, set_scalar(argument, v, "a value"))
+    if code < 0 then fail(code) end
+    return code == OK
+  end
+
+  function core.compare_and_set(key, expected, v)
+    check_key(key)
+    writes = writes + 1
+    expected_argument.type = ABSENT
+    if expected ~= nil then set_scalar(expected_argument, expected, "the expected value") end
+    set_scalar(argument, v, "a value")
+    local code = ndb_compare_and_set(session or start(), key, #key, expected_argument, argument)
+    if code < 0 then fail(code) end
+    return code == OK
+  end
+
+  function core.data(key)
+    check_key(key)
+    local code = ndb_data(session or start(), key, #key)
+    if code < 0 then fail(code) end
+    return code
+  end
+
+  function core.increment(key, by)
+    check_key(key)
+    writes = writes + 1
+    if by == nil then by = 1 end
+    local code = ndb_increment(session or start(), key, #key, set_scalar(argument, by, "the increment"), out)
+    if code < 0 then fail(code) end
+    return scalar_value(out)
+  end
+
+  function core.kill(key)
+    check_key(key)
+    writes = writes + 1
+    local code = ndb_kill(session or start(), key, #key)
+    if code < 0 then fail(code) end
+  end
+
+  function core.kill_value(key)
+    check_key(key)
+    writes = writes + 1
+    local code = ndb_kill_value(session or start(), key, #key)
+    if code < 0 then fail(code) end
+  end
+
+  function core.expire(key, ms)
+    check_key(key)
+    writes = writes + 1
+    local code = ndb_expire(session or start(), key, #key, ms)
+    if code < 0 then fail(code) end
+    return code == OK
+  end
+
+  function core.ttl(key)
+    check_key(key)
+    local code = ndb_ttl(session or start(), key, #key, number_room)
+    if code < 0 then fail(code) end
+    if code == NONE then return nil end
+    return tonumber(number_room[0])
+  end
+
+  -- Counts and merges are done some steps at a time: a limit of the script is seen between.
+
+  function core.count(key)
+    check_key(key)
+    local position, position_len, count = new("char[?]", KEY_MAX), new "size_t[1]", new "uint64_t[1]"
+    local code
+    repeat
+      code = ndb_count(session or start(), key, #key, STEPS, position, position_len, count)
+    until code ~= MORE
+    if code < 0 then fail(code) end
+    return tonumber(count[0])
+  end
+
+  function core.merge(key, from)
+    check_key(key)
+    check_key(from)
+    writes = writes + 1
+    local position, position_len = new("char[?]", KEY_MAX), new "size_t[1]"
+    local steps = ndb_level(session or start()) > 0 and STEPS or 0
+    local code
+    repeat
+      code = ndb_merge(session or start(), key, #key, from, #from, steps, position, position_len)
+    until code ~= MORE
+    if code < 0 then fail(code) end
+  end
+
+  function core.next_sibling(key, reverse)
+    check_key(key)
+    local code = ndb_next_sibling(session or start(), key, #key, reverse and 1 or 0, out)
+    if code < 0 then fail(code) end
+    if code == NONE then return nil end
+    return scalar_value(out)
+  end
+
+  function core.next_node(key, reverse)
+    check_key(key)
+    local code = ndb_next_node(session or start(), key, #key, reverse and 1 or 0, pointer_room, length_room)
+    if code < 0 then fail(code) end
+    if code == NONE then return nil end
+    return string(pointer_room[0], length_room[0])
+  end
+
+  -- Iterations ------------------------------------------------------------------------------------
+
+  local function close_iteration(iteration)
+    if iteration.iter ~= nil then
+      ndb_iter_close(iteration.iter)
+      iteration.iter = nil
+    end
+  end
+  local iteration_type = ffi.metatype("nodedb_iteration", {__gc = close_iteration})
+
+  function core.detach()
+    for iteration in pairs(iterations) do close_iteration(iteration) end
+    session = nil
+  end
+
+  local function open_iteration(key, flags, from, to, limit)
+    check_key(key)
+    local code = ndb_iter_open(session or start(), key, #key, flags, from, to, limit or 0, iter_room)
+    if code < 0 then fail(code) end
+    local iteration = iteration_type()
+    iteration.iter = iter_room[0]
+    iterations[iteration] = true
+    return iteration, new "nodedb_items"
+  end
+
+  -- more gets the next batch after item at; true if the present one goes on.
+  local function more(iteration, items, at)
+    if iteration.iter == nil then
+      items.count = 0
+      return false
+    end
+    if at < items.count then
+      -- The script changed something since the batch was read.
+      if ndb_iter_valid(iteration.iter) ~= 0 then return true end
+      local code = ndb_iter_seek_after(iteration.iter, at - 1)
+      if code < 0 then fail(code) end
+    end
+    items.count = 0
+    local code = ndb_iter_fill(iteration.iter, items)
+    if code == OK then return false end
+    items.count = 0
+    if code ~= NONE then fail(code) end
+    close_iteration(iteration)
+    return false
+  end
+
+  function core.siblings(key, flags, from, to, limit)
+    if from ~= nil then from = set_subscript(argument, from) end
+    if to ~= nil then to = set_subscript(expected_argument, to) end
+    local iteration, items = open_iteration(key, flags, from, to, limit)
+    local at, count, seen = 0, 0, writes
+    local subscript, value
+    if flags % (2 * VALUES) < VALUES then
+      return function()
+        if at >= count or seen ~= writes then
+          seen = writes
+          if not more(iteration, items, at) then
+            at, count, subscript = 0, items.count, items.subscript
+            if count == 0 then return nil end
+          end
+        end
+        local scalar = subscript[at]
+        at = at + 1
+        if scalar.type == NUMBER then return scalar.number end
+        return string(scalar.bytes, scalar.len)
+      end
+    end
+    return function()
+      if at >= count or seen ~= writes then
+        seen = writes
+        if not more(iteration, items, at) then
+          at, count, subscript, value = 0, items.count, items.subscript, items.value
+          if count == 0 then return nil end
+        end
+      end
+      local i = at
+      at = i + 1
+      return scalar_value(subscript[i]), scalar_value(value[i])
+    end
+  end
+
+  function core.descendants(key, flags, limit)
+    local iteration, items = open_iteration(key, flags + DESCENDANTS + KEYS, nil, nil, limit)
+    local at, count, seen = 0, 0, writes
+    return function()
+      if at >= count or seen ~= writes then
+        seen = writes
+        if not more(iteration, items, at) then
+          at, count = 0, items.count
+          if count == 0 then return nil end
+        end
+      end
+      local i = at
+      at = i + 1
+      return string(items.key[i], items.key_len[i]), scalar_value(items.value[i])
+    end
+  end
+
+  -- Transactions -----------------------------------------------------------------------------------
+
+  function core.begin()
+    writes = writes + 1
+    local code = ndb_begin(session or start())
+    if code < 0 then fail(code) end
+  end
+
+  function core.commit()
+    writes = writes + 1
+    number_room[0] = 0
+    local code = ndb_commit(session or start(), number_room)
+    if code == CONFLICT then return false end
+    if code < 0 then fail(code) end
+    return tonumber(number_room[0])
+  end
+
+  function core.rollback()
+    writes = writes + 1
+    local code = ndb_rollback(session or start())
+    if code < 0 then fail(code) end
+  end
+
+  function core.restart()
+    writes = writes + 1
+    local code = ndb_restart(session or start())
+    if code < 0 then fail(code) end
+  end
+
+  function core.level() return ndb_level(session or start()) end
+
+  function core.restore_local(name)
+    if type(name) ~= "string" then refuse("the name of a tree in memory must be a string", name) end
+    local code = ndb_restore_local(session or start(), name, #name)
+    if code < 0 then fail(code) end
+  end
+
+  -- Locks --------------------------------------------------------------------------------------------
+
+  function core.lock(keys, ms)
+    local list = new("nodedb_key[?]", #keys + 1)
+    for i = 1, #keys do
+      check_key(keys[i])
+      list[i - 1].key, list[i - 1].len = keys[i], #keys[i]
+    end
+    local code = ndb_lock(session or start(), list, #keys, ms)
+    if code < 0 then fail(code) end
+  end
+
+  function core.unlock(key)
+    check_key(key)
+    local code = ndb_unlock(session or start(), key, #key)
+    if code < 0 then fail(code) end
+  end
+
+  function core.unlock_all() ndb_unlock_all(session or start()) end
+
+  core.proxy, core.codes = host.proxy, host.codes
+  for name, f in pairs(host.functions) do
+    if core[name] == nil then core[name] = f end
+  end
+  return core
+end

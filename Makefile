@@ -7,7 +7,7 @@ PERIGEE := bin/perigee
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-kafka race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
+.PHONY: help demo demo-redis build test test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ test: ## all tests, with real Redis, MariaDB and PostgreSQL servers
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
+
+test-m: ## the order of a million pairs of paths in the node database, against M itself (GT.M)
+	@$(SETUP) nodes
+	@PERIGEE_ORDER_PAIRS=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
 
 race: ## the tests under the race detector
 	@$(SETUP) servers

@@ -1,5 +1,144 @@
 package main
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
 
-func measureGrowth(ctx context.Context, folder, modules string, most int, plot string) error { return nil }
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/perigeedb/perigee/bench/rounds"
+)
+
+const (
+	growthGets   = 1_000_000
+	growthSets   = 200_000
+	growthRounds = 3
+	// roomPerNode is what a node may need on the disk while it is measured, with the pages
+	// that sets copy.
+	roomPerNode = 120
+)
+
+// A size is what was measured on a store of some nodes.
+type size struct {
+	nodes          int
+	get, set, walk float64 // nanoseconds
+	bytesPerNode   float64
+}
+
+// measureGrowth measures get, set and walk on stores of 1 million nodes, of 10 times as many,
+// and so on, and writes a plot.
+func measureGrowth(ctx context.Context, folder, modules string, most int, plotFile string) error {
+	if err := checkRoom(folder, int64(most)*roomPerNode); err != nil {
+		return err
+	}
+	program, err := writeProgram(folder)
+	if err != nil {
+		return err
+	}
+	var sizes []size
+	for nodes := 1_000_000; nodes <= most; nodes *= 10 {
+		store := filepath.Join(folder, fmt.Sprint("store", nodes))
+		lua, err := newLuaSide(luaJIT, program, modules, store)
+		if err != nil {
+			return err
+		}
+		measured, err := measureSize(ctx, lua, nodes)
+		if err != nil {
+			return err
+		}
+		sizes = append(sizes, measured)
+		if err := os.RemoveAll(store); err != nil {
+			return err
+		}
+	}
+	clearProgress()
+	printGrowth(os.Stdout, sizes)
+	if plotFile == "" {
+		return nil
+	}
+	return os.WriteFile(plotFile, []byte(growthPlot(sizes)), 0o644)
+}
+
+func checkRoom(folder string, needed int64) error {
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(folder, &stat); err != nil {
+		return fmt.Errorf("free space of %s: %w", folder, err)
+	}
+	if free := int64(stat.Bavail) * stat.Bsize; free < needed {
+		return fmt.Errorf("%s has %d MB free, but the largest store may need %d MB: free some, set TMPDIR, or measure fewer nodes with -most",
+			folder, free>>20, needed>>20)
+	}
+	return nil
+}
+
+func measureSize(ctx context.Context, lua *luaSide, nodes int) (size, error) {
+	result := size{nodes: nodes}
+	showProgress("load %d nodes", nodes)
+	if _, err := lua.run(ctx, "growLoad", nodes, nodes, batchSize); err != nil {
+		return result, err
+	}
+	bytes, err := diskUsage(lua.store)
+	if err != nil {
+		return result, err
+	}
+	result.bytesPerNode = float64(bytes) / float64(nodes)
+	for _, job := range []struct {
+		name   string
+		count  int
+		result *float64
+	}{
+		{"growGet", growthGets, &result.get},
+		{"growWalk", nodes, &result.walk},
+		{"growSet", growthSets, &result.set},
+	} {
+		var times []float64
+		for round := range growthRounds {
+			showProgress("%s of %d nodes, round %d of %d", job.name, nodes, round+1, growthRounds)
+			m, err := lua.run(ctx, job.name, job.count, nodes, batchSize)
+			if err != nil {
+				return result, err
+			}
+			times = append(times, m.nanoseconds())
+		}
+		*job.result = rounds.Median(times)
+	}
+	return result, nil
+}
+
+// diskUsage returns the bytes that the files of a folder occupy.
+func diskUsage(folder string) (bytes int64, err error) {
+	err = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+		return nil
+	})
+	return bytes, err
+}
+
+func printGrowth(w io.Writer, sizes []size) {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleLight)
+	t.SetTitle("ns per operation from LuaJIT, median of %d rounds; nodes far from each other", growthRounds)
+	t.AppendHeader(table.Row{"nodes", "get", "set, in transactions", "step of a walk", "bytes per node"})
+	for _, s := range sizes {
+		t.AppendRow(table.Row{s.nodes, fmt.Sprintf("%.1f", s.get), fmt.Sprintf("%.1f", s.set), fmt.Sprintf("%.1f", s.walk), fmt.Sprintf("%.1f", s.bytesPerNode)})
+	}
+	t.Render()
+	largest := sizes[len(sizes)-1]
+	fmt.Fprintf(w, "figure nodes_bytes_per_node %.1f\n", largest.bytesPerNode)
+	if largest.nodes == 100_000_000 {
+		fmt.Fprintf(w, "figure nodes_100m_vs_1m_get %.2f\n", sizes[0].get/largest.get)
+	}
+}

@@ -16,34 +16,40 @@ local function start()
   io.flush()
 end
 
--- ranges calls body(first, last, turns) in a transaction for each batch of the operations.
+-- inTransactions calls body(first, last, turns) in a transaction for each batch of the
+-- operations. Like M's, the transactions do not wait for the disk; unlike M, the job waits
+-- for it once, at its end.
 local function inTransactions(count, nodes, batch, body)
   local per = math.min(nodes, batch)
   for part = 0, count / batch - 1 do
     local first = part * batch % nodes + 1
-    nodedb.transaction(function() body(first, first + per - 1, batch / per) end)()
+    nodedb.tp("BATCH", body, first, first + per - 1, batch / per)
   end
+  nodedb.sync()
 end
 
 ---- bulk load ----
 
-local function load(top, count, batch, subscript)
+local function loadNumbers(top, count, batch)
   start()
-  for first = 1, count, batch do
-    nodedb.transaction(function()
-      for i = first, math.min(first + batch - 1, count) do top[subscript(i)].__ = 1000000000 + i end
-    end)()
-  end
+  inTransactions(count, count, batch, function(first, last)
+    for i = first, last do top[i].__ = 1000000000 + i end
+  end)
   return count, top:subscripts(true)()
 end
 
-local function itself(i) return i end
-local function record(i) return string.format("rec%08d", i) end
-
-function jobs.loadInts(count, _, batch) return load(nodedb.node("^ints", "lvd"), count, batch, itself) end
-function jobs.loadStrings(count, _, batch) return load(nodedb.node("^strings", "lvd"), count, batch, record) end
+function jobs.loadInts(count, _, batch) return loadNumbers(nodedb.node("^ints", "lvd"), count, batch) end
 function jobs.loadDeep(count, _, batch)
-  return load(nodedb.node("^deep", "one", "two", "three", "four"), count, batch, itself)
+  return loadNumbers(nodedb.node("^deep", "one", "two", "three", "four"), count, batch)
+end
+
+function jobs.loadStrings(count, _, batch)
+  local top = nodedb.node("^strings", "lvd")
+  start()
+  inTransactions(count, count, batch, function(first, last)
+    for i = first, last do top[string.format("rec%08d", i)].__ = 1000000000 + i end
+  end)
+  return count, top:subscripts(true)()
 end
 
 ---- walks: the nodes are read once before the time starts ----
@@ -87,12 +93,12 @@ local four = nodedb.node("^deep", "one", "two", "three", "four")
 -- holdNodes returns the nodes, after it set their first values.
 local function holdNodes(count)
   local held = {}
-  nodedb.transaction(function()
+  nodedb.tp(function()
     for i = 1, count do
       held[i] = four[i]
       held[i].__ = 1000000000 + i
     end
-  end)()
+  end)
   return held
 end
 
@@ -136,6 +142,7 @@ function jobs.set(count, nodes)
   local held = holdNodes(nodes)
   start()
   set(held, 1, nodes, count / nodes)
+  nodedb.sync()
   return count, held[nodes].__
 end
 
@@ -152,6 +159,45 @@ function jobs.incrTransactions(count, nodes, batch)
   start()
   inTransactions(count, nodes, batch, function(...) value = incr(held, ...) end)
   return count, value
+end
+
+---- growth: nodes far from each other, one after the other ----
+
+-- far calls body(i) for count numbers up to nodes. Each is two fifths of the nodes away from
+-- the one before, and all differ while count is at most nodes.
+local function far(count, nodes, i, body)
+  local step = math.floor(nodes * 0.381966) + 1
+  while (nodes % 2 == 0 and step % 2 == 0) or (nodes % 5 == 0 and step % 5 == 0) do step = step + 1 end
+  for _ = 1, count do
+    body(i + 1)
+    i = (i + step) % nodes
+  end
+  return i
+end
+
+function jobs.growLoad(count, _, batch) return loadNumbers(nodedb.node("^grow"), count, batch) end
+function jobs.growWalk(count) return walk(nodedb.node("^grow"), count) end
+
+function jobs.growGet(count, nodes)
+  local value
+  local function get_one(i) value = nodedb.get("^grow", i) end
+  nodedb.tp(function()
+    local i = far(count, nodes, 0, get_one) -- a warm-up
+    start()
+    far(count, nodes, i, get_one)
+  end)
+  return count, value
+end
+
+function jobs.growSet(count, nodes, batch)
+  local i = 0
+  local function set_one(k) nodedb.set("^grow", k, 2000000000 + k) end
+  start()
+  for _ = 1, count / batch do
+    nodedb.tp("BATCH", function() i = far(batch, nodes, i, set_one) end)
+  end
+  nodedb.sync()
+  return count, nodedb.get("^grow", 1)
 end
 
 ---- paths ----

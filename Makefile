@@ -33,9 +33,9 @@ test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
 
-test-m: ## the order of a million pairs of paths in the node database, against M itself (GT.M)
+test-m: ## the node database's order and sums of a million pairs, against M itself (GT.M)
 	@$(SETUP) nodes
-	@PERIGEE_ORDER_PAIRS=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
+	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
 
 race: ## the tests under the race detector
 	@$(SETUP) servers

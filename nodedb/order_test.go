@@ -3,38 +3,20 @@
 package nodedb
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/perigeedb/perigee/internal/testserver"
 )
-
-// orderPairs is the number of random pairs of paths that M compares. make test-m sets more.
-func orderPairs(t *testing.T) int {
-	t.Helper()
-	pairs, err := strconv.Atoi(cmp.Or(os.Getenv("PERIGEE_ORDER_PAIRS"), "50000"))
-	if err != nil {
-		t.Fatalf("PERIGEE_ORDER_PAIRS: %v", err)
-	}
-	return pairs
-}
 
 // TestOrderAgainstM lets M sort the paths of random pairs and print them, and compares that with
 // the keys: each pair is ordered as M orders it, and what M prints is read as the key of its path.
 func TestOrderAgainstM(t *testing.T) {
-	if _, err := testserver.FindGTM(); err != nil {
-		t.Skip(err)
-	}
-	pairs := orderPairs(t)
+	pairs := pairsForM(t)
 	paths := randomPairs(newSeed(t), pairs)
 	keys := make([][]byte, len(paths))
 	for i, path := range paths {
@@ -88,54 +70,22 @@ type nodeOfM struct {
 // sortWithM returns the nodes of the paths in M's order.
 func sortWithM(t *testing.T, paths [][]string) []nodeOfM {
 	t.Helper()
-	folder := t.TempDir()
-	m, err := testserver.StartGTM(t.Context(), filepath.Join(folder, "m"), os.DirFS("testdata"), testserver.GTMOptions{Buffers: 65536, Allocation: 65536})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	var text bytes.Buffer
+	var input bytes.Buffer
 	for _, path := range paths {
 		for _, subscript := range path {
-			text.WriteString(spellSubscript(subscript))
-			text.WriteByte('\n')
+			input.WriteString(spellSubscript(subscript) + "\n")
 		}
-		text.WriteByte('\n')
+		input.WriteByte('\n')
 	}
-	input, output := filepath.Join(folder, "paths"), filepath.Join(folder, "order")
-	if err := os.WriteFile(input, text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Run(t.Context(), "order", input, output); err != nil {
-		t.Fatal(err)
-	}
-	return readNodes(t, output)
-}
-
-// readNodes reads lines as ^x(1,"a")=7. The value is the number of a path.
-func readNodes(t *testing.T, name string) (nodes []nodeOfM) {
-	t.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		line := lines.Text()
-		equals := strings.LastIndexByte(line, '=')
-		n, err := strconv.Atoi(line[equals+1:])
+	nodes := make([]nodeOfM, 0, len(paths))
+	for line := range bytes.Lines(runM(t, "order", input.Bytes())) {
+		text := strings.TrimSuffix(string(line), "\n")
+		equals := strings.LastIndexByte(text, '=')
+		n, err := strconv.Atoi(text[equals+1:])
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("M printed %q: %v", line, err)
 		}
-		nodes = append(nodes, nodeOfM{line[:equals], n - 1})
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
+		nodes = append(nodes, nodeOfM{text[:equals], n - 1})
 	}
 	return nodes
 }

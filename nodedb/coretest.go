@@ -10,11 +10,22 @@ package nodedb
 #include <stdlib.h>
 #include "error.h"
 #include "nodedb.h"
+#include "shared.h"
 
 static void time_appends(const ndb_scalar *subscript, long rounds) {
   static char key[NDB_KEY_MAX];
   int len = ndb_key_name(key, sizeof key, "^x", 2);
   for (long i = 0; i < rounds; i++) ndb_key_append(key, (size_t)len, sizeof key, subscript);
+}
+
+// Takes and releases the locks in one loop, so that a kill finds the table half changed.
+static int churn_locks(ndb_shared *shared, const ndb_key *keys, size_t count, long rounds) {
+  for (long i = 0; i < rounds; i++) {
+    int code = ndb_locks_take(shared, 2, keys, count, 10000);
+    for (size_t k = 0; code == NDB_OK && k < count; k++) code = ndb_locks_release(shared, 2, keys[k].key, keys[k].len);
+    if (code != NDB_OK) return code;
+  }
+  return NDB_OK;
 }
 */
 import "C"
@@ -224,4 +235,71 @@ func coreTimeAppends(subscript coreScalar, rounds int) {
 	defer pin.Unpin()
 	scalar := subscript.toC(&pin)
 	C.time_appends(&scalar, C.long(rounds))
+}
+
+// coreShared is the file that processes share.
+type coreShared struct{ shared *C.ndb_shared }
+
+func openCoreShared(folder string) (coreShared, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	path := C.CString(folder)
+	defer C.free(unsafe.Pointer(path))
+	var out *C.ndb_shared
+	if code := C.ndb_shared_open(path, &out); code != C.NDB_OK {
+		return coreShared{}, coreFailure(int(code))
+	}
+	return coreShared{out}, nil
+}
+
+func (s coreShared) close()         { C.ndb_shared_close(s.shared) }
+func (s coreShared) processes() int { return int(C.ndb_shared_processes(s.shared)) }
+func (s coreShared) locks() int     { return int(C.ndb_locks_count(s.shared)) }
+func (s coreShared) rebuilds() int  { return int(s.shared.file.rebuilds) }
+
+// leakedBlocks counts blocks that belong to no lock and are not free.
+func (s coreShared) leakedBlocks() int {
+	used := uint32(0)
+	for _, lock := range s.shared.file.locks[:s.shared.file.lock_end] {
+		if lock.used != 0 {
+			used += (uint32(lock.len) + C.NDB_LOCK_BLOCK_BYTES - 1) / C.NDB_LOCK_BLOCK_BYTES
+		}
+	}
+	return int(uint32(s.shared.file.block_end) - uint32(s.shared.file.free_blocks) - used)
+}
+
+func (s coreShared) withKeys(keys [][]byte, do func(*C.ndb_key, C.size_t) C.int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	list := make([]C.ndb_key, len(keys))
+	for i, key := range keys {
+		pin.Pin(unsafe.SliceData(key))
+		list[i].key, list[i].len = bytesToC(key)
+	}
+	if code := do(unsafe.SliceData(list), C.size_t(len(list))); code < 0 {
+		return coreFailure(int(code))
+	}
+	return nil
+}
+
+func (s coreShared) take(session int, timeoutMs int64, keys ...[]byte) error {
+	return s.withKeys(keys, func(list *C.ndb_key, n C.size_t) C.int {
+		return C.ndb_locks_take(s.shared, C.uint32_t(session), list, n, C.int64_t(timeoutMs))
+	})
+}
+
+// release tells whether the session held the lock.
+func (s coreShared) release(session int, key []byte) bool {
+	bytes, n := bytesToC(key)
+	return C.ndb_locks_release(s.shared, C.uint32_t(session), bytes, n) == C.NDB_OK
+}
+
+func (s coreShared) releaseAll(session int) { C.ndb_locks_release_all(s.shared, C.uint32_t(session)) }
+
+func (s coreShared) churn(rounds int, keys ...[]byte) error {
+	return s.withKeys(keys, func(list *C.ndb_key, n C.size_t) C.int {
+		return C.churn_locks(s.shared, list, n, C.long(rounds))
+	})
 }

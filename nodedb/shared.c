@@ -1,0 +1,269 @@
+//go:build cgo && lmdb
+
+/* shared.c: the file that the processes of a folder map; see shared.h. */
+#define _GNU_SOURCE /* OFD locks */
+#include "shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "error.h"
+
+#define MAGIC 0x6465726168736462u /* "bdshared" */
+enum { VERSION = 1 };
+
+/* The bytes of the OFD locks. They need not lie within the file. */
+enum { BYTE_OPENING = 0, BYTE_SLOTS = 1024 };
+
+/* ---- OFD locks ---- */
+
+static int lock_byte(int fd, int command, short type, off_t start, off_t len) {
+  struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+  int code;
+  do {
+    code = fcntl(fd, command, &lock);
+  } while (code < 0 && errno == EINTR);
+  if (code == 0 && command == F_OFD_GETLK) return lock.l_type != F_UNLCK;
+  return code;
+}
+
+/* 1 if another description than fd holds a lock on the bytes. */
+static int is_locked(int fd, off_t start, off_t len) {
+  int code = lock_byte(fd, F_OFD_GETLK, F_WRLCK, start, len);
+  return code != 0; /* an error: do not believe that somebody is dead */
+}
+
+/* ---- fork ---- */
+
+static pthread_mutex_t opened_lock = PTHREAD_MUTEX_INITIALIZER;
+static ndb_shared *opened;
+
+static void before_fork(void) { pthread_mutex_lock(&opened_lock); }
+static void after_fork(void) { pthread_mutex_unlock(&opened_lock); }
+
+/* The child shares the descriptions of the parent: with its descriptors open the parent's
+ * slots would stay locked after the parent's death. */
+static void in_child(void) {
+  for (ndb_shared *s = opened; s; s = s->next) {
+    close(s->fd);
+    s->fd = -1;
+  }
+  pthread_mutex_unlock(&opened_lock);
+}
+
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
+
+static int refuse_child(void) {
+  return ndb_fail(NDB_E_ARGUMENT, "the store was opened before a fork; open it again in the child");
+}
+
+/* ---- opening ---- */
+
+static int io_error(const char *what, const char *path) {
+  int error = errno;
+  return ndb_fail(NDB_E_DISK, "cannot %s %s: %s", what, path, strerror(error));
+}
+
+/* Writes an empty file. No other process has it open. */
+static int create_file(int fd, const char *path) {
+  if (ftruncate(fd, 0) < 0) return io_error("empty", path);
+  /* Blocks for all of it: a write to the mapping must not find the disk full. */
+  int error = posix_fallocate(fd, 0, sizeof(ndb_shared_file));
+  if (error) {
+    errno = error;
+    return io_error("make room for", path);
+  }
+  return NDB_OK;
+}
+
+static int fill_file(ndb_shared_file *file, const char *path) {
+  pthread_mutexattr_t attributes;
+  int error = pthread_mutexattr_init(&attributes);
+  if (!error) error = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  if (!error) error = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  if (!error) error = pthread_mutex_init(&file->mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  if (error) {
+    errno = error;
+    return io_error("make a mutex in", path);
+  }
+  file->free_block = NDB_NO_BLOCK;
+  file->version = VERSION;
+  file->bytes = sizeof *file;
+  file->pointer_bytes = sizeof(void *);
+  file->mutex_bytes = sizeof file->mutex;
+  file->magic = MAGIC;
+  return NDB_OK;
+}
+
+static int is_ours(const ndb_shared_file *file) {
+  return file->magic == MAGIC && file->version == VERSION && file->bytes == sizeof *file && file->pointer_bytes == sizeof(void *) &&
+         file->mutex_bytes == sizeof file->mutex;
+}
+
+/* Takes a slot that no living process has. */
+static int take_slot(ndb_shared *shared) {
+  for (uint32_t i = 0; i < NDB_PROCESSES_MAX; i++) {
+    if (lock_byte(shared->fd, F_OFD_SETLK, F_WRLCK, BYTE_SLOTS + (off_t)i, 1) < 0) {
+      if (errno == EAGAIN || errno == EACCES) continue;
+      return io_error("lock a slot of", "the file shared");
+    }
+    int code = ndb_shared_lock(shared, 10000);
+    if (code != NDB_OK) return code;
+    ndb_slot *slot = &shared->file->slots[i];
+    uint32_t generation = atomic_load(&slot->generation) + 1;
+    atomic_store(&slot->pid, (uint32_t)getpid());
+    atomic_store(&slot->opened_ms, ndb_clock_ms());
+    atomic_store(&slot->generation, generation);
+    ndb_locks_drop_slot(shared->file, (uint16_t)i);
+    ndb_shared_unlock(shared);
+    shared->me = (ndb_owner)generation << 32 | (i + 1);
+    return NDB_OK;
+  }
+  return ndb_fail(NDB_E_LOCKS, "%d processes have the folder open; that is as many as may", NDB_PROCESSES_MAX);
+}
+
+/* With the byte of opening locked. */
+static int map_file(ndb_shared *shared, const char *path) {
+  int alone = !is_locked(shared->fd, BYTE_SLOTS, NDB_PROCESSES_MAX);
+  struct stat status;
+  int code = NDB_OK;
+  if (alone) code = create_file(shared->fd, path);
+  if (code != NDB_OK) return code;
+  if (fstat(shared->fd, &status) < 0) return io_error("look at", path);
+  if (status.st_size != (off_t)sizeof(ndb_shared_file))
+    return ndb_fail(NDB_E_ARGUMENT, "another version of the program has %s open; close it first", path);
+  void *file = mmap(NULL, sizeof(ndb_shared_file), PROT_READ | PROT_WRITE, MAP_SHARED, shared->fd, 0);
+  if (file == MAP_FAILED) return io_error("map", path);
+  shared->file = file;
+  if (alone) code = fill_file(shared->file, path);
+  if (code == NDB_OK && !is_ours(shared->file))
+    code = ndb_fail(NDB_E_ARGUMENT, "another version of the program has %s open; close it first", path);
+  if (code == NDB_OK) code = take_slot(shared);
+  return code;
+}
+
+static void discard(ndb_shared *shared) {
+  if (shared->file) munmap(shared->file, sizeof *shared->file);
+  if (shared->fd >= 0) close(shared->fd);
+  free(shared);
+}
+
+int ndb_shared_open(const char *folder, ndb_shared **out) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  char path[PATH_MAX];
+  if ((size_t)snprintf(path, sizeof path, "%s/shared", folder) >= sizeof path)
+    return ndb_fail(NDB_E_ARGUMENT, "the name of the folder is too long: %.100s…", folder);
+  ndb_shared *shared = calloc(1, sizeof *shared);
+  if (!shared) return ndb_fail(NDB_E_MEMORY, "no memory to open %s", path);
+  /* From here to its end a fork waits: the descriptor is not in the list yet. */
+  pthread_mutex_lock(&opened_lock);
+  int code;
+  shared->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (shared->fd < 0)
+    code = io_error("open", path);
+  else if (lock_byte(shared->fd, F_OFD_SETLKW, F_WRLCK, BYTE_OPENING, 1) < 0)
+    code = io_error("lock", path);
+  else
+    code = map_file(shared, path);
+  if (code == NDB_OK) {
+    lock_byte(shared->fd, F_OFD_SETLK, F_UNLCK, BYTE_OPENING, 1);
+    shared->next = opened;
+    opened = shared;
+    *out = shared;
+  } else {
+    discard(shared); /* frees its locks */
+  }
+  pthread_mutex_unlock(&opened_lock);
+  return code;
+}
+
+void ndb_shared_close(ndb_shared *shared) {
+  if (!shared) return;
+  if (shared->fd >= 0 && ndb_shared_lock(shared, 1000) == NDB_OK) {
+    ndb_locks_drop_slot(shared->file, (uint16_t)NDB_SLOT_OF(shared->me));
+    ndb_shared_unlock(shared);
+  }
+  pthread_mutex_lock(&opened_lock);
+  for (ndb_shared **at = &opened; *at; at = &(*at)->next) {
+    if (*at != shared) continue;
+    *at = shared->next;
+    break;
+  }
+  discard(shared);
+  pthread_mutex_unlock(&opened_lock);
+}
+
+/* ---- processes ---- */
+
+int ndb_shared_alive(ndb_shared *shared, ndb_owner owner) {
+  if (owner == shared->me) return 1;
+  uint32_t slot = NDB_SLOT_OF(owner);
+  if (slot >= NDB_PROCESSES_MAX || atomic_load(&shared->file->slots[slot].generation) != (uint32_t)(owner >> 32)) return 0;
+  return is_locked(shared->fd, BYTE_SLOTS + (off_t)slot, 1);
+}
+
+uint32_t ndb_shared_processes(ndb_shared *shared) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < NDB_PROCESSES_MAX; i++) {
+    uint32_t generation = atomic_load(&shared->file->slots[i].generation);
+    count += generation && ndb_shared_alive(shared, (ndb_owner)generation << 32 | (i + 1));
+  }
+  return count;
+}
+
+uint32_t ndb_shared_pid(const ndb_shared *shared, ndb_owner owner) {
+  uint32_t slot = NDB_SLOT_OF(owner);
+  return slot < NDB_PROCESSES_MAX ? atomic_load(&shared->file->slots[slot].pid) : 0;
+}
+
+/* ---- the mutex ---- */
+
+int ndb_shared_lock(ndb_shared *shared, int64_t wait_ms) {
+  if (shared->fd < 0) return refuse_child();
+  pthread_mutex_t *mutex = &shared->file->mutex;
+  int error = pthread_mutex_trylock(mutex);
+  if (error == EBUSY && wait_ms < 0) error = pthread_mutex_lock(mutex);
+  if (error == EBUSY) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += wait_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+      until.tv_nsec -= 1000000000;
+      until.tv_sec++;
+    }
+    error = pthread_mutex_timedlock(mutex, &until);
+  }
+  switch (error) {
+  case 0: return NDB_OK;
+  case EOWNERDEAD:
+    ndb_locks_rebuild(shared);
+    pthread_mutex_consistent(mutex);
+    return NDB_OK;
+  case ETIMEDOUT:
+    return ndb_fail(NDB_E_TIMEOUT, "the table of locks is in use by a process that does not go on; was one stopped?");
+  }
+  return ndb_fail(NDB_E_CORRUPT, "the mutex of the file shared: %s", strerror(error));
+}
+
+void ndb_shared_unlock(ndb_shared *shared) { pthread_mutex_unlock(&shared->file->mutex); }
+
+/* ---- waiting ---- */
+
+void ndb_wait_word(_Atomic uint32_t *word, uint32_t value, uint32_t wait_ms) {
+  struct timespec wait = {wait_ms / 1000, wait_ms % 1000 * 1000000L};
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &wait, NULL, 0);
+}
+
+void ndb_wake_word(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }

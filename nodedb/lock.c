@@ -268,10 +268,11 @@ int ndb_locks_take(ndb_shared *shared, uint32_t session, const ndb_key *keys, si
     int code = describe(&keys[i], &described[i]);
     if (code != NDB_OK) return code;
   }
-  uint64_t start = ndb_clock_ms();
+  /* One more than asked for: the clock has whole milliseconds, and no wait is too short. */
+  uint64_t end = timeout_ms > 0 ? ndb_clock_ms() + (uint64_t)timeout_ms + 1 : 0;
   for (;;) {
-    uint64_t passed = ndb_clock_ms() - start;
-    int64_t left = timeout_ms < 0 ? -1 : passed < (uint64_t)timeout_ms ? timeout_ms - (int64_t)passed : 0;
+    uint64_t now = end ? ndb_clock_ms() : 0;
+    int64_t left = timeout_ms < 0 ? -1 : now < end ? (int64_t)(end - now) : 0;
     uint32_t holder = 0, releases = 0;
     int code = try_take(shared, session, described, count, left, &holder, &releases);
     if (code != NDB_NONE) return code;

@@ -38,6 +38,11 @@ int lmdb_remap(MDB_env *env, size_t size, void **old, size_t *old_size) {
 
 void lmdb_forgive(MDB_env *env) { env->me_flags &= ~MDB_FATAL_ERROR; }
 
+int lmdb_lock_out(MDB_env *env) {
+	int exclusive = 0;
+	return mdb_env_excl_lock(env, &exclusive) == 0 && exclusive == 1;
+}
+
 void lmdb_leaf_get(MDB_cursor *cursor, lmdb_leaf *out) {
 	MDB_page *page = cursor->mc_pg[cursor->mc_top];
 	out->page = (const char *)page;

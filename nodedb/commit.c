@@ -1,0 +1,293 @@
+//go:build cgo && lmdb
+
+/* commit.c: changes that wait, and the committer, which writes them to LMDB.
+ *
+ * One thread per store takes all that waits (pending becomes frozen), writes it in one
+ * transaction of LMDB, syncs, and lets readers go on to the new snapshot. Meanwhile new
+ * changes gather in pending for the next commit. An attempt that fails leaves frozen as it is
+ * and is made again with growing waits; readers go on, writers go on until pending is full.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core.h"
+
+enum { RETRY_MS = 50, RETRY_MAX_MS = 1000, LOG_MAX = 1 << 18, LOG_BYTES_MAX = 64 << 20, EXCLUSIVE_MS = 10000 };
+
+static void *committer(void *argument);
+
+static void wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ms) {
+  uint64_t at = ms - 1; /* see ndb_monotonic_ms */
+  struct timespec t = {(time_t)(at / 1000), (long)(at % 1000) * 1000000};
+  pthread_cond_timedwait(c, m, &t);
+}
+
+/* ---- changes ---- */
+
+void ndb_store_log(ndb_store *store, ndb_entry *e, int kill) {
+  if (!store->transactions || !e) return;
+  uint64_t count = store->log_end - store->log_start;
+  if (count == store->log_cap) {
+    size_t cap = store->log_cap ? store->log_cap * 2 : 64;
+    void *grown = cap <= LOG_MAX && store->log_bytes < LOG_BYTES_MAX ? realloc(store->log, cap * sizeof *store->log) : NULL;
+    if (!grown) { /* older transactions that have read anything run again */
+      for (uint64_t i = 0; i < count; i++) ndb_entry_unref(store->log[i].entry);
+      store->log_start = ++store->log_end;
+      store->log_bytes = 0;
+      return;
+    }
+    store->log = grown, store->log_cap = cap;
+  }
+  store->log[count].entry = ndb_entry_ref(e);
+  store->log[count].kill = kill;
+  store->log_end++;
+  store->log_bytes += ndb_entry_size(e);
+}
+
+void ndb_store_trim_log(ndb_store *store) {
+  if (store->transactions) return;
+  for (uint64_t i = 0; i < store->log_end - store->log_start; i++) ndb_entry_unref(store->log[i].entry);
+  store->log_start = store->log_end;
+  store->log_bytes = 0;
+}
+
+void ndb_store_changed(ndb_store *store) {
+  store->number++;
+  atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+  if (NDB_UNLIKELY(!store->dirty_since)) {
+    store->dirty_since = ndb_monotonic_ms();
+    pthread_cond_signal(&store->work);
+  } else if (NDB_UNLIKELY(ndb_layer_bytes(&store->pending) >= store->options.pending_bytes)) {
+    pthread_cond_signal(&store->work);
+  }
+}
+
+static int committer_start(ndb_store *store) {
+  if (store->committer_runs) return NDB_OK;
+  int rc = pthread_create(&store->committer, NULL, committer, store);
+  if (rc) return ndb_lmdb_error(rc, "start the committer");
+  store->committer_runs = 1;
+  return NDB_OK;
+}
+
+static int report_failure(ndb_store *store) { return ndb_fail(store->failure, "%s", store->failure_text); }
+
+int ndb_store_lock_write(ndb_store *store, const ndb_session *s) {
+  int error = NDB_OK;
+  pthread_mutex_lock(&store->lock);
+  for (;;) {
+    if (NDB_UNLIKELY(store->exclusive && store->exclusive != s)) {
+      uint64_t end = store->exclusive_since + EXCLUSIVE_MS;
+      if (ndb_monotonic_ms() >= end) {
+        store->exclusive = NULL; /* its owner has gone to sleep, or waits for us */
+        continue;
+      }
+      wait_until(&store->done, &store->lock, end);
+      continue;
+    }
+    if (NDB_UNLIKELY(ndb_layer_bytes(&store->pending) >= store->options.pending_bytes)) {
+      if (store->failure) {
+        error = report_failure(store);
+        break;
+      }
+      pthread_cond_signal(&store->work);
+      wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
+      continue;
+    }
+    if (NDB_UNLIKELY(!store->committer_runs) && (error = committer_start(store)) < 0) break;
+    if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen)) error = ndb_store_refresh(store);
+    break;
+  }
+  if (error < 0) pthread_mutex_unlock(&store->lock);
+  return error;
+}
+
+int ndb_store_flush(ndb_store *store, uint64_t number) {
+  int result = NDB_OK;
+  pthread_mutex_lock(&store->lock);
+  if (number > store->number) number = store->number;
+  uint64_t attempts = store->attempts;
+  while (store->durable < number) {
+    if (store->lost_from < number && number <= store->lost_to) {
+      result = ndb_fail(NDB_E_SUPERSEDED, "the changes were dropped: this process stood still for so long that another took over");
+      break;
+    }
+    if (store->failure && store->attempts != attempts) {
+      result = report_failure(store);
+      break;
+    }
+    if (store->sync_to < number) store->sync_to = number;
+    pthread_cond_signal(&store->work);
+    pthread_cond_wait(&store->done, &store->lock);
+  }
+  pthread_mutex_unlock(&store->lock);
+  return result;
+}
+
+int ndb_sync(ndb_store *store) {
+  pthread_mutex_lock(&store->lock);
+  uint64_t number = store->number;
+  pthread_mutex_unlock(&store->lock);
+  return ndb_store_flush(store, number);
+}
+
+/* ---- the committer ---- */
+
+/* Deletes what the kill hides. */
+static int write_kill(MDB_cursor *c, const ndb_entry *kill) {
+  MDB_val k = {kill->key_len, (void *)(uintptr_t)kill->data}, data;
+  int rc = mdb_cursor_get(c, &k, &data, MDB_SET_RANGE);
+  while (rc == 0 && ndb_key_within(k.mv_data, k.mv_size, kill->data, kill->key_len)) {
+    if ((rc = mdb_cursor_del(c, 0)) == 0) rc = mdb_cursor_get(c, &k, &data, MDB_NEXT);
+  }
+  return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static int write_entry(ndb_store *store, MDB_txn *txn, MDB_cursor *c, const ndb_entry *e, int append) {
+  MDB_val k = {e->key_len, (void *)(uintptr_t)e->data}, data;
+  int rc;
+  if (e->type == NDB_ABSENT) {
+    if (append) return 0;
+    rc = mdb_cursor_get(c, &k, &data, MDB_SET);
+    if (rc == 0) rc = mdb_cursor_del(c, 0);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+  }
+  data.mv_size = ndb_stored_size(e);
+  if ((rc = mdb_cursor_put(c, &k, &data, MDB_RESERVE | (append ? MDB_APPEND : 0))) != 0) return rc;
+  ndb_stored_write(e, data.mv_data);
+  if (!e->expiry) return 0;
+  char index[8 + NDB_KEY_MAX];
+  for (int i = 0; i < 8; i++) index[i] = (char)(e->expiry >> (56 - 8 * i));
+  memcpy(index + 8, e->data, e->key_len);
+  MDB_val at = {8 + (size_t)e->key_len, index}, none = {0, index};
+  return mdb_put(txn, store->expiry, &at, &none, 0);
+}
+
+/* Applies a layer in key order. */
+static int write_layer(ndb_store *store, MDB_txn *txn, const ndb_layer *l) {
+  MDB_cursor *c;
+  int rc = mdb_cursor_open(txn, store->nodes, &c);
+  if (rc) return rc;
+  ndb_tree_cursor at;
+  for (ndb_entry *e = ndb_cursor_first(&at, l->kills.root); e && rc == 0; e = ndb_cursor_next(&at)) rc = write_kill(c, e);
+  MDB_val last, data;
+  int append = 0;
+  if (rc == 0 && (rc = mdb_cursor_get(c, &last, &data, MDB_LAST)) == MDB_NOTFOUND) append = 1, rc = 0;
+  char bound[NDB_KEY_MAX + 64];
+  size_t bound_len = 0;
+  if (!append && rc == 0) {
+    bound_len = last.mv_size < sizeof bound ? last.mv_size : sizeof bound;
+    memcpy(bound, last.mv_data, bound_len);
+  }
+  for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && rc == 0; e = ndb_cursor_next(&at)) {
+    if (!append && ndb_key_compare(e->data, e->key_len, bound, bound_len) > 0) append = 1;
+    rc = write_entry(store, txn, c, e, append);
+  }
+  mdb_cursor_close(c);
+  return rc;
+}
+
+/* Writes and syncs the layer in one transaction. NDB_OK, or an NDB_E code with a message. */
+static int commit_layer(ndb_store *store, const ndb_layer *l) {
+  pthread_mutex_lock(&store->map_lock);
+  int rc, error = NDB_OK;
+  for (;;) {
+    MDB_txn *txn;
+    if (store->failure) lmdb_forgive(store->env);
+    rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+    if (rc == 0) {
+      rc = write_layer(store, txn, l);
+      if (rc == 0) rc = mdb_txn_commit(txn);
+      else mdb_txn_abort(txn);
+    }
+    if (rc != MDB_MAP_RESIZED && rc != MDB_MAP_FULL) break;
+    /* Grow and apply again. */
+    size_t size = rc == MDB_MAP_RESIZED ? 0 : lmdb_map_size(store->env) * 2;
+    if (size && size < lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l)) size = lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l);
+    if ((rc = ndb_store_remap_locked(store, size)) != 0) break;
+  }
+  pthread_mutex_unlock(&store->map_lock);
+  if (rc) error = ndb_lmdb_error(rc, "commit");
+  return error;
+}
+
+/* Takes what waits and commits it. Called with the lock, which it gives away meanwhile. */
+static void commit_pending(ndb_store *store) {
+  if (ndb_layer_empty(&store->frozen)) {
+    store->frozen = store->pending;
+    ndb_layer_init(&store->pending);
+    store->frozen_number = store->number;
+    store->dirty_since = 0;
+    atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+  }
+  pthread_mutex_unlock(&store->lock);
+  ndb_snapshot *fresh = NULL;
+  int error = commit_layer(store, &store->frozen);
+  if (error == NDB_OK) error = ndb_snapshot_open(store, &fresh);
+  pthread_mutex_lock(&store->lock);
+  if (error < 0) {
+    store->failure = error;
+    store->attempts++;
+    snprintf(store->failure_text, sizeof store->failure_text, "%s", ndb_message());
+    pthread_cond_broadcast(&store->done);
+    return;
+  }
+  ndb_layer written = store->frozen;
+  ndb_snapshot *before = store->base;
+  ndb_layer_init(&store->frozen);
+  store->base = fresh;
+  store->durable = store->frozen_number;
+  store->commits++;
+  store->failure = 0;
+  atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+  pthread_cond_broadcast(&store->done);
+  pthread_mutex_unlock(&store->lock);
+  ndb_layer_clear(&written); /* much to free, perhaps */
+  ndb_snapshot_unref(before);
+  if (store->commits % 1024 == 0) mdb_reader_check(store->env, NULL);
+  pthread_mutex_lock(&store->lock);
+}
+
+/* When the next commit is due; 0: at once, UINT64_MAX: nothing waits. */
+static uint64_t due(const ndb_store *store, uint64_t retry) {
+  if (!ndb_layer_empty(&store->frozen)) return retry;
+  if (!store->dirty_since) return UINT64_MAX;
+  if (store->stop || store->sync_to > store->durable || ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 0;
+  return store->dirty_since + (uint64_t)store->options.flush_ms;
+}
+
+static void *committer(void *argument) {
+  ndb_store *store = argument;
+  uint64_t retry = 0, wait = RETRY_MS;
+  pthread_mutex_lock(&store->lock);
+  for (;;) {
+    uint64_t at = due(store, retry), now = ndb_monotonic_ms();
+    if (at > now) {
+      if (store->stop && (at == UINT64_MAX || store->failure)) break;
+      if (at == UINT64_MAX) pthread_cond_wait(&store->work, &store->lock);
+      else wait_until(&store->work, &store->lock, at);
+      continue;
+    }
+    commit_pending(store);
+    if (store->failure) {
+      retry = ndb_monotonic_ms() + wait;
+      wait = wait * 2 < RETRY_MAX_MS ? wait * 2 : RETRY_MAX_MS;
+    } else {
+      wait = RETRY_MS;
+    }
+  }
+  store->committer_runs = 0;
+  pthread_mutex_unlock(&store->lock);
+  return NULL;
+}
+
+void ndb_committer_stop(ndb_store *store) {
+  pthread_mutex_lock(&store->lock);
+  int runs = store->committer_runs;
+  store->stop = 1;
+  pthread_cond_signal(&store->work);
+  pthread_mutex_unlock(&store->lock);
+  if (runs) pthread_join(store->committer, NULL);
+  store->stop = 0;
+}

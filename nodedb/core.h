@@ -1,0 +1,243 @@
+/* core.h: what the files of the core share (private).
+ *
+ * A read looks through three layers, the first that knows a node decides:
+ *   the session's own changes over pending, or pending itself outside a transaction;
+ *   frozen, what the committer is writing;
+ *   base, a read transaction of LMDB.
+ * pending holds all that this process has acknowledged and the committer has not taken yet.
+ * A layer has entries and kills: a kill hides what the layers below it hold of a node and
+ * its descendants. Kills of a layer do not lie within each other.
+ *
+ * Concurrency. store->lock guards what the comments say. It is never held while LMDB writes
+ * or syncs. A session captures references under it and then reads without it.
+ */
+#ifndef NODEDB_CORE_H
+#define NODEDB_CORE_H
+
+#include <lmdb.h>
+#include <lmdb_extend.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "error.h"
+#include "nodedb.h"
+#include "overlay.h"
+
+#define NDB_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* ---- view.c: snapshots of LMDB, and the layers over them ---- */
+
+/* The memory map of the file. It stays while a snapshot that began with it lives. */
+typedef struct {
+  _Atomic uint32_t refs;
+  void *retired; /* to unmap when refs are gone; NULL: LMDB's own */
+  size_t size;
+} ndb_map;
+
+/* A read transaction of LMDB, shared by all sessions that read this state. */
+typedef struct {
+  _Atomic uint32_t refs;
+  MDB_txn *txn;
+  size_t number;    /* of the commit that it shows */
+  ndb_map *map;
+  uint64_t nodes, expiring; /* records of the two sub-databases */
+} ndb_snapshot;
+
+typedef struct {
+  ndb_tree entries, kills;
+} ndb_layer;
+
+/* What a reader looks through. Kills of the own layer hide frozen and base. */
+typedef struct {
+  ndb_snapshot *base; /* NULL: of trees in memory */
+  ndb_tree_node *frozen, *frozen_kills;
+  ndb_tree_node *own, *own_kills;
+} ndb_view;
+
+typedef struct ndb_commit_log ndb_commit_log;
+
+struct ndb_store {
+  /* Set by ndb_open. */
+  ndb_store *next; /* in the list of open stores */
+  uint64_t device, inode;
+  uint32_t opens;
+  char *folder;
+  ndb_options options;
+  MDB_env *env;
+  MDB_dbi nodes, expiry, meta;
+  const volatile size_t *last_commit; /* of any process */
+
+  _Atomic uint64_t version; /* moves with every change of pending, frozen or base */
+  _Atomic uint32_t superseded; /* how often pending changes were dropped */
+
+  pthread_mutex_t lock;
+  /* Guarded by lock: */
+  pthread_cond_t work, done; /* for the committer; for those who wait for it */
+  ndb_snapshot *base;
+  ndb_layer frozen, pending;
+  uint64_t number, frozen_number, durable; /* of the last change, the last in frozen, the last that is durable */
+  uint64_t sync_to;      /* commit at once up to this number */
+  uint64_t dirty_since;  /* monotonic ms of the oldest change in pending; 0: empty */
+  uint64_t commits, foreign; /* commits of this process; changes of base by others */
+  int failure;           /* NDB_E code of the last attempt to commit frozen; 0: none */
+  uint64_t attempts;     /* that failed */
+  char failure_text[256];
+  ndb_session *sessions, *exclusive;
+  uint64_t exclusive_since;
+  uint32_t transactions; /* open ones: the log below is kept for them */
+  struct { ndb_entry *entry; int kill; } *log; /* what was committed in memory since the oldest of them began */
+  uint64_t log_start, log_end; /* numbers of the first item and behind the last */
+  size_t log_cap, log_bytes;
+  uint64_t lost_from, lost_to; /* numbers of changes that were dropped: (from, to] */
+  int committer_runs, stop;
+  pthread_t committer;
+
+  pthread_mutex_t map_lock; /* held while LMDB writes, and to map the file again */
+  ndb_map *map;             /* guarded by map_lock */
+};
+
+int ndb_lmdb_error(int rc, const char *doing); /* an LMDB or system error as an NDB_E code, with a message */
+int ndb_snapshot_open(ndb_store *store, ndb_snapshot **out);
+static inline ndb_snapshot *ndb_snapshot_ref(ndb_snapshot *s) {
+  if (s) atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+  return s;
+}
+void ndb_snapshot_unref(ndb_snapshot *s);
+/* Maps the file with at least size bytes; 0: as large as the last commit says. No write
+ * transaction of this process is open. */
+int ndb_store_remap_locked(ndb_store *store, size_t size); /* with map_lock; an error of LMDB */
+/* Makes base the last commit of any process. Called with the lock. */
+int ndb_store_refresh(ndb_store *store);
+
+void ndb_layer_init(ndb_layer *l);
+void ndb_layer_clear(ndb_layer *l);
+/* Kills a node and what is below it in the layer; below tells whether layers lie under it. */
+int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below);
+static inline uint64_t ndb_layer_bytes(const ndb_layer *l) { return l->entries.bytes + l->kills.bytes; }
+static inline int ndb_layer_empty(const ndb_layer *l) { return !l->entries.root && !l->kills.root; }
+/* The kill that hides key, or NULL. */
+const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t len);
+
+static inline uint64_t ndb_now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+static inline uint64_t ndb_monotonic_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000 + 1;
+}
+
+/* A value as it stands in LMDB. */
+#define NDB_STORED_HEADER 17
+size_t ndb_stored_size(const ndb_entry *e);
+void ndb_stored_write(const ndb_entry *e, char *out);
+int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *expiry);
+/* True if the record's time to live is over. */
+int ndb_stored_expired(const char *data, size_t len);
+
+/* Looks key up in the view: NDB_OK or NDB_NONE. *expiry is 0 without a time to live. */
+int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry);
+void ndb_view_release(ndb_view *v);
+
+/* ---- reads.c: what a transaction has read ---- */
+typedef struct {
+  char *bytes;
+  size_t used, cap;
+  struct { uint64_t hash; uint32_t at, len; } *points; /* hash table */
+  uint32_t point_count, point_cap;
+  struct { uint32_t low, low_len, high, high_len; } *ranges;
+  uint32_t range_count, range_cap;
+  int everything; /* more than is worth remembering */
+  int any;
+} ndb_reads;
+void ndb_reads_reset(ndb_reads *r);
+void ndb_reads_free(ndb_reads *r);
+void ndb_reads_point(ndb_reads *r, const char *key, size_t len);
+/* All keys from low to high, both included. */
+void ndb_reads_range(ndb_reads *r, const char *low, size_t low_len, const char *high, size_t high_len);
+/* True if the change of key (a kill: of all below it) concerns what was read. */
+int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill);
+
+/* ---- session.c, transaction.c ---- */
+typedef struct { /* what a rollback puts back */
+  ndb_tree entries, kills;
+  uint32_t killed;
+} ndb_mark_state;
+
+typedef struct { /* a tree in memory that a rollback puts back */
+  int level;
+  size_t name_len; /* with the 0 behind it; 0: all trees */
+  char name[NDB_NAME_MAX + 2];
+  ndb_tree tree; /* as it was */
+} ndb_local_state;
+
+enum { NDB_LEVELS = 128 };
+
+struct ndb_session {
+  ndb_store *store;       /* NULL: trees in memory only */
+  ndb_session *next, *previous;
+  uint32_t superseded;    /* as the session has last reported */
+  int level;
+  ndb_view view;          /* base; in a transaction frozen, too */
+  uint64_t version;       /* of the store, when view was taken */
+  int clean;              /* outside a transaction: pending and frozen were empty then */
+  ndb_layer own;          /* in a transaction: pending as it was at begin, and the changes */
+  ndb_tree_node *begin_entries, *begin_kills; /* roots of own at begin */
+  uint64_t begin_bytes, begin_foreign, begin_log, begin_number;
+  int broken;             /* NDB_E code of a change that was only half made: only rollback helps */
+  uint32_t conflicts;     /* in a row */
+  ndb_entry **killed;     /* what this transaction has killed, in order */
+  uint32_t killed_count, killed_cap;
+  ndb_mark_state *marks;
+  uint32_t mark_count, mark_cap;
+  uint32_t level_mark[NDB_LEVELS + 1]; /* of an inner transaction: its first mark */
+  ndb_reads reads;
+  ndb_tree local;         /* trees in memory */
+  ndb_local_state *local_states;
+  uint32_t local_state_count, local_state_cap;
+  uint64_t changes;       /* of local and own, and of level */
+  ndb_entry *held;        /* the entry that the last result points into */
+  void *locks;            /* of lock.c */
+  char text[NDB_NUMBER_TEXT];
+  char key[NDB_KEY_MAX + 16]; /* that the last result points into */
+};
+
+/* Begins a call: reports once that changes were dropped. */
+int ndb_session_enter(ndb_session *s);
+static inline int ndb_is_stored(const char *key, size_t len) { return len == 0 || key[0] == '^'; }
+
+/* What the session sees, borrowed for one call. It may hold the store's lock until the call of
+ * ndb_session_view_end, so do little. */
+int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *locked);
+void ndb_session_view_end(ndb_session *s, int locked);
+/* The same with references of its own, for longer; *version is that of ndb_session_version. */
+int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version);
+/* Moves whenever what the session sees may have changed. */
+uint64_t ndb_session_version(const ndb_session *s, int stored);
+
+/* Begin and end of a change: outside a transaction it holds the store's lock between. */
+int ndb_change_begin(ndb_session *s, const char *key, size_t len);
+int ndb_change_put(ndb_session *s, ndb_entry *e); /* takes e */
+int ndb_change_kill(ndb_session *s, const char *key, size_t len);
+int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry);
+int ndb_change_end(ndb_session *s, const char *key, int result); /* returns result */
+
+void ndb_transaction_free(ndb_session *s); /* drops an open transaction; store->lock is not held */
+
+/* ---- commit.c ---- */
+/* Locks the store for a change outside a transaction, or a commit; waits for room and for the
+ * right to write, and makes base the last commit of any process. Unlocked if it fails. */
+int ndb_store_lock_write(ndb_store *store, const ndb_session *s);
+/* Ends a change: counts it, wakes the committer. Called with the lock, which stays. */
+void ndb_store_changed(ndb_store *store);
+/* Notes a change for open transactions. Called with the lock. */
+void ndb_store_log(ndb_store *store, ndb_entry *e, int kill);
+void ndb_store_trim_log(ndb_store *store);
+/* Waits until all up to number is durable. Called without the lock. */
+int ndb_store_flush(ndb_store *store, uint64_t number);
+void ndb_committer_stop(ndb_store *store);
+
+#endif

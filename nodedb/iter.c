@@ -1,0 +1,556 @@
+//go:build cgo && lmdb
+
+/* iter.c: iterators, and walks in slices.
+ *
+ * An iterator holds references to what it walks through, so its items stay valid until its
+ * next fill whatever is changed meanwhile. When the session sees something else than the
+ * iterator has captured, the next fill captures again and looks behind the last item given.
+ */
+#include <stdlib.h>
+
+#include "scan.h"
+
+enum { ARENA_MAX = 1 << 20, FIRST_BATCH = 8 };
+
+struct ndb_iter {
+  ndb_session *session;
+  int stored, flags;
+  ndb_view view;      /* of its own; valid if captured */
+  int captured, placed; /* the scan stands on the item behind the last one */
+  uint64_t version;
+  ndb_scan scan;
+  int has_from, has_to, started, finished;
+  uint32_t batch;     /* items of the next fill */
+  uint64_t left;      /* of the limit; UINT64_MAX: none */
+  size_t top_len, from_len, to_len, last_len;
+  uint32_t count;     /* of the last fill */
+  ndb_scalar subscripts[NDB_BATCH], values[NDB_BATCH];
+  const char *keys[NDB_BATCH];
+  uint32_t key_lens[NDB_BATCH];
+  char *text;
+  size_t text_used, text_cap;
+  char top[NDB_KEY_MAX + 2], from[NDB_KEY_MAX + 2], to[NDB_KEY_MAX + 2], last[NDB_KEY_MAX + 2];
+};
+
+static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
+
+/* Length of the child of top that key is or lies below. */
+static int child_len(const char *key, size_t len, size_t top_len) {
+  if (top_len == 0) {
+    const char *end = memchr(key, 0, len);
+    return end ? (int)(end - key) + 1 : ndb_fail(NDB_E_CORRUPT, "a key without a name");
+  }
+  int n = ndb_key_subscript_len(key, len, top_len);
+  return n < 0 ? n : (int)top_len + n;
+}
+
+static int bound_key(const char *top, size_t top_len, const ndb_scalar *bound, int whole, char *out, size_t *out_len) {
+  int n;
+  if (whole) {
+    if (bound->len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a bound of %u bytes", bound->len);
+    memcpy(out, bound->bytes, bound->len);
+    n = (int)bound->len;
+  } else if (top_len == 0) {
+    n = ndb_key_name(out, NDB_KEY_MAX, bound->bytes, bound->len);
+  } else {
+    memcpy(out, top, top_len);
+    n = ndb_key_append(out, top_len, NDB_KEY_MAX, bound);
+  }
+  if (n < 0) return n;
+  *out_len = (size_t)n;
+  return NDB_OK;
+}
+
+int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const ndb_scalar *from, const ndb_scalar *to, uint64_t limit,
+                  ndb_iter **out) {
+  *out = NULL;
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  if (len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes: at most %d are allowed", len, NDB_KEY_MAX);
+  ndb_iter *it = malloc(sizeof *it);
+  if (!it) return memory();
+  memset(it, 0, offsetof(ndb_iter, subscripts));
+  it->text = NULL, it->text_used = it->text_cap = 0;
+  it->session = s, it->flags = flags, it->stored = ndb_is_stored(key, len);
+  it->left = limit ? limit : UINT64_MAX;
+  it->batch = FIRST_BATCH;
+  it->top_len = len;
+  memcpy(it->top, key, len);
+  if (from) it->has_from = 1, error = bound_key(key, len, from, flags & NDB_DESCENDANTS, it->from, &it->from_len);
+  if (to && error == NDB_OK) it->has_to = 1, error = bound_key(key, len, to, flags & NDB_DESCENDANTS, it->to, &it->to_len);
+  if (error < 0) {
+    ndb_iter_close(it);
+    return error;
+  }
+  *out = it;
+  return NDB_OK;
+}
+
+void ndb_iter_close(ndb_iter *it) {
+  if (!it) return;
+  ndb_scan_close(&it->scan);
+  if (it->captured) ndb_view_release(&it->view);
+  free(it->text);
+  free(it);
+}
+
+int ndb_iter_valid(const ndb_iter *it) { return it->captured && it->version == ndb_session_version(it->session, it->stored); }
+
+int ndb_iter_seek_after(ndb_iter *it, uint32_t index) {
+  if (index >= it->count) return ndb_fail(NDB_E_ARGUMENT, "the last fill had %u items", it->count);
+  it->left += it->left == UINT64_MAX ? 0 : it->count - 1 - index;
+  it->last_len = it->key_lens[index];
+  memcpy(it->last, it->keys[index], it->last_len);
+  it->count = index + 1;
+  it->placed = it->finished = 0;
+  return NDB_OK;
+}
+
+/* Makes the iterator see what the session sees. */
+static int capture(ndb_iter *it) {
+  if (ndb_iter_valid(it)) return NDB_OK;
+  ndb_view fresh;
+  int error = ndb_session_capture(it->session, it->stored, &fresh, &it->version);
+  if (error < 0) return error;
+  if (it->captured) {
+    it->batch = FIRST_BATCH; /* it may change again soon */
+    ndb_view before = it->view;
+    if (!fresh.base) ndb_scan_close(&it->scan);
+    it->view = fresh;
+    error = ndb_scan_renew(&it->scan, &it->view);
+    ndb_view_release(&before);
+  } else {
+    it->view = fresh;
+    it->captured = 1;
+    error = ndb_scan_open(&it->scan, it->session->store, &it->view, it->flags & NDB_REVERSE ? 1 : 0);
+  }
+  it->placed = 0;
+  if (error < 0) it->version = 0;
+  return error;
+}
+
+/* The key to seek for the next item, in room. */
+static size_t next_place(const ndb_iter *it, char *room) {
+  size_t len;
+  int reverse = it->flags & NDB_REVERSE, below = it->flags & NDB_DESCENDANTS;
+  if (it->started) {
+    len = it->last_len;
+    memcpy(room, it->last, len);
+    if (!reverse) room[len++] = below ? 0 : (char)0xFF;
+  } else if (it->has_from) {
+    len = it->from_len;
+    memcpy(room, it->from, len);
+    if (reverse) room[len++] = below ? 0 : (char)0xFF;
+  } else {
+    len = it->top_len;
+    memcpy(room, it->top, len);
+    if (reverse) room[len++] = (char)0xFF;
+    else if (!(below && (it->flags & NDB_SELF)) && len) room[len++] = 0;
+  }
+  return len;
+}
+
+/* Is the scan's node behind the bound? */
+static int beyond(const ndb_iter *it, size_t len) {
+  if (!it->has_to) return 0;
+  int order = ndb_key_compare(it->scan.key, len, it->to, it->to_len);
+  return it->flags & NDB_REVERSE ? order < 0 : order > 0;
+}
+
+/* Room for the text of a subscript. It may not move once it was handed out, so it is made
+ * for the whole batch. */
+static char *text_room(ndb_iter *it) {
+  if (it->text_cap - it->text_used < NDB_KEY_MAX) return NULL;
+  return it->text + it->text_used;
+}
+
+static int decode(ndb_iter *it, const char *key, size_t len, ndb_scalar *out) {
+  char *room = text_room(it);
+  size_t at = it->top_len;
+  int error = ndb_key_decode(key, len, &at, out, room);
+  if (error == NDB_OK && out->type != NDB_NUMBER) it->text_used += out->len;
+  return error;
+}
+
+static int fill_descendants(ndb_iter *it) {
+  ndb_scan *c = &it->scan;
+  int self = it->flags & NDB_SELF;
+  size_t bytes = 0;
+  while (it->count < it->batch && c->key && ndb_key_within(c->key, c->len, it->top, it->top_len) && !beyond(it, c->len)) {
+    if (c->len == it->top_len && !self) {
+      if (it->flags & NDB_REVERSE) break;
+    } else {
+      uint32_t i = it->count++;
+      it->keys[i] = c->key, it->key_lens[i] = (uint32_t)c->len;
+      if (it->flags & NDB_VALUES) {
+        uint64_t expiry;
+        int error = ndb_scan_value(c, &it->values[i], &expiry);
+        if (error < 0) return error;
+        bytes += it->values[i].type == NDB_STRING ? it->values[i].len : 0;
+      }
+    }
+    ndb_scan_next(c);
+    if (bytes > ARENA_MAX) break;
+  }
+  return c->error;
+}
+
+static int fill_siblings(ndb_iter *it) {
+  ndb_scan *c = &it->scan;
+  int reverse = it->flags & NDB_REVERSE;
+  size_t bytes = 0;
+  while (it->count < it->batch && c->key && ndb_key_within(c->key, c->len, it->top, it->top_len)) {
+    if (c->len == it->top_len) { /* the parent itself */
+      if (reverse) break;
+      ndb_scan_next(c);
+      continue;
+    }
+    if (!text_room(it)) break;
+    int len = child_len(c->key, c->len, it->top_len);
+    if (len < 0) return len;
+    if (beyond(it, (size_t)len)) break;
+    uint32_t i = it->count;
+    const char *key = c->key;
+    size_t key_len = (size_t)len;
+    int error = decode(it, key, key_len, &it->subscripts[i]);
+    if (error < 0) return error;
+    it->keys[i] = key, it->key_lens[i] = (uint32_t)key_len;
+    if (it->flags & NDB_VALUES) {
+      uint64_t expiry = 0;
+      it->values[i].type = NDB_ABSENT;
+      if (c->len == key_len) error = ndb_scan_value(c, &it->values[i], &expiry);
+      else if (reverse) error = ndb_view_get(it->session->store, &it->view, key, key_len, &it->values[i], &expiry);
+      if (error < 0) return error;
+      if (error == NDB_NONE) it->values[i].type = NDB_ABSENT;
+      bytes += it->values[i].type == NDB_STRING ? it->values[i].len : 0;
+    }
+    it->count++;
+    /* Behind the child and what is below it: a step or two, else a jump. */
+    int exact = c->len == key_len;
+    if (!reverse || exact) {
+      ndb_scan_next(c);
+      if (!reverse && c->key && ndb_key_within(c->key, c->len, key, key_len)) ndb_scan_next(c);
+    }
+    if (c->key && (reverse ? !exact : ndb_key_within(c->key, c->len, key, key_len))) {
+      char place[NDB_KEY_MAX + 1];
+      memcpy(place, key, key_len);
+      place[key_len] = (char)0xFF;
+      ndb_scan_seek(c, place, key_len + (reverse ? 0u : 1u));
+    }
+    if (bytes > ARENA_MAX) break;
+  }
+  return c->error;
+}
+
+int ndb_iter_fill(ndb_iter *it, ndb_items *out) {
+  *out = (ndb_items){it->subscripts, it->values, it->keys, it->key_lens, 0};
+  int error = ndb_session_enter(it->session);
+  if (error < 0) return error;
+  it->count = 0;
+  if (it->left == 0) return NDB_NONE;
+  if ((error = capture(it)) < 0) return error;
+  if (it->finished && it->placed) return NDB_NONE;
+  it->text_used = 0;
+  uint32_t batch = it->batch < it->left ? it->batch : (uint32_t)it->left;
+  if (!(it->flags & NDB_DESCENDANTS) && it->text_cap < (size_t)NDB_KEY_MAX + batch * 32) {
+    free(it->text);
+    it->text_cap = 0;
+    it->text = malloc((size_t)NDB_KEY_MAX + batch * 32);
+    if (!it->text) return memory();
+    it->text_cap = (size_t)NDB_KEY_MAX + batch * 32;
+  }
+  char place[NDB_KEY_MAX + 2];
+  size_t place_len = next_place(it, place);
+  if (!it->placed) ndb_scan_seek(&it->scan, place, place_len);
+  it->placed = 1;
+  uint32_t full = it->batch;
+  it->batch = batch;
+  error = it->flags & NDB_DESCENDANTS ? fill_descendants(it) : fill_siblings(it);
+  it->batch = full < NDB_BATCH ? full * 4 < NDB_BATCH ? full * 4 : NDB_BATCH : NDB_BATCH;
+  if (error < 0) {
+    it->placed = 0;
+    it->count = 0;
+    return error;
+  }
+  if (it->count) {
+    it->started = 1;
+    it->last_len = it->key_lens[it->count - 1];
+    memcpy(it->last, it->keys[it->count - 1], it->last_len);
+  }
+  if (it->session->level && it->stored) {
+    /* What was passed is what was read; at the end also that nothing follows. */
+    char end[NDB_KEY_MAX + 2];
+    size_t end_len = it->count ? it->last_len : it->top_len;
+    memcpy(end, it->count ? it->last : it->top, end_len);
+    if (!(it->flags & NDB_REVERSE)) {
+      if (!it->count || !(it->flags & NDB_DESCENDANTS)) end[end_len++] = (char)0xFF;
+      ndb_reads_range(&it->session->reads, place, place_len, end, end_len);
+    } else {
+      ndb_reads_range(&it->session->reads, end, end_len, place, place_len);
+    }
+  }
+  out->count = it->count;
+  if (it->left != UINT64_MAX) it->left -= it->count;
+  if (it->count) return NDB_OK;
+  it->finished = 1;
+  return NDB_NONE;
+}
+
+/* ---- single steps ---- */
+
+/* What the scan stands on, copied for the caller: the view is given back when the call ends. */
+static const char *keep_key(ndb_session *s, const char *key, size_t len) {
+  memcpy(s->key, key, len);
+  return s->key;
+}
+
+static void read_between(ndb_session *s, const char *a, size_t a_len, const char *b, size_t b_len) {
+  if (!s->level || !s->store) return;
+  if (ndb_key_compare(a, a_len, b, b_len) <= 0) ndb_reads_range(&s->reads, a, a_len, b, b_len);
+  else ndb_reads_range(&s->reads, b, b_len, a, a_len);
+}
+
+int ndb_next_sibling(ndb_session *s, const char *key, size_t len, int reverse, ndb_scalar *out) {
+  int locked, parent, result = ndb_session_enter(s);
+  ndb_view view;
+  ndb_scan c;
+  char place[NDB_KEY_MAX + 1];
+  if (result < 0) return result;
+  if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes", len);
+  if ((parent = ndb_key_parent(key, len)) < 0) return parent;
+  int stored = ndb_is_stored(key, len);
+  if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
+  if ((result = ndb_scan_open(&c, s->store, &view, reverse != 0)) == NDB_OK) {
+    memcpy(place, key, len);
+    if (!reverse) place[len] = (char)0xFF;
+    size_t place_len = len + (reverse ? 0u : 1u);
+    ndb_scan_seek(&c, place, place_len);
+    result = c.error;
+    if (result == NDB_OK && c.key && c.len > (size_t)parent && ndb_key_within(c.key, c.len, key, (size_t)parent)) {
+      int found = child_len(c.key, c.len, (size_t)parent);
+      size_t at = (size_t)parent;
+      if (found < 0) {
+        result = found;
+      } else {
+        char child[NDB_KEY_MAX + 1];
+        memcpy(child, c.key, (size_t)found);
+        result = ndb_key_decode(child, (size_t)found, &at, out, s->key);
+        child[found] = (char)0xFF;
+        if (stored) read_between(s, place, place_len, child, (size_t)found + (reverse ? 0u : 1u));
+      }
+    } else if (result == NDB_OK) {
+      result = NDB_NONE;
+      char end[NDB_KEY_MAX + 1];
+      memcpy(end, key, (size_t)parent);
+      end[parent] = (char)0xFF;
+      if (stored) read_between(s, place, place_len, end, (size_t)parent + (reverse ? 0u : 1u));
+    }
+  }
+  ndb_scan_close(&c);
+  ndb_session_view_end(s, locked);
+  return result;
+}
+
+int ndb_next_node(ndb_session *s, const char *key, size_t len, int reverse, const char **next, size_t *next_len) {
+  int locked, result = ndb_session_enter(s);
+  ndb_view view;
+  ndb_scan c;
+  char place[NDB_KEY_MAX + 1];
+  if (result < 0) return result;
+  const char *name_end = len <= NDB_KEY_MAX ? memchr(key, 0, len) : NULL;
+  if (!name_end) return ndb_fail(NDB_E_KEY, "a key of %zu bytes without a name", len);
+  size_t name_len = (size_t)(name_end - key) + 1;
+  int stored = ndb_is_stored(key, len);
+  if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
+  if ((result = ndb_scan_open(&c, s->store, &view, reverse != 0)) == NDB_OK) {
+    memcpy(place, key, len);
+    place[len] = 0;
+    size_t place_len = len + (reverse ? 0u : 1u);
+    ndb_scan_seek(&c, place, place_len);
+    result = c.error;
+    if (result == NDB_OK && c.key && ndb_key_within(c.key, c.len, key, name_len)) {
+      *next = keep_key(s, c.key, c.len);
+      *next_len = c.len;
+      if (stored) read_between(s, place, place_len, *next, *next_len);
+    } else if (result == NDB_OK) {
+      result = NDB_NONE;
+      char end[NDB_KEY_MAX + 1];
+      memcpy(end, key, name_len);
+      end[name_len] = (char)0xFF;
+      if (stored) read_between(s, place, place_len, end, name_len + (reverse ? 0u : 1u));
+    }
+  }
+  ndb_scan_close(&c);
+  ndb_session_view_end(s, locked);
+  return result;
+}
+
+int ndb_data(ndb_session *s, const char *key, size_t len) {
+  int locked, result = ndb_session_enter(s), data = 0;
+  ndb_view view;
+  ndb_scan c;
+  ndb_scalar value;
+  uint64_t expiry;
+  char place[NDB_KEY_MAX + 1];
+  if (result < 0) return result;
+  if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes", len);
+  int stored = ndb_is_stored(key, len);
+  if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
+  memcpy(place, key, len);
+  result = ndb_view_get(s->store, &view, key, len, &value, &expiry);
+  if (result == NDB_OK) data = 1;
+  if (result >= 0 && (result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {
+    place[len] = 0;
+    ndb_scan_seek(&c, place, len + 1);
+    result = c.error;
+    if (c.key && ndb_key_within(c.key, c.len, key, len)) data += 10;
+    ndb_scan_close(&c);
+  }
+  ndb_session_view_end(s, locked);
+  place[len] = (char)0xFF;
+  if (stored) read_between(s, key, len, place, len + 1);
+  return result < 0 ? result : data;
+}
+
+/* ---- walks in slices ---- */
+
+/* Places a scan at the start of a subtree, or behind position. */
+static void resume(ndb_scan *c, const char *key, size_t len, const char *position, size_t position_len) {
+  char place[NDB_KEY_MAX + 1];
+  if (position_len == 0) {
+    ndb_scan_seek(c, key, len);
+    return;
+  }
+  memcpy(place, position, position_len);
+  place[position_len] = 0;
+  ndb_scan_seek(c, place, position_len + 1);
+}
+
+int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char *position, size_t *position_len, uint64_t *count) {
+  ndb_view view;
+  ndb_scan c;
+  uint64_t version;
+  int result = ndb_session_enter(s);
+  if (result < 0) return result;
+  if (len > NDB_KEY_MAX || *position_len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes", len);
+  int stored = ndb_is_stored(key, len);
+  if ((result = ndb_session_capture(s, stored, &view, &version)) < 0) return result;
+  if ((result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {
+    resume(&c, key, len, position, *position_len);
+    uint64_t taken = 0;
+    while (c.key && ndb_key_within(c.key, c.len, key, len)) {
+      ++*count;
+      if (steps && ++taken >= steps) {
+        *position_len = c.len;
+        memcpy(position, c.key, c.len);
+        result = NDB_MORE;
+        break;
+      }
+      ndb_scan_next(&c);
+    }
+    if (c.error) result = c.error;
+    if (stored) {
+      char end[NDB_KEY_MAX + 1];
+      memcpy(end, key, len);
+      end[len] = (char)0xFF;
+      read_between(s, key, len, end, len + 1);
+    }
+  }
+  ndb_scan_close(&c);
+  ndb_view_release(&view);
+  return result;
+}
+
+/* One slice of a merge, inside a transaction if the target is stored. */
+static int merge_slice(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len, uint64_t steps, char *position,
+                       size_t *position_len) {
+  ndb_view view;
+  ndb_scan c;
+  uint64_t version, taken = 0;
+  int stored = ndb_is_stored(from, from_len);
+  int result = ndb_session_capture(s, stored, &view, &version);
+  if (result < 0) return result;
+  if ((result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {
+    for (resume(&c, from, from_len, position, *position_len); c.key && ndb_key_within(c.key, c.len, from, from_len); ndb_scan_next(&c)) {
+      char key[NDB_KEY_MAX];
+      ndb_scalar value;
+      uint64_t expiry;
+      size_t rest = c.len - from_len;
+      if (to_len + rest > NDB_KEY_MAX) {
+        result = ndb_fail(NDB_E_KEY, "a node of the merge would have a path longer than %d bytes", NDB_KEY_MAX);
+        break;
+      }
+      memcpy(key, to, to_len);
+      memcpy(key + to_len, c.key + from_len, rest);
+      int depth = ndb_key_depth(key, to_len + rest);
+      if (depth > NDB_SUBSCRIPTS_MAX)
+        depth = ndb_fail(NDB_E_ARGUMENT, "a node of the merge would have %d subscripts: at most %d are allowed", depth, NDB_SUBSCRIPTS_MAX);
+      if ((result = depth < 0 ? depth : NDB_OK) < 0) break;
+      if ((result = ndb_scan_value(&c, &value, &expiry)) < 0) break;
+      if ((result = ndb_change_begin(s, key, to_len + rest)) < 0) break;
+      result = ndb_change_end(s, key, ndb_change_put(s, ndb_entry_new(key, to_len + rest, &value, expiry)));
+      if (result < 0) break;
+      if (steps && ++taken >= steps) {
+        *position_len = c.len;
+        memcpy(position, c.key, c.len);
+        result = NDB_MORE;
+        break;
+      }
+    }
+    if (c.error) result = c.error;
+    if (stored) {
+      char end[NDB_KEY_MAX + 1];
+      memcpy(end, from, from_len);
+      end[from_len] = (char)0xFF;
+      read_between(s, from, from_len, end, from_len + 1);
+    }
+  }
+  ndb_scan_close(&c);
+  ndb_view_release(&view);
+  return result;
+}
+
+int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len, uint64_t steps, char *position,
+              size_t *position_len) {
+  int result = ndb_session_enter(s);
+  if (result < 0) return result;
+  if (to_len < 2 || to_len > NDB_KEY_MAX || from_len < 2 || from_len > NDB_KEY_MAX || *position_len > NDB_KEY_MAX)
+    return ndb_fail(NDB_E_KEY, "keys of %zu and %zu bytes", to_len, from_len);
+  int same = to_len == from_len && memcmp(to, from, to_len) == 0;
+  if (same) return NDB_OK;
+  if (ndb_key_within(to, to_len, from, from_len) || ndb_key_within(from, from_len, to, to_len))
+    return ndb_fail(NDB_E_MERGE, "source and target of the merge lie within each other");
+  if (s->level || !ndb_is_stored(to, to_len)) {
+    /* All of the slice or nothing of it. */
+    uint64_t mark = ndb_is_stored(to, to_len) ? ndb_mark(s) : 0;
+    result = merge_slice(s, to, to_len, from, from_len, steps, position, position_len);
+    if (result < 0 && mark) {
+      int code = result;
+      char text[512];
+      strncpy(text, ndb_message(), sizeof text - 1);
+      text[sizeof text - 1] = 0;
+      ndb_undo(s, mark);
+      return ndb_fail(code, "%s", text);
+    }
+    return result;
+  }
+  if ((result = ndb_begin(s)) < 0) return result;
+  char start[NDB_KEY_MAX];
+  size_t start_len = *position_len;
+  memcpy(start, position, start_len);
+  for (;;) {
+    result = merge_slice(s, to, to_len, from, from_len, steps, position, position_len);
+    if (result < 0) {
+      ndb_transaction_free(s);
+      return result;
+    }
+    int committed = ndb_commit(s, NULL);
+    if (committed == NDB_OK) return result;
+    if (committed != NDB_E_CONFLICT) {
+      if (s->level) ndb_transaction_free(s);
+      return committed;
+    }
+    *position_len = start_len;
+    memcpy(position, start, start_len);
+  }
+}

@@ -1,0 +1,497 @@
+//go:build cgo && lmdb
+
+/* overlay.c: the copy-on-write B+tree of overlay.h.
+ *
+ * Nodes are not merged when they become small, only removed when they are empty: trees live
+ * as long as a commit or a session does.
+ */
+#include "overlay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+enum { FAN = 32 };
+
+/* The lower bound of a child, shared by the copies of its parent. */
+typedef struct {
+  _Atomic uint32_t refs;
+  uint32_t len;
+  char key[];
+} separator;
+
+struct ndb_tree_node {
+  _Atomic uint32_t refs;
+  uint16_t count;
+  uint16_t height; /* 0: leaf */
+  uint64_t generation;
+  union {
+    ndb_entry *entries[FAN];
+    struct {
+      ndb_tree_node *child[FAN];
+      separator *bound[FAN]; /* bound[0] is not used */
+    } in;
+  } u;
+};
+typedef ndb_tree_node node;
+
+static _Atomic uint64_t generations = 1;
+static uint64_t next_generation(void) { return atomic_fetch_add_explicit(&generations, 1, memory_order_relaxed); }
+
+/* ---- entries ---- */
+
+ndb_entry *ndb_entry_new(const char *key, size_t len, const ndb_scalar *value, uint64_t expiry) {
+  size_t bytes = value->type == NDB_STRING || value->type == NDB_DIGITS ? value->len : 0;
+  ndb_entry *e = malloc(sizeof *e + len + bytes);
+  if (!e) return NULL;
+  atomic_init(&e->refs, 1);
+  e->value_len = e->value_cap = (uint32_t)bytes;
+  e->key_len = (uint16_t)len;
+  e->type = (uint8_t)value->type;
+  e->generation = 0;
+  e->expiry = expiry;
+  e->number = value->type == NDB_NUMBER ? value->number : 0;
+  memcpy(e->data, key, len);
+  if (bytes) memcpy(e->data + len, value->bytes, bytes);
+  return e;
+}
+
+void ndb_entry_unref(ndb_entry *e) {
+  if (e && atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) == 1) free(e);
+}
+
+static separator *separator_new(const char *key, size_t len) {
+  separator *s = malloc(sizeof *s + len);
+  if (!s) return NULL;
+  atomic_init(&s->refs, 1);
+  s->len = (uint32_t)len;
+  memcpy(s->key, key, len);
+  return s;
+}
+
+static void separator_unref(separator *s) {
+  if (s && atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) free(s);
+}
+
+/* ---- nodes ---- */
+
+static node *node_new(const ndb_tree *t, int height) {
+  size_t size = height ? sizeof(node) : offsetof(node, u) + sizeof(((node *)0)->u.entries);
+  node *n = malloc(size);
+  if (!n) return NULL;
+  atomic_init(&n->refs, 1);
+  n->count = 0;
+  n->height = (uint16_t)height;
+  n->generation = t->generation;
+  return n;
+}
+
+ndb_tree_node *ndb_root_ref(ndb_tree_node *n) {
+  if (n) atomic_fetch_add_explicit(&n->refs, 1, memory_order_relaxed);
+  return n;
+}
+
+/* Recursion is as deep as the tree, at most NDB_TREE_HEIGHT. */
+void ndb_root_unref(ndb_tree_node *n) {
+  if (!n || atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1) return;
+  for (int i = 0; i < n->count; i++) {
+    if (n->height) {
+      ndb_root_unref(n->u.in.child[i]);
+      if (i) separator_unref(n->u.in.bound[i]);
+    } else {
+      ndb_entry_unref(n->u.entries[i]);
+    }
+  }
+  free(n);
+}
+
+/* Makes *slot a node that only this tree sees; the node above is one already. */
+static int own_node(ndb_tree *t, node **slot) {
+  node *n = *slot;
+  if (n->generation == t->generation) return NDB_OK;
+  if (atomic_load_explicit(&n->refs, memory_order_acquire) == 1) { /* all snapshots were released */
+    n->generation = t->generation;
+    return NDB_OK;
+  }
+  node *copy = node_new(t, n->height);
+  if (!copy) return ndb_fail(NDB_E_MEMORY, "out of memory");
+  copy->count = n->count;
+  for (int i = 0; i < n->count; i++) {
+    if (n->height) {
+      copy->u.in.child[i] = ndb_root_ref(n->u.in.child[i]);
+      copy->u.in.bound[i] = i ? n->u.in.bound[i] : NULL;
+      if (i) atomic_fetch_add_explicit(&n->u.in.bound[i]->refs, 1, memory_order_relaxed);
+    } else {
+      copy->u.entries[i] = ndb_entry_ref(n->u.entries[i]);
+    }
+  }
+  *slot = copy;
+  ndb_root_unref(n);
+  return NDB_OK;
+}
+
+/* The first entry of a leaf that is >= key; *same tells whether it is key. */
+static inline int leaf_search(const node *n, const char *key, size_t len, int *same) {
+  int low = 0, high = n->count;
+  *same = 0;
+  if (high > 0) { /* keys mostly come in order */
+    const ndb_entry *last = n->u.entries[high - 1];
+    int c = ndb_key_compare(last->data, last->key_len, key, len);
+    if (c < 0) return high;
+    if (c == 0) return *same = 1, high - 1;
+    high--;
+  }
+  while (low < high) {
+    int middle = (low + high) / 2;
+    const ndb_entry *e = n->u.entries[middle];
+    int c = ndb_key_compare(e->data, e->key_len, key, len);
+    if (c == 0) return *same = 1, middle;
+    if (c < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/* The child in which key is, if it is anywhere. */
+static inline int child_search(const node *n, const char *key, size_t len) {
+  int low = 1, high = n->count;
+  if (high > 1) {
+    const separator *last = n->u.in.bound[high - 1];
+    if (ndb_key_compare(last->key, last->len, key, len) <= 0) return high - 1;
+    high--;
+  }
+  while (low < high) {
+    int middle = (low + high) / 2;
+    const separator *s = n->u.in.bound[middle];
+    if (ndb_key_compare(s->key, s->len, key, len) <= 0) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/* ---- trees ---- */
+
+void ndb_tree_init(ndb_tree *t) { *t = (ndb_tree){.generation = next_generation()}; }
+
+void ndb_tree_clear(ndb_tree *t) {
+  ndb_root_unref(t->root);
+  ndb_tree_init(t);
+}
+
+ndb_tree_node *ndb_tree_snapshot(ndb_tree *t) {
+  if (t->root) t->generation = next_generation();
+  return ndb_root_ref(t->root);
+}
+
+void ndb_tree_fork(ndb_tree *t, ndb_tree *copy) {
+  *copy = *t;
+  copy->root = ndb_tree_snapshot(t);
+  copy->generation = next_generation();
+}
+
+/* Splits the full child i of n. The last node of a tree gives away only its last item, so
+ * that keys that come in order leave full nodes behind. */
+static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
+  node *left = n->u.in.child[i];
+  node *right = node_new(t, left->height);
+  int keep = rightmost ? FAN - 1 : FAN / 2;
+  separator *bound = NULL;
+  if (!right) return ndb_fail(NDB_E_MEMORY, "out of memory");
+  if (left->height) {
+    bound = left->u.in.bound[keep];
+  } else {
+    const ndb_entry *before = left->u.entries[keep - 1], *after = left->u.entries[keep];
+    size_t same = 0, most = before->key_len < after->key_len ? before->key_len : after->key_len;
+    while (same < most && before->data[same] == after->data[same]) same++;
+    bound = separator_new(after->data, same + 1);
+  }
+  if (!bound) {
+    free(right);
+    return ndb_fail(NDB_E_MEMORY, "out of memory");
+  }
+  right->count = (uint16_t)(FAN - keep);
+  if (left->height) {
+    memcpy(right->u.in.child, left->u.in.child + keep, right->count * sizeof(node *));
+    memcpy(right->u.in.bound, left->u.in.bound + keep, right->count * sizeof(separator *));
+    right->u.in.bound[0] = NULL;
+  } else {
+    memcpy(right->u.entries, left->u.entries + keep, right->count * sizeof(ndb_entry *));
+  }
+  left->count = (uint16_t)keep;
+  int move = n->count - (i + 1);
+  memmove(n->u.in.child + i + 2, n->u.in.child + i + 1, (size_t)move * sizeof(node *));
+  memmove(n->u.in.bound + i + 2, n->u.in.bound + i + 1, (size_t)move * sizeof(separator *));
+  n->u.in.child[i + 1] = right;
+  n->u.in.bound[i + 1] = bound;
+  n->count++;
+  return NDB_OK;
+}
+
+int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
+  int error = NDB_OK;
+  e->generation = atomic_load_explicit(&e->refs, memory_order_relaxed) == 1 ? t->generation : 0;
+  if (!t->root && !(t->root = node_new(t, 0))) {
+    error = ndb_fail(NDB_E_MEMORY, "out of memory");
+    goto fail;
+  }
+  if ((error = own_node(t, &t->root)) < 0) goto fail;
+  if (t->root->count == FAN) {
+    node *root = t->root->height + 2 < NDB_TREE_HEIGHT ? node_new(t, t->root->height + 1) : NULL;
+    if (!root) {
+      error = ndb_fail(NDB_E_MEMORY, "out of memory");
+      goto fail;
+    }
+    root->count = 1;
+    root->u.in.child[0] = t->root;
+    root->u.in.bound[0] = NULL;
+    t->root = root;
+    if ((error = split_child(t, root, 0, 1)) < 0) goto fail;
+  }
+  node *n = t->root;
+  int rightmost = 1;
+  while (n->height) {
+    int i = child_search(n, e->data, e->key_len);
+    rightmost = rightmost && i == n->count - 1;
+    if ((error = own_node(t, &n->u.in.child[i])) < 0) goto fail;
+    if (n->u.in.child[i]->count == FAN) {
+      if ((error = split_child(t, n, i, rightmost)) < 0) goto fail;
+      const separator *s = n->u.in.bound[i + 1];
+      if (ndb_key_compare(s->key, s->len, e->data, e->key_len) <= 0) i++;
+      else rightmost = 0;
+    }
+    n = n->u.in.child[i];
+  }
+  int same, i = leaf_search(n, e->data, e->key_len, &same);
+  if (same) {
+    ndb_entry *old = n->u.entries[i];
+    t->bytes -= ndb_entry_size(old), t->count--, t->expiring -= old->expiry != 0;
+    n->u.entries[i] = e;
+    ndb_entry_unref(old);
+  } else {
+    memmove(n->u.entries + i + 1, n->u.entries + i, (size_t)(n->count - i) * sizeof(ndb_entry *));
+    n->u.entries[i] = e;
+    n->count++;
+  }
+  t->bytes += ndb_entry_size(e), t->count++, t->expiring += e->expiry != 0;
+  return NDB_OK;
+fail:
+  ndb_entry_unref(e);
+  return error;
+}
+
+/* Takes what n holds out of the sums of the tree. */
+static void discount(ndb_tree *t, const node *n) {
+  for (int i = 0; i < n->count; i++) {
+    if (n->height) {
+      discount(t, n->u.in.child[i]);
+    } else {
+      const ndb_entry *e = n->u.entries[i];
+      t->bytes -= ndb_entry_size(e), t->count--, t->expiring -= e->expiry != 0;
+    }
+  }
+}
+
+typedef struct {
+  const char *low, *high; /* NULL: no bound */
+  size_t low_len, high_len;
+} range;
+
+static int cut_node(ndb_tree *t, node **slot, range r) {
+  int error = own_node(t, slot);
+  if (error < 0) return error;
+  node *n = *slot;
+  if (n->height == 0) {
+    int same;
+    int from = r.low ? leaf_search(n, r.low, r.low_len, &same) : 0;
+    int to = r.high ? leaf_search(n, r.high, r.high_len, &same) : n->count;
+    for (int i = from; i < to; i++) {
+      ndb_entry *e = n->u.entries[i];
+      t->bytes -= ndb_entry_size(e), t->count--, t->expiring -= e->expiry != 0;
+      ndb_entry_unref(e);
+    }
+    if (to > from) {
+      memmove(n->u.entries + from, n->u.entries + to, (size_t)(n->count - to) * sizeof(ndb_entry *));
+      n->count = (uint16_t)(n->count - (to - from));
+    }
+  } else {
+    int from = r.low ? child_search(n, r.low, r.low_len) : 0;
+    int to = r.high ? child_search(n, r.high, r.high_len) : n->count - 1;
+    for (int i = from; i <= to; i++) {
+      range part = {i == from ? r.low : NULL, i == to ? r.high : NULL, r.low_len, r.high_len};
+      if (!part.low && !part.high) {
+        discount(t, n->u.in.child[i]);
+        ndb_root_unref(n->u.in.child[i]);
+        n->u.in.child[i] = NULL;
+      } else if ((error = cut_node(t, &n->u.in.child[i], part)) < 0) {
+        break;
+      }
+    }
+    int kept = 0; /* close the gaps, also after an error */
+    for (int i = 0; i < n->count; i++) {
+      if (!n->u.in.child[i]) {
+        if (i) separator_unref(n->u.in.bound[i]);
+        continue;
+      }
+      if (kept == 0 && i) separator_unref(n->u.in.bound[i]);
+      n->u.in.child[kept] = n->u.in.child[i];
+      n->u.in.bound[kept] = kept ? n->u.in.bound[i] : NULL;
+      kept++;
+    }
+    n->count = (uint16_t)kept;
+  }
+  if (n->count == 0) {
+    ndb_root_unref(n);
+    *slot = NULL;
+  }
+  return error;
+}
+
+int ndb_tree_cut(ndb_tree *t, const char *low, size_t low_len, const char *high, size_t high_len) {
+  ndb_tree_cursor c;
+  ndb_entry *first = ndb_cursor_seek(&c, t->root, low, low_len);
+  if (!first || ndb_key_compare(first->data, first->key_len, high, high_len) >= 0) return NDB_OK;
+  int error = cut_node(t, &t->root, (range){low, high, low_len, high_len});
+  while (t->root && t->root->height && t->root->count == 1) {
+    node *above = t->root;
+    t->root = ndb_root_ref(above->u.in.child[0]);
+    ndb_root_unref(above);
+  }
+  return error;
+}
+
+/* ---- reading ---- */
+
+ndb_entry *ndb_root_find(const ndb_tree_node *n, const char *key, size_t len) {
+  if (!n) return NULL;
+  while (n->height) n = n->u.in.child[child_search(n, key, len)];
+  int same, i = leaf_search(n, key, len, &same);
+  return same ? n->u.entries[i] : NULL;
+}
+
+static ndb_entry *cursor_entry(const ndb_tree_cursor *c) {
+  return c->node[c->depth - 1]->u.entries[c->at[c->depth - 1]];
+}
+
+/* Goes down from the node at the given depth along its first or last items. */
+static ndb_entry *descend(ndb_tree_cursor *c, const node *n, int depth, int last) {
+  for (;;) {
+    c->node[depth] = n;
+    c->at[depth] = last ? n->count - 1 : 0;
+    depth++;
+    if (!n->height) break;
+    n = n->u.in.child[c->at[depth - 1]];
+  }
+  c->depth = depth;
+  return cursor_entry(c);
+}
+
+ndb_entry *ndb_cursor_first(ndb_tree_cursor *c, const ndb_tree_node *root) {
+  c->depth = 0;
+  return root ? descend(c, root, 0, 0) : NULL;
+}
+
+ndb_entry *ndb_cursor_next(ndb_tree_cursor *c) {
+  for (int d = c->depth - 1; d >= 0; d--) {
+    if (c->at[d] + 1 >= c->node[d]->count) continue;
+    c->at[d]++;
+    if (d == c->depth - 1) return cursor_entry(c);
+    return descend(c, c->node[d]->u.in.child[c->at[d]], d + 1, 0);
+  }
+  c->depth = 0;
+  return NULL;
+}
+
+ndb_entry *ndb_cursor_previous(ndb_tree_cursor *c) {
+  for (int d = c->depth - 1; d >= 0; d--) {
+    if (c->at[d] == 0) continue;
+    c->at[d]--;
+    if (d == c->depth - 1) return cursor_entry(c);
+    return descend(c, c->node[d]->u.in.child[c->at[d]], d + 1, 1);
+  }
+  c->depth = 0;
+  return NULL;
+}
+
+/* Puts the cursor where key is or would be in its leaf; the index may be just past the end. */
+static void locate(ndb_tree_cursor *c, const node *n, const char *key, size_t len) {
+  int depth = 0, same;
+  for (; n->height; n = n->u.in.child[c->at[depth - 1]]) {
+    c->node[depth] = n;
+    c->at[depth++] = child_search(n, key, len);
+  }
+  c->node[depth] = n;
+  c->at[depth++] = leaf_search(n, key, len, &same);
+  c->depth = depth;
+}
+
+ndb_entry *ndb_cursor_seek(ndb_tree_cursor *c, const ndb_tree_node *root, const char *key, size_t len) {
+  c->depth = 0;
+  if (!root) return NULL;
+  locate(c, root, key, len);
+  if (c->at[c->depth - 1] < c->node[c->depth - 1]->count) return cursor_entry(c);
+  c->at[c->depth - 1]--;
+  return ndb_cursor_next(c);
+}
+
+ndb_entry *ndb_cursor_seek_before(ndb_tree_cursor *c, const ndb_tree_node *root, const char *key, size_t len) {
+  c->depth = 0;
+  if (!root) return NULL;
+  locate(c, root, key, len);
+  return ndb_cursor_previous(c);
+}
+
+/* Moves the cursor behind the node at depth d without walking what is below it. */
+static ndb_entry *skip_node(ndb_tree_cursor *c, int d) {
+  for (; d > 0; d--) {
+    const node *above = c->node[d - 1];
+    if (c->at[d - 1] + 1 < above->count) {
+      c->at[d - 1]++;
+      return descend(c, above->u.in.child[c->at[d - 1]], d, 0);
+    }
+  }
+  c->depth = 0;
+  return NULL;
+}
+
+/* A node that both trees hold is skipped in both when both cursors enter it at its first
+ * item. Since one tree was made from the other, shared nodes hold the same keys at the same
+ * place of the order. */
+int ndb_root_diff(const ndb_tree_node *base, const ndb_tree_node *root,
+                  int (*visit)(void *user, ndb_entry *e), void *user) {
+  ndb_tree_cursor a, b;
+  ndb_entry *x = ndb_cursor_first(&a, base), *y = ndb_cursor_first(&b, root);
+  while (y) {
+    int order = x ? ndb_key_compare(x->data, x->key_len, y->data, y->key_len) : 1;
+    if (order < 0) {
+      x = ndb_cursor_next(&a);
+      continue;
+    }
+    if (order == 0) {
+      /* Both stand on the same key: is there a node, the higher the better, at whose start
+       * both stand? */
+      int found = 0;
+      for (int up = NDB_TREE_HEIGHT; up >= 1 && !found; up--) {
+        int d = b.depth - up, e = a.depth - up;
+        if (d < 0 || e < 0 || a.node[e] != b.node[d]) continue;
+        int start = 1;
+        for (int i = d; i < b.depth && start; i++) start = b.at[i] == 0;
+        for (int i = e; i < a.depth && start; i++) start = a.at[i] == 0;
+        if (!start) continue;
+        x = skip_node(&a, e), y = skip_node(&b, d);
+        found = 1;
+      }
+      if (found) continue;
+      if (x != y) {
+        int result = visit(user, y);
+        if (result != NDB_OK) return result;
+      }
+      x = ndb_cursor_next(&a), y = ndb_cursor_next(&b);
+      continue;
+    }
+    int result = visit(user, y);
+    if (result != NDB_OK) return result;
+    y = ndb_cursor_next(&b);
+  }
+  return NDB_OK;
+}

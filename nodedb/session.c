@@ -1,0 +1,311 @@
+//go:build cgo && lmdb
+
+/* session.c: sessions, and how they see and change nodes inside and outside transactions.
+ *
+ * Outside a transaction a session keeps a reference to the snapshot of LMDB that it read
+ * last. As long as the store's version stands and nothing waits to be committed, reads go to
+ * that snapshot without a lock.
+ */
+#include <stdlib.h>
+
+#include "core.h"
+
+int ndb_session_open(ndb_store *store, ndb_session **out) {
+  ndb_session *s = calloc(1, sizeof *s);
+  *out = NULL;
+  if (!s) return ndb_fail(NDB_E_MEMORY, "out of memory");
+  s->store = store;
+  ndb_tree_init(&s->local);
+  ndb_layer_init(&s->own);
+  if (store) {
+    pthread_mutex_lock(&store->lock);
+    s->superseded = atomic_load(&store->superseded);
+    s->next = store->sessions;
+    if (s->next) s->next->previous = s;
+    store->sessions = s;
+    pthread_mutex_unlock(&store->lock);
+    s->version = UINT64_MAX;
+  }
+  *out = s;
+  return NDB_OK;
+}
+
+void ndb_session_close(ndb_session *s) {
+  if (!s) return;
+  if (s->level) ndb_transaction_free(s);
+  ndb_unlock_all(s);
+  ndb_store *store = s->store;
+  if (store) {
+    pthread_mutex_lock(&store->lock);
+    if (s->previous) s->previous->next = s->next;
+    else store->sessions = s->next;
+    if (s->next) s->next->previous = s->previous;
+    pthread_mutex_unlock(&store->lock);
+  }
+  ndb_view_release(&s->view);
+  ndb_layer_clear(&s->own);
+  ndb_tree_clear(&s->local);
+  ndb_entry_unref(s->held);
+  ndb_reads_free(&s->reads);
+  free(s->killed);
+  free(s->marks);
+  free(s->local_states);
+  free(s);
+}
+
+int ndb_session_enter(ndb_session *s) {
+  if (NDB_UNLIKELY(s->held != NULL)) {
+    ndb_entry_unref(s->held);
+    s->held = NULL;
+  }
+  if (!s->store) return NDB_OK;
+  uint32_t now = atomic_load_explicit(&s->store->superseded, memory_order_acquire);
+  if (NDB_UNLIKELY(now != s->superseded)) {
+    s->superseded = now;
+    if (s->level) ndb_transaction_free(s);
+    return ndb_fail(NDB_E_SUPERSEDED,
+                    "this process stood still for so long that another took over; changes that were not durable are lost, and an "
+                    "open transaction is rolled back");
+  }
+  return NDB_OK;
+}
+
+static int no_store(void) {
+  return ndb_fail(NDB_E_ARGUMENT, "the session has no store: only names without ^ can be used");
+}
+
+/* ---- reading ---- */
+
+/* Takes a reference to the store's base; called with the lock. */
+static void follow_base(ndb_session *s) {
+  ndb_store *store = s->store;
+  if (s->view.base != store->base) {
+    ndb_snapshot_unref(s->view.base);
+    s->view.base = ndb_snapshot_ref(store->base);
+  }
+  s->version = atomic_load_explicit(&store->version, memory_order_relaxed);
+  s->clean = ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen);
+}
+
+static inline int is_current(const ndb_session *s) {
+  return s->clean && s->version == atomic_load_explicit(&s->store->version, memory_order_acquire) &&
+         *s->store->last_commit == s->view.base->number;
+}
+
+/* Locks the store and makes base the last commit, unless changes wait here: then nobody else
+ * commits. */
+static int lock_read(ndb_store *store) {
+  pthread_mutex_lock(&store->lock);
+  if (*store->last_commit != store->base->number && ndb_layer_empty(&store->frozen) && ndb_layer_empty(&store->pending)) {
+    int error = ndb_store_refresh(store);
+    if (error < 0) {
+      pthread_mutex_unlock(&store->lock);
+      return error;
+    }
+  }
+  return NDB_OK;
+}
+
+static ndb_view pending_view(const ndb_store *store) {
+  return (ndb_view){store->base, store->frozen.entries.root, store->frozen.kills.root, store->pending.entries.root,
+                    store->pending.kills.root};
+}
+
+static ndb_view own_view(const ndb_session *s) {
+  return (ndb_view){s->view.base, s->view.frozen, s->view.frozen_kills, s->own.entries.root, s->own.kills.root};
+}
+
+int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *locked) {
+  *locked = 0;
+  if (!stored) {
+    *out = (ndb_view){.own = s->local.root};
+    return NDB_OK;
+  }
+  if (!s->store) return no_store();
+  if (s->level) {
+    *out = own_view(s);
+    return NDB_OK;
+  }
+  if (!is_current(s)) {
+    int error = lock_read(s->store);
+    if (error < 0) return error;
+    follow_base(s);
+    if (!s->clean) {
+      *locked = 1;
+      *out = pending_view(s->store);
+      return NDB_OK;
+    }
+    pthread_mutex_unlock(&s->store->lock);
+  }
+  *out = (ndb_view){.base = s->view.base};
+  return NDB_OK;
+}
+
+void ndb_session_view_end(ndb_session *s, int locked) {
+  if (locked) pthread_mutex_unlock(&s->store->lock);
+}
+
+int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version) {
+  *out = (ndb_view){0};
+  if (!stored) {
+    out->own = ndb_tree_snapshot(&s->local);
+    *version = ndb_session_version(s, stored);
+    return NDB_OK;
+  }
+  if (!s->store) return no_store();
+  if (s->level) {
+    *out = own_view(s);
+    ndb_snapshot_ref(out->base);
+    ndb_root_ref(out->frozen);
+    ndb_root_ref(out->frozen_kills);
+    ndb_tree_snapshot(&s->own.entries);
+    ndb_tree_snapshot(&s->own.kills);
+    *version = ndb_session_version(s, stored);
+    return NDB_OK;
+  }
+  if (is_current(s)) {
+    *version = s->version;
+    out->base = ndb_snapshot_ref(s->view.base);
+    return NDB_OK;
+  }
+  int error = lock_read(s->store);
+  if (error < 0) return error;
+  follow_base(s);
+  *out = pending_view(s->store);
+  ndb_snapshot_ref(out->base);
+  ndb_root_ref(out->frozen);
+  ndb_root_ref(out->frozen_kills);
+  ndb_tree_snapshot(&s->store->pending.entries);
+  ndb_tree_snapshot(&s->store->pending.kills);
+  *version = s->version;
+  pthread_mutex_unlock(&s->store->lock);
+  return NDB_OK;
+}
+
+uint64_t ndb_session_version(const ndb_session *s, int stored) {
+  uint64_t inside = (uint64_t)1 << 63 | s->changes;
+  if (!stored || !s->store || s->level) return inside;
+  uint64_t version = atomic_load_explicit(&s->store->version, memory_order_acquire);
+  /* Another process has committed since: nothing that was read is current. */
+  if (s->view.base && s->clean && *s->store->last_commit != s->view.base->number) return UINT64_MAX;
+  return version;
+}
+
+int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
+  uint64_t expiry = 0;
+  int result = ndb_session_enter(s);
+  if (NDB_UNLIKELY(result < 0)) return result;
+  if (!ndb_is_stored(key, len)) {
+    ndb_view local = {.own = s->local.root};
+    return ndb_view_get(s->store, &local, key, len, out, &expiry);
+  }
+  if (s->level) {
+    if (NDB_UNLIKELY(!s->store)) return no_store();
+    ndb_reads_point(&s->reads, key, len);
+    ndb_view own = own_view(s);
+    return ndb_view_get(s->store, &own, key, len, out, &expiry);
+  }
+  ndb_view view;
+  int locked;
+  if ((result = ndb_session_view(s, 1, &view, &locked)) < 0) return result;
+  if (!locked) return ndb_view_get(s->store, &view, key, len, out, &expiry);
+  view.base = NULL; /* LMDB is read without the lock */
+  result = ndb_view_get(s->store, &view, key, len, out, &expiry);
+  int hidden = result == NDB_NONE && (ndb_root_find(view.own, key, len) || ndb_kill_of(view.own_kills, key, len) ||
+                                      ndb_root_find(view.frozen, key, len) || ndb_kill_of(view.frozen_kills, key, len));
+  if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) {
+    ndb_entry *e = ndb_root_find(view.own, key, len);
+    s->held = ndb_entry_ref(e ? e : ndb_root_find(view.frozen, key, len));
+  }
+  ndb_session_view_end(s, locked);
+  if (result != NDB_NONE || hidden) return result;
+  ndb_view base = {.base = s->view.base};
+  return ndb_view_get(s->store, &base, key, len, out, &expiry);
+}
+
+/* ---- changing ---- */
+
+static uint64_t transaction_bytes(const ndb_session *s) { return s->store ? s->store->options.transaction_bytes : 256u << 20; }
+
+int ndb_change_begin(ndb_session *s, const char *key, size_t len) {
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes: from 2 to %d are allowed", len, NDB_KEY_MAX);
+  if (!ndb_is_stored(key, len)) return NDB_OK;
+  if (!s->store) return no_store();
+  if (s->store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "the store was opened to be read only");
+  if (s->level) return s->broken ? ndb_fail(s->broken, "an earlier change of this transaction failed half way; roll it back") : NDB_OK;
+  return ndb_store_lock_write(s->store, s);
+}
+
+int ndb_change_end(ndb_session *s, const char *key, int result) {
+  if (ndb_is_stored(key, 1) && !s->level) pthread_mutex_unlock(&s->store->lock);
+  return result;
+}
+
+int ndb_change_put(ndb_session *s, ndb_entry *e) {
+  if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
+  int stored = ndb_is_stored(e->data, 1);
+  if (!stored || s->level) {
+    ndb_tree *tree = stored ? &s->own.entries : &s->local;
+    uint64_t bytes = stored ? ndb_layer_bytes(&s->own) + s->killed_count * 64 - s->begin_bytes : tree->bytes;
+    if (NDB_UNLIKELY(bytes + ndb_entry_size(e) > transaction_bytes(s) && e->type != NDB_ABSENT)) {
+      ndb_entry_unref(e);
+      return ndb_fail(NDB_E_FULL, "the changes of the transaction are larger than %llu bytes: commit in between, or raise transaction_bytes",
+                      (unsigned long long)transaction_bytes(s));
+    }
+    s->changes++;
+    return ndb_tree_put(tree, e);
+  }
+  ndb_store_log(s->store, e, 0);
+  int error = ndb_tree_put(&s->store->pending.entries, e);
+  ndb_store_changed(s->store);
+  return error;
+}
+
+int ndb_change_kill(ndb_session *s, const char *key, size_t len) {
+  if (!ndb_is_stored(key, len)) {
+    char end[NDB_KEY_MAX + 1];
+    memcpy(end, key, len);
+    end[len] = (char)0xFF;
+    s->changes++;
+    return ndb_tree_cut(&s->local, key, len, end, len + 1);
+  }
+  ndb_scalar none = {.type = NDB_ABSENT};
+  ndb_entry *e = ndb_entry_new(key, len, &none, 0);
+  if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
+  if (!s->level) {
+    ndb_store_log(s->store, e, 1);
+    int error = ndb_layer_kill(&s->store->pending, key, len, 1);
+    ndb_store_changed(s->store);
+    ndb_entry_unref(e);
+    return error;
+  }
+  if (s->killed_count == s->killed_cap) {
+    uint32_t cap = s->killed_cap ? s->killed_cap * 2 : 16;
+    ndb_entry **grown = realloc(s->killed, cap * sizeof *grown);
+    if (!grown) {
+      ndb_entry_unref(e);
+      return ndb_fail(NDB_E_MEMORY, "out of memory");
+    }
+    s->killed = grown, s->killed_cap = cap;
+  }
+  s->killed[s->killed_count++] = e;
+  s->changes++;
+  int error = ndb_layer_kill(&s->own, key, len, 1);
+  if (error < 0) s->broken = error;
+  return error;
+}
+
+int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
+  ndb_view view;
+  if (!ndb_is_stored(key, len)) {
+    view = (ndb_view){.own = s->local.root};
+  } else if (s->level) {
+    ndb_reads_point(&s->reads, key, len);
+    view = own_view(s);
+  } else {
+    view = pending_view(s->store);
+  }
+  return ndb_view_get(s->store, &view, key, len, out, expiry);
+}

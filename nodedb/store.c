@@ -1,0 +1,238 @@
+//go:build cgo && lmdb
+
+/* store.c: opening and closing a folder, statistics.
+ *
+ * LMDB may have a folder open once in a process, so a second open of the same folder shares
+ * the first one's store.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core.h"
+
+enum { READERS_MAX = 1022, FIRST_MAP = 16 << 20, FLUSH_MS = 10 };
+#define FORMAT "perigee nodedb 1"
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static ndb_store *open_stores;
+
+static int open_databases(ndb_store *store) {
+  static const char *const names[] = {"nodes", "expiry", "meta"};
+  MDB_dbi *handles[] = {&store->nodes, &store->expiry, &store->meta};
+  MDB_txn *txn;
+  MDB_val key = {6, "format"}, value;
+  int rc, create = 0;
+again:
+  rc = mdb_txn_begin(store->env, NULL, create ? 0 : MDB_RDONLY, &txn);
+  if (rc == MDB_MAP_RESIZED && (rc = mdb_env_set_mapsize(store->env, 0)) == 0) goto again; /* nothing reads yet */
+  if (rc) return ndb_lmdb_error(rc, "open the store");
+  for (int i = 0; i < 3 && rc == 0; i++) rc = mdb_dbi_open(txn, names[i], create ? MDB_CREATE : 0, handles[i]);
+  if (rc == 0) rc = mdb_get(txn, store->meta, &key, &value);
+  if (rc == MDB_NOTFOUND && !create && !store->options.read_only) {
+    mdb_txn_abort(txn);
+    create = 1;
+    goto again;
+  }
+  if (rc == MDB_NOTFOUND && create) {
+    value = (MDB_val){sizeof FORMAT - 1, FORMAT};
+    rc = mdb_put(txn, store->meta, &key, &value, 0);
+  } else if (rc == 0 && (value.mv_size != sizeof FORMAT - 1 || memcmp(value.mv_data, FORMAT, value.mv_size) != 0)) {
+    int error = ndb_fail(NDB_E_CORRUPT, "%s: the format is \"%.*s\"; this version reads \"%s\"", store->folder,
+                         value.mv_size > 40 ? 40 : (int)value.mv_size, (const char *)value.mv_data, FORMAT);
+    mdb_txn_abort(txn);
+    return error;
+  }
+  if (rc == 0) rc = mdb_txn_commit(txn);
+  else mdb_txn_abort(txn);
+  if (rc == MDB_NOTFOUND) return ndb_fail(NDB_E_CORRUPT, "%s holds no node database", store->folder);
+  return rc ? ndb_lmdb_error(rc, "open the store") : NDB_OK;
+}
+
+static int open_environment(ndb_store *store) {
+  char file[4200];
+  struct stat about;
+  unsigned flags = MDB_NOTLS | (store->options.read_only ? MDB_RDONLY : 0) | (store->options.no_sync ? MDB_NOSYNC : 0);
+  int rc = mdb_env_create(&store->env);
+  if (rc) return ndb_lmdb_error(rc, "open the store");
+  snprintf(file, sizeof file, "%s/data.mdb", store->folder);
+  if (stat(file, &about) != 0 || about.st_size == 0) {
+    if (store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "%s holds no node database", store->folder);
+    rc = mdb_env_set_mapsize(store->env, FIRST_MAP);
+  }
+  if (rc == 0) rc = mdb_env_set_maxdbs(store->env, 4);
+  if (rc == 0) rc = mdb_env_set_maxreaders(store->env, READERS_MAX);
+  if (rc == 0) rc = mdb_env_open(store->env, store->folder, flags, 0666);
+  if (rc) {
+    char doing[4200];
+    snprintf(doing, sizeof doing, "open %s", store->folder);
+    return ndb_lmdb_error(rc, doing);
+  }
+  if (mdb_env_get_maxkeysize(store->env) < NDB_KEY_MAX + 8)
+    return ndb_fail(NDB_E_CORRUPT, "%s: its pages hold keys of %d bytes only", store->folder, mdb_env_get_maxkeysize(store->env));
+  mdb_reader_check(store->env, NULL);
+  store->last_commit = lmdb_last_commit(store->env);
+  return open_databases(store);
+}
+
+static void init_condition(pthread_cond_t *c) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(c, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+}
+
+static void free_store(ndb_store *store) {
+  ndb_snapshot_unref(store->base);
+  ndb_layer_clear(&store->frozen);
+  ndb_layer_clear(&store->pending);
+  store->transactions = 0;
+  ndb_store_trim_log(store);
+  free(store->log);
+  if (store->env) mdb_env_close(store->env);
+  free(store->map);
+  pthread_mutex_destroy(&store->lock);
+  pthread_mutex_destroy(&store->map_lock);
+  pthread_cond_destroy(&store->work);
+  pthread_cond_destroy(&store->done);
+  free(store->folder);
+  free(store);
+}
+
+/* Makes the name of a new folder durable. */
+static void sync_parent(const char *folder) {
+  char parent[4200];
+  snprintf(parent, sizeof parent, "%s/..", folder);
+  int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)!fsync(fd);
+  close(fd);
+}
+
+static int new_store(const char *folder, const ndb_options *options, const struct stat *about, ndb_store **out) {
+  ndb_store *store = calloc(1, sizeof *store);
+  if (!store) return ndb_fail(NDB_E_MEMORY, "out of memory");
+  store->options = *options;
+  if (store->options.flush_ms <= 0) store->options.flush_ms = FLUSH_MS;
+  if (!store->options.transaction_bytes) store->options.transaction_bytes = 256u << 20;
+  if (!store->options.pending_bytes) store->options.pending_bytes = 256u << 20;
+  store->device = about->st_dev, store->inode = about->st_ino;
+  store->opens = 1;
+  pthread_mutex_init(&store->lock, NULL);
+  pthread_mutex_init(&store->map_lock, NULL);
+  init_condition(&store->work);
+  init_condition(&store->done);
+  ndb_layer_init(&store->frozen);
+  ndb_layer_init(&store->pending);
+  store->folder = strdup(folder);
+  store->map = calloc(1, sizeof *store->map);
+  int error = store->folder && store->map ? NDB_OK : ndb_fail(NDB_E_MEMORY, "out of memory");
+  if (error == NDB_OK) {
+    atomic_init(&store->map->refs, 1);
+    error = open_environment(store);
+  }
+  if (error == NDB_OK) error = ndb_snapshot_open(store, &store->base);
+  if (error < 0) {
+    free_store(store);
+    return error;
+  }
+  *out = store;
+  return NDB_OK;
+}
+
+int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
+  static const ndb_options defaults;
+  struct stat about;
+  int error = NDB_OK;
+  *out = NULL;
+  if (!options) options = &defaults;
+  if (!*folder || strlen(folder) > 4000) return ndb_fail(NDB_E_ARGUMENT, "\"%.60s\" cannot be the name of a folder", folder);
+  if (!options->read_only && mkdir(folder, 0777) == 0) sync_parent(folder);
+  if (stat(folder, &about) != 0) return ndb_fail(NDB_E_ARGUMENT, "open %s: %s", folder, strerror(errno));
+  if (!S_ISDIR(about.st_mode)) return ndb_fail(NDB_E_ARGUMENT, "open %s: it is not a folder", folder);
+  pthread_mutex_lock(&opening);
+  ndb_store *store = open_stores;
+  while (store && (store->device != about.st_dev || store->inode != about.st_ino)) store = store->next;
+  if (store) {
+    if (store->options.read_only && !options->read_only)
+      error = ndb_fail(NDB_E_ARGUMENT, "%s is open in this process to be read only", folder);
+    else
+      store->opens++;
+  } else if ((error = new_store(folder, options, &about, &store)) == NDB_OK) {
+    store->next = open_stores;
+    open_stores = store;
+  }
+  pthread_mutex_unlock(&opening);
+  if (error == NDB_OK) *out = store;
+  return error;
+}
+
+int ndb_close(ndb_store *store) {
+  if (!store) return NDB_OK;
+  int error = NDB_OK;
+  pthread_mutex_lock(&opening);
+  if (store->opens > 1) {
+    store->opens--;
+    pthread_mutex_unlock(&opening);
+    return NDB_OK;
+  }
+  pthread_mutex_lock(&store->lock);
+  if (store->sessions) error = ndb_fail(NDB_E_ARGUMENT, "%s has open sessions: close them first", store->folder);
+  pthread_mutex_unlock(&store->lock);
+  /* What cannot be committed stays: the caller may make room and close again. */
+  if (error == NDB_OK && (error = ndb_sync(store)) == NDB_OK) {
+    ndb_committer_stop(store);
+    ndb_store **at = &open_stores;
+    while (*at != store) at = &(*at)->next;
+    *at = store->next;
+    free_store(store);
+  }
+  pthread_mutex_unlock(&opening);
+  return error;
+}
+
+static int count_reader(const char *line, void *count) {
+  /* "pid thread number", the number "-" when the slot reads nothing */
+  size_t len = strlen(line);
+  while (len && (line[len - 1] == '\n' || line[len - 1] == ' ')) len--;
+  if (len && line[len - 1] >= '0' && line[len - 1] <= '9') ++*(uint32_t *)count;
+  return 0;
+}
+
+int ndb_stat(ndb_store *store, ndb_statistics *out) {
+  *out = (ndb_statistics){0};
+  ndb_snapshot *s;
+  pthread_mutex_lock(&store->lock);
+  int error = NDB_OK;
+  if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen)) error = ndb_store_refresh(store);
+  s = ndb_snapshot_ref(store->base);
+  out->pending_bytes = ndb_layer_bytes(&store->pending) + ndb_layer_bytes(&store->frozen);
+  out->commits = store->commits;
+  pthread_mutex_unlock(&store->lock);
+  MDB_cursor *c;
+  MDB_stat nodes;
+  int rc = error == NDB_OK ? mdb_stat(s->txn, store->nodes, &nodes) : 0;
+  if (rc == 0 && error == NDB_OK && (rc = mdb_cursor_open(s->txn, 0, &c)) == 0) { /* 0: the pages that are free */
+    MDB_val key, pages;
+    size_t free_pages = 0;
+    while ((rc = mdb_cursor_get(c, &key, &pages, MDB_NEXT)) == 0) free_pages += *(const size_t *)pages.mv_data;
+    mdb_cursor_close(c);
+    if (rc == MDB_NOTFOUND) rc = 0;
+    out->nodes = s->nodes, out->expiring = s->expiring, out->depth = nodes.ms_depth;
+    pthread_mutex_lock(&store->map_lock);
+    out->map_bytes = lmdb_map_size(store->env);
+    out->used_bytes = lmdb_pages(store->env) * nodes.ms_psize;
+    pthread_mutex_unlock(&store->map_lock);
+    out->free_bytes = free_pages * nodes.ms_psize;
+    out->used_bytes -= out->free_bytes < out->used_bytes ? out->free_bytes : out->used_bytes;
+    mdb_reader_list(store->env, count_reader, &out->readers);
+  }
+  ndb_snapshot_unref(s);
+  out->processes = 1;
+  if (error == NDB_OK && rc) error = ndb_lmdb_error(rc, "read statistics");
+  return error;
+}

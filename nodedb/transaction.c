@@ -1,0 +1,384 @@
+//go:build cgo && lmdb
+
+/* transaction.c: transactions as trees that share what they have not changed.
+ *
+ * A transaction forks pending when it begins, reads and writes its fork without a lock, and
+ * commits in memory by putting the fork in pending's place. If pending has moved meanwhile, the
+ * keys of the other commits are held against what this one has read; if they do not meet, its
+ * changes, which are the difference between its fork now and at begin, are put over pending.
+ * A mark is a reference to the roots as they were: to undo is to put them back.
+ */
+#include <stdlib.h>
+
+#include "core.h"
+
+enum { CONFLICTS_MAX = 2, EXCLUSIVE_MS = 10000 };
+
+static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
+
+/* ---- trees in memory ---- */
+
+int ndb_restore_local(ndb_session *s, const char *name, size_t len) {
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  if (!s->level) return ndb_fail(NDB_E_LEVEL, "no transaction is open: begin one, then name the trees that it restores");
+  int all = len == 1 && *name == '*';
+  if (!all && (len == 0 || len > NDB_NAME_MAX || *name == '^'))
+    return ndb_fail(NDB_E_ARGUMENT, "name a tree in memory, without ^, or * for all of them");
+  if (s->local_state_count == s->local_state_cap) {
+    uint32_t cap = s->local_state_cap ? s->local_state_cap * 2 : 4;
+    ndb_local_state *grown = realloc(s->local_states, cap * sizeof *grown);
+    if (!grown) return memory();
+    s->local_states = grown, s->local_state_cap = cap;
+  }
+  ndb_local_state *l = &s->local_states[s->local_state_count++];
+  l->level = s->level;
+  l->name_len = 0;
+  if (!all) {
+    memcpy(l->name, name, len);
+    l->name[len] = 0;
+    l->name_len = len + 1;
+  }
+  ndb_tree_fork(&s->local, &l->tree);
+  return NDB_OK;
+}
+
+/* Puts back the tree of one name. */
+static int restore_name(ndb_session *s, const ndb_local_state *l) {
+  char end[NDB_NAME_MAX + 3];
+  memcpy(end, l->name, l->name_len);
+  end[l->name_len] = (char)0xFF;
+  int error = ndb_tree_cut(&s->local, l->name, l->name_len, end, l->name_len + 1);
+  ndb_tree_cursor c;
+  for (ndb_entry *e = ndb_cursor_seek(&c, l->tree.root, l->name, l->name_len);
+       e && error == NDB_OK && ndb_key_within(e->data, e->key_len, l->name, l->name_len); e = ndb_cursor_next(&c))
+    error = ndb_tree_put(&s->local, ndb_entry_ref(e));
+  return error;
+}
+
+/* Puts back the trees that transactions from the given level on restore, the latest first. */
+static int restore_locals(ndb_session *s, int level) {
+  int error = NDB_OK;
+  while (s->local_state_count && s->local_states[s->local_state_count - 1].level >= level) {
+    ndb_local_state *l = &s->local_states[--s->local_state_count];
+    if (l->name_len) {
+      int result = restore_name(s, l);
+      if (result < 0) error = result;
+      ndb_root_unref(l->tree.root);
+    } else {
+      ndb_root_unref(s->local.root);
+      s->local = l->tree;
+    }
+  }
+  return error;
+}
+
+/* After a commit of the given level: its outer transaction restores the trees, or nobody. */
+static void keep_locals(ndb_session *s, int level) {
+  for (uint32_t i = s->local_state_count; i-- > 0 && s->local_states[i].level >= level;) {
+    if (level > 1) s->local_states[i].level = level - 1;
+    else ndb_root_unref(s->local_states[--s->local_state_count].tree.root);
+  }
+}
+
+/* ---- marks ---- */
+
+static int push_mark(ndb_session *s) {
+  if (s->mark_count == s->mark_cap) {
+    uint32_t cap = s->mark_cap ? s->mark_cap * 2 : 8;
+    ndb_mark_state *grown = realloc(s->marks, cap * sizeof *grown);
+    if (!grown) return memory();
+    s->marks = grown, s->mark_cap = cap;
+  }
+  ndb_mark_state *m = &s->marks[s->mark_count++];
+  ndb_tree_fork(&s->own.entries, &m->entries);
+  ndb_tree_fork(&s->own.kills, &m->kills);
+  m->killed = s->killed_count;
+  return NDB_OK;
+}
+
+static void pop_marks(ndb_session *s, uint32_t count) {
+  while (s->mark_count > count) {
+    ndb_mark_state *m = &s->marks[--s->mark_count];
+    ndb_root_unref(m->entries.root);
+    ndb_root_unref(m->kills.root);
+  }
+}
+
+static void undo_to(ndb_session *s, uint32_t mark) {
+  pop_marks(s, mark + 1);
+  ndb_mark_state *m = &s->marks[mark];
+  ndb_layer_clear(&s->own);
+  ndb_tree_fork(&m->entries, &s->own.entries);
+  ndb_tree_fork(&m->kills, &s->own.kills);
+  while (s->killed_count > m->killed) ndb_entry_unref(s->killed[--s->killed_count]);
+  s->changes++;
+}
+
+static int in_transaction(ndb_session *s) {
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  if (!s->level) return ndb_fail(NDB_E_LEVEL, "no transaction is open");
+  return NDB_OK;
+}
+
+uint64_t ndb_mark(ndb_session *s) {
+  if (!s->level) return 0;
+  const ndb_mark_state *last = s->mark_count ? &s->marks[s->mark_count - 1] : NULL;
+  /* Nothing has changed since the last mark. The marks of levels stay their own. */
+  if (last && last->entries.root == s->own.entries.root && last->kills.root == s->own.kills.root && last->killed == s->killed_count &&
+      s->level_mark[s->level] < s->mark_count - (s->level > 1 ? 1u : 0u))
+    return s->mark_count;
+  return push_mark(s) < 0 ? 0 : s->mark_count;
+}
+
+int ndb_undo(ndb_session *s, uint64_t mark) {
+  int error = in_transaction(s);
+  if (error < 0) return error;
+  uint32_t least = s->level > 1 ? s->level_mark[s->level] + 1 : 0;
+  if (mark <= least || mark > s->mark_count)
+    return ndb_fail(NDB_E_LEVEL, "mark %llu is not one of the innermost transaction", (unsigned long long)mark);
+  undo_to(s, (uint32_t)mark - 1);
+  return NDB_OK;
+}
+
+/* ---- begin ---- */
+
+static void drop_changes(ndb_session *s) {
+  pop_marks(s, 0);
+  ndb_layer_clear(&s->own);
+  while (s->killed_count) ndb_entry_unref(s->killed[--s->killed_count]);
+  ndb_root_unref(s->begin_entries);
+  ndb_root_unref(s->begin_kills);
+  s->begin_entries = s->begin_kills = NULL;
+  ndb_root_unref(s->view.frozen);
+  ndb_root_unref(s->view.frozen_kills);
+  s->view.frozen = s->view.frozen_kills = NULL;
+  ndb_reads_reset(&s->reads);
+  s->broken = 0;
+  s->changes++;
+}
+
+/* Called with the lock. */
+static void release_exclusive(ndb_session *s) {
+  if (s->store->exclusive != s) return;
+  s->store->exclusive = NULL;
+  pthread_cond_broadcast(&s->store->done);
+}
+
+/* Captures what the transaction starts from. */
+static int start(ndb_session *s) {
+  ndb_store *store = s->store;
+  if (!store) {
+    s->level = 1;
+    return NDB_OK;
+  }
+  int error = NDB_OK;
+  int alone = s->conflicts >= CONFLICTS_MAX && !store->options.read_only;
+  if (alone) {
+    /* With the right to write in hand, and nobody else in this process or another to commit. */
+    if ((error = ndb_store_lock_write(store, s)) < 0) return error;
+    store->exclusive = s;
+    store->exclusive_since = ndb_monotonic_ms();
+  } else {
+    pthread_mutex_lock(&store->lock);
+    if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen)) error = ndb_store_refresh(store);
+    if (error < 0) {
+      pthread_mutex_unlock(&store->lock);
+      return error;
+    }
+  }
+  if (s->view.base != store->base) {
+    ndb_snapshot_unref(s->view.base);
+    s->view.base = ndb_snapshot_ref(store->base);
+  }
+  s->view.frozen = ndb_root_ref(store->frozen.entries.root);
+  s->view.frozen_kills = ndb_root_ref(store->frozen.kills.root);
+  ndb_tree_fork(&store->pending.entries, &s->own.entries);
+  ndb_tree_fork(&store->pending.kills, &s->own.kills);
+  s->begin_entries = ndb_root_ref(s->own.entries.root);
+  s->begin_kills = ndb_root_ref(s->own.kills.root);
+  s->begin_bytes = ndb_layer_bytes(&s->own);
+  s->begin_foreign = store->foreign;
+  s->begin_log = store->log_end;
+  s->begin_number = store->number;
+  s->version = atomic_load(&store->version);
+  s->clean = 0;
+  s->level = 1;
+  s->changes++;
+  store->transactions++;
+  pthread_mutex_unlock(&store->lock);
+  return NDB_OK;
+}
+
+/* Leaves the transaction; called with the lock, if there is a store. */
+static void leave(ndb_session *s) {
+  s->level = 0;
+  s->version = UINT64_MAX;
+  if (!s->store) return;
+  s->store->transactions--;
+  ndb_store_trim_log(s->store);
+}
+
+void ndb_transaction_free(ndb_session *s) {
+  if (s->store) {
+    pthread_mutex_lock(&s->store->lock);
+    leave(s);
+    release_exclusive(s);
+    pthread_mutex_unlock(&s->store->lock);
+  } else {
+    leave(s);
+  }
+  restore_locals(s, 1);
+  drop_changes(s);
+  s->conflicts = 0;
+}
+
+int ndb_begin(ndb_session *s) {
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  if (!s->level) return start(s);
+  if (s->level == NDB_LEVELS) return ndb_fail(NDB_E_LEVEL, "transactions are nested %d deep: at most that many are allowed", NDB_LEVELS);
+  s->level_mark[s->level + 1] = s->mark_count;
+  if ((error = push_mark(s)) < 0) return error;
+  s->level++;
+  return NDB_OK;
+}
+
+int ndb_level(ndb_session *s) { return s->level; }
+
+/* ---- commit and rollback ---- */
+
+typedef struct {
+  ndb_store *store;
+  ndb_layer *onto; /* NULL: only note the change */
+} replay;
+
+static int replay_entry(void *user, ndb_entry *e) {
+  replay *r = user;
+  ndb_store_log(r->store, e, 0);
+  return r->onto ? ndb_tree_put(&r->onto->entries, ndb_entry_ref(e)) : NDB_OK;
+}
+
+static int conflicts(const ndb_session *s) {
+  const ndb_store *store = s->store;
+  if (!s->reads.any) return 0;
+  if (store->foreign != s->begin_foreign || store->log_start > s->begin_log) return 1;
+  for (uint64_t i = s->begin_log; i < store->log_end; i++) {
+    ndb_entry *e = store->log[i - store->log_start].entry;
+    if (ndb_reads_meet(&s->reads, e->data, e->key_len, store->log[i - store->log_start].kill)) return 1;
+  }
+  return 0;
+}
+
+static int has_changes(const ndb_session *s) {
+  return s->killed_count || s->own.entries.root != s->begin_entries || s->own.kills.root != s->begin_kills;
+}
+
+/* Puts the changes over pending as it has become. Called with the lock; does all or nothing. */
+static int merge_changes(ndb_session *s) {
+  ndb_store *store = s->store;
+  ndb_layer result;
+  ndb_tree_fork(&store->pending.entries, &result.entries);
+  ndb_tree_fork(&store->pending.kills, &result.kills);
+  int error = NDB_OK;
+  for (uint32_t i = 0; i < s->killed_count && error == NDB_OK; i++) {
+    ndb_store_log(store, s->killed[i], 1);
+    error = ndb_layer_kill(&result, s->killed[i]->data, s->killed[i]->key_len, 1);
+  }
+  replay r = {store, &result};
+  if (error == NDB_OK) error = ndb_root_diff(s->begin_entries, s->own.entries.root, replay_entry, &r);
+  if (error < 0) {
+    ndb_layer_clear(&result);
+    return error;
+  }
+  ndb_layer_clear(&store->pending);
+  store->pending = result;
+  return NDB_OK;
+}
+
+static int commit_outermost(ndb_session *s, uint64_t *number) {
+  ndb_store *store = s->store;
+  if (!store || !has_changes(s)) { /* it saw one state, and adds nothing to it */
+    if (number) *number = s->begin_number;
+    if (store) pthread_mutex_lock(&store->lock);
+    leave(s);
+    if (store) {
+      release_exclusive(s);
+      pthread_mutex_unlock(&store->lock);
+    }
+  } else {
+    int error = ndb_store_lock_write(store, s);
+    if (error < 0) return error;
+    if (store->version == s->version) {
+      if (store->transactions > 1) {
+        for (uint32_t i = 0; i < s->killed_count; i++) ndb_store_log(store, s->killed[i], 1);
+        replay r = {store, NULL};
+        ndb_root_diff(s->begin_entries, s->own.entries.root, replay_entry, &r);
+      }
+      ndb_layer before = store->pending;
+      store->pending = s->own;
+      s->own = before;
+    } else if (conflicts(s)) {
+      s->conflicts++;
+      leave(s);
+      pthread_mutex_unlock(&store->lock);
+      int restored = restore_locals(s, 1);
+      drop_changes(s);
+      if (restored < 0 || (error = start(s)) < 0) {
+        if (s->level) ndb_transaction_free(s);
+        return restored < 0 ? restored : error;
+      }
+      return ndb_fail(NDB_E_CONFLICT, "another transaction changed what this one read: run it again");
+    } else if ((error = merge_changes(s)) < 0) {
+      pthread_mutex_unlock(&store->lock);
+      return error;
+    }
+    ndb_store_changed(store);
+    if (number) *number = store->number;
+    leave(s);
+    release_exclusive(s);
+    pthread_mutex_unlock(&store->lock);
+  }
+  keep_locals(s, 1);
+  drop_changes(s);
+  s->conflicts = 0;
+  return NDB_OK;
+}
+
+int ndb_commit(ndb_session *s, uint64_t *number) {
+  int error = in_transaction(s);
+  if (error < 0) return error;
+  if (s->broken) return ndb_fail(s->broken, "a change of this transaction failed half way; roll it back");
+  if (s->level == 1) return commit_outermost(s, number);
+  pop_marks(s, s->level_mark[s->level]);
+  keep_locals(s, s->level);
+  s->level--;
+  if (number) *number = 0;
+  return NDB_OK;
+}
+
+int ndb_rollback(ndb_session *s) {
+  int error = in_transaction(s);
+  if (error < 0) return error;
+  if (s->level == 1) {
+    ndb_transaction_free(s);
+    return NDB_OK;
+  }
+  undo_to(s, s->level_mark[s->level]);
+  pop_marks(s, s->level_mark[s->level]);
+  error = restore_locals(s, s->level);
+  s->level--;
+  return error;
+}
+
+int ndb_restart(ndb_session *s) {
+  int error = in_transaction(s);
+  if (error < 0) return error;
+  uint32_t conflicts = s->conflicts;
+  ndb_transaction_free(s);
+  s->conflicts = conflicts;
+  return start(s);
+}
+
+int ndb_wait(ndb_store *store, uint64_t number) { return ndb_store_flush(store, number); }

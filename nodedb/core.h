@@ -23,6 +23,7 @@
 #include "error.h"
 #include "nodedb.h"
 #include "overlay.h"
+#include "shared.h"
 
 #define NDB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -64,6 +65,7 @@ struct ndb_store {
   uint32_t opens;
   char *folder;
   ndb_options options;
+  ndb_shared *shared; /* NULL: read only, in a folder that this process may not write */
   MDB_env *env;
   MDB_dbi nodes, expiry, meta;
   const volatile size_t *last_commit; /* of any process */
@@ -200,7 +202,7 @@ struct ndb_session {
   uint32_t local_state_count, local_state_cap;
   uint64_t changes;       /* of local and own, and of level */
   ndb_entry *held;        /* the entry that the last result points into */
-  void *locks;            /* of lock.c */
+  uint32_t lock_session;  /* its number in the table of locks; 0: it has locked nothing yet */
   char text[NDB_NUMBER_TEXT];
   char key[NDB_KEY_MAX + 16]; /* that the last result points into */
 };

@@ -6,7 +6,7 @@ package nodedb
 // use cgo. Nothing else calls them.
 
 /*
-#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
+
 #include <stdlib.h>
 #include "error.h"
 #include "nodedb.h"

@@ -13,8 +13,7 @@
  * lists from the entries. */
 #include <string.h>
 
-#include "error.h"
-#include "shared.h"
+#include "core.h"
 
 enum {
   POLL_MS = 50,
@@ -330,4 +329,25 @@ uint32_t ndb_locks_count(ndb_shared *shared) {
   }
   ndb_shared_unlock(shared);
   return count;
+}
+
+/* ---- of sessions ---- */
+
+int ndb_lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms) {
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  if (!s->store || !s->store->shared)
+    return ndb_fail(NDB_E_ARGUMENT, s->store ? "the folder cannot be written, so it has no locks" : "the session has no store: locks belong to one");
+  if (!s->lock_session) s->lock_session = atomic_fetch_add(&s->store->shared->sessions, 1) + 1;
+  return ndb_locks_take(s->store->shared, s->lock_session, keys, count, timeout_ms);
+}
+
+int ndb_unlock(ndb_session *s, const char *key, size_t len) {
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  return s->lock_session ? ndb_locks_release(s->store->shared, s->lock_session, key, len) : NDB_NONE;
+}
+
+void ndb_unlock_all(ndb_session *s) {
+  if (s->lock_session) ndb_locks_release_all(s->store->shared, s->lock_session);
 }

@@ -94,6 +94,7 @@ static void free_store(ndb_store *store) {
   ndb_store_trim_log(store);
   free(store->log);
   if (store->env) mdb_env_close(store->env);
+  ndb_shared_close(store->shared);
   free(store->map);
   pthread_mutex_destroy(&store->lock);
   pthread_mutex_destroy(&store->map_lock);
@@ -131,6 +132,8 @@ static int new_store(const char *folder, const ndb_options *options, const struc
   store->folder = strdup(folder);
   store->map = calloc(1, sizeof *store->map);
   int error = store->folder && store->map ? NDB_OK : ndb_fail(NDB_E_MEMORY, "out of memory");
+  if (error == NDB_OK) error = ndb_shared_open(folder, &store->shared);
+  if (error < 0 && options->read_only) error = NDB_OK; /* a folder that it may not write: no locks */
   if (error == NDB_OK) {
     atomic_init(&store->map->refs, 1);
     error = open_environment(store);
@@ -232,7 +235,8 @@ int ndb_stat(ndb_store *store, ndb_statistics *out) {
     mdb_reader_list(store->env, count_reader, &out->readers);
   }
   ndb_snapshot_unref(s);
-  out->processes = 1;
+  out->processes = store->shared ? ndb_shared_processes(store->shared) : 1;
+  out->locks = store->shared ? ndb_locks_count(store->shared) : 0;
   if (error == NDB_OK && rc) error = ndb_lmdb_error(rc, "read statistics");
   return error;
 }

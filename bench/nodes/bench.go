@@ -12,7 +12,7 @@ import (
 // A bench is one comparison.
 type bench struct {
 	siblings, operations, children, rounds int
-	modules                                string
+	modules                                modules
 
 	results map[string]*result // by title of the job
 }
@@ -134,7 +134,7 @@ func (b *bench) luaSide(i interpreter, folder string) (*luaSide, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLuaSide(i, program, b.modules, filepath.Join(folder, "store-"+i.version))
+	return newLuaSide(i, program, b.modules, filepath.Join(folder, "store-"+i.binary))
 }
 
 // showProgress says how far the run is, on a terminal only.

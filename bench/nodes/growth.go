@@ -32,7 +32,7 @@ type size struct {
 
 // measureGrowth measures get, set and walk on stores of 1 million nodes, of 10 times as many,
 // and so on, and writes a plot.
-func measureGrowth(ctx context.Context, folder, modules string, most int, plotFile string) error {
+func measureGrowth(ctx context.Context, folder string, m modules, most int, plotFile string) error {
 	if err := checkRoom(folder, int64(most)*roomPerNode); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func measureGrowth(ctx context.Context, folder, modules string, most int, plotFi
 	var sizes []size
 	for nodes := 1_000_000; nodes <= most; nodes *= 10 {
 		store := filepath.Join(folder, fmt.Sprint("store", nodes))
-		lua, err := newLuaSide(luaJIT, program, modules, store)
+		lua, err := newLuaSide(luaJIT, program, m, store)
 		if err != nil {
 			return err
 		}

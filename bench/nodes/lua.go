@@ -26,28 +26,41 @@ type luaSide struct {
 	env         []string
 }
 
-// An interpreter is a Lua that loads the module of its version.
+// modules says where require finds nodedb.
+type modules struct {
+	lua    string // folder of the Lua files
+	native string // folder of a folder for each version of Lua, which make nodedb-lua fills
+}
+
+// An interpreter is a Lua of Debian.
 type interpreter struct {
 	binary        string
 	debianPackage string
-	version       string // folder of its module
+	version       string // of Lua, whose modules it loads
 }
 
 var (
-	luaJIT = interpreter{"luajit", "luajit", "jit"}
+	luaJIT = interpreter{"luajit", "luajit", "5.1"}
 	lua54  = interpreter{"lua5.4", "lua5.4", "5.4"}
 )
 
-func newLuaSide(i interpreter, program, modules, store string) (*luaSide, error) {
+func newLuaSide(i interpreter, program string, m modules, store string) (*luaSide, error) {
 	path, err := testserver.FindBinary(i.binary, i.debianPackage)
 	if err != nil {
 		return nil, err
 	}
-	modules, err = filepath.Abs(filepath.Join(modules, i.version))
+	lua, err := filepath.Abs(m.lua)
 	if err != nil {
 		return nil, err
 	}
-	env := append(os.Environ(), "LUA_PATH="+filepath.Join(modules, "?.lua")+";;", "LUA_CPATH="+filepath.Join(modules, "?.so")+";;")
+	native, err := filepath.Abs(filepath.Join(m.native, i.version))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(native, "nodedb", "native.so")); err != nil {
+		return nil, fmt.Errorf("the module for %s is missing: run make nodedb-lua: %w", i.binary, err)
+	}
+	env := append(os.Environ(), "LUA_PATH="+filepath.Join(lua, "?.lua")+";;", "LUA_CPATH="+filepath.Join(native, "?.so")+";;")
 	return &luaSide{interpreter: path, program: program, store: store, env: env}, nil
 }
 

@@ -4,8 +4,7 @@
 --
 -- A job calls start when its time begins and returns the number of operations and what it
 -- found, by which Go knows that both sides did the same. Go takes the time, because plain
--- Lua has no clock but that of the processor. A job in transactions makes BATCH operations
--- in each: on all nodes, several times, or on a part of them, once.
+-- Lua has no clock but that of the processor. A transaction has BATCH operations.
 
 local nodedb = require "nodedb"
 
@@ -16,40 +15,42 @@ local function start()
   io.flush()
 end
 
--- inTransactions calls body(first, last, turns) in a transaction for each batch of the
--- operations. Like M's, the transactions do not wait for the disk; unlike M, the job waits
--- for it once, at its end.
+-- inTransactions calls body(first, last, turn, lastTurn) in a transaction for each batch of
+-- the operations: on nodes first to last, in turns that are counted from 1. Like M's, the
+-- transactions do not wait for the disk; unlike M, the job waits for it once, at its end.
 local function inTransactions(count, nodes, batch, body)
   local per = math.min(nodes, batch)
-  for part = 0, count / batch - 1 do
-    local first = part * batch % nodes + 1
-    nodedb.tp("BATCH", body, first, first + per - 1, batch / per)
+  for done = 0, count - 1, batch do
+    local first, turn = done % nodes + 1, math.floor(done / nodes) + 1
+    nodedb.tp("BATCH", body, first, first + per - 1, turn, turn + batch / per - 1)
   end
   nodedb.sync()
 end
 
 ---- bulk load ----
 
-local function loadNumbers(top, count, batch)
+function jobs.loadInts(count, _, batch)
   start()
   inTransactions(count, count, batch, function(first, last)
-    for i = first, last do top[i].__ = 1000000000 + i end
+    for i = first, last do nodedb.set("^ints", "lvd", i, 1000000000 + i) end
   end)
-  return count, top:subscripts(true)()
-end
-
-function jobs.loadInts(count, _, batch) return loadNumbers(nodedb.node("^ints", "lvd"), count, batch) end
-function jobs.loadDeep(count, _, batch)
-  return loadNumbers(nodedb.node("^deep", "one", "two", "three", "four"), count, batch)
+  return count, nodedb.node("^ints", "lvd"):subscripts(true)()
 end
 
 function jobs.loadStrings(count, _, batch)
-  local top = nodedb.node("^strings", "lvd")
   start()
   inTransactions(count, count, batch, function(first, last)
-    for i = first, last do top[string.format("rec%08d", i)].__ = 1000000000 + i end
+    for i = first, last do nodedb.set("^strings", "lvd", string.format("rec%08d", i), 1000000000 + i) end
   end)
-  return count, top:subscripts(true)()
+  return count, nodedb.node("^strings", "lvd"):subscripts(true)()
+end
+
+function jobs.loadDeep(count, _, batch)
+  start()
+  inTransactions(count, count, batch, function(first, last)
+    for i = first, last do nodedb.set("^deep", "one", "two", "three", "four", i, 1000000000 + i) end
+  end)
+  return count, nodedb.node("^deep", "one", "two", "three", "four"):subscripts(true)()
 end
 
 ---- walks: the nodes are read once before the time starts ----
@@ -102,24 +103,24 @@ local function holdNodes(count)
   return held
 end
 
-local function get(held, first, last, turns)
+local function get(held, first, last, turn, lastTurn)
   local value
-  for _ = 1, turns do
+  for _ = turn, lastTurn do
     for i = first, last do value = held[i].__ end
   end
   return value
 end
 
-local function set(held, first, last, turns)
-  for turn = 1, turns do
-    for i = first, last do held[i].__ = 1000000000 + turn end
+local function set(held, first, last, turn, lastTurn)
+  for number = turn, lastTurn do
+    for i = first, last do held[i].__ = 1000000000 + number end
   end
 end
 
-local function incr(held, first, last, turns)
+local function incr(held, first, last, turn, lastTurn)
   local value
-  for _ = 1, turns do
-    for i = first, last do value = held[i]:incr() end
+  for _ = turn, lastTurn do
+    for i = first, last do value = held[i]:__incr() end
   end
   return value
 end
@@ -127,7 +128,7 @@ end
 function jobs.get(count, nodes)
   local held = holdNodes(nodes)
   start()
-  return count, get(held, 1, nodes, count / nodes)
+  return count, get(held, 1, nodes, 1, count / nodes)
 end
 
 function jobs.getTransactions(count, nodes, batch)
@@ -141,7 +142,7 @@ end
 function jobs.set(count, nodes)
   local held = holdNodes(nodes)
   start()
-  set(held, 1, nodes, count / nodes)
+  set(held, 1, nodes, 1, count / nodes)
   nodedb.sync()
   return count, held[nodes].__
 end
@@ -175,7 +176,14 @@ local function far(count, nodes, i, body)
   return i
 end
 
-function jobs.growLoad(count, _, batch) return loadNumbers(nodedb.node("^grow"), count, batch) end
+function jobs.growLoad(count, _, batch)
+  start()
+  inTransactions(count, count, batch, function(first, last)
+    for i = first, last do nodedb.set("^grow", i, 1000000000 + i) end
+  end)
+  return count, nodedb.get("^grow", count)
+end
+
 function jobs.growWalk(count) return walk(nodedb.node("^grow"), count) end
 
 function jobs.growGet(count, nodes)

@@ -49,23 +49,24 @@ incr	new count,i,nodes,start,turn,value do arguments
 	do report(count,value) quit
 	;
 	; The same in transactions of some hundred thousand operations, which do not wait for the disk.
-setTransactions	new count,i,nodes,part,start,turn do arguments
+setTransactions	new batch,count,first,high,i,last,low,nodes,part,start,turn do arguments
 	for i=1:1:nodes set ^deep("one","two","three","four",i)=1000000000+i
 	set start=$zhorolog for part=1:1:count/batch tstart ():transactionid="BATCH"  do  tcommit
-	. for turn=1:1:batch/per for i=low(part):1:high(part) set ^deep("one","two","three","four",i)=1000000000+turn
+	. for turn=first(part):1:last(part) for i=low(part):1:high(part) set ^deep("one","two","three","four",i)=1000000000+turn
 	do report(count,^deep("one","two","three","four",nodes)) quit
-incrTransactions	new count,i,nodes,part,start,turn,value do arguments
+incrTransactions	new batch,count,first,high,i,last,low,nodes,part,start,turn,value do arguments
 	for i=1:1:nodes set ^deep("one","two","three","four",i)=1000000000+i
 	set start=$zhorolog for part=1:1:count/batch tstart ():transactionid="BATCH"  do  tcommit
-	. for turn=1:1:batch/per for i=low(part):1:high(part) set value=$increment(^deep("one","two","three","four",i))
+	. for turn=first(part):1:last(part) for i=low(part):1:high(part) set value=$increment(^deep("one","two","three","four",i))
 	do report(count,value) quit
 	;
-	; arguments: COUNT [NODES [BATCH]]. A transaction has BATCH operations: on all nodes, several times, or on a part of
-	; them, once, from low to high.
+	; arguments: COUNT [NODES [BATCH]]. A transaction has BATCH operations: on nodes low to high, in turns first to last.
 arguments	set count=+$zcmdline,nodes=+$piece($zcmdline," ",2),batch=+$piece($zcmdline," ",3)
 	quit:'batch
-	new part set per=$select(nodes<batch:nodes,1:batch)
-	for part=1:1:count/batch set low(part)=part-1*batch#nodes+1,high(part)=low(part)+per-1
+	new part,per set per=$select(nodes<batch:nodes,1:batch)
+	for part=1:1:count/batch do
+	. set low(part)=part-1*batch#nodes+1,high(part)=low(part)+per-1
+	. set first(part)=part-1*batch\nodes+1,last(part)=batch/per+first(part)-1
 	quit
 	;
 report(count,found)	new stop set stop=$zhorolog

@@ -7,7 +7,7 @@ PERIGEE := bin/perigee
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
+.PHONY: help demo demo-redis build test test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,11 @@ FAULTS := 100
 mutants: ## put FAULTS=100 random faults of SEED=1 into the code, one at a time: which do the tests notice?
 	@$(SETUP) servers
 	@$(GO) run ./tools/mutants -seed $(SEED) -n $(FAULTS)
+
+POWERCUTS := 10
+powercut: ## the tests of power cuts and failing disks, POWERCUTS=10 times as many as in make test
+	@$(SETUP) servers
+	@PERIGEE_POWERCUTS=$(POWERCUTS) $(GO) test -count=1 -timeout 60m -run 'PowerCut|FailedSync|FullDisk' $$(grep -rl --include='*_test.go' internal/powercut . | xargs -n 1 dirname | sort -u)
 
 bench-crossing: ## the cost of an event in user code: ours, native Go, sonic, gopher-lua
 	@$(SETUP) build

@@ -3,7 +3,7 @@
 # nothing for what is already installed.
 #
 #   tools/setup.sh build      to compile: C compiler, Go, LuaJIT, LMDB
-#   tools/setup.sh servers    the above, and Redis, MariaDB and PostgreSQL for tests and demos
+#   tools/setup.sh servers    the above, and Redis, MariaDB, PostgreSQL and strace for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh nodes      to compile, the Luas with their headers, LuaRocks, and GT.M to compare with
@@ -81,7 +81,7 @@ postgresql() {
 }
 
 servers() {
-  packages redis-server mariadb-server
+  packages redis-server mariadb-server strace
   postgresql
 }
 

@@ -120,6 +120,7 @@ var may = map[string][]string{
 	"sink/sinktest":                 {"event", "sink"},
 	"sink/internal/sqlsink/sqltest": {"event", "sink", "sink/internal/positions", "sink/internal/sqlsink", "sink/sinktest"},
 	"internal/testserver":           {},
+	"internal/powercut":             {},
 
 	"internal/luajit/torture":     {},
 	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},

@@ -138,5 +138,8 @@ func mkdirAll(fs fileSystem, folder string, perm os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(fs, above)
+	if err = syncDir(fs, above); err != nil {
+		_ = fs.Remove(folder) // the next call would find it, and not sync its name
+	}
+	return err
 }

@@ -117,7 +117,9 @@ func (s *Spool) loadSegment(first uint64, last bool) error {
 		s.sealed = append(s.sealed, seg)
 		return file.Close()
 	}
-	if err := file.Truncate(seg.bytes); err != nil {
+	// A process that was killed may have left an entry that is whole and not synced, whose
+	// sender hears from now on that it is stored, and a segment whose name is not synced.
+	if err := errors.Join(file.Truncate(seg.bytes), file.Sync(), durable.SyncDir(s.folder)); err != nil {
 		_ = file.Close()
 		return fmt.Errorf("cut off an incomplete entry: %w", err)
 	}
@@ -155,14 +157,11 @@ func (s *Spool) scanSegment(file *os.File, first uint64) (segment, error) {
 
 var errNotSegment = errors.New("not a segment of a spool")
 
-// restoreMagic makes a file an empty segment and returns errFrame, when it begins
-// as one that a crash kept from reaching the disk.
+// restoreMagic writes the first bytes of a segment again and returns errFrame, when a crash
+// kept them from reaching the disk: nothing behind them counts.
 func restoreMagic(file *os.File, begin []byte) error {
 	if !strings.HasPrefix(magic, string(bytes.TrimRight(begin, "\x00"))) {
 		return errNotSegment
-	}
-	if err := file.Truncate(0); err != nil {
-		return err
 	}
 	if _, err := file.WriteAt([]byte(magic), 0); err != nil {
 		return err
@@ -200,10 +199,7 @@ func (s *Spool) createSegment(first uint64) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a segment of the spool: %w", err)
 	}
-	if _, err = io.WriteString(file, magic); err == nil {
-		err = file.Sync()
-	}
-	if err == nil {
+	if _, err = io.WriteString(file, magic); err == nil { // synced with the first entry
 		err = durable.SyncDir(s.folder)
 	}
 	if err != nil {

@@ -214,9 +214,9 @@ func (s *Spool) admit(e *Entry, next uint64, now time.Time) (Receipt, error) {
 	return Receipt{First: next, Count: uint64(len(e.Ends))}, nil
 }
 
-// write writes and syncs frames at the end of the active segment. When the write
-// fails, what it wrote is cut off. When the sync fails, nobody knows what is on
-// disk, and the spool takes nothing more until it is opened again.
+// write writes and syncs frames at the end of the active segment. When that fails, it
+// cuts off what it wrote. When the sync failed, nobody knows what is on disk, and the spool
+// takes nothing more until it is opened again.
 func (s *Spool) write(frames []byte) error {
 	if _, err := s.file.WriteAt(frames, s.active.bytes); err != nil {
 		if truncateErr := s.file.Truncate(s.active.bytes); truncateErr != nil {
@@ -226,7 +226,9 @@ func (s *Spool) write(frames []byte) error {
 	}
 	if err := s.file.Sync(); err != nil {
 		s.markBroken(err)
-		return fmt.Errorf("sync the spool: %w", err)
+		// The system shows frames that it could not write, and takes them for written:
+		// without the cut, a spool that is opened again would acknowledge them.
+		return fmt.Errorf("sync the spool: %w", errors.Join(err, s.file.Truncate(s.active.bytes)))
 	}
 	return nil
 }
@@ -255,12 +257,15 @@ func (s *Spool) publish(end uint64, bytes int64) {
 func (s *Spool) Trim(before uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before <= s.lowWatermark {
-		return nil
-	}
-	s.lowWatermark = min(before, s.end)
+	s.lowWatermark = max(s.lowWatermark, min(before, s.end))
 	for len(s.sealed) > 0 && s.sealed[0].end <= s.lowWatermark {
-		if err := os.Remove(s.path(s.sealed[0].first, segmentSuffix)); err != nil {
+		// After a power cut, no segment may be missing behind one that is there. An
+		// earlier call may have removed the file, and not known that for good.
+		err := os.Remove(s.path(s.sealed[0].first, segmentSuffix))
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			err = durable.SyncDir(s.folder)
+		}
+		if err != nil {
 			return fmt.Errorf("remove a segment of the spool: %w", err)
 		}
 		s.bytes -= s.sealed[0].bytes

@@ -24,6 +24,13 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv("SPOOL_APPEND_FOREVER"); folder != "" {
 		appendForever(folder)
 	}
+	if folder := os.Getenv(powercutFolder); folder != "" {
+		if err := appendAndTrim(folder); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,0 +1,206 @@
+package powercut
+
+import (
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// sectorBytes is what a disk writes whole or not at all.
+const sectorBytes = 512
+
+// A fate is what becomes of what is not synced when the power is cut.
+type fate int
+
+const (
+	lost    fate = iota // all of it
+	kept                // nothing is lost, as if only the process had ended
+	byCall              // calls are lost or kept as a whole
+	torn                // sectors, and single names, are lost or kept, each for itself
+	ordered             // of names: those that changed first are kept, as a journal does
+)
+
+// A cut is a power cut at one moment, with what it does to unsynced data and names.
+type cut struct {
+	line        int // of the trace after which nothing happened any more
+	random      *rand.Rand
+	data, names fate
+	keep        float64 // how likely one of several is kept
+}
+
+func newCut(seed uint64, points []int) *cut {
+	r := rand.New(rand.NewPCG(seed, 0x706f776572637574))
+	c := &cut{random: r, line: -1, keep: r.Float64()}
+	if len(points) > 0 {
+		c.line = points[r.IntN(len(points))]
+	}
+	c.data = []fate{lost, kept, byCall, byCall, torn, torn, torn}[r.IntN(7)]
+	c.names = []fate{lost, lost, kept, torn, torn, ordered}[r.IntN(6)]
+	return c
+}
+
+func (c *cut) happened(s span) bool { return s.begin <= c.line }
+func (c *cut) durable(s span) bool  { return s.durable <= c.line }
+func (c *cut) isKept() bool         { return c.random.Float64() < c.keep }
+
+// said returns the whole lines that the process had begun to write.
+func (c *cut) said(all []saying) (lines []string) {
+	var text strings.Builder
+	for _, s := range all {
+		if s.begin <= c.line {
+			text.WriteString(s.text)
+		}
+	}
+	whole, _, found := cutLast(text.String(), "\n")
+	if !found {
+		return nil
+	}
+	return strings.Split(whole, "\n")
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(text, separator); i >= 0 {
+		return text[:i], text[i+len(separator):], true
+	}
+	return text, "", false
+}
+
+// namesLeft returns what the names in each folder mean after the cut.
+func (c *cut) namesLeft(d *disk) map[*inode]map[string]*inode {
+	left := map[*inode]map[string]*inode{}
+	in := func(dir *inode) map[string]*inode {
+		if left[dir] == nil {
+			left[dir] = maps.Clone(dir.names)
+		}
+		return left[dir]
+	}
+	stopped := false
+	for _, n := range d.names {
+		if !c.happened(n.span) {
+			continue
+		}
+		if !c.durable(n.span) {
+			stopped = stopped || c.names == ordered && !c.isKept()
+			if stopped || c.names == lost || c.names == torn && !c.isKept() {
+				continue
+			}
+		}
+		if n.fromDir != nil {
+			delete(in(n.fromDir), n.fromName)
+		}
+		if n.to == nil {
+			delete(in(n.dir), n.name)
+		} else {
+			in(n.dir)[n.name] = n.to
+		}
+	}
+	return left
+}
+
+// contents returns what is in a file after the cut. Each sector has what it had at some
+// moment since it was last synced, and so has the size; the moments are not the same.
+func (c *cut) contents(f *inode) []byte {
+	var changes []change
+	length := int64(len(f.before))
+	sizes := []int64{length} // that the file may have
+	must := map[int64]int{}  // by sector, the last change that is durable
+	for _, ch := range f.changes {
+		if !c.happened(ch.span) {
+			continue
+		}
+		if c.durable(ch.span) {
+			sizes = sizes[:0]
+		}
+		sizes = append(sizes, ch.size)
+		length = max(length, ch.size)
+		changes = append(changes, ch)
+	}
+	for i, ch := range changes {
+		if c.durable(ch.span) {
+			first, end := ch.sectors(length)
+			for s := first; s < end; s++ {
+				must[s] = i + 1
+			}
+		}
+	}
+	content := make([]byte, length)
+	copy(content, f.before)
+	stopped := map[int64]bool{} // sectors whose later changes are lost
+	for i, ch := range changes {
+		keepCall := c.data == kept || c.data == byCall && c.isKept()
+		first, end := ch.sectors(length)
+		for s := first; s < end; s++ {
+			if i >= must[s] && !stopped[s] && !keepCall && (c.data != torn || !c.isKept()) {
+				stopped[s] = true
+			}
+			if !stopped[s] {
+				ch.applyTo(content, s)
+			}
+		}
+	}
+	return content[:c.pickSize(sizes)]
+}
+
+func (c *cut) pickSize(sizes []int64) int64 {
+	switch c.data {
+	case lost:
+		return sizes[0]
+	case kept:
+		return sizes[len(sizes)-1]
+	}
+	return sizes[c.random.IntN(len(sizes))]
+}
+
+// sectors returns the sectors that a change changes, of a file that had length bytes at
+// most.
+func (ch *change) sectors(length int64) (first, end int64) {
+	if ch.data == nil {
+		return ch.size / sectorBytes, (length + sectorBytes - 1) / sectorBytes
+	}
+	return ch.offset / sectorBytes, (ch.offset + int64(len(ch.data)) + sectorBytes - 1) / sectorBytes
+}
+
+// applyTo applies the change to one sector.
+func (ch *change) applyTo(content []byte, sector int64) {
+	from := sector * sectorBytes
+	to := min(from+sectorBytes, int64(len(content)))
+	if ch.data == nil {
+		clear(content[min(max(from, ch.size), to):to])
+		return
+	}
+	from, to = max(from, ch.offset), min(to, ch.offset+int64(len(ch.data)))
+	copy(content[from:to], ch.data[from-ch.offset:])
+}
+
+// writeTo builds the folder as the disk has it after the cut.
+func (c *cut) writeTo(folder string, d *disk) error {
+	left := c.namesLeft(d)
+	built := map[*inode]string{}
+	var build func(path string, what *inode) error
+	build = func(path string, what *inode) error {
+		if !what.isDir {
+			if same := built[what]; same != "" {
+				return os.Link(same, path)
+			}
+			built[what] = path
+			return os.WriteFile(path, c.contents(what), 0o600)
+		}
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return err
+		}
+		names := left[what]
+		if names == nil {
+			names = what.names
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			if err := build(filepath.Join(path, name), names[name]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return build(folder, d.root)
+}

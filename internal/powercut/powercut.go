@@ -1,0 +1,253 @@
+// Package powercut tests what a program leaves on a disk when the power fails, and what
+// it does when the disk fails it. The program needs no seam for that: strace records its
+// system calls, or lets some of them fail.
+//
+// Record runs a program, usually the test itself in another process, and records every
+// change below one folder. The program prints a line for each thing that it acknowledges.
+// From the recording, Cut builds the folder as a disk may have it after the power was cut
+// at some moment, and returns what was acknowledged until then. It is as strict as POSIX:
+//
+//   - The contents of a file survive what happened before a sync of that file, and names
+//     what happened before a sync of the folder that they are in. A file that is synced,
+//     in a folder that is not, may have no name.
+//   - Sectors of 512 bytes that were written since the last sync have what they had at
+//     some moment since then, each at another; the size of the file has its own moment.
+//   - Each unsynced create, rename and remove has happened or not. A rename alone is
+//     atomic.
+//   - After a sync of a file that failed, no later sync makes durable what it should have.
+//
+// The program is one process. It changes files by system calls: Record fails if it maps
+// one to write to it. SmallDisk is for tests of a full disk.
+package powercut
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	factorVariable    = "PERIGEE_POWERCUTS" // how many times as many cuts and faults tests make
+	recordingVariable = "PERIGEE_RECORDING" // the folder of a recording, which is replayed
+)
+
+// A Recording is what programs did to the files of a folder. Its methods may be called
+// by one goroutine at a time.
+type Recording struct {
+	folder string // with the files of the recording, to replay it
+	disk   *disk
+}
+
+// A Run is one process of a recording. Fault, if it is not empty, lets system calls fail, in
+// the words of strace: "fdatasync,fsync:error=EIO:when=2", "fsync:signal=KILL:when=5". It
+// counts the calls of each thread.
+type Run struct {
+	Command *exec.Cmd
+	Fault   string
+}
+
+// Record runs commands, one after the other, and records what they do below a folder. What
+// is there before is durable. A command must end without an error, unless it is killed by
+// its fault.
+func Record(t testing.TB, folder string, runs ...Run) *Recording {
+	t.Helper()
+	r := &Recording{folder: filepath.Join(t.TempDir(), "recording")}
+	if replayed := os.Getenv(recordingVariable); replayed != "" && nameOf(replayed) == t.Name() {
+		r.folder = replayed
+	} else if err := r.record(t, folder, runs); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.load(); err != nil {
+		t.Fatalf("read the recording: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() && os.Getenv(recordingVariable) == "" {
+			r.keep(t)
+		}
+	})
+	return r
+}
+
+// Files of a recording. Those of traces have a number behind the name.
+const (
+	traceFile    = "trace"
+	beforeFolder = "before"
+	folderFile   = "folder"
+	testFile     = "test" // its name
+)
+
+func nameOf(recording string) string {
+	name, _ := os.ReadFile(filepath.Join(recording, testFile))
+	return string(name)
+}
+
+func (r *Recording) record(t testing.TB, folder string, runs []Run) error {
+	strace, err := exec.LookPath("strace")
+	if runtime.GOOS != "linux" {
+		t.Skip("strace records on Linux alone")
+	} else if err != nil {
+		return errors.New("strace is not installed: tools/setup.sh servers installs it")
+	}
+	folder, err = filepath.EvalSymlinks(folder)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		os.CopyFS(filepath.Join(r.folder, beforeFolder), os.DirFS(folder)),
+		os.WriteFile(filepath.Join(r.folder, folderFile), []byte(folder), 0o600),
+		os.WriteFile(filepath.Join(r.folder, testFile), []byte(t.Name()), 0o600))
+	if err != nil {
+		return fmt.Errorf("begin a recording: %w", err)
+	}
+	for i, run := range runs {
+		if err := run.trace(strace, r.tracePath(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Recording) tracePath(run int) string {
+	return filepath.Join(r.folder, fmt.Sprint(traceFile, run))
+}
+
+// trace runs the command under strace, which writes to a file.
+func (run *Run) trace(strace, to string) error {
+	args := []string{strace, "-f", "--seccomp-bpf", "-qq", "-y", "-xx", "-s", strconv.Itoa(1 << 26), "-o", to, "-e", "trace=" + tracedCalls}
+	if run.Fault != "" {
+		args = append(args, "-e", "inject="+run.Fault)
+	}
+	c := run.Command
+	c.Path, c.Args = strace, slices.Concat(args, []string{c.Path}, c.Args[1:])
+	var output bytes.Buffer
+	c.Stdout, c.Stderr = &output, &output
+	err := c.Run()
+	if err != nil && strings.Contains(run.Fault, "signal=") && c.ProcessState != nil && c.ProcessState.ExitCode() < 0 {
+		return nil // strace ends with the signal of the process
+	}
+	if err != nil {
+		text := output.String()
+		return fmt.Errorf("the recorded program ended with %w, after\n%s", err, text[max(0, len(text)-4000):])
+	}
+	return nil
+}
+
+func (r *Recording) load() error {
+	folder, err := os.ReadFile(filepath.Join(r.folder, folderFile))
+	if err != nil {
+		return err
+	}
+	if r.disk, err = newDisk(string(folder), filepath.Join(r.folder, beforeFolder)); err != nil {
+		return err
+	}
+	for run, line := 0, 0; ; run++ {
+		trace, err := os.ReadFile(r.tracePath(run))
+		if errors.Is(err, fs.ErrNotExist) && run > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if line, err = r.disk.replay(trace, line); err != nil {
+			return err
+		}
+	}
+}
+
+// keep copies the recording of a test that failed to where it outlives the test.
+func (r *Recording) keep(t testing.TB) {
+	kept, err := os.MkdirTemp("", "powercut-")
+	if err == nil {
+		err = os.CopyFS(kept, os.DirFS(r.folder))
+	}
+	t.Logf("the recording is in %s (%v): %s replays it, with -run '%s/seed=N' for one cut", kept, err, recordingVariable+"="+kept, t.Name())
+}
+
+// Said returns all lines that the program printed.
+func (r *Recording) Said() []string {
+	whole := &cut{line: 1 << 62}
+	return whole.said(r.disk.said)
+}
+
+// Cut cuts the power at a moment, and in a way, that the seed decides. It returns a folder
+// with what is left on the disk, and the lines that the program had begun to print.
+func (r *Recording) Cut(t testing.TB, seed uint64) (folder string, said []string) {
+	t.Helper()
+	c := newCut(seed, r.disk.points)
+	folder = filepath.Join(tempDir(t), "disk")
+	if err := c.writeTo(folder, r.disk); err != nil {
+		t.Fatalf("build the folder after the power cut: %v", err)
+	}
+	return folder, c.said(r.disk.said)
+}
+
+// tempDir is like t.TempDir, in memory if there is a file system for that: what stands there
+// is not to survive anything.
+func tempDir(t testing.TB) string {
+	const memory = "/dev/shm"
+	folder, err := os.MkdirTemp(memory, "powercut-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return folder
+}
+
+// EachCut cuts the power n times, and calls check with what each leaves: in a subtest that
+// is named for its seed.
+func (r *Recording) EachCut(t *testing.T, n int, check func(t *testing.T, folder string, said []string)) {
+	t.Helper()
+	if len(r.disk.names) == 0 || len(r.disk.said) == 0 {
+		t.Fatal("the program has changed nothing, or has printed nothing")
+	}
+	for seed := range uint64(n * factor()) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			folder, said := r.Cut(t, seed)
+			check(t, folder, said)
+			if t.Failed() {
+				t.Logf("the disk had\n%s", list(folder))
+			}
+		})
+	}
+}
+
+// factor is 1 in short tests.
+func factor() int {
+	n, _ := strconv.Atoi(os.Getenv(factorVariable))
+	return max(n, 1)
+}
+
+// SomeOf yields some of the numbers from 1 to n, and all of them in long tests: for runs
+// whose fault is in their n-th call.
+func SomeOf(n int) iter.Seq[int] {
+	step := max(n/7/factor(), 1)
+	return func(yield func(int) bool) {
+		for i := 1; i <= n && yield(i); i += step {
+		}
+	}
+}
+
+// list lists the files of a folder.
+func list(folder string) string {
+	var text strings.Builder
+	_ = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := e.Info(); err == nil && !e.IsDir() {
+			fmt.Fprintf(&text, "%9d %s\n", info.Size(), strings.TrimPrefix(path, folder+"/"))
+		}
+		return nil
+	})
+	return text.String()
+}

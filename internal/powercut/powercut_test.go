@@ -1,0 +1,339 @@
+package powercut
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	toyVariable    = "PERIGEE_TEST_TOY"
+	folderVariable = "PERIGEE_TEST_FOLDER"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(toyVariable); name != "" {
+		if err := toys[name].run(os.Getenv(folderVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// A toy is a program that stores, prints what it has stored, and is right or wrong.
+type toy struct {
+	right bool
+	run   func(folder string) error
+	check func(folder string, said []string) error
+}
+
+func sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// appendLog appends lines of 100 bytes to a file, of which the last counts only if it is
+// whole, and syncs what it is told to sync.
+func appendLog(syncFile, syncFolder, syncParent bool) func(folder string) error {
+	return func(folder string) error {
+		folder = filepath.Join(folder, "made", "here")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		if syncParent {
+			if err := errors.Join(sync(filepath.Dir(folder)), sync(filepath.Dir(filepath.Dir(folder)))); err != nil {
+				return err
+			}
+		}
+		f, err := os.Create(filepath.Join(folder, "log"))
+		if err != nil {
+			return err
+		}
+		if syncFolder {
+			if err := sync(folder); err != nil {
+				return err
+			}
+		}
+		for i := range 20 {
+			line := fmt.Sprintf("%0100d", i)
+			if _, err := f.WriteString(line + "\n"); err != nil {
+				return err
+			}
+			if syncFile {
+				if err := f.Sync(); err != nil {
+					return err
+				}
+			}
+			fmt.Println(line)
+		}
+		return f.Close()
+	}
+}
+
+func checkLog(folder string, said []string) error {
+	text, err := os.ReadFile(filepath.Join(folder, "made", "here", "log"))
+	if err != nil && len(said) > 0 {
+		return err
+	}
+	for i, line := range said {
+		if !strings.HasPrefix(string(text), strings.Join(said[:i+1], "\n")+"\n") {
+			return fmt.Errorf("line %s is gone", line)
+		}
+	}
+	return nil
+}
+
+// replaceFile writes a file of two sectors again and again.
+func replaceFile(replace func(path string, data []byte) error) func(folder string) error {
+	return func(folder string) error {
+		for i := range 10 {
+			if err := replace(filepath.Join(folder, "file"), version(i)); err != nil {
+				return err
+			}
+			fmt.Println(i)
+		}
+		return nil
+	}
+}
+
+func version(i int) []byte { return []byte(strings.Repeat(fmt.Sprint(i), 1024)) }
+
+func checkFile(folder string, said []string) error {
+	text, err := os.ReadFile(filepath.Join(folder, "file"))
+	if errors.Is(err, os.ErrNotExist) && len(said) == 0 {
+		return nil
+	}
+	for i := max(0, len(said)-1); i < 10; i++ {
+		if string(text) == string(version(i)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("after %d versions the file has %d bytes %.20q, %v", len(said), len(text), text, err)
+}
+
+func renameOver(syncFile, syncFolder bool) func(path string, data []byte) error {
+	return func(path string, data []byte) error {
+		if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+			return err
+		}
+		if syncFile {
+			if err := sync(path + ".new"); err != nil {
+				return err
+			}
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
+		}
+		if syncFolder {
+			return sync(filepath.Dir(path))
+		}
+		return nil
+	}
+}
+
+// twoFiles counts in one file and lists in another. Each must have what the other has.
+func twoFiles(dataFirst bool) func(folder string) error {
+	return func(folder string) error {
+		rows, err := os.Create(filepath.Join(folder, "rows"))
+		if err != nil {
+			return err
+		}
+		count, err := os.OpenFile(filepath.Join(folder, "count"), os.O_WRONLY|os.O_CREATE|syscall.O_DSYNC, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := sync(folder); err != nil {
+			return err
+		}
+		for i := range 10 {
+			_, err := rows.WriteString("row\n")
+			if dataFirst {
+				err = errors.Join(err, rows.Sync())
+			}
+			_, werr := count.WriteAt(fmt.Appendf(nil, "%d", i+1), 0)
+			if err = errors.Join(err, werr, rows.Sync()); err != nil {
+				return err
+			}
+			fmt.Println(i)
+		}
+		return errors.Join(rows.Close(), count.Close())
+	}
+}
+
+func checkTwo(folder string, said []string) error {
+	rows, _ := os.ReadFile(filepath.Join(folder, "rows"))
+	text, _ := os.ReadFile(filepath.Join(folder, "count"))
+	var count int
+	_, _ = fmt.Sscan(string(text), &count)
+	if have := strings.Count(string(rows), "row\n"); have < count || count < len(said) {
+		return fmt.Errorf("%d rows, the count is %d, %d were acknowledged", have, count, len(said))
+	}
+	return nil
+}
+
+// cutBack writes over what it cut off, and syncs once for both.
+func cutBack(folder string) error {
+	f, err := os.Create(filepath.Join(folder, "file"))
+	if err != nil {
+		return err
+	}
+	if err := sync(folder); err != nil {
+		return err
+	}
+	for i := range 10 {
+		_, err := f.WriteAt(version(i), 0)
+		if err = errors.Join(err, f.Truncate(600), f.Sync()); err != nil {
+			return err
+		}
+		fmt.Println(i)
+	}
+	return nil
+}
+
+var toys = map[string]toy{
+	"log":                      {true, appendLog(true, true, true), checkLog},
+	"log, file not synced":     {false, appendLog(false, true, true), checkLog},
+	"log, folder not synced":   {false, appendLog(true, false, true), checkLog},
+	"log, parent not synced":   {false, appendLog(true, true, false), checkLog},
+	"file":                     {true, replaceFile(renameOver(true, true)), checkFile},
+	"file, data not synced":    {false, replaceFile(renameOver(false, true)), checkFile},
+	"file, name not synced":    {false, replaceFile(renameOver(true, false)), checkFile},
+	"file, overwritten":        {false, replaceFile(overwrite), checkFile},
+	"two files":                {true, twoFiles(true), checkTwo},
+	"two files, count first":   {false, twoFiles(false), checkTwo},
+	"truncated and synced":     {true, cutBack, checkCutBack},
+	"offsets of a descriptor":  {true, useOffsets, checkOffsets},
+	"calls of several threads": {true, manyThreads, checkThreads},
+}
+
+func overwrite(path string, data []byte) error {
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(sync(path), sync(filepath.Dir(path)))
+}
+
+func checkCutBack(folder string, said []string) error {
+	text, err := os.ReadFile(filepath.Join(folder, "file"))
+	if len(said) > 0 && len(text) < 600 {
+		return fmt.Errorf("%d bytes after %d versions, %v", len(text), len(said), err)
+	}
+	return nil
+}
+
+// useOffsets writes by descriptors that were read, sought, duplicated and opened to append.
+func useOffsets(folder string) error {
+	path := filepath.Join(folder, "file")
+	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadFull(f, make([]byte, 2))
+	_, err1 := f.WriteString("ab")
+	_, err2 := f.Seek(7, io.SeekStart)
+	fd, err3 := syscall.Dup(int(f.Fd()))
+	_, err4 := syscall.Write(fd, []byte("c"))
+	_, err5 := f.WriteString("d")
+	end, err6 := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	_, err7 := end.WriteString("!")
+	if err := errors.Join(err, err1, err2, err3, err4, err5, err6, err7, f.Sync(), sync(folder)); err != nil {
+		return err
+	}
+	fmt.Println("done")
+	return nil
+}
+
+func checkOffsets(folder string, said []string) error {
+	text, _ := os.ReadFile(filepath.Join(folder, "file"))
+	if len(said) > 0 && string(text) != "01ab456cd9!" {
+		return fmt.Errorf("the file has %q", text)
+	}
+	return nil
+}
+
+// manyThreads has threads append to files of their own at the same time.
+func manyThreads(folder string) error {
+	errs := make(chan error)
+	for i := range 4 {
+		go func() { errs <- appendNumbers(filepath.Join(folder, fmt.Sprint(i)), i) }()
+	}
+	var all error
+	for range 4 {
+		all = errors.Join(all, <-errs)
+	}
+	return all
+}
+
+func appendNumbers(path string, thread int) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := sync(filepath.Dir(path)); err != nil {
+		return err
+	}
+	for i := range 20 {
+		line := fmt.Sprintf("%d %d\n", thread, i)
+		if _, err := f.WriteString(line); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		fmt.Print(line)
+	}
+	return f.Close()
+}
+
+func checkThreads(folder string, said []string) error {
+	for _, line := range said {
+		text, _ := os.ReadFile(filepath.Join(folder, line[:1]))
+		if !strings.Contains(string(text), line+"\n") {
+			return fmt.Errorf("%s is gone", line)
+		}
+	}
+	return nil
+}
+
+func recordToy(t *testing.T, name string) *Recording {
+	folder := t.TempDir()
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), toyVariable+"="+name, folderVariable+"="+folder)
+	return Record(t, folder, Run{Command: command})
+}
+
+// TestToys finds the toys that are wrong, and no others.
+func TestToys(t *testing.T) {
+	for name, toy := range toys {
+		t.Run(name, func(t *testing.T) {
+			r := recordToy(t, name)
+			failures := 0
+			for seed := range uint64(100) {
+				folder, said := r.Cut(t, seed)
+				err := toy.check(folder, said)
+				if err != nil && toy.right {
+					t.Errorf("seed %d: %v", seed, err)
+				} else if err != nil {
+					failures++
+				}
+			}
+			if !toy.right && failures == 0 {
+				t.Errorf("no cut found the fault")
+			}
+		})
+	}
+}

@@ -1,0 +1,287 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/perigeedb/perigee/internal/powercut"
+)
+
+// powercutFolder makes the test's process a program that is recorded, sequential one whose
+// system calls come in the same order each time.
+const (
+	powercutFolder = "SPOOL_POWERCUT"
+	sequential     = "SPOOL_SEQUENTIAL"
+)
+
+// tiny has segments of a few entries, which lie across sectors.
+var tiny = func() Options {
+	o := small
+	o.SegmentBytes = 1500
+	return o
+}()
+
+// appendAndTrim appends entries, several at a time, trims, and opens the spool again, both
+// closed and not. It prints the ID of the spool, what is stored once Append has returned,
+// and before a trim up to where it trims. What fails is repeated: Append under the same key,
+// on a spool that was opened again.
+func appendAndTrim(folder string) error {
+	runtime.LockOSThread() // strace counts calls by thread
+	folder = filepath.Join(folder, "made", "here")
+	s, err := reopen(folder)
+	if err != nil {
+		return err
+	}
+	fmt.Println("id", s.ID())
+	key := 0
+	for round := range 6 {
+		for range 8 {
+			if s, err = appendAtOnce(s, key, 1+round%2*2); err != nil {
+				return err
+			}
+			key += 3
+		}
+		if round == 1 {
+			err = twice(s.MarkVerified)
+		}
+		_, end := s.Bounds()
+		fmt.Println("trim", end-6)
+		if err := errors.Join(err, twice(func() error { return s.Trim(end - 6) })); err != nil {
+			return err
+		}
+		if round == 2 {
+			_ = s.Close()
+		}
+		if round == 2 || round == 3 {
+			if s, err = reopen(folder); err != nil {
+				return err
+			}
+		}
+	}
+	return s.Close()
+}
+
+func twice(f func() error) error {
+	err := f()
+	if err != nil {
+		fmt.Println("failed", err)
+		err = f()
+	}
+	return err
+}
+
+func reopen(folder string) (s *Spool, err error) {
+	err = twice(func() (err error) {
+		s, err = Open(folder, tiny)
+		return err
+	})
+	return s, err
+}
+
+func appendAtOnce(s *Spool, key, n int) (*Spool, error) {
+	entries := make([]Entry, n)
+	receipts, errs := make([]Receipt, n), make([]error, n)
+	var appends sync.WaitGroup
+	for i := range n {
+		entries[i] = numbered(key + i)
+		if n == 1 || os.Getenv(sequential) != "" {
+			receipts[i], errs[i] = s.Append(context.Background(), entries[i])
+		} else {
+			appends.Go(func() { receipts[i], errs[i] = s.Append(context.Background(), entries[i]) })
+		}
+	}
+	appends.Wait()
+	for i := range n {
+		if errs[i] != nil {
+			fmt.Println("failed", errs[i])
+			_, err := s.Append(context.Background(), entries[i])
+			if err == nil && strings.Contains(errs[i].Error(), "sync the spool") {
+				return nil, errors.New("the spool went on after a sync that failed")
+			}
+			_ = s.Close()
+			if s, err = reopen(s.folder); err != nil {
+				return nil, err
+			}
+			if receipts[i], err = s.Append(context.Background(), entries[i]); err != nil {
+				return nil, err
+			}
+		}
+		fmt.Println("stored", receipts[i].First, key+i)
+	}
+	return s, nil
+}
+
+// numbered is an entry of two documents that nothing else has.
+func numbered(key int) Entry {
+	return entry(fmt.Sprint("key", key), document(key, 0), document(key, 1))
+}
+
+func document(key, i int) string {
+	return fmt.Sprintf(`{"n":"%d.%d","x":%q}`, key, i, strings.Repeat(string(rune('a'+key%26)), key*13%170))
+}
+
+func appendRun(folder, fault string) powercut.Run {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), powercutFolder+"="+folder)
+	if fault != "" {
+		command.Env = append(command.Env, sequential+"=yes")
+	}
+	return powercut.Run{Command: command, Fault: fault}
+}
+
+// TestPowerCut cuts the power while entries are appended and trimmed.
+func TestPowerCut(t *testing.T) {
+	folder := t.TempDir()
+	powercut.Record(t, folder, appendRun(folder, "")).EachCut(t, 200, checkSpool)
+}
+
+// TestFailedSync lets one sync fail, and later ones not make up for it.
+func TestFailedSync(t *testing.T) {
+	for n := range powercut.SomeOf(40) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			fault := fmt.Sprintf("fsync:error=EIO:when=%d", n)
+			powercut.Record(t, folder, appendRun(folder, fault)).EachCut(t, 15, checkSpool)
+		})
+	}
+}
+
+// TestKillAndPowerCut kills the process at a sync, and cuts the power when another process
+// has gone on.
+func TestKillAndPowerCut(t *testing.T) {
+	for n := range powercut.SomeOf(40) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			fault := fmt.Sprintf("fsync:signal=KILL:when=%d", n)
+			powercut.Record(t, folder, appendRun(folder, fault), appendRun(folder, "")).EachCut(t, 15, checkSpool)
+		})
+	}
+}
+
+// checkSpool opens the spool that a power cut has left. Each stored entry that was not
+// trimmed is there, at its position, nothing else is, and its key is known.
+func checkSpool(t *testing.T, folder string, said []string) {
+	s := open(t, filepath.Join(folder, "made", "here"), tiny)
+	first, end := s.Bounds()
+	checkTail(t, s)
+	there := rest(t, s, first)
+	keys := map[string]int{}
+	for i, doc := range there {
+		var key, part int
+		if _, err := fmt.Sscanf(doc, `{"n":"%d.%d"`, &key, &part); err != nil || doc != document(key, part) {
+			t.Errorf("position %d has %q, which was never written", first+uint64(i), doc)
+		}
+		keys[doc]++
+		if keys[doc] > 1 {
+			t.Errorf("%q is there twice", doc)
+		}
+	}
+	trimmed := uint64(0)
+	for _, line := range said {
+		var position uint64
+		var key int
+		if id, found := strings.CutPrefix(line, "id "); found && s.ID() != id {
+			t.Errorf("the spool has ID %s, and had %s", s.ID(), id)
+		}
+		if n, _ := fmt.Sscanf(line, "trim %d", &position); n == 1 {
+			trimmed = position
+		}
+		if n, _ := fmt.Sscanf(line, "stored %d %d", &position, &key); n != 2 {
+			continue
+		}
+		if position >= end || position >= first && (there[position-first] != document(key, 0) || there[position-first+1] != document(key, 1)) {
+			t.Errorf("entry %d was stored at position %d; the spool has [%d,%d)", key, position, first, end)
+		}
+		if got, err := s.Append(t.Context(), numbered(key)); err != nil || !got.Repeated || got.First != position {
+			t.Errorf("the key of entry %d gives %+v, %v; it was stored at %d", key, got, err, position)
+		}
+	}
+	if first > trimmed || s.LowWatermark() > trimmed {
+		t.Errorf("the spool begins at %d with low watermark %d, and was trimmed to %d", first, s.LowWatermark(), trimmed)
+	}
+	put(t, s, entry("afterwards", "{}"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, s.folder, tiny)
+	if got := rest(t, s, first); len(got) != len(there)+1 {
+		t.Errorf("%d documents, and one more was stored than the %d before", len(got), len(there))
+	}
+}
+
+// checkTail finds nothing behind the last entry.
+func checkTail(t *testing.T, s *Spool) {
+	t.Helper()
+	if info, err := s.file.Stat(); err != nil || info.Size() != s.active.bytes {
+		t.Errorf("the active segment has %d bytes of entries, and its file %d, %v", s.active.bytes, info.Size(), err)
+	}
+}
+
+// TestFullDisk appends to a full disk: that is an error, which leaves nothing behind, and
+// the spool goes on when there is room.
+func TestFullDisk(t *testing.T) {
+	disk := powercut.SmallDisk(t, 1<<20)
+	if disk == "" {
+		return
+	}
+	folder, ballast := filepath.Join(disk, "spool"), filepath.Join(disk, "ballast")
+	options := tiny
+	options.SegmentBytes, options.KeysMax = 20_000, 1_000_000 // several pages
+	s := open(t, folder, options)
+	stored := 0
+	for room := int64(0); room < 80<<10; room += 4 << 10 {
+		powercut.Fill(t, ballast, room)
+		var err error
+		for ; err == nil; stored++ {
+			_, err = s.Append(t.Context(), numbered(stored))
+		}
+		stored--
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("entry %d: %v", stored, err)
+		}
+		for range 3 {
+			if _, err := s.Append(t.Context(), numbered(stored)); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("entry %d again: %v", stored, err)
+			}
+		}
+		checkTail(t, s)
+		if got := len(rest(t, s, 0)); got != 2*stored {
+			t.Fatalf("%d documents, and %d were stored", got, 2*stored)
+		}
+		if again, err := Open(folder, options); err == nil {
+			_, end := again.Bounds()
+			if end != uint64(2*stored) {
+				t.Errorf("opened on the full disk, the spool ends at %d, and %d documents were stored", end, 2*stored)
+			}
+			again.file.Close()
+		} else if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("opened on the full disk: %v", err)
+		}
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		if got := put(t, s, numbered(stored)); got.Repeated || got.First != uint64(2*stored) {
+			t.Fatalf("with room, entry %d gives %+v", stored, got)
+		}
+		stored++
+	}
+	_ = s.Close()
+	s = open(t, folder, options)
+	for i, doc := range rest(t, s, 0) {
+		if doc != document(i/2, i%2) {
+			t.Fatalf("position %d has %q", i, doc)
+		}
+	}
+	if _, end := s.Bounds(); end != uint64(2*stored) {
+		t.Errorf("the spool ends at %d, and %d documents were stored", end, 2*stored)
+	}
+}

@@ -248,7 +248,8 @@ int ndb_change_put(ndb_session *s, ndb_entry *e) {
   int stored = ndb_is_stored(e->data, 1);
   if (!stored || s->level) {
     ndb_tree *tree = stored ? &s->own.entries : &s->local;
-    uint64_t bytes = stored ? ndb_layer_bytes(&s->own) + s->killed_count * 64 - s->begin_bytes : tree->bytes;
+    uint64_t bytes = stored ? ndb_layer_bytes(&s->own) + s->killed_count * 64 : tree->bytes;
+    if (stored) bytes = bytes > s->begin_bytes ? bytes - s->begin_bytes : 0; /* it may have killed what waited */
     if (NDB_UNLIKELY(bytes + ndb_entry_size(e) > transaction_bytes(s) && e->type != NDB_ABSENT)) {
       ndb_entry_unref(e);
       return ndb_fail(NDB_E_FULL, "the changes of the transaction are larger than %llu bytes: commit in between, or raise transaction_bytes",

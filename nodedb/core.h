@@ -203,6 +203,7 @@ struct ndb_session {
   uint64_t changes;       /* of local and own, and of level */
   ndb_entry *held;        /* the entry that the last result points into */
   uint32_t lock_session;  /* its number in the table of locks; 0: it has locked nothing yet */
+  uint64_t iterator_bytes; /* of open iterators */
   char text[NDB_NUMBER_TEXT];
   char key[NDB_KEY_MAX + 16]; /* that the last result points into */
 };

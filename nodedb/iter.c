@@ -32,6 +32,9 @@ struct ndb_iter {
   char top[NDB_KEY_MAX + 2], from[NDB_KEY_MAX + 2], to[NDB_KEY_MAX + 2], last[NDB_KEY_MAX + 2];
 };
 
+/* Memory of an iterator, with its cursor and the text of a batch. */
+static const uint64_t ITERATOR_BYTES = sizeof(ndb_iter) + NDB_KEY_MAX + NDB_BATCH * 32 + 1024;
+
 static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
 
 /* Length of the child of top that key is or lies below. */
@@ -71,6 +74,7 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
   if (!it) return memory();
   memset(it, 0, offsetof(ndb_iter, subscripts));
   it->text = NULL, it->text_used = it->text_cap = 0;
+  s->iterator_bytes += ITERATOR_BYTES;
   it->session = s, it->flags = flags, it->stored = ndb_is_stored(key, len);
   it->left = limit ? limit : UINT64_MAX;
   it->batch = FIRST_BATCH;
@@ -90,6 +94,7 @@ void ndb_iter_close(ndb_iter *it) {
   if (!it) return;
   ndb_scan_close(&it->scan);
   if (it->captured) ndb_view_release(&it->view);
+  it->session->iterator_bytes -= ITERATOR_BYTES;
   free(it->text);
   free(it);
 }

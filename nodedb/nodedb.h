@@ -137,6 +137,9 @@ int ndb_compact(const char *folder);  /* of a folder that no process has open */
 /* ---- sessions and transactions (session.c) ---- */
 int ndb_session_open(ndb_store *store, ndb_session **out);  /* store may be NULL: trees in memory only */
 void ndb_session_close(ndb_session *s);   /* rolls back, releases its locks */
+/* Memory that the session holds: the changes of its transaction and what that has read, its
+ * trees in memory, its iterators. A host that bounds its user's memory adds it. */
+uint64_t ndb_session_bytes(const ndb_session *s);
 
 /* Outside a transaction each change is one of its own: seen at once by all sessions of this
  * process. Inside, reads come from one snapshot and the session's own changes. Transactions

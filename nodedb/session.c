@@ -30,6 +30,15 @@ int ndb_session_open(ndb_store *store, ndb_session **out) {
   return NDB_OK;
 }
 
+uint64_t ndb_session_bytes(const ndb_session *s) {
+  uint64_t bytes = s->local.bytes + s->iterator_bytes;
+  if (!s->level) return bytes;
+  uint64_t own = ndb_layer_bytes(&s->own);
+  if (own > s->begin_bytes) bytes += own - s->begin_bytes;
+  return bytes + s->killed_count * 64 + s->mark_count * sizeof *s->marks + s->reads.cap + s->reads.point_cap * sizeof *s->reads.points +
+         s->reads.range_cap * sizeof *s->reads.ranges;
+}
+
 void ndb_session_close(ndb_session *s) {
   if (!s) return;
   if (s->level) ndb_transaction_free(s);

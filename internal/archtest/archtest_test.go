@@ -36,9 +36,10 @@ var may = map[string][]string{
 	"source/redis":    {"event", "source", "internal/resp"},
 	"source/http":     {"event", "source", "internal/address", "internal/httpserver", "internal/spool", "internal/document/pure"},
 
-	"nodedb": {},
+	"nodedb":     {},
+	"nodedb/lua": {},
 
-	"script":             {"event", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
+	"script":             {"event", "nodedb", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "script/luasyntax", "internal/document/pure"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document"},
 	"script/luajit":      {"event", "script", "script/pool", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},
@@ -88,13 +89,13 @@ var may = map[string][]string{
 	"internal/durable":         {},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":   {"event", "internal/document/report"},
-	"internal/luajit":          {"event", "internal/document", "internal/document/pure"},
+	"internal/luajit":          {"event", "nodedb", "nodedb/lua", "internal/document", "internal/document/pure"},
 	"internal/document/report": {"event"},
 	"internal/audit":           {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
-		"internal/terminal",
+		"internal/terminal", "nodedb",
 		"source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",

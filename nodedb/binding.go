@@ -1,0 +1,75 @@
+package nodedb
+
+import "time"
+
+// The C core, as the Go code uses it. core_cgo.go implements it, and core_absent.go is what a
+// build without it has. All errors are from errors.go, as *Error without Op and Path.
+
+type coreStore interface {
+	close() error
+	sync() error
+	wait(commit uint64) error
+	stat() (Stat, error)
+	backup(folder string) error
+	check(report func(fault string)) (faults int, err error)
+	session() (coreSession, error)
+}
+
+// A coreSession is used by one goroutine at a time. Keys are encoded paths.
+type coreSession interface {
+	close()
+	begin() error
+	commit() (number uint64, err error)
+	rollback() error
+	restart() error
+
+	get(key string) (Value, error)
+	set(key string, v Value) error
+	setNew(key string, v Value) (bool, error)
+	compareAndSet(key string, expected, v Value) (bool, error)
+	data(key string) (int, error)
+	increment(key string, by Value) (Value, error)
+	killValue(key string) error
+	kill(key string) error
+	expire(key string, ttl time.Duration) (bool, error)
+	ttl(key string) (time.Duration, bool, error)
+	nextSibling(key string, reverse bool) (Value, bool, error)
+
+	iterate(key string, o coreScan) (coreIterator, error)
+	// count and merge do some steps at a time, from position on. more says that there are
+	// more of them.
+	count(key string, position *position, count *uint64) (more bool, err error)
+	merge(to, from string, position *position) (more bool, err error)
+
+	lock(keys []string, timeout time.Duration) error // < 0: without end
+	unlock(key string) (bool, error)
+	unlockAll()
+
+	// load sets the node of a line of a dump. at is the offending byte of an invalid line.
+	load(line string) (at int, err error)
+}
+
+// A coreScan is what an iterator goes over.
+type coreScan struct {
+	descendants, self, reverse, values bool
+	from, to                           Value  // of siblings
+	fromKey, toKey                     string // of descendants
+	limit                              uint64
+}
+
+type coreIterator interface {
+	// fill returns the number of items in the next batch, 0 at the end.
+	fill() (int, error)
+	// item returns item i of the batch: the subscript of a sibling, or the key of a
+	// descendant.
+	item(i int) (subscript Value, key string, value Value)
+	// appendText appends the lines of a dump of the batch.
+	appendText(to []byte) []byte
+	close()
+}
+
+// A position is where a count or a merge stands, as a key.
+type position struct {
+	key [PathMax]byte
+	len int
+}

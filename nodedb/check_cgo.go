@@ -1,0 +1,16 @@
+//go:build cgo && lmdb
+
+package nodedb
+
+// #include <stdint.h>
+import "C"
+
+import "runtime/cgo"
+
+// reportFault is what ndb_check calls with each fault; the handle is of a func(string).
+//
+//export reportFault
+func reportFault(handle C.uintptr_t, line *C.char) C.int {
+	cgo.Handle(handle).Value().(func(string))(C.GoString(line))
+	return 0
+}

@@ -1,0 +1,34 @@
+//go:build !cgo || !lmdb
+
+package nodedb
+
+import "unsafe"
+
+// Version returns the names and versions of what the database is built on, or "" if this build
+// does not have it.
+func Version() string { return "" }
+
+// Functions returns nil.
+func Functions() unsafe.Pointer { return nil }
+
+func openCore(string, Options) (coreStore, error) { return nil, &Error{Err: ErrUnavailable} }
+
+func openMemory() (coreSession, error) { return nil, &Error{Err: ErrUnavailable} }
+
+func compactCore(string) error { return &Error{Err: ErrUnavailable} }
+
+func keyOfName(string) (string, error) { return "", &Error{Op: "make path", Err: ErrUnavailable} }
+
+func appendKey(key []byte, _ Value) ([]byte, error) { return key, nil }
+
+func keyText(string) string { return "" }
+
+func parseKey(string) (string, int, error) {
+	return "", 0, &Error{Op: "read path", Err: ErrUnavailable}
+}
+
+func decodeKey(string, int) (Value, int) { return Value{}, 0 }
+
+func parentLen(string) int { return 0 }
+
+func nativeStore(coreStore) unsafe.Pointer { return nil }

@@ -1,0 +1,570 @@
+//go:build cgo && lmdb
+
+package nodedb
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -I${SRCDIR}/../.build/lmdb/include
+#cgo LDFLAGS: -L${SRCDIR}/../.build/lmdb/lib -llmdb -lpthread -lm
+#include <stdlib.h>
+#include <string.h>
+#include "lmdb.h"
+#include "lmdb_build.h"
+#include "nodedb.h"
+
+// Go may not store pointers to its memory in an ndb_scalar, so values cross in pieces.
+#define SCALAR(n) uint32_t type##n, double number##n, const char *bytes##n, uint32_t len##n
+#define MAKE(n) &(ndb_scalar){.number = number##n, .bytes = bytes##n, .len = len##n, .type = type##n}
+
+static int set(ndb_session *s, const char *key, size_t len, SCALAR(1)) { return ndb_set(s, key, len, MAKE(1)); }
+static int set_new(ndb_session *s, const char *key, size_t len, SCALAR(1)) { return ndb_set_new(s, key, len, MAKE(1)); }
+static int compare_and_set(ndb_session *s, const char *key, size_t len, SCALAR(1), SCALAR(2)) {
+	return ndb_compare_and_set(s, key, len, MAKE(1), MAKE(2));
+}
+static int increment(ndb_session *s, const char *key, size_t len, SCALAR(1), ndb_scalar *out) {
+	return ndb_increment(s, key, len, MAKE(1), out);
+}
+static int iter_open(ndb_session *s, const char *key, size_t len, int flags, SCALAR(1), SCALAR(2), uint64_t limit, ndb_iter **out) {
+	return ndb_iter_open(s, key, len, flags, type1 ? MAKE(1) : NULL, type2 ? MAKE(2) : NULL, limit, out);
+}
+static int lock(ndb_session *s, const char *keys, const size_t *lens, size_t count, int64_t timeout_ms) {
+	ndb_key *all = calloc(count + 1, sizeof *all);
+	if (!all) return NDB_E_MEMORY;
+	for (size_t i = 0; i < count; keys += lens[i++]) all[i] = (ndb_key){keys, lens[i]};
+	int code = ndb_lock(s, all, count, timeout_ms);
+	free(all);
+	return code;
+}
+
+static int key_append(char *key, size_t len, SCALAR(1)) { return ndb_key_append(key, len, NDB_KEY_MAX, MAKE(1)); }
+
+// key_decode leaves the bytes of a scalar in text.
+static int key_decode(const char *key, size_t len, size_t *at, uint32_t *type, double *number, uint32_t *text_len, char *text) {
+	ndb_scalar s;
+	int code = ndb_key_decode(key, len, at, &s, text);
+	if (code != NDB_OK) return code;
+	*type = s.type;
+	*number = s.number;
+	*text_len = s.type == NDB_NUMBER ? 0 : s.len;
+	if (*text_len && s.bytes != text) memmove(text, s.bytes, s.len);
+	return NDB_OK;
+}
+
+// format writes the lines of a dump of items from *at on, as many as have room. It returns the
+// bytes written; if not even one has room, the negative of the room that it needs.
+static long format(const ndb_items *items, uint32_t *at, char *out, size_t cap) {
+	size_t used = 0;
+	for (; *at < items->count; ++*at) {
+		size_t room = cap - used;
+		long key = ndb_zwrite_key(items->key[*at], items->key_len[*at], out + used, room);
+		size_t after = (size_t)key + 1 < room ? (size_t)key + 1 : room;
+		long value = ndb_zwrite_scalar(&items->value[*at], out + used + after, room - after);
+		size_t line = (size_t)key + (size_t)value + 2;
+		if (line > room) return used ? (long)used : -(long)line;
+		out[used + (size_t)key] = '=';
+		used += line;
+		out[used - 1] = '\n';
+	}
+	return (long)used;
+}
+
+// load sets the node of a line; bytes has room for len bytes. *at is the offending byte.
+static int load(ndb_session *s, const char *text, size_t len, size_t *at, char *bytes) {
+	char key[NDB_KEY_MAX];
+	ndb_scalar value;
+	int key_len = ndb_zwrite_parse_key(text, len, at, key);
+	if (key_len < 0) return key_len;
+	if (*at == len || text[*at] != '=') return NDB_NONE;
+	++*at;
+	int code = ndb_zwrite_parse_scalar(text, len, at, &value, bytes);
+	if (code < 0) return code;
+	if (*at < len) return NDB_NONE;
+	*at = 0;
+	return ndb_set(s, key, (size_t)key_len, &value);
+}
+
+extern int reportFault(uintptr_t handle, char *line);
+static int report(void *user, const char *line) { return reportFault((uintptr_t)user, (char *)line); }
+static int check(ndb_store *store, uintptr_t handle) { return ndb_check(store, report, (void *)handle); }
+*/
+import "C"
+
+import (
+	"math"
+	"runtime"
+	"runtime/cgo"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// Version returns the names and versions of what the database is built on, or "" if this build
+// does not have it.
+func Version() string {
+	_ = C.LMDB_BUILD // in the build cache's key: it does not look at the archive
+	version, _, _ := strings.Cut(C.GoString(C.mdb_version(nil, nil, nil)), ":")
+	return version
+}
+
+// sentinels are those of the core's codes.
+var sentinels = map[C.int]error{
+	C.NDB_E_ARGUMENT: ErrArgument, C.NDB_E_KEY: ErrPathTooLong, C.NDB_E_VALUE: ErrValueTooLong,
+	C.NDB_E_FULL: ErrTransactionTooLarge, C.NDB_E_CONFLICT: ErrConflict, C.NDB_E_TIMEOUT: ErrTimeout,
+	C.NDB_E_LEVEL: ErrLevel, C.NDB_E_DISK: ErrDisk, C.NDB_E_CORRUPT: ErrCorrupt, C.NDB_E_MEMORY: ErrMemory,
+	C.NDB_E_SUPERSEDED: ErrSuperseded, C.NDB_E_MERGE: ErrMerge, C.NDB_E_NUMBER: ErrNumberRange, C.NDB_E_LOCKS: ErrTooManyLocks,
+}
+
+// try calls the core. The message of an error belongs to the thread.
+func try(call func() C.int) (C.int, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	code := call()
+	if code < 0 {
+		return code, &Error{Err: sentinels[code], message: C.GoString(C.ndb_message())}
+	}
+	return code, nil
+}
+
+// do is try for a call that returns nothing else.
+func do(call func() C.int) error {
+	_, err := try(call)
+	return err
+}
+
+// pieces are what a Value crosses as: the arguments for SCALAR.
+type pieces struct {
+	kind   C.uint32_t
+	number C.double
+	bytes  *C.char
+	len    C.uint32_t
+}
+
+func piecesOf(v Value) pieces {
+	p := pieces{number: C.double(v.number), bytes: chars(v.text), len: C.uint32_t(len(v.text))}
+	switch {
+	case v.kind == Number && v.text == "":
+		p.kind = C.NDB_NUMBER
+	case v.kind == Number:
+		p.kind = C.NDB_DIGITS
+	case v.kind == String:
+		p.kind = C.NDB_STRING
+	case v.kind == Boolean && v.number == 1:
+		p.kind = C.NDB_TRUE
+	case v.kind == Boolean:
+		p.kind = C.NDB_FALSE
+	}
+	return p
+}
+
+// chars returns the bytes of s, for a call.
+func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
+
+func valueOfScalar(s *C.ndb_scalar) Value {
+	switch s._type {
+	case C.NDB_NUMBER:
+		return Value{kind: Number, number: float64(s.number)}
+	case C.NDB_ABSENT:
+		return Value{}
+	case C.NDB_TRUE, C.NDB_FALSE:
+		return booleanValue(s._type == C.NDB_TRUE)
+	}
+	return valueOfText(s._type, string(unsafe.Slice((*byte)(unsafe.Pointer(s.bytes)), int(s.len))))
+}
+
+// valueOfText returns the value of DIGITS or of a STRING.
+func valueOfText(kind C.uint32_t, text string) Value {
+	if kind == C.NDB_STRING {
+		return Value{kind: String, text: text}
+	}
+	return decimalValue(text)
+}
+
+// Keys.
+
+func keyOfName(name string) (string, error) {
+	key := make([]byte, C.NDB_KEY_MAX)
+	n, err := try(func() C.int {
+		return C.ndb_key_name((*C.char)(unsafe.Pointer(&key[0])), C.NDB_KEY_MAX, chars(name), C.size_t(len(name)))
+	})
+	if err != nil {
+		return "", named(err, "make path", Path{})
+	}
+	return string(key[:n]), nil
+}
+
+func appendKey(key []byte, v Value) ([]byte, error) {
+	grown := make([]byte, C.NDB_KEY_MAX)
+	used, s := copy(grown, key), piecesOf(v)
+	n, err := try(func() C.int {
+		return C.key_append((*C.char)(unsafe.Pointer(&grown[0])), C.size_t(used), s.kind, s.number, s.bytes, s.len)
+	})
+	if err != nil {
+		return nil, named(err, "make path", Path{})
+	}
+	return grown[:n], nil
+}
+
+func keyText(key string) string {
+	text := make([]byte, 2*len(key)+64)
+	for {
+		n := int(C.ndb_zwrite_key(chars(key), C.size_t(len(key)), (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))))
+		if n < 0 {
+			return ""
+		}
+		if n <= len(text) {
+			return string(text[:n])
+		}
+		text = make([]byte, n)
+	}
+}
+
+func parseKey(text string) (string, int, error) {
+	key := make([]byte, C.NDB_KEY_MAX)
+	at := new(C.size_t)
+	n, err := try(func() C.int {
+		return C.ndb_zwrite_parse_key(chars(text), C.size_t(len(text)), at, (*C.char)(unsafe.Pointer(&key[0])))
+	})
+	if err != nil {
+		return "", int(*at), named(err, "read path", Path{})
+	}
+	return string(key[:n]), int(*at), nil
+}
+
+// decodeKey returns the name or the subscript at a place of a key, and the place behind it, 0 at
+// the end.
+func decodeKey(key string, at int) (Value, int) {
+	place, kind, number, n := C.size_t(at), C.uint32_t(0), C.double(0), C.uint32_t(0)
+	text := make([]byte, C.NDB_KEY_MAX)
+	code := C.key_decode(chars(key), C.size_t(len(key)), &place, &kind, &number, &n, (*C.char)(unsafe.Pointer(&text[0])))
+	switch {
+	case code != C.NDB_OK:
+		return Value{}, 0
+	case kind == C.NDB_NUMBER:
+		return Value{kind: Number, number: float64(number)}, int(place)
+	}
+	return valueOfText(kind, string(text[:n])), int(place)
+}
+
+func parentLen(key string) int {
+	if key == "" {
+		return 0
+	}
+	return max(int(C.ndb_key_parent(chars(key), C.size_t(len(key)))), 0)
+}
+
+// Stores.
+
+type store struct{ c *C.ndb_store }
+
+func openCore(folder string, o Options) (coreStore, error) {
+	name := C.CString(folder)
+	defer C.free(unsafe.Pointer(name))
+	options := C.ndb_options{
+		read_only: boolInt(o.ReadOnly), no_sync: boolInt(o.NoSync),
+		flush_ms:          C.int(milliseconds(o.FlushInterval)),
+		transaction_bytes: C.uint64_t(max(o.TransactionBytes, 0)),
+		pending_bytes:     C.uint64_t(max(o.PendingBytes, 0)),
+	}
+	var c *C.ndb_store
+	if err := do(func() C.int { return C.ndb_open(name, &options, &c) }); err != nil {
+		return nil, err
+	}
+	return &store{c}, nil
+}
+
+func nativeStore(s coreStore) unsafe.Pointer { return unsafe.Pointer(s.(*store).c) }
+
+func compactCore(folder string) error {
+	name := C.CString(folder)
+	defer C.free(unsafe.Pointer(name))
+	return do(func() C.int { return C.ndb_compact(name) })
+}
+
+func (s *store) close() error { return do(func() C.int { return C.ndb_close(s.c) }) }
+
+func (s *store) sync() error { return do(func() C.int { return C.ndb_sync(s.c) }) }
+
+func (s *store) wait(commit uint64) error {
+	return do(func() C.int { return C.ndb_wait(s.c, C.uint64_t(commit)) })
+}
+
+func (s *store) stat() (Stat, error) {
+	var c C.ndb_statistics
+	err := do(func() C.int { return C.ndb_stat(s.c, &c) })
+	return Stat{
+		Nodes: uint64(c.nodes), UsedBytes: uint64(c.used_bytes), FreeBytes: uint64(c.free_bytes),
+		MapBytes: uint64(c.map_bytes), PendingBytes: uint64(c.pending_bytes), Commits: uint64(c.commits),
+		Expiring: uint64(c.expiring), Depth: int(c.depth), Readers: int(c.readers), Locks: int(c.locks),
+		Processes: int(c.processes),
+	}, err
+}
+
+func (s *store) backup(folder string) error {
+	name := C.CString(folder)
+	defer C.free(unsafe.Pointer(name))
+	return do(func() C.int { return C.ndb_backup(s.c, name) })
+}
+
+func (s *store) check(report func(string)) (int, error) {
+	handle := cgo.NewHandle(report)
+	defer handle.Delete()
+	n, err := try(func() C.int { return C.check(s.c, C.uintptr_t(handle)) })
+	return int(max(n, 0)), err
+}
+
+func (s *store) session() (coreSession, error) { return openSession(s.c) }
+
+func openMemory() (coreSession, error) { return openSession(nil) }
+
+// Sessions.
+
+type session struct {
+	c   *C.ndb_session
+	out C.ndb_scalar // of the last call
+}
+
+func openSession(store *C.ndb_store) (coreSession, error) {
+	s := new(session)
+	var c *C.ndb_session
+	if err := do(func() C.int { return C.ndb_session_open(store, &c) }); err != nil {
+		return nil, err
+	}
+	s.c = c
+	return s, nil
+}
+
+func (s *session) close() { C.ndb_session_close(s.c) }
+
+func (s *session) begin() error { return do(func() C.int { return C.ndb_begin(s.c) }) }
+
+func (s *session) commit() (uint64, error) {
+	var number C.uint64_t
+	err := do(func() C.int { return C.ndb_commit(s.c, &number) })
+	return uint64(number), err
+}
+
+func (s *session) rollback() error { return do(func() C.int { return C.ndb_rollback(s.c) }) }
+
+func (s *session) restart() error { return do(func() C.int { return C.ndb_restart(s.c) }) }
+
+// found reports whether a call did not return NDB_NONE.
+func found(call func() C.int) (bool, error) {
+	code, err := try(call)
+	return err == nil && code != C.NDB_NONE, err
+}
+
+// scalar returns what a call leaves in s.out, Absent if it returns NDB_NONE.
+func (s *session) scalar(call func() C.int) (Value, bool, error) {
+	ok, err := found(call)
+	if !ok {
+		return Value{}, false, err
+	}
+	return valueOfScalar(&s.out), true, nil
+}
+
+func (s *session) get(key string) (Value, error) {
+	v, _, err := s.scalar(func() C.int { return C.ndb_get(s.c, chars(key), C.size_t(len(key)), &s.out) })
+	return v, err
+}
+
+func (s *session) set(key string, v Value) error {
+	p := piecesOf(v)
+	return do(func() C.int {
+		return C.set(s.c, chars(key), C.size_t(len(key)), p.kind, p.number, p.bytes, p.len)
+	})
+}
+
+func (s *session) setNew(key string, v Value) (bool, error) {
+	p := piecesOf(v)
+	return found(func() C.int {
+		return C.set_new(s.c, chars(key), C.size_t(len(key)), p.kind, p.number, p.bytes, p.len)
+	})
+}
+
+func (s *session) compareAndSet(key string, expected, v Value) (bool, error) {
+	e, p := piecesOf(expected), piecesOf(v)
+	return found(func() C.int {
+		return C.compare_and_set(s.c, chars(key), C.size_t(len(key)), e.kind, e.number, e.bytes, e.len, p.kind, p.number, p.bytes, p.len)
+	})
+}
+
+func (s *session) data(key string) (int, error) {
+	n, err := try(func() C.int { return C.ndb_data(s.c, chars(key), C.size_t(len(key))) })
+	return int(max(n, 0)), err
+}
+
+func (s *session) increment(key string, by Value) (Value, error) {
+	p := piecesOf(by)
+	v, _, err := s.scalar(func() C.int {
+		return C.increment(s.c, chars(key), C.size_t(len(key)), p.kind, p.number, p.bytes, p.len, &s.out)
+	})
+	return v, err
+}
+
+func (s *session) killValue(key string) error {
+	return do(func() C.int { return C.ndb_kill_value(s.c, chars(key), C.size_t(len(key))) })
+}
+
+func (s *session) kill(key string) error {
+	return do(func() C.int { return C.ndb_kill(s.c, chars(key), C.size_t(len(key))) })
+}
+
+func (s *session) expire(key string, ttl time.Duration) (bool, error) {
+	return found(func() C.int {
+		return C.ndb_expire(s.c, chars(key), C.size_t(len(key)), C.uint64_t(milliseconds(ttl)))
+	})
+}
+
+func (s *session) ttl(key string) (time.Duration, bool, error) {
+	var left C.uint64_t
+	limited, err := found(func() C.int { return C.ndb_ttl(s.c, chars(key), C.size_t(len(key)), &left) })
+	if !limited {
+		return 0, false, err
+	}
+	return time.Duration(min(uint64(left), math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond, true, nil
+}
+
+func (s *session) nextSibling(key string, reverse bool) (Value, bool, error) {
+	return s.scalar(func() C.int {
+		return C.ndb_next_sibling(s.c, chars(key), C.size_t(len(key)), boolInt(reverse), &s.out)
+	})
+}
+
+// stepsPerCall bounds one call of a count or a merge.
+const stepsPerCall = 10_000
+
+func (s *session) count(key string, at *position, count *uint64) (more bool, err error) {
+	n, counted := C.size_t(at.len), C.uint64_t(*count)
+	code, err := try(func() C.int {
+		return C.ndb_count(s.c, chars(key), C.size_t(len(key)), stepsPerCall, at.chars(), &n, &counted)
+	})
+	at.len, *count = int(n), uint64(counted)
+	return code == C.NDB_MORE, err
+}
+
+func (s *session) merge(to, from string, at *position) (more bool, err error) {
+	n := C.size_t(at.len)
+	code, err := try(func() C.int {
+		return C.ndb_merge(s.c, chars(to), C.size_t(len(to)), chars(from), C.size_t(len(from)), stepsPerCall, at.chars(), &n)
+	})
+	at.len = int(n)
+	return code == C.NDB_MORE, err
+}
+
+func (p *position) chars() *C.char { return (*C.char)(unsafe.Pointer(&p.key[0])) }
+
+func (s *session) lock(keys []string, timeout time.Duration) error {
+	lens := make([]C.size_t, len(keys)+1)
+	for i, key := range keys {
+		lens[i] = C.size_t(len(key))
+	}
+	all, wait := strings.Join(keys, ""), C.int64_t(-1)
+	if timeout >= 0 {
+		wait = C.int64_t(milliseconds(timeout))
+	}
+	return do(func() C.int { return C.lock(s.c, chars(all), &lens[0], C.size_t(len(keys)), wait) })
+}
+
+func (s *session) unlock(key string) (bool, error) {
+	return found(func() C.int { return C.ndb_unlock(s.c, chars(key), C.size_t(len(key))) })
+}
+
+func (s *session) unlockAll() { C.ndb_unlock_all(s.c) }
+
+func (s *session) load(line string) (int, error) {
+	at, bytes := new(C.size_t), make([]byte, len(line)+1)
+	code, err := try(func() C.int {
+		return C.load(s.c, chars(line), C.size_t(len(line)), at, (*C.char)(unsafe.Pointer(&bytes[0])))
+	})
+	if code == C.NDB_NONE {
+		err = &Error{Err: ErrArgument, message: "a line has the form ^name(1,\"subscript\")=\"value\""}
+	}
+	return int(*at), err
+}
+
+// Iterators.
+
+type iterator struct {
+	c     *C.ndb_iter
+	scan  coreScan
+	items C.ndb_items // of the last fill: what the scan does not ask for is not set
+}
+
+func (s *session) iterate(key string, scan coreScan) (coreIterator, error) {
+	flags := C.int(0)
+	from, to := piecesOf(scan.from), piecesOf(scan.to)
+	if scan.descendants {
+		flags |= C.NDB_DESCENDANTS | C.NDB_KEYS
+	}
+	if scan.self {
+		flags |= C.NDB_SELF
+	}
+	if scan.reverse {
+		flags |= C.NDB_REVERSE
+	}
+	if scan.values {
+		flags |= C.NDB_VALUES
+	}
+	it := &iterator{scan: scan}
+	var c *C.ndb_iter
+	err := do(func() C.int {
+		return C.iter_open(s.c, chars(key), C.size_t(len(key)), flags, from.kind, from.number, from.bytes, from.len,
+			to.kind, to.number, to.bytes, to.len, C.uint64_t(scan.limit), &c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	it.c = c
+	return it, nil
+}
+
+func (it *iterator) fill() (int, error) {
+	more, err := found(func() C.int { return C.ndb_iter_fill(it.c, &it.items) })
+	if !more {
+		return 0, err
+	}
+	return int(it.items.count), nil
+}
+
+func (it *iterator) item(i int) (subscript Value, key string, value Value) {
+	n := int(it.items.count)
+	if !it.scan.descendants {
+		subscript = valueOfScalar(&unsafe.Slice(it.items.subscript, n)[i])
+	} else {
+		data, size := unsafe.Slice(it.items.key, n)[i], unsafe.Slice(it.items.key_len, n)[i]
+		key = string(unsafe.Slice((*byte)(unsafe.Pointer(data)), int(size)))
+	}
+	if it.scan.values {
+		value = valueOfScalar(&unsafe.Slice(it.items.value, n)[i])
+	}
+	return subscript, key, value
+}
+
+func (it *iterator) appendText(to []byte) []byte {
+	for at := new(C.uint32_t); *at < it.items.count; {
+		if cap(to) == len(to) {
+			to = append(to, make([]byte, 64<<10)...)[:len(to)]
+		}
+		room := to[len(to):cap(to)]
+		n := int(C.format(&it.items, at, (*C.char)(unsafe.Pointer(&room[0])), C.size_t(len(room))))
+		if n < 0 {
+			to = append(to, make([]byte, -n)...)[:len(to)]
+			continue
+		}
+		to = to[:len(to)+n]
+	}
+	return to
+}
+
+func (it *iterator) close() { C.ndb_iter_close(it.c) }
+
+// milliseconds rounds up, so that a short time does not become none.
+func milliseconds(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}
+
+func boolInt(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,67 @@
+package nodedb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// lockSlice bounds one wait for a lock, so that the end of a context is noticed.
+const lockSlice = 50 * time.Millisecond
+
+// Lock takes the locks of all of the nodes, or of none. It waits until they are free or ctx ends;
+// then the error wraps ErrTimeout and ctx's own. A lock keeps other sessions, of any process, from
+// locking the node, its ancestors and its descendants; it does not keep them from reading and
+// writing. Locks count: each needs its Unlock. They end with their session, and with the
+// transaction of Store.Update.
+func (n *nodes) Lock(ctx context.Context, paths ...Path) error {
+	keys := make([]string, len(paths))
+	var first Path
+	for i, p := range paths {
+		if p.err != nil {
+			return p.err
+		}
+		keys[i], first = p.key, paths[0]
+	}
+	for {
+		err := n.call("lock", first, func(core coreSession) error { return core.lock(keys, lockWait(ctx)) })
+		if !errors.Is(err, ErrTimeout) {
+			return err
+		}
+		if ended := ctx.Err(); ended != nil {
+			return fmt.Errorf("%w (%w)", err, ended)
+		}
+	}
+}
+
+// lockWait returns how long to wait before ctx is looked at again.
+func lockWait(ctx context.Context) time.Duration {
+	if ctx.Done() == nil {
+		return -1
+	}
+	if ctx.Err() != nil {
+		return 0
+	}
+	if end, limited := ctx.Deadline(); limited {
+		return max(min(time.Until(end), lockSlice), 0)
+	}
+	return lockSlice
+}
+
+// Unlock takes back one Lock of a node, and reports whether it was locked.
+func (n *nodes) Unlock(p Path) (held bool, err error) {
+	err = n.call("unlock", p, func(core coreSession) (err error) {
+		held, err = core.unlock(p.key)
+		return err
+	})
+	return held, err
+}
+
+// UnlockAll takes back all locks of the session.
+func (n *nodes) UnlockAll() {
+	_ = n.session.call(func(core coreSession) error { // a closed session has no locks
+		core.unlockAll()
+		return nil
+	})
+}

@@ -1,0 +1,172 @@
+package nodedb
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+)
+
+// Dump writes the nodes of some subtrees, or of the whole store, as text: a line for each node with a
+// value, in the form in which M prints them and Load reads them:
+//
+//	^users(7,"name")="Ada"
+//
+// It reads one snapshot, while others write. Times to live are not part of the text. progress, if it is
+// not nil, is told how many nodes are written, now and then.
+func (s *Store) Dump(ctx context.Context, w io.Writer, progress func(nodes uint64), paths ...Path) error {
+	if len(paths) == 0 {
+		paths = []Path{{}}
+	}
+	return s.View(ctx, func(tx *Tx) error {
+		var nodes uint64
+		var text []byte
+		for _, p := range paths {
+			scan := coreScan{descendants: true, self: true, values: true}
+			err := tx.eachBatch(ctx, "dump", p, scan, func(it coreIterator, count int) (bool, error) {
+				err := tx.call("dump", p, func(coreSession) error {
+					text = it.appendText(text[:0])
+					return nil
+				})
+				if err == nil {
+					_, err = w.Write(text)
+				}
+				if nodes += uint64(count); progress != nil {
+					progress(nodes)
+				}
+				return true, err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// linesPerLoad is the number of lines that Load sets in one transaction.
+const linesPerLoad = 10_000
+
+// Load sets the nodes that a dump lists, and returns their number. Nodes that the dump does not list
+// stay. It reads the text as it sets the nodes, in transactions of 10,000 lines; after an error, the
+// transactions before it stay, and loading the text again does no harm. It skips blank lines and the two
+// lines with which M's extracts begin. When Load returns nil, the nodes are durable. progress, if
+// it is not nil, is told how many lines are loaded, now and then.
+func (s *Store) Load(ctx context.Context, r io.Reader, progress func(lines uint64)) (nodes uint64, err error) {
+	lines := &lineReader{in: bufio.NewReaderSize(r, 64<<10)}
+	session, err := s.Session()
+	if err != nil {
+		return 0, err
+	}
+	defer session.Close()
+	for {
+		batch, readErr := lines.readBatch(linesPerLoad)
+		if len(batch) > 0 {
+			_, err := update(ctx, session.session, func(tx *Tx) error { return tx.loadLines(batch) })
+			if err != nil {
+				return nodes, err
+			}
+			nodes += uint64(len(batch))
+			if progress != nil {
+				progress(nodes)
+			}
+		}
+		switch {
+		case readErr == io.EOF:
+			return nodes, s.Sync()
+		case readErr != nil:
+			return nodes, fmt.Errorf("read line %d: %w", lines.number+1, readErr)
+		}
+	}
+}
+
+func (tx *Tx) loadLines(batch []line) error {
+	for _, l := range batch {
+		at := 0
+		err := tx.call(fmt.Sprintf("load line %d", l.number), Path{}, func(core coreSession) (err error) {
+			at, err = core.load(l.text)
+			return err
+		})
+		if failed, ok := err.(*Error); ok && failed.Err == ErrArgument {
+			failed.Op += fmt.Sprintf(", column %d", at+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A line is a line of a dump.
+type line struct {
+	number int
+	text   string
+}
+
+// A lineReader reads the lines of a dump that have a node.
+type lineReader struct {
+	in     *bufio.Reader
+	number int
+}
+
+// lineMax bounds a line: a value of ValueMax bytes, each of which is spelled as $C(255)_.
+const lineMax = 9*ValueMax + 64<<10
+
+// batchBytesMax bounds the text of a batch, unless one line is longer.
+const batchBytesMax = 16 << 20
+
+// readBatch returns at most n lines, and the error that comes behind them.
+func (r *lineReader) readBatch(n int) (batch []line, err error) {
+	for size := 0; len(batch) < n && size < batchBytesMax && err == nil; {
+		var text []byte
+		text, err = r.readLine()
+		if len(text) == 0 {
+			continue
+		}
+		size += len(text)
+		batch = append(batch, line{r.number, string(text)})
+	}
+	return batch, err
+}
+
+// readLine returns the next line without its end. The text is valid until the next call.
+func (r *lineReader) readLine() ([]byte, error) {
+	var text []byte
+	for {
+		piece, err := r.in.ReadSlice('\n')
+		if text == nil && err == nil {
+			text = piece
+		} else {
+			text = append(text, piece...)
+		}
+		if err == bufio.ErrBufferFull {
+			if len(text) > lineMax {
+				return nil, invalid("load", "the line has more than %d bytes", lineMax)
+			}
+			continue
+		}
+		if len(text) > 0 {
+			r.number++
+		}
+		text = bytes.TrimRight(text, "\r\n")
+		if r.number <= 2 && r.header(text) {
+			text = nil
+		}
+		return text, err
+	}
+}
+
+// header reports whether a line is one of the two lines that begin an extract of M: a label, and a
+// line that ends with the name of the format.
+func (r *lineReader) header(text []byte) bool {
+	if r.number == 2 {
+		return bytes.HasSuffix(text, []byte("ZWR"))
+	}
+	if len(text) == 0 || text[0] == '^' {
+		return false
+	}
+	next, _ := r.in.Peek(256)
+	second, _, _ := bytes.Cut(next, []byte("\n"))
+	return bytes.HasSuffix(bytes.TrimRight(second, "\r"), []byte("ZWR"))
+}

@@ -1,0 +1,153 @@
+package nodedb
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// A Tx is a transaction, which sees its own changes over one snapshot.
+type Tx struct{ nodes }
+
+// Update runs f in a transaction within this one: if f returns an error, its changes are undone and
+// those before it stay.
+func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
+	if tx.readOnly {
+		return &Error{Op: "begin", Err: ErrReadOnly}
+	}
+	if err := tx.call("begin", Path{}, coreSession.begin); err != nil {
+		return err
+	}
+	inner := &Tx{nodes{session: tx.session}}
+	committed := false
+	defer func() {
+		inner.end()
+		if !committed { // f failed, or panicked
+			_ = tx.call("roll back", Path{}, coreSession.rollback) // the error of f matters
+		}
+	}()
+	if err := f(inner); err != nil {
+		return err
+	}
+	err := tx.call("commit", Path{}, func(core coreSession) error {
+		_, err := core.commit()
+		return err
+	})
+	committed = err == nil
+	return err
+}
+
+// sharedSession is an open session of the core. Its mutex keeps the memory of the core safe
+// from a session that is used by two goroutines.
+type sharedSession struct {
+	mu        sync.Mutex // guards
+	core      coreSession
+	iterators map[coreIterator]struct{} // that are open
+	closed    bool
+}
+
+// iterate opens an iterator.
+func (s *sharedSession) iterate(key string, scan coreScan) (it coreIterator, err error) {
+	err = s.call(func(core coreSession) error {
+		it, err = core.iterate(key, scan)
+		if err == nil {
+			if s.iterators == nil {
+				s.iterators = make(map[coreIterator]struct{})
+			}
+			s.iterators[it] = struct{}{}
+		}
+		return err
+	})
+	return it, err
+}
+
+// closeIterator closes an iterator unless it was closed with the session.
+func (s *sharedSession) closeIterator(it coreIterator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		delete(s.iterators, it)
+		it.close()
+	}
+}
+
+// close closes the session and its iterators.
+func (s *sharedSession) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for it := range s.iterators {
+		it.close()
+	}
+	s.closed = true
+	s.core.close()
+}
+
+// call calls f with the core.
+func (s *sharedSession) call(f func(coreSession) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return &Error{Err: ErrClosed}
+	}
+	return f(s.core)
+}
+
+// update runs f in an outermost transaction until it commits or fails.
+func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit uint64, err error) {
+	if err := s.call(coreSession.begin); err != nil {
+		return 0, named(err, "begin", Path{})
+	}
+	open := true
+	defer func() {
+		if open { // f failed, or panicked
+			_ = s.call(coreSession.rollback) // the error of f matters
+		}
+	}()
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		err := runOnce(s, f, false)
+		restart := errors.Is(err, ErrConflict)
+		if err == nil {
+			err = s.call(func(core coreSession) (err error) {
+				commit, err = core.commit()
+				return err
+			})
+			if err == nil {
+				open = false
+				return commit, nil
+			}
+			restart = false
+			if !errors.Is(err, ErrConflict) {
+				return 0, named(err, "commit", Path{})
+			}
+		} else if !restart {
+			return 0, err
+		}
+		if restart {
+			if err := s.call(coreSession.restart); err != nil {
+				return 0, named(err, "restart", Path{})
+			}
+		}
+	}
+}
+
+// view runs f in an outermost transaction and rolls it back.
+func view(ctx context.Context, s *sharedSession, f func(tx *Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.call(coreSession.begin); err != nil {
+		return named(err, "begin", Path{})
+	}
+	defer func() { _ = s.call(coreSession.rollback) }() // there is nothing to undo
+	return runOnce(s, f, true)
+}
+
+// runOnce calls f with a transaction that is closed afterwards.
+func runOnce(s *sharedSession, f func(tx *Tx) error, readOnly bool) error {
+	tx := &Tx{nodes{session: s, readOnly: readOnly}}
+	defer tx.end()
+	return f(tx)
+}

@@ -1,0 +1,183 @@
+package nodedb
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Kind is the type of a Value.
+type Kind uint8
+
+// Kinds of values.
+const (
+	Absent Kind = iota // there is no value
+	Number             // an exact decimal of up to 18 digits
+	String             // bytes
+	Boolean
+)
+
+func (k Kind) String() string { return [...]string{"absent", "number", "string", "boolean"}[k] }
+
+// A Value is the value of a node, or a subscript. The zero Value is Absent. Values can be
+// compared with ==.
+type Value struct {
+	kind   Kind
+	number float64 // of a Number that is an integer up to 2^53 or the shortest spelling of a float64; of true, 1
+	text   string  // of a String, and of any other Number
+}
+
+// digitsMax is the number of digits of the longest decimal that is a Number.
+const digitsMax = 18
+
+// ValueOf returns v as a Value: a string or []byte, an integer, a float64, a bool, a Value, or
+// nil for Absent. An integer of more than 18 digits becomes the string of its digits.
+func ValueOf(v any) (Value, error) {
+	switch v := v.(type) {
+	case nil:
+		return Value{}, nil
+	case Value:
+		return v, nil
+	case string:
+		return Value{kind: String, text: v}, nil
+	case []byte:
+		return Value{kind: String, text: string(v)}, nil
+	case bool:
+		return booleanValue(v), nil
+	case float64:
+		return floatValue(v)
+	case int:
+		return decimalValue(strconv.FormatInt(int64(v), 10)), nil
+	case int64:
+		return decimalValue(strconv.FormatInt(v, 10)), nil
+	case int8, int16, int32, uint, uint8, uint16, uint32, uint64:
+		return decimalValue(fmt.Sprint(v)), nil
+	}
+	return Value{}, invalid("convert a value", "a %T is no value: use a string, []byte, number or bool", v)
+}
+
+func booleanValue(v bool) Value {
+	if v {
+		return Value{kind: Boolean, number: 1}
+	}
+	return Value{kind: Boolean}
+}
+
+// exactMax is the largest integer up to which a float64 holds all integers.
+const exactMax = 1 << 53
+
+// floatValue returns what a float64 stands for: its exact value if it is an integer of up to 18
+// digits, else its shortest spelling.
+func floatValue(x float64) (Value, error) {
+	switch {
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return Value{}, invalid("convert a value", "%v is no number of the database", x)
+	case x != math.Trunc(x) || math.Abs(x) <= exactMax:
+		return decimalValue(strconv.FormatFloat(x, 'f', -1, 64)), nil
+	case math.Abs(x) < 1e18:
+		return decimalValue(strconv.FormatFloat(x, 'f', 0, 64)), nil
+	}
+	return decimalValue(strconv.FormatFloat(x, 'f', -1, 64)), nil
+}
+
+// decimalValue returns the Number that a decimal spells, or the String if it has too many digits or
+// is out of range.
+func decimalValue(text string) Value {
+	plain := spell(text)
+	x, err := strconv.ParseFloat(plain, 64)
+	integer := !strings.Contains(plain, ".")
+	digits := strings.Trim(strings.Replace(strings.TrimPrefix(plain, "-"), ".", "", 1), "0")
+	switch size := math.Abs(x); {
+	case err != nil, len(digits) > digitsMax, size >= 1e47, size != 0 && size < 1e-43:
+		return Value{kind: String, text: text}
+	case (!integer || size <= exactMax) && strconv.FormatFloat(x, 'f', -1, 64) == plain:
+		return Value{kind: Number, number: x}
+	}
+	return Value{kind: Number, text: plain}
+}
+
+// spell returns a decimal with a digit before the point, and none behind it that is not needed.
+func spell(text string) string {
+	sign, digits := "", text
+	if rest, negative := strings.CutPrefix(text, "-"); negative {
+		sign, digits = "-", rest
+	}
+	if strings.Contains(digits, ".") {
+		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
+	}
+	if strings.HasPrefix(digits, ".") {
+		digits = "0" + digits
+	}
+	if digits == "0" || digits == "" {
+		return "0"
+	}
+	return sign + digits
+}
+
+// Kind returns the type of the value.
+func (v Value) Kind() Kind { return v.kind }
+
+// Exists reports whether there is a value.
+func (v Value) Exists() bool { return v.kind != Absent }
+
+// String returns a string as it is, a number as a decimal with all of its digits, true or false,
+// and "" for Absent.
+func (v Value) String() string {
+	switch {
+	case v.kind == Boolean:
+		return strconv.FormatBool(v.number == 1)
+	case v.kind == Number && v.text == "":
+		return strconv.FormatFloat(v.number, 'f', -1, 64)
+	}
+	return v.text
+}
+
+// Int returns the value as an integer. ok is false if it does not spell one that an int64 holds
+// exactly.
+func (v Value) Int() (n int64, ok bool) {
+	if v.kind != Number && v.kind != String {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(v.String(), 10, 64)
+	return n, err == nil
+}
+
+// Float returns the float64 that is nearest to the value. ok is false if it does not spell a number.
+func (v Value) Float() (x float64, ok bool) {
+	if v.kind != Number && v.kind != String {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(v.String(), 64)
+	return x, err == nil
+}
+
+// Bool reports whether the value is the boolean true.
+func (v Value) Bool() bool { return v.kind == Boolean && v.number == 1 }
+
+// MarshalJSON implements json.Marshaler. A string that is not UTF-8 loses its invalid bytes.
+func (v Value) MarshalJSON() ([]byte, error) {
+	switch v.kind {
+	case Absent:
+		return []byte("null"), nil
+	case String:
+		return json.Marshal(v.text)
+	}
+	return []byte(v.String()), nil
+}
+
+var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]*[1-9])$`)
+
+// ParseValue returns the value that a person means by a text: a number if it spells one without
+// superfluous zeros, the booleans true and false, and else a string.
+func ParseValue(text string) Value {
+	switch {
+	case text == "true" || text == "false":
+		return booleanValue(text == "true")
+	case text != "-0" && decimal.MatchString(text):
+		return decimalValue(text)
+	}
+	return Value{kind: String, text: text}
+}

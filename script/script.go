@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/script/pool"
 )
 
@@ -59,6 +60,9 @@ type Options struct {
 	Modules []Module
 	// Stats collects the measurements of the code; nil drops them.
 	Stats *Stats
+	// Nodes is the store of the module nodedb; without one the module is unknown. It must stay
+	// open until the script is closed. Engines without LuaJIT refuse it.
+	Nodes *nodedb.Store
 	// Pool holds the VMs of the code. It may be shared; nil means an adaptive pool of its
 	// own.
 	Pool *pool.Pool

@@ -12,12 +12,14 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/script"
 )
 
 type evalCommand struct {
 	Script string   `arg:"" optional:"" help:"File with the script."`
 	Code   string   `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
+	Nodes  string   `placeholder:"FOLDER" help:"A node database for require \"nodedb\"; it is created if it does not exist."`
 	Sinks  []string `name:"sink" placeholder:"NAME" help:"A sink that the script may route to; may be repeated."`
 }
 
@@ -30,6 +32,10 @@ standard error counts the events that were read, put out, dropped by the script 
 Rows that the script routes to a sink, with to("NAME", event), are printed after the sink's name. The
 names that it may use are given with --sink.
 
+With --nodes the script keeps state in a node database: local nodedb = require "nodedb". What an event
+changed is durable before its result is printed. Transactions and locks that an event leaves open end with
+it.
+
 CODE that defines no main function is taken as the body of function main(event).
 
 Exit code: 0 when every line was accepted, 1 when one was refused or the script has a fault.
@@ -38,18 +44,31 @@ Examples:
   perigee eval email.lua < in.ndjson > out.ndjson
   perigee eval -e 'event.domain = event.email:match("@(.+)$") return event' < in.ndjson
   perigee eval -e 'if event.event_name == "click" then return event end return nil' < in.ndjson
+  perigee eval --nodes state -e 'event.nth = require("nodedb").incr("^seen", event.user, 1) return event' < in.ndjson
   perigee eval --sink audit -e 'return to("audit", event), event' < in.ndjson`
 }
 
-func (e *evalCommand) Run(c *console) error {
+func (e *evalCommand) Run(c *console) (err error) {
 	code, err := e.code()
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
 	sinks := e.sinks()
+	nodes, err := e.openNodes()
+	if err != nil {
+		return err
+	}
+	if nodes != nil {
+		defer func() {
+			if closed := nodes.Close(); err == nil {
+				err = closed
+			}
+		}()
+	}
 	loaded, err := languages()[0].Load(ctx, code, script.Options{
 		Sinks: sinks,
+		Nodes: nodes,
 		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
 	})
 	if err != nil {
@@ -57,7 +76,7 @@ func (e *evalCommand) Run(c *console) error {
 	}
 	defer loaded.Close()
 	v := evaluation{
-		script: loaded, lines: newLineReader(c.in), out: bufio.NewWriterSize(c.out, 64<<10), err: c.err, sinks: sinks,
+		script: loaded, lines: newLineReader(c.in), out: bufio.NewWriterSize(c.out, 64<<10), err: c.err, sinks: sinks, nodes: nodes,
 	}
 	v.result.Outputs = make([]event.Output, len(sinks))
 	err = v.runAll(ctx)
@@ -69,6 +88,14 @@ func (e *evalCommand) Run(c *console) error {
 		return exitError(exitFailure)
 	}
 	return err
+}
+
+// openNodes opens the node database of the script, if it has one.
+func (e *evalCommand) openNodes() (*nodedb.Store, error) {
+	if e.Nodes == "" {
+		return nil, nil
+	}
+	return nodedb.Open(e.Nodes, nodedb.Options{})
 }
 
 // sinks returns standard output, for what is not routed, and the named sinks.
@@ -106,6 +133,7 @@ type evaluation struct {
 	sinks  []script.Sink
 	out    *bufio.Writer
 	err    io.Writer
+	nodes  *nodedb.Store                             // nil: none
 	counts struct{ read, out, dropped, refused int } // events
 
 	batch  event.Batch
@@ -133,6 +161,11 @@ func (v *evaluation) runAll(ctx context.Context) error {
 func (v *evaluation) runBatch(ctx context.Context, batch event.Batch, numbers []int) error {
 	v.counts.read += batch.Len()
 	err := script.RunAll(ctx, v.script, &batch, &v.result, 0, func(part *event.Batch, _ *script.LimitError) error {
+		if v.nodes != nil {
+			if err := v.nodes.Sync(); err != nil {
+				return err
+			}
+		}
 		v.print(part, numbers)
 		numbers = numbers[part.Len():]
 		return nil

@@ -35,6 +35,7 @@ type commands struct {
 	Resume     resumeCommand     `cmd:"" help:"Let a paused pipeline read again."`
 	DLQ        dlqCommand        `cmd:"" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
 	Position   positionCommand   `cmd:"" help:"Show and set the positions that pipelines continue from."`
+	Node       nodeCommand       `cmd:"" help:"Read and write the nodes of a node database, and look after it."`
 	Demo       demoCommand       `cmd:"" help:"Move a million generated events through a script into a table, and verify it."`
 	Verify     verifyCommand     `cmd:"" help:"Kill everything in the chain, at random and at named points, and look for every event."`
 	Bench      benchCommand      `cmd:"" help:"Measure a script with different numbers of VMs, goroutines, cores and events."`

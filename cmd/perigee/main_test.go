@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 
@@ -44,6 +45,9 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup:               surroundings,
 		Condition: func(kind string) (bool, error) {
+			if kind == "nodedb" {
+				return nodedb.Version() != "", nil
+			}
 			return slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == kind }), nil
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
@@ -63,6 +67,7 @@ func surroundings(env *testscript.Env) error {
 	}
 	env.Setenv("EXAMPLES", examples)
 	env.Setenv("LUA", describeLua())
+	env.Setenv("NEWLINE", "\n")
 	env.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/script/lua"
 )
 
@@ -25,6 +27,9 @@ func (versionCommand) Run(c *console) error {
 	if lua.Slower() != "" {
 		fmt.Fprintln(c.out, "lua:", lua.Slower())
 	}
+	if nodedb.Version() == "" {
+		fmt.Fprintf(c.out, "node database: absent: %s\n", event.HintOf(nodedb.ErrUnavailable))
+	}
 	kinds := linked()
 	var sources, sinks, languages []string
 	for _, k := range kinds.Sources {
@@ -42,7 +47,13 @@ func (versionCommand) Run(c *console) error {
 }
 
 // engineVersions names the Lua engine and the other libraries that do the work.
-func engineVersions() []string { return append([]string{lua.Engine()}, eventsql.Version()...) }
+func engineVersions() []string {
+	versions := append([]string{lua.Engine()}, eventsql.Version()...)
+	if version := nodedb.Version(); version != "" {
+		versions = append(versions, version)
+	}
+	return versions
+}
 
 // moduleVersion returns the release, and the commit if the binary was built in a
 // repository.

@@ -16,6 +16,7 @@ static const char *event_text(const pg_batch *b, size_t *len) {
 int pg_batch_next(pg_engine *e) {
 	pg_batch *b = &e->batch;
 	e->generation++;
+	if (e->nodes.unfinished) pg_nodes_finish(&e->nodes);
 	for (; b->at < b->count; b->at++) {
 		size_t len;
 		const char *text = event_text(b, &len);
@@ -138,6 +139,7 @@ static int end(pg_engine *e, int kind) {
 	pg_output *out = &e->out;
 	pg_vm_end(e->vm);
 	e->generation++;
+	if (e->nodes.unfinished) pg_nodes_finish(&e->nodes);
 	give_back(e);
 	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
 	int error = pg_output_extract(e);

@@ -3,7 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { pg_engine *e; const char *text; size_t len; } opening;
+typedef struct { pg_engine *e; const pg_engine_setup *setup; const char *text; size_t len; } opening;
+
+static void recharge(pg_vm *vm) { pg_nodes_charge(&vm->engine->nodes); }
+
+static void push_source(lua_State *L, const char *name, const char *text, size_t len) {
+	lua_pushlstring(L, text, len);
+	lua_setfield(L, -2, name);
+}
 
 // open_all runs engine.lua with everything it builds on, in one protected call.
 static int open_all(lua_State *L) {
@@ -21,7 +28,12 @@ static int open_all(lua_State *L) {
 	lua_pushboolean(L, e->value);
 	if (e->compiled) pg_ffi_open(L, e);
 	else lua_pushnil(L);
-	lua_call(L, 8, 1);
+	pg_nodes_open(L, &e->nodes);
+	if (e->nodes.functions) {
+		push_source(L, "face", o->setup->node_face, o->setup->node_face_len);
+		push_source(L, "backend", o->setup->node_backend, o->setup->node_backend_len);
+	}
+	lua_call(L, 9, 1);
 	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX); // until the script is loaded, what makes the drivers
 	return 0;
 }
@@ -40,9 +52,11 @@ pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *
 	e->event = api->new(setup->memory, &vm->used, vm->limit);
 	e->patterns = setup->compiled ? calloc(1, sizeof *e->patterns) : NULL;
 	e->proxies.expired = (pg_container){.d = e->event};
+	e->nodes = (pg_nodes){.functions = setup->node_functions, .store = setup->node_store, .vm = vm};
 	vm->describe = pg_json_describe;
+	vm->recharge = recharge;
 	vm->engine = e;
-	opening o = {e, text, len};
+	opening o = {e, setup, text, len};
 	if (e->gocall.names && e->main && e->sinks && e->event && (e->patterns || !e->compiled) &&
 		lua_cpcall(vm->L, open_all, &o) == 0) return e;
 	vm->engine = NULL;
@@ -52,6 +66,7 @@ pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *
 
 void pg_engine_close(pg_engine *e) {
 	if (!e) return;
+	pg_nodes_close(&e->nodes);
 	if (e->event) e->event->used = NULL; // the VM is gone
 	e->api->free(e->event);
 	free(e->out.docs.data);

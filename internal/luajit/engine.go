@@ -19,12 +19,15 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"runtime"
 	"slices"
 	"strings"
 	"unsafe"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
 //go:embed engine.lua
@@ -34,10 +37,11 @@ var frontend string
 type Setup struct {
 	Output int // the limit for what comes of one batch
 	Sinks  []Sink
-	Main   string // the function to run; "" is main
-	Value  bool   // it returns values, not events
-	Host   *Host  // nil when there is nothing to call
-	Direct bool   // functions that do not wait are called from C, without a yield
+	Main   string        // the function to run; "" is main
+	Value  bool          // it returns values, not events
+	Host   *Host         // nil when there is nothing to call
+	Direct bool          // functions that do not wait are called from C, without a yield
+	Nodes  *nodedb.Store // for require "nodedb"; nil where there is none
 }
 
 // A Sink is what an engine knows of a sink.
@@ -51,18 +55,19 @@ type Sink struct {
 // An Engine is a VM with documents: it runs batches through a script's main.
 // Like its VM it is used by one goroutine at a time.
 type Engine struct {
-	VM        *VM
-	c         *C.pg_engine
-	host      *Host
-	answer    []byte                // the last one, for its memory
-	outcome   Outcome               // of the last run
-	to        []uint64              // the same, for its memory
-	extract   []*document.Extractor // one for each sink, nil where no columns are asked for
-	native    **C.struct_extractor  // the same, in C
-	ctx       context.Context       // for functions that are called directly,
-	cause     error                 // and the error of the last one
-	computing FunctionContext       // of the function that is being called
-	_         [128]byte             // what lies behind is another processor's
+	VM           *VM
+	c            *C.pg_engine
+	host         *Host
+	answer       []byte                // the last one, for its memory
+	outcome      Outcome               // of the last run
+	to           []uint64              // the same, for its memory
+	extract      []*document.Extractor // one for each sink, nil where no columns are asked for
+	native       **C.struct_extractor  // the same, in C
+	ctx          context.Context       // for functions that are called directly,
+	cause        error                 // and the error of the last one
+	releaseNodes func()                // lets the store be closed
+	computing    FunctionContext       // of the function that is being called
+	_            [128]byte             // what lies behind is another processor's
 }
 
 // NewEngine makes an engine without a script.
@@ -71,26 +76,46 @@ func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{VM: vm, host: cmp.Or(setup.Host, &Host{})}
-	if e.c = e.open(opts, setup); e.c == nil {
+	e := &Engine{VM: vm, host: cmp.Or(setup.Host, &Host{}), releaseNodes: func() {}}
+	if err := e.open(opts, setup); err != nil {
 		vm.Close()
-		return nil, errNoMemory
+		return nil, err
 	}
 	e.addSinks(setup.Sinks)
 	return e, nil
 }
 
-func (e *Engine) open(opts Options, setup Setup) *C.pg_engine {
+func (e *Engine) open(opts Options, setup Setup) error {
 	main, functions := C.CString(cmp.Or(setup.Main, "main")), C.CString(e.host.names())
 	sinks := C.CString(names(setup.Sinks))
 	defer C.free(unsafe.Pointer(main))
 	defer C.free(unsafe.Pointer(functions))
 	defer C.free(unsafe.Pointer(sinks))
-	return C.pg_engine_open(e.VM.c, (*C.doc_api)(document.Functions()), &C.pg_engine_setup{
+	c := C.pg_engine_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
 		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
 		direct: boolInt(setup.Direct),
-	}, text(frontend), C.size_t(len(frontend)))
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	if setup.Nodes != nil {
+		pin.Pin(unsafe.StringData(lua.Face))
+		pin.Pin(unsafe.StringData(lua.FFI))
+		store, release, err := setup.Nodes.Native()
+		if err != nil {
+			return err
+		}
+		e.releaseNodes = release
+		c.node_functions, c.node_store = nodedb.Functions(), store
+		c.node_face, c.node_face_len = text(lua.Face), C.size_t(len(lua.Face))
+		c.node_backend, c.node_backend_len = text(lua.FFI), C.size_t(len(lua.FFI))
+	}
+	e.c = C.pg_engine_open(e.VM.c, (*C.doc_api)(document.Functions()), &c, text(frontend), C.size_t(len(frontend)))
+	if e.c == nil {
+		e.releaseNodes()
+		return errNoMemory
+	}
+	return nil
 }
 
 // names are those of the sinks, a line each.
@@ -128,6 +153,7 @@ func Bare(sinks []Sink) bool {
 func (e *Engine) Close() {
 	e.VM.Close()
 	C.pg_engine_close(e.c)
+	e.releaseNodes()
 	C.free(unsafe.Pointer(e.native))
 }
 

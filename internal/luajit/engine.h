@@ -12,7 +12,7 @@
 //	ffi       the functions that engine.lua calls through FFI
 //	batch     runs the events of a batch
 //	results   takes what main returned
-//	metamethods, json, gocall, route
+//	metamethods, json, gocall, route, nodes
 //	          what scripts do with documents, Go functions and sinks
 //	values    values that cross between Lua and Go
 //	encode    Lua values as JSON
@@ -24,6 +24,7 @@
 
 #include "../document/document.h"
 #include "error.h"
+#include "nodes.h"
 #include "pattern_cache.h"
 #include "vm.h"
 
@@ -157,6 +158,7 @@ typedef struct pg_engine {
 	pg_gocall gocall;
 	pg_encoder encoder;
 	pg_proxies proxies;
+	pg_nodes nodes;
 } pg_engine;
 
 typedef struct pg_engine_setup {
@@ -165,6 +167,10 @@ typedef struct pg_engine_setup {
 	int value;
 	int direct;
 	const char *main, *functions, *sinks;
+	const void *node_functions; // an ndb_functions, NULL without a store,
+	void *node_store;           //   an ndb_store,
+	const char *node_face, *node_backend; // and the Lua sources of the module
+	size_t node_face_len, node_backend_len;
 } pg_engine_setup;
 
 static inline pg_engine *pg_engine_of(lua_State *L) { return pg_vm_of(L)->engine; }

@@ -2,7 +2,7 @@
 -- drivers for a main: one that runs one event, compiled as a function, and one that runs
 -- a batch, compiled as a loop. When an event fails, the error leaves the driver, and C
 -- starts it again; so there is no pcall here.
-local globals, container, number, json, run, gocall, of_values, native = ...
+local globals, container, number, json, run, gocall, of_values, native, nodes = ...
 
 local error, getmetatable, next, select, setmetatable, tonumber, type, unpack =
   error, getmetatable, next, select, setmetatable, tonumber, type, unpack
@@ -159,9 +159,25 @@ local function load_file(name)
   return result
 end
 
+-- The node database. What a transaction does is durable when the host says so: it syncs the
+-- store once per batch, before it hands on what the events of the batch have returned.
+local function open_nodes()
+  local environment = setmetatable({pcall = pcall}, {__index = _G})
+  local function load(source) return setfenv(assert(loadstring(source, "=[perigee]")), environment)() end
+  nodes.functions = {
+    wait = function() end,
+    open = function() error("nodedb: NDB_E_ARGUMENT: the script's host has opened the store", 0) end,
+  }
+  return perigee_library((load(nodes.face)(load(nodes.backend)(require "ffi", nodes), "nodedb.node")))
+end
+
 function globals.require(name)
   if type(name) ~= "string" then error("bad argument #1 to 'require' (string expected)", 2) end
   local module = modules[name]
+  if name == "nodedb" and nodes and module == nil then
+    module = open_nodes()
+    modules[name] = module
+  end
   if module == nil then return (load_file(name)) end
   if module == LOADING then error("require '" .. name .. "': the file requires itself", 2) end
   return module

@@ -123,6 +123,7 @@ void pg_vm_clear_stop(pg_vm *vm) {
 static void collect_garbage(lua_State *L, pg_vm *vm) {
 	vm->over_limit = 0;
 	lua_gc(L, LUA_GCCOLLECT, 0);
+	if (vm->recharge && vm->engine) vm->recharge(vm);
 	vm->over_limit = 0;
 }
 
@@ -152,6 +153,22 @@ void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n) {
 	PG_CHECK(L, vm);
 }
 
+/* note_size has the next safe point look at a heap that holds `used` bytes. */
+static void note_size(pg_vm *vm, size_t used) {
+	if (used <= soft_limit(vm) || vm->over_limit) return;
+	vm->over_limit = 1;
+	lock(vm);
+	if (vm->run.running == PG_RUNNING) arm(vm);
+	unlock(vm);
+}
+
+void pg_vm_charge(pg_vm *vm, int64_t n) {
+	vm->used += (size_t)n;
+	if (n <= 0) return;
+	if (vm->used > hard_limit(vm)) pg_vm_stop(vm, PG_MEMORY);
+	else note_size(vm, vm->used);
+}
+
 /* resize is the part of pg_vm_alloc that does not reuse a block of the slab. */
 static __attribute__((noinline)) void *resize(pg_vm *vm, void *ptr, size_t osize, size_t nsize) {
 	if (nsize > osize) {
@@ -160,12 +177,7 @@ static __attribute__((noinline)) void *resize(pg_vm *vm, void *ptr, size_t osize
 			pg_vm_stop(vm, PG_MEMORY);
 			return NULL;
 		}
-		if (used > soft_limit(vm) && !vm->over_limit) {
-			vm->over_limit = 1;
-			lock(vm);
-			if (vm->run.running == PG_RUNNING) arm(vm);
-			unlock(vm);
-		}
+		note_size(vm, used);
 	}
 	void *p = pg_slab_resize(&vm->slab, ptr, osize, nsize);
 	if (p) vm->used += nsize - osize;

@@ -98,6 +98,8 @@ typedef struct pg_vm {
 	struct pg_engine *engine; /* that documents and batches run in, or NULL */
 	/* describe replaces an error object on top of the stack by a text, if it can. */
 	void (*describe)(lua_State *L);
+	/* recharge counts again what C code holds for the VM, when garbage was collected; or NULL. */
+	void (*recharge)(struct pg_vm *vm);
 	pg_slab slab;
 	pg_file *files;
 	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
@@ -167,6 +169,10 @@ void pg_vm_leave_c(pg_vm *vm);
 /* pg_vm_reserve ends the run with PG_MEMORY when n more bytes do not fit. A C function
  * calls it before it builds something large. */
 void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n);
+
+/* pg_vm_charge counts n bytes that C code has taken, or given back, as memory of the VM. More than
+ * fit end the run at its next safe point. It is safe to call from FFI. */
+void pg_vm_charge(pg_vm *vm, int64_t n);
 
 /* pg_vm_alloc is the VM's allocator, a lua_Alloc. */
 void *pg_vm_alloc(void *vm, void *ptr, size_t osize, size_t nsize);

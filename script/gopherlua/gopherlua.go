@@ -12,6 +12,7 @@ package gopherlua
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -51,6 +52,9 @@ type program struct {
 }
 
 func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
+	if opts.Nodes != nil {
+		return nil, errors.New("a script uses a node database only on LuaJIT, which this build does not have")
+	}
 	opts.Limits = opts.Limits.WithDefaults()
 	proto, err := compile(code)
 	if err != nil {

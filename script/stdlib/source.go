@@ -48,17 +48,25 @@ func (s *Source) Require(name string) (text []byte, path string, err error) {
 		return text, path, nil
 	}
 	if s.code.Files == nil {
-		return nil, "", fmt.Errorf("unknown module %q%s", name, s.nearest(name))
+		return nil, "", s.unknown(name, "")
 	}
 	text, err = s.code.Files(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("unknown module %q, and no file %s beside the script%s", name, path, s.nearest(name))
+		return nil, "", s.unknown(name, fmt.Sprintf(", and no file %s beside the script", path))
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("require %q: %w", name, err)
 	}
 	s.files[name] = text
 	return text, path, nil
+}
+
+// unknown returns the error for a module that is neither known nor a file.
+func (s *Source) unknown(name, noFile string) error {
+	if name == "nodedb" {
+		return errors.New("no node database is open for this script; perigee eval --nodes FOLDER opens one, in a build with LuaJIT and LMDB")
+	}
+	return fmt.Errorf("unknown module %q%s%s", name, noFile, s.nearest(name))
 }
 
 func pathOf(name string) string { return strings.ReplaceAll(name, ".", "/") + ".lua" }

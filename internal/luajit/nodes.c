@@ -1,0 +1,148 @@
+// The functions of the node database, as nodedb/lua/nodedb/ffi.lua calls them through FFI. They
+// return codes and never raise. What may take long is done in slices, and ends with the run.
+
+#include "nodes.h"
+
+#include <string.h>
+
+#include "engine.h"
+
+void pg_nodes_charge(pg_nodes *n) {
+	if (!n->session) return;
+	uint64_t bytes = n->functions->session_bytes(n->session);
+	if (bytes == n->charged) return;
+	pg_vm_charge(n->vm, (int64_t)(bytes - n->charged));
+	n->charged = bytes;
+}
+
+// Lua has a pg_nodes where the core has a session.
+#define RUN(result, name, parameters, arguments) \
+	static result run_##name parameters { \
+		pg_nodes *n = (pg_nodes *)s; \
+		s = n->session; \
+		result r = n->functions->name arguments; \
+		pg_nodes_charge(n); \
+		return r; \
+	}
+NDB_SESSION_FUNCTIONS(RUN)
+
+static int begin(ndb_session *s) {
+	((pg_nodes *)s)->unfinished = 1;
+	return run_begin(s);
+}
+
+enum { LOCK_SLICE_MS = 10, MERGE_STEPS = 10000 };
+
+// lock waits in slices, so that a limit is seen: Lua raises it when this has returned.
+static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms) {
+	pg_nodes *n = (pg_nodes *)s;
+	n->unfinished = 1;
+	for (;;) {
+		int64_t slice = timeout_ms < 0 || timeout_ms > LOCK_SLICE_MS ? LOCK_SLICE_MS : timeout_ms;
+		int code = run_lock(s, keys, count, slice);
+		if (code != NDB_E_TIMEOUT || n->vm->run.stop) return code;
+		if (timeout_ms >= 0 && (timeout_ms -= slice) <= 0) return code;
+	}
+}
+
+// merge without steps is a transaction of its own, done in slices.
+static int merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len,
+                 uint64_t steps, char *position, size_t *position_len) {
+	if (steps) return run_merge(s, to, to_len, from, from_len, steps, position, position_len);
+	pg_nodes *n = (pg_nodes *)s;
+	int code = begin(s);
+	if (code < 0) return code;
+	do {
+		*position_len = 0;
+		do {
+			code = run_merge(s, to, to_len, from, from_len, MERGE_STEPS, position, position_len);
+		} while (code == NDB_MORE && !n->vm->run.stop);
+		if (code == NDB_OK) code = run_commit(s, NULL);
+	} while (code == NDB_E_CONFLICT && !n->vm->run.stop);
+	if (code != NDB_OK) n->functions->rollback(n->session);
+	pg_nodes_charge(n);
+	return code == NDB_MORE ? NDB_E_CONFLICT : code; // Lua raises the limit that has ended it
+}
+
+static void unlock_all(pg_nodes *n) { n->functions->unlock_all(n->session); }
+
+void pg_nodes_finish(pg_nodes *n) {
+	n->unfinished = 0;
+	if (!n->session) return;
+	while (n->functions->level(n->session) > 0 && n->functions->rollback(n->session) >= 0) continue;
+	unlock_all(n);
+	pg_nodes_charge(n);
+}
+
+void pg_nodes_close(pg_nodes *n) {
+	if (n->session) n->functions->session_close(n->session);
+	n->session = NULL;
+}
+
+// session() opens the session. It returns what the functions take for one.
+static int session(lua_State *L) {
+	pg_nodes *n = &pg_engine_of(L)->nodes;
+	if (!n->session && n->functions->session_open(n->store, &n->session) < 0)
+		return pg_raise(L, "nodedb: %s", n->functions->message());
+	pg_nodes_charge(n);
+	lua_pushlightuserdata(L, n);
+	return 1;
+}
+
+// proxy(metatable) returns an empty userdata.
+static int proxy(lua_State *L) {
+	lua_settop(L, 1);
+	lua_newuserdata(L, 0);
+	lua_insert(L, 1);
+	lua_setmetatable(L, 1);
+	return 1;
+}
+
+// digits(v) returns the text of a number that a double cannot hold, nil for anything else.
+static int digits(lua_State *L) {
+	size_t len;
+	const char *text = pg_bignum_text(L, pg_engine_of(L), 1, &len);
+	if (text) lua_pushlstring(L, text, len);
+	else lua_pushnil(L);
+	return 1;
+}
+
+static void set_address(lua_State *L, const char *name, void *f) {
+	lua_pushlightuserdata(L, f);
+	lua_setfield(L, -2, name);
+}
+
+static void push_addresses(lua_State *L, pg_nodes *n) {
+	lua_newtable(L);
+#define SET_RUN(result, name, parameters, arguments) set_address(L, "ndb_" #name, (void *)run_##name);
+#define SET_OTHER(result, name, parameters) set_address(L, "ndb_" #name, (void *)n->functions->name);
+	NDB_SESSION_FUNCTIONS(SET_RUN)
+	NDB_OTHER_FUNCTIONS(SET_OTHER)
+	set_address(L, "ndb_begin", (void *)begin);
+	set_address(L, "ndb_lock", (void *)lock);
+	set_address(L, "ndb_merge", (void *)merge);
+	set_address(L, "ndb_unlock_all", (void *)unlock_all);
+}
+
+static void push_codes(lua_State *L, pg_nodes *n) {
+	const char *name;
+	lua_newtable(L);
+	for (int code = -1; strncmp(name = n->functions->code_name(code), "NDB_E_", 6) == 0; code--) {
+		lua_pushinteger(L, code);
+		lua_setfield(L, -2, name);
+	}
+}
+
+void pg_nodes_open(lua_State *L, pg_nodes *n) {
+	static const luaL_Reg functions[] = {{"session", session}, {"proxy", proxy}, {"digits", digits}, {NULL, NULL}};
+	if (!n->functions) {
+		lua_pushnil(L);
+		return;
+	}
+	lua_newtable(L);
+	luaL_register(L, NULL, functions);
+	push_addresses(L, n);
+	lua_setfield(L, -2, "addresses");
+	push_codes(L, n);
+	lua_setfield(L, -2, "codes");
+}

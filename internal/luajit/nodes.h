@@ -1,0 +1,30 @@
+// The node database in a script: one session per engine, whose memory counts as the VM's.
+
+#ifndef PERIGEE_NODES_H
+#define PERIGEE_NODES_H
+
+#include "../../nodedb/functions.h"
+#include "vm.h"
+
+typedef struct pg_nodes {
+	const ndb_functions *functions; // NULL: the script has no store
+	ndb_store *store;
+	ndb_session *session; // NULL until the script uses it
+	pg_vm *vm;
+	uint64_t charged;     // bytes of the session that count as memory of the VM
+	int unfinished;       // the script may have left a transaction or locks
+} pg_nodes;
+
+// pg_nodes_open pushes a table for nodes.lua, nil if the script has no store.
+void pg_nodes_open(lua_State *L, pg_nodes *n);
+
+// pg_nodes_charge counts what the session holds as memory of the VM.
+void pg_nodes_charge(pg_nodes *n);
+
+// pg_nodes_finish ends what an event has left: it rolls transactions back and releases locks.
+void pg_nodes_finish(pg_nodes *n);
+
+// pg_nodes_close closes the session. Call it after pg_vm_close: finalizers close iterators.
+void pg_nodes_close(pg_nodes *n);
+
+#endif

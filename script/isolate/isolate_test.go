@@ -3,10 +3,13 @@
 package isolate
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -92,4 +95,43 @@ func outLines(res *event.Result) string {
 		all = append(all, fmt.Sprint(string(res.Outputs[0].Doc(i))))
 	}
 	return strings.Join(all, " ")
+}
+
+// TestPieces runs batches of several pieces. The script calls its parent while that writes
+// the rest of a batch, and the output limit ends runs before the last piece.
+func TestPieces(t *testing.T) {
+	double := func(_ context.Context, args []any) ([]any, error) { return []any{2 * args[0].(float64)}, nil }
+	s := load(t, lua.Language(), script.Code{Name: "pieces.lua", Text: []byte(`
+		local host = require "host"
+		function main(event)
+			event.n = host.double(event.n)
+			return event
+		end`)}, script.Options{
+		Limits:  script.Limits{Output: 40_000},
+		Modules: []script.Module{{Name: "host", Functions: map[string]script.Func{"double": double}}},
+	})
+	for _, events := range []int{1, pieceEvents, pieceEvents + 1, 2*pieceEvents - 1, 2 * pieceEvents, 2*pieceEvents + 1, 1000} {
+		var docs, want, got []string
+		for i := range events {
+			pad := strings.Repeat("x", i%200)
+			docs = append(docs, fmt.Sprintf(`{"pad":%q,"n":%d}`, pad, i))
+			want = append(want, fmt.Sprintf(`{"pad":%q,"n":%d}`, pad, 2*i))
+		}
+		res, limits := resultOf(), 0
+		err := script.RunAll(t.Context(), s, batchOf(docs...), res, 0, func(_ *event.Batch, limit *script.LimitError) error {
+			if limit != nil {
+				limits++
+			}
+			for i := range res.Outputs[0].Len() {
+				got = append(got, string(res.Outputs[0].Doc(i)))
+			}
+			return nil
+		})
+		if err != nil || len(res.Dead) > 0 || (limits > 0) != (events > 2*pieceEvents-2) {
+			t.Errorf("%d events: %v, dead %v, %d limits", events, err, res.Dead, limits)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%d events (-want +got):\n%s", events, diff)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 )
 
@@ -27,7 +28,7 @@ const (
 // The parent writes the request area, the worker the others. The worker can change all
 // of them at any time, so the parent copies before it checks.
 type layout struct {
-	request int // bytes: the offsets of a batch, then its documents
+	request int // bytes: the ends of a batch's documents, in their piece, then the documents
 	data    int // bytes: the documents of the rows
 	rows    int // at most, with three arrays: their ends, events and sinks
 	text    int // bytes
@@ -135,9 +136,10 @@ type messageKind uint64
 
 const (
 	// From the parent.
-	doLoad  messageKind = iota + 1 // a: bytes of the request
-	doRun                          // a: events, b: bytes of their documents
-	results                        // of a call; a: bytes of text
+	doLoad      messageKind = iota + 1 // a: bytes of the request
+	doRun                              // a: events; the first piece is written
+	restWritten                        // the other pieces are written too
+	results                            // of a call; a: bytes of text
 	// From the worker.
 	loaded   // a: bytes of text
 	ran      // a: bytes of text, b: events that ran, c: bytes of documents, d: rows, plus hasSinks and isPiece
@@ -153,7 +155,7 @@ const (
 	isPiece  = 1 << 62
 )
 
-// pieceEvents is how many events a worker answers at once.
+// pieceEvents is how many events a worker runs and answers at once.
 const pieceEvents = 250
 
 const messageBytes = 6 * 8
@@ -183,7 +185,41 @@ func send(socket int, m message) error {
 // noEvent in memory.current says that the engine does not tell which event runs.
 const noEvent = ^uint32(0)
 
-// requestEnds returns the offsets at the start of a request area.
+// requestEnds returns the ends at the start of a request area.
 func requestEnds(request []byte, n int) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(request))), n)
+}
+
+// fits reports whether the request area holds a part of a batch.
+func (m *memory) fits(in *event.Batch, p part) bool {
+	return 4*(p.end-p.first)+len(documents(in, p)) <= len(m.request)
+}
+
+// writePieces writes the pieces of a part of a batch that begin at events first up to end
+// of the part.
+func (m *memory) writePieces(in *event.Batch, p part, first, end int) {
+	n := p.end - p.first
+	ends := requestEnds(m.request, n)
+	at := 4*n + len(documents(in, part{p.first, p.first + first}))
+	for ; first < end; first += pieceEvents {
+		piece := part{p.first + first, min(p.first+first+pieceEvents, p.end)}
+		start := offset(in.Ends, piece.first)
+		for i, e := range in.Ends[piece.first:piece.end] {
+			ends[first+i] = e - start
+		}
+		at += copy(m.request[at:], documents(in, piece))
+	}
+}
+
+// documents returns the documents of a part of a batch.
+func documents(in *event.Batch, p part) []byte {
+	return in.Data[offset(in.Ends, p.first):offset(in.Ends, p.end)]
+}
+
+// offset returns where document i begins.
+func offset(ends []uint32, i int) uint32 {
+	if i == 0 {
+		return 0
+	}
+	return ends[i-1]
 }

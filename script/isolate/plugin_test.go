@@ -170,8 +170,8 @@ func TestMemoryOfWorker(t *testing.T) {
 	}
 	defer p.Close()
 	in := batchOf(`{"do":"memory"}`)
-	size, _ := p.memory.writeBatch(in, part{0, 1})
-	_, err = p.ask(t.Context(), message{kind: doRun, a: 1, b: uint64(size)}, budget{time.Minute, "the script"}, s.serve(t.Context()), nil)
+	p.memory.writePieces(in, part{0, 1}, 0, 1)
+	_, err = p.ask(t.Context(), &request{message: message{kind: doRun, a: 1}, budget: budget{time.Minute, "the script"}, serve: s.serve(t.Context())})
 	died, ok := errors.AsType[*exitError](err)
 	if !ok {
 		t.Fatalf("error is %v, want that the process ended", err)

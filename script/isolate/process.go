@@ -205,9 +205,19 @@ var errHang = errors.New("time limit")
 // the worker's. An error says that the call was invalid.
 type server func(text []byte) (reply []byte, waited time.Duration, err error)
 
-// ask sends a request and waits for its answer. It passes the pieces before to each.
-func (p *process) ask(ctx context.Context, m message, b budget, serve server, each func(piece *message) error) (message, error) {
+// A request is what a worker is asked.
+type request struct {
+	message
+	budget    budget
+	serve     server
+	writeRest func()                      // writes what the worker does not need to begin; may be nil
+	piece     func(answer *message) error // takes the answers before the last
+}
+
+// ask sends a request and waits for its answer.
+func (p *process) ask(ctx context.Context, q *request) (message, error) {
 	p.number++
+	m := q.message
 	m.number = p.number
 	p.rest = p.memory
 	p.setRunning(true)
@@ -217,20 +227,26 @@ func (p *process) ask(ctx context.Context, m message, b budget, serve server, ea
 		p.unused = true
 		return m, p.exitError(nil)
 	}
+	if q.writeRest != nil {
+		q.writeRest()
+		if err := send(p.fd, message{kind: restWritten, number: p.number}); err != nil {
+			return m, p.exitError(nil)
+		}
+	}
 	for {
 		answer, err := p.receive()
 		switch {
 		case err == nil && answer.number != p.number:
 			return answer, p.fail(fmt.Errorf("%w: answer %d to request %d", errFrame, answer.number, p.number))
 		case err == nil && answer.kind == call:
-			waited, err := p.serveCall(ctx, answer, serve)
+			waited, err := p.serveCall(ctx, answer, q.serve)
 			if err != nil {
 				return answer, err
 			}
 			clock.started = clock.started.Add(waited)
-		case err == nil && answer.kind == ran && answer.d&isPiece != 0 && each != nil:
+		case err == nil && answer.kind == ran && answer.d&isPiece != 0 && q.piece != nil:
 			if err = p.readText(answer); err == nil {
-				err = each(&answer)
+				err = q.piece(&answer)
 			}
 			if err != nil {
 				return answer, err
@@ -244,7 +260,7 @@ func (p *process) ask(ctx context.Context, m message, b budget, serve server, ea
 			_ = p.fail(err)
 			return answer, err
 		}
-		if err := clock.check(b); err != nil {
+		if err := clock.check(q.budget); err != nil {
 			return answer, p.fail(err)
 		}
 	}

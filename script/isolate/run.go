@@ -120,25 +120,30 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 		return nil, err
 	}
 	n := p.end - p.first
-	size, fits := w.memory.writeBatch(r.in, p)
-	if !fits {
+	if !w.memory.fits(r.in, p) {
 		r.splitLarge(p, fmt.Sprintf("the event is larger than %d bytes", requestBytes))
 		return nil, nil
 	}
 	w.batches++
 	limits := &r.s.opts.Limits
-	allowed := budget{min(time.Duration(n)*limits.EventTime, limits.BatchTime) + grace, "the script"}
+	q := request{
+		message: message{kind: doRun, a: uint64(n)},
+		budget:  budget{min(time.Duration(n)*limits.EventTime, limits.BatchTime) + grace, "the script"},
+		serve:   r.s.serve(r.ctx),
+		piece: func(m *message) error {
+			limit, err := r.addPiece(w, p, m)
+			if err == nil && limit != nil {
+				err = w.fail(fmt.Errorf("%w: a piece ended by a limit", errFrame))
+			}
+			return err
+		},
+	}
+	w.memory.writePieces(r.in, p, 0, 1)
 	if n > pieceEvents {
-		allowed.processor += limits.BatchTime // a piece may begin before the time is used up
+		q.budget.processor += limits.BatchTime // a piece may begin before the time is used up
+		q.writeRest = func() { w.memory.writePieces(r.in, p, pieceEvents, n) }
 	}
-	piece := func(m *message) error {
-		limit, err := r.addPiece(w, p, m)
-		if err == nil && limit != nil {
-			err = w.fail(fmt.Errorf("%w: a piece ended by a limit", errFrame))
-		}
-		return err
-	}
-	answer, err := w.ask(r.ctx, message{kind: doRun, a: uint64(n), b: uint64(size)}, allowed, r.s.serve(r.ctx), piece)
+	answer, err := w.ask(r.ctx, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +162,7 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 		return nil, w.fail(fmt.Errorf("%w: answer of kind %d", errFrame, answer.kind))
 	}
 	limit, err := r.addPiece(w, p, &answer)
-	if err == nil && size+r.bytes > keptBytes {
+	if err == nil && len(documents(r.in, p))+r.bytes > keptBytes {
 		w.memory.release()
 	}
 	return limit, err
@@ -206,25 +211,6 @@ func (r *run) acquire() (*process, error) {
 		r.member = m
 	}
 	return r.member.VM.(*process), nil
-}
-
-// writeBatch writes a part of a batch to the request area.
-func (m *memory) writeBatch(in *event.Batch, p part) (size int, fits bool) {
-	base := uint32(0)
-	if p.first > 0 {
-		base = in.Ends[p.first-1]
-	}
-	data := in.Data[base:in.Ends[p.end-1]]
-	n := p.end - p.first
-	if 4*n+len(data) > len(m.request) {
-		return 0, false
-	}
-	ends := requestEnds(m.request, n)
-	for i, end := range in.Ends[p.first:p.end] {
-		ends[i] = end - base
-	}
-	copy(m.request[4*n:], data)
-	return len(data), true
 }
 
 // add adds the result of a part that begins at event first. Its documents are copied out

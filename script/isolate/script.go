@@ -168,8 +168,11 @@ func (s *isolatedScript) loadInto(ctx context.Context, p *process) error {
 	if e.full {
 		return fmt.Errorf("the code of %s is larger than %d bytes", s.code.Name, requestBytes)
 	}
-	m := message{kind: doLoad, a: uint64(len(e.buf))}
-	answer, err := p.ask(ctx, m, budget{loadTime + s.opts.Limits.BatchTime, "loading " + s.code.Name}, s.serve(ctx), nil)
+	answer, err := p.ask(ctx, &request{
+		message: message{kind: doLoad, a: uint64(len(e.buf))},
+		budget:  budget{loadTime + s.opts.Limits.BatchTime, "loading " + s.code.Name},
+		serve:   s.serve(ctx),
+	})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type worker struct {
 	memory    *memory
 	rest      *memory // what the pieces before have left
 	number    uint64  // of the request
+	whole     bool    // all of it is written
 
 	script  script.Script
 	name    string
@@ -68,7 +69,18 @@ func serve(languages []script.Language) {
 // errParent says that the parent has closed the connection.
 var errParent = errors.New("the parent has ended")
 
+// receive returns the next message but restWritten, which it notes.
 func (w *worker) receive() (m message, err error) {
+	for err == nil {
+		if m, err = receiveMessage(); m.kind != restWritten {
+			break
+		}
+		w.whole = true
+	}
+	return m, err
+}
+
+func receiveMessage() (m message, err error) {
 	var b [messageBytes]byte
 	for {
 		n, err := unix.Read(socketFile, b[:])
@@ -83,6 +95,18 @@ func (w *worker) receive() (m message, err error) {
 		m.decode(&b)
 		return m, nil
 	}
+}
+
+// awaitRest waits until all of the request is written.
+func (w *worker) awaitRest() error {
+	for !w.whole {
+		m, err := receiveMessage()
+		if err != nil {
+			return err
+		}
+		w.whole = m.kind == restWritten
+	}
+	return nil
 }
 
 func (w *worker) answer(m message) error {
@@ -147,27 +171,29 @@ func (w *worker) load(m message) error {
 
 // run runs a batch in pieces. Their rows are appended to the shared memory.
 func (w *worker) run(m message) error {
-	n := int(m.a)
-	whole := event.Batch{
-		Ends: requestEnds(w.memory.request, n), Data: w.memory.request[4*n : 4*n+int(m.b) : 4*n+int(m.b)], Range: event.Range{Count: m.a},
-	}
+	ends := requestEnds(w.memory.request, int(m.a))
+	data := w.memory.request[4*len(ends):]
+	w.whole = len(ends) <= pieceEvents
 	began := processorTime()
-	w.rest = w.memory
-	for first := 0; ; first += pieceEvents {
-		if n-first <= pieceEvents {
-			w.batch = whole.Tail(first)
+	for done := 0; ; {
+		n := min(len(ends), pieceEvents)
+		w.batch.Ends, ends = ends[:n:n], ends[n:]
+		size := w.batch.Ends[n-1]
+		w.batch.Data, data = data[:size:size], data[size:]
+		if len(ends) == 0 {
 			_, err := w.runPiece(0)
 			return err
 		}
-		tail := whole.Tail(first)
-		w.batch = tail.Head(pieceEvents)
 		if more, err := w.runPiece(isPiece); err != nil || !more {
 			return err
 		}
 		// The next piece is expected to take as long as those before did.
-		events := time.Duration(first + pieceEvents)
-		if used := processorTime() - began; used+used*pieceEvents/events > w.options.Limits.WithDefaults().BatchTime {
+		done += n
+		if used := processorTime() - began; used+used*pieceEvents/time.Duration(done) > w.options.Limits.WithDefaults().BatchTime {
 			return w.batchTime()
+		}
+		if err := w.awaitRest(); err != nil {
+			return err
 		}
 	}
 }

@@ -5,18 +5,18 @@ import "time"
 // The C core, as the Go code uses it. core_cgo.go implements it, and core_absent.go is what a
 // build without it has. All errors are from errors.go, as *Error without Op and Path.
 
-type coreStore interface {
+type nativeStore interface {
 	close() error
 	sync() error
 	wait(commit uint64) error
 	stat() (Stat, error)
 	backup(folder string) error
 	check(report func(fault string)) (faults int, err error)
-	session() (coreSession, error)
+	session() (nativeSession, error)
 }
 
-// A coreSession is used by one goroutine at a time. Keys are encoded paths.
-type coreSession interface {
+// A nativeSession is used by one goroutine at a time. Keys are encoded paths.
+type nativeSession interface {
 	close()
 	begin() error
 	commit() (number uint64, err error)
@@ -35,7 +35,7 @@ type coreSession interface {
 	ttl(key string) (time.Duration, bool, error)
 	nextSibling(key string, reverse bool) (Value, bool, error)
 
-	iterate(key string, o coreScan) (coreIterator, error)
+	iterate(key string, o nativeScan) (nativeIterator, error)
 	// count and merge do some steps at a time, from position on. more says that there are
 	// more of them.
 	count(key string, position *position, count *uint64) (more bool, err error)
@@ -49,15 +49,15 @@ type coreSession interface {
 	load(line string) (at int, err error)
 }
 
-// A coreScan is what an iterator goes over.
-type coreScan struct {
+// A nativeScan is what an iterator goes over.
+type nativeScan struct {
 	descendants, self, reverse, values bool
 	from, to                           Value  // of siblings
 	fromKey, toKey                     string // of descendants
 	limit                              uint64
 }
 
-type coreIterator interface {
+type nativeIterator interface {
 	// fill returns the number of items in the next batch, 0 at the end.
 	fill() (int, error)
 	// item returns item i of the batch: the subscript of a sibling, or the key of a

@@ -11,9 +11,9 @@ func Version() string { return "" }
 // Functions returns nil.
 func Functions() unsafe.Pointer { return nil }
 
-func openCore(string, Options) (coreStore, error) { return nil, &Error{Err: ErrUnavailable} }
+func openCore(string, Options) (nativeStore, error) { return nil, &Error{Err: ErrUnavailable} }
 
-func openMemory() (coreSession, error) { return nil, &Error{Err: ErrUnavailable} }
+func openMemory() (nativeSession, error) { return nil, &Error{Err: ErrUnavailable} }
 
 func compactCore(string) error { return &Error{Err: ErrUnavailable} }
 
@@ -31,4 +31,4 @@ func decodeKey(string, int) (Value, int) { return Value{}, 0 }
 
 func parentLen(string) int { return 0 }
 
-func nativeStore(coreStore) unsafe.Pointer { return nil }
+func nativeAddress(nativeStore) unsafe.Pointer { return nil }

@@ -255,7 +255,7 @@ func parentLen(key string) int {
 
 type store struct{ c *C.ndb_store }
 
-func openCore(folder string, o Options) (coreStore, error) {
+func openCore(folder string, o Options) (nativeStore, error) {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))
 	options := C.ndb_options{
@@ -271,7 +271,7 @@ func openCore(folder string, o Options) (coreStore, error) {
 	return &store{c}, nil
 }
 
-func nativeStore(s coreStore) unsafe.Pointer { return unsafe.Pointer(s.(*store).c) }
+func nativeAddress(s nativeStore) unsafe.Pointer { return unsafe.Pointer(s.(*store).c) }
 
 func compactCore(folder string) error {
 	name := C.CString(folder)
@@ -311,9 +311,9 @@ func (s *store) check(report func(string)) (int, error) {
 	return int(max(n, 0)), err
 }
 
-func (s *store) session() (coreSession, error) { return openSession(s.c) }
+func (s *store) session() (nativeSession, error) { return openSession(s.c) }
 
-func openMemory() (coreSession, error) { return openSession(nil) }
+func openMemory() (nativeSession, error) { return openSession(nil) }
 
 // Sessions.
 
@@ -322,7 +322,7 @@ type session struct {
 	out C.ndb_scalar // of the last call
 }
 
-func openSession(store *C.ndb_store) (coreSession, error) {
+func openSession(store *C.ndb_store) (nativeSession, error) {
 	s := new(session)
 	var c *C.ndb_session
 	if err := do(func() C.int { return C.ndb_session_open(store, &c) }); err != nil {
@@ -485,11 +485,11 @@ func (s *session) load(line string) (int, error) {
 
 type iterator struct {
 	c     *C.ndb_iter
-	scan  coreScan
+	scan  nativeScan
 	items C.ndb_items // of the last fill: what the scan does not ask for is not set
 }
 
-func (s *session) iterate(key string, scan coreScan) (coreIterator, error) {
+func (s *session) iterate(key string, scan nativeScan) (nativeIterator, error) {
 	flags := C.int(0)
 	from, to := piecesOf(scan.from), piecesOf(scan.to)
 	if scan.descendants {

@@ -33,13 +33,13 @@ type Node struct {
 // With the zero Path it iterates over the names of the store.
 func (n *nodes) Children(ctx context.Context, p Path, r Range) iter.Seq2[Child, error] {
 	return func(yield func(Child, error) bool) {
-		scan := coreScan{reverse: r.Reverse, values: !r.NoValues, limit: uint64(max(r.Limit, 0))}
+		scan := nativeScan{reverse: r.Reverse, values: !r.NoValues, limit: uint64(max(r.Limit, 0))}
 		var err error
 		if scan.from, err = ValueOf(r.From); err == nil {
 			scan.to, err = ValueOf(r.To)
 		}
 		if err == nil {
-			err = n.iterate(ctx, "iterate over", p, scan, func(it coreIterator, i int) bool {
+			err = n.iterate(ctx, "iterate over", p, scan, func(it nativeIterator, i int) bool {
 				subscript, _, value := it.item(i)
 				return yield(Child{subscript, value}, nil)
 			})
@@ -54,8 +54,8 @@ func (n *nodes) Children(ctx context.Context, p Path, r Range) iter.Seq2[Child, 
 // From and To of the range are not used. With the zero Path it walks the whole store.
 func (n *nodes) Walk(ctx context.Context, p Path, r Range) iter.Seq2[Node, error] {
 	return func(yield func(Node, error) bool) {
-		scan := coreScan{descendants: true, self: true, reverse: r.Reverse, values: !r.NoValues, limit: uint64(max(r.Limit, 0))}
-		err := n.iterate(ctx, "walk", p, scan, func(it coreIterator, i int) bool {
+		scan := nativeScan{descendants: true, self: true, reverse: r.Reverse, values: !r.NoValues, limit: uint64(max(r.Limit, 0))}
+		err := n.iterate(ctx, "walk", p, scan, func(it nativeIterator, i int) bool {
 			_, key, value := it.item(i)
 			return yield(Node{Path{key: key}, value}, nil)
 		})
@@ -66,8 +66,8 @@ func (n *nodes) Walk(ctx context.Context, p Path, r Range) iter.Seq2[Node, error
 }
 
 // iterate calls use with the items of a scan until it returns false.
-func (n *nodes) iterate(ctx context.Context, op string, p Path, scan coreScan, use func(it coreIterator, i int) bool) error {
-	return n.eachBatch(ctx, op, p, scan, func(it coreIterator, count int) (bool, error) {
+func (n *nodes) iterate(ctx context.Context, op string, p Path, scan nativeScan, use func(it nativeIterator, i int) bool) error {
+	return n.eachBatch(ctx, op, p, scan, func(it nativeIterator, count int) (bool, error) {
 		for i := range count {
 			if !use(it, i) {
 				return false, nil
@@ -78,7 +78,7 @@ func (n *nodes) iterate(ctx context.Context, op string, p Path, scan coreScan, u
 }
 
 // eachBatch calls use with the batches of a scan until it returns false or an error.
-func (n *nodes) eachBatch(ctx context.Context, op string, p Path, scan coreScan, use func(it coreIterator, count int) (bool, error)) error {
+func (n *nodes) eachBatch(ctx context.Context, op string, p Path, scan nativeScan, use func(it nativeIterator, count int) (bool, error)) error {
 	if err := n.usable(op, p); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (n *nodes) eachBatch(ctx context.Context, op string, p Path, scan coreScan,
 			return err
 		}
 		var count int
-		err := n.call(op, p, func(coreSession) (err error) {
+		err := n.call(op, p, func(nativeSession) (err error) {
 			count, err = it.fill()
 			return err
 		})
@@ -109,7 +109,7 @@ func (n *nodes) eachBatch(ctx context.Context, op string, p Path, scan coreScan,
 func (n *nodes) Count(ctx context.Context, p Path) (count uint64, err error) {
 	var at position
 	err = n.inSteps(ctx, func() (more bool, err error) {
-		err = n.call("count", p, func(core coreSession) (err error) {
+		err = n.call("count", p, func(core nativeSession) (err error) {
 			more, err = core.count(p.key, &at, &count)
 			return err
 		})
@@ -126,7 +126,7 @@ func (tx *Tx) Merge(ctx context.Context, to, from Path) error {
 	}
 	var at position
 	return tx.inSteps(ctx, func() (more bool, err error) {
-		err = tx.change("merge into", to, func(core coreSession) (err error) {
+		err = tx.change("merge into", to, func(core nativeSession) (err error) {
 			more, err = core.merge(to.key, from.key, &at)
 			return err
 		})

@@ -25,7 +25,7 @@ func (n *nodes) Lock(ctx context.Context, paths ...Path) error {
 		keys[i], first = p.key, paths[0]
 	}
 	for {
-		err := n.call("lock", first, func(core coreSession) error { return core.lock(keys, lockWait(ctx)) })
+		err := n.call("lock", first, func(core nativeSession) error { return core.lock(keys, lockWait(ctx)) })
 		if !errors.Is(err, ErrTimeout) {
 			return err
 		}
@@ -51,7 +51,7 @@ func lockWait(ctx context.Context) time.Duration {
 
 // Unlock takes back one Lock of a node, and reports whether it was locked.
 func (n *nodes) Unlock(p Path) (held bool, err error) {
-	err = n.call("unlock", p, func(core coreSession) (err error) {
+	err = n.call("unlock", p, func(core nativeSession) (err error) {
 		held, err = core.unlock(p.key)
 		return err
 	})
@@ -60,7 +60,7 @@ func (n *nodes) Unlock(p Path) (held bool, err error) {
 
 // UnlockAll takes back all locks of the session.
 func (n *nodes) UnlockAll() {
-	_ = n.session.call(func(core coreSession) error { // a closed session has no locks
+	_ = n.session.call(func(core nativeSession) error { // a closed session has no locks
 		core.unlockAll()
 		return nil
 	})

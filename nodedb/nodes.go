@@ -24,7 +24,7 @@ func (n *nodes) usable(op string, p Path) error {
 }
 
 // call calls f with the core, for an operation on a node.
-func (n *nodes) call(op string, p Path, f func(coreSession) error) error {
+func (n *nodes) call(op string, p Path, f func(nativeSession) error) error {
 	if err := n.usable(op, p); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (n *nodes) call(op string, p Path, f func(coreSession) error) error {
 }
 
 // change is call for an operation that writes.
-func (n *nodes) change(op string, p Path, f func(coreSession) error) error {
+func (n *nodes) change(op string, p Path, f func(nativeSession) error) error {
 	if n.readOnly && strings.HasPrefix(p.key, "^") {
 		return &Error{Op: op, Path: p, Err: ErrReadOnly, message: "the store was opened read-only, or the transaction is a View"}
 	}
@@ -40,17 +40,17 @@ func (n *nodes) change(op string, p Path, f func(coreSession) error) error {
 }
 
 // changeTo is change for an operation with a value.
-func (n *nodes) changeTo(op string, p Path, value any, f func(coreSession, Value) error) error {
+func (n *nodes) changeTo(op string, p Path, value any, f func(nativeSession, Value) error) error {
 	v, err := ValueOf(value)
 	if err != nil {
 		return err
 	}
-	return n.change(op, p, func(core coreSession) error { return f(core, v) })
+	return n.change(op, p, func(core nativeSession) error { return f(core, v) })
 }
 
 // Get returns the value of a node, Absent if it has none.
 func (n *nodes) Get(p Path) (v Value, err error) {
-	err = n.call("get", p, func(core coreSession) (err error) {
+	err = n.call("get", p, func(core nativeSession) (err error) {
 		v, err = core.get(p.key)
 		return err
 	})
@@ -59,12 +59,12 @@ func (n *nodes) Get(p Path) (v Value, err error) {
 
 // Set sets the value of a node: a string, []byte, number, bool or Value.
 func (n *nodes) Set(p Path, value any) error {
-	return n.changeTo("set", p, value, func(core coreSession, v Value) error { return core.set(p.key, v) })
+	return n.changeTo("set", p, value, func(core nativeSession, v Value) error { return core.set(p.key, v) })
 }
 
 // SetNew sets the value of a node that has none, and reports whether it did.
 func (n *nodes) SetNew(p Path, value any) (done bool, err error) {
-	err = n.changeTo("set", p, value, func(core coreSession, v Value) (err error) {
+	err = n.changeTo("set", p, value, func(core nativeSession, v Value) (err error) {
 		done, err = core.setNew(p.key, v)
 		return err
 	})
@@ -78,7 +78,7 @@ func (n *nodes) CompareAndSet(p Path, expected, value any) (done bool, err error
 	if err != nil {
 		return false, err
 	}
-	err = n.changeTo("compare and set", p, value, func(core coreSession, v Value) (err error) {
+	err = n.changeTo("compare and set", p, value, func(core nativeSession, v Value) (err error) {
 		done, err = core.compareAndSet(p.key, old, v)
 		return err
 	})
@@ -88,7 +88,7 @@ func (n *nodes) CompareAndSet(p Path, expected, value any) (done bool, err error
 // Data reports whether a node has a value, and whether it has descendants.
 func (n *nodes) Data(p Path) (value, descendants bool, err error) {
 	var data int
-	err = n.call("look at", p, func(core coreSession) (err error) {
+	err = n.call("look at", p, func(core nativeSession) (err error) {
 		data, err = core.data(p.key)
 		return err
 	})
@@ -98,7 +98,7 @@ func (n *nodes) Data(p Path) (value, descendants bool, err error) {
 // Increment adds a number to the value of a node, in exact decimal, and returns the sum. A missing
 // value counts as 0, and text as the number that it begins with.
 func (n *nodes) Increment(p Path, by any) (sum Value, err error) {
-	err = n.changeTo("increment", p, by, func(core coreSession, v Value) (err error) {
+	err = n.changeTo("increment", p, by, func(core nativeSession, v Value) (err error) {
 		sum, err = core.increment(p.key, v)
 		return err
 	})
@@ -107,12 +107,12 @@ func (n *nodes) Increment(p Path, by any) (sum Value, err error) {
 
 // KillValue deletes the value of a node and leaves its descendants.
 func (n *nodes) KillValue(p Path) error {
-	return n.change("kill the value of", p, func(core coreSession) error { return core.killValue(p.key) })
+	return n.change("kill the value of", p, func(core nativeSession) error { return core.killValue(p.key) })
 }
 
 // Kill deletes a node and its descendants, in one step whatever their number.
 func (n *nodes) Kill(p Path) error {
-	return n.change("kill", p, func(core coreSession) error { return core.kill(p.key) })
+	return n.change("kill", p, func(core nativeSession) error { return core.kill(p.key) })
 }
 
 // Expire makes the store delete the value of a node after a time, unless it is set again before. 0
@@ -121,7 +121,7 @@ func (n *nodes) Expire(p Path, ttl time.Duration) (found bool, err error) {
 	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
 		return false, invalid("expire", "a time to live is at least 1 ms, or 0 for no limit: not %v", ttl)
 	}
-	err = n.change("expire", p, func(core coreSession) (err error) {
+	err = n.change("expire", p, func(core nativeSession) (err error) {
 		found, err = core.expire(p.key, ttl)
 		return err
 	})
@@ -130,7 +130,7 @@ func (n *nodes) Expire(p Path, ttl time.Duration) (found bool, err error) {
 
 // TTL returns how long a node lives. limited is false if it has no value, or no limit.
 func (n *nodes) TTL(p Path) (ttl time.Duration, limited bool, err error) {
-	err = n.call("look at", p, func(core coreSession) (err error) {
+	err = n.call("look at", p, func(core nativeSession) (err error) {
 		ttl, limited, err = core.ttl(p.key)
 		return err
 	})
@@ -146,7 +146,7 @@ func (n *nodes) Previous(p Path) (Path, error) { return n.sibling("find the node
 func (n *nodes) sibling(op string, p Path, reverse bool) (Path, error) {
 	var subscript Value
 	var found bool
-	err := n.call(op, p, func(core coreSession) (err error) {
+	err := n.call(op, p, func(core nativeSession) (err error) {
 		subscript, found, err = core.nextSibling(p.key, reverse)
 		return err
 	})

@@ -31,14 +31,14 @@ type Options struct {
 // A Store is an open folder. It is safe for concurrent use.
 type Store struct {
 	folder   string
-	core     coreStore
+	core     nativeStore
 	readOnly bool
 	noWait   bool
 
 	mu     sync.Mutex // guards
 	closed bool
-	open   int           // sessions that are not free, and other users
-	free   []coreSession // that Update and View use
+	open   int             // sessions that are not free, and other users
+	free   []nativeSession // that Update and View use
 }
 
 // Open opens the store in a folder, and creates it unless the options say read-only. Several
@@ -82,11 +82,11 @@ func (s *Store) Native() (store unsafe.Pointer, release func(), err error) {
 		return nil, nil, &Error{Op: "use " + s.folder, Err: ErrClosed}
 	}
 	s.open++
-	return nativeStore(s.core), sync.OnceFunc(s.forget), nil
+	return nativeAddress(s.core), sync.OnceFunc(s.forget), nil
 }
 
 // acquire returns a session for a transaction.
-func (s *Store) acquire() (coreSession, error) {
+func (s *Store) acquire() (nativeSession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -109,7 +109,7 @@ func (s *Store) acquire() (coreSession, error) {
 const sessionsKept = 64
 
 // release takes back a session without an open transaction.
-func (s *Store) release(session coreSession) {
+func (s *Store) release(session nativeSession) {
 	session.unlockAll()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Store) forget() {
 }
 
 // use calls f with the core while the store is open.
-func (s *Store) use(op string, f func(coreStore) error) error {
+func (s *Store) use(op string, f func(nativeStore) error) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Store) use(op string, f func(coreStore) error) error {
 }
 
 // Sync returns when all changes that were made before are durable.
-func (s *Store) Sync() error { return s.use("sync", coreStore.sync) }
+func (s *Store) Sync() error { return s.use("sync", nativeStore.sync) }
 
 // Update runs f in a transaction and commits it, unless f returns an error: then nothing of it
 // is kept, and Update returns the error. If another transaction has changed what f read, f runs
@@ -193,7 +193,7 @@ type Stat struct {
 
 // Stat returns figures about the store.
 func (s *Store) Stat() (stat Stat, err error) {
-	err = s.use("describe "+s.folder, func(core coreStore) (err error) {
+	err = s.use("describe "+s.folder, func(core nativeStore) (err error) {
 		stat, err = core.stat()
 		return err
 	})
@@ -203,12 +203,12 @@ func (s *Store) Stat() (stat Stat, err error) {
 // Backup writes a consistent copy into a folder that does not exist or is empty, while others read
 // and write. The copy is a store, and compact.
 func (s *Store) Backup(folder string) error {
-	return s.use("back up to "+folder, func(core coreStore) error { return core.backup(folder) })
+	return s.use("back up to "+folder, func(core nativeStore) error { return core.backup(folder) })
 }
 
 // Check reads the whole store and tells report each fault. It returns the number of faults.
 func (s *Store) Check(report func(fault string)) (faults int, err error) {
-	err = s.use("check "+s.folder, func(core coreStore) (err error) {
+	err = s.use("check "+s.folder, func(core nativeStore) (err error) {
 		faults, err = core.check(report)
 		return err
 	})

@@ -23,9 +23,9 @@ func (s *Store) Dump(ctx context.Context, w io.Writer, progress func(nodes uint6
 		var nodes uint64
 		var text []byte
 		for _, p := range paths {
-			scan := coreScan{descendants: true, self: true, values: true}
-			err := tx.eachBatch(ctx, "dump", p, scan, func(it coreIterator, count int) (bool, error) {
-				err := tx.call("dump", p, func(coreSession) error {
+			scan := nativeScan{descendants: true, self: true, values: true}
+			err := tx.eachBatch(ctx, "dump", p, scan, func(it nativeIterator, count int) (bool, error) {
+				err := tx.call("dump", p, func(nativeSession) error {
 					text = it.appendText(text[:0])
 					return nil
 				})
@@ -84,7 +84,7 @@ func (s *Store) Load(ctx context.Context, r io.Reader, progress func(lines uint6
 func (tx *Tx) loadLines(batch []line) error {
 	for _, l := range batch {
 		at := 0
-		err := tx.call(fmt.Sprintf("load line %d", l.number), Path{}, func(core coreSession) (err error) {
+		err := tx.call(fmt.Sprintf("load line %d", l.number), Path{}, func(core nativeSession) (err error) {
 			at, err = core.load(l.text)
 			return err
 		})

@@ -15,7 +15,7 @@ func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 	if tx.readOnly {
 		return &Error{Op: "begin", Err: ErrReadOnly}
 	}
-	if err := tx.call("begin", Path{}, coreSession.begin); err != nil {
+	if err := tx.call("begin", Path{}, nativeSession.begin); err != nil {
 		return err
 	}
 	inner := &Tx{nodes{session: tx.session}}
@@ -23,13 +23,13 @@ func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 	defer func() {
 		inner.end()
 		if !committed { // f failed, or panicked
-			_ = tx.call("roll back", Path{}, coreSession.rollback) // the error of f matters
+			_ = tx.call("roll back", Path{}, nativeSession.rollback) // the error of f matters
 		}
 	}()
 	if err := f(inner); err != nil {
 		return err
 	}
-	err := tx.call("commit", Path{}, func(core coreSession) error {
+	err := tx.call("commit", Path{}, func(core nativeSession) error {
 		_, err := core.commit()
 		return err
 	})
@@ -41,18 +41,18 @@ func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 // from a session that is used by two goroutines.
 type sharedSession struct {
 	mu        sync.Mutex // guards
-	core      coreSession
-	iterators map[coreIterator]struct{} // that are open
+	core      nativeSession
+	iterators map[nativeIterator]struct{} // that are open
 	closed    bool
 }
 
 // iterate opens an iterator.
-func (s *sharedSession) iterate(key string, scan coreScan) (it coreIterator, err error) {
-	err = s.call(func(core coreSession) error {
+func (s *sharedSession) iterate(key string, scan nativeScan) (it nativeIterator, err error) {
+	err = s.call(func(core nativeSession) error {
 		it, err = core.iterate(key, scan)
 		if err == nil {
 			if s.iterators == nil {
-				s.iterators = make(map[coreIterator]struct{})
+				s.iterators = make(map[nativeIterator]struct{})
 			}
 			s.iterators[it] = struct{}{}
 		}
@@ -62,7 +62,7 @@ func (s *sharedSession) iterate(key string, scan coreScan) (it coreIterator, err
 }
 
 // closeIterator closes an iterator unless it was closed with the session.
-func (s *sharedSession) closeIterator(it coreIterator) {
+func (s *sharedSession) closeIterator(it nativeIterator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -83,7 +83,7 @@ func (s *sharedSession) close() {
 }
 
 // call calls f with the core.
-func (s *sharedSession) call(f func(coreSession) error) error {
+func (s *sharedSession) call(f func(nativeSession) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -94,13 +94,13 @@ func (s *sharedSession) call(f func(coreSession) error) error {
 
 // update runs f in an outermost transaction until it commits or fails.
 func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit uint64, err error) {
-	if err := s.call(coreSession.begin); err != nil {
+	if err := s.call(nativeSession.begin); err != nil {
 		return 0, named(err, "begin", Path{})
 	}
 	open := true
 	defer func() {
 		if open { // f failed, or panicked
-			_ = s.call(coreSession.rollback) // the error of f matters
+			_ = s.call(nativeSession.rollback) // the error of f matters
 		}
 	}()
 	for {
@@ -110,7 +110,7 @@ func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit
 		err := runOnce(s, f, false)
 		restart := errors.Is(err, ErrConflict)
 		if err == nil {
-			err = s.call(func(core coreSession) (err error) {
+			err = s.call(func(core nativeSession) (err error) {
 				commit, err = core.commit()
 				return err
 			})
@@ -126,7 +126,7 @@ func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit
 			return 0, err
 		}
 		if restart {
-			if err := s.call(coreSession.restart); err != nil {
+			if err := s.call(nativeSession.restart); err != nil {
 				return 0, named(err, "restart", Path{})
 			}
 		}
@@ -138,10 +138,10 @@ func view(ctx context.Context, s *sharedSession, f func(tx *Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.call(coreSession.begin); err != nil {
+	if err := s.call(nativeSession.begin); err != nil {
 		return named(err, "begin", Path{})
 	}
-	defer func() { _ = s.call(coreSession.rollback) }() // there is nothing to undo
+	defer func() { _ = s.call(nativeSession.rollback) }() // there is nothing to undo
 	return runOnce(s, f, true)
 }
 

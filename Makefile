@@ -7,7 +7,7 @@ PERIGEE := bin/perigee
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,12 @@ test: ## all tests, with real Redis, MariaDB and PostgreSQL servers
 	@$(GO) test ./...
 	@$(MAKE) --no-print-directory nocgo
 	@cd bench && ../$(GO) test ./...
+
+nodedb-lua: ## build the Lua modules of the node database, for LuaJIT and Lua 5.1 to 5.4
+	@$(SETUP) lua
+	@nodedb/lua/build.sh
+	@echo 'The modules are built. To use them, for example with Lua 5.4 (LuaJIT takes those of 5.1):'
+	@echo '  export LUA_PATH="$(CURDIR)/nodedb/lua/?.lua;;" LUA_CPATH="$(CURDIR)/.build/nodedb-lua/5.4/?.so;;"'
 
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka

@@ -3,6 +3,7 @@
 # nothing for what is already installed.
 #
 #   tools/setup.sh build      to compile: C compiler, Go, LuaJIT, LMDB
+#   tools/setup.sh lua        the above, and Lua 5.1 to 5.4, LuaJIT and LuaRocks, for the modules of nodedb
 #   tools/setup.sh servers    the above, and Redis, MariaDB, PostgreSQL and strace for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
@@ -80,6 +81,12 @@ postgresql() {
   packages postgresql
 }
 
+# The Lua modules of nodedb are for other programs' Lua.
+lua() {
+  packages lua5.1 lua5.2 lua5.3 lua5.4 luajit luarocks \
+    liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev
+}
+
 servers() {
   packages redis-server mariadb-server strace
   postgresql
@@ -95,17 +102,18 @@ kafka() {
 }
 
 nodes() {
-  packages luajit lua5.1 lua5.2 lua5.3 lua5.4 luarocks fis-gtm \
-    libluajit-5.1-dev liblua5.1-0-dev liblua5.2-dev liblua5.3-dev liblua5.4-dev
+  lua
+  packages fis-gtm
 }
 
 case ${1:-} in
   build) build ;;
-  servers) build; servers ;;
-  bench) build; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
+  lua) build; lua ;;
+  servers) build; lua; servers ;;
+  bench) build; lua; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
   nodes) build; nodes ;;
-  lint) build; servers; packages clang lua-check shellcheck ;;
+  lint) build; lua; servers; packages clang lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|servers|bench|kafka|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|nodes|lint|debootstrap" ;;
 esac

@@ -851,8 +851,8 @@ static const luaL_Reg functions[] = {
   {"lock", core_lock}, {"unlock", core_unlock}, {"unlock_all", core_unlock_all}, {"proxy", core_proxy},
   {NULL, NULL}};
 
-#ifdef LUAJIT
-/* session(): the session, for calls through the FFI. */
+#if LUA_VERSION_NUM == 501
+/* session(): the session, for calls through the FFI of LuaJIT, whose C API is that of 5.1. */
 static int core_session(lua_State *L) {
   lua_pushlightuserdata(L, session(L));
   return 1;
@@ -901,7 +901,7 @@ int luaopen_nodedb_native(lua_State *L) {
     lua_setfield(L, -2, ndb_code_name(code));
   }
   lua_setfield(L, -2, "codes");
-#ifdef LUAJIT
+#if LUA_VERSION_NUM == 501
   lua_pushvalue(L, self);
   lua_pushcclosure(L, core_session, 1);
   lua_setfield(L, -2, "session");

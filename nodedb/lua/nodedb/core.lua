@@ -1,8 +1,9 @@
 -- Chooses the backend of a plain Lua: through the FFI on LuaJIT, else through the C API.
 local native = require "nodedb.native"
-if not native.session then return native end
+local has_ffi, ffi = pcall(require, "ffi")
+if not (rawget(_G, "jit") and has_ffi) then return native end
 
-local core = require "nodedb.ffi"(require "ffi", {
+local core = require "nodedb.ffi"(ffi, {
   addresses = native.addresses,
   session = native.session,
   proxy = native.proxy,

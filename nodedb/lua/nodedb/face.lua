@@ -21,9 +21,6 @@ local sort, unpack = table.sort, table.unpack or unpack
 -- Flags of iterations; see nodedb.h.
 local SELF_TOO, REVERSE, VALUES = 2, 4, 8
 
--- Codes of a transaction's functions, beside the codes of the core.
-local RESTART, ROLLBACK = -101, -102
-
 local function pack(...) return {n = select("#", ...), ...} end
 
 local function fail(text, ...)
@@ -54,8 +51,11 @@ local function milliseconds(what, seconds, without)
   return ms - ms % 1
 end
 
--- new_face returns the module. marker is what getmetatable says of its nodes.
-return function(core, marker)
+-- new_face returns the module. marker is what getmetatable says of its nodes. dialect may
+-- have more methods, and the codes with which the function of a transaction asks, as a
+-- result, for a restart or a rollback.
+return function(core, marker, dialect)
+  local RESTART, ROLLBACK = dialect and dialect.restart or -101, dialect and dialect.rollback or -102
   local M = {}
   local methods = {} -- by name; the first argument is a node
   local guarded = {} -- by __name, for node:__name(), which may be called with anything
@@ -183,14 +183,13 @@ return function(core, marker)
 
     -- node:method(…) is node.method(node, …): a child is called with its parent. Otherwise
     -- the arguments are subscripts.
-    function call(node, first, ...)
-      if type(first) == "userdata" then
-        local name = node[first]
-        local method = methods[name]
-        if method then return method(first, ...) end
-        fail("there is no method %s; its names are %s", described(name), M.method_names)
-      end
-      return walk(node, first, ...)
+    function call(node, ...)
+      local parent = ...
+      if type(parent) ~= "userdata" then return walk(node, ...) end
+      local name = node[parent]
+      local method = methods[name]
+      if method then return method(...) end
+      fail("there is no method %s; its names are %s", described(name), M.method_names)
     end
 
     function family.root(name)
@@ -331,6 +330,12 @@ return function(core, marker)
     return core.siblings(self[KEY], flags, from, to, limit)
   end
 
+  function methods.values(self, options)
+    local flags, from, to, limit = bounds("values", options, VALUES)
+    if not flags then return nothing end
+    return core.siblings(self[KEY], flags, from, to, limit)
+  end
+
   function methods.pairs(self, options)
     local flags, from, to, limit = bounds("pairs", options, VALUES)
     if not flags then return nothing end
@@ -346,7 +351,7 @@ return function(core, marker)
     local flags, from, to, limit = bounds("walk", options, SELF_TOO + VALUES)
     if not flags then return nothing end
     if from ~= nil or to ~= nil then
-      fail("walk: its options are reverse and limit; from and to are of subscripts and pairs")
+      fail("walk: its options are reverse and limit; from and to are of subscripts, values and pairs")
     end
     local following = core.descendants(self[KEY], flags, limit)
     local depth = core.depth(self[KEY])
@@ -446,6 +451,7 @@ return function(core, marker)
     return concat(lines, "\n")
   end
 
+  if dialect and dialect.methods then dialect.methods(methods, KEY) end
   for name, method in next, methods do
     guarded["__" .. name] = function(self, ...)
       if not is_node(self) then
@@ -636,10 +642,11 @@ return function(core, marker)
   for name, code in next, core.codes do codes[name] = code end
   for name, code in next, codes do M[name] = code end
 
-  function M.get_error_code(message)
+  local function error_code(message)
     if type(message) ~= "string" then return nil end
     return codes[match(message, "nodedb: ([%u_]+):")]
   end
+  M.get_error_code = error_code
 
   -- Transactions ----------------------------------------------------------------------------
 
@@ -671,7 +678,7 @@ return function(core, marker)
         code = results[2]
         if code ~= RESTART and code ~= ROLLBACK then code = nil end
       else
-        code = M.get_error_code(results[2])
+        code = error_code(results[2])
       end
       if results[1] and not code then
         if core.level() ~= level then

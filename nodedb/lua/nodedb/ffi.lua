@@ -9,7 +9,7 @@
 --   functions   what is not here, such as open: taken over as it is
 -- No cdata is ever handed out. detach() ends all iterations; call it before the session is
 -- closed.
-local error, pairs, setmetatable, tonumber, tostring, type = error, pairs, setmetatable, tonumber, tostring, type
+local error, pairs, tonumber, tostring, type = error, pairs, tonumber, tostring, type
 
 return function(ffi, host)
   ffi.cdef[[
@@ -22,7 +22,7 @@ return function(ffi, host)
   } nodedb_items;
   typedef struct { const char *key; size_t len; } nodedb_key;
   typedef struct nodedb_iter nodedb_iter;
-  typedef struct { nodedb_iter *iter; } nodedb_iteration;
+  typedef struct { double number; } nodedb_iteration;
   ]]
   local cast, new, string, copy = ffi.cast, ffi.new, ffi.string, ffi.copy
 
@@ -93,7 +93,8 @@ return function(ffi, host)
   local core = {}
   local session          -- the pointer to it, once it is needed
   local writes = 0       -- counts changes, so that iterations look again
-  local iterations = setmetatable({}, {__mode = "k"}) -- that are open
+  local iterations = {}  -- the open ones: pointers, by number
+  local last_iteration = 0
 
   local function start()
     session = cast("void *", host.session())
@@ -381,16 +382,22 @@ return function(ffi, host)
 
   -- Iterations ------------------------------------------------------------------------------------
 
-  local function close_iteration(iteration)
-    if iteration.iter ~= nil then
-      ndb_iter_close(iteration.iter)
-      iteration.iter = nil
+  local function close_number(number)
+    local iter = iterations[number]
+    if iter ~= nil then
+      iterations[number] = nil
+      ndb_iter_close(iter)
     end
   end
+
+  -- An iteration that nobody holds is closed when it is collected. That may be after
+  -- detach(): so it has a number, and no pointer.
+  local function close_iteration(iteration) close_number(iteration.number) end
   local iteration_type = ffi.metatype("nodedb_iteration", {__gc = close_iteration})
 
   function core.detach()
-    for iteration in pairs(iterations) do close_iteration(iteration) end
+    for number in pairs(iterations) do close_number(number) end
+    writes = writes + 1
     session = nil
   end
 
@@ -398,26 +405,26 @@ return function(ffi, host)
     check_key(key)
     local code = ndb_iter_open(session or start(), key, #key, flags, from, to, limit or 0, iter_room)
     if code < 0 then fail(code) end
-    local iteration = iteration_type()
-    iteration.iter = iter_room[0]
-    iterations[iteration] = true
-    return iteration, new "nodedb_items"
+    last_iteration = last_iteration + 1
+    iterations[last_iteration] = iter_room[0]
+    return iteration_type(last_iteration), new "nodedb_items"
   end
 
   -- more gets the next batch after item at; true if the present one goes on.
   local function more(iteration, items, at)
-    if iteration.iter == nil then
+    local iter = iterations[iteration.number]
+    if iter == nil then
       items.count = 0
       return false
     end
     if at < items.count then
       -- The script changed something since the batch was read.
-      if ndb_iter_valid(iteration.iter) ~= 0 then return true end
-      local code = ndb_iter_seek_after(iteration.iter, at - 1)
+      if ndb_iter_valid(iter) ~= 0 then return true end
+      local code = ndb_iter_seek_after(iter, at - 1)
       if code < 0 then fail(code) end
     end
     items.count = 0
-    local code = ndb_iter_fill(iteration.iter, items)
+    local code = ndb_iter_fill(iter, items)
     if code == OK then return false end
     items.count = 0
     if code ~= NONE then fail(code) end

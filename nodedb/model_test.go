@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,11 +48,19 @@ func (op modelOp) String() string {
 	text := fmt.Sprintf("session %d: %s", op.Session, name)
 	for _, part := range []string{op.Key, op.Other, op.A, op.B} {
 		if part != "" {
-			text += " " + part
+			text += " " + shown(part)
 		}
 	}
 	if op.N != 0 || op.Flags != 0 {
 		text += fmt.Sprintf(" (n %d, flags %d)", op.N, op.Flags)
+	}
+	return text
+}
+
+// shown shortens the long values.
+func shown(text string) string {
+	for _, long := range []string{"long", "v", "w"} {
+		text = regexp.MustCompile("("+long+"){5,}").ReplaceAllString(text, long+"…")
 	}
 	return text
 }
@@ -576,7 +585,7 @@ func (m *model) commit(s *modelSession, got string) string {
 				local = step.local
 			}
 			if result, _ = step.op.node(again.stored, local); result != step.result {
-				return fmt.Sprintf("a conflict: step %d of the transaction (%v) gave %q, and would now give %q", i, step.op, step.result, result)
+				return fmt.Sprintf("a conflict: step %d of the transaction (%v) gave %q, and would now give %q", i, step.op, shown(step.result), shown(result))
 			}
 		}
 		m.committed = again.stored
@@ -852,7 +861,7 @@ func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault 
 		}
 		got := do(op)
 		if want := m.expect(op, got); got != want {
-			return i, fmt.Sprintf("%v: got %q, want %q", op, got, want)
+			return i, fmt.Sprintf("%v: got %q, want %q", op, shown(got), shown(want))
 		}
 		if process == 1 && !maps.Equal(history[len(history)-1], m.committed) {
 			history = append(history, maps.Clone(m.committed))
@@ -934,7 +943,7 @@ func compareAll(want modelTree, r *modelRunner) string {
 				fmt.Fprintf(&text, " %s=%s is missing;", textOfKey(key), value.text)
 			}
 		}
-		return text.String()
+		return shown(text.String())
 	}
 	if faults, err := r.store.check(); faults != "" || err != nil {
 		return fmt.Sprintf("check: %s%v", faults, err)

@@ -195,8 +195,9 @@ uint64_t ndb_session_version(const ndb_session *s, int stored) {
   uint64_t inside = (uint64_t)1 << 63 | s->changes;
   if (!stored || !s->store || s->level) return inside;
   uint64_t version = atomic_load_explicit(&s->store->version, memory_order_acquire);
-  /* Another process has committed since: nothing that was read is current. */
-  if (s->view.base && s->clean && *s->store->last_commit != s->view.base->number) return UINT64_MAX;
+  /* The session has not looked since the last change, or another process has committed (none
+   * does while changes wait here): nothing that was read is current. */
+  if (s->version != version || (s->clean && *s->store->last_commit != s->view.base->number)) return UINT64_MAX;
   return version;
 }
 

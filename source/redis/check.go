@@ -9,11 +9,11 @@ import (
 	"github.com/perigeedb/perigee/internal/resp"
 )
 
-// Versions of Redis that streams need: for exclusive ranges and MINID, and for the count
-// of all entries ever added.
+// streamsVersion is the first version of Redis that counts all entries ever added to a
+// stream: without the count, entries that others remove would land twice or go unnoticed.
 const (
-	streamsVersion      = 602
-	entriesAddedVersion = 700
+	streamsVersion = 700
+	streamsHint    = "streams need Redis 7 or later, or Valkey; lists work with Redis 6"
 )
 
 // check has the server compile the user's scripts. It does not run them.
@@ -44,11 +44,7 @@ func (s *Source) checkServer(ctx context.Context, c *resp.Conn) error {
 			return err
 		}
 		if version > 0 && version < streamsVersion {
-			return &event.PermanentError{Err: fmt.Errorf("the server is Redis %d.%d", version/100, version%100),
-				Hint: "streams need 6.2 or later"}
-		}
-		if version > 0 && version < entriesAddedVersion {
-			s.env.Log.Warn("before Redis 7, entries that others remove before they are read go unnoticed", "redis", s.server.Address)
+			return &event.PermanentError{Err: fmt.Errorf("the server is Redis %d.%d", version/100, version%100), Hint: streamsHint}
 		}
 	}
 	var scripts []*userScript

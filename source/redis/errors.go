@@ -49,6 +49,8 @@ func (s *Source) hint(err error) string {
 		return "change the Redis script; docs/reference/sources.md says what it must return"
 	case !isReply:
 		return ""
+	case code == "OLDREDIS":
+		return streamsHint
 	case code == "MOVED" || code == "CROSSSLOT" || code == "ASK":
 		return "the server is part of a cluster: connect to the node that has the key, and give all keys of a pipeline the same {tag}"
 	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" || strings.HasPrefix(string(reply), "ERR AUTH"):

@@ -1,6 +1,5 @@
 -- Returns the state of a stream, and what others did to it: how many entries after the
--- trimmed ones are missing, or -1 when it is another stream. Only Redis 7 counts all
--- entries ever added; before, none seem missing.
+-- trimmed ones are missing, or -1 when it is another stream.
 -- KEYS: stream, state. Returns: generation, head, pipeline, ID of the last trimmed entry,
 -- how many entries are missing, how many are left, the positions whose events are lost,
 -- and the position at which the generation started.
@@ -28,11 +27,11 @@ else
   length = info['length']
   local ever, first = info['entries-added'], info['first-entry']
   local kept = first and not before(after, first[1])
-  if before(info['last-generated-id'], after) or (ever and ever < added) then
+  if before(info['last-generated-id'], after) or ever < added then
     gone = -1
-  elseif ever and kept then
+  elseif kept then
     length = ever - added
-  elseif ever then
+  else
     gone = math.max(-1, ever - length - added)
   end
 end

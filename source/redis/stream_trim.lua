@@ -20,14 +20,14 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 -- If the last entry is missing, entries after it may be missing too.
 if ARGV[4] == '' and #redis.call('XRANGE', KEYS[1], after, after) == 0
-  and not (ever and ever - length == added + count) then
+  and ever - length ~= added + count then
   return 0
 end
 if length > 0 and behind ~= '' then
   length = length - redis.call('XTRIM', KEYS[1], 'MINID', '=', behind)
 end
 -- added counts all entries ever added up to after.
-if ever and #redis.call('XRANGE', KEYS[1], '-', after, 'COUNT', 1) == 0 then
+if #redis.call('XRANGE', KEYS[1], '-', after, 'COUNT', 1) == 0 then
   added = ever - length
 else
   added = added + count

@@ -7,7 +7,7 @@ PERIGEE := bin/perigee
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
 
-test-m: ## the node database's order and sums of a million pairs, against M itself (GT.M)
+test-m: ## the node database's order, sums and operations against M itself (GT.M), a million pairs
 	@$(SETUP) nodes
 	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
 
@@ -115,6 +115,13 @@ bench-pool: ## pools of VMs at 1,000 to 4,000 goroutines: ours and gopher-lua's
 bench-isolate: ## a script in a process of its own, compared with one in the engine's process
 	@$(SETUP) build
 	@cd bench && ../$(GO) run ./isolate
+
+bench-nodes: nodedb-lua ## the node database from LuaJIT and Lua 5.4, compared with M (GT.M)
+	@$(SETUP) nodes
+	@cd bench && ../$(GO) run ./nodes
+
+bench-nodes-growth: nodedb-lua ## get, set and walk at 1, 10 and 100 million nodes, and a plot in docs; needs 12 GB
+	@cd bench && ../$(GO) run ./nodes -growth -plot ../docs/nodes-growth.svg
 
 TARGET := demo
 bare-debian: ## make TARGET=demo on a clone in a minimal Debian below /tmp; needs root

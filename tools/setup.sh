@@ -7,7 +7,7 @@
 #   tools/setup.sh servers    the above, and Redis, MariaDB, PostgreSQL and strace for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
-#   tools/setup.sh nodes      to compile, the Luas with their headers, LuaRocks, and GT.M to compare with
+#   tools/setup.sh nodes      what lua installs, and GT.M, to compare the node database with
 #   tools/setup.sh lint       to compile, the servers, and the C and Lua linters
 #   tools/setup.sh debootstrap  to make a Debian for tools/bare-debian.sh
 set -eu
@@ -101,18 +101,13 @@ kafka() {
   touch .build/kafka/complete
 }
 
-nodes() {
-  lua
-  packages fis-gtm
-}
-
 case ${1:-} in
   build) build ;;
   lua) build; lua ;;
   servers) build; lua; servers ;;
   bench) build; lua; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
-  nodes) build; nodes ;;
+  nodes) build; lua; packages fis-gtm ;;
   lint) build; lua; servers; packages clang lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
   *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|nodes|lint|debootstrap" ;;

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -53,8 +55,9 @@ func (b *bench) measureMemory(ctx context.Context, folder string) (*memory, erro
 
 func (m *memory) print(w io.Writer) {
 	worst, least := 0.0, math.MaxInt
-	for _, kilobytes := range m.leak {
-		worst = max(worst, kilobytes)
+	for _, name := range slices.Sorted(maps.Keys(m.leak)) {
+		fmt.Fprintf(w, "%s: the heap grew by %.0f KB at most\n", name, m.leak[name])
+		worst = max(worst, m.leak[name])
 	}
 	for _, same := range m.identity {
 		least = min(least, same)

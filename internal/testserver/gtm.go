@@ -76,7 +76,7 @@ func (g *GTM) environment(dir string) []string {
 		"gtmgbldir="+filepath.Join(dir, "m.gld"),
 		fmt.Sprintf("gtmroutines=%s(%s) %s", filepath.Join(dir, "objects"), filepath.Join(dir, "routines"), filepath.Join(g.dist, "libgtmutil.so")),
 		"gtm_tmp="+dir, "gtm_chset=M", "LC_ALL=C",
-		`gtm_etrap=write $zstatus,! zhalt 1`)
+		`gtm_etrap=use $principal write $zstatus,! zhalt 1`)
 }
 
 // hold is the routine that holds the database open. Reading a node opens it.

@@ -27,14 +27,13 @@ struct ndb_tree_node {
   uint16_t height; /* 0: leaf */
   uint64_t generation;
   union {
-    ndb_entry *entries[FAN];
-    struct {
-      ndb_tree_node *child[FAN];
-      separator *bound[FAN]; /* bound[0] is not used */
-    } in;
-  } u;
+    ndb_entry *entry;
+    ndb_tree_node *child;
+    separator *bound;
+  } slot[]; /* of a leaf: FAN entries; else FAN children and the lower bounds of all but the first */
 };
 typedef ndb_tree_node node;
+typedef __typeof__(((node *)0)->slot[0]) slot;
 
 static _Atomic uint64_t generations = 1;
 static uint64_t next_generation(void) { return atomic_fetch_add_explicit(&generations, 1, memory_order_relaxed); }
@@ -77,7 +76,7 @@ static void separator_unref(separator *s) {
 /* ---- nodes ---- */
 
 static node *node_new(const ndb_tree *t, int height) {
-  size_t size = height ? sizeof(node) : offsetof(node, u) + sizeof(((node *)0)->u.entries);
+  size_t size = offsetof(node, slot) + (height ? 2 : 1) * FAN * sizeof(slot);
   node *n = malloc(size);
   if (!n) return NULL;
   atomic_init(&n->refs, 1);
@@ -97,10 +96,10 @@ void ndb_root_unref(ndb_tree_node *n) {
   if (!n || atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1) return;
   for (int i = 0; i < n->count; i++) {
     if (n->height) {
-      ndb_root_unref(n->u.in.child[i]);
-      if (i) separator_unref(n->u.in.bound[i]);
+      ndb_root_unref(n->slot[i].child);
+      if (i) separator_unref(n->slot[FAN + i].bound);
     } else {
-      ndb_entry_unref(n->u.entries[i]);
+      ndb_entry_unref(n->slot[i].entry);
     }
   }
   free(n);
@@ -119,11 +118,11 @@ static int own_node(ndb_tree *t, node **slot) {
   copy->count = n->count;
   for (int i = 0; i < n->count; i++) {
     if (n->height) {
-      copy->u.in.child[i] = ndb_root_ref(n->u.in.child[i]);
-      copy->u.in.bound[i] = i ? n->u.in.bound[i] : NULL;
-      if (i) atomic_fetch_add_explicit(&n->u.in.bound[i]->refs, 1, memory_order_relaxed);
+      copy->slot[i].child = ndb_root_ref(n->slot[i].child);
+      copy->slot[FAN + i].bound = i ? n->slot[FAN + i].bound : NULL;
+      if (i) atomic_fetch_add_explicit(&n->slot[FAN + i].bound->refs, 1, memory_order_relaxed);
     } else {
-      copy->u.entries[i] = ndb_entry_ref(n->u.entries[i]);
+      copy->slot[i].entry = ndb_entry_ref(n->slot[i].entry);
     }
   }
   *slot = copy;
@@ -136,7 +135,7 @@ static inline int leaf_search(const node *n, const char *key, size_t len, int *s
   int low = 0, high = n->count;
   *same = 0;
   if (high > 0) { /* keys mostly come in order */
-    const ndb_entry *last = n->u.entries[high - 1];
+    const ndb_entry *last = n->slot[high - 1].entry;
     int c = ndb_key_compare(last->data, last->key_len, key, len);
     if (c < 0) return high;
     if (c == 0) return *same = 1, high - 1;
@@ -144,7 +143,7 @@ static inline int leaf_search(const node *n, const char *key, size_t len, int *s
   }
   while (low < high) {
     int middle = (low + high) / 2;
-    const ndb_entry *e = n->u.entries[middle];
+    const ndb_entry *e = n->slot[middle].entry;
     int c = ndb_key_compare(e->data, e->key_len, key, len);
     if (c == 0) return *same = 1, middle;
     if (c < 0) low = middle + 1;
@@ -157,13 +156,13 @@ static inline int leaf_search(const node *n, const char *key, size_t len, int *s
 static inline int child_search(const node *n, const char *key, size_t len) {
   int low = 1, high = n->count;
   if (high > 1) {
-    const separator *last = n->u.in.bound[high - 1];
+    const separator *last = n->slot[FAN + high - 1].bound;
     if (ndb_key_compare(last->key, last->len, key, len) <= 0) return high - 1;
     high--;
   }
   while (low < high) {
     int middle = (low + high) / 2;
-    const separator *s = n->u.in.bound[middle];
+    const separator *s = n->slot[FAN + middle].bound;
     if (ndb_key_compare(s->key, s->len, key, len) <= 0) low = middle + 1;
     else high = middle;
   }
@@ -193,15 +192,15 @@ void ndb_tree_fork(ndb_tree *t, ndb_tree *copy) {
 /* Splits the full child i of n. The last node of a tree gives away only its last item, so
  * that keys that come in order leave full nodes behind. */
 static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
-  node *left = n->u.in.child[i];
+  node *left = n->slot[i].child;
   node *right = node_new(t, left->height);
   int keep = rightmost ? FAN - 1 : FAN / 2;
   separator *bound = NULL;
   if (!right) return ndb_fail(NDB_E_MEMORY, "out of memory");
   if (left->height) {
-    bound = left->u.in.bound[keep];
+    bound = left->slot[FAN + keep].bound;
   } else {
-    const ndb_entry *before = left->u.entries[keep - 1], *after = left->u.entries[keep];
+    const ndb_entry *before = left->slot[keep - 1].entry, *after = left->slot[keep].entry;
     size_t same = 0, most = before->key_len < after->key_len ? before->key_len : after->key_len;
     while (same < most && before->data[same] == after->data[same]) same++;
     bound = separator_new(after->data, same + 1);
@@ -212,18 +211,18 @@ static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
   }
   right->count = (uint16_t)(FAN - keep);
   if (left->height) {
-    memcpy(right->u.in.child, left->u.in.child + keep, right->count * sizeof(node *));
-    memcpy(right->u.in.bound, left->u.in.bound + keep, right->count * sizeof(separator *));
-    right->u.in.bound[0] = NULL;
+    memcpy(right->slot, left->slot + keep, right->count * sizeof(slot));
+    memcpy(right->slot + FAN, left->slot + FAN + keep, right->count * sizeof(slot));
+    right->slot[FAN + 0].bound = NULL;
   } else {
-    memcpy(right->u.entries, left->u.entries + keep, right->count * sizeof(ndb_entry *));
+    memcpy(right->slot, left->slot + keep, right->count * sizeof(slot));
   }
   left->count = (uint16_t)keep;
   int move = n->count - (i + 1);
-  memmove(n->u.in.child + i + 2, n->u.in.child + i + 1, (size_t)move * sizeof(node *));
-  memmove(n->u.in.bound + i + 2, n->u.in.bound + i + 1, (size_t)move * sizeof(separator *));
-  n->u.in.child[i + 1] = right;
-  n->u.in.bound[i + 1] = bound;
+  memmove(n->slot + i + 2, n->slot + i + 1, (size_t)move * sizeof(slot));
+  memmove(n->slot + FAN + i + 2, n->slot + FAN + i + 1, (size_t)move * sizeof(slot));
+  n->slot[i + 1].child = right;
+  n->slot[FAN + i + 1].bound = bound;
   n->count++;
   return NDB_OK;
 }
@@ -243,8 +242,8 @@ int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
       goto fail;
     }
     root->count = 1;
-    root->u.in.child[0] = t->root;
-    root->u.in.bound[0] = NULL;
+    root->slot[0].child = t->root;
+    root->slot[FAN + 0].bound = NULL;
     t->root = root;
     if ((error = split_child(t, root, 0, 1)) < 0) goto fail;
   }
@@ -253,24 +252,24 @@ int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
   while (n->height) {
     int i = child_search(n, e->data, e->key_len);
     rightmost = rightmost && i == n->count - 1;
-    if ((error = own_node(t, &n->u.in.child[i])) < 0) goto fail;
-    if (n->u.in.child[i]->count == FAN) {
+    if ((error = own_node(t, &n->slot[i].child)) < 0) goto fail;
+    if (n->slot[i].child->count == FAN) {
       if ((error = split_child(t, n, i, rightmost)) < 0) goto fail;
-      const separator *s = n->u.in.bound[i + 1];
+      const separator *s = n->slot[FAN + i + 1].bound;
       if (ndb_key_compare(s->key, s->len, e->data, e->key_len) <= 0) i++;
       else rightmost = 0;
     }
-    n = n->u.in.child[i];
+    n = n->slot[i].child;
   }
   int same, i = leaf_search(n, e->data, e->key_len, &same);
   if (same) {
-    ndb_entry *old = n->u.entries[i];
+    ndb_entry *old = n->slot[i].entry;
     t->bytes -= ndb_entry_size(old), t->count--, t->expiring -= old->expiry != 0;
-    n->u.entries[i] = e;
+    n->slot[i].entry = e;
     ndb_entry_unref(old);
   } else {
-    memmove(n->u.entries + i + 1, n->u.entries + i, (size_t)(n->count - i) * sizeof(ndb_entry *));
-    n->u.entries[i] = e;
+    memmove(n->slot + i + 1, n->slot + i, (size_t)(n->count - i) * sizeof(slot));
+    n->slot[i].entry = e;
     n->count++;
   }
   t->bytes += ndb_entry_size(e), t->count++, t->expiring += e->expiry != 0;
@@ -284,9 +283,9 @@ fail:
 static void discount(ndb_tree *t, const node *n) {
   for (int i = 0; i < n->count; i++) {
     if (n->height) {
-      discount(t, n->u.in.child[i]);
+      discount(t, n->slot[i].child);
     } else {
-      const ndb_entry *e = n->u.entries[i];
+      const ndb_entry *e = n->slot[i].entry;
       t->bytes -= ndb_entry_size(e), t->count--, t->expiring -= e->expiry != 0;
     }
   }
@@ -306,12 +305,12 @@ static int cut_node(ndb_tree *t, node **slot, range r) {
     int from = r.low ? leaf_search(n, r.low, r.low_len, &same) : 0;
     int to = r.high ? leaf_search(n, r.high, r.high_len, &same) : n->count;
     for (int i = from; i < to; i++) {
-      ndb_entry *e = n->u.entries[i];
+      ndb_entry *e = n->slot[i].entry;
       t->bytes -= ndb_entry_size(e), t->count--, t->expiring -= e->expiry != 0;
       ndb_entry_unref(e);
     }
     if (to > from) {
-      memmove(n->u.entries + from, n->u.entries + to, (size_t)(n->count - to) * sizeof(ndb_entry *));
+      memmove(n->slot + from, n->slot + to, (size_t)(n->count - to) * sizeof(slot));
       n->count = (uint16_t)(n->count - (to - from));
     }
   } else {
@@ -320,22 +319,22 @@ static int cut_node(ndb_tree *t, node **slot, range r) {
     for (int i = from; i <= to; i++) {
       range part = {i == from ? r.low : NULL, i == to ? r.high : NULL, r.low_len, r.high_len};
       if (!part.low && !part.high) {
-        discount(t, n->u.in.child[i]);
-        ndb_root_unref(n->u.in.child[i]);
-        n->u.in.child[i] = NULL;
-      } else if ((error = cut_node(t, &n->u.in.child[i], part)) < 0) {
+        discount(t, n->slot[i].child);
+        ndb_root_unref(n->slot[i].child);
+        n->slot[i].child = NULL;
+      } else if ((error = cut_node(t, &n->slot[i].child, part)) < 0) {
         break;
       }
     }
     int kept = 0; /* close the gaps, also after an error */
     for (int i = 0; i < n->count; i++) {
-      if (!n->u.in.child[i]) {
-        if (i) separator_unref(n->u.in.bound[i]);
+      if (!n->slot[i].child) {
+        if (i) separator_unref(n->slot[FAN + i].bound);
         continue;
       }
-      if (kept == 0 && i) separator_unref(n->u.in.bound[i]);
-      n->u.in.child[kept] = n->u.in.child[i];
-      n->u.in.bound[kept] = kept ? n->u.in.bound[i] : NULL;
+      if (kept == 0 && i) separator_unref(n->slot[FAN + i].bound);
+      n->slot[kept].child = n->slot[i].child;
+      n->slot[FAN + kept].bound = kept ? n->slot[FAN + i].bound : NULL;
       kept++;
     }
     n->count = (uint16_t)kept;
@@ -354,7 +353,7 @@ int ndb_tree_cut(ndb_tree *t, const char *low, size_t low_len, const char *high,
   int error = cut_node(t, &t->root, (range){low, high, low_len, high_len});
   while (t->root && t->root->height && t->root->count == 1) {
     node *above = t->root;
-    t->root = ndb_root_ref(above->u.in.child[0]);
+    t->root = ndb_root_ref(above->slot[0].child);
     ndb_root_unref(above);
   }
   return error;
@@ -364,13 +363,13 @@ int ndb_tree_cut(ndb_tree *t, const char *low, size_t low_len, const char *high,
 
 ndb_entry *ndb_root_find(const ndb_tree_node *n, const char *key, size_t len) {
   if (!n) return NULL;
-  while (n->height) n = n->u.in.child[child_search(n, key, len)];
+  while (n->height) n = n->slot[child_search(n, key, len)].child;
   int same, i = leaf_search(n, key, len, &same);
-  return same ? n->u.entries[i] : NULL;
+  return same ? n->slot[i].entry : NULL;
 }
 
 static ndb_entry *cursor_entry(const ndb_tree_cursor *c) {
-  return c->node[c->depth - 1]->u.entries[c->at[c->depth - 1]];
+  return c->node[c->depth - 1]->slot[c->at[c->depth - 1]].entry;
 }
 
 /* Goes down from the node at the given depth along its first or last items. */
@@ -380,7 +379,7 @@ static ndb_entry *descend(ndb_tree_cursor *c, const node *n, int depth, int last
     c->at[depth] = last ? n->count - 1 : 0;
     depth++;
     if (!n->height) break;
-    n = n->u.in.child[c->at[depth - 1]];
+    n = n->slot[c->at[depth - 1]].child;
   }
   c->depth = depth;
   return cursor_entry(c);
@@ -396,7 +395,7 @@ ndb_entry *ndb_cursor_next(ndb_tree_cursor *c) {
     if (c->at[d] + 1 >= c->node[d]->count) continue;
     c->at[d]++;
     if (d == c->depth - 1) return cursor_entry(c);
-    return descend(c, c->node[d]->u.in.child[c->at[d]], d + 1, 0);
+    return descend(c, c->node[d]->slot[c->at[d]].child, d + 1, 0);
   }
   c->depth = 0;
   return NULL;
@@ -407,7 +406,7 @@ ndb_entry *ndb_cursor_previous(ndb_tree_cursor *c) {
     if (c->at[d] == 0) continue;
     c->at[d]--;
     if (d == c->depth - 1) return cursor_entry(c);
-    return descend(c, c->node[d]->u.in.child[c->at[d]], d + 1, 1);
+    return descend(c, c->node[d]->slot[c->at[d]].child, d + 1, 1);
   }
   c->depth = 0;
   return NULL;
@@ -416,7 +415,7 @@ ndb_entry *ndb_cursor_previous(ndb_tree_cursor *c) {
 /* Puts the cursor where key is or would be in its leaf; the index may be just past the end. */
 static void locate(ndb_tree_cursor *c, const node *n, const char *key, size_t len) {
   int depth = 0, same;
-  for (; n->height; n = n->u.in.child[c->at[depth - 1]]) {
+  for (; n->height; n = n->slot[c->at[depth - 1]].child) {
     c->node[depth] = n;
     c->at[depth++] = child_search(n, key, len);
   }
@@ -447,7 +446,7 @@ static ndb_entry *skip_node(ndb_tree_cursor *c, int d) {
     const node *above = c->node[d - 1];
     if (c->at[d - 1] + 1 < above->count) {
       c->at[d - 1]++;
-      return descend(c, above->u.in.child[c->at[d - 1]], d, 0);
+      return descend(c, above->slot[c->at[d - 1]].child, d, 0);
     }
   }
   c->depth = 0;

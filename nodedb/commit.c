@@ -6,6 +6,8 @@
  * transaction of LMDB, syncs, and lets readers go on to the new snapshot. Meanwhile new
  * changes gather in pending for the next commit. An attempt that fails leaves frozen as it is
  * and is made again with growing waits; readers go on, writers go on until pending is full.
+ * The committer also sweeps what has expired, shows that the process lives while it has the
+ * lease, and hands the lease over.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 
 #include "core.h"
 
-enum { RETRY_MS = 50, RETRY_MAX_MS = 1000, LOG_MAX = 1 << 18, LOG_BYTES_MAX = 64 << 20, EXCLUSIVE_MS = 10000 };
+enum { SLICE_MS = 20, HOLD_MS = 5, COMMIT_MS = 30000, SWEEP_MS = 1000, SWEEP_SOON_MS = 10, SWEEP_NODES = 1000, RETRY_MS = 50, RETRY_MAX_MS = 1000, LOG_MAX = 1 << 18, LOG_BYTES_MAX = 64 << 20, EXCLUSIVE_MS = 10000 };
 
 static void *committer(void *argument);
 
@@ -63,7 +65,7 @@ void ndb_store_changed(ndb_store *store) {
   }
 }
 
-static int committer_start(ndb_store *store) {
+int ndb_committer_start(ndb_store *store) {
   if (store->committer_runs) return NDB_OK;
   int rc = pthread_create(&store->committer, NULL, committer, store);
   if (rc) return ndb_lmdb_error(rc, "start the committer");
@@ -95,8 +97,20 @@ int ndb_store_lock_write(ndb_store *store, const ndb_session *s) {
       wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
       continue;
     }
-    if (NDB_UNLIKELY(!store->committer_runs) && (error = committer_start(store)) < 0) break;
-    if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen)) error = ndb_store_refresh(store);
+    if (NDB_UNLIKELY(!store->committer_runs) && (error = ndb_committer_start(store)) < 0) break;
+    if (NDB_UNLIKELY(store->draining)) {
+      pthread_cond_wait(&store->done, &store->lock);
+      continue;
+    }
+    if (NDB_UNLIKELY(!store->lease)) {
+      if ((error = ndb_lease_acquire(store)) < 0) break;
+      continue;
+    }
+    if (NDB_UNLIKELY(ndb_lease_lost(store))) {
+      if (store->committing) wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000); /* the committer will see it */
+      else ndb_lease_superseded(store);
+      continue;
+    }
     break;
   }
   if (error < 0) pthread_mutex_unlock(&store->lock);
@@ -108,11 +122,12 @@ int ndb_store_flush(ndb_store *store, uint64_t number) {
   pthread_mutex_lock(&store->lock);
   if (number > store->number) number = store->number;
   uint64_t attempts = store->attempts;
-  while (store->durable < number) {
-    if (store->lost_from < number && number <= store->lost_to) {
+  for (;;) {
+    if (NDB_UNLIKELY(store->lost_from < number && number <= store->lost_to)) {
       result = ndb_fail(NDB_E_SUPERSEDED, "the changes were dropped: this process stood still for so long that another took over");
       break;
     }
+    if (store->durable >= number) break;
     if (store->failure && store->attempts != attempts) {
       result = report_failure(store);
       break;
@@ -189,17 +204,27 @@ static int write_layer(ndb_store *store, MDB_txn *txn, const ndb_layer *l) {
 }
 
 /* Writes and syncs the layer in one transaction. NDB_OK, or an NDB_E code with a message. */
-static int commit_layer(ndb_store *store, const ndb_layer *l) {
+static int commit_layer(ndb_store *store, const ndb_layer *l, int forgive) {
+  ndb_lease_beat(store, COMMIT_MS);
   pthread_mutex_lock(&store->map_lock);
   int rc, error = NDB_OK;
   for (;;) {
     MDB_txn *txn;
-    if (store->failure) lmdb_forgive(store->env);
+    if (forgive) lmdb_forgive(store->env);
     rc = mdb_txn_begin(store->env, NULL, 0, &txn);
     if (rc == 0) {
+      size_t number = mdb_txn_id(txn);
+      if (number != store->expected + 1) { /* another process has taken over and committed */
+        mdb_txn_abort(txn);
+        error = ndb_fail(NDB_E_SUPERSEDED, "another process has taken over");
+        break;
+      }
       rc = write_layer(store, txn, l);
+      if (rc == 0) rc = ndb_sweep(store, txn, SWEEP_NODES);
+      int changed = lmdb_is_changed(txn);
       if (rc == 0) rc = mdb_txn_commit(txn);
       else mdb_txn_abort(txn);
+      if (rc == 0 && changed) store->expected = number;
     }
     if (rc != MDB_MAP_RESIZED && rc != MDB_MAP_FULL) break;
     /* Grow and apply again. */
@@ -208,12 +233,21 @@ static int commit_layer(ndb_store *store, const ndb_layer *l) {
     if ((rc = ndb_store_remap_locked(store, size)) != 0) break;
   }
   pthread_mutex_unlock(&store->map_lock);
+  ndb_lease_beat(store, 0);
   if (rc) error = ndb_lmdb_error(rc, "commit");
   return error;
 }
 
 /* Takes what waits and commits it. Called with the lock, which it gives away meanwhile. */
 static void commit_pending(ndb_store *store) {
+  if (ndb_lease_lost(store)) {
+    ndb_lease_superseded(store);
+    return;
+  }
+  if (ndb_lease_wanted(store) && !store->exclusive) {
+    uint64_t since = atomic_load_explicit(&store->shared->file->lease.since_ms, memory_order_relaxed);
+    store->draining = ndb_clock_ms() >= since + HOLD_MS;
+  }
   if (ndb_layer_empty(&store->frozen)) {
     store->frozen = store->pending;
     ndb_layer_init(&store->pending);
@@ -221,12 +255,21 @@ static void commit_pending(ndb_store *store) {
     store->dirty_since = 0;
     atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
   }
+  int forgive = store->failure != 0;
+  store->committing = 1;
   pthread_mutex_unlock(&store->lock);
   ndb_snapshot *fresh = NULL;
-  int error = commit_layer(store, &store->frozen);
+  int error = commit_layer(store, &store->frozen, forgive);
   if (error == NDB_OK) error = ndb_snapshot_open(store, &fresh);
   pthread_mutex_lock(&store->lock);
+  store->committing = 0;
+  if (error == NDB_E_SUPERSEDED) {
+    store->draining = 0;
+    ndb_lease_superseded(store);
+    return;
+  }
   if (error < 0) {
+    store->draining = 0; /* writers go on as long as there is room */
     store->failure = error;
     store->attempts++;
     snprintf(store->failure_text, sizeof store->failure_text, "%s", ndb_message());
@@ -254,7 +297,25 @@ static uint64_t due(const ndb_store *store, uint64_t retry) {
   if (!ndb_layer_empty(&store->frozen)) return retry;
   if (!store->dirty_since) return UINT64_MAX;
   if (store->stop || store->sync_to > store->durable || ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 0;
-  return store->dirty_since + (uint64_t)store->options.flush_ms;
+  uint64_t at = store->dirty_since + (uint64_t)store->options.flush_ms;
+  if (!ndb_lease_wanted(store) || store->exclusive) return at;
+  uint64_t held = atomic_load_explicit(&store->shared->file->lease.since_ms, memory_order_relaxed) + HOLD_MS;
+  return held < at ? held : at;
+}
+
+/* True if the lease has to stay here although nothing waits: for who commits alone. */
+static int is_exclusive(ndb_store *store) {
+  return store->exclusive && ndb_monotonic_ms() < store->exclusive_since + EXCLUSIVE_MS;
+}
+
+/* Removes what has expired if it is time to look, and nobody else has the lease. */
+static void sweep(ndb_store *store, uint64_t now) {
+  if (!store->base->expiring || now < store->next_sweep || !ndb_layer_empty(&store->frozen)) return;
+  store->next_sweep = now + SWEEP_MS;
+  if (!ndb_sweep_due(store, store->base) || !ndb_lease_try(store)) return;
+  mdb_reader_check(store->env, NULL);
+  commit_pending(store);
+  if (ndb_sweep_due(store, store->base)) store->next_sweep = now + SWEEP_SOON_MS;
 }
 
 static void *committer(void *argument) {
@@ -262,9 +323,20 @@ static void *committer(void *argument) {
   uint64_t retry = 0, wait = RETRY_MS;
   pthread_mutex_lock(&store->lock);
   for (;;) {
-    uint64_t at = due(store, retry), now = ndb_monotonic_ms();
+    uint64_t now = ndb_monotonic_ms();
+    if (!store->failure && !store->stop) sweep(store, now);
+    if (store->lease && !store->dirty_since && ndb_layer_empty(&store->frozen) && !is_exclusive(store)) {
+      ndb_lease_release(store);
+      store->draining = 0;
+      pthread_cond_broadcast(&store->done);
+      continue;
+    }
+    uint64_t at = due(store, retry);
     if (at > now) {
       if (store->stop && (at == UINT64_MAX || store->failure)) break;
+      if (store->lease) ndb_lease_beat(store, 0);
+      if (store->lease && at > now + SLICE_MS) at = now + SLICE_MS;
+      if (store->base->expiring && at > store->next_sweep) at = store->next_sweep > now ? store->next_sweep : now + 1;
       if (at == UINT64_MAX) pthread_cond_wait(&store->work, &store->lock);
       else wait_until(&store->work, &store->lock, at);
       continue;

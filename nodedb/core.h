@@ -92,8 +92,15 @@ struct ndb_store {
   uint64_t log_start, log_end; /* numbers of the first item and behind the last */
   size_t log_cap, log_bytes;
   uint64_t lost_from, lost_to; /* numbers of changes that were dropped: (from, to] */
+  int lease;             /* this process has the right to write; pending is empty without it */
+  int acquiring;         /* a thread is about to get it */
+  int draining;          /* no changes until it was handed over */
+  int committing;        /* the committer writes */
+  uint64_t next_sweep;
   int committer_runs, stop;
   pthread_t committer;
+
+  size_t expected;          /* number of the last commit of any process, as who has the lease knows it */
 
   pthread_mutex_t map_lock; /* held while LMDB writes, and to map the file again */
   ndb_map *map;             /* guarded by map_lock */
@@ -230,7 +237,33 @@ int ndb_change_end(ndb_session *s, const char *key, int result); /* returns resu
 
 void ndb_transaction_free(ndb_session *s); /* drops an open transaction; store->lock is not held */
 
+/* ---- lease.c ---- */
+/* Gets the right to write, and with it a base that shows all that others have committed.
+ * Called with the lock, which it gives away while it waits: look at everything again. */
+int ndb_lease_acquire(ndb_store *store);
+/* The same if nobody alive has it; 1 if it was got. */
+int ndb_lease_try(ndb_store *store);
+/* Gives it back. Called with the lock, when nothing waits to be committed. */
+void ndb_lease_release(ndb_store *store);
+static inline int ndb_lease_lost(const ndb_store *store) {
+  return atomic_load_explicit(&store->shared->file->lease.owner, memory_order_relaxed) != store->shared->me;
+}
+/* Drops all changes that are not durable: another process may write. Called with the lock. */
+void ndb_lease_superseded(ndb_store *store);
+/* Tells others that this process is alive and will be for ahead_ms. */
+void ndb_lease_beat(ndb_store *store, uint64_t ahead_ms);
+static inline int ndb_lease_wanted(const ndb_store *store) {
+  return atomic_load_explicit(&store->shared->file->lease.requests, memory_order_relaxed) != 0;
+}
+
+/* ---- sweep.c ---- */
+/* Deletes up to limit expired nodes in an open write transaction; an error of LMDB. */
+int ndb_sweep(ndb_store *store, MDB_txn *txn, uint32_t limit);
+/* True if the snapshot has a node whose time is over. */
+int ndb_sweep_due(ndb_store *store, const ndb_snapshot *s);
+
 /* ---- commit.c ---- */
+int ndb_committer_start(ndb_store *store); /* if it does not run; called with the lock */
 /* Locks the store for a change outside a transaction, or a commit; waits for room and for the
  * right to write, and makes base the last commit of any process. Unlocked if it fails. */
 int ndb_store_lock_write(ndb_store *store, const ndb_session *s);

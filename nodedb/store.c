@@ -139,6 +139,11 @@ static int new_store(const char *folder, const ndb_options *options, const struc
     error = open_environment(store);
   }
   if (error == NDB_OK) error = ndb_snapshot_open(store, &store->base);
+  if (error == NDB_OK && store->base->expiring && !store->options.read_only) { /* to sweep */
+    pthread_mutex_lock(&store->lock);
+    error = ndb_committer_start(store);
+    pthread_mutex_unlock(&store->lock);
+  }
   if (error < 0) {
     free_store(store);
     return error;

@@ -38,6 +38,10 @@ int lmdb_remap(MDB_env *env, size_t size, void **old, size_t *old_size) {
 
 void lmdb_forgive(MDB_env *env) { env->me_flags &= ~MDB_FATAL_ERROR; }
 
+int lmdb_is_changed(MDB_txn *txn) {
+	return txn->mt_u.dirty_list[0].mid != 0 || (txn->mt_flags & (MDB_TXN_DIRTY | MDB_TXN_SPILLS)) != 0;
+}
+
 int lmdb_lock_out(MDB_env *env) {
 	int exclusive = 0;
 	return mdb_env_excl_lock(env, &exclusive) == 0 && exclusive == 1;

@@ -30,6 +30,9 @@ int lmdb_remap(MDB_env *env, size_t size, void **old, size_t *old_size);
  * reaches was overwritten. */
 void lmdb_forgive(MDB_env *env);
 
+/* True if a write transaction has changed something; else its commit does not count. */
+int lmdb_is_changed(MDB_txn *txn);
+
 /* Locks other processes out until the environment is closed: those that open it wait. Returns
  * 0 if another process has it open. */
 int lmdb_lock_out(MDB_env *env);

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 )
+
+var update = flag.Bool("update", false, "write docs/reference/nodedb-lua.md")
 
 // An interpreter is a Lua that the tests run on, and the ABI whose shared object it loads.
 type interpreter struct{ command, abi string }
@@ -94,6 +97,27 @@ func TestLua(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestReference checks that the page of the reference is what api.lua says. -update writes it.
+func TestReference(t *testing.T) {
+	const page = "../../docs/reference/nodedb-lua.md"
+	folder := t.TempDir()
+	if output, err := interpreters[0].run(t, "test/run.lua", "test/api.lua", folder, "print"); err != nil {
+		t.Fatalf("%v:\n%s", err, output)
+	}
+	want, err := os.ReadFile(folder + "/page.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(page, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, _ := os.ReadFile(page); !bytes.Equal(got, want) {
+		t.Errorf("%s differs from nodedb/lua/nodedb/api.lua; run go test ./nodedb/lua -run TestReference -update", page)
+	}
 }
 
 // TestRock builds and installs the rock, and uses it.

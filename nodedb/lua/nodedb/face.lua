@@ -441,7 +441,8 @@ return function(core, marker, dialect)
 
   function methods.dump(self, maxlines)
     local lines, limit = {}, maxlines or 30
-    for key, value in core.descendants(self[KEY], SELF_TOO + VALUES, limit + 1) do
+    if type(limit) ~= "number" then fail("dump: argument 1 must be the number of lines, got %s", described(limit)) end
+    for key, value in core.descendants(self[KEY], SELF_TOO + VALUES, limit < 1e15 and limit + 1 or nil) do
       if #lines == limit then
         lines[limit + 1] = format("... more than %d nodes", limit)
         break

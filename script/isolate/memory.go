@@ -155,8 +155,9 @@ const (
 	isPiece  = 1 << 62
 )
 
-// pieceEvents is how many events a worker runs and answers at once.
-const pieceEvents = 250
+// pieceEvents is how many events a worker runs and answers at once. An answer costs both
+// processes some 25 µs, in which the parent checks 200 events.
+const pieceEvents = 500
 
 const messageBytes = 6 * 8
 

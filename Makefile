@@ -43,6 +43,10 @@ test-m: ## the node database's order, sums and operations against M itself (GT.M
 	@$(SETUP) nodes
 	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
 
+test-versions: ## the tests of sources and sinks with Valkey 9, Redis 6, PostgreSQL 18 and MariaDB 11
+	@$(SETUP) versions
+	@tools/versions/test.sh
+
 race: ## the tests under the race detector
 	@$(SETUP) servers
 	@$(GO) test -race -timeout 20m ./...

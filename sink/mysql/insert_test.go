@@ -37,15 +37,22 @@ func TestTableChangesUnderArrays(t *testing.T) {
 		"CREATE TABLE other LIKE events", "INSERT INTO other SELECT * FROM events", "RENAME TABLE events TO gone, other TO events",
 	}
 	const rows = 50
-	for i, statement := range change {
-		if err := w.Write(t.Context(), span(w, uint64(i*rows), rows)); err != nil {
+	write := func(first int) {
+		t.Helper()
+		err := w.Write(t.Context(), span(w, uint64(first), rows))
+		if isNumber(err, 0) { // MariaDB 11; the pipeline retries with another session
+			sinktest.ExpectClass(t, err, sinktest.Transient)
+			err = w.Write(t.Context(), span(w, uint64(first), rows))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	for i, statement := range change {
+		write(i * rows)
 		g.exec(statement)
 	}
-	if err := w.Write(t.Context(), span(w, uint64(len(change)*rows), rows)); err != nil {
-		t.Fatal(err)
-	}
+	write(len(change) * rows)
 	if w.bulkDisabled {
 		t.Error("arrays were given up")
 	}

@@ -277,6 +277,26 @@ func TestServerForgets(t *testing.T) {
 	}
 }
 
+// TestVolatileServer: a server that may lose what it has committed is named in the log.
+func TestVolatileServer(t *testing.T) {
+	for setting, warned := range map[string]bool{"no": true, "yes": false} {
+		server := testserver.Redis(t, "--appendonly", setting)
+		var log strings.Builder
+		s, err := redis.New(sink.Env{Pipeline: "p", Log: slog.New(slog.NewTextHandler(&log, nil))}, redis.Config{Address: server.Address(), List: "out"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, _, err := s.Open(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Close(), s.Close()
+		if strings.Contains(log.String(), "appendonly=no") != warned {
+			t.Errorf("with appendonly %s the log has\n%s", setting, log.String())
+		}
+	}
+}
+
 // Redis dies and comes back from its append-only file: what was told durable is
 // there, once.
 func TestServerKilled(t *testing.T) {

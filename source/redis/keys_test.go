@@ -214,6 +214,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestOldRedis is for make test-versions: a server that does not count the entries ever
+// added to a stream is refused, by check and at the start.
+func TestOldRedis(t *testing.T) {
+	server := testserver.Redis(t)
+	info, err := do(t, connect(t, server), "INFO", "server").ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(info, "redis_version:6.") {
+		t.Skip("the server is not Redis 6")
+	}
+	s, err := redis.New(source.Env{Pipeline: "p", Log: slog.New(slog.DiscardHandler)}, redis.Config{Address: server.Address(), Stream: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	permanent(t, s.Traits().Check(t.Context()), "Redis 7")
+	_, err = s.Partitions(t.Context())
+	permanent(t, err, "Redis 7")
+}
+
 func TestUnknownKeyHasMoved(t *testing.T) {
 	s := newSource(t, redis.Config{Lists: redis.Keys{"a"}}, source.Limits{Events: 1, Bytes: 1})
 	for _, name := range []string{"b@1", "a"} {

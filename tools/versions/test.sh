@@ -1,0 +1,22 @@
+#!/bin/sh
+# Runs the tests of sources and sinks with servers of other versions than Debian's: each
+# stands first on the path. The servers are in .build/versions (tools/setup.sh versions).
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+servers=$PWD/.build/versions
+failed=''
+
+# run SERVER ARGUMENT…: go test with the server.
+run() {
+  server=$1
+  shift
+  printf '%s\n' "-- $("$servers/$server"/*d --version 2>/dev/null || "$servers/$server"/*e* --version)"
+  PATH=$servers/$server:$PATH tools/go.sh test -count=1 "$@" || failed="$failed $server"
+}
+
+run valkey ./source/redis ./sink/redis
+# Redis 6 is for lists alone, and says less about permissions.
+run redis6 -run 'TestContract|TestTakeover|TestRestored|TestOldRedis' -skip '/stream' ./source/redis ./sink/redis
+run postgres/bin ./sink/postgres
+run mariadb/bin ./sink/mysql
+[ -z "$failed" ] || { echo "failed with:$failed"; exit 1; }

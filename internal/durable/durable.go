@@ -122,10 +122,10 @@ func syncDir(fs fileSystem, folder string) error {
 }
 
 func mkdirAll(fs fileSystem, folder string, perm os.FileMode) error {
-	if fs.IsDir(folder) {
-		return nil
-	}
 	above := filepath.Dir(folder)
+	if fs.IsDir(folder) {
+		return syncExisting(fs, above)
+	}
 	if above != folder {
 		if err := mkdirAll(fs, above, perm); err != nil {
 			return err
@@ -138,8 +138,15 @@ func mkdirAll(fs fileSystem, folder string, perm os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if err = syncDir(fs, above); err != nil {
-		_ = fs.Remove(folder) // the next call would find it, and not sync its name
+	return syncDir(fs, above)
+}
+
+// syncExisting syncs the folder that an existing one is in: the process that made it may have
+// been killed before it did. A folder that this process may not read is not of its making.
+func syncExisting(fs fileSystem, above string) error {
+	err := syncDir(fs, above)
+	if errors.Is(err, os.ErrPermission) {
+		return nil
 	}
 	return err
 }

@@ -187,7 +187,7 @@ func TestMkdirAllOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := strings.Join(d.calls, ", "), "mkdir dir/a, sync dir, mkdir dir/a/b, sync dir/a"; got != want {
+	if got, want := strings.Join(d.calls, ", "), "sync ., mkdir dir/a, sync dir, mkdir dir/a/b, sync dir/a, sync dir/a"; got != want {
 		t.Errorf("calls: %s\nwant: %s", got, want)
 	}
 }

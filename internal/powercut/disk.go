@@ -17,7 +17,7 @@ type disk struct {
 	opened map[int]*description // by descriptor
 	names  []nameChange
 	said   []saying
-	points []int // lines at which something happened
+	points []int // lines at which something happened, of the last process
 }
 
 // An inode is a file or a folder, whatever its names.
@@ -157,7 +157,7 @@ func (d *disk) replay(trace []byte, first int) (end int, err error) {
 		return c.end
 	}
 	slices.SortStableFunc(calls, func(a, b call) int { return effect(a) - effect(b) })
-	d.opened = map[int]*description{}
+	d.opened, d.points = map[int]*description{}, nil
 	for i := range calls {
 		if err := d.apply(&calls[i]); err != nil {
 			return 0, err

@@ -123,8 +123,10 @@ func (r *Recording) tracePath(run int) string {
 
 // trace runs the command under strace, which writes to a file.
 func (run *Run) trace(strace, to string) error {
-	args := []string{strace, "-f", "--seccomp-bpf", "-qq", "-y", "-xx", "-s", strconv.Itoa(1 << 26), "-o", to, "-e", "trace=" + tracedCalls}
-	if run.Fault != "" {
+	args := []string{strace, "-f", "-qq", "-y", "-xx", "-s", strconv.Itoa(1 << 26), "-o", to, "-e", "trace=" + tracedCalls}
+	if run.Fault == "" {
+		args = append(args, "--seccomp-bpf") // is faster, and does not let calls fail
+	} else {
 		args = append(args, "-e", "inject="+run.Fault)
 	}
 	c := run.Command
@@ -132,12 +134,15 @@ func (run *Run) trace(strace, to string) error {
 	var output bytes.Buffer
 	c.Stdout, c.Stderr = &output, &output
 	err := c.Run()
-	if err != nil && strings.Contains(run.Fault, "signal=") && c.ProcessState != nil && c.ProcessState.ExitCode() < 0 {
-		return nil // strace ends with the signal of the process
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() < 0 && strings.Contains(run.Fault, "signal=") {
+		return nil // strace ends by the signal that ended the process
 	}
 	if err != nil {
 		text := output.String()
 		return fmt.Errorf("the recorded program ended with %w, after\n%s", err, text[max(0, len(text)-4000):])
+	}
+	if trace, err := os.ReadFile(to); err != nil || run.Fault != "" && !bytes.Contains(trace, []byte("(INJECTED)")) {
+		return fmt.Errorf("the fault %s has not come up, %w", run.Fault, err)
 	}
 	return nil
 }
@@ -179,8 +184,9 @@ func (r *Recording) Said() []string {
 	return whole.said(r.disk.said)
 }
 
-// Cut cuts the power at a moment, and in a way, that the seed decides. It returns a folder
-// with what is left on the disk, and the lines that the program had begun to print.
+// Cut cuts the power at a moment of the last run, and in a way, that the seed decides. It
+// returns a folder with what is left on the disk, and the lines that all runs had begun to
+// print.
 func (r *Recording) Cut(t testing.TB, seed uint64) (folder string, said []string) {
 	t.Helper()
 	c := newCut(seed, r.disk.points)
@@ -230,7 +236,7 @@ func factor() int {
 // SomeOf yields some of the numbers from 1 to n, and all of them in long tests: for runs
 // whose fault is in their n-th call.
 func SomeOf(n int) iter.Seq[int] {
-	step := max(n/7/factor(), 1)
+	step := max(n/5/factor(), 1)
 	return func(yield func(int) bool) {
 		for i := 1; i <= n && yield(i); i += step {
 		}

@@ -61,7 +61,7 @@ func parseTrace(trace []byte, first int) (calls []call, end int, err error) {
 		calls = append(calls, c)
 	}
 	for thread, c := range pending {
-		c.end, c.cut = end, true
+		c.end = end
 		if err := c.parse(text[thread] + ") = ?"); err != nil {
 			return nil, 0, err
 		}
@@ -84,6 +84,7 @@ func (c *call) parse(text string) error {
 	number, _, _ = strings.Cut(number, "<")
 	n, err := strconv.ParseInt(number, 0, 64)
 	c.result, c.failed = n, err == nil && n < 0 || strings.Contains(answer, "ERESTART")
+	c.cut = c.cut || err != nil && !c.failed
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 const (
 	powercutFolder = "SPOOL_POWERCUT"
 	sequential     = "SPOOL_SEQUENTIAL"
+	repetition     = "SPOOL_REPETITION" // it repeats what is stored, and ends
 )
 
 // tiny has segments of a few entries, which lie across sectors.
@@ -42,6 +43,9 @@ func appendAndTrim(folder string) error {
 		return err
 	}
 	fmt.Println("id", s.ID())
+	if os.Getenv(repetition) != "" {
+		return repeat(s)
+	}
 	key := 0
 	for round := range 6 {
 		for range 8 {
@@ -68,6 +72,21 @@ func appendAndTrim(folder string) error {
 		}
 	}
 	return s.Close()
+}
+
+// repeat appends again all entries whose keys the spool knows.
+func repeat(s *Spool) error {
+	for key := range 200 {
+		if _, known := s.keys.byKey[fmt.Sprint("key", key)]; !known {
+			continue
+		}
+		receipt, err := s.Append(context.Background(), numbered(key))
+		if err != nil {
+			return err
+		}
+		fmt.Println("stored", receipt.First, key)
+	}
+	return nil
 }
 
 func twice(f func() error) error {
@@ -155,15 +174,18 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestKillAndPowerCut kills the process at a sync, and cuts the power when another process
-// has gone on.
+// TestKillAndPowerCut kills the process at a sync, and cuts the power when senders have
+// repeated their entries, or while another process goes on.
 func TestKillAndPowerCut(t *testing.T) {
 	for n := range powercut.SomeOf(40) {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			folder := t.TempDir()
-			fault := fmt.Sprintf("fsync:signal=KILL:when=%d", n)
-			powercut.Record(t, folder, appendRun(folder, fault), appendRun(folder, "")).EachCut(t, 15, checkSpool)
-		})
+		for _, next := range []string{repetition, sequential} {
+			t.Run(fmt.Sprint(n, next), func(t *testing.T) {
+				folder := t.TempDir()
+				second := appendRun(folder, "")
+				second.Command.Env = append(second.Command.Env, next+"=yes")
+				powercut.Record(t, folder, appendRun(folder, fmt.Sprintf("fsync:signal=KILL:when=%d", n)), second).EachCut(t, 15, checkSpool)
+			})
+		}
 	}
 }
 

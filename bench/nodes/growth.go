@@ -130,7 +130,7 @@ func printGrowth(w io.Writer, sizes []size) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
-	t.SetTitle("ns per operation from LuaJIT, median of %d rounds; nodes far from each other", growthRounds)
+	t.SetTitle("ns per operation from LuaJIT, median of %d rounds", growthRounds)
 	t.AppendHeader(table.Row{"nodes", "get", "set, in transactions", "step of a walk", "bytes per node"})
 	for _, s := range sizes {
 		t.AppendRow(table.Row{s.nodes, fmt.Sprintf("%.1f", s.get), fmt.Sprintf("%.1f", s.set), fmt.Sprintf("%.1f", s.walk), fmt.Sprintf("%.1f", s.bytesPerNode)})

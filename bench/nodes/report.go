@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -24,8 +25,9 @@ func (b *bench) printTable(w io.Writer) {
 	t.AppendHeader(table.Row{"", "M", "M, transactions", "LuaJIT", "Lua 5.4", "LuaJIT, speed", "Lua 5.4, speed"})
 	for _, j := range b.jobs() {
 		r := b.results[j.title]
+		m := b.results[cmp.Or(j.asM, j.title)]
 		t.AppendRow(table.Row{j.title, tenths(r.rounds[plainM]), tenths(r.rounds[transactionsM]), tenths(r.rounds[fromLuaJIT]), tenths(r.rounds[fromLua54]),
-			hundredths(ratio(r.faster(), r.rounds[fromLuaJIT])), hundredths(ratio(r.faster(), r.rounds[fromLua54]))})
+			hundredths(ratio(m.faster(), r.rounds[fromLuaJIT])), hundredths(ratio(m.faster(), r.rounds[fromLua54]))})
 	}
 	t.Render()
 	fmt.Fprint(w, promises)

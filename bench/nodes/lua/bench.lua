@@ -65,18 +65,18 @@ end
 
 local function walkValues(top, count)
   local last
-  for _, value in top:pairs() do last = value end
+  for _, value in top:values() do last = value end
   start()
-  for _, value in top:pairs() do last = value end
+  for _, value in top:values() do last = value end
   return count, last
 end
 
 -- walkNodes takes a complete node in each step, which may be kept.
 local function walkNodes(top, count)
   local last
-  for node in top:pairs() do last = node end
+  for node in top:pairs({limit = count}) do last = node end
   start()
-  for node in top:pairs() do last = node end
+  for node in top:pairs({limit = count}) do last = node end
   return count, last.__
 end
 
@@ -125,6 +125,30 @@ local function incr(held, first, last, turn, lastTurn)
   return value
 end
 
+-- Of many nodes nobody holds the objects: they are named by their subscript.
+
+local function getMany(first, last, turn, lastTurn)
+  local value
+  for _ = turn, lastTurn do
+    for i = first, last do value = nodedb.get(four, i) end
+  end
+  return value
+end
+
+local function setMany(first, last, turn, lastTurn)
+  for number = turn, lastTurn do
+    for i = first, last do nodedb.set(four, i, 1000000000 + number) end
+  end
+end
+
+local function incrMany(first, last, turn, lastTurn)
+  local value
+  for _ = turn, lastTurn do
+    for i = first, last do value = nodedb.incr(four, i, 1) end
+  end
+  return value
+end
+
 function jobs.get(count, nodes)
   local held = holdNodes(nodes)
   start()
@@ -159,6 +183,36 @@ function jobs.incrTransactions(count, nodes, batch)
   local value
   start()
   inTransactions(count, nodes, batch, function(...) value = incr(held, ...) end)
+  return count, value
+end
+
+-- setFirst sets the first values of many nodes.
+local function setFirst(nodes)
+  nodedb.tp(function()
+    for i = 1, nodes do nodedb.set(four, i, 1000000000 + i) end
+  end)
+end
+
+function jobs.getMany(count, nodes, batch)
+  setFirst(nodes)
+  local value
+  start()
+  inTransactions(count, nodes, batch, function(...) value = getMany(...) end)
+  return count, value
+end
+
+function jobs.setMany(count, nodes, batch)
+  setFirst(nodes)
+  start()
+  inTransactions(count, nodes, batch, setMany)
+  return count, nodedb.get(four, nodes)
+end
+
+function jobs.incrMany(count, nodes, batch)
+  setFirst(nodes)
+  local value
+  start()
+  inTransactions(count, nodes, batch, function(...) value = incrMany(...) end)
   return count, value
 end
 

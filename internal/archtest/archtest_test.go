@@ -123,8 +123,8 @@ var may = map[string][]string{
 	"internal/testserver":           {},
 	"internal/powercut":             {},
 
-	"internal/luajit/torture":     {},
-	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture"},
+	"internal/luajit/torture":     {"nodedb"},
+	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture", "nodedb"},
 
 	// Programs that run the engine as its users do.
 	"internal/e2e":         {"source/generate", "internal/testserver", "internal/resp", "internal/audit"},

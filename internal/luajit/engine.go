@@ -107,6 +107,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 		}
 		e.releaseNodes = release
 		c.node_functions, c.node_store = nodedb.Functions(), store
+		c.node_event_ms = C.int64_t(opts.EventTime.Milliseconds())
 		c.node_face, c.node_face_len = text(lua.Face), C.size_t(len(lua.Face))
 		c.node_backend, c.node_backend_len = text(lua.FFI), C.size_t(len(lua.FFI))
 	}

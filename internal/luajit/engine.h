@@ -169,6 +169,7 @@ typedef struct pg_engine_setup {
 	const char *main, *functions, *sinks;
 	const void *node_functions; // an ndb_functions, NULL without a store,
 	void *node_store;           //   an ndb_store,
+	int64_t node_event_ms;      //   the time limit of an event,
 	const char *node_face, *node_backend; // and the Lua sources of the module
 	size_t node_face_len, node_backend_len;
 } pg_engine_setup;

@@ -161,14 +161,20 @@ end
 
 -- The node database. What a transaction does is durable when the host says so: it syncs the
 -- store once per batch, before it hands on what the events of the batch have returned.
+local NODE = "nodedb.node" -- what getmetatable says of a node
 local function open_nodes()
-  local environment = setmetatable({pcall = pcall}, {__index = _G})
+  local function type_of(v) -- without a call of C for nodes
+    local kind = type(v)
+    if kind == "userdata" and getmetatable(v) ~= NODE and is_container(v) then return "table" end
+    return kind
+  end
+  local environment = setmetatable({pcall = pcall, next = globals.next, type = type_of}, {__index = _G})
   local function load(source) return setfenv(assert(loadstring(source, "=[perigee]")), environment)() end
   nodes.functions = {
     wait = function() end,
     open = function() error("nodedb: NDB_E_ARGUMENT: the script's host has opened the store", 0) end,
   }
-  return perigee_library((load(nodes.face)(load(nodes.backend)(require "ffi", nodes), "nodedb.node")))
+  return perigee_library((load(nodes.face)(load(nodes.backend)(require "ffi", nodes), NODE)))
 end
 
 function globals.require(name)

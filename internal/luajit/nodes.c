@@ -33,7 +33,8 @@ static int begin(ndb_session *s) {
 
 enum { LOCK_SLICE_MS = 10, MERGE_STEPS = 10000 };
 
-// lock waits in slices, so that a limit is seen: Lua raises it when this has returned.
+// lock waits in slices, and counts the wait as time of the event. Lua raises a limit when this has
+// returned.
 static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms) {
 	pg_nodes *n = (pg_nodes *)s;
 	n->unfinished = 1;
@@ -41,6 +42,11 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 		int64_t slice = timeout_ms < 0 || timeout_ms > LOCK_SLICE_MS ? LOCK_SLICE_MS : timeout_ms;
 		int code = run_lock(s, keys, count, slice);
 		if (code != NDB_E_TIMEOUT || n->vm->run.stop) return code;
+		if ((n->waited_ms += slice) > n->event_ms) {
+			n->vm->run.stop_event = n->vm->run.event;
+			pg_vm_stop(n->vm, PG_EVENT_TIME);
+			return code;
+		}
 		if (timeout_ms >= 0 && (timeout_ms -= slice) <= 0) return code;
 	}
 }
@@ -68,6 +74,7 @@ static void unlock_all(pg_nodes *n) { n->functions->unlock_all(n->session); }
 
 void pg_nodes_finish(pg_nodes *n) {
 	n->unfinished = 0;
+	n->waited_ms = 0;
 	if (!n->session) return;
 	while (n->functions->level(n->session) > 0 && n->functions->rollback(n->session) >= 0) continue;
 	unlock_all(n);

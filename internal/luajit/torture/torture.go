@@ -3,14 +3,17 @@
 package torture
 
 import (
+	"context"
 	_ "embed"
 	"slices"
 	"strings"
+
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // scripts are attacks by resources; library has those on functions that take a count, a
 // position or a length, and vm those on the sandbox, coroutines, errors, metamethods and
-// the compiler.
+// the compiler. nodes has those on the node database.
 //
 //go:embed scripts.lua
 var scripts string
@@ -21,6 +24,9 @@ var library string
 //go:embed vm.lua
 var vm string
 
+//go:embed nodes.lua
+var nodes string
+
 // Batch holds the events that every script runs on: one that triggers the attack, between
 // two that must come out unharmed.
 var Batch = []string{`{"innocent":1}`, `{"a":1,"list":[3,1,2],"sub":{"x":"y"}}`, `{"innocent":2}`}
@@ -30,21 +36,48 @@ type Script struct {
 	Name        string
 	AllowedEnds []string // the kinds of fault that may end it; "ok" when it may just return
 	Body        string
+	Nodes       bool // it needs a store that Fill has filled, and in which another session has the lock of ^held
+}
+
+// Fill sets n children of ^big and of ^kill, which a script kills.
+func Fill(store *nodedb.Store, n int) error {
+	const perTransaction = 100_000
+	for _, name := range []string{"^big", "^kill"} {
+		p := nodedb.Name(name)
+		for first := 0; first < n; first += perTransaction {
+			err := store.Update(context.Background(), func(tx *nodedb.Tx) error {
+				for i := first; i < min(n, first+perTransaction); i++ {
+					if err := tx.Set(p.At(i), i); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Code returns the text of the script.
 func (s Script) Code() string {
-	return "function main(event) if event.innocent then return event end do\n" + s.Body + "end return nil end\n"
+	text := ""
+	if s.Nodes {
+		text = "local nodedb, log = require 'nodedb', require 'log'\n"
+	}
+	return text + "function main(event) if event.innocent then return event end do\n" + s.Body + "end return nil end\n"
 }
 
 // Scripts parses the collection, in which a header is "--- name: end, end". A script that
 // exhausts memory or stack may also end at the deadline.
 func Scripts() []Script {
 	var all []Script
-	for _, section := range strings.Split("\n"+scripts+"\n"+library+"\n"+vm, "\n--- ")[1:] {
+	for _, section := range strings.Split("\n"+scripts+"\n"+library+"\n"+vm+"\n"+nodes, "\n--- ")[1:] {
 		header, body, _ := strings.Cut(section, "\n")
 		name, ends, _ := strings.Cut(header, ": ")
-		script := Script{Name: name, AllowedEnds: strings.Split(ends, ", "), Body: body + "\n"}
+		script := Script{Name: name, AllowedEnds: strings.Split(ends, ", "), Body: body + "\n", Nodes: strings.HasPrefix(name, "nodes, ")}
 		if slices.Contains(script.AllowedEnds, "memory") || slices.Contains(script.AllowedEnds, "stack overflow") {
 			script.AllowedEnds = append(script.AllowedEnds, "event time")
 		}

@@ -6,6 +6,7 @@
 --   session     a function that returns the pointer to the session
 --   proxy       proxy(metatable) returns an empty userdata
 --   codes       the error codes, by name
+--   digits      optional: digits(v) returns the text of a number that is a userdata, or nil
 --   functions   what is not here, such as open: taken over as it is
 -- No cdata is ever handed out. detach() ends all iterations; call it before the session is
 -- closed.
@@ -115,7 +116,17 @@ return function(ffi, host)
     if type(key) ~= "string" then refuse("a node is needed here", key) end
   end
 
+  -- plain returns the text of a number of the host's own kind, and anything else as it is. The
+  -- text stays until the next one: nothing else holds it during a call.
+  local kept
+  local function plain(v)
+    if type(v) ~= "userdata" or not host.digits then return v end
+    kept = host.digits(v)
+    return kept or v
+  end
+
   local function set_scalar(scalar, v, what)
+    v = plain(v)
     local kind = type(v)
     if kind == "number" then
       if v - v ~= 0 then refuse(what .. " must be a finite number", v) end
@@ -134,6 +145,7 @@ return function(ffi, host)
   end
 
   local function set_subscript(scalar, v)
+    v = plain(v)
     local kind = type(v)
     if kind ~= "number" and kind ~= "string" then refuse("a subscript must be a string or a number", v) end
     return set_scalar(scalar, v, "a subscript")

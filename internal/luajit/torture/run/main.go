@@ -31,10 +31,11 @@ func main() {
 	child := flag.String("child", "", "run one script in this process")
 	mode := flag.String("mode", "compiled", "compiled or interpreted")
 	memory := flag.Int("memory", 64<<20, "memory limit in bytes")
+	folder := flag.String("nodes", "", "the store of one script")
 	flag.Parse()
 	switch {
 	case *child != "":
-		runScript(*child, *mode == "compiled", *memory)
+		runScript(*child, *mode == "compiled", *memory, *folder)
 	case *oom:
 		os.Exit(sweepMemoryLimits())
 	default:
@@ -42,13 +43,14 @@ func main() {
 	}
 }
 
-// runChild runs one script in a child process and returns the last line of its output.
-func runChild(name, mode string, memory int) (string, error) {
+// runChild runs one script, with the store in folder if it needs one, in a child process and returns the
+// last line of its output.
+func runChild(name, mode string, memory int, folder string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command(self, "-child", name, "-mode", mode, "-memory", fmt.Sprint(memory))
+	cmd := exec.Command(self, "-child", name, "-mode", mode, "-memory", fmt.Sprint(memory), "-nodes", folder)
 	kill := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
 	defer kill.Stop()
 	out, err := cmd.CombinedOutput()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/perigeedb/perigee/internal/luajit/torture"
@@ -15,6 +16,8 @@ const (
 	limitCount = 200
 	firstLimit = 150 << 10
 	limitStep  = 61_003
+
+	nodesOfSweep = 1000
 )
 
 // sweepMemoryLimits runs the scripts that allocate under many memory limits, compiled.
@@ -25,11 +28,17 @@ func sweepMemoryLimits() int {
 			allocating = append(allocating, s)
 		}
 	}
+	folder, err := fillStore(nodesOfSweep)
+	if err != nil {
+		fmt.Println("FAIL", err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
 	crashes := 0
 	for i := range limitCount {
 		script := allocating[i%len(allocating)]
 		limit := firstLimit + i*limitStep
-		if out, err := runChild(script.Name, "compiled", limit); err != nil {
+		if out, err := runChild(script.Name, "compiled", limit, folder); err != nil {
 			crashes++
 			fmt.Printf("FAIL %s with a limit of %d bytes: %v: %s\n", script.Name, limit, err, out)
 		}

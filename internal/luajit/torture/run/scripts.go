@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,18 +14,61 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/internal/luajit/torture"
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 const deadline = 100 * time.Millisecond
 
+// nodesPerTree is the number of nodes that a script kills, counts and merges.
+const nodesPerTree = 5_000_000
+
+// fillStore makes a store for the scripts that need one.
+func fillStore(nodes int) (folder string, err error) {
+	folder, err = os.MkdirTemp("", "torture")
+	if err != nil {
+		return "", err
+	}
+	store, err := nodedb.Open(folder, nodedb.Options{NoSync: true, NoWait: true})
+	if err == nil {
+		err = errors.Join(torture.Fill(store, nodes), store.Close())
+	}
+	if err != nil {
+		os.RemoveAll(folder)
+	}
+	return folder, err
+}
+
+// openHeld opens a store, in which a session holds the lock of ^held.
+func openHeld(folder string) (store *nodedb.Store, closeAll func(), err error) {
+	store, err = nodedb.Open(folder, nodedb.Options{NoSync: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	holder, err := store.Session()
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, func() { holder.Close(); store.Close() }, holder.Lock(context.Background(), nodedb.Name("^held"))
+}
+
 // runScript runs one script in this process and prints "kind,µs,µs starved,remark".
-func runScript(name string, jit bool, memory int) {
+func runScript(name string, jit bool, memory int, folder string) {
 	script := findScript(name)
+	var store *nodedb.Store
+	if script.Nodes {
+		opened, closeAll, err := openHeld(folder)
+		if err != nil {
+			fmt.Printf("none,0,0,%v\n", err)
+			return
+		}
+		defer closeAll()
+		store = opened
+	}
 	w := luajit.NewWatchdog()
 	defer w.Close()
 	e, err := luajit.NewEngine(w, luajit.Options{
 		EventTime: deadline, BatchTime: 2 * time.Second, Memory: memory, NoJIT: !jit,
-	}, luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}})
+	}, luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}, Nodes: store})
 	if err != nil {
 		fmt.Printf("none,0,0,%v\n", err)
 		return
@@ -75,12 +119,17 @@ func runAll(only string) int {
 	scripts, failures := 0, 0
 	for _, mode := range []string{"compiled", "interpreted"} {
 		var late []time.Duration
+		folder, err := fillStore(nodesPerTree)
+		if err != nil {
+			fmt.Println("FAIL", err)
+			return 1
+		}
 		for _, script := range torture.Scripts() {
 			if !strings.Contains(script.Name, only) {
 				continue
 			}
 			scripts++
-			out, err := runChild(script.Name, mode, 64<<20)
+			out, err := runChild(script.Name, mode, 64<<20, folder)
 			verdict, by := checkEnd(script, out, err)
 			if verdict != "" {
 				failures++
@@ -89,6 +138,7 @@ func runAll(only string) int {
 			}
 			late = append(late, by)
 		}
+		os.RemoveAll(folder)
 		m := median(late)
 		fmt.Printf("%s: stopped %v after the deadline in the median, %v at worst\n", mode, m, slices.Max(append(late, 0)))
 		if m > maxMedian {

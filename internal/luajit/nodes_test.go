@@ -1,0 +1,259 @@
+//go:build cgo && luajit
+
+package luajit
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
+)
+
+// nodeStore opens a store, and skips the test in a build without the node database.
+func nodeStore(t *testing.T) *nodedb.Store {
+	t.Helper()
+	store, err := nodedb.Open(t.TempDir(), nodedb.Options{NoSync: true})
+	if errors.Is(err, nodedb.ErrUnavailable) {
+		t.Skip("needs the build tag lmdb")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+func nodeEngine(t *testing.T, opts Options, store *nodedb.Store, code string) *Engine {
+	t.Helper()
+	w := NewWatchdog()
+	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Sinks: []Sink{{}}, Nodes: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close(); w.Close() })
+	if err := e.Load(context.Background(), "nodes.lua", []byte("local nodedb = require 'nodedb'\n"+code)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// runNodes runs events and returns their results, "E: message" for one that failed.
+func runNodes(e *Engine, docs ...string) (results []string, limit Kind) {
+	batch := new(event.Batch)
+	for _, doc := range docs {
+		batch.Append([]byte(doc))
+	}
+	out := e.Run(context.Background(), batch, 0)
+	for _, dead := range out.DeadEvents() {
+		results = append(results, "E: "+dead.ScriptError.Message)
+	}
+	start := uint32(0)
+	for _, end := range out.Ends {
+		results = append(results, string(out.Data[start:end]))
+		start = end
+	}
+	return results, out.Limit
+}
+
+// TestNodesInBothModes runs the module compiled and interpreted.
+func TestNodesInBothModes(t *testing.T) {
+	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
+		t.Run(mode, func(t *testing.T) {
+			opts := defaults()
+			opts.NoJIT = interpreted
+			e := nodeEngine(t, opts, nodeStore(t), `
+				local users = nodedb.node("^users")
+				function main(event)
+					local user = users[event.name]
+					nodedb.tp(function() user.visits:incr(event.visits) end)
+					user.big.__ = event.big
+					local all = {}
+					for child, value, name in user:pairs() do all[#all + 1] = name .. "=" .. tostring(value) end
+					return {all = table.concat(all, " "), same = users[event.name] == user, text = tostring(user)}
+				end`)
+			got, _ := runNodes(e, `{"name":"ada","visits":0.1,"big":12345678901234567890}`, `{"name":"ada","visits":0.2,"big":true}`, `{"name":7,"visits":"x"}`)
+			want := []string{
+				`{"all":"big=12345678901234567890 visits=0.1","same":true,"text":"^users(\"ada\")"}`,
+				`{"all":"big=true visits=0.3","same":true,"text":"^users(\"ada\")"}`,
+				`{"all":"visits=0","same":true,"text":"^users(7)"}`,
+			}
+			if len(got) != len(want) {
+				t.Fatalf("%q", got)
+			}
+			for i := range want {
+				if !sameKeys(got[i], want[i]) {
+					t.Errorf("event %d returned %s, want %s", i, got[i], want[i])
+				}
+			}
+		})
+	}
+}
+
+// sameKeys compares objects whose members may stand in any order.
+func sameKeys(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, member := range strings.Split(strings.Trim(b, "{}"), ",") {
+		if !strings.Contains(a, member) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestAnEventEndsItsTransaction leaves transactions and locks open in a coroutine.
+func TestAnEventEndsItsTransaction(t *testing.T) {
+	store := nodeStore(t)
+	e := nodeEngine(t, defaults(), store, `
+		local co
+		function main(event)
+			if event.resume then
+				local ok, message = coroutine.resume(co)
+				return {ok = ok, message = tostring(message), value = nodedb.get("^left")}
+			end
+			co = coroutine.create(function()
+				nodedb.tp(function()
+					nodedb.set("^left", 1)
+					nodedb.node("^left"):lock_incr()
+					coroutine.yield()
+				end)
+			end)
+			coroutine.resume(co)
+			if event.fail then error("failed") end
+			return {value = nodedb.get("^left")}
+		end`)
+	session, err := store.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, first := range []string{`{}`, `{"fail":1}`} {
+		got, limit := runNodes(e, first)
+		if len(got) != 1 || limit != OK {
+			t.Fatalf("%q, %v", got, limit)
+		}
+		if v, err := session.Get(nodedb.Name("^left")); v.Exists() || err != nil {
+			t.Errorf("after the event the value is %v, %v", v, err)
+		}
+		if err := session.Lock(soon, nodedb.Name("^left")); err != nil {
+			t.Errorf("the event has left its lock: %v", err)
+		}
+		session.UnlockAll()
+		got, _ = runNodes(e, `{"resume":true}`)
+		if len(got) != 1 || !strings.Contains(got[0], `"ok":false`) || strings.Contains(got[0], `"value"`) {
+			t.Errorf("the coroutine went on: %q", got)
+		}
+	}
+}
+
+// TestNodesCountAsMemory holds changes, trees and iterations against the VM's memory limit, and
+// looks for what a VM keeps of them.
+func TestNodesCountAsMemory(t *testing.T) {
+	store := nodeStore(t)
+	opts := defaults()
+	opts.EventTime, opts.BatchTime = 20*time.Second, 60*time.Second
+	for name, test := range map[string]struct {
+		code string
+		want Kind
+	}{
+		"transaction":     {`local x = ("x"):rep(1e5) nodedb.tp(function() for i = 1, 1e6 do nodedb.set("^m", i, x) end end)`, Memory},
+		"many in pcall":   {`local x = ("x"):rep(1e5) while true do pcall(nodedb.tp, function() for i = 1, 1e6 do nodedb.set("^m", i, x) end end) end`, Memory},
+		"trees":           {`local x = ("x"):rep(1e5) for i = 1, 1e6 do nodedb.set("m", i, x) end`, Memory},
+		"iterations":      {`local t, n = {}, nodedb.node("^small") for i = 1, 1e6 do t[i] = n:subscripts() t[i]() end`, Memory},
+		"thrown away":     {`local n = nodedb.node("^small") for i = 1, 2e4 do n:subscripts()() end`, OK},
+		"undone":          {`local x = ("x"):rep(1e5) for i = 1, 200 do pcall(nodedb.tp, function() for j = 1, 10 do nodedb.set("^m", j, x) end error("undo") end) end`, OK},
+		"killed":          {`local x = ("x"):rep(1e5) for i = 1, 200 do for j = 1, 10 do nodedb.set("m", j, x) end nodedb.kill("m") end`, OK},
+		"not in memory":   {`local x = ("x"):rep(1e5) for i = 1, 500 do nodedb.set("^stored", i, x) end`, OK},
+		"of a past event": {`nodedb.tp(function() nodedb.set("^small", 1, 1) nodedb.set("^small", 2, 2) end)`, OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := nodeEngine(t, opts, store, "function main(event) "+test.code+" return event end")
+			got, limit := runNodes(e, `{"a":1}`)
+			if limit != test.want {
+				t.Fatalf("%q ended with %v, want %v", got, limit, test.want)
+			}
+			if limit == OK && (len(got) != 1 || got[0] != `{"a":1}`) {
+				t.Errorf("returned %q", got)
+			}
+			if used := e.VM.Memory(); limit == OK && used > 2*opts.Memory {
+				t.Errorf("the VM has %d bytes", used)
+			}
+		})
+	}
+}
+
+// TestNodesSeeTheTimeLimit waits for a lock that another session has.
+func TestNodesSeeTheTimeLimit(t *testing.T) {
+	store := nodeStore(t)
+	session, err := store.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if err := session.Lock(context.Background(), nodedb.Name("^held")); err != nil {
+		t.Fatal(err)
+	}
+	for name, code := range map[string]string{
+		"for ever":      `nodedb.node("^held"):lock_incr()`,
+		"again":         `while true do pcall(nodedb.lock, {nodedb.node("^held")}, 0.01) end`,
+		"a transaction": `nodedb.tp(function() nodedb.node("^held").x:lock_incr() end)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := nodeEngine(t, defaults(), store, "function main(event) "+code+" return event end")
+			start := time.Now()
+			if _, limit := runNodes(e, `{}`); limit != EventTime {
+				t.Errorf("ended with %v", limit)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("after %v", took)
+			}
+		})
+	}
+	e := nodeEngine(t, defaults(), store, `function main(event)
+		local ok, message = pcall(nodedb.lock, {nodedb.node("^held")}, 0.02)
+		return {code = nodedb.get_error_code(message) == nodedb.NDB_E_TIMEOUT}
+	end`)
+	if got, _ := runNodes(e, `{}`); len(got) != 1 || got[0] != `{"code":true}` {
+		t.Errorf("a short wait returned %q", got)
+	}
+}
+
+// TestStoreStaysOpenForItsEngines closes a store that an engine uses.
+func TestStoreStaysOpenForItsEngines(t *testing.T) {
+	store := nodeStore(t)
+	w := NewWatchdog()
+	defer w.Close()
+	e, err := NewEngine(w, defaults(), Setup{Output: 1 << 20, Sinks: []Sink{{}}, Nodes: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if store.Close() == nil {
+		t.Fatal("the store closed under an engine")
+	}
+	e.Close()
+}
+
+// TestNoNodes requires the module without a store.
+func TestNoNodes(t *testing.T) {
+	w := NewWatchdog()
+	defer w.Close()
+	e, err := NewEngine(w, defaults(), Setup{Output: 1 << 20, Sinks: []Sink{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Load(context.Background(), "x.lua", []byte("require 'nodedb'")); err == nil {
+		t.Error("there is a module")
+	}
+}

@@ -29,6 +29,13 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv("FILE_WRITE_FOREVER"); folder != "" {
 		writeForever(folder)
 	}
+	if folder := os.Getenv(powercutFolder); folder != "" {
+		if err := writeAndEnd(folder, os.Getenv(powercutMode)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -397,13 +404,13 @@ func TestDamagedJournal(t *testing.T) {
 func writeForever(folder string) {
 	var err error
 	for err == nil {
-		err = writeRun(folder)
+		err = writeOneRun(folder)
 	}
 	fmt.Println(err)
 	os.Exit(1)
 }
 
-func writeRun(folder string) error {
+func writeOneRun(folder string) error {
 	s, err := New(sink.Env{Pipeline: "p"}, Config{Folder: folder, Bytes: 2000, Pack: "gzip", Age: 10 * time.Millisecond})
 	if err != nil {
 		return err

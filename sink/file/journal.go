@@ -95,6 +95,9 @@ func (j *journal) catchUp() error {
 		}
 		var r record
 		if !decodeLine(line, &r) {
+			if !hasRecord(in) {
+				return j.file.Truncate(j.read) // a power cut tore the last record, which never counted
+			}
 			return &event.PermanentError{
 				Err:  fmt.Errorf("%s is damaged at byte %d", j.file.Name(), j.read),
 				Hint: "restore it from a copy; without it nobody knows what the files hold",
@@ -105,7 +108,21 @@ func (j *journal) catchUp() error {
 	}
 }
 
-// openCurrent opens the journal that is in the folder now.
+// hasRecord reports whether one of the lines that follow is a record.
+func hasRecord(in *bufio.Reader) bool {
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return false
+		}
+		if decodeLine(line, new(record)) {
+			return true
+		}
+	}
+}
+
+// openCurrent opens the journal that is in the folder now, and makes its name durable: a
+// process that was killed may have created or replaced it, and not done so.
 func (j *journal) openCurrent() error {
 	path := j.files.hidden("journal")
 	if j.file != nil {
@@ -122,6 +139,9 @@ func (j *journal) openCurrent() error {
 	file, err := j.files.create(path)
 	if err != nil {
 		return err
+	}
+	if err := durable.SyncDir(j.files.folder); err != nil {
+		return errors.Join(err, file.Close())
 	}
 	j.file, j.read, j.state = file, 0, state{Partitions: make(map[string]*partition)}
 	return nil

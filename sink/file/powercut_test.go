@@ -1,0 +1,254 @@
+package file
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/powercut"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// powercutFolder makes the test's process a program that is recorded, in the mode that
+// powercutMode names.
+const (
+	powercutFolder = "FILE_POWERCUT"
+	powercutMode   = "FILE_POWERCUT_MODE"
+)
+
+// modes are the settings that change how files are written.
+var modes = map[string]Config{
+	"none":   {Bytes: 900},
+	"gzip":   {Bytes: 700, Pack: "gzip"},
+	"zstd":   {Bytes: 700, Pack: "zstd"},
+	"any":    {Bytes: 900, Order: "any"},
+	"large":  {Bytes: 1 << 20},
+	"by age": {Age: time.Nanosecond},
+}
+
+func newMode(folder, mode string) (*Sink, error) {
+	c := modes[mode]
+	c.Folder = filepath.Join(folder, "rows")
+	return New(sink.Env{Pipeline: "p", Log: slog.New(slog.DiscardHandler)}, c)
+}
+
+// writeAndEnd writes batches of two partitions in several runs, of which one ends without
+// Close. It prints each range once Write has returned, and repeats what fails.
+func writeAndEnd(folder, mode string) error {
+	runtime.LockOSThread() // strace counts calls by thread
+	next := map[string]uint64{}
+	for run := range 4 {
+		s, err := newMode(folder, mode)
+		if err != nil {
+			return err
+		}
+		for _, partition := range []string{"a", "b"} {
+			if err := writeSome(s, partition, next); err != nil {
+				return err
+			}
+		}
+		if run != 1 {
+			if err := s.Close(); err != nil {
+				fmt.Println("failed", err)
+			}
+		}
+	}
+	return nil
+}
+
+func writeSome(s *Sink, partition string, next map[string]uint64) error {
+	w, done, err := s.Open(context.Background(), partition)
+	if err != nil {
+		fmt.Println("failed", err)
+		if w, done, err = s.Open(context.Background(), partition); err != nil {
+			return err
+		}
+	}
+	if done.Next(0) < next[partition] {
+		return fmt.Errorf("partition %s has %v, want it up to %d", partition, done, next[partition])
+	}
+	next[partition] = done.Next(0) // of a process that was killed
+	for i := range 6 {
+		count := uint64(1 + 3*i%5)
+		out := rows(partition, next[partition], count)
+		if err := w.Write(context.Background(), out); err != nil {
+			fmt.Println("failed", err)
+			if err := w.Write(context.Background(), out); err != nil {
+				return err
+			}
+		}
+		fmt.Println("written", partition, next[partition], count)
+		next[partition] += count
+	}
+	return w.Close()
+}
+
+func row(partition string, n uint64) string {
+	return fmt.Sprintf(`{"p":%q,"n":%d,"x":"%x"}`, partition, n, n*0x9e3779b97f4a7c15)
+}
+
+func rows(partition string, first, count uint64) *event.Output {
+	out := &event.Output{Partition: partition, Range: event.Range{First: first, Count: count}}
+	for i := range count {
+		out.Data = append(out.Data, row(partition, first+i)...)
+		out.Ends = append(out.Ends, uint32(len(out.Data)))
+		out.From = append(out.From, uint32(i))
+	}
+	return out
+}
+
+func writeRun(folder, mode, fault string) powercut.Run {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), powercutFolder+"="+folder, powercutMode+"="+mode)
+	return powercut.Run{Command: command, Fault: fault}
+}
+
+// TestPowerCut cuts the power while files are written and sealed.
+func TestPowerCut(t *testing.T) {
+	for mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			folder := t.TempDir()
+			powercut.Record(t, folder, writeRun(folder, mode, "")).EachCut(t, 100, checkFiles(mode))
+		})
+	}
+}
+
+// TestFailedSync lets one sync fail, and later ones not make up for it.
+func TestFailedSync(t *testing.T) {
+	for n := range powercut.SomeOf(40) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			powercut.Record(t, folder, writeRun(folder, "none", fmt.Sprintf("fsync:error=EIO:when=%d", n))).EachCut(t, 20, checkFiles("none"))
+		})
+	}
+}
+
+// TestKillAndPowerCut kills the process at a sync, and cuts the power while another process
+// goes on.
+func TestKillAndPowerCut(t *testing.T) {
+	for n := range powercut.SomeOf(40) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			powercut.Record(t, folder, writeRun(folder, "none", fmt.Sprintf("fsync:signal=KILL:when=%d", n)), writeRun(folder, "none", "")).EachCut(t, 20, checkFiles("none"))
+		})
+	}
+}
+
+// checkFiles opens the files that a power cut has left. Ranges that were written are there,
+// and each row of the ranges that are there is in one file, once.
+func checkFiles(mode string) func(t *testing.T, folder string, said []string) {
+	return func(t *testing.T, folder string, said []string) {
+		s, err := newMode(folder, mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := map[string]event.Ranges{}
+		for _, partition := range []string{"a", "b"} {
+			w, ranges, err := s.Open(t.Context(), partition)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := ranges.Next(0)
+			if err := w.Write(t.Context(), rows(partition, next, 2)); err != nil { // goes on
+				t.Errorf("a write after the power cut: %v", err)
+			}
+			ranges.Add(event.Range{First: next, Count: 2})
+			done[partition] = ranges
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range said {
+			var partition string
+			var first, count uint64
+			if n, _ := fmt.Sscanf(line, "written %s %d %d", &partition, &first, &count); n == 3 && !done[partition].Covers(first, first+count) {
+				t.Errorf("%s, and the journal has %v", line, done[partition])
+			}
+		}
+		want := 0
+		for partition, ranges := range done {
+			for _, r := range ranges {
+				want += int(r.Count)
+				if r.First != 0 {
+					t.Errorf("partition %s has %v", partition, ranges)
+				}
+			}
+		}
+		seen := map[string]bool{}
+		for _, line := range lines(t, filepath.Join(folder, "rows")) {
+			var is struct {
+				P string
+				N uint64
+			}
+			if err := json.Unmarshal([]byte(line), &is); err != nil || line != row(is.P, is.N) || !done[is.P].Has(is.N) {
+				t.Errorf("%q is in a file, and does not count", line)
+			}
+			if seen[line] {
+				t.Errorf("%q is there twice", line)
+			}
+			seen[line] = true
+		}
+		if len(seen) != want {
+			t.Errorf("%d rows are there, the journal counts %d", len(seen), want)
+		}
+	}
+}
+
+// TestFullDisk writes to a full disk: that is an error, and the same rows are written when
+// there is room.
+func TestFullDisk(t *testing.T) {
+	disk := powercut.SmallDisk(t, 1<<20)
+	if disk == "" {
+		return
+	}
+	ballast := filepath.Join(disk, "ballast")
+	s := newSink(t, "p", Config{Folder: filepath.Join(disk, "rows"), Bytes: 30_000})
+	w, _, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := uint64(0)
+	for room := int64(0); room < 60<<10; room += 4 << 10 {
+		powercut.Fill(t, ballast, room)
+		for err = nil; err == nil; {
+			if err = w.Write(t.Context(), rows("a", next, 20)); err == nil {
+				next += 20
+			}
+		}
+		for range 3 {
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("position %d: %v", next, err)
+			}
+			err = w.Write(t.Context(), rows("a", next, 20))
+		}
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(t.Context(), rows("a", next, 20)); err != nil {
+			t.Fatalf("with room: %v", err)
+		}
+		next += 20
+	}
+	if err := errors.Join(w.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	got := lines(t, s.files.folder)
+	for i, line := range got {
+		if line != row("a", uint64(i)) {
+			t.Fatalf("line %d is %s", i, line)
+		}
+	}
+	if uint64(len(got)) != next {
+		t.Errorf("%d lines, and %d were written", len(got), next)
+	}
+}

@@ -101,6 +101,7 @@ var may = map[string][]string{
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"internal/audit", "internal/chaos", "internal/nearest", "examples",
 	},
+	"tools/mutants":       {},
 	"examples":            {},
 	"internal/address":    {},
 	"internal/nearest":    {},

@@ -147,7 +147,24 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
 /* True if the record's time to live is over. */
 int ndb_stored_expired(const char *data, size_t len);
 
-/* Looks key up in the view: NDB_OK or NDB_NONE. *expiry is 0 without a time to live. */
+static inline uint64_t ndb_hash(const char *key, size_t len) {
+  uint64_t h = len * 0x9E3779B97F4A7C15u, w = 0;
+  while (len >= 8) {
+    memcpy(&w, key, 8);
+    h = (h ^ w) * 0xFF51AFD7ED558CCDu;
+    h ^= h >> 32;
+    key += 8, len -= 8;
+  }
+  w = 0;
+  if (len) memcpy(&w, key, len);
+  h = (h ^ w) * 0xC4CEB9FE1A85EC53u;
+  return (h ^ h >> 29) | 1;
+}
+
+/* Looks key up in the view: NDB_OK or NDB_NONE. *expiry is 0 without a time to live. *entry is
+ * where the value was found, NULL: in LMDB, one byte behind the key if the value is short. */
+int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry,
+                  ndb_entry **entry);
 int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry);
 void ndb_view_release(ndb_view *v);
 
@@ -183,6 +200,14 @@ typedef struct { /* a tree in memory that a rollback puts back */
   ndb_tree tree; /* as it was */
 } ndb_local_state;
 
+typedef struct { /* a value that was found */
+  uint64_t hash, stamp;
+  const char *key;
+  ndb_entry *entry; /* NULL: in LMDB */
+  uint32_t key_len;
+  ndb_scalar value;
+} ndb_cached;
+
 enum { NDB_LEVELS = 128 };
 
 struct ndb_session {
@@ -208,6 +233,9 @@ struct ndb_session {
   ndb_local_state *local_states;
   uint32_t local_state_count, local_state_cap;
   uint64_t changes;       /* of local and own, and of level */
+  ndb_cached *cache;      /* see cache.c */
+  uint32_t cache_slots, cache_misses;
+  uint64_t stamp;         /* moves when slots of the cache may be wrong */
   ndb_entry *held;        /* the entry that the last result points into */
   uint32_t lock_session;  /* its number in the table of locks; 0: it has locked nothing yet */
   uint64_t iterator_bytes; /* of open iterators */
@@ -236,6 +264,15 @@ int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out
 int ndb_change_end(ndb_session *s, const char *key, int result); /* returns result */
 
 void ndb_transaction_free(ndb_session *s); /* drops an open transaction; store->lock is not held */
+
+/* Sets the value where the transaction has set it before, if nobody can see the difference. */
+int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
+
+/* ---- cache.c ---- */
+ndb_cached *ndb_cache_find(const ndb_session *s, uint64_t hash, const char *key, size_t len);
+/* key is where the bytes stay: in the entry or in LMDB. */
+void ndb_cache_put(ndb_session *s, uint64_t hash, const char *key, size_t len, const ndb_scalar *value, ndb_entry *entry);
+void ndb_cache_drop(ndb_session *s, uint64_t hash, const char *key, size_t len);
 
 /* ---- lease.c ---- */
 /* Gets the right to write, and with it a base that shows all that others have committed.

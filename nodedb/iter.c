@@ -10,7 +10,7 @@
 
 #include "scan.h"
 
-enum { ARENA_MAX = 1 << 20, FIRST_BATCH = 8 };
+enum { FIRST_BATCH = 8 };
 
 struct ndb_iter {
   ndb_session *session;
@@ -180,7 +180,6 @@ static int decode(ndb_iter *it, const char *key, size_t len, ndb_scalar *out) {
 static int fill_descendants(ndb_iter *it) {
   ndb_scan *c = &it->scan;
   int self = it->flags & NDB_SELF;
-  size_t bytes = 0;
   while (it->count < it->batch && c->key && ndb_key_within(c->key, c->len, it->top, it->top_len) && !beyond(it, c->len)) {
     if (c->len == it->top_len && !self) {
       if (it->flags & NDB_REVERSE) break;
@@ -191,24 +190,113 @@ static int fill_descendants(ndb_iter *it) {
         uint64_t expiry;
         int error = ndb_scan_value(c, &it->values[i], &expiry);
         if (error < 0) return error;
-        bytes += it->values[i].type == NDB_STRING ? it->values[i].len : 0;
       }
     }
     ndb_scan_next(c);
-    if (bytes > ARENA_MAX) break;
+  }
+  return c->error;
+}
+
+/* The subscript of a key that has no other behind top, if it is a small integer or a string
+ * without escapes; else 0. A string stays where it is. The key lies in a leaf page, where at
+ * least 8 bytes of the node's header come before it. */
+static inline int read_subscript(const char *key, size_t len, size_t top_len, ndb_scalar *out) {
+  unsigned tag = (unsigned char)key[top_len];
+  size_t n = len - top_len - 1;
+  if (tag >= 0x79 && tag <= 0x87) { /* 80±n, n bytes */
+    size_t bytes = tag >= 0x80 ? tag - 0x80 : 0x80 - tag;
+    if (n != bytes) return 0;
+    uint64_t word;
+    memcpy(&word, key + len - 8, 8);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    uint64_t mask = ((uint64_t)1 << (8 * n)) - 1;
+    if (tag < 0x80) word = ~word;
+    word &= mask;
+    if (NDB_UNLIKELY(word > (uint64_t)1 << 53)) return 0;
+    out->number = tag < 0x80 ? -(double)(int64_t)word : (double)(int64_t)word;
+    out->type = NDB_NUMBER, out->bytes = NULL, out->len = 0;
+    return 1;
+  }
+  if (tag != 0xC0 || n == 0) return 0;
+  const char *text = key + top_len + 1, *p = text, *end = key + len - 1;
+  while (p < end && (unsigned char)*p > 1) p++;
+  if (p != end || *end != 0) return 0;
+  out->number = 0;
+  out->bytes = text, out->len = (uint32_t)(n - 1), out->type = NDB_STRING;
+  return 1;
+}
+
+/* Takes children without descendants from the leaf pages of LMDB, until it meets another node. */
+static int fill_from_leaves(ndb_iter *it) {
+  ndb_scan *c = &it->scan;
+  int values = it->flags & NDB_VALUES;
+  while (it->count < it->batch && c->key) {
+    lmdb_leaf leaf;
+    lmdb_leaf_get(c->lmdb, &leaf);
+    size_t len, value_len;
+    const char *key = lmdb_node_key(lmdb_leaf_node(leaf.page, leaf.count - 1), &len);
+    /* What lies between two keys within top is within it, too. */
+    int all = ndb_key_within(key, len, it->top, it->top_len);
+    unsigned i = leaf.at, stop = leaf.count;
+    if (stop - i > it->batch - it->count) stop = i + (it->batch - it->count);
+    uint32_t at = it->count;
+    for (; i < stop; i++, at++) {
+      const char *node = lmdb_leaf_node(leaf.page, i);
+      key = lmdb_node_key(node, &len);
+      if (!all && !ndb_key_within(key, len, it->top, it->top_len)) break;
+      if (NDB_UNLIKELY(len <= it->top_len) || !read_subscript(key, len, it->top_len, &it->subscripts[at])) break;
+      if (it->has_to && ndb_key_compare(key, len, it->to, it->to_len) > 0) break;
+      it->keys[at] = key, it->key_lens[at] = (uint32_t)len;
+      if (values) {
+        uint64_t expiry;
+        const char *value = lmdb_node_value(node, &value_len);
+        if (NDB_UNLIKELY(!value)) {
+          MDB_val big;
+          int rc = lmdb_node_big(c->lmdb, node, &big);
+          if (rc) return ndb_lmdb_error(rc, "walk");
+          value = big.mv_data, value_len = big.mv_size;
+        }
+        int error = ndb_stored_read(value, value_len, &it->values[at], &expiry);
+        if (error < 0) return error;
+      }
+    }
+    int stopped = i < stop;
+    it->count = at;
+    if (i != leaf.at) ndb_scan_leaf(c, i, leaf.count);
+    if (stopped) break;
   }
   return c->error;
 }
 
 static int fill_siblings(ndb_iter *it) {
   ndb_scan *c = &it->scan;
+  int plain = it->top_len && ndb_scan_is_plain(c, it->top, it->top_len);
   int reverse = it->flags & NDB_REVERSE;
-  size_t bytes = 0;
   while (it->count < it->batch && c->key && ndb_key_within(c->key, c->len, it->top, it->top_len)) {
     if (c->len == it->top_len) { /* the parent itself */
       if (reverse) break;
       ndb_scan_next(c);
       continue;
+    }
+    if (plain) {
+      /* The node that stopped it, if there is one, and the child that it belongs to, follow below. */
+      uint32_t before = it->count;
+      int error = fill_from_leaves(it);
+      if (error < 0) return error;
+      if (it->count != before) {
+        /* Was the last one followed by its own descendants? */
+        const char *last = it->keys[it->count - 1];
+        size_t last_len = it->key_lens[it->count - 1];
+        if (c->key && ndb_key_within(c->key, c->len, last, last_len)) {
+          char place[NDB_KEY_MAX + 1];
+          memcpy(place, last, last_len);
+          place[last_len] = (char)0xFF;
+          ndb_scan_seek(c, place, last_len + 1);
+        }
+        continue;
+      }
     }
     if (!text_room(it)) break;
     int len = child_len(c->key, c->len, it->top_len);
@@ -227,7 +315,6 @@ static int fill_siblings(ndb_iter *it) {
       else if (reverse) error = ndb_view_get(it->session->store, &it->view, key, key_len, &it->values[i], &expiry);
       if (error < 0) return error;
       if (error == NDB_NONE) it->values[i].type = NDB_ABSENT;
-      bytes += it->values[i].type == NDB_STRING ? it->values[i].len : 0;
     }
     it->count++;
     /* Behind the child and what is below it: a step or two, else a jump. */
@@ -242,7 +329,6 @@ static int fill_siblings(ndb_iter *it) {
       place[key_len] = (char)0xFF;
       ndb_scan_seek(c, place, key_len + (reverse ? 0u : 1u));
     }
-    if (bytes > ARENA_MAX) break;
   }
   return c->error;
 }

@@ -30,6 +30,7 @@ int ndb_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *value
   int error = check_value(value);
   if (error < 0) return error;
   if ((error = ndb_change_begin(s, key, len)) < 0) return error;
+  if (ndb_change_in_place(s, key, len, value)) return NDB_OK;
   return ndb_change_end(s, key, ndb_change_put(s, new_entry(key, len, value, 0)));
 }
 
@@ -65,7 +66,8 @@ int ndb_increment(ndb_session *s, const char *key, size_t len, const ndb_scalar 
   result = ndb_change_look(s, key, len, &present, &expiry);
   if (result == NDB_NONE) present = (ndb_scalar){.type = NDB_NUMBER}, expiry = 0;
   if (result >= 0) result = ndb_number_add(&present, by, &sum, s->text);
-  if (result >= 0) result = ndb_change_put(s, new_entry(key, len, &sum, expiry));
+  if (result >= 0 && (expiry || !ndb_change_in_place(s, key, len, &sum)))
+    result = ndb_change_put(s, new_entry(key, len, &sum, expiry));
   if (result >= 0 && out) *out = sum;
   return ndb_change_end(s, key, result < 0 ? result : NDB_OK);
 }

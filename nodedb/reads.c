@@ -23,21 +23,6 @@ void ndb_reads_free(ndb_reads *r) {
   *r = (ndb_reads){0};
 }
 
-static uint64_t hash(const char *key, size_t len) {
-  uint64_t h = len * 0x9E3779B97F4A7C15u;
-  while (len >= 8) {
-    uint64_t w;
-    memcpy(&w, key, 8);
-    h = (h ^ w) * 0xFF51AFD7ED558CCDu;
-    h ^= h >> 32;
-    key += 8, len -= 8;
-  }
-  uint64_t w = 0;
-  memcpy(&w, key, len);
-  h = (h ^ w) * 0xC4CEB9FE1A85EC53u;
-  return (h ^ h >> 29) | 1;
-}
-
 /* Returns where the bytes stand, or -1: then everything counts as read. */
 static int64_t keep(ndb_reads *r, const char *key, size_t len) {
   if (r->used + len > r->cap) {
@@ -78,7 +63,7 @@ void ndb_reads_point(ndb_reads *r, const char *key, size_t len) {
   r->any = 1;
   if (r->everything) return;
   if (r->point_count * 2 >= r->point_cap && !grow_points(r)) return;
-  uint64_t h = hash(key, len);
+  uint64_t h = ndb_hash(key, len);
   uint32_t at = (uint32_t)h >> 1 & (r->point_cap - 1);
   for (; r->points[at].hash; at = (at + 1) & (r->point_cap - 1))
     if (r->points[at].hash == h && r->points[at].len == len && memcmp(r->bytes + r->points[at].at, key, len) == 0) return;
@@ -141,7 +126,7 @@ int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill) {
     return 0;
   }
   if (!r->point_count) return 0;
-  uint64_t h = hash(key, len);
+  uint64_t h = ndb_hash(key, len);
   for (uint32_t at = (uint32_t)h >> 1 & (r->point_cap - 1); r->points[at].hash; at = (at + 1) & (r->point_cap - 1))
     if (r->points[at].hash == h && r->points[at].len == len && memcmp(r->bytes + r->points[at].at, key, len) == 0) return 1;
   return 0;

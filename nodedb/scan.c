@@ -142,3 +142,21 @@ int ndb_scan_value(const ndb_scan *c, ndb_scalar *out, uint64_t *expiry) {
   *expiry = c->entry->expiry;
   return NDB_OK;
 }
+
+int ndb_scan_is_plain(const ndb_scan *c, const char *top, size_t top_len) {
+  const ndb_view *v = c->view;
+  return c->key && !c->entry && !c->reverse && !v->own_kills && !v->frozen_kills && !v->base->expiring &&
+         (!c->own || !ndb_key_within(c->own->data, c->own->key_len, top, top_len)) &&
+         (!c->frozen || !ndb_key_within(c->frozen->data, c->frozen->key_len, top, top_len));
+}
+
+void ndb_scan_leaf(ndb_scan *c, unsigned at, unsigned count) {
+  if (at < count) {
+    lmdb_leaf_set(c->lmdb, at);
+    lmdb_move(c, MDB_GET_CURRENT);
+  } else {
+    lmdb_leaf_set(c->lmdb, count - 1);
+    lmdb_move(c, MDB_NEXT);
+  }
+  settle(c);
+}

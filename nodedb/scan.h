@@ -31,6 +31,11 @@ int ndb_scan_renew(ndb_scan *c, const ndb_view *view);
 /* To the first node with a key >= key; in reverse to the last one with a key < key. */
 void ndb_scan_seek(ndb_scan *c, const char *key, size_t len);
 void ndb_scan_next(ndb_scan *c);
+/* True if from here to the end of top only LMDB has nodes, all of them visible: the caller may
+ * read its leaf pages. */
+int ndb_scan_is_plain(const ndb_scan *c, const char *top, size_t top_len);
+/* Moves to item `at` of the leaf page that the scan stands on; at == count: to the next page. */
+void ndb_scan_leaf(ndb_scan *c, unsigned at, unsigned count);
 int ndb_scan_value(const ndb_scan *c, ndb_scalar *out, uint64_t *expiry);
 
 #endif

@@ -15,6 +15,7 @@ int ndb_session_open(ndb_store *store, ndb_session **out) {
   *out = NULL;
   if (!s) return ndb_fail(NDB_E_MEMORY, "out of memory");
   s->store = store;
+  s->stamp = 1;
   ndb_tree_init(&s->local);
   ndb_layer_init(&s->own);
   if (store) {
@@ -31,7 +32,7 @@ int ndb_session_open(ndb_store *store, ndb_session **out) {
 }
 
 uint64_t ndb_session_bytes(const ndb_session *s) {
-  uint64_t bytes = s->local.bytes + s->iterator_bytes;
+  uint64_t bytes = s->local.bytes + s->iterator_bytes + s->cache_slots * sizeof *s->cache;
   if (!s->level) return bytes;
   uint64_t own = ndb_layer_bytes(&s->own);
   if (own > s->begin_bytes) bytes += own - s->begin_bytes;
@@ -58,6 +59,7 @@ void ndb_session_close(ndb_session *s) {
   ndb_reads_free(&s->reads);
   free(s->killed);
   free(s->marks);
+  free(s->cache);
   free(s->local_states);
   free(s);
 }
@@ -92,6 +94,7 @@ static void follow_base(ndb_session *s) {
     ndb_snapshot_unref(s->view.base);
     s->view.base = ndb_snapshot_ref(store->base);
   }
+  s->stamp++;
   s->version = atomic_load_explicit(&store->version, memory_order_relaxed);
   s->clean = ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen);
 }
@@ -201,6 +204,24 @@ uint64_t ndb_session_version(const ndb_session *s, int stored) {
   return version;
 }
 
+/* Looks in the cache, then in the view, for what stays until the stamp moves. */
+static int cached_get(ndb_session *s, const ndb_view *view, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
+  uint64_t hash = ndb_hash(key, len);
+  const ndb_cached *c = ndb_cache_find(s, hash, key, len);
+  if (c) {
+    *out = c->value;
+    *expiry = 0;
+    return NDB_OK;
+  }
+  if (s->level) ndb_reads_point(&s->reads, key, len);
+  ndb_entry *entry;
+  int result = ndb_view_find(s->store, view, key, len, out, expiry, &entry);
+  if (result != NDB_OK || *expiry) return result;
+  const char *stays = entry ? entry->data : out->bytes - 1 - len;
+  if (entry || (out->len < 512 && len < 512 && memcmp(stays, key, len) == 0)) ndb_cache_put(s, hash, stays, len, out, entry);
+  return NDB_OK;
+}
+
 int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
   uint64_t expiry = 0;
   int result = ndb_session_enter(s);
@@ -209,24 +230,15 @@ int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
     ndb_view local = {.own = s->local.root};
     return ndb_view_get(s->store, &local, key, len, out, &expiry);
   }
-  if (s->level) {
-    if (NDB_UNLIKELY(!s->store)) return no_store();
-    ndb_reads_point(&s->reads, key, len);
-    ndb_view own = own_view(s);
-    return ndb_view_get(s->store, &own, key, len, out, &expiry);
-  }
   ndb_view view;
   int locked;
   if ((result = ndb_session_view(s, 1, &view, &locked)) < 0) return result;
-  if (!locked) return ndb_view_get(s->store, &view, key, len, out, &expiry);
+  if (!locked) return cached_get(s, &view, key, len, out, &expiry);
   view.base = NULL; /* LMDB is read without the lock */
-  result = ndb_view_get(s->store, &view, key, len, out, &expiry);
-  int hidden = result == NDB_NONE && (ndb_root_find(view.own, key, len) || ndb_kill_of(view.own_kills, key, len) ||
-                                      ndb_root_find(view.frozen, key, len) || ndb_kill_of(view.frozen_kills, key, len));
-  if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) {
-    ndb_entry *e = ndb_root_find(view.own, key, len);
-    s->held = ndb_entry_ref(e ? e : ndb_root_find(view.frozen, key, len));
-  }
+  ndb_entry *entry;
+  result = ndb_view_find(s->store, &view, key, len, out, &expiry, &entry);
+  int hidden = result == NDB_NONE && (entry || ndb_kill_of(view.own_kills, key, len) || ndb_kill_of(view.frozen_kills, key, len));
+  if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
   ndb_session_view_end(s, locked);
   if (result != NDB_NONE || hidden) return result;
   ndb_view base = {.base = s->view.base};
@@ -266,12 +278,41 @@ int ndb_change_put(ndb_session *s, ndb_entry *e) {
                       (unsigned long long)transaction_bytes(s));
     }
     s->changes++;
-    return ndb_tree_put(tree, e);
+    if (!stored) return ndb_tree_put(tree, e);
+    uint64_t count = tree->count;
+    int error = ndb_tree_put(tree, e);
+    if (error < 0) return error;
+    /* A node that is changed for the second time may be changed often. */
+    if (!s->cache && tree->count != count) return NDB_OK;
+    uint64_t hash = ndb_hash(e->data, e->key_len);
+    ndb_cache_drop(s, hash, e->data, e->key_len);
+    if (tree->count == count && e->type != NDB_ABSENT && !e->expiry) {
+      ndb_scalar value;
+      ndb_entry_scalar(e, &value);
+      ndb_cache_put(s, hash, e->data, e->key_len, &value, e);
+    }
+    return NDB_OK;
   }
   ndb_store_log(s->store, e, 0);
   int error = ndb_tree_put(&s->store->pending.entries, e);
   ndb_store_changed(s->store);
   return error;
+}
+
+int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_scalar *value) {
+  if (!s->level || !s->cache || !ndb_is_stored(key, len)) return 0;
+  ndb_cached *c = ndb_cache_find(s, ndb_hash(key, len), key, len);
+  if (!c || !c->entry || !ndb_tree_owns(&s->own.entries, c->entry)) return 0;
+  ndb_entry *e = c->entry;
+  int text = value->type == NDB_STRING || value->type == NDB_DIGITS;
+  if (text && value->len > e->value_cap) return 0;
+  s->changes++;
+  e->type = (uint8_t)value->type;
+  e->number = value->type == NDB_NUMBER ? value->number + 0.0 : 0; /* there is no -0 */
+  e->value_len = text ? value->len : 0;
+  if (text) memmove(e->data + e->key_len, value->bytes, value->len);
+  ndb_entry_scalar(e, &c->value);
+  return 1;
 }
 
 int ndb_change_kill(ndb_session *s, const char *key, size_t len) {
@@ -303,6 +344,7 @@ int ndb_change_kill(ndb_session *s, const char *key, size_t len) {
   }
   s->killed[s->killed_count++] = e;
   s->changes++;
+  s->stamp++;
   int error = ndb_layer_kill(&s->own, key, len, 1);
   if (error < 0) s->broken = error;
   return error;
@@ -313,8 +355,8 @@ int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out
   if (!ndb_is_stored(key, len)) {
     view = (ndb_view){.own = s->local.root};
   } else if (s->level) {
-    ndb_reads_point(&s->reads, key, len);
     view = own_view(s);
+    return cached_get(s, &view, key, len, out, expiry);
   } else {
     view = pending_view(s->store);
   }

@@ -113,6 +113,7 @@ static void undo_to(ndb_session *s, uint32_t mark) {
   ndb_tree_fork(&m->kills, &s->own.kills);
   while (s->killed_count > m->killed) ndb_entry_unref(s->killed[--s->killed_count]);
   s->changes++;
+  s->stamp++;
 }
 
 static int in_transaction(ndb_session *s) {
@@ -157,6 +158,7 @@ static void drop_changes(ndb_session *s) {
   ndb_reads_reset(&s->reads);
   s->broken = 0;
   s->changes++;
+  s->stamp++;
 }
 
 /* Called with the lock. */
@@ -206,6 +208,7 @@ static int start(ndb_session *s) {
   s->clean = 0;
   s->level = 1;
   s->changes++;
+  s->stamp++;
   store->transactions++;
   pthread_mutex_unlock(&store->lock);
   return NDB_OK;

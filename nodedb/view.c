@@ -245,9 +245,10 @@ corrupt:
 
 /* NDB_OK, NDB_NONE if the layer hides the node or has no value for it, NDB_MORE if it does not know. */
 static int layer_get(const ndb_tree_node *entries, const ndb_tree_node *kills, const char *key, size_t len, ndb_scalar *out,
-                     uint64_t *expiry) {
-  const ndb_entry *e = ndb_root_find(entries, key, len);
+                     uint64_t *expiry, ndb_entry **entry) {
+  ndb_entry *e = ndb_root_find(entries, key, len);
   if (e) {
+    *entry = e;
     if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_now_ms())) return NDB_NONE;
     ndb_entry_scalar(e, out);
     *expiry = e->expiry;
@@ -257,9 +258,16 @@ static int layer_get(const ndb_tree_node *entries, const ndb_tree_node *kills, c
 }
 
 int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
+  ndb_entry *entry;
+  return ndb_view_find(store, v, key, len, out, expiry, &entry);
+}
+
+int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry,
+                  ndb_entry **entry) {
   int found = NDB_MORE;
-  if (v->own || v->own_kills) found = layer_get(v->own, v->own_kills, key, len, out, expiry);
-  if (found == NDB_MORE && (v->frozen || v->frozen_kills)) found = layer_get(v->frozen, v->frozen_kills, key, len, out, expiry);
+  *entry = NULL;
+  if (v->own || v->own_kills) found = layer_get(v->own, v->own_kills, key, len, out, expiry, entry);
+  if (found == NDB_MORE && (v->frozen || v->frozen_kills)) found = layer_get(v->frozen, v->frozen_kills, key, len, out, expiry, entry);
   if (found != NDB_MORE) return found;
   if (!v->base) return NDB_NONE;
   MDB_val k = {len, (void *)(uintptr_t)key}, data;

@@ -6,8 +6,11 @@ PERIGEE := bin/perigee
 # loader would search at every start. Go's own symbols must stay, for plugins.
 HIDE := -extldflags=-Wl,--exclude-libs,ALL
 
+# Flags of UndefinedBehaviorSanitizer; go's -asan sets those of AddressSanitizer.
+UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
+
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts soak torture torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts crash-nodes soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +74,10 @@ crash: build ## a short verify, in about a minute
 crash-scripts: build ## kill 500 processes of a script while events flow: each event is delivered once
 	@PERIGEE_KILLS=500 $(GO) test ./cmd/perigee -count=1 -v -timeout 20m -run TestKilledScripts
 
+crash-nodes: ## kill writers of the node database 200 times and let its disk fail 50 times: what was durable stays
+	@$(SETUP) build
+	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_DISK_FAILURES=50 $(GO) test ./nodedb -count=1 -v -timeout 30m -run 'TestKilledWriters|TestFailingDisk' | grep -v '^=== '
+
 DURATION := 10m
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
@@ -83,7 +90,11 @@ torture: build ## run hostile scripts, requests and SQL statements against the l
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE)
 
-torture-asan: ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
+nodes-asan: ## test the C core of the node database under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(SETUP) build
+	@CGO_CFLAGS='$(UNDEFINED)' CGO_LDFLAGS='$(UNDEFINED)' $(GO) test -asan -count=1 -timeout 30m ./nodedb
+
+torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build
 	@tools/luajit/build.sh asan
 	@$(GO) test -asan -timeout 30m ./internal/luajit/... ./internal/document/... ./script/luajit

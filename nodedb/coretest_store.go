@@ -267,6 +267,8 @@ func (s coreSession) lock(timeoutMs int64, key []byte) error {
 	return coreResult(func() C.int { return C.ndb_lock(s.session, list, 1, C.int64_t(timeoutMs)) })
 }
 
+func (s coreSession) unlockAll() { C.ndb_unlock_all(s.session) }
+
 // coreCall is what one call of the core is given.
 type coreCall struct {
 	what       int // doGet and so on

@@ -1,0 +1,501 @@
+//go:build cgo && lmdb
+
+package nodedb
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The crash tests kill writers and let the disk fail, and then look for what was promised.
+//
+// Writer w counts its transactions in ^count(w) and ^last(w), and those of all in ^total; the
+// latest logKept of them have an entry ^log(w,n) with children. In between it counts in ^auto(w)
+// outside transactions. It prints "durable COUNT AUTO" once these are.
+
+const logKept = 20
+
+// A crashSession wraps a session with what the tests do; it panics with a crashFault.
+type crashSession struct{ coreSession }
+
+type crashFault struct{ what, result string }
+
+func (s crashSession) call(call coreCall) string {
+	result := s.do(call)
+	if strings.HasPrefix(result, "NDB_E_") {
+		panic(crashFault{callNames[call.what], result})
+	}
+	return result
+}
+
+func crashKey(text string, arguments ...any) []byte {
+	return []byte(encodedKey(fmt.Sprintf(text, arguments...)))
+}
+
+func (s crashSession) count(key []byte) int {
+	result := s.call(coreCall{what: doGet, key: key})
+	if result == "NDB_NONE" {
+		return 0
+	}
+	n, err := strconv.Atoi(result)
+	if err != nil {
+		panic(crashFault{"read a count", result})
+	}
+	return n
+}
+
+func (s crashSession) increment(key []byte) int {
+	one := num(1)
+	n, err := strconv.Atoi(s.call(coreCall{what: doIncrement, key: key, a: &one}))
+	if err != nil {
+		panic(crashFault{"increment", err.Error()})
+	}
+	return n
+}
+
+func (s crashSession) set(key []byte, value coreScalar) {
+	s.call(coreCall{what: doSet, key: key, a: &value})
+}
+
+// crashText is the value of an entry: it can be told from all others, and from half of it.
+func crashText(w, n, part int) string {
+	size := (w*7919 + n*104729 + part*31) % 3000
+	return fmt.Sprintf("%d %d %d %s.", w, n, part, repeat("x", size))
+}
+
+// writeTransaction makes one transaction of writer w, again until it commits, and returns its
+// number and that of the commit.
+func (s crashSession) writeTransaction(w int) (n int, number uint64) {
+	for {
+		s.call(coreCall{what: doBegin})
+		n = s.increment(crashKey("^count(%d)", w))
+		s.increment(crashKey("^total"))
+		s.set(crashKey("^log(%d,%d)", w, n), str(crashText(w, n, 0)))
+		for part := 1; part <= n%4; part++ {
+			s.set(crashKey("^log(%d,%d,%d)", w, n, part), str(crashText(w, n, part)))
+		}
+		s.call(coreCall{what: doKill, key: crashKey("^log(%d,%d)", w, n-logKept)})
+		s.set(crashKey("^last(%d)", w), num(float64(n)))
+		number, err := s.commitNumber()
+		if err == nil {
+			return n, number
+		}
+		if !isCode(err, "NDB_E_CONFLICT") {
+			panic(crashFault{"commit", err.Error()})
+		}
+		s.call(coreCall{what: doRollback})
+	}
+}
+
+func catchFault(err *error) {
+	if fault, ok := recover().(crashFault); ok {
+		*err = fmt.Errorf("%s: %s", fault.what, fault.result)
+	}
+}
+
+func init() {
+	// write FOLDER W: writes until its input ends.
+	childWork["write"] = func(arguments []string) (err error) {
+		defer catchFault(&err)
+		w, _ := strconv.Atoi(arguments[1])
+		store, err := openCoreStore(arguments[0], coreOptions{flushMs: 5})
+		if err != nil {
+			return err
+		}
+		session, err := store.session()
+		if err != nil {
+			return err
+		}
+		s := crashSession{session}
+		fmt.Println("started")
+		ended := make(chan struct{})
+		go func() {
+			io.Copy(io.Discard, os.Stdin)
+			close(ended)
+		}()
+		r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+		for round := 0; ; round++ {
+			select {
+			case <-ended:
+				s.close()
+				return store.close()
+			default:
+			}
+			if err := s.lock(20_000, crashKey("^own(%d)", w)); err != nil {
+				return err
+			}
+			if round%8 == 0 {
+				if err := s.lock(20_000, crashKey("^both")); err != nil {
+					return err
+				}
+			}
+			n, number := s.writeTransaction(w)
+			auto := 0
+			for range r.IntN(5) {
+				auto = s.increment(crashKey("^auto(%d)", w))
+			}
+			s.unlockAll()
+			if r.IntN(3) > 0 {
+				continue
+			}
+			sync := func() error { return store.wait(number) }
+			if auto > 0 || r.IntN(2) == 0 {
+				sync = store.sync
+			}
+			for err := sync(); err != nil; err = sync() {
+				if !isCode(err, "NDB_E_DISK") {
+					return err
+				}
+				fmt.Println("disk", err)
+				if s.count(crashKey("^count(%d)", w)) != n { // reads go on
+					return fmt.Errorf("transaction %d cannot be read while the disk fails", n)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			fmt.Println("durable", n, auto)
+		}
+	}
+	// read FOLDER: looks at snapshots until its input ends.
+	childWork["read"] = func(arguments []string) (err error) {
+		defer catchFault(&err)
+		store, err := openCoreStore(arguments[0], coreOptions{flushMs: 5})
+		if err != nil {
+			return err
+		}
+		session, err := store.session()
+		if err != nil {
+			return err
+		}
+		s := crashSession{session}
+		fmt.Println("started")
+		ended := make(chan struct{})
+		go func() {
+			io.Copy(io.Discard, os.Stdin)
+			close(ended)
+		}()
+		for {
+			select {
+			case <-ended:
+				s.close()
+				return store.close()
+			default:
+			}
+			s.call(coreCall{what: doBegin})
+			if torn := s.checkSnapshot(); torn != "" {
+				fmt.Println("torn", torn)
+			}
+			s.call(coreCall{what: doRollback})
+		}
+	}
+}
+
+// checkSnapshot reads everything in the open transaction and returns what does not agree.
+func (s crashSession) checkSnapshot() string {
+	total := s.count(crashKey("^total"))
+	sum := 0
+	for w := range 3 {
+		count, last := s.count(crashKey("^count(%d)", w)), s.count(crashKey("^last(%d)", w))
+		sum += count
+		if count != last {
+			return fmt.Sprintf("writer %d: count %d, last %d", w, count, last)
+		}
+		var want []string
+		for n := max(1, count-logKept+1); n <= count; n++ {
+			for part := 0; part <= n%4; part++ {
+				key := fmt.Sprintf("^log(%d,%d,%d)", w, n, part)
+				if part == 0 {
+					key = fmt.Sprintf("^log(%d,%d)", w, n)
+				}
+				want = append(want, key+`="`+crashText(w, n, part)+`"`)
+			}
+		}
+		it, err := s.iterate(crashKey("^log(%d)", w), walkDescendants|walkValues)
+		if err != nil {
+			return err.Error()
+		}
+		for i := 0; ; i++ {
+			item := it.next()
+			if item == "NDB_NONE" && i == len(want) {
+				break
+			}
+			if i >= len(want) || item != want[i] {
+				it.close()
+				return fmt.Sprintf("writer %d with count %d: entry %d is %.60s", w, count, i, item)
+			}
+		}
+		it.close()
+	}
+	if sum != total {
+		return fmt.Sprintf("total %d, the writers counted %d", total, sum)
+	}
+	return ""
+}
+
+// A crashChild is a writer or reader with the last line that says what is durable.
+type crashChild struct {
+	*testChild
+	w     int
+	done  chan struct{} // closed when all that it printed was read
+	mutex sync.Mutex
+	count int // durable
+	auto  int
+	disk  int      // errors of the disk
+	lines []string // that say neither
+}
+
+func startCrashChild(t *testing.T, started bool, work ...any) *crashChild {
+	t.Helper()
+	c := &crashChild{testChild: startChild(t, work...), done: make(chan struct{})}
+	if len(work) > 2 {
+		c.w = work[2].(int)
+	}
+	if started {
+		if line := c.read(t); line != "started" {
+			t.Fatal(line)
+		}
+	}
+	go c.follow()
+	return c
+}
+
+func (c *crashChild) follow() {
+	defer close(c.done)
+	for {
+		line, err := c.output.ReadString('\n')
+		if err != nil {
+			return // a line that is cut off was never said
+		}
+		c.mutex.Lock()
+		var count, auto int
+		if n, _ := fmt.Sscanf(line, "durable %d %d", &count, &auto); n == 2 {
+			c.count, c.auto = count, max(c.auto, auto)
+		} else if strings.HasPrefix(line, "disk ") {
+			c.disk++
+		} else if line != "started\n" {
+			c.lines = append(c.lines, strings.TrimSpace(line))
+		}
+		c.mutex.Unlock()
+	}
+}
+
+// end kills the child, or lets it close the store, and reads the rest of what it printed.
+func (c *crashChild) end(kill bool) {
+	if kill {
+		c.Process.Kill()
+	} else {
+		c.input.Close()
+		timer := time.AfterFunc(30*time.Second, func() {
+			c.mutex.Lock()
+			c.lines = append(c.lines, "it does not end")
+			c.mutex.Unlock()
+			c.Process.Kill()
+		})
+		defer timer.Stop()
+	}
+	<-c.done
+	if err := c.Wait(); err != nil && !kill {
+		c.lines = append(c.lines, err.Error())
+	}
+}
+
+// A crashRun counts what the crash tests find.
+type crashRun struct {
+	folder     string
+	kills      int
+	lost, torn int
+	durable    [3]int // counts and autos that were said to be durable
+	auto       [3]int
+	problems   []string
+}
+
+func (c *crashRun) problem(format string, arguments ...any) {
+	c.problems = append(c.problems, fmt.Sprintf(format, arguments...))
+}
+
+// heard takes over what the ended children printed.
+func (c *crashRun) heard(children ...*crashChild) {
+	for _, child := range children {
+		c.durable[child.w] = max(c.durable[child.w], child.count)
+		c.auto[child.w] = max(c.auto[child.w], child.auto)
+		for _, line := range child.lines {
+			if strings.HasPrefix(line, "torn ") {
+				c.torn++
+			}
+			c.problem("process %d: %s", child.Process.Pid, line)
+		}
+	}
+}
+
+// inspect opens the store with nobody beside it and checks everything.
+func (c *crashRun) inspect() (err error) {
+	defer catchFault(&err)
+	store, err := openCoreStore(c.folder, coreOptions{})
+	if err != nil {
+		return err
+	}
+	session, err := store.session()
+	if err != nil {
+		return err
+	}
+	s := crashSession{session}
+	statistics, err := store.statistics()
+	if err != nil {
+		return err
+	}
+	if statistics.locks != 0 || statistics.readers > 1 || statistics.processes != 1 {
+		c.problem("%d locks, %d readers and %d processes are left", statistics.locks, statistics.readers, statistics.processes)
+	}
+	s.call(coreCall{what: doBegin})
+	if torn := s.checkSnapshot(); torn != "" {
+		c.torn++
+		c.problem("torn: %s", torn)
+	}
+	s.call(coreCall{what: doRollback})
+	for w := range 3 {
+		if count := s.count(crashKey("^count(%d)", w)); count < c.durable[w] {
+			c.lost += c.durable[w] - count
+			c.problem("writer %d: transaction %d was durable, and count is %d", w, c.durable[w], count)
+		}
+		if auto := s.count(crashKey("^auto(%d)", w)); auto < c.auto[w] {
+			c.lost += c.auto[w] - auto
+			c.problem("writer %d: %d increments were durable, and there are %d", w, c.auto[w], auto)
+		}
+	}
+	s.close()
+	faults, err := store.check()
+	if faults != "" {
+		c.torn++
+		c.problem("check: %s", faults)
+	}
+	return errors.Join(err, store.close())
+}
+
+func crashCount(t *testing.T, variable string, usual int) int {
+	if text := os.Getenv(variable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", variable, err)
+		}
+		return n
+	}
+	return usual
+}
+
+func (c *crashRun) report(t *testing.T) {
+	t.Helper()
+	for _, problem := range c.problems[:min(len(c.problems), 20)] {
+		t.Error(problem)
+	}
+	if len(c.problems) > 20 {
+		t.Errorf("and %d more", len(c.problems)-20)
+	}
+}
+
+// TestKilledWriters kills a writer beside another one and a reader.
+func TestKilledWriters(t *testing.T) {
+	r := newSeed(t)
+	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
+	kills := crashCount(t, "PERIGEE_NODE_KILLS", 6)
+	for round := 0; c.kills < kills && len(c.problems) == 0; round++ {
+		other := startCrashChild(t, true, "write", c.folder, 1)
+		reader := startCrashChild(t, true, "read", c.folder)
+		for range 4 {
+			// Killed while it opens, or while it writes.
+			writer := startCrashChild(t, r.IntN(4) > 0, "write", c.folder, 0)
+			time.Sleep(time.Duration(r.IntN(60_000)) * time.Microsecond)
+			writer.end(true)
+			c.kills++
+			c.heard(writer)
+		}
+		killOther, killReader := r.IntN(2) == 0, r.IntN(2) == 0
+		other.end(killOther)
+		reader.end(killReader)
+		c.heard(other, reader)
+		for _, killed := range []bool{killOther, killReader} {
+			if killed {
+				c.kills++
+			}
+		}
+		if err := c.inspect(); err != nil {
+			c.problem("after the kills: %v", err)
+		}
+	}
+	c.report(t)
+	fmt.Printf("figure crash_nodes_kills %d\nfigure crash_nodes_lost %d\nfigure crash_nodes_torn %d\n", c.kills, c.lost, c.torn)
+	t.Logf("writers made %v transactions durable", c.durable)
+}
+
+// TestFailingDisk lets the disk of a writer be full, or its syncs fail, and then kills it or lets
+// it go on.
+func TestFailingDisk(t *testing.T) {
+	r := newSeed(t)
+	folder := t.TempDir()
+	shim := filepath.Join(folder, "faults.so")
+	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", shim, "testdata/faults.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	control := filepath.Join(folder, "control")
+	setFault := func(fault byte) {
+		t.Helper()
+		file, err := os.OpenFile(control, os.O_CREATE|os.O_WRONLY, 0o666)
+		if err == nil {
+			_, err = file.WriteAt([]byte{fault}, 0)
+			file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &crashRun{folder: filepath.Join(folder, "store")}
+	failures := crashCount(t, "PERIGEE_NODE_DISK_FAILURES", 4)
+	noticed := 0
+	for round := 0; round < failures && len(c.problems) == 0; round++ {
+		setFault(0)
+		t.Setenv("LD_PRELOAD", shim)
+		t.Setenv("NODEDB_FAULTS", control)
+		writer := startCrashChild(t, true, "write", c.folder, 0)
+		os.Unsetenv("LD_PRELOAD")
+		time.Sleep(time.Duration(5+r.IntN(30)) * time.Millisecond)
+		setFault(byte(1 + round%3))
+		failing := func() int {
+			writer.mutex.Lock()
+			defer writer.mutex.Unlock()
+			return writer.disk
+		}
+		for end := time.Now().Add(10 * time.Second); failing() < 2 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		kill := r.IntN(2) == 0
+		if !kill { // the disk has room again
+			setFault(0)
+			time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+		}
+		writer.end(kill)
+		if writer.disk > 0 {
+			noticed++
+		}
+		c.heard(writer)
+		if err := c.inspect(); err != nil {
+			c.problem("after fault %d: %v", 1+round%3, err)
+		}
+	}
+	if noticed < failures && len(c.problems) == 0 {
+		c.problem("only %d of %d failures of the disk were noticed", noticed, failures)
+	}
+	c.report(t)
+	fmt.Printf("figure crash_nodes_disk_failures %d\nfigure crash_nodes_disk_lost %d\nfigure crash_nodes_disk_torn %d\n", failures, c.lost, c.torn)
+	if slices.Max(c.durable[:]) == 0 {
+		t.Error("nothing was ever durable")
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,15 +14,15 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/sink"
 )
 
-// TestTutorial runs the commands of the tutorial, on a free port.
-func TestTutorial(t *testing.T) {
-	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
-		t.Skip("the event store needs cgo")
-	}
-	page, err := os.ReadFile("../../docs/tutorial/first-pipeline.md")
+// runTutorial runs the commands of a tutorial, on a free port, and looks for what they must print. It returns
+// the folder.
+func runTutorial(t *testing.T, name string, wants ...string) (folder string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/tutorial/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,16 +37,31 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{`"domain":"example.com"`, "(2 rows)", "attempt to index field 'email'", "(3 rows)"} {
+	for _, want := range wants {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the tutorial does not print %q:\n%s", want, out)
 		}
 	}
+	return run.Dir
+}
+
+func TestTutorial(t *testing.T) {
+	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
+		t.Skip("the event store needs cgo")
+	}
 	list := exec.Command("perigee", "dlq", "list")
-	list.Dir = run.Dir
+	list.Dir = runTutorial(t, "first-pipeline.md", `"domain":"example.com"`, "(2 rows)", "attempt to index field 'email'", "(3 rows)")
 	if left, err := list.CombinedOutput(); err != nil || strings.Contains(string(left), "emails") {
 		t.Errorf("a dead letter is left: %v\n%s", err, left)
 	}
+}
+
+func TestTutorialOfNodes(t *testing.T) {
+	if nodedb.Version() == "" {
+		t.Skip("the node database needs cgo and the build tag lmdb")
+	}
+	runTutorial(t, "node-database.md", "NL\n", `"click":"docs","nth":4}`, `^clicks("ada","docs")    │ number │ 2`, `"click":"docs","session":2}`,
+		`"type":"number","value":2,"ttl_ms":17`, `"country":"FR"}`, "2 nodes loaded", `^domains("example.net")`, "ok: 12 nodes", "restored is restored from saved\n4\n")
 }
 
 // TestMetricsPage holds the reference of metrics to the code.
@@ -157,5 +173,36 @@ func TestPromisesPage(t *testing.T) {
 		if !found {
 			t.Errorf("package %s has no %s", m[1], m[2])
 		}
+	}
+}
+
+// TestNodePage holds the reference of the node commands to the code.
+func TestNodePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/node-database.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parser, _ := newParser(console{out: io.Discard, err: io.Discard})
+	var want strings.Builder
+	want.WriteString("| command | what it does | flags |\n|---|---|---|\n")
+	for _, command := range childOf(parser.Model.Node, "node").Children {
+		line := "perigee node " + command.Name
+		for _, argument := range command.Positional {
+			name := strings.ToUpper(argument.Name)
+			if !argument.Required {
+				name = "[" + name + "]"
+			}
+			line += " " + name
+		}
+		var flags []string
+		for _, flag := range command.Flags {
+			if flag.Name != "help" {
+				flags = append(flags, fmt.Sprintf("`--%s`: %s", flag.Name, strings.ReplaceAll(flag.Help, "|", "\\|")))
+			}
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", line, command.Help, strings.Join(flags, "<br>"))
+	}
+	if _, commands, _ := strings.Cut(string(page), "## Commands\n\n"); commands != want.String() {
+		t.Errorf("docs/reference/node-database.md must end with:\n%s", want.String())
 	}
 }

@@ -339,7 +339,16 @@ int ndb_lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_
   if (!s->store || !s->store->shared)
     return ndb_fail(NDB_E_ARGUMENT, s->store ? "the folder cannot be written, so it has no locks" : "the session has no store: locks belong to one");
   if (!s->lock_session) s->lock_session = atomic_fetch_add(&s->store->shared->sessions, 1) + 1;
-  return ndb_locks_take(s->store->shared, s->lock_session, keys, count, timeout_ms);
+  if ((error = ndb_locks_take(s->store->shared, s->lock_session, keys, count, timeout_ms)) < 0) return error;
+  if (s->store->options.read_only) return NDB_OK;
+  /* What another process set under these locks may still be pending there: with the right to
+   * write comes all of it. */
+  if ((error = ndb_store_lock_write(s->store, s)) < 0) {
+    for (size_t i = 0; i < count; i++) ndb_locks_release(s->store->shared, s->lock_session, keys[i].key, keys[i].len);
+    return error;
+  }
+  pthread_mutex_unlock(&s->store->lock);
+  return NDB_OK;
 }
 
 int ndb_unlock(ndb_session *s, const char *key, size_t len) {

@@ -220,7 +220,8 @@ int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, s
 /* ---- locks (lock.c): counted, hierarchical, across processes ---- */
 typedef struct { const char *key; size_t len; } ndb_key;
 /* Takes all of keys or none; waits up to timeout_ms (< 0: for ever). A lock conflicts with
- * those of other sessions on the same node, its ancestors and its descendants. */
+ * those of other sessions on the same node, its ancestors and its descendants. Who has a lock
+ * reads all that was changed before it was released, in whatever process. */
 int ndb_lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms);
 int ndb_unlock(ndb_session *s, const char *key, size_t len);  /* one count; NDB_NONE: not held */
 void ndb_unlock_all(ndb_session *s);

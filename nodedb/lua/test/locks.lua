@@ -49,6 +49,26 @@ function T.all_or_none(ndb, t)
   t.equal(try(t, "'^f'"), "timeout\n")
 end
 
+-- The way in which M programs change something together: no transaction, a lock.
+function T.changes_under_a_lock(ndb, t)
+  local work = [[
+    local n = ndb.node("^n")
+    n.ready:incr()
+    while n.ready:get(0) < 2 do end
+    for _ = 1, 5000 do
+      n:lock_incr()
+      n.v.__ = n.v:get(0) + 1
+      n:lock_decr()
+    end
+  ]]
+  local run = assert((loadstring or load)("local ndb = ... " .. work))
+  local finish = t.start(work)
+  run(ndb)
+  t.equal(finish(), "")
+  ndb.node("^n"):lock_incr()
+  t.equal(ndb.get("^n", "v"), 10000)
+end
+
 function T.functions(ndb, t)
   ndb.lock_incr("^a", {1})
   ndb.lock_incr("^a", {1}, 1)

@@ -45,19 +45,24 @@ function t.collect(...)
   return list
 end
 
--- other runs a chunk in another process of the same Lua, with the store open, and returns
--- what it prints.
-function t.other(chunk)
+-- start begins a chunk in another process of the same Lua, with the store open. It returns
+-- a function that waits for it and returns what it printed.
+function t.start(chunk)
   local path = os.tmpname()
   local out = assert(io.open(path, "w"))
   out:write("local ndb = require 'nodedb' ndb.open(...) ", chunk, "\nndb.close()\n")
   out:close()
   local pipe = assert(io.popen(("'%s' '%s' '%s' 2>&1"):format(t.lua, path, t.store)))
-  local text = pipe:read("*a")
-  pipe:close()
-  os.remove(path)
-  return text
+  return function()
+    local text = pipe:read("*a")
+    pipe:close()
+    os.remove(path)
+    return text
+  end
 end
+
+-- other runs a chunk in another process and returns what it prints.
+function t.other(chunk) return t.start(chunk)() end
 
 local tests = dofile(file)
 local names = {}

@@ -119,4 +119,21 @@ function T.conflict(ndb, t)
   t.equal(n.__, 101)
 end
 
+function T.counters_of_two_processes(ndb, t)
+  local finish = t.start [[
+    for _ = 1, 2000 do ndb.node('^c').plain:incr() end
+    for _ = 1, 200 do
+      ndb.tp('BATCH', function() local n = ndb.node('^c').tp n.__ = n:get(0) + 1 end)
+    end
+  ]]
+  local n = ndb.node("^c")
+  for _ = 1, 2000 do n.plain:incr() end
+  for _ = 1, 200 do
+    ndb.tp("BATCH", function() n.tp.__ = n.tp:get(0) + 1 end)
+  end
+  t.equal(finish(), "")
+  t.equal(ndb.tp(function() return n.plain.__ end), 4000)
+  t.equal(ndb.tp(function() return n.tp.__ end), 400)
+end
+
 return T

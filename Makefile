@@ -112,7 +112,7 @@ mutants: ## put FAULTS=100 random faults of SEED=1 into the code, one at a time:
 POWERCUTS := 10
 powercut: ## the tests of power cuts and failing disks, POWERCUTS=10 times as many as in make test
 	@$(SETUP) servers
-	@PERIGEE_POWERCUTS=$(POWERCUTS) $(GO) test -count=1 -timeout 60m -run 'PowerCut|FailedSync|FullDisk' $$(grep -rl --include='*_test.go' internal/powercut . | xargs -n 1 dirname | sort -u)
+	@PERIGEE_POWERCUTS=$(POWERCUTS) $(GO) test -count=1 -timeout 60m -run 'PowerCut|FailedSync|FailedWrite|FullDisk' $$(grep -rl --include='*_test.go' internal/powercut . | xargs -n 1 dirname | sort -u)
 
 bench-crossing: ## the cost of an event in user code: ours, native Go, sonic, gopher-lua
 	@$(SETUP) build

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 const (
@@ -69,7 +69,7 @@ type Store struct {
 // Open opens the store in folder, which is made if it is missing. The folder
 // belongs to this Store until Close.
 func Open(folder string, o Options) (*Store, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("eventstore: make the folder: %w", err)
 	}
 	lock, err := lockFolder(folder)

@@ -71,10 +71,10 @@ var may = map[string][]string{
 	"sink/stdout":              {"event", "internal/terminal", "sink", "sink/internal/ndjson"},
 
 	"pipeline":            {"event", "source", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "internal/durable"},
-	"pipeline/outbox":     {"event", "internal/durable"},
-	"pipeline/deadletter": {"event", "source", "internal/durable"},
+	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
+	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "internal/datafolder", "internal/document", "internal/httpserver", "internal/terminal"},
+	"eventstore": {"event", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/terminal"},
 	"server":     {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
 	"admin":      {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
 
@@ -85,7 +85,8 @@ var may = map[string][]string{
 	"engine/config":   {"internal/address", "internal/durable", "internal/nearest"},
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "pipeline/deadletter", "sink", "sink/eventstore"},
 
-	"internal/datafolder":      {},
+	"internal/boltfile":        {"internal/durable"},
+	"internal/datafolder":      {"internal/durable"},
 	"internal/durable":         {},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":   {"event", "internal/document/report"},

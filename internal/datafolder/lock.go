@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // SocketName is the socket on which the engine serves commands.
@@ -24,7 +26,7 @@ const lockName = "perigee.lock"
 // Lock creates the folder if it does not exist, and locks it for this process until
 // the returned Closer is closed.
 func Lock(folder string) (io.Closer, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
 	return LockFile(folder, lockName)

@@ -26,6 +26,13 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(crashFolder); folder != "" {
 		writeForever(folder)
 	}
+	if folder := os.Getenv(powercutFolder); folder != "" {
+		if err := replaceAndRetry(folder); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if folder := os.Getenv(crashQueue); folder != "" {
 		queueAll(folder)
 	}

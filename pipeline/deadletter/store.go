@@ -22,14 +22,12 @@ package deadletter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/perigeedb/perigee/internal/boltfile"
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
@@ -38,7 +36,7 @@ const FileName = "deadletters.db"
 
 // A Store is an open file of dead letters. Only one process can have it open.
 type Store struct {
-	db          *bolt.DB
+	db          *boltfile.File
 	commits     *durable.GroupCommit[func(tx *bolt.Tx) error]
 	commitCount int // written only by commitAll
 }
@@ -46,16 +44,9 @@ type Store struct {
 // Open opens the store in the data folder, which must exist. It creates the file
 // if necessary.
 func Open(folder string) (*Store, error) {
-	path := filepath.Join(folder, FileName)
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
-	if errors.Is(err, berrors.ErrTimeout) {
-		err = errors.New("another process has it open: one engine owns a data folder")
-	}
+	db, err := boltfile.Open(filepath.Join(folder, FileName), bolt.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
-	}
-	if err := durable.SyncDir(folder); err != nil { // makes the file's name durable
-		return nil, errors.Join(err, db.Close())
+		return nil, fmt.Errorf("open the dead letters: %w", err)
 	}
 	s := &Store{db: db}
 	s.commits = durable.NewGroupCommit(s.commitAll)

@@ -20,12 +20,11 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/boltfile"
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
@@ -43,7 +42,7 @@ type Entry struct {
 
 // A Store is an open outbox. Only one process can have it open.
 type Store struct {
-	db      *bolt.DB
+	db      *boltfile.File
 	commits *durable.GroupCommit[change]
 }
 
@@ -52,25 +51,16 @@ var entriesBucket = []byte("entries")
 // Open opens the outbox in the data folder, which must exist. It creates the file
 // if necessary.
 func Open(folder string) (*Store, error) {
-	path := filepath.Join(folder, FileName)
-	db, err := bolt.Open(path, 0o600, &bolt.Options{
-		Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
-	})
-	if errors.Is(err, berrors.ErrTimeout) {
-		err = errors.New("another process has it open: one engine owns a data folder")
-	}
+	db, err := boltfile.Open(filepath.Join(folder, FileName), bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
-		return nil, fmt.Errorf("open outbox %s: %w", path, err)
+		return nil, fmt.Errorf("open the outbox: %w", err)
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists(entriesBucket)
 		return err
 	})
-	if err == nil {
-		err = durable.SyncDir(folder) // makes the file's name durable
-	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("create outbox %s: %w", path, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("create the outbox: %w", err), db.Close())
 	}
 	s := &Store{db: db}
 	s.commits = durable.NewGroupCommit(s.commitAll)

@@ -1,0 +1,103 @@
+// Package boltfile opens a bbolt file of the data folder such that commits that failed, and
+// processes that were killed, do not endanger the ones after them.
+//
+// A commit ends with one of two meta pages. After a sync that failed, or when the process is
+// killed before the sync, the system's memory has the new meta page and the disk may have
+// the old one. bbolt goes on from the new page, and writes over pages that only the old one
+// refers to: a power cut would leave a file of which no meta page is right. So the meta
+// pages are written again, and synced, before the first commit and after one that failed.
+//
+// A File is safe for concurrent use.
+package boltfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/perigeedb/perigee/internal/durable"
+)
+
+// A File is an open bbolt file. Only one process can have it open.
+type File struct {
+	*bolt.DB
+	writing   sync.Mutex
+	unsettled bool // the meta pages may not be on disk; under writing
+}
+
+// Open opens a file, and creates it and its name durably. The folder must exist.
+func Open(path string, options bolt.Options) (*File, error) {
+	options.Timeout = time.Second
+	if err := create(path, options); err != nil {
+		return nil, fmt.Errorf("create %s: %w", path, err)
+	}
+	db, err := bolt.Open(path, 0o600, &options)
+	if errors.Is(err, berrors.ErrTimeout) {
+		err = errors.New("another process has it open: one engine owns a data folder")
+	}
+	if err == nil {
+		f := &File{DB: db}
+		if err = errors.Join(f.settle(), durable.SyncDir(filepath.Dir(path))); err == nil {
+			return f, nil
+		}
+		err = errors.Join(err, db.Close())
+	}
+	return nil, fmt.Errorf("open %s: %w", path, err)
+}
+
+// create creates the file under another name, because one that was begun and not synced
+// could never be opened again.
+func create(path string, options bolt.Options) error {
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, err := bolt.Open(fresh, 0o600, &options)
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Close(), os.Rename(fresh, path))
+}
+
+// Update is like that of bolt.DB. What a commit that failed has changed may be there
+// afterwards.
+func (f *File) Update(change func(tx *bolt.Tx) error) error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if f.unsettled {
+		if err := f.settle(); err != nil {
+			return err
+		}
+	}
+	f.unsettled = true
+	err := f.DB.Update(change)
+	f.unsettled = err != nil
+	return err
+}
+
+// settle makes the meta pages durable as the system shows them. It writes them, because
+// after a sync that failed the system takes them for written.
+func (f *File) settle() error {
+	file, err := os.OpenFile(f.Path(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	meta := make([]byte, 2*f.Info().PageSize)
+	if _, err = io.ReadFull(file, meta); err == nil {
+		_, err = file.WriteAt(meta, 0)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}

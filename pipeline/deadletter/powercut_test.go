@@ -1,0 +1,197 @@
+package deadletter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/internal/powercut"
+)
+
+// powercutFolder makes the test's process a program that is recorded.
+const powercutFolder = "DEADLETTER_POWERCUT"
+
+// replaceAndRetry replaces the letters of one range again and again, marks those of others
+// as committed and requests their retry. It prints what is durable, and repeats what fails.
+func replaceAndRetry(folder string) error {
+	runtime.LockOSThread() // strace counts calls by thread
+	folder = filepath.Join(folder, "made", "data")
+	var s *Store
+	if err := untilDone(func() error {
+		lock, err := datafolder.Lock(folder)
+		if err == nil {
+			lock.Close()
+			s, err = Open(folder)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	for round := 1; round <= 12; round++ {
+		if err := untilDone(func() error { return s.Replace("p", "a", event.Range{Count: perRound}, roundOf(round, 0)) }); err != nil {
+			return err
+		}
+		fmt.Println("round", round)
+		r := event.Range{First: uint64(round * perRound), Count: perRound}
+		if err := untilDone(func() error { return s.Replace("p", "b", r, roundOf(round, r.First)) }); err != nil {
+			return err
+		}
+		fmt.Println("stored", round)
+		if err := untilDone(func() error { return s.MarkCommitted("p", "b", r) }); err != nil {
+			return err
+		}
+		fmt.Println("committed", round)
+		if round%2 == 0 {
+			if err := untilDone(func() error { _, err := s.Retry(Filter{Partition: "b"}); return err }); err != nil {
+				return err
+			}
+			fmt.Println("queued", round)
+		}
+	}
+	return s.Close()
+}
+
+func untilDone(f func() error) (err error) {
+	for range 3 {
+		if err = f(); err == nil {
+			return nil
+		}
+		fmt.Println("failed", err)
+	}
+	return err
+}
+
+func roundOf(round int, first uint64) (letters []event.Dead) {
+	for i := range uint64(perRound) {
+		letters = append(letters, event.Dead{Position: first + i, Stage: "script", Error: strconv.Itoa(round), Original: make([]byte, round%4*700)})
+	}
+	return letters
+}
+
+func replaceRun(folder, fault string) powercut.Run {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), powercutFolder+"="+folder)
+	return powercut.Run{Command: command, Fault: fault}
+}
+
+// TestPowerCut cuts the power while letters are replaced and queued.
+func TestPowerCut(t *testing.T) {
+	folder := t.TempDir()
+	powercut.Record(t, folder, replaceRun(folder, "")).EachCut(t, 200, checkLetters)
+}
+
+// TestFailedSync lets one sync fail, and later ones not make up for it.
+func TestFailedSync(t *testing.T) {
+	for n := range powercut.SomeOf(80) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			powercut.Record(t, folder, replaceRun(folder, fmt.Sprintf("fdatasync:error=EIO:when=%d", n))).EachCut(t, 20, checkLetters)
+		})
+	}
+}
+
+// checkLetters opens the store that a power cut has left: each letter that was stored is
+// there or queued, once, and the rounds of one range are not mixed.
+func checkLetters(t *testing.T, folder string, said []string) {
+	folder = filepath.Join(folder, "made", "data")
+	lock, err := datafolder.Lock(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	s := open(t, folder)
+	defer s.Close()
+	last := map[string]int{}
+	for _, line := range said {
+		var what string
+		var round int
+		if n, _ := fmt.Sscanf(line, "%s %d", &what, &round); n == 2 {
+			last[what] = round
+		}
+	}
+	rounds, others, uncommitted := map[string]int{}, 0, 0
+	for _, l := range list(t, s, Filter{}) {
+		if l.Partition == "a" {
+			rounds[l.Error]++
+			continue
+		}
+		others++
+		if round, _ := strconv.Atoi(l.Error); round <= last["queued"] {
+			t.Errorf("the retry of letter %d was queued, and it is there", l.Position)
+		} else if l.Uncommitted && round <= last["committed"] {
+			uncommitted++
+		}
+	}
+	for round := range rounds {
+		if n, _ := strconv.Atoi(round); rounds[round] != perRound || n != last["round"] && n != last["round"]+1 {
+			t.Errorf("%v letters by round, the last that was durable is %d", rounds, last["round"])
+		}
+	}
+	if len(rounds) != 1 && last["round"] > 0 {
+		t.Errorf("%v letters by round, the last that was durable is %d", rounds, last["round"])
+	}
+	queued, err := s.Queued()
+	if n := others + queued["p"]; err != nil || n != last["stored"]*perRound && n != (last["stored"]+1)*perRound {
+		t.Errorf("%d letters are there and %d queued, %d were stored, %v", others, queued["p"], last["stored"]*perRound, err)
+	}
+	if uncommitted > 0 {
+		t.Errorf("%d letters were committed and are not", uncommitted)
+	}
+	keep(t, s, "c", dead(1, "afterwards"))
+}
+
+// TestFullDisk stores letters on a full disk: that is an error, and the same letters are
+// stored when there is room.
+func TestFullDisk(t *testing.T) {
+	disk := powercut.SmallDisk(t, 2<<20)
+	if disk == "" {
+		return
+	}
+	folder, ballast := filepath.Join(disk, "data"), filepath.Join(disk, "ballast")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, folder)
+	round := 1
+	store := func() error {
+		first := uint64(round * perRound)
+		return s.Replace("p", "a", event.Range{First: first, Count: perRound}, roundOf(round, first))
+	}
+	for room := int64(0); room < 100<<10; room += 20 << 10 {
+		powercut.Fill(t, ballast, room)
+		var err error
+		for ; err == nil; round++ {
+			err = store()
+		}
+		round--
+		for range 3 {
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			err = store()
+		}
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		if err := store(); err != nil {
+			t.Fatalf("with room: %v", err)
+		}
+		round++
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, folder)
+	defer s.Close()
+	if n := len(list(t, s, Filter{})); n != (round-1)*perRound {
+		t.Errorf("%d letters are there, and %d were stored", n, (round-1)*perRound)
+	}
+}

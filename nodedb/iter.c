@@ -232,7 +232,8 @@ static inline int read_subscript(const char *key, size_t len, size_t top_len, nd
 static int fill_from_leaves(ndb_iter *it) {
   ndb_scan *c = &it->scan;
   int values = it->flags & NDB_VALUES;
-  while (it->count < it->batch && c->key) {
+  /* At the end of LMDB's nodes, the scan stands on what is pending behind them. */
+  while (it->count < it->batch && c->key && !c->entry) {
     lmdb_leaf leaf;
     lmdb_leaf_get(c->lmdb, &leaf);
     size_t len, value_len;

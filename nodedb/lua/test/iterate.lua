@@ -84,6 +84,21 @@ function T.walk(ndb, t)
   t.list(seen, {'^w("a")', '^w("a","b")'})
 end
 
+-- The last nodes of the file, read from its pages, with one behind them that is pending.
+function T.pending_behind_the_last_page(ndb, t)
+  local n = ndb.node("^a")
+  for i = 1, 10 do n[i].__ = i end
+  ndb.sync()
+  ndb.node("^b").__ = 1
+  for _ = 1, 2 do
+    t.list(t.collect(n:subscripts()), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+    local sum = 0
+    for _, value in n:values() do sum = sum + value end
+    t.equal(sum, 55)
+    n[3].__ = 3
+  end
+end
+
 function T.bounds(ndb, t)
   local n = ndb.node("^b")
   for i = 1, 1000 do n[i].__ = i end

@@ -147,6 +147,8 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
 /* True if the record's time to live is over. */
 int ndb_stored_expired(const char *data, size_t len);
 
+/* All bits depend on all bytes: the keys of siblings differ in their last bytes only, which are
+ * the high ones of the last word. Not 0. */
 static inline uint64_t ndb_hash(const char *key, size_t len) {
   uint64_t h = len * 0x9E3779B97F4A7C15u, w = 0;
   while (len >= 8) {
@@ -158,7 +160,8 @@ static inline uint64_t ndb_hash(const char *key, size_t len) {
   w = 0;
   if (len) memcpy(&w, key, len);
   h = (h ^ w) * 0xC4CEB9FE1A85EC53u;
-  return (h ^ h >> 29) | 1;
+  h = (h ^ h >> 32) * 0xC4CEB9FE1A85EC53u;
+  return (h ^ h >> 32) | 1;
 }
 
 /* Looks key up in the view: NDB_OK or NDB_NONE. *expiry is 0 without a time to live. *entry is

@@ -8,6 +8,7 @@ package nodedb
 /*
 
 #include <stdlib.h>
+#include "core.h"
 #include "error.h"
 #include "nodedb.h"
 #include "shared.h"
@@ -235,6 +236,11 @@ func coreTimeAppends(subscript coreScalar, rounds int) {
 	defer pin.Unpin()
 	scalar := subscript.toC(&pin)
 	C.time_appends(&scalar, C.long(rounds))
+}
+
+func coreHash(key []byte) uint64 {
+	bytes, n := bytesToC(key)
+	return uint64(C.ndb_hash(bytes, n))
 }
 
 // coreShared is the file that processes share.

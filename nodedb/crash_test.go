@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -98,9 +99,48 @@ func (s crashSession) writeTransaction(w int) (n int, number uint64) {
 	}
 }
 
+// writeRound makes a transaction and a few increments, and now and then waits until they are
+// durable and says so.
+func (s crashSession) writeRound(store coreStore, r *rand.Rand, w, round int) (err error) {
+	defer catchFault(&err)
+	if err := s.lock(20_000, crashKey("^own(%d)", w)); err != nil {
+		return err
+	}
+	if round%8 == 0 {
+		if err := s.lock(20_000, crashKey("^both")); err != nil {
+			return err
+		}
+	}
+	n, number := s.writeTransaction(w)
+	auto := 0
+	for range r.IntN(5) {
+		auto = s.increment(crashKey("^auto(%d)", w))
+	}
+	s.unlockAll()
+	if r.IntN(3) > 0 {
+		return nil
+	}
+	sync := func() error { return store.wait(number) }
+	if auto > 0 || r.IntN(2) == 0 {
+		sync = store.sync
+	}
+	for err := sync(); err != nil; err = sync() {
+		if !isCode(err, "NDB_E_DISK") {
+			return err
+		}
+		fmt.Println("disk", err)
+		if s.count(crashKey("^count(%d)", w)) != n { // reads go on
+			return fmt.Errorf("transaction %d cannot be read while the disk fails", n)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	fmt.Println("durable", n, auto)
+	return nil
+}
+
 func catchFault(err *error) {
 	if fault, ok := recover().(crashFault); ok {
-		*err = fmt.Errorf("%s: %s", fault.what, fault.result)
+		*err = fmt.Errorf("%s: %s", fault.result, fault.what)
 	}
 }
 
@@ -132,38 +172,12 @@ func init() {
 				return store.close()
 			default:
 			}
-			if err := s.lock(20_000, crashKey("^own(%d)", w)); err != nil {
+			if err := s.writeRound(store, r, w, round); isCode(err, "NDB_E_SUPERSEDED") {
+				fmt.Println("superseded")
+				s.unlockAll()
+			} else if err != nil {
 				return err
 			}
-			if round%8 == 0 {
-				if err := s.lock(20_000, crashKey("^both")); err != nil {
-					return err
-				}
-			}
-			n, number := s.writeTransaction(w)
-			auto := 0
-			for range r.IntN(5) {
-				auto = s.increment(crashKey("^auto(%d)", w))
-			}
-			s.unlockAll()
-			if r.IntN(3) > 0 {
-				continue
-			}
-			sync := func() error { return store.wait(number) }
-			if auto > 0 || r.IntN(2) == 0 {
-				sync = store.sync
-			}
-			for err := sync(); err != nil; err = sync() {
-				if !isCode(err, "NDB_E_DISK") {
-					return err
-				}
-				fmt.Println("disk", err)
-				if s.count(crashKey("^count(%d)", w)) != n { // reads go on
-					return fmt.Errorf("transaction %d cannot be read while the disk fails", n)
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			fmt.Println("durable", n, auto)
 		}
 	}
 	// read FOLDER: looks at snapshots until its input ends.
@@ -251,6 +265,7 @@ type crashChild struct {
 	count int // durable
 	auto  int
 	disk  int      // errors of the disk
+	stops int      // how often it was superseded
 	lines []string // that say neither
 }
 
@@ -282,6 +297,8 @@ func (c *crashChild) follow() {
 			c.count, c.auto = count, max(c.auto, auto)
 		} else if strings.HasPrefix(line, "disk ") {
 			c.disk++
+		} else if line == "superseded\n" {
+			c.stops++
 		} else if line != "started\n" {
 			c.lines = append(c.lines, strings.TrimSpace(line))
 		}
@@ -436,6 +453,35 @@ func TestKilledWriters(t *testing.T) {
 	t.Logf("writers made %v transactions durable", c.durable)
 }
 
+// TestStoppedWriter stops a writer for longer than another one waits for the right to write.
+// The other goes on; the stopped one goes on later, and hears what it lost.
+func TestStoppedWriter(t *testing.T) {
+	r := newSeed(t)
+	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
+	stops := crashCount(t, "PERIGEE_NODE_STOPS", 1)
+	superseded := 0
+	for range stops {
+		writer := startCrashChild(t, true, "write", c.folder, 0)
+		other := startCrashChild(t, true, "write", c.folder, 1)
+		reader := startCrashChild(t, true, "read", c.folder)
+		time.Sleep(time.Duration(20+r.IntN(50)) * time.Millisecond)
+		writer.Process.Signal(syscall.SIGSTOP)
+		time.Sleep(4 * time.Second)
+		writer.Process.Signal(syscall.SIGCONT)
+		time.Sleep(500 * time.Millisecond)
+		for _, child := range []*crashChild{writer, other, reader} {
+			child.end(false)
+		}
+		c.heard(writer, other, reader)
+		superseded += writer.stops
+		if err := c.inspect(); err != nil {
+			c.problem("after the stop: %v", err)
+		}
+	}
+	c.report(t)
+	t.Logf("%d of %d stopped writers were superseded; %v transactions were durable", superseded, stops, c.durable)
+}
+
 // TestFailingDisk lets the disk of a writer be full, or its syncs fail, and then kills it or lets
 // it go on.
 func TestFailingDisk(t *testing.T) {
@@ -464,6 +510,7 @@ func TestFailingDisk(t *testing.T) {
 		setFault(0)
 		t.Setenv("LD_PRELOAD", shim)
 		t.Setenv("NODEDB_FAULTS", control)
+		t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0") // the library comes before that of -asan
 		writer := startCrashChild(t, true, "write", c.folder, 0)
 		os.Unsetenv("LD_PRELOAD")
 		time.Sleep(time.Duration(5+r.IntN(30)) * time.Millisecond)

@@ -79,7 +79,7 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
   it->left = limit ? limit : UINT64_MAX;
   it->batch = FIRST_BATCH;
   it->top_len = len;
-  memcpy(it->top, key, len);
+  if (len) memcpy(it->top, key, len);
   if (from) it->has_from = 1, error = bound_key(key, len, from, flags & NDB_DESCENDANTS, it->from, &it->from_len);
   if (to && error == NDB_OK) it->has_to = 1, error = bound_key(key, len, to, flags & NDB_DESCENDANTS, it->to, &it->to_len);
   if (error < 0) {

@@ -35,7 +35,7 @@ static int64_t keep(ndb_reads *r, const char *key, size_t len) {
     }
     r->bytes = grown, r->cap = cap;
   }
-  memcpy(r->bytes + r->used, key, len);
+  if (len) memcpy(r->bytes + r->used, key, len);
   r->used += len;
   return (int64_t)(r->used - len);
 }

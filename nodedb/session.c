@@ -279,18 +279,15 @@ int ndb_change_put(ndb_session *s, ndb_entry *e) {
     }
     s->changes++;
     if (!stored) return ndb_tree_put(tree, e);
-    uint64_t count = tree->count;
+    uint64_t hash = s->cache ? ndb_hash(e->data, e->key_len) : 0, count = tree->count;
+    ndb_cache_drop(s, hash, e->data, e->key_len); /* before the entry that it points to goes */
     int error = ndb_tree_put(tree, e);
-    if (error < 0) return error;
+    if (error < 0 || tree->count != count || e->type == NDB_ABSENT || e->expiry) return error;
     /* A node that is changed for the second time may be changed often. */
-    if (!s->cache && tree->count != count) return NDB_OK;
-    uint64_t hash = ndb_hash(e->data, e->key_len);
-    ndb_cache_drop(s, hash, e->data, e->key_len);
-    if (tree->count == count && e->type != NDB_ABSENT && !e->expiry) {
-      ndb_scalar value;
-      ndb_entry_scalar(e, &value);
-      ndb_cache_put(s, hash, e->data, e->key_len, &value, e);
-    }
+    if (!s->cache) hash = ndb_hash(e->data, e->key_len);
+    ndb_scalar value;
+    ndb_entry_scalar(e, &value);
+    ndb_cache_put(s, hash, e->data, e->key_len, &value, e);
     return NDB_OK;
   }
   ndb_store_log(s->store, e, 0);
@@ -310,7 +307,7 @@ int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_s
   e->type = (uint8_t)value->type;
   e->number = value->type == NDB_NUMBER ? value->number + 0.0 : 0; /* there is no -0 */
   e->value_len = text ? value->len : 0;
-  if (text) memmove(e->data + e->key_len, value->bytes, value->len);
+  if (text && value->len) memmove(e->data + e->key_len, value->bytes, value->len);
   ndb_entry_scalar(e, &c->value);
   return 1;
 }

@@ -43,9 +43,12 @@ var textArguments = map[string]struct{ argument, bytesMax int }{
 	"like_escape": {1, formatMax}, "not_like_escape": {1, formatMax}, "ilike_escape": {1, formatMax}, "not_ilike_escape": {1, formatMax},
 }
 
-// collectors gather all values of a group in one: as window functions, they would do so
-// for every row.
-var collectors = []string{"list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "json_group_array", "json_group_object"}
+// collectors gather values of a group: as window functions, they would do so for every
+// row.
+var collectors = []string{
+	"list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "json_group_array", "json_group_object",
+	"approx_quantile", "approx_top_k", "reservoir_quantile",
+}
 
 // joiners have a result that is as large as all their arguments together.
 var joiners = []string{
@@ -145,7 +148,9 @@ func checkCall(call syntaxNode) error {
 			return callError(call, "a list needs constant whole numbers for arguments and may have %d elements; rows have no bound: FROM %s(…)", countMax, name)
 		}
 	case call["class"] == "WINDOW" && slices.Contains(collectors, name):
-		return callError(call, "collects all values, which a window would repeat in every row")
+		return callError(call, "collects values, which a window would repeat in every row")
+	case call["class"] == "WINDOW" && call["distinct"] == true:
+		return callError(call, "DISTINCT collects values, which a window would repeat in every row")
 	}
 	for _, arg := range args {
 		if isLambda(arg) && !strings.HasSuffix(name, "filter") && capturesColumns(arg) {

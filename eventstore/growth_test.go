@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestBoundedArguments asks for what would take gigabytes or end the process, and for
@@ -36,6 +37,10 @@ func TestBoundedArguments(t *testing.T) {
 		`SELECT len(generate_series(1, 9999, 2))`:                                                        "FROM generate_series(…)",
 		`SELECT replace(name, 'x', name) FROM events`:                                                    "replace: argument 3 must be a constant",
 		`SELECT list(id) OVER () FROM events`:                                                            "which a window would repeat",
+		`SELECT approx_quantile(id, 0.5) OVER (ORDER BY id) FROM events`:                                 "which a window would repeat",
+		`SELECT count(DISTINCT id) OVER (ORDER BY id) FROM events`:                                       "count: DISTINCT collects values",
+		`SELECT approx_top_k(id, 10) OVER (ORDER BY id) FROM events`:                                     "which a window would repeat",
+		`SELECT reservoir_quantile(id, 0.5) OVER () FROM events`:                                         "which a window would repeat",
 		`SELECT list_transform(l, lambda x: l) FROM events`:                                              "only its own parameters",
 		`SELECT list_transform([1], lambda x: list_transform(l, lambda y: x)) FROM events`:               "only its own parameters",
 		`SELECT name ILIKE '%a%b%c%d%' FROM events`:                                                      "more than 4 wildcards",
@@ -74,6 +79,7 @@ func TestBoundedArguments(t *testing.T) {
 		`SELECT date_trunc('day', now()), extract(year FROM now()), now() AT TIME ZONE 'UTC', now() - INTERVAL 1 DAY`,
 		`SELECT [1][1], [1, 2][1:2], name[1], CASE WHEN id IN (1, 2) THEN 1 END, coalesce(id, 0), id BETWEEN 1 AND 2, id::VARCHAR FROM events`,
 		`SELECT quantile_cont(id, 0.5), median(id), approx_count_distinct(id), arg_max(name, id), histogram(id) FROM events`,
+		`SELECT name, median(id) OVER (ORDER BY id), mode(id), approx_quantile(id, 0.5), approx_top_k(id, 1) FROM events GROUP BY name, id`,
 		`SELECT '{"a":{"b":1}}'->'a'->>'b', json_extract_string('{"a":1}', '$.a'), to_json({'a': 1})`,
 		`SELECT unnest([1, 2])`, `SELECT * FROM events, unnest([id]) t(tag)`, `SELECT COLUMNS(*) FROM events`, `SELECT * EXCLUDE (id) FROM events`,
 		`SELECT name SIMILAR TO 'a.*', name ~ 'x', name ^@ 'x', position('x' IN name), substring(name, 1, 2), trim(name) FROM events`,
@@ -81,6 +87,32 @@ func TestBoundedArguments(t *testing.T) {
 		`UNPIVOT (SELECT 1 AS a, 2 AS b) ON COLUMNS(*) INTO NAME n VALUE v`,
 	} {
 		ask(t, s, sql)
+	}
+}
+
+// TestMemoryIsReturned runs queries that the memory watch ends, or that take hundreds of
+// megabytes, and looks at what the process holds afterwards.
+func TestMemoryIsReturned(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	before := residentBytes()
+	for _, sql := range []string{
+		`SELECT approx_quantile(i, 0.5) FROM range(100000000) t(i) GROUP BY i // 2`,
+		`SELECT mode(i) FROM range(100000000) t(i)`,
+		`SELECT len(list(i)) FROM range(100000000) t(i)`,
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		if rows, err := s.Query(ctx, sql); err == nil {
+			for rows.Next() {
+			}
+			rows.Close()
+		}
+		cancel()
+	}
+	const allowed = 150 << 20
+	for end := time.Now().Add(20 * time.Second); residentBytes()-before > allowed; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d MiB are still held", (residentBytes()-before)>>20)
+		}
 	}
 }
 
@@ -98,5 +130,25 @@ func TestListedFunctionsExist(t *testing.T) {
 				t.Errorf("DuckDB has no function %s", name)
 			}
 		}
+	}
+}
+
+// TestMemoryFloorRisesSlowly holds that memory which a query left does not raise the floor
+// at once, and memory that the engine needs for good does in time.
+func TestMemoryFloorRisesSlowly(t *testing.T) {
+	start := time.Now()
+	f := &memoryFloor{bytes: 100 << 20, idleSince: start}
+	f.rise(1000<<20, start.Add(time.Second/2))
+	if got := f.bytes >> 20; got != 132 {
+		t.Errorf("after half a second it is %d MiB, want 132", got)
+	}
+	f.idleSince = start
+	f.rise(1000<<20, start.Add(time.Hour))
+	if got := f.bytes >> 20; got != 1000 {
+		t.Errorf("after an hour it is %d MiB, want 1000", got)
+	}
+	f.rise(80<<20, start.Add(time.Hour))
+	if got := f.bytes >> 20; got != 80 {
+		t.Errorf("it is %d MiB, want 80", got)
 	}
 }

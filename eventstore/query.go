@@ -28,10 +28,12 @@ type queries struct {
 	exclusive *sync.RWMutex // held while the writer needs to be alone
 	mu        *sync.Mutex
 	running   map[*Rows]context.CancelCauseFunc
+	floor     *memoryFloor
+	trimming  *sync.Mutex // held while free memory is returned to the system
 }
 
 func newQueries(most int) queries {
-	return queries{slots: make(chan struct{}, most), exclusive: new(sync.RWMutex), mu: new(sync.Mutex), running: map[*Rows]context.CancelCauseFunc{}}
+	return queries{slots: make(chan struct{}, most), exclusive: new(sync.RWMutex), mu: new(sync.Mutex), running: map[*Rows]context.CancelCauseFunc{}, floor: newMemoryFloor(), trimming: new(sync.Mutex)}
 }
 
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE,
@@ -95,6 +97,9 @@ func (s *Store) registerQuery(ctx context.Context) (*Rows, error) {
 	r.stopTimer = stop
 	s.queries.mu.Lock()
 	defer s.queries.mu.Unlock()
+	if len(s.queries.running) == 0 {
+		s.queries.floor.rise(r.memoryBefore, r.started)
+	}
 	s.queries.running[r] = r.cancel
 	return r, nil
 }
@@ -296,9 +301,12 @@ func (r *Rows) release() {
 	r.conn.close()
 	q := &r.store.queries
 	q.mu.Lock()
-	delete(q.running, r)
+	if delete(q.running, r); len(q.running) == 0 {
+		q.floor.idleSince = time.Now()
+	}
 	q.mu.Unlock()
 	close(r.released)
+	q.trimAfter(r)
 }
 
 // explainError says in our words why the query ended.

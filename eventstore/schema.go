@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// columnsMax bounds the columns that are inferred; fields beyond it stand in
-	// the column _rest. A key per user id would otherwise make a column each.
-	columnsMax = 1000
+	// columnsMax bounds the columns that are inferred, and those that are declared; fields
+	// beyond it stand in the column _rest. DuckDB holds two blocks of 256 KiB for each
+	// column that a thread writes or reads, and the fold of a segment (see foldSQL)
+	// reads with one thread and may write with two: 1.5 MiB of memoryDefault a column.
+	columnsMax = 200
 	keyMax     = 256 // bytes of a key that becomes a column
 	restColumn = "_rest"
 	// exactMax is the largest integer that no other is rounded to when it becomes

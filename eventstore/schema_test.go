@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestFieldsBeyondTheColumns(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
 	appendDocs(t, p, 0, `{"f0":-1}`, wide, `{"`+long+`":{"a":[1.50]},"g":null}`)
-	if got := ask(t, s, `SELECT count(*), sum(f0), sum(f999), sum(CAST(_rest->>'f1000' AS BIGINT)), sum(CAST(_rest->>'f1049' AS BIGINT)), count(_rest) FROM events`); got != "3,-1,999,1000,1049,2" {
+	if got := ask(t, s, `SELECT count(*), sum(f0), sum(f199), sum(CAST(_rest->>'f200' AS BIGINT)), sum(CAST(_rest->>'f249' AS BIGINT)), count(_rest) FROM events`); got != "3,-1,199,200,249,2" {
 		t.Errorf("got %s", got)
 	}
 	if got := ask(t, s, `SELECT _rest FROM events WHERE f0 IS NULL`); got != `"{""`+long+`"":{""a"":[1.50]}}"` {
@@ -87,6 +88,50 @@ func TestFieldsBeyondTheColumns(t *testing.T) {
 	}
 	if n := len(s.Tables()[0].Columns); n != columnsMax+1 {
 		t.Errorf("the table has %d columns", n)
+	}
+}
+
+// TestWideEventsFit appends events with more fields than a table has columns. Each change
+// of a type copies all rows into a new segment, in one transaction and in memory.
+func TestWideEventsFit(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	next := uint64(0)
+	appendRows := func(rows int, doc string) {
+		t.Helper()
+		docs := slices.Repeat([]string{doc}, rows)
+		if err := p.Append(t.Context(), output(next, docs...)); err != nil {
+			t.Fatal(err)
+		}
+		next += uint64(rows)
+	}
+	wide := func(fields int, value string) string {
+		var doc strings.Builder
+		for i := range fields {
+			fmt.Fprintf(&doc, `"f%d":%s,`, i, value)
+		}
+		return "{" + doc.String() + `"id":1}`
+	}
+	appendRows(5000, `{"id":1}`)
+	for _, value := range []string{"1", `"a text"`, "[1]"} {
+		appendRows(1, wide(1000, value))
+		appendRows(1, `{"id":1}`)
+		appendRows(3000, wide(columnsMax, value))
+	}
+	if got := ask(t, s, "SELECT count(*), sum(id) FROM events"); got != "14006,14006" {
+		t.Errorf("count and sum are %s", got)
+	}
+}
+
+func TestDeclaredColumnsAreBounded(t *testing.T) {
+	columns := make([]event.Column, columnsMax+1)
+	for i := range columns {
+		name := fmt.Sprintf("f%d", i)
+		columns[i] = event.Column{Name: name, Path: []string{name}, Type: event.Int64}
+	}
+	s := openStore(t, t.TempDir())
+	if _, err := s.Table("events", TableConfig{Columns: columns}); err == nil || !strings.Contains(err.Error(), "201 columns") {
+		t.Errorf("got %v, want an error that counts the columns", err)
 	}
 }
 

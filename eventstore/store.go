@@ -117,7 +117,10 @@ func (s *Store) start() (err error) {
 		"threads":                 strconv.Itoa(cmp.Or(o.Threads, runtime.NumCPU())),
 		"temp_directory":          temp,
 		"max_temp_directory_size": tempMax,
-		"checkpoint_threshold":    strconv.Itoa(checkpointBytes>>20) + "MiB",
+		// Without them, DuckDB's own allocator keeps what a thread has freed until that
+		// thread works again.
+		"allocator_background_threads": "true",
+		"checkpoint_threshold":         strconv.Itoa(checkpointBytes>>20) + "MiB",
 	})
 	if err != nil {
 		return err

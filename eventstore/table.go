@@ -119,6 +119,10 @@ func (t *Table) configure(name string, c TableConfig) error {
 				"column %q of field %q", column.Name, strings.Join(column.Path, "."))
 		}
 	}
+	if len(c.Columns) > columnsMax {
+		return configError("leave out columns of the same name and type as the field: they are inferred",
+			"%d columns are declared, and a table has at most %d", len(c.Columns), columnsMax)
+	}
 	declared := c.Columns
 	if c.Time != "" && !(&schema{Columns: columnsOf(declared)}).has(c.Time) {
 		declared = append([]event.Column{{Name: c.Time, Path: []string{c.Time}, Type: event.Timestamp, Required: true}}, declared...)

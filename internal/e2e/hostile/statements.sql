@@ -195,6 +195,47 @@ SELECT max(len(l)) FROM (SELECT list(i) OVER (ORDER BY i) l FROM range(200000) t
 SELECT histogram(i) OVER (ORDER BY i) FROM range(100000) t(i)
 SELECT mode(i) OVER (ORDER BY i ROWS BETWEEN 1000 PRECEDING AND CURRENT ROW) FROM range(100000000) t(i)
 
+-- Aggregates whose values DuckDB does not account for.
+SELECT quantile_cont(i, 0.5) FROM range(1000000000) t(i)
+SELECT quantile_cont(i, [0.1, 0.5, 0.9]) FROM range(1000000000) t(i)
+SELECT quantile_disc(i::VARCHAR, 0.5) FROM range(1000000000) t(i)
+SELECT mad(i) FROM range(1000000000) t(i)
+SELECT median(i::DOUBLE), mode(i), mad(i) FROM range(1000000000) t(i)
+SELECT median(DISTINCT i) FROM range(1000000000) t(i)
+SELECT median(i) FILTER (WHERE i % 2 = 0) FROM range(1000000000) t(i)
+SELECT median(a.i) FROM range(100000) a(i), range(100000) b(i)
+SELECT mode(a.id * b.id * c.id) FROM events a, events b, events c
+SELECT histogram(a.id * b.id) FROM events a, events b
+SELECT mode(repeat('x', 1000) || i) FROM range(1000000000) t(i)
+SELECT histogram(repeat('x', 1000) || i) FROM range(1000000000) t(i)
+SELECT approx_quantile(i, 0.5) FROM range(1000000000) t(i) GROUP BY i // 2
+SELECT approx_top_k(i, 1000) FROM range(1000000000) t(i) GROUP BY i // 2
+SELECT approx_top_k(i, 1000) OVER (ORDER BY i ROWS BETWEEN 10000 PRECEDING AND CURRENT ROW) FROM range(3000000) t(i)
+SELECT approx_quantile(i, 0.5) OVER (ORDER BY i ROWS BETWEEN 10000 PRECEDING AND CURRENT ROW) FROM range(3000000) t(i)
+SELECT reservoir_quantile(i, 0.5, 1000) OVER (ORDER BY i ROWS BETWEEN 10000 PRECEDING AND CURRENT ROW) FROM range(3000000) t(i)
+SELECT reservoir_quantile(i, 0.5, 1000) FROM range(100000000) t(i)
+SELECT approx_count_distinct(i) FROM range(1000000000) t(i) GROUP BY i // 2
+SELECT arg_min(i, i, 1000) FROM range(1000000000) t(i) GROUP BY i // 2
+SELECT max(i, 1000) FROM range(1000000000) t(i) GROUP BY i // 2
+SELECT median(i) OVER (ORDER BY i ROWS BETWEEN 100000 PRECEDING AND CURRENT ROW) FROM range(10000000) t(i)
+SELECT mode(i) OVER (PARTITION BY i % 1000) FROM range(2000000) t(i)
+SELECT quantile_cont(i, 0.5) OVER (ORDER BY hash(i) ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) FROM range(3000000) t(i)
+SELECT count(DISTINCT i) OVER (ORDER BY i ROWS BETWEEN 100000 PRECEDING AND CURRENT ROW) FROM range(10000000) t(i)
+SELECT i % 1000, median(i) FROM range(1000000000) t(i) GROUP BY 1
+SELECT i % 1000, list(i), string_agg(i::VARCHAR, ',') FROM range(1000000000) t(i) GROUP BY 1
+SELECT list_mode(list(i)) FROM range(1000000000) t(i) GROUP BY i // 100
+SELECT list_median(list(i)) FROM range(1000000000) t(i) GROUP BY i // 100
+SELECT list_mode(list(i)) FROM range(25000000) t(i)
+SELECT len(list_distinct(list(i))) FROM range(25000000) t(i)
+SELECT len(list_sort(list(i))) FROM range(25000000) t(i)
+SELECT len(string_split(string_agg(i::VARCHAR, ','), ',')) FROM range(12000000) t(i)
+SELECT len(to_json(list(i))::VARCHAR) FROM range(12000000) t(i)
+SELECT count(*) FROM (SELECT unnest(list(i)) FROM range(12000000) t(i))
+SELECT * FROM (PIVOT (SELECT i, i % 3 AS j FROM range(1000000000) t(i)) ON j IN (0, 1, 2) USING median(i))
+WITH RECURSIVE t(i, l) AS (SELECT 1, [1] UNION ALL SELECT i + 1, list_append(l, i) FROM t) SELECT max(len(l)) FROM t
+WITH RECURSIVE t(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM t) SELECT median(i) FROM t
+SELECT (SELECT median(b.id + a.id) FROM events b) FROM events a
+
 -- Growth by operators.
 WITH RECURSIVE t(s) AS (SELECT 'x' UNION ALL SELECT s || s FROM t WHERE length(s) < 2000000000) SELECT max(length(s)) FROM t
 WITH RECURSIVE t(l) AS (SELECT [1] UNION ALL SELECT l || l FROM t WHERE len(l) < 2000000000) SELECT max(len(l)) FROM t

@@ -76,7 +76,7 @@ crash-scripts: build ## kill 500 processes of a script while events flow: each e
 
 crash-nodes: ## kill writers of the node database 200 times and let its disk fail 50 times: what was durable stays
 	@$(SETUP) build
-	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 $(GO) test ./nodedb -count=1 -v -timeout 30m -run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk' | grep -v '^=== '
+	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 $(GO) test ./nodedb -count=1 -v -timeout 30m -run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk'
 
 DURATION := 10m
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat

@@ -32,6 +32,7 @@ static int open_all(lua_State *L) {
 	if (e->nodes.functions) {
 		push_source(L, "face", o->setup->node_face, o->setup->node_face_len);
 		push_source(L, "backend", o->setup->node_backend, o->setup->node_backend_len);
+		push_source(L, "strings", o->setup->node_strings, o->setup->node_strings_len);
 	}
 	lua_call(L, 9, 1);
 	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX); // until the script is loaded, what makes the drivers

@@ -99,8 +99,9 @@ func (e *Engine) open(opts Options, setup Setup) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	if setup.Nodes != nil {
-		pin.Pin(unsafe.StringData(lua.Face))
-		pin.Pin(unsafe.StringData(lua.FFI))
+		for _, source := range []string{lua.Face, lua.FFI, lua.Strings} {
+			pin.Pin(unsafe.StringData(source))
+		}
 		store, release, err := setup.Nodes.Native()
 		if err != nil {
 			return err
@@ -110,6 +111,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 		c.node_event_ms = C.int64_t(opts.EventTime.Milliseconds())
 		c.node_face, c.node_face_len = text(lua.Face), C.size_t(len(lua.Face))
 		c.node_backend, c.node_backend_len = text(lua.FFI), C.size_t(len(lua.FFI))
+		c.node_strings, c.node_strings_len = text(lua.Strings), C.size_t(len(lua.Strings))
 	}
 	e.c = C.pg_engine_open(e.VM.c, (*C.doc_api)(document.Functions()), &c, text(frontend), C.size_t(len(frontend)))
 	if e.c == nil {

@@ -170,8 +170,8 @@ typedef struct pg_engine_setup {
 	const void *node_functions; // an ndb_functions, NULL without a store,
 	void *node_store;           //   an ndb_store,
 	int64_t node_event_ms;      //   the time limit of an event,
-	const char *node_face, *node_backend; // and the Lua sources of the module
-	size_t node_face_len, node_backend_len;
+	const char *node_face, *node_backend, *node_strings; // and the Lua sources of its modules
+	size_t node_face_len, node_backend_len, node_strings_len;
 } pg_engine_setup;
 
 static inline pg_engine *pg_engine_of(lua_State *L) { return pg_vm_of(L)->engine; }

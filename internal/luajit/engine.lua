@@ -159,7 +159,7 @@ local function load_file(name)
   return result
 end
 
--- The node database. What a transaction does is durable when the host says so: it syncs the
+-- The modules of the node database, made when a script first requires one of them. What a transaction does is durable when the host says so: it syncs the
 -- store once per batch, before it hands on what the events of the batch have returned.
 local NODE = "nodedb.node" -- what getmetatable says of a node
 local function open_nodes()
@@ -174,16 +174,15 @@ local function open_nodes()
     wait = function() end,
     open = function() error("nodedb: NDB_E_ARGUMENT: the script's host has opened the store", 0) end,
   }
-  return perigee_library((load(nodes.face)(load(nodes.backend)(require "ffi", nodes), NODE)))
+  local face, core = load(nodes.face), load(nodes.backend)(require "ffi", nodes)
+  modules.nodedb = perigee_library((face(core, NODE)))
+  modules.yottadb = perigee_library((load(nodes.strings)(face, core)))
 end
 
 function globals.require(name)
   if type(name) ~= "string" then error("bad argument #1 to 'require' (string expected)", 2) end
+  if nodes and modules.nodedb == nil and (name == "nodedb" or name == "yottadb") then open_nodes() end
   local module = modules[name]
-  if name == "nodedb" and nodes and module == nil then
-    module = open_nodes()
-    modules[name] = module
-  end
   if module == nil then return (load_file(name)) end
   if module == LOADING then error("require '" .. name .. "': the file requires itself", 2) end
   return module

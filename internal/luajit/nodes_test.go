@@ -97,6 +97,20 @@ func TestNodesInBothModes(t *testing.T) {
 	}
 }
 
+// TestYottadb uses the module for scripts that were written for lua-yottadb beside nodedb.
+func TestYottadb(t *testing.T) {
+	e := nodeEngine(t, defaults(), nodeStore(t), `
+		local ydb = require "yottadb"
+		function main(event)
+			nodedb.node("^n").x.__ = 0.5
+			local x = ydb.node("^n").x
+			return {all = {type(x.__), x.__, tostring(x), ydb.get("^n", {"x"})}}
+		end`)
+	if got, _ := runNodes(e, `{}`); len(got) != 1 || got[0] != `{"all":["string",".5","^n(\"x\")",".5"]}` {
+		t.Errorf("%q", got)
+	}
+}
+
 // sameKeys compares objects whose members may stand in any order.
 func sameKeys(a, b string) bool {
 	if len(a) != len(b) {

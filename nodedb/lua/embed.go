@@ -15,4 +15,7 @@ var (
 	// FFI returns function(ffi, host), which makes the backend for LuaJIT.
 	//go:embed nodedb/ffi.lua
 	FFI string
+	// Strings returns function(face, core), which makes the module yottadb over a backend.
+	//go:embed nodedb/strings.lua
+	Strings string
 )

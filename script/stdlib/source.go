@@ -63,7 +63,7 @@ func (s *Source) Require(name string) (text []byte, path string, err error) {
 
 // unknown returns the error for a module that is neither known nor a file.
 func (s *Source) unknown(name, noFile string) error {
-	if name == "nodedb" {
+	if name == "nodedb" || name == "yottadb" {
 		return errors.New("no node database is open for this script; perigee eval --nodes FOLDER opens one, in a build with LuaJIT and LMDB")
 	}
 	return fmt.Errorf("unknown module %q%s%s", name, noFile, s.nearest(name))

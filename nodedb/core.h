@@ -148,9 +148,11 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
 int ndb_stored_expired(const char *data, size_t len);
 
 /* All bits depend on all bytes: the keys of siblings differ in their last bytes only, which are
- * the high ones of the last word. Not 0. */
+ * the high ones of the last word. Seeded, so that who chooses the keys does not choose where they
+ * collide. Not 0. */
+extern uint64_t ndb_hash_seed;
 static inline uint64_t ndb_hash(const char *key, size_t len) {
-  uint64_t h = len * 0x9E3779B97F4A7C15u, w = 0;
+  uint64_t h = ndb_hash_seed ^ len * 0x9E3779B97F4A7C15u, w = 0;
   while (len >= 8) {
     memcpy(&w, key, 8);
     h = (h ^ w) * 0xFF51AFD7ED558CCDu;

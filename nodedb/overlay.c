@@ -180,12 +180,14 @@ void ndb_tree_clear(ndb_tree *t) {
 
 ndb_tree_node *ndb_tree_snapshot(ndb_tree *t) {
   if (t->root) t->generation = next_generation();
+  t->tail = NULL;
   return ndb_root_ref(t->root);
 }
 
 void ndb_tree_fork(ndb_tree *t, ndb_tree *copy) {
   *copy = *t;
   copy->root = ndb_tree_snapshot(t);
+  copy->tail = NULL;
   copy->generation = next_generation();
 }
 
@@ -193,6 +195,7 @@ void ndb_tree_fork(ndb_tree *t, ndb_tree *copy) {
  * that keys that come in order leave full nodes behind. */
 static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
   node *left = n->slot[i].child;
+  t->tail = NULL;
   node *right = node_new(t, left->height);
   int keep = rightmost ? FAN - 1 : FAN / 2;
   separator *bound = NULL;
@@ -230,6 +233,15 @@ static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
 int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
   int error = NDB_OK;
   e->generation = atomic_load_explicit(&e->refs, memory_order_relaxed) == 1 ? t->generation : 0;
+  node *tail = t->tail; /* keys mostly come in order */
+  if (tail && tail->count < FAN) {
+    const ndb_entry *last = tail->slot[tail->count - 1].entry;
+    if (ndb_key_compare(last->data, last->key_len, e->data, e->key_len) < 0) {
+      tail->slot[tail->count++].entry = e;
+      t->bytes += ndb_entry_size(e), t->count++, t->expiring += e->expiry != 0;
+      return NDB_OK;
+    }
+  }
   if (!t->root && !(t->root = node_new(t, 0))) {
     error = ndb_fail(NDB_E_MEMORY, "out of memory");
     goto fail;
@@ -261,6 +273,7 @@ int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
     }
     n = n->slot[i].child;
   }
+  if (rightmost) t->tail = n;
   int same, i = leaf_search(n, e->data, e->key_len, &same);
   if (same) {
     ndb_entry *old = n->slot[i].entry;
@@ -350,6 +363,7 @@ int ndb_tree_cut(ndb_tree *t, const char *low, size_t low_len, const char *high,
   ndb_tree_cursor c;
   ndb_entry *first = ndb_cursor_seek(&c, t->root, low, low_len);
   if (!first || ndb_key_compare(first->data, first->key_len, high, high_len) >= 0) return NDB_OK;
+  t->tail = NULL;
   int error = cut_node(t, &t->root, (range){low, high, low_len, high_len});
   while (t->root && t->root->height && t->root->count == 1) {
     node *above = t->root;

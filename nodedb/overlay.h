@@ -34,6 +34,7 @@ typedef struct ndb_tree_node ndb_tree_node;
 
 typedef struct {
   ndb_tree_node *root; /* NULL: empty */
+  ndb_tree_node *tail; /* the last leaf, if only this tree sees it; NULL: unknown */
   uint64_t generation;
   uint64_t bytes, count, expiring; /* of the entries */
 } ndb_tree;

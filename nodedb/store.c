@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@
 
 enum { READERS_MAX = 1022, FIRST_MAP = 16 << 20, FLUSH_MS = 10 };
 #define FORMAT "perigee nodedb 1"
+
+uint64_t ndb_hash_seed = 0x9E3779B97F4A7C15u;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static ndb_store *open_stores;
@@ -164,6 +167,9 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
   if (!S_ISDIR(about.st_mode)) return ndb_fail(NDB_E_ARGUMENT, "open %s: it is not a folder", folder);
   pthread_mutex_lock(&opening);
   ndb_store *store = open_stores;
+  /* Before there is a session, whose tables depend on it. */
+  static int seeded;
+  if (!seeded) seeded = getrandom(&ndb_hash_seed, sizeof ndb_hash_seed, GRND_NONBLOCK) == sizeof ndb_hash_seed || 1;
   while (store && (store->device != about.st_dev || store->inode != about.st_ino)) store = store->next;
   if (store) {
     if (store->options.read_only && !options->read_only)

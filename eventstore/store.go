@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -62,8 +64,9 @@ type Store struct {
 
 	// The writer's own.
 	write    *conn
-	segments uint64 // the newest segment's number
-	broken   bool   // the database has to be opened again to know what it holds
+	log      *os.File // DuckDB's log, if its name is durable; nil before
+	segments uint64   // the newest segment's number
+	broken   bool     // the database has to be opened again to know what it holds
 }
 
 // Open opens the store in folder, which is made if it is missing. The folder
@@ -87,6 +90,10 @@ func Open(folder string, o Options) (*Store, error) {
 	}
 	if err != nil {
 		s.release()
+		if at := tornLog.FindStringSubmatch(err.Error()); at != nil {
+			body, _ := strconv.ParseInt(at[1], 10, 64)
+			return nil, configError(fmt.Sprintf(tornLogHint, body-logEntryHead, s.logPath()), "open %s: %w", folder, err)
+		}
 		return nil, fmt.Errorf("eventstore: open %s: %w", folder, err)
 	}
 	go s.writer()
@@ -108,8 +115,30 @@ func lockFolder(folder string) (io.Closer, error) {
 	return lock, nil
 }
 
+// create creates the database under another name, because one that was begun and not synced
+// could never be opened again.
+func (s *Store) create() error {
+	path := filepath.Join(s.folder, fileName)
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, err := openDuck(fresh, nil)
+	if err != nil {
+		return err
+	}
+	duck.Close(&db)
+	return os.Rename(fresh, path)
+}
+
 // start opens the database.
 func (s *Store) start() (err error) {
+	if err := s.create(); err != nil {
+		return err
+	}
 	o := s.options
 	temp := filepath.Join(s.folder, "temp")
 	s.db, err = openDuck(filepath.Join(s.folder, fileName), map[string]string{
@@ -128,7 +157,52 @@ func (s *Store) start() (err error) {
 	if s.write, err = connect(s.db); err != nil {
 		return err
 	}
-	return s.write.exec(lockdownSQL + metaSQL)
+	if err := s.write.exec(lockdownSQL + metaSQL); err != nil {
+		return err
+	}
+	return errors.Join(durable.SyncDir(s.folder), s.syncLog())
+}
+
+// tornLog is in DuckDB's message about a log with an entry that is not whole. DuckDB goes on
+// without one that is cut off, but not without one of which a sector is missing. It names
+// the position behind the size and the checksum of the entry.
+var tornLog = regexp.MustCompile(`Corrupt WAL file: entry at byte position (\d+)`)
+
+const (
+	logEntryHead = 16
+	tornLogHint  = "if the power failed, what the log has from there on was not acknowledged; keep a copy of it, and run: truncate -s %d %s"
+)
+
+func (s *Store) logPath() string { return filepath.Join(s.folder, fileName+".wal") }
+
+// syncLog makes DuckDB's log and its name durable when the log is another file than before:
+// DuckDB syncs what it writes to the log, and not the folder, and reads a log that a killed
+// process had not synced. The log stays open, so that the next one is not taken for it.
+func (s *Store) syncLog() error {
+	path := s.logPath()
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) { // all is in the database
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s.log != nil {
+		if held, err := s.log.Stat(); err == nil && os.SameFile(held, info) {
+			return nil
+		}
+		s.log.Close()
+		s.log = nil
+	}
+	log, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(log.Sync(), durable.SyncDir(s.folder)); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	s.log = log
+	return nil
 }
 
 // User SQL runs in the same instance, so the whole instance is locked down. When
@@ -193,6 +267,9 @@ func (s *Store) release() {
 		s.write.close()
 	}
 	duck.Close(&s.db)
+	if s.log != nil {
+		s.log.Close()
+	}
 	s.lock.Close()
 }
 

@@ -127,6 +127,10 @@ func (s *Store) tryCommit(f func(tx *conn) (func(), error)) (err error) {
 		s.broken = true
 		return fmt.Errorf("eventstore: commit: %w", err)
 	}
+	if err := s.syncLog(); err != nil {
+		s.broken = true // the commit is there, and may not stay
+		return fmt.Errorf("eventstore: sync the log: %w", err)
+	}
 	after()
 	return nil
 }

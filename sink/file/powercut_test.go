@@ -158,6 +158,10 @@ func checkFiles(mode string) func(t *testing.T, folder string, said []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if len(said)%2 == 0 { // seals what is there
+				done[partition] = ranges
+				continue
+			}
 			next := ranges.Next(0)
 			if err := w.Write(t.Context(), rows(partition, next, 2)); err != nil { // goes on
 				t.Errorf("a write after the power cut: %v", err)
@@ -165,8 +169,14 @@ func checkFiles(mode string) func(t *testing.T, folder string, said []string) {
 			ranges.Add(event.Range{First: next, Count: 2})
 			done[partition] = ranges
 		}
+		if info, err := s.journal.file.Stat(); err != nil || info.Size() != s.journal.read {
+			t.Errorf("the journal has %d bytes of records and %d in all, %v", s.journal.read, info.Size(), err)
+		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
+		}
+		if _, open := sealedAndOpen(t, filepath.Join(folder, "rows")); open > 0 {
+			t.Errorf("%d files are open after the end", open)
 		}
 		for _, line := range said {
 			var partition string
@@ -238,6 +248,9 @@ func TestFullDisk(t *testing.T) {
 			t.Fatalf("with room: %v", err)
 		}
 		next += 20
+		if info, err := s.journal.data.Stat(); err != nil || info.Size() != s.journal.state.Size {
+			t.Errorf("the open file has %d bytes, of which %d count, %v", info.Size(), s.journal.state.Size, err)
+		}
 	}
 	if err := errors.Join(w.Close(), s.Close()); err != nil {
 		t.Fatal(err)

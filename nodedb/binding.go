@@ -52,8 +52,7 @@ type nativeSession interface {
 // A nativeScan is what an iterator goes over.
 type nativeScan struct {
 	descendants, self, reverse, values bool
-	from, to                           Value  // of siblings
-	fromKey, toKey                     string // of descendants
+	from, to                           Value // of siblings
 	limit                              uint64
 }
 

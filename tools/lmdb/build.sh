@@ -76,14 +76,16 @@ fi
 fetch
 
 # MDB_MAXKEYSIZE=0: keys as long as a page allows, 1,980 bytes.
-flags="-O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 -I$source -I$here"
+compile() {
+	cc -O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 "-I$source" "-I$here" -w -c "$1" -o "$2" 2>> "$work/log" ||
+		fail "the compiler failed; see $work/log"
+}
 work=$dest.work
 rm -rf "$work"
 mkdir -p "$work/lib" "$work/include"
-cc $flags -w -c "$source/midl.c" -o "$work/midl.o" 2> "$work/log" &&
-	cc $flags -w -c "$here/extend.c" -o "$work/extend.o" 2>> "$work/log" &&
-	ar rcs "$work/lib/liblmdb.a" "$work/midl.o" "$work/extend.o" ||
-	fail "the compiler failed; see $work/log"
+compile "$source/midl.c" "$work/midl.o"
+compile "$here/extend.c" "$work/extend.o"
+ar rcs "$work/lib/liblmdb.a" "$work/midl.o" "$work/extend.o"
 cp "$source/lmdb.h" "$here/extend.h" "$work/include/"
 mv "$work/include/extend.h" "$work/include/lmdb_extend.h"
 rm -f "$work"/*.o

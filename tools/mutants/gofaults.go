@@ -35,7 +35,9 @@ func (g *goFile) add(from, to token.Pos, kind, after string) {
 	g.found = append(g.found, newFault(g.path, g.text, g.offset(from), g.offset(to), kind, after))
 }
 
-func (g *goFile) source(n ast.Node) string { return string(g.text[g.offset(n.Pos()):g.offset(n.End())]) }
+func (g *goFile) source(n ast.Node) string {
+	return string(g.text[g.offset(n.Pos()):g.offset(n.End())])
+}
 
 func (g *goFile) visit(n ast.Node) bool {
 	switch n := n.(type) {

@@ -6,17 +6,17 @@ cd "$(dirname "$0")/../.." || exit 1
 servers=$PWD/.build/versions
 failed=''
 
-# run SERVER ARGUMENT…: go test with the server.
+# run SERVER BINARY ARGUMENT…: go test with the server.
 run() {
   server=$1
-  shift
-  printf '%s\n' "-- $("$servers/$server"/*d --version 2>/dev/null || "$servers/$server"/*e* --version)"
+  "$servers/$server/$2" --version
+  shift 2
   PATH=$servers/$server:$PATH tools/go.sh test -count=1 "$@" || failed="$failed $server"
 }
 
-run valkey ./source/redis ./sink/redis
+run valkey redis-server ./source/redis ./sink/redis
 # Redis 6 is for lists alone, and says less about permissions.
-run redis6 -run 'TestContract|TestTakeover|TestRestored|TestOldRedis' -skip '/stream' ./source/redis ./sink/redis
-run postgres/bin ./sink/postgres
-run mariadb/bin ./sink/mysql
+run redis6 redis-server -run 'TestContract|TestTakeover|TestRestored|TestOldRedis' -skip '/stream' ./source/redis ./sink/redis
+run postgres/bin postgres ./sink/postgres
+run mariadb/bin mariadbd ./sink/mysql
 [ -z "$failed" ] || { echo "failed with:$failed"; exit 1; }

@@ -470,6 +470,20 @@ return function(core, marker, dialect)
 
   -- Functions over names and subscripts ---------------------------------------------------
 
+  -- append_again is append for the names in the middle of a path, of which calls in a loop
+  -- share the most: it remembers for each name where it was last appended, and what came out.
+  local appended_to, appended, remembered = {}, {}, 0
+  local function append_again(key, name)
+    if appended_to[name] == key then return appended[name] end
+    local result = append(key, name)
+    if not appended_to[name] then
+      if remembered == 256 then appended_to, appended, remembered = {}, {}, 0 end
+      remembered = remembered + 1
+    end
+    appended_to[name], appended[name] = key, result
+    return result
+  end
+
   -- key_of encodes the path that is given as a node or a name, and count more arguments,
   -- each a subscript or a table of subscripts.
   local function key_of(what, first, count, ...)
@@ -485,6 +499,8 @@ return function(core, marker, dialect)
       local subscript = select(i, ...)
       if type(subscript) == "table" then
         for k = 1, #subscript do key = append(key, subscript[k]) end
+      elseif i < count and type(subscript) == "string" then
+        key = append_again(key, subscript)
       else
         key = append(key, subscript)
       end

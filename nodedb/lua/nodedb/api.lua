@@ -6,7 +6,7 @@ return {
     text = [[
 A Lua state has one store open at a time. `open` comes first; a script that never calls it uses the folder in the
 environment variable `NODEDB_FOLDER`, or no store at all: then only trees in memory can be used. In Perigee's engine
-the store is open already, and the functions of this section are absent.]],
+the store is open already: `open` raises an error, and the other functions of this section are absent.]],
     {"nodedb.open(folder [, options])", [[Opens the store in a folder, which is created if it is missing. The options:
 `read_only`, `flush_ms`
 (changes outside transactions are durable, and seen by other processes, after this time; default 10),

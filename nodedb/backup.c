@@ -52,7 +52,12 @@ int ndb_backup(ndb_store *store, const char *folder) {
   if (!made && errno != EEXIST) return failed("create", folder);
   snprintf(file, sizeof file, "%s/data.mdb", folder);
   if (stat(file, &about) == 0) return ndb_fail(NDB_E_ARGUMENT, "%s holds a node database already: back up into a new folder", folder);
-  int error = copy_environment(store->env, folder);
+  ndb_snapshot *keeps; /* the maps of the file, which may grow meanwhile */
+  int error = ndb_snapshot_open(store, &keeps);
+  if (error == NDB_OK) {
+    error = copy_environment(store->env, folder);
+    ndb_snapshot_unref(keeps);
+  }
   if (error && made) rmdir(folder);
   return error;
 }

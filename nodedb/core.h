@@ -29,11 +29,13 @@
 
 /* ---- view.c: snapshots of LMDB, and the layers over them ---- */
 
-/* The memory map of the file. It stays while a snapshot that began with it lives. */
-typedef struct {
+/* The memory map of the file. It stays while a snapshot lives that began with it or with an
+ * older one: all of them read through the map that is LMDB's at the time. */
+typedef struct ndb_map {
   _Atomic uint32_t refs;
   void *retired; /* to unmap when refs are gone; NULL: LMDB's own */
   size_t size;
+  struct ndb_map *newer; /* which it has a reference to */
 } ndb_map;
 
 /* A read transaction of LMDB, shared by all sessions that read this state. */

@@ -85,6 +85,16 @@ static int no_store(void) {
   return ndb_fail(NDB_E_ARGUMENT, "the session has no store: only names without ^ can be used");
 }
 
+void ndb_idle(ndb_session *s) {
+  if (s->level) return;
+  ndb_entry_unref(s->held);
+  s->held = NULL;
+  ndb_view_release(&s->view);
+  s->clean = 0;
+  s->version = UINT64_MAX;
+  s->stamp++;
+}
+
 /* ---- reading ---- */
 
 /* Takes a reference to the store's base; called with the lock. */

@@ -32,16 +32,19 @@ int ndb_lmdb_error(int rc, const char *doing) {
 /* ---- maps and snapshots ---- */
 
 static void map_unref(ndb_map *m) {
-  if (atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
-  if (m->retired) munmap(m->retired, m->size);
-  free(m);
+  while (m && atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) == 1) {
+    ndb_map *newer = m->newer;
+    if (m->retired) munmap(m->retired, m->size);
+    free(m);
+    m = newer;
+  }
 }
 
 int ndb_store_remap_locked(ndb_store *store, size_t size) {
   ndb_map *fresh = malloc(sizeof *fresh);
   if (!fresh) return ENOMEM;
-  atomic_init(&fresh->refs, 1);
-  fresh->retired = NULL, fresh->size = 0;
+  atomic_init(&fresh->refs, 2); /* of the store, and of the map before it */
+  fresh->retired = NULL, fresh->size = 0, fresh->newer = NULL;
   void *old;
   size_t old_size;
   int rc = lmdb_remap(store->env, size, &old, &old_size);
@@ -50,7 +53,7 @@ int ndb_store_remap_locked(ndb_store *store, size_t size) {
     return rc;
   }
   ndb_map *replaced = store->map;
-  replaced->retired = old, replaced->size = old_size;
+  replaced->retired = old, replaced->size = old_size, replaced->newer = fresh;
   store->map = fresh;
   map_unref(replaced);
   return 0;

@@ -164,6 +164,42 @@ static void test_nodes(void) {
   ndb_session_close(other);
 }
 
+/* A transaction reads on in its state while the file outgrows its map again and again. */
+static void test_growth(void) {
+  ndb_session *reader, *writer;
+  char key[NDB_KEY_MAX], large[NDB_KEY_MAX];
+  static char bytes[1 << 20];
+  ndb_scalar v, block = {.type = NDB_STRING, .bytes = bytes, .len = sizeof bytes};
+  ndb_statistics before, after;
+  OK(ndb_session_open(store, &reader));
+  OK(ndb_session_open(store, &writer));
+  int few = name(key, "^few");
+  for (int i = 0; i < 1000; i++) {
+    v = number(i);
+    OK(ndb_set(writer, key, (size_t)at(key, few, i), &v));
+  }
+  OK(ndb_sync(store));
+  OK(ndb_stat(store, &before));
+  OK(ndb_begin(reader));
+  expect_numbers(reader, key, few, 0, 1000);
+  for (int i = 0; i < 80; i++) {
+    OK(ndb_set(writer, large, (size_t)at(large, name(large, "^large"), i), &block));
+    if (i % 8 == 7) OK(ndb_sync(store));
+    expect_numbers(reader, key, few, i % 2 ? NDB_REVERSE : 0, 1000);
+    IS(ndb_data(reader, large, (size_t)name(large, "^large")), 0);
+  }
+  OK(ndb_stat(store, &after));
+  IS(after.map_bytes >= 4 * before.map_bytes, 1);
+  OK(ndb_rollback(reader));
+  OK(ndb_get(reader, large, (size_t)at(large, name(large, "^large"), 79), &v));
+  IS(v.len, sizeof bytes);
+  ndb_idle(reader);
+  OK(ndb_kill(writer, large, (size_t)name(large, "^large")));
+  IS(ndb_get(reader, large, (size_t)at(large, name(large, "^large"), 79), &v), NDB_NONE);
+  ndb_session_close(reader);
+  ndb_session_close(writer);
+}
+
 /* ---- threads ---- */
 
 static atomic_int over;
@@ -265,6 +301,7 @@ int main(int argc, char **argv) {
   folder = argv[1];
   OK(ndb_open(folder, &options, &store));
   test_nodes();
+  test_growth();
   test_threads();
   OK(ndb_check(store, print, stderr));
   snprintf(copy, sizeof copy, "%s.copy", folder);

@@ -182,12 +182,24 @@ static void test_growth(void) {
   OK(ndb_stat(store, &before));
   OK(ndb_begin(reader));
   expect_numbers(reader, key, few, 0, 1000);
+  ndb_iter *it;
+  ndb_items items;
+  long passed = 0;
+  OK(ndb_iter_open(reader, key, (size_t)few, NDB_VALUES | NDB_KEYS, NULL, NULL, 0, &it));
   for (int i = 0; i < 80; i++) {
     OK(ndb_set(writer, large, (size_t)at(large, name(large, "^large"), i), &block));
     if (i % 8 == 7) OK(ndb_sync(store));
     expect_numbers(reader, key, few, i % 2 ? NDB_REVERSE : 0, 1000);
     IS(ndb_data(reader, large, (size_t)name(large, "^large")), 0);
+    if (i == 20 || i == 50) { /* what one map has given is read after the next */
+      if (i == 50)
+        for (uint32_t n = 0; n < items.count; n++) IS(items.key[n][0], '^');
+      OK(ndb_iter_fill(it, &items));
+      for (uint32_t n = 0; n < items.count; n++) IS(items.value[n].number, passed++);
+    }
   }
+  for (uint32_t n = 0; n < items.count; n++) IS(items.key[n][0], '^');
+  ndb_iter_close(it);
   OK(ndb_stat(store, &after));
   IS(after.map_bytes >= 4 * before.map_bytes, 1);
   OK(ndb_rollback(reader));

@@ -244,10 +244,10 @@ func TestFullDisk(t *testing.T) {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Write(t.Context(), rows("a", next, 20)); err != nil {
+		if err := w.Write(t.Context(), rows("a", next, 1)); err != nil { // less than the disk took
 			t.Fatalf("with room: %v", err)
 		}
-		next += 20
+		next++
 		if info, err := s.journal.data.Stat(); err != nil || info.Size() != s.journal.state.Size {
 			t.Errorf("the open file has %d bytes, of which %d count, %v", info.Size(), s.journal.state.Size, err)
 		}

@@ -92,6 +92,7 @@ static int settle(ndb_store *store, int fence) {
 int ndb_lease_acquire(ndb_store *store) {
   ndb_shared *shared = store->shared;
   ndb_cell *cell = &shared->file->lease;
+  if (shared->fd < 0) return ndb_shared_refuse_child();
   if (store->acquiring) {
     pthread_cond_wait(&store->done, &store->lock);
     return NDB_OK;

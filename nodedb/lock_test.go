@@ -334,6 +334,27 @@ func TestSharedFileOfAnotherBoot(t *testing.T) {
 	}
 }
 
+// The child of a fork shares the descriptors of its parent, which hold the locks of a process.
+func TestLocksAcrossFork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the core")
+	}
+	folder := t.TempDir()
+	program := filepath.Join(folder, "fork")
+	sources, err := filepath.Glob("*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := append([]string{"-std=gnu11", "-O1", "-I.", "-I../.build/lmdb/include", "-o", program, "testdata/fork.c"}, sources...)
+	arguments = append(arguments, "-L../.build/lmdb/lib", "-llmdb", "-lpthread", "-lm")
+	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("compile: %v\n%s", err, out)
+	}
+	if out, err := exec.Command(program, filepath.Join(folder, "store")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func init() {
 	// churn FOLDER CELLS SEED: takes random locks until killed. In CELLS is, for each of the
 	// leaves that the locks cover, the process that holds it.

@@ -50,19 +50,20 @@ static ndb_shared *opened;
 static void before_fork(void) { pthread_mutex_lock(&opened_lock); }
 static void after_fork(void) { pthread_mutex_unlock(&opened_lock); }
 
-/* The child shares the descriptions of the parent: with its descriptors open the parent's
- * slots would stay locked after the parent's death. */
+/* The child shares the file description of the parent, and both the descriptor and the mapping
+ * keep it, and so the parent's slot, after the parent's death. It gets an empty mapping. */
 static void in_child(void) {
   for (ndb_shared *s = opened; s; s = s->next) {
     close(s->fd);
     s->fd = -1;
+    mmap(s->file, sizeof *s->file, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
   pthread_mutex_unlock(&opened_lock);
 }
 
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
-static int refuse_child(void) {
+int ndb_shared_refuse_child(void) {
   return ndb_fail(NDB_E_ARGUMENT, "the store was opened before a fork; open it again in the child");
 }
 
@@ -230,7 +231,7 @@ uint32_t ndb_shared_pid(const ndb_shared *shared, ndb_owner owner) {
 /* ---- the mutex ---- */
 
 int ndb_shared_lock(ndb_shared *shared, int64_t wait_ms) {
-  if (shared->fd < 0) return refuse_child();
+  if (shared->fd < 0) return ndb_shared_refuse_child();
   pthread_mutex_t *mutex = &shared->file->mutex;
   int error = pthread_mutex_trylock(mutex);
   if (error == EBUSY && wait_ms < 0) error = pthread_mutex_lock(mutex);

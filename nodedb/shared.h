@@ -10,8 +10,8 @@
  * folder while no other process has it open begins with an empty file; nothing of another boot
  * of the machine counts.
  *
- * A child of fork has no part in it: the descriptors are closed in the child, and its calls
- * fail with NDB_E_ARGUMENT. */
+ * A child of fork has no part in it: the descriptor is closed and the mapping empty in the
+ * child, and its calls fail with NDB_E_ARGUMENT. */
 #ifndef NODEDB_SHARED_H
 #define NODEDB_SHARED_H
 
@@ -101,6 +101,9 @@ typedef struct ndb_shared {
 int ndb_shared_open(const char *folder, ndb_shared **out);
 /* Gives back the slot and all locks. The lease must have been given back. */
 void ndb_shared_close(ndb_shared *shared);
+
+/* The error of a call in the child of a fork: fd is -1 there. */
+int ndb_shared_refuse_child(void);
 
 /* The number of slots with a living process. */
 uint32_t ndb_shared_processes(ndb_shared *shared);

@@ -45,6 +45,9 @@ type nativeSession interface {
 	unlock(key string) (bool, error)
 	unlockAll()
 
+	// idle lets go of the state of the store that was read last.
+	idle()
+
 	// load sets the node of a line of a dump. at is the offending byte of an invalid line.
 	load(line string) (at int, err error)
 }

@@ -469,6 +469,7 @@ func (s *session) unlock(key string) (bool, error) {
 }
 
 func (s *session) unlockAll() { C.ndb_unlock_all(s.c) }
+func (s *session) idle()      { C.ndb_idle(s.c) }
 
 func (s *session) load(line string) (int, error) {
 	at, bytes := new(C.size_t), make([]byte, len(line)+1)

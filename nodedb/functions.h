@@ -57,6 +57,7 @@
   Y(void, session_close, (ndb_session *s)) \
   Y(uint64_t, session_bytes, (const ndb_session *s)) \
   Y(void, unlock_all, (ndb_session *s)) \
+  Y(void, idle, (ndb_session *s)) \
   Y(int, iter_fill, (ndb_iter *it, ndb_items *out)) \
   Y(int, iter_valid, (const ndb_iter *it)) \
   Y(int, iter_seek_after, (ndb_iter *it, uint32_t index)) \

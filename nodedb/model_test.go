@@ -79,7 +79,6 @@ func within(key, top string) bool {
 	return len(key) > len(top) && strings.HasPrefix(key, top) && (top == "" || key[len(top)] != 0xFF)
 }
 
-
 // descendants returns the keys below top in order.
 func (t modelTree) descendants(top string) (keys []string) {
 	for key := range t {

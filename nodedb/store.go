@@ -111,6 +111,7 @@ const sessionsKept = 64
 // release takes back a session without an open transaction.
 func (s *Store) release(session nativeSession) {
 	session.unlockAll()
+	session.idle()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--

@@ -140,6 +140,7 @@ static int end(pg_engine *e, int kind) {
 	pg_vm_end(e->vm);
 	e->generation++;
 	if (e->nodes.unfinished) pg_nodes_finish(&e->nodes);
+	pg_nodes_idle(&e->nodes);
 	give_back(e);
 	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
 	int error = pg_output_extract(e);

@@ -81,6 +81,10 @@ void pg_nodes_finish(pg_nodes *n) {
 	pg_nodes_charge(n);
 }
 
+void pg_nodes_idle(pg_nodes *n) {
+	if (n->session) n->functions->idle(n->session);
+}
+
 void pg_nodes_close(pg_nodes *n) {
 	if (n->session) n->functions->session_close(n->session);
 	n->session = NULL;

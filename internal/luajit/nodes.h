@@ -25,6 +25,10 @@ void pg_nodes_charge(pg_nodes *n);
 // pg_nodes_finish ends what an event has left: it rolls transactions back and releases locks.
 void pg_nodes_finish(pg_nodes *n);
 
+// pg_nodes_idle lets go of the state of the store that was read last, which would keep its
+// pages from being used again. Call it when a run has ended.
+void pg_nodes_idle(pg_nodes *n);
+
 // pg_nodes_close closes the session. Call it after pg_vm_close: finalizers close iterators.
 void pg_nodes_close(pg_nodes *n);
 

@@ -17,6 +17,8 @@
   X(int, restore_local, (ndb_session *s, const char *name, size_t len), (s, name, len)) \
   X(int, get, (ndb_session *s, const char *key, size_t len, ndb_scalar *out), (s, key, len, out)) \
   X(int, set, (ndb_session *s, const char *key, size_t len, const ndb_scalar *value), (s, key, len, value)) \
+  X(int, set_child, (ndb_session *s, const char *key, size_t len, const ndb_scalar *subscript, const ndb_scalar *value), \
+    (s, key, len, subscript, value)) \
   X(int, set_new, (ndb_session *s, const char *key, size_t len, const ndb_scalar *value), (s, key, len, value)) \
   X(int, compare_and_set, (ndb_session *s, const char *key, size_t len, const ndb_scalar *expected, const ndb_scalar *value), \
     (s, key, len, expected, value)) \

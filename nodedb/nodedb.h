@@ -167,6 +167,8 @@ int ndb_undo(ndb_session *s, uint64_t mark);
 /* ---- nodes (session.c). key is an encoded path ---- */
 int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out);     /* NDB_NONE: no value */
 int ndb_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
+/* ndb_set of the child of key: no key is built for it elsewhere. */
+int ndb_set_child(ndb_session *s, const char *key, size_t len, const ndb_scalar *subscript, const ndb_scalar *value);
 int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);   /* NDB_NONE: it had a value */
 /* Sets the value if the present one equals expected (ABSENT: if there is none). */
 int ndb_compare_and_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *expected, const ndb_scalar *value);

@@ -34,6 +34,14 @@ int ndb_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *value
   return ndb_change_end(s, key, ndb_change_put(s, new_entry(key, len, value, 0)));
 }
 
+int ndb_set_child(ndb_session *s, const char *key, size_t len, const ndb_scalar *subscript, const ndb_scalar *value) {
+  char child[NDB_KEY_MAX];
+  if (len > sizeof child) return ndb_fail(NDB_E_KEY, "the path is longer than %d bytes", NDB_KEY_MAX);
+  memcpy(child, key, len);
+  int total = ndb_key_append(child, len, sizeof child, subscript);
+  return total < 0 ? total : ndb_set(s, child, (size_t)total, value);
+}
+
 int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *value) {
   ndb_scalar none = {.type = NDB_ABSENT};
   return ndb_compare_and_set(s, key, len, &none, value);

@@ -546,6 +546,18 @@ static int core_set(lua_State *L) {
   return code < 0 ? fail(L, code) : 0;
 }
 
+/* set_child(key, subscript, value) */
+static int core_set_child(lua_State *L) {
+  char digits[32], value_digits[32];
+  size_t len;
+  const char *key = key_at(L, 1, &len);
+  ndb_scalar subscript, value;
+  to_subscript(L, 2, &subscript, digits);
+  to_scalar(L, 3, &value, value_digits, "a value");
+  int code = ndb_set_child(changing(L), key, len, &subscript, &value);
+  return code < 0 ? fail(L, code) : 0;
+}
+
 static int core_set_new(lua_State *L) {
   size_t len;
   const char *key = key_at(L, 1, &len);
@@ -842,7 +854,7 @@ static const luaL_Reg functions[] = {
   {"backup", core_backup}, {"compact", core_compact}, {"check", core_check},
   {"root", core_root}, {"append", core_append}, {"decode", core_decode}, {"depth", core_depth}, {"parent", core_parent},
   {"zwrite_key", core_zwrite_key}, {"zwrite", core_zwrite}, {"zread", core_zread}, {"load_line", core_load_line},
-  {"get", core_get}, {"set", core_set}, {"set_new", core_set_new}, {"compare_and_set", core_compare_and_set},
+  {"get", core_get}, {"set", core_set}, {"set_child", core_set_child}, {"set_new", core_set_new}, {"compare_and_set", core_compare_and_set},
   {"data", core_data}, {"increment", core_increment}, {"kill", core_kill}, {"kill_value", core_kill_value},
   {"expire", core_expire}, {"ttl", core_ttl}, {"count", core_count}, {"merge", core_merge},
   {"next_sibling", core_next_sibling}, {"next_node", core_next_node}, {"siblings", core_siblings}, {"descendants", core_descendants},
@@ -863,7 +875,7 @@ static int core_session(lua_State *L) {
 static const struct { const char *name; void *address; } addresses[] = {
   ADDRESS(ndb_message), ADDRESS(ndb_code_name), ADDRESS(ndb_key_name), ADDRESS(ndb_key_append), ADDRESS(ndb_key_decode),
   ADDRESS(ndb_key_depth), ADDRESS(ndb_key_parent), ADDRESS(ndb_zwrite_key), ADDRESS(ndb_zwrite_scalar),
-  ADDRESS(ndb_zwrite_parse_key), ADDRESS(ndb_zwrite_parse_scalar), ADDRESS(ndb_get), ADDRESS(ndb_set), ADDRESS(ndb_set_new),
+  ADDRESS(ndb_zwrite_parse_key), ADDRESS(ndb_zwrite_parse_scalar), ADDRESS(ndb_get), ADDRESS(ndb_set), ADDRESS(ndb_set_child), ADDRESS(ndb_set_new),
   ADDRESS(ndb_compare_and_set), ADDRESS(ndb_data), ADDRESS(ndb_increment), ADDRESS(ndb_kill), ADDRESS(ndb_kill_value),
   ADDRESS(ndb_expire), ADDRESS(ndb_ttl), ADDRESS(ndb_count), ADDRESS(ndb_merge), ADDRESS(ndb_next_sibling),
   ADDRESS(ndb_next_node), ADDRESS(ndb_iter_open), ADDRESS(ndb_iter_fill), ADDRESS(ndb_iter_valid),

@@ -391,13 +391,12 @@ return function(core, marker, dialect)
           if value == M.DELETE then value = nil end
           set_value(node[KEY], value)
         else
-          local child = standard.step(node, name)
           if value == M.DELETE then
-            core.kill(child[KEY])
+            core.kill(standard.step(node, name)[KEY])
           elseif type(value) == "table" then
-            set_tree(child, value, filter, depth + 1)
+            set_tree(standard.step(node, name), value, filter, depth + 1)
           else
-            set_value(child[KEY], value)
+            core.set_child(node[KEY], name, value)
           end
         end
       end
@@ -470,8 +469,18 @@ return function(core, marker, dialect)
 
   -- Functions over names and subscripts ---------------------------------------------------
 
-  -- append_again is append for the names in the middle of a path, of which calls in a loop
-  -- share the most: it remembers for each name where it was last appended, and what came out.
+  -- root_again and append_again are core.root and append for what is not the end of a path,
+  -- of which calls in a loop share the most: they remember the last name, and for each
+  -- subscript where it was last appended, and what came out.
+  local last_root, last_root_key
+  local function root_again(name)
+    if name ~= last_root then
+      last_root_key = core.root(name)
+      last_root = name
+    end
+    return last_root_key
+  end
+
   local appended_to, appended, remembered = {}, {}, 0
   local function append_again(key, name)
     if appended_to[name] == key then return appended[name] end
@@ -489,17 +498,18 @@ return function(core, marker, dialect)
   local function key_of(what, first, count, ...)
     local key
     if type(first) == "string" then
-      key = core.root(first)
+      key = root_again(first)
     elseif is_node(first) then
       key = first[KEY]
     else
       fail("%s: argument 1 must be a name or a node, got %s", what, described(first))
     end
+    local given = select("#", ...)
     for i = 1, count do
       local subscript = select(i, ...)
       if type(subscript) == "table" then
         for k = 1, #subscript do key = append(key, subscript[k]) end
-      elseif i < count and type(subscript) == "string" then
+      elseif i < given and type(subscript) == "string" then
         key = append_again(key, subscript)
       else
         key = append(key, subscript)
@@ -523,7 +533,11 @@ return function(core, marker, dialect)
   function M.set(first, ...)
     local count = select("#", ...)
     local value = last("set", count, "the value", ...)
-    return set_value(key_of("set", first, count - 1, ...), value)
+    if count == 1 or value == nil or type((select(count - 1, ...))) == "table" then
+      return set_value(key_of("set", first, count - 1, ...), value)
+    end
+    -- The key of the node itself is not needed.
+    return core.set_child(key_of("set", first, count - 2, ...), select(count - 1, ...))
   end
 
   function M.incr(first, ...)

@@ -47,6 +47,8 @@ return function(ffi, host)
     "int (*)(const char *, size_t, size_t *, nodedb_scalar *, char *)")
   local ndb_get = import("ndb_get", "int (*)(void *, const char *, size_t, nodedb_scalar *)")
   local ndb_set = import("ndb_set", "int (*)(void *, const char *, size_t, const nodedb_scalar *)")
+  local ndb_set_child = import("ndb_set_child",
+    "int (*)(void *, const char *, size_t, const nodedb_scalar *, const nodedb_scalar *)")
   local ndb_set_new = import("ndb_set_new", "int (*)(void *, const char *, size_t, const nodedb_scalar *)")
   local ndb_compare_and_set = import("ndb_compare_and_set",
     "int (*)(void *, const char *, size_t, const nodedb_scalar *, const nodedb_scalar *)")
@@ -86,7 +88,7 @@ return function(ffi, host)
   local KEY_MAX, STEPS = 1900, 10000
 
   -- Room for arguments and results. One call is over before the next one begins.
-  local out, argument, expected_argument = new "nodedb_scalar", new "nodedb_scalar", new "nodedb_scalar"
+  local out, argument, other_argument = new "nodedb_scalar", new "nodedb_scalar", new "nodedb_scalar"
   local key_room, text_room = new("char[?]", KEY_MAX), new("char[?]", KEY_MAX)
   local at_room, length_room, number_room = new "size_t[1]", new "size_t[1]", new "uint64_t[1]"
   local pointer_room, iter_room = new "const char *[1]", new "nodedb_iter *[1]"
@@ -285,6 +287,15 @@ return function(ffi, host)
     if code < 0 then fail(code) end
   end
 
+  function core.set_child(key, subscript, v)
+    check_key(key)
+    writes = writes + 1
+    local name = plain(subscript) -- which stays during the call
+    set_subscript(argument, name)
+    local code = ndb_set_child(session or start(), key, #key, argument, set_scalar(other_argument, v, "a value"))
+    if code < 0 then fail(code, name) end
+  end
+
   function core.set_new(key, v)
     check_key(key)
     writes = writes + 1
@@ -296,10 +307,10 @@ return function(ffi, host)
   function core.compare_and_set(key, expected, v)
     check_key(key)
     writes = writes + 1
-    expected_argument.type = ABSENT
-    if expected ~= nil then set_scalar(expected_argument, expected, "the expected value") end
+    other_argument.type = ABSENT
+    if expected ~= nil then set_scalar(other_argument, expected, "the expected value") end
     set_scalar(argument, v, "a value")
-    local code = ndb_compare_and_set(session or start(), key, #key, expected_argument, argument)
+    local code = ndb_compare_and_set(session or start(), key, #key, other_argument, argument)
     if code < 0 then fail(code) end
     return code == OK
   end
@@ -446,7 +457,7 @@ return function(ffi, host)
 
   function core.siblings(key, flags, from, to, limit)
     if from ~= nil then from = set_subscript(argument, from) end
-    if to ~= nil then to = set_subscript(expected_argument, to) end
+    if to ~= nil then to = set_subscript(other_argument, to) end
     local iteration, items = open_iteration(key, flags, from, to, limit)
     local at, count, seen = 0, 0, writes
     local subscript, value

@@ -45,6 +45,11 @@ return function(new_face, core)
     return core.set(key, value)
   end
 
+  function strings.set_child(key, subscript, value)
+    if type(value) == "boolean" then return strings.set(key, value) end -- which refuses it
+    return core.set_child(key, subscript, value)
+  end
+
   function strings.siblings(...)
     local following = core.siblings(...)
     return function()

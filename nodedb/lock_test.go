@@ -440,14 +440,21 @@ func writeCell(cells *os.File, i int64, pid uint32) {
 	cells.WriteAt(binary.LittleEndian.AppendUint32(nil, pid), 4*i)
 }
 
-// isRunning is false for a process that was killed and not yet waited for.
+// isRunning is false for a process that was killed: it is a zombie, or on its way to be one,
+// having closed its files before.
 func isRunning(pid uint32) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}
 	_, rest, _ := strings.Cut(string(status), ") ")
-	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+	fields := strings.Fields(rest) // state, five numbers, flags
+	if len(fields) < 7 {
+		return false
+	}
+	flags, _ := strconv.ParseUint(fields[6], 10, 64)
+	const exiting = 0x4 // PF_EXITING
+	return fields[0] != "Z" && fields[0] != "X" && flags&exiting == 0
 }
 
 // Processes that take and release locks are killed at any instruction: no lock is had by two,

@@ -75,6 +75,9 @@ func TestTortureInvoke(t *testing.T) {
 	event := map[string]any{"a": 1.0, "list": []any{3.0, 1.0, 2.0}, "sub": map[string]any{"x": "y"}}
 	for _, mode := range []string{"compiled", "interpreted"} {
 		for _, script := range torture.Scripts() {
+			if script.Nodes {
+				continue // TestTorture has a store for these
+			}
 			t.Run(mode+"/"+script.Name, func(t *testing.T) {
 				opts := defaults()
 				opts.NoJIT = mode == "interpreted"

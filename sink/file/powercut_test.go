@@ -144,6 +144,15 @@ func TestKillAndPowerCut(t *testing.T) {
 	}
 }
 
+// checkSize returns an error if the journal has more than its records.
+func (j *journal) checkSize() error {
+	info, err := j.file.Stat()
+	if err == nil && info.Size() != j.read {
+		err = fmt.Errorf("the journal has %d bytes of records and %d in all", j.read, info.Size())
+	}
+	return err
+}
+
 // checkFiles opens the files that a power cut has left. Ranges that were written are there,
 // and each row of the ranges that are there is in one file, once.
 func checkFiles(mode string) func(t *testing.T, folder string, said []string) {
@@ -169,8 +178,8 @@ func checkFiles(mode string) func(t *testing.T, folder string, said []string) {
 			ranges.Add(event.Range{First: next, Count: 2})
 			done[partition] = ranges
 		}
-		if info, err := s.journal.file.Stat(); err != nil || info.Size() != s.journal.read {
-			t.Errorf("the journal has %d bytes of records and %d in all, %v", s.journal.read, info.Size(), err)
+		if err := s.journal.withLock(s.journal.checkSize); err != nil {
+			t.Error(err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -159,8 +159,9 @@ local function load_file(name)
   return result
 end
 
--- The modules of the node database, made when a script first requires one of them. What a transaction does is durable when the host says so: it syncs the
--- store once per batch, before it hands on what the events of the batch have returned.
+-- The modules of the node database, made when a script first requires one of them. What a
+-- transaction does is durable when the host says so: it syncs the store once per batch, before
+-- it hands on what the events of the batch have returned.
 local NODE = "nodedb.node" -- what getmetatable says of a node
 local function open_nodes()
   local function type_of(v) -- without a call of C for nodes

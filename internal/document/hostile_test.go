@@ -84,21 +84,34 @@ func collidingNames(blocks int) []string {
 
 // TestChosenNames extracts columns from a document whose field names all have one hash of FNV-1a.
 func TestChosenNames(t *testing.T) {
-	doc := []byte(`{"a":1`)
-	names := collidingNames(14)
-	for _, name := range names {
-		doc = append(doc, `,"`+name+`":0`...)
+	chosen := collidingNames(14)
+	usual := make([]string, len(chosen))
+	for i, name := range chosen {
+		usual[i] = fmt.Sprintf("%05d%s", i, name[5:])
 	}
-	doc = append(doc, '}')
-	x := NewExtractor([]event.Column{{Name: "a", Path: []string{"a"}, Type: event.Int64}})
-	x.ReportUnknown()
-	var cols event.Columns
-	start := time.Now()
-	r, err := x.Extract(doc, []uint32{uint32(len(doc))}, &cols)
-	if err != nil || len(r.Rejected) != 0 || len(r.Unknown) != len(names) {
-		t.Fatalf("%v, rejected %v, %d unknown", err, r.Rejected, len(r.Unknown))
+	// The least of some turns, so that a busy machine hardly counts. In a table that names can
+	// be chosen for, they take hundreds of times as long.
+	least := func(names []string) time.Duration {
+		doc := []byte(`{"a":1`)
+		for _, name := range names {
+			doc = append(doc, `,"`+name+`":0`...)
+		}
+		doc = append(doc, '}')
+		best := time.Hour
+		for range 4 {
+			x := NewExtractor([]event.Column{{Name: "a", Path: []string{"a"}, Type: event.Int64}})
+			x.ReportUnknown()
+			var cols event.Columns
+			start := time.Now()
+			r, err := x.Extract(doc, []uint32{uint32(len(doc))}, &cols)
+			best = min(best, time.Since(start))
+			if err != nil || len(r.Rejected) != 0 || len(r.Unknown) != len(names) {
+				t.Fatalf("%v, rejected %v, %d unknown", err, r.Rejected, len(r.Unknown))
+			}
+		}
+		return best
 	}
-	if took := time.Since(start); took > 300*time.Millisecond {
-		t.Errorf("took %v", took)
+	if took, usual := least(chosen), least(usual); took > 20*usual {
+		t.Errorf("chosen names took %v, others %v", took, usual)
 	}
 }

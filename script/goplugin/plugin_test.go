@@ -383,24 +383,6 @@ func TestAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestBatchDoesNotAllocatePerEvent(t *testing.T) {
-	s := loadShapes(t, "Same", script.Options{Sinks: []script.Sink{{Columns: []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}}}})
-	docs := make([]string, 1000)
-	for i := range docs {
-		docs[i] = `{"n":1}`
-	}
-	in, res := batchOf(docs...), &event.Result{Outputs: make([]event.Output, 1)}
-	run := func() {
-		if err := s.Run(context.Background(), in, res); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run()
-	if allocs := testing.AllocsPerRun(20, run); allocs > 20 {
-		t.Errorf("%v allocations for a batch of 1000", allocs)
-	}
-}
-
 func TestHandler(t *testing.T) {
 	if _, err := Handler("Spoil").Value(nil); err == nil {
 		t.Error("a handler without a plugin has a value")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -58,9 +57,7 @@ func appendAndGrow(folder string) error {
 // database.
 func TestPowerCut(t *testing.T) {
 	folder := t.TempDir()
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), powercutFolder+"="+folder)
-	powercut.Record(t, folder, powercut.Run{Command: command}).EachCut(t, 40, checkStore)
+	powercut.Record(t, folder, powercut.SelfRun("", powercutFolder+"="+folder)).EachCut(t, 40, checkStore)
 }
 
 // checkStore opens the store that a power cut has left: what was stored is there, and each

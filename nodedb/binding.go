@@ -8,7 +8,6 @@ import "time"
 type nativeStore interface {
 	close() error
 	sync() error
-	wait(commit uint64) error
 	stat() (Stat, error)
 	backup(folder string) error
 	check(report func(fault string)) (faults int, err error)
@@ -20,6 +19,7 @@ type nativeSession interface {
 	close()
 	begin() error
 	commit() (number uint64, err error)
+	wait(commit uint64) error
 	rollback() error
 	restart() error
 

@@ -283,10 +283,6 @@ func (s *store) close() error { return do(func() C.int { return C.ndb_close(s.c)
 
 func (s *store) sync() error { return do(func() C.int { return C.ndb_sync(s.c) }) }
 
-func (s *store) wait(commit uint64) error {
-	return do(func() C.int { return C.ndb_wait(s.c, C.uint64_t(commit)) })
-}
-
 func (s *store) stat() (Stat, error) {
 	var c C.ndb_statistics
 	err := do(func() C.int { return C.ndb_stat(s.c, &c) })
@@ -340,6 +336,10 @@ func (s *session) commit() (uint64, error) {
 	var number C.uint64_t
 	err := do(func() C.int { return C.ndb_commit(s.c, &number) })
 	return uint64(number), err
+}
+
+func (s *session) wait(commit uint64) error {
+	return do(func() C.int { return C.ndb_wait(s.c, C.uint64_t(commit)) })
 }
 
 func (s *session) rollback() error { return do(func() C.int { return C.ndb_rollback(s.c) }) }

@@ -173,6 +173,10 @@ import (
 type coreStore struct{ store *C.ndb_store }
 type coreSession struct{ session *C.ndb_session }
 
+func (s coreSession) wait(number uint64) error {
+	return coreResult(func() C.int { return C.ndb_wait(s.session, C.uint64_t(number)) })
+}
+
 type coreOptions struct {
 	flushMs          int
 	transactionBytes uint64
@@ -210,9 +214,6 @@ func coreResult(do func() C.int) error {
 
 func (s coreStore) close() error { return coreResult(func() C.int { return C.ndb_close(s.store) }) }
 func (s coreStore) sync() error  { return coreResult(func() C.int { return C.ndb_sync(s.store) }) }
-func (s coreStore) wait(number uint64) error {
-	return coreResult(func() C.int { return C.ndb_wait(s.store, C.uint64_t(number)) })
-}
 
 func (s coreStore) backup(folder string) error {
 	path := C.CString(folder)

@@ -120,7 +120,7 @@ func (s crashSession) writeRound(store coreStore, r *rand.Rand, w, round int, wa
 	if !waits {
 		return nil
 	}
-	sync := func() error { return store.wait(number) }
+	sync := func() error { return s.wait(number) }
 	if auto > 0 || r.IntN(2) == 0 {
 		sync = store.sync
 	}
@@ -185,6 +185,30 @@ func init() {
 				return err
 			}
 		}
+	}
+	// wait FOLDER: commits, and waits for it to be durable when it gets a line of input.
+	childWork["wait"] = func(arguments []string) (err error) {
+		defer catchFault(&err)
+		store, err := openCoreStore(arguments[0], coreOptions{flushMs: 60_000})
+		if err != nil {
+			return err
+		}
+		session, err := store.session()
+		if err != nil {
+			return err
+		}
+		s := crashSession{session}
+		s.call(coreCall{what: doBegin})
+		s.set(crashKey("^x"), num(1))
+		number, err := s.commitNumber()
+		if err != nil {
+			return err
+		}
+		fmt.Println("committed")
+		fmt.Scanln()
+		code, _, _ := strings.Cut(fmt.Sprint(s.wait(number)), ":")
+		fmt.Printf("%s, then %s\n", code, s.do(coreCall{what: doGet, key: crashKey("^x")}))
+		return nil
 	}
 	// read FOLDER: looks at snapshots until its input ends.
 	childWork["read"] = func(arguments []string) (err error) {
@@ -492,6 +516,40 @@ func TestStoppedWriter(t *testing.T) {
 	}
 	c.report(t)
 	t.Logf("%d of %d stopped writers were superseded; %v transactions were durable", superseded, stops, c.durable)
+}
+
+// TestSupersededIsSaidOnce stops a process with a commit that is not durable until another one has
+// taken over. Its wait for the commit says that the changes are lost, and what it calls next works.
+func TestSupersededIsSaidOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it stands still for more than three seconds")
+	}
+	folder := filepath.Join(t.TempDir(), "store")
+	child := startChild(t, "wait", folder)
+	if line := child.read(t); line != "committed" {
+		t.Fatal(line)
+	}
+	child.Process.Signal(syscall.SIGSTOP)
+	store, err := openCoreStore(folder, coreOptions{flushMs: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.close()
+	session, err := store.session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.close()
+	s := crashSession{session}
+	s.set(crashKey("^x"), num(2)) // waits for the right to write
+	if err := store.sync(); err != nil {
+		t.Fatal(err)
+	}
+	child.Process.Signal(syscall.SIGCONT)
+	fmt.Fprintln(child.input)
+	if line := child.read(t); line != "NDB_E_SUPERSEDED, then 2" {
+		t.Fatal(line)
+	}
 }
 
 // TestFailingDisk lets the disk of a writer be full, or its syncs fail, and then kills it or lets

@@ -48,9 +48,6 @@
   Y(int, key_decode, (const char *key, size_t len, size_t *at, ndb_scalar *out, char *text)) \
   Y(int, key_depth, (const char *key, size_t len)) \
   Y(int, key_parent, (const char *key, size_t len)) \
-  Y(int, number_text, (const ndb_scalar *value, char *text)) \
-  Y(int, number_add, (const ndb_scalar *value, const ndb_scalar *by, ndb_scalar *sum, char *text)) \
-  Y(int, number_canonical, (const char *bytes, size_t len, ndb_scalar *out)) \
   Y(long, zwrite_key, (const char *key, size_t len, char *out, size_t cap)) \
   Y(long, zwrite_scalar, (const ndb_scalar *value, char *out, size_t cap)) \
   Y(int, zwrite_parse_key, (const char *text, size_t len, size_t *at, char *key)) \

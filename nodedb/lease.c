@@ -24,7 +24,7 @@ void ndb_lease_beat(ndb_store *store, uint64_t ahead_ms) {
   atomic_store_explicit(&store->shared->file->lease.heartbeat_ms, ndb_clock_ms() + ahead_ms, memory_order_relaxed);
 }
 
-static int take(ndb_store *store, ndb_owner from) {
+static int claim_owner(ndb_store *store, ndb_owner from) {
   ndb_cell *cell = &store->shared->file->lease;
   if (!atomic_compare_exchange_strong(&cell->owner, &from, store->shared->me)) return 0;
   ndb_lease_beat(store, 0);
@@ -35,7 +35,7 @@ static int take(ndb_store *store, ndb_owner from) {
   return 1;
 }
 
-static void give_back(ndb_store *store) {
+static void clear_owner(ndb_store *store) {
   ndb_cell *cell = &store->shared->file->lease;
   ndb_owner me = store->shared->me;
   if (!atomic_compare_exchange_strong(&cell->owner, &me, 0)) return;
@@ -69,7 +69,7 @@ static int commit_fence(ndb_store *store) {
 }
 
 /* The lease was taken; with a fence if its owner may have left something behind. */
-static int settle(ndb_store *store, int fence) {
+static int start_writing(ndb_store *store, int fence) {
   int error = NDB_OK;
   if (fence) {
     pthread_mutex_unlock(&store->lock);
@@ -80,7 +80,7 @@ static int settle(ndb_store *store, int fence) {
   if (error == NDB_OK) error = ndb_store_refresh(store);
   if (error < 0) {
     /* The next owner must commit the fence, too: leave the lease as if its owner had died. */
-    if (!fence) give_back(store);
+    if (!fence) clear_owner(store);
     return error;
   }
   store->expected = store->base->number;
@@ -105,15 +105,15 @@ int ndb_lease_acquire(ndb_store *store) {
     ndb_owner owner = atomic_load(&cell->owner);
     int fence = 0, free = owner == 0;
     if (owner == shared->me) { /* a fence that could not be committed */
-      result = settle(store, 1);
+      result = start_writing(store, 1);
       continue;
     }
     if (!free) {
       int stale = atomic_load(&cell->heartbeat_ms) + STALE_MS < ndb_clock_ms();
       free = fence = stale || !ndb_shared_alive(shared, owner);
     }
-    if (free && take(store, owner)) {
-      result = settle(store, fence);
+    if (free && claim_owner(store, owner)) {
+      result = start_writing(store, fence);
       continue;
     }
     uint64_t waited = ndb_clock_ms() - start;
@@ -134,15 +134,15 @@ int ndb_lease_acquire(ndb_store *store) {
 
 int ndb_lease_try(ndb_store *store) {
   if (store->lease) return 1;
-  if (store->acquiring || !take(store, 0)) return 0;
-  return settle(store, 0) == NDB_OK;
+  if (store->acquiring || !claim_owner(store, 0)) return 0;
+  return start_writing(store, 0) == NDB_OK;
 }
 
 void ndb_lease_release(ndb_store *store) {
   ndb_cell *cell = &store->shared->file->lease;
   store->lease = 0;
   int wanted = ndb_lease_wanted(store);
-  give_back(store);
+  clear_owner(store);
   if (!wanted) return;
   /* Let another process have it before this one asks again. */
   uint32_t moved = atomic_load(&cell->moved);

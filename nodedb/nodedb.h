@@ -156,7 +156,7 @@ int ndb_commit(ndb_session *s, uint64_t *number);
 int ndb_rollback(ndb_session *s);         /* the innermost transaction */
 int ndb_restart(ndb_session *s);          /* undo everything back to the outermost begin, which stays open, with a new snapshot */
 int ndb_level(ndb_session *s);
-int ndb_wait(ndb_store *store, uint64_t number);   /* until the commit of that number is durable */
+int ndb_wait(ndb_session *s, uint64_t number);     /* until the commit of that number is durable */
 /* The trees in memory (by name, without ^) that rollback and restart put back too; "*" is
  * all. Call it after begin. */
 int ndb_restore_local(ndb_session *s, const char *name, size_t len);
@@ -225,7 +225,7 @@ int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, s
 
 /* ---- locks (lock.c): counted, hierarchical, across processes ---- */
 typedef struct { const char *key; size_t len; } ndb_key;
-/* Takes all of keys or none; waits up to timeout_ms (< 0: for ever). A lock conflicts with
+/* Takes all of keys, at most 64, or none; waits up to timeout_ms (< 0: for ever). A lock conflicts with
  * those of other sessions on the same node, its ancestors and its descendants. Who has a lock
  * reads all that was changed before it was released, in whatever process. */
 int ndb_lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms);

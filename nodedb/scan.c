@@ -73,7 +73,7 @@ static int order(const ndb_scan *c, const char *a, size_t a_len, const char *b, 
 }
 
 /* Makes the first node that is visible the scan's. */
-static void settle(ndb_scan *c) {
+static void find_visible(ndb_scan *c) {
   const ndb_view *v = c->view;
   while (!c->error) {
     const char *key = c->lmdb_key.mv_data;
@@ -125,7 +125,7 @@ void ndb_scan_seek(ndb_scan *c, const char *key, size_t len) {
   lmdb_seek(c, key, len);
   own_seek(c, key, len);
   frozen_seek(c, key, len);
-  settle(c);
+  find_visible(c);
 }
 
 void ndb_scan_next(ndb_scan *c) {
@@ -133,7 +133,7 @@ void ndb_scan_next(ndb_scan *c) {
   if (!c->entry) lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT);
   else if (c->entry == c->own) c->own = step(c, &c->own_at);
   else c->frozen = step(c, &c->frozen_at);
-  settle(c);
+  find_visible(c);
 }
 
 int ndb_scan_value(const ndb_scan *c, ndb_scalar *out, uint64_t *expiry) {
@@ -158,5 +158,5 @@ void ndb_scan_leaf(ndb_scan *c, unsigned at, unsigned count) {
     lmdb_leaf_set(c->lmdb, count - 1);
     lmdb_move(c, MDB_NEXT);
   }
-  settle(c);
+  find_visible(c);
 }

@@ -48,7 +48,8 @@ func (s *Session) Update(ctx context.Context, f func(tx *Tx) error) error {
 	if err != nil || s.store == nil || s.store.noWait {
 		return err
 	}
-	return named(s.store.core.wait(commit), "commit", Path{})
+	wait := func(core nativeSession) error { return core.wait(commit) }
+	return named(s.session.call(wait), "commit", Path{})
 }
 
 // View is Store.View in this session.

@@ -164,7 +164,7 @@ func (s *Store) Update(ctx context.Context, f func(tx *Tx) error) error {
 	if err != nil || s.noWait {
 		return err
 	}
-	return named(s.core.wait(commit), "commit", Path{})
+	return named(session.wait(commit), "commit", Path{})
 }
 
 // View runs f in a transaction that reads one snapshot and changes nothing.

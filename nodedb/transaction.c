@@ -384,4 +384,8 @@ int ndb_restart(ndb_session *s) {
   return start(s);
 }
 
-int ndb_wait(ndb_store *store, uint64_t number) { return ndb_store_flush(store, number); }
+int ndb_wait(ndb_session *s, uint64_t number) {
+  int error = ndb_store_flush(s->store, number);
+  if (error == NDB_E_SUPERSEDED) s->superseded = atomic_load(&s->store->superseded); /* this says it; the next call need not */
+  return error;
+}

@@ -28,8 +28,8 @@ import (
 // A File is an open bbolt file. Only one process can have it open.
 type File struct {
 	*bolt.DB
-	writing   sync.Mutex
-	unsettled bool // the meta pages may not be on disk; under writing
+	writing       sync.Mutex
+	metaUncertain bool // the meta pages may not be on disk; under writing
 }
 
 // Open opens a file, and creates it and its name durably. The folder must exist.
@@ -44,7 +44,7 @@ func Open(path string, options bolt.Options) (*File, error) {
 	}
 	if err == nil {
 		f := &File{DB: db}
-		if err = errors.Join(f.settle(), durable.SyncDir(filepath.Dir(path))); err == nil {
+		if err = errors.Join(f.syncMetaPages(), durable.SyncDir(filepath.Dir(path))); err == nil {
 			return f, nil
 		}
 		err = errors.Join(err, db.Close())
@@ -74,20 +74,20 @@ func create(path string, options bolt.Options) error {
 func (f *File) Update(change func(tx *bolt.Tx) error) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	if f.unsettled {
-		if err := f.settle(); err != nil {
+	if f.metaUncertain {
+		if err := f.syncMetaPages(); err != nil {
 			return err
 		}
 	}
-	f.unsettled = true
+	f.metaUncertain = true
 	err := f.DB.Update(change)
-	f.unsettled = err != nil
+	f.metaUncertain = err != nil
 	return err
 }
 
-// settle makes the meta pages durable as the system shows them. It writes them, because
+// syncMetaPages makes the meta pages durable as the system shows them. It writes them, because
 // after a sync that failed the system takes them for written.
-func (f *File) settle() error {
+func (f *File) syncMetaPages() error {
 	file, err := os.OpenFile(f.Path(), os.O_RDWR, 0)
 	if err != nil {
 		return err

@@ -114,7 +114,7 @@ type failedRow struct {
 // workers stored it because one took the partition over from the other. It also counts
 // once if a killed worker left it uncommitted and the event failed again elsewhere.
 func (s *testbed) readDeadLetters(f *deliveries, r *Report) error {
-	settled, open := make(map[letterKey]failedRow), make(map[failedRow]bool)
+	final, open := make(map[letterKey]failedRow), make(map[failedRow]bool)
 	for _, w := range s.workers {
 		store, err := deadletter.Open(w.dataFolder())
 		if err != nil {
@@ -132,14 +132,14 @@ func (s *testbed) readDeadLetters(f *deliveries, r *Report) error {
 			if letter.Uncommitted {
 				open[one] = true
 			} else {
-				settled[letterKey{letter.Partition, letter.Position, letter.Sink, letter.Number}] = one
+				final[letterKey{letter.Partition, letter.Position, letter.Sink, letter.Number}] = one
 			}
 		}
 		if err := store.Close(); err != nil {
 			return err
 		}
 	}
-	for _, one := range settled {
+	for _, one := range final {
 		delete(open, one)
 		s.countDeadLetter(f, r, one)
 	}

@@ -56,6 +56,14 @@ type Run struct {
 	Fault   string
 }
 
+// SelfRun is the test binary once more, with more in its environment, by which TestMain finds
+// the work to do.
+func SelfRun(fault string, env ...string) Run {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), env...)
+	return Run{Command: command, Fault: fault}
+}
+
 // Record runs commands, one after the other, and records what they do below a folder. What
 // is there before is durable. A command must end without an error, unless it is killed by
 // its fault.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -311,9 +310,7 @@ func checkThreads(folder string, said []string) error {
 
 func recordToy(t *testing.T, name string) *Recording {
 	folder := t.TempDir()
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), toyVariable+"="+name, folderVariable+"="+folder)
-	return Record(t, folder, Run{Command: command})
+	return Record(t, folder, SelfRun("", toyVariable+"="+name, folderVariable+"="+folder))
 }
 
 // TestToys finds the toys that are wrong, and no others.

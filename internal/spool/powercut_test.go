@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -149,12 +148,11 @@ func document(key, i int) string {
 }
 
 func appendRun(folder, fault string) powercut.Run {
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), powercutFolder+"="+folder)
+	env := []string{powercutFolder + "=" + folder}
 	if fault != "" {
-		command.Env = append(command.Env, sequential+"=yes")
+		env = append(env, sequential+"=yes")
 	}
-	return powercut.Run{Command: command, Fault: fault}
+	return powercut.SelfRun(fault, env...)
 }
 
 // TestPowerCut cuts the power while entries are appended and trimmed.

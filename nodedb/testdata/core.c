@@ -85,7 +85,7 @@ static void test_nodes(void) {
   expect_numbers(s, below, list, 0, NODES);
   OK(ndb_commit(s, &commit));
   expect_numbers(other, below, list, NDB_REVERSE, NODES);
-  OK(ndb_wait(store, commit));
+  OK(ndb_wait(s, commit));
   expect_numbers(other, below, list, 0, NODES);
   expect_numbers(other, below, list, NDB_REVERSE, NODES);
 

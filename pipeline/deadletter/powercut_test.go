@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -25,7 +24,7 @@ func replaceAndRetry(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	folder = filepath.Join(folder, "made", "data")
 	var s *Store
-	if err := untilDone(func() error {
+	if err := retryOnFault(func() error {
 		lock, err := datafolder.Lock(folder)
 		if err == nil {
 			lock.Close()
@@ -36,21 +35,21 @@ func replaceAndRetry(folder string) error {
 		return err
 	}
 	for round := 1; round <= 12; round++ {
-		if err := untilDone(func() error { return s.Replace("p", "a", event.Range{Count: perRound}, roundOf(round, 0)) }); err != nil {
+		if err := retryOnFault(func() error { return s.Replace("p", "a", event.Range{Count: perRound}, roundOf(round, 0)) }); err != nil {
 			return err
 		}
 		fmt.Println("round", round)
 		r := event.Range{First: uint64(round * perRound), Count: perRound}
-		if err := untilDone(func() error { return s.Replace("p", "b", r, roundOf(round, r.First)) }); err != nil {
+		if err := retryOnFault(func() error { return s.Replace("p", "b", r, roundOf(round, r.First)) }); err != nil {
 			return err
 		}
 		fmt.Println("stored", round)
-		if err := untilDone(func() error { return s.MarkCommitted("p", "b", r) }); err != nil {
+		if err := retryOnFault(func() error { return s.MarkCommitted("p", "b", r) }); err != nil {
 			return err
 		}
 		fmt.Println("committed", round)
 		if round%2 == 0 {
-			if err := untilDone(func() error { _, err := s.Retry(Filter{Partition: "b"}); return err }); err != nil {
+			if err := retryOnFault(func() error { _, err := s.Retry(Filter{Partition: "b"}); return err }); err != nil {
 				return err
 			}
 			fmt.Println("queued", round)
@@ -59,7 +58,7 @@ func replaceAndRetry(folder string) error {
 	return s.Close()
 }
 
-func untilDone(f func() error) (err error) {
+func retryOnFault(f func() error) (err error) {
 	for range 3 {
 		if err = f(); err == nil {
 			return nil
@@ -77,9 +76,7 @@ func roundOf(round int, first uint64) (letters []event.Dead) {
 }
 
 func replaceRun(folder, fault string) powercut.Run {
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), powercutFolder+"="+folder)
-	return powercut.Run{Command: command, Fault: fault}
+	return powercut.SelfRun(fault, powercutFolder+"="+folder)
 }
 
 // TestPowerCut cuts the power while letters are replaced and queued.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -74,9 +73,7 @@ func large(first uint64) *Entry {
 }
 
 func putRun(folder, fault string) powercut.Run {
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), powercutFolder+"="+folder)
-	return powercut.Run{Command: command, Fault: fault}
+	return powercut.SelfRun(fault, powercutFolder+"="+folder)
 }
 
 // TestPowerCut cuts the power while entries are stored and removed.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -108,9 +107,7 @@ func rows(partition string, first, count uint64) *event.Output {
 }
 
 func writeRun(folder, mode, fault string) powercut.Run {
-	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), powercutFolder+"="+folder, powercutMode+"="+mode)
-	return powercut.Run{Command: command, Fault: fault}
+	return powercut.SelfRun(fault, powercutFolder+"="+folder, powercutMode+"="+mode)
 }
 
 // TestPowerCut cuts the power while files are written and sealed.

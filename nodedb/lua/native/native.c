@@ -327,7 +327,7 @@ static int core_sync(lua_State *L) {
 static int core_wait(lua_State *L) {
   session(L);
   connection *c = connected(L);
-  int code = c->store ? ndb_wait(c->store, (uint64_t)lua_tonumber(L, 1)) : NDB_OK;
+  int code = c->store ? ndb_wait(c->session, (uint64_t)lua_tonumber(L, 1)) : NDB_OK;
   return code < 0 ? fail(L, code) : 0;
 }
 

@@ -41,6 +41,28 @@ func ParseType(name string) (Type, bool) {
 	return 0, false
 }
 
+// MarshalText implements encoding.TextMarshaler. No type is no text.
+func (t Type) MarshalText() ([]byte, error) {
+	if t == 0 {
+		return nil, nil
+	}
+	return []byte(t.String()), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Type) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*t = 0
+		return nil
+	}
+	parsed, ok := ParseType(string(text))
+	if !ok {
+		return fmt.Errorf("unknown column type %q", text)
+	}
+	*t = parsed
+	return nil
+}
+
 // A Column says which field of a document becomes a column, and as what.
 type Column struct {
 	Name     string   // of the column

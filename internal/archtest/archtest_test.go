@@ -75,8 +75,11 @@ var may = map[string][]string{
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
 	"eventstore": {"event", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/terminal"},
-	"server":     {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
-	"admin":      {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
+
+	"eventstore/internal/manifest": {"event", "internal/durable"},
+
+	"server": {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
+	"admin":  {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
 
 	"engine": {
 		"admin", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",

@@ -1,0 +1,77 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// check returns an error if the manifest contradicts itself.
+func (m *Manifest) check() error {
+	if len(m.Store) != 32 {
+		return errors.New("it does not name its store")
+	}
+	ids, names := map[uint32]bool{}, map[string]bool{}
+	for _, t := range m.Tables {
+		name := strings.ToLower(t.Name)
+		switch {
+		case t.Name == "" || t.Name != filepath.Base(t.Name) || strings.HasPrefix(t.Name, "."):
+			return fmt.Errorf("invalid table name %q", t.Name)
+		case names[name]:
+			return fmt.Errorf("two tables are called %s", t.Name)
+		case t.ID == 0 || t.ID >= m.NextTable || ids[t.ID]:
+			return fmt.Errorf("table %s has number %d, which is not its own", t.Name, t.ID)
+		}
+		ids[t.ID], names[name] = true, true
+		if err := m.checkTable(t); err != nil {
+			return fmt.Errorf("table %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+func (m *Manifest) checkTable(t *Table) error {
+	if len(t.Schemas) == 0 {
+		return errors.New("it has no schema")
+	}
+	for i, s := range t.Schemas {
+		if i > 0 && s.Version <= t.Schemas[i-1].Version {
+			return fmt.Errorf("schema version %d is not newer than the one before", s.Version)
+		}
+		ids := map[int32]bool{}
+		for _, c := range s.Columns {
+			if c.ID <= RestID || c.ID >= t.NextColumn || ids[c.ID] {
+				return fmt.Errorf("column %s of schema version %d has ID %d, which is not its own", c.Name, s.Version, c.ID)
+			}
+			ids[c.ID] = true
+		}
+	}
+	names := map[string]bool{}
+	for _, f := range t.Files {
+		switch {
+		case !filepath.IsLocal(filepath.FromSlash(f.Name)) || names[f.Name]:
+			return fmt.Errorf("invalid or repeated file %q", f.Name)
+		case t.Schema(f.Schema) == nil:
+			return fmt.Errorf("file %s has schema version %d, which is unknown", f.Name, f.Schema)
+		case f.Segment >= m.NextSegment:
+			return fmt.Errorf("file %s has a number that is not given out yet", f.Name)
+		case f.Log >= m.LogStart:
+			return fmt.Errorf("file %s has rows of log file %d, which readers also read from the log", f.Name, f.Log)
+		}
+		names[f.Name] = true
+	}
+	for _, d := range t.Deletes {
+		if d.Number >= m.NextDelete {
+			return fmt.Errorf("delete %d has a number that is not given out yet", d.Number)
+		}
+	}
+	for _, p := range t.Partitions {
+		for _, r := range p.Ranges {
+			if r[0]+r[1] < r[0] {
+				return fmt.Errorf("partition %s of pipeline %s has a range of %d events at %d", p.Partition, p.Pipeline, r[1], r[0])
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/perigeedb/perigee/internal/durable"
+)
+
+// files returns the paths of all files that the manifest names, with their sizes; -1 is
+// any size.
+func (m *Manifest) files(folder string) map[string]int64 {
+	named := map[string]int64{}
+	for _, t := range m.Tables {
+		for _, f := range t.Files {
+			named[t.Path(folder, f.Name)] = f.Bytes
+			if f.Bloom != "" {
+				named[t.Path(folder, f.Bloom)] = -1
+			}
+		}
+		for _, p := range t.Prints {
+			named[t.Path(folder, PrintsName(p.Number))] = -1
+		}
+	}
+	return named
+}
+
+// Verify returns a *DamageError for each file that the manifest names and that is missing
+// or has another size, joined.
+func (m *Manifest) Verify(folder string) error {
+	var errs []error
+	for _, t := range m.Tables {
+		for _, f := range t.Files {
+			path := t.Path(folder, f.Name)
+			if reason := damageOf(path, f.Bytes); reason != "" {
+				errs = append(errs, &DamageError{File: path, Reason: fmt.Sprintf("%s (%d rows of table %s)", reason, f.Rows, t.Name)})
+			}
+		}
+	}
+	for path, size := range m.files(folder) {
+		if size >= 0 {
+			continue
+		}
+		if reason := damageOf(path, size); reason != "" {
+			errs = append(errs, &DamageError{File: path, Reason: reason})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// damageOf returns what is wrong with a file that should have size bytes, or "".
+func damageOf(path string, size int64) string {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "it is missing"
+	case err != nil:
+		return err.Error()
+	case size >= 0 && info.Size() != size:
+		return fmt.Sprintf("it has %d bytes, not %d", info.Size(), size)
+	}
+	return ""
+}
+
+// RemoveOthers removes the files of tables that the manifest does not name: what was
+// written and never became part of the store, and what a manifest let go of and a crash
+// kept. Nothing may read or write them.
+func (m *Manifest) RemoveOthers(folder string) error {
+	named := m.files(folder)
+	var folders []string
+	err := filepath.WalkDir(TablesFolder(folder), func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir():
+			folders = append(folders, path)
+			return nil
+		}
+		if _, found := named[path]; found {
+			return nil
+		}
+		return os.Remove(path)
+	})
+	if err != nil {
+		return fmt.Errorf("remove files that no table has: %w", err)
+	}
+	for i := len(folders) - 1; i > 0; i-- { // those below come first, and the tables' own folder stays
+		_ = os.Remove(folders[i]) // only one that is empty goes
+	}
+	return nil
+}
+
+// RemoveFile removes one of the table's files, and its folder if it was the last there.
+// That it is gone already is no error.
+func (t *Table) RemoveFile(folder, name string) error {
+	path := t.Path(folder, name)
+	if err := durable.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(path)) // only one that is empty goes
+	return nil
+}

@@ -1,0 +1,262 @@
+package manifest
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/durable"
+)
+
+const (
+	fileName = "manifest"
+	format   = 1
+	head     = "perigee-manifest %d %08x\n"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A Manifest is one version of what a store consists of.
+type Manifest struct {
+	Version uint64 `json:"version"` // grows with each Save
+	Store   string `json:"store"`   // random name of the store, 32 hexadecimal digits
+	// LogStart is the first file of the log that readers need. The rows of earlier ones
+	// are in Parquet files.
+	LogStart uint64 `json:"log_start"`
+	// The next numbers. None is used twice.
+	NextTable   uint32 `json:"next_table"`
+	NextSegment uint64 `json:"next_segment"`
+	NextDelete  uint64 `json:"next_delete"`
+
+	Tables []*Table `json:"tables,omitempty"`
+}
+
+// A Table is a table of the store.
+type Table struct {
+	ID   uint32 `json:"id"` // in the log
+	Name string `json:"name"`
+
+	Time      string   `json:"time,omitempty"`      // column of the event's time; empty if there is none
+	Event     string   `json:"event,omitempty"`     // column of the event's name; empty if there is none
+	Retention Duration `json:"retention,omitempty"` // age of event time at which rows go; 0 keeps them
+	Sort      []string `json:"sort,omitempty"`      // columns that files are sorted by; default Event, Time
+	Bloom     []string `json:"bloom,omitempty"`     // columns with a bloom filter beside Event
+
+	NextColumn int32     `json:"next_column"`
+	Schemas    []*Schema `json:"schemas"` // those that the log or a file needs, oldest first; the last is the newest
+
+	Files      []*File       `json:"files,omitempty"`
+	Deletes    []*Delete     `json:"deletes,omitempty"`    // under way, oldest first
+	Partitions []*Partition  `json:"partitions,omitempty"` // what has been committed up to LogStart
+	Prints     []*PrintsFile `json:"prints,omitempty"`     // oldest first
+}
+
+// A File is a Parquet file with rows of one table, of one day of event time. Its columns
+// have the IDs of its schema as field IDs.
+type File struct {
+	Name    string `json:"name"` // in the table's folder
+	Segment uint64 `json:"segment"`
+	Schema  uint64 `json:"schema"`
+	Day     string `json:"day,omitempty"` // as 2026-11-23, UTC; empty if the table has no time column
+	Rows    int64  `json:"rows"`
+	Bytes   int64  `json:"bytes"`
+	// The least and greatest event time, in microseconds since 1970. Both are 0 if the
+	// table has no time column.
+	MinTime int64  `json:"min_time,omitempty"`
+	MaxTime int64  `json:"max_time,omitempty"`
+	Log     uint64 `json:"log"`             // the last file of the log that rows came from
+	Bloom   string `json:"bloom,omitempty"` // file of the bloom filters, in the table's folder
+	// Deleted is the last delete whose rows this file no longer has.
+	Deleted uint64 `json:"deleted,omitempty"`
+}
+
+// A Delete removes the rows for which Predicate is true. It applies to the frames of the
+// log before Before, and to files whose Deleted is less than Number.
+type Delete struct {
+	Number    uint64    `json:"number"`
+	Predicate string    `json:"predicate"` // SQL
+	Before    Position  `json:"before"`
+	Asked     time.Time `json:"asked"`
+}
+
+// A Position is a place in the log.
+type Position struct {
+	File   uint64 `json:"file"`
+	Offset int64  `json:"offset"`
+}
+
+// Compare returns -1, 0 or 1 if p lies before q, at it or after it.
+func (p Position) Compare(q Position) int {
+	switch {
+	case p.File < q.File || p.File == q.File && p.Offset < q.Offset:
+		return -1
+	case p == q:
+		return 0
+	}
+	return 1
+}
+
+// A Duration is a time.Duration, which stands in JSON as 720h0m0s.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// A DamageError says that a file of the store is not as it was written.
+type DamageError struct {
+	File   string
+	Reason string
+}
+
+func (e *DamageError) Error() string { return fmt.Sprintf("%s is damaged: %s", e.File, e.Reason) }
+
+// New returns the manifest of an empty store.
+func New() *Manifest {
+	var name [16]byte
+	rand.Read(name[:]) // never fails
+	return &Manifest{Store: hex.EncodeToString(name[:]), LogStart: 1, NextTable: 1, NextSegment: 1, NextDelete: 1}
+}
+
+// Load reads the manifest of the store in folder. The error is os.ErrNotExist if there is
+// none, and *DamageError if it cannot be trusted.
+func Load(folder string) (*Manifest, error) {
+	path := filepath.Join(folder, fileName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	first, body, _ := bytes.Cut(text, []byte("\n"))
+	var found int
+	var sum uint32
+	if n, _ := fmt.Sscanf(string(first)+"\n", head, &found, &sum); n != 2 {
+		return nil, &DamageError{File: path, Reason: "it does not begin with perigee-manifest"}
+	}
+	if found != format {
+		return nil, fmt.Errorf("%s has format %d; this program reads format %d", path, found, format)
+	}
+	if crc32.Checksum(body, castagnoli) != sum {
+		return nil, &DamageError{File: path, Reason: "its checksum is wrong"}
+	}
+	m := new(Manifest)
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields() // of a newer program, which this one would drop
+	if err := decoder.Decode(m); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := m.check(); err != nil {
+		return nil, &DamageError{File: path, Reason: err.Error()}
+	}
+	return m, nil
+}
+
+// Save makes m the manifest of the store in folder. After an error, either this version or
+// the one before is there, also after a crash.
+func (m *Manifest) Save(folder string) error {
+	if err := m.check(); err != nil {
+		return fmt.Errorf("save the manifest: %w", err)
+	}
+	text := new(bytes.Buffer)
+	encoder := json.NewEncoder(text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(m); err != nil {
+		return fmt.Errorf("save the manifest: %w", err)
+	}
+	line := fmt.Appendf(nil, head, format, crc32.Checksum(text.Bytes(), castagnoli))
+	return durable.WriteFile(filepath.Join(folder, fileName), append(line, text.Bytes()...), 0o600)
+}
+
+// Clone returns a copy of m to change. What the copy's tables point to, schemas, files,
+// deletes, partitions and prints, is shared: replace an element, do not change it.
+func (m *Manifest) Clone() *Manifest {
+	next := *m
+	next.Tables = make([]*Table, len(m.Tables))
+	for i, t := range m.Tables {
+		copied := *t
+		copied.Schemas = slices.Clone(t.Schemas)
+		copied.Files = slices.Clone(t.Files)
+		copied.Deletes = slices.Clone(t.Deletes)
+		copied.Partitions = slices.Clone(t.Partitions)
+		copied.Prints = slices.Clone(t.Prints)
+		next.Tables[i] = &copied
+	}
+	return &next
+}
+
+// Table returns the table of that name, which SQL compares without case, or nil.
+func (m *Manifest) Table(name string) *Table {
+	for _, t := range m.Tables {
+		if strings.EqualFold(t.Name, name) {
+			return t
+		}
+	}
+	return nil
+}
+
+// TableByID returns the table that the log calls id, or nil.
+func (m *Manifest) TableByID(id uint32) *Table {
+	for _, t := range m.Tables {
+		if t.ID == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// TablesFolder returns the folder of all tables of the store in folder.
+func TablesFolder(folder string) string { return filepath.Join(folder, "tables") }
+
+// LogFolder returns the folder of the log of the store in folder.
+func LogFolder(folder string) string { return filepath.Join(folder, "log") }
+
+// Folder returns the table's folder in the store's. Names that differ in case only belong
+// to one table, so file systems that ignore case do no harm.
+func (t *Table) Folder(folder string) string { return filepath.Join(TablesFolder(folder), t.Name) }
+
+// Path returns the path of one of the table's files.
+func (t *Table) Path(folder, name string) string {
+	return filepath.Join(t.Folder(folder), filepath.FromSlash(name))
+}
+
+// undated is the folder of files of a table without a time column.
+const undated = "undated"
+
+// FileName returns the name in the table's folder of the file with the given part of a
+// segment and day of event time, which is empty if the table has no time column.
+func FileName(day string, segment uint64, part int) string {
+	if day == "" {
+		day = undated
+	}
+	return fmt.Sprintf("%s/%010d-%d.parquet", day, segment, part)
+}
+
+// BloomName returns the name of the bloom filters that stand beside a file.
+func BloomName(file string) string { return strings.TrimSuffix(file, ".parquet") + ".bloom" }
+
+// Current returns the newest schema.
+func (t *Table) Current() *Schema { return t.Schemas[len(t.Schemas)-1] }
+
+// Schema returns a version of the schema, or nil.
+func (t *Table) Schema(version uint64) *Schema {
+	for _, s := range slices.Backward(t.Schemas) {
+		if s.Version == version {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// sample returns a manifest in which everything occurs.
+func sample() *Manifest {
+	m := New()
+	m.Version, m.LogStart, m.NextTable, m.NextSegment, m.NextDelete = 7, 5, 3, 9, 3
+	m.Tables = []*Table{{
+		ID: 2, Name: "Events", Time: "time", Event: "event", Retention: Duration(720 * time.Hour), Sort: []string{"event"}, Bloom: []string{"user"},
+		NextColumn: 4,
+		Schemas: []*Schema{
+			{Version: 1, Columns: []Column{{ID: 2, Name: "time", Path: []string{"time"}, Type: event.Timestamp, Required: true, Declared: true}, {ID: 3, Name: "x", Path: []string{"a", "x"}}}},
+			{Version: 4, Rest: true, Columns: []Column{{ID: 2, Name: "time", Path: []string{"time"}, Type: event.Timestamp}, {ID: 3, Name: "x", Path: []string{"a", "x"}, Type: event.Int64, Wide: true}}},
+		},
+		Files:      []*File{{Name: FileName("2026-11-23", 8, 0), Segment: 8, Schema: 4, Day: "2026-11-23", Rows: 3, Bytes: 5, MinTime: -1, MaxTime: 1, Log: 4, Bloom: BloomName(FileName("2026-11-23", 8, 0)), Deleted: 1}},
+		Deletes:    []*Delete{{Number: 2, Predicate: "x < 3 AND \"time\" > '2026'", Before: Position{File: 5, Offset: 4096}, Asked: time.Unix(1, 0).UTC()}},
+		Partitions: []*Partition{{Pipeline: "p", Partition: "a b", Ranges: [][2]uint64{{0, 3}, {1<<63 + 1, 2}}}},
+		Prints:     []*PrintsFile{{Number: 8, Events: 2, Written: time.Unix(2, 0).UTC()}},
+	}}
+	return m
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := Load(folder); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("an empty folder: %v, want os.ErrNotExist", err)
+	}
+	for _, want := range []*Manifest{New(), sample()} {
+		if err := want.Save(folder); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("loaded (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestDamage changes each byte of a manifest, and cuts it off at each.
+func TestDamage(t *testing.T) {
+	folder := t.TempDir()
+	m := sample()
+	if err := m.Save(folder); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, fileName)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(text []byte) error {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(folder)
+		return err
+	}
+	for i := range whole {
+		if load(whole[:i]) == nil {
+			t.Fatalf("a manifest of %d bytes instead of %d was loaded", i, len(whole))
+		}
+		changed := bytes.Clone(whole)
+		changed[i] ^= 0x10
+		if load(changed) == nil {
+			t.Fatalf("a manifest with byte %d changed was loaded", i)
+		}
+	}
+	if damage, ok := errors.AsType[*DamageError](load(whole[:len(whole)-1])); !ok || damage.File != path {
+		t.Errorf("got %v, want a *DamageError that names the file", damage)
+	}
+	newer := bytes.Replace(whole, []byte("perigee-manifest 1 "), []byte("perigee-manifest 2 "), 1)
+	if err := load(newer); err == nil || !strings.Contains(err.Error(), "has format 2; this program reads format 1") {
+		t.Errorf("a newer format: %v", err)
+	}
+}
+
+// TestContradictions holds that no manifest is written which a reader could misunderstand.
+func TestContradictions(t *testing.T) {
+	for want, spoil := range map[string]func(*Manifest){
+		"does not name its store":        func(m *Manifest) { m.Store = "" },
+		"invalid table name":             func(m *Manifest) { m.Tables[0].Name = "../x" },
+		"two tables are called":          func(m *Manifest) { m.Tables = append(m.Tables, &Table{ID: 1, Name: "EVENTS"}) },
+		"which is not its own":           func(m *Manifest) { m.Tables[0].ID = 3 },
+		"it has no schema":               func(m *Manifest) { m.Tables[0].Schemas = nil },
+		"not newer than the one before":  func(m *Manifest) { m.Tables[0].Schemas[1].Version = 1 },
+		"has ID 1, which is not its own": func(m *Manifest) { m.Tables[0].Schemas[1].Columns[0].ID = RestID },
+		"has ID 3, which is not its own": func(m *Manifest) { m.Tables[0].NextColumn = 3 },
+		"invalid or repeated file":       func(m *Manifest) { m.Tables[0].Files[0].Name = "../../x" },
+		"version 3, which is unknown":    func(m *Manifest) { m.Tables[0].Files[0].Schema = 3 },
+		"number that is not given out":   func(m *Manifest) { m.NextSegment = 8 },
+		"also read from the log":         func(m *Manifest) { m.LogStart = 4 },
+		"range of 9 events":              func(m *Manifest) { m.Tables[0].Partitions[0].Ranges[0] = [2]uint64{1<<64 - 1, 9} },
+	} {
+		m := sample()
+		spoil(m)
+		if err := m.Save(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestCloneIsIndependent(t *testing.T) {
+	m, want := sample(), sample()
+	want.Store = m.Store
+	next := m.Clone()
+	next.Version++
+	table := next.Tables[0]
+	table.Name = "other"
+	table.Files[0] = &File{}
+	table.Files = append(table.Files, &File{})
+	table.Schemas = append(table.Schemas, &Schema{})
+	table.Partitions[0] = &Partition{}
+	table.Deletes[0] = nil
+	table.Prints[0] = nil
+	next.Tables = append(next.Tables, &Table{})
+	if diff := cmp.Diff(want, m); diff != "" {
+		t.Errorf("the original (-want +got):\n%s", diff)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	folder, m := t.TempDir(), sample()
+	table := m.Tables[0]
+	kept := []string{table.Files[0].Name, table.Files[0].Bloom, PrintsName(8)}
+	others := []string{"2026-11-23/0000000009-0.parquet", "2026-11-24/x", "ranges-0000000007", "../gone/undated/y"}
+	for _, name := range append(kept, others...) {
+		path := table.Path(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.RemoveOthers(folder); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	filepath.WalkDir(TablesFolder(folder), func(path string, _ os.DirEntry, _ error) error {
+		name, _ := filepath.Rel(folder, path)
+		left = append(left, filepath.ToSlash(name))
+		return nil
+	})
+	want := []string{"tables", "tables/Events", "tables/Events/2026-11-23", "tables/Events/2026-11-23/0000000008-0.bloom", "tables/Events/2026-11-23/0000000008-0.parquet", "tables/Events/ranges-0000000008"}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+	if err := m.Verify(folder); err != nil {
+		t.Error(err)
+	}
+	if err := os.Truncate(table.Path(folder, kept[0]), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(table.Path(folder, kept[1])); err != nil {
+		t.Fatal(err)
+	}
+	err := m.Verify(folder)
+	for _, part := range []string{"it has 4 bytes, not 5 (3 rows of table Events)", "0000000008-0.bloom is damaged: it is missing"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want %q", err, part)
+		}
+	}
+	for range 2 {
+		if err := table.RemoveFile(folder, kept[0]); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(table.Path(folder, "2026-11-23")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the empty folder of a day: %v", err)
+	}
+}

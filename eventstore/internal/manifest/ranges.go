@@ -1,0 +1,189 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
+)
+
+// A Partition is what a table has committed of one partition of a pipeline.
+type Partition struct {
+	Pipeline  string      `json:"pipeline"`
+	Partition string      `json:"partition"`
+	Ranges    [][2]uint64 `json:"ranges"` // first position and count
+}
+
+// NewPartition returns the entry of a set of positions.
+func NewPartition(pipeline, partition string, committed event.Ranges) *Partition {
+	p := &Partition{Pipeline: pipeline, Partition: partition}
+	for _, r := range committed {
+		p.Ranges = append(p.Ranges, [2]uint64{r.First, r.Count})
+	}
+	return p
+}
+
+// Committed returns the positions, without fingerprints.
+func (p *Partition) Committed() event.Ranges {
+	var committed event.Ranges
+	for _, r := range p.Ranges {
+		committed.Add(event.Range{First: r[0], Count: r[1]})
+	}
+	return committed
+}
+
+// A PrintsFile is a file beside the Parquet files with the fingerprints of committed
+// ranges.
+type PrintsFile struct {
+	Number  uint64    `json:"number"` // of the segment
+	Events  uint64    `json:"events"` // that have a fingerprint
+	Written time.Time `json:"written"`
+}
+
+// PrintsName returns the name of a file of fingerprints in the table's folder.
+func PrintsName(number uint64) string { return fmt.Sprintf("ranges-%010d", number) }
+
+// A RangeChange is one step of what a partition has committed: a range is added, or,
+// with Reset, all positions before Range.Count count as committed and the others do not.
+type RangeChange struct {
+	Pipeline, Partition string
+	Reset               bool
+	Range               event.Range
+}
+
+// Apply applies the change to what its partition has committed.
+func (c *RangeChange) Apply(committed event.Ranges) event.Ranges {
+	if !c.Reset {
+		committed.Add(c.Range)
+		return committed
+	}
+	var kept event.Ranges
+	for _, r := range committed {
+		if r.First < c.Range.Count {
+			kept.Add(r.Head(min(r.Count, c.Range.Count-r.First)))
+		}
+	}
+	kept.Add(event.Range{Count: c.Range.Count})
+	return kept
+}
+
+var printsMagic = []byte("perigee-ranges 1\n")
+
+// WritePrints writes the changes of one segment into a file of fingerprints and returns
+// its entry. The file and its name are durable once it has returned.
+func WritePrints(folder string, t *Table, number uint64, changes []RangeChange) (*PrintsFile, error) {
+	data := slices.Clone(printsMagic)
+	entry := &PrintsFile{Number: number, Written: time.Now().UTC()}
+	for _, c := range changes {
+		data = appendText(data, c.Pipeline)
+		data = appendText(data, c.Partition)
+		reset := byte(0)
+		if c.Reset {
+			reset = 1
+		}
+		data = append(data, reset)
+		data = binary.AppendUvarint(data, c.Range.First)
+		data = binary.AppendUvarint(data, c.Range.Count)
+		data = binary.AppendUvarint(data, uint64(len(c.Range.Prints)))
+		for _, print := range c.Range.Prints {
+			data = binary.LittleEndian.AppendUint32(data, print)
+		}
+		entry.Events += uint64(len(c.Range.Prints))
+	}
+	data = binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, castagnoli))
+	path := t.Path(folder, PrintsName(number))
+	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	return entry, durable.WriteFile(path, data, 0o600)
+}
+
+func appendText(dst []byte, text string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+}
+
+// ReadPrints returns the changes in a file of fingerprints, in their order. *DamageError
+// says that the file is missing or cannot be trusted.
+func ReadPrints(folder string, t *Table, number uint64) ([]RangeChange, error) {
+	path := t.Path(folder, PrintsName(number))
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &DamageError{File: path, Reason: "it is missing"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := len(data) - 4
+	if n < len(printsMagic) || !bytes.HasPrefix(data, printsMagic) || crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]) {
+		return nil, &DamageError{File: path, Reason: "its checksum is wrong"}
+	}
+	changes, ok := decodeChanges(data[len(printsMagic):n])
+	if !ok {
+		return nil, &DamageError{File: path, Reason: "an entry is cut off"}
+	}
+	return changes, nil
+}
+
+func decodeChanges(data []byte) (changes []RangeChange, ok bool) {
+	d := decoder{data: data}
+	for len(d.data) > 0 && !d.short {
+		c := RangeChange{Pipeline: d.text(), Partition: d.text()}
+		c.Reset = d.take(1)[0] == 1
+		c.Range.First, c.Range.Count = d.number(), d.number()
+		if prints := d.number(); prints > 0 {
+			if prints != c.Range.Count || prints > uint64(len(d.data))/4 {
+				return nil, false
+			}
+			c.Range.Prints = make([]uint32, prints)
+			for i, raw := 0, d.take(4*prints); i < len(c.Range.Prints); i++ {
+				c.Range.Prints[i] = binary.LittleEndian.Uint32(raw[4*i:])
+			}
+		}
+		changes = append(changes, c)
+	}
+	return changes, !d.short
+}
+
+// A decoder reads from data until it is short of bytes; from then on it returns zeros.
+type decoder struct {
+	data  []byte
+	short bool
+}
+
+func (d *decoder) number() uint64 {
+	n, size := binary.Uvarint(d.data)
+	if size <= 0 {
+		d.data, d.short = nil, true
+		return 0
+	}
+	d.data = d.data[size:]
+	return n
+}
+
+// take returns n bytes, or 1 zero byte if there are fewer.
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.data)) {
+		d.data, d.short = nil, true
+		return []byte{0}
+	}
+	taken := d.data[:n]
+	d.data = d.data[n:]
+	return taken
+}
+
+func (d *decoder) text() string {
+	n := d.number()
+	if n > uint64(len(d.data)) {
+		d.data, d.short = nil, true
+		return ""
+	}
+	return string(d.take(n))
+}

@@ -1,0 +1,70 @@
+package manifest
+
+import (
+	"slices"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// RestColumn is the column that holds, as one JSON object, the fields of a row that have no
+// column of their own. RestID is its ID in every table.
+const (
+	RestColumn = "_rest"
+	RestID     = 1
+)
+
+// A Schema is one version of a table's columns.
+type Schema struct {
+	Version uint64   `json:"version"`
+	Columns []Column `json:"columns"`
+	Rest    bool     `json:"rest,omitempty"` // some fields have no column of their own: there is a column _rest
+}
+
+// A Column is a column of a table.
+type Column struct {
+	// ID stays when the column's type changes. No other column of the table ever has it.
+	ID       int32      `json:"id"`
+	Name     string     `json:"name"`
+	Path     []string   `json:"path"`           // keys from the document's root to the field
+	Type     event.Type `json:"type,omitempty"` // 0 while only nulls have come
+	Required bool       `json:"required,omitempty"`
+	Declared bool       `json:"declared,omitempty"` // what does not fit is rejected instead of widening the column
+	// Wide says that an int64 column has integers that no double holds exactly,
+	// so that it must not become one.
+	Wide bool `json:"wide,omitempty"`
+}
+
+// SQLType is what the column is in SQL. A declared decimal has no precision to make a
+// DECIMAL of; JSON keeps the number as it was spelled.
+func (c *Column) SQLType() string {
+	switch c.Type {
+	case event.Bool:
+		return "BOOLEAN"
+	case event.Int32:
+		return "INTEGER"
+	case event.Int64:
+		return "BIGINT"
+	case event.Float64:
+		return "DOUBLE"
+	case event.String:
+		return "VARCHAR"
+	case event.Timestamp:
+		return "TIMESTAMP"
+	}
+	return "JSON"
+}
+
+// Stored lists the columns that frames and files of this version have, without _rest.
+func (s *Schema) Stored() []Column {
+	return slices.DeleteFunc(slices.Clone(s.Columns), func(c Column) bool { return c.Type == 0 })
+}
+
+// ByID returns the column with an ID, or nil.
+func (s *Schema) ByID(id int32) *Column {
+	for i := range s.Columns {
+		if s.Columns[i].ID == id {
+			return &s.Columns[i]
+		}
+	}
+	return nil
+}

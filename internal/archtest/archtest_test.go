@@ -77,6 +77,7 @@ var may = map[string][]string{
 	"eventstore": {"event", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/terminal"},
 
 	"eventstore/internal/manifest": {"event", "internal/durable"},
+	"eventstore/internal/wal":      {"event", "internal/durable", "internal/frame"},
 
 	"server": {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
 	"admin":  {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
@@ -112,7 +113,8 @@ var may = map[string][]string{
 	"internal/kafka":      {"internal/address"},
 	"internal/httpserver": {},
 	"internal/terminal":   {},
-	"internal/spool":      {"event", "internal/durable"},
+	"internal/frame":      {},
+	"internal/spool":      {"event", "internal/durable", "internal/frame"},
 	"internal/resp":       {"internal/address"},
 	"examples/plugin":     {},
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"os"
 	"os/exec"
@@ -20,8 +19,6 @@ var roomy = func() Options {
 	o.KeysMax = math.MaxInt
 	return o
 }()
-
-func crc(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }
 
 // appendForever is a process of its own: it prints the number of each entry when
 // Append has returned.

@@ -44,8 +44,8 @@ func (t *keyTable) expired(when int64, now time.Time) bool {
 	return now.Sub(time.Unix(when, 0)) > t.window
 }
 
-// add remembers the key of a frame, if it has one.
-func (t *keyTable) add(f *frame) {
+// add remembers the key of an entry, if it has one.
+func (t *keyTable) add(f *storedEntry) {
 	e := &f.entry
 	if e.Key == "" {
 		return

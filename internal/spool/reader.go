@@ -19,9 +19,9 @@ type Reader struct {
 	in       *bufio.Reader
 	segment  uint64 // first position of the segment that is open
 	position uint64 // of the next document
-	body     []byte
-	frame    frame // that holds the next document; without ends at first
-	doc      int   // index of the next document in frame
+	buffer   []byte
+	stored   storedEntry // that holds the next document; without ends at first
+	doc      int         // index of the next document in stored
 }
 
 // NewReader returns a reader that begins at a position.
@@ -56,7 +56,7 @@ func (r *Reader) openSegment() error {
 	}
 	r.segment = seg.first
 	r.in = bufio.NewReaderSize(&syncedPart{r.spool, r.file, r.segment, int64(len(magic))}, 256<<10)
-	r.frame.entry.Ends, r.doc = r.frame.entry.Ends[:0], 0
+	r.stored.entry.Ends, r.doc = r.stored.entry.Ends[:0], 0
 	return nil
 }
 
@@ -122,15 +122,15 @@ func (r *Reader) ReadBatch(ctx context.Context, b *event.Batch, from uint64, l L
 func (r *Reader) nextDoc() []byte {
 	begin := uint32(0)
 	if r.doc > 0 {
-		begin = r.frame.entry.Ends[r.doc-1]
+		begin = r.stored.entry.Ends[r.doc-1]
 	}
-	return r.frame.entry.Data[begin:r.frame.entry.Ends[r.doc]]
+	return r.stored.entry.Data[begin:r.stored.entry.Ends[r.doc]]
 }
 
 // seek makes the document at a position the next one.
 func (r *Reader) seek(ctx context.Context, position uint64, wait bool) error {
 	for {
-		if f := &r.frame; len(f.entry.Ends) > 0 && position >= f.first && position < f.end() {
+		if f := &r.stored; len(f.entry.Ends) > 0 && position >= f.first && position < f.end() {
 			r.doc = int(position - f.first)
 			r.position = position
 			return nil
@@ -138,7 +138,7 @@ func (r *Reader) seek(ctx context.Context, position uint64, wait bool) error {
 		if err := r.awaitPosition(ctx, max(position, r.position), wait); err != nil {
 			return err
 		}
-		if err := r.readNextFrame(); err != nil {
+		if err := r.readNextEntry(); err != nil {
 			return err
 		}
 	}
@@ -169,17 +169,17 @@ func (r *Reader) awaitPosition(ctx context.Context, position uint64, wait bool) 
 	}
 }
 
-// readNextFrame reads the frame after the current one, in this segment or the next.
-func (r *Reader) readNextFrame() error {
-	if len(r.frame.entry.Ends) > 0 {
-		r.position = r.frame.end()
+// readNextEntry reads the entry after the current one, in this segment or the next.
+func (r *Reader) readNextEntry() error {
+	if len(r.stored.entry.Ends) > 0 {
+		r.position = r.stored.end()
 	}
 	if r.atSegmentEnd() {
 		if err := r.openSegment(); err != nil {
 			return err
 		}
 	}
-	if err := readFrame(r.in, &r.frame, &r.body); err != nil {
+	if err := readEntry(r.in, &r.stored, &r.buffer); err != nil {
 		return fmt.Errorf("read the spool at position %d: %w", r.position, err)
 	}
 	return nil

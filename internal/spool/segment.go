@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/internal/frame"
 )
 
 // The folder of a spool:
@@ -108,7 +109,7 @@ func (s *Spool) loadSegment(first uint64, last bool) error {
 	if n := len(s.sealed); n > 0 && s.sealed[n-1].end != first {
 		err = fmt.Errorf("the segment before it ends at position %d: one is missing", s.sealed[n-1].end)
 	}
-	if err != nil && !(last && errors.Is(err, errFrame)) {
+	if err != nil && !(last && errors.Is(err, frame.ErrDamaged)) {
 		_ = file.Close()
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -136,15 +137,15 @@ func (s *Spool) scanSegment(file *os.File, first uint64) (segment, error) {
 	if _, err := io.ReadFull(in, begin); err != nil || string(begin) != magic {
 		return seg, restoreMagic(file, begin)
 	}
-	var f frame
-	var body []byte
+	var f storedEntry
+	var buffer []byte
 	for {
-		err := readFrame(in, &f, &body)
+		err := readEntry(in, &f, &buffer)
 		if err == io.EOF {
 			return seg, nil
 		}
 		if err == nil && f.first != seg.end {
-			err = errFrame
+			err = frame.ErrDamaged
 		}
 		if err != nil {
 			return seg, err
@@ -157,7 +158,7 @@ func (s *Spool) scanSegment(file *os.File, first uint64) (segment, error) {
 
 var errNotSegment = errors.New("not a segment of a spool")
 
-// restoreMagic writes the first bytes of a segment again and returns errFrame, when a crash
+// restoreMagic writes the first bytes of a segment again and returns frame.ErrDamaged, when a crash
 // kept them from reaching the disk: nothing behind them counts.
 func restoreMagic(file *os.File, begin []byte) error {
 	if !strings.HasPrefix(magic, string(bytes.TrimRight(begin, "\x00"))) {
@@ -166,7 +167,7 @@ func restoreMagic(file *os.File, begin []byte) error {
 	if _, err := file.WriteAt([]byte(magic), 0); err != nil {
 		return err
 	}
-	return errFrame
+	return frame.ErrDamaged
 }
 
 func emptySegment(first uint64) segment {

@@ -156,8 +156,8 @@ func (s *Spool) commit(group []*pendingAppend) error {
 		if a.err != nil || a.receipt.Count == 0 || a.receipt.Repeated {
 			continue
 		}
-		f := frame{first: next, when: now, entry: *a.entry}
-		s.frames = f.append(s.frames)
+		f := storedEntry{first: next, when: now, entry: *a.entry}
+		s.frames = f.appendFrame(s.frames)
 		if a.entry.Key != "" {
 			s.keys.add(&f)
 			added = append(added, a.entry.Key)

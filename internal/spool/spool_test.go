@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/frame"
 )
 
 func TestMain(m *testing.M) {
@@ -173,7 +174,7 @@ func TestDamageInTheMiddleIsAnError(t *testing.T) {
 	if err := os.WriteFile(name, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(folder, small); !errors.Is(err, errFrame) {
+	if _, err := Open(folder, small); !errors.Is(err, frame.ErrDamaged) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -402,17 +403,29 @@ func TestGrowsBeforeItIsCompared(t *testing.T) {
 	}
 }
 
-func FuzzFrame(f *testing.F) {
-	whole := (&frame{first: 7, when: time.Unix(9, 0), entry: entry("key", `{"a":1}`, `{"b":2}`)}).append(nil)
-	f.Add(whole[prefixSize:])
+// TestBytes compares an entry with the bytes that the first version has written.
+func TestBytes(t *testing.T) {
+	e := entry("key", `{"a":1}`, `{"b":2}`)
+	e.Sum = 0
+	got := (&storedEntry{first: 7, when: time.Unix(9, 0), entry: e}).appendFrame(nil)
+	const want = "37000000f6b2121e" + "0700000000000000" + "0900000000000000" + "0000000000000000" + "0300" + "02000000" +
+		"6b6579" + "07000000" + "0e000000" + "7b2261223a317d" + "7b2262223a327d"
+	if fmt.Sprintf("%x", got) != want {
+		t.Errorf("an entry is stored as\n%x, want\n%s", got, want)
+	}
+}
+
+func FuzzEntry(f *testing.F) {
+	whole := (&storedEntry{first: 7, when: time.Unix(9, 0), entry: entry("key", `{"a":1}`, `{"b":2}`)}).appendFrame(nil)
+	f.Add(whole[frame.PrefixSize:])
 	f.Add([]byte("short"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		var fr frame
-		if err := fr.decode(body, crc(body)); err != nil {
+	f.Fuzz(func(t *testing.T, record []byte) {
+		var e storedEntry
+		if err := e.decode(record); err != nil {
 			return
 		}
-		if again := fr.append(nil)[prefixSize:]; string(again) != string(body) {
-			t.Errorf("%q became %q", body, again)
+		if again := e.appendFrame(nil)[frame.PrefixSize:]; string(again) != string(record) {
+			t.Errorf("%q became %q", record, again)
 		}
 	})
 }

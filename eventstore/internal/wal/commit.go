@@ -1,0 +1,215 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// A preparedFile is the file after the active one, or why it could not be made.
+type preparedFile struct {
+	file *file
+	err  error
+}
+
+// commit makes the frames of a group of changes durable, all or none. It is called by one
+// goroutine at a time.
+func (l *Log) commit(group []*change) error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	size := int64(0)
+	for _, c := range group {
+		if c.rotate != 0 {
+			c.err = l.rotate(c.rotate)
+		}
+		size += int64(len(c.frames))
+	}
+	if size == 0 {
+		return nil
+	}
+	if err := l.makeRoom(size); err != nil {
+		return explain("begin a file of the event log", err)
+	}
+	return l.write(group)
+}
+
+// rotate closes the file with a number, if it is the active one and has entries.
+func (l *Log) rotate(number uint64) error {
+	a := l.active
+	if a == nil || !a.hasEntries() || number != anyFile && number != a.number {
+		return nil
+	}
+	if err := l.beginNext(); err != nil {
+		return explain("close a file of the event log", err)
+	}
+	return nil
+}
+
+// makeRoom begins the next file if the active one has no room for so many bytes. A file
+// without entries takes any number.
+func (l *Log) makeRoom(size int64) error {
+	if a := l.active; a != nil && (!a.hasEntries() || a.end+size <= l.options.FileSize) {
+		return nil
+	}
+	return l.beginNext()
+}
+
+// beginNext makes the next file the active one, and closes the one before.
+func (l *Log) beginNext() error {
+	next, err := l.takeNext()
+	if err != nil {
+		return err
+	}
+	if err := nameFile(l.folder, next); err != nil {
+		return errors.Join(err, next.Close())
+	}
+	if old := l.active; old != nil {
+		l.previousEnd = old.end
+		l.finishing.Go(func() { finishFile(old) })
+	}
+	l.active, l.next = next, next.number+1
+	l.publishActive()
+	return nil
+}
+
+// takeNext returns the next file, which was prepared while the active one was filled. If it
+// could not be, the disk may have room now.
+func (l *Log) takeNext() (*file, error) {
+	if l.preparing != nil {
+		prepared := <-l.preparing
+		l.preparing = nil
+		if prepared.err == nil {
+			return prepared.file, nil
+		}
+	}
+	return prepareFile(l.folder, l.options.Store, l.next, l.options.FileSize)
+}
+
+// prepareNext prepares the file after the active one, so that no commit waits for it.
+func (l *Log) prepareNext() {
+	prepared, number := make(chan preparedFile, 1), l.next
+	l.preparing = prepared
+	go func() {
+		next, err := prepareFile(l.folder, l.options.Store, number, l.options.FileSize)
+		prepared <- preparedFile{next, err}
+	}()
+}
+
+// finishFile marks a closed file as such, so that the loss of the next one is found out, and
+// gives back the room that it did not need. What fails is of no consequence: the first
+// commit of the next file records the end of this one.
+func finishFile(f *file) {
+	closed := (&mark{kind: endMark, at: time.Now()}).appendFrame(nil)
+	stamp(closed, trailer{commit: f.end, offset: f.end, key: f.key})
+	if _, err := f.WriteAt(closed, f.end); err == nil {
+		_ = f.Truncate(f.end + int64(len(closed)))
+		_ = syncData(f.File)
+	}
+	_ = f.Close()
+}
+
+// write writes the frames of a group to the active file and makes them durable.
+func (l *Log) write(group []*change) error {
+	a := l.active
+	begins := !a.hasEntries()
+	end := a.end
+	a.buffers = a.buffers[:0]
+	add := func(frames []byte) Position {
+		begin := end
+		for rest := frames; len(rest) > 0; {
+			n, _ := frameSize(rest)
+			stamp(rest[:n], trailer{commit: a.end, offset: end, key: a.key})
+			rest, end = rest[n:], end+int64(n)
+		}
+		a.buffers = append(a.buffers, frames)
+		return Position{File: a.number, Offset: begin}
+	}
+	if begins {
+		add((&mark{kind: beginMark, previousEnd: l.previousEnd, at: time.Now()}).appendFrame(nil))
+	}
+	for _, c := range group {
+		if len(c.frames) > 0 {
+			c.position = add(c.frames)
+		}
+	}
+	err := writeBuffers(a.File, a.buffers, a.end)
+	clear(a.buffers) // they belong to the callers
+	if err != nil {
+		l.abandonActive()
+		return explain("write to the event log", err)
+	}
+	if err := syncData(a.File); err != nil {
+		l.abandonActive()
+		return explain("sync the event log", err)
+	}
+	a.end = end
+	l.publishEnd(end)
+	if begins {
+		l.prepareNext()
+		l.ageTimer = l.closeAfter(a.number, l.options.FileAge)
+	}
+	return nil
+}
+
+// abandonActive cuts the active file where its last durable entry ends. The system shows
+// what it could not write, and takes it for written: without the cut, a log that is opened
+// again would believe it.
+//
+// The next commit begins another file: the next one, or another in the place of one that has
+// no entries.
+func (l *Log) abandonActive() {
+	a := l.active
+	l.active = nil
+	_ = a.Truncate(a.end)
+	_ = a.Close()
+	if a.hasEntries() {
+		l.previousEnd = a.end
+	} else {
+		l.next = a.number
+	}
+}
+
+// closeAfter closes a file after a time, if it is still the active one.
+func (l *Log) closeAfter(number uint64, age time.Duration) *time.Timer {
+	return time.AfterFunc(age, func() {
+		c := &change{rotate: number}
+		if err := l.commits.Commit(context.Background(), c); err == nil && c.err != nil {
+			l.closeAfter(number, rotateRetry)
+		}
+	})
+}
+
+// publishEnd shows readers what is durable.
+func (l *Log) publishEnd(end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.files[len(l.files)-1].End = end
+	l.notify()
+}
+
+// publishActive shows readers a new active file, and that the one before is closed.
+func (l *Log) publishActive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.files); n > 0 {
+		if l.files[n-1].Number == l.active.number {
+			return // it takes the place of one that has failed
+		}
+		l.files[n-1].Closed = true
+		l.signalClosed()
+	}
+	l.files = append(l.files, FileEnd{Number: l.active.number, End: headerSize})
+}
+
+func (l *Log) signalClosed() {
+	select {
+	case l.fileClosed <- struct{}{}:
+	default: // one is waiting
+	}
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

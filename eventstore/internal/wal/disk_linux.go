@@ -1,0 +1,63 @@
+package wal
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// buffersMax is how many buffers one call of pwritev takes.
+const buffersMax = 1024
+
+// writeBuffers writes buffers, one behind the other, at an offset.
+func writeBuffers(f *os.File, buffers [][]byte, offset int64) error {
+	for len(buffers) > 0 {
+		n, err := unix.Pwritev(int(f.Fd()), buffers[:min(len(buffers), buffersMax)], offset)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return &os.PathError{Op: "write", Path: f.Name(), Err: err}
+		case n == 0:
+			return io.ErrShortWrite
+		}
+		offset += int64(n)
+		for len(buffers) > 0 && n >= len(buffers[0]) {
+			n -= len(buffers[0])
+			buffers = buffers[1:]
+		}
+		if n > 0 {
+			buffers[0] = buffers[0][n:]
+		}
+	}
+	return nil
+}
+
+// syncData makes what was written to a file durable, and its size.
+func syncData(f *os.File) error {
+	for {
+		err := unix.Fdatasync(int(f.Fd()))
+		if err == nil {
+			return nil
+		}
+		if err != unix.EINTR {
+			return &os.PathError{Op: "sync", Path: f.Name(), Err: err}
+		}
+	}
+}
+
+// allocate makes a file size bytes long and gives it room on the disk, so that later writes
+// need none. A file system that cannot do that leaves the file as it is.
+func allocate(f *os.File, size int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+		switch {
+		case err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS):
+			return nil
+		case err != unix.EINTR:
+			return &os.PathError{Op: "allocate", Path: f.Name(), Err: err}
+		}
+	}
+}

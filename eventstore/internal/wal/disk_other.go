@@ -1,0 +1,23 @@
+//go:build !linux
+
+package wal
+
+import "os"
+
+// writeBuffers writes buffers, one behind the other, at an offset.
+func writeBuffers(f *os.File, buffers [][]byte, offset int64) error {
+	for _, b := range buffers {
+		n, err := f.WriteAt(b, offset)
+		if err != nil {
+			return err
+		}
+		offset += int64(n)
+	}
+	return nil
+}
+
+// syncData makes what was written to a file durable.
+func syncData(f *os.File) error { return f.Sync() }
+
+// allocate does nothing: the file grows as it is written.
+func allocate(*os.File, int64) error { return nil }

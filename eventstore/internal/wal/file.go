@@ -1,0 +1,191 @@
+package wal
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/internal/frame"
+)
+
+// The folder of a log:
+//
+//	00000000000000000007.log a file of the log
+//	next                     one that is being prepared
+//
+// A file begins with a header:
+//
+//	  0 magic (8 bytes)
+//	  8 version of the format
+//	 12 zeros
+//	 16 number of the file (8)
+//	 24 key of the file (8), random: a frame that was written for another place never counts
+//	 32 when it was made, in microseconds since 1970 (8)
+//	 40 the store's id (32), padded with zeros
+//	 72 zeros
+//	124 CRC-32C of all before
+//
+// Frames follow, each at a multiple of 8, and zeros up to the size to which the file was
+// made. The header is durable before the file has its name.
+const (
+	suffix   = ".log"
+	nextName = "next"
+
+	magic    = "perigwal"
+	format   = 1
+	storeMax = 32
+
+	headerSize = FirstFrame
+)
+
+// FirstFrame is the offset of the first frame in a file.
+const FirstFrame = 128
+
+type header struct {
+	number, key uint64
+	created     time.Time
+	store       string
+}
+
+func (h *header) encode() []byte {
+	b := make([]byte, headerSize)
+	copy(b, magic)
+	binary.LittleEndian.PutUint32(b[8:], format)
+	binary.LittleEndian.PutUint64(b[16:], h.number)
+	binary.LittleEndian.PutUint64(b[24:], h.key)
+	binary.LittleEndian.PutUint64(b[32:], uint64(h.created.UnixMicro()))
+	copy(b[40:40+storeMax], h.store)
+	binary.LittleEndian.PutUint32(b[124:], frame.Checksum(0, b[:124]))
+	return b
+}
+
+var errFormat = errors.New("another version of Perigee has written it")
+
+// parseHeader returns the header of the file with a number. The error says, behind the
+// file's name, what is wrong.
+func parseHeader(b []byte, number uint64) (header, error) {
+	switch {
+	case string(b[:len(magic)]) != magic || frame.Checksum(0, b[:124]) != binary.LittleEndian.Uint32(b[124:]):
+		return header{}, errors.New("its header is damaged")
+	case binary.LittleEndian.Uint32(b[8:]) != format:
+		return header{}, fmt.Errorf("%w: it has format %d, and this version of Perigee reads format %d", errFormat, binary.LittleEndian.Uint32(b[8:]), format)
+	}
+	h := header{
+		number:  binary.LittleEndian.Uint64(b[16:]),
+		key:     binary.LittleEndian.Uint64(b[24:]),
+		created: time.UnixMicro(int64(binary.LittleEndian.Uint64(b[32:]))),
+		store:   strings.TrimRight(string(b[40:40+storeMax]), "\x00"),
+	}
+	if h.number != number {
+		return header{}, fmt.Errorf("it is file number %d under another name", h.number)
+	}
+	return h, nil
+}
+
+// Path returns the path of the file with a number.
+func Path(folder string, number uint64) string {
+	return filepath.Join(folder, fmt.Sprintf("%020d%s", number, suffix))
+}
+
+// listFiles returns the numbers of the files in a folder, in ascending order.
+func listFiles(folder string) (numbers []uint64, err error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		digits, found := strings.CutSuffix(e.Name(), suffix)
+		number, parseErr := strconv.ParseUint(digits, 10, 64)
+		if found && parseErr == nil && e.Name() == filepath.Base(Path("", number)) {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// A file is the file that entries are appended to. Its owner is who commits.
+type file struct {
+	*os.File
+	number, key uint64
+	end         int64 // all before is durable
+	buffers     [][]byte
+}
+
+// hasEntries reports whether something durable is in the file.
+func (f *file) hasEntries() bool { return f.end > headerSize }
+
+// prepareFile makes an empty file with room for size bytes, under the name of one that is
+// being prepared.
+func prepareFile(folder, store string, number uint64, size int64) (*file, error) {
+	path := filepath.Join(folder, nextName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	h := header{number: number, created: time.Now(), store: store}
+	var key [8]byte
+	_, _ = rand.Read(key[:]) // never fails
+	h.key = binary.LittleEndian.Uint64(key[:])
+	if err = allocate(f, size); err == nil {
+		_, err = f.WriteAt(h.encode(), 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
+	}
+	return &file{File: f, number: number, key: h.key, end: headerSize}, nil
+}
+
+// nameFile gives a prepared file its name, which is durable then.
+func nameFile(folder string, f *file) error {
+	if err := os.Rename(filepath.Join(folder, nextName), Path(folder, f.number)); err != nil {
+		return err
+	}
+	return durable.SyncDir(folder)
+}
+
+// A mark is a frame of the log itself.
+//
+//	 0 kind (1 byte), zeros to 8
+//	 8 of a beginMark: where the file before ends (8)
+//	16 of a beginMark: when the first commit was made, in microseconds since 1970 (8)
+type mark struct {
+	kind        Kind
+	previousEnd int64
+	at          time.Time
+}
+
+const markSize = 24
+
+func (m *mark) appendFrame(to []byte) []byte {
+	begin := len(to)
+	to = frame.Begin(to)
+	to = append(to, byte(m.kind), 0, 0, 0, 0, 0, 0, 0)
+	to = binary.LittleEndian.AppendUint64(to, uint64(m.previousEnd))
+	to = binary.LittleEndian.AppendUint64(to, uint64(m.at.UnixMicro()))
+	return finishRecord(to, begin)
+}
+
+// parseMark reads a mark of the given kind.
+func parseMark(record []byte, kind Kind) (mark, bool) {
+	if len(record) != markSize+trailerSize || Kind(record[0]) != kind {
+		return mark{}, false
+	}
+	return mark{
+		kind:        kind,
+		previousEnd: int64(binary.LittleEndian.Uint64(record[8:])),
+		at:          time.UnixMicro(int64(binary.LittleEndian.Uint64(record[16:]))),
+	}, true
+}

@@ -1,0 +1,368 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	for variable, run := range map[string]func(folder string) error{
+		powercutFolder: appendAndRemove,
+		appendForever:  appendUntilKilled,
+	} {
+		if folder := os.Getenv(variable); folder != "" {
+			if err := run(folder); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// small has files of a few entries.
+var small = Options{Store: "store", FileSize: 4096}
+
+func open(t testing.TB, folder string, o Options) *Log {
+	t.Helper()
+	l, err := Open(folder, o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// reopen closes a log, if it is not nil, and opens it again. It returns the numbers of the
+// entries that Open has visited.
+func reopen(t testing.TB, l *Log, folder string, o Options) (*Log, []int) {
+	t.Helper()
+	if l != nil {
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var visited []int
+	last := Position{}
+	l, err := Open(folder, o, func(p Position, e *Entry) error {
+		if p.Compare(last) <= 0 {
+			t.Errorf("visited position %v after %v", p, last)
+		}
+		last = p
+		i, err := checkNumbered(e)
+		visited = append(visited, i)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l, visited
+}
+
+func put(t testing.TB, l *Log, i, rows int) Position {
+	t.Helper()
+	p, err := l.Append(t.Context(), AppendEntry(nil, numbered(i, rows)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// entries reads what the log says is durable.
+func entries(t testing.TB, l *Log) (numbers []int) {
+	t.Helper()
+	for _, f := range l.Ends() {
+		r, err := OpenReader(l.folder, f.Number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for {
+			e, err := r.Next(f.End)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := checkNumbered(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
+}
+
+func upTo(n int) (numbers []int) {
+	for i := range n {
+		numbers = append(numbers, i)
+	}
+	return numbers
+}
+
+func TestAppendAndReopen(t *testing.T) {
+	folder := t.TempDir()
+	var l *Log
+	n, last := 0, Position{}
+	for range 4 {
+		var visited []int
+		l, visited = reopen(t, l, folder, small)
+		if !slices.Equal(visited, upTo(n)) {
+			t.Fatalf("visited %v of %d entries", visited, n)
+		}
+		for range 7 {
+			p := put(t, l, n, 1+n%30)
+			if p.Compare(last) <= 0 || p.Compare(l.End()) >= 0 {
+				t.Errorf("position %v after %v, and the log ends at %v", p, last, l.End())
+			}
+			n, last = n+1, p
+		}
+		if got := entries(t, l); !slices.Equal(got, upTo(n)) {
+			t.Fatalf("%v are durable of %d entries", got, n)
+		}
+	}
+	ends := l.Ends()
+	if len(ends) < 3 {
+		t.Errorf("%d entries stand in %d files", n, len(ends))
+	}
+	for i, f := range ends {
+		if f.Closed != (i < len(ends)-1) || f.Number != uint64(i+1) {
+			t.Errorf("file %d of %d is %+v", i, len(ends), f)
+		}
+	}
+}
+
+// TestGroups appends from many goroutines: each entry is there once, in the order of
+// positions.
+func TestGroups(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, small)
+	const goroutines, each = 8, 20
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := range each {
+				if _, err := l.Append(context.Background(), AppendEntry(nil, numbered(g*each+i, 2))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	got := entries(t, l)
+	_, visited := reopen(t, l, folder, small)
+	if !slices.Equal(got, visited) {
+		t.Errorf("%v were durable, and %v after a restart", got, visited)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, upTo(goroutines*each)) {
+		t.Errorf("%v are durable", got)
+	}
+}
+
+// TestSeveralFrames appends frames together: they stand in one file, whatever its size.
+func TestSeveralFrames(t *testing.T) {
+	l := open(t, t.TempDir(), small)
+	put(t, l, 0, 1)
+	var frames []byte
+	for i := range 20 {
+		frames = AppendEntry(frames, numbered(1+i, 20))
+	}
+	p, err := l.Append(t.Context(), frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ends := l.Ends(); len(ends) != 2 || ends[1].Number != p.File || ends[1].End < int64(len(frames)) {
+		t.Errorf("the frames begin at %v, and the files are %+v", p, ends)
+	}
+	if got := entries(t, l); !slices.Equal(got, upTo(21)) {
+		t.Errorf("%v are durable", got)
+	}
+}
+
+func TestReader(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	positions := []Position{put(t, l, 0, 5), put(t, l, 1, 5), put(t, l, 2, 5)}
+	r, err := OpenReader(l.folder, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.SeekTo(positions[1].Offset)
+	for i := 1; i < 3; i++ {
+		e, err := r.Next(l.End().Offset)
+		if err != nil || r.Position() != positions[i] {
+			t.Fatalf("entry %d at %v, %v", i, r.Position(), err)
+		}
+		if got, err := checkNumbered(e); got != i || err != nil {
+			t.Errorf("read entry %d: %v", got, err)
+		}
+	}
+	if _, err := r.Next(l.End().Offset); err != io.EOF {
+		t.Errorf("behind the last entry: %v", err)
+	}
+	put(t, l, 3, 2000) // the reader sees what comes, beyond the memory that it has
+	if e, err := r.Next(l.End().Offset); err != nil || e.Rows() != 2000 {
+		t.Errorf("the new entry: %v", err)
+	}
+	if _, err := OpenReader(l.folder, 2); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+}
+
+func TestRotate(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, Options{})
+	if err := l.Rotate(t.Context()); err != nil || len(l.Ends()) != 0 {
+		t.Fatalf("an empty log has files %+v, %v", l.Ends(), err)
+	}
+	put(t, l, 0, 1)
+	for range 2 { // the second time there is nothing to close
+		if err := l.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-l.Closed():
+	default:
+		t.Error("nothing says that a file was closed")
+	}
+	if ends := l.Ends(); len(ends) != 2 || !ends[0].Closed || ends[1].Closed {
+		t.Errorf("the files are %+v", ends)
+	}
+	end := l.End()
+	l, visited := reopen(t, l, folder, Options{})
+	if !slices.Equal(visited, upTo(1)) {
+		t.Errorf("visited %v", visited)
+	}
+	if p := put(t, l, 1, 1); p.Compare(end) < 0 {
+		t.Errorf("appended at %v, before the end %v of the time before", p, end)
+	}
+}
+
+// TestAge closes a file when its first entry is old enough, also if the log was opened in
+// between.
+func TestAge(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, Options{FileAge: time.Hour})
+	put(t, l, 0, 1)
+	_ = l.Close()
+	l = open(t, folder, Options{FileAge: 10 * time.Millisecond})
+	waitClosed(t, l, 1)
+	put(t, l, 1, 1)
+	waitClosed(t, l, 2)
+	if got := entries(t, l); !slices.Equal(got, upTo(2)) {
+		t.Errorf("%v are durable", got)
+	}
+}
+
+func waitClosed(t *testing.T, l *Log, number uint64) {
+	t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		for _, f := range l.Ends() {
+			if f.Number == number && f.Closed {
+				return
+			}
+		}
+		select {
+		case <-l.Closed():
+		case <-deadline:
+			t.Fatalf("file %d is not closed: %+v", number, l.Ends())
+		}
+	}
+}
+
+func TestRemoveBefore(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, small)
+	for i := range 30 {
+		put(t, l, i, 20)
+	}
+	ends := l.Ends()
+	last := ends[len(ends)-1].Number
+	if err := l.RemoveBefore(3); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Ends(); got[0].Number != 3 || len(got) != len(ends)-2 {
+		t.Errorf("the files are %+v", got)
+	}
+	if err := l.RemoveBefore(last + 10); err != nil { // the active file stays
+		t.Fatal(err)
+	}
+	if got := l.Ends(); len(got) != 1 || got[0].Number != last {
+		t.Errorf("the files are %+v, and %d is the active one", got, last)
+	}
+	put(t, l, 30, 1)
+	_ = l.Close()
+
+	// The process ended between the manifest and the removal.
+	folder = t.TempDir()
+	l = open(t, folder, small)
+	for i := range 30 {
+		put(t, l, i, 20)
+	}
+	_ = l.Close()
+	o := small
+	o.First = 4
+	l, _ = reopen(t, nil, folder, o)
+	if _, err := os.Stat(Path(folder, 3)); !errors.Is(err, os.ErrNotExist) || l.Ends()[0].Number != 4 {
+		t.Errorf("file 3: %v; the files are %+v", err, l.Ends())
+	}
+}
+
+func TestChanged(t *testing.T) {
+	l := open(t, t.TempDir(), small)
+	changed := l.Changed()
+	select {
+	case <-changed:
+		t.Fatal("nothing has changed")
+	default:
+	}
+	put(t, l, 0, 1)
+	<-changed
+	changed = l.Changed()
+	_ = l.Close()
+	<-changed
+	<-l.Changed()
+}
+
+func TestClose(t *testing.T) {
+	l := open(t, t.TempDir(), small)
+	put(t, l, 0, 1)
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := l.Append(t.Context(), AppendEntry(nil, numbered(1, 1))); !errors.Is(err, ErrClosed) {
+		t.Errorf("append after Close: %v", err)
+	}
+	if err := l.Rotate(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("rotate after Close: %v", err)
+	}
+}
+
+func TestCanceled(t *testing.T) {
+	l := open(t, t.TempDir(), small)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Append(ctx, AppendEntry(nil, numbered(0, 1))); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if got := entries(t, l); len(got) != 0 {
+		t.Errorf("%v are durable", got)
+	}
+}

@@ -1,0 +1,356 @@
+package wal
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/internal/powercut"
+)
+
+// They make the test's process a program.
+const (
+	powercutFolder = "WAL_POWERCUT" // one that is recorded
+	sequential     = "WAL_SEQUENTIAL"
+	appendForever  = "WAL_APPEND_FOREVER"
+)
+
+// tiny has files of a few entries, which lie across sectors.
+func tiny(folder string) Options {
+	return Options{Store: "store", FileSize: 3000, First: readFirst(folder)}
+}
+
+func logFolder(folder string) string { return filepath.Join(folder, "made", "log") }
+
+// The file "first" does what the manifest does in a store.
+func readFirst(folder string) uint64 {
+	text, err := os.ReadFile(filepath.Join(folder, "first"))
+	if err != nil {
+		return 1
+	}
+	first, _ := strconv.ParseUint(string(text), 10, 64)
+	return first
+}
+
+// appendAndRemove appends entries, alone and several at a time, removes files, and opens the
+// log again, closed before and not. It prints each entry once Append has returned, and each
+// that it removes before it does. What fails is repeated.
+func appendAndRemove(folder string) error {
+	runtime.LockOSThread() // strace counts calls by thread
+	files := map[int]uint64{}
+	l, err := openAgain(folder, files)
+	if err != nil {
+		return err
+	}
+	next := 0
+	for i := range files {
+		next = max(next, i+1)
+	}
+	for round := range 4 {
+		for range 7 {
+			n := 1 + round%2*2
+			if err := appendAtOnce(l, files, next, n); err != nil {
+				return err
+			}
+			next += n
+		}
+		if err := removeOldest(folder, l, files); err != nil {
+			return err
+		}
+		if round == 1 {
+			_ = l.Close()
+		}
+		if round < 3 {
+			if l, err = openAgain(folder, files); err != nil {
+				return err
+			}
+		}
+	}
+	return l.Close()
+}
+
+// openAgain opens the log, and prints what is there: it is durable from now on.
+func openAgain(folder string, files map[int]uint64) (l *Log, err error) {
+	for range 2 {
+		clear(files)
+		l, err = Open(logFolder(folder), tiny(folder), func(p Position, e *Entry) error {
+			i, err := checkNumbered(e)
+			if files[i] != 0 {
+				err = fmt.Errorf("entry %d is there twice", i)
+			}
+			files[i] = p.File
+			return err
+		})
+		if err == nil {
+			break
+		}
+		fmt.Println("failed", err)
+	}
+	for i := range files {
+		fmt.Println("stored", i)
+	}
+	return l, err
+}
+
+func appendAtOnce(l *Log, files map[int]uint64, first, n int) error {
+	positions, errs := make([]Position, n), make([]error, n)
+	var appends sync.WaitGroup
+	for k := range n {
+		appendOne := func() { positions[k], errs[k] = appendNumbered(l, first+k) }
+		if n == 1 || os.Getenv(sequential) != "" {
+			appendOne()
+		} else {
+			appends.Go(appendOne)
+		}
+	}
+	appends.Wait()
+	for k := range n {
+		for try := 0; errs[k] != nil; try++ {
+			fmt.Println("failed", errs[k])
+			if try > 3 {
+				return errs[k]
+			}
+			positions[k], errs[k] = appendNumbered(l, first+k)
+		}
+		files[first+k] = positions[k].File
+		fmt.Println("stored", first+k)
+	}
+	return nil
+}
+
+func appendNumbered(l *Log, i int) (Position, error) {
+	return l.Append(context.Background(), AppendEntry(nil, numbered(i, 1+i%17)))
+}
+
+// removeOldest removes the older half of the closed files.
+func removeOldest(folder string, l *Log, files map[int]uint64) error {
+	ends := l.Ends()
+	first := ends[len(ends)/2].Number
+	for i, number := range files {
+		if number < first {
+			fmt.Println("removed", i)
+		}
+	}
+	var err error
+	for range 2 {
+		if err = durable.WriteFile(filepath.Join(folder, "first"), strconv.AppendUint(nil, first, 10), 0o600); err == nil {
+			err = l.RemoveBefore(first)
+		}
+		if err == nil {
+			break
+		}
+		fmt.Println("failed", err)
+	}
+	return err
+}
+
+func appendRun(folder, fault string) powercut.Run {
+	env := []string{powercutFolder + "=" + folder}
+	if fault != "" {
+		env = append(env, sequential+"=yes")
+	}
+	return powercut.SelfRun(fault, env...)
+}
+
+// TestPowerCut cuts the power while entries are appended and files removed.
+func TestPowerCut(t *testing.T) {
+	folder := t.TempDir()
+	powercut.Record(t, folder, appendRun(folder, "")).EachCut(t, 200, checkLog)
+}
+
+// TestFailingDisk lets one system call fail, and cuts the power later.
+func TestFailingDisk(t *testing.T) {
+	for fault, calls := range map[string]int{
+		"fdatasync:error=EIO": 20, "fsync:error=EIO": 20, "pwritev:error=ENOSPC": 20,
+		"rename,renameat,renameat2:error=EIO": 8, "fallocate:error=ENOSPC": 4,
+	} {
+		for n := range powercut.SomeOf(calls) {
+			t.Run(fmt.Sprint(fault, n), func(t *testing.T) {
+				folder := t.TempDir()
+				recording := powercut.Record(t, folder, appendRun(folder, fmt.Sprintf("%s:when=%d", fault, n)))
+				recording.EachCut(t, 10, checkLog)
+			})
+		}
+	}
+}
+
+// TestKillAndPowerCut kills the process at a sync, and cuts the power when another process
+// goes on with what it finds.
+func TestKillAndPowerCut(t *testing.T) {
+	for n := range powercut.SomeOf(40) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			killed := appendRun(folder, fmt.Sprintf("fdatasync:signal=KILL:when=%d", n))
+			powercut.Record(t, folder, killed, appendRun(folder, "")).EachCut(t, 15, checkLog)
+		})
+	}
+}
+
+// TestFailedSyncAndKill lets a sync fail and the process end with it, before it could cut off
+// what it wrote: the next one must not believe what the system shows of it.
+func TestFailedSyncAndKill(t *testing.T) {
+	for n := range powercut.SomeOf(20) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			killed := appendRun(folder, fmt.Sprintf("fdatasync:error=EIO:signal=KILL:when=%d", n))
+			powercut.Record(t, folder, killed, appendRun(folder, "")).EachCut(t, 15, checkLog)
+		})
+	}
+}
+
+// checkLog opens the log that a power cut has left: each stored entry that was not removed is
+// there once, and nothing else is.
+func checkLog(t *testing.T, folder string, said []string) {
+	l, visited := reopen(t, nil, logFolder(folder), tiny(folder))
+	stored, removed := map[int]bool{}, map[int]bool{}
+	for _, line := range said {
+		var i int
+		if n, _ := fmt.Sscanf(line, "stored %d", &i); n == 1 {
+			stored[i] = true
+		}
+		if n, _ := fmt.Sscanf(line, "removed %d", &i); n == 1 {
+			removed[i] = true
+		}
+	}
+	there := map[int]bool{}
+	for _, i := range visited {
+		if there[i] {
+			t.Errorf("entry %d is there twice", i)
+		}
+		there[i] = true
+	}
+	for i := range stored {
+		if !there[i] && !removed[i] {
+			t.Errorf("entry %d was stored, and is not there", i)
+		}
+	}
+	if got := entries(t, l); !slices.Equal(got, visited) {
+		t.Errorf("%v are durable, %v were visited", got, visited)
+	}
+	const another = 100_000
+	put(t, l, another, 1)
+	if _, again := reopen(t, l, logFolder(folder), tiny(folder)); !slices.Equal(again, append(visited, another)) {
+		t.Errorf("visited %v, and after one more entry %v", visited, again)
+	}
+}
+
+// TestFullDisk appends to a full disk: that is an error with a hint, which leaves nothing
+// behind, and the log goes on when there is room.
+func TestFullDisk(t *testing.T) {
+	disk := powercut.SmallDisk(t, 1<<20)
+	if disk == "" {
+		return
+	}
+	folder, ballast := filepath.Join(disk, "log"), filepath.Join(disk, "ballast")
+	o := Options{FileSize: 32 << 10}
+	l := open(t, folder, o)
+	stored := 0
+	for room := int64(0); room < 72<<10; room += 8 << 10 {
+		for len(l.preparing) < cap(l.preparing) { // it takes room
+			time.Sleep(time.Millisecond)
+		}
+		powercut.Fill(t, ballast, room)
+		var err error
+		for ; err == nil; stored++ {
+			_, err = l.Append(t.Context(), AppendEntry(nil, numbered(stored, 20)))
+		}
+		stored--
+		if !errors.Is(err, syscall.ENOSPC) || event.HintOf(err) != fullDiskHint {
+			t.Fatalf("entry %d: %v, with hint %q", stored, err, event.HintOf(err))
+		}
+		if _, err := l.Append(t.Context(), AppendEntry(nil, numbered(stored, 20))); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("entry %d again: %v", stored, err)
+		}
+		if got := entries(t, l); !slices.Equal(got, upTo(stored)) {
+			t.Fatalf("%v are durable, and %d were stored", got, stored)
+		}
+		var visited []int
+		if l, visited = reopen(t, l, folder, o); !slices.Equal(visited, upTo(stored)) {
+			t.Fatalf("opened on the full disk, visited %v, and %d were stored", visited, stored)
+		}
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		put(t, l, stored, 20)
+		stored++
+	}
+	if _, visited := reopen(t, l, folder, o); !slices.Equal(visited, upTo(stored)) {
+		t.Errorf("visited %v, and %d were stored", visited, stored)
+	}
+}
+
+// appendUntilKilled prints the number of each entry when Append has returned.
+func appendUntilKilled(folder string) error {
+	var number int
+	o := Options{FileSize: 64 << 10}
+	l, err := Open(folder, o, func(_ Position, e *Entry) error {
+		number++
+		return nil
+	})
+	for ; err == nil; number++ {
+		if _, err = appendNumbered(l, number); err == nil {
+			fmt.Println(number)
+		}
+	}
+	return err
+}
+
+// TestKill kills the writer at random: each entry that it has acknowledged is there, once.
+func TestKill(t *testing.T) {
+	folder := t.TempDir()
+	acknowledged := 0
+	for i := range 8 {
+		acknowledged = max(acknowledged, runAndKill(t, folder, time.Duration(20+13*i)*time.Millisecond))
+		l, visited := reopen(t, nil, folder, Options{FileSize: 64 << 10})
+		if len(visited) < acknowledged || !slices.Equal(visited, upTo(len(visited))) {
+			t.Fatalf("%d entries were acknowledged; visited %v", acknowledged, visited)
+		}
+		_ = l.Close()
+	}
+}
+
+// runAndKill returns the number of entries that are acknowledged.
+func runAndKill(t *testing.T, folder string, after time.Duration) (acknowledged int) {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), appendForever+"="+folder)
+	var failure strings.Builder
+	child.Stderr = &failure
+	out, err := child.StdoutPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for first := true; lines.Scan(); first = false {
+		n, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			break // cut off by the kill
+		}
+		if first {
+			time.AfterFunc(after, func() { _ = child.Process.Kill() })
+		}
+		acknowledged = n + 1
+	}
+	_ = child.Wait()
+	if failure.Len() > 0 {
+		t.Fatal(failure.String())
+	}
+	return acknowledged
+}

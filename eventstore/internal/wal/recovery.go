@@ -1,0 +1,317 @@
+package wal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/internal/frame"
+)
+
+// A scannedFile is a file of the log as recovery finds it.
+type scannedFile struct {
+	reader *Reader
+	begin  *mark // of its first commit; nil if that is not there
+
+	end     int64 // behind the last whole entry
+	commit  int64 // where the commit of that entry begins
+	closed  bool  // it has an endMark
+	scanned bool  // nobody else knows where it ends: what is behind end has to be cut off
+	spans   []Span
+}
+
+// recover reads all files, and makes what it has found durable: a process that was killed
+// may have written it and not synced it.
+func (l *Log) recover(visit func(Position, *Entry) error) error {
+	files, err := l.openFiles()
+	defer func() {
+		for _, f := range files {
+			_ = f.reader.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		known := int64(-1)
+		if i+1 < len(files) && files[i+1].begin != nil && files[i+1].number() == f.number()+1 {
+			known = files[i+1].begin.previousEnd
+		}
+		if err := l.scan(f, known, visit); err != nil {
+			return err
+		}
+		l.files = append(l.files, FileEnd{Number: f.number(), End: f.end, Closed: i+1 < len(files), Damaged: f.spans})
+	}
+	l.next = l.options.First
+	if n := len(files); n > 0 {
+		l.next = files[n-1].number() + 1
+		if last := files[n-1]; last.closed {
+			l.addDamage(Damage{Path: Path(l.folder, l.next), What: "is missing, and the file before it is closed"})
+		}
+	}
+	switch {
+	case l.options.ReadOnly:
+		return nil
+	case len(l.damage) > 0:
+		return &DamageError{l.damage}
+	}
+	return l.resume(files)
+}
+
+func (l *Log) addDamage(d Damage) { l.damage = append(l.damage, d) }
+
+func (f *scannedFile) number() uint64 { return f.reader.header.number }
+
+// openFiles opens the files that are needed, removes the others, and finds out which are
+// missing. It makes the folder if that is missing.
+func (l *Log) openFiles() (files []*scannedFile, err error) {
+	if !l.options.ReadOnly {
+		if err := durable.MkdirAll(l.folder, 0o700); err != nil {
+			return nil, err
+		}
+		if err := os.Remove(filepath.Join(l.folder, nextName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	numbers, err := listFiles(l.folder)
+	if err != nil {
+		return nil, err
+	}
+	expected := l.options.First
+	for _, number := range numbers {
+		if number < l.options.First {
+			if !l.options.ReadOnly {
+				err = errors.Join(err, removeFile(l.folder, number))
+			}
+			continue
+		}
+		l.addMissing(expected, number)
+		expected = number + 1
+		f, openErr := l.openScanned(number)
+		if openErr != nil {
+			return files, errors.Join(err, openErr)
+		}
+		if f != nil {
+			files = append(files, f)
+		}
+	}
+	if l.options.First > 1 && expected == l.options.First {
+		l.addMissing(expected, expected+1)
+	}
+	return files, err
+}
+
+// addMissing records that the files from first to the one before end are missing.
+func (l *Log) addMissing(first, end uint64) {
+	if first < end {
+		what := "is missing"
+		if end-first > 1 {
+			what = fmt.Sprintf("and the %d files after it are missing", end-first-1)
+		}
+		l.addDamage(Damage{Path: Path(l.folder, first), What: what})
+	}
+}
+
+// openScanned opens a file and reads its header and its beginMark. A file with a damaged
+// header is nil: nothing in it can be told from what was there before.
+func (l *Log) openScanned(number uint64) (*scannedFile, error) {
+	r, err := openFile(l.folder, number)
+	if err != nil {
+		return nil, err
+	}
+	if r.header, err = r.readHeader(number); err == nil && r.header.store != l.options.Store {
+		err = fmt.Errorf("it belongs to another store, %s", r.header.store)
+	}
+	if errors.Is(err, errFormat) {
+		return nil, errors.Join(fmt.Errorf("%s: %w", r.file.Name(), err), r.Close())
+	}
+	if err != nil {
+		l.addDamage(Damage{Path: r.file.Name(), What: err.Error()})
+		return nil, r.Close()
+	}
+	f := &scannedFile{reader: r}
+	info, err := r.file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	r.window.limit = info.Size()
+	if record, _, err := r.readRecord(headerSize); err == nil {
+		if m, ok := parseMark(record, beginMark); ok {
+			f.begin = &m
+		}
+	}
+	return f, nil
+}
+
+// scan visits the entries of a file up to known, which is where its entries end, or up to
+// the first place without a whole frame if that is negative.
+func (l *Log) scan(f *scannedFile, known int64, visit func(Position, *Entry) error) error {
+	limit := known
+	if known < 0 {
+		f.scanned, limit = true, f.reader.window.limit
+	}
+	f.reader.window.limit = limit
+	f.end, f.commit = headerSize, headerSize
+	for f.end < limit {
+		record, size, err := f.reader.readRecord(f.end)
+		if errors.Is(err, frame.ErrDamaged) {
+			if f.skipDamage(l, limit) {
+				continue
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, ok := parseMark(record, endMark); ok && known < 0 {
+			f.closed, f.scanned = true, false
+			return nil
+		}
+		f.commit = parseTrailer(record).commit
+		at := Position{File: f.number(), Offset: f.end}
+		f.end += size
+		if Kind(record[0]) >= beginMark {
+			continue
+		}
+		if err := f.reader.entry.Decode(record); err != nil {
+			return fmt.Errorf("%s: offset %d: %w", f.reader.file.Name(), at.Offset, err)
+		}
+		if err := visit(at, &f.reader.entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skipDamage looks at what follows a place without a whole frame. It returns false if that
+// is the end of the file's entries: nothing, or what is left of the last commit, which
+// nobody heard was durable. Else acknowledged entries are damaged, and it moves end behind
+// them.
+func (f *scannedFile) skipDamage(l *Log, limit int64) (goOn bool) {
+	next, later := f.findFrame(f.end, limit)
+	if f.scanned && !later && f.reader.window.unreadable == nil {
+		return false
+	}
+	damaged := Span{Begin: f.end, End: next}
+	what := "hold no readable entries"
+	if err := f.reader.window.unreadable; err != nil {
+		what = fmt.Sprintf("cannot be read (%v)", err)
+	}
+	f.spans = append(f.spans, damaged)
+	l.addDamage(Damage{Path: f.reader.file.Name(), Span: damaged, What: what})
+	f.end = next
+	return true
+}
+
+// findFrame returns the offset of the first whole frame behind from, or limit, and whether a
+// frame of a later commit follows than what is at from belongs to. It searches for the key
+// of the file, which every frame ends with and which nobody who sends events can know.
+func (f *scannedFile) findFrame(from, limit int64) (first int64, later bool) {
+	key := binary.LittleEndian.AppendUint64(nil, f.reader.header.key)
+	first = limit
+	for at := from + frame.PrefixSize; at < limit; {
+		chunk := f.reader.window.readSome(at)
+		i := bytes.Index(chunk, key)
+		if i < 0 {
+			at += int64(max(len(chunk)&^7, 8))
+			continue
+		}
+		behind := at + int64(i+len(key))
+		if i%8 == 0 {
+			if t, whole := f.frameBefore(behind); whole && t.offset > from {
+				first = min(first, t.offset)
+				if t.commit > from {
+					return first, true
+				}
+			}
+		}
+		at = (behind + 7) &^ 7
+	}
+	return first, false
+}
+
+// frameBefore returns the trailer of the whole frame that ends at an offset.
+func (f *scannedFile) frameBefore(end int64) (t trailer, whole bool) {
+	content, err := f.reader.window.read(end-trailerSize, trailerSize)
+	if err != nil {
+		return trailer{}, false
+	}
+	t = parseTrailer(content)
+	if t.offset < headerSize || t.offset > end-trailerSize || t.offset%8 != 0 {
+		return trailer{}, false
+	}
+	_, size, err := f.reader.readRecord(t.offset)
+	return t, err == nil && t.offset+size == end
+}
+
+// resume repairs the files whose end only the scan knows, and makes the last one the active
+// file.
+func (l *Log) resume(files []*scannedFile) error {
+	n := len(files)
+	for i, f := range files {
+		if f.scanned && f.begin != nil {
+			if err := l.repair(f, i == n-1); err != nil {
+				return fmt.Errorf("repair %s: %w", f.reader.file.Name(), err)
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	last := files[n-1]
+	if n > 1 {
+		l.signalClosed()
+		l.previousEnd = files[n-2].end
+	}
+	if last.begin == nil { // it may have remains of a commit: another one takes its place
+		l.next = last.number()
+		return nil
+	}
+	out, err := os.OpenFile(last.reader.file.Name(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	l.active = &file{File: out, number: last.number(), key: last.reader.header.key, end: last.end}
+	l.prepareNext()
+	l.ageTimer = l.closeAfter(last.number(), time.Until(last.begin.at.Add(l.options.FileAge)))
+	return nil
+}
+
+// repair cuts off what is behind the last whole entry. It writes the last commit again: if
+// the sync of it failed and the process was killed, the system takes it for written.
+func (l *Log) repair(f *scannedFile, active bool) error {
+	out, err := os.OpenFile(f.reader.file.Name(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(out.Truncate(f.end), rewrite(out, f.commit, f.end))
+	if err == nil && active {
+		_ = allocate(out, l.options.FileSize) // a full disk is for the next commit to report
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}
+
+// rewrite writes a part of a file to where it is.
+func rewrite(f *os.File, begin, end int64) error {
+	buffer := make([]byte, 1<<20)
+	for begin < end {
+		part := buffer[:min(int64(len(buffer)), end-begin)]
+		if _, err := f.ReadAt(part, begin); err != nil && err != io.EOF {
+			return err
+		}
+		if _, err := f.WriteAt(part, begin); err != nil {
+			return err
+		}
+		begin += int64(len(part))
+	}
+	return nil
+}

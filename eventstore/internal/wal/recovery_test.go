@@ -1,0 +1,412 @@
+package wal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/frame"
+)
+
+// build appends entries 0 to n-1 of some rows to a log, closes it, and returns where they are.
+func build(t testing.TB, folder string, o Options, n, rows int) []Position {
+	t.Helper()
+	l := open(t, folder, o)
+	var positions []Position
+	for i := range n {
+		positions = append(positions, put(t, l, i, rows))
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return positions
+}
+
+// copyOf copies the folder of a log.
+func copyOf(t testing.TB, folder string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "log")
+	if err := os.CopyFS(to, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// change rewrites a file of a log.
+func changeFile(t testing.TB, folder string, number uint64, change func(content []byte) []byte) {
+	t.Helper()
+	path := Path(folder, number)
+	content, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, change(content), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTornTail opens a log of whose last commit any part is missing: the entries before are
+// there, and the log goes on.
+func TestTornTail(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 8192}
+	last := build(t, folder, o, 3, 5)[2]
+	size := len(AppendEntry(nil, numbered(2, 5)))
+	tear := map[string]func(b []byte, at int){
+		"zeros":   func(b []byte, at int) { clear(b[at:]) },
+		"garbage": func(b []byte, at int) { copy(b[at:], bytes.Repeat([]byte("garbage!"), size/8)) },
+		"hole":    func(b []byte, at int) { clear(b[at : at+8]) },
+	}
+	for name, tear := range tear {
+		for at := 0; at < size; at += 40 {
+			torn := copyOf(t, folder)
+			changeFile(t, torn, 1, func(b []byte) []byte {
+				tear(b, int(last.Offset)+at)
+				return b
+			})
+			l, visited := reopen(t, nil, torn, o)
+			if !slices.Equal(visited, upTo(2)) {
+				t.Fatalf("%s at %d: visited %v", name, at, visited)
+			}
+			if p := put(t, l, 2, 4); p != last {
+				t.Errorf("%s at %d: the next entry is at %v, not %v", name, at, p, last)
+			}
+			if _, visited = reopen(t, l, torn, o); !slices.Equal(visited, upTo(3)) {
+				t.Fatalf("%s at %d: visited %v after one more", name, at, visited)
+			}
+		}
+	}
+	short := copyOf(t, folder) // a file system without preallocation
+	changeFile(t, short, 1, func(b []byte) []byte { return b[:last.Offset+20] })
+	if _, visited := reopen(t, nil, short, o); !slices.Equal(visited, upTo(2)) {
+		t.Errorf("visited %v of a short file", visited)
+	}
+}
+
+// TestTornGroup loses the first of several frames of one commit: the others go with it.
+func TestTornGroup(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, small)
+	put(t, l, 0, 1)
+	p, err := l.Append(t.Context(), AppendEntry(AppendEntry(AppendEntry(nil, numbered(1, 2)), numbered(2, 2)), numbered(3, 2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	changeFile(t, folder, p.File, func(b []byte) []byte {
+		b[p.Offset+20] ^= 1
+		return b
+	})
+	l, visited := reopen(t, nil, folder, small)
+	if !slices.Equal(visited, upTo(1)) {
+		t.Errorf("visited %v", visited)
+	}
+	put(t, l, 1, 1)
+	if _, visited = reopen(t, l, folder, small); !slices.Equal(visited, upTo(2)) {
+		t.Errorf("visited %v after one more", visited)
+	}
+}
+
+// TestTornFirstCommit loses the first commit of a file, of which something is left.
+func TestTornFirstCommit(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, small)
+	put(t, l, 0, 1)
+	if err := l.Rotate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var frames []byte
+	for i := range 3 {
+		frames = AppendEntry(frames, numbered(1+i, 2))
+	}
+	if _, err := l.Append(t.Context(), frames); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	changeFile(t, folder, 2, func(b []byte) []byte {
+		b[headerSize+20] ^= 1
+		return b
+	})
+	l, visited := reopen(t, nil, folder, small)
+	if !slices.Equal(visited, upTo(1)) {
+		t.Errorf("visited %v", visited)
+	}
+	if p := put(t, l, 1, 1); p.File != 2 {
+		t.Errorf("the next entry is at %v", p)
+	}
+	if _, visited = reopen(t, l, folder, small); !slices.Equal(visited, upTo(2)) {
+		t.Errorf("visited %v after one more", visited)
+	}
+}
+
+// TestCopiedFrame stores a row that looks like a frame of the log: a torn tail stays one.
+func TestCopiedFrame(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, small)
+	put(t, l, 0, 1)
+	e := numbered(1, 1)
+	fake := AppendEntry(nil, numbered(9, 1))
+	var b []byte
+	for offset := int64(0); offset < 2000; offset += 8 { // wherever it may come to lie
+		stamp(fake, trailer{commit: offset, offset: offset, key: 0x1234567812345678})
+		b = append(b, fake...)
+	}
+	e.Columns.Vectors[1] = event.Vector{Bytes: b, Ends: []uint32{uint32(len(b))}}
+	p, err := l.Append(t.Context(), AppendEntry(nil, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	changeFile(t, folder, p.File, func(b []byte) []byte {
+		b[p.Offset+16] ^= 1
+		return b
+	})
+	if _, visited := reopen(t, nil, folder, small); !slices.Equal(visited, upTo(1)) {
+		t.Errorf("visited %v", visited)
+	}
+}
+
+// openDamaged opens a damaged log: that is a *DamageError that has all the texts and a hint.
+// It returns the log opened read-only, and what that has visited.
+func openDamaged(t *testing.T, folder string, o Options, texts ...string) (*Log, []int) {
+	t.Helper()
+	_, err := Open(folder, o, nil)
+	damage, ok := errors.AsType[*DamageError](err)
+	if !ok {
+		t.Fatalf("opened with %v", err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
+	}
+	if !strings.Contains(event.HintOf(err), "read-only") {
+		t.Errorf("the hint is %q", event.HintOf(err))
+	}
+	before := list(t, folder)
+	o.ReadOnly = true
+	l, visited := reopen(t, nil, folder, o)
+	if len(l.Damage()) != len(damage.Damage) {
+		t.Errorf("read-only, the damage is %v, not %v", l.Damage(), damage.Damage)
+	}
+	if _, err := l.Append(t.Context(), AppendEntry(nil, numbered(0, 1))); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("append to a log that is open read-only: %v", err)
+	}
+	if after := list(t, folder); after != before {
+		t.Errorf("opened read-only, the folder changed from\n%s to\n%s", before, after)
+	}
+	return l, visited
+}
+
+// list returns the names and contents of a folder.
+func list(t testing.TB, folder string) string {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Join(folder, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(f.Name())
+		text.Write(binary.LittleEndian.AppendUint32(nil, frame.Checksum(0, content)))
+	}
+	return text.String()
+}
+
+// TestDamage spoils any acknowledged entry but the last: its place is named, and the others
+// can be read.
+func TestDamage(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 1200}
+	const n = 12
+	positions := build(t, folder, o, n, 5)
+	for i, p := range positions[:n-1] {
+		spoilt := copyOf(t, folder)
+		changeFile(t, spoilt, p.File, func(b []byte) []byte {
+			if i%2 == 0 {
+				b[p.Offset+100] ^= 4
+			} else {
+				clear(b[p.Offset : p.Offset+16]) // prefix and all
+			}
+			return b
+		})
+		l, visited := openDamaged(t, spoilt, o, Path(spoilt, p.File), "unknown number of rows", "from offset ")
+		if want := slices.Delete(upTo(n), i, i+1); !slices.Equal(visited, want) {
+			t.Fatalf("entry %d spoilt: visited %v", i, visited)
+		}
+		var read []int
+		for _, f := range l.Ends() {
+			read = append(read, readAround(t, spoilt, f)...)
+			for _, s := range f.Damaged {
+				if s.Begin != p.Offset || f.Number != p.File {
+					t.Errorf("entry at %v spoilt, and file %d has damage %+v", p, f.Number, s)
+				}
+			}
+		}
+		if !slices.Equal(read, visited) {
+			t.Errorf("entry %d spoilt: read %v, visited %v", i, read, visited)
+		}
+	}
+}
+
+// readAround reads the entries of a file around its damaged parts.
+func readAround(t testing.TB, folder string, f FileEnd) (numbers []int) {
+	t.Helper()
+	r, err := OpenReader(folder, f.Number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, s := range append(f.Damaged, Span{f.End, f.End}) {
+		for {
+			e, err := r.Next(s.Begin)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := checkNumbered(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers = append(numbers, i)
+		}
+		if _, err := r.Next(s.End); s.Begin < s.End && !errors.Is(err, frame.ErrDamaged) {
+			t.Errorf("read from a damaged part: %v", err)
+		}
+		r.SeekTo(s.End)
+	}
+	return numbers
+}
+
+// TestDamagedEnd cuts off or spoils the last entry of a closed file: that is no torn tail.
+func TestDamagedEnd(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 1200}
+	positions := build(t, folder, o, 12, 5)
+	i := slices.IndexFunc(positions, func(p Position) bool { return p.File == 2 }) - 1
+	for name, change := range map[string]func(b []byte) []byte{
+		"cut off": func(b []byte) []byte { return b[:positions[i].Offset] },
+		"zeroed":  func(b []byte) []byte { clear(b[positions[i].Offset:]); return b },
+		"flipped": func(b []byte) []byte { b[positions[i].Offset+90] ^= 1; return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			spoilt := copyOf(t, folder)
+			changeFile(t, spoilt, 1, change)
+			_, visited := openDamaged(t, spoilt, o, Path(spoilt, 1))
+			if want := slices.Delete(upTo(12), i, i+1); !slices.Equal(visited, want) {
+				t.Errorf("visited %v", visited)
+			}
+		})
+	}
+}
+
+func TestMissingFiles(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 1200}
+	positions := build(t, folder, o, 20, 5)
+	last := positions[19].File
+	for _, missing := range [][]uint64{{1}, {2}, {2, 3}, {last}, {1, last}} {
+		spoilt := copyOf(t, folder)
+		for _, number := range missing {
+			if err := os.Remove(Path(spoilt, number)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, visited := openDamaged(t, spoilt, o, Path(spoilt, missing[0]), "missing")
+		var want []int
+		for i, p := range positions {
+			if !slices.Contains(missing, p.File) {
+				want = append(want, i)
+			}
+		}
+		if !slices.Equal(visited, want) {
+			t.Errorf("without files %v: visited %v, want %v", missing, visited, want)
+		}
+	}
+	o.First = last + 1 // the manifest knows a file that is not there
+	openDamaged(t, copyOf(t, folder), o, Path("", last+1), "missing")
+}
+
+func TestDamagedHeader(t *testing.T) {
+	folder := t.TempDir()
+	build(t, folder, small, 3, 5)
+	for at := range headerSize {
+		spoilt := copyOf(t, folder)
+		changeFile(t, spoilt, 1, func(b []byte) []byte {
+			b[at] ^= 1
+			return b
+		})
+		openDamaged(t, spoilt, small, Path(spoilt, 1), "header")
+	}
+	renamed := copyOf(t, folder)
+	if err := os.Rename(Path(renamed, 1), Path(renamed, 2)); err != nil {
+		t.Fatal(err)
+	}
+	openDamaged(t, renamed, small, Path(renamed, 1), "missing", "file number 1 under another name")
+	o := small
+	o.Store = "another"
+	openDamaged(t, folder, o, "belongs to another store, store")
+}
+
+// TestNewerFormat refuses what a newer version has written, and does not call it damage.
+func TestNewerFormat(t *testing.T) {
+	folder := t.TempDir()
+	build(t, folder, small, 1, 1)
+	changeFile(t, folder, 1, func(b []byte) []byte {
+		b[8]++
+		binary.LittleEndian.PutUint32(b[124:], frame.Checksum(0, b[:124]))
+		return b
+	})
+	_, err := Open(folder, small, nil)
+	if _, damage := errors.AsType[*DamageError](err); damage || !errors.Is(err, errFormat) {
+		t.Error(err)
+	}
+}
+
+// TestVisitFails opens a log whose owner does not take an entry.
+func TestVisitFails(t *testing.T) {
+	folder := t.TempDir()
+	build(t, folder, small, 3, 1)
+	refused := errors.New("refused")
+	if _, err := Open(folder, small, func(Position, *Entry) error { return refused }); !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if _, visited := reopen(t, nil, folder, small); !slices.Equal(visited, upTo(3)) {
+		t.Errorf("visited %v afterwards", visited)
+	}
+}
+
+// TestOpenReadOnly reads a log that is whole, and one that does not exist.
+func TestOpenReadOnly(t *testing.T) {
+	folder := t.TempDir()
+	build(t, folder, small, 3, 1)
+	before := list(t, folder)
+	o := small
+	o.ReadOnly = true
+	if l, visited := reopen(t, nil, folder, o); !slices.Equal(visited, upTo(3)) || len(l.Damage()) != 0 {
+		t.Errorf("visited %v, damage %v", visited, l.Damage())
+	}
+	if list(t, folder) != before {
+		t.Error("the folder has changed")
+	}
+	missing := filepath.Join(folder, "missing")
+	if l, _ := reopen(t, nil, missing, o); len(l.Ends()) != 0 {
+		t.Errorf("files %+v", l.Ends())
+	}
+	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder was made: %v", err)
+	}
+}

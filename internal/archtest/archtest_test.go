@@ -50,7 +50,7 @@ var may = map[string][]string{
 	"script/reload":      {"event", "script", "script/loader"},
 	"script/tuning":      {"event", "script", "script/pool"},
 	"script/stdlib":      {"script", "internal/document/pure", "internal/nearest"},
-	"script/isolate":     {"event", "script", "script/pool", "script/stdlib"},
+	"script/isolate":     {"event", "internal/child", "script", "script/pool", "script/stdlib"},
 	"script/loader":      {"script"},
 	"script/luacheck":    {"script", "script/luasyntax", "script/stdlib", "internal/nearest"},
 	"script/luasyntax":   {},
@@ -90,6 +90,7 @@ var may = map[string][]string{
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "pipeline/deadletter", "sink", "sink/eventstore"},
 
 	"internal/boltfile":        {"internal/durable"},
+	"internal/child":           {},
 	"internal/datafolder":      {"internal/durable"},
 	"internal/durable":         {},
 	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},

@@ -1,9 +1,7 @@
-//go:build linux && !amd64 && !arm64
+//go:build linux && !amd64
 
 package isolate
 
-const auditArch = 0 // the calls are not filtered
+import "github.com/perigeedb/perigee/internal/child"
 
-func oldCalls() []rule { return nil }
-
-func oldLoadingCalls() []rule { return nil }
+func oldLoadingCalls() []child.Rule { return nil }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/internal/child"
 )
 
 // A process is a script worker, seen from its parent. One goroutine uses it at a time,
@@ -24,7 +26,7 @@ type process struct {
 	fd       int // of the socket
 	memory   *memory
 	rest     *memory // what the pieces of an answer have left
-	stderr   *tail
+	stderr   *child.Tail
 	exited   chan struct{} // closed when the process has ended
 	state    *os.ProcessState
 	name     string // of the loaded script
@@ -63,11 +65,11 @@ func (l *Launcher) startWorker(memory layout) (*process, error) {
 		p.memory.unmap()
 		return nil, err
 	}
-	p.stderr = readTail(ours.stderr)
+	p.stderr = child.ReadTail(ours.stderr)
 	go func() {
 		p.state, _ = p.process.Wait()
 		close(p.exited)
-		l.ended()
+		l.starter.Ended()
 	}()
 	return p, nil
 }
@@ -76,7 +78,7 @@ func (l *Launcher) startWorker(memory layout) (*process, error) {
 func (p *process) Close() {
 	p.kill()
 	<-p.exited
-	p.stderr.finish()
+	p.stderr.Finish()
 	_ = p.socket.Close()
 	p.memory.unmap()
 }
@@ -185,7 +187,7 @@ func (p *process) exitError(cause error) error {
 		p.kill()
 		<-p.exited
 	}
-	p.stderr.finish()
+	p.stderr.Finish()
 	p.death = &exitError{cause: cause, state: p.state, report: p.stderr.String()}
 	return p.death
 }

@@ -1,0 +1,75 @@
+//go:build linux
+
+package child
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// LimitResource sets a limit of the process that it cannot raise beyond hard.
+func LimitResource(name string, resource int, soft, hard uint64) error {
+	var before unix.Rlimit
+	err := unix.Prlimit(0, resource, nil, &before)
+	if err == nil {
+		hard = min(max(soft, hard), before.Max)
+		err = unix.Prlimit(0, resource, &unix.Rlimit{Cur: min(soft, hard), Max: hard}, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("limit %s: %w", name, err)
+	}
+	return nil
+}
+
+// LimitMemory lets the process map so many bytes more than it has now, of which hard is
+// the limit that it can raise it to. RLIMIT_AS bounds nothing, because Go reserves address
+// space that it never uses; RLIMIT_DATA counts only what can be written.
+func LimitMemory(more int, hard uint64) error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("limit memory: %w", err)
+	}
+	_, rest, _ := strings.Cut(string(status), "\nVmData:")
+	now, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kib, err := strconv.ParseUint(now, 10, 32)
+	if err != nil {
+		return fmt.Errorf("limit memory: VmData of /proc/self/status: %w", err)
+	}
+	return LimitResource("memory", unix.RLIMIT_DATA, kib<<10+uint64(more), hard)
+}
+
+// OpenDescriptors lists the open files of the process.
+func OpenDescriptors() (all []int, err error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, fmt.Errorf("list open files: %w", err)
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil {
+			all = append(all, fd)
+		}
+	}
+	return all, nil
+}
+
+// CloseInherited closes what the parent left open by mistake: all descriptors beyond last.
+// Files of Go's runtime, which are anonymous or of the cgroup, stay.
+func CloseInherited(last int) error {
+	files, err := OpenDescriptors()
+	if err != nil {
+		return err
+	}
+	for _, fd := range files {
+		name, err := os.Readlink(filepath.Join("/proc/self/fd", strconv.Itoa(fd)))
+		if fd <= last || err != nil || strings.HasPrefix(name, "anon_inode:[event") || strings.HasPrefix(name, "/sys/fs/cgroup/") {
+			continue
+		}
+		_ = unix.Close(fd)
+	}
+	return nil
+}

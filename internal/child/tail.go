@@ -1,0 +1,68 @@
+package child
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Tail keeps what a process writes to its standard error, up to a bound.
+type Tail struct {
+	mu   sync.Mutex
+	last []byte
+	from io.Closer
+	done chan struct{} // closed at the end of the stream
+}
+
+// Finish waits for the end of the stream, but not for a process that outlives its parent.
+func (t *Tail) Finish() {
+	select {
+	case <-t.done:
+	case <-time.After(time.Second):
+		_ = t.from.Close()
+		<-t.done
+	}
+}
+
+const tailBytes = 8 << 10
+
+// ReadTail reads a stream to its end.
+func ReadTail(from io.ReadCloser) *Tail {
+	t := &Tail{from: from, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		defer func() { _ = from.Close() }()
+		buf := make([]byte, 4<<10)
+		for {
+			n, err := from.Read(buf)
+			t.add(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return t
+}
+
+func (t *Tail) add(b []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// The beginning of a crash report says most: keep the first half once it is full.
+	if len(t.last)+len(b) > tailBytes {
+		keep := tailBytes / 2
+		if len(t.last) > keep {
+			t.last = t.last[:keep]
+		}
+		b = b[:min(len(b), tailBytes-len(t.last))]
+	}
+	t.last = append(t.last, b...)
+}
+
+// String returns what was kept.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(string(bytes.TrimSpace(t.last)), "\uFFFD")
+}

@@ -29,6 +29,12 @@ func Allow(calls ...uint32) (rules []Rule) {
 	return rules
 }
 
+// AllowArgument returns a rule that allows a call if one of its arguments, counted from 0,
+// has a value.
+func AllowArgument(call uint32, argument int, value uint32) Rule {
+	return Rule{call: call, argument: argument, mask: ^uint32(0), value: value}
+}
+
 // RunningCalls are what a Go program needs that computes: memory, threads, time, and
 // reading and writing what is open. All others fail with EPERM.
 func RunningCalls() []Rule {
@@ -49,14 +55,14 @@ func RunningCalls() []Rule {
 		// Threads, and no processes.
 		Rule{call: unix.SYS_CLONE, argument: 0, mask: unix.CLONE_THREAD, value: unix.CLONE_THREAD},
 		// Signals to itself.
-		Rule{call: unix.SYS_TGKILL, argument: 0, mask: ^uint32(0), value: uint32(os.Getpid())},
+		AllowArgument(unix.SYS_TGKILL, 0, uint32(os.Getpid())),
 		// To read limits, and not to set them.
 		Rule{call: unix.SYS_PRLIMIT64, argument: 2, mask: ^uint32(0), value: 0, pointer: true},
 		// Flags of files, and not who gets signals of them.
-		Rule{call: unix.SYS_FCNTL, argument: 1, mask: ^uint32(0), value: unix.F_GETFL},
-		Rule{call: unix.SYS_FCNTL, argument: 1, mask: ^uint32(0), value: unix.F_SETFL},
-		Rule{call: unix.SYS_FCNTL, argument: 1, mask: ^uint32(0), value: unix.F_GETFD},
-		Rule{call: unix.SYS_FCNTL, argument: 1, mask: ^uint32(0), value: unix.F_SETFD},
+		AllowArgument(unix.SYS_FCNTL, 1, unix.F_GETFL),
+		AllowArgument(unix.SYS_FCNTL, 1, unix.F_SETFL),
+		AllowArgument(unix.SYS_FCNTL, 1, unix.F_GETFD),
+		AllowArgument(unix.SYS_FCNTL, 1, unix.F_SETFD),
 	)
 }
 

@@ -47,11 +47,27 @@ int lmdb_lock_out(MDB_env *env) {
 	return mdb_env_excl_lock(env, &exclusive) == 0 && exclusive == 1;
 }
 
+/* The page that follows in the same parent, or NULL. */
+static const char *next_page(const MDB_cursor *cursor) {
+	if (cursor->mc_top == 0) return NULL;
+	const MDB_page *parent = cursor->mc_pg[cursor->mc_top - 1];
+	unsigned next = cursor->mc_ki[cursor->mc_top - 1] + 1u;
+	if (next >= NUMKEYS(parent)) return NULL;
+	const MDB_env *env = cursor->mc_txn->mt_env;
+	return env->me_map + NODEPGNO(NODEPTR(parent, next)) * env->me_psize;
+}
+
 void lmdb_leaf_get(MDB_cursor *cursor, lmdb_leaf *out) {
+	enum { LINE = 64, POINTER_LINES = 3, NODE_LINES = 4 };
 	MDB_page *page = cursor->mc_pg[cursor->mc_top];
 	out->page = (const char *)page;
 	out->at = cursor->mc_ki[cursor->mc_top];
 	out->count = NUMKEYS(page);
+	/* No hardware foresees which page follows: its pointers, and its first nodes at the end. */
+	const char *next = next_page(cursor);
+	if (!next) return;
+	for (int i = 0; i < POINTER_LINES; i++) __builtin_prefetch(next + i * LINE);
+	for (int i = 1; i <= NODE_LINES; i++) __builtin_prefetch(next + cursor->mc_txn->mt_env->me_psize - i * LINE);
 }
 
 void lmdb_leaf_set(MDB_cursor *cursor, unsigned at) { cursor->mc_ki[cursor->mc_top] = (indx_t)at; }

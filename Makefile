@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts crash-nodes soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts crash-nodes soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,6 +137,15 @@ bench-nodes: nodedb-lua ## the node database from LuaJIT and Lua 5.4, compared w
 
 bench-nodes-growth: nodedb-lua ## get, set and walk at 1, 10 and 100 million nodes, and a plot in docs; needs 12 GB
 	@cd bench && ../$(GO) run ./nodes -growth -plot ../docs/nodes-growth.svg
+
+bench-events: build ## ingest: ours, DuckDB's appender, QuestDB, and a bare loop of writes; ROUNDS=1 is shorter
+	@$(SETUP) questdb
+	@cd bench && ../$(GO) run ./events -perigee ../$(PERIGEE) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+ROWS := 50000000
+bench-queries: ## ten queries over ROWS=50000000 rows: ours, DuckDB's file, Parquet as a glob, QuestDB; needs 20 GB of disk
+	@$(SETUP) questdb
+	@cd bench && ../$(GO) run ./queries -rows $(ROWS) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 TARGET := demo
 bare-debian: ## make TARGET=demo on a clone in a minimal Debian below /tmp; needs root

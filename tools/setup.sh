@@ -7,6 +7,7 @@
 #   tools/setup.sh servers    the above, and Redis, MariaDB, PostgreSQL and strace for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
+#   tools/setup.sh questdb    to compile, and QuestDB's jars in .build/questdb
 #   tools/setup.sh nodes      what lua installs, and GT.M, to compare the node database with
 #   tools/setup.sh versions   servers of other versions in .build/versions
 #   tools/setup.sh lint       to compile, the servers, and the C and Lua linters
@@ -102,6 +103,18 @@ kafka() {
   touch .build/kafka/complete
 }
 
+questdb() {
+  to=.build/questdb
+  [ -f $to/complete ] && return
+  packages maven default-jre-headless
+  say "getting QuestDB"
+  rm -rf $to
+  mvn -q -B -f tools/questdb/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/$to" >.build/questdb.log 2>&1 ||
+    fail "Maven could not get QuestDB; its output is in .build/questdb.log"
+  (cd $to && sha256sum --quiet -c ../../tools/questdb/sha256) || fail "these are not the jars of QuestDB that tools/questdb/sha256 lists"
+  touch $to/complete
+}
+
 # versions: puts servers of other versions than Debian's into .build/versions.
 versions() {
   to=.build/versions
@@ -135,9 +148,10 @@ case ${1:-} in
   servers) build; lua; servers ;;
   bench) build; lua; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
+  questdb) build; questdb ;;
   nodes) build; lua; packages fis-gtm ;;
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|questdb|versions|nodes|lint|debootstrap" ;;
 esac

@@ -9,11 +9,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/perigeedb/perigee/bench/process"
 )
 
 // A contestant is one way of moving events.
@@ -84,13 +83,13 @@ func (b *bench) measure(ctx context.Context, c contestant) (m measurement, err e
 			return m, fmt.Errorf("it did not prepare: %w\n%s", errors.Join(err, command.Wait()), log.String())
 		}
 	}
-	before := [...]time.Duration{treeTime(c.from.pid()), treeTime(c.to.pid()), processorTime(command.Process.Pid)}
+	before := [...]time.Duration{process.TreeTime(c.from.pid()), process.TreeTime(c.to.pid()), process.Read(command.Process.Pid).Time}
 	began := time.Now()
 	_, _ = io.WriteString(stdin, "\n")
 	stdin.Close()
 
 	stopProfile := b.startProfile(c, command.Process.Pid)
-	peak := watchMemory(command.Process.Pid)
+	peak := process.WatchMemory(command.Process.Pid, process.PeakResident)
 	go func() { _, _ = io.Copy(&log, output) }()
 	var took time.Duration
 	if c.runsUntilStopped {
@@ -110,7 +109,7 @@ func (b *bench) measure(ctx context.Context, c contestant) (m measurement, err e
 	per := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(c.events) }
 	state := command.ProcessState
 	m.rate = float64(c.events) / took.Seconds()
-	m.source, m.database = per(treeTime(c.from.pid())-before[0]), per(treeTime(c.to.pid())-before[1])
+	m.source, m.database = per(process.TreeTime(c.from.pid())-before[0]), per(process.TreeTime(c.to.pid())-before[1])
 	m.program = per(state.UserTime() + state.SystemTime() - before[2])
 	return m, nil
 }
@@ -145,7 +144,7 @@ func waitEmpty(ctx context.Context, from source, pid int) error {
 		if err != nil || left == 0 {
 			return err
 		}
-		if readProcess(pid).ended {
+		if process.Read(pid).Ended {
 			return fmt.Errorf("it exited with %d events waiting", left)
 		}
 		select {
@@ -154,90 +153,4 @@ func waitEmpty(ctx context.Context, from source, pid int) error {
 		case <-time.After(pollInterval):
 		}
 	}
-}
-
-// A process holds the kernel's figures of a process.
-type process struct {
-	parent int
-	time   time.Duration // CPU time, including that of children it has waited for
-	ended  bool
-}
-
-// tick is the kernel's unit of CPU time.
-const tick = 10 * time.Millisecond
-
-// readProcess returns an ended process if pid does not exist.
-func readProcess(pid int) process {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	end := bytes.LastIndexByte(text, ')') // end of the name, which may contain anything
-	if err != nil || end < 0 {
-		return process{ended: true}
-	}
-	fields := strings.Fields(string(text[end+1:]))
-	number := func(i int) int { n, _ := strconv.Atoi(fields[i]); return n }
-	return process{parent: number(1), time: time.Duration(number(11)+number(12)+number(13)+number(14)) * tick, ended: fields[0] == "Z"}
-}
-
-func processorTime(pid int) time.Duration { return readProcess(pid).time }
-
-// processTree returns pid and all its descendants.
-func processTree(pid int) []int {
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	parents := map[int]int{}
-	for _, entry := range entries {
-		if n, err := strconv.Atoi(filepath.Base(entry)); err == nil {
-			parents[n] = readProcess(n).parent
-		}
-	}
-	members := []int{pid}
-	for i := 0; i < len(members); i++ {
-		for child, parent := range parents {
-			if parent == members[i] {
-				members = append(members, child)
-			}
-		}
-	}
-	return members
-}
-
-// treeTime returns the CPU time of pid and its running descendants.
-func treeTime(pid int) (total time.Duration) {
-	for _, member := range processTree(pid) {
-		total += readProcess(member).time
-	}
-	return total
-}
-
-// watchMemory samples the memory of pid and its descendants. The function that it returns
-// stops that and returns the peak.
-func watchMemory(pid int) (peak func() int64) {
-	stop, result := make(chan struct{}), make(chan int64)
-	go func() {
-		most := int64(0)
-		for {
-			sum := int64(0)
-			for _, member := range processTree(pid) {
-				sum += peakResident(member)
-			}
-			most = max(most, sum)
-			select {
-			case <-stop:
-				result <- most
-				return
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-	}()
-	return func() int64 { close(stop); return <-result }
-}
-
-// peakResident returns the kernel's high-water mark of a process's resident memory.
-func peakResident(pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, after, found := strings.Cut(string(text), "VmHWM:")
-	if err != nil || !found {
-		return 0
-	}
-	kib, _ := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
-	return kib << 10
 }

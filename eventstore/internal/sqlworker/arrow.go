@@ -1,0 +1,107 @@
+//go:build linux && cgo
+
+package sqlworker
+
+/*
+#include <stdlib.h>
+#include "duckdb.h"
+
+// Room for the structs of Arrow's C data interface, which have nine and ten words.
+typedef struct { void *words[16]; } arrow_struct;
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	duck "github.com/duckdb/duckdb-go-bindings"
+)
+
+// A result is the result of a statement, read as Arrow.
+type result struct {
+	res     duck.Result
+	types   []Type
+	names   []string
+	options duck.ArrowOptions
+	schema  *arrow.Schema
+}
+
+// describe reads names and types of the columns.
+func (r *result) describe() (err error) {
+	if r.types, err = resultTypes(&r.res); err != nil {
+		return err
+	}
+	r.options = duck.ResultGetArrowOptions(&r.res)
+	n := len(r.types)
+	types := unsafe.Slice((*C.duckdb_logical_type)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(uintptr(0))))), n)
+	names := unsafe.Slice((**C.char)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(uintptr(0))))), n)
+	defer func() {
+		for i := range n {
+			C.duckdb_destroy_logical_type(&types[i])
+			C.free(unsafe.Pointer(names[i]))
+		}
+		C.free(unsafe.Pointer(unsafe.SliceData(types)))
+		C.free(unsafe.Pointer(unsafe.SliceData(names)))
+	}()
+	for i := range n {
+		r.names = append(r.names, duck.ColumnName(&r.res, duck.IdxT(i)))
+		names[i] = C.CString(r.names[i])
+		types[i] = C.duckdb_logical_type(duck.ColumnLogicalType(&r.res, duck.IdxT(i)).Ptr)
+	}
+	var schema C.arrow_struct
+	failed := C.duckdb_to_arrow_schema(C.duckdb_arrow_options(r.options.Ptr), unsafe.SliceData(types), unsafe.SliceData(names), C.idx_t(n), unsafe.Pointer(&schema))
+	if err := arrowError(failed); err != nil {
+		return err
+	}
+	r.schema, err = cdata.ImportCArrowSchema((*cdata.CArrowSchema)(unsafe.Pointer(&schema)))
+	return err
+}
+
+// arrowError takes an error of DuckDB.
+func arrowError(failed C.duckdb_error_data) error {
+	defer C.duckdb_destroy_error_data(&failed)
+	if !C.duckdb_error_data_has_error(failed) {
+		return nil
+	}
+	return duckError(C.GoString(C.duckdb_error_data_message(failed)))
+}
+
+// next returns the next rows, which the caller releases, or nil at the end.
+func (r *result) next() (arrow.RecordBatch, error) {
+	chunk := duck.FetchChunk(r.res)
+	if chunk.Ptr == nil {
+		if message := duck.ResultError(&r.res); message != "" {
+			return nil, duckError(message)
+		}
+		return nil, nil
+	}
+	defer duck.DestroyDataChunk(&chunk)
+	rows := (*C.arrow_struct)(C.calloc(1, C.sizeof_arrow_struct))
+	if rows == nil {
+		return nil, errors.New("out of memory")
+	}
+	defer C.free(unsafe.Pointer(rows))
+	failed := C.duckdb_data_chunk_to_arrow(C.duckdb_arrow_options(r.options.Ptr), C.duckdb_data_chunk(chunk.Ptr), unsafe.Pointer(rows))
+	if err := arrowError(failed); err != nil {
+		return nil, err
+	}
+	return cdata.ImportCRecordBatchWithSchema((*cdata.CArrowArray)(unsafe.Pointer(rows)), r.schema)
+}
+
+func (r *result) close() {
+	if r.options.Ptr != nil {
+		duck.DestroyArrowOptions(&r.options)
+	}
+	duck.DestroyResult(&r.res)
+}
+
+func decodeRow(batch arrow.RecordBatch, types []Type, row int) []any {
+	values := make([]any, len(types))
+	for i := range types {
+		values[i] = types[i].decode(batch.Column(i), row)
+	}
+	return values
+}

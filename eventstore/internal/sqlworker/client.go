@@ -1,0 +1,261 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/child"
+)
+
+// Options are the settings of a Client.
+type Options struct {
+	Folder  string // of the store
+	Memory  int64  // bytes that one worker may need, for all that it does; default 384 MiB
+	Threads int    // that one query may use; default: one per core
+	Queries int    // that may run at the same time; others wait; default 16
+	Log     *slog.Logger
+}
+
+const (
+	workerMemoryDefault = 384 << 20
+	queriesDefault      = 16
+	// idleTime is how long a worker without requests stays.
+	idleTime = time.Minute
+	// grace is how long a worker may take to end a request that is canceled or beyond its
+	// time. A worker that takes longer is killed.
+	grace = 2 * time.Second
+)
+
+// A Client starts workers when they are needed, and passes requests to them: queries to one,
+// the writing of files to another. It is safe for concurrent use.
+type Client struct {
+	options Options
+	slots   chan struct{} // of queries
+	starter child.Starter
+
+	mu      sync.Mutex
+	closed  bool
+	closing chan struct{}
+	queries *process // nil if none runs
+	writer  *process
+	alone   map[*process]bool // workers of one query each
+}
+
+// New returns a Client. It starts nothing.
+func New(o Options) *Client {
+	o.Memory = cmp.Or(o.Memory, workerMemoryDefault)
+	o.Threads = cmp.Or(o.Threads, runtime.NumCPU())
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), alone: map[*process]bool{}}
+}
+
+// Close ends the workers and waits for their end. Requests under way fail with ErrClosed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		close(c.closing)
+	}
+	var ending []*process
+	for _, p := range []*process{c.queries, c.writer} {
+		if p != nil {
+			ending = append(ending, p)
+		}
+	}
+	for p := range c.alone {
+		ending = append(ending, p)
+	}
+	c.mu.Unlock()
+	for _, p := range ending {
+		p.end()
+	}
+	return nil
+}
+
+// A Query is a query and what it reads.
+type Query struct {
+	Version  uint64        // of the manifest; the worker reads this one or a newer one
+	Ends     []wal.FileEnd // up to where the log is acknowledged
+	SQL      string
+	Params   []Param
+	Limits   Limits
+	External []External
+}
+
+// An External table is one whose rows are not in the store.
+type External struct {
+	Name    string
+	Columns []Column
+	// Rows yields values that encode as JSON objects, with the columns for keys. It may be
+	// read twice.
+	Rows iter.Seq2[any, error]
+}
+
+// ErrCrashed says that a query ended the worker that ran it.
+var ErrCrashed = errors.New("the query ended the process that ran it")
+
+// Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE
+// or EXPLAIN. *QueryError says what is wrong with it.
+//
+// Until the Rows are closed, ctx ends the query. A query whose worker is ended by another one
+// runs again, in a worker of its own, unless the first rows have been returned already.
+func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
+	q.Limits.Time = cmp.Or(q.Limits.Time, timeDefault)
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-c.closing:
+		return nil, ErrClosed
+	}
+	rows, err := c.startQuery(ctx, &q, false)
+	if errors.Is(err, errInnocent) {
+		rows, err = c.startQuery(ctx, &q, true)
+	}
+	if err != nil {
+		<-c.slots
+		return nil, err
+	}
+	return rows, nil
+}
+
+// startQuery starts a query and waits for its columns.
+func (c *Client) startQuery(ctx context.Context, q *Query, alone bool) (*Rows, error) {
+	params, err := encodeParams(q.Params)
+	if err != nil {
+		return nil, err
+	}
+	request := &queryRequest{Version: q.Version, Ends: q.Ends, SQL: q.SQL, Params: params, Limits: q.Limits}
+	for _, e := range q.External {
+		request.External = append(request.External, externalTable{e.Name, e.Columns})
+	}
+	limited, stop := withTimeLimit(ctx, q.Limits.Time)
+	a, err := c.ask(limited, requestOf(request), alone, func(w *messageWriter) error { return sendExternal(w, q.External) })
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	rows := &Rows{client: c, answer: a, stop: stop}
+	if err := rows.readColumns(); err != nil {
+		err = a.finish(err)
+		stop()
+		return nil, err
+	}
+	return rows, nil
+}
+
+func requestOf(q *queryRequest) *request { return &request{Query: q} }
+
+// chunkBytes is how much JSON becomes rows at once.
+const chunkBytes = 1 << 20
+
+// sendExternal sends the rows of external tables.
+func sendExternal(w *messageWriter, tables []External) error {
+	for i, t := range tables {
+		index := []byte{byte(i), byte(i >> 8), 0, 0}
+		var rows []byte
+		for row, err := range t.Rows {
+			text, failed := json.Marshal(row)
+			if err = cmp.Or(err, failed); err != nil {
+				return fmt.Errorf("eventstore: copy %s for the query: %w", t.Name, err)
+			}
+			rows = append(append(rows, ','), text...)
+			if len(rows) > chunkBytes {
+				rows[0] = '['
+				if err := w.write(rowsMessage, index, rows, []byte{']'}); err != nil {
+					return err
+				}
+				rows = rows[:0]
+			}
+		}
+		if len(rows) > 0 {
+			rows[0] = '['
+			if err := w.write(rowsMessage, index, rows, []byte{']'}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// WriteSegment writes the rows of a closed file of the log as Parquet files. They are durable
+// when it returns, and part of the store when the manifest names them.
+func (c *Client) WriteSegment(ctx context.Context, q Segment) ([]Written, error) {
+	return c.write(ctx, &request{Segment: &q})
+}
+
+// Merge writes the rows of several files as one file for each day that they have.
+func (c *Client) Merge(ctx context.Context, q Merge) ([]manifest.File, error) {
+	written, err := c.write(ctx, &request{Merge: &q})
+	var files []manifest.File
+	for _, w := range written {
+		files = append(files, w.File)
+	}
+	return files, err
+}
+
+// CheckPredicate returns a *QueryError unless a predicate can be that of a delete.
+func (c *Client) CheckPredicate(ctx context.Context, version uint64, table uint32, predicate string) error {
+	_, err := c.write(ctx, &request{Check: &checkRequest{version, table, predicate}})
+	return err
+}
+
+// write asks for something that has no rows.
+func (c *Client) write(ctx context.Context, q *request) (files []Written, err error) {
+	a, err := c.ask(ctx, q, false, func(*messageWriter) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	for err == nil {
+		var kind messageKind
+		var text []byte
+		if kind, text, err = a.in.read(); err == nil {
+			switch kind {
+			case filesMessage:
+				err = json.Unmarshal(text, &files)
+			default:
+				err = endOf(kind, text)
+			}
+		}
+	}
+	if err = a.finish(err); errors.Is(err, errInnocent) {
+		err = ErrCrashed
+	}
+	return files, err
+}
+
+// endOf returns the error of a message that ends an answer, io.EOF if it has none.
+func endOf(kind messageKind, text []byte) error {
+	switch kind {
+	case doneMessage:
+		return io.EOF
+	case failedMessage:
+		var f failure
+		if err := json.Unmarshal(text, &f); err != nil {
+			return err
+		}
+		return &answeredError{f.error()}
+	}
+	return errMessage
+}
+
+// An answeredError is an error that the worker gave as its answer.
+type answeredError struct{ err error }
+
+func (e *answeredError) Error() string { return e.err.Error() }
+func (e *answeredError) Unwrap() error { return e.err }

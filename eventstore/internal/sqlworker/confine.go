@@ -1,0 +1,69 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"os"
+	"runtime/debug"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/internal/child"
+)
+
+const (
+	// memorySlack is by how much the process may map more than its limit before its
+	// allocations fail: stacks of threads, Go's heap, what allocators keep.
+	memorySlack = 384 << 20
+	// writerNice is the priority of a worker that writes files.
+	writerNice = 10
+)
+
+// confine takes from the process what a worker does not need: network, other programs,
+// other processes, memory beyond a limit. The system ends it first when memory is short.
+func confine(s settings) error {
+	if err := child.CloseInherited(controlFile); err != nil {
+		return err
+	}
+	if err := child.LimitResource("core dumps", unix.RLIMIT_CORE, 0, 0); err != nil {
+		return err
+	}
+	// Where /proc does not allow it, the system chooses by itself.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	if s.Writer {
+		lowerPriority()
+	}
+	debug.SetMemoryLimit(s.Memory / 4)
+	if err := child.LimitMemory(int(s.Memory)+memorySlack, 0); err != nil {
+		return err
+	}
+	_, err := child.FilterCalls(append(child.RunningCalls(), fileCalls()...))
+	return err
+}
+
+// lowerPriority lowers the priority of all threads, and so of those that they start.
+func lowerPriority() {
+	for range 2 { // a thread may have started another one meanwhile
+		threads, _ := os.ReadDir("/proc/self/task")
+		for _, t := range threads {
+			if id, err := strconv.Atoi(t.Name()); err == nil {
+				_ = unix.Setpriority(unix.PRIO_PROCESS, id, writerNice)
+			}
+		}
+	}
+}
+
+// fileCalls are what reading the store's files and writing temporary ones needs.
+func fileCalls() []child.Rule {
+	rules := oldFileCalls()
+	for _, command := range []uint32{unix.F_SETLK, unix.F_GETLK} { // DuckDB locks the files that it writes
+		rules = append(rules, child.AllowArgument(unix.SYS_FCNTL, 1, command))
+	}
+	return append(rules, child.Allow(
+		unix.SYS_OPENAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_READLINKAT, unix.SYS_GETDENTS64, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2,
+		unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_PWRITE64,
+		unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FADVISE64, unix.SYS_GETCWD, unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_SYSINFO,
+		unix.SYS_RECVMSG, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_SCHED_GETPARAM, unix.SYS_SCHED_GETSCHEDULER,
+	)...)
+}

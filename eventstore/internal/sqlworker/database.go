@@ -1,0 +1,118 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// A database is an instance of DuckDB, in memory. A query has one for itself, with its own
+// memory limit, so that none takes what another needs; one that worked without an error is
+// used again, because it takes milliseconds to make one and it remembers the footers of
+// Parquet files.
+type database struct {
+	db     duck.Database
+	memory int64
+	temp   string
+}
+
+// idleDatabases is how many databases wait for a query.
+const idleDatabases = 2
+
+// databases makes databases and keeps those that are free.
+type databases struct {
+	settings settings
+	mu       sync.Mutex
+	made     int
+	free     []*database
+}
+
+// lockdownSQL closes a database to files outside the store's folder, to the network, to
+// extensions and to settings. Columns of type TIMESTAMP are UTC, and so must now() and the
+// arithmetic of dates be.
+const lockdownSQL = `
+ATTACH ':memory:' AS events;
+USE events;
+SET GLOBAL TimeZone = 'UTC';
+SET GLOBAL parquet_metadata_cache = true;
+SET GLOBAL enable_external_file_cache = false;
+SET GLOBAL autoinstall_known_extensions = false;
+SET GLOBAL autoload_known_extensions = false;
+SET GLOBAL allow_community_extensions = false;
+SET GLOBAL allowed_directories = [%s];
+SET GLOBAL enable_external_access = false;
+SET GLOBAL lock_configuration = true;
+`
+
+// take returns a database with a memory limit.
+func (d *databases) take(memory int64) (*database, error) {
+	d.mu.Lock()
+	for i, one := range d.free {
+		if one.memory == memory {
+			d.free = append(d.free[:i], d.free[i+1:]...)
+			d.mu.Unlock()
+			return one, nil
+		}
+	}
+	d.made++
+	temp := filepath.Join(d.settings.temp(), strconv.Itoa(d.made))
+	d.mu.Unlock()
+	return d.open(memory, temp)
+}
+
+func (d *databases) open(memory int64, temp string) (*database, error) {
+	db, err := openDuck(map[string]string{
+		"memory_limit":            strconv.FormatInt(max(memory>>10, 1), 10) + "KiB",
+		"threads":                 strconv.Itoa(d.settings.Threads),
+		"temp_directory":          temp,
+		"max_temp_directory_size": tempMax,
+		// Without them, DuckDB's own allocator keeps what a thread has freed until that
+		// thread works again.
+		"allocator_background_threads": "true",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open DuckDB: %w", err)
+	}
+	one := &database{db: db, memory: memory, temp: temp}
+	c, err := connect(db)
+	if err == nil {
+		defer c.close()
+		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")
+		if err = c.exec(fmt.Sprintf(lockdownSQL, directories)); err == nil {
+			err = registerScans(c.c)
+		}
+	}
+	if err != nil {
+		one.close()
+		return nil, fmt.Errorf("open DuckDB: %w", err)
+	}
+	return one, nil
+}
+
+// tempMax is what one query may spill to disk.
+const tempMax = "4GB"
+
+// put takes a database back. One whose query failed may hold memory, and goes.
+func (d *databases) put(one *database, failed bool) {
+	d.mu.Lock()
+	if failed = failed || len(d.free) >= idleDatabases; !failed {
+		d.free = append(d.free, one)
+	}
+	d.mu.Unlock()
+	if failed {
+		one.close()
+	}
+}
+
+func (d *database) close() {
+	duck.Close(&d.db)
+	_ = os.RemoveAll(d.temp)
+}

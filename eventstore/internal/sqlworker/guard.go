@@ -1,0 +1,247 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Barriers confine a query. DuckDB is shut off from the files of others, network,
+// extensions and settings as a whole (lockdownSQL). The transaction is read-only. The guard
+// below reads DuckDB's own syntax tree of the query first, and admits only tables, functions
+// that are listed, and statements of bounded depth and growth: enable_logging, given a path,
+// ends the whole process, though a SELECT may call it, and so does a deep document in a
+// function that recurses. What grows while it runs is watched (see memory.go), and the
+// process itself can do little (see confine.go).
+
+const (
+	sqlMax   = 256 << 10 // bytes of a statement: DuckDB plans long ones for minutes
+	treeMax  = 400       // depth of the syntax tree
+	namesMax = 16        // parts of a column's name: DuckDB resolves each by recursion
+)
+
+// explainWords are what may stand before the query that EXPLAIN explains. The
+// DuckDB gives the tree of the query, but not that of its EXPLAIN.
+var explainWords = regexp.MustCompile(`(?i)^\s*EXPLAIN\s+(ANALYZE\s+)?(\(\s*((ANALYZE|FORMAT\s+\w+)\s*,?\s*)+\)\s*)?`)
+
+func errNotReading(what string) error {
+	return &QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
+}
+
+func errNotListed(name string) error {
+	return &QueryError{Message: "function " + name + " is not open to queries", Hint: "perigee list functions shows those that are"}
+}
+
+// A statement is one statement that only reads, by its syntax.
+type statement struct {
+	tree   map[string]any
+	tables []string // names of tables that it reads, in lower case; those of WITH among them
+	system bool     // it reads the catalog
+}
+
+// parse returns the statement that sql is, or an error if it is none that only reads. It
+// returns nil when sql is no SQL at all, which DuckDB explains better than we could.
+func (c *conn) parse(sql string) (*statement, error) {
+	if len(sql) > sqlMax {
+		return nil, &QueryError{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
+	}
+	plain := explainWords.ReplaceAllString(sql, "")
+	found, err := c.run(`SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR)) AS VARCHAR)`, Param{Value: plain})
+	if err != nil {
+		return nil, nil
+	}
+	var tree struct {
+		Error      bool             `json:"error"`
+		ErrorType  string           `json:"error_type"`
+		Statements []map[string]any `json:"statements"`
+	}
+	text, _ := found[0][0].(string)
+	if err := json.Unmarshal([]byte(text), &tree); err != nil {
+		return nil, &QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
+	}
+	switch {
+	case tree.Error && tree.ErrorType == "parser":
+		return nil, nil
+	case tree.Error:
+		return nil, errNotReading("the statement is not one that only reads")
+	case len(tree.Statements) == 0:
+		return nil, errNotReading("the query is empty")
+	case len(tree.Statements) > 1:
+		return nil, &QueryError{Message: fmt.Sprintf("%d statements at once", len(tree.Statements)), Hint: "send one statement"}
+	}
+	if err := checkStatement(tree.Statements[0]); err != nil {
+		return nil, err
+	}
+	s := &statement{tree: tree.Statements[0]}
+	return s, s.checkTables(s.tree)
+}
+
+// schemas are those that a query may name.
+var schemas = []string{"", "main", "temp", "information_schema", "pg_catalog"}
+
+// catalogs are those that a query may name.
+var catalogs = []string{"", "events", "temp", "system"}
+
+// checkTables collects the tables that a statement reads. A name with a dot, a slash or a
+// star would be that of a file.
+func (s *statement) checkTables(node any) error {
+	switch node := node.(type) {
+	case []any:
+		for _, child := range node {
+			if err := s.checkTables(child); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		n := syntaxNode(node)
+		if n["type"] == "TABLE_FUNCTION" || n["type"] == "SHOW_REF" {
+			s.system = true
+		}
+		if name := n.text("table_name"); n["type"] == "BASE_TABLE" || n["type"] == "SHOW_REF" && name != "" {
+			if err := s.addTable(n, strings.Trim(name, `"`)); err != nil {
+				return err
+			}
+		}
+		for _, child := range node {
+			if err := s.checkTables(child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *statement) addTable(n syntaxNode, name string) error {
+	schema, catalog := strings.ToLower(n.text("schema_name")), strings.ToLower(n.text("catalog_name"))
+	// A name of two parts may be that of a catalog.
+	if !slices.Contains(schemas, schema) && !(catalog == "" && slices.Contains(catalogs, schema)) || !slices.Contains(catalogs, catalog) || strings.ContainsAny(name, "./\\*?:[") {
+		return &QueryError{Message: "Table with name " + name + " does not exist!", Hint: "queries read the tables that SHOW TABLES lists, and no files"}
+	}
+	s.system = s.system || schema == "information_schema" || schema == "pg_catalog" || strings.HasPrefix(strings.ToLower(name), "duckdb_")
+	s.tables = append(s.tables, strings.ToLower(name))
+	return nil
+}
+
+// reads reports whether the statement may read a table.
+func (s *statement) reads(table string) bool {
+	return s.system || slices.Contains(s.tables, strings.ToLower(table))
+}
+
+// A syntaxNode is an object in DuckDB's syntax tree.
+type syntaxNode map[string]any
+
+// text returns a member that is text, or "".
+func (n syntaxNode) text(key string) string {
+	text, _ := n[key].(string)
+	return text
+}
+
+// child returns a member that is an object, or nil.
+func (n syntaxNode) child(key string) syntaxNode {
+	child, _ := n[key].(map[string]any)
+	return child
+}
+
+// list returns the objects of a member that is an array.
+func (n syntaxNode) list(key string) (all []syntaxNode) {
+	items, _ := n[key].([]any)
+	for _, item := range items {
+		if node, ok := item.(map[string]any); ok {
+			all = append(all, node)
+		}
+	}
+	return all
+}
+
+// nodes returns all objects that are members of the node, or in an array of one.
+func (n syntaxNode) nodes() (all []syntaxNode) {
+	for key, member := range n {
+		if child, ok := member.(map[string]any); ok {
+			all = append(all, child)
+		}
+		all = append(all, n.list(key)...)
+	}
+	return all
+}
+
+// checkStatement returns an error unless all functions are listed, their arguments
+// bounded, and depth and growth within bounds.
+func checkStatement(statement any) error {
+	if err := checkNode(statement, 0); err != nil {
+		return err
+	}
+	if growthOf(statement) > growthMax {
+		return &QueryError{
+			Message: fmt.Sprintf("the query may multiply the size of its values by more than %d", growthMax),
+			Hint:    "join fewer texts, lists and structs, or shorter ones",
+		}
+	}
+	return nil
+}
+
+func checkNode(node any, depth int) error {
+	if depth > treeMax {
+		return &QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
+	}
+	switch node := node.(type) {
+	case []any:
+		for _, child := range node {
+			if err := checkNode(child, depth+1); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		return checkObject(node, depth)
+	}
+	return nil
+}
+
+func checkObject(node syntaxNode, depth int) error {
+	if names, _ := node["column_names"].([]any); len(names) > namesMax {
+		return &QueryError{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
+	}
+	if size, ok := node["size"].(float64); ok && size > countMax {
+		return &QueryError{Message: fmt.Sprintf("an array type has %.0f elements, and at most %d are read", size, countMax), Hint: "use a list: INTEGER[]"}
+	}
+	if name := node.text("function_name"); name != "" {
+		if !scalarFunctions[strings.ToLower(name)] {
+			return errNotListed(name)
+		}
+		if err := checkCall(node); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(lambdaFunctions, strings.ToLower(node.text("function_name"))) {
+		if err := checkArrows(node.nodes()); err != nil {
+			return err
+		}
+	}
+	if node["type"] == "TABLE_FUNCTION" {
+		return checkTableFunction(node, depth)
+	}
+	for _, child := range node {
+		if err := checkNode(child, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTableFunction checks a function that gives rows, which are not in memory at the
+// same time: its arguments need no bounds.
+func checkTableFunction(node syntaxNode, depth int) error {
+	call := node.child("function")
+	if name := call.text("function_name"); !tableFunctions[strings.ToLower(name)] {
+		return errNotListed(name)
+	}
+	for _, child := range []any{call["children"], node["sample"]} {
+		if err := checkNode(child, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

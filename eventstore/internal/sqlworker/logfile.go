@@ -1,0 +1,190 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/frame"
+)
+
+// A logFile is a mapped file of the log, with what its frames are. What has been read of it
+// stays for the next query, which reads only what was appended since.
+type logFile struct {
+	number uint64
+	mapped []byte
+	end    int64                  // up to which frames have been read
+	frames map[uint32][]*logFrame // by table, in the order of the log
+	users  int                    // queries that read it
+}
+
+// A logFrame is the rows of one append.
+type logFrame struct {
+	position         manifest.Position
+	schema           uint64
+	rows             int
+	minTime, maxTime int64 // microseconds
+	ids              []int32
+	columns          *event.Columns
+}
+
+// find returns the index of the column with an ID.
+func (f *logFrame) find(id int32) (int, bool) {
+	i := slices.Index(f.ids, id)
+	return i, i >= 0
+}
+
+// logFiles are the files that are mapped.
+type logFiles struct {
+	folder string
+	mu     sync.Mutex
+	files  map[uint64]*logFile
+}
+
+func newLogFiles(folder string) *logFiles {
+	return &logFiles{folder: folder, files: map[uint64]*logFile{}}
+}
+
+// A logView is what a query reads of the log. Close it after the query.
+type logView struct {
+	from  *logFiles
+	files []*logFile
+	ends  []int64
+}
+
+// open maps the files from first on up to their ends. Files that the parent no longer lists
+// are closed once no query reads them.
+func (l *logFiles) open(first uint64, ends []wal.FileEnd) (*logView, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := &logView{from: l}
+	for _, end := range ends {
+		if end.Number < first || end.End <= wal.FirstFrame {
+			continue
+		}
+		f, err := l.read(end)
+		if err != nil {
+			v.release()
+			return nil, fmt.Errorf("read file %d of the log: %w", end.Number, err)
+		}
+		f.users++
+		v.files, v.ends = append(v.files, f), append(v.ends, end.End)
+	}
+	l.evict(ends)
+	return v, nil
+}
+
+// read returns a file whose frames are known up to an end.
+func (l *logFiles) read(end wal.FileEnd) (*logFile, error) {
+	f := l.files[end.Number]
+	if f == nil {
+		mapped, err := mapFile(wal.Path(l.folder, end.Number))
+		if err != nil {
+			return nil, err
+		}
+		f = &logFile{number: end.Number, mapped: mapped, end: wal.FirstFrame, frames: map[uint32][]*logFrame{}}
+		l.files[end.Number] = f
+	}
+	return f, f.readTo(end)
+}
+
+func mapFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	mapped, err := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	return mapped, os.NewSyscallError("mmap", err)
+}
+
+// readTo reads the heads of the frames up to an end.
+func (f *logFile) readTo(end wal.FileEnd) error {
+	for f.end < end.End {
+		if i := slices.IndexFunc(end.Damaged, func(s wal.Span) bool { return s.Begin == f.end }); i >= 0 {
+			f.end = end.Damaged[i].End
+			continue
+		}
+		if f.end+frame.PrefixSize > int64(len(f.mapped)) {
+			return fmt.Errorf("a frame at %d begins beyond the file", f.end)
+		}
+		length := int64(binary.LittleEndian.Uint32(f.mapped[f.end:]))
+		begin := f.end + frame.PrefixSize
+		if length == 0 || begin+length > int64(len(f.mapped)) {
+			return fmt.Errorf("the frame at %d has %d bytes", f.end, length)
+		}
+		record := f.mapped[begin : begin+length]
+		if wal.Kind(record[0]) == wal.Rows {
+			if err := f.add(record); err != nil {
+				return fmt.Errorf("the frame at %d: %w", f.end, err)
+			}
+		}
+		f.end = begin + length
+	}
+	return nil
+}
+
+func (f *logFile) add(record []byte) error {
+	var e wal.Entry
+	if err := e.Decode(record); err != nil {
+		return err
+	}
+	if e.Rows() > 0 {
+		f.frames[e.Table] = append(f.frames[e.Table], &logFrame{
+			position: manifest.Position{File: f.number, Offset: f.end}, schema: e.Schema, rows: e.Rows(),
+			minTime: e.MinTime, maxTime: e.MaxTime, ids: e.IDs, columns: e.Columns,
+		})
+	}
+	return nil
+}
+
+// evict closes files that are not listed and that no query reads.
+func (l *logFiles) evict(listed []wal.FileEnd) {
+	for number, f := range l.files {
+		if f.users == 0 && !slices.ContainsFunc(listed, func(e wal.FileEnd) bool { return e.Number == number }) {
+			_ = unix.Munmap(f.mapped)
+			delete(l.files, number)
+		}
+	}
+}
+
+// of returns the frames of a table, in the order of the log.
+func (v *logView) of(table uint32) (frames []*logFrame) {
+	v.from.mu.Lock()
+	defer v.from.mu.Unlock()
+	for i, f := range v.files {
+		for _, one := range f.frames[table] {
+			if one.position.Offset < v.ends[i] {
+				frames = append(frames, one)
+			}
+		}
+	}
+	return frames
+}
+
+// close gives the files back. Nothing may read the frames afterwards.
+func (v *logView) close() {
+	v.from.mu.Lock()
+	defer v.from.mu.Unlock()
+	v.release()
+}
+
+func (v *logView) release() {
+	for _, f := range v.files {
+		f.users--
+	}
+	v.files = nil
+}

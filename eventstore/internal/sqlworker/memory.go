@@ -1,0 +1,128 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/document"
+)
+
+// DuckDB accounts for its buffers, but not for the texts and lists of the rows that it
+// works on, nor for the states of some aggregates. So the memory of the whole worker is
+// watched while requests run, and the oldest of those since whose start it has grown by
+// more than a quarter of its limit ends once it is beyond the limit.
+
+const (
+	memoryInterval = 5 * time.Millisecond
+	// evictedTime is how long a request that was ended has to give memory back before
+	// the next one is ended.
+	evictedTime = 200 * time.Millisecond
+	// trimFrom is by how much the process must have grown during a request for the C
+	// library's free memory to be returned to the system.
+	trimFrom = 64 << 20
+)
+
+// A memoryWatch ends requests that need too much memory.
+type memoryWatch struct {
+	limit   int64
+	statm   *os.File
+	mu      sync.Mutex
+	running map[*watched]bool
+
+	trimming sync.Mutex // held while free memory is returned to the system
+}
+
+type watched struct {
+	cancel  context.CancelCauseFunc
+	started time.Time
+	before  int64 // bytes of the process
+	ended   bool
+}
+
+func newMemoryWatch(limit int64) *memoryWatch {
+	statm, _ := os.Open("/proc/self/statm") // without it nothing is watched but RLIMIT_DATA holds
+	return &memoryWatch{limit: limit, statm: statm, running: map[*watched]bool{}}
+}
+
+// resident returns the memory that the process shares with nobody, or 0 if it is not known.
+func (m *memoryWatch) resident() int64 {
+	if m.statm == nil {
+		return 0
+	}
+	var text [128]byte
+	n, _ := m.statm.ReadAt(text[:], 0)
+	fields := bytes.Fields(text[:n])
+	if len(fields) < 3 {
+		return 0
+	}
+	resident, _ := strconv.ParseInt(string(fields[1]), 10, 64)
+	shared, _ := strconv.ParseInt(string(fields[2]), 10, 64)
+	return (resident - shared) * int64(os.Getpagesize())
+}
+
+// add watches a request until release is called.
+func (m *memoryWatch) add(cancel context.CancelCauseFunc) (release func()) {
+	w := &watched{cancel: cancel, started: time.Now(), before: m.resident()}
+	m.mu.Lock()
+	m.running[w] = true
+	m.mu.Unlock()
+	return func() {
+		m.mu.Lock()
+		delete(m.running, w)
+		m.mu.Unlock()
+		m.trimAfter(w)
+	}
+}
+
+// trimAfter returns free memory to the system after a request since whose start the process
+// has grown. The C library would keep hundreds of megabytes that were values of aggregates,
+// and an arena of its own for each thread that had them.
+func (m *memoryWatch) trimAfter(w *watched) {
+	if m.resident()-w.before < trimFrom || !m.trimming.TryLock() {
+		return
+	}
+	go func() {
+		defer m.trimming.Unlock()
+		document.TrimAllocator()
+	}()
+}
+
+func (m *memoryWatch) run() {
+	for {
+		time.Sleep(memoryInterval)
+		if m.evictOldest() {
+			time.Sleep(evictedTime)
+		}
+	}
+}
+
+// evictOldest ends a request if the process is beyond its limit. It reports whether it did.
+func (m *memoryWatch) evictOldest() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.running) == 0 {
+		return false
+	}
+	now := m.resident()
+	if now <= m.limit {
+		return false
+	}
+	var oldest *watched
+	for w := range m.running {
+		if !w.ended && now-w.before > m.limit/4 && (oldest == nil || w.started.Before(oldest.started)) {
+			oldest = w
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	oldest.ended = true
+	oldest.cancel(errMemory)
+	return true
+}

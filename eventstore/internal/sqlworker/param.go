@@ -1,0 +1,68 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A Param is the value of a parameter of a statement: $1 or ? by its place, $name by its
+// name. Values are nil, bool, int, int64, float64, string, []byte and time.Time.
+type Param struct {
+	Name  string // "" for the next by place
+	Value any
+}
+
+func encodeParams(params []Param) ([]jsonParam, error) {
+	var all []jsonParam
+	for _, p := range params {
+		encoded := jsonParam{Name: p.Name}
+		switch value := p.Value.(type) {
+		case nil:
+		case bool:
+			encoded.Bool = &value
+		case int:
+			wide := int64(value)
+			encoded.Int = &wide
+		case int64:
+			encoded.Int = &value
+		case float64:
+			text := strconv.FormatFloat(value, 'g', -1, 64)
+			encoded.Float = &text
+		case string:
+			encoded.Text = &value
+		case []byte:
+			encoded.Bytes = &value
+		case time.Time:
+			encoded.Time = &value
+		default:
+			return nil, &QueryError{Message: fmt.Sprintf("a parameter cannot be a %T", value)}
+		}
+		all = append(all, encoded)
+	}
+	return all, nil
+}
+
+func decodeParams(params []jsonParam) (all []Param) {
+	for _, p := range params {
+		decoded := Param{Name: p.Name}
+		switch {
+		case p.Bool != nil:
+			decoded.Value = *p.Bool
+		case p.Int != nil:
+			decoded.Value = *p.Int
+		case p.Float != nil:
+			decoded.Value, _ = strconv.ParseFloat(*p.Float, 64)
+		case p.Text != nil:
+			decoded.Value = *p.Text
+		case p.Bytes != nil:
+			decoded.Value = *p.Bytes
+		case p.Time != nil:
+			decoded.Value = *p.Time
+		}
+		all = append(all, decoded)
+	}
+	return all
+}

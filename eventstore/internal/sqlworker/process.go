@@ -1,0 +1,347 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/internal/child"
+)
+
+// A process is a worker, seen from its parent.
+type process struct {
+	client   *Client
+	settings settings
+	process  *os.Process
+	control  int // descriptor of the socket that takes those of requests
+	stderr   *child.Tail
+	exited   chan struct{} // closed when the process has ended
+	state    *os.ProcessState
+
+	// Under client.mu.
+	requests int // under way
+	most     int // requests that were under way at the same time since there was none
+	idle     *time.Timer
+	retired  bool // gets no more requests
+	killed   bool
+}
+
+// start starts a worker. The caller holds client.mu.
+func (c *Client) start(writer bool) (*process, error) {
+	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Writer: writer, Memory: c.options.Memory, Threads: c.options.Threads}}
+	if err := p.start(&c.starter); err != nil {
+		return nil, fmt.Errorf("eventstore: start a SQL worker: %w", err)
+	}
+	return p, nil
+}
+
+func (p *process) start(starter *child.Starter) error {
+	text, err := json.Marshal(p.settings)
+	if err != nil {
+		return err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "sql worker")
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		_ = unix.Close(pair[0])
+		return err
+	}
+	defer null.Close()
+	stderr, theirStderr, err := os.Pipe()
+	if err != nil {
+		_ = unix.Close(pair[0])
+		return err
+	}
+	defer theirStderr.Close()
+	p.process, err = starter.Start(child.Command{
+		Name: "sql-worker", Env: []string{workerVariable + "=" + string(text), "TZ=UTC"},
+		Files: []*os.File{null, null, theirStderr, theirs},
+	})
+	if err != nil {
+		_ = unix.Close(pair[0])
+		_ = stderr.Close()
+		return err
+	}
+	p.control, p.stderr = pair[0], child.ReadTail(stderr)
+	go func() {
+		p.state, _ = p.process.Wait()
+		p.stderr.Finish()
+		_ = os.RemoveAll(p.settings.temp()) // before the next one is started
+		close(p.exited)
+		starter.Ended()
+		p.client.forget(p)
+	}()
+	return nil
+}
+
+// forget drops a process that has ended.
+func (c *Client) forget(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = unix.Close(p.control)
+	p.control, p.retired = -1, true
+	if c.queries == p {
+		c.queries = nil
+	}
+	if c.writer == p {
+		c.writer = nil
+	}
+	delete(c.alone, p)
+}
+
+// kill ends a process that does not end by itself.
+func (p *process) kill() {
+	p.client.mu.Lock()
+	p.killed, p.retired = true, true
+	p.client.mu.Unlock()
+	_ = p.process.Kill()
+}
+
+// end ends a process and waits for its end.
+func (p *process) end() {
+	p.kill()
+	<-p.exited
+}
+
+// acquire returns a worker for a request, which release gives back.
+func (c *Client) acquire(q *request, alone bool) (*process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	place, writer := &c.queries, false
+	if q.Segment != nil || q.Merge != nil {
+		place, writer = &c.writer, true
+	}
+	p := *place
+	if alone || p == nil || p.retired {
+		var err error
+		if p, err = c.start(writer); err != nil {
+			return nil, err
+		}
+		if alone {
+			c.alone[p] = true
+		} else {
+			*place = p
+		}
+	}
+	if p.requests++; p.requests == 1 {
+		p.most = 0
+	}
+	p.most = max(p.most, p.requests)
+	if p.idle != nil {
+		p.idle.Stop()
+	}
+	return p, nil
+}
+
+// release gives a worker back. One without requests ends after a while.
+func (p *process) release() {
+	c := p.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.requests--; p.requests > 0 {
+		return
+	}
+	wait := idleTime
+	if c.alone[p] {
+		wait = 0
+	}
+	p.idle = time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		idle := p.requests == 0
+		p.retired = p.retired || idle
+		c.mu.Unlock()
+		if idle {
+			p.kill()
+		}
+	})
+}
+
+// An answer is a request under way, seen from the parent.
+type answer struct {
+	process *process
+	ctx     context.Context
+	socket  *os.File
+	in      *messageReader
+	stop    func() bool // of what cancels the request with ctx
+	once    sync.Once
+}
+
+// errInnocent says that another request ended the worker.
+var errInnocent = errors.New("another query ended the worker")
+
+// ask sends a request. The caller reads the answer and calls finish.
+func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (*answer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	p, err := c.acquire(q, alone)
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{process: p, ctx: ctx}
+	if err := a.open(); err != nil {
+		p.release()
+		return nil, fmt.Errorf("eventstore: ask the SQL worker: %w", err)
+	}
+	a.stop = context.AfterFunc(ctx, a.cancel)
+	out := newMessageWriter(a.socket)
+	if err = out.writeJSON(requestMessage, q); err == nil {
+		if err = rest(out); err == nil {
+			err = out.write(endOfRequest)
+		}
+	}
+	if err == nil {
+		err = out.flush()
+	}
+	if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+		return nil, a.finish(err)
+	}
+	return a, nil // a worker that has ended says why when the answer is read
+}
+
+// open makes a socket and passes its other end to the worker.
+func (a *answer) open() error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	defer unix.Close(pair[1])
+	a.socket = os.NewFile(uintptr(pair[0]), "request")
+	a.in = newMessageReader(a.socket)
+	a.process.client.mu.Lock()
+	defer a.process.client.mu.Unlock()
+	if a.process.control < 0 {
+		return nil // the end of the socket says so
+	}
+	err = unix.Sendmsg(a.process.control, []byte{0}, unix.UnixRights(pair[1]), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	if err == unix.EPIPE || err == unix.ECONNRESET || err == nil {
+		return nil
+	}
+	_ = a.socket.Close()
+	return os.NewSyscallError("sendmsg", err)
+}
+
+// cancel tells the worker that the answer is no longer wanted, and kills one that goes on.
+func (a *answer) cancel() {
+	_ = a.closeWrite()
+	_ = a.socket.SetReadDeadline(time.Now().Add(grace))
+}
+
+func (a *answer) closeWrite() error {
+	raw, err := a.socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
+}
+
+// finish ends the request. err is what ended the reading: io.EOF at the end of the answer, an
+// answeredError, nil if the caller wants no more of it, or what went wrong, which finish
+// explains. The worker no longer reads any file for the request when it returns.
+func (a *answer) finish(err error) error {
+	a.once.Do(func() {
+		defer a.process.release()
+		a.stop()
+		a.cancel()
+		a.drain()
+		if err == io.EOF {
+			err = nil
+		} else if err != nil {
+			err = a.explain(err)
+		}
+		_ = a.socket.Close()
+	})
+	return err
+}
+
+// drain reads the rest of an answer, and kills a worker that does not end it.
+func (a *answer) drain() {
+	_, err := io.Copy(io.Discard, a.in.r)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		a.process.kill()
+		<-a.process.exited
+	}
+}
+
+// explain says why an answer ended early.
+func (a *answer) explain(err error) error {
+	answered, isAnswer := errors.AsType[*answeredError](err)
+	if isAnswer && answered.err != errCanceled {
+		return answered.err
+	}
+	if cause := context.Cause(a.ctx); cause != nil {
+		return cause
+	}
+	c, p := a.process.client, a.process
+	ended := false
+	select {
+	case <-p.exited:
+		ended = true
+	case <-time.After(grace):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case !ended:
+		p.retired = true
+		return fmt.Errorf("eventstore: the SQL worker does not answer: %w", err)
+	case p.most > 1:
+		return errInnocent
+	}
+	report := p.stderr.String()
+	c.options.Log.Warn("a query ended the SQL worker", "state", p.state.String(), "report", crashLine(report))
+	if strings.Contains(report, "out of memory") || strings.Contains(report, "bad_alloc") {
+		return errMemory
+	}
+	if p.killed {
+		return &QueryError{Message: "the query did not end when it had to, and its process was killed", Hint: "narrow it by time"}
+	}
+	return &crashError{QueryError{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
+}
+
+// endOfProcess says how a process ended.
+func endOfProcess(p *process) string {
+	if line := crashLine(p.stderr.String()); line != "" {
+		return line
+	}
+	return p.state.String()
+}
+
+// crashLine returns the line of a report that says why the process gave up.
+func crashLine(report string) string {
+	const longest = 200
+	for line := range strings.Lines(report) {
+		for _, begin := range []string{"panic: ", "fatal error: ", "SIG", "terminate called", "sql worker: ", "runtime: "} {
+			if strings.HasPrefix(line, begin) {
+				return strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), longest)], ""))
+			}
+		}
+	}
+	return ""
+}
+
+// A crashError is a QueryError that is ErrCrashed.
+type crashError struct{ QueryError }
+
+func (e *crashError) Unwrap() []error { return []error{&e.QueryError, ErrCrashed} }

@@ -1,0 +1,304 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// A session is one request at work in a database of its own.
+type session struct {
+	worker   *worker
+	ctx      context.Context
+	database *database
+	conn     *conn
+	log      *logView
+	views    []*tableView
+	ended    chan struct{} // stops interruptWhenDone
+	watching sync.WaitGroup
+	failed   bool // the database is not used again
+}
+
+// newSession takes a database. Close it with close.
+func (w *worker) newSession(ctx context.Context, memory int64) (*session, error) {
+	db, err := w.databases.take(memory)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{worker: w, ctx: ctx, database: db, ended: make(chan struct{})}
+	if s.conn, err = connect(db.db); err != nil {
+		w.databases.put(db, true)
+		return nil, err
+	}
+	s.watching.Go(s.interruptWhenDone)
+	return s, nil
+}
+
+// interruptWhenDone interrupts the query once its context is done. It does so again and
+// again, because DuckDB forgets an interrupt that comes just before a statement
+// begins.
+func (s *session) interruptWhenDone() {
+	select {
+	case <-s.ctx.Done():
+	case <-s.ended:
+		return
+	}
+	for {
+		s.conn.interrupt()
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-s.ended:
+			return
+		}
+	}
+}
+
+func (s *session) close() {
+	close(s.ended)
+	s.watching.Wait()
+	_ = s.conn.exec("ROLLBACK") // fails if no transaction has begun
+	for _, v := range s.views {
+		s.failed = s.failed || s.conn.exec("DROP VIEW main."+quote(v.table.Name)) != nil
+	}
+	s.conn.close()
+	for _, v := range s.views {
+		v.close()
+	}
+	if s.log != nil {
+		s.log.close()
+	}
+	s.worker.databases.put(s.database, s.failed)
+}
+
+// query answers a query.
+func (w *worker) query(ctx context.Context, q *queryRequest, in *job) error {
+	ctx, stop := withTimeLimit(ctx, cmp.Or(q.Limits.Time, timeDefault))
+	defer stop()
+	defer context.AfterFunc(ctx, in.hurry)()
+	s, err := w.newSession(ctx, cmp.Or(q.Limits.Memory, memoryDefault))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.answer(q, in); err != nil {
+		s.failed = true
+		return s.explainError(err, q.SQL)
+	}
+	return nil
+}
+
+// answer creates the tables that the query reads, and sends its result.
+func (s *session) answer(q *queryRequest, in *job) error {
+	if err := s.createExternal(q.External, in); err != nil {
+		return err
+	}
+	parsed, err := s.conn.parse(q.SQL)
+	if err != nil {
+		return err
+	}
+	if parsed != nil {
+		if err := s.createViews(q, parsed); err != nil {
+			return err
+		}
+	}
+	// The read-only transaction is the second lock behind the check of the statement's
+	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
+	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
+		return err
+	}
+	stmt, err := s.prepare(q.SQL, parsed != nil)
+	if err != nil {
+		return err
+	}
+	defer duck.DestroyPrepare(&stmt)
+	if err := bind(stmt, decodeParams(q.Params)); err != nil {
+		return err
+	}
+	return s.send(stmt, q.Limits.Rows, in)
+}
+
+// createViews creates the tables that a statement reads as views.
+func (s *session) createViews(q *queryRequest, parsed *statement) error {
+	m, err := s.worker.manifests.load(q.Version)
+	if err != nil {
+		return err
+	}
+	if s.log, err = s.worker.log.open(m.LogStart, q.Ends); err != nil {
+		return err
+	}
+	for _, t := range m.Tables {
+		if !parsed.reads(t.Name) {
+			continue
+		}
+		if err := s.createView(t, selection{frames: s.log.of(t.ID), files: t.Files}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) createView(t *manifest.Table, from selection) error {
+	v := newTableView(s.worker.settings.Folder, t, from)
+	s.views = append(s.views, v)
+	if err := s.conn.exec("CREATE OR REPLACE VIEW main." + quote(t.Name) + " AS " + v.sql()); err != nil {
+		if outOfMemory(err) {
+			return err
+		}
+		return fmt.Errorf("read table %s: %s", t.Name, err.Error())
+	}
+	return nil
+}
+
+// prepare prepares a statement that only reads.
+func (s *session) prepare(sql string, parsed bool) (stmt duck.PreparedStatement, err error) {
+	var stmts duck.ExtractedStatements
+	defer duck.DestroyExtracted(&stmts)
+	n := duck.ExtractStatements(s.conn.c, sql, &stmts)
+	if message := duck.ExtractStatementsError(stmts); n == 0 && message != "" {
+		return stmt, duckError(message)
+	}
+	if n != 1 || !parsed {
+		return stmt, errNotReading("the query is not one statement that only reads")
+	}
+	if duck.PrepareExtractedStatement(s.conn.c, stmts, 0, &stmt) == duck.StateError {
+		err = duckError(duck.PrepareError(stmt))
+	} else if kind := duck.PreparedStatementType(stmt); kind != duck.StatementTypeSelect && kind != duck.StatementTypeExplain {
+		err = errNotReading("the statement is not one that only reads")
+	}
+	if err != nil {
+		duck.DestroyPrepare(&stmt)
+	}
+	return stmt, err
+}
+
+// send runs a statement and sends its rows, at most limit of them; 0 is no limit.
+func (s *session) send(stmt duck.PreparedStatement, limit int64, in *job) error {
+	var pending duck.PendingResult
+	defer duck.DestroyPending(&pending)
+	if duck.PendingPreparedStreaming(stmt, &pending) == duck.StateError {
+		return duckError(duck.PendingError(pending))
+	}
+	r := &result{}
+	defer r.close()
+	if duck.ExecutePending(pending, &r.res) == duck.StateError {
+		return duckError(duck.ResultError(&r.res))
+	}
+	if err := r.describe(); err != nil {
+		return err
+	}
+	columns := []resultColumn{}
+	for i, name := range r.names {
+		columns = append(columns, resultColumn{name, r.types[i]})
+	}
+	if err := in.out.writeJSON(columnsMessage, columns); err != nil {
+		return err
+	}
+	truncated, err := s.sendRows(r, limit, in)
+	if err != nil {
+		return err
+	}
+	return in.out.writeJSON(doneMessage, outcome{Truncated: truncated})
+}
+
+func (s *session) sendRows(r *result, limit int64, in *job) (truncated bool, err error) {
+	stream := ipc.NewWriter(arrowPieces{in.out}, ipc.WithSchema(r.schema))
+	for sent := int64(0); ; {
+		if err := context.Cause(s.ctx); err != nil {
+			return false, err
+		}
+		batch, err := r.next()
+		if err != nil {
+			return false, err
+		}
+		if batch == nil {
+			return truncated, stream.Close()
+		}
+		rows := batch.NumRows()
+		if truncated = limit > 0 && sent+rows > limit; truncated {
+			whole := batch
+			batch = whole.NewSlice(0, limit-sent)
+			whole.Release()
+		}
+		err = stream.Write(batch)
+		batch.Release()
+		if err == nil {
+			err = in.out.flush()
+		}
+		if err != nil {
+			return false, err
+		}
+		if sent += rows; truncated {
+			return true, stream.Close()
+		}
+	}
+}
+
+// arrowPieces writes pieces of an Arrow IPC stream.
+type arrowPieces struct{ out *messageWriter }
+
+// Write implements io.Writer.
+func (p arrowPieces) Write(b []byte) (int, error) {
+	return len(b), p.out.write(arrowMessage, b)
+}
+
+// explainError says in our words why the query ended.
+func (s *session) explainError(err error, sql string) error {
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
+	}
+	if outOfMemory(err) {
+		return errMemory
+	}
+	return queryError(err, sql)
+}
+
+// withTimeLimit returns ctx, ended when a query has run for the longest time allowed.
+func withTimeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, &QueryError{
+		Message: "the query took longer than " + limit.String(), Hint: "narrow it by time",
+	})
+}
+
+// createExternal creates tables whose rows the parent sends, until it has sent all.
+func (s *session) createExternal(tables []externalTable, in *job) error {
+	inserts := make([]string, len(tables))
+	for i, t := range tables {
+		types := []byte(`[{`)
+		var columns []string
+		for j, c := range t.Columns {
+			if j > 0 {
+				types = append(types, ',')
+			}
+			types = AppendString(append(AppendString(types, c.Name), ':'), c.Type)
+			columns = append(columns, quote(c.Name)+" "+c.Type)
+		}
+		types = append(types, `}]`...)
+		if err := s.conn.exec("CREATE TEMP TABLE " + quote(t.Name) + " (" + strings.Join(columns, ", ") + ")"); err != nil {
+			return err
+		}
+		inserts[i] = "INSERT INTO temp." + quote(t.Name) + " BY NAME SELECT unnest(from_json(CAST(? AS JSON), " + literal(string(types)) + "), max_depth := 2)"
+	}
+	for {
+		index, rows, err := in.nextRows()
+		if err != nil || rows == nil {
+			return err
+		}
+		if index >= len(inserts) {
+			return errMessage
+		}
+		if _, err := s.conn.run(inserts[index], Param{Value: string(rows)}); err != nil {
+			return fmt.Errorf("copy %s for the query: %w", tables[index].Name, errors.New(err.Error()))
+		}
+	}
+}

@@ -1,0 +1,204 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+func TestHotRows(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events", column(5, "amount", event.Float64), column(6, "flag", event.Bool), column(7, "data", event.JSON), column(8, "small", event.Int32))
+	rows := 0
+	for _, n := range []int{1, 10, 3000, 7, 1000} {
+		f.appendFrame(1, frameOf(table, n, testRow(rows)))
+		rows += n
+	}
+	f.want(`SELECT count(*), count(DISTINCT id), min(id), max(id) FROM events`, "4018,4018,0,4017")
+	f.want(`SELECT count(*) FROM events`, "4018")
+	f.want(`SELECT sum(amount), count(flag), bool_and(flag), max(data->>'id'), sum(small) FROM events WHERE id < 10`, "22.5,5,true,9,5")
+	f.want(`SELECT event, count(*) FROM events GROUP BY 1 ORDER BY 1 LIMIT 2`, "event--0,402\nevent-x-1,402")
+	f.want(`SELECT time, event FROM events WHERE id = 3017`, "2026-11-22 00:50:17,event-xxxxxxx-7")
+	f.want(`DESCRIBE events`, "id,BIGINT,YES,,,\ntime,TIMESTAMP,YES,,,\nevent,VARCHAR,YES,,,\namount,DOUBLE,YES,,,\nflag,BOOLEAN,YES,,,\ndata,JSON,YES,,,\nsmall,INTEGER,YES,,,")
+	f.want(`SHOW TABLES`, "events")
+	f.appendFrame(2, frameOf(table, 5, testRow(rows)))
+	f.want(`SELECT count(*), count(DISTINCT id) FROM events`, "4023,4023")
+	f.m.LogStart = 2
+	f.save()
+	f.want(`SELECT count(*) FROM events`, "5")
+}
+
+func TestNoRows(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.addTable("events")
+	f.want(`SELECT count(*) FROM events`, "0")
+	f.want(`FROM events`, "")
+	f.want(`SELECT 1`, "1")
+}
+
+func TestSchemaVersions(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events", column(5, "n", event.Int64), column(6, "text", event.String))
+	f.appendFrame(1, frameOf(table, 10, testRow(0)))
+	old := table.Current()
+	grow := func(change func(columns []manifest.Column) []manifest.Column) {
+		next := &manifest.Schema{Version: table.Current().Version + 1, Columns: change(append([]manifest.Column{}, table.Current().Columns...))}
+		table.Schemas = append(table.Schemas, next)
+		table.NextColumn = 20
+		f.save()
+	}
+	_ = old
+	grow(func(c []manifest.Column) []manifest.Column { return append(c, column(7, "added", event.Float64)) })
+	f.appendFrame(1, frameOf(table, 10, testRow(10)))
+	grow(func(c []manifest.Column) []manifest.Column {
+		c[3].Type, c[4].Type = event.Float64, event.JSON
+		return append(c, column(8, "nothing", 0))
+	})
+	f.appendFrame(1, frameOf(table, 10, testRow(20)))
+	f.want(`SELECT count(*), count(added), sum(added), count(nothing) FROM events`, "30,20,195,0")
+	f.want(`SELECT id, n, text FROM events WHERE id IN (0, 20) ORDER BY id`, "0,1,\"text 0\"\n20,10,{\"id\": 20}")
+	f.want(`SELECT column_type FROM (DESCRIBE events)`, "BIGINT\nTIMESTAMP\nVARCHAR\nDOUBLE\nJSON\nDOUBLE\nINTEGER")
+}
+
+func TestParameters(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 100, testRow(0)))
+	got := f.ask(`SELECT count(*) FROM events WHERE id < ? AND time >= ? AND event LIKE ?`, Param{Value: 50}, Param{Value: testDay.Add(10 * time.Second)}, Param{Value: "%-1"})
+	if got != "4" {
+		t.Errorf("got %s", got)
+	}
+	if got := f.ask(`SELECT $a, $b, $a`, Param{Name: "b", Value: "x"}, Param{Name: "a", Value: nil}); got != ",x," {
+		t.Errorf("got %s", got)
+	}
+	for _, params := range [][]Param{nil, {{Value: 1}, {Value: 2}}, {{Name: "y", Value: 1}}} {
+		if _, err := read(f.query(t.Context(), `SELECT $x`, params...)); err == nil {
+			t.Errorf("%v was taken", params)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	f := newFolder(t, Options{})
+	ask := func(sql string, limits Limits) (*Rows, error) {
+		return f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Limits: limits})
+	}
+	rows, err := ask(`FROM range(10000)`, Limits{Rows: 3000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for rows.Next() {
+		n++
+	}
+	if n != 3000 || !rows.Truncated() || rows.Err() != nil {
+		t.Errorf("%d rows, truncated %v, %v", n, rows.Truncated(), rows.Err())
+	}
+	rows.Close()
+	begin := time.Now()
+	_, err = read(ask(endless, Limits{Time: 100 * time.Millisecond}))
+	if q, ok := errors.AsType[*QueryError](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > 5*time.Second {
+		t.Errorf("after %v: %v", time.Since(begin), err)
+	}
+	_, err = read(ask(`SELECT list(i) FROM range(100000000) t(i)`, Limits{Memory: 64 << 20}))
+	if q, ok := errors.AsType[*QueryError](err); !ok || q.Message != errMemory.Message {
+		t.Errorf("a query beyond its memory: %v", err)
+	}
+	f.want(`SELECT 1`, "1")
+}
+
+// endless runs for hours, and gives rows only at its end.
+const endless = `SELECT count(*) FROM range(100000000000) a(i) WHERE hash(i) = 1`
+
+func TestCancel(t *testing.T) {
+	f := newFolder(t, Options{})
+	for _, delay := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), delay)
+		_, err := read(f.query(ctx, endless))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %v: %v", delay, err)
+		}
+	}
+	rows, err := f.query(t.Context(), `SELECT i, repeat('x', 1000) AS text FROM range(1000000000) t(i)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10_000 {
+		if !rows.Next() || rows.Row()[0] != int64(i) {
+			t.Fatalf("row %d: %v, %v", i, rows.Row(), rows.Err())
+		}
+	}
+	begin := time.Now()
+	rows.Close()
+	if rows.Next() || time.Since(begin) > time.Second {
+		t.Errorf("the result goes on %v after Close", time.Since(begin))
+	}
+	f.want(`SELECT 1`, "1")
+	if f.client.queries == nil || f.client.queries.killed {
+		t.Error("the worker was killed")
+	}
+}
+
+func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
+	f := newFolder(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	for range 4 {
+		go func() {
+			_, err := read(f.query(ctx, endless))
+			done <- err
+		}()
+	}
+	time.Sleep(200 * time.Millisecond)
+	begin := time.Now()
+	f.want(`SELECT 1`, "1")
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("a fifth query took %v", took)
+	}
+	cancel()
+	for range 4 {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	f := newFolder(t, Options{})
+	for sql, want := range map[string]any{
+		`NULL`: nil, `true`: true, `1::TINYINT`: int64(1), `-5::SMALLINT`: int64(-5), `1::UBIGINT`: uint64(1), `7::UINTEGER`: int64(7),
+		`1.5::FLOAT`: float32(1.5), `1.5::DOUBLE`: 1.5, `12.30::DECIMAL(10,2)`: Number("12.30"), `-0.05::DECIMAL(4,2)`: Number("-0.05"),
+		`'x'`: "x", `'{"a": 1}'::JSON`: JSON(`{"a": 1}`), `'\x01a'::BLOB`: []byte("\x01a"), `170141183460469231731687303715884105727::HUGEINT`: Number("170141183460469231731687303715884105727"),
+		`340282366920938463463374607431768211455::UHUGEINT`: Number("340282366920938463463374607431768211455"),
+		`'2026-11-22'::DATE`: "2026-11-22", `'12:34:56.5'::TIME`: "12:34:56.5", `INTERVAL '1 month 2 days 3 seconds'`: "1 months 2 days 3s",
+		`'2026-11-22 01:02:03'::TIMESTAMP`: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC), `'2026-11-22 01:02:03.000000004'::TIMESTAMP_NS`: time.Date(2026, 11, 22, 1, 2, 3, 4, time.UTC),
+		`'2026-11-22 01:02:03'::TIMESTAMP_S`: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC), `'2026-11-22 01:02:03+01'::TIMESTAMPTZ`: time.Date(2026, 11, 22, 0, 2, 3, 0, time.UTC),
+		`'infinity'::TIMESTAMP`: "infinity", `'-infinity'::TIMESTAMP`: "-infinity", `'b'::ENUM('a', 'b')`: "b",
+		`'00112233-4455-6677-8899-aabbccddeeff'::UUID`: "00112233-4455-6677-8899-aabbccddeeff", `[1, NULL, 3]`: []any{int64(1), nil, int64(3)},
+		`[1, 2]::INTEGER[2]`: []any{int64(1), int64(2)}, `{'a': 1, 'b': ['x']}`: Struct{{"a", int64(1)}, {"b", []any{"x"}}},
+		`MAP {'k': 1.5::DOUBLE}`: Struct{{"k", 1.5}}, `[['[1]'::JSON]]`: []any{[]any{JSON("[1]")}},
+	} {
+		rows, err := f.query(t.Context(), "SELECT "+sql)
+		if err != nil {
+			t.Errorf("%s: %v", sql, err)
+			continue
+		}
+		if !rows.Next() {
+			t.Errorf("%s: %v", sql, rows.Err())
+		} else if got := rows.Row()[0]; fmt.Sprintf("%T %#v", got, got) != fmt.Sprintf("%T %#v", want, want) {
+			t.Errorf("%s: got %T %#v, want %T %#v", sql, got, got, want, want)
+		}
+		rows.Close()
+	}
+	if _, err := read(f.query(t.Context(), `SELECT '101'::BIT`)); err == nil {
+		t.Error("a BIT was sent")
+	}
+}

@@ -1,0 +1,245 @@
+#include "scan.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "duckdb.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static log_scan *published;
+static uint64_t last_id;
+
+uint64_t scan_publish(log_scan *scan) {
+	pthread_mutex_lock(&lock);
+	scan->id = ++last_id;
+	scan->next = published;
+	published = scan;
+	pthread_mutex_unlock(&lock);
+	return scan->id;
+}
+
+void scan_withdraw(log_scan *scan) {
+	pthread_mutex_lock(&lock);
+	for (log_scan **at = &published; *at; at = &(*at)->next) {
+		if (*at == scan) {
+			*at = scan->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static const log_scan *find_scan(uint64_t id) {
+	pthread_mutex_lock(&lock);
+	const log_scan *scan = published;
+	while (scan && scan->id != id)
+		scan = scan->next;
+	pthread_mutex_unlock(&lock);
+	return scan;
+}
+
+// A text_cell is a string as DuckDB's vectors hold it: up to 12 bytes inside, longer ones
+// by their address, with the first four for comparison.
+typedef union {
+	struct {
+		uint32_t length;
+		char text[12];
+	} inside;
+	struct {
+		uint32_t length;
+		char prefix[4];
+		const char *text;
+	} outside;
+} text_cell;
+
+static duckdb_logical_type create_type(int32_t kind) {
+	switch (kind) {
+	case SCAN_BOOL: return duckdb_create_logical_type(DUCKDB_TYPE_BOOLEAN);
+	case SCAN_INT32: return duckdb_create_logical_type(DUCKDB_TYPE_INTEGER);
+	case SCAN_INT64: return duckdb_create_logical_type(DUCKDB_TYPE_BIGINT);
+	case SCAN_FLOAT64: return duckdb_create_logical_type(DUCKDB_TYPE_DOUBLE);
+	case SCAN_STRING: return duckdb_create_logical_type(DUCKDB_TYPE_VARCHAR);
+	case SCAN_TIMESTAMP: return duckdb_create_logical_type(DUCKDB_TYPE_TIMESTAMP);
+	case SCAN_TIMESTAMP_NS: return duckdb_create_logical_type(DUCKDB_TYPE_TIMESTAMP_NS);
+	case SCAN_BYTES: return duckdb_create_logical_type(DUCKDB_TYPE_BLOB);
+	}
+	duckdb_logical_type type = duckdb_create_logical_type(DUCKDB_TYPE_VARCHAR);
+	duckdb_logical_type_set_alias(type, "JSON");
+	return type;
+}
+
+static void bind_scan(duckdb_bind_info info) {
+	duckdb_value id = duckdb_bind_get_parameter(info, 0);
+	const log_scan *scan = find_scan((uint64_t)duckdb_get_int64(id));
+	duckdb_destroy_value(&id);
+	if (!scan) {
+		duckdb_bind_set_error(info, "log_frames: no such scan");
+		return;
+	}
+	for (uint64_t i = 0; i < scan->column_count; i++) {
+		duckdb_logical_type type = create_type(scan->columns[i].kind);
+		duckdb_bind_add_result_column(info, scan->columns[i].name, type);
+		duckdb_destroy_logical_type(&type);
+	}
+	duckdb_bind_set_cardinality(info, scan->rows, true);
+	duckdb_bind_set_bind_data(info, (void *)scan, NULL);
+}
+
+// A scan_state is shared by the threads of one scan in one statement.
+typedef struct {
+	_Atomic uint64_t next_group;
+	uint64_t column_count;
+	uint64_t columns[]; // of the log_scan
+} scan_state;
+
+// A scan_cursor is where one thread is.
+typedef struct {
+	uint64_t frame, end; // of the group
+	uint64_t row;        // of the frame
+} scan_cursor;
+
+static void begin_scan(duckdb_init_info info) {
+	const log_scan *scan = duckdb_init_get_bind_data(info);
+	uint64_t count = duckdb_init_get_column_count(info);
+	scan_state *state = calloc(1, sizeof *state + count * sizeof state->columns[0]);
+	if (!state) {
+		duckdb_init_set_error(info, "Out of Memory Error: log_frames");
+		return;
+	}
+	state->column_count = count;
+	for (uint64_t i = 0; i < count; i++)
+		state->columns[i] = duckdb_init_get_column_index(info, i);
+	duckdb_init_set_max_threads(info, scan->group_count ? scan->group_count : 1);
+	duckdb_init_set_init_data(info, state, free);
+}
+
+static void begin_thread(duckdb_init_info info) {
+	scan_cursor *cursor = calloc(1, sizeof *cursor);
+	if (!cursor) {
+		duckdb_init_set_error(info, "Out of Memory Error: log_frames");
+		return;
+	}
+	duckdb_init_set_init_data(info, cursor, free);
+}
+
+static void copy_texts(text_cell *to, const scan_vector *from, uint64_t first, uint64_t rows) {
+	const char *all = from->values;
+	const uint32_t *ends = from->ends + first;
+	uint32_t start = first ? ends[-1] : 0;
+	for (uint64_t i = 0; i < rows; i++) {
+		const char *text = all + start;
+		uint32_t length = ends[i] - start;
+		start = ends[i];
+		text_cell cell = {.inside = {.length = length}};
+		if (length > sizeof cell.inside.text) {
+			memcpy(cell.outside.prefix, text, sizeof cell.outside.prefix);
+			cell.outside.text = text;
+		} else if (length >= 8) {
+			memcpy(cell.inside.text, text, 8);
+			memcpy(cell.inside.text + length - 4, text + length - 4, 4);
+		} else if (length >= 4) {
+			memcpy(cell.inside.text, text, 4);
+			memcpy(cell.inside.text + length - 4, text + length - 4, 4);
+		} else {
+			for (uint32_t j = 0; j < length; j++)
+				cell.inside.text[j] = text[j];
+		}
+		to[i] = cell;
+	}
+}
+
+static void mark_nulls(duckdb_vector vector, const uint8_t *nulls, uint64_t at, uint64_t rows) {
+	duckdb_vector_ensure_validity_writable(vector);
+	uint64_t *validity = duckdb_vector_get_validity(vector);
+	for (uint64_t i = 0; i < rows; i++) {
+		if (!nulls || nulls[i])
+			validity[(at + i) / 64] &= ~(UINT64_C(1) << ((at + i) % 64));
+	}
+}
+
+static void copy_rows(duckdb_vector vector, uint64_t at, int32_t kind, const scan_vector *from, uint64_t first, uint64_t rows) {
+	bool absent = !from->values && !from->ends;
+	if (absent || from->nulls)
+		mark_nulls(vector, absent ? NULL : from->nulls + first, at, rows);
+	void *data = duckdb_vector_get_data(vector);
+	const int64_t *numbers = (const int64_t *)from->values + first;
+	switch (kind) {
+	case SCAN_BOOL:
+		for (uint64_t i = 0; i < rows; i++)
+			((bool *)data)[at + i] = !absent && numbers[i] != 0;
+		return;
+	case SCAN_INT32:
+		for (uint64_t i = 0; i < rows; i++)
+			((int32_t *)data)[at + i] = absent ? 0 : (int32_t)numbers[i];
+		return;
+	case SCAN_INT64:
+	case SCAN_FLOAT64:
+	case SCAN_TIMESTAMP:
+	case SCAN_TIMESTAMP_NS:
+		if (!absent)
+			memcpy((int64_t *)data + at, numbers, rows * sizeof *numbers);
+		return;
+	}
+	if (absent)
+		memset((text_cell *)data + at, 0, rows * sizeof(text_cell));
+	else
+		copy_texts((text_cell *)data + at, from, first, rows);
+}
+
+// next_rows finds the next frame that has rows for a thread, or returns NULL.
+static const scan_frame *next_rows(const log_scan *scan, scan_state *state, scan_cursor *cursor) {
+	for (;;) {
+		for (; cursor->frame < cursor->end; cursor->frame++, cursor->row = 0) {
+			if (cursor->row < scan->frames[cursor->frame].rows)
+				return &scan->frames[cursor->frame];
+		}
+		uint64_t group = atomic_fetch_add(&state->next_group, 1);
+		if (group >= scan->group_count)
+			return NULL;
+		cursor->frame = scan->groups[group];
+		cursor->end = scan->groups[group + 1];
+		cursor->row = 0;
+	}
+}
+
+static void read_scan(duckdb_function_info info, duckdb_data_chunk output) {
+	const log_scan *scan = duckdb_function_get_bind_data(info);
+	scan_state *state = duckdb_function_get_init_data(info);
+	scan_cursor *cursor = duckdb_function_get_local_init_data(info);
+	uint64_t capacity = duckdb_vector_size(), filled = 0;
+	while (filled < capacity) {
+		const scan_frame *frame = next_rows(scan, state, cursor);
+		if (!frame)
+			break;
+		uint64_t rows = frame->rows - cursor->row;
+		if (rows > capacity - filled)
+			rows = capacity - filled;
+		for (uint64_t i = 0; i < state->column_count; i++) {
+			uint64_t column = state->columns[i];
+			if (column < scan->column_count) // else DuckDB only counts the rows
+				copy_rows(duckdb_data_chunk_get_vector(output, i), filled, scan->columns[column].kind,
+				          &frame->vectors[column], cursor->row, rows);
+		}
+		cursor->row += rows;
+		filled += rows;
+	}
+	duckdb_data_chunk_set_size(output, filled);
+}
+
+int scan_register(void *connection) {
+	duckdb_table_function function = duckdb_create_table_function();
+	duckdb_logical_type id = duckdb_create_logical_type(DUCKDB_TYPE_BIGINT);
+	duckdb_table_function_set_name(function, "log_frames");
+	duckdb_table_function_add_parameter(function, id);
+	duckdb_table_function_set_bind(function, bind_scan);
+	duckdb_table_function_set_init(function, begin_scan);
+	duckdb_table_function_set_local_init(function, begin_thread);
+	duckdb_table_function_set_function(function, read_scan);
+	duckdb_table_function_supports_projection_pushdown(function, true);
+	duckdb_state state = duckdb_register_table_function(connection, function);
+	duckdb_destroy_logical_type(&id);
+	duckdb_destroy_table_function(&function);
+	return state == DuckDBSuccess;
+}

@@ -1,0 +1,123 @@
+//go:build linux && cgo
+
+package sqlworker
+
+/*
+#cgo CFLAGS: -Wall -Wextra
+#include <stdlib.h>
+#include "scan.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// groupRows is about how many rows of the log a thread of DuckDB takes at a time.
+const groupRows = 16_384
+
+// A scanColumn is a column that a scan shows.
+type scanColumn struct {
+	id   int32
+	name string
+	kind event.Type
+}
+
+// A scan shows frames of the log to DuckDB as the table function log_frames(id).
+type scan struct {
+	c      *C.log_scan
+	memory []unsafe.Pointer
+}
+
+// registerScans makes log_frames known to the database of a connection.
+func registerScans(c duck.Connection) error {
+	if C.scan_register(c.Ptr) == 0 {
+		return errors.New("register log_frames with DuckDB")
+	}
+	return nil
+}
+
+// newScan publishes a scan of frames. The mapped files of the frames must stay until close.
+func newScan(columns []scanColumn, frames []*logFrame) *scan {
+	s := &scan{}
+	s.c = allocate[C.log_scan](s, 1)
+	names := allocate[C.scan_column](s, len(columns))
+	for i, c := range columns {
+		name := C.CString(c.name)
+		s.memory = append(s.memory, unsafe.Pointer(name))
+		at(names, i).name, at(names, i).kind = name, C.int32_t(c.kind)
+	}
+	shown := allocate[C.scan_frame](s, len(frames))
+	vectors := allocate[C.scan_vector](s, len(frames)*len(columns))
+	groups := allocate[C.uint64_t](s, len(frames)+1)
+	count, gathered, total := 0, groupRows, 0
+	for i, f := range frames {
+		if gathered >= groupRows {
+			*at(groups, count) = C.uint64_t(i)
+			count, gathered = count+1, 0
+		}
+		gathered += f.rows
+		total += f.rows
+		row := at(vectors, i*len(columns))
+		at(shown, i).rows, at(shown, i).vectors = C.uint64_t(f.rows), row
+		for j, c := range columns {
+			f.fill(at(row, j), c.id)
+		}
+	}
+	*at(groups, count) = C.uint64_t(len(frames))
+	s.c.column_count, s.c.columns = C.uint64_t(len(columns)), names
+	s.c.rows, s.c.group_count, s.c.groups, s.c.frames = C.uint64_t(total), C.uint64_t(count), groups, shown
+	C.scan_publish(s.c)
+	return s
+}
+
+// allocate returns zeroed memory of the C library for n values, which belongs to s.
+func allocate[T any](s *scan, n int) *T {
+	var one T
+	p := C.calloc(C.size_t(max(n, 1)), C.size_t(unsafe.Sizeof(one)))
+	if p == nil {
+		panic("sqlworker: out of memory")
+	}
+	s.memory = append(s.memory, p)
+	return (*T)(p)
+}
+
+// at returns the address of an element of an array of C.
+func at[T any](first *T, i int) *T { return &unsafe.Slice(first, i+1)[i] }
+
+// fill points a vector at a column of the frame.
+func (f *logFrame) fill(v *C.scan_vector, id int32) {
+	i, found := f.find(id)
+	if !found {
+		return
+	}
+	from := &f.columns.Vectors[i]
+	if len(from.Null) > 0 {
+		v.nulls = (*C.uint8_t)(unsafe.SliceData(from.Null))
+	}
+	switch {
+	case len(from.Ends) > 0:
+		v.ends = (*C.uint32_t)(unsafe.SliceData(from.Ends))
+		v.values = unsafe.Pointer(unsafe.SliceData(from.Bytes))
+	case len(from.Ints) > 0:
+		v.values = unsafe.Pointer(unsafe.SliceData(from.Ints))
+	case len(from.Floats) > 0:
+		v.values = unsafe.Pointer(unsafe.SliceData(from.Floats))
+	}
+}
+
+func (s *scan) id() uint64 { return uint64(s.c.id) }
+
+// close withdraws the scan. No result that reads it may be left.
+func (s *scan) close() {
+	C.scan_withdraw(s.c)
+	for _, p := range s.memory {
+		C.free(p)
+	}
+	s.memory = nil
+}

@@ -1,0 +1,62 @@
+// A scan shows frames of the write-ahead log to DuckDB as a table: the table function
+// log_frames(id). The frames lie in mapped files; nothing is copied but numbers that are
+// narrower in DuckDB than in the log, and short texts.
+#ifndef PERIGEE_SCAN_H
+#define PERIGEE_SCAN_H
+
+#include <stdint.h>
+
+// The kinds of values have the numbers of event.Type.
+enum scan_kind {
+	SCAN_BOOL = 1,
+	SCAN_INT32,
+	SCAN_INT64,
+	SCAN_FLOAT64,
+	SCAN_DECIMAL,
+	SCAN_STRING,
+	SCAN_TIMESTAMP,
+	SCAN_JSON,
+	SCAN_TIMESTAMP_NS,
+	SCAN_BYTES,
+};
+
+typedef struct {
+	const char *name;
+	int32_t kind;
+} scan_column;
+
+// A scan_vector is one column of one frame, laid out as event.Vector has it. A column that
+// the frame does not have is all NULL: its values and ends are NULL pointers.
+typedef struct {
+	const void *values;   // 8 bytes a row, or all texts back to back
+	const uint32_t *ends; // of the texts
+	const uint8_t *nulls; // 1 for NULL; or a NULL pointer when no row is
+} scan_vector;
+
+typedef struct {
+	uint64_t rows;
+	const scan_vector *vectors; // one a column
+} scan_frame;
+
+// A scan belongs to its caller, who frees it after the last result that reads it has been
+// destroyed.
+typedef struct log_scan {
+	uint64_t id; // set by scan_publish
+	uint64_t column_count;
+	const scan_column *columns;
+	uint64_t rows;
+	uint64_t group_count; // a thread takes a group of frames at a time
+	const uint64_t *groups; // the first frame of each, and the number of frames
+	const scan_frame *frames;
+	struct log_scan *next; // of the published ones
+} log_scan;
+
+// scan_register makes the table function known to the database of a connection. It returns
+// 0 when DuckDB refuses.
+int scan_register(void *connection);
+
+// scan_publish gives a scan a number by which log_frames finds it; scan_withdraw takes it back.
+uint64_t scan_publish(log_scan *scan);
+void scan_withdraw(log_scan *scan);
+
+#endif

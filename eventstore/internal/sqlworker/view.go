@@ -1,0 +1,229 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// A tableView is a table as one query sees it: a view that unites frames of the log and
+// Parquet files, each cast to the table's newest schema, without the rows that are deleted.
+type tableView struct {
+	table *manifest.Table
+	parts []string
+	scans []*scan
+}
+
+// A selection is the frames and files of a table that a query reads.
+type selection struct {
+	frames []*logFrame
+	files  []*manifest.File
+}
+
+// newTableView describes a table to DuckDB. Close it after the query.
+func newTableView(folder string, t *manifest.Table, from selection) *tableView {
+	v := &tableView{table: t}
+	for deleted, frames := range v.splitFrames(from.frames) {
+		v.addFrames(frames, deleted)
+	}
+	for _, group := range groupFiles(t, from.files) {
+		v.addFiles(folder, group)
+	}
+	if len(v.parts) == 0 {
+		v.addFrames(nil, 0)
+	}
+	return v
+}
+
+// sql returns the query of the view.
+func (v *tableView) sql() string { return strings.Join(v.parts, " UNION ALL ") }
+
+func (v *tableView) close() {
+	for _, s := range v.scans {
+		s.close()
+	}
+}
+
+// shown lists the columns that users see.
+func shown(s *manifest.Schema) []manifest.Column {
+	columns := slices.Clone(s.Columns)
+	if s.Rest || len(columns) == 0 {
+		columns = append(columns, manifest.Column{ID: manifest.RestID, Name: manifest.RestColumn, Type: event.JSON})
+	}
+	return columns
+}
+
+// splitFrames divides frames by how many of the table's last deletes apply to them. A
+// delete applies to all frames that an earlier position of the log has.
+func (v *tableView) splitFrames(frames []*logFrame) map[int][]*logFrame {
+	groups := map[int][]*logFrame{}
+	for _, f := range frames {
+		apply := 0
+		for _, d := range v.table.Deletes {
+			if f.position.Compare(d.Before) < 0 {
+				apply++
+			}
+		}
+		groups[apply] = append(groups[apply], f)
+	}
+	return groups
+}
+
+// addFrames adds frames of the log to which the last so many deletes apply: one that was
+// asked later has a later position.
+func (v *tableView) addFrames(frames []*logFrame, deletes int) {
+	for _, group := range v.groupFrames(frames) {
+		columns := []scanColumn{}
+		for i, c := range shown(v.table.Current()) {
+			if t := group.types[i]; t != 0 {
+				columns = append(columns, scanColumn{c.ID, c.Name, t})
+			}
+		}
+		if len(columns) == 0 { // DuckDB has no table without columns
+			columns = append(columns, scanColumn{manifest.RestID, manifest.RestColumn, event.JSON})
+		}
+		s := newScan(columns, group.frames)
+		v.scans = append(v.scans, s)
+		v.addPart(fmt.Sprintf("log_frames(%d)", s.id()), group.types, v.table.Deletes[len(v.table.Deletes)-deletes:])
+	}
+}
+
+// A layout is the types that the newest schema's columns have in some frames or files; 0
+// where they are missing.
+type layout []event.Type
+
+// layoutOf returns the types that the columns of the newest schema have in a version.
+func layoutOf(t *manifest.Table, version uint64) layout {
+	s := t.Schema(version)
+	var types layout
+	for _, c := range shown(t.Current()) {
+		found := event.Type(0)
+		if s != nil {
+			if i := slices.IndexFunc(shown(s), func(have manifest.Column) bool { return have.ID == c.ID }); i >= 0 {
+				found = shown(s)[i].Type
+			}
+		}
+		types = append(types, found)
+	}
+	return types
+}
+
+// join returns the layout of what has either; ok is false if a column has two types.
+func (l layout) join(other layout) (joined layout, ok bool) {
+	joined = slices.Clone(l)
+	for i, t := range other {
+		if joined[i] != 0 && t != 0 && joined[i] != t {
+			return nil, false
+		}
+		joined[i] = max(joined[i], t)
+	}
+	return joined, true
+}
+
+type frameGroup struct {
+	types  layout
+	frames []*logFrame
+}
+
+// groupFrames groups frames whose columns have the same types. A column that a frame does
+// not have is null in it, so frames of many versions are one group.
+func (v *tableView) groupFrames(frames []*logFrame) []frameGroup {
+	groups := []frameGroup{{types: layoutOf(v.table, v.table.Current().Version)}}
+	index := map[uint64]int{}
+	for _, f := range frames {
+		i, known := index[f.schema]
+		if !known {
+			types := layoutOf(v.table, f.schema)
+			for i = range groups {
+				if joined, ok := groups[i].types.join(types); ok {
+					groups[i].types, known = joined, true
+					break
+				}
+			}
+			if !known {
+				i = len(groups)
+				groups = append(groups, frameGroup{types: types})
+			}
+			index[f.schema] = i
+		}
+		groups[i].frames = append(groups[i].frames, f)
+	}
+	if len(frames) > 0 {
+		groups = slices.DeleteFunc(groups, func(g frameGroup) bool { return len(g.frames) == 0 })
+	}
+	return groups
+}
+
+type fileGroup struct {
+	types   layout
+	deletes []*manifest.Delete
+	files   []*manifest.File
+}
+
+// groupFiles groups files that have the same columns and from which the same rows are
+// deleted.
+func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
+	var groups []*fileGroup
+	index := map[string]*fileGroup{}
+	for _, f := range files {
+		types := layoutOf(t, f.Schema)
+		deletes := t.Deletes
+		for len(deletes) > 0 && deletes[0].Number <= f.Deleted {
+			deletes = deletes[1:]
+		}
+		key := fmt.Sprint(types, len(deletes))
+		if index[key] == nil {
+			index[key] = &fileGroup{types: types, deletes: deletes}
+			groups = append(groups, index[key])
+		}
+		index[key].files = append(index[key].files, f)
+	}
+	return groups
+}
+
+func (v *tableView) addFiles(folder string, g *fileGroup) {
+	var paths []string
+	for _, f := range g.files {
+		paths = append(paths, literal(v.table.Path(folder, f.Name)))
+	}
+	from := "read_parquet([" + strings.Join(paths, ", ") + "], hive_partitioning = false)"
+	v.addPart(from, g.types, g.deletes)
+}
+
+// addPart adds rows whose columns have the given types.
+func (v *tableView) addPart(from string, types layout, deletes []*manifest.Delete) {
+	var list []string
+	for i, c := range shown(v.table.Current()) {
+		list = append(list, castSQL(types[i], c)+" AS "+quote(c.Name))
+	}
+	sql := "SELECT " + strings.Join(list, ", ") + " FROM " + from
+	if len(deletes) > 0 {
+		sql = "SELECT * FROM (" + sql + ") WHERE true"
+		for _, d := range deletes {
+			sql += " AND NOT coalesce((" + d.Predicate + "\n), false)"
+		}
+	}
+	v.parts = append(v.parts, sql)
+}
+
+// castSQL turns a column of an older version into one of a newer. Text becomes
+// a JSON string: a CAST would read it as JSON source.
+func castSQL(have event.Type, want manifest.Column) string {
+	name, was := quote(want.Name), manifest.Column{Type: have}
+	switch {
+	case want.Type == 0:
+		return "NULL"
+	case have == 0:
+		return fmt.Sprintf("CAST(NULL AS %s)", want.SQLType())
+	case was.SQLType() == want.SQLType():
+		return name
+	case want.SQLType() == "JSON":
+		return fmt.Sprintf("to_json(%s)", name)
+	}
+	return fmt.Sprintf("CAST(%s AS %s)", name, want.SQLType())
+}

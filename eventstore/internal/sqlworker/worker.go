@@ -1,0 +1,217 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// workerVariable tells a process that it is a SQL worker, and holds its settings in JSON.
+const workerVariable = "PERIGEE_SQL_WORKER"
+
+// settings are what a worker needs to know from its start.
+type settings struct {
+	Folder  string // of the store
+	Writer  bool   // writes Parquet files, at low priority, instead of answering queries
+	Memory  int64  // bytes that all requests together may need
+	Threads int    // that one request may use
+}
+
+// temp is where a worker may write. The parent removes it when the worker has ended.
+func (s settings) temp() string {
+	name := "query"
+	if s.Writer {
+		name = "write"
+	}
+	return filepath.Join(s.Folder, "temp", name)
+}
+
+// controlFile is the descriptor of the socket that brings the sockets of requests.
+const controlFile = 3
+
+// Run makes a process that was started as a SQL worker serve its parent; it does not return
+// then. In every other process it does nothing.
+//
+// Call it first in main: what a program does before, its workers do too.
+func Run() {
+	text, found := os.LookupEnv(workerVariable)
+	if !found {
+		return
+	}
+	if err := serve(text); err != nil {
+		fmt.Fprintln(os.Stderr, "sql worker:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// A worker is the process that runs DuckDB.
+type worker struct {
+	settings  settings
+	databases databases
+	manifests manifests
+	log       *logFiles
+	memory    *memoryWatch
+}
+
+// serve answers requests until the parent ends.
+func serve(text string) error {
+	var s settings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	if err := confine(s); err != nil {
+		return err
+	}
+	w := &worker{settings: s, log: newLogFiles(manifest.LogFolder(s.Folder)), memory: newMemoryWatch(s.Memory)}
+	w.databases.settings = s
+	w.manifests.folder = s.Folder
+	go w.memory.run()
+	for {
+		socket, err := receiveSocket()
+		if err != nil || socket == nil {
+			return err
+		}
+		go w.serveJob(socket)
+	}
+}
+
+// receiveSocket waits for the socket of the next request. It returns nil when the parent has
+// closed the connection.
+func receiveSocket() (*os.File, error) {
+	var b [1]byte
+	control := make([]byte, unix.CmsgSpace(4))
+	for {
+		n, controlSize, _, _, err := unix.Recvmsg(controlFile, b[:], control, unix.MSG_CMSG_CLOEXEC)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, os.NewSyscallError("recvmsg", err)
+		case n == 0:
+			return nil, nil
+		}
+		messages, err := unix.ParseSocketControlMessage(control[:controlSize])
+		if err != nil || len(messages) != 1 {
+			return nil, errMessage
+		}
+		files, err := unix.ParseUnixRights(&messages[0])
+		if err != nil || len(files) != 1 {
+			return nil, errMessage
+		}
+		return os.NewFile(uintptr(files[0]), "request"), nil
+	}
+}
+
+// A job is a request on its socket.
+type job struct {
+	socket *os.File
+	in     *messageReader
+	out    *messageWriter
+	cancel context.CancelCauseFunc
+}
+
+// serveJob answers one request.
+func (w *worker) serveJob(socket *os.File) {
+	defer socket.Close()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	j := &job{socket: socket, in: newMessageReader(socket), out: newMessageWriter(socket), cancel: cancel}
+	context.AfterFunc(ctx, j.hurry)
+	release := w.memory.add(cancel)
+	err := w.answer(ctx, j)
+	release()
+	if err != nil {
+		err = j.out.writeJSON(failedMessage, newFailure(err))
+	}
+	if err == nil {
+		_ = j.out.flush() // the parent may be gone
+	}
+}
+
+// hurry is called once the answer is over before its end: a parent that does not read must
+// not hold it.
+func (j *job) hurry() { _ = j.socket.SetDeadline(time.Now().Add(time.Second)) }
+
+func (w *worker) answer(ctx context.Context, j *job) error {
+	kind, text, err := j.in.read()
+	if err != nil || kind != requestMessage {
+		return errMessage
+	}
+	var q request
+	if err := json.Unmarshal(text, &q); err != nil {
+		return err
+	}
+	if q.Query != nil {
+		return w.query(ctx, q.Query, j)
+	}
+	if _, _, err := j.nextRows(); err != nil {
+		return err
+	}
+	switch {
+	case q.Segment != nil:
+		return w.writeSegment(ctx, q.Segment, j)
+	case q.Merge != nil:
+		return w.merge(ctx, q.Merge, j)
+	case q.Check != nil:
+		return w.checkPredicate(ctx, q.Check, j)
+	}
+	return errMessage
+}
+
+// nextRows returns the next rows of an external table, or nil at the end of the request.
+// From then on the end of the stream cancels the job.
+func (j *job) nextRows() (table int, rows []byte, err error) {
+	kind, body, err := j.in.read()
+	switch {
+	case err != nil:
+		return 0, nil, errCanceled
+	case kind == endOfRequest:
+		go func() {
+			_, _ = io.Copy(io.Discard, j.in.r)
+			j.cancel(errCanceled)
+		}()
+		return 0, nil, nil
+	case kind != rowsMessage || len(body) < 4:
+		return 0, nil, errMessage
+	}
+	return int(binary.LittleEndian.Uint32(body)), body[4:], nil
+}
+
+// manifests keeps the newest manifest that was read.
+type manifests struct {
+	folder string
+	mu     sync.Mutex
+	newest *manifest.Manifest
+}
+
+// load returns the manifest of a version or a newer one: the parent keeps the files of all
+// from version on.
+func (m *manifests) load(version uint64) (*manifest.Manifest, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.newest != nil && m.newest.Version >= version {
+		return m.newest, nil
+	}
+	read, err := manifest.Load(m.folder)
+	if err != nil {
+		return nil, err
+	}
+	if read.Version < version {
+		return nil, fmt.Errorf("the manifest has version %d, and version %d is wanted", read.Version, version)
+	}
+	m.newest = read
+	return read, nil
+}

@@ -1,0 +1,166 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// seal writes the files of a log file into the manifest.
+func (f *folder) seal(number uint64) {
+	f.t.Helper()
+	for _, end := range f.ends {
+		if end.Number != number {
+			continue
+		}
+		written, err := f.client.WriteSegment(f.t.Context(), Segment{Version: f.m.Version, Log: end, Number: f.m.NextSegment})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.m.NextSegment++
+		f.m.LogStart = number + 1
+		for _, w := range written {
+			table := f.m.TableByID(w.Table)
+			table.Files = append(table.Files, &w.File)
+		}
+	}
+	f.save()
+}
+
+func TestSegment(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events", column(5, "amount", event.Float64), column(6, "data", event.JSON), column(7, "flag", event.Bool))
+	other := f.addTable("other")
+	const perDay = 86400
+	f.appendFrame(1, frameOf(table, 2000, testRow(perDay-1000)))
+	f.appendFrame(1, frameOf(other, 10, testRow(0)))
+	f.appendFrame(1, frameOf(table, 100, testRow(0)))
+	f.appendFrame(2, frameOf(table, 10, testRow(2*perDay)))
+	const all = `SELECT count(*), sum(id), sum(amount), count(flag), max(data->>'id'), min(time), max(event) FROM events`
+	before := f.ask(all)
+	f.seal(1)
+	f.want(all, before)
+	f.want(`SELECT count(*) FROM other`, "10")
+	if n := len(table.Files); n != 2 {
+		t.Fatalf("%d files", n)
+	}
+	for i, want := range []manifest.File{
+		{Name: "2026-11-22/0000000001-0.parquet", Segment: 1, Schema: 1, Day: "2026-11-22", Rows: 1100, Log: 1, MinTime: testDay.UnixMicro(), MaxTime: testDay.UnixMicro() + (perDay-1)*1e6},
+		{Name: "2026-11-23/0000000001-1.parquet", Segment: 1, Schema: 1, Day: "2026-11-23", Rows: 1000, Log: 1, MinTime: testDay.UnixMicro() + perDay*1e6, MaxTime: testDay.UnixMicro() + (perDay+999)*1e6},
+	} {
+		got := *table.Files[i]
+		info, err := os.Stat(table.Path(f.path, got.Name))
+		if err != nil || info.Size() != got.Bytes {
+			t.Errorf("%s has %d bytes on disk: %v", got.Name, info.Size(), err)
+		}
+		if got.Bytes = 0; got != want {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(f.path, "temp", "write", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	f.seal(2)
+	f.want(all, before[:0]+f.ask(all))
+	merged, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{table.Files[0].Name, table.Files[1].Name, table.Files[2].Name}, Number: f.m.NextSegment})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := f.ask(all)
+	f.m.NextSegment++
+	table.Files = nil
+	for _, file := range merged {
+		table.Files = append(table.Files, &file)
+	}
+	f.save()
+	f.want(all, after)
+	if len(merged) != 3 || merged[2].Log != 2 || merged[0].Log != 2 {
+		t.Errorf("merged into %+v", merged)
+	}
+}
+
+// A file is sorted by event and time, and has the stable ids of its columns.
+func TestFileLayout(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 5000, testRow(0)))
+	f.seal(1)
+	db, err := openDuck(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := connect(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := literal(table.Path(f.path, table.Files[0].Name))
+	for sql, want := range map[string]string{
+		`SELECT string_agg(field_id || name, ' ') FROM parquet_schema(` + path + `) WHERE field_id IS NOT NULL`:                                             "2id 3time 4event",
+		`SELECT bool_and(compression = 'ZSTD') FROM parquet_metadata(` + path + `)`:                                                                        "true",
+		`SELECT count(*) FROM (SELECT event, time, lag((event, time)) OVER () AS before FROM read_parquet(` + path + `)) WHERE before > (event, time)`: "0",
+	} {
+		rows, err := c.run(sql)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Text(rows[0][0]); got != want {
+			t.Errorf("%s: got %s, want %s", sql, got, want)
+		}
+	}
+}
+
+func TestDeletes(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 100, testRow(0)))
+	f.seal(1)
+	f.appendFrame(2, frameOf(table, 100, testRow(100)))
+	before := manifest.Position{File: 2, Offset: f.ends[1].End}
+	f.appendFrame(2, frameOf(table, 100, testRow(0)))
+	f.m.NextDelete++
+	table.Deletes = append(table.Deletes, &manifest.Delete{Number: 1, Predicate: "id % 10 = 7 -- user", Before: before})
+	f.save()
+	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
+	f.seal(2)
+	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
+	merged, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{table.Files[0].Name, table.Files[1].Name}, Number: f.m.NextSegment})
+	if err != nil || len(merged) != 1 || merged[0].Rows != 280 || merged[0].Deleted != 1 {
+		t.Fatal(merged, err)
+	}
+	table.Files = []*manifest.File{&merged[0]}
+	f.m.NextSegment++
+	f.save()
+	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
+}
+
+func TestPredicates(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	check := func(predicate string) error {
+		return f.client.CheckPredicate(t.Context(), f.m.Version, table.ID, predicate)
+	}
+	for _, good := range []string{`id = 7`, `event LIKE 'x%' OR id IN (1, 2) -- why`, `time < '2026-01-01'`} {
+		if err := check(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{``, `id = `, `nope = 1`, `id = 7) OR (true`, `id IN (SELECT id FROM events)`, `time < now()`, `time < current_timestamp`, `random() < 0.5`,
+		`id = ?`, `true) GROUP BY ALL HAVING (true`, `true) LIMIT (1`, `id = 7; DROP VIEW events`, `row_number() OVER () = 1`, `read_text('/etc/passwd') = 'x'`, `time`, `time < today()`} {
+		if err := check(bad); err == nil {
+			t.Errorf("%s was taken", bad)
+		} else if _, ok := errors.AsType[*QueryError](err); !ok {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if err := check(`emial = 'x'`); err == nil || err.Error() == "" {
+		t.Error("no error")
+	} else if q, _ := errors.AsType[*QueryError](err); q == nil || q.Line != 1 || q.Column != 1 {
+		t.Errorf("%#v", err)
+	}
+}

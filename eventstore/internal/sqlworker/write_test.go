@@ -101,8 +101,8 @@ func TestFileLayout(t *testing.T) {
 	}
 	path := literal(table.Path(f.path, table.Files[0].Name))
 	for sql, want := range map[string]string{
-		`SELECT string_agg(field_id || name, ' ') FROM parquet_schema(` + path + `) WHERE field_id IS NOT NULL`:                                             "2id 3time 4event",
-		`SELECT bool_and(compression = 'ZSTD') FROM parquet_metadata(` + path + `)`:                                                                        "true",
+		`SELECT string_agg(field_id || name, ' ') FROM parquet_schema(` + path + `) WHERE field_id IS NOT NULL`:                                        "2id 3time 4event",
+		`SELECT bool_and(compression = 'ZSTD') FROM parquet_metadata(` + path + `)`:                                                                    "true",
 		`SELECT count(*) FROM (SELECT event, time, lag((event, time)) OVER () AS before FROM read_parquet(` + path + `)) WHERE before > (event, time)`: "0",
 	} {
 		rows, err := c.run(sql)

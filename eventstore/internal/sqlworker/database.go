@@ -40,7 +40,6 @@ type databases struct {
 // arithmetic of dates be.
 const lockdownSQL = `
 ATTACH ':memory:' AS events;
-USE events;
 SET GLOBAL TimeZone = 'UTC';
 SET GLOBAL parquet_metadata_cache = true;
 SET GLOBAL enable_external_file_cache = false;

@@ -37,7 +37,12 @@ func (w *worker) newSession(ctx context.Context, memory int64) (*session, error)
 		return nil, err
 	}
 	s := &session{worker: w, ctx: ctx, database: db, ended: make(chan struct{})}
-	if s.conn, err = connect(db.db); err != nil {
+	if s.conn, err = connect(db.db); err == nil {
+		if err = s.conn.exec("USE events"); err != nil {
+			s.conn.close()
+		}
+	}
+	if err != nil {
 		w.databases.put(db, true)
 		return nil, err
 	}

@@ -1,0 +1,123 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// slow takes about a second.
+const slow = `SELECT count(*) FROM range(150000000) a(i) WHERE hash(i) = 1`
+
+func (f *folder) kill() {
+	f.t.Helper()
+	f.client.mu.Lock()
+	defer f.client.mu.Unlock()
+	if f.client.queries == nil {
+		f.t.Fatal("no worker runs")
+	}
+	if err := f.client.queries.process.Kill(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *folder) awaitRequests(n int) {
+	f.t.Helper()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		f.client.mu.Lock()
+		enough := f.client.queries != nil && f.client.queries.requests >= n
+		f.client.mu.Unlock()
+		if enough {
+			time.Sleep(50 * time.Millisecond) // the worker has begun them
+			return
+		}
+		if time.Since(begin) > 10*time.Second {
+			f.t.Fatal("the requests do not begin")
+		}
+	}
+}
+
+// A query that was alone when its worker ended is told; the next one is answered.
+func TestCrash(t *testing.T) {
+	f := newFolder(t, Options{})
+	done := make(chan error)
+	go func() {
+		_, err := read(f.query(t.Context(), slow))
+		done <- err
+	}()
+	f.awaitRequests(1)
+	f.kill()
+	err := <-done
+	if _, ok := errors.AsType[*QueryError](err); !ok || !errors.Is(err, ErrCrashed) {
+		t.Errorf("got %v", err)
+	}
+	begin := time.Now()
+	f.want(`SELECT 1`, "1")
+	t.Logf("answered %v after the crash", time.Since(begin))
+}
+
+// Queries that ran beside others when their worker ended run again, each in a worker of its own.
+func TestCrashCostsNoNeighbour(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 10, testRow(0)))
+	done := make(chan string)
+	for range 3 {
+		go func() {
+			got, err := read(f.query(t.Context(), slow+` OR i < (SELECT count(*) FROM events)`))
+			if err != nil {
+				got = err.Error()
+			}
+			done <- got
+		}()
+	}
+	f.awaitRequests(3)
+	f.kill()
+	for range 3 {
+		if got := <-done; got != "10" {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+// Rows that were returned cannot be taken back.
+func TestCrashAmongRows(t *testing.T) {
+	f := newFolder(t, Options{})
+	rows, err := f.query(t.Context(), `SELECT i FROM range(1000000000) t(i)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		t.Fatal(rows.Err())
+	}
+	f.kill()
+	for rows.Next() {
+	}
+	if !errors.Is(rows.Err(), ErrCrashed) {
+		t.Errorf("half a result looks like a whole one: %v", rows.Err())
+	}
+}
+
+func TestClose(t *testing.T) {
+	f := newFolder(t, Options{})
+	done := make(chan error)
+	go func() {
+		_, err := read(f.query(t.Context(), endless))
+		done <- err
+	}()
+	f.awaitRequests(1)
+	f.client.Close()
+	if err := <-done; !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := f.query(t.Context(), `SELECT 1`); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if left, _ := os.ReadDir(f.path + "/temp"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -1,6 +1,7 @@
 package powercut
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -29,6 +30,60 @@ type cut struct {
 	random      *rand.Rand
 	data, names fate
 	keep        float64 // how likely one of several is kept
+	only        loss    // lost, although the fates keep everything
+}
+
+// A loss is one change that is not synced.
+type loss struct {
+	name   *nameChange
+	change *change // what it wrote; the file keeps its size
+	file   *inode  // all changes of it
+}
+
+func (c *cut) String() string {
+	switch l := c.only; {
+	case l.name != nil:
+		return fmt.Sprintf("line=%d/name=%s@%d", c.line, l.name.name, l.name.begin)
+	case l.change != nil:
+		return fmt.Sprintf("line=%d/write=%d", c.line, l.change.begin)
+	}
+	return fmt.Sprintf("line=%d/file", c.line)
+}
+
+// losses returns a cut after a line for each single change that is not synced then. It loses
+// that change alone.
+func (d *disk) losses(line int) (cuts []*cut) {
+	unsynced := func(s span) bool { return s.begin <= line && s.durable > line }
+	add := func(only loss) {
+		cuts = append(cuts, &cut{line: line, data: kept, names: kept, only: only})
+	}
+	seen := map[*inode]bool{}
+	files := slices.Collect(maps.Values(d.root.names))
+	for i := range d.names {
+		if unsynced(d.names[i].span) {
+			add(loss{name: &d.names[i]})
+		}
+		files = append(files, d.names[i].to)
+	}
+	for ; len(files) > 0; files = files[1:] {
+		f := files[0]
+		if f == nil || seen[f] {
+			continue
+		}
+		seen[f] = true
+		files = slices.AppendSeq(files, maps.Values(f.names))
+		changed := false
+		for i := range f.changes {
+			if ch := &f.changes[i]; unsynced(ch.span) {
+				changed = true
+				add(loss{change: ch})
+			}
+		}
+		if changed {
+			add(loss{file: f})
+		}
+	}
+	return cuts
 }
 
 func newCut(seed uint64, points []int) *cut {
@@ -78,13 +133,14 @@ func (c *cut) namesLeft(d *disk) map[*inode]map[string]*inode {
 		return left[dir]
 	}
 	stopped := false
-	for _, n := range d.names {
+	for i := range d.names {
+		n := &d.names[i]
 		if !c.happened(n.span) {
 			continue
 		}
 		if !c.durable(n.span) {
 			stopped = stopped || c.names == ordered && !c.isKept()
-			if stopped || c.names == lost || c.names == torn && !c.isKept() {
+			if stopped || n == c.only.name || c.names == lost || c.names == torn && !c.isKept() {
 				continue
 			}
 		}
@@ -103,11 +159,16 @@ func (c *cut) namesLeft(d *disk) map[*inode]map[string]*inode {
 // contents returns what is in a file after the cut. Each sector has what it had at some
 // moment since it was last synced, and so has the size; the moments are not the same.
 func (c *cut) contents(f *inode) []byte {
-	var changes []change
+	var changes []*change
 	length := int64(len(f.before))
 	sizes := []int64{length} // that the file may have
 	must := map[int64]int{}  // by sector, the last change that is durable
-	for _, ch := range f.changes {
+	data := c.data
+	if f == c.only.file {
+		data = lost
+	}
+	for i := range f.changes {
+		ch := &f.changes[i]
 		if !c.happened(ch.span) {
 			continue
 		}
@@ -130,10 +191,10 @@ func (c *cut) contents(f *inode) []byte {
 	copy(content, f.before)
 	stopped := map[int64]bool{} // sectors whose later changes are lost
 	for i, ch := range changes {
-		keepCall := c.data == kept || c.data == byCall && c.isKept()
+		keepCall := ch != c.only.change && (data == kept || data == byCall && c.isKept())
 		first, end := ch.sectors(length)
 		for s := first; s < end; s++ {
-			if i >= must[s] && !stopped[s] && !keepCall && (c.data != torn || !c.isKept()) {
+			if i >= must[s] && !stopped[s] && !keepCall && (data != torn || !c.isKept()) {
 				stopped[s] = true
 			}
 			if !stopped[s] {
@@ -141,11 +202,11 @@ func (c *cut) contents(f *inode) []byte {
 			}
 		}
 	}
-	return content[:c.pickSize(sizes)]
+	return content[:c.pickSize(sizes, data)]
 }
 
-func (c *cut) pickSize(sizes []int64) int64 {
-	switch c.data {
+func (c *cut) pickSize(sizes []int64, data fate) int64 {
+	switch data {
 	case lost:
 		return sizes[0]
 	case kept:

@@ -331,6 +331,19 @@ func TestToys(t *testing.T) {
 			if !toy.right && failures == 0 {
 				t.Errorf("no cut found the fault")
 			}
+			failures = 0
+			for _, c := range r.losses() {
+				folder, said := r.apply(t, c)
+				err := toy.check(folder, said)
+				if err != nil && toy.right {
+					t.Errorf("%v: %v", c, err)
+				} else if err != nil {
+					failures++
+				}
+			}
+			if !toy.right && failures == 0 {
+				t.Errorf("no single loss found the fault")
+			}
 		})
 	}
 }

@@ -85,6 +85,12 @@ func TestPowerCut(t *testing.T) {
 	powercut.Record(t, folder, replaceRun(folder, "")).EachCut(t, 200, checkLetters)
 }
 
+// TestPowerCutLosesOne loses each single change that is not synced at some moment.
+func TestPowerCutLosesOne(t *testing.T) {
+	folder := t.TempDir()
+	powercut.Record(t, folder, replaceRun(folder, "")).EachLoss(t, checkLetters)
+}
+
 // TestFailedSync lets one sync fail, and later ones not make up for it.
 func TestFailedSync(t *testing.T) {
 	for n := range powercut.SomeOf(80) {

@@ -82,6 +82,12 @@ func TestPowerCut(t *testing.T) {
 	powercut.Record(t, folder, putRun(folder, "")).EachCut(t, 200, checkOutbox)
 }
 
+// TestPowerCutLosesOne loses each single change that is not synced at some moment.
+func TestPowerCutLosesOne(t *testing.T) {
+	folder := t.TempDir()
+	powercut.Record(t, folder, putRun(folder, "")).EachLoss(t, checkOutbox)
+}
+
 // TestFailedSync lets one sync fail, and later ones not make up for it.
 func TestFailedSync(t *testing.T) {
 	for _, call := range []string{"fsync", "fdatasync"} {

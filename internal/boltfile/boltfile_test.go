@@ -1,0 +1,159 @@
+package boltfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/perigeedb/perigee/internal/powercut"
+)
+
+// powercutFolder makes the test's process a program that is recorded.
+const powercutFolder = "BOLTFILE_POWERCUT"
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(powercutFolder); folder != "" {
+		if err := countUp(folder); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var (
+	bucket  = []byte("counts")
+	counter = []byte("counter")
+	options = bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
+)
+
+// counts is how often one process counts.
+const counts = 8
+
+// countUp increments a number in each of its commits, with values whose pages are used again.
+// It prints the number once it is durable, and repeats what fails.
+func countUp(folder string) error {
+	runtime.LockOSThread() // strace counts calls by thread
+	path := filepath.Join(folder, "file.db")
+	f, err := Open(path, options)
+	if err != nil {
+		fmt.Println("failed", err)
+		if f, err = Open(path, options); err != nil {
+			return err
+		}
+	}
+	for range counts {
+		var now uint64
+		change := func(tx *bolt.Tx) (err error) {
+			now, err = increment(tx)
+			return err
+		}
+		for range 3 {
+			if err = f.Update(change); err == nil {
+				break
+			}
+			fmt.Println("failed", err)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println("count", now)
+	}
+	return f.Close()
+}
+
+func increment(tx *bolt.Tx) (uint64, error) {
+	b, err := tx.CreateBucketIfNotExists(bucket)
+	if err != nil {
+		return 0, err
+	}
+	now := uint64(1)
+	if last := b.Get(counter); last != nil {
+		now += binary.BigEndian.Uint64(last)
+	}
+	number := binary.BigEndian.AppendUint64(nil, now)
+	return now, errors.Join(b.Put(counter, number), b.Put([]byte{byte(now % 3)}, bytes.Repeat(number, int(300+now*317%700))))
+}
+
+// checkCount opens the file that a power cut has left. It is whole, and has the last number
+// that was durable, or a later one.
+func checkCount(t *testing.T, folder string, said []string) {
+	f, err := Open(filepath.Join(folder, "file.db"), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var last, now uint64
+	for _, line := range said {
+		_, _ = fmt.Sscanf(line, "count %d", &last)
+	}
+	err = f.View(func(tx *bolt.Tx) error {
+		for err := range tx.Check() {
+			t.Error(err)
+		}
+		b := tx.Bucket(bucket)
+		if b == nil {
+			return nil
+		}
+		now = binary.BigEndian.Uint64(b.Get(counter))
+		return b.ForEach(func(key, value []byte) error {
+			if number := value[:8]; !bytes.Equal(value, bytes.Repeat(number, len(value)/8)) {
+				return fmt.Errorf("the value of %q is torn", key)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if now < last {
+		t.Errorf("the file has %d, and %d was durable", now, last)
+	}
+	if err := f.Update(func(tx *bolt.Tx) error { _, err := increment(tx); return err }); err != nil {
+		t.Errorf("a commit after the power cut: %v", err)
+	}
+}
+
+func countRun(folder, fault string) powercut.Run {
+	return powercut.SelfRun(fault, powercutFolder+"="+folder)
+}
+
+func TestPowerCut(t *testing.T) {
+	folder := t.TempDir()
+	r := powercut.Record(t, folder, countRun(folder, ""))
+	r.EachLoss(t, checkCount)
+	r.EachCut(t, 100, checkCount)
+}
+
+// TestKillAndPowerCut kills the process at a sync, and cuts the power while another process
+// goes on: it may not write over what only the disk still needs.
+func TestKillAndPowerCut(t *testing.T) {
+	for n := range powercut.SomeOf(2 * counts) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			r := powercut.Record(t, folder, countRun(folder, fmt.Sprintf("fdatasync:signal=KILL:when=%d", 1+n)), countRun(folder, ""))
+			r.EachLoss(t, checkCount)
+			r.EachCut(t, 50, checkCount)
+		})
+	}
+}
+
+// TestFailedSync lets one sync fail, and later ones not make up for it.
+func TestFailedSync(t *testing.T) {
+	for call, n := range map[string]int{"fsync": 2, "fdatasync": 2 * counts} {
+		for n := range powercut.SomeOf(n) {
+			t.Run(fmt.Sprint(call, n), func(t *testing.T) {
+				folder := t.TempDir()
+				powercut.Record(t, folder, countRun(folder, fmt.Sprintf("%s:error=EIO:when=%d", call, n))).EachLoss(t, checkCount)
+			})
+		}
+	}
+}

@@ -378,13 +378,21 @@ func TestDamagedJournal(t *testing.T) {
 	name := s.journal.files.hidden("journal")
 	crash(t, s)
 	whole, _ := os.ReadFile(name)
-	for cut := len(whole) - 1; whole[cut-1] != '\n'; cut-- { // the last record, cut anywhere
-		if err := os.WriteFile(name, whole[:cut], 0o644); err != nil {
+	last := bytes.LastIndexByte(whole[:len(whole)-1], '\n') + 1
+	for cut := len(whole) - 1; cut > last; cut-- { // the last record, cut anywhere
+		torn := append(bytes.Clone(whole[:cut]), make([]byte, (len(whole)-cut)*(cut%2))...) // or never written
+		if cut%3 == 0 {
+			torn = append(torn, strings.Repeat("x", 1000)+"\n"...)
+		}
+		if err := os.WriteFile(name, torn, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		s := newSink(t, "p", Config{Folder: folder})
 		if _, done := openWriter(t, s); done.String() != "[0,1)" {
 			t.Fatalf("cut at %d: done %v", cut, done)
+		}
+		if err := s.journal.withLock(s.journal.checkSize); err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
 		}
 		crash(t, s)
 	}
@@ -429,16 +437,35 @@ func writeOneRun(folder string) error {
 	return s.Close()
 }
 
+// bytesIn is the size of the files in a folder.
+func bytesIn(t *testing.T, folder string) (sum int64) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err == nil { // it may have been renamed
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
 // TestKill kills the writer at random: each line is there once.
 func TestKill(t *testing.T) {
 	folder := t.TempDir()
 	for i := range 8 {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), "FILE_WRITE_FOREVER="+folder)
+		before := bytesIn(t, folder)
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(60+17*i) * time.Millisecond)
+		for end := time.Now().Add(time.Minute); bytesIn(t, folder) == before && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(17*i) * time.Millisecond)
 		_ = child.Process.Kill()
 		_ = child.Wait()
 	}

@@ -25,8 +25,9 @@ const (
 	powercutMode   = "FILE_POWERCUT_MODE"
 )
 
-// modes are the settings that change how files are written.
+// modes are the settings that change how files are written. In "short" there is one run.
 var modes = map[string]Config{
+	"short":  {Bytes: 900},
 	"none":   {Bytes: 900},
 	"gzip":   {Bytes: 700, Pack: "gzip"},
 	"zstd":   {Bytes: 700, Pack: "zstd"},
@@ -46,7 +47,11 @@ func newMode(folder, mode string) (*Sink, error) {
 func writeAndEnd(folder, mode string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	next := map[string]uint64{}
-	for run := range 4 {
+	runs := 4
+	if mode == "short" {
+		runs = 1
+	}
+	for run := range runs {
 		s, err := newMode(folder, mode)
 		if err != nil {
 			return err
@@ -120,12 +125,28 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
+// TestPowerCutLosesOne loses each single change that is not synced at some moment.
+func TestPowerCutLosesOne(t *testing.T) {
+	folder := t.TempDir()
+	powercut.Record(t, folder, writeRun(folder, "short", "")).EachLoss(t, checkFiles("short"))
+}
+
 // TestFailedSync lets one sync fail, and later ones not make up for it.
 func TestFailedSync(t *testing.T) {
 	for n := range powercut.SomeOf(40) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			folder := t.TempDir()
 			powercut.Record(t, folder, writeRun(folder, "none", fmt.Sprintf("fsync:error=EIO:when=%d", n))).EachCut(t, 20, checkFiles("none"))
+		})
+	}
+}
+
+// TestFailedSyncLosesOne loses each single change behind a sync that failed, too.
+func TestFailedSyncLosesOne(t *testing.T) {
+	for n := range powercut.SomeOf(20) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			powercut.Record(t, folder, writeRun(folder, "short", fmt.Sprintf("fsync:error=EIO:when=%d", n))).EachLoss(t, checkFiles("short"))
 		})
 	}
 }

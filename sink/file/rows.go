@@ -102,15 +102,21 @@ func (j *journal) prepareFile() error {
 	return err
 }
 
-func (j *journal) openData() (err error) {
+// openData opens the open file. No row goes into it before its name is durable.
+func (j *journal) openData() error {
 	if j.data != nil {
 		_ = j.data.Close()
+		j.data = nil
 	}
-	j.number = j.state.File
-	if j.data, err = j.files.create(j.files.path(j.number, j.files.suffix) + openSuffix); err != nil {
+	data, err := j.files.create(j.files.path(j.state.File, j.files.suffix) + openSuffix)
+	if err != nil {
 		return fmt.Errorf("open a file for rows: %w", err)
 	}
-	return durable.SyncDir(j.files.folder)
+	if err := durable.SyncDir(j.files.folder); err != nil {
+		return errors.Join(err, data.Close())
+	}
+	j.data, j.number = data, j.state.File
+	return nil
 }
 
 // sealIfFull seals the open file when nothing more may be written to it, and when

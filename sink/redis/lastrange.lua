@@ -6,12 +6,6 @@ if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 'FENCED'
 end
 
--- Numbers of 64 bits do not fit Lua's, so they are compared by length and digits.
-local function less(a, b)
-  if #a ~= #b then return #a < #b end
-  return a < b
-end
-
 local last
 if redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 then
   last = ARGV[2]

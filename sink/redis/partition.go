@@ -23,10 +23,15 @@ var takeOverScript string
 var writeScript string
 
 //go:embed lastrange.lua
-var lastRangeScript string
+var lastRange string
 
 //go:embed replace.lua
-var replaceScript string
+var replace string
+
+//go:embed less.lua
+var lessFunction string
+
+var lastRangeScript, replaceScript = lessFunction + lastRange, lessFunction + replace
 
 // A partitionStore holds the ranges of one partition for the writer that owns it.
 // It implements positions.Store.

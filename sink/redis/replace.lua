@@ -7,10 +7,8 @@ end
 if ARGV[3] == '' then
   redis.call('DEL', KEYS[2])
 else
-  local from, to = tonumber(ARGV[2]), tonumber(ARGV[3])
   for _, first in ipairs(redis.call('HKEYS', KEYS[2])) do
-    local n = tonumber(first)
-    if n >= from and n < to then
+    if not less(first, ARGV[2]) and less(first, ARGV[3]) then
       redis.call('HDEL', KEYS[2], first)
     end
   end

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -56,6 +57,30 @@ func manyCommitsComeBack(t *testEnv) {
 	w = t.openWriter("p", "a")
 	w.write(0, next) // which only the gaps lack
 	t.expectRows(rangesOf(rangeAt(0, next)))
+}
+
+// compactionSparesNeighbours compacts small ranges between two that keep entries of their own,
+// at positions of which some differ by less than a double can tell.
+func compactionSparesNeighbours(t *testEnv) {
+	w := t.openWriter("p", "a")
+	var want event.Ranges
+	for _, first := range []uint64{0, 1 << 53, 1 << 62} {
+		next := first
+		for _, count := range slices.Concat([]uint64{300}, slices.Repeat([]uint64{3}, 84), []uint64{300}) {
+			out := w.makeOutput(rangeAt(next, count), nil, nil)
+			out.Range.Prints = makePrints(next, count)
+			if err := w.Write(t.ctx, out); err != nil {
+				t.Fatalf("writing %v: %v", out.Range, err)
+			}
+			next += count
+		}
+		want.Add(rangeAt(first, next-first))
+	}
+	t.expectCommitted("a", want)
+	done := t.committedRanges("p", "a")
+	for _, r := range want {
+		expectPrints(t, done, r)
+	}
 }
 
 // positionsOfAllSizes has positions that differ in their number of digits, that a

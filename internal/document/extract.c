@@ -17,6 +17,7 @@ extractor *extract_new(uint32_t columns) {
 	x->d = doc_new((size_t)1 << 31, NULL, 0);
 	x->columns = calloc(columns ? columns : 1, sizeof *x->columns);
 	x->column_count = columns;
+	x->column_cap = 64;
 	if (x->d && x->columns) return x;
 	extract_free(x);
 	return NULL;
@@ -88,7 +89,7 @@ static int rebuild_table(extractor *x, uint32_t cap) {
 
 // name_number finds or adds a name and stores its number in *out.
 static int name_number(extractor *x, const char *name, size_t len, uint32_t *out) {
-	if (x->name_count * 2 >= x->table_cap && rebuild_table(x, x->table_cap ? x->table_cap * 2 : 64)) return DOC_NO_MEMORY;
+	if (x->name_count * 2 >= x->table_cap && rebuild_table(x, x->table_cap ? x->table_cap * 2 : x->column_cap)) return DOC_NO_MEMORY;
 	uint32_t h = (uint32_t)hash_seeded(name, len), *at = find_slot(x, h, name, len);
 	if (!*at) {
 		field_name *names = grow(x->names, &x->name_cap, x->name_count + 1, sizeof *names);
@@ -110,9 +111,7 @@ static int reset_names(extractor *x) {
 	memset(x->last_names, 0, x->last_names_cap * sizeof *x->last_names);
 	field_name *names = realloc(x->names, (x->name_count + 1) * sizeof *names);
 	if (names) x->names = names, x->name_cap = x->name_count + 1;
-	uint32_t cap = 64;
-	while (cap <= x->name_count * 2) cap *= 2;
-	return rebuild_table(x, cap);
+	return rebuild_table(x, x->column_cap);
 }
 
 int extract_column(extractor *x, uint32_t c, int type, int required, uint32_t depth) {
@@ -132,6 +131,7 @@ int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t le
 	uint32_t number;
 	int error = name_number(x, key, len, &number);
 	x->column_names = x->name_count;
+	x->column_cap = x->table_cap;
 	return error;
 }
 

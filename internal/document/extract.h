@@ -49,6 +49,7 @@ typedef struct extractor {
 	field_name *names; // the first `column_names` are those of columns
 	uint32_t name_count, name_cap, column_names;
 	uint32_t *table, table_cap; // hash table of the numbers of names, +1
+	uint32_t column_cap; // of the table when it holds no names but those of columns
 	uint32_t *last_names, last_names_cap; // the name of each field in the preceding document
 	size_t row_bytes; // of the values of the last row
 	rejected *rejected;

@@ -1,6 +1,7 @@
 package document_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -186,6 +187,48 @@ func TestExtractMore(t *testing.T) {
 	}
 	if diff := cmp.Diff(want.Rejected, rejected); diff != "" {
 		t.Errorf("rejected (-at once +in parts):\n%s", diff)
+	}
+}
+
+// TestNamesAreForgotten extracts columns again after thousands of names that no column has,
+// which are not kept.
+func TestNamesAreForgotten(t *testing.T) {
+	for _, columns := range []int{1, 31, 32, 33, 64, 200} {
+		var spec []event.Column
+		few := `{"other":true`
+		for i := range columns {
+			name := fmt.Sprint("column", i)
+			spec = append(spec, event.Column{Name: name, Path: []string{name}, Type: event.Int64})
+			few += fmt.Sprintf(`,%q:%d`, name, i)
+		}
+		few += "}"
+		many := `{"column0":7`
+		for i := range 5000 {
+			many += fmt.Sprintf(`,"k%d":0`, i)
+		}
+		many += "}"
+		x := document.NewExtractor(spec)
+		x.ReportUnknown()
+		for _, doc := range []string{few, many, few, few, many, few} {
+			data, ends := batch(doc)
+			var cols event.Columns
+			found, err := x.Extract(data, ends, &cols)
+			if err != nil || len(found.Rejected) > 0 {
+				t.Fatal(err, found.Rejected)
+			}
+			want := 1
+			if doc == many {
+				want = 5000
+			}
+			if len(found.Unknown) != want {
+				t.Errorf("%d columns: %d unknown fields, want %d", columns, len(found.Unknown), want)
+			}
+			for i := range cols.Vectors {
+				if v := &cols.Vectors[i]; doc == few && (v.Null[0] != 0 || v.Ints[0] != int64(i)) {
+					t.Errorf("%d columns: column %d has %d, null %d", columns, i, v.Ints[0], v.Null[0])
+				}
+			}
+		}
 	}
 }
 

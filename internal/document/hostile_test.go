@@ -89,8 +89,7 @@ func TestChosenNames(t *testing.T) {
 	for i, name := range chosen {
 		usual[i] = fmt.Sprintf("%05d%s", i, name[5:])
 	}
-	// The least of some turns, so that a busy machine hardly counts. In a table that names can
-	// be chosen for, they take hundreds of times as long.
+	// In a table that names can be chosen for, they take hundreds of times as long.
 	least := func(names []string) time.Duration {
 		doc := []byte(`{"a":1`)
 		for _, name := range names {
@@ -111,7 +110,12 @@ func TestChosenNames(t *testing.T) {
 		}
 		return best
 	}
-	if took, usual := least(chosen), least(usual); took > 20*usual {
-		t.Errorf("chosen names took %v, others %v", took, usual)
+	// On a busy machine a turn may be interrupted: one that is not will do.
+	took, other := least(chosen), least(usual)
+	for turn := 0; turn < 20 && took > 20*other; turn++ {
+		took = min(took, least(chosen))
+	}
+	if took > 20*other {
+		t.Errorf("chosen names took %v, others %v", took, other)
 	}
 }

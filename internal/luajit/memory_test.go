@@ -62,6 +62,37 @@ func TestIndexIsGivenBack(t *testing.T) {
 	}
 }
 
+// TestIndexIsCountedAtItsEdges runs events whose index fills its memory exactly, and events
+// with one value more: the memory that it grows by is counted, and given back after an event
+// whose index is not kept.
+func TestIndexIsCountedAtItsEdges(t *testing.T) {
+	const nodeBytes, noise = 64, 32 << 10
+	e := loaded(t, defaults(), "function main(event) return nil end")
+	counted := func(values int) int {
+		t.Helper()
+		for range 3 { // as the garbage of Lua comes and goes
+			if out := runDocs(e, zeros(values-2)); len(out.DeadEvents()) != 0 { // beside the event and the array
+				t.Fatal(out.DeadEvents())
+			}
+		}
+		return e.VM.Memory()
+	}
+	small := counted(10)
+	for _, capacity := range []int{1024, 4096} {
+		below, full := counted(capacity-100), counted(capacity)
+		if full > below+noise {
+			t.Errorf("an index that is full has %d bytes, and with 100 values fewer %d", full, below)
+		}
+		if more := counted(capacity + 1); more < full+capacity*nodeBytes {
+			t.Errorf("with one value more than %d, %d bytes became %d", capacity, full, more)
+		}
+	}
+	counted(100_000)
+	if after := counted(10); after > small+noise {
+		t.Errorf("%d bytes before a large event, and %d after it", small, after)
+	}
+}
+
 // TestGarbageMakesRoom runs large events in a VM whose heap is full of garbage.
 func TestGarbageMakesRoom(t *testing.T) {
 	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {

@@ -137,7 +137,7 @@ func namesOf(e *engine.Engine) (names []string) {
 
 func waitRunning(t *testing.T, e *engine.Engine, pipelines int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		running := 0
 		for _, s := range e.Status() {
 			if s.State == pipeline.Running && s.Events > 0 {

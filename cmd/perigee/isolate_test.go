@@ -57,10 +57,13 @@ func TestKilledScripts(t *testing.T) {
 	}
 	folder, p := startIsolated(t)
 	waitForText(t, p, "partition opened")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
 	seen := map[int]bool{}
 	for n := range kills {
-		worker := waitForWorker(t, p, seen)
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+		worker := waitForWorker(t, p, seen, random)
+		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
 		if syscall.Kill(worker, syscall.SIGKILL) == nil {
 			seen[worker] = true
 		}
@@ -88,11 +91,11 @@ func TestKilledScripts(t *testing.T) {
 }
 
 // waitForWorker returns a worker that was not killed yet.
-func waitForWorker(t *testing.T, p *process, killed map[int]bool) int {
+func waitForWorker(t *testing.T, p *process, killed map[int]bool, random *rand.Rand) int {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		workers := workersOf(p.cmd.Process.Pid)
-		rand.Shuffle(len(workers), func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
+		random.Shuffle(len(workers), func(i, j int) { workers[i], workers[j] = workers[j], workers[i] })
 		for _, worker := range workers {
 			if !killed[worker] {
 				return worker
@@ -180,7 +183,7 @@ func wantGone(t *testing.T, workers map[int]bool) {
 func TestKilledEngine(t *testing.T) {
 	_, p := startIsolated(t)
 	waitForText(t, p, "partition opened")
-	waitForWorker(t, p, nil)
+	waitForWorker(t, p, nil, rand.New(rand.NewPCG(1, 0)))
 	workers := map[int]bool{}
 	for _, worker := range workersOf(p.cmd.Process.Pid) {
 		workers[worker] = true

@@ -400,6 +400,46 @@ func (m *model) step(f func()) func(*rapid.T) {
 	}
 }
 
+// TestIdleCountsFromTheLastUse: a VM beyond the core stays for the idle time after its last use,
+// however long it was held before, and however short its uses are.
+func TestIdleCountsFromTheLastUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const idle, tick = time.Minute, time.Second
+		maker := &fakes{max: func() int { return 2 }, wrong: func(s string) { t.Error(s) }}
+		g := New(Settings{Core: 1, Max: 2, Eager: true, Idle: idle}).Join("key", func() Maker { return maker })
+		defer g.Leave()
+		acquire := func() *Member {
+			t.Helper()
+			m, err := g.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		expect := func(when string, want int64) {
+			t.Helper()
+			if synctest.Wait(); maker.live.Load() != want {
+				t.Fatalf("%s there are %d VMs, want %d", when, maker.live.Load(), want)
+			}
+		}
+		first, second := acquire(), acquire()
+		time.Sleep(10 * idle) // held, and waiting
+		second.Release()
+		time.Sleep(idle - 2*tick)
+		expect("after a long hold", 2)
+		for range 3 {
+			m := acquire()
+			m.VM.(*fake).runs.Add(1)
+			m.Release()
+			time.Sleep(idle - 2*tick)
+			expect("after a short use", 2)
+		}
+		time.Sleep(4 * tick)
+		expect("after the idle time", 1)
+		first.Release()
+	})
+}
+
 func TestSettings(t *testing.T) {
 	for _, test := range []struct {
 		settings Settings

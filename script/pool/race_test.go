@@ -31,12 +31,15 @@ func race(t *testing.T, s Settings) {
 	keep := p.Join("key", func() Maker { return maker }) // others come and go
 	var group sync.WaitGroup
 	var served atomic.Int64
-	for range 100 {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for caller := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, caller))
 		group.Go(func() {
 			g := p.Join("key", func() Maker { t.Error("a second maker"); return maker })
 			defer g.Leave()
 			for range 200 {
-				served.Add(use(t, g))
+				served.Add(use(t, g, random))
 			}
 		})
 	}
@@ -51,13 +54,15 @@ func race(t *testing.T, s Settings) {
 			}
 		}
 	})
-	for served.Load() < 100*100 {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(2 * time.Minute); served.Load() < 100*100; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d calls were served, stats are %+v", served.Load(), p.Stats())
+		}
 	}
 	close(resizes)
 	group.Wait()
 	// The pool may just release an idle VM, so that the two counts agree a moment later.
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		got, live := p.Stats(), maker.live.Load()
 		if got.InUse+got.Suspended+got.Waiting == 0 && int64(got.Made-got.Released-got.Discarded) == live {
 			break
@@ -74,11 +79,11 @@ func race(t *testing.T, s Settings) {
 
 // use is one call that may be given up, waits inside, or breaks its VM. It returns
 // how many VMs it got.
-func use(t *testing.T, g *Group) int64 {
+func use(t *testing.T, g *Group, random *rand.Rand) int64 {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if rand.IntN(10) == 0 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(200))*time.Microsecond)
+	if random.IntN(10) == 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(200))*time.Microsecond)
 		defer cancel()
 	}
 	m, err := g.Acquire(ctx)
@@ -96,19 +101,19 @@ func use(t *testing.T, g *Group) int64 {
 		f.runs.Add(1)
 	}
 	hold()
-	switch rand.IntN(20) {
+	switch random.IntN(20) {
 	case 0:
 		f.broken.Store(true)
 	case 1, 2, 3:
 		f.held.Add(-1)
 		m.Suspend()
-		time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+		time.Sleep(time.Duration(random.IntN(100)) * time.Microsecond)
 		m.Resume()
 		hold()
 	case 4:
-		time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+		time.Sleep(time.Duration(random.IntN(100)) * time.Microsecond)
 	case 5:
-		f.size.Store(rand.Int64N(1 << 18))
+		f.size.Store(random.Int64N(1 << 18))
 	}
 	f.held.Add(-1)
 	m.Release()

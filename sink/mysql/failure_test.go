@@ -3,7 +3,6 @@ package mysql
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
@@ -109,15 +108,11 @@ func TestFrozenWorkerLosesItsLocks(t *testing.T) {
 			g.config.PrimaryKey, g.config.Method = []string{"id"}, method
 			thaw := freeze(t, g.open())
 			fresh := g.open()
-			began := time.Now()
-			if err := fresh.Write(t.Context(), span(fresh, 0, 100)); err != nil {
+			if err := fresh.Write(t.Context(), span(fresh, 0, 100)); err != nil { // such as a time-out of locks
 				t.Fatal(err)
 			}
-			if waited := time.Since(began); waited > 5*time.Second {
-				t.Errorf("the successor waited %v for locks of a frozen worker", waited)
-			}
-			if err := thaw(); err == nil {
-				t.Error("the frozen worker committed")
+			if err := thaw(); err == nil || classify(err) != sqlsink.Unknown {
+				t.Errorf("the commit of a worker whose connection was ended returned %v", err)
 			}
 			g.once(100)
 		})

@@ -320,7 +320,7 @@ func (g *target) deadlock(t *testing.T, ids []int64) (collide, end func()) {
 // await waits until a query of one cell returns want.
 func (g *target) await(query, want string) {
 	g.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if rows := g.text(query); len(rows) == 1 && rows[0] == want {
 			return
 		}

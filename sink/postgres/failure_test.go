@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
@@ -65,12 +64,8 @@ func TestFrozenInsideTransaction(t *testing.T) {
 	// It has gone through some of its rows once it has locked the table's key.
 	g.await("SELECT count(*) > 0 FROM pg_locks WHERE relation = 'events_pkey'::regclass AND mode = 'RowExclusiveLock'", "t")
 
-	began := time.Now()
 	fresh := g.open()
-	g.write(fresh, span(fresh, 0, 5000))
-	if waited := time.Since(began); waited > 8*time.Second { // the time-out of locks is 10 s
-		t.Errorf("taking over from a frozen worker took %v", waited)
-	}
+	g.write(fresh, span(fresh, 0, 5000)) // which would fail at the time-out of locks
 	g.once(5000)
 
 	f.Send(&pgproto3.CopyData{Data: data[len(data)/2:]})
@@ -187,7 +182,9 @@ func TestPoolDropsConnectionsThatTheServerEnded(t *testing.T) {
 		w.sink.pool.put(t.Context(), c)
 	}
 	g.text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN (" + strings.Join(pids, ",") + ")")
-	_ = w.Write(t.Context(), span(w, 0, 10)) // may tell of the lost connection
+	if err := w.Write(t.Context(), span(w, 0, 10)); err != nil { // it may tell of the lost connection
+		sinktest.ExpectClass(t, err, sinktest.Transient)
+	}
 	g.write(w, span(w, 0, 10))
 	g.once(10)
 	if n := len(w.sink.pool.idle); n != 1 {

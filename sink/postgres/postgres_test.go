@@ -94,7 +94,7 @@ func (g *place) text(statements string) []string {
 // await waits until a query of one cell returns want.
 func (g *place) await(query, want string) {
 	g.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if rows := g.text(query); len(rows) == 1 && rows[0] == want {
 			return
 		}

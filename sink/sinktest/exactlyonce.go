@@ -2,6 +2,7 @@ package sinktest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -113,6 +114,9 @@ func retriesAfterCancellation(t *testEnv) {
 		err := w.Write(ctx, out)
 		cancel()
 		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("a write that was cut off at %v returned %v, want the context's error", wait, err)
+			}
 			if err := w.Write(t.ctx, out); err != nil {
 				t.Fatalf("coming again after a write was cut off at %v: %v", wait, err)
 			}

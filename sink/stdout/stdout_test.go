@@ -96,9 +96,7 @@ func TestFailedWriteLeavesNoBrokenLine(t *testing.T) {
 		if event.IsPermanent(err) || !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("room for %d bytes: %v, want a passing error", room, err)
 		}
-		if err := w.Write(context.Background(), sinktest.Docs(0, `"one"`)); err == nil {
-			t.Fatal("a full disk took more")
-		}
+		sinktest.ExpectClass(t, w.Write(context.Background(), sinktest.Docs(0, `"one"`)), sinktest.Transient)
 		disk.room = 1000
 		if err := w.Write(context.Background(), sinktest.Docs(0, `"one"`, `"two"`)); err != nil {
 			t.Fatal(err)

@@ -95,7 +95,7 @@ func events(t testing.TB, s *httpsource.Source, n int) (all []string) {
 		t.Fatal(err)
 	}
 	defer r.Close(context.Background())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var b event.Batch
 	for len(all) < n {

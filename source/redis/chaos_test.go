@@ -218,7 +218,7 @@ func restoredWhileProducersPush(t *testing.T, f keyKind) {
 	// Everything that is taken before this instant may be forgotten.
 	p.epoch(func() { restore(t, server, saved) })
 	until := time.Now().Add(300 * time.Millisecond)
-	for time.Now().Before(until) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(until) || !p.hasKept() && time.Now().Before(end); {
 		b, err := r.read()
 		if errors.Is(err, source.ErrMoved) {
 			r.close()
@@ -291,6 +291,12 @@ func (p *producers) pushSome(client rueidis.Client, items []string) {
 			p.forgotten = append(p.forgotten, items[i])
 		}
 	}
+}
+
+func (p *producers) hasKept() bool {
+	p.list.Lock()
+	defer p.list.Unlock()
+	return len(p.kept) > 0
 }
 
 // epoch runs something between two pushes, and forgets what was pushed before.

@@ -60,7 +60,10 @@ func inPieces(t *testing.T, server string) string {
 	}
 	var group sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); group.Wait() })
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
 	pass := func(client net.Conn) {
+		random := rand.New(rand.NewPCG(seed, 0))
 		defer client.Close()
 		conn, err := net.Dial("tcp", server)
 		if err != nil {
@@ -72,7 +75,7 @@ func inPieces(t *testing.T, server string) string {
 		for {
 			n, err := conn.Read(text[:])
 			for from := 0; from < n; {
-				to := min(n, from+1+rand.IntN(16))
+				to := min(n, from+1+random.IntN(16))
 				if _, err := client.Write(text[from:to]); err != nil {
 					return
 				}

@@ -2,11 +2,14 @@ package redis_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/testserver"
@@ -30,11 +33,16 @@ func readAll(t *testing.T, s source.Source, partition string) (events []string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for {
 		var b event.Batch
-		err := r.Read(t.Context(), &b)
-		if err != nil {
+		err := r.Read(ctx, &b)
+		if errors.Is(err, io.EOF) {
 			break
+		}
+		if err != nil {
+			t.Fatalf("after %d events: %v", len(events), err)
 		}
 		for i := range b.Len() {
 			events = append(events, string(b.Doc(i)))

@@ -99,9 +99,10 @@ torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, w
 	@tools/luajit/build.sh asan
 	@$(GO) test -asan -timeout 30m ./internal/luajit/... ./internal/document/... ./script/luajit
 
-fuzz: ## fuzz all decoders, and the script engines against each other, for ten minutes
+FUZZ_SECONDS := 60
+fuzz: ## fuzz all decoders, and the script engines against each other, for FUZZ_SECONDS=60 each
 	@$(SETUP) build
-	@tools/fuzz.sh 10m
+	@tools/fuzz.sh $(FUZZ_SECONDS)
 
 SEED := 1
 FAULTS := 100

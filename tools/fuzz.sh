@@ -1,19 +1,29 @@
 #!/bin/sh
-# tools/fuzz.sh DURATION: runs all fuzz targets, each for an equal part of DURATION (such
-# as 10m). Failing inputs stay under testdata/fuzz, where every later test runs them.
+# tools/fuzz.sh SECONDS: runs every fuzz target for so many seconds, one per core at a time,
+# also after one has found something, and fails if any did. Failing inputs stay under
+# testdata/fuzz, where every later test runs them.
+#
+# tools/fuzz.sh SECONDS PACKAGE TARGET runs one.
 set -eu
 cd "$(dirname "$0")/.."
-seconds=$((${1%m} * 60))
+seconds=$1
+logs=.build/fuzz
 
-targets=$(git grep -ho '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | wc -l)
-[ "$targets" -gt 0 ]
-share=$((seconds / targets))
-git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | sort | while IFS=: read -r file function; do
-  name=${function#func }
-  printf 'fuzz: %s, %d s\n' "$name" "$share"
+if [ $# = 3 ]; then
+  log=$logs/$3-$(echo "$2" | tr / -)
   # Without a limit minimizing takes most of the time.
-  tools/go.sh test "./$(dirname "$file")" -run '^$' -fuzz "^$name\$" -fuzztime "${share}s" -fuzzminimizetime 10x >.build/fuzz.log 2>&1 ||
-    { cat .build/fuzz.log; exit 1; }
-  tail -n 3 .build/fuzz.log | head -n 1
-done
-echo "fuzz: nothing found in $targets targets"
+  if tools/go.sh test "./$2" -run '^$' -fuzz "^$3\$" -fuzztime "${seconds}s" -fuzzminimizetime 10x -parallel 1 >"$log" 2>&1; then
+    printf 'ok    %s in %s: %s\n' "$3" "$2" "$(tail -n 3 "$log" | head -n 1)"
+    exit
+  fi
+  printf 'FAIL  %s in %s\n%s\n' "$3" "$2" "$(cat "$log")"
+  exit 1
+fi
+
+rm -rf $logs
+mkdir -p $logs
+targets=$(git grep -o '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | sed 's|/[^/]*:func | |')
+[ -n "$targets" ]
+echo "$targets" | xargs -n 2 -P "$(nproc)" tools/fuzz.sh "$seconds" ||
+  { echo 'fuzz: inputs that fail are under testdata/fuzz'; exit 1; }
+echo "fuzz: nothing found in $(echo "$targets" | wc -l) targets of $seconds s each"

@@ -71,7 +71,7 @@ var functionGroups = []FunctionGroup{
 
 // tableFunctions are those that a query may read from, and scalarFunctions all others
 // that it may call, in lower case.
-var tableFunctions, scalarFunctions = setOf(functionGroups[4:]), setOf(functionGroups[:4])
+var tableFunctions, scalarFunctions, aggregateFunctions = setOf(functionGroups[4:]), setOf(functionGroups[:4]), setOf(functionGroups[2:4])
 
 func setOf(groups []FunctionGroup) map[string]bool {
 	all := map[string]bool{}

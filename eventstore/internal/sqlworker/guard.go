@@ -41,6 +41,8 @@ type statement struct {
 	tree   map[string]any
 	tables []string // names of tables that it reads, in lower case; those of WITH among them
 	system bool     // it reads the catalog
+
+	explained bool // it is explained and not run
 }
 
 // parse returns the statement that sql is, or an error if it is none that only reads. It
@@ -76,7 +78,7 @@ func (c *conn) parse(sql string) (*statement, error) {
 	if err := checkStatement(tree.Statements[0]); err != nil {
 		return nil, err
 	}
-	s := &statement{tree: tree.Statements[0]}
+	s := &statement{tree: tree.Statements[0], explained: plain != sql}
 	return s, s.checkTables(s.tree)
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	duck "github.com/duckdb/duckdb-go-bindings"
 
@@ -73,13 +74,8 @@ func (s *session) close() {
 	close(s.ended)
 	s.watching.Wait()
 	_ = s.conn.exec("ROLLBACK") // fails if no transaction has begun
-	for _, v := range s.views {
-		s.failed = s.failed || s.conn.exec("DROP VIEW main."+quote(v.table.Name)) != nil
-	}
+	s.dropViews()
 	s.conn.close()
-	for _, v := range s.views {
-		v.close()
-	}
 	if s.log != nil {
 		s.log.close()
 	}
@@ -112,45 +108,67 @@ func (s *session) answer(q *queryRequest, in *job) error {
 	if err != nil {
 		return err
 	}
-	if parsed != nil {
-		if err := s.createViews(q, parsed); err != nil {
+	if parsed == nil {
+		_, err := s.prepare(q.SQL, false)
+		return err
+	}
+	params := decodeParams(q.Params)
+	last, err := s.createViews(q, parsed, params)
+	if err != nil {
+		return err
+	}
+	for i, step := range last.steps {
+		if err := s.createView(last.table, step); err != nil {
 			return err
 		}
+		enough := last.rows
+		if i == len(last.steps)-1 {
+			enough = 0
+		}
+		done, err := s.execute(q, params, enough, in)
+		if done || err != nil {
+			return err
+		}
+		if err := s.conn.exec("ROLLBACK"); err != nil {
+			return err
+		}
+		s.dropViews()
 	}
-	// The read-only transaction is the second lock behind the check of the statement's
-	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
-	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
-		return err
-	}
-	stmt, err := s.prepare(q.SQL, parsed != nil)
-	if err != nil {
-		return err
-	}
-	defer duck.DestroyPrepare(&stmt)
-	if err := bind(stmt, decodeParams(q.Params)); err != nil {
-		return err
-	}
-	return s.send(stmt, q.Limits.Rows, in)
+	_, err = s.execute(q, params, 0, in)
+	return err
 }
 
-// createViews creates the tables that a statement reads as views.
-func (s *session) createViews(q *queryRequest, parsed *statement) error {
+// A latest is how the newest rows of a table are searched: in smaller parts of it first.
+type latest struct {
+	table *manifest.Table
+	rows  int64 // that are wanted
+	steps []selection
+}
+
+// createViews creates the tables that a statement reads as views, except for one whose newest
+// rows it wants.
+func (s *session) createViews(q *queryRequest, parsed *statement, params []Param) (last latest, err error) {
 	m, err := s.worker.manifests.load(q.Version)
 	if err != nil {
-		return err
+		return last, err
 	}
 	if s.log, err = s.worker.log.open(m.LogStart, q.Ends); err != nil {
-		return err
+		return last, err
 	}
 	for _, t := range m.Tables {
 		if !parsed.reads(t.Name) {
 			continue
 		}
-		if err := s.createView(t, selection{frames: s.log.of(t.ID), files: t.Files}); err != nil {
-			return err
+		from := selection{frames: s.log.of(t.ID), files: t.Files}.within(t, s.conn.findBounds(parsed, t, params))
+		if n := latestOf(parsed, t); n > 0 {
+			last = latest{table: t, rows: n, steps: from.latestSteps()}
+			continue
+		}
+		if err := s.createView(t, from); err != nil {
+			return last, err
 		}
 	}
-	return nil
+	return last, nil
 }
 
 func (s *session) createView(t *manifest.Table, from selection) error {
@@ -163,6 +181,34 @@ func (s *session) createView(t *manifest.Table, from selection) error {
 		return fmt.Errorf("read table %s: %s", t.Name, err.Error())
 	}
 	return nil
+}
+
+// dropViews drops the tables. No result may be left.
+func (s *session) dropViews() {
+	for _, v := range s.views {
+		s.failed = s.failed || s.conn.exec("DROP VIEW main."+quote(v.table.Name)) != nil
+		v.close()
+	}
+	s.views = nil
+}
+
+// execute runs the query and sends its rows. If fewer than enough rows come, it sends none and
+// returns false.
+func (s *session) execute(q *queryRequest, params []Param, enough int64, in *job) (done bool, err error) {
+	// The read-only transaction is the second lock behind the check of the statement's
+	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
+	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
+		return false, err
+	}
+	stmt, err := s.prepare(q.SQL, true)
+	if err != nil {
+		return false, err
+	}
+	defer duck.DestroyPrepare(&stmt)
+	if err := bind(stmt, params); err != nil {
+		return false, err
+	}
+	return s.send(stmt, q.Limits.Rows, enough, in)
 }
 
 // prepare prepares a statement that only reads.
@@ -187,42 +233,62 @@ func (s *session) prepare(sql string, parsed bool) (stmt duck.PreparedStatement,
 	return stmt, err
 }
 
-// send runs a statement and sends its rows, at most limit of them; 0 is no limit.
-func (s *session) send(stmt duck.PreparedStatement, limit int64, in *job) error {
+// send runs a statement and sends its rows, at most limit of them; 0 is no limit. See
+// execute for enough.
+func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job) (done bool, err error) {
 	var pending duck.PendingResult
 	defer duck.DestroyPending(&pending)
 	if duck.PendingPreparedStreaming(stmt, &pending) == duck.StateError {
-		return duckError(duck.PendingError(pending))
+		return false, duckError(duck.PendingError(pending))
 	}
 	r := &result{}
 	defer r.close()
 	if duck.ExecutePending(pending, &r.res) == duck.StateError {
-		return duckError(duck.ResultError(&r.res))
+		return false, duckError(duck.ResultError(&r.res))
 	}
 	if err := r.describe(); err != nil {
-		return err
+		return false, err
+	}
+	var first []arrow.RecordBatch
+	if enough > 0 {
+		if first, err = r.readAll(); err != nil {
+			return false, err
+		}
+		if countRows(first) < enough {
+			release(first)
+			return false, nil
+		}
 	}
 	columns := []resultColumn{}
 	for i, name := range r.names {
 		columns = append(columns, resultColumn{name, r.types[i]})
 	}
 	if err := in.out.writeJSON(columnsMessage, columns); err != nil {
-		return err
+		return false, err
 	}
-	truncated, err := s.sendRows(r, limit, in)
+	truncated, err := s.sendRows(r, first, limit, in)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return in.out.writeJSON(doneMessage, outcome{Truncated: truncated})
+	return true, in.out.writeJSON(doneMessage, outcome{Truncated: truncated})
 }
 
-func (s *session) sendRows(r *result, limit int64, in *job) (truncated bool, err error) {
+// sendRows sends the rows that have been read, and those that are left.
+func (s *session) sendRows(r *result, first []arrow.RecordBatch, limit int64, in *job) (truncated bool, err error) {
+	defer func() { release(first) }()
+	next := func() (batch arrow.RecordBatch, err error) {
+		if len(first) == 0 {
+			return r.next()
+		}
+		batch, first = first[0], first[1:]
+		return batch, nil
+	}
 	stream := ipc.NewWriter(arrowPieces{in.out}, ipc.WithSchema(r.schema))
 	for sent := int64(0); ; {
 		if err := context.Cause(s.ctx); err != nil {
 			return false, err
 		}
-		batch, err := r.next()
+		batch, err := next()
 		if err != nil {
 			return false, err
 		}

@@ -16,13 +16,8 @@ import (
 type tableView struct {
 	table *manifest.Table
 	parts []string
+	after string // condition on all parts
 	scans []*scan
-}
-
-// A selection is the frames and files of a table that a query reads.
-type selection struct {
-	frames []*logFrame
-	files  []*manifest.File
 }
 
 // newTableView describes a table to DuckDB. Close it after the query.
@@ -37,11 +32,20 @@ func newTableView(folder string, t *manifest.Table, from selection) *tableView {
 	if len(v.parts) == 0 {
 		v.addFrames(nil, 0)
 	}
+	if from.after != nil {
+		v.after = fmt.Sprintf(" WHERE %s >= make_timestamp(%d)", quote(t.Time), *from.after)
+	}
 	return v
 }
 
 // sql returns the query of the view.
-func (v *tableView) sql() string { return strings.Join(v.parts, " UNION ALL ") }
+func (v *tableView) sql() string {
+	sql := strings.Join(v.parts, " UNION ALL ")
+	if v.after != "" {
+		sql = "SELECT * FROM (" + sql + ")" + v.after
+	}
+	return sql
+}
 
 func (v *tableView) close() {
 	for _, s := range v.scans {

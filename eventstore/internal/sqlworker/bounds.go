@@ -1,0 +1,394 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// Bounds are what a statement says about the rows of a table that it needs. They leave out
+// frames and files before DuckDB sees them; DuckDB still applies the whole WHERE.
+type bounds struct {
+	min, max int64               // event time in microseconds, both included
+	equal    map[string][]string // texts that a column has, by the column's lower-case name
+}
+
+var unbounded = bounds{min: math.MinInt64, max: math.MaxInt64}
+
+// timeSlack is how much later than its upper bound a row's time may be if the bound was
+// computed: the statement computes it again, later.
+const timeSlack = 10 * int64(time.Second/time.Microsecond)
+
+// union returns the bounds of rows that either has.
+func (b bounds) union(other bounds) bounds {
+	u := bounds{min: min(b.min, other.min), max: max(b.max, other.max), equal: map[string][]string{}}
+	for name, texts := range b.equal {
+		if more, found := other.equal[name]; found {
+			u.equal[name] = append(slices.Clone(texts), more...)
+		}
+	}
+	return u
+}
+
+// A boundsFinder finds the bounds of one table in a statement.
+type boundsFinder struct {
+	conn   *conn
+	table  *manifest.Table
+	params map[string]Param // by identifier
+	time   string           // name of the time column; "" if it cannot be bounded
+}
+
+// findBounds returns the bounds of the rows of a table that a statement needs.
+func (c *conn) findBounds(s *statement, t *manifest.Table, params []Param) bounds {
+	name := strings.ToLower(t.Name)
+	references := 0
+	for _, read := range s.tables {
+		if read == name {
+			references++
+		}
+	}
+	if references == 0 || s.names(name) {
+		return unbounded
+	}
+	f := &boundsFinder{conn: c, table: t, params: map[string]Param{}}
+	for i, p := range params {
+		identifier := p.Name
+		if identifier == "" {
+			identifier = strconv.Itoa(i + 1)
+		}
+		f.params[identifier] = p
+	}
+	if timeSQL(t) != "" {
+		f.time = t.Time
+	}
+	var found []bounds
+	forEachObject(s.tree, func(n syntaxNode) {
+		if n["type"] == "SELECT_NODE" {
+			found = append(found, f.ofSelect(n)...)
+		}
+	})
+	if len(found) != references {
+		return unbounded
+	}
+	all := found[0]
+	for _, one := range found[1:] {
+		all = all.union(one)
+	}
+	return all
+}
+
+// names reports whether a WITH of the statement has a part of that name.
+func (s *statement) names(table string) bool {
+	named := false
+	forEachObject(s.tree, func(n syntaxNode) {
+		for _, part := range n.child("cte_map").list("map") {
+			named = named || strings.EqualFold(part.text("key"), table)
+		}
+	})
+	return named
+}
+
+// ofSelect returns the bounds of each reference to the table in the FROM of a SELECT. In an
+// inner, outer or cross join of tables, a row that does not satisfy the WHERE may be left out
+// on either side: a comparison with null is not true.
+func (f *boundsFinder) ofSelect(n syntaxNode) (found []bounds) {
+	from := n.child("from_table")
+	references, whole := f.references(from)
+	for _, alias := range references {
+		b := bounds{min: math.MinInt64, max: math.MaxInt64, equal: map[string][]string{}}
+		if whole && n["sample"] == nil {
+			f.narrow(&b, n.child("where_clause"), alias, from["type"] == "BASE_TABLE")
+		}
+		found = append(found, b)
+	}
+	return found
+}
+
+// references returns the names by which columns of the table are qualified. whole is false
+// where rows that the WHERE excludes may matter to others.
+func (f *boundsFinder) references(from syntaxNode) (aliases []string, whole bool) {
+	switch from["type"] {
+	case "BASE_TABLE":
+		renamed, _ := from["column_name_alias"].([]any)
+		whole = from["sample"] == nil && from["at_clause"] == nil && len(renamed) == 0
+		if !strings.EqualFold(from.text("table_name"), f.table.Name) {
+			return nil, whole
+		}
+		alias := from.text("alias")
+		if alias == "" {
+			alias = f.table.Name
+		}
+		return []string{alias}, whole
+	case "JOIN":
+		left, wholeLeft := f.references(from.child("left"))
+		right, wholeRight := f.references(from.child("right"))
+		kind := from.text("ref_type")
+		return append(left, right...), wholeLeft && wholeRight && (kind == "REGULAR" || kind == "CROSS" || kind == "NATURAL")
+	}
+	return nil, true
+}
+
+// narrow applies a condition to bounds. bare says that columns need no alias.
+func (f *boundsFinder) narrow(b *bounds, condition syntaxNode, alias string, bare bool) {
+	column := func(n syntaxNode) string { return f.column(n, alias, bare) }
+	switch condition["class"] {
+	case "CONJUNCTION":
+		if condition["type"] == "CONJUNCTION_AND" {
+			for _, child := range condition.list("children") {
+				f.narrow(b, child, alias, bare)
+			}
+		}
+	case "BETWEEN":
+		if name := column(condition.child("input")); condition["type"] == "COMPARE_BETWEEN" && f.isTime(name) {
+			f.raiseMin(b, condition.child("lower"))
+			f.lowerMax(b, condition.child("upper"))
+		}
+	case "OPERATOR":
+		if children := condition.list("children"); condition["type"] == "COMPARE_IN" && len(children) > 1 {
+			f.narrowEqual(b, column(children[0]), children[1:])
+		}
+	case "COMPARISON":
+		left, right, operator := condition.child("left"), condition.child("right"), condition.text("type")
+		if column(left) == "" {
+			left, right, operator = right, left, mirrored[operator]
+		}
+		f.compare(b, column(left), operator, right)
+	}
+}
+
+// mirrored are the operators that say the same of exchanged operands.
+var mirrored = map[string]string{
+	"COMPARE_EQUAL": "COMPARE_EQUAL", "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN", "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+	"COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+}
+
+func (f *boundsFinder) compare(b *bounds, name, operator string, value syntaxNode) {
+	switch {
+	case operator == "COMPARE_EQUAL" && !f.isTime(name):
+		f.narrowEqual(b, name, []syntaxNode{value})
+	case !f.isTime(name):
+	case operator == "COMPARE_GREATERTHAN", operator == "COMPARE_GREATERTHANOREQUALTO":
+		f.raiseMin(b, value)
+	case operator == "COMPARE_LESSTHAN", operator == "COMPARE_LESSTHANOREQUALTO":
+		f.lowerMax(b, value)
+	case operator == "COMPARE_EQUAL":
+		f.raiseMin(b, value)
+		f.lowerMax(b, value)
+	}
+}
+
+func (f *boundsFinder) isTime(name string) bool {
+	return f.time != "" && strings.EqualFold(name, f.time)
+}
+
+// column returns the name of the table's column that a node is, or "".
+func (f *boundsFinder) column(n syntaxNode, alias string, bare bool) string {
+	if n["class"] != "COLUMN_REF" {
+		return ""
+	}
+	names, _ := n["column_names"].([]any)
+	qualified := len(names) == 2 && strings.EqualFold(fmt.Sprint(names[0]), alias)
+	if !qualified && !(bare && len(names) == 1) {
+		return ""
+	}
+	name, _ := names[len(names)-1].(string)
+	return name
+}
+
+// narrowEqual notes that a column of texts has one of some values.
+func (f *boundsFinder) narrowEqual(b *bounds, name string, values []syntaxNode) {
+	if !slices.ContainsFunc(f.table.Current().Columns, func(c manifest.Column) bool {
+		return c.Type == event.String && strings.EqualFold(c.Name, name)
+	}) {
+		return
+	}
+	var texts []string
+	for _, value := range values {
+		text, ok := constantText(value)
+		if p, given := f.params[value.text("identifier")]; value["class"] == "PARAMETER" && given {
+			text, ok = p.Value.(string)
+		}
+		if !ok {
+			return
+		}
+		texts = append(texts, text)
+	}
+	if _, known := b.equal[strings.ToLower(name)]; !known {
+		b.equal[strings.ToLower(name)] = texts
+	}
+}
+
+func (f *boundsFinder) raiseMin(b *bounds, value syntaxNode) {
+	if at, _, ok := f.micros(value); ok {
+		b.min = max(b.min, at)
+	}
+}
+
+func (f *boundsFinder) lowerMax(b *bounds, value syntaxNode) {
+	if at, computed, ok := f.micros(value); ok {
+		if at++; computed { // TIMESTAMP_NS has been rounded
+			at += timeSlack
+		}
+		b.max = min(b.max, at)
+	}
+}
+
+// timeFormats are the constants whose time is known without DuckDB.
+var timeFormats = []string{"2006-01-02 15:04:05", time.DateOnly, "2006-01-02T15:04:05", "2006-01-02T15:04:05Z"}
+
+// micros returns the time that an expression without columns is.
+func (f *boundsFinder) micros(value syntaxNode) (at int64, computed, ok bool) {
+	inner := value
+	if value["class"] == "CAST" && value.child("cast_type")["id"] == "TIMESTAMP" {
+		inner = value.child("child")
+	}
+	if text, isText := constantText(inner); isText {
+		for _, format := range timeFormats {
+			if t, err := time.Parse(format, text); err == nil {
+				return t.UnixMicro(), false, true
+			}
+		}
+	}
+	expression, computed, ok := f.fold(value)
+	if !ok {
+		return 0, false, false
+	}
+	at, ok = f.conn.evaluateTime(expression)
+	return at, computed, ok
+}
+
+// fold returns an expression with its parameters replaced by their values. ok is false if it
+// has columns, or another value each time.
+func (f *boundsFinder) fold(value syntaxNode) (folded map[string]any, computed, ok bool) {
+	switch value["class"] {
+	case "PARAMETER":
+		p, given := f.params[value.text("identifier")]
+		if !given {
+			return nil, false, false
+		}
+		folded, ok = constantNode(p.Value)
+		return folded, false, ok
+	case "CONSTANT":
+		return withoutLocation(value), false, true
+	case "CAST":
+		child, computed, ok := f.fold(value.child("child"))
+		folded = withoutLocation(value)
+		folded["child"] = child
+		return folded, computed, ok
+	case "FUNCTION":
+		name := strings.ToLower(value.text("function_name"))
+		if !timeFunctions[name] {
+			return nil, false, false
+		}
+		folded = withoutLocation(value)
+		children := []any{}
+		for _, child := range value.list("children") {
+			one, _, ok := f.fold(child)
+			if !ok {
+				return nil, false, false
+			}
+			children = append(children, one)
+		}
+		folded["children"] = children
+		return folded, true, true
+	case "COLUMN_REF":
+		names, _ := value["column_names"].([]any)
+		name, _ := names[len(names)-1].(string)
+		return withoutLocation(value), true, len(names) == 1 && strings.EqualFold(name, "current_timestamp") && !f.has(name)
+	}
+	return nil, false, false
+}
+
+// withoutLocation returns a copy of a node without its place in the SQL, which may be a number
+// that Go's JSON does not keep.
+func withoutLocation(n syntaxNode) syntaxNode {
+	n = maps.Clone(n)
+	delete(n, "query_location")
+	return n
+}
+
+// has reports whether the table has a column.
+func (f *boundsFinder) has(name string) bool {
+	return slices.ContainsFunc(shown(f.table.Current()), func(c manifest.Column) bool { return strings.EqualFold(c.Name, name) })
+}
+
+// timeFunctions are those of which a bound may be made.
+var timeFunctions = setOf([]FunctionGroup{{Names: strings.Fields(`now current_timestamp get_current_timestamp transaction_timestamp today current_date + - * / to_seconds to_minutes
+	to_hours to_days to_weeks to_months to_years to_milliseconds to_microseconds to_timestamp make_timestamp make_timestamp_ms epoch_ms date_trunc datetrunc time_bucket
+	date_add date_sub strptime trunc`)}})
+
+// constantNode returns the syntax of a parameter's value.
+func constantNode(value any) (map[string]any, bool) {
+	kind, text := "", ""
+	switch value := value.(type) {
+	case string:
+		kind, text = "VARCHAR", value
+	case int64:
+		kind, text = "BIGINT", strconv.FormatInt(value, 10)
+	case time.Time:
+		kind, text = "TIMESTAMP", value.UTC().Format("2006-01-02 15:04:05.999999")
+	default:
+		return nil, false
+	}
+	constant := map[string]any{"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "value": map[string]any{
+		"type": map[string]any{"id": "VARCHAR", "type_info": nil}, "is_null": false, "value": text,
+	}}
+	if kind == "VARCHAR" {
+		return constant, true
+	}
+	return map[string]any{"class": "CAST", "type": "OPERATOR_CAST", "alias": "", "child": constant, "cast_type": map[string]any{"id": kind, "type_info": nil}, "try_cast": false}, true
+}
+
+// evaluateTime evaluates an expression without columns.
+func (c *conn) evaluateTime(expression map[string]any) (micros int64, ok bool) {
+	tree, err := json.Marshal(map[string]any{"error": false, "statements": []any{map[string]any{"node": map[string]any{
+		"type": "SELECT_NODE", "modifiers": []any{}, "cte_map": map[string]any{"map": []any{}}, "select_list": []any{expression},
+		"from_table": map[string]any{"type": "EMPTY", "alias": "", "sample": nil}, "where_clause": nil, "group_expressions": []any{}, "group_sets": []any{},
+		"aggregate_handling": "STANDARD_HANDLING", "having": nil, "sample": nil, "qualify": nil,
+	}, "named_param_map": []any{}}}})
+	if err != nil {
+		return 0, false
+	}
+	sql, err := c.run(`SELECT json_deserialize_sql(CAST(? AS JSON))`, Param{Value: string(tree)})
+	if err != nil {
+		return 0, false
+	}
+	rows, err := c.run("SELECT epoch_us(CAST(one AS TIMESTAMP)) FROM (" + Text(sql[0][0]) + ") AS x(one)")
+	if err != nil || len(rows) != 1 {
+		return 0, false
+	}
+	micros, ok = rows[0][0].(int64)
+	return micros, ok
+}
+
+// A selection is the frames and files of a table that a query reads.
+type selection struct {
+	frames []*logFrame
+	files  []*manifest.File
+	// after leaves out rows of an earlier event time, in microseconds, if it is set.
+	after *int64
+}
+
+// within leaves out what has no rows within the bounds.
+func (s selection) within(t *manifest.Table, b bounds) selection {
+	if t.Time == "" {
+		return s
+	}
+	return selection{
+		frames: slices.DeleteFunc(slices.Clone(s.frames), func(f *logFrame) bool { return f.maxTime < b.min || f.minTime > b.max }),
+		files: slices.DeleteFunc(slices.Clone(s.files), func(f *manifest.File) bool {
+			return f.MaxTime < b.min || f.MinTime > b.max
+		}),
+		after: s.after,
+	}
+}

@@ -50,7 +50,7 @@ type Recording struct {
 
 // A Run is one process of a recording. Fault, if it is not empty, lets system calls fail, in
 // the words of strace: "fdatasync,fsync:error=EIO:when=2", "fsync:signal=KILL:when=5". It
-// counts the calls of each thread.
+// counts the calls of each thread. There may be several faults, with spaces in between.
 type Run struct {
 	Command *exec.Cmd
 	Fault   string
@@ -131,11 +131,16 @@ func (r *Recording) tracePath(run int) string {
 
 // trace runs the command under strace, which writes to a file.
 func (run *Run) trace(strace, to string) error {
-	args := []string{strace, "-f", "-qq", "-y", "-xx", "-s", strconv.Itoa(1 << 26), "-o", to, "-e", "trace=" + tracedCalls}
+	args := []string{strace, "-f", "-qq", "-y", "-xx", "-s", strconv.Itoa(1 << 26), "-o", to}
+	traced := tracedCalls
+	for _, fault := range strings.Fields(run.Fault) {
+		calls, _, _ := strings.Cut(fault, ":")
+		traced += "," + calls
+		args = append(args, "-e", "inject="+fault)
+	}
+	args = append(args, "-e", "trace="+traced)
 	if run.Fault == "" {
 		args = append(args, "--seccomp-bpf") // is faster, and does not let calls fail
-	} else {
-		args = append(args, "-e", "inject="+run.Fault)
 	}
 	c := run.Command
 	c.Path, c.Args = strace, slices.Concat(args, []string{c.Path}, c.Args[1:])

@@ -138,11 +138,11 @@ func (l *Log) write(group []*change) error {
 	clear(a.buffers) // they belong to the callers
 	if err != nil {
 		l.abandonActive()
-		return explain("write to the event log", err)
+		return explain("write to the event log, file "+a.name(), err)
 	}
 	if err := syncData(a.File); err != nil {
 		l.abandonActive()
-		return explain("sync the event log", err)
+		return explain("sync the event log, file "+a.name(), err)
 	}
 	a.end = end
 	l.publishEnd(end)

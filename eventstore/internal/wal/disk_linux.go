@@ -2,6 +2,7 @@ package wal
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -19,7 +20,7 @@ func writeBuffers(f *os.File, buffers [][]byte, offset int64) error {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
-			return &os.PathError{Op: "write", Path: f.Name(), Err: err}
+			return err
 		case n == 0:
 			return io.ErrShortWrite
 		}
@@ -43,7 +44,7 @@ func syncData(f *os.File) error {
 			return nil
 		}
 		if err != unix.EINTR {
-			return &os.PathError{Op: "sync", Path: f.Name(), Err: err}
+			return err
 		}
 	}
 }
@@ -57,7 +58,7 @@ func allocate(f *os.File, size int64) error {
 		case err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS):
 			return nil
 		case err != unix.EINTR:
-			return &os.PathError{Op: "allocate", Path: f.Name(), Err: err}
+			return fmt.Errorf("allocate %d bytes for %s: %w", size, f.Name(), err)
 		}
 	}
 }

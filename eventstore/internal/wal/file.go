@@ -124,6 +124,9 @@ type file struct {
 // hasEntries reports whether something durable is in the file.
 func (f *file) hasEntries() bool { return f.end > headerSize }
 
+// name returns the file's name, which it did not have when it was prepared.
+func (f *file) name() string { return filepath.Base(Path("", f.number)) }
+
 // prepareFile makes an empty file with room for size bytes, under the name of one that is
 // being prepared.
 func prepareFile(folder, store string, number uint64, size int64) (*file, error) {

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 	for variable, run := range map[string]func(folder string) error{
 		powercutFolder: appendAndRemove,
 		appendForever:  appendUntilKilled,
+		openLog:        openTwice,
 	} {
 		if folder := os.Getenv(variable); folder != "" {
 			if err := run(folder); err != nil {

@@ -107,10 +107,13 @@ func openAgain(folder string, files map[int]uint64) (l *Log, err error) {
 }
 
 func appendAtOnce(l *Log, files map[int]uint64, first, n int) error {
-	positions, errs := make([]Position, n), make([]error, n)
+	positions, ends, errs := make([]Position, n), make([]Position, n), make([]error, n)
 	var appends sync.WaitGroup
 	for k := range n {
-		appendOne := func() { positions[k], errs[k] = appendNumbered(l, first+k) }
+		appendOne := func() {
+			positions[k], errs[k] = appendNumbered(l, first+k)
+			ends[k] = l.End()
+		}
 		if n == 1 || os.Getenv(sequential) != "" {
 			appendOne()
 		} else {
@@ -124,7 +127,12 @@ func appendAtOnce(l *Log, files map[int]uint64, first, n int) error {
 			if try > 3 {
 				return errs[k]
 			}
+			uncertain := strings.Contains(errs[k].Error(), "sync the event log") && ends[k].Offset > headerSize
 			positions[k], errs[k] = appendNumbered(l, first+k)
+			if errs[k] == nil && uncertain && positions[k].File == ends[k].File {
+				return fmt.Errorf("after a sync that failed, the log went on in file %d", ends[k].File)
+			}
+			ends[k] = l.End()
 		}
 		files[first+k] = positions[k].File
 		fmt.Println("stored", first+k)
@@ -200,13 +208,13 @@ func TestKillAndPowerCut(t *testing.T) {
 	}
 }
 
-// TestFailedSyncAndKill lets a sync fail and the process end with it, before it could cut off
-// what it wrote: the next one must not believe what the system shows of it.
+// TestFailedSyncAndKill lets a sync fail and kills the process before it can cut off what it
+// wrote: the next one must not believe what the system shows of it.
 func TestFailedSyncAndKill(t *testing.T) {
-	for n := range powercut.SomeOf(20) {
+	for n := 2; n <= 7; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			folder := t.TempDir()
-			killed := appendRun(folder, fmt.Sprintf("fdatasync:error=EIO:signal=KILL:when=%d", n))
+			killed := appendRun(folder, fmt.Sprintf("fdatasync:error=EIO:when=%d ftruncate:signal=KILL", n))
 			powercut.Record(t, folder, killed, appendRun(folder, "")).EachCut(t, 15, checkLog)
 		})
 	}

@@ -108,9 +108,35 @@ func TestTornGroup(t *testing.T) {
 	if !slices.Equal(visited, upTo(1)) {
 		t.Errorf("visited %v", visited)
 	}
-	put(t, l, 1, 1)
+	put(t, l, 1, 2) // behind it would now be what was the second frame
 	if _, visited = reopen(t, l, folder, small); !slices.Equal(visited, upTo(2)) {
 		t.Errorf("visited %v after one more", visited)
+	}
+}
+
+// TestForeignFrames finds frames behind the last entry that were written for another place:
+// for another file, whose blocks the file now has, or for another offset.
+func TestForeignFrames(t *testing.T) {
+	folder, other := t.TempDir(), t.TempDir()
+	positions := build(t, folder, small, 2, 2)
+	build(t, other, small, 3, 2)
+	foreign, err := os.ReadFile(Path(other, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := open(t, copyOf(t, folder), small).End().Offset
+	for name, stale := range map[string]func(b []byte) []byte{
+		"another file":   func([]byte) []byte { return foreign[end:] },
+		"another offset": func(b []byte) []byte { return b[positions[1].Offset:end] },
+	} {
+		spoilt := copyOf(t, folder)
+		changeFile(t, spoilt, 1, func(b []byte) []byte {
+			copy(b[end:], slices.Clone(stale(b)))
+			return b
+		})
+		if _, visited := reopen(t, nil, spoilt, small); !slices.Equal(visited, upTo(2)) {
+			t.Errorf("frames of %s: visited %v", name, visited)
+		}
 	}
 }
 

@@ -1,0 +1,110 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/internal/powercut"
+)
+
+const openLog = "WAL_OPEN" // makes the test's process one that opens a log twice
+
+// openTwice opens a log, and then read-only, and prints what comes of it.
+func openTwice(folder string) error {
+	runtime.LockOSThread() // strace counts calls by thread
+	for _, readOnly := range []bool{false, true} {
+		visited := 0
+		l, err := Open(logFolder(folder), Options{FileSize: 1 << 20, ReadOnly: readOnly}, func(Position, *Entry) error {
+			visited++
+			return nil
+		})
+		if err != nil {
+			fmt.Println("failed", err)
+			continue
+		}
+		fmt.Println("visited", visited, "damage", l.Damage())
+		_ = l.Close()
+	}
+	return os.WriteFile(filepath.Join(folder, "done"), nil, 0o600) // a recording needs a change
+}
+
+// TestUnreadable opens a log of which the disk cannot read a part: even at the end of the last
+// file that is damage, and no torn tail to cut off.
+func TestUnreadable(t *testing.T) {
+	for n := range powercut.SomeOf(4) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			l := open(t, logFolder(folder), Options{FileSize: 1 << 20})
+			for i := range 40 {
+				put(t, l, i, 500)
+			}
+			ends := l.Ends()
+			_ = l.Close()
+			// Reads 1 and 2 of the file are those of its header and of its beginMark.
+			run := powercut.SelfRun(fmt.Sprintf("pread64:error=EIO:when=%d+", 2+n), openLog+"="+folder)
+			said := powercut.Record(t, folder, run).Said()
+			if len(said) != 2 || !strings.HasPrefix(said[0], "failed") || !strings.Contains(said[0], "cannot be read") || !strings.Contains(said[0], "input/output error") {
+				t.Errorf("the process says %q", said)
+			}
+			l, visited := reopen(t, nil, logFolder(folder), Options{FileSize: 1 << 20}) // the disk is well again
+			if len(visited) != 40 || l.Ends()[0].End != ends[0].End {
+				t.Errorf("visited %d entries of 40", len(visited))
+			}
+		})
+	}
+}
+
+// FuzzOpen opens a log of any content behind a header: it is opened, or damage is named, and
+// read-only it always opens. What a log that was opened takes is there afterwards.
+func FuzzOpen(f *testing.F) {
+	folder := f.TempDir()
+	positions := build(f, folder, Options{FileSize: 2048}, 4, 3)
+	whole, err := os.ReadFile(Path(folder, 1))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole[headerSize:], 0, byte(0))
+	f.Add(whole[headerSize:], int(positions[1].Offset-headerSize+30), byte(1))
+	f.Add(whole[headerSize:], int(positions[2].Offset-headerSize), byte(255))
+	f.Fuzz(func(t *testing.T, content []byte, at int, flip byte) {
+		folder := t.TempDir()
+		content = append(whole[:headerSize:headerSize], content...)
+		if at >= 0 && headerSize+at < len(content) {
+			content[headerSize+at] ^= flip
+		}
+		if err := os.WriteFile(Path(folder, 1), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		visited := 0
+		count := func(Position, *Entry) error { visited++; return nil }
+		l, err := Open(folder, Options{FileSize: 2048, ReadOnly: true}, count)
+		if err != nil {
+			t.Fatalf("read-only: %v", err)
+		}
+		readable, damage := visited, len(l.Damage())
+		_ = l.Close()
+		visited = 0
+		l, err = Open(folder, Options{FileSize: 2048}, count)
+		if _, damaged := errors.AsType[*DamageError](err); damaged != (damage > 0) || err != nil && !damaged {
+			t.Fatalf("%d damages, and %v", damage, err)
+		}
+		if err != nil {
+			return
+		}
+		if visited != readable {
+			t.Fatalf("visited %d entries, read-only %d", visited, readable)
+		}
+		put(t, l, 1000, 1)
+		_ = l.Close()
+		visited = 0
+		if l, err = Open(folder, Options{FileSize: 2048}, count); err != nil || visited != readable+1 {
+			t.Fatalf("visited %d entries and one more, and then %d, %v", readable, visited, err)
+		}
+		_ = l.Close()
+	})
+}

@@ -22,6 +22,7 @@ import (
 type bench struct {
 	binary, jars, only string
 	rows, rounds, rate int
+	writers            int
 	time, openTime     time.Duration
 	events             uint64
 
@@ -97,7 +98,11 @@ func (b *bench) runStores(ctx context.Context, round int) error {
 	for _, batch := range batches {
 		for _, name := range order {
 			logf("round %d of %d: %s, commits of %d", round+1, b.rounds, name, batch)
-			t, err := b.runTurn(ctx, name, stores.Load{Batch: batch, Writers: stores.Writers(name), Time: b.time})
+			load := stores.Load{Batch: batch, Writers: b.writers, Time: b.time}
+			if name == stores.Raw {
+				load.Writers = 1
+			}
+			t, err := b.runTurn(ctx, name, load)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

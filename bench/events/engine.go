@@ -52,7 +52,7 @@ func (b *bench) measureRestart(ctx context.Context) (float64, error) {
 	}
 	defer context.AfterFunc(ctx, session.Kill)()
 	const slices = 8
-	load := stores.Load{Batch: largeBatch, Writers: stores.Writers(stores.Perigee), Time: b.openTime / slices}
+	load := stores.Load{Batch: largeBatch, Writers: b.writers, Time: b.openTime / slices}
 	acknowledged := uint64(0)
 	for range slices {
 		report, err := session.Write(load)

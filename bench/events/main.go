@@ -27,6 +27,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 3, "rounds")
 	flag.DurationVar(&b.time, "time", time.Minute, "how long each store is written to at full speed, for each size of commits")
 	flag.DurationVar(&b.openTime, "open", 30*time.Second, "how long each store is written to at the fixed rate")
+	flag.IntVar(&b.writers, "writers", 2, "goroutines that write to a store at full speed, except the loop that only writes")
 	flag.IntVar(&b.rate, "rate", 100_000, "the fixed rate, in rows/s")
 	flag.Uint64Var(&b.events, "events", 2_000_000, "events of each run of the pipeline")
 	flag.StringVar(&b.only, "only", "", "only stores whose name contains one of these texts: a|b")

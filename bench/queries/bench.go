@@ -38,8 +38,10 @@ type timeKey struct{ query, store string }
 // ingest is the last.
 var contestants = []string{stores.DuckDB, stores.Parquet, stores.QuestDB, stores.Perigee}
 
-// loadBatch is how many rows a commit has.
-const loadBatch = 10_000
+const (
+	loadBatch   = 10_000
+	loadWriters = 2
+)
 
 func (b *bench) run(ctx context.Context) (err error) {
 	if b.folder, err = os.MkdirTemp("", "perigee-queries-"); err != nil {
@@ -127,7 +129,7 @@ func (b *bench) load(ctx context.Context) (sessions map[string]*stores.Session, 
 
 // fill writes rows and waits until a query finds them.
 func (b *bench) fill(session *stores.Session, name string, rows uint64) error {
-	report, err := session.Write(stores.Load{Batch: loadBatch, Writers: stores.Writers(name), Rows: rows})
+	report, err := session.Write(stores.Load{Batch: loadBatch, Writers: loadWriters, Rows: rows})
 	if err == nil {
 		logf("  %.0f rows/s", report.Rate())
 		_, err = session.Await()

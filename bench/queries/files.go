@@ -139,7 +139,7 @@ func (b *bench) measureMemory(ctx context.Context) error {
 	}
 	defer context.AfterFunc(ctx, session.Kill)()
 	peak := process.WatchMemory(session.PID(), process.ResidentAnonymous)
-	load := stores.Load{Batch: loadBatch, Writers: stores.Writers(stores.Perigee), Time: b.loadTime, Rate: memoryRate}
+	load := stores.Load{Batch: loadBatch, Writers: loadWriters, Time: b.loadTime, Rate: memoryRate}
 	for _, q := range queries(b.rows) {
 		load.Queries = append(load.Queries, q.duck)
 	}

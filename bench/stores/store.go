@@ -42,15 +42,6 @@ type Writer interface {
 	Close() error
 }
 
-// Writers returns how many goroutines write to a store at full speed: as many as bring it the
-// most rows.
-func Writers(name string) int {
-	if name == DuckDB || name == Raw {
-		return 1
-	}
-	return 2
-}
-
 // Options are what a store needs.
 type Options struct {
 	Events      *dataset.Events

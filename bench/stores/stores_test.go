@@ -55,7 +55,7 @@ func TestStoresFindTheSame(t *testing.T) {
 		if name == Parquet {
 			continue
 		}
-		report, err := session.Write(Load{Batch: 1000, Writers: Writers(name), Rows: testRows})
+		report, err := session.Write(Load{Batch: 1000, Writers: 2, Rows: testRows})
 		if err != nil || report.Rows != testRows || report.Ack.Longest == 0 {
 			t.Fatalf("%s: %+v, %v; want %d rows", name, report, err, testRows)
 		}

@@ -166,7 +166,10 @@ func (b *bench) runTurn(ctx context.Context, name string, loads ...stores.Load) 
 		rows += report.Rows
 	}
 	if name != stores.Raw {
-		if t.catchUp, err = session.Await(); err != nil {
+		if t.catchUp, err = session.Await(); err == nil {
+			_, err = stores.AwaitRest(folder)
+		}
+		if err != nil {
 			return t, errors.Join(err, session.Stop())
 		}
 	}

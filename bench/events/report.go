@@ -45,7 +45,7 @@ func newTable(w io.Writer, title string, header ...any) table.Writer {
 }
 
 const legend = `Perigee takes JSON documents, QuestDB lines of InfluxDB's protocol over HTTP, the others typed columns. ms: of a commit.
-catch-up: seconds after the end until a query found all rows. B/row: on disk after the end. MB: peak of anonymous memory (RssAnon)
+catch-up: seconds after the end until a query found all rows. B/row: on disk when files no longer change. MB: peak of anonymous memory (RssAnon)
 of all processes, with that of the program that writes.
 `
 

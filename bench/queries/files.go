@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -20,7 +19,7 @@ type fileTimes struct {
 
 const (
 	fewDays, manyDays = 20, 2000
-	sparseRows        = 2_000_000 // spread over the days
+	sparseRowsMax     = 2_000_000 // spread over the days
 	denseRows         = 15_000    // in the last 15 minutes
 	denseStep         = 60_000    // microseconds
 )
@@ -68,58 +67,21 @@ func (b *bench) spread(folder string, days int64) (*stores.Session, int, error) 
 	logf("spreading rows over %d days", days)
 	settings := b.settings(stores.Perigee)
 	settings.Folder = filepath.Join(b.folder, folder)
-	settings.Clock = dataset.Clock{SparseRows: sparseRows, SparseStep: days * dayMicros / sparseRows, Step: denseStep}
+	sparse := min(sparseRowsMax, b.rows)
+	settings.Clock = dataset.Clock{SparseRows: sparse, SparseStep: days * dayMicros / int64(sparse), Step: denseStep}
 	session, err := stores.Start(settings)
 	if err != nil {
 		return nil, 0, err
 	}
-	err = b.fill(session, stores.Perigee, sparseRows+denseRows)
+	err = b.fill(session, stores.Perigee, sparse+denseRows)
 	var files int
 	if err == nil {
-		files, err = awaitRest(settings.Folder)
+		files, err = stores.AwaitRest(settings.Folder)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, session.Stop())
 	}
 	return session, files, nil
-}
-
-const (
-	restTime = 3 * time.Second // a folder without changes is at rest
-	restMax  = 2 * time.Minute
-)
-
-// awaitRest waits until the files of a folder have not changed for a while, and returns how
-// many Parquet files there are.
-func awaitRest(folder string) (parquet int, err error) {
-	var before int64
-	since := time.Now()
-	for deadline := since.Add(restMax); time.Since(since) < restTime && time.Now().Before(deadline); time.Sleep(restTime / 10) {
-		size := int64(0)
-		parquet = 0
-		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
-				return nil
-			}
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			if filepath.Ext(path) == ".parquet" {
-				parquet++
-			}
-			if info, err := entry.Info(); err == nil {
-				size += info.Size()
-			}
-			return nil
-		})
-		if err != nil {
-			return 0, err
-		}
-		if size != before {
-			before, since = size, time.Now()
-		}
-	}
-	return parquet, nil
 }
 
 const (

@@ -14,7 +14,7 @@ import (
 type disk struct {
 	folder string
 	root   *inode
-	opened map[int]*description // by descriptor
+	opened map[descriptor]*description
 	names  []nameChange
 	said   []saying
 	points []int // lines at which something happened, of the last process
@@ -61,6 +61,12 @@ type nameChange struct {
 	to       *inode
 	fromDir  *inode // of a rename
 	fromName string
+}
+
+// A descriptor is one of a process.
+type descriptor struct {
+	process string
+	number  int
 }
 
 // A description is what one call of open has opened. Descriptors may share it.
@@ -149,6 +155,7 @@ func (d *disk) replay(trace []byte, first int) (end int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	findProcesses(calls)
 	// A descriptor may be given out again while the call that closes it has not returned.
 	effect := func(c call) int {
 		if c.name == "close" {
@@ -157,7 +164,7 @@ func (d *disk) replay(trace []byte, first int) (end int, err error) {
 		return c.end
 	}
 	slices.SortStableFunc(calls, func(a, b call) int { return effect(a) - effect(b) })
-	d.opened, d.points = map[int]*description{}, nil
+	d.opened, d.points = map[descriptor]*description{}, nil
 	for i := range calls {
 		if err := d.apply(&calls[i]); err != nil {
 			return 0, err
@@ -228,6 +235,7 @@ func (d *disk) apply(c *call) error {
 		return d.makeFolder(c, -1, 0)
 	case "mkdirat":
 		return d.makeFolder(c, 0, 1)
+	case "clone", "clone3", "fork", "vfork": // findProcesses has seen them
 	case "pread64": // changes nothing; it is there if the run lets it fail
 	case "sync", "syncfs", "sync_file_range": // promise nothing that a store should rely on
 	default:
@@ -284,11 +292,11 @@ func (d *disk) open(c *call, at, path, flags int) error {
 		d.names = append(d.names, nameChange{span: d.happen(c), dir: dir, name: base, to: file})
 	}
 	if file == nil {
-		delete(d.opened, int(c.result))
+		delete(d.opened, descriptor{c.process, int(c.result)})
 		return nil
 	}
 	f := &description{inode: file, append: strings.Contains(how, "O_APPEND"), synced: strings.Contains(how, "SYNC")}
-	d.opened[int(c.result)] = f
+	d.opened[descriptor{c.process, int(c.result)}] = f
 	if strings.Contains(how, "O_TRUNC") && file.size > 0 {
 		d.change(c, f, change{})
 	}
@@ -297,7 +305,7 @@ func (d *disk) open(c *call, at, path, flags int) error {
 
 func (d *disk) duplicate(c *call) {
 	if f := d.opened[c.descriptor(0)]; f != nil {
-		d.opened[int(c.result)] = f
+		d.opened[descriptor{c.process, int(c.result)}] = f
 	}
 }
 
@@ -312,9 +320,8 @@ func (d *disk) change(c *call, f *description, now change) {
 }
 
 func (d *disk) write(c *call) error {
-	fd := c.descriptor(0)
-	f := d.opened[fd]
-	if f == nil && fd != 1 {
+	f := d.opened[c.descriptor(0)]
+	if says := c.isFirst && c.descriptor(0).number == 1; f == nil && !says {
 		return nil
 	}
 	data, err := c.written()

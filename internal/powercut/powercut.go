@@ -16,8 +16,9 @@
 //     atomic.
 //   - After a sync of a file that failed, no later sync makes durable what it should have.
 //
-// The program is one process. It changes files by system calls: Record fails if it maps
-// one to write to it. SmallDisk is for tests of a full disk.
+// The program may begin other processes, which open their files themselves; what they print
+// is no acknowledgement. It changes files by system calls: Record fails if it maps one to
+// write to it. SmallDisk is for tests of a full disk.
 package powercut
 
 import (

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 const (
 	toyVariable    = "PERIGEE_TEST_TOY"
 	folderVariable = "PERIGEE_TEST_FOLDER"
+	lineVariable   = "PERIGEE_TEST_LINE"
 )
 
 func TestMain(m *testing.M) {
@@ -214,6 +216,8 @@ var toys = map[string]toy{
 	"truncated and synced":     {true, cutBack, checkCutBack},
 	"offsets of a descriptor":  {true, useOffsets, checkOffsets},
 	"calls of several threads": {true, manyThreads, checkThreads},
+	"another process":          {true, anotherProcess(true), checkLog},
+	"another, not synced":      {false, anotherProcess(false), checkLog},
 }
 
 func overwrite(path string, data []byte) error {
@@ -306,6 +310,54 @@ func checkThreads(folder string, said []string) error {
 		}
 	}
 	return nil
+}
+
+// anotherProcess has a process for each line of the log, while files are open here under the
+// descriptors that it uses.
+func anotherProcess(syncs bool) func(folder string) error {
+	return func(folder string) error {
+		if os.Getenv(lineVariable) != "" {
+			return appendLine(folder, syncs)
+		}
+		folder = filepath.Join(folder, "made", "here")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		var opened []*os.File
+		for i := range 8 {
+			f, err := os.Create(filepath.Join(folder, fmt.Sprint(i)))
+			if err != nil {
+				return err
+			}
+			opened = append(opened, f)
+		}
+		for i := range 20 {
+			line := fmt.Sprintf("%0100d", i)
+			command := exec.Command(os.Args[0])
+			command.Env = append(os.Environ(), lineVariable+"="+line)
+			if output, err := command.CombinedOutput(); err != nil {
+				return fmt.Errorf("%w: %s", err, output)
+			}
+			if _, err := opened[i%8].WriteString("and here\n"); err != nil {
+				return err
+			}
+			fmt.Println(line)
+		}
+		return nil
+	}
+}
+
+func appendLine(folder string, syncs bool) error {
+	folder = filepath.Join(folder, "made", "here")
+	f, err := os.OpenFile(filepath.Join(folder, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	fmt.Println("no acknowledgement")
+	if _, err := f.WriteString(os.Getenv(lineVariable) + "\n"); err != nil || !syncs {
+		return err
+	}
+	return errors.Join(f.Sync(), sync(folder), sync(filepath.Dir(folder)), sync(filepath.Dir(filepath.Dir(folder))))
 }
 
 func recordToy(t *testing.T, name string) *Recording {

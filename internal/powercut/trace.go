@@ -5,20 +5,25 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// tracedCalls are those that change files or names, and those that say to which file a
-// descriptor belongs and where it stands in it.
+// tracedCalls are those that change files or names, those that say to which file a descriptor
+// belongs and where it stands in it, and those that begin threads and processes.
 const tracedCalls = "open,openat,creat,close,dup,dup2,dup3,fcntl,read,lseek," +
 	"write,writev,pwrite64,pwritev,pwritev2,truncate,ftruncate,fallocate,mmap,copy_file_range,sendfile,splice," +
 	"rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,mkdir,mkdirat,rmdir," +
-	"fsync,fdatasync,sync,syncfs,sync_file_range"
+	"fsync,fdatasync,sync,syncfs,sync_file_range," +
+	"clone,clone3,fork,vfork"
 
 // A call is one system call of a trace. Other threads may have called in between.
 type call struct {
 	begin, end int // lines of the trace
+	thread     string
+	process    string // the thread that it began with
+	isFirst    bool   // it is the process that was recorded
 	name       string
 	args       []string
 	result     int64
@@ -40,7 +45,7 @@ func parseTrace(trace []byte, first int) (calls []call, end int, err error) {
 		if what == "" || strings.HasPrefix(what, "+++") || strings.HasPrefix(what, "---") || strings.HasPrefix(what, "???") {
 			continue
 		}
-		c := call{begin: n, end: n}
+		c := call{begin: n, end: n, thread: thread}
 		if rest, resumed := strings.CutPrefix(what, "<... "); resumed {
 			_, rest, _ = strings.Cut(rest, " resumed>")
 			c, what = pending[thread], text[thread]+rest
@@ -68,6 +73,30 @@ func parseTrace(trace []byte, first int) (calls []call, end int, err error) {
 		calls = append(calls, c)
 	}
 	return calls, end + 1, nil
+}
+
+// findProcesses tells of each call which process made it. A process that another has begun
+// has no descriptors of files: the library that begins it closes them.
+func findProcesses(calls []call) {
+	begun := slices.Clone(calls)
+	slices.SortStableFunc(begun, func(a, b call) int { return a.begin - b.begin })
+	process := map[string]string{}
+	for _, c := range begun {
+		if len(process) == 0 {
+			process[c.thread] = c.thread
+		}
+		if (strings.HasPrefix(c.name, "clone") || strings.HasSuffix(c.name, "fork")) && c.result > 0 {
+			child := strconv.FormatInt(c.result, 10)
+			process[child] = child
+			if strings.Contains(strings.Join(c.args, ","), "CLONE_THREAD") {
+				process[child] = process[c.thread]
+			}
+		}
+	}
+	for i := range calls {
+		calls[i].process = process[calls[i].thread]
+		calls[i].isFirst = calls[i].process == begun[0].thread
+	}
 }
 
 // parse parses NAME(ARGUMENTS) = RESULT.
@@ -123,14 +152,15 @@ func (c *call) number(i int) (int64, error) {
 	return n, nil
 }
 
-// descriptor returns the descriptor of an argument such as 5</a/path>; -1 if it is none.
-func (c *call) descriptor(i int) int {
+// descriptor returns the descriptor of an argument such as 5</a/path>; its number is -1 if it
+// is none.
+func (c *call) descriptor(i int) descriptor {
 	text, _, _ := strings.Cut(c.arg(i), "<")
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return -1
+		n = -1
 	}
-	return n
+	return descriptor{c.process, n}
 }
 
 // path returns the path of argument i, which is relative to the folder of argument at, or

@@ -59,11 +59,20 @@ func appendLine(dst []byte, r row) []byte {
 	return append(dst, '\n')
 }
 
-// putDigits fills dst with the decimal digits of n.
+// pairs are the decimal digits of 0 to 99.
+var pairs = func() (pairs [200]byte) {
+	for i := range 100 {
+		pairs[2*i], pairs[2*i+1] = '0'+byte(i/10), '0'+byte(i%10)
+	}
+	return pairs
+}()
+
+// putDigits fills dst, whose length is even, with the decimal digits of n.
 func putDigits(dst []byte, n uint64) {
-	for i := len(dst) - 1; i >= 0; i-- {
-		dst[i] = '0' + byte(n%10)
-		n /= 10
+	for i := len(dst) - 2; i >= 0; i -= 2 {
+		pair := n % 100 * 2
+		n /= 100
+		dst[i], dst[i+1] = pairs[pair], pairs[pair+1]
 	}
 }
 

@@ -59,7 +59,7 @@ var batches = []int{smallBatch, largeBatch}
 var contestants = []string{stores.Perigee, stores.DuckDB, stores.QuestDBSync, stores.QuestDB, stores.Raw}
 
 func (b *bench) run(ctx context.Context) (err error) {
-	if b.folder, err = os.MkdirTemp("", "perigee-events-"); err != nil {
+	if b.folder, err = stores.MakeFolder("perigee-events-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.folder)

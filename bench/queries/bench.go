@@ -44,7 +44,7 @@ const (
 )
 
 func (b *bench) run(ctx context.Context) (err error) {
-	if b.folder, err = os.MkdirTemp("", "perigee-queries-"); err != nil {
+	if b.folder, err = stores.MakeFolder("perigee-queries-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.folder)

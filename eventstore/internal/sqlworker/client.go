@@ -51,7 +51,7 @@ type Client struct {
 	closing chan struct{}
 	queries *process // nil if none runs
 	writer  *process
-	alone   map[*process]bool // workers of one query each
+	others  map[*process]bool // workers of one query each, and those that get no more
 }
 
 // New returns a Client. It starts nothing.
@@ -61,7 +61,7 @@ func New(o Options) *Client {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), alone: map[*process]bool{}}
+	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), others: map[*process]bool{}}
 }
 
 // Close ends the workers and waits for their end. Requests under way fail with ErrClosed.
@@ -77,7 +77,7 @@ func (c *Client) Close() error {
 			ending = append(ending, p)
 		}
 	}
-	for p := range c.alone {
+	for p := range c.others {
 		ending = append(ending, p)
 	}
 	c.mu.Unlock()
@@ -199,7 +199,11 @@ func (c *Client) WriteSegment(ctx context.Context, q Segment) ([]Written, error)
 	return c.write(ctx, &request{Segment: &q})
 }
 
-// Merge writes the rows of several files as one file for each day that they have.
+// ErrUnchanged says that a file is as it would be written again.
+var ErrUnchanged = errors.New("sqlworker: no row of the file is deleted")
+
+// Merge writes the rows of several files as one file for each day that they have. With one
+// file it leaves out deleted rows, and writes nothing and returns ErrUnchanged if it has none.
 func (c *Client) Merge(ctx context.Context, q Merge) ([]manifest.File, error) {
 	written, err := c.write(ctx, &request{Merge: &q})
 	var files []manifest.File
@@ -221,6 +225,7 @@ func (c *Client) write(ctx context.Context, q *request) (files []Written, err er
 	if err != nil {
 		return nil, err
 	}
+	var end outcome
 	for err == nil {
 		var kind messageKind
 		var text []byte
@@ -228,6 +233,9 @@ func (c *Client) write(ctx context.Context, q *request) (files []Written, err er
 			switch kind {
 			case filesMessage:
 				err = json.Unmarshal(text, &files)
+			case doneMessage:
+				err = json.Unmarshal(text, &end)
+				err = cmp.Or(err, io.EOF)
 			default:
 				err = endOf(kind, text)
 			}
@@ -235,6 +243,9 @@ func (c *Client) write(ctx context.Context, q *request) (files []Written, err er
 	}
 	if err = a.finish(err); errors.Is(err, errInnocent) {
 		err = ErrCrashed
+	}
+	if err == nil && end.Unchanged {
+		err = ErrUnchanged
 	}
 	return files, err
 }

@@ -14,8 +14,9 @@ import (
 
 const (
 	// memorySlack is by how much the process may map more than its limit before its
-	// allocations fail: stacks of threads, Go's heap, what allocators keep.
-	memorySlack = 384 << 20
+	// allocations fail: stacks of threads, Go's heap, what allocators keep mapped. What is
+	// resident is held to the limit by memoryWatch.
+	memorySlack = 1 << 30
 	// writerNice is the priority of a worker that writes files.
 	writerNice = 10
 )

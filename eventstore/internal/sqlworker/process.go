@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,8 @@ type process struct {
 	stderr   *child.Tail
 	exited   chan struct{} // closed when the process has ended
 	state    *os.ProcessState
+
+	mapped int64 // bytes that it had mapped after its first request
 
 	// Under client.mu.
 	requests int // under way
@@ -102,7 +105,7 @@ func (c *Client) forget(p *process) {
 	if c.writer == p {
 		c.writer = nil
 	}
-	delete(c.alone, p)
+	delete(c.others, p)
 }
 
 // kill ends a process that does not end by itself.
@@ -132,13 +135,17 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 	}
 	p := *place
 	if alone || p == nil || p.retired {
-		var err error
-		if p, err = c.start(writer); err != nil {
+		started, err := c.start(writer)
+		if err != nil {
 			return nil, err
 		}
+		p = started
 		if alone {
-			c.alone[p] = true
+			c.others[p] = true
 		} else {
+			if old := *place; old != nil {
+				c.others[old] = true
+			}
 			*place = p
 		}
 	}
@@ -157,11 +164,16 @@ func (p *process) release() {
 	c := p.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	mapped := mappedBytes(p.process.Pid)
+	if p.mapped == 0 {
+		p.mapped = mapped
+	}
+	p.retired = p.retired || mapped-p.mapped > retireFrom
 	if p.requests--; p.requests > 0 {
 		return
 	}
 	wait := idleTime
-	if c.alone[p] {
+	if p.retired || c.others[p] {
 		wait = 0
 	}
 	p.idle = time.AfterFunc(wait, func() {
@@ -173,6 +185,22 @@ func (p *process) release() {
 			p.kill()
 		}
 	})
+}
+
+// retireFrom is by how much the memory that a worker has mapped may grow before it gets no
+// more requests: allocators keep what they once mapped, and it counts against the limit.
+const retireFrom = memorySlack / 2
+
+// mappedBytes returns the private memory that a process has mapped, resident or not.
+func mappedBytes(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(status), "\nVmData:")
+	text, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kib, _ := strconv.ParseInt(text, 10, 64)
+	return kib << 10
 }
 
 // An answer is a request under way, seen from the parent.
@@ -311,7 +339,7 @@ func (a *answer) explain(err error) error {
 	}
 	report := p.stderr.String()
 	c.options.Log.Warn("a query ended the SQL worker", "state", p.state.String(), "report", crashLine(report))
-	if strings.Contains(report, "out of memory") || strings.Contains(report, "bad_alloc") {
+	if strings.Contains(report, "out of memory") || strings.Contains(report, "cannot allocate memory") || strings.Contains(report, "bad_alloc") {
 		return errMemory
 	}
 	if p.killed {

@@ -197,6 +197,7 @@ type Written struct {
 // An outcome ends an answer.
 type outcome struct {
 	Truncated bool `json:",omitempty"`
+	Unchanged bool `json:",omitempty"` // see ErrUnchanged
 }
 
 // A failure is an error of the worker.

@@ -208,8 +208,8 @@ func (v *tableView) addPart(from string, types layout, deletes []*manifest.Delet
 	sql := "SELECT " + strings.Join(list, ", ") + " FROM " + from
 	if len(deletes) > 0 {
 		sql = "SELECT * FROM (" + sql + ") WHERE true"
-		for _, d := range deletes {
-			sql += " AND NOT coalesce((" + d.Predicate + "\n), false)"
+		for _, d := range deletes { // a column may have widened to JSON since, and may not compare
+			sql += " AND NOT coalesce(TRY((" + d.Predicate + "\n)), false)"
 		}
 	}
 	v.parts = append(v.parts, sql)

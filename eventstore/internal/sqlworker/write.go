@@ -79,6 +79,9 @@ func (w *worker) merge(ctx context.Context, q *Merge, in *job) error {
 	}
 	part := 0
 	files, err := w.writeFiles(ctx, t, from, q.Number, &part)
+	if err == ErrUnchanged {
+		return in.out.writeJSON(doneMessage, outcome{Unchanged: true})
+	}
 	if err != nil {
 		return fmt.Errorf("table %s: %w", t.Name, err)
 	}
@@ -105,6 +108,9 @@ func (w *worker) writeFiles(ctx context.Context, t *manifest.Table, from selecti
 		return nil, err
 	}
 	days, err := s.listDays(t)
+	if err == nil && len(from.frames) == 0 && len(from.files) == 1 && countDays(days) == from.files[0].Rows {
+		return nil, ErrUnchanged
+	}
 	for i := 0; err == nil && i < len(days); i++ {
 		name := manifest.FileName(days[i].day, segment, *part)
 		var f manifest.File
@@ -128,6 +134,13 @@ type day struct {
 	day              string // "" in a table without a time column
 	rows             int64
 	minTime, maxTime int64 // microseconds
+}
+
+func countDays(days []day) (rows int64) {
+	for _, d := range days {
+		rows += d.rows
+	}
+	return rows
 }
 
 // timeSQL returns the event time of a row in microseconds, or "" if the table has none.

@@ -136,6 +136,10 @@ func TestDeletes(t *testing.T) {
 	table.Files = []*manifest.File{&merged[0]}
 	f.m.NextSegment++
 	f.save()
+	if _, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{merged[0].Name}, Number: f.m.NextSegment}); err != ErrUnchanged {
+		t.Errorf("a file without deleted rows: %v", err)
+	}
+	f.save()
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
 }
 

@@ -46,7 +46,7 @@ test-m: ## the node database's order, sums and operations against M itself (GT.M
 	@$(SETUP) nodes
 	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
 
-test-versions: ## the tests of sources and sinks with Valkey 9, Redis 6, PostgreSQL 18 and MariaDB 11
+test-versions: ## the tests of sources and sinks with Valkey 9, Redis 6, PostgreSQL 18, MariaDB 11 and go-mysql-server
 	@$(SETUP) versions
 	@tools/versions/test.sh
 

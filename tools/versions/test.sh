@@ -19,4 +19,6 @@ run valkey redis-server ./source/redis ./sink/redis
 run redis6 redis-server -run 'TestContract|TestTakeover|TestRestored|TestOldRedis' -skip '/stream' ./source/redis ./sink/redis
 run postgres/bin postgres ./sink/postgres
 run mariadb/bin mariadbd ./sink/mysql
+# Its transactions see each other, so that it cannot fence; it has no TLS and no arrays of parameters.
+run mysql mariadbd -run 'TestSuite/insert' -skip '//(Concurrent|Takeover|RejectedRows|Conflict|CommitArrivesLate|LostConnectionOfFenced|SetPosition|LeaseExpires|LeaseIsContended|Heartbeat)' ./sink/mysql
 [ -z "$failed" ] || { echo "failed with:$failed"; exit 1; }

@@ -27,6 +27,7 @@ type result struct {
 	names   []string
 	options duck.ArrowOptions
 	schema  *arrow.Schema
+	ended   bool // there are no more rows
 }
 
 // describe reads names and types of the columns.
@@ -71,8 +72,11 @@ func arrowError(failed C.duckdb_error_data) error {
 
 // next returns the next rows, which the caller releases, or nil at the end.
 func (r *result) next() (arrow.RecordBatch, error) {
+	if r.ended {
+		return nil, nil
+	}
 	chunk := duck.FetchChunk(r.res)
-	if chunk.Ptr == nil {
+	if r.ended = chunk.Ptr == nil; r.ended {
 		if message := duck.ResultError(&r.res); message != "" {
 			return nil, duckError(message)
 		}

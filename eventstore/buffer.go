@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/document"
 )
 
@@ -18,38 +19,25 @@ type buffer struct {
 	schema    *schema
 	extractor *document.Extractor
 	spec      []int         // spec[i]: the column of the schema that vector i is
-	columns   event.Columns // as a segment stores them: those of spec, then _rest
+	columns   event.Columns // those of spec
 	rest      event.Vector  // of _rest; without rows when all values are null
-}
-
-func (t *Table) acquireBuffer() *buffer {
-	select {
-	case b := <-t.spareBuffers:
-		return b
-	default:
-		return &buffer{}
-	}
-}
-
-func (t *Table) releaseBuffer(b *buffer) {
-	select {
-	case t.spareBuffers <- b:
-	default:
-	}
+	ids       []int32       // of the columns, then of _rest
+	frame     []byte
 }
 
 func (b *buffer) useSchema(s *schema) {
 	if b.schema == s {
 		return
 	}
-	b.schema, b.spec, b.columns = s, nil, event.Columns{}
+	b.schema, b.spec, b.ids, b.columns = s, nil, nil, event.Columns{}
 	var spec []event.Column
 	for i, c := range s.Columns {
 		if c.Type != 0 {
-			b.spec = append(b.spec, i)
+			b.spec, b.ids = append(b.spec, i), append(b.ids, c.ID)
 			spec = append(spec, event.Column{Name: c.Name, Path: c.Path, Type: c.Type, Required: c.Required})
 		}
 	}
+	b.ids = append(b.ids, manifest.RestID)
 	b.extractor = document.NewExtractor(spec)
 	b.extractor.ReportUnknown()
 }

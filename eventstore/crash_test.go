@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
@@ -18,10 +18,14 @@ import (
 
 const crashFolder = "PERIGEE_TEST_CRASH_FOLDER"
 
-const crashBatch = 200
+const (
+	crashBatch   = 200
+	crashSegment = 256 << 10 // so that files are closed, sealed and merged meanwhile
+)
 
 // TestMain is also the process that TestCrash kills.
 func TestMain(m *testing.M) {
+	RunWorker()
 	if folder := os.Getenv(crashFolder); folder != "" {
 		if err := appendForever(folder); err != nil {
 			fmt.Println("error", err)
@@ -41,7 +45,7 @@ func TestMain(m *testing.M) {
 // appendForever appends batches from where the store is, on two lanes, and says
 // of each that it is acknowledged. Now and then a batch brings a new column.
 func appendForever(folder string) error {
-	s, err := Open(folder, Options{})
+	s, err := Open(folder, Options{SegmentBytes: crashSegment})
 	if err != nil {
 		return err
 	}

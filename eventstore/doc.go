@@ -7,14 +7,23 @@
 // hidden, and nothing in an event is left out: what finds no column of its own
 // stands in the column _rest.
 //
-// Rows and the range of positions that they came from are committed in one
-// transaction, and positions that a table already has are skipped, so that what
-// is sent again after a crash counts once.
+// The truth is a write-ahead log of all tables, package wal: rows and the range of
+// positions that they came from stand in one frame, and positions that a table already
+// has are skipped, so that what is sent again after a crash counts once. Files of the log
+// that are full, or old, are sealed: their rows become Parquet files, one for each day of
+// event time, and the ranges move into the manifest, package manifest. Small files are
+// merged, old ones are removed, and those with rows of a Delete are rewritten, each by one
+// change of the manifest.
+//
+// SQL runs in a process of its own, package sqlworker, which reads manifest, log and files
+// itself: whatever a query does, appends do not notice. Another such process writes the
+// Parquet files. Both are the running program, started again, so that it must call
+// RunWorker first in main.
 //
 // One process owns a store's folder. In it a Store is safe for concurrent use:
-// any number of goroutines append and query. One goroutine writes; what arrives
-// while it commits is its next commit. Queries see what was committed when they
-// began and never wait for the writer.
+// any number of goroutines append and query. Appends that wait while a commit is synced
+// share the next one. A query sees what was acknowledged when it began. Appends wait when
+// the log is not sealed as fast as it grows.
 //
-// The store is DuckDB, reached through cgo; without cgo this package is empty.
+// The store needs Linux and cgo; elsewhere this package is empty.
 package eventstore

@@ -1,16 +1,13 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
 
 // ErrFenced says that another owner has taken over the partition. This Partition will
@@ -18,11 +15,7 @@ import (
 var ErrFenced = errors.New("eventstore: the partition has been taken over")
 
 // ErrClosed says that the store or the partition is closed.
-var ErrClosed = errors.New("eventstore: closed")
-
-// errBroken says that DuckDB has to be opened again before it takes anything more. It
-// then has everything that was committed.
-var errBroken = errors.New("eventstore: the database failed and has to be opened again")
+var ErrClosed = sqlworker.ErrClosed
 
 // RejectedRows names the rows of an output that can never be stored. Nothing of the
 // output was stored.
@@ -45,103 +38,10 @@ func configError(hint, format string, args ...any) error {
 }
 
 // A QueryError is SQL that cannot be answered.
-type QueryError struct {
-	Message string // what is wrong, in DuckDB's words
-	Hint    string // how to fix it; may be empty
-	Line    int    // in the SQL, counted from 1; 0 if unknown
-	Column  int    // in the line, in characters, counted from 1
-}
+type QueryError = sqlworker.QueryError
 
-func (e *QueryError) Error() string {
-	text := e.Message
-	if e.Line > 0 {
-		text = fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, text)
-	}
-	if e.Hint != "" {
-		text += " (" + e.Hint + ")"
-	}
-	return text
-}
+// ErrCrashed says that a query ended the process that answered it. The next one gets a
+// new process.
+var ErrCrashed = sqlworker.ErrCrashed
 
-// An engineError is DuckDB's own message.
-type engineError struct{ message string }
-
-func (e *engineError) Error() string {
-	message, _, _ := strings.Cut(e.message, "\n\nPossible solutions:") // settings that are not the user's
-	return strings.TrimSpace(message)
-}
-
-func (e *engineError) Unwrap() error {
-	if strings.HasPrefix(e.message, "FATAL") {
-		return errBroken
-	}
-	return nil
-}
-
-func duckError(message string) error { return &engineError{message} }
-
-// outOfMemory also recognizes a commit that ran out of memory, which DuckDB reports as
-// another kind of error.
-func outOfMemory(err error) bool {
-	e, ok := errors.AsType[*engineError](err)
-	return ok && (strings.HasPrefix(e.message, "Out of Memory") || engineMemory.MatchString(e.message))
-}
-
-func interrupted(err error) bool {
-	e, ok := errors.AsType[*engineError](err)
-	return ok && strings.HasPrefix(e.message, "INTERRUPT")
-}
-
-var (
-	engineLine   = regexp.MustCompile(`(?m)^LINE (\d+): `)
-	engineMemory = regexp.MustCompile(`(?i)failed to (pin|allocate)|could not allocate`)
-	engineClass  = regexp.MustCompile(`^[A-Za-z ]+ Error: `)
-	engineAdvice = regexp.MustCompile(`(?s)\n+(Did you mean|Candidate bindings?:|Candidate functions:)`)
-)
-
-// queryError reads position and message out of what DuckDB says about sql. It
-// shows the line with a caret below it; long lines are cut with "..." on the
-// left, so the column is found by the text under the caret.
-func queryError(err error, sql string) error {
-	e, ok := errors.AsType[*engineError](err)
-	if !ok {
-		return err
-	}
-	text := e.Error()
-	q := &QueryError{}
-	if at := engineLine.FindStringSubmatchIndex(text); at != nil {
-		q.Line, _ = strconv.Atoi(text[at[2]:at[3]])
-		q.Column = caretColumn(text[at[1]:], at[1]-at[0], sqlLine(sql, q.Line))
-		text = strings.TrimSpace(text[:at[0]])
-	}
-	if at := engineAdvice.FindStringIndex(text); at != nil {
-		q.Hint = strings.Join(strings.Fields(text[at[0]:]), " ")
-		text = text[:at[0]]
-	}
-	q.Message = strings.TrimSpace(engineClass.ReplaceAllString(text, ""))
-	return q
-}
-
-// caretColumn finds the column that a caret marks. shown starts with the text
-// of the line and goes on with the line of the caret, which is indented by
-// indent more.
-func caretColumn(shown string, indent int, line string) int {
-	text, caret, _ := strings.Cut(shown, "\n")
-	caret, _, _ = strings.Cut(caret, "\n")
-	offset := strings.IndexByte(caret, '^') - indent
-	if offset < 0 || offset > len(text) {
-		return 1
-	}
-	whole := strings.TrimPrefix(text, "...")
-	cut := len(text) - len(whole)
-	start := strings.Index(line, strings.TrimSuffix(whole, "..."))
-	return utf8.RuneCountInString(line[:max(start, 0)]) + offset - cut + 1
-}
-
-func sqlLine(sql string, n int) string {
-	for ; n > 1; n-- {
-		_, sql, _ = strings.Cut(sql, "\n")
-	}
-	line, _, _ := strings.Cut(sql, "\n")
-	return line
-}
+var errReadOnly = configError("open it without Options.ReadOnly", "the store is open to read only")

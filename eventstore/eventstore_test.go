@@ -1,13 +1,17 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 func openStore(t testing.TB, folder string) *Store {
@@ -90,11 +94,34 @@ func TestAppendAndAsk(t *testing.T) {
 
 // committedRanges returns the ranges of a partition with their fingerprints.
 func committedRanges(t *Table, pipeline, partition string) (event.Ranges, error) {
-	var done event.Ranges
-	err := t.store.inTransaction(context.Background(), func(tx *conn) (func(), error) {
-		var err error
-		done, err = t.readRanges(tx, partKey{pipeline, partition})
-		return func() {}, err
-	})
-	return done, err
+	return t.readRanges(partKey{pipeline, partition})
 }
+
+// seal closes the log's file and waits until its rows are in Parquet files.
+func seal(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.log.Rotate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	wake(s.sealer)
+	waitUntil(t, s, func() bool {
+		start := s.current().LogStart
+		return !slices.ContainsFunc(s.log.Ends(), func(f wal.FileEnd) bool { return f.Closed && f.Number >= start })
+	})
+}
+
+// waitUntil waits for maintenance to make a condition true.
+func waitUntil(t testing.TB, s *Store, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		s.mu.Lock()
+		err := s.backlog.err
+		s.mu.Unlock()
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("maintenance does not get there: %v", err)
+		}
+	}
+}
+
+// filesOf returns the Parquet files of the table events.
+func filesOf(s *Store) []*manifest.File { return s.current().Table("events").Files }

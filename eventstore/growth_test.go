@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
@@ -6,7 +6,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestBoundedArguments asks for what would take gigabytes or end the process, and for
@@ -90,32 +89,6 @@ func TestBoundedArguments(t *testing.T) {
 	}
 }
 
-// TestMemoryIsReturned runs queries that the memory watch ends, or that take hundreds of
-// megabytes, and looks at what the process holds afterwards.
-func TestMemoryIsReturned(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	before := residentBytes()
-	for _, sql := range []string{
-		`SELECT approx_quantile(i, 0.5) FROM range(100000000) t(i) GROUP BY i // 2`,
-		`SELECT mode(i) FROM range(100000000) t(i)`,
-		`SELECT len(list(i)) FROM range(100000000) t(i)`,
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		if rows, err := s.Query(ctx, sql); err == nil {
-			for rows.Next() {
-			}
-			rows.Close()
-		}
-		cancel()
-	}
-	const allowed = 150 << 20
-	for end := time.Now().Add(20 * time.Second); residentBytes()-before > allowed; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d MiB are still held", (residentBytes()-before)>>20)
-		}
-	}
-}
-
 // TestListedFunctionsExist finds names that DuckDB no longer has.
 func TestListedFunctionsExist(t *testing.T) {
 	s := openStore(t, t.TempDir())
@@ -130,25 +103,5 @@ func TestListedFunctionsExist(t *testing.T) {
 				t.Errorf("DuckDB has no function %s", name)
 			}
 		}
-	}
-}
-
-// TestMemoryFloorRisesSlowly holds that memory which a query left does not raise the floor
-// at once, and memory that the engine needs for good does in time.
-func TestMemoryFloorRisesSlowly(t *testing.T) {
-	start := time.Now()
-	f := &memoryFloor{bytes: 100 << 20, idleSince: start}
-	f.rise(1000<<20, start.Add(time.Second/2))
-	if got := f.bytes >> 20; got != 132 {
-		t.Errorf("after half a second it is %d MiB, want 132", got)
-	}
-	f.idleSince = start
-	f.rise(1000<<20, start.Add(time.Hour))
-	if got := f.bytes >> 20; got != 1000 {
-		t.Errorf("after an hour it is %d MiB, want 1000", got)
-	}
-	f.rise(80<<20, start.Add(time.Hour))
-	if got := f.bytes >> 20; got != 80 {
-		t.Errorf("it is %d MiB, want 80", got)
 	}
 }

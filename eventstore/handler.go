@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
@@ -16,6 +16,8 @@ import (
 
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
+
+const sqlMax = 256 << 10 // bytes of a statement
 
 var contentTypes = map[Format]string{
 	FormatTable:  "text/plain; charset=utf-8",

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
@@ -85,7 +85,7 @@ func TestAgainstModel(t *testing.T) {
 			table := openTable(t, s, TableConfig{})
 			p := take(t, table)
 			for range 40 {
-				switch r.IntN(8) {
+				switch r.IntN(10) {
 				case 0:
 					s.Close()
 					s = openStore(t, folder)
@@ -93,6 +93,10 @@ func TestAgainstModel(t *testing.T) {
 					p = take(t, table)
 				case 1:
 					p = take(t, table)
+				case 2:
+					seal(t, s)
+				case 3:
+					wake(s.upkeep)
 				}
 				if err := p.Append(context.Background(), m.batch(r, seed%2 == 0)); err != nil {
 					t.Fatal(err)

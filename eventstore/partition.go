@@ -1,13 +1,15 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // A Partition is the right to append the outputs of one partition of a pipeline to a
@@ -20,34 +22,67 @@ type Partition struct {
 
 type partKey struct{ pipeline, partition string }
 
-// A partitionState is what the writer knows of a partition that was taken over in this
-// process.
+// A partitionState is what a table has committed of a partition. It is under Table.mu.
 type partitionState struct {
 	owner     *Partition
-	committed event.Ranges // without fingerprints, which stay in the store
-	unjoined  int          // rows of perigee.ranges since they were last joined
+	committed event.Ranges // without fingerprints
+	sealed    event.Ranges // what of it the manifest has
+	logged    []logChange  // what the log has, oldest first
+	appending []event.Range
+	appended  chan struct{} // closed and replaced when one of appending ends
+}
+
+// A logChange is a change of what is committed that stands in a file of the log.
+type logChange struct {
+	file uint64
+	manifest.RangeChange
+}
+
+func newPartitionState() *partitionState { return &partitionState{appended: make(chan struct{})} }
+
+// state returns the state of a partition, made if it is missing. The caller holds t.mu.
+func (t *Table) state(key partKey) *partitionState {
+	p := t.partitions[key]
+	if p == nil {
+		p = newPartitionState()
+		t.partitions[key] = p
+	}
+	return p
 }
 
 // TakeOver takes the partition over from its previous owner. It returns the positions
 // whose rows are committed, with their fingerprints.
 func (t *Table) TakeOver(ctx context.Context, pipeline, partition string) (*Partition, event.Ranges, error) {
+	if t.store.isClosed() {
+		return nil, nil, ErrClosed
+	}
 	p := &Partition{table: t, key: partKey{pipeline, partition}}
-	var done event.Ranges
-	err := t.store.inTransaction(ctx, func(tx *conn) (func(), error) {
-		var err error
-		if done, err = t.readRanges(tx, p.key); err != nil {
-			return nil, err
-		}
-		return func() {
-			t.partitions[p.key] = &partitionState{owner: p, committed: withoutPrints(done), unjoined: unjoinedMax}
-		}, nil
-	})
+	if err := t.fence(ctx, p.key, p); err != nil {
+		return nil, nil, err
+	}
+	done, err := t.readRanges(p.key)
 	return p, done, err
 }
 
-// errStale says that the table's schema has grown since the columns were
-// extracted.
-var errStale = errors.New("eventstore: stale schema")
+// fence makes owner the owner of a partition, which may be nobody, and waits for the
+// appends of the one before.
+func (t *Table) fence(ctx context.Context, key partKey, owner *Partition) error {
+	t.mu.Lock()
+	state := t.state(key)
+	state.owner = owner
+	for len(state.appending) > 0 {
+		appended := state.appended
+		t.mu.Unlock()
+		select {
+		case <-appended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		t.mu.Lock()
+	}
+	t.mu.Unlock()
+	return nil
+}
 
 // Append makes the rows of out and its range durable, or neither. It skips rows of
 // positions that are already committed. Several goroutines may call it at the same
@@ -56,20 +91,146 @@ var errStale = errors.New("eventstore: stale schema")
 // *RejectedRows names rows that can never be stored. ErrFenced ends the partition. After
 // any other error nothing is stored, and the caller may retry.
 func (p *Partition) Append(ctx context.Context, out *event.Output) error {
-	d := p.table.acquireBuffer()
-	defer p.table.releaseBuffer(d)
+	if p.closed.Load() || p.table.store.isClosed() {
+		return ErrClosed
+	}
+	b := p.table.acquireBuffer()
+	defer p.table.releaseBuffer(b)
+	if err := b.extract(p.table, out); err != nil {
+		return err
+	}
+	defer p.table.holdSchema(b.schema.Version)()
+	if err := p.table.installSchema(b.schema); err != nil {
+		return err
+	}
+	return p.appendExtracted(ctx, out, b)
+}
+
+// appendExtracted appends the columns that b has of out.
+func (p *Partition) appendExtracted(ctx context.Context, out *event.Output, b *buffer) error {
+	if err := p.table.store.waitForRoom(ctx); err != nil {
+		return err
+	}
+	fresh, err := p.reserve(ctx, out.Range)
+	if err != nil || len(fresh) == 0 {
+		return err
+	}
+	change := manifest.RangeChange{Pipeline: p.key.pipeline, Partition: p.key.partition, Range: out.Range}
+	return p.table.logChange(ctx, change, b.schema.Version, b.encode(p, out, fresh))
+}
+
+// reserve waits until no other append has a position of r, and returns the positions that
+// are not committed. If there are some, logChange must be called, which ends the
+// reservation.
+func (p *Partition) reserve(ctx context.Context, r event.Range) (event.Ranges, error) {
+	t := p.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state := t.state(p.key)
 	for {
-		if p.closed.Load() {
-			return ErrClosed
+		if state.owner != p {
+			return nil, ErrFenced
 		}
-		if err := d.extract(p.table, out); err != nil {
-			return err
+		if !overlapsAny(r, state.appending) {
+			break
 		}
-		err := p.table.store.submit(ctx, request{rows: &pendingAppend{part: p, out: out, buffer: d}})
-		if err != errStale {
-			return err
+		appended := state.appended
+		t.mu.Unlock()
+		select {
+		case <-appended:
+		case <-ctx.Done():
+		}
+		t.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 	}
+	fresh := event.Ranges(state.committed.Missing(event.Range{First: r.First, Count: r.Count}))
+	if len(fresh) > 0 {
+		state.appending = append(state.appending, r)
+	}
+	return fresh, nil
+}
+
+func overlapsAny(r event.Range, all []event.Range) bool {
+	for _, a := range all {
+		if r.First < a.End() && a.First < r.End() {
+			return true
+		}
+	}
+	return false
+}
+
+// logChange makes a frame durable, notes what it commits, and ends the reservation of the
+// range.
+func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, schema uint64, frame []byte) error {
+	t.store.appends.RLock()
+	defer t.store.appends.RUnlock()
+	at, err := wal.Position{}, ErrClosed
+	if !t.store.isClosed() {
+		at, err = t.store.log.Append(ctx, frame)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state(partKey{change.Pipeline, change.Partition}).endReservation(change.Range)
+	if err != nil {
+		return err
+	}
+	// The caller keeps the memory of its range.
+	change.Range.Prints = slices.Clone(change.Range.Prints)
+	t.noteFrame(at.File, schema, change)
+	return nil
+}
+
+// endReservation undoes what reserve noted.
+func (p *partitionState) endReservation(r event.Range) {
+	i := slices.IndexFunc(p.appending, func(a event.Range) bool { return a.First == r.First && a.Count == r.Count })
+	p.appending = slices.Delete(p.appending, i, i+1)
+	close(p.appended)
+	p.appended = make(chan struct{})
+}
+
+// holdSchema keeps a version of the schema in the manifest until the function that it
+// returns is called.
+func (t *Table) holdSchema(version uint64) (release func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.encoding[version]++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.encoding[version]--; t.encoding[version] == 0 {
+			delete(t.encoding, version)
+		}
+	}
+}
+
+// noteFrame notes what a frame in a file of the log commits. The caller holds t.mu.
+func (t *Table) noteFrame(file, schema uint64, change manifest.RangeChange) {
+	if t.schemasOf[file] == nil {
+		t.schemasOf[file] = map[uint64]bool{}
+	}
+	t.schemasOf[file][schema] = true
+	state := t.state(partKey{change.Pipeline, change.Partition})
+	plain := change
+	plain.Range.Prints = nil
+	state.committed = plain.Apply(state.committed)
+	if n := len(state.logged); n > 0 && state.logged[n-1].joins(file, &change) {
+		state.logged[n-1].Range.Count += change.Range.Count
+		return
+	}
+	state.logged = append(state.logged, logChange{file, change})
+}
+
+// joins reports whether next, in the same file, continues a range without fingerprints.
+func (c *logChange) joins(file uint64, next *manifest.RangeChange) bool {
+	return c.file == file && !c.Reset && !next.Reset && c.Range.End() == next.Range.First &&
+		len(c.Range.Prints) == 0 && len(next.Range.Prints) == 0
+}
+
+// rangeChange returns what a frame commits.
+func rangeChange(e *wal.Entry) manifest.RangeChange {
+	return manifest.RangeChange{Pipeline: e.Pipeline, Partition: e.Partition, Reset: e.Kind == wal.Reset, Range: e.Range}
 }
 
 // Close releases the partition.

@@ -1,17 +1,14 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
@@ -53,8 +50,8 @@ func appendAndGrow(folder string) error {
 	return nil
 }
 
-// TestPowerCut cuts the power while batches are appended and the log is written into the
-// database.
+// TestPowerCut cuts the power while batches are appended to a log, with new versions of the
+// schema, and while the store is opened.
 func TestPowerCut(t *testing.T) {
 	folder := t.TempDir()
 	powercut.Record(t, folder, powercut.SelfRun("", powercutFolder+"="+folder)).EachCut(t, 40, checkStore)
@@ -64,18 +61,6 @@ func TestPowerCut(t *testing.T) {
 // event once.
 func checkStore(t *testing.T, folder string, said []string) {
 	s, err := Open(filepath.Join(folder, "made", "events"), Options{Threads: 1})
-	if hint := event.HintOf(err); hint != "" { // do as it says
-		t.Log(err, hint)
-		var size int64
-		var path string
-		if _, err := fmt.Sscanf(hint[strings.Index(hint, "truncate"):], "truncate -s %d %s", &size, &path); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(path, size); err != nil {
-			t.Fatal(err)
-		}
-		s, err = Open(filepath.Join(folder, "made", "events"), Options{Threads: 1})
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

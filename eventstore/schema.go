@@ -1,27 +1,25 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/document"
 )
 
 const (
 	// columnsMax bounds the columns that are inferred, and those that are declared; fields
 	// beyond it stand in the column _rest. DuckDB holds two blocks of 256 KiB for each
-	// column that a thread writes or reads, and the fold of a segment (see foldSQL)
-	// reads with one thread and may write with two: 1.5 MiB of memoryDefault a column.
+	// column that a thread writes.
 	columnsMax = 200
 	keyMax     = 256 // bytes of a key that becomes a column
-	restColumn = "_rest"
+	restColumn = manifest.RestColumn
 	// exactMax is the largest integer that no other is rounded to when it becomes
 	// a double.
 	exactMax = 1<<53 - 1
@@ -30,61 +28,32 @@ const (
 // A schema is one version of a table's columns. It is never changed: what needs
 // more grows into the next version.
 type schema struct {
-	Version uint64   `json:"-"`
-	Columns []column `json:"columns"`
-	Rest    bool     `json:"rest,omitempty"` // some fields have no column of their own
+	manifest.Schema
+	nextColumn int32 // the ID of the next column
 }
 
-type column struct {
-	Name     string     `json:"name"`
-	Path     []string   `json:"path"`
-	Type     event.Type `json:"type"` // 0 while only nulls have come
-	Required bool       `json:"required,omitempty"`
-	Declared bool       `json:"declared,omitempty"` // what does not fit is refused instead of widening it
-	// Wide says that an int64 column has integers that no double holds exactly,
-	// so that it must not become one.
-	Wide bool `json:"wide,omitempty"`
-}
+type column = manifest.Column
 
-// sqlType is what the column is stored as. A declared decimal has no precision
-// to make a DECIMAL of; JSON keeps the number as it was spelled.
-func (c *column) sqlType() string {
-	switch c.Type {
-	case event.Bool:
-		return "BOOLEAN"
-	case event.Int32:
-		return "INTEGER"
-	case event.Int64:
-		return "BIGINT"
-	case event.Float64:
-		return "DOUBLE"
-	case event.String:
-		return "VARCHAR"
-	case event.Timestamp:
-		return "TIMESTAMP"
-	}
-	return "JSON"
-}
+// newSchema returns the schema of a table without columns.
+func newSchema() *schema { return &schema{nextColumn: manifest.RestID + 1} }
 
-func (s *schema) encode() string {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // strings, numbers and bools only
-	}
-	return string(text)
-}
-
-func decodeSchema(version uint64, text string) (*schema, error) {
-	s := &schema{Version: version}
-	if err := json.Unmarshal([]byte(text), s); err != nil {
-		return nil, fmt.Errorf("read schema version %d: %w", version, err)
-	}
-	return s, nil
+// schemaOf returns the newest schema of a table in the manifest.
+func schemaOf(t *manifest.Table) *schema {
+	return &schema{Schema: *t.Current(), nextColumn: t.NextColumn}
 }
 
 // clone returns the next version, to be changed by the caller.
 func (s *schema) clone() *schema {
-	return &schema{Version: s.Version + 1, Columns: slices.Clone(s.Columns), Rest: s.Rest}
+	next := *s
+	next.Version, next.Columns = s.Version+1, slices.Clone(s.Columns)
+	return &next
+}
+
+// addColumn adds a column under an ID of its own.
+func (s *schema) addColumn(c column) {
+	c.ID = s.nextColumn
+	s.nextColumn++
+	s.Columns = append(s.Columns, c)
 }
 
 // find returns the column of the given name, which SQL compares without case.
@@ -109,11 +78,11 @@ func (s *schema) declare(columns []event.Column) error {
 			s.Columns[i].Required, s.Columns[i].Declared = want.Required, true
 			continue
 		}
-		s.Columns = append(s.Columns, column{Name: want.Name, Path: want.Path, Type: want.Type, Required: want.Required, Declared: true})
+		s.addColumn(column{Name: want.Name, Path: want.Path, Type: want.Type, Required: want.Required, Declared: true})
 	}
 	for _, want := range columns {
 		if top := want.Path[0]; s.field(top) < 0 {
-			s.Columns = append(s.Columns, column{Name: s.name(top), Path: []string{top}, Type: event.JSON})
+			s.addColumn(column{Name: s.name(top), Path: []string{top}, Type: event.JSON})
 		}
 	}
 	return nil
@@ -126,7 +95,7 @@ func (s *schema) add(key string, kinds document.Kind) {
 		s.Rest = s.Rest || kinds != document.Null
 		return
 	}
-	s.Columns = append(s.Columns, column{Name: s.name(key), Path: []string{key}, Type: widest(0, false, kinds)})
+	s.addColumn(column{Name: s.name(key), Path: []string{key}, Type: widest(0, false, kinds)})
 }
 
 // name makes a column name of a key: printable, and different from the others
@@ -227,16 +196,4 @@ func (s *schema) needExact(i int, v *event.Vector, grow func() *schema) {
 			grow().Columns[i].Type = event.JSON
 		}
 	}
-}
-
-// stored lists the columns that a segment of this version has.
-func (s *schema) stored() []column {
-	return slices.DeleteFunc(slices.Clone(s.Columns), func(c column) bool { return c.Type == 0 })
-}
-
-// sameLayout reports whether segments of both versions have the same columns.
-func (s *schema) sameLayout(other *schema) bool {
-	return slices.EqualFunc(s.stored(), other.stored(), func(a, b column) bool {
-		return a.Name == b.Name && a.Type == b.Type
-	})
 }

@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
@@ -46,7 +46,7 @@ func TestColumnsWiden(t *testing.T) {
 				appendDocs(t, p, uint64(i), fmt.Sprintf(`{"n":%d,"x":%s}`, i, value))
 			}
 			info := s.Tables()[0].Columns
-			if got := info[len(info)-1]; got != (ColumnInfo{"x", test.column}) {
+			if got := info[len(info)-1]; got != (ColumnInfo{Name: "x", Type: test.column}) {
 				t.Errorf("the column is %v, want x %s", got, test.column)
 			}
 			if got := ask(t, s, `SELECT string_agg(coalesce(x::VARCHAR, ''), '|' ORDER BY n) AS "all" FROM events`); strings.Trim(strings.ReplaceAll(got, `""`, `"`), `"`) != strings.Trim(test.want, `"`) {
@@ -180,36 +180,47 @@ func TestDeclaredColumns(t *testing.T) {
 	}
 }
 
-// A large segment stays as it is when the schema changes, and the view unites
-// it with its successors; small ones are folded.
-func TestSegments(t *testing.T) {
+// TestVersionsOfTheSchema has rows of three versions of the schema in files and in the log.
+func TestVersionsOfTheSchema(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	table := openTable(t, s, TableConfig{})
 	p := take(t, table)
-	docs := make([]string, foldRows+1)
+	docs := make([]string, 5000)
 	for i := range docs {
 		docs[i] = fmt.Sprintf(`{"id":%d}`, i)
 	}
-	appendDocs(t, p, 0, docs...)
 	next := uint64(len(docs))
+	appendDocs(t, p, 0, docs...)
+	seal(t, s)
 	appendDocs(t, p, next, `{"id":1.5,"name":"x"}`)
+	seal(t, s)
 	appendDocs(t, p, next+1, `{"id":"text","more":1}`)
-	if n := len(table.segments); n != 2 {
-		t.Errorf("there are %d segments, want the large one and one more", n)
-	}
 	for range 2 {
-		if got := ask(t, s, `SELECT count(*), count(name), sum(more), min(id::VARCHAR), max(id::VARCHAR) FILTER (name = 'x') FROM events`); got != `122883,1,1,"""text""",1.5` {
+		if got := ask(t, s, `SELECT count(*), count(name), sum(more), min(id::VARCHAR), max(id::VARCHAR) FILTER (name = 'x') FROM events`); got != `5002,1,1,"""text""",1.5` {
 			t.Errorf("got %s", got)
 		}
-		if got := ask(t, s, `SELECT id FROM events WHERE id::VARCHAR = '77777'`); got != "77777" {
+		if got := ask(t, s, `SELECT id FROM events WHERE id::VARCHAR = '777'`); got != "777" {
 			t.Errorf("got %s", got)
 		}
 		s.Close()
 		s = openStore(t, folder)
-		if n := len(openTable(t, s, TableConfig{}).segments); n != 2 {
-			t.Errorf("opened again there are %d segments", n)
-		}
+	}
+}
+
+// TestUnusedVersionsGo holds that the manifest does not gather every version of a schema.
+func TestUnusedVersionsGo(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	for i := range uint64(20) {
+		appendDocs(t, p, i, fmt.Sprintf(`{"id":1,"c%d":1}`, i))
+	}
+	if n := len(s.current().Table("events").Schemas); n < 20 {
+		t.Errorf("%d versions, want those that the log has", n)
+	}
+	seal(t, s)
+	if n := len(s.current().Table("events").Schemas); n != 1 {
+		t.Errorf("%d versions after all rows became files of the newest", n)
 	}
 }
 

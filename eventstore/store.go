@@ -1,47 +1,57 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	duck "github.com/duckdb/duckdb-go-bindings"
-
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-const (
-	fileName = "events.duckdb"
-	// DuckDB's default of 16 MB stops commits for up to 0.4 s every few hundred
-	// thousand rows. With this one a restart after kill -9 replays for 1 to 2 s.
-	checkpointBytes = 192 << 20
-	memoryDefault   = 384 << 20
-	tempMax         = "4GB" // what queries may spill to disk
+// oldFile is the one file of stores before the log.
+const oldFile = "events.duckdb"
 
-	queryTimeDefault = 10 * time.Minute
+const (
+	queriesDefault   = 4
+	queryTimeDefault = 30 * time.Second
+	memoryDefault    = 256 << 20
+	workerMemory     = 128 << 20 // of a worker beside that of one query
 )
 
 // Options are the settings of a store. The zero value is good.
 type Options struct {
-	Memory  int64 // bytes that DuckDB may use for writing and queries together; default 384 MiB
+	Memory  int64 // bytes that one query may use; default 256 MiB
 	Threads int   // that one query may use; default: one per core
 	Queries int   // that may run at the same time; default 4
-	// QueryTime bounds a query, until its Rows are closed; default 10 minutes.
+	// QueryTime bounds a query, until its Rows are closed; default 30 s.
 	QueryTime time.Duration
 	External  []ExternalTable
+	Log       *slog.Logger // of what maintenance cannot do; default none
+
+	// A segment is what arrives until a file of the log has SegmentBytes, 64 MiB by
+	// default, or its first row SegmentAge, 10 minutes by default.
+	SegmentBytes int64
+	SegmentAge   time.Duration
+
+	// ReadOnly opens a damaged store to read what is left of it. Nothing in the folder is
+	// changed. Store.Damage says what is missing.
+	ReadOnly bool
 }
 
 // A Store is an open event store.
@@ -49,28 +59,38 @@ type Store struct {
 	folder  string
 	options Options
 	lock    io.Closer
-	db      duck.Database // under queries.gate
+	log     *wal.Log
+	worker  *sqlworker.Client
+	damage  error // of files; nil in a store that is sound
 
-	requests chan request
-	closing  chan struct{}
-	closed   chan struct{} // the writer has ended
-	once     sync.Once
+	slots      chan struct{} // of queries
+	closing    chan struct{}
+	once       sync.Once
+	background sync.WaitGroup
+	sealer     chan struct{} // wakes runSealer
+	upkeep     chan struct{} // wakes runUpkeep
 
-	queries queries
+	// appends is held for reading from the moment on that a frame goes to the log until
+	// its range is in the state of its partition, and for writing to know that all frames
+	// before a place in the log are accounted for.
+	appends sync.RWMutex
 
 	creating sync.Mutex // held while a table is made
-	mu       sync.Mutex
-	tables   map[string]*Table // by lower-case name
+	changing sync.Mutex // held while the manifest is changed
+	version  uint64     // last version that was saved, or of which a Save failed; under changing
 
-	// The writer's own.
-	write    *conn
-	log      *os.File // DuckDB's log, if its name is durable; nil before
-	segments uint64   // the newest segment's number
-	broken   bool     // the database has to be opened again to know what it holds
+	mu       sync.Mutex
+	segment  uint64 // last number of a segment that was used
+	manifest *manifest.Manifest
+	pins     map[uint64]int    // readers of a version of the manifest
+	garbage  []garbage         // oldest version first
+	tables   map[string]*Table // by lower-case name
+	backlog  backlog
 }
 
-// Open opens the store in folder, which is made if it is missing. The folder
-// belongs to this Store until Close.
+// Open opens the store in folder, which is made if it is missing. The folder belongs to
+// this Store until Close. An *event.PermanentError says that the folder cannot be trusted,
+// and what is missing; Options.ReadOnly opens it all the same.
 func Open(folder string, o Options) (*Store, error) {
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("eventstore: make the folder: %w", err)
@@ -80,30 +100,25 @@ func Open(folder string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		folder: folder, options: o, lock: lock, tables: map[string]*Table{},
-		requests: make(chan request), closing: make(chan struct{}), closed: make(chan struct{}),
-		queries: newQueries(cmp.Or(o.Queries, 4)),
+		folder: folder, options: o, lock: lock,
+		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), upkeep: make(chan struct{}, 1),
+		pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
-	err = s.start()
-	if err == nil {
-		err = s.load()
-	}
-	if err != nil {
+	s.backlog.changed = make(chan struct{})
+	s.options.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if err := s.recover(); err != nil {
 		s.release()
-		if at := tornLog.FindStringSubmatch(err.Error()); at != nil {
-			body, _ := strconv.ParseInt(at[1], 10, 64)
-			return nil, configError(fmt.Sprintf(tornLogHint, body-logEntryHead, s.logPath()), "open %s: %w", folder, err)
-		}
-		return nil, fmt.Errorf("eventstore: open %s: %w", folder, err)
+		return nil, fmt.Errorf("eventstore: open %s: %w", folder, explainDamage(err))
 	}
-	go s.writer()
-	go s.queries.watchMemory(cmp.Or(o.Memory, memoryDefault)+memoryBeyond, s.closing)
+	s.worker = newWorker(folder, &s.options)
+	if !o.ReadOnly {
+		s.background.Go(s.runSealer)
+		s.background.Go(s.runUpkeep)
+	}
 	return s, nil
 }
 
-// lockFolder makes this process the owner of folder until the Closer is closed. DuckDB's
-// own lock would not do: it does not hold within one process, and two instances on one
-// file destroy it.
+// lockFolder makes this process the owner of folder until the Closer is closed.
 func lockFolder(folder string) (io.Closer, error) {
 	lock, err := datafolder.LockFile(folder, "lock")
 	if inUse, ok := errors.AsType[*datafolder.InUseError](err); ok {
@@ -115,162 +130,163 @@ func lockFolder(folder string) (io.Closer, error) {
 	return lock, nil
 }
 
-// create creates the database under another name, because one that was begun and not synced
-// could never be opened again.
-func (s *Store) create() error {
-	path := filepath.Join(s.folder, fileName)
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		return err
+// recover reads manifest and log.
+func (s *Store) recover() error {
+	if _, err := os.Stat(filepath.Join(s.folder, oldFile)); err == nil {
+		return &event.PermanentError{Err: errors.New("the folder holds a store of an earlier perigee, " + oldFile),
+			Hint: "export its tables with the version that wrote it (perigee query --format ndjson), then move the folder away"}
 	}
-	fresh := path + ".new"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	db, err := openDuck(fresh, nil)
+	m, err := s.loadManifest()
 	if err != nil {
 		return err
 	}
-	duck.Close(&db)
-	return os.Rename(fresh, path)
-}
-
-// start opens the database.
-func (s *Store) start() (err error) {
-	if err := s.create(); err != nil {
-		return err
+	s.manifest, s.version, s.segment = m, m.Version, m.NextSegment-1
+	if s.damage = m.Verify(s.folder); s.damage != nil && !s.options.ReadOnly {
+		return s.damage
 	}
-	o := s.options
-	temp := filepath.Join(s.folder, "temp")
-	s.db, err = openDuck(filepath.Join(s.folder, fileName), map[string]string{
-		"memory_limit":            strconv.FormatInt(cmp.Or(o.Memory, memoryDefault)>>20, 10) + "MiB",
-		"threads":                 strconv.Itoa(cmp.Or(o.Threads, runtime.NumCPU())),
-		"temp_directory":          temp,
-		"max_temp_directory_size": tempMax,
-		// Without them, DuckDB's own allocator keeps what a thread has freed until that
-		// thread works again.
-		"allocator_background_threads": "true",
-		"checkpoint_threshold":         strconv.Itoa(checkpointBytes>>20) + "MiB",
-	})
-	if err != nil {
-		return err
-	}
-	if s.write, err = connect(s.db); err != nil {
-		return err
-	}
-	if err := s.write.exec(lockdownSQL + metaSQL); err != nil {
-		return err
-	}
-	return errors.Join(durable.SyncDir(s.folder), s.syncLog())
-}
-
-// tornLog is in DuckDB's message about a log with an entry that is not whole. DuckDB goes on
-// without one that is cut off, but not without one of which a sector is missing. It names
-// the position behind the size and the checksum of the entry.
-var tornLog = regexp.MustCompile(`Corrupt WAL file: entry at byte position (\d+)`)
-
-const (
-	logEntryHead = 16
-	tornLogHint  = "if the power failed, what the log has from there on was not acknowledged; keep a copy of it, and run: truncate -s %d %s"
-)
-
-func (s *Store) logPath() string { return filepath.Join(s.folder, fileName+".wal") }
-
-// syncLog makes DuckDB's log and its name durable when the log is another file than before:
-// DuckDB syncs what it writes to the log, and not the folder, and reads a log that a killed
-// process had not synced. The log stays open, so that the next one is not taken for it.
-func (s *Store) syncLog() error {
-	path := s.logPath()
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) { // all is in the database
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if s.log != nil {
-		if held, err := s.log.Stat(); err == nil && os.SameFile(held, info) {
-			return nil
+	if !s.options.ReadOnly {
+		if err := m.RemoveOthers(s.folder); err != nil {
+			return err
 		}
-		s.log.Close()
-		s.log = nil
 	}
-	log, err := os.Open(path)
-	if err != nil {
-		return err
+	for _, t := range m.Tables {
+		s.tables[strings.ToLower(t.Name)] = loadTable(s, t)
 	}
-	if err := errors.Join(log.Sync(), durable.SyncDir(s.folder)); err != nil {
-		return errors.Join(err, log.Close())
+	s.log, err = wal.Open(manifest.LogFolder(s.folder), wal.Options{
+		Store: m.Store, First: m.LogStart, FileSize: s.options.SegmentBytes, FileAge: s.options.SegmentAge, ReadOnly: s.options.ReadOnly,
+	}, s.recoverEntry)
+	return err
+}
+
+// loadManifest loads the manifest, or makes that of an empty store.
+func (s *Store) loadManifest() (*manifest.Manifest, error) {
+	m, err := manifest.Load(s.folder)
+	if !errors.Is(err, os.ErrNotExist) {
+		return m, err
 	}
-	s.log = log
+	if logs, _ := os.ReadDir(manifest.LogFolder(s.folder)); len(logs) > 0 {
+		return nil, &manifest.DamageError{File: filepath.Join(s.folder, "manifest"), Reason: "it is missing, but there is a log"}
+	}
+	m = manifest.New()
+	m.Version = 1
+	return m, m.Save(s.folder)
+}
+
+// recoverEntry accounts for a frame that the log has.
+func (s *Store) recoverEntry(at wal.Position, e *wal.Entry) error {
+	known := s.manifest.TableByID(e.Table)
+	if known == nil || e.Kind == wal.Rows && known.Schema(e.Schema) == nil {
+		return &manifest.DamageError{File: filepath.Join(s.folder, "manifest"),
+			Reason: fmt.Sprintf("log file %d has rows of table number %d, schema version %d, which it does not know", at.File, e.Table, e.Schema)}
+	}
+	t := s.tables[strings.ToLower(known.Name)]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change := rangeChange(e)
+	change.Range.Prints = slices.Clone(change.Range.Prints)
+	t.noteFrame(at.File, e.Schema, change)
 	return nil
 }
 
-// User SQL runs in the same instance, so the whole instance is locked down. When
-// segments become files of their own, allowed_directories has to name the
-// folder. Columns of type TIMESTAMP are UTC, and so must now() and the
-// arithmetic of dates be. A database that is closed because it is broken must
-// not write what it believes to hold over what it has logged.
-const lockdownSQL = `
-PRAGMA disable_checkpoint_on_shutdown;
-SET GLOBAL TimeZone = 'UTC';
-SET GLOBAL autoinstall_known_extensions = false;
-SET GLOBAL autoload_known_extensions = false;
-SET GLOBAL allow_community_extensions = false;
-SET GLOBAL enable_external_access = false;
-SET GLOBAL lock_configuration = true;
-`
+// explainDamage says what to do about damage.
+func explainDamage(err error) error {
+	_, ofFile := errors.AsType[*manifest.DamageError](err)
+	_, ofLog := errors.AsType[*wal.DamageError](err)
+	if ofFile || ofLog {
+		return &event.PermanentError{Err: err, Hint: "put the files back from a backup; opened read-only, the store answers queries over the rest"}
+	}
+	return err
+}
 
-// The store's own tables. There is no index: they are read whole at open, and
-// an index would cost every commit.
-const metaSQL = `
-CREATE SCHEMA IF NOT EXISTS perigee;
-CREATE SCHEMA IF NOT EXISTS segment;
-CREATE TABLE IF NOT EXISTS perigee.tables (name VARCHAR, time VARCHAR);
-CREATE TABLE IF NOT EXISTS perigee.schemas (name VARCHAR, version UBIGINT, content VARCHAR);
-CREATE TABLE IF NOT EXISTS perigee.segments (name VARCHAR, number UBIGINT, version UBIGINT);
-CREATE TABLE IF NOT EXISTS perigee.ranges (name VARCHAR, pipeline VARCHAR, part VARCHAR, first UBIGINT, events UBIGINT, committed BIGINT, prints BLOB);
-`
+// Damage says which files are missing or damaged in a store that was opened read-only, and
+// is nil if none is.
+func (s *Store) Damage() error {
+	if lost := s.log.Damage(); len(lost) > 0 {
+		return errors.Join(s.damage, &wal.DamageError{Damage: lost})
+	}
+	return s.damage
+}
 
-// load reads the tables that are there.
-func (s *Store) load() error {
-	tables, err := s.write.run(`SELECT name, time FROM perigee.tables`)
-	if err != nil {
+// change replaces the manifest by what f makes of a copy. After an error, readers may see
+// the new version nevertheless, but the store goes on with the one before.
+func (s *Store) change(f func(next *manifest.Manifest) error) error {
+	if s.options.ReadOnly {
+		return errReadOnly
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	next := s.current().Clone()
+	if err := f(next); err != nil {
 		return err
 	}
-	for _, row := range tables {
-		t := newTable(s, row[0].(string), row[1].(string))
-		if err := t.load(); err != nil {
-			return fmt.Errorf("table %s: %w", t.name, err)
-		}
-		s.tables[strings.ToLower(t.name)] = t
+	s.version++
+	next.Version = s.version
+	s.mu.Lock()
+	next.NextSegment = s.segment + 1
+	s.mu.Unlock()
+	if err := next.Save(s.folder); err != nil {
+		return fmt.Errorf("eventstore: %w", err)
 	}
+	s.mu.Lock()
+	s.manifest = next
+	s.mu.Unlock()
 	return nil
 }
 
-// Close ends the writer after what it has begun, writes the log into the
-// database file, and gives the folder free. No Rows may be open.
+func (s *Store) current() *manifest.Manifest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manifest
+}
+
+// Close ends what runs and gives the folder free. Everything that was appended is in the
+// log. No Rows may be open.
 func (s *Store) Close() error {
+	var err error
 	s.once.Do(func() {
 		close(s.closing)
-		<-s.closed
-		s.queries.close()
-		s.release()
+		for range cap(s.slots) { // until the last query has ended
+			s.slots <- struct{}{}
+		}
+		s.background.Wait()
+		s.appends.Lock() // until the last append has ended
+		defer s.appends.Unlock()
+		err = s.release()
 	})
-	return nil
+	return err
 }
 
-func (s *Store) release() {
-	if s.write != nil {
-		if !s.broken {
-			_ = s.write.exec("CHECKPOINT") // what fails is in the log
-		}
-		s.write.close()
+func (s *Store) release() error {
+	var errs []error
+	if s.worker != nil {
+		errs = append(errs, s.worker.Close())
 	}
-	duck.Close(&s.db)
 	if s.log != nil {
-		s.log.Close()
+		errs = append(errs, s.log.Close())
 	}
-	s.lock.Close()
+	return errors.Join(append(errs, s.lock.Close())...)
+}
+
+func (s *Store) isClosed() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// untilClosed returns a context that ends with ctx or when the store is closed.
+func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-s.closing:
+			cancel(ErrClosed)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // A TableInfo describes a table.
@@ -282,20 +298,21 @@ type TableInfo struct {
 }
 
 // A ColumnInfo is a column of a table or of a query's result.
-type ColumnInfo struct {
-	Name string `json:"name"`
-	Type string `json:"type"` // as SQL knows it
-}
+type ColumnInfo = sqlworker.Column
 
 // Tables describes the tables, sorted by name.
 func (s *Store) Tables() []TableInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var infos []TableInfo
-	for _, t := range s.tables {
-		if info, ok := t.info(); ok {
-			infos = append(infos, info)
+	for _, t := range s.current().Tables {
+		schema := t.Current()
+		info := TableInfo{Name: t.Name, Time: t.Time, Version: schema.Version}
+		for _, c := range schema.Columns {
+			info.Columns = append(info.Columns, ColumnInfo{Name: c.Name, Type: c.SQLType()})
 		}
+		if schema.Rest {
+			info.Columns = append(info.Columns, ColumnInfo{Name: restColumn, Type: "JSON"})
+		}
+		infos = append(infos, info)
 	}
 	slices.SortFunc(infos, func(a, b TableInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return infos

@@ -1,15 +1,17 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
-	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/document"
 )
 
@@ -18,6 +20,12 @@ type TableConfig struct {
 	// Time names the column of the event's own time, whose field must be there
 	// in every event: RFC 3339, or Unix seconds. "" means that the table has none.
 	Time string
+	// Event names the column of the event's name, by which files are sorted and found.
+	// "" means that the table has none.
+	Event string
+	// Retention is the age, by the event's own time, from which on rows are removed. 0
+	// keeps them for ever.
+	Retention time.Duration
 	// Columns are declared: what does not fit one is refused. A declared column
 	// may lie inside an object. Fields that are not declared are inferred.
 	Columns []event.Column
@@ -26,19 +34,19 @@ type TableConfig struct {
 // A Table is a table of a store.
 type Table struct {
 	store *Store
+	id    uint32
 	name  string
 	time  string
 
-	mu      sync.Mutex
-	schema  *schema // the newest; the writer may not have stored it yet
-	visible *schema // what queries see
+	mu         sync.Mutex
+	schema     *schema // the newest; the manifest may not have it yet
+	partitions map[partKey]*partitionState
+	// Which versions of the schema appends are using now, and which the frames in a file
+	// of the log have: the manifest keeps these.
+	encoding  map[uint64]int
+	schemasOf map[uint64]map[uint64]bool
 
 	spareBuffers chan *buffer // free ones
-
-	// The writer's own.
-	stored     uint64     // version of the newest schema in the store
-	segments   []*segment // in the store, oldest first
-	partitions map[partKey]*partitionState
 }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -51,11 +59,18 @@ func CheckTableName(name string) error {
 	return nil
 }
 
-func newTable(s *Store, name, time string) *Table {
-	return &Table{
-		store: s, name: name, time: time, schema: &schema{},
-		spareBuffers: make(chan *buffer, 8), partitions: map[partKey]*partitionState{},
+// loadTable returns a table as the manifest has it.
+func loadTable(s *Store, m *manifest.Table) *Table {
+	t := &Table{
+		store: s, id: m.ID, name: m.Name, time: m.Time, schema: schemaOf(m),
+		partitions: map[partKey]*partitionState{}, encoding: map[uint64]int{}, schemasOf: map[uint64]map[uint64]bool{},
+		spareBuffers: make(chan *buffer, 8),
 	}
+	for _, p := range m.Partitions {
+		state := t.state(partKey{p.Pipeline, p.Partition})
+		state.committed, state.sealed = p.Committed(), p.Committed()
+	}
+	return t
 }
 
 // Table returns the table of that name, made if it is missing, with at least
@@ -64,44 +79,58 @@ func (s *Store) Table(name string, c TableConfig) (*Table, error) {
 	if err := CheckTableName(name); err != nil {
 		return nil, err
 	}
+	if s.isClosed() {
+		return nil, ErrClosed
+	}
 	s.creating.Lock()
 	defer s.creating.Unlock()
-	t, fresh := s.table(name, c.Time)
-	err := t.configure(name, c)
-	if err == nil {
-		err = s.inTransaction(context.Background(), t.create)
+	t := s.tableNamed(name)
+	var err error
+	if t == nil {
+		t, err = s.createTable(name, c)
+	} else {
+		err = t.configure(name, c)
 	}
 	if err != nil {
-		if fresh {
-			s.mu.Lock()
-			delete(s.tables, strings.ToLower(name))
-			s.mu.Unlock()
-		}
 		return nil, fmt.Errorf("table %s: %w", name, err)
 	}
 	return t, nil
 }
 
-// table finds a table or begins one.
-func (s *Store) table(name, time string) (t *Table, fresh bool) {
+// tableNamed returns the table of that name, which SQL compares without case, or nil.
+func (s *Store) tableNamed(name string) *Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := strings.ToLower(name)
-	if t := s.tables[key]; t != nil {
-		return t, false
-	}
-	s.tables[key] = newTable(s, name, time)
-	return s.tables[key], true
+	return s.tables[strings.ToLower(name)]
 }
 
-// create brings the table into the store. It may run again after it has.
-func (t *Table) create(tx *conn) (func(), error) {
-	const once = `INSERT INTO perigee.tables SELECT ?, ? WHERE NOT EXISTS (FROM perigee.tables WHERE name = ?)`
-	if _, err := tx.run(once, t.name, t.time, t.name); err != nil {
+func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
+	first := newSchema()
+	first.Version = 1
+	if err := declareColumns(first, c); err != nil {
 		return nil, err
 	}
-	_, after, err := t.installSchema(tx, t.current())
-	return after, err
+	entry := &manifest.Table{Name: name, NextColumn: first.nextColumn, Schemas: []*manifest.Schema{&first.Schema}}
+	c.apply(entry)
+	err := s.change(func(next *manifest.Manifest) error {
+		entry.ID = next.NextTable
+		next.NextTable++
+		next.Tables = append(next.Tables, entry)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := loadTable(s, entry)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tables[strings.ToLower(name)] = t
+	return t, nil
+}
+
+// apply sets what a configuration says of a table beside its columns.
+func (c *TableConfig) apply(t *manifest.Table) {
+	t.Time, t.Event, t.Retention = c.Time, c.Event, manifest.Duration(c.Retention)
 }
 
 // configure holds the table against what is wanted of it.
@@ -113,162 +142,71 @@ func (t *Table) configure(name string, c TableConfig) error {
 		return configError("a table keeps its time column: write to another table",
 			"the time column is %q, but the table has %q", c.Time, t.time)
 	}
-	for _, column := range c.Columns {
+	wanted, err := t.declare(c)
+	if err != nil {
+		return err
+	}
+	if err := t.installSchema(wanted); err != nil {
+		return err
+	}
+	have := *t.store.current().TableByID(t.id)
+	wants := have
+	c.apply(&wants)
+	if have.Event == wants.Event && have.Retention == wants.Retention {
+		return nil
+	}
+	return t.store.change(func(next *manifest.Manifest) error {
+		c.apply(next.TableByID(t.id))
+		return nil
+	})
+}
+
+// declare brings the newest schema to what is declared, and returns it.
+func (t *Table) declare(c TableConfig) (*schema, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := t.schema.clone()
+	if err := declareColumns(next, c); err != nil {
+		return nil, err
+	}
+	if !slices.EqualFunc(next.Columns, t.schema.Columns, sameColumn) {
+		t.schema = next
+	}
+	return t.schema, nil
+}
+
+func sameColumn(a, b column) bool {
+	return a.ID == b.ID && a.Type == b.Type && a.Required == b.Required && a.Declared == b.Declared
+}
+
+// declareColumns adds the columns of a configuration to s.
+func declareColumns(s *schema, c TableConfig) error {
+	declared := slices.Clone(c.Columns)
+	hasTime := false
+	for i, column := range declared {
 		if len(column.Path) == 0 || column.Name == "" || strings.EqualFold(column.Name, restColumn) {
 			return configError("a column needs a name, which is not _rest, and a field",
 				"column %q of field %q", column.Name, strings.Join(column.Path, "."))
 		}
+		if c.Time != "" && strings.EqualFold(column.Name, c.Time) {
+			if column.Name != c.Time || column.Type != event.Timestamp {
+				return configError("declare it as timestamp, or leave it out",
+					"the time column %s is declared as %s of type %s", c.Time, column.Name, column.Type)
+			}
+			declared[i].Required, hasTime = true, true
+		}
 	}
-	if len(c.Columns) > columnsMax {
+	if len(declared) > columnsMax {
 		return configError("leave out columns of the same name and type as the field: they are inferred",
-			"%d columns are declared, and a table has at most %d", len(c.Columns), columnsMax)
+			"%d columns are declared, and a table has at most %d", len(declared), columnsMax)
 	}
-	declared := c.Columns
-	if c.Time != "" && !(&schema{Columns: columnsOf(declared)}).has(c.Time) {
+	if c.Time != "" && !hasTime {
 		declared = append([]event.Column{{Name: c.Time, Path: []string{c.Time}, Type: event.Timestamp, Required: true}}, declared...)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	next := t.schema.clone()
-	if err := next.declare(declared); err != nil {
-		return err
-	}
-	if t.schema.Version == 0 || next.encode() != t.schema.encode() {
-		t.schema = next
-	}
-	return nil
+	return s.declare(declared)
 }
 
-func columnsOf(declared []event.Column) []column {
-	var columns []column
-	for _, c := range declared {
-		columns = append(columns, column{Name: c.Name})
-	}
-	return columns
-}
-
-func (s *schema) has(name string) bool { return s.find(name) >= 0 }
-
-// load reads what the store has of the table. What is newer here is kept.
-func (t *Table) load() error {
-	versions, err := t.loadSchemas()
-	if err != nil {
-		return err
-	}
-	if err := t.loadSegments(versions); err != nil {
-		return err
-	}
-	for key, part := range t.partitions {
-		done, err := t.readRanges(t.store.write, key)
-		if err != nil {
-			return err
-		}
-		part.committed = withoutPrints(done)
-	}
-	return nil
-}
-
-func (t *Table) loadSchemas() (map[uint64]*schema, error) {
-	rows, err := t.store.write.run(`SELECT version, content FROM perigee.schemas WHERE name = ? ORDER BY version`, t.name)
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	versions := map[uint64]*schema{}
-	t.visible, t.stored = nil, 0
-	for _, row := range rows {
-		s, err := decodeSchema(row[0].(uint64), row[1].(string))
-		if err != nil {
-			return nil, err
-		}
-		versions[s.Version], t.visible, t.stored = s, s, s.Version
-		if s.Version > t.schema.Version {
-			t.schema = s
-		}
-	}
-	return versions, nil
-}
-
-func (t *Table) loadSegments(versions map[uint64]*schema) error {
-	rows, err := t.store.write.run(`SELECT number, version FROM perigee.segments WHERE name = ? ORDER BY number`, t.name)
-	if err != nil {
-		return err
-	}
-	t.segments = nil
-	for _, row := range rows {
-		g := &segment{number: row[0].(uint64), schema: versions[row[1].(uint64)]}
-		count, err := t.store.write.run(`SELECT count(*) FROM ` + g.name())
-		if err != nil {
-			return err
-		}
-		g.rows = count[0][0].(int64)
-		t.segments = append(t.segments, g)
-		t.store.segments = max(t.store.segments, g.number)
-	}
-	return nil
-}
-
-// installSchema brings the store to version s of the schema, inside a transaction. It
-// returns the segment that takes rows of that version, and what to do once the
-// transaction has been committed.
-func (t *Table) installSchema(tx *conn, s *schema) (active *segment, after func(), err error) {
-	segments := t.segments
-	if s.Version == t.stored {
-		return segments[len(segments)-1], func() {}, nil
-	}
-	if _, err := tx.run(`INSERT INTO perigee.schemas VALUES (?, ?, ?)`, t.name, s.Version, s.encode()); err != nil {
-		return nil, nil, err
-	}
-	if len(segments) == 0 || !s.sameLayout(segments[len(segments)-1].schema) {
-		// Another table of the same commit may need a number too. One that is
-		// lost with its transaction does no harm.
-		t.store.segments++
-		if segments, err = t.startSegment(tx, &segment{number: t.store.segments, schema: s}); err != nil {
-			return nil, nil, err
-		}
-	}
-	if err := tx.exec(viewSQL(t.name, s, segments)); err != nil {
-		return nil, nil, err
-	}
-	after = func() {
-		t.stored, t.segments = s.Version, segments
-		t.mu.Lock()
-		t.visible = s
-		t.mu.Unlock()
-	}
-	return segments[len(segments)-1], after, nil
-}
-
-func (t *Table) startSegment(tx *conn, g *segment) ([]*segment, error) {
-	if err := tx.exec(g.createSQL()); err != nil {
-		return nil, err
-	}
-	if _, err := tx.run(`INSERT INTO perigee.segments VALUES (?, ?, ?)`, t.name, g.number, g.schema.Version); err != nil {
-		return nil, err
-	}
-	older := t.segments[:len(t.segments):len(t.segments)]
-	if n := len(older); n > 0 && older[n-1].rows <= foldRows {
-		last := older[n-1]
-		older = older[: n-1 : n-1]
-		if err := tx.exec(g.foldSQL(last)); err != nil {
-			return nil, err
-		}
-		// The view must let go of the old segment before it can be dropped.
-		if err := tx.exec(viewSQL(t.name, g.schema, append(older, g))); err != nil {
-			return nil, err
-		}
-		if err := tx.exec(`DROP TABLE ` + last.name()); err != nil {
-			return nil, err
-		}
-		if _, err := tx.run(`DELETE FROM perigee.segments WHERE number = ?`, last.number); err != nil {
-			return nil, err
-		}
-		g.rows = last.rows
-	}
-	return append(older, g), nil
-}
-
+// current returns the newest schema.
 func (t *Table) current() *schema {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,29 +215,49 @@ func (t *Table) current() *schema {
 
 // growSchema makes room for what an extraction with s met. It returns the newest
 // schema, which is s when s is the newest and has room.
-func (t *Table) growSchema(s *schema, report document.Report, d *buffer) *schema {
+func (t *Table) growSchema(s *schema, report document.Report, b *buffer) *schema {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.schema == s {
-		t.schema = s.grownFor(report, &d.columns, d.spec)
+		t.schema = s.grownFor(report, &b.columns, b.spec)
 	}
 	return t.schema
 }
 
-// info describes the table as queries see it; not ok when they do not yet.
-func (t *Table) info() (info TableInfo, ok bool) {
-	t.mu.Lock()
-	s := t.visible
-	t.mu.Unlock()
-	if s == nil {
-		return info, false
+// installSchema brings a version of the schema into the manifest, before the first frame
+// has it.
+func (t *Table) installSchema(s *schema) error {
+	if t.store.current().TableByID(t.id).Schema(s.Version) != nil {
+		return nil
 	}
-	info = TableInfo{Name: t.name, Time: t.time, Version: s.Version}
-	for _, c := range s.Columns {
-		info.Columns = append(info.Columns, ColumnInfo{Name: c.Name, Type: c.sqlType()})
+	return t.store.change(func(next *manifest.Manifest) error {
+		entry := next.TableByID(t.id)
+		if entry.Schema(s.Version) != nil {
+			return nil
+		}
+		at := len(entry.Schemas)
+		for at > 0 && entry.Schemas[at-1].Version > s.Version {
+			at--
+		}
+		entry.Schemas = slices.Insert(entry.Schemas, at, &s.Schema)
+		entry.NextColumn = max(entry.NextColumn, s.nextColumn)
+		return nil
+	})
+}
+
+// A buffer is used for one output at a time.
+func (t *Table) acquireBuffer() *buffer {
+	select {
+	case b := <-t.spareBuffers:
+		return b
+	default:
+		return &buffer{}
 	}
-	if s.Rest {
-		info.Columns = append(info.Columns, ColumnInfo{Name: restColumn, Type: "JSON"})
+}
+
+func (t *Table) releaseBuffer(b *buffer) {
+	select {
+	case t.spareBuffers <- b:
+	default:
 	}
-	return info, true
 }

@@ -1,8 +1,8 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
-import duck "github.com/duckdb/duckdb-go-bindings"
+import "github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 
 // Version names the DuckDB that is linked in.
-func Version() string { return "DuckDB " + duck.LibraryVersion() }
+func Version() string { return sqlworker.Version() }

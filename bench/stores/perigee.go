@@ -21,7 +21,7 @@ func openPerigee(folder string, o Options) (*perigee, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := store.Table(dataset.Table, eventstore.TableConfig{Time: "time"})
+	table, err := store.Table(dataset.Table, eventstore.TableConfig{Time: "time", Event: "event"})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/bench/dataset"
+	"github.com/perigeedb/perigee/eventstore"
 )
 
 // Settings say which store a session opens, on which data.
@@ -135,6 +136,7 @@ func (c *Session) Kill() {
 
 // Init must come first in main: if this process is a session, it does not return.
 func Init() {
+	eventstore.RunWorker()
 	if len(os.Args) != 3 || os.Args[1] != sessionArgument {
 		return
 	}

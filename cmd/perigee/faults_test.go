@@ -249,6 +249,31 @@ pipelines:
 	}
 }
 
+// TestF21ExitCodes looks for a fault of TalariaDB: the process always exited with 1, and did
+// not start on a host without a private address.
+func TestF21ExitCodes(t *testing.T) {
+	if eventsql.Available() != nil {
+		t.Skip("there is no event store without cgo")
+	}
+	data := shortDir(t)
+	file := write(t, "few.yaml", `
+data: ${DATA}
+http: off
+pipelines:
+  few:
+    source: {generate: {events: 10}}
+    sink: {eventstore: {table: events, time: time}}
+`)
+	runEngine(t, file, "DATA="+data).ends(0)
+	for sql, want := range map[string]int{"SELECT count(*) FROM events": 0, "SELECT nowhere FROM events": 1} {
+		cmd := exec.Command("perigee", "query", "--data", data, sql)
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%s: exit code %d, want %d\n%s", sql, got, want, out)
+		}
+	}
+}
+
 // ready asks the engine's port, which its log names.
 func ready(t *testing.T, p *process) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
@@ -21,6 +22,7 @@ import (
 // TestMain lets the test binary be the command: scripts and tests that need a
 // process of its own start it under the name perigee.
 func TestMain(m *testing.M) {
+	eventsql.RunWorker()
 	testscript.Main(withMaria{m}, map[string]func(){
 		"perigee": main,
 	})

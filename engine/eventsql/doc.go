@@ -1,6 +1,7 @@
 // Package eventsql gives an engine the embedded event store: the sink that writes to
 // it, and SQL over its tables and the dead letters.
 //
+//	eventsql.RunWorker() // first in main: this process may be a worker of the store
 //	store := new(eventsql.Store)
 //	options := engine.Options{
 //		Kinds:    engine.Kinds{Sinks: store.Kinds()},

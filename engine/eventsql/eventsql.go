@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventsql
 
@@ -29,6 +29,10 @@ import (
 
 // Available reports whether this build has an event store. err says why not.
 func Available() (err error) { return nil }
+
+// RunWorker runs a worker of the event store if this process was started as one, and then
+// does not return. Call it first in main: the store starts the program again for queries.
+func RunWorker() { eventstore.RunWorker() }
 
 // Version names the library that answers queries.
 func Version() []string { return []string{eventstore.Version()} }

@@ -1,4 +1,4 @@
-//go:build !cgo
+//go:build !linux || !cgo
 
 package eventsql
 
@@ -16,8 +16,11 @@ import (
 
 // Available reports whether this build has an event store. err says why not.
 func Available() (err error) {
-	return event.WithHint(errors.New("this perigee has no event store: it was built without cgo"), "build it with CGO_ENABLED=1")
+	return event.WithHint(errors.New("this perigee has no event store: it was built without cgo, or not for Linux"), "build it on Linux with CGO_ENABLED=1")
 }
+
+// RunWorker does nothing: there is no event store.
+func RunWorker() {}
 
 // Version names the library that answers queries: none.
 func Version() []string { return nil }

@@ -74,7 +74,7 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/terminal"},
+	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/sqlworker", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/terminal"},
 
 	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame"},
 	"eventstore/internal/manifest":  {"event", "internal/durable"},

@@ -1,10 +1,11 @@
-//go:build cgo
+//go:build linux && cgo
 
 package eventstore
 
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,6 +14,12 @@ import (
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
+
+// TestMain is also the worker that answers queries.
+func TestMain(m *testing.M) {
+	store.RunWorker()
+	os.Exit(m.Run())
+}
 
 func open(t *testing.T) *store.Store {
 	t.Helper()

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
 // Barriers confine a query. DuckDB is shut off from the files of others, network,
@@ -131,6 +133,12 @@ func (s *statement) addTable(n syntaxNode, name string) error {
 // reads reports whether the statement may read a table.
 func (s *statement) reads(table string) bool {
 	return s.system || slices.Contains(s.tables, strings.ToLower(table))
+}
+
+// readsUnknown reports whether the statement may read a table that m does not have. DuckDB
+// then needs all tables, to suggest one of them.
+func (s *statement) readsUnknown(m *manifest.Manifest) bool {
+	return slices.ContainsFunc(s.tables, func(name string) bool { return m.Table(name) == nil })
 }
 
 // A syntaxNode is an object in DuckDB's syntax tree.

@@ -155,8 +155,9 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 	if s.log, err = s.worker.log.open(m.LogStart, q.Ends); err != nil {
 		return last, err
 	}
+	all := parsed.readsUnknown(m)
 	for _, t := range m.Tables {
-		if !parsed.reads(t.Name) {
+		if !all && !parsed.reads(t.Name) {
 			continue
 		}
 		from := selection{frames: s.log.of(t.ID), files: t.Files}.within(t, s.conn.findBounds(parsed, t, params))

@@ -304,7 +304,10 @@ func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 	if _, err := s.conn.run(sql); err != nil {
 		return predicateError(begin, sql, err)
 	}
-	_, err = s.conn.run("SELECT count(*) FROM main." + quote(t.Name) + " WHERE coalesce((" + predicate + "\n), false)")
+	described, err := s.conn.run("SELECT column_type FROM (DESCRIBE SELECT (" + predicate + "\n) FROM main." + quote(t.Name) + ")")
+	if err == nil && described[0][0] != "BOOLEAN" {
+		return &QueryError{Message: fmt.Sprintf("the predicate is %v, not BOOLEAN", described[0][0]), Hint: "compare the column with a value"}
+	}
 	return queryError(err, "")
 }
 

@@ -1,0 +1,152 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+)
+
+// A Deletion is a delete under way.
+type Deletion struct {
+	Number    uint64
+	Table     string
+	Predicate string
+	Asked     time.Time
+}
+
+// Delete removes the rows that the table has now and for which predicate, an SQL expression
+// over the table's columns, is true. Once it has returned, no query sees them any more, and
+// no crash brings them back. WaitDeleted waits until no file has them.
+func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, error) {
+	t := s.tableNamed(table)
+	if t == nil {
+		return Deletion{}, configError("SHOW TABLES lists the tables", "there is no table %s", table)
+	}
+	if err := s.worker.CheckPredicate(ctx, s.current().Version, t.id, predicate); err != nil {
+		return Deletion{}, err
+	}
+	d := manifest.Delete{Predicate: predicate, Asked: time.Now().UTC()}
+	err := s.change(func(next *manifest.Manifest) error {
+		d.Number = next.NextDelete
+		next.NextDelete++
+		d.Before = manifest.Position(s.log.End())
+		entry := next.TableByID(t.id)
+		entry.Deletes = append(entry.Deletes, &d)
+		return nil
+	})
+	if err != nil {
+		return Deletion{}, err
+	}
+	// The rows in the log go when it is sealed.
+	err = s.log.Rotate(ctx)
+	wake(s.upkeep)
+	return Deletion{Number: d.Number, Table: t.name, Predicate: d.Predicate, Asked: d.Asked}, err
+}
+
+// Deletions returns the deletes that are under way, oldest first.
+func (s *Store) Deletions() (all []Deletion) {
+	for _, t := range s.current().Tables {
+		for _, d := range t.Deletes {
+			all = append(all, Deletion{Number: d.Number, Table: t.Name, Predicate: d.Predicate, Asked: d.Asked})
+		}
+	}
+	return all
+}
+
+// WaitDeleted returns once the rows of a delete are in no file any more.
+func (s *Store) WaitDeleted(ctx context.Context, d Deletion) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for s.isDeleting(d) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+			return ErrClosed
+		}
+	}
+	return nil
+}
+
+// isDeleting reports whether a file may still have rows of the delete, or did when a reader
+// that still runs began.
+func (s *Store) isDeleting(d Deletion) bool {
+	s.mu.Lock()
+	garbage := len(s.garbage) > 0
+	s.mu.Unlock()
+	return garbage || slices.ContainsFunc(s.Deletions(), func(other Deletion) bool { return other.Number == d.Number })
+}
+
+// isCarriedOut reports whether neither the log nor a file of the table can have rows of the
+// delete.
+func isCarriedOut(m *manifest.Manifest, t *manifest.Table, d *manifest.Delete) bool {
+	return m.LogStart > d.Before.File && !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Deleted < d.Number })
+}
+
+// rewriteForDeletes rewrites the files that have rows of a delete.
+func (s *Store) rewriteForDeletes(ctx context.Context) error {
+	for _, t := range s.current().Tables {
+		last := lastDelete(t)
+		if last == 0 {
+			continue
+		}
+		for _, f := range t.Files {
+			if f.Deleted >= last {
+				continue
+			}
+			if err := s.rewriteFiles(ctx, t.ID, []*manifest.File{f}); err != nil {
+				return fmt.Errorf("eventstore: delete rows of table %s: %w", t.Name, err)
+			}
+		}
+		if err := s.replaceFiles(t.ID, nil, nil); err != nil { // lets go of deletes without a file
+			return err
+		}
+	}
+	return nil
+}
+
+// rewriteFiles writes the rows of files of one table and day into a new file, without those
+// that are deleted.
+func (s *Store) rewriteFiles(ctx context.Context, table uint32, files []*manifest.File) error {
+	m, number := s.current(), s.nextSegment()
+	names, gone := []string{}, map[string]bool{}
+	for _, f := range files {
+		names, gone[f.Name] = append(names, f.Name), true
+	}
+	deleted := lastDelete(m.TableByID(table))
+	written, err := s.worker.Merge(ctx, sqlworker.Merge{Version: m.Version, Table: table, Files: names, Number: number})
+	if errors.Is(err, sqlworker.ErrUnchanged) {
+		same := *files[0]
+		same.Deleted = deleted
+		return s.replaceEntry(table, &same)
+	}
+	if err != nil {
+		return err
+	}
+	var fresh []*manifest.File
+	for _, f := range written {
+		fresh = append(fresh, mergedFile(f, files, number, deleted))
+	}
+	return s.replaceFiles(table, gone, fresh)
+}
+
+// replaceEntry changes what the manifest says of a file.
+func (s *Store) replaceEntry(table uint32, f *manifest.File) error {
+	return s.change(func(next *manifest.Manifest) error {
+		t := next.TableByID(table)
+		for i, old := range t.Files {
+			if old.Name == f.Name {
+				t.Files[i] = f
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,118 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestDelete deletes rows in files and in the log.
+func TestDelete(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	rows := func(first int, user string) []string {
+		return numbered(first, 100, day, fmt.Sprintf(`,"user":%q`, user))
+	}
+	appendDocs(t, p, 0, rows(0, "mallory-in-a-file")...)
+	appendDocs(t, p, 100, rows(100, "bob")...)
+	seal(t, s)
+	appendDocs(t, p, 200, rows(200, "mallory-in-a-file")...)
+	appendDocs(t, p, 300, numbered(300, 5, day, "")...) // user is null
+
+	deletion, err := s.Delete(context.Background(), "events", `"user" = 'mallory-in-a-file' -- comment`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, s, `SELECT count(*), min(id) FROM events`); got != "105,100" {
+		t.Errorf("at once: %s", got)
+	}
+	appendDocs(t, p, 305, rows(305, "mallory-in-a-file")[:3]...) // came later
+	if got := ask(t, s, `SELECT count(*) FROM events WHERE "user" LIKE 'mallory%'`); got != "3" {
+		t.Errorf("rows that came after the delete: %s", got)
+	}
+	if err := s.WaitDeleted(t.Context(), deletion); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := ask(t, s, `SELECT count(*), min(id), count(*) FILTER ("user" LIKE 'mallory%') FROM events`); got != "108,100,3" {
+			t.Errorf("afterwards: %s", got)
+		}
+		s.Close()
+		s = openStore(t, folder)
+	}
+	if len(s.Deletions()) > 0 {
+		t.Errorf("still under way: %v", s.Deletions())
+	}
+}
+
+// TestDeletedBytesGo looks for a deleted text in every file.
+func TestDeletedBytesGo(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	const secret = "a7f3c9d1e5b2"
+	appendDocs(t, p, 0, `{"id":1,"text":"`+secret+`"}`, `{"id":2,"text":"other"}`)
+	if n := filesWith(t, folder, secret); n == 0 {
+		t.Fatal("the text is in no file before")
+	}
+	deletion, err := s.Delete(context.Background(), "events", `id = 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitDeleted(t.Context(), deletion); err != nil {
+		t.Fatal(err)
+	}
+	if n := filesWith(t, folder, secret); n > 0 {
+		t.Errorf("the text is in %d files afterwards", n)
+	}
+	if got := ask(t, s, `SELECT id FROM events`); got != "2" {
+		t.Errorf("rows %s", got)
+	}
+}
+
+func filesWith(t *testing.T, folder, text string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil // it may have gone meanwhile
+		}
+		if content, err := os.ReadFile(path); err == nil && bytes.Contains(content, []byte(text)) {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestPredicatesAreChecked(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
+	for _, predicate := range []string{
+		``, `nowhere = 1`, `id`, `id = `, `id = 1; DROP TABLE events`, `id IN (SELECT 1)`, `random() > 0.5`, `count(*) > 0`, `read_text('/etc/passwd') = 'x'`,
+	} {
+		if _, err := s.Delete(context.Background(), "events", predicate); err == nil {
+			t.Errorf("%q was taken", predicate)
+		} else if _, ok := errors.AsType[*QueryError](err); !ok {
+			t.Errorf("%q: %v, want a *QueryError", predicate, err)
+		}
+	}
+	if _, err := s.Delete(context.Background(), "none", `id = 1`); err == nil {
+		t.Error("rows of an unknown table were deleted")
+	}
+	if got := ask(t, s, `SELECT count(*) FROM events`); got != "1" {
+		t.Errorf("%s rows", got)
+	}
+}

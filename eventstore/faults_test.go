@@ -1,0 +1,557 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// The tests of this file are named for the faults of TalariaDB that they look for.
+
+// numbered returns n documents with an id, a time and more fields.
+func numbered(first, n int, at time.Time, more string) []string {
+	docs := make([]string, n)
+	for i := range docs {
+		docs[i] = fmt.Sprintf(`{"id":%d,"time":%q%s}`, first+i, at.Add(time.Duration(i)*time.Millisecond).Format(time.RFC3339Nano), more)
+	}
+	return docs
+}
+
+// TestF1MixedTypesInABatch: one event with a fraction in a column of integers lost the
+// batch, and the client was told that all was well.
+func TestF1MixedTypesInABatch(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	docs := make([]string, 100)
+	for i := range docs {
+		docs[i] = fmt.Sprintf(`{"id":%d,"x":1}`, i)
+	}
+	docs[50] = `{"id":50,"x":0.5}`
+	appendDocs(t, p, 0, docs...)
+	if got := ask(t, s, `SELECT count(*), sum(x) FROM events`); got != "100,99.5" {
+		t.Errorf("got %s", got)
+	}
+	strict, err := s.Table("strict", TableConfig{Columns: []event.Column{{Name: "x", Path: []string{"x"}, Type: event.Int64}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = take(t, strict).Append(context.Background(), output(0, docs...))
+	if rejected, ok := errors.AsType[*RejectedRows](err); !ok || len(rejected.Rows) != 1 || rejected.Rows[0].Row != 50 {
+		t.Errorf("a declared column: %v, want row 50 rejected", err)
+	}
+}
+
+// TestF2EventsWithoutTheEventColumn: events without the column that files are sorted by,
+// or with one that is not text, were dropped.
+func TestF2EventsWithoutTheEventColumn(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Event: "event"}))
+	appendDocs(t, p, 0, `{"id":1,"event":"a"}`, `{"id":2}`, `{"id":3,"event":null}`, `{"id":4,"event":7}`, `{"id":5,"event":{"b":1}}`)
+	for range 2 {
+		if got := ask(t, s, `SELECT count(*), count(event), sum(id) FROM events`); got != "5,3,15" {
+			t.Errorf("got %s", got)
+		}
+		seal(t, s)
+	}
+}
+
+// TestF3NoRetentionKeepsRows: without a retention, rows expired at once.
+func TestF3NoRetentionKeepsRows(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{Time: "time"})), 0, numbered(0, 10, time.Unix(0, 0).UTC(), "")...)
+	seal(t, s)
+	if err := s.removeOldFiles(time.Now().AddDate(1000, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, s, `SELECT count(*) FROM events`); got != "10" {
+		t.Errorf("%s rows", got)
+	}
+}
+
+// TestF4ColumnsOfAllEvents: the last block's columns hid those of all others, and after a
+// restart there were none.
+func TestF4ColumnsOfAllEvents(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"kind":"a","x":1}`)
+	seal(t, s)
+	appendDocs(t, p, 1, `{"kind":"b","y":2}`)
+	for range 2 {
+		if got := ask(t, s, `SELECT string_agg(kind, '' ORDER BY kind), sum(x), sum(y) FROM events`); got != "ab,1,2" {
+			t.Errorf("got %s", got)
+		}
+		s.Close()
+		s = openStore(t, folder)
+	}
+}
+
+// TestF5LateEventsAreFound: events were filed by their arrival, and a filter on their own
+// time missed them.
+func TestF5LateEventsAreFound(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	now := time.Date(2026, 11, 23, 1, 0, 0, 0, time.UTC)
+	appendDocs(t, p, 0, numbered(0, 10, now, "")...)
+	seal(t, s)
+	appendDocs(t, p, 10, numbered(10, 10, now.Add(-2*time.Hour), "")...)
+	for range 2 {
+		if got := ask(t, s, `SELECT min(id), count(*) FROM events WHERE time >= '2026-11-22 23:00:00' AND time < '2026-11-22 23:30:00'`); got != "10,10" {
+			t.Errorf("the late events: %s", got)
+		}
+		if got := ask(t, s, `SELECT min(id), count(*) FROM events WHERE time >= '2026-11-23 00:59:00'`); got != "0,10" {
+			t.Errorf("the others: %s", got)
+		}
+		seal(t, s)
+	}
+}
+
+// TestF6FilesDoNotOverwrite: files of the same hour had the same name.
+func TestF6FilesDoNotOverwrite(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for i := range 3 {
+		appendDocs(t, p, uint64(100*i), numbered(100*i, 100, day, "")...)
+		seal(t, s)
+	}
+	names := map[string]bool{}
+	for _, f := range filesOf(s) {
+		names[f.Name] = true
+		if f.Day != "2026-11-23" || !strings.HasPrefix(f.Name, f.Day+"/") {
+			t.Errorf("file %s of day %s", f.Name, f.Day)
+		}
+	}
+	if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM events`); got != "300,300" || len(names) != 3 {
+		t.Errorf("%s rows in files %v", got, names)
+	}
+}
+
+// TestF7NothingGoesWithoutAFile: rows were deleted from the hot store though they had been
+// written nowhere.
+func TestF7NothingGoesWithoutAFile(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	appendDocs(t, p, 0, numbered(0, 100, time.Now(), "")...)
+	block := blockTables(t, folder)
+	failSeal(t, s)
+	if got := ask(t, s, `SELECT count(*) FROM events`); got != "100" {
+		t.Errorf("%s rows while nothing can be written", got)
+	}
+	s.Close()
+	os.Remove(block)
+	s = openStore(t, folder)
+	if got := ask(t, s, `SELECT count(*) FROM events`); got != "100" {
+		t.Errorf("%s rows after opening again", got)
+	}
+}
+
+// blockTables puts a file where the folder of the tables should be.
+func blockTables(t *testing.T, folder string) string {
+	t.Helper()
+	path := manifest.TablesFolder(folder)
+	os.Remove(path)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// failSeal closes the log's file and waits until sealing it has failed.
+func failSeal(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.log.Rotate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		s.mu.Lock()
+		err := s.backlog.err
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("sealing does not fail")
+		}
+	}
+}
+
+// TestF8AFileInTheWay: a file in the place of a folder was overwritten, or took the rows.
+func TestF8AFileInTheWay(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	appendDocs(t, p, 0, numbered(0, 100, time.Now(), "")...)
+	block := blockTables(t, folder)
+	failSeal(t, s)
+	if text, err := os.ReadFile(block); err != nil || len(text) > 0 {
+		t.Errorf("the file in the way has %d bytes, %v", len(text), err)
+	}
+	os.Remove(block)
+	wake(s.sealer)
+	for end := time.Now().Add(20 * time.Second); len(filesOf(s)) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the rows are not written though the file is gone")
+		}
+	}
+	if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM events`); got != "100,100" {
+		t.Errorf("rows %s", got)
+	}
+}
+
+// TestF9LaterColumnsSurviveMerges: a merged file had the first one's columns, and what
+// could not be read was deleted.
+func TestF9LaterColumnsSurviveMerges(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for i := range mergeMin {
+		appendDocs(t, p, uint64(100*i), numbered(100*i, 100, day, fmt.Sprintf(`,"extra%d":%d`, i, i))...)
+		seal(t, s)
+	}
+	wake(s.upkeep)
+	waitUntil(t, s, func() bool { return len(filesOf(s)) == 1 })
+	if got := ask(t, s, `SELECT count(*), count(DISTINCT id), count(extra0), count(extra3), sum(extra3) FROM events`); got != "400,400,100,100,300" {
+		t.Errorf("got %s", got)
+	}
+	// Damage is reported, never taken for an empty file.
+	path := s.current().Table("events").Path(folder, filesOf(s)[0].Name)
+	s.Close()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(folder, Options{})
+	if !event.IsPermanent(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "400 rows of table events") {
+		t.Errorf("a store without its file: %v", err)
+	}
+	s, err = Open(folder, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Damage() == nil {
+		t.Error("a damaged store does not say so")
+	}
+}
+
+// TestF15AColumnThatManyRowsLack: a block of more than 25,000 rows without a column was
+// answered with nothing.
+func TestF15AColumnThatManyRowsLack(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	docs := make([]string, 30_001)
+	for i := range docs {
+		docs[i] = fmt.Sprintf(`{"id":%d}`, i)
+	}
+	appendDocs(t, p, 0, docs...)
+	appendDocs(t, p, uint64(len(docs)), `{"id":-1,"rare":"x"}`)
+	for range 2 {
+		if got := ask(t, s, `SELECT count(*), count(rare), count(id) FILTER (rare IS NULL) FROM events`); got != "30002,1,30001" {
+			t.Errorf("got %s", got)
+		}
+		seal(t, s)
+	}
+}
+
+// TestF17RetentionDropsFiles: old rows went one by one, with a scan of everything.
+func TestF17RetentionDropsFiles(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Retention: 24 * time.Hour}))
+	now := time.Now()
+	appendDocs(t, p, 0, numbered(0, 100, now, "")...)
+	appendDocs(t, p, 100, numbered(100, 100, now.Add(-72*time.Hour), "")...)
+	seal(t, s)
+	waitUntil(t, s, func() bool { return len(filesOf(s)) == 1 && len(diskFiles(t, folder)) == 1 })
+	if got := ask(t, s, `SELECT count(*), max(id) FROM events`); got != "100,99" {
+		t.Errorf("got %s", got)
+	}
+	if have, err := committedRanges(openTable(t, s, TableConfig{Time: "time", Retention: 24 * time.Hour}), "pipe", "part"); err != nil || !have.Covers(0, 200) {
+		t.Errorf("positions of removed rows were forgotten: %v, %v", have, err)
+	}
+}
+
+// diskFiles lists the Parquet files on the disk.
+func diskFiles(t *testing.T, folder string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(manifest.TablesFolder(folder), func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".parquet") {
+			paths = append(paths, path)
+		}
+		return nil // it may have gone meanwhile
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// TestF18CloseWhileSealing: closing ran a second compaction beside the first, and rows were
+// written twice.
+func TestF18CloseWhileSealing(t *testing.T) {
+	folder := t.TempDir()
+	for round := range 5 {
+		s := openStore(t, folder)
+		p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+		appendDocs(t, p, uint64(100*round), numbered(100*round, 100, time.Now(), "")...)
+		if err := s.log.Rotate(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(round*round) * 5 * time.Millisecond)
+		began := time.Now()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("closing took %v", took)
+		}
+	}
+	s := openStore(t, folder)
+	if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM events`); got != "500,500" {
+		t.Errorf("rows %s", got)
+	}
+}
+
+// TestF19ARetryDoesNotRepeat: when one of several targets failed, the others got the rows
+// again with each retry.
+func TestF19ARetryDoesNotRepeat(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	for _, name := range []string{"first", "second"} {
+		table, err := s.Table(name, TableConfig{Time: "time"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendDocs(t, take(t, table), 0, numbered(0, 100, time.Now(), "")...)
+	}
+	if err := os.MkdirAll(manifest.TablesFolder(folder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	block := filepath.Join(manifest.TablesFolder(folder), "second")
+	if err := os.WriteFile(block, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failSeal(t, s)
+	for range 3 {
+		wake(s.sealer)
+		time.Sleep(50 * time.Millisecond)
+	}
+	os.Remove(block)
+	wake(s.sealer)
+	for end := time.Now().Add(20 * time.Second); len(s.current().Table("second").Files) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the rows are not written though the file is gone")
+		}
+	}
+	for _, name := range []string{"first", "second"} {
+		if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM `+name); got != "100,100" {
+			t.Errorf("rows of %s: %s", name, got)
+		}
+	}
+}
+
+// TestF22TypesSurviveFiles: a file could not have bools and timestamps, and kept doubles as
+// floats.
+func TestF22TypesSurviveFiles(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Columns: []event.Column{
+		{Name: "small", Path: []string{"small"}, Type: event.Int32}, {Name: "price", Path: []string{"price"}, Type: event.Decimal},
+	}}))
+	appendDocs(t, p, 0,
+		`{"time":"2026-11-23T01:02:03.000004Z","yes":true,"small":-5,"big":9007199254740993,"real":0.123456789012345,"text":"☾ of more than twelve bytes","price":1.10,"doc":{"a":[1.50]}}`,
+		`{"time":"1969-12-31T23:59:59.999999Z"}`)
+	const sql = `SELECT column_name || ' ' || column_type FROM (DESCRIBE events)`
+	types, rows := ask(t, s, sql), ask(t, s, `SELECT * FROM events ORDER BY time`)
+	if !strings.Contains(rows, `2026-11-23 01:02:03.000004`) || !strings.Contains(rows, "9007199254740993") || !strings.Contains(rows, "0.123456789012345") {
+		t.Errorf("rows in the log: %s", rows)
+	}
+	seal(t, s)
+	if got := ask(t, s, sql); got != types {
+		t.Errorf("types in files: %s, want %s", got, types)
+	}
+	if got := ask(t, s, `SELECT * FROM events ORDER BY time`); got != rows {
+		t.Errorf("rows in files:\n%s\nwant\n%s", got, rows)
+	}
+	if days := filesOf(s); len(days) != 2 {
+		t.Errorf("%d files for two days", len(days))
+	}
+}
+
+// TestF23QueriesWriteNothing: each query was a write into the store.
+func TestF23QueriesWriteNothing(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"id":1}`)
+	seal(t, s)
+	appendDocs(t, p, 1, `{"id":2}`)
+	waitUntil(t, s, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.garbage) == 0 })
+	version, ends, before := s.current().Version, s.log.Ends(), listFolder(t, folder)
+	for range 20 {
+		ask(t, s, `SELECT count(*), max(id) FROM events`)
+	}
+	if diff := cmp.Diff(ends, s.log.Ends()); diff != "" || s.current().Version != version {
+		t.Errorf("version %d instead of %d, ends of the log (-want +got):\n%s", s.current().Version, version, diff)
+	}
+	if diff := cmp.Diff(before, listFolder(t, folder)); diff != "" {
+		t.Errorf("the folder (-want +got):\n%s", diff)
+	}
+}
+
+// listFolder lists all files with their size and time, except the one that the log prepares.
+func listFolder(t *testing.T, folder string) (lines []string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "next" {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		lines = append(lines, fmt.Sprint(path, info.Size(), info.ModTime().UnixNano()))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// TestBackPressure holds that appends wait when the log cannot be sealed, say why, and go on
+// afterwards.
+func TestBackPressure(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	block := blockTables(t, folder)
+	next, err := uint64(0), error(nil)
+	for next < 50 && err == nil {
+		if err = p.Append(context.Background(), output(next, `{"id":1}`)); err != nil {
+			break
+		}
+		next++
+		failSeal(t, s)
+	}
+	if next != backlogMax+1 || err == nil || !strings.Contains(err.Error(), "5 closed files of the log could not be written") {
+		t.Errorf("after %d appends: %v", next, err)
+	}
+	os.Remove(block)
+	wake(s.sealer)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		if err = p.Append(ctx, output(next, `{"id":1}`)); err == nil || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	if got := ask(t, s, `SELECT count(*) FROM events`); got != fmt.Sprint(next+1) {
+		t.Errorf("%s rows, want %d", got, next+1)
+	}
+}
+
+// TestQueriesKeepTheirFiles holds that a query which reads slowly finds its files, whatever
+// becomes of them.
+func TestQueriesKeepTheirFiles(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	next := 0
+	for range mergeMin {
+		appendDocs(t, p, uint64(next), numbered(next, 3000, day, `,"pad":"`+strings.Repeat("x", 200)+`"`)...)
+		next += 3000
+		seal(t, s)
+	}
+	appendDocs(t, p, uint64(next), numbered(next, 3000, day, "")...)
+	rows, err := s.Query(context.Background(), `SELECT id, pad FROM events`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var group sync.WaitGroup
+	group.Go(func() {
+		seal(t, s)
+		wake(s.upkeep)
+		waitUntil(t, s, func() bool { return len(filesOf(s)) <= 2 })
+	})
+	n := 0
+	for rows.Next() {
+		if n++; n == 10 {
+			group.Wait()
+		}
+	}
+	if rows.Err() != nil || n != next+3000 {
+		t.Errorf("%d rows, %v", n, rows.Err())
+	}
+}
+
+// TestDamagedLog damages a frame before others: the store says so, and opened read-only it
+// answers from the rest.
+func TestDamagedLog(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	for i := range uint64(3) {
+		appendDocs(t, p, i, fmt.Sprintf(`{"id":%d}`, i))
+	}
+	s.Close()
+	logs, err := filepath.Glob(filepath.Join(manifest.LogFolder(folder), "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	text, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[200] ^= 1 // in the first frame, before acknowledged ones
+	if err := os.WriteFile(logs[0], text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(folder, Options{})
+	if _, ok := errors.AsType[*wal.DamageError](err); !ok || !event.IsPermanent(err) {
+		t.Fatalf("a damaged log: %v", err)
+	}
+	s, err = Open(folder, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got := ask(t, s, `SELECT count(*), min(id) FROM events`); got != "2,1" {
+		t.Errorf("what is left: %s", got)
+	}
+	if _, err := s.Table("more", TableConfig{}); !event.IsPermanent(err) {
+		t.Errorf("a new table: %v", err)
+	}
+}
+
+// TestEarlierStoreIsRefused holds that a folder of an earlier release is left alone.
+func TestEarlierStoreIsRefused(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, oldFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(folder, Options{}); !event.IsPermanent(err) || !strings.Contains(event.HintOf(err), "move the folder away") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,87 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"slices"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// encode returns the frame of an extracted output: its range, and the rows of the
+// positions in fresh. The buffer keeps the memory.
+func (b *buffer) encode(p *Partition, out *event.Output, fresh event.Ranges) []byte {
+	entry := wal.Entry{
+		Kind: wal.Rows, Table: p.table.id, Schema: b.schema.Version,
+		Pipeline: p.key.pipeline, Partition: p.key.partition, Range: out.Range,
+	}
+	columns := b.frameColumns()
+	if !fresh.Covers(out.Range.First, out.Range.End()) {
+		columns = selectRows(columns, freshRows(out, fresh))
+	}
+	if columns.Rows > 0 {
+		entry.Columns, entry.IDs = columns, b.ids[:len(columns.Vectors)]
+		entry.MinTime, entry.MaxTime = b.timeBounds(p.table.time, columns)
+	}
+	b.frame = wal.AppendEntry(b.frame[:0], &entry)
+	return b.frame
+}
+
+// frameColumns returns the columns with _rest behind them, if a row has something there.
+func (b *buffer) frameColumns() *event.Columns {
+	if len(b.rest.Null) == 0 {
+		return &b.columns
+	}
+	return &event.Columns{
+		Spec:    append(slices.Clip(b.columns.Spec), event.Column{Name: restColumn, Type: event.JSON}),
+		Rows:    b.columns.Rows,
+		Vectors: append(slices.Clip(b.columns.Vectors), b.rest),
+	}
+}
+
+// timeBounds returns the least and greatest value of the time column, or zeros if there is
+// none. A time column has no nulls.
+func (b *buffer) timeBounds(time string, columns *event.Columns) (least, greatest int64) {
+	for i, c := range columns.Spec {
+		if time != "" && c.Name == time {
+			return slices.Min(columns.Vectors[i].Ints), slices.Max(columns.Vectors[i].Ints)
+		}
+	}
+	return 0, 0
+}
+
+// selectRows copies the given rows of columns.
+func selectRows(columns *event.Columns, rows func(yield func(first, end int) bool)) *event.Columns {
+	selected := &event.Columns{Spec: columns.Spec, Vectors: make([]event.Vector, len(columns.Vectors))}
+	for first, end := range rows {
+		selected.Rows += end - first
+		for i := range columns.Vectors {
+			appendRows(&selected.Vectors[i], &columns.Vectors[i], first, end)
+		}
+	}
+	return selected
+}
+
+// appendRows appends the rows [first, end) of from.
+func appendRows(to, from *event.Vector, first, end int) {
+	to.Null = append(to.Null, from.Null[first:end]...)
+	if len(from.Ints) > 0 {
+		to.Ints = append(to.Ints, from.Ints[first:end]...)
+	}
+	if len(from.Floats) > 0 {
+		to.Floats = append(to.Floats, from.Floats[first:end]...)
+	}
+	if len(from.Ends) == 0 {
+		return
+	}
+	begin := uint32(0)
+	if first > 0 {
+		begin = from.Ends[first-1]
+	}
+	shift := uint32(len(to.Bytes)) - begin
+	to.Bytes = append(to.Bytes, from.Bytes[begin:from.Ends[end-1]]...)
+	for _, e := range from.Ends[first:end] {
+		to.Ends = append(to.Ends, e+shift)
+	}
+}

@@ -1,0 +1,273 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+const (
+	// backlogMax is how many closed files of the log may wait to be sealed before
+	// appends wait.
+	backlogMax = 4
+	// maintenanceInterval is how often old rows are looked for. What the log and deletes
+	// ask for does not wait.
+	maintenanceInterval = time.Minute
+	// maintenanceRetry is the wait after a failure, for which appends that wait for room
+	// fail too.
+	maintenanceRetry = 5 * time.Second
+)
+
+// wake makes a loop of maintenance look for work now.
+func wake(loop chan struct{}) {
+	select {
+	case loop <- struct{}{}:
+	default:
+	}
+}
+
+// runSealer seals files of the log as they are closed, and removes what no reader needs any
+// more, until the store is closed.
+func (s *Store) runSealer() {
+	ctx, cancel := s.untilClosed(context.Background())
+	defer cancel()
+	for !s.isClosed() {
+		err := s.sealClosedFiles(ctx)
+		s.setBacklog(err)
+		s.pause(errors.Join(err, s.collectGarbage()), s.sealer)
+	}
+}
+
+// runUpkeep removes, rewrites and merges Parquet files until the store is closed.
+func (s *Store) runUpkeep() {
+	ctx, cancel := s.untilClosed(context.Background())
+	defer cancel()
+	for !s.isClosed() {
+		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.mergeSmallFiles(ctx))
+		s.pause(err, s.upkeep)
+	}
+}
+
+// pause waits until a loop of maintenance has something to do, after err a shorter time.
+func (s *Store) pause(err error, loop chan struct{}) {
+	wait := maintenanceInterval
+	if err != nil && !s.isClosed() {
+		wait = maintenanceRetry
+		s.options.Log.Error("event store: maintenance failed; it is tried again", "error", err)
+	}
+	closed := s.log.Closed()
+	if loop != s.sealer {
+		closed = nil
+	}
+	select {
+	case <-s.closing:
+	case <-closed:
+	case <-loop:
+	case <-time.After(wait):
+	}
+}
+
+// A backlog is what appends wait for: closed files of the log that are not sealed yet. It is
+// under Store.mu.
+type backlog struct {
+	err     error         // of the last try to seal one
+	changed chan struct{} // closed and replaced when a file was sealed, or failed to be
+}
+
+func (s *Store) setBacklog(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backlog.err = err
+	close(s.backlog.changed)
+	s.backlog.changed = make(chan struct{})
+}
+
+// waitForRoom waits while too many closed files of the log are not sealed, and fails when
+// sealing does.
+func (s *Store) waitForRoom(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		state, start := s.backlog, s.manifest.LogStart
+		s.mu.Unlock()
+		waiting := 0
+		for _, f := range s.log.Ends() {
+			if f.Closed && f.Number >= start {
+				waiting++
+			}
+		}
+		if waiting <= backlogMax {
+			return nil
+		}
+		if state.err != nil {
+			return fmt.Errorf("eventstore: %d closed files of the log could not be written as Parquet: %w", waiting, state.err)
+		}
+		select {
+		case <-state.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+			return ErrClosed
+		}
+	}
+}
+
+// removeOldFiles removes the files whose rows are all older than the retention of their
+// table.
+func (s *Store) removeOldFiles(now time.Time) error {
+	old := map[uint32]map[string]bool{}
+	for _, t := range s.current().Tables {
+		if t.Retention == 0 || t.Time == "" {
+			continue
+		}
+		oldest := now.Add(-time.Duration(t.Retention)).UnixMicro()
+		for _, f := range t.Files {
+			if f.MaxTime < oldest {
+				if old[t.ID] == nil {
+					old[t.ID] = map[string]bool{}
+				}
+				old[t.ID][f.Name] = true
+			}
+		}
+	}
+	for id, names := range old {
+		if err := s.replaceFiles(id, names, nil); err != nil {
+			return fmt.Errorf("eventstore: remove old files: %w", err)
+		}
+	}
+	return nil
+}
+
+// replaceFiles replaces files of a table by others in one change, and removes them from the
+// disk once no reader needs them.
+func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manifest.File) error {
+	var gone []*manifest.File
+	err := s.change(func(next *manifest.Manifest) error {
+		t := next.TableByID(table)
+		var kept []*manifest.File
+		for _, f := range t.Files {
+			if names[f.Name] {
+				gone = append(gone, f)
+			} else {
+				kept = append(kept, f)
+			}
+		}
+		t.Files = append(kept, fresh...)
+		s.pruneTable(next, t)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t := s.current().TableByID(table)
+	for _, f := range gone {
+		s.discard(func() error {
+			err := t.RemoveFile(s.folder, f.Name)
+			if f.Bloom != "" {
+				err = errors.Join(err, t.RemoveFile(s.folder, f.Bloom))
+			}
+			return err
+		})
+	}
+	return nil
+}
+
+// pruneTable lets go of versions of the schema that nothing has any more, and of deletes
+// that are carried out.
+func (s *Store) pruneTable(next *manifest.Manifest, entry *manifest.Table) {
+	needed := map[uint64]bool{entry.Current().Version: true}
+	for _, f := range entry.Files {
+		needed[f.Schema] = true
+	}
+	t := s.tableNamed(entry.Name)
+	t.mu.Lock()
+	for version := range t.encoding {
+		needed[version] = true
+	}
+	for file, versions := range t.schemasOf {
+		for version := range versions {
+			needed[version] = needed[version] || file >= next.LogStart
+		}
+	}
+	t.mu.Unlock()
+	entry.Schemas = keep(entry.Schemas, func(v *manifest.Schema) bool { return needed[v.Version] })
+	entry.Deletes = keep(entry.Deletes, func(d *manifest.Delete) bool { return !isCarriedOut(next, entry, d) })
+}
+
+// keep returns the elements that f wants, in a slice of their own.
+func keep[E any](all []E, f func(E) bool) (kept []E) {
+	for _, e := range all {
+		if f(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// mergeMin is the number of small files of a day that are merged, each smaller than
+// mergeSmall, into one of at most mergeMax.
+const (
+	mergeMin   = 4
+	mergeSmall = 32 << 20
+	mergeMax   = 256 << 20
+)
+
+// mergeSmallFiles merges the small files of each table and day.
+func (s *Store) mergeSmallFiles(ctx context.Context) error {
+	for _, t := range s.current().Tables {
+		days := map[string][]*manifest.File{}
+		for _, f := range t.Files {
+			if f.Bytes < mergeSmall {
+				days[f.Day] = append(days[f.Day], f)
+			}
+		}
+		for _, small := range days {
+			if small = upTo(small, mergeMax); len(small) < mergeMin {
+				continue
+			}
+			if err := s.rewriteFiles(ctx, t.ID, small); err != nil {
+				return fmt.Errorf("eventstore: merge files of table %s: %w", t.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// upTo returns the first files that have at most limit bytes together.
+func upTo(files []*manifest.File, limit int64) []*manifest.File {
+	for i, f := range files {
+		if limit -= f.Bytes; limit < 0 {
+			return files[:i]
+		}
+	}
+	return files
+}
+
+// mergedFile returns the entry of a file that has the rows of several others.
+func mergedFile(f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
+	f.Segment, f.Deleted = segment, deleted
+	for _, old := range of {
+		f.Log = max(f.Log, old.Log)
+	}
+	return &f
+}
+
+// lastDelete returns the number of the newest delete that a version of the manifest has.
+func lastDelete(t *manifest.Table) (number uint64) {
+	for _, d := range t.Deletes {
+		number = max(number, d.Number)
+	}
+	return number
+}
+
+// nextSegment returns a number that no segment has had.
+func (s *Store) nextSegment() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.segment++
+	return s.segment
+}

@@ -1,0 +1,158 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// sealClosedFiles writes the rows of each closed file of the log into Parquet files, oldest
+// first.
+func (s *Store) sealClosedFiles(ctx context.Context) error {
+	for {
+		start := s.current().LogStart
+		ends := s.log.Ends()
+		i := slices.IndexFunc(ends, func(f wal.FileEnd) bool { return f.Number >= start })
+		if i < 0 || !ends[i].Closed {
+			return nil
+		}
+		if err := s.sealFile(ctx, ends[i]); err != nil {
+			return fmt.Errorf("eventstore: seal file %d of the log: %w", ends[i].Number, err)
+		}
+		s.setBacklog(nil)
+		wake(s.upkeep)
+	}
+}
+
+// sealFile moves the rows and ranges of a closed file of the log into the manifest.
+func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
+	// All frames of the file are accounted for once the appends that run now have ended.
+	s.appends.Lock()
+	s.appends.Unlock()
+
+	m, number := s.current(), s.nextSegment()
+	written, err := s.worker.WriteSegment(ctx, sqlworker.Segment{Version: m.Version, Log: log, Number: number})
+	if err != nil {
+		return err
+	}
+	prints, err := s.writePrints(m, log.Number, number)
+	if err != nil {
+		return err
+	}
+	err = s.change(func(next *manifest.Manifest) error {
+		next.LogStart = log.Number + 1
+		for _, w := range written {
+			file := w.File
+			file.Segment, file.Log, file.Deleted = number, log.Number, lastDelete(m.TableByID(w.Table))
+			t := next.TableByID(w.Table)
+			t.Files = append(t.Files, &file)
+		}
+		for _, t := range next.Tables {
+			t.Prints = append(t.Prints, prints[t.ID]...)
+			t.Prints = recentPrints(t.Prints, time.Now())
+			t.Partitions = s.tableNamed(t.Name).partitionsUpTo(log.Number)
+			s.pruneTable(next, t)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.forgetLog(m, log.Number)
+	return nil
+}
+
+// writePrints writes, for each table, the changes of what is committed that the file of the
+// log has, if there are fingerprints among them, or if older ones are still kept.
+func (s *Store) writePrints(m *manifest.Manifest, log, number uint64) (map[uint32][]*manifest.PrintsFile, error) {
+	files := map[uint32][]*manifest.PrintsFile{}
+	for _, entry := range m.Tables {
+		changes := s.tableNamed(entry.Name).changesOf(log)
+		printed := slices.ContainsFunc(changes, func(c manifest.RangeChange) bool { return len(c.Range.Prints) > 0 })
+		reset := slices.ContainsFunc(changes, func(c manifest.RangeChange) bool { return c.Reset })
+		if !printed && (!reset || len(entry.Prints) == 0) {
+			continue
+		}
+		file, err := manifest.WritePrints(s.folder, entry, number, changes)
+		if err != nil {
+			return nil, err
+		}
+		files[entry.ID] = append(files[entry.ID], file)
+	}
+	return files, nil
+}
+
+// changesOf returns the changes of what is committed that stand in a file of the log.
+func (t *Table) changesOf(file uint64) (changes []manifest.RangeChange) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, state := range t.partitions {
+		for _, c := range state.logged {
+			if c.file == file {
+				changes = append(changes, c.RangeChange)
+			}
+		}
+	}
+	return changes
+}
+
+// partitionsUpTo returns what the partitions have committed up to the end of a file of the
+// log.
+func (t *Table) partitionsUpTo(file uint64) (entries []*manifest.Partition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, state := range t.partitions {
+		if committed := state.sealedUpTo(file); len(committed) > 0 {
+			entries = append(entries, manifest.NewPartition(key.pipeline, key.partition, committed))
+		}
+	}
+	slices.SortFunc(entries, func(a, b *manifest.Partition) int {
+		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Partition, b.Partition))
+	})
+	return entries
+}
+
+// sealedUpTo returns what is committed up to the end of a file of the log.
+func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
+	committed := withoutPrints(p.sealed)
+	for _, c := range p.logged {
+		if c.file <= file {
+			c.Range.Prints = nil
+			committed = c.Apply(committed)
+		}
+	}
+	return committed
+}
+
+// forgetLog notes that the manifest has what a file of the log has, and removes the file
+// once no reader needs it. before is the manifest that did not have it.
+func (s *Store) forgetLog(before *manifest.Manifest, file uint64) {
+	for _, entry := range before.Tables {
+		t := s.tableNamed(entry.Name)
+		t.mu.Lock()
+		for _, state := range t.partitions {
+			state.sealed = state.sealedUpTo(file)
+			state.logged = keep(state.logged, func(c logChange) bool { return c.file > file })
+		}
+		delete(t.schemasOf, file)
+		t.mu.Unlock()
+	}
+	s.discard(func() error { return s.log.RemoveBefore(file + 1) })
+	after := s.current()
+	for _, t := range before.Tables {
+		for _, p := range t.Prints {
+			if !slices.Contains(after.TableByID(t.ID).Prints, p) {
+				s.discard(func() error { return t.RemoveFile(s.folder, manifest.PrintsName(p.Number)) })
+			}
+		}
+	}
+}

@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts crash-nodes soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts crash-nodes crash-store soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ crash-nodes: ## kill writers of the node database 200 times and let its disk fai
 	@$(SETUP) build
 	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 $(GO) test ./nodedb -count=1 -v -timeout 30m -run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk'
 
+crash-store: ## kill the event store 200 times, cut its power 1000 times and fill its disk 20 times: each acknowledged row is there once
+	@$(SETUP) servers
+	@cd eventstore && PERIGEE_STORE_KILLS=200 PERIGEE_STORE_POWERCUTS=1000 PERIGEE_STORE_FULL_DISKS=20 \
+		../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestPowerCut$$|TestFullDisk$$'
+
 DURATION := 10m
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
@@ -113,7 +118,7 @@ mutants: ## put FAULTS=100 random faults of SEED=1 into the code, one at a time:
 POWERCUTS := 10
 powercut: ## the tests of power cuts and failing disks, POWERCUTS=10 times as many as in make test
 	@$(SETUP) servers
-	@PERIGEE_POWERCUTS=$(POWERCUTS) $(GO) test -count=1 -timeout 60m -run 'PowerCut|FailedSync|FailedWrite|FullDisk' $$(grep -rl --include='*_test.go' internal/powercut . | xargs -n 1 dirname | sort -u)
+	@PERIGEE_POWERCUTS=$(POWERCUTS) $(GO) test -count=1 -timeout 60m -run 'PowerCut|FailedSync|FailedWrite|FailingDisk|FullDisk' $$(grep -rl --include='*_test.go' internal/powercut . | xargs -n 1 dirname | sort -u)
 
 bench-crossing: ## the cost of an event in user code: ours, native Go, sonic, gopher-lua
 	@$(SETUP) build

@@ -4,161 +4,125 @@ package eventstore
 
 import (
 	"bufio"
-	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
 
-const crashFolder = "PERIGEE_TEST_CRASH_FOLDER"
-
+// They make the test's process a workload.
 const (
-	crashBatch   = 200
-	crashSegment = 256 << 10 // so that files are closed, sealed and merged meanwhile
+	crashFolder    = "EVENTSTORE_CRASH"    // one that is killed
+	powercutFolder = "EVENTSTORE_POWERCUT" // one that is recorded
 )
 
-// TestMain is also the process that TestCrash kills.
 func TestMain(m *testing.M) {
 	RunWorker()
-	if folder := os.Getenv(crashFolder); folder != "" {
-		if err := appendForever(folder); err != nil {
-			fmt.Println("error", err)
-			os.Exit(1)
-		}
-	}
-	if folder := os.Getenv(powercutFolder); folder != "" {
-		if err := appendAndGrow(folder); err != nil {
-			fmt.Println("error", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// appendForever appends batches from where the store is, on two lanes, and says
-// of each that it is acknowledged. Now and then a batch brings a new column.
-func appendForever(folder string) error {
-	s, err := Open(folder, Options{SegmentBytes: crashSegment})
-	if err != nil {
-		return err
-	}
-	table, err := s.Table("events", TableConfig{})
-	if err != nil {
-		return err
-	}
-	p, done, err := table.TakeOver(context.Background(), "pipe", "part")
-	if err != nil {
-		return err
-	}
-	work := make(chan uint64)
-	errs := make(chan error, 2)
-	var say sync.Mutex
-	for range cap(errs) {
-		go func() {
-			for first := range work {
-				if err := p.Append(context.Background(), output(first, crashDocs(first)...)); err != nil {
-					errs <- err
-					return
-				}
-				say.Lock()
-				fmt.Println("ack", first)
-				say.Unlock()
+	for variable, run := range map[string]func(folder string) error{
+		crashFolder:    func(folder string) error { return (&workload{folder: folder, lanes: 2}).run(math.MaxInt32) },
+		powercutFolder: func(folder string) error { return (&workload{folder: workFolder(folder), lanes: 2}).run(60) },
+	} {
+		if folder := os.Getenv(variable); folder != "" {
+			if err := run(folder); err != nil {
+				fmt.Println("error", err)
+				os.Exit(1)
 			}
-		}()
-	}
-	for first := uint64(0); ; first += crashBatch {
-		if done.Covers(first, first+crashBatch) {
-			continue
-		}
-		select {
-		case work <- first:
-		case err := <-errs:
-			return err
+			os.Exit(0)
 		}
 	}
+	code := m.Run()
+	figures.print()
+	os.Exit(code)
 }
 
-func crashDocs(first uint64) []string {
-	docs := make([]string, crashBatch)
-	for i := range docs {
-		docs[i] = fmt.Sprintf(`{"id":%d,"c%d":"%s"}`, first+uint64(i), first/crashBatch/20, strings.Repeat("x", int(first)%50))
+// figures count what the tests of crashes have done, and what went wrong.
+var figures crashFigures
+
+type crashFigures struct {
+	kills, powercuts, fullDisks int
+	verdict
+}
+
+func (f *crashFigures) print() {
+	if f.kills+f.powercuts+f.fullDisks == 0 {
+		return
 	}
-	return docs
+	fmt.Printf("figure crash_store_kills %d\nfigure crash_store_powercuts %d\nfigure crash_store_full_disks %d\n", f.kills, f.powercuts, f.fullDisks)
+	fmt.Printf("figure crash_store_lost %d\nfigure crash_store_duplicated %d\n", f.lost, f.duplicated)
 }
 
-// TestCrash kills a process that appends, again and again: nothing that it was
-// told is durable may be missing, and nothing may be there twice.
+// TestCrash kills a process at work, again and again: nothing that it was told is durable may
+// be missing, and nothing may be there twice.
 func TestCrash(t *testing.T) {
 	folder := t.TempDir()
-	r := rand.New(rand.NewPCG(3, 4))
-	acknowledged := map[uint64]bool{}
-	for round := range 8 {
-		for _, first := range runAndKill(t, folder, 5+r.IntN(40), time.Duration(r.IntN(20))*time.Millisecond) {
-			acknowledged[first] = true
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	kills := countFrom(t, "PERIGEE_STORE_KILLS", 6)
+	var said []string
+	var reopened time.Duration
+	for kill := range kills {
+		said = append(said, workAndKill(t, folder, 1+r.IntN(60), time.Duration(r.IntN(100_000))*time.Microsecond)...)
+		begun := time.Now()
+		s := openWork(t, folder)
+		reopened = max(reopened, time.Since(begun))
+		figures.add(checkWork(t, s, said))
+		figures.kills++
+		if sealedFiles(s) == 0 && kill > 4 {
+			t.Error("no file of the log was sealed: the test proves little")
 		}
-		s := openStore(t, folder)
-		table := openTable(t, s, TableConfig{})
-		done, err := committedRanges(table, "pipe", "part")
-		if err != nil {
-			t.Fatal(err)
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
-		for first := range acknowledged {
-			if !done.Covers(first, first+crashBatch) {
-				t.Fatalf("round %d: batch %d was acknowledged and is not in %v", round, first, done)
-			}
+		if t.Failed() {
+			t.Fatalf("after kill %d", kill+1)
 		}
-		var events uint64
-		for _, d := range done {
-			events += d.Count
-		}
-		want := fmt.Sprintf("%d,%d", events, events)
-		if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM events`); got != want {
-			t.Fatalf("round %d: rows and distinct ids are %s, the ranges say %s", round, got, want)
-		}
-		s.Close()
 	}
-	if len(acknowledged) < 100 {
-		t.Errorf("only %d batches were acknowledged: the test proves little", len(acknowledged))
-	}
+	t.Logf("opened again in at most %v, %d lines were said", reopened, len(said))
 }
 
-// runAndKill runs appendForever until it has acknowledged n batches, waits a
-// little and kills it. It returns all that was acknowledged.
-func runAndKill(t *testing.T, folder string, n int, more time.Duration) []uint64 {
+func openWork(t testing.TB, folder string) *Store {
+	t.Helper()
+	s, err := Open(folder, workOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// workAndKill runs a workload until it has said n things, waits and kills it. It returns
+// what it has said.
+func workAndKill(t *testing.T, folder string, n int, more time.Duration) (said []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), crashFolder+"="+folder)
+	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var firsts []uint64
+	var timer *time.Timer
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		number, ok := strings.CutPrefix(lines.Text(), "ack ")
-		if !ok {
+		if strings.HasPrefix(lines.Text(), "error") || strings.HasPrefix(lines.Text(), "failed") {
 			t.Errorf("the process says %q", lines.Text())
-			break
 		}
-		first, err := strconv.ParseUint(number, 10, 64)
-		if err != nil {
-			continue // cut off by the kill
-		}
-		firsts = append(firsts, first)
-		if len(firsts) == n {
-			time.AfterFunc(more, func() { cmd.Process.Kill() })
+		said = append(said, lines.Text())
+		if len(said) == n {
+			timer = time.AfterFunc(more, func() { _ = cmd.Process.Kill() })
 		}
 	}
-	cmd.Process.Kill()
-	cmd.Wait() // says only that it was killed
-	return firsts
+	if timer != nil {
+		timer.Stop()
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // says only that it was killed
+	return said
 }

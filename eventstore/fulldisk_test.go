@@ -1,0 +1,98 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/powercut"
+)
+
+// TestFullDisk works until the disk is full, wherever that strikes: in the log, in the files
+// that a worker writes, or in the manifest. Appends then fail with an error that says so; the
+// store answers queries, and goes on when there is room.
+func TestFullDisk(t *testing.T) {
+	disk := powercut.SmallDisk(t, 24<<20)
+	disks := countFrom(t, "PERIGEE_STORE_FULL_DISKS", 3)
+	if disk == "" {
+		figures.fullDisks += disks
+		return // the other process has told what is wrong
+	}
+	folder, ballast := filepath.Join(disk, "events"), filepath.Join(disk, "ballast")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var said []string
+	for range disks {
+		w := &workload{folder: folder, lanes: 1}
+		if err := w.open(); err != nil {
+			t.Fatal(err)
+		}
+		first := w.next[eventsTable]
+		fillDisk(t, ballast, int64(r.IntN(1<<20)))
+		failed := error(nil)
+		for failed == nil {
+			for _, table := range []string{eventsTable, oldTable} {
+				if failed = w.partitions[table].Append(t.Context(), output(first, workDocs(table, first)...)); failed != nil {
+					break
+				}
+				said = append(said, fmt.Sprintf("ack %s %d", table, first))
+			}
+			first += workBatch
+		}
+		if !errors.Is(failed, syscall.ENOSPC) && !strings.Contains(strings.ToLower(failed.Error()), "no space left") {
+			t.Errorf("on the full disk: %v", failed)
+		}
+		figures.add(checkWork(t, w.store, said))
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			err := w.partitions[eventsTable].Append(t.Context(), output(first, workDocs(eventsTable, first)...))
+			if err == nil {
+				said = append(said, fmt.Sprintf("ack %s %d", eventsTable, first))
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("with room on the disk: %v", err)
+			}
+		}
+		figures.add(checkWork(t, w.store, said))
+		if err := w.store.Close(); err != nil {
+			t.Error(err)
+		}
+		s := openWork(t, folder)
+		figures.add(checkWork(t, s, said))
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fillDisk writes a file that takes all room of the disk but so many bytes, while others
+// write too.
+func fillDisk(t *testing.T, path string, but int64) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size := int64(0)
+	for block := make([]byte, 64<<10); err == nil; {
+		var n int
+		n, err = f.Write(block)
+		size += int64(n)
+	}
+	if err := f.Truncate(max(size-but, 0)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,302 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// The workload is what a process does whose end, or whose disk's, a test checks. It appends
+// batches of numbered events to two tables, closes and opens the store, and deletes, and says
+// on its standard output what it was told is done:
+//
+//	ack TABLE FIRST  a batch is durable
+//	deleting USER    a delete has been asked for
+//	deleted USER     it has returned
+//	failed ERROR     what failed is tried again
+//
+// Meanwhile the store seals, merges, rewrites and removes files, of which there are many.
+const (
+	workBatch   = 100 // events
+	userBatches = 5   // batches that an events' user has
+	deleteEach  = 3   // users; the first of them is deleted
+	eventsTable = "events"
+	oldTable    = "old" // every other event is older than its retention
+)
+
+func workOptions() Options { return Options{SegmentBytes: 64 << 10, Threads: 1} }
+
+func eventsConfig() TableConfig { return TableConfig{Time: "time", Event: "name"} }
+func oldConfig() TableConfig    { return TableConfig{Time: "time", Retention: 24 * time.Hour} }
+
+// A workload is a process at work.
+type workload struct {
+	folder     string
+	store      *Store
+	partitions map[string]*Partition // by table
+	done       map[string]event.Ranges
+	next       map[string]uint64 // first position that was not appended
+	lanes      int
+	mu         sync.Mutex // held while a line is printed
+}
+
+func (w *workload) say(line string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Printf(line+"\n", args...)
+}
+
+func (w *workload) open() (err error) {
+	if w.store, err = Open(w.folder, workOptions()); err != nil {
+		return err
+	}
+	w.partitions, w.done, w.next = map[string]*Partition{}, map[string]event.Ranges{}, map[string]uint64{}
+	for name, config := range map[string]TableConfig{eventsTable: eventsConfig(), oldTable: oldConfig()} {
+		table, err := w.store.Table(name, config)
+		if err != nil {
+			return err
+		}
+		if w.partitions[name], w.done[name], err = table.TakeOver(context.Background(), "pipe", "part"); err != nil {
+			return err
+		}
+		for _, r := range w.done[name] {
+			w.next[name] = max(w.next[name], r.End())
+		}
+	}
+	return nil
+}
+
+// run works until so many batches of each table are durable. It closes the store in between.
+func (w *workload) run(batches int) error {
+	const perOpen = 40
+	for {
+		if err := w.open(); err != nil {
+			return err
+		}
+		target := w.next[eventsTable] + perOpen*workBatch
+		err := w.appendUpTo(min(target, uint64(batches)*workBatch))
+		if closeErr := w.store.Close(); err != nil || closeErr != nil {
+			return fmt.Errorf("%w, %w", err, closeErr)
+		}
+		if target >= uint64(batches)*workBatch {
+			return nil
+		}
+	}
+}
+
+// appendUpTo appends what is missing of the events before position end to both tables, on
+// several lanes, and deletes users whose events are all there.
+func (w *workload) appendUpTo(end uint64) error {
+	for first := uint64(0); first < end; first += uint64(w.lanes) * workBatch {
+		var lanes sync.WaitGroup
+		for lane := range w.lanes {
+			at := first + uint64(lane)*workBatch
+			lanes.Go(func() { w.appendBatch(eventsTable, at) })
+			lanes.Go(func() { w.appendBatch(oldTable, at) })
+		}
+		lanes.Wait()
+		if err := w.deleteUsers(first, first+uint64(w.lanes)*workBatch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *workload) appendBatch(table string, first uint64) {
+	if w.done[table].Covers(first, first+workBatch) {
+		return
+	}
+	out := output(first, workDocs(table, first)...)
+	for {
+		err := w.partitions[table].Append(context.Background(), out)
+		if err == nil {
+			w.say("ack %s %d", table, first)
+			return
+		}
+		w.say("failed %v", err)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// deleteUsers deletes those users whose last event lies in [from, end).
+func (w *workload) deleteUsers(from, end uint64) error {
+	const perUser = userBatches * workBatch
+	for user := from / perUser; user*perUser < end; user++ {
+		last := (user+1)*perUser - 1
+		if user%deleteEach != 0 || last < from || last >= end || w.done[eventsTable].Has(last) {
+			continue
+		}
+		w.say("deleting %d", user)
+		if _, err := w.store.Delete(context.Background(), eventsTable, fmt.Sprintf("user = %d", user)); err != nil {
+			w.say("failed %v", err)
+			return err
+		}
+		w.say("deleted %d", user)
+	}
+	return nil
+}
+
+// workDocs returns the events of a batch. Now and then a batch brings a new column.
+func workDocs(table string, first uint64) []string {
+	const day = 24 * time.Hour
+	docs := make([]string, workBatch)
+	now := time.Now()
+	for i := range docs {
+		id := first + uint64(i)
+		at := now.Add(-time.Duration(id%3) * day) // three files
+		if table == oldTable {
+			at = now.Add(-time.Duration(id%2) * 3 * day)
+		}
+		docs[i] = fmt.Sprintf(`{"id":%d,"user":%d,"time":%q,"name":"event %d","c%d":"%s"}`,
+			id, id/(userBatches*workBatch), at.UTC().Format(time.RFC3339), id%7, first/workBatch/20, strings.Repeat("x", int(id)%50))
+	}
+	return docs
+}
+
+// A verdict counts what is wrong in a store, in rows.
+type verdict struct{ lost, duplicated int }
+
+func (v *verdict) add(other verdict) {
+	v.lost += other.lost
+	v.duplicated += other.duplicated
+}
+
+// checkWork compares a store with what workloads have said.
+func checkWork(t testing.TB, s *Store, said []string) (v verdict) {
+	t.Helper()
+	acknowledged := map[string]event.Ranges{}
+	deleting, deleted := map[uint64]bool{}, map[uint64]bool{}
+	for _, line := range said {
+		word := strings.Fields(line)
+		if len(word) == 0 {
+			continue
+		}
+		number, err := strconv.ParseUint(word[len(word)-1], 10, 64)
+		switch {
+		case err != nil: // of a failure, or cut off by the kill
+		case word[0] == "ack" && len(word) == 3:
+			set := acknowledged[word[1]]
+			set.Add(event.Range{First: number, Count: workBatch})
+			acknowledged[word[1]] = set
+		case word[0] == "deleting":
+			deleting[number] = true
+		case word[0] == "deleted":
+			deleted[number] = true
+		}
+	}
+	for _, name := range []string{eventsTable, oldTable} {
+		table := s.tableNamed(name)
+		if table == nil {
+			if len(acknowledged[name]) > 0 {
+				t.Errorf("table %s is gone", name)
+				v.lost += workBatch
+			}
+			continue
+		}
+		committed, err := committedRanges(table, "pipe", "part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range acknowledged[name] {
+			for _, gap := range committed.Missing(a) {
+				t.Errorf("%s: %v was acknowledged, and the store has %v", name, gap, committed)
+				v.lost += int(gap.Count)
+			}
+		}
+		if len(committed) == 0 {
+			continue
+		}
+		if name == eventsTable {
+			v.add(checkUsers(t, s, committed, deleting, deleted))
+		} else {
+			v.add(checkRetention(t, s, committed))
+		}
+	}
+	return v
+}
+
+// checkUsers finds all events of each user once, or none if the user was deleted.
+func checkUsers(t testing.TB, s *Store, committed event.Ranges, deleting, deleted map[uint64]bool) (v verdict) {
+	t.Helper()
+	rows, ids := map[uint64]int{}, map[uint64]int{}
+	for line := range strings.Lines(ask(t, s, `SELECT "user", count(*), count(DISTINCT id) FROM events GROUP BY "user"`)) {
+		var user uint64
+		var n, distinct int
+		if _, err := fmt.Sscanf(line, "%d,%d,%d", &user, &n, &distinct); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		rows[user], ids[user] = n, distinct
+	}
+	const perUser = userBatches * workBatch
+	last := committed[len(committed)-1].End()
+	for user := uint64(0); user*perUser < last || rows[user] > 0; user++ {
+		want := countIn(committed, user*perUser, (user+1)*perUser)
+		switch {
+		case deleted[user], deleting[user] && rows[user] == 0:
+			if rows[user] > 0 {
+				t.Errorf("user %d was deleted, and has %d rows", user, rows[user])
+				v.duplicated += rows[user]
+			}
+		case ids[user] != want || rows[user] != want:
+			t.Errorf("user %d has %d rows with %d ids, and %d events are committed", user, rows[user], ids[user], want)
+			v.lost += max(want-ids[user], 0)
+			v.duplicated += rows[user] - min(ids[user], want)
+		}
+	}
+	return v
+}
+
+// checkRetention finds the events that are young enough once, and the others at most once.
+func checkRetention(t testing.TB, s *Store, committed event.Ranges) (v verdict) {
+	t.Helper()
+	var young, youngIDs, old, oldIDs int
+	answer := ask(t, s, `SELECT count(*) FILTER (id % 2 = 0), count(DISTINCT id) FILTER (id % 2 = 0), count(*) FILTER (id % 2 = 1), count(DISTINCT id) FILTER (id % 2 = 1) FROM old`)
+	if _, err := fmt.Sscanf(answer, "%d,%d,%d,%d", &young, &youngIDs, &old, &oldIDs); err != nil {
+		t.Fatalf("%q: %v", answer, err)
+	}
+	want := countIn(committed, 0, 1<<62) / 2
+	if young != want || youngIDs != want || old != oldIDs || old > want {
+		t.Errorf("%d young rows with %d ids, and %d old ones with %d; %d of each are committed", young, youngIDs, old, oldIDs, want)
+		v.lost += max(want-youngIDs, 0)
+		v.duplicated += young - min(youngIDs, want) + old - oldIDs
+	}
+	return v
+}
+
+func countIn(set event.Ranges, first, end uint64) (n int) {
+	for _, r := range set.Intersect(event.Ranges{{First: first, Count: end - first}}) {
+		n += int(r.Count)
+	}
+	return n
+}
+
+// countFrom returns the number in an environment variable, by which the make targets ask for
+// more than a usual test does.
+func countFrom(t testing.TB, variable string, usual int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
+
+// workFolder is where a workload's store is below the folder of a test.
+func workFolder(folder string) string { return filepath.Join(folder, "made", "events") }
+
+// sealedFiles returns how many files of the log were sealed, to see that a test tests that.
+func sealedFiles(s *Store) uint64 { return s.current().LogStart - 1 }

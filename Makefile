@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check verify crash crash-scripts crash-nodes crash-store soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ nocgo: ## build and test without cgo: gopher-lua instead of LuaJIT
 check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell lint
 	@$(SETUP) lint
 	@tools/check.sh
+
+ci-long: ## check, test and race, then torture, Kafka, the C code under AddressSanitizer and a minute of every fuzzer: about an hour
+	@.ci/run check torture test-kafka test torture-asan race fuzz
 
 verify: build ## kill, suspend, disconnect and restore everything 500 times: each event is delivered once
 	@$(SETUP) servers

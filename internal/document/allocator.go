@@ -17,7 +17,7 @@ static int allocator_read(size_t *in_use, size_t *unused) {
 }
 static int allocator_trim(size_t keep) { return malloc_trim(keep); }
 #else
-static int allocator_read(size_t *in_use, size_t *unused) { return 0; }
+static int allocator_read(size_t *in_use, size_t *unused) { (void)in_use, (void)unused; return 0; }
 static int allocator_trim(size_t keep) { (void)keep; return 0; }
 #endif
 */

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -17,10 +18,10 @@ const (
 	// latestMax is up to how many rows are looked for from the newest on: they stand in
 	// memory until it is known that they are enough.
 	latestMax = 10_000
-	// latestRows is how many of the newest rows are searched first, and latestGrowth by
-	// how much more each further search reads.
-	latestRows   = 150_000
-	latestGrowth = 8
+	// latestRows is about how many of the newest rows are searched first, and latestGrowth
+	// by how much more each further search reads.
+	latestRows   = 20_000
+	latestGrowth = 16
 )
 
 // latestOf returns how many rows a statement wants of the end of a table, by event time: it
@@ -84,39 +85,57 @@ func limitOf(modifier syntaxNode) int64 {
 }
 
 // latestSteps returns the selections to search, newest first, until one has enough rows. Each
-// leaves out the rows that the parts it does not have may be newer than; the last has all.
-func (s selection) latestSteps() (steps []selection) {
-	type part struct {
-		frame *logFrame
-		file  *manifest.File
-		max   int64
-		rows  int64
+// but the last leaves out rows before a time, and with them the parts that have no others.
+func (s selection) latestSteps(wanted int64) (steps []selection) {
+	parts := s.parts()
+	for rows := max(latestRows, latestGrowth*wanted); ; rows *= latestGrowth {
+		after, ok := cutNewest(parts, rows)
+		if !ok {
+			return append(steps, s)
+		}
+		steps = append(steps, selection{
+			frames: slices.DeleteFunc(slices.Clone(s.frames), func(f *logFrame) bool { return f.maxTime < after }),
+			files:  slices.DeleteFunc(slices.Clone(s.files), func(f *manifest.File) bool { return f.MaxTime < after }),
+			after:  &after,
+		})
 	}
-	var parts []part
+}
+
+// A part is a frame or a file: its event times, and how many rows it has.
+type part struct{ min, max, rows int64 }
+
+func (s selection) parts() (parts []part) {
 	for _, f := range s.frames {
-		parts = append(parts, part{frame: f, max: f.maxTime, rows: int64(f.rows)})
+		parts = append(parts, part{f.minTime, f.maxTime, int64(f.rows)})
 	}
 	for _, f := range s.files {
-		parts = append(parts, part{file: f, max: f.MaxTime, rows: f.Rows})
+		parts = append(parts, part{f.MinTime, f.MaxTime, f.Rows})
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.max, a.max) })
-	var step selection
-	rows, wanted := int64(0), int64(latestRows)
-	for i, p := range parts {
-		if rows >= wanted && p.max < parts[i-1].max && p.max < math.MaxInt64 {
-			after := p.max + 1
-			cut := selection{frames: slices.Clone(step.frames), files: slices.Clone(step.files), after: &after}
-			steps = append(steps, cut)
-			wanted = max(rows, wanted) * latestGrowth
-		}
-		rows += p.rows
-		if p.frame != nil {
-			step.frames = append(step.frames, p.frame)
-		} else {
-			step.files = append(step.files, p.file)
+	return parts
+}
+
+// cutNewest returns a time from which on parts have at least about so many rows, if each has
+// as many in any hour as in another. ok is false if they do not have so many.
+func cutNewest(parts []part, rows int64) (after int64, ok bool) {
+	low, high, total := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
+	for _, p := range parts {
+		low, high, total = min(low, p.min), max(high, p.max), total+p.rows
+	}
+	if total <= rows {
+		return 0, false
+	}
+	after = low + int64(sort.Search(int(high-low), func(i int) bool { return rowsFrom(parts, low+int64(i)+1) < float64(rows) }))
+	return after, after > low
+}
+
+// rowsFrom estimates how many rows parts have from a time on.
+func rowsFrom(parts []part, after int64) (rows float64) {
+	for _, p := range parts {
+		if share := float64(p.max-after+1) / float64(p.max-p.min+1); share > 0 {
+			rows += float64(p.rows) * min(share, 1)
 		}
 	}
-	return append(steps, s)
+	return rows
 }
 
 // readAll reads the rows of a result.

@@ -162,7 +162,7 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 		}
 		from := selection{frames: s.log.of(t.ID), files: t.Files}.within(t, s.conn.findBounds(parsed, t, params))
 		if n := latestOf(parsed, t); n > 0 {
-			last = latest{table: t, rows: n, steps: from.latestSteps()}
+			last = latest{table: t, rows: n, steps: from.latestSteps(n)}
 			continue
 		}
 		if err := s.createView(t, from); err != nil {

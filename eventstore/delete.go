@@ -40,7 +40,7 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 		entry := next.TableByID(t.id)
 		entry.Deletes = append(entry.Deletes, &d)
 		return nil
-	})
+	}, nil)
 	if err != nil {
 		return Deletion{}, err
 	}
@@ -148,5 +148,5 @@ func (s *Store) replaceEntry(table uint32, f *manifest.File) error {
 			}
 		}
 		return nil
-	})
+	}, nil)
 }

@@ -146,7 +146,17 @@ func (s *Store) removeOldFiles(now time.Time) error {
 // disk once no reader needs them.
 func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manifest.File) error {
 	var gone []*manifest.File
-	err := s.change(func(next *manifest.Manifest) error {
+	t := s.current().TableByID(table)
+	remove := func() (err error) {
+		for _, f := range gone {
+			err = errors.Join(err, t.RemoveFile(s.folder, f.Name))
+			if f.Bloom != "" {
+				err = errors.Join(err, t.RemoveFile(s.folder, f.Bloom))
+			}
+		}
+		return err
+	}
+	return s.change(func(next *manifest.Manifest) error {
 		t := next.TableByID(table)
 		var kept []*manifest.File
 		for _, f := range t.Files {
@@ -159,21 +169,7 @@ func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manif
 		t.Files = append(kept, fresh...)
 		s.pruneTable(next, t)
 		return nil
-	})
-	if err != nil {
-		return err
-	}
-	t := s.current().TableByID(table)
-	for _, f := range gone {
-		s.discard(func() error {
-			err := t.RemoveFile(s.folder, f.Name)
-			if f.Bloom != "" {
-				err = errors.Join(err, t.RemoveFile(s.folder, f.Bloom))
-			}
-			return err
-		})
-	}
-	return nil
+	}, remove)
 }
 
 // pruneTable lets go of versions of the schema that nothing has any more, and of deletes

@@ -200,7 +200,7 @@ func TestOldFingerprintsGo(t *testing.T) {
 		old.Written = old.Written.Add(-printAge)
 		next.Tables[0].Prints[0] = &old
 		return nil
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package eventstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -48,6 +49,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	if err != nil {
 		return err
 	}
+	var gone []func() error // files of fingerprints
 	err = s.change(func(next *manifest.Manifest) error {
 		next.LogStart = log.Number + 1
 		for _, w := range written {
@@ -57,12 +59,21 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 			t.Files = append(t.Files, &file)
 		}
 		for _, t := range next.Tables {
-			t.Prints = append(t.Prints, prints[t.ID]...)
-			t.Prints = recentPrints(t.Prints, time.Now())
+			all := append(t.Prints, prints[t.ID]...)
+			t.Prints = recentPrints(all, time.Now())
+			for _, old := range all[:len(all)-len(t.Prints)] {
+				gone = append(gone, func() error { return t.RemoveFile(s.folder, manifest.PrintsName(old.Number)) })
+			}
 			t.Partitions = s.tableNamed(t.Name).partitionsUpTo(log.Number)
 			s.pruneTable(next, t)
 		}
 		return nil
+	}, func() error {
+		err := s.log.RemoveBefore(log.Number + 1)
+		for _, remove := range gone {
+			err = errors.Join(err, remove())
+		}
+		return err
 	})
 	if err != nil {
 		return err
@@ -133,8 +144,8 @@ func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
 	return committed
 }
 
-// forgetLog notes that the manifest has what a file of the log has, and removes the file
-// once no reader needs it. before is the manifest that did not have it.
+// forgetLog notes that the manifest has what a file of the log has. before is the manifest
+// that did not have it.
 func (s *Store) forgetLog(before *manifest.Manifest, file uint64) {
 	for _, entry := range before.Tables {
 		t := s.tableNamed(entry.Name)
@@ -145,14 +156,5 @@ func (s *Store) forgetLog(before *manifest.Manifest, file uint64) {
 		}
 		delete(t.schemasOf, file)
 		t.mu.Unlock()
-	}
-	s.discard(func() error { return s.log.RemoveBefore(file + 1) })
-	after := s.current()
-	for _, t := range before.Tables {
-		for _, p := range t.Prints {
-			if !slices.Contains(after.TableByID(t.ID).Prints, p) {
-				s.discard(func() error { return t.RemoveFile(s.folder, manifest.PrintsName(p.Number)) })
-			}
-		}
 	}
 }

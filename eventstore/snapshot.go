@@ -47,14 +47,6 @@ type garbage struct {
 	remove  func() error
 }
 
-// discard has remove called once no reader has a manifest before the current one.
-func (s *Store) discard(remove func() error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.garbage = append(s.garbage, garbage{s.manifest.Version, remove})
-	wake(s.sealer)
-}
-
 // collectGarbage removes what no reader needs any more. What cannot be removed stays for
 // the next time.
 func (s *Store) collectGarbage() error {

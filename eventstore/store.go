@@ -27,6 +27,9 @@ import (
 // oldFile is the one file of stores before the log.
 const oldFile = "events.duckdb"
 
+// tempFolder is for the files of workers, which none needs after its end.
+const tempFolder = "temp"
+
 const (
 	queriesDefault   = 4
 	queryTimeDefault = 30 * time.Second
@@ -145,7 +148,7 @@ func (s *Store) recover() error {
 		return s.damage
 	}
 	if !s.options.ReadOnly {
-		if err := m.RemoveOthers(s.folder); err != nil {
+		if err := errors.Join(m.RemoveOthers(s.folder), os.RemoveAll(filepath.Join(s.folder, tempFolder))); err != nil {
 			return err
 		}
 	}
@@ -161,7 +164,7 @@ func (s *Store) recover() error {
 // loadManifest loads the manifest, or makes that of an empty store.
 func (s *Store) loadManifest() (*manifest.Manifest, error) {
 	m, err := manifest.Load(s.folder)
-	if !errors.Is(err, os.ErrNotExist) {
+	if !errors.Is(err, os.ErrNotExist) || s.options.ReadOnly {
 		return m, err
 	}
 	if logs, _ := os.ReadDir(manifest.LogFolder(s.folder)); len(logs) > 0 {
@@ -208,8 +211,9 @@ func (s *Store) Damage() error {
 }
 
 // change replaces the manifest by what f makes of a copy. After an error, readers may see
-// the new version nevertheless, but the store goes on with the one before.
-func (s *Store) change(f func(next *manifest.Manifest) error) error {
+// the new version nevertheless, but the store goes on with the one before. Unless it is nil,
+// remove is called once no reader needs what the new version has let go of.
+func (s *Store) change(f func(next *manifest.Manifest) error, remove func() error) error {
 	if s.options.ReadOnly {
 		return errReadOnly
 	}
@@ -228,8 +232,12 @@ func (s *Store) change(f func(next *manifest.Manifest) error) error {
 		return fmt.Errorf("eventstore: %w", err)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.manifest = next
-	s.mu.Unlock()
+	if remove != nil {
+		s.garbage = append(s.garbage, garbage{next.Version, remove})
+		wake(s.sealer)
+	}
 	return nil
 }
 

@@ -112,20 +112,31 @@ func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 	}
 	entry := &manifest.Table{Name: name, NextColumn: first.nextColumn, Schemas: []*manifest.Schema{&first.Schema}}
 	c.apply(entry)
+	var t *Table
 	err := s.change(func(next *manifest.Manifest) error {
 		entry.ID = next.NextTable
 		next.NextTable++
 		next.Tables = append(next.Tables, entry)
+		t = loadTable(s, entry)
+		s.setTable(name, t) // before a reader of the manifest looks for it
 		return nil
-	})
+	}, nil)
 	if err != nil {
+		s.setTable(name, nil)
 		return nil, err
 	}
-	t := loadTable(s, entry)
+	return t, nil
+}
+
+// setTable sets or removes the table of that name.
+func (s *Store) setTable(name string, t *Table) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tables[strings.ToLower(name)] = t
-	return t, nil
+	if t == nil {
+		delete(s.tables, strings.ToLower(name))
+	} else {
+		s.tables[strings.ToLower(name)] = t
+	}
 }
 
 // apply sets what a configuration says of a table beside its columns.
@@ -158,7 +169,7 @@ func (t *Table) configure(name string, c TableConfig) error {
 	return t.store.change(func(next *manifest.Manifest) error {
 		c.apply(next.TableByID(t.id))
 		return nil
-	})
+	}, nil)
 }
 
 // declare brings the newest schema to what is declared, and returns it.
@@ -242,7 +253,7 @@ func (t *Table) installSchema(s *schema) error {
 		entry.Schemas = slices.Insert(entry.Schemas, at, &s.Schema)
 		entry.NextColumn = max(entry.NextColumn, s.nextColumn)
 		return nil
-	})
+	}, nil)
 }
 
 // A buffer is used for one output at a time.

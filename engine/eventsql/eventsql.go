@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -59,6 +60,7 @@ type Store struct {
 	mu          sync.Mutex
 	folder      string            // empty until it is known
 	deadLetters *deadletter.Store // nil until there are some
+	log         *slog.Logger
 	opened      *eventstore.Store
 }
 
@@ -84,7 +86,7 @@ func (s *Store) setData(data string) {
 // Start implements engine.Service: it answers queries on the engine's socket.
 func (s *Store) Start(h engine.Host) error {
 	s.setData(h.Data)
-	s.deadLetters = h.DeadLetters
+	s.deadLetters, s.log = h.DeadLetters, h.Log
 	h.Handle("POST /query", http.HandlerFunc(s.serveQuery))
 	return nil
 }
@@ -115,6 +117,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 }
 
 func (s *Store) options() (o eventstore.Options) {
+	o.Log = s.log
 	if s.deadLetters != nil {
 		o.External = []eventstore.ExternalTable{{Name: deadLettersTable, Columns: deadLetterColumns(), Rows: deadLetterRows(s.deadLetters)}}
 	}

@@ -205,19 +205,16 @@ func (f *boundsFinder) column(n syntaxNode, alias string, bare bool) string {
 	return name
 }
 
-// narrowEqual notes that a column of texts has one of some values.
+// narrowEqual notes that a column of texts or integers has one of some values.
 func (f *boundsFinder) narrowEqual(b *bounds, name string, values []syntaxNode) {
 	if !slices.ContainsFunc(f.table.Current().Columns, func(c manifest.Column) bool {
-		return c.Type == event.String && strings.EqualFold(c.Name, name)
-	}) {
+		return strings.EqualFold(c.Name, name) && c.Type == event.String
+	}) && !f.isInteger(name) {
 		return
 	}
 	var texts []string
 	for _, value := range values {
-		text, ok := constantText(value)
-		if p, given := f.params[value.text("identifier")]; value["class"] == "PARAMETER" && given {
-			text, ok = p.Value.(string)
-		}
+		text, ok := f.text(value, f.isInteger(name))
 		if !ok {
 			return
 		}
@@ -226,6 +223,33 @@ func (f *boundsFinder) narrowEqual(b *bounds, name string, values []syntaxNode) 
 	if _, known := b.equal[strings.ToLower(name)]; !known {
 		b.equal[strings.ToLower(name)] = texts
 	}
+}
+
+// isInteger reports whether a column has integers.
+func (f *boundsFinder) isInteger(name string) bool {
+	return slices.ContainsFunc(f.table.Current().Columns, func(c manifest.Column) bool {
+		return strings.EqualFold(c.Name, name) && (c.Type == event.Int64 || c.Type == event.Int32)
+	})
+}
+
+// text returns the text of a constant that is compared with a column: as it is, or an integer
+// as it is spelled.
+func (f *boundsFinder) text(value syntaxNode, integer bool) (string, bool) {
+	constant, ok := constant(value)
+	if p, given := f.params[value.text("identifier")]; value["class"] == "PARAMETER" && given {
+		constant, ok = p.Value, true
+	}
+	switch constant := constant.(type) {
+	case string:
+		return constant, ok && !integer
+	case int64:
+		return strconv.FormatInt(constant, 10), ok && integer
+	case float64: // of JSON
+		kind := value.child("value").child("type")["id"]
+		whole := kind == "INTEGER" || kind == "BIGINT" && math.Abs(constant) < 1<<53
+		return strconv.FormatInt(int64(constant), 10), ok && integer && whole
+	}
+	return "", false
 }
 
 func (f *boundsFinder) raiseMin(b *bounds, value syntaxNode) {

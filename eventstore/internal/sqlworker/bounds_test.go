@@ -43,7 +43,7 @@ func TestBounds(t *testing.T) {
 	}{
 		{`SELECT 1 FROM events WHERE time >= '2026-01-02' AND time < '2026-01-03'`, day(2), day(3), ""},
 		{`SELECT 1 FROM events WHERE time > TIMESTAMP '2026-01-02 00:00:00' AND event = 'a'`, day(2), end, "map[event:[a]]"},
-		{`SELECT 1 FROM events e WHERE '2026-01-02' <= e.time AND e.event IN ('a', 'b') AND id = 1`, day(2), end, "map[event:[a b]]"},
+		{`SELECT 1 FROM events e WHERE '2026-01-02' <= e.time AND e.event IN ('a', 'b') AND id = 1`, day(2), end, "map[event:[a b] id:[1]]"},
 		{`SELECT 1 FROM events WHERE time BETWEEN DATE '2026-01-02' AND '2026-01-02'::DATE + INTERVAL 1 DAY`, day(2), day(3) + timeSlack, ""},
 		{`SELECT 1 FROM events WHERE time = '2026-01-02'`, day(2), day(2), ""},
 		{`SELECT 1 FROM events WHERE time >= $from AND event = $e`, day(4), end, "map[event:[x]]"},

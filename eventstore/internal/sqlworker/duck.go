@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/array"
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
@@ -85,6 +86,39 @@ func (c *conn) run(sql string, params ...Param) ([][]any, error) {
 			rows = append(rows, decodeRow(batch, result.types, i))
 		}
 		batch.Release()
+	}
+}
+
+// stream calls each for the texts of a statement's only column.
+func (c *conn) stream(sql string, each func(*array.String) error) error {
+	var stmt duck.PreparedStatement
+	defer func() { duck.DestroyPrepare(&stmt) }()
+	if duck.Prepare(c.c, sql, &stmt) == duck.StateError {
+		return duckError(duck.PrepareError(stmt))
+	}
+	var pending duck.PendingResult
+	defer duck.DestroyPending(&pending)
+	if duck.PendingPreparedStreaming(stmt, &pending) == duck.StateError {
+		return duckError(duck.PendingError(pending))
+	}
+	result := &result{}
+	defer result.close()
+	if duck.ExecutePending(pending, &result.res) == duck.StateError {
+		return duckError(duck.ResultError(&result.res))
+	}
+	if err := result.describe(); err != nil {
+		return err
+	}
+	for {
+		batch, err := result.next()
+		if batch == nil || err != nil {
+			return err
+		}
+		err = each(batch.Column(0).(*array.String))
+		batch.Release()
+		if err != nil {
+			return err
+		}
 	}
 }
 

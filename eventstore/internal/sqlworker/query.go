@@ -160,7 +160,9 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 		if !all && !parsed.reads(t.Name) {
 			continue
 		}
-		from := selection{frames: s.log.of(t.ID), files: t.Files}.within(t, s.conn.findBounds(parsed, t, params))
+		b := s.conn.findBounds(parsed, t, params)
+		from := selection{frames: s.log.of(t.ID), files: t.Files}.within(t, b)
+		from.files = s.worker.blooms.without(s.worker.settings.Folder, t, from.files, b.equal)
 		if n := latestOf(parsed, t); n > 0 {
 			last = latest{table: t, rows: n, steps: from.latestSteps(n)}
 			continue

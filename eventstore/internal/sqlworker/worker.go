@@ -63,6 +63,7 @@ type worker struct {
 	databases databases
 	manifests manifests
 	log       *logFiles
+	blooms    blooms
 	memory    *memoryWatch
 }
 
@@ -78,6 +79,7 @@ func serve(text string) error {
 	w := &worker{settings: s, log: newLogFiles(manifest.LogFolder(s.Folder)), memory: newMemoryWatch(s.Memory)}
 	w.databases.settings = s
 	w.manifests.folder = s.Folder
+	w.manifests.loaded = func(m *manifest.Manifest) { w.blooms.keep(s.Folder, m) }
 	go w.memory.run()
 	for {
 		socket, err := receiveSocket()
@@ -195,6 +197,7 @@ type manifests struct {
 	folder string
 	mu     sync.Mutex
 	newest *manifest.Manifest
+	loaded func(*manifest.Manifest) // is called with each new one
 }
 
 // load returns the manifest of a version or a newer one: the parent keeps the files of all
@@ -213,5 +216,6 @@ func (m *manifests) load(version uint64) (*manifest.Manifest, error) {
 		return nil, fmt.Errorf("the manifest has version %d, and version %d is wanted", read.Version, version)
 	}
 	m.newest = read
+	m.loaded(read)
 	return read, nil
 }

@@ -189,6 +189,14 @@ func (s *session) writeDay(t *manifest.Table, d day, name string) (manifest.File
 	if err := s.conn.exec(s.copySQL(t, d, temp)); err != nil {
 		return f, err
 	}
+	bloom := manifest.BloomName(name)
+	written, err := s.writeBloom(t, temp, t.Path(s.worker.settings.Folder, bloom))
+	if err != nil {
+		return f, err
+	}
+	if written {
+		f.Bloom = bloom
+	}
 	path := t.Path(s.worker.settings.Folder, name)
 	size, err := moveDurably(temp, path)
 	f.Bytes = size

@@ -103,6 +103,7 @@ type Service interface {
 type Host struct {
 	Data        string // the data folder, which this process has locked
 	DeadLetters *deadletter.Store
+	Query       config.Query
 	Log         *slog.Logger
 	// Handle adds a route to the engine's socket, with a pattern as http.ServeMux has
 	// them. It may be called until Start returns.
@@ -190,7 +191,7 @@ func (e *Engine) open(a *Assembly) error {
 	for _, s := range e.opts.Services {
 		e.closers = append(e.closers, s)
 		err := s.Start(Host{
-			Data: e.data, DeadLetters: e.deadLetters, Log: e.log,
+			Data: e.data, DeadLetters: e.deadLetters, Query: e.config.Query, Log: e.log,
 			Handle: func(pattern string, h http.Handler) { routes[pattern] = h },
 		})
 		if err != nil {

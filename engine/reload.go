@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,7 +68,7 @@ func (e *Engine) acquire() error {
 // checkFixed compares the settings that only a restart can change.
 func (e *Engine) checkFixed(c *config.Config) error {
 	for _, setting := range []struct{ name, before, after string }{
-		{"data", e.data, c.Data}, {"http", e.config.HTTP, c.HTTP},
+		{"data", e.data, c.Data}, {"http", e.config.HTTP, c.HTTP}, {"query", describeQuery(e.config.Query), describeQuery(c.Query)},
 	} {
 		if setting.before != setting.after {
 			return event.WithHint(fmt.Errorf("%s changed from %q to %q, which a running engine cannot apply", setting.name, setting.before, setting.after),
@@ -195,4 +196,10 @@ func (e *Engine) CheckScripts() {
 	if e.watch != nil {
 		e.watch.watcher.Ask()
 	}
+}
+
+// describeQuery shows the settings of queries without their secrets.
+func describeQuery(q config.Query) string {
+	token := sha256.Sum256([]byte(q.Token))
+	return fmt.Sprintf("listen %s token %x cert %s key %s time %v memory %d", q.Listen, token[:4], q.Cert, q.Key, q.Time, q.Memory)
 }

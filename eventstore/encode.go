@@ -28,33 +28,43 @@ const (
 	FormatJSON   Format = "json"   // one array of objects
 	FormatNDJSON Format = "ndjson" // an object a line
 	FormatCSV    Format = "csv"    // RFC 4180, with a header; a null is an empty field
+	FormatArrow  Format = "arrow"  // an Arrow IPC stream
+	// FormatParquet is a Parquet file. Limits.Rows is refused with it.
+	FormatParquet Format = "parquet"
 )
 
 // Formats lists the formats.
-func Formats() []Format { return []Format{FormatTable, FormatJSON, FormatNDJSON, FormatCSV} }
+func Formats() []Format {
+	return []Format{FormatTable, FormatJSON, FormatNDJSON, FormatCSV, FormatArrow, FormatParquet}
+}
+
+// IsBinary reports whether a format is not text.
+func (f Format) IsBinary() bool { return f == FormatArrow || f == FormatParquet }
 
 const (
 	tableRows  = 10_000 // a table stands in memory until its widths are known
 	tableWidth = 200    // characters of one cell
 )
 
-// Encode writes rows to w, at most limit of them; 0 is no limit. Nothing is
+// Encode writes rows to w in the format of their statement. Nothing is
 // buffered beyond a few kilobytes, except by FormatTable, which ends after
 // 10,000 rows and says so. The caller closes rows.
-func Encode(w io.Writer, rows *Rows, format Format, limit int) error {
+func Encode(w io.Writer, rows *Rows) error {
 	buffer := bufio.NewWriter(w)
 	var err error
-	switch format {
+	switch rows.format {
 	case FormatTable:
-		err = encodeTable(buffer, rows, limit)
+		err = encodeTable(buffer, rows)
 	case FormatJSON:
-		err = encodeJSON(buffer, rows, limit)
+		err = encodeJSON(buffer, rows)
 	case FormatNDJSON:
-		err = encodeLines(buffer, rows, limit)
+		err = encodeLines(buffer, rows)
 	case FormatCSV:
-		err = encodeCSV(buffer, rows, limit)
+		err = encodeCSV(buffer, rows)
+	case FormatArrow, FormatParquet:
+		err = rows.result.WriteStream(buffer)
 	default:
-		err = fmt.Errorf("eventstore: unknown format %q: one of %v", format, Formats())
+		err = fmt.Errorf("eventstore: unknown format %q: one of %v", rows.format, Formats())
 	}
 	if err != nil {
 		return err
@@ -62,10 +72,10 @@ func Encode(w io.Writer, rows *Rows, format Format, limit int) error {
 	return buffer.Flush()
 }
 
-// each calls f for up to limit rows and returns how many there were.
-func each(rows *Rows, limit int, f func(i int, row []any) error) (int, error) {
+// each calls f for every row and returns how many there were.
+func each(rows *Rows, f func(i int, row []any) error) (int, error) {
 	n := 0
-	for ; (limit == 0 || n < limit) && rows.Next(); n++ {
+	for ; rows.Next(); n++ {
 		if err := f(n, rows.Row()); err != nil {
 			return n, err
 		}
@@ -73,10 +83,10 @@ func each(rows *Rows, limit int, f func(i int, row []any) error) (int, error) {
 	return n, rows.Err()
 }
 
-func encodeJSON(w *bufio.Writer, rows *Rows, limit int) error {
+func encodeJSON(w *bufio.Writer, rows *Rows) error {
 	w.WriteByte('[')
 	var line []byte
-	_, err := each(rows, limit, func(i int, row []any) error {
+	_, err := each(rows, func(i int, row []any) error {
 		if i > 0 {
 			w.WriteByte(',')
 		}
@@ -91,9 +101,9 @@ func encodeJSON(w *bufio.Writer, rows *Rows, limit int) error {
 	return err
 }
 
-func encodeLines(w *bufio.Writer, rows *Rows, limit int) error {
+func encodeLines(w *bufio.Writer, rows *Rows) error {
 	var line []byte
-	_, err := each(rows, limit, func(_ int, row []any) error {
+	_, err := each(rows, func(_ int, row []any) error {
 		line = append(appendObject(line[:0], rows.Columns(), row), '\n')
 		_, err := w.Write(line)
 		return err
@@ -101,7 +111,7 @@ func encodeLines(w *bufio.Writer, rows *Rows, limit int) error {
 	return err
 }
 
-func encodeCSV(w *bufio.Writer, rows *Rows, limit int) error {
+func encodeCSV(w *bufio.Writer, rows *Rows) error {
 	out := csv.NewWriter(w)
 	record := make([]string, len(rows.Columns()))
 	for i, c := range rows.Columns() {
@@ -110,7 +120,7 @@ func encodeCSV(w *bufio.Writer, rows *Rows, limit int) error {
 	if err := out.Write(record); err != nil {
 		return err
 	}
-	_, err := each(rows, limit, func(_ int, row []any) error {
+	_, err := each(rows, func(_ int, row []any) error {
 		for i, value := range row {
 			record[i] = Text(value)
 		}
@@ -123,10 +133,7 @@ func encodeCSV(w *bufio.Writer, rows *Rows, limit int) error {
 	return out.Error()
 }
 
-func encodeTable(w *bufio.Writer, rows *Rows, limit int) error {
-	if limit == 0 || limit > tableRows {
-		limit = tableRows
-	}
+func encodeTable(w *bufio.Writer, rows *Rows) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
@@ -138,7 +145,9 @@ func encodeTable(w *bufio.Writer, rows *Rows, limit int) error {
 	}
 	t.AppendHeader(header)
 	t.SetColumnConfigs(configs)
-	n, err := each(rows, limit, func(_ int, row []any) error {
+	n := 0
+	for ; n < tableRows && rows.Next(); n++ {
+		row := rows.Row()
 		cells := make(table.Row, len(row))
 		for i, value := range row {
 			cells[i] = "NULL"
@@ -147,16 +156,15 @@ func encodeTable(w *bufio.Writer, rows *Rows, limit int) error {
 			}
 		}
 		t.AppendRow(cells)
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	more := ""
-	if n == limit && rows.Next() {
+	if n == tableRows && rows.Next() || rows.Truncated() {
 		more = ", and there are more"
 	}
-	_, err = fmt.Fprintf(w, "%s\n(%d rows%s)\n", t.Render(), n, more)
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s\n(%d rows%s)\n", t.Render(), n, more)
 	return err
 }
 

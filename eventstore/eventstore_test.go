@@ -63,13 +63,13 @@ func appendDocs(t testing.TB, p *Partition, first uint64, docs ...string) {
 // ask returns the answer as CSV without its header.
 func ask(t testing.TB, s *Store, sql string) string {
 	t.Helper()
-	rows, err := s.Query(context.Background(), sql)
+	rows, err := s.Execute(context.Background(), Statement{SQL: sql, Format: FormatCSV})
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	defer rows.Close()
 	var b strings.Builder
-	if err := Encode(&b, rows, FormatCSV, 0); err != nil {
+	if err := Encode(&b, rows); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	_, body, _ := strings.Cut(b.String(), "\n")

@@ -4,6 +4,7 @@ package eventstore
 
 import (
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
@@ -23,7 +24,7 @@ type ExternalTable struct {
 // externalTables returns the external tables that a query may name.
 func (s *Store) externalTables(sql string) (named []sqlworker.External) {
 	sql = strings.ToLower(sql)
-	for _, e := range s.options.External {
+	for _, e := range append(slices.Clone(s.options.External), s.queriesExternal()) {
 		if name := strings.ToLower(e.Name); strings.Contains(sql, name) && s.tableNamed(name) == nil {
 			named = append(named, sqlworker.External{Name: e.Name, Columns: e.Columns, Rows: e.Rows()})
 		}

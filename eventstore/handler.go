@@ -6,25 +6,24 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
 
-const sqlMax = 256 << 10 // bytes of a statement
-
 var contentTypes = map[Format]string{
-	FormatTable:  "text/plain; charset=utf-8",
-	FormatJSON:   "application/json",
-	FormatNDJSON: "application/x-ndjson",
-	FormatCSV:    "text/csv; charset=utf-8",
+	FormatTable:   "text/plain; charset=utf-8",
+	FormatJSON:    "application/json",
+	FormatNDJSON:  "application/x-ndjson",
+	FormatCSV:     "text/csv; charset=utf-8",
+	FormatArrow:   "application/vnd.apache.arrow.stream",
+	FormatParquet: "application/vnd.apache.parquet",
 }
+
+// truncatedTrailer is the trailer of an answer that says whether the query had more rows than
+// its limit.
+const truncatedTrailer = "Perigee-Truncated"
 
 // An ErrorBody is what Handler answers with when it cannot answer the query.
 type ErrorBody struct {
@@ -34,51 +33,61 @@ type ErrorBody struct {
 	Column int    `json:"column,omitempty"`
 }
 
-// Handler answers SQL in the body of a POST. ?format= or the Accept header
-// choose the format, JSON by default; ?limit= bounds the rows. A query that
-// cannot be answered is status 400 with an ErrorBody. An error after the first
-// rows breaks the connection off, so that half a result is never taken for one.
+// Handler answers SQL in the body of a POST. A body of type application/json is an object
+// with the SQL and settings; any other is the SQL. The settings can stand in the address too:
+// the format (json by default, or what the Accept header names), rows, time and memory as
+// limits, and parameters as param.NAME or param.NAME:TYPE. most are the limits that a request
+// may ask for; zero fields are no bound.
+//
+// A query that cannot be answered is status 400 with an ErrorBody. An error after the first
+// rows breaks the connection off, so that half a result is never taken for one. The query ends
+// when the client disconnects.
 //
 // A web page in a browser on this machine must not ask: it is refused by its origin, and
 // by the name that it has for a loopback address.
-func Handler(s *Store) http.Handler {
+func Handler(s *Store, most Limits) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
 			writeError(w, http.StatusMethodNotAllowed, errors.New("send the SQL as the body of a POST"))
 			return
 		}
-		format, limit, err := parseRequest(req)
+		q, err := readStatement(w, req)
+		if err == nil {
+			err = checkLimits(q.Limits, most)
+		}
 		if err != nil {
 			writeError(w, http.StatusBadRequest, err)
 			return
 		}
-		sql, err := io.ReadAll(http.MaxBytesReader(w, req.Body, sqlMax+1))
-		if err != nil {
-			writeError(w, http.StatusBadRequest, fmt.Errorf("read the SQL: %w", err))
-			return
-		}
-		writeResult(req.Context(), w, s, string(sql), format, limit)
+		writeResult(req.Context(), w, s, q)
 	})
 	return httpserver.CheckHost(http.NewCrossOriginProtection().Handler(answer))
 }
 
-func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, sql string, format Format, limit int) {
-	rows, err := s.Query(ctx, sql)
+func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, q Statement) {
+	rows, err := s.Execute(ctx, q)
 	if err != nil {
 		writeError(w, statusOf(err), err)
 		return
 	}
 	defer rows.Close()
-	w.Header().Set("Content-Type", contentTypes[format])
+	w.Header().Set("Content-Type", contentTypes[q.Format])
+	w.Header().Set("Trailer", truncatedTrailer)
 	out := &counter{w: w}
-	if err := Encode(out, rows, format, limit); err != nil {
+	if err := Encode(out, rows); err != nil {
 		if out.n == 0 {
+			w.Header().Del("Trailer")
 			writeError(w, statusOf(err), err)
 			return
 		}
 		panic(http.ErrAbortHandler)
 	}
+	truncated := "false"
+	if rows.Truncated() {
+		truncated = "true"
+	}
+	w.Header().Set(truncatedTrailer, truncated)
 }
 
 // A counter counts the bytes of an answer, to know whether it has begun.
@@ -90,32 +99,6 @@ type counter struct {
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += len(p)
 	return c.w.Write(p)
-}
-
-func parseRequest(req *http.Request) (Format, int, error) {
-	format, limit := FormatJSON, 0
-	for _, accept := range strings.Split(req.Header.Get("Accept"), ",") {
-		if name, _, err := mime.ParseMediaType(accept); err == nil {
-			for f, contentType := range contentTypes {
-				if strings.HasPrefix(contentType, name) {
-					format = f
-				}
-			}
-		}
-	}
-	if name := req.URL.Query().Get("format"); name != "" {
-		if format = Format(name); !slices.Contains(Formats(), format) {
-			return "", 0, fmt.Errorf("unknown format %q: one of %v", name, Formats())
-		}
-	}
-	if text := req.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return "", 0, fmt.Errorf("limit is %q, not a number of rows", text)
-		}
-		limit = n
-	}
-	return format, limit, nil
 }
 
 func statusOf(err error) int {

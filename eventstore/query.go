@@ -5,6 +5,8 @@ package eventstore
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io"
 	"sync"
 
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
@@ -37,6 +39,23 @@ func newWorker(folder string, o *Options) *sqlworker.Client {
 	})
 }
 
+// A Param is the value of a parameter of a statement: $1 or ? by its place, $name by its
+// name. Values are nil, bool, int, int64, float64, string, []byte and time.Time.
+type Param = sqlworker.Param
+
+// Limits bound a statement. Zero fields are those of Options, and no limit of rows.
+type Limits = sqlworker.Limits
+
+// A Statement is SQL to execute.
+type Statement struct {
+	SQL    string
+	Params []Param
+	Limits Limits
+	Client string // who asks, for SHOW QUERIES
+	// Format is how Encode writes the rows. Where it is empty, Rows.Next returns them.
+	Format Format
+}
+
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE,
 // SHOW, SUMMARIZE or EXPLAIN. The SQL sees the store and nothing else: no file,
 // no network, no setting, nothing that writes. It reads what was committed when
@@ -44,31 +63,51 @@ func newWorker(folder string, o *Options) *sqlworker.Client {
 //
 // At most Options.Queries run at the same time; others wait. The Rows must be
 // closed; until then ctx ends the query, and so does Options.QueryTime.
-func (s *Store) Query(ctx context.Context, sql string) (*Rows, error) {
+func (s *Store) Query(ctx context.Context, sql string, params ...Param) (*Rows, error) {
+	return s.Execute(ctx, Statement{SQL: sql, Params: params})
+}
+
+// Execute answers a statement as Query does. It also answers SHOW QUERIES and KILL, however
+// many queries run.
+func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	if s.isClosed() {
 		return nil, ErrClosed
 	}
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.closing:
-		return nil, ErrClosed
+	if rows, err := s.executeControl(q); rows != nil || err != nil {
+		return rows, err
 	}
-	r, err := s.startQuery(ctx, sql)
+	q.Limits.Time = cmp.Or(q.Limits.Time, s.options.QueryTime, queryTimeDefault)
+	most := cmp.Or(s.options.Memory, memoryDefault)
+	q.Limits.Memory = cmp.Or(q.Limits.Memory, most)
+	if q.Limits.Memory > most {
+		return nil, &QueryError{
+			Message: fmt.Sprintf("the query asks for %d MiB of memory, and may use %d MiB", q.Limits.Memory>>20, most>>20),
+			Hint:    "raise memory below query in the engine's configuration",
+		}
+	}
+	running := s.queries.add(ctx, &q)
+	r, err := s.startQuery(running, &q)
 	if err != nil {
-		<-s.slots
+		s.queries.remove(running)
 		return nil, err
 	}
 	return r, nil
 }
 
-func (s *Store) startQuery(ctx context.Context, sql string) (*Rows, error) {
-	ctx, cancel := s.untilClosed(ctx)
+// startQuery waits for a slot and starts the query.
+func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
+	ctx, cancel := s.untilClosed(running.ctx)
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		cancel()
+		return nil, context.Cause(ctx)
+	}
+	running.start()
 	snapshot := s.snapshot()
 	result, err := s.worker.Query(ctx, sqlworker.Query{
-		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: sql, External: s.externalTables(sql),
-		Limits: sqlworker.Limits{Time: cmp.Or(s.options.QueryTime, queryTimeDefault), Memory: cmp.Or(s.options.Memory, memoryDefault)},
+		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: q.SQL, Params: q.Params, External: s.externalTables(q.SQL),
+		Limits: q.Limits, Parquet: q.Format == FormatParquet,
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause == ErrClosed {
@@ -76,34 +115,59 @@ func (s *Store) startQuery(ctx context.Context, sql string) (*Rows, error) {
 		}
 		snapshot.release()
 		cancel()
+		<-s.slots
 		return nil, err
 	}
-	return &Rows{result: result, end: func() {
+	return &Rows{result: result, format: q.Format, running: running, end: func() {
 		result.Close()
 		snapshot.release()
 		cancel()
 		<-s.slots
+		s.queries.remove(running)
 	}}, nil
 }
 
 // Rows is the result of a query. It is for one goroutine at a time.
 type Rows struct {
-	result *sqlworker.Rows
-	end    func()
-	once   sync.Once
+	result  result
+	format  Format
+	running *runningQuery
+	end     func()
+	once    sync.Once
+}
+
+// A result is what a worker answers, or rows that are in memory.
+type result interface {
+	Columns() []ColumnInfo
+	Next() bool
+	Row() []any
+	Err() error
+	Truncated() bool
+	WriteStream(w io.Writer) error // of the formats that are not text
+	Close() error
 }
 
 // Columns describes the columns.
 func (r *Rows) Columns() []ColumnInfo { return r.result.Columns() }
 
 // Next goes to the next row and reports whether there is one.
-func (r *Rows) Next() bool { return r.result.Next() }
+func (r *Rows) Next() bool {
+	if !r.result.Next() {
+		return false
+	}
+	r.running.rows.Add(1)
+	return true
+}
 
 // Row returns the row that Next went to. It belongs to the caller.
 func (r *Rows) Row() []any { return r.result.Row() }
 
 // Err says why Next returned false; nil at the end of the result.
 func (r *Rows) Err() error { return r.result.Err() }
+
+// Truncated reports whether there were more rows than Limits.Rows, once Next has returned
+// false or Encode has returned.
+func (r *Rows) Truncated() bool { return r.result.Truncated() }
 
 // Close ends the query.
 func (r *Rows) Close() error {

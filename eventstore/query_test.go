@@ -60,7 +60,7 @@ func TestEncodings(t *testing.T) {
 		file   string
 		sql    string
 		format Format
-		limit  int
+		limit  int64
 	}{
 		{"every_type.ndjson", everyType, FormatNDJSON, 0},
 		{"every_type.csv", everyType, FormatCSV, 0},
@@ -74,13 +74,13 @@ func TestEncodings(t *testing.T) {
 		{"limit.csv", `SELECT i FROM range(100) t(i)`, FormatCSV, 2},
 	} {
 		t.Run(test.file, func(t *testing.T) {
-			rows, err := s.Query(context.Background(), test.sql)
+			rows, err := s.Execute(context.Background(), Statement{SQL: test.sql, Format: test.format, Limits: Limits{Rows: test.limit}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer rows.Close()
 			var b strings.Builder
-			if err := Encode(&b, rows, test.format, test.limit); err != nil {
+			if err := Encode(&b, rows); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, test.file, b.String())
@@ -255,7 +255,7 @@ func TestNothingAfterClose(t *testing.T) {
 func TestHandler(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1,"name":"x"}`, `{"id":2}`)
-	server := httptest.NewServer(Handler(s))
+	server := httptest.NewServer(Handler(s, Limits{}))
 	defer server.Close()
 	for _, test := range []struct {
 		name, method, query, accept, sql string
@@ -265,10 +265,10 @@ func TestHandler(t *testing.T) {
 		{"default", "POST", "", "", `FROM events ORDER BY id`, 200, "application/json", "[\n{\"id\":1,\"name\":\"x\"},\n{\"id\":2,\"name\":null}\n]\n"},
 		{"csv", "POST", "?format=csv", "", `FROM events ORDER BY id`, 200, "text/csv; charset=utf-8", "id,name\n1,x\n2,\n"},
 		{"accept", "POST", "", "application/x-ndjson", `FROM events ORDER BY id`, 200, "application/x-ndjson", "{\"id\":1,\"name\":\"x\"}\n{\"id\":2,\"name\":null}\n"},
-		{"limit", "POST", "?format=ndjson&limit=1", "", `FROM events ORDER BY id`, 200, "application/x-ndjson", "{\"id\":1,\"name\":\"x\"}\n"},
+		{"limit", "POST", "?format=ndjson&rows=1", "", `FROM events ORDER BY id`, 200, "application/x-ndjson", "{\"id\":1,\"name\":\"x\"}\n"},
 		{"error", "POST", "", "", "SELECT\nnope FROM events", 400, "application/json", `{"error":"Referenced column \"nope\" not found in FROM clause!","hint":"Candidate bindings: \"name\"","line":2,"column":1}` + "\n"},
-		{"format", "POST", "?format=xml", "", `SELECT 1`, 400, "application/json", `{"error":"unknown format \"xml\": one of [table json ndjson csv]"}` + "\n"},
-		{"bad limit", "POST", "?limit=x", "", `SELECT 1`, 400, "application/json", `{"error":"limit is \"x\", not a number of rows"}` + "\n"},
+		{"format", "POST", "?format=xml", "", `SELECT 1`, 400, "application/json", `{"error":"unknown format \"xml\": one of [table json ndjson csv arrow parquet]"}` + "\n"},
+		{"bad limit", "POST", "?rows=x", "", `SELECT 1`, 400, "application/json", `{"error":"rows is \"x\", not a number of rows"}` + "\n"},
 		{"get", "GET", "", "", ``, 405, "application/json", `{"error":"send the SQL as the body of a POST"}` + "\n"},
 		{"fails before its first row", "POST", "", "", `SELECT error('no')`, 400, "application/json", `{"error":"no"}` + "\n"},
 	} {

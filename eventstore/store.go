@@ -31,7 +31,7 @@ const oldFile = "events.duckdb"
 const tempFolder = "temp"
 
 const (
-	queriesDefault   = 4
+	queriesDefault   = 16
 	queryTimeDefault = 30 * time.Second
 	memoryDefault    = 256 << 20
 	workerMemory     = 128 << 20 // of a worker beside that of one query
@@ -41,7 +41,7 @@ const (
 type Options struct {
 	Memory  int64 // bytes that one query may use; default 256 MiB
 	Threads int   // that one query may use; default: one per core
-	Queries int   // that may run at the same time; default 4
+	Queries int   // that may run at the same time; default 16
 	// QueryTime bounds a query, until its Rows are closed; default 30 s.
 	QueryTime time.Duration
 	External  []ExternalTable
@@ -66,6 +66,7 @@ type Store struct {
 	worker  *sqlworker.Client
 	damage  error // of files; nil in a store that is sound
 
+	queries    queries
 	slots      chan struct{} // of queries
 	closing    chan struct{}
 	once       sync.Once

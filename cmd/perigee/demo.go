@@ -63,7 +63,7 @@ func (d *demoCommand) Run(c *console) error {
 	}
 	rate := perSecond(report.Events, took)
 	fmt.Fprintf(c.out, "demo: %v, %d events/s\n\n%s\n\n", report, rate, demoTable)
-	if err := eventsql.Query(context.Background(), folder, demoTable, "table", c.out); err != nil {
+	if err := eventsql.Query(context.Background(), folder, eventsql.Request{SQL: demoTable, Format: "table"}, c.out); err != nil {
 		return fmt.Errorf("query: %w", err)
 	}
 	fmt.Fprintf(c.out, "\nfigure demo_lost %d\nfigure demo_duplicated %d\nfigure demo_events_per_s %d\n", report.Lost, report.Duplicated, rate)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine/eventsql"
 	"net"
@@ -215,6 +216,7 @@ func TestBesideRunningEngine(t *testing.T) {
 	file := write(t, "slow.yaml", `
 data: ${DATA}
 http: 127.0.0.1:0
+query: {listen: "127.0.0.1:0", token: secret}
 pipelines:
   slow:
     source: {generate: {events: 1000000, rate: 1000}}
@@ -230,6 +232,23 @@ pipelines:
 	wrong, err := exec.Command("perigee", "query", "--data", data, "SELECT nmae FROM events").CombinedOutput()
 	if err == nil || !strings.Contains(string(wrong), "perigee: error: SQL:1:8: ") || !strings.Contains(string(wrong), "perigee: hint: ") {
 		t.Errorf("a wrong query: %v\n%s", err, wrong)
+	}
+	port := addressOf(t, p, "answering SQL over HTTP")
+	for token, want := range map[string]int{"": 401, "Bearer wrong": 401, "Bearer secret": 200} {
+		request, err := http.NewRequest("POST", "http://"+port+"/query", strings.NewReader("SELECT count(*) > 0 AS some FROM events"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", token)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != want || want == 200 && string(body) != "[\n{\"some\":true}\n]\n" {
+			t.Errorf("token %q: %s %s", token, response.Status, body)
+		}
 	}
 	letters, err := exec.Command("perigee", "dlq", "list", "--data", data).Output()
 	if err != nil || string(letters) != "0 dead letters\ndata folder: "+data+"\n" {
@@ -274,12 +293,19 @@ pipelines:
 	}
 }
 
+// addressOf returns the address in the message of an engine's log.
+func addressOf(t *testing.T, p *process, message string) string {
+	t.Helper()
+	p.says(message, "address=")
+	_, rest, _ := strings.Cut(p.log.String(), message)
+	_, rest, _ = strings.Cut(rest, "address=")
+	return strings.Fields(rest)[0]
+}
+
 // ready asks the engine's port, which its log names.
 func ready(t *testing.T, p *process) {
 	t.Helper()
-	p.says("serving http", "address=")
-	_, rest, _ := strings.Cut(p.log.String(), "address=")
-	address := strings.Fields(rest)[0]
+	address := addressOf(t, p, "serving http")
 	for _, path := range []string{"/ready", "/ping", "/metrics"} {
 		response, err := http.Get("http://" + address + path)
 		if err != nil {

@@ -44,6 +44,7 @@ type Config struct {
 	Reload    time.Duration // interval between checks for new versions of scripts; 0 for only when asked
 	Allow     Allow
 	S3        S3
+	Query     Query
 	Pipelines []Pipeline
 
 	faults Errors // of the file

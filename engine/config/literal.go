@@ -40,6 +40,9 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 	if err := address.Validate(c.HTTP); c.HTTP != "" && c.File == "" && err != nil {
 		faults = append(faults, &Error{File: literalName, Message: "HTTP: " + err.Error()})
 	}
+	if err := c.Query.validate(); err != nil && c.File == "" {
+		faults = append(faults, &Error{File: literalName, Message: "Query: " + err.Error()})
+	}
 	if c.Reload != 0 && c.Reload < time.Second {
 		faults = append(faults, &Error{File: literalName, Message: "Reload must be at least 1s, or 0"})
 	}

@@ -35,11 +35,12 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	if !d.hasShape(root, mapping, "the configuration") {
 		return
 	}
-	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "pipelines")
+	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "pipelines", "query")
 	c.Allow, c.S3 = Allow{top.Allow, d.originOf(root, "allow")}, top.S3
 	c.S3.origin = d.originOf(root, "s3")
 	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
 	c.Data, c.dataAt = dataFolder(c.Folder, top.Data), d.originOf(root, "data")
+	d.readQuery(root, c)
 	c.HTTP = orElse(top.HTTP, DefaultHTTP)
 	if c.HTTP == "off" {
 		c.HTTP = ""

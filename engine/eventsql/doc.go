@@ -12,6 +12,29 @@
 // and queries return the error of Available.
 package eventsql
 
+import "time"
+
+// A Request is SQL and how its rows are written.
+type Request struct {
+	SQL    string
+	Params []string // as name=text, or name:type=text
+	Format string   // one of Formats
+	Rows   int64    // maximum number of rows; 0 is no limit
+	Time   time.Duration
+	Memory int64 // bytes; 0 is the engine's
+
+	// Where the SQL begins in a text, for errors. May be empty.
+	File         string
+	Text         string
+	Line, Column int
+}
+
+// Formats are how rows can be written.
+const Formats = "table,json,ndjson,csv,arrow,parquet"
+
+// IsBinary reports whether a format is not text.
+func IsBinary(format string) bool { return format == "arrow" || format == "parquet" }
+
 // A FunctionGroup is functions of SQL that a query may call.
 type FunctionGroup struct {
 	Name  string

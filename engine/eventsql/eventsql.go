@@ -4,16 +4,19 @@ package eventsql
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -62,6 +65,8 @@ type Store struct {
 	deadLetters *deadletter.Store // nil until there are some
 	log         *slog.Logger
 	opened      *eventstore.Store
+	query       config.Query
+	listener    *listener // nil without a port
 }
 
 var _ engine.Service = (*Store)(nil)
@@ -86,20 +91,37 @@ func (s *Store) setData(data string) {
 // Start implements engine.Service: it answers queries on the engine's socket.
 func (s *Store) Start(h engine.Host) error {
 	s.setData(h.Data)
-	s.deadLetters, s.log = h.DeadLetters, h.Log
-	h.Handle("POST /query", http.HandlerFunc(s.serveQuery))
-	return nil
+	s.deadLetters, s.log, s.query = h.DeadLetters, h.Log, h.Query
+	h.Handle("POST /query", s.handler(eventstore.Limits{}))
+	if h.Query.Listen == "" {
+		return nil
+	}
+	most := eventstore.Limits{Time: cmp.Or(h.Query.Time, config.DefaultQueryTime)}
+	l, err := listen(h.Query, s.handler(most), h.Log)
+	s.listener = l
+	return err
+}
+
+// Address returns where SQL is answered over HTTP, or nil.
+func (s *Store) Address() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.address
 }
 
 // Close implements engine.Service.
 func (s *Store) Close() error {
+	var err error
+	if s.listener != nil {
+		err = s.listener.close()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opened == nil {
-		return nil
+	if s.opened != nil {
+		err = errors.Join(err, s.opened.Close())
+		s.opened = nil
 	}
-	err := s.opened.Close()
-	s.opened = nil
 	return err
 }
 
@@ -117,7 +139,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 }
 
 func (s *Store) options() (o eventstore.Options) {
-	o.Log = s.log
+	o.Log, o.Memory, o.QueryTime = s.log, int64(s.query.Memory), s.query.Time
 	if s.deadLetters != nil {
 		o.External = []eventstore.ExternalTable{{Name: deadLettersTable, Columns: deadLetterColumns(), Rows: deadLetterRows(s.deadLetters)}}
 	}
@@ -152,50 +174,61 @@ func (s *Store) openFor(sql string) (store *eventstore.Store, release func() err
 	return store, func() error { return errors.Join(store.Close(), os.RemoveAll(folder)) }, nil
 }
 
-const sqlPrefixMax = 1 << 20
-
-func (s *Store) serveQuery(w http.ResponseWriter, r *http.Request) {
-	var sql bytes.Buffer // a longer text stays in the body, and is refused with it
-	io.Copy(&sql, io.LimitReader(r.Body, sqlPrefixMax))
-	r.Body = io.NopCloser(io.MultiReader(&sql, r.Body))
-	store, release, err := s.openFor(sql.String())
-	if err != nil {
-		admin.Handler(func(io.Writer, *http.Request) error { return err }).ServeHTTP(w, r)
-		return
-	}
-	defer release()
-	eventstore.Handler(store).ServeHTTP(w, r)
+// handler answers SQL, with limits up to most.
+func (s *Store) handler(most eventstore.Limits) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var sql bytes.Buffer // a longer text stays in the body, and is refused with it
+		io.Copy(&sql, io.LimitReader(r.Body, sqlPrefixMax))
+		r.Body = io.NopCloser(io.MultiReader(&sql, r.Body))
+		store, release, err := s.openFor(sql.String())
+		if err != nil {
+			admin.Handler(func(io.Writer, *http.Request) error { return err }).ServeHTTP(w, r)
+			return
+		}
+		defer release()
+		eventstore.Handler(store, most).ServeHTTP(w, r)
+	})
 }
 
-// Query runs one SQL statement that reads, and writes its rows to out in a format of
-// package eventstore: table, json, ndjson or csv. If an engine runs in the data folder,
-// it answers. A fault in the SQL is a *config.Error with its place.
-func Query(ctx context.Context, data, sql, format string, out io.Writer) error {
-	err := admin.Post(ctx, data, "/query", url.Values{"format": {format}}, strings.NewReader(sql), out)
+const sqlPrefixMax = 1 << 20
+
+// Query runs one SQL statement that reads, and writes its rows to out. If an engine runs in
+// the data folder, it answers. A fault in the SQL is a *config.Error with its place.
+func Query(ctx context.Context, data string, q Request, out io.Writer) error {
+	sql := q.SQL
+	err := admin.Post(ctx, data, "/query", q.address(), strings.NewReader(sql), out)
 	if errors.Is(err, admin.ErrNoEngine) {
 		err = withStore(data, func(s *Store) error {
+			s.query.Memory = int(q.Memory)
 			store, release, err := s.openFor(sql)
 			if err != nil {
 				return err
 			}
-			return errors.Join(writeRows(ctx, store, sql, format, out), release())
+			return errors.Join(writeRows(ctx, store, q, out), release())
 		})
 	}
 	if e, ok := errors.AsType[*eventstore.QueryError](err); ok {
-		return sqlError(sql, e.Line, e.Column, e.Message, e.Hint, err)
+		return q.explain(e.Line, e.Column, e.Message, e.Hint, err)
 	}
 	if e, ok := errors.AsType[*admin.Error](err); ok {
-		return sqlError(sql, e.Line, e.Column, e.Message, e.Hint, err)
+		return q.explain(e.Line, e.Column, e.Message, e.Hint, err)
 	}
 	return err
 }
 
-// sqlError adds the line of the SQL to an error that has a place in it.
-func sqlError(sql string, line, column int, message, hint string, err error) error {
+// explain adds the line of the SQL to an error that has a place in it.
+func (q *Request) explain(line, column int, message, hint string, err error) error {
 	if line == 0 {
 		return event.WithHint(err, hint)
 	}
-	return &config.Error{File: "SQL", Line: line, Column: column, Message: message, Hint: hint, Source: config.LineOf(sql, line)}
+	text := q.SQL
+	if q.Text != "" {
+		if text = q.Text; line == 1 {
+			column += q.Column - 1
+		}
+		line += q.Line - 1
+	}
+	return &config.Error{File: cmp.Or(q.File, "SQL"), Line: line, Column: column, Message: message, Hint: hint, Source: config.LineOf(text, line)}
 }
 
 // withStore uses the store of a data folder in which no engine runs.
@@ -219,13 +252,43 @@ func withStore(data string, use func(*Store) error) (err error) {
 	return errors.Join(use(s), s.Close())
 }
 
-func writeRows(ctx context.Context, store *eventstore.Store, sql, format string, out io.Writer) error {
-	rows, err := store.Query(ctx, sql)
+// address writes a request as settings in the address of its POST.
+func (q *Request) address() url.Values {
+	v := url.Values{"format": {q.Format}}
+	if q.Rows > 0 {
+		v.Set("rows", strconv.FormatInt(q.Rows, 10))
+	}
+	if q.Time > 0 {
+		v.Set("time", q.Time.String())
+	}
+	if q.Memory > 0 {
+		v.Set("memory", strconv.FormatInt(q.Memory, 10))
+	}
+	for _, p := range q.Params {
+		name, text, _ := strings.Cut(p, "=")
+		v.Set("param."+name, text)
+	}
+	return v
+}
+
+func writeRows(ctx context.Context, store *eventstore.Store, q Request, out io.Writer) error {
+	statement := eventstore.Statement{
+		SQL: q.SQL, Format: eventstore.Format(q.Format), Limits: eventstore.Limits{Rows: q.Rows, Time: q.Time}, Client: "perigee query",
+	}
+	for _, p := range q.Params {
+		name, text, _ := strings.Cut(p, "=")
+		parsed, err := eventstore.ParseParam(name, text)
+		if err != nil {
+			return err
+		}
+		statement.Params = append(statement.Params, parsed)
+	}
+	rows, err := store.Execute(ctx, statement)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	return eventstore.Encode(out, rows, eventstore.Format(format), 0)
+	return eventstore.Encode(out, rows)
 }
 
 // ReadIDs calls each with the whole number in a column of every row of a table. No

@@ -43,7 +43,7 @@ func (*Store) Start(h engine.Host) error {
 func (*Store) Close() error { return nil }
 
 // Query returns the error of Available.
-func Query(context.Context, string, string, string, io.Writer) error { return Available() }
+func Query(context.Context, string, Request, io.Writer) error { return Available() }
 
 // ReadIDs returns the error of Available.
 func ReadIDs(context.Context, string, string, string, func(uint64)) error { return Available() }

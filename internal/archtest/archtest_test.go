@@ -34,7 +34,7 @@ var may = map[string][]string{
 	"source/kafka":    {"event", "source", "internal/kafka"},
 	"source/nats":     {"event", "source", "internal/address"},
 	"source/redis":    {"event", "source", "internal/resp"},
-	"source/http":     {"event", "source", "internal/address", "internal/httpserver", "internal/spool", "internal/document/pure"},
+	"source/http":     {"event", "source", "internal/httpserver", "internal/spool", "internal/document/pure"},
 
 	"nodedb":     {},
 	"nodedb/lua": {},
@@ -74,9 +74,9 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/sqlworker", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/terminal"},
+	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/sqlworker", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext", "internal/terminal"},
 
-	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame"},
+	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/sqltext"},
 	"eventstore/internal/manifest":  {"event", "internal/durable"},
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
@@ -87,8 +87,8 @@ var may = map[string][]string{
 		"admin", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
-	"engine/config":   {"internal/address", "internal/durable", "internal/nearest"},
-	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "pipeline/deadletter", "sink", "sink/eventstore"},
+	"engine/config":   {"internal/address", "internal/durable", "internal/httpserver", "internal/nearest"},
+	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/httpserver", "pipeline/deadletter", "sink", "sink/eventstore"},
 
 	"internal/boltfile":        {"internal/durable"},
 	"internal/child":           {},
@@ -102,7 +102,7 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
-		"internal/terminal", "nodedb",
+		"internal/sqltext", "internal/terminal", "nodedb",
 		"source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
@@ -113,7 +113,8 @@ var may = map[string][]string{
 	"internal/address":    {},
 	"internal/nearest":    {},
 	"internal/kafka":      {"internal/address"},
-	"internal/httpserver": {},
+	"internal/httpserver": {"internal/address"},
+	"internal/sqltext":    {},
 	"internal/terminal":   {},
 	"internal/frame":      {},
 	"internal/spool":      {"event", "internal/durable", "internal/frame"},

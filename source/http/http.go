@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/address"
+	"github.com/perigeedb/perigee/internal/httpserver"
 	"github.com/perigeedb/perigee/internal/spool"
 	"github.com/perigeedb/perigee/source"
 )
@@ -77,15 +77,10 @@ type Source struct {
 
 // New makes a source. It does not listen.
 func New(env source.Env, c Config) (*Source, error) {
-	if err := address.Validate(c.Listen); err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+	if err := c.access().Validate("post events"); err != nil {
+		return nil, err
 	}
-	host, _, _ := net.SplitHostPort(c.Listen)
 	switch {
-	case c.Token == "" && !isLoopback(host):
-		return nil, fmt.Errorf("listening on %s needs a token: anybody there could post events", c.Listen)
-	case (c.Cert == "") != (c.Key == ""):
-		return nil, errors.New("TLS needs both cert and key")
 	case c.MaxBody < 0 || c.Spool < 0 || c.Remember < 0:
 		return nil, errors.New("max_body, spool and remember must not be negative")
 	case c.Path != "" && !pathPattern.MatchString(c.Path):
@@ -103,9 +98,8 @@ func New(env source.Env, c Config) (*Source, error) {
 	return &Source{env: env, config: c}, nil
 }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+func (c *Config) access() *httpserver.Access {
+	return &httpserver.Access{Listen: c.Listen, Token: c.Token, Cert: c.Cert, Key: c.Key}
 }
 
 // Traits implements source.Source. Only this engine can read its spool.
@@ -122,7 +116,7 @@ func (s *Source) check(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server == nil {
-		l, err := s.config.listen()
+		l, err := s.config.listen(nil)
 		if err != nil {
 			return err
 		}

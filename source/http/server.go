@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -55,12 +53,9 @@ func newServer(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.listen()
+	l, err := c.listen(certificates)
 	if err != nil {
 		return nil, err
-	}
-	if len(certificates) > 0 {
-		l = tls.NewListener(l, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
 	}
 	s.address = l.Addr()
 	mux := http.NewServeMux()
@@ -73,8 +68,8 @@ func newServer(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
 	return s, nil
 }
 
-func (c *Config) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", c.Listen)
+func (c *Config) listen(certificates []tls.Certificate) (net.Listener, error) {
+	l, err := c.access().Open(certificates)
 	if err != nil {
 		return nil, &event.PermanentError{Err: err, Hint: "choose another address for listen below the http source, or stop the program that has this one"}
 	}
@@ -83,14 +78,11 @@ func (c *Config) listen() (net.Listener, error) {
 
 // loadCertificates returns the certificates that the server presents; none without TLS.
 func (c *Config) loadCertificates() ([]tls.Certificate, error) {
-	if c.Cert == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	certificates, err := c.access().LoadCertificates()
 	if err != nil {
-		return nil, &event.PermanentError{Err: fmt.Errorf("read the certificate: %w", err), Hint: "check cert and key below the http source"}
+		return nil, &event.PermanentError{Err: err, Hint: "check cert and key below the http source"}
 	}
-	return []tls.Certificate{pair}, nil
+	return certificates, nil
 }
 
 func (s *server) close() error {
@@ -115,9 +107,8 @@ type response struct {
 
 // handlePost accepts the events of one body.
 func (s *server) handlePost(w http.ResponseWriter, r *http.Request) {
-	if !s.isAuthorized(r) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		writeResponse(w, http.StatusUnauthorized, response{Error: "send the token as Authorization: Bearer TOKEN"})
+	if !s.config.access().Authorized(w, r) {
+		writeResponse(w, http.StatusUnauthorized, response{Error: httpserver.ErrUnauthorized.Error()})
 		return
 	}
 	key := r.Header.Get("Idempotency-Key")
@@ -169,14 +160,6 @@ func (s *server) acceptBody(w http.ResponseWriter, r *http.Request, key string) 
 
 func (s *server) tooLarge() error {
 	return fmt.Errorf("the body is larger than %d bytes: post it in parts", s.config.MaxBody)
-}
-
-func (s *server) isAuthorized(r *http.Request) bool {
-	if s.config.Token == "" {
-		return true
-	}
-	want, got := sha256.Sum256([]byte("Bearer "+s.config.Token)), sha256.Sum256([]byte(r.Header.Get("Authorization")))
-	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
 // readBody reads and decompresses the body. The status is for the response to an error.

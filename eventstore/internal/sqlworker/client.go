@@ -95,6 +95,7 @@ type Query struct {
 	Params   []Param
 	Limits   Limits
 	External []External
+	Parquet  bool // the rows are a Parquet file, for Rows.WriteStream
 }
 
 // An External table is one whose rows are not in the store.
@@ -140,7 +141,7 @@ func (c *Client) startQuery(ctx context.Context, q *Query, alone bool) (*Rows, e
 	if err != nil {
 		return nil, err
 	}
-	request := &queryRequest{Version: q.Version, Ends: q.Ends, SQL: q.SQL, Params: params, Limits: q.Limits}
+	request := &queryRequest{Version: q.Version, Ends: q.Ends, SQL: q.SQL, Params: params, Limits: q.Limits, Parquet: q.Parquet}
 	for _, e := range q.External {
 		request.External = append(request.External, externalTable{e.Name, e.Columns})
 	}

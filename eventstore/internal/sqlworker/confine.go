@@ -61,6 +61,7 @@ func fileCalls() []child.Rule {
 	for _, command := range []uint32{unix.F_SETLK, unix.F_GETLK} { // DuckDB locks the files that it writes
 		rules = append(rules, child.AllowArgument(unix.SYS_FCNTL, 1, command))
 	}
+	rules = append(rules, child.AllowArgument(unix.SYS_MKNODAT, 2, unix.S_IFIFO|0o600)) // pipes, for Parquet
 	return append(rules, child.Allow(
 		unix.SYS_OPENAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_READLINKAT, unix.SYS_GETDENTS64, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2,
 		unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_PWRITE64,

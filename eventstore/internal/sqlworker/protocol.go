@@ -17,7 +17,7 @@ import (
 
 // Each request has a socket of its own, which the parent passes to the worker. The parent
 // sends a request, rows of external tables, and endOfRequest. The worker answers with one
-// answer, with Arrow if there are rows, and with done or failed, and closes the socket. The
+// answer, with a stream if there are rows, and with done or failed, and closes the socket. The
 // parent closes its half for writing to cancel the request.
 //
 // A message is a kind (1 byte), a length (4 bytes) and so many bytes.
@@ -30,7 +30,7 @@ const (
 	endOfRequest
 	// From the worker.
 	columnsMessage // JSON of []resultColumn
-	arrowMessage   // a piece of an Arrow IPC stream
+	streamMessage  // a piece of an Arrow IPC stream, or of a Parquet file
 	filesMessage   // JSON of []Written
 	doneMessage    // JSON of outcome
 	failedMessage  // JSON of failure
@@ -136,6 +136,7 @@ type queryRequest struct {
 	Params   []jsonParam
 	Limits   Limits
 	External []externalTable
+	Parquet  bool `json:",omitempty"`
 }
 
 // Limits bound a query. Zero values are defaults.

@@ -117,6 +117,9 @@ func (s *session) answer(q *queryRequest, in *job) error {
 	if err != nil {
 		return err
 	}
+	if q.Parquet && len(last.steps) > 0 {
+		last.steps = last.steps[len(last.steps)-1:] // a file is written once
+	}
 	for i, step := range last.steps {
 		if err := s.createView(last.table, step); err != nil {
 			return err
@@ -202,6 +205,9 @@ func (s *session) execute(q *queryRequest, params []Param, enough int64, in *job
 	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
 	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
 		return false, err
+	}
+	if q.Parquet {
+		return true, s.sendParquet(q, params, in)
 	}
 	stmt, err := s.prepare(q.SQL, true)
 	if err != nil {
@@ -323,7 +329,7 @@ type arrowPieces struct{ out *messageWriter }
 
 // Write implements io.Writer.
 func (p arrowPieces) Write(b []byte) (int, error) {
-	return len(b), p.out.write(arrowMessage, b)
+	return len(b), p.out.write(streamMessage, b)
 }
 
 // explainError says in our words why the query ended.

@@ -21,7 +21,7 @@ type Rows struct {
 
 	columns []Column
 	types   []Type
-	rest    int // bytes of the current piece of Arrow that have not been read
+	rest    int // bytes of the current piece of the stream that have not been read
 	end     error
 	outcome outcome
 
@@ -53,7 +53,7 @@ func (r *Rows) readColumns() error {
 	return nil
 }
 
-// Read reads the Arrow stream out of the messages. It implements io.Reader for the decoder
+// Read reads the stream out of the messages. It implements io.Reader for the decoder
 // of the stream.
 func (r *Rows) Read(b []byte) (int, error) {
 	for r.rest == 0 {
@@ -64,7 +64,7 @@ func (r *Rows) Read(b []byte) (int, error) {
 		switch {
 		case err != nil:
 			r.end = err
-		case kind == arrowMessage:
+		case kind == streamMessage:
 			r.rest = size
 		default:
 			r.end = r.readEnd(kind, size)
@@ -166,8 +166,9 @@ func (r *Rows) Err() error { return r.err }
 // false.
 func (r *Rows) Truncated() bool { return r.outcome.Truncated }
 
-// WriteArrow writes the rows as an Arrow IPC stream. It is called instead of Next.
-func (r *Rows) WriteArrow(w io.Writer) error {
+// WriteStream writes the rows as an Arrow IPC stream, or as the Parquet file that
+// Query.Parquet asked for. It is called instead of Next.
+func (r *Rows) WriteStream(w io.Writer) error {
 	_, err := io.Copy(w, struct{ io.Reader }{r})
 	if r.end == nil { // the writer failed
 		return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,6 +66,7 @@ type worker struct {
 	log       *logFiles
 	blooms    blooms
 	memory    *memoryWatch
+	pipes     atomic.Int64 // that were made, for their names
 }
 
 // serve answers requests until the parent ends.

@@ -1,0 +1,67 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/internal/httpserver"
+)
+
+// closeTime is how long answers under way may take when the engine ends.
+const closeTime = 3 * time.Second
+
+// A listener answers POST /query on a port.
+type listener struct {
+	address net.Addr
+	http    *http.Server
+	serving sync.WaitGroup
+}
+
+// listen serves a handler where the configuration says.
+func listen(q config.Query, handler http.Handler, log *slog.Logger) (*listener, error) {
+	access := q.Access()
+	certificates, err := access.LoadCertificates()
+	if err != nil {
+		return nil, &event.PermanentError{Err: err, Hint: "check cert and key below query"}
+	}
+	port, err := access.Open(certificates)
+	if err != nil {
+		return nil, &event.PermanentError{Err: err, Hint: "choose another address for listen below query, or stop the program that has this one"}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/query", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if access.Authorized(w, r) {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		json.NewEncoder(w).Encode(eventstore.ErrorBody{Error: httpserver.ErrUnauthorized.Error()}) // the client may be gone
+	}))
+	l := &listener{address: port.Addr(), http: httpserver.New(mux, log)}
+	l.serving.Go(func() { _ = l.http.Serve(port) })
+	log.Info("answering SQL over HTTP", "address", l.address.String(), "path", "/query")
+	return l, nil
+}
+
+func (l *listener) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	err := l.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = l.http.Close()
+	}
+	l.serving.Wait()
+	return err
+}

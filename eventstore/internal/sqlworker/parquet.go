@@ -1,0 +1,130 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/internal/sqltext"
+)
+
+// parquetHead is how long the beginning of a Parquet file is, which says nothing about the
+// rows. It is held back until more comes, so that a query that fails at its first row has no
+// answer.
+const parquetHead = 4
+
+// sendParquet runs a query and sends its rows as a Parquet file. DuckDB writes it into a
+// pipe: the file takes no space, and the query is as fast as its reader.
+func (s *session) sendParquet(q *queryRequest, params []Param, in *job) error {
+	if q.Limits.Rows > 0 {
+		return &QueryError{Message: "a limit of rows is not kept in Parquet", Hint: "write LIMIT in the SQL"}
+	}
+	pipe, path, err := s.makePipe()
+	if err != nil {
+		return fmt.Errorf("make a pipe: %w", err)
+	}
+	defer os.Remove(path)
+	stmt, err := s.prepareParquet(q.SQL, path)
+	if err != nil {
+		_ = pipe.Close()
+		return err
+	}
+	sent := make(chan error, 1)
+	reader, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err == nil {
+		go func() { sent <- sendPipe(reader, in) }()
+		err = s.run(stmt, params)
+	} else {
+		sent <- err
+	}
+	duck.DestroyPrepare(&stmt) // which closes DuckDB's end of the pipe if it failed
+	_ = pipe.Close()
+	if failed := <-sent; err == nil {
+		err = failed
+	}
+	if err != nil {
+		return err
+	}
+	return in.out.writeJSON(doneMessage, outcome{})
+}
+
+// run executes a statement whose result does not matter.
+func (s *session) run(stmt duck.PreparedStatement, params []Param) error {
+	if err := bind(stmt, params); err != nil {
+		return err
+	}
+	var res duck.Result
+	defer duck.DestroyResult(&res)
+	if duck.ExecutePrepared(stmt, &res) == duck.StateError {
+		return duckError(duck.ResultError(&res))
+	}
+	return nil
+}
+
+// makePipe makes a named pipe where DuckDB may write. The file keeps it from its end until
+// DuckDB has opened it.
+func (s *session) makePipe() (*os.File, string, error) {
+	folder := s.worker.settings.temp()
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, "", err
+	}
+	path := filepath.Join(folder, fmt.Sprintf("pipe-%d", s.worker.pipes.Add(1)))
+	if err := unix.Mknodat(unix.AT_FDCWD, path, unix.S_IFIFO|0o600, 0); err != nil {
+		return nil, "", os.NewSyscallError("mknodat", err)
+	}
+	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		_ = os.Remove(path)
+	}
+	return pipe, path, err
+}
+
+// prepareParquet prepares a statement that has been checked to write its rows to a file.
+func (s *session) prepareParquet(sql, path string) (stmt duck.PreparedStatement, err error) {
+	checked, err := s.prepare(sql, true)
+	if err != nil {
+		return stmt, err
+	}
+	duck.DestroyPrepare(&checked)
+	parts := sqltext.Split(sql)
+	if len(parts) != 1 {
+		return stmt, errNotReading("the query is not one statement that only reads")
+	}
+	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, USE_TMP_FILE false)", parts[0].SQL, literal(path), rowGroupRows)
+	if duck.Prepare(s.conn.c, copied, &stmt) == duck.StateError {
+		err = duckError(duck.PrepareError(stmt))
+		duck.DestroyPrepare(&stmt)
+	}
+	return stmt, err
+}
+
+// sendPipe sends what comes out of a pipe until its end. It reads on when it cannot send:
+// DuckDB, which writes into the pipe, must not wait for ever.
+func sendPipe(pipe *os.File, in *job) error {
+	defer pipe.Close()
+	buffer := make([]byte, 256<<10)
+	n, err := io.ReadAtLeast(pipe, buffer, parquetHead+1)
+	if n <= parquetHead { // the query failed, and says why
+		_, _ = io.Copy(io.Discard, pipe)
+		return err
+	}
+	failed := in.out.writeJSON(columnsMessage, []resultColumn{})
+	for err == nil {
+		if failed == nil {
+			if failed = in.out.write(streamMessage, buffer[:n]); failed == nil {
+				failed = in.out.flush()
+			}
+		}
+		n, err = pipe.Read(buffer)
+	}
+	if err != io.EOF {
+		return err
+	}
+	return failed
+}

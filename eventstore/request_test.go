@@ -1,0 +1,245 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+)
+
+// post sends a request and returns the status and the answer.
+func post(t *testing.T, address, contentType, body string) (int, string, http.Header) {
+	t.Helper()
+	res, err := http.Post(address, contentType, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range res.Trailer {
+		res.Header[name] = values
+	}
+	return res.StatusCode, string(answer), res.Header
+}
+
+func TestRequests(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{Time: "time"})), 0,
+		`{"time":"2026-01-02T03:04:05Z","id":1,"name":"x"}`, `{"time":"2026-01-02T03:04:06Z","id":9007199254740993,"name":"it's"}`)
+	server := httptest.NewServer(Handler(s, Limits{Time: time.Minute}))
+	defer server.Close()
+	const types = `SELECT typeof($a) AS a, typeof($b) AS b, typeof($c) AS c, typeof($d) AS d, typeof($e) AS e, typeof($f) AS f`
+	for _, test := range []struct {
+		name, query, contentType, body string
+		status                         int
+		want                           string
+	}{
+		{"by place", "?format=csv", "application/json", `{"sql":"SELECT id FROM events WHERE name = ? AND id > $2","params":["it's", 1]}`, 200, "id\n9007199254740993\n"},
+		{"whole numbers", "?format=csv", "application/json", `{"sql":"SELECT name FROM events WHERE id = $id","params":{"id":9007199254740993}}`, 200, "name\nit's\n"},
+		{"types", "?format=csv", "application/json", `{"sql":"` + types + `","params":{"a":1,"b":1.5,"c":"1","d":true,"e":null,"f":{"type":"timestamp","value":"2026-01-02"}}}`, 200,
+			"a,b,c,d,e,f\nBIGINT,DOUBLE,VARCHAR,BOOLEAN,\"\"\"NULL\"\"\",TIMESTAMP\n"},
+		{"in the address", "?format=csv&param.id:int64=1&param.name=x", "", `SELECT id FROM events WHERE id = $id AND name = $name`, 200, "id\n1\n"},
+		{"text beside a number", "?format=csv&param.id=1", "", `SELECT id FROM events WHERE id = $id`, 200, "id\n1\n"},
+		{"text beside a time", "?format=csv&param.t=2026-01-02T03:04:06Z", "", `SELECT name FROM events WHERE time >= $t`, 200, "name\nit's\n"},
+		{"a text stays a text", "?format=csv", "application/json", `{"sql":"SELECT count(*) AS n FROM events WHERE name = $n","params":{"n":"' OR true --"}}`, 200, "n\n0\n"},
+		{"all in the body", "", "application/json", `{"sql":"SELECT i FROM range(9) t(i)","format":"ndjson","rows":2,"time":"5s","memory":"32MiB"}`, 200, "{\"i\":0}\n{\"i\":1}\n"},
+		{"too many", "", "application/json", `{"sql":"SELECT $1","params":[1,2]}`, 400, `{"error":"the query has 1 parameters, and 2 values are given"}` + "\n"},
+		{"unknown name", "", "application/json", `{"sql":"SELECT $a","params":{"b":1}}`, 400, `{"error":"the query has no parameter $b"}` + "\n"},
+		{"unknown type", "?param.a:number=1", "", `SELECT $a`, 400, `{"error":"parameter a: unknown type \"number\"","hint":"types are bool, int32, int64, float64, decimal, string, timestamp, json, bytes"}` + "\n"},
+		{"no number", "?param.a:int64=1.5", "", `SELECT $a`, 400, `{"error":"parameter a: \"1.5\" is not a whole number of 64 bits","hint":"types are bool, int32, int64, float64, decimal, string, timestamp, json, bytes"}` + "\n"},
+		{"number too wide", "", "application/json", `{"sql":"SELECT $1","params":[9223372036854775808]}`, 400, `{"error":"parameter 1: \"9223372036854775808\" is not a whole number of 64 bits","hint":"types are bool, int32, int64, float64, decimal, string, timestamp, json, bytes"}` + "\n"},
+		{"unknown key", "", "application/json", `{"SQL":"SELECT 1","parms":[]}`, 400, `{"error":"the body is not the JSON of a request: json: unknown field \"parms\"","hint":"send {\"sql\": \"…\", \"params\": {…}}, or the SQL alone as text/plain"}` + "\n"},
+		{"unknown setting", "?limit=1", "", `SELECT 1`, 400, `{"error":"unknown setting \"limit\": format, rows, time, memory and param.NAME are known"}` + "\n"},
+		{"time beyond the most", "?time=2m", "", `SELECT 1`, 400, `{"error":"the query asks for 2m0s, and may take 1m0s","hint":"raise time below query in the engine's configuration"}` + "\n"},
+		{"memory beyond the most", "?memory=1GiB", "", `SELECT 1`, 400, `{"error":"the query asks for 1024 MiB of memory, and may use 256 MiB","hint":"raise memory below query in the engine's configuration"}` + "\n"},
+		{"too little time", "?time=50ms", "", endless, 400, `{"error":"the query took longer than 50ms","hint":"narrow it by time"}` + "\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			status, body, _ := post(t, server.URL+test.query, test.contentType, test.body)
+			if status != test.status || body != test.want {
+				t.Errorf("got %d %s\nwant %d %s", status, body, test.status, test.want)
+			}
+		})
+	}
+}
+
+func TestTruncatedIsSaid(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	server := httptest.NewServer(Handler(s, Limits{}))
+	defer server.Close()
+	for rows, want := range map[string]string{"2": "true", "3": "false"} {
+		for _, format := range Formats()[:5] {
+			_, _, header := post(t, server.URL+"?rows="+rows+"&format="+string(format), "", `FROM range(3)`)
+			if got := header.Get("Perigee-Truncated"); got != want {
+				t.Errorf("%s rows of 3 as %s: %q", rows, format, got)
+			}
+		}
+	}
+}
+
+func TestBinaryFormats(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	server := httptest.NewServer(Handler(s, Limits{}))
+	defer server.Close()
+	status, body, _ := post(t, server.URL+"?format=arrow", "", `SELECT i, 'row ' || i AS name FROM range(100000) t(i);`)
+	reader, err := ipc.NewReader(strings.NewReader(body))
+	if status != 200 || err != nil {
+		t.Fatal(status, err)
+	}
+	rows := int64(0)
+	for reader.Next() {
+		rows += reader.RecordBatch().NumRows()
+	}
+	if reader.Err() != nil || rows != 100_000 {
+		t.Errorf("%d rows, %v", rows, reader.Err())
+	}
+	status, body, _ = post(t, server.URL+"?format=parquet&param.1:int64=100000", "", `SELECT i, 'row ' || i AS name FROM range($1) t(i); -- all`)
+	if status != 200 || !strings.HasPrefix(body, "PAR1") || !strings.HasSuffix(body, "PAR1") || len(body) < 100_000 {
+		t.Errorf("status %d, a Parquet file of %d bytes: %.200s", status, len(body), body)
+	}
+	for sql, want := range map[string]string{
+		`SELECT error('no')`:                    `{"error":"no"}`,
+		`SELECT nope`:                           `{"error":"Referenced column \"nope\" was not found`,
+		`COPY (SELECT 1) TO '/tmp/x'`:           `{"error":"the statement is not one that only reads"`,
+		`SELECT 1) TO '/tmp/x' (FORMAT csv) --`: `{"error":"syntax error`,
+		`SELECT 1; SELECT 2`:                    `{"error":"2 statements at once"`,
+		`SHOW QUERIES`:                          `{"error":"SHOW QUERIES is not answered as parquet"`,
+	} {
+		if status, body, _ := post(t, server.URL+"?format=parquet", "", sql); status != 400 || !strings.HasPrefix(body, want) {
+			t.Errorf("%s: %d %s", sql, status, body)
+		}
+	}
+	// A Parquet file that nobody reads does not hold the worker.
+	ctx, cancel := context.WithCancel(context.Background())
+	req, _ := http.NewRequestWithContext(ctx, "POST", server.URL+"?format=parquet", strings.NewReader(`SELECT hash(i) FROM range(1000000000) t(i)`))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	res.Body.Close()
+	waitForQueries(t, s, 0)
+	if got := ask(t, s, "SELECT 1"); got != "1" {
+		t.Errorf("afterwards SELECT 1 is %s", got)
+	}
+}
+
+// waitForQueries waits until so many queries run.
+func waitForQueries(t *testing.T, s *Store, n int) []QueryInfo {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		all := s.Queries()
+		if len(all) == n {
+			return all
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d queries run, want %d: %+v", len(all), n, all)
+		}
+	}
+}
+
+func TestDisconnectEndsAQuery(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	server := httptest.NewServer(Handler(s, Limits{}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		req, _ := http.NewRequestWithContext(ctx, "POST", server.URL, strings.NewReader(endless))
+		_, err := http.DefaultClient.Do(req)
+		done <- err
+	}()
+	waitForQueries(t, s, 1)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	waitForQueries(t, s, 0)
+}
+
+func TestShowAndKillQueries(t *testing.T) {
+	s, err := Open(t.TempDir(), Options{Queries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ended := make(chan error, 2)
+	for range 2 { // one runs and one waits: SHOW and KILL need no slot
+		go func() {
+			rows, err := s.Execute(context.Background(), Statement{SQL: endless, Client: "test"})
+			if err == nil {
+				for rows.Next() {
+				}
+				err = rows.Err()
+				rows.Close()
+			}
+			ended <- err
+		}()
+	}
+	waitForQueries(t, s, 2)
+	states := map[string]bool{}
+	for _, q := range waitForQueries(t, s, 2) {
+		states[q.State] = true
+	}
+	if !states["running"] {
+		t.Error("no query runs")
+	}
+	var shown []map[string]any
+	rows, err := s.Execute(context.Background(), Statement{SQL: "show queries;", Format: FormatJSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := Encode(&b, rows); err != nil || json.Unmarshal(b.Bytes(), &shown) != nil || len(shown) != 2 || shown[0]["sql"] != endless || shown[0]["client"] != "test" {
+		t.Errorf("%v: %s", err, b.String())
+	}
+	rows.Close()
+	for _, q := range waitForQueries(t, s, 2) {
+		if got := ask(t, s, "KILL "+Text(q.ID)); got != Text(q.ID) {
+			t.Errorf("KILL: %s", got)
+		}
+		if err := <-ended; err == nil || err.Error() != "the query was ended by KILL" {
+			t.Errorf("a killed query: %v", err)
+		}
+	}
+	if _, err := s.Query(context.Background(), "KILL 1"); err == nil || !strings.Contains(err.Error(), "no query has number 1") {
+		t.Error(err)
+	}
+	if got := ask(t, s, "SELECT count(*) FROM queries WHERE state = 'running' AND sql LIKE 'SELECT count%'"); got != "1" {
+		t.Errorf("the table queries has %s rows of itself", got)
+	}
+}
+
+func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range 4 {
+		go func() {
+			if rows, err := s.Query(ctx, endless); err == nil {
+				rows.Next()
+				rows.Close()
+			}
+		}()
+	}
+	waitForQueries(t, s, 4)
+	begin := time.Now()
+	if got := ask(t, s, "SELECT 1"); got != "1" || time.Since(begin) > 10*time.Second {
+		t.Errorf("%s after %v", got, time.Since(begin))
+	}
+	cancel()
+	waitForQueries(t, s, 0)
+}

@@ -1,0 +1,202 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// queriesTable is the name in SQL of the queries that run.
+const queriesTable = "queries"
+
+var (
+	showQueries = regexp.MustCompile(`(?i)^\s*SHOW\s+QUERIES\s*;?\s*$`)
+	killQuery   = regexp.MustCompile(`(?i)^\s*KILL\s+(?:QUERY\s+)?(\d+)\s*;?\s*$`)
+)
+
+// queries are the statements that run or wait.
+type queries struct {
+	mu   sync.Mutex
+	last uint64
+	all  map[uint64]*runningQuery
+}
+
+// A runningQuery is a statement that runs or waits.
+type runningQuery struct {
+	id      uint64
+	sql     string
+	client  string
+	limits  Limits
+	asked   time.Time
+	started atomic.Pointer[time.Time] // nil while it waits
+	rows    atomic.Int64              // that were read of its result
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+}
+
+func (q *queries) add(ctx context.Context, statement *Statement) *runningQuery {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last++
+	r := &runningQuery{id: q.last, sql: statement.SQL, client: statement.Client, limits: statement.Limits, asked: time.Now()}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	if q.all == nil {
+		q.all = map[uint64]*runningQuery{}
+	}
+	q.all[r.id] = r
+	return r
+}
+
+func (r *runningQuery) start() {
+	now := time.Now()
+	r.started.Store(&now)
+}
+
+func (q *queries) remove(r *runningQuery) {
+	r.cancel(nil)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.all, r.id)
+}
+
+// A QueryInfo describes a query that runs or waits for others.
+type QueryInfo struct {
+	ID      uint64    `json:"id"`
+	State   string    `json:"state"` // running or waiting
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"` // since then
+	Rows    int64     `json:"rows"`    // that the client has received; 0 in the formats arrow and parquet
+	Memory  int64     `json:"memory"`  // bytes that it may use
+	Time    float64   `json:"time"`    // seconds that it may take
+	Client  string    `json:"client"`
+	SQL     string    `json:"sql"`
+}
+
+// Queries lists the queries that run or wait, the oldest first.
+func (s *Store) Queries() []QueryInfo {
+	s.queries.mu.Lock()
+	defer s.queries.mu.Unlock()
+	all := []QueryInfo{}
+	for _, r := range s.queries.all {
+		info := QueryInfo{
+			ID: r.id, State: "waiting", Started: r.asked, Rows: r.rows.Load(), Memory: r.limits.Memory, Time: r.limits.Time.Seconds(),
+			Client: r.client, SQL: r.sql,
+		}
+		if at := r.started.Load(); at != nil {
+			info.State, info.Started = "running", *at
+		}
+		info.Seconds = time.Since(info.Started).Seconds()
+		info.Started = info.Started.UTC()
+		all = append(all, info)
+	}
+	slices.SortFunc(all, func(a, b QueryInfo) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// errKilled ends a query that KILL names.
+var errKilled = &QueryError{Message: "the query was ended by KILL"}
+
+// Kill ends a query. It reports whether there is one of this number.
+func (s *Store) Kill(id uint64) bool {
+	s.queries.mu.Lock()
+	r := s.queries.all[id]
+	s.queries.mu.Unlock()
+	if r != nil {
+		r.cancel(errKilled)
+	}
+	return r != nil
+}
+
+// queryColumns are those of SHOW QUERIES and of the table queries.
+func queryColumns() []ColumnInfo {
+	return []ColumnInfo{
+		{Name: "id", Type: "UBIGINT"}, {Name: "state", Type: "VARCHAR"}, {Name: "started", Type: "TIMESTAMP"}, {Name: "seconds", Type: "DOUBLE"},
+		{Name: "rows", Type: "BIGINT"}, {Name: "memory", Type: "BIGINT"}, {Name: "time", Type: "DOUBLE"}, {Name: "client", Type: "VARCHAR"}, {Name: "sql", Type: "VARCHAR"},
+	}
+}
+
+// queriesExternal is the table of queries.
+func (s *Store) queriesExternal() ExternalTable {
+	return ExternalTable{Name: queriesTable, Columns: queryColumns(), Rows: func() iter.Seq2[any, error] {
+		return func(yield func(any, error) bool) {
+			for _, q := range s.Queries() {
+				if !yield(q, nil) {
+					return
+				}
+			}
+		}
+	}}
+}
+
+// executeControl answers a statement about queries. It takes no slot and no worker, so
+// that it is answered when queries have them all. It returns nil for any other statement.
+func (s *Store) executeControl(q Statement) (*Rows, error) {
+	var rows *memoryRows
+	switch kill := killQuery.FindStringSubmatch(q.SQL); {
+	case kill != nil:
+		id, err := strconv.ParseUint(kill[1], 10, 64)
+		if err != nil || !s.Kill(id) {
+			return nil, &QueryError{Message: "no query has number " + kill[1], Hint: "SHOW QUERIES lists those that run"}
+		}
+		rows = &memoryRows{columns: []ColumnInfo{{Name: "killed", Type: "UBIGINT"}}, rows: [][]any{{id}}}
+	case showQueries.MatchString(q.SQL):
+		rows = &memoryRows{columns: queryColumns()}
+		for _, i := range s.Queries() {
+			rows.rows = append(rows.rows, []any{i.ID, i.State, i.Started, i.Seconds, i.Rows, i.Memory, i.Time, i.Client, i.SQL})
+		}
+	default:
+		return nil, nil
+	}
+	if q.Format.IsBinary() {
+		return nil, &QueryError{Message: fmt.Sprintf("%s is not answered as %s", strings.TrimSpace(q.SQL), q.Format), Hint: "ask for csv or json; SELECT * FROM queries is answered in every format"}
+	}
+	return &Rows{result: rows, format: q.Format, running: new(runningQuery), end: func() {}}, nil
+}
+
+// memoryRows is a result that is in memory.
+type memoryRows struct {
+	columns []ColumnInfo
+	rows    [][]any
+	row     []any
+}
+
+// Columns implements result.
+func (m *memoryRows) Columns() []ColumnInfo { return m.columns }
+
+// Next implements result.
+func (m *memoryRows) Next() bool {
+	if len(m.rows) == 0 {
+		return false
+	}
+	m.row, m.rows = m.rows[0], m.rows[1:]
+	return true
+}
+
+// Row implements result.
+func (m *memoryRows) Row() []any { return m.row }
+
+// Err implements result.
+func (m *memoryRows) Err() error { return nil }
+
+// Truncated implements result.
+func (m *memoryRows) Truncated() bool { return false }
+
+// WriteStream implements result. executeControl refuses the formats that need it.
+func (m *memoryRows) WriteStream(io.Writer) error {
+	return errors.New("eventstore: rows in memory are not encoded")
+}
+
+// Close implements result.
+func (m *memoryRows) Close() error { return nil }

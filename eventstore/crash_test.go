@@ -113,6 +113,7 @@ func workAndKill(t *testing.T, folder string, n int, more time.Duration) (said [
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "error") || strings.HasPrefix(lines.Text(), "failed") {
 			t.Errorf("the process says %q", lines.Text())
+			break
 		}
 		said = append(said, lines.Text())
 		if len(said) == n {

@@ -49,6 +49,7 @@ type Client struct {
 	mu      sync.Mutex
 	closed  bool
 	closing chan struct{}
+	started int
 	queries *process // nil if none runs
 	writer  *process
 	others  map[*process]bool // workers of one query each, and those that get no more

@@ -42,7 +42,8 @@ type process struct {
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(writer bool) (*process, error) {
-	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Writer: writer, Memory: c.options.Memory, Threads: c.options.Threads}}
+	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: c.options.Memory, Threads: c.options.Threads}}
+	c.started++
 	if err := p.start(&c.starter); err != nil {
 		return nil, fmt.Errorf("eventstore: start a SQL worker: %w", err)
 	}
@@ -85,7 +86,7 @@ func (p *process) start(starter *child.Starter) error {
 	go func() {
 		p.state, _ = p.process.Wait()
 		p.stderr.Finish()
-		_ = os.RemoveAll(p.settings.temp()) // before the next one is started
+		_ = os.RemoveAll(p.settings.temp())
 		close(p.exited)
 		starter.Ended()
 		p.client.forget(p)

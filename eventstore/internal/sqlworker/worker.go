@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,18 +26,20 @@ const workerVariable = "PERIGEE_SQL_WORKER"
 // settings are what a worker needs to know from its start.
 type settings struct {
 	Folder  string // of the store
+	Number  int    // of the worker, among those that the client has started
 	Writer  bool   // writes Parquet files, at low priority, instead of answering queries
 	Memory  int64  // bytes that all requests together may need
 	Threads int    // that one request may use
 }
 
-// temp is where a worker may write. The parent removes it when the worker has ended.
+// temp is where a worker may write. The parent removes it when the worker has ended, when
+// another may have taken its place.
 func (s settings) temp() string {
 	name := "query"
 	if s.Writer {
 		name = "write"
 	}
-	return filepath.Join(s.Folder, "temp", name)
+	return filepath.Join(s.Folder, "temp", name+"-"+strconv.Itoa(s.Number))
 }
 
 // controlFile is the descriptor of the socket that brings the sockets of requests.

@@ -63,7 +63,7 @@ func TestSegment(t *testing.T) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(f.path, "temp", "write", "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(f.path, "temp", "write-*", "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	f.seal(2)
@@ -167,4 +167,32 @@ func TestPredicates(t *testing.T) {
 	} else if q, _ := errors.AsType[*QueryError](err); q == nil || q.Line != 1 || q.Column != 1 {
 		t.Errorf("%#v", err)
 	}
+}
+
+// TestReplacedWriter ends a writer while the one in its place writes already: what that has
+// written stays.
+func TestReplacedWriter(t *testing.T) {
+	c := newFolder(t, Options{}).client
+	start := func() *process {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p, err := c.start(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	old, now := start(), start()
+	file := filepath.Join(now.settings.temp(), "file")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old.end()
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	now.end()
 }

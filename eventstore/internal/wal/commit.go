@@ -67,7 +67,7 @@ func (l *Log) beginNext() error {
 	}
 	if old := l.active; old != nil {
 		l.previousEnd = old.end
-		l.finishing.Go(func() { finishFile(old) })
+		l.finishing.Go(func() { l.finishFile(old) })
 	}
 	l.active, l.next = next, next.number+1
 	l.publishActive()
@@ -84,7 +84,7 @@ func (l *Log) takeNext() (*file, error) {
 			return prepared.file, nil
 		}
 	}
-	return prepareFile(l.folder, l.options.Store, l.next, l.options.FileSize)
+	return l.prepareFile(l.next)
 }
 
 // prepareNext prepares the file after the active one, so that no commit waits for it.
@@ -92,19 +92,21 @@ func (l *Log) prepareNext() {
 	prepared, number := make(chan preparedFile, 1), l.next
 	l.preparing = prepared
 	go func() {
-		next, err := prepareFile(l.folder, l.options.Store, number, l.options.FileSize)
+		next, err := l.prepareFile(number)
 		prepared <- preparedFile{next, err}
 	}()
 }
 
 // finishFile marks a closed file as such, so that the loss of the next one is found out, and
-// gives back the room that it did not need. What fails is of no consequence: the first
-// commit of the next file records the end of this one.
-func finishFile(f *file) {
+// gives back the room that it did not need, if that is much. What fails is of no consequence:
+// the first commit of the next file records the end of this one.
+func (l *Log) finishFile(f *file) {
 	closed := (&mark{kind: endMark, at: time.Now()}).appendFrame(nil)
 	stamp(closed, trailer{commit: f.end, offset: f.end, key: f.key})
 	if _, err := f.WriteAt(closed, f.end); err == nil {
-		_ = f.Truncate(f.end + int64(len(closed)))
+		if end := f.end + int64(len(closed)); end < l.options.FileSize*3/4 {
+			_ = f.Truncate(end)
+		}
 		_ = syncData(f.File)
 	}
 	_ = f.Close()

@@ -21,6 +21,7 @@ import (
 //
 //	00000000000000000007.log a file of the log
 //	next                     one that is being prepared
+//	spare                    one that was removed, to become the next
 //
 // A file begins with a header:
 //
@@ -34,11 +35,12 @@ import (
 //	 72 zeros
 //	124 CRC-32C of all before
 //
-// Frames follow, each at a multiple of 8, and zeros up to the size to which the file was
-// made. The header is durable before the file has its name.
+// Frames follow, each at a multiple of 8. Behind the last one there are zeros, or frames of
+// the file that it was before. The header is durable before the file has its name.
 const (
-	suffix   = ".log"
-	nextName = "next"
+	suffix    = ".log"
+	nextName  = "next"
+	spareName = "spare"
 
 	magic    = "perigwal"
 	format   = 1
@@ -127,19 +129,24 @@ func (f *file) hasEntries() bool { return f.end > headerSize }
 // name returns the file's name, which it did not have when it was prepared.
 func (f *file) name() string { return filepath.Base(Path("", f.number)) }
 
-// prepareFile makes an empty file with room for size bytes, under the name of one that is
-// being prepared.
-func prepareFile(folder, store string, number uint64, size int64) (*file, error) {
-	path := filepath.Join(folder, nextName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+// prepareFile makes an empty file with a number, and room for the usual number of bytes,
+// under the name of one that is being prepared. A spare file is better than a new one: a sync
+// of blocks that were written before does not wait for the journal of the file system, and
+// so not for what others write.
+func (l *Log) prepareFile(number uint64) (*file, error) {
+	path := filepath.Join(l.folder, nextName)
+	if err := l.takeSpare(path); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	h := header{number: number, created: time.Now(), store: store}
+	h := header{number: number, created: time.Now(), store: l.options.Store}
 	var key [8]byte
 	_, _ = rand.Read(key[:]) // never fails
 	h.key = binary.LittleEndian.Uint64(key[:])
-	if err = allocate(f, size); err == nil {
+	if err = allocate(f, l.options.FileSize); err == nil {
 		_, err = f.WriteAt(h.encode(), 0)
 	}
 	if err == nil {
@@ -149,6 +156,43 @@ func prepareFile(folder, store string, number uint64, size int64) (*file, error)
 		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
 	return &file{File: f, number: number, key: h.key, end: headerSize}, nil
+}
+
+// takeSpare gives the spare file the name of one that is being prepared, if there is one, and
+// removes what has that name now.
+func (l *Log) takeSpare(path string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.hasSpare {
+		return removeIfThere(path)
+	}
+	l.hasSpare = false
+	return os.Rename(filepath.Join(l.folder, spareName), path)
+}
+
+// discardFile removes a file of the log, or keeps it as the spare one. The caller holds mu.
+func (l *Log) discardFile(number uint64) error {
+	path := Path(l.folder, number)
+	if info, err := os.Stat(path); err == nil && !l.hasSpare && !l.isClosed && info.Size() >= l.options.FileSize && info.Size() < 2*l.options.FileSize {
+		if err := os.Rename(path, filepath.Join(l.folder, spareName)); err != nil {
+			return err
+		}
+		l.hasSpare = true
+		return nil
+	}
+	return removeIfThere(path)
+}
+
+// removeUnused removes what only takes room while the log is closed.
+func removeUnused(folder string) error {
+	return errors.Join(removeIfThere(filepath.Join(folder, nextName)), removeIfThere(filepath.Join(folder, spareName)))
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // nameFile gives a prepared file its name, which is durable then.

@@ -31,8 +31,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -113,6 +111,7 @@ type Log struct {
 
 	mu       sync.Mutex
 	isClosed bool
+	hasSpare bool          // there is a spare file
 	files    []FileEnd     // by number
 	changed  chan struct{} // closed by the next commit; nil if nobody waits
 	damage   []Damage
@@ -247,17 +246,10 @@ func (l *Log) RemoveBefore(first uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.files) > 0 && l.files[0].Closed && l.files[0].Number < first {
-		if err := removeFile(l.folder, l.files[0].Number); err != nil {
-			return err
+		if err := l.discardFile(l.files[0].Number); err != nil {
+			return fmt.Errorf("remove a file of the event log: %w", err)
 		}
 		l.files = slices.Clone(l.files[1:])
-	}
-	return nil
-}
-
-func removeFile(folder string, number uint64) error {
-	if err := os.Remove(Path(folder, number)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove a file of the event log: %w", err)
 	}
 	return nil
 }
@@ -277,10 +269,12 @@ func (l *Log) Close() error {
 		if l.preparing != nil {
 			if next := <-l.preparing; next.file != nil {
 				_ = next.file.Close()
-				_ = os.Remove(filepath.Join(l.folder, nextName)) // it would only take room
 			}
 		}
 		l.finishing.Wait()
+		if !l.options.ReadOnly {
+			_ = removeUnused(l.folder)
+		}
 		if l.active != nil {
 			_ = l.active.Close() // everything in it is durable
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -321,6 +322,64 @@ func TestRemoveBefore(t *testing.T) {
 	l, _ = reopen(t, nil, folder, o)
 	if _, err := os.Stat(Path(folder, 3)); !errors.Is(err, os.ErrNotExist) || l.Ends()[0].Number != 4 {
 		t.Errorf("file 3: %v; the files are %+v", err, l.Ends())
+	}
+}
+
+// TestSpareFile removes files, of which later ones are made: nothing of what they held comes
+// back, neither while the log is open nor afterwards, and a reader hears what has happened.
+func TestSpareFile(t *testing.T) {
+	folder := t.TempDir()
+	o := small
+	l := open(t, folder, o)
+	stat := func(number uint64) os.FileInfo {
+		info, err := os.Stat(Path(folder, number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	n := 0
+	fill := func(number uint64) {
+		for l.End().File <= number {
+			put(t, l, n, 20)
+			n++
+		}
+	}
+	fill(1)
+	reader, err := OpenReader(folder, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if _, err := reader.Next(l.Ends()[0].End); err != nil {
+		t.Fatal(err)
+	}
+	removed := stat(1)
+	if err := l.RemoveBefore(2); err != nil {
+		t.Fatal(err)
+	}
+	fill(3) // file 2 was made before
+	if number := l.End().File; !os.SameFile(removed, stat(3)) && !os.SameFile(removed, stat(number)) {
+		t.Errorf("neither file 3 nor file %d is what was file 1", number)
+	}
+	reader.SeekTo(FirstFrame)
+	reader.window = window{file: reader.file}
+	if _, err := reader.Next(1 << 10); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("read from a removed file: %v", err)
+	}
+	o.First = 2
+	there := entries(t, l)
+	l, visited := reopen(t, l, folder, o)
+	if !slices.Equal(visited, there) {
+		t.Errorf("visited %v, and %v were durable", visited, there)
+	}
+	put(t, l, n, 1)
+	if l, visited = reopen(t, l, folder, o); !slices.Equal(visited, append(there, n)) {
+		t.Errorf("visited %v, and %v were durable", visited, append(there, n))
+	}
+	_ = l.Close()
+	if files, err := os.ReadDir(folder); err != nil || strings.Contains(fmt.Sprint(files), spareName) || strings.Contains(fmt.Sprint(files), nextName) {
+		t.Errorf("closed, the folder has %v, %v", files, err)
 	}
 }
 

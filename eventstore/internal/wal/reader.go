@@ -52,8 +52,9 @@ func (r *Reader) readHeader(number uint64) (header, error) {
 }
 
 // Next returns the next entry before offset until, which is an End of the file: io.EOF says
-// that there is none. The entry is valid until the next call. A frame that is not whole is
-// frame.ErrDamaged; SeekTo the end of the damaged part goes on behind it.
+// that there is none. The entry is valid until the next call. os.ErrNotExist says that the
+// log has removed the file meanwhile. A frame that is not whole is frame.ErrDamaged; SeekTo
+// the end of the damaged part goes on behind it.
 func (r *Reader) Next(until int64) (*Entry, error) {
 	r.window.limit = until // what is behind may not be written yet
 	for r.offset < until {
@@ -62,7 +63,7 @@ func (r *Reader) Next(until int64) (*Entry, error) {
 			err = r.entry.Decode(record)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: offset %d: %w", r.file.Name(), r.offset, err)
+			return nil, r.explain(err)
 		}
 		r.at = r.offset
 		r.offset += size
@@ -71,6 +72,17 @@ func (r *Reader) Next(until int64) (*Entry, error) {
 		}
 	}
 	return nil, io.EOF
+}
+
+// explain tells why no entry can be read.
+func (r *Reader) explain(err error) error {
+	h := make([]byte, headerSize)
+	if _, readErr := r.file.ReadAt(h, 0); readErr == nil {
+		if now, parseErr := parseHeader(h, r.header.number); parseErr != nil || now.key != r.header.key {
+			err = fmt.Errorf("it was removed: %w", os.ErrNotExist) // and is another file of the log now
+		}
+	}
+	return fmt.Errorf("%s: offset %d: %w", r.file.Name(), r.offset, err)
 }
 
 // Position returns where the entry that Next has returned begins.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/perigeedb/perigee/internal/durable"
@@ -75,7 +74,7 @@ func (l *Log) openFiles() (files []*scannedFile, err error) {
 		if err := durable.MkdirAll(l.folder, 0o700); err != nil {
 			return nil, err
 		}
-		if err := os.Remove(filepath.Join(l.folder, nextName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := removeUnused(l.folder); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +86,7 @@ func (l *Log) openFiles() (files []*scannedFile, err error) {
 	for _, number := range numbers {
 		if number < l.options.First {
 			if !l.options.ReadOnly {
-				err = errors.Join(err, removeFile(l.folder, number))
+				err = errors.Join(err, removeIfThere(Path(l.folder, number)))
 			}
 			continue
 		}

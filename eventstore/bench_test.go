@@ -34,7 +34,7 @@ func BenchmarkStorage(b *testing.B) {
 			if err := buffer.extract(p.table, out); err != nil {
 				b.Fatal(err)
 			}
-			if err := p.table.installSchema(buffer.schema); err != nil {
+			if err := p.table.installSchema(context.Background(), buffer.schema); err != nil {
 				b.Fatal(err)
 			}
 			b.SetBytes(int64(len(out.Data)))

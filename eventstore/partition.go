@@ -100,7 +100,7 @@ func (p *Partition) Append(ctx context.Context, out *event.Output) error {
 		return err
 	}
 	defer p.table.holdSchema(b.schema.Version)()
-	if err := p.table.installSchema(b.schema); err != nil {
+	if err := p.table.installSchema(ctx, b.schema); err != nil {
 		return err
 	}
 	return p.appendExtracted(ctx, out, b)

@@ -224,6 +224,30 @@ func TestUnusedVersionsGo(t *testing.T) {
 	}
 }
 
+// TestVersionsAreBounded has each event bring a new column or widen one: queries and the
+// manifest must not pay for every version.
+func TestVersionsAreBounded(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	table := openTable(t, s, TableConfig{})
+	p := take(t, table)
+	const columns = versionsMax
+	for i := range uint64(columns) {
+		for n, value := range []string{"1", `"x"`} {
+			appendDocs(t, p, 2*i+uint64(n), fmt.Sprintf(`{"id":1,"c%d":%s}`, i, value))
+		}
+		table.mu.Lock()
+		for file, versions := range table.schemasOf {
+			if len(versions) > versionsMax {
+				t.Fatalf("file %d of the log has %d versions of the schema, want at most %d", file, len(versions), versionsMax)
+			}
+		}
+		table.mu.Unlock()
+	}
+	if got := ask(t, s, `SELECT count(*), sum(id), count(c0), count(c63) FROM events`); got != "128,128,2,2" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestEventsWithoutFields(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{}`, `{}`)

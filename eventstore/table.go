@@ -3,6 +3,7 @@
 package eventstore
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -157,7 +158,7 @@ func (t *Table) configure(name string, c TableConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := t.installSchema(wanted); err != nil {
+	if err := t.installSchema(context.Background(), wanted); err != nil {
 		return err
 	}
 	have := *t.store.current().TableByID(t.id)
@@ -235,11 +236,20 @@ func (t *Table) growSchema(s *schema, report document.Report, b *buffer) *schema
 	return t.schema
 }
 
+// versionsMax is how many versions of a table's schema the log may have before its file is
+// closed: a query unites the rows of each, and the manifest has them all.
+const versionsMax = 64
+
 // installSchema brings a version of the schema into the manifest, before the first frame
 // has it.
-func (t *Table) installSchema(s *schema) error {
+func (t *Table) installSchema(ctx context.Context, s *schema) error {
 	if t.store.current().TableByID(t.id).Schema(s.Version) != nil {
 		return nil
+	}
+	if t.versionsInLog() >= versionsMax {
+		if err := t.store.log.Rotate(ctx); err != nil {
+			return err
+		}
 	}
 	return t.store.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.id)
@@ -254,6 +264,17 @@ func (t *Table) installSchema(s *schema) error {
 		entry.NextColumn = max(entry.NextColumn, s.nextColumn)
 		return nil
 	}, nil)
+}
+
+// versionsInLog returns how many versions of the schema the files of the log have, counted
+// for each file.
+func (t *Table) versionsInLog() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, versions := range t.schemasOf {
+		n += len(versions)
+	}
+	return n
 }
 
 // A buffer is used for one output at a time.

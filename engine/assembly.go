@@ -80,10 +80,17 @@ func newShared() *shared {
 
 // Assemble creates the sources, scripts and sinks that c names. It connects to no
 // server except the hosts that code is loaded from, writes nothing, and returns every
-// fault that can be found that way, as config.Errors where the faults have places. The
-// caller closes the Assembly.
+// fault that can be found that way, as config.Errors where the faults have places. It
+// configures the services. The caller closes the Assembly.
 func Assemble(ctx context.Context, c *config.Config, opts Options) (*Assembly, error) {
-	return assemble(ctx, c, opts.withDefaults(), newShared())
+	a, err := assemble(ctx, c, opts.withDefaults(), newShared())
+	if err != nil {
+		return nil, err
+	}
+	if err := opts.configureServices(a.Config); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
 }
 
 func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*Assembly, error) {

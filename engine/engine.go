@@ -90,8 +90,21 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+func (o *Options) configureServices(c *config.Config) error {
+	for _, s := range o.Services {
+		if err := s.Configure(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // A Service shares the data folder and the life of an engine.
 type Service interface {
+	// Configure gives the service the configuration, before Start and when Reload changes
+	// it, before pipelines start. After an error the configuration is refused, and the
+	// service goes on with the one before.
+	Configure(c *config.Config) error
 	// Start is called by Open, before any pipeline runs. An error ends Open; Close is
 	// then called too.
 	Start(h Host) error
@@ -187,6 +200,9 @@ func (e *Engine) open(a *Assembly) error {
 		return err
 	}
 	e.closers = append(e.closers, e.deadLetters)
+	if err := e.opts.configureServices(a.Config); err != nil {
+		return err
+	}
 	routes := map[string]http.Handler{}
 	for _, s := range e.opts.Services {
 		e.closers = append(e.closers, s)

@@ -42,6 +42,8 @@ func (k *Kinds) names() config.Known {
 		Sinks:     namesOf(k.Sinks, sinkName),
 		Languages: namesOf(k.Languages, languageName),
 		Types:     namesOf(computed.Types(), event.Type.String),
+
+		ColumnTypes: event.TypeNames(),
 	}
 }
 

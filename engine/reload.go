@@ -48,6 +48,9 @@ func (e *Engine) Reload(ctx context.Context, c *config.Config) (*Changes, error)
 	if err := e.checkFixed(a.Config); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
+	if err := e.opts.configureServices(a.Config); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
 	return e.replace(ctx, a)
 }
 

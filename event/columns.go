@@ -1,6 +1,11 @@
 package event
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // A Type is what a column holds. Its zero value is no type.
 type Type uint8
@@ -63,12 +68,117 @@ func (t *Type) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// A Unit says how the times of a column are spelled. RFC 3339 is always understood.
+type Unit uint8
+
+const (
+	Seconds      Unit = iota // a number counts seconds since 1970-01-01T00:00:00Z
+	Milliseconds             // or milliseconds
+	Microseconds
+	Nanoseconds
+	TextOnly // a number is no time
+)
+
+var unitNames = [...]string{Seconds: "s", Milliseconds: "ms", Microseconds: "us", Nanoseconds: "ns", TextOnly: "text"}
+
+func (u Unit) String() string {
+	if int(u) >= len(unitNames) {
+		return fmt.Sprintf("unit(%d)", uint8(u))
+	}
+	return unitNames[u]
+}
+
+// ParseUnit is the inverse of Unit.String.
+func ParseUnit(name string) (Unit, bool) {
+	i := slices.Index(unitNames[:], name)
+	return Unit(max(i, 0)), i >= 0
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (u Unit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (u *Unit) UnmarshalText(text []byte) error {
+	parsed, ok := ParseUnit(string(text))
+	if !ok {
+		return fmt.Errorf("unknown unit %q", text)
+	}
+	*u = parsed
+	return nil
+}
+
+// Digits says which decimal numbers a column holds: those with at most Scale digits after
+// the point and Precision-Scale before it.
+type Digits struct {
+	Precision uint8
+	Scale     uint8
+}
+
+// exponentMax is beyond what the digits of any document make up for.
+const exponentMax = 1 << 40
+
+// PrecisionMax is the largest Precision.
+const PrecisionMax = 38
+
+// String returns the digits as SQL has them behind DECIMAL: (18,2).
+func (d Digits) String() string {
+	if d == (Digits{}) {
+		return ""
+	}
+	return fmt.Sprintf("(%d,%d)", d.Precision, d.Scale)
+}
+
+// Holds reports whether a JSON number has no digit outside of d.
+func (d Digits) Holds(number []byte) bool {
+	digits, exponent := 0, 0 // of the number as 0.digits·10^exponent
+	trailing := 0            // zeros at the end of digits
+	point, any := false, false
+	for i, c := range number {
+		switch {
+		case c == '.':
+			point = true
+		case c == 'e' || c == 'E':
+			e, err := strconv.Atoi(strings.TrimPrefix(string(number[i+1:]), "+"))
+			if err != nil || e > exponentMax || e < -exponentMax {
+				return !any
+			}
+			exponent += e
+			return d.hold(digits-trailing, exponent, any)
+		case c >= '0' && c <= '9':
+			if c != '0' {
+				any = true
+			}
+			switch {
+			case any && !point:
+				exponent++
+			case !any && point:
+				exponent--
+			}
+			if any {
+				digits++
+				trailing++
+				if c != '0' {
+					trailing = 0
+				}
+			}
+		}
+	}
+	return d.hold(digits-trailing, exponent, any)
+}
+
+// hold is Holds for the number 0.digits·10^exponent.
+func (d Digits) hold(digits, exponent int, any bool) bool {
+	return !any || exponent <= int(d.Precision)-int(d.Scale) && digits-exponent <= int(d.Scale)
+}
+
 // A Column says which field of a document becomes a column, and as what.
 type Column struct {
 	Name     string   // of the column
 	Path     []string // keys from the document's root to the field
 	Type     Type
-	Required bool // a missing field or null is an error instead of a null
+	Unit     Unit   // of a Timestamp
+	Digits   Digits // of a Decimal; zero means any number
+	Required bool   // a missing field or null is an error instead of a null
 }
 
 // Columns holds typed columns for the rows of one Output.

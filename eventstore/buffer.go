@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -34,12 +35,14 @@ func (b *buffer) useSchema(s *schema) {
 	for i, c := range s.Columns {
 		if c.Type != 0 {
 			b.spec, b.ids = append(b.spec, i), append(b.ids, c.ID)
-			spec = append(spec, event.Column{Name: c.Name, Path: c.Path, Type: c.Type, Required: c.Required})
+			spec = append(spec, event.Column{Name: c.Name, Path: c.Path, Type: c.Type, Unit: c.Unit, Required: c.Required})
 		}
 	}
 	b.ids = append(b.ids, manifest.RestID)
 	b.extractor = document.NewExtractor(spec)
-	b.extractor.ReportUnknown()
+	if s.unknown != manifest.DropUnknown {
+		b.extractor.ReportUnknown()
+	}
 }
 
 // extract fills the columns from out with the table's newest schema, which it grows
@@ -52,6 +55,7 @@ func (b *buffer) extract(t *Table, out *event.Output) error {
 		if err != nil {
 			return fmt.Errorf("eventstore: extract columns: %w", err)
 		}
+		b.checkDigits(&report)
 		if rejected := b.rejectedRows(report); rejected != nil {
 			return rejected
 		}
@@ -64,6 +68,26 @@ func (b *buffer) extract(t *Table, out *event.Output) error {
 			return fmt.Errorf("eventstore: no column type holds row %d: %s", report.Rejected[0].Row, report.Rejected[0].Reason)
 		}
 		return b.collectRest(out, report.Unknown)
+	}
+}
+
+// checkDigits adds to a report the decimals that have more digits than their column.
+func (b *buffer) checkDigits(report *document.Report) {
+	for i, at := range b.spec {
+		c, v := &b.schema.Columns[at], &b.columns.Vectors[i]
+		if c.Digits == (event.Digits{}) {
+			continue
+		}
+		before := len(report.Rejected)
+		for row := range b.columns.Rows {
+			if text := v.Text(row); v.Null[row] == 0 && !c.Digits.Holds(text) {
+				report.Rejected = append(report.Rejected, document.Rejected{Row: row, Column: i, Kind: document.Float,
+					Reason: fmt.Sprintf("column %s wants decimal%s, got %s, which has digits outside of that", c.Name, c.Digits, text)})
+			}
+		}
+		if len(report.Rejected) > before {
+			slices.SortStableFunc(report.Rejected, func(x, y document.Rejected) int { return x.Row - y.Row })
+		}
 	}
 }
 
@@ -88,8 +112,7 @@ func (b *buffer) rejectedRows(report document.Report) error {
 }
 
 // collectRest gathers the fields without a column of their own into _rest. It takes
-// the slow way through encoding/json, because a table gets here only beyond columnsMax
-// columns.
+// the slow way through encoding/json.
 func (b *buffer) collectRest(out *event.Output, unknown []document.Field) error {
 	b.rest.Null, b.rest.Bytes, b.rest.Ends = b.rest.Null[:0], b.rest.Bytes[:0], b.rest.Ends[:0]
 	left := map[string]bool{}

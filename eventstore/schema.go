@@ -30,6 +30,7 @@ const (
 type schema struct {
 	manifest.Schema
 	nextColumn int32 // the ID of the next column
+	unknown    manifest.Unknown
 }
 
 type column = manifest.Column
@@ -39,7 +40,7 @@ func newSchema() *schema { return &schema{nextColumn: manifest.RestID + 1} }
 
 // schemaOf returns the newest schema of a table in the manifest.
 func schemaOf(t *manifest.Table) *schema {
-	return &schema{Schema: *t.Current(), nextColumn: t.NextColumn}
+	return &schema{Schema: *t.Current(), nextColumn: t.NextColumn, unknown: t.Unknown}
 }
 
 // clone returns the next version, to be changed by the caller.
@@ -66,32 +67,38 @@ func (s *schema) field(key string) int {
 }
 
 // declare adds what a configuration declares. A field inside an object brings
-// the object along as a column, so that the rest of it is kept too.
+// the object along as a column, so that the rest of it is kept too, unless what is not
+// declared is dropped.
 func (s *schema) declare(columns []event.Column) error {
 	for _, want := range columns {
 		if i := s.find(want.Name); i >= 0 {
-			if have := &s.Columns[i]; have.Type != want.Type || !slices.Equal(have.Path, want.Path) {
+			if have := &s.Columns[i]; have.Type != want.Type || have.Digits != want.Digits || !slices.Equal(have.Path, want.Path) {
 				return configError("a column keeps its type: declare it under another name",
 					"column %s is declared as %s of field %s, but the table has it as %s of field %s",
-					want.Name, want.Type, strings.Join(want.Path, "."), have.Type, strings.Join(have.Path, "."))
+					want.Name, want.Type.String()+want.Digits.String(), strings.Join(want.Path, "."), have.Type.String()+have.Digits.String(), strings.Join(have.Path, "."))
 			}
-			s.Columns[i].Required, s.Columns[i].Declared = want.Required, true
+			s.Columns[i].Required, s.Columns[i].Unit, s.Columns[i].Declared = want.Required, want.Unit, true
 			continue
 		}
-		s.addColumn(column{Name: want.Name, Path: want.Path, Type: want.Type, Required: want.Required, Declared: true})
+		s.addColumn(column{Name: want.Name, Path: want.Path, Type: want.Type, Unit: want.Unit, Digits: want.Digits, Required: want.Required, Declared: true})
 	}
 	for _, want := range columns {
-		if top := want.Path[0]; s.field(top) < 0 {
+		if top := want.Path[0]; s.field(top) < 0 && s.unknown != manifest.DropUnknown {
 			s.addColumn(column{Name: s.name(top), Path: []string{top}, Type: event.JSON})
 		}
 	}
 	return nil
 }
 
+// canAdd reports whether a field gets a column.
+func (s *schema) canAdd(key string) bool {
+	return s.unknown == manifest.AddUnknown && len(s.Columns) < columnsMax && len(key) <= keyMax
+}
+
 // add makes a column for a field that has none, or notes that it has to do
 // without one.
 func (s *schema) add(key string, kinds document.Kind) {
-	if len(s.Columns) >= columnsMax || len(key) > keyMax {
+	if !s.canAdd(key) {
 		s.Rest = s.Rest || kinds != document.Null
 		return
 	}
@@ -167,7 +174,7 @@ func (s *schema) grownFor(report document.Report, cols *event.Columns, spec []in
 	}
 	for _, field := range report.Unknown {
 		if i := next.field(field.Name); i < 0 {
-			if len(next.Columns) < columnsMax && len(field.Name) <= keyMax || field.Kinds != document.Null && !next.Rest {
+			if next.canAdd(field.Name) || field.Kinds != document.Null && !next.Rest {
 				grow().add(field.Name, field.Kinds)
 			}
 		} else if field.Kinds != document.Null {

@@ -3,8 +3,10 @@
 package eventstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,18 +21,36 @@ import (
 // A TableConfig says what a table must have.
 type TableConfig struct {
 	// Time names the column of the event's own time, whose field must be there
-	// in every event: RFC 3339, or Unix seconds. "" means that the table has none.
-	Time string
+	// in every event: RFC 3339, or a number of TimeUnit. "" means that the table has none.
+	Time     string
+	TimeUnit event.Unit
 	// Event names the column of the event's name, by which files are sorted and found.
 	// "" means that the table has none.
 	Event string
 	// Retention is the age, by the event's own time, from which on rows are removed. 0
 	// keeps them for ever.
 	Retention time.Duration
+	// Sort names the columns that files are sorted by; without names, Event and Time.
+	Sort []string
+	// Bloom names columns that have a bloom filter in every file, as the event column has:
+	// searches for rare values read only the files that may have them.
+	Bloom []string
+	// Unknown says what becomes of fields that are not declared: AddUnknown infers a
+	// column for each.
+	Unknown Unknown
 	// Columns are declared: what does not fit one is refused. A declared column
-	// may lie inside an object. Fields that are not declared are inferred.
+	// may lie inside an object.
 	Columns []event.Column
 }
+
+// Unknown says what becomes of fields without a column.
+type Unknown = manifest.Unknown
+
+const (
+	AddUnknown  = manifest.AddUnknown  // each gets a column, whose type is inferred
+	KeepUnknown = manifest.KeepUnknown // they stand in the JSON column _rest
+	DropUnknown = manifest.DropUnknown // they are not stored
+)
 
 // A Table is a table of a store.
 type Table struct {
@@ -74,9 +94,17 @@ func loadTable(s *Store, m *manifest.Table) *Table {
 	return t
 }
 
-// Table returns the table of that name, made if it is missing, with at least
-// the columns of c. An *event.PermanentError says why it cannot have them.
+// Table returns the table of that name, made if it is missing, with the settings of c
+// and at least its columns. An *event.PermanentError says why it cannot have them.
 func (s *Store) Table(name string, c TableConfig) (*Table, error) {
+	return s.openTable(name, &c)
+}
+
+// UseTable returns the table of that name as it is, or made without settings.
+func (s *Store) UseTable(name string) (*Table, error) { return s.openTable(name, nil) }
+
+// openTable returns a table, with what c says of it if c is not nil.
+func (s *Store) openTable(name string, c *TableConfig) (*Table, error) {
 	if err := CheckTableName(name); err != nil {
 		return nil, err
 	}
@@ -87,10 +115,15 @@ func (s *Store) Table(name string, c TableConfig) (*Table, error) {
 	defer s.creating.Unlock()
 	t := s.tableNamed(name)
 	var err error
-	if t == nil {
-		t, err = s.createTable(name, c)
-	} else {
-		err = t.configure(name, c)
+	switch {
+	case t == nil && c == nil:
+		t, err = s.createTable(name, TableConfig{})
+	case t == nil:
+		t, err = s.createTable(name, *c)
+	case t.name != name:
+		err = configError("SQL does not distinguish names by case", "table %s already exists", t.name)
+	case c != nil:
+		err = t.configure(*c)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", name, err)
@@ -107,7 +140,7 @@ func (s *Store) tableNamed(name string) *Table {
 
 func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 	first := newSchema()
-	first.Version = 1
+	first.Version, first.unknown = 1, c.Unknown
 	if err := declareColumns(first, c); err != nil {
 		return nil, err
 	}
@@ -143,13 +176,11 @@ func (s *Store) setTable(name string, t *Table) {
 // apply sets what a configuration says of a table beside its columns.
 func (c *TableConfig) apply(t *manifest.Table) {
 	t.Time, t.Event, t.Retention = c.Time, c.Event, manifest.Duration(c.Retention)
+	t.Sort, t.Bloom, t.Unknown = c.Sort, c.Bloom, c.Unknown
 }
 
 // configure holds the table against what is wanted of it.
-func (t *Table) configure(name string, c TableConfig) error {
-	if t.name != name {
-		return configError("SQL does not distinguish names by case", "table %s already exists", t.name)
-	}
+func (t *Table) configure(c TableConfig) error {
 	if t.time != c.Time {
 		return configError("a table keeps its time column: write to another table",
 			"the time column is %q, but the table has %q", c.Time, t.time)
@@ -164,7 +195,7 @@ func (t *Table) configure(name string, c TableConfig) error {
 	have := *t.store.current().TableByID(t.id)
 	wants := have
 	c.apply(&wants)
-	if have.Event == wants.Event && have.Retention == wants.Retention {
+	if reflect.DeepEqual(have, wants) {
 		return nil
 	}
 	return t.store.change(func(next *manifest.Manifest) error {
@@ -178,17 +209,21 @@ func (t *Table) declare(c TableConfig) (*schema, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next := t.schema.clone()
+	next.unknown = c.Unknown
 	if err := declareColumns(next, c); err != nil {
 		return nil, err
 	}
-	if !slices.EqualFunc(next.Columns, t.schema.Columns, sameColumn) {
+	if slices.EqualFunc(next.Columns, t.schema.Columns, sameColumn) {
+		next.Version = t.schema.Version
+	}
+	if next.Version != t.schema.Version || next.unknown != t.schema.unknown {
 		t.schema = next
 	}
 	return t.schema, nil
 }
 
 func sameColumn(a, b column) bool {
-	return a.ID == b.ID && a.Type == b.Type && a.Required == b.Required && a.Declared == b.Declared
+	return a.ID == b.ID && a.Type == b.Type && a.Required == b.Required && a.Unit == b.Unit && a.Declared == b.Declared
 }
 
 // declareColumns adds the columns of a configuration to s.
@@ -206,6 +241,7 @@ func declareColumns(s *schema, c TableConfig) error {
 					"the time column %s is declared as %s of type %s", c.Time, column.Name, column.Type)
 			}
 			declared[i].Required, hasTime = true, true
+			declared[i].Unit = cmp.Or(column.Unit, c.TimeUnit)
 		}
 	}
 	if len(declared) > columnsMax {
@@ -213,7 +249,7 @@ func declareColumns(s *schema, c TableConfig) error {
 			"%d columns are declared, and a table has at most %d", len(declared), columnsMax)
 	}
 	if c.Time != "" && !hasTime {
-		declared = append([]event.Column{{Name: c.Time, Path: []string{c.Time}, Type: event.Timestamp, Required: true}}, declared...)
+		declared = append([]event.Column{{Name: c.Time, Path: []string{c.Time}, Type: event.Timestamp, Unit: c.TimeUnit, Required: true}}, declared...)
 	}
 	return s.declare(declared)
 }

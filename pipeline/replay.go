@@ -88,7 +88,7 @@ func outputFits(out *event.Output, s sink.Sink) bool {
 		return len(traits.Columns) == 0
 	}
 	return slices.EqualFunc(out.Columns.Spec, traits.Columns, func(a, b event.Column) bool {
-		return a.Name == b.Name && a.Type == b.Type && a.Required == b.Required && slices.Equal(a.Path, b.Path)
+		return a.Name == b.Name && a.Type == b.Type && a.Unit == b.Unit && a.Required == b.Required && slices.Equal(a.Path, b.Path)
 	})
 }
 

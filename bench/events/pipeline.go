@@ -33,7 +33,7 @@ type engine struct {
 }
 
 const (
-	intoStore  = `eventstore: {table: ` + dataset.Table + `, time: time}`
+	intoStore  = `eventstore: {table: ` + dataset.Table + `}`
 	intoStdout = `stdout: {}`
 )
 

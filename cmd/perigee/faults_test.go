@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine/eventsql"
+	"io"
 	"net"
 	"net/http"
 	"os/exec"
@@ -217,10 +217,11 @@ func TestBesideRunningEngine(t *testing.T) {
 data: ${DATA}
 http: 127.0.0.1:0
 query: {listen: "127.0.0.1:0", token: secret}
+tables: {events: {time: time}}
 pipelines:
   slow:
     source: {generate: {events: 1000000, rate: 1000}}
-    sink: {eventstore: {table: events, time: time}}
+    sink: {eventstore: {table: events}}
 `)
 	p := runEngine(t, file, "DATA="+data)
 	eventually(t, "rows can be seen", func() bool {
@@ -278,10 +279,11 @@ func TestF21ExitCodes(t *testing.T) {
 	file := write(t, "few.yaml", `
 data: ${DATA}
 http: off
+tables: {events: {time: time}}
 pipelines:
   few:
     source: {generate: {events: 10}}
-    sink: {eventstore: {table: events, time: time}}
+    sink: {eventstore: {table: events}}
 `)
 	runEngine(t, file, "DATA="+data).ends(0)
 	for sql, want := range map[string]int{"SELECT count(*) FROM events": 0, "SELECT nowhere FROM events": 1} {

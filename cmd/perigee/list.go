@@ -14,7 +14,7 @@ import (
 )
 
 type listCommand struct {
-	What string `arg:"" optional:"" help:"sources, sinks, languages, metrics or functions (of SQL), or the name of one kind; all of them when left out."`
+	What string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics or functions (of SQL), or the name of one kind; all of them when left out."`
 }
 
 func (listCommand) Help() string {
@@ -51,6 +51,10 @@ func (l *listCommand) Run(c *console) error {
 		fmt.Fprintln(c.out, "several sinks: sinks: {NAME: {KIND: {…}, routed: true}, …}")
 		fmt.Fprintln(c.out, "  routed  bool: the sink gets only what the script routes to it: return to(\"NAME\", event)")
 	}
+	if wanted("tables", "tables") {
+		fmt.Fprintln(c.out, "tables of the event store: tables: {NAME: {…}, …}")
+		printFields(c.out, config.Fields(&config.Table{}), "  ")
+	}
 	for _, k := range kinds.Languages {
 		if wanted("languages", k.Name) {
 			printHeading(c.out, "language", k.Name, k.Doc)
@@ -72,7 +76,7 @@ func (l *listCommand) Run(c *console) error {
 }
 
 func (l *listCommand) unknown(kinds engine.Kinds) error {
-	known := []string{"sources", "sinks", "languages", "metrics", "functions"}
+	known := []string{"sources", "sinks", "tables", "languages", "metrics", "functions"}
 	for _, k := range kinds.Sources {
 		known = append(known, k.Name)
 	}

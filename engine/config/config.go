@@ -45,6 +45,7 @@ type Config struct {
 	Allow     Allow
 	S3        S3
 	Query     Query
+	Tables    []Table // of the event store; others are made on first use
 	Pipelines []Pipeline
 
 	faults Errors // of the file
@@ -207,6 +208,8 @@ type Known struct {
 	Sinks     []string
 	Languages []string // the first is meant where a script names none
 	Types     []string // of computed columns
+	// ColumnTypes are the types of columns of tables.
+	ColumnTypes []string
 }
 
 // Defaults for what a file leaves out.

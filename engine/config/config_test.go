@@ -46,6 +46,7 @@ type columnSettings struct {
 type mysqlSettings struct {
 	Columns []columnSettings  `yaml:"columns" help:"what the table holds"`
 	Options map[string]string `yaml:"options"`
+	Time    struct{}          `yaml:"time,moved" help:"declare the table below tables"`
 }
 
 var known = Known{
@@ -53,6 +54,8 @@ var known = Known{
 	Sinks:     []string{"mysql", "stdout"},
 	Languages: []string{"lua", "wasm"},
 	Types:     []string{"int64", "string"},
+
+	ColumnTypes: []string{"bool", "int64", "decimal", "string", "timestamp", "json"},
 }
 
 var environment = map[string]string{"SECRET": "s3cret", "EMPTY": "", "NAME": "queue: {a", "N": "7"}

@@ -19,6 +19,7 @@ type Field struct {
 	Fields   []Field // of a mapping, or of the mappings in a list
 	index    []int
 	size     bool
+	moved    bool // the key is refused, with Help as hint
 }
 
 var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
@@ -30,13 +31,14 @@ var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 //	Memory  int    `yaml:"memory,size"      help:"bytes that it may hold"`
 //
 // A field without a yaml tag is not part of the configuration, except the fields of an
-// embedded struct.
+// embedded struct. A key that earlier versions had is tagged "moved": it is refused, and
+// its help says where the setting is now.
 func Fields(config any) []Field {
 	t := reflect.TypeOf(config)
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return fieldsOf(t)
+	return slices.DeleteFunc(fieldsOf(t), func(f Field) bool { return f.moved })
 }
 
 func fieldsOf(t reflect.Type) []Field {
@@ -58,6 +60,11 @@ func fieldsOf(t reflect.Type) []Field {
 		for option := range strings.SplitSeq(options, ",") {
 			f.Required = f.Required || option == "required"
 			f.size = f.size || option == "size"
+			f.moved = f.moved || option == "moved"
+		}
+		if f.moved {
+			fields = append(fields, f)
+			continue
 		}
 		f.Kind, f.Fields = describeType(t.Field(i).Type, f.size)
 		fields = append(fields, f)
@@ -179,13 +186,21 @@ func (d *document) decodeMap(n *node, v reflect.Value) {
 func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...string) {
 	fields := fieldsOf(v.Type())
 	known := slices.Clone(also)
+	var moved []string
 	for _, f := range fields {
-		known = append(known, f.Key)
+		if f.moved {
+			moved = append(moved, f.Key)
+		} else {
+			known = append(known, f.Key)
+		}
 	}
-	meant := d.reportUnknown(n, name, known)
+	meant := d.reportUnknown(n, name, known, moved)
 	for _, f := range fields {
 		e := n.get(f.Key)
 		switch {
+		case f.moved && e != nil:
+			d.addFault(e.at, f.Help, "key %q is no longer part of %s", f.Key, name)
+		case f.moved:
 		case e != nil && e.value.shape != null:
 			d.decode(e.value, v.FieldByIndex(f.index), f.Key, f.size)
 		case e != nil && e.value.broken:
@@ -205,9 +220,9 @@ func (d *document) reportMissing(n *node, e *entry, f Field, name string) {
 
 // reportUnknown adds a fault for every unknown key, and returns the known keys that were
 // probably meant.
-func (d *document) reportUnknown(n *node, name string, known []string) (meant []string) {
+func (d *document) reportUnknown(n *node, name string, known, moved []string) (meant []string) {
 	for _, e := range n.entries {
-		if !slices.Contains(known, e.key) {
+		if !slices.Contains(known, e.key) && !slices.Contains(moved, e.key) {
 			d.addFault(e.at, suggestName(e.key, known), "unknown key %q in %s", e.key, name)
 			meant = append(meant, nearest.Name(e.key, known))
 		}

@@ -46,6 +46,16 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 	if c.Reload != 0 && c.Reload < time.Second {
 		faults = append(faults, &Error{File: literalName, Message: "Reload must be at least 1s, or 0"})
 	}
+	if c.File == "" && len(c.Tables) > 0 {
+		d, tables := &document{file: literalName}, &node{shape: mapping}
+		for _, t := range c.Tables {
+			tables.set(t.Name, t.toNode())
+		}
+		root := &node{shape: mapping}
+		root.set("tables", tables)
+		resolved.Tables = d.readTables(root, known)
+		faults = append(faults, d.faults...)
+	}
 	resolved.Pipelines = nil
 	names := map[string]bool{}
 	for _, p := range c.Pipelines {

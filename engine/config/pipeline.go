@@ -35,7 +35,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	if !d.hasShape(root, mapping, "the configuration") {
 		return
 	}
-	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "pipelines", "query")
+	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "pipelines", "query", "tables")
 	c.Allow, c.S3 = Allow{top.Allow, d.originOf(root, "allow")}, top.S3
 	c.S3.origin = d.originOf(root, "s3")
 	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
@@ -47,6 +47,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	} else if err := address.Validate(c.HTTP); err != nil {
 		d.addFault(root.get("http").value.at, `use "off" to listen nowhere`, "http: %v", err)
 	}
+	c.Tables = d.readTables(root, known)
 	everywhere := d.readComputed(root, nil, known)
 	e := root.get("pipelines")
 	switch {

@@ -15,11 +15,19 @@ const namesShown = 12
 func suggestName(name string, known []string) string {
 	known = slices.Sorted(slices.Values(known))
 	var parts []string
-	if near := nearest.Name(name, known); near != "" {
-		parts = append(parts, fmt.Sprintf("did you mean %q?", near))
+	if near := suggestNear(name, known); near != "" {
+		parts = append(parts, near)
 	}
 	if len(known) > 0 && len(known) <= namesShown {
 		parts = append(parts, "known: "+strings.Join(known, ", "))
 	}
 	return strings.Join(parts, " ")
+}
+
+// suggestNear is suggestName for a message that lists the known names.
+func suggestNear(name string, known []string) string {
+	if near := nearest.Name(name, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
 }

@@ -87,12 +87,33 @@ func setBool(v reflect.Value, text string) string {
 }
 
 func setDuration(v reflect.Value, text string) string {
-	t, err := time.ParseDuration(text)
+	t, err := parseDuration(text)
 	if err != nil || t < 0 {
-		return "a duration such as 100ms, 2s or 5m"
+		return "a duration such as 100ms, 2s, 5m or 30d"
 	}
 	v.SetInt(int64(t))
 	return ""
+}
+
+// daysMax is what a time.Duration can hold.
+const daysMax = int(math.MaxInt64 / (24 * time.Hour))
+
+// parseDuration is time.ParseDuration with days of 24 hours, which come first: 30d, 1d12h.
+func parseDuration(text string) (time.Duration, error) {
+	number, rest, found := strings.Cut(text, "d")
+	days, err := strconv.Atoi(number)
+	if !found || err != nil || days < 0 || days >= daysMax {
+		return time.ParseDuration(text)
+	}
+	t := time.Duration(days) * 24 * time.Hour
+	if rest == "" {
+		return t, nil
+	}
+	hours, err := time.ParseDuration(rest)
+	if err != nil || hours < 0 || t+hours < t {
+		return 0, fmt.Errorf("invalid duration %s", quoteShort(text))
+	}
+	return t + hours, nil
 }
 
 func setSize(v reflect.Value, text string) string {

@@ -63,7 +63,8 @@ type Store struct {
 	mu          sync.Mutex
 	folder      string            // empty until it is known
 	deadLetters *deadletter.Store // nil until there are some
-	log         *slog.Logger
+	tables      []config.Table    // that are declared
+	log         *slog.Logger      // nil before Start
 	opened      *eventstore.Store
 	query       config.Query
 	listener    *listener // nil without a port
@@ -73,7 +74,7 @@ var _ engine.Service = (*Store)(nil)
 
 // Kinds returns the sinks that write to the store.
 func (s *Store) Kinds() []sink.Kind {
-	kind := eventsink.Kind(s.open)
+	kind := eventsink.Kind(s.openTable)
 	create := kind.New
 	kind.New = func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 		s.setData(env.Data)
@@ -134,6 +135,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 			return nil, err
 		}
 		s.opened = opened
+		s.declareTables()
 	}
 	return s.opened, nil
 }

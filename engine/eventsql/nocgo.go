@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
 )
@@ -32,6 +33,14 @@ var _ engine.Service = (*Store)(nil)
 
 // Kinds returns no sinks.
 func (*Store) Kinds() []sink.Kind { return nil }
+
+// Configure implements engine.Service.
+func (*Store) Configure(c *config.Config) error {
+	if len(c.Tables) > 0 {
+		return c.Tables[0].At(Available(), event.HintOf(Available()))
+	}
+	return nil
+}
 
 // Start implements engine.Service.
 func (*Store) Start(h engine.Host) error {

@@ -114,9 +114,10 @@ static int reset_names(extractor *x) {
 	return rebuild_table(x, x->column_cap);
 }
 
-int extract_column(extractor *x, uint32_t c, int type, int required, uint32_t depth) {
+int extract_column(extractor *x, uint32_t c, int type, int unit, int required, uint32_t depth) {
 	column *col = &x->columns[c];
 	col->type = (uint8_t)type;
+	col->unit = (uint8_t)unit;
 	col->required = (uint8_t)required;
 	col->depth = depth;
 	col->bytes.max = UINT32_MAX;
@@ -193,10 +194,11 @@ static int in_years(int64_t micros) {
 	return micros >= -62135596800000000 && micros < 253402300800000000;
 }
 
-// read_seconds reads a number of Unix seconds, to the microsecond.
-static int read_seconds(const doc_node *n, int64_t *out) {
+// read_time reads a number of units since 1970, to the microsecond.
+static int read_time(const doc_node *n, int unit, int64_t *out) {
+	if (unit == U_TEXT_ONLY) return M_TIME_NUMBER;
 	decimal x = decimal_read(n->text, n->len);
-	x.exp += 6;
+	x.exp += 6 - 3 * unit;
 	if (x.count > 19) x.exp += x.count - 19, x.count = 19;
 	for (; x.exp < 0 && x.digits; x.exp++) x.digits /= 10;
 	if (!x.digits) return *out = 0, 0;
@@ -204,8 +206,8 @@ static int read_seconds(const doc_node *n, int64_t *out) {
 	return 0;
 }
 
-static int read_timestamp(doc *d, uint32_t node, const doc_node *n, int64_t *out) {
-	if (n->kind == DOC_NUMBER) return read_seconds(n, out);
+static int read_timestamp(doc *d, uint32_t node, const doc_node *n, int unit, int64_t *out) {
+	if (n->kind == DOC_NUMBER) return read_time(n, unit, out);
 	if (n->kind != DOC_STRING) return M_MISTYPED;
 	if (doc_value(d, node) != DOC_STRING || !time_parse(d->str, d->str_len, out)) return M_BAD_TIME;
 	return in_years(*out) ? 0 : M_BAD_TIME;
@@ -246,7 +248,7 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	case T_INT32: return read_int32(n, &c->ints[r]);
 	case T_INT64: return read_int64(n, &c->ints[r]);
 	case T_FLOAT64: return read_float(n, &c->floats[r]);
-	case T_TIMESTAMP: return read_timestamp(d, node, n, &c->ints[r]);
+	case T_TIMESTAMP: return read_timestamp(d, node, n, c->unit, &c->ints[r]);
 	case T_STRING: return read_string(d, c, node);
 	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // copied as it is spelled
 	// fall through

@@ -45,7 +45,7 @@ func compile(c *C.extractor, i int, column event.Column) {
 	if column.Required {
 		required = 1
 	}
-	fault := C.extract_column(c, C.uint32_t(i), C.int(column.Type), required, C.uint32_t(len(column.Path)))
+	fault := C.extract_column(c, C.uint32_t(i), C.int(column.Type), C.int(column.Unit), required, C.uint32_t(len(column.Path)))
 	for k, key := range column.Path {
 		fault |= C.extract_key(c, C.uint32_t(i), C.uint32_t(k), (*C.char)(unsafe.Pointer(unsafe.StringData(key))), C.size_t(len(key)))
 	}

@@ -5,15 +5,16 @@
 
 #include "document.h"
 
-// The numbers are those of event.Type, report.Kind and report.Misfit.
+// The numbers are those of event.Type, event.Unit, report.Kind and report.Misfit.
 enum { T_BOOL = 1, T_INT32, T_INT64, T_FLOAT64, T_DECIMAL, T_STRING, T_TIMESTAMP, T_JSON };
+enum { U_SECONDS, U_MILLISECONDS, U_MICROSECONDS, U_NANOSECONDS, U_TEXT_ONLY };
 enum { K_NULL = 1, K_BOOL = 2, K_INT = 4, K_BIG_INT = 8, K_FLOAT = 16, K_STRING = 32, K_OBJECT = 64, K_ARRAY = 128 };
-enum { M_MISTYPED = 1, M_MISSING, M_OUT_OF_RANGE, M_FRACTIONAL, M_BAD_TIME, M_LATE_TIME };
+enum { M_MISTYPED = 1, M_MISSING, M_OUT_OF_RANGE, M_FRACTIONAL, M_BAD_TIME, M_LATE_TIME, M_TIME_NUMBER };
 
 typedef struct { const char *data; size_t len; } span;
 
 typedef struct {
-	uint8_t type, required;
+	uint8_t type, required, unit;
 	uint32_t node;     // of path[0] in the preceding event,
 	uint64_t template; // and the template whose documents all have it there; 0: none
 	uint32_t depth;    // keys in path
@@ -58,7 +59,7 @@ typedef struct extractor {
 
 extractor *extract_new(uint32_t columns);
 void extract_free(extractor *x);
-int extract_column(extractor *x, uint32_t c, int type, int required, uint32_t depth);
+int extract_column(extractor *x, uint32_t c, int type, int unit, int required, uint32_t depth);
 int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t len);
 
 // extract_run fills a row for each of n documents and returns DOC_OK or

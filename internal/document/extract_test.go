@@ -2,6 +2,7 @@ package document_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
 func batch(docs ...string) ([]byte, []uint32) {
@@ -113,6 +115,50 @@ func TestExtractConverts(t *testing.T) {
 		}
 		if got := cell(&cols, 0); got != tt.want || len(r.Rejected) > 0 {
 			t.Errorf("%s: got %v, %+v; want %v", name, got, r.Rejected, tt.want)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	const refused = math.MinInt64
+	for _, test := range []struct {
+		unit  event.Unit
+		value string
+		want  int64 // microseconds
+		why   string
+	}{
+		{event.Milliseconds, `1795305600123`, 1795305600123000, ""},
+		{event.Milliseconds, `1795305600123.4567`, 1795305600123456, ""},
+		{event.Milliseconds, `-1`, -1000, ""},
+		{event.Milliseconds, `1795305600123456`, refused, "microseconds"},
+		{event.Milliseconds, `"1970-01-01T00:00:00.5Z"`, 500000, ""},
+		{event.Microseconds, `1795305600123456`, 1795305600123456, ""},
+		{event.Microseconds, `0.9`, 0, ""},
+		{event.Microseconds, `1795305600123456789`, refused, "nanoseconds"},
+		{event.Nanoseconds, `1795305600123456789`, 1795305600123456, ""},
+		{event.Nanoseconds, `999`, 0, ""},
+		{event.Nanoseconds, `-1001`, -1, ""},
+		{event.Nanoseconds, `1.5e3`, 1, ""},
+		{event.Nanoseconds, `253402300800000000000`, refused, "nanoseconds since 1970"},
+		{event.TextOnly, `1795305600`, refused, "declare the unit"},
+		{event.TextOnly, `"1970-01-01T00:00:01Z"`, 1000000, ""},
+	} {
+		spec := []event.Column{{Name: "v", Path: []string{"v"}, Type: event.Timestamp, Unit: test.unit}}
+		data, ends := batch(`{"v":` + test.value + `}`)
+		for _, x := range []interface {
+			Extract([]byte, []uint32, *event.Columns) (document.Report, error)
+		}{document.NewExtractor(spec), pure.NewExtractor(spec)} {
+			var cols event.Columns
+			r, err := x.Extract(data, ends, &cols)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch got := cell(&cols, 0); {
+			case test.want == refused && (len(r.Rejected) != 1 || !strings.Contains(r.Rejected[0].Reason, test.why)):
+				t.Errorf("%T: %s of %s becomes %v, %+v; want a refusal with %q", x, test.value, test.unit, got, r.Rejected, test.why)
+			case test.want != refused && got != test.want:
+				t.Errorf("%T: %s of %s becomes %v, %+v; want %d", x, test.value, test.unit, got, r.Rejected, test.want)
+			}
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -17,22 +16,15 @@ import (
 
 // Config is the sink's part of a pipeline's configuration.
 type Config struct {
-	Table   string   `yaml:"table,required" help:"Table of the event store; created if it does not exist"`
-	Time    string   `yaml:"time" help:"Field with the event's time, RFC 3339 or Unix seconds, which every event must have (default none)"`
-	Columns []Column `yaml:"columns" help:"Columns with a declared type; the types of all other fields are inferred"`
-}
+	Table string `yaml:"table,required" help:"Table of the event store; made when it is first used. Its columns, time column and retention are declared below tables"`
 
-// A Column is a column whose type is declared instead of inferred.
-type Column struct {
-	Name     string `yaml:"name,required" help:"Name of the column"`
-	Type     string `yaml:"type" help:"Type: bool, int32, int64, float64, decimal, string, timestamp or json"`
-	Field    string `yaml:"field" help:"Field of the event, as user.email (default the name)"`
-	Required bool   `yaml:"required" help:"Send events without the field to the dead letters"`
+	Time    struct{} `yaml:"time,moved" help:"declare the table at the top of the configuration: tables: {NAME: {time: COLUMN}}"`
+	Columns struct{} `yaml:"columns,moved" help:"declare the table at the top of the configuration: tables: {NAME: {columns: […]}}"`
 }
 
 // Kind offers the event store to configurations. open is called when the first
-// partition is opened. It returns the store of the engine, which has one.
-func Kind(open func() (*store.Store, error)) sink.Kind {
+// partition is opened. It returns a table of the engine's store.
+func Kind(open func(table string) (*store.Table, error)) sink.Kind {
 	return sink.Kind{
 		Name:      "eventstore",
 		Doc:       "Writes events to a table of the embedded event store, where SQL finds them at once.",
@@ -56,35 +48,20 @@ type eventSink struct {
 	pipeline string
 	data     string // the engine's folder
 	name     string
-	config   store.TableConfig
-	open     func() (*store.Store, error)
+	open     func(table string) (*store.Table, error)
 
 	mu    sync.Mutex
 	table *store.Table
 }
 
-func newSink(pipeline string, c Config, open func() (*store.Store, error)) (*eventSink, error) {
+func newSink(pipeline string, c Config, open func(table string) (*store.Table, error)) (*eventSink, error) {
 	if c.Table == "" {
 		return nil, errors.New("table is missing: name the table that events go to")
 	}
 	if err := store.CheckTableName(c.Table); err != nil {
 		return nil, err
 	}
-	s := &eventSink{pipeline: pipeline, name: c.Table, open: open, config: store.TableConfig{Time: c.Time}}
-	for _, column := range c.Columns {
-		kind, ok := event.ParseType(column.Type)
-		if !ok {
-			return nil, fmt.Errorf("column %s: unknown type %q: one of %s", column.Name, column.Type, strings.Join(event.TypeNames(), ", "))
-		}
-		field := column.Field
-		if field == "" {
-			field = column.Name
-		}
-		s.config.Columns = append(s.config.Columns, event.Column{
-			Name: column.Name, Path: strings.Split(field, "."), Type: kind, Required: column.Required,
-		})
-	}
-	return s, nil
+	return &eventSink{pipeline: pipeline, name: c.Table, open: open}, nil
 }
 
 func (s *eventSink) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
@@ -116,13 +93,11 @@ func (s *eventSink) connect() (*store.Table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.table == nil {
-		opened, err := s.open()
+		table, err := s.open(s.name)
 		if err != nil {
 			return nil, err
 		}
-		if s.table, err = opened.Table(s.name, s.config); err != nil {
-			return nil, err
-		}
+		s.table = table
 	}
 	return s.table, nil
 }

@@ -49,6 +49,7 @@ type Table struct {
 	Retention Duration `json:"retention,omitempty"` // age of event time at which rows go; 0 keeps them
 	Sort      []string `json:"sort,omitempty"`      // columns that files are sorted by; default Event, Time
 	Bloom     []string `json:"bloom,omitempty"`     // columns with a bloom filter beside Event
+	Unknown   Unknown  `json:"unknown,omitempty"`   // what becomes of fields without a column
 
 	NextColumn int32     `json:"next_column"`
 	Schemas    []*Schema `json:"schemas"` // those that the log or a file needs, oldest first; the last is the newest

@@ -13,6 +13,16 @@ const (
 	RestID     = 1
 )
 
+// Unknown says what becomes of fields without a column.
+type Unknown string
+
+// The fields get columns, stand in the column _rest, or are dropped.
+const (
+	AddUnknown  Unknown = ""
+	KeepUnknown Unknown = "keep"
+	DropUnknown Unknown = "drop"
+)
+
 // A Schema is one version of a table's columns.
 type Schema struct {
 	Version uint64   `json:"version"`
@@ -23,19 +33,21 @@ type Schema struct {
 // A Column is a column of a table.
 type Column struct {
 	// ID stays when the column's type changes. No other column of the table ever has it.
-	ID       int32      `json:"id"`
-	Name     string     `json:"name"`
-	Path     []string   `json:"path"`           // keys from the document's root to the field
-	Type     event.Type `json:"type,omitempty"` // 0 while only nulls have come
-	Required bool       `json:"required,omitempty"`
-	Declared bool       `json:"declared,omitempty"` // what does not fit is rejected instead of widening the column
+	ID       int32        `json:"id"`
+	Name     string       `json:"name"`
+	Path     []string     `json:"path"`            // keys from the document's root to the field
+	Type     event.Type   `json:"type,omitempty"`  // 0 while only nulls have come
+	Unit     event.Unit   `json:"unit,omitzero"`   // of a timestamp
+	Digits   event.Digits `json:"digits,omitzero"` // of a decimal
+	Required bool         `json:"required,omitempty"`
+	Declared bool         `json:"declared,omitempty"` // what does not fit is rejected instead of widening the column
 	// Wide says that an int64 column has integers that no double holds exactly,
 	// so that it must not become one.
 	Wide bool `json:"wide,omitempty"`
 }
 
-// SQLType is what the column is in SQL. A declared decimal has no precision to make a
-// DECIMAL of; JSON keeps the number as it was spelled.
+// SQLType is what the column is in SQL. JSON keeps a decimal without digits as it was
+// spelled.
 func (c *Column) SQLType() string {
 	switch c.Type {
 	case event.Bool:
@@ -50,6 +62,10 @@ func (c *Column) SQLType() string {
 		return "VARCHAR"
 	case event.Timestamp:
 		return "TIMESTAMP"
+	case event.Decimal:
+		if c.Digits != (event.Digits{}) {
+			return "DECIMAL" + c.Digits.String()
+		}
 	}
 	return "JSON"
 }

@@ -85,6 +85,9 @@ func (v *tableView) addFrames(frames []*logFrame, deletes int) {
 		columns := []scanColumn{}
 		for i, c := range shown(v.table.Current()) {
 			if t := group.types[i]; t != 0 {
+				if c.Digits != (event.Digits{}) {
+					t = event.String // JSON would go through a double on its way to DECIMAL
+				}
 				columns = append(columns, scanColumn{c.ID, c.Name, t})
 			}
 		}

@@ -23,6 +23,9 @@ var everyColumn = func() []event.Column {
 			spec = append(spec, event.Column{Name: "c", Path: path, Type: typ, Required: len(path) > 1})
 		}
 	}
+	for unit := event.Seconds; unit <= event.TextOnly; unit++ {
+		spec = append(spec, event.Column{Name: "at", Path: []string{"time"}, Type: event.Timestamp, Unit: unit})
+	}
 	return spec
 }()
 

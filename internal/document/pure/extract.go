@@ -162,7 +162,7 @@ func (x *Extractor) cell(v *event.Vector, column event.Column, n int) report.Mis
 	c, misfit := cell{null: 1}, report.Misfit(0)
 	switch {
 	case n >= 0 && x.doc.node[n].kind != Null:
-		if c, misfit = x.doc.convert(n, column.Type); misfit != 0 {
+		if c, misfit = x.doc.convert(n, column); misfit != 0 {
 			c = cell{null: 1}
 		}
 	case column.Required:
@@ -181,9 +181,9 @@ func (x *Extractor) cell(v *event.Vector, column event.Column, n int) report.Mis
 	return misfit
 }
 
-// convert reads node i as a column of type t.
-func (d *Document) convert(i int, t event.Type) (cell, report.Misfit) {
-	n, text := &d.node[i], d.spelled(i)
+// convert reads node i as a value of a column.
+func (d *Document) convert(i int, c event.Column) (cell, report.Misfit) {
+	n, text, t := &d.node[i], d.spelled(i), c.Type
 	if t == event.JSON {
 		return cell{bytes: text}, 0
 	}
@@ -193,7 +193,7 @@ func (d *Document) convert(i int, t event.Type) (cell, report.Misfit) {
 	case n.kind == False && t == event.Bool:
 		return cell{}, 0
 	case n.kind == Number:
-		return number(string(text), t)
+		return number(string(text), c)
 	case n.kind == String && t == event.String:
 		return cell{bytes: []byte(plainText(text[1:len(text)-1], n.escaped))}, 0
 	case n.kind == String && t == event.Timestamp:
@@ -202,8 +202,8 @@ func (d *Document) convert(i int, t event.Type) (cell, report.Misfit) {
 	return cell{}, report.Mistyped
 }
 
-func number(text string, t event.Type) (cell, report.Misfit) {
-	switch t {
+func number(text string, c event.Column) (cell, report.Misfit) {
+	switch t := c.Type; t {
 	case event.Int32, event.Int64:
 		v, ok, whole := Int64(text)
 		switch {
@@ -222,7 +222,7 @@ func number(text string, t event.Type) (cell, report.Misfit) {
 	case event.Decimal:
 		return cell{bytes: []byte(text)}, 0
 	case event.Timestamp:
-		return seconds(text)
+		return timeNumber(text, c.Unit)
 	}
 	return cell{}, report.Mistyped
 }

@@ -4,16 +4,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// seconds parses a number of Unix seconds and truncates it to microseconds.
-func seconds(text string) (cell, report.Misfit) {
+// timeNumber parses a number of units since 1970 and truncates it to microseconds.
+func timeNumber(text string, unit event.Unit) (cell, report.Misfit) {
+	if unit == event.TextOnly {
+		return cell{}, report.TimeNumber
+	}
 	x := readDecimal(text)
 	if x.digits == "" {
 		return cell{}, 0
 	}
-	x.exp += 6
+	x.exp += 6 - 3*int(unit)
 	if x.exp <= 0 {
 		return cell{}, 0
 	}

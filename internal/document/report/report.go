@@ -71,8 +71,17 @@ const (
 	OutOfRange                   // a number beyond the type
 	Fractional                   // a number that is not integral
 	BadTime                      // a string that is no RFC 3339 time
-	LateTime                     // a number beyond year 9999 when read as seconds
+	LateTime                     // a number beyond the years 1 to 9999 in the column's unit
+	TimeNumber                   // a number where a time is text
 )
+
+// lateTimes says what a number in each unit is not, and may be.
+var lateTimes = [...]string{
+	event.Seconds:      "Unix seconds; it looks like milliseconds",
+	event.Milliseconds: "milliseconds since 1970; it looks like microseconds",
+	event.Microseconds: "microseconds since 1970; it looks like nanoseconds",
+	event.Nanoseconds:  "nanoseconds since 1970",
+}
 
 // Column returns the sentence for a value that does not fit column c.
 func (m Misfit) Column(c event.Column, value string) string {
@@ -87,7 +96,9 @@ func (m Misfit) Column(c event.Column, value string) string {
 	case BadTime:
 		return fmt.Sprintf(wants+": use RFC 3339 like 2006-01-02T15:04:05Z", c.Name, c.Type, value)
 	case LateTime:
-		return fmt.Sprintf(wants+", which is beyond the years 1 to 9999 as Unix seconds; it looks like milliseconds", c.Name, c.Type, value)
+		return fmt.Sprintf(wants+", which is beyond the years 1 to 9999 as "+lateTimes[min(int(c.Unit), len(lateTimes)-1)], c.Name, c.Type, value)
+	case TimeNumber:
+		return fmt.Sprintf(wants+": use RFC 3339 like 2006-01-02T15:04:05Z, or declare the unit of numbers", c.Name, c.Type, value)
 	}
 	return fmt.Sprintf(wants, c.Name, c.Type, value)
 }

@@ -1,0 +1,217 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Table says what a table of the event store must have. A pipeline may also write to a
+// table that is not declared: it is made without settings when it is first used.
+type Table struct {
+	Name      string
+	Event     string        `yaml:"event" help:"column with the event's name, by which files are sorted and found"`
+	Time      string        `yaml:"time" help:"column with the event's own time, which every event must have"`
+	TimeUnit  string        `yaml:"time_unit" help:"s, ms, us or ns for numbers since 1970, text for RFC 3339 only (default: RFC 3339, or a number of seconds)"`
+	Retention time.Duration `yaml:"retention" help:"age, by the event's own time, at which rows are removed, as 30d (default: they are kept)"`
+	Sort      []string      `yaml:"sort" help:"columns that files are sorted by (default: the event column, then the time column)"`
+	Bloom     []string      `yaml:"bloom" help:"columns with a bloom filter in every file beside the event column, for searches for rare values"`
+	Unknown   string        `yaml:"unknown" help:"fields that are not declared: add a column for each, keep them in the JSON column _rest, or drop them (default add)"`
+	Columns   []Column      `yaml:"columns" help:"columns whose type is declared; events that do not fit are dead letters"`
+	origin
+}
+
+// A Column is a column of a table with a declared type.
+type Column struct {
+	Name     string `yaml:"name,required" help:"name of the column"`
+	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, decimal(18,2), string, timestamp or json"`
+	Field    string `yaml:"field" help:"field of the event, as user.email (default: the name)"`
+	Unit     string `yaml:"unit" help:"of a timestamp: s, ms, us or ns for numbers since 1970, text for RFC 3339 only"`
+	Required bool   `yaml:"required" help:"events without the field are dead letters"`
+	origin
+}
+
+// What a table does with fields that are not declared.
+const (
+	UnknownAdd  = "add"
+	UnknownKeep = "keep"
+	UnknownDrop = "drop"
+)
+
+var (
+	unknownModes = []string{UnknownAdd, UnknownKeep, UnknownDrop}
+	timeUnits    = []string{"s", "ms", "us", "ns", "text"}
+)
+
+// restColumn is the name of the column with the fields that have no column of their own.
+const restColumn = "_rest"
+
+// tableName matches the names of tables.
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+// readTables reads "tables: {NAME: {…}, …}".
+func (d *document) readTables(root *node, known Known) (tables []Table) {
+	e := root.get("tables")
+	if e == nil || e.value.shape == null || !d.hasShape(e.value, mapping, "tables") {
+		return nil
+	}
+	for _, one := range e.value.entries {
+		if i := slices.IndexFunc(tables, func(t Table) bool { return strings.EqualFold(t.Name, one.key) }); i >= 0 {
+			d.addFault(one.at, "SQL does not distinguish names by case", "table %s is declared before as %s", one.key, tables[i].Name)
+		}
+		tables = append(tables, d.readTable(one, known))
+	}
+	return tables
+}
+
+func (d *document) readTable(e entry, known Known) Table {
+	t := Table{origin: origin{d, e.at}}
+	if !tableName.MatchString(e.key) {
+		d.addFault(e.at, "use up to 63 letters, digits and underscores, not a digit first", "invalid table name %s", quoteShort(e.key))
+	}
+	name := "table " + e.key
+	if e.value.shape != null && d.hasShape(e.value, mapping, name) {
+		d.decodeStruct(e.value, reflect.ValueOf(&t).Elem(), name)
+		d.checkTable(e, &t, known)
+	}
+	t.Name = e.key
+	return t
+}
+
+// checkTable checks the settings of a table against each other.
+func (d *document) checkTable(e entry, t *Table, known Known) {
+	d.checkChoice(e.value, "unknown", t.Unknown, unknownModes)
+	d.checkChoice(e.value, "time_unit", t.TimeUnit, timeUnits)
+	for _, key := range []string{"time_unit", "retention"} {
+		if setting := e.value.get(key); t.Time == "" && setting != nil {
+			d.addFault(setting.at, "name the column with the event's time: time: COLUMN", "%s of table %s needs a time column", key, e.key)
+		}
+	}
+	if columns := e.value.get("columns"); columns != nil && columns.value.shape == sequence {
+		for i, item := range columns.value.items {
+			if i < len(t.Columns) && item.shape == mapping {
+				t.Columns[i].origin = origin{d, item.at}
+				d.checkColumn(item, t, i, known)
+			}
+		}
+	}
+	d.checkTimeColumn(e, t)
+	for _, key := range []string{"event", "sort", "bloom"} {
+		if named := e.value.get(key); named != nil {
+			d.checkNamed(named, t)
+		}
+	}
+}
+
+// checkChoice adds a fault if a value is given that is none of the choices.
+func (d *document) checkChoice(n *node, key, value string, choices []string) {
+	if value != "" && !slices.Contains(choices, value) {
+		d.addFault(n.get(key).value.at, suggestNear(value, choices), "%s must be one of %s, not %s", key, strings.Join(choices, ", "), quoteShort(value))
+	}
+}
+
+// checkColumn checks column i of a table, which n declares.
+func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
+	c := t.Columns[i]
+	before := slices.ContainsFunc(t.Columns[:i], func(b Column) bool { return strings.EqualFold(b.Name, c.Name) })
+	switch {
+	case c.Name == "":
+	case strings.EqualFold(c.Name, restColumn):
+		d.addFault(n.get("name").value.at, "it holds the fields without a column of their own", "no column can be called %s", restColumn)
+	case before:
+		d.addFault(n.get("name").value.at, "", "column %s is declared twice", c.Name)
+	}
+	if c.Type == "" {
+		return
+	}
+	base, message := splitType(c.Type)
+	switch at := n.get("type").value.at; {
+	case !slices.Contains(known.ColumnTypes, base):
+		d.addFault(at, suggestName(base, known.ColumnTypes), "unknown type %q of column %s", c.Type, c.Name)
+		return
+	case message != "":
+		d.addFault(at, "write the digits in all and those after the point, as decimal(18,2)", "type %q of column %s: %s", c.Type, c.Name, message)
+	}
+	d.checkChoice(n, "unit", c.Unit, timeUnits)
+	if c.Unit != "" && !isTime(base) {
+		d.addFault(n.get("unit").value.at, "only timestamps have a unit", "column %s is of type %s", c.Name, c.Type)
+	}
+}
+
+// digitsMax is the largest number of digits of a decimal.
+const digitsMax = 38
+
+var decimalType = regexp.MustCompile(`^decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)$`)
+
+// splitType returns the name of a type without its digits, and what is wrong with those.
+func splitType(text string) (base, fault string) {
+	base, _, hasDigits := strings.Cut(text, "(")
+	if base != "decimal" {
+		if hasDigits {
+			return text, ""
+		}
+		return base, ""
+	}
+	m := decimalType.FindStringSubmatch(text)
+	if m == nil {
+		return base, "its digits are missing"
+	}
+	digits, _ := strconv.Atoi(m[1])
+	scale, _ := strconv.Atoi(m[2])
+	switch {
+	case digits < 1 || digits > digitsMax:
+		return base, fmt.Sprintf("it must have 1 to %d digits", digitsMax)
+	case scale > digits:
+		return base, "it has more digits after the point than in all"
+	}
+	return base, ""
+}
+
+func isTime(base string) bool { return base == "timestamp" || base == "timestamp_ns" }
+
+// checkTimeColumn checks the declaration of the time column, if it has one.
+func (d *document) checkTimeColumn(e entry, t *Table) {
+	for _, c := range t.Columns {
+		if t.Time == "" || !strings.EqualFold(c.Name, t.Time) {
+			continue
+		}
+		if base, _ := splitType(c.Type); c.Name != t.Time || base != "timestamp" {
+			d.addFault(c.at, "declare it as timestamp, or leave it out", "the time column %s of table %s is declared as %s of type %s", t.Time, e.key, c.Name, c.Type)
+		}
+		if c.Unit != "" && t.TimeUnit != "" {
+			d.addFault(e.value.get("time_unit").at, "", "the unit of the time column %s is given twice", t.Time)
+		}
+	}
+}
+
+// checkNamed checks columns that a setting names. If undeclared fields become columns, they
+// may be undeclared.
+func (d *document) checkNamed(setting *entry, t *Table) {
+	if cmp.Or(t.Unknown, UnknownAdd) == UnknownAdd {
+		return
+	}
+	var declared []string
+	if t.Time != "" {
+		declared = append(declared, t.Time)
+	}
+	for _, c := range t.Columns {
+		declared = append(declared, c.Name)
+	}
+	named := setting.value.items
+	if setting.value.shape == scalar {
+		named = []*node{setting.value}
+	}
+	for _, n := range named {
+		if n.shape == scalar && !slices.ContainsFunc(declared, func(name string) bool { return strings.EqualFold(name, n.text) }) {
+			d.addFault(n.at, suggestName(n.text, declared), "%s names column %s, which is not declared, and unknown: %s adds none", setting.key, quoteShort(n.text), t.Unknown)
+		}
+	}
+}
+
+// toNode writes a table of a literal as its YAML would be.
+func (t *Table) toNode() *node { return nodeOf(reflect.ValueOf(*t), false) }

@@ -1,0 +1,90 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore"
+)
+
+// Configure implements engine.Service: it takes over which tables are declared. If a table
+// cannot become what is declared, those before it in the file may have changed.
+func (s *Store) Configure(c *config.Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened != nil {
+		for i := range c.Tables {
+			if err := declareTable(s.opened, &c.Tables[i]); err != nil {
+				return err
+			}
+		}
+	}
+	s.tables = c.Tables
+	return nil
+}
+
+// declareTables brings a store that was just opened to what is declared. A table that
+// cannot become so stays as it is, and its pipelines report why; the others go on.
+func (s *Store) declareTables() {
+	for i := range s.tables {
+		if err := declareTable(s.opened, &s.tables[i]); err != nil && s.log != nil {
+			s.log.Warn("a table cannot be as it is declared", "table", s.tables[i].Name, "error", err)
+		}
+	}
+}
+
+// declareTable makes a table, or brings it to what is declared.
+func declareTable(store *eventstore.Store, t *config.Table) error {
+	_, err := store.Table(t.Name, tableConfig(t))
+	return t.At(err, event.HintOf(err))
+}
+
+// openTable returns a table for a pipeline.
+func (s *Store) openTable(name string) (*eventstore.Table, error) {
+	store, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.tables {
+		if t := &s.tables[i]; strings.EqualFold(t.Name, name) {
+			return store.Table(name, tableConfig(t))
+		}
+	}
+	return store.UseTable(name)
+}
+
+// tableConfig converts a declaration, which has been checked.
+func tableConfig(t *config.Table) eventstore.TableConfig {
+	c := eventstore.TableConfig{
+		Event: t.Event, Time: t.Time, TimeUnit: unit(t.TimeUnit), Retention: t.Retention, Sort: t.Sort, Bloom: t.Bloom,
+		Unknown: map[string]eventstore.Unknown{config.UnknownKeep: eventstore.KeepUnknown, config.UnknownDrop: eventstore.DropUnknown}[t.Unknown],
+	}
+	for _, column := range t.Columns {
+		c.Columns = append(c.Columns, tableColumn(&column))
+	}
+	return c
+}
+
+func tableColumn(c *config.Column) event.Column {
+	field := c.Field
+	if field == "" {
+		field = c.Name
+	}
+	base, digits, _ := strings.Cut(c.Type, "(")
+	kind, _ := event.ParseType(base)
+	column := event.Column{Name: c.Name, Path: strings.Split(field, "."), Type: kind, Unit: unit(c.Unit), Required: c.Required}
+	fmt.Sscanf(digits, "%d,%d", &column.Digits.Precision, &column.Digits.Scale)
+	return column
+}
+
+// unit returns the unit of that name, or the default.
+func unit(name string) event.Unit {
+	u, _ := event.ParseUnit(name)
+	return u
+}

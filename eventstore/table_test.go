@@ -1,0 +1,180 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+var userColumns = []event.Column{
+	{Name: "id", Path: []string{"id"}, Type: event.Int64},
+	{Name: "user", Path: []string{"user", "name"}, Type: event.String},
+}
+
+func columnNames(s *Store) string {
+	var names []string
+	for _, c := range s.Tables()[0].Columns {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestUnknownFields(t *testing.T) {
+	const first, second = `{"id":1,"user":{"name":"ann","age":7},"extra":[1.50]}`, `{"id":2,"user":{"name":"bob"},"extra":null}`
+	for _, test := range []struct {
+		unknown      Unknown
+		columns, all string
+	}{
+		{AddUnknown, "id user user_2 extra", `1,ann,"{""name"":""ann"",""age"":7}",[1.50]` + "\n" + `2,bob,"{""name"":""bob""}",`},
+		{KeepUnknown, "id user user_2 _rest", `1,ann,"{""name"":""ann"",""age"":7}","{""extra"":[1.50]}"` + "\n" + `2,bob,"{""name"":""bob""}",`},
+		{DropUnknown, "id user", "1,ann\n2,bob"},
+	} {
+		t.Run("mode "+string(test.unknown), func(t *testing.T) {
+			folder := t.TempDir()
+			s := openStore(t, folder)
+			p := take(t, openTable(t, s, TableConfig{Unknown: test.unknown, Columns: userColumns}))
+			appendDocs(t, p, 0, first)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openStore(t, folder)
+			used, err := s.UseTable("events") // as it is: the mode stands in the store
+			if err != nil {
+				t.Fatal(err)
+			}
+			appendDocs(t, take(t, used), 1, second)
+			seal(t, s)
+			if got := columnNames(s); got != test.columns {
+				t.Errorf("the columns are %q, want %q", got, test.columns)
+			}
+			if got := ask(t, s, `SELECT * FROM events ORDER BY id`); got != test.all {
+				t.Errorf("got\n%s\nwant\n%s", got, test.all)
+			}
+		})
+	}
+}
+
+func TestUnknownFieldsChange(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"id":1,"a":1}`)
+	openTable(t, s, TableConfig{Unknown: DropUnknown})
+	appendDocs(t, p, 1, `{"id":2,"a":2,"b":2}`)
+	openTable(t, s, TableConfig{Unknown: KeepUnknown})
+	appendDocs(t, p, 2, `{"id":3,"a":3,"b":3}`)
+	openTable(t, s, TableConfig{})
+	appendDocs(t, p, 3, `{"id":4,"b":4}`)
+	if got := ask(t, s, `SELECT id, a, b, _rest FROM events ORDER BY id`); got != `1,1,,`+"\n"+`2,2,,`+"\n"+`3,3,,"{""b"":3}"`+"\n"+`4,,4,` {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestTableSettings holds the manifest against what is declared, before and after a change.
+func TestTableSettings(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	first := TableConfig{Event: "kind", Time: "at", Retention: time.Hour, Sort: []string{"user", "at"}, Bloom: []string{"user"}}
+	openTable(t, s, first)
+	second := TableConfig{Event: "name", Time: "at", Retention: 48 * time.Hour, Bloom: []string{"trace", "user"}, Unknown: KeepUnknown}
+	openTable(t, s, second)
+	version := s.current().Version
+	openTable(t, s, second)
+	if _, err := s.UseTable("events"); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.current().Version; got != version {
+		t.Errorf("the same settings make version %d of %d", got, version)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := openStore(t, folder).current().Table("events")
+	if m.Event != "name" || m.Time != "at" || time.Duration(m.Retention) != 48*time.Hour || len(m.Sort) != 0 || !slices.Equal(m.Bloom, []string{"trace", "user"}) || m.Unknown != KeepUnknown {
+		t.Errorf("the manifest has %+v", m)
+	}
+}
+
+func TestUseTable(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	openTable(t, s, TableConfig{Time: "at"})
+	used, err := s.UseTable("events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = take(t, used).Append(context.Background(), output(0, `{"id":1}`))
+	if _, rejected := errors.AsType[*RejectedRows](err); !rejected {
+		t.Errorf("an event without its time: %v", err)
+	}
+	if _, err := s.UseTable("Events"); err == nil || !strings.Contains(err.Error(), "already exists") {
+		t.Errorf("a name that differs in case: %v", err)
+	}
+	made, err := s.UseTable("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendDocs(t, take(t, made), 0, `{"id":1}`)
+}
+
+func TestTimeUnits(t *testing.T) {
+	for unit, value := range map[event.Unit]string{
+		event.Seconds: `1767323045.5`, event.Milliseconds: `1767323045500`, event.Microseconds: `1767323045500000`,
+		event.Nanoseconds: `1767323045500000999`, event.TextOnly: `"2026-01-02T03:04:05.5Z"`,
+	} {
+		folder := t.TempDir()
+		s := openStore(t, folder)
+		p := take(t, openTable(t, s, TableConfig{Time: "time", TimeUnit: unit, Retention: 200 * 365 * 24 * time.Hour}))
+		appendDocs(t, p, 0, `{"time":`+value+`}`)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openStore(t, folder)
+		appendDocs(t, take(t, openTable(t, s, TableConfig{Time: "time", TimeUnit: unit})), 1, `{"time":"2026-01-02T03:04:05.5Z"}`, `{"time":`+value+`}`)
+		if got := ask(t, s, `SELECT time, count(*) FROM events GROUP BY 1`); got != "2026-01-02 03:04:05.5,3" {
+			t.Errorf("%s of %s: got %s", value, unit, got)
+		}
+	}
+	// A unit that changes applies to what comes then.
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	appendDocs(t, p, 0, `{"time":1}`)
+	openTable(t, s, TableConfig{Time: "time", TimeUnit: event.Milliseconds})
+	appendDocs(t, p, 1, `{"time":1}`)
+	if got := ask(t, s, `SELECT time FROM events ORDER BY time DESC`); got != "1970-01-01 00:00:01\n1970-01-01 00:00:00.001" {
+		t.Errorf("after the unit has changed: %s", got)
+	}
+}
+
+func TestDecimals(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	price := event.Column{Name: "price", Path: []string{"price"}, Type: event.Decimal, Digits: event.Digits{Precision: 18, Scale: 2}}
+	p := take(t, openTable(t, s, TableConfig{Columns: []event.Column{price}}))
+	appendDocs(t, p, 0, `{"id":1,"price":0.10}`, `{"id":2,"price":9999999999999999.99}`, `{"id":3,"price":-1.5e3}`, `{"id":4}`, `{"id":5,"price":1.100}`)
+	if got := s.Tables()[0].Columns[0].Type; got != "DECIMAL(18,2)" {
+		t.Errorf("the column is %s", got)
+	}
+	for _, when := range []string{"in the log", "in a file"} {
+		if got := ask(t, s, `SELECT price FROM events ORDER BY id`); got != "0.10\n9999999999999999.99\n-1500.00\n\n1.10" {
+			t.Errorf("%s:\n%s", when, got)
+		}
+		if got := ask(t, s, `SELECT sum(price) FROM events WHERE price < 1.11`); got != "-1498.80" {
+			t.Errorf("%s: the sum is %s", when, got)
+		}
+		seal(t, s)
+	}
+	err := p.Append(context.Background(), output(5, `{"id":6,"price":1}`, `{"id":7,"price":0.001}`, `[]`, `{"id":8,"price":1e16}`))
+	rejected, ok := errors.AsType[*RejectedRows](err)
+	if !ok || len(rejected.Rows) != 3 || rejected.Rows[0].Row != 1 || rejected.Rows[2].Row != 3 || !strings.Contains(rejected.Rows[2].Reason, "column price wants decimal(18,2), got 1e16") {
+		t.Errorf("digits that the column does not have: %v", err)
+	}
+	price.Digits.Scale = 3
+	if _, err := s.Table("events", TableConfig{Columns: []event.Column{price}}); err == nil || !strings.Contains(err.Error(), "declared as decimal(18,3) of field price, but the table has it as decimal(18,2)") {
+		t.Errorf("other digits: %v", err)
+	}
+}

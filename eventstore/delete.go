@@ -73,7 +73,7 @@ func (s *Store) WaitDeleted(ctx context.Context, d Deletion) error {
 			return ErrClosed
 		}
 	}
-	return nil
+	return s.log.Scrub(ctx)
 }
 
 // isDeleting reports whether a file may still have rows of the delete, or did when a reader

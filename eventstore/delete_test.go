@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -77,6 +78,33 @@ func TestDeletedBytesGo(t *testing.T) {
 	}
 	if got := ask(t, s, `SELECT id FROM events`); got != "2" {
 		t.Errorf("rows %s", got)
+	}
+}
+
+// TestDeletedBytesGoFromTheLog deletes what stood in a file of the log that was removed, and of
+// which the log makes new ones.
+func TestDeletedBytesGoFromTheLog(t *testing.T) {
+	folder := t.TempDir()
+	s, err := Open(folder, Options{SegmentBytes: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p := take(t, openTable(t, s, TableConfig{}))
+	const secret = "a7f3c9d1e5b2"
+	appendDocs(t, p, 0, `{"id":1,"text":"`+secret+`"}`)
+	for first := uint64(1); s.current().LogStart < 2; first++ {
+		appendDocs(t, p, first, fmt.Sprintf(`{"id":%d,"text":"%s"}`, first+1, strings.Repeat("other", 1000)))
+	}
+	deletion, err := s.Delete(context.Background(), "events", `id = 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitDeleted(t.Context(), deletion); err != nil {
+		t.Fatal(err)
+	}
+	if n := filesWith(t, folder, secret); n > 0 {
+		t.Errorf("the text is in %d files afterwards", n)
 	}
 }
 

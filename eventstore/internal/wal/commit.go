@@ -24,6 +24,9 @@ func (l *Log) commit(group []*change) error {
 		if c.rotate != 0 {
 			c.err = l.rotate(c.rotate)
 		}
+		if c.scrub {
+			c.err = l.scrub()
+		}
 		size += int64(len(c.frames))
 	}
 	if size == 0 {
@@ -45,6 +48,42 @@ func (l *Log) rotate(number uint64) error {
 		return explain("close a file of the event log", err)
 	}
 	return nil
+}
+
+// scrub removes the spare file, and others in the place of those that were made of one.
+func (l *Log) scrub() error {
+	if l.preparing != nil {
+		prepared := <-l.preparing
+		if prepared.file != nil {
+			_ = prepared.file.Close()
+		}
+	}
+	l.preparing = nil
+	l.mu.Lock()
+	l.hasSpare = false
+	err := removeUnused(l.folder)
+	l.mu.Unlock()
+	if a := l.active; err == nil && a != nil && a.reused {
+		err = l.scrubActive()
+	}
+	if a := l.active; a != nil && a.hasEntries() {
+		l.prepareNext()
+	}
+	l.finishing.Wait() // for the files that are cut where their entries end
+	if err != nil {
+		return explain("scrub the event log", err)
+	}
+	return nil
+}
+
+// scrubActive begins another file in the place of the active one.
+func (l *Log) scrubActive() error {
+	if l.active.hasEntries() {
+		return l.beginNext()
+	}
+	err := l.active.Truncate(headerSize)
+	l.abandonActive()
+	return err
 }
 
 // makeRoom begins the next file if the active one has no room for so many bytes. A file
@@ -98,13 +137,13 @@ func (l *Log) prepareNext() {
 }
 
 // finishFile marks a closed file as such, so that the loss of the next one is found out, and
-// gives back the room that it did not need, if that is much. What fails is of no consequence:
+// gives back the room that it did not need, if that is much or holds old entries. What fails is of no consequence:
 // the first commit of the next file records the end of this one.
 func (l *Log) finishFile(f *file) {
 	closed := (&mark{kind: endMark, at: time.Now()}).appendFrame(nil)
 	stamp(closed, trailer{commit: f.end, offset: f.end, key: f.key})
 	if _, err := f.WriteAt(closed, f.end); err == nil {
-		if end := f.end + int64(len(closed)); end < l.options.FileSize*3/4 {
+		if end := f.end + int64(len(closed)); f.reused || end < l.options.FileSize*3/4 {
 			_ = f.Truncate(end)
 		}
 		_ = syncData(f.File)

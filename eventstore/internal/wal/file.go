@@ -120,6 +120,7 @@ type file struct {
 	*os.File
 	number, key uint64
 	end         int64 // all before is durable
+	reused      bool  // it may hold entries of the file that it was before
 	buffers     [][]byte
 }
 
@@ -135,7 +136,8 @@ func (f *file) name() string { return filepath.Base(Path("", f.number)) }
 // so not for what others write.
 func (l *Log) prepareFile(number uint64) (*file, error) {
 	path := filepath.Join(l.folder, nextName)
-	if err := l.takeSpare(path); err != nil {
+	reused, err := l.takeSpare(path)
+	if err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -155,19 +157,19 @@ func (l *Log) prepareFile(number uint64) (*file, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
-	return &file{File: f, number: number, key: h.key, end: headerSize}, nil
+	return &file{File: f, number: number, key: h.key, end: headerSize, reused: reused}, nil
 }
 
 // takeSpare gives the spare file the name of one that is being prepared, if there is one, and
 // removes what has that name now.
-func (l *Log) takeSpare(path string) error {
+func (l *Log) takeSpare(path string) (taken bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.hasSpare {
-		return removeIfThere(path)
+		return false, removeIfThere(path)
 	}
 	l.hasSpare = false
-	return os.Rename(filepath.Join(l.folder, spareName), path)
+	return true, os.Rename(filepath.Join(l.folder, spareName), path)
 }
 
 // discardFile removes a file of the log, or keeps it as the spare one. The caller holds mu.

@@ -122,7 +122,8 @@ type change struct {
 	frames   []byte
 	position Position // of the first frame, once it is durable
 	rotate   uint64   // the number of the file to close; anyFile for the active one
-	err      error    // of closing the file
+	scrub    bool     // no file may hold entries of a removed one
+	err      error    // of what is not an append
 }
 
 const anyFile = ^uint64(0)
@@ -199,6 +200,16 @@ func (l *Log) Rotate(ctx context.Context) error {
 	return c.err
 }
 
+// Scrub returns when no byte of a removed file is left in the folder: without it, a removed
+// file may become a new one, which is written over bit by bit.
+func (l *Log) Scrub(ctx context.Context) error {
+	c := &change{scrub: true}
+	if err := l.commits.Commit(ctx, c); err != nil {
+		return err
+	}
+	return c.err
+}
+
 // Ends returns the files of the log, oldest first, and how much of each is durable.
 func (l *Log) Ends() []FileEnd {
 	l.mu.Lock()
@@ -237,8 +248,9 @@ func (l *Log) Changed() <-chan struct{} {
 // Damage returns what cannot be read of a log that was opened read-only.
 func (l *Log) Damage() []Damage { return l.damage }
 
-// RemoveBefore removes the closed files whose number is below first. If the process ends
-// before it has, Open with First does it.
+// RemoveBefore removes the closed files whose number is below first, of which no reader may
+// read any more: a later file may be made of one. If the process ends before it has, Open
+// with First does it.
 func (l *Log) RemoveBefore(first uint64) error {
 	if l.options.ReadOnly {
 		return ErrReadOnly

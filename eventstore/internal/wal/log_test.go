@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -381,6 +382,82 @@ func TestSpareFile(t *testing.T) {
 	if files, err := os.ReadDir(folder); err != nil || strings.Contains(fmt.Sprint(files), spareName) || strings.Contains(fmt.Sprint(files), nextName) {
 		t.Errorf("closed, the folder has %v, %v", files, err)
 	}
+}
+
+// TestScrub looks for entries of removed files on the disk, in whatever state the file is that
+// was made of one: spare, prepared, active without entries or with some.
+func TestScrub(t *testing.T) {
+	for state := range 4 {
+		folder := t.TempDir()
+		l := open(t, folder, small)
+		n := 0
+		fill := func(files uint64) {
+			for until := l.End().File + files; l.End().File < until; n++ {
+				put(t, l, n, 10) // they fill more than three quarters of a file
+			}
+		}
+		fill(2)
+		first := l.End().File
+		const removed = "row 3 of entry 1row" // and not of entry 10
+		if err := l.RemoveBefore(first); err != nil {
+			t.Fatal(err)
+		}
+		switch state {
+		case 1:
+			fill(1)
+		case 2:
+			fill(1)
+			if err := l.Rotate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			fill(2)
+		}
+		waitPrepared(l) // the spare file may get its name
+		if filesWith(t, folder, removed) == 0 && state == 0 { // later it may be written over
+			t.Error("the entry is gone before")
+		}
+		there := entries(t, l)
+		if err := l.Scrub(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if files := filesWith(t, folder, removed); files > 0 {
+			t.Errorf("state %d: %d files have the entry", state, files)
+		}
+		put(t, l, n, 1)
+		n++
+		fill(1)
+		for i := there[len(there)-1] + 1; i < n; i++ {
+			there = append(there, i)
+		}
+		o := small
+		o.First = first
+		if _, visited := reopen(t, l, folder, o); !slices.Equal(visited, there) {
+			t.Errorf("state %d: visited %v, want %v", state, visited, there)
+		}
+	}
+}
+
+// waitPrepared waits until the file after the active one is prepared, if that was begun.
+func waitPrepared(l *Log) {
+	for len(l.preparing) < cap(l.preparing) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func filesWith(t *testing.T, folder, text string) (n int) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Join(folder, f.Name()))
+		if err == nil && strings.Contains(string(content), text) {
+			n++
+		}
+	}
+	return n
 }
 
 func TestChanged(t *testing.T) {

@@ -294,9 +294,7 @@ func TestFullDisk(t *testing.T) {
 	l := open(t, folder, o)
 	stored := 0
 	for room := int64(0); room < 72<<10; room += 8 << 10 {
-		for len(l.preparing) < cap(l.preparing) { // it takes room
-			time.Sleep(time.Millisecond)
-		}
+		waitPrepared(l) // the next file takes room
 		powercut.Fill(t, ballast, room)
 		var err error
 		for ; err == nil; stored++ {

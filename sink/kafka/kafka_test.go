@@ -49,11 +49,19 @@ func newTopic(t *testing.T, address string, settings map[string]*string) string 
 	t.Helper()
 	topics++
 	topic := fmt.Sprint("topic", topics)
-	c := connect(t, address)
-	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, 1, settings, topic); err != nil {
-		t.Fatal(err)
+	admin := kadm.NewClient(connect(t, address))
+	_, err := admin.CreateTopic(t.Context(), 1, 1, settings, topic)
+	for end := time.Now().Add(time.Minute); err == nil; time.Sleep(10 * time.Millisecond) { // until it has a leader
+		ends, listing := admin.ListEndOffsets(t.Context(), topic)
+		if err = listing; err == nil && ends.Error() == nil {
+			return topic
+		}
+		if time.Now().After(end) {
+			err = ends.Error()
+		}
 	}
-	return topic
+	t.Fatal(err)
+	return ""
 }
 
 func connect(t *testing.T, address string, opts ...kgo.Opt) *kgo.Client {

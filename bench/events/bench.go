@@ -43,6 +43,7 @@ type closedKey struct {
 type turn struct {
 	stores.Report
 	catchUp time.Duration // after the end, until a query found all rows
+	cpu     float64       // microseconds of CPU time of all processes, per row
 	bytes   float64       // on disk, per row
 	memory  float64       // peak of anonymous memory of all processes, in MB
 }
@@ -155,12 +156,14 @@ func (b *bench) runTurn(ctx context.Context, name string, loads ...stores.Load) 
 	}
 	rows := before.Rows
 	for i, load := range loads {
+		worked := process.TreeTime(session.PID())
 		report, err := session.Write(load)
 		if err != nil {
 			return t, errors.Join(err, session.Stop())
 		}
+		worked = process.TreeTime(session.PID()) - worked
 		if i == 0 {
-			t.Report = report
+			t.Report, t.cpu = report, float64(worked.Microseconds())/float64(report.Rows)
 		}
 		t.Visible = report.Visible
 		rows += report.Rows

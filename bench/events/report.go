@@ -31,6 +31,7 @@ func visibleP99(t turn) float64    { return milliseconds(t.Visible.P99) }
 func catchUp(t turn) float64       { return t.catchUp.Seconds() }
 func bytesPerRow(t turn) float64   { return t.bytes }
 func memory(t turn) float64        { return t.memory }
+func cpu(t turn) float64           { return t.cpu }
 
 func whole(v float64) string  { return fmt.Sprintf("%.0f", v) }
 func tenths(v float64) string { return fmt.Sprintf("%.1f", v) }
@@ -45,14 +46,14 @@ func newTable(w io.Writer, title string, header ...any) table.Writer {
 }
 
 const legend = `Perigee takes JSON documents, QuestDB lines of InfluxDB's protocol over HTTP, the others typed columns. ms: of a commit.
-catch-up: seconds after the end until a query found all rows. B/row: on disk when files no longer change. MB: peak of anonymous memory (RssAnon)
-of all processes, with that of the program that writes.
+us CPU: microseconds of CPU time per row of all processes. catch-up: seconds after the end until a query found all rows. B/row: on
+disk when files no longer change. MB: peak of anonymous memory (RssAnon) of all processes. The program that writes counts in both.
 `
 
 func (b *bench) printTables(w io.Writer) {
 	for _, batch := range batches {
 		t := newTable(w, fmt.Sprintf("commits of %d rows at full speed, %v", batch, b.time),
-			"", "rows/s", "least", "most", "p50 ms", "p99 ms", "longest ms", "catch-up", "B/row", "MB")
+			"", "rows/s", "least", "most", "p50 ms", "p99 ms", "longest ms", "us CPU", "catch-up", "B/row", "MB")
 		for _, name := range contestants {
 			turns := b.closed[closedKey{name, batch}]
 			if len(turns) == 0 {
@@ -63,7 +64,7 @@ func (b *bench) printTables(w io.Writer) {
 				least, most = min(least, turn.Rate()), max(most, turn.Rate())
 			}
 			t.AppendRow(table.Row{name, whole(median(turns, rate)), whole(least), whole(most), tenths(median(turns, ackMedian)), tenths(median(turns, ackP99)),
-				tenths(median(turns, ackLongest)), tenths(median(turns, catchUp)), tenths(median(turns, bytesPerRow)), whole(median(turns, memory))})
+				tenths(median(turns, ackLongest)), tenths(median(turns, cpu)), tenths(median(turns, catchUp)), tenths(median(turns, bytesPerRow)), whole(median(turns, memory))})
 		}
 		t.Render()
 	}
@@ -77,6 +78,9 @@ func (b *bench) printTables(w io.Writer) {
 	}
 	t.Render()
 	fmt.Fprint(w, legend)
+	if !b.selected(stores.Perigee) {
+		return
+	}
 	fmt.Fprintf(w, "JSON through Lua with a computed column: %s events/s into the store, %s to standard output (/dev/null)\n",
 		whole(rounds.Median(b.pipeline.store)), whole(rounds.Median(b.pipeline.stdout)))
 }

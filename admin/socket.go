@@ -110,8 +110,12 @@ func Handler(answer func(io.Writer, *http.Request) error) http.Handler {
 		case out.started:
 			panic(http.ErrAbortHandler)
 		default:
+			body, ok := errors.AsType[*Error](err)
+			if !ok {
+				body = &Error{Message: err.Error(), Hint: event.HintOf(err)}
+			}
 			w.WriteHeader(http.StatusInternalServerError)
-			json.NewEncoder(w).Encode(Error{Message: err.Error(), Hint: event.HintOf(err)}) // the client may be gone
+			json.NewEncoder(w).Encode(body) // the client may be gone
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // A Deletion is a delete under way.
@@ -53,9 +54,14 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 // Deletions returns the deletes that are under way, oldest first.
 func (s *Store) Deletions() (all []Deletion) {
 	for _, t := range s.current().Tables {
-		for _, d := range t.Deletes {
-			all = append(all, Deletion{Number: d.Number, Table: t.Name, Predicate: d.Predicate, Asked: d.Asked})
-		}
+		all = append(all, deletionsOf(t)...)
+	}
+	return all
+}
+
+func deletionsOf(t *manifest.Table) (all []Deletion) {
+	for _, d := range t.Deletes {
+		all = append(all, Deletion{Number: d.Number, Table: t.Name, Predicate: d.Predicate, Asked: d.Asked})
 	}
 	return all
 }
@@ -88,7 +94,8 @@ func (s *Store) isDeleting(d Deletion) bool {
 // isCarriedOut reports whether neither the log nor a file of the table can have rows of the
 // delete.
 func isCarriedOut(m *manifest.Manifest, t *manifest.Table, d *manifest.Delete) bool {
-	return m.LogStart > d.Before.File && !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Deleted < d.Number })
+	first := manifest.Position{File: m.LogStart, Offset: wal.FirstFrame}
+	return d.Before.Compare(first) <= 0 && !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Deleted < d.Number })
 }
 
 // rewriteForDeletes rewrites the files that have rows of a delete.

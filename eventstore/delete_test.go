@@ -56,6 +56,27 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// TestDeleteWithoutLog waits for deletes that are asked when no row is in the log.
+func TestDeleteWithoutLog(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"a":1}`, `{"a":2}`, `{"a":3}`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for a := 1; a <= 2; a++ {
+		deletion, err := s.Delete(ctx, "events", fmt.Sprintf("a = %d", a))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.WaitDeleted(ctx, deletion); err != nil {
+			t.Fatalf("delete %d: %v", deletion.Number, err)
+		}
+	}
+	if got := ask(t, s, `SELECT sum(a) FROM events`); got != "3" {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
 // TestDeletedBytesGo looks for a deleted text in every file.
 func TestDeletedBytesGo(t *testing.T) {
 	folder := t.TempDir()

@@ -310,9 +310,11 @@ type TableInfo struct {
 type ColumnInfo = sqlworker.Column
 
 // Tables describes the tables, sorted by name.
-func (s *Store) Tables() []TableInfo {
+func (s *Store) Tables() []TableInfo { return tablesOf(s.current()) }
+
+func tablesOf(m *manifest.Manifest) []TableInfo {
 	var infos []TableInfo
-	for _, t := range s.current().Tables {
+	for _, t := range m.Tables {
 		schema := t.Current()
 		info := TableInfo{Name: t.Name, Time: t.Time, Version: schema.Version}
 		for _, c := range schema.Columns {

@@ -31,6 +31,9 @@ type commands struct {
 	Check      checkCommand      `cmd:"" help:"Check a configuration and its scripts; no server is needed."`
 	Eval       evalCommand       `cmd:"" help:"Run a script on lines of JSON from standard input."`
 	Query      queryCommand      `cmd:"" help:"Query the event store with SQL, also while an engine runs."`
+	Table      tableCommand      `cmd:"" help:"Show the tables of the event store, and delete rows."`
+	Backup     backupCommand     `cmd:"" help:"Back up the event store into one file, also while an engine runs."`
+	Restore    restoreCommand    `cmd:"" help:"Make an event store of a backup."`
 	Status     statusCommand     `cmd:"" help:"Show what the pipelines of a running engine do."`
 	Pause      pauseCommand      `cmd:"" help:"Stop a pipeline from reading, also after a restart."`
 	Resume     resumeCommand     `cmd:"" help:"Let a paused pipeline read again."`

@@ -34,9 +34,3 @@ const Formats = "table,json,ndjson,csv,arrow,parquet"
 
 // IsBinary reports whether a format is not text.
 func IsBinary(format string) bool { return format == "arrow" || format == "parquet" }
-
-// A FunctionGroup is functions of SQL that a query may call.
-type FunctionGroup struct {
-	Name  string
-	Names []string
-}

@@ -67,7 +67,8 @@ type Store struct {
 	log         *slog.Logger      // nil before Start
 	opened      *eventstore.Store
 	query       config.Query
-	listener    *listener // nil without a port
+	listener    *listener                        // nil without a port
+	imports     map[[2]string]*eventstore.Import // by table and file
 }
 
 var _ engine.Service = (*Store)(nil)
@@ -94,6 +95,7 @@ func (s *Store) Start(h engine.Host) error {
 	s.setData(h.Data)
 	s.deadLetters, s.log, s.query = h.DeadLetters, h.Log, h.Query
 	h.Handle("POST /query", s.handler(eventstore.Limits{}))
+	s.handleOperations(h.Handle)
 	if h.Query.Listen == "" {
 		return nil
 	}

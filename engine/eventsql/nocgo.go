@@ -59,3 +59,32 @@ func ReadIDs(context.Context, string, string, string, func(uint64)) error { retu
 
 // Functions returns the functions that queries may call.
 func Functions() []FunctionGroup { return nil }
+
+// Tables returns the error of Available.
+func Tables(context.Context, string) ([]Table, error) { return nil, Available() }
+
+// DeleteRows returns the error of Available.
+func DeleteRows(context.Context, string, string, string) (Delete, error) {
+	return Delete{}, Available()
+}
+
+// WaitDeleted returns the error of Available.
+func WaitDeleted(context.Context, string, Delete) error { return Available() }
+
+// Backup returns the error of Available.
+func Backup(context.Context, string, io.Writer) error { return Available() }
+
+// Restore returns the error of Available.
+func Restore(string, io.Reader) error { return Available() }
+
+// An Importer is never used without cgo.
+type Importer struct{}
+
+// Import returns the error of Available.
+func Import(context.Context, string, ImportFile, func(*Importer) error) error { return Available() }
+
+// Next returns 0.
+func (*Importer) Next() uint64 { return 0 }
+
+// Append returns the error of Available.
+func (*Importer) Append(context.Context, *ImportRows) ([]RejectedRow, error) { return nil, Available() }

@@ -88,7 +88,7 @@ var may = map[string][]string{
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":   {"internal/address", "internal/durable", "internal/httpserver", "internal/nearest"},
-	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/httpserver", "pipeline/deadletter", "sink", "sink/eventstore"},
+	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline/deadletter", "sink", "sink/eventstore"},
 
 	"internal/boltfile":        {"internal/durable"},
 	"internal/child":           {},
@@ -102,7 +102,7 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
-		"internal/sqltext", "internal/terminal", "nodedb",
+		"internal/durable", "internal/sqltext", "internal/terminal", "nodedb",
 		"source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",

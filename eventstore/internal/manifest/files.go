@@ -10,9 +10,9 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// files returns the paths of all files that the manifest names, with their sizes; -1 is
+// Files returns the paths of all files that the manifest names, with their sizes; -1 is
 // any size.
-func (m *Manifest) files(folder string) map[string]int64 {
+func (m *Manifest) Files(folder string) map[string]int64 {
 	named := map[string]int64{}
 	for _, t := range m.Tables {
 		for _, f := range t.Files {
@@ -40,7 +40,7 @@ func (m *Manifest) Verify(folder string) error {
 			}
 		}
 	}
-	for path, size := range m.files(folder) {
+	for path, size := range m.Files(folder) {
 		if size >= 0 {
 			continue
 		}
@@ -69,7 +69,7 @@ func damageOf(path string, size int64) string {
 // written and never became part of the store, and what a manifest let go of and a crash
 // kept. Nothing may read or write them.
 func (m *Manifest) RemoveOthers(folder string) error {
-	named := m.files(folder)
+	named := m.Files(folder)
 	var folders []string
 	err := filepath.WalkDir(TablesFolder(folder), func(path string, entry fs.DirEntry, err error) error {
 		switch {

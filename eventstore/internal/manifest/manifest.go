@@ -16,10 +16,12 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
+// Name is the name of the manifest's file in the store's folder.
+const Name = "manifest"
+
 const (
-	fileName = "manifest"
-	format   = 1
-	head     = "perigee-manifest %d %08x\n"
+	format = 1
+	head   = "perigee-manifest %d %08x\n"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -136,7 +138,7 @@ func New() *Manifest {
 // Load reads the manifest of the store in folder. The error is os.ErrNotExist if there is
 // none, and *DamageError if it cannot be trusted.
 func Load(folder string) (*Manifest, error) {
-	path := filepath.Join(folder, fileName)
+	path := filepath.Join(folder, Name)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -168,18 +170,27 @@ func Load(folder string) (*Manifest, error) {
 // Save makes m the manifest of the store in folder. After an error, either this version or
 // the one before is there, also after a crash.
 func (m *Manifest) Save(folder string) error {
+	text, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(folder, Name), text, 0o600)
+}
+
+// Encode returns the text of the manifest's file.
+func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
-		return fmt.Errorf("save the manifest: %w", err)
+		return nil, fmt.Errorf("save the manifest: %w", err)
 	}
 	text := new(bytes.Buffer)
 	encoder := json.NewEncoder(text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", " ")
 	if err := encoder.Encode(m); err != nil {
-		return fmt.Errorf("save the manifest: %w", err)
+		return nil, fmt.Errorf("save the manifest: %w", err)
 	}
 	line := fmt.Appendf(nil, head, format, crc32.Checksum(text.Bytes(), castagnoli))
-	return durable.WriteFile(filepath.Join(folder, fileName), append(line, text.Bytes()...), 0o600)
+	return append(line, text.Bytes()...), nil
 }
 
 // Clone returns a copy of m to change. What the copy's tables point to, schemas, files,

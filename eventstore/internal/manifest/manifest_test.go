@@ -59,7 +59,7 @@ func TestDamage(t *testing.T) {
 	if err := m.Save(folder); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(folder, fileName)
+	path := filepath.Join(folder, Name)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/nearest"
+)
+
+type tableCommand struct {
+	List   tableListCommand   `cmd:"" help:"List the tables of the event store."`
+	Show   tableShowCommand   `cmd:"" help:"Show the columns, files and settings of a table."`
+	Delete tableDeleteCommand `cmd:"" help:"Delete rows for good."`
+}
+
+type tableListCommand struct {
+	dataFlags
+	Format string `enum:"table,json" default:"table" help:"table or json."`
+}
+
+func (tableListCommand) Help() string {
+	return `Shows the number of rows of each table of the event store, how many of them are only in the log so far,
+the Parquet files with the others, the least and greatest event time, and after which time rows are
+removed. Rows of a delete under way still count. The command works while an engine runs.
+
+Examples:
+  perigee table list
+  perigee table list --config pipeline.yaml --format json`
+}
+
+func (l *tableListCommand) Run(c *console) error {
+	data, _, err := l.locate(c)
+	if err != nil {
+		return err
+	}
+	tables, err := eventsql.Tables(context.Background(), data)
+	if err != nil {
+		return err
+	}
+	if l.Format == "json" {
+		return newEncoder(c.out).Encode(tables)
+	}
+	t := newTable("table", "rows", "in the log", "files", "bytes", "oldest event (UTC)", "newest event (UTC)", "retention")
+	for _, one := range tables {
+		t.AppendRow(table.Row{one.Name, one.Rows, one.LogRows, len(one.Files), byteCount(uint64(one.Bytes)), timeText(one.Oldest), timeText(one.Newest), retentionText(one.Retention)})
+	}
+	if len(tables) > 0 {
+		fmt.Fprintln(c.out, t.Render())
+	}
+	fmt.Fprintln(c.out, countOf(len(tables), "table"))
+	printData(c.out, data)
+	return nil
+}
+
+type tableShowCommand struct {
+	dataFlags
+	Table  string `arg:"" help:"Name of the table."`
+	Format string `enum:"table,json" default:"table" help:"table or json."`
+}
+
+func (tableShowCommand) Help() string {
+	return `Shows what a table of the event store consists of: its columns, its Parquet files with the rows, the
+bytes and the event times of each, and the deletes that are under way.
+
+Examples:
+  perigee table show events
+  perigee table show events --format json | jq '.files[].file'`
+}
+
+func (s *tableShowCommand) Run(c *console) error {
+	data, _, err := s.locate(c)
+	if err != nil {
+		return err
+	}
+	t, err := findTable(data, s.Table)
+	if err != nil {
+		return err
+	}
+	if s.Format == "json" {
+		return newEncoder(c.out).Encode(t)
+	}
+	printTable(c.out, t)
+	printData(c.out, data)
+	return nil
+}
+
+// findTable describes the table of a name, which SQL compares without case.
+func findTable(data, name string) (*eventsql.Table, error) {
+	tables, err := eventsql.Tables(context.Background(), data)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(tables, func(t eventsql.Table) bool { return strings.EqualFold(t.Name, name) })
+	if i >= 0 {
+		return &tables[i], nil
+	}
+	names := []string{}
+	for _, t := range tables {
+		names = append(names, t.Name)
+	}
+	hint := "tables: " + strings.Join(names, ", ")
+	if near := nearest.Name(name, names); near != "" {
+		hint = fmt.Sprintf("did you mean %q? %s", near, hint)
+	}
+	return nil, event.WithHint(fmt.Errorf("unknown table %q in data folder %s", name, data), hint)
+}
+
+func printTable(w io.Writer, t *eventsql.Table) {
+	fmt.Fprintf(w, "table         %s\n", t.Name)
+	fmt.Fprintf(w, "rows          %s, of which %s are only in the log\n", thousands(uint64(t.Rows)), thousands(uint64(t.LogRows)))
+	fmt.Fprintf(w, "files         %d with %s\n", len(t.Files), byteCount(uint64(t.Bytes)))
+	if t.Oldest != nil {
+		fmt.Fprintf(w, "event times   %s to %s UTC\n", timeText(t.Oldest), timeText(t.Newest))
+	}
+	for _, setting := range [][2]string{{"event column", t.Event}, {"time column", t.Time}, {"retention", retentionText(t.Retention)}} {
+		if setting[1] != "" {
+			fmt.Fprintf(w, "%-13s %s\n", setting[0], setting[1])
+		}
+	}
+	columns := newTable("column", "type")
+	for _, c := range t.Columns {
+		columns.AppendRow(table.Row{firstLine(c.Name, 60), c.Type})
+	}
+	fmt.Fprintf(w, "\nschema version %d\n%s\n", t.Schema, columns.Render())
+	if len(t.Files) > 0 {
+		files := newTable("file", "rows", "bytes", "oldest event (UTC)", "newest event (UTC)", "schema")
+		for _, f := range t.Files {
+			files.AppendRow(table.Row{f.Name, f.Rows, byteCount(uint64(f.Bytes)), timeText(f.Oldest), timeText(f.Newest), f.Schema})
+		}
+		fmt.Fprintf(w, "\n%s\n", files.Render())
+	}
+	for _, d := range t.Deletes {
+		fmt.Fprintf(w, "delete %d, asked %s UTC, is under way: WHERE %s\n", d.Number, d.Asked.UTC().Format(timeLayout), firstLine(d.Where, 100))
+	}
+}
+
+type tableDeleteCommand struct {
+	dataFlags
+	Table  string   `arg:"" help:"Name of the table."`
+	Where  []string `arg:"" help:"WHERE and a condition in SQL."`
+	NoWait bool     `help:"Return when no query sees the rows any more, without waiting until no file has them."`
+	Yes    bool     `short:"y" help:"Do not ask for confirmation."`
+}
+
+func (tableDeleteCommand) Help() string {
+	return `Deletes the rows that the table has now and for which the condition is true; rows that come later stay.
+At once no query sees them any more, also after a crash. Then the log and the Parquet files that have
+them are rewritten, and the command says when no byte of them is left. If it is stopped meanwhile, the
+engine goes on, or the next one does. Backups and exports keep the rows that they have.
+
+On a terminal the command first says how many rows it deletes, and asks; elsewhere --yes is required.
+A condition with characters that mean something to the shell, such as quotes and >, is put in quotes.
+
+Examples:
+  perigee table delete events WHERE user = 7
+  perigee table delete events "WHERE email = 'mallory@example.org' AND time < '2026-11-01'" --yes`
+}
+
+func (d *tableDeleteCommand) Run(c *console) error {
+	data, _, err := d.locate(c)
+	if err != nil {
+		return err
+	}
+	where, err := d.condition()
+	if err != nil {
+		return err
+	}
+	t, err := findTable(data, d.Table)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if !d.Yes {
+		n, err := countRows(ctx, data, t.Name, where)
+		if err != nil {
+			return err
+		}
+		if err := c.confirm(fmt.Sprintf("Delete %s of table %s in data folder %s?", countOf(n, "row"), t.Name, data)); err != nil {
+			return err
+		}
+	}
+	deletion, err := eventsql.DeleteRows(ctx, data, t.Name, where)
+	if err != nil {
+		return err
+	}
+	if d.NoWait {
+		fmt.Fprintf(c.out, "delete %d: no query sees the rows any more; perigee table show %s tells whether files still have them\n", deletion.Number, t.Name)
+		printData(c.out, data)
+		return nil
+	}
+	hide := spin(c, "no query sees the rows any more; rewriting the files that have them")
+	err = eventsql.WaitDeleted(ctx, data, deletion)
+	hide()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "delete %d: no query sees the rows any more, and no file has them\n", deletion.Number)
+	printData(c.out, data)
+	return nil
+}
+
+// condition returns what follows the word WHERE.
+func (d *tableDeleteCommand) condition() (string, error) {
+	text := strings.TrimSpace(strings.Join(d.Where, " "))
+	word, condition, _ := strings.Cut(text, " ")
+	if !strings.EqualFold(word, "where") || strings.TrimSpace(condition) == "" {
+		return "", event.WithHint(usageError(fmt.Sprintf("%q does not say which rows to delete", text)),
+			`write WHERE and a condition, as in: perigee table delete events "WHERE user = 7"`)
+	}
+	return strings.TrimSpace(condition), nil
+}
+
+// countRows counts the rows of a table that a condition is true for.
+func countRows(ctx context.Context, data, name, where string) (int, error) {
+	var answer strings.Builder
+	q := eventsql.Request{SQL: fmt.Sprintf("SELECT count(*) AS n FROM %q WHERE %s", name, where), Format: "csv"}
+	if err := eventsql.Query(ctx, data, q, &answer); err != nil {
+		return 0, err
+	}
+	_, n, _ := strings.Cut(strings.TrimSpace(answer.String()), "\n")
+	return strconv.Atoi(n)
+}
+
+func timeText(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(timeLayout)
+}
+
+// retentionText spells a duration in days where it can.
+func retentionText(text string) string {
+	d, err := time.ParseDuration(text)
+	if err != nil || d == 0 || d%(24*time.Hour) != 0 {
+		return text
+	}
+	return countOf(int(d/(24*time.Hour)), "day")
+}

@@ -1,0 +1,183 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/internal/durable"
+)
+
+// An Importer appends the rows of one file to a table of the event store.
+type Importer struct {
+	file   ImportFile
+	next   uint64
+	append func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error)
+}
+
+// Import calls use to import a file into the event store in a data folder. If an engine
+// runs there, it writes the rows.
+func Import(ctx context.Context, data string, file ImportFile, use func(*Importer) error) error {
+	var answer bytes.Buffer
+	request, err := json.Marshal(file)
+	if err != nil {
+		return err
+	}
+	err = admin.Post(ctx, data, "/import", nil, bytes.NewReader(request), &answer)
+	if errors.Is(err, admin.ErrNoEngine) {
+		if err := durable.MkdirAll(filepath.Join(data, folderName), 0o700); err != nil { // the import may be the first to write
+			return fmt.Errorf("create the event store: %w", err)
+		}
+		return withStore(data, func(s *Store) error {
+			next, err := s.beginImport(ctx, file)
+			if err != nil {
+				return err
+			}
+			return use(&Importer{file: file, next: next, append: func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
+				return s.importRows(ctx, file, rows)
+			}})
+		})
+	}
+	if err != nil {
+		return err
+	}
+	i := &Importer{file: file, append: func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
+		return sendRows(ctx, data, file, rows)
+	}}
+	if err := json.Unmarshal(answer.Bytes(), &i.next); err != nil {
+		return err
+	}
+	return use(i)
+}
+
+// Next returns the first row of the file that the table may lack. It has all before.
+func (i *Importer) Next() uint64 { return i.next }
+
+// Append appends rows, which are durable when it returns, or returns those that the table
+// cannot have, and then appends none.
+func (i *Importer) Append(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
+	return i.append(ctx, rows)
+}
+
+// sendRows has the engine append rows.
+func sendRows(ctx context.Context, data string, file ImportFile, rows *ImportRows) (rejected []RejectedRow, err error) {
+	var leaveOut []string
+	for _, row := range rows.LeaveOut {
+		leaveOut = append(leaveOut, strconv.FormatUint(uint64(row), 10))
+	}
+	query := url.Values{
+		"table": {file.Table}, "file": {file.File}, "first": {strconv.FormatUint(rows.First, 10)}, "count": {strconv.FormatUint(rows.Count, 10)},
+		"leave_out": {strings.Join(leaveOut, ",")},
+	}
+	var answer bytes.Buffer
+	if err := admin.Post(ctx, data, "/import/rows", query, bytes.NewReader(rows.Documents), &answer); err != nil {
+		return nil, err
+	}
+	return rejected, json.Unmarshal(answer.Bytes(), &rejected)
+}
+
+// beginImport begins an import and returns the first row that the table may lack.
+func (s *Store) beginImport(ctx context.Context, file ImportFile) (next uint64, err error) {
+	store, err := s.open()
+	if err != nil {
+		return 0, err
+	}
+	if file.Again {
+		if err := store.ForgetImport(ctx, file.Table, file.File); err != nil {
+			return 0, err
+		}
+	}
+	i, done, err := store.Import(ctx, file.Table, file.File, eventstore.TableConfig{Time: file.Time})
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.imports == nil {
+		s.imports = map[[2]string]*eventstore.Import{}
+	}
+	s.imports[file.key()] = i
+	if len(done) > 0 && done[0].First == 0 {
+		next = done[0].End()
+	}
+	return next, nil
+}
+
+func (f *ImportFile) key() [2]string { return [2]string{f.Table, f.File} }
+
+// importRows appends rows of an import that has begun.
+func (s *Store) importRows(ctx context.Context, file ImportFile, rows *ImportRows) ([]RejectedRow, error) {
+	s.mu.Lock()
+	i := s.imports[file.key()]
+	s.mu.Unlock()
+	if i == nil {
+		return nil, errors.New("the engine has been started again during the import: import the file again")
+	}
+	docs := bytes.Split(bytes.TrimSuffix(rows.Documents, []byte{'\n'}), []byte{'\n'})
+	err := i.Append(ctx, rows.First, rows.Count, docs, rows.LeaveOut)
+	if errors.Is(err, eventstore.ErrFenced) {
+		return nil, event.WithHint(errors.New("another import of the same file has taken over"), "wait for its end, and import the file again if it fails")
+	}
+	rejected, ok := errors.AsType[*eventstore.RejectedRows](err)
+	if !ok {
+		return nil, err
+	}
+	var all []RejectedRow
+	for _, r := range rejected.Rows {
+		all = append(all, RejectedRow{Row: r.Row, Column: r.Column, Reason: r.Reason})
+	}
+	return all, nil
+}
+
+// serveImport answers with the first row that the table may lack.
+func (s *Store) serveImport(w io.Writer, r *http.Request) error {
+	var file ImportFile
+	if err := json.NewDecoder(r.Body).Decode(&file); err != nil {
+		return fmt.Errorf("decode the request: %w", err)
+	}
+	next, err := s.beginImport(r.Context(), file)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(next)
+}
+
+const importBytesMax = 256 << 20 // of one request
+
+// serveRows appends the documents in the body.
+func (s *Store) serveRows(w io.Writer, r *http.Request) error {
+	query := r.URL.Query()
+	var rows ImportRows
+	_, err := fmt.Sscanf(query.Get("first")+" "+query.Get("count"), "%d %d", &rows.First, &rows.Count)
+	if err != nil {
+		return fmt.Errorf("decode the request: %w", err)
+	}
+	for _, row := range strings.FieldsFunc(query.Get("leave_out"), func(r rune) bool { return r == ',' }) {
+		n, err := strconv.ParseUint(row, 10, 32)
+		if err != nil {
+			return fmt.Errorf("decode the request: %w", err)
+		}
+		rows.LeaveOut = append(rows.LeaveOut, uint32(n))
+	}
+	if rows.Documents, err = io.ReadAll(io.LimitReader(r.Body, importBytesMax)); err != nil {
+		return err
+	}
+	rejected, err := s.importRows(r.Context(), ImportFile{Table: query.Get("table"), File: query.Get("file")}, &rows)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(rejected)
+}

@@ -1,0 +1,94 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/eventstore"
+)
+
+// Tables describes the tables of the event store in a data folder, sorted by name.
+func Tables(ctx context.Context, data string) ([]Table, error) {
+	return do(ctx, data, "/tables", struct{}{}, listTables)
+}
+
+func listTables(_ context.Context, s *eventstore.Store, _ struct{}) ([]Table, error) {
+	stats, err := s.Stats()
+	all := []Table{}
+	for _, t := range stats {
+		all = append(all, newTable(&t))
+	}
+	return all, err
+}
+
+func newTable(stats *eventstore.TableStats) Table {
+	t := Table{
+		Name: stats.Name, Event: stats.Event, Time: stats.Time, Schema: stats.Version, Rows: stats.LogRows, LogRows: stats.LogRows,
+		Oldest: timeOrNil(stats.MinTime), Newest: timeOrNil(stats.MaxTime), Files: []File{}, Columns: []Column{}, Deletes: []Delete{},
+	}
+	if stats.Retention > 0 {
+		t.Retention = stats.Retention.String()
+	}
+	for _, f := range stats.Files {
+		t.Rows += f.Rows
+		t.Bytes += f.Bytes
+		t.Files = append(t.Files, File{Name: f.Name, Rows: f.Rows, Bytes: f.Bytes, Oldest: timeOrNil(f.MinTime), Newest: timeOrNil(f.MaxTime), Schema: f.Schema})
+	}
+	for _, c := range stats.Columns {
+		t.Columns = append(t.Columns, Column{Name: c.Name, Type: c.Type})
+	}
+	for _, d := range stats.Deletions {
+		t.Deletes = append(t.Deletes, newDelete(d))
+	}
+	return t
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func newDelete(d eventstore.Deletion) Delete {
+	return Delete{Number: d.Number, Table: d.Table, Where: d.Predicate, Asked: d.Asked}
+}
+
+// DeleteRows removes the rows that a table has now and for which where, an SQL expression
+// over the table's columns, is true. Once it has returned, no query sees them. WaitDeleted
+// tells when no file has them.
+func DeleteRows(ctx context.Context, data, table, where string) (Delete, error) {
+	d, err := do(ctx, data, "/tables/delete", Delete{Table: table, Where: where}, deleteRows)
+	return d, whereError(where, err)
+}
+
+func deleteRows(ctx context.Context, s *eventstore.Store, d Delete) (Delete, error) {
+	deletion, err := s.Delete(ctx, d.Table, d.Where)
+	return newDelete(deletion), err
+}
+
+// WaitDeleted returns once the rows of a delete are in no file.
+func WaitDeleted(ctx context.Context, data string, d Delete) error {
+	_, err := do(ctx, data, "/tables/deleted", d, waitDeleted)
+	return err
+}
+
+func waitDeleted(ctx context.Context, s *eventstore.Store, d Delete) (struct{}, error) {
+	return struct{}{}, s.WaitDeleted(ctx, eventstore.Deletion{Number: d.Number, Table: d.Table, Predicate: d.Where, Asked: d.Asked})
+}
+
+// whereError adds the line of the predicate to an error that has a place in it.
+func whereError(where string, err error) error {
+	q := Request{SQL: where}
+	if e, ok := errors.AsType[*eventstore.QueryError](err); ok {
+		return q.explain(e.Line, e.Column, e.Message, e.Hint, err)
+	}
+	if e, ok := errors.AsType[*admin.Error](err); ok {
+		return q.explain(e.Line, e.Column, e.Message, e.Hint, err)
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package eventsql
+
+import "time"
+
+// A FunctionGroup is functions of SQL that a query may call.
+type FunctionGroup struct {
+	Name  string
+	Names []string
+}
+
+// A Table describes a table of the event store.
+type Table struct {
+	Name      string     `json:"table"`
+	Rows      int64      `json:"rows"`                // including those of deletes under way
+	LogRows   int64      `json:"log_rows"`            // of Rows, those that are only in the log
+	Files     []File     `json:"files"`               // oldest first
+	Bytes     int64      `json:"bytes"`               // of Files
+	Oldest    *time.Time `json:"oldest,omitempty"`    // least event time
+	Newest    *time.Time `json:"newest,omitempty"`    // greatest event time
+	Event     string     `json:"event,omitempty"`     // event column
+	Time      string     `json:"time,omitempty"`      // time column
+	Retention string     `json:"retention,omitempty"` // as 720h0m0s; absent if rows stay for ever
+	Schema    uint64     `json:"schema"`              // version
+	Columns   []Column   `json:"columns"`
+	Deletes   []Delete   `json:"deletes"` // under way, oldest first
+}
+
+// A Column is a column of a table.
+type Column struct {
+	Name string `json:"name"`
+	Type string `json:"type"` // of SQL
+}
+
+// A File is a Parquet file of a table.
+type File struct {
+	Name   string     `json:"file"` // below the store's folder
+	Rows   int64      `json:"rows"`
+	Bytes  int64      `json:"bytes"`
+	Oldest *time.Time `json:"oldest,omitempty"`
+	Newest *time.Time `json:"newest,omitempty"`
+	Schema uint64     `json:"schema"`
+}
+
+// A Delete is a delete under way: no query sees its rows, but files may still have them.
+type Delete struct {
+	Number uint64    `json:"number"`
+	Table  string    `json:"table"`
+	Where  string    `json:"where"`
+	Asked  time.Time `json:"asked"`
+}
+
+// An ImportFile says what is imported where.
+type ImportFile struct {
+	Table string `json:"table"`           // made if it is missing
+	Time  string `json:"time,omitempty"`  // its time column
+	File  string `json:"file"`            // identifies the content of the file
+	Again bool   `json:"again,omitempty"` // append rows that have been imported already once more
+}
+
+// ImportRows are the next rows of a file.
+type ImportRows struct {
+	First, Count uint64
+	Documents    []byte // JSON, each on a line, of the rows that are not in LeaveOut
+	LeaveOut     []uint32
+}
+
+// A RejectedRow is a row that the table cannot have.
+type RejectedRow struct {
+	Row    int    `json:"row"` // counted from ImportRows.First
+	Column string `json:"column,omitempty"`
+	Reason string `json:"reason"`
+}

@@ -1,0 +1,80 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// importPipeline is the pipeline of imported files. No pipeline of a configuration can have
+// the name.
+const importPipeline = "import of files"
+
+// An Import appends the rows of one file to a table. A row's place in the file, counted from
+// 0, is its position: a row that the table has had from the same file is not appended again,
+// also after a crash.
+type Import struct{ partition *Partition }
+
+// Import begins to import a file, or goes on with it. file identifies the content of the
+// file. The table is made with c if it is missing; one that exists stays as it is. A later
+// Import of the same file takes over from this one.
+func (s *Store) Import(ctx context.Context, table, file string, c TableConfig) (i *Import, done event.Ranges, err error) {
+	t := s.tableNamed(table)
+	if t == nil {
+		if t, err = s.Table(table, c); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c.Time != "" && t.time != c.Time {
+		return nil, nil, configError("leave the time column out: a table keeps its own", "table %s has the time column %q, not %q", t.name, t.time, c.Time)
+	}
+	p, done, err := t.TakeOver(ctx, importPipeline, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Import{p}, done, nil
+}
+
+// Append appends count rows from position first on. The documents are those of the rows
+// without the ones listed in leaveOut, which are counted from first. *RejectedRows says which
+// rows do not fit the table, counted from first; then nothing is appended.
+func (i *Import) Append(ctx context.Context, first, count uint64, docs [][]byte, leaveOut []uint32) error {
+	out := &event.Output{Range: event.Range{First: first, Count: count}}
+	left := map[uint32]bool{}
+	for _, row := range leaveOut {
+		left[row] = true
+	}
+	for row := range uint32(count) {
+		if left[row] {
+			continue
+		}
+		if len(docs) == 0 {
+			return fmt.Errorf("eventstore: import: fewer documents than rows")
+		}
+		out.Data = append(out.Data, docs[0]...)
+		out.Ends = append(out.Ends, uint32(len(out.Data)))
+		out.From = append(out.From, row)
+		docs = docs[1:]
+	}
+	err := i.partition.Append(ctx, out)
+	if rejected, ok := errors.AsType[*RejectedRows](err); ok {
+		for n := range rejected.Rows {
+			rejected.Rows[n].Row = int(out.From[rejected.Rows[n].Row])
+		}
+	}
+	return err
+}
+
+// ForgetImport has the rows of a file be appended once more by the next Import of it. Rows
+// that the table has stay.
+func (s *Store) ForgetImport(ctx context.Context, table, file string) error {
+	t := s.tableNamed(table)
+	if t == nil {
+		return nil
+	}
+	return t.SetPosition(ctx, importPipeline, file, 0)
+}

@@ -1,0 +1,134 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// TableStats tells what a table consists of.
+type TableStats struct {
+	TableInfo
+	Event     string        // the event column; "" when there is none
+	Retention time.Duration // 0 when rows stay for ever
+	// Files are the Parquet files, oldest day first. They may still have rows of deletes
+	// that are under way.
+	Files     []FileStats
+	LogRows   int64      // rows that are only in the log
+	Deletions []Deletion // under way, oldest first
+	// The least and greatest event time of a row; zero without rows or a time column.
+	MinTime, MaxTime time.Time
+}
+
+// FileStats describes a Parquet file.
+type FileStats struct {
+	Name             string // below the store's folder
+	Segment          uint64
+	Schema           uint64 // version
+	Rows, Bytes      int64
+	MinTime, MaxTime time.Time // zero without a time column
+}
+
+// Stats describes the tables, sorted by name.
+func (s *Store) Stats() ([]TableStats, error) {
+	if s.isClosed() {
+		return nil, ErrClosed
+	}
+	snapshot := s.snapshot()
+	defer snapshot.release()
+	byID := map[uint32]*TableStats{}
+	for _, t := range snapshot.manifest.Tables {
+		byID[t.ID] = newTableStats(t)
+	}
+	if err := s.addLog(snapshot, byID); err != nil {
+		return nil, fmt.Errorf("eventstore: read the log: %w", err)
+	}
+	all := []TableStats{}
+	for _, info := range tablesOf(snapshot.manifest) {
+		stats := byID[snapshot.manifest.Table(info.Name).ID]
+		stats.TableInfo = info
+		all = append(all, *stats)
+	}
+	return all, nil
+}
+
+func newTableStats(t *manifest.Table) *TableStats {
+	stats := &TableStats{Event: t.Event, Retention: time.Duration(t.Retention), Deletions: deletionsOf(t)}
+	for _, f := range t.Files {
+		file := FileStats{Name: path.Join("tables", t.Name, f.Name), Segment: f.Segment, Schema: f.Schema, Rows: f.Rows, Bytes: f.Bytes}
+		if t.Time != "" {
+			file.MinTime, file.MaxTime = time.UnixMicro(f.MinTime).UTC(), time.UnixMicro(f.MaxTime).UTC()
+			stats.addTimes(file.MinTime, file.MaxTime)
+		}
+		stats.Files = append(stats.Files, file)
+	}
+	slices.SortStableFunc(stats.Files, func(a, b FileStats) int { return a.MinTime.Compare(b.MinTime) })
+	return stats
+}
+
+func (t *TableStats) addTimes(least, greatest time.Time) {
+	if t.MinTime.IsZero() || least.Before(t.MinTime) {
+		t.MinTime = least
+	}
+	if greatest.After(t.MaxTime) {
+		t.MaxTime = greatest
+	}
+}
+
+// addLog adds the rows that the log has.
+func (s *Store) addLog(snapshot snapshot, tables map[uint32]*TableStats) error {
+	for _, end := range snapshot.ends {
+		if end.Number < snapshot.manifest.LogStart {
+			continue
+		}
+		if err := readLogFile(manifest.LogFolder(s.folder), end, func(e *wal.Entry) {
+			t := tables[e.Table]
+			if t == nil || e.Kind != wal.Rows || e.Columns == nil || e.Columns.Rows == 0 {
+				return
+			}
+			t.LogRows += int64(e.Columns.Rows)
+			if snapshot.manifest.TableByID(e.Table).Time != "" {
+				t.addTimes(time.UnixMicro(e.MinTime).UTC(), time.UnixMicro(e.MaxTime).UTC())
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLogFile calls each for the entries of a file of the log. An entry is valid during the
+// call.
+func readLogFile(folder string, end wal.FileEnd, each func(*wal.Entry)) error {
+	r, err := wal.OpenReader(folder, end.Number)
+	if errors.Is(err, fs.ErrNotExist) && len(end.Damaged) > 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, damaged := range append(slices.Clone(end.Damaged), wal.Span{Begin: end.End, End: end.End}) {
+		for {
+			e, err := r.Next(damaged.Begin)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			each(e)
+		}
+		r.SeekTo(damaged.End)
+	}
+	return nil
+}

@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,13 @@ torture: build ## run hostile scripts, requests and SQL statements against the l
 nodes-asan: ## test the C core of the node database under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(SETUP) build
 	@CGO_CFLAGS='$(UNDEFINED)' CGO_LDFLAGS='$(UNDEFINED)' $(GO) test -asan -count=1 -timeout 30m ./nodedb
+
+test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader of its own, and hostile statements while events arrive
+	@$(SETUP) pyarrow
+	@$(GO) test -count=1 ./internal/sqltext
+	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Examples|Growth|Sandbox' ./eventstore ./eventstore/internal/sqlworker
+	@$(GO) build -o bin/hostile ./internal/e2e/hostile
+	@bin/hostile -perigee $(PERIGEE) -only sql:
 
 torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build

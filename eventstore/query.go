@@ -32,6 +32,12 @@ type FunctionGroup = sqlworker.FunctionGroup
 // Functions returns the functions that a query may call.
 func Functions() []FunctionGroup { return sqlworker.Functions() }
 
+// A Macro is a function of SQL that is written in SQL.
+type Macro = sqlworker.Macro
+
+// Macros lists the macros that a query may call.
+func Macros() []Macro { return sqlworker.Macros() }
+
 // newWorker prepares the processes that run DuckDB. None starts before it is needed.
 func newWorker(folder string, o *Options) *sqlworker.Client {
 	return sqlworker.New(sqlworker.Options{

@@ -115,6 +115,18 @@ questdb() {
   touch $to/complete
 }
 
+# pyarrow: reads what queries answer as Arrow and Parquet.
+pyarrow() {
+  to=.build/pyarrow
+  [ -f $to/complete ] && return
+  packages python3-pip
+  say "getting pyarrow"
+  rm -rf $to
+  python3 -m pip install --quiet --no-deps --target $to pyarrow==22.0.0 >.build/pip.log 2>&1 ||
+    fail "pip could not get pyarrow; its output is in .build/pip.log"
+  touch $to/complete
+}
+
 # versions: puts servers of other versions than Debian's into .build/versions.
 versions() {
   to=.build/versions
@@ -154,9 +166,10 @@ case ${1:-} in
   bench) build; lua; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
   questdb) build; questdb ;;
+  pyarrow) build; pyarrow ;;
   nodes) build; lua; packages fis-gtm ;;
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|questdb|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|questdb|pyarrow|versions|nodes|lint|debootstrap" ;;
 esac

@@ -146,6 +146,11 @@ func TestSQLPage(t *testing.T) {
 	for _, g := range eventsql.Functions() {
 		fmt.Fprintf(&want, "\n**%s%s:** `%s`\n", strings.ToUpper(g.Name[:1]), g.Name[1:], strings.Join(g.Names, "` `"))
 	}
+	for _, m := range eventsql.Macros() {
+		if row := fmt.Sprintf("| `%s` | %s |\n", m.Call, m.Doc); !strings.Contains(string(page), row) {
+			t.Errorf("docs/reference/sql.md lacks the row %s", row)
+		}
+	}
 	if _, functions, _ := strings.Cut(string(page), "prints them too.\n"); functions != want.String() {
 		t.Errorf("docs/reference/sql.md lists other functions than the code:\n%s", want.String())
 	}

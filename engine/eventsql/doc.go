@@ -34,3 +34,6 @@ const Formats = "table,json,ndjson,csv,arrow,parquet"
 
 // IsBinary reports whether a format is not text.
 func IsBinary(format string) bool { return format == "arrow" || format == "parquet" }
+
+// A Macro is a function of SQL that is written in SQL.
+type Macro struct{ Call, Doc string }

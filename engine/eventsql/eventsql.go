@@ -50,6 +50,15 @@ func Functions() []FunctionGroup {
 	return all
 }
 
+// Macros returns the macros that queries may call.
+func Macros() []Macro {
+	var all []Macro
+	for _, m := range eventstore.Macros() {
+		all = append(all, Macro{m.Call, m.Doc})
+	}
+	return all
+}
+
 // folderName is the event store's folder in the data folder.
 const folderName = "events"
 

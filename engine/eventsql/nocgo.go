@@ -57,6 +57,9 @@ func Query(context.Context, string, Request, io.Writer) error { return Available
 // ReadIDs returns the error of Available.
 func ReadIDs(context.Context, string, string, string, func(uint64)) error { return Available() }
 
+// Macros returns none.
+func Macros() []Macro { return nil }
+
 // Functions returns the functions that queries may call.
 func Functions() []FunctionGroup { return nil }
 

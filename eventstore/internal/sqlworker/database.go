@@ -85,7 +85,7 @@ func (d *databases) open(memory int64, temp string) (*database, error) {
 	if err == nil {
 		defer c.close()
 		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")
-		if err = c.exec(fmt.Sprintf(lockdownSQL, directories)); err == nil {
+		if err = c.exec(fmt.Sprintf(lockdownSQL, directories) + macrosSQL); err == nil {
 			err = registerScans(c.c)
 		}
 	}

@@ -70,8 +70,13 @@ var functionGroups = []FunctionGroup{
 }
 
 // tableFunctions are those that a query may read from, and scalarFunctions all others
-// that it may call, in lower case.
-var tableFunctions, scalarFunctions, aggregateFunctions = setOf(functionGroups[4:]), setOf(functionGroups[:4]), setOf(functionGroups[2:4])
+// that it may call, in lower case. aggregateFunctions may need rows beside the one that they
+// are called for: macros are among them.
+var (
+	tableFunctions     = setOf(append(functionGroups[4:5:5], FunctionGroup{Names: macroNames(true)}))
+	scalarFunctions    = setOf(append(functionGroups[:4:4], FunctionGroup{Names: macroNames(false)}))
+	aggregateFunctions = setOf(append(functionGroups[2:4:4], FunctionGroup{Names: macroNames(false)}))
+)
 
 func setOf(groups []FunctionGroup) map[string]bool {
 	all := map[string]bool{}
@@ -84,4 +89,6 @@ func setOf(groups []FunctionGroup) map[string]bool {
 }
 
 // Functions returns the functions that a query may call.
-func Functions() []FunctionGroup { return slices.Clone(functionGroups) }
+func Functions() []FunctionGroup {
+	return append(slices.Clone(functionGroups), FunctionGroup{"macros", append(macroNames(true), macroNames(false)...)})
+}

@@ -31,7 +31,7 @@ func main() {
 			fmt.Fprintf(os.Stderr, "hostile: %v\n", err)
 			os.Exit(2)
 		}
-		fmt.Printf("figure %s %d\nfigure %s_failed %d\n", s.name, len(s.cases), s.name, failed)
+		fmt.Printf("figure %[1]s %[2]d\nfigure %[1]s_failed %[3]d\nfigure %[1]s_ingest_rows_per_s %.0[4]f\n", s.name, len(s.cases), failed, s.rate())
 		failures += failed
 	}
 	os.Exit(min(failures, 1))

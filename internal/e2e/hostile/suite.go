@@ -28,6 +28,9 @@ type suite struct {
 	memory  int64 // bytes that the engine may take in all
 	cases   []attackCase
 	verbose bool
+
+	loaded float64 // events that the pipeline load committed meanwhile
+	took   time.Duration
 }
 
 // run runs the cases and returns how many failed.
@@ -47,6 +50,7 @@ func (s *suite) run(binary string) (failed int, err error) {
 			fmt.Printf("%-60s %4d MiB  %s\n", c.name, t.engine.PeakBytes()>>20, outcome)
 		}
 		if fault != nil {
+			s.count(t)
 			failed++
 			fmt.Printf("FAIL %s: %v\n", c.name, fault)
 			if s.verbose && !t.isAlive() {
@@ -56,9 +60,22 @@ func (s *suite) run(binary string) (failed int, err error) {
 			t = nil
 		}
 	}
+	s.count(t)
 	fmt.Printf("%s: %d MiB at most, %d MiB are allowed\n", s.name, peak>>20, s.memory>>20)
 	return failed, nil
 }
+
+// count adds what a target has ingested beside the attacks.
+func (s *suite) count(t *target) {
+	if t != nil && t.isAlive() {
+		s.loaded += t.loaded()
+		s.took += time.Since(t.started)
+	}
+}
+
+// rate returns the events per second that were ingested beside the attacks, of the 2,000 that
+// came.
+func (s *suite) rate() float64 { return s.loaded / max(s.took.Seconds(), 1) }
 
 // attack runs one case, with neighbours beside it.
 func (s *suite) attack(t *target, c attackCase) (outcome string, fault error) {

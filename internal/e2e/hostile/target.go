@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,11 @@ pipelines:
       http: {listen: "%s", max_body: 4MiB}
     sink:
       eventstore: {table: events}
+  load:
+    source:
+      generate: {events: 100000000, rate: 2000}
+    sink:
+      eventstore: {table: load}
 `
 
 // A target is a live engine with an HTTP source and the event store.
@@ -33,6 +39,7 @@ type target struct {
 	metrics string // address of metrics
 	socket  string // path of the engine's socket
 	engine  *e2e.Process
+	started time.Time
 }
 
 func startTarget(binary string) (t *target, err error) {
@@ -60,6 +67,7 @@ func startTarget(binary string) (t *target, err error) {
 		t.printLog(os.Stderr)
 		return nil, err
 	}
+	t.started = time.Now()
 	return t, t.fill(ctx)
 }
 
@@ -85,6 +93,23 @@ func (t *target) fill(ctx context.Context) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// loaded returns how many events the pipeline load has committed, or 0 if that is not known.
+func (t *target) loaded() (events float64) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.metrics+"/metrics", nil)
+	if err != nil {
+		return 0
+	}
+	text, _ := do(http.DefaultClient, request)
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, `perigee_events_committed_total{pipeline="load"} `); ok {
+			events, _ = strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return events
 }
 
 func (t *target) logPath() string { return filepath.Join(t.folder, "log") }

@@ -1,0 +1,62 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import "strings"
+
+// A Macro is a function of SQL that is written in SQL.
+type Macro struct {
+	Call string // as time_buckets(width, first, until)
+	Doc  string
+	body string // "TABLE …" for a macro that gives rows
+}
+
+// macros make the usual questions about events short. No argument that is a call of another
+// macro may stand in a body twice: nested calls would multiply.
+var macros = []Macro{
+	{"time_buckets(width, first, until)", "The table of the buckets of a width from `first` on, before `until`, in the column `bucket`: join it to fill gaps.",
+		`TABLE SELECT range AS bucket FROM range(time_bucket(width, first), until, width)`},
+	{"rate(n, width)", "`n` per second, where it was counted over an interval.", `n / epoch(width)`},
+	{"latest(value, ts)", "The value of the row with the greatest time, as an aggregate.", `arg_max(value, ts)`},
+	{"earliest(value, ts)", "The value of the row with the least time, as an aggregate.", `arg_min(value, ts)`},
+	{"p50(x)", "The median, as an aggregate; interpolated, like the other percentiles.", `quantile_cont(x, 0.5)`},
+	{"p90(x)", "The 90th percentile.", `quantile_cont(x, 0.9)`},
+	{"p95(x)", "The 95th percentile.", `quantile_cont(x, 0.95)`},
+	{"p99(x)", "The 99th percentile.", `quantile_cont(x, 0.99)`},
+	{"session_start(ts, key, gap)", "1 for a row that comes later than `gap` after the one before it of the same key, or first; 0 otherwise. Its running sum numbers the sessions.",
+		`CAST(coalesce(ts - lag(ts) OVER (PARTITION BY key ORDER BY ts) > gap, true) AS INTEGER)`},
+	{"increase(value, key, ts)", "By how much a counter of a key grew since the row before; a counter that became less began again at 0. The first row has NULL.",
+		`CASE WHEN lag(value) OVER (PARTITION BY key ORDER BY ts) <= value THEN value - lag(value) OVER (PARTITION BY key ORDER BY ts)
+			WHEN lag(value) OVER (PARTITION BY key ORDER BY ts) > value THEN value END`},
+}
+
+// Macros lists the macros that a query may call.
+func Macros() []Macro { return macros }
+
+// name returns the name of the macro.
+func (m *Macro) name() string {
+	name, _, _ := strings.Cut(m.Call, "(")
+	return name
+}
+
+// isTable reports whether the macro gives rows.
+func (m *Macro) isTable() bool { return strings.HasPrefix(m.body, "TABLE ") }
+
+// macrosSQL makes the macros.
+var macrosSQL = func() string {
+	var sql strings.Builder
+	for _, m := range macros {
+		sql.WriteString("CREATE MACRO events.main." + m.Call + " AS " + m.body + ";\n")
+	}
+	return sql.String()
+}()
+
+// macroNames lists the names of macros that give rows, or of those that do not.
+func macroNames(table bool) (names []string) {
+	for _, m := range macros {
+		if m.isTable() == table {
+			names = append(names, m.name())
+		}
+	}
+	return names
+}

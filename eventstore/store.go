@@ -34,7 +34,7 @@ const (
 	queriesDefault   = 16
 	queryTimeDefault = 30 * time.Second
 	memoryDefault    = 256 << 20
-	workerMemory     = 128 << 20 // of a worker beside that of one query
+	workerMemory     = 128 << 20 // of the worker that writes files
 )
 
 // Options are the settings of a store. The zero value is good.

@@ -23,7 +23,7 @@ import (
 // Options are the settings of a Client.
 type Options struct {
 	Folder  string // of the store
-	Memory  int64  // bytes that one worker may need, for all that it does; default 384 MiB
+	Memory  int64  // bytes that all workers together may need; default 384 MiB
 	Threads int    // that one query may use; default: one per core
 	Queries int    // that may run at the same time; others wait; default 16
 	Log     *slog.Logger
@@ -31,7 +31,11 @@ type Options struct {
 
 const (
 	workerMemoryDefault = 384 << 20
-	queriesDefault      = 16
+	// writerMemory is what the worker that writes files has of Options.Memory, and
+	// queriesMemoryMin what is left at least for queries.
+	writerMemory     = 128 << 20
+	queriesMemoryMin = 128 << 20
+	queriesDefault   = 16
 	// idleTime is how long a worker without requests stays.
 	idleTime = time.Minute
 	// grace is how long a worker may take to end a request that is canceled or beyond its

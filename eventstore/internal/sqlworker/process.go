@@ -42,7 +42,10 @@ type process struct {
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(writer bool) (*process, error) {
-	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: c.options.Memory, Threads: c.options.Threads}}
+	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads}}
+	if !writer {
+		p.settings.Memory = max(c.options.Memory-writerMemory, queriesMemoryMin)
+	}
 	c.started++
 	if err := p.start(&c.starter); err != nil {
 		return nil, fmt.Errorf("eventstore: start a SQL worker: %w", err)

@@ -87,7 +87,7 @@ func (w *worker) query(ctx context.Context, q *queryRequest, in *job) error {
 	ctx, stop := withTimeLimit(ctx, cmp.Or(q.Limits.Time, timeDefault))
 	defer stop()
 	defer context.AfterFunc(ctx, in.hurry)()
-	s, err := w.newSession(ctx, cmp.Or(q.Limits.Memory, memoryDefault))
+	s, err := w.newSession(ctx, min(cmp.Or(q.Limits.Memory, memoryDefault), w.settings.Memory*3/4))
 	if err != nil {
 		return err
 	}

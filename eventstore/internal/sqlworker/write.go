@@ -112,6 +112,14 @@ func (w *worker) writeFiles(ctx context.Context, t *manifest.Table, from selecti
 		return nil, ErrUnchanged
 	}
 	for i := 0; err == nil && i < len(days); i++ {
+		ofDay := from
+		if days[i].day != "" && days[i].day != nullDay { // only what has rows of that day is read for it
+			ofDay = from.within(t, bounds{min: days[i].minTime, max: days[i].maxTime})
+		}
+		s.dropViews()
+		if err = s.createView(t, ofDay); err != nil {
+			break
+		}
 		name := manifest.FileName(days[i].day, segment, *part)
 		var f manifest.File
 		if f, err = s.writeDay(t, days[i], name); err == nil {
@@ -143,6 +151,9 @@ func countDays(days []day) (rows int64) {
 	return rows
 }
 
+// nullDay is the day of rows without a time.
+const nullDay = "1970-01-01"
+
 // timeSQL returns the event time of a row in microseconds, or "" if the table has none.
 func timeSQL(t *manifest.Table) string {
 	for _, c := range t.Current().Columns {
@@ -155,7 +166,7 @@ func timeSQL(t *manifest.Table) string {
 
 func daySQL(t *manifest.Table) string {
 	if micros := timeSQL(t); micros != "" {
-		return "coalesce(CAST(" + quote(t.Time) + " AS DATE), DATE '1970-01-01')"
+		return "coalesce(CAST(" + quote(t.Time) + " AS DATE), DATE '" + nullDay + "')"
 	}
 	return "NULL"
 }
@@ -188,6 +199,13 @@ func (s *session) writeDay(t *manifest.Table, d day, name string) (manifest.File
 	defer func() { _ = os.Remove(temp) }()
 	if err := s.conn.exec(s.copySQL(t, d, temp)); err != nil {
 		return f, err
+	}
+	rows, err := s.conn.run("SELECT count(*) FROM read_parquet(" + literal(temp) + ", hive_partitioning = false)")
+	if err != nil {
+		return f, err
+	}
+	if rows[0][0] != d.rows {
+		return f, fmt.Errorf("file %s got %v rows instead of %d", name, rows[0][0], d.rows)
 	}
 	bloom := manifest.BloomName(name)
 	written, err := s.writeBloom(t, temp, t.Path(s.worker.settings.Folder, bloom))

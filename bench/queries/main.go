@@ -30,6 +30,7 @@ func main() {
 	if *quick {
 		b.rows, b.distinct, b.rounds, b.loadTime = 200_000, 50_000, 1, 3*time.Second
 	}
+	b.distinct = int(min(uint64(b.distinct), b.rows)) // so that every query finds rows
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := b.run(ctx); err != nil {

@@ -115,25 +115,51 @@ func TestSetPosition(t *testing.T) {
 	}
 }
 
-// TestTakeOverWaits holds that a new owner hears of all that the one before has committed.
+// TestTakeOverWaits holds that a new owner hears of all that the one before has committed,
+// also of an append that is under way.
 func TestTakeOverWaits(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
-	for round := range uint64(20) {
-		old := take(t, table)
-		done := make(chan error, 1)
-		go func() { done <- old.Append(context.Background(), output(round, `{"id":1}`)) }()
+	old := take(t, table)
+	s.appends.Lock() // holds the append back when it has its reservation
+	appended := make(chan error, 1)
+	go func() { appended <- old.Append(context.Background(), output(0, `{"id":1}`)) }()
+	reserved := func() bool {
+		table.mu.Lock()
+		defer table.mu.Unlock()
+		return len(table.state(old.key).appending) > 0
+	}
+	for !reserved() {
+		time.Sleep(time.Millisecond)
+	}
+	taken := make(chan event.Ranges, 1)
+	go func() {
 		_, have, err := table.TakeOver(context.Background(), "pipe", "part")
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
-		if err := <-done; err == nil != have.Has(round) || err != nil && !errors.Is(err, ErrFenced) {
-			t.Errorf("round %d: the append returned %v, and the new owner has %v", round, err, have)
-		}
-		appendDocs(t, take(t, table), round, `{"id":1}`)
+		taken <- have
+	}()
+	select {
+	case have := <-taken:
+		t.Errorf("the new owner does not wait, and has %v", have)
+		taken <- have
+	case <-time.After(100 * time.Millisecond):
 	}
-	if got := ask(t, s, `SELECT count(*) FROM events`); got != "20" {
-		t.Errorf("%s rows, want 20", got)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if _, _, err := table.TakeOver(ctx, "pipe", "part"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a take-over with a deadline: %v", err)
+	}
+	s.appends.Unlock()
+	if err := <-appended; err != nil {
+		t.Fatal(err)
+	}
+	if have := <-taken; !have.Covers(0, 1) {
+		t.Errorf("the new owner has %v", have)
+	}
+	if err := old.Append(context.Background(), output(1, `{}`)); !errors.Is(err, ErrFenced) {
+		t.Errorf("the owner before: %v, want ErrFenced", err)
 	}
 }
 

@@ -45,13 +45,22 @@ func LockFile(folder, name string) (io.Closer, error) {
 		err = errors.Join(file.Truncate(0), writePID(file))
 	}
 	if err == nil {
-		return file, nil
+		return &lockedFile{file}, nil
 	}
 	defer file.Close()
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("lock data folder %s: %w", folder, err)
 	}
 	return nil, &InUseError{Folder: folder, Owner: ownerOf(file)}
+}
+
+// A lockedFile is a file that this process has locked.
+type lockedFile struct{ file *os.File }
+
+// Close unlocks the file. Closing it alone does not while a process that is just being
+// started still has a copy of the descriptor.
+func (l *lockedFile) Close() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
 
 // An InUseError says who owns a folder.

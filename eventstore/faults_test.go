@@ -506,6 +506,37 @@ func TestQueriesKeepTheirFiles(t *testing.T) {
 	}
 }
 
+// TestFilesStayForReaders holds that neither a file of the log nor a Parquet file is removed
+// while a reader of an earlier manifest runs.
+func TestFilesStayForReaders(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"id":1}`)
+	seal(t, s)
+	appendDocs(t, p, 1, `{"id":2}`)
+	reader := s.snapshot()
+	entry := reader.manifest.Table("events")
+	paths := []string{entry.Path(folder, entry.Files[0].Name), wal.Path(manifest.LogFolder(folder), reader.ends[len(reader.ends)-1].Number)}
+	left := func() (n int) {
+		for _, path := range paths {
+			if _, err := os.Stat(path); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	seal(t, s)
+	if err := s.replaceFiles(entry.ID, map[string]bool{entry.Files[0].Name: true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.collectGarbage(); err != nil || left() != 2 {
+		t.Errorf("while a reader runs %d of %v are left, %v", left(), paths, err)
+	}
+	reader.release()
+	waitUntil(t, s, func() bool { return left() == 0 })
+}
+
 // TestDamagedLog damages a frame before others: the store says so, and opened read-only it
 // answers from the rest.
 func TestDamagedLog(t *testing.T) {

@@ -19,18 +19,21 @@ const (
 	String                    // Bytes: UTF-8, unescaped
 	Timestamp                 // Ints: microseconds since 1970-01-01T00:00:00Z
 	JSON                      // Bytes: any JSON value as it was spelled
+	_                         // kept for timestamps to the nanosecond
+	Bytes                     // Bytes: any bytes; only tables of the event store have it
 )
 
 var typeNames = [...]string{
 	Bool: "bool", Int32: "int32", Int64: "int64", Float64: "float64",
 	Decimal: "decimal", String: "string", Timestamp: "timestamp", JSON: "json",
+	Bytes: "bytes",
 }
 
-// TypeNames lists the names that ParseType knows.
-func TypeNames() []string { return typeNames[Bool:] }
+// TypeNames lists the types that every sink with columns has.
+func TypeNames() []string { return typeNames[Bool : JSON+1] }
 
 func (t Type) String() string {
-	if t == 0 || int(t) >= len(typeNames) {
+	if int(t) >= len(typeNames) || typeNames[t] == "" {
 		return fmt.Sprintf("type(%d)", uint8(t))
 	}
 	return typeNames[t]
@@ -39,7 +42,7 @@ func (t Type) String() string {
 // ParseType is the inverse of Type.String.
 func ParseType(name string) (Type, bool) {
 	for t := Bool; int(t) < len(typeNames); t++ {
-		if typeNames[t] == name {
+		if name != "" && typeNames[t] == name {
 			return t, true
 		}
 	}

@@ -4,6 +4,7 @@ package eventstore
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,10 +20,11 @@ import (
 type buffer struct {
 	schema    *schema
 	extractor *document.Extractor
-	spec      []int         // spec[i]: the column of the schema that vector i is
-	columns   event.Columns // those of spec
-	rest      event.Vector  // of _rest; without rows when all values are null
-	ids       []int32       // of the columns, then of _rest
+	spec      []int          // spec[i]: the column of the schema that vector i is
+	stored    []event.Column // spec[i] as the log has it
+	columns   event.Columns  // those of spec
+	rest      event.Vector   // of _rest; without rows when all values are null
+	ids       []int32        // of the columns, then of _rest
 	frame     []byte
 }
 
@@ -30,16 +32,20 @@ func (b *buffer) useSchema(s *schema) {
 	if b.schema == s {
 		return
 	}
-	b.schema, b.spec, b.ids, b.columns = s, nil, nil, event.Columns{}
-	var spec []event.Column
+	b.schema, b.spec, b.stored, b.ids, b.columns = s, nil, nil, nil, event.Columns{}
+	var extracted []event.Column
 	for i, c := range s.Columns {
 		if c.Type != 0 {
 			b.spec, b.ids = append(b.spec, i), append(b.ids, c.ID)
-			spec = append(spec, event.Column{Name: c.Name, Path: c.Path, Type: c.Type, Unit: c.Unit, Required: c.Required})
+			stored := event.Column{Name: c.Name, Path: c.Path, Type: c.Type, Unit: c.Unit, Digits: c.Digits, Required: c.Required}
+			b.stored, extracted = append(b.stored, stored), append(extracted, stored)
+			if c.Type == event.Bytes { // base64 in documents
+				extracted[len(extracted)-1].Type = event.String
+			}
 		}
 	}
 	b.ids = append(b.ids, manifest.RestID)
-	b.extractor = document.NewExtractor(spec)
+	b.extractor = document.NewExtractor(extracted)
 	if s.unknown != manifest.DropUnknown {
 		b.extractor.ReportUnknown()
 	}
@@ -55,7 +61,8 @@ func (b *buffer) extract(t *Table, out *event.Output) error {
 		if err != nil {
 			return fmt.Errorf("eventstore: extract columns: %w", err)
 		}
-		b.checkDigits(&report)
+		b.columns.Spec = b.stored
+		b.checkValues(&report)
 		if rejected := b.rejectedRows(report); rejected != nil {
 			return rejected
 		}
@@ -71,24 +78,48 @@ func (b *buffer) extract(t *Table, out *event.Output) error {
 	}
 }
 
-// checkDigits adds to a report the decimals that have more digits than their column.
-func (b *buffer) checkDigits(report *document.Report) {
+// checkValues decodes the columns of bytes, and adds to a report what the extractor does not
+// check: text that is not base64, and decimals with more digits than their column has.
+func (b *buffer) checkValues(report *document.Report) {
+	before := len(report.Rejected)
 	for i, at := range b.spec {
 		c, v := &b.schema.Columns[at], &b.columns.Vectors[i]
-		if c.Digits == (event.Digits{}) {
-			continue
-		}
-		before := len(report.Rejected)
-		for row := range b.columns.Rows {
-			if text := v.Text(row); v.Null[row] == 0 && !c.Digits.Holds(text) {
-				report.Rejected = append(report.Rejected, document.Rejected{Row: row, Column: i, Kind: document.Float,
-					Reason: fmt.Sprintf("column %s wants decimal%s, got %s, which has digits outside of that", c.Name, c.Digits, text)})
+		switch {
+		case c.Type == event.Bytes:
+			decodeBase64(v, func(row int, text []byte) {
+				report.Rejected = append(report.Rejected, document.Rejected{Row: row, Column: i, Kind: document.String,
+					Reason: fmt.Sprintf("column %s wants bytes in base64, got %.60q", c.Name, text)})
+			})
+		case c.Digits != (event.Digits{}):
+			for row := range b.columns.Rows {
+				if text := v.Text(row); v.Null[row] == 0 && !c.Digits.Holds(text) {
+					report.Rejected = append(report.Rejected, document.Rejected{Row: row, Column: i, Kind: document.Float,
+						Reason: fmt.Sprintf("column %s wants decimal%s, got %s, which has digits outside of that", c.Name, c.Digits, text)})
+				}
 			}
 		}
-		if len(report.Rejected) > before {
-			slices.SortStableFunc(report.Rejected, func(x, y document.Rejected) int { return x.Row - y.Row })
-		}
 	}
+	if len(report.Rejected) > before {
+		slices.SortStableFunc(report.Rejected, func(x, y document.Rejected) int { return x.Row - y.Row })
+	}
+}
+
+// decodeBase64 replaces the values of a vector by what they encode. It reports those that
+// encode nothing.
+func decodeBase64(v *event.Vector, reject func(row int, text []byte)) {
+	end := uint32(0)
+	begin := uint32(0)
+	for row, next := range v.Ends {
+		text := v.Bytes[begin:next]
+		n, err := base64.StdEncoding.Decode(v.Bytes[end:], text) // never longer than text, and never ahead of it
+		if err != nil {
+			reject(row, text)
+			n = 0
+		}
+		begin, end = next, end+uint32(n)
+		v.Ends[row] = end
+	}
+	v.Bytes = v.Bytes[:end]
 }
 
 // rejectedRows lists documents that are not objects and values that do not fit a

@@ -178,3 +178,24 @@ func TestDecimals(t *testing.T) {
 		t.Errorf("other digits: %v", err)
 	}
 }
+
+func TestBytes(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	body := event.Column{Name: "body", Path: []string{"body"}, Type: event.Bytes}
+	p := take(t, openTable(t, s, TableConfig{Columns: []event.Column{body}}))
+	appendDocs(t, p, 0, `{"id":1,"body":"AAECgICA/w=="}`, `{"id":2}`, `{"id":3,"body":""}`, `{"id":4,"body":"aGVsbG8gaGVsbG8gaGVsbG8="}`)
+	for _, when := range []string{"in the log", "in a file"} {
+		if got := ask(t, s, `SELECT hex(body) FROM events ORDER BY id`); got != "000102808080FF\n\n\n68656C6C6F2068656C6C6F2068656C6C6F" {
+			t.Errorf("%s: %s", when, got)
+		}
+		if got := ask(t, s, `SELECT id FROM events WHERE body = 'hello hello hello'::BLOB OR body IS NULL ORDER BY id`); got != "2\n4" {
+			t.Errorf("%s: found %s", when, got)
+		}
+		seal(t, s)
+	}
+	err := p.Append(context.Background(), output(4, `{"id":5,"body":"AA=="}`, `{"id":6,"body":"no base64"}`, `{"id":7,"body":7}`))
+	rejected, ok := errors.AsType[*RejectedRows](err)
+	if !ok || len(rejected.Rows) != 2 || rejected.Rows[0].Row != 1 || !strings.Contains(rejected.Rows[0].Reason, `column body wants bytes in base64, got "no base64"`) || rejected.Rows[1].Row != 2 {
+		t.Errorf("values that are no bytes: %v", err)
+	}
+}

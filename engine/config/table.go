@@ -29,7 +29,7 @@ type Table struct {
 // A Column is a column of a table with a declared type.
 type Column struct {
 	Name     string `yaml:"name,required" help:"name of the column"`
-	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, decimal(18,2), string, timestamp or json"`
+	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, decimal(18,2), string, bytes, timestamp or json"`
 	Field    string `yaml:"field" help:"field of the event, as user.email (default: the name)"`
 	Unit     string `yaml:"unit" help:"of a timestamp: s, ms, us or ns for numbers since 1970, text for RFC 3339 only"`
 	Required bool   `yaml:"required" help:"events without the field are dead letters"`

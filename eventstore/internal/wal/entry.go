@@ -101,7 +101,7 @@ func layoutOf(t event.Type) layout {
 		return integers
 	case event.Float64:
 		return floats
-	case event.Decimal, event.String, event.JSON:
+	case event.Decimal, event.String, event.JSON, event.Bytes:
 		return texts
 	}
 	return 0

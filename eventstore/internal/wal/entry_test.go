@@ -85,7 +85,7 @@ func allTypes() (all []event.Type) {
 		of, _ := event.ParseType(name)
 		all = append(all, of)
 	}
-	return all
+	return append(all, event.Bytes)
 }
 
 // TestEveryTypeHasALayout fails when event gets a type that the log cannot store.

@@ -2,6 +2,7 @@ package sqlsink
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
@@ -22,7 +23,7 @@ type Type event.Type
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (t *Type) UnmarshalText(text []byte) error {
 	known, ok := event.ParseType(string(text))
-	if !ok {
+	if !ok || !slices.Contains(event.TypeNames(), string(text)) {
 		return fmt.Errorf("unknown type %q; known: %s", text, strings.Join(event.TypeNames(), ", "))
 	}
 	*t = Type(known)

@@ -1,0 +1,79 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/engine/config"
+)
+
+func TestMain(m *testing.M) {
+	RunWorker()
+	os.Exit(m.Run())
+}
+
+func parseTables(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("perigee.yaml", "tables:\n"+text+"\npipelines: {p: {source: {file: {}}, sink: {stdout: {}}}}\n",
+		config.Known{Sources: []string{"file"}, Sinks: []string{"stdout"}, ColumnTypes: []string{"int64", "decimal"}}, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestReloadOfTables declares tables before the store is open, and changes them while it is.
+func TestReloadOfTables(t *testing.T) {
+	s := &Store{folder: filepath.Join(t.TempDir(), folderName), log: slog.New(slog.DiscardHandler)}
+	defer s.Close()
+	names := func() (columns []string) {
+		for _, table := range s.opened.Tables() {
+			for _, c := range table.Columns {
+				columns = append(columns, table.Name+"."+c.Name+" "+c.Type)
+			}
+		}
+		return columns
+	}
+	if err := s.Configure(parseTables(t, `  a: {time: at, columns: [{name: n, type: int64}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.folder); err == nil {
+		t.Error("the store was opened though nothing needs it")
+	}
+	if _, err := s.openTable("a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Configure(parseTables(t, `  a: {time: at, columns: [{name: n, type: int64}, {name: price, type: "decimal(9,2)"}]}
+  b: {}`)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"a.at TIMESTAMP", "a.n BIGINT", "a.price DECIMAL(9,2)"}
+	if got := names(); !slices.Equal(got, want) {
+		t.Errorf("the tables have %q, want %q", got, want)
+	}
+	err := s.Configure(parseTables(t, `  b: {}
+  a: {time: later}`))
+	faults, ok := errors.AsType[config.Errors](err)
+	if !ok || faults[0].Line != 3 || !strings.Contains(faults[0].Message, "keeps") && !strings.Contains(faults[0].Hint, "keeps its time column") {
+		t.Errorf("another time column: %v", err)
+	}
+	if _, err := s.openTable("a"); err != nil {
+		t.Errorf("after a reload that was refused: %v", err)
+	}
+	if err := s.Configure(&config.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.openTable("a"); err != nil {
+		t.Errorf("a table that is not declared any more: %v", err)
+	}
+	if got := names(); !slices.Equal(got, want) {
+		t.Errorf("the tables have %q, want %q", got, want)
+	}
+}

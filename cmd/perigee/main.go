@@ -32,6 +32,8 @@ type commands struct {
 	Eval       evalCommand       `cmd:"" help:"Run a script on lines of JSON from standard input."`
 	Query      queryCommand      `cmd:"" help:"Query the event store with SQL, also while an engine runs."`
 	Table      tableCommand      `cmd:"" help:"Show the tables of the event store, and delete rows."`
+	Import     importCommand     `cmd:"" help:"Append the rows of files to a table of the event store, each once."`
+	Export     exportCommand     `cmd:"" help:"Write the rows of a table of the event store into files."`
 	Backup     backupCommand     `cmd:"" help:"Back up the event store into one file, also while an engine runs."`
 	Restore    restoreCommand    `cmd:"" help:"Make an event store of a backup."`
 	Status     statusCommand     `cmd:"" help:"Show what the pipelines of a running engine do."`

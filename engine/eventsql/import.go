@@ -110,10 +110,7 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (next uint64, 
 		s.imports = map[[2]string]*eventstore.Import{}
 	}
 	s.imports[file.key()] = i
-	if len(done) > 0 && done[0].First == 0 {
-		next = done[0].End()
-	}
-	return next, nil
+	return done.Next(0), nil
 }
 
 func (f *ImportFile) key() [2]string { return [2]string{f.Table, f.File} }

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/event"
+)
+
+type importCommand struct {
+	dataFlags
+	Table    string   `arg:"" help:"Name of the table; it is created if it does not exist."`
+	Files    []string `arg:"" name:"file" help:"Files with a header and comma-separated values, or with one JSON object per line."`
+	Format   string   `enum:"csv,ndjson," default:"" help:"csv or ndjson (default: the end of the file's name)."`
+	Time     string   `placeholder:"COLUMN" help:"The time column of a table that is created."`
+	Rejected string   `placeholder:"FILE" help:"Append rows that the table cannot have to this file, one JSON object per line, and go on."`
+	Again    bool     `help:"Append rows that were imported from the same file before once more."`
+}
+
+func (importCommand) Help() string {
+	return `Appends the rows of files to a table of the event store, while an engine runs or not. A row is stored once,
+however often the command is run: the table remembers the content of the file, whatever its name, and
+the numbers of its rows. After an interruption the same command goes on where it ended.
+
+The command ends at a row that the table cannot have, and says which; the rows before it are stored. With
+--rejected such rows go to a file, and the others go on.
+
+In a CSV file the first line has the names of the fields. An empty field is left out. A field is text if the
+table's column is; otherwise true, false and numbers as JSON has them become such values.
+
+Examples:
+  perigee import events events-2026-11.ndjson --time time
+  perigee import events archive/*.csv --rejected rejected.ndjson`
+}
+
+func (i *importCommand) Run(c *console) error {
+	data, _, err := i.locate(c)
+	if err != nil {
+		return err
+	}
+	for _, name := range i.Files {
+		if err := i.importFile(c, data, name); err != nil {
+			return err
+		}
+	}
+	printData(c.out, data)
+	return nil
+}
+
+// A rowReader reads the rows of a file as JSON documents.
+type rowReader interface {
+	// read returns the next row, valid until the next call, and its line. io.EOF says that
+	// there is none.
+	read() (doc []byte, line int, err error)
+}
+
+func (i *importCommand) importFile(c *console, data, name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("open the file to import: %w", err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, file)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return event.WithHint(fmt.Errorf("read %s again: %w", name, err), "name a file: a pipe cannot be read twice")
+	}
+	progress := newNodeProgress(c, "bytes", uint64(size), false)
+	rows, err := i.rowsOf(name, data, &countingReader{file, progress})
+	if err != nil {
+		return err
+	}
+	defer progress.show()()
+	f := eventsql.ImportFile{Table: i.Table, Time: i.Time, File: fmt.Sprintf("sha256:%x", sum.Sum(nil)), Again: i.Again}
+	return eventsql.Import(context.Background(), data, f, func(to *eventsql.Importer) error {
+		run := fileImport{command: i, name: name, rows: rows, to: to}
+		if err := run.run(context.Background()); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.out, "%s: %s rows imported, %s had been before, %s rejected\n", name,
+			thousands(run.imported), thousands(to.Next()), thousands(run.rejected))
+		return nil
+	})
+}
+
+// rowsOf returns the reader of a file's rows.
+func (i *importCommand) rowsOf(name, data string, in io.Reader) (rowReader, error) {
+	format := i.Format
+	if format == "" {
+		format = strings.TrimPrefix(filepath.Ext(name), ".")
+	}
+	switch format {
+	case "ndjson", "jsonl":
+		return &ndjsonRows{newLineReader(in)}, nil
+	case "csv":
+		return newCSVRows(in, i.textColumns(data))
+	}
+	return nil, event.WithHint(usageError(fmt.Sprintf("%s does not tell the format", name)), "add --format csv or ndjson")
+}
+
+// textColumns returns the columns of the table that are text, if there is such a table.
+func (i *importCommand) textColumns(data string) map[string]bool {
+	text := map[string]bool{}
+	t, err := findTable(data, i.Table)
+	if err != nil {
+		return text // there is none; the import reports any other error
+	}
+	for _, c := range t.Columns {
+		text[c.Name] = c.Type == "VARCHAR"
+	}
+	return text
+}
+
+type ndjsonRows struct{ lines *lineReader }
+
+func (r *ndjsonRows) read() ([]byte, int, error) {
+	for {
+		line, err := r.lines.readLine()
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, r.lines.read, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+type csvRows struct {
+	in    *csv.Reader
+	names []string
+	text  map[string]bool
+	doc   []byte
+}
+
+func newCSVRows(in io.Reader, text map[string]bool) (*csvRows, error) {
+	r := &csvRows{in: csv.NewReader(in), text: text}
+	r.in.ReuseRecord = true
+	names, err := r.in.Read()
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	r.names = append(r.names, names...)
+	seen := map[string]bool{}
+	for _, name := range r.names {
+		if name == "" || seen[name] {
+			return nil, event.WithHint(fmt.Errorf("the first line has the name %q twice, or empty", name), "the first line of a CSV file names the fields")
+		}
+		seen[name] = true
+	}
+	return r, nil
+}
+
+func (r *csvRows) read() ([]byte, int, error) {
+	record, err := r.in.Read()
+	if err != nil {
+		return nil, 0, err
+	}
+	line, _ := r.in.FieldPos(0)
+	r.doc = append(r.doc[:0], '{')
+	for i, field := range record {
+		if field == "" {
+			continue
+		}
+		if len(r.doc) > 1 {
+			r.doc = append(r.doc, ',')
+		}
+		r.doc = append(append(r.doc, quoteJSON(r.names[i])...), ':')
+		if r.text[r.names[i]] || !isPlainJSON(field) {
+			r.doc = append(r.doc, quoteJSON(field)...)
+		} else {
+			r.doc = append(r.doc, field...)
+		}
+	}
+	return append(r.doc, '}'), line, nil
+}
+
+func quoteJSON(text string) []byte {
+	quoted, _ := json.Marshal(text) // a string always encodes
+	return quoted
+}
+
+// isPlainJSON reports whether a field is true, false or a number in JSON.
+func isPlainJSON(field string) bool {
+	first := field[0]
+	return field == "true" || field == "false" || (first == '-' || first >= '0' && first <= '9') && json.Valid([]byte(field))
+}
+
+const (
+	importRowsMax  = 10_000 // rows of one append
+	importBytesMax = 8 << 20
+)
+
+// A fileImport appends the rows of one file.
+type fileImport struct {
+	command            *importCommand
+	name               string
+	rows               rowReader
+	to                 *eventsql.Importer
+	imported, rejected uint64
+
+	batch eventsql.ImportRows
+	docs  [][]byte // of the batch
+	lines []int    // of docs
+}
+
+func (f *fileImport) run(ctx context.Context) error {
+	for position := uint64(0); ; {
+		err := f.fill(&position)
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		if f.batch.Count > 0 {
+			if err := f.append(ctx); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+	}
+}
+
+// fill reads the next rows that the table may lack. position is that of the next row.
+func (f *fileImport) fill(position *uint64) error {
+	f.batch, f.docs, f.lines = eventsql.ImportRows{}, f.docs[:0], f.lines[:0]
+	for size := 0; len(f.docs) < importRowsMax && size < importBytesMax; *position++ {
+		doc, line, err := f.rows.read()
+		if err != nil {
+			return err
+		}
+		if *position < f.to.Next() {
+			continue
+		}
+		if len(f.docs) == 0 {
+			f.batch.First = *position
+		}
+		f.batch.Count++
+		f.docs = append(f.docs, bytes.Clone(doc))
+		f.lines = append(f.lines, line)
+		size += len(doc)
+	}
+	return nil
+}
+
+// append appends the batch, without the rows that the table cannot have if --rejected says
+// so.
+func (f *fileImport) append(ctx context.Context) error {
+	var rejected []eventsql.RejectedRow
+	for row, doc := range f.docs {
+		if !json.Valid(doc) {
+			rejected = append(rejected, eventsql.RejectedRow{Row: row, Reason: "it is not valid JSON"})
+		}
+	}
+	for {
+		if len(rejected) > 0 && f.command.Rejected == "" {
+			return f.stopAt(ctx, rejected[0])
+		}
+		if err := f.reject(rejected); err != nil {
+			return err
+		}
+		f.batch.Documents = f.batch.Documents[:0]
+		left := map[uint32]bool{}
+		for _, row := range f.batch.LeaveOut {
+			left[row] = true
+		}
+		for row, doc := range f.docs {
+			if !left[uint32(row)] {
+				f.batch.Documents = append(append(f.batch.Documents, doc...), '\n')
+			}
+		}
+		var err error
+		if rejected, err = f.to.Append(ctx, &f.batch); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		if len(rejected) == 0 {
+			f.imported += f.batch.Count - uint64(len(left))
+			return nil
+		}
+	}
+}
+
+// stopAt appends the rows before one that the table cannot have, and returns the error of
+// that one.
+func (f *fileImport) stopAt(ctx context.Context, r eventsql.RejectedRow) error {
+	line := f.lines[r.Row]
+	if f.docs, f.lines, f.batch.Count = f.docs[:r.Row], f.lines[:r.Row], uint64(r.Row); r.Row > 0 {
+		if err := f.append(ctx); err != nil {
+			return err
+		}
+	}
+	what := r.Reason
+	if r.Column != "" {
+		what = fmt.Sprintf("column %s: %s", r.Column, r.Reason)
+	}
+	return event.WithHint(fmt.Errorf("%s:%d: %s", f.name, line, what),
+		"correct the line, or put such rows into a file with --rejected FILE; rows before it are stored")
+}
+
+// reject leaves rows out of the batch once they are in the file of rejected rows.
+func (f *fileImport) reject(rows []eventsql.RejectedRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	out, err := os.OpenFile(f.command.Rejected, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the file of rejected rows: %w", err)
+	}
+	var text bytes.Buffer
+	encoder := newEncoder(&text)
+	for _, r := range rows {
+		f.batch.LeaveOut = append(f.batch.LeaveOut, uint32(r.Row))
+		if err := encoder.Encode(rejectedLine{f.name, f.lines[r.Row], r.Column, r.Reason, string(f.docs[r.Row])}); err != nil {
+			return errors.Join(err, out.Close())
+		}
+	}
+	f.rejected += uint64(len(rows))
+	_, err = out.Write(text.Bytes())
+	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+		return fmt.Errorf("write the file of rejected rows: %w", err)
+	}
+	return nil
+}
+
+// A rejectedLine is a row in the file of rejected rows.
+type rejectedLine struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column string `json:"column,omitempty"`
+	Reason string `json:"reason"`
+	Row    string `json:"row"`
+}

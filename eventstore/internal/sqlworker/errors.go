@@ -53,11 +53,6 @@ func outOfMemory(err error) bool {
 	return ok && (strings.HasPrefix(e.message, "Out of Memory") || engineMemory.MatchString(e.message))
 }
 
-func interrupted(err error) bool {
-	e, ok := errors.AsType[*engineError](err)
-	return ok && strings.HasPrefix(e.message, "INTERRUPT")
-}
-
 var (
 	engineLine   = regexp.MustCompile(`(?m)^LINE (\d+): `)
 	engineMemory = regexp.MustCompile(`(?i)failed to (pin|allocate)|could not allocate|std::bad_alloc`)

@@ -68,9 +68,6 @@ func (f *folder) addTable(name string, more ...manifest.Column) *manifest.Table 
 	return t
 }
 
-// A fill sets the values of a column.
-type fill func(v *event.Vector, kind event.Type, row int)
-
 // frameOf makes the frame of rows of the newest schema.
 func frameOf(t *manifest.Table, rows int, fill func(c manifest.Column, v *event.Vector, row int)) []byte {
 	s := t.Current()

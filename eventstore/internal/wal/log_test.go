@@ -413,7 +413,7 @@ func TestScrub(t *testing.T) {
 		case 3:
 			fill(2)
 		}
-		waitPrepared(l) // the spare file may get its name
+		waitPrepared(l)                                       // the spare file may get its name
 		if filesWith(t, folder, removed) == 0 && state == 0 { // later it may be written over
 			t.Error("the entry is gone before")
 		}

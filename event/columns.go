@@ -30,7 +30,7 @@ var typeNames = [...]string{
 }
 
 // TypeNames lists the types that every sink with columns has.
-func TypeNames() []string { return typeNames[Bool : JSON+1] }
+func TypeNames() []string { return slices.Clone(typeNames[Bool : JSON+1]) }
 
 func (t Type) String() string {
 	if int(t) >= len(typeNames) || typeNames[t] == "" {

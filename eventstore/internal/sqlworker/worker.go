@@ -154,7 +154,10 @@ func (j *job) hurry() { _ = j.socket.SetDeadline(time.Now().Add(time.Second)) }
 
 func (w *worker) answer(ctx context.Context, j *job) error {
 	kind, text, err := j.in.read()
-	if err != nil || kind != requestMessage {
+	if err != nil {
+		return errCanceled // the parent wanted no answer before it had asked
+	}
+	if kind != requestMessage {
 		return errMessage
 	}
 	var q request

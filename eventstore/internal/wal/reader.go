@@ -48,6 +48,9 @@ func (r *Reader) readHeader(number uint64) (header, error) {
 	if err != nil {
 		return header{}, errors.New("its header is missing")
 	}
+	if r.window.unreadable != nil {
+		return header{}, fmt.Errorf("its header cannot be read (%w)", r.window.unreadable)
+	}
 	return parseHeader(b, number)
 }
 

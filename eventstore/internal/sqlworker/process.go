@@ -90,9 +90,9 @@ func (p *process) start(starter *child.Starter) error {
 		p.state, _ = p.process.Wait()
 		p.stderr.Finish()
 		_ = os.RemoveAll(p.settings.temp())
+		p.client.forget(p) // before anyone hears of the end, and asks again
 		close(p.exited)
 		starter.Ended()
-		p.client.forget(p)
 	}()
 	return nil
 }

@@ -56,6 +56,14 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
+func TestTutorialOfEvents(t *testing.T) {
+	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
+		t.Skip("the event store needs cgo")
+	}
+	runTutorial(t, "event-store.md", "rows=100000", "│ sent       │", "2026-01-01 00:01:00,", "1 rows imported, 0 had been before, 1 rejected", `"reason":"column id wants int64, got \"none\""`,
+		"│    1 │", "delete 1: no query sees the rows any more, and no file has them", "│    0 │", "100,000, of which 0 are only in the log", "mails.parquet written", "│ 100000 │")
+}
+
 func TestTutorialOfNodes(t *testing.T) {
 	if nodedb.Version() == "" {
 		t.Skip("the node database needs cgo and the build tag lmdb")

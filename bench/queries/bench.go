@@ -93,7 +93,7 @@ func (b *bench) compareStores(ctx context.Context) error {
 
 func (b *bench) settings(name string) stores.Settings {
 	return stores.Settings{Store: name, Folder: filepath.Join(b.folder, strings.ToLower(name)), Data: b.data(), Rows: b.distinct,
-		Clock: dataset.Clock{Step: days * dayMicros / int64(b.rows)}, Jars: b.jars}
+		Clock: dataset.Clock{Step: days * dayMicros / int64(b.rows)}, Bloom: []string{"hash"}, Jars: b.jars}
 }
 
 // load fills the stores and leaves them open. Parquet files are copied from DuckDB's table.

@@ -21,7 +21,7 @@ func openPerigee(folder string, o Options) (*perigee, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := store.Table(dataset.Table, eventstore.TableConfig{Time: "time", Event: "event"})
+	table, err := store.Table(dataset.Table, eventstore.TableConfig{Time: "time", Event: "event", Bloom: o.Bloom})
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ type Settings struct {
 	Clock   dataset.Clock
 	Written uint64 // rows that are in the store already
 	Memory  int64
+	Bloom   []string // columns with a bloom filter in Perigee's table
 	Jars    string
 }
 
@@ -166,7 +167,7 @@ func serve(ctx context.Context, text string) (err error) {
 	if err := os.MkdirAll(settings.Folder, 0o700); err != nil {
 		return err
 	}
-	if s.store, err = Open(ctx, settings.Store, settings.Folder, Options{Events: s.events, Memory: settings.Memory, QuestDBJars: settings.Jars}); err != nil {
+	if s.store, err = Open(ctx, settings.Store, settings.Folder, Options{Events: s.events, Memory: settings.Memory, Bloom: settings.Bloom, QuestDBJars: settings.Jars}); err != nil {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)

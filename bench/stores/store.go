@@ -45,8 +45,9 @@ type Writer interface {
 // Options are what a store needs.
 type Options struct {
 	Events      *dataset.Events
-	Memory      int64  // limit of Perigee's store; 0 is its default
-	QuestDBJars string // the folder of QuestDB's jars
+	Memory      int64    // limit of Perigee's store; 0 is its default
+	Bloom       []string // columns with a bloom filter in Perigee's table
+	QuestDBJars string   // the folder of QuestDB's jars
 }
 
 // Open opens the named store in folder.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
@@ -24,42 +25,45 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// A bloom file stands beside a Parquet file and has a filter for some of its columns: whether
-// a value may occur in them. It is
+// A bloom file stands beside a Parquet file and has, for some of its columns, a filter for each
+// row group: whether a value may occur in it. It is
 //
-//	perigee-bloom 1 CRC-32C of the rest, in hexadecimal \n
+//	perigee-bloom 2 CRC-32C of the rest, in hexadecimal \n
 //	JSON of bloomHead \n
-//	the filters, in the order of the head
+//	the filters: all row groups of the first column of the head, then of the next
 //
 // A filter is blocks of 32 bytes, as those of Parquet: a value has one block, and a bit in each
 // of the block's eight words. Values are hashed as text with xxHash64.
 const (
-	bloomLine  = "perigee-bloom 1 %08x\n"
+	bloomLine  = "perigee-bloom 2 %08x\n"
 	bloomBlock = 32
-	// bloomBits is how many bits a value has; less than 1 of 100 that does not occur is
-	// taken for one that does.
-	bloomBits = 12
-	// bloomMax is the largest filter. A column with more values has none.
-	bloomMax = 16 << 20
+	// bloomBits is how many bits a value of a row group has; less than 1 of 200 that does
+	// not occur is taken for one that does. A column whose values are all different costs
+	// 2 bytes a row, one of few values almost nothing.
+	bloomBits = 16
 )
 
 type bloomHead struct {
+	Groups  []int64 // rows of each row group
 	Columns []bloomColumn
 }
 
 type bloomColumn struct {
 	ID    int32
-	Bytes int
+	Bytes []int // of the filter of each row group
 }
 
-// A bloomFilter is the filter of one column.
+// A bloomFilter is the filter of one column of a row group.
 type bloomFilter []byte
 
 // newBloomFilter returns a filter for so many different values.
-func newBloomFilter(values int64) bloomFilter {
+func newBloomFilter(values int) bloomFilter {
 	blocks := values*bloomBits/(8*bloomBlock) + 1
 	return make(bloomFilter, blocks*bloomBlock)
 }
+
+// hashValue returns the hash of a value, by which filters know it.
+func hashValue(text string) uint64 { return xxhash.Sum64String(text) }
 
 var bloomSalts = [8]uint32{0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31}
 
@@ -69,17 +73,15 @@ func (f bloomFilter) bit(hash uint64, i int) (word []byte, bit uint32) {
 	return f[block*bloomBlock+uint64(4*i):][:4], 1 << (uint32(hash) * bloomSalts[i] >> 27)
 }
 
-func (f bloomFilter) add(value string) {
-	hash := xxhash.Sum64String(value)
+func (f bloomFilter) add(hash uint64) {
 	for i := range bloomSalts {
 		word, bit := f.bit(hash, i)
 		binary.LittleEndian.PutUint32(word, binary.LittleEndian.Uint32(word)|bit)
 	}
 }
 
-// mayContain reports whether a value may have been added.
-func (f bloomFilter) mayContain(value string) bool {
-	hash := xxhash.Sum64String(value)
+// mayContain reports whether the hash of a value may have been added.
+func (f bloomFilter) mayContain(hash uint64) bool {
 	for i := range bloomSalts {
 		if word, bit := f.bit(hash, i); binary.LittleEndian.Uint32(word)&bit == 0 {
 			return false
@@ -102,20 +104,25 @@ func bloomColumns(t *manifest.Table) (columns []manifest.Column) {
 // writeBloom writes the filters of a Parquet file that is not in its place yet. It returns
 // false if the file has none.
 func (s *session) writeBloom(t *manifest.Table, parquet, path string) (written bool, err error) {
-	var head bloomHead
-	var filters []byte
-	for _, c := range bloomColumns(t) {
-		filter, err := s.buildFilter(parquet, c)
+	columns := bloomColumns(t)
+	hidden := slices.ContainsFunc(t.Current().Columns, func(c manifest.Column) bool { return strings.EqualFold(c.Name, fileRowNumber) })
+	if len(columns) == 0 || hidden {
+		return false, nil
+	}
+	head, filters := bloomHead{}, []byte{}
+	if head.Groups, err = s.rowGroups(parquet); err != nil {
+		return false, err
+	}
+	for _, c := range columns {
+		groups, err := s.buildFilters(parquet, c, head.Groups)
 		if err != nil {
 			return false, err
 		}
-		if filter != nil {
-			head.Columns = append(head.Columns, bloomColumn{c.ID, len(filter)})
-			filters = append(filters, filter...)
+		column := bloomColumn{ID: c.ID}
+		for _, filter := range groups {
+			column.Bytes, filters = append(column.Bytes, len(filter)), append(filters, filter...)
 		}
-	}
-	if len(filters) == 0 {
-		return false, nil
+		head.Columns = append(head.Columns, column)
 	}
 	text, err := json.Marshal(head)
 	if err != nil {
@@ -132,30 +139,62 @@ func (s *session) writeBloom(t *manifest.Table, parquet, path string) (written b
 	return err == nil, err
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// rowGroups returns how many rows each row group of a file has.
+func (s *session) rowGroups(parquet string) (groups []int64, err error) {
+	rows, err := s.conn.run("SELECT row_group_id, any_value(row_group_num_rows) FROM parquet_metadata(" + literal(parquet) + ") GROUP BY 1 ORDER BY 1")
+	for _, row := range rows {
+		groups = append(groups, row[1].(int64))
+	}
+	return groups, err
+}
 
-// buildFilter reads a column of a file into a filter. It returns nil if that would be too large.
-func (s *session) buildFilter(parquet string, c manifest.Column) (bloomFilter, error) {
-	from := quote(c.Name) + " FROM read_parquet(" + literal(parquet) + ", hive_partitioning = false)"
-	counted, err := s.conn.run("SELECT approx_count_distinct(" + strings.Replace(from, " FROM", ") FROM", 1))
-	if err != nil {
-		return nil, err
+// fileRowNumber is DuckDB's name for the number of a row in its file, unless the file has a
+// column of that name.
+const fileRowNumber = "file_row_number"
+
+// buildFilters reads a column of a file into a filter for each row group.
+func (s *session) buildFilters(parquet string, c manifest.Column, groups []int64) (filters []bloomFilter, err error) {
+	var hashes []uint64 // of the current row group
+	row, end := int64(0), groups[0]
+	finish := func() {
+		slices.Sort(hashes)
+		hashes = slices.Compact(hashes)
+		filter := newBloomFilter(len(hashes))
+		for _, hash := range hashes {
+			filter.add(hash)
+		}
+		filters, hashes = append(filters, filter), hashes[:0]
 	}
-	values, _ := counted[0][0].(int64)
-	filter := newBloomFilter(values)
-	if len(filter) > bloomMax {
-		return nil, nil
-	}
-	err = s.conn.stream("SELECT CAST("+strings.Replace(from, " FROM", " AS VARCHAR) FROM", 1), func(texts *array.String) error {
+	sql := fmt.Sprintf("SELECT CAST(%s AS VARCHAR), %s FROM read_parquet(%s, hive_partitioning = false)", quote(c.Name), fileRowNumber, literal(parquet))
+	err = s.conn.stream(sql, func(batch arrow.RecordBatch) error {
+		texts, numbers := batch.Column(0).(*array.String), batch.Column(1).(*array.Int64)
 		for i := range texts.Len() {
-			if texts.IsValid(i) {
-				filter.add(texts.Value(i))
+			if numbers.Value(i) != row {
+				return fmt.Errorf("row %d of %s comes instead of row %d", numbers.Value(i), parquet, row)
+			}
+			if row == end && len(filters)+1 < len(groups) {
+				finish()
+				end += groups[len(filters)]
+			}
+			row++
+			if texts.IsNull(i) {
+				continue
+			}
+			hash := hashValue(texts.Value(i))
+			if n := len(hashes); n == 0 || hashes[n-1] != hash { // a file is sorted by some column
+				hashes = append(hashes, hash)
 			}
 		}
 		return context.Cause(s.ctx)
 	})
-	return filter, err
+	finish()
+	if err == nil && (row != end || len(filters) != len(groups)) {
+		err = fmt.Errorf("%s has %d rows in %d row groups of %d", parquet, row, len(filters), len(groups))
+	}
+	return filters, err
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // blooms keeps bloom files mapped.
 type blooms struct {
@@ -166,34 +205,83 @@ type blooms struct {
 // A bloomFile is a mapped bloom file.
 type bloomFile struct {
 	mapped  []byte
-	filters map[int32]bloomFilter // by column
+	groups  []int64                 // rows of each row group
+	filters map[int32][]bloomFilter // by column: of each row group
 }
 
-// without leaves out the files of a table that cannot have the values that a query wants.
-func (b *blooms) without(folder string, t *manifest.Table, files []*manifest.File, wanted map[string][]string) []*manifest.File {
-	values := map[int32][]string{}
-	for _, c := range bloomColumns(t) {
-		if texts, found := wanted[strings.ToLower(c.Name)]; found {
-			values[c.ID] = texts
+// A rowRange is rows of a file, by their numbers.
+type rowRange struct{ begin, end int64 }
+
+// find returns the rows of the row groups that may have one of the values of each column, in
+// as few ranges as there can be.
+func (f *bloomFile) find(hashes map[int32][]uint64) (ranges []rowRange) {
+	begin := int64(0)
+	for i, rows := range f.groups {
+		end := begin + rows
+		if f.mayContain(i, hashes) {
+			if n := len(ranges); n > 0 && ranges[n-1].end == begin {
+				ranges[n-1].end = end
+			} else {
+				ranges = append(ranges, rowRange{begin, end})
+			}
+		}
+		begin = end
+	}
+	return ranges
+}
+
+func (f *bloomFile) mayContain(group int, hashes map[int32][]uint64) bool {
+	for id, values := range hashes {
+		if filters, found := f.filters[id]; found && !slices.ContainsFunc(values, filters[group].mayContain) {
+			return false
 		}
 	}
-	if len(values) == 0 {
-		return files
+	return true
+}
+
+// rangesMax is how many ranges of rows a query reads by themselves: each is a part of its
+// view, which takes DuckDB a tenth of a millisecond. Beyond them, whole files are read.
+const rangesMax = 16
+
+// choose leaves out the files of a table that cannot have the values that are wanted of its
+// columns, and tells which rows of the others can have them, unless that is too much to tell.
+func (b *blooms) choose(folder string, t *manifest.Table, from selection) selection {
+	hashes := map[int32][]uint64{}
+	for _, c := range bloomColumns(t) {
+		for _, text := range from.equal[strings.ToLower(c.Name)] {
+			hashes[c.ID] = append(hashes[c.ID], hashValue(text))
+		}
+	}
+	if len(hashes) == 0 {
+		return from
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(files), func(f *manifest.File) bool {
-		if f.Bloom == "" {
-			return false
+	var files []*manifest.File
+	rows, count := map[*manifest.File][]rowRange{}, 0
+	for _, f := range from.files {
+		var file *bloomFile
+		if f.Bloom != "" {
+			file = b.open(t.Path(folder, f.Bloom))
 		}
-		file := b.open(t.Path(folder, f.Bloom))
-		for id, texts := range values {
-			if filter, found := file.filters[id]; found && !slices.ContainsFunc(texts, filter.mayContain) {
-				return true
-			}
+		if file == nil || len(file.groups) == 0 {
+			files = append(files, f)
+			continue
 		}
-		return false
-	})
+		ranges := file.find(hashes)
+		if len(ranges) == 0 {
+			continue
+		}
+		files = append(files, f)
+		if ranges[0] != (rowRange{0, f.Rows}) {
+			rows[f], count = ranges, count+len(ranges)
+		}
+	}
+	from.files = files
+	if from.rows = rows; count > rangesMax {
+		from.rows = nil
+	}
+	return from
 }
 
 // open returns a file's filters. One that cannot be read has none: the query then reads more.
@@ -203,7 +291,8 @@ func (b *blooms) open(path string) *bloomFile {
 	}
 	f := &bloomFile{}
 	if mapped, err := mapFile(path); err == nil {
-		if f.filters, err = parseBloom(mapped); err != nil {
+		if f.groups, f.filters, err = parseBloom(mapped); err != nil {
+			f.groups = nil
 			_ = unix.Munmap(mapped)
 		} else {
 			f.mapped = mapped
@@ -238,23 +327,28 @@ func (b *blooms) keep(folder string, m *manifest.Manifest) {
 
 var errBloom = errors.New("not a bloom file")
 
-func parseBloom(all []byte) (map[int32]bloomFilter, error) {
+func parseBloom(all []byte) (groups []int64, filters map[int32][]bloomFilter, err error) {
 	line, content, _ := bytes.Cut(all, []byte("\n"))
 	var sum uint32
 	if n, _ := fmt.Sscanf(string(line)+"\n", bloomLine, &sum); n != 1 || crc32.Checksum(content, castagnoli) != sum {
-		return nil, errBloom
+		return nil, nil, errBloom
 	}
 	text, content, _ := bytes.Cut(content, []byte("\n"))
 	var head bloomHead
 	if err := json.Unmarshal(text, &head); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	filters := map[int32]bloomFilter{}
+	filters = map[int32][]bloomFilter{}
 	for _, c := range head.Columns {
-		if c.Bytes < bloomBlock || c.Bytes%bloomBlock != 0 || c.Bytes > len(content) {
-			return nil, errBloom
+		if len(c.Bytes) != len(head.Groups) {
+			return nil, nil, errBloom
 		}
-		filters[c.ID], content = bloomFilter(content[:c.Bytes:c.Bytes]), content[c.Bytes:]
+		for _, size := range c.Bytes {
+			if size < bloomBlock || size%bloomBlock != 0 || size > len(content) {
+				return nil, nil, errBloom
+			}
+			filters[c.ID], content = append(filters[c.ID], bloomFilter(content[:size:size])), content[size:]
+		}
 	}
-	return filters, nil
+	return head.Groups, filters, nil
 }

@@ -401,6 +401,10 @@ type selection struct {
 	files  []*manifest.File
 	// after leaves out rows of an earlier event time, in microseconds, if it is set.
 	after *int64
+	// rows are those to read of a file, if not all.
+	rows map[*manifest.File][]rowRange
+	// equal are the texts of columns, as in bounds, without which a row may be left out.
+	equal map[string][]string
 }
 
 // within leaves out what has no rows within the bounds.
@@ -414,5 +418,7 @@ func (s selection) within(t *manifest.Table, b bounds) selection {
 			return f.MaxTime < b.min || f.MinTime > b.max
 		}),
 		after: s.after,
+		rows:  s.rows,
+		equal: s.equal,
 	}
 }

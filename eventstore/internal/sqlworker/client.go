@@ -26,7 +26,9 @@ type Options struct {
 	Memory  int64  // bytes that all workers together may need; default 384 MiB
 	Threads int    // that one query may use; default: one per core
 	Queries int    // that may run at the same time; others wait; default 16
-	Log     *slog.Logger
+	// RowGroup is how many rows the row groups of written files have; default 16,384.
+	RowGroup int
+	Log      *slog.Logger
 }
 
 const (
@@ -63,6 +65,7 @@ type Client struct {
 func New(o Options) *Client {
 	o.Memory = cmp.Or(o.Memory, workerMemoryDefault)
 	o.Threads = cmp.Or(o.Threads, runtime.NumCPU())
+	o.RowGroup = cmp.Or(o.RowGroup, rowGroupRows)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -6,22 +6,62 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// A database is an instance of DuckDB, in memory. A query has one for itself, with its own
-// memory limit, so that none takes what another needs; one that worked without an error is
-// used again, because it takes milliseconds to make one and it remembers the footers of
-// Parquet files.
+// A database is an instance of DuckDB, in memory, with one connection. A query has one for
+// itself, with its own memory limit, so that none takes what another needs; one that worked
+// without an error is used again, because it takes milliseconds to make one and it remembers
+// the footers of Parquet files. Its views stay too: a query that reads the same files as the
+// one before finds its view.
 type database struct {
 	db     duck.Database
+	conn   *conn
 	memory int64
 	temp   string
+	views  map[string]string // the query of each view, by the table's lower-case name
+	scans  map[scanKey]uint64
+}
+
+// A scanKey names what a scan shows: one part of a table's view.
+type scanKey struct {
+	table uint32
+	part  int
+}
+
+// scansNumbered counts the numbers of scans that were given out.
+var scansNumbered atomic.Uint64
+
+// scanID returns the number of a scan in the database's views. It is the same for each query,
+// so that new frames in the log do not change the view.
+func (d *database) scanID(table uint32, part int) uint64 {
+	key := scanKey{table, part}
+	if d.scans[key] == 0 {
+		d.scans[key] = scansNumbered.Add(1)
+	}
+	return d.scans[key]
+}
+
+// createView makes a view of a table, unless it is there.
+func (d *database) createView(table, sql string) error {
+	name := strings.ToLower(table)
+	if d.views[name] == sql {
+		return nil
+	}
+	delete(d.views, name)
+	if err := d.conn.exec("CREATE OR REPLACE VIEW main." + quote(table) + " AS " + sql); err != nil {
+		return err
+	}
+	d.views[name] = sql
+	return nil
 }
 
 // idleDatabases is how many databases wait for a query.
@@ -54,7 +94,7 @@ SET GLOBAL lock_configuration = true;
 // take returns a database with a memory limit.
 func (d *databases) take(memory int64) (*database, error) {
 	d.mu.Lock()
-	for i, one := range d.free {
+	for i, one := range slices.Backward(d.free) { // the last one used knows most of what is wanted
 		if one.memory == memory {
 			d.free = append(d.free[:i], d.free[i+1:]...)
 			d.mu.Unlock()
@@ -80,13 +120,11 @@ func (d *databases) open(memory int64, temp string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open DuckDB: %w", err)
 	}
-	one := &database{db: db, memory: memory, temp: temp}
-	c, err := connect(db)
-	if err == nil {
-		defer c.close()
+	one := &database{db: db, memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}}
+	if one.conn, err = connect(db); err == nil {
 		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")
-		if err = c.exec(fmt.Sprintf(lockdownSQL, directories) + macrosSQL); err == nil {
-			err = registerScans(c.c)
+		if err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories) + macrosSQL + "USE events;"); err == nil {
+			err = registerScans(one.conn.c)
 		}
 	}
 	if err != nil {
@@ -112,6 +150,9 @@ func (d *databases) put(one *database, failed bool) {
 }
 
 func (d *database) close() {
+	if d.conn != nil {
+		d.conn.close()
+	}
 	duck.Close(&d.db)
 	_ = os.RemoveAll(d.temp)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow"
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
@@ -89,8 +89,8 @@ func (c *conn) run(sql string, params ...Param) ([][]any, error) {
 	}
 }
 
-// stream calls each for the texts of a statement's only column.
-func (c *conn) stream(sql string, each func(*array.String) error) error {
+// stream calls each for the rows of a statement.
+func (c *conn) stream(sql string, each func(arrow.RecordBatch) error) error {
 	var stmt duck.PreparedStatement
 	defer func() { duck.DestroyPrepare(&stmt) }()
 	if duck.Prepare(c.c, sql, &stmt) == duck.StateError {
@@ -114,7 +114,7 @@ func (c *conn) stream(sql string, each func(*array.String) error) error {
 		if batch == nil || err != nil {
 			return err
 		}
-		err = each(batch.Column(0).(*array.String))
+		err = each(batch)
 		batch.Release()
 		if err != nil {
 			return err

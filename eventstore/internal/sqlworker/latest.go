@@ -97,6 +97,8 @@ func (s selection) latestSteps(wanted int64) (steps []selection) {
 			frames: slices.DeleteFunc(slices.Clone(s.frames), func(f *logFrame) bool { return f.maxTime < after }),
 			files:  slices.DeleteFunc(slices.Clone(s.files), func(f *manifest.File) bool { return f.MaxTime < after }),
 			after:  &after,
+			rows:   s.rows,
+			equal:  s.equal,
 		})
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
+// sentGroupRows is DuckDB's own size of a row group.
+const sentGroupRows = 122_880
+
 // parquetHead is how long the beginning of a Parquet file is, which says nothing about the
 // rows. It is held back until more comes, so that a query that fails at its first row has no
 // answer.
@@ -96,7 +99,7 @@ func (s *session) prepareParquet(sql, path string) (stmt duck.PreparedStatement,
 	if len(parts) != 1 {
 		return stmt, errNotReading("the query is not one statement that only reads")
 	}
-	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, USE_TMP_FILE false)", parts[0].SQL, literal(path), rowGroupRows)
+	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, USE_TMP_FILE false)", parts[0].SQL, literal(path), sentGroupRows)
 	if duck.Prepare(s.conn.c, copied, &stmt) == duck.StateError {
 		err = duckError(duck.PrepareError(stmt))
 		duck.DestroyPrepare(&stmt)

@@ -23,10 +23,12 @@ type session struct {
 	worker   *worker
 	ctx      context.Context
 	database *database
-	conn     *conn
+	conn     *conn // of the database
 	log      *logView
 	views    []*tableView
-	ended    chan struct{} // stops interruptWhenDone
+	external []externalTable // that were created
+	begun    bool            // a transaction
+	ended    chan struct{}   // stops interruptWhenDone
 	watching sync.WaitGroup
 	failed   bool // the database is not used again
 }
@@ -37,16 +39,7 @@ func (w *worker) newSession(ctx context.Context, memory int64) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{worker: w, ctx: ctx, database: db, ended: make(chan struct{})}
-	if s.conn, err = connect(db.db); err == nil {
-		if err = s.conn.exec("USE events"); err != nil {
-			s.conn.close()
-		}
-	}
-	if err != nil {
-		w.databases.put(db, true)
-		return nil, err
-	}
+	s := &session{worker: w, ctx: ctx, database: db, conn: db.conn, ended: make(chan struct{})}
 	s.watching.Go(s.interruptWhenDone)
 	return s, nil
 }
@@ -73,9 +66,11 @@ func (s *session) interruptWhenDone() {
 func (s *session) close() {
 	close(s.ended)
 	s.watching.Wait()
-	_ = s.conn.exec("ROLLBACK") // fails if no transaction has begun
-	s.dropViews()
-	s.conn.close()
+	// DuckDB ends what still runs of a query whose result is not read to its end when the next
+	// statement comes. Until then it reads the views.
+	err := s.rollBack()
+	s.closeViews()
+	s.failed = s.failed || err != nil || s.dropExternal() != nil
 	if s.log != nil {
 		s.log.close()
 	}
@@ -104,7 +99,7 @@ func (s *session) answer(q *queryRequest, in *job) error {
 	if err := s.createExternal(q.External, in); err != nil {
 		return err
 	}
-	parsed, err := s.conn.parse(q.SQL)
+	parsed, err := s.worker.statements.parse(s.conn, q.SQL)
 	if err != nil {
 		return err
 	}
@@ -132,10 +127,10 @@ func (s *session) answer(q *queryRequest, in *job) error {
 		if done || err != nil {
 			return err
 		}
-		if err := s.conn.exec("ROLLBACK"); err != nil {
+		if err := s.rollBack(); err != nil {
 			return err
 		}
-		s.dropViews()
+		s.closeViews()
 	}
 	_, err = s.execute(q, params, 0, in)
 	return err
@@ -164,8 +159,8 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 			continue
 		}
 		b := s.conn.findBounds(parsed, t, params)
-		from := selection{frames: s.log.of(t.ID), files: t.Files}.within(t, b)
-		from.files = s.worker.blooms.without(s.worker.settings.Folder, t, from.files, b.equal)
+		from := selection{frames: s.log.of(t.ID), files: t.Files, equal: b.equal}.within(t, b)
+		from = s.worker.blooms.choose(s.worker.settings.Folder, t, from)
 		if n := latestOf(parsed, t); n > 0 {
 			last = latest{table: t, rows: n, steps: from.latestSteps(n)}
 			continue
@@ -178,9 +173,9 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 }
 
 func (s *session) createView(t *manifest.Table, from selection) error {
-	v := newTableView(s.worker.settings.Folder, t, from)
+	v := newTableView(s.worker.settings.Folder, t, from, s.database)
 	s.views = append(s.views, v)
-	if err := s.conn.exec("CREATE OR REPLACE VIEW main." + quote(t.Name) + " AS " + v.sql()); err != nil {
+	if err := s.database.createView(t.Name, v.sql()); err != nil {
 		if outOfMemory(err) {
 			return err
 		}
@@ -189,10 +184,9 @@ func (s *session) createView(t *manifest.Table, from selection) error {
 	return nil
 }
 
-// dropViews drops the tables. No result may be left.
-func (s *session) dropViews() {
+// closeViews lets go of what the tables read. No result may be left.
+func (s *session) closeViews() {
 	for _, v := range s.views {
-		s.failed = s.failed || s.conn.exec("DROP VIEW main."+quote(v.table.Name)) != nil
 		v.close()
 	}
 	s.views = nil
@@ -206,6 +200,7 @@ func (s *session) execute(q *queryRequest, params []Param, enough int64, in *job
 	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
 		return false, err
 	}
+	s.begun = true
 	if q.Parquet {
 		return true, s.sendParquet(q, params, in)
 	}
@@ -218,6 +213,15 @@ func (s *session) execute(q *queryRequest, params []Param, enough int64, in *job
 		return false, err
 	}
 	return s.send(stmt, q.Limits.Rows, enough, in)
+}
+
+// rollBack ends the transaction, if one has begun.
+func (s *session) rollBack() error {
+	if !s.begun {
+		return nil
+	}
+	s.begun = false
+	return s.conn.exec("ROLLBACK")
 }
 
 // prepare prepares a statement that only reads.
@@ -367,6 +371,7 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 		if err := s.conn.exec("CREATE TEMP TABLE " + quote(t.Name) + " (" + strings.Join(columns, ", ") + ")"); err != nil {
 			return err
 		}
+		s.external = append(s.external, t)
 		inserts[i] = "INSERT INTO temp." + quote(t.Name) + " BY NAME SELECT unnest(from_json(CAST(? AS JSON), " + literal(string(types)) + "), max_depth := 2)"
 	}
 	for {
@@ -381,4 +386,14 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 			return fmt.Errorf("copy %s for the query: %w", tables[index].Name, errors.New(err.Error()))
 		}
 	}
+}
+
+// dropExternal drops the tables whose rows the parent has sent.
+func (s *session) dropExternal() error {
+	for _, t := range s.external {
+		if err := s.conn.exec("DROP TABLE temp." + quote(t.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -9,15 +9,12 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static log_scan *published;
-static uint64_t last_id;
 
-uint64_t scan_publish(log_scan *scan) {
+void scan_publish(log_scan *scan) {
 	pthread_mutex_lock(&lock);
-	scan->id = ++last_id;
 	scan->next = published;
 	published = scan;
 	pthread_mutex_unlock(&lock);
-	return scan->id;
 }
 
 void scan_withdraw(log_scan *scan) {
@@ -83,7 +80,7 @@ static void bind_scan(duckdb_bind_info info) {
 		duckdb_bind_add_result_column(info, scan->columns[i].name, type);
 		duckdb_destroy_logical_type(&type);
 	}
-	duckdb_bind_set_cardinality(info, scan->rows, true);
+	duckdb_bind_set_cardinality(info, scan->rows, !scan->filter_count);
 	duckdb_bind_set_bind_data(info, (void *)scan, NULL);
 }
 
@@ -188,12 +185,69 @@ static void copy_rows(duckdb_vector vector, uint64_t at, int32_t kind, const sca
 		copy_texts((text_cell *)data + at, from, first, rows);
 }
 
+static bool is_number_of(const scan_filter *filter, int64_t number) {
+	for (uint64_t i = 0; i < filter->count; i++) {
+		if (number == filter->numbers[i])
+			return true;
+	}
+	return false;
+}
+
+static bool is_text_of(const scan_filter *filter, const char *text, uint64_t length) {
+	for (uint64_t i = 0; i < filter->count; i++) {
+		if (length == filter->texts[i].length && (!length || !memcmp(text, filter->texts[i].text, length)))
+			return true;
+	}
+	return false;
+}
+
+// is_wanted reports whether all filters let a row through. NULL equals nothing.
+static bool is_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row) {
+	for (uint64_t i = 0; i < scan->filter_count; i++) {
+		const scan_filter *filter = &scan->filters[i];
+		const scan_vector *in = &frame->vectors[filter->column];
+		if (in->nulls && in->nulls[row])
+			return false;
+		if (filter->numbers) {
+			if (!in->values || !is_number_of(filter, ((const int64_t *)in->values)[row]))
+				return false;
+			continue;
+		}
+		if (!in->ends)
+			return false;
+		uint32_t start = row ? in->ends[row - 1] : 0;
+		if (!is_text_of(filter, (const char *)in->values + start, in->ends[row] - start))
+			return false;
+	}
+	return true;
+}
+
+// find_wanted returns the first row from one on that is wanted, or the number of rows.
+static uint64_t find_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row) {
+	while (scan->filter_count && row < frame->rows && !is_wanted(scan, frame, row))
+		row++;
+	return row;
+}
+
+// count_wanted returns how many rows are wanted, one after another, of at most max. The first
+// is.
+static uint64_t count_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row, uint64_t max) {
+	if (!scan->filter_count)
+		return max;
+	uint64_t rows = 1;
+	while (rows < max && is_wanted(scan, frame, row + rows))
+		rows++;
+	return rows;
+}
+
 // next_rows finds the next frame that has rows for a thread, or returns NULL.
 static const scan_frame *next_rows(const log_scan *scan, scan_state *state, scan_cursor *cursor) {
 	for (;;) {
 		for (; cursor->frame < cursor->end; cursor->frame++, cursor->row = 0) {
-			if (cursor->row < scan->frames[cursor->frame].rows)
-				return &scan->frames[cursor->frame];
+			const scan_frame *frame = &scan->frames[cursor->frame];
+			cursor->row = find_wanted(scan, frame, cursor->row);
+			if (cursor->row < frame->rows)
+				return frame;
 		}
 		uint64_t group = atomic_fetch_add(&state->next_group, 1);
 		if (group >= scan->group_count)
@@ -216,6 +270,7 @@ static void read_scan(duckdb_function_info info, duckdb_data_chunk output) {
 		uint64_t rows = frame->rows - cursor->row;
 		if (rows > capacity - filled)
 			rows = capacity - filled;
+		rows = count_wanted(scan, frame, cursor->row, rows);
 		for (uint64_t i = 0; i < state->column_count; i++) {
 			uint64_t column = state->columns[i];
 			if (column < scan->column_count) // else DuckDB only counts the rows

@@ -11,6 +11,8 @@ import "C"
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -42,8 +44,10 @@ func registerScans(c duck.Connection) error {
 	return nil
 }
 
-// newScan publishes a scan of frames. The mapped files of the frames must stay until close.
-func newScan(columns []scanColumn, frames []*logFrame) *scan {
+// newScan publishes a scan of frames under a number that no other scan has. The mapped files
+// of the frames must stay until close. Rows that do not have one of the texts in equal, by the
+// column's lower-case name, may be left out.
+func newScan(id uint64, columns []scanColumn, frames []*logFrame, equal map[string][]string) *scan {
 	s := &scan{}
 	s.c = allocate[C.log_scan](s, 1)
 	names := allocate[C.scan_column](s, len(columns))
@@ -70,7 +74,8 @@ func newScan(columns []scanColumn, frames []*logFrame) *scan {
 		}
 	}
 	*at(groups, count) = C.uint64_t(len(frames))
-	s.c.column_count, s.c.columns = C.uint64_t(len(columns)), names
+	s.addFilters(columns, equal)
+	s.c.id, s.c.column_count, s.c.columns = C.uint64_t(id), C.uint64_t(len(columns)), names
 	s.c.rows, s.c.group_count, s.c.groups, s.c.frames = C.uint64_t(total), C.uint64_t(count), groups, shown
 	C.scan_publish(s.c)
 	return s
@@ -89,6 +94,53 @@ func allocate[T any](s *scan, n int) *T {
 
 // at returns the address of an element of an array of C.
 func at[T any](first *T, i int) *T { return &unsafe.Slice(first, i+1)[i] }
+
+// addFilters lets rows through that have one of the texts that are wanted of a column.
+func (s *scan) addFilters(columns []scanColumn, equal map[string][]string) {
+	if len(equal) == 0 {
+		return
+	}
+	filters := allocate[C.scan_filter](s, len(columns))
+	count := 0
+	for i, c := range columns {
+		wanted, found := equal[strings.ToLower(c.name)]
+		if !found {
+			continue
+		}
+		filter := at(filters, count)
+		filter.column, filter.count = C.uint64_t(i), C.uint64_t(len(wanted))
+		switch c.kind {
+		case event.String:
+			filter.texts = s.copyTexts(wanted)
+		case event.Int64, event.Int32:
+			filter.numbers = s.copyNumbers(wanted)
+		default:
+			continue
+		}
+		count++
+	}
+	s.c.filter_count, s.c.filters = C.uint64_t(count), filters
+}
+
+func (s *scan) copyTexts(texts []string) *C.scan_text {
+	copied := allocate[C.scan_text](s, len(texts))
+	for i, text := range texts {
+		bytes := C.CString(text)
+		s.memory = append(s.memory, unsafe.Pointer(bytes))
+		at(copied, i).text, at(copied, i).length = bytes, C.uint64_t(len(text))
+	}
+	return copied
+}
+
+// copyNumbers copies integers as bounds spell them.
+func (s *scan) copyNumbers(texts []string) *C.int64_t {
+	copied := allocate[C.int64_t](s, len(texts))
+	for i, text := range texts {
+		number, _ := strconv.ParseInt(text, 10, 64)
+		*at(copied, i) = C.int64_t(number)
+	}
+	return copied
+}
 
 // fill points a vector at a column of the frame.
 func (f *logFrame) fill(v *C.scan_vector, id int32) {

@@ -38,16 +38,31 @@ typedef struct {
 	const scan_vector *vectors; // one a column
 } scan_frame;
 
+typedef struct {
+	const char *text;
+	uint64_t length;
+} scan_text;
+
+// A scan_filter leaves out the rows whose column has none of some values.
+typedef struct {
+	uint64_t column;        // of the scan
+	uint64_t count;         // of the values
+	const int64_t *numbers; // for a column of integers
+	const scan_text *texts; // for one of texts
+} scan_filter;
+
 // A scan belongs to its caller, who frees it after the last result that reads it has been
 // destroyed.
 typedef struct log_scan {
-	uint64_t id; // set by scan_publish
+	uint64_t id; // no two that are published at the same time have the same
 	uint64_t column_count;
 	const scan_column *columns;
 	uint64_t rows;
 	uint64_t group_count; // a thread takes a group of frames at a time
 	const uint64_t *groups; // the first frame of each, and the number of frames
 	const scan_frame *frames;
+	uint64_t filter_count;
+	const scan_filter *filters;
 	struct log_scan *next; // of the published ones
 } log_scan;
 
@@ -55,8 +70,8 @@ typedef struct log_scan {
 // 0 when DuckDB refuses.
 int scan_register(void *connection);
 
-// scan_publish gives a scan a number by which log_frames finds it; scan_withdraw takes it back.
-uint64_t scan_publish(log_scan *scan);
+// scan_publish lets log_frames find a scan by its id, until scan_withdraw.
+void scan_publish(log_scan *scan);
 void scan_withdraw(log_scan *scan);
 
 #endif

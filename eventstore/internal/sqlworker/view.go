@@ -14,20 +14,24 @@ import (
 // A tableView is a table as one query sees it: a view that unites frames of the log and
 // Parquet files, each cast to the table's newest schema, without the rows that are deleted.
 type tableView struct {
-	table *manifest.Table
-	parts []string
-	after string // condition on all parts
-	scans []*scan
+	table    *manifest.Table
+	database *database
+	parts    []string
+	after    string // condition on all parts
+	equal    map[string][]string
+	scans    []*scan
 }
 
 // newTableView describes a table to DuckDB. Close it after the query.
-func newTableView(folder string, t *manifest.Table, from selection) *tableView {
-	v := &tableView{table: t}
-	for deleted, frames := range v.splitFrames(from.frames) {
-		v.addFrames(frames, deleted)
+func newTableView(folder string, t *manifest.Table, from selection, d *database) *tableView {
+	v := &tableView{table: t, database: d, equal: from.equal}
+	for deletes, frames := range v.splitFrames(from.frames) {
+		if len(frames) > 0 {
+			v.addFrames(frames, deletes)
+		}
 	}
 	for _, group := range groupFiles(t, from.files) {
-		v.addFiles(folder, group)
+		v.addFiles(folder, group, from.rows)
 	}
 	if len(v.parts) == 0 {
 		v.addFrames(nil, 0)
@@ -64,8 +68,8 @@ func shown(s *manifest.Schema) []manifest.Column {
 
 // splitFrames divides frames by how many of the table's last deletes apply to them. A
 // delete applies to all frames that an earlier position of the log has.
-func (v *tableView) splitFrames(frames []*logFrame) map[int][]*logFrame {
-	groups := map[int][]*logFrame{}
+func (v *tableView) splitFrames(frames []*logFrame) [][]*logFrame {
+	groups := make([][]*logFrame, len(v.table.Deletes)+1)
 	for _, f := range frames {
 		apply := 0
 		for _, d := range v.table.Deletes {
@@ -94,7 +98,7 @@ func (v *tableView) addFrames(frames []*logFrame, deletes int) {
 		if len(columns) == 0 { // DuckDB has no table without columns
 			columns = append(columns, scanColumn{manifest.RestID, manifest.RestColumn, event.JSON})
 		}
-		s := newScan(columns, group.frames)
+		s := newScan(v.database.scanID(v.table.ID, len(v.scans)), columns, group.frames, v.equal)
 		v.scans = append(v.scans, s)
 		v.addPart(fmt.Sprintf("log_frames(%d)", s.id()), group.types, v.table.Deletes[len(v.table.Deletes)-deletes:])
 	}
@@ -193,13 +197,24 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 	return groups
 }
 
-func (v *tableView) addFiles(folder string, g *fileGroup) {
-	var paths []string
-	for _, f := range g.files {
-		paths = append(paths, literal(v.table.Path(folder, f.Name)))
+// addFiles adds files, and of those in rows only the rows given there.
+func (v *tableView) addFiles(folder string, g *fileGroup, rows map[*manifest.File][]rowRange) {
+	read := func(paths ...string) string {
+		return "read_parquet([" + strings.Join(paths, ", ") + "], hive_partitioning = false)"
 	}
-	from := "read_parquet([" + strings.Join(paths, ", ") + "], hive_partitioning = false)"
-	v.addPart(from, g.types, g.deletes)
+	var whole []string
+	for _, f := range g.files {
+		path := literal(v.table.Path(folder, f.Name))
+		if rows[f] == nil {
+			whole = append(whole, path)
+		}
+		for _, r := range rows[f] {
+			v.addPart(fmt.Sprintf("%s WHERE %s BETWEEN %d AND %d", read(path), fileRowNumber, r.begin, r.end-1), g.types, g.deletes)
+		}
+	}
+	if len(whole) > 0 {
+		v.addPart(read(whole...), g.types, g.deletes)
+	}
 }
 
 // addPart adds rows whose columns have the given types.

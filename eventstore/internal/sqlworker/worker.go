@@ -25,11 +25,12 @@ const workerVariable = "PERIGEE_SQL_WORKER"
 
 // settings are what a worker needs to know from its start.
 type settings struct {
-	Folder  string // of the store
-	Number  int    // of the worker, among those that the client has started
-	Writer  bool   // writes Parquet files, at low priority, instead of answering queries
-	Memory  int64  // bytes that all requests together may need
-	Threads int    // that one request may use
+	Folder   string // of the store
+	Number   int    // of the worker, among those that the client has started
+	Writer   bool   // writes Parquet files, at low priority, instead of answering queries
+	Memory   int64  // bytes that all requests together may need
+	Threads  int    // that one request may use
+	RowGroup int    // rows of a row group that is written
 }
 
 // temp is where a worker may write. The parent removes it when the worker has ended, when
@@ -63,13 +64,14 @@ func Run() {
 
 // A worker is the process that runs DuckDB.
 type worker struct {
-	settings  settings
-	databases databases
-	manifests manifests
-	log       *logFiles
-	blooms    blooms
-	memory    *memoryWatch
-	pipes     atomic.Int64 // that were made, for their names
+	settings   settings
+	databases  databases
+	statements statements
+	manifests  manifests
+	log        *logFiles
+	blooms     blooms
+	memory     *memoryWatch
+	pipes      atomic.Int64 // that were made, for their names
 }
 
 // serve answers requests until the parent ends.

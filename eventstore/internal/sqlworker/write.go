@@ -17,8 +17,13 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// rowGroupRows is DuckDB's own size of a row group.
-const rowGroupRows = 122_880
+const (
+	// rowGroupRows is how many rows a row group has. It is the least that is read of a file, all
+	// of its values: smaller ones make a search for few rows faster, and reading all slower.
+	rowGroupRows = 16_384
+	// dictionaryMax is how many different values of a row group are written as a dictionary.
+	dictionaryMax = 4096
+)
 
 // writeSegment writes the rows of a closed file of the log as Parquet files, one for each
 // table and day.
@@ -116,7 +121,7 @@ func (w *worker) writeFiles(ctx context.Context, t *manifest.Table, from selecti
 		if days[i].day != "" && days[i].day != nullDay { // only what has rows of that day is read for it
 			ofDay = from.within(t, bounds{min: days[i].minTime, max: days[i].maxTime})
 		}
-		s.dropViews()
+		s.closeViews()
 		if err = s.createView(t, ofDay); err != nil {
 			break
 		}
@@ -240,7 +245,7 @@ func (s *session) copySQL(t *manifest.Table, d day, path string) string {
 	if len(order) > 0 {
 		sql += " ORDER BY " + strings.Join(order, ", ")
 	}
-	return fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, FIELD_IDS {%s})", sql, literal(path), rowGroupRows, strings.Join(ids, ", "))
+	return fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})", sql, literal(path), s.worker.settings.RowGroup, dictionaryMax, strings.Join(ids, ", "))
 }
 
 // sortColumns returns the columns that a table's files are sorted by.

@@ -1,0 +1,189 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// A chooser makes rows and conditions at random.
+type chooser struct{ *rand.Rand }
+
+func (c chooser) one(of ...string) string { return of[c.IntN(len(of))] }
+
+const chooserDays = 5
+
+// row returns a function that fills rows whose ids follow first. Their times are spread over
+// some days around one, so that some come late.
+func (c chooser) row(first, day int) func(manifest.Column, *event.Vector, int) {
+	return func(column manifest.Column, v *event.Vector, row int) {
+		switch column.Name {
+		case "id":
+			v.Ints = append(v.Ints, int64(first+row))
+		case "time":
+			at := time.Duration(day)*24*time.Hour + time.Duration(c.IntN(86400))*time.Second
+			if c.IntN(50) == 0 {
+				at = time.Duration(c.IntN(chooserDays*86400)) * time.Second
+			}
+			v.Ints = append(v.Ints, testDay.Add(at).UnixMicro())
+		case "event":
+			name := c.one("view", "click", "error", "")
+			if c.IntN(300) == 0 {
+				name = "rare event " + fmt.Sprint(c.IntN(3))
+			}
+			addText(v, name)
+		case "key":
+			v.Null[row] = uint8(c.IntN(20) / 19)
+			addText(v, fmt.Sprint("key of a user ", c.IntN(20_000)*int(1-v.Null[row])))
+		case "n", "small":
+			v.Null[row] = uint8(c.IntN(5) / 4)
+			v.Ints = append(v.Ints, int64(c.IntN(5000)-100)*int64(1-v.Null[row]))
+		default:
+			addText(v, fmt.Sprintf(`{"x": %d}`, c.IntN(9)))
+		}
+	}
+}
+
+func (c chooser) time() string {
+	at := testDay.Add(time.Duration(c.IntN(chooserDays*86400)) * time.Second)
+	return c.one("TIMESTAMP '"+at.Format(time.DateTime)+"'", "'"+at.Format("2006-01-02T15:04:05Z")+"'", "DATE '"+at.Format(time.DateOnly)+"'",
+		"to_timestamp("+fmt.Sprint(at.Unix())+")", "TIMESTAMP '"+at.Format(time.DateTime)+"' - INTERVAL 7 HOUR", "date_trunc('day', TIMESTAMP '"+at.Format(time.DateTime)+"')")
+}
+
+// condition returns a condition on the rows of a table, whose columns have a prefix.
+func (c chooser) condition(prefix string, depth int) string {
+	column := func(name string) string { return prefix + c.one(name, strings.ToUpper(name), `"`+name+`"`) }
+	text := func(name string) string {
+		if name == "event" {
+			return "'" + c.one("view", "error", "", "nothing", "rare event 0", "rare event 2") + "'"
+		}
+		return fmt.Sprintf("'key of a user %d'", c.IntN(22_000))
+	}
+	if depth > 0 && c.IntN(4) > 0 {
+		left, right := c.condition(prefix, depth-1), c.condition(prefix, depth-1)
+		switch c.IntN(6) {
+		case 0:
+			return "(" + left + " OR " + right + ")"
+		case 1:
+			return "NOT (" + left + ")"
+		}
+		return "(" + left + ") AND " + right
+	}
+	name := c.one("event", "key")
+	number := c.one("id", "n", "small")
+	switch c.IntN(12) {
+	case 0, 1, 2:
+		return column("time") + c.one(" >= ", " > ", " < ", " <= ", " = ") + c.time()
+	case 3:
+		return c.time() + c.one(" >= ", " > ", " < ", " <= ") + column("time")
+	case 4:
+		return column("time") + " BETWEEN " + c.time() + " AND " + c.time()
+	case 5, 6:
+		return column(name) + " = " + text(name)
+	case 7:
+		return text(name) + " = " + column(name)
+	case 8:
+		return column(name) + " IN (" + text(name) + ", " + text(name) + ")"
+	case 9:
+		return fmt.Sprintf("%s = %d", column(number), c.IntN(60_000)-200)
+	case 10:
+		return fmt.Sprintf("%s IN (%d, %d, 7)", column(number), c.IntN(60_000), c.IntN(6000))
+	}
+	return c.one(column(name)+" <> "+text(name), column("n")+" > 3000", column("key")+" IS NULL", column("small")+" < 0", column("id")+" % 7 = 3")
+}
+
+// What is left out of a query before DuckDB sees it, frames, rows of frames and files, has no
+// row that the query wants: whatever its condition, it finds what it finds when everything is
+// read. The table has late rows, versions of the schema, deletes, merged files and hot rows.
+func TestNothingWantedIsLeftOut(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	c := chooser{rand.New(rand.NewPCG(seed, 0))}
+	f := newFolder(t, Options{RowGroup: 2048})
+	table := f.addTable("events", column(5, "key", event.String), column(6, "n", event.Int64))
+	table.Bloom = []string{"key", "n", "id", "small"}
+	first := 0
+	write := func(log uint64, frames, day int) {
+		for range frames {
+			rows := 1 + c.IntN(8000)
+			f.appendFrame(log, frameOf(table, rows, c.row(first, day)))
+			first += rows
+		}
+	}
+	remove := func(predicate string, log uint64) {
+		f.m.NextDelete++
+		table.Deletes = append(table.Deletes, &manifest.Delete{Number: f.m.NextDelete - 1, Predicate: predicate, Before: manifest.Position{File: log, Offset: f.ends[len(f.ends)-1].End}})
+		f.save()
+	}
+	for log := uint64(1); log <= 5; log++ {
+		write(log, 4, int(log)-1)
+		switch log {
+		case 2:
+			next := &manifest.Schema{Version: 2, Columns: append(append([]manifest.Column{}, table.Current().Columns...), column(7, "small", event.Int32), column(8, "data", event.JSON))}
+			table.Schemas, table.NextColumn = append(table.Schemas, next), 9
+			f.save()
+			write(log, 2, 1)
+		case 3:
+			remove("n % 10 = 3", log)
+		case 4:
+			remove("key = 'key of a user 7'", log)
+		}
+		if log < 4 {
+			f.seal(log)
+		}
+	}
+	f.mergeAll(table)
+	if len(table.Files) < 3 {
+		t.Fatalf("%d files", len(table.Files))
+	}
+	const found = `SELECT count(*), sum(id), count(DISTINCT key), min(time), max(small)`
+	for range 250 {
+		prefix := c.one("", "e.", "events.")
+		from := map[string]string{"": "events", "e.": "events e", "events.": "events"}[prefix]
+		all := map[string]string{"": "(SELECT * FROM events) AS x", "e.": "(SELECT * FROM events) AS e", "events.": "(SELECT * FROM events) AS events"}[prefix]
+		where := " WHERE " + c.condition(prefix, 3)
+		f.want(found+" FROM "+from+where, f.ask(found+" FROM "+all+where))
+		order := fmt.Sprintf(" ORDER BY %stime DESC, id LIMIT %d OFFSET %d", prefix, 1+c.IntN(300), c.IntN(3)*c.IntN(100))
+		f.want("SELECT id, key FROM "+from+where+order, f.ask("SELECT id, key FROM "+all+where+order))
+		if prefix == "e." && c.IntN(3) == 0 { // of two bounds, the wider one holds
+			const joined = "SELECT count(*), sum(e.id - o.id) FROM "
+			where += " AND " + c.condition("o.", 1)
+			f.want(joined+from+" JOIN events o USING (key)"+where, f.ask(joined+all+" JOIN (SELECT * FROM events) o USING (key)"+where))
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// mergeAll merges the files of each day.
+func (f *folder) mergeAll(t *manifest.Table) {
+	f.t.Helper()
+	days := map[string][]string{}
+	for _, file := range t.Files {
+		days[file.Day] = append(days[file.Day], file.Name)
+	}
+	for _, names := range days {
+		merged, err := f.client.Merge(f.t.Context(), Merge{Version: f.m.Version, Table: t.ID, Files: names, Number: f.m.NextSegment})
+		f.m.NextSegment++
+		if err == ErrUnchanged {
+			continue
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		t.Files = slices.DeleteFunc(t.Files, func(old *manifest.File) bool { return slices.Contains(names, old.Name) })
+		for _, file := range merged {
+			t.Files = append(t.Files, &file)
+		}
+		f.save()
+	}
+}

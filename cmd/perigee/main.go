@@ -27,28 +27,28 @@ const (
 )
 
 type commands struct {
-	Run        runCommand        `cmd:"" help:"Run the pipelines of a configuration."`
-	Check      checkCommand      `cmd:"" help:"Check a configuration and its scripts; no server is needed."`
-	Eval       evalCommand       `cmd:"" help:"Run a script on lines of JSON from standard input."`
-	Query      queryCommand      `cmd:"" help:"Query the event store with SQL, also while an engine runs."`
-	Table      tableCommand      `cmd:"" help:"Show the tables of the event store, and delete rows."`
-	Import     importCommand     `cmd:"" help:"Append the rows of files to a table of the event store, each once."`
-	Export     exportCommand     `cmd:"" help:"Write the rows of a table of the event store into files."`
-	Backup     backupCommand     `cmd:"" help:"Back up the event store into one file, also while an engine runs."`
-	Restore    restoreCommand    `cmd:"" help:"Make an event store of a backup."`
-	Status     statusCommand     `cmd:"" help:"Show what the pipelines of a running engine do."`
-	Pause      pauseCommand      `cmd:"" help:"Stop a pipeline from reading, also after a restart."`
-	Resume     resumeCommand     `cmd:"" help:"Let a paused pipeline read again."`
-	DLQ        dlqCommand        `cmd:"" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
-	Position   positionCommand   `cmd:"" help:"Show and set the positions that pipelines continue from."`
-	Node       nodeCommand       `cmd:"" help:"Read and write the nodes of a node database, and look after it."`
-	Demo       demoCommand       `cmd:"" help:"Move a million generated events through a script into a table, and verify it."`
-	Verify     verifyCommand     `cmd:"" help:"Kill everything in the chain, at random and at named points, and look for every event."`
-	Bench      benchCommand      `cmd:"" help:"Measure a script with different numbers of VMs, goroutines, cores and events."`
-	List       listCommand       `cmd:"" help:"List sources, sinks, languages and metrics, with their settings."`
-	Version    versionCommand    `cmd:"" help:"Show the version and what is linked in."`
-	Completion completionCommand `cmd:"" help:"Print a completion script for a shell."`
-	Help       helpCommand       `cmd:"" help:"Show the help of a command."`
+	Run        runCommand        `cmd:"" group:"Pipelines:" help:"Run the pipelines of a configuration."`
+	Check      checkCommand      `cmd:"" group:"Pipelines:" help:"Check a configuration and its scripts; no server is needed."`
+	Eval       evalCommand       `cmd:"" group:"Scripts:" help:"Run a script on lines of JSON from standard input."`
+	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL, also while an engine runs."`
+	Table      tableCommand      `cmd:"" group:"Event store:" help:"Show the tables of the event store, and delete rows."`
+	Import     importCommand     `cmd:"" group:"Event store:" help:"Append the rows of files to a table of the event store, each once."`
+	Export     exportCommand     `cmd:"" group:"Event store:" help:"Write the rows of a table of the event store into files."`
+	Backup     backupCommand     `cmd:"" group:"Event store:" help:"Back up the event store into one file, also while an engine runs."`
+	Restore    restoreCommand    `cmd:"" group:"Event store:" help:"Make an event store of a backup."`
+	Status     statusCommand     `cmd:"" group:"Pipelines:" help:"Show what the pipelines of a running engine do."`
+	Pause      pauseCommand      `cmd:"" group:"Pipelines:" help:"Stop a pipeline from reading, also after a restart."`
+	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Let a paused pipeline read again."`
+	DLQ        dlqCommand        `cmd:"" group:"Pipelines:" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
+	Position   positionCommand   `cmd:"" group:"Pipelines:" help:"Show and set the positions that pipelines continue from."`
+	Node       nodeCommand       `cmd:"" group:"Node database:" help:"Read and write the nodes of a node database, and look after it."`
+	Demo       demoCommand       `cmd:"" group:"Trying it out:" help:"Move a million generated events through a script into a table, and verify it."`
+	Verify     verifyCommand     `cmd:"" group:"Trying it out:" help:"Kill everything in the chain, at random and at named points, and look for every event."`
+	Bench      benchCommand      `cmd:"" group:"Scripts:" help:"Measure a script with different numbers of VMs, goroutines, cores and events."`
+	List       listCommand       `cmd:"" group:"About this program:" help:"List sources, sinks, languages and metrics, with their settings."`
+	Version    versionCommand    `cmd:"" group:"About this program:" help:"Show the version and what is linked in."`
+	Completion completionCommand `cmd:"" group:"About this program:" help:"Print a completion script for a shell."`
+	Help       helpCommand       `cmd:"" group:"About this program:" help:"Show the help of a command."`
 	pluginCommands
 
 	ShowVersion bool `name:"version" short:"v" help:"Show the version."`
@@ -112,7 +112,7 @@ func newParser(c console) (parser *kong.Kong, exited func() bool) {
 		kong.Description("Moves events from queues through Lua into tables, each event exactly once."),
 		kong.Writers(c.out, c.err),
 		kong.Exit(func(int) { done = true }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 	)
 	if err != nil {
 		panic(fmt.Sprintf("the declaration of the command line is wrong: %v", err))

@@ -25,7 +25,7 @@ func pluginMetrics() []prometheus.Collector {
 }
 
 type pluginCommands struct {
-	Plugin pluginCommand `cmd:"" help:"Build Go plugins that this binary can open, and check them."`
+	Plugin pluginCommand `cmd:"" group:"Scripts:" help:"Build Go plugins that this binary can open, and check them."`
 }
 
 type pluginCommand struct {

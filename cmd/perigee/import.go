@@ -194,9 +194,11 @@ func quoteJSON(text string) []byte {
 
 // isPlainJSON reports whether a field is true, false or a number in JSON.
 func isPlainJSON(field string) bool {
-	first := field[0]
-	return field == "true" || field == "false" || (first == '-' || first >= '0' && first <= '9') && json.Valid([]byte(field))
+	first, last := field[0], field[len(field)-1]
+	return field == "true" || field == "false" || (first == '-' || isDigit(first)) && isDigit(last) && json.Valid([]byte(field))
 }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 const (
 	importRowsMax  = 10_000 // rows of one append

@@ -24,7 +24,7 @@ import (
 const (
 	shellPrompt   = "perigee> "
 	shellContinue = "     ..> "
-	shellHelp     = `End a statement with a semicolon. Ctrl-C ends a statement that runs; Ctrl-D leaves.
+	shellHelp     = `End a statement with a semicolon. Ctrl-C drops a statement that is entered, and ends one that runs; Ctrl-D leaves.
 
   SHOW TABLES;         the tables
   DESCRIBE events;     the columns of a table
@@ -45,6 +45,7 @@ type shell struct {
 	in      *os.File
 	data    string
 	base    eventsql.Request
+	keys    *keyReader
 	term    *term.Terminal
 	names   []string // that Tab completes, sorted
 }
@@ -55,10 +56,11 @@ func newShell(c *console, in *os.File, data string, base eventsql.Request) *shel
 	if w, ok := screen.(interface{ Unwrap() io.Writer }); ok {
 		screen = w.Unwrap() // the cursor is ours to move
 	}
+	s.keys = &keyReader{in: in}
 	s.term = term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{in, screen}, shellPrompt)
+	}{s.keys, screen}, shellPrompt)
 	s.term.AutoCompleteCallback = s.complete
 	return s
 }
@@ -74,14 +76,14 @@ func (s *shell) run() error {
 	for {
 		line, err := s.readLine(text != "")
 		switch {
-		case err == io.EOF && text != "": // Ctrl-C drops what was begun
-			text = ""
-			continue
 		case err == io.EOF:
 			fmt.Fprintln(s.console.out)
 			return nil
 		case err != nil:
 			return fmt.Errorf("read from the terminal: %w", err)
+		case s.keys.wasInterrupted(): // drops what was begun
+			text = ""
+			continue
 		}
 		if text == "" && strings.HasPrefix(strings.TrimSpace(line), `\`) {
 			if s.runCommand(strings.Fields(line)) {
@@ -119,6 +121,39 @@ func (s *shell) readLine(begun bool) (string, error) {
 		err = nil
 	}
 	return line, err
+}
+
+// A keyReader reads keys, and makes an empty line of Ctrl-C: for a term.Terminal it is the end
+// of the input, now and whenever it is asked for another line.
+type keyReader struct {
+	in          io.Reader
+	emptyLine   []byte // what is left to read of it
+	interrupted bool
+}
+
+func (r *keyReader) Read(p []byte) (int, error) {
+	if len(r.emptyLine) == 0 {
+		n, err := r.in.Read(p)
+		const ctrlC = 3
+		at := bytes.IndexByte(p[:n], ctrlC)
+		if at < 0 {
+			return n, err
+		}
+		r.interrupted, r.emptyLine = true, []byte("\x15\x0b\r") // deletes before and behind the cursor
+		if at > 0 {
+			return at, nil
+		}
+	}
+	n := copy(p, r.emptyLine)
+	r.emptyLine = r.emptyLine[n:]
+	return n, nil
+}
+
+// wasInterrupted reports whether the last line was ended by Ctrl-C.
+func (r *keyReader) wasInterrupted() bool {
+	interrupted := r.interrupted
+	r.interrupted = false
+	return interrupted
 }
 
 // runCommand runs a command of the shell itself. It reports whether the shell ends.

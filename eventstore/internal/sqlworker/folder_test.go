@@ -3,6 +3,7 @@
 package sqlworker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,6 +18,10 @@ import (
 
 func TestMain(m *testing.M) {
 	Run()
+	if folder := os.Getenv(powercutFolder); folder != "" {
+		sealAndMerge(folder)
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
@@ -27,6 +32,8 @@ type folder struct {
 	m      *manifest.Manifest
 	ends   []wal.FileEnd
 	client *Client
+
+	logSize int64 // of a file of the log; default 64 MiB
 }
 
 func newFolder(t testing.TB, o Options) *folder {
@@ -137,7 +144,7 @@ func (f *folder) appendFrame(number uint64, frame []byte) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if err := file.Truncate(64 << 20); err != nil {
+		if err := file.Truncate(cmp.Or(f.logSize, 64<<20)); err != nil {
 			f.t.Fatal(err)
 		}
 		file.Close()

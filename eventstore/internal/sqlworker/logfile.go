@@ -22,9 +22,12 @@ import (
 type logFile struct {
 	number uint64
 	mapped []byte
-	end    int64                  // up to which frames have been read
-	frames map[uint32][]*logFrame // by table, in the order of the log
-	users  int                    // queries that read it
+	// outgrown are mappings of earlier queries, which frames lie in: where files are not
+	// preallocated, this one has grown since.
+	outgrown [][]byte
+	end      int64                  // up to which frames have been read
+	frames   map[uint32][]*logFrame // by table, in the order of the log
+	users    int                    // queries that read it
 }
 
 // A logFrame is the rows of one append.
@@ -94,6 +97,13 @@ func (l *logFiles) read(end wal.FileEnd) (*logFile, error) {
 		f = &logFile{number: end.Number, mapped: mapped, end: wal.FirstFrame, frames: map[uint32][]*logFrame{}}
 		l.files[end.Number] = f
 	}
+	if int64(len(f.mapped)) < end.End {
+		mapped, err := mapFile(wal.Path(l.folder, end.Number))
+		if err != nil {
+			return nil, err
+		}
+		f.mapped, f.outgrown = mapped, append(f.outgrown, f.mapped)
+	}
 	return f, f.readTo(end)
 }
 
@@ -155,7 +165,9 @@ func (f *logFile) add(record []byte) error {
 func (l *logFiles) evict(listed []wal.FileEnd) {
 	for number, f := range l.files {
 		if f.users == 0 && !slices.ContainsFunc(listed, func(e wal.FileEnd) bool { return e.Number == number }) {
-			_ = unix.Munmap(f.mapped)
+			for _, mapped := range append(f.outgrown, f.mapped) {
+				_ = unix.Munmap(mapped)
+			}
 			delete(l.files, number)
 		}
 	}

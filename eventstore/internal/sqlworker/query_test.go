@@ -104,7 +104,7 @@ func TestLimits(t *testing.T) {
 	rows.Close()
 	begin := time.Now()
 	_, err = read(ask(endless, Limits{Time: 100 * time.Millisecond}))
-	if q, ok := errors.AsType[*QueryError](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > 5*time.Second {
+	if q, ok := errors.AsType[*QueryError](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > time.Minute {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
 	_, err = read(ask(`SELECT list(i) FROM range(100000000) t(i)`, Limits{Memory: 64 << 20}))
@@ -138,7 +138,7 @@ func TestCancel(t *testing.T) {
 	}
 	begin := time.Now()
 	rows.Close()
-	if rows.Next() || time.Since(begin) > time.Second {
+	if rows.Next() || time.Since(begin) > time.Minute { // all rows take hours
 		t.Errorf("the result goes on %v after Close", time.Since(begin))
 	}
 	f.want(`SELECT 1`, "1")
@@ -153,15 +153,16 @@ func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
 	done := make(chan error)
 	for range 4 {
 		go func() {
-			_, err := read(f.query(ctx, endless))
+			_, err := read(f.client.Query(ctx, Query{Version: f.m.Version, Ends: f.ends, SQL: endless, Limits: Limits{Time: time.Hour}}))
 			done <- err
 		}()
 	}
-	time.Sleep(200 * time.Millisecond)
-	begin := time.Now()
+	f.awaitRequests(4)
 	f.want(`SELECT 1`, "1")
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("a fifth query took %v", took)
+	select {
+	case err := <-done:
+		t.Errorf("an endless query has ended before the fifth: %v", err)
+	default:
 	}
 	cancel()
 	for range 4 {

@@ -1,0 +1,98 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// TestGrowingFile asks again and again while a file of the log grows, as it does on a file
+// system that does not preallocate; also while a query reads what was there before.
+func TestGrowingFile(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.logSize = 1
+	table := f.addTable("events")
+	total := 0
+	for _, n := range []int{1, 1, 4000, 10, 9000} {
+		f.appendFrame(1, frameOf(table, n, testRow(total)))
+		total += n
+		reading, err := f.query(t.Context(), `SELECT id, event FROM events`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.appendFrame(1, frameOf(table, 2000, testRow(total)))
+		f.want(`SELECT count(*), count(DISTINCT id), max(id) FROM events`, fmt.Sprintf("%d,%[1]d,%d", total+2000, total+1999))
+		got := 0
+		for reading.Next() {
+			got++
+		}
+		if reading.Err() != nil || got != total {
+			t.Errorf("%d rows instead of %d, %v", got, total, reading.Err())
+		}
+		reading.Close()
+		total += 2000
+	}
+}
+
+// TestTextsAndNulls reads texts of each length, which DuckDB keeps in two ways, and nulls at
+// every place of a chunk, from frames that do not end where chunks do.
+func TestTextsAndNulls(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events", column(5, "text", event.String), column(6, "n", event.Int32), column(7, "x", event.Float64), column(8, "b", event.Bool))
+	alphabet := strings.Repeat("abcdefghijklmnopqrstuvwxyz0123456789", 3)
+	first := 0
+	for _, rows := range []int{1, 63, 64, 65, 3000, 2047, 2048, 2049, 7} {
+		fill := testRow(first)
+		f.appendFrame(1, frameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
+			id := first + row
+			null := id%7 == int(c.ID)%7
+			switch c.Name {
+			case "text":
+				addText(v, alphabet[:id%40])
+			case "n", "b":
+				v.Ints = append(v.Ints, int64(id%2))
+			case "x":
+				v.Floats = append(v.Floats, float64(id)/4)
+			default:
+				fill(c, v, row)
+				return
+			}
+			if null {
+				v.Null[row] = 1
+			}
+		}))
+		first += rows
+	}
+	f.want(`SELECT count(*), count(*) FILTER ((text IS NULL) = (id % 7 = 5)), count(*) FILTER ((n IS NULL) = (id % 7 = 6)), count(*) FILTER ((x IS NULL) = (id % 7 = 0)), count(*) FILTER ((b IS NULL) = (id % 7 = 1)) FROM events`,
+		strings.TrimSuffix(strings.Repeat(fmt.Sprint(first, ","), 5), ","))
+	if got := f.ask(`SELECT count(*) FROM events WHERE text <> left($1, id % 40) OR n <> id % 2 OR x <> id / 4 OR b <> (id % 2 = 1)`, Param{Value: alphabet}); got != "0" {
+		t.Errorf("%s rows have other values", got)
+	}
+	f.want(`SELECT count(DISTINCT text), min(length(text)), max(length(text)) FROM events`, "40,0,39")
+}
+
+// TestWithin holds the edges of what a query's bounds leave out.
+func TestWithin(t *testing.T) {
+	all := selection{
+		files:  []*manifest.File{{MinTime: 10, MaxTime: 20}},
+		frames: []*logFrame{{minTime: 10, maxTime: 20}},
+	}
+	for _, test := range []struct {
+		min, max int64
+		want     int
+	}{{20, 30, 1}, {21, 30, 0}, {0, 10, 1}, {0, 9, 0}, {12, 13, 1}, {0, 100, 1}, {math.MinInt64, math.MaxInt64, 1}, {10, 10, 1}, {20, 20, 1}} {
+		got := all.within(&manifest.Table{Time: "time"}, bounds{min: test.min, max: test.max})
+		if len(got.files) != test.want || len(got.frames) != test.want {
+			t.Errorf("from %d to %d: %d files and %d frames", test.min, test.max, len(got.files), len(got.frames))
+		}
+	}
+	if got := all.within(&manifest.Table{}, bounds{min: 50, max: 60}); len(got.files) != 1 || len(got.frames) != 1 {
+		t.Error("a table without a time column has bounds")
+	}
+}

@@ -1,0 +1,294 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// statusOf returns a line of /proc/PID/FILE behind its name.
+func statusOf(t *testing.T, pid int, file, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, name); found {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
+
+// TestConfinement looks at both workers from outside: what the system kills first, what they
+// may map and call, and that the one that writes files gives way to the rest.
+func TestConfinement(t *testing.T) {
+	f := newFolder(t, Options{Memory: 384 << 20})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 10, testRow(0)))
+	f.want(`SELECT count(*) FROM events`, "10")
+	f.seal(1)
+	mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]*process{"queries": f.client.queries, "writer": f.client.writer} {
+		pid := p.process.Pid
+		if got := statusOf(t, pid, "oom_score_adj", ""); got != "1000" {
+			t.Errorf("%s: oom_score_adj is %s", name, got)
+		}
+		if got := statusOf(t, pid, "status", "Seccomp:"); got != "2" {
+			t.Errorf("%s: calls are filtered in mode %s", name, got)
+		}
+		if got := strings.Fields(statusOf(t, pid, "limits", "Max core file size")); got[0] != "0" || got[1] != "0" {
+			t.Errorf("%s: core dumps of %v", name, got)
+		}
+		data := strings.Fields(statusOf(t, pid, "limits", "Max data size"))
+		most, err := strconv.ParseInt(data[0], 10, 64)
+		if limit := mappedBytes(pid) + p.settings.Memory + memorySlack; err != nil || most > limit || data[0] != data[1] {
+			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
+		}
+		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+		if want := map[string]int{"queries": mine, "writer": min(mine, 20-writerNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
+			t.Errorf("%s: priority %d, want %d", name, nice, want)
+		}
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range files {
+			open, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
+			if strings.HasPrefix(open, filepath.Dir(f.path)) && !strings.HasPrefix(open, f.path) {
+				t.Errorf("%s: has %s open", name, open)
+			}
+		}
+	}
+	if f.client.writer.settings.Memory+f.client.queries.settings.Memory > 384<<20 {
+		t.Error("both workers together may need more than the client has")
+	}
+}
+
+// TestTempGoesWithItsWorker holds that what a worker has left in its folder is removed.
+func TestTempGoesWithItsWorker(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.want(`SELECT 1`, "1")
+	p := f.client.queries
+	if err := os.MkdirAll(filepath.Join(p.settings.temp(), "more"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f.kill()
+	<-p.exited
+	if _, err := os.Stat(p.settings.temp()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+// TestWrongRequests asks for what is not there: that is an error, and the worker goes on.
+func TestWrongRequests(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 10, testRow(0)))
+	f.seal(1)
+	file := table.Files[0].Name
+	f.appendFrame(2, frameOf(table, 10, testRow(10)))
+	for name, ask := range map[string]func() error{
+		"a version that is not there yet": func() error {
+			_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version + 1, SQL: `SELECT count(*) FROM events`}))
+			return err
+		},
+		"a segment of such a version": func() error {
+			_, err := f.client.WriteSegment(t.Context(), Segment{Version: f.m.Version + 1, Log: f.ends[1], Number: 90})
+			return err
+		},
+		"a file of the log that is missing": func() error {
+			_, err := f.client.WriteSegment(t.Context(), Segment{Version: f.m.Version, Log: wal.FileEnd{Number: 70, End: 1000}, Number: 91})
+			return err
+		},
+		"files of an unknown table": func() error {
+			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: 99, Files: []string{file}, Number: 92})
+			return err
+		},
+		"an unknown file": func() error {
+			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{file, "2026-11-22/none.parquet"}, Number: 93})
+			return err
+		},
+		"a predicate for an unknown table": func() error { return f.client.CheckPredicate(t.Context(), f.m.Version, 99, "true") },
+	} {
+		if err := ask(); err == nil || errors.Is(err, ErrCrashed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f.want(`SELECT count(*) FROM events`, "20")
+	if parquet, _ := filepath.Glob(filepath.Join(f.path, "tables", "events", "*", "*.parquet")); len(parquet) != 1 {
+		t.Errorf("files are %q", parquet)
+	}
+}
+
+// TestWritersAndQueriesApart ends the worker of queries while files are written, and the other
+// way round: neither notices.
+func TestWritersAndQueriesApart(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	for number := range uint64(3) {
+		f.appendFrame(number+1, frameOf(table, 1000, testRow(int(number)*1000)))
+	}
+	f.want(`SELECT count(*) FROM events`, "3000")
+	f.seal(1)
+	f.kill()
+	f.seal(2)
+	writer := f.client.writer
+	rows, err := f.query(t.Context(), `SELECT id FROM events ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	writer.end()
+	n := 0
+	for rows.Next() {
+		n++
+	}
+	if rows.Err() != nil || n != 3000 {
+		t.Errorf("%d rows, %v", n, rows.Err())
+	}
+	f.seal(3)
+	f.want(`SELECT count(*) FROM events`, "3000")
+}
+
+// openDescriptors returns how many files and sockets the process has open.
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// TestRequestsLeaveNothingOpen answers, refuses and cancels queries: one worker serves them all,
+// and no descriptor of one stays open.
+func TestRequestsLeaveNothingOpen(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.want(`SELECT 1`, "1")
+	pid, before := f.client.queries.process.Pid, openDescriptors(t)
+	for range 20 {
+		f.want(`SELECT 1`, "1")
+		if _, err := read(f.query(t.Context(), `SELECT nothing`)); err == nil {
+			t.Fatal("a wrong query was answered")
+		}
+		rows, err := f.query(t.Context(), `FROM range(1000000)`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows.Close()
+	}
+	if after := openDescriptors(t); after > before+3 { // the runtime may need one
+		t.Errorf("%d descriptors after 60 queries, and %d before", after, before)
+	}
+	if now := f.client.queries.process.Pid; now != pid {
+		t.Errorf("process %d took the place of %d", now, pid)
+	}
+	if f.client.queries.requests != 0 {
+		t.Errorf("%d requests are counted, and none runs", f.client.queries.requests)
+	}
+}
+
+// TestEvictOldest holds which request ends when the process has more than its limit: the oldest
+// of those since whose start it has grown by much.
+func TestEvictOldest(t *testing.T) {
+	m := newMemoryWatch(1)
+	now := m.resident()
+	if now < 1<<20 {
+		t.Skip("the memory of the process is not known")
+	}
+	var ended []string
+	add := func(name string, age time.Duration, before int64) {
+		w := &watched{started: time.Now().Add(-age), before: before}
+		w.cancel = func(err error) {
+			if !errors.Is(err, errMemory) {
+				t.Errorf("%s: %v", name, err)
+			}
+			ended = append(ended, name)
+		}
+		m.running[w] = true
+	}
+	if m.evictOldest() {
+		t.Error("a request ended, and none runs")
+	}
+	add("did not grow", time.Hour, 100*now)
+	add("second", time.Minute, 0)
+	add("third", time.Second, 0)
+	add("first", 2*time.Minute, 0)
+	for range 5 {
+		m.evictOldest()
+	}
+	if got := strings.Join(ended, ", "); got != "first, second, third" {
+		t.Errorf("ended: %s", got)
+	}
+	m = newMemoryWatch(100 * now)
+	add("below the limit", time.Hour, 0)
+	if m.evictOldest() {
+		t.Error("a request ended below the limit")
+	}
+}
+
+// TestParseBloom reads heads that contradict the filters behind them: no filter is taken.
+func TestParseBloom(t *testing.T) {
+	for _, test := range []struct {
+		head string
+		size int
+		want int // filters
+	}{
+		{`{"Columns":[{"ID":2,"Bytes":32},{"ID":3,"Bytes":64}]}`, 96, 2},
+		{`{"Columns":[{"ID":2,"Bytes":32},{"ID":3,"Bytes":64}]}`, 95, -1},
+		{`{"Columns":[{"ID":2,"Bytes":0}]}`, 96, -1},
+		{`{"Columns":[{"ID":2,"Bytes":-32}]}`, 96, -1},
+		{`{"Columns":[{"ID":2,"Bytes":33}]}`, 96, -1},
+		{`{"Columns":[{"ID":2,"Bytes":16}]}`, 96, -1},
+		{`{"Columns":[{"ID":2,"Bytes":128}]}`, 96, -1},
+		{`{"Columns":`, 96, -1},
+		{`{}`, 0, 0},
+	} {
+		content := append([]byte(test.head+"\n"), make([]byte, test.size)...)
+		whole := append(fmt.Appendf(nil, bloomLine, crc32.Checksum(content, castagnoli)), content...)
+		filters, err := parseBloom(whole)
+		if (err != nil) != (test.want < 0) || err == nil && len(filters) != test.want {
+			t.Errorf("%s and %d bytes: %d filters, %v", test.head, test.size, len(filters), err)
+		}
+		for _, wrong := range [][]byte{nil, whole[1:], append([]byte("x"), whole...)} {
+			if _, err := parseBloom(wrong); err == nil {
+				t.Errorf("%.40q was read", wrong)
+			}
+		}
+	}
+}
+
+// TestBoundsOfParameters finds bounds in parameters by their place.
+func TestBoundsOfParameters(t *testing.T) {
+	c := openTestConn(t)
+	table := &manifest.Table{Name: "events", Time: "time", Event: "event", Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{
+		column(2, "id", event.Int64), column(3, "time", event.Timestamp), column(4, "event", event.String),
+	}}}}
+	s, err := c.parse(`SELECT 1 FROM events WHERE time >= ? AND event = ? AND time < ? AND id = ?`)
+	if err != nil || s == nil {
+		t.Fatal(err)
+	}
+	got := c.findBounds(s, table, []Param{{Value: testDay}, {Value: "a"}, {Value: testDay.Add(time.Hour)}, {Value: int64(7)}})
+	if got.min != testDay.UnixMicro() || got.max != testDay.Add(time.Hour).UnixMicro()+1 || fmt.Sprint(got.equal) != "map[event:[a] id:[7]]" {
+		t.Errorf("got %d to %d, %v", got.min, got.max, got.equal)
+	}
+}

@@ -33,6 +33,7 @@ func cFaults(path string, text []byte) []fault {
 		if i+1 < len(calls) && onlySpace(code[m[3]:calls[i+1][2]]) {
 			next := calls[i+1]
 			add(m[2], next[3], kindSwap, string(text[next[2]:next[3]])+string(text[m[3]:next[2]])+string(text[m[2]:m[3]]))
+			found[len(found)-1].commutes = commute(string(text[m[2]:m[3]]), string(text[next[2]:next[3]]))
 		}
 	}
 	return found

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +16,7 @@ type fault struct {
 	kind       string
 	before     string
 	after      string
+	commutes   bool // of swapped statements: both orders do the same
 }
 
 func (f fault) String() string {
@@ -44,6 +47,32 @@ func newFault(file string, text []byte, start, end int, kind, after string) faul
 		kind: kind, before: string(text[start:end]), after: after,
 	}
 }
+
+// commute tells whether two statements do the same in either order: both assign something to
+// different names, call nothing, and neither reads what the other assigns.
+func commute(a, b string) bool {
+	nameA, nameB := assigned(a), assigned(b)
+	return nameA != "" && nameB != "" && !hasWord(b, nameA) && !hasWord(a, nameB)
+}
+
+// assigned returns the variable or field that a statement assigns to, or "" if it does more
+// than that.
+func assigned(statement string) string {
+	target := assignment.FindStringSubmatch(strings.TrimSpace(statement))
+	if target == nil || strings.Contains(statement, "(") {
+		return ""
+	}
+	return target[1]
+}
+
+// An assignment to a name, or to a field of what is before it.
+var assignment = regexp.MustCompile(`^(?:[\w.>\[\]-]*(?:\.|->))?(\w+)(?: [-+|&]?= |\+\+|--)`)
+
+func hasWord(text, word string) bool {
+	return slices.Contains(words.FindAllString(text, -1), word)
+}
+
+var words = regexp.MustCompile(`\w+`)
 
 // Kinds of faults. They are chosen equally often.
 const (

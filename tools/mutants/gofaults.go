@@ -99,6 +99,7 @@ func (g *goFile) statements(list []ast.Stmt) {
 			next := list[i+1]
 			between := string(g.text[g.offset(s.End()):g.offset(next.Pos())])
 			g.add(s.Pos(), next.End(), kindSwap, g.source(next)+between+g.source(s))
+			g.found[len(g.found)-1].commutes = commute(g.source(s), g.source(next))
 		}
 	}
 }

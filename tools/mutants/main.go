@@ -5,7 +5,8 @@
 //	go run ./tools/mutants -seed 7 -n 100
 //
 // A seed names the same faults as long as the code does not change. A fault that does not
-// compile is replaced by the next one. It ends with the line "figure
+// compile, or that swaps two statements of which neither sees what the other does, is replaced
+// by the next one. It ends with the line "figure
 // mutants_killed_percent".
 package main
 

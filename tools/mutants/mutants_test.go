@@ -113,3 +113,27 @@ func TestChoose(t *testing.T) {
 		t.Error("a rare kind comes late")
 	}
 }
+
+func TestCommute(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want bool
+	}{
+		{"s->broken = 0;", "s->changes++;", true},
+		{"e->generation = 0;", "e->expiry = expiry;", true},
+		{"p.node[i].kind = kind", "p.depth++", true},
+		{"i = 1", "a[i] = 2", false},
+		{"a[1]++", "a[2] = 5", false},
+		{"s.x = 1", "s.y = s.x", false},
+		{"s.x = s.y", "s.y = 1", false},
+		{"s = other", "s.y = 1", false},
+		{"x = f()", "y = 1", false},
+		{"m.first = nil", "m.mu.Unlock()", false},
+		{"a->x = 1;", "b->x = 2;", false},
+		{"x += 1", "y = 2", true},
+	} {
+		if got := commute(test.a, test.b); got != test.want {
+			t.Errorf("%s %s: %v", test.a, test.b, got)
+		}
+	}
+}

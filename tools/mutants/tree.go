@@ -29,7 +29,7 @@ type tree struct {
 // A verdict says what the tests made of a fault.
 type verdict struct {
 	killedBy string // the package whose tests failed, and how; empty: nobody noticed
-	invalid  string // the fault is not counted: it does not compile, or the tests fail without it
+	invalid  string // the fault is not counted: it does not compile, changes nothing, or the tests fail without it
 	took     time.Duration
 }
 
@@ -180,6 +180,9 @@ func (t *tree) packagesFor(folder string) []string {
 
 // test puts the fault in, runs tests until one fails, and takes the fault out.
 func (t *tree) test(ctx context.Context, f fault) (v verdict, err error) {
+	if f.commutes {
+		return verdict{invalid: "both orders do the same"}, nil
+	}
 	path := filepath.Join(t.folder, f.file)
 	text, err := os.ReadFile(path)
 	if err != nil {

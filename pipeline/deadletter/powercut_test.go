@@ -18,6 +18,9 @@ import (
 // powercutFolder makes the test's process a program that is recorded.
 const powercutFolder = "DEADLETTER_POWERCUT"
 
+// short makes it end early: it tests each single loss.
+const short = "DEADLETTER_SHORT"
+
 // replaceAndRetry replaces the letters of one range again and again, marks those of others
 // as committed and requests their retry. It prints what is durable, and repeats what fails.
 func replaceAndRetry(folder string) error {
@@ -34,7 +37,11 @@ func replaceAndRetry(folder string) error {
 	}); err != nil {
 		return err
 	}
-	for round := 1; round <= 12; round++ {
+	rounds := 12
+	if os.Getenv(short) != "" {
+		rounds = 3
+	}
+	for round := 1; round <= rounds; round++ {
 		if err := retryOnFault(func() error { return s.Replace("p", "a", event.Range{Count: perRound}, roundOf(round, 0)) }); err != nil {
 			return err
 		}
@@ -97,6 +104,17 @@ func TestFailedSync(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			folder := t.TempDir()
 			powercut.Record(t, folder, replaceRun(folder, fmt.Sprintf("fdatasync:error=EIO:when=%d", n))).EachCut(t, 20, checkLetters)
+		})
+	}
+}
+
+// TestFailedSyncLosesOne loses each single change behind a sync that failed, too.
+func TestFailedSyncLosesOne(t *testing.T) {
+	for n := range powercut.SomeOf(20) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			run := powercut.SelfRun(fmt.Sprintf("fdatasync:error=EIO:when=%d", n), powercutFolder+"="+folder, short+"=yes")
+			powercut.Record(t, folder, run).EachLoss(t, checkLetters)
 		})
 	}
 }

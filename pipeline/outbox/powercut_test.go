@@ -19,11 +19,18 @@ import (
 // powercutFolder makes the test's process a program that is recorded.
 const powercutFolder = "OUTBOX_POWERCUT"
 
+// short makes it end early: it tests each single loss.
+const short = "OUTBOX_SHORT"
+
 // putAndRemove stores and removes entries in the data folder that it makes. It prints what
 // is stored once Put has returned, and what is removed once Remove has. What fails is
 // repeated on the open store, and then on one that is opened again.
 func putAndRemove(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
+	entries := uint64(25)
+	if os.Getenv(short) != "" {
+		entries = kept + 4
+	}
 	folder = filepath.Join(folder, "made", "data")
 	lock, err := datafolder.Lock(folder)
 	if err != nil {
@@ -40,7 +47,7 @@ func putAndRemove(folder string) error {
 			return err
 		}
 	}
-	for first := range uint64(25) {
+	for first := range entries {
 		for try := 0; ; try++ {
 			if err = s.Put(large(first)); err == nil {
 				break
@@ -95,6 +102,19 @@ func TestFailedSync(t *testing.T) {
 			t.Run(fmt.Sprint(call, n), func(t *testing.T) {
 				folder := t.TempDir()
 				powercut.Record(t, folder, putRun(folder, fmt.Sprintf("%s:error=EIO:when=%d", call, n))).EachCut(t, 20, checkOutbox)
+			})
+		}
+	}
+}
+
+// TestFailedSyncLosesOne loses each single change behind a sync that failed, too.
+func TestFailedSyncLosesOne(t *testing.T) {
+	for call, calls := range map[string]int{"fsync": 5, "fdatasync": 12} {
+		for n := range powercut.SomeOf(calls) {
+			t.Run(fmt.Sprint(call, n), func(t *testing.T) {
+				folder := t.TempDir()
+				run := powercut.SelfRun(fmt.Sprintf("%s:error=EIO:when=%d", call, n), powercutFolder+"="+folder, short+"=yes")
+				powercut.Record(t, folder, run).EachLoss(t, checkOutbox)
 			})
 		}
 	}

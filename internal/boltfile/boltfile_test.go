@@ -157,3 +157,35 @@ func TestFailedSync(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingStaysOpen opens a file again and again.
+func TestNothingStaysOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.db")
+	opened := func() (n int) {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("the system does not list open files: ", err)
+		}
+		for _, fd := range all {
+			if name, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && filepath.Dir(name) == filepath.Dir(path) {
+				n++
+			}
+		}
+		return n
+	}
+	for range 3 {
+		f, err := Open(path, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := opened(); n != 1 {
+			t.Errorf("%d descriptors are open of an open file", n)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := opened(); n != 0 {
+			t.Errorf("%d descriptors are open of a closed file", n)
+		}
+	}
+}

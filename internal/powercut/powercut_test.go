@@ -399,3 +399,11 @@ func TestToys(t *testing.T) {
 		})
 	}
 }
+
+// TestWrongTrace names the line that cannot be read.
+func TestWrongTrace(t *testing.T) {
+	_, _, err := parseTrace([]byte("1 close(3) = 0\n\n1 not a call\n"), 100)
+	if err == nil || !strings.Contains(err.Error(), "line 3 of the trace: ") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,331 @@
+//go:build linux
+
+package child
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// task names what the test's process does as a child. It prints lines.
+const task = "CHILD_TASK"
+
+var tasks = map[string]func() error{
+	"environment": printEnvironment,
+	"descriptors": printDescriptors,
+	"filter":      tryCalls,
+	"memory":      tryMemory,
+	"parent":      startAnother,
+	"sleep":       func() error { fmt.Println("asleep"); time.Sleep(time.Hour); return nil },
+}
+
+func TestMain(m *testing.M) {
+	if run := tasks[os.Getenv(task)]; run != nil {
+		if err := run(); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// A started child, and what it prints.
+type started struct {
+	process *os.Process
+	out     *os.File
+	ended   sync.Once
+	end     func()
+}
+
+func start(t *testing.T, s *Starter, name string, more ...*os.File) *started {
+	t.Helper()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	process, err := s.Start(Command{Name: "child", Env: []string{task + "=" + name}, Files: append([]*os.File{null, theirs, theirs}, more...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &started{process: process, out: out}
+	c.end = func() {
+		_ = process.Kill()
+		_, _ = process.Wait()
+		s.Ended()
+		_ = out.Close()
+	}
+	t.Cleanup(func() { c.ended.Do(c.end) })
+	return c
+}
+
+// lines returns what the child prints until it ends.
+func (c *started) lines(t *testing.T) []string {
+	t.Helper()
+	_ = c.out.SetReadDeadline(time.Now().Add(20 * time.Second))
+	text, err := io.ReadAll(c.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ended.Do(c.end)
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+func printEnvironment() error {
+	fmt.Println(len(os.Environ()), os.Args[1:])
+	group, err := unix.Getpgid(0)
+	working, _ := os.Getwd()
+	fmt.Println(group == os.Getpid(), working)
+	return err
+}
+
+// TestStart starts children, also when there was none for a while: each has the environment
+// that it is given, and a process group of its own.
+func TestStart(t *testing.T) {
+	var s Starter
+	for range 3 {
+		var all []*started
+		for range 4 {
+			all = append(all, start(t, &s, "environment"))
+		}
+		for _, c := range all {
+			if got := c.lines(t); !slices.Equal(got, []string{"1 [child]", "true /"}) {
+				t.Errorf("a child says %q", got)
+			}
+		}
+		if s.children != 0 {
+			t.Errorf("%d children are counted, and all have ended", s.children)
+		}
+	}
+	t.Setenv("CHILD_A", "a b")
+	if got := Environment("CHILD_NONE", "CHILD_A"); !slices.Equal(got, []string{"CHILD_A=a b"}) {
+		t.Errorf("environment %q", got)
+	}
+	if _, err := s.Start(Command{Name: "child", Env: []string{"A=\x00"}}); err == nil || s.children != 0 {
+		t.Errorf("a child that cannot start: %v, and %d are counted", err, s.children)
+	}
+}
+
+func printDescriptors() error {
+	if err := CloseInherited(3); err != nil {
+		return err
+	}
+	for fd := range 10 {
+		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if name, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", fd)); err == nil && !strings.HasPrefix(name, "anon_inode:[event") && !strings.HasPrefix(name, "/sys/fs/cgroup/") {
+			fmt.Println(fd)
+		}
+	}
+	return nil
+}
+
+func TestCloseInherited(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	var s Starter
+	if got := start(t, &s, "descriptors", null, null, null).lines(t); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
+		t.Errorf("descriptors %q are open", got)
+	}
+}
+
+// tryCalls prints what becomes of calls behind a filter.
+func tryCalls() error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	var limit unix.Rlimit
+	parent := os.Getppid()
+	if missing, err := FilterCalls(append(RunningCalls(), AllowArgument(unix.SYS_DUP3, 1, 9))); err != nil || len(missing) > 0 {
+		return fmt.Errorf("%v, %w", missing, err)
+	}
+	say := func(what string, err error) { fmt.Println(what, err) }
+	_, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	say("socket", err)
+	_, err = unix.Open("/dev/null", unix.O_RDONLY, 0)
+	say("open", err)
+	say("kill", unix.Kill(parent, 0))
+	say("signal to itself", unix.Tgkill(os.Getpid(), unix.Gettid(), 0))
+	say("signal to another", unix.Tgkill(parent, parent, 0))
+	say("read limit", unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &limit))
+	say("set limit", unix.Prlimit(0, unix.RLIMIT_NOFILE, &limit, nil))
+	_, err = unix.FcntlInt(null.Fd(), unix.F_GETFL, 0)
+	say("read flags", err)
+	_, err = unix.FcntlInt(null.Fd(), unix.F_SETOWN, os.Getpid())
+	say("set owner", err)
+	say("argument that is allowed", unix.Dup3(int(null.Fd()), 9, 0))
+	say("another argument", unix.Dup3(int(null.Fd()), 10, 0))
+	id, _, clone := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if clone == 0 && id == 0 {
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	say("process", clone)
+	_, _, clone3 := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
+	say("clone3", clone3)
+	var threads sync.WaitGroup
+	for range 8 { // each needs a thread of its own
+		threads.Go(func() {
+			runtime.LockOSThread()
+			time.Sleep(10 * time.Millisecond)
+		})
+	}
+	threads.Wait()
+	fmt.Println("threads run")
+	return nil
+}
+
+func TestFilterCalls(t *testing.T) {
+	if auditArch == 0 {
+		t.Skip("calls are not filtered on " + runtime.GOARCH)
+	}
+	var s Starter
+	denied, allowed := unix.EPERM.Error(), "<nil>"
+	want := []string{
+		"socket " + denied, "open " + denied, "kill " + denied, "signal to itself " + allowed, "signal to another " + denied,
+		"read limit " + allowed, "set limit " + denied, "read flags " + allowed, "set owner " + denied,
+		"argument that is allowed " + allowed, "another argument " + denied, "process " + denied, "clone3 " + unix.ENOSYS.Error(), "threads run",
+	}
+	if got := start(t, &s, "filter").lines(t); !slices.Equal(got, want) {
+		t.Errorf("behind the filter:\n%q\nwant\n%q", got, want)
+	}
+}
+
+func tryMemory() error {
+	if err := LimitMemory(64<<20, 0); err != nil {
+		return err
+	}
+	for _, size := range []int{32 << 20, 128 << 20} {
+		_, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		fmt.Println(size>>20, err)
+	}
+	if err := LimitResource("memory", unix.RLIMIT_DATA, 1<<40, 1<<40); err != nil {
+		return err
+	}
+	_, err := unix.Mmap(-1, 0, 128<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	fmt.Println("raised", err)
+	return LimitResource("nothing", 1<<20, 0, 0)
+}
+
+func TestLimitMemory(t *testing.T) {
+	var s Starter
+	full := unix.ENOMEM.Error()
+	want := []string{"32 <nil>", "128 " + full, "raised " + full, "error limit nothing: " + unix.EINVAL.Error()}
+	if got := start(t, &s, "memory").lines(t); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func startAnother() error {
+	var s Starter
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	process, err := s.Start(Command{Name: "child", Env: []string{task + "=sleep"}, Files: []*os.File{null, os.Stdout, os.Stderr}})
+	if err != nil {
+		return err
+	}
+	fmt.Println(process.Pid)
+	time.Sleep(time.Hour)
+	return nil
+}
+
+// TestChildrenEndWithTheirParent kills a process that has a child.
+func TestChildrenEndWithTheirParent(t *testing.T) {
+	var s Starter
+	c := start(t, &s, "parent")
+	_ = c.out.SetReadDeadline(time.Now().Add(20 * time.Second))
+	pid := 0
+	in := bufio.NewScanner(c.out)
+	for said := 0; said < 2 && in.Scan(); said++ { // the parent's line, and the child's
+		if n, err := strconv.Atoi(in.Text()); err == nil {
+			pid = n
+		}
+	}
+	if pid == 0 || !isRunning(pid) {
+		t.Fatalf("child %d does not run", pid)
+	}
+	if err := c.process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); isRunning(pid); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatal("the child outlives its parent")
+		}
+	}
+}
+
+// isRunning reports whether a process is there and has not ended, even if nobody has waited
+// for it.
+func isRunning(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
+
+// TestTail keeps the beginning and the end of what a process writes.
+func TestTail(t *testing.T) {
+	for _, test := range []struct {
+		writes, size int
+		whole        bool
+	}{{1, 10, true}, {8, 1 << 10, true}, {9, 1 << 10, false}, {100, 1 << 10, false}, {3, 3 << 10, false}, {2, 4 << 10, true}} {
+		from, to := io.Pipe()
+		tail := ReadTail(from)
+		written := ""
+		for i := range test.writes {
+			part := fmt.Sprintf("%04d%s", i, strings.Repeat("x", test.size-4))
+			written += part
+			if _, err := io.WriteString(to, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = to.Close()
+		tail.Finish()
+		got, last := tail.String(), fmt.Sprintf("%04d", test.writes-1)
+		switch {
+		case test.whole && got != written:
+			t.Errorf("of %d times %d bytes %d were kept", test.writes, test.size, len(got))
+		case len(got) > tailBytes || len(got) < tailBytes/2 && !test.whole:
+			t.Errorf("of %d times %d bytes %d were kept", test.writes, test.size, len(got))
+		case !strings.HasPrefix(got, written[:min(len(written), tailBytes/2)]) || !strings.Contains(got, last):
+			t.Errorf("of %d times %d bytes the beginning or the end is lost", test.writes, test.size)
+		}
+	}
+	from, to := io.Pipe()
+	tail := ReadTail(from)
+	if _, err := io.WriteString(to, " a\xff\n"); err != nil {
+		t.Fatal(err)
+	}
+	tail.Finish() // the writer is still there
+	if got := tail.String(); got != "a\uFFFD" {
+		t.Errorf("kept %q", got)
+	}
+	if _, err := to.Write([]byte("b")); err == nil {
+		t.Error("the stream is still read")
+	}
+}

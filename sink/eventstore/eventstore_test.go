@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -108,5 +109,105 @@ func TestErrorsForThePipeline(t *testing.T) {
 	err = w.Write(context.Background(), sinktest.Docs(0, `[1]`))
 	if rows, ok := errors.AsType[*sink.RowErrors](err); !ok || rows.Rows[0].Stage != "" {
 		t.Errorf("an event that is an array: %v", err)
+	}
+}
+
+// TestKind makes sinks as a configuration does, and checks where they would write.
+func TestKind(t *testing.T) {
+	opened := 0
+	kind := Kind(func(string) (*store.Table, error) { opened++; return nil, errors.New("refused") })
+	file := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	create := func(data, table string) (sink.Sink, error) {
+		return kind.New(sink.Env{Pipeline: "p", Data: data}, func(c any) error {
+			c.(*Config).Table = table
+			return nil
+		})
+	}
+	refused := errors.New("refused")
+	if _, err := kind.New(sink.Env{}, func(any) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("settings that cannot be read: %v", err)
+	}
+	for _, name := range []string{"", "1st", "a b", "x.y"} {
+		if _, err := create(t.TempDir(), name); err == nil {
+			t.Errorf("a table called %q was taken", name)
+		}
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range []struct {
+		data string
+		ctx  context.Context
+		want func(error) bool
+	}{
+		{t.TempDir(), t.Context(), func(err error) bool { return err == nil }},
+		{filepath.Join(t.TempDir(), "not yet"), t.Context(), func(err error) bool { return err == nil }},
+		{file, t.Context(), event.IsPermanent},
+		{t.TempDir(), canceled, func(err error) bool { return errors.Is(err, context.Canceled) }},
+	} {
+		s, err := create(test.data, "events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Traits().Check(test.ctx); !test.want(err) {
+			t.Errorf("check of %s: %v", test.data, err)
+		}
+		if opened > 0 {
+			t.Error("a check opens the store, which may be an engine's")
+		}
+	}
+	s, err := create(t.TempDir(), "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Open(t.Context(), "a"); err == nil || err.Error() != "refused" {
+		t.Errorf("a store that cannot be opened: %v", err)
+	}
+	if _, err := s.Traits().Positions.Positions(t.Context()); err == nil {
+		t.Error("a store that cannot be opened has positions")
+	}
+	if err := s.Traits().Positions.SetPosition(t.Context(), "a", 1); err == nil {
+		t.Error("a store that cannot be opened took a position")
+	}
+	if opened != 3 {
+		t.Errorf("the table was opened %d times", opened)
+	}
+}
+
+// TestOneTable holds that a sink asks for its table once, and that the classes of the store's
+// errors reach the pipeline.
+func TestOneTable(t *testing.T) {
+	s := open(t)
+	opened := 0
+	made, err := newSink("p", Config{Table: "t"}, func(name string) (*store.Table, error) {
+		opened++
+		return s.Table(name, store.TableConfig{})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, done, err := made.Open(t.Context(), "a")
+	if err != nil || len(done) > 0 {
+		t.Fatal(done, err)
+	}
+	if err := old.Write(t.Context(), sinktest.Docs(0, `{"id":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, done, err = made.Open(t.Context(), "a"); err != nil || !done.Covers(0, 1) {
+		t.Errorf("the next owner has %v, %v", done, err)
+	}
+	if err := old.Write(t.Context(), sinktest.Docs(1, `{"id":2}`)); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("the owner before: %v, want sink.ErrFenced", err)
+	}
+	if opened != 1 {
+		t.Errorf("the table was opened %d times", opened)
+	}
+	if err := made.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Stats(); err != nil {
+		t.Errorf("the store of other sinks is closed: %v", err)
 	}
 }

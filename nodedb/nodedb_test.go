@@ -563,3 +563,17 @@ func TestBackup(t *testing.T) {
 	check(t, nodedb.Compact(folder+"/store"))
 	want(t, session(t, openFolder(t, folder+"/store", nodedb.Options{})), p.At(1), nil)
 }
+
+func TestNames(t *testing.T) {
+	open(t, nodedb.Options{})
+	for _, good := range []string{"a", "z", "A", "Z", "^a", "^Z", "%", "^%a", "aZ09", "zz9"} {
+		if err := nodedb.Name(good).Err(); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"0", "9a", "a_", "a-b", "^^a", "a%", "a@", "a[", "a`", "a{", "a/", "a:", "é", "a b", "@", "[", "`", "{"} {
+		if err := nodedb.Name(bad).Err(); !errors.Is(err, nodedb.ErrArgument) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

@@ -225,3 +225,16 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d rows, dead letters %v", res.Outputs[0].Len(), res.Dead)
 	}
 }
+
+// TestCloseOfProcess holds that the socket of a process is closed with it.
+func TestCloseOfProcess(t *testing.T) {
+	s := loadHostile(t, quick).(*isolatedScript)
+	p, err := s.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if _, err := p.socket.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("its socket after Close: %v", err)
+	}
+}

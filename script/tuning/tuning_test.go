@@ -160,3 +160,21 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestAdviceOnFailures says how many events of the sample fail, and where the first is.
+func TestAdviceOnFailures(t *testing.T) {
+	for _, test := range []struct {
+		failed int
+		want   string
+	}{
+		{0, ""},
+		{2, "2 of 9 events fail and would become dead letters. The first is on line 7: boom."},
+		{9, "Every event of the sample fails (line 7: boom)"},
+	} {
+		a := adviser{report: &Report{Sample: &Sample{Tried: 9, Failed: test.failed, Line: 7, Fault: "boom"}}}
+		a.adviseFailures()
+		if got := strings.Join(a.Words, " "); !strings.HasPrefix(got, test.want) || (test.want == "") != (got == "") {
+			t.Errorf("%d of 9: %q", test.failed, got)
+		}
+	}
+}

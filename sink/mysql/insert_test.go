@@ -225,3 +225,23 @@ func TestServerWithoutRoomForStatements(t *testing.T) {
 		g.once(1000)
 	}
 }
+
+// TestSessionsAreUsedAgain writes one batch after the other: one session serves them all.
+func TestSessionsAreUsedAgain(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	w := g.open()
+	var first *session
+	for i := range 4 {
+		if err := w.Write(t.Context(), span(w, uint64(10*i), 10)); err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		idle := w.sessions
+		w.mu.Unlock()
+		if len(idle) != 1 || first != nil && idle[0] != first {
+			t.Fatalf("after batch %d: %d idle sessions", i+1, len(idle))
+		}
+		first = idle[0]
+	}
+	g.once(40)
+}

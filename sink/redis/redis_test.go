@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -345,6 +346,37 @@ func snapshot(t *testing.T, c *resp.Conn) (restore func()) {
 		do(t, c, "FLUSHALL")
 		for i, key := range keys {
 			do(t, c, "RESTORE", key, "0", values[i])
+		}
+	}
+}
+
+// TestCloseEndsConnections holds that no connection stays open behind a sink that is closed,
+// neither one that was idle nor one that was used then.
+func TestCloseEndsConnections(t *testing.T) {
+	server := testserver.Redis(t)
+	client := dial(t, server.Address())
+	clients := func() int {
+		return len(strings.Split(strings.TrimSpace(fmt.Sprintf("%s", do(t, client, "CLIENT", "LIST"))), "\n"))
+	}
+	config := targets()[0].config
+	config.Address = server.Address()
+	s := newSink(t, "p", config)
+	w, _, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(t.Context(), sinktest.Docs(0, `{"id":1,"name":"x"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if n := clients(); n < 2 {
+		t.Fatalf("%d clients while the sink is open", n)
+	}
+	if err := errors.Join(w.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); clients() > 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d clients after Close", clients())
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,6 +24,7 @@ func TestMain(m *testing.M) {
 	for variable, run := range map[string]func(folder string) error{
 		crashFolder:    func(folder string) error { return (&workload{folder: folder, lanes: 2}).run(math.MaxInt32) },
 		powercutFolder: func(folder string) error { return (&workload{folder: workFolder(folder), lanes: 2}).run(60) },
+		restoreFolder:  restoreArchive,
 	} {
 		if folder := os.Getenv(variable); folder != "" {
 			if err := run(folder); err != nil {
@@ -59,9 +59,7 @@ func (f *crashFigures) print() {
 // be missing, and nothing may be there twice.
 func TestCrash(t *testing.T) {
 	folder := t.TempDir()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := randomFrom(t)
 	kills := countFrom(t, "PERIGEE_STORE_KILLS", 6)
 	var said []string
 	var reopened time.Duration
@@ -109,6 +107,11 @@ func workAndKill(t *testing.T, folder string, n int, more time.Duration) (said [
 	if err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(2*time.Minute, func() {
+		t.Error("the process says nothing more")
+		_ = cmd.Process.Kill()
+	})
+	defer hung.Stop()
 	var timer *time.Timer
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "error") || strings.HasPrefix(lines.Text(), "failed") {

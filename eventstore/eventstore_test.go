@@ -110,6 +110,16 @@ func seal(t testing.TB, s *Store) {
 	})
 }
 
+// await waits until done, or fails with what it waits for.
+func await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
 // waitUntil waits for maintenance to make a condition true.
 func waitUntil(t testing.TB, s *Store, done func() bool) {
 	t.Helper()

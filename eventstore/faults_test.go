@@ -99,6 +99,10 @@ func TestF4ColumnsOfAllEvents(t *testing.T) {
 		s.Close()
 		s = openStore(t, folder)
 	}
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 2, `{"kind":"c","x":3}`)
+	if got := ask(t, s, `SELECT string_agg(kind, '' ORDER BY kind), sum(x), sum(y) FROM events`); got != "abc,4,2" {
+		t.Errorf("with an event after the restart: %s", got)
+	}
 }
 
 // TestF5LateEventsAreFound: events were filed by their arrival, and a filter on their own
@@ -179,17 +183,16 @@ func failSeal(t *testing.T, s *Store) {
 	if err := s.log.Rotate(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	awaitFailedSeal(t, s)
+}
+
+func awaitFailedSeal(t *testing.T, s *Store) {
+	t.Helper()
+	await(t, "sealing fails", func() bool {
 		s.mu.Lock()
-		err := s.backlog.err
-		s.mu.Unlock()
-		if err != nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("sealing does not fail")
-		}
-	}
+		defer s.mu.Unlock()
+		return s.backlog.err != nil
+	})
 }
 
 // TestF8AFileInTheWay: a file in the place of a folder was overwritten, or took the rows.
@@ -205,11 +208,7 @@ func TestF8AFileInTheWay(t *testing.T) {
 	}
 	os.Remove(block)
 	wake(s.sealer)
-	for end := time.Now().Add(20 * time.Second); len(filesOf(s)) == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the rows are not written though the file is gone")
-		}
-	}
+	await(t, "the rows are written, as the file is gone", func() bool { return len(filesOf(s)) > 0 })
 	if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM events`); got != "100,100" {
 		t.Errorf("rows %s", got)
 	}
@@ -319,7 +318,7 @@ func TestF18CloseWhileSealing(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("closing took %v", took)
 		}
 	}
@@ -350,16 +349,13 @@ func TestF19ARetryDoesNotRepeat(t *testing.T) {
 	}
 	failSeal(t, s)
 	for range 3 {
+		s.setBacklog(nil)
 		wake(s.sealer)
-		time.Sleep(50 * time.Millisecond)
+		awaitFailedSeal(t, s)
 	}
 	os.Remove(block)
 	wake(s.sealer)
-	for end := time.Now().Add(20 * time.Second); len(s.current().Table("second").Files) == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the rows are not written though the file is gone")
-		}
-	}
+	await(t, "the rows are written, as the file is gone", func() bool { return len(s.current().Table("second").Files) > 0 })
 	for _, name := range []string{"first", "second"} {
 		if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM `+name); got != "100,100" {
 			t.Errorf("rows of %s: %s", name, got)

@@ -5,7 +5,6 @@ package eventstore
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,9 +26,7 @@ func TestFullDisk(t *testing.T) {
 		return // the other process has told what is wrong
 	}
 	folder, ballast := filepath.Join(disk, "events"), filepath.Join(disk, "ballast")
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := randomFrom(t)
 	var said []string
 	for range disks {
 		w := &workload{folder: folder, lanes: 1}

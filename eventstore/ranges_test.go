@@ -129,9 +129,7 @@ func TestTakeOverWaits(t *testing.T) {
 		defer table.mu.Unlock()
 		return len(table.state(old.key).appending) > 0
 	}
-	for !reserved() {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "the append has its reservation", reserved)
 	taken := make(chan event.Ranges, 1)
 	go func() {
 		_, have, err := table.TakeOver(context.Background(), "pipe", "part")

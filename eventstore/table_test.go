@@ -5,6 +5,7 @@ package eventstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -197,5 +198,34 @@ func TestBytes(t *testing.T) {
 	rejected, ok := errors.AsType[*RejectedRows](err)
 	if !ok || len(rejected.Rows) != 2 || rejected.Rows[0].Row != 1 || !strings.Contains(rejected.Rows[0].Reason, `column body wants bytes in base64, got "no base64"`) || rejected.Rows[1].Row != 2 {
 		t.Errorf("values that are no bytes: %v", err)
+	}
+}
+
+// TestDeclaredTimeColumn declares the time column in ways that contradict the table's time.
+func TestDeclaredTimeColumn(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	for i, test := range []struct {
+		column event.Column
+		good   bool
+	}{
+		{event.Column{Name: "at", Path: []string{"x", "at"}, Type: event.Timestamp}, true},
+		{event.Column{Name: "AT", Path: []string{"at"}, Type: event.Timestamp}, false},
+		{event.Column{Name: "at", Path: []string{"at"}, Type: event.String}, false},
+		{event.Column{Name: "", Path: []string{"y"}, Type: event.String}, false},
+		{event.Column{Name: "y", Type: event.String}, false},
+		{event.Column{Name: "_REST", Path: []string{"y"}, Type: event.JSON}, false},
+	} {
+		table, err := s.Table(fmt.Sprint("t", i), TableConfig{Time: "at", Columns: []event.Column{test.column}})
+		if test.good != (err == nil) || err != nil && (!event.IsPermanent(err) || event.HintOf(err) == "") {
+			t.Errorf("column %+v: %v", test.column, err)
+		}
+		if !test.good {
+			continue
+		}
+		p := take(t, table)
+		if _, ok := errors.AsType[*RejectedRows](p.Append(t.Context(), output(0, `{"x":{}}`))); !ok {
+			t.Error("an event without its time was taken")
+		}
+		appendDocs(t, p, 0, `{"x":{"at":1}}`)
 	}
 }

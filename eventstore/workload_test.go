@@ -5,6 +5,7 @@ package eventstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -293,6 +294,17 @@ func countFrom(t testing.TB, variable string, usual int) int {
 		t.Fatalf("%s: %v", variable, err)
 	}
 	return n
+}
+
+// randomFrom returns random numbers from the seed in PERIGEE_SEED, or from one that it logs.
+func randomFrom(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("PERIGEE_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Logf("PERIGEE_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // workFolder is where a workload's store is below the folder of a test.

@@ -440,7 +440,7 @@ func TestScrub(t *testing.T) {
 
 // waitPrepared waits until the file after the active one is prepared, if that was begun.
 func waitPrepared(l *Log) {
-	for len(l.preparing) < cap(l.preparing) {
+	for end := time.Now().Add(30 * time.Second); len(l.preparing) < cap(l.preparing) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -501,5 +501,29 @@ func TestCanceled(t *testing.T) {
 	}
 	if got := entries(t, l); len(got) != 0 {
 		t.Errorf("%v are durable", got)
+	}
+}
+
+// TestClosedFileGivesRoomBack closes a file that has little in it: the room that was
+// preallocated for more is free again, and the log is whole.
+func TestClosedFileGivesRoomBack(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 1 << 20}
+	l := open(t, folder, o)
+	put(t, l, 0, 1)
+	if err := l.Rotate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 1, 1)
+	end := l.Ends()[0].End
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(Path(folder, 1))
+	if err != nil || info.Size() < end || info.Size() > end+100 {
+		t.Errorf("a closed file with entries up to %d has %d bytes, %v", end, info.Size(), err)
+	}
+	if _, visited := reopen(t, nil, folder, o); !slices.Equal(visited, upTo(2)) {
+		t.Errorf("visited %v", visited)
 	}
 }

@@ -369,6 +369,8 @@ func runAndKill(t *testing.T, folder string, after time.Duration) (acknowledged 
 	if err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(time.Minute, func() { _ = child.Process.Kill() })
+	defer hung.Stop()
 	lines := bufio.NewScanner(out)
 	for first := true; lines.Scan(); first = false {
 		n, err := strconv.Atoi(lines.Text())

@@ -436,3 +436,58 @@ func TestOpenReadOnly(t *testing.T) {
 		t.Errorf("the folder was made: %v", err)
 	}
 }
+
+// TestOpenClosesFiles opens logs that cannot be opened, and one that is repaired and closed: no
+// file stays open.
+func TestOpenClosesFiles(t *testing.T) {
+	folder := t.TempDir()
+	positions := build(t, folder, Options{FileSize: 1200}, 20, 5)
+	opened := func() (names []string) {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("the system does not list open files: ", err)
+		}
+		for _, fd := range all {
+			if name, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && strings.HasPrefix(name, filepath.Dir(folder)) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	torn := copyOf(t, folder)
+	last := positions[len(positions)-1]
+	changeFile(t, torn, last.File, func(b []byte) []byte { b[last.Offset+20] ^= 1; return b })
+	l := open(t, torn, Options{FileSize: 1200})
+	put(t, l, 100, 1)
+	_ = l.Close()
+	if left := opened(); len(left) > 0 {
+		t.Errorf("%q are open after Close", left)
+	}
+	for name, change := range map[string]func(b []byte) []byte{
+		"a newer format": func(b []byte) []byte {
+			b[8]++
+			binary.LittleEndian.PutUint32(b[124:], frame.Checksum(0, b[:124]))
+			return b
+		},
+		"a damaged header": func(b []byte) []byte { b[20] ^= 1; return b },
+		"a damaged entry":  func(b []byte) []byte { b[300] ^= 1; return b },
+		"no header":        func([]byte) []byte { return nil },
+	} {
+		for number := range uint64(3) {
+			spoilt := copyOf(t, folder)
+			changeFile(t, spoilt, number+1, change)
+			if _, err := Open(spoilt, Options{FileSize: 1200}, nil); err == nil {
+				t.Errorf("%s in file %d: opened", name, number+1)
+			}
+			if left := opened(); len(left) > 0 {
+				t.Fatalf("%s in file %d: %q are open", name, number+1, left)
+			}
+			if r, err := OpenReader(spoilt, number+1); err == nil {
+				_ = r.Close()
+			}
+			if left := opened(); len(left) > 0 {
+				t.Fatalf("%s in file %d: %q are open after OpenReader", name, number+1, left)
+			}
+		}
+	}
+}

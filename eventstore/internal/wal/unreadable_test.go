@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -117,4 +118,36 @@ func FuzzOpen(f *testing.F) {
 		}
 		_ = l.Close()
 	})
+}
+
+// TestReadPages reads page by page up to the end of a file, inside a page or at its end.
+func TestReadPages(t *testing.T) {
+	for _, size := range []int{0, 1, 4096, 10_000, 12_288} {
+		content := bytes.Repeat([]byte("12345678"), size/8+1)[:size]
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := window{file: file, data: make([]byte, 12_288)}
+		if got := w.readPages(0); got != size || !bytes.Equal(w.data[:got], content) {
+			t.Errorf("read %d of %d bytes", got, size)
+		}
+		_ = file.Close()
+	}
+}
+
+// TestUnknownSize opens a log of a file whose size the disk does not tell: that is an error.
+func TestUnknownSize(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, logFolder(folder), Options{FileSize: 1 << 20})
+	put(t, l, 0, 1)
+	_ = l.Close()
+	said := powercut.Record(t, folder, powercut.SelfRun("fstat:error=EIO", openLog+"="+folder)).Said()
+	if len(said) != 2 || !strings.HasPrefix(said[0], "failed") || !strings.Contains(said[0], "input/output error") {
+		t.Errorf("the process says %q", said)
+	}
 }

@@ -2,11 +2,14 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -83,5 +86,26 @@ func TestNoEngine(t *testing.T) {
 	l.Close()
 	if err := Post(t.Context(), data, "/query", nil, nil, io.Discard); !errors.Is(err, ErrNoEngine) {
 		t.Errorf("beside the socket of an engine that was killed: %v", err)
+	}
+}
+
+// TestMalformedRequest sends no JSON, or too little of it, to operations: none is called.
+func TestMalformedRequest(t *testing.T) {
+	called := false
+	type request struct{ N int }
+	for name, handler := range map[string]http.Handler{
+		"one": handle(func(context.Context, request) (int, error) { called = true; return 1, nil }),
+		"stream": handleStream(func(context.Context, request) iter.Seq2[int, error] {
+			called = true
+			return func(func(int, error) bool) {}
+		}),
+	} {
+		for _, body := range []string{"", "{", "[]", `{"N":"x"}`} {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest("POST", "/", strings.NewReader(body)))
+			if called || answer.Code == http.StatusOK || !strings.Contains(answer.Body.String(), "decode the request") {
+				t.Errorf("%s: %q is answered with %d %s", name, body, answer.Code, answer.Body)
+			}
+		}
 	}
 }

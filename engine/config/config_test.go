@@ -361,3 +361,34 @@ func TestEmbedded(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+func TestAsManySinksAsPossible(t *testing.T) {
+	text := "pipelines: {a: {source: {file: {}}, sinks: {"
+	for i := range sinksMax {
+		text += fmt.Sprintf("s%d: {stdout: {}}, ", i)
+	}
+	c, err := readAll(text + "}}}")
+	if err != nil || len(c.Pipelines[0].Sinks) != sinksMax {
+		t.Errorf("%d sinks: %v", sinksMax, err)
+	}
+}
+
+// TestSharesCode changes one setting after the other that code depends on.
+func TestSharesCode(t *testing.T) {
+	config := func() *Config {
+		return &Config{Folder: "f", Base: "b", Allow: Allow{Hosts: []string{"h"}}, S3: S3{Endpoint: "e", Region: "r", AccessKey: "a", SecretKey: "s"}}
+	}
+	if !config().SharesCode(config()) {
+		t.Error("equal configurations do not share code")
+	}
+	for name, change := range map[string]func(*Config){
+		"folder": func(c *Config) { c.Folder = "x" }, "base": func(c *Config) { c.Base = "x" }, "hosts": func(c *Config) { c.Allow.Hosts = nil },
+		"endpoint": func(c *Config) { c.S3.Endpoint = "x" }, "region": func(c *Config) { c.S3.Region = "x" },
+		"access key": func(c *Config) { c.S3.AccessKey = "x" }, "secret key": func(c *Config) { c.S3.SecretKey = "x" },
+	} {
+		other := config()
+		if change(other); config().SharesCode(other) || other.SharesCode(config()) {
+			t.Errorf("another %s: code is shared", name)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,5 +181,52 @@ func TestSocket(t *testing.T) {
 	c := dial(t, resp.Server{Address: path, DB: 2})
 	if v, err := c.Do(t.Context(), "PING"); v != "PONG" || err != nil {
 		t.Errorf("PING says %v, %v", v, err)
+	}
+}
+
+func TestParseLength(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		n    int
+		rest string
+		ok   bool
+	}{
+		{"$3\r\nabc", 3, "abc", true}, {"$0\r\n", 0, "", true}, {"$1234567890\r\nx", 1234567890, "x", true}, {"$10\r\n", 10, "", true},
+		{"", 0, "", false}, {"$", 0, "", false}, {"$\r\n", 0, "", false}, {"$3", 0, "", false}, {"$3\r", 0, "", false}, {"*3\r\n", 0, "", false},
+		{"$-1\r\n", 0, "", false}, {"$3x\r\n", 0, "", false}, {"$/\r\n", 0, "", false}, {"$:\r\n", 0, "", false}, {"$12345678901234\r\n", 0, "", false},
+	} {
+		n, rest, ok := resp.ParseLength([]byte(test.text), '$')
+		if n != test.n || string(rest) != test.rest || ok != test.ok {
+			t.Errorf("%q: %d, %q, %v", test.text, n, rest, ok)
+		}
+	}
+}
+
+// TestFailedTLSCloses holds that a connection whose handshake fails is closed.
+func TestFailedTLSCloses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ended := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = c.Write([]byte("-no TLS here\r\n"))
+		_, err = io.Copy(io.Discard, c)
+		ended <- err
+	}()
+	s := resp.Server{Address: l.Addr().String(), TLS: true}
+	if _, err := s.Dial(t.Context()); err == nil {
+		t.Fatal("a handshake with a server without TLS")
+	}
+	if err := <-ended; err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server waits for the end of the connection: %v", err)
 	}
 }

@@ -238,3 +238,42 @@ func TestCloseOfProcess(t *testing.T) {
 		t.Errorf("its socket after Close: %v", err)
 	}
 }
+
+// TestProgress counts the runs of a process, and whether one runs.
+func TestProgress(t *testing.T) {
+	var p process
+	for run := range uint32(3) {
+		for _, running := range []bool{true, true, false, false} {
+			before := run
+			if running {
+				before++
+			}
+			if running && p.progress.Load()&1 == 1 {
+				continue // it runs already
+			}
+			p.setRunning(running)
+			if runs, now := p.Progress(); runs != max(before, run+1) || now != running {
+				t.Errorf("run %d: %d runs, running %v", run, runs, now)
+			}
+		}
+	}
+}
+
+// TestLayout holds that the parts of the shared memory are whole pages, with room for what the
+// limits allow.
+func TestLayout(t *testing.T) {
+	for n, want := range map[int]int{0: 0, 1: pageBytes, pageBytes - 1: pageBytes, pageBytes: pageBytes, pageBytes + 1: 2 * pageBytes} {
+		if got := roundUp(n); got != want {
+			t.Errorf("%d bytes are rounded to %d", n, got)
+		}
+	}
+	for _, output := range []int{1, 1000, 1 << 20, 1<<20 + 1, 1<<32 + 5} {
+		l := newLayout(script.Limits{Output: output})
+		if l.data < min(output, 1<<32-1-pageBytes) || l.data%pageBytes != 0 || l.data > 1<<32-1 || l.rows < 1<<16 || l.size() < l.request+l.data+16*l.rows+l.text {
+			t.Errorf("%d bytes of output: %v", output, l)
+		}
+		if again, err := parseLayout(l.String()); err != nil || again != l {
+			t.Errorf("%v is read as %v, %v", l, again, err)
+		}
+	}
+}

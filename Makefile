@@ -83,8 +83,8 @@ crash-nodes: ## kill writers of the node database 200 times and let its disk fai
 
 crash-store: ## kill the event store 200 times, cut its power 1000 times and fill its disk 20 times: each acknowledged row is there once
 	@$(SETUP) servers
-	@cd eventstore && PERIGEE_STORE_KILLS=200 PERIGEE_STORE_POWERCUTS=1000 PERIGEE_STORE_FULL_DISKS=20 \
-		../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestPowerCut$$|TestFullDisk$$'
+	@cd eventstore && PERIGEE_STORE_KILLS=160 PERIGEE_STORE_IMPORT_KILLS=40 PERIGEE_STORE_POWERCUTS=1000 PERIGEE_STORE_FULL_DISKS=20 \
+		../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestCrashImport$$|TestPowerCut$$|TestFullDisk$$'
 
 DURATION := 10m
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat

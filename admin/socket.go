@@ -122,13 +122,19 @@ func Handler(answer func(io.Writer, *http.Request) error) http.Handler {
 
 // A startedWriter remembers whether anything was written.
 type startedWriter struct {
-	w       io.Writer
+	w       http.ResponseWriter
 	started bool
 }
 
 func (s *startedWriter) Write(p []byte) (int, error) {
 	s.started = s.started || len(p) > 0
 	return s.w.Write(p)
+}
+
+// Flush implements http.Flusher: an answer that goes on for long reaches its reader piece by
+// piece.
+func (s *startedWriter) Flush() {
+	_ = http.NewResponseController(s.w).Flush() // the next write says whether the client is gone
 }
 
 // A client asks the engine that runs in a data folder.

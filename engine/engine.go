@@ -121,6 +121,9 @@ type Host struct {
 	// Handle adds a route to the engine's socket, with a pattern as http.ServeMux has
 	// them. It may be called until Start returns.
 	Handle func(pattern string, handler http.Handler)
+	// Closing is closed when the engine begins to close, before it waits for the requests
+	// on its socket: those that never end by themselves end then.
+	Closing <-chan struct{}
 }
 
 // An Engine runs the pipelines of a configuration in its data folder.
@@ -133,6 +136,8 @@ type Engine struct {
 	deadLetters *deadletter.Store
 	server      *server.Server
 	closers     []io.Closer // in the order of opening
+	closing     context.Context
+	beginClose  context.CancelFunc
 
 	reloading sync.Mutex // held by Reload
 
@@ -173,6 +178,7 @@ func Open(ctx context.Context, c *config.Config, opts Options) (*Engine, error) 
 	opts = opts.withDefaults()
 	e := &Engine{opts: opts, log: opts.Log, shared: newShared()}
 	e.idle = sync.NewCond(&e.mu)
+	e.closing, e.beginClose = context.WithCancel(context.Background())
 	a, err := assemble(ctx, c, opts, e.shared)
 	if err != nil {
 		return nil, err
@@ -208,7 +214,7 @@ func (e *Engine) open(a *Assembly) error {
 		e.closers = append(e.closers, s)
 		err := s.Start(Host{
 			Data: e.data, DeadLetters: e.deadLetters, Query: e.config.Query, Log: e.log,
-			Handle: func(pattern string, h http.Handler) { routes[pattern] = h },
+			Handle: func(pattern string, h http.Handler) { routes[pattern] = h }, Closing: e.closing.Done(),
 		})
 		if err != nil {
 			return err
@@ -344,6 +350,7 @@ func (e *Engine) Drain() {
 // Close closes everything that Open has opened. It is called after Run has returned, or
 // instead of Run.
 func (e *Engine) Close() error {
+	e.beginClose()
 	e.stopWatch()
 	var errs []error
 	if e.server != nil {

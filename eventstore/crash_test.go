@@ -22,9 +22,10 @@ const (
 func TestMain(m *testing.M) {
 	RunWorker()
 	for variable, run := range map[string]func(folder string) error{
-		crashFolder:    func(folder string) error { return (&workload{folder: folder, lanes: 2}).run(math.MaxInt32) },
-		powercutFolder: func(folder string) error { return (&workload{folder: workFolder(folder), lanes: 2}).run(60) },
-		restoreFolder:  restoreArchive,
+		crashFolder:       func(folder string) error { return (&workload{folder: folder, lanes: 2}).run(math.MaxInt32) },
+		powercutFolder:    func(folder string) error { return (&workload{folder: workFolder(folder), lanes: 2}).run(60) },
+		restoreFolder:     restoreArchive,
+		crashImportFolder: importAndBackUp,
 	} {
 		if folder := os.Getenv(variable); folder != "" {
 			if err := run(folder); err != nil {
@@ -64,7 +65,7 @@ func TestCrash(t *testing.T) {
 	var said []string
 	var reopened time.Duration
 	for kill := range kills {
-		said = append(said, workAndKill(t, folder, 1+r.IntN(60), time.Duration(r.IntN(100_000))*time.Microsecond)...)
+		said = append(said, workAndKill(t, crashFolder, folder, 1+r.IntN(60), time.Duration(r.IntN(100_000))*time.Microsecond)...)
 		begun := time.Now()
 		s := openWork(t, folder)
 		reopened = max(reopened, time.Since(begun))
@@ -93,12 +94,12 @@ func openWork(t testing.TB, folder string) *Store {
 	return s
 }
 
-// workAndKill runs a workload until it has said n things, waits and kills it. It returns
-// what it has said.
-func workAndKill(t *testing.T, folder string, n int, more time.Duration) (said []string) {
+// workAndKill runs the process that a variable asks for until it has said n things, waits and
+// kills it. It returns what it has said.
+func workAndKill(t *testing.T, variable, folder string, n int, more time.Duration) (said []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), crashFolder+"="+folder)
+	cmd.Env = append(os.Environ(), variable+"="+folder)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {

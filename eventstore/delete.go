@@ -28,7 +28,7 @@ type Deletion struct {
 func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, error) {
 	t := s.tableNamed(table)
 	if t == nil {
-		return Deletion{}, configError("SHOW TABLES lists the tables", "there is no table %s", table)
+		return Deletion{}, unknownTable(table)
 	}
 	if err := s.worker.CheckPredicate(ctx, s.current().Version, t.id, predicate); err != nil {
 		return Deletion{}, err

@@ -20,8 +20,8 @@ import (
 type importCommand struct {
 	dataFlags
 	Table    string   `arg:"" help:"Name of the table; it is created if it does not exist."`
-	Files    []string `arg:"" name:"file" help:"Files with a header and comma-separated values, or with one JSON object per line."`
-	Format   string   `enum:"csv,ndjson," default:"" help:"csv or ndjson (default: the end of the file's name)."`
+	Files    []string `arg:"" name:"file" help:"Parquet files, or files with a header and comma-separated values, or with one JSON object per line."`
+	Format   string   `enum:"parquet,csv,ndjson," default:"" help:"parquet, csv or ndjson (default: the end of the file's name)."`
 	Time     string   `placeholder:"COLUMN" help:"The time column of a table that is created."`
 	Rejected string   `placeholder:"FILE" help:"Append rows that the table cannot have to this file, one JSON object per line, and go on."`
 	Again    bool     `help:"Append rows that were imported from the same file before once more."`
@@ -38,7 +38,12 @@ The command ends at a row that the table cannot have, and says which; the rows b
 In a CSV file the first line has the names of the fields. An empty field is left out. A field is text if the
 table's column is; otherwise true, false and numbers as JSON has them become such values.
 
+A Parquet file names the types of its columns: a table that is created declares them. Nested columns become
+JSON. A column of a type that no table has, such as an interval, is refused by its name, and a row with NaN or infinity
+is one that the table cannot have. A process of its own reads the file, and sees no other.
+
 Examples:
+  perigee import events events-2026-11.parquet --time time
   perigee import events events-2026-11.ndjson --time time
   perigee import events archive/*.csv --rejected rejected.ndjson`
 }
@@ -59,12 +64,29 @@ func (i *importCommand) Run(c *console) error {
 
 // A rowReader reads the rows of a file as JSON documents.
 type rowReader interface {
-	// read returns the next row, valid until the next call, and its line. io.EOF says that
-	// there is none.
-	read() (doc []byte, line int, err error)
+	// read returns the next row. io.EOF says that there is none.
+	read() (importRow, error)
+	// skip leaves out the next n rows.
+	skip(n uint64) error
+}
+
+// An importRow is a row of a file. It is valid until the next one is read.
+type importRow struct {
+	doc      []byte
+	line     int                   // or number of the row, in a file without lines
+	rejected *eventsql.RejectedRow // nil if the row is a document
+}
+
+// An importSource is a file that is being imported.
+type importSource struct {
+	rows     rowReader
+	columns  []eventsql.Column // of its rows, where the file tells
+	progress *nodeProgress
+	close    func() error
 }
 
 func (i *importCommand) importFile(c *console, data, name string) error {
+	ctx := context.Background()
 	file, err := os.Open(name)
 	if err != nil {
 		return fmt.Errorf("open the file to import: %w", err)
@@ -78,16 +100,16 @@ func (i *importCommand) importFile(c *console, data, name string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return event.WithHint(fmt.Errorf("read %s again: %w", name, err), "name a file: a pipe cannot be read twice")
 	}
-	progress := newNodeProgress(c, "bytes", uint64(size), false)
-	rows, err := i.rowsOf(name, data, &countingReader{file, progress})
+	source, err := i.open(ctx, c, data, file, uint64(size))
 	if err != nil {
 		return err
 	}
-	defer progress.show()()
-	f := eventsql.ImportFile{Table: i.Table, Time: i.Time, File: fmt.Sprintf("sha256:%x", sum.Sum(nil)), Again: i.Again}
-	return eventsql.Import(context.Background(), data, f, func(to *eventsql.Importer) error {
-		run := fileImport{command: i, name: name, rows: rows, to: to}
-		if err := run.run(context.Background()); err != nil {
+	defer source.close()
+	defer source.progress.show()()
+	f := eventsql.ImportFile{Table: i.Table, Time: i.Time, File: fmt.Sprintf("sha256:%x", sum.Sum(nil)), Columns: source.columns, Again: i.Again}
+	return eventsql.Import(ctx, data, f, func(to *eventsql.Importer) error {
+		run := fileImport{command: i, name: name, rows: source.rows, to: to}
+		if err := run.run(ctx); err != nil {
 			return err
 		}
 		fmt.Fprintf(c.out, "%s: %s rows imported, %s had been before, %s rejected\n", name,
@@ -96,19 +118,68 @@ func (i *importCommand) importFile(c *console, data, name string) error {
 	})
 }
 
-// rowsOf returns the reader of a file's rows.
-func (i *importCommand) rowsOf(name, data string, in io.Reader) (rowReader, error) {
+// open opens a file's rows.
+func (i *importCommand) open(ctx context.Context, c *console, data string, file *os.File, size uint64) (*importSource, error) {
 	format := i.Format
 	if format == "" {
-		format = strings.TrimPrefix(filepath.Ext(name), ".")
+		format = strings.TrimPrefix(filepath.Ext(file.Name()), ".")
 	}
+	if format == "parquet" {
+		return openParquet(ctx, c, file.Name())
+	}
+	s := &importSource{progress: newNodeProgress(c, "bytes", size, false), close: func() error { return nil }}
+	in := &countingReader{file, s.progress}
+	var err error
 	switch format {
 	case "ndjson", "jsonl":
-		return &ndjsonRows{newLineReader(in)}, nil
+		s.rows = &ndjsonRows{newLineReader(in)}
 	case "csv":
-		return newCSVRows(in, i.textColumns(data))
+		s.rows, err = newCSVRows(in, i.textColumns(data))
+	default:
+		err = event.WithHint(usageError(fmt.Sprintf("%s does not tell the format", file.Name())), "add --format parquet, csv or ndjson")
 	}
-	return nil, event.WithHint(usageError(fmt.Sprintf("%s does not tell the format", name)), "add --format csv or ndjson")
+	return s, err
+}
+
+// skipRows reads rows that are not wanted.
+func skipRows(r rowReader, n uint64) error {
+	for range n {
+		if _, err := r.read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type parquetRows struct {
+	ctx      context.Context
+	file     *eventsql.ParquetFile
+	progress *nodeProgress
+}
+
+func openParquet(ctx context.Context, c *console, name string) (*importSource, error) {
+	file, err := eventsql.OpenParquet(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &importSource{columns: file.Columns(), progress: newNodeProgress(c, "rows", file.Count(), false), close: file.Close}
+	s.rows = &parquetRows{ctx, file, s.progress}
+	return s, nil
+}
+
+func (r *parquetRows) read() (importRow, error) {
+	doc, rejected, err := r.file.Next(r.ctx)
+	if err != nil {
+		return importRow{}, err
+	}
+	number := r.progress.done.Add(1)
+	return importRow{doc, int(number), rejected}, nil
+}
+
+func (r *parquetRows) skip(n uint64) error {
+	r.file.Skip(n)
+	r.progress.done.Add(n)
+	return nil
 }
 
 // textColumns returns the columns of the table that are text, if there is such a table.
@@ -126,17 +197,19 @@ func (i *importCommand) textColumns(data string) map[string]bool {
 
 type ndjsonRows struct{ lines *lineReader }
 
-func (r *ndjsonRows) read() ([]byte, int, error) {
+func (r *ndjsonRows) read() (importRow, error) {
 	for {
 		line, err := r.lines.readLine()
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			return line, r.lines.read, nil
+			return importRow{doc: line, line: r.lines.read}, nil
 		}
 		if err != nil {
-			return nil, 0, err
+			return importRow{}, err
 		}
 	}
 }
+
+func (r *ndjsonRows) skip(n uint64) error { return skipRows(r, n) }
 
 type csvRows struct {
 	in    *csv.Reader
@@ -163,10 +236,12 @@ func newCSVRows(in io.Reader, text map[string]bool) (*csvRows, error) {
 	return r, nil
 }
 
-func (r *csvRows) read() ([]byte, int, error) {
+func (r *csvRows) skip(n uint64) error { return skipRows(r, n) }
+
+func (r *csvRows) read() (importRow, error) {
 	record, err := r.in.Read()
 	if err != nil {
-		return nil, 0, err
+		return importRow{}, err
 	}
 	line, _ := r.in.FieldPos(0)
 	r.doc = append(r.doc[:0], '{')
@@ -184,7 +259,8 @@ func (r *csvRows) read() ([]byte, int, error) {
 			r.doc = append(r.doc, field...)
 		}
 	}
-	return append(r.doc, '}'), line, nil
+	r.doc = append(r.doc, '}')
+	return importRow{doc: r.doc, line: line}, nil
 }
 
 func quoteJSON(text string) []byte {
@@ -214,45 +290,43 @@ type fileImport struct {
 	imported, rejected uint64
 
 	batch eventsql.ImportRows
-	docs  [][]byte // of the batch
-	lines []int    // of docs
+	docs  [][]byte                     // of the batch
+	lines []int                        // of docs
+	bad   map[int]eventsql.RejectedRow // of docs, those that are no documents
 }
 
 func (f *fileImport) run(ctx context.Context) error {
-	for position := uint64(0); ; {
-		err := f.fill(&position)
-		if err != nil && err != io.EOF {
-			return fmt.Errorf("%s: %w", f.name, err)
-		}
-		if f.batch.Count > 0 {
+	position := f.to.Next()
+	err := f.rows.skip(position)
+	for err == nil {
+		err = f.fill(&position)
+		if f.batch.Count > 0 && (err == nil || err == io.EOF) {
 			if err := f.append(ctx); err != nil {
 				return err
 			}
 		}
-		if err == io.EOF {
-			return nil
-		}
 	}
+	if err != io.EOF {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	return nil
 }
 
-// fill reads the next rows that the table may lack. position is that of the next row.
+// fill reads the next rows. position is that of the first of them.
 func (f *fileImport) fill(position *uint64) error {
-	f.batch, f.docs, f.lines = eventsql.ImportRows{}, f.docs[:0], f.lines[:0]
+	f.batch, f.docs, f.lines, f.bad = eventsql.ImportRows{First: *position}, f.docs[:0], f.lines[:0], map[int]eventsql.RejectedRow{}
 	for size := 0; len(f.docs) < importRowsMax && size < importBytesMax; *position++ {
-		doc, line, err := f.rows.read()
+		row, err := f.rows.read()
 		if err != nil {
 			return err
 		}
-		if *position < f.to.Next() {
-			continue
-		}
-		if len(f.docs) == 0 {
-			f.batch.First = *position
+		if r := row.rejected; r != nil {
+			f.bad[len(f.docs)] = eventsql.RejectedRow{Row: len(f.docs), Column: r.Column, Reason: r.Reason}
 		}
 		f.batch.Count++
-		f.docs = append(f.docs, bytes.Clone(doc))
-		f.lines = append(f.lines, line)
-		size += len(doc)
+		f.docs = append(f.docs, bytes.Clone(row.doc))
+		f.lines = append(f.lines, row.line)
+		size += len(row.doc)
 	}
 	return nil
 }
@@ -262,7 +336,9 @@ func (f *fileImport) fill(position *uint64) error {
 func (f *fileImport) append(ctx context.Context) error {
 	var rejected []eventsql.RejectedRow
 	for row, doc := range f.docs {
-		if !json.Valid(doc) {
+		if bad, ok := f.bad[row]; ok {
+			rejected = append(rejected, bad)
+		} else if !json.Valid(doc) {
 			rejected = append(rejected, eventsql.RejectedRow{Row: row, Reason: "it is not valid JSON"})
 		}
 	}

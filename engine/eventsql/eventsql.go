@@ -78,6 +78,7 @@ type Store struct {
 	query       config.Query
 	listener    *listener                        // nil without a port
 	imports     map[[2]string]*eventstore.Import // by table and file
+	closing     <-chan struct{}                  // closed when the engine begins to close
 }
 
 var _ engine.Service = (*Store)(nil)
@@ -102,7 +103,7 @@ func (s *Store) setData(data string) {
 // Start implements engine.Service: it answers queries on the engine's socket.
 func (s *Store) Start(h engine.Host) error {
 	s.setData(h.Data)
-	s.deadLetters, s.log, s.query = h.DeadLetters, h.Log, h.Query
+	s.deadLetters, s.log, s.query, s.closing = h.DeadLetters, h.Log, h.Query, h.Closing
 	h.Handle("POST /query", s.handler(eventstore.Limits{}))
 	s.handleOperations(h.Handle)
 	if h.Query.Listen == "" {

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
 	"github.com/perigeedb/perigee/internal/durable"
@@ -100,7 +101,15 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (next uint64, 
 			return 0, err
 		}
 	}
-	i, done, err := store.Import(ctx, file.Table, file.File, eventstore.TableConfig{Time: file.Time})
+	table := eventstore.TableConfig{Time: file.Time}
+	for _, c := range file.Columns {
+		column := tableColumn(&config.Column{Name: c.Name, Type: c.Type})
+		column.Path = []string{c.Name} // which may have dots
+		if c.Name != file.Time || column.Type == event.Timestamp {
+			table.Columns = append(table.Columns, column)
+		}
+	}
+	i, done, err := store.Import(ctx, file.Table, file.File, table)
 	if err != nil {
 		return 0, err
 	}

@@ -74,11 +74,35 @@ func DeleteRows(context.Context, string, string, string) (Delete, error) {
 // WaitDeleted returns the error of Available.
 func WaitDeleted(context.Context, string, Delete) error { return Available() }
 
+// Tail returns the error of Available.
+func Tail(context.Context, string, TailRequest, func(*TailBatch) error) error { return Available() }
+
 // Backup returns the error of Available.
 func Backup(context.Context, string, io.Writer) error { return Available() }
 
 // Restore returns the error of Available.
 func Restore(string, io.Reader) error { return Available() }
+
+// A ParquetFile is never used without cgo.
+type ParquetFile struct{}
+
+// OpenParquet returns the error of Available.
+func OpenParquet(context.Context, string) (*ParquetFile, error) { return nil, Available() }
+
+// Count returns 0.
+func (*ParquetFile) Count() uint64 { return 0 }
+
+// Columns returns none.
+func (*ParquetFile) Columns() []Column { return nil }
+
+// Skip does nothing.
+func (*ParquetFile) Skip(uint64) {}
+
+// Next returns the error of Available.
+func (*ParquetFile) Next(context.Context) ([]byte, *RejectedRow, error) { return nil, nil, Available() }
+
+// Close does nothing.
+func (*ParquetFile) Close() error { return nil }
 
 // An Importer is never used without cgo.
 type Importer struct{}

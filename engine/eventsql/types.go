@@ -49,12 +49,32 @@ type Delete struct {
 	Asked  time.Time `json:"asked"`
 }
 
+// A TailRequest says which rows Tail returns.
+type TailRequest struct {
+	Table string     `json:"table"`
+	Where string     `json:"where,omitempty"` // condition in SQL
+	Since *time.Time `json:"since,omitempty"` // begin with the stored rows of this event time or later
+}
+
+// A TailBatch is rows of a Tail.
+type TailBatch struct {
+	Columns []Column `json:"columns"`
+	Rows    []byte   `json:"-"`                 // one JSON object per line
+	Size    int      `json:"size"`              // of Rows, in bytes
+	Count   int      `json:"count"`             // of rows
+	Skipped bool     `json:"skipped,omitempty"` // rows before these were left out
+
+	Error string `json:"error,omitempty"` // why there are no more
+}
+
 // An ImportFile says what is imported where.
 type ImportFile struct {
-	Table string `json:"table"`           // made if it is missing
-	Time  string `json:"time,omitempty"`  // its time column
-	File  string `json:"file"`            // identifies the content of the file
-	Again bool   `json:"again,omitempty"` // append rows that have been imported already once more
+	Table string `json:"table"`          // made if it is missing
+	Time  string `json:"time,omitempty"` // its time column
+	File  string `json:"file"`           // identifies the content of the file
+	// Columns are declared in a table that is made.
+	Columns []Column `json:"columns,omitempty"`
+	Again   bool     `json:"again,omitempty"` // append rows that have been imported already once more
 }
 
 // ImportRows are the next rows of a file.

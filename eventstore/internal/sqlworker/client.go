@@ -26,6 +26,7 @@ type Options struct {
 	Memory  int64  // bytes that all workers together may need; default 384 MiB
 	Threads int    // that one query may use; default: one per core
 	Queries int    // that may run at the same time; others wait; default 16
+	File    string // absolute path of a file that Read may read; default none
 	// RowGroup is how many rows the row groups of written files have; default 16,384.
 	RowGroup int
 	Log      *slog.Logger
@@ -125,26 +126,6 @@ var ErrCrashed = errors.New("the query ended the process that ran it")
 // runs again, in a worker of its own, unless the first rows have been returned already.
 func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
 	q.Limits.Time = cmp.Or(q.Limits.Time, timeDefault)
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-c.closing:
-		return nil, ErrClosed
-	}
-	rows, err := c.startQuery(ctx, &q, false)
-	if errors.Is(err, errInnocent) {
-		rows, err = c.startQuery(ctx, &q, true)
-	}
-	if err != nil {
-		<-c.slots
-		return nil, err
-	}
-	return rows, nil
-}
-
-// startQuery starts a query and waits for its columns.
-func (c *Client) startQuery(ctx context.Context, q *Query, alone bool) (*Rows, error) {
 	params, err := encodeParams(q.Params)
 	if err != nil {
 		return nil, err
@@ -153,8 +134,33 @@ func (c *Client) startQuery(ctx context.Context, q *Query, alone bool) (*Rows, e
 	for _, e := range q.External {
 		request.External = append(request.External, externalTable{e.Name, e.Columns})
 	}
-	limited, stop := withTimeLimit(ctx, q.Limits.Time)
-	a, err := c.ask(limited, requestOf(request), alone, func(w *messageWriter) error { return sendExternal(w, q.External) })
+	return c.askRows(ctx, requestOf(request), q.Limits.Time, func(w *messageWriter) error { return sendExternal(w, q.External) })
+}
+
+// askRows asks for rows, once there is room for a query, and waits for their columns. rest
+// sends what follows the request.
+func (c *Client) askRows(ctx context.Context, q *request, limit time.Duration, rest func(*messageWriter) error) (*Rows, error) {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-c.closing:
+		return nil, ErrClosed
+	}
+	rows, err := c.startRows(ctx, q, limit, false, rest)
+	if errors.Is(err, errInnocent) {
+		rows, err = c.startRows(ctx, q, limit, true, rest)
+	}
+	if err != nil {
+		<-c.slots
+		return nil, err
+	}
+	return rows, nil
+}
+
+func (c *Client) startRows(ctx context.Context, q *request, limit time.Duration, alone bool, rest func(*messageWriter) error) (*Rows, error) {
+	limited, stop := withTimeLimit(ctx, limit)
+	a, err := c.ask(limited, q, alone, rest)
 	if err != nil {
 		stop()
 		return nil, err

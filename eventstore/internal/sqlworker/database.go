@@ -87,6 +87,7 @@ SET GLOBAL autoinstall_known_extensions = false;
 SET GLOBAL autoload_known_extensions = false;
 SET GLOBAL allow_community_extensions = false;
 SET GLOBAL allowed_directories = [%s];
+SET GLOBAL allowed_paths = [%s];
 SET GLOBAL enable_external_access = false;
 SET GLOBAL lock_configuration = true;
 `
@@ -123,7 +124,11 @@ func (d *databases) open(memory int64, temp string) (*database, error) {
 	one := &database{db: db, memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}}
 	if one.conn, err = connect(db); err == nil {
 		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")
-		if err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories) + macrosSQL + "USE events;"); err == nil {
+		file := ""
+		if d.settings.File != "" {
+			file = literal(d.settings.File)
+		}
+		if err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + "USE events;"); err == nil {
 			err = registerScans(one.conn.c)
 		}
 	}

@@ -34,7 +34,7 @@ type logFile struct {
 type logFrame struct {
 	position         manifest.Position
 	schema           uint64
-	rows             int
+	rows, size       int   // size in bytes
 	minTime, maxTime int64 // microseconds
 	ids              []int32
 	columns          *event.Columns
@@ -154,7 +154,7 @@ func (f *logFile) add(record []byte) error {
 	}
 	if e.Rows() > 0 {
 		f.frames[e.Table] = append(f.frames[e.Table], &logFrame{
-			position: manifest.Position{File: f.number, Offset: f.end}, schema: e.Schema, rows: e.Rows(),
+			position: manifest.Position{File: f.number, Offset: f.end}, schema: e.Schema, rows: e.Rows(), size: len(record),
 			minTime: e.MinTime, maxTime: e.MaxTime, ids: e.IDs, columns: e.Columns,
 		})
 	}

@@ -42,7 +42,7 @@ type process struct {
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(writer bool) (*process, error) {
-	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup}}
+	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File}}
 	if !writer {
 		p.settings.Memory = max(c.options.Memory-writerMemory, queriesMemoryMin)
 	}

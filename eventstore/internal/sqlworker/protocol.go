@@ -127,6 +127,8 @@ type request struct {
 	Segment *Segment      `json:",omitempty"`
 	Merge   *Merge        `json:",omitempty"`
 	Check   *checkRequest `json:",omitempty"`
+	Tail    *Tail         `json:",omitempty"`
+	Read    *readRequest  `json:",omitempty"`
 }
 
 type queryRequest struct {
@@ -199,6 +201,8 @@ type Written struct {
 type outcome struct {
 	Truncated bool `json:",omitempty"`
 	Unchanged bool `json:",omitempty"` // see ErrUnchanged
+
+	Next manifest.Position `json:",omitzero"` // see Rows.Position
 }
 
 // A failure is an error of the worker.

@@ -26,9 +26,10 @@ type session struct {
 	conn     *conn // of the database
 	log      *logView
 	views    []*tableView
-	external []externalTable // that were created
-	begun    bool            // a transaction
-	ended    chan struct{}   // stops interruptWhenDone
+	external []externalTable   // that were created
+	next     manifest.Position // see outcome
+	begun    bool              // a transaction
+	ended    chan struct{}     // stops interruptWhenDone
 	watching sync.WaitGroup
 	failed   bool // the database is not used again
 }
@@ -283,7 +284,7 @@ func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job
 	if err != nil {
 		return false, err
 	}
-	return true, in.out.writeJSON(doneMessage, outcome{Truncated: truncated})
+	return true, in.out.writeJSON(doneMessage, outcome{Truncated: truncated, Next: s.next})
 }
 
 // sendRows sends the rows that have been read, and those that are left.

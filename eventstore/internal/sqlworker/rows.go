@@ -38,6 +38,10 @@ func (r *Rows) readColumns() error {
 	if err != nil {
 		return err
 	}
+	if kind == doneMessage { // an answer without rows
+		r.end = io.EOF
+		return json.Unmarshal(text, &r.outcome)
+	}
 	if kind != columnsMessage {
 		return endOf(kind, text)
 	}

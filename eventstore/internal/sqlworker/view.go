@@ -124,6 +124,26 @@ func layoutOf(t *manifest.Table, version uint64) layout {
 	return types
 }
 
+// frameLayout returns the types that the columns of the newest schema have in a frame.
+func frameLayout(t *manifest.Table, f *logFrame) layout {
+	if t.Schema(f.schema) != nil {
+		return layoutOf(t, f.schema)
+	}
+	// Its file has been sealed since a tail began to read it, and the manifest has let go of
+	// the version.
+	var types layout
+	for _, c := range shown(t.Current()) {
+		found := event.Type(0)
+		if i, ok := f.find(c.ID); ok {
+			found = f.columns.Spec[i].Type
+		} else if c.ID == manifest.RestID { // other frames of the version may have it
+			found = event.JSON
+		}
+		types = append(types, found)
+	}
+	return types
+}
+
 // join returns the layout of what has either; ok is false if a column has two types.
 func (l layout) join(other layout) (joined layout, ok bool) {
 	joined = slices.Clone(l)
@@ -149,7 +169,7 @@ func (v *tableView) groupFrames(frames []*logFrame) []frameGroup {
 	for _, f := range frames {
 		i, known := index[f.schema]
 		if !known {
-			types := layoutOf(v.table, f.schema)
+			types := frameLayout(v.table, f)
 			for i = range groups {
 				if joined, ok := groups[i].types.join(types); ok {
 					groups[i].types, known = joined, true

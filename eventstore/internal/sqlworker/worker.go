@@ -31,6 +31,7 @@ type settings struct {
 	Memory   int64  // bytes that all requests together may need
 	Threads  int    // that one request may use
 	RowGroup int    // rows of a row group that is written
+	File     string // that it may read beside the store's; "" is none
 }
 
 // temp is where a worker may write. The parent removes it when the worker has ended, when
@@ -179,6 +180,10 @@ func (w *worker) answer(ctx context.Context, j *job) error {
 		return w.merge(ctx, q.Merge, j)
 	case q.Check != nil:
 		return w.checkPredicate(ctx, q.Check, j)
+	case q.Read != nil:
+		return w.read(ctx, q.Read, j)
+	case q.Tail != nil:
+		return w.tail(ctx, q.Tail, j)
 	}
 	return errMessage
 }

@@ -1,0 +1,121 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// A Tail asks for the next rows of a table in the log.
+type Tail struct {
+	Version uint64        // of the manifest
+	Ends    []wal.FileEnd // up to where the log is acknowledged
+	Table   uint32
+	From    manifest.Position // of the first frame whose rows are wanted; its file must be there
+	Where   string            // predicate that CheckPredicate takes, or ""
+}
+
+// An answer to a Tail ends once its frames have tailRows rows or tailBytes bytes, so that the
+// rows fit into memory. It has at least one frame. Frames of one answer are read by one
+// thread, so that their rows come in the order of the log.
+const (
+	tailRows  = groupRows
+	tailBytes = 8 << 20
+	tailTime  = 30 * time.Second
+)
+
+// Tail returns the next rows of a table, in the order in which they were appended. Position
+// tells from where on to ask for more.
+func (c *Client) Tail(ctx context.Context, q Tail) (*Rows, error) {
+	return c.askRows(ctx, &request{Tail: &q}, tailTime, func(*messageWriter) error { return nil })
+}
+
+// Position returns where a Tail goes on, once Next has returned false without an error.
+func (r *Rows) Position() manifest.Position { return r.outcome.Next }
+
+// tail answers a Tail.
+func (w *worker) tail(ctx context.Context, q *Tail, in *job) error {
+	ctx, stop := withTimeLimit(ctx, tailTime)
+	defer stop()
+	defer context.AfterFunc(ctx, in.hurry)()
+	m, err := w.manifests.load(q.Version)
+	if err != nil {
+		return err
+	}
+	t := m.TableByID(q.Table)
+	if t == nil {
+		return fmt.Errorf("no table %d", q.Table)
+	}
+	log, err := w.log.open(q.From.File, q.Ends)
+	if err != nil {
+		return err
+	}
+	frames, next := nextFrames(log.of(t.ID), q)
+	if len(frames) == 0 {
+		log.close()
+		return in.out.writeJSON(doneMessage, outcome{Next: next})
+	}
+	s, err := w.newSession(ctx, min(memoryDefault, w.settings.Memory*3/4))
+	if err != nil {
+		log.close()
+		return err
+	}
+	defer s.close()
+	s.log, s.next = log, next
+	sql := "SELECT * FROM main." + quote(t.Name)
+	if q.Where != "" {
+		sql += " WHERE (" + q.Where + "\n)"
+	}
+	if err := s.sendFrames(t, frames, sql, in); err != nil {
+		s.failed = true
+		return s.explainError(err, sql)
+	}
+	return nil
+}
+
+func (s *session) sendFrames(t *manifest.Table, frames []*logFrame, sql string, in *job) error {
+	if err := s.createView(t, selection{frames: frames}); err != nil {
+		return err
+	}
+	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
+		return err
+	}
+	s.begun = true
+	stmt, err := s.prepare(sql, true)
+	if err != nil {
+		return err
+	}
+	defer duck.DestroyPrepare(&stmt)
+	_, err = s.send(stmt, 0, 0, in)
+	return err
+}
+
+// nextFrames returns the frames of an answer, which have one version of the schema, and the
+// position behind them.
+func nextFrames(all []*logFrame, q *Tail) (frames []*logFrame, next manifest.Position) {
+	rows, size := 0, 0
+	for _, f := range all {
+		if f.position.Compare(q.From) < 0 {
+			continue
+		}
+		rows, size = rows+f.rows, size+f.size
+		if len(frames) > 0 && (rows > tailRows || size > tailBytes || f.schema != frames[0].schema) {
+			return frames, f.position
+		}
+		frames = append(frames, f)
+	}
+	next = q.From
+	for _, end := range q.Ends {
+		if position := (manifest.Position{File: end.Number, Offset: end.End}); position.Compare(next) > 0 {
+			next = position
+		}
+	}
+	return frames, next
+}

@@ -1,0 +1,298 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+)
+
+// A ParquetFile is a Parquet file whose rows are read as documents, in the order of the file.
+// A process of its own reads it, as queries have one, which can open no other file: a file
+// that is made to break its reader breaks only that. It is for one goroutine.
+type ParquetFile struct {
+	name    string
+	folder  string // for the process
+	worker  *sqlworker.Client
+	count   int64
+	columns []parquetColumn
+	next    int64           // row
+	rows    *sqlworker.Rows // from next on; nil before they are read
+	doc     []byte
+}
+
+// A parquetColumn is a column, and what reads it.
+type parquetColumn struct {
+	event.Column
+	sql string
+}
+
+// OpenParquet opens a Parquet file. It returns an *event.PermanentError if a column has a type
+// that no table has.
+func OpenParquet(ctx context.Context, name string) (*ParquetFile, error) {
+	f := &ParquetFile{name: name}
+	if err := f.open(ctx); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (f *ParquetFile) open(ctx context.Context) (err error) {
+	path, err := filepath.Abs(f.name)
+	if err != nil {
+		return err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return fmt.Errorf("open the Parquet file: %w", err)
+	}
+	if f.folder, err = os.MkdirTemp("", "perigee-parquet-"); err != nil {
+		return fmt.Errorf("create a folder for the process that reads Parquet: %w", err)
+	}
+	if err := os.Symlink(path, f.link()); err != nil {
+		return err
+	}
+	f.worker = sqlworker.New(sqlworker.Options{Folder: f.folder, Threads: 1, File: path})
+	described, err := f.readAll(ctx, "DESCRIBE SELECT * FROM "+f.source())
+	if err != nil {
+		return err
+	}
+	for _, row := range described {
+		if err := f.addColumn(sqlworker.Text(row[0]), sqlworker.Text(row[1])); err != nil {
+			return err
+		}
+	}
+	counted, err := f.readAll(ctx, "SELECT CAST(sum(num_rows) AS BIGINT) FROM parquet_file_metadata("+literal(f.link())+")")
+	if err != nil {
+		return err
+	}
+	f.count, _ = counted[0][0].(int64)
+	return nil
+}
+
+// link is a name of the file that DuckDB does not take for a pattern.
+func (f *ParquetFile) link() string { return filepath.Join(f.folder, "file.parquet") }
+
+func (f *ParquetFile) source() string {
+	return "read_parquet(" + literal(f.link()) + ", hive_partitioning = false)"
+}
+
+// literal makes a string literal of SQL of any text.
+func literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
+
+// readAll returns the rows of a short answer.
+func (f *ParquetFile) readAll(ctx context.Context, sql string) (all [][]any, err error) {
+	rows, err := f.worker.Read(ctx, sql)
+	if err != nil {
+		return nil, f.explain(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		all = append(all, rows.Row())
+	}
+	return all, f.explain(rows.Err())
+}
+
+// explain names the file in an error as its user does.
+func (f *ParquetFile) explain(err error) error {
+	if e, ok := errors.AsType[*QueryError](err); ok {
+		return errors.New(strings.ReplaceAll(e.Message, f.link(), f.name))
+	}
+	return err
+}
+
+// parquetTypes are the types of columns that a table has in another name.
+var parquetTypes = map[string]event.Type{
+	"BOOLEAN": event.Bool, "TINYINT": event.Int32, "SMALLINT": event.Int32, "INTEGER": event.Int32, "UTINYINT": event.Int32, "USMALLINT": event.Int32,
+	"UINTEGER": event.Int64, "BIGINT": event.Int64, "FLOAT": event.Float64, "DOUBLE": event.Float64, "VARCHAR": event.String, "JSON": event.JSON, "BLOB": event.Bytes,
+	"TIMESTAMP": event.Timestamp, "TIMESTAMP_S": event.Timestamp, "TIMESTAMP_MS": event.Timestamp, "DATE": event.Timestamp, "TIMESTAMP WITH TIME ZONE": event.Timestamp,
+	"UUID": event.String, "TIME": event.String,
+}
+
+// parquetCasts are casts of what has no value of the table's type otherwise.
+var parquetCasts = map[string]string{"FLOAT": "DOUBLE", "DATE": "TIMESTAMP", "UUID": "VARCHAR", "TIME": "VARCHAR", "UBIGINT": "DECIMAL(20,0)"}
+
+// addColumn adds a column of the file that has a type of SQL.
+func (f *ParquetFile) addColumn(name, kind string) error {
+	c := parquetColumn{Column: event.Column{Name: name, Path: []string{name}}, sql: quoteName(name)}
+	base, digits, _ := strings.Cut(kind, "(")
+	known := true
+	switch {
+	case strings.HasSuffix(kind, "]") || base == "STRUCT" || base == "MAP":
+		c.Type = event.JSON
+	case base == "ENUM":
+		c.Type, c.sql = event.String, "CAST("+c.sql+" AS VARCHAR)"
+	case base == "DECIMAL":
+		c.Type = event.Decimal
+		_, err := fmt.Sscanf(digits, "%d,%d", &c.Digits.Precision, &c.Digits.Scale)
+		known = err == nil
+	case base == "UBIGINT":
+		c.Type, c.Digits = event.Decimal, event.Digits{Precision: 20}
+	case base == "TIMESTAMP_NS":
+		c.Type, known = event.ParseType("timestamp_ns")
+	case kind == `"NULL"` || kind == "NULL": // no row has a value
+		return nil
+	default:
+		c.Type, known = parquetTypes[kind]
+	}
+	if !known {
+		return configError("leave the column out of the file, or cast it there", "column %s has the type %s, which no table has", name, kind)
+	}
+	if cast := parquetCasts[base]; cast != "" {
+		c.sql = "CAST(" + c.sql + " AS " + cast + ")"
+	}
+	f.columns = append(f.columns, c)
+	return nil
+}
+
+// Count returns the number of rows.
+func (f *ParquetFile) Count() int64 { return f.count }
+
+// Columns returns the columns that a table for the rows has. The column _rest, which a table
+// has itself, is not among them.
+func (f *ParquetFile) Columns() (columns []event.Column) {
+	for _, c := range f.columns {
+		if c.Name != restColumn {
+			columns = append(columns, c.Column)
+		}
+	}
+	return columns
+}
+
+// Skip leaves out the next n rows.
+func (f *ParquetFile) Skip(n int64) {
+	f.next += n
+	f.closeRows()
+}
+
+// Next returns the next row as a JSON object, valid until the next call, and io.EOF behind
+// the last one. rejected says what no document can have.
+func (f *ParquetFile) Next(ctx context.Context) (doc []byte, rejected *RejectedRow, err error) {
+	if f.rows == nil {
+		if err := f.readFrom(ctx, f.next); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !f.rows.Next() {
+		if err := f.rows.Err(); err != nil {
+			return nil, nil, f.explain(err)
+		}
+		if f.next < f.count {
+			return nil, nil, fmt.Errorf("%s has %d rows, and %d could be read", f.name, f.count, f.next)
+		}
+		return nil, nil, io.EOF
+	}
+	f.next++
+	return f.encode(f.rows.Row())
+}
+
+func (f *ParquetFile) readFrom(ctx context.Context, first int64) (err error) {
+	list := []string{"1"} // of a file without columns
+	for _, c := range f.columns {
+		list = append(list, c.sql)
+	}
+	sql := fmt.Sprintf("SELECT %s FROM %s OFFSET %d", strings.Join(list[min(1, len(f.columns)):], ", "), f.source(), first)
+	f.rows, err = f.worker.Read(ctx, sql)
+	return f.explain(err)
+}
+
+// encode makes a document of a row, without nulls.
+func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow, err error) {
+	doc = append(f.doc[:0], '{')
+	for i, c := range f.columns {
+		if row[i] == nil {
+			continue
+		}
+		if bad := unencodable(row[i]); bad != "" && rejected == nil {
+			rejected = &RejectedRow{Column: c.Name, Reason: "it has " + bad + ", which no JSON number is"}
+		}
+		members, isRest := restMembers(c.Name, row[i])
+		if isRest && members == "" {
+			continue
+		}
+		if len(doc) > 1 {
+			doc = append(doc, ',')
+		}
+		if isRest {
+			doc = append(doc, members...)
+			continue
+		}
+		doc = append(appendString(doc, c.Name), ':')
+		doc = appendJSON(doc, row[i])
+	}
+	f.doc = append(doc, '}')
+	if bytes.IndexByte(f.doc, '\n') >= 0 { // between the values of a JSON column: documents are lines
+		var compact bytes.Buffer
+		if json.Compact(&compact, f.doc) != nil {
+			return []byte("{}"), &RejectedRow{Reason: "a JSON column has no valid JSON"}, nil
+		}
+		f.doc = compact.Bytes()
+	}
+	return f.doc, rejected, nil
+}
+
+// restMembers returns the fields without a column that an export has in the column _rest.
+func restMembers(name string, value any) (members string, ok bool) {
+	text, isJSON := value.(JSON)
+	members, ok = strings.CutPrefix(strings.TrimSpace(string(text)), "{")
+	return strings.TrimSpace(strings.TrimSuffix(members, "}")), ok && isJSON && name == restColumn
+}
+
+// unencodable returns what JSON has no number for in a value.
+func unencodable(value any) string {
+	number := 0.0
+	switch value := value.(type) {
+	case float64:
+		number = value
+	case float32:
+		number = float64(value)
+	case []any:
+		for _, item := range value {
+			if bad := unencodable(item); bad != "" {
+				return bad
+			}
+		}
+	case Struct:
+		for _, field := range value {
+			if bad := unencodable(field.Value); bad != "" {
+				return bad
+			}
+		}
+	}
+	switch {
+	case math.IsNaN(number):
+		return "NaN"
+	case math.IsInf(number, 0):
+		return "infinity"
+	}
+	return ""
+}
+
+func (f *ParquetFile) closeRows() {
+	if f.rows != nil {
+		_ = f.rows.Close() // nothing is wanted of them any more
+		f.rows = nil
+	}
+}
+
+// Close ends the process that reads the file.
+func (f *ParquetFile) Close() error {
+	f.closeRows()
+	if f.worker != nil {
+		_ = f.worker.Close()
+	}
+	if f.folder == "" {
+		return nil
+	}
+	return os.RemoveAll(f.folder)
+}

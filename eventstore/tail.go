@@ -1,0 +1,234 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+const (
+	// tailInterval is how long a tail waits after it has shown all rows, so that one
+	// query shows those of several appends.
+	tailInterval = 100 * time.Millisecond
+	// tailFiles is how many sealed files of the log a reader keeps that is too slow.
+	tailFiles = 4
+	// storedRowsMax and storedBytesMax bound the rows that a tail begins with.
+	storedRowsMax  = 10_000
+	storedBytesMax = 16 << 20
+)
+
+// tailHold is how long a reader that takes no rows keeps sealed files of the log. A test
+// shortens it.
+var tailHold = 10 * time.Second
+
+// A TailRequest says which rows Tail returns.
+type TailRequest struct {
+	Table string
+	Where string // predicate in SQL over the table's columns; "" is true
+	// Since is the least event time of rows that the table has already and that come
+	// first, at most the newest 10,000 of them. Zero is none.
+	Since time.Time
+}
+
+// A TailBatch is rows of a Tail.
+type TailBatch struct {
+	Columns []ColumnInfo
+	Count   int
+	Rows    []byte // a JSON object for each row, and a line feed behind it
+	// Skipped says that rows before these were left out: the reader was too slow, or there
+	// were too many.
+	Skipped bool
+}
+
+// Tail calls emit with the rows that are appended to a table from now on, in the order in
+// which they are appended, until ctx ends or the store is closed, which is no error. It calls
+// emit once without rows when it has begun. The rows of one batch fit into memory.
+//
+// An emit that takes long holds nothing up but this tail. Files of the log that are sealed
+// meanwhile stay for it, but only a few and only for a while; then rows are left out, and the
+// next batch says so.
+func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) error) error {
+	t := s.tableNamed(q.Table)
+	if t == nil {
+		return unknownTable(q.Table)
+	}
+	if q.Where != "" {
+		if err := s.worker.CheckPredicate(ctx, s.current().Version, t.id, q.Where); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := s.untilClosed(ctx)
+	defer cancel()
+	f := &tail{store: s, table: t, where: q.Where, emit: emit, held: s.snapshot()}
+	defer func() { f.held.release() }()
+	f.next = f.held.end()
+	err := f.begin(ctx, q.Since)
+	for err == nil {
+		changed := s.log.Changed()
+		if err = f.poll(ctx); err == nil && !f.behind {
+			err = waitForRows(ctx, changed)
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// unknownTable returns the error of a name that no table has.
+func unknownTable(name string) error {
+	return configError("SHOW TABLES lists the tables", "there is no table %s", name)
+}
+
+// quoteName makes an identifier of SQL of any name.
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// waitForRows waits until something is appended, and then for more.
+func waitForRows(ctx context.Context, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(tailInterval):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end returns the position behind the rows of a snapshot.
+func (s *snapshot) end() manifest.Position {
+	if len(s.ends) == 0 {
+		return manifest.Position{File: s.manifest.LogStart, Offset: wal.FirstFrame}
+	}
+	last := s.ends[len(s.ends)-1]
+	return manifest.Position{File: last.Number, Offset: last.End}
+}
+
+// A tail follows a table.
+type tail struct {
+	store  *Store
+	table  *Table
+	where  string
+	emit   func(*TailBatch) error
+	next   manifest.Position // of the first frame that has not been shown
+	held   snapshot          // keeps the file of next
+	lost   bool              // held has been released
+	behind bool              // the log had more rows at the last poll
+}
+
+// begin shows rows that the table has already, from an event time on.
+func (f *tail) begin(ctx context.Context, since time.Time) error {
+	b := &TailBatch{}
+	for _, one := range tablesOf(f.held.manifest) {
+		if one.Name == f.table.name {
+			b.Columns = one.Columns
+		}
+	}
+	if err := f.send(b); err != nil || since.IsZero() {
+		return err
+	}
+	b, err := f.readStored(ctx, since)
+	if err != nil || b.Count == 0 {
+		return err
+	}
+	return f.send(b)
+}
+
+// readStored reads the newest rows of a snapshot.
+func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, error) {
+	column := f.held.manifest.TableByID(f.table.id).Time
+	if column == "" {
+		return nil, configError("leave out the time to begin at", "table %s has no time column", f.table.name)
+	}
+	sql := fmt.Sprintf("SELECT * FROM %s WHERE %s >= $since", quoteName(f.table.name), quoteName(column))
+	if f.where != "" {
+		sql += " AND (" + f.where + "\n)"
+	}
+	sql += fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", quoteName(column), storedRowsMax)
+	rows, err := f.store.worker.Query(ctx, sqlworker.Query{
+		Version: f.held.manifest.Version, Ends: f.held.ends, SQL: sql, Params: []Param{{Name: "since", Value: since}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	b := &TailBatch{Columns: rows.Columns()}
+	var lines [][]byte // newest first
+	for size := 0; size < storedBytesMax && rows.Next(); {
+		lines = append(lines, append(appendObject(nil, b.Columns, rows.Row()), '\n'))
+		size += len(lines[len(lines)-1])
+		b.Skipped = len(lines) == storedRowsMax || size >= storedBytesMax
+	}
+	b.Count = len(lines)
+	slices.Reverse(lines)
+	b.Rows = slices.Concat(lines...)
+	return b, rows.Err()
+}
+
+// poll shows the next rows of the log.
+func (f *tail) poll(ctx context.Context) error {
+	now := f.store.snapshot()
+	b := &TailBatch{}
+	if start := now.manifest.LogStart; f.next.File < start && (f.lost || start-f.next.File > tailFiles) {
+		f.next = manifest.Position{File: start, Offset: wal.FirstFrame}
+		b.Skipped = true
+	}
+	if err := f.read(ctx, &now, b); err != nil {
+		now.release()
+		return err
+	}
+	f.behind = f.next != now.end()
+	if f.lost || f.next.File >= now.manifest.LogStart {
+		f.held.release()
+		f.held, f.lost = now, false
+	} else {
+		now.release()
+	}
+	if b.Count == 0 && !b.Skipped {
+		return nil
+	}
+	return f.send(b)
+}
+
+// read reads rows of a snapshot from next on, and moves next behind them.
+func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
+	rows, err := f.store.worker.Tail(ctx, sqlworker.Tail{
+		Version: now.manifest.Version, Ends: now.ends, Table: f.table.id, From: f.next, Where: f.where,
+	})
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	b.Columns = rows.Columns()
+	for rows.Next() {
+		b.Rows = append(appendObject(b.Rows, b.Columns, rows.Row()), '\n')
+		b.Count++
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	f.next = rows.Position()
+	return nil
+}
+
+// send calls emit. If that takes long, no file is kept for this tail any more.
+func (f *tail) send(b *TailBatch) error {
+	timer := time.AfterFunc(tailHold, f.held.release)
+	defer func() { f.lost = f.lost || !timer.Stop() }()
+	return f.emit(b)
+}

@@ -1,0 +1,220 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// A follower collects what a tail shows.
+type follower struct {
+	mu      sync.Mutex
+	ids     []int
+	skipped int
+	begun   chan struct{}
+	ended   chan error
+	cancel  context.CancelFunc
+	block   chan struct{} // is read before each batch of rows, unless it is nil
+	blocked atomic.Bool   // it has been waited for
+}
+
+func follow(t *testing.T, s *Store, q TailRequest, block chan struct{}) *follower {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &follower{begun: make(chan struct{}), ended: make(chan error, 1), cancel: cancel, block: block}
+	q.Table = "events"
+	first := true
+	go func() {
+		f.ended <- s.Tail(ctx, q, func(b *TailBatch) error {
+			if first {
+				first = false
+				close(f.begun)
+				return nil
+			}
+			if f.block != nil {
+				f.blocked.Store(true)
+				<-f.block
+			}
+			f.add(t, b)
+			return nil
+		})
+	}()
+	select {
+	case <-f.begun:
+	case err := <-f.ended:
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *follower) add(t *testing.T, b *TailBatch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b.Skipped {
+		f.skipped++
+	}
+	n := 0
+	for line := range strings.Lines(string(b.Rows)) {
+		var row struct{ ID int }
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		f.ids = append(f.ids, row.ID)
+		n++
+	}
+	if n != b.Count {
+		t.Errorf("a batch of %d rows says %d", n, b.Count)
+	}
+}
+
+func (f *follower) seen() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.ids)
+}
+
+// wait waits until a row has been shown, and returns all.
+func (f *follower) wait(t *testing.T, s *Store, id int) []int {
+	t.Helper()
+	waitUntil(t, s, func() bool { return slices.Contains(f.seen(), id) })
+	return f.seen()
+}
+
+func idsFrom(first, n, step int) (ids []int) {
+	for i := range n {
+		ids = append(ids, first+i*step)
+	}
+	return ids
+}
+
+// TestTail follows a table while files of the log are sealed and its schema changes: each row
+// is shown once, in order.
+func TestTail(t *testing.T) {
+	s := openWork(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	doc := func(id int) string {
+		return fmt.Sprintf(`{"time":"2026-11-%02dT00:00:00Z","id":%d,"c%d":%d,"text":%q}`, 1+id%3, id, id/700, id, strings.Repeat("x", 200))
+	}
+	appendRows := func(first, n int) {
+		var docs []string
+		for id := first; id < first+n; id++ {
+			docs = append(docs, doc(id))
+		}
+		appendDocs(t, p, uint64(first), docs...)
+	}
+	appendRows(0, 50)
+	all, odd := follow(t, s, TailRequest{}, nil), follow(t, s, TailRequest{Where: "id % 2 = 1"}, nil)
+	const end = 5_000
+	for id := 50; id < end; id += 50 {
+		appendRows(id, 50)
+		if id%1000 == 0 {
+			seal(t, s)
+		}
+	}
+	if got, want := all.wait(t, s, end-1), idsFrom(50, end-50, 1); !slices.Equal(got, want) {
+		t.Errorf("shown are %d rows from %d to %d, not %d", len(got), got[0], got[len(got)-1], len(want))
+	}
+	if got, want := odd.wait(t, s, end-1), idsFrom(51, (end-50)/2, 2); !slices.Equal(got, want) {
+		t.Errorf("shown with a condition are %d rows, not %d", len(got), len(want))
+	}
+	if all.skipped+odd.skipped > 0 {
+		t.Error("rows were skipped")
+	}
+	if sealedFiles(s) < 3 {
+		t.Errorf("%d files were sealed: the test proves little", sealedFiles(s))
+	}
+	odd.cancel()
+	if err := <-odd.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a canceled tail: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-all.ended; err != nil {
+		t.Errorf("the store is closed: %v", err)
+	}
+}
+
+// TestTailSince begins with the stored rows from a time on, in files and in the log.
+func TestTailSince(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	appendDocs(t, p, 0, `{"time":"2026-11-01T00:00:00Z","id":0}`, `{"time":"2026-11-03T00:00:00Z","id":2}`)
+	seal(t, s)
+	appendDocs(t, p, 2, `{"time":"2026-11-02T00:00:00Z","id":1}`, `{"time":"2026-11-04T00:00:00Z","id":3}`)
+	f := follow(t, s, TailRequest{Since: time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC), Where: "id < 5"}, nil)
+	appendDocs(t, p, 4, `{"time":"2026-10-01T00:00:00Z","id":4}`, `{"time":"2026-10-01T00:00:00Z","id":5}`)
+	if got := f.wait(t, s, 4); !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("shown are %v", got)
+	}
+}
+
+// TestTailRefuses names what cannot be followed.
+func TestTailRefuses(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	openTable(t, s, TableConfig{})
+	for want, q := range map[string]TailRequest{
+		"no table nothing":   {Table: "nothing"},
+		"syntax error":       {Table: "events", Where: "FROM"},
+		"not BOOLEAN":        {Table: "events", Where: "1"},
+		"has no time column": {Table: "events", Since: time.Now()},
+		"one expression":     {Table: "events", Where: "true UNION SELECT 1"},
+	} {
+		err := s.Tail(t.Context(), q, func(*TailBatch) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+// TestTailThatStalls follows with a reader that takes nothing. It holds no append up and keeps
+// no file for ever, and is told that rows were skipped.
+func TestTailThatStalls(t *testing.T) {
+	for name, hold := range map[string]time.Duration{"for a while": 20 * time.Millisecond, "for many files": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			defer func(before time.Duration) { tailHold = before }(tailHold)
+			tailHold = hold
+			s := openWork(t, t.TempDir())
+			p := take(t, openTable(t, s, TableConfig{}))
+			block := make(chan struct{})
+			f := follow(t, s, TailRequest{}, block)
+			appendDocs(t, p, 0, `{"id":0}`)
+			waitUntil(t, s, f.blocked.Load)
+			for id := 1; id <= tailFiles+2; id++ {
+				appendDocs(t, p, uint64(id), fmt.Sprintf(`{"id":%d}`, id))
+				seal(t, s)
+			}
+			if hold < time.Minute { // the reader is stalled still
+				waitUntil(t, s, func() bool {
+					_, err := os.Stat(wal.Path(manifest.LogFolder(s.folder), 1))
+					return errors.Is(err, os.ErrNotExist)
+				})
+			}
+			close(block)
+			appendDocs(t, p, 100, `{"id":100}`)
+			got := f.wait(t, s, 100)
+			if !slices.Equal(got, []int{0, 100}) || f.skipped != 1 {
+				t.Errorf("shown are %v, skipped %d times", got, f.skipped)
+			}
+			waitUntil(t, s, func() bool {
+				_, err := os.Stat(wal.Path(manifest.LogFolder(s.folder), 1))
+				return errors.Is(err, os.ErrNotExist)
+			})
+			f.cancel()
+			<-f.ended
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -253,24 +254,27 @@ func TestParseBloom(t *testing.T) {
 		size int
 		want int // filters
 	}{
-		{`{"Columns":[{"ID":2,"Bytes":32},{"ID":3,"Bytes":64}]}`, 96, 2},
-		{`{"Columns":[{"ID":2,"Bytes":32},{"ID":3,"Bytes":64}]}`, 95, -1},
-		{`{"Columns":[{"ID":2,"Bytes":0}]}`, 96, -1},
-		{`{"Columns":[{"ID":2,"Bytes":-32}]}`, 96, -1},
-		{`{"Columns":[{"ID":2,"Bytes":33}]}`, 96, -1},
-		{`{"Columns":[{"ID":2,"Bytes":16}]}`, 96, -1},
-		{`{"Columns":[{"ID":2,"Bytes":128}]}`, 96, -1},
-		{`{"Columns":`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32]},{"ID":3,"Bytes":[64]}]}`, 96, 2},
+		{`{"Groups":[7,8],"Columns":[{"ID":2,"Bytes":[32,64]}]}`, 96, 1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32]},{"ID":3,"Bytes":[64]}]}`, 95, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32,32]}]}`, 96, -1},
+		{`{"Groups":[7,8],"Columns":[{"ID":2,"Bytes":[32]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[0]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[-32]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[33]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[16]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[128]}]}`, 96, -1},
+		{`{"Groups":`, 96, -1},
 		{`{}`, 0, 0},
 	} {
 		content := append([]byte(test.head+"\n"), make([]byte, test.size)...)
 		whole := append(fmt.Appendf(nil, bloomLine, crc32.Checksum(content, castagnoli)), content...)
-		filters, err := parseBloom(whole)
+		_, filters, err := parseBloom(whole)
 		if (err != nil) != (test.want < 0) || err == nil && len(filters) != test.want {
 			t.Errorf("%s and %d bytes: %d filters, %v", test.head, test.size, len(filters), err)
 		}
 		for _, wrong := range [][]byte{nil, whole[1:], append([]byte("x"), whole...)} {
-			if _, err := parseBloom(wrong); err == nil {
+			if _, _, err := parseBloom(wrong); err == nil {
 				t.Errorf("%.40q was read", wrong)
 			}
 		}
@@ -290,5 +294,27 @@ func TestBoundsOfParameters(t *testing.T) {
 	got := c.findBounds(s, table, []Param{{Value: testDay}, {Value: "a"}, {Value: testDay.Add(time.Hour)}, {Value: int64(7)}})
 	if got.min != testDay.UnixMicro() || got.max != testDay.Add(time.Hour).UnixMicro()+1 || fmt.Sprint(got.equal) != "map[event:[a] id:[7]]" {
 		t.Errorf("got %d to %d, %v", got.min, got.max, got.equal)
+	}
+}
+
+// TestParquetIsGuarded asks for a Parquet file of what may not be read, or cannot be: that costs
+// the query, not the worker.
+func TestParquetIsGuarded(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.want(`SELECT 1`, "1")
+	pid := f.client.queries.process.Pid
+	for _, sql := range []string{`SELECT nothing`, `SELECT * FROM '/etc/passwd'`, `SELECT`, `SELECT 1; SELECT 2`, `SET threads = 1`, `SELECT $1`} {
+		rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Parquet: true})
+		if err == nil {
+			err = rows.WriteStream(io.Discard)
+			rows.Close()
+		}
+		if _, ok := errors.AsType[*QueryError](err); !ok || errors.Is(err, ErrCrashed) {
+			t.Errorf("%s: %v, want a *QueryError", sql, err)
+		}
+	}
+	f.want(`SELECT 1`, "1")
+	if now := f.client.queries.process.Pid; now != pid {
+		t.Error("a query has ended the worker")
 	}
 }

@@ -26,20 +26,21 @@ func main() {
 	seed := flag.Uint64("seed", 1, "the faults to choose")
 	n := flag.Int("n", 100, "how many faults to put in")
 	only := flag.String("only", "", "only files whose path begins with this")
+	skip := flag.String("skip", "", "no files whose path begins with one of these, with commas between")
 	users := flag.Int("users", 4, "how many packages that import the faulty one are tested after it")
 	timeout := flag.Duration("timeout", 3*time.Minute, "a package whose tests take longer has noticed the fault")
 	list := flag.Bool("list", false, "print the faults, do not run tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *seed, *n, *only, *users, *timeout, *list); err != nil {
+	if err := run(ctx, *seed, *n, *only, *skip, *users, *timeout, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, seed uint64, n int, only string, users int, timeout time.Duration, list bool) error {
-	faults, err := findFaults(".", only)
+func run(ctx context.Context, seed uint64, n int, only, skip string, users int, timeout time.Duration, list bool) error {
+	faults, err := findFaults(".", only, skip)
 	if err != nil {
 		return err
 	}
@@ -117,14 +118,14 @@ func choose(faults []fault, random *rand.Rand) {
 }
 
 // findFaults lists all places of top where a fault can be put in: product code, not tests.
-func findFaults(top, only string) ([]fault, error) {
+func findFaults(top, only, skip string) ([]fault, error) {
 	files, err := trackedFiles(top)
 	if err != nil {
 		return nil, err
 	}
 	var faults []fault
 	for _, path := range files {
-		if !strings.HasPrefix(path, only) || !isProductCode(path) {
+		if !strings.HasPrefix(path, only) || !isProductCode(path) || hasPrefix(path, skip) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(top, path))
@@ -143,6 +144,16 @@ func findFaults(top, only string) ([]fault, error) {
 		}
 	}
 	return faults, nil
+}
+
+// hasPrefix tells whether a path begins with one of several prefixes.
+func hasPrefix(path, prefixes string) bool {
+	for prefix := range strings.SplitSeq(prefixes, ",") {
+		if prefix != "" && strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // isProductCode leaves out tests, suites, benchmarks, examples and tools.

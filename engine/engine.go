@@ -47,6 +47,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/isolate"
 	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/reload"
@@ -118,6 +119,12 @@ type Host struct {
 	DeadLetters *deadletter.Store
 	Query       config.Query
 	Log         *slog.Logger
+	// Status returns what the pipelines do.
+	Status func(context.Context) ([]admin.Status, error)
+	// Stats is what scripts measure.
+	Stats *script.Stats
+	// Recent returns the last records of the log, oldest first.
+	Recent func() []LogRecord
 	// Handle adds a route to the engine's socket, with a pattern as http.ServeMux has
 	// them. It may be called until Start returns.
 	Handle func(pattern string, handler http.Handler)
@@ -130,6 +137,7 @@ type Host struct {
 type Engine struct {
 	opts        Options
 	log         *slog.Logger
+	recent      *recentLog // of log
 	data        string
 	worker      string
 	shared      *shared
@@ -176,7 +184,9 @@ func OpenFile(ctx context.Context, location string, opts Options) (*Engine, erro
 // caller calls Close.
 func Open(ctx context.Context, c *config.Config, opts Options) (*Engine, error) {
 	opts = opts.withDefaults()
-	e := &Engine{opts: opts, log: opts.Log, shared: newShared()}
+	recent := new(recentLog)
+	opts.Log = recent.newLog(opts.Log)
+	e := &Engine{opts: opts, log: opts.Log, recent: recent, shared: newShared()}
 	e.idle = sync.NewCond(&e.mu)
 	e.closing, e.beginClose = context.WithCancel(context.Background())
 	a, err := assemble(ctx, c, opts, e.shared)
@@ -214,6 +224,7 @@ func (e *Engine) open(a *Assembly) error {
 		e.closers = append(e.closers, s)
 		err := s.Start(Host{
 			Data: e.data, DeadLetters: e.deadLetters, Query: e.config.Query, Log: e.log,
+			Status: e.Admin().Status, Stats: e.shared.stats, Recent: e.recent.list,
 			Handle: func(pattern string, h http.Handler) { routes[pattern] = h }, Closing: e.closing.Done(),
 		})
 		if err != nil {
@@ -380,6 +391,9 @@ func (e *Engine) Status() (all []admin.Status) {
 // Admin returns the operations on the engine's dead letters, positions and pauses, which
 // its socket serves to other processes. It must not be used after Close.
 func (e *Engine) Admin() *admin.Admin { return admin.New(e.data, e.deadLetters, e.adminPipelines) }
+
+// Log returns the engine's log, which also keeps what Host.Recent returns.
+func (e *Engine) Log() *slog.Logger { return e.log }
 
 // Config returns the configuration in effect. It must not be changed.
 func (e *Engine) Config() *config.Config {

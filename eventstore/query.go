@@ -112,7 +112,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	running.start()
 	snapshot := s.snapshot()
 	result, err := s.worker.Query(ctx, sqlworker.Query{
-		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: q.SQL, Params: q.Params, External: s.externalTables(q.SQL),
+		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: q.SQL, Params: q.Params, External: s.systemTables(q.SQL),
 		Limits: q.Limits, Parquet: q.Format == FormatParquet,
 	})
 	if err != nil {

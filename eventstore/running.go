@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -73,15 +72,15 @@ func (q *queries) remove(r *runningQuery) {
 
 // A QueryInfo describes a query that runs or waits for others.
 type QueryInfo struct {
-	ID      uint64    `json:"id"`
-	State   string    `json:"state"` // running or waiting
-	Started time.Time `json:"started"`
-	Seconds float64   `json:"seconds"` // since then
-	Rows    int64     `json:"rows"`    // that the client has received; 0 in the formats arrow and parquet
-	Memory  int64     `json:"memory"`  // bytes that it may use
-	Time    float64   `json:"time"`    // seconds that it may take
-	Client  string    `json:"client"`
-	SQL     string    `json:"sql"`
+	ID      uint64    `json:"id" sql:"UBIGINT" doc:"number, for KILL"`
+	State   string    `json:"state" sql:"VARCHAR" doc:"running or waiting"`
+	Started time.Time `json:"started" sql:"TIMESTAMP" doc:"when it was started, or asked if it waits"`
+	Seconds float64   `json:"seconds" sql:"DOUBLE" doc:"since then"`
+	Rows    int64     `json:"rows" sql:"BIGINT" doc:"rows that the client has received; 0 in the formats arrow and parquet"`
+	Memory  int64     `json:"memory" sql:"BIGINT" doc:"bytes that it may use"`
+	Time    float64   `json:"time" sql:"DOUBLE" doc:"seconds that it may take"`
+	Client  string    `json:"client" sql:"VARCHAR" doc:"who asks"`
+	SQL     string    `json:"sql" sql:"VARCHAR" doc:"the statement"`
 }
 
 // Queries lists the queries that run or wait, the oldest first.
@@ -119,27 +118,6 @@ func (s *Store) Kill(id uint64) bool {
 	return r != nil
 }
 
-// queryColumns are those of SHOW QUERIES and of the table queries.
-func queryColumns() []ColumnInfo {
-	return []ColumnInfo{
-		{Name: "id", Type: "UBIGINT"}, {Name: "state", Type: "VARCHAR"}, {Name: "started", Type: "TIMESTAMP"}, {Name: "seconds", Type: "DOUBLE"},
-		{Name: "rows", Type: "BIGINT"}, {Name: "memory", Type: "BIGINT"}, {Name: "time", Type: "DOUBLE"}, {Name: "client", Type: "VARCHAR"}, {Name: "sql", Type: "VARCHAR"},
-	}
-}
-
-// queriesExternal is the table of queries.
-func (s *Store) queriesExternal() ExternalTable {
-	return ExternalTable{Name: queriesTable, Columns: queryColumns(), Rows: func() iter.Seq2[any, error] {
-		return func(yield func(any, error) bool) {
-			for _, q := range s.Queries() {
-				if !yield(q, nil) {
-					return
-				}
-			}
-		}
-	}}
-}
-
 // executeControl answers a statement about queries. It takes no slot and no worker, so
 // that it is answered when queries have them all. It returns nil for any other statement.
 func (s *Store) executeControl(q Statement) (*Rows, error) {
@@ -152,7 +130,10 @@ func (s *Store) executeControl(q Statement) (*Rows, error) {
 		}
 		rows = &memoryRows{columns: []ColumnInfo{{Name: "killed", Type: "UBIGINT"}}, rows: [][]any{{id}}}
 	case showQueries.MatchString(q.SQL):
-		rows = &memoryRows{columns: queryColumns()}
+		rows = &memoryRows{}
+		for _, c := range SystemColumns(QueryInfo{}) {
+			rows.columns = append(rows.columns, c.ColumnInfo)
+		}
 		for _, i := range s.Queries() {
 			rows.rows = append(rows.rows, []any{i.ID, i.State, i.Started, i.Seconds, i.Rows, i.Memory, i.Time, i.Client, i.SQL})
 		}

@@ -90,7 +90,7 @@ func (s *Store) addLog(snapshot snapshot, tables map[uint32]*TableStats) error {
 		if end.Number < snapshot.manifest.LogStart {
 			continue
 		}
-		if err := readLogFile(manifest.LogFolder(s.folder), end, func(e *wal.Entry) {
+		if err := readLogFile(manifest.LogFolder(s.folder), end, func(e *wal.Entry, _ int64) {
 			t := tables[e.Table]
 			if t == nil || e.Kind != wal.Rows || e.Columns == nil || e.Columns.Rows == 0 {
 				return
@@ -106,9 +106,9 @@ func (s *Store) addLog(snapshot snapshot, tables map[uint32]*TableStats) error {
 	return nil
 }
 
-// readLogFile calls each for the entries of a file of the log. An entry is valid during the
-// call.
-func readLogFile(folder string, end wal.FileEnd, each func(*wal.Entry)) error {
+// readLogFile calls each for the entries of a file of the log, with the bytes of its frame. An
+// entry is valid during the call.
+func readLogFile(folder string, end wal.FileEnd, each func(e *wal.Entry, size int64)) error {
 	r, err := wal.OpenReader(folder, end.Number)
 	if errors.Is(err, fs.ErrNotExist) && len(end.Damaged) > 0 {
 		return nil
@@ -126,7 +126,7 @@ func readLogFile(folder string, end wal.FileEnd, each func(*wal.Entry)) error {
 			if err != nil {
 				return err
 			}
-			each(e)
+			each(e, r.FrameSize())
 		}
 		r.SeekTo(damaged.End)
 	}

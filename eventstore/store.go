@@ -44,8 +44,8 @@ type Options struct {
 	Queries int   // that may run at the same time; default 16
 	// QueryTime bounds a query, until its Rows are closed; default 30 s.
 	QueryTime time.Duration
-	External  []ExternalTable
-	Log       *slog.Logger // of what maintenance cannot do; default none
+	System    []SystemTable // beside those that every store has
+	Log       *slog.Logger  // of what maintenance cannot do; default none
 
 	// A segment is what arrives until a file of the log has SegmentBytes, 64 MiB by
 	// default, or its first row SegmentAge, 10 minutes by default.

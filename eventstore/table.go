@@ -159,6 +159,7 @@ func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 		s.setTable(name, nil)
 		return nil, err
 	}
+	s.warnIfHidden(name)
 	return t, nil
 }
 

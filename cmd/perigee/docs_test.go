@@ -141,6 +141,27 @@ func anchorsOf(t *testing.T, page string) (anchors []string) {
 	return anchors
 }
 
+// TestSystemTablesPage holds the reference of system tables to the code.
+func TestSystemTablesPage(t *testing.T) {
+	if eventsql.SystemTables() == nil {
+		t.Skip("the event store needs cgo")
+	}
+	page, err := os.ReadFile("../../docs/reference/system-tables.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, table := range eventsql.SystemTables() {
+		fmt.Fprintf(&want, "\n## %s\n\n%s\n\n| column | type | meaning |\n|---|---|---|\n", table.Name, table.Doc)
+		for _, c := range table.Columns {
+			fmt.Fprintf(&want, "| `%s` | %s | %s |\n", c.Name, c.Type, c.Doc)
+		}
+	}
+	if !strings.HasSuffix(string(page), want.String()) {
+		t.Errorf("docs/reference/system-tables.md must end with:\n%s", want.String())
+	}
+}
+
 // TestSQLPage holds the reference of SQL to the code.
 func TestSQLPage(t *testing.T) {
 	if eventsql.Functions() == nil {

@@ -14,12 +14,12 @@ import (
 )
 
 type listCommand struct {
-	What string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics or functions (of SQL), or the name of one kind; all of them when left out."`
+	What string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind; all of them when left out."`
 }
 
 func (listCommand) Help() string {
 	return `Lists what is linked into this binary, with the type and the meaning of every setting, and the metrics
-at /metrics, and the functions that queries may call.
+at /metrics, and the functions and the system tables that queries may use.
 
 Examples:
   perigee list
@@ -69,6 +69,14 @@ func (l *listCommand) Run(c *console) error {
 			fmt.Fprintf(c.out, "%s in SQL: %s\n", g.Name, strings.Join(g.Names, " "))
 		}
 	}
+	if wanted("system-tables", "system-tables") {
+		for _, t := range eventsql.SystemTables() {
+			fmt.Fprintf(c.out, "system table %s: %s\n", t.Name, t.Doc)
+			for _, column := range t.Columns {
+				fmt.Fprintf(c.out, "  %-17s  %s: %s\n", column.Name, column.Type, column.Doc)
+			}
+		}
+	}
 	if !found {
 		return l.unknown(kinds)
 	}
@@ -76,7 +84,7 @@ func (l *listCommand) Run(c *console) error {
 }
 
 func (l *listCommand) unknown(kinds engine.Kinds) error {
-	known := []string{"sources", "sinks", "tables", "languages", "metrics", "functions"}
+	known := []string{"sources", "sinks", "tables", "languages", "metrics", "functions", "system-tables"}
 	for _, k := range kinds.Sources {
 		known = append(known, k.Name)
 	}

@@ -56,6 +56,7 @@ func (r *runCommand) Run(c *console) error {
 	if err != nil {
 		return err
 	}
+	options.Log = e.Log()
 	if usesLua(e.Config()) {
 		logLua(options.Log)
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -62,9 +61,6 @@ func Macros() []Macro {
 // folderName is the event store's folder in the data folder.
 const folderName = "events"
 
-// deadLettersTable is the name of the dead letters in SQL.
-const deadLettersTable = "dead_letters"
-
 // A Store is the event store of one engine. It opens its files when they are first
 // needed: an engine that does not use them does not pay for them. A Store is safe for
 // concurrent use.
@@ -72,6 +68,7 @@ type Store struct {
 	mu          sync.Mutex
 	folder      string            // empty until it is known
 	deadLetters *deadletter.Store // nil until there are some
+	host        *engine.Host      // nil without a running engine
 	tables      []config.Table    // that are declared
 	log         *slog.Logger      // nil before Start
 	opened      *eventstore.Store
@@ -103,7 +100,7 @@ func (s *Store) setData(data string) {
 // Start implements engine.Service: it answers queries on the engine's socket.
 func (s *Store) Start(h engine.Host) error {
 	s.setData(h.Data)
-	s.deadLetters, s.log, s.query, s.closing = h.DeadLetters, h.Log, h.Query, h.Closing
+	s.host, s.deadLetters, s.log, s.query, s.closing = &h, h.DeadLetters, h.Log, h.Query, h.Closing
 	h.Handle("POST /query", s.handler(eventstore.Limits{}))
 	s.handleOperations(h.Handle)
 	if h.Query.Listen == "" {
@@ -154,9 +151,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 
 func (s *Store) options() (o eventstore.Options) {
 	o.Log, o.Memory, o.QueryTime = s.log, int64(s.query.Memory), s.query.Time
-	if s.deadLetters != nil {
-		o.External = []eventstore.ExternalTable{{Name: deadLettersTable, Columns: deadLetterColumns(), Rows: deadLetterRows(s.deadLetters)}}
-	}
+	o.System = s.systemTables()
 	return o
 }
 
@@ -170,10 +165,10 @@ func (s *Store) openExisting() (*eventstore.Store, error) {
 }
 
 // openFor opens the store for a query. Where there is no event store, an empty one can
-// still answer queries about dead letters.
+// still answer queries about system tables.
 func (s *Store) openFor(sql string) (store *eventstore.Store, release func() error, err error) {
 	_, absent := os.Stat(s.folder)
-	if absent == nil || s.deadLetters == nil || !strings.Contains(strings.ToLower(sql), deadLettersTable) {
+	if absent == nil || s.deadLetters == nil || !s.readsSystemTable(sql) {
 		store, err = s.openExisting()
 		return store, func() error { return nil }, err
 	}
@@ -327,32 +322,4 @@ func ReadIDs(ctx context.Context, data, table, column string, each func(id uint6
 		}
 		return rows.Err()
 	})
-}
-
-// deadLetterColumns have the names of a dead letter's keys in JSON. In the column
-// original, replacement characters stand for bytes that are not UTF-8.
-func deadLetterColumns() (columns []eventstore.ColumnInfo) {
-	for _, column := range []string{
-		"id VARCHAR", "pipeline VARCHAR", "partition VARCHAR", "position UBIGINT", "sink VARCHAR", "number UINTEGER",
-		"stage VARCHAR", "error VARCHAR", "traceback VARCHAR", "script VARCHAR", "first TIMESTAMP", "time TIMESTAMP",
-		"retried INTEGER", "uncommitted BOOLEAN", "original VARCHAR",
-	} {
-		name, kind, _ := strings.Cut(column, " ")
-		columns = append(columns, eventstore.ColumnInfo{Name: name, Type: kind})
-	}
-	return columns
-}
-
-func deadLetterRows(store *deadletter.Store) func() iter.Seq2[any, error] {
-	return func() iter.Seq2[any, error] {
-		return func(yield func(any, error) bool) {
-			for l, err := range store.List(deadletter.Filter{}) {
-				row := admin.NewDeadLetter(l)
-				row.Original = string(l.Original)
-				if !yield(row, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
 }

@@ -60,6 +60,9 @@ func ReadIDs(context.Context, string, string, string, func(uint64)) error { retu
 // Macros returns none.
 func Macros() []Macro { return nil }
 
+// SystemTables returns none.
+func SystemTables() []SystemTable { return nil }
+
 // Functions returns the functions that queries may call.
 func Functions() []FunctionGroup { return nil }
 

@@ -8,6 +8,16 @@ type FunctionGroup struct {
 	Names []string
 }
 
+// A SystemTable is a table of SQL whose rows are not stored.
+type SystemTable struct {
+	Name    string // as perigee.log
+	Doc     string
+	Columns []SystemColumn
+}
+
+// A SystemColumn is a column of a system table.
+type SystemColumn struct{ Name, Type, Doc string }
+
 // A Table describes a table of the event store.
 type Table struct {
 	Name      string     `json:"table"`

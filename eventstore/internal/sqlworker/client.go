@@ -107,7 +107,7 @@ type Query struct {
 	Parquet  bool // the rows are a Parquet file, for Rows.WriteStream
 }
 
-// An External table is one whose rows are not in the store.
+// An External table is one whose rows are not in the store. It is in the schema SystemSchema.
 type External struct {
 	Name    string
 	Columns []Column
@@ -186,6 +186,9 @@ func sendExternal(w *messageWriter, tables []External) error {
 		var rows []byte
 		for row, err := range t.Rows {
 			text, failed := json.Marshal(row)
+			if explained, ok := errors.AsType[*QueryError](err); ok {
+				return explained
+			}
 			if err = cmp.Or(err, failed); err != nil {
 				return fmt.Errorf("eventstore: copy %s for the query: %w", t.Name, err)
 			}

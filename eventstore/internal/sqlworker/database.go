@@ -80,6 +80,7 @@ type databases struct {
 // arithmetic of dates be.
 const lockdownSQL = `
 ATTACH ':memory:' AS events;
+CREATE SCHEMA events.` + SystemSchema + `;
 SET GLOBAL TimeZone = 'UTC';
 SET GLOBAL parquet_metadata_cache = true;
 SET GLOBAL enable_external_file_cache = false;
@@ -128,7 +129,7 @@ func (d *databases) open(memory int64, temp string) (*database, error) {
 		if d.settings.File != "" {
 			file = literal(d.settings.File)
 		}
-		if err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + "USE events;"); err == nil {
+		if err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + "SET search_path = 'events.main,events." + SystemSchema + "';"); err == nil {
 			err = registerScans(one.conn.c)
 		}
 	}

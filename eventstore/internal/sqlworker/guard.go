@@ -41,7 +41,7 @@ func errNotListed(name string) error {
 // A statement is one statement that only reads, by its syntax.
 type statement struct {
 	tree   map[string]any
-	tables []string // names of tables that it reads, in lower case; those of WITH among them
+	tables []string // names of tables that it reads, in lower case; those of WITH among them, and perigee.NAME
 	system bool     // it reads the catalog
 
 	explained bool // it is explained and not run
@@ -84,8 +84,12 @@ func (c *conn) parse(sql string) (*statement, error) {
 	return s, s.checkTables(s.tree)
 }
 
+// SystemSchema is the schema of the external tables. A name without a schema means a table of
+// the store first, and then one of these.
+const SystemSchema = "perigee"
+
 // schemas are those that a query may name.
-var schemas = []string{"", "main", "temp", "information_schema", "pg_catalog"}
+var schemas = []string{"", "main", "temp", SystemSchema, "information_schema", "pg_catalog"}
 
 // catalogs are those that a query may name.
 var catalogs = []string{"", "events", "temp", "system"}
@@ -125,6 +129,10 @@ func (s *statement) addTable(n syntaxNode, name string) error {
 	if !slices.Contains(schemas, schema) && !(catalog == "" && slices.Contains(catalogs, schema)) || !slices.Contains(catalogs, catalog) || strings.ContainsAny(name, "./\\*?:[") {
 		return &QueryError{Message: "Table with name " + name + " does not exist!", Hint: "queries read the tables that SHOW TABLES lists, and no files"}
 	}
+	if schema == SystemSchema { // a table of the store may have the name without the schema
+		name = SystemSchema + "." + name
+		n["table_name"] = name
+	}
 	s.system = s.system || schema == "information_schema" || schema == "pg_catalog" || strings.HasPrefix(strings.ToLower(name), "duckdb_")
 	s.tables = append(s.tables, strings.ToLower(name))
 	return nil
@@ -135,10 +143,14 @@ func (s *statement) reads(table string) bool {
 	return s.system || slices.Contains(s.tables, strings.ToLower(table))
 }
 
-// readsUnknown reports whether the statement may read a table that m does not have. DuckDB
-// then needs all tables, to suggest one of them.
-func (s *statement) readsUnknown(m *manifest.Manifest) bool {
-	return slices.ContainsFunc(s.tables, func(name string) bool { return m.Table(name) == nil })
+// readsUnknown reports whether the statement may read a table that neither m nor external has.
+// DuckDB then needs all tables, to suggest one of them.
+func (s *statement) readsUnknown(m *manifest.Manifest, external []externalTable) bool {
+	return slices.ContainsFunc(s.tables, func(name string) bool {
+		return m.Table(name) == nil && !slices.ContainsFunc(external, func(e externalTable) bool {
+			return strings.EqualFold(strings.TrimPrefix(name, SystemSchema+"."), e.Name)
+		})
+	})
 }
 
 // A syntaxNode is an object in DuckDB's syntax tree.

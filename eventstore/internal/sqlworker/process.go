@@ -30,10 +30,12 @@ type process struct {
 	exited   chan struct{} // closed when the process has ended
 	state    *os.ProcessState
 
-	mapped int64 // bytes that it had mapped after its first request
+	started time.Time
+	mapped  int64 // bytes that it had mapped after its first request
 
 	// Under client.mu.
 	requests int // under way
+	taken    int // requests since its start
 	most     int // requests that were under way at the same time since there was none
 	idle     *time.Timer
 	retired  bool // gets no more requests
@@ -42,7 +44,7 @@ type process struct {
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(writer bool) (*process, error) {
-	p := &process{client: c, exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File}}
+	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File}}
 	if !writer {
 		p.settings.Memory = max(c.options.Memory-writerMemory, queriesMemoryMin)
 	}
@@ -157,6 +159,7 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 		p.most = 0
 	}
 	p.most = max(p.most, p.requests)
+	p.taken++
 	if p.idle != nil {
 		p.idle.Stop()
 	}
@@ -168,7 +171,7 @@ func (p *process) release() {
 	c := p.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	mapped := mappedBytes(p.process.Pid)
+	mapped := memoryOf(p.process.Pid, "VmData") // private, resident or not
 	if p.mapped == 0 {
 		p.mapped = mapped
 	}
@@ -195,13 +198,13 @@ func (p *process) release() {
 // more requests: allocators keep what they once mapped, and it counts against the limit.
 const retireFrom = memorySlack / 2
 
-// mappedBytes returns the private memory that a process has mapped, resident or not.
-func mappedBytes(pid int) int64 {
+// memoryOf returns the bytes that a field of /proc/PID/status says, or 0.
+func memoryOf(pid int, field string) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(status), "\nVmData:")
+	_, rest, _ := strings.Cut(string(status), "\n"+field+":")
 	text, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	kib, _ := strconv.ParseInt(text, 10, 64)
 	return kib << 10

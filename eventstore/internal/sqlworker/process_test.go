@@ -61,7 +61,7 @@ func TestConfinement(t *testing.T) {
 		}
 		data := strings.Fields(statusOf(t, pid, "limits", "Max data size"))
 		most, err := strconv.ParseInt(data[0], 10, 64)
-		if limit := mappedBytes(pid) + p.settings.Memory + memorySlack; err != nil || most > limit || data[0] != data[1] {
+		if limit := memoryOf(pid, "VmData") + p.settings.Memory + memorySlack; err != nil || most > limit || data[0] != data[1] {
 			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
 		}
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)

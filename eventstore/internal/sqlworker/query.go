@@ -154,7 +154,7 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 	if s.log, err = s.worker.log.open(m.LogStart, q.Ends); err != nil {
 		return last, err
 	}
-	all := parsed.readsUnknown(m)
+	all := parsed.readsUnknown(m, q.External)
 	for _, t := range m.Tables {
 		if !all && !parsed.reads(t.Name) {
 			continue
@@ -369,11 +369,12 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 			columns = append(columns, quote(c.Name)+" "+c.Type)
 		}
 		types = append(types, `}]`...)
-		if err := s.conn.exec("CREATE TEMP TABLE " + quote(t.Name) + " (" + strings.Join(columns, ", ") + ")"); err != nil {
+		name := externalName(t)
+		if err := s.conn.exec("CREATE TABLE " + name + " (" + strings.Join(columns, ", ") + ")"); err != nil {
 			return err
 		}
 		s.external = append(s.external, t)
-		inserts[i] = "INSERT INTO temp." + quote(t.Name) + " BY NAME SELECT unnest(from_json(CAST(? AS JSON), " + literal(string(types)) + "), max_depth := 2)"
+		inserts[i] = "INSERT INTO " + name + " BY NAME SELECT unnest(from_json(CAST(? AS JSON), " + literal(string(types)) + "), max_depth := 2)"
 	}
 	for {
 		index, rows, err := in.nextRows()
@@ -389,10 +390,13 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 	}
 }
 
+// externalName returns the name of an external table in SQL.
+func externalName(t externalTable) string { return "events." + SystemSchema + "." + quote(t.Name) }
+
 // dropExternal drops the tables whose rows the parent has sent.
 func (s *session) dropExternal() error {
 	for _, t := range s.external {
-		if err := s.conn.exec("DROP TABLE temp." + quote(t.Name)); err != nil {
+		if err := s.conn.exec("DROP TABLE " + externalName(t)); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ type Reader struct {
 	header header
 	offset int64 // of the next frame
 	at     int64 // of the entry that was returned
+	size   int64 // of its frame
 	entry  Entry
 }
 
@@ -68,7 +69,7 @@ func (r *Reader) Next(until int64) (*Entry, error) {
 		if err != nil {
 			return nil, r.explain(err)
 		}
-		r.at = r.offset
+		r.at, r.size = r.offset, size
 		r.offset += size
 		if Kind(record[0]) < beginMark {
 			return &r.entry, nil
@@ -90,6 +91,9 @@ func (r *Reader) explain(err error) error {
 
 // Position returns where the entry that Next has returned begins.
 func (r *Reader) Position() Position { return Position{File: r.header.number, Offset: r.at} }
+
+// FrameSize returns the bytes of the frame of the entry that Next has returned.
+func (r *Reader) FrameSize() int64 { return r.size }
 
 // SeekTo makes the entry at an offset the next one. The offset is one that the log has given:
 // of a Position, or the End of a Span.

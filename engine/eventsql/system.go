@@ -1,0 +1,195 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/pipeline/deadletter"
+)
+
+// SystemTables describes the system tables.
+func SystemTables() (all []SystemTable) {
+	for _, t := range append(eventstore.SystemTables(), new(Store).systemTables()...) {
+		described := SystemTable{Name: eventstore.SystemSchema + "." + t.Name, Doc: t.Doc}
+		for _, c := range t.Columns {
+			described.Columns = append(described.Columns, SystemColumn{c.Name, c.Type, c.Doc})
+		}
+		all = append(all, described)
+	}
+	return all
+}
+
+// systemTables are those of the engine.
+func (s *Store) systemTables() []eventstore.SystemTable {
+	return []eventstore.SystemTable{
+		{Name: "pipelines", Columns: eventstore.SystemColumns(pipelineRow{}), Rows: s.rowsOfEngine("pipelines", s.yieldPipelines),
+			Doc: "What each pipeline does, as `perigee status` shows it. Only a running engine has it. Counters begin at 0 when the engine starts."},
+		{Name: "script_stats", Columns: eventstore.SystemColumns(statRow{}), Rows: s.rowsOfEngine("script_stats", s.yieldStats),
+			Doc: "What scripts measure with the module `stats`. Only a running engine has it."},
+		{Name: "log", Columns: eventstore.SystemColumns(logRow{}), Rows: s.rowsOfEngine("log", s.yieldLog),
+			Doc: "The last 1,000 records of the engine's log, with at most 4 KiB of attributes each: what it prints, and warnings and errors in any case. Only a running engine has it."},
+		{Name: "dead_letters", Columns: deadLetterColumns, Rows: s.deadLetterRows,
+			Doc: "The events that could not be processed, as `perigee dlq list` shows them."},
+	}
+}
+
+// readsSystemTable reports whether a statement may read a system table.
+func (s *Store) readsSystemTable(sql string) bool {
+	for _, t := range append(eventstore.SystemTables(), s.systemTables()...) {
+		if eventstore.NamesTable(sql, t.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// rowsOfEngine returns rows that only a running engine has.
+func (s *Store) rowsOfEngine(table string, rows iter.Seq2[any, error]) func() iter.Seq2[any, error] {
+	return func() iter.Seq2[any, error] {
+		if s.host != nil {
+			return rows
+		}
+		return func(yield func(any, error) bool) {
+			yield(nil, &eventstore.QueryError{Message: eventstore.SystemSchema + "." + table + " is what a running engine knows, and none runs in the data folder", Hint: "start one with perigee run"})
+		}
+	}
+}
+
+// A pipelineRow is an admin.Status.
+type pipelineRow struct {
+	Pipeline    string             `json:"pipeline" sql:"VARCHAR" doc:"name"`
+	State       pipeline.State     `json:"state" sql:"VARCHAR" doc:"starting, running, retrying, paused, draining or stopped"`
+	Reason      string             `json:"reason,omitempty" sql:"VARCHAR" doc:"why it is retrying, paused or stopped"`
+	Since       *time.Time         `json:"since,omitempty" sql:"TIMESTAMP" doc:"when it was paused"`
+	WhyEmpty    string             `json:"why_empty,omitempty" sql:"VARCHAR" doc:"why the source has no partition"`
+	Open        int                `json:"open_partitions" sql:"BIGINT" doc:"partitions that it reads"`
+	Held        int                `json:"leased_partitions" sql:"BIGINT" doc:"partitions that this worker has a lease of"`
+	Elsewhere   int                `json:"other_partitions" sql:"BIGINT" doc:"partitions that other workers have"`
+	Worker      string             `json:"worker" sql:"VARCHAR" doc:"name of this worker"`
+	Workers     int                `json:"workers" sql:"BIGINT" doc:"workers alive; 0 if partitions are not shared"`
+	Read        uint64             `json:"read" sql:"UBIGINT" doc:"events read, again or for the first time"`
+	Events      uint64             `json:"events" sql:"UBIGINT" doc:"events committed in every sink"`
+	Dropped     uint64             `json:"dropped" sql:"UBIGINT" doc:"events that the script dropped"`
+	Dead        uint64             `json:"dead" sql:"UBIGINT" doc:"events that became dead letters"`
+	Lag         uint64             `json:"lag" sql:"UBIGINT" doc:"events that wait in the source"`
+	Circuit     bool               `json:"circuit_open" sql:"BOOLEAN" doc:"nothing is read because nothing could be written"`
+	DeadLetters int                `json:"dead_letters" sql:"BIGINT" doc:"dead letters that are stored, of all runs"`
+	Sinks       []admin.SinkStatus `json:"sinks" sql:"JSON" doc:"a list: name, rows, lag and retries of each sink"`
+}
+
+func (s *Store) yieldPipelines(yield func(any, error) bool) {
+	all, err := s.host.Status(context.Background())
+	if err != nil {
+		yield(nil, err)
+		return
+	}
+	for _, status := range all {
+		if !yield(pipelineRow(status), nil) {
+			return
+		}
+	}
+}
+
+// A statRow is a measurement of scripts.
+type statRow struct {
+	Name    string            `json:"name" sql:"VARCHAR" doc:"name that the script uses"`
+	Kind    string            `json:"kind" sql:"VARCHAR" doc:"counter, gauge or histogram"`
+	Labels  map[string]string `json:"labels" sql:"JSON" doc:"an object: value of each label"`
+	Value   number            `json:"value" sql:"DOUBLE" doc:"of a gauge the last value, otherwise the sum"`
+	Count   uint64            `json:"count" sql:"UBIGINT" doc:"values of a histogram"`
+	Buckets map[string]uint64 `json:"buckets,omitempty" sql:"JSON" doc:"an object: for each bound of a histogram, how many values are at most so large"`
+}
+
+// A number encodes as JSON that DuckDB reads as DOUBLE.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsInf(f, 0) || math.IsNaN(f) {
+		return json.Marshal(strconv.FormatFloat(f, 'g', -1, 64))
+	}
+	return json.Marshal(float64(n))
+}
+
+func (s *Store) yieldStats(yield func(any, error) bool) {
+	all, _ := s.host.Stats.Snapshot()
+	for _, stat := range all {
+		row := statRow{Name: stat.Name, Kind: stat.Kind.String(), Labels: map[string]string{}, Value: number(stat.Value), Count: stat.Count}
+		for _, l := range stat.Labels {
+			row.Labels[l.Name] = l.Value
+		}
+		if len(stat.Bounds) > 0 {
+			row.Buckets = map[string]uint64{}
+		}
+		for i, bound := range stat.Bounds {
+			row.Buckets[strconv.FormatFloat(bound, 'g', -1, 64)] = stat.Buckets[i]
+		}
+		if !yield(row, nil) {
+			return
+		}
+	}
+}
+
+// A logRow is a record of the engine's log.
+type logRow struct {
+	Number     uint64          `json:"number" sql:"UBIGINT" doc:"counted since the engine was started"`
+	Time       time.Time       `json:"time" sql:"TIMESTAMP" doc:"when it was written"`
+	Level      string          `json:"level" sql:"VARCHAR" doc:"DEBUG, INFO, WARN or ERROR"`
+	Message    string          `json:"message" sql:"VARCHAR" doc:"what happened"`
+	Attributes json.RawMessage `json:"attributes" sql:"JSON" doc:"an object, such as attributes->>'pipeline'"`
+}
+
+func (s *Store) yieldLog(yield func(any, error) bool) {
+	for _, r := range s.host.Recent() {
+		if !yield(logRow{r.Number, r.Time.UTC().Truncate(time.Microsecond), r.Level.String(), r.Message, r.Attributes}, nil) {
+			return
+		}
+	}
+}
+
+// deadLetterColumns have the names of a dead letter's keys in JSON.
+var deadLetterColumns = []eventstore.SystemColumn{
+	systemColumn("id", "VARCHAR", "name of the dead letter"),
+	systemColumn("pipeline", "VARCHAR", "pipeline that the event is of"),
+	systemColumn("partition", "VARCHAR", "partition that it was read from"),
+	systemColumn("position", "UBIGINT", "its position there"),
+	systemColumn("sink", "VARCHAR", "sink that rejected a row of it"),
+	systemColumn("number", "UINTEGER", "which of the event's rows, from 0"),
+	systemColumn("stage", "VARCHAR", "where it failed: parse, script, column or sink"),
+	systemColumn("error", "VARCHAR", "why it failed"),
+	systemColumn("traceback", "VARCHAR", "where in the script"),
+	systemColumn("script", "VARCHAR", "version of the script"),
+	systemColumn("first", "TIMESTAMP", "when it was first stored"),
+	systemColumn("time", "TIMESTAMP", "when it was last stored"),
+	systemColumn("retried", "INTEGER", "how often it was retried"),
+	systemColumn("uncommitted", "BOOLEAN", "its batch is not committed: the event may be read again"),
+	systemColumn("original", "VARCHAR", "the event as it was read, with replacement characters for bytes that are not UTF-8"),
+}
+
+func systemColumn(name, kind, doc string) eventstore.SystemColumn {
+	return eventstore.SystemColumn{ColumnInfo: eventstore.ColumnInfo{Name: name, Type: kind}, Doc: doc}
+}
+
+func (s *Store) deadLetterRows() iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		if s.deadLetters == nil {
+			return
+		}
+		for l, err := range s.deadLetters.List(deadletter.Filter{}) {
+			row := admin.NewDeadLetter(l)
+			row.Original = string(l.Original)
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,167 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSystemTable(t *testing.T) {
+	type letter struct {
+		ID   string    `json:"id" sql:"VARCHAR"`
+		At   uint64    `json:"position" sql:"UBIGINT"`
+		Time time.Time `json:"time" sql:"TIMESTAMP"`
+		Text string    `json:"text,omitempty" sql:"VARCHAR"`
+	}
+	asked := 0
+	failing := errors.New("no such luck")
+	columns := SystemColumns(letter{})
+	letters := func() iter.Seq2[any, error] {
+		asked++
+		return func(yield func(any, error) bool) {
+			for i := range uint64(5000) {
+				l := letter{ID: "it's", At: 1<<64 - 1 - i, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Text: strings.Repeat("x", int(i%700))}
+				if !yield(l, nil) {
+					return
+				}
+			}
+		}
+	}
+	s, err := Open(t.TempDir(), Options{System: []SystemTable{
+		{Name: "Letters", Columns: columns, Rows: letters},
+		{Name: "events", Columns: columns, Rows: letters},
+		{Name: "broken", Columns: columns, Rows: func() iter.Seq2[any, error] {
+			return func(yield func(any, error) bool) { yield(nil, failing) }
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
+
+	for sql, want := range map[string]string{
+		`SELECT count(*), max(position), count(DISTINCT id), max(length(text)), count(*) - count(text), max(time) FROM LETTERS`: "5000,18446744073709551615,1,699,8,2026-01-02 03:04:05.000006",
+		`SELECT count(*) FROM letters JOIN events ON events.id = 1`:                                                             "5000",
+		`SELECT count(*) FROM events`:                                 "1", // the store's own
+		`SELECT count(*) FROM perigee.Events`:                         "5000",
+		`SELECT count(*) FROM events.perigee.events`:                  "5000",
+		`SELECT count(*) FROM events e JOIN perigee.events p ON true`: "5000",
+		`DESCRIBE letters`:                                            "id,VARCHAR,YES",
+		`DESCRIBE perigee.letters`:                                    "id,VARCHAR,YES",
+		`SHOW TABLES`:                                                 "events",
+	} {
+		if got := ask(t, s, sql); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
+	}
+	before := asked
+	if ask(t, s, `SELECT 1`); asked != before {
+		t.Error("a query that does not name the table has copied it")
+	}
+	if _, err := s.Query(context.Background(), `FROM broken`); !errors.Is(err, failing) {
+		t.Errorf("a table whose rows cannot be read: %v", err)
+	}
+	for _, sql := range []string{`DROP TABLE letters`, `DROP TABLE perigee.letters`, `CREATE TABLE perigee.x AS SELECT 1`, `FROM perigee.nothing`, `FROM perigee.main.letters`, `DELETE FROM letters`, `INSERT INTO letters BY NAME SELECT 'x' AS id`, `EXPLAIN ANALYZE DELETE FROM letters`} {
+		if rows, err := s.Query(context.Background(), sql); err == nil {
+			rows.Close()
+			t.Errorf("%s was answered", sql)
+		}
+	}
+}
+
+// TestSegments reads what the tables consist of, before and after rows became Parquet files.
+func TestSegments(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Event: "event"}))
+	appendDocs(t, p, 0, `{"time":"2026-01-02T03:04:05Z","event":"a"}`, `{"time":"2026-01-03T03:04:05.5Z","event":"b"}`)
+	appendDocs(t, p, 2, `{"time":"2026-01-01T00:00:00Z","event":"b"}`)
+	other, err := s.UseTable("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sql = `SELECT table_name, kind, segment IS NULL, day, rows, bytes > 0, oldest, newest, schema_version, bloom FROM segments ORDER BY ALL`
+	if got, want := ask(t, s, sql), "events,log,true,,3,true,2026-01-01 00:00:00,2026-01-03 03:04:05.5,,false"; got != want {
+		t.Errorf("hot rows:\n%s\nwant\n%s", got, want)
+	}
+	seal(t, s)
+	appendDocs(t, take(t, other), 0, `{"n":1}`)
+	want := `events,parquet,false,2026-01-01,1,true,2026-01-01 00:00:00,2026-01-01 00:00:00,2,true
+events,parquet,false,2026-01-02,1,true,2026-01-02 03:04:05,2026-01-02 03:04:05,2,true
+events,parquet,false,2026-01-03,1,true,2026-01-03 03:04:05.5,2026-01-03 03:04:05.5,2,true
+other,log,true,,1,true,,,,false`
+	if got := ask(t, s, sql); got != want {
+		t.Errorf("closed rows:\n%s\nwant\n%s", got, want)
+	}
+	for name := range strings.SplitSeq(ask(t, s, `SELECT file FROM segments`), "\n") {
+		if _, err := os.Stat(filepath.Join(s.folder, name)); err != nil {
+			t.Errorf("there is no file %q", name)
+		}
+	}
+}
+
+// TestTableNamedAsSystemTable has tables of the store with the names of system tables. A query
+// that names both reads both as they are, and is not narrowed by what it says of the other.
+func TestTableNamedAsSystemTable(t *testing.T) {
+	var log bytes.Buffer
+	s, err := Open(t.TempDir(), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	table, err := s.Table("Segments", TableConfig{Time: "newest"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "perigee.segments") {
+		t.Errorf("the log says nothing of the hidden system table: %s", log.String())
+	}
+	p := take(t, table)
+	appendDocs(t, p, 0, `{"newest":"2026-01-02T00:00:00Z","n":1}`)
+	seal(t, s)
+	appendDocs(t, p, 1, `{"newest":"2026-01-04T00:00:00Z","n":2}`)
+	for sql, want := range map[string]string{
+		`SELECT n FROM segments ORDER BY n`:                                                                                   "1\n2",
+		`SELECT count(*) FROM perigee.segments`:                                                                               "2",
+		`SELECT kind FROM perigee.segments ORDER BY newest DESC LIMIT 1`:                                                      "log",
+		`SELECT n, kind FROM segments s, perigee.segments p WHERE p.newest > TIMESTAMP '2026-01-03 00:00' ORDER BY n`:         "1,log\n2,log",
+		`SELECT n, kind FROM segments s, perigee.segments segments WHERE segments.newest > TIMESTAMP '2026-01-03' ORDER BY n`: "1,log\n2,log",
+	} {
+		if got := ask(t, s, sql); got != want {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
+	}
+}
+
+func TestWorkers(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	if got, want := ask(t, s, `SELECT role, state, requests, requests_total, memory BETWEEN 1 AND memory_limit, started <= now()::TIMESTAMP FROM workers`), "queries,running,1,1,true,true"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	appendDocs(t, p, 0, `{"n":1}`)
+	seal(t, s)
+	if got, want := ask(t, s, `SELECT role, count(DISTINCT pid), sum(requests_total) > 0 FROM perigee.workers GROUP BY ALL ORDER BY ALL`), "files,1,true\nqueries,1,true"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestNamesTable(t *testing.T) {
+	for sql, want := range map[string]bool{
+		`FROM log`: true, `SELECT * FROM perigee."LOG"x`: true, `SELECT log(1)`: true, `FROM(log)`: true,
+		`FROM catalog`: false, `FROM log_1`: false, `FROM logé`: false, ``: false,
+	} {
+		if got := NamesTable(sql, "log"); got != want {
+			t.Errorf("%q names the table: %t", sql, got)
+		}
+	}
+}

@@ -245,11 +245,13 @@ const rangesMax = 16
 
 // choose leaves out the files of a table that cannot have the values that are wanted of its
 // columns, and tells which rows of the others can have them, unless that is too much to tell.
+// DuckDB knows by itself where a value of the column is that files are sorted by.
 func (b *blooms) choose(folder string, t *manifest.Table, from selection) selection {
-	hashes := map[int32][]uint64{}
+	hashes, sorted := map[int32][]uint64{}, true
 	for _, c := range bloomColumns(t) {
 		for _, text := range from.equal[strings.ToLower(c.Name)] {
 			hashes[c.ID] = append(hashes[c.ID], hashValue(text))
+			sorted = sorted && slices.Index(sortColumns(t), c.Name) == 0
 		}
 	}
 	if len(hashes) == 0 {
@@ -278,8 +280,8 @@ func (b *blooms) choose(folder string, t *manifest.Table, from selection) select
 		}
 	}
 	from.files = files
-	if from.rows = rows; count > rangesMax {
-		from.rows = nil
+	if !sorted && count <= rangesMax {
+		from.rows = rows
 	}
 	return from
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,5 +192,86 @@ func TestIsolationWithoutLauncher(t *testing.T) {
 	_, err := engine.Assemble(t.Context(), &config.Config{Data: t.TempDir(), Pipelines: []config.Pipeline{p}}, options())
 	if err == nil || !strings.Contains(err.Error(), "does not start script workers") || !strings.Contains(event.HintOf(err)+err.Error(), "isolate.Init") {
 		t.Errorf("error is %v with hint %q", err, event.HintOf(err))
+	}
+}
+
+// A countedSink counts in open how many of its kind are open.
+type countedSink struct {
+	sink.Sink
+	open *atomic.Int32
+}
+
+func (s countedSink) Close() error {
+	s.open.Add(-1)
+	return s.Sink.Close()
+}
+
+// A refusingService refuses configurations while it is told to.
+type refusingService struct{ refuse atomic.Bool }
+
+var errRefused = errors.New("refused")
+
+func (s *refusingService) Configure(*config.Config) error {
+	if s.refuse.Load() {
+		return errRefused
+	}
+	return nil
+}
+func (s *refusingService) Start(engine.Host) error { return nil }
+func (s *refusingService) Close() error            { return nil }
+
+// TestRefusedConfigurationIsClosed holds that nothing stays open of a configuration that is
+// refused, for what it says itself, for what cannot change, or by a service.
+func TestRefusedConfigurationIsClosed(t *testing.T) {
+	var open atomic.Int32
+	kind := discard()
+	create := kind.New
+	kind.New = func(env sink.Env, decode func(any) error) (sink.Sink, error) {
+		s, err := create(env, decode)
+		open.Add(1)
+		return countedSink{s, &open}, err
+	}
+	service := &refusingService{}
+	opts := options()
+	opts.Kinds.Sinks, opts.Services = []sink.Kind{kind}, []engine.Service{service}
+	c := &config.Config{Data: t.TempDir(), Pipelines: []config.Pipeline{steady("a", 1)}}
+	service.refuse.Store(true)
+	if _, err := engine.Assemble(t.Context(), c, opts); !errors.Is(err, errRefused) {
+		t.Errorf("assembled: %v", err)
+	}
+	if _, err := engine.Open(t.Context(), c, opts); !errors.Is(err, errRefused) {
+		t.Errorf("opened: %v", err)
+	}
+	if n := open.Load(); n != 0 {
+		t.Errorf("%d sinks are open of a configuration that was refused", n)
+	}
+	service.refuse.Store(false)
+	e, err := engine.Open(t.Context(), c, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ended := make(chan error)
+	go func() { ended <- e.Run(context.Background()) }()
+	waitRunning(t, e, 1)
+	moved, later, broken := *c, *c, *c
+	moved.Data = t.TempDir()
+	later.Pipelines = []config.Pipeline{steady("a", 1), steady("b", 1)}
+	broken.Pipelines = []config.Pipeline{steady("a", 1), {Name: "b", Source: config.Source{Kind: "generat"}, Sinks: []config.Sink{{Kind: "discard"}}}}
+	for name, refused := range map[string]*config.Config{"another data folder": &moved, "refused by a service": &later, "with a fault": &broken} {
+		service.refuse.Store(refused == &later)
+		if _, err := e.Reload(t.Context(), refused); err == nil {
+			t.Errorf("%s: reloaded", name)
+		}
+		if n := open.Load(); n != 1 {
+			t.Errorf("%s: %d sinks are open, and one pipeline runs", name, n)
+		}
+	}
+	e.Drain()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := e.Close(); err != nil || open.Load() != 0 {
+		t.Errorf("%d sinks are open after Close, %v", open.Load(), err)
 	}
 }

@@ -29,7 +29,7 @@ func putAndRemove(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	entries := uint64(25)
 	if os.Getenv(short) != "" {
-		entries = kept + 4
+		entries = kept + 2
 	}
 	folder = filepath.Join(folder, "made", "data")
 	lock, err := datafolder.Lock(folder)

@@ -43,7 +43,7 @@ func (k *Kinds) names() config.Known {
 		Languages: namesOf(k.Languages, languageName),
 		Types:     namesOf(computed.Types(), event.Type.String),
 
-		ColumnTypes: append(event.TypeNames(), event.Bytes.String()),
+		ColumnTypes: event.TableTypeNames(),
 	}
 }
 

@@ -11,26 +11,29 @@ import (
 type Type uint8
 
 const (
-	Bool      Type = iota + 1 // Ints: 0 or 1
-	Int32                     // Ints
-	Int64                     // Ints
-	Float64                   // Floats
-	Decimal                   // Bytes: the number as it was spelled
-	String                    // Bytes: UTF-8, unescaped
-	Timestamp                 // Ints: microseconds since 1970-01-01T00:00:00Z
-	JSON                      // Bytes: any JSON value as it was spelled
-	_                         // kept for timestamps to the nanosecond
-	Bytes                     // Bytes: any bytes; only tables of the event store have it
+	Bool        Type = iota + 1 // Ints: 0 or 1
+	Int32                       // Ints
+	Int64                       // Ints
+	Float64                     // Floats
+	Decimal                     // Bytes: the number as it was spelled
+	String                      // Bytes: UTF-8, unescaped
+	Timestamp                   // Ints: microseconds since 1970-01-01T00:00:00Z
+	JSON                        // Bytes: any JSON value as it was spelled
+	TimestampNS                 // Ints: nanoseconds since 1970-01-01T00:00:00Z, in the years 1678 to 2261
+	Bytes                       // Bytes: any bytes
 )
 
 var typeNames = [...]string{
 	Bool: "bool", Int32: "int32", Int64: "int64", Float64: "float64",
 	Decimal: "decimal", String: "string", Timestamp: "timestamp", JSON: "json",
-	Bytes: "bytes",
+	TimestampNS: "timestamp_ns", Bytes: "bytes",
 }
 
 // TypeNames lists the types that every sink with columns has.
 func TypeNames() []string { return slices.Clone(typeNames[Bool : JSON+1]) }
+
+// TableTypeNames lists the types that tables of the event store have.
+func TableTypeNames() []string { return slices.Clone(typeNames[Bool:]) }
 
 func (t Type) String() string {
 	if int(t) >= len(typeNames) || typeNames[t] == "" {
@@ -179,7 +182,7 @@ type Column struct {
 	Name     string   // of the column
 	Path     []string // keys from the document's root to the field
 	Type     Type
-	Unit     Unit   // of a Timestamp
+	Unit     Unit   // of a Timestamp or TimestampNS
 	Digits   Digits // of a Decimal; zero means any number
 	Required bool   // a missing field or null is an error instead of a null
 }

@@ -3,7 +3,7 @@ package event
 import "testing"
 
 func TestTypeAsText(t *testing.T) {
-	for typ := Type(0); typ <= JSON; typ++ {
+	for typ := Type(0); typ <= Bytes; typ++ {
 		text, err := typ.MarshalText()
 		if err != nil {
 			t.Fatal(err)

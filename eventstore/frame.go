@@ -4,6 +4,7 @@ package eventstore
 
 import (
 	"slices"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -40,12 +41,19 @@ func (b *buffer) frameColumns() *event.Columns {
 	}
 }
 
-// timeBounds returns the least and greatest value of the time column, or zeros if there is
-// none. A time column has no nulls.
-func (b *buffer) timeBounds(time string, columns *event.Columns) (least, greatest int64) {
+// microsOf returns the microsecond that a nanosecond is in.
+func microsOf(nanos int64) int64 { return time.Unix(0, nanos).UnixMicro() }
+
+// timeBounds returns the least and greatest event time in microseconds, or zeros if there is
+// no time column. A time column has no nulls.
+func (b *buffer) timeBounds(timeColumn string, columns *event.Columns) (least, greatest int64) {
 	for i, c := range columns.Spec {
-		if time != "" && c.Name == time {
-			return slices.Min(columns.Vectors[i].Ints), slices.Max(columns.Vectors[i].Ints)
+		if timeColumn != "" && c.Name == timeColumn {
+			least, greatest = slices.Min(columns.Vectors[i].Ints), slices.Max(columns.Vectors[i].Ints)
+			if c.Type == event.TimestampNS {
+				least, greatest = microsOf(least), microsOf(greatest)
+			}
+			return least, greatest
 		}
 	}
 	return 0, 0

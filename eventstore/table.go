@@ -21,7 +21,9 @@ import (
 // A TableConfig says what a table must have.
 type TableConfig struct {
 	// Time names the column of the event's own time, whose field must be there
-	// in every event: RFC 3339, or a number of TimeUnit. "" means that the table has none.
+	// in every event: RFC 3339, or a number of TimeUnit. "" means that the table has none. The
+	// column is of type Timestamp, with TimeUnit Nanoseconds of type TimestampNS, unless Columns
+	// declares it.
 	Time     string
 	TimeUnit event.Unit
 	// Event names the column of the event's name, by which files are sorted and found.
@@ -237,8 +239,8 @@ func declareColumns(s *schema, c TableConfig) error {
 				"column %q of field %q", column.Name, strings.Join(column.Path, "."))
 		}
 		if c.Time != "" && strings.EqualFold(column.Name, c.Time) {
-			if column.Name != c.Time || column.Type != event.Timestamp {
-				return configError("declare it as timestamp, or leave it out",
+			if column.Name != c.Time || column.Type != event.Timestamp && column.Type != event.TimestampNS {
+				return configError("declare it as timestamp or timestamp_ns, or leave it out",
 					"the time column %s is declared as %s of type %s", c.Time, column.Name, column.Type)
 			}
 			declared[i].Required, hasTime = true, true
@@ -250,7 +252,11 @@ func declareColumns(s *schema, c TableConfig) error {
 			"%d columns are declared, and a table has at most %d", len(declared), columnsMax)
 	}
 	if c.Time != "" && !hasTime {
-		declared = append([]event.Column{{Name: c.Time, Path: []string{c.Time}, Type: event.Timestamp, Unit: c.TimeUnit, Required: true}}, declared...)
+		kind := event.Timestamp
+		if c.TimeUnit == event.Nanoseconds {
+			kind = event.TimestampNS
+		}
+		declared = append([]event.Column{{Name: c.Time, Path: []string{c.Time}, Type: kind, Unit: c.TimeUnit, Required: true}}, declared...)
 	}
 	return s.declare(declared)
 }

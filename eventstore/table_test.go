@@ -126,7 +126,7 @@ func TestUseTable(t *testing.T) {
 func TestTimeUnits(t *testing.T) {
 	for unit, value := range map[event.Unit]string{
 		event.Seconds: `1767323045.5`, event.Milliseconds: `1767323045500`, event.Microseconds: `1767323045500000`,
-		event.Nanoseconds: `1767323045500000999`, event.TextOnly: `"2026-01-02T03:04:05.5Z"`,
+		event.Nanoseconds: `1767323045500000000`, event.TextOnly: `"2026-01-02T03:04:05.5Z"`,
 	} {
 		folder := t.TempDir()
 		s := openStore(t, folder)
@@ -227,5 +227,81 @@ func TestDeclaredTimeColumn(t *testing.T) {
 			t.Error("an event without its time was taken")
 		}
 		appendDocs(t, p, 0, `{"x":{"at":1}}`)
+	}
+}
+
+// TestNanosecondTimes has a time column to the nanosecond, in the log and in files.
+func TestNanosecondTimes(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "ts", TimeUnit: event.Nanoseconds, Columns: []event.Column{
+		{Name: "seen", Path: []string{"seen"}, Type: event.TimestampNS},
+	}}))
+	appendDocs(t, p, 0,
+		`{"ts":1767323045123456789,"id":1,"seen":"2026-01-02T03:04:05.000000001Z"}`,
+		`{"ts":1767323045123456790,"id":2,"seen":null}`,
+		`{"ts":"1969-12-31T23:59:59.999999999Z","id":3}`)
+	appendDocs(t, p, 3, `{"ts":1767323045123456999,"id":4}`, `{"ts":1767323045123457000,"id":5}`)
+	for _, doc := range []string{`{"ts":"2262-01-01T00:00:00Z"}`, `{"ts":-9300000000000000000}`, `{"ts":1,"seen":9214646400}`} {
+		if err := p.Append(context.Background(), output(5, doc)); !strings.Contains(fmt.Sprint(err), "beyond the years 1678 to 2261") {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+	check := func() {
+		t.Helper()
+		for sql, want := range map[string]string{
+			`SELECT column_name, column_type FROM (DESCRIBE events)`:                                                                 "ts,TIMESTAMP_NS\nseen,TIMESTAMP_NS\nid,BIGINT",
+			`SELECT ts, seen FROM events WHERE id = 1`:                                                                               "2026-01-02 03:04:05.123456789,2026-01-02 03:04:05.000000001",
+			`SELECT epoch_ns(ts) FROM events WHERE id = 3`:                                                                           "-1",
+			`SELECT id FROM events WHERE ts = TIMESTAMP_NS '2026-01-02 03:04:05.123456790'`:                                          "2",
+			`SELECT id FROM events WHERE ts > TIMESTAMP_NS '2026-01-02 03:04:05.123456790' ORDER BY id`:                              "4\n5",
+			`SELECT id FROM events WHERE ts >= TIMESTAMP_NS '2026-01-02 03:04:05.123456999' ORDER BY id`:                             "4\n5",
+			`SELECT id FROM events WHERE ts < TIMESTAMP_NS '2026-01-02 03:04:05.123456790' ORDER BY id`:                              "1\n3",
+			`SELECT id FROM events WHERE ts <= TIMESTAMP_NS '2026-01-02 03:04:05.123456789' ORDER BY id`:                             "1\n3",
+			`SELECT id FROM events WHERE ts < TIMESTAMP '1970-01-01'`:                                                                "3",
+			`SELECT id FROM events WHERE ts >= TIMESTAMP '2026-01-02 03:04:05.123457' ORDER BY id`:                                   "5",
+			`SELECT id FROM events ORDER BY ts DESC LIMIT 2`:                                                                         "5\n4",
+			`SELECT id FROM events WHERE ts BETWEEN '2026-01-02 03:04:05.123456789' AND '2026-01-02 03:04:05.123456790' ORDER BY id`: "1\n2",
+		} {
+			if got := ask(t, s, sql); got != want {
+				t.Errorf("%s: %q, want %q", sql, got, want)
+			}
+		}
+	}
+	check()
+	seal(t, s)
+	check()
+	days := []string{}
+	for _, f := range filesOf(s) {
+		days = append(days, f.Day)
+		if f.Day == "2026-01-02" && (f.MinTime != 1767323045123456 || f.MaxTime != 1767323045123457) {
+			t.Errorf("file %s has times %d to %d", f.Name, f.MinTime, f.MaxTime)
+		}
+	}
+	slices.Sort(days)
+	if !slices.Equal(days, []string{"1969-12-31", "2026-01-02"}) {
+		t.Errorf("the files are of %v", days)
+	}
+}
+
+// TestLatestNanoseconds finds the newest rows among many, from the newest file on.
+func TestLatestNanoseconds(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "ts", TimeUnit: event.Nanoseconds}))
+	const batch = 10_000
+	for first := 0; first < 60_000; first += batch {
+		var docs []string
+		for id := first; id < first+batch; id++ {
+			docs = append(docs, fmt.Sprintf(`{"ts":%d,"id":%d}`, 1767323045000000000+id*1001, id))
+		}
+		appendDocs(t, p, uint64(first), docs...)
+		if first == 2*batch {
+			seal(t, s)
+		}
+	}
+	if got := ask(t, s, `SELECT id FROM events ORDER BY ts DESC LIMIT 3`); got != "59999\n59998\n59997" {
+		t.Errorf("the newest rows are %q", got)
+	}
+	if got := ask(t, s, `SELECT count(*), min(id) FROM events WHERE ts >= make_timestamp_ns(1767323045000000000 + 31234 * 1001)`); got != "28766,31234" {
+		t.Errorf("the newest half is %q", got)
 	}
 }

@@ -17,7 +17,7 @@ type Table struct {
 	Name      string
 	Event     string        `yaml:"event" help:"column with the event's name, by which files are sorted and found"`
 	Time      string        `yaml:"time" help:"column with the event's own time, which every event must have"`
-	TimeUnit  string        `yaml:"time_unit" help:"s, ms, us or ns for numbers since 1970, text for RFC 3339 only (default: RFC 3339, or a number of seconds)"`
+	TimeUnit  string        `yaml:"time_unit" help:"s, ms, us or ns for numbers since 1970, text for RFC 3339 only (default: RFC 3339, or a number of seconds). With ns the column is of type timestamp_ns"`
 	Retention time.Duration `yaml:"retention" help:"age, by the event's own time, at which rows are removed, as 30d (default: they are kept)"`
 	Sort      []string      `yaml:"sort" help:"columns that files are sorted by (default: the event column, then the time column)"`
 	Bloom     []string      `yaml:"bloom" help:"columns with a bloom filter in every file beside the event column, for searches for rare values"`
@@ -29,7 +29,7 @@ type Table struct {
 // A Column is a column of a table with a declared type.
 type Column struct {
 	Name     string `yaml:"name,required" help:"name of the column"`
-	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, decimal(18,2), string, bytes, timestamp or json"`
+	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, decimal(18,2), string, bytes, timestamp, timestamp_ns or json"`
 	Field    string `yaml:"field" help:"field of the event, as user.email (default: the name)"`
 	Unit     string `yaml:"unit" help:"of a timestamp: s, ms, us or ns for numbers since 1970, text for RFC 3339 only"`
 	Required bool   `yaml:"required" help:"events without the field are dead letters"`
@@ -180,8 +180,8 @@ func (d *document) checkTimeColumn(e entry, t *Table) {
 		if t.Time == "" || !strings.EqualFold(c.Name, t.Time) {
 			continue
 		}
-		if base, _ := splitType(c.Type); c.Name != t.Time || base != "timestamp" {
-			d.addFault(c.at, "declare it as timestamp, or leave it out", "the time column %s of table %s is declared as %s of type %s", t.Time, e.key, c.Name, c.Type)
+		if base, _ := splitType(c.Type); c.Name != t.Time || !isTime(base) {
+			d.addFault(c.at, "declare it as timestamp or timestamp_ns, or leave it out", "the time column %s of table %s is declared as %s of type %s", t.Time, e.key, c.Name, c.Type)
 		}
 		if c.Unit != "" && t.TimeUnit != "" {
 			d.addFault(e.value.get("time_unit").at, "", "the unit of the time column %s is given twice", t.Time)

@@ -194,23 +194,35 @@ static int in_years(int64_t micros) {
 	return micros >= -62135596800000000 && micros < 253402300800000000;
 }
 
-// read_time reads a number of units since 1970, to the microsecond.
-static int read_time(const doc_node *n, int unit, int64_t *out) {
+// in_nanos tells whether a time in seconds is in the years 1678 to 2261, whose nanoseconds fit.
+static int in_nanos(int64_t seconds) {
+	return seconds >= -9214560000 && seconds < 9214646400;
+}
+
+// read_time reads a number of units since 1970, to the microsecond, or the nanosecond.
+static int read_time(const doc_node *n, int unit, int nanos, int64_t *out) {
 	if (unit == U_TEXT_ONLY) return M_TIME_NUMBER;
 	decimal x = decimal_read(n->text, n->len);
-	x.exp += 6 - 3 * unit;
+	x.exp += (nanos ? 9 : 6) - 3 * unit;
 	if (x.count > 19) x.exp += x.count - 19, x.count = 19;
 	for (; x.exp < 0 && x.digits; x.exp++) x.digits /= 10;
 	if (!x.digits) return *out = 0, 0;
-	if (decimal_int64(x, out) || !in_years(*out)) return M_LATE_TIME;
+	if (decimal_int64(x, out) || !(nanos ? in_nanos(*out / 1000000000) : in_years(*out))) return M_LATE_TIME;
 	return 0;
 }
 
-static int read_timestamp(doc *d, uint32_t node, const doc_node *n, int unit, int64_t *out) {
-	if (n->kind == DOC_NUMBER) return read_time(n, unit, out);
+static int read_timestamp(doc *d, uint32_t node, const doc_node *n, int unit, int nanos, int64_t *out) {
+	int64_t seconds;
+	int32_t part;
+	if (n->kind == DOC_NUMBER) return read_time(n, unit, nanos, out);
 	if (n->kind != DOC_STRING) return M_MISTYPED;
-	if (doc_value(d, node) != DOC_STRING || !time_parse(d->str, d->str_len, out)) return M_BAD_TIME;
-	return in_years(*out) ? 0 : M_BAD_TIME;
+	if (doc_value(d, node) != DOC_STRING || !time_parse(d->str, d->str_len, &seconds, &part)) return M_BAD_TIME;
+	*out = seconds * 1000000 + part / 1000;
+	if (!in_years(*out)) return M_BAD_TIME;
+	if (!nanos) return 0;
+	if (!in_nanos(seconds)) return M_FAR_TIME;
+	*out = seconds * 1000000000 + part;
+	return 0;
 }
 
 static int read_float(const doc_node *n, double *out) {
@@ -248,7 +260,8 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	case T_INT32: return read_int32(n, &c->ints[r]);
 	case T_INT64: return read_int64(n, &c->ints[r]);
 	case T_FLOAT64: return read_float(n, &c->floats[r]);
-	case T_TIMESTAMP: return read_timestamp(d, node, n, c->unit, &c->ints[r]);
+	case T_TIMESTAMP: return read_timestamp(d, node, n, c->unit, 0, &c->ints[r]);
+	case T_TIMESTAMP_NS: return read_timestamp(d, node, n, c->unit, 1, &c->ints[r]);
 	case T_STRING: return read_string(d, c, node);
 	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // copied as it is spelled
 	// fall through

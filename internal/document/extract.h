@@ -6,10 +6,10 @@
 #include "document.h"
 
 // The numbers are those of event.Type, event.Unit, report.Kind and report.Misfit.
-enum { T_BOOL = 1, T_INT32, T_INT64, T_FLOAT64, T_DECIMAL, T_STRING, T_TIMESTAMP, T_JSON };
+enum { T_BOOL = 1, T_INT32, T_INT64, T_FLOAT64, T_DECIMAL, T_STRING, T_TIMESTAMP, T_JSON, T_TIMESTAMP_NS };
 enum { U_SECONDS, U_MILLISECONDS, U_MICROSECONDS, U_NANOSECONDS, U_TEXT_ONLY };
 enum { K_NULL = 1, K_BOOL = 2, K_INT = 4, K_BIG_INT = 8, K_FLOAT = 16, K_STRING = 32, K_OBJECT = 64, K_ARRAY = 128 };
-enum { M_MISTYPED = 1, M_MISSING, M_OUT_OF_RANGE, M_FRACTIONAL, M_BAD_TIME, M_LATE_TIME, M_TIME_NUMBER };
+enum { M_MISTYPED = 1, M_MISSING, M_OUT_OF_RANGE, M_FRACTIONAL, M_BAD_TIME, M_LATE_TIME, M_TIME_NUMBER, M_FAR_TIME };
 
 typedef struct { const char *data; size_t len; } span;
 
@@ -73,7 +73,8 @@ int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n
 
 int extract_kind(const doc *d, uint32_t node); // one of the K_ bits
 
-// time_parse reads an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC.
-int time_parse(const char *s, size_t len, int64_t *micros);
+// time_parse reads an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC: whole seconds since
+// 1970, and nanoseconds after them.
+int time_parse(const char *s, size_t len, int64_t *seconds, int32_t *nanos);
 
 #endif

@@ -163,6 +163,35 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+// TestUnitsOfNanoseconds keeps the digits that microseconds do not have.
+func TestUnitsOfNanoseconds(t *testing.T) {
+	for _, test := range []struct {
+		unit  event.Unit
+		value string
+		want  any
+	}{
+		{event.Seconds, `1795305600.123456789`, int64(1795305600123456789)}, {event.Milliseconds, `1795305600123.456789`, int64(1795305600123456789)},
+		{event.Microseconds, `1795305600123456.789`, int64(1795305600123456789)}, {event.Nanoseconds, `1795305600123456789`, int64(1795305600123456789)},
+		{event.Nanoseconds, `-1`, int64(-1)}, {event.Nanoseconds, `1.5e3`, int64(1500)}, {event.Nanoseconds, `0.9`, int64(0)},
+		{event.Nanoseconds, `9223372036854775807`, nil}, {event.Nanoseconds, `9223372036854775808`, nil}, {event.TextOnly, `1`, nil},
+	} {
+		spec := []event.Column{{Name: "v", Path: []string{"v"}, Type: event.TimestampNS, Unit: test.unit}}
+		data, ends := batch(`{"v":` + test.value + `}`)
+		for _, x := range []interface {
+			Extract([]byte, []uint32, *event.Columns) (document.Report, error)
+		}{document.NewExtractor(spec), pure.NewExtractor(spec)} {
+			var cols event.Columns
+			r, err := x.Extract(data, ends, &cols)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := cell(&cols, 0); got != test.want || (len(r.Rejected) > 0) != (test.want == nil) {
+				t.Errorf("%T: %s of %s becomes %v, %+v; want %v", x, test.value, test.unit, got, r.Rejected, test.want)
+			}
+		}
+	}
+}
+
 func TestExtractReports(t *testing.T) {
 	spec := []event.Column{
 		{Name: "id", Path: []string{"id"}, Type: event.Int64, Required: true},

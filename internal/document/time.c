@@ -41,13 +41,13 @@ static int clock(const char *s, int64_t *out) {
 }
 
 // fraction reads ".123…" and returns its length, or 0.
-static size_t fraction(const char *s, size_t len, int64_t *micros) {
-	static const int unit[] = {1000000, 100000, 10000, 1000, 100, 10, 1};
+static size_t fraction(const char *s, size_t len, int32_t *nanos) {
+	static const int unit[] = {1000000000, 100000000, 10000000, 1000000, 100000, 10000, 1000, 100, 10, 1};
 	size_t i = 1;
 	int part = 0;
-	for (; i < len && i < 7 && (unsigned)(s[i] - '0') <= 9; i++) part = part * 10 + (s[i] - '0');
-	*micros = (int64_t)part * unit[i - 1];
-	while (i < len && (unsigned)(s[i] - '0') <= 9) i++; // digits beyond microseconds
+	for (; i < len && i < 10 && (unsigned)(s[i] - '0') <= 9; i++) part = part * 10 + (s[i] - '0');
+	*nanos = part * unit[i - 1];
+	while (i < len && (unsigned)(s[i] - '0') <= 9) i++; // digits beyond nanoseconds
 	return i > 1 ? i : 0;
 }
 
@@ -61,17 +61,18 @@ static int zone(const char *s, size_t len, int64_t *seconds) {
 	return 1;
 }
 
-int time_parse(const char *s, size_t len, int64_t *micros) {
+int time_parse(const char *s, size_t len, int64_t *seconds, int32_t *nanos) {
 	const size_t whole = sizeof "2006-01-02T15:04:05" - 1;
-	int64_t day, second, offset = 0, part = 0;
+	int64_t day, second, offset = 0;
+	*nanos = 0;
 	if (len < whole || (s[10] != 'T' && s[10] != ' ') || !date(s, &day) || !clock(s + 11, &second)) return 0;
 	size_t i = whole;
 	if (i < len && s[i] == '.') {
-		size_t n = fraction(s + i, len - i, &part);
+		size_t n = fraction(s + i, len - i, nanos);
 		if (!n) return 0;
 		i += n;
 	}
 	if (s[10] == 'T' ? !zone(s + i, len - i, &offset) : i != len) return 0;
-	*micros = (day * 86400 + second - offset) * 1000000 + part;
+	*seconds = day * 86400 + second - offset;
 	return 1;
 }

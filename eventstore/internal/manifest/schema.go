@@ -62,6 +62,8 @@ func (c *Column) SQLType() string {
 		return "VARCHAR"
 	case event.Timestamp:
 		return "TIMESTAMP"
+	case event.TimestampNS:
+		return "TIMESTAMP_NS"
 	case event.Bytes:
 		return "BLOB"
 	case event.Decimal:

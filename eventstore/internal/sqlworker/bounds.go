@@ -254,6 +254,9 @@ func (f *boundsFinder) text(value syntaxNode, integer bool) (string, bool) {
 
 func (f *boundsFinder) raiseMin(b *bounds, value syntaxNode) {
 	if at, _, ok := f.micros(value); ok {
+		if timeType(f.table) == event.TimestampNS { // it may have been rounded up
+			at--
+		}
 		b.min = max(b.min, at)
 	}
 }

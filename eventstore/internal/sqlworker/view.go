@@ -38,6 +38,9 @@ func newTableView(folder string, t *manifest.Table, from selection, d *database)
 	}
 	if from.after != nil {
 		v.after = fmt.Sprintf(" WHERE %s >= make_timestamp(%d)", quote(t.Time), *from.after)
+		if timeType(t) == event.TimestampNS {
+			v.after = fmt.Sprintf(" WHERE %s >= make_timestamp_ns(%d)", quote(t.Time), *from.after*1000)
+		}
 	}
 	return v
 }

@@ -161,19 +161,36 @@ const nullDay = "1970-01-01"
 
 // timeSQL returns the event time of a row in microseconds, or "" if the table has none.
 func timeSQL(t *manifest.Table) string {
-	for _, c := range t.Current().Columns {
-		if strings.EqualFold(c.Name, t.Time) && t.Time != "" && c.Type == event.Timestamp {
-			return "epoch_us(" + quote(c.Name) + ")"
-		}
+	switch timeType(t) {
+	case event.Timestamp:
+		return "epoch_us(" + quote(t.Time) + ")"
+	case event.TimestampNS: // // rounds towards 1970
+		nanos := "epoch_ns(" + quote(t.Time) + ")"
+		return "(" + nanos + " // 1000 - CAST(" + nanos + " % 1000 < 0 AS BIGINT))"
 	}
 	return ""
 }
 
-func daySQL(t *manifest.Table) string {
-	if micros := timeSQL(t); micros != "" {
-		return "coalesce(CAST(" + quote(t.Time) + " AS DATE), DATE '" + nullDay + "')"
+// timeType returns the type of the time column, or 0 if there is none.
+func timeType(t *manifest.Table) event.Type {
+	for _, c := range t.Current().Columns {
+		if t.Time != "" && strings.EqualFold(c.Name, t.Time) {
+			return c.Type
+		}
 	}
-	return "NULL"
+	return 0
+}
+
+func daySQL(t *manifest.Table) string {
+	at := quote(t.Time)
+	switch timeType(t) {
+	case event.TimestampNS: // its cast rounds towards 1970
+		at = "make_timestamp(" + timeSQL(t) + ")"
+	case event.Timestamp:
+	default:
+		return "NULL"
+	}
+	return "coalesce(CAST(" + at + " AS DATE), DATE '" + nullDay + "')"
 }
 
 func (s *session) listDays(t *manifest.Table) (days []day, err error) {

@@ -97,7 +97,7 @@ const (
 
 func layoutOf(t event.Type) layout {
 	switch t {
-	case event.Bool, event.Int32, event.Int64, event.Timestamp:
+	case event.Bool, event.Int32, event.Int64, event.Timestamp, event.TimestampNS:
 		return integers
 	case event.Float64:
 		return floats

@@ -24,7 +24,9 @@ var everyColumn = func() []event.Column {
 		}
 	}
 	for unit := event.Seconds; unit <= event.TextOnly; unit++ {
-		spec = append(spec, event.Column{Name: "at", Path: []string{"time"}, Type: event.Timestamp, Unit: unit})
+		for _, typ := range []event.Type{event.Timestamp, event.TimestampNS} {
+			spec = append(spec, event.Column{Name: "at", Path: []string{"time"}, Type: typ, Unit: unit})
+		}
 	}
 	return spec
 }()
@@ -38,6 +40,7 @@ func FuzzAgainstPure(f *testing.F) {
 	for _, value := range []string{
 		`1.5`, `-0`, `1e3`, `"2026-02-29T00:00:00Z"`, `"2026-02-28 00:00:00.5"`, `"2024-02-29T23:59:59.1234567-23:59"`, `1795305600.1234567`,
 		`99999999999`, `-62135596800`, `"\ud83d\ude00\n"`, `9223372036854775808`, `1e-9`, `"0000-01-01T00:00:00Z"`, `"2026-11-22T1:00:00Z"`,
+		`"1677-12-31T23:59:59.999999999Z"`, `"2262-01-01T00:00:00Z"`, `-9214560000.000000001`, `9214646399999999999`, `1795305600.123456789123`,
 	} {
 		f.Add([]byte(`{"a":` + value + `,"n":` + value + `,"time":` + value + `,"x\u0061":{"b":` + value + `}}`))
 	}

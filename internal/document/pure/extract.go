@@ -196,8 +196,8 @@ func (d *Document) convert(i int, c event.Column) (cell, report.Misfit) {
 		return number(string(text), c)
 	case n.kind == String && t == event.String:
 		return cell{bytes: []byte(plainText(text[1:len(text)-1], n.escaped))}, 0
-	case n.kind == String && t == event.Timestamp:
-		return clock(plainText(text[1:len(text)-1], n.escaped))
+	case n.kind == String && (t == event.Timestamp || t == event.TimestampNS):
+		return clock(plainText(text[1:len(text)-1], n.escaped), t)
 	}
 	return cell{}, report.Mistyped
 }
@@ -221,8 +221,8 @@ func number(text string, c event.Column) (cell, report.Misfit) {
 		return cell{f: f}, 0
 	case event.Decimal:
 		return cell{bytes: []byte(text)}, 0
-	case event.Timestamp:
-		return timeNumber(text, c.Unit)
+	case event.Timestamp, event.TimestampNS:
+		return timeNumber(text, c)
 	}
 	return cell{}, report.Mistyped
 }

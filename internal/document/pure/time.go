@@ -8,28 +8,36 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// timeNumber parses a number of units since 1970 and truncates it to microseconds.
-func timeNumber(text string, unit event.Unit) (cell, report.Misfit) {
-	if unit == event.TextOnly {
+// timeNumber parses a number of units since 1970 and truncates it to what the column has:
+// microseconds, or nanoseconds.
+func timeNumber(text string, c event.Column) (cell, report.Misfit) {
+	if c.Unit == event.TextOnly {
 		return cell{}, report.TimeNumber
 	}
 	x := readDecimal(text)
 	if x.digits == "" {
 		return cell{}, 0
 	}
-	x.exp += 6 - 3*int(unit)
+	x.exp += 6 - 3*int(c.Unit)
+	if c.Type == event.TimestampNS {
+		x.exp += 3
+	}
 	if x.exp <= 0 {
 		return cell{}, 0
 	}
 	if x.exp < len(x.digits) {
 		x.digits = x.digits[:x.exp]
 	}
-	micros, ok, _ := x.int64()
-	if !ok || !inYears(micros) {
+	at, ok, _ := x.int64()
+	if !ok || c.Type == event.Timestamp && !inYears(at) || c.Type == event.TimestampNS && !inNanos(at/1e9) {
 		return cell{}, report.LateTime
 	}
-	return cell{i: micros}, 0
+	return cell{i: at}, 0
 }
+
+// inNanos reports whether a time in seconds is in the years 1678 to 2261, whose nanoseconds
+// fit.
+func inNanos(seconds int64) bool { return seconds >= -9214560000 && seconds < 9214646400 }
 
 // inYears reports whether a time is in the years 1 to 9999.
 func inYears(micros int64) bool {
@@ -37,7 +45,7 @@ func inYears(micros int64) bool {
 }
 
 // clock parses an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC.
-func clock(text string) (cell, report.Misfit) {
+func clock(text string, t event.Type) (cell, report.Misfit) {
 	layout := "2006-01-02T15:04:05Z07:00"
 	const separator = len("2006-01-02")
 	if len(text) > separator && text[separator] == ' ' {
@@ -48,7 +56,13 @@ func clock(text string) (cell, report.Misfit) {
 	if err != nil || strings.Contains(text, ",") || !clockShape(text) || !inYears(at.UnixMicro()) {
 		return cell{}, report.BadTime
 	}
-	return cell{i: at.UnixMicro()}, 0
+	switch {
+	case t == event.Timestamp:
+		return cell{i: at.UnixMicro()}, 0
+	case !inNanos(at.Unix()):
+		return cell{}, report.FarTime
+	}
+	return cell{i: at.UnixNano()}, 0
 }
 
 // clockShape checks what package time does not: that every digit is there, the year,

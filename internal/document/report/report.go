@@ -71,8 +71,9 @@ const (
 	OutOfRange                   // a number beyond the type
 	Fractional                   // a number that is not integral
 	BadTime                      // a string that is no RFC 3339 time
-	LateTime                     // a number beyond the years 1 to 9999 in the column's unit
+	LateTime                     // a number beyond the years that the column holds, in its unit
 	TimeNumber                   // a number where a time is text
+	FarTime                      // a time beyond the years that nanoseconds reach
 )
 
 // lateTimes says what a number in each unit is not, and may be.
@@ -82,6 +83,9 @@ var lateTimes = [...]string{
 	event.Microseconds: "microseconds since 1970; it looks like nanoseconds",
 	event.Nanoseconds:  "nanoseconds since 1970",
 }
+
+// nanoYears are the years of timestamp_ns.
+const nanoYears = "1678 to 2261"
 
 // Column returns the sentence for a value that does not fit column c.
 func (m Misfit) Column(c event.Column, value string) string {
@@ -96,9 +100,15 @@ func (m Misfit) Column(c event.Column, value string) string {
 	case BadTime:
 		return fmt.Sprintf(wants+": use RFC 3339 like 2006-01-02T15:04:05Z", c.Name, c.Type, value)
 	case LateTime:
-		return fmt.Sprintf(wants+", which is beyond the years 1 to 9999 as "+lateTimes[min(int(c.Unit), len(lateTimes)-1)], c.Name, c.Type, value)
+		years := "1 to 9999"
+		if c.Type == event.TimestampNS {
+			years = nanoYears
+		}
+		return fmt.Sprintf(wants+", which is beyond the years "+years+" as "+lateTimes[min(int(c.Unit), len(lateTimes)-1)], c.Name, c.Type, value)
 	case TimeNumber:
 		return fmt.Sprintf(wants+": use RFC 3339 like 2006-01-02T15:04:05Z, or declare the unit of numbers", c.Name, c.Type, value)
+	case FarTime:
+		return fmt.Sprintf(wants+", which is beyond the years "+nanoYears, c.Name, c.Type, value)
 	}
 	return fmt.Sprintf(wants, c.Name, c.Type, value)
 }

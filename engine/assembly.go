@@ -101,6 +101,7 @@ func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*
 	a := &Assembly{Config: c, opts: opts, shared: s}
 	faults := []error{err, a.createLoader()}
 	if a.loader != nil {
+		faults = append(faults, a.readSchemas(ctx))
 		for _, p := range c.Pipelines {
 			faults = append(faults, a.addPipeline(ctx, p)...)
 		}
@@ -125,6 +126,30 @@ func (a *Assembly) createLoader() error {
 	}
 	a.loader = l
 	return nil
+}
+
+// readSchemas reads the schemas of tables that are texts of their own.
+func (a *Assembly) readSchemas(ctx context.Context) error {
+	var faults []error
+	a.Config.Tables = slices.Clone(a.Config.Tables)
+	for i := range a.Config.Tables {
+		t := &a.Config.Tables[i]
+		if t.Schema == "" {
+			continue
+		}
+		origin, err := loader.Locate(t.Schema, a.Config.Base, "schema of table "+t.Name)
+		if err != nil {
+			faults = append(faults, t.AtSchema(err, ""))
+			continue
+		}
+		text, err := a.loader.Load(ctx, origin, "")
+		if err != nil {
+			faults = append(faults, t.AtSchema(err, event.HintOf(err)))
+			continue
+		}
+		faults = append(faults, t.ReadSchema(origin.String(), string(text.Bytes), a.opts.Kinds.names()))
+	}
+	return config.Join(faults...)
 }
 
 // addPipeline assembles one pipeline. The sinks come first: the source is told whether

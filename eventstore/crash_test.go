@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 		powercutFolder:    func(folder string) error { return (&workload{folder: workFolder(folder), lanes: 2}).run(60) },
 		restoreFolder:     restoreArchive,
 		crashImportFolder: importAndBackUp,
+		uniqueFolder:      appendRepetitions,
 	} {
 		if folder := os.Getenv(variable); folder != "" {
 			if err := run(folder); err != nil {

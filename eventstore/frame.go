@@ -10,16 +10,16 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// encode returns the frame of an extracted output: its range, and the rows of the
-// positions in fresh. The buffer keeps the memory.
-func (b *buffer) encode(p *Partition, out *event.Output, fresh event.Ranges) []byte {
+// encode returns the frame of an extracted output: its range, and some of its rows. The buffer
+// keeps the memory.
+func (b *buffer) encode(p *Partition, of event.Range, rows rowRuns, now time.Time) []byte {
 	entry := wal.Entry{
-		Kind: wal.Rows, Table: p.table.id, Schema: b.schema.Version,
-		Pipeline: p.key.pipeline, Partition: p.key.partition, Range: out.Range,
+		Kind: wal.Rows, Table: p.table.id, Schema: b.schema.Version, Appended: now.UnixMicro(),
+		Pipeline: p.key.pipeline, Partition: p.key.partition, Range: of,
 	}
 	columns := b.frameColumns()
-	if !fresh.Covers(out.Range.First, out.Range.End()) {
-		columns = selectRows(columns, freshRows(out, fresh))
+	if rows.count() < columns.Rows {
+		columns = selectRows(columns, rows)
 	}
 	if columns.Rows > 0 {
 		entry.Columns, entry.IDs = columns, b.ids[:len(columns.Vectors)]
@@ -60,12 +60,11 @@ func (b *buffer) timeBounds(timeColumn string, columns *event.Columns) (least, g
 }
 
 // selectRows copies the given rows of columns.
-func selectRows(columns *event.Columns, rows func(yield func(first, end int) bool)) *event.Columns {
-	selected := &event.Columns{Spec: columns.Spec, Vectors: make([]event.Vector, len(columns.Vectors))}
-	for first, end := range rows {
-		selected.Rows += end - first
+func selectRows(columns *event.Columns, rows rowRuns) *event.Columns {
+	selected := &event.Columns{Spec: columns.Spec, Rows: rows.count(), Vectors: make([]event.Vector, len(columns.Vectors))}
+	for _, run := range rows {
 		for i := range columns.Vectors {
-			appendRows(&selected.Vectors[i], &columns.Vectors[i], first, end)
+			appendRows(&selected.Vectors[i], &columns.Vectors[i], run.first, run.end)
 		}
 	}
 	return selected

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -115,13 +116,21 @@ func (p *Partition) appendExtracted(ctx context.Context, out *event.Output, b *b
 	if err != nil || len(fresh) == 0 {
 		return err
 	}
+	now := time.Now()
+	rows, claim, err := p.table.claimKeys(ctx, b, freshRows(out, fresh), now)
+	if err != nil {
+		p.table.cancelReservation(p.key, out.Range)
+		return err
+	}
 	change := manifest.RangeChange{Pipeline: p.key.pipeline, Partition: p.key.partition, Range: out.Range}
-	return p.table.logChange(ctx, change, b.schema.Version, b.encode(p, out, fresh))
+	err = p.table.logChange(ctx, change, b.schema.Version, b.encode(p, out.Range, rows, now))
+	claim.end(err == nil)
+	return err
 }
 
 // reserve waits until no other append has a position of r, and returns the positions that
 // are not committed. If there are some, logChange must be called, which ends the
-// reservation.
+// reservation, or cancelReservation.
 func (p *Partition) reserve(ctx context.Context, r event.Range) (event.Ranges, error) {
 	t := p.table
 	t.mu.Lock()
@@ -180,6 +189,13 @@ func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, sche
 	change.Range.Prints = slices.Clone(change.Range.Prints)
 	t.noteFrame(at.File, schema, change)
 	return nil
+}
+
+// cancelReservation ends a reservation of which nothing was logged.
+func (t *Table) cancelReservation(key partKey, r event.Range) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state(key).endReservation(r)
 }
 
 // endReservation undoes what reserve noted.

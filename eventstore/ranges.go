@@ -4,7 +4,6 @@ package eventstore
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -19,26 +18,42 @@ const (
 	printEvents = 16_000_000
 )
 
-// freshRows yields the rows of out whose positions lie in fresh, as [first, end).
-func freshRows(out *event.Output, fresh event.Ranges) iter.Seq2[int, int] {
-	return func(yield func(int, int) bool) {
-		if fresh.Covers(out.Range.First, out.Range.End()) {
-			if out.Len() > 0 {
-				yield(0, out.Len())
-			}
-			return
+// freshRows returns the rows of out whose positions lie in fresh.
+func freshRows(out *event.Output, fresh event.Ranges) (rows rowRuns) {
+	if fresh.Covers(out.Range.First, out.Range.End()) {
+		if out.Len() > 0 {
+			rows = rowRuns{{0, out.Len()}}
 		}
-		for first := 0; first < out.Len(); first++ {
-			end := first
-			for end < out.Len() && fresh.Has(out.Position(end)) {
-				end++
-			}
-			if end > first && !yield(first, end) {
-				return
-			}
-			first = end
+		return rows
+	}
+	for row := range out.Len() {
+		if fresh.Has(out.Position(row)) {
+			rows = rows.add(row)
 		}
 	}
+	return rows
+}
+
+// A rowRuns lists rows, as runs that ascend.
+type rowRuns []rowRun
+
+// A rowRun is the rows [first, end).
+type rowRun struct{ first, end int }
+
+// add adds a row behind the others.
+func (r rowRuns) add(row int) rowRuns {
+	if n := len(r); n > 0 && r[n-1].end == row {
+		r[n-1].end++
+		return r
+	}
+	return append(r, rowRun{row, row + 1})
+}
+
+func (r rowRuns) count() (rows int) {
+	for _, run := range r {
+		rows += run.end - run.first
+	}
+	return rows
 }
 
 // withoutPrints returns the set without its fingerprints.

@@ -46,7 +46,11 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	if err != nil {
 		return err
 	}
-	var gone []func() error // files of fingerprints
+	keys, err := s.writeKeys(m, log, number)
+	if err != nil {
+		return err
+	}
+	var gone []func() error // files of fingerprints and of keys
 	err = s.change(func(next *manifest.Manifest) error {
 		next.LogStart = log.Number + 1
 		for _, w := range written {
@@ -60,6 +64,10 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 			t.Prints = recentPrints(all, time.Now())
 			for _, old := range all[:len(all)-len(t.Prints)] {
 				gone = append(gone, func() error { return t.RemoveFile(s.folder, manifest.PrintsName(old.Number)) })
+			}
+			t.Keys = append(t.Keys, keys[t.ID]...)
+			for _, name := range dropOldKeys(t, time.Now()) {
+				gone = append(gone, func() error { return t.RemoveFile(s.folder, name) })
 			}
 			t.Partitions = s.tableNamed(t.Name).partitionsUpTo(log.Number)
 			s.pruneTable(next, t)

@@ -23,10 +23,38 @@ type TableStats struct {
 	// Files are the Parquet files, oldest day first. They may still have rows of deletes
 	// that are under way.
 	Files     []FileStats
-	LogRows   int64      // rows that are only in the log
-	Deletions []Deletion // under way, oldest first
+	LogRows   int64        // rows that are only in the log
+	Unique    *UniqueStats // nil if rows may repeat
+	Deletions []Deletion   // under way, oldest first
 	// The least and greatest event time of a row; zero without rows or a time column.
 	MinTime, MaxTime time.Time
+}
+
+// UniqueStats describes the keys that a table has seen.
+type UniqueStats struct {
+	Unique
+	Keys     int    // in memory; some may have left the window
+	Bytes    int64  // of memory that they take
+	Repeated uint64 // rows dropped since the store was opened
+}
+
+// UniqueStats returns what the tables that have a key have seen, by their name.
+func (s *Store) UniqueStats() map[string]UniqueStats {
+	all := map[string]UniqueStats{}
+	for _, t := range s.current().Tables {
+		if u := s.tableNamed(t.Name).unique.Load(); u != nil && t.Unique != nil {
+			all[t.Name] = u.stats(t.Unique)
+		}
+	}
+	return all
+}
+
+func (u *uniqueKeys) stats(c *manifest.Unique) UniqueStats {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	stats := UniqueStats{Unique: Unique{Key: c.Key, Window: time.Duration(c.Window), Memory: c.Memory}, Repeated: u.repeated.Load()}
+	stats.Keys, stats.Bytes = u.set.size()
+	return stats
 }
 
 // FileStats describes a Parquet file.
@@ -52,10 +80,14 @@ func (s *Store) Stats() ([]TableStats, error) {
 	if err := s.addLog(snapshot, byID); err != nil {
 		return nil, fmt.Errorf("eventstore: read the log: %w", err)
 	}
+	unique := s.UniqueStats()
 	all := []TableStats{}
 	for _, info := range tablesOf(snapshot.manifest) {
 		stats := byID[snapshot.manifest.Table(info.Name).ID]
 		stats.TableInfo = info
+		if u, found := unique[info.Name]; found {
+			stats.Unique = &u
+		}
 		all = append(all, *stats)
 	}
 	return all, nil

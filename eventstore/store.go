@@ -159,7 +159,15 @@ func (s *Store) recover() error {
 	s.log, err = wal.Open(manifest.LogFolder(s.folder), wal.Options{
 		Store: m.Store, First: m.LogStart, FileSize: s.options.SegmentBytes, FileAge: s.options.SegmentAge, ReadOnly: s.options.ReadOnly,
 	}, s.recoverEntry)
-	return err
+	if err != nil || s.options.ReadOnly {
+		return err
+	}
+	for _, t := range m.Tables {
+		if err := s.tables[strings.ToLower(t.Name)].setUnique(t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadManifest loads the manifest, or makes that of an empty store.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -43,6 +44,8 @@ type TableConfig struct {
 	// Columns are declared: what does not fit one is refused. A declared column
 	// may lie inside an object.
 	Columns []event.Column
+	// Unique drops rows whose key was seen before; without a key it drops none.
+	Unique Unique
 }
 
 // Unknown says what becomes of fields without a column.
@@ -69,7 +72,8 @@ type Table struct {
 	encoding  map[uint64]int
 	schemasOf map[uint64]map[uint64]bool
 
-	spareBuffers chan *buffer // free ones
+	unique       atomic.Pointer[uniqueKeys] // nil if the table has no key
+	spareBuffers chan *buffer               // free ones
 }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -146,6 +150,9 @@ func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 	if err := declareColumns(first, c); err != nil {
 		return nil, err
 	}
+	if err := c.checkUnique(first); err != nil {
+		return nil, err
+	}
 	entry := &manifest.Table{Name: name, NextColumn: first.nextColumn, Schemas: []*manifest.Schema{&first.Schema}}
 	c.apply(entry)
 	var t *Table
@@ -154,6 +161,9 @@ func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 		next.NextTable++
 		next.Tables = append(next.Tables, entry)
 		t = loadTable(s, entry)
+		if err := t.setUnique(entry); err != nil {
+			return err
+		}
 		s.setTable(name, t) // before a reader of the manifest looks for it
 		return nil
 	}, nil)
@@ -179,7 +189,19 @@ func (s *Store) setTable(name string, t *Table) {
 // apply sets what a configuration says of a table beside its columns.
 func (c *TableConfig) apply(t *manifest.Table) {
 	t.Time, t.Event, t.Retention = c.Time, c.Event, manifest.Duration(c.Retention)
-	t.Sort, t.Bloom, t.Unknown = c.Sort, c.Bloom, c.Unknown
+	t.Sort, t.Bloom, t.Unknown, t.Unique = c.Sort, c.Bloom, c.Unknown, c.Unique.manifest()
+}
+
+// checkUnique checks the settings of the key with the table's columns.
+func (c *TableConfig) checkUnique(s *schema) error {
+	if len(c.Unique.Key) == 0 {
+		return nil
+	}
+	if err := c.Unique.check(); err != nil {
+		return err
+	}
+	_, err := keyColumns(&s.Schema, c.Unique.Key)
+	return err
 }
 
 // configure holds the table against what is wanted of it.
@@ -201,6 +223,10 @@ func (t *Table) configure(c TableConfig) error {
 	if reflect.DeepEqual(have, wants) {
 		return nil
 	}
+	wants.Schemas = []*manifest.Schema{&wanted.Schema}
+	if err := t.setUnique(&wants); err != nil {
+		return err
+	}
 	return t.store.change(func(next *manifest.Manifest) error {
 		c.apply(next.TableByID(t.id))
 		return nil
@@ -214,6 +240,9 @@ func (t *Table) declare(c TableConfig) (*schema, error) {
 	next := t.schema.clone()
 	next.unknown = c.Unknown
 	if err := declareColumns(next, c); err != nil {
+		return nil, err
+	}
+	if err := c.checkUnique(next); err != nil {
 		return nil, err
 	}
 	if slices.EqualFunc(next.Columns, t.schema.Columns, sameColumn) {

@@ -79,7 +79,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want strings.Builder
-	for _, m := range engine.Metrics() {
+	for _, m := range append(engine.Metrics(), eventsql.Metrics()...) {
 		var labels []string
 		for _, l := range m.Labels {
 			if !strings.Contains(l, " ") {

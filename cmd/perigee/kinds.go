@@ -35,7 +35,7 @@ func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options 
 				filesink.Kind(), httpsink.Kind(), kafkasink.Kind(), mysql.Kind(), postgres.Kind(), redissink.Kind(), stdout.Kind(),
 			}...),
 			Languages: languages(),
-			Metrics:   pluginMetrics(),
+			Metrics:   append(pluginMetrics(), store),
 		},
 		Services:  []engine.Service{store},
 		Isolation: c.isolation,

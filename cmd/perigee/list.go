@@ -127,7 +127,7 @@ func printFields(w io.Writer, fields []config.Field, indent string) {
 }
 
 func printMetrics(w io.Writer) {
-	for _, m := range engine.Metrics() {
+	for _, m := range append(engine.Metrics(), eventsql.Metrics()...) {
 		labels := ""
 		if len(m.Labels) > 0 {
 			labels = "{" + strings.Join(m.Labels, ",") + "}"

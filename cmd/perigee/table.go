@@ -69,7 +69,8 @@ type tableShowCommand struct {
 
 func (tableShowCommand) Help() string {
 	return `Shows what a table of the event store consists of: its columns, its Parquet files with the rows, the
-bytes and the event times of each, and the deletes that are under way.
+bytes and the event times of each, the deletes that are under way, and with unique: how many rows were
+dropped because their key had been seen.
 
 Examples:
   perigee table show events
@@ -125,6 +126,10 @@ func printTable(w io.Writer, t *eventsql.Table) {
 		if setting[1] != "" {
 			fmt.Fprintf(w, "%-13s %s\n", setting[0], setting[1])
 		}
+	}
+	if u := t.Unique; u != nil {
+		fmt.Fprintf(w, "unique        %s within %s: %s dropped since the start; %s in %s of memory\n",
+			strings.Join(u.Key, ", "), retentionText(u.Window), countOf(int(u.Repeated), "row"), countOf(u.Keys, "key"), byteCount(uint64(u.Bytes)))
 	}
 	columns := newTable("column", "type")
 	for _, c := range t.Columns {

@@ -15,6 +15,7 @@ import (
 // table that is not declared: it is made without settings when it is first used.
 type Table struct {
 	Name      string
+	Schema    string        `yaml:"schema" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
 	Event     string        `yaml:"event" help:"column with the event's name, by which files are sorted and found"`
 	Time      string        `yaml:"time" help:"column with the event's own time, which every event must have"`
 	TimeUnit  string        `yaml:"time_unit" help:"s, ms, us or ns for numbers since 1970, text for RFC 3339 only (default: RFC 3339, or a number of seconds). With ns the column is of type timestamp_ns"`
@@ -22,8 +23,27 @@ type Table struct {
 	Sort      []string      `yaml:"sort" help:"columns that files are sorted by (default: the event column, then the time column)"`
 	Bloom     []string      `yaml:"bloom" help:"columns with a bloom filter in every file beside the event column, for searches for rare values"`
 	Unknown   string        `yaml:"unknown" help:"fields that are not declared: add a column for each, keep them in the JSON column _rest, or drop them (default add)"`
+	Unique    Unique        `yaml:"unique" help:"drop events whose key was stored within a window before"`
 	Columns   []Column      `yaml:"columns" help:"columns whose type is declared; events that do not fit are dead letters"`
 	origin
+	node *node // that declares it in the configuration
+}
+
+// A tableSchema is what a table may have in a text of its own.
+type tableSchema struct {
+	Event    string   `yaml:"event"`
+	Time     string   `yaml:"time"`
+	TimeUnit string   `yaml:"time_unit"`
+	Unknown  string   `yaml:"unknown"`
+	Unique   Unique   `yaml:"unique"`
+	Columns  []Column `yaml:"columns"`
+}
+
+// Unique drops events that a producer has sent before.
+type Unique struct {
+	Key    []string      `yaml:"key,required" help:"declared columns that tell one event from another"`
+	Window time.Duration `yaml:"window,required" help:"time since the event with the same key arrived, as 1d"`
+	Memory int           `yaml:"memory,size" help:"memory for the keys of a window, of which each takes 18 to 28 bytes (default 256MiB)"`
 }
 
 // A Column is a column of a table with a declared type.
@@ -77,32 +97,96 @@ func (d *document) readTable(e entry, known Known) Table {
 	name := "table " + e.key
 	if e.value.shape != null && d.hasShape(e.value, mapping, name) {
 		d.decodeStruct(e.value, reflect.ValueOf(&t).Elem(), name)
-		d.checkTable(e, &t, known)
+		t.Name, t.node = e.key, e.value
+		if t.Schema == "" { // otherwise ReadSchema knows the columns
+			d.checkTable(e.value, &t, known)
+		}
 	}
 	t.Name = e.key
 	return t
 }
 
-// checkTable checks the settings of a table against each other.
-func (d *document) checkTable(e entry, t *Table, known Known) {
-	d.checkChoice(e.value, "unknown", t.Unknown, unknownModes)
-	d.checkChoice(e.value, "time_unit", t.TimeUnit, timeUnits)
-	for _, key := range []string{"time_unit", "retention"} {
-		if setting := e.value.get(key); t.Time == "" && setting != nil {
-			d.addFault(setting.at, "name the column with the event's time: time: COLUMN", "%s of table %s needs a time column", key, e.key)
+// ReadSchema adds what the text of the table's schema says, which is YAML with keys of a
+// table. It returns the faults of the text, which it calls file, and those that the
+// configuration has with it, as Errors.
+func (t *Table) ReadSchema(file, text string, known Known) error {
+	d, root := parse(file, text, func(string) (string, bool) { return "", false })
+	if root == nil {
+		return d.faults.sorted()
+	}
+	if root.shape == null {
+		d.addFault(root.at, `begin with "columns:"`, "the schema is empty")
+		return d.faults.sorted()
+	}
+	if !d.hasShape(root, mapping, "the schema") {
+		return d.faults.sorted()
+	}
+	var s tableSchema
+	d.decodeStruct(root, reflect.ValueOf(&s).Elem(), "the schema of table "+t.Name)
+	for _, e := range root.entries {
+		if t.node.get(e.key) != nil {
+			d.addFault(e.at, "remove one of them", "the configuration has %s of table %s too", e.key, t.Name)
 		}
 	}
-	if columns := e.value.get("columns"); columns != nil && columns.value.shape == sequence {
+	if len(d.faults) > 0 {
+		return d.faults.sorted()
+	}
+	merged, inConfig := *t, *t.document
+	inConfig.faults = nil
+	for key, take := range map[string]func(){
+		"event": func() { merged.Event = s.Event }, "time": func() { merged.Time = s.Time }, "time_unit": func() { merged.TimeUnit = s.TimeUnit },
+		"unknown": func() { merged.Unknown = s.Unknown }, "unique": func() { merged.Unique = s.Unique }, "columns": func() { merged.Columns = s.Columns },
+	} {
+		if root.get(key) != nil {
+			take()
+		}
+	}
+	d.checkTable(root, &merged, known)
+	inConfig.checkTable(t.node, &merged, known)
+	if err := Join(d.faults.sorted(), inConfig.faults.sorted()); err != nil {
+		return err
+	}
+	*t = merged
+	return nil
+}
+
+// AtSchema adds to an error about the table's schema its place in the configuration, and a
+// hint.
+func (t *Table) AtSchema(err error, hint string) error {
+	o := t.origin
+	if e := t.node.get("schema"); e != nil {
+		o.at = e.value.at
+	}
+	return o.At(err, hint)
+}
+
+// checkTable checks the settings of a table that stand in n, against all of them.
+func (d *document) checkTable(n *node, t *Table, known Known) {
+	if n.get("unknown") != nil {
+		d.checkChoice(n, "unknown", t.Unknown, unknownModes)
+	}
+	if n.get("time_unit") != nil {
+		d.checkChoice(n, "time_unit", t.TimeUnit, timeUnits)
+	}
+	for _, key := range []string{"time_unit", "retention"} {
+		if setting := n.get(key); t.Time == "" && setting != nil {
+			d.addFault(setting.at, "name the column with the event's time: time: COLUMN", "%s of table %s needs a time column", key, t.Name)
+		}
+	}
+	if columns := n.get("columns"); columns != nil && columns.value.shape == sequence {
 		for i, item := range columns.value.items {
 			if i < len(t.Columns) && item.shape == mapping {
 				t.Columns[i].origin = origin{d, item.at}
 				d.checkColumn(item, t, i, known)
 			}
 		}
+		d.checkTimeColumn(t)
 	}
-	d.checkTimeColumn(e, t)
+	if unique := n.get("unique"); unique != nil && unique.value.shape == mapping {
+		d.checkUnique(unique.value, t)
+	}
 	for _, key := range []string{"event", "sort", "bloom"} {
-		if named := e.value.get(key); named != nil {
+		if named := n.get(key); named != nil {
 			d.checkNamed(named, t)
 		}
 	}
@@ -175,16 +259,62 @@ func splitType(text string) (base, fault string) {
 func isTime(base string) bool { return base == "timestamp" || base == "timestamp_ns" }
 
 // checkTimeColumn checks the declaration of the time column, if it has one.
-func (d *document) checkTimeColumn(e entry, t *Table) {
+func (d *document) checkTimeColumn(t *Table) {
 	for _, c := range t.Columns {
 		if t.Time == "" || !strings.EqualFold(c.Name, t.Time) {
 			continue
 		}
 		if base, _ := splitType(c.Type); c.Name != t.Time || !isTime(base) {
-			d.addFault(c.at, "declare it as timestamp or timestamp_ns, or leave it out", "the time column %s of table %s is declared as %s of type %s", t.Time, e.key, c.Name, c.Type)
+			d.addFault(c.at, "declare it as timestamp or timestamp_ns, or leave it out", "the time column %s of table %s is declared as %s of type %s", t.Time, t.Name, c.Name, c.Type)
 		}
 		if c.Unit != "" && t.TimeUnit != "" {
-			d.addFault(e.value.get("time_unit").at, "", "the unit of the time column %s is given twice", t.Time)
+			d.addFault(c.at, "remove unit, or time_unit", "the unit of the time column %s is given twice", t.Time)
+		}
+	}
+}
+
+// uniqueWindowMax is how long a key can be remembered.
+const uniqueWindowMax = 366 * 24 * time.Hour
+
+// checkUnique checks the key of a table, which n declares.
+func (d *document) checkUnique(n *node, t *Table) {
+	if window := n.get("window"); window != nil {
+		w, err := parseDuration(window.value.text)
+		if err == nil && w >= 0 && (w < time.Second || w%time.Second != 0 || w > uniqueWindowMax) {
+			d.addFault(window.value.at, "use whole seconds, up to 366d, such as 10m or 1d", "window cannot be %s", quoteShort(window.value.text))
+		}
+	}
+	if m := t.Unique.Memory; n.get("memory") != nil && m < 1<<20 {
+		d.addFault(n.get("memory").value.at, "", "memory must be at least 1MiB")
+	}
+	key := n.get("key")
+	if key == nil || key.value.shape != sequence {
+		return
+	}
+	if len(key.value.items) == 0 {
+		d.addFault(key.at, "name the columns that tell one event from another", "key is empty")
+	}
+	types := map[string]string{}
+	declared := []string{}
+	if t.Time != "" {
+		types[strings.ToLower(t.Time)], declared = "timestamp", append(declared, t.Time)
+	}
+	for _, c := range t.Columns {
+		base, _ := splitType(c.Type)
+		types[strings.ToLower(c.Name)], declared = base, append(declared, c.Name)
+	}
+	for i, item := range key.value.items {
+		if item.shape != scalar {
+			continue
+		}
+		base, found := types[strings.ToLower(item.text)]
+		switch {
+		case !found:
+			d.addFault(item.at, cmp.Or(suggestNear(item.text, declared), "declare its type below columns"), "key names column %s, which is not declared", quoteShort(item.text))
+		case base == "float64" || base == "decimal" || base == "json":
+			d.addFault(item.at, "use columns of another type, such as int64 or string", "key names column %s of type %s, in which equal values may be spelled differently", item.text, base)
+		case slices.ContainsFunc(key.value.items[:i], func(n *node) bool { return strings.EqualFold(n.text, item.text) }):
+			d.addFault(item.at, "", "key names column %s twice", quoteShort(item.text))
 		}
 	}
 }

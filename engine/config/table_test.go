@@ -27,6 +27,7 @@ var wantTables = []Table{
 			{Name: "price", Type: "decimal(18,2)"},
 			{Name: "seen", Type: "timestamp", Unit: "text"},
 		},
+		Unique: Unique{Key: []string{"user", "at"}, Window: 36 * time.Hour, Memory: 64 << 20},
 	},
 }
 
@@ -44,6 +45,7 @@ tables:
     sort: [kind, user, at]
     bloom: [user]
     unknown: keep
+    unique: {key: [user, at], window: 1d12h, memory: 64MiB}
     columns:
       - {name: kind, type: string, required: true}
       - {name: user, type: int64, field: user.id}
@@ -101,5 +103,62 @@ func TestMovedKeysAreNotListed(t *testing.T) {
 		if f.Key == "time" {
 			t.Errorf("a moved key is listed: %+v", f)
 		}
+	}
+}
+
+// TestReadSchema reads the schema of a table that is a text of its own.
+func TestReadSchema(t *testing.T) {
+	read := func(t *testing.T, table, schema string) (*Table, error) {
+		t.Helper()
+		c, err := Parse("perigee.yaml", "tables:\n  events: "+table+"\n"+onePipeline, known, lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &c.Tables[0], c.Tables[0].ReadSchema("schema.yaml", schema, known)
+	}
+	const schema = `
+event: kind
+time: at
+time_unit: ms
+unknown: drop
+unique: {key: [kind, at], window: 10m}
+columns:
+  - {name: kind, type: string}
+  - {name: user, type: int64, field: user.id}
+`
+	got, err := read(t, `{schema: schema.yaml, retention: 30d, bloom: [user], sort: [kind]}`, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Table{
+		Name: "events", Schema: "schema.yaml", Event: "kind", Time: "at", TimeUnit: "ms", Retention: 30 * 24 * time.Hour, Sort: []string{"kind"}, Bloom: []string{"user"},
+		Unknown: UnknownDrop, Columns: []Column{{Name: "kind", Type: "string"}, {Name: "user", Type: "int64", Field: "user.id"}},
+		Unique: Unique{Key: []string{"kind", "at"}, Window: 10 * time.Minute},
+	}
+	if diff := cmp.Diff(want, got, ignoreOrigins); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	for name, test := range map[string]struct{ table, schema, want string }{
+		"empty":                      {`{schema: s}`, "", `schema.yaml:1:1: the schema is empty`},
+		"a list":                     {`{schema: s}`, "- a", `schema.yaml:1:1: the schema must be a mapping, not a list`},
+		"no YAML":                    {`{schema: s}`, "a: [", `schema.yaml:1:4: not YAML`},
+		"a key of the engine":        {`{schema: s}`, "retention: 1d", `schema.yaml:1:1: unknown key "retention" in the schema of table events`},
+		"a key in both":              {`{schema: s, time: at}`, "columns: []\ntime: at", `schema.yaml:2:1: the configuration has time of table events too`},
+		"a type":                     {`{schema: s}`, "columns:\n  - {name: a, type: strin}", `schema.yaml:2:21: unknown type "strin" of column a`},
+		"a time column":              {`{schema: s, time: at}`, "columns:\n  - {name: at, type: string}", `schema.yaml:2:6: the time column at of table events is declared as at of type string`},
+		"a unit without a time":      {`{schema: s}`, "time_unit: ms", `schema.yaml:1:1: time_unit of table events needs a time column`},
+		"a retention without a time": {`{schema: s, retention: 1d}`, "event: a", `perigee.yaml:2:23: retention of table events needs a time column`},
+		"a name in the configuration": {`{schema: s, bloom: [usr]}`, "unknown: keep\ncolumns: [{name: user, type: string}]",
+			`perigee.yaml:2:31: bloom names column "usr", which is not declared`},
+		"a key that is not declared": {`{schema: s, unique: {key: [b], window: 1d}}`, "columns: [{name: a, type: string}]",
+			`perigee.yaml:2:38: key names column "b", which is not declared`},
+		"a variable": {`{schema: s}`, "event: ${HOME}", `schema.yaml:1:8: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := read(t, test.table, test.schema)
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
 	}
 }

@@ -4,7 +4,7 @@
 //	eventsql.RunWorker() // first in main: this process may be a worker of the store
 //	store := new(eventsql.Store)
 //	options := engine.Options{
-//		Kinds:    engine.Kinds{Sinks: store.Kinds()},
+//		Kinds:    engine.Kinds{Sinks: store.Kinds(), Metrics: []prometheus.Collector{store}},
 //		Services: []engine.Service{store},
 //	}
 //

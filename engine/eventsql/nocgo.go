@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
@@ -47,6 +49,9 @@ func (*Store) Start(h engine.Host) error {
 	h.Handle("POST /query", admin.Handler(func(io.Writer, *http.Request) error { return Available() }))
 	return nil
 }
+
+// Collect implements prometheus.Collector.
+func (*Store) Collect(chan<- prometheus.Metric) {}
 
 // Close implements engine.Service.
 func (*Store) Close() error { return nil }

@@ -33,6 +33,9 @@ func newTable(stats *eventstore.TableStats) Table {
 	if stats.Retention > 0 {
 		t.Retention = stats.Retention.String()
 	}
+	if u := stats.Unique; u != nil {
+		t.Unique = &Unique{Key: u.Key, Window: u.Window.String(), Keys: u.Keys, Bytes: u.Bytes, Memory: u.Memory, Repeated: u.Repeated}
+	}
 	for _, f := range stats.Files {
 		t.Rows += f.Rows
 		t.Bytes += f.Bytes

@@ -65,6 +65,9 @@ func tableConfig(t *config.Table) eventstore.TableConfig {
 		Event: t.Event, Time: t.Time, TimeUnit: unit(t.TimeUnit), Retention: t.Retention, Sort: t.Sort, Bloom: t.Bloom,
 		Unknown: map[string]eventstore.Unknown{config.UnknownKeep: eventstore.KeepUnknown, config.UnknownDrop: eventstore.DropUnknown}[t.Unknown],
 	}
+	if len(t.Unique.Key) > 0 {
+		c.Unique = eventstore.Unique{Key: t.Unique.Key, Window: t.Unique.Window, Memory: int64(t.Unique.Memory)}
+	}
 	for _, column := range t.Columns {
 		c.Columns = append(c.Columns, tableColumn(&column))
 	}

@@ -30,9 +30,20 @@ type Table struct {
 	Event     string     `json:"event,omitempty"`     // event column
 	Time      string     `json:"time,omitempty"`      // time column
 	Retention string     `json:"retention,omitempty"` // as 720h0m0s; absent if rows stay for ever
+	Unique    *Unique    `json:"unique,omitempty"`    // absent if rows may repeat
 	Schema    uint64     `json:"schema"`              // version
 	Columns   []Column   `json:"columns"`
 	Deletes   []Delete   `json:"deletes"` // under way, oldest first
+}
+
+// Unique describes the keys that a table has seen.
+type Unique struct {
+	Key      []string `json:"key"`
+	Window   string   `json:"window"`        // as 24h0m0s
+	Keys     int      `json:"keys"`          // in memory; some may have left the window
+	Bytes    int64    `json:"bytes"`         // of memory that they take
+	Memory   int64    `json:"memory"`        // bytes that they may take
+	Repeated uint64   `json:"repeated_rows"` // not stored, since the store was opened
 }
 
 // A Column is a column of a table.

@@ -24,6 +24,9 @@ func (m *Manifest) Files(folder string) map[string]int64 {
 		for _, p := range t.Prints {
 			named[t.Path(folder, PrintsName(p.Number))] = -1
 		}
+		for _, k := range t.Keys {
+			named[t.Path(folder, KeysName(k.Number))] = -1
+		}
 	}
 	return named
 }

@@ -52,6 +52,7 @@ type Table struct {
 	Sort      []string `json:"sort,omitempty"`      // columns that files are sorted by; default Event, Time
 	Bloom     []string `json:"bloom,omitempty"`     // columns with a bloom filter beside Event
 	Unknown   Unknown  `json:"unknown,omitempty"`   // what becomes of fields without a column
+	Unique    *Unique  `json:"unique,omitempty"`    // nil if rows may repeat
 
 	NextColumn int32     `json:"next_column"`
 	Schemas    []*Schema `json:"schemas"` // those that the log or a file needs, oldest first; the last is the newest
@@ -60,6 +61,7 @@ type Table struct {
 	Deletes    []*Delete     `json:"deletes,omitempty"`    // under way, oldest first
 	Partitions []*Partition  `json:"partitions,omitempty"` // what has been committed up to LogStart
 	Prints     []*PrintsFile `json:"prints,omitempty"`     // oldest first
+	Keys       []*KeysFile   `json:"keys,omitempty"`       // oldest first
 }
 
 // A File is a Parquet file with rows of one table, of one day of event time. Its columns
@@ -194,7 +196,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 }
 
 // Clone returns a copy of m to change. What the copy's tables point to, schemas, files,
-// deletes, partitions and prints, is shared: replace an element, do not change it.
+// deletes, partitions, prints and keys, is shared: replace an element, do not change it.
 func (m *Manifest) Clone() *Manifest {
 	next := *m
 	next.Tables = make([]*Table, len(m.Tables))
@@ -205,6 +207,7 @@ func (m *Manifest) Clone() *Manifest {
 		copied.Deletes = slices.Clone(t.Deletes)
 		copied.Partitions = slices.Clone(t.Partitions)
 		copied.Prints = slices.Clone(t.Prints)
+		copied.Keys = slices.Clone(t.Keys)
 		next.Tables[i] = &copied
 	}
 	return &next

@@ -1,0 +1,19 @@
+//go:build linux && cgo
+
+package eventsql
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Collect implements prometheus.Collector.
+func (s *Store) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	opened := s.opened
+	s.mu.Unlock()
+	if opened == nil {
+		return
+	}
+	for table, u := range opened.UniqueStats() {
+		ch <- prometheus.MustNewConstMetric(repeatedRows.Desc(), prometheus.CounterValue, float64(u.Repeated), table)
+		ch <- prometheus.MustNewConstMetric(uniqueKeys.Desc(), prometheus.GaugeValue, float64(u.Keys), table)
+	}
+}

@@ -1,0 +1,89 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+func randomHash(r *rand.Rand) manifest.KeyHash {
+	return manifest.KeyHash{r.Uint32(), r.Uint32(), r.Uint32()}
+}
+
+// TestKeySet compares a set with a map, while the clock moves on and keys leave the window.
+func TestKeySet(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	const window = 100
+	set, want := newKeySet(64<<20), map[manifest.KeyHash]uint32{}
+	var known []manifest.KeyHash
+	now := uint32(1000)
+	for range 200_000 {
+		if r.IntN(50) == 0 {
+			now++
+		}
+		hash := randomHash(r)
+		if len(known) > 0 && r.IntN(2) == 0 {
+			hash = known[r.IntN(len(known))]
+		}
+		known = append(known, hash)
+		e := set.add(&hash, now-window, now)
+		if e == nil {
+			t.Fatal("the set is full")
+		}
+		if got, want := e.counts(now-window), want[hash] > now-window; got != want {
+			t.Fatalf("the set has the key: %t; the map: %t", got, want)
+		}
+		switch {
+		case e.counts(now - window):
+		case r.IntN(10) == 0:
+			e.time = keyGiven
+		default:
+			e.time, want[hash] = now, now
+		}
+	}
+	for hash, at := range want {
+		if e := set.find(&hash); (e != nil && e.counts(now-window)) != (at > now-window) {
+			t.Fatalf("at the end the set has %+v for a key of %d", e, at)
+		}
+	}
+}
+
+// TestKeySetMemory counts the bytes that keys take, and holds them to the limit.
+func TestKeySetMemory(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const limit = 8 << 20
+	set, now := newKeySet(limit), uint32(1000)
+	add := func() bool {
+		hash := randomHash(r)
+		e := set.add(&hash, now-10, now)
+		if e != nil {
+			e.time = now
+		}
+		return e != nil
+	}
+	added := 0
+	for ; add(); added++ {
+		if keys, memory := set.size(); added > 10_000 && (memory > 28*int64(keys) || memory > limit) {
+			t.Fatalf("%d keys take %d bytes", keys, memory)
+		}
+	}
+	if keys, memory := set.size(); keys != added || memory > limit || int64(added) < limit*4/5/entrySize {
+		t.Errorf("%d keys were added, %d are there and take %d bytes", added, keys, memory)
+	}
+	for range 1000 {
+		add()
+	}
+	now += 10 // they leave the window
+	again := 0
+	for again < added*9/10 && add() {
+		again++
+	}
+	if keys, memory := set.size(); again < added*9/10 || memory > limit {
+		t.Errorf("after the window %d keys were added; %d are there and take %d bytes", again, keys, memory)
+	}
+}

@@ -1,0 +1,375 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// Unique says that a row is dropped if a row with the same key arrived less than Window
+// before it, for producers that send an event again when they do not hear that it has
+// arrived. A row in which a column of the key is null is never dropped.
+type Unique struct {
+	Key    []string      // declared columns, which must not be of type Float64, Decimal or JSON
+	Window time.Duration // whole seconds, by the time at which rows arrive
+	// Memory is what the keys of a window may take, in bytes, 18 to 28 for each; default
+	// 256 MiB. While there are more, appends fail.
+	Memory int64
+}
+
+const uniqueMemoryDefault = 256 << 20
+
+// A uniqueKeys holds the keys that a table has seen. It is safe for concurrent use.
+//
+// A key counts from the moment on that its row is durable: an append that has a key of
+// another one, which is under way, waits for it. The log has the rows of the newest keys, and
+// files of keys those of older ones: from both the set is made when the store is opened.
+type uniqueKeys struct {
+	table    string
+	columns  []int32       // IDs of those of the key
+	window   atomic.Uint32 // seconds
+	repeated atomic.Uint64 // rows dropped since the store was opened
+
+	mu       sync.Mutex
+	set      *keySet
+	appended chan struct{} // closed and replaced when an append ends
+}
+
+func newUniqueKeys(table string, columns []int32, c *manifest.Unique) *uniqueKeys {
+	u := &uniqueKeys{table: table, columns: columns, set: newKeySet(c.Memory), appended: make(chan struct{})}
+	u.window.Store(windowOf(c))
+	return u
+}
+
+// windowOf returns a window in seconds.
+func windowOf(c *manifest.Unique) uint32 { return uint32(time.Duration(c.Window) / time.Second) }
+
+// keyColumns returns the IDs of the columns of a key.
+func keyColumns(s *manifest.Schema, key []string) (ids []int32, err error) {
+	for _, name := range key {
+		i := slices.IndexFunc(s.Columns, func(c manifest.Column) bool { return strings.EqualFold(c.Name, name) })
+		if i < 0 || !s.Columns[i].Declared {
+			return nil, configError("declare its type below columns", "the key of unique names column %s, which is not declared", name)
+		}
+		switch c := &s.Columns[i]; c.Type {
+		case event.Float64, event.Decimal, event.JSON:
+			return nil, configError("use columns of type bool, int32, int64, string, bytes, timestamp or timestamp_ns",
+				"the key of unique names column %s of type %s, in which equal values may be spelled differently", name, c.Type)
+		default:
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids, nil
+}
+
+// check returns an *event.PermanentError if the settings make no sense.
+func (u *Unique) check() error {
+	if u.Window < time.Second || u.Window%time.Second != 0 || u.Window > uniqueWindowMax {
+		return configError(fmt.Sprintf("use whole seconds, up to %d days", uniqueWindowMax/(24*time.Hour)), "the window of unique is %v", u.Window)
+	}
+	return nil
+}
+
+const uniqueWindowMax = 366 * 24 * time.Hour
+
+// manifest returns the settings as the manifest has them; nil without a key.
+func (u *Unique) manifest() *manifest.Unique {
+	if len(u.Key) == 0 {
+		return nil
+	}
+	m := &manifest.Unique{Key: u.Key, Window: manifest.Duration(u.Window), Memory: u.Memory}
+	if m.Memory == 0 {
+		m.Memory = uniqueMemoryDefault
+	}
+	return m
+}
+
+// A keyHasher makes hashes of the keys of some rows.
+type keyHasher struct {
+	ids     []int32
+	vectors []*event.Vector // nil if there is no such column: all values are null
+	text    []byte
+}
+
+func newKeyHasher(key []int32, ids []int32, columns *event.Columns) *keyHasher {
+	h := &keyHasher{ids: key}
+	for _, id := range key {
+		var v *event.Vector
+		if i := slices.Index(ids, id); i >= 0 && i < len(columns.Vectors) {
+			v = &columns.Vectors[i]
+		}
+		h.vectors = append(h.vectors, v)
+	}
+	return h
+}
+
+// hash returns the hash of a row's key. ok is false if a part of the key is null.
+func (h *keyHasher) hash(row int) (hash manifest.KeyHash, ok bool) {
+	h.text = h.text[:0]
+	for i, v := range h.vectors {
+		if v == nil || len(v.Null) > 0 && v.Null[row] == 1 {
+			return hash, false
+		}
+		h.text = binary.LittleEndian.AppendUint32(h.text, uint32(h.ids[i]))
+		if len(v.Ends) > 0 {
+			text := v.Text(row)
+			h.text = binary.LittleEndian.AppendUint32(h.text, uint32(len(text)))
+			h.text = append(h.text, text...)
+		} else {
+			h.text = binary.LittleEndian.AppendUint64(h.text, uint64(v.Ints[row]))
+		}
+	}
+	sum := sha256.Sum256(h.text)
+	for i := range hash {
+		hash[i] = binary.LittleEndian.Uint32(sum[4*i:])
+	}
+	return hash, true
+}
+
+// A keyClaim is the keys of an append under way. Its end must be called. It is nil for a table
+// without a key.
+type keyClaim struct {
+	keys     *uniqueKeys
+	hashes   []manifest.KeyHash
+	now      uint32
+	repeated uint64
+}
+
+// claim returns those of rows whose key has not been seen within the window. It waits while
+// another append has one of the keys.
+func (u *uniqueKeys) claim(ctx context.Context, b *buffer, rows rowRuns, now time.Time) (rowRuns, *keyClaim, error) {
+	hasher := newKeyHasher(u.columns, b.ids, &b.columns)
+	hashes, known := make([]manifest.KeyHash, 0, rows.count()), make([]bool, 0, rows.count())
+	for _, run := range rows {
+		for row := run.first; row < run.end; row++ {
+			hash, ok := hasher.hash(row)
+			hashes, known = append(hashes, hash), append(known, ok)
+		}
+	}
+	if err := u.lockKeys(ctx, hashes, known); err != nil {
+		return nil, nil, err
+	}
+	defer u.mu.Unlock()
+	c := &keyClaim{keys: u, now: uint32(now.Unix())}
+	oldest := c.now - u.window.Load()
+	var fresh rowRuns
+	i := 0
+	for _, run := range rows {
+		for row := run.first; row < run.end; row, i = row+1, i+1 {
+			if known[i] {
+				e := u.set.add(&hashes[i], oldest, c.now)
+				if e == nil {
+					c.settle(keyGiven)
+					return nil, nil, u.errFull()
+				}
+				if e.counts(oldest) {
+					c.repeated++
+					continue
+				}
+				e.time = keyAppending
+				c.hashes = append(c.hashes, hashes[i])
+			}
+			fresh = fresh.add(row)
+		}
+	}
+	return fresh, c, nil
+}
+
+// lockKeys locks u when no append under way has one of some keys.
+func (u *uniqueKeys) lockKeys(ctx context.Context, hashes []manifest.KeyHash, known []bool) error {
+	for {
+		u.mu.Lock()
+		if !u.isAppending(hashes, known) {
+			return nil
+		}
+		appended := u.appended
+		u.mu.Unlock()
+		select {
+		case <-appended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// isAppending reports whether an append under way has one of some keys. The caller holds u.mu.
+func (u *uniqueKeys) isAppending(hashes []manifest.KeyHash, known []bool) bool {
+	for i := range hashes {
+		if known[i] {
+			if e := u.set.find(&hashes[i]); e != nil && e.time == keyAppending {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (u *uniqueKeys) errFull() error {
+	keys, memory := u.set.size()
+	return event.WithHint(fmt.Errorf("eventstore: table %s has seen %d keys within the window of unique, which take %d MiB", u.table, keys, memory>>20),
+		"raise memory below unique, or shorten the window; rows are stored again when keys leave the window")
+}
+
+// end notes whether the rows of the append are durable.
+func (c *keyClaim) end(durable bool) {
+	if c == nil {
+		return
+	}
+	c.keys.mu.Lock()
+	defer c.keys.mu.Unlock()
+	if durable {
+		c.keys.repeated.Add(c.repeated)
+		c.settle(c.now)
+	} else {
+		c.settle(keyGiven)
+	}
+}
+
+// settle sets the time of the entries. The caller holds the lock of the keys.
+func (c *keyClaim) settle(time uint32) {
+	if len(c.hashes) == 0 {
+		return
+	}
+	for i := range c.hashes {
+		c.keys.set.find(&c.hashes[i]).time = time
+	}
+	close(c.keys.appended)
+	c.keys.appended = make(chan struct{})
+}
+
+// load adds a key that is durable to a set that no append uses yet.
+func (u *uniqueKeys) load(k manifest.Key, now uint32) {
+	if oldest := now - u.window.Load(); k.Arrived > oldest {
+		e := u.set.add(&k.Hash, oldest, now)
+		e.time = max(e.time, k.Arrived)
+	}
+}
+
+// claimKeys returns those of rows that a table stores: all if it has no key.
+func (t *Table) claimKeys(ctx context.Context, b *buffer, rows rowRuns, now time.Time) (rowRuns, *keyClaim, error) {
+	u := t.unique.Load()
+	if u == nil {
+		return rows, nil, nil
+	}
+	return u.claim(ctx, b, rows, now)
+}
+
+// setUnique makes the table's keys those that its entry in the manifest wants.
+func (t *Table) setUnique(entry *manifest.Table) error {
+	c := entry.Unique
+	if c == nil {
+		t.unique.Store(nil)
+		return nil
+	}
+	columns, err := keyColumns(entry.Current(), c.Key)
+	if err != nil {
+		return err
+	}
+	if u := t.unique.Load(); u != nil && slices.Equal(u.columns, columns) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.window.Store(windowOf(c))
+		u.set.partMax = newKeySet(c.Memory).partMax
+		return nil
+	}
+	u := newUniqueKeys(t.name, columns, c)
+	if err := t.store.loadKeys(entry, u); err != nil {
+		return fmt.Errorf("eventstore: read the keys of table %s: %w", t.name, err)
+	}
+	t.unique.Store(u)
+	return nil
+}
+
+// loadKeys reads the keys of a table's rows from files of keys and from the log. Memory is no
+// reason to forget one of them.
+func (s *Store) loadKeys(entry *manifest.Table, u *uniqueKeys) error {
+	snapshot := s.snapshot()
+	defer snapshot.release()
+	most := u.set.partMax
+	u.set.partMax = math.MaxInt
+	defer func() { u.set.partMax = most }()
+	now := uint32(time.Now().Unix())
+	load := func(k manifest.Key) { u.load(k, now) }
+	if known := snapshot.manifest.TableByID(entry.ID); known != nil {
+		for _, f := range known.Keys {
+			if err := manifest.ReadKeys(s.folder, known, f.Number, load); err != nil {
+				return err
+			}
+		}
+	}
+	for _, end := range snapshot.ends {
+		if end.Number < snapshot.manifest.LogStart {
+			continue
+		}
+		if err := readKeysOfLog(s.folder, end, entry.ID, u.columns, load); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readKeysOfLog calls each for the keys of a table's rows in a file of the log.
+func readKeysOfLog(folder string, end wal.FileEnd, table uint32, columns []int32, each func(manifest.Key)) error {
+	return readLogFile(manifest.LogFolder(folder), end, func(e *wal.Entry, _ int64) {
+		if e.Table != table || e.Kind != wal.Rows || e.Columns == nil {
+			return
+		}
+		hasher := newKeyHasher(columns, e.IDs, e.Columns)
+		for row := range e.Columns.Rows {
+			if hash, ok := hasher.hash(row); ok {
+				each(manifest.Key{Hash: hash, Arrived: uint32(e.Appended / 1e6)})
+			}
+		}
+	})
+}
+
+// writeKeys writes, for each table that has a key, the keys of its rows in a file of the log.
+func (s *Store) writeKeys(m *manifest.Manifest, end wal.FileEnd, number uint64) (map[uint32][]*manifest.KeysFile, error) {
+	files := map[uint32][]*manifest.KeysFile{}
+	for _, entry := range m.Tables {
+		u := s.tableNamed(entry.Name).unique.Load()
+		if u == nil {
+			continue
+		}
+		var keys []manifest.Key
+		if err := readKeysOfLog(s.folder, end, entry.ID, u.columns, func(k manifest.Key) { keys = append(keys, k) }); err != nil {
+			return nil, err
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		file, err := manifest.WriteKeys(s.folder, entry, number, keys)
+		if err != nil {
+			return nil, err
+		}
+		files[entry.ID] = []*manifest.KeysFile{file}
+	}
+	return files, nil
+}
+
+// dropOldKeys lets go of the files of keys that no window needs, and returns their names.
+func dropOldKeys(t *manifest.Table, now time.Time) (gone []string) {
+	kept := keep(t.Keys, func(f *manifest.KeysFile) bool {
+		return t.Unique != nil && now.Sub(f.Newest) < time.Duration(t.Unique.Window)
+	})
+	for _, f := range t.Keys {
+		if !slices.Contains(kept, f) {
+			gone = append(gone, manifest.KeysName(f.Number))
+		}
+	}
+	t.Keys = kept
+	return gone
+}

@@ -35,6 +35,8 @@ type Assembly struct {
 	Config    *config.Config
 	Pipelines []*Pipeline // in the order of the configuration
 
+	functions []Function
+
 	opts   Options
 	loader *loader.Loader
 	shared *shared
@@ -104,6 +106,9 @@ func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*
 		faults = append(faults, a.readSchemas(ctx))
 		for _, p := range c.Pipelines {
 			faults = append(faults, a.addPipeline(ctx, p)...)
+		}
+		for _, f := range c.Functions {
+			faults = append(faults, a.addFunction(ctx, f))
 		}
 	}
 	if err := config.Join(faults...); err != nil {
@@ -228,6 +233,8 @@ func (a *Assembly) Close() error {
 	for _, p := range a.Pipelines {
 		errs = append(errs, p.close())
 	}
+	errs = append(errs, closeFunctions(a.functions))
+	a.functions = nil
 	return errors.Join(errs...)
 }
 

@@ -149,16 +149,17 @@ type Engine struct {
 
 	reloading sync.Mutex // held by Reload
 
-	mu       sync.Mutex
-	idle     *sync.Cond     // active is 0
-	config   *config.Config // in effect
-	runners  []*runner      // in the order of the configuration
-	outbox   *outbox.Store  // nil until a pipeline needs it
-	watch    *watch
-	ctx      context.Context // of Run; nil before
-	active   int             // pipelines that run, and reloads
-	draining bool
-	ended    bool // Run has returned
+	mu        sync.Mutex
+	idle      *sync.Cond     // active is 0
+	config    *config.Config // in effect
+	runners   []*runner      // in the order of the configuration
+	functions []Function
+	outbox    *outbox.Store // nil until a pipeline needs it
+	watch     *watch
+	ctx       context.Context // of Run; nil before
+	active    int             // pipelines that run, and reloads
+	draining  bool
+	ended     bool // Run has returned
 }
 
 // A runner runs one pipeline.
@@ -217,6 +218,9 @@ func (e *Engine) open(a *Assembly) error {
 	}
 	e.closers = append(e.closers, e.deadLetters)
 	if err := e.opts.configureServices(a.Config); err != nil {
+		return err
+	}
+	if err := e.replaceFunctions(a); err != nil {
 		return err
 	}
 	routes := map[string]http.Handler{}
@@ -377,6 +381,8 @@ func (e *Engine) Close() error {
 		errs = append(errs, c.Close())
 	}
 	e.closers = nil
+	errs = append(errs, closeFunctions(e.functions))
+	e.functions = nil
 	return errors.Join(errs...)
 }
 
@@ -465,6 +471,11 @@ func (e *Engine) startWatch() {
 	var scripts []*reload.Script
 	for _, r := range e.runners {
 		if s, ok := r.parts.Script.(*reload.Script); ok {
+			scripts = append(scripts, s)
+		}
+	}
+	for _, f := range e.functions {
+		if s, ok := f.Script.(*reload.Script); ok {
 			scripts = append(scripts, s)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -44,6 +45,11 @@ func TestExamplesInSQLPage(t *testing.T) {
 	}
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{Time: "time"})), 0, `{"time":"2026-01-02T00:00:10Z","event":"click","user":1,"page":"a","host":"h","bytes":5,"ms":10}`)
+	domain, score := field("email", event.String), field("ms", event.Float64)
+	domain.Name, score.Name = "domain", "score"
+	if err := s.SetFunctions([]Function{domain, score}); err != nil {
+		t.Fatal(err)
+	}
 	examples := 0
 	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(page, -1) {
 		for _, part := range sqltext.Split(string(block[1])) {

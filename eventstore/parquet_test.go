@@ -80,6 +80,7 @@ func TestParquetTypes(t *testing.T) {
 		{"DATE '2026-11-22'", "timestamp", `"2026-11-22T00:00:00Z"`},
 		{"TIMESTAMP '2026-11-22 01:02:03.456789'", "timestamp", `"2026-11-22T01:02:03.456789Z"`},
 		{"TIMESTAMPTZ '2026-11-22 01:02:03+02'", "timestamp", `"2026-11-21T23:02:03Z"`},
+		{"TIMESTAMP_NS '2026-11-22 01:02:03.456789123'", "timestamp_ns", `"2026-11-22T01:02:03.456789123Z"`},
 		{"TIME '01:02:03'", "string", `"01:02:03"`},
 		{"uuid '00112233-4455-6677-8899-aabbccddeeff'", "string", `"00112233-4455-6677-8899-aabbccddeeff"`},
 		{"[1, NULL]", "json", "[1,null]"},

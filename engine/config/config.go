@@ -45,7 +45,8 @@ type Config struct {
 	Allow     Allow
 	S3        S3
 	Query     Query
-	Tables    []Table // of the event store; others are made on first use
+	Tables    []Table    // of the event store; others are made on first use
+	Functions []Computed // of SQL, with the row for argument
 	Pipelines []Pipeline
 
 	faults Errors // of the file

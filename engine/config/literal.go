@@ -56,6 +56,12 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 		resolved.Tables = d.readTables(root, known)
 		faults = append(faults, d.faults...)
 	}
+	if c.File == "" && len(c.Functions) > 0 {
+		d, root := &document{file: literalName}, &node{shape: mapping}
+		root.set("functions", nodeOf(reflect.ValueOf(c.Functions), false))
+		resolved.Functions = d.readComputed(root, "functions", nil, known)
+		faults = append(faults, d.faults...)
+	}
 	resolved.Pipelines = nil
 	names := map[string]bool{}
 	for _, p := range c.Pipelines {

@@ -35,7 +35,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	if !d.hasShape(root, mapping, "the configuration") {
 		return
 	}
-	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "pipelines", "query", "tables")
+	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "functions", "pipelines", "query", "tables")
 	c.Allow, c.S3 = Allow{top.Allow, d.originOf(root, "allow")}, top.S3
 	c.S3.origin = d.originOf(root, "s3")
 	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
@@ -48,7 +48,8 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 		d.addFault(root.get("http").value.at, `use "off" to listen nowhere`, "http: %v", err)
 	}
 	c.Tables = d.readTables(root, known)
-	everywhere := d.readComputed(root, nil, known)
+	c.Functions = d.readComputed(root, "functions", nil, known)
+	everywhere := d.readComputed(root, "computed", nil, known)
 	e := root.get("pipelines")
 	switch {
 	case e == nil && slices.ContainsFunc(root.entries, func(e entry) bool { return nearest.Name(e.key, []string{"pipelines"}) != "" }):
@@ -83,19 +84,20 @@ func (d *document) readReload(root *node, text string) time.Duration {
 	return every
 }
 
-// readComputed appends the columns listed in n to those before.
-func (d *document) readComputed(n *node, before []Computed, known Known) []Computed {
+// readComputed appends the columns, or functions, listed below key to those before.
+func (d *document) readComputed(n *node, key string, before []Computed, known Known) []Computed {
 	all := slices.Clone(before)
-	e := n.get("computed")
-	if e == nil || e.value.shape == null || e.value.broken || !d.hasShape(e.value, sequence, "computed") {
+	what := map[string]string{"computed": "column", "functions": "function"}[key]
+	e := n.get(key)
+	if e == nil || e.value.shape == null || e.value.broken || !d.hasShape(e.value, sequence, key) {
 		return all
 	}
 	for i, item := range e.value.items {
-		if name := fmt.Sprintf("item %d of computed", i+1); d.hasShape(item, mapping, name) {
+		if name := fmt.Sprintf("item %d of %s", i+1, key); d.hasShape(item, mapping, name) {
 			var one Computed
 			d.decodeStruct(item, reflect.ValueOf(&one).Elem(), name)
 			one.origin = d.originOf(item, "func")
-			if d.checkComputed(item, one, all, known) {
+			if d.checkComputed(item, what, one, all, known) {
 				all = append(all, one)
 			}
 		}
@@ -104,13 +106,13 @@ func (d *document) readComputed(n *node, before []Computed, known Known) []Compu
 }
 
 // checkComputed reports whether a column can be used, and adds a fault if not.
-func (d *document) checkComputed(item *node, c Computed, before []Computed, known Known) bool {
+func (d *document) checkComputed(item *node, what string, c Computed, before []Computed, known Known) bool {
 	faults := len(d.faults)
 	if c.Name != "" && slices.ContainsFunc(before, func(b Computed) bool { return b.Name == c.Name }) {
-		d.addFault(item.get("name").value.at, "", "column %s is computed twice", c.Name)
+		d.addFault(item.get("name").value.at, "", "%s %s is computed twice", what, c.Name)
 	}
 	if c.Type != "" && !slices.Contains(known.Types, c.Type) {
-		d.addFault(item.get("type").value.at, suggestName(c.Type, known.Types), "unknown type %q of column %s", c.Type, c.Name)
+		d.addFault(item.get("type").value.at, suggestName(c.Type, known.Types), "unknown type %q of %s %s", c.Type, what, c.Name)
 	}
 	return len(d.faults) == faults && c.Name != "" && c.Type != "" && c.Func != ""
 }
@@ -133,7 +135,7 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 		return p
 	}
 	d.decodeStruct(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "computed", "sink", "sinks")
-	p.Computed = d.readComputed(e.value, everywhere, known)
+	p.Computed = d.readComputed(e.value, "computed", everywhere, known)
 	p.Lanes, p.Batch, p.MaxEvent, p.Lease = rest.Lanes, rest.Batch, rest.MaxEvent, rest.Lease
 	d.checkNotNegative(e.value, "lanes", rest.Lanes)
 	d.checkNotNegative(e.value, "max_event", rest.MaxEvent)

@@ -70,7 +70,8 @@ type Store struct {
 	deadLetters *deadletter.Store // nil until there are some
 	host        *engine.Host      // nil without a running engine
 	tables      []config.Table    // that are declared
-	log         *slog.Logger      // nil before Start
+	functions   []eventstore.Function
+	log         *slog.Logger // nil before Start
 	opened      *eventstore.Store
 	query       config.Query
 	listener    *listener                        // nil without a port
@@ -144,6 +145,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 			return nil, err
 		}
 		s.opened = opened
+		s.setFunctions()
 		s.declareTables()
 	}
 	return s.opened, nil

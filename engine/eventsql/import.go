@@ -105,7 +105,7 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (next uint64, 
 	for _, c := range file.Columns {
 		column := tableColumn(&config.Column{Name: c.Name, Type: c.Type})
 		column.Path = []string{c.Name} // which may have dots
-		if c.Name != file.Time || column.Type == event.Timestamp {
+		if c.Name != file.Time || column.Type == event.Timestamp || column.Type == event.TimestampNS {
 			table.Columns = append(table.Columns, column)
 		}
 	}

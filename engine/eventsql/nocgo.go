@@ -41,6 +41,9 @@ func (*Store) Configure(c *config.Config) error {
 	if len(c.Tables) > 0 {
 		return c.Tables[0].At(Available(), event.HintOf(Available()))
 	}
+	if len(c.Functions) > 0 {
+		return c.Functions[0].At(Available(), event.HintOf(Available()))
+	}
 	return nil
 }
 

@@ -14,6 +14,9 @@ import (
 // Configure implements engine.Service: it takes over which tables are declared. If a table
 // cannot become what is declared, those before it in the file may have changed.
 func (s *Store) Configure(c *config.Config) error {
+	if err := checkFunctions(c.Functions); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened != nil {

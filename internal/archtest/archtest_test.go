@@ -88,7 +88,7 @@ var may = map[string][]string{
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":   {"internal/address", "internal/durable", "internal/httpserver", "internal/nearest"},
-	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "server", "sink", "sink/eventstore"},
+	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":        {"internal/durable"},
 	"internal/child":           {},

@@ -57,9 +57,11 @@ type Client struct {
 	closed  bool
 	closing chan struct{}
 	started int
-	queries *process // nil if none runs
-	writer  *process
-	others  map[*process]bool // workers of one query each, and those that get no more
+
+	functions []Function // of workers that start
+	queries   *process   // nil if none runs
+	writer    *process
+	others    map[*process]bool // workers of one query each, and those that get no more
 }
 
 // New returns a Client. It starts nothing.
@@ -71,6 +73,16 @@ func New(o Options) *Client {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), others: map[*process]bool{}}
+}
+
+// SetFunctions gives queries that begin from now on the functions of scripts.
+func (c *Client) SetFunctions(functions []Function) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.functions = functions
+	if c.queries != nil {
+		c.queries.retired = true
+	}
 }
 
 // Close ends the workers and waits for their end. Requests under way fail with ErrClosed.

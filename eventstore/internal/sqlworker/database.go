@@ -25,6 +25,7 @@ import (
 type database struct {
 	db     duck.Database
 	conn   *conn
+	number uint64 // of this process
 	memory int64
 	temp   string
 	views  map[string]string // the query of each view, by the table's lower-case name
@@ -104,12 +105,13 @@ func (d *databases) take(memory int64) (*database, error) {
 		}
 	}
 	d.made++
-	temp := filepath.Join(d.settings.temp(), strconv.Itoa(d.made))
+	number := d.made
 	d.mu.Unlock()
-	return d.open(memory, temp)
+	return d.open(memory, number)
 }
 
-func (d *databases) open(memory int64, temp string) (*database, error) {
+func (d *databases) open(memory int64, number int) (*database, error) {
+	temp := filepath.Join(d.settings.temp(), strconv.Itoa(number))
 	db, err := openDuck(map[string]string{
 		"memory_limit":            strconv.FormatInt(max(memory>>10, 1), 10) + "KiB",
 		"threads":                 strconv.Itoa(d.settings.Threads),
@@ -122,14 +124,17 @@ func (d *databases) open(memory int64, temp string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open DuckDB: %w", err)
 	}
-	one := &database{db: db, memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}}
+	one := &database{db: db, number: uint64(number), memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}}
 	if one.conn, err = connect(db); err == nil {
 		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")
 		file := ""
 		if d.settings.File != "" {
 			file = literal(d.settings.File)
 		}
-		if err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + "SET search_path = 'events.main,events." + SystemSchema + "';"); err == nil {
+		if err = registerScript(one.conn.c); err == nil {
+			err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + functionsSQL(d.settings.Functions, uint64(number)) + "SET search_path = 'events.main,events." + SystemSchema + "';")
+		}
+		if err == nil {
 			err = registerScans(one.conn.c)
 		}
 	}

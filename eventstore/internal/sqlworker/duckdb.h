@@ -15,6 +15,7 @@ typedef struct handle *duckdb_value;
 typedef struct handle *duckdb_vector;
 typedef struct handle *duckdb_data_chunk;
 typedef struct handle *duckdb_table_function;
+typedef struct handle *duckdb_scalar_function;
 typedef struct handle *duckdb_bind_info;
 typedef struct handle *duckdb_init_info;
 typedef struct handle *duckdb_function_info;
@@ -25,6 +26,8 @@ typedef void (*duckdb_delete_callback_t)(void *data);
 typedef void (*duckdb_table_function_bind_t)(duckdb_bind_info info);
 typedef void (*duckdb_table_function_init_t)(duckdb_init_info info);
 typedef void (*duckdb_table_function_t)(duckdb_function_info info, duckdb_data_chunk output);
+
+typedef void (*duckdb_scalar_function_t)(duckdb_function_info info, duckdb_data_chunk input, duckdb_vector output);
 
 enum {
 	DUCKDB_TYPE_BOOLEAN = 1,
@@ -49,6 +52,8 @@ void duckdb_data_chunk_set_size(duckdb_data_chunk chunk, idx_t size);
 void *duckdb_vector_get_data(duckdb_vector vector);
 void duckdb_vector_ensure_validity_writable(duckdb_vector vector);
 uint64_t *duckdb_vector_get_validity(duckdb_vector vector);
+void duckdb_vector_assign_string_element_len(duckdb_vector vector, idx_t row, const char *text, idx_t length);
+idx_t duckdb_data_chunk_get_size(duckdb_data_chunk chunk);
 
 duckdb_table_function duckdb_create_table_function(void);
 void duckdb_destroy_table_function(duckdb_table_function *function);
@@ -74,6 +79,15 @@ void duckdb_init_set_error(duckdb_init_info info, const char *error);
 void *duckdb_function_get_bind_data(duckdb_function_info info);
 void *duckdb_function_get_init_data(duckdb_function_info info);
 void *duckdb_function_get_local_init_data(duckdb_function_info info);
+
+duckdb_scalar_function duckdb_create_scalar_function(void);
+void duckdb_destroy_scalar_function(duckdb_scalar_function *function);
+void duckdb_scalar_function_set_name(duckdb_scalar_function function, const char *name);
+void duckdb_scalar_function_add_parameter(duckdb_scalar_function function, duckdb_logical_type type);
+void duckdb_scalar_function_set_return_type(duckdb_scalar_function function, duckdb_logical_type type);
+void duckdb_scalar_function_set_function(duckdb_scalar_function function, duckdb_scalar_function_t call);
+duckdb_state duckdb_register_scalar_function(duckdb_connection connection, duckdb_scalar_function function);
+void duckdb_scalar_function_set_error(duckdb_function_info info, const char *error);
 
 duckdb_error_data duckdb_to_arrow_schema(duckdb_arrow_options options, duckdb_logical_type *types, const char **names,
                                          idx_t count, void *schema);

@@ -27,8 +27,10 @@ type process struct {
 	process  *os.Process
 	control  int // descriptor of the socket that takes those of requests
 	stderr   *child.Tail
-	exited   chan struct{} // closed when the process has ended
-	state    *os.ProcessState
+
+	functions []Function    // as settings has them
+	exited    chan struct{} // closed when the process has ended
+	state     *os.ProcessState
 
 	started time.Time
 	mapped  int64 // bytes that it had mapped after its first request
@@ -44,7 +46,8 @@ type process struct {
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(writer bool) (*process, error) {
-	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File}}
+	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
+	p.functions = c.functions
 	if !writer {
 		p.settings.Memory = max(c.options.Memory-writerMemory, queriesMemoryMin)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -18,7 +19,8 @@ import (
 // Each request has a socket of its own, which the parent passes to the worker. The parent
 // sends a request, rows of external tables, and endOfRequest. The worker answers with one
 // answer, with a stream if there are rows, and with done or failed, and closes the socket. The
-// parent closes its half for writing to cancel the request.
+// parent closes its half for writing to cancel the request. Before and in the stream the worker may call functions of the parent, one call
+// at a time, and waits for the values.
 //
 // A message is a kind (1 byte), a length (4 bytes) and so many bytes.
 type messageKind byte
@@ -28,12 +30,14 @@ const (
 	requestMessage messageKind = iota + 1 // JSON of a request
 	rowsMessage                           // the index of an external table (4 bytes), and rows in JSON
 	endOfRequest
+	valuesMessage // an error (1 byte, 0 or 1) and the texts that a function has for a call, or of the error
 	// From the worker.
 	columnsMessage // JSON of []resultColumn
 	streamMessage  // a piece of an Arrow IPC stream, or of a Parquet file
 	filesMessage   // JSON of []Written
 	doneMessage    // JSON of outcome
 	failedMessage  // JSON of failure
+	callMessage    // the index of a function (4 bytes) and the documents that it is called with
 )
 
 const (
@@ -47,11 +51,14 @@ var errCanceled = errors.New("canceled")
 // errMessage says that a peer sends what it never should.
 var errMessage = errors.New("sqlworker: invalid message")
 
-// A messageWriter writes messages. It is for one goroutine.
-type messageWriter struct{ w *bufio.Writer }
+// A messageWriter writes messages, also of several goroutines.
+type messageWriter struct {
+	mu sync.Mutex
+	w  *bufio.Writer
+}
 
 func newMessageWriter(w io.Writer) *messageWriter {
-	return &messageWriter{bufio.NewWriterSize(w, 64<<10)}
+	return &messageWriter{w: bufio.NewWriterSize(w, 64<<10)}
 }
 
 func (m *messageWriter) write(kind messageKind, parts ...[]byte) error {
@@ -62,6 +69,8 @@ func (m *messageWriter) write(kind messageKind, parts ...[]byte) error {
 	var head [messageHead]byte
 	head[0] = byte(kind)
 	binary.LittleEndian.PutUint32(head[1:], uint32(size))
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if _, err := m.w.Write(head[:]); err != nil {
 		return err
 	}
@@ -81,7 +90,11 @@ func (m *messageWriter) writeJSON(kind messageKind, value any) error {
 	return m.write(kind, text)
 }
 
-func (m *messageWriter) flush() error { return m.w.Flush() }
+func (m *messageWriter) flush() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.w.Flush()
+}
 
 // A messageReader reads messages. It is for one goroutine.
 type messageReader struct{ r *bufio.Reader }

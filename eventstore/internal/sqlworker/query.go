@@ -88,6 +88,8 @@ func (w *worker) query(ctx context.Context, q *queryRequest, in *job) error {
 		return err
 	}
 	defer s.close()
+	setScriptCaller(s.database.number, &scriptCaller{ctx: ctx, job: in})
+	defer setScriptCaller(s.database.number, nil)
 	if err := s.answer(q, in); err != nil {
 		s.failed = true
 		return s.explainError(err, q.SQL)

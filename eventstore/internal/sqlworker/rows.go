@@ -35,6 +35,11 @@ type Rows struct {
 // readColumns reads the beginning of the answer.
 func (r *Rows) readColumns() error {
 	kind, text, err := r.answer.in.read()
+	for err == nil && kind == callMessage {
+		if err = r.answer.answerCall(text); err == nil {
+			kind, text, err = r.answer.in.read()
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -70,6 +75,8 @@ func (r *Rows) Read(b []byte) (int, error) {
 			r.end = err
 		case kind == streamMessage:
 			r.rest = size
+		case kind == callMessage:
+			r.end = r.readCall(size)
 		default:
 			r.end = r.readEnd(kind, size)
 		}
@@ -81,6 +88,15 @@ func (r *Rows) Read(b []byte) (int, error) {
 		return n, r.end
 	}
 	return n, nil
+}
+
+// readCall answers a call.
+func (r *Rows) readCall(size int) error {
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r.answer.in.r, body); err != nil {
+		return noEOF(err)
+	}
+	return r.answer.answerCall(body)
 }
 
 // readEnd reads the message that ends the answer.

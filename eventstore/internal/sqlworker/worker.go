@@ -7,10 +7,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +32,8 @@ type settings struct {
 	Threads  int    // that one request may use
 	RowGroup int    // rows of a row group that is written
 	File     string // that it may read beside the store's; "" is none
+
+	Functions []Function
 }
 
 // temp is where a worker may write. The parent removes it when the worker has ended, when
@@ -86,6 +88,10 @@ func serve(text string) error {
 	}
 	w := &worker{settings: s, log: newLogFiles(manifest.LogFolder(s.Folder)), memory: newMemoryWatch(s.Memory)}
 	w.databases.settings = s
+	for _, f := range s.Functions {
+		name := strings.ToLower(f.Name)
+		scalarFunctions[name], volatileFunctions[name] = true, true // its script may change
+	}
 	w.manifests.folder = s.Folder
 	w.manifests.loaded = func(m *manifest.Manifest) { w.blooms.keep(s.Folder, m) }
 	go w.memory.run()
@@ -131,6 +137,7 @@ type job struct {
 	in     *messageReader
 	out    *messageWriter
 	cancel context.CancelCauseFunc
+	values chan []byte // of the function that is called
 }
 
 // serveJob answers one request.
@@ -138,7 +145,7 @@ func (w *worker) serveJob(socket *os.File) {
 	defer socket.Close()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	j := &job{socket: socket, in: newMessageReader(socket), out: newMessageWriter(socket), cancel: cancel}
+	j := &job{socket: socket, in: newMessageReader(socket), out: newMessageWriter(socket), cancel: cancel, values: make(chan []byte, 1)}
 	context.AfterFunc(ctx, j.hurry)
 	release := w.memory.add(cancel)
 	err := w.answer(ctx, j)
@@ -196,15 +203,24 @@ func (j *job) nextRows() (table int, rows []byte, err error) {
 	case err != nil:
 		return 0, nil, errCanceled
 	case kind == endOfRequest:
-		go func() {
-			_, _ = io.Copy(io.Discard, j.in.r)
-			j.cancel(errCanceled)
-		}()
+		go j.readValues()
 		return 0, nil, nil
 	case kind != rowsMessage || len(body) < 4:
 		return 0, nil, errMessage
 	}
 	return int(binary.LittleEndian.Uint32(body)), body[4:], nil
+}
+
+// readValues reads what functions of the parent return, until it closes its half.
+func (j *job) readValues() {
+	for {
+		kind, body, err := j.in.read()
+		if err != nil || kind != valuesMessage {
+			j.cancel(errCanceled)
+			return
+		}
+		j.values <- body
+	}
 }
 
 // manifests keeps the newest manifest that was read.

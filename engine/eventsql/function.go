@@ -1,0 +1,70 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/script"
+)
+
+var _ engine.FunctionService = (*Store)(nil)
+
+// SetFunctions implements engine.FunctionService.
+func (s *Store) SetFunctions(functions []engine.Function) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.functions = nil
+	for _, f := range functions {
+		s.functions = append(s.functions, eventstore.Function{Name: f.Name, Type: f.Type, Call: callScript(f.Script)})
+	}
+	if s.opened != nil {
+		s.setFunctions()
+	}
+}
+
+// setFunctions gives the functions, which Configure has checked, to the open store.
+func (s *Store) setFunctions() {
+	if err := s.opened.SetFunctions(s.functions); err != nil && s.log != nil {
+		s.log.Warn("functions of SQL are missing", "error", err)
+	}
+}
+
+// checkFunctions returns an error with its place if a function cannot have its name.
+func checkFunctions(functions []config.Computed) error {
+	for _, f := range functions {
+		if err := eventstore.CheckFunctionName(f.Name); err != nil {
+			return f.At(err, event.HintOf(err))
+		}
+	}
+	return nil
+}
+
+// callScript returns a function that passes rows through a script that was loaded for values.
+func callScript(s script.Script) func(context.Context, [][]byte) ([][]byte, error) {
+	return func(ctx context.Context, rows [][]byte) ([][]byte, error) {
+		batch := event.Batch{Partition: "sql"}
+		for _, row := range rows {
+			batch.Append(row)
+		}
+		batch.Range.Count = uint64(batch.Len())
+		values, res := make([][]byte, len(rows)), event.Result{Outputs: make([]event.Output, 1)}
+		err := script.RunAll(ctx, s, &batch, &res, 0, func(part *event.Batch, _ *script.LimitError) error {
+			if len(res.Dead) > 0 {
+				return fmt.Errorf("%s, for the row %.200s", res.Dead[0].Error, rows[res.Dead[0].Position])
+			}
+			out := &res.Outputs[0]
+			for i := range out.Len() {
+				values[part.Range.First+uint64(out.From[i])] = bytes.Clone(out.Doc(i))
+			}
+			return nil
+		})
+		return values, err
+	}
+}

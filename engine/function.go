@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/computed"
+)
+
+// A Function is a function of the configuration, which SQL calls with a row.
+type Function struct {
+	Name   string
+	Type   event.Type
+	Script script.Script // loaded for values
+}
+
+// A FunctionService is a Service that calls the functions of the configuration.
+type FunctionService interface {
+	Service
+	// SetFunctions replaces the functions, before Start and when Reload changes them. Those
+	// before are closed then: calls of them under way may fail.
+	SetFunctions(functions []Function)
+}
+
+// addFunction loads a function.
+func (a *Assembly) addFunction(ctx context.Context, of config.Computed) error {
+	typ, _ := event.ParseType(of.Type) // the configuration has checked it
+	if computed.IsBuilt(of.Func) || strings.HasSuffix(of.Func, ".so") {
+		return of.At(errors.New("a function of SQL is Lua code, its path or its address"), "")
+	}
+	if !slices.Contains(computed.Types(), typ) {
+		return of.At(errors.New("a function cannot be of type "+of.Type), "")
+	}
+	c := &code{languages: a.opts.Kinds.Languages, hasScript: true, sinks: []script.Sink{{}}, log: a.opts.Log.With("function", of.Name)}
+	p := piece{language: c.languages[0].Name, function: of.FuncName, at: of.At, cut: of.CommentHint(of.Func), options: script.Options{
+		Sinks: c.sinks, Value: true, Log: c.log, Modules: a.opts.Kinds.Modules, Stats: a.shared.stats, Pool: a.shared.pool,
+	}}
+	if err := c.add(p, of.Func, a.Config.Base, "function "+of.Name); err != nil {
+		return err
+	}
+	loaded, err := c.load(ctx, a.loader, c.log)
+	if err != nil {
+		return err
+	}
+	a.functions = append(a.functions, Function{of.Name, typ, loaded})
+	return nil
+}
+
+// replaceFunctions gives the functions of a to the services, and closes those before.
+func (e *Engine) replaceFunctions(a *Assembly) error {
+	for _, s := range e.opts.Services {
+		if s, ok := s.(FunctionService); ok {
+			s.SetFunctions(a.functions)
+		}
+	}
+	e.mu.Lock()
+	before := e.functions
+	e.functions, a.functions = a.functions, nil
+	e.mu.Unlock()
+	return closeFunctions(before)
+}
+
+func closeFunctions(functions []Function) error {
+	var errs []error
+	for _, f := range functions {
+		errs = append(errs, f.Script.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,230 @@
+//go:build linux && cgo
+
+package sqlworker
+
+/*
+#include <stdlib.h>
+#include "script.h"
+*/
+import "C"
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"unsafe"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+)
+
+// A Function is a function of SQL whose values the parent computes, as a script does. It takes
+// a row: a table's name or alias, or any struct.
+type Function struct {
+	Name string
+	Type string // of SQL
+	// Call returns the value of each document as text that casts to Type, nil for NULL. Its
+	// error ends the query. Queries call it at the same time.
+	Call func(ctx context.Context, documents [][]byte) ([][]byte, error) `json:"-"`
+}
+
+// functionsSQL makes the functions in a database.
+func functionsSQL(functions []Function, database uint64) string {
+	var sql strings.Builder
+	for i, f := range functions {
+		fmt.Fprintf(&sql, "CREATE MACRO events.main.%s(document) AS CAST(script_value(%d, %d, CAST(to_json(document) AS VARCHAR)) AS %s);\n", quote(f.Name), database, i, f.Type)
+	}
+	return sql.String()
+}
+
+func registerScript(c duck.Connection) error {
+	if C.script_register(c.Ptr) == 0 {
+		return errors.New("register script_value with DuckDB")
+	}
+	return nil
+}
+
+// scriptCallers are the jobs that use the databases of this process, by the number of the
+// database.
+var scriptCallers struct {
+	sync.Mutex
+	jobs map[uint64]*scriptCaller
+}
+
+// A scriptCaller passes the calls of a query to the parent.
+type scriptCaller struct {
+	ctx  context.Context
+	job  *job
+	busy sync.Mutex // one call at a time waits for its values
+}
+
+func setScriptCaller(database uint64, c *scriptCaller) {
+	scriptCallers.Lock()
+	defer scriptCallers.Unlock()
+	if c == nil {
+		delete(scriptCallers.jobs, database)
+		return
+	}
+	if scriptCallers.jobs == nil {
+		scriptCallers.jobs = map[uint64]*scriptCaller{}
+	}
+	scriptCallers.jobs[database] = c
+}
+
+//export callScript
+func callScript(database, function C.int64_t, rows C.uint64_t, cells unsafe.Pointer, validity *C.uint64_t, output, info unsafe.Pointer) {
+	scriptCallers.Lock()
+	caller := scriptCallers.jobs[uint64(database)]
+	scriptCallers.Unlock()
+	err := errors.New("a script function is called outside of a query")
+	if caller != nil {
+		err = caller.fill(int(function), int(rows), cells, validity, output)
+	}
+	if err != nil {
+		text := C.CString(err.Error())
+		C.script_fail(info, text)
+		C.free(unsafe.Pointer(text))
+	}
+}
+
+// fill calls a function for the rows of a vector.
+func (c *scriptCaller) fill(function, rows int, cells unsafe.Pointer, validity *C.uint64_t, output unsafe.Pointer) error {
+	var valid []C.uint64_t
+	if validity != nil {
+		valid = unsafe.Slice(validity, (rows+63)/64)
+	}
+	var documents [][]byte
+	var at []int // row of each document
+	for row := range rows {
+		if valid != nil && valid[row/64]>>(row%64)&1 == 0 {
+			C.script_set(output, C.uint64_t(row), nil, 0)
+			continue
+		}
+		var length C.uint32_t
+		text := C.script_text(cells, C.uint64_t(row), &length)
+		documents, at = append(documents, unsafe.Slice((*byte)(unsafe.Pointer(text)), int(length))), append(at, row)
+	}
+	var values [][]byte
+	for len(values) < len(documents) {
+		some, err := c.call(function, firstOf(documents[len(values):], callBytes))
+		if err != nil {
+			return err
+		}
+		values = append(values, some...)
+	}
+	for i, row := range at {
+		if values[i] == nil {
+			C.script_set(output, C.uint64_t(row), nil, 0)
+		} else {
+			text := append(values[i], 0) // never empty, so that it has an address
+			C.script_set(output, C.uint64_t(row), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.uint64_t(len(text)-1))
+		}
+	}
+	return nil
+}
+
+// callBytes is about how many bytes of documents one call has.
+const callBytes = 8 << 20
+
+// firstOf returns the first documents that have so many bytes, at least one.
+func firstOf(documents [][]byte, limit int) [][]byte {
+	for i, d := range documents {
+		if limit -= len(d); limit < 0 {
+			return documents[:max(i, 1)]
+		}
+	}
+	return documents
+}
+
+// call asks the parent for values.
+func (c *scriptCaller) call(function int, documents [][]byte) ([][]byte, error) {
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	if c.ctx.Err() != nil {
+		return nil, context.Cause(c.ctx)
+	}
+	head := binary.LittleEndian.AppendUint32(nil, uint32(function))
+	if err := c.job.out.write(callMessage, head, appendTexts(nil, documents)); err != nil {
+		return nil, err
+	}
+	if err := c.job.out.flush(); err != nil {
+		return nil, err
+	}
+	select {
+	case body := <-c.job.values:
+		if len(body) == 0 {
+			return nil, errMessage
+		}
+		values, err := splitTexts(body[1:])
+		if err == nil && body[0] != 0 {
+			return nil, errors.New(string(values[0]))
+		}
+		if err == nil && len(values) != len(documents) {
+			err = errMessage
+		}
+		return values, err
+	case <-c.ctx.Done():
+		return nil, context.Cause(c.ctx)
+	}
+}
+
+// appendTexts appends texts to a message: for each a length and the bytes, where all bits of
+// the length stand for nil.
+func appendTexts(dst []byte, texts [][]byte) []byte {
+	for _, text := range texts {
+		length := uint32(len(text))
+		if text == nil {
+			length = 1<<32 - 1
+		}
+		dst = append(binary.LittleEndian.AppendUint32(dst, length), text...)
+	}
+	return dst
+}
+
+func splitTexts(body []byte) (texts [][]byte, err error) {
+	for len(body) > 0 {
+		if len(body) < 4 {
+			return nil, errMessage
+		}
+		length := binary.LittleEndian.Uint32(body)
+		body = body[4:]
+		if length == 1<<32-1 {
+			texts = append(texts, nil)
+			continue
+		}
+		if uint64(length) > uint64(len(body)) {
+			return nil, errMessage
+		}
+		texts, body = append(texts, body[:length:length]), body[length:]
+	}
+	return texts, nil
+}
+
+// answerCall answers a call of the worker. The answer's own context ends it.
+func (a *answer) answerCall(body []byte) error {
+	if len(body) < 4 {
+		return errMessage
+	}
+	functions := a.process.functions
+	index := binary.LittleEndian.Uint32(body)
+	documents, err := splitTexts(body[4:])
+	if err != nil || int(index) >= len(functions) {
+		return errMessage
+	}
+	status := []byte{0}
+	values, err := functions[index].Call(a.ctx, documents)
+	if err != nil {
+		status[0], values = 1, [][]byte{[]byte(err.Error())}
+	}
+	body = appendTexts(nil, values)
+	if len(body) >= messageMax {
+		status[0], body = 1, appendTexts(nil, [][]byte{[]byte("the values of a function are too large")})
+	}
+	out := newMessageWriter(a.socket)
+	if err := out.write(valuesMessage, status, body); err != nil {
+		return err
+	}
+	return out.flush()
+}

@@ -386,16 +386,33 @@ func (c *conn) evaluateTime(expression map[string]any) (micros int64, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	sql, err := c.run(`SELECT json_deserialize_sql(CAST(? AS JSON))`, Param{Value: string(tree)})
+	sql, err := c.spell(string(tree))
 	if err != nil {
 		return 0, false
 	}
-	rows, err := c.run("SELECT epoch_us(CAST(one AS TIMESTAMP)) FROM (" + Text(sql[0][0]) + ") AS x(one)")
+	rows, err := c.run("SELECT epoch_us(CAST(one AS TIMESTAMP)) FROM (" + sql + ") AS x(one)")
 	if err != nil || len(rows) != 1 {
 		return 0, false
 	}
 	micros, ok = rows[0][0].(int64)
 	return micros, ok
+}
+
+// spell returns the SQL of a syntax tree. It remembers that of the last ones.
+func (c *conn) spell(tree string) (sql string, err error) {
+	if sql, known := c.spelled[tree]; known {
+		return sql, nil
+	}
+	found, err := c.run(`SELECT json_deserialize_sql(CAST(? AS JSON))`, Param{Value: tree})
+	if err != nil {
+		return "", err
+	}
+	if c.spelled == nil || len(c.spelled) >= statementsMax {
+		c.spelled = map[string]string{}
+	}
+	sql = Text(found[0][0])
+	c.spelled[tree] = sql
+	return sql, nil
 }
 
 // A selection is the frames and files of a table that a query reads.

@@ -16,7 +16,10 @@ import (
 // except for interrupt. The low-level bindings are used instead of
 // database/sql because they stream results, hand them over as Arrow, and tell
 // what kind a statement is before it runs.
-type conn struct{ c duck.Connection }
+type conn struct {
+	c       duck.Connection
+	spelled map[string]string // see spell
+}
 
 func openDuck(settings map[string]string) (duck.Database, error) {
 	var config duck.Config

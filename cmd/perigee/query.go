@@ -30,7 +30,8 @@ type queryCommand struct {
 
 func (queryCommand) Help() string {
 	return `Queries the event store in the engine's data folder. If an engine runs there, it answers, and sees
-every event that it has committed. The table dead_letters has what "perigee dlq list" shows.
+every event that it has committed. Tables in the schema perigee tell about the engine: its segments,
+pipelines, log, dead letters and more; "perigee list system-tables" shows their columns.
 
 The statements come from the argument, from a file, or from standard input. On a terminal, without any
 of these, they are asked for: the arrow keys go through earlier lines and Tab completes names.

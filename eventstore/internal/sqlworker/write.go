@@ -164,7 +164,7 @@ func timeSQL(t *manifest.Table) string {
 	switch timeType(t) {
 	case event.Timestamp:
 		return "epoch_us(" + quote(t.Time) + ")"
-	case event.TimestampNS: // // rounds towards 1970
+	case event.TimestampNS: // the division rounds towards 1970
 		nanos := "epoch_ns(" + quote(t.Time) + ")"
 		return "(" + nanos + " // 1000 - CAST(" + nanos + " % 1000 < 0 AS BIGINT))"
 	}

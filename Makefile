@@ -105,7 +105,7 @@ nodes-asan: ## test the C core of the node database under AddressSanitizer and U
 test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader of its own, and hostile statements while events arrive
 	@$(SETUP) pyarrow
 	@$(GO) test -count=1 ./internal/sqltext
-	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Examples|Growth|Sandbox' ./eventstore ./eventstore/internal/sqlworker
+	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox' ./eventstore ./eventstore/internal/sqlworker
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE) -only sql:
 

@@ -218,3 +218,41 @@ func TestTailThatStalls(t *testing.T) {
 		})
 	}
 }
+
+// TestTailThatFallsBehind follows with a reader that takes nothing while files of the log with
+// several versions of the schema are sealed, and then goes on: it misses no row.
+func TestTailThatFallsBehind(t *testing.T) {
+	defer func(before time.Duration) { tailHold = before }(tailHold)
+	tailHold = time.Hour
+	s := openWork(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"id":0,"n":0}`)
+	block := make(chan struct{})
+	f := follow(t, s, TailRequest{Where: "n >= id"}, block)
+	appendDocs(t, p, 1, `{"id":1,"n":1}`)
+	waitUntil(t, s, f.blocked.Load)
+	id := 2
+	for range tailFiles - 1 {
+		for _, fraction := range []string{"", "", ".5"} { // n widens, and the manifest lets go of the first version
+			appendDocs(t, p, uint64(id), fmt.Sprintf(`{"id":%d,"n":%[1]d%s,"c%[1]d":1}`, id, fraction))
+			id++
+		}
+		seal(t, s)
+	}
+	go func() {
+		for t.Context().Err() == nil {
+			if err := s.collectGarbage(); err != nil { // as the sealer does
+				t.Error(err)
+			}
+			select {
+			case block <- struct{}{}:
+			case <-t.Context().Done():
+			}
+		}
+	}()
+	if got, want := f.wait(t, s, id-1), idsFrom(1, id-1, 1); !slices.Equal(got, want) || f.skipped > 0 {
+		t.Errorf("shown are %v, not %v, skipped %d times", got, want, f.skipped)
+	}
+	f.cancel()
+	<-f.ended
+}

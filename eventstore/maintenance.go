@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
 
 const (
@@ -205,11 +206,12 @@ func keep[E any](all []E, f func(E) bool) (kept []E) {
 }
 
 // mergeMin is the number of small files of a day that are merged, each smaller than
-// mergeSmall, into one of at most mergeMax.
+// mergeSmall, into one of at most mergeMax. The log is not sealed meanwhile, and what waits for
+// that grows: a merge takes a second or two.
 const (
 	mergeMin   = 4
-	mergeSmall = 32 << 20
-	mergeMax   = 256 << 20
+	mergeSmall = 16 << 20
+	mergeMax   = 64 << 20
 )
 
 // mergeSmallFiles merges the small files of each table and day.
@@ -222,10 +224,17 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 			}
 		}
 		for _, small := range days {
-			if small = upTo(small, mergeMax); len(small) < mergeMin {
+			limit := s.mergeMax.Load()
+			if small = upTo(small, limit); len(small) < mergeMin {
 				continue
 			}
-			if err := s.rewriteFiles(ctx, t.ID, small); err != nil {
+			err := s.rewriteFiles(ctx, t.ID, small)
+			if errors.Is(err, sqlworker.ErrMemory) { // of wide rows, less is merged at a time, down to nothing
+				s.mergeMax.Store(limit / 2)
+				s.options.Log.Warn("event store: merging files needed too much memory; from now on less is merged at a time", "table", t.Name, "bytes", limit/2)
+				continue
+			}
+			if err != nil {
 				return fmt.Errorf("eventstore: merge files of table %s: %w", t.Name, err)
 			}
 		}

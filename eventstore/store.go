@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -34,7 +35,7 @@ const (
 	queriesDefault   = 16
 	queryTimeDefault = 30 * time.Second
 	memoryDefault    = 256 << 20
-	workerMemory     = 128 << 20 // of the worker that writes files
+	workerMemory     = 256 << 20 // of the worker that writes files
 )
 
 // Options are the settings of a store. The zero value is good.
@@ -73,6 +74,7 @@ type Store struct {
 	background sync.WaitGroup
 	sealer     chan struct{} // wakes runSealer
 	upkeep     chan struct{} // wakes runUpkeep
+	mergeMax   atomic.Int64  // bytes of files that are merged at a time
 
 	// appends is held for reading from the moment on that a frame goes to the log until
 	// its range is in the state of its partition, and for writing to know that all frames
@@ -108,6 +110,7 @@ func Open(folder string, o Options) (*Store, error) {
 		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), upkeep: make(chan struct{}, 1),
 		pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
+	s.mergeMax.Store(mergeMax)
 	s.backlog.changed = make(chan struct{})
 	s.options.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if err := s.recover(); err != nil {

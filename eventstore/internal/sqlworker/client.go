@@ -23,7 +23,7 @@ import (
 // Options are the settings of a Client.
 type Options struct {
 	Folder  string // of the store
-	Memory  int64  // bytes that all workers together may need; default 384 MiB
+	Memory  int64  // bytes that all workers together may need; default 512 MiB
 	Threads int    // that one query may use; default: one per core
 	Queries int    // that may run at the same time; others wait; default 16
 	File    string // absolute path of a file that Read may read; default none
@@ -33,10 +33,12 @@ type Options struct {
 }
 
 const (
-	workerMemoryDefault = 384 << 20
+	workerMemoryDefault = 512 << 20
 	// writerMemory is what the worker that writes files has of Options.Memory, and
 	// queriesMemoryMin what is left at least for queries.
-	writerMemory     = 128 << 20
+	writerMemory = 256 << 20
+	// writerLimit is what that worker may need for rows that are tens of kilobytes wide.
+	writerLimit      = 384 << 20
 	queriesMemoryMin = 128 << 20
 	queriesDefault   = 16
 	// idleTime is how long a worker without requests stays.
@@ -51,6 +53,7 @@ const (
 type Client struct {
 	options Options
 	slots   chan struct{} // of queries
+	writing sync.Mutex    // held while files are written: two at a time would need twice the memory
 	starter child.Starter
 
 	mu      sync.Mutex
@@ -224,17 +227,26 @@ func sendExternal(w *messageWriter, tables []External) error {
 }
 
 // WriteSegment writes the rows of a closed file of the log as Parquet files. They are durable
-// when it returns, and part of the store when the manifest names them.
+// when it returns, and part of the store when the manifest names them. One request to write
+// files is carried out at a time.
 func (c *Client) WriteSegment(ctx context.Context, q Segment) ([]Written, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	return c.write(ctx, &request{Segment: &q})
 }
+
+// ErrMemory says that writing files needed more memory than the worker may use.
+var ErrMemory = errors.New("the process that writes Parquet files needs more memory than it may use")
 
 // ErrUnchanged says that a file is as it would be written again.
 var ErrUnchanged = errors.New("sqlworker: no row of the file is deleted")
 
 // Merge writes the rows of several files as one file for each day that they have. With one
 // file it leaves out deleted rows, and writes nothing and returns ErrUnchanged if it has none.
+// ErrMemory says that so many cannot be merged at a time.
 func (c *Client) Merge(ctx context.Context, q Merge) ([]manifest.File, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	written, err := c.write(ctx, &request{Merge: &q})
 	var files []manifest.File
 	for _, w := range written {
@@ -273,6 +285,9 @@ func (c *Client) write(ctx context.Context, q *request) (files []Written, err er
 	}
 	if err = a.finish(err); errors.Is(err, errInnocent) {
 		err = ErrCrashed
+	}
+	if found, ok := errors.AsType[*QueryError](err); ok && q.Check == nil && found.Message == errMemory.Message {
+		err = ErrMemory
 	}
 	if err == nil && end.Unchanged {
 		err = ErrUnchanged

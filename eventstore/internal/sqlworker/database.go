@@ -124,6 +124,10 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open DuckDB: %w", err)
 	}
+	if err := os.MkdirAll(filepath.Dir(temp), 0o700); err != nil { // DuckDB makes the last folder only
+		duck.Close(&db)
+		return nil, err
+	}
 	one := &database{db: db, number: uint64(number), memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}}
 	if one.conn, err = connect(db); err == nil {
 		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")

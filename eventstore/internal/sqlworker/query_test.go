@@ -203,3 +203,17 @@ func TestValues(t *testing.T) {
 		t.Error("a BIT was sent")
 	}
 }
+
+// TestQuerySortsOnDisk answers a query that needs more memory than it may use, and less than that
+// with files.
+func TestQuerySortsOnDisk(t *testing.T) {
+	f := newFolder(t, Options{})
+	rows, err := f.client.Query(t.Context(), Query{
+		Version: f.m.Version, Limits: Limits{Memory: 48 << 20},
+		SQL: `SELECT count(*), min(x) < max(x) FROM (SELECT hash(i) AS x, i FROM range(6000000) t(i) ORDER BY x, i OFFSET 1)`,
+	})
+	found, err := read(rows, err)
+	if err != nil || found != "5999999,true" {
+		t.Errorf("%v, %v", found, err)
+	}
+}

@@ -101,10 +101,30 @@ func (w *worker) merge(ctx context.Context, q *Merge, in *job) error {
 	return in.out.writeJSON(doneMessage, outcome{})
 }
 
+// sortMemory is what DuckDB may account for while it sorts rows. Beyond, it sorts on disk, but
+// not if a few rows are as large: then it is tried once more, with the last one.
+var sortMemory = []int64{96 << 20, 256 << 20}
+
 // writeFiles writes rows of a table, sorted, one file for each day of event time. part is
 // the number of the next file of the segment.
 func (w *worker) writeFiles(ctx context.Context, t *manifest.Table, from selection, segment uint64, part *int) (files []manifest.File, err error) {
-	s, err := w.newSession(ctx, w.settings.Memory*3/4)
+	for _, memory := range sortMemory {
+		if files, err = w.sortFiles(ctx, memory, t, from, segment, part); err != errMemory {
+			return files, err
+		}
+		for _, f := range files {
+			err = errors.Join(err, t.RemoveFile(w.settings.Folder, f.Name))
+			if f.Bloom != "" {
+				err = errors.Join(err, t.RemoveFile(w.settings.Folder, f.Bloom))
+			}
+		}
+	}
+	return nil, err
+}
+
+// sortFiles does what writeFiles does, in so much memory.
+func (w *worker) sortFiles(ctx context.Context, memory int64, t *manifest.Table, from selection, segment uint64, part *int) (files []manifest.File, err error) {
+	s, err := w.newSession(ctx, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +157,8 @@ func (w *worker) writeFiles(ctx context.Context, t *manifest.Table, from selecti
 		s.failed = true
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
+		} else if outOfMemory(err) {
+			err = errMemory
 		}
 	}
 	return files, err

@@ -35,7 +35,7 @@ const (
 	queriesDefault   = 16
 	queryTimeDefault = 30 * time.Second
 	memoryDefault    = 256 << 20
-	workerMemory     = 256 << 20 // of the worker that writes files
+	workerMemory     = 384 << 20 // of the worker that writes files
 )
 
 // Options are the settings of a store. The zero value is good.

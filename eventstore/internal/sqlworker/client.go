@@ -23,7 +23,7 @@ import (
 // Options are the settings of a Client.
 type Options struct {
 	Folder  string // of the store
-	Memory  int64  // bytes that all workers together may need; default 512 MiB
+	Memory  int64  // bytes that all workers together may need; default 640 MiB
 	Threads int    // that one query may use; default: one per core
 	Queries int    // that may run at the same time; others wait; default 16
 	File    string // absolute path of a file that Read may read; default none
@@ -33,12 +33,11 @@ type Options struct {
 }
 
 const (
-	workerMemoryDefault = 512 << 20
+	workerMemoryDefault = 640 << 20
 	// writerMemory is what the worker that writes files has of Options.Memory, and
-	// queriesMemoryMin what is left at least for queries.
-	writerMemory = 256 << 20
-	// writerLimit is what that worker may need for rows that are tens of kilobytes wide.
-	writerLimit      = 384 << 20
+	// queriesMemoryMin what is left at least for queries. Writing takes half of it, unless rows
+	// are tens of kilobytes wide.
+	writerMemory     = 384 << 20
 	queriesMemoryMin = 128 << 20
 	queriesDefault   = 16
 	// idleTime is how long a worker without requests stays.

@@ -39,7 +39,7 @@ func statusOf(t *testing.T, pid int, file, name string) string {
 // TestConfinement looks at both workers from outside: what the system kills first, what they
 // may map and call, and that the one that writes files gives way to the rest.
 func TestConfinement(t *testing.T) {
-	f := newFolder(t, Options{Memory: 384 << 20})
+	f := newFolder(t, Options{})
 	table := f.addTable("events")
 	f.appendFrame(1, frameOf(table, 10, testRow(0)))
 	f.want(`SELECT count(*) FROM events`, "10")
@@ -79,7 +79,7 @@ func TestConfinement(t *testing.T) {
 			}
 		}
 	}
-	if f.client.writer.settings.Memory+f.client.queries.settings.Memory > 384<<20 {
+	if f.client.writer.settings.Memory+f.client.queries.settings.Memory > workerMemoryDefault {
 		t.Error("both workers together may need more than the client has")
 	}
 }

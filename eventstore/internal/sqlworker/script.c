@@ -2,7 +2,6 @@
 
 #include <stddef.h>
 
-#include "_cgo_export.h"
 #include "duckdb.h"
 
 const char *script_text(const void *cells, uint64_t row, uint32_t *length) {

@@ -18,4 +18,7 @@ void script_set(void *output, uint64_t row, const char *text, uint64_t length);
 
 void script_fail(void *info, const char *error);
 
+// callScript is Go's: it computes the values of rows of documents, and sets those of the result.
+void callScript(int64_t database, int64_t function, uint64_t rows, void *cells, uint64_t *validity, void *output, void *info);
+
 #endif

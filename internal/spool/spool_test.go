@@ -221,7 +221,8 @@ func TestKeys(t *testing.T) {
 func TestFull(t *testing.T) {
 	o := small
 	o.BytesMax = 1000
-	s := open(t, t.TempDir(), o)
+	folder := t.TempDir()
+	s := open(t, folder, o)
 	n := uint64(0)
 	for {
 		r, err := s.Append(t.Context(), entry("", `{"a":"something"}`))
@@ -232,6 +233,11 @@ func TestFull(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		n = r.First + r.Count
+	}
+	_ = s.Close()
+	s = open(t, folder, o) // full as before
+	if _, err := s.Append(t.Context(), entry("", `{"a":"something"}`)); !errors.Is(err, ErrFull) {
+		t.Errorf("after a restart: %v", err)
 	}
 	if err := s.Trim(n); err != nil {
 		t.Fatal(err)

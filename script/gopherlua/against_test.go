@@ -162,6 +162,9 @@ func FuzzPatternsAgainstLuaJIT(f *testing.F) {
 	for _, p := range []string{"", "^%s*(.-)%s*$", "(%w+)=(%w+)", "%b()", "[^%a-]+", "()a()", "(a)%1", "%f[%w]%w+", "[]]", "a-", ".-$", "%", "(a", "[a", "%z", "[%d-z]", "^a?b*"} {
 		f.Add("hello (a(b)c) k=v aa THE x-1] ", p, "%0-%1")
 	}
+	for _, class := range "acdglpsuwxzACDGLPSUWXZ" { // each class, and what is not in it
+		f.Add("a Z09_\t!\x01g-f", "%"+string(class)+"+", "<%0>")
+	}
 	f.Add("el\x0fo (a(b)c) k=v aa Tl\x0f\x0f\x0f\x0f\x0f\x0f\x0fHE x-1]", "%g[%w]%w+", "\x01\x00")
 	same := engines(f, patternScript)
 	f.Fuzz(func(t *testing.T, s, p, r string) {

@@ -57,7 +57,6 @@ func (b *bench) jobs() []job {
 		{title: walkIntValues, m: "walkIntValues", lua: "walkIntValues", count: b.siblings},
 		{title: "walk integer siblings, complete nodes", asM: walkIntValues, lua: "walkIntNodes", count: nodes},
 		{title: walkStrings, m: "walkStrings", lua: "walkStrings", count: b.siblings},
-		{title: "walk string siblings, setstepmul 1000", asM: walkStrings, lua: "walkStringsTuned", count: b.siblings},
 		{title: walkStringValues, m: "walkStringValues", lua: "walkStringValues", count: b.siblings},
 		{title: "walk string siblings, complete nodes", asM: walkStringValues, lua: "walkStringNodes", count: nodes},
 		{title: getFew, m: "get", lua: "getTransactions", count: operations, nodes: fewNodes, batch: batch},

@@ -84,10 +84,6 @@ function jobs.walkInts(count) return walk(nodedb.node("^ints", "lvd"), count) en
 function jobs.walkIntValues(count) return walkValues(nodedb.node("^ints", "lvd"), count) end
 function jobs.walkIntNodes(count) return walkNodes(nodedb.node("^ints", "lvd"), count) end
 function jobs.walkStrings(count) return walk(nodedb.node("^strings", "lvd"), count) end
-function jobs.walkStringsTuned(count)
-  collectgarbage("setstepmul", 1000) -- see the page of the module: garbage strings go sooner
-  return jobs.walkStrings(count)
-end
 function jobs.walkStringValues(count) return walkValues(nodedb.node("^strings", "lvd"), count) end
 function jobs.walkStringNodes(count) return walkNodes(nodedb.node("^strings", "lvd"), count) end
 

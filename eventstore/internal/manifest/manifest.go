@@ -154,6 +154,9 @@ func Load(folder string) (*Manifest, error) {
 	if found != format {
 		return nil, fmt.Errorf("%s has format %d; this program reads format %d", path, found, format)
 	}
+	if fmt.Sprintf(head, found, sum) != string(first)+"\n" { // Sscanf reads other ways to write a number
+		return nil, &DamageError{File: path, Reason: "its first line is not as it was written"}
+	}
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, &DamageError{File: path, Reason: "its checksum is wrong"}
 	}

@@ -56,6 +56,12 @@ func TestSaveAndLoad(t *testing.T) {
 func TestDamage(t *testing.T) {
 	folder := t.TempDir()
 	m := sample()
+	for text, err := m.Encode(); !bytes.HasPrefix(text, []byte("perigee-manifest 1 0")); text, err = m.Encode() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Version++ // until the checksum begins with a zero, which is a blank with another bit
+	}
 	if err := m.Save(folder); err != nil {
 		t.Fatal(err)
 	}

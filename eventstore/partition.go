@@ -173,8 +173,7 @@ func overlapsAny(r event.Range, all []event.Range) bool {
 // logChange makes a frame durable, notes what it commits, and ends the reservation of the
 // range.
 func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, schema uint64, frame []byte) error {
-	t.store.appends.RLock()
-	defer t.store.appends.RUnlock()
+	defer t.store.appends.begin()()
 	at, err := wal.Position{}, ErrClosed
 	if !t.store.isClosed() {
 		at, err = t.store.log.Append(ctx, frame)

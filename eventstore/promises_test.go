@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,13 +27,8 @@ import (
 func TestSealWaitsForAppends(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
-	s.appends.RLock() // as logChange does from before the frame is in the log
-	unlock := true
-	defer func() {
-		if unlock {
-			s.appends.RUnlock()
-		}
-	}()
+	end := sync.OnceFunc(s.appends.begin()) // as logChange does from before the frame is in the log
+	defer end()
 	if err := s.log.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -40,17 +36,12 @@ func TestSealWaitsForAppends(t *testing.T) {
 		if s.current().LogStart > 1 {
 			t.Fatal("the file was sealed")
 		}
-		if s.appends.TryRLock() { // not while somebody waits to write
-			s.appends.RUnlock()
-			return false
-		}
-		return true
+		return s.appends.isAwaited()
 	})
 	if start := s.current().LogStart; start != 1 {
 		t.Errorf("the log begins at file %d", start)
 	}
-	unlock = false
-	s.appends.RUnlock()
+	end()
 	await(t, "the file is sealed", func() bool { return s.current().LogStart > 1 })
 }
 
@@ -58,7 +49,7 @@ func TestSealWaitsForAppends(t *testing.T) {
 func TestCloseWaitsForAppends(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
-	s.appends.RLock()
+	end := s.appends.begin()
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	await(t, "Close waits for appends", func() bool {
@@ -67,13 +58,9 @@ func TestCloseWaitsForAppends(t *testing.T) {
 			t.Fatalf("the store was closed: %v", err)
 		default:
 		}
-		if s.appends.TryRLock() {
-			s.appends.RUnlock()
-			return false
-		}
-		return true
+		return s.appends.isAwaited()
 	})
-	s.appends.RUnlock()
+	end()
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}

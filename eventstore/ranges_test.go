@@ -121,7 +121,7 @@ func TestTakeOverWaits(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
 	old := take(t, table)
-	s.appends.Lock() // holds the append back when it has its reservation
+	s.appends.mu.Lock() // holds the append back when it has its reservation
 	appended := make(chan error, 1)
 	go func() { appended <- old.Append(context.Background(), output(0, `{"id":1}`)) }()
 	reserved := func() bool {
@@ -149,7 +149,7 @@ func TestTakeOverWaits(t *testing.T) {
 	if _, _, err := table.TakeOver(ctx, "pipe", "part"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a take-over with a deadline: %v", err)
 	}
-	s.appends.Unlock()
+	s.appends.mu.Unlock()
 	if err := <-appended; err != nil {
 		t.Fatal(err)
 	}

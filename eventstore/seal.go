@@ -36,7 +36,7 @@ func (s *Store) sealClosedFiles(ctx context.Context) error {
 
 // sealFile moves the rows and ranges of a closed file of the log into the manifest.
 func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
-	s.waitForAppends()
+	s.appends.wait() // then all frames of the files that are closed are accounted for
 	m, number := s.current(), s.nextSegment()
 	written, err := s.worker.WriteSegment(ctx, sqlworker.Segment{Version: m.Version, Log: log, Number: number})
 	if err != nil {
@@ -85,13 +85,6 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	}
 	s.forgetLog(m, log.Number)
 	return nil
-}
-
-// waitForAppends returns once the appends that run now have ended: then all frames of the
-// files that are closed are accounted for.
-func (s *Store) waitForAppends() {
-	s.appends.Lock()
-	defer s.appends.Unlock()
 }
 
 // writePrints writes, for each table, the changes of what is committed that the file of the

@@ -76,10 +76,7 @@ type Store struct {
 	upkeep     chan struct{} // wakes runUpkeep
 	mergeMax   atomic.Int64  // bytes of files that are merged at a time
 
-	// appends is held for reading from the moment on that a frame goes to the log until
-	// its range is in the state of its partition, and for writing to know that all frames
-	// before a place in the log are accounted for.
-	appends sync.RWMutex
+	appends appends // of which frames in the log may not be accounted for yet
 
 	creating sync.Mutex // held while a table is made
 	changing sync.Mutex // held while the manifest is changed
@@ -269,8 +266,7 @@ func (s *Store) Close() error {
 			s.slots <- struct{}{}
 		}
 		s.background.Wait()
-		s.appends.Lock() // until the last append has ended
-		defer s.appends.Unlock()
+		s.appends.wait()
 		err = s.release()
 	})
 	return err

@@ -36,7 +36,8 @@ func printsOf(version uint64) []RangeChange {
 }
 
 // saveAndRemove saves versions of a manifest, and writes files of fingerprints and removes
-// others. It says what is durable.
+// others. It says what is durable. Only the folders of odd versions have a second file, which
+// keeps the folder: the others go with their file.
 func saveAndRemove(folder string) error {
 	m := sample()
 	t := m.Tables[0]
@@ -54,6 +55,9 @@ func saveAndRemove(folder string) error {
 		err := durable.MkdirAll(filepath.Dir(path), 0o700)
 		if err == nil {
 			err = durable.WriteFile(path, []byte("rows"), 0o600)
+		}
+		if err == nil && m.Version%2 == 1 {
+			err = durable.WriteFile(path+" that stays", []byte("rows"), 0o600)
 		}
 		if err == nil {
 			err = t.RemoveFile(folder, dayFile(m.Version))
@@ -90,6 +94,9 @@ func TestPowerCutLosesOne(t *testing.T) {
 			case "removed":
 				if _, err := os.Stat(table.Path(folder, dayFile(version))); !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("the file that version %d has removed: %v", version, err)
+				}
+				if _, err := os.Stat(table.Path(folder, dayFile(version)) + " that stays"); version%2 == 1 && err != nil {
+					t.Errorf("the file that version %d has beside it: %v", version, err)
 				}
 			}
 		}

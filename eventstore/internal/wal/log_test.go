@@ -424,6 +424,10 @@ func TestScrub(t *testing.T) {
 		if files := filesWith(t, folder, removed); files > 0 {
 			t.Errorf("state %d: %d files have the entry", state, files)
 		}
+		waitPrepared(l)
+		if open := openBelow(t, folder); len(open) > 2 {
+			t.Errorf("state %d: %q are open, not the active and the prepared file alone", state, open)
+		}
 		put(t, l, n, 1)
 		n++
 		fill(1)
@@ -490,6 +494,88 @@ func TestClose(t *testing.T) {
 	if err := l.Rotate(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("rotate after Close: %v", err)
 	}
+}
+
+// TestFailedWrite lets a write fail, in a file with entries and in one without: the next commit
+// goes on in another, and the file that failed does not stay open.
+func TestFailedWrite(t *testing.T) {
+	for name, rotate := range map[string]bool{"with entries": false, "without entries": true} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			l := open(t, folder, small)
+			put(t, l, 0, 1)
+			if rotate {
+				if err := l.Rotate(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			readOnly, err := os.Open(Path(folder, l.active.number))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = l.active.Close()
+			l.active.File = readOnly
+			if _, err := l.Append(t.Context(), AppendEntry(nil, numbered(1, 1))); err == nil || !strings.Contains(err.Error(), "write to the event log, file 0000") {
+				t.Errorf("append to a file that cannot be written: %v", err)
+			}
+			put(t, l, 1, 1)
+			if got := entries(t, l); !slices.Equal(got, upTo(2)) {
+				t.Errorf("%v are durable", got)
+			}
+			l, visited := reopen(t, l, folder, small)
+			if !slices.Equal(visited, upTo(2)) {
+				t.Errorf("visited %v", visited)
+			}
+			_ = l.Close()
+			if left := openBelow(t, folder); len(left) > 0 {
+				t.Errorf("%q are open after Close", left)
+			}
+		})
+	}
+}
+
+// TestNoNextFile lets the next file not be made, or not get its name: the commit fails, nothing
+// stays open, and the log goes on when that is over.
+func TestNoNextFile(t *testing.T) {
+	t.Run("too large", func(t *testing.T) {
+		folder := t.TempDir()
+		l := open(t, folder, Options{FileSize: 1 << 62})
+		for range 2 {
+			if _, err := l.Append(t.Context(), AppendEntry(nil, numbered(0, 1))); err == nil || !strings.Contains(err.Error(), "begin a file of the event log: allocate") {
+				t.Errorf("a file that no disk has room for: %v", err)
+			}
+			if left := openBelow(t, folder); len(left) > 0 || list(t, folder) != "" {
+				t.Errorf("%q are open, and the folder has %s", left, list(t, folder))
+			}
+		}
+	})
+	t.Run("name in use", func(t *testing.T) {
+		folder := t.TempDir()
+		l := open(t, folder, small)
+		put(t, l, 0, 1)
+		if err := os.MkdirAll(filepath.Join(Path(folder, 2), "in the way"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := l.Rotate(t.Context()); err == nil || !strings.Contains(err.Error(), "close a file of the event log") {
+				t.Errorf("rotate: %v", err)
+			}
+			if left := openBelow(t, folder); len(left) != 1 {
+				t.Errorf("%q are open, not the active file alone", left)
+			}
+		}
+		put(t, l, 1, 1) // there is room in the active file
+		if err := os.RemoveAll(Path(folder, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Rotate(t.Context()); err != nil {
+			t.Error(err)
+		}
+		put(t, l, 2, 1)
+		if _, visited := reopen(t, l, folder, small); !slices.Equal(visited, upTo(3)) {
+			t.Errorf("visited %v", visited)
+		}
+	})
 }
 
 func TestCanceled(t *testing.T) {

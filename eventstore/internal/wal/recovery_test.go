@@ -437,23 +437,27 @@ func TestOpenReadOnly(t *testing.T) {
 	}
 }
 
+// openBelow returns the files of a folder that this process has open.
+func openBelow(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("the system does not list open files: ", err)
+	}
+	for _, fd := range all {
+		if name, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && strings.HasPrefix(name, folder) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // TestOpenClosesFiles opens logs that cannot be opened, and one that is repaired and closed: no
 // file stays open.
 func TestOpenClosesFiles(t *testing.T) {
 	folder := t.TempDir()
 	positions := build(t, folder, Options{FileSize: 1200}, 20, 5)
-	opened := func() (names []string) {
-		all, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Skip("the system does not list open files: ", err)
-		}
-		for _, fd := range all {
-			if name, err := os.Readlink(filepath.Join("/proc/self/fd", fd.Name())); err == nil && strings.HasPrefix(name, filepath.Dir(folder)) {
-				names = append(names, name)
-			}
-		}
-		return names
-	}
+	opened := func() []string { return openBelow(t, filepath.Dir(folder)) }
 	torn := copyOf(t, folder)
 	last := positions[len(positions)-1]
 	changeFile(t, torn, last.File, func(b []byte) []byte { b[last.Offset+20] ^= 1; return b })

@@ -117,6 +117,8 @@ func TestSleepingPlugin(t *testing.T) {
 func TestNoSecrets(t *testing.T) {
 	t.Setenv("PERIGEE_TEST_SECRET", "secret")
 	t.Setenv("TZ", "UTC")
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
 	file, err := os.Open("/etc/passwd")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +139,7 @@ func TestNoSecrets(t *testing.T) {
 	}
 	res := runDocs(t, s, `{"do":"environ"}`, `{"do":"init"}`)
 	const refused = `"operation not permitted"`
-	if got, want := outLines(res), `{"environ":"TZ=UTC"} {"init":["dial tcp 127.0.0.1:1: socket: operation not permitted",`+refused+","+refused+","+refused+"]}"; got != want {
+	if got, want := outLines(res), `{"environ":"TZ=UTC\nTMPDIR=`+temp+`"} {"init":["dial tcp 127.0.0.1:1: socket: operation not permitted",`+refused+","+refused+","+refused+"]}"; got != want {
 		t.Errorf("the worker has %s, want %s", got, want)
 	}
 }

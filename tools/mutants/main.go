@@ -4,10 +4,16 @@
 //
 //	go run ./tools/mutants -seed 7 -n 100
 //
-// A seed names the same faults as long as the code does not change. A fault that does not
-// compile, or that swaps two statements of which neither sees what the other does, is replaced
-// by the next one. It ends with the line "figure
-// mutants_killed_percent".
+// A seed names the same faults as long as the code does not change, so a run can be made in
+// pieces:
+//
+//	go run ./tools/mutants -seed 7 -among 100 -only pipeline/,admin/
+//
+// It ends with the line "figure mutants_killed_percent". Not counted are faults that no test
+// could notice or that are not in the product: a fault that does not compile, or that swaps two
+// statements of which neither sees what the other does, is replaced by the next one; files that
+// this machine's build leaves out, such as those for other systems or without cgo, have none;
+// nor have tests and what only tests import.
 package main
 
 import (
@@ -16,8 +22,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,7 +33,8 @@ import (
 func main() {
 	seed := flag.Uint64("seed", 1, "the faults to choose")
 	n := flag.Int("n", 100, "how many faults to put in")
-	only := flag.String("only", "", "only files whose path begins with this")
+	among := flag.Int("among", 0, "only the first so many faults of the seed (0: all): with -only, the part of a longer run")
+	only := flag.String("only", "", "only files whose path begins with one of these, with commas between")
 	skip := flag.String("skip", "", "no files whose path begins with one of these, with commas between")
 	users := flag.Int("users", 4, "how many packages that import the faulty one are tested after it")
 	timeout := flag.Duration("timeout", 3*time.Minute, "a package whose tests take longer has noticed the fault")
@@ -33,21 +42,27 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *seed, *n, *only, *skip, *users, *timeout, *list); err != nil {
+	if err := run(ctx, *seed, *n, *among, *only, *skip, *users, *timeout, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, seed uint64, n int, only, skip string, users int, timeout time.Duration, list bool) error {
-	faults, err := findFaults(".", only, skip)
+func run(ctx context.Context, seed uint64, n, among int, only, skip string, users int, timeout time.Duration, list bool) error {
+	faults, err := findFaults(".")
 	if err != nil {
 		return err
 	}
+	choose(faults, rand.New(rand.NewPCG(seed, seed)))
+	if among > 0 {
+		faults = faults[:min(among, len(faults))]
+	}
+	faults = slices.DeleteFunc(faults, func(f fault) bool {
+		return only != "" && !hasPrefix(f.file, only) || hasPrefix(f.file, skip)
+	})
 	if len(faults) == 0 {
 		return fmt.Errorf("no place for a fault in %q", only)
 	}
-	choose(faults, rand.New(rand.NewPCG(seed, seed)))
 	if list {
 		for _, f := range faults[:min(n, len(faults))] {
 			fmt.Println(f)
@@ -118,14 +133,18 @@ func choose(faults []fault, random *rand.Rand) {
 }
 
 // findFaults lists all places of top where a fault can be put in: product code, not tests.
-func findFaults(top, only, skip string) ([]fault, error) {
+func findFaults(top string) ([]fault, error) {
 	files, err := trackedFiles(top)
+	if err != nil {
+		return nil, err
+	}
+	unbuilt, err := unbuiltFiles(top)
 	if err != nil {
 		return nil, err
 	}
 	var faults []fault
 	for _, path := range files {
-		if !strings.HasPrefix(path, only) || !isProductCode(path) || hasPrefix(path, skip) {
+		if !isProductCode(path) || unbuilt[path] {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(top, path))
@@ -156,12 +175,36 @@ func hasPrefix(path, prefixes string) bool {
 	return false
 }
 
-// isProductCode leaves out tests, suites, benchmarks, examples and tools.
+// unbuiltFiles returns the files that build constraints leave out: no test compiles them.
+func unbuiltFiles(top string) (map[string]bool, error) {
+	const format = `{{range .IgnoredGoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .IgnoredOtherFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}`
+	cmd := exec.Command("tools/go.sh", "list", "-f", format, "./...")
+	cmd.Dir = top
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	top, err = filepath.Abs(top)
+	if err != nil {
+		return nil, err
+	}
+	unbuilt := map[string]bool{}
+	for _, file := range strings.Fields(string(out)) {
+		path, err := filepath.Rel(top, file)
+		if err != nil {
+			return nil, err
+		}
+		unbuilt[path] = true
+	}
+	return unbuilt, nil
+}
+
+// isProductCode leaves out tests and what only they import, suites, benchmarks, examples and tools.
 func isProductCode(path string) bool {
 	if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
 		return false
 	}
-	for _, prefix := range []string{"bench/", "examples/", "tools/", "internal/e2e/", "internal/chaos/", "internal/testserver/", "internal/audit/", "internal/luajit/torture/"} {
+	for _, prefix := range []string{"bench/", "examples/", "tools/", "internal/e2e/", "internal/chaos/", "internal/testserver/", "internal/audit/", "internal/powercut/", "internal/luajit/torture/"} {
 		if strings.HasPrefix(path, prefix) {
 			return false
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -134,6 +135,30 @@ func TestCommute(t *testing.T) {
 	} {
 		if got := commute(test.a, test.b); got != test.want {
 			t.Errorf("%s %s: %v", test.a, test.b, got)
+		}
+	}
+}
+
+// TestFindFaults: faults are where a test of this build can notice them.
+func TestFindFaults(t *testing.T) {
+	faults, err := findFaults("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]bool{}
+	for _, f := range faults {
+		places[f.file] = true
+	}
+	for path, want := range map[string]bool{
+		"pipeline/replay.go":             true,
+		"internal/document/edit.c":       true,
+		"pipeline/outbox_test.go":        false,
+		"internal/powercut/disk.go":      false,
+		"internal/child/filter_arm64.go": runtime.GOARCH == "arm64",
+		"internal/child/filter_other.go": runtime.GOARCH != "arm64" && runtime.GOARCH != "amd64",
+	} {
+		if places[path] != want {
+			t.Errorf("faults in %s: %v", path, places[path])
 		}
 	}
 }

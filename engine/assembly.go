@@ -110,6 +110,11 @@ func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*
 		for _, f := range c.Functions {
 			faults = append(faults, a.addFunction(ctx, f))
 		}
+		for _, t := range c.Tables {
+			for _, column := range t.Computed {
+				faults = append(faults, a.addTableColumn(ctx, t.Name, column))
+			}
+		}
 	}
 	if err := config.Join(faults...); err != nil {
 		return nil, errors.Join(err, a.Close())

@@ -12,11 +12,13 @@ import (
 	"github.com/perigeedb/perigee/script/computed"
 )
 
-// A Function is a function of the configuration, which SQL calls with a row.
+// A Function is a function of the configuration, which SQL calls with a row, or which
+// computes a column of a table.
 type Function struct {
+	Table  string // whose column of that name it computes; empty for a function of SQL
 	Name   string
 	Type   event.Type
-	Script script.Script // loaded for values
+	Script script.Script // of SQL: loaded for values; of a table: adds the column as a field to rows
 }
 
 // A FunctionService is a Service that calls the functions of the configuration.
@@ -47,7 +49,24 @@ func (a *Assembly) addFunction(ctx context.Context, of config.Computed) error {
 	if err != nil {
 		return err
 	}
-	a.functions = append(a.functions, Function{of.Name, typ, loaded})
+	a.functions = append(a.functions, Function{Name: of.Name, Type: typ, Script: loaded})
+	return nil
+}
+
+// addTableColumn loads the function of a computed column of a table.
+func (a *Assembly) addTableColumn(ctx context.Context, table string, of config.Computed) error {
+	if computed.IsBuilt(of.Func) {
+		return of.At(errors.New(of.Func+" does not compute from the row"), "let the pipelines that write the table compute it")
+	}
+	c := &code{pipeline: table, languages: a.opts.Kinds.Languages, sinks: []script.Sink{{}}, log: a.opts.Log.With("table", table, "column", of.Name)}
+	if err := a.locateColumn(c, of, c.log); err != nil {
+		return err
+	}
+	loaded, err := c.load(ctx, a.loader, c.log)
+	if err != nil {
+		return err
+	}
+	a.functions = append(a.functions, Function{Table: table, Name: of.Name, Type: c.columns[0].Type, Script: loaded})
 	return nil
 }
 

@@ -26,6 +26,7 @@ type buffer struct {
 	rest      event.Vector   // of _rest; without rows when all values are null
 	ids       []int32        // of the columns, then of _rest
 	frame     []byte
+	computed  [2]event.Result // of computed columns, by turns
 }
 
 func (b *buffer) useSchema(s *schema) {

@@ -97,6 +97,11 @@ func (p *Partition) Append(ctx context.Context, out *event.Output) error {
 	}
 	b := p.table.acquireBuffer()
 	defer p.table.releaseBuffer(b)
+	defer p.table.computing.begin()()
+	out, err := p.table.compute(ctx, out, b)
+	if err != nil {
+		return err
+	}
 	if err := b.extract(p.table, out); err != nil {
 		return err
 	}

@@ -89,6 +89,7 @@ type Store struct {
 	garbage  []garbage         // oldest version first
 	tables   map[string]*Table // by lower-case name
 	backlog  backlog
+	computed map[string][]ComputedColumn // by the lower-case name of a table
 }
 
 // Open opens the store in folder, which is made if it is missing. The folder belongs to

@@ -74,6 +74,9 @@ type Table struct {
 
 	unique       atomic.Pointer[uniqueKeys] // nil if the table has no key
 	spareBuffers chan *buffer               // free ones
+
+	computed  atomic.Pointer[[]ComputedColumn]
+	computing appends // that may have used computed, until their frames are in the log
 }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -182,6 +185,7 @@ func (s *Store) setTable(name string, t *Table) {
 	if t == nil {
 		delete(s.tables, strings.ToLower(name))
 	} else {
+		t.setComputed(s.computed[strings.ToLower(name)])
 		s.tables[strings.ToLower(name)] = t
 	}
 }

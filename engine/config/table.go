@@ -25,6 +25,7 @@ type Table struct {
 	Unknown   string        `yaml:"unknown" help:"fields that are not declared: add a column for each, keep them in the JSON column _rest, or drop them (default add)"`
 	Unique    Unique        `yaml:"unique" help:"drop events whose key was stored within a window before"`
 	Columns   []Column      `yaml:"columns" help:"columns whose type is declared; events that do not fit are dead letters"`
+	Computed  []Computed    `yaml:"computed" help:"columns whose value a function computes from the event, whatever pipeline writes it; table recompute fills them for rows that are stored"`
 	origin
 	node *node // that declares it in the configuration
 }
@@ -182,6 +183,14 @@ func (d *document) checkTable(n *node, t *Table, known Known) {
 		}
 		d.checkTimeColumn(t)
 	}
+	if computed := n.get("computed"); computed != nil && computed.value.shape == sequence {
+		for i, item := range computed.value.items {
+			if i < len(t.Computed) && item.shape == mapping {
+				t.Computed[i].origin = d.originOf(item, "func")
+				d.checkComputedColumn(item, t, i, known)
+			}
+		}
+	}
 	if unique := n.get("unique"); unique != nil && unique.value.shape == mapping {
 		d.checkUnique(unique.value, t)
 	}
@@ -224,6 +233,26 @@ func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	d.checkChoice(n, "unit", c.Unit, timeUnits)
 	if c.Unit != "" && !isTime(base) {
 		d.addFault(n.get("unit").value.at, "only timestamps have a unit", "column %s is of type %s", c.Name, c.Type)
+	}
+}
+
+// checkComputedColumn checks computed column i of a table, which n declares.
+func (d *document) checkComputedColumn(n *node, t *Table, i int, known Known) {
+	c := t.Computed[i]
+	if !d.checkComputed(n, "column", c, t.Computed[:i], known) {
+		return
+	}
+	same := func(name string) bool { return strings.EqualFold(name, c.Name) }
+	at := n.get("name").value.at
+	switch {
+	case same(restColumn):
+		d.addFault(at, "it holds the fields without a column of their own", "no column can be called %s", restColumn)
+	case same(t.Time):
+		d.addFault(at, "compute it in the script of the pipeline", "the time column %s of table %s cannot be computed by the table", t.Time, t.Name)
+	case slices.ContainsFunc(t.Columns, func(b Column) bool { return same(b.Name) }):
+		d.addFault(at, "remove it from columns", "column %s is both declared and computed", c.Name)
+	case slices.ContainsFunc(t.Computed[:i], func(b Computed) bool { return same(b.Name) }):
+		d.addFault(at, "SQL does not distinguish names by case", "column %s is computed twice", c.Name)
 	}
 }
 
@@ -330,6 +359,9 @@ func (d *document) checkNamed(setting *entry, t *Table) {
 		declared = append(declared, t.Time)
 	}
 	for _, c := range t.Columns {
+		declared = append(declared, c.Name)
+	}
+	for _, c := range t.Computed {
 		declared = append(declared, c.Name)
 	}
 	named := setting.value.items

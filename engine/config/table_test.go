@@ -27,11 +27,15 @@ var wantTables = []Table{
 			{Name: "price", Type: "decimal(18,2)"},
 			{Name: "seen", Type: "timestamp", Unit: "text"},
 		},
+		Computed: []Computed{
+			{Name: "cents", Type: "int64", Func: "cents.lua"},
+			{Name: "day", Type: "string", Func: "days.lua", FuncName: "day"},
+		},
 		Unique: Unique{Key: []string{"user", "at"}, Window: 36 * time.Hour, Memory: 64 << 20},
 	},
 }
 
-var ignoreOrigins = cmpopts.IgnoreUnexported(Table{}, Column{})
+var ignoreOrigins = cmpopts.IgnoreUnexported(Table{}, Column{}, Computed{})
 
 func TestTables(t *testing.T) {
 	c, err := Parse("perigee.yaml", `
@@ -51,6 +55,9 @@ tables:
       - {name: user, type: int64, field: user.id}
       - {name: price, type: "decimal(18,2)"}
       - {name: seen, type: timestamp, unit: text}
+    computed:
+      - {name: cents, type: int64, func: cents.lua}
+      - {name: day, type: string, func: days.lua, funcname: day}
 `+onePipeline, known, lookup)
 	if err != nil {
 		t.Fatal(err)

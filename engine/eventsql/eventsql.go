@@ -71,6 +71,7 @@ type Store struct {
 	host        *engine.Host      // nil without a running engine
 	tables      []config.Table    // that are declared
 	functions   []eventstore.Function
+	computed    []eventstore.ComputedColumn
 	log         *slog.Logger // nil before Start
 	opened      *eventstore.Store
 	query       config.Query

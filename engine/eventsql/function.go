@@ -20,8 +20,12 @@ var _ engine.FunctionService = (*Store)(nil)
 func (s *Store) SetFunctions(functions []engine.Function) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.functions = nil
+	s.functions, s.computed = nil, nil
 	for _, f := range functions {
+		if f.Table != "" {
+			s.computed = append(s.computed, eventstore.ComputedColumn{Table: f.Table, Name: f.Name, Compute: f.Script.Run, Version: f.Script.String})
+			continue
+		}
 		s.functions = append(s.functions, eventstore.Function{Name: f.Name, Type: f.Type, Call: callScript(f.Script)})
 	}
 	if s.opened != nil {
@@ -34,6 +38,7 @@ func (s *Store) setFunctions() {
 	if err := s.opened.SetFunctions(s.functions); err != nil && s.log != nil {
 		s.log.Warn("functions of SQL are missing", "error", err)
 	}
+	s.opened.SetComputed(s.computed)
 }
 
 // checkFunctions returns an error with its place if a function cannot have its name.

@@ -74,6 +74,11 @@ func tableConfig(t *config.Table) eventstore.TableConfig {
 	for _, column := range t.Columns {
 		c.Columns = append(c.Columns, tableColumn(&column))
 	}
+	for _, computed := range t.Computed {
+		column := tableColumn(&config.Column{Name: computed.Name, Type: computed.Type})
+		column.Path = []string{computed.Name} // which may have dots
+		c.Columns = append(c.Columns, column)
+	}
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,9 +21,11 @@ import (
 
 // A workerView is one worker's view of a sink that several workers share. While it is
 // frozen, calls block, as if the process were stopped. While it is cut off, they fail.
+// refuse fails one method of the leases.
 type workerView struct {
 	sink.Sink
 	leases sink.LeaseStore
+	refuse func(method string) error // nil refuses nothing
 	mu     sync.Mutex
 	thaw   chan struct{} // closed unless frozen
 	cutOff atomic.Bool
@@ -58,6 +61,14 @@ func (v *workerView) waitForThaw() error {
 	return nil
 }
 
+// callLeases waits for the thaw before a method of the leases.
+func (v *workerView) callLeases(method string) error {
+	if err := v.waitForThaw(); err != nil || v.refuse == nil {
+		return err
+	}
+	return v.refuse(method)
+}
+
 func (v *workerView) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
 	if err := v.waitForThaw(); err != nil {
 		return nil, nil, err
@@ -74,21 +85,21 @@ func (v *workerView) Traits() sink.Traits {
 }
 
 func (v *workerView) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (string, error) {
-	if err := v.waitForThaw(); err != nil {
+	if err := v.callLeases("AcquireLease"); err != nil {
 		return "", err
 	}
 	return v.leases.AcquireLease(ctx, partition, worker, d)
 }
 
 func (v *workerView) ReleaseLease(ctx context.Context, partition, worker string) error {
-	if err := v.waitForThaw(); err != nil {
+	if err := v.callLeases("ReleaseLease"); err != nil {
 		return err
 	}
 	return v.leases.ReleaseLease(ctx, partition, worker)
 }
 
 func (v *workerView) Heartbeat(ctx context.Context, worker string, d time.Duration) (int, error) {
-	if err := v.waitForThaw(); err != nil {
+	if err := v.callLeases("Heartbeat"); err != nil {
 		return 0, err
 	}
 	return v.leases.Heartbeat(ctx, worker, d)
@@ -126,7 +137,14 @@ func newTestWorkers(t *testing.T, n int, q *memorySource, to *sharedSink) []*tes
 
 func newTestWorker(t *testing.T, name string, q *memorySource, to *sharedSink) *testWorker {
 	t.Helper()
+	return newRefusedWorker(t, name, q, to, nil)
+}
+
+// newRefusedWorker starts a worker for which the store of the leases refuses calls.
+func newRefusedWorker(t *testing.T, name string, q *memorySource, to *sharedSink, refuse func(method string) error) *testWorker {
+	t.Helper()
 	c := &testWorker{view: newWorkerView(to)}
+	c.view.refuse = refuse
 	c.harness = newHarness(t, q, testScript{main: passThrough}, c.view)
 	c.config.Worker = name
 	c.Pipeline = New(c.config)
@@ -277,6 +295,89 @@ func TestWorkerStopsBeforeItsLeaseExpires(t *testing.T) {
 		expectCounts(t, "back", countHeld(t, 5*time.Second, []*testWorker{alone}), 2)
 		drainWorkers(t, alone)
 		expectRowsOnce(t, q, to)
+	})
+}
+
+// While the store of the leases refuses a call, the status says which. A worker keeps what it
+// has, takes no more than its share, and carries on when the store answers again.
+func TestLeaseStoreRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name, method string
+		from, until  time.Duration // since the start
+		held         int           // meanwhile
+		reason       string
+	}{
+		{"the first leases", "AcquireLease", 0, 5 * time.Second, 0, "leases at sink table: request the lease of partition "},
+		{"a renewal", "AcquireLease", 2 * time.Second, 6 * time.Second, 2, "leases at sink table: request the lease of partition "},
+		{"the first sign of life", "Heartbeat", 0, 5 * time.Second, 0, "leases at sink table: report this worker as alive: refused"},
+		{"a sign of life", "Heartbeat", 2 * time.Second, 5 * time.Second, 2, "leases at sink table: report this worker as alive: refused"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				q, to := newSlowSource(2), newSharedSink()
+				alone := newRefusedWorker(t, "alone", q, to, func(method string) error {
+					if at := time.Since(began); method == test.method && at >= test.from && at < test.until {
+						return errors.New("refused")
+					}
+					return nil
+				})
+				time.Sleep(test.until - 100*time.Millisecond)
+				s := alone.Stats()
+				if s.State != Retrying || s.Err == nil || !strings.HasPrefix(s.Err.Error(), test.reason) || s.Leases.Retries == 0 || s.OpenPartitions != test.held {
+					t.Errorf("%d partitions are open, %d retries, in state %s: %v", s.OpenPartitions, s.Leases.Retries, s.State, s.Err)
+				}
+				expectCounts(t, "answers again", countHeld(t, 3*time.Second, []*testWorker{alone}), 2)
+				if again := alone.Stats(); again.State != Running || again.Leases.Workers != 1 || alone.view.opens.Load() != 2 {
+					t.Errorf("state %s, %d workers, opened %d times", again.State, again.Leases.Workers, alone.view.opens.Load())
+				}
+				drainWorkers(t, alone)
+				expectRowsOnce(t, q, to)
+			})
+		})
+	}
+}
+
+// A lease that could not be released is released a moment later: the other worker need not
+// wait until it expires.
+func TestLeaseIsReleasedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := newSlowSource(2), newSharedSink()
+		refused := 0
+		first := newRefusedWorker(t, "first", q, to, func(method string) error {
+			if method == "ReleaseLease" && refused == 0 {
+				refused++
+				return errors.New("refused")
+			}
+			return nil
+		})
+		expectCounts(t, "alone", countHeld(t, 10*time.Second, []*testWorker{first}), 2)
+		workers := []*testWorker{first, newTestWorker(t, "second", q, to)}
+		expectCounts(t, "two", countHeld(t, 5*time.Second, workers), 1, 1)
+		if s := first.Stats(); refused != 1 || s.Leases.Retries != 1 || s.State != Running {
+			t.Errorf("%d refused, %d retries, in state %s", refused, s.Leases.Retries, s.State)
+		}
+		drainWorkers(t, workers...)
+		expectRowsOnce(t, q, to)
+	})
+}
+
+// An error of the leases that retrying does not help ends the pipeline.
+func TestLeasesFailForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, to := newSlowSource(2), newSharedSink()
+		began := time.Now()
+		alone := newRefusedWorker(t, "alone", q, to, func(method string) error {
+			if method == "Heartbeat" && time.Since(began) > 2*time.Second {
+				return &event.PermanentError{Err: errors.New("no grant"), Hint: "grant it"}
+			}
+			return nil
+		})
+		err := <-alone.ended
+		if event.HintOf(err) != "grant it" || !strings.Contains(err.Error(), "share partitions: report this worker as alive: no grant") {
+			t.Errorf("ended with %v", err)
+		}
+		alone.kill()
 	})
 }
 

@@ -140,6 +140,32 @@ func TestStoredOutputsAreRejected(t *testing.T) {
 	expectSame(t, "rows", first.allRows(), second.allRows())
 }
 
+// Stored outputs that a sink refuses for good end the pipeline. They stay stored, and nothing of
+// their range is acknowledged, until a later start writes them.
+func TestStoredOutputsCannotBeWritten(t *testing.T) {
+	partition, first, second := newMemoryPartition("a", 30), newMemorySink(), newMemorySink()
+	r := severalSinks(t, newMemorySource(partition), versioned(1), first, second)
+	r.config.Lanes = 1
+	r.Pipeline = New(r.config)
+	stopBetween(t, r, second)
+	second.beforeCommit = failFirst(1, &event.PermanentError{Err: errors.New("no table")})
+	r.restart(func(c *Config) { c.Script = versioned(2) })
+	if err := r.Run(t.Context()); !event.IsPermanent(err) || !strings.Contains(err.Error(), "write stored outputs: write to sink 1: no table") {
+		t.Errorf("ended with %v", err)
+	}
+	if diff := cmp.Diff([]string{"[0,10)"}, r.storedRanges(t)); diff != "" || len(partition.acked) > 0 {
+		t.Errorf("acknowledged %v, stored %s", partition.acked, diff)
+	}
+	r.restart(func(*Config) {})
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectSame(t, "rows", first.allRows(), second.allRows())
+	if n := len(second.allRows()); n != 30 || !partition.acked.Covers(0, 30) {
+		t.Errorf("%d rows, acknowledged %v", n, partition.acked)
+	}
+}
+
 // A sink that was added after the outputs were stored gets the events from the source.
 // The other sinks do not get them twice.
 func TestSinkIsNewSinceOutputsWereStored(t *testing.T) {

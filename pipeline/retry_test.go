@@ -85,3 +85,40 @@ func TestCircuit(t *testing.T) {
 		}
 	})
 }
+
+// Waits double from firstWait to longestWait, half of them at random, and stay there however
+// often an attempt fails.
+func TestBackoffWait(t *testing.T) {
+	for attempt, want := range []time.Duration{firstWait, 2 * firstWait, 4 * firstWait, 8 * firstWait, 16 * firstWait, 32 * firstWait, 64 * firstWait,
+		longestWait, longestWait, longestWait, longestWait, longestWait} {
+		for range 50 {
+			if d := backoffWait(attempt); d < want/2 || d >= want {
+				t.Errorf("attempt %d waits %v, want %v to %v", attempt, d, want/2, want)
+			}
+		}
+	}
+	if d := backoffWait(1000); d < longestWait/2 || d >= longestWait {
+		t.Errorf("attempt 1000 waits %v", d)
+	}
+}
+
+// An action that repeats at once waits longer and longer; after a quiet time it begins with
+// short waits again.
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b backoff
+		for range 2 {
+			if d := b.next(); d >= firstWait {
+				t.Errorf("the first time waits %v", d)
+			}
+			for attempt := range 8 {
+				time.Sleep(time.Until(b.last) + longestWait)
+				d := b.next()
+				if want := min(longestWait, 2*firstWait<<attempt); d < want/2 || d >= want {
+					t.Errorf("time %d waits %v, want %v to %v", attempt+2, d, want/2, want)
+				}
+			}
+			time.Sleep(time.Until(b.last) + 2*longestWait + 1)
+		}
+	})
+}

@@ -24,12 +24,7 @@ func Folder(folder string) func(path string) ([]byte, error) {
 }
 
 func readFile(folder, path string) ([]byte, error) {
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	file, err := root.Open(filepath.FromSlash(path))
+	file, err := os.OpenInRoot(folder, filepath.FromSlash(path))
 	if err != nil {
 		return nil, err
 	}

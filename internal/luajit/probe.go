@@ -13,16 +13,20 @@ import (
 // machine: whether LuaJIT may make executable memory, and whether a compiled
 // loop can be stopped. When it returns an error, open VMs with NoJIT: they are
 // slower, and their limits hold all the same.
-func Probe(w *Watchdog) error {
+func Probe() error {
+	w := newWatchdog(probeInterval)
+	defer w.Close()
 	if err := probeCompiler(w); err != nil {
 		return err
 	}
 	return probeHook(w)
 }
 
-// probeLimits are short, for a probe delays the start: a loop is compiled long
-// before the watchdog first looks.
+// probeLimits and probeInterval are short, because a probe delays the start of every command
+// that runs a script. A loop is compiled long before it has used up the limit.
 var probeLimits = Options{EventTime: time.Millisecond, BatchTime: time.Second, Memory: 8 << 20}
+
+const probeInterval = 200 * time.Microsecond
 
 func probeCompiler(w *Watchdog) error {
 	vm, err := Open(w, probeLimits)

@@ -22,12 +22,13 @@ const (
 // itself every few milliseconds, so that a run needs no clock. It sleeps when
 // nothing runs.
 type Watchdog struct {
-	mu     sync.Mutex
-	vms    map[*VM]struct{}
-	asleep atomic.Bool
-	wake   chan struct{}
-	quit   chan struct{}
-	done   sync.WaitGroup
+	interval time.Duration
+	mu       sync.Mutex
+	vms      map[*VM]struct{}
+	asleep   atomic.Bool
+	wake     chan struct{}
+	quit     chan struct{}
+	done     sync.WaitGroup
 }
 
 // starvedFactor is how many times its limit a run may take by the clock while it gets
@@ -85,11 +86,14 @@ func (now instant) exceeds(since instant, limit time.Duration) bool {
 }
 
 // NewWatchdog starts a watchdog.
-func NewWatchdog() *Watchdog {
+func NewWatchdog() *Watchdog { return newWatchdog(watchInterval) }
+
+func newWatchdog(interval time.Duration) *Watchdog {
 	w := &Watchdog{
-		vms:  make(map[*VM]struct{}),
-		wake: make(chan struct{}, 1),
-		quit: make(chan struct{}),
+		interval: interval,
+		vms:      make(map[*VM]struct{}),
+		wake:     make(chan struct{}, 1),
+		quit:     make(chan struct{}),
 	}
 	w.done.Go(w.run)
 	return w
@@ -126,7 +130,7 @@ func (w *Watchdog) wakeUp() {
 }
 
 func (w *Watchdog) run() {
-	ticker := time.NewTicker(watchInterval)
+	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
 	for idle := 0; ; {
 		select {
@@ -144,7 +148,7 @@ func (w *Watchdog) run() {
 			if !w.sleep() {
 				return
 			}
-			ticker.Reset(watchInterval)
+			ticker.Reset(w.interval)
 			idle = 0
 		}
 	}

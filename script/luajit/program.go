@@ -89,11 +89,7 @@ func (p *program) key(use string) string {
 func (p *program) version() string { return p.code.Name + "@" + p.source.Version() }
 
 // compiles is what Probe finds on this machine, which does not change.
-var compiles = sync.OnceValue(func() error {
-	w := luajit.NewWatchdog()
-	defer w.Close()
-	return luajit.Probe(w)
-})
+var compiles = sync.OnceValue(luajit.Probe)
 
 // probe switches to the interpreter where compiled code cannot be stopped.
 func (p *program) probe() {

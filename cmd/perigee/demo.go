@@ -107,8 +107,9 @@ func (d *demoCommand) run(c *console, folder string) (time.Duration, error) {
 	took := time.Since(start)
 	hide()
 	done := e.Status()[0].Events
+	code := signals.stop() // before Close: it may be reporting the status
 	err = errors.Join(err, e.Close())
-	if code := signals.stop(); code != 0 {
+	if code != 0 {
 		return 0, code
 	}
 	if err == nil && done < d.Events {

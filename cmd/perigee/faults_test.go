@@ -134,7 +134,7 @@ func TestServersLostMidway(t *testing.T) {
 	accept(t, m, p)
 }
 
-// TestSecondSignalStopsAtOnce drains an engine that can't finish.
+// TestSecondSignalStopsAtOnce drains an engine that can't finish, and says why.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	m := newMail(t, testserver.Redis(t), testserver.MariaDB(t))
 	m.push(faultEvents, nil)
@@ -145,6 +145,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	p.says("pipeline=emails", "sink", m.maria.Address())
 	p.signal(syscall.SIGTERM)
 	p.says("draining")
+	p.says("still draining", "pipeline=emails", m.maria.Address())
 	p.signal(syscall.SIGTERM)
 	p.ends(128 + int(syscall.SIGTERM))
 

@@ -8,8 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/pipeline"
 )
 
 // A signalHandler obeys the signals of an engine's process.
@@ -28,10 +30,13 @@ func handleSignals(e *engine.Engine, log *slog.Logger, stop context.CancelFunc, 
 	over, cancel := context.WithCancel(context.Background())
 	h.over = cancel
 	h.done.Go(func() {
+		var reports <-chan time.Time // nil until the engine drains
 		for draining := false; ; {
 			select {
 			case <-over.Done():
 				return
+			case <-reports:
+				reportDrain(e, log)
 			case s := <-h.signals:
 				switch {
 				case s == syscall.SIGHUP:
@@ -47,11 +52,32 @@ func handleSignals(e *engine.Engine, log *slog.Logger, stop context.CancelFunc, 
 					draining = true
 					log.Info("draining: finishing what was read; the same signal again stops at once", "signal", s.String())
 					e.Drain()
+					ticker := time.NewTicker(drainReport)
+					defer ticker.Stop()
+					reports = ticker.C
 				}
 			}
 		}
 	})
 	return h
+}
+
+// drainReport is how often a drain that goes on says what it waits for: it has no time limit,
+// and a sink that cannot be written is tried until the next signal.
+const drainReport = 5 * time.Second
+
+// reportDrain says which pipelines have not finished, and why.
+func reportDrain(e *engine.Engine, log *slog.Logger) {
+	for _, s := range e.Status() {
+		if s.State == pipeline.Stopped {
+			continue
+		}
+		args := []any{"pipeline", s.Pipeline}
+		if s.Reason != "" {
+			args = append(args, "error", s.Reason)
+		}
+		log.Warn("still draining; the same signal again stops at once, and what was read is read again at the next start", args...)
+	}
 }
 
 // stop ends the handling of signals. It returns the exit code: 0 unless a second signal

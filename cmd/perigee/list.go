@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -14,18 +15,21 @@ import (
 )
 
 type listCommand struct {
-	What string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind; all of them when left out."`
+	What   string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind; all of them when left out."`
+	Config string `type:"path" placeholder:"FILE" help:"An engine's configuration: lists its functions of SQL too."`
 }
 
 func (listCommand) Help() string {
 	return `Lists what is linked into this binary, with the type and the meaning of every setting, and the metrics
-at /metrics, and the functions and the system tables that queries may use.
+at /metrics, and the functions and the system tables that queries may use. With --config the functions
+include those that the configuration gives to SQL.
 
 Examples:
   perigee list
   perigee list sinks
   perigee list redis
-  perigee list metrics`
+  perigee list metrics
+  perigee list functions --config pipeline.yaml`
 }
 
 func (l *listCommand) Run(c *console) error {
@@ -68,6 +72,9 @@ func (l *listCommand) Run(c *console) error {
 		for _, g := range eventsql.Functions() {
 			fmt.Fprintf(c.out, "%s in SQL: %s\n", g.Name, strings.Join(g.Names, " "))
 		}
+		if err := l.printConfigured(c); err != nil {
+			return err
+		}
 	}
 	if wanted("system-tables", "system-tables") {
 		for _, t := range eventsql.SystemTables() {
@@ -79,6 +86,21 @@ func (l *listCommand) Run(c *console) error {
 	}
 	if !found {
 		return l.unknown(kinds)
+	}
+	return nil
+}
+
+// printConfigured prints the functions that a configuration gives to SQL.
+func (l *listCommand) printConfigured(c *console) error {
+	if l.Config == "" {
+		return nil
+	}
+	conf, err := configFlags{Config: l.Config}.load(context.Background(), c)
+	if err != nil {
+		return err
+	}
+	for _, f := range conf.Functions {
+		fmt.Fprintf(c.out, "function of the configuration in SQL: %s(row), %s\n", f.Name, f.Type)
 	}
 	return nil
 }

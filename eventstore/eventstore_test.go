@@ -61,9 +61,9 @@ func appendDocs(t testing.TB, p *Partition, first uint64, docs ...string) {
 }
 
 // ask returns the answer as CSV without its header.
-func ask(t testing.TB, s *Store, sql string) string {
+func ask(t testing.TB, s *Store, sql string, params ...Param) string {
 	t.Helper()
-	rows, err := s.Execute(context.Background(), Statement{SQL: sql, Format: FormatCSV})
+	rows, err := s.Execute(context.Background(), Statement{SQL: sql, Params: params, Format: FormatCSV})
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}

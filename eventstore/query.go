@@ -46,8 +46,12 @@ func newWorker(folder string, o *Options) *sqlworker.Client {
 }
 
 // A Param is the value of a parameter of a statement: $1 or ? by its place, $name by its
-// name. Values are nil, bool, int, int64, float64, string, []byte and time.Time.
+// name. Values are nil, bool, int, int64, float64, string, []byte, time.Time and TimestampNS.
 type Param = sqlworker.Param
+
+// A TimestampNS is the value of a parameter of type TIMESTAMP_NS: nanoseconds since 1970. A
+// time.Time is of type TIMESTAMP, in microseconds.
+type TimestampNS = sqlworker.TimestampNS
 
 // Limits bound a statement. Zero fields are those of Options, and no limit of rows.
 type Limits = sqlworker.Limits

@@ -36,7 +36,7 @@ type requestBody struct {
 
 // readStatement reads what a request asks.
 func readStatement(w http.ResponseWriter, req *http.Request) (Statement, error) {
-	q := Statement{Client: clientOf(req), Format: acceptedFormat(req)}
+	q := Statement{Client: ClientOf(req), Format: acceptedFormat(req)}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, bodyMax))
 	if err != nil {
 		return q, fmt.Errorf("read the SQL: %w", err)
@@ -58,8 +58,8 @@ func readStatement(w http.ResponseWriter, req *http.Request) (Statement, error) 
 	return q, nil
 }
 
-// clientOf says who sent a request.
-func clientOf(req *http.Request) string {
+// ClientOf says who sent a request, for Statement.Client and TailRequest.Client.
+func ClientOf(req *http.Request) string {
 	if req.RemoteAddr == "" || req.RemoteAddr == "@" {
 		return "socket"
 	}
@@ -159,7 +159,7 @@ func checkLimits(asked, most Limits) error {
 }
 
 // paramTypes are the types of parameters: those of columns.
-var paramTypes = []string{"bool", "int32", "int64", "float64", "decimal", "string", "timestamp", "json", "bytes"}
+var paramTypes = []string{"bool", "int32", "int64", "float64", "decimal", "string", "timestamp", "timestamp_ns", "json", "bytes"}
 
 // ParseParam reads a parameter. Its name may end in a colon and a type, as in user:int64; it
 // is a string otherwise, which SQL casts to the type that it is compared with. A parameter by
@@ -178,6 +178,15 @@ func ParseParam(name, text string) (Param, error) {
 
 // timeLayouts are how a timestamp may be written. Without a zone it is UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02"}
+
+func parseTime(text string) (t time.Time, err error) {
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return t, fmt.Errorf("%q is not a time such as 2026-01-02T03:04:05Z", text)
+}
 
 func parseValue(kind, text string) (any, error) {
 	switch kind {
@@ -210,12 +219,14 @@ func parseValue(kind, text string) (any, error) {
 		}
 		return n, nil
 	case "timestamp":
-		for _, layout := range timeLayouts {
-			if t, err := time.Parse(layout, text); err == nil {
-				return t.UTC(), nil
-			}
+		return parseTime(text)
+	case "timestamp_ns":
+		t, err := parseTime(text)
+		nanos := t.UnixNano()
+		if err == nil && !time.Unix(0, nanos).Equal(t) {
+			err = fmt.Errorf("%q is not between the years 1677 and 2262, as a timestamp_ns must be", text)
 		}
-		return nil, fmt.Errorf("%q is not a time such as 2026-01-02T03:04:05Z", text)
+		return TimestampNS(nanos), err
 	case "bytes":
 		b, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {

@@ -25,14 +25,14 @@ var (
 	killQuery   = regexp.MustCompile(`(?i)^\s*KILL\s+(?:QUERY\s+)?(\d+)\s*;?\s*$`)
 )
 
-// queries are the statements that run or wait.
+// queries are the statements and tails that run or wait.
 type queries struct {
 	mu   sync.Mutex
 	last uint64
 	all  map[uint64]*runningQuery
 }
 
-// A runningQuery is a statement that runs or waits.
+// A runningQuery is a statement that runs or waits, or a tail.
 type runningQuery struct {
 	id      uint64
 	sql     string
@@ -77,13 +77,13 @@ type QueryInfo struct {
 	Started time.Time `json:"started" sql:"TIMESTAMP" doc:"when it was started, or asked if it waits"`
 	Seconds float64   `json:"seconds" sql:"DOUBLE" doc:"since then"`
 	Rows    int64     `json:"rows" sql:"BIGINT" doc:"rows that the client has received; 0 in the formats arrow and parquet"`
-	Memory  int64     `json:"memory" sql:"BIGINT" doc:"bytes that it may use"`
-	Time    float64   `json:"time" sql:"DOUBLE" doc:"seconds that it may take"`
+	Memory  int64     `json:"memory" sql:"BIGINT" doc:"bytes that it may use; 0 for a tail"`
+	Time    float64   `json:"time" sql:"DOUBLE" doc:"seconds that it may take; 0 for a tail, which has no limit"`
 	Client  string    `json:"client" sql:"VARCHAR" doc:"who asks"`
-	SQL     string    `json:"sql" sql:"VARCHAR" doc:"the statement"`
+	SQL     string    `json:"sql" sql:"VARCHAR" doc:"the statement; TAIL for a tail"`
 }
 
-// Queries lists the queries that run or wait, the oldest first.
+// Queries lists the queries and tails that run or wait, the oldest first.
 func (s *Store) Queries() []QueryInfo {
 	s.queries.mu.Lock()
 	defer s.queries.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Store) Queries() []QueryInfo {
 // errKilled ends a query that KILL names.
 var errKilled = &QueryError{Message: "the query was ended by KILL"}
 
-// Kill ends a query. It reports whether there is one of this number.
+// Kill ends a query or a tail. It reports whether there is one of this number.
 func (s *Store) Kill(id uint64) bool {
 	s.queries.mu.Lock()
 	r := s.queries.all[id]

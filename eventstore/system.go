@@ -96,7 +96,7 @@ func (s *Store) ownTables() []SystemTable {
 		{Name: "workers", Columns: SystemColumns(workerRow{}), Rows: s.workerRows,
 			Doc: "The processes `sql-worker` that run for the event store."},
 		{Name: queriesTable, Columns: SystemColumns(QueryInfo{}), Rows: s.queryRows,
-			Doc: "The statements that run or wait, as SHOW QUERIES lists them."},
+			Doc: "The statements that run or wait and the tails, as SHOW QUERIES lists them."},
 	}
 }
 

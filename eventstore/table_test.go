@@ -267,9 +267,26 @@ func TestNanosecondTimes(t *testing.T) {
 			}
 		}
 	}
+	checkParams := func() {
+		t.Helper()
+		at := Param{Name: "t", Value: TimestampNS(1767323045123456790)}
+		for sql, want := range map[string]string{
+			`SELECT id FROM events WHERE ts = $t`:              "2",
+			`SELECT id FROM events WHERE ts < $t ORDER BY id`:  "1\n3",
+			`SELECT id FROM events WHERE ts <= $t ORDER BY id`: "1\n2\n3",
+			`SELECT id FROM events WHERE ts > $t ORDER BY id`:  "4\n5",
+			`SELECT id FROM events WHERE ts >= $t ORDER BY id`: "2\n4\n5",
+		} {
+			if got := ask(t, s, sql, at); got != want {
+				t.Errorf("%s: %q, want %q", sql, got, want)
+			}
+		}
+	}
 	check()
+	checkParams()
 	seal(t, s)
 	check()
+	checkParams()
 	days := []string{}
 	for _, f := range filesOf(s) {
 		days = append(days, f.Day)

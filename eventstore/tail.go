@@ -32,8 +32,9 @@ var tailHold = 10 * time.Second
 
 // A TailRequest says which rows Tail returns.
 type TailRequest struct {
-	Table string
-	Where string // predicate in SQL over the table's columns; "" is true
+	Table  string
+	Where  string // predicate in SQL over the table's columns; "" is true
+	Client string // who asks, for SHOW QUERIES
 	// Since is the least event time of rows that the table has already and that come
 	// first, at most the newest 10,000 of them. Zero is none.
 	Since time.Time
@@ -66,9 +67,12 @@ func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) e
 			return err
 		}
 	}
-	ctx, cancel := s.untilClosed(ctx)
+	running := s.queries.add(ctx, &Statement{SQL: q.sql(), Client: q.Client})
+	running.start()
+	defer s.queries.remove(running)
+	ctx, cancel := s.untilClosed(running.ctx)
 	defer cancel()
-	f := &tail{store: s, table: t, where: q.Where, emit: emit, held: s.snapshot()}
+	f := &tail{store: s, running: running, table: t, where: q.Where, emit: emit, held: s.snapshot()}
 	defer func() { f.held.release() }()
 	f.next = f.held.end()
 	err := f.begin(ctx, q.Since)
@@ -85,6 +89,15 @@ func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) e
 		return nil
 	}
 	return err
+}
+
+// sql says what a tail shows as SHOW QUERIES lists it.
+func (q TailRequest) sql() string {
+	sql := "TAIL " + q.Table
+	if q.Where != "" {
+		sql += " WHERE " + q.Where
+	}
+	return sql
 }
 
 // unknownTable returns the error of a name that no table has.
@@ -121,14 +134,15 @@ func (s *snapshot) end() manifest.Position {
 
 // A tail follows a table.
 type tail struct {
-	store  *Store
-	table  *Table
-	where  string
-	emit   func(*TailBatch) error
-	next   manifest.Position // of the first frame that has not been shown
-	held   snapshot          // keeps the file of next
-	lost   bool              // held has been released
-	behind bool              // the log had more rows at the last poll
+	store   *Store
+	running *runningQuery
+	table   *Table
+	where   string
+	emit    func(*TailBatch) error
+	next    manifest.Position // of the first frame that has not been shown
+	held    snapshot          // keeps the file of next
+	lost    bool              // held has been released
+	behind  bool              // the log had more rows at the last poll
 }
 
 // begin shows rows that the table has already, from an event time on.
@@ -230,5 +244,6 @@ func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
 func (f *tail) send(b *TailBatch) error {
 	timer := time.AfterFunc(tailHold, f.held.release)
 	defer func() { f.lost = f.lost || !timer.Stop() }()
+	f.running.rows.Add(int64(b.Count))
 	return f.emit(b)
 }

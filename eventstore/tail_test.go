@@ -162,6 +162,30 @@ func TestTailSince(t *testing.T) {
 	}
 }
 
+// TestShowAndKillTails lists a tail beside the queries, and ends it.
+func TestShowAndKillTails(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"id":0}`)
+	f := follow(t, s, TailRequest{Where: "id > 0", Client: "test"}, nil)
+	appendDocs(t, p, 1, `{"id":1}`, `{"id":2}`)
+	f.wait(t, s, 2)
+	if got := ask(t, s, `SELECT state, rows, client, sql FROM queries WHERE sql LIKE 'TAIL%'`); got != "running,2,test,TAIL events WHERE id > 0" {
+		t.Errorf("the tail is listed as %q", got)
+	}
+	all := s.Queries()
+	if len(all) != 1 {
+		t.Fatalf("%d queries run: %v", len(all), all)
+	}
+	ask(t, s, "KILL "+Text(all[0].ID))
+	if err := <-f.ended; err == nil || err.Error() != "the query was ended by KILL" {
+		t.Errorf("a killed tail: %v", err)
+	}
+	if all := s.Queries(); len(all) != 0 {
+		t.Errorf("%v are left", all)
+	}
+}
+
 // TestTailRefuses names what cannot be followed.
 func TestTailRefuses(t *testing.T) {
 	s := openStore(t, t.TempDir())

@@ -93,7 +93,7 @@ func (s *Store) serveTail(w io.Writer, r *http.Request) error {
 		case <-ctx.Done():
 		}
 	}()
-	request := eventstore.TailRequest{Table: q.Table, Where: q.Where}
+	request := eventstore.TailRequest{Table: q.Table, Where: q.Where, Client: eventstore.ClientOf(r)}
 	if q.Since != nil {
 		request.Since = *q.Since
 	}

@@ -364,6 +364,8 @@ func constantNode(value any) (map[string]any, bool) {
 		kind, text = "BIGINT", strconv.FormatInt(value, 10)
 	case time.Time:
 		kind, text = "TIMESTAMP", value.UTC().Format("2006-01-02 15:04:05.999999")
+	case TimestampNS:
+		kind, text = "TIMESTAMP", time.Unix(0, int64(value)).UTC().Format("2006-01-02 15:04:05.999999")
 	default:
 		return nil, false
 	}

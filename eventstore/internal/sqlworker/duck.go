@@ -151,6 +151,10 @@ func bind(stmt duck.PreparedStatement, params []Param) error {
 			state = duck.BindBlob(stmt, index, value)
 		case time.Time:
 			state = duck.BindTimestamp(stmt, index, duck.NewTimestamp(value.UnixMicro()))
+		case TimestampNS:
+			bound := duck.CreateTimestampNS(duck.NewTimestampNS(int64(value)))
+			state = duck.BindValue(stmt, index, bound)
+			duck.DestroyValue(&bound)
 		default:
 			return fmt.Errorf("sqlworker: no binding for %T", value)
 		}

@@ -9,11 +9,15 @@ import (
 )
 
 // A Param is the value of a parameter of a statement: $1 or ? by its place, $name by its
-// name. Values are nil, bool, int, int64, float64, string, []byte and time.Time.
+// name. Values are nil, bool, int, int64, float64, string, []byte, time.Time and TimestampNS.
 type Param struct {
 	Name  string // "" for the next by place
 	Value any
 }
+
+// A TimestampNS is the value of a parameter of type TIMESTAMP_NS: nanoseconds since 1970. A
+// time.Time is of type TIMESTAMP, in microseconds.
+type TimestampNS int64
 
 func encodeParams(params []Param) ([]jsonParam, error) {
 	var all []jsonParam
@@ -37,6 +41,9 @@ func encodeParams(params []Param) ([]jsonParam, error) {
 			encoded.Bytes = &value
 		case time.Time:
 			encoded.Time = &value
+		case TimestampNS:
+			nanos := int64(value)
+			encoded.Nanos = &nanos
 		default:
 			return nil, &QueryError{Message: fmt.Sprintf("a parameter cannot be a %T", value)}
 		}
@@ -61,6 +68,8 @@ func decodeParams(params []jsonParam) (all []Param) {
 			decoded.Value = *p.Bytes
 		case p.Time != nil:
 			decoded.Value = *p.Time
+		case p.Nanos != nil:
+			decoded.Value = TimestampNS(*p.Nanos)
 		}
 		all = append(all, decoded)
 	}

@@ -251,4 +251,5 @@ type jsonParam struct {
 	Text  *string    `json:",omitempty"`
 	Bytes *[]byte    `json:",omitempty"`
 	Time  *time.Time `json:",omitempty"`
+	Nanos *int64     `json:",omitempty"` // of a TimestampNS
 }

@@ -3,10 +3,13 @@
 package eventstore
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
 // TestBackupUnderLoad backs up again and again while several partitions append, files are
@@ -204,5 +208,164 @@ func TestStats(t *testing.T) {
 	if got.Name != "events" || got.LogRows != 20 || len(got.Files) != 1 || got.Files[0].Rows != 100 || got.Files[0].Bytes == 0 ||
 		!got.MinTime.Equal(day) || got.MaxTime.Before(day.Add(48*time.Hour)) || !got.Files[0].MinTime.Equal(day) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// archiveOf makes a backup of files by hand: pairs of name and content.
+func archiveOf(t *testing.T, entries ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, header := range entries {
+		content := header.Linkname
+		header.Mode, header.Size, header.Linkname = 0o600, int64(len(content)), ""
+		if header.Typeflag != tar.TypeReg {
+			header.Size, header.Linkname = 0, content
+		}
+		err := w.WriteHeader(&header)
+		if err == nil && header.Typeflag == tar.TypeReg {
+			_, err = io.WriteString(w, content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestRestoreRefusesArchives restores archives that no Backup has written.
+func TestRestoreRefusesArchives(t *testing.T) {
+	regular := func(name, content string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeReg, Linkname: content}
+	}
+	sum := func(name, content string) string {
+		return fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(content)), name)
+	}
+	for name, test := range map[string]struct {
+		entries []tar.Header
+		want    string
+	}{
+		"nothing":              {nil, "it ends before its last file, SHA256SUMS"},
+		"a path outside":       {[]tar.Header{regular("../log/x", "")}, `it has "../log/x", which is not a file of an event store`},
+		"a path that returns":  {[]tar.Header{regular("log/../../x", "")}, `it has "log/../../x", which is not`},
+		"an absolute path":     {[]tar.Header{regular("/log/x", "")}, `it has "/log/x", which is not`},
+		"another file":         {[]tar.Header{regular("notes", "")}, `it has "notes", which is not`},
+		"a file twice":         {[]tar.Header{regular("log/x", "a"), regular("log/x", "a")}, `it has "log/x", which is not`},
+		"a link":               {[]tar.Header{{Name: "log/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `it has "log/x", which is not`},
+		"another checksum":     {[]tar.Header{regular("log/x", "a"), regular(sumsName, sum("log/x", "b"))}, `the checksum of "log/x" is wrong`},
+		"no checksum":          {[]tar.Header{regular("log/x", "a"), regular(sumsName, "")}, `the checksum of "log/x" is missing`},
+		"a checksum too many":  {[]tar.Header{regular(sumsName, sum("log/x", "a"))}, `the checksum of "log/x" is wrong`},
+		"a line without end":   {[]tar.Header{regular(sumsName, strings.Repeat("x", 1<<20))}, "token too long"},
+		"no manifest":          {[]tar.Header{regular("log/x", "a"), regular(sumsName, sum("log/x", "a"))}, "manifest: no such file"},
+		"a manifest of nobody": {[]tar.Header{regular(manifest.Name, "a"), regular(sumsName, sum(manifest.Name, "a"))}, "is damaged: it does not begin with"},
+	} {
+		folder := filepath.Join(t.TempDir(), "events")
+		err := Restore(folder, bytes.NewReader(archiveOf(t, test.entries...)))
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if left, _ := filepath.Glob(folder + "*"); len(left) > 0 {
+			t.Errorf("%s: left %v", name, left)
+		}
+	}
+}
+
+// TestRestoreWhere restores into folders that are there and empty, that an attempt before has
+// begun to fill, and that are files.
+func TestRestoreWhere(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"a":1}`)
+	var archive bytes.Buffer
+	if err := s.Backup(t.Context(), &archive); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "events")
+	for _, path := range []string{folder, filepath.Join(folder+restoringSuffix, "log", "0")} {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Restore(folder, bytes.NewReader(archive.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, openStore(t, folder), "SELECT sum(a) FROM events"); got != "1" {
+		t.Errorf("restored: %s", got)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "log", "0")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file of the attempt before: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{file, filepath.Join(file, "below")} {
+		if err := Restore(folder, bytes.NewReader(archive.Bytes())); err == nil || !strings.Contains(err.Error(), "eventstore: restore: ") {
+			t.Errorf("into a file: %v", err)
+		}
+	}
+}
+
+// A failingWriter fails after some bytes.
+type failingWriter struct{ left int }
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, errNoRoom
+	}
+	return len(p), nil
+}
+
+var errNoRoom = errors.New("no room")
+
+// TestBackupFails backs up to where there is no room, while a file is cut off, after a
+// cancellation, and when the store is closed.
+func TestBackupFails(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{Bloom: []string{"a"}}))
+	appendDocs(t, p, 0, `{"a":"1"}`)
+	seal(t, s)
+	appendDocs(t, p, 1, `{"a":"2"}`)
+	var whole bytes.Buffer
+	if err := s.Backup(t.Context(), &whole); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < whole.Len(); n += 512 {
+		if err := s.Backup(t.Context(), &failingWriter{left: n}); !errors.Is(err, errNoRoom) {
+			t.Fatalf("with room for %d of %d bytes: %v", n, whole.Len(), err)
+		}
+	}
+	canceled, cancel := context.WithCancelCause(t.Context())
+	cancel(errNoRoom)
+	if err := s.Backup(canceled, io.Discard); !errors.Is(err, errNoRoom) {
+		t.Errorf("canceled: %v", err)
+	}
+	for _, f := range filesOf(s) {
+		path := filepath.Join(folder, "tables/events", f.Name)
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, change := range []func() error{func() error { return os.Truncate(path, f.Bytes-1) }, func() error { return os.Remove(path) }} {
+			if err := change(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Backup(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), f.Name) {
+				t.Errorf("with a file that is cut off or gone: %v", err)
+			}
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Backup(t.Context(), io.Discard); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, ErrClosed) {
+		t.Errorf("of a closed store: %v", err)
 	}
 }

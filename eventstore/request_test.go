@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -248,4 +250,158 @@ func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
 	}
 	cancel()
 	waitForQueries(t, s, 0)
+}
+
+// withoutTypes is an error without the hint that lists the types.
+func withoutTypes(err error) string {
+	return strings.TrimSuffix(err.Error(), " (types are bool, int32, int64, float64, decimal, string, timestamp, json, bytes)")
+}
+
+func TestParseParam(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, test := range []struct {
+		name, text string
+		want       any
+		err        string
+	}{
+		{"a", "it's", "it's", ""},
+		{"a:string", "1", "1", ""},
+		{"a:decimal", "1.50", "1.50", ""},
+		{"a:json", "{}", "{}", ""},
+		{"a:bool", "true", true, ""},
+		{"a:bool", "false", false, ""},
+		{"a:bool", "TRUE", nil, `parameter a: "TRUE" is not true or false`},
+		{"a:int32", "-2147483648", int64(-2147483648), ""},
+		{"a:int32", "2147483647", int64(2147483647), ""},
+		{"a:int32", "2147483648", nil, `parameter a: "2147483648" is not a whole number of 32 bits`},
+		{"a:int64", "-9223372036854775808", int64(-9223372036854775808), ""},
+		{"a:int64", "9223372036854775808", nil, `parameter a: "9223372036854775808" is not a whole number of 64 bits`},
+		{"a:float64", "1e300", 1e300, ""},
+		{"a:float64", "one", nil, `parameter a: "one" is not a number`},
+		{"a:timestamp", "2026-01-02T03:04:05Z", at, ""},
+		{"a:timestamp", "2026-01-02T04:04:05+01:00", at, ""},
+		{"a:timestamp", "2026-01-02T03:04:05.000000001", at.Add(1), ""},
+		{"a:timestamp", "2026-01-02 03:04:05-01:00", at.Add(time.Hour), ""},
+		{"a:timestamp", "2026-01-02 03:04:05.5", at.Add(time.Second / 2), ""},
+		{"a:timestamp", "2026-01-02", at.Truncate(24 * time.Hour), ""},
+		{"a:timestamp", "yesterday", nil, `parameter a: "yesterday" is not a time such as 2026-01-02T03:04:05Z`},
+		{"a:bytes", "AAE=", []byte{0, 1}, ""},
+		{"a:bytes", "AAE", nil, `parameter a: "AAE" is not base64`},
+		{"a:", "x", "x", ""},
+		{"7", "x", "x", ""},
+		{"", "x", nil, "a parameter has no name"},
+		{":int64", "1", nil, "a parameter has no name"},
+		{"a:text", "x", nil, `parameter a: unknown type "text"`},
+	} {
+		p, err := ParseParam(test.name, test.text)
+		if err != nil || test.err != "" {
+			if err == nil || withoutTypes(err) != test.err {
+				t.Errorf("%s=%s: %v, want %q", test.name, test.text, err, test.err)
+			}
+			continue
+		}
+		if name, _, _ := strings.Cut(test.name, ":"); p.Name != name || !reflect.DeepEqual(p.Value, test.want) {
+			t.Errorf("%s=%s is %s %#v, want %#v", test.name, test.text, p.Name, p.Value, test.want)
+		}
+	}
+}
+
+func TestDecodeParams(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "[]", " null ": "[]", "[]": "[]", "{}": "[]",
+		`[1]`: "[{ 1}]", ` [1, "x", null, true, 1.5, 1e2]`: "[{ 1} { x} { <nil>} { true} { 1.5} { 100}]",
+		`{"a": -9223372036854775808}`:               "[{a -9223372036854775808}]",
+		`{"a": {"type": "bytes", "value": "AAE="}}`: "[{a [0 1]}]",
+		`7`:                                    "params are neither an array nor an object",
+		`"x"`:                                  "params are neither an array nor an object",
+		`[[1]]`:                                "parameter 1: a list is not a value",
+		`[1, {"type": "int64"}]`:               `parameter 2: an object must be {"type": "…", "value": "…"}, with the value as text`,
+		`{"a": {"type": "int64", "value": 1}}`: `parameter a: an object must be {"type": "…", "value": "…"}, with the value as text`,
+		`{"a": {"type": 1, "value": "1"}}`:     `parameter a: an object must be {"type": "…", "value": "…"}, with the value as text`,
+		`{"a": {"type": "x", "value": "1", "b": ""}}`: `parameter a: an object must be {"type": "…", "value": "…"}, with the value as text`,
+		`{"a": {"type": "int32", "value": "x"}}`:      `parameter a: "x" is not a whole number of 32 bits`,
+		`[1e999]`:                                     `parameter 1: "1e999" is not a number`,
+	} {
+		params, err := DecodeParams(json.RawMessage(text))
+		got := fmt.Sprint(params)
+		if err != nil {
+			got = withoutTypes(err)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestReadStatement reads requests: what the address, the headers and the body say, and which of
+// them goes before.
+func TestReadStatement(t *testing.T) {
+	for _, test := range []struct {
+		address, contentType, accept, body string
+		want                               Statement
+		err                                string
+	}{
+		{"/", "", "", "SELECT 1", Statement{SQL: "SELECT 1", Format: FormatJSON}, ""},
+		{"/?rows=1&time=1ms&memory=1MiB&format=csv", "", "", "", Statement{Format: FormatCSV, Limits: Limits{Rows: 1, Time: time.Millisecond, Memory: 1 << 20}}, ""},
+		{"/", "", "text/html, text/csv", "", Statement{Format: FormatCSV}, ""},
+		{"/?format=json", "", "text/csv", "", Statement{Format: FormatJSON}, ""},
+		{"/", "application/json; charset=utf-8", "", `{"sql": "a", "format": "csv", "rows": 7, "time": "2s", "memory": "2MiB"}`,
+			Statement{SQL: "a", Format: FormatCSV, Limits: Limits{Rows: 7, Time: 2 * time.Second, Memory: 2 << 20}}, ""},
+		{"/?rows=9", "application/json", "", `{"sql": "a", "rows": 7}`, Statement{SQL: "a", Format: FormatJSON, Limits: Limits{Rows: 9}}, ""},
+		{"/", "text/plain", "", `{"sql": "a"}`, Statement{SQL: `{"sql": "a"}`, Format: FormatJSON}, ""},
+		{"/?rows=0", "", "", "", Statement{}, `rows is "0", not a number of rows`},
+		{"/?rows=x", "", "", "", Statement{}, `rows is "x", not a number of rows`},
+		{"/?time=0s", "", "", "", Statement{}, `time is "0s", not a duration such as 10s`},
+		{"/?time=10", "", "", "", Statement{}, `time is "10", not a duration such as 10s`},
+		{"/?memory=lots", "", "", "", Statement{}, `memory: `},
+		{"/?format=xml", "", "", "", Statement{}, `unknown format "xml"`},
+		{"/?param=1", "", "", "", Statement{}, `unknown setting "param"`},
+		{"/", "application/json", "", `{"rows": -1}`, Statement{}, `rows is "-1", not a number of rows`},
+		{"/", "application/json", "", `{"params": 1}`, Statement{}, "params are neither"},
+		{"/", "application/json", "", `{} {}`, Statement{}, "the body has more than one JSON object"},
+		{"/", "application/json", "", `SELECT 1`, Statement{}, "the body is not the JSON of a request"},
+		{"/", "", "", strings.Repeat("x", bodyMax+1), Statement{}, "read the SQL: http: request body too large"},
+	} {
+		req := httptest.NewRequest("POST", test.address, strings.NewReader(test.body))
+		req.RemoteAddr = "1.2.3.4:5"
+		req.Header.Set("Content-Type", test.contentType)
+		req.Header.Set("Accept", test.accept)
+		got, err := readStatement(httptest.NewRecorder(), req)
+		if err != nil || test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) || test.err == "" {
+				t.Errorf("%s %.40s: %v, want %q", test.address, test.body, err, test.err)
+			}
+			continue
+		}
+		test.want.Client = "1.2.3.4:5"
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s %s: %+v, want %+v", test.address, test.body, got, test.want)
+		}
+	}
+	if q, err := readStatement(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", bodyMax)))); err != nil || len(q.SQL) != bodyMax {
+		t.Errorf("the longest body: %v", err)
+	}
+	for address, want := range map[string]string{"": "socket", "@": "socket", "[::1]:9": "[::1]:9"} {
+		if got := clientOf(&http.Request{RemoteAddr: address}); got != want {
+			t.Errorf("a client at %q is %q", address, got)
+		}
+	}
+}
+
+func TestCheckLimits(t *testing.T) {
+	for _, test := range []struct {
+		asked, most Limits
+		allowed     bool
+	}{
+		{Limits{}, Limits{}, true},
+		{Limits{Rows: 1 << 60, Time: time.Hour}, Limits{}, true},
+		{Limits{Rows: 5, Time: time.Minute}, Limits{Rows: 5, Time: time.Minute}, true},
+		{Limits{Rows: 6}, Limits{Rows: 5}, false},
+		{Limits{Time: time.Minute + 1}, Limits{Time: time.Minute}, false},
+		{Limits{}, Limits{Rows: 1, Time: 1}, true},
+	} {
+		if err := checkLimits(test.asked, test.most); (err == nil) != test.allowed {
+			t.Errorf("%+v of %+v: %v", test.asked, test.most, err)
+		}
+	}
 }

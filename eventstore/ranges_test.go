@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -277,5 +279,141 @@ func TestRecentPrints(t *testing.T) {
 	}
 	if got := recentPrints(all[:3], now); len(got) != 2 || got[0].Number != 2 {
 		t.Errorf("by age: %v", got)
+	}
+}
+
+// TestNewestEvents holds which fingerprints are of the newest events.
+func TestNewestEvents(t *testing.T) {
+	have := event.Ranges{{First: 2, Count: 8}, {First: 20, Count: 5}}
+	for n, want := range map[uint64]uint64{1: 24, 5: 20, 6: 9, 13: 2, 14: 0, 1 << 40: 0} {
+		if got := newest(have, n); got != want {
+			t.Errorf("the last %d events of %v begin at %d, want %d", n, have, got, want)
+		}
+	}
+	committed := event.Ranges{{First: 0, Count: printEvents + 10}}
+	prints := func(first, count uint64) event.Range {
+		return event.Range{First: first, Count: count, Prints: make([]uint32, count)}
+	}
+	for end, kept := range map[uint64]bool{9: false, 10: false, 11: true} {
+		done := withRecentPrints(event.Ranges{prints(0, end)}, committed)
+		if got := len(done[0].Prints) > 0; got != kept || !done.Covers(0, printEvents+10) || done.Covers(0, printEvents+11) {
+			t.Errorf("fingerprints up to %d, of events up to %d: kept %v", end, printEvents+10, got)
+		}
+	}
+}
+
+// TestFilesOfFingerprints holds when a sealed file of the log leaves fingerprints behind: if it
+// has some, or if positions were forgotten whose fingerprints an older file has. Each partition
+// gets its own back, in the order in which they were committed.
+func TestFilesOfFingerprints(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	table := openTable(t, s, TableConfig{})
+	p := take(t, table)
+	other, _, err := table.TakeOver(t.Context(), "pipe", "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	sealed := func(what string, more int) {
+		t.Helper()
+		seal(t, s)
+		files += more
+		if got := len(s.current().Table("events").Prints); got != files {
+			t.Errorf("after %s there are %d files of fingerprints, want %d", what, got, files)
+		}
+	}
+	setPosition := func(next uint64) {
+		t.Helper()
+		if err := table.SetPosition(t.Context(), "pipe", "part", next); err != nil {
+			t.Fatal(err)
+		}
+		p = take(t, table)
+	}
+	appendDocs(t, p, 0, `{"a":1}`)
+	sealed("rows without fingerprints", 0)
+	setPosition(0)
+	sealed("a position that was set where no fingerprints are", 0)
+	appendPrinted(t, p, 0, 10)
+	appendPrinted(t, other, 5, 10)
+	sealed("fingerprints", 1)
+	appendDocs(t, p, 10, `{"a":1}`)
+	sealed("rows behind fingerprints", 0)
+	setPosition(4)
+	sealed("a position that was set back", 1)
+	for range 2 {
+		mine, err := committedRanges(table, "pipe", "part")
+		if diff := cmp.Diff(event.Ranges{{Count: 4}}, withoutPrints(mine)); err != nil || diff != "" {
+			t.Errorf("%v (-want +got)\n%s", err, diff)
+		}
+		theirs, err := committedRanges(table, "pipe", "other")
+		if err != nil || len(theirs) != 1 || theirs[0].First != 5 || len(theirs[0].Prints) != 10 {
+			t.Errorf("the other partition has %v, %v", theirs, err)
+		}
+		s.Close()
+		s = openStore(t, folder)
+		table = openTable(t, s, TableConfig{})
+	}
+	if err := os.Remove(s.current().Table("events").Path(folder, manifest.PrintsName(s.current().Table("events").Prints[0].Number))); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := table.TakeOver(t.Context(), "pipe", "part"); err == nil || !strings.Contains(err.Error(), "read fingerprints of table events") {
+		t.Errorf("without a file of fingerprints: %v", err)
+	}
+}
+
+// TestManifestNamesPartitions holds that a sealed file leaves what is committed in the manifest,
+// sorted, of partitions that have something.
+func TestManifestNamesPartitions(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	table := openTable(t, s, TableConfig{})
+	for _, key := range []partKey{{"b", "1"}, {"a", "2"}, {"b", "0"}, {"a", "1"}, {"empty", ""}} {
+		p, _, err := table.TakeOver(t.Context(), key.pipeline, key.partition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key.pipeline != "empty" {
+			appendDocs(t, p, 7, `{}`, `{}`)
+		}
+	}
+	seal(t, s)
+	want := []*manifest.Partition{
+		{Pipeline: "a", Partition: "1", Ranges: [][2]uint64{{7, 2}}}, {Pipeline: "a", Partition: "2", Ranges: [][2]uint64{{7, 2}}},
+		{Pipeline: "b", Partition: "0", Ranges: [][2]uint64{{7, 2}}}, {Pipeline: "b", Partition: "1", Ranges: [][2]uint64{{7, 2}}},
+	}
+	if diff := cmp.Diff(want, s.current().Table("events").Partitions); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	positions, err := table.Positions(t.Context(), "b")
+	if diff := cmp.Diff(map[string]event.Ranges{"0": {{First: 7, Count: 2}}, "1": {{First: 7, Count: 2}}}, positions); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
+// TestJoinedChanges holds which changes of a partition are remembered as one.
+func TestJoinedChanges(t *testing.T) {
+	plain := func(first, count uint64) manifest.RangeChange {
+		return manifest.RangeChange{Range: event.Range{First: first, Count: count}}
+	}
+	printed := manifest.RangeChange{Range: event.Range{First: 10, Count: 1, Prints: []uint32{1}}}
+	reset := manifest.RangeChange{Reset: true, Range: event.Range{Count: 10}}
+	for i, test := range []struct {
+		file, nextFile uint64
+		change, next   manifest.RangeChange
+		want           bool
+	}{
+		{3, 3, plain(5, 5), plain(10, 2), true},
+		{3, 4, plain(5, 5), plain(10, 2), false},
+		{3, 3, plain(5, 5), plain(11, 2), false},
+		{3, 3, plain(5, 5), plain(9, 2), false},
+		{3, 3, plain(5, 5), printed, false},
+		{3, 3, printed, plain(11, 1), false},
+		{3, 3, reset, plain(10, 1), false},
+		{3, 3, plain(0, 0), reset, false},
+	} {
+		c := logChange{test.file, test.change}
+		if got := c.joins(test.nextFile, &test.next); got != test.want {
+			t.Errorf("%d: %+v and %+v are one: %v", i, test.change, test.next, got)
+		}
 	}
 }

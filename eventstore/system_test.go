@@ -165,3 +165,87 @@ func TestNamesTable(t *testing.T) {
 		}
 	}
 }
+
+// TestSystemRowsStop takes a row of a system table and no more, as LIMIT does.
+func TestSystemRowsStop(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"a":1}`)
+	ask(t, s, "SELECT 1")
+	rows := 0
+	for _, state := range []string{"log", "parquet"} {
+		for _, table := range s.ownTables() {
+			for row, err := range table.Rows() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if segment, ok := row.(*segmentRow); ok && segment.Kind != state {
+					t.Errorf("a row of %s, want one of %s", segment.Kind, state)
+				}
+				rows++
+				break
+			}
+		}
+		seal(t, s)
+		appendDocs(t, p, 1, `{"a":1}`)
+	}
+	if rows < 4 { // segments twice, workers
+		t.Errorf("%d rows", rows)
+	}
+}
+
+// TestTablesAreSorted holds the order in which tables and their files are listed, and that what
+// the log and the files have is added up by table.
+func TestTablesAreSorted(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	tables := map[string]*Partition{}
+	for _, name := range []string{"b", "c", "a"} {
+		table, err := s.Table(name, TableConfig{Time: "time"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _, err := table.TakeOver(t.Context(), "pipe", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tables[name] = p
+	}
+	appendDocs(t, tables["b"], 0, numbered(0, 3, day.Add(72*time.Hour), "")...)
+	seal(t, s)
+	appendDocs(t, tables["b"], 3, numbered(3, 2, day, "")...)
+	appendDocs(t, tables["c"], 0, numbered(0, 7, day, "")...)
+	seal(t, s)
+	appendDocs(t, tables["b"], 5, numbered(5, 4, day.Add(24*time.Hour), "")...)
+	appendDocs(t, tables["a"], 0, numbered(0, 1, day, "")...)
+	appendDocs(t, tables["b"], 9, numbered(9, 5, day.Add(-24*time.Hour), "")...)
+	stats, err := s.Stats()
+	if err != nil || len(stats) != 3 {
+		t.Fatal(stats, err)
+	}
+	for i, want := range []struct {
+		name           string
+		logRows, files int64
+		from, to       int
+	}{{"a", 1, 0, 0, 0}, {"b", 9, 5, -1, 3}, {"c", 0, 7, 0, 0}} {
+		got, rows := stats[i], int64(0)
+		for n, f := range got.Files {
+			rows += f.Rows
+			if n > 0 && f.MinTime.Before(got.Files[n-1].MinTime) {
+				t.Errorf("file %s stands behind a younger one", f.Name)
+			}
+		}
+		if got.Name != want.name || got.LogRows != want.logRows || rows != want.files || s.Tables()[i].Name != want.name ||
+			!got.MinTime.Truncate(24*time.Hour).Equal(day.AddDate(0, 0, want.from)) || !got.MaxTime.Truncate(24*time.Hour).Equal(day.AddDate(0, 0, want.to)) {
+			t.Errorf("%d rows in files, and %+v", rows, got)
+		}
+	}
+	if got := ask(t, s, "SELECT string_agg(table_name || kind || rows, ' ' ORDER BY table_name, kind, oldest) FROM perigee.segments"); got != "alog1 blog9 bparquet2 bparquet3 cparquet7" {
+		t.Errorf("segments %s", got)
+	}
+	s.Close()
+	if _, err := s.Stats(); !errors.Is(err, ErrClosed) {
+		t.Errorf("of a closed store: %v", err)
+	}
+}

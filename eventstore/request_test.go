@@ -254,7 +254,7 @@ func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
 
 // withoutTypes is an error without the hint that lists the types.
 func withoutTypes(err error) string {
-	return strings.TrimSuffix(err.Error(), " (types are bool, int32, int64, float64, decimal, string, timestamp, json, bytes)")
+	return strings.TrimSuffix(err.Error(), " (types are "+strings.Join(paramTypes, ", ")+")")
 }
 
 func TestParseParam(t *testing.T) {
@@ -285,6 +285,9 @@ func TestParseParam(t *testing.T) {
 		{"a:timestamp", "2026-01-02 03:04:05.5", at.Add(time.Second / 2), ""},
 		{"a:timestamp", "2026-01-02", at.Truncate(24 * time.Hour), ""},
 		{"a:timestamp", "yesterday", nil, `parameter a: "yesterday" is not a time such as 2026-01-02T03:04:05Z`},
+		{"a:timestamp_ns", "2026-01-02T03:04:05.000000001Z", TimestampNS(at.UnixNano() + 1), ""},
+		{"a:timestamp_ns", "2262-04-11T23:47:16.854775807Z", TimestampNS(1<<63 - 1), ""},
+		{"a:timestamp_ns", "2262-04-11T23:47:16.854775808Z", nil, `parameter a: "2262-04-11T23:47:16.854775808Z" is not between the years 1677 and 2262, as a timestamp_ns must be`},
 		{"a:bytes", "AAE=", []byte{0, 1}, ""},
 		{"a:bytes", "AAE", nil, `parameter a: "AAE" is not base64`},
 		{"a:", "x", "x", ""},
@@ -382,7 +385,7 @@ func TestReadStatement(t *testing.T) {
 		t.Errorf("the longest body: %v", err)
 	}
 	for address, want := range map[string]string{"": "socket", "@": "socket", "[::1]:9": "[::1]:9"} {
-		if got := clientOf(&http.Request{RemoteAddr: address}); got != want {
+		if got := ClientOf(&http.Request{RemoteAddr: address}); got != want {
 			t.Errorf("a client at %q is %q", address, got)
 		}
 	}

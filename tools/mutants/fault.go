@@ -49,7 +49,7 @@ func newFault(file string, text []byte, start, end int, kind, after string) faul
 }
 
 // commute tells whether two statements do the same in either order: both assign something to
-// different names, call nothing, and neither reads what the other assigns.
+// different names, call nothing that does more than return a value, and neither reads what the other assigns.
 func commute(a, b string) bool {
 	nameA, nameB := assigned(a), assigned(b)
 	return nameA != "" && nameB != "" && !hasWord(b, nameA) && !hasWord(a, nameB)
@@ -59,11 +59,14 @@ func commute(a, b string) bool {
 // than that.
 func assigned(statement string) string {
 	target := assignment.FindStringSubmatch(strings.TrimSpace(statement))
-	if target == nil || strings.Contains(statement, "(") {
+	if target == nil || strings.Contains(pureCall.ReplaceAllString(statement, ""), "(") {
 		return ""
 	}
 	return target[1]
 }
+
+// Calls that depend on what they are given, and change nothing else.
+var pureCall = regexp.MustCompile(`\b(?:slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
 
 // An assignment to a name, or to a field of what is before it.
 var assignment = regexp.MustCompile(`^(?:[\w.>\[\]-]*(?:\.|->))?(\w+)(?: [-+|&]?= |\+\+|--)`)

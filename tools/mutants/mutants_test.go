@@ -132,6 +132,11 @@ func TestCommute(t *testing.T) {
 		{"m.first = nil", "m.mu.Unlock()", false},
 		{"a->x = 1;", "b->x = 2;", false},
 		{"x += 1", "y = 2", true},
+		{"c.Files = slices.Clone(t.Files)", "c.Deletes = slices.Clone(t.Deletes)", true},
+		{"data = binary.LittleEndian.AppendUint32(data, k.Arrived)", "newest = max(newest, k.Arrived)", true},
+		{"data = append(data, a)", "data = append(data, b)", false},
+		{"x = append(x, y...)", "y = append(y, 1)", false},
+		{"x = append(x, next())", "y = 1", false},
 	} {
 		if got := commute(test.a, test.b); got != test.want {
 			t.Errorf("%s %s: %v", test.a, test.b, got)

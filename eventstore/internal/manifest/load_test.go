@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -280,5 +281,29 @@ func TestFilesInTheWay(t *testing.T) {
 		if _, damage := errors.AsType[*DamageError](err); err == nil || damage {
 			t.Errorf("a file that cannot be read: %v", err)
 		}
+	}
+}
+
+// TestFolderThatCannotBe writes and removes below a name that no file system has.
+func TestFolderThatCannotBe(t *testing.T) {
+	folder, m := filepath.Join(t.TempDir(), strings.Repeat("x", 300)), sample()
+	table := m.Tables[0]
+	_, printsErr := WritePrints(folder, table, 1, nil)
+	_, keysErr := WriteKeys(folder, table, 1, nil)
+	for what, err := range map[string]error{
+		"Save": m.Save(folder), "RemoveOthers": m.RemoveOthers(folder), "RemoveFile": table.RemoveFile(folder, "x"), "WritePrints": printsErr, "WriteKeys": keysErr,
+	} {
+		if !errors.Is(err, syscall.ENAMETOOLONG) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestEachDamageOnce holds that Verify names a file once, also one that should be empty.
+func TestEachDamageOnce(t *testing.T) {
+	m := sample()
+	m.Tables[0].Files[0].Bytes = 0
+	if got := strings.Count(fmt.Sprint(m.Verify(t.TempDir())), "it is missing"); got != 3 { // rows, bloom filters, fingerprints
+		t.Errorf("of 3 files, %d are missing", got)
 	}
 }

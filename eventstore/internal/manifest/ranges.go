@@ -179,11 +179,4 @@ func (d *decoder) take(n uint64) []byte {
 	return taken
 }
 
-func (d *decoder) text() string {
-	n := d.number()
-	if n > uint64(len(d.data)) {
-		d.data, d.short = nil, true
-		return ""
-	}
-	return string(d.take(n))
-}
+func (d *decoder) text() string { return string(d.take(d.number())) }

@@ -122,8 +122,8 @@ fuzz: ## fuzz all decoders, and the script engines against each other, for FUZZ_
 SEED := 1
 FAULTS := 100
 mutants: ## put FAULTS=100 random faults of SEED=1 into the code, one at a time: which do the tests notice?
-	@$(SETUP) servers
-	@$(GO) run ./tools/mutants -seed $(SEED) -n $(FAULTS)
+	@$(SETUP) servers && $(SETUP) kafka
+	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) run ./tools/mutants -seed $(SEED) -n $(FAULTS)
 
 POWERCUTS := 10
 powercut: ## the tests of power cuts and failing disks, POWERCUTS=10 times as many as in make test

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -391,5 +395,165 @@ func TestCloseInOrder(t *testing.T) {
 	}
 	if err := a.Close(); err != nil || !slices.Equal(order, []string{"letters", "lock"}) {
 		t.Errorf("closed %v, %v", order, err)
+	}
+}
+
+// TestRemote: the operations on a folder in which an engine runs are those of the engine.
+func TestRemote(t *testing.T) {
+	data := t.TempDir()
+	storeLetters(t, data, "lines", false, "one", "two", "three")
+	storeLetters(t, data, "removed", false, "four")
+	store, err := deadletter.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	table := remembering(map[string]event.Ranges{"a": {{First: 0, Count: 10}}})
+	lines := pipeline.New(pipeline.Config{Name: "lines", Source: silentSource{}, Sinks: []pipeline.Sink{{Name: "table", Sink: table}}, Log: slog.New(slog.DiscardHandler), Worker: "w"})
+	engine := New(data, store, func() []Pipeline {
+		return []Pipeline{{Name: "lines", Source: silentSource{}, Sinks: []Sink{{"table", table}}, Running: lines}}
+	})
+	routes := http.NewServeMux()
+	for pattern, h := range engine.Handlers() {
+		routes.Handle(pattern, h)
+	}
+	l, err := net.Listen("unix", filepath.Join(data, datafolder.SocketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := http.Server{Handler: routes}
+	go s.Serve(l)
+	defer s.Close()
+
+	a := open(t, data)
+	if !a.Remote() || engine.Remote() {
+		t.Fatal("the engine is not asked")
+	}
+	if running, err := IsRunning(data); !running || err != nil {
+		t.Errorf("running: %v, %v", running, err)
+	}
+	if diff := cmp.Diff([]string{"one", "two", "three", "four"}, texts(t, a, Filter{})); diff != "" {
+		t.Error(diff)
+	}
+	if n, err := a.CountDeadLetters(t.Context(), Filter{Pipeline: "lines"}); n != 3 || err != nil {
+		t.Errorf("%d are counted, %v", n, err)
+	}
+	if n, err := a.PurgeDeadLetters(t.Context(), Filter{Text: "one"}); n != 1 || err != nil {
+		t.Errorf("%d are purged, %v", n, err)
+	}
+	want := []Status{{
+		Pipeline: "lines", State: pipeline.Starting, Worker: "w", DeadLetters: 2, Sinks: []SinkStatus{{Name: "table"}},
+	}}
+	all, err := a.Status(t.Context())
+	if diff := cmp.Diff(want, all); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	result, err := a.RetryDeadLetters(t.Context(), Filter{})
+	queue := Queue{Waiting: map[string]int{"lines": 2, "removed": 1}, Orphans: []string{"removed"}}
+	if diff := cmp.Diff(RetryResult{Queued: 3, Queue: queue}, result); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	again, err := a.DeadLetterQueue(t.Context())
+	if diff := cmp.Diff(queue, again); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+
+	if err := a.Pause(t.Context(), "lines", ""); err != nil || lines.Paused() == nil || lines.Paused().Reason != "paused by an operator" {
+		t.Errorf("pause: %v, %+v", err, lines.Paused())
+	}
+	all, err = a.Status(t.Context())
+	if err != nil || len(all) != 1 || all[0].State != pipeline.Paused || all[0].Reason != "paused by an operator" || all[0].Since == nil {
+		t.Errorf("paused: %+v, %v", all, err)
+	}
+	if err := a.Resume(t.Context(), "lines"); err != nil || lines.Paused() != nil {
+		t.Errorf("resume: %v, %+v", err, lines.Paused())
+	}
+
+	positions, err := a.Positions(t.Context(), PositionFilter{})
+	if err != nil || len(positions) != 1 || positions[0].brief() != "lines a table next 10 of [0,10), 10 events, source  lag -" {
+		t.Errorf("positions %+v, %v", positions, err)
+	}
+	moved, err := a.SetPosition(t.Context(), Move{Pipeline: "lines", Rewind: count(3)})
+	if err != nil || moved.Next != 7 || table.ranges["a"].Next(0) != 7 {
+		t.Errorf("moved to %v, %v", moved, err)
+	}
+
+	for name, operate := range map[string]func() error{
+		"pause":  func() error { return a.Pause(t.Context(), "lynes", "") },
+		"resume": func() error { return a.Resume(t.Context(), "lynes") },
+		"count":  func() error { _, err := a.CountDeadLetters(t.Context(), Filter{Pipeline: "lynes"}); return err },
+		"list": func() error {
+			for _, err := range a.DeadLetters(t.Context(), Filter{Pipeline: "lynes"}) {
+				return err
+			}
+			return nil
+		},
+	} {
+		expectError(t, name, operate(), `unknown pipeline "lynes"`, `did you mean "lines"?`)
+	}
+	s.Close()
+	expectError(t, "after the engine's end", a.Resume(t.Context(), "lines"), "ask the engine in "+data, "")
+}
+
+// TestListingBreaksOff: an engine that ends while it lists, or whose letters cannot be read to
+// the end, does not make a part look like the whole.
+func TestListingBreaksOff(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer func(io.Writer, *http.Request) error
+		want   []string
+		fails  string
+		hint   string
+	}{
+		{"nothing", func(io.Writer, *http.Request) error { return nil }, nil, "", ""},
+		{"all", func(w io.Writer, _ *http.Request) error {
+			_, err := io.WriteString(w, `{"error":"one"} {"error":"two"}`)
+			return err
+		}, []string{"one", "two"}, "", ""},
+		{"fails at once", func(io.Writer, *http.Request) error { return event.WithHint(errors.New("no"), "do") }, nil, "no", "do"},
+		{"fails after the first", func(w io.Writer, _ *http.Request) error {
+			_, _ = io.WriteString(w, `{"error":"one"}`+strings.Repeat(" ", 10_000))
+			return errors.New("no")
+		}, []string{"one"}, "the engine broke off its answer: unexpected EOF", "its log says why"},
+		{"no JSON", func(w io.Writer, _ *http.Request) error { _, err := io.WriteString(w, "oops"); return err }, nil, "the engine broke off its answer: invalid character", "its log says why"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := open(t, serve(t, test.answer))
+			var got []string
+			var last error
+			for l, err := range a.DeadLetters(t.Context(), Filter{}) {
+				if last != nil {
+					t.Errorf("%v after %v", l, last)
+				}
+				if last = err; err == nil {
+					got = append(got, l.Error)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || (last == nil) != (test.fails == "") {
+				t.Error(last, diff)
+			}
+			if test.fails != "" {
+				expectError(t, "listing", last, test.fails, test.hint)
+			}
+		})
+	}
+	a := open(t, serve(t, func(w io.Writer, _ *http.Request) error { _, err := io.WriteString(w, "oops"); return err }))
+	_, err := a.CountDeadLetters(t.Context(), Filter{})
+	expectError(t, "an answer that is no JSON", err, "the engine broke off its answer", "its log says why")
+}
+
+// TestConnectFails: a socket that cannot be asked is an error, not an absent engine.
+func TestConnectFails(t *testing.T) {
+	data := filepath.Join(t.TempDir(), strings.Repeat("long", 40))
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(data, []Pipeline{})
+	expectError(t, "open", err, "connect to the engine in "+data, "")
+	if running, err := IsRunning(data); running || err == nil {
+		t.Errorf("running: %v, %v", running, err)
+	}
+	if err := Post(t.Context(), data, "/query", nil, nil, io.Discard); err == nil || errors.Is(err, ErrNoEngine) {
+		t.Errorf("post: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -246,11 +247,14 @@ func (m *movePlan) findPartition(prefix string) (string, error) {
 // rewind sets next to a number of events before the first position that a sink has not
 // committed.
 func (m *movePlan) rewind(events uint64) error {
-	first := true
+	var ends []uint64
 	for _, c := range m.committed {
-		if ranges := c.ranges[m.partition]; len(ranges) > 0 && (first || ranges[0].End() < m.next) {
-			m.next, first = ranges[0].End(), false
+		if ranges := c.ranges[m.partition]; len(ranges) > 0 {
+			ends = append(ends, ranges[0].End())
 		}
+	}
+	if len(ends) > 0 {
+		m.next = slices.Min(ends)
 	}
 	if events > m.next {
 		return fmt.Errorf("cannot rewind %d events: only %d precede this position", events, m.next)
@@ -266,15 +270,11 @@ func (m *movePlan) result() *MoveResult {
 	r := &MoveResult{Pipeline: m.pipeline.Name, Partition: m.partition, Next: m.next}
 	for _, c := range m.committed {
 		committed := c.ranges[m.partition]
-		var again, skipped event.Ranges
-		for _, one := range committed {
-			if one.End() > m.next {
-				first := max(one.First, m.next)
-				again.Add(event.Range{First: first, Count: one.End() - first})
-			}
-		}
-		if len(committed) > 0 && committed[0].First < m.next {
-			skipped = committed.Missing(event.Range{First: committed[0].First, Count: m.next - committed[0].First})
+		again := committed.Intersect(event.Ranges{{First: m.next, Count: math.MaxUint64 - m.next}})
+		var skipped event.Ranges
+		if len(committed) > 0 {
+			first := committed[0].First
+			skipped = committed.Missing(event.Range{First: first, Count: max(first, m.next) - first})
 		}
 		r.Sinks = append(r.Sinks, SinkMove{c.sink, again.String(), countEvents(again), skipped.String(), countEvents(skipped)})
 	}

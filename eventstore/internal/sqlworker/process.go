@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -349,13 +350,18 @@ func (a *answer) explain(err error) error {
 	}
 	report := p.stderr.String()
 	c.options.Log.Warn("a query ended the SQL worker", "state", p.state.String(), "report", crashLine(report))
-	if strings.Contains(report, "out of memory") || strings.Contains(report, "cannot allocate memory") || strings.Contains(report, "bad_alloc") {
+	if lacksMemory(report) {
 		return errMemory
 	}
 	if p.killed {
 		return &QueryError{Message: "the query did not end when it had to, and its process was killed", Hint: "narrow it by time"}
 	}
 	return &crashError{QueryError{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
+}
+
+// lacksMemory tells whether a process reports that it did not get memory.
+func lacksMemory(report string) bool {
+	return slices.ContainsFunc([]string{"out of memory", "cannot allocate memory", "bad_alloc"}, func(words string) bool { return strings.Contains(report, words) })
 }
 
 // endOfProcess says how a process ended.

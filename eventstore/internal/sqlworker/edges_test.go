@@ -1,0 +1,509 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+)
+
+// TestReports reads what a process wrote before its end.
+func TestReports(t *testing.T) {
+	for _, test := range []struct {
+		report string
+		memory bool
+		line   string
+	}{
+		{"fatal error: runtime: out of memory\n\ngoroutine 1", true, "fatal error: runtime: out of memory"},
+		{"runtime: mmap: cannot allocate memory\n", true, "runtime: mmap: cannot allocate memory"},
+		{"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", true, "terminate called after throwing an instance of 'std::bad_alloc'"},
+		{"goroutine 1\npanic: no\n", false, "panic: no"},
+		{"SIGSEGV: segmentation violation\r\n", false, "SIGSEGV: segmentation violation"},
+		{"sql worker: no settings", false, "sql worker: no settings"},
+		{"a panic: in the middle", false, ""},
+		{"", false, ""},
+		{"panic: " + strings.Repeat("x", 193), false, "panic: " + strings.Repeat("x", 193)},
+		{"panic: " + strings.Repeat("x", 194), false, "panic: " + strings.Repeat("x", 193)},
+		{"panic: " + strings.Repeat("x", 192) + "é", false, "panic: " + strings.Repeat("x", 192)},
+	} {
+		if got := lacksMemory(test.report); got != test.memory {
+			t.Errorf("%q: no memory: %v", test.report, got)
+		}
+		if got := crashLine(test.report); got != test.line {
+			t.Errorf("%q: %q, want %q", test.report, got, test.line)
+		}
+	}
+}
+
+// TestPlacesOfErrors finds line and column of what DuckDB marks with a caret.
+func TestPlacesOfErrors(t *testing.T) {
+	for _, test := range []struct {
+		message, sql string
+		want         QueryError
+	}{
+		{"Binder Error: no\n\nLINE 1: SELECT x\n               ^", "SELECT x", QueryError{Message: "no", Line: 1, Column: 8}},
+		{"Binder Error: no\n\nLINE 2: x\n        ^", "SELECT\nx", QueryError{Message: "no", Line: 2, Column: 1}},
+		{"Binder Error: no\n\nLINE 1: ...éé, xx\n               ^", "SELECT ééé, xx", QueryError{Message: "no", Line: 1, Column: 13}},
+		{"Binder Error: no\n\nLINE 1: x\n", "x", QueryError{Message: "no", Line: 1, Column: 1}},
+		{"Binder Error: no\n\nLINE 1: x\n                      ^", "x", QueryError{Message: "no", Line: 1, Column: 1}},
+		{"Binder Error: column q\nCandidate bindings: \"a\",\n \"b\"", "q", QueryError{Message: "column q", Hint: `Candidate bindings: "a", "b"`}},
+		{"Catalog Error: f\nDid you mean \"g\"?\n\nLINE 1: f()\n        ^", "f()", QueryError{Message: "f", Hint: `Did you mean "g"?`, Line: 1, Column: 1}},
+		{"Out of Memory Error: no\n\nPossible solutions:\n* SET memory", "x", QueryError{Message: "no"}},
+		{"just words", "x", QueryError{Message: "just words"}},
+	} {
+		got, ok := errors.AsType[*QueryError](queryError(duckError(test.message), test.sql))
+		if !ok || *got != test.want {
+			t.Errorf("%q: %+v, want %+v", test.message, got, test.want)
+		}
+	}
+	if err := queryError(io.ErrUnexpectedEOF, "x"); err != io.ErrUnexpectedEOF {
+		t.Errorf("an error that is not DuckDB's: %v", err)
+	}
+	for message, want := range map[string]bool{
+		"Out of Memory Error: x": true, "IO Error: Failed to pin block": true, "failed to allocate data of size 3": true, "std::bad_alloc": true,
+		"Could not allocate block": true, "Binder Error: Out of Memory": false, "": false,
+	} {
+		if got := outOfMemory(fmt.Errorf("query: %w", duckError(message))); got != want {
+			t.Errorf("%q: out of memory: %v", message, got)
+		}
+	}
+	if outOfMemory(errors.New("Out of Memory Error: x")) {
+		t.Error("another's error is DuckDB's")
+	}
+	for want, q := range map[string]QueryError{"m": {Message: "m"}, "m (h)": {Message: "m", Hint: "h"}, "line 2, column 3: m (h)": {Message: "m", Hint: "h", Line: 2, Column: 3}} {
+		if got := q.Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// TestMessages reads messages back, as long as they may be, and streams that end within one.
+func TestMessages(t *testing.T) {
+	var b bytes.Buffer
+	w := newMessageWriter(&b)
+	if err := errors.Join(w.write(rowsMessage, []byte("ab"), nil, []byte("c")), w.write(endOfRequest), w.writeJSON(doneMessage, map[string]int{"a": 1}), w.flush()); err != nil {
+		t.Fatal(err)
+	}
+	whole := bytes.Clone(b.Bytes())
+	in := newMessageReader(&b)
+	for _, want := range []struct {
+		kind messageKind
+		text string
+	}{{rowsMessage, "abc"}, {endOfRequest, ""}, {doneMessage, `{"a":1}`}} {
+		if kind, text, err := in.read(); kind != want.kind || string(text) != want.text || err != nil {
+			t.Errorf("read %d %q, %v; want %d %q", kind, text, err, want.kind, want.text)
+		}
+	}
+	if _, _, err := in.read(); err != io.ErrUnexpectedEOF {
+		t.Errorf("behind the last message: %v", err)
+	}
+	for n := range messageHead + 3 {
+		if kind, text, err := newMessageReader(bytes.NewReader(whole[:n])).read(); err != io.ErrUnexpectedEOF {
+			t.Errorf("the first %d bytes: %d %q, %v", n, kind, text, err)
+		}
+	}
+	for size, want := range map[uint32]error{messageMax: nil, messageMax + 1: errMessage, math.MaxUint32: errMessage} {
+		head := []byte{byte(streamMessage), byte(size), byte(size >> 8), byte(size >> 16), byte(size >> 24)}
+		if kind, n, err := newMessageReader(bytes.NewReader(head)).readHead(); err != want || err == nil && (kind != streamMessage || n != int(size)) {
+			t.Errorf("a message of %d bytes: %d bytes, %v; want %v", size, n, err, want)
+		}
+	}
+	if err := w.writeJSON(doneMessage, func() {}); err == nil {
+		t.Error("a function was written as JSON")
+	}
+	full := newMessageWriter(failing{})
+	if err := errors.Join(full.write(rowsMessage, make([]byte, 128<<10)), full.flush()); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("to where nobody reads: %v", err)
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestEndOf reads what ends an answer.
+func TestEndOf(t *testing.T) {
+	if err := endOf(doneMessage, nil); err != io.EOF {
+		t.Errorf("the end: %v", err)
+	}
+	for _, kind := range []messageKind{requestMessage, streamMessage, 0, 99} {
+		if err := endOf(kind, nil); err != errMessage {
+			t.Errorf("message %d: %v", kind, err)
+		}
+	}
+	if err := endOf(failedMessage, []byte("{")); err == nil || err == io.EOF {
+		t.Errorf("a failure that cannot be read: %v", err)
+	}
+	text, err := json.Marshal(newFailure(&QueryError{Message: "m", Line: 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, ok := errors.AsType[*QueryError](endOf(failedMessage, text)); !ok || *q != (QueryError{Message: "m", Line: 3}) {
+		t.Errorf("a failure: %v", q)
+	}
+}
+
+// TestSendExternal sends the rows of tables in pieces: each is an array of JSON, and together
+// they are all rows, in order.
+func TestSendExternal(t *testing.T) {
+	rows := func(n, size int, last error) func(yield func(any, error) bool) {
+		return func(yield func(any, error) bool) {
+			for i := range n {
+				if !yield(map[string]any{"i": i, "text": strings.Repeat("x", size)}, nil) {
+					return
+				}
+			}
+			if last != nil {
+				yield(nil, last)
+			}
+		}
+	}
+	tables := []External{{Name: "none", Rows: rows(0, 0, nil)}, {Name: "large", Rows: rows(50, 100_000, nil)}, {Name: "one", Rows: rows(1, 3, nil)}}
+	var b bytes.Buffer
+	w := newMessageWriter(&b)
+	if err := errors.Join(sendExternal(w, tables), w.flush()); err != nil {
+		t.Fatal(err)
+	}
+	got := [3]int{}
+	pieces := 0
+	for in := newMessageReader(&b); ; pieces++ {
+		kind, text, err := in.read()
+		if err != nil {
+			break
+		}
+		index := int(text[0]) | int(text[1])<<8
+		var some []struct{ I int }
+		if err := json.Unmarshal(text[4:], &some); kind != rowsMessage || err != nil || len(some) == 0 || len(text) > 2*chunkBytes {
+			t.Fatalf("message %d with %d rows in %d bytes: %v", kind, len(some), len(text), err)
+		}
+		for _, row := range some {
+			if row.I != got[index] {
+				t.Errorf("table %d: row %d comes instead of %d", index, row.I, got[index])
+			}
+			got[index]++
+		}
+	}
+	if got != [3]int{0, 50, 1} || pieces < 5 {
+		t.Errorf("rows %v in %d pieces", got, pieces)
+	}
+	failed := errors.New("failed")
+	if err := sendExternal(w, []External{{Name: "t", Rows: rows(1, 1, failed)}}); !errors.Is(err, failed) || !strings.Contains(err.Error(), "copy t for the query") {
+		t.Errorf("rows that fail: %v", err)
+	}
+	explained := &QueryError{Message: "m"}
+	if err := sendExternal(w, []External{{Name: "t", Rows: rows(1, 1, explained)}}); err != error(explained) {
+		t.Errorf("rows that fail with an explanation: %v", err)
+	}
+	if err := sendExternal(w, []External{{Name: "t", Rows: func(yield func(any, error) bool) { yield(func() {}, nil) }}}); err == nil {
+		t.Error("a row that is no JSON was sent")
+	}
+	for _, size := range []int{10, 2 << 20} {
+		if err := sendExternal(newMessageWriter(failing{}), []External{{Name: "t", Rows: rows(3, size, nil)}}); size > chunkBytes && !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("rows of %d bytes, to where nobody reads: %v", size, err)
+		}
+	}
+}
+
+func TestParamsAreEncoded(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	params := []Param{
+		{Name: "a"}, {Value: true}, {Value: false}, {Value: int64(math.MinInt64)}, {Value: 1.5}, {Value: math.Inf(1)}, {Value: "x"}, {Value: ""},
+		{Value: []byte{0, 255}}, {Value: at}, {Value: TimestampNS(-1)},
+	}
+	encoded, err := encodeParams(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read []jsonParam
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range decodeParams(read) {
+		if !reflect.DeepEqual(params[i], got) {
+			t.Errorf("%#v is passed on as %#v", params[i], got)
+		}
+	}
+	if wide, err := encodeParams([]Param{{Value: 7}}); err != nil || decodeParams(wide)[0].Value != int64(7) {
+		t.Errorf("an int: %v", err)
+	}
+	if _, err := encodeParams([]Param{{Value: uint8(7)}}); err == nil || !strings.Contains(err.Error(), "a parameter cannot be a uint8") {
+		t.Errorf("a type that no parameter has: %v", err)
+	}
+}
+
+// TestUnionOfBounds holds what two references to a table need together.
+func TestUnionOfBounds(t *testing.T) {
+	a := bounds{min: 10, max: 20, equal: map[string][]string{"x": {"1"}, "y": {"2"}}}
+	b := bounds{min: 5, max: 15, equal: map[string][]string{"x": {"3"}}}
+	want := bounds{min: 5, max: 20, equal: map[string][]string{"x": {"1", "3"}}}
+	if got := a.union(b); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	want.equal["x"] = []string{"3", "1"}
+	if got := b.union(a); !reflect.DeepEqual(got, want) || len(a.equal["x"]) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := a.union(unbounded); got.min != math.MinInt64 || got.max != math.MaxInt64 || len(got.equal) != 0 {
+		t.Errorf("with one that needs all: %+v", got)
+	}
+}
+
+// TestRangesOfRowGroups finds the row groups that may have values, in as few ranges as there
+// can be.
+func TestRangesOfRowGroups(t *testing.T) {
+	filter := func(values ...string) bloomFilter {
+		f := newBloomFilter(len(values))
+		for _, v := range values {
+			f.add(hashValue(v))
+		}
+		return f
+	}
+	file := &bloomFile{groups: []int64{10, 10, 5}, filters: map[int32][]bloomFilter{
+		2: {filter("a"), filter("b"), filter("a", "b")}, 3: {filter("x"), filter("x"), filter("y")},
+	}}
+	for _, test := range []struct {
+		wanted map[int32][]string
+		want   []rowRange
+	}{
+		{nil, []rowRange{{0, 25}}},
+		{map[int32][]string{2: {"a"}}, []rowRange{{0, 10}, {20, 25}}},
+		{map[int32][]string{2: {"b"}}, []rowRange{{10, 25}}},
+		{map[int32][]string{2: {"a", "b"}}, []rowRange{{0, 25}}},
+		{map[int32][]string{2: {"none"}}, nil},
+		{map[int32][]string{2: {"a"}, 3: {"x"}}, []rowRange{{0, 10}}},
+		{map[int32][]string{2: {"b"}, 3: {"y"}}, []rowRange{{20, 25}}},
+		{map[int32][]string{9: {"a"}}, []rowRange{{0, 25}}}, // a column without filters
+	} {
+		hashes := map[int32][]uint64{}
+		for id, values := range test.wanted {
+			for _, v := range values {
+				hashes[id] = append(hashes[id], hashValue(v))
+			}
+		}
+		if got := file.find(hashes); !slices.Equal(got, test.want) {
+			t.Errorf("%v: rows %v, want %v", test.wanted, got, test.want)
+		}
+	}
+	for values, bytes := range map[int]int{0: 32, 15: 32, 16: 64, 31: 64, 32: 96, 16_384: 32 * 1025} {
+		if got := len(newBloomFilter(values)); got != bytes {
+			t.Errorf("a filter of %d values has %d bytes, want %d", values, got, bytes)
+		}
+	}
+}
+
+// TestRememberedStatements holds how many statements are remembered, and which go.
+func TestRememberedStatements(t *testing.T) {
+	c := openTestConn(t)
+	var s statements
+	sql := func(i int) string { return fmt.Sprintf("SELECT %d", i) }
+	parse := func(text string) *statement {
+		t.Helper()
+		parsed, err := s.parse(c, text)
+		if err != nil || parsed == nil {
+			t.Fatalf("%.20s: %v", text, err)
+		}
+		return parsed
+	}
+	first := parse(sql(0))
+	for i := range statementsMax {
+		parse(sql(i))
+	}
+	if parse(sql(0)) != first {
+		t.Error("the first of as many as are remembered was forgotten")
+	}
+	last := parse(sql(statementsMax))
+	if parse(sql(0)) == first {
+		t.Error("one more was remembered, and none forgotten")
+	}
+	if parse(sql(statementsMax)) != last || len(s.parsed) != statementsMax || len(s.order) != statementsMax {
+		t.Errorf("%d statements are remembered, in an order of %d", len(s.parsed), len(s.order))
+	}
+	for length, remembered := range map[int]bool{rememberedMax: true, rememberedMax + 1: false} {
+		text := "SELECT 1" + strings.Repeat(" ", length-8)
+		if again := parse(text) == parse(text); again != remembered {
+			t.Errorf("a statement of %d bytes is remembered: %v", length, again)
+		}
+	}
+}
+
+// TestCutNewest estimates from when on there are so many rows.
+func TestCutNewest(t *testing.T) {
+	parts := []part{{0, 99, 100}, {50, 149, 100}, {1000, 1000, 7}}
+	for _, test := range []struct {
+		rows, after int64
+		ok          bool
+	}{{7, 1000, true}, {8, 149, true}, {57, 100, true}, {206, 1, true}, {207, 0, false}, {1000, 0, false}} {
+		after, ok := cutNewest(parts, test.rows)
+		if ok != test.ok || ok && (after > test.after || rowsFrom(parts, after) < float64(test.rows)) || ok && rowsFrom(parts, after+1) >= float64(test.rows) {
+			t.Errorf("the newest %d rows: from %d on, %v; want %d, %v", test.rows, after, ok, test.after, test.ok)
+		}
+	}
+	for after, want := range map[int64]float64{1001: 0, 1000: 7, 150: 7, 149: 8, 99: 7 + 51 + 1, 0: 207, -50: 207} {
+		if got := rowsFrom(parts, after); math.Abs(got-want) > 1e-9 {
+			t.Errorf("from %d on there are %v rows, want %v", after, got, want)
+		}
+	}
+}
+
+// TestLogFiles reads frames around damaged parts, up to an end and not beyond, and closes files
+// that nobody reads.
+func TestLogFiles(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.logSize = 1 << 16
+	table := f.addTable("events")
+	var begins []int64
+	for i := range 4 {
+		begins = append(begins, wal.FirstFrame)
+		if len(f.ends) > 0 {
+			begins[i] = f.ends[0].End
+		}
+		f.appendFrame(1, frameOf(table, 2, testRow(10*i)))
+	}
+	f.appendFrame(2, frameOf(table, 3, testRow(100)))
+	logs := newLogFiles(manifest.LogFolder(f.path))
+	view := func(first uint64, ends ...wal.FileEnd) (rows []int) {
+		t.Helper()
+		v, err := logs.open(first, ends)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.close()
+		for _, frame := range v.of(table.ID) {
+			rows = append(rows, int(frame.columns.Vectors[0].Ints[0]))
+		}
+		if len(v.of(99)) > 0 {
+			t.Error("a table that is not there has frames")
+		}
+		return rows
+	}
+	upTo := func(n int) wal.FileEnd { return wal.FileEnd{Number: 1, End: begins[n]} }
+	for _, test := range []struct {
+		got, want []int
+	}{
+		{view(1, upTo(0)), nil},
+		{view(1, upTo(2)), []int{0, 10}},
+		{view(1, f.ends...), []int{0, 10, 20, 30, 100}},
+		{view(1, upTo(1)), []int{0}}, // one that began before sees no more than it did
+		{view(2, f.ends...), []int{100}},
+		{view(3, f.ends...), nil},
+	} {
+		if !slices.Equal(test.got, test.want) {
+			t.Errorf("rows %v, want %v", test.got, test.want)
+		}
+	}
+	held, err := logs.open(1, f.ends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(2, f.ends[1])
+	if len(logs.files) != 2 {
+		t.Errorf("%d files are mapped while a query reads both", len(logs.files))
+	}
+	held.close()
+	view(2, f.ends[1])
+	if len(logs.files) != 1 || logs.files[2] == nil {
+		t.Errorf("%d files are mapped, and one is listed", len(logs.files))
+	}
+	damaged := f.ends[0]
+	damaged.Damaged = []wal.Span{{Begin: begins[1], End: begins[3]}}
+	if got := view(1, damaged); !slices.Equal(got, []int{0, 30}) {
+		t.Errorf("around a damaged part: rows %v", got)
+	}
+	for name, end := range map[string]wal.FileEnd{
+		"is missing":                {Number: 9, End: 4096},
+		"has no frame where one is": {Number: 2, End: f.ends[1].End + 64},
+		"is shorter than its end":   {Number: 2, End: 1 << 20},
+	} {
+		if _, err := logs.open(1, []wal.FileEnd{end}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("read file %d of the log", end.Number)) {
+			t.Errorf("a file that %s: %v", name, err)
+		}
+	}
+}
+
+// TestFilteredRows reads the rows of frames with some values, which the scan leaves out itself:
+// texts of each length, integers, nulls, at every place of a chunk.
+func TestFilteredRows(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events", column(5, "key", event.String), column(6, "n", event.Int64))
+	first := 0
+	for _, rows := range []int{1, 2047, 2048, 2049, 5000} {
+		fill := testRow(first)
+		f.appendFrame(1, frameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
+			id := first + row
+			switch c.Name {
+			case "key":
+				addText(v, strings.Repeat("k", id%20))
+				v.Null[row] = uint8(id / 100 % 2)
+			case "n":
+				v.Ints = append(v.Ints, int64(id%7-3))
+				v.Null[row] = uint8(id / 1000 % 2)
+			default:
+				fill(c, v, row)
+			}
+		}))
+		first += rows
+	}
+	for _, where := range []string{
+		`key = ''`, `key = 'k'`, `key = 'kkkkkkkkkkkk'`, `key = 'kkkkkkkkkkkkk'`, `key IN ('kkk', 'kkkkkkkkkkkkkkkkkkk', 'x')`, `key = 'x'`, `n = 0`, `n = -3`, `n IN (1, 2, 99)`, `n = 99`,
+		`key = 'kk' AND n = 1`, `key IN ('', 'kkkk') AND n IN (-1, 3)`, `id = 0`, `id = ` + fmt.Sprint(first-1), `id IN (0, 1, 2047, 2048, 2049, 4095, 4096, 6145)`,
+	} {
+		chosen, all := `SELECT count(*), sum(id), count(n), min(key) FROM events WHERE `+where, `SELECT count(*), sum(id), count(n), min(key) FROM events WHERE (`+where+`) OR id = -1`
+		if got, want := f.ask(chosen), f.ask(all); got != want {
+			t.Errorf("%s: %s, want %s", where, got, want)
+		}
+	}
+}
+
+// TestClosedBlooms holds that filters of files which are gone are not kept mapped.
+func TestClosedBlooms(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 100, testRow(0)))
+	f.seal(1)
+	f.appendFrame(2, frameOf(table, 100, testRow(100)))
+	f.seal(2)
+	var b blooms
+	b.choose(f.path, table, selection{files: table.Files, equal: map[string][]string{"event": {"event--0"}}})
+	if len(b.files) != 2 || b.files[table.Path(f.path, table.Files[0].Bloom)].mapped == nil {
+		t.Fatalf("%d files are mapped", len(b.files))
+	}
+	table.Files = table.Files[1:]
+	b.keep(f.path, f.m)
+	if len(b.files) != 1 || b.files[table.Path(f.path, table.Files[0].Bloom)] == nil {
+		t.Errorf("%d files are mapped, and one is there", len(b.files))
+	}
+	missing := table.Path(f.path, "nothing.bloom")
+	if got := b.open(missing); got == nil || len(got.groups) > 0 || got.mapped != nil {
+		t.Errorf("a file that is missing: %+v", got)
+	}
+	if err := os.WriteFile(missing, []byte("nothing\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.open(missing); len(got.groups) > 0 {
+		t.Error("what cannot be read is looked at again")
+	}
+	b.keep(f.path, f.m)
+	if diff := cmp.Diff(1, len(b.files)); diff != "" {
+		t.Error(diff)
+	}
+}

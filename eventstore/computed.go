@@ -42,6 +42,7 @@ func (s *Store) SetComputed(columns []ComputedColumn) {
 		t.setComputed(byTable[strings.ToLower(t.name)])
 		t.computing.wait()
 	}
+	wake(s.upkeep) // a recompute may wait for them
 }
 
 func (t *Table) setComputed(columns []ComputedColumn) { t.computed.Store(&columns) }

@@ -49,7 +49,7 @@ func (s *Store) runUpkeep() {
 	ctx, cancel := s.untilClosed(context.Background())
 	defer cancel()
 	for !s.isClosed() {
-		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.mergeSmallFiles(ctx))
+		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.recomputeFile(ctx), s.mergeSmallFiles(ctx))
 		s.pause(err, s.upkeep)
 	}
 }
@@ -146,6 +146,11 @@ func (s *Store) removeOldFiles(now time.Time) error {
 // replaceFiles replaces files of a table by others in one change, and removes them from the
 // disk once no reader needs them.
 func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manifest.File) error {
+	return s.exchangeFiles(table, names, fresh, func(*manifest.Table) {})
+}
+
+// exchangeFiles is replaceFiles with a further change to the table.
+func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*manifest.File, also func(next *manifest.Table)) error {
 	var gone []*manifest.File
 	t := s.current().TableByID(table)
 	remove := func() (err error) {
@@ -168,6 +173,7 @@ func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manif
 			}
 		}
 		t.Files = append(kept, fresh...)
+		also(t)
 		s.pruneTable(next, t)
 		return nil
 	}, remove)
@@ -193,6 +199,7 @@ func (s *Store) pruneTable(next *manifest.Manifest, entry *manifest.Table) {
 	t.mu.Unlock()
 	entry.Schemas = keep(entry.Schemas, func(v *manifest.Schema) bool { return needed[v.Version] })
 	entry.Deletes = keep(entry.Deletes, func(d *manifest.Delete) bool { return !isCarriedOut(next, entry, d) })
+	endRecomputes(next, entry)
 }
 
 // keep returns the elements that f wants, in a slice of their own.
@@ -219,7 +226,7 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	for _, t := range s.current().Tables {
 		days := map[string][]*manifest.File{}
 		for _, f := range t.Files {
-			if f.Bytes < mergeSmall {
+			if f.Bytes < mergeSmall && t.NextRecompute(f) == nil {
 				days[f.Day] = append(days[f.Day], f)
 			}
 		}
@@ -254,9 +261,10 @@ func upTo(files []*manifest.File, limit int64) []*manifest.File {
 
 // mergedFile returns the entry of a file that has the rows of several others.
 func mergedFile(f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
-	f.Segment, f.Deleted = segment, deleted
+	f.Segment, f.Deleted, f.Computed = segment, deleted, of[0].Computed
 	for _, old := range of {
 		f.Log = max(f.Log, old.Log)
+		f.Computed = min(f.Computed, old.Computed)
 	}
 	return &f
 }

@@ -113,6 +113,8 @@ type segmentRow struct {
 	Newest  *time.Time `json:"newest,omitempty" sql:"TIMESTAMP" doc:"greatest event time"`
 	Schema  *uint64    `json:"schema_version,omitempty" sql:"UBIGINT" doc:"version of the table's schema; null in the log, which has several"`
 	Bloom   bool       `json:"bloom" sql:"BOOLEAN" doc:"it has a bloom filter"`
+	// Recomputing is null once all recomputes of the file are done.
+	Recomputing string `json:"recomputing,omitempty" sql:"VARCHAR" doc:"the computed column whose values a recompute has yet to fill here, of several the first; null in the log"`
 }
 
 // segmentRows are those of the table segments.
@@ -127,6 +129,9 @@ func (s *Store) segmentRows() iter.Seq2[any, error] {
 					Rows: f.Rows, Bytes: f.Bytes, Schema: &f.Schema, Bloom: f.Bloom != "",
 				}
 				row.addTimes(t, f.MinTime, f.MaxTime)
+				if r := t.NextRecompute(f); r != nil {
+					row.Recomputing = t.Current().ByID(r.Column).Name
+				}
 				if !yield(row, nil) {
 					return
 				}

@@ -5,6 +5,7 @@ package eventsql
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/perigeedb/perigee/engine"
@@ -23,7 +24,7 @@ func (s *Store) SetFunctions(functions []engine.Function) {
 	s.functions, s.computed = nil, nil
 	for _, f := range functions {
 		if f.Table != "" {
-			s.computed = append(s.computed, eventstore.ComputedColumn{Table: f.Table, Name: f.Name, Compute: f.Script.Run, Version: f.Script.String})
+			s.computed = append(s.computed, eventstore.ComputedColumn{Table: f.Table, Name: f.Name, Compute: computeBy(f.Script), Version: f.Script.String})
 			continue
 		}
 		s.functions = append(s.functions, eventstore.Function{Name: f.Name, Type: f.Type, Call: callScript(f.Script)})
@@ -49,6 +50,18 @@ func checkFunctions(functions []config.Computed) error {
 		}
 	}
 	return nil
+}
+
+// computeBy returns a function that adds a computed column to rows with a script that was
+// loaded for that.
+func computeBy(s script.Script) func(context.Context, *event.Batch, *event.Result) error {
+	return func(ctx context.Context, rows *event.Batch, res *event.Result) error {
+		err := s.Run(ctx, rows, res)
+		if _, ok := errors.AsType[*script.LimitError](err); ok { // for several rows: more would take for ever
+			return &eventstore.FunctionError{Err: err}
+		}
+		return err
+	}
 }
 
 // callScript returns a function that passes rows through a script that was loaded for values.

@@ -66,6 +66,11 @@ func (m *Manifest) checkTable(t *Table) error {
 			return fmt.Errorf("delete %d has a number that is not given out yet", d.Number)
 		}
 	}
+	for _, r := range t.Recomputes {
+		if r.Number > m.LastRecompute || t.Current().ByID(r.Column) == nil {
+			return fmt.Errorf("recompute %d of column %d has a number that is not given out yet, or no column", r.Number, r.Column)
+		}
+	}
 	for _, p := range t.Partitions {
 		for _, r := range p.Ranges {
 			if r[0]+r[1] < r[0] {

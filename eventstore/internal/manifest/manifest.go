@@ -37,6 +37,8 @@ type Manifest struct {
 	NextTable   uint32 `json:"next_table"`
 	NextSegment uint64 `json:"next_segment"`
 	NextDelete  uint64 `json:"next_delete"`
+	// LastRecompute is the last number of a recompute that was given out.
+	LastRecompute uint64 `json:"last_recompute,omitempty"`
 
 	Tables []*Table `json:"tables,omitempty"`
 }
@@ -59,6 +61,7 @@ type Table struct {
 
 	Files      []*File       `json:"files,omitempty"`
 	Deletes    []*Delete     `json:"deletes,omitempty"`    // under way, oldest first
+	Recomputes []*Recompute  `json:"recomputes,omitempty"` // the last of each column, oldest first
 	Partitions []*Partition  `json:"partitions,omitempty"` // what has been committed up to LogStart
 	Prints     []*PrintsFile `json:"prints,omitempty"`     // oldest first
 	Keys       []*KeysFile   `json:"keys,omitempty"`       // oldest first
@@ -81,6 +84,8 @@ type File struct {
 	Bloom   string `json:"bloom,omitempty"` // file of the bloom filters, in the table's folder
 	// Deleted is the last delete whose rows this file no longer has.
 	Deleted uint64 `json:"deleted,omitempty"`
+	// Computed is the last recompute whose values this file has.
+	Computed uint64 `json:"computed,omitempty"`
 }
 
 // A Delete removes the rows for which Predicate is true. It applies to the frames of the
@@ -90,6 +95,21 @@ type Delete struct {
 	Predicate string    `json:"predicate"` // SQL
 	Before    Position  `json:"before"`
 	Asked     time.Time `json:"asked"`
+}
+
+// A Recompute computes a column of the rows that the log has before Before, once they are in
+// files, and of the files whose Computed is less than Number.
+type Recompute struct {
+	Number   uint64    `json:"number"`
+	Column   int32     `json:"column"`   // its ID
+	Function string    `json:"function"` // names what computes it
+	Before   Position  `json:"before"`
+	Asked    time.Time `json:"asked"`
+	Ended    time.Time `json:"ended,omitzero"` // zero while it is under way
+	// What was done in files that the manifest has or had.
+	Rows   int64  `json:"rows,omitempty"`
+	Failed int64  `json:"failed,omitempty"` // of Rows, those that have no value
+	Error  string `json:"error,omitempty"`  // why the first of them has none; without such rows, why it ended early
 }
 
 // A Position is a place in the log.
@@ -199,7 +219,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 }
 
 // Clone returns a copy of m to change. What the copy's tables point to, schemas, files,
-// deletes, partitions, prints and keys, is shared: replace an element, do not change it.
+// deletes, recomputes, partitions, prints and keys, is shared: replace an element, do not change it.
 func (m *Manifest) Clone() *Manifest {
 	next := *m
 	next.Tables = make([]*Table, len(m.Tables))
@@ -208,6 +228,7 @@ func (m *Manifest) Clone() *Manifest {
 		copied.Schemas = slices.Clone(t.Schemas)
 		copied.Files = slices.Clone(t.Files)
 		copied.Deletes = slices.Clone(t.Deletes)
+		copied.Recomputes = slices.Clone(t.Recomputes)
 		copied.Partitions = slices.Clone(t.Partitions)
 		copied.Prints = slices.Clone(t.Prints)
 		copied.Keys = slices.Clone(t.Keys)
@@ -277,4 +298,25 @@ func (t *Table) Schema(version uint64) *Schema {
 		}
 	}
 	return nil
+}
+
+// NextRecompute returns the recompute under way that a file needs first, or nil.
+func (t *Table) NextRecompute(f *File) *Recompute {
+	for _, r := range t.Recomputes {
+		if r.Number > f.Computed && r.Ended.IsZero() {
+			return r
+		}
+	}
+	return nil
+}
+
+// ComputedUpTo returns the last recompute that does not apply to what the log has from a
+// position on.
+func (t *Table) ComputedUpTo(p Position) (number uint64) {
+	for _, r := range t.Recomputes {
+		if r.Before.Compare(p) <= 0 {
+			number = r.Number
+		}
+	}
+	return number
 }

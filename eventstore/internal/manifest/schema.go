@@ -78,3 +78,13 @@ func (c *Column) SQLType() string {
 func (s *Schema) Stored() []Column {
 	return slices.DeleteFunc(slices.Clone(s.Columns), func(c Column) bool { return c.Type == 0 })
 }
+
+// ByID returns the column with an ID, or nil.
+func (s *Schema) ByID(id int32) *Column {
+	for i := range s.Columns {
+		if s.Columns[i].ID == id {
+			return &s.Columns[i]
+		}
+	}
+	return nil
+}

@@ -427,6 +427,8 @@ type selection struct {
 	rows map[*manifest.File][]rowRange
 	// equal are the texts of columns, as in bounds, without which a row may be left out.
 	equal map[string][]string
+	// recompute replaces a column, if it is set.
+	recompute *recomputing
 }
 
 // within leaves out what has no rows within the bounds.
@@ -442,5 +444,7 @@ func (s selection) within(t *manifest.Table, b bounds) selection {
 		after: s.after,
 		rows:  s.rows,
 		equal: s.equal,
+
+		recompute: s.recompute,
 	}
 }

@@ -274,6 +274,12 @@ func (c *Client) write(ctx context.Context, q *request) (files []Written, err er
 			switch kind {
 			case filesMessage:
 				err = json.Unmarshal(text, &files)
+			case callMessage:
+				if q.Recompute == nil {
+					err = errMessage
+				} else {
+					err = a.answerCallBy(text, q.Recompute.Call)
+				}
 			case doneMessage:
 				err = json.Unmarshal(text, &end)
 				err = cmp.Or(err, io.EOF)

@@ -140,7 +140,7 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 		return nil, ErrClosed
 	}
 	place, writer := &c.queries, false
-	if q.Segment != nil || q.Merge != nil {
+	if q.Segment != nil || q.Merge != nil || q.Recompute != nil {
 		place, writer = &c.writer, true
 	}
 	p := *place

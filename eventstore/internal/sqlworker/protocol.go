@@ -136,12 +136,13 @@ func noEOF(err error) error {
 
 // A request is what a worker is asked. One of the pointers is set.
 type request struct {
-	Query   *queryRequest `json:",omitempty"`
-	Segment *Segment      `json:",omitempty"`
-	Merge   *Merge        `json:",omitempty"`
-	Check   *checkRequest `json:",omitempty"`
-	Tail    *Tail         `json:",omitempty"`
-	Read    *readRequest  `json:",omitempty"`
+	Query     *queryRequest `json:",omitempty"`
+	Segment   *Segment      `json:",omitempty"`
+	Merge     *Merge        `json:",omitempty"`
+	Recompute *Recompute    `json:",omitempty"`
+	Check     *checkRequest `json:",omitempty"`
+	Tail      *Tail         `json:",omitempty"`
+	Read      *readRequest  `json:",omitempty"`
 }
 
 type queryRequest struct {

@@ -202,19 +202,27 @@ func splitTexts(body []byte) (texts [][]byte, err error) {
 	return texts, nil
 }
 
-// answerCall answers a call of the worker. The answer's own context ends it.
+// answerCall answers a call of a query. The answer's own context ends it.
 func (a *answer) answerCall(body []byte) error {
+	return a.answerCallBy(body, func(ctx context.Context, index int, documents [][]byte) ([][]byte, error) {
+		if index >= len(a.process.functions) {
+			return nil, errMessage
+		}
+		return a.process.functions[index].Call(ctx, documents)
+	})
+}
+
+// answerCallBy answers a call with what a function of this process returns.
+func (a *answer) answerCallBy(body []byte, call func(ctx context.Context, index int, documents [][]byte) ([][]byte, error)) error {
 	if len(body) < 4 {
 		return errMessage
 	}
-	functions := a.process.functions
-	index := binary.LittleEndian.Uint32(body)
 	documents, err := splitTexts(body[4:])
-	if err != nil || int(index) >= len(functions) {
+	if err != nil {
 		return errMessage
 	}
 	status := []byte{0}
-	values, err := functions[index].Call(a.ctx, documents)
+	values, err := call(a.ctx, int(binary.LittleEndian.Uint32(body)), documents)
 	if err != nil {
 		status[0], values = 1, [][]byte{[]byte(err.Error())}
 	}

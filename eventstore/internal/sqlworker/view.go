@@ -20,11 +20,13 @@ type tableView struct {
 	after    string // condition on all parts
 	equal    map[string][]string
 	scans    []*scan
+
+	recompute *recomputing
 }
 
 // newTableView describes a table to DuckDB. Close it after the query.
 func newTableView(folder string, t *manifest.Table, from selection, d *database) *tableView {
-	v := &tableView{table: t, database: d, equal: from.equal}
+	v := &tableView{table: t, database: d, equal: from.equal, recompute: from.recompute}
 	for deletes, frames := range v.splitFrames(from.frames) {
 		if len(frames) > 0 {
 			v.addFrames(frames, deletes)
@@ -50,6 +52,9 @@ func (v *tableView) sql() string {
 	sql := strings.Join(v.parts, " UNION ALL ")
 	if v.after != "" {
 		sql = "SELECT * FROM (" + sql + ")" + v.after
+	}
+	if v.recompute != nil {
+		sql = v.recompute.sql(v.table, sql, v.database.number)
 	}
 	return sql
 }

@@ -185,6 +185,8 @@ func (w *worker) answer(ctx context.Context, j *job) error {
 		return w.writeSegment(ctx, q.Segment, j)
 	case q.Merge != nil:
 		return w.merge(ctx, q.Merge, j)
+	case q.Recompute != nil:
+		return w.recompute(ctx, q.Recompute, j)
 	case q.Check != nil:
 		return w.checkPredicate(ctx, q.Check, j)
 	case q.Read != nil:

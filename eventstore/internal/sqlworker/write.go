@@ -129,11 +129,16 @@ func (w *worker) sortFiles(ctx context.Context, memory int64, t *manifest.Table,
 		return nil, err
 	}
 	defer s.close()
+	if r := from.recompute; r != nil {
+		r.attempts++
+		setScriptCaller(s.database.number, &scriptCaller{ctx: ctx, job: r.job})
+		defer setScriptCaller(s.database.number, nil)
+	}
 	if err := s.createView(t, from); err != nil {
 		return nil, err
 	}
 	days, err := s.listDays(t)
-	if err == nil && len(from.frames) == 0 && len(from.files) == 1 && countDays(days) == from.files[0].Rows {
+	if err == nil && from.recompute == nil && len(from.frames) == 0 && len(from.files) == 1 && countDays(days) == from.files[0].Rows {
 		return nil, ErrUnchanged
 	}
 	for i := 0; err == nil && i < len(days); i++ {

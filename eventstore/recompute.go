@@ -1,0 +1,318 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/document"
+)
+
+// A Recompute fills a computed column of the rows that a table has had when it was asked for,
+// file by file.
+type Recompute struct {
+	Number uint64
+	Table  string
+	Column string
+	Asked  time.Time
+	Ended  time.Time // zero while it is under way
+	Rows   int64     // computed so far
+	Failed int64     // of Rows, those that are null because the function failed
+	// Error says why the first of the failed rows has no value or, without any, why the
+	// recompute ended before all files were done.
+	Error string
+	// While it is under way: the files of the table, those of them that are done, and whether
+	// rows wait for it in the log.
+	Files, Done int
+	InLog       bool
+	// Idle says that nothing is done because this process does not compute the column.
+	Idle bool
+}
+
+// A FunctionError says that the function of a computed column cannot go on, whatever the row:
+// a recompute ends with it.
+type FunctionError struct{ Err error }
+
+func (e *FunctionError) Error() string { return e.Err.Error() }
+func (e *FunctionError) Unwrap() error { return e.Err }
+
+// Recompute begins to compute a column of the rows that the table has now; rows that are
+// appended later are computed already. It goes on in the background, also after a crash: until
+// the column's function changes, which begins it again for all files. A query sees, of each
+// file, either all the values before or all new ones. A row for which the function fails
+// becomes null. A later Recompute of the column takes its place.
+func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute, error) {
+	t := s.tableNamed(table)
+	if t == nil {
+		return Recompute{}, unknownTable(table)
+	}
+	c := t.computedColumn(column)
+	if c == nil {
+		var names []string
+		for _, known := range t.computedColumns() {
+			names = append(names, known.Name)
+		}
+		hint := "declare it below computed of the table in the configuration of a running engine"
+		if len(names) > 0 {
+			hint = "computed columns: " + strings.Join(names, ", ")
+		}
+		return Recompute{}, configError(hint, "nothing computes a column %s of table %s", column, t.name)
+	}
+	function := c.Version()
+	t.computing.wait() // then no frame to come has values of an earlier function
+	r := manifest.Recompute{Function: function, Asked: time.Now().UTC()}
+	err := s.change(func(next *manifest.Manifest) error {
+		entry := next.TableByID(t.id)
+		i := slices.IndexFunc(entry.Current().Columns, func(known manifest.Column) bool { return strings.EqualFold(known.Name, c.Name) })
+		if i < 0 {
+			return configError("", "table %s has no column %s", t.name, c.Name)
+		}
+		next.LastRecompute++
+		r.Number, r.Column, r.Before = next.LastRecompute, entry.Current().Columns[i].ID, manifest.Position(s.log.End())
+		entry.Recomputes = append(keep(entry.Recomputes, func(old *manifest.Recompute) bool { return old.Column != r.Column }), &r)
+		return nil
+	}, nil)
+	if err != nil {
+		return Recompute{}, err
+	}
+	// The rows in the log are computed once they are in files.
+	err = s.log.Rotate(ctx)
+	wake(s.upkeep)
+	return s.recomputeOf(t, s.current().TableByID(t.id), &r), err
+}
+
+// Recomputes returns the last recompute of each column of a table, oldest first.
+func (s *Store) Recomputes(table string) (all []Recompute, err error) {
+	t := s.tableNamed(table)
+	if t == nil {
+		return nil, unknownTable(table)
+	}
+	entry := s.current().TableByID(t.id)
+	for _, r := range entry.Recomputes {
+		all = append(all, s.recomputeOf(t, entry, r))
+	}
+	return all, nil
+}
+
+func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompute) Recompute {
+	state := Recompute{Number: r.Number, Table: t.name, Column: entry.Current().ByID(r.Column).Name, Asked: r.Asked, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error}
+	if r.Ended.IsZero() {
+		state.Files, state.InLog = len(entry.Files), !s.isSealed(r.Before)
+		for _, f := range entry.Files {
+			if f.Computed >= r.Number {
+				state.Done++
+			}
+		}
+		state.Idle = t.computedColumn(state.Column) == nil
+	}
+	return state
+}
+
+// isSealed reports whether all before a position of the log is in files.
+func (s *Store) isSealed(p manifest.Position) bool {
+	return p.Compare(manifest.Position{File: s.current().LogStart, Offset: wal.FirstFrame}) <= 0
+}
+
+// computedColumn returns the computed column of that name, or nil.
+func (t *Table) computedColumn(name string) *ComputedColumn {
+	columns := t.computedColumns()
+	i := slices.IndexFunc(columns, func(c ComputedColumn) bool { return strings.EqualFold(c.Name, name) })
+	if i < 0 {
+		return nil
+	}
+	return &columns[i]
+}
+
+// endRecomputes notes which recomputes of a table are done: neither the log nor a file has
+// rows that wait for them.
+func endRecomputes(m *manifest.Manifest, t *manifest.Table) {
+	first := manifest.Position{File: m.LogStart, Offset: wal.FirstFrame}
+	for i, r := range t.Recomputes {
+		waits := func(f *manifest.File) bool { return f.Computed < r.Number }
+		if r.Ended.IsZero() && r.Before.Compare(first) <= 0 && !slices.ContainsFunc(t.Files, waits) {
+			ended := *r
+			ended.Ended = time.Now().UTC()
+			t.Recomputes[i] = &ended
+		}
+	}
+}
+
+// recomputeFile rewrites one file for a recompute. If there is more to do, it wakes the upkeep
+// again: deletes and merges do not wait for the last file.
+func (s *Store) recomputeFile(ctx context.Context) error {
+	m := s.current()
+	for _, entry := range m.Tables {
+		t := s.tableNamed(entry.Name)
+		var newest *manifest.File
+		for _, f := range entry.Files {
+			r := entry.NextRecompute(f)
+			if r != nil && t.computedColumn(entry.Current().ByID(r.Column).Name) != nil && (newest == nil || f.MaxTime > newest.MaxTime) {
+				newest = f
+			}
+		}
+		if newest == nil {
+			ended := *entry
+			ended.Recomputes = slices.Clone(entry.Recomputes)
+			if endRecomputes(m, &ended); !slices.Equal(ended.Recomputes, entry.Recomputes) { // of a table without files
+				if err := s.replaceFiles(entry.ID, nil, nil); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err := s.recomputeIn(ctx, m, t, newest); err != nil {
+			return fmt.Errorf("eventstore: recompute a column of table %s: %w", entry.Name, err)
+		}
+		wake(s.upkeep)
+		return nil
+	}
+	return nil
+}
+
+// recomputeIn rewrites a file for the recompute that it needs first.
+func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table, f *manifest.File) error {
+	entry := m.TableByID(t.id)
+	r := entry.NextRecompute(f)
+	column := entry.Current().ByID(r.Column)
+	c := t.computedColumn(column.Name)
+	if c == nil {
+		return nil
+	}
+	if function := c.Version(); function != r.Function {
+		s.options.Log.Info("event store: the function of a column has changed: its recompute begins again", "table", t.name, "column", c.Name, "function", function)
+		_, err := s.Recompute(ctx, t.name, c.Name)
+		return err
+	}
+	w := &recomputeWork{table: t, column: column}
+	number := s.nextSegment()
+	written, err := s.worker.Recompute(ctx, sqlworker.Recompute{
+		Version: m.Version, Table: t.id, File: f.Name, Number: number, Column: r.Column, Hidden: t.hiddenFrom(entry, column.Name), Call: w.call,
+	})
+	if w.ended != nil {
+		return s.endRecompute(t.id, r.Number, w.ended)
+	}
+	if err != nil {
+		return err
+	}
+	var fresh []*manifest.File
+	rows := int64(0)
+	for _, one := range written {
+		file := mergedFile(one, []*manifest.File{f}, number, lastDelete(entry))
+		file.Computed = r.Number
+		rows += file.Rows
+		fresh = append(fresh, file)
+	}
+	return s.exchangeFiles(t.id, map[string]bool{f.Name: true}, fresh, func(next *manifest.Table) {
+		changeRecompute(next, r.Number, func(r *manifest.Recompute) {
+			r.Rows += rows
+			r.Failed += w.failed
+			r.Error = cmp.Or(r.Error, w.first)
+		})
+	})
+}
+
+// endRecompute ends a recompute early.
+func (s *Store) endRecompute(table uint32, number uint64, cause error) error {
+	s.options.Log.Error("event store: a recompute ended before all files were done", "error", cause)
+	return s.change(func(next *manifest.Manifest) error {
+		changeRecompute(next.TableByID(table), number, func(r *manifest.Recompute) { r.Ended, r.Error = time.Now().UTC(), cause.Error() })
+		return nil
+	}, nil)
+}
+
+// changeRecompute changes a recompute of a table, unless another has taken its place.
+func changeRecompute(t *manifest.Table, number uint64, change func(*manifest.Recompute)) {
+	for i, r := range t.Recomputes {
+		if r.Number == number {
+			changed := *r
+			change(&changed)
+			t.Recomputes[i] = &changed
+		}
+	}
+}
+
+// hiddenFrom returns the columns that the function of a computed column does not see: its own
+// and those that are computed after it.
+func (t *Table) hiddenFrom(entry *manifest.Table, column string) (ids []int32) {
+	hide := false
+	for _, c := range t.computedColumns() {
+		hide = hide || strings.EqualFold(c.Name, column)
+		for _, known := range entry.Current().Columns {
+			if hide && strings.EqualFold(known.Name, c.Name) {
+				ids = append(ids, known.ID)
+			}
+		}
+	}
+	return ids
+}
+
+// A recomputeWork computes the values of one file.
+type recomputeWork struct {
+	table   *Table
+	column  *manifest.Column
+	attempt int
+	failed  int64
+	first   string // why the first row failed
+	ended   error  // why the recompute ends
+}
+
+// call returns the value of each document as text, nil where there is none. A new attempt
+// begins again with the file's first row.
+func (w *recomputeWork) call(ctx context.Context, attempt int, documents [][]byte) ([][]byte, error) {
+	if attempt != w.attempt {
+		w.attempt, w.failed, w.first = attempt, 0, ""
+	}
+	defer w.table.computing.begin()()
+	c := w.table.computedColumn(w.column.Name)
+	if c == nil {
+		return nil, errors.New("nothing computes the column any more")
+	}
+	rows := event.Batch{Range: event.Range{Count: uint64(len(documents))}}
+	for _, d := range documents {
+		rows.Append(d)
+	}
+	rows.Range.Count = uint64(rows.Len())
+	res := event.Result{Outputs: make([]event.Output, 1)}
+	if err := c.Compute(ctx, &rows, &res); err != nil {
+		if _, ok := errors.AsType[*FunctionError](err); ok {
+			w.ended = err
+		}
+		return nil, err
+	}
+	texts := make([][]byte, len(documents))
+	out := &res.Outputs[0]
+	extractor := document.NewExtractor([]event.Column{{Name: c.Name, Path: w.column.Path, Type: w.column.Type}})
+	var columns event.Columns
+	report, err := extractor.Extract(out.Data, out.Ends, &columns)
+	if err != nil {
+		return nil, err
+	}
+	for row := range out.Len() {
+		if v := &columns.Vectors[0]; v.Null[row] == 0 {
+			texts[out.From[row]] = textOf(v, w.column.Type, row)
+		}
+	}
+	for _, d := range res.Dead {
+		w.fail(d.Error)
+	}
+	for _, bad := range report.Rejected { // its value is null
+		texts[out.From[bad.Row]] = nil
+		w.fail(bad.Reason)
+	}
+	return texts, nil
+}
+
+func (w *recomputeWork) fail(reason string) {
+	w.failed++
+	w.first = cmp.Or(w.first, reason)
+}

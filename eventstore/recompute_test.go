@@ -1,0 +1,363 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// declared returns declared columns of the same name as their fields.
+func declared(kind event.Type, names ...string) (columns []event.Column) {
+	for _, name := range names {
+		columns = append(columns, event.Column{Name: name, Path: []string{name}, Type: kind})
+	}
+	return columns
+}
+
+// recomputed waits until the recompute of a column of the table events has ended.
+func recomputed(t testing.TB, s *Store, column string) (r Recompute) {
+	t.Helper()
+	waitUntil(t, s, func() bool {
+		all, err := s.Recomputes("events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r = range all {
+			if r.Column == column {
+				return !r.Ended.IsZero()
+			}
+		}
+		return false
+	})
+	return r
+}
+
+func startRecompute(t testing.TB, s *Store, column string) Recompute {
+	t.Helper()
+	r, err := s.Recompute(context.Background(), "events", column)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// times returns a computed column with the id so many times.
+func times(name, version string, factor int64) ComputedColumn {
+	return computedBy(name, version, func(r testRow) (any, error) {
+		n, err := r.number("id")
+		if n == 3 && factor > 1 {
+			return nil, errors.New("three is too many")
+		}
+		return n * factor, err
+	})
+}
+
+// TestRecompute fills a new column, and then one whose function has changed, in files of
+// several days, in the log, beside deletes and merges, and in a table without rows.
+func TestRecompute(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	config := TableConfig{Time: "time"}
+	p := take(t, openTable(t, s, config))
+	if _, err := s.Recompute(t.Context(), "events", "x"); err == nil || !strings.Contains(err.Error(), "nothing computes a column x of table events") {
+		t.Errorf("a column that nothing computes: %v", err)
+	}
+	if _, err := s.Recompute(t.Context(), "nowhere", "x"); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("a table that does not exist: %v", err)
+	}
+	at := func(day int, id int) string {
+		return fmt.Sprintf(`{"time":"2026-11-%02dT00:00:00Z","id":%d}`, day, id)
+	}
+	appendDocs(t, p, 0, at(1, 1), at(2, 2), at(3, 3))
+	seal(t, s)
+	appendDocs(t, p, 3, at(1, 4), at(2, 5))
+	seal(t, s)
+	config.Columns = declared(event.Int64, "x")
+	openTable(t, s, config)
+	s.SetComputed([]ComputedColumn{times("x", "1", 10)})
+	appendDocs(t, p, 5, at(1, 6), at(1, 7))
+	if _, err := s.Delete(t.Context(), "events", "id = 7"); err != nil {
+		t.Fatal(err)
+	}
+	appendDocs(t, p, 7, at(1, 8))
+	if got := ask(t, s, `SELECT id, x FROM events ORDER BY id`); got != "1,\n2,\n3,\n4,\n5,\n6,60\n8,80" {
+		t.Errorf("before it, the table has\n%s", got)
+	}
+	began := startRecompute(t, s, "X")
+	if began.Column != "x" || began.Table != "events" || !began.Ended.IsZero() || began.Files < 1 {
+		t.Errorf("it begins as %+v", began)
+	}
+	r := recomputed(t, s, "x")
+	if r.Number != began.Number || r.Failed != 1 || r.Error != "x: three is too many" || r.Rows < 5 || r.Rows > 8 {
+		t.Errorf("it ends as %+v", r)
+	}
+	if got := ask(t, s, `SELECT id, x FROM events ORDER BY id`); got != "1,10\n2,20\n3,\n4,40\n5,50\n6,60\n8,80" {
+		t.Errorf("the table has\n%s", got)
+	}
+	s.SetComputed([]ComputedColumn{times("x", "2", -1)})
+	startRecompute(t, s, "x")
+	if r := recomputed(t, s, "x"); r.Number <= began.Number || r.Failed != 0 || r.Error != "" || r.Rows != 7 {
+		t.Errorf("the second ends as %+v", r)
+	}
+	if got := ask(t, s, `SELECT id, x FROM events ORDER BY id`); got != "1,-1\n2,-2\n3,-3\n4,-4\n5,-5\n6,-6\n8,-8" {
+		t.Errorf("then the table has\n%s", got)
+	}
+	if _, err := s.Delete(t.Context(), "events", "true"); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, s, func() bool { return len(filesOf(s)) == 0 })
+	startRecompute(t, s, "x")
+	if r := recomputed(t, s, "x"); r.Rows != 0 {
+		t.Errorf("of a table without rows it ends as %+v", r)
+	}
+}
+
+// TestRecomputeSeesTheEvent holds that a function sees the same row when it is appended and
+// when its column is recomputed: every type, objects, what has no column, and null.
+func TestRecomputeSeesTheEvent(t *testing.T) {
+	docs := []string{
+		`{"time":1767323045123,"id":1,"b":true,"i":-9007199254740993,"f":1.5,"g":1e300,"s":"a \"text\"\n\u0000 of ☾","j":[1.0,{"a":null,"b":"x"}],"price":10.50,
+			"raw":"AAEC/w==","us":1767323045123456,"ns":1767323045123456789,"text":"2026-01-02T03:04:05.000000Z","user":{"id":5,"name":"n"},"deep":{"a":{"b":2},"c":3},"other":{"x":[1]},"more":"☾"}`,
+		`{"time":1767323045124,"id":2,"b":null,"user":{"name":"m"},"deep":{"a":7}}`,
+		`{"time":1767323045125,"id":3,"s":"","j":"text","more":1}`,
+	}
+	for _, unknown := range []Unknown{AddUnknown, KeepUnknown, DropUnknown} {
+		t.Run("unknown "+string(unknown), func(t *testing.T) {
+			s := openStore(t, t.TempDir())
+			column := func(kind event.Type, path ...string) event.Column {
+				return event.Column{Name: strings.Join(path, "_"), Path: path, Type: kind}
+			}
+			unit := func(c event.Column, u event.Unit) event.Column {
+				c.Unit = u
+				return c
+			}
+			table := openTable(t, s, TableConfig{Time: "time", TimeUnit: event.Milliseconds, Unknown: unknown, Columns: []event.Column{
+				column(event.Int64, "id"), column(event.Bool, "b"), column(event.Int64, "i"), column(event.Float64, "f"), column(event.Float64, "g"), column(event.String, "s"), column(event.JSON, "j"),
+				{Name: "price", Path: []string{"price"}, Type: event.Decimal, Digits: event.Digits{Precision: 9, Scale: 2}}, column(event.Bytes, "raw"),
+				unit(column(event.Timestamp, "us"), event.Microseconds), unit(column(event.TimestampNS, "ns"), event.Nanoseconds), unit(column(event.Timestamp, "text"), event.TextOnly),
+				column(event.Int64, "user", "id"), column(event.String, "user", "name"), column(event.JSON, "deep", "a"), column(event.JSON, "seen"), column(event.Int64, "later"),
+			}})
+			columns := []ComputedColumn{
+				computedBy("seen", "1", func(r testRow) (any, error) { return r, nil }),
+				computedBy("later", "1", func(r testRow) (any, error) { return r.number("id") }),
+			}
+			s.SetComputed(columns)
+			p := take(t, table)
+			appendDocs(t, p, 0, docs...)
+			if unknown == AddUnknown { // a column that some rows do not have
+				appendDocs(t, p, 3, `{"time":0,"id":4,"new":1}`)
+			}
+			seal(t, s)
+			seen := func() (rows []any) {
+				for line := range strings.Lines(ask(t, s, `SELECT to_json({'id': id, 'seen': seen}) FROM events WHERE id < 4 ORDER BY id`)) {
+					var row any
+					decoder := json.NewDecoder(strings.NewReader(strings.ReplaceAll(strings.Trim(strings.TrimSpace(line), `"`), `""`, `"`)))
+					decoder.UseNumber()
+					if err := decoder.Decode(&row); err != nil {
+						t.Fatalf("%s: %v", line, err)
+					}
+					rows = append(rows, normal(row))
+				}
+				return rows
+			}
+			before := seen()
+			columns[0] = computedBy("seen", "2", func(r testRow) (any, error) { return r, nil })
+			s.SetComputed(columns)
+			startRecompute(t, s, "seen")
+			if r := recomputed(t, s, "seen"); r.Failed > 0 {
+				t.Fatalf("it ends as %+v", r)
+			}
+			after := seen()
+			if unknown == DropUnknown { // what is not stored cannot be seen
+				for i, row := range before {
+					seen := row.(map[string]any)["seen"].(map[string]any)
+					delete(seen, "other")
+					delete(seen, "more")
+					if deep, ok := seen["deep"].(map[string]any); ok {
+						delete(deep, "c")
+					}
+					before[i] = row
+				}
+			}
+			if !reflect.DeepEqual(after, before) {
+				t.Errorf("recomputed from\n%v\nbut appended as\n%v", after, before)
+			}
+		})
+	}
+}
+
+// normal makes values equal that a function cannot tell apart: null from a missing field, and
+// 1.50 from 1.5.
+func normal(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, one := range value {
+			if value[key] = normal(one); value[key] == nil {
+				delete(value, key)
+			}
+		}
+		if len(value) == 0 { // of fields that are all missing
+			return nil
+		}
+	case []any:
+		for i := range value {
+			value[i] = normal(value[i])
+		}
+	case json.Number:
+		if f, err := value.Float64(); err == nil && strings.ContainsAny(string(value), ".eE") {
+			return fmt.Sprint(f)
+		}
+		return string(value)
+	}
+	return value
+}
+
+// TestRecomputeGoesOn closes the store in the middle of a recompute, opens it without the
+// function, and then with it: the files that are done stay done, and queries see all rows.
+func TestRecomputeGoesOn(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	const days = 6
+	config := TableConfig{Time: "time", Columns: declared(event.Int64, "x")}
+	p := take(t, openTable(t, s, config))
+	for day := range uint64(days) {
+		appendDocs(t, p, day, fmt.Sprintf(`{"time":"2026-11-%02dT00:00:00Z","id":%d}`, day+1, day+10))
+	}
+	seal(t, s)
+	var calls atomic.Int64
+	begun, release := make(chan bool), make(chan bool)
+	waiting := computedBy("x", "1", func(r testRow) (any, error) {
+		if calls.Add(1) == 4 {
+			close(begun)
+			<-release
+		}
+		return r.number("id")
+	})
+	s.SetComputed([]ComputedColumn{waiting})
+	startRecompute(t, s, "x")
+	<-begun
+	if got := ask(t, s, `SELECT count(*), count(x) FROM events`); got != "6,3" {
+		t.Errorf("in the middle queries see %s", got)
+	}
+	if got := ask(t, s, `SELECT recomputing FROM segments WHERE recomputing IS NOT NULL`); got != "x\nx\nx" {
+		t.Errorf("in the middle segments wait for\n%s", got)
+	}
+	go close(release)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, folder)
+	if all, err := s.Recomputes("events"); err != nil || len(all) != 1 || !all[0].Idle || all[0].Done < 3 || all[0].Rows != int64(all[0].Done) {
+		t.Errorf("opened again, it is %+v, %v", all, err)
+	}
+	done := calls.Load()
+	s.SetComputed([]ComputedColumn{waiting})
+	if r := recomputed(t, s, "x"); r.Rows != days || r.Failed != 0 {
+		t.Errorf("it ends as %+v", r)
+	}
+	if n := calls.Load() - done; n > days-3 {
+		t.Errorf("%d rows were computed again", n)
+	}
+	if got := ask(t, s, `SELECT sum(x), count(*) FROM events`); got != "75,6" {
+		t.Errorf("at the end queries see %s", got)
+	}
+	if got := ask(t, s, `SELECT count(recomputing) FROM segments`); got != "0" {
+		t.Errorf("%s segments wait for a recompute that has ended", got)
+	}
+}
+
+// TestRecomputeOfChangedFunction changes the function in the middle: all files are computed
+// with the new one.
+func TestRecomputeOfChangedFunction(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Columns: declared(event.Int64, "x")}))
+	appendDocs(t, p, 0, `{"time":"2026-11-01T00:00:00Z","id":1}`, `{"time":"2026-11-02T00:00:00Z","id":2}`, `{"time":"2026-11-03T00:00:00Z","id":4}`)
+	seal(t, s)
+	var version atomic.Value
+	version.Store("1")
+	c := computedBy("x", "", func(testRow) (any, error) {
+		if version.CompareAndSwap("1", "2") { // within the first call
+			return 1, nil
+		}
+		return 2, nil
+	})
+	c.Version = func() string { return version.Load().(string) }
+	s.SetComputed([]ComputedColumn{c})
+	first := startRecompute(t, s, "x")
+	if r := recomputed(t, s, "x"); r.Number <= first.Number || r.Rows != 3 {
+		t.Errorf("it ends as %+v", r)
+	}
+	if got := ask(t, s, `SELECT string_agg(x, '') FROM events`); got != "222" {
+		t.Errorf("the column has %s", got)
+	}
+}
+
+// TestRecomputeThatCannotGoOn ends a recompute whose function is stuck, with its error. Files
+// that were not done keep their values.
+func TestRecomputeThatCannotGoOn(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Columns: declared(event.Int64, "x")}))
+	appendDocs(t, p, 0, `{"id":1,"x":7}`)
+	seal(t, s)
+	s.SetComputed([]ComputedColumn{{Table: "events", Name: "x", Version: func() string { return "1" }, Compute: func(context.Context, *event.Batch, *event.Result) error {
+		return &FunctionError{errors.New("it runs for ever")}
+	}}})
+	startRecompute(t, s, "x")
+	if r := recomputed(t, s, "x"); r.Rows != 0 || r.Failed != 0 || !strings.Contains(r.Error, "it runs for ever") {
+		t.Errorf("it ends as %+v", r)
+	}
+	if got := ask(t, s, `SELECT x FROM events`); got != "7" {
+		t.Errorf("the column has %s", got)
+	}
+}
+
+// TestRecomputeSortsAgain recomputes the event column, which the files are sorted by, and for
+// which they have bloom filters.
+func TestRecomputeSortsAgain(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Event: "kind", Columns: declared(event.String, "kind")}))
+	var docs []string
+	for id := range 100 {
+		docs = append(docs, fmt.Sprintf(`{"time":"2026-11-01T00:00:00Z","id":%d,"kind":"old %02d"}`, id, id))
+	}
+	appendDocs(t, p, 0, docs...)
+	seal(t, s)
+	s.SetComputed([]ComputedColumn{computedBy("kind", "1", func(r testRow) (any, error) {
+		id, err := r.number("id")
+		return fmt.Sprintf("new %02d", 99-id), err
+	})})
+	startRecompute(t, s, "kind")
+	recomputed(t, s, "kind")
+	if got := ask(t, s, `SELECT id FROM events WHERE kind = 'new 07'`); got != "92" {
+		t.Errorf("found by its new kind: %q", got)
+	}
+	entry := s.current().Table("events")
+	got := ask(t, s, `SELECT bool_and(kind >= last) FROM (SELECT kind, lag(kind) OVER () AS last FROM events)`)
+	if files := filesOf(s); got != "true" || len(files) != 1 || files[0].Bloom == "" || files[0].Computed != entry.Recomputes[0].Number {
+		t.Errorf("sorted: %s, file %+v", got, files[0])
+	}
+}
+
+// TestComputedUpTo holds that a recompute applies to every file of the log that has a frame
+// before it.
+func TestComputedUpTo(t *testing.T) {
+	at := func(file uint64, offset int64) manifest.Position {
+		return manifest.Position{File: file, Offset: offset}
+	}
+	table := manifest.Table{Recomputes: []*manifest.Recompute{{Number: 4, Before: at(2, 128)}, {Number: 7, Before: at(2, 500), Ended: time.Now()}, {Number: 9, Before: at(3, 128)}}}
+	for file, want := range map[uint64]uint64{1: 0, 2: 4, 3: 9, 4: 9} {
+		if got := table.ComputedUpTo(at(file, 128)); got != want {
+			t.Errorf("log file %d is computed up to %d, want %d", file, got, want)
+		}
+	}
+}

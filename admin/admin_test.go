@@ -100,7 +100,10 @@ func TestOpenWithDeadLetters(t *testing.T) {
 	if n, err := again.CountDeadLetters(t.Context(), Filter{}); n != 3 || err != nil {
 		t.Errorf("%d dead letters, %v", n, err)
 	}
-	again.Close()
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	storeLetters(t, data, "lines", false, "the file can be opened again")
 
 	if err := os.WriteFile(filepath.Join(data, deadletter.FileName), []byte(strings.Repeat("damaged ", 4096)), 0o600); err != nil {
 		t.Fatal(err)
@@ -259,6 +262,38 @@ func TestQueueOfEngine(t *testing.T) {
 	want := RetryResult{Queued: 2, Queue: Queue{Waiting: map[string]int{"lines": 1, "removed": 1}, Orphans: []string{"removed"}}}
 	if diff := cmp.Diff(want, result); diff != "" || err != nil {
 		t.Error(err, diff)
+	}
+}
+
+// TestLettersCannotBeRead: nothing is reported as none when the store does not answer.
+func TestLettersCannotBeRead(t *testing.T) {
+	data := t.TempDir()
+	store, err := deadletter.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a := New(data, store, func() []Pipeline { return []Pipeline{{Name: "lines"}} })
+	for name, operate := range map[string]func() error{
+		"status": func() error { _, err := a.Status(t.Context()); return err },
+		"count":  func() error { _, err := a.CountDeadLetters(t.Context(), Filter{}); return err },
+		"count of a pipeline": func() error {
+			_, err := a.CountDeadLetters(t.Context(), Filter{Pipeline: "lines"})
+			return err
+		},
+		"purge": func() error { _, err := a.PurgeDeadLetters(t.Context(), Filter{}); return err },
+		"retry": func() error { _, err := a.RetryDeadLetters(t.Context(), Filter{}); return err },
+		"queue": func() error { _, err := a.DeadLetterQueue(t.Context()); return err },
+		"list": func() error {
+			for _, err := range a.DeadLetters(t.Context(), Filter{}) {
+				return err
+			}
+			return nil
+		},
+	} {
+		expectError(t, name, operate(), "database not open", "")
 	}
 }
 
@@ -536,6 +571,20 @@ func TestListingBreaksOff(t *testing.T) {
 				expectError(t, "listing", last, test.fails, test.hint)
 			}
 		})
+	}
+	for _, body := range []string{"", "oops", "{}"} {
+		data := t.TempDir()
+		l, err := net.Listen("unix", filepath.Join(data, datafolder.SocketName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = io.WriteString(w, body)
+		})}
+		go s.Serve(l)
+		defer s.Close()
+		expectError(t, "an error in no words", open(t, data).Resume(t.Context(), "lines"), "the engine answered 502 Bad Gateway", "")
 	}
 	a := open(t, serve(t, func(w io.Writer, _ *http.Request) error { _, err := io.WriteString(w, "oops"); return err }))
 	_, err := a.CountDeadLetters(t.Context(), Filter{})

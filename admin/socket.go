@@ -30,23 +30,27 @@ type pauseRequest struct {
 // Handlers are the routes of an engine's socket, by pattern as http.ServeMux has them.
 // Open uses them from other processes.
 func (a *Admin) Handlers() map[string]http.Handler {
-	handlers := map[string]http.Handler{}
-	add := func(name string, h http.Handler) { handlers["POST "+routePrefix+name] = h }
-	add("status", handle(func(ctx context.Context, _ struct{}) ([]Status, error) { return a.Status(ctx) }))
-	add("pause", handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
-		return struct{}{}, a.Pause(ctx, r.Pipeline, r.Reason)
-	}))
-	add("resume", handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
-		return struct{}{}, a.Resume(ctx, r.Pipeline)
-	}))
-	add("dead-letters", handleStream(a.DeadLetters))
-	add("count-dead-letters", handle(a.CountDeadLetters))
-	add("purge-dead-letters", handle(a.PurgeDeadLetters))
-	add("retry-dead-letters", handle(a.RetryDeadLetters))
-	add("dead-letter-queue", handle(func(ctx context.Context, _ struct{}) (Queue, error) { return a.DeadLetterQueue(ctx) }))
-	add("positions", handle(a.Positions))
-	add("set-position", handle(a.SetPosition))
-	return handlers
+	handlers := map[string]http.Handler{
+		"status": handle(func(ctx context.Context, _ struct{}) ([]Status, error) { return a.Status(ctx) }),
+		"pause": handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
+			return struct{}{}, a.Pause(ctx, r.Pipeline, r.Reason)
+		}),
+		"resume": handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
+			return struct{}{}, a.Resume(ctx, r.Pipeline)
+		}),
+		"dead-letters":       handleStream(a.DeadLetters),
+		"count-dead-letters": handle(a.CountDeadLetters),
+		"purge-dead-letters": handle(a.PurgeDeadLetters),
+		"retry-dead-letters": handle(a.RetryDeadLetters),
+		"dead-letter-queue":  handle(func(ctx context.Context, _ struct{}) (Queue, error) { return a.DeadLetterQueue(ctx) }),
+		"positions":          handle(a.Positions),
+		"set-position":       handle(a.SetPosition),
+	}
+	routes := make(map[string]http.Handler, len(handlers))
+	for name, h := range handlers {
+		routes["POST "+routePrefix+name] = h
+	}
+	return routes
 }
 
 // handle makes a handler of an operation: its request and its result are JSON.
@@ -175,11 +179,11 @@ func (c *client) close() { c.http.CloseIdleConnections() }
 // post sends a request and returns the body of the answer, which the caller closes.
 func (c *client) post(ctx context.Context, path string, query url.Values, body io.Reader) (io.ReadCloser, error) {
 	target := url.URL{Scheme: "http", Host: "engine", Path: path, RawQuery: query.Encode()}
+	var response *http.Response
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), body)
-	if err != nil {
-		return nil, fmt.Errorf("ask the engine: %w", err)
+	if err == nil {
+		response, err = c.http.Do(request)
 	}
-	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the engine in %s: %w", c.data, err)
 	}

@@ -15,9 +15,13 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/datafolder"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve answers on the socket of a data folder, as an engine does.
 func serve(t *testing.T, answer func(io.Writer, *http.Request) error) (data string) {

@@ -130,6 +130,7 @@ var may = map[string][]string{
 	"script/scripttest":             {"event", "script"},
 	"sink/sinktest":                 {"event", "sink"},
 	"sink/internal/sqlsink/sqltest": {"event", "sink", "sink/internal/positions", "sink/internal/sqlsink", "sink/sinktest"},
+	"internal/leaktest":             {},
 	"internal/testserver":           {},
 	"internal/powercut":             {},
 

@@ -3,11 +3,13 @@ package datafolder
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
 func TestLock(t *testing.T) {
@@ -51,4 +53,46 @@ func TestUnlockWithACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close()
+}
+
+// TestLocksAreClosed: neither a lock that was released nor one that was refused stays open.
+func TestLocksAreClosed(t *testing.T) {
+	folder := t.TempDir()
+	leaktest.Closed(t, folder, func() {
+		first, err := Lock(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Lock(folder); err == nil {
+			t.Error("the folder is locked twice")
+		}
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLockNamesItsOwner: the file holds one process ID, also where a longer one was.
+func TestLockNamesItsOwner(t *testing.T) {
+	folder := t.TempDir()
+	if Used(folder) {
+		t.Error("a new folder counts as used")
+	}
+	if err := os.WriteFile(filepath.Join(folder, lockName), []byte("12345678901234\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := Lock(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if text, err := os.ReadFile(filepath.Join(folder, lockName)); string(text) != fmt.Sprintln(os.Getpid()) || err != nil || !Used(folder) {
+		t.Errorf("the lock holds %q, %v", text, err)
+	}
+	if _, err := LockFile(filepath.Join(folder, "absent"), "x"); err == nil || !strings.Contains(err.Error(), "lock data folder") {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+	if _, err := Lock(filepath.Join(folder, lockName, "below")); err == nil || !strings.Contains(err.Error(), "create data folder") {
+		t.Errorf("a folder in a file: %v", err)
+	}
 }

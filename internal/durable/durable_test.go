@@ -18,6 +18,7 @@ import (
 type disk struct {
 	calls []string
 	fail  string // the call that fails
+	open  int    // files and folders
 
 	live    map[string]*inode // names as a running process sees them
 	durable map[string]*inode // names that a crash cannot undo
@@ -51,6 +52,7 @@ func (d *disk) call(format string, args ...any) error {
 
 func (d *disk) OpenFile(name string, flag int, _ os.FileMode) (file, error) {
 	if flag == os.O_RDONLY {
+		d.open++
 		return &handle{disk: d, name: name}, nil
 	}
 	if err := d.call("create %s", name); err != nil {
@@ -60,6 +62,7 @@ func (d *disk) OpenFile(name string, flag int, _ os.FileMode) (file, error) {
 		d.live[name] = &inode{}
 	}
 	d.live[name].data = ""
+	d.open++
 	return &handle{d, name, d.live[name]}, nil
 }
 
@@ -110,7 +113,14 @@ func (h *handle) Sync() error {
 	return nil
 }
 
-func (h *handle) Close() error { return nil }
+// Close is not among the calls: only that it comes, and fails, matters.
+func (h *handle) Close() error {
+	h.disk.open--
+	if call := "close " + h.name; call == h.disk.fail {
+		return errors.New("failed to " + call)
+	}
+	return nil
+}
 
 // afterCrash lists what a file may hold once the machine is up again: its name is
 // the durable or the live one, its data what was synced or what was written.
@@ -252,5 +262,37 @@ func TestRealFiles(t *testing.T) {
 	}
 	if err := WriteFile(filepath.Join(name, "absent", "f"), nil, 0o600); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file in no folder: %v", err)
+	}
+}
+
+// TestNothingStaysOpen: whichever call fails, every file and folder is closed, and an error of
+// closing a file is that of writing it.
+func TestNothingStaysOpen(t *testing.T) {
+	files := map[string]string{"dir/f": "old"}
+	do := func(d *disk) error {
+		return errors.Join(writeFile(d, "dir/f", []byte("new"), 0o600, true), mkdirAll(d, "dir/a/b", 0o700), remove(d, "dir/f"))
+	}
+	whole := newDisk(files)
+	if err := do(whole); err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range append(whole.calls, "close dir/f.new", "close dir") {
+		d := newDisk(files)
+		d.fail = call
+		if err := do(d); err == nil || !strings.Contains(err.Error(), "failed to "+call) {
+			t.Errorf("%s failed: %v", call, err)
+		}
+		if d.open != 0 {
+			t.Errorf("%s failed: %d are left open", call, d.open)
+		}
+	}
+	if whole.open != 0 {
+		t.Errorf("%d are left open", whole.open)
+	}
+	d := newDisk(files)
+	d.fail = "close dir/f.new"
+	_ = writeFile(d, "dir/f", []byte("new"), 0o600, true)
+	if got := d.afterCrash("dir/f"); !slices.Equal(got, []string{"old"}) {
+		t.Errorf("a file that could not be closed leaves %q", got)
 	}
 }

@@ -102,6 +102,9 @@ func Open(folder string, o Options) (*Spool, error) {
 	s.keys = keyTable{window: o.KeyWindow, max: o.KeysMax, maxOfSender: cmp.Or(o.KeysPerSender, o.KeysMax), byKey: map[string]keyRecord{}, ofSender: map[string]int{}}
 	s.commits = durable.NewGroupCommit(s.commit)
 	if err := s.recover(); err != nil {
+		if s.file != nil {
+			err = errors.Join(err, s.file.Close())
+		}
 		return nil, fmt.Errorf("open spool %s: %w", folder, err)
 	}
 	return s, nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/frame"
+	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
@@ -515,4 +516,52 @@ func TestKeysOfASender(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+}
+
+// TestFilesAreClosed: readers, sealed segments and a spool that cannot be opened leave no file
+// open.
+func TestFilesAreClosed(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "spool")
+	leaktest.Closed(t, folder, func() {
+		s := open(t, folder, small)
+		for range 20 {
+			put(t, s, entry("", `{"a":"something"}`))
+		}
+		if got := rest(t, s, 0); len(got) != 20 {
+			t.Errorf("%d documents", len(got))
+		}
+		if _, err := s.NewReader(21); err == nil {
+			t.Error("a reader behind the end")
+		}
+		sealed, active := s.path(s.sealed[0].first, segmentSuffix), s.path(s.active.first, segmentSuffix)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := open(t, folder, small).Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{active, sealed, filepath.Join(folder, identityFile)} {
+			text, err := os.ReadFile(name)
+			if err == nil {
+				err = os.WriteFile(name, append([]byte("damaged "), text...), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(folder, small); err == nil {
+				t.Errorf("a spool was opened whose %s is damaged", name)
+			}
+			if err := os.WriteFile(name, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The last step of opening a spool that was compared with its sinks cannot be made.
+		s = open(t, folder, small)
+		if err := errors.Join(s.MarkVerified(), s.Close(), os.Mkdir(filepath.Join(folder, identityFile+".new"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(folder, small); err == nil {
+			t.Error("a spool was opened whose identity cannot be written")
+		}
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
 func open(t *testing.T, folder string) *Store {
@@ -291,4 +292,16 @@ func unwrapAll(err error) error {
 		}
 		err = inner.Unwrap()
 	}
+}
+
+// TestClosesItsFile: a closed store has no file open.
+func TestClosesItsFile(t *testing.T) {
+	folder := t.TempDir()
+	leaktest.Closed(t, folder, func() {
+		s := open(t, folder)
+		replace(t, s, "p", "a", event.Range{Count: 1}, dead(0, "no"))
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
 func open(t *testing.T, folder string) *Store {
@@ -189,4 +190,19 @@ func TestOneOwner(t *testing.T) {
 		other.Close()
 		t.Error("an outbox was opened twice")
 	}
+}
+
+// TestClosesItsFile: a closed outbox, and one that cannot be opened, has no file open.
+func TestClosesItsFile(t *testing.T) {
+	folder := t.TempDir()
+	leaktest.Closed(t, folder, func() {
+		s := open(t, folder)
+		put(t, s, entryOf("p", "a", 1))
+		if other, err := Open(folder); err == nil {
+			other.Close()
+			t.Error("an outbox was opened twice")
+		}
+		s.Remove("p", "a", 1)
+		closed(t, s)
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/script/loader"
 )
 
@@ -127,6 +128,23 @@ func TestLocal(t *testing.T) {
 	if err != nil || inline.Name != "inline" || string(inline.Text) != "function main(row) return row.a end\n" {
 		t.Errorf("code is %s: %q, %v", inline.Name, inline.Text, err)
 	}
+}
+
+// TestLocalFilesAreClosed: what was read, compared or is too large does not stay open.
+func TestLocalFilesAreClosed(t *testing.T) {
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "a.lua"), "return 1")
+	write(t, filepath.Join(folder, "plugin.so"), "no plugin")
+	write(t, filepath.Join(folder, "large.lua"), strings.Repeat("-", 4<<20+1))
+	l := newLoader(t, loader.Config{})
+	leaktest.Closed(t, folder, func() {
+		for _, name := range []string{"a.lua", "large.lua", "plugin.so"} {
+			text, err := l.Load(t.Context(), locate(t, filepath.Join(folder, name)), "")
+			if err == nil {
+				_, _ = l.Load(t.Context(), locate(t, filepath.Join(folder, name)), text.Tag)
+			}
+		}
+	})
 }
 
 func write(t *testing.T, path, text string) {

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
@@ -536,4 +537,50 @@ func TestAccess(t *testing.T) {
 			t.Errorf("%q is taken for permissions", bad)
 		}
 	}
+}
+
+// TestFilesAreClosed: rotation, a journal that another process replaces, and one that cannot be
+// read leave no file open.
+func TestFilesAreClosed(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "files")
+	leaktest.Closed(t, folder, func() {
+		s, other := newSink(t, "p", Config{Folder: folder, Bytes: 300}), newSink(t, "p", Config{Folder: folder, Bytes: 300})
+		w, _ := openWriter(t, s)
+		for i := range uint64(4) {
+			if err := w.Write(t.Context(), batch(10*i, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w2, _ := openWriter(t, other)
+		for i := uint64(4); i < 8; i++ {
+			if err := w2.Write(t.Context(), batch(10*i, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all, err := s.Positions(t.Context()); err != nil || all["p"].Next(0) != 80 {
+			t.Errorf("%v, %v", all, err)
+		}
+		for _, one := range []*Sink{s, other} {
+			if err := one.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		journal := filepath.Join(folder, ".p.journal")
+		text, err := os.ReadFile(journal)
+		if err == nil {
+			err = os.WriteFile(journal, append([]byte("damaged\n"), text...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = newSink(t, "p", Config{Folder: folder})
+		for range 2 {
+			if _, _, err := s.Open(t.Context(), "p"); !event.IsPermanent(err) {
+				t.Errorf("a damaged journal: %v", err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -45,7 +45,10 @@ func openJournal(f fileSet, c compression) (*journal, error) {
 		return nil, &event.PermanentError{Err: fmt.Errorf("open the lock of the files: %w", err), Hint: "let the user that runs perigee write there"}
 	}
 	j := &journal{files: f, compression: c, lock: lock}
-	return j, j.withLock(func() error { return nil })
+	if err := j.withLock(func() error { return nil }); err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return j, nil
 }
 
 func (j *journal) close() error {

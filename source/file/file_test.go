@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/file"
 	"github.com/perigeedb/perigee/source/sourcetest"
@@ -284,5 +285,55 @@ func permanent(t *testing.T, err error, words ...string) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("error %q does not say %q", err, w)
 		}
+	}
+}
+
+// TestFilesAreClosed: a listing, a check, a reader and one that is refused leave no file open.
+func TestFilesAreClosed(t *testing.T) {
+	for name, path := range map[string]string{"one": "f", "pattern": "*"} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			write(t, filepath.Join(folder, "f"), "a\nb\n")
+			s := newKind(t, file.Config{Path: filepath.Join(folder, path)}, usual)
+			leaktest.Closed(t, folder, func() {
+				if err := s.Traits().Check(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if bounds := s.Traits().Bounds; bounds != nil {
+					if all, err := bounds(t.Context()); err != nil || len(all) != 1 {
+						t.Errorf("bounds %v, %v", all, err)
+					}
+				}
+				names, err := s.Partitions(t.Context())
+				if err != nil || len(names) != 1 {
+					t.Fatal(names, err)
+				}
+				r, err := s.Open(t.Context(), names[0], nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := readAll(t, r); len(got) != 2 {
+					t.Errorf("read %v", got)
+				}
+				if err := r.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.Open(t.Context(), "other", nil); !errors.Is(err, source.ErrMoved) {
+					t.Errorf("another partition: %v", err)
+				}
+				_, err = s.Open(t.Context(), names[0], event.Ranges{{First: 0, Count: 3}})
+				permanent(t, err, "2 lines", "line 3")
+				write(t, filepath.Join(folder, "f"), "\x1f\x8b no gzip")
+				for _, name := range names {
+					if _, err := s.Open(t.Context(), name, nil); err == nil {
+						t.Error("a damaged file was opened")
+					}
+				}
+				_, _ = s.Partitions(t.Context())
+			})
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -173,3 +173,100 @@ func editedDocument(random *rand.Rand, fields int) string {
 	}
 	return "{" + strings.Join(all, []string{",", " , ", ",\n\t"}[random.IntN(3)]) + "}"
 }
+
+// TestEditsBesideAWord writes and removes fields beside the 64th value of a document, all
+// combinations of them, with a field far before them written or not.
+func TestEditsBesideAWord(t *testing.T) {
+	const first, last, fields = 59, 66, 70 // field k0 is the value after the document itself
+	code := fmt.Sprintf(`
+		function main(event)
+			local mask, removes = event.k0, event.k1
+			if event.k2 == 1 then event.k3 = nil elseif event.k2 == 2 then event.k3 = "early" end
+			for i = %d, %d do
+				if mask %% 2 == 1 then
+					if removes %% 2 == 1 then event["k" .. i] = nil else event["k" .. i] = "w" .. i end
+				end
+				mask, removes = math.floor(mask / 2), math.floor(removes / 2)
+			end
+			return event
+		end`, first, last)
+	var docs, want []string
+	for mask := range 1 << (last - first + 1) {
+		for _, removes := range []int{0, 0xff, 0x55, 0xcc, mask >> 1} {
+			before, after := "{", "{"
+			early := (mask + removes) % 3
+			for i := range fields {
+				value := fmt.Sprint(i)
+				switch i {
+				case 0:
+					value = fmt.Sprint(mask)
+				case 1:
+					value = fmt.Sprint(removes)
+				case 2:
+					value = fmt.Sprint(early)
+				}
+				before += fmt.Sprintf(`"k%d":%s,`, i, value)
+				switch bit := i - first; {
+				case i == 3 && early == 1:
+					continue
+				case i == 3 && early == 2:
+					value = `"early"`
+				case bit >= 0 && i <= last && mask>>bit&1 == 1:
+					if removes>>bit&1 == 1 {
+						continue
+					}
+					value = fmt.Sprintf(`"w%d"`, i)
+				}
+				after += fmt.Sprintf(`"k%d":%s,`, i, value)
+			}
+			docs, want = append(docs, before[:len(before)-1]+"}"), append(want, after[:len(after)-1]+"}")
+		}
+	}
+	for _, interpreted := range []bool{false, true} {
+		opts := defaults()
+		opts.NoJIT = interpreted
+		for begin := 0; begin < len(docs); begin += 100 {
+			some := docs[begin:min(begin+100, len(docs))]
+			out := runOn(t, opts, code, some...)
+			at := uint32(0)
+			for i, end := range out.Ends {
+				if got := string(out.Data[at:end]); got != want[begin+i] {
+					t.Fatalf("%s became\n%s, want\n%s", some[i], got, want[begin+i])
+				}
+				at = end
+			}
+			if len(out.Ends) != len(some) {
+				t.Fatalf("%d documents from %d, %v", len(out.Ends), len(some), out.DeadEvents())
+			}
+		}
+	}
+}
+
+// TestReplacedValues holds that a value which was replaced is not the one that took its place,
+// and that containers stay themselves where they are put.
+func TestReplacedValues(t *testing.T) {
+	for body, want := range map[string]string{
+		`event.k = 1 event.k = json.decode('{}') local t = event.k t.x = 5 event.k.y = 6`:                                                 `{"a":1,"k":{"x":5,"y":6}}`,
+		`local t = json.decode('{}') event.k = 1 event.k = t t.x = 5 event.k.y = 6 event.l = 7`:                                           `{"a":1,"k":{"y":6},"l":7}`,
+		`event.k = json.decode('{}') local t = event.k event.k = 5 event.l = 6 pcall(function() t.x = 1 end)`:                             `{"a":1,"k":5,"l":6}`,
+		`event.k = "one" event.k = "two" event.k = 3 event.k = true event.k = "four\n"`:                                                   `{"a":1,"k":"four\n"}`,
+		`event.a = "one" event.b = 2 event.a = 3 event.b = "four" event.a = nil event.a = 5`:                                              `{"a":5,"b":"four"}`,
+		`event.a = nil event.b = 1 event.b = nil`:                                                                                         `{}`,
+		`event.b = 1 event.b = nil event.c = 2`:                                                                                           `{"a":1,"c":2}`,
+		`event.a = event.a + 1 event.b = event.a event.a = event.b + 1`:                                                                   `{"a":3,"b":2}`,
+		`event.l = json.decode('[1,[2],3]') local t = event.l[2] table.remove(event.l, 1) t[1] = "x"`:                                     `{"a":1,"l":[["x"],3]}`,
+		`event.l = json.decode('[]') for i = 1, 9 do event.l[i] = i end table.insert(event.l, 5, "in") table.insert(event.l, 11, "last")`: `{"a":1,"l":[1,2,3,4,"in",5,6,7,8,9,"last"]}`,
+		`event.l = json.decode('[1,2,3]') for i = 1, 3 do table.remove(event.l, 1) end event.l[1] = json.null`:                            `{"a":1,"l":[null]}`,
+		`event.e = tostring(pcall(function() event.l = json.decode('[1]') event.l.x = 1 end)) event.l = nil`:                              `{"a":1,"e":"false"}`,
+		`event.l = json.decode('[1,2]') local l, ok = event.l, {} for i, n in ipairs({0, 1, 1.5, 3, -1, 5, 2^32 + 1}) do ok[i] = tostring(pcall(function() l[n] = "w" end)):sub(1, 1) end event.e = table.concat(ok)`: `{"a":1,"l":["w",2,"w"],"e":"ftftfff"}`,
+	} {
+		for _, interpreted := range []bool{false, true} {
+			opts := defaults()
+			opts.NoJIT = interpreted
+			out := runOn(t, opts, "function main(event)\n"+body+"\nreturn event end", `{"a":1}`)
+			if got := string(out.Data); got != want {
+				t.Errorf("%s\nmakes %s, %v\nwant  %s", body, got, out.DeadEvents(), want)
+			}
+		}
+	}
+}

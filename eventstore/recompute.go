@@ -28,9 +28,10 @@ type Recompute struct {
 	Ended  time.Time // zero while it is under way
 	Rows   int64     // computed so far
 	Failed int64     // of Rows, those that are null because the function failed
-	// Error says why the first of the failed rows has no value or, without any, why the
-	// recompute ended before all files were done.
-	Error string
+	// Error says why the first of the failed rows has no value or, if Stopped, why the recompute
+	// ended before all files were done.
+	Error   string
+	Stopped bool
 	// While it is under way: the files of the table, those of them that are done, and whether
 	// rows wait for it in the log.
 	Files, Done int
@@ -97,15 +98,18 @@ func (s *Store) Recomputes(table string) (all []Recompute, err error) {
 	if t == nil {
 		return nil, unknownTable(table)
 	}
-	entry := s.current().TableByID(t.id)
+	return s.recomputesOf(t, s.current().TableByID(t.id)), nil
+}
+
+func (s *Store) recomputesOf(t *Table, entry *manifest.Table) (all []Recompute) {
 	for _, r := range entry.Recomputes {
 		all = append(all, s.recomputeOf(t, entry, r))
 	}
-	return all, nil
+	return all
 }
 
 func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompute) Recompute {
-	state := Recompute{Number: r.Number, Table: t.name, Column: entry.Current().ByID(r.Column).Name, Asked: r.Asked, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error}
+	state := Recompute{Number: r.Number, Table: t.name, Column: entry.Current().ByID(r.Column).Name, Asked: r.Asked, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped}
 	if r.Ended.IsZero() {
 		state.Files, state.InLog = len(entry.Files), !s.isSealed(r.Before)
 		for _, f := range entry.Files {
@@ -225,7 +229,9 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 func (s *Store) endRecompute(table uint32, number uint64, cause error) error {
 	s.options.Log.Error("event store: a recompute ended before all files were done", "error", cause)
 	return s.change(func(next *manifest.Manifest) error {
-		changeRecompute(next.TableByID(table), number, func(r *manifest.Recompute) { r.Ended, r.Error = time.Now().UTC(), cause.Error() })
+		changeRecompute(next.TableByID(table), number, func(r *manifest.Recompute) {
+			r.Ended, r.Error, r.Stopped = time.Now().UTC(), cause.Error(), true
+		})
 		return nil
 	}, nil)
 }
@@ -261,17 +267,44 @@ type recomputeWork struct {
 	table   *Table
 	column  *manifest.Column
 	attempt int
+	rows    int64
 	failed  int64
-	first   string // why the first row failed
-	ended   error  // why the recompute ends
+	first   string        // why the first row failed
+	spent   time.Duration // by the function
+	ended   error         // why the recompute ends
 }
+
+// A function of whose rows more than half fail may take stuckTime in one file: one that runs
+// into its time limit for each row would hold up for days what else is to be written.
+const stuckTime = 20 * time.Second
+
+// callRows is how many rows the function gets at a time.
+const callRows = 128
 
 // call returns the value of each document as text, nil where there is none. A new attempt
 // begins again with the file's first row.
-func (w *recomputeWork) call(ctx context.Context, attempt int, documents [][]byte) ([][]byte, error) {
+func (w *recomputeWork) call(ctx context.Context, attempt int, documents [][]byte) (texts [][]byte, err error) {
 	if attempt != w.attempt {
-		w.attempt, w.failed, w.first = attempt, 0, ""
+		w.attempt, w.rows, w.failed, w.first = attempt, 0, 0, ""
 	}
+	for some := range slices.Chunk(documents, callRows) {
+		begun := time.Now()
+		values, err := w.compute(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, values...)
+		w.rows, w.spent = w.rows+int64(len(some)), w.spent+time.Since(begun)
+		if w.spent > w.table.store.stuckTime && w.failed*2 > w.rows {
+			w.ended = fmt.Errorf("the function failed for %d of %d rows in %v; the first: %s", w.failed, w.rows, w.spent.Round(time.Millisecond), w.first)
+			return nil, w.ended
+		}
+	}
+	return texts, nil
+}
+
+// compute returns the value of each document.
+func (w *recomputeWork) compute(ctx context.Context, documents [][]byte) ([][]byte, error) {
 	defer w.table.computing.begin()()
 	c := w.table.computedColumn(w.column.Name)
 	if c == nil {

@@ -98,7 +98,7 @@ func TestRecompute(t *testing.T) {
 		t.Errorf("it begins as %+v", began)
 	}
 	r := recomputed(t, s, "x")
-	if r.Number != began.Number || r.Failed != 1 || r.Error != "x: three is too many" || r.Rows < 5 || r.Rows > 8 {
+	if r.Number != began.Number || r.Stopped || r.Failed != 1 || r.Error != "x: three is too many" || r.Rows < 5 || r.Rows > 8 {
 		t.Errorf("it ends as %+v", r)
 	}
 	if got := ask(t, s, `SELECT id, x FROM events ORDER BY id`); got != "1,10\n2,20\n3,\n4,40\n5,50\n6,60\n8,80" {
@@ -313,11 +313,17 @@ func TestRecomputeThatCannotGoOn(t *testing.T) {
 		return &FunctionError{errors.New("it runs for ever")}
 	}}})
 	startRecompute(t, s, "x")
-	if r := recomputed(t, s, "x"); r.Rows != 0 || r.Failed != 0 || !strings.Contains(r.Error, "it runs for ever") {
+	if r := recomputed(t, s, "x"); r.Rows != 0 || r.Failed != 0 || !r.Stopped || !strings.Contains(r.Error, "it runs for ever") {
 		t.Errorf("it ends as %+v", r)
 	}
 	if got := ask(t, s, `SELECT x FROM events`); got != "7" {
 		t.Errorf("the column has %s", got)
+	}
+	s.stuckTime = 0
+	s.SetComputed([]ComputedColumn{computedBy("x", "2", func(testRow) (any, error) { return nil, errors.New("too slow") })})
+	startRecompute(t, s, "x")
+	if r := recomputed(t, s, "x"); r.Rows != 0 || !r.Stopped || !strings.Contains(r.Error, "the function failed for 1 of 1 rows in") || !strings.HasSuffix(r.Error, "too slow") {
+		t.Errorf("one that fails for every row ends as %+v", r)
 	}
 }
 

@@ -26,6 +26,8 @@ type TableStats struct {
 	LogRows   int64        // rows that are only in the log
 	Unique    *UniqueStats // nil if rows may repeat
 	Deletions []Deletion   // under way, oldest first
+	// Recomputes are the last of each computed column, oldest first.
+	Recomputes []Recompute
 	// The least and greatest event time of a row; zero without rows or a time column.
 	MinTime, MaxTime time.Time
 }
@@ -64,6 +66,7 @@ type FileStats struct {
 	Schema           uint64 // version
 	Rows, Bytes      int64
 	MinTime, MaxTime time.Time // zero without a time column
+	Recomputing      string    // the column that a recompute has yet to fill, of several the first
 }
 
 // Stats describes the tables, sorted by name.
@@ -76,6 +79,7 @@ func (s *Store) Stats() ([]TableStats, error) {
 	byID := map[uint32]*TableStats{}
 	for _, t := range snapshot.manifest.Tables {
 		byID[t.ID] = newTableStats(t)
+		byID[t.ID].Recomputes = s.recomputesOf(s.tableNamed(t.Name), t)
 	}
 	if err := s.addLog(snapshot, byID); err != nil {
 		return nil, fmt.Errorf("eventstore: read the log: %w", err)
@@ -100,6 +104,9 @@ func newTableStats(t *manifest.Table) *TableStats {
 		if t.Time != "" {
 			file.MinTime, file.MaxTime = time.UnixMicro(f.MinTime).UTC(), time.UnixMicro(f.MaxTime).UTC()
 			stats.addTimes(file.MinTime, file.MaxTime)
+		}
+		if r := t.NextRecompute(f); r != nil {
+			file.Recomputing = t.Current().ByID(r.Column).Name
 		}
 		stats.Files = append(stats.Files, file)
 	}

@@ -75,6 +75,7 @@ type Store struct {
 	sealer     chan struct{} // wakes runSealer
 	upkeep     chan struct{} // wakes runUpkeep
 	mergeMax   atomic.Int64  // bytes of files that are merged at a time
+	stuckTime  time.Duration // see the constant
 
 	appends appends // of which frames in the log may not be accounted for yet
 
@@ -109,6 +110,7 @@ func Open(folder string, o Options) (*Store, error) {
 		pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
 	s.mergeMax.Store(mergeMax)
+	s.stuckTime = stuckTime
 	s.backlog.changed = make(chan struct{})
 	s.options.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if err := s.recover(); err != nil {

@@ -20,6 +20,8 @@ type tableCommand struct {
 	List   tableListCommand   `cmd:"" help:"List the tables of the event store."`
 	Show   tableShowCommand   `cmd:"" help:"Show the columns, files and settings of a table."`
 	Delete tableDeleteCommand `cmd:"" help:"Delete rows for good."`
+
+	Recompute tableRecomputeCommand `cmd:"" help:"Fill a computed column of the rows that are stored."`
 }
 
 type tableListCommand struct {
@@ -69,7 +71,7 @@ type tableShowCommand struct {
 
 func (tableShowCommand) Help() string {
 	return `Shows what a table of the event store consists of: its columns, its Parquet files with the rows, the
-bytes and the event times of each, the deletes that are under way, and with unique: how many rows were
+bytes and the event times of each, the deletes and recomputes that are under way, and with unique: how many rows were
 dropped because their key had been seen.
 
 Examples:
@@ -145,6 +147,9 @@ func printTable(w io.Writer, t *eventsql.Table) {
 	}
 	for _, d := range t.Deletes {
 		fmt.Fprintf(w, "delete %d, asked %s UTC, is under way: WHERE %s\n", d.Number, d.Asked.UTC().Format(timeLayout), firstLine(d.Where, 100))
+	}
+	for _, r := range t.Recomputes {
+		fmt.Fprintf(w, "recompute %d of column %s, asked %s UTC, %s\n", r.Number, r.Column, r.Asked.UTC().Format(timeLayout), recomputeText(r))
 	}
 }
 

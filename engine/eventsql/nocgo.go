@@ -85,6 +85,16 @@ func DeleteRows(context.Context, string, string, string) (Delete, error) {
 // WaitDeleted returns the error of Available.
 func WaitDeleted(context.Context, string, Delete) error { return Available() }
 
+// RecomputeColumn returns the error of Available.
+func RecomputeColumn(context.Context, string, string, string) (Recompute, error) {
+	return Recompute{}, Available()
+}
+
+// RecomputeState returns the error of Available.
+func RecomputeState(context.Context, string, Recompute) (Recompute, error) {
+	return Recompute{}, Available()
+}
+
 // Tail returns the error of Available.
 func Tail(context.Context, string, TailRequest, func(*TailBatch) error) error { return Available() }
 

@@ -20,6 +20,8 @@ func (s *Store) handleOperations(handle func(pattern string, h http.Handler)) {
 	handle("POST /tables", handleJSON(s, listTables))
 	handle("POST /tables/delete", handleJSON(s, deleteRows))
 	handle("POST /tables/deleted", handleJSON(s, waitDeleted))
+	handle("POST /tables/recompute", handleJSON(s, recomputeColumn))
+	handle("POST /tables/recomputed", handleJSON(s, recomputeState))
 	handle("POST /tail", admin.Handler(s.serveTail))
 	handle("POST /import", admin.Handler(s.serveImport))
 	handle("POST /import/rows", admin.Handler(s.serveRows))

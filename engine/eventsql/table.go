@@ -5,6 +5,8 @@ package eventsql
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/perigeedb/perigee/admin"
@@ -39,7 +41,7 @@ func newTable(stats *eventstore.TableStats) Table {
 	for _, f := range stats.Files {
 		t.Rows += f.Rows
 		t.Bytes += f.Bytes
-		t.Files = append(t.Files, File{Name: f.Name, Rows: f.Rows, Bytes: f.Bytes, Oldest: timeOrNil(f.MinTime), Newest: timeOrNil(f.MaxTime), Schema: f.Schema})
+		t.Files = append(t.Files, File{Name: f.Name, Rows: f.Rows, Bytes: f.Bytes, Oldest: timeOrNil(f.MinTime), Newest: timeOrNil(f.MaxTime), Schema: f.Schema, Recomputing: f.Recomputing})
 	}
 	for _, c := range stats.Columns {
 		t.Columns = append(t.Columns, Column{Name: c.Name, Type: c.Type})
@@ -47,7 +49,17 @@ func newTable(stats *eventstore.TableStats) Table {
 	for _, d := range stats.Deletions {
 		t.Deletes = append(t.Deletes, newDelete(d))
 	}
+	for _, r := range stats.Recomputes {
+		t.Recomputes = append(t.Recomputes, newRecompute(r))
+	}
 	return t
+}
+
+func newRecompute(r eventstore.Recompute) Recompute {
+	return Recompute{
+		Number: r.Number, Table: r.Table, Column: r.Column, Asked: r.Asked, Ended: timeOrNil(r.Ended), Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped,
+		Files: r.Files, Done: r.Done, InLog: r.InLog, Idle: r.Idle,
+	}
 }
 
 func timeOrNil(t time.Time) *time.Time {
@@ -82,6 +94,37 @@ func WaitDeleted(ctx context.Context, data string, d Delete) error {
 
 func waitDeleted(ctx context.Context, s *eventstore.Store, d Delete) (struct{}, error) {
 	return struct{}{}, s.WaitDeleted(ctx, eventstore.Deletion{Number: d.Number, Table: d.Table, Predicate: d.Where, Asked: d.Asked})
+}
+
+// RecomputeColumn begins to compute a column of the rows that a table has, with the function
+// that the configuration of the running engine has for it. The engine goes on with it in the
+// background, and so does the next one.
+func RecomputeColumn(ctx context.Context, data, table, column string) (Recompute, error) {
+	return do(ctx, data, "/tables/recompute", Recompute{Table: table, Column: column}, recomputeColumn)
+}
+
+func recomputeColumn(ctx context.Context, s *eventstore.Store, r Recompute) (Recompute, error) {
+	begun, err := s.Recompute(ctx, r.Table, r.Column)
+	return newRecompute(begun), err
+}
+
+// RecomputeState returns the state of the last recompute of a column, which may be a later one
+// than r.
+func RecomputeState(ctx context.Context, data string, r Recompute) (Recompute, error) {
+	return do(ctx, data, "/tables/recomputed", r, recomputeState)
+}
+
+func recomputeState(_ context.Context, s *eventstore.Store, r Recompute) (Recompute, error) {
+	all, err := s.Recomputes(r.Table)
+	for _, one := range all {
+		if strings.EqualFold(one.Column, r.Column) {
+			return newRecompute(one), nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("nobody has asked for a recompute of column %s of table %s", r.Column, r.Table)
+	}
+	return r, err
 }
 
 // whereError adds the line of the predicate to an error that has a place in it.

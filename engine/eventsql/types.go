@@ -34,6 +34,8 @@ type Table struct {
 	Schema    uint64     `json:"schema"`              // version
 	Columns   []Column   `json:"columns"`
 	Deletes   []Delete   `json:"deletes"` // under way, oldest first
+	// Recomputes are the last of each computed column, oldest first.
+	Recomputes []Recompute `json:"recomputes,omitempty"`
 }
 
 // Unique describes the keys that a table has seen.
@@ -60,6 +62,8 @@ type File struct {
 	Oldest *time.Time `json:"oldest,omitempty"`
 	Newest *time.Time `json:"newest,omitempty"`
 	Schema uint64     `json:"schema"`
+	// Recomputing is the column that a recompute has yet to fill, of several the first.
+	Recomputing string `json:"recomputing,omitempty"`
 }
 
 // A Delete is a delete under way: no query sees its rows, but files may still have them.
@@ -68,6 +72,23 @@ type Delete struct {
 	Table  string    `json:"table"`
 	Where  string    `json:"where"`
 	Asked  time.Time `json:"asked"`
+}
+
+// A Recompute fills a computed column of the rows that a table had when it was asked for.
+type Recompute struct {
+	Number  uint64     `json:"number"`
+	Table   string     `json:"table"`
+	Column  string     `json:"column"`
+	Asked   time.Time  `json:"asked"`
+	Ended   *time.Time `json:"ended,omitempty"` // absent while it is under way
+	Rows    int64      `json:"rows"`            // computed so far
+	Failed  int64      `json:"failed_rows"`     // of Rows, those that are null because the function failed
+	Error   string     `json:"error,omitempty"` // why the first of those has no value, or why it was stopped
+	Stopped bool       `json:"stopped,omitempty"`
+	Files   int        `json:"files,omitempty"`      // of the table, while it is under way
+	Done    int        `json:"files_done,omitempty"` // of Files
+	InLog   bool       `json:"in_log,omitempty"`     // rows wait in the log until they are in files
+	Idle    bool       `json:"idle,omitempty"`       // nothing is done: no engine runs whose configuration computes the column
 }
 
 // A TailRequest says which rows Tail returns.

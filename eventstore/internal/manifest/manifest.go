@@ -109,7 +109,9 @@ type Recompute struct {
 	// What was done in files that the manifest has or had.
 	Rows   int64  `json:"rows,omitempty"`
 	Failed int64  `json:"failed,omitempty"` // of Rows, those that have no value
-	Error  string `json:"error,omitempty"`  // why the first of them has none; without such rows, why it ended early
+	Error  string `json:"error,omitempty"`  // why the first of them has none, or why it was stopped
+	// Stopped says that it has ended before all files were done.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // A Position is a place in the log.

@@ -37,10 +37,10 @@ import (
 const (
 	bloomLine  = "perigee-bloom 2 %08x\n"
 	bloomBlock = 32
-	// bloomBits is how many bits a value of a row group has; less than 1 of 200 that does
-	// not occur is taken for one that does. A column whose values are all different costs
-	// 2 bytes a row, one of few values almost nothing.
-	bloomBits = 16
+	// bloomBits is how many bits a value of a row group has; 1 of 6,000 that does not occur is
+	// taken for one that does, and 50 million rows have 3,000 row groups. A column whose values
+	// are all different costs 3 bytes a row, one of few values almost nothing.
+	bloomBits = 24
 )
 
 type bloomHead struct {
@@ -241,17 +241,27 @@ func (f *bloomFile) mayContain(group int, hashes map[int32][]uint64) bool {
 
 // rangesMax is how many ranges of rows a query reads by themselves: each is a part of its
 // view, which takes DuckDB a tenth of a millisecond. Beyond them, whole files are read.
-const rangesMax = 16
+//
+// Of a list of more than listMax values DuckDB makes a table for a join, in each part anew, of
+// 7 MB: then rangesMaxOfList is how many.
+const (
+	rangesMax       = 64
+	rangesMaxOfList = 8
+	listMax         = 4
+)
 
 // choose leaves out the files of a table that cannot have the values that are wanted of its
 // columns, and tells which rows of the others can have them, unless that is too much to tell.
 // DuckDB knows by itself where a value of the column is that files are sorted by.
 func (b *blooms) choose(folder string, t *manifest.Table, from selection) selection {
-	hashes, sorted := map[int32][]uint64{}, true
+	hashes, sorted, most := map[int32][]uint64{}, true, rangesMax
 	for _, c := range bloomColumns(t) {
 		for _, text := range from.equal[strings.ToLower(c.Name)] {
 			hashes[c.ID] = append(hashes[c.ID], hashValue(text))
 			sorted = sorted && slices.Index(sortColumns(t), c.Name) == 0
+		}
+		if len(hashes[c.ID]) > listMax {
+			most = rangesMaxOfList
 		}
 	}
 	if len(hashes) == 0 {
@@ -280,7 +290,7 @@ func (b *blooms) choose(folder string, t *manifest.Table, from selection) select
 		}
 	}
 	from.files = files
-	if !sorted && count <= rangesMax {
+	if !sorted && count <= most {
 		from.rows = rows
 	}
 	return from

@@ -120,6 +120,9 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		// Without them, DuckDB's own allocator keeps what a thread has freed until that
 		// thread works again.
 		"allocator_background_threads": "true",
+		// Rows that no ORDER BY sorts have no order, and their parts, each of which is a part of
+		// a UNION ALL, are read by all threads. What is read into files, or out of one, has one.
+		"preserve_insertion_order": strconv.FormatBool(d.settings.Writer || d.settings.File != ""),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open DuckDB: %w", err)

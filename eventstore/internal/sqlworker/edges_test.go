@@ -304,7 +304,7 @@ func TestRangesOfRowGroups(t *testing.T) {
 			t.Errorf("%v: rows %v, want %v", test.wanted, got, test.want)
 		}
 	}
-	for values, bytes := range map[int]int{0: 32, 15: 32, 16: 64, 31: 64, 32: 96, 16_384: 32 * 1025} {
+	for values, bytes := range map[int]int{0: 32, 10: 32, 11: 64, 21: 64, 22: 96, 16_384: 32 * 1537} {
 		if got := len(newBloomFilter(values)); got != bytes {
 			t.Errorf("a filter of %d values has %d bytes, want %d", values, got, bytes)
 		}

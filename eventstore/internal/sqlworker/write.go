@@ -289,7 +289,7 @@ func (s *session) copySQL(t *manifest.Table, d day, path string) string {
 	if len(order) > 0 {
 		sql += " ORDER BY " + strings.Join(order, ", ")
 	}
-	return fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})", sql, literal(path), s.worker.settings.RowGroup, dictionaryMax, strings.Join(ids, ", "))
+	return fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})", sql, literal(path), s.worker.settings.RowGroup, dictionaryMax, strings.Join(ids, ", "))
 }
 
 // sortColumns returns the columns that a table's files are sorted by.

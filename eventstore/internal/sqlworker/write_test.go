@@ -85,7 +85,8 @@ func TestSegment(t *testing.T) {
 	}
 }
 
-// A file is sorted by event and time, and has the stable ids of its columns.
+// A file is sorted by event and time, has the stable ids of its columns, and integers as
+// differences, which are smaller and read faster.
 func TestFileLayout(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -103,6 +104,7 @@ func TestFileLayout(t *testing.T) {
 	for sql, want := range map[string]string{
 		`SELECT string_agg(field_id || name, ' ') FROM parquet_schema(` + path + `) WHERE field_id IS NOT NULL`:                                        "2id 3time 4event",
 		`SELECT bool_and(compression = 'ZSTD') FROM parquet_metadata(` + path + `)`:                                                                    "true",
+		`SELECT string_agg(DISTINCT encodings) FROM parquet_metadata(` + path + `) WHERE path_in_schema = 'id'`:                                        "DELTA_BINARY_PACKED",
 		`SELECT count(*) FROM (SELECT event, time, lag((event, time)) OVER () AS before FROM read_parquet(` + path + `)) WHERE before > (event, time)`: "0",
 	} {
 		rows, err := c.run(sql)

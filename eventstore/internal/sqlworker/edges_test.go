@@ -340,7 +340,8 @@ func TestRememberedStatements(t *testing.T) {
 	}
 	for length, remembered := range map[int]bool{rememberedMax: true, rememberedMax + 1: false} {
 		text := "SELECT 1" + strings.Repeat(" ", length-8)
-		if again := parse(text) == parse(text); again != remembered {
+		before := parse(text)
+		if again := parse(text) == before; again != remembered {
 			t.Errorf("a statement of %d bytes is remembered: %v", length, again)
 		}
 	}

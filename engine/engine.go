@@ -220,9 +220,7 @@ func (e *Engine) open(a *Assembly) error {
 	if err := e.opts.configureServices(a.Config); err != nil {
 		return err
 	}
-	if err := e.replaceFunctions(a); err != nil {
-		return err
-	}
+	e.setFunctions(a)
 	routes := map[string]http.Handler{}
 	for _, s := range e.opts.Services {
 		e.closers = append(e.closers, s)

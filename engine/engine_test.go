@@ -61,6 +61,9 @@ func TestLiteralFaults(t *testing.T) {
 		{Name: "c", Source: config.Source{Kind: "generate", Settings: generate.Config{Events: 1}},
 			Script: &config.Script{Text: "function main(event) return"}, Sinks: []config.Sink{{Kind: "discard", Name: "x"}, {Kind: "discard", Name: "x"}}},
 	}}
+	if _, err := engine.Open(t.Context(), c, options()); err == nil || !strings.Contains(err.Error(), "unknown source") {
+		t.Errorf("Open says %v", err)
+	}
 	_, err := engine.Assemble(t.Context(), c, options())
 	var faults config.Errors
 	if !errors.As(err, &faults) {

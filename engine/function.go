@@ -70,18 +70,19 @@ func (a *Assembly) addTableColumn(ctx context.Context, table string, of config.C
 	return nil
 }
 
-// replaceFunctions gives the functions of a to the services, and closes those before.
-func (e *Engine) replaceFunctions(a *Assembly) error {
+// setFunctions gives the functions of a to the services, and returns those before, for the caller
+// to close.
+func (e *Engine) setFunctions(a *Assembly) (before []Function) {
 	for _, s := range e.opts.Services {
 		if s, ok := s.(FunctionService); ok {
 			s.SetFunctions(a.functions)
 		}
 	}
 	e.mu.Lock()
-	before := e.functions
+	defer e.mu.Unlock()
+	before = e.functions
 	e.functions, a.functions = a.functions, nil
-	e.mu.Unlock()
-	return closeFunctions(before)
+	return before
 }
 
 func closeFunctions(functions []Function) error {

@@ -51,7 +51,7 @@ func (e *Engine) Reload(ctx context.Context, c *config.Config) (*Changes, error)
 	if err := e.opts.configureServices(a.Config); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	if err := e.replaceFunctions(a); err != nil {
+	if err := closeFunctions(e.setFunctions(a)); err != nil {
 		e.log.Warn("closing a function failed", "error", err)
 	}
 	return e.replace(ctx, a)

@@ -81,9 +81,7 @@ func (l *Log) scrubActive() error {
 	if l.active.hasEntries() {
 		return l.beginNext()
 	}
-	err := l.active.Truncate(headerSize)
-	l.abandonActive()
-	return err
+	return l.abandonActive()
 }
 
 // makeRoom begins the next file if the active one has no room for so many bytes. A file
@@ -178,11 +176,11 @@ func (l *Log) write(group []*change) error {
 	err := writeBuffers(a.File, a.buffers, a.end)
 	clear(a.buffers) // they belong to the callers
 	if err != nil {
-		l.abandonActive()
+		_ = l.abandonActive()
 		return explain("write to the event log, file "+a.name(), err)
 	}
 	if err := syncData(a.File); err != nil {
-		l.abandonActive()
+		_ = l.abandonActive()
 		return explain("sync the event log, file "+a.name(), err)
 	}
 	a.end = end
@@ -199,17 +197,18 @@ func (l *Log) write(group []*change) error {
 // again would believe it.
 //
 // The next commit begins another file: the next one, or another in the place of one that has
-// no entries.
-func (l *Log) abandonActive() {
+// no entries. The error is that of the cut.
+func (l *Log) abandonActive() error {
 	a := l.active
 	l.active = nil
-	_ = a.Truncate(a.end)
+	err := a.Truncate(a.end)
 	_ = a.Close()
 	if a.hasEntries() {
 		l.previousEnd = a.end
 	} else {
 		l.next = a.number
 	}
+	return err
 }
 
 // closeAfter closes a file after a time, if it is still the active one.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +134,7 @@ func TestRefused(t *testing.T) {
 		"a frame that is cut off": good[:len(good)-8],
 		"a frame and a half":      append(slices.Clone(good), good[:len(good)/2]...),
 		"no trailer":              changed(trailerSize - 8),
+		"nothing but a trailer":   changed(trailerSize),
 		"not a multiple of 8":     changed(trailerSize + 1),
 		"longer than it is":       changed(len(good)),
 	} {
@@ -260,5 +262,46 @@ func TestSpareSize(t *testing.T) {
 			t.Errorf("of files of %d bytes, %v are left, and a spare one: %v", size, left, err)
 		}
 		_ = os.Remove(folder + "/" + spareName)
+	}
+}
+
+// TestNothingToDo removes and scrubs where nothing was removed: the log stays as it is.
+func TestNothingToDo(t *testing.T) {
+	l := open(t, t.TempDir(), small)
+	if err := errors.Join(l.RemoveBefore(10), l.Scrub(t.Context()), l.Rotate(t.Context())); err != nil || len(l.Ends()) > 0 {
+		t.Errorf("of an empty log: %v, files %+v", err, l.Ends())
+	}
+	put(t, l, 0, 1)
+	before := l.Ends()
+	if err := errors.Join(l.RemoveBefore(1), l.Scrub(t.Context())); err != nil || !reflect.DeepEqual(before, l.Ends()) {
+		t.Errorf("%v, files %+v, and before %+v", err, l.Ends(), before)
+	}
+	put(t, l, 1, 1)
+	if got := entries(t, l); !slices.Equal(got, upTo(2)) || len(l.Ends()) != 1 {
+		t.Errorf("%v are durable, in files %+v", got, l.Ends())
+	}
+}
+
+// TestOpenLeavesClosedFiles holds that a file which is closed never changes.
+func TestOpenLeavesClosedFiles(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 1200}
+	last := build(t, folder, o, 20, 5)[19].File
+	read := func() (all []string) {
+		for number := range last - 1 {
+			content, err := os.ReadFile(Path(folder, number+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(content))
+		}
+		return all
+	}
+	before := read()
+	for range 2 {
+		_ = open(t, folder, o).Close()
+	}
+	if !slices.Equal(before, read()) {
+		t.Error("opening the log has changed a closed file")
 	}
 }

@@ -408,7 +408,7 @@ func decodeColumn(content, d []byte, rows int, v *event.Vector) (ok bool) {
 
 // part returns n values of so many bytes each, which begin at an offset behind the head.
 func part(content []byte, offset, n, size int) (values []byte, ok bool) {
-	if offset < headSize || offset%8 != 0 || offset > len(content) || n < 0 || n > (len(content)-offset)/size {
+	if offset < headSize || offset%8 != 0 || n > (len(content)-offset)/size {
 		return nil, false
 	}
 	return content[offset : offset+n*size : offset+n*size], true

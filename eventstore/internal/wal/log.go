@@ -185,7 +185,7 @@ func checkFrames(frames []byte) error {
 // frameSize returns the size of the first frame.
 func frameSize(frames []byte) (n int, ok bool) {
 	length, _, err := frame.ParsePrefix(frames)
-	if err != nil || length%8 != 0 || length < trailerSize || length > len(frames)-frame.PrefixSize {
+	if err != nil || length%8 != 0 || length <= trailerSize || length > len(frames)-frame.PrefixSize {
 		return 0, false
 	}
 	return frame.PrefixSize + length, true

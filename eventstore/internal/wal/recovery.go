@@ -242,7 +242,7 @@ func (f *scannedFile) frameBefore(end int64) (t trailer, whole bool) {
 		return trailer{}, false
 	}
 	t = parseTrailer(content)
-	if t.offset < headerSize || t.offset > end-trailerSize || t.offset%8 != 0 {
+	if t.offset < headerSize {
 		return trailer{}, false
 	}
 	_, size, err := f.reader.readRecord(t.offset)

@@ -230,3 +230,48 @@ func TestFailedTLSCloses(t *testing.T) {
 		t.Errorf("the server waits for the end of the connection: %v", err)
 	}
 }
+
+// TestQuestionsOnABrokenConnection: only what the server refuses counts as no answer.
+func TestQuestionsOnABrokenConnection(t *testing.T) {
+	c := dial(t, resp.Server{Address: testserver.Redis(t).Address()})
+	c.Close()
+	if v, err := c.Version(t.Context()); err == nil {
+		t.Errorf("version %d", v)
+	}
+	if info, err := c.Info(t.Context(), "server"); err == nil {
+		t.Errorf("info %v", info)
+	}
+	if denied, err := c.DeniedCommand(t.Context(), []string{"GET", "a"}); err == nil {
+		t.Errorf("denied %q", denied)
+	}
+}
+
+// TestVersionIsNotSaid: a server that refuses, or says something else, has version 0.
+func TestVersionIsNotSaid(t *testing.T) {
+	for answer, want := range map[string]int{
+		"-NOPERM no\r\n":                         0,
+		"$5\r\na:b\r\n\r\n":                      0,
+		"$21\r\nredis_version:unknown\r\n":       0,
+		"$19\r\nredis_version:7.2.4\r\n":         702,
+		"$18\r\nredis_version:6.0x\r\n":          600,
+		"$24\r\n# Server\r\nredis_version:8\r\n": 0,
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if conn, err := l.Accept(); err == nil {
+				_, _ = io.WriteString(conn, answer)
+				conn.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, conn)
+			}
+		}()
+		c := dial(t, resp.Server{Address: l.Addr().String()})
+		if v, err := c.Version(t.Context()); v != want || err != nil {
+			t.Errorf("%q is %d, %v; want %d", answer, v, err, want)
+		}
+		c.Close()
+		l.Close()
+	}
+}

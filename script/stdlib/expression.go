@@ -251,11 +251,8 @@ func (m *matcher) find(s string, from int, groups bool) ([]int, error) {
 				break
 			}
 		}
-		if m.steps >= stepsPerCheck {
-			m.steps = 0
-			if err := m.proceed(); err != nil {
-				return nil, err
-			}
+		if err := m.check(); err != nil {
+			return nil, err
 		}
 		if width == 0 {
 			break
@@ -267,6 +264,15 @@ func (m *matcher) find(s string, from int, groups bool) ([]int, error) {
 		return nil, nil
 	}
 	return m.found[:m.width], nil
+}
+
+// check asks whether to go on, once every stepsPerCheck steps.
+func (m *matcher) check() error {
+	if m.steps < stepsPerCheck {
+		return nil
+	}
+	m.steps = 0
+	return m.proceed()
 }
 
 // contextAt returns what ^, $, \b and the like find at a place of the text.
@@ -381,11 +387,9 @@ func (m *matcher) findAll(s string, limit int, found func(at []int) error) error
 			_, width := utf8.DecodeRuneInString(s[pos:])
 			pos += max(width, 1)
 		}
-		if m.steps++; m.steps >= stepsPerCheck {
-			m.steps = 0
-			if err := m.proceed(); err != nil {
-				return err
-			}
+		m.steps++
+		if err := m.check(); err != nil {
+			return err
 		}
 	}
 	return nil

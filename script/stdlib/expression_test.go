@@ -1,6 +1,7 @@
 package stdlib
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -148,5 +149,73 @@ func TestTemplatesAreBounded(t *testing.T) {
 		if _, err := call(); err == nil || !strings.Contains(err.Error(), "template") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestPatternsAtTheirBounds: the largest pattern of each sort is compiled, one more is refused.
+func TestPatternsAtTheirBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		largest, larger, want string
+	}{
+		"length":            {strings.Repeat("a", patternMax), strings.Repeat("a", patternMax+1), "at most 4096 are allowed"},
+		"classes, folded":   {"(?i)" + strings.Repeat("[a]", foldedMax), "(?i)" + strings.Repeat("[a]", foldedMax+1), "has 33 classes; with (?i) at most 32"},
+		"Unicode classes":   {`(?i)` + strings.Repeat(`\pL`, 8), `(?i)` + strings.Repeat(`\pL`, 16) + strings.Repeat(`\PL`, 17), "has 33 classes"},
+		"folded in the end": {`(?:a)(?s)` + strings.Repeat("[a]", 40), `(?:a)` + strings.Repeat("[a]", 40) + "(?si)b", "has 40 classes"},
+		"folded in a group": {`(?:a)(?s:b)` + strings.Repeat("[a]", 40), `(?s)` + strings.Repeat("[a]", 40) + "(?mi:b)", "has 40 classes"},
+		"captures":          {strings.Repeat("()", 18) + strings.Repeat("x{1000}", 4) + "x{780}", strings.Repeat("()", 20) + strings.Repeat("x{1000}", 4) + "x{780}", "has 20 groups"},
+		"instructions":      {strings.Repeat("x{1000}", 4), strings.Repeat("x{1000}", 5), "more than 10000 instructions"},
+		"optional repeats":  {strings.Repeat("x{0,1000}", 4), strings.Repeat("x{0,1000}", 5), "more than 10000 instructions"},
+		"unbounded repeats": {strings.Repeat("x{1000,}", 4), strings.Repeat("x{1000,}", 5), "more than 10000 instructions"},
+		"repeated groups":   {strings.Repeat("(?:abcdefghi){100}", 9), strings.Repeat("(?:abcdefghi){100}", 11), "more than 10000 instructions"},
+	} {
+		if _, err := compileExpression(test.largest); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := compileExpression(test.larger); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s, larger: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// TestGroupNames reads the names of groups in templates as package regexp does.
+func TestGroupNames(t *testing.T) {
+	for _, template := range []string{"$1", "$2", "$3", "$01", "$10", "$0", "${1}0", "$x", "$xy", "${x}y", "$y", "${y", "${}", "$", "$$", "$ä", "${1}${2}", "$1x", "$-1", "${x }", "$z_9"} {
+		agree(t, `(?P<x>a)(?P<y>b)(?P<z_9>c)?`, "abcab", "<"+template+">")
+	}
+	agree(t, `(?P<ä>a)`, "a", "$ä-${ä}")
+}
+
+// TestPatternsAreKept: a pattern is compiled once as long as those after it leave room, by
+// their number and by their size.
+func TestPatternsAreKept(t *testing.T) {
+	p := &patterns{byText: make(map[string]*list.Element), recent: list.New()}
+	compile := func(pattern string) *expression {
+		e, err := p.compile(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	first := compile("a")
+	for i := range patternsMax - 1 {
+		compile(fmt.Sprint("b", i))
+	}
+	if compile("a") != first || p.recent.Len() != patternsMax || len(p.byText) != patternsMax {
+		t.Errorf("%d patterns are kept, of %d that may be", len(p.byText), patternsMax)
+	}
+	compile("c") // takes the place of the one that was used least recently
+	if compile("a") != first || p.byText["b0"] != nil || p.byText["b1"] == nil || len(p.byText) != patternsMax {
+		t.Errorf("%d patterns are kept; the first: %v, b0: %v", len(p.byText), p.byText["a"] != nil, p.byText["b0"] != nil)
+	}
+	large := strings.Repeat("x{1000}", 4)
+	for i := range 10 {
+		compile(large + fmt.Sprint(i))
+	}
+	size := 0
+	for _, e := range p.byText {
+		size += e.Value.(cachedPattern).size
+	}
+	if p.size != size || size > cachedMax || size+compile(large).size <= cachedMax || len(p.byText) >= patternsMax || p.recent.Len() != len(p.byText) {
+		t.Errorf("%d patterns of size %d are kept, counted as %d", len(p.byText), size, p.size)
 	}
 }

@@ -584,3 +584,5 @@ func TestFilesAreClosed(t *testing.T) {
 		}
 	})
 }
+
+func TestKind(t *testing.T) { sinktest.Kind(t, Kind()) }

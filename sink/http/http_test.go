@@ -285,3 +285,5 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+func TestKind(t *testing.T) { sinktest.Kind(t, webhook.Kind()) }

@@ -194,3 +194,5 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+func TestKind(t *testing.T) { sinktest.Kind(t, kafka.Kind()) }

@@ -106,3 +106,5 @@ func TestTLS(t *testing.T) {
 		}
 	}
 }
+
+func TestKind(t *testing.T) { sinktest.Kind(t, Kind()) }

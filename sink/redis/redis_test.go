@@ -380,3 +380,5 @@ func TestCloseEndsConnections(t *testing.T) {
 		}
 	}
 }
+
+func TestKind(t *testing.T) { sinktest.Kind(t, redis.Kind()) }

@@ -140,3 +140,5 @@ func TestClosedPipeIsPermanent(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestKind(t *testing.T) { sinktest.Kind(t, Kind()) }

@@ -337,3 +337,5 @@ func TestFilesAreClosed(t *testing.T) {
 		})
 	}
 }
+
+func TestKind(t *testing.T) { sourcetest.Kind(t, file.Kind()) }

@@ -140,3 +140,5 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	b.SetBytes(int64(len(buf)))
 }
+
+func TestKind(t *testing.T) { sourcetest.Kind(t, generate.Kind()) }

@@ -411,3 +411,5 @@ func TestConformance(t *testing.T) {
 		return p
 	})
 }
+
+func TestKind(t *testing.T) { sourcetest.Kind(t, httpsource.Kind()) }

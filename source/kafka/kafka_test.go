@@ -373,3 +373,5 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+func TestKind(t *testing.T) { sourcetest.Kind(t, kafka.Kind()) }

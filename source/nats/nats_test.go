@@ -448,3 +448,5 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
+
+func TestKind(t *testing.T) { sourcetest.Kind(t, stream.Kind()) }

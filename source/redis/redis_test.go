@@ -16,6 +16,7 @@ import (
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
+	"github.com/perigeedb/perigee/source/sourcetest"
 )
 
 const listQueue = "q"
@@ -226,3 +227,5 @@ func permanent(t *testing.T, err error, words ...string) {
 		}
 	}
 }
+
+func TestKind(t *testing.T) { sourcetest.Kind(t, redis.Kind()) }

@@ -102,10 +102,10 @@ nodes-asan: ## test the C core of the node database under AddressSanitizer and U
 	@$(SETUP) build
 	@CGO_CFLAGS='$(UNDEFINED)' CGO_LDFLAGS='$(UNDEFINED)' $(GO) test -asan -count=1 -timeout 30m ./nodedb
 
-test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader of its own, and hostile statements while events arrive
+test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader of its own, recompute, backup and restore under load, and hostile statements while events arrive
 	@$(SETUP) pyarrow
 	@$(GO) test -count=1 ./internal/sqltext
-	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox' ./eventstore ./eventstore/internal/sqlworker
+	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox|Recompute|Computed|Backup|Restore' ./eventstore ./eventstore/internal/sqlworker
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE) -only sql:
 

@@ -75,6 +75,9 @@ func TestCrash(t *testing.T) {
 		if sealedFiles(s) == 0 && kill > 4 {
 			t.Error("no file of the log was sealed: the test proves little")
 		}
+		if kill == kills-1 {
+			checkMarks(t, s)
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -83,6 +86,22 @@ func TestCrash(t *testing.T) {
 		}
 	}
 	t.Logf("opened again in at most %v, %d lines were said", reopened, len(said))
+}
+
+// checkMarks ends the recompute that the killed processes have begun: then all rows have the
+// values of its function.
+func checkMarks(t *testing.T, s *Store) {
+	t.Helper()
+	version, _ := lastMarking(s)
+	if version == "0" {
+		t.Error("no recompute has begun: the test proves little")
+	}
+	s.SetComputed([]ComputedColumn{marking(version)})
+	recomputed(t, s, "mark")
+	if got := ask(t, s, fmt.Sprintf(`SELECT count(*) FILTER (mark <> id * %d + %s) FROM events`, marksPerID, version)); got != "0" {
+		t.Errorf("%s rows do not have the values of the last function, %s", got, version)
+	}
+	t.Logf("recompute %s has ended", version)
 }
 
 func openWork(t testing.TB, folder string) *Store {

@@ -367,3 +367,56 @@ func TestComputedUpTo(t *testing.T) {
 		}
 	}
 }
+
+// TestRecomputeUnderLoad recomputes while rows are appended, sealed and merged, one function
+// after the other: each query sees every row that was acknowledged before it, with a value of
+// some function.
+func TestRecomputeUnderLoad(t *testing.T) {
+	s, err := Open(t.TempDir(), workOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Columns: declared(event.Int64, "mark")}))
+	s.SetComputed([]ComputedColumn{marking("1")})
+	const batches = 40
+	var acknowledged atomic.Int64
+	appended := make(chan error, 1)
+	go func() {
+		for i := range uint64(batches) {
+			if err := p.Append(context.Background(), output(i*workBatch, workDocs(eventsTable, i*workBatch)...)); err != nil {
+				appended <- err
+				return
+			}
+			acknowledged.Add(workBatch)
+		}
+		appended <- nil
+	}()
+	check := func() {
+		before := acknowledged.Load()
+		var rows, wrong int64
+		answer := ask(t, s, fmt.Sprintf(`SELECT count(*), count(*) FILTER (mark IS NULL OR mark // %d <> id) FROM events`, marksPerID))
+		if _, err := fmt.Sscanf(answer, "%d,%d", &rows, &wrong); err != nil || rows < before || wrong > 0 {
+			t.Errorf("of %d rows, a query sees %s", before, answer)
+		}
+	}
+	for version := 2; version < 4; version++ {
+		s.SetComputed([]ComputedColumn{marking(fmt.Sprint(version))})
+		r := startRecompute(t, s, "mark")
+		await(t, "a recompute has ended", func() bool {
+			check()
+			all, _ := s.Recomputes("events")
+			return t.Failed() || !all[0].Ended.IsZero() && all[0].Number == r.Number
+		})
+	}
+	if err := <-appended; err != nil {
+		t.Fatal(err)
+	}
+	check()
+	if got := ask(t, s, fmt.Sprintf(`SELECT count(*), count(*) FILTER (mark %% %d = 3) FROM events`, marksPerID)); got != fmt.Sprintf("%d,%[1]d", batches*workBatch) {
+		t.Errorf("at the end, rows and those of the last function are %s", got)
+	}
+	if sealedFiles(s) < 3 {
+		t.Error("hardly a file of the log was sealed: the test proves little")
+	}
+}

@@ -26,7 +26,9 @@ import (
 //	deleted USER     it has returned
 //	failed ERROR     what failed is tried again
 //
-// Meanwhile the store seals, merges, rewrites and removes files, of which there are many.
+// Meanwhile the store seals, merges, rewrites and removes files, of which there are many. The
+// column mark of events is computed, and recomputed over and over: when one recompute has ended,
+// the next process, or the next opening, asks for another, with another function.
 const (
 	workBatch   = 100 // events
 	userBatches = 5   // batches that an events' user has
@@ -37,8 +39,30 @@ const (
 
 func workOptions() Options { return Options{SegmentBytes: 64 << 10, Threads: 1} }
 
-func eventsConfig() TableConfig { return TableConfig{Time: "time", Event: "name"} }
-func oldConfig() TableConfig    { return TableConfig{Time: "time", Retention: 24 * time.Hour} }
+func eventsConfig() TableConfig {
+	return TableConfig{Time: "time", Event: "name", Columns: declared(event.Int64, "mark")}
+}
+func oldConfig() TableConfig { return TableConfig{Time: "time", Retention: 24 * time.Hour} }
+
+// marksPerID is how many functions of mark have values of their own.
+const marksPerID = 1000
+
+// marking returns the column mark with one of its functions.
+func marking(version string) ComputedColumn {
+	return computedBy("mark", version, func(r testRow) (any, error) {
+		id, err := r.number("id")
+		n, _ := strconv.ParseInt(version, 10, 64)
+		return id*marksPerID + n%marksPerID, err
+	})
+}
+
+// lastMarking returns the function of the last recompute of mark, and whether it has ended.
+func lastMarking(s *Store) (version string, ended bool) {
+	if table := s.current().Table(eventsTable); table != nil && len(table.Recomputes) > 0 {
+		return table.Recomputes[0].Function, !table.Recomputes[0].Ended.IsZero()
+	}
+	return "0", true
+}
 
 // A workload is a process at work.
 type workload struct {
@@ -61,6 +85,12 @@ func (w *workload) open() (err error) {
 	if w.store, err = Open(w.folder, workOptions()); err != nil {
 		return err
 	}
+	version, ended := lastMarking(w.store)
+	if ended {
+		n, _ := strconv.Atoi(version)
+		version = strconv.Itoa(n + 1)
+	}
+	w.store.SetComputed([]ComputedColumn{marking(version)})
 	w.partitions, w.done, w.next = map[string]*Partition{}, map[string]event.Ranges{}, map[string]uint64{}
 	for name, config := range map[string]TableConfig{eventsTable: eventsConfig(), oldTable: oldConfig()} {
 		table, err := w.store.Table(name, config)
@@ -74,7 +104,10 @@ func (w *workload) open() (err error) {
 			w.next[name] = max(w.next[name], r.End())
 		}
 	}
-	return nil
+	if ended {
+		_, err = w.store.Recompute(context.Background(), eventsTable, "mark")
+	}
+	return err
 }
 
 // run works until so many batches of each table are durable. It closes the store in between.
@@ -238,6 +271,10 @@ func checkUsers(t testing.TB, s *Store, committed event.Ranges, deleting, delete
 		}
 		rows[user], ids[user] = n, distinct
 	}
+	if n := unmarked(t, s); n > 0 {
+		t.Errorf("%d rows lack the value that was computed for them", n)
+		v.lost += n
+	}
 	const perUser = userBatches * workBatch
 	last := committed[len(committed)-1].End()
 	for user := uint64(0); user*perUser < last || rows[user] > 0; user++ {
@@ -255,6 +292,16 @@ func checkUsers(t testing.TB, s *Store, committed event.Ranges, deleting, delete
 		}
 	}
 	return v
+}
+
+// unmarked counts the events without a value that some function of mark has for them.
+func unmarked(t testing.TB, s *Store) (n int) {
+	t.Helper()
+	answer := ask(t, s, fmt.Sprintf(`SELECT count(*) FILTER (mark IS NULL OR mark // %d <> id) FROM events`, marksPerID))
+	if _, err := fmt.Sscan(answer, &n); err != nil {
+		t.Fatalf("%q: %v", answer, err)
+	}
+	return n
 }
 
 // checkRetention finds the events that are young enough once, and the others at most once.

@@ -105,12 +105,19 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 		if last == 0 {
 			continue
 		}
+		var groups [][]*manifest.File
 		for _, f := range t.Files {
-			if f.Deleted >= last {
-				continue
+			if f.Deleted < last {
+				groups = append(groups, []*manifest.File{f})
 			}
-			if err := s.rewriteFiles(ctx, t.ID, []*manifest.File{f}); err != nil {
-				return fmt.Errorf("eventstore: delete rows of table %s: %w", t.Name, err)
+		}
+		for batch := range slices.Chunk(groups, rewriteMax) {
+			done, err := s.rewriteFiles(ctx, t.ID, batch, false)
+			if errors.Is(err, sqlworker.ErrMemory) {
+				_, err = s.rewriteFiles(ctx, t.ID, batch[done:], true)
+			}
+			if err != nil {
+				return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
 			}
 		}
 		if err := s.replaceFiles(t.ID, nil, nil); err != nil { // lets go of deletes without a file
@@ -120,40 +127,44 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 	return nil
 }
 
-// rewriteFiles writes the rows of files of one table and day into a new file, without those
-// that are deleted.
-func (s *Store) rewriteFiles(ctx context.Context, table uint32, files []*manifest.File) error {
+// rewriteMax is how many files are rewritten at a time, in one change of the manifest.
+const rewriteMax = 16
+
+// rewriteFiles writes the rows of each group of files of one table and day into a new file,
+// without those that are deleted. It returns how many groups were rewritten. wide is for rows
+// that need much memory.
+func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*manifest.File, wide bool) (int, error) {
 	m, number := s.current(), s.nextSegment()
-	names, gone := []string{}, map[string]bool{}
-	for _, f := range files {
-		names, gone[f.Name] = append(names, f.Name), true
+	names := make([][]string, len(groups))
+	for i, group := range groups {
+		for _, f := range group {
+			names[i] = append(names[i], f.Name)
+		}
 	}
 	deleted := lastDelete(m.TableByID(table))
-	written, err := s.worker.Merge(ctx, sqlworker.Merge{Version: m.Version, Table: table, Files: names, Number: number})
-	if errors.Is(err, sqlworker.ErrUnchanged) {
-		same := *files[0]
-		same.Deleted = deleted
-		return s.replaceEntry(table, &same)
-	}
-	if err != nil {
-		return err
-	}
-	var fresh []*manifest.File
-	for _, f := range written {
-		fresh = append(fresh, mergedFile(f, files, number, deleted))
-	}
-	return s.replaceFiles(table, gone, fresh)
-}
-
-// replaceEntry changes what the manifest says of a file.
-func (s *Store) replaceEntry(table uint32, f *manifest.File) error {
-	return s.change(func(next *manifest.Manifest) error {
-		t := next.TableByID(table)
-		for i, old := range t.Files {
-			if old.Name == f.Name {
-				t.Files[i] = f
-			}
+	merged, failed := s.worker.Merge(ctx, sqlworker.Merge{Version: m.Version, Table: table, Groups: names, Number: number, Wide: wide})
+	gone, fresh, same := map[string]bool{}, []*manifest.File{}, []*manifest.File{}
+	for i, result := range merged {
+		if result.Unchanged {
+			f := *groups[i][0]
+			f.Deleted = deleted
+			same = append(same, &f)
+			continue
 		}
-		return nil
-	}, nil)
+		for _, f := range groups[i] {
+			gone[f.Name] = true
+		}
+		if result.File != nil {
+			fresh = append(fresh, mergedFile(*result.File, groups[i], number, deleted))
+		}
+	}
+	if len(merged) > 0 {
+		for _, f := range same {
+			gone[f.Name] = true
+		}
+		if err := s.replaceFiles(table, gone, append(fresh, same...)); err != nil {
+			return 0, err
+		}
+	}
+	return len(merged), failed
 }

@@ -16,8 +16,8 @@
 // change of the manifest.
 //
 // SQL runs in a process of its own, package sqlworker, which reads manifest, log and files
-// itself: whatever a query does, appends do not notice. Another such process writes the
-// Parquet files. Both are the running program, started again, so that it must call
+// itself: whatever a query does, appends do not notice. Two more such processes write Parquet
+// files and merge them. All are the running program, started again, so that it must call
 // RunWorker first in main.
 //
 // One process owns a store's folder. In it a Store is safe for concurrent use:

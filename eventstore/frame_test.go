@@ -273,14 +273,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestWhatIsMergedAtATime takes the first files up to a size.
-func TestWhatIsMergedAtATime(t *testing.T) {
+func TestMergedFile(t *testing.T) {
 	files := []*manifest.File{{Bytes: 10, Log: 3}, {Bytes: 20, Log: 7}, {Bytes: 30, Log: 5}}
-	for limit, want := range map[int64]int{0: 0, 9: 0, 10: 1, 29: 1, 30: 2, 59: 2, 60: 3, 1000: 3} {
-		if got := upTo(files, limit); len(got) != want {
-			t.Errorf("of 10, 20 and 30 bytes, %d files have at most %d, want %d", len(got), limit, want)
-		}
-	}
 	merged := mergedFile(manifest.File{Name: "new", Rows: 9}, files, 8, 2)
 	if diff := cmp.Diff(&manifest.File{Name: "new", Rows: 9, Segment: 8, Deleted: 2, Log: 7}, merged); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

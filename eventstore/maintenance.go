@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -143,8 +144,8 @@ func (s *Store) removeOldFiles(now time.Time) error {
 	return nil
 }
 
-// replaceFiles replaces files of a table by others in one change, and removes them from the
-// disk once no reader needs them.
+// replaceFiles replaces entries of files of a table by others in one change, and removes the
+// files that have no entry then from the disk once no reader needs them.
 func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manifest.File) error {
 	return s.exchangeFiles(table, names, fresh, func(*manifest.Table) {})
 }
@@ -165,11 +166,16 @@ func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*mani
 	return s.change(func(next *manifest.Manifest) error {
 		t := next.TableByID(table)
 		var kept []*manifest.File
+		stays := map[string]bool{}
+		for _, f := range fresh {
+			stays[f.Name] = true
+		}
 		for _, f := range t.Files {
-			if names[f.Name] {
-				gone = append(gone, f)
-			} else {
+			switch {
+			case !names[f.Name]:
 				kept = append(kept, f)
+			case !stays[f.Name]:
+				gone = append(gone, f)
 			}
 		}
 		t.Files = append(kept, fresh...)
@@ -212,47 +218,87 @@ func keep[E any](all []E, f func(E) bool) (kept []E) {
 	return kept
 }
 
-// mergeMin is the number of small files of a day that are merged, each smaller than
-// mergeSmall, into one of at most mergeMax. The log is not sealed meanwhile, and what waits for
-// that grows: a merge takes a second or two.
 const (
+	// mergeMin is the number of files of about the same size, each smaller than mergeSmall,
+	// that are merged. So a row is written again only when its file has become several times
+	// as large.
 	mergeMin   = 4
-	mergeSmall = 16 << 20
-	mergeMax   = 64 << 20
+	mergeSmall = 32 << 20
+	// mergeMax bounds what is merged in one request, in bytes of files, and mergeMaxFiles
+	// in files: between requests the manifest gets what is done.
+	mergeMax      = 256 << 20
+	mergeMaxFiles = 1024
+	// mergeMemory bounds what reading the files of a merge needs. Files of wider rows than
+	// mergeRowMax stay as they are.
+	mergeMemory = 48 << 20
+	mergeRowMax = 256 << 10
 )
 
-// mergeSmallFiles merges the small files of each table and day.
+// mergeSmallFiles merges small files of each table and day. If there may be more of them, it
+// wakes the upkeep again.
 func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	for _, t := range s.current().Tables {
-		days := map[string][]*manifest.File{}
-		for _, f := range t.Files {
-			if f.Bytes < mergeSmall && t.NextRecompute(f) == nil {
-				days[f.Day] = append(days[f.Day], f)
-			}
+		groups := s.nextMerge(t)
+		if len(groups) == 0 {
+			continue
 		}
-		for _, small := range days {
-			limit := s.mergeMax.Load()
-			if small = upTo(small, limit); len(small) < mergeMin {
-				continue
+		done, err := s.rewriteFiles(ctx, t.ID, groups, false)
+		if errors.Is(err, sqlworker.ErrMemory) && done < len(groups) {
+			s.options.Log.Warn("event store: files stay small, because merging them needs too much memory", "table", t.Name, "day", groups[done][0].Day)
+			for _, f := range groups[done] {
+				s.unmerged[f.Name] = true
 			}
-			err := s.rewriteFiles(ctx, t.ID, small)
-			if errors.Is(err, sqlworker.ErrMemory) { // of wide rows, less is merged at a time, down to nothing
-				s.mergeMax.Store(limit / 2)
-				s.options.Log.Warn("event store: merging files needed too much memory; from now on less is merged at a time", "table", t.Name, "bytes", limit/2)
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("eventstore: merge files of table %s: %w", t.Name, err)
-			}
+			err = nil
 		}
+		if err != nil {
+			return fmt.Errorf("merge files of table %s: %w", t.Name, err)
+		}
+		wake(s.upkeep)
 	}
 	return nil
 }
 
-// upTo returns the first files that have at most limit bytes together.
-func upTo(files []*manifest.File, limit int64) []*manifest.File {
+// nextMerge returns groups of files of a table to merge, or none.
+func (s *Store) nextMerge(t *manifest.Table) (groups [][]*manifest.File) {
+	type class struct {
+		day  string
+		size int // about the logarithm of the size to the base 4
+	}
+	files := map[class][]*manifest.File{}
+	var classes []class
+	for _, f := range t.Files {
+		if f.Bytes >= mergeSmall || t.NextRecompute(f) != nil || f.RowBytes() > mergeRowMax || s.unmerged[f.Name] {
+			continue
+		}
+		c := class{f.Day, bits.Len64(uint64(f.Bytes)>>16) / 2}
+		if files[c] = append(files[c], f); len(files[c]) == mergeMin {
+			classes = append(classes, c)
+		}
+	}
+	bytes, count := int64(0), 0
+	for _, c := range classes {
+		group := mergeable(files[c])
+		if len(group) < 2 {
+			continue
+		}
+		for _, f := range group {
+			bytes += f.Bytes
+		}
+		if count += len(group); len(groups) > 0 && (bytes > mergeMax || count > mergeMaxFiles) {
+			break
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// mergeable returns the first files that can be merged at a time.
+func mergeable(files []*manifest.File) []*manifest.File {
+	bytes, memory := int64(mergeMax), int64(mergeMemory)
 	for i, f := range files {
-		if limit -= f.Bytes; limit < 0 {
+		bytes -= f.Bytes
+		memory -= f.ReadMemory()
+		if bytes < 0 || memory < 0 {
 			return files[:i]
 		}
 	}

@@ -4,12 +4,15 @@ package eventstore
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
 // A syncedBuffer is a log that several goroutines write.
@@ -71,5 +74,81 @@ func TestMaintenanceHasEnoughMemory(t *testing.T) {
 				t.Errorf("maintenance says:\n%s", text)
 			}
 		})
+	}
+}
+
+// TestManyDaysAreMergedTogether: a merge of a day costs one change of the manifest and one call
+// of the worker, so those of many days share them.
+func TestManyDaysAreMergedTogether(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	const days, segments = 30, 4
+	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range segments {
+		docs := make([]string, 2*days)
+		for row := range docs {
+			docs[row] = fmt.Sprintf(`{"id":%d,"time":%q}`, i*len(docs)+row, begin.AddDate(0, 0, row/2).Format(time.RFC3339))
+		}
+		appendDocs(t, p, uint64(i*len(docs)), docs...)
+		if err := s.log.Rotate(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if files := s.current().Tables[0].Files; len(files) == days && files[0].Rows == 2*segments {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d files of %d days are left", len(s.current().Tables[0].Files), days)
+		}
+	}
+	if used := s.nextSegment() - 1; used > segments+3 {
+		t.Errorf("%d segments were written, %d of them by sealing", used, segments)
+	}
+	if got := ask(t, s, `SELECT count(*), count(DISTINCT id) FROM events`); got != fmt.Sprintf("%d,%[1]d", 2*days*segments) {
+		t.Errorf("got %s rows", got)
+	}
+}
+
+// TestNextMerge: what is merged is about the same size, and fits the memory and the time of one
+// request.
+func TestNextMerge(t *testing.T) {
+	s := &Store{unmerged: map[string]bool{}}
+	type files struct {
+		day          string
+		count        int
+		bytes, group int64
+	}
+	for name, test := range map[string]struct {
+		files []files
+		want  string
+	}{
+		"three are few":            {[]files{{"a", 3, 1 << 20, 1 << 20}}, ""},
+		"four":                     {[]files{{"a", 4, 1 << 20, 1 << 20}}, "4"},
+		"of other sizes":           {[]files{{"a", 3, 1 << 20, 1 << 20}, {"a", 3, 20 << 20, 1 << 20}}, ""},
+		"large ones":               {[]files{{"a", 9, 32 << 20, 1 << 20}}, ""},
+		"of other days":            {[]files{{"a", 3, 1 << 20, 1 << 20}, {"b", 3, 1 << 20, 1 << 20}}, ""},
+		"two days":                 {[]files{{"a", 5, 1 << 20, 1 << 20}, {"b", 4, 1 << 20, 1 << 20}}, "5 4"},
+		"as many as memory has":    {[]files{{"a", 9, 1 << 20, 12 << 20}}, "3"},
+		"row groups too large":     {[]files{{"a", 9, 1 << 20, 30 << 20}}, ""},
+		"as much as a request has": {[]files{{"a", 9, 31 << 20, 1 << 20}, {"b", 9, 31 << 20, 1 << 20}}, "8"},
+		"as many as a request has": {[]files{{"a", 800, 1000, 100}, {"b", 800, 1000, 100}}, "800"},
+	} {
+		m := &manifest.Table{}
+		for _, f := range test.files {
+			for range f.count {
+				m.Files = append(m.Files, &manifest.File{Name: fmt.Sprint(len(m.Files)), Day: f.day, Bytes: f.bytes, GroupBytes: f.group, GroupRows: 1 << 20})
+			}
+		}
+		got := ""
+		for _, group := range s.nextMerge(m) {
+			if got != "" {
+				got += " "
+			}
+			got += fmt.Sprint(len(group))
+		}
+		if got != test.want {
+			t.Errorf("%s: groups of %s, want %s", name, got, test.want)
+		}
 	}
 }

@@ -465,19 +465,6 @@ func TestWhatIsMerged(t *testing.T) {
 	if diff := cmp.Diff(before, filesOf(s)); diff != "" || len(before) != 2*(mergeMin-1) {
 		t.Errorf("%d files, three of a day (-before +after):\n%s", len(before), diff)
 	}
-	file := func(bytes int64) *manifest.File { return &manifest.File{Bytes: bytes} }
-	for _, test := range []struct {
-		sizes []int64
-		want  int
-	}{{nil, 0}, {[]int64{100}, 1}, {[]int64{101}, 0}, {[]int64{50, 50}, 2}, {[]int64{50, 51, 1}, 1}, {[]int64{40, 40, 40}, 2}} {
-		var files []*manifest.File
-		for _, size := range test.sizes {
-			files = append(files, file(size))
-		}
-		if got := len(upTo(files, 100)); got != test.want {
-			t.Errorf("%d of the files with %v bytes, want %d", got, test.sizes, test.want)
-		}
-	}
 }
 
 // TestDeleteOfNothing ends a delete that no row matches, and writes no file again.

@@ -41,7 +41,7 @@ func Macros() []Macro { return sqlworker.Macros() }
 // newWorker prepares the processes that run DuckDB. None starts before it is needed.
 func newWorker(folder string, o *Options) *sqlworker.Client {
 	return sqlworker.New(sqlworker.Options{
-		Folder: folder, Memory: cmp.Or(o.Memory, memoryDefault) + workerMemory, Threads: o.Threads, Queries: o.Queries, Log: o.Log,
+		Folder: folder, Memory: cmp.Or(o.Memory, memoryDefault) + writersMemory, Threads: o.Threads, Queries: o.Queries, Log: o.Log,
 	})
 }
 

@@ -354,6 +354,44 @@ func TestRecomputeSortsAgain(t *testing.T) {
 	}
 }
 
+// TestRecomputeMovesDays recomputes the time column: rows move to files of other days, and those
+// for which the function fails to that of rows without a time.
+func TestRecomputeMovesDays(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Event: "kind", Columns: declared(event.Timestamp, "time")}))
+	var docs []string
+	for id := range 30 {
+		docs = append(docs, fmt.Sprintf(`{"time":"2026-11-01T00:00:00Z","id":%d,"kind":"k%d"}`, id, id%2))
+	}
+	appendDocs(t, p, 0, docs...)
+	seal(t, s)
+	s.SetComputed([]ComputedColumn{computedBy("time", "1", func(r testRow) (any, error) {
+		id, err := r.number("id")
+		if id%10 == 0 {
+			return nil, errors.New("no time for it")
+		}
+		return fmt.Sprintf("2026-11-%02dT00:00:%02dZ", 1+id%3, 59-id), err
+	})})
+	startRecompute(t, s, "time")
+	if r := recomputed(t, s, "time"); r.Rows != 30 || r.Failed != 3 {
+		t.Errorf("got %+v", r)
+	}
+	if got := ask(t, s, `SELECT count(*), count(time), count(DISTINCT id), count(DISTINCT time) FROM events`); got != "30,27,30,27" {
+		t.Errorf("got %s", got)
+	}
+	days := map[string]int64{}
+	for _, f := range filesOf(s) {
+		days[f.Day] += f.Rows
+		got := ask(t, s, fmt.Sprintf(`SELECT coalesce(bool_and(key >= last), true) FROM (SELECT (kind, time) AS key, lag(key) OVER () AS last FROM events WHERE CAST(time AS DATE) = DATE '%s')`, f.Day))
+		if got != "true" {
+			t.Errorf("file %s is sorted: %s", f.Name, got)
+		}
+	}
+	if got := fmt.Sprint(days); got != "map[1970-01-01:3 2026-11-01:9 2026-11-02:9 2026-11-03:9]" {
+		t.Errorf("rows are in %s", got)
+	}
+}
+
 // TestComputedUpTo holds that a recompute applies to every file of the log that has a frame
 // before it.
 func TestComputedUpTo(t *testing.T) {

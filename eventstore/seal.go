@@ -38,10 +38,16 @@ func (s *Store) sealClosedFiles(ctx context.Context) error {
 func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	s.appends.wait() // then all frames of the files that are closed are accounted for
 	m, number := s.current(), s.nextSegment()
-	written, err := s.worker.WriteSegment(ctx, sqlworker.Segment{Version: m.Version, Log: log, Number: number})
+	segment := sqlworker.Segment{Version: m.Version, Log: log, Number: number}
+	written, err := s.worker.WriteSegment(ctx, segment)
+	if errors.Is(err, sqlworker.ErrMemory) {
+		segment.Number, segment.Wide = s.nextSegment(), true
+		written, err = s.worker.WriteSegment(ctx, segment)
+	}
 	if err != nil {
 		return err
 	}
+	number = segment.Number
 	prints, err := s.writePrints(m, log.Number, number)
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -35,7 +34,7 @@ const (
 	queriesDefault   = 16
 	queryTimeDefault = 30 * time.Second
 	memoryDefault    = 256 << 20
-	workerMemory     = 384 << 20 // of the worker that writes files
+	writersMemory    = 256 << 20 // of the two workers that write files
 )
 
 // Options are the settings of a store. The zero value is good.
@@ -72,10 +71,10 @@ type Store struct {
 	closing    chan struct{}
 	once       sync.Once
 	background sync.WaitGroup
-	sealer     chan struct{} // wakes runSealer
-	upkeep     chan struct{} // wakes runUpkeep
-	mergeMax   atomic.Int64  // bytes of files that are merged at a time
-	stuckTime  time.Duration // see the constant
+	sealer     chan struct{}   // wakes runSealer
+	upkeep     chan struct{}   // wakes runUpkeep
+	unmerged   map[string]bool // files too large in memory to be merged; for runUpkeep alone
+	stuckTime  time.Duration   // see the constant
 
 	appends appends // of which frames in the log may not be accounted for yet
 
@@ -107,9 +106,8 @@ func Open(folder string, o Options) (*Store, error) {
 	s := &Store{
 		folder: folder, options: o, lock: lock,
 		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), upkeep: make(chan struct{}, 1),
-		pins: map[uint64]int{}, tables: map[string]*Table{},
+		unmerged: map[string]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
-	s.mergeMax.Store(mergeMax)
 	s.stuckTime = stuckTime
 	s.backlog.changed = make(chan struct{})
 	s.options.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))

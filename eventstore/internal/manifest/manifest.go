@@ -86,6 +86,18 @@ type File struct {
 	Deleted uint64 `json:"deleted,omitempty"`
 	// Computed is the last recompute whose values this file has.
 	Computed uint64 `json:"computed,omitempty"`
+	// The rows of the file's largest row group, and their bytes when they are not compressed.
+	GroupRows  int64 `json:"group_rows,omitempty"`
+	GroupBytes int64 `json:"group_bytes,omitempty"`
+}
+
+// RowBytes returns about how many bytes a row of the file has.
+func (f *File) RowBytes() int64 { return f.GroupBytes / max(f.GroupRows, 1) }
+
+// ReadMemory returns about how much memory reading the file from begin to end needs: a row
+// group, and several times the 2,048 rows at a time that DuckDB works on.
+func (f *File) ReadMemory() int64 {
+	return f.GroupBytes + 3*f.GroupBytes*min(f.GroupRows, 2048)/max(f.GroupRows, 1)
 }
 
 // A Delete removes the rows for which Predicate is true. It applies to the frames of the

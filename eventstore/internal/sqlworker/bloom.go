@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -101,22 +100,22 @@ func bloomColumns(t *manifest.Table) (columns []manifest.Column) {
 	return columns
 }
 
-// writeBloom writes the filters of a Parquet file that is not in its place yet. It returns
-// false if the file has none.
-func (s *session) writeBloom(t *manifest.Table, parquet, path string) (written bool, err error) {
+// writeBloom writes the filters of a Parquet file beside it. It returns the path, or "" if the
+// file has none.
+func (s *session) writeBloom(t *manifest.Table, parquet string) (path string, err error) {
 	columns := bloomColumns(t)
 	hidden := slices.ContainsFunc(t.Current().Columns, func(c manifest.Column) bool { return strings.EqualFold(c.Name, fileRowNumber) })
 	if len(columns) == 0 || hidden {
-		return false, nil
+		return "", nil
 	}
 	head, filters := bloomHead{}, []byte{}
 	if head.Groups, err = s.rowGroups(parquet); err != nil {
-		return false, err
+		return "", err
 	}
 	for _, c := range columns {
 		groups, err := s.buildFilters(parquet, c, head.Groups)
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		column := bloomColumn{ID: c.ID}
 		for _, filter := range groups {
@@ -126,17 +125,12 @@ func (s *session) writeBloom(t *manifest.Table, parquet, path string) (written b
 	}
 	text, err := json.Marshal(head)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	content := append(append(text, '\n'), filters...)
-	temp := filepath.Join(s.worker.settings.temp(), filepath.Base(path))
-	defer func() { _ = os.Remove(temp) }()
 	line := fmt.Appendf(nil, bloomLine, crc32.Checksum(content, castagnoli))
-	if err := os.WriteFile(temp, append(line, content...), 0o600); err != nil {
-		return false, err
-	}
-	_, err = moveDurably(temp, path)
-	return err == nil, err
+	path = manifest.BloomName(parquet)
+	return path, os.WriteFile(path, append(line, content...), 0o600)
 }
 
 // rowGroups returns how many rows each row group of a file has.

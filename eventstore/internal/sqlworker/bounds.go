@@ -68,7 +68,7 @@ func (c *conn) findBounds(s *statement, t *manifest.Table, params []Param) bound
 		}
 		f.params[identifier] = p
 	}
-	if timeSQL(t) != "" {
+	if timeType(t) != 0 {
 		f.time = t.Time
 	}
 	var found []bounds
@@ -427,8 +427,6 @@ type selection struct {
 	rows map[*manifest.File][]rowRange
 	// equal are the texts of columns, as in bounds, without which a row may be left out.
 	equal map[string][]string
-	// recompute replaces a column, if it is set.
-	recompute *recomputing
 }
 
 // within leaves out what has no rows within the bounds.
@@ -444,7 +442,5 @@ func (s selection) within(t *manifest.Table, b bounds) selection {
 		after: s.after,
 		rows:  s.rows,
 		equal: s.equal,
-
-		recompute: s.recompute,
 	}
 }

@@ -4,6 +4,7 @@ package sqlworker
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -195,19 +196,5 @@ func (f *folder) mergeAll(t *manifest.Table) {
 	for _, file := range t.Files {
 		days[file.Day] = append(days[file.Day], file.Name)
 	}
-	for _, names := range days {
-		merged, err := f.client.Merge(f.t.Context(), Merge{Version: f.m.Version, Table: t.ID, Files: names, Number: f.m.NextSegment})
-		f.m.NextSegment++
-		if err == ErrUnchanged {
-			continue
-		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		t.Files = slices.DeleteFunc(t.Files, func(old *manifest.File) bool { return slices.Contains(names, old.Name) })
-		for _, file := range merged {
-			t.Files = append(t.Files, &file)
-		}
-		f.save()
-	}
+	f.merge(t, slices.Collect(maps.Values(days))...)
 }

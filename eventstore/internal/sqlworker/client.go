@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/child"
 )
@@ -23,7 +22,7 @@ import (
 // Options are the settings of a Client.
 type Options struct {
 	Folder  string // of the store
-	Memory  int64  // bytes that all workers together may need; default 640 MiB
+	Memory  int64  // bytes that all workers together may need; default 512 MiB
 	Threads int    // that one query may use; default: one per core
 	Queries int    // that may run at the same time; others wait; default 16
 	File    string // absolute path of a file that Read may read; default none
@@ -33,26 +32,27 @@ type Options struct {
 }
 
 const (
-	workerMemoryDefault = 640 << 20
-	// writerMemory is what the worker that writes files has of Options.Memory, and
-	// queriesMemoryMin what is left at least for queries. Writing takes half of it, unless rows
-	// are tens of kilobytes wide.
-	writerMemory     = 384 << 20
+	workerMemoryDefault = 512 << 20
+	// writerMemory is what each of the two workers that write files may need, which counts
+	// against Options.Memory, and queriesMemoryMin what is left at least for queries.
+	writerMemory     = 128 << 20
+	wideMemory       = 3 * writerMemory // of one that writes wide rows alone
 	queriesMemoryMin = 128 << 20
 	queriesDefault   = 16
-	// idleTime is how long a worker without requests stays.
-	idleTime = time.Minute
+	// idleTime is how long a worker without requests stays, and writerIdleTime one that
+	// writes files.
+	idleTime       = time.Minute
+	writerIdleTime = 5 * time.Second
 	// grace is how long a worker may take to end a request that is canceled or beyond its
 	// time. A worker that takes longer is killed.
 	grace = 2 * time.Second
 )
 
-// A Client starts workers when they are needed, and passes requests to them: queries to one,
-// the writing of files to another. It is safe for concurrent use.
+// A Client starts workers when they are needed, and passes requests to the one of their role.
+// It is safe for concurrent use.
 type Client struct {
 	options Options
 	slots   chan struct{} // of queries
-	writing sync.Mutex    // held while files are written: two at a time would need twice the memory
 	starter child.Starter
 
 	mu      sync.Mutex
@@ -60,9 +60,8 @@ type Client struct {
 	closing chan struct{}
 	started int
 
-	functions []Function // of workers that start
-	queries   *process   // nil if none runs
-	writer    *process
+	functions []Function        // of workers that start
+	shared    map[role]*process // that get requests
 	others    map[*process]bool // workers of one query each, and those that get no more
 }
 
@@ -74,7 +73,7 @@ func New(o Options) *Client {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), others: map[*process]bool{}}
+	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), shared: map[role]*process{}, others: map[*process]bool{}}
 }
 
 // SetFunctions gives queries that begin from now on the functions of scripts.
@@ -82,8 +81,8 @@ func (c *Client) SetFunctions(functions []Function) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.functions = functions
-	if c.queries != nil {
-		c.queries.retired = true
+	if p := c.shared[queryRole]; p != nil {
+		p.retired = true
 	}
 }
 
@@ -95,10 +94,8 @@ func (c *Client) Close() error {
 		close(c.closing)
 	}
 	var ending []*process
-	for _, p := range []*process{c.queries, c.writer} {
-		if p != nil {
-			ending = append(ending, p)
-		}
+	for _, p := range c.shared {
+		ending = append(ending, p)
 	}
 	for p := range c.others {
 		ending = append(ending, p)
@@ -226,63 +223,45 @@ func sendExternal(w *messageWriter, tables []External) error {
 }
 
 // WriteSegment writes the rows of a closed file of the log as Parquet files. They are durable
-// when it returns, and part of the store when the manifest names them. One request to write
-// files is carried out at a time.
-func (c *Client) WriteSegment(ctx context.Context, q Segment) ([]Written, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	return c.write(ctx, &request{Segment: &q})
+// when it returns, and part of the store when the manifest names them. ErrMemory says that it
+// may be done when the Segment is Wide.
+func (c *Client) WriteSegment(ctx context.Context, q Segment) (files []Written, err error) {
+	err = c.write(ctx, &request{Segment: &q}, q.Wide, &files)
+	return files, err
 }
 
-// ErrMemory says that writing files needed more memory than the worker may use.
-var ErrMemory = errors.New("the process that writes Parquet files needs more memory than it may use")
-
-// ErrUnchanged says that a file is as it would be written again.
-var ErrUnchanged = errors.New("sqlworker: no row of the file is deleted")
-
-// Merge writes the rows of several files as one file for each day that they have. With one
-// file it leaves out deleted rows, and writes nothing and returns ErrUnchanged if it has none.
-// ErrMemory says that so many cannot be merged at a time.
-func (c *Client) Merge(ctx context.Context, q Merge) ([]manifest.File, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	written, err := c.write(ctx, &request{Merge: &q})
-	var files []manifest.File
-	for _, w := range written {
-		files = append(files, w.File)
-	}
-	return files, err
+// Merge writes the rows of each group of files as one, without those that are deleted. After
+// an error it returns what has become of the groups before the one that failed; ErrMemory says
+// that fewer files can be merged at a time.
+func (c *Client) Merge(ctx context.Context, q Merge) (merged []Merged, err error) {
+	err = c.write(ctx, &request{Merge: &q}, q.Wide, &merged)
+	return merged, err
 }
 
 // CheckPredicate returns a *QueryError unless a predicate can be that of a delete.
 func (c *Client) CheckPredicate(ctx context.Context, version uint64, table uint32, predicate string) error {
-	_, err := c.write(ctx, &request{Check: &checkRequest{version, table, predicate}})
-	return err
+	return c.write(ctx, &request{Check: &checkRequest{version, table, predicate}}, false, nil)
 }
 
 // write asks for something that has no rows.
-func (c *Client) write(ctx context.Context, q *request) (files []Written, err error) {
-	a, err := c.ask(ctx, q, false, func(*messageWriter) error { return nil })
+func (c *Client) write(ctx context.Context, q *request, alone bool, files any) error {
+	a, err := c.ask(ctx, q, alone, func(*messageWriter) error { return nil })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var end outcome
 	for err == nil {
 		var kind messageKind
 		var text []byte
 		if kind, text, err = a.in.read(); err == nil {
 			switch kind {
 			case filesMessage:
-				err = json.Unmarshal(text, &files)
+				err = json.Unmarshal(text, files)
 			case callMessage:
 				if q.Recompute == nil {
 					err = errMessage
 				} else {
 					err = a.answerCallBy(text, q.Recompute.Call)
 				}
-			case doneMessage:
-				err = json.Unmarshal(text, &end)
-				err = cmp.Or(err, io.EOF)
 			default:
 				err = endOf(kind, text)
 			}
@@ -291,13 +270,7 @@ func (c *Client) write(ctx context.Context, q *request) (files []Written, err er
 	if err = a.finish(err); errors.Is(err, errInnocent) {
 		err = ErrCrashed
 	}
-	if found, ok := errors.AsType[*QueryError](err); ok && q.Check == nil && found.Message == errMemory.Message {
-		err = ErrMemory
-	}
-	if err == nil && end.Unchanged {
-		err = ErrUnchanged
-	}
-	return files, err
+	return err
 }
 
 // endOf returns the error of a message that ends an answer, io.EOF if it has none.

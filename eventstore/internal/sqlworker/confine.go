@@ -17,8 +17,10 @@ const (
 	// allocations fail: stacks of threads, Go's heap, what allocators keep mapped. What is
 	// resident is held to the limit by memoryWatch.
 	memorySlack = 1 << 30
-	// writerNice is the priority of a worker that writes files.
-	writerNice = 10
+	// sealNice is the priority of a worker that writes closed files of the log: appends wait for
+	// it if it is left behind. mergeNice is that of one that merges, for which nobody waits.
+	sealNice  = 5
+	mergeNice = 15
 )
 
 // confine takes from the process what a worker does not need: network, other programs,
@@ -32,10 +34,14 @@ func confine(s settings) error {
 	}
 	// Where /proc does not allow it, the system chooses by itself.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
-	if s.Writer {
-		lowerPriority()
-	}
 	debug.SetMemoryLimit(s.Memory / 4)
+	switch s.Role {
+	case sealRole:
+		lowerPriority(sealNice)
+		debug.SetMemoryLimit(s.Memory / 2) // it sorts in Go
+	case mergeRole:
+		lowerPriority(mergeNice)
+	}
 	if err := child.LimitMemory(int(s.Memory)+memorySlack, 0); err != nil {
 		return err
 	}
@@ -44,12 +50,15 @@ func confine(s settings) error {
 }
 
 // lowerPriority lowers the priority of all threads, and so of those that they start.
-func lowerPriority() {
+func lowerPriority(nice int) {
+	if priority, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
+		nice = max(nice, 20-priority) // as the call returns it
+	}
 	for range 2 { // a thread may have started another one meanwhile
 		threads, _ := os.ReadDir("/proc/self/task")
 		for _, t := range threads {
 			if id, err := strconv.Atoi(t.Name()); err == nil {
-				_ = unix.Setpriority(unix.PRIO_PROCESS, id, writerNice)
+				_ = unix.Setpriority(unix.PRIO_PROCESS, id, nice)
 			}
 		}
 	}

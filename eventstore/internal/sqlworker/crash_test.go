@@ -16,10 +16,10 @@ func (f *folder) kill() {
 	f.t.Helper()
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
-	if f.client.queries == nil {
+	if f.client.shared[queryRole] == nil {
 		f.t.Fatal("no worker runs")
 	}
-	if err := f.client.queries.process.Kill(); err != nil {
+	if err := f.client.shared[queryRole].process.Kill(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -28,7 +28,7 @@ func (f *folder) awaitRequests(n int) {
 	f.t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		f.client.mu.Lock()
-		enough := f.client.queries != nil && f.client.queries.requests >= n
+		enough := f.client.shared[queryRole] != nil && f.client.shared[queryRole].requests >= n
 		f.client.mu.Unlock()
 		if enough {
 			time.Sleep(50 * time.Millisecond) // the worker has begun them

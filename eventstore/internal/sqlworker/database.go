@@ -91,8 +91,13 @@ SET GLOBAL allow_community_extensions = false;
 SET GLOBAL allowed_directories = [%s];
 SET GLOBAL allowed_paths = [%s];
 SET GLOBAL enable_external_access = false;
-SET GLOBAL lock_configuration = true;
 `
+
+// lockSQL keeps the settings as they are. A worker without queries sets some by itself.
+const lockSQL = "SET GLOBAL lock_configuration = true;"
+
+// searchPathSQL lets a connection find the tables of the store by their names.
+const searchPathSQL = "SET search_path = 'events.main,events." + SystemSchema + "';"
 
 // take returns a database with a memory limit.
 func (d *databases) take(memory int64) (*database, error) {
@@ -112,7 +117,7 @@ func (d *databases) take(memory int64) (*database, error) {
 
 func (d *databases) open(memory int64, number int) (*database, error) {
 	temp := filepath.Join(d.settings.temp(), strconv.Itoa(number))
-	db, err := openDuck(map[string]string{
+	config := map[string]string{
 		"memory_limit":            strconv.FormatInt(max(memory>>10, 1), 10) + "KiB",
 		"threads":                 strconv.Itoa(d.settings.Threads),
 		"temp_directory":          temp,
@@ -121,9 +126,13 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		// thread works again.
 		"allocator_background_threads": "true",
 		// Rows that no ORDER BY sorts have no order, and their parts, each of which is a part of
-		// a UNION ALL, are read by all threads. What is read into files, or out of one, has one.
-		"preserve_insertion_order": strconv.FormatBool(d.settings.Writer || d.settings.File != ""),
-	})
+		// a UNION ALL, are read by all threads. What is read out of a file has one.
+		"preserve_insertion_order": strconv.FormatBool(d.settings.File != ""),
+	}
+	if d.settings.Role != queryRole {
+		config["threads"] = "1" // keeps the order of rows, and has one row group in memory
+	}
+	db, err := openDuck(config)
 	if err != nil {
 		return nil, fmt.Errorf("open DuckDB: %w", err)
 	}
@@ -139,10 +148,16 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 			file = literal(d.settings.File)
 		}
 		if err = registerScript(one.conn.c); err == nil {
-			err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + functionsSQL(d.settings.Functions, uint64(number)) + "SET search_path = 'events.main,events." + SystemSchema + "';")
+			err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + functionsSQL(d.settings.Functions, uint64(number)) + searchPathSQL)
 		}
 		if err == nil {
 			err = registerScans(one.conn.c)
+		}
+		if err == nil && d.settings.Role == queryRole {
+			err = one.conn.exec(lockSQL)
+		}
+		if err == nil && d.settings.Role == mergeRole {
+			err = registerMerge(one.conn.c)
 		}
 	}
 	if err != nil {

@@ -92,28 +92,50 @@ func (c *conn) run(sql string, params ...Param) ([][]any, error) {
 	}
 }
 
-// stream calls each for the rows of a statement.
+// A streaming is a statement whose rows are read as they come.
+type streaming struct {
+	stmt    duck.PreparedStatement
+	pending duck.PendingResult
+	result  result
+}
+
+// open begins a statement. Close what it returns before the next statement of the connection.
+func (c *conn) open(sql string) (*streaming, error) {
+	s := &streaming{}
+	var err error
+	switch {
+	case duck.Prepare(c.c, sql, &s.stmt) == duck.StateError:
+		err = duckError(duck.PrepareError(s.stmt))
+	case duck.PendingPreparedStreaming(s.stmt, &s.pending) == duck.StateError:
+		err = duckError(duck.PendingError(s.pending))
+	case duck.ExecutePending(s.pending, &s.result.res) == duck.StateError:
+		err = duckError(duck.ResultError(&s.result.res))
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *streaming) close() {
+	s.result.close()
+	duck.DestroyPending(&s.pending)
+	duck.DestroyPrepare(&s.stmt)
+}
+
+// stream calls each for the rows of a statement, many at a time.
 func (c *conn) stream(sql string, each func(arrow.RecordBatch) error) error {
-	var stmt duck.PreparedStatement
-	defer func() { duck.DestroyPrepare(&stmt) }()
-	if duck.Prepare(c.c, sql, &stmt) == duck.StateError {
-		return duckError(duck.PrepareError(stmt))
+	s, err := c.open(sql)
+	if err != nil {
+		return err
 	}
-	var pending duck.PendingResult
-	defer duck.DestroyPending(&pending)
-	if duck.PendingPreparedStreaming(stmt, &pending) == duck.StateError {
-		return duckError(duck.PendingError(pending))
-	}
-	result := &result{}
-	defer result.close()
-	if duck.ExecutePending(pending, &result.res) == duck.StateError {
-		return duckError(duck.ResultError(&result.res))
-	}
-	if err := result.describe(); err != nil {
+	defer s.close()
+	if err := s.result.describe(); err != nil {
 		return err
 	}
 	for {
-		batch, err := result.next()
+		batch, err := s.result.next()
 		if batch == nil || err != nil {
 			return err
 		}

@@ -21,6 +21,12 @@ typedef struct handle *duckdb_init_info;
 typedef struct handle *duckdb_function_info;
 typedef struct handle *duckdb_arrow_options;
 typedef struct handle *duckdb_error_data;
+typedef struct handle *duckdb_selection_vector;
+
+// A duckdb_result is six words, of which only DuckDB knows what they are.
+typedef struct {
+	void *words[6];
+} duckdb_result;
 
 typedef void (*duckdb_delete_callback_t)(void *data);
 typedef void (*duckdb_table_function_bind_t)(duckdb_bind_info info);
@@ -46,6 +52,16 @@ void duckdb_destroy_logical_type(duckdb_logical_type *type);
 int64_t duckdb_get_int64(duckdb_value value);
 void duckdb_destroy_value(duckdb_value *value);
 
+int duckdb_get_type_id(duckdb_logical_type type);
+
+idx_t duckdb_column_count(duckdb_result *result);
+const char *duckdb_column_name(duckdb_result *result, idx_t column);
+duckdb_logical_type duckdb_column_logical_type(duckdb_result *result, idx_t column);
+const char *duckdb_result_error(duckdb_result *result);
+duckdb_data_chunk duckdb_fetch_chunk(duckdb_result result);
+idx_t duckdb_data_chunk_get_size(duckdb_data_chunk chunk);
+void duckdb_destroy_data_chunk(duckdb_data_chunk *chunk);
+
 idx_t duckdb_vector_size(void);
 duckdb_vector duckdb_data_chunk_get_vector(duckdb_data_chunk chunk, idx_t column);
 void duckdb_data_chunk_set_size(duckdb_data_chunk chunk, idx_t size);
@@ -53,7 +69,11 @@ void *duckdb_vector_get_data(duckdb_vector vector);
 void duckdb_vector_ensure_validity_writable(duckdb_vector vector);
 uint64_t *duckdb_vector_get_validity(duckdb_vector vector);
 void duckdb_vector_assign_string_element_len(duckdb_vector vector, idx_t row, const char *text, idx_t length);
-idx_t duckdb_data_chunk_get_size(duckdb_data_chunk chunk);
+void duckdb_vector_copy_sel(duckdb_vector from, duckdb_vector to, duckdb_selection_vector rows, idx_t end, idx_t begin, idx_t at);
+void duckdb_slice_vector(duckdb_vector vector, duckdb_selection_vector rows, idx_t count);
+duckdb_selection_vector duckdb_create_selection_vector(idx_t size);
+void duckdb_destroy_selection_vector(duckdb_selection_vector rows);
+uint32_t *duckdb_selection_vector_get_data_ptr(duckdb_selection_vector rows);
 
 duckdb_table_function duckdb_create_table_function(void);
 void duckdb_destroy_table_function(duckdb_table_function *function);
@@ -79,6 +99,7 @@ void duckdb_init_set_error(duckdb_init_info info, const char *error);
 void *duckdb_function_get_bind_data(duckdb_function_info info);
 void *duckdb_function_get_init_data(duckdb_function_info info);
 void *duckdb_function_get_local_init_data(duckdb_function_info info);
+void duckdb_function_set_error(duckdb_function_info info, const char *error);
 
 duckdb_scalar_function duckdb_create_scalar_function(void);
 void duckdb_destroy_scalar_function(duckdb_scalar_function *function);

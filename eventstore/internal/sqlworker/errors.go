@@ -14,6 +14,11 @@ import (
 // ErrClosed says that the Client is closed.
 var ErrClosed = errors.New("eventstore: closed")
 
+// ErrMemory says that writing Parquet files needs more memory than its process may use. When the
+// Segment or Merge is Wide, rows get small row groups and a process of their own, which may use
+// three times as much.
+var ErrMemory = errors.New("the process that writes Parquet files needs more memory than it may use")
+
 // A QueryError is SQL that cannot be answered.
 type QueryError struct {
 	Message string `json:"message"`          // what is wrong, in DuckDB's words

@@ -32,7 +32,7 @@ func latestOf(s *statement, t *manifest.Table) int64 {
 	groups, _ := n["group_expressions"].([]any)
 	renamed, _ := from["column_name_alias"].([]any)
 	switch {
-	case s.explained, n["type"] != "SELECT_NODE", len(s.tables) != 1, timeSQL(t) == "", !strings.EqualFold(from.text("table_name"), t.Name),
+	case s.explained, n["type"] != "SELECT_NODE", len(s.tables) != 1, timeType(t) == 0, !strings.EqualFold(from.text("table_name"), t.Name),
 		len(n.child("cte_map").list("map")) > 0, len(groups) > 0, len(renamed) > 0, n["having"] != nil, n["qualify"] != nil, n["sample"] != nil,
 		from["type"] != "BASE_TABLE", from["sample"] != nil, from["at_clause"] != nil:
 		return 0

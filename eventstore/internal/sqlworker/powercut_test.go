@@ -51,20 +51,7 @@ func sealAndMerge(folder string) {
 		f.seal(number + 1)
 		fmt.Println("sealed")
 	}
-	var names []string
-	for _, file := range table.Files {
-		names = append(names, file.Name)
-	}
-	merged, err := f.client.Merge(context.Background(), Merge{Version: f.m.Version, Table: table.ID, Files: names, Number: f.m.NextSegment})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.m.NextSegment++
-	table.Files = nil
-	for _, file := range merged {
-		table.Files = append(table.Files, &file)
-	}
-	f.save()
+	f.mergeAll(table)
 	fmt.Println("merged")
 }
 

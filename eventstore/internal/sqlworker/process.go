@@ -46,11 +46,14 @@ type process struct {
 }
 
 // start starts a worker. The caller holds client.mu.
-func (c *Client) start(writer bool) (*process, error) {
-	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Writer: writer, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
+func (c *Client) start(r role, alone bool) (*process, error) {
+	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
 	p.functions = c.functions
-	if !writer {
-		p.settings.Memory = max(c.options.Memory-writerMemory, queriesMemoryMin)
+	switch {
+	case r == queryRole:
+		p.settings.Memory = max(c.options.Memory-2*writerMemory, queriesMemoryMin)
+	case alone:
+		p.settings.Memory = wideMemory
 	}
 	c.started++
 	if err := p.start(&c.starter); err != nil {
@@ -83,7 +86,7 @@ func (p *process) start(starter *child.Starter) error {
 	}
 	defer theirStderr.Close()
 	p.process, err = starter.Start(child.Command{
-		Name: "sql-worker", Env: []string{workerVariable + "=" + string(text), "TZ=UTC"},
+		Name: "sql-worker", Env: p.settings.environment(text),
 		Files: []*os.File{null, null, theirStderr, theirs},
 	})
 	if err != nil {
@@ -103,17 +106,36 @@ func (p *process) start(starter *child.Starter) error {
 	return nil
 }
 
+// environment returns the environment of a worker. In one that writes files, the C library
+// gives large blocks back to the system when they are freed: the buffers of a row group are
+// many, and each is needed for a moment.
+func (s settings) environment(text []byte) []string {
+	variables := []string{workerVariable + "=" + string(text), "TZ=UTC"}
+	if s.Role != queryRole {
+		variables = append(variables, "MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=262144", "MALLOC_TRIM_THRESHOLD_=1048576")
+	}
+	return variables
+}
+
+// role returns the role of the worker that a request is for.
+func (q *request) role() role {
+	switch {
+	case q.Segment != nil:
+		return sealRole
+	case q.Merge != nil, q.Recompute != nil:
+		return mergeRole
+	}
+	return queryRole
+}
+
 // forget drops a process that has ended.
 func (c *Client) forget(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = unix.Close(p.control)
 	p.control, p.retired = -1, true
-	if c.queries == p {
-		c.queries = nil
-	}
-	if c.writer == p {
-		c.writer = nil
+	if c.shared[p.settings.Role] == p {
+		delete(c.shared, p.settings.Role)
 	}
 	delete(c.others, p)
 }
@@ -139,25 +161,22 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	place, writer := &c.queries, false
-	if q.Segment != nil || q.Merge != nil || q.Recompute != nil {
-		place, writer = &c.writer, true
-	}
-	p := *place
+	r := q.role()
+	p := c.shared[r]
 	if alone || p == nil || p.retired {
-		started, err := c.start(writer)
+		started, err := c.start(r, alone)
 		if err != nil {
 			return nil, err
 		}
-		p = started
 		if alone {
-			c.others[p] = true
+			c.others[started] = true
 		} else {
-			if old := *place; old != nil {
-				c.others[old] = true
+			if p != nil {
+				c.others[p] = true
 			}
-			*place = p
+			c.shared[r] = started
 		}
+		p = started
 	}
 	if p.requests++; p.requests == 1 {
 		p.most = 0
@@ -184,6 +203,9 @@ func (p *process) release() {
 		return
 	}
 	wait := idleTime
+	if p.settings.Role != queryRole {
+		wait = writerIdleTime
+	}
 	if p.retired || c.others[p] {
 		wait = 0
 	}
@@ -349,6 +371,13 @@ func (a *answer) explain(err error) error {
 		return errInnocent
 	}
 	report := p.stderr.String()
+	if p.settings.Role != queryRole {
+		c.options.Log.Warn("a worker that writes Parquet files ended", "state", p.state.String(), "report", crashLine(report))
+		if lacksMemory(report) {
+			return ErrMemory
+		}
+		return fmt.Errorf("eventstore: the process that writes Parquet files ended: %s", endOfProcess(p))
+	}
 	c.options.Log.Warn("a query ended the SQL worker", "state", p.state.String(), "report", crashLine(report))
 	if lacksMemory(report) {
 		return errMemory

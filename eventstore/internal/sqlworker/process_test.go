@@ -48,7 +48,7 @@ func TestConfinement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range map[string]*process{"queries": f.client.queries, "writer": f.client.writer} {
+	for name, p := range f.client.shared {
 		pid := p.process.Pid
 		if got := statusOf(t, pid, "oom_score_adj", ""); got != "1000" {
 			t.Errorf("%s: oom_score_adj is %s", name, got)
@@ -65,7 +65,7 @@ func TestConfinement(t *testing.T) {
 			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
 		}
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
-		if want := map[string]int{"queries": mine, "writer": min(mine, 20-writerNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
+		if want := map[role]int{queryRole: mine, sealRole: min(mine, 20-sealNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
 			t.Errorf("%s: priority %d, want %d", name, nice, want)
 		}
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
@@ -79,8 +79,8 @@ func TestConfinement(t *testing.T) {
 			}
 		}
 	}
-	if f.client.writer.settings.Memory+f.client.queries.settings.Memory > workerMemoryDefault {
-		t.Error("both workers together may need more than the client has")
+	if 2*f.client.shared[sealRole].settings.Memory+f.client.shared[queryRole].settings.Memory > workerMemoryDefault {
+		t.Error("all workers together may need more than the client has")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestConfinement(t *testing.T) {
 func TestTempGoesWithItsWorker(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	p := f.client.queries
+	p := f.client.shared[queryRole]
 	if err := os.MkdirAll(filepath.Join(p.settings.temp(), "more"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +121,11 @@ func TestWrongRequests(t *testing.T) {
 			return err
 		},
 		"files of an unknown table": func() error {
-			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: 99, Files: []string{file}, Number: 92})
+			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: 99, Groups: [][]string{{file}}, Number: 92})
 			return err
 		},
 		"an unknown file": func() error {
-			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{file, "2026-11-22/none.parquet"}, Number: 93})
+			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file, "2026-11-22/none.parquet"}}, Number: 93})
 			return err
 		},
 		"a predicate for an unknown table": func() error { return f.client.CheckPredicate(t.Context(), f.m.Version, 99, "true") },
@@ -152,7 +152,7 @@ func TestWritersAndQueriesApart(t *testing.T) {
 	f.seal(1)
 	f.kill()
 	f.seal(2)
-	writer := f.client.writer
+	writer := f.client.shared[sealRole]
 	rows, err := f.query(t.Context(), `SELECT id FROM events ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func openDescriptors(t *testing.T) int {
 func TestRequestsLeaveNothingOpen(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	pid, before := f.client.queries.process.Pid, openDescriptors(t)
+	pid, before := f.client.shared[queryRole].process.Pid, openDescriptors(t)
 	for range 20 {
 		f.want(`SELECT 1`, "1")
 		if _, err := read(f.query(t.Context(), `SELECT nothing`)); err == nil {
@@ -200,11 +200,11 @@ func TestRequestsLeaveNothingOpen(t *testing.T) {
 	if after := openDescriptors(t); after > before+3 { // the runtime may need one
 		t.Errorf("%d descriptors after 60 queries, and %d before", after, before)
 	}
-	if now := f.client.queries.process.Pid; now != pid {
+	if now := f.client.shared[queryRole].process.Pid; now != pid {
 		t.Errorf("process %d took the place of %d", now, pid)
 	}
-	if f.client.queries.requests != 0 {
-		t.Errorf("%d requests are counted, and none runs", f.client.queries.requests)
+	if f.client.shared[queryRole].requests != 0 {
+		t.Errorf("%d requests are counted, and none runs", f.client.shared[queryRole].requests)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestBoundsOfParameters(t *testing.T) {
 func TestParquetIsGuarded(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	pid := f.client.queries.process.Pid
+	pid := f.client.shared[queryRole].process.Pid
 	for _, sql := range []string{`SELECT nothing`, `SELECT * FROM '/etc/passwd'`, `SELECT`, `SELECT 1; SELECT 2`, `SET threads = 1`, `SELECT $1`} {
 		rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Parquet: true})
 		if err == nil {
@@ -314,7 +314,7 @@ func TestParquetIsGuarded(t *testing.T) {
 		}
 	}
 	f.want(`SELECT 1`, "1")
-	if now := f.client.queries.process.Pid; now != pid {
+	if now := f.client.shared[queryRole].process.Pid; now != pid {
 		t.Error("a query has ended the worker")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -188,14 +189,25 @@ type Segment struct {
 	Version uint64 // of the manifest
 	Log     wal.FileEnd
 	Number  uint64 // of the segment
+	Wide    bool   // see ErrMemory
 }
 
-// A Merge asks for one file with the rows of several of one table and day.
+// A Merge asks for one file for each group of files, which are of one table and day.
 type Merge struct {
 	Version uint64
 	Table   uint32
-	Files   []string // their names in the manifest
-	Number  uint64   // of the new segment
+	Groups  [][]string // names of files in the manifest
+	Number  uint64     // of the new segment
+	Wide    bool       // see ErrMemory
+}
+
+// A Merged is what has become of a group of files.
+type Merged struct {
+	// File has the rows of the group that are not deleted, and is durable. It is nil if no
+	// row is left.
+	File *manifest.File `json:",omitempty"`
+	// Unchanged says that the group is one file of which no row is deleted.
+	Unchanged bool `json:",omitempty"`
 }
 
 // A checkRequest asks whether a predicate is fit for a delete.
@@ -214,7 +226,6 @@ type Written struct {
 // An outcome ends an answer.
 type outcome struct {
 	Truncated bool `json:",omitempty"`
-	Unchanged bool `json:",omitempty"` // see ErrUnchanged
 
 	Next manifest.Position `json:",omitzero"` // see Rows.Position
 }
@@ -223,6 +234,7 @@ type outcome struct {
 type failure struct {
 	Query    *QueryError `json:",omitempty"` // what is wrong with the SQL
 	Canceled bool        `json:",omitempty"` // by the parent
+	Memory   bool        `json:",omitempty"` // see ErrMemory
 	Message  string      `json:",omitempty"` // any other error
 }
 
@@ -230,7 +242,7 @@ func newFailure(err error) failure {
 	if q, ok := errors.AsType[*QueryError](err); ok {
 		return failure{Query: q}
 	}
-	return failure{Message: err.Error(), Canceled: errors.Is(err, errCanceled)}
+	return failure{Message: err.Error(), Canceled: errors.Is(err, errCanceled), Memory: errors.Is(err, ErrMemory)}
 }
 
 func (f failure) error() error {
@@ -239,6 +251,8 @@ func (f failure) error() error {
 		return f.Query
 	case f.Canceled:
 		return errCanceled
+	case f.Memory:
+		return fmt.Errorf("%s%w", strings.TrimSuffix(f.Message, ErrMemory.Error()), ErrMemory)
 	}
 	return fmt.Errorf("eventstore: %s", f.Message)
 }

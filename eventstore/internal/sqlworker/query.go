@@ -45,6 +45,19 @@ func (w *worker) newSession(ctx context.Context, memory int64) (*session, error)
 	return s, nil
 }
 
+// connect opens a connection to the session's database. Close it before the session.
+func (s *session) connect() (*conn, error) {
+	c, err := connect(s.database.db)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.exec(searchPathSQL); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // interruptWhenDone interrupts the query once its context is done. It does so again and
 // again, because DuckDB forgets an interrupt that comes just before a statement
 // begins.

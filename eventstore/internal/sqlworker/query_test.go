@@ -142,7 +142,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("the result goes on %v after Close", time.Since(begin))
 	}
 	f.want(`SELECT 1`, "1")
-	if f.client.queries == nil || f.client.queries.killed {
+	if f.client.shared[queryRole] == nil || f.client.shared[queryRole].killed {
 		t.Error("the worker was killed")
 	}
 }

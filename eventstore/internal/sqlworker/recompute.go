@@ -5,6 +5,7 @@ package sqlworker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type Recompute struct {
 	Number  uint64  // of the new segment
 	Column  int32   // its ID
 	Hidden  []int32 // columns that Call does not see
+	Wide    bool    // see ErrMemory
 	// Call returns the value of each document as text that casts to the column's type, nil for
 	// NULL. A document is a row, as the event was that it comes from. If the writing of the file
 	// begins again, the attempt is another one. It is called once at a time.
@@ -29,22 +31,21 @@ type Recompute struct {
 }
 
 // Recompute writes a file again. It may have become several files, or none.
-func (c *Client) Recompute(ctx context.Context, q Recompute) ([]manifest.File, error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	written, err := c.write(ctx, &request{Recompute: &q})
-	var files []manifest.File
-	for _, w := range written {
-		files = append(files, w.File)
+func (c *Client) Recompute(ctx context.Context, q Recompute) (files []manifest.File, err error) {
+	err = c.write(ctx, &request{Recompute: &q}, q.Wide, &files)
+	if errors.Is(err, ErrMemory) && !q.Wide {
+		q.Wide = true
+		return c.Recompute(ctx, q)
 	}
 	return files, err
 }
 
-// A recomputing is a Recompute at work.
-type recomputing struct {
-	*Recompute
-	job      *job
-	attempts int
+// attempt is the number of the first attempt to write the file, or of the second.
+func (q *Recompute) attempt() int {
+	if q.Wide {
+		return 2
+	}
+	return 1
 }
 
 // recompute writes a file again.
@@ -61,27 +62,95 @@ func (w *worker) recompute(ctx context.Context, q *Recompute, in *job) error {
 	if i < 0 || t.Current().ByID(q.Column) == nil {
 		return fmt.Errorf("table %s has no file %s with column %d", t.Name, q.File, q.Column)
 	}
-	part := 0
-	files, err := w.writeFiles(ctx, t, selection{files: t.Files[i : i+1], recompute: &recomputing{Recompute: q, job: in}}, q.Number, &part)
+	s, err := w.newWriteSession(ctx)
 	if err != nil {
-		return fmt.Errorf("table %s: %w", t.Name, err)
+		return err
 	}
-	written := []Written{}
-	for _, f := range files {
-		f.Log = t.Files[i].Log
-		written = append(written, Written{t.ID, f})
+	defer s.close()
+	setScriptCaller(s.database.number, &scriptCaller{ctx: ctx, job: in})
+	defer setScriptCaller(s.database.number, nil)
+	out := newOutput(q.Number, q.Wide)
+	files, err := s.recomputeFile(t, t.Files[i], q, out)
+	if err != nil {
+		return errors.Join(fmt.Errorf("table %s: %w", t.Name, s.explainWrite(err)), out.abandon())
 	}
-	if err := in.out.writeJSON(filesMessage, written); err != nil {
+	if err := out.wait(); err != nil {
+		return errors.Join(err, out.abandon())
+	}
+	if err := in.out.writeJSON(filesMessage, files); err != nil {
 		return err
 	}
 	return in.out.writeJSON(doneMessage, outcome{})
 }
 
+// recomputeFile writes the rows of a file with other values in a column. DuckDB sorts them if
+// the column is one of those that files are sorted by.
+func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recompute, out *output) (files []manifest.File, err error) {
+	column, rows := t.Current().ByID(q.Column).Name, q.sql(t, fileSQL(s.worker.settings.Folder, t, f), s.database.number)
+	days := []manifest.File{{Day: f.Day, Log: f.Log, Rows: f.Rows, MinTime: f.MinTime, MaxTime: f.MaxTime}}
+	name, _ := timeColumn(t)
+	if name == column {
+		const computed = "temp.recomputed" // the function is called once for each row
+		if err := s.conn.exec("CREATE TEMP TABLE " + computed + " AS " + rows); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, s.conn.exec("DROP TABLE "+computed)) }()
+		rows = "FROM " + computed
+		if days, err = s.listDays(t, rows); err != nil {
+			return nil, err
+		}
+	} else if f.Deleted < lastDelete(t) {
+		if err := s.countLeft(t, []*manifest.File{f}, &days[0]); err != nil {
+			return nil, err
+		}
+	}
+	for _, day := range days {
+		if day.Rows == 0 {
+			continue
+		}
+		query := rows
+		if name == column {
+			query = "SELECT * FROM (" + query + ") WHERE " + daySQL(t) + " = DATE " + literal(day.Day)
+		}
+		if order := sortColumns(t); slices.Contains(order, column) {
+			query += " ORDER BY " + quotedList(order)
+		}
+		day.Log = f.Log
+		written, err := s.writeFile(t, day, query, f.RowBytes(), out)
+		if err != nil {
+			return files, err
+		}
+		files = append(files, written)
+	}
+	return files, nil
+}
+
+// listDays returns the entries of files for the days of the rows of a query.
+func (s *session) listDays(t *manifest.Table, query string) (days []manifest.File, err error) {
+	sql, perMicro := timeSQL(t)
+	found, err := s.conn.run(fmt.Sprintf("SELECT CAST(%s AS VARCHAR), count(*), min(%s), max(%[2]s) FROM (%s) GROUP BY ALL ORDER BY ALL", daySQL(t), sql, query))
+	for _, row := range found {
+		day := manifest.File{Day: row[0].(string), Rows: row[1].(int64)}
+		if least, ok := row[2].(int64); ok { // else no row has a time
+			day.MinTime, day.MaxTime = microsOf(least, perMicro), microsOf(row[3].(int64), perMicro)
+		}
+		days = append(days, day)
+	}
+	return days, err
+}
+
+// daySQL returns the day of a row, as dayOf does.
+func daySQL(t *manifest.Table) string {
+	sql, perMicro := timeSQL(t)
+	perDay := perMicro * dayMicros
+	return fmt.Sprintf("coalesce(DATE '1970-01-01' + CAST((%[1]s // %[2]d - CAST(%[1]s %% %[2]d < 0 AS BIGINT)) AS INTEGER), DATE '1970-01-01')", sql, perDay)
+}
+
 // sql replaces the column in the rows of a query.
-func (r *recomputing) sql(t *manifest.Table, query string, database uint64) string {
-	c := t.Current().ByID(r.Column)
+func (q *Recompute) sql(t *manifest.Table, query string, database uint64) string {
+	c := t.Current().ByID(q.Column)
 	return fmt.Sprintf("SELECT * REPLACE (CAST(script_value(%d, %d, %s) AS %s) AS %s) FROM (%s)",
-		database, r.attempts, documentSQL(t, r.Hidden), c.SQLType(), quote(c.Name), query)
+		database, q.attempt(), documentSQL(t, q.Hidden), c.SQLType(), quote(c.Name), query)
 }
 
 // documentSQL makes a JSON document of a row of the newest schema, as the event was that it

@@ -37,25 +37,12 @@ static const log_scan *find_scan(uint64_t id) {
 	return scan;
 }
 
-// A text_cell is a string as DuckDB's vectors hold it: up to 12 bytes inside, longer ones
-// by their address, with the first four for comparison.
-typedef union {
-	struct {
-		uint32_t length;
-		char text[12];
-	} inside;
-	struct {
-		uint32_t length;
-		char prefix[4];
-		const char *text;
-	} outside;
-} text_cell;
-
 static duckdb_logical_type create_type(int32_t kind) {
 	switch (kind) {
 	case SCAN_BOOL: return duckdb_create_logical_type(DUCKDB_TYPE_BOOLEAN);
 	case SCAN_INT32: return duckdb_create_logical_type(DUCKDB_TYPE_INTEGER);
-	case SCAN_INT64: return duckdb_create_logical_type(DUCKDB_TYPE_BIGINT);
+	case SCAN_INT64:
+	case SCAN_PLACE: return duckdb_create_logical_type(DUCKDB_TYPE_BIGINT);
 	case SCAN_FLOAT64: return duckdb_create_logical_type(DUCKDB_TYPE_DOUBLE);
 	case SCAN_STRING: return duckdb_create_logical_type(DUCKDB_TYPE_VARCHAR);
 	case SCAN_TIMESTAMP: return duckdb_create_logical_type(DUCKDB_TYPE_TIMESTAMP);
@@ -94,7 +81,7 @@ typedef struct {
 // A scan_cursor is where one thread is.
 typedef struct {
 	uint64_t frame, end; // of the group
-	uint64_t row;        // of the frame
+	uint64_t row;        // of the frame, or of the order
 } scan_cursor;
 
 static void begin_scan(duckdb_init_info info) {
@@ -108,7 +95,7 @@ static void begin_scan(duckdb_init_info info) {
 	state->column_count = count;
 	for (uint64_t i = 0; i < count; i++)
 		state->columns[i] = duckdb_init_get_column_index(info, i);
-	duckdb_init_set_max_threads(info, scan->group_count ? scan->group_count : 1);
+	duckdb_init_set_max_threads(info, scan->group_count && !scan->order ? scan->group_count : 1);
 	duckdb_init_set_init_data(info, state, free);
 }
 
@@ -258,10 +245,60 @@ static const scan_frame *next_rows(const log_scan *scan, scan_state *state, scan
 	}
 }
 
+// fill_rows writes consecutive rows of a frame into a chunk.
+static void fill_rows(duckdb_data_chunk output, uint64_t at, const log_scan *scan, const scan_state *state,
+                      uint64_t frame, uint64_t first, uint64_t rows) {
+	for (uint64_t i = 0; i < state->column_count; i++) {
+		uint64_t column = state->columns[i];
+		if (column >= scan->column_count) // DuckDB only counts the rows
+			continue;
+		duckdb_vector vector = duckdb_data_chunk_get_vector(output, i);
+		if (scan->columns[column].kind == SCAN_PLACE) {
+			for (uint64_t j = 0; j < rows; j++)
+				((int64_t *)duckdb_vector_get_data(vector))[at + j] = (int64_t)(frame << 32 | (first + j));
+			continue;
+		}
+		copy_rows(vector, at, scan->columns[column].kind, &scan->frames[frame].vectors[column], first, rows);
+	}
+}
+
+// text_bytes returns how many bytes of text a row has.
+static uint64_t text_bytes(const log_scan *scan, scan_place place) {
+	uint64_t bytes = 0;
+	for (uint64_t i = 0; i < scan->column_count; i++) {
+		const uint32_t *ends = scan->frames[place.frame].vectors[i].ends;
+		if (ends)
+			bytes += ends[place.row] - (place.row ? ends[place.row - 1] : 0);
+	}
+	return bytes;
+}
+
+// read_ordered reads the next rows of a scan that has an order. A chunk of rows with long
+// texts is short: whoever reads it has all of it in memory.
+static void read_ordered(const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
+	uint64_t capacity = duckdb_vector_size(), filled = 0, bytes = 0;
+	while (filled < capacity && bytes < SCAN_CHUNK_BYTES && cursor->row < scan->order_count) {
+		scan_place first = scan->order[cursor->row];
+		uint64_t rows = 0;
+		do {
+			bytes += text_bytes(scan, scan->order[cursor->row++]);
+			rows++;
+		} while (filled + rows < capacity && bytes < SCAN_CHUNK_BYTES && cursor->row < scan->order_count &&
+		         scan->order[cursor->row].frame == first.frame && scan->order[cursor->row].row == first.row + rows);
+		fill_rows(output, filled, scan, state, first.frame, first.row, rows);
+		filled += rows;
+	}
+	duckdb_data_chunk_set_size(output, filled);
+}
+
 static void read_scan(duckdb_function_info info, duckdb_data_chunk output) {
 	const log_scan *scan = duckdb_function_get_bind_data(info);
 	scan_state *state = duckdb_function_get_init_data(info);
 	scan_cursor *cursor = duckdb_function_get_local_init_data(info);
+	if (scan->order) {
+		read_ordered(scan, state, cursor, output);
+		return;
+	}
 	uint64_t capacity = duckdb_vector_size(), filled = 0;
 	while (filled < capacity) {
 		const scan_frame *frame = next_rows(scan, state, cursor);
@@ -271,12 +308,7 @@ static void read_scan(duckdb_function_info info, duckdb_data_chunk output) {
 		if (rows > capacity - filled)
 			rows = capacity - filled;
 		rows = count_wanted(scan, frame, cursor->row, rows);
-		for (uint64_t i = 0; i < state->column_count; i++) {
-			uint64_t column = state->columns[i];
-			if (column < scan->column_count) // else DuckDB only counts the rows
-				copy_rows(duckdb_data_chunk_get_vector(output, i), filled, scan->columns[column].kind,
-				          &frame->vectors[column], cursor->row, rows);
-		}
+		fill_rows(output, filled, scan, state, (uint64_t)(frame - scan->frames), cursor->row, rows);
 		cursor->row += rows;
 		filled += rows;
 	}

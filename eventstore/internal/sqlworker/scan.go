@@ -11,6 +11,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -30,10 +31,39 @@ type scanColumn struct {
 	kind event.Type
 }
 
+// placeKind is the type of a column that is not in the log: where the row is, as the index of
+// its frame << 32 | its number in the frame.
+const placeKind = event.Type(C.SCAN_PLACE)
+
 // A scan shows frames of the log to DuckDB as the table function log_frames(id).
 type scan struct {
 	c      *C.log_scan
 	memory []unsafe.Pointer
+}
+
+// A rowOrder is an order in which a scan shows rows.
+type rowOrder struct{ places []C.scan_place }
+
+// newRowOrder returns room for so many rows in memory of the C library. Give it back with free.
+func newRowOrder(rows int) rowOrder {
+	p := C.calloc(C.size_t(max(rows, 1)), C.sizeof_scan_place)
+	if p == nil {
+		panic("sqlworker: out of memory")
+	}
+	return rowOrder{unsafe.Slice((*C.scan_place)(p), rows)}
+}
+
+func (o rowOrder) free() { C.free(unsafe.Pointer(unsafe.SliceData(o.places))) }
+
+func (o rowOrder) set(i int, frame, row uint32) {
+	o.places[i] = C.scan_place{frame: C.uint32_t(frame), row: C.uint32_t(row)}
+}
+
+// show makes the scan show only the rows from begin to end of an order.
+func (s *scan) show(o rowOrder, begin, end int) {
+	s.c.order = unsafe.SliceData(o.places[begin:end])
+	s.c.order_count = C.uint64_t(end - begin)
+	s.c.rows = s.c.order_count
 }
 
 // registerScans makes log_frames known to the database of a connection.
@@ -163,7 +193,8 @@ func (f *logFrame) fill(v *C.scan_vector, id int32) {
 	}
 }
 
-func (s *scan) id() uint64 { return uint64(s.c.id) }
+// sql is what reads the scan.
+func (s *scan) sql() string { return fmt.Sprintf("log_frames(%d)", uint64(s.c.id)) }
 
 // close withdraws the scan. No result that reads it may be left.
 func (s *scan) close() {

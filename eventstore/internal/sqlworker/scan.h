@@ -18,12 +18,31 @@ enum scan_kind {
 	SCAN_JSON,
 	SCAN_TIMESTAMP_NS,
 	SCAN_BYTES,
+	SCAN_PLACE = 100, // no column of the log: the row's scan_place, as frame << 32 | row
 };
+
+// A text_cell is a string as DuckDB's vectors hold it: up to 12 bytes inside, longer ones
+// by their address, with the first four for comparison.
+typedef union {
+	struct {
+		uint32_t length;
+		char text[12];
+	} inside;
+	struct {
+		uint32_t length;
+		char prefix[4];
+		const char *text;
+	} outside;
+} text_cell;
 
 typedef struct {
 	const char *name;
 	int32_t kind;
 } scan_column;
+
+// SCAN_CHUNK_BYTES is about how many bytes of text a chunk of sorted rows has at most, unless
+// one row has more.
+#define SCAN_CHUNK_BYTES (1u << 20)
 
 // A scan_vector is one column of one frame, laid out as event.Vector has it. A column that
 // the frame does not have is all NULL: its values and ends are NULL pointers.
@@ -37,6 +56,11 @@ typedef struct {
 	uint64_t rows;
 	const scan_vector *vectors; // one a column
 } scan_frame;
+
+// A scan_place is where a row of a scan is.
+typedef struct {
+	uint32_t frame, row;
+} scan_place;
 
 typedef struct {
 	const char *text;
@@ -63,6 +87,9 @@ typedef struct log_scan {
 	const scan_frame *frames;
 	uint64_t filter_count;
 	const scan_filter *filters;
+	// Unless it is NULL, the scan shows the rows at these places only, in this order.
+	const scan_place *order;
+	uint64_t order_count;
 	struct log_scan *next; // of the published ones
 } log_scan;
 

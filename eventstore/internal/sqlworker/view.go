@@ -20,13 +20,11 @@ type tableView struct {
 	after    string // condition on all parts
 	equal    map[string][]string
 	scans    []*scan
-
-	recompute *recomputing
 }
 
 // newTableView describes a table to DuckDB. Close it after the query.
 func newTableView(folder string, t *manifest.Table, from selection, d *database) *tableView {
-	v := &tableView{table: t, database: d, equal: from.equal, recompute: from.recompute}
+	v := &tableView{table: t, database: d, equal: from.equal}
 	for deletes, frames := range v.splitFrames(from.frames) {
 		if len(frames) > 0 {
 			v.addFrames(frames, deletes)
@@ -52,9 +50,6 @@ func (v *tableView) sql() string {
 	sql := strings.Join(v.parts, " UNION ALL ")
 	if v.after != "" {
 		sql = "SELECT * FROM (" + sql + ")" + v.after
-	}
-	if v.recompute != nil {
-		sql = v.recompute.sql(v.table, sql, v.database.number)
 	}
 	return sql
 }
@@ -94,22 +89,27 @@ func (v *tableView) splitFrames(frames []*logFrame) [][]*logFrame {
 // asked later has a later position.
 func (v *tableView) addFrames(frames []*logFrame, deletes int) {
 	for _, group := range v.groupFrames(frames) {
-		columns := []scanColumn{}
-		for i, c := range shown(v.table.Current()) {
-			if t := group.types[i]; t != 0 {
-				if c.Digits != (event.Digits{}) {
-					t = event.String // JSON would go through a double on its way to DECIMAL
-				}
-				columns = append(columns, scanColumn{c.ID, c.Name, t})
-			}
-		}
-		if len(columns) == 0 { // DuckDB has no table without columns
-			columns = append(columns, scanColumn{manifest.RestID, manifest.RestColumn, event.JSON})
-		}
-		s := newScan(v.database.scanID(v.table.ID, len(v.scans)), columns, group.frames, v.equal)
+		s := newScan(v.database.scanID(v.table.ID, len(v.scans)), group.columns(v.table), group.frames, v.equal)
 		v.scans = append(v.scans, s)
-		v.addPart(fmt.Sprintf("log_frames(%d)", s.id()), group.types, v.table.Deletes[len(v.table.Deletes)-deletes:])
+		v.parts = append(v.parts, partSQL(v.table, s.sql(), group.types, v.table.Deletes[len(v.table.Deletes)-deletes:]))
 	}
+}
+
+// columns returns the columns that a scan of the frames shows.
+func (g frameGroup) columns(t *manifest.Table) []scanColumn {
+	columns := []scanColumn{}
+	for i, c := range shown(t.Current()) {
+		if kind := g.types[i]; kind != 0 {
+			if c.Digits != (event.Digits{}) {
+				kind = event.String // JSON would go through a double on its way to DECIMAL
+			}
+			columns = append(columns, scanColumn{c.ID, c.Name, kind})
+		}
+	}
+	if len(columns) == 0 { // DuckDB has no table without columns
+		columns = append(columns, scanColumn{manifest.RestID, manifest.RestColumn, event.JSON})
+	}
+	return columns
 }
 
 // A layout is the types that the newest schema's columns have in some frames or files; 0
@@ -227,38 +227,45 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 
 // addFiles adds files, and of those in rows only the rows given there.
 func (v *tableView) addFiles(folder string, g *fileGroup, rows map[*manifest.File][]rowRange) {
-	read := func(paths ...string) string {
-		return "read_parquet([" + strings.Join(paths, ", ") + "], hive_partitioning = false)"
-	}
-	var whole []string
+	var whole []*manifest.File
 	for _, f := range g.files {
-		path := literal(v.table.Path(folder, f.Name))
 		if rows[f] == nil {
-			whole = append(whole, path)
+			whole = append(whole, f)
 		}
 		for _, r := range rows[f] {
-			v.addPart(fmt.Sprintf("%s WHERE %s BETWEEN %d AND %d", read(path), fileRowNumber, r.begin, r.end-1), g.types, g.deletes)
+			from := fmt.Sprintf("%s WHERE %s BETWEEN %d AND %d", filesSQL(folder, v.table, []*manifest.File{f}), fileRowNumber, r.begin, r.end-1)
+			v.parts = append(v.parts, partSQL(v.table, from, g.types, g.deletes))
 		}
 	}
 	if len(whole) > 0 {
-		v.addPart(read(whole...), g.types, g.deletes)
+		v.parts = append(v.parts, partSQL(v.table, filesSQL(folder, v.table, whole), g.types, g.deletes))
 	}
 }
 
-// addPart adds rows whose columns have the given types.
-func (v *tableView) addPart(from string, types layout, deletes []*manifest.Delete) {
+// filesSQL reads the rows of files.
+func filesSQL(folder string, t *manifest.Table, files []*manifest.File) string {
+	var paths []string
+	for _, f := range files {
+		paths = append(paths, literal(t.Path(folder, f.Name)))
+	}
+	return "read_parquet([" + strings.Join(paths, ", ") + "], hive_partitioning = false)"
+}
+
+// partSQL returns a query of rows whose columns have the given types, as rows of the newest
+// schema. more are columns that the query has besides.
+func partSQL(t *manifest.Table, from string, types layout, deletes []*manifest.Delete, more ...string) string {
 	var list []string
-	for i, c := range shown(v.table.Current()) {
+	for i, c := range shown(t.Current()) {
 		list = append(list, castSQL(types[i], c)+" AS "+quote(c.Name))
 	}
-	sql := "SELECT " + strings.Join(list, ", ") + " FROM " + from
+	sql := "SELECT " + strings.Join(append(list, more...), ", ") + " FROM " + from
 	if len(deletes) > 0 {
 		sql = "SELECT * FROM (" + sql + ") WHERE true"
 		for _, d := range deletes { // a column may have widened to JSON since, and may not compare
 			sql += " AND NOT coalesce(TRY((" + d.Predicate + "\n)), false)"
 		}
 	}
-	v.parts = append(v.parts, sql)
+	return sql
 }
 
 // castSQL turns a column of an older version into one of a newer. Text becomes

@@ -18,16 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/document"
 )
 
 // workerVariable tells a process that it is a SQL worker, and holds its settings in JSON.
 const workerVariable = "PERIGEE_SQL_WORKER"
 
+// A role is what a worker is for. Each has a process of its own: none takes the memory that
+// another needs, and files of the log do not wait for a merge.
+type role string
+
+const (
+	queryRole role = "query"
+	sealRole  role = "seal"  // writes closed files of the log as Parquet files
+	mergeRole role = "merge" // merges and rewrites Parquet files
+)
+
 // settings are what a worker needs to know from its start.
 type settings struct {
 	Folder   string // of the store
 	Number   int    // of the worker, among those that the client has started
-	Writer   bool   // writes Parquet files, at low priority, instead of answering queries
+	Role     role
 	Memory   int64  // bytes that all requests together may need
 	Threads  int    // that one request may use
 	RowGroup int    // rows of a row group that is written
@@ -39,11 +50,7 @@ type settings struct {
 // temp is where a worker may write. The parent removes it when the worker has ended, when
 // another may have taken its place.
 func (s settings) temp() string {
-	name := "query"
-	if s.Writer {
-		name = "write"
-	}
-	return filepath.Join(s.Folder, "temp", name+"-"+strconv.Itoa(s.Number))
+	return filepath.Join(s.Folder, "temp", string(s.Role)+"-"+strconv.Itoa(s.Number))
 }
 
 // controlFile is the descriptor of the socket that brings the sockets of requests.
@@ -150,6 +157,9 @@ func (w *worker) serveJob(socket *os.File) {
 	release := w.memory.add(cancel)
 	err := w.answer(ctx, j)
 	release()
+	if w.settings.Role != queryRole {
+		document.TrimAllocator() // before the next request, which has the whole limit again
+	}
 	if err != nil {
 		err = j.out.writeJSON(failedMessage, newFailure(err))
 	}

@@ -4,6 +4,7 @@ package sqlworker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -23,17 +24,15 @@ type WorkerInfo struct {
 // Workers describes the workers that run, the oldest first.
 func (c *Client) Workers() (all []WorkerInfo) {
 	c.mu.Lock()
-	running := []*process{c.queries, c.writer}
+	running := slices.Collect(maps.Values(c.shared))
 	for p := range c.others {
 		running = append(running, p)
 	}
 	for _, p := range running {
-		if p != nil {
-			all = append(all, WorkerInfo{
-				PID: p.process.Pid, Writer: p.settings.Writer, Retired: p.retired, Started: p.started,
-				Limit: p.settings.Memory, Requests: p.requests, Taken: p.taken,
-			})
-		}
+		all = append(all, WorkerInfo{
+			PID: p.process.Pid, Writer: p.settings.Role != queryRole, Retired: p.retired, Started: p.started,
+			Limit: p.settings.Memory, Requests: p.requests, Taken: p.taken,
+		})
 	}
 	c.mu.Unlock()
 	for i := range all {

@@ -6,10 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -17,10 +21,19 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
+// A Parquet file is written a row group at a time, and read so by a merge: what writing and
+// merging need is bounded by the size of row groups, whatever the size of files and rows.
 const (
 	// rowGroupRows is how many rows a row group has. It is the least that is read of a file, all
 	// of its values: smaller ones make a search for few rows faster, and reading all slower.
 	rowGroupRows = 16_384
+	// rowGroupBytes bounds row groups, and wideGroupBytes those of rows wider than wideRowBytes:
+	// who reads rows has 2,048 in memory at a time, or a whole row group, several times.
+	// leastGroupBytes is for rows of which each is as large as that, or larger.
+	rowGroupBytes   = 12 << 20
+	wideGroupBytes  = 4 << 20
+	wideRowBytes    = 4 << 10
+	leastGroupBytes = 1 << 20
 	// dictionaryMax is how many different values of a row group are written as a dictionary.
 	dictionaryMax = 4096
 )
@@ -38,62 +51,23 @@ func (w *worker) writeSegment(ctx context.Context, q *Segment, in *job) error {
 	}
 	defer log.close()
 	written := []Written{}
-	part := 0
+	out := newOutput(q.Number, q.Wide)
 	for _, t := range m.Tables {
-		from := selection{frames: log.of(t.ID)}
-		if len(from.frames) == 0 {
+		frames := log.of(t.ID)
+		if len(frames) == 0 {
 			continue
 		}
-		files, err := w.writeFiles(ctx, t, from, q.Number, &part)
+		files, err := w.writeFrames(ctx, t, frames, out)
 		if err != nil {
-			return fmt.Errorf("table %s: %w", t.Name, err)
+			return errors.Join(fmt.Errorf("table %s: %w", t.Name, err), out.abandon())
 		}
 		for _, f := range files {
 			f.Log = q.Log.Number
 			written = append(written, Written{t.ID, f})
 		}
 	}
-	if err := in.out.writeJSON(filesMessage, written); err != nil {
-		return err
-	}
-	return in.out.writeJSON(doneMessage, outcome{})
-}
-
-// merge writes the rows of several files of a table as one file a day.
-func (w *worker) merge(ctx context.Context, q *Merge, in *job) error {
-	m, err := w.manifests.load(q.Version)
-	if err != nil {
-		return err
-	}
-	t := m.TableByID(q.Table)
-	if t == nil {
-		return fmt.Errorf("no table %d", q.Table)
-	}
-	var from selection
-	log := uint64(0)
-	for _, name := range q.Files {
-		found := false
-		for _, f := range t.Files {
-			if f.Name == name {
-				from.files, found, log = append(from.files, f), true, max(log, f.Log)
-			}
-		}
-		if !found {
-			return fmt.Errorf("table %s has no file %s", t.Name, name)
-		}
-	}
-	part := 0
-	files, err := w.writeFiles(ctx, t, from, q.Number, &part)
-	if err == ErrUnchanged {
-		return in.out.writeJSON(doneMessage, outcome{Unchanged: true})
-	}
-	if err != nil {
-		return fmt.Errorf("table %s: %w", t.Name, err)
-	}
-	written := []Written{}
-	for _, f := range files {
-		f.Log = log
-		written = append(written, Written{t.ID, f})
+	if err := out.wait(); err != nil {
+		return errors.Join(err, out.abandon())
 	}
 	if err := in.out.writeJSON(filesMessage, written); err != nil {
 		return err
@@ -101,142 +75,131 @@ func (w *worker) merge(ctx context.Context, q *Merge, in *job) error {
 	return in.out.writeJSON(doneMessage, outcome{})
 }
 
-// sortMemory is what DuckDB may account for while it sorts rows. Beyond, it sorts on disk, but
-// not if a few rows are as large: then it is tried once more, with the last one.
-var sortMemory = []int64{96 << 20, 256 << 20}
-
-// writeFiles writes rows of a table, sorted, one file for each day of event time. part is
-// the number of the next file of the segment.
-func (w *worker) writeFiles(ctx context.Context, t *manifest.Table, from selection, segment uint64, part *int) (files []manifest.File, err error) {
-	for _, memory := range sortMemory {
-		if files, err = w.sortFiles(ctx, memory, t, from, segment, part); err != errMemory {
-			return files, err
-		}
-		for _, f := range files {
-			err = errors.Join(err, t.RemoveFile(w.settings.Folder, f.Name))
-			if f.Bloom != "" {
-				err = errors.Join(err, t.RemoveFile(w.settings.Folder, f.Bloom))
-			}
-		}
-	}
-	return nil, err
+// newWriteSession takes a database for writing files.
+func (w *worker) newWriteSession(ctx context.Context) (*session, error) {
+	return w.newSession(ctx, w.settings.Memory*3/4)
 }
 
-// sortFiles does what writeFiles does, in so much memory.
-func (w *worker) sortFiles(ctx context.Context, memory int64, t *manifest.Table, from selection, segment uint64, part *int) (files []manifest.File, err error) {
-	s, err := w.newSession(ctx, memory)
-	if err != nil {
-		return nil, err
+// explainWrite says in our words why writing ended.
+func (s *session) explainWrite(err error) error {
+	s.failed = true
+	if cause := context.Cause(s.ctx); cause != nil {
+		err = cause
 	}
-	defer s.close()
-	if r := from.recompute; r != nil {
-		r.attempts++
-		setScriptCaller(s.database.number, &scriptCaller{ctx: ctx, job: r.job})
-		defer setScriptCaller(s.database.number, nil)
+	if outOfMemory(err) || err == errMemory {
+		return ErrMemory
 	}
-	if err := s.createView(t, from); err != nil {
-		return nil, err
-	}
-	days, err := s.listDays(t)
-	if err == nil && from.recompute == nil && len(from.frames) == 0 && len(from.files) == 1 && countDays(days) == from.files[0].Rows {
-		return nil, ErrUnchanged
-	}
-	for i := 0; err == nil && i < len(days); i++ {
-		ofDay := from
-		if days[i].day != "" && days[i].day != nullDay { // only what has rows of that day is read for it
-			ofDay = from.within(t, bounds{min: days[i].minTime, max: days[i].maxTime})
-		}
-		s.closeViews()
-		if err = s.createView(t, ofDay); err != nil {
-			break
-		}
-		name := manifest.FileName(days[i].day, segment, *part)
-		var f manifest.File
-		if f, err = s.writeDay(t, days[i], name); err == nil {
-			f.Segment = segment
-			files = append(files, f)
-			*part++
-		}
-	}
-	if err != nil {
-		s.failed = true
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		} else if outOfMemory(err) {
-			err = errMemory
-		}
-	}
-	return files, err
+	return err
 }
 
-// A day is the rows of one day of event time.
-type day struct {
-	day              string // "" in a table without a time column
-	rows             int64
-	minTime, maxTime int64 // microseconds
-}
-
-func countDays(days []day) (rows int64) {
-	for _, d := range days {
-		rows += d.rows
+// timeColumn returns the name and type of the time column, or "" if the table has none.
+func timeColumn(t *manifest.Table) (name string, kind event.Type) {
+	for _, c := range t.Current().Columns {
+		if t.Time != "" && strings.EqualFold(c.Name, t.Time) && (c.Type == event.Timestamp || c.Type == event.TimestampNS) {
+			return c.Name, c.Type
+		}
 	}
-	return rows
-}
-
-// nullDay is the day of rows without a time.
-const nullDay = "1970-01-01"
-
-// timeSQL returns the event time of a row in microseconds, or "" if the table has none.
-func timeSQL(t *manifest.Table) string {
-	switch timeType(t) {
-	case event.Timestamp:
-		return "epoch_us(" + quote(t.Time) + ")"
-	case event.TimestampNS: // the division rounds towards 1970
-		nanos := "epoch_ns(" + quote(t.Time) + ")"
-		return "(" + nanos + " // 1000 - CAST(" + nanos + " % 1000 < 0 AS BIGINT))"
-	}
-	return ""
+	return "", 0
 }
 
 // timeType returns the type of the time column, or 0 if there is none.
 func timeType(t *manifest.Table) event.Type {
-	for _, c := range t.Current().Columns {
-		if t.Time != "" && strings.EqualFold(c.Name, t.Time) {
-			return c.Type
+	_, kind := timeColumn(t)
+	return kind
+}
+
+// timeSQL returns the event time of a row, in units of which a microsecond has so many; 0 for a
+// table without times.
+func timeSQL(t *manifest.Table) (sql string, perMicro int64) {
+	switch name, kind := timeColumn(t); kind {
+	case event.Timestamp:
+		return "epoch_us(" + quote(name) + ")", 1
+	case event.TimestampNS:
+		return "epoch_ns(" + quote(name) + ")", 1000
+	}
+	return "CAST(0 AS BIGINT)", 0
+}
+
+// An output is where the files of one segment go. They become durable beside the writing of
+// the next ones: with a file for each of many days, most of the time is waiting for the disk.
+type output struct {
+	segment    uint64
+	parts      int // files that were written
+	groupBytes int64
+	syncing    errgroup.Group
+	published  []string // paths
+}
+
+// syncsMax is how many files are made durable at the same time.
+const syncsMax = 16
+
+func newOutput(segment uint64, wide bool) *output {
+	o := &output{segment: segment, groupBytes: rowGroupBytes}
+	if wide {
+		o.groupBytes = leastGroupBytes
+	}
+	o.syncing.SetLimit(syncsMax)
+	return o
+}
+
+// nextName returns the name of the segment's next file.
+func (o *output) nextName(day string) string {
+	o.parts++
+	return manifest.FileName(day, o.segment, o.parts-1)
+}
+
+// publish moves a file and those beside it to their folder, and makes them durable there until
+// wait returns.
+func (o *output) publish(folder string, paths ...string) {
+	for _, path := range paths {
+		o.published = append(o.published, filepath.Join(folder, filepath.Base(path)))
+	}
+	o.syncing.Go(func() error { return moveDurably(folder, paths) })
+}
+
+// wait returns once all files are durable.
+func (o *output) wait() error { return o.syncing.Wait() }
+
+// abandon removes the files, which no manifest will have.
+func (o *output) abandon() (err error) {
+	_ = o.wait()
+	for _, path := range o.published {
+		if failed := os.Remove(path); !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, failed)
 		}
 	}
-	return 0
+	return err
 }
 
-func daySQL(t *manifest.Table) string {
-	at := quote(t.Time)
-	switch timeType(t) {
-	case event.TimestampNS: // its cast rounds towards 1970
-		at = "make_timestamp(" + timeSQL(t) + ")"
-	case event.Timestamp:
-	default:
-		return "NULL"
+// moveDurably moves files to a folder, and returns once they and their names are durable.
+func moveDurably(folder string, paths []string) error {
+	if err := durable.MkdirAll(folder, 0o700); err != nil {
+		return err
 	}
-	return "coalesce(CAST(" + at + " AS DATE), DATE '" + nullDay + "')"
+	for _, path := range paths {
+		if err := syncFile(path); err != nil {
+			return err
+		}
+		if err := os.Rename(path, filepath.Join(folder, filepath.Base(path))); err != nil {
+			return err
+		}
+	}
+	return durable.SyncDir(folder)
 }
 
-func (s *session) listDays(t *manifest.Table) (days []day, err error) {
-	micros := timeSQL(t)
-	if micros == "" {
-		micros = "0"
+func syncFile(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
 	}
-	rows, err := s.conn.run(fmt.Sprintf("SELECT CAST(%s AS VARCHAR), count(*), coalesce(min(%s), 0), coalesce(max(%[2]s), 0) FROM main.%[3]s GROUP BY ALL ORDER BY ALL", daySQL(t), "CAST("+micros+" AS BIGINT)", quote(t.Name)))
-	for _, row := range rows {
-		d := day{rows: row[1].(int64), minTime: row[2].(int64), maxTime: row[3].(int64)}
-		d.day, _ = row[0].(string)
-		days = append(days, d)
-	}
-	return days, err
+	defer file.Close()
+	return file.Sync()
 }
 
-// writeDay writes the rows of a day.
-func (s *session) writeDay(t *manifest.Table, d day, name string) (manifest.File, error) {
-	f := manifest.File{Name: name, Schema: t.Current().Version, Day: d.day, Rows: d.rows, MinTime: d.minTime, MaxTime: d.maxTime}
+// writeFile writes the rows of a query, in its order, as a file of the table. f has the day of
+// the rows and what is known of them; a row has about width bytes.
+func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, width int64, out *output) (_ manifest.File, err error) {
+	f.Name, f.Segment, f.Schema = out.nextName(f.Day), out.segment, t.Current().Version
 	for _, deleted := range t.Deletes {
 		f.Deleted = deleted.Number
 	}
@@ -244,52 +207,84 @@ func (s *session) writeDay(t *manifest.Table, d day, name string) (manifest.File
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return f, err
 	}
-	temp := filepath.Join(folder, filepath.Base(name))
-	defer func() { _ = os.Remove(temp) }()
-	if err := s.conn.exec(s.copySQL(t, d, temp)); err != nil {
+	temp := filepath.Join(folder, filepath.Base(f.Name))
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp)
+		}
+	}()
+	groupBytes := out.groupBytes
+	if width > wideRowBytes {
+		groupBytes = min(groupBytes, wideGroupBytes)
+	}
+	if err := s.conn.exec(s.copySQL(t, query, temp, groupBytes)); err != nil {
 		return f, err
 	}
-	rows, err := s.conn.run("SELECT count(*) FROM read_parquet(" + literal(temp) + ", hive_partitioning = false)")
+	rows := int64(0)
+	if rows, f.GroupRows, f.GroupBytes, err = s.measureFile(temp); err != nil {
+		return f, err
+	}
+	if rows != f.Rows {
+		return f, fmt.Errorf("file %s got %d rows instead of %d", f.Name, rows, f.Rows)
+	}
+	info, err := os.Stat(temp)
 	if err != nil {
 		return f, err
 	}
-	if rows[0][0] != d.rows {
-		return f, fmt.Errorf("file %s got %v rows instead of %d", name, rows[0][0], d.rows)
-	}
-	bloom := manifest.BloomName(name)
-	written, err := s.writeBloom(t, temp, t.Path(s.worker.settings.Folder, bloom))
+	f.Bytes = info.Size()
+	paths := []string{temp}
+	bloom, err := s.writeBloom(t, temp)
 	if err != nil {
 		return f, err
 	}
-	if written {
-		f.Bloom = bloom
+	if bloom != "" {
+		f.Bloom = manifest.BloomName(f.Name)
+		paths = append(paths, bloom)
 	}
-	path := t.Path(s.worker.settings.Folder, name)
-	size, err := moveDurably(temp, path)
-	f.Bytes = size
-	return f, err
+	out.publish(filepath.Dir(t.Path(s.worker.settings.Folder, f.Name)), paths...)
+	return f, nil
 }
 
-func (s *session) copySQL(t *manifest.Table, d day, path string) string {
-	var columns, ids, order []string
-	for _, c := range shown(t.Current()) {
-		if c.Type == 0 {
-			continue
-		}
-		columns = append(columns, quote(c.Name))
+// measureFile returns how many rows a file has, and those and the uncompressed bytes of its
+// largest row group.
+func (s *session) measureFile(path string) (rows, groupRows, groupBytes int64, err error) {
+	found, err := s.conn.run("SELECT CAST(coalesce(sum(rows), 0) AS BIGINT), CAST(coalesce(arg_max(rows, bytes), 0) AS BIGINT), CAST(coalesce(max(bytes), 0) AS BIGINT) FROM " +
+		"(SELECT any_value(row_group_num_rows) AS rows, sum(total_uncompressed_size) AS bytes FROM parquet_metadata(" + literal(path) + ") GROUP BY row_group_id)")
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return found[0][0].(int64), found[0][1].(int64), found[0][2].(int64), nil
+}
+
+// copySQL writes the rows of a query as a file, in their order: a writer has one thread.
+func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int64) string {
+	var ids []string
+	for _, c := range storedColumns(t) {
 		ids = append(ids, fmt.Sprintf("%s: %d", quote(c.Name), c.ID))
 	}
-	for _, name := range sortColumns(t) {
-		order = append(order, quote(name))
+	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})",
+		columnList(t), query, literal(path), s.worker.settings.RowGroup, groupBytes, dictionaryMax, strings.Join(ids, ", "))
+}
+
+// storedColumns returns the columns that files of the newest schema have.
+func storedColumns(t *manifest.Table) []manifest.Column {
+	return slices.DeleteFunc(shown(t.Current()), func(c manifest.Column) bool { return c.Type == 0 })
+}
+
+func columnList(t *manifest.Table) string {
+	var names []string
+	for _, c := range storedColumns(t) {
+		names = append(names, c.Name)
 	}
-	sql := "SELECT " + strings.Join(columns, ", ") + " FROM main." + quote(t.Name)
-	if d.day != "" {
-		sql += " WHERE " + daySQL(t) + " = DATE " + literal(d.day)
+	return quotedList(names)
+}
+
+func quotedList(names []string) string {
+	var list []string
+	for _, name := range names {
+		list = append(list, quote(name))
 	}
-	if len(order) > 0 {
-		sql += " ORDER BY " + strings.Join(order, ", ")
-	}
-	return fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})", sql, literal(path), s.worker.settings.RowGroup, dictionaryMax, strings.Join(ids, ", "))
+	return strings.Join(list, ", ")
 }
 
 // sortColumns returns the columns that a table's files are sorted by.
@@ -308,27 +303,13 @@ func sortColumns(t *manifest.Table) (names []string) {
 	return names
 }
 
-// moveDurably moves a file to its place, and returns its size once file and name are durable.
-func moveDurably(from, to string) (size int64, err error) {
-	file, err := os.Open(from)
-	if err != nil {
-		return 0, err
+// sortKeySQL returns a BLOB by which rows are sorted by columns.
+func sortKeySQL(columns []string) string {
+	var list strings.Builder
+	for _, name := range columns {
+		list.WriteString(quote(name) + ", 'ASC NULLS LAST', ")
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if err := file.Sync(); err != nil {
-		return 0, err
-	}
-	if err := durable.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return 0, err
-	}
-	if err := os.Rename(from, to); err != nil {
-		return 0, err
-	}
-	return info.Size(), durable.SyncDir(filepath.Dir(to))
+	return "create_sort_key(" + list.String() + "'', 'ASC NULLS LAST')" // with a text, it is a BLOB for all types
 }
 
 // checkPredicate returns an error unless a predicate can be that of a delete: one

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
@@ -59,30 +60,48 @@ func TestSegment(t *testing.T) {
 		if err != nil || info.Size() != got.Bytes {
 			t.Errorf("%s has %d bytes on disk: %v", got.Name, info.Size(), err)
 		}
-		if got.Bytes = 0; got != want {
+		if got.GroupBytes <= 0 {
+			t.Errorf("%s: %d bytes in a row group", got.Name, got.GroupBytes)
+		}
+		if got.Bytes, got.GroupBytes, got.GroupRows = 0, 0, 0; got != want {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(f.path, "temp", "write-*", "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(f.path, "temp", "seal-*", "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	f.seal(2)
 	f.want(all, before[:0]+f.ask(all))
-	merged, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{table.Files[0].Name, table.Files[1].Name, table.Files[2].Name}, Number: f.m.NextSegment})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.appendFrame(3, frameOf(table, 500, testRow(0)))
+	f.appendFrame(3, frameOf(table, 10, testRow(2*perDay)))
+	f.seal(3)
 	after := f.ask(all)
-	f.m.NextSegment++
-	table.Files = nil
-	for _, file := range merged {
-		table.Files = append(table.Files, &file)
-	}
-	f.save()
+	merged := f.merge(table, []string{table.Files[0].Name, table.Files[3].Name}, []string{table.Files[2].Name, table.Files[4].Name})
 	f.want(all, after)
-	if len(merged) != 3 || merged[2].Log != 2 || merged[0].Log != 2 {
+	if len(merged) != 2 || merged[0].File.Log != 3 || merged[0].File.Rows != 1600 || merged[1].File.Rows != 20 || len(table.Files) != 3 {
 		t.Errorf("merged into %+v", merged)
 	}
+}
+
+// merge merges groups of files of a table and saves that.
+func (f *folder) merge(table *manifest.Table, groups ...[]string) []Merged {
+	f.t.Helper()
+	merged, err := f.client.Merge(f.t.Context(), Merge{Version: f.m.Version, Table: table.ID, Groups: groups, Number: f.m.NextSegment})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.m.NextSegment++
+	for i, m := range merged {
+		if m.Unchanged {
+			continue
+		}
+		table.Files = slices.DeleteFunc(table.Files, func(file *manifest.File) bool { return slices.Contains(groups[i], file.Name) })
+		if m.File != nil {
+			table.Files = append(table.Files, m.File)
+		}
+	}
+	f.save()
+	return merged
 }
 
 // A file is sorted by event and time, has the stable ids of its columns, and integers as
@@ -131,15 +150,12 @@ func TestDeletes(t *testing.T) {
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
 	f.seal(2)
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
-	merged, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{table.Files[0].Name, table.Files[1].Name}, Number: f.m.NextSegment})
-	if err != nil || len(merged) != 1 || merged[0].Rows != 280 || merged[0].Deleted != 1 {
-		t.Fatal(merged, err)
+	merged := f.merge(table, []string{table.Files[0].Name, table.Files[1].Name})
+	if len(merged) != 1 || merged[0].File.Rows != 280 || merged[0].File.Deleted != 1 {
+		t.Fatal(merged)
 	}
-	table.Files = []*manifest.File{&merged[0]}
-	f.m.NextSegment++
-	f.save()
-	if _, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Files: []string{merged[0].Name}, Number: f.m.NextSegment}); err != ErrUnchanged {
-		t.Errorf("a file without deleted rows: %v", err)
+	if merged = f.merge(table, []string{table.Files[0].Name}); len(merged) != 1 || !merged[0].Unchanged {
+		t.Errorf("a file without deleted rows: %+v", merged)
 	}
 	f.save()
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
@@ -178,7 +194,7 @@ func TestReplacedWriter(t *testing.T) {
 	start := func() *process {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		p, err := c.start(true)
+		p, err := c.start(mergeRole, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,192 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// peaks watches what the workers that write files need of memory.
+type peaks struct {
+	client *Client
+	ended  chan struct{}
+	done   sync.WaitGroup
+	most   [2]atomic.Int64 // of sealing and merging
+}
+
+func watchPeaks(c *Client) *peaks {
+	p := &peaks{client: c, ended: make(chan struct{})}
+	p.done.Go(func() {
+		for {
+			select {
+			case <-p.ended:
+				return
+			case <-time.After(2 * time.Millisecond):
+				for i, r := range []role{sealRole, mergeRole} {
+					p.most[i].Store(max(p.most[i].Load(), p.read(r)))
+				}
+			}
+		}
+	})
+	return p
+}
+
+func (p *peaks) read(r role) int64 {
+	p.client.mu.Lock()
+	worker := p.client.shared[r]
+	p.client.mu.Unlock()
+	if worker == nil {
+		return 0
+	}
+	statm, err := os.Open("/proc/" + strconv.Itoa(worker.process.Pid) + "/statm")
+	if err != nil {
+		return 0
+	}
+	defer statm.Close()
+	return (&memoryWatch{statm: statm}).resident()
+}
+
+func (p *peaks) check(t *testing.T) {
+	t.Helper()
+	close(p.ended)
+	p.done.Wait()
+	seal, merge := p.most[0].Load(), p.most[1].Load()
+	t.Logf("sealing needed %d MiB, merging %d MiB", seal>>20, merge>>20)
+	if seal > writerMemory || merge > writerMemory {
+		t.Errorf("a writer needed more than %d MiB", writerMemory>>20)
+	}
+}
+
+// words returns text that does not compress to nothing.
+func words(r *rand.Rand, bytes int) string {
+	text := make([]byte, bytes)
+	for i := 0; i < bytes; i += 12 {
+		word := r.Uint64()
+		for j := i; j < min(i+11, bytes); j++ {
+			text[j] = "0123456789abcdef"[word&15]
+			word >>= 4
+		}
+		if i+11 < bytes {
+			text[i+11] = ' '
+		}
+	}
+	return string(text)
+}
+
+// wideRow fills rows whose texts have about so many bytes.
+func wideRow(first, bytes int) func(c manifest.Column, v *event.Vector, row int) {
+	r := rand.New(rand.NewPCG(1, uint64(first)))
+	narrow := testRow(first)
+	return func(c manifest.Column, v *event.Vector, row int) {
+		if c.Type == event.JSON {
+			addText(v, `"`+words(r, bytes)+`"`)
+			return
+		}
+		if c.Name == "text" {
+			addText(v, words(r, bytes))
+			return
+		}
+		narrow(c, v, row)
+	}
+}
+
+// TestWritersMemory seals files of the log and merges what they become, at the same time, with
+// rows of many widths: neither needs more than its process may use.
+func TestWritersMemory(t *testing.T) {
+	for _, wide := range []struct{ bytes, rows, commit int }{
+		{200, 50_000, 2000},
+		{10_000, 800, 100},
+		{1 << 20, 8, 2},
+		{9 << 20, 1, 1},
+	} {
+		t.Run(fmt.Sprint(wide.bytes), func(t *testing.T) {
+			f := newFolder(t, Options{})
+			table := f.addTable("events", column(5, "text", event.String), column(6, "data", event.JSON))
+			const files = 5
+			for number := range uint64(files) {
+				for first := 0; first < wide.rows; first += wide.commit {
+					f.appendFrame(number+1, frameOf(table, wide.commit, wideRow((int(number)*wide.rows+first)%80_000, wide.bytes)))
+				}
+			}
+			const all = `SELECT count(*), sum(id), sum(length(text)), sum(hash(text)), sum(hash(data)) FROM events`
+			want := f.ask(all)
+			for range 4 {
+				f.seal(f.m.LogStart)
+			}
+			peaks := watchPeaks(f.client)
+			var sealing sync.WaitGroup
+			sealed := make(chan error, 1)
+			end := f.ends[4]
+			version, number := f.m.Version, f.m.NextSegment
+			f.m.NextSegment++
+			sealing.Go(func() {
+				_, err := f.client.WriteSegment(t.Context(), Segment{Version: version, Log: end, Number: number})
+				sealed <- err
+			})
+			group := table.Files
+			for group[0].ReadMemory()*int64(len(group)) > 48<<20 && len(group) > 1 || group[0].RowBytes() > 256<<10 && len(group) > 1 {
+				group = group[:len(group)-1]
+			}
+			t.Logf("a merge of %d files with row groups of %d KiB and %d rows", len(group), group[0].GroupBytes>>10, group[0].GroupRows)
+			var names []string
+			for _, file := range group {
+				names = append(names, file.Name)
+			}
+			merged := f.merge(table, names)
+			if err := <-sealed; err != nil {
+				t.Error(err)
+			}
+			sealing.Wait()
+			peaks.check(t)
+			if len(names) > 1 && merged[0].File.Rows != int64(len(names)*wide.rows) {
+				t.Errorf("merged into %+v", merged)
+			}
+			f.want(all, want)
+		})
+	}
+}
+
+// TestWideRow writes rows that need more memory than a writer has: the answer says so, and a
+// process that may need more writes them, and writes one again after a delete.
+func TestWideRow(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events", column(5, "text", event.String))
+	text := strings.Repeat("0123456789abcdef", 60<<20/16)
+	f.appendFrame(1, frameOf(table, 2, func(c manifest.Column, v *event.Vector, row int) {
+		if c.Name == "text" {
+			addText(v, text[row:])
+			return
+		}
+		testRow(0)(c, v, row)
+	}))
+	f.ends[0].Closed = true
+	segment := Segment{Version: f.m.Version, Log: f.ends[0], Number: f.m.NextSegment}
+	if _, err := f.client.WriteSegment(t.Context(), segment); !errors.Is(err, ErrMemory) || strings.Contains(err.Error(), "query") {
+		t.Errorf("got %v, want that memory is short", err)
+	}
+	segment.Number, segment.Wide = segment.Number+1, true
+	written, err := f.client.WriteSegment(t.Context(), segment)
+	if err != nil || len(written) != 1 || written[0].File.Rows != 2 {
+		t.Fatalf("got %+v, %v", written, err)
+	}
+	file := written[0].File
+	table.Files, f.m.LogStart, f.m.NextSegment = []*manifest.File{&file}, 2, segment.Number+1
+	table.Deletes, f.m.NextDelete = []*manifest.Delete{{Number: 1, Predicate: "id = 1", Before: manifest.Position{File: 2, Offset: 1}}}, 2
+	f.save()
+	merge := Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.m.NextSegment, Wide: true}
+	if merged, err := f.client.Merge(t.Context(), merge); err != nil || len(merged) != 1 || merged[0].File.Rows != 1 {
+		t.Errorf("got %+v, %v", merged, err)
+	}
+}

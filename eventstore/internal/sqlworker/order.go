@@ -1,0 +1,280 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// DuckDB's sort holds several copies of its rows, and of wide ones more than a small limit
+// allows. So the rows of the log are sorted here: their sort keys only, after which DuckDB
+// reads the rows where they lie in the mapped file, in that order.
+
+const (
+	// sortRowsMax is how many rows are sorted at a time; more become several files.
+	sortRowsMax = 1 << 20
+	// sortKeysMax bounds the different keys that are kept meanwhile, in bytes.
+	sortKeysMax = 16 << 20
+	// freeFrom is from how many rows on the sorter's memory is given back before files are
+	// written.
+	freeFrom = 16_384
+	// sortKeyMemory is about what the sorter's map needs for a key besides its bytes.
+	sortKeyMemory = 80
+)
+
+// A sortedRow is a row of the log, and what it is sorted by: its day, the columns before the
+// event time, and the event time.
+type sortedRow struct {
+	day        int32
+	key        uint32 // number of the key, then its rank
+	time       int64  // as timeSQL has it; noTime if the row has none
+	frame, row uint32
+}
+
+const noTime = math.MaxInt64 // they come last
+
+const dayMicros = int64(24 * time.Hour / time.Microsecond)
+
+// microsOf returns a time in microseconds. A microsecond has so many units of it.
+func microsOf(time, perMicro int64) int64 { return floorDiv(time, max(perMicro, 1)) }
+
+// dayOf returns the day of a time, as days since 1970. Rows without a time are of 1970-01-01.
+func dayOf(time, perMicro int64) int32 {
+	if time == noTime {
+		return 0
+	}
+	return int32(floorDiv(microsOf(time, perMicro), dayMicros))
+}
+
+// floorDiv divides, and rounds towards the past.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// A frameWriter writes the rows of frames of one layout.
+type frameWriter struct {
+	session *session
+	table   *manifest.Table
+	group   frameGroup
+	scan    *scan // of all frames of the group
+	out     *output
+	files   []manifest.File
+
+	perMicro int64 // see timeSQL
+
+	rows     []sortedRow
+	keys     map[string]uint32
+	keyBytes int
+}
+
+// writeFrames writes the rows of a table's frames, sorted, one file for each day of event time.
+func (w *worker) writeFrames(ctx context.Context, t *manifest.Table, frames []*logFrame, out *output) (files []manifest.File, err error) {
+	s, err := w.newWriteSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	view := &tableView{table: t}
+	for _, group := range view.groupFrames(frames) {
+		f := &frameWriter{session: s, table: t, group: group, out: out, keys: map[string]uint32{}}
+		err := f.write()
+		files = append(files, f.files...)
+		if err != nil {
+			return nil, s.explainWrite(err)
+		}
+	}
+	return files, nil
+}
+
+func (f *frameWriter) write() error {
+	f.scan = newScan(scansNumbered.Add(1), f.group.columns(f.table), f.group.frames, nil)
+	defer f.scan.close()
+	keys, err := f.session.connect() // the session's own connection writes files meanwhile
+	if err != nil {
+		return err
+	}
+	defer keys.close()
+	for begin := 0; begin < len(f.group.frames); { // the same deletes apply to some frames on end
+		end, deletes := f.deletesOf(begin)
+		if err := f.readKeys(keys, begin, end, deletes); err != nil {
+			return err
+		}
+		begin = end
+	}
+	return f.writeRows()
+}
+
+// width returns about how many bytes a row of the frames has.
+func (g frameGroup) width() (bytes int64) {
+	rows := 0
+	for _, f := range g.frames {
+		rows += f.rows
+		for i := range f.columns.Vectors {
+			bytes += int64(len(f.columns.Vectors[i].Bytes))
+		}
+	}
+	return bytes / int64(max(rows, 1))
+}
+
+// deletesOf returns the deletes that apply to a frame, and where those frames end to which the
+// same apply: a delete applies to all before a position of the log.
+func (f *frameWriter) deletesOf(begin int) (end int, deletes []*manifest.Delete) {
+	end = len(f.group.frames)
+	for _, d := range f.table.Deletes {
+		if f.group.frames[begin].position.Compare(d.Before) >= 0 {
+			continue
+		}
+		deletes = append(deletes, d)
+		behind := func(g *logFrame) bool { return g.position.Compare(d.Before) >= 0 }
+		if i := slices.IndexFunc(f.group.frames[begin:end], behind); i >= 0 {
+			end = begin + i
+		}
+	}
+	return end, deletes
+}
+
+// readKeys reads the sort keys of some frames, and writes files when there are many.
+func (f *frameWriter) readKeys(c *conn, begin, end int, deletes []*manifest.Delete) error {
+	const place = "#place"
+	scan := newScan(scansNumbered.Add(1), append(f.group.columns(f.table), scanColumn{0, place, placeKind}), f.group.frames[begin:end], nil)
+	defer scan.close()
+	columns := sortColumns(f.table)
+	name, _ := timeColumn(f.table)
+	if n := len(columns); n > 0 && columns[n-1] == name {
+		columns = columns[:n-1]
+	}
+	at, perMicro := timeSQL(f.table)
+	f.perMicro = perMicro
+	part := partSQL(f.table, scan.sql(), f.group.types, deletes, quote(place))
+	return c.stream("SELECT "+quote(place)+", "+at+", "+sortKeySQL(columns)+" FROM ("+part+")", func(batch arrow.RecordBatch) error {
+		places, times, keys := batch.Column(0).(*array.Int64), batch.Column(1).(*array.Int64), batch.Column(2).(*array.Binary)
+		for i := range places.Len() {
+			row := sortedRow{frame: uint32(begin) + uint32(places.Value(i)>>32), row: uint32(places.Value(i)), time: noTime}
+			if times.IsValid(i) {
+				row.time = times.Value(i)
+			}
+			row.day = dayOf(row.time, perMicro)
+			row.key = f.numberOf(keys.Value(i))
+			f.rows = append(f.rows, row)
+		}
+		if len(f.rows) >= sortRowsMax || f.keyBytes >= sortKeysMax {
+			return f.writeRows()
+		}
+		return context.Cause(f.session.ctx)
+	})
+}
+
+// numberOf returns the number of a key.
+func (f *frameWriter) numberOf(key []byte) uint32 {
+	n, found := f.keys[string(key)]
+	if !found {
+		n = uint32(len(f.keys))
+		f.keys[string(key)] = n
+		f.keyBytes += len(key) + sortKeyMemory
+	}
+	return n
+}
+
+// sort sorts the rows that were read.
+func (f *frameWriter) sort() {
+	sorted := make([]string, 0, len(f.keys))
+	for key := range f.keys {
+		sorted = append(sorted, key)
+	}
+	slices.Sort(sorted)
+	ranks := make([]uint32, len(sorted))
+	for rank, key := range sorted {
+		ranks[f.keys[key]] = uint32(rank)
+	}
+	for i := range f.rows {
+		f.rows[i].key = ranks[f.rows[i].key]
+	}
+	slices.SortFunc(f.rows, func(a, b sortedRow) int {
+		switch {
+		case a.day != b.day:
+			return cmp.Compare(a.day, b.day)
+		case a.key != b.key:
+			return cmp.Compare(a.key, b.key)
+		case a.time != b.time:
+			return cmp.Compare(a.time, b.time)
+		}
+		return cmp.Or(cmp.Compare(a.frame, b.frame), cmp.Compare(a.row, b.row))
+	})
+	f.keys, f.keyBytes = map[string]uint32{}, 0
+}
+
+// writeRows writes the rows whose keys were read as one file a day.
+func (f *frameWriter) writeRows() error {
+	f.sort()
+	order := newRowOrder(len(f.rows))
+	defer order.free()
+	var days []manifest.File
+	for i, row := range f.rows {
+		order.set(i, row.frame, row.row)
+		if i == 0 || row.day != f.rows[i-1].day {
+			days = append(days, f.dayFile(row.day))
+		}
+		days[len(days)-1].Rows++
+		if row.time != noTime {
+			micros := microsOf(row.time, f.perMicro)
+			widen(&days[len(days)-1], micros, micros)
+		}
+	}
+	if len(f.rows) > freeFrom {
+		f.rows = nil
+		debug.FreeOSMemory() // what DuckDB needs now
+	}
+	f.rows = f.rows[:0]
+	begin := 0
+	for _, file := range days {
+		end := begin + int(file.Rows)
+		f.scan.show(order, begin, end)
+		closeTimes(&file)
+		file, err := f.session.writeFile(f.table, file, partSQL(f.table, f.scan.sql(), f.group.types, nil), f.group.width(), f.out)
+		if err != nil {
+			return err
+		}
+		f.files = append(f.files, file)
+		begin = end
+	}
+	return nil
+}
+
+// dayFile returns the entry of a file that has no rows yet.
+func (f *frameWriter) dayFile(day int32) manifest.File {
+	file := manifest.File{}
+	if timeType(f.table) != 0 {
+		file.Day = time.Unix(int64(day)*24*60*60, 0).UTC().Format(time.DateOnly)
+	}
+	openTimes(&file)
+	return file
+}
+
+// openTimes prepares the times of a file for widen.
+func openTimes(f *manifest.File) { f.MinTime, f.MaxTime = math.MaxInt64, math.MinInt64 }
+
+// widen makes a file's times include others.
+func widen(f *manifest.File, least, greatest int64) {
+	f.MinTime, f.MaxTime = min(f.MinTime, least), max(f.MaxTime, greatest)
+}
+
+// closeTimes sets the times of a file of which no row has one.
+func closeTimes(f *manifest.File) {
+	if f.MinTime > f.MaxTime {
+		f.MinTime, f.MaxTime = 0, 0
+	}
+}

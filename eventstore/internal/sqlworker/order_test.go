@@ -1,0 +1,156 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// mixedRow fills rows of many days, some without a time, with every type and with nulls.
+func mixedRow(first int) func(c manifest.Column, v *event.Vector, row int) {
+	narrow := testRow(first)
+	return func(c manifest.Column, v *event.Vector, row int) {
+		id := first + row
+		switch {
+		case c.Name == "id":
+			v.Ints = append(v.Ints, int64(id))
+		case c.Name == "time":
+			if id%11 == 0 {
+				v.Null[row] = 1
+			}
+			v.Ints = append(v.Ints, testDay.UnixMicro()+int64((id*7919)%(5*86400))*1e6-2*dayMicros)
+		case c.Name == "event" && id%13 == 0:
+			v.Null[row] = 1
+			addText(v, "")
+		case c.Type == event.String && id%7 == 0:
+			v.Null[row] = 1
+			addText(v, "")
+		case c.Type == event.Timestamp, c.Type == event.Int64, c.Type == event.Int32, c.Type == event.Bool:
+			narrow(c, v, row)
+		default:
+			narrow(c, v, row)
+		}
+	}
+}
+
+// sortedFiles returns how many rows of the files stand before one that should come first.
+func (f *folder) unsorted(table *manifest.Table, order string) (unsorted string) {
+	f.t.Helper()
+	db, err := openDuck(map[string]string{"threads": "1"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c, err := connect(db)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, file := range table.Files {
+		rows, err := c.run("SELECT count(*) FROM (SELECT create_sort_key(" + order + ") AS key, lag(key) OVER (ORDER BY file_row_number) AS before FROM read_parquet(" +
+			literal(table.Path(f.path, file.Name)) + ", file_row_number = true)) WHERE before > key")
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if n := Text(rows[0][0]); n != "0" {
+			unsorted += fmt.Sprintf("%s: %s\n", file.Name, n)
+		}
+	}
+	return unsorted
+}
+
+// TestOrder seals and merges rows of several schema versions, with deletes: nothing but what is
+// deleted is lost, each day has its files, and each file is sorted.
+func TestOrder(t *testing.T) {
+	for name, sort := range map[string][]string{
+		`event, 'ASC NULLS LAST', "time", 'ASC NULLS LAST'`: nil,
+		`id, 'ASC NULLS LAST'`:                              {"id"},
+		`"time", 'ASC NULLS LAST', n, 'ASC NULLS LAST'`:     {"time", "n"},
+	} {
+		t.Run(strings.Join(sort, ","), func(t *testing.T) {
+			f := newFolder(t, Options{})
+			table := f.addTable("events", column(5, "n", event.Int64), column(6, "amount", event.Float64), column(7, "flag", event.Bool), column(8, "data", event.JSON), column(9, "text", event.String), column(10, "small", event.Int32))
+			table.Sort = sort
+			table.NextColumn = 20
+			for number := uint64(1); number <= 3; number++ {
+				for i := range 5 {
+					f.appendFrame(number, frameOf(table, 700, mixedRow(int(number)*10_000+i*700)))
+				}
+			}
+			// n widens to JSON, and a column comes: frames of two layouts.
+			wider := *table.Current()
+			wider.Columns = append([]manifest.Column{}, wider.Columns...)
+			wider.Version, wider.Columns[3].Type = 2, event.JSON
+			wider.Columns = append(wider.Columns, column(11, "late", event.String))
+			table.Schemas = append(table.Schemas, &wider)
+			f.appendFrame(3, frameOf(table, 900, mixedRow(50_000)))
+			f.m.NextDelete = 3
+			table.Deletes = []*manifest.Delete{
+				{Number: 1, Predicate: "id % 5 = 1", Before: manifest.Position{File: 2, Offset: f.ends[1].End / 2}},
+				{Number: 2, Predicate: "id % 5 = 2", Before: manifest.Position{File: 3, Offset: f.ends[2].End / 2}},
+			}
+			f.save()
+			const all = `SELECT count(*), sum(hash(COLUMNS(*)))::VARCHAR FROM events`
+			want := f.ask(all)
+			for number := uint64(1); number <= 3; number++ {
+				f.seal(number)
+				f.want(all, want)
+			}
+			for _, file := range table.Files {
+				if file.Day == "" || file.MinTime > file.MaxTime {
+					t.Errorf("%+v", file)
+				}
+			}
+			if unsorted := f.unsorted(table, name); unsorted != "" {
+				t.Errorf("unsorted after sealing:\n%s", unsorted)
+			}
+			days := map[string][]string{}
+			for _, file := range table.Files {
+				days[file.Day] = append(days[file.Day], file.Name)
+			}
+			var groups [][]string
+			for _, names := range days {
+				groups = append(groups, names)
+			}
+			f.merge(table, groups...)
+			f.want(all, want)
+			if len(table.Files) != len(days) {
+				t.Errorf("%d files of %d days", len(table.Files), len(days))
+			}
+			if unsorted := f.unsorted(table, name); unsorted != "" {
+				t.Errorf("unsorted after merging:\n%s", unsorted)
+			}
+		})
+	}
+}
+
+// TestManyKeys seals rows with more different sort keys than the sorter holds at a time: they
+// become several files.
+func TestManyKeys(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	filler := strings.Repeat("x", 400)
+	const commits, rows = 10, 5000
+	for i := range commits {
+		f.appendFrame(1, frameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
+			if c.Name == "event" {
+				addText(v, fmt.Sprint(i*rows+row, filler))
+				return
+			}
+			testRow(i*rows)(c, v, row)
+		}))
+	}
+	const all = `SELECT count(*), sum(id), count(DISTINCT event), sum(hash(event)) FROM events`
+	want := f.ask(all)
+	f.seal(1)
+	f.want(all, want)
+	if len(table.Files) < 2 {
+		t.Errorf("%d files", len(table.Files))
+	}
+	if unsorted := f.unsorted(table, `event, 'ASC NULLS LAST', "time", 'ASC NULLS LAST'`); unsorted != "" {
+		t.Error(unsorted)
+	}
+}

@@ -147,7 +147,7 @@ static int test_do(ndb_session *s, int what, test_key key, test_key other, const
     if (result.number == 0) return NDB_E_LEVEL;
     break;
   case DO_UNDO: return ndb_undo(s, n);
-  case DO_RESTORE_LOCAL: return ndb_restore_local(s, "*", 1);
+  case DO_RESTORE_LOCAL: return key.len ? ndb_restore_local(s, key.bytes, key.len) : ndb_restore_local(s, "*", 1); // a name
   }
   if (code == NDB_OK) test_put_scalar(out, &result);
   return code;

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document/report"
 )
 
 var threeSinks = []Sink{{Name: "a"}, {Name: "b"}, {Name: "c", Routed: true}}
@@ -292,5 +293,23 @@ func TestSortDead(t *testing.T) {
 	want := []event.Dead{{Position: 1}, {Position: 1, Sink: "a", Number: 1}, {Position: 1, Sink: "a", Number: 2}, {Position: 1, Sink: "b"}, {Position: 2}}
 	if diff := cmp.Diff(want, dead); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A brokenExtractor fails.
+type brokenExtractor struct{}
+
+func (brokenExtractor) Extract([]byte, []uint32, *event.Columns) (report.Report, error) {
+	return report.Report{}, errors.New("out of memory")
+}
+
+// TestColumnsCannotBeExtracted: a result without columns is no result.
+func TestColumnsCannotBeExtracted(t *testing.T) {
+	b, res := newTestBuilder(Options{Sinks: []Sink{{Name: "a", Columns: []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}}}})
+	b.Start(batchOf(`{"n":1}`), res)
+	add(t, b, 0, `{"n":1}`, 0)
+	err := b.FinishColumns(1, func(int) Extractor { return brokenExtractor{} })
+	if err == nil || err.Error() != "extract columns: out of memory" {
+		t.Errorf("error is %v", err)
 	}
 }

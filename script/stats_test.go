@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,5 +122,150 @@ func TestStatsCleanNames(t *testing.T) {
 	stats, _ := s.Snapshot()
 	if got := fmt.Sprintf("%s %v %g", stats[0].Name, stats[0].Labels, stats[0].Value); len(stats) != 1 || got != "talaria_key_1 [{_a z} {b_c x.y}] 3" {
 		t.Errorf("got %s of %d", got, len(stats))
+	}
+}
+
+// TestStatsAtTheirBounds: the longest names and values, and the most labels, are taken.
+func TestStatsAtTheirBounds(t *testing.T) {
+	longest := strings.Repeat("x", nameMax)
+	var most []Label
+	for i := range labelsMax {
+		most = append(most, Label{fmt.Sprint("l", i), ""})
+	}
+	for _, test := range []struct {
+		name   string
+		labels []Label
+		ok     bool
+	}{
+		{longest, nil, true}, {longest + "x", nil, false}, {"x", []Label{{longest, longest}}, true},
+		{"x", []Label{{longest + "x", ""}}, false}, {"x", []Label{{"l", longest + "x"}}, false},
+		{"x", most, true}, {"x", append(most, Label{"m", ""}), false},
+		{"x", []Label{{"b", "1"}, {"a", "1"}, {"c", "1"}}, true}, {"x", []Label{{"b", "1"}, {"a", "1"}, {"b", "2"}}, false},
+	} {
+		var s Stats
+		if err := s.Add(Counter, test.name, 1, test.labels...); (err == nil) != test.ok {
+			t.Errorf("%d bytes and %d labels: %v", len(test.name), len(test.labels), err)
+		}
+	}
+	var s Stats
+	if err := s.Add(Counter, "zero", 0); err != nil {
+		t.Errorf("a counter that stays: %v", err)
+	}
+	// Every character that a name may have, and those beside them.
+	for c, want := range map[string]string{
+		"x": "x", "a": "a", "z": "z", "A": "A", "Z": "Z", "_": "_", "a0": "a0", "a9": "a9", "0": "_", "9": "_",
+		"`": "_", "{": "_", "@": "_", "[": "_", "a/": "a_", "a:": "a_", "ä": "__",
+	} {
+		if got := cleanName(c); got != want {
+			t.Errorf("%q becomes %q, want %q", c, got, want)
+		}
+	}
+}
+
+// TestSeriesAreTold: neither the order of labels nor where one ends makes two series of one.
+func TestSeriesAreTold(t *testing.T) {
+	var s Stats
+	for _, labels := range [][]Label{{{"a", "1"}, {"b", "2"}}, {{"b", "2"}, {"a", "1"}}, {{"a", "1\x00b\x001\x002"}}, {{"a", ""}}, nil} {
+		if err := s.Add(Counter, "n", 1, labels...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stats, _ := s.Snapshot()
+	if len(stats) != 4 || stats[0].Labels != nil || stats[0].Value != 1 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// TestSnapshotsDoNotChange: what was returned is not measured into, and what was taken is
+// counted once.
+func TestSnapshotsDoNotChange(t *testing.T) {
+	var s Stats
+	add := func(value float64) {
+		t.Helper()
+		for _, kind := range []StatKind{Counter, Gauge, Histogram} {
+			if err := s.Add(kind, kind.String(), value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	show := func(stats []Stat) string {
+		slices.SortFunc(stats, func(a, b Stat) int { return strings.Compare(a.Name, b.Name) })
+		return fmt.Sprint(stats)
+	}
+	add(1)
+	snapshot, _ := s.Snapshot()
+	before := show(snapshot)
+	add(2)
+	if after := show(snapshot); after != before {
+		t.Errorf("a snapshot became %s, it was %s", after, before)
+	}
+	_ = s.Add(Counter, Counter.String(), -1)
+	taken, refused := s.Take()
+	before = show(taken)
+	if len(taken) != 3 || refused != 1 {
+		t.Errorf("%d series are taken, %d refused", len(taken), refused)
+	}
+	add(4)
+	if after := show(taken); after != before {
+		t.Errorf("what was taken became %s, it was %s", after, before)
+	}
+	var sum Stats
+	for _, changes := range [][]Stat{taken, first(s.Take()), first(s.Take())} {
+		if err := sum.Merge(changes, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, refused := sum.Snapshot()
+	if len(all) != 3 || all[0].Value != 7 || all[1].Value != 4 || all[2].Value != 7 || all[2].Count != 3 || all[2].Buckets[len(all[2].Buckets)-1] != 3 || refused != 3 {
+		t.Errorf("all changes together are %+v, %d refused", all, refused)
+	}
+	if left, refused := s.Take(); left != nil || refused != 0 {
+		t.Errorf("left: %+v, %d", left, refused)
+	}
+}
+
+func first(stats []Stat, _ uint64) []Stat { return stats }
+
+// TestMergeRefuses: changes that no Stats makes count as refused and change nothing else.
+func TestMergeRefuses(t *testing.T) {
+	buckets := func(change func(all []uint64)) []uint64 {
+		all := make([]uint64, len(bounds))
+		for i := range all {
+			all[i] = 2
+		}
+		change(all)
+		return all
+	}
+	whole := buckets(func([]uint64) {})
+	for name, test := range map[string]struct {
+		change Stat
+		want   string
+	}{
+		"no kind":                {Stat{Kind: Counter - 1, Name: "x"}, "of no kind"},
+		"an unknown kind":        {Stat{Kind: Histogram + 1, Name: "x"}, "of no kind"},
+		"a counter down":         {Stat{Kind: Counter, Name: "x", Value: -1}, "cannot go down"},
+		"a counter by nan":       {Stat{Kind: Counter, Name: "x", Value: math.NaN()}, "cannot go down"},
+		"a counter with buckets": {Stat{Kind: Counter, Name: "x", Buckets: whole}, "invalid buckets"},
+		"too few buckets":        {Stat{Kind: Histogram, Name: "x", Count: 2, Buckets: whole[1:]}, "invalid buckets"},
+		"no buckets":             {Stat{Kind: Histogram, Name: "x", Count: 2}, "invalid buckets"},
+		"buckets that fall":      {Stat{Kind: Histogram, Name: "x", Count: 2, Buckets: buckets(func(all []uint64) { all[1] = 1 })}, "invalid buckets"},
+		"more than the count":    {Stat{Kind: Histogram, Name: "x", Count: 1, Buckets: whole}, "invalid buckets"},
+		"no name":                {Stat{Kind: Counter, Value: 1}, "0 bytes"},
+	} {
+		var s Stats
+		err := s.Merge([]Stat{test.change, {Kind: Counter, Name: "known", Value: 2}}, 3)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if all, refused := s.Snapshot(); len(all) != 1 || all[0].Value != 2 || refused != 4 {
+			t.Errorf("%s: %+v, %d refused", name, all, refused)
+		}
+	}
+	var s Stats
+	if err := s.Merge([]Stat{{Kind: Histogram, Name: "x", Count: 2, Value: 5, Buckets: whole}, {Kind: Histogram, Name: "x", Count: 3, Value: 1, Buckets: whole}}, 0); err != nil {
+		t.Error(err)
+	}
+	if all, _ := s.Snapshot(); all[0].Count != 5 || all[0].Value != 6 || all[0].Buckets[0] != 4 {
+		t.Errorf("%+v", all)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -575,5 +577,54 @@ func TestFencedRunWithdrawsItsDeadLetters(t *testing.T) {
 				<-ended
 			})
 		})
+	}
+}
+
+// TestWorkerName: the name stays in the folder, and is made again where a crash left none.
+func TestWorkerName(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, workerFile)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Skip(err)
+	}
+	name := func() string {
+		t.Helper()
+		name, err := WorkerName(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bits, found := strings.CutPrefix(name, host+"-"); !found || len(bits) != 16 {
+			t.Errorf("the name is %q", name)
+		}
+		return name
+	}
+	first := name()
+	if again := name(); again != first {
+		t.Errorf("%s became %s", first, again)
+	}
+	for _, text := range []string{"", " \n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fresh := name()
+		if again := name(); again != fresh || fresh == first {
+			t.Errorf("an empty file gives %s and %s, after %s", fresh, again, first)
+		}
+	}
+	if err := os.WriteFile(file, []byte("kept by hand\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if name, err := WorkerName(folder); name != host+"-kept by hand" || err != nil {
+		t.Errorf("the name is %q, %v", name, err)
+	}
+	if _, err := WorkerName(filepath.Join(folder, "none")); err == nil || !strings.Contains(err.Error(), "name this worker") {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WorkerName(folder); err == nil || !strings.Contains(err.Error(), "name this worker") {
+		t.Errorf("a name that cannot be read: %v", err)
 	}
 }

@@ -1,9 +1,14 @@
 package pipeline
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -81,4 +86,42 @@ func TestStartsAreBounded(t *testing.T) {
 	if all := c.starts.list(); len(all) != startedMax || slices.ContainsFunc(all, func(s Start) bool { return s.Next != 0 }) {
 		t.Errorf("%d starts: %v", len(all), all)
 	}
+}
+
+// TestDeadLettersAreLogged: the first at once, then one record every logInterval with how many
+// there were since, and none for batches without any.
+func TestDeadLettersAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		var l deadLetterLog
+		report := func(n int) string {
+			out.Reset()
+			var dead []event.Dead
+			for i := range n {
+				dead = append(dead, event.Dead{Position: uint64(i), Stage: "parse", Error: "no"})
+			}
+			l.report(log, "a", dead)
+			_, text, _ := strings.Cut(strings.TrimSpace(out.String()), "msg=")
+			return text
+		}
+		for _, step := range []struct {
+			wait time.Duration
+			n    int
+			want string
+		}{
+			{0, 0, ""},
+			{0, 3, `"dead letters" count=3 partition=a position=2 stage=parse error=no`},
+			{0, 2, ""},
+			{logInterval - 1, 1, ""},
+			{1, 0, ""},
+			{0, 1, `"dead letters" count=4 partition=a position=0 stage=parse error=no`},
+			{logInterval, 1, `"dead letters" count=1 partition=a position=0 stage=parse error=no`},
+		} {
+			time.Sleep(step.wait)
+			if got := report(step.n); got != step.want {
+				t.Errorf("after %v, %d more are logged as %q, want %q", step.wait, step.n, got, step.want)
+			}
+		}
+	})
 }

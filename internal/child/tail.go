@@ -34,7 +34,7 @@ func ReadTail(from io.ReadCloser) *Tail {
 	go func() {
 		defer close(t.done)
 		defer func() { _ = from.Close() }()
-		buf := make([]byte, 4<<10)
+		buf := make([]byte, tailBytes/2)
 		for {
 			n, err := from.Read(buf)
 			t.add(buf[:n])
@@ -49,13 +49,10 @@ func ReadTail(from io.ReadCloser) *Tail {
 func (t *Tail) add(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// The beginning of a crash report says most: keep the first half once it is full.
+	// The beginning of a crash report says most: keep the first half once it is full. What is
+	// read at once fits into the other half.
 	if len(t.last)+len(b) > tailBytes {
-		keep := tailBytes / 2
-		if len(t.last) > keep {
-			t.last = t.last[:keep]
-		}
-		b = b[:min(len(b), tailBytes-len(t.last))]
+		t.last = t.last[:tailBytes/2]
 	}
 	t.last = append(t.last, b...)
 }

@@ -565,3 +565,30 @@ func TestFilesAreClosed(t *testing.T) {
 		}
 	})
 }
+
+// TestForgottenSenders: a sender whose keys have expired takes no memory, and one that still has
+// keys is counted with them.
+func TestForgottenSenders(t *testing.T) {
+	table := keyTable{window: time.Minute, max: 10, maxOfSender: 2, byKey: map[string]keyRecord{}, ofSender: map[string]int{}}
+	now := time.Unix(1000, 0)
+	for i, sender := range []string{"a", "a", "b", ""} {
+		table.add(&storedEntry{entry: Entry{Key: fmt.Sprint("k", i), Sender: sender}, when: now.Add(time.Duration(i) * time.Second)})
+	}
+	if table.hasRoomFor("a", "k", now) || !table.hasRoomFor("b", "k", now) || !table.hasRoomFor("", "k", now) || !table.hasRoomFor("a", "", now) {
+		t.Errorf("of two keys, a has %d, b %d", table.ofSender["a"], table.ofSender["b"])
+	}
+	if _, found := table.find("k0", now.Add(time.Minute)); !found {
+		t.Error("a key expires before its time")
+	}
+	if _, found := table.find("k0", now.Add(time.Minute+1)); found || table.ofSender["a"] != 1 || len(table.byKey) != 3 {
+		t.Errorf("a key outlives its time: a has %d of %d", table.ofSender["a"], len(table.byKey))
+	}
+	table.remove([]string{"k1", "k3"})
+	if len(table.ofSender) != 1 || table.ofSender["b"] != 1 || len(table.byKey) != 1 {
+		t.Errorf("senders %v, keys %v", table.ofSender, table.byKey)
+	}
+	table.removeExpired(now.Add(time.Hour))
+	if len(table.ofSender) != 0 || len(table.byKey) != 0 {
+		t.Errorf("senders %v, keys %v", table.ofSender, table.byKey)
+	}
+}

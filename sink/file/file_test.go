@@ -586,3 +586,12 @@ func TestFilesAreClosed(t *testing.T) {
 }
 
 func TestKind(t *testing.T) { sinktest.Kind(t, Kind()) }
+
+// TestDefaults are those of the reference.
+func TestDefaults(t *testing.T) {
+	s := newSink(t, "p/files", Config{Folder: t.TempDir()})
+	want := fileSet{folder: s.files.folder, name: "p-files", pipeline: "p/files", suffix: ".ndjson", bytesMax: 128 << 20, ageMax: time.Hour, access: 0o640}
+	if s.files != want {
+		t.Errorf("the files are %+v, want %+v", s.files, want)
+	}
+}

@@ -46,7 +46,7 @@ func TestAuthorized(t *testing.T) {
 	}
 }
 
-// TestListensWithTLS: with certificates, whoever does not speak TLS is not answered.
+// TestListensWithTLS: with certificates, a client that does not speak TLS is not answered.
 func TestListensWithTLS(t *testing.T) {
 	folder := t.TempDir()
 	cert, key := testserver.WriteCertificate(t, folder)

@@ -24,7 +24,7 @@ func holdReservation(t *testing.T, p *Partition, r event.Range) (end func()) {
 	return sync.OnceFunc(func() { p.table.cancelReservation(p.key, r) })
 }
 
-// TestWaitingEnds holds that whoever waits for an append of the same partition stops when its
+// TestWaitingEnds holds that a caller that waits for an append of the same partition stops when its
 // context ends, and goes on when the append has ended.
 func TestWaitingEnds(t *testing.T) {
 	s := openStore(t, t.TempDir())

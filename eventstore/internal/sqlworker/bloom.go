@@ -236,7 +236,7 @@ func (f *bloomFile) mayContain(group int, hashes map[int32][]uint64) bool {
 // rangesMax is how many ranges of rows a query reads by themselves: each is a part of its
 // view, which takes DuckDB a tenth of a millisecond. Beyond them, whole files are read.
 //
-// Of a list of more than listMax values DuckDB makes a table for a join, in each part anew, of
+// Of a list of more than listMax values DuckDB makes a table for a join, again in each part, of
 // 7 MB: then rangesMaxOfList is how many.
 const (
 	rangesMax       = 64

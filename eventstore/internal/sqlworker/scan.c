@@ -274,7 +274,7 @@ static uint64_t text_bytes(const log_scan *scan, scan_place place) {
 }
 
 // read_ordered reads the next rows of a scan that has an order. A chunk of rows with long
-// texts is short: whoever reads it has all of it in memory.
+// texts is short: its reader has all of it in memory.
 static void read_ordered(const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
 	uint64_t capacity = duckdb_vector_size(), filled = 0, bytes = 0;
 	while (filled < capacity && bytes < SCAN_CHUNK_BYTES && cursor->row < scan->order_count) {

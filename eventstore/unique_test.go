@@ -329,6 +329,9 @@ func TestUniqueKill(t *testing.T) {
 				t.Errorf("kill %d: key %s was acknowledged, and is gone", kill, id)
 			}
 		}
+		if kill == 1 { // whatever else was sealed by chance: the keys of later kills repeat some in files
+			seal(t, s)
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

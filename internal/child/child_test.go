@@ -125,8 +125,15 @@ func TestStart(t *testing.T) {
 }
 
 func printDescriptors() error {
+	event, err := unix.Eventfd(0, 0) // as Go's runtime has one
+	if err != nil {
+		return err
+	}
 	if err := CloseInherited(3); err != nil {
 		return err
+	}
+	if _, err := unix.FcntlInt(uintptr(event), unix.F_GETFD, 0); err != nil {
+		return fmt.Errorf("an eventfd was closed: %w", err)
 	}
 	for fd := range 10 {
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
@@ -306,6 +313,9 @@ func TestTail(t *testing.T) {
 		}
 		_ = to.Close()
 		tail.Finish()
+		if _, err := from.Read(make([]byte, 1)); err != io.ErrClosedPipe {
+			t.Errorf("the stream is open after its end: %v", err)
+		}
 		got, last := tail.String(), fmt.Sprintf("%04d", test.writes-1)
 		switch {
 		case test.whole && got != written:

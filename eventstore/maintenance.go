@@ -258,19 +258,22 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	return nil
 }
 
-// nextMerge returns groups of files of a table to merge, or none.
+// nextMerge returns groups of files of a table to merge, or none. Those that wait for a
+// recompute are merged by themselves.
 func (s *Store) nextMerge(t *manifest.Table) (groups [][]*manifest.File) {
 	type class struct {
 		day  string
 		size int // about the logarithm of the size to the base 4
+
+		recompute *manifest.Recompute // the next that they wait for
 	}
 	files := map[class][]*manifest.File{}
 	var classes []class
 	for _, f := range t.Files {
-		if f.Bytes >= mergeSmall || t.NextRecompute(f) != nil || f.RowBytes() > mergeRowMax || s.unmerged[f.Name] {
+		if f.Bytes >= mergeSmall || f.RowBytes() > mergeRowMax || s.unmerged[f.Name] {
 			continue
 		}
-		c := class{f.Day, bits.Len64(uint64(f.Bytes)>>16) / 2}
+		c := class{f.Day, bits.Len64(uint64(f.Bytes)>>16) / 2, t.NextRecompute(f)}
 		if files[c] = append(files[c], f); len(files[c]) == mergeMin {
 			classes = append(classes, c)
 		}

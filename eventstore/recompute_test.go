@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,21 +26,22 @@ func declared(kind event.Type, names ...string) (columns []event.Column) {
 	return columns
 }
 
-// recomputed waits until the recompute of a column of the table events has ended.
+// recomputed waits until the recompute of a column of the table events has ended, as long as it
+// gets on.
 func recomputed(t testing.TB, s *Store, column string) (r Recompute) {
 	t.Helper()
-	waitUntil(t, s, func() bool {
-		all, err := s.Recomputes("events")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r = range all {
-			if r.Column == column {
-				return !r.Ended.IsZero()
+	for r.Ended.IsZero() {
+		before, files := r, len(filesOf(s))
+		waitUntil(t, s, func() bool {
+			all, err := s.Recomputes("events")
+			i := slices.IndexFunc(all, func(one Recompute) bool { return one.Column == column })
+			if err != nil || i < 0 {
+				t.Fatalf("no recompute of column %s: %v", column, err)
 			}
-		}
-		return false
-	})
+			r = all[i]
+			return !r.Ended.IsZero() || r.Done > before.Done || r.Number > before.Number || len(filesOf(s)) != files
+		})
+	}
 	return r
 }
 
@@ -456,5 +458,38 @@ func TestRecomputeUnderLoad(t *testing.T) {
 	}
 	if sealedFiles(s) < 3 {
 		t.Error("hardly a file of the log was sealed: the test proves little")
+	}
+}
+
+// TestMergeDuringRecompute merges files that wait for a recompute, and those that do not, but
+// none of the ones with the others.
+func TestMergeDuringRecompute(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Columns: declared(event.Int64, "x")}))
+	add := func(id uint64) {
+		appendDocs(t, p, id, fmt.Sprintf(`{"time":"2026-11-01T00:00:00Z","id":%d}`, id))
+	}
+	for id := range uint64(mergeMin - 1) {
+		add(id)
+		seal(t, s)
+	}
+	add(mergeMin - 1) // in the log
+	s.SetComputed([]ComputedColumn{{Table: "events", Name: "x", Version: func() string { return "1" }, Compute: func(context.Context, *event.Batch, *event.Result) error {
+		return errors.New("not now")
+	}}})
+	startRecompute(t, s, "x")
+	s.SetComputed(nil)
+	waitUntil(t, s, func() bool { return len(filesOf(s)) == 1 })
+	for id := range uint64(mergeMin) {
+		add(mergeMin + id)
+		seal(t, s)
+	}
+	waitUntil(t, s, func() bool { return len(filesOf(s)) == 2 })
+	s.SetComputed([]ComputedColumn{times("x", "1", 1)})
+	if r := recomputed(t, s, "x"); r.Rows != mergeMin {
+		t.Errorf("it ends as %+v", r)
+	}
+	if got := ask(t, s, `SELECT string_agg(coalesce(CAST(x AS VARCHAR), '-'), '' ORDER BY id) FROM events`); got != "0123----" {
+		t.Errorf("the rows have %s", got)
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/file"
 )
 
 // A recordedService records what is done with it.
@@ -305,5 +307,41 @@ func TestAddress(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestDefaultLimits: a pipeline whose configuration sets none takes events of a mebibyte, and
+// batches of a thousand.
+func TestDefaultLimits(t *testing.T) {
+	events := filepath.Join(t.TempDir(), "events.ndjson")
+	text := func(size int) string { return `{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}` + "\n" }
+	small := strings.Repeat("{}\n", 2500)
+	if err := os.WriteFile(events, []byte(text(1<<20)+text(1<<20+1)+small), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts := options()
+	var limits source.Limits
+	kind := file.Kind()
+	create := kind.New
+	kind.New = func(env source.Env, decode func(any) error) (source.Source, error) {
+		limits = env.Limits
+		return create(env, decode)
+	}
+	opts.Kinds.Sources = append(opts.Kinds.Sources, kind)
+	e, err := engine.Open(t.Context(), &config.Config{Data: t.TempDir(), Pipelines: []config.Pipeline{{
+		Name: "a", Source: config.Source{Kind: "file", Settings: file.Config{Path: events}}, Sinks: []config.Sink{{Kind: "discard"}},
+	}}}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := e.Status()[0]; s.Events != 2502 || s.Dead != 1 || s.Sinks[0].Rows != 2501 {
+		t.Errorf("%d events, %d dead, %d rows", s.Events, s.Dead, s.Sinks[0].Rows)
+	}
+	if limits != (source.Limits{Events: 1000, Bytes: 1 << 20}) {
+		t.Errorf("the limits of a batch are %+v", limits)
 	}
 }

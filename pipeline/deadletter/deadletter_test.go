@@ -305,3 +305,35 @@ func TestClosesItsFile(t *testing.T) {
 		}
 	})
 }
+
+// TestChangedLettersAreLeftAlone: a letter that was replaced, or is gone, since its page was read
+// is neither retried nor purged.
+func TestChangedLettersAreLeftAlone(t *testing.T) {
+	s := open(t, t.TempDir())
+	replace(t, s, "p", "a", event.Range{Count: 3}, dead(0, "kept"), dead(1, "replaced"), dead(2, "gone"))
+	replace(t, s, "p", "b", event.Range{Count: 1}, dead(0, "its partition is gone"))
+	var pages [][]storedLetter
+	for page, err := range s.readPages(Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page)
+	}
+	replace(t, s, "p", "a", event.Range{First: 1, Count: 2}, dead(1, "another"))
+	if _, err := s.Purge(Filter{Partition: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	var updated []string
+	for _, page := range pages {
+		err := s.updatePage(page, func(_ *bolt.Tx, l *storedLetter) error {
+			updated = append(updated, l.Error)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"kept"}, updated); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -17,9 +17,8 @@ const (
 	// allocations fail: stacks of threads, Go's heap, what allocators keep mapped. What is
 	// resident is held to the limit by memoryWatch.
 	memorySlack = 1 << 30
-	// sealNice is the priority of a worker that writes closed files of the log: appends wait for
-	// it if it is left behind. mergeNice is that of one that merges, for which nobody waits.
-	sealNice  = 5
+	// mergeNice is the priority of a worker that merges, for which nobody waits. Appends wait for
+	// one that writes closed files of the log if it is left behind, so its priority is theirs.
 	mergeNice = 15
 )
 
@@ -37,7 +36,6 @@ func confine(s settings) error {
 	debug.SetMemoryLimit(s.Memory / 4)
 	switch s.Role {
 	case sealRole:
-		lowerPriority(sealNice)
 		debug.SetMemoryLimit(s.Memory / 2) // it sorts in Go
 	case mergeRole:
 		lowerPriority(mergeNice)

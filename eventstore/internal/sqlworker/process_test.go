@@ -37,13 +37,14 @@ func statusOf(t *testing.T, pid int, file, name string) string {
 }
 
 // TestConfinement looks at both workers from outside: what the system kills first, what they
-// may map and call, and that the one that writes files gives way to the rest.
+// may map and call, and that the one that merges files gives way to the rest.
 func TestConfinement(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
 	f.appendFrame(1, frameOf(table, 10, testRow(0)))
 	f.want(`SELECT count(*) FROM events`, "10")
 	f.seal(1)
+	f.mergeAll(table)
 	mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func TestConfinement(t *testing.T) {
 			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
 		}
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
-		if want := map[role]int{queryRole: mine, sealRole: min(mine, 20-sealNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
+		if want := map[role]int{queryRole: mine, sealRole: mine, mergeRole: min(mine, 20-mergeNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
 			t.Errorf("%s: priority %d, want %d", name, nice, want)
 		}
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

@@ -129,7 +129,7 @@ func TestDeletedBytesGoFromTheLog(t *testing.T) {
 
 // waitDeleted waits until no file has rows of a delete.
 func waitDeleted(t *testing.T, s *Store, d Deletion) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return s.WaitDeleted(ctx, d)
 }

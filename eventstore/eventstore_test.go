@@ -110,10 +110,14 @@ func seal(t testing.TB, s *Store) {
 	})
 }
 
+// patience is how long a test waits before it gives up. Files are merged and computed at a low
+// priority, and other tests may keep all cores busy.
+const patience = 3 * time.Minute
+
 // await waits until done, or fails with what it waits for.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s", what)
 		}
@@ -123,7 +127,7 @@ func await(t testing.TB, what string, done func() bool) {
 // waitUntil waits for maintenance to make a condition true.
 func waitUntil(t testing.TB, s *Store, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
 		s.mu.Lock()
 		err := s.backlog.err
 		s.mu.Unlock()

@@ -451,7 +451,7 @@ func TestBackPressure(t *testing.T) {
 	}
 	os.Remove(block)
 	wake(s.sealer)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
 		if err = p.Append(ctx, output(next, `{"id":1}`)); err == nil || ctx.Err() != nil {

@@ -52,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 			err := w.partitions[eventsTable].Append(t.Context(), output(first, workDocs(eventsTable, first)...))
 			if err == nil {
 				said = append(said, fmt.Sprintf("ack %s %d", eventsTable, first))

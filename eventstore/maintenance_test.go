@@ -94,7 +94,7 @@ func TestManyDaysAreMergedTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if files := s.current().Tables[0].Files; len(files) == days && files[0].Rows == 2*segments {
 			break
 		}

@@ -388,7 +388,7 @@ func TestFailedAppendEndsItsReservation(t *testing.T) {
 	if err := p.Append(canceled, output(1, `{"id":1}`)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled append: %v", err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	if err := p.Append(ctx, output(0, `{"id":0}`, `{"id":1}`)); err != nil {
 		t.Fatal(err)
@@ -478,7 +478,7 @@ func TestDeleteOfNothing(t *testing.T) {
 	for _, f := range filesOf(s) {
 		names = append(names, f.Name)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	for _, predicate := range []string{`id < 0`, `id = 15`} {
 		d, err := s.Delete(ctx, "events", predicate)

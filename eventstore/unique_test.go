@@ -221,7 +221,7 @@ func TestUniqueIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	p = take(t, table)
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		if err = p.Append(context.Background(), output(n, `{"id":-1,"host":"a"}`)); err == nil {
 			return
 		}

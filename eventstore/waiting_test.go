@@ -70,7 +70,7 @@ func TestNeighboursDoNotWait(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
 	defer holdReservation(t, p, event.Range{First: 5, Count: 5})()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, first := range []uint64{4, 10} {
 		if err := p.Append(ctx, output(first, `{"id":1}`)); err != nil {
@@ -95,7 +95,7 @@ func TestAppendsWaitForRoom(t *testing.T) {
 		}
 		return n
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for n := range uint64(backlogMax + 1) {
 		if err := p.Append(ctx, output(n, `{"id":1}`)); err != nil {

@@ -154,8 +154,8 @@ func (q *Recompute) sql(t *manifest.Table, query string, database uint64) string
 }
 
 // documentSQL makes a JSON document of a row of the newest schema, as the event was that it
-// comes from: its fields, with times in the unit in which they came. A script sees the same row
-// when it is appended and when its column is recomputed.
+// comes from: its fields. A script sees the same row when it is appended and when its column is
+// recomputed, but for times of a unit that also takes text: nothing tells how they came.
 func documentSQL(t *manifest.Table, hidden []int32) string {
 	var top fields
 	rest := ""

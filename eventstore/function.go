@@ -51,7 +51,7 @@ func (s *Store) SetFunctions(functions []Function) error {
 
 // CheckFunctionName returns an *event.PermanentError if no function can have the name.
 func CheckFunctionName(name string) error {
-	if !tableName().MatchString(name) { // the same names are good for both
+	if !tableName.MatchString(name) { // the same names are good for both
 		return configError("use up to 63 letters, digits and underscores, not a digit first", "invalid function name %q", name)
 	}
 	for _, g := range Functions() {

@@ -79,11 +79,11 @@ type Table struct {
 	computing appends // that may have used computed, until their frames are in the log
 }
 
-var tableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`) })
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 // CheckTableName returns an *event.PermanentError if no table can have the name.
 func CheckTableName(name string) error {
-	if !tableName().MatchString(name) {
+	if !tableName.MatchString(name) {
 		return configError("use up to 63 letters, digits and underscores, not a digit first", "invalid table name %q", name)
 	}
 	return nil

@@ -13,9 +13,6 @@ import (
 	"github.com/perigeedb/perigee/engine"
 )
 
-// settleTime is after which time what starting needed is given back.
-const settleTime = 3 * time.Second
-
 type runCommand struct {
 	configFlags
 	logFlags
@@ -65,8 +62,6 @@ func (r *runCommand) Run(c *console) error {
 	}
 	signals := handleSignals(e, options.Log, stop, func() { r.reload(ctx, c, e, options) })
 	hide := display.show(progressOf(e))
-	settled := time.AfterFunc(settleTime, func() { _ = releaseProgram() })
-	defer settled.Stop()
 	err = e.Run(ctx)
 	hide()
 	code := signals.stop()

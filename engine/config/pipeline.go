@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/internal/nearest"
@@ -18,7 +17,7 @@ import (
 const leaseMin = time.Second
 
 // pipelineName matches the names of pipelines, which become part of keys in databases.
-var pipelineName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`) })
+var pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 
 // readConfig reads the top of the file.
 func (d *document) readConfig(root *node, c *Config, known Known) {
@@ -120,7 +119,7 @@ func (d *document) checkComputed(item *node, what string, c Computed, before []C
 
 func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pipeline {
 	p := Pipeline{Name: e.key, read: true}
-	if !pipelineName().MatchString(e.key) {
+	if !pipelineName.MatchString(e.key) {
 		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid name of a pipeline: %s", quoteShort(e.key))
 	}
 	var rest struct {

@@ -4,28 +4,22 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // secretPatterns find what must not be shown: the literal value of a key whose name
 // speaks of a secret, and a password in a URL. They search the text, because a file that
 // is not YAML is quoted too.
-//
-// Like other long patterns, they are compiled when they are needed: commands that need none
-// start a millisecond earlier.
-var secretPatterns = sync.OnceValue(func() []*regexp.Regexp {
-	return []*regexp.Regexp{
-		regexp.MustCompile(`(?i)["']?[\w-]*(?:password|passwd|passphrase|secret|token|credential|authorization|api[_-]?key|access[_-]?key)[\w-]*["']?[ \t]*:[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[,#}][^,#}\n]*))`),
-		regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"']*:([^@/\s"']+)@`),
-	}
-})
+var secretPatterns = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)["']?[\w-]*(?:password|passwd|passphrase|secret|token|credential|authorization|api[_-]?key|access[_-]?key)[\w-]*["']?[ \t]*:[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[,#}][^,#}\n]*))`),
+	regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"']*:([^@/\s"']+)@`),
+}
 
 const maskedSecret = "(secret)"
 
 // secretsIn returns the literal values of secrets in a text, the longest first. Uses of
 // variables are no secrets: errors quote their names.
 func secretsIn(text string) (secrets []string) {
-	for _, pattern := range secretPatterns() {
+	for _, pattern := range secretPatterns {
 		for _, groups := range pattern.FindAllStringSubmatch(text, -1) {
 			for _, value := range groups[1:] {
 				if value = strings.TrimSpace(value); value != "" && !strings.Contains(value, "${") {

@@ -39,7 +39,7 @@ func (d *document) readSinks(pipeline entry, kinds []string) []Sink {
 // readSink reads one of several sinks.
 func (d *document) readSink(e entry, kinds []string) Sink {
 	s := Sink{Name: e.key, settings: d.noKind(e)}
-	if !pipelineName().MatchString(e.key) {
+	if !pipelineName.MatchString(e.key) {
 		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid name of a sink: %s", quoteShort(e.key))
 	}
 	if e.value.shape == null {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -74,7 +73,7 @@ var (
 const restColumn = "_rest"
 
 // tableName matches the names of tables.
-var tableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`) })
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 // readTables reads "tables: {NAME: {…}, …}".
 func (d *document) readTables(root *node, known Known) (tables []Table) {
@@ -93,7 +92,7 @@ func (d *document) readTables(root *node, known Known) (tables []Table) {
 
 func (d *document) readTable(e entry, known Known) Table {
 	t := Table{origin: origin{d, e.at}}
-	if !tableName().MatchString(e.key) {
+	if !tableName.MatchString(e.key) {
 		d.addFault(e.at, "use up to 63 letters, digits and underscores, not a digit first", "invalid table name %s", quoteShort(e.key))
 	}
 	name := "table " + e.key

@@ -47,7 +47,7 @@ type Config struct {
 	Order  string        `yaml:"order" help:"Order of the lines of a partition: source, or any, which lets lanes write without waiting for each other (default source)"`
 }
 
-var validName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`) })
+var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 
 // Kind offers the sink to configurations.
 func Kind() sink.Kind {
@@ -111,7 +111,7 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !validName().MatchString(c.Name):
+	case !validName.MatchString(c.Name):
 		return nil, fmt.Errorf("invalid name %q: use up to 100 letters, digits, _ . and -", c.Name)
 	case c.Bytes < 0 || c.Age < 0:
 		return nil, errors.New("bytes and age must not be negative")

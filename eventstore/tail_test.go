@@ -120,6 +120,10 @@ func TestTail(t *testing.T) {
 	const end = 5_000
 	for id := 50; id < end; id += 50 {
 		appendRows(id, 50)
+		if id%500 == 0 { // some two files, of which tailFiles may be sealed before they are read
+			all.wait(t, s, id+49)
+			odd.wait(t, s, id+49)
+		}
 		if id%1000 == 0 {
 			seal(t, s)
 		}

@@ -175,7 +175,7 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 			continue
 		}
 		if err := s.recomputeIn(ctx, m, t, newest); err != nil {
-			return fmt.Errorf("eventstore: recompute a column of table %s: %w", entry.Name, err)
+			return fmt.Errorf("recompute a column of table %s: %w", entry.Name, err)
 		}
 		wake(s.upkeep)
 		return nil
@@ -314,7 +314,6 @@ func (w *recomputeWork) compute(ctx context.Context, documents [][]byte) ([][]by
 	for _, d := range documents {
 		rows.Append(d)
 	}
-	rows.Range.Count = uint64(rows.Len())
 	res := event.Result{Outputs: make([]event.Output, 1)}
 	if err := c.Compute(ctx, &rows, &res); err != nil {
 		if _, ok := errors.AsType[*FunctionError](err); ok {

@@ -76,7 +76,7 @@ type Store struct {
 	unmerged   map[string]bool // files too large in memory to be merged; for runUpkeep alone
 	stuckTime  time.Duration   // see the constant
 
-	appends appends // of which frames in the log may not be accounted for yet
+	appends inFlight // of which frames in the log may not be accounted for yet
 
 	creating sync.Mutex // held while a table is made
 	changing sync.Mutex // held while the manifest is changed

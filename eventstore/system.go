@@ -193,7 +193,7 @@ func (r *segmentRow) addTimes(t *manifest.Table, least, greatest int64) {
 // A workerRow is a row of the table workers.
 type workerRow struct {
 	PID      int       `json:"pid" sql:"BIGINT" doc:"number of the process"`
-	Role     string    `json:"role" sql:"VARCHAR" doc:"queries: it answers them; files: it writes Parquet files"`
+	Role     string    `json:"role" sql:"VARCHAR" doc:"query: it answers queries; seal: it writes closed files of the log as Parquet files; merge: it merges and rewrites those"`
 	State    string    `json:"state" sql:"VARCHAR" doc:"running, or retired: it gets no more requests and ends with those it has"`
 	Started  time.Time `json:"started" sql:"TIMESTAMP" doc:"when it was started"`
 	Memory   int64     `json:"memory" sql:"BIGINT" doc:"bytes of memory that it has for itself"`
@@ -207,11 +207,8 @@ func (s *Store) workerRows() iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		for _, w := range s.worker.Workers() {
 			row := workerRow{
-				PID: w.PID, Role: "queries", State: "running", Started: w.Started.UTC().Truncate(time.Microsecond),
+				PID: w.PID, Role: w.Role, State: "running", Started: w.Started.UTC().Truncate(time.Microsecond),
 				Memory: w.Memory, Limit: w.Limit, Requests: w.Requests, Taken: w.Taken,
-			}
-			if w.Writer {
-				row.Role = "files"
 			}
 			if w.Retired {
 				row.State = "retired"

@@ -145,12 +145,12 @@ func TestTableNamedAsSystemTable(t *testing.T) {
 func TestWorkers(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
-	if got, want := ask(t, s, `SELECT role, state, requests, requests_total, memory BETWEEN 1 AND memory_limit, started <= now()::TIMESTAMP FROM workers`), "queries,running,1,1,true,true"; got != want {
+	if got, want := ask(t, s, `SELECT role, state, requests, requests_total, memory BETWEEN 1 AND memory_limit, started <= now()::TIMESTAMP FROM workers`), "query,running,1,1,true,true"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	appendDocs(t, p, 0, `{"n":1}`)
 	seal(t, s)
-	if got, want := ask(t, s, `SELECT role, count(DISTINCT pid), sum(requests_total) > 0 FROM perigee.workers GROUP BY ALL ORDER BY ALL`), "files,1,true\nqueries,1,true"; got != want {
+	if got, want := ask(t, s, `SELECT role, count(DISTINCT pid), sum(requests_total) > 0 FROM perigee.workers GROUP BY ALL ORDER BY ALL`), "query,1,true\nseal,1,true"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

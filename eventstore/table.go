@@ -76,7 +76,7 @@ type Table struct {
 	spareBuffers chan *buffer               // free ones
 
 	computed  atomic.Pointer[[]ComputedColumn]
-	computing appends // that may have used computed, until their frames are in the log
+	computing inFlight // appends that may have used computed, until their frames are in the log
 }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)

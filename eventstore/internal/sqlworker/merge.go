@@ -23,13 +23,9 @@ import (
 
 // merge writes the rows of each group of files of a table and day as one file.
 func (w *worker) merge(ctx context.Context, q *Merge, in *job) error {
-	m, err := w.manifests.load(q.Version)
+	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
-	}
-	t := m.TableByID(q.Table)
-	if t == nil {
-		return fmt.Errorf("no table %d", q.Table)
 	}
 	byName := map[string]*manifest.File{}
 	for _, f := range t.Files {

@@ -50,13 +50,9 @@ func (q *Recompute) attempt() int {
 
 // recompute writes a file again.
 func (w *worker) recompute(ctx context.Context, q *Recompute, in *job) error {
-	m, err := w.manifests.load(q.Version)
+	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
-	}
-	t := m.TableByID(q.Table)
-	if t == nil {
-		return fmt.Errorf("no table %d", q.Table)
 	}
 	i := slices.IndexFunc(t.Files, func(f *manifest.File) bool { return f.Name == q.File })
 	if i < 0 || t.Current().ByID(q.Column) == nil {

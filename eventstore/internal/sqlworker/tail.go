@@ -4,7 +4,6 @@ package sqlworker
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -45,13 +44,9 @@ func (w *worker) tail(ctx context.Context, q *Tail, in *job) error {
 	ctx, stop := withTimeLimit(ctx, tailTime)
 	defer stop()
 	defer context.AfterFunc(ctx, in.hurry)()
-	m, err := w.manifests.load(q.Version)
+	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
-	}
-	t := m.TableByID(q.Table)
-	if t == nil {
-		return fmt.Errorf("no table %d", q.Table)
 	}
 	log, err := w.log.open(q.From.File, q.Ends)
 	if err != nil {

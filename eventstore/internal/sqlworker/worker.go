@@ -262,3 +262,15 @@ func (m *manifests) load(version uint64) (*manifest.Manifest, error) {
 	m.loaded(read)
 	return read, nil
 }
+
+// table returns a table as a version of the manifest, or a newer one, has it.
+func (w *worker) table(version uint64, id uint32) (*manifest.Table, error) {
+	m, err := w.manifests.load(version)
+	if err != nil {
+		return nil, err
+	}
+	if t := m.TableByID(id); t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("no table %d", id)
+}

@@ -12,8 +12,8 @@ import (
 // A WorkerInfo describes a worker that runs.
 type WorkerInfo struct {
 	PID      int
-	Writer   bool // it writes files and answers no queries
-	Retired  bool // it gets no more requests, and ends with those it has
+	Role     string // query, seal or merge
+	Retired  bool   // it gets no more requests, and ends with those it has
 	Started  time.Time
 	Memory   int64 // resident bytes that it shares with nobody
 	Limit    int64 // of Memory
@@ -30,7 +30,7 @@ func (c *Client) Workers() (all []WorkerInfo) {
 	}
 	for _, p := range running {
 		all = append(all, WorkerInfo{
-			PID: p.process.Pid, Writer: p.settings.Role != queryRole, Retired: p.retired, Started: p.started,
+			PID: p.process.Pid, Role: string(p.settings.Role), Retired: p.retired, Started: p.started,
 			Limit: p.settings.Memory, Requests: p.requests, Taken: p.taken,
 		})
 	}

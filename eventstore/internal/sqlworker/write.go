@@ -317,13 +317,9 @@ func sortKeySQL(columns []string) string {
 func (w *worker) checkPredicate(ctx context.Context, q *checkRequest, in *job) error {
 	ctx, stop := withTimeLimit(ctx, 10*time.Second)
 	defer stop()
-	m, err := w.manifests.load(q.Version)
+	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
-	}
-	t := m.TableByID(q.Table)
-	if t == nil {
-		return fmt.Errorf("no table %d", q.Table)
 	}
 	s, err := w.newSession(ctx, memoryDefault)
 	if err != nil {

@@ -42,6 +42,60 @@ func BenchmarkQuery(b *testing.B) {
 	}
 }
 
+// benchTable adds a table of ten columns, and benchRow fills their rows: columns of few values, of
+// many, and of none twice.
+func (f *folder) benchTable() *manifest.Table {
+	return f.addTable("events", column(5, "user", event.Int64), column(6, "hash", event.String), column(7, "country", event.String), column(8, "url", event.String),
+		column(9, "value", event.Float64), column(10, "status", event.Int64), column(11, "meta", event.JSON))
+}
+
+func benchRow(first int) func(c manifest.Column, v *event.Vector, row int) {
+	return func(c manifest.Column, v *event.Vector, row int) {
+		id := first + row
+		mixed := uint64(id) * 0x9e3779b97f4a7c15
+		switch c.Name {
+		case "id":
+			v.Ints = append(v.Ints, int64(id))
+		case "time":
+			v.Ints = append(v.Ints, testDay.UnixMicro()+int64(id)*2000)
+		case "event":
+			addText(v, [...]string{"view", "click", "open", "search", "sent", "login"}[mixed>>32%6])
+		case "user":
+			v.Ints = append(v.Ints, int64(mixed>>32%100_000))
+		case "hash":
+			addText(v, fmt.Sprintf("%016x", mixed))
+		case "country":
+			addText(v, fmt.Sprint("country-", mixed>>40%40))
+		case "url":
+			addText(v, fmt.Sprintf("https://shop.example.com/products/item-%d?from=mail", mixed>>32%50_000))
+		case "value":
+			v.Floats = append(v.Floats, float64(mixed>>32%100_000)/100)
+		case "status":
+			v.Ints = append(v.Ints, int64(200+mixed>>48%8))
+		case "meta":
+			addText(v, fmt.Sprintf(`{"device":"phone","list":%d}`, mixed>>32%1200))
+		}
+	}
+}
+
+// BenchmarkSegment seals a file of the log of half a million rows.
+func BenchmarkSegment(b *testing.B) {
+	const frames, rows = 500, 1000
+	f := newFolder(b, Options{})
+	table := f.benchTable()
+	for i := range frames {
+		f.appendFrame(1, frameOf(table, rows, benchRow(i*rows)))
+	}
+	number := f.m.NextSegment
+	for b.Loop() {
+		if _, err := f.client.WriteSegment(b.Context(), Segment{Version: f.m.Version, Log: f.ends[0], Number: number}); err != nil {
+			b.Fatal(err)
+		}
+		number++
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*frames*rows), "ns/row")
+}
+
 // addFiles adds Parquet files with so many seconds of events each, one a second.
 func (f *folder) addFiles(t *manifest.Table, files, rows int) {
 	f.t.Helper()

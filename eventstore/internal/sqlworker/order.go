@@ -5,9 +5,11 @@ package sqlworker
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"math"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -28,17 +30,24 @@ const (
 	// freeFrom is from how many rows on the sorter's memory is given back before files are
 	// written.
 	freeFrom = 16_384
-	// sortKeyMemory is about what the sorter's map needs for a key besides its bytes.
-	sortKeyMemory = 80
+	// sortKeyMemory is about what the sorter needs for a key besides its bytes.
+	sortKeyMemory = 112
 )
 
-// A sortedRow is a row of the log, and what it is sorted by: its day, the columns before the
+// A sortedRow is a row of the log, and what it is sorted by: its day and the columns before the
 // event time, and the event time.
 type sortedRow struct {
-	day        int32
-	key        uint32 // number of the key, then its rank
-	time       int64  // as timeSQL has it; noTime if the row has none
+	time       int64 // as timeSQL has it; noTime if the row has none
 	frame, row uint32
+	key        uint32 // index in frameWriter.keys
+}
+
+// A sortKey is what rows have in common that are sorted by their time only.
+type sortKey struct {
+	key         string // the day, and the columns before the event time
+	day         int32
+	rows        int
+	first, last int64 // times; first > last if no row has one
 }
 
 const noTime = math.MaxInt64 // they come last
@@ -77,8 +86,10 @@ type frameWriter struct {
 	perMicro int64 // see timeSQL
 
 	rows     []sortedRow
-	keys     map[string]uint32
+	keys     []sortKey
+	index    map[string]uint32 // in keys
 	keyBytes int
+	key      []byte // of the row that is being read
 }
 
 // writeFrames writes the rows of a table's frames, sorted, one file for each day of event time.
@@ -90,7 +101,7 @@ func (w *worker) writeFrames(ctx context.Context, t *manifest.Table, frames []*l
 	defer s.close()
 	view := &tableView{table: t}
 	for _, group := range view.groupFrames(frames) {
-		f := &frameWriter{session: s, table: t, group: group, out: out, keys: map[string]uint32{}}
+		f := &frameWriter{session: s, table: t, group: group, out: out, index: map[string]uint32{}}
 		err := f.write()
 		files = append(files, f.files...)
 		if err != nil {
@@ -167,8 +178,7 @@ func (f *frameWriter) readKeys(c *conn, begin, end int, deletes []*manifest.Dele
 			if times.IsValid(i) {
 				row.time = times.Value(i)
 			}
-			row.day = dayOf(row.time, perMicro)
-			row.key = f.numberOf(keys.Value(i))
+			row.key = f.count(row.time, keys.Value(i))
 			f.rows = append(f.rows, row)
 		}
 		if len(f.rows) >= sortRowsMax || f.keyBytes >= sortKeysMax {
@@ -178,67 +188,82 @@ func (f *frameWriter) readKeys(c *conn, begin, end int, deletes []*manifest.Dele
 	})
 }
 
-// numberOf returns the number of a key.
-func (f *frameWriter) numberOf(key []byte) uint32 {
-	n, found := f.keys[string(key)]
+// count counts a row in the sortKey of its time and key, and returns the index of that.
+func (f *frameWriter) count(time int64, key []byte) uint32 {
+	day := dayOf(time, f.perMicro)
+	f.key = binary.BigEndian.AppendUint32(f.key[:0], uint32(day)^1<<31) // ordered as the days are
+	f.key = append(f.key, key...)
+	i, found := f.index[string(f.key)]
 	if !found {
-		n = uint32(len(f.keys))
-		f.keys[string(key)] = n
-		f.keyBytes += len(key) + sortKeyMemory
+		i = uint32(len(f.keys))
+		whole := string(f.key)
+		f.index[whole] = i
+		f.keys = append(f.keys, sortKey{key: whole, day: day, first: math.MaxInt64, last: math.MinInt64})
+		f.keyBytes += len(whole) + sortKeyMemory
 	}
-	return n
+	counted := &f.keys[i]
+	counted.rows++
+	if time != noTime {
+		counted.first, counted.last = min(counted.first, time), max(counted.last, time)
+	}
+	return i
 }
 
-// sort sorts the rows that were read.
-func (f *frameWriter) sort() {
-	sorted := make([]string, 0, len(f.keys))
-	for key := range f.keys {
-		sorted = append(sorted, key)
+// sort returns the sort keys that were read in order, and fills order with their rows. Rows of
+// a key come about in the order of their times: put together they hardly need sorting.
+func (f *frameWriter) sort(order rowOrder) (keys []sortKey) {
+	ranked := make([]uint32, len(f.keys))
+	for i := range ranked {
+		ranked[i] = uint32(i)
 	}
-	slices.Sort(sorted)
-	ranks := make([]uint32, len(sorted))
-	for rank, key := range sorted {
-		ranks[f.keys[key]] = uint32(rank)
+	slices.SortFunc(ranked, func(a, b uint32) int { return strings.Compare(f.keys[a].key, f.keys[b].key) })
+	next, begin := make([]int, len(f.keys)), 0 // where the next row of a key comes
+	for _, i := range ranked {
+		next[i] = begin
+		begin += f.keys[i].rows
 	}
+	sorted := make([]uint32, len(f.rows)) // indexes
 	for i := range f.rows {
-		f.rows[i].key = ranks[f.rows[i].key]
+		key := f.rows[i].key
+		sorted[next[key]] = uint32(i)
+		next[key]++
 	}
-	slices.SortFunc(f.rows, func(a, b sortedRow) int {
-		switch {
-		case a.day != b.day:
-			return cmp.Compare(a.day, b.day)
-		case a.key != b.key:
-			return cmp.Compare(a.key, b.key)
-		case a.time != b.time:
-			return cmp.Compare(a.time, b.time)
-		}
-		return cmp.Or(cmp.Compare(a.frame, b.frame), cmp.Compare(a.row, b.row))
-	})
-	f.keys, f.keyBytes = map[string]uint32{}, 0
+	begin = 0
+	for _, i := range ranked {
+		rows := sorted[begin:next[i]]
+		slices.SortFunc(rows, func(a, b uint32) int {
+			return cmp.Or(cmp.Compare(f.rows[a].time, f.rows[b].time), cmp.Compare(a, b))
+		})
+		keys, begin = append(keys, f.keys[i]), next[i]
+	}
+	for i, row := range sorted {
+		order.set(i, f.rows[row].frame, f.rows[row].row)
+	}
+	return keys
 }
 
 // writeRows writes the rows whose keys were read as one file a day.
 func (f *frameWriter) writeRows() error {
-	f.sort()
 	order := newRowOrder(len(f.rows))
 	defer order.free()
 	var days []manifest.File
-	for i, row := range f.rows {
-		order.set(i, row.frame, row.row)
-		if i == 0 || row.day != f.rows[i-1].day {
-			days = append(days, f.dayFile(row.day))
+	keys := f.sort(order)
+	for i, key := range keys {
+		if i == 0 || key.day != keys[i-1].day {
+			days = append(days, f.dayFile(key.day))
 		}
-		days[len(days)-1].Rows++
-		if row.time != noTime {
-			micros := microsOf(row.time, f.perMicro)
-			widen(&days[len(days)-1], micros, micros)
+		file := &days[len(days)-1]
+		file.Rows += int64(key.rows)
+		if key.first <= key.last {
+			widen(file, microsOf(key.first, f.perMicro), microsOf(key.last, f.perMicro))
 		}
 	}
-	if len(f.rows) > freeFrom {
-		f.rows = nil
+	many := len(f.rows) > freeFrom
+	f.rows, f.keys, f.keyBytes, f.index = f.rows[:0], nil, 0, map[string]uint32{}
+	if many {
+		f.rows, keys = nil, nil
 		debug.FreeOSMemory() // what DuckDB needs now
 	}
-	f.rows = f.rows[:0]
 	begin := 0
 	for _, file := range days {
 		end := begin + int(file.Rows)

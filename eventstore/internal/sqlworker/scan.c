@@ -108,30 +108,37 @@ static void begin_thread(duckdb_init_info info) {
 	duckdb_init_set_init_data(info, cursor, free);
 }
 
+static inline text_cell cell_of(const char *text, uint32_t length) {
+	text_cell cell = {.inside = {.length = length}};
+	if (length > sizeof cell.inside.text) {
+		memcpy(cell.outside.prefix, text, sizeof cell.outside.prefix);
+		cell.outside.text = text;
+	} else if (length >= 8) {
+		memcpy(cell.inside.text, text, 8);
+		memcpy(cell.inside.text + length - 4, text + length - 4, 4);
+	} else if (length >= 4) {
+		memcpy(cell.inside.text, text, 4);
+		memcpy(cell.inside.text + length - 4, text + length - 4, 4);
+	} else {
+		for (uint32_t j = 0; j < length; j++)
+			cell.inside.text[j] = text[j];
+	}
+	return cell;
+}
+
 static void copy_texts(text_cell *to, const scan_vector *from, uint64_t first, uint64_t rows) {
 	const char *all = from->values;
 	const uint32_t *ends = from->ends + first;
 	uint32_t start = first ? ends[-1] : 0;
 	for (uint64_t i = 0; i < rows; i++) {
-		const char *text = all + start;
-		uint32_t length = ends[i] - start;
+		to[i] = cell_of(all + start, ends[i] - start);
 		start = ends[i];
-		text_cell cell = {.inside = {.length = length}};
-		if (length > sizeof cell.inside.text) {
-			memcpy(cell.outside.prefix, text, sizeof cell.outside.prefix);
-			cell.outside.text = text;
-		} else if (length >= 8) {
-			memcpy(cell.inside.text, text, 8);
-			memcpy(cell.inside.text + length - 4, text + length - 4, 4);
-		} else if (length >= 4) {
-			memcpy(cell.inside.text, text, 4);
-			memcpy(cell.inside.text + length - 4, text + length - 4, 4);
-		} else {
-			for (uint32_t j = 0; j < length; j++)
-				cell.inside.text[j] = text[j];
-		}
-		to[i] = cell;
 	}
+}
+
+static text_cell text_at(const scan_vector *from, uint64_t row) {
+	uint32_t start = row ? from->ends[row - 1] : 0;
+	return cell_of((const char *)from->values + start, from->ends[row] - start);
 }
 
 static void mark_nulls(duckdb_vector vector, const uint8_t *nulls, uint64_t at, uint64_t rows) {
@@ -273,22 +280,60 @@ static uint64_t text_bytes(const log_scan *scan, scan_place place) {
 	return bytes;
 }
 
-// read_ordered reads the next rows of a scan that has an order. A chunk of rows with long
-// texts is short: its reader has all of it in memory.
-static void read_ordered(const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
-	uint64_t capacity = duckdb_vector_size(), filled = 0, bytes = 0;
-	while (filled < capacity && bytes < SCAN_CHUNK_BYTES && cursor->row < scan->order_count) {
-		scan_place first = scan->order[cursor->row];
-		uint64_t rows = 0;
-		do {
-			bytes += text_bytes(scan, scan->order[cursor->row++]);
-			rows++;
-		} while (filled + rows < capacity && bytes < SCAN_CHUNK_BYTES && cursor->row < scan->order_count &&
-		         scan->order[cursor->row].frame == first.frame && scan->order[cursor->row].row == first.row + rows);
-		fill_rows(output, filled, scan, state, first.frame, first.row, rows);
-		filled += rows;
+// gather_column writes one column of rows anywhere in the frames into a vector.
+static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t column, const scan_place *places, uint64_t rows) {
+	int32_t kind = scan->columns[column].kind;
+	void *data = duckdb_vector_get_data(vector);
+	uint64_t *validity = NULL;
+	for (uint64_t i = 0; i < rows; i++) {
+		const scan_vector *from = &scan->frames[places[i].frame].vectors[column];
+		uint32_t row = places[i].row;
+		bool absent = !from->values && !from->ends;
+		if (absent || (from->nulls && from->nulls[row])) {
+			if (!validity) {
+				duckdb_vector_ensure_validity_writable(vector);
+				validity = duckdb_vector_get_validity(vector);
+			}
+			validity[i / 64] &= ~(UINT64_C(1) << (i % 64));
+		}
+		int64_t number = 0;
+		if (!absent && !from->ends)
+			number = ((const int64_t *)from->values)[row];
+		switch (kind) {
+		case SCAN_BOOL:
+			((bool *)data)[i] = number != 0;
+			break;
+		case SCAN_INT32:
+			((int32_t *)data)[i] = (int32_t)number;
+			break;
+		case SCAN_INT64:
+		case SCAN_FLOAT64:
+		case SCAN_TIMESTAMP:
+		case SCAN_TIMESTAMP_NS:
+			((int64_t *)data)[i] = number;
+			break;
+		default:
+			((text_cell *)data)[i] = from->ends ? text_at(from, row) : (text_cell){0};
+		}
 	}
-	duckdb_data_chunk_set_size(output, filled);
+}
+
+// read_ordered reads the next rows of a scan that has an order, a column at a time. A chunk of
+// rows with long texts is short: its reader has all of it in memory.
+static void read_ordered(const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
+	const scan_place *places = scan->order + cursor->row;
+	uint64_t rows = 0, bytes = 0, most = scan->order_count - cursor->row;
+	if (most > duckdb_vector_size())
+		most = duckdb_vector_size();
+	while (rows < most && bytes < SCAN_CHUNK_BYTES)
+		bytes += text_bytes(scan, places[rows++]);
+	for (uint64_t i = 0; i < state->column_count; i++) {
+		uint64_t column = state->columns[i];
+		if (column < scan->column_count) // if not, DuckDB only counts the rows
+			gather_column(duckdb_data_chunk_get_vector(output, i), scan, column, places, rows);
+	}
+	cursor->row += rows;
+	duckdb_data_chunk_set_size(output, rows);
 }
 
 static void read_scan(duckdb_function_info info, duckdb_data_chunk output) {

@@ -52,6 +52,7 @@ func (w *worker) writeSegment(ctx context.Context, q *Segment, in *job) error {
 	defer log.close()
 	written := []Written{}
 	out := newOutput(q.Number, q.Wide)
+	out.level = sealLevel
 	for _, t := range m.Tables {
 		frames := log.of(t.ID)
 		if len(frames) == 0 {
@@ -126,15 +127,23 @@ type output struct {
 	segment    uint64
 	parts      int // files that were written
 	groupBytes int64
+	level      int // of zstd
 	syncing    errgroup.Group
 	published  []string // paths
 }
+
+// The levels of zstd: appends wait for sealing, and what it writes is soon merged. Level 3 makes
+// files of events 4 % smaller than level 1, and takes a sixth longer.
+const (
+	sealLevel  = 1
+	mergeLevel = 3
+)
 
 // syncsMax is how many files are made durable at the same time.
 const syncsMax = 16
 
 func newOutput(segment uint64, wide bool) *output {
-	o := &output{segment: segment, groupBytes: rowGroupBytes}
+	o := &output{segment: segment, groupBytes: rowGroupBytes, level: mergeLevel}
 	if wide {
 		o.groupBytes = leastGroupBytes
 	}
@@ -217,7 +226,7 @@ func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, wi
 	if width > wideRowBytes {
 		groupBytes = min(groupBytes, wideGroupBytes)
 	}
-	if err := s.conn.exec(s.copySQL(t, query, temp, groupBytes)); err != nil {
+	if err := s.conn.exec(s.copySQL(t, query, temp, groupBytes, out.level)); err != nil {
 		return f, err
 	}
 	rows := int64(0)
@@ -257,13 +266,13 @@ func (s *session) measureFile(path string) (rows, groupRows, groupBytes int64, e
 }
 
 // copySQL writes the rows of a query as a file, in their order: a writer has one thread.
-func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int64) string {
+func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int64, level int) string {
 	var ids []string
 	for _, c := range storedColumns(t) {
 		ids = append(ids, fmt.Sprintf("%s: %d", quote(c.Name), c.ID))
 	}
-	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})",
-		columnList(t), query, literal(path), s.worker.settings.RowGroup, groupBytes, dictionaryMax, strings.Join(ids, ", "))
+	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})",
+		columnList(t), query, literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionaryMax, strings.Join(ids, ", "))
 }
 
 // storedColumns returns the columns that files of the newest schema have.

@@ -41,8 +41,16 @@ type piece struct {
 	function string
 	isolated bool // in processes of its own
 	options  script.Options
-	at       func(err error, hint string) error // adds the place in the configuration to an error
-	cut      string                             // the hint if YAML has cut the code at a comment
+	from     configured
+	cut      string // the hint if YAML has cut the code at a comment
+}
+
+// configured is where code stands in the configuration.
+type configured interface {
+	// At adds the place to an error that has none.
+	At(err error, hint string) error
+	// Locate turns a place in the code into one in the configuration, if the code stands there.
+	Locate(fault *config.Error, code string) *config.Error
 }
 
 // pluginLanguage is the language of code in a file that ends in .so.
@@ -60,7 +68,7 @@ func (a *Assembly) locateCode(p *Pipeline, log *slog.Logger) (*code, error) {
 		if isolated && c.isolation == nil {
 			return nil, s.At(errors.New("isolate: this program does not start script workers"), "call isolate.Init first in main, and set engine.Options.Isolation to its result")
 		}
-		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, at: s.At, cut: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
+		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, from: s, cut: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +106,7 @@ func (c *code) scriptOptions(computed bool) script.Options {
 
 func (c *code) add(p piece, text, base, name string) (err error) {
 	if p.origin, err = loader.Locate(text, base, name); err != nil {
-		return p.at(err, "")
+		return p.from.At(err, "")
 	}
 	c.pieces = append(c.pieces, p)
 	return nil
@@ -118,7 +126,7 @@ func (a *Assembly) locateColumn(c *code, of config.Computed, log *slog.Logger) e
 		return nil
 	}
 	c.columnIndex = append(c.columnIndex, len(c.columns)-1)
-	p := piece{language: c.languages[0].Name, function: of.FuncName, at: of.At, cut: of.CommentHint(of.Func), options: script.Options{
+	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, cut: of.CommentHint(of.Func), options: script.Options{
 		Sinks: []script.Sink{{}}, Value: true, Log: log, Modules: a.opts.Kinds.Modules,
 		Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
@@ -144,7 +152,7 @@ func (c *code) load(ctx context.Context, l *loader.Loader, log *slog.Logger) (sc
 	loaded, err := reload.New(ctx, settings)
 	if unread, ok := errors.AsType[*reload.ReadError](err); ok {
 		p := c.pieces[unread.Origin]
-		return nil, p.at(unread.Err, cmp.Or(event.HintOf(err), p.cut, p.hint(err)))
+		return nil, p.from.At(unread.Err, cmp.Or(event.HintOf(err), p.cut, p.hint(err)))
 	}
 	if err != nil {
 		return nil, err
@@ -186,19 +194,28 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 	}
 	loaded, err := language.Load(ctx, text, options)
 	if err != nil {
-		err = ScriptError(err, text.Text)
+		err = p.locate(err, text.Text)
 		if fault, ok := err.(*config.Error); ok && p.cut != "" {
 			fault.Hint = p.cut
 		}
-		return nil, p.at(err, cmp.Or(p.cut, event.HintOf(err)))
+		return nil, p.from.At(err, cmp.Or(p.cut, event.HintOf(err)))
 	}
 	if language.Check != nil && !trial {
 		for _, mistake := range language.Check(text, options) {
 			c.log.Warn("the script may fail", "error", mistake, "hint", mistake.Hint)
-			c.mistakes = append(c.mistakes, ScriptError(mistake, text.Text))
+			c.mistakes = append(c.mistakes, p.locate(mistake, text.Text))
 		}
 	}
 	return loaded, nil
+}
+
+// locate adds to an error of the code its line, or that of the configuration.
+func (p *piece) locate(err error, text []byte) error {
+	err = ScriptError(err, text)
+	if fault, ok := err.(*config.Error); ok {
+		return p.from.Locate(fault, string(text))
+	}
+	return err
 }
 
 // combine puts the script and the computed columns together.

@@ -30,6 +30,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // A Config is a configuration: what Load has read, or a literal. A zero field of a
@@ -201,6 +202,42 @@ func (o origin) CommentHint(text string) string {
 	column := len(line) - len([]rune(comment)) + 1
 	return fmt.Sprintf(`YAML takes everything after " #" for a comment (%s:%d:%d): put the code in quotes, or below "|" on lines of its own`,
 		o.document.file, o.at.line, column)
+}
+
+// Locate returns a fault in code with its place in the file, if the code stands there word for
+// word behind o's place: on one line, or in a block.
+func (o origin) Locate(fault *Error, code string) *Error {
+	if o.document == nil || fault.Line < 1 {
+		return fault
+	}
+	text := strings.Split(strings.TrimRight(code, "\n"), "\n")
+	for i := max(o.at.line-1, 0); i+len(text) <= len(o.document.lines); i++ {
+		indent := indexOfLines(o.document.lines[i:], text)
+		if indent < 0 || fault.Line > len(text) {
+			continue
+		}
+		at := place{i + fault.Line, utf8.RuneCountInString(o.document.lines[i][:indent]) + fault.Column}
+		alone := document{file: o.document.file, lines: o.document.lines, expressions: o.document.expressions}
+		alone.addFault(at, fault.Hint, "%s", fault.Message)
+		return alone.faults[0]
+	}
+	return fault
+}
+
+// indexOfLines returns how far the text is indented with which lines begin, or -1. A text of one
+// line may be anywhere in its line.
+func indexOfLines(lines, text []string) int {
+	indent := strings.Index(lines[0], text[0])
+	if indent < 0 || len(text) == 1 {
+		return indent
+	}
+	for i, line := range text {
+		begin := min(indent, len(lines[i]))
+		if strings.TrimRight(lines[i][begin:], "\r") != line || strings.TrimLeft(lines[i][:begin], " ") != "" {
+			return -1
+		}
+	}
+	return indent
 }
 
 // Known are the names that a configuration may use.

@@ -140,17 +140,26 @@ static int next_element(lua_State *L, pg_engine *e, pg_container *c, double i) {
 	return 1;
 }
 
+// key_of_next returns the index that next was given, 0 for nil. It may be behind the end, when
+// the element has been removed. A text of digits is no index.
+static double key_of_next(lua_State *L) {
+	double i = lua_tonumber(L, 2);
+	int valid = lua_type(L, 2) == LUA_TNUMBER && i >= 0 && i < 9223372036854775808.0 && i == (double)(int64_t)i;
+	if (!valid && !lua_isnil(L, 2)) pg_raise(L, "invalid key to 'next'");
+	return i;
+}
+
 // next(document, key)
 static int container_next(lua_State *L) {
 	pg_engine *e = pg_engine_of(L);
 	pg_container *c = pg_container_check(L, e, 1);
 	lua_settop(L, 2);
-	if (!is_object(c)) return next_element(L, e, c, lua_isnil(L, 2) ? 0 : luaL_checknumber(L, 2));
+	if (!is_object(c)) return next_element(L, e, c, key_of_next(L));
 	uint32_t field = 0;
 	if (!lua_isnil(L, 2)) {
 		size_t len;
-		const char *key = luaL_checklstring(L, 2, &len);
-		field = e->api->find(c->d, c->node, key, len);
+		const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &len) : NULL; // 2 is not "2"
+		if (key) field = e->api->find(c->d, c->node, key, len);
 		if (!field) return pg_raise(L, "invalid key to 'next'");
 	}
 	pg_container_push_nodes(L, e, c, 1);

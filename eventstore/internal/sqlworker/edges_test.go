@@ -4,6 +4,7 @@ package sqlworker
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/frame"
 )
 
 // TestReports reads what a process wrote before its end.
@@ -93,6 +95,29 @@ func TestPlacesOfErrors(t *testing.T) {
 	}
 }
 
+// TestPlacesInPredicates holds that a place in a statement becomes one in the predicate, whose
+// first line begins behind other words.
+func TestPlacesInPredicates(t *testing.T) {
+	const begin, predicate = "SELECT 1 FROM events WHERE ", "a = 1 AND\n                              b = 2"
+	for message, want := range map[string]QueryError{
+		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                   ^":     {Message: "no", Line: 1, Column: 1},
+		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                       ^": {Message: "no", Line: 1, Column: 5},
+		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n               ^":                         {Message: "no", Line: 1, Column: 1},
+		"Binder Error: no\n\nLINE 2:                               b = 2\n                                      ^":   {Message: "no", Line: 2, Column: 31},
+		"Binder Error: no": {Message: "no"},
+	} {
+		got, ok := errors.AsType[*QueryError](predicateError(begin, begin+predicate, duckError(message)))
+		if !ok || *got != want {
+			t.Errorf("%q: %+v, want %+v", message, got, want)
+		}
+	}
+	for _, err := range []error{nil, io.ErrUnexpectedEOF} {
+		if got := predicateError(begin, begin+predicate, err); got != err {
+			t.Errorf("%v instead of %v", got, err)
+		}
+	}
+}
+
 // TestMessages reads messages back, as long as they may be, and streams that end within one.
 func TestMessages(t *testing.T) {
 	var b bytes.Buffer
@@ -136,6 +161,33 @@ func TestMessages(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// TestRowsOfRequests reads the messages that follow a request: rows of a table, and nothing else.
+func TestRowsOfRequests(t *testing.T) {
+	for _, test := range []struct {
+		kind messageKind
+		body string
+		err  error
+	}{
+		{rowsMessage, "\x02\x00\x00\x00[1]", nil}, {rowsMessage, "\x02\x00\x00\x00", nil},
+		{rowsMessage, "\x02\x00\x00", errMessage}, {rowsMessage, "", errMessage},
+		{valuesMessage, "\x02\x00\x00\x00[1]", errMessage}, {requestMessage, "{}", errMessage},
+	} {
+		var b bytes.Buffer
+		w := newMessageWriter(&b)
+		if err := errors.Join(w.write(test.kind, []byte(test.body)), w.flush()); err != nil {
+			t.Fatal(err)
+		}
+		j := &job{in: newMessageReader(&b)}
+		table, rows, err := j.nextRows()
+		if err != test.err || err == nil && (table != 2 || string(rows) != test.body[4:]) {
+			t.Errorf("message %d %q: table %d, rows %q, %v", test.kind, test.body, table, rows, err)
+		}
+		if _, _, err := j.nextRows(); err != errCanceled {
+			t.Errorf("at the end of the stream: %v", err)
+		}
+	}
+}
 
 // TestEndOf reads what ends an answer.
 func TestEndOf(t *testing.T) {
@@ -218,6 +270,41 @@ func TestSendExternal(t *testing.T) {
 			t.Errorf("rows of %d bytes, to where nobody reads: %v", size, err)
 		}
 	}
+}
+
+// TestFreeDatabases uses databases again: only with the memory limit that they have, not after an
+// error, and no more than a few are kept.
+func TestFreeDatabases(t *testing.T) {
+	d := databases{settings: settings{Folder: t.TempDir(), Role: queryRole, Threads: 1}}
+	take := func(memory int64, again *database) *database {
+		t.Helper()
+		one, err := d.take(memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again != nil && one != again || again == nil && one.number != uint64(d.made) {
+			t.Errorf("database %d with %d bytes of memory, of %d that were made", one.number, memory, d.made)
+		}
+		return one
+	}
+	const small, large = 64 << 20, 128 << 20
+	first := take(small, nil)
+	d.put(first, false)
+	second := take(large, nil)
+	d.put(second, false)
+	take(small, first)
+	take(large, second)
+	d.put(second, true)
+	third := take(large, nil)
+	fourth := take(large, nil)
+	d.put(first, false)
+	d.put(third, false)
+	d.put(fourth, false) // one too many
+	take(large, third)
+	d.put(take(large, nil), true)
+	d.put(third, true)
+	take(small, first)
+	d.put(first, true)
 }
 
 func TestParamsAreEncoded(t *testing.T) {
@@ -381,6 +468,12 @@ func TestLogFiles(t *testing.T) {
 		f.appendFrame(1, frameOf(table, 2, testRow(10*i)))
 	}
 	f.appendFrame(2, frameOf(table, 3, testRow(100)))
+	f.appendFrame(3, binary.LittleEndian.AppendUint64(nil, 1<<20))
+	unreadable := frameOf(table, 3, testRow(100))
+	clear(unreadable[frame.PrefixSize+1:])
+	f.appendFrame(4, unreadable)
+	long, unread := f.ends[2], f.ends[3]
+	f.ends = f.ends[:2]
 	logs := newLogFiles(manifest.LogFolder(f.path))
 	view := func(first uint64, ends ...wal.FileEnd) (rows []int) {
 		t.Helper()
@@ -434,6 +527,8 @@ func TestLogFiles(t *testing.T) {
 		"is missing":                {Number: 9, End: 4096},
 		"has no frame where one is": {Number: 2, End: f.ends[1].End + 64},
 		"is shorter than its end":   {Number: 2, End: 1 << 20},
+		"is shorter than a frame":   long,
+		"has a frame without sense": unread,
 	} {
 		if _, err := logs.open(1, []wal.FileEnd{end}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("read file %d of the log", end.Number)) {
 			t.Errorf("a file that %s: %v", name, err)

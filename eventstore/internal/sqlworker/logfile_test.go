@@ -77,6 +77,18 @@ func TestTextsAndNulls(t *testing.T) {
 	f.want(`SELECT count(DISTINCT text), min(length(text)), max(length(text)) FROM events`, "40,0,39")
 }
 
+// TestGroupsOfFrames reads frames of which each is as much as a thread reads at a time, or more.
+func TestGroupsOfFrames(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	total := 0
+	for _, rows := range []int{groupRows, groupRows, groupRows + 1, groupRows - 1, 1, groupRows} {
+		f.appendFrame(1, frameOf(table, rows, testRow(total)))
+		total += rows
+		f.want(`SELECT count(*), count(DISTINCT id), max(id) FROM events`, fmt.Sprintf("%d,%[1]d,%d", total, total-1))
+	}
+}
+
 // TestWithin holds the edges of what a query's bounds leave out.
 func TestWithin(t *testing.T) {
 	all := selection{

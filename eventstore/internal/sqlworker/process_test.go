@@ -8,7 +8,10 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -129,6 +132,7 @@ func TestWrongRequests(t *testing.T) {
 			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file, "2026-11-22/none.parquet"}}, Number: 93})
 			return err
 		},
+		"a predicate for such a version":   func() error { return f.client.CheckPredicate(t.Context(), f.m.Version+1, table.ID, "true") },
 		"a predicate for an unknown table": func() error { return f.client.CheckPredicate(t.Context(), f.m.Version, 99, "true") },
 	} {
 		if err := ask(); err == nil || errors.Is(err, ErrCrashed) {
@@ -209,6 +213,56 @@ func TestRequestsLeaveNothingOpen(t *testing.T) {
 	}
 }
 
+// TestAbandonedRequest serves a request whose sender has gone: it is watched no longer, and its
+// socket is closed.
+func TestAbandonedRequest(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := os.NewFile(uintptr(pair[1]), "request")
+	if err := unix.Close(pair[0]); err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{settings: settings{Role: queryRole}, memory: newMemoryWatch(1 << 40)}
+	w.serveJob(socket)
+	if n := len(w.memory.running); n != 0 {
+		t.Errorf("%d requests are watched, and none runs", n)
+	}
+	if err := socket.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("close the socket again: %v", err)
+	}
+}
+
+// TestUnreadableSettings starts a worker whose settings are no JSON: it says so and ends.
+func TestUnreadableSettings(t *testing.T) {
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = []string{workerVariable + "={"}
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "sql worker: read the settings") {
+		t.Errorf("it ends with %v and says %q", err, out)
+	}
+}
+
+// TestWorkerThatCannotStart asks a worker whose settings are longer than the system takes. Each
+// attempt fails and leaves nothing open, and later ones may succeed.
+func TestWorkerThatCannotStart(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.want(`SELECT 1`, "1")
+	f.client.SetFunctions([]Function{{Name: strings.Repeat("f", 1<<20), Type: "BIGINT"}})
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is left open
+	before := openDescriptors(t)
+	for range 10 {
+		if _, err := read(f.query(t.Context(), `SELECT 1`)); err == nil || !strings.Contains(err.Error(), "start a SQL worker") {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if after := openDescriptors(t); after > before+3 { // the runtime may need one
+		t.Errorf("%d descriptors after 10 attempts, and %d before", after, before)
+	}
+	f.client.SetFunctions(nil)
+	f.want(`SELECT 1`, "1")
+}
+
 // TestEvictOldest holds which request ends when the process has more than its limit: the oldest
 // of those since whose start it has grown by much.
 func TestEvictOldest(t *testing.T) {
@@ -245,6 +299,32 @@ func TestEvictOldest(t *testing.T) {
 	add("below the limit", time.Hour, 0)
 	if m.evictOldest() {
 		t.Error("a request ended below the limit")
+	}
+}
+
+// TestTrimAfterGrowth returns memory after requests during which the process has grown, one at a
+// time.
+func TestTrimAfterGrowth(t *testing.T) {
+	m := newMemoryWatch(1)
+	now := m.resident()
+	if now == 0 {
+		t.Skip("the memory of the process is not known")
+	}
+	grown, same := &watched{before: now - 4*trimFrom}, &watched{before: now + 1<<40}
+	m.trimAfter(grown)
+	m.trimming.Lock() // once that has ended
+	for range 100 {
+		m.trimAfter(grown)
+		m.trimAfter(same)
+		runtime.Gosched()
+		if m.trimming.TryLock() {
+			t.Fatal("memory is returned twice at a time")
+		}
+	}
+	m.trimming.Unlock()
+	m.trimAfter(same)
+	if !m.trimming.TryLock() {
+		t.Error("memory is returned after a request without growth")
 	}
 }
 

@@ -43,6 +43,23 @@ func TestNoRows(t *testing.T) {
 	f.want(`SELECT 1`, "1")
 }
 
+// TestCatalog lists the tables in each way, as the first query of a worker: none has been read yet.
+// A table that has the name of one of the catalog changes nothing.
+func TestCatalog(t *testing.T) {
+	for _, test := range []struct{ name, sql string }{
+		{"other", `SELECT name FROM (SHOW TABLES) WHERE name = 'events'`},
+		{"tables", `SELECT table_name FROM information_schema.tables WHERE table_name = 'events'`},
+		{"pg_views", `SELECT viewname FROM pg_catalog.pg_views WHERE viewname = 'events'`},
+		{"duckdb_views", `SELECT view_name FROM duckdb_views() WHERE view_name = 'events'`},
+		{"duckdb_views", `SELECT view_name FROM system.main.duckdb_views WHERE view_name = 'events'`},
+	} {
+		f := newFolder(t, Options{})
+		f.addTable(test.name)
+		f.addTable("events")
+		f.want(test.sql, "events")
+	}
+}
+
 func TestSchemaVersions(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events", column(5, "n", event.Int64), column(6, "text", event.String))

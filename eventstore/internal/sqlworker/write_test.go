@@ -136,6 +136,53 @@ func TestFileLayout(t *testing.T) {
 	}
 }
 
+// TestMergeReadsEachFile opens files for a merge: each has a connection of its own, which is closed
+// with the merge, also when one of them cannot be read.
+func TestMergeReadsEachFile(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	for number := range uint64(2) {
+		f.appendFrame(number+1, frameOf(table, 10, testRow(10*int(number))))
+		f.seal(number + 1)
+	}
+	own := settings{Folder: f.path, Role: mergeRole, Memory: writerMemory, Threads: 1, RowGroup: rowGroupRows}
+	w := &worker{settings: own, databases: databases{settings: own}}
+	s, err := w.newWriteSession(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.failed = true // the database goes with the session
+	defer s.close()
+	connections := func() string {
+		t.Helper()
+		rows, err := s.conn.run("FROM duckdb_connection_count()")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Text(rows[0][0])
+	}
+	before := connections()
+	rows, err := s.openMerge(table, table.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if merged, err := s.conn.run("SELECT count(*), max(id) " + rows.sql()); err != nil || Text(merged[0][0]) != "20" || Text(merged[0][1]) != "19" {
+		t.Errorf("merged: %v, %v", merged, err)
+	}
+	rows.close()
+	missing := *table.Files[0]
+	missing.Name = "2026-11-22/none.parquet"
+	if _, err := s.openMerge(table, []*manifest.File{table.Files[0], &missing}); err == nil {
+		t.Error("a file that is missing was opened")
+	}
+	if after := connections(); after != before {
+		t.Errorf("%s connections after two merges, and %s before", after, before)
+	}
+	if path, err := s.writeBloom(table, table.Path(f.path, missing.Name)); err == nil {
+		t.Errorf("filters of a file that is missing are in %q", path)
+	}
+}
+
 func TestDeletes(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -288,8 +289,12 @@ func TestRestoreWhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Restore(folder, bytes.NewReader(archive.Bytes())); err != nil {
-		t.Fatal(err)
+	gc := debug.SetGCPercent(-1) // which would close files that are left open
+	err := Restore(folder, bytes.NewReader(archive.Bytes()))
+	open := openFiles(t, filepath.Dir(folder))
+	debug.SetGCPercent(gc)
+	if err != nil || len(open) > 0 {
+		t.Fatalf("%v, and %q are open", err, open)
 	}
 	if got := ask(t, openStore(t, folder), "SELECT sum(a) FROM events"); got != "1" {
 		t.Errorf("restored: %s", got)

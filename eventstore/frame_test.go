@@ -187,6 +187,26 @@ func TestLimitsOfColumns(t *testing.T) {
 	}
 }
 
+// TestColumnsWithoutType gives a type to columns that have had nulls only, in place.
+func TestColumnsWithoutType(t *testing.T) {
+	s := newSchema()
+	for _, name := range []string{"a", "b", "c"} {
+		s.add(name, document.Null)
+	}
+	report := document.Report{Unknown: []document.Field{{Name: "a", Kinds: document.Int}, {Name: "b", Kinds: document.Null}, {Name: "c", Kinds: document.String | document.Null}}}
+	next := s.grownFor(report, &event.Columns{}, nil)
+	var got []string
+	for _, c := range next.Columns {
+		got = append(got, fmt.Sprint(c.ID, " ", c.Name, " ", c.Type))
+	}
+	if want := []string{fmt.Sprint("2 a ", event.Int64), fmt.Sprint("3 b ", event.Type(0)), fmt.Sprint("4 c ", event.String)}; !slices.Equal(got, want) || next.Rest {
+		t.Errorf("columns %q, want %q; rest %v", got, want, next.Rest)
+	}
+	if again := next.grownFor(document.Report{Unknown: report.Unknown[1:2]}, &event.Columns{}, nil); again != next {
+		t.Error("a null has made another version")
+	}
+}
+
 // TestAppendFields gathers the fields without a column.
 func TestAppendFields(t *testing.T) {
 	wanted := map[string]bool{"a": true, "b\"": true}

@@ -112,7 +112,7 @@ func (p *keyPart) grow(most int, oldest, now uint32) bool {
 			count++
 		}
 	}
-	size := min(max(len(p.entries), count+count/2+1, keyPartMin), most)
+	size := min(max(len(p.entries), count+count/2, keyPartMin), most)
 	if size-size/8-count < 1+size/64 { // fewer are not worth the work
 		p.full = now
 		return false

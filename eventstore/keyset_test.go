@@ -53,6 +53,22 @@ func TestKeySet(t *testing.T) {
 	}
 }
 
+// TestFullPart fills a part of a set up to its limit, with room left for finding keys fast.
+func TestFullPart(t *testing.T) {
+	for _, test := range []struct{ most, want int }{{16, 14}, {64, 56}, {640, 560}} {
+		set, added := &keySet{partMax: test.most}, 0
+		for i := range uint32(test.most) {
+			if e := set.add(&manifest.KeyHash{0, i << 22, i}, 10, 1000); e != nil {
+				e.time = 1000
+				added++
+			}
+		}
+		if keys, memory := set.size(); added != test.want || keys != test.want || memory != int64(test.most)*entrySize {
+			t.Errorf("of %d entries %d are used: %d keys in %d bytes", test.most, added, keys, memory)
+		}
+	}
+}
+
 // TestKeySetMemory counts the bytes that keys take, and holds them to the limit.
 func TestKeySetMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -142,6 +142,14 @@ func TestParquetRefuses(t *testing.T) {
 	if len(docs) != 3 || docs[1] != `{"a":1,"b":2}` || strings.Join(rejected, "; ") != "a it has NaN, which no JSON number is; a it has infinity, which no JSON number is" {
 		t.Errorf("read %q, rejected %v", docs, rejected)
 	}
+	for value, want := range map[string]string{
+		"{'x': 1.5::DOUBLE, 'y': 'nan'::DOUBLE}": "NaN", "[1.5::DOUBLE, '-inf'::DOUBLE]": "infinity", "[{'x': 'inf'::FLOAT, 'y': 1::FLOAT}]": "infinity", "{'x': 1.5::DOUBLE, 'y': [1]}": "",
+	} {
+		_, rejected := readDocs(t, openParquetFile(t, writeParquet(t, "SELECT "+value+" AS a")))
+		if got := strings.Join(rejected, "; "); want == "" && got != "" || want != "" && got != "a it has "+want+", which no JSON number is" {
+			t.Errorf("%s: rejected %q, want %q", value, got, want)
+		}
+	}
 	name := filepath.Join(t.TempDir(), "no.parquet")
 	if err := os.WriteFile(name, []byte("PAR1 is not enough for a file PAR1"), 0o600); err != nil {
 		t.Fatal(err)

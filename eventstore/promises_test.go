@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -69,7 +70,9 @@ func TestCloseWaitsForAppends(t *testing.T) {
 // TestCloseEndsWorkers holds that nothing of a store that has answered and sealed runs on.
 func TestCloseEndsWorkers(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	s := openStore(t, t.TempDir())
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close files that are left open
+	folder := t.TempDir()
+	s := openStore(t, folder)
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
 	ask(t, s, `SELECT count(*) FROM events`)
 	seal(t, s)
@@ -77,6 +80,33 @@ func TestCloseEndsWorkers(t *testing.T) {
 		t.Error(err)
 	}
 	goleak.VerifyNone(t, before)
+	if open := openFiles(t, folder); len(open) > 0 {
+		t.Errorf("%q are open", open)
+	}
+}
+
+// openFiles returns the files in a folder that the process has open or mapped.
+func openFiles(t *testing.T, folder string) (open []string) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if name, _ := os.Readlink(filepath.Join("/proc/self/fd", file.Name())); strings.HasPrefix(name, folder) {
+			open = append(open, name)
+		}
+	}
+	mapped, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mapped)) {
+		if _, name, found := strings.Cut(line, folder); found {
+			open = append(open, folder+strings.TrimSpace(name))
+		}
+	}
+	return open
 }
 
 // blockManifest makes every Save fail until unblock is called.

@@ -249,6 +249,9 @@ func TestUniqueSettings(t *testing.T) {
 	c := uniqueConfig(time.Hour)
 	c.Columns[0].Type = event.Int64
 	p := take(t, openTable(t, s, c))
+	if got := s.UniqueStats()["events"].Memory; got != 256<<20 {
+		t.Errorf("the keys may take %d bytes by default", got)
+	}
 	appendDocs(t, p, 0, `{"id":1,"host":"a"}`)
 	c.Unique.Key = []string{"HOST"} // another key, of rows that are there already too
 	openTable(t, s, c)
@@ -413,6 +416,37 @@ func TestKeysFile(t *testing.T) {
 	}
 	if _, err := read(); !isDamage(err) {
 		t.Errorf("a file that is missing: %v", err)
+	}
+}
+
+// TestDamagedKeys opens a store whose file of keys has other bytes: without them, events that came
+// before would be stored again.
+func TestDamagedKeys(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	appendDocs(t, take(t, openTable(t, s, uniqueConfig(time.Hour))), 0, `{"id":1,"host":"a"}`)
+	seal(t, s)
+	entry := s.current().Table("events")
+	if len(entry.Keys) != 1 {
+		t.Fatalf("%d files of keys", len(entry.Keys))
+	}
+	path := entry.Path(folder, manifest.KeysName(entry.Keys[0].Number))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-1] ^= 1
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(folder, Options{}); err == nil || !isDamage(err) || !strings.Contains(err.Error(), "keys") {
+		t.Errorf("opened: %v", err)
+		if s != nil {
+			s.Close()
+		}
 	}
 }
 

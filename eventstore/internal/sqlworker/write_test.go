@@ -3,6 +3,7 @@
 package sqlworker
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -197,6 +198,15 @@ func TestDeletes(t *testing.T) {
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
 	f.seal(2)
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
+	recomputed, err := f.client.Recompute(t.Context(), Recompute{
+		Version: f.m.Version, Table: table.ID, File: table.Files[0].Name, Number: 90, Column: 2,
+		Call: func(_ context.Context, _ int, documents [][]byte) ([][]byte, error) {
+			return make([][]byte, len(documents)), nil
+		},
+	})
+	if err != nil || len(recomputed) != 1 || recomputed[0].Rows != 90 || recomputed[0].Deleted != 1 {
+		t.Errorf("recomputed: %+v, %v", recomputed, err)
+	}
 	merged := f.merge(table, []string{table.Files[0].Name, table.Files[1].Name})
 	if len(merged) != 1 || merged[0].File.Rows != 280 || merged[0].File.Deleted != 1 {
 		t.Fatal(merged)

@@ -3,9 +3,11 @@
 package luajit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -332,6 +334,117 @@ func TestEqualScriptsShareVMs(t *testing.T) {
 		t.Errorf("after all were closed: %+v", s)
 	}
 	if _, err := b.Invoke(t.Context(), "f"); !errors.Is(err, pool.ErrClosed) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// TestScriptsWithFilesShareNoVMs: what they require differs although their texts are equal.
+func TestScriptsWithFilesShareNoVMs(t *testing.T) {
+	vms := pool.New(pool.Settings{})
+	for _, answer := range []string{"one", "two"} {
+		files := func(string) ([]byte, error) { return []byte("return '" + answer + "'"), nil }
+		code := script.Code{Name: "f.lua", Text: []byte("local answer = require 'lib.answer' function f() return answer end"), Files: files}
+		f, err := luajit.LoadFunctions(t.Context(), code, script.Options{Pool: vms})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		if got, err := f.Invoke(t.Context(), "f"); err != nil || got[0] != answer {
+			t.Errorf("%v, %v, want %s", got, err, answer)
+		}
+	}
+}
+
+// TestFunctionsLog holds that a call logs what it printed, before it waits and afterwards.
+func TestFunctionsLog(t *testing.T) {
+	var log bytes.Buffer
+	before := ""
+	look := func(context.Context, []any) ([]any, error) { before = log.String(); return nil, nil }
+	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(`
+local host = require "host"
+function early() print("early") host.look() return 1 end
+function late() host.look() print("late") return 1 end
+function fails() print("fails") error("wrong") end
+`)}, script.Options{
+		Log:     slog.New(slog.NewTextHandler(&log, nil)),
+		Modules: []script.Module{{Name: "host", Functions: map[string]script.Func{"look": look}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, name := range []string{"early", "late", "fails"} {
+		log.Reset()
+		before = ""
+		if _, err := f.Invoke(t.Context(), name); (err != nil) != (name == "fails") {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(log.String(), "msg="+name); lines != 1 {
+			t.Errorf("%s is logged %d times: %s", name, lines, log.String())
+		}
+		if strings.Contains(before, "msg=early") != (name == "early") {
+			t.Errorf("while %s waits, the log is %q", name, before)
+		}
+	}
+}
+
+// TestValuesOfOtherKinds asks for what is not there or is of another kind.
+func TestValuesOfOtherKinds(t *testing.T) {
+	var v luajit.Values
+	if all, err := v.All(); all != nil || err != nil {
+		t.Errorf("no values are %v, %v", all, err)
+	}
+	for _, value := range []any{nil, false, []byte("b"), []any{1.0, map[string]any{"k": "v"}}, 7} {
+		if err := v.Add(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := v.Add(make(chan int)); err == nil {
+		t.Error("a channel became a value")
+	}
+	want := []any{nil, false, "b", []any{1.0, map[string]any{"k": "v"}}, 7.0}
+	all, err := v.All()
+	if diff := cmp.Diff(want, all); err != nil || diff != "" || v.Len() != len(want) {
+		t.Errorf("%d values, %v (-want +got)\n%s", v.Len(), err, diff)
+	}
+	for i := -1; i <= len(want); i++ {
+		x, isNumber := v.Number(i)
+		text, isText := v.Bytes(i)
+		got := fmt.Sprintf("%t %t %v %t %s %t", v.IsNil(i), v.Bool(i), x, isNumber, text, isText)
+		expected := map[int]string{-1: "true false 0 false  false", 0: "true false 0 false  false", 2: "false false 0 false b true", 4: "false false 7 true  false", 5: "true false 0 false  false"}[i]
+		if expected == "" {
+			expected = "false false 0 false  false"
+		}
+		if got != expected {
+			t.Errorf("value %d is %s, want %s", i, got, expected)
+		}
+	}
+	v.Reset()
+	if err := v.Add([]any{}); err != nil || v.Len() != 1 {
+		t.Errorf("%v, %d values", err, v.Len())
+	}
+	if all, err := v.All(); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
+	}
+
+	f := loadFunctions(t, script.Limits{}, pool.Settings{})
+	if _, err := f.Invoke(t.Context(), "add", 1, make(chan int)); err == nil || !strings.Contains(err.Error(), "argument 2 of add: ") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// TestFaultyFunctions are refused when they are loaded.
+func TestFaultyFunctions(t *testing.T) {
+	for text, line := range map[string]int{"function f(": 1, "\nerror('no config')": 2} {
+		for _, load := range []func(context.Context, script.Code, script.Options) (*luajit.Functions, error){luajit.LoadFunctions, luajit.LoadFunctionsInterpreted} {
+			_, err := load(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{})
+			var fault *script.Error
+			if !errors.As(err, &fault) || fault.Line != line {
+				t.Errorf("%s: error is %v", text, err)
+			}
+		}
+	}
+	if _, err := luajit.LoadFunctions(t.Context(), script.Code{}, script.Options{Modules: []script.Module{{Name: "time"}}}); err == nil || !strings.Contains(err.Error(), "the name is taken") {
 		t.Errorf("error is %v", err)
 	}
 }

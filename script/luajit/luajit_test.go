@@ -5,9 +5,13 @@ package luajit_test
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/perigeedb/perigee/script/luajit"
 	"github.com/perigeedb/perigee/script/scripttest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var features = scripttest.Features{Memory: true, MixedOrder: true}
 

@@ -51,6 +51,10 @@ func TestDepth(t *testing.T) {
 			while #p > 0 do p = p[1] end
 			for i = 1, 20 do t = {t} end
 			p[1] = t`,
+		"a deep document in a table, with a field added beside it": `
+			event.a = json.decode(('['):rep(511) .. (']'):rep(511))
+			event.b = 1
+			do return {x = event} end`,
 		"encoded by json.encode": `
 			local t = json.decode(('['):rep(500) .. (']'):rep(500))
 			for i = 1, 20 do t = {t} end

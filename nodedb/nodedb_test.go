@@ -166,6 +166,53 @@ func TestOperations(t *testing.T) {
 	want(t, s, nodedb.Name("^copy").At(1, "x"), 4)
 }
 
+// TestShortNames merges nodes with the shortest paths that there are.
+func TestShortNames(t *testing.T) {
+	s := session(t, open(t, nodedb.Options{}))
+	for _, names := range [][2]string{{"a", "b"}, {"^a", "^b"}, {"a", "^b"}, {"^c", "b"}} {
+		to, from := nodedb.Name(names[0]), nodedb.Name(names[1])
+		check(t, s.Set(from, names[0]))
+		check(t, s.Merge(ctx, to, from))
+		want(t, s, to, names[0])
+	}
+}
+
+// TestChildrenOfPages lists children from the pages of a store, where only some have descendants,
+// which lie between them.
+func TestChildrenOfPages(t *testing.T) {
+	store := open(t, nodedb.Options{})
+	s, p := session(t, store), nodedb.Name("^c")
+	subscripts := []any{-1, 0, 7, 300, "a", "bb", "bba", "bbz", "bc", "c", "cccc", "d"}
+	for below := range 1 << len(subscripts) {
+		if below%37 != 0 {
+			continue
+		}
+		check(t, s.Kill(p))
+		for i, subscript := range subscripts {
+			check(t, s.Set(p.At(subscript), i))
+			if below>>i&1 == 1 {
+				check(t, s.Set(p.At(subscript, "below"), "x"))
+			}
+		}
+		check(t, store.Sync())
+		for _, reverse := range []bool{false, true} {
+			var got []string
+			for child, err := range s.Children(ctx, p, nodedb.Range{Reverse: reverse}) {
+				check(t, err)
+				got = append(got, fmt.Sprint(child.Subscript, "=", child.Value))
+			}
+			if reverse {
+				slices.Reverse(got)
+			}
+			for i, subscript := range subscripts {
+				if expected := fmt.Sprint(subscript, "=", i); i >= len(got) || got[i] != expected || len(got) != len(subscripts) {
+					t.Fatalf("descendants %b, reverse %t: the children are %v, want %s at %d", below, reverse, got, expected, i)
+				}
+			}
+		}
+	}
+}
+
 func TestTimeToLive(t *testing.T) {
 	s := session(t, open(t, nodedb.Options{}))
 	p := nodedb.Name("^t")

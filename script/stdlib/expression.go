@@ -398,7 +398,20 @@ func (m *matcher) findAll(s string, limit int, found func(at []int) error) error
 // A replacement is the parsed form of a template: texts and groups in turns.
 type replacement struct {
 	texts  []string // one more than groups
-	groups []int    // -1 for a group that the expression lacks
+	groups [][]int  // the groups of a name, of which the first counts that took part in the match
+	tries  int      // so many groups are looked at in a match
+}
+
+// group returns where the group behind the ith text is in a match; it is empty if none took part.
+func (r *replacement) group(i int, at []int) (begin, end int) {
+	if i < len(r.groups) {
+		for _, n := range r.groups[i] {
+			if at[2*n] >= 0 {
+				return at[2*n], at[2*n+1]
+			}
+		}
+	}
+	return 0, 0
 }
 
 // parseReplacement reads a template as package regexp does: $1 and ${name} are groups, $$ is a
@@ -406,6 +419,7 @@ type replacement struct {
 func (e *expression) parseReplacement(template string) replacement {
 	var r replacement
 	var text strings.Builder
+	named := map[string][]int{}
 	for {
 		before, after, found := strings.Cut(template, "$")
 		text.WriteString(before)
@@ -424,7 +438,11 @@ func (e *expression) parseReplacement(template string) replacement {
 			template = after
 			continue
 		}
-		r.texts, r.groups = append(r.texts, text.String()), append(r.groups, e.group(name))
+		if _, known := named[name]; !known {
+			named[name] = e.groupsNamed(name)
+		}
+		r.texts, r.groups = append(r.texts, text.String()), append(r.groups, named[name])
+		r.tries += 1 + len(named[name])
 		text.Reset()
 		template = rest
 	}
@@ -451,18 +469,18 @@ func groupName(s string) (name, rest string) {
 	return name, rest
 }
 
-// group returns the number of a group, or -1.
-func (e *expression) group(name string) int {
+// groupsNamed returns the numbers of the groups of a name or number.
+func (e *expression) groupsNamed(name string) (numbers []int) {
 	if n, err := strconv.Atoi(name); err == nil {
 		if n > e.groups || name[0] == '0' && len(name) > 1 {
-			return -1
+			return nil
 		}
-		return n
+		return []int{n}
 	}
-	for i := len(e.names) - 1; i > 0; i-- {
-		if e.names[i] == name {
-			return i
+	for i, of := range e.names {
+		if of == name {
+			numbers = append(numbers, i)
 		}
 	}
-	return -1
+	return numbers
 }

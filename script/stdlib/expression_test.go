@@ -48,7 +48,7 @@ func agree(t *testing.T, pattern, s, template string) {
 
 func FuzzExpression(f *testing.F) {
 	for _, pattern := range []string{
-		``, `a`, `a*`, `a*?b`, `(a|ab)(c|bcd)(d*)`, `^a|b$`, `(?m)^\w+$`, `\bfoo\b`, `\B`, `(?i)straße`, `[^a-c]+`, `(?P<x>a)(?P<y>b)?`,
+		``, `a`, `a*`, `a*?b`, `(a|ab)(c|bcd)(d*)`, `^a|b$`, `(?m)^\w+$`, `\bfoo\b`, `\B`, `(?i)straße`, `[^a-c]+`, `(?P<x>a)(?P<y>b)?`, `(?P<x>b)?(?P<x>a)(?P<x>(?P<y>a))`,
 		`(a*)*`, `(a*)+?`, `x{2,5}`, `(?s).+`, `.`, `\pL\d`, `abc`, `abc|abd`, `(?:)`, `$`, `^`, `\z`, `(|a)*`, `a??`,
 	} {
 		for _, s := range []string{"", "a", "aaab", "abcd", "foo bar\nbaz", "\xffa\xc3", "STRASSE straße", "xxxxxxx", "ab ab", "é1"} {

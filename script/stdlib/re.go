@@ -253,15 +253,14 @@ func replace(c *search) ([]any, error) {
 		}
 		count++
 		last = at[1]
-		c.steps += len(with.groups)
+		c.steps += with.tries
 		for i, text := range with.texts {
 			if err := add(text); err != nil {
 				return err
 			}
-			if i < len(with.groups) && with.groups[i] >= 0 && at[2*with.groups[i]] >= 0 {
-				if err := add(c.s[at[2*with.groups[i]]:at[2*with.groups[i]+1]]); err != nil {
-					return err
-				}
+			begin, end := with.group(i, at)
+			if err := add(c.s[begin:end]); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -209,10 +209,11 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 	return loaded, nil
 }
 
-// locate adds to an error of the code its line, or that of the configuration.
+// locate adds to an error of the code its line: that of the configuration, if the code stands
+// there and not in a file, or one that it requires.
 func (p *piece) locate(err error, text []byte) error {
 	err = ScriptError(err, text)
-	if fault, ok := err.(*config.Error); ok {
+	if fault, ok := err.(*config.Error); ok && p.origin.Inline() && fault.File == p.origin.String() {
 		return p.from.Locate(fault, string(text))
 	}
 	return err

@@ -96,7 +96,7 @@ func locateURL(text string) (Origin, error) {
 // secret.
 func (o Origin) String() string {
 	switch {
-	case o.code != "":
+	case o.Inline():
 		return o.name
 	case o.url == nil:
 		return o.path
@@ -110,6 +110,9 @@ func (o Origin) String() string {
 func (o Origin) isPlugin() bool {
 	return strings.HasSuffix(o.path, ".so") || o.url != nil && strings.HasSuffix(o.url.Path, ".so")
 }
+
+// Inline reports whether the text is the code itself.
+func (o Origin) Inline() bool { return o.code != "" }
 
 // Path returns the path of a file, or "".
 func (o Origin) Path() string { return o.path }

@@ -108,7 +108,7 @@ func (p *process) start(starter *child.Starter) error {
 
 // environment returns the environment of a worker. In one that writes files, the C library
 // gives large blocks back to the system when they are freed: the buffers of a row group are
-// many, and each is needed for a moment. zstd's of 1.5 MB are needed for each column again.
+// many, and each is needed for a moment. Those of zstd are smaller, and needed for each column again.
 func (s settings) environment(text []byte) []string {
 	variables := []string{workerVariable + "=" + string(text), "TZ=UTC"}
 	if s.Role != queryRole {

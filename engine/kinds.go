@@ -89,13 +89,16 @@ func Load(ctx context.Context, location string, opts Options) (*config.Config, e
 }
 
 // ScriptError turns a *script.Error in err's chain into a *config.Error with the line of
-// text that it is about. It returns other errors as they are.
-func ScriptError(err error, text []byte) error {
+// code that it is about, unless that is of a file that the code requires. It returns other errors as they are.
+func ScriptError(err error, code script.Code) error {
 	fault, ok := errors.AsType[*script.Error](err)
 	if !ok || fault.Line == 0 {
 		return err
 	}
-	line := config.LineOf(string(text), fault.Line)
+	line := ""
+	if fault.Script == code.Name {
+		line = config.LineOf(string(code.Text), fault.Line)
+	}
 	return &config.Error{
 		File: fault.Script, Line: fault.Line,
 		Column:  cmp.Or(fault.Column, 1+len(line)-len(strings.TrimLeft(line, " \t"))),

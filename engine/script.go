@@ -194,7 +194,7 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 	}
 	loaded, err := language.Load(ctx, text, options)
 	if err != nil {
-		err = p.locate(err, text.Text)
+		err = p.locate(err, text)
 		if fault, ok := err.(*config.Error); ok && p.cut != "" {
 			fault.Hint = p.cut
 		}
@@ -203,7 +203,7 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 	if language.Check != nil && !trial {
 		for _, mistake := range language.Check(text, options) {
 			c.log.Warn("the script may fail", "error", mistake, "hint", mistake.Hint)
-			c.mistakes = append(c.mistakes, p.locate(mistake, text.Text))
+			c.mistakes = append(c.mistakes, p.locate(mistake, text))
 		}
 	}
 	return loaded, nil
@@ -211,10 +211,10 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 
 // locate adds to an error of the code its line: that of the configuration, if the code stands
 // there and not in a file, or one that it requires.
-func (p *piece) locate(err error, text []byte) error {
-	err = ScriptError(err, text)
+func (p *piece) locate(err error, code script.Code) error {
+	err = ScriptError(err, code)
 	if fault, ok := err.(*config.Error); ok && p.origin.Inline() && fault.File == p.origin.String() {
-		return p.from.Locate(fault, string(text))
+		return p.from.Locate(fault, string(code.Text))
 	}
 	return err
 }

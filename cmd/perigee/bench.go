@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/tuning"
 )
 
@@ -73,7 +74,7 @@ func (b *benchCommand) Run(c *console) error {
 		return errors.New("interrupted; nothing was written")
 	}
 	if err != nil {
-		return engine.ScriptError(err, t.Program.Text)
+		return engine.ScriptError(err, script.Code{Name: t.Program.Name, Text: t.Program.Text})
 	}
 	report.Machine = tuning.ThisMachine(append([]string{"perigee " + moduleVersion()}, engineVersions()...))
 	report.Command = b.command()

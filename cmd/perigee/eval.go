@@ -72,7 +72,7 @@ func (e *evalCommand) Run(c *console) (err error) {
 		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
 	})
 	if err != nil {
-		return engine.ScriptError(err, code.Text)
+		return engine.ScriptError(err, code)
 	}
 	defer loaded.Close()
 	v := evaluation{

@@ -113,7 +113,7 @@ func loadFilter(ctx context.Context, c *console, file string) (script.Script, er
 	loaded, err := languages()[0].Load(ctx, code, script.Options{
 		Sinks: []script.Sink{{Name: "stdout"}}, Log: slog.New(slog.NewTextHandler(c.err, nil)),
 	})
-	return loaded, engine.ScriptError(err, code.Text)
+	return loaded, engine.ScriptError(err, code)
 }
 
 // errEnoughRows ends a tail that has printed its last row.

@@ -3,9 +3,11 @@ package httpserver
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,17 +61,31 @@ func TestHeaderIsBounded(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom opens more connections than the server keeps.
+// TestIdleConnectionsMakeRoom opens more connections than the server keeps: as many idle ones
+// are closed.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
+	const more = 50
 	address := serve(t, func(http.ResponseWriter, *http.Request) {})
-	for range ConnectionsMax + 50 {
+	var open []net.Conn
+	for range ConnectionsMax + more {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Skip("this process may not open so many connections")
 		}
 		defer conn.Close()
+		open = append(open, conn)
 	}
 	if got := ask(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); !strings.Contains(got, "200") {
 		t.Errorf("got %q", got)
+	}
+	for end := time.Now().Add(10 * time.Second); len(open) > ConnectionsMax; {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are open", len(open))
+		}
+		open = slices.DeleteFunc(open, func(conn net.Conn) bool {
+			_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+			_, err := conn.Read(make([]byte, 1))
+			return err == io.EOF
+		})
 	}
 }

@@ -2,6 +2,8 @@ package tuning
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +132,35 @@ func TestAdvice(t *testing.T) {
 		if got := adviceFor(test.rates, test.batches).YAML; got != test.yaml {
 			t.Errorf("%s:\n%s", test.name, got)
 		}
+	}
+}
+
+// The setups are what the page of docs and --help promise: goroutines per core, pools, cores
+// and batches, each varied alone.
+func TestSetups(t *testing.T) {
+	var got []string
+	for _, column := range QuickPlan(2).columns() {
+		for _, s := range column {
+			got = append(got, fmt.Sprintf("%s, %d goroutines, %d cores, batches of %d", s.Pool, s.Goroutines, s.Cores, s.Batch))
+		}
+	}
+	var want []string
+	for _, goroutines := range []int{1, 8, 32} {
+		for _, p := range []string{"adaptive", "fixed 2", "fixed 8", "scaling 2 to 8", "per call"} {
+			want = append(want, fmt.Sprintf("%s, %d goroutines, 2 cores, batches of 100", p, goroutines))
+		}
+	}
+	want = append(want,
+		"adaptive, 8 goroutines, 1 cores, batches of 100", "adaptive, 8 goroutines, 2 cores, batches of 100",
+		"adaptive, 8 goroutines, 2 cores, batches of 1", "adaptive, 8 goroutines, 2 cores, batches of 100", "adaptive, 8 goroutines, 2 cores, batches of 1000")
+	if !slices.Equal(got, want) {
+		t.Errorf("quick:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if full := FullPlan(8); !slices.Equal(full.Goroutines, []int{1, 8, 32, 128, 512}) || !slices.Equal(full.Cores, []int{1, 2, 4, 8}) || !slices.Equal(full.Batches, []int{1, 10, 100, 1000}) {
+		t.Errorf("full: %+v", full)
+	}
+	if one := QuickPlan(1); !slices.Equal(one.Goroutines, []int{1, 4, 16}) || !slices.Equal(one.Cores, []int{1}) {
+		t.Errorf("on one core: %+v", one)
 	}
 }
 

@@ -254,6 +254,17 @@ func TestRecomputeGoesOn(t *testing.T) {
 	if got := ask(t, s, `SELECT recomputing FROM segments WHERE recomputing IS NOT NULL`); got != "x\nx\nx" {
 		t.Errorf("in the middle segments wait for\n%s", got)
 	}
+	all, err := s.Stats()
+	if err != nil || len(all) != 1 || len(all[0].Files) != days {
+		t.Fatalf("in the middle the tables are %+v, %v", all, err)
+	}
+	waits := map[string]int{}
+	for _, f := range all[0].Files {
+		waits[f.Recomputing]++
+	}
+	if waits["x"] != 3 || waits[""] != 3 {
+		t.Errorf("in the middle so many files wait: %v", waits)
+	}
 	go close(release)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

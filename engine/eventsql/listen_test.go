@@ -106,3 +106,20 @@ func TestQueryPortFaults(t *testing.T) {
 		t.Errorf("without a port: %v, %v", s.Address(), err)
 	}
 }
+
+// TestAddress holds that a request to a running engine asks for the limits that it has, and
+// leaves the others to the engine.
+func TestAddress(t *testing.T) {
+	for want, q := range map[string]Request{
+		"format=csv":                                    {Format: "csv"},
+		"format=json&rows=1":                            {Format: "json", Rows: 1},
+		"format=json&time=1ns":                          {Format: "json", Time: 1},
+		"format=json&memory=1":                          {Format: "json", Memory: 1},
+		"format=arrow&memory=5&rows=7&time=2m0s":        {Format: "arrow", Rows: 7, Time: 2 * time.Minute, Memory: 5},
+		"format=csv&param.a%3Aint64=1&param.b=x%3Dy%26": {Format: "csv", Params: []string{"a:int64=1", "b=x=y&"}},
+	} {
+		if got := q.address().Encode(); got != want {
+			t.Errorf("%+v asks for %s, want %s", q, got, want)
+		}
+	}
+}

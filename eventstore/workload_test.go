@@ -37,9 +37,7 @@ const (
 	oldTable    = "old" // every other event is older than its retention
 )
 
-// workOptions make small files, of which there are thousands in the end. A query reads them all,
-// and DuckDB needs about 1.5 KB for each column of each.
-func workOptions() Options { return Options{SegmentBytes: 64 << 10, Threads: 1, Memory: 2 << 30} }
+func workOptions() Options { return Options{SegmentBytes: 64 << 10, Threads: 1} }
 
 func eventsConfig() TableConfig {
 	return TableConfig{Time: "time", Event: "name", Columns: declared(event.Int64, "mark")}

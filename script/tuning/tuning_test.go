@@ -135,8 +135,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// The setups are what the page of docs and --help promise: goroutines per core, pools, cores
-// and batches, each varied alone.
+// TestSetups lists the setups of a plan: pools for each number of goroutines, then numbers of cores
+// and sizes of batches, each varied alone.
 func TestSetups(t *testing.T) {
 	var got []string
 	for _, column := range QuickPlan(2).columns() {

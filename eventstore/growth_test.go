@@ -50,6 +50,7 @@ func TestBoundedArguments(t *testing.T) {
 		`SELECT repeat('x', 300) a, repeat(a, 300) b`:                                                    "multiply the size",
 		`SELECT repeat(s, 300) FROM (SELECT repeat('x', 300) s)`:                                         "multiply the size",
 		`SELECT list_transform(range(300), lambda x: range(300))`:                                        "multiply the size",
+		`SELECT ` + replaced(16, "'ab', 'abc'") + ` FROM events`:                                         "multiply the size",
 		`SELECT a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a FROM events`:                                           "17 parts",
 		`SELECT NULL::INTEGER[2000]`:                                                                     "an array type has 2000 elements",
 		`SELECT ` + strings.Repeat("-", 1) + strings.Repeat("(1+", 300) + "1" + strings.Repeat(")", 300): "nested too deeply",
@@ -86,9 +87,15 @@ func TestBoundedArguments(t *testing.T) {
 		`SELECT name SIMILAR TO 'a.*', name ~ 'x', name ^@ 'x', position('x' IN name), substring(name, 1, 2), trim(name) FROM events`,
 		`SELECT json_extract('{"a":[1]}', '$.a[*]'), json_extract('{"a":1}', ['$.a', '$.b']), '[1]'->0, '{"a":1}'->>'a'`,
 		`UNPIVOT (SELECT 1 AS a, 2 AS b) ON COLUMNS(*) INTO NAME n VALUE v`,
+		`SELECT ` + replaced(16, "'ab', 'ba'") + ` FROM events`,
 	} {
 		ask(t, s, sql)
 	}
+}
+
+// replaced is the column name, of which a text is replaced so many times.
+func replaced(times int, texts string) string {
+	return strings.Repeat("replace(", times) + "name" + strings.Repeat(", "+texts+")", times)
 }
 
 // TestListedFunctionsExist finds names that DuckDB no longer has.

@@ -394,6 +394,9 @@ func TestWorkersFinish(t *testing.T) {
 			if err := <-c.ended; err != nil {
 				t.Error(err)
 			}
+			if s := c.Stats().Leases; s.Workers != 0 || s.Held != 0 || s.NotHeld != 0 {
+				t.Errorf("%s ended with the leases %+v", s.Worker, s)
+			}
 			c.kill()
 		}
 		for _, s := range q.partitions {

@@ -1,9 +1,12 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,6 +31,45 @@ func TestConflictsAreRetriedAtOnce(t *testing.T) {
 		}
 		if s := r.Stats(); s.Sinks[0].Retries != 5 || len(to.allRows()) != 10 {
 			t.Errorf("%d retries, %d rows", s.Sinks[0].Retries, len(to.allRows()))
+		}
+	})
+}
+
+// The first failure is logged, then one every logInterval, and the recovery with how long it
+// took since the first call began to wait. A failure that nobody read of recovers in silence.
+func TestFailuresAreLoggedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := New(Config{Name: "p", Log: slog.New(slog.NewTextHandler(&out, nil))}).newRetrier("sink table", nil)
+		logged := func() string {
+			defer out.Reset()
+			var messages []string
+			for line := range strings.Lines(out.String()) {
+				_, text, _ := strings.Cut(strings.TrimSpace(line), "msg=")
+				messages = append(messages, text)
+			}
+			return strings.Join(messages, "\n")
+		}
+		away := errors.New("away")
+		for _, step := range []struct {
+			wait time.Duration
+			do   func()
+			want string
+		}{
+			{0, func() { r.startWaiting(); r.recordFailure(away) }, `"sink table failed; retrying" pipeline=p error=away failures=1`},
+			{time.Second, func() { r.startWaiting(); r.recordFailure(away) }, ""},
+			{logInterval, func() { r.recordFailure(away) }, `"sink table failed; retrying" pipeline=p error=away failures=3`},
+			{time.Second, func() { r.stopWaiting(nil) }, ""},
+			{0, func() { r.stopWaiting(nil) }, `"sink table recovered" pipeline=p after=12s`},
+			{time.Second, func() { r.startWaiting(); r.recordFailure(away); r.stopWaiting(nil) }, ""},
+			{logInterval, func() { r.startWaiting(); r.recordFailure(away) }, `"sink table failed; retrying" pipeline=p error=away failures=5`},
+			{0, func() { r.stopWaiting(context.Canceled) }, ""},
+		} {
+			time.Sleep(step.wait)
+			step.do()
+			if got := logged(); got != step.want {
+				t.Errorf("logged %q, want %q", got, step.want)
+			}
 		}
 	})
 }

@@ -91,6 +91,25 @@ func TestTablesOfALiteral(t *testing.T) {
 	}
 }
 
+func TestScriptOfALiteral(t *testing.T) {
+	for _, want := range []Script{
+		{Language: "lua", Text: "return event", Pool: Pool{Max: 2, Eager: true}},
+		{Language: "lua", Text: "function handle(event) return event end", Func: "handle", Isolate: IsolateProcess},
+	} {
+		literal := Config{Data: t.TempDir(), Pipelines: []Pipeline{{
+			Name: "mails", Source: Source{Kind: "file"}, Script: &want, Sinks: []Sink{{Kind: "stdout"}},
+		}}}
+		resolved, err := literal.Resolve(known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := resolved.Pipelines[0].Script
+		if got.Func != want.Func || got.Text != want.Text || got.Isolate != want.Isolate || got.Pool.Max != want.Pool.Max || got.Pool.Eager != want.Pool.Eager {
+			t.Errorf("the script %+v is resolved as %+v", want, got)
+		}
+	}
+}
+
 func TestDaysInDurations(t *testing.T) {
 	const day = 24 * time.Hour
 	for text, want := range map[string]time.Duration{"1d": day, "0d": 0, "30d": 30 * day, "1d12h": day + 12*time.Hour, "90m": 90 * time.Minute, "106750d": 106750 * day} {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
 )
 
 func TestMain(m *testing.M) {
@@ -75,5 +76,39 @@ func TestReloadOfTables(t *testing.T) {
 	}
 	if got := names(); !slices.Equal(got, want) {
 		t.Errorf("the tables have %q, want %q", got, want)
+	}
+}
+
+// TestReadIDs reads the column of a table whose whole numbers name the rows.
+func TestReadIDs(t *testing.T) {
+	data := t.TempDir()
+	s := &Store{folder: filepath.Join(data, folderName), log: slog.New(slog.DiscardHandler)}
+	if err := s.Configure(parseTables(t, `  a: {columns: [{name: n, type: int64}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	table, err := s.openTable("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	partition, _, err := table.TakeOver(t.Context(), "pipe", "part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := []byte(`{"n":1,"text":"x"}{"n":9007199254740993,"text":"y"}`)
+	out := &event.Output{Range: event.Range{First: 0, Count: 2}, Data: doc, Ends: []uint32{18, uint32(len(doc))}, From: []uint32{0, 1}}
+	if err := errors.Join(partition.Append(t.Context(), out), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	if err := ReadIDs(t.Context(), data, "a", "n", func(id uint64) { got = append(got, id) }); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	if want := []uint64{1, 9007199254740993}; !slices.Equal(got, want) {
+		t.Errorf("ids %d, want %d", got, want)
+	}
+	err = ReadIDs(t.Context(), data, "a", "text", func(id uint64) { t.Errorf("id %d of a text", id) })
+	if err == nil || !strings.Contains(err.Error(), "column text of a row is") {
+		t.Errorf("ids of a column of texts: %v", err)
 	}
 }

@@ -62,14 +62,14 @@ func assigned(statement string) string {
 	if target == nil || strings.Contains(pureCall.ReplaceAllString(statement, ""), "(") {
 		return ""
 	}
-	return target[1]
+	return target[1] + target[2]
 }
 
 // Calls that depend on what they are given, and change nothing else.
-var pureCall = regexp.MustCompile(`\b(?:slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
+var pureCall = regexp.MustCompile(`\b(?:delete|slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
 
-// An assignment to a name, or to a field of what is before it.
-var assignment = regexp.MustCompile(`^(?:[\w.>\[\]-]*(?:\.|->))?(\w+)(?: [-+|&]?= |\+\+|--)`)
+// An assignment to a name, or to a field of what is before it; delete assigns to a map.
+var assignment = regexp.MustCompile(`^(?:[\w.>\[\]-]*(?:\.|->))?(\w+)(?: [-+|&]?= |\+\+|--)|^delete\((?:[\w.]*\.)?(\w+), `)
 
 func hasWord(text, word string) bool {
 	return slices.Contains(words.FindAllString(text, -1), word)

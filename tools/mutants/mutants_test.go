@@ -137,6 +137,11 @@ func TestCommute(t *testing.T) {
 		{"data = append(data, a)", "data = append(data, b)", false},
 		{"x = append(x, y...)", "y = append(y, 1)", false},
 		{"x = append(x, next())", "y = 1", false},
+		{"delete(b.queues, name)", "b.total -= size", true},
+		{"delete(b.queues, name)", "size = len(b.queues)", false},
+		{"delete(b.queues, name)", "name = other", false},
+		{"delete(m, next())", "y = 1", false},
+		{"a, b = b, a", "c = b", false},
 	} {
 		if got := commute(test.a, test.b); got != test.want {
 			t.Errorf("%s %s: %v", test.a, test.b, got)

@@ -111,4 +111,7 @@ func TestReadIDs(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "column text of a row is") {
 		t.Errorf("ids of a column of texts: %v", err)
 	}
+	if err := ReadIDs(t.Context(), t.TempDir(), "a", "n", nil); err == nil || !strings.Contains(err.Error(), "no event store") {
+		t.Errorf("ids of a folder without a store: %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package nodedb_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,5 +220,23 @@ func TestStoreGrows(t *testing.T) {
 		s.Close()
 		check(t, store.Close())
 		store = openFolder(t, folder, nodedb.Options{NoWait: true})
+	}
+}
+
+// TestReadersAreCounted while snapshots of twelve commits are read, one after the other.
+func TestReadersAreCounted(t *testing.T) {
+	store := open(t, nodedb.Options{})
+	var counts []int
+	for i := range 12 {
+		check(t, store.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(nodedb.Name("^a"), i) }))
+		check(t, store.Sync())
+		check(t, store.View(ctx, func(tx *nodedb.Tx) error {
+			want(t, tx, nodedb.Name("^a"), i)
+			counts = append(counts, must(store.Stat()).Readers)
+			return nil
+		}))
+	}
+	if slices.Min(counts) < 1 { // the store itself may have one more
+		t.Errorf("readers %d", counts)
 	}
 }

@@ -14,7 +14,7 @@ func TestParseSize(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "0", "-1", "MiB", "1MB", "1.5GiB", "9223372036854775807GiB", "4611686018427387905", "4294967297GiB", "1KiBGiB", "KiB"} {
-		if got, err := ParseSize(text); err == nil {
+		if got, err := ParseSize(text); got != 0 || err == nil {
 			t.Errorf("%s: %d", text, got)
 		}
 	}

@@ -249,6 +249,36 @@ func TestGrowsWhileVMsWait(t *testing.T) {
 	}
 }
 
+// TestIdleVMsAreClosed lets a pool that has had no more than its core get VMs beyond it: they end
+// when they have been idle.
+func TestIdleVMsAreClosed(t *testing.T) {
+	made := &fakes{max: func() int { return 4 }, wrong: func(s string) { t.Error(s) }}
+	p := New(Settings{Core: 1, Max: 4, Eager: true, Idle: 5 * shortTick})
+	g := p.Join("key", func() Maker { return made })
+	defer g.Leave()
+	var all []*Member
+	for i := range 3 {
+		m, err := g.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+		for until := time.Now().Add(10 * time.Second); i == 0 && p.monitored.Load(); time.Sleep(shortTick) {
+			if time.Now().After(until) {
+				t.Fatal("the monitor runs although no VM is beyond the core")
+			}
+		}
+	}
+	for _, m := range all {
+		m.Release()
+	}
+	for until := time.Now().Add(10 * time.Second); made.live.Load() > 1; time.Sleep(shortTick) {
+		if time.Now().After(until) {
+			t.Fatalf("%d VMs stay open", made.live.Load())
+		}
+	}
+}
+
 func BenchmarkAcquire(b *testing.B) {
 	g := New(Settings{}).Join("key", func() Maker {
 		return &fakes{closesHeld: true, max: func() int { return 100 }, wrong: func(s string) { b.Error(s) }}

@@ -66,10 +66,11 @@ func assigned(statement string) string {
 }
 
 // Calls that depend on what they are given, and change nothing else.
-var pureCall = regexp.MustCompile(`\b(?:delete|slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
+var pureCall = regexp.MustCompile(`\b(?:delete|free|snprintf|slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
 
-// An assignment to a name, or to a field of what is before it; delete assigns to a map.
-var assignment = regexp.MustCompile(`^(?:[\w.>\[\]-]*(?:\.|->))?(\w+)(?: [-+|&]?= |\+\+|--)|^delete\((?:[\w.]*\.)?(\w+), `)
+// An assignment to a name, or to a field of what is before it. delete assigns to a map, free and
+// snprintf to what they are given.
+var assignment = regexp.MustCompile(`^(?:[\w.>\[\]-]*(?:\.|->))?(\w+)(?: [-+|&]?= |\+\+|--)|^(?:delete|free|snprintf)\((?:[\w.>-]*(?:\.|->))?(\w+)[,)]`)
 
 func hasWord(text, word string) bool {
 	return slices.Contains(words.FindAllString(text, -1), word)

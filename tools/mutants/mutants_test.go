@@ -142,6 +142,11 @@ func TestCommute(t *testing.T) {
 		{"delete(b.queues, name)", "name = other", false},
 		{"delete(m, next())", "y = 1", false},
 		{"a, b = b, a", "c = b", false},
+		{"free(x->table);", "free(x->last_names);", true},
+		{"free(x->table);", "x->table = NULL;", false},
+		{"free(x->row[0]);", "free(x->row);", false},
+		{`snprintf(part, sizeof part, "%s/a", folder);`, `snprintf(whole, sizeof whole, "%s/b", folder);`, true},
+		{`snprintf(part, sizeof part, "%s/a", folder);`, `snprintf(whole, sizeof whole, "%s/b", part);`, false},
 	} {
 		if got := commute(test.a, test.b); got != test.want {
 			t.Errorf("%s %s: %v", test.a, test.b, got)

@@ -121,3 +121,28 @@ func TestClose(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// TestRequestThatCannotBeSent: an error of what sends the rest of a request is the answer, and the
+// worker, which waits for that rest, is free again.
+func TestRequestThatCannotBeSent(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.ask(`SELECT 1`)
+	broken := errors.New("broken")
+	a, err := f.client.ask(t.Context(), requestOf(&queryRequest{SQL: `SELECT 1`}), false, func(*messageWriter) error { return broken })
+	if a != nil || !errors.Is(err, broken) {
+		t.Fatalf("%v, want %v", err, broken)
+	}
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		f.client.mu.Lock()
+		p := f.client.shared[queryRole]
+		free := p == nil || p.requests == 0
+		f.client.mu.Unlock()
+		if free {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("the request does not end")
+		}
+	}
+	f.want(`SELECT 1`, "1")
+}

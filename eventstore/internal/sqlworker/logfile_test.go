@@ -3,13 +3,17 @@
 package sqlworker
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // TestGrowingFile asks again and again while a file of the log grows, as it does on a file
@@ -106,5 +110,25 @@ func TestWithin(t *testing.T) {
 	}
 	if got := all.within(&manifest.Table{}, bounds{min: 50, max: 60}); len(got.files) != 1 || len(got.frames) != 1 {
 		t.Error("a table without a time column has bounds")
+	}
+}
+
+// TestLogFileIsGone removes a file of the log that has grown since a query read it.
+func TestLogFileIsGone(t *testing.T) {
+	l := newLogFiles(t.TempDir())
+	path := wal.Path(l.folder, 1)
+	if err := os.WriteFile(path, make([]byte, wal.FirstFrame), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.read(wal.FileEnd{Number: 1, End: wal.FirstFrame}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range []uint64{1, 2} {
+		if _, err := l.read(wal.FileEnd{Number: number, End: wal.FirstFrame + 100}); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("read of file %d: %v", number, err)
+		}
 	}
 }

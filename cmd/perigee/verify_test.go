@@ -52,7 +52,7 @@ func TestVerifyOwnPipeline(t *testing.T) {
 	code := perigee([]string{"verify", config, "--events", sample, "--id", "no", "--kills", "18", "--round", "workers: 2", "--seed", "3"},
 		console{strings.NewReader(""), &out, &errs, os.LookupEnv, nil})
 	said := out.String()
-	if code != 0 || !strings.Contains(said, "figure verify_lost 0\nfigure verify_duplicated 0\n") || !strings.Contains(said, "verify: seed 3\n") {
+	if code != 0 || !strings.Contains(said, "figure verify_lost 0\nfigure verify_duplicated 0\n") || !strings.HasPrefix(said, "verify: seed 3\n") {
 		t.Errorf("exit code %d\n%s%s", code, said, errs.String())
 	}
 	for _, pattern := range []string{`figure verify_kills [1-9]`, `kill worker at after-\w+ +│ [1-9]`, `kill mysql +│ 1`, `rows, and dead letters +│ [1-9]\d*, [1-9]`} {

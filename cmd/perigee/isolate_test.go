@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,7 +72,11 @@ func TestKilledScripts(t *testing.T) {
 			writeFile(t, filepath.Join(folder, "main.lua"), "function main(event) return {id = event.id, version = 2} end")
 		}
 	}
-	waitForText(t, p, "script replaced")
+	waitForText(t, p, "script replaced", "refused new version")
+	if !strings.Contains(p.log.String(), "script replaced") { // each worker that loaded it was killed
+		writeFile(t, filepath.Join(folder, "main.lua"), "function main(event) return {id = event.id, version = 3} end")
+		waitForText(t, p, "script replaced")
+	}
 	for _, worker := range workersOf(p.cmd.Process.Pid) {
 		seen[worker] = true
 	}
@@ -106,11 +111,13 @@ func waitForWorker(t *testing.T, p *process, killed map[int]bool, random *rand.R
 	return 0
 }
 
-func waitForText(t *testing.T, p *process, text string) {
+// waitForText waits until the log has one of the texts.
+func waitForText(t *testing.T, p *process, texts ...string) {
 	t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(p.log.String(), text); time.Sleep(10 * time.Millisecond) {
+	in := func(text string) bool { return strings.Contains(p.log.String(), text) }
+	for end := time.Now().Add(patience); !slices.ContainsFunc(texts, in); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("the log lacks %q:\n%s", text, &p.log)
+			t.Fatalf("the log lacks %q:\n%s", texts, &p.log)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -50,30 +52,39 @@ func TestEntriesBecomeDocuments(t *testing.T) {
 	}
 }
 
+// TestConnectionEndsInAnEntry: the connection ends in the middle of the last document of a reply,
+// which must not become an event.
+func TestConnectionEndsInAnEntry(t *testing.T) {
+	server := testserver.Redis(t)
+	client := connect(t, server)
+	for i, doc := range []string{`{"a":1}`, `{"a":2}`, `{"last":"the connection ends here, not there"}`} {
+		do(t, client, "XADD", "s", fmt.Sprintf("1-%d", i+1), "data", doc)
+	}
+	r := newRun(t, redis.Config{Address: endsBehind(t, server.Address(), "ends here"), Stream: "s"})
+	r.mustOpen()
+	defer r.close()
+	b, err := r.read()
+	if err == nil {
+		t.Error("a reply that is not whole is read without an error")
+	}
+	for i := range b.Len() {
+		if doc := string(b.Doc(i)); err == nil && doc != fmt.Sprintf(`{"a":%d}`, i+1) {
+			t.Errorf("event %d is %s", i, doc)
+		}
+	}
+}
+
 // inPieces forwards a server's replies in pieces of a few bytes, so that nothing is
 // buffered as a whole. It returns the address to connect to.
 func inPieces(t *testing.T, server string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var group sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); group.Wait() })
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	pass := func(client net.Conn) {
+	return forward(t, server, func(client io.Writer, replies io.Reader) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		defer client.Close()
-		conn, err := net.Dial("tcp", server)
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		go func() { _, _ = io.Copy(conn, client); _ = conn.Close() }()
 		var text [4096]byte
 		for {
-			n, err := conn.Read(text[:])
+			n, err := replies.Read(text[:])
 			for from := 0; from < n; {
 				to := min(n, from+1+random.IntN(16))
 				if _, err := client.Write(text[from:to]); err != nil {
@@ -86,6 +97,46 @@ func inPieces(t *testing.T, server string) string {
 				return
 			}
 		}
+	})
+}
+
+// endsBehind forwards a server's replies up to a text in them. It returns the address to connect to.
+func endsBehind(t *testing.T, server, text string) string {
+	t.Helper()
+	return forward(t, server, func(client io.Writer, replies io.Reader) {
+		var last []byte
+		for in := bufio.NewReader(replies); !bytes.HasSuffix(last, []byte(text)); {
+			b, err := in.ReadByte()
+			if err != nil {
+				return
+			}
+			last = append(last[max(0, len(last)-len(text)):], b)
+			if _, err := client.Write([]byte{b}); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// forward passes requests to a server. replies passes on what the server says; when it returns, the
+// connection is closed.
+func forward(t *testing.T, server string, replies func(client io.Writer, replies io.Reader)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); group.Wait() })
+	pass := func(client net.Conn) {
+		defer client.Close()
+		conn, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		go func() { _, _ = io.Copy(conn, client); _ = conn.Close() }()
+		replies(client, conn)
 	}
 	group.Go(func() {
 		for {

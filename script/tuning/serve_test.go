@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,23 +46,6 @@ func serve(t *testing.T, j job, rounds int) ([]Reading, error) {
 		readings = append(readings, r)
 	}
 	return readings, nil
-}
-
-// TestProgress counts the steps of a run, of which each is told before it is done.
-func TestProgress(t *testing.T) {
-	var got []string
-	r := trialRun{Trial: &Trial{Progress: func(done, total int, doing string) {
-		got = append(got, fmt.Sprintf("%d of %d: %s", done, total, doing))
-	}}, total: 2}
-	r.reportProgress(Setup{Pool: "shared", Goroutines: 2, Cores: 1, Batch: 100})
-	r.reportProgress(Setup{Pool: "shared", Goroutines: 4, Cores: 1, Batch: 100})
-	want := []string{
-		"0 of 2: pool shared, 2 goroutines, 1 cores, batches of 100",
-		"1 of 2: pool shared, 4 goroutines, 1 cores, batches of 100",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("progress %q, want %q", got, want)
-	}
 }
 
 func TestServe(t *testing.T) {

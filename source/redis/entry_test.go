@@ -63,14 +63,8 @@ func TestConnectionEndsInAnEntry(t *testing.T) {
 	r := newRun(t, redis.Config{Address: endsBehind(t, server.Address(), "ends here"), Stream: "s"})
 	r.mustOpen()
 	defer r.close()
-	b, err := r.read()
-	if err == nil {
-		t.Error("a reply that is not whole is read without an error")
-	}
-	for i := range b.Len() {
-		if doc := string(b.Doc(i)); err == nil && doc != fmt.Sprintf(`{"a":%d}`, i+1) {
-			t.Errorf("event %d is %s", i, doc)
-		}
+	if b, err := r.read(); err == nil {
+		t.Errorf("a reply that is not whole is read as %d events: %s", b.Len(), b.Data)
 	}
 }
 

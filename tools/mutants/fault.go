@@ -59,14 +59,14 @@ func commute(a, b string) bool {
 // than that.
 func assigned(statement string) string {
 	target := assignment.FindStringSubmatch(strings.TrimSpace(statement))
-	if target == nil || strings.Contains(pureCall.ReplaceAllString(statement, ""), "(") {
+	if target == nil || strings.Contains(pureCall.ReplaceAllString(strings.TrimSpace(statement), ""), "(") {
 		return ""
 	}
 	return target[1] + target[2]
 }
 
-// Calls that depend on what they are given, and change nothing else.
-var pureCall = regexp.MustCompile(`\b(?:delete|free|snprintf|slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
+// Calls that only return a value, and those at the beginning that change only their first argument.
+var pureCall = regexp.MustCompile(`^(?:delete|free|snprintf)\(|\b(?:slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
 
 // An assignment to a name, or to a field of what is before it. delete assigns to a map, free and
 // snprintf to what they are given.

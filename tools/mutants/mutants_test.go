@@ -147,6 +147,7 @@ func TestCommute(t *testing.T) {
 		{"free(x->row[0]);", "free(x->row);", false},
 		{`snprintf(part, sizeof part, "%s/a", folder);`, `snprintf(whole, sizeof whole, "%s/b", folder);`, true},
 		{`snprintf(part, sizeof part, "%s/a", folder);`, `snprintf(whole, sizeof whole, "%s/b", part);`, false},
+		{`n = snprintf(part, sizeof part, "%s/a", folder);`, `first = part[0];`, false},
 	} {
 		if got := commute(test.a, test.b); got != test.want {
 			t.Errorf("%s %s: %v", test.a, test.b, got)

@@ -79,7 +79,10 @@ func TestFunctionsThatFail(t *testing.T) {
 		{Name: "fails", Type: event.Int64, Call: func(context.Context, [][]byte) ([][]byte, error) { return nil, errors.New("line 3: no") }},
 		field("s", event.Int64),
 		{Name: "waits", Type: event.Int64, Call: func(ctx context.Context, _ [][]byte) ([][]byte, error) {
-			entered <- struct{}{}
+			select {
+			case entered <- struct{}{}:
+			default: // DuckDB may call it twice: to fold it as a constant, and to run it
+			}
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}},

@@ -26,11 +26,12 @@ build: ## build bin/perigee
 	@$(SETUP) build
 	@$(GO) build -buildvcs=auto -ldflags '$(HIDE)' -o $(PERIGEE) ./cmd/perigee
 
+# make check runs vet, on all of it; go test would once more.
 test: ## all tests, with real Redis, MariaDB and PostgreSQL servers
 	@$(SETUP) servers
-	@$(GO) test ./...
+	@$(GO) test -vet=off ./...
 	@$(MAKE) --no-print-directory nocgo
-	@cd bench && ../$(GO) test ./...
+	@cd bench && ../$(GO) test -vet=off ./...
 
 nodedb-lua: ## build the Lua modules of the node database, for LuaJIT and Lua 5.1 to 5.4
 	@$(SETUP) lua
@@ -50,17 +51,17 @@ test-versions: ## the tests of sources and sinks with Valkey 9, Redis 6, Postgre
 	@$(SETUP) versions
 	@tools/versions/test.sh
 
-# A process that is built for the race detector sleeps for a second before it ends, unless
-# GORACE tells otherwise. Power cuts are about what is on the disk; their hundreds of processes
-# would take longer than all other tests together.
-race: ## the tests under the race detector, without power cuts
+# Under the race detector code is several times slower, and a process sleeps for a second before
+# it ends, unless GORACE tells otherwise. What -short leaves out or makes smaller is about disks
+# and amounts of data.
+race: ## the tests under the race detector; the longest are left out
 	@$(SETUP) servers
-	@GORACE=atexit_sleep_ms=20 PERIGEE_POWERCUTS=none $(GO) test -race -timeout 20m ./...
+	@GORACE=atexit_sleep_ms=20 $(GO) test -race -short -vet=off -timeout 20m ./...
 
 nocgo: ## build and test without cgo: gopher-lua instead of LuaJIT
 	@$(SETUP) servers
 	@CGO_ENABLED=0 $(GO) build -o bin/perigee-nocgo ./cmd/perigee
-	@CGO_ENABLED=0 $(GO) test ./script/... ./internal/document/... ./engine/... ./admin/... ./cmd/...
+	@CGO_ENABLED=0 $(GO) test -vet=off ./script/... ./internal/document/... ./engine/... ./admin/... ./cmd/...
 
 check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell lint
 	@$(SETUP) lint

@@ -37,6 +37,9 @@ func (s *syncedBuffer) String() string {
 // and waits until they are Parquet files and those are merged: both go through in the memory
 // that writing files has, whatever the rows look like.
 func TestMaintenanceHasEnoughMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills files of the log")
+	}
 	for name, width := range map[string]int{"narrow": 400, "wide": 20_000, "huge": 900_000} {
 		t.Run(name, func(t *testing.T) {
 			var said syncedBuffer

@@ -38,7 +38,7 @@ import (
 )
 
 const (
-	factorVariable    = "PERIGEE_POWERCUTS" // how many times as many cuts and faults tests make, or none
+	factorVariable    = "PERIGEE_POWERCUTS" // how many times as many cuts and faults tests make
 	recordingVariable = "PERIGEE_RECORDING" // the folder of a recording, which is replayed
 )
 
@@ -67,11 +67,11 @@ func SelfRun(fault string, env ...string) Run {
 
 // Record runs commands, one after the other, and records what they do below a folder. What
 // is there before is durable. A command must end without an error, unless it is killed by
-// its fault. With PERIGEE_POWERCUTS=none it skips the test.
+// its fault. It skips the test under -short, as hundreds of cuts take long.
 func Record(t testing.TB, folder string, runs ...Run) *Recording {
 	t.Helper()
-	if os.Getenv(factorVariable) == "none" {
-		t.Skip(factorVariable + " is none")
+	if testing.Short() {
+		t.Skip("cuts the power")
 	}
 	r := &Recording{folder: filepath.Join(t.TempDir(), "recording")}
 	if replayed := os.Getenv(recordingVariable); replayed != "" && nameOf(replayed) == t.Name() {

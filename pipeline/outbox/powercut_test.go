@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +21,7 @@ import (
 const powercutFolder = "OUTBOX_POWERCUT"
 
 // short makes it end early: it tests each single loss.
-const short = "OUTBOX_SHORT"
+const short = "OUTBOX_SHORT=yes"
 
 // putAndRemove stores and removes entries in the data folder that it makes. It prints what
 // is stored once Put has returned, and what is removed once Remove has. What fails is
@@ -28,7 +29,7 @@ const short = "OUTBOX_SHORT"
 func putAndRemove(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	entries := uint64(25)
-	if os.Getenv(short) != "" {
+	if slices.Contains(os.Environ(), short) {
 		entries = kept + 2
 	}
 	folder = filepath.Join(folder, "made", "data")
@@ -79,8 +80,8 @@ func large(first uint64) *Entry {
 	return e
 }
 
-func putRun(folder, fault string) powercut.Run {
-	return powercut.SelfRun(fault, powercutFolder+"="+folder)
+func putRun(folder, fault string, environ ...string) powercut.Run {
+	return powercut.SelfRun(fault, append(environ, powercutFolder+"="+folder)...)
 }
 
 // TestPowerCut cuts the power while entries are stored and removed.
@@ -92,7 +93,7 @@ func TestPowerCut(t *testing.T) {
 // TestPowerCutLosesOne loses each single change that is not synced at some moment.
 func TestPowerCutLosesOne(t *testing.T) {
 	folder := t.TempDir()
-	powercut.Record(t, folder, putRun(folder, "")).EachLoss(t, checkOutbox)
+	powercut.Record(t, folder, putRun(folder, "", short)).EachLoss(t, checkOutbox)
 }
 
 // TestFailedSync lets one sync fail, and later ones not make up for it.
@@ -113,7 +114,7 @@ func TestFailedSyncLosesOne(t *testing.T) {
 		for n := range powercut.SomeOf(calls) {
 			t.Run(fmt.Sprint(call, n), func(t *testing.T) {
 				folder := t.TempDir()
-				run := powercut.SelfRun(fmt.Sprintf("%s:error=EIO:when=%d", call, n), powercutFolder+"="+folder, short+"=yes")
+				run := putRun(folder, fmt.Sprintf("%s:error=EIO:when=%d", call, n), short)
 				powercut.Record(t, folder, run).EachLoss(t, checkOutbox)
 			})
 		}

@@ -205,7 +205,12 @@ func TestRows(t *testing.T) {
 
 // TestManyPackets sends more than the buffers between the two hold, through
 // statements of both sides, and reads a long reply.
-func TestManyPackets(t *testing.T) { overEach(t, sendMany) }
+func TestManyPackets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses tens of megabytes")
+	}
+	overEach(t, sendMany)
+}
 
 func sendMany(t *testing.T, conn *sql.Conn, c *Conn) {
 	packet := prepareBulk(t, c).BeginBulk(nil)
@@ -605,6 +610,9 @@ func TestGreetingInPieces(t *testing.T) {
 
 // TestCompressor sends packets of all sizes through a compressor and back.
 func TestCompressor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses tens of megabytes")
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{header, minCompressed, 1 << 16, maxCompressed - 1, maxCompressed, maxCompressed + 1, maxCompressed + minCompressed} {
 		for _, noise := range []bool{false, true} {

@@ -111,6 +111,12 @@ func TestBinaryFormats(t *testing.T) {
 	if reader.Err() != nil || rows != 100_000 {
 		t.Errorf("%d rows, %v", rows, reader.Err())
 	}
+	for _, query := range []string{"?format=arrow&rows=3", "?format=arrow&rows=9"} {
+		// The end of a stream, without which a reader that waits for more cannot know it.
+		if _, body, _ := post(t, server.URL+query, "", `FROM range(9)`); !strings.HasSuffix(body, "\xff\xff\xff\xff\x00\x00\x00\x00") {
+			t.Errorf("%s: the stream has no end: %q", query, body[max(0, len(body)-16):])
+		}
+	}
 	status, body, _ = post(t, server.URL+"?format=parquet&param.1:int64=100000", "", `SELECT i, 'row ' || i AS name FROM range($1) t(i); -- all`)
 	if status != 200 || !strings.HasPrefix(body, "PAR1") || !strings.HasSuffix(body, "PAR1") || len(body) < 100_000 {
 		t.Errorf("status %d, a Parquet file of %d bytes: %.200s", status, len(body), body)

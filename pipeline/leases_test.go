@@ -340,6 +340,26 @@ func TestLeaseStoreRefuses(t *testing.T) {
 	}
 }
 
+// hangingLeases is a store of leases that does not answer.
+type hangingLeases struct{ sink.LeaseStore }
+
+func (hangingLeases) Heartbeat(ctx context.Context, _ string, _ time.Duration) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A call that hangs is given up after a third of a lease: there is time for another one.
+func TestLeaseStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		m := &leaseManager{store: hangingLeases{}, lease: 9 * time.Second, renewed: began}
+		err := m.maintain(t.Context())
+		if waited := time.Since(began); waited != 3*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waited for %v: %v", waited, err)
+		}
+	})
+}
+
 // A lease that could not be released is released a moment later: the other worker need not
 // wait until it expires.
 func TestLeaseIsReleasedAgain(t *testing.T) {

@@ -13,9 +13,15 @@ func TestParseRow(t *testing.T) {
 	if want := []string{"x…", "", "1.50", `{"e":[true]}`}; !slices.Equal(cells, want) {
 		t.Errorf("cells %q, want %q", cells, want)
 	}
-	for _, broken := range []string{"", `{1:2}`, `{"a"`, `{"a":}`, `{"a":1 "b":2}`} {
-		if names, cells, err := parseRow([]byte(broken)); err == nil {
-			t.Errorf("%s is read as %q, %q", broken, names, cells)
+	for broken, want := range map[string]string{
+		"":              "EOF",
+		`{1:2}`:         "invalid character '1'",
+		`{"a"`:          "EOF",
+		`{"a":}`:        "invalid character '}' looking for beginning of value",
+		`{"a":1 "b":2}`: "invalid character '\"' after object key:value pair",
+	} {
+		if names, cells, err := parseRow([]byte(broken)); err == nil || err.Error() != want {
+			t.Errorf("%s is read as %q, %q, %v, want %s", broken, names, cells, err, want)
 		}
 	}
 }

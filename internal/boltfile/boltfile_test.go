@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -156,6 +157,17 @@ func TestFailedSync(t *testing.T) {
 				powercut.Record(t, folder, countRun(folder, fmt.Sprintf("%s:error=EIO:when=%d", call, n))).EachLoss(t, checkCount)
 			})
 		}
+	}
+}
+
+// TestCannotBegin has a folder in the place of the file that is renamed when it is whole.
+func TestCannotBegin(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.db")
+	if err := os.MkdirAll(path+".new/folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, options); !errors.Is(err, syscall.ENOTEMPTY) {
+		t.Errorf("error %v, want one that says that the folder is not empty", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,6 +47,25 @@ func serve(t *testing.T, j job, rounds int) ([]Reading, error) {
 		readings = append(readings, r)
 	}
 	return readings, nil
+}
+
+// TestChildEndsAtOnce starts processes that end without reading their job, or without an answer.
+func TestChildEndsAtOnce(t *testing.T) {
+	for script, want := range map[string]string{
+		`exec 0<&-; echo oh no >&2`: "measuring process failed: oh no",
+		`exec 0<&-`:                 "broken pipe",
+		`head -n 1 >/dev/null`:      "measuring process failed: EOF",
+	} {
+		r := trialRun{Trial: &Trial{
+			Program: Program{Text: bytes.Repeat([]byte("--\n"), 1<<20)}, // which fits no pipe
+			Child: func(ctx context.Context) (*exec.Cmd, error) {
+				return exec.CommandContext(ctx, "sh", "-c", script), nil
+			},
+		}}
+		if _, err := r.startChild(t.Context(), Setup{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %s", script, err, want)
+		}
+	}
 }
 
 func TestServe(t *testing.T) {

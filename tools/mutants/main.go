@@ -1,8 +1,11 @@
 // Command mutants measures what the test suite notices. It puts random faults into the Go
-// and C code, one at a time in a copy of the tree, runs the tests of that package and of
-// its nearest users, and lists the faults that no test noticed:
+// and C code, one at a time in a copy of the tree, runs the tests of that package and those of
+// its nearest users that run the faulty line, and lists the faults that no test noticed:
 //
 //	go run ./tools/mutants -seed 7 -n 100
+//
+// Which tests run a line is measured first, once for each state of the product's code: it takes
+// as long as the suite.
 //
 // A seed names the same faults as long as the code does not change, so a run can be made in
 // pieces:
@@ -27,7 +30,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -37,18 +43,18 @@ func main() {
 	only := flag.String("only", "", "only files whose path begins with one of these, with commas between")
 	skip := flag.String("skip", "", "no files whose path begins with one of these, with commas between")
 	users := flag.Int("users", 4, "how many packages that import the faulty one are tested after it")
-	timeout := flag.Duration("timeout", 3*time.Minute, "a package whose tests take longer has noticed the fault")
+	jobs := flag.Int("jobs", 2, "how many faults are tried at a time")
 	list := flag.Bool("list", false, "print the faults, do not run tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *seed, *n, *among, *only, *skip, *users, *timeout, *list); err != nil {
+	if err := run(ctx, *seed, *n, *among, *only, *skip, *users, *jobs, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, seed uint64, n, among int, only, skip string, users int, timeout time.Duration, list bool) error {
+func run(ctx context.Context, seed uint64, n, among int, only, skip string, users, jobs int, list bool) error {
 	faults, err := findFaults(".")
 	if err != nil {
 		return err
@@ -69,33 +75,37 @@ func run(ctx context.Context, seed uint64, n, among int, only, skip string, user
 		}
 		return nil
 	}
-	tree, err := copyTree(ctx, ".")
+	trees := make([]*tree, jobs)
+	for i := range trees {
+		if trees[i], err = copyTree(ctx, "."); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(trees[i].folder) }()
+		trees[i].users = users
+	}
+	covered, err := loadCoverage(ctx, ".build/mutants-coverage.json", trees)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(tree.folder) }()
-	tree.users, tree.timeout = users, timeout
 	var survivors []fault
 	tested, began := 0, time.Now()
-	for _, f := range faults {
-		if tested == n || ctx.Err() != nil {
-			break
-		}
-		verdict, err := tree.test(ctx, f)
-		if err != nil {
-			return err
-		}
-		if verdict.invalid != "" {
-			fmt.Printf("  skip  %s: %s\n", f, verdict.invalid)
-			continue
+	err = tryFaults(ctx, jobs, faults, n, func(job int, f fault) (verdict, error) {
+		return trees[job].test(ctx, f, covered)
+	}, func(f fault, v verdict) {
+		if v.invalid != "" {
+			fmt.Printf("  skip  %s: %s\n", f, v.invalid)
+			return
 		}
 		tested++
-		if verdict.killedBy == "" {
+		if v.killedBy == "" {
 			survivors = append(survivors, f)
-			fmt.Printf("%3d LIVES %s (%s)\n", tested, f, verdict.took.Round(time.Second))
-			continue
+			fmt.Printf("%3d LIVES %s (%s)\n", tested, f, v.took.Round(time.Second))
+			return
 		}
-		fmt.Printf("%3d       %s: %s (%s)\n", tested, f, verdict.killedBy, verdict.took.Round(time.Second))
+		fmt.Printf("%3d       %s: %s (%s)\n", tested, f, v.killedBy, v.took.Round(time.Second))
+	})
+	if err != nil {
+		return err
 	}
 	if tested == 0 {
 		return fmt.Errorf("no fault was tested")
@@ -107,6 +117,53 @@ func run(ctx context.Context, seed uint64, n, among int, only, skip string, user
 	fmt.Printf("figure mutants %d\n", tested)
 	fmt.Printf("figure mutants_killed_percent %.0f\n", 100*float64(tested-len(survivors))/float64(tested))
 	return nil
+}
+
+// tryFaults tries the first n faults that count, in several jobs at a time, and reports what became of each.
+func tryFaults(ctx context.Context, jobs int, faults []fault, n int, try func(job int, f fault) (verdict, error), report func(fault, verdict)) error {
+	var mu sync.Mutex
+	wake := sync.NewCond(&mu)
+	counted, trying := 0, 0
+	take := func() (fault, bool) {
+		for counted+trying >= n && trying > 0 {
+			wake.Wait() // one under way may not count
+		}
+		if counted >= n || len(faults) == 0 || ctx.Err() != nil {
+			return fault{}, false
+		}
+		f := faults[0]
+		faults = faults[1:]
+		trying++
+		return f, true
+	}
+	var group errgroup.Group
+	for job := range jobs {
+		group.Go(func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			defer wake.Broadcast()
+			for {
+				f, ok := take()
+				if !ok {
+					return nil
+				}
+				mu.Unlock()
+				v, err := try(job, f)
+				mu.Lock()
+				trying--
+				if err != nil {
+					faults = nil
+					return err
+				}
+				if v.invalid == "" {
+					counted++
+				}
+				report(f, v)
+				wake.Broadcast()
+			}
+		})
+	}
+	return group.Wait()
 }
 
 // choose orders faults at random such that each kind comes equally often: operators are a

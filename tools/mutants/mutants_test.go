@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -175,6 +176,91 @@ func TestFindFaults(t *testing.T) {
 	} {
 		if places[path] != want {
 			t.Errorf("faults in %s: %v", path, places[path])
+		}
+	}
+}
+
+// TestCovering: a fault is tried with the tests that run its line; where none is known to, with
+// those that run something of its file, or of its folder for C.
+func TestCovering(t *testing.T) {
+	ran := blocks{}
+	ran.add([]byte("mode: set\nm/a/x.go:3.20,5.2 1 1\nm/a/x.go:7.20,9.2 1 0\n"), 0)
+	ran.add([]byte("mode: set\nm/a/x.go:3.20,5.2 1 1\nm/a/x.go:5.9,9.2 1 12\nm/b/y.go:1.1,2.2 1 1\n"), 1)
+	ran.add([]byte("mode: set\nm/b/y.go:1.1,2.2 1 1\n"), 2)
+	c := &coverage{Blocks: ran.byFile("m"), Tests: []test{{"a", "TestSlow", 2}, {"a", "TestQuick", 1}, {"b", "TestOther", 1}}}
+	for _, test := range []struct {
+		file string
+		line int
+		want []string
+	}{
+		{"a/x.go", 4, []string{"TestQuick", "TestSlow"}},
+		{"a/x.go", 7, []string{"TestQuick"}},
+		{"a/x.go", 20, []string{"TestQuick", "TestSlow"}},
+		{"b/y.go", 1, []string{"TestQuick", "TestOther"}},
+		{"b/z.c", 1, []string{"TestQuick", "TestOther"}},
+		{"b/z.go", 1, nil},
+	} {
+		var got []string
+		for _, test := range c.covering(fault{file: test.file, line: test.line}) {
+			got = append(got, test.Name)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s:%d: %q", test.file, test.line, got)
+		}
+	}
+}
+
+// TestPlan: the tests that run the line come first, quick ones before slow ones and those of the
+// package before those of its users; the rest of the package comes last.
+func TestPlan(t *testing.T) {
+	c := &coverage{
+		Tests: []test{{"a", "TestA", 4}, {"a", "TestB", 8}, {"a", "TestC", 1}, {"near", "TestD", 1}, {"far", "TestE", 1}},
+		Blocks: map[string][]block{
+			"a/x.go":    {{1, 9, []int{0, 1, 3, 4}}},
+			"none/x.go": {{1, 9, []int{4}}},
+		},
+	}
+	tree := &tree{
+		importers: map[string][]string{"a": {"unrelated", "near"}, "near": {"far", "a"}, "none": {"far"}},
+		hasTests:  map[string]bool{"a": true, "near": true, "far": true, "unrelated": true},
+		users:     1,
+	}
+	for file, want := range map[string][]testRun{
+		"a/x.go": {
+			{folder: "a", tests: []string{"TestA"}, seconds: 4},
+			{folder: "a", tests: []string{"TestB"}, seconds: 8},
+			{folder: "near", tests: []string{"TestD"}, seconds: 1},
+			{folder: "a", tests: []string{"TestA", "TestB"}, others: true, seconds: 1},
+		},
+		"none/x.go": {{folder: "far", tests: []string{"TestE"}, seconds: 1}},
+	} {
+		if got := tree.plan(fault{file: file, line: 5}, c); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v", file, got)
+		}
+	}
+}
+
+// TestTryFaults: as many faults as asked for count, the first ones that do, whatever the number of trees.
+func TestTryFaults(t *testing.T) {
+	var faults []fault
+	for i := range 20 {
+		faults = append(faults, fault{line: i})
+	}
+	for _, trees := range []int{1, 2, 7} {
+		var counted []int
+		err := tryFaults(t.Context(), trees, slices.Clone(faults), 10, func(_ int, f fault) (verdict, error) {
+			if f.line%3 == 0 {
+				return verdict{invalid: "does not compile"}, nil
+			}
+			return verdict{}, nil
+		}, func(f fault, v verdict) {
+			if v.invalid == "" {
+				counted = append(counted, f.line)
+			}
+		})
+		slices.Sort(counted)
+		if want := []int{1, 2, 4, 5, 7, 8, 10, 11, 13, 14}; err != nil || !slices.Equal(counted, want) {
+			t.Errorf("%d trees: %v, %v", trees, counted, err)
 		}
 	}
 }

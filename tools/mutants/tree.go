@@ -11,19 +11,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// A tree is a copy of the repository in which faults are put.
+// A tree is a copy of the repository in which faults are put, one at a time.
 type tree struct {
 	folder    string
+	files     []string
+	module    string
 	importers map[string][]string // packages with tests that import a package, by folder
 	hasTests  map[string]bool
+	goEnv     []string // the environment that go test gives to tests
 	users     int
-	timeout   time.Duration
 }
 
 // A verdict says what the tests made of a fault.
@@ -63,7 +66,13 @@ func copyTree(ctx context.Context, top string) (*tree, error) {
 	if err := os.Symlink(build, filepath.Join(folder, ".build")); err != nil {
 		return nil, err
 	}
-	t := &tree{folder: folder}
+	t := &tree{folder: folder, files: files}
+	out, err := t.goTool(ctx, "env", "GOROOT", "GOFLAGS").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	root, flags, _ := strings.Cut(string(out), "\n")
+	t.goEnv = []string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "GOFLAGS=" + strings.TrimSpace(flags)}
 	return t, t.readImports(ctx)
 }
 
@@ -111,6 +120,7 @@ func (t *tree) readImports(ctx context.Context) error {
 		} else if err != nil {
 			return err
 		}
+		t.module = p.Module.Path
 		folder := t.relative(p.Dir)
 		t.hasTests[folder] = len(p.TestGoFiles)+len(p.XTestGoFiles) > 0
 		deps[folder] = len(p.Deps)
@@ -143,43 +153,122 @@ func (t *tree) relative(path string) string {
 }
 
 func (t *tree) goTool(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "tools/go.sh", args...)
+	cmd := t.group(exec.CommandContext(ctx, "tools/go.sh", args...))
 	cmd.Dir = t.folder
-	// A fault may leave children behind: the whole group ends.
+	return cmd
+}
+
+// group makes a command end with all its children: a fault may leave some behind.
+func (t *tree) group(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 
-// packagesFor are the packages to test for a fault in folder: its own, then its nearest
-// users that have tests. A package without tests, such as a contract, passes on its users'.
-func (t *tree) packagesFor(folder string) []string {
-	seen, chosen := map[string]bool{}, []string{}
-	if t.hasTests[folder] {
-		chosen = append(chosen, folder)
-	}
-	for level := []string{folder}; len(level) > 0 && len(chosen) <= t.users; {
+// usersOf are the packages that import a folder, directly or not, and have tests; the nearest first.
+func (t *tree) usersOf(folder string) []string {
+	seen, users := map[string]bool{folder: true}, []string{}
+	for level := []string{folder}; len(level) > 0; {
 		var next []string
 		for _, of := range level {
 			for _, user := range t.importers[of] {
-				if seen[user] || user == folder {
+				if seen[user] {
 					continue
 				}
 				seen[user] = true
 				next = append(next, user)
-				if t.hasTests[user] && len(chosen) <= t.users {
-					chosen = append(chosen, user)
+				if t.hasTests[user] {
+					users = append(users, user)
 				}
 			}
 		}
 		level = next
 	}
-	return chosen
+	return users
+}
+
+// A testRun is some tests of a folder.
+type testRun struct {
+	folder  string
+	tests   []string
+	others  bool    // all but these tests
+	seconds float64 // that they took without a fault
+}
+
+// plan lists the runs that try a fault: the tests of its package that run its line, the quick
+// ones first; then those of the nearest users; then what else its package has, because coverage
+// does not know everything.
+func (t *tree) plan(f fault, c *coverage) []testRun {
+	folder := filepath.Dir(f.file)
+	covering := map[string][]test{}
+	for _, test := range c.covering(f) {
+		covering[test.Folder] = append(covering[test.Folder], test)
+	}
+	var runs []testRun
+	add := func(tests []test) {
+		const quick = 10 // seconds
+		var first, second testRun
+		for _, test := range tests {
+			if first.seconds+test.Seconds <= quick {
+				first.add(test)
+			} else {
+				second.add(test)
+			}
+		}
+		for _, r := range []testRun{first, second} {
+			if r.tests != nil {
+				runs = append(runs, r)
+			}
+		}
+	}
+	add(covering[folder])
+	users := 0
+	for _, user := range t.usersOf(folder) {
+		if covering[user] != nil && users < t.users {
+			users++
+			add(covering[user])
+		}
+	}
+	if !t.hasTests[folder] {
+		return runs
+	}
+	others := testRun{folder: folder, others: true}
+	for _, test := range c.Tests {
+		if test.Folder != folder {
+			continue
+		}
+		if slices.Contains(covering[folder], test) {
+			others.tests = append(others.tests, test.Name)
+		} else {
+			others.seconds += test.Seconds
+		}
+	}
+	return append(runs, others)
+}
+
+func (r *testRun) add(t test) {
+	*r = testRun{folder: t.Folder, tests: append(r.tests, t.Name), seconds: r.seconds + t.Seconds}
+}
+
+// compile builds the test binary of a folder.
+func (t *tree) compile(ctx context.Context, folder string, flags ...string) (binary string, out []byte, err error) {
+	binary = filepath.Join(t.folder, folder, "mutants.test")
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
+	out, err = t.goTool(ctx, append(args, "./"+folder)...).CombinedOutput()
+	return binary, out, err
+}
+
+// testCommand runs a test binary as go test does.
+func (t *tree) testCommand(ctx context.Context, folder, binary string, args ...string) *exec.Cmd {
+	cmd := t.group(exec.CommandContext(ctx, binary, args...))
+	cmd.Dir = filepath.Join(t.folder, folder)
+	cmd.Env = append(append(os.Environ(), t.goEnv...), "PWD="+cmd.Dir)
+	return cmd
 }
 
 // test puts the fault in, runs tests until one fails, and takes the fault out.
-func (t *tree) test(ctx context.Context, f fault) (v verdict, err error) {
+func (t *tree) test(ctx context.Context, f fault, c *coverage) (v verdict, err error) {
 	if f.commutes {
 		return verdict{invalid: "both orders do the same"}, nil
 	}
@@ -197,43 +286,67 @@ func (t *tree) test(ctx context.Context, f fault) (v verdict, err error) {
 		return v, err
 	}
 	began := time.Now()
-	folder := filepath.Dir(f.file)
-	if out, err := t.goTool(ctx, "build", "-o", os.DevNull, "./"+folder).CombinedOutput(); err != nil {
-		return verdict{invalid: "does not compile: " + brief(lastLine(out))}, ctx.Err()
-	}
-	for _, pkg := range t.packagesFor(folder) {
-		failure := t.failure(ctx, pkg)
+	binaries := map[string]string{}
+	defer func() {
+		for _, binary := range binaries {
+			_ = os.Remove(binary)
+		}
+	}()
+	for _, r := range t.plan(f, c) {
+		binary := binaries[r.folder]
+		if binary == "" {
+			var out []byte
+			if binary, out, err = t.compile(ctx, r.folder); err != nil {
+				return verdict{invalid: "does not compile: " + brief(lastLine(out))}, ctx.Err()
+			}
+			binaries[r.folder] = binary
+		}
+		failed, failure := t.runTests(ctx, binary, r)
 		if failure == "" || ctx.Err() != nil {
 			continue
 		}
 		if err := os.WriteFile(path, text, info.Mode().Perm()); err != nil {
 			return v, err
 		}
-		if without := t.failure(ctx, pkg); without != "" {
-			return verdict{invalid: "fails without the fault, too: " + pkg + ": " + without}, ctx.Err()
+		if binary, out, err := t.compile(ctx, r.folder); err != nil {
+			return v, fmt.Errorf("%s does not compile without %s: %s", r.folder, f, out)
+		} else if _, without := t.runTests(ctx, binary, failed); without != "" {
+			return verdict{invalid: "fails without the fault, too: " + r.folder + ": " + without}, ctx.Err()
 		}
-		return verdict{killedBy: pkg + ": " + failure, took: time.Since(began)}, ctx.Err()
+		return verdict{killedBy: r.folder + ": " + failure, took: time.Since(began)}, ctx.Err()
 	}
 	return verdict{took: time.Since(began)}, ctx.Err()
 }
 
-// failure runs the tests of a package and returns what failed, or "".
-func (t *tree) failure(ctx context.Context, pkg string) string {
-	within, cancel := context.WithTimeout(ctx, t.timeout+time.Minute)
+// runTests runs tests until one fails, and returns that one, if it can be told, and what it said
+// ("" if all pass). Tests that take much longer than without a fault have failed.
+func (t *tree) runTests(ctx context.Context, binary string, r testRun) (failed testRun, failure string) {
+	limit := time.Minute + time.Duration(5*r.seconds)*time.Second
+	which := "-test.run="
+	if r.others {
+		which = "-test.skip="
+	}
+	within, cancel := context.WithTimeout(ctx, limit+time.Minute)
 	defer cancel()
-	out, err := t.goTool(within, "test", "-failfast", "-timeout", t.timeout.String(), "./"+pkg).CombinedOutput()
+	out, err := t.testCommand(within, r.folder, binary, which+"^("+strings.Join(r.tests, "|")+")$", "-test.failfast", "-test.paniconexit0", "-test.timeout="+limit.String()).CombinedOutput()
 	if err == nil {
-		return ""
+		return r, ""
+	}
+	failed = r
+	if m := failedTest.FindSubmatch(out); m != nil {
+		failed = testRun{folder: r.folder, tests: []string{string(m[1])}, seconds: r.seconds}
 	}
 	for line := range strings.Lines(string(out)) {
 		for _, sign := range []string{"--- FAIL: ", "panic: ", "fatal error: ", "SIGSEGV", "AddressSanitizer"} {
 			if at := strings.Index(line, sign); at >= 0 {
-				return brief(strings.TrimPrefix(line[at:], "--- FAIL: "))
+				return failed, brief(strings.TrimPrefix(line[at:], "--- FAIL: "))
 			}
 		}
 	}
-	return brief(lastLine(out))
+	return failed, brief(lastLine(out))
 }
+
+var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
 func lastLine(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -67,6 +68,11 @@ var codecs = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(), "": kgo.ZstdCompression(),
 }
 
+// deliveryTimeout is how long the client retries records by itself. After it, or when a write
+// is cancelled, it also gives up records that the broker may have: the pipeline writes them
+// again. By default the client waits for their broker forever, even in a cancelled write.
+var deliveryTimeout = 30 * time.Second
+
 // New makes a sink. It does not connect.
 func New(env sink.Env, c Config) (*Sink, error) {
 	opts, err := c.Options(env.Folder)
@@ -82,7 +88,8 @@ func New(env sink.Env, c Config) (*Sink, error) {
 		return nil, err
 	}
 	opts = append(opts, kgo.DefaultProduceTopic(c.Topic), kgo.ProducerBatchCompression(codec, kgo.NoCompression()),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(1))
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(1),
+		kgo.RecordDeliveryTimeout(deliveryTimeout), kgo.AllowIdempotentProduceCancellation())
 	return &Sink{config: c, order: order, opts: opts}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -179,6 +180,31 @@ func TestCheck(t *testing.T) {
 	defer good.Close()
 	if err := good.Traits().Check(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// closedAddress returns an address of this machine where nothing listens.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestCheckOfBrokerThatIsAway fails soon, and transiently.
+func TestCheckOfBrokerThatIsAway(t *testing.T) {
+	address := closedAddress(t)
+	s := newSink(t, address, kafka.Config{Topic: "events"})
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := s.Traits().Check(ctx)
+	sinktest.ExpectClass(t, err, sinktest.Transient)
+	if ctx.Err() != nil || !strings.Contains(err.Error(), address) {
+		t.Errorf("checking returned %v, which does not name %s", err, address)
 	}
 }
 

@@ -334,8 +334,20 @@ func TestBrokerIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(t, r, 100)
+	s := p.source(t, usual)
+	defer s.Close()
+	names, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := k.Kill(); err != nil {
 		t.Fatal(err)
+	}
+	expectNoOffsets(t, s, names[0], p.address)
+	short, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	if err := r.Read(short, new(event.Batch)); err == nil || event.IsPermanent(err) || errors.Is(err, source.ErrMoved) {
+		t.Errorf("a read without a broker returned %v", err)
 	}
 	if err := k.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -137,17 +137,18 @@ func TestMariaDBKeepsDataOverKill(t *testing.T) {
 }
 
 func TestPostgreSQLKeepsDataOverKill(t *testing.T) {
-	p := testserver.PostgreSQL(t, "-c", "fsync=off")
+	p, ca := testserver.PostgreSQLWithTLS(t, "-c", "fsync=off")
 	name := p.Database(t)
-	value := func(query string) string {
+	ask := func(dsn, query string) string {
 		t.Helper()
-		conn, err := pgconn.Connect(t.Context(), p.DSN(name))
+		conn, err := pgconn.Connect(t.Context(), dsn)
 		must(t, err)
 		defer conn.Close(t.Context())
 		results, err := conn.Exec(t.Context(), query).ReadAll()
 		must(t, err)
 		return string(results[len(results)-1].Rows[0][0])
 	}
+	value := func(query string) string { t.Helper(); return ask(p.DSN(name), query) }
 	value("CREATE TABLE t (a INT); INSERT INTO t VALUES (42) RETURNING a")
 	for range 2 {
 		must(t, p.Kill())
@@ -155,6 +156,11 @@ func TestPostgreSQLKeepsDataOverKill(t *testing.T) {
 		if a := value("SELECT a FROM t"); a != "42" {
 			t.Errorf("a = %s, want 42", a)
 		}
+	}
+	const encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+	checked := strings.Replace(p.DSN(name), "sslmode=disable", "sslmode=verify-full&sslrootcert="+ca, 1)
+	if plain, tls := value(encrypted), ask(checked, encrypted); plain != "f" || tls != "t" {
+		t.Errorf("encrypted: %s for a plain connection, %s with TLS", plain, tls)
 	}
 	if sync := value("SHOW fsync"); sync != "off" {
 		t.Errorf("fsync is %s: the flags were lost", sync)

@@ -105,39 +105,50 @@ func TestContract(t *testing.T) {
 		t.Run(target.name, func(t *testing.T) {
 			t.Parallel()
 			server := testserver.Redis(t)
-			client := dial(t, server.Address())
-			sinktest.Run(t, func(t *testing.T) sinktest.Place {
-				do(t, client, "FLUSHALL")
-				address := server.Address()
-				return sinktest.Place{
-					Guarantee: redis.Kind().Guarantee,
-					Ordered:   target.name != "hash" && sinktest.IsOrdered(t, newSink(t, "p", target.config), target.config.Order),
-					Sink: func(t *testing.T, pipeline string) sink.Sink {
-						c := target.config
-						c.Address = address
-						return newSink(t, pipeline, c)
-					},
-					Rows: func(t *testing.T) (rows []sinktest.Row) {
-						for _, doc := range target.docs(t, client) {
-							var row sinktest.Row
-							if err := json.Unmarshal([]byte(doc), &row); err != nil {
-								t.Fatalf("%s: %v", doc, err)
-							}
-							rows = append(rows, row)
-						}
-						return rows
-					},
-					RejectedDoc: target.bad,
-					Proxy: func(t *testing.T) *sinktest.Proxy {
-						p := newProxy(t, address)
-						address = p.Addr().String()
-						return p
-					},
-					Snapshot: func(t *testing.T) func() { return snapshot(t, client) },
-				}
-			})
+			contract(t, target, server, func(c redis.Config, address string) redis.Config {
+				c.Address = address
+				return c
+			}, newProxy)
 		})
 	}
+}
+
+// contract runs the suite on server. connect sets how the sink connects to it, through
+// the proxy if there is one.
+func contract(t *testing.T, target target, server *testserver.RedisServer,
+	connect func(c redis.Config, address string) redis.Config, proxy func(*testing.T, string) *sinktest.Proxy) {
+	client := dial(t, server.Address())
+	sinktest.Run(t, func(t *testing.T) sinktest.Place {
+		do(t, client, "FLUSHALL")
+		address := server.Address()
+		place := sinktest.Place{
+			Guarantee: redis.Kind().Guarantee,
+			Ordered:   target.name != "hash" && sinktest.IsOrdered(t, newSink(t, "p", target.config), target.config.Order),
+			Sink: func(t *testing.T, pipeline string) sink.Sink {
+				return newSink(t, pipeline, connect(target.config, address))
+			},
+			Rows: func(t *testing.T) (rows []sinktest.Row) {
+				for _, doc := range target.docs(t, client) {
+					var row sinktest.Row
+					if err := json.Unmarshal([]byte(doc), &row); err != nil {
+						t.Fatalf("%s: %v", doc, err)
+					}
+					rows = append(rows, row)
+				}
+				return rows
+			},
+			RejectedDoc: target.bad,
+			Snapshot:    func(t *testing.T) func() { return snapshot(t, client) },
+		}
+		if proxy != nil {
+			place.Proxy = func(t *testing.T) *sinktest.Proxy {
+				p := proxy(t, address)
+				address = p.Addr().String()
+				return p
+			}
+		}
+		return place
+	})
 }
 
 func open(t *testing.T, c redis.Config) sink.Writer {

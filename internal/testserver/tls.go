@@ -1,0 +1,68 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A SkippingTB can skip a test: not every build of a server has TLS.
+type SkippingTB interface {
+	TB
+	Skipf(format string, args ...any)
+}
+
+// RedisWithTLS starts a Redis that takes TLS alone at encrypted, with the certificate in the
+// file cert, beside plain connections at its own address. It skips the test if this build of
+// Redis has no TLS.
+func RedisWithTLS(t SkippingTB, flags ...string) (r *RedisServer, encrypted, cert string) {
+	t.Helper()
+	cert, key := WriteCertificate(t, tempDir(t, "certificate"))
+	port, err := freePort()
+	if err != nil {
+		t.Fatalf("a port for TLS: %v", err)
+	}
+	r, err = StartRedis(context.Background(), tempDir(t, "redis"), append(flags, "--tls-port", strconv.Itoa(port),
+		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no")...)
+	failOrSkip(t, err, "'tls-port", "Bad directive")
+	t.Cleanup(func() { killAtCleanup(t, r) })
+	return r, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), cert
+}
+
+// PostgreSQLWithTLS starts a PostgreSQL that takes plain connections and TLS, with the
+// certificate in the file cert. It skips the test if this build of PostgreSQL has no TLS.
+func PostgreSQLWithTLS(t SkippingTB, flags ...string) (p *PostgreSQLServer, cert string) {
+	t.Helper()
+	folder := tempDir(t, "certificate")
+	cert, key := WriteCertificate(t, folder)
+	as, err := postgresAccount(folder)
+	if as != nil { // the server rejects a key that others may read
+		err = errors.Join(err, os.Chown(cert, as.uid, as.gid), os.Chown(key, as.uid, as.gid))
+	}
+	if err != nil {
+		t.Fatalf("give the certificate to PostgreSQL: %v", err)
+	}
+	p, err = StartPostgreSQL(context.Background(), tempDir(t, "postgres"),
+		append(flags, "-c", "ssl=on", "-c", "ssl_cert_file="+cert, "-c", "ssl_key_file="+key)...)
+	failOrSkip(t, err, "SSL is not supported by this build")
+	t.Cleanup(func() { killAtCleanup(t, p) })
+	return p, cert
+}
+
+// failOrSkip ends the test if a server did not start: it skips it if the error has all words
+// that a build without TLS uses.
+func failOrSkip(t SkippingTB, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Fatalf("a server with TLS for the test: %v", err)
+		}
+	}
+	t.Skipf("this build of the server has no TLS: %v", err)
+}

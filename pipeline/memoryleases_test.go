@@ -28,7 +28,10 @@ func newMemoryLeases() *memoryLeases {
 	return &memoryLeases{held: make(map[string]memoryLease), living: make(map[string]time.Time)}
 }
 
-func (l *memoryLeases) AcquireLease(_ context.Context, partition, worker string, d time.Duration) (string, error) {
+func (l *memoryLeases) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (string, error) {
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -46,7 +49,10 @@ func (l *memoryLeases) give(partition, worker string, d time.Duration) {
 	l.held[partition] = memoryLease{worker, time.Now().Add(d)}
 }
 
-func (l *memoryLeases) ReleaseLease(_ context.Context, partition, worker string) error {
+func (l *memoryLeases) ReleaseLease(ctx context.Context, partition, worker string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held[partition].worker == worker {
@@ -55,7 +61,10 @@ func (l *memoryLeases) ReleaseLease(_ context.Context, partition, worker string)
 	return nil
 }
 
-func (l *memoryLeases) Heartbeat(_ context.Context, worker string, d time.Duration) (workers int, err error) {
+func (l *memoryLeases) Heartbeat(ctx context.Context, worker string, d time.Duration) (workers int, err error) {
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

@@ -128,10 +128,11 @@ var may = map[string][]string{
 	// Suites and servers for tests.
 	"source/sourcetest":             {"event", "source"},
 	"script/scripttest":             {"event", "script"},
-	"sink/sinktest":                 {"event", "sink"},
-	"sink/internal/sqlsink/sqltest": {"event", "sink", "sink/internal/positions", "sink/internal/sqlsink", "sink/sinktest"},
+	"sink/sinktest":                 {"event", "internal/testseed", "sink"},
+	"sink/internal/sqlsink/sqltest": {"event", "internal/testseed", "sink", "sink/internal/positions", "sink/internal/sqlsink", "sink/sinktest"},
 	"internal/leaktest":             {},
 	"internal/testserver":           {},
+	"internal/testseed":             {},
 	"internal/powercut":             {},
 
 	"internal/luajit/torture":     {"nodedb"},

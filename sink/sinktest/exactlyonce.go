@@ -3,6 +3,8 @@ package sinktest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -102,29 +104,82 @@ func overlappingRanges(t *testEnv) {
 	t.expectCommitted("a", rangesOf(rangeAt(0, 700)))
 }
 
-// retriesAfterCancellation cuts writes off at every moment it can hit and comes
-// again with the same output, as a pipeline does.
+// retriesAfterCancellation cuts writes off after a time, and whenever the sink looks at the
+// context, and retries the same output, as a pipeline does.
 func retriesAfterCancellation(t *testEnv) {
-	const size = 500
+	const size, looksMax = 500, 30
 	w := t.openWriter("p", "a")
 	first := uint64(0)
-	for wait := 20 * time.Microsecond; wait < 40*time.Millisecond; wait += wait / 3 {
+	write := func(ctx context.Context, when string) (cutOff bool) {
 		out := w.makeEvents(first, size)
-		ctx, cancel := context.WithTimeout(t.ctx, wait)
 		err := w.Write(ctx, out)
-		cancel()
 		if err != nil {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("a write that was cut off at %v returned %v, want the context's error", wait, err)
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+				t.Fatalf("a write that was cut off %s returned %v, want the context's error", when, err)
 			}
 			if err := w.Write(t.ctx, out); err != nil {
-				t.Fatalf("coming again after a write was cut off at %v: %v", wait, err)
+				t.Fatalf("coming again after a write was cut off %s: %v", when, err)
 			}
 		}
 		first += size
+		return err != nil
+	}
+	late, seen := 0, 0 // writes that were cut off
+	for wait := 20 * time.Microsecond; wait < 40*time.Millisecond; wait += wait / 3 {
+		ctx, cancel := context.WithTimeout(t.ctx, wait)
+		if write(ctx, fmt.Sprint("after ", wait)) {
+			late++
+		}
+		cancel()
+	}
+	for looks := range int32(looksMax) {
+		ctx := newLookedAt(t.ctx, looks)
+		if write(ctx, fmt.Sprintf("at look %d", looks)) {
+			seen++
+		}
+		ctx.cancel()
+		if ctx.left.Load() >= 0 {
+			break // it looks less often
+		}
+	}
+	t.Logf("%d writes were cut off after a time, %d at a look", late, seen)
+	if seen == 0 || late == 0 && t.place.Proxy != nil { // without a connection one may be quicker than the timer
+		t.Error("no write was cut off")
 	}
 	t.expectRows(rangesOf(rangeAt(0, first)))
 	t.expectCommitted("a", rangesOf(rangeAt(0, first)))
+}
+
+// A lookedAt is a context that is cancelled when its user has looked at it a number of times.
+type lookedAt struct {
+	context.Context
+	cancel context.CancelFunc
+	left   atomic.Int32
+}
+
+func newLookedAt(parent context.Context, looks int32) *lookedAt {
+	c := &lookedAt{}
+	c.Context, c.cancel = context.WithCancel(parent)
+	c.left.Store(looks)
+	return c
+}
+
+func (c *lookedAt) look() {
+	if c.left.Add(-1) < 0 {
+		c.cancel()
+	}
+}
+
+// Done implements context.Context.
+func (c *lookedAt) Done() <-chan struct{} {
+	c.look()
+	return c.Context.Done()
+}
+
+// Err implements context.Context.
+func (c *lookedAt) Err() error {
+	c.look()
+	return c.Context.Err()
 }
 
 func pipelinesDoNotMix(t *testEnv) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -23,8 +24,7 @@ func lanesKeepOrder(t *testEnv) {
 	if w.order == sink.AnyOrder {
 		t.Error("readers of the place see the order of commits, but the sink's Order is AnyOrder")
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testseed.Seed(t)
 	turns := make([]chan struct{}, batches+1)
 	for i := range turns {
 		turns[i] = make(chan struct{})

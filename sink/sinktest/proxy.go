@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A Fault is what a proxy does to the next packet that makes the server commit.
+// A Fault is what a proxy does to a packet that makes the server commit.
 type Fault int
 
 const (
@@ -29,10 +29,12 @@ type Proxy struct {
 	Late chan struct{} // closed by the test: deliver what was delayed
 	Done chan struct{} // closed by the proxy: the server has answered what was delayed
 
-	server string
-	wire   func() Wire
-	mu     sync.Mutex
-	fault  Fault
+	server  string
+	wire    func() Wire
+	mu      sync.Mutex
+	commits int // that were asked for
+	fault   Fault
+	sound   int // commits that pass before the fault
 }
 
 // NewProxy makes a proxy of server, a host and port, that ends with the test. Each
@@ -58,15 +60,38 @@ func NewProxy(t *testing.T, server string, wire func() Wire) *Proxy {
 }
 
 // SetFault makes the next commit meet a fault.
-func (p *Proxy) SetFault(f Fault) {
+func (p *Proxy) SetFault(f Fault) { p.SetFaultAfter(0, f) }
+
+// SetFaultAfter makes a commit meet a fault after n sound ones.
+func (p *Proxy) SetFaultAfter(n int, f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fault = f
+	p.sound, p.fault = n, f
 }
 
+// Waiting reports whether no commit has met the fault yet.
+func (p *Proxy) Waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault != NoFault
+}
+
+// Commits returns how many commits clients have asked for.
+func (p *Proxy) Commits() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.commits
+}
+
+// nextFault returns the fault that a commit meets.
 func (p *Proxy) nextFault() Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.commits++
+	if p.sound > 0 {
+		p.sound--
+		return NoFault
+	}
 	f := p.fault
 	p.fault = NoFault
 	return f
@@ -103,17 +128,21 @@ func (p *Proxy) serve(client net.Conn) {
 			}
 		}
 	}()
-	p.forward(client, server, to, wire.Commits)
+	delayed := p.forward(client, server, to, wire.Commits)
 	<-ended
+	if delayed {
+		close(p.Done)
+	}
 }
 
-func (p *Proxy) forward(client, server net.Conn, to chan net.Conn, commits func(packet []byte) bool) {
+// forward passes on what the client says, up to a fault. It reports whether that was Delay.
+func (p *Proxy) forward(client, server net.Conn, to chan net.Conn, commits func(packet []byte) bool) (delayed bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buf)
 		if err != nil {
 			server.Close()
-			return
+			return false
 		}
 		f := NoFault
 		if commits(buf[:n]) {
@@ -122,17 +151,16 @@ func (p *Proxy) forward(client, server net.Conn, to chan net.Conn, commits func(
 		switch f {
 		case DropRequest:
 			server.Close()
-			return
+			return false
 		case DropReply, Delay:
 			<-to
 		}
 		if f == Delay {
 			client.Close()
 			<-p.Late
-			defer close(p.Done)
 		}
 		if _, err := server.Write(buf[:n]); err != nil || f != NoFault {
-			return
+			return f == Delay
 		}
 	}
 }

@@ -3,11 +3,11 @@ package sinktest
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -18,10 +18,13 @@ func (h *testWriter) writePrinted(first, count uint64) error {
 	return h.Write(h.t.ctx, out)
 }
 
+// compactEvery is how many commits lie between two compactions of package positions.
+const compactEvery = 256
+
 // manyCommitsComeBack commits so often that the sink compacts its ranges several times
 // over: positions, fingerprints and rows stay what they are, and Verify finds them.
 func manyCommitsComeBack(t *testEnv) {
-	const commits = 256 // after which package positions compacts
+	const commits = compactEvery
 	w := t.openWriter("p", "a")
 	next := uint64(0)
 	commit := func(n int) {
@@ -143,23 +146,21 @@ func overlappingLanes(t *testEnv) {
 	t.expectCommitted("a", want)
 }
 
-// lostConnections cuts connections at commits, before the server has them and before
-// its reply arrives, with small commits, so that compactions are hit too. What is
-// retried is sometimes cut otherwise than the first time.
+// lostConnections cuts connections at the commits of writes, before the server has them
+// and before its reply arrives. What is retried is sometimes cut otherwise than the first
+// time.
 func lostConnections(t *testEnv) {
 	if t.place.Proxy == nil {
 		t.Skip("the kind has no connections")
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testseed.New(t)
 	p := t.place.Proxy(t.T)
 	w := t.openWriter("p", "a")
 	next := uint64(0)
 	for i := range 300 {
 		size := uint64(1 + random.IntN(4))
 		switch {
-		case random.IntN(8) == 0 || i > 250 && i < 262:
+		case random.IntN(8) == 0 || i > 250 && i < 262: // sometimes one after the other
 			p.SetFault(DropReply)
 		case random.IntN(8) == 0:
 			p.SetFault(DropRequest)
@@ -184,6 +185,51 @@ func lostConnections(t *testEnv) {
 	t.expectCommitted("a", rangesOf(rangeAt(0, next)))
 }
 
+// lostCompactions cuts the connection at compactions: so that the server gets one after the
+// next, which it must not undo, before the server has it, and before its reply arrives.
+func lostCompactions(t *testEnv) {
+	if t.place.Proxy == nil {
+		t.Skip("the kind has no connections")
+	}
+	p := t.place.Proxy(t.T)
+	w := t.openWriter("p", "a")
+	const unprinted = 2 * compactEvery // ranges without fingerprints: each compaction takes all
+	next := uint64(0)
+	write := func() (commits int) {
+		before, out := p.Commits(), w.makeEvents(next, 1)
+		if next >= unprinted {
+			out.Range.Prints = makePrints(next, 1)
+		}
+		if err := w.Write(t.ctx, out); err != nil {
+			t.Fatalf("writing at %d: %v", next, err)
+		}
+		next++
+		return p.Commits() - before
+	}
+	compact := func(f Fault) {
+		ofWrite := 0 // how often one asks for a commit, if it does not compact
+		for range compactEvery - 1 {
+			ofWrite = write()
+		}
+		p.SetFaultAfter(ofWrite, f)
+		if all := write(); all <= ofWrite || p.Waiting() {
+			t.Fatalf("no compaction after %d commits met fault %d", next, f)
+		}
+	}
+	compact(Delay)
+	compact(NoFault)
+	t.deliverLate(p)
+	compact(DropRequest)
+	compact(DropReply)
+	write()
+	if err := w.Verify(t.ctx); err != nil {
+		t.Error(err)
+	}
+	t.expectCommitted("a", rangesOf(rangeAt(0, next)))
+	expectPrints(t, t.committedRanges("p", "a"), rangeAt(unprinted, next-unprinted))
+	t.expectRows(rangesOf(rangeAt(0, next)))
+}
+
 // commitArrivesLate lets the server get a commit after the writer has given it up and
 // written the events again, with another range.
 func commitArrivesLate(t *testEnv) {
@@ -195,11 +241,21 @@ func commitArrivesLate(t *testEnv) {
 	p.SetFault(Delay)
 	ExpectClass(t.T, w.Write(t.ctx, w.makeEvents(100, 100)), Transient)
 	w.write(0, 300)
-	close(p.Late)
-	<-p.Done
+	t.deliverLate(p)
 	t.expectRows(rangesOf(rangeAt(0, 300)))
 	w.write(300, 10) // the writer has not fenced itself
 	t.expectRows(rangesOf(rangeAt(0, 310)))
+}
+
+// deliverLate lets the server get what a proxy has delayed, and waits for its answer.
+func (t *testEnv) deliverLate(p *Proxy) {
+	t.Helper()
+	close(p.Late)
+	select {
+	case <-p.Done:
+	case <-t.ctx.Done():
+		t.Fatal("the server does not answer what was delayed")
+	}
 }
 
 // lostConnectionOfFencedWriter: the writer learns that it is fenced, not what was

@@ -100,6 +100,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"PositionsOfAllSizes", positionsOfAllSizes},
 		{"OverlappingLanes", overlappingLanes},
 		{"LostConnections", lostConnections},
+		{"LostCompactions", lostCompactions},
 		{"CommitArrivesLate", commitArrivesLate},
 		{"LostConnectionOfFencedWriter", lostConnectionOfFencedWriter},
 		{"SetBack", setBack},

@@ -30,8 +30,8 @@ func takeoverFences(t *testEnv) {
 	t.expectCommitted("a", rangesOf(rangeAt(0, 20)))
 }
 
-// takeoverDuringWrites takes over from a writer whose lanes are busy: whatever
-// they were told is durable is what the new owner hears of.
+// takeoverDuringWrites takes over from a writer whose lanes are busy, and some of whose
+// writes are acknowledged: whatever they were told is durable is what the new owner hears of.
 func takeoverDuringWrites(t *testEnv) {
 	const lanes, size = 4, 50
 	for round := range uint64(5) {
@@ -41,12 +41,16 @@ func takeoverDuringWrites(t *testEnv) {
 			acked event.Ranges
 			group sync.WaitGroup
 		)
+		writes := make(chan error, lanes) // of each lane, how its first write ended
 		base := round * 1_000_000
 		for lane := range uint64(lanes) {
 			group.Go(func() {
 				for i := uint64(0); ; i++ {
 					first := base + (i*lanes+lane)*size
 					err := old.Write(t.ctx, old.makeEvents(first, size))
+					if i == 0 {
+						writes <- err
+					}
 					if errors.Is(err, sink.ErrFenced) {
 						return
 					}
@@ -60,9 +64,15 @@ func takeoverDuringWrites(t *testEnv) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(5+3*round) * time.Millisecond)
+		if err := <-writes; err != nil {
+			t.Errorf("a write before the takeover: %v", err)
+		}
+		time.Sleep(time.Duration(3*round) * time.Millisecond)
 		fresh := t.openWriter("p", "a")
 		group.Wait()
+		if len(acked) == 0 {
+			t.Error("the old owner was told of no write that it is durable")
+		}
 		for _, r := range acked {
 			if !fresh.committed.Covers(r.First, r.End()) {
 				t.Errorf("the old owner was told that %v is durable, the new owner is told %v", r, fresh.committed)

@@ -16,16 +16,21 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-var errLost = errors.New("connection lost")
+var (
+	errLost   = errors.New("connection lost")
+	errFailed = errors.New("the server has rolled back")
+)
 
-// A page is a store in memory, whose next transactions end as next says.
+// A page is a store in memory, whose next commits end as next says, and whose next
+// compaction as compaction says.
 type page struct {
-	entries   []Entry
-	written   []int // rows
-	compacted int
-	next      []ending
-	renewed   int
-	fenced    bool
+	entries    []Entry
+	written    []int // rows
+	compacted  int
+	next       []ending
+	compaction ending
+	renewed    int
+	fenced     bool
 }
 
 type ending int
@@ -34,6 +39,7 @@ const (
 	committed ending = iota
 	lostBefore
 	lostAfter
+	failed // and the server says so
 )
 
 func (p *page) Renew(context.Context) ([]Entry, error) {
@@ -63,9 +69,19 @@ func (p *page) Commit(_ context.Context, rows *Rows, ranges []event.Range) error
 }
 
 func (p *page) Compact(_ context.Context, r event.Range) error {
+	end := p.compaction
+	p.compaction = committed
 	p.compacted++
-	p.entries = slices.DeleteFunc(p.entries, func(e Entry) bool { return e.Range.First >= r.First && e.Range.End() <= r.End() })
-	p.entries = append(p.entries, Entry{Range: r})
+	if end == committed || end == lostAfter {
+		p.entries = slices.DeleteFunc(p.entries, func(e Entry) bool { return e.Range.First >= r.First && e.Range.End() <= r.End() })
+		p.entries = append(p.entries, Entry{Range: r})
+	}
+	switch end {
+	case lostBefore, lostAfter:
+		return errLost
+	case failed:
+		return errFailed
+	}
 	return nil
 }
 
@@ -195,6 +211,40 @@ func TestWriterCompacts(t *testing.T) {
 	}
 	if p.compacted != 2 || len(p.entries) != 1 || p.entries[0].Range.Count != 2*compactEvery {
 		t.Errorf("compacted %d times, to %v", p.compacted, p.entries)
+	}
+}
+
+// TestLostCompactionIsFoundOut loses the connection at a compaction, of whose write the
+// caller is told that it is durable. The next write renews the claim, which keeps a
+// compaction that is still in flight from undoing later ones.
+func TestLostCompactionIsFoundOut(t *testing.T) {
+	for end, renewed := range map[ending]int{lostBefore: 1, lostAfter: 1, failed: 0} {
+		p := &page{}
+		w, _ := NewWriter(p, nil, slog.New(slog.DiscardHandler))
+		for i := range uint64(compactEvery * 2) {
+			if i == compactEvery-1 {
+				p.compaction = end
+			}
+			if err := w.Write(t.Context(), span(i, 1)); err != nil {
+				t.Fatalf("ending %d: writing at %d: %v", end, i, err)
+			}
+			want := 0
+			if i >= compactEvery {
+				want = renewed
+			}
+			if p.renewed != want {
+				t.Fatalf("ending %d: renewed %d times after the write at %d, want %d", end, p.renewed, i, want)
+			}
+			if err := w.Verify(t.Context()); err != nil {
+				t.Fatalf("ending %d: verifying after the write at %d: %v", end, i, err)
+			}
+		}
+		if p.compacted != 2 || len(p.entries) != 1 || p.entries[0].Range.String() != "[0,512)" {
+			t.Errorf("ending %d: compacted %d times, to %v", end, p.compacted, p.entries)
+		}
+		if !slices.Equal(p.written, slices.Repeat([]int{1}, compactEvery*2)) {
+			t.Errorf("ending %d: wrote %v rows", end, p.written)
+		}
 	}
 }
 

@@ -327,10 +327,19 @@ func (s *Store) appendPrints(to []byte, prints []uint32) []byte {
 // Compact implements positions.Store. It grows the first row and deletes the others.
 // The first row is inserted, not updated: an update of a row that a later owner has
 // merged away would find nothing, and so not meet the fence.
+//
+// It is sent once. If the connection is lost, the server may still get it later, and only
+// a new epoch keeps it from undoing the compactions that follow.
 func (c *Claim) Compact(ctx context.Context, r event.Range) error {
 	statements := string(c.AppendRanges([]byte("START TRANSACTION;"), []event.Range{r})) + c.store.ReplaceRange +
 		fmt.Sprintf(";DELETE FROM %s WHERE owner = %d AND first > %d AND first < %d;COMMIT", c.store.Table(RangesTable), c.ID, r.First, r.End())
-	return c.store.connect(ctx, "compacting the committed ranges", func(conn Conn) error { return conn.Exec(ctx, statements) })
+	var failure error
+	return c.store.connect(ctx, "compacting the committed ranges", func(conn Conn) error {
+		if failure == nil {
+			failure = conn.Exec(ctx, statements)
+		}
+		return failure
+	})
 }
 
 // OutcomeUnknown implements positions.Store.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/positions"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
@@ -215,9 +215,7 @@ func serverIsKilled(t *trial) {
 			}
 		})
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testseed.New(t)
 	for range kills {
 		time.Sleep(time.Duration(20+random.IntN(80)) * time.Millisecond)
 		if err := server.Kill(); err != nil {
@@ -405,16 +403,19 @@ func keysExcuseNoFault(t *trial) {
 	}
 }
 
-// manyCreateTheTables lets several workers find no tables at the same time.
+// manyCreateTheTables lets several workers find no tables at the same time. Those that
+// conflict retry soon, and not for ever.
 func manyCreateTheTables(t *trial) {
 	t.newTable()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var group sync.WaitGroup
 	for i := range 6 {
 		s := t.sink()
 		group.Go(func() {
 			for {
-				w, _, err := s.Open(t.Context(), fmt.Sprint(i))
-				if errors.Is(err, sink.ErrConflict) {
+				w, _, err := s.Open(ctx, fmt.Sprint(i))
+				if errors.Is(err, sink.ErrConflict) && ctx.Err() == nil {
 					continue
 				}
 				if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // They make the test's process a workload.
@@ -65,7 +67,7 @@ const storeKills = 20
 // TestCrash kills a process at work, again and again: nothing that it was told is durable may
 // be missing, and nothing may be there twice.
 func TestCrash(t *testing.T) {
-	r := randomFrom(t)
+	r := testseed.New(t)
 	for left := countFrom(t, "PERIGEE_STORE_KILLS", 6); left > 0 && !t.Failed(); left -= storeKills {
 		crashStore(t, r, min(left, storeKills))
 	}

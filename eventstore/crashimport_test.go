@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // crashImportFolder makes the test's process one that imports a file without end, backs up the
@@ -77,7 +78,7 @@ func writeBackup(s *Store, folder string) error {
 // nothing.
 func TestCrashImport(t *testing.T) {
 	folder := t.TempDir()
-	r := randomFrom(t)
+	r := testseed.New(t)
 	imported, backups := uint64(0), 0
 	for kill := range countFrom(t, "PERIGEE_STORE_IMPORT_KILLS", 4) {
 		backedUp := uint64(0)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 func randomHash(r *rand.Rand) manifest.KeyHash {
@@ -15,9 +16,7 @@ func randomHash(r *rand.Rand) manifest.KeyHash {
 
 // TestKeySet compares a set with a map, while the clock moves on and keys leave the window.
 func TestKeySet(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testseed.New(t)
 	const window = 100
 	set, want := newKeySet(64<<20), map[manifest.KeyHash]uint32{}
 	var known []manifest.KeyHash

@@ -174,8 +174,9 @@ func TestDeclaredColumns(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "a b", "1a", `x"`, "Events", strings.Repeat("x", 64)} {
-		if _, err := s.Table(name, TableConfig{}); err == nil {
-			t.Errorf("a table may be called %q", name)
+		_, err := s.Table(name, TableConfig{})
+		if wrong, ok := errors.AsType[*event.PermanentError](err); !ok || wrong.Hint == "" {
+			t.Errorf("a table called %q: %v", name, err)
 		}
 	}
 }

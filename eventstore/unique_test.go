@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 func uniqueConfig(window time.Duration) TableConfig {
@@ -270,6 +272,10 @@ const uniqueFolder = "EVENTSTORE_UNIQUE"
 // appendRepetitions appends events from several partitions for ever, of which most have been
 // appended before or are being appended, and says which keys are durable.
 func appendRepetitions(folder string) error {
+	seed, err := strconv.ParseUint(os.Getenv(testseed.Variable), 10, 64)
+	if err != nil {
+		return err
+	}
 	s, err := Open(folder, workOptions())
 	if err != nil {
 		return err
@@ -289,11 +295,12 @@ func appendRepetitions(folder string) error {
 		for _, r := range done {
 			next = r.End()
 		}
+		random := rand.New(rand.NewPCG(seed, uint64(lane)))
 		go func() {
 			for ; ; next += workBatch {
 				var docs, ids []string
 				for range workBatch {
-					id := next/2 + uint64(rand.IntN(2*workBatch))
+					id := next/2 + uint64(random.IntN(2*workBatch))
 					ids = append(ids, fmt.Sprint(id))
 					docs = append(docs, fmt.Sprintf(`{"id":%d,"host":"%s"}`, id, strings.Repeat("x", 50)))
 				}
@@ -313,12 +320,10 @@ func appendRepetitions(folder string) error {
 // acknowledged is there, and none is there twice.
 func TestUniqueKill(t *testing.T) {
 	folder := t.TempDir()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testseed.New(t)
 	acknowledged := map[string]bool{}
 	for kill := range countFrom(t, "PERIGEE_STORE_KILLS", 6) {
-		appendAndKill(t, folder, 10+r.IntN(60), time.Duration(r.IntN(50_000))*time.Microsecond, acknowledged)
+		appendAndKill(t, folder, r.Uint64(), 10+r.IntN(60), time.Duration(r.IntN(50_000))*time.Microsecond, acknowledged)
 		s := openWork(t, folder)
 		if got, want := ask(t, s, `SELECT count(*) - count(DISTINCT id) FROM events`), "0"; got != want {
 			t.Errorf("kill %d: %s rows repeat", kill, got)
@@ -348,10 +353,10 @@ func TestUniqueKill(t *testing.T) {
 	}
 }
 
-func appendAndKill(t *testing.T, folder string, batches int, more time.Duration, acknowledged map[string]bool) {
+func appendAndKill(t *testing.T, folder string, seed uint64, batches int, more time.Duration, acknowledged map[string]bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), uniqueFolder+"="+folder)
+	cmd.Env = append(os.Environ(), uniqueFolder+"="+folder, fmt.Sprintf("%s=%d", testseed.Variable, seed))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
@@ -360,6 +365,11 @@ func appendAndKill(t *testing.T, folder string, batches int, more time.Duration,
 	if err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(patience, func() {
+		t.Error("the process says nothing more")
+		_ = cmd.Process.Kill()
+	})
+	defer hung.Stop()
 	said := 0
 	for lines := bufio.NewReader(stdout); ; {
 		line, err := lines.ReadString('\n')

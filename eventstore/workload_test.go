@@ -5,7 +5,6 @@ package eventstore
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/perigeedb/perigee/event"
 )
@@ -132,13 +133,15 @@ func (w *workload) run(batches int) error {
 // several lanes, and deletes users whose events are all there.
 func (w *workload) appendUpTo(end uint64) error {
 	for first := uint64(0); first < end; first += uint64(w.lanes) * workBatch {
-		var lanes sync.WaitGroup
+		var lanes errgroup.Group
 		for lane := range w.lanes {
 			at := first + uint64(lane)*workBatch
-			lanes.Go(func() { w.appendBatch(eventsTable, at) })
-			lanes.Go(func() { w.appendBatch(oldTable, at) })
+			lanes.Go(func() error { return w.appendBatch(eventsTable, at) })
+			lanes.Go(func() error { return w.appendBatch(oldTable, at) })
 		}
-		lanes.Wait()
+		if err := lanes.Wait(); err != nil {
+			return err
+		}
 		if err := w.deleteUsers(first, first+uint64(w.lanes)*workBatch); err != nil {
 			return err
 		}
@@ -146,19 +149,21 @@ func (w *workload) appendUpTo(end uint64) error {
 	return nil
 }
 
-func (w *workload) appendBatch(table string, first uint64) {
+func (w *workload) appendBatch(table string, first uint64) error {
 	if w.done[table].Covers(first, first+workBatch) {
-		return
+		return nil
 	}
 	out := output(first, workDocs(table, first)...)
-	for {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		err := w.partitions[table].Append(context.Background(), out)
 		if err == nil {
 			w.say("ack %s %d", table, first)
-			return
+			return nil
 		}
 		w.say("failed %v", err)
-		time.Sleep(time.Millisecond)
+		if time.Now().After(end) {
+			return fmt.Errorf("table %s does not take the batch at %d: %w", table, first, err)
+		}
 	}
 }
 
@@ -359,17 +364,6 @@ func countFrom(t testing.TB, variable string, usual int) int {
 		t.Fatalf("%s: %v", variable, err)
 	}
 	return n
-}
-
-// randomFrom returns random numbers from the seed in PERIGEE_SEED, or from one that it logs.
-func randomFrom(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed, err := strconv.ParseUint(os.Getenv("PERIGEE_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("PERIGEE_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // workFolder is where a workload's store is below the folder of a test.

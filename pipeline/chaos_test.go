@@ -19,6 +19,9 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
+// calmRun is the number of the run without faults, which is the last.
+const calmRun = 30
+
 // chaos makes the doubles slow and lets them fail at random. It is safe for concurrent
 // use.
 type chaos struct {
@@ -139,8 +142,10 @@ func testChaos(t *testing.T, seed uint64) {
 	r := newHarness(t, q, prog, to)
 
 	for finished := false; !finished; {
-		to.run++
-		c.calm = to.run == 30
+		if to.run++; to.run > calmRun {
+			t.Fatal("a run without faults does not exhaust the source")
+		}
+		c.calm = to.run == calmRun
 		r.Pipeline = New(r.config)
 		finished = chaoticRun(t, c, r.Pipeline, to)
 	}
@@ -152,9 +157,12 @@ func chaoticRun(t *testing.T, c *chaos, p *Pipeline, to *memorySink) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	drained := false
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	for {
+	for begun := time.Now(); ; {
+		if time.Since(begun) > time.Hour {
+			t.Fatalf("the run does not end: %+v", p.Stats())
+		}
 		select {
 		case err := <-ended:
 			return checkEnd(t, err, drained, ctx.Err() != nil)

@@ -163,7 +163,7 @@ func (r *memoryReader) Close(context.Context) error { return nil }
 // A memorySink holds rows and ranges in memory and fences owners. It rejects rows that
 // contain "bad".
 type memorySink struct {
-	onOpen, beforeCommit, afterCommit hook
+	onOpen, beforeCommit, afterCommit, onVerify hook
 
 	mu     sync.Mutex
 	run    int // of the pipeline; the ranges are committed under it
@@ -215,7 +215,7 @@ func (t *memorySink) allRows() []string {
 func (t *memorySink) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder} }
 func (t *memorySink) Close() error        { return nil }
 
-func (w *memoryWriter) Verify(context.Context) error { return nil }
+func (w *memoryWriter) Verify(ctx context.Context) error { return w.sink.onVerify.call(ctx) }
 
 type memoryWriter struct {
 	sink      *memorySink

@@ -295,8 +295,10 @@ func testChaosOfSinks(t *testing.T, seed uint64) {
 	prog.main = func(_ uint64, doc string) ([]string, error) { return outcomeOf(seed, run, doc) }
 	r := severalSinks(t, q, prog, tables...)
 	for finished := false; !finished; {
-		run++
-		c.calm = run == 30
+		if run++; run > calmRun {
+			t.Fatal("a run without faults does not exhaust the source")
+		}
+		c.calm = run == calmRun
 		r.restart(func(*Config) {})
 		finished = chaoticRun(t, c, r.Pipeline, tables[run%3])
 	}

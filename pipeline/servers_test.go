@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/e2e"
+	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/script"
@@ -68,9 +68,7 @@ func TestServers(t *testing.T) {
 			{Name: "name", Type: mysql.Type(event.String), SQL: "VARCHAR(5)"},
 		},
 	}, letters}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testseed.New(t)
 	stopped := 0
 	for {
 		// Later stops come later, so that a slow machine gets to the end too.
@@ -260,16 +258,7 @@ func TestDatabaseSetBackWhileIdle(t *testing.T) {
 	for n := range list.docs {
 		list.docs[n] = fmt.Sprintf(`{"id":%d}`, n)
 	}
-	q := newMemorySource(list)
-	q.onRead = func(ctx context.Context) error {
-		q.mu.Lock()
-		exhausted := list.read == uint64(len(list.docs))
-		q.mu.Unlock()
-		if exhausted {
-			<-ctx.Done() // no event follows
-		}
-		return ctx.Err()
-	}
+	q := newIdleSource(list)
 	lua, err := gopherlua.Language().Load(t.Context(),
 		script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
 		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, Bare: to.Traits().ColumnsOnly}}, Log: slog.New(slog.DiscardHandler)})

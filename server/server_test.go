@@ -333,12 +333,16 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 	began := make(chan bool)
 	slow := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		began <- true
-		for { // until nothing listens any more
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until nothing listens any more
 			conn, err := net.Dial("unix", filepath.Join(folder, datafolder.SocketName))
 			if err != nil {
 				break
 			}
 			conn.Close()
+			if time.Now().After(end) {
+				t.Error("the server still takes connections a minute after it began to close")
+				break
+			}
 		}
 		fmt.Fprint(w, "whole")
 	})

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 const isolatedConfig = `
@@ -58,9 +60,7 @@ func TestKilledScripts(t *testing.T) {
 	}
 	folder, p := startIsolated(t)
 	waitForText(t, p, "partition opened")
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testseed.New(t)
 	seen := map[int]bool{}
 	for n := range kills {
 		worker := waitForWorker(t, p, seen, random)

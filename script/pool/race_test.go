@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,8 +33,7 @@ func race(t *testing.T, s Settings) {
 	keep := p.Join("key", func() Maker { return maker }) // others come and go
 	var group sync.WaitGroup
 	var served atomic.Int64
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testseed.Seed(t)
 	for caller := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, caller))
 		group.Go(func() {
@@ -129,6 +130,7 @@ func TestNobodyStarves(t *testing.T) {
 	defer g.Leave()
 	stop := make(chan struct{})
 	var group sync.WaitGroup
+	var others atomic.Int64 // their calls
 	for range 4 {
 		group.Go(func() {
 			for {
@@ -142,19 +144,26 @@ func TestNobodyStarves(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				others.Add(1)
+				time.Sleep(10 * time.Microsecond) // so that the VM is nearly never free
 				m.Release()
 			}
 		})
 	}
-	for range 100 {
-		m, err := g.Acquire(t.Context())
+	defer group.Wait()
+	defer close(stop)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for others.Load() < 100 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 100 {
+		m, err := g.Acquire(ctx)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("after %d calls: %v", i, err)
 		}
 		m.Release()
 	}
-	close(stop)
-	group.Wait()
 }
 
 // TestHandsOverByTurns: those who wait for any VM and calls that wait inside of one

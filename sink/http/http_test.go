@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -273,8 +274,8 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	r.Close()
-	if err := s.Traits().Check(t.Context()); err == nil {
-		t.Error("nobody answers, and nothing is wrong")
+	if err := s.Traits().Check(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) || event.IsPermanent(err) {
+		t.Errorf("nobody answers: %v", err)
 	}
 }
 

@@ -425,13 +425,13 @@ func TestServerIsKilled(t *testing.T) {
 	js = p.connect(t)
 	publish(t, js, "s.x", numbered(50)...)
 	var got []string
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	for len(got) < 50 {
 		var b event.Batch
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if err := r.Read(ctx, &b); err != nil && ctx.Err() != nil {
 			t.Fatalf("after %d events: %v", len(got), err)
 		}
-		cancel()
 		for i := range b.Len() {
 			got = append(got, string(b.Doc(i)))
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // A chooser makes rows and conditions at random.
@@ -105,9 +106,7 @@ func (c chooser) condition(prefix string, depth int) string {
 // row that the query wants: whatever its condition, it finds what it finds when everything is
 // read. The table has late rows, versions of the schema, deletes, merged files and hot rows.
 func TestNothingWantedIsLeftOut(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	c := chooser{rand.New(rand.NewPCG(seed, 0))}
+	c := chooser{testseed.New(t)}
 	const rowGroup = 2048
 	f := newFolder(t, Options{RowGroup: rowGroup})
 	table := f.addTable("events", column(5, "key", event.String), column(6, "n", event.Int64))

@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -301,7 +300,7 @@ func (t *tree) test(ctx context.Context, f fault, c *coverage) (v verdict, err e
 			}
 			binaries[r.folder] = binary
 		}
-		failed, failure := t.runTests(ctx, binary, r)
+		failure := t.runTests(ctx, binary, r)
 		if failure == "" || ctx.Err() != nil {
 			continue
 		}
@@ -310,7 +309,7 @@ func (t *tree) test(ctx context.Context, f fault, c *coverage) (v verdict, err e
 		}
 		if binary, out, err := t.compile(ctx, r.folder); err != nil {
 			return v, fmt.Errorf("%s does not compile without %s: %s", r.folder, f, out)
-		} else if _, without := t.runTests(ctx, binary, failed); without != "" {
+		} else if without := t.runTests(ctx, binary, r); without != "" {
 			return verdict{invalid: "fails without the fault, too: " + r.folder + ": " + without}, ctx.Err()
 		}
 		return verdict{killedBy: r.folder + ": " + failure, took: time.Since(began)}, ctx.Err()
@@ -318,9 +317,9 @@ func (t *tree) test(ctx context.Context, f fault, c *coverage) (v verdict, err e
 	return verdict{took: time.Since(began)}, ctx.Err()
 }
 
-// runTests runs tests until one fails, and returns that one, if it can be told, and what it said
-// ("" if all pass). Tests that take much longer than without a fault have failed.
-func (t *tree) runTests(ctx context.Context, binary string, r testRun) (failed testRun, failure string) {
+// runTests runs tests until one fails, and returns what it said ("" if all pass). Tests that take
+// much longer than without a fault have failed.
+func (t *tree) runTests(ctx context.Context, binary string, r testRun) (failure string) {
 	limit := time.Minute + time.Duration(5*r.seconds)*time.Second
 	which := "-test.run="
 	if r.others {
@@ -330,23 +329,17 @@ func (t *tree) runTests(ctx context.Context, binary string, r testRun) (failed t
 	defer cancel()
 	out, err := t.testCommand(within, r.folder, binary, which+"^("+strings.Join(r.tests, "|")+")$", "-test.failfast", "-test.paniconexit0", "-test.timeout="+limit.String()).CombinedOutput()
 	if err == nil {
-		return r, ""
-	}
-	failed = r
-	if m := failedTest.FindSubmatch(out); m != nil {
-		failed = testRun{folder: r.folder, tests: []string{string(m[1])}, seconds: r.seconds}
+		return ""
 	}
 	for line := range strings.Lines(string(out)) {
 		for _, sign := range []string{"--- FAIL: ", "panic: ", "fatal error: ", "SIGSEGV", "AddressSanitizer"} {
 			if at := strings.Index(line, sign); at >= 0 {
-				return failed, brief(strings.TrimPrefix(line[at:], "--- FAIL: "))
+				return brief(strings.TrimPrefix(line[at:], "--- FAIL: "))
 			}
 		}
 	}
-	return failed, brief(lastLine(out))
+	return brief(lastLine(out))
 }
-
-var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
 func lastLine(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")

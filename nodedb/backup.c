@@ -14,17 +14,8 @@
 
 static int failed(const char *doing, const char *file) { return ndb_fail(NDB_E_DISK, "%s %s: %s", doing, file, strerror(errno)); }
 
-static int sync_path(const char *path, int flags) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
-  if (fd < 0) return failed("open", path);
-  int rc = fsync(fd);
-  int error = rc ? failed("sync", path) : NDB_OK;
-  close(fd);
-  return error;
-}
-
 /* Copies into folder/data.mdb by way of a name that no reader looks for. */
-static int copy_environment(MDB_env *env, const char *folder) {
+static int copy_environment(MDB_env *env, const char *folder, int made) {
   char part[4200], whole[4200];
   snprintf(part, sizeof part, "%s/data.part", folder);
   snprintf(whole, sizeof whole, "%s/data.mdb", folder);
@@ -35,7 +26,7 @@ static int copy_environment(MDB_env *env, const char *folder) {
   if (!error && fsync(fd) != 0) error = failed("sync", part);
   if (close(fd) != 0 && !error) error = failed("close", part);
   if (!error && rename(part, whole) != 0) error = failed("rename", part);
-  if (!error) error = sync_path(folder, O_DIRECTORY);
+  if (!error) error = ndb_sync_names(folder, made);
   if (error) unlink(part);
   return error;
 }
@@ -55,7 +46,7 @@ int ndb_backup(ndb_store *store, const char *folder) {
   ndb_snapshot *keeps; /* the maps of the file, which may grow meanwhile */
   int error = ndb_snapshot_open(store, &keeps);
   if (error == NDB_OK) {
-    error = copy_environment(store->env, folder);
+    error = copy_environment(store->env, folder, made);
     ndb_snapshot_unref(keeps);
   }
   if (error && made) rmdir(folder);
@@ -71,7 +62,7 @@ int ndb_compact(const char *folder) {
   char lock[4200];
   snprintf(lock, sizeof lock, "%s/lock.mdb", folder);
   if (store->opens > 1 || !lmdb_lock_out(store->env)) error = ndb_fail(NDB_E_ARGUMENT, "%s is open in this or another process: close it first", folder);
-  if (error == NDB_OK) error = copy_environment(store->env, folder);
+  if (error == NDB_OK) error = copy_environment(store->env, folder, 0);
   int closed = ndb_close(store);
   return error ? error : closed;
 }

@@ -313,6 +313,10 @@ int ndb_committer_start(ndb_store *store); /* if it does not run; called with th
 int ndb_store_lock_write(ndb_store *store, const ndb_session *s);
 /* Ends a change: counts it, wakes the committer. Called with the lock, which stays. */
 void ndb_store_changed(ndb_store *store);
+/* Makes the names of a folder and of the files in it durable. made: this process has made it.
+ * Others may have, and been killed before they did this. A file system that cannot sync a folder
+ * need not. */
+int ndb_sync_names(const char *folder, int made);
 /* Notes a change for open transactions. Called with the lock. */
 void ndb_store_log(ndb_store *store, ndb_entry *e, int kill);
 void ndb_store_trim_log(ndb_store *store);

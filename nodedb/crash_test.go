@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // The crash tests kill writers and let the disk fail, and then look for what was promised.
@@ -145,12 +147,16 @@ func catchFault(err *error) {
 }
 
 func init() {
-	// write FOLDER W FLUSH: writes until its input ends. With a FLUSH of a second it never waits,
+	// write FOLDER W FLUSH SEED: writes until its input ends. With a FLUSH of a second it never waits,
 	// so that there are always changes that are not durable.
 	childWork["write"] = func(arguments []string) (err error) {
 		defer catchFault(&err)
 		w, _ := strconv.Atoi(arguments[1])
 		flushMs, _ := strconv.Atoi(arguments[2])
+		seed, err := strconv.ParseUint(arguments[3], 10, 64)
+		if err != nil {
+			return err
+		}
 		store, err := openCoreStore(arguments[0], coreOptions{flushMs: flushMs})
 		if err != nil {
 			return err
@@ -166,7 +172,7 @@ func init() {
 			io.Copy(io.Discard, os.Stdin)
 			close(ended)
 		}()
-		r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+		r := rand.New(rand.NewPCG(seed, 0))
 		for round := 0; ; round++ {
 			select {
 			case <-ended:
@@ -304,6 +310,7 @@ func startCrashChild(t *testing.T, started bool, work ...any) *crashChild {
 	c := &crashChild{testChild: startChild(t, work...), done: make(chan struct{})}
 	if len(work) > 2 {
 		c.w = work[2].(int)
+		t.Logf("process %d is writer %d with seed %d", c.Process.Pid, c.w, work[4])
 	}
 	if started {
 		if line := c.read(t); line != "started" {
@@ -333,6 +340,26 @@ func (c *crashChild) follow() {
 			c.lines = append(c.lines, strings.TrimSpace(line))
 		}
 		c.mutex.Unlock()
+	}
+}
+
+// waitDurable waits until the child has said that something is durable.
+func (c *crashChild) waitDurable(t *testing.T) {
+	t.Helper()
+	said := func() bool {
+		c.mutex.Lock()
+		defer c.mutex.Unlock()
+		return c.count > 0
+	}
+	for end := time.Now().Add(30 * time.Second); !said(); time.Sleep(time.Millisecond) {
+		select {
+		case <-c.done:
+			t.Fatalf("writer %d has ended and made nothing durable: %q", c.w, c.lines)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("writer %d has made nothing durable in 30 seconds", c.w)
+		}
 	}
 }
 
@@ -451,20 +478,24 @@ func (c *crashRun) report(t *testing.T) {
 
 // TestKilledWriters kills a writer beside another one and a reader.
 func TestKilledWriters(t *testing.T) {
-	r := newSeed(t)
+	r := testseed.New(t)
 	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
 	kills := crashCount(t, "PERIGEE_NODE_KILLS", 6)
 	for round := 0; c.kills < kills && len(c.problems) == 0; round++ {
-		other := startCrashChild(t, true, "write", c.folder, 1, 5)
+		other := startCrashChild(t, true, "write", c.folder, 1, 5, r.Uint64())
 		reader := startCrashChild(t, true, "read", c.folder)
-		for range 4 {
+		for n := range 4 {
 			// Killed while it opens, or while it writes.
-			writer := startCrashChild(t, r.IntN(4) > 0, "write", c.folder, 0, 5)
+			writer := startCrashChild(t, r.IntN(4) > 0, "write", c.folder, 0, 5, r.Uint64())
+			if n == 0 {
+				writer.waitDurable(t)
+			}
 			time.Sleep(time.Duration(r.IntN(60_000)) * time.Microsecond)
 			writer.end(true)
 			c.kills++
 			c.heard(writer)
 		}
+		other.waitDurable(t)
 		killOther, killReader := r.IntN(2) == 0, r.IntN(2) == 0
 		other.end(killOther)
 		reader.end(killReader)
@@ -481,6 +512,33 @@ func TestKilledWriters(t *testing.T) {
 	c.report(t)
 	fmt.Printf("figure crash_nodes_kills %d\nfigure crash_nodes_lost %d\nfigure crash_nodes_torn %d\n", c.kills, c.lost, c.torn)
 	t.Logf("writers made %v transactions durable", c.durable)
+	if min(c.durable[0], c.durable[1]) == 0 {
+		t.Errorf("nothing of a writer was ever durable: %v", c.durable)
+	}
+}
+
+// TestCreatedAtOnce has writers open a folder that does not exist at the same time: one of them
+// makes the store, and the others do not make it again over what it has written.
+func TestCreatedAtOnce(t *testing.T) {
+	r := testseed.New(t)
+	for i := range 5 {
+		c := &crashRun{folder: filepath.Join(t.TempDir(), fmt.Sprint("store", i))}
+		var writers []*crashChild
+		for w := range 3 {
+			writers = append(writers, startCrashChild(t, false, "write", c.folder, w, 5, r.Uint64()))
+		}
+		for _, writer := range writers {
+			writer.waitDurable(t)
+		}
+		for _, writer := range writers {
+			writer.end(false)
+		}
+		c.heard(writers...)
+		if err := c.inspect(); err != nil {
+			c.problem("after the writers have ended: %v", err)
+		}
+		c.report(t)
+	}
 }
 
 // TestStoppedWriter stops a writer for longer than another one waits for the right to write.
@@ -489,15 +547,15 @@ func TestStoppedWriter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stands still for four seconds")
 	}
-	r := newSeed(t)
+	r := testseed.New(t)
 	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
 	stops := crashCount(t, "PERIGEE_NODE_STOPS", 1)
 	superseded := 0
 	for range stops {
-		writer := startCrashChild(t, true, "write", c.folder, 0, 1000)
+		writer := startCrashChild(t, true, "write", c.folder, 0, 1000, r.Uint64())
 		time.Sleep(time.Duration(300+r.IntN(200)) * time.Millisecond)
 		writer.Process.Signal(syscall.SIGSTOP)
-		other := startCrashChild(t, true, "write", c.folder, 1, 5)
+		other := startCrashChild(t, true, "write", c.folder, 1, 5, r.Uint64())
 		reader := startCrashChild(t, true, "read", c.folder)
 		time.Sleep(4 * time.Second)
 		writer.Process.Signal(syscall.SIGCONT)
@@ -516,6 +574,9 @@ func TestStoppedWriter(t *testing.T) {
 	}
 	c.report(t)
 	t.Logf("%d of %d stopped writers were superseded; %v transactions were durable", superseded, stops, c.durable)
+	if c.durable[1] == 0 {
+		t.Error("nothing was ever durable of the writer that took over")
+	}
 }
 
 // TestSupersededIsSaidOnce stops a process with a commit that is not durable until another one has
@@ -552,10 +613,10 @@ func TestSupersededIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestFailingDisk lets the disk of a writer be full, or its syncs fail, and then kills it or lets
-// it go on.
+// TestFailingDisk lets the disk of a writer be full, also within a run of pages, or its syncs fail,
+// and then kills it or lets it go on.
 func TestFailingDisk(t *testing.T) {
-	r := newSeed(t)
+	r := testseed.New(t)
 	folder := t.TempDir()
 	shim := filepath.Join(folder, "faults.so")
 	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", shim, "testdata/faults.c", "-ldl").CombinedOutput(); err != nil {
@@ -581,10 +642,10 @@ func TestFailingDisk(t *testing.T) {
 		t.Setenv("LD_PRELOAD", shim)
 		t.Setenv("NODEDB_FAULTS", control)
 		t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0") // the library comes before that of -asan
-		writer := startCrashChild(t, true, "write", c.folder, 0, 5)
+		writer := startCrashChild(t, true, "write", c.folder, 0, 5, r.Uint64())
 		os.Unsetenv("LD_PRELOAD")
 		time.Sleep(time.Duration(5+r.IntN(30)) * time.Millisecond)
-		setFault(byte(1 + round%3))
+		setFault(byte(1 + round%4))
 		failing := func() int {
 			writer.mutex.Lock()
 			defer writer.mutex.Unlock()
@@ -604,7 +665,7 @@ func TestFailingDisk(t *testing.T) {
 		}
 		c.heard(writer)
 		if err := c.inspect(); err != nil {
-			c.problem("after fault %d: %v", 1+round%3, err)
+			c.problem("after fault %d: %v", 1+round%4, err)
 		}
 	}
 	if noticed < failures && len(c.problems) == 0 {

@@ -10,13 +10,15 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // TestOperationsAgainstM runs random operations, in nested transactions too, here and in M, and
 // compares what each returns and the nodes at the end.
 func TestOperationsAgainstM(t *testing.T) {
 	count := pairsForM(t) / 5
-	operations := randomOperations(newSeed(t), count)
+	operations := randomOperations(testseed.New(t), count)
 	var input bytes.Buffer
 	for _, o := range operations {
 		o.spell(&input)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
@@ -59,7 +60,7 @@ func runM(t *testing.T, routine string, input []byte) []byte {
 // TestAddAgainstM adds random numbers, and texts that begin with one or look like one.
 func TestAddAgainstM(t *testing.T) {
 	pairs := pairsForM(t)
-	r := newSeed(t)
+	r := testseed.New(t)
 	operands := make([][2]string, pairs)
 	var input bytes.Buffer
 	for i := range operands {

@@ -5,7 +5,6 @@ package nodedb
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"math/big"
@@ -15,20 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
-
-var modelSeed = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
-
-// newSeed returns a generator and prints its seed, with which -seed runs the test again.
-func newSeed(t testing.TB) *rand.Rand {
-	seed := *modelSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 func str(text string) coreScalar    { return coreScalar{kind: coreString, text: text} }
 func num(number float64) coreScalar { return coreScalar{kind: coreNumber, number: number} }
@@ -300,7 +288,7 @@ func randomString(r *rand.Rand) string {
 }
 
 func TestKeyOrder(t *testing.T) {
-	r := newSeed(t)
+	r := testseed.New(t)
 	pool := []testSubscript{newTestSubscript("")}
 	for _, text := range slices.Concat(numbersOfM, stringsOfM, []string{"5", "5.5", "4.999", "5.01", "-5", "-5.5", "-4.5", "a", "a\x00", "a\x01", "a\x02"}) {
 		pool = append(pool, newTestSubscript(text))
@@ -384,7 +372,7 @@ func sign(n int) int { return min(max(n, -1), 1) }
 
 // Doubles come back as they were: as the number, or digits or a string that reads as it.
 func TestDoublesComeBack(t *testing.T) {
-	r := newSeed(t)
+	r := testseed.New(t)
 	for range 200_000 {
 		var number float64
 		switch r.IntN(4) {

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // childVariable makes the test binary do the work of a child process: its value is the name
@@ -308,7 +310,7 @@ func TestSharedFileOfAnotherBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := t.TempDir()
-	r := newSeed(t)
+	r := testseed.New(t)
 	for range 20 {
 		for range 1 + r.IntN(200) {
 			data[r.IntN(4096)] = byte(r.Uint32())
@@ -464,7 +466,7 @@ func TestLocksSurviveKills(t *testing.T) {
 	if testing.Short() {
 		kills = 20
 	}
-	r := newSeed(t)
+	r := testseed.New(t)
 	folder := t.TempDir()
 	shared := mustOpenShared(t, folder)
 	cells := filepath.Join(folder, "cells")

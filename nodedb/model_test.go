@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // The model test holds a store against a plain sorted map. A list of random operations of
@@ -1091,7 +1093,7 @@ func shrinkOps(t *testing.T, setup modelSetup, ops []modelOp) ([]modelOp, string
 }
 
 func testModel(t *testing.T, setup modelSetup, rounds, length int) {
-	r := newSeed(t)
+	r := testseed.New(t)
 	for range rounds {
 		setup.options.flushMs = []int{1, 10, 1000}[r.IntN(3)]
 		ops := make([]modelOp, length)

@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // sums are M's $INCREMENT, from a live one: the value, what is added, the result.
@@ -104,7 +106,7 @@ func addByRule(a, b string) *big.Rat {
 }
 
 func TestNumberAddRandomly(t *testing.T) {
-	r := newSeed(t)
+	r := testseed.New(t)
 	for range 5_000 {
 		a, b := randomNumber(r), randomNumber(r)
 		if r.IntN(3) == 0 { // of one size, and perhaps cancelling

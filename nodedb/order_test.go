@@ -11,13 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // TestOrderAgainstM lets M sort the paths of random pairs and print them, and compares that with
 // the keys: each pair is ordered as M orders it, and what M prints is read as the key of its path.
 func TestOrderAgainstM(t *testing.T) {
 	pairs := pairsForM(t)
-	paths := randomPairs(newSeed(t), pairs)
+	paths := randomPairs(testseed.New(t), pairs)
 	keys := make([][]byte, len(paths))
 	for i, path := range paths {
 		keys[i] = keyOfPath(t, path)

@@ -189,6 +189,12 @@ int ndb_shared_open(const char *folder, ndb_shared **out) {
   return code;
 }
 
+int ndb_shared_begin_creation(ndb_shared *shared) {
+  return lock_byte(shared->fd, F_OFD_SETLKW, F_WRLCK, BYTE_OPENING, 1) < 0 ? io_error("lock", "the file shared") : NDB_OK;
+}
+
+void ndb_shared_end_creation(ndb_shared *shared) { lock_byte(shared->fd, F_OFD_SETLK, F_UNLCK, BYTE_OPENING, 1); }
+
 void ndb_shared_close(ndb_shared *shared) {
   if (!shared) return;
   if (shared->fd >= 0 && ndb_shared_lock(shared, 1000) == NDB_OK) {

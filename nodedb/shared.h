@@ -102,6 +102,10 @@ int ndb_shared_open(const char *folder, ndb_shared **out);
 /* Gives back the slot and all locks. The lease must have been given back. */
 void ndb_shared_close(ndb_shared *shared);
 
+/* Between them no other process opens or creates the folder's files. */
+int ndb_shared_begin_creation(ndb_shared *shared);
+void ndb_shared_end_creation(ndb_shared *shared);
+
 /* The error of a call in the child of a fork: fd is -1 there. */
 int ndb_shared_refuse_child(void);
 

@@ -55,25 +55,69 @@ again:
   return rc ? ndb_lmdb_error(rc, "open the store") : NDB_OK;
 }
 
-static int open_environment(ndb_store *store) {
-  char file[4200];
-  struct stat about;
-  unsigned flags = MDB_NOTLS | (store->options.read_only ? MDB_RDONLY : 0) | (store->options.no_sync ? MDB_NOSYNC : 0);
+static int sync_folder(const char *path, int must) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 && errno == EACCES && !must) return NDB_OK;
+  if (fd < 0) return ndb_fail(NDB_E_DISK, "open the folder %s: %s", path, strerror(errno));
+  int rc = fsync(fd);
+  int error = NDB_OK;
+  if (rc && errno != EINVAL) error = ndb_fail(NDB_E_DISK, "sync the folder %s: %s", path, strerror(errno));
+  close(fd);
+  return error;
+}
+
+int ndb_sync_names(const char *folder, int made) {
+  char parent[4200];
+  snprintf(parent, sizeof parent, "%s/..", folder);
+  int error = sync_folder(folder, 1);
+  /* A parent that this process may not read is of somebody else's making, as is what is in it. */
+  return error < 0 ? error : sync_folder(parent, made);
+}
+
+static int open_file(ndb_store *store, const char *path, unsigned flags, size_t map_size) {
   int rc = mdb_env_create(&store->env);
-  if (rc) return ndb_lmdb_error(rc, "open the store");
-  snprintf(file, sizeof file, "%s/data.mdb", store->folder);
-  if (stat(file, &about) != 0 || about.st_size == 0) {
-    if (store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "%s holds no node database", store->folder);
-    rc = mdb_env_set_mapsize(store->env, FIRST_MAP);
-  }
+  if (rc == 0 && map_size) rc = mdb_env_set_mapsize(store->env, map_size);
   if (rc == 0) rc = mdb_env_set_maxdbs(store->env, 4);
   if (rc == 0) rc = mdb_env_set_maxreaders(store->env, READERS_MAX);
-  if (rc == 0) rc = mdb_env_open(store->env, store->folder, flags, 0666);
-  if (rc) {
-    char doing[4200];
-    snprintf(doing, sizeof doing, "open %s", store->folder);
-    return ndb_lmdb_error(rc, doing);
+  if (rc == 0) rc = mdb_env_open(store->env, path, flags | MDB_NOTLS | (store->options.no_sync ? MDB_NOSYNC : 0), 0666);
+  if (rc == 0) return NDB_OK;
+  char doing[4200];
+  snprintf(doing, sizeof doing, "open %s", path);
+  return ndb_lmdb_error(rc, doing);
+}
+
+static int has_file(const char *file) {
+  struct stat about;
+  return stat(file, &about) == 0 && about.st_size > 0;
+}
+
+/* Makes the file by way of a name that nobody looks for: LMDB does not open one of which a power
+ * cut or a full disk has left a part. */
+static int create_file(ndb_store *store, const char *file) {
+  char part[4200];
+  snprintf(part, sizeof part, "%s/data.part", store->folder);
+  if (unlink(part) != 0 && errno != ENOENT) return ndb_fail(NDB_E_DISK, "remove %s: %s", part, strerror(errno));
+  int error = open_file(store, part, MDB_NOSUBDIR | MDB_NOLOCK, FIRST_MAP);
+  if (error == NDB_OK) error = open_databases(store);
+  if (store->env) mdb_env_close(store->env);
+  store->env = NULL;
+  if (error == NDB_OK && rename(part, file) != 0) error = ndb_fail(NDB_E_DISK, "rename %s: %s", part, strerror(errno));
+  if (error < 0) unlink(part);
+  return error;
+}
+
+static int open_environment(ndb_store *store) {
+  char file[4200];
+  snprintf(file, sizeof file, "%s/data.mdb", store->folder);
+  int error = NDB_OK;
+  if (!has_file(file)) {
+    if (store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "%s holds no node database", store->folder);
+    if ((error = ndb_shared_begin_creation(store->shared)) < 0) return error;
+    if (!has_file(file)) error = create_file(store, file); /* no other process was faster */
+    ndb_shared_end_creation(store->shared);
   }
+  if (error == NDB_OK) error = open_file(store, store->folder, store->options.read_only ? MDB_RDONLY : 0, 0);
+  if (error < 0) return error;
   if (mdb_env_get_maxkeysize(store->env) < NDB_KEY_MAX + 8)
     return ndb_fail(NDB_E_CORRUPT, "%s: its pages hold keys of %d bytes only", store->folder, mdb_env_get_maxkeysize(store->env));
   mdb_reader_check(store->env, NULL);
@@ -107,17 +151,7 @@ static void free_store(ndb_store *store) {
   free(store);
 }
 
-/* Makes the name of a new folder durable. */
-static void sync_parent(const char *folder) {
-  char parent[4200];
-  snprintf(parent, sizeof parent, "%s/..", folder);
-  int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  (void)!fsync(fd);
-  close(fd);
-}
-
-static int new_store(const char *folder, const ndb_options *options, const struct stat *about, ndb_store **out) {
+static int new_store(const char *folder, const ndb_options *options, const struct stat *about, int made, ndb_store **out) {
   ndb_store *store = calloc(1, sizeof *store);
   if (!store) return ndb_fail(NDB_E_MEMORY, "out of memory");
   store->options = *options;
@@ -141,6 +175,7 @@ static int new_store(const char *folder, const ndb_options *options, const struc
     atomic_init(&store->map->refs, 1);
     error = open_environment(store);
   }
+  if (error == NDB_OK && !options->read_only && !options->no_sync) error = ndb_sync_names(folder, made);
   if (error == NDB_OK) error = ndb_snapshot_open(store, &store->base);
   if (error == NDB_OK && store->base->expiring && !store->options.read_only) { /* to sweep */
     pthread_mutex_lock(&store->lock);
@@ -162,7 +197,7 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
   *out = NULL;
   if (!options) options = &defaults;
   if (!*folder || strlen(folder) > 4000) return ndb_fail(NDB_E_ARGUMENT, "\"%.60s\" cannot be the name of a folder", folder);
-  if (!options->read_only && mkdir(folder, 0777) == 0) sync_parent(folder);
+  int made = !options->read_only && mkdir(folder, 0777) == 0;
   if (stat(folder, &about) != 0) return ndb_fail(NDB_E_ARGUMENT, "open %s: %s", folder, strerror(errno));
   if (!S_ISDIR(about.st_mode)) return ndb_fail(NDB_E_ARGUMENT, "open %s: it is not a folder", folder);
   pthread_mutex_lock(&opening);
@@ -176,7 +211,7 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
       error = ndb_fail(NDB_E_ARGUMENT, "%s is open in this process to be read only", folder);
     else
       store->opens++;
-  } else if ((error = new_store(folder, options, &about, &store)) == NDB_OK) {
+  } else if ((error = new_store(folder, options, &about, made, &store)) == NDB_OK) {
     store->next = open_stores;
     open_stores = store;
   }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,9 +12,10 @@
 #include <unistd.h>
 
 enum {
-  FULL = 1, /* no write finds room; every other one writes a part first */
+  FULL = 1, /* no write finds room; every other one writes a part of its bytes */
   SYNC = 2, /* fsync and fdatasync fail */
-  META = 3  /* writes to files opened with O_DSYNC fail: LMDB's last step of a commit */
+  META = 3, /* writes to files opened with O_DSYNC fail: LMDB's last step of a commit */
+  RUNS = 4  /* half of each write of several parts finds room: LMDB's runs of pages */
 };
 
 static volatile const unsigned char *control;
@@ -44,18 +46,47 @@ static int write_fails(int fd) {
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-ssize_t write(int fd, const void *bytes, size_t n) {
-  if (!write_fails(fd)) return NEXT(write)(fd, bytes, n);
-  return mode(fd) == FULL && n > 1 && __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 2 ? NEXT(write)(fd, bytes, n / 2) : -1;
+/* What is left of n bytes for a call that fails: every other one writes half of them. */
+static size_t part_of(int fd, size_t n) {
+  return mode(fd) == FULL && __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 2 ? n / 2 : 0;
 }
+
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) {
-  if (!write_fails(fd)) return NEXT(pwrite)(fd, bytes, n, at);
-  return mode(fd) == FULL && n > 1 && __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 2 ? NEXT(pwrite)(fd, bytes, n / 2, at) : -1;
+  if (write_fails(fd) && (n = part_of(fd, n)) == 0) return -1;
+  return NEXT(pwrite)(fd, bytes, n, at);
 }
-ssize_t writev(int fd, const struct iovec *parts, int n) { return write_fails(fd) ? -1 : NEXT(writev)(fd, parts, n); }
-ssize_t pwritev(int fd, const struct iovec *parts, int n, off_t at) { return write_fails(fd) ? -1 : NEXT(pwritev)(fd, parts, n, at); }
-ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t at) { return write_fails(fd) ? -1 : NEXT(pwrite64)(fd, bytes, n, at); }
-ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t at) { return write_fails(fd) ? -1 : NEXT(pwritev64)(fd, parts, n, at); }
+ssize_t write(int fd, const void *bytes, size_t n) {
+  if (write_fails(fd) && (n = part_of(fd, n)) == 0) return -1;
+  return NEXT(write)(fd, bytes, n);
+}
+
+/* Leaves of the parts what a call may write, in some, and returns how many they are; -1: it fails.
+ * LMDB writes a run of pages by lseek and writev. */
+static int leave_parts(int fd, const struct iovec **parts, int n, struct iovec some[IOV_MAX]) {
+  size_t bytes = 0;
+  int fails = write_fails(fd), runs = mode(fd) == RUNS;
+  if (!fails && !runs) return n;
+  for (int i = 0; i < n; i++) bytes += (*parts)[i].iov_len;
+  bytes = runs ? bytes / 2 : part_of(fd, bytes);
+  if (!bytes) return -1;
+  for (n = 0; bytes; bytes -= some[n++].iov_len) {
+    some[n] = (*parts)[n];
+    if (some[n].iov_len > bytes) some[n].iov_len = bytes;
+  }
+  *parts = some;
+  return n;
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int n) {
+  struct iovec some[IOV_MAX];
+  return (n = leave_parts(fd, &parts, n, some)) < 0 ? -1 : NEXT(writev)(fd, parts, n);
+}
+ssize_t pwritev(int fd, const struct iovec *parts, int n, off_t at) {
+  struct iovec some[IOV_MAX];
+  return (n = leave_parts(fd, &parts, n, some)) < 0 ? -1 : NEXT(pwritev)(fd, parts, n, at);
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t n, off64_t at) { return pwrite(fd, bytes, n, at); }
+ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t at) { return pwritev(fd, parts, n, at); }
 int fsync(int fd) {
   if (mode(fd) != SYNC) return NEXT(fsync)(fd);
   errno = EIO;

@@ -16,7 +16,7 @@ import (
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
-// writeLimit ends a test whose write does not return: it may not heed its context.
+// writeLimit ends a test whose write does not return: it may ignore its context.
 const writeLimit = time.Minute
 
 // write writes one document and returns the error, or fails the test.

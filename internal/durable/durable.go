@@ -33,7 +33,7 @@ func WriteFileNoSync(name string, data []byte, perm os.FileMode) error {
 }
 
 // Remove removes a file and returns once its name is gone for good. A file that
-// does not exist is os.ErrNotExist.
+// does not exist is os.ErrNotExist, and is then gone for good too.
 func Remove(name string) error { return remove(system{}, name) }
 
 // SyncDir makes the names in a folder durable: those of files that were created,
@@ -100,10 +100,15 @@ func writeFile(fs fileSystem, name string, data []byte, perm os.FileMode, sync b
 }
 
 func remove(fs fileSystem, name string) error {
-	if err := fs.Remove(name); err != nil {
+	err := fs.Remove(name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return syncDir(fs, filepath.Dir(name))
+	// A file that does not exist may be one that an earlier call removed, whose sync failed.
+	if syncErr := syncDir(fs, filepath.Dir(name)); syncErr != nil && (err == nil || !errors.Is(syncErr, os.ErrNotExist)) {
+		return syncErr
+	}
+	return err
 }
 
 func syncDir(fs fileSystem, folder string) error {

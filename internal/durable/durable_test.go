@@ -190,6 +190,25 @@ func TestRemoveSurvivesACrash(t *testing.T) {
 	}
 }
 
+// TestRemoveAgainAfterAFailedSync: what is gone, but perhaps not for good, is no os.ErrNotExist
+// before its folder is synced.
+func TestRemoveAgainAfterAFailedSync(t *testing.T) {
+	d := newDisk(map[string]string{"dir/f": "old"})
+	d.fail = "sync dir"
+	for range 2 {
+		if err := remove(d, "dir/f"); err == nil || errors.Is(err, os.ErrNotExist) {
+			t.Errorf("removing, while the folder cannot be synced: %v", err)
+		}
+	}
+	d.fail = ""
+	if err := remove(d, "dir/f"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("removing what was removed: %v", err)
+	}
+	if got := d.afterCrash("dir/f"); !slices.Equal(got, []string{"absent"}) {
+		t.Errorf("after Remove returned, a crash may leave %q", got)
+	}
+}
+
 func TestMkdirAllOrder(t *testing.T) {
 	d := newDisk(nil)
 	for range 2 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,75 +38,120 @@ func printsOf(version uint64) []RangeChange {
 
 // saveAndRemove saves versions of a manifest, and writes files of fingerprints and removes
 // others. It says what is durable. Only the folders of odd versions have a second file, which
-// keeps the folder: the others go with their file.
+// keeps the folder: the others go with their file. What fails is repeated. A process goes on
+// behind the version that is there.
 func saveAndRemove(folder string) error {
-	m := sample()
+	runtime.LockOSThread() // strace counts calls by thread
+	m, err := Load(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		m, err = sample(), nil
+	}
+	if err != nil {
+		return err
+	}
 	t := m.Tables[0]
 	for range 3 {
 		m.Version++
-		if err := m.Save(folder); err != nil {
-			return err
-		}
-		fmt.Println("saved", m.Version)
-		if _, err := WritePrints(folder, t, m.Version, printsOf(m.Version)); err != nil {
-			return err
-		}
-		fmt.Println("printed", m.Version)
 		path := t.Path(folder, dayFile(m.Version))
-		err := durable.MkdirAll(filepath.Dir(path), 0o700)
-		if err == nil {
-			err = durable.WriteFile(path, []byte("rows"), 0o600)
+		for _, step := range []struct {
+			done string
+			do   func() error
+		}{
+			{"saved", func() error { return m.Save(folder) }},
+			{"printed", func() error { _, err := WritePrints(folder, t, m.Version, printsOf(m.Version)); return err }},
+			{"", func() error { return durable.MkdirAll(filepath.Dir(path), 0o700) }},
+			{"", func() error { return durable.WriteFile(path, []byte("rows"), 0o600) }},
+			{"", func() error {
+				if m.Version%2 == 0 {
+					return nil
+				}
+				return durable.WriteFile(path+" that stays", []byte("rows"), 0o600)
+			}},
+			{"removed", func() error { return t.RemoveFile(folder, dayFile(m.Version)) }},
+		} {
+			err := step.do()
+			if err != nil {
+				fmt.Println("failed", m.Version, err)
+				err = step.do()
+			}
+			if err != nil {
+				return err
+			}
+			if step.done != "" {
+				fmt.Println(step.done, m.Version)
+			}
 		}
-		if err == nil && m.Version%2 == 1 {
-			err = durable.WriteFile(path+" that stays", []byte("rows"), 0o600)
-		}
-		if err == nil {
-			err = t.RemoveFile(folder, dayFile(m.Version))
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Println("removed", m.Version)
 	}
 	return nil
+}
+
+// syncs is how many a run makes, at least.
+const syncs = 30
+
+func saveRun(folder, fault string) powercut.Run {
+	return powercut.SelfRun(fault, powercutFolder+"="+folder)
 }
 
 // TestPowerCutLosesOne loses each single change that is not synced at some moment.
 func TestPowerCutLosesOne(t *testing.T) {
 	folder := t.TempDir()
-	run := powercut.SelfRun("", powercutFolder+"="+folder)
-	powercut.Record(t, folder, run).EachLoss(t, func(t *testing.T, folder string, said []string) {
-		table := sample().Tables[0]
-		saved := uint64(0)
-		for _, line := range said {
-			var what string
-			var version uint64
-			if _, err := fmt.Sscanf(line, "%s %d", &what, &version); err != nil {
-				t.Fatalf("%q: %v", line, err)
+	powercut.Record(t, folder, saveRun(folder, "")).EachLoss(t, checkManifest)
+}
+
+// TestFailedSync lets one sync fail, and later ones not make up for it.
+func TestFailedSync(t *testing.T) {
+	for n := range powercut.SomeOf(syncs) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			powercut.Record(t, folder, saveRun(folder, fmt.Sprintf("fsync:error=EIO:when=%d", n))).EachLoss(t, checkManifest)
+		})
+	}
+}
+
+// TestKillAndPowerCut kills the process at a sync, and cuts the power while another goes on.
+func TestKillAndPowerCut(t *testing.T) {
+	for n := range powercut.SomeOf(syncs) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			killed := saveRun(folder, fmt.Sprintf("fsync:signal=KILL:when=%d", n))
+			powercut.Record(t, folder, killed, saveRun(folder, "")).EachLoss(t, checkManifest)
+		})
+	}
+}
+
+// checkManifest finds what was said to be durable: the manifest, or a newer one, fingerprints,
+// and no file that was removed.
+func checkManifest(t *testing.T, folder string, said []string) {
+	table := sample().Tables[0]
+	saved := uint64(0)
+	for _, line := range said {
+		var what string
+		var version uint64
+		if _, err := fmt.Sscanf(line, "%s %d", &what, &version); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		switch what {
+		case "saved":
+			saved = version
+		case "printed":
+			got, err := ReadPrints(folder, table, version)
+			if diff := cmp.Diff(printsOf(version), got); err != nil || diff != "" {
+				t.Errorf("fingerprints of version %d: %v (-want +got)\n%s", version, err, diff)
 			}
-			switch what {
-			case "saved":
-				saved = version
-			case "printed":
-				got, err := ReadPrints(folder, table, version)
-				if diff := cmp.Diff(printsOf(version), got); err != nil || diff != "" {
-					t.Errorf("fingerprints of version %d: %v (-want +got)\n%s", version, err, diff)
-				}
-			case "removed":
-				if _, err := os.Stat(table.Path(folder, dayFile(version))); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the file that version %d has removed: %v", version, err)
-				}
-				if _, err := os.Stat(table.Path(folder, dayFile(version)) + " that stays"); version%2 == 1 && err != nil {
-					t.Errorf("the file that version %d has beside it: %v", version, err)
-				}
+		case "removed":
+			if _, err := os.Stat(table.Path(folder, dayFile(version))); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the file that version %d has removed: %v", version, err)
+			}
+			if _, err := os.Stat(table.Path(folder, dayFile(version)) + " that stays"); version%2 == 1 && err != nil {
+				t.Errorf("the file that version %d has beside it: %v", version, err)
 			}
 		}
-		m, err := Load(folder)
-		if saved == 0 && errors.Is(err, os.ErrNotExist) {
-			return
-		}
-		if err != nil || m.Version < saved {
-			t.Errorf("the manifest after version %d was saved: %+v, %v", saved, m, err)
-		}
-	})
+	}
+	m, err := Load(folder)
+	if saved == 0 && errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err != nil || m.Version < saved {
+		t.Errorf("the manifest after version %d was saved: %+v, %v", saved, m, err)
+	}
 }

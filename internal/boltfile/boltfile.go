@@ -7,6 +7,9 @@
 // refers to: a power cut would leave a file of which no meta page is right. So the meta
 // pages are written again, and synced, before the first commit and after one that failed.
 //
+// Open reads all pages, because bbolt panics on a file whose pages do not belong together.
+// Values have no checksum: what is stored in them should have its own.
+//
 // A File is safe for concurrent use.
 package boltfile
 
@@ -38,7 +41,11 @@ func Open(path string, options bolt.Options) (*File, error) {
 	if err := create(path, options); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	db, err := bolt.Open(path, 0o600, &options)
+	var db *bolt.DB
+	err := check(path, options)
+	if err == nil {
+		db, err = bolt.Open(path, 0o600, &options)
+	}
 	if errors.Is(err, berrors.ErrTimeout) {
 		err = errors.New("another process has it open: one engine owns a data folder")
 	}

@@ -8,10 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/internal/powercut"
@@ -19,6 +22,9 @@ import (
 
 // powercutFolder makes the test's process a program that is recorded.
 const powercutFolder = "BOLTFILE_POWERCUT"
+
+// syncFreelist makes it keep its free pages in the file, if it is "true".
+const syncFreelist = "BOLTFILE_FREELIST"
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(powercutFolder); folder != "" {
@@ -45,6 +51,10 @@ const counts = 8
 func countUp(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	path := filepath.Join(folder, "file.db")
+	options := options
+	if os.Getenv(syncFreelist) == "true" {
+		options = bolt.Options{}
+	}
 	f, err := Open(path, options)
 	if err != nil {
 		fmt.Println("failed", err)
@@ -160,6 +170,53 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. The file opens,
+// or says that it is damaged; one that opens has no page in two places, and goes on.
+func TestLyingSync(t *testing.T) {
+	for name, o := range map[string]bolt.Options{"without free pages": options, "with free pages": {}} {
+		for _, from := range []int{1, 9} {
+			t.Run(fmt.Sprint(name, from), func(t *testing.T) {
+				folder := t.TempDir()
+				run := countRun(folder, fmt.Sprintf("fsync,fdatasync:retval=0:when=%d+", from))
+				run.Command.Env = append(run.Command.Env, syncFreelist+"="+strconv.FormatBool(!o.NoFreelistSync))
+				opened, damaged := 0, 0
+				powercut.Record(t, folder, run).EachCut(t, 150, func(t *testing.T, folder string, _ []string) {
+					path := filepath.Join(folder, "file.db")
+					f, err := Open(path, o)
+					if err != nil {
+						damaged++
+						if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
+							t.Errorf("%v: it does not say which file is damaged", err)
+						}
+						return
+					}
+					opened++
+					defer f.Close()
+					_ = f.View(func(tx *bolt.Tx) error {
+						for err := range tx.Check() {
+							if !strings.Contains(err.Error(), "unreachable unfreed") {
+								t.Error(err)
+							}
+						}
+						return nil
+					})
+					for range 5 {
+						if err := f.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket(bucket) }); err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
+							t.Errorf("remove all: %v", err)
+						}
+						if err := f.Update(func(tx *bolt.Tx) error { _, err := increment(tx); return err }); err != nil {
+							t.Errorf("a commit after the power cut: %v", err)
+						}
+					}
+				})
+				if opened < 20 || damaged < 5 {
+					t.Errorf("%d files could be opened, %d were damaged", opened, damaged)
+				}
+			})
+		}
+	}
+}
+
 // TestCannotBegin has a folder in the place of the file that is renamed when it is whole.
 func TestCannotBegin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.db")
@@ -187,9 +244,12 @@ func TestNothingStaysOpen(t *testing.T) {
 		if err := os.WriteFile(path, bytes.Repeat([]byte("damaged "), 4096), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f, err := Open(path, options); err == nil {
-			t.Error("a damaged file was opened")
+		f, err := Open(path, options)
+		if err == nil {
 			f.Close()
+		}
+		if !errors.Is(err, ErrDamaged) || !errors.Is(err, berrors.ErrInvalid) || !strings.Contains(err.Error(), path) {
+			t.Errorf("a damaged file: %v", err)
 		}
 	})
 }

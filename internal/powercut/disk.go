@@ -12,12 +12,13 @@ import (
 
 // A disk is everything that happened to the files below one folder.
 type disk struct {
-	folder string
-	root   *inode
-	opened map[descriptor]*description
-	names  []nameChange
-	said   []saying
-	points []int // lines at which something happened, of the last process
+	folder   string
+	leaveOut []string // names of files that are not followed
+	root     *inode
+	opened   map[descriptor]*description
+	names    []nameChange
+	said     []saying
+	points   []int // lines at which something happened, of the last process
 }
 
 // An inode is a file or a folder, whatever its names.
@@ -83,12 +84,12 @@ type saying struct {
 }
 
 // newDisk begins with what is in the folder before, which is durable.
-func newDisk(folder, before string) (*disk, error) {
-	root, err := readInode(before)
-	return &disk{folder: folder, root: root}, err
+func newDisk(folder, before string, leaveOut []string) (*disk, error) {
+	root, err := readInode(before, leaveOut)
+	return &disk{folder: folder, leaveOut: leaveOut, root: root}, err
 }
 
-func readInode(path string) (*inode, error) {
+func readInode(path string, leaveOut []string) (*inode, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -100,7 +101,10 @@ func readInode(path string) (*inode, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			one, err := readInode(filepath.Join(path, e.Name()))
+			if slices.Contains(leaveOut, e.Name()) {
+				continue
+			}
+			one, err := readInode(filepath.Join(path, e.Name()), leaveOut)
 			if err != nil {
 				return nil, err
 			}
@@ -129,10 +133,10 @@ func (d *disk) inside(path string) (below string, ok bool) {
 }
 
 // find returns the folder that a path is in, the last part of the path, and what it is
-// now. The folder is nil if the path is not below the recorded one.
+// now. The folder is nil if the path is not below the recorded one, or is left out.
 func (d *disk) find(path string) (dir *inode, name string, is *inode) {
 	below, ok := d.inside(path)
-	if !ok {
+	if !ok || slices.Contains(d.leaveOut, filepath.Base(path)) {
 		return nil, "", nil
 	}
 	if below == "." {
@@ -295,12 +299,19 @@ func (d *disk) open(c *call, at, path, flags int) error {
 		delete(d.opened, descriptor{c.process, int(c.result)})
 		return nil
 	}
-	f := &description{inode: file, append: strings.Contains(how, "O_APPEND"), synced: strings.Contains(how, "SYNC")}
+	f := &description{inode: file, append: strings.Contains(how, "O_APPEND"), synced: isSynced(how)}
 	d.opened[descriptor{c.process, int(c.result)}] = f
 	if strings.Contains(how, "O_TRUNC") && file.size > 0 {
 		d.change(c, f, change{})
 	}
 	return nil
+}
+
+// isSynced is true for flags with which each write is a sync of what it writes. The kernel has
+// no O_RSYNC of its own, and O_ASYNC is about signals.
+func isSynced(flags string) bool {
+	each := strings.Split(flags, "|")
+	return slices.Contains(each, "O_SYNC") || slices.Contains(each, "O_DSYNC")
 }
 
 func (d *disk) duplicate(c *call) {
@@ -312,7 +323,7 @@ func (d *disk) duplicate(c *call) {
 // change adds a change to a file. Without data it sets the file's size.
 func (d *disk) change(c *call, f *description, now change) {
 	now.span = d.happen(c)
-	if f.synced {
+	if f.synced && !c.cut {
 		now.durable = c.end
 	}
 	f.inode.size = now.size

@@ -18,7 +18,7 @@
 //
 // The program may begin other processes, which open their files themselves; what they print
 // is no acknowledgement. It changes files by system calls: Record fails if it maps one to
-// write to it. SmallDisk is for tests of a full disk.
+// write to it that the run does not leave out. SmallDisk is for tests of a full disk.
 package powercut
 
 import (
@@ -52,9 +52,14 @@ type Recording struct {
 // A Run is one process of a recording. Fault, if it is not empty, lets system calls fail, in
 // the words of strace: "fdatasync,fsync:error=EIO:when=2", "fsync:signal=KILL:when=5". It
 // counts the calls of each thread. There may be several faults, with spaces in between.
+//
+// LeaveOut has the names of files that are worth nothing once the power was cut, such as
+// those by which processes lock each other, and which they may map to write to them. They
+// are left out of the whole recording, in all folders: no cut leaves them on the disk.
 type Run struct {
-	Command *exec.Cmd
-	Fault   string
+	Command  *exec.Cmd
+	Fault    string
+	LeaveOut []string
 }
 
 // SelfRun is the test binary once more, with more in its environment, by which TestMain finds
@@ -79,7 +84,7 @@ func Record(t testing.TB, folder string, runs ...Run) *Recording {
 	} else if err := r.record(t, folder, runs); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.load(); err != nil {
+	if err := r.load(runs); err != nil {
 		t.Fatalf("read the recording: %v", err)
 	}
 	t.Cleanup(func() {
@@ -133,7 +138,7 @@ func (r *Recording) tracePath(run int) string {
 	return filepath.Join(r.folder, fmt.Sprint(traceFile, run))
 }
 
-// trace runs the command under strace, which writes to a file.
+// trace runs the command under strace, which writes to a file. A program that hangs is ended.
 func (run *Run) trace(strace, to string) error {
 	args := []string{strace, "-f", "-qq", "-y", "-xx", "-s", strconv.Itoa(1 << 26), "-o", to}
 	traced := tracedCalls
@@ -150,7 +155,7 @@ func (run *Run) trace(strace, to string) error {
 	c.Path, c.Args = strace, slices.Concat(args, []string{c.Path}, c.Args[1:])
 	var output bytes.Buffer
 	c.Stdout, c.Stderr = &output, &output
-	err := c.Run()
+	err := runFor(traceMax, c)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() < 0 && strings.Contains(run.Fault, "signal=") {
 		return nil // strace ends by the signal that ended the process
 	}
@@ -158,18 +163,23 @@ func (run *Run) trace(strace, to string) error {
 		text := output.String()
 		return fmt.Errorf("the recorded program ended with %w, after\n%s", err, text[max(0, len(text)-4000):])
 	}
-	if trace, err := os.ReadFile(to); err != nil || run.Fault != "" && !bytes.Contains(trace, []byte("(INJECTED)")) {
-		return fmt.Errorf("the fault %s has not come up, %w", run.Fault, err)
+	trace, err := os.ReadFile(to)
+	if err == nil && run.Fault != "" && !bytes.Contains(trace, []byte("(INJECTED)")) {
+		err = fmt.Errorf("the fault %s has not come up", run.Fault)
 	}
-	return nil
+	return err
 }
 
-func (r *Recording) load() error {
+func (r *Recording) load(runs []Run) error {
+	var leaveOut []string
+	for _, run := range runs {
+		leaveOut = append(leaveOut, run.LeaveOut...)
+	}
 	folder, err := os.ReadFile(filepath.Join(r.folder, folderFile))
 	if err != nil {
 		return err
 	}
-	if r.disk, err = newDisk(string(folder), filepath.Join(r.folder, beforeFolder)); err != nil {
+	if r.disk, err = newDisk(string(folder), filepath.Join(r.folder, beforeFolder), leaveOut); err != nil {
 		return err
 	}
 	for run, line := 0, 0; ; run++ {

@@ -16,11 +16,16 @@ const (
 	toyVariable    = "PERIGEE_TEST_TOY"
 	folderVariable = "PERIGEE_TEST_FOLDER"
 	lineVariable   = "PERIGEE_TEST_LINE"
+	mappedLock     = "mapped lock" // is not a toy: it needs a run that leaves a file out
 )
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(toyVariable); name != "" {
-		if err := toys[name].run(os.Getenv(folderVariable)); err != nil {
+		run := toys[name].run
+		if name == mappedLock {
+			run = mapLock
+		}
+		if err := run(os.Getenv(folderVariable)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -397,6 +402,83 @@ func TestToys(t *testing.T) {
 				t.Errorf("no single loss found the fault")
 			}
 		})
+	}
+}
+
+// mapLock has a log beside a file that it maps to write to it.
+func mapLock(folder string) error {
+	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(4096); err != nil {
+		return err
+	}
+	lock, err := syscall.Mmap(int(f.Fd()), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	lock[0] = 1
+	return appendLog(true, true, true)(folder)
+}
+
+// TestLeaveOut records a program that maps a file to write to it if that is left out, and no cut
+// has the file, also if it was there before.
+func TestLeaveOut(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "lock"), []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func() Run { return SelfRun("", toyVariable+"="+mappedLock, folderVariable+"="+folder) }
+	refused := &Recording{folder: filepath.Join(t.TempDir(), "recording")}
+	if err := refused.record(t, folder, []Run{run()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := refused.load([]Run{run()}); err == nil || !strings.Contains(err.Error(), "mmap changes a file in a way that is not recorded") {
+		t.Errorf("the map of a file that is not left out: %v", err)
+	}
+	last := run()
+	last.LeaveOut = []string{"lock"}
+	r := Record(t, folder, last)
+	for seed := range uint64(20) {
+		left, said := r.Cut(t, seed)
+		if err := checkLog(left, said); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if _, err := os.Stat(filepath.Join(left, "lock")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("seed %d: what is left out is there, %v", seed, err)
+		}
+	}
+}
+
+// TestSyncedWrites makes writes by O_DSYNC and O_SYNC durable as soon as they have returned, and
+// one that the end of the process has cut off not at all.
+func TestSyncedWrites(t *testing.T) {
+	for flags, synced := range map[string]bool{"O_DSYNC": true, "O_SYNC": true, "O_ASYNC": false, "O_CLOEXEC": false} {
+		d, err := newDisk("/d", t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trace := `1 openat(AT_FDCWD, "\x2f\x64\x2f\x66", O_WRONLY|O_CREAT|` + flags + `, 0600) = 3</d/f>
+1 pwrite64(3</d/f>, "\x61", 1, 0) = 1
+1 pwrite64(3</d/f>, "\x62", 1, 0 <unfinished ...>
+1 +++ killed by SIGKILL +++
+`
+		end, err := d.replay([]byte(trace), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := d.root.entries["f"].changes
+		if len(changes) != 2 {
+			t.Fatalf("%s: %d changes, and the process began 2", flags, len(changes))
+		}
+		if got := changes[0].durable < end; got != synced {
+			t.Errorf("%s: a write that returned is durable: %v, want %v", flags, got, synced)
+		}
+		if changes[1].durable != unsynced {
+			t.Errorf("%s: a write that has not returned is durable from line %d on", flags, changes[1].durable)
+		}
 	}
 }
 

@@ -72,6 +72,8 @@ func killed(t *testing.T, folder string, after time.Duration) (said int) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(time.Minute, func() { _ = child.Process.Kill() })
+	defer hung.Stop()
 	lines := bufio.NewScanner(out)
 	for said = -1; lines.Scan(); {
 		n, err := strconv.Atoi(lines.Text())
@@ -85,5 +87,8 @@ func killed(t *testing.T, folder string, after time.Duration) (said int) {
 		said = n
 	}
 	_ = child.Wait()
+	if said < 0 {
+		t.Fatal("the writer has stored nothing")
+	}
 	return said
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/perigeedb/perigee/internal/frame"
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
@@ -21,6 +22,7 @@ const (
 	powercutFolder = "SPOOL_POWERCUT"
 	sequential     = "SPOOL_SEQUENTIAL"
 	repetition     = "SPOOL_REPETITION" // it repeats what is stored, and ends
+	short          = "SPOOL_SHORT"      // it ends early: each single loss, or call, is tested
 )
 
 // tiny has segments of a few entries, which lie across sectors.
@@ -45,9 +47,13 @@ func appendAndTrim(folder string) error {
 	if os.Getenv(repetition) != "" {
 		return repeat(s)
 	}
+	rounds, groups, closed := 6, 8, 2
+	if os.Getenv(short) != "" {
+		rounds, groups, closed = 2, 3, 0
+	}
 	key := 0
-	for round := range 6 {
-		for range 8 {
+	for round := range rounds {
+		for range groups {
 			if s, err = appendAtOnce(s, key, 1+round%2*2); err != nil {
 				return err
 			}
@@ -61,16 +67,25 @@ func appendAndTrim(folder string) error {
 		if err := errors.Join(err, twice(func() error { return s.Trim(end - 6) })); err != nil {
 			return err
 		}
-		if round == 2 {
-			_ = s.Close()
+		if round == closed {
+			closeOrSay(s)
 		}
-		if round == 2 || round == 3 {
+		if round == closed || round == closed+1 {
 			if s, err = reopen(folder); err != nil {
 				return err
 			}
 		}
 	}
-	return s.Close()
+	closeOrSay(s)
+	return nil
+}
+
+// closeOrSay closes the spool. That fails if the low watermark cannot be saved, which may be
+// lost.
+func closeOrSay(s *Spool) {
+	if err := s.Close(); err != nil {
+		fmt.Println("failed", err)
+	}
 }
 
 // repeat appends again all entries whose keys the spool knows.
@@ -121,16 +136,22 @@ func appendAtOnce(s *Spool, key, n int) (*Spool, error) {
 	for i := range n {
 		if errs[i] != nil {
 			fmt.Println("failed", errs[i])
-			_, err := s.Append(context.Background(), entries[i])
-			if err == nil && strings.Contains(errs[i].Error(), "sync the spool") {
+			again, err := s.Append(context.Background(), entries[i])
+			switch {
+			case err == nil && strings.Contains(errs[i].Error(), "sync the spool"):
 				return nil, errors.New("the spool went on after a sync that failed")
-			}
-			_ = s.Close()
-			if s, err = reopen(s.folder); err != nil {
-				return nil, err
-			}
-			if receipts[i], err = s.Append(context.Background(), entries[i]); err != nil {
-				return nil, err
+			case err == nil && again.Repeated:
+				return nil, errors.New("an entry that failed counts as stored")
+			case err == nil:
+				receipts[i] = again
+			default:
+				_ = s.Close()
+				if s, err = reopen(s.folder); err != nil {
+					return nil, err
+				}
+				if receipts[i], err = s.Append(context.Background(), entries[i]); err != nil {
+					return nil, err
+				}
 			}
 		}
 		fmt.Println("stored", receipts[i].First, key+i)
@@ -159,6 +180,92 @@ func appendRun(folder, fault string) powercut.Run {
 func TestPowerCut(t *testing.T) {
 	folder := t.TempDir()
 	powercut.Record(t, folder, appendRun(folder, "")).EachCut(t, 200, checkSpool)
+}
+
+func shortRun(folder, fault string) powercut.Run {
+	run := appendRun(folder, fault)
+	run.Command.Env = append(run.Command.Env, sequential+"=yes", short+"=yes")
+	return run
+}
+
+// TestPowerCutLosesOne cuts the power at every moment and loses one write or name alone; also
+// when a sync has failed, or the process was killed at one and another has gone on.
+func TestPowerCutLosesOne(t *testing.T) {
+	for name, faults := range map[string][]string{
+		"sound":  {""},
+		"failed": {"fsync:error=EIO:when=12"},
+		"killed": {"fsync:signal=KILL:when=12", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			var runs []powercut.Run
+			for _, fault := range faults {
+				runs = append(runs, shortRun(folder, fault))
+			}
+			powercut.Record(t, folder, runs...).EachLoss(t, checkSpool)
+		})
+	}
+}
+
+// TestFailingDisk lets one call of a short run fail, and cuts the power later: what failed
+// says which file it was, and is done again.
+func TestFailingDisk(t *testing.T) {
+	for fault, calls := range map[string]int{
+		"pwrite64:error=ENOSPC": 12, "write:error=ENOSPC": 20, "rename,renameat,renameat2:error=EIO": 6,
+		"unlink,unlinkat:error=EIO": 1, "ftruncate:error=EIO": 1,
+		"pwrite64:error=EIO:when=4 ftruncate:error=EIO": 1, // nobody can cut off what was written
+	} {
+		for n := range powercut.SomeOf(calls) {
+			t.Run(fmt.Sprint(fault, n), func(t *testing.T) {
+				folder := t.TempDir()
+				recording := powercut.Record(t, folder, shortRun(folder, fmt.Sprintf("%s:when=%d", fault, n)))
+				for _, line := range recording.Said() {
+					if strings.HasPrefix(line, "failed") && !strings.Contains(line, filepath.Join(folder, "made")) {
+						t.Errorf("%s: it does not say which file", line)
+					}
+				}
+				recording.EachCut(t, 10, checkSpool)
+			})
+		}
+	}
+}
+
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
+// stored may be gone. The spool opens, or says which file is damaged; it has only what was
+// written, once and whole, and goes on.
+func TestLyingSync(t *testing.T) {
+	for _, from := range []int{1, 20} {
+		t.Run(fmt.Sprint(from), func(t *testing.T) {
+			folder := t.TempDir()
+			opened := 0
+			powercut.Record(t, folder, appendRun(folder, fmt.Sprintf("fsync,fdatasync:retval=0:when=%d+", from))).EachCut(t, 150, func(t *testing.T, folder string, _ []string) {
+				folder = filepath.Join(folder, "made", "here")
+				s, err := Open(folder, tiny)
+				if err != nil {
+					checkDamageError(t, folder, err)
+					return
+				}
+				opened++
+				first, _ := s.Bounds()
+				there := checkDocuments(t, s)
+				checkGoesOn(t, s, first, len(there))
+			})
+			if opened < 30 {
+				t.Errorf("%d spools could be opened", opened)
+			}
+		})
+	}
+}
+
+// checkDamageError checks that an error says which file in a folder is damaged, and how.
+func checkDamageError(t *testing.T, folder string, err error) {
+	t.Helper()
+	for _, known := range []string{"the segment before it ends", "is damaged", errNotSegment.Error(), frame.ErrDamaged.Error()} {
+		if text := err.Error(); strings.Contains(text, known) && (strings.Contains(text, folder+"/") || strings.Contains(text, identityFile)) {
+			return
+		}
+	}
+	t.Errorf("%v: it does not say what is damaged", err)
 }
 
 // TestFailedSync lets one sync fail, and later ones not make up for it.
@@ -192,19 +299,7 @@ func TestKillAndPowerCut(t *testing.T) {
 func checkSpool(t *testing.T, folder string, said []string) {
 	s := open(t, filepath.Join(folder, "made", "here"), tiny)
 	first, end := s.Bounds()
-	checkTail(t, s)
-	there := rest(t, s, first)
-	keys := map[string]int{}
-	for i, doc := range there {
-		var key, part int
-		if _, err := fmt.Sscanf(doc, `{"n":"%d.%d"`, &key, &part); err != nil || doc != document(key, part) {
-			t.Errorf("position %d has %q, which was never written", first+uint64(i), doc)
-		}
-		keys[doc]++
-		if keys[doc] > 1 {
-			t.Errorf("%q is there twice", doc)
-		}
-	}
+	there := checkDocuments(t, s)
 	trimmed := uint64(0)
 	for _, line := range said {
 		var position uint64
@@ -228,13 +323,42 @@ func checkSpool(t *testing.T, folder string, said []string) {
 	if first > trimmed || s.LowWatermark() > trimmed {
 		t.Errorf("the spool begins at %d with low watermark %d, and was trimmed to %d", first, s.LowWatermark(), trimmed)
 	}
+	checkGoesOn(t, s, first, len(there))
+}
+
+// checkDocuments returns the documents of a spool: each was written, and is there once.
+func checkDocuments(t *testing.T, s *Spool) []string {
+	t.Helper()
+	first, _ := s.Bounds()
+	checkTail(t, s)
+	there := rest(t, s, first)
+	found := map[string]bool{}
+	for i, doc := range there {
+		var key, part int
+		if _, err := fmt.Sscanf(doc, `{"n":"%d.%d"`, &key, &part); err != nil || doc != document(key, part) {
+			t.Errorf("position %d has %q, which was never written", first+uint64(i), doc)
+		}
+		if found[doc] {
+			t.Errorf("%q is there twice", doc)
+		}
+		found[doc] = true
+		if part == 0 && (i+1 == len(there) || there[i+1] != document(key, 1)) || part == 1 && (i == 0 || there[i-1] != document(key, 0)) {
+			t.Errorf("position %d has %q, and half of its entry is missing", first+uint64(i), doc)
+		}
+	}
+	return there
+}
+
+// checkGoesOn appends to a spool with so many documents, and opens it again.
+func checkGoesOn(t *testing.T, s *Spool, first uint64, documents int) {
+	t.Helper()
 	put(t, s, entry("afterwards", "{}"))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, s.folder, tiny)
-	if got := rest(t, s, first); len(got) != len(there)+1 {
-		t.Errorf("%d documents, and one more was stored than the %d before", len(got), len(there))
+	if got := rest(t, s, first); len(got) != documents+1 {
+		t.Errorf("%d documents, and one more was stored than the %d before", len(got), documents)
 	}
 }
 

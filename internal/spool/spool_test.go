@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -530,8 +531,8 @@ func TestFilesAreClosed(t *testing.T) {
 		if got := rest(t, s, 0); len(got) != 20 {
 			t.Errorf("%d documents", len(got))
 		}
-		if _, err := s.NewReader(21); err == nil {
-			t.Error("a reader behind the end")
+		if _, err := s.NewReader(21); err == nil || !strings.Contains(err.Error(), "position 21 is not in the spool") {
+			t.Errorf("a reader behind the end: %v", err)
 		}
 		sealed, active := s.path(s.sealed[0].first, segmentSuffix), s.path(s.active.first, segmentSuffix)
 		if err := s.Close(); err != nil {
@@ -540,7 +541,7 @@ func TestFilesAreClosed(t *testing.T) {
 		if err := open(t, folder, small).Close(); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{active, sealed, filepath.Join(folder, identityFile)} {
+		for name, want := range map[string]string{active: errNotSegment.Error(), sealed: errNotSegment.Error(), filepath.Join(folder, identityFile): "is damaged"} {
 			text, err := os.ReadFile(name)
 			if err == nil {
 				err = os.WriteFile(name, append([]byte("damaged "), text...), 0o600)
@@ -548,8 +549,8 @@ func TestFilesAreClosed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Open(folder, small); err == nil {
-				t.Errorf("a spool was opened whose %s is damaged", name)
+			if _, err := Open(folder, small); err == nil || !strings.Contains(err.Error(), filepath.Base(name)) || !strings.Contains(err.Error(), want) {
+				t.Errorf("a spool whose %s is damaged: %v", name, err)
 			}
 			if err := os.WriteFile(name, text, 0o600); err != nil {
 				t.Fatal(err)
@@ -560,8 +561,8 @@ func TestFilesAreClosed(t *testing.T) {
 		if err := errors.Join(s.MarkVerified(), s.Close(), os.Mkdir(filepath.Join(folder, identityFile+".new"), 0o700)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(folder, small); err == nil {
-			t.Error("a spool was opened whose identity cannot be written")
+		if _, err := Open(folder, small); !errors.Is(err, syscall.EISDIR) || !strings.Contains(err.Error(), identityFile) {
+			t.Errorf("a spool whose identity cannot be written: %v", err)
 		}
 	})
 }

@@ -93,6 +93,8 @@ func killWriter(t *testing.T, env string, after time.Duration) (last int) {
 	if err := writer.Start(); err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(time.Minute, func() { writer.Process.Kill() })
+	defer hung.Stop()
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if last, err = strconv.Atoi(strings.TrimSpace(lines.Text())); err != nil {

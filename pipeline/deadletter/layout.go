@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/perigeedb/perigee/internal/boltfile"
 )
 
 // The file holds
@@ -68,6 +70,47 @@ func makeBucket(in bucketParent, path ...[]byte) (b *bolt.Bucket, err error) {
 		in = b
 	}
 	return b, nil
+}
+
+// checkLayout returns boltfile.ErrDamaged if the file holds something else than the layout has:
+// after a power cut on a disk that says it has synced what it has not, a page may hold what
+// another level had there.
+func checkLayout(tx *bolt.Tx) error {
+	return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
+		switch {
+		case b == nil:
+			return boltfile.ErrDamaged
+		case bytes.Equal(name, uncommittedBucket), bytes.Equal(name, queueBucket):
+			return checkBuckets(b, checkPartitions)
+		}
+		return checkPartitions(b)
+	})
+}
+
+// checkPartitions checks the partitions of a pipeline, or its retry queue.
+func checkPartitions(pipeline *bolt.Bucket) error {
+	return checkBuckets(pipeline, func(b *bolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			if v == nil || len(k) < len(positionKey(0)) {
+				return boltfile.ErrDamaged
+			}
+			return nil
+		})
+	})
+}
+
+// checkBuckets checks all buckets in b, which has no other keys but those of a retry queue.
+func checkBuckets(b *bolt.Bucket, check func(b *bolt.Bucket) error) error {
+	return b.ForEach(func(name, v []byte) error {
+		below := b.Bucket(name)
+		switch {
+		case below != nil:
+			return check(below)
+		case bytes.Equal(name, fillingKey) || bytes.Equal(name, runningKey):
+			return nil
+		}
+		return boltfile.ErrDamaged
+	})
 }
 
 // hasRange reports whether a bucket, which may be nil, has an entry in [first, end).

@@ -1,11 +1,14 @@
 package deadletter
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"time"
 	"unicode/utf8"
 
@@ -91,14 +94,50 @@ func (l *Letter) encode(partition string, position uint64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode dead letter: %w", err)
 	}
-	return value, nil
+	return appendSum(value, position), nil
+}
+
+// sumField begins the last field of a stored letter, which an older version ignores: the
+// CRC-32C of the position and of all fields before. No string has it, as quotes in it are escaped.
+const sumField = `,"sum":`
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errDamaged is for a letter that is not as it was stored, as after a power cut on a disk that
+// says it has synced what it has not.
+var errDamaged = errors.New("a dead letter is damaged; restore " + FileName + " from a copy, or move it away and lose what it holds")
+
+// appendSum adds the checksum to a JSON object.
+func appendSum(object []byte, position uint64) []byte {
+	sum := checksum(object, position)
+	return fmt.Appendf(object[:len(object)-1], "%s%d}", sumField, sum)
+}
+
+func checksum(object []byte, position uint64) uint32 {
+	return crc32.Update(crc32.Checksum(positionKey(position), castagnoli), castagnoli, object)
+}
+
+// checkSum returns an error unless the checksum is right. An older version stored none.
+func checkSum(value []byte, position uint64) error {
+	i := bytes.LastIndex(value, []byte(sumField))
+	if i < 0 {
+		return nil
+	}
+	object := append(bytes.Clone(value[:i]), '}')
+	if !bytes.Equal(appendSum(object, position), value) {
+		return errDamaged
+	}
+	return nil
 }
 
 // decodeLetter decodes the letter stored at a location.
 func decodeLetter(at location, value []byte) (l Letter, err error) {
 	var e entry
 	if err := json.Unmarshal(value, &e); err != nil {
-		return l, fmt.Errorf("decode dead letter: %w", err)
+		return l, fmt.Errorf("%w (%w)", errDamaged, err)
+	}
+	if err := checkSum(value, decodePosition(at.key)); err != nil {
+		return l, err
 	}
 	l.Pipeline, l.Partition, l.Position = string(at.pipeline), string(at.partition), decodePosition(at.key)
 	if e.Origin != nil {

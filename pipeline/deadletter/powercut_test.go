@@ -7,10 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/boltfile"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/internal/powercut"
 )
@@ -115,6 +119,89 @@ func TestFailedSyncLosesOne(t *testing.T) {
 			folder := t.TempDir()
 			run := powercut.SelfRun(fmt.Sprintf("fdatasync:error=EIO:when=%d", n), powercutFolder+"="+folder, short+"=yes")
 			powercut.Record(t, folder, run).EachLoss(t, checkLetters)
+		})
+	}
+}
+
+// TestFailedWrite lets one write fail: the error says which file, and what failed is done again.
+func TestFailedWrite(t *testing.T) {
+	for _, fault := range []string{"ENOSPC", "EIO"} {
+		for n := range powercut.SomeOf(40) {
+			t.Run(fmt.Sprint(fault, n), func(t *testing.T) {
+				folder := t.TempDir()
+				run := powercut.SelfRun(fmt.Sprintf("pwrite64:error=%s:when=%d", fault, n), powercutFolder+"="+folder, short+"=yes")
+				recording := powercut.Record(t, folder, run)
+				failed := 0
+				for _, line := range recording.Said() {
+					if !strings.HasPrefix(line, "failed") {
+						continue
+					}
+					failed++
+					if !strings.Contains(line, filepath.Join(folder, "made", "data", FileName)) {
+						t.Errorf("%s: it does not say which file", line)
+					}
+				}
+				if failed != 1 {
+					t.Errorf("%d errors, and one write failed", failed)
+				}
+				recording.EachCut(t, 10, checkLetters)
+			})
+		}
+	}
+}
+
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
+// stored may be gone. The store opens, or says that it is damaged; it has only letters that were
+// stored, once and whole, and goes on.
+func TestLyingSync(t *testing.T) {
+	for _, from := range []int{1, 20} {
+		t.Run(fmt.Sprint(from), func(t *testing.T) {
+			folder := t.TempDir()
+			run, wentOn := replaceRun(folder, fmt.Sprintf("fsync,fdatasync:retval=0:when=%d+", from)), 0
+			powercut.Record(t, folder, run).EachCut(t, 150, func(t *testing.T, folder string, _ []string) {
+				folder = filepath.Join(folder, "made", "data")
+				if err := os.MkdirAll(folder, 0o700); err != nil { // its name may be gone
+					t.Fatal(err)
+				}
+				s, err := Open(folder)
+				if err != nil {
+					if !errors.Is(err, boltfile.ErrDamaged) || !strings.Contains(err.Error(), filepath.Join(folder, FileName)) {
+						t.Errorf("%v: it does not say which file is damaged", err)
+					}
+					return
+				}
+				defer s.Close()
+				seen := map[string]bool{}
+				for l, err := range s.List(Filter{}) {
+					if err != nil {
+						if !errors.Is(err, errDamaged) {
+							t.Errorf("%v: it does not say what is damaged", err)
+						}
+						return
+					}
+					round, _ := strconv.Atoi(l.Error)
+					first := uint64(0)
+					if l.Partition == "b" {
+						first = uint64(round * perRound)
+					}
+					wanted := roundOf(round, first)
+					if i := l.Position - first; i >= perRound || !cmp.Equal(wanted[i], l.Dead) {
+						t.Errorf("letter %+v was never stored", l)
+					}
+					if seen[l.ID()] {
+						t.Errorf("letter %+v is there twice", l)
+					}
+					seen[l.ID()] = true
+				}
+				keep(t, s, "c", dead(1, "afterwards"))
+				if _, err := s.Retry(Filter{}); err != nil {
+					t.Errorf("retry after the power cut: %v", err)
+				}
+				wentOn++
+			})
+			if wentOn < 30 {
+				t.Errorf("%d stores went on", wentOn)
+			}
 		})
 	}
 }

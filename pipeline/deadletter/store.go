@@ -22,6 +22,7 @@ package deadletter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -47,6 +48,9 @@ func Open(folder string) (*Store, error) {
 	db, err := boltfile.Open(filepath.Join(folder, FileName), bolt.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("open the dead letters: %w", err)
+	}
+	if err := db.View(checkLayout); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the dead letters: open %s: %w", db.Path(), err), db.Close())
 	}
 	s := &Store{db: db}
 	s.commits = durable.NewGroupCommit(s.commitAll)

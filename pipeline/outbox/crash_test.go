@@ -89,6 +89,8 @@ func killWriter(t *testing.T, folder string, after time.Duration) (last uint64) 
 	if err := writer.Start(); err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(time.Minute, func() { writer.Process.Kill() })
+	defer hung.Stop()
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if last, err = strconv.ParseUint(strings.TrimSpace(lines.Text()), 10, 64); err != nil {

@@ -160,7 +160,7 @@ func (s *Store) listKeys(prefix []byte) (keys [][]byte, err error) {
 
 func (s *Store) readEntry(k []byte) (e *Entry, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
-		e, err = decodeEntry(tx.Bucket(entriesBucket).Get(k))
+		e, err = decodeEntry(k, tx.Bucket(entriesBucket).Get(k))
 		return err
 	})
 	return e, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/perigeedb/perigee/internal/boltfile"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/internal/powercut"
 )
@@ -127,6 +128,53 @@ func TestFailedWrite(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			folder := t.TempDir()
 			powercut.Record(t, folder, putRun(folder, fmt.Sprintf("pwrite64:error=ENOSPC:when=%d", n))).EachCut(t, 10, checkOutbox)
+		})
+	}
+}
+
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
+// stored may be gone. The outbox opens, or says that it is damaged; it has only entries that
+// were stored, once and whole, and goes on.
+func TestLyingSync(t *testing.T) {
+	for _, from := range []int{1, 12} {
+		t.Run(fmt.Sprint(from), func(t *testing.T) {
+			folder := t.TempDir()
+			fault, wentOn := fmt.Sprintf("fsync,fdatasync:retval=0:when=%d+", from), 0
+			powercut.Record(t, folder, putRun(folder, fault)).EachCut(t, 150, func(t *testing.T, folder string, _ []string) {
+				folder = filepath.Join(folder, "made", "data")
+				if err := os.MkdirAll(folder, 0o700); err != nil { // its name may be gone
+					t.Fatal(err)
+				}
+				s, err := Open(folder)
+				if err != nil {
+					if !errors.Is(err, boltfile.ErrDamaged) || !strings.Contains(err.Error(), filepath.Join(folder, FileName)) {
+						t.Errorf("%v: it does not say which file is damaged", err)
+					}
+					return
+				}
+				defer s.Close()
+				seen := map[uint64]bool{}
+				for e, err := range s.Entries("p", "a") {
+					if err != nil {
+						if !errors.Is(err, errDamaged) {
+							t.Errorf("%v: it does not say what is damaged", err)
+						}
+						return
+					}
+					first := e.Batch.Range.First
+					if diff := cmp.Diff(large(first), e); diff != "" || seen[first] {
+						t.Errorf("entry %d is not whole, or there twice: %s", first, diff)
+					}
+					seen[first] = true
+				}
+				if err := s.Put(large(99)); err != nil {
+					t.Errorf("store an entry after the power cut: %v", err)
+				}
+				wentOn++
+			})
+			if wentOn < 30 {
+				t.Errorf("%d outboxes went on", wentOn)
+			}
 		})
 	}
 }

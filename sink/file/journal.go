@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
@@ -38,17 +40,26 @@ type journal struct {
 
 func openJournal(f fileSet, c compression) (*journal, error) {
 	if err := durable.MkdirAll(f.folder, f.folderAccess()); err != nil {
-		return nil, &event.PermanentError{Err: fmt.Errorf("make the folder of the files: %w", err), Hint: "check folder below the file sink"}
+		return nil, openError(fmt.Errorf("make the folder of the files: %w", err), "check folder below the file sink")
 	}
 	lock, err := f.create(f.hidden("lock"))
 	if err != nil {
-		return nil, &event.PermanentError{Err: fmt.Errorf("open the lock of the files: %w", err), Hint: "let the user that runs perigee write there"}
+		return nil, openError(fmt.Errorf("open the lock of the files: %w", err), "let the user that runs perigee write there")
 	}
 	j := &journal{files: f, compression: c, lock: lock}
-	if err := j.withLock(func() error { return nil }); err != nil {
+	if err := j.withLock(j.checkNewest); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
 	return j, nil
+}
+
+// openError makes an error permanent with a hint, unless the disk is full: writing goes on
+// when there is room.
+func openError(err error, hint string) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return event.WithHint(err, "free space on the disk of the files")
+	}
+	return &event.PermanentError{Err: err, Hint: hint}
 }
 
 func (j *journal) close() error {
@@ -160,6 +171,32 @@ func (j *journal) checkPipeline() error {
 		}
 	}
 	return nil
+}
+
+// checkNewest refuses a journal that is older than the files, as after a power cut on a disk
+// that says it has synced what it has not: it would write rows again that are in them, and
+// replace sealed files.
+func (j *journal) checkNewest() error {
+	entries, err := os.ReadDir(j.files.folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rest, found := strings.CutPrefix(e.Name(), j.files.name+"-")
+		digits, _, _ := strings.Cut(rest, ".")
+		if number, err := strconv.ParseUint(digits, 10, 64); found && err == nil && len(digits) >= 8 && number > j.state.File {
+			return olderThan(filepath.Join(j.files.folder, e.Name()))
+		}
+	}
+	return nil
+}
+
+// olderThan says that a file has what the journal does not know.
+func olderThan(file string) error {
+	return &event.PermanentError{
+		Err:  fmt.Errorf("%s has rows that the journal of the files does not count: the journal is older than the files", file),
+		Hint: "restore the journal from a copy; or move the files away that it does not count, and their rows are written again",
+	}
 }
 
 // append makes a record durable and part of the state.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -148,6 +149,94 @@ func TestFailedSyncLosesOne(t *testing.T) {
 			folder := t.TempDir()
 			powercut.Record(t, folder, writeRun(folder, "short", fmt.Sprintf("fsync:error=EIO:when=%d", n))).EachLoss(t, checkFiles("short"))
 		})
+	}
+}
+
+// TestFailingDisk lets one call of a short run fail, and cuts the power later: what failed
+// says which file it was, and is done again.
+func TestFailingDisk(t *testing.T) {
+	for fault, calls := range map[string]int{
+		"pwrite64:error=ENOSPC": 20, "write:error=ENOSPC": 14, "ftruncate:error=EIO": 8,
+		"rename,renameat,renameat2:error=EIO":                           4,
+		"pwrite64:error=EIO:when=7 rename,renameat,renameat2:error=EIO": 3,
+	} {
+		for n := range powercut.SomeOf(calls) {
+			t.Run(fmt.Sprint(fault, n), func(t *testing.T) {
+				folder := t.TempDir()
+				recording := powercut.Record(t, folder, writeRun(folder, "short", fmt.Sprintf("%s:when=%d", fault, n)))
+				for _, line := range recording.Said() {
+					if strings.HasPrefix(line, "failed") && !strings.Contains(line, filepath.Join(folder, "rows")) {
+						t.Errorf("%s: it does not say which file", line)
+					}
+				}
+				recording.EachCut(t, 10, checkFiles("short"))
+			})
+		}
+	}
+}
+
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
+// written may be gone, and a file may have holes, which are no rows. The sink goes on, or says
+// which file is damaged. Each row that is in a file was written, and is there once.
+func TestLyingSync(t *testing.T) {
+	for _, from := range []int{1, 20} {
+		t.Run(fmt.Sprint(from), func(t *testing.T) {
+			folder := t.TempDir()
+			run := writeRun(folder, "none", fmt.Sprintf("fsync,fdatasync:retval=0:when=%d+", from))
+			wentOn := 0
+			powercut.Record(t, folder, run).EachCut(t, 150, func(t *testing.T, folder string, _ []string) {
+				err := writeMore(t, folder)
+				var damage *event.PermanentError
+				switch {
+				case err == nil:
+					wentOn++
+				case !errors.As(err, &damage) || damage.Hint == "" || !strings.Contains(err.Error(), folder+"/"):
+					t.Errorf("%v: it does not say which file is damaged, and what to do", err)
+				}
+				checkLinesAfterLies(t, filepath.Join(folder, "rows"))
+			})
+			if wentOn < 30 {
+				t.Errorf("%d sinks went on", wentOn)
+			}
+		})
+	}
+}
+
+// writeMore writes rows behind those that the journal has.
+func writeMore(t *testing.T, folder string) (err error) {
+	s, err := newMode(folder, "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for _, partition := range []string{"a", "b"} {
+		w, ranges, err := s.Open(t.Context(), partition)
+		if err != nil {
+			return err
+		}
+		if err := w.Write(t.Context(), rows(partition, ranges.Next(0), 2)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLinesAfterLies(t *testing.T, folder string) {
+	seen := map[string]bool{}
+	for _, line := range lines(t, folder) {
+		var is struct {
+			P string
+			N uint64
+		}
+		if err := json.Unmarshal([]byte(line), &is); err != nil && strings.Contains(line, "\x00") {
+			continue // a hole
+		} else if err != nil || line != row(is.P, is.N) {
+			t.Errorf("%q is in a file, and was never written", line)
+		}
+		if seen[line] {
+			t.Errorf("%q is there twice", line)
+		}
+		seen[line] = true
 	}
 }
 

@@ -190,18 +190,24 @@ func (j *journal) seal() error {
 }
 
 // rename renames a file whose first size bytes count, or removes it when none does.
-// A file that does not exist was renamed by a seal that was interrupted.
+// A file that does not exist was renamed by a seal that was interrupted, at that size.
 func rename(open, sealed string, size int64) error {
 	err := trim(open, size)
 	if err == nil && size == 0 {
 		err = os.Remove(open)
 	} else if err == nil {
+		if _, err := os.Stat(sealed); err == nil {
+			return olderThan(sealed)
+		}
 		err = os.Rename(open, sealed)
 	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return err
+	if info, err := os.Stat(sealed); err == nil && info.Size() > size {
+		return olderThan(sealed)
+	}
+	return nil
 }
 
 // trim cuts off rows that were not committed.

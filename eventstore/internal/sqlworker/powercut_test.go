@@ -8,16 +8,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
 // powercutFolder makes the test's process a program that is recorded.
 const powercutFolder = "SQLWORKER_POWERCUT"
+
+// sealOnly makes it one that seals, and does again what fails.
+const sealOnly = "SQLWORKER_SEAL"
 
 // A program stands in for a test where a test's helpers are used outside of one.
 type program struct {
@@ -40,6 +45,10 @@ func (program) Fatal(args ...any) {
 // sealAndMerge seals two files of a log, of two days each, and merges what came of them. It
 // says what the manifest has.
 func sealAndMerge(folder string) {
+	if os.Getenv(sealOnly) != "" {
+		sealAgain(folder)
+		return
+	}
 	f := newFolder(program{folder: folder}, Options{Threads: 1})
 	defer f.client.Close()
 	f.logSize = 64 << 10
@@ -53,6 +62,132 @@ func sealAndMerge(folder string) {
 	}
 	f.mergeAll(table)
 	fmt.Println("merged")
+}
+
+// sealAgain seals two files of a log as sealAndMerge does, without merging. What fails is done
+// again, under another number. It goes on where a process before it was killed.
+func sealAgain(path string) {
+	runtime.LockOSThread() // strace counts calls by thread: this one saves the manifest
+	f := &folder{t: program{folder: path}, path: path, client: New(Options{Threads: 1, Folder: path}), logSize: 64 << 10}
+	defer f.client.Close()
+	attempt := func(do func() error) {
+		for try := 0; ; try++ {
+			err := do()
+			if err == nil {
+				return
+			}
+			fmt.Println("failed", err)
+			if try == 5 {
+				f.t.Fatal(err)
+			}
+		}
+	}
+	save := func() {
+		f.m.Version++
+		attempt(func() error { return f.m.Save(path) })
+	}
+	var err error
+	if f.m, err = manifest.Load(path); os.IsNotExist(err) {
+		f.m = manifest.New()
+		attempt(func() error { return durable.MkdirAll(manifest.TablesFolder(path), 0o700) })
+		if err := os.MkdirAll(manifest.LogFolder(path), 0o700); err != nil {
+			f.t.Fatal(err)
+		}
+		f.m.Tables = []*manifest.Table{{ID: 1, Name: "events", Time: "time", Event: "event", NextColumn: 5, Bloom: []string{"event"},
+			Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{column(2, "id", event.Int64), column(3, "time", event.Timestamp), column(4, "event", event.String)}}}}}
+		f.m.NextTable = 2
+		save()
+	} else if err != nil {
+		f.t.Fatal(err)
+	}
+	table := f.m.Tables[0]
+	const day = 86400
+	for number := f.m.LogStart; number <= 2; number++ {
+		f.appendFrame(number, frameOf(table, 20, testRow(day-10)))
+		end := f.ends[len(f.ends)-1]
+		attempt(func() error {
+			written, err := f.client.WriteSegment(f.t.Context(), Segment{Version: f.m.Version, Log: end, Number: f.m.NextSegment})
+			f.m.NextSegment++
+			for _, w := range written {
+				if err == nil {
+					table.Files = append(table.Files, &w.File)
+				}
+			}
+			return err
+		})
+		f.m.LogStart = number + 1
+		save()
+		fmt.Println("sealed", number)
+	}
+}
+
+func sealRun(folder, fault string) powercut.Run {
+	return powercut.SelfRun(fault, powercutFolder+"="+folder, sealOnly+"=yes")
+}
+
+// TestFailedSync lets one sync of each thread fail, and cuts the power later: each file that the
+// manifest has is whole.
+func TestFailedSync(t *testing.T) {
+	for n := range powercut.SomeOf(3) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			powercut.Record(t, folder, sealRun(folder, fmt.Sprintf("fsync:error=EIO:when=%d", n))).EachCut(t, 100, checkSealed(folder))
+		})
+	}
+}
+
+// TestKillAndPowerCut kills the process, or the worker, at a sync, and cuts the power while
+// another goes on.
+func TestKillAndPowerCut(t *testing.T) {
+	for n := range powercut.SomeOf(6) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			folder := t.TempDir()
+			killed := sealRun(folder, fmt.Sprintf("fsync:signal=KILL:when=%d", n))
+			powercut.Record(t, folder, killed, sealRun(folder, "")).EachCut(t, 60, checkSealed(folder))
+		})
+	}
+}
+
+// checkSealed compares the files that the manifest has with those of the folder that was
+// recorded, and knows how many there are at least.
+func checkSealed(folder string) func(t *testing.T, after string, said []string) {
+	return func(t *testing.T, after string, said []string) {
+		sealed := 0
+		for _, line := range said {
+			_, _ = fmt.Sscanf(line, "sealed %d", &sealed)
+		}
+		m, err := manifest.Load(after)
+		if os.IsNotExist(err) && sealed == 0 {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files := checkFiles(t, m, folder, after); files < 4*sealed {
+			t.Errorf("the manifest names %d files, and %d files of the log are sealed", files, sealed)
+		}
+	}
+}
+
+// checkFiles compares each file that the manifest has with the one in the folder that was
+// recorded, and returns how many there are.
+func checkFiles(t *testing.T, m *manifest.Manifest, folder, after string) (files int) {
+	t.Helper()
+	for path := range m.Files(after) {
+		files++
+		name, err := filepath.Rel(after, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("the manifest has %s with %d bytes, and the disk %d of them, %v", name, len(want), len(got), err)
+		}
+	}
+	return files
 }
 
 // TestPowerCutLosesOne cuts the power at every moment of sealing and merging, and loses one
@@ -71,21 +206,7 @@ func TestPowerCutLosesOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files := 0
-		for path := range m.Files(after) {
-			files++
-			name, err := filepath.Rel(after, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := os.ReadFile(filepath.Join(folder, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("the manifest has %s with %d bytes, and the disk %d of them, %v", name, len(want), len(got), err)
-			}
-		}
+		files := checkFiles(t, m, folder, after)
 		if least := 4 * min(len(said), 1); files < least || len(said) == 2 && files < 8 && files != 4 {
 			t.Errorf("the manifest names %d files after %q", files, said)
 		}

@@ -14,8 +14,13 @@ const buffersMax = 1024
 
 // writeBuffers writes buffers, one behind the other, at an offset.
 func writeBuffers(f *os.File, buffers [][]byte, offset int64) error {
+	return writeAll(func(some [][]byte, at int64) (int, error) { return unix.Pwritev(int(f.Fd()), some, at) }, buffers, offset)
+}
+
+// writeAll calls pwritev until it has taken all bytes. It changes buffers.
+func writeAll(pwritev func(buffers [][]byte, offset int64) (int, error), buffers [][]byte, offset int64) error {
 	for len(buffers) > 0 {
-		n, err := unix.Pwritev(int(f.Fd()), buffers[:min(len(buffers), buffersMax)], offset)
+		n, err := pwritev(buffers[:min(len(buffers), buffersMax)], offset)
 		switch {
 		case err == unix.EINTR:
 			continue

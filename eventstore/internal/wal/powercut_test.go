@@ -246,6 +246,65 @@ func TestFailedSyncAndKill(t *testing.T) {
 	}
 }
 
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
+// stored may be gone. The log opens, or says which file is damaged and opens read-only; it has
+// only entries that were appended, once and whole, and goes on.
+func TestLyingSync(t *testing.T) {
+	for _, from := range []int{1, 15} {
+		t.Run(fmt.Sprint(from), func(t *testing.T) {
+			folder := t.TempDir()
+			opened, damaged := 0, 0
+			run := appendRun(folder, fmt.Sprintf("fsync,fdatasync:retval=0:when=%d+", from))
+			powercut.Record(t, folder, run).EachCut(t, 150, func(t *testing.T, folder string, _ []string) {
+				o := tiny(folder)
+				visited := map[int]bool{}
+				l, err := Open(logFolder(folder), o, visitOnce(visited))
+				if err == nil {
+					opened++
+					const another = 100_000
+					put(t, l, another, 1)
+					_, again := reopen(t, l, logFolder(folder), o)
+					if len(again) != len(visited)+1 {
+						t.Errorf("%d entries, and one more was appended than the %d before", len(again), len(visited))
+					}
+					return
+				}
+				damaged++
+				var damage *DamageError
+				if !errors.As(err, &damage) || damage.ErrorHint() == "" {
+					t.Fatalf("%v: it does not say which file is damaged", err)
+				}
+				for _, d := range damage.Damage {
+					if filepath.Dir(d.Path) != logFolder(folder) || d.What == "" {
+						t.Errorf("damage %+v", d)
+					}
+				}
+				o.ReadOnly = true
+				clear(visited)
+				if l, err = Open(logFolder(folder), o, visitOnce(visited)); err != nil {
+					t.Fatal(err)
+				}
+				_ = l.Close()
+			})
+			if opened < 20 || damaged < 10 {
+				t.Errorf("%d logs could be opened, %d were damaged", opened, damaged)
+			}
+		})
+	}
+}
+
+// visitOnce returns an error for an entry that was never appended, and for one that comes twice.
+func visitOnce(visited map[int]bool) func(Position, *Entry) error {
+	return func(_ Position, e *Entry) error {
+		i, err := checkNumbered(e)
+		if visited[i] {
+			err = fmt.Errorf("entry %d is there twice", i)
+		}
+		visited[i] = true
+		return err
+	}
+}
+
 // checkLog opens the log that a power cut has left: each stored entry that was not removed is
 // there once, and nothing else is.
 func checkLog(t *testing.T, folder string, said []string) {

@@ -480,8 +480,13 @@ func TestOpenClosesFiles(t *testing.T) {
 		for number := range uint64(3) {
 			spoilt := copyOf(t, folder)
 			changeFile(t, spoilt, number+1, change)
-			if _, err := Open(spoilt, Options{FileSize: 1200}, nil); err == nil {
-				t.Errorf("%s in file %d: opened", name, number+1)
+			var damage *DamageError
+			_, err := Open(spoilt, Options{FileSize: 1200}, nil)
+			if name == "a newer format" && !errors.Is(err, errFormat) || name != "a newer format" && !errors.As(err, &damage) {
+				t.Errorf("%s in file %d: %v", name, number+1, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), Path(spoilt, number+1)) {
+				t.Errorf("%s in file %d: %v does not name it", name, number+1, err)
 			}
 			if left := opened(); len(left) > 0 {
 				t.Fatalf("%s in file %d: %q are open", name, number+1, left)

@@ -22,11 +22,19 @@ import (
 )
 
 // coverage knows which tests run which lines. Each test of the module runs alone once for it, with
-// its child processes, which takes as long as the suite and is kept until product code changes.
-// What it does not know is left to the tests of the faulty package: C code, and lines that ran in
-// children that were killed or that have an environment of their own.
+// its child processes. It is kept until product code changes;
+// folders whose tests have changed are measured again.
+// What it does not know is left to the tests of the faulty package: C code, lines that ran in
+// children that were killed or that have an environment of their own, and what a suite of another
+// folder has got since.
 type coverage struct {
-	Code   string             // checksum of the product code
+	Code    string // checksum of the product code
+	Folders map[string]*folderCoverage
+}
+
+// folderCoverage is that of the tests in a folder.
+type folderCoverage struct {
+	Code   string             // checksum of the folder's tests
 	Tests  []test             // all tests, examples and fuzz targets
 	Blocks map[string][]block // by file
 }
@@ -39,35 +47,37 @@ type test struct {
 // A block is a sequence of statements that run together.
 type block struct {
 	From, To int   // lines, inclusive
-	Tests    []int // that run it, indexes of coverage.Tests
+	Tests    []int // that run it, indexes of the folder's tests
 }
 
 // covering returns the tests that run the line of a fault. Outside of functions, and in C, these
 // are the tests that run any code of the file or the folder.
 func (c *coverage) covering(f fault) []test {
-	found := map[int]bool{}
-	add := func(b block) {
-		for _, i := range b.Tests {
-			found[i] = true
-		}
+	tests := c.running(func(file string, b block) bool { return file == f.file && b.From <= f.line && f.line <= b.To })
+	if len(tests) == 0 {
+		isGo, folder := filepath.Ext(f.file) == ".go", filepath.Dir(f.file)
+		tests = c.running(func(file string, _ block) bool { return file == f.file || !isGo && filepath.Dir(file) == folder })
 	}
-	for _, b := range c.Blocks[f.file] {
-		if b.From <= f.line && f.line <= b.To {
-			add(b)
-		}
-	}
-	if len(found) == 0 {
-		for file, blocks := range c.Blocks {
-			if file == f.file || filepath.Ext(f.file) != ".go" && filepath.Dir(file) == filepath.Dir(f.file) {
-				for _, b := range blocks {
-					add(b)
+	return tests
+}
+
+// running returns the tests that run one of some blocks, the quick ones first.
+func (c *coverage) running(is func(file string, b block) bool) []test {
+	var tests []test
+	for _, folder := range c.Folders {
+		found := map[int]bool{}
+		for file, blocks := range folder.Blocks {
+			for _, b := range blocks {
+				if is(file, b) {
+					for _, i := range b.Tests {
+						found[i] = true
+					}
 				}
 			}
 		}
-	}
-	tests := make([]test, 0, len(found))
-	for i := range found {
-		tests = append(tests, c.Tests[i])
+		for i := range found {
+			tests = append(tests, folder.Tests[i])
+		}
 	}
 	slices.SortFunc(tests, func(a, b test) int {
 		return cmp.Or(cmp.Compare(a.Seconds, b.Seconds), cmp.Compare(a.Folder, b.Folder), cmp.Compare(a.Name, b.Name))
@@ -75,32 +85,46 @@ func (c *coverage) covering(f fault) []test {
 	return tests
 }
 
-// loadCoverage reads the coverage at path, or measures it if there is none of this code.
+// loadCoverage reads the coverage at path, and measures what it lacks.
 func loadCoverage(ctx context.Context, path string, trees []*tree) (*coverage, error) {
-	code, err := trees[0].checksum()
+	t := trees[0]
+	code, err := t.checksum(func(path string) bool {
+		return isProductCode(path) && slices.Contains([]string{".go", ".c", ".h"}, filepath.Ext(path))
+	})
 	if err != nil {
 		return nil, err
 	}
 	c := &coverage{}
-	if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, c) == nil && c.Code == code {
-		return c, nil
+	data, err := os.ReadFile(path)
+	if err != nil || json.Unmarshal(data, c) != nil || c.Code != code {
+		c = &coverage{Code: code, Folders: map[string]*folderCoverage{}}
 	}
-	c = &coverage{Code: code}
-	if err := c.measure(ctx, trees); err != nil {
+	tests := map[string]string{}
+	for folder, has := range t.hasTests {
+		if !has {
+			continue
+		}
+		if tests[folder], err = t.checksum(func(path string) bool {
+			return strings.HasSuffix(path, "_test.go") && filepath.Dir(path) == folder || strings.HasPrefix(path, folder+"/testdata/")
+		}); err != nil {
+			return nil, err
+		}
+	}
+	maps.DeleteFunc(c.Folders, func(folder string, f *folderCoverage) bool { return f.Code != tests[folder] })
+	if err := c.measure(ctx, trees, tests); err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(c)
-	if err != nil {
+	if data, err = json.Marshal(c); err != nil {
 		return nil, err
 	}
 	return c, os.WriteFile(path, data, 0o644)
 }
 
-// checksum is that of the files in which faults are put, and of C headers.
-func (t *tree) checksum() (string, error) {
+// checksum is that of some of the tree's files.
+func (t *tree) checksum(has func(path string) bool) (string, error) {
 	sum := sha256.New()
 	for _, path := range t.files {
-		if !isProductCode(path) || !slices.Contains([]string{".go", ".c", ".h"}, filepath.Ext(path)) {
+		if !has(path) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(t.folder, path))
@@ -112,77 +136,81 @@ func (t *tree) checksum() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// measure runs each test alone, on each tree one at a time.
-func (c *coverage) measure(ctx context.Context, trees []*tree) error {
-	folders := make(chan string, len(trees[0].hasTests))
-	for _, folder := range slices.Sorted(maps.Keys(trees[0].hasTests)) {
-		if trees[0].hasTests[folder] {
+// measure adds the folders that are missing; tests are the checksums of their tests. On each tree
+// one test runs at a time.
+func (c *coverage) measure(ctx context.Context, trees []*tree, tests map[string]string) error {
+	folders := make(chan string, len(tests))
+	for _, folder := range slices.Sorted(maps.Keys(tests)) {
+		if c.Folders[folder] == nil {
 			folders <- folder
 		}
 	}
 	close(folders)
-	began, ran := time.Now(), blocks{}
+	began := time.Now()
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	for _, t := range trees {
 		group.Go(func() error {
 			for folder := range folders {
-				err := t.coverTests(ctx, folder, func(one test, profile []byte) {
-					mu.Lock()
-					defer mu.Unlock()
-					ran.add(profile, len(c.Tests))
-					c.Tests = append(c.Tests, one)
-				})
+				f, failed, err := t.coverTests(ctx, folder)
 				if err != nil {
 					return err
 				}
+				f.Code = tests[folder]
+				mu.Lock()
+				c.Folders[folder] = f
+				mu.Unlock()
 				_, _ = fmt.Fprintf(os.Stderr, "coverage of %s (%s)\n", folder, time.Since(began).Round(time.Second))
+				if failed != nil {
+					_, _ = fmt.Fprintf(os.Stderr, "  with counters these fail: %s\n", strings.Join(failed, " "))
+				}
 			}
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	c.Blocks = ran.byFile(trees[0].module)
-	return nil
+	return group.Wait()
 }
 
-// coverTests runs each test of a folder and reports its profile.
-func (t *tree) coverTests(ctx context.Context, folder string, report func(one test, profile []byte)) error {
+// coverTests runs each test of a folder, also those that fail with counters in the code.
+func (t *tree) coverTests(ctx context.Context, folder string) (f *folderCoverage, failed []string, err error) {
 	binary, out, err := t.compile(ctx, folder, "-cover", "-coverpkg=./...")
 	if err != nil {
-		return fmt.Errorf("%s does not compile: %s", folder, out)
+		return nil, nil, fmt.Errorf("%s does not compile: %s", folder, out)
 	}
 	defer func() { _ = os.Remove(binary) }()
 	out, err = t.testCommand(ctx, folder, binary, "-test.list=.").Output()
 	if err != nil {
-		return fmt.Errorf("listing the tests of %s: %w", folder, err)
+		return nil, nil, fmt.Errorf("listing the tests of %s: %w", folder, err)
 	}
-	for _, name := range testName.FindAllString(string(out), -1) {
+	f = &folderCoverage{}
+	ran := blocks{}
+	for i, name := range testName.FindAllString(string(out), -1) {
 		data, err := os.MkdirTemp(t.folder, "coverage")
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		path := filepath.Join(data, "profile")
 		cmd := t.testCommand(ctx, folder, binary, "-test.run=^"+name+"$", "-test.timeout=10m", "-test.gocoverdir="+data, "-test.coverprofile="+path)
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+data) // of child processes
 		began := time.Now()
-		_ = cmd.Run() // a test that fails with counters in the code runs lines, too
-		one := test{folder, name, time.Since(began).Seconds()}
+		if cmd.Run() != nil {
+			failed = append(failed, name)
+		}
+		f.Tests = append(f.Tests, test{folder, name, time.Since(began).Seconds()})
 		profile, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // without one the test ended its process
-			return err
+			return nil, nil, err
 		}
+		ran.add(profile, i)
 		if err := os.RemoveAll(data); err != nil {
-			return err
+			return nil, nil, err
 		}
-		report(one, profile)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
-	return nil
+	f.Blocks = ran.byFile(t.module)
+	return f, failed, nil
 }
 
 var testName = regexp.MustCompile(`(?m)^(?:Test|Fuzz|Example)\w*$`)

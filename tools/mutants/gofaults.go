@@ -65,6 +65,10 @@ func (g *goFile) visit(n ast.Node) bool {
 		g.statements(n.Body)
 	case *ast.CallExpr:
 		g.durable(n)
+	case *ast.DeferStmt:
+		if _, ok := n.Call.Fun.(*ast.SelectorExpr); ok {
+			return false // the whole statement is removed
+		}
 	}
 	return true
 }

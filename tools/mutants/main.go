@@ -1,11 +1,11 @@
 // Command mutants measures what the test suite notices. It puts random faults into the Go
-// and C code, one at a time in a copy of the tree, runs the tests of that package and those of
+// and C code, each into a copy of the tree, runs the tests of that package and those of
 // its nearest users that run the faulty line, and lists the faults that no test noticed:
 //
 //	go run ./tools/mutants -seed 7 -n 100
 //
-// Which tests run a line is measured first, once for each state of the product's code: it takes
-// as long as the suite.
+// Which tests run a line is measured first, once for each state of the product's code, in about
+// ten minutes.
 //
 // A seed names the same faults as long as the code does not change, so a run can be made in
 // pieces:

@@ -186,8 +186,12 @@ func TestCovering(t *testing.T) {
 	ran := blocks{}
 	ran.add([]byte("mode: set\nm/a/x.go:3.20,5.2 1 1\nm/a/x.go:7.20,9.2 1 0\n"), 0)
 	ran.add([]byte("mode: set\nm/a/x.go:3.20,5.2 1 1\nm/a/x.go:5.9,9.2 1 12\nm/b/y.go:1.1,2.2 1 1\n"), 1)
-	ran.add([]byte("mode: set\nm/b/y.go:1.1,2.2 1 1\n"), 2)
-	c := &coverage{Blocks: ran.byFile("m"), Tests: []test{{"a", "TestSlow", 2}, {"a", "TestQuick", 1}, {"b", "TestOther", 1}}}
+	other := blocks{}
+	other.add([]byte("mode: set\nm/b/y.go:1.1,2.2 1 1\n"), 0)
+	c := &coverage{Folders: map[string]*folderCoverage{
+		"a": {Blocks: ran.byFile("m"), Tests: []test{{"a", "TestSlow", 2}, {"a", "TestQuick", 1}}},
+		"b": {Blocks: other.byFile("m"), Tests: []test{{"b", "TestOther", 1}}},
+	}}
 	for _, test := range []struct {
 		file string
 		line int
@@ -213,13 +217,14 @@ func TestCovering(t *testing.T) {
 // TestPlan: the tests that run the line come first, quick ones before slow ones and those of the
 // package before those of its users; the rest of the package comes last.
 func TestPlan(t *testing.T) {
-	c := &coverage{
-		Tests: []test{{"a", "TestA", 4}, {"a", "TestB", 8}, {"a", "TestC", 1}, {"near", "TestD", 1}, {"far", "TestE", 1}},
-		Blocks: map[string][]block{
-			"a/x.go":    {{1, 9, []int{0, 1, 3, 4}}},
-			"none/x.go": {{1, 9, []int{4}}},
+	c := &coverage{Folders: map[string]*folderCoverage{
+		"a": {
+			Tests:  []test{{"a", "TestA", 4}, {"a", "TestB", 8}, {"a", "TestC", 1}},
+			Blocks: map[string][]block{"a/x.go": {{1, 9, []int{0, 1}}}},
 		},
-	}
+		"near": {Tests: []test{{"near", "TestD", 1}}, Blocks: map[string][]block{"a/x.go": {{1, 9, []int{0}}}}},
+		"far":  {Tests: []test{{"far", "TestE", 1}}, Blocks: map[string][]block{"a/x.go": {{1, 9, []int{0}}}, "none/x.go": {{1, 9, []int{0}}}}},
+	}}
 	tree := &tree{
 		importers: map[string][]string{"a": {"unrelated", "near"}, "near": {"far", "a"}, "none": {"far"}},
 		hasTests:  map[string]bool{"a": true, "near": true, "far": true, "unrelated": true},

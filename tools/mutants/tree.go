@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,8 +197,8 @@ type testRun struct {
 }
 
 // plan lists the runs that try a fault: the tests of its package that run its line, the quick
-// ones first; then those of the nearest users; then what else its package has, because coverage
-// does not know everything.
+// ones first; then those of the nearest users, a minute of each; then what else its package has,
+// because coverage does not know everything.
 func (t *tree) plan(f fault, c *coverage) []testRun {
 	folder := filepath.Dir(f.file)
 	covering := map[string][]test{}
@@ -205,13 +206,13 @@ func (t *tree) plan(f fault, c *coverage) []testRun {
 		covering[test.Folder] = append(covering[test.Folder], test)
 	}
 	var runs []testRun
-	add := func(tests []test) {
+	add := func(tests []test, secondsMax float64) {
 		const quick = 10 // seconds
 		var first, second testRun
 		for _, test := range tests {
 			if first.seconds+test.Seconds <= quick {
 				first.add(test)
-			} else {
+			} else if first.seconds+second.seconds+test.Seconds <= secondsMax {
 				second.add(test)
 			}
 		}
@@ -221,22 +222,23 @@ func (t *tree) plan(f fault, c *coverage) []testRun {
 			}
 		}
 	}
-	add(covering[folder])
+	add(covering[folder], math.Inf(1))
 	users := 0
 	for _, user := range t.usersOf(folder) {
 		if covering[user] != nil && users < t.users {
 			users++
-			add(covering[user])
+			add(covering[user], 60)
 		}
 	}
 	if !t.hasTests[folder] {
 		return runs
 	}
 	others := testRun{folder: folder, others: true}
-	for _, test := range c.Tests {
-		if test.Folder != folder {
-			continue
-		}
+	var all []test
+	if c.Folders[folder] != nil {
+		all = c.Folders[folder].Tests
+	}
+	for _, test := range all {
 		if slices.Contains(covering[folder], test) {
 			others.tests = append(others.tests, test.Name)
 		} else {

@@ -13,7 +13,16 @@ func cFaults(path string, text []byte) []fault {
 	add := func(start, end int, kind, after string) {
 		found = append(found, newFault(path, text, start, end, kind, after))
 	}
+	bounds := map[int]bool{}
+	for _, m := range cBound.FindAllSubmatchIndex(code, -1) {
+		a, b := string(code[m[2]:m[3]]), string(code[m[6]:m[7]])
+		first, second := string(code[m[8]:m[9]]), string(code[m[10]:m[11]])
+		bounds[m[4]] = a == first && b == second || a == second && b == first
+	}
 	for _, m := range cOperator.FindAllSubmatchIndex(code, -1) {
+		if bounds[m[2]] {
+			continue
+		}
 		swap := operators[string(code[m[2]:m[3]])]
 		add(m[2], m[3], swap.kind, swap.after)
 	}
@@ -42,8 +51,10 @@ func cFaults(path string, text []byte) []fault {
 var (
 	// An operator with a space on both sides, as the code is formatted: no pointers, no signs.
 	cOperator = regexp.MustCompile(` (==|!=|<=|>=|<<|>>|<|>|&&|\|\||\+|-|&|\|) `)
-	cNumber   = regexp.MustCompile(`[^\w.](\d+)[^\w.]`)
-	cIf       = regexp.MustCompile(`\b(?:if|while) (\()`)
+	// The smaller or larger of two: equal values do the same on both sides.
+	cBound  = regexp.MustCompile(`([\w.>\[\]-]+) (<|<=|>|>=) ([\w.>\[\]-]+) \? ([\w.>\[\]-]+) : ([\w.>\[\]-]+)`)
+	cNumber = regexp.MustCompile(`[^\w.](\d+)[^\w.]`)
+	cIf     = regexp.MustCompile(`\b(?:if|while) (\()`)
 	// A call, or an assignment to something that has been declared, on a line of its own.
 	cCall = regexp.MustCompile(`(?m)^\s+((?:\w+\([^;{}]*\)|[\w.>\[\]-]+ [-+|&]?= [^;{}]*|[\w.>\[\]-]+(?:\+\+|--));)$`)
 )

@@ -28,6 +28,7 @@ type goFile struct {
 	path   string
 	text   []byte
 	offset func(token.Pos) int
+	bound  ast.Expr // a comparison that decides the same for equal values
 	found  []fault
 }
 
@@ -41,6 +42,9 @@ func (g *goFile) source(n ast.Node) string {
 
 func (g *goFile) visit(n ast.Node) bool {
 	switch n := n.(type) {
+	case *ast.CallExpr:
+		g.durable(n)
+		return !isRoom(n)
 	case *ast.GenDecl:
 		return n.Tok != token.IMPORT
 	case *ast.Field:
@@ -53,6 +57,9 @@ func (g *goFile) visit(n ast.Node) bool {
 		} else {
 			g.add(n.Cond.Pos(), n.Cond.End(), kindNegate, "!("+g.source(n.Cond)+")")
 		}
+		if g.isBound(n) {
+			g.bound = n.Cond
+		}
 	case *ast.BasicLit:
 		if value, err := strconv.ParseInt(n.Value, 10, 32); err == nil && n.Kind == token.INT {
 			g.add(n.Pos(), n.End(), kindOffByOne, strconv.FormatInt(value+1, 10))
@@ -63,8 +70,6 @@ func (g *goFile) visit(n ast.Node) bool {
 		g.statements(n.Body)
 	case *ast.CommClause:
 		g.statements(n.Body)
-	case *ast.CallExpr:
-		g.durable(n)
 	case *ast.DeferStmt:
 		if _, ok := n.Call.Fun.(*ast.SelectorExpr); ok {
 			return false // the whole statement is removed
@@ -75,7 +80,7 @@ func (g *goFile) visit(n ast.Node) bool {
 
 func (g *goFile) binary(n *ast.BinaryExpr) {
 	swap, ok := operators[n.Op.String()]
-	if !ok || swap.kind == kindSign && (isText(n.X) || isText(n.Y)) || isNil(n.Y) {
+	if !ok || n == g.bound || swap.kind == kindSign && (isText(n.X) || isText(n.Y)) || isNil(n.Y) {
 		return // comparisons with nil are negated conditions or dropped error checks
 	}
 	g.add(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), swap.kind, swap.after)
@@ -106,6 +111,40 @@ func (g *goFile) statements(list []ast.Stmt) {
 			g.found[len(g.found)-1].commutes = commute(g.source(s), g.source(next))
 		}
 	}
+}
+
+// isBound is true for if a < b { a = b }, where equal values do the same on both sides.
+func (g *goFile) isBound(n *ast.IfStmt) bool {
+	cond, ok := n.Cond.(*ast.BinaryExpr)
+	if !ok || operators[cond.Op.String()].kind != kindBoundary || n.Init != nil || n.Else != nil || len(n.Body.List) != 1 {
+		return false
+	}
+	set, ok := n.Body.List[0].(*ast.AssignStmt)
+	if !ok || set.Tok != token.ASSIGN || len(set.Lhs) != 1 || len(set.Rhs) != 1 {
+		return false
+	}
+	a, b, left, right := g.source(cond.X), g.source(cond.Y), g.source(set.Lhs[0]), g.source(set.Rhs[0])
+	return a == left && b == right || a == right && b == left
+}
+
+// isRoom is true for calls whose numbers only say how much memory to take at first.
+func isRoom(n *ast.CallExpr) bool {
+	switch f := n.Fun.(type) {
+	case *ast.Ident:
+		if f.Name != "make" || len(n.Args) < 2 {
+			return false
+		}
+		_, isMap := n.Args[0].(*ast.MapType)
+		return isMap || len(n.Args) == 3 && isZero(n.Args[1])
+	case *ast.SelectorExpr:
+		return f.Sel.Name == "Grow"
+	}
+	return false
+}
+
+func isZero(e ast.Expr) bool {
+	n, ok := e.(*ast.BasicLit)
+	return ok && n.Value == "0"
 }
 
 func canSwap(s ast.Stmt) bool {

@@ -21,6 +21,11 @@ func f(f *os.File, a []int) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
+	b := make([]int, 0, len(a)*2+1)
+	if a[0] < a[1] {
+		a[0] = a[1]
+	}
+	defer f.Close()
 	return f.Close()
 }
 `
@@ -40,7 +45,14 @@ func f(f *os.File, a []int) error {
 		"x.go:8 removed statement: a[2] = 5 -> nothing",
 		"x.go:10 removed sync, close or truncate: f.Sync() -> error(nil)",
 		"x.go:10 dropped error check: err != nil -> (err != nil) && false",
-		"x.go:13 removed sync, close or truncate: f.Close() -> error(nil)",
+		"x.go:14 negated condition: a[0] < a[1] -> !(a[0] < a[1])",
+		"x.go:14 off by one: 0 -> 1",
+		"x.go:14 off by one: 1 -> 2",
+		"x.go:15 off by one: 0 -> 1",
+		"x.go:15 off by one: 1 -> 2",
+		"x.go:15 removed statement: a[0] = a[1] -> nothing",
+		"x.go:17 removed statement: defer f.Close() -> nothing",
+		"x.go:18 removed sync, close or truncate: f.Close() -> error(nil)",
 	}
 	faults, err := goFaults("x.go", []byte(source))
 	if err != nil {
@@ -57,6 +69,7 @@ static int f(int a, const char *b) {
     g(a, "1 + 1");
     h(b);
   }
+  int n = a < c->len ? a : c->len;
   return a + 1;
 }
 `
@@ -70,8 +83,8 @@ static int f(int a, const char *b) {
 		`x.c:5 removed statement: g(a, "1 + 1"); -> ;`,
 		`x.c:5 swapped statements: g(a, "1 + 1"); h(b); -> h(b); g(a, "1 + 1");`,
 		"x.c:6 removed statement: h(b); -> ;",
-		"x.c:8 arithmetic: + -> -",
-		"x.c:8 off by one: 1 -> 2",
+		"x.c:9 arithmetic: + -> -",
+		"x.c:9 off by one: 1 -> 2",
 	}
 	checkFaults(t, cFaults("x.c", []byte(source)), want, source)
 }
@@ -227,7 +240,7 @@ func TestPlan(t *testing.T) {
 	}}
 	tree := &tree{
 		importers: map[string][]string{"a": {"unrelated", "near"}, "near": {"far", "a"}, "none": {"far"}},
-		hasTests:  map[string]bool{"a": true, "near": true, "far": true, "unrelated": true},
+		hasTests:  map[string]bool{"a": true, "near": true, "far": true, "unrelated": true, "none": false},
 		users:     1,
 	}
 	for file, want := range map[string][]testRun{
@@ -238,6 +251,7 @@ func TestPlan(t *testing.T) {
 			{folder: "a", tests: []string{"TestA", "TestB"}, others: true, seconds: 1},
 		},
 		"none/x.go": {{folder: "far", tests: []string{"TestE"}, seconds: 1}},
+		"a/b/c/x.c": {{folder: "a", others: true, seconds: 13}},
 	} {
 		if got := tree.plan(fault{file: file, line: 5}, c); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v", file, got)

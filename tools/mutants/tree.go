@@ -200,7 +200,7 @@ type testRun struct {
 // ones first; then those of the nearest users, a minute of each; then what else its package has,
 // because coverage does not know everything.
 func (t *tree) plan(f fault, c *coverage) []testRun {
-	folder := filepath.Dir(f.file)
+	folder := t.packageOf(f.file)
 	covering := map[string][]test{}
 	for _, test := range c.covering(f) {
 		covering[test.Folder] = append(covering[test.Folder], test)
@@ -246,6 +246,18 @@ func (t *tree) plan(f fault, c *coverage) []testRun {
 		}
 	}
 	return append(runs, others)
+}
+
+// packageOf returns the folder of the package that a file belongs to: its own, or the nearest
+// above it.
+func (t *tree) packageOf(file string) string {
+	folder := filepath.Dir(file)
+	for {
+		if _, ok := t.hasTests[folder]; ok || folder == "." {
+			return folder
+		}
+		folder = filepath.Dir(folder)
+	}
 }
 
 func (r *testRun) add(t test) {

@@ -16,7 +16,7 @@ import (
 // A Filter selects dead letters. An empty field selects all.
 type Filter struct {
 	Pipeline string    `json:"pipeline,omitempty"`
-	Stage    string    `json:"stage,omitempty"` // where the event failed: parse, script, column or sink
+	Stage    string    `json:"stage,omitempty"` // where the event failed: parse, script, column or sink; or damaged
 	Sink     string    `json:"sink,omitempty"`  // that rejected a row of the event
 	Text     string    `json:"text,omitempty"`  // in the error or the event, in any case of letters
 	Since    time.Time `json:"since,omitzero"`  // last stored then or later

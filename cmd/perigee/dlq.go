@@ -19,7 +19,7 @@ type dlqCommand struct {
 // filterFlags select dead letters.
 type filterFlags struct {
 	Pipeline string `help:"Only those of this pipeline."`
-	Stage    string `enum:"parse,script,column,sink," default:"" help:"Only those that failed at this stage: parse, script, column or sink."`
+	Stage    string `enum:"parse,script,column,sink,damaged," default:"" help:"Only those that failed at this stage: parse, script, column or sink; or damaged."`
 	Sink     string `help:"Only rows that this sink rejected."`
 	Text     string `help:"Only those with this text in the error or the event."`
 	Since    string `placeholder:"TIME" help:"Only those last stored then or later: 90m and 2d are before now, or 2026-11-22T09:00:00Z."`

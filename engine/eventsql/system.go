@@ -164,7 +164,7 @@ var deadLetterColumns = []eventstore.SystemColumn{
 	systemColumn("position", "UBIGINT", "its position there"),
 	systemColumn("sink", "VARCHAR", "sink that rejected a row of it"),
 	systemColumn("number", "UINTEGER", "which of the event's rows, from 0"),
-	systemColumn("stage", "VARCHAR", "where it failed: parse, script, column or sink"),
+	systemColumn("stage", "VARCHAR", "where it failed: parse, script, column or sink; or damaged"),
 	systemColumn("error", "VARCHAR", "why it failed"),
 	systemColumn("traceback", "VARCHAR", "where in the script"),
 	systemColumn("script", "VARCHAR", "version of the script"),

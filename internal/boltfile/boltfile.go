@@ -8,7 +8,7 @@
 // pages are written again, and synced, before the first commit and after one that failed.
 //
 // Open reads all pages, because bbolt panics on a file whose pages do not belong together.
-// Values have no checksum: what is stored in them should have its own.
+// Values have no checksum of their own: AppendChecksum adds one.
 //
 // A File is safe for concurrent use.
 package boltfile

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"os"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -43,9 +45,12 @@ const (
 	metaSum      = 56
 )
 
+// order is that of the machine's bytes, as bbolt stores its numbers.
+var order = binary.NativeEndian
+
 // check returns ErrDamaged unless the file's pages belong together: each page that the newest
 // meta page leads to is there, is used once and is not free, and its keys are in order and in
-// the range of the page above it. Values are not looked at. No other process changes the file
+// the range of the page above it. Values are not read. No other process changes the file
 // meanwhile.
 func check(path string, options bolt.Options) error {
 	if info, err := os.Stat(path); err == nil && info.Size() == 0 { // bbolt would begin a new one
@@ -53,7 +58,7 @@ func check(path string, options bolt.Options) error {
 	}
 	options.ReadOnly = true // it looks at nothing but the meta pages
 	db, err := bolt.Open(path, 0o600, &options)
-	if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrVersionMismatch) || errors.Is(err, berrors.ErrChecksum) {
+	if err != nil && !errors.Is(err, berrors.ErrTimeout) && !isSystemError(err) {
 		return fmt.Errorf("%w: %w", err, ErrDamaged)
 	}
 	if err != nil {
@@ -62,29 +67,50 @@ func check(path string, options bolt.Options) error {
 	return errors.Join(checkPages(path, db.Info().PageSize), db.Close())
 }
 
+// isSystemError reports whether err is of a system call, not of a file's content.
+func isSystemError(err error) bool {
+	var inPath *fs.PathError
+	var number syscall.Errno // of a lock or a mapping
+	return errors.As(err, &inPath) || errors.As(err, &number)
+}
+
 func checkPages(path string, pageSize int) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	c := &pageCheck{file: f, size: pageSize, used: map[uint64]bool{}}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	c := &pageCheck{file: f, size: uint64(pageSize), pages: uint64(info.Size()) / uint64(pageSize)}
+	c.used = make([]uint64, c.pages/64+1)
 	meta := c.newestMeta()
 	if meta == nil {
 		return ErrDamaged
 	}
-	c.end = binary.LittleEndian.Uint64(meta[metaEnd:])
-	if err := c.checkTree(binary.LittleEndian.Uint64(meta[metaRoot:]), nil, nil); err != nil {
+	c.end = order.Uint64(meta[metaEnd:])
+	if err := c.checkTree(order.Uint64(meta[metaRoot:]), nil, nil); err != nil {
 		return err
 	}
-	return c.checkFreelist(binary.LittleEndian.Uint64(meta[metaFreelist:]))
+	return c.checkFreelist(order.Uint64(meta[metaFreelist:]))
 }
 
 type pageCheck struct {
-	file *os.File
-	size int
-	end  uint64
-	used map[uint64]bool
+	file  *os.File
+	size  uint64   // of a page
+	pages uint64   // in the file
+	end   uint64   // number behind the last page; more than pages if the file was cut
+	used  []uint64 // a bit for each of pages
+}
+
+// use reports whether a page that is in the file was unused, and marks it as used.
+func (c *pageCheck) use(number uint64) bool {
+	word, bit := &c.used[number/64], uint64(1)<<(number%64)
+	unused := *word&bit == 0
+	*word |= bit
+	return unused
 }
 
 // newestMeta returns the meta page of the last commit, or nil.
@@ -97,38 +123,55 @@ func (c *pageCheck) newestMeta() (newest []byte) {
 		meta := page[pageHeader:]
 		sum := fnv.New64a()
 		sum.Write(meta[:metaSum])
-		if binary.LittleEndian.Uint32(meta) != metaMagic || sum.Sum64() != binary.LittleEndian.Uint64(meta[metaSum:]) {
+		if order.Uint32(meta) != metaMagic || sum.Sum64() != order.Uint64(meta[metaSum:]) {
 			continue
 		}
-		if newest == nil || binary.LittleEndian.Uint64(meta[metaTx:]) > binary.LittleEndian.Uint64(newest[metaTx:]) {
+		if newest == nil || order.Uint64(meta[metaTx:]) > order.Uint64(newest[metaTx:]) {
 			newest = meta
 		}
 	}
 	return newest
 }
 
-// readPage returns a page and those that belong to it, which nothing else may use.
-func (c *pageCheck) readPage(number uint64) ([]byte, error) {
-	var header [pageHeader]byte
-	if number < metaPages || number >= c.end {
+// A pageRun is a page and those that belong to it, or the page in a bucket's value.
+type pageRun struct {
+	check *pageCheck
+	at    int64  // in the file
+	size  uint64 // of all pages
+	head  []byte // what was read of it
+}
+
+// bytes returns n bytes of a run from an offset on. It reads no others behind its head.
+func (r *pageRun) bytes(from, n uint64) (b []byte, ok bool) {
+	switch {
+	case from > r.size || n > r.size-from:
+		return nil, false
+	case from+n <= uint64(len(r.head)):
+		return r.head[from : from+n], true
+	}
+	b = make([]byte, n)
+	_, err := r.check.file.ReadAt(b, r.at+int64(from))
+	return b, err == nil
+}
+
+// readPage reads a page. Nothing else may use it and those that belong to it.
+func (c *pageCheck) readPage(number uint64) (*pageRun, error) {
+	if number < metaPages || number >= min(c.end, c.pages) {
 		return nil, fmt.Errorf("page %d of %d: %w", number, c.end, ErrDamaged)
 	}
-	_, err := c.file.ReadAt(header[:], int64(number)*int64(c.size))
-	more := uint64(binary.LittleEndian.Uint32(header[12:]))
-	if err != nil || binary.LittleEndian.Uint64(header[:]) != number || more >= c.end-number {
+	r := &pageRun{check: c, at: int64(number * c.size), head: make([]byte, c.size)}
+	_, err := c.file.ReadAt(r.head, r.at)
+	more := uint64(order.Uint32(r.head[12:]))
+	if err != nil || order.Uint64(r.head) != number || more >= min(c.end, c.pages)-number {
 		return nil, fmt.Errorf("page %d: %w", number, ErrDamaged)
 	}
+	r.size = (more + 1) * c.size
 	for i := number; i <= number+more; i++ {
-		if c.used[i] {
+		if !c.use(i) {
 			return nil, fmt.Errorf("page %d is used twice: %w", i, ErrDamaged)
 		}
-		c.used[i] = true
 	}
-	page := make([]byte, (more+1)*uint64(c.size))
-	if _, err := c.file.ReadAt(page, int64(number)*int64(c.size)); err != nil {
-		return nil, fmt.Errorf("page %d: %w", number, ErrDamaged)
-	}
-	return page, nil
+	return r, nil
 }
 
 func (c *pageCheck) checkTree(number uint64, from, to []byte) error {
@@ -141,25 +184,31 @@ func (c *pageCheck) checkTree(number uint64, from, to []byte) error {
 
 // An element is one of a branch or leaf.
 type element struct {
-	key, value []byte
-	child      uint64 // of a branch
-	isBucket   bool
+	key             []byte
+	child           uint64 // of a branch
+	isBucket        bool
+	value, valueLen uint64 // offset and size
 }
 
 // checkElements checks a branch or leaf whose keys lie in [from, to), and the pages below it.
 // nil is no bound.
-func (c *pageCheck) checkElements(page, from, to []byte) error {
-	isBranch := binary.LittleEndian.Uint16(page[8:]) == branchFlag
-	if !isBranch && binary.LittleEndian.Uint16(page[8:]) != leafFlag {
+func (c *pageCheck) checkElements(page *pageRun, from, to []byte) error {
+	flags := order.Uint16(page.head[8:])
+	isBranch := flags == branchFlag
+	if !isBranch && flags != leafFlag {
 		return fmt.Errorf("a page that is neither branch nor leaf: %w", ErrDamaged)
 	}
-	count := int(binary.LittleEndian.Uint16(page[10:]))
+	count := int(order.Uint16(page.head[10:]))
+	table, ok := page.bytes(pageHeader, uint64(count*elementSize))
+	if !ok {
+		return fmt.Errorf("%d elements: %w", count, ErrDamaged)
+	}
 	if isBranch && count == 0 {
 		return fmt.Errorf("an empty branch: %w", ErrDamaged)
 	}
 	elements := make([]element, count)
 	for i := range elements {
-		e, ok := parseElement(page, i, isBranch)
+		e, ok := parseElement(page, table, i, isBranch)
 		if !ok || i > 0 && bytes.Compare(elements[i-1].key, e.key) >= 0 ||
 			from != nil && bytes.Compare(e.key, from) < 0 || to != nil && bytes.Compare(e.key, to) >= 0 {
 			return fmt.Errorf("element %d: %w", i, ErrDamaged)
@@ -174,7 +223,7 @@ func (c *pageCheck) checkElements(page, from, to []byte) error {
 		case isBranch:
 			err = c.checkTree(e.child, e.key, to)
 		case e.isBucket:
-			err = c.checkBucket(e.value)
+			err = c.checkBucket(page, e)
 		}
 		if err != nil {
 			return err
@@ -183,38 +232,37 @@ func (c *pageCheck) checkElements(page, from, to []byte) error {
 	return nil
 }
 
-func parseElement(page []byte, i int, isBranch bool) (e element, ok bool) {
-	begin := uint64(pageHeader + i*elementSize)
-	if begin+elementSize > uint64(len(page)) {
-		return e, false
-	}
+func parseElement(page *pageRun, table []byte, i int, isBranch bool) (e element, ok bool) {
 	var n [4]uint64
 	for k := range n {
-		n[k] = uint64(binary.LittleEndian.Uint32(page[begin+uint64(4*k):]))
+		n[k] = uint64(order.Uint32(table[i*elementSize+4*k:]))
 	}
 	if isBranch {
-		e.child = n[2] | n[3]<<32
+		e.child = order.Uint64(table[i*elementSize+8:])
 		n = [4]uint64{0, n[0], n[1], 0}
 	}
-	key := begin + n[1]
-	if n[2] == 0 || key+n[2]+n[3] > uint64(len(page)) {
+	key := pageHeader + uint64(i*elementSize) + n[1]
+	e.isBucket, e.value, e.valueLen = n[0]&bucketFlag != 0, key+n[2], n[3]
+	if n[2] == 0 || n[2] > bolt.MaxKeySize || e.value+e.valueLen > page.size {
 		return e, false
 	}
-	e.key, e.value, e.isBucket = page[key:key+n[2]], page[key+n[2]:key+n[2]+n[3]], n[0]&bucketFlag != 0
-	return e, true
+	e.key, ok = page.bytes(key, n[2])
+	return e, ok
 }
 
-func (c *pageCheck) checkBucket(value []byte) error {
-	if len(value) < bucketHeader {
+func (c *pageCheck) checkBucket(page *pageRun, e element) error {
+	header, ok := page.bytes(e.value, bucketHeader)
+	if !ok || e.valueLen < bucketHeader {
 		return fmt.Errorf("a bucket: %w", ErrDamaged)
 	}
-	if root := binary.LittleEndian.Uint64(value); root != 0 {
+	if root := order.Uint64(header); root != 0 {
 		return c.checkTree(root, nil, nil)
 	}
-	if len(value) < bucketHeader+pageHeader {
+	value, ok := page.bytes(e.value+bucketHeader, e.valueLen-bucketHeader)
+	if !ok || len(value) < pageHeader {
 		return fmt.Errorf("a bucket: %w", ErrDamaged)
 	}
-	return c.checkElements(value[bucketHeader:], nil, nil)
+	return c.checkElements(&pageRun{check: c, size: uint64(len(value)), head: value}, nil, nil)
 }
 
 // checkFreelist checks that no free page is used.
@@ -226,19 +274,19 @@ func (c *pageCheck) checkFreelist(number uint64) error {
 	if err != nil {
 		return err
 	}
-	count, list := int(binary.LittleEndian.Uint16(page[10:])), page[pageHeader:]
-	if count == 0xFFFF && binary.LittleEndian.Uint16(page[8:]) == freelistFlag { // the first number counts
-		count, list = int(binary.LittleEndian.Uint64(list)), list[8:]
+	flags, count, list := order.Uint16(page.head[8:]), uint64(order.Uint16(page.head[10:])), uint64(pageHeader)
+	if count == 0xFFFF && flags == freelistFlag { // the first number counts
+		count, list = order.Uint64(page.head[list:]), list+8
 	}
-	if binary.LittleEndian.Uint16(page[8:]) != freelistFlag || count < 0 || count > len(list)/8 {
+	numbers, ok := page.bytes(list, 8*min(count, page.size))
+	if flags != freelistFlag || !ok {
 		return fmt.Errorf("the list of free pages: %w", ErrDamaged)
 	}
-	for i := range count {
-		free := binary.LittleEndian.Uint64(list[8*i:])
-		if free < metaPages || free >= c.end || c.used[free] {
+	for ; len(numbers) > 0; numbers = numbers[8:] {
+		free := order.Uint64(numbers)
+		if free < metaPages || free >= c.end || free < c.pages && !c.use(free) {
 			return fmt.Errorf("page %d is used and free: %w", free, ErrDamaged)
 		}
-		c.used[free] = true
 	}
 	return nil
 }

@@ -1,15 +1,19 @@
 package boltfile
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // TestMisplacedPages puts each page of a file in the place of each other one, as a disk leaves a
@@ -50,7 +54,7 @@ func TestMisplacedPages(t *testing.T) {
 				spoilt := append([]byte(nil), whole...)
 				copy(spoilt[to*pageSize:(to+1)*pageSize], whole[from*pageSize:])
 				if renumbered {
-					binary.LittleEndian.PutUint64(spoilt[to*pageSize:], uint64(to))
+					order.PutUint64(spoilt[to*pageSize:], uint64(to))
 				}
 				if err := os.WriteFile(path, spoilt, 0o600); err != nil {
 					t.Fatal(err)
@@ -71,11 +75,11 @@ func TestMisplacedPages(t *testing.T) {
 	}
 	branches := 0
 	for at := metaPages * pageSize; at < len(whole); at += pageSize {
-		if binary.LittleEndian.Uint16(whole[at+8:]) != branchFlag {
+		if order.Uint16(whole[at+8:]) != branchFlag {
 			continue
 		}
 		spoilt := append([]byte(nil), whole...)
-		binary.LittleEndian.PutUint16(spoilt[at+10:], 0)
+		order.PutUint16(spoilt[at+10:], 0)
 		if err := os.WriteFile(path, spoilt, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -107,4 +111,126 @@ func checkWithBolt(t *testing.T, path, what string) {
 		}
 		return nil
 	})
+}
+
+// fileWithLargeValue makes a file whose bucket has a value of 4 MB.
+func fileWithLargeValue(t *testing.T) (path string, pageSize int) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file.db")
+	f, err := Open(path, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucket(bucket)
+		if err != nil {
+			return err
+		}
+		return errors.Join(b.Put([]byte("a large value"), make([]byte, 4<<20)), b.Put([]byte("key behind it"), counter))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pageSize = f.Info().PageSize
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path, pageSize
+}
+
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestValuesAreNotRead checks a file with a large value, in little memory. A key behind the value
+// that is out of order is damage.
+func TestValuesAreNotRead(t *testing.T) {
+	path, pageSize := fileWithLargeValue(t)
+	var err error
+	if n := allocated(func() { err = checkPages(path, pageSize) }); err != nil || n > 1<<20 {
+		t.Errorf("%d bytes for a value of 4 MB, %v", n, err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(content[bytes.LastIndex(content, []byte("key behind it")):], "KEY")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPages(path, pageSize); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a key out of order: %v", err)
+	}
+}
+
+// TestDamagedCounts: a page that says that a million others belong to it, and meta pages that
+// agree, do not ask for their memory.
+func TestDamagedCounts(t *testing.T) {
+	path, pageSize := fileWithLargeValue(t)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range metaPages {
+		meta := content[i*pageSize+pageHeader:]
+		order.PutUint64(meta[metaEnd:], 1<<40)
+		sum := fnv.New64a()
+		sum.Write(meta[:metaSum])
+		order.PutUint64(meta[metaSum:], sum.Sum64())
+	}
+	for at := metaPages * pageSize; at < len(content); at += pageSize {
+		if order.Uint16(content[at+8:]) == leafFlag && order.Uint64(content[at:]) == uint64(at/pageSize) {
+			order.PutUint32(content[at+12:], 1<<14)
+		}
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := allocated(func() { err = checkPages(path, pageSize) }); !errors.Is(err, ErrDamaged) || n > 1<<20 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// TestShortFile cuts a file behind its first page, where bbolt finds a meta page that is right.
+func TestShortFile(t *testing.T) {
+	path, _ := fileWithLargeValue(t)
+	for _, size := range []int64{4096, 100, 0} {
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(path, options)
+		if err == nil {
+			f.Close()
+		}
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+// TestOtherErrorsAreNotDamage: an error of a system call, and another process, say nothing about the file.
+func TestOtherErrorsAreNotDamage(t *testing.T) {
+	folder := t.TempDir()
+	for _, path := range []string{filepath.Join(folder, "none", "file.db"), filepath.Join(folder, "loop")} {
+		_ = os.Symlink("loop", filepath.Join(folder, "loop"))
+		if err := check(path, options); err == nil || errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	path, _ := fileWithLargeValue(t)
+	f, err := Open(path, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	options := options
+	options.Timeout = time.Millisecond
+	if err := check(path, options); !errors.Is(err, berrors.ErrTimeout) || errors.Is(err, ErrDamaged) {
+		t.Errorf("a second time: %v", err)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/boltfile"
 	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
@@ -94,46 +95,138 @@ func TestEntriesAreLegible(t *testing.T) {
 	} {
 		d := dead(0, "no")
 		d.Original = []byte(original)
-		l := Letter{Partition: "a", First: time.Unix(0, 0), Time: time.Unix(0, 0), Dead: d}
-		text, err := l.encode("a", 0)
+		l := Letter{Pipeline: "p", Partition: "a", First: time.Unix(0, 0), Time: time.Unix(0, 0), Dead: d}
+		text, err := l.encode(location{[]byte("p"), []byte("a"), letterKey(0, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want = `{"number":0,"time":"1970-01-01T00:00:00Z","stage":"script","error":"no",` + want + `,"sum":`
+		want = `{"number":0,"time":"1970-01-01T00:00:00Z","stage":"script","error":"no",` + want + "}"
 		if !strings.HasPrefix(string(text), want) {
 			t.Errorf("got  %s\nwant %s", text, want)
 		}
 	}
 }
 
-// TestDamagedLetters changes each byte of a stored letter, and reads it at another position: none
+// TestDamagedLetters changes each byte of a stored letter, and reads it at other locations: none
 // of that is a letter. One without a checksum is from an older version.
 func TestDamagedLetters(t *testing.T) {
 	want := Letter{Pipeline: "p", Partition: "a", First: time.Unix(0, 0).UTC(), Time: time.Unix(9, 0).UTC(), Dead: dead(7, "no")}
-	want.Error, want.Original = `a text with ,"sum":3}`, []byte("event")
-	value, err := want.encode("a", 7)
+	want.Original = []byte("event")
+	at := location{[]byte("p"), []byte("a"), letterKey(7, 0)}
+	value, err := want.encode(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := location{[]byte("p"), []byte("a"), letterKey(7, 0)}
 	if got, err := decodeLetter(at, value); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("%v: %s", err, cmp.Diff(want, got))
 	}
 	for i := range value {
 		changed := bytes.Clone(value)
-		changed[i] ^= 1
-		if got, err := decodeLetter(at, changed); err == nil && !cmp.Equal(want, got) || err != nil && !errors.Is(err, errDamaged) {
-			t.Errorf("byte %d of %s is changed: %+v, %v", i, value, got, err)
+		changed[i] ^= 4 // makes a tab of a carriage return
+		if got, err := decodeLetter(at, changed); !errors.Is(err, boltfile.ErrDamagedValue) {
+			t.Errorf("byte %d of %q is changed: %+v, %v", i, value, got, err)
 		}
 	}
-	at.key = letterKey(8, 0)
-	if _, err := decodeLetter(at, value); !errors.Is(err, errDamaged) {
-		t.Errorf("at another position: %v", err)
+	for _, other := range []location{
+		{[]byte("q"), at.partition, at.key}, {at.pipeline, []byte("b"), at.key}, {at.pipeline, at.partition, letterKey(8, 0)}, {at.pipeline, at.partition, letterKey(7, 1)},
+	} {
+		if _, err := decodeLetter(other, value); !errors.Is(err, boltfile.ErrDamagedValue) {
+			t.Errorf("at %q: %v", other, err)
+		}
 	}
-	older := append(value[:bytes.LastIndex(value, []byte(sumField))], '}')
-	at.key = letterKey(7, 0)
+	older := value[:bytes.LastIndexByte(value, '}')+1]
 	if got, err := decodeLetter(at, older); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("without a checksum: %v: %s", err, cmp.Diff(want, got))
+	}
+}
+
+// damage changes a byte of a stored value.
+func damage(t *testing.T, s *Store, key []byte, path ...[]byte) {
+	t.Helper()
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		b := findBucket(tx, path...)
+		value := bytes.Clone(b.Get(key))
+		value[len(value)/2] ^= 1
+		return b.Put(key, value)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOneDamagedLetter: the letters beside a damaged one are listed, retried and purged. It is
+// listed as damaged, not retried, and purged by its ID.
+func TestOneDamagedLetter(t *testing.T) {
+	s := open(t, t.TempDir())
+	keep(t, s, "a", dead(1, "first"), dead(2, "to be damaged"), dead(2, "beside it"), dead(3, "last"))
+	damage(t, s, letterKey(2, 0), []byte("p"), []byte("a"))
+	var damaged Letter
+	var errs []string
+	for _, l := range list(t, s, Filter{}) {
+		if l.Damaged {
+			damaged = l
+			continue
+		}
+		errs = append(errs, l.Error)
+	}
+	if diff := cmp.Diff([]string{"first", "beside it", "last"}, errs); diff != "" {
+		t.Error(diff)
+	}
+	if damaged.Pipeline != "p" || damaged.Partition != "a" || damaged.Position != 2 || !strings.Contains(damaged.Error, s.db.Path()) || !strings.Contains(damaged.Error, "purge") {
+		t.Errorf("%+v", damaged)
+	}
+	result, err := s.Retry(Filter{})
+	if (result != RetryResult{Queued: 3}) || !errors.Is(err, boltfile.ErrDamagedValue) || !event.IsPermanent(err) || !strings.Contains(event.HintOf(err), "purge") {
+		t.Errorf("retry: %+v, %v", result, err)
+	}
+	ids, err := s.Resolve([]string{damaged.ID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Purge(Filter{IDs: ids}); n != 1 || err != nil {
+		t.Errorf("%d letters were purged, %v", n, err)
+	}
+	if left := list(t, s, Filter{}); len(left) > 0 {
+		t.Errorf("left: %+v", left)
+	}
+	retry(t, s, Filter{}, RetryResult{})
+}
+
+// TestDamagedLetterHasItsOwnID: purging it leaves the rows of the same event alone.
+func TestDamagedLetterHasItsOwnID(t *testing.T) {
+	s := open(t, t.TempDir())
+	zero := dead(2, "the same number as the damaged one's ordinal")
+	keep(t, s, "a", dead(2, "to be damaged"), zero)
+	damage(t, s, letterKey(2, 0), []byte("p"), []byte("a"))
+	letters := list(t, s, Filter{})
+	if len(letters) != 2 || !letters[0].Damaged {
+		t.Fatalf("%+v", letters)
+	}
+	if n, err := s.Purge(Filter{IDs: []string{letters[0].ID()}}); n != 1 || err != nil {
+		t.Errorf("%d letters were purged, %v", n, err)
+	}
+	if diff := cmp.Diff([]string{"p a 2.0 " + zero.Error}, names(list(t, s, Filter{}))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestDamagedRetryIsPermanent: the pipeline stops at a damaged letter in its queue, when it reads it
+// and when it would replace it, and the error says where it is and what to do.
+func TestDamagedRetryIsPermanent(t *testing.T) {
+	s := open(t, t.TempDir())
+	keep(t, s, "a", dead(1, "no"), dead(2, "no"))
+	retry(t, s, Filter{}, RetryResult{Queued: 2})
+	name, reader := openRetryBatch(t, s)
+	damage(t, s, positionKey(1), queueBucket, []byte("p"), []byte(name))
+	_, read := reader.Read(new(event.Batch), nil)
+	for what, err := range map[string]error{"read": read, "replace": s.Replace("p", name, event.Range{First: 1, Count: 1}, []event.Dead{dead(1, "again")})} {
+		if !event.IsPermanent(err) || !errors.Is(err, boltfile.ErrDamagedValue) || !strings.Contains(event.HintOf(err), s.db.Path()) {
+			t.Errorf("%s: %v, hint %q", what, err, event.HintOf(err))
+			continue
+		}
+		if want := "p, partition " + name + ", position 1 in " + s.db.Path(); !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v: it does not say %q", what, err, want)
+		}
 	}
 }
 

@@ -6,13 +6,12 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/crc32"
 	"time"
 	"unicode/utf8"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/boltfile"
 )
 
 // A Letter is a dead event, or one row of it, and where it belongs. Partition
@@ -25,6 +24,7 @@ type Letter struct {
 	Time        time.Time // when it last failed
 	Retried     int       // number of retries
 	Uncommitted bool      // its range may not be durable in every sink yet: it cannot be retried
+	Damaged     bool      // only where it is stored is known, and Error says what to do
 	event.Dead
 }
 
@@ -43,6 +43,9 @@ func (l *Letter) ID() string {
 	}
 	key = binary.BigEndian.AppendUint64(key, l.Position)
 	key = binary.BigEndian.AppendUint32(key, l.Number)
+	if l.Damaged { // its number is not that of a row
+		key = append(key, damagedStage...)
+	}
 	sum := sha256.Sum256(key)
 	return idEncoding.EncodeToString(sum[:])[:idLength]
 }
@@ -71,8 +74,8 @@ type origin struct {
 	Position  uint64 `json:"position"`
 }
 
-// encode returns the stored form of a letter for a position of a partition.
-func (l *Letter) encode(partition string, position uint64) ([]byte, error) {
+// encode returns the stored form of a letter for a location.
+func (l *Letter) encode(at location) ([]byte, error) {
 	e := entry{
 		Sink: l.Sink, Number: l.Number, Time: l.Time.UTC(), Retried: l.Retried, Stage: l.Stage,
 		Error: l.Error, Traceback: l.Traceback, Script: l.Script,
@@ -81,7 +84,7 @@ func (l *Letter) encode(partition string, position uint64) ([]byte, error) {
 		first := l.First.UTC()
 		e.First = &first
 	}
-	if l.Partition != partition || l.Position != position {
+	if l.Partition != string(at.partition) || l.Position != decodePosition(at.key) {
 		e.Origin = &origin{l.Partition, l.Position}
 	}
 	if utf8.Valid(l.Original) {
@@ -94,50 +97,21 @@ func (l *Letter) encode(partition string, position uint64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode dead letter: %w", err)
 	}
-	return appendSum(value, position), nil
+	return boltfile.AppendChecksum(value, at.pipeline, at.partition, at.key), nil
 }
 
-// sumField begins the last field of a stored letter, which an older version ignores: the
-// CRC-32C of the position and of all fields before. No string has it, as quotes in it are escaped.
-const sumField = `,"sum":`
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// errDamaged is for a letter that is not as it was stored, as after a power cut on a disk that
-// says it has synced what it has not.
-var errDamaged = errors.New("a dead letter is damaged; restore " + FileName + " from a copy, or move it away and lose what it holds")
-
-// appendSum adds the checksum to a JSON object.
-func appendSum(object []byte, position uint64) []byte {
-	sum := checksum(object, position)
-	return fmt.Appendf(object[:len(object)-1], "%s%d}", sumField, sum)
-}
-
-func checksum(object []byte, position uint64) uint32 {
-	return crc32.Update(crc32.Checksum(positionKey(position), castagnoli), castagnoli, object)
-}
-
-// checkSum returns an error unless the checksum is right. An older version stored none.
-func checkSum(value []byte, position uint64) error {
-	i := bytes.LastIndex(value, []byte(sumField))
-	if i < 0 {
-		return nil
-	}
-	object := append(bytes.Clone(value[:i]), '}')
-	if !bytes.Equal(appendSum(object, position), value) {
-		return errDamaged
-	}
-	return nil
-}
-
-// decodeLetter decodes the letter stored at a location.
+// decodeLetter decodes the letter stored at a location, or returns boltfile.ErrDamagedValue.
 func decodeLetter(at location, value []byte) (l Letter, err error) {
 	var e entry
-	if err := json.Unmarshal(value, &e); err != nil {
-		return l, fmt.Errorf("%w (%w)", errDamaged, err)
-	}
-	if err := checkSum(value, decodePosition(at.key)); err != nil {
+	content, err := boltfile.VerifyChecksum(value, at.pipeline, at.partition, at.key)
+	if err != nil {
 		return l, err
+	}
+	if err := json.Unmarshal(content, &e); err != nil {
+		return l, fmt.Errorf("%w: %w", boltfile.ErrDamagedValue, err)
+	}
+	if !bytes.HasSuffix(content, []byte("}")) { // the rest of a checksum
+		return l, boltfile.ErrDamagedValue
 	}
 	l.Pipeline, l.Partition, l.Position = string(at.pipeline), string(at.partition), decodePosition(at.key)
 	if e.Origin != nil {
@@ -154,4 +128,27 @@ func decodeLetter(at location, value []byte) (l Letter, err error) {
 		l.Original = []byte(*e.Original)
 	}
 	return l, nil
+}
+
+// damagedStage is the stage of a damaged letter.
+const damagedStage = "damaged"
+
+// damagedLetter stands for the letter at a location that err says is damaged.
+func damagedLetter(at location, err error) Letter {
+	l := Letter{Pipeline: string(at.pipeline), Partition: string(at.partition), Damaged: true}
+	l.Position, l.Stage, l.Error = decodePosition(at.key), damagedStage, err.Error()
+	if ordinal := at.key[len(positionKey(0)):]; len(ordinal) == 4 {
+		l.Number = binary.BigEndian.Uint32(ordinal)
+	}
+	return l
+}
+
+// damageAt says where a letter of the retry queue is damaged, as after a power cut on a disk that
+// says it has synced what it has not. Reading it again does not help.
+func (s *Store) damageAt(at location, err error) error {
+	return &event.PermanentError{
+		Err: fmt.Errorf("the retry of a dead letter of %s, partition %s, position %d in %s: %w",
+			at.pipeline, at.partition, decodePosition(at.key), s.db.Path(), err),
+		Hint: "restore " + s.db.Path() + " from a copy, or move it away and lose its dead letters and requested retries",
+	}
 }

@@ -37,8 +37,8 @@ type storedLetter struct {
 	value []byte
 }
 
-// List yields letters in the order of pipeline, partition and position. It ends
-// after the first error.
+// List yields letters in the order of pipeline, partition and position, damaged ones
+// too. It ends after the first error.
 func (s *Store) List(f Filter) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		for page, err := range s.readPages(f) {
@@ -116,7 +116,7 @@ func (s *Store) readPage(f *Filter, from location) (letters []storedLetter, next
 			}
 			l, err := decodeLetter(at, value)
 			if err != nil {
-				return false, err
+				l = damagedLetter(at, fmt.Errorf("in %s: %w; purge it, or restore the file from a copy", s.db.Path(), err))
 			}
 			if f.matches(&l) {
 				l.Uncommitted = isUncommitted(tx, at)

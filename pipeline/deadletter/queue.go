@@ -95,11 +95,12 @@ func enqueue(tx *bolt.Tx, stored *storedLetter) error {
 	if l.Sink == "" && (l.Stage == "column" || l.Stage == "sink") {
 		l.Sink = onlySink
 	}
-	value, err := l.encode(string(name), next-1)
+	key := positionKey(next - 1)
+	value, err := l.encode(location{stored.at.pipeline, name, key})
 	if err != nil {
 		return err
 	}
-	if err := batch.Put(positionKey(next-1), value); err != nil {
+	if err := batch.Put(key, value); err != nil {
 		return err
 	}
 	return deleteLetter(tx, stored.at)
@@ -246,9 +247,10 @@ func (r *RetryReader) Read(b *event.Batch, requests []Request) ([]Request, error
 func (r *RetryReader) fill(bucket *bolt.Bucket, b *event.Batch, requests []Request) ([]Request, error) {
 	limits, cursor := r.options.Limits, bucket.Cursor()
 	for k, v := cursor.Seek(positionKey(r.next)); k != nil && b.Len() < limits.Events; k, v = cursor.Next() {
-		l, err := decodeLetter(location{key: k}, v)
+		at := location{[]byte(r.options.Pipeline), []byte(r.name), k}
+		l, err := decodeLetter(at, v)
 		if err != nil {
-			return requests, err
+			return requests, r.store.damageAt(at, err)
 		}
 		p := decodePosition(k)
 		switch {

@@ -55,11 +55,12 @@ func (s *Store) encodeLetters(n *replacement, dead []event.Dead) error {
 		if p < n.first || p >= n.end {
 			return fmt.Errorf("position %d is outside the range", p)
 		}
-		value, err := letters[i].encode(string(n.partition), p)
+		key := letterKey(p, ordinals[p])
+		value, err := letters[i].encode(location{n.pipeline, n.partition, key})
 		if err != nil {
 			return err
 		}
-		n.keys = append(n.keys, letterKey(p, ordinals[p]))
+		n.keys = append(n.keys, key)
 		n.values = append(n.values, value)
 		ordinals[p]++
 	}
@@ -75,7 +76,7 @@ func (s *Store) makeLetters(n *replacement, dead []event.Dead) (letters []Letter
 		for i := range dead {
 			l := Letter{Pipeline: string(n.pipeline), Partition: string(n.partition), First: now, Time: now, Dead: dead[i]}
 			if batch != nil {
-				if err := l.continueRetried(n, batch); err != nil {
+				if err := s.continueRetried(&l, n, batch); err != nil {
 					return err
 				}
 			}
@@ -89,15 +90,16 @@ func (s *Store) makeLetters(n *replacement, dead []event.Dead) (letters []Letter
 // continueRetried copies the identity and history of the retried letter. A retry
 // that was for a single row leaves no letter but that row's: the event's other
 // rows were written before.
-func (l *Letter) continueRetried(n *replacement, batch *bolt.Bucket) error {
+func (s *Store) continueRetried(l *Letter, n *replacement, batch *bolt.Bucket) error {
 	k := positionKey(l.Position)
 	value := batch.Get(k)
 	if value == nil {
 		return nil
 	}
-	retried, err := decodeLetter(location{n.pipeline, n.partition, k}, value)
+	at := location{n.pipeline, n.partition, k}
+	retried, err := decodeLetter(at, value)
 	if err != nil {
-		return err
+		return s.damageAt(at, err)
 	}
 	l.Partition, l.Position, l.First, l.Retried = retried.Partition, retried.Position, retried.First, retried.Retried
 	if retried.Sink != "" {

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/boltfile"
 )
 
 // A RetryResult counts the letters that Retry selected.
@@ -16,17 +19,23 @@ type RetryResult struct {
 
 // Retry moves the committed letters that the filter selects to the retry queues of
 // their pipelines. It moves each letter atomically. Letters that fail while Retry
-// runs are not selected.
+// runs are not selected. It leaves damaged letters alone, and returns an error for
+// them after it has moved the others.
 func (s *Store) Retry(f Filter) (result RetryResult, err error) {
 	if now := time.Now(); f.Before.IsZero() || now.Before(f.Before) {
 		f.Before = now
 	}
+	damaged := 0
 	for page, err := range s.readPages(f) {
 		if err != nil {
 			return result, err
 		}
 		var moved RetryResult
 		err := s.updatePage(page, func(tx *bolt.Tx, l *storedLetter) error {
+			if l.Damaged {
+				damaged++
+				return nil
+			}
 			if isUncommitted(tx, l.at) {
 				moved.Uncommitted++
 				return nil
@@ -39,6 +48,13 @@ func (s *Store) Retry(f Filter) (result RetryResult, err error) {
 		}
 		result.Queued += moved.Queued
 		result.Uncommitted += moved.Uncommitted
+	}
+	if damaged > 0 {
+		return result, &event.PermanentError{
+			Err: fmt.Errorf("%d dead letters in %s were not queued: %w (%d others were queued, %d are not committed yet)",
+				damaged, s.db.Path(), boltfile.ErrDamagedValue, result.Queued, result.Uncommitted),
+			Hint: "perigee dlq list shows them with the stage " + damagedStage + ": purge them by their IDs, or restore the file from a copy",
+		}
 	}
 	return result, nil
 }

@@ -3,11 +3,10 @@ package outbox
 import (
 	"bytes"
 	"encoding/gob"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"slices"
+
+	"github.com/perigeedb/perigee/internal/boltfile"
 )
 
 // storedEntry is the stored form of an entry. The encoding names its fields, so
@@ -32,41 +31,27 @@ func encodeEntry(e *Entry) ([]byte, error) {
 		}
 	}
 	var buf bytes.Buffer
-	encoder := gob.NewEncoder(&buf)
-	err := encoder.Encode(&s)
-	if err == nil { // an older version does not read the checksum
-		err = encoder.Encode(crc32.Checksum(buf.Bytes(), castagnoli))
-	}
-	if err != nil {
+	if err := gob.NewEncoder(&buf).Encode(&s); err != nil {
 		return nil, fmt.Errorf("encode entry %s of the outbox: %w", e.Batch.Range, err)
 	}
-	return buf.Bytes(), nil
+	return boltfile.AppendChecksum(buf.Bytes(), entryKey(e.Pipeline, e.Batch.Partition, e.Batch.Range.First)), nil
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// errDamaged is for an entry that is not as it was stored, as after a power cut on a disk that
-// says it has synced what it has not.
-var errDamaged = errors.New("an entry is damaged; restore " + FileName + " from a copy, or move it away and lose what it holds")
-
 // decodeEntry does not keep value. Each output gets memory of its own, because
-// rejected rows are removed in place.
+// rejected rows are removed in place. An entry that is not as it was stored is
+// boltfile.ErrDamagedValue.
 func decodeEntry(key, value []byte) (*Entry, error) {
+	content, err := boltfile.VerifyChecksum(value, key)
+	if err != nil {
+		return nil, err
+	}
 	var s storedEntry
-	var sum uint32
-	in := bytes.NewReader(value)
-	decoder := gob.NewDecoder(in)
-	if err := decoder.Decode(&s); err != nil {
-		return nil, fmt.Errorf("%w (%w)", errDamaged, err)
+	rest := bytes.NewReader(content)
+	if err := gob.NewDecoder(rest).Decode(&s); err != nil {
+		return nil, fmt.Errorf("%w: %w", boltfile.ErrDamagedValue, err)
 	}
-	content := value[:len(value)-in.Len()]
-	switch err := decoder.Decode(&sum); {
-	case err == io.EOF: // an older version stored it
-	case err != nil || sum != crc32.Checksum(content, castagnoli):
-		return nil, errDamaged
-	}
-	if !bytes.Equal(key, entryKey(s.Pipeline, s.Batch.Partition, s.Batch.Range.First)) {
-		return nil, errDamaged
+	if rest.Len() > 0 || !bytes.Equal(key, entryKey(s.Pipeline, s.Batch.Partition, s.Batch.Range.First)) {
+		return nil, boltfile.ErrDamagedValue
 	}
 	for i, same := range s.Same {
 		if same > 0 {

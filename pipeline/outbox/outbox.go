@@ -117,7 +117,11 @@ func (s *Store) Entries(pipeline, partition string) iter.Seq2[*Entry, error] {
 		keys, err := s.listKeys(keyPrefix(pipeline, partition))
 		for _, k := range keys {
 			var e *Entry
-			if e, err = s.readEntry(k); err != nil || !yield(e, nil) {
+			if e, err = s.readEntry(k); err != nil {
+				err = s.damageAt(pipeline, partition, k, err)
+				break
+			}
+			if !yield(e, nil) {
 				break
 			}
 		}
@@ -164,6 +168,19 @@ func (s *Store) readEntry(k []byte) (e *Entry, err error) {
 		return err
 	})
 	return e, err
+}
+
+// damageAt says where an entry is damaged, as after a power cut on a disk that says it has synced
+// what it has not. Reading it again does not help.
+func (s *Store) damageAt(pipeline, partition string, k []byte, err error) error {
+	if !errors.Is(err, boltfile.ErrDamagedValue) {
+		return err
+	}
+	return &event.PermanentError{
+		Err: fmt.Errorf("the entry of %s, partition %s, position %d in %s: %w",
+			pipeline, partition, binary.BigEndian.Uint64(k[len(keyPrefix(pipeline, partition)):]), s.db.Path(), err),
+		Hint: "restore " + s.db.Path() + " from a copy, or move it away: sinks that lack the batches in it get them from the source and the current script",
+	}
 }
 
 // A change stores an entry, or removes it if value is nil.

@@ -140,7 +140,7 @@ func TestLyingSync(t *testing.T) {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
 			folder := t.TempDir()
 			fault, wentOn := fmt.Sprintf("fsync,fdatasync:retval=0:when=%d+", from), 0
-			powercut.Record(t, folder, putRun(folder, fault)).EachCut(t, 150, func(t *testing.T, folder string, _ []string) {
+			powercut.Record(t, folder, putRun(folder, fault)).EachCut(t, 100, func(t *testing.T, folder string, _ []string) {
 				folder = filepath.Join(folder, "made", "data")
 				if err := os.MkdirAll(folder, 0o700); err != nil { // its name may be gone
 					t.Fatal(err)
@@ -156,7 +156,7 @@ func TestLyingSync(t *testing.T) {
 				seen := map[uint64]bool{}
 				for e, err := range s.Entries("p", "a") {
 					if err != nil {
-						if !errors.Is(err, errDamaged) {
+						if !errors.Is(err, boltfile.ErrDamagedValue) {
 							t.Errorf("%v: it does not say what is damaged", err)
 						}
 						return
@@ -172,7 +172,7 @@ func TestLyingSync(t *testing.T) {
 				}
 				wentOn++
 			})
-			if wentOn < 30 {
+			if wentOn < 20 {
 				t.Errorf("%d outboxes went on", wentOn)
 			}
 		})

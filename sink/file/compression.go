@@ -15,18 +15,27 @@ type compression struct {
 	append func(to, lines []byte) ([]byte, error)
 }
 
+// The suffixes of sealed files, each for one pack.
+const (
+	plainSuffix = ".ndjson"
+	gzipSuffix  = ".ndjson.gz"
+	zstdSuffix  = ".ndjson.zst"
+)
+
+var suffixes = []string{plainSuffix, gzipSuffix, zstdSuffix}
+
 func newCompression(name string) (compression, error) {
 	switch name {
 	case "", "none":
-		return compression{".ndjson", func(to, lines []byte) ([]byte, error) { return append(to, lines...), nil }}, nil
+		return compression{plainSuffix, func(to, lines []byte) ([]byte, error) { return append(to, lines...), nil }}, nil
 	case "gzip":
-		return compression{".ndjson.gz", appendGzip}, nil
+		return compression{gzipSuffix, appendGzip}, nil
 	case "zstd":
 		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 		if err != nil {
 			return compression{}, err
 		}
-		return compression{".ndjson.zst", func(to, lines []byte) ([]byte, error) { return encoder.EncodeAll(lines, to), nil }}, nil
+		return compression{zstdSuffix, func(to, lines []byte) ([]byte, error) { return encoder.EncodeAll(lines, to), nil }}, nil
 	}
 	return compression{}, fmt.Errorf("unknown pack %q: use none, gzip or zstd", name)
 }

@@ -234,6 +234,60 @@ func TestNameOfAnother(t *testing.T) {
 	}
 }
 
+// TestFilesBeyondTheJournal has files in the folder that are none of the sink's, which it
+// leaves alone, and such as an older journal does not count, which it refuses.
+func TestFilesBeyondTheJournal(t *testing.T) {
+	folder := t.TempDir()
+	s := newSink(t, "p", Config{Folder: folder, Name: "orders"})
+	w, _ := openWriter(t, s)
+	if err := errors.Join(w.Write(t.Context(), batch(0, 5)), w.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	other := newSink(t, "q", Config{Folder: folder, Name: "orders-20240131.x"})
+	w, _ = openWriter(t, other)
+	if err := errors.Join(w.Write(t.Context(), batch(0, 5)), w.Close(), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+	create := func(name string) string {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, name := range []string{
+		"orders-20240131.csv", "orders-20240131.ndjson.gz", "orders-20240131.ndjson.open", "orders-20240131-00000009.ndjson",
+		"orders-00000009.csv", "orders-00000009.ndjson.bak", "orders-00000009.ndjson.gz.tmp", "orders-00000009.ndjson.open.swp",
+		"orders-00000009", "orders-000000009.ndjson", "orders-9.ndjson", "orders2-00000009.ndjson", "my-orders-00000009.ndjson",
+	} {
+		create(name)
+	}
+	open := func() error {
+		s := newSink(t, "p", Config{Folder: folder, Name: "orders", Pack: "zstd"})
+		_, _, err := s.Open(t.Context(), "part")
+		return errors.Join(err, s.Close())
+	}
+	if err := open(); err != nil {
+		t.Fatalf("the sink does not leave alone what others have in the folder: %v", err)
+	}
+	for _, name := range []string{
+		"orders-00000009.ndjson", "orders-00000009.ndjson.gz", "orders-00000009.ndjson.zst", "orders-00000009.ndjson.open",
+		"orders-00000009.ndjson.gz.open", "orders-00000009.ndjson.zst.open", "orders-00000500.ndjson",
+	} {
+		path := create(name)
+		if err := open(); !event.IsPermanent(err) || event.HintOf(err) == "" || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, with hint %q; want a permanent error that names it", name, err, event.HintOf(err))
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open(); err != nil {
+		t.Errorf("with the files moved away: %v", err)
+	}
+}
+
 // TestSealedByAge lets time pass without a write, in a run that goes on.
 func TestSealedByAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -173,6 +172,10 @@ func (j *journal) checkPipeline() error {
 	return nil
 }
 
+// behindMax is how many files a journal may be behind, at most. Greater numbers are taken for
+// those of somebody else, such as dates.
+const behindMax = 1000
+
 // checkNewest refuses a journal that is older than the files, as after a power cut on a disk
 // that says it has synced what it has not: it would write rows again that are in them, and
 // replace sealed files.
@@ -182,17 +185,15 @@ func (j *journal) checkNewest() error {
 		return err
 	}
 	for _, e := range entries {
-		rest, found := strings.CutPrefix(e.Name(), j.files.name+"-")
-		digits, _, _ := strings.Cut(rest, ".")
-		if number, err := strconv.ParseUint(digits, 10, 64); found && err == nil && len(digits) >= 8 && number > j.state.File {
-			return olderThan(filepath.Join(j.files.folder, e.Name()))
+		if number, ok := j.files.parseName(e.Name()); ok && number > j.state.File && number-j.state.File <= behindMax {
+			return journalTooOldError(filepath.Join(j.files.folder, e.Name()))
 		}
 	}
 	return nil
 }
 
-// olderThan says that a file has what the journal does not know.
-func olderThan(file string) error {
+// journalTooOldError says that a file has what the journal does not count.
+func journalTooOldError(file string) error {
 	return &event.PermanentError{
 		Err:  fmt.Errorf("%s has rows that the journal of the files does not count: the journal is older than the files", file),
 		Hint: "restore the journal from a copy; or move the files away that it does not count, and their rows are written again",

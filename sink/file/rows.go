@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -46,6 +49,18 @@ func (f *fileSet) path(number uint64, suffix string) string {
 }
 
 const openSuffix = ".open"
+
+// parseName returns the number of a file that path names, sealed or open, with any compression.
+func (f *fileSet) parseName(name string) (number uint64, ok bool) {
+	sealed := strings.TrimSuffix(name, openSuffix)
+	rest, found := strings.CutPrefix(sealed, f.name+"-")
+	digits, suffix, _ := strings.Cut(rest, ".")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if !found || err != nil || !slices.Contains(suffixes, "."+suffix) {
+		return 0, false
+	}
+	return number, filepath.Base(f.path(number, "."+suffix)) == sealed
+}
 
 // appendRows appends rows to the open file and returns the size that it has then.
 // They count once the journal says so.
@@ -197,7 +212,7 @@ func rename(open, sealed string, size int64) error {
 		err = os.Remove(open)
 	} else if err == nil {
 		if _, err := os.Stat(sealed); err == nil {
-			return olderThan(sealed)
+			return journalTooOldError(sealed)
 		}
 		err = os.Rename(open, sealed)
 	}
@@ -205,7 +220,7 @@ func rename(open, sealed string, size int64) error {
 		return err
 	}
 	if info, err := os.Stat(sealed); err == nil && info.Size() > size {
-		return olderThan(sealed)
+		return journalTooOldError(sealed)
 	}
 	return nil
 }

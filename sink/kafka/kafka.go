@@ -68,10 +68,12 @@ var codecs = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(), "": kgo.ZstdCompression(),
 }
 
-// deliveryTimeout is how long the client retries records by itself. After it, or when a write
-// is cancelled, it also gives up records that the broker may have: the pipeline writes them
-// again. By default the client waits for their broker forever, even in a cancelled write.
-var deliveryTimeout = 30 * time.Second
+// deliveryTimeout is how long a record may wait for its acknowledgement once the client has it:
+// as long as in Kafka's own clients, so that a large output gets through over a slow link.
+// After it, or when a write is cancelled, the client also gives up records that the broker may
+// have: the pipeline writes them again. By default the client waits for their broker forever,
+// even in a cancelled write.
+var deliveryTimeout = 2 * time.Minute
 
 // New makes a sink. It does not connect.
 func New(env sink.Env, c Config) (*Sink, error) {

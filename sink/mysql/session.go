@@ -87,6 +87,11 @@ func rollBack(ctx context.Context, c conn) {
 
 // Connect implements sqlsink.Database.
 func (s *Sink) Connect(ctx context.Context, f func(sqlsink.Conn) error) error {
+	return s.ConnectOnce(ctx, f)
+}
+
+// ConnectOnce implements sqlsink.Database.
+func (s *Sink) ConnectOnce(ctx context.Context, f func(sqlsink.Conn) error) error {
 	raw, err := s.db.Conn(ctx)
 	if err != nil {
 		return err

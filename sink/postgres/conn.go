@@ -146,18 +146,29 @@ func (p *pool) close() {
 // Connect implements sqlsink.Database. It calls f again if the connection was ended:
 // a worker that evicts another may hit a connection that has just become idle.
 func (s *Sink) Connect(ctx context.Context, f func(sqlsink.Conn) error) error {
-	for attempt := 0; ; attempt++ {
-		c, err := s.pool.get(ctx)
-		if err != nil {
-			return err
-		}
-		err = f(c)
-		ended := c.IsClosed()
-		s.pool.put(ctx, c)
-		if err == nil || !ended || attempt > 0 || ctx.Err() != nil {
-			return err
-		}
+	ended, err := s.withConn(ctx, f)
+	if err != nil && ended && ctx.Err() == nil {
+		_, err = s.withConn(ctx, f)
 	}
+	return err
+}
+
+// ConnectOnce implements sqlsink.Database.
+func (s *Sink) ConnectOnce(ctx context.Context, f func(sqlsink.Conn) error) error {
+	_, err := s.withConn(ctx, f)
+	return err
+}
+
+// withConn calls f with a connection, and reports whether the connection was ended by then.
+func (s *Sink) withConn(ctx context.Context, f func(sqlsink.Conn) error) (ended bool, err error) {
+	c, err := s.pool.get(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = f(c)
+	ended = c.IsClosed()
+	s.pool.put(ctx, c)
+	return ended, err
 }
 
 // Evict implements sqlsink.Database. A worker that is frozen in the middle of its

@@ -26,7 +26,7 @@ import (
 const (
 	powercutFolder = "WAL_POWERCUT" // one that is recorded
 	sequential     = "WAL_SEQUENTIAL"
-	short          = "WAL_SHORT"
+	short          = "WAL_SHORT" // how many groups of entries it appends between removals
 	appendForever  = "WAL_APPEND_FOREVER"
 )
 
@@ -61,12 +61,12 @@ func appendAndRemove(folder string) error {
 	for i := range files {
 		next = max(next, i+1)
 	}
-	rounds := 4
-	if os.Getenv(short) != "" {
-		rounds = 2
+	rounds, groups := 4, 7
+	if n, err := strconv.Atoi(os.Getenv(short)); err == nil {
+		rounds, groups = 2, n
 	}
 	for round := range rounds {
-		for range 7 {
+		for range groups {
 			n := 1 + round%2*2
 			if err := appendAtOnce(l, files, next, n); err != nil {
 				return err
@@ -188,17 +188,23 @@ func TestPowerCut(t *testing.T) {
 // TestPowerCutLosesOne cuts the power at every moment and loses one write or name alone; also
 // when a sync has failed, or the process was killed at one and another has gone on.
 func TestPowerCutLosesOne(t *testing.T) {
-	for name, faults := range map[string][]string{
-		"sound":  {""},
-		"failed": {"fdatasync:error=EIO:when=5"},
-		"killed": {"fdatasync:signal=KILL:when=5", ""},
+	for name, test := range map[string]struct {
+		groups int // 3 fill more than one file; long tests use 7
+		faults []string
+	}{
+		"sound":  {3, []string{""}},
+		"failed": {2, []string{"fdatasync:error=EIO:when=5"}},
+		"killed": {2, []string{"fdatasync:signal=KILL:when=5", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
+			if os.Getenv("PERIGEE_POWERCUTS") != "" {
+				test.groups = 7
+			}
 			var runs []powercut.Run
-			for _, fault := range faults {
+			for _, fault := range test.faults {
 				run := appendRun(folder, fault)
-				run.Command.Env = append(run.Command.Env, sequential+"=yes", short+"=yes")
+				run.Command.Env = append(run.Command.Env, sequential+"=yes", fmt.Sprint(short, "=", test.groups))
 				runs = append(runs, run)
 			}
 			powercut.Record(t, folder, runs...).EachLoss(t, checkLog)

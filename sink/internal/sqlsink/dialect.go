@@ -74,6 +74,9 @@ type Database interface {
 	// first: f must be idempotent.
 	Connect(ctx context.Context, f func(Conn) error) error
 
+	// ConnectOnce is Connect for what must not be sent twice: it never calls f again.
+	ConnectOnce(ctx context.Context, f func(Conn) error) error
+
 	// Missing returns those of the named tables beside the target that do not exist.
 	Missing(ctx context.Context, c Conn, names []string) ([]string, error)
 

@@ -55,7 +55,12 @@ func (s *Store) CreateState(ctx context.Context, c Conn) error {
 
 // connect calls f with a connection, once the tables exist. doing is for errors.
 func (s *Store) connect(ctx context.Context, doing string, f func(Conn) error) error {
-	err := s.Database.Connect(ctx, func(c Conn) error {
+	return s.Explain(doing, s.Database.Connect(ctx, s.afterTables(ctx, f)))
+}
+
+// afterTables returns a function that creates the tables if need be, and then calls f.
+func (s *Store) afterTables(ctx context.Context, f func(Conn) error) func(Conn) error {
+	return func(c Conn) error {
 		s.mu.Lock()
 		created := s.created
 		s.mu.Unlock()
@@ -68,8 +73,7 @@ func (s *Store) connect(ctx context.Context, doing string, f func(Conn) error) e
 			s.mu.Unlock()
 		}
 		return f(c)
-	})
-	return s.Explain(doing, err)
+	}
 }
 
 // Explain says in an error what was being done at which server, and what a person
@@ -333,13 +337,8 @@ func (s *Store) appendPrints(to []byte, prints []uint32) []byte {
 func (c *Claim) Compact(ctx context.Context, r event.Range) error {
 	statements := string(c.AppendRanges([]byte("START TRANSACTION;"), []event.Range{r})) + c.store.ReplaceRange +
 		fmt.Sprintf(";DELETE FROM %s WHERE owner = %d AND first > %d AND first < %d;COMMIT", c.store.Table(RangesTable), c.ID, r.First, r.End())
-	var failure error
-	return c.store.connect(ctx, "compacting the committed ranges", func(conn Conn) error {
-		if failure == nil {
-			failure = conn.Exec(ctx, statements)
-		}
-		return failure
-	})
+	send := func(conn Conn) error { return conn.Exec(ctx, statements) }
+	return c.store.Explain("compacting the committed ranges", c.store.Database.ConnectOnce(ctx, c.store.afterTables(ctx, send)))
 }
 
 // OutcomeUnknown implements positions.Store.

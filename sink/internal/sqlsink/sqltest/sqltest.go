@@ -70,6 +70,7 @@ func Run(t *testing.T, kind Kind) {
 		{"AbsentServer", absentServer},
 		{"RangesAreCompacted", rangesAreCompacted},
 		{"FencedWriterCompactsNothing", fencedWriterCompactsNothing},
+		{"CompactionIsSentOnce", compactionIsSentOnce},
 		{"LastRowOfAKeyWins", lastRowOfAKeyWins},
 		{"FirstRowOfAKeyStays", firstRowOfAKeyStays},
 		{"KeysExcuseNoFault", keysExcuseNoFault},
@@ -317,6 +318,27 @@ func fencedWriterCompactsNothing(t *trial) {
 		t.Errorf("a fenced writer's compaction returned %v", err)
 	}
 	if after := t.ranges(); !slices.Equal(before, after) || len(after) != 3 {
+		t.Errorf("perigee_ranges was %v and is %v", before, after)
+	}
+}
+
+// compactionIsSentOnce loses the connection of a compaction: the server may get it later, when
+// others follow, so that it is not repeated.
+func compactionIsSentOnce(t *trial) {
+	t.newTable()
+	t.commit(t.openWriter(), 0, 40, 10, false)
+	p := t.proxied()
+	claim := t.kind.Claim(t.T, t.sink())
+	before, asked := t.ranges(), p.Commits()
+	p.SetFault(sinktest.DropRequest)
+	err := claim.Compact(t.Context(), event.Range{First: 0, Count: 40})
+	if sinktest.ExpectClass(t.T, err, sinktest.Transient); !claim.OutcomeUnknown(err) {
+		t.Errorf("the outcome of a lost compaction is known: %v", err)
+	}
+	if n := p.Commits() - asked; n != 1 || p.Waiting() {
+		t.Errorf("the compaction was sent %d times; the fault waits: %v", n, p.Waiting())
+	}
+	if after := t.ranges(); !slices.Equal(before, after) || len(after) != 4 {
 		t.Errorf("perigee_ranges was %v and is %v", before, after)
 	}
 }

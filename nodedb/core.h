@@ -306,6 +306,15 @@ int ndb_sweep(ndb_store *store, MDB_txn *txn, uint32_t limit);
 /* True if the snapshot has a node whose time is over. */
 int ndb_sweep_due(ndb_store *store, const ndb_snapshot *s);
 
+/* ---- store.c ---- */
+/* NDB_OK if the file has data, NDB_NONE if it is absent or empty, NDB_E_DISK if that cannot be told. */
+int ndb_find_file(const char *file);
+/* Renames part to file. Fails if file has data. */
+int ndb_publish_file(const char *part, const char *file);
+/* Syncs the folder and its parent. Another process may have created them and died before it
+ * synced. Skips a folder that this process may not read, or whose file system cannot sync it. */
+int ndb_sync_names(const char *folder);
+
 /* ---- commit.c ---- */
 int ndb_committer_start(ndb_store *store); /* if it does not run; called with the lock */
 /* Locks the store for a change outside a transaction, or a commit; waits for room and for the
@@ -313,10 +322,6 @@ int ndb_committer_start(ndb_store *store); /* if it does not run; called with th
 int ndb_store_lock_write(ndb_store *store, const ndb_session *s);
 /* Ends a change: counts it, wakes the committer. Called with the lock, which stays. */
 void ndb_store_changed(ndb_store *store);
-/* Makes the names of a folder and of the files in it durable. made: this process has made it.
- * Others may have, and been killed before they did this. A file system that cannot sync a folder
- * need not. */
-int ndb_sync_names(const char *folder, int made);
 /* Notes a change for open transactions. Called with the lock. */
 void ndb_store_log(ndb_store *store, ndb_entry *e, int kill);
 void ndb_store_trim_log(ndb_store *store);

@@ -517,27 +517,116 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// TestCreatedAtOnce has writers open a folder that does not exist at the same time: one of them
-// makes the store, and the others do not make it again over what it has written.
+// startHeld starts a writer and waits until it is about to give the file of a new store its name.
+func (f faults) startHeld(t *testing.T, folder string, seed uint64) *crashChild {
+	t.Helper()
+	f.set(t, holdRenames)
+	writer := f.start(t, false, "write", folder, 0, 5, seed)
+	waitFor(t, "a part of a store", func() bool {
+		about, err := os.Stat(filepath.Join(folder, "data.part"))
+		return err == nil && about.Size() > 0
+	})
+	return writer
+}
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %s in 20 seconds", what)
+		}
+	}
+}
+
+// waiters counts the processes that wait for a lock of a file.
+func waiters(t *testing.T, file string) int {
+	t.Helper()
+	var about syscall.Stat_t
+	locks, err := os.ReadFile("/proc/locks")
+	if err == nil {
+		err = syscall.Stat(file, &about)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(locks)) {
+		if strings.Contains(line, "-> OFDLCK") && strings.Contains(line, fmt.Sprintf(":%d ", about.Ino)) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestCreatedAtOnce has two writers open a folder while another one makes the store in it. They
+// wait for it, and do not make the store too.
 func TestCreatedAtOnce(t *testing.T) {
-	r := testseed.New(t)
-	for i := range 5 {
-		c := &crashRun{folder: filepath.Join(t.TempDir(), fmt.Sprint("store", i))}
-		var writers []*crashChild
-		for w := range 3 {
-			writers = append(writers, startCrashChild(t, false, "write", c.folder, w, 5, r.Uint64()))
+	r, f := testseed.New(t), newFaults(t)
+	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
+	writers := []*crashChild{f.startHeld(t, c.folder, r.Uint64())}
+	for w := 1; w < 3; w++ {
+		writers = append(writers, startCrashChild(t, false, "write", c.folder, w, 5, r.Uint64()))
+	}
+	waitFor(t, "two processes that wait for the creation", func() bool {
+		for _, writer := range writers[1:] {
+			writer.mutex.Lock()
+			count := writer.count
+			writer.mutex.Unlock()
+			if count > 0 {
+				t.Fatalf("writer %d did not wait for the process that makes the store", writer.w)
+			}
 		}
-		for _, writer := range writers {
-			writer.waitDurable(t)
+		return waiters(t, filepath.Join(c.folder, "shared")) == 2
+	})
+	f.set(t, 0)
+	for _, writer := range writers {
+		writer.waitDurable(t)
+	}
+	for _, writer := range writers {
+		writer.end(false)
+	}
+	c.heard(writers...)
+	if err := c.inspect(); err != nil {
+		c.problem("after the writers have ended: %v", err)
+	}
+	c.report(t)
+}
+
+// TestCreationReplacesNothing lets a file appear where a process is about to put that of a new
+// store, also on a file system that cannot rename without replacing. An empty one may go.
+func TestCreationReplacesNothing(t *testing.T) {
+	r, f := testseed.New(t), newFaults(t)
+	for name, fault := range map[string]byte{"no replace": 0, "plain": plainRenames} {
+		for _, data := range []string{"precious", ""} {
+			t.Run(fmt.Sprintf("%s, %d bytes", name, len(data)), func(t *testing.T) {
+				folder := filepath.Join(t.TempDir(), "store")
+				writer := f.startHeld(t, folder, r.Uint64())
+				file := filepath.Join(folder, "data.mdb")
+				if err := os.WriteFile(file, []byte(data), 0o666); err != nil {
+					t.Fatal(err)
+				}
+				f.set(t, fault)
+				if data == "" {
+					writer.waitDurable(t)
+					writer.end(false)
+					return
+				}
+				select {
+				case <-writer.done:
+				case <-time.After(20 * time.Second):
+					t.Fatal("the writer goes on")
+				}
+				if len(writer.lines) != 1 || !strings.HasPrefix(writer.lines[0], "child: NDB_E_DISK: rename "+folder) {
+					t.Errorf("the writer printed %q", writer.lines)
+				}
+				if is, err := os.ReadFile(file); string(is) != data {
+					t.Errorf("the file was replaced: %d bytes, %v", len(is), err)
+				}
+				if left, err := os.ReadDir(folder); err != nil || len(left) != 2 { // data.mdb and shared
+					t.Errorf("left: %v, %v", left, err)
+				}
+			})
 		}
-		for _, writer := range writers {
-			writer.end(false)
-		}
-		c.heard(writers...)
-		if err := c.inspect(); err != nil {
-			c.problem("after the writers have ended: %v", err)
-		}
-		c.report(t)
 	}
 }
 
@@ -613,39 +702,60 @@ func TestSupersededIsSaidOnce(t *testing.T) {
 	}
 }
 
+// faults make calls of a process fail or wait, as testdata/faults.c says.
+type faults struct{ shim, control string }
+
+const (
+	holdRenames  = 5
+	plainRenames = 6
+)
+
+func newFaults(t *testing.T) faults {
+	t.Helper()
+	folder := t.TempDir()
+	f := faults{filepath.Join(folder, "faults.so"), filepath.Join(folder, "control")}
+	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", f.shim, "testdata/faults.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f.set(t, 0)
+	return f
+}
+
+func (f faults) set(t *testing.T, fault byte) {
+	t.Helper()
+	file, err := os.OpenFile(f.control, os.O_CREATE|os.O_WRONLY, 0o666)
+	if err == nil {
+		_, err = file.WriteAt([]byte{fault}, 0)
+		file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start is startCrashChild for a child that has the faults.
+func (f faults) start(t *testing.T, started bool, work ...any) *crashChild {
+	t.Helper()
+	t.Setenv("LD_PRELOAD", f.shim)
+	t.Setenv("NODEDB_FAULTS", f.control)
+	t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0") // the library comes before that of -asan
+	defer os.Unsetenv("LD_PRELOAD")
+	return startCrashChild(t, started, work...)
+}
+
 // TestFailingDisk lets the disk of a writer be full, also within a run of pages, or its syncs fail,
 // and then kills it or lets it go on.
 func TestFailingDisk(t *testing.T) {
 	r := testseed.New(t)
-	folder := t.TempDir()
-	shim := filepath.Join(folder, "faults.so")
-	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", shim, "testdata/faults.c", "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	control := filepath.Join(folder, "control")
-	setFault := func(fault byte) {
-		t.Helper()
-		file, err := os.OpenFile(control, os.O_CREATE|os.O_WRONLY, 0o666)
-		if err == nil {
-			_, err = file.WriteAt([]byte{fault}, 0)
-			file.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := &crashRun{folder: filepath.Join(folder, "store")}
+	f := newFaults(t)
+	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
 	failures := crashCount(t, "PERIGEE_NODE_DISK_FAILURES", 4)
 	noticed := 0
 	for round := 0; round < failures && len(c.problems) == 0; round++ {
-		setFault(0)
-		t.Setenv("LD_PRELOAD", shim)
-		t.Setenv("NODEDB_FAULTS", control)
-		t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0") // the library comes before that of -asan
-		writer := startCrashChild(t, true, "write", c.folder, 0, 5, r.Uint64())
-		os.Unsetenv("LD_PRELOAD")
+		f.set(t, 0)
+		writer := f.start(t, true, "write", c.folder, 0, 5, r.Uint64())
 		time.Sleep(time.Duration(5+r.IntN(30)) * time.Millisecond)
-		setFault(byte(1 + round%4))
+		f.set(t, byte(1+round%4))
 		failing := func() int {
 			writer.mutex.Lock()
 			defer writer.mutex.Unlock()
@@ -656,7 +766,7 @@ func TestFailingDisk(t *testing.T) {
 		}
 		kill := r.IntN(2) == 0
 		if !kill { // the disk has room again
-			setFault(0)
+			f.set(t, 0)
 			time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
 		}
 		writer.end(kill)

@@ -5,6 +5,7 @@
  * LMDB may have a folder open once in a process, so a second open of the same folder shares
  * the first one's store.
  */
+#define _GNU_SOURCE /* renameat2 */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,9 +56,9 @@ again:
   return rc ? ndb_lmdb_error(rc, "open the store") : NDB_OK;
 }
 
-static int sync_folder(const char *path, int must) {
+static int sync_folder(const char *path) {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 && errno == EACCES && !must) return NDB_OK;
+  if (fd < 0 && errno == EACCES) return NDB_OK; /* only a folder that one may read can be synced */
   if (fd < 0) return ndb_fail(NDB_E_DISK, "open the folder %s: %s", path, strerror(errno));
   int rc = fsync(fd);
   int error = NDB_OK;
@@ -66,12 +67,11 @@ static int sync_folder(const char *path, int must) {
   return error;
 }
 
-int ndb_sync_names(const char *folder, int made) {
+int ndb_sync_names(const char *folder) {
   char parent[4200];
   snprintf(parent, sizeof parent, "%s/..", folder);
-  int error = sync_folder(folder, 1);
-  /* A parent that this process may not read is of somebody else's making, as is what is in it. */
-  return error < 0 ? error : sync_folder(parent, made);
+  int error = sync_folder(folder);
+  return error < 0 ? error : sync_folder(parent);
 }
 
 static int open_file(ndb_store *store, const char *path, unsigned flags, size_t map_size) {
@@ -86,9 +86,21 @@ static int open_file(ndb_store *store, const char *path, unsigned flags, size_t 
   return ndb_lmdb_error(rc, doing);
 }
 
-static int has_file(const char *file) {
+int ndb_find_file(const char *file) {
   struct stat about;
-  return stat(file, &about) == 0 && about.st_size > 0;
+  if (stat(file, &about) == 0) return about.st_size > 0 ? NDB_OK : NDB_NONE;
+  return errno == ENOENT ? NDB_NONE : ndb_fail(NDB_E_DISK, "look for %s: %s", file, strerror(errno));
+}
+
+int ndb_publish_file(const char *part, const char *file) {
+  struct stat about;
+  if (renameat2(AT_FDCWD, part, AT_FDCWD, file, RENAME_NOREPLACE) == 0) return NDB_OK;
+  /* An empty file is in the way, or the file system cannot rename without replacing. */
+  int found = lstat(file, &about) == 0;
+  int data = found && !(S_ISREG(about.st_mode) && about.st_size == 0);
+  if (data) errno = EEXIST;
+  else if ((found || errno == ENOENT) && rename(part, file) == 0) return NDB_OK;
+  return ndb_fail(NDB_E_DISK, "rename %s to %s: %s", part, file, strerror(errno));
 }
 
 /* Makes the file by way of a name that nobody looks for: LMDB does not open one of which a power
@@ -101,7 +113,7 @@ static int create_file(ndb_store *store, const char *file) {
   if (error == NDB_OK) error = open_databases(store);
   if (store->env) mdb_env_close(store->env);
   store->env = NULL;
-  if (error == NDB_OK && rename(part, file) != 0) error = ndb_fail(NDB_E_DISK, "rename %s: %s", part, strerror(errno));
+  if (error == NDB_OK) error = ndb_publish_file(part, file);
   if (error < 0) unlink(part);
   return error;
 }
@@ -109,11 +121,12 @@ static int create_file(ndb_store *store, const char *file) {
 static int open_environment(ndb_store *store) {
   char file[4200];
   snprintf(file, sizeof file, "%s/data.mdb", store->folder);
-  int error = NDB_OK;
-  if (!has_file(file)) {
+  int error = ndb_find_file(file);
+  if (error == NDB_NONE) {
     if (store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "%s holds no node database", store->folder);
     if ((error = ndb_shared_begin_creation(store->shared)) < 0) return error;
-    if (!has_file(file)) error = create_file(store, file); /* no other process was faster */
+    error = ndb_find_file(file); /* another process may have been faster */
+    if (error == NDB_NONE) error = create_file(store, file);
     ndb_shared_end_creation(store->shared);
   }
   if (error == NDB_OK) error = open_file(store, store->folder, store->options.read_only ? MDB_RDONLY : 0, 0);
@@ -151,7 +164,7 @@ static void free_store(ndb_store *store) {
   free(store);
 }
 
-static int new_store(const char *folder, const ndb_options *options, const struct stat *about, int made, ndb_store **out) {
+static int new_store(const char *folder, const ndb_options *options, const struct stat *about, ndb_store **out) {
   ndb_store *store = calloc(1, sizeof *store);
   if (!store) return ndb_fail(NDB_E_MEMORY, "out of memory");
   store->options = *options;
@@ -175,7 +188,7 @@ static int new_store(const char *folder, const ndb_options *options, const struc
     atomic_init(&store->map->refs, 1);
     error = open_environment(store);
   }
-  if (error == NDB_OK && !options->read_only && !options->no_sync) error = ndb_sync_names(folder, made);
+  if (error == NDB_OK && !options->read_only && !options->no_sync) error = ndb_sync_names(folder);
   if (error == NDB_OK) error = ndb_snapshot_open(store, &store->base);
   if (error == NDB_OK && store->base->expiring && !store->options.read_only) { /* to sweep */
     pthread_mutex_lock(&store->lock);
@@ -197,7 +210,7 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
   *out = NULL;
   if (!options) options = &defaults;
   if (!*folder || strlen(folder) > 4000) return ndb_fail(NDB_E_ARGUMENT, "\"%.60s\" cannot be the name of a folder", folder);
-  int made = !options->read_only && mkdir(folder, 0777) == 0;
+  if (!options->read_only) mkdir(folder, 0777); /* stat says whether there is one */
   if (stat(folder, &about) != 0) return ndb_fail(NDB_E_ARGUMENT, "open %s: %s", folder, strerror(errno));
   if (!S_ISDIR(about.st_mode)) return ndb_fail(NDB_E_ARGUMENT, "open %s: it is not a folder", folder);
   pthread_mutex_lock(&opening);
@@ -211,7 +224,7 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
       error = ndb_fail(NDB_E_ARGUMENT, "%s is open in this process to be read only", folder);
     else
       store->opens++;
-  } else if ((error = new_store(folder, options, &about, made, &store)) == NDB_OK) {
+  } else if ((error = new_store(folder, options, &about, &store)) == NDB_OK) {
     store->next = open_stores;
     open_stores = store;
   }

@@ -1,10 +1,11 @@
-/* faults.c: stands between a process and libc (LD_PRELOAD) and lets writes or syncs of files
- * fail while the first byte of the file NODEDB_FAULTS, which another process writes, says so. */
+/* faults.c: stands between a process and libc (LD_PRELOAD) and lets writes, syncs or renames of
+ * files fail or wait while the first byte of the file NODEDB_FAULTS, which another process writes, says so. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,7 +16,9 @@ enum {
   FULL = 1, /* no write finds room; every other one writes a part of its bytes */
   SYNC = 2, /* fsync and fdatasync fail */
   META = 3, /* writes to files opened with O_DSYNC fail: LMDB's last step of a commit */
-  RUNS = 4  /* half of each write of several parts finds room: LMDB's runs of pages */
+  RUNS = 4, /* half of each write of several parts finds room: LMDB's runs of pages */
+  HOLD = 5, /* renames wait, for 30 seconds at most */
+  PLAIN = 6 /* the file system knows no flags of a rename */
 };
 
 static volatile const unsigned char *control;
@@ -95,5 +98,19 @@ int fsync(int fd) {
 int fdatasync(int fd) {
   if (mode(fd) != SYNC) return NEXT(fdatasync)(fd);
   errno = EIO;
+  return -1;
+}
+
+static void hold(void) {
+  for (int ms = 0; control && *control == HOLD && ms < 30000; ms++) usleep(1000);
+}
+int rename(const char *from, const char *to) {
+  hold();
+  return NEXT(rename)(from, to);
+}
+int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned flags) {
+  hold();
+  if (!control || *control != PLAIN || !flags) return NEXT(renameat2)(from_at, from, to_at, to, flags);
+  errno = EINVAL;
   return -1;
 }

@@ -523,7 +523,7 @@ func (f faults) startHeld(t *testing.T, folder string, seed uint64) *crashChild 
 	f.set(t, holdRenames)
 	writer := f.start(t, false, "write", folder, 0, 5, seed)
 	waitFor(t, "a part of a store", func() bool {
-		about, err := os.Stat(filepath.Join(folder, "data.part"))
+		about, err := os.Stat(filepath.Join(folder, "data.new"))
 		return err == nil && about.Size() > 0
 	})
 	return writer

@@ -107,7 +107,7 @@ int ndb_publish_file(const char *part, const char *file) {
  * cut or a full disk has left a part. */
 static int create_file(ndb_store *store, const char *file) {
   char part[4200];
-  snprintf(part, sizeof part, "%s/data.part", store->folder);
+  snprintf(part, sizeof part, "%s/data.new", store->folder);
   if (unlink(part) != 0 && errno != ENOENT) return ndb_fail(NDB_E_DISK, "remove %s: %s", part, strerror(errno));
   int error = open_file(store, part, MDB_NOSUBDIR | MDB_NOLOCK, FIRST_MAP);
   if (error == NDB_OK) error = open_databases(store);

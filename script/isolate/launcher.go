@@ -43,8 +43,8 @@ func (l *Launcher) start(files []*os.File, memory layout) (*os.Process, error) {
 }
 
 // openFiles makes the files of a worker. Those for the worker are closed after the start.
-func openFiles(l layout) (ours, theirs *workerFiles, err error) {
-	ours, theirs = &workerFiles{}, &workerFiles{}
+func openFiles(l layout) (_, _ *workerFiles, err error) {
+	ours, theirs := &workerFiles{}, &workerFiles{}
 	defer func() {
 		if err != nil {
 			ours.close()

@@ -25,9 +25,14 @@ func TestValuesCross(t *testing.T) {
 	if diff := cmp.Diff(values, got); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
+	whole := map[int]int{} // how many values so many bytes are
+	for i := range values {
+		whole[len(encodeValues(nil, values[:i]))] = i
+	}
 	for n := range data {
-		if got, err := decodeValues(data[:n]); err == nil && len(got) >= len(values) {
-			t.Errorf("%d of %d bytes gave %v", n, len(data), got)
+		got, err := decodeValues(data[:n])
+		if count, ok := whole[n]; (err == nil) != ok || ok && len(got) != count {
+			t.Errorf("%d of %d bytes gave %v, error %v", n, len(data), got, err)
 		}
 	}
 }

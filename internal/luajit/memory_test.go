@@ -62,6 +62,33 @@ func TestIndexIsGivenBack(t *testing.T) {
 	}
 }
 
+// TestWrittenTextIsFreed writes texts to events: all of what they take beside the index is freed
+// before the next event.
+func TestWrittenTextIsFreed(t *testing.T) {
+	e := loaded(t, defaults(), `
+		local text = ("x"):rep(50000)
+		function main(event)
+			for i = 1, event.texts do event["t" .. i] = text end
+			return nil
+		end`)
+	var held []uint64
+	for range 4 {
+		for _, doc := range []string{`{"texts":60}`, `{"texts":0}`} {
+			if out := runDocs(e, doc); len(out.DeadEvents()) != 0 {
+				t.Fatal(out.DeadEvents())
+			}
+		}
+		bytes, _, counted := document.AllocatorBytes()
+		if !counted {
+			t.Skip("the C library does not tell")
+		}
+		held = append(held, bytes)
+	}
+	if held[3] > held[0]+1<<20 {
+		t.Errorf("bytes in use after each of the events: %d", held)
+	}
+}
+
 // TestIndexIsCountedAtItsEdges runs events whose index fills its memory exactly, and events
 // with one value more: the memory that it grows by is counted, and given back after an event
 // whose index is not kept.

@@ -185,6 +185,26 @@ func TestCallsThatEndInGo(t *testing.T) {
 	}
 }
 
+// TestTextEndsInGo: a script's text that ends with a call of Go is no call, so Lua waits for the
+// function before the script is loaded.
+func TestTextEndsInGo(t *testing.T) {
+	calls := 0
+	count := func(context.Context, []any) ([]any, error) { calls++; return nil, nil }
+	host := script.Module{Name: "host", Functions: map[string]script.Func{"wait": count}, Pure: map[string]script.Func{"count": count}}
+	for _, end := range []string{"host.count()", "return host.count()", "host.wait()", "return host.wait()"} {
+		calls = 0
+		f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "end.lua", Text: []byte("local host = require 'host'\n" + end)},
+			script.Options{Modules: []script.Module{host}, Pool: pool.New(pool.Settings{Core: 1, Max: 1})})
+		if err != nil {
+			t.Fatal(end, err)
+		}
+		_ = f.Close()
+		if calls != 1 {
+			t.Errorf("%s: Go was called %d times, want 1", end, calls)
+		}
+	}
+}
+
 // TestEndsWithoutVM: a call that ends in a function of Go that waits holds no VM,
 // and nothing in one.
 func TestEndsWithoutVM(t *testing.T) {

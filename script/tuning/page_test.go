@@ -217,24 +217,27 @@ func TestDrawings(t *testing.T) {
 	}
 }
 
-// TestLabelsDoNotOverlap draws lines that end in the same place.
+// TestLabelsDoNotOverlap draws lines that end in the same places: all on the axis, half of them,
+// and none.
 func TestLabelsDoNotOverlap(t *testing.T) {
-	p := plot{Title: "same", across: "x", format: thousands}
-	for i := range 8 {
-		p.lines = append(p.lines, line{name: fmt.Sprint("line ", i), class: i, points: []point{{x: 1, y: 1}, {x: 2, y: float64(i % 2)}}})
-	}
-	var last float64
-	for i, label := range regexp.MustCompile(`class="name" x="[^"]*" y="([^"]*)"`).FindAllStringSubmatch(string(p.SVG()), -1) {
-		var y float64
-		if _, err := fmt.Sscan(label[1], &y); err != nil {
-			t.Fatal(err)
+	for _, ends := range [][2]float64{{0, 0}, {0, 1}, {1, 1}} {
+		p := plot{Title: "same", across: "x", format: thousands}
+		for i := range 8 {
+			p.lines = append(p.lines, line{name: fmt.Sprint("line ", i), class: i, points: []point{{x: 1, y: 1}, {x: 2, y: ends[i%2]}}})
 		}
-		if i > 0 && y-last < 12 || y > height {
-			t.Errorf("label %d is at %v, after one at %v", i, y, last)
+		var last float64
+		for i, label := range regexp.MustCompile(`class="name" x="[^"]*" y="([^"]*)"`).FindAllStringSubmatch(string(p.SVG()), -1) {
+			var y float64
+			if _, err := fmt.Sscan(label[1], &y); err != nil {
+				t.Fatal(err)
+			}
+			if i > 0 && y-last < 12 || y > height {
+				t.Errorf("ends %v: label %d is at %v, after one at %v", ends, i, y, last)
+			}
+			last = y
 		}
-		last = y
-	}
-	if last == 0 {
-		t.Error("there are no labels")
+		if last == 0 {
+			t.Errorf("ends %v: there are no labels", ends)
+		}
 	}
 }

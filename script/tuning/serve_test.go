@@ -13,9 +13,21 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/gopherlua"
 	"github.com/perigeedb/perigee/script/pool"
 )
+
+// closingScript counts in closed that it was closed.
+type closingScript struct {
+	script.Script
+	closed *int
+}
+
+func (s closingScript) Close() error {
+	*s.closed++
+	return s.Script.Close()
+}
 
 // serve runs a child's whole life in this process.
 func serve(t *testing.T, j job, rounds int) ([]Reading, error) {
@@ -30,8 +42,17 @@ func serve(t *testing.T, j job, rounds int) ([]Reading, error) {
 	}
 	var out bytes.Buffer
 	in := string(line) + "\n" + strings.Repeat("\n", rounds)
-	if err := Serve(context.Background(), gopherlua.Language(), strings.NewReader(in), &out); err != nil {
+	language := gopherlua.Language()
+	load, closed := language.Load, 0
+	language.Load = func(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
+		loaded, err := load(ctx, code, opts)
+		return closingScript{loaded, &closed}, err
+	}
+	if err := Serve(context.Background(), language, strings.NewReader(in), &out); err != nil {
 		return nil, err
+	}
+	if closed != 1 {
+		t.Errorf("the script was closed %d times, want 1", closed)
 	}
 	answers := json.NewDecoder(&out)
 	var readings []Reading

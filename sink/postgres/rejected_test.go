@@ -31,6 +31,7 @@ func TestRejectedRowsSayWhy(t *testing.T) {
 		{"NUL", 4, "a\x00b", []string{`column "s"`, `\u0000, which PostgreSQL cannot store`, `'a\u0000b'`}},
 		{"no UTF-8", 4, "a\xff", []string{`column "s"`, "invalid byte sequence"}},
 		{"NUL in JSON", 6, `{"a":"\u0000"}`, []string{`column "j"`, "unsupported Unicode escape sequence", `'{"a":"\u0000"}'`}},
+		{"NUL between JSON", 6, "{\x00}", []string{`column "j"`, `\u0000, which PostgreSQL cannot store`, `'{\u0000}'`}},
 		{"not JSON", 6, "{", []string{`column "j"`, "invalid input syntax for type json", "'{'"}},
 		{"out of range", 1, int64(1 << 40), []string{`column "i"`, "out of range", "1099511627776"}},
 		{"null", 2, nil, []string{`column "l"`, "null value", "NULL"}},

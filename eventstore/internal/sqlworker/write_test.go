@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
@@ -133,6 +134,31 @@ func TestFileLayout(t *testing.T) {
 		}
 		if got := Text(rows[0][0]); got != want {
 			t.Errorf("%s: got %s, want %s", sql, got, want)
+		}
+	}
+}
+
+// TestRowGroupsOfWideRows writes rows that are a little narrower and wider than 4 KiB: the wider
+// ones get the smaller row groups.
+func TestRowGroupsOfWideRows(t *testing.T) {
+	for _, test := range []struct{ width, groupBytes int }{
+		{4<<10 - 100, rowGroupBytes},
+		{4<<10 + 100, wideGroupBytes},
+	} {
+		f := newFolder(t, Options{})
+		table := f.addTable("events", column(5, "text", event.String))
+		text := strings.Repeat("x", test.width)
+		f.appendFrame(1, frameOf(table, 4000, func(c manifest.Column, v *event.Vector, row int) {
+			if c.Name == "text" {
+				addText(v, text)
+				return
+			}
+			testRow(0)(c, v, row)
+		}))
+		f.seal(1)
+		got, want := table.Files[0].GroupRows, int64(test.groupBytes/test.width)
+		if got < want*9/10 || got > want*11/10 {
+			t.Errorf("rows of %d bytes: %d in a row group, want about %d", test.width, got, want)
 		}
 	}
 }

@@ -194,6 +194,8 @@ func TestBuildRefuses(t *testing.T) {
 	wantError(t, err, "no-such-folder")
 	err = Build(t.Context(), folderOf(t, "main.go", "package main\n\nfunc Main() int { return x }\n"), filepath.Join(t.TempDir(), "out.so"))
 	wantError(t, err, "build plugin", "main.go:3:26: undefined: x")
+	err = Build(t.Context(), folderOf(t, "main.go", tiny, "go.mod", "module plugin\n\ngo 1.24\n", "go.sum/file", "no file of sums"), filepath.Join(t.TempDir(), "out.so"))
+	wantError(t, err, "read ", "go.sum: is a directory")
 	t.Setenv("CC", "no-such-compiler")
 	err = Build(t.Context(), folderOf(t, "main.go", tiny), filepath.Join(t.TempDir(), "out.so"))
 	wantError(t, err, "no-such-compiler", "install gcc or clang, or name one in CC")

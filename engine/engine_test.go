@@ -30,7 +30,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func discard() sink.Kind {
 	kind := stdout.Kind()
 	kind.Name = "discard"
-	kind.New = func(sink.Env, func(any) error) (sink.Sink, error) { return stdout.New(discardWriter{}), nil }
+	kind.New = func(_ sink.Env, decode func(any) error) (sink.Sink, error) {
+		return stdout.New(discardWriter{}), decode(&struct{}{})
+	}
 	return kind
 }
 
@@ -60,6 +62,8 @@ func TestLiteralFaults(t *testing.T) {
 		{Name: "b", Source: config.Source{Kind: "generate", Settings: &generate.Config{Events: 1}}, Lanes: -1},
 		{Name: "c", Source: config.Source{Kind: "generate", Settings: generate.Config{Events: 1}},
 			Script: &config.Script{Text: "function main(event) return"}, Sinks: []config.Sink{{Kind: "discard", Name: "x"}, {Kind: "discard", Name: "x"}}},
+		{Name: "d", Source: config.Source{Kind: "generate", Settings: &generate.Config{Events: 1}},
+			Sinks: []config.Sink{{Kind: "discard", Settings: map[string]any{"delay": "soon"}}}},
 	}}
 	if _, err := engine.Open(t.Context(), c, options()); err == nil || !strings.Contains(err.Error(), "unknown source") {
 		t.Errorf("Open says %v", err)
@@ -78,6 +82,7 @@ func TestLiteralFaults(t *testing.T) {
 		`pipeline b: lanes must not be negative`,
 		`pipeline c: two sinks have the name "x"`,
 		`script of c:1`,
+		`pipeline d: unknown key "delay"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no fault %q in:\n%v", want, err)

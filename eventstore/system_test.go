@@ -143,9 +143,13 @@ func TestTableNamedAsSystemTable(t *testing.T) {
 }
 
 func TestWorkers(t *testing.T) {
-	s := openStore(t, t.TempDir())
+	s, err := Open(t.TempDir(), Options{Memory: 300 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	p := take(t, openTable(t, s, TableConfig{}))
-	if got, want := ask(t, s, `SELECT role, state, requests, requests_total, memory BETWEEN 1 AND memory_limit, started <= now()::TIMESTAMP FROM workers`), "query,running,1,1,true,true"; got != want {
+	if got, want := ask(t, s, `SELECT role, state, requests, requests_total, memory BETWEEN 1 AND memory_limit, memory_limit >> 20, started <= now()::TIMESTAMP FROM workers`), "query,running,1,1,true,300,true"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	appendDocs(t, p, 0, `{"n":1}`)

@@ -24,6 +24,7 @@ type follower struct {
 	mu      sync.Mutex
 	ids     []int
 	skipped int
+	columns string // of the first batch
 	begun   chan struct{}
 	ended   chan error
 	cancel  context.CancelFunc
@@ -41,6 +42,9 @@ func follow(t *testing.T, s *Store, q TailRequest, block chan struct{}) *followe
 		f.ended <- s.Tail(ctx, q, func(b *TailBatch) error {
 			if first {
 				first = false
+				for _, column := range b.Columns {
+					f.columns += column.Name + " "
+				}
 				close(f.begun)
 				return nil
 			}
@@ -160,6 +164,9 @@ func TestTailSince(t *testing.T) {
 	seal(t, s)
 	appendDocs(t, p, 2, `{"time":"2026-11-02T00:00:00Z","id":1}`, `{"time":"2026-11-04T00:00:00Z","id":3}`)
 	f := follow(t, s, TailRequest{Since: time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC), Where: "id < 5"}, nil)
+	if f.columns != "time id " {
+		t.Errorf("it begins with the columns %q", f.columns)
+	}
 	appendDocs(t, p, 4, `{"time":"2026-10-01T00:00:00Z","id":4}`, `{"time":"2026-10-01T00:00:00Z","id":5}`)
 	if got := f.wait(t, s, 4); !slices.Equal(got, []int{1, 2, 3, 4}) {
 		t.Errorf("shown are %v", got)

@@ -611,6 +611,30 @@ func TestBackup(t *testing.T) {
 	want(t, session(t, openFolder(t, folder+"/store", nodedb.Options{})), p.At(1), nil)
 }
 
+// TestCheckOfTheLimits checks a store whose paths are as long and as deep as they may be.
+func TestCheckOfTheLimits(t *testing.T) {
+	store := open(t, nodedb.Options{})
+	s := session(t, store)
+	name := nodedb.Name("^limits")
+	room := nodedb.PathMax
+	for name.At(strings.Repeat("x", room)).Err() != nil {
+		room--
+	}
+	longest, deepest := name.At(strings.Repeat("x", room)), name
+	for i := range nodedb.SubscriptsMax {
+		deepest = deepest.At(i)
+	}
+	for _, p := range []nodedb.Path{longest, deepest} {
+		check(t, s.Set(p, 1))
+		if found := must(s.Expire(p, time.Hour)); !found {
+			t.Errorf("%v does not exist", p)
+		}
+	}
+	if faults := must(store.Check(func(fault string) { t.Error(fault) })); faults != 0 {
+		t.Errorf("%d faults", faults)
+	}
+}
+
 func TestNames(t *testing.T) {
 	open(t, nodedb.Options{})
 	for _, good := range []string{"a", "z", "A", "Z", "^a", "^Z", "%", "^%a", "aZ09", "zz9"} {

@@ -316,6 +316,14 @@ func TestFields(t *testing.T) {
 	if diff := cmp.Diff(want, Fields(&mysqlSettings{}), same, cmp.AllowUnexported(Field{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	var others struct {
+		Untagged string
+		Hidden   string `yaml:"-"`
+		private  string `yaml:"private"`
+	}
+	if fields := Fields(&others); len(fields) > 0 {
+		t.Errorf("fields that no configuration has: %+v", fields)
+	}
 }
 
 func FuzzParse(f *testing.F) {

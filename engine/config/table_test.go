@@ -91,6 +91,15 @@ func TestTablesOfALiteral(t *testing.T) {
 	}
 }
 
+func TestFunctionsOfALiteral(t *testing.T) {
+	literal := Config{Data: t.TempDir(), Functions: []Computed{{Name: "a", Type: "strin", Func: "return 1"}}, Pipelines: []Pipeline{{
+		Name: "mails", Source: Source{Kind: "file"}, Sinks: []Sink{{Kind: "stdout"}},
+	}}}
+	if _, err := literal.Resolve(known); err == nil || !strings.Contains(err.Error(), `"strin"`) {
+		t.Errorf("a function of an unknown type: %v", err)
+	}
+}
+
 func TestScriptOfALiteral(t *testing.T) {
 	for _, want := range []Script{
 		{Language: "lua", Text: "return event", Pool: Pool{Max: 2, Eager: true}},

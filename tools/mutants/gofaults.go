@@ -137,7 +137,7 @@ func isRoom(n *ast.CallExpr) bool {
 		_, isMap := n.Args[0].(*ast.MapType)
 		return isMap || len(n.Args) == 3 && isZero(n.Args[1])
 	case *ast.SelectorExpr:
-		return f.Sel.Name == "Grow"
+		return f.Sel.Name == "Grow" || f.Sel.Name == "NewReaderSize" || f.Sel.Name == "NewWriterSize"
 	}
 	return false
 }

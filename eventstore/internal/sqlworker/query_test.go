@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,26 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a query beyond its memory: %v", err)
 	}
 	f.want(`SELECT 1`, "1")
+}
+
+// TestGrowingResults asks for results that are much larger than what they are made of.
+func TestGrowingResults(t *testing.T) {
+	f := newFolder(t, Options{})
+	for sql, want := range map[string]string{
+		`SELECT repeat('x', 1001)`:                                           "repeat: argument 2 must be a constant of at most 1000",
+		`SELECT format('{:1000}', 1)`:                                        "widths",
+		`SELECT concat_ws(x, 1) FROM (SELECT ',' AS x)`:                      "concat_ws: argument 1 must be a constant",
+		`SELECT repeat(repeat('x', 300), 300)`:                               "multiply the size",
+		`SELECT repeat('x', 300) a, repeat(a, 300) b`:                        "multiply the size",
+		`SELECT repeat(s, 300) FROM (SELECT repeat('x', 300) s)`:             "multiply the size",
+		`WITH a AS (SELECT repeat('x', 300) s) SELECT repeat(s, 300) FROM a`: "multiply the size",
+	} {
+		_, err := read(f.query(t.Context(), sql))
+		if q, ok := errors.AsType[*QueryError](err); !ok || !strings.Contains(q.Message, want) {
+			t.Errorf("%s: %v, want %q", sql, err, want)
+		}
+	}
+	f.want(`SELECT length(repeat('x', 300)), length(repeat('y', 300))`, "300,300")
 }
 
 // endless runs for hours, and gives rows only at its end.

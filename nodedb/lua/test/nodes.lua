@@ -105,6 +105,9 @@ function T.subscripts_that_are_refused(ndb, t)
   t.fails("31", function() return deep[32] end)
   t.fails("NDB_E_KEY", function() return n[("x"):rep(2000)] end)
   t.equal(n[("x"):rep(1000)]:depth(), 1)
+  local length = 2000
+  while not pcall(function() return n[("x"):rep(length)] end) do length = length - 1 end
+  t.fails("shorten its subscripts", ndb.set, n[("x"):rep(length)], "child", 1)
 end
 
 function T.assignment_names_the_field(ndb, t)

@@ -321,6 +321,7 @@ func TestFields(t *testing.T) {
 		Hidden   string `yaml:"-"`
 		private  string `yaml:"private"`
 	}
+	_ = others.private
 	if fields := Fields(&others); len(fields) > 0 {
 		t.Errorf("fields that no configuration has: %+v", fields)
 	}

@@ -91,6 +91,20 @@ func TestFormOfMany(t *testing.T) {
 	}
 }
 
+// TestFormOfTexts changes each byte between two values, which are up to 40 bytes apart.
+func TestFormOfTexts(t *testing.T) {
+	for _, first := range []string{`{"name":"longer than sixteen bytes"`, `{"name":12`} {
+		for _, last := range []string{`"id":"x"`, `"id":7`} {
+			for n := range 32 {
+				between := "," + strings.Repeat(" ", n) + last
+				for i := range len(between) - 1 {
+					sameAlone(t, first+between+"}", first+between[:i]+"!"+between[i+1:]+"}")
+				}
+			}
+		}
+	}
+}
+
 func FuzzForm(f *testing.F) {
 	f.Add(formed, formed)
 	f.Add(`{"id":[[],{"a":[1]}],"name":1}`, `{"id":[[],{"a":["x"]}],"name":1}`)

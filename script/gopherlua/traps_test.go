@@ -58,3 +58,35 @@ func TestTraps(t *testing.T) {
 		})
 	}
 }
+
+// TestFailureInPcall catches what Go says when gopher-lua itself fails: the next event runs in
+// another machine.
+func TestFailureInPcall(t *testing.T) {
+	for message, want := range map[string]string{
+		"runtime error: index out of range": `{"n":1}{"n":1}`,
+		"index out of range":                `{"n":1}{"n":2}`,
+	} {
+		text := `local n = 0
+function main(event)
+  n = n + 1
+  assert(not pcall(error, "` + message + `", 0))
+  return {n = n}
+end`
+		s, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "trap.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		var in event.Batch
+		in.Append([]byte(`{}`))
+		in.Append([]byte(`{}`))
+		in.Range.Count = 2
+		res := event.Result{Outputs: make([]event.Output, 1)}
+		if err := s.Run(t.Context(), &in, &res); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(res.Outputs[0].Data); got != want {
+			t.Errorf("after %q came out %s, want %s", message, got, want)
+		}
+	}
+}

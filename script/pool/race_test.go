@@ -78,6 +78,33 @@ func race(t *testing.T, s Settings) {
 	}
 }
 
+// TestLeaveClosesUnderTheLock: who holds the lock does not see a group close meanwhile. Otherwise
+// Leave and the last VM that is closed would both report the group empty, which is a panic.
+func TestLeaveClosesUnderTheLock(t *testing.T) {
+	p := New(Settings{})
+	g := p.Join("key", func() Maker { return &fakes{wrong: func(text string) { t.Error(text) }} })
+	joined := func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.groups["key"] != nil
+	}
+	g.mu.Lock()
+	var group sync.WaitGroup
+	group.Go(g.Leave)
+	for end := time.Now().Add(time.Minute); joined() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // it comes to the lock
+	if g.closed || joined() {
+		t.Errorf("the group is closed: %v, joined: %v; its lock is held", g.closed, joined())
+	}
+	g.mu.Unlock()
+	group.Wait()
+	if !g.closed {
+		t.Error("the group is not closed")
+	}
+}
+
 // use is one call that may be given up, waits inside, or breaks its VM. It returns
 // how many VMs it got.
 func use(t *testing.T, g *Group, random *rand.Rand) int64 {

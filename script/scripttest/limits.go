@@ -53,6 +53,7 @@ var hoardingScripts = []struct{ name, text string }{
 	{"re.all of many groups", `local re = require "re" re.all(("a"):rep(90000), "a" .. ("()"):rep(90))`},
 	{"re.match of long groups", `local re = require "re" re.match(("a"):rep(1e6), ("("):rep(30) .. "a*" .. (")"):rep(30))`},
 	{"a document for Go", `require "re".test("a", json.decode("[" .. ("0,"):rep(5e5) .. "0]"))`},
+	{"a document that is larger in Go", `require "re".test("a", json.decode("[" .. ("0,"):rep(5e4) .. "0]"))`},
 	{"document", `for i = 1, math.huge do event["k" .. i] = i end`},
 	{"array", `event.a = json.array() for i = 1, math.huge do event.a[i] = i end`},
 	{"coroutines", `local t = {} for i = 1, math.huge do t[i] = coroutine.create(function() end) coroutine.resume(t[i]) end`},

@@ -71,6 +71,7 @@ func TestExpressionsAreStopped(t *testing.T) {
 		"quadratic all":   {"all", []any{strings.Repeat("a", 90_000), "a*b|a"}, context.DeadlineExceeded},
 		"quadratic split": {"split", []any{strings.Repeat("a", 90_000), "a*b|a"}, context.DeadlineExceeded},
 		"replace":         {"replace", []any{strings.Repeat("a", 90_000), "a*b|a", "$0"}, context.DeadlineExceeded},
+		"many groups":     {"replace", []any{strings.Repeat("a", 9000), "a" + strings.Repeat("(?P<x>b)?", 100), strings.Repeat("${x}", 2000)}, context.DeadlineExceeded},
 		"groups":          {"all", []any{strings.Repeat("a", 90_000), "a" + strings.Repeat("()", 150)}, script.ErrMemory},
 		"long captures":   {"match", []any{strings.Repeat("a", 1<<20), "((((((((((((((((a*))))))))))))))))"}, script.ErrMemory},
 	} {

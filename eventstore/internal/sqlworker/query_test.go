@@ -139,6 +139,7 @@ func TestGrowingResults(t *testing.T) {
 		`SELECT repeat('x', 1001)`:                                           "repeat: argument 2 must be a constant of at most 1000",
 		`SELECT format('{:1000}', 1)`:                                        "widths",
 		`SELECT concat_ws(x, 1) FROM (SELECT ',' AS x)`:                      "concat_ws: argument 1 must be a constant",
+		`SELECT list_transform([1], lambda x: y) FROM (SELECT [2] AS y)`:     "only its own parameters",
 		`SELECT repeat(repeat('x', 300), 300)`:                               "multiply the size",
 		`SELECT repeat('x', 300) a, repeat(a, 300) b`:                        "multiply the size",
 		`SELECT repeat(s, 300) FROM (SELECT repeat('x', 300) s)`:             "multiply the size",

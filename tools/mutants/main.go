@@ -28,6 +28,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ func main() {
 	only := flag.String("only", "", "only files whose path begins with one of these, with commas between")
 	skip := flag.String("skip", "", "no files whose path begins with one of these, with commas between")
 	users := flag.Int("users", 4, "how many packages that import the faulty one are tested after it")
-	jobs := flag.Int("jobs", 2, "how many faults are tried at a time")
+	jobs := flag.Int("jobs", runtime.NumCPU()+1, "how many faults are tried at a time: tests wait much")
 	list := flag.Bool("list", false, "print the faults, do not run tests")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

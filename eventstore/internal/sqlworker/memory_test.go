@@ -4,7 +4,6 @@ package sqlworker
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -99,62 +98,6 @@ func wideRow(first, bytes int) func(c manifest.Column, v *event.Vector, row int)
 			return
 		}
 		narrow(c, v, row)
-	}
-}
-
-// TestWritersMemory seals files of the log and merges what they become, at the same time, with
-// rows of many widths: neither needs more than its process may use.
-func TestWritersMemory(t *testing.T) {
-	for _, wide := range []struct{ bytes, rows, commit int }{
-		{200, 50_000, 2000},
-		{10_000, 800, 100},
-		{1 << 20, 8, 2},
-		{9 << 20, 1, 1},
-	} {
-		t.Run(fmt.Sprint(wide.bytes), func(t *testing.T) {
-			f := newFolder(t, Options{})
-			table := f.addTable("events", column(5, "text", event.String), column(6, "data", event.JSON))
-			const files = 5
-			for number := range uint64(files) {
-				for first := 0; first < wide.rows; first += wide.commit {
-					f.appendFrame(number+1, frameOf(table, wide.commit, wideRow((int(number)*wide.rows+first)%80_000, wide.bytes)))
-				}
-			}
-			const all = `SELECT count(*), sum(id), sum(length(text)), sum(hash(text)), sum(hash(data)) FROM events`
-			want := f.ask(all)
-			for range 4 {
-				f.seal(f.m.LogStart)
-			}
-			peaks := watchPeaks(f.client)
-			var sealing sync.WaitGroup
-			sealed := make(chan error, 1)
-			end := f.ends[4]
-			version, number := f.m.Version, f.m.NextSegment
-			f.m.NextSegment++
-			sealing.Go(func() {
-				_, err := f.client.WriteSegment(t.Context(), Segment{Version: version, Log: end, Number: number})
-				sealed <- err
-			})
-			group := table.Files
-			for group[0].ReadMemory()*int64(len(group)) > 48<<20 && len(group) > 1 || group[0].RowBytes() > 256<<10 && len(group) > 1 {
-				group = group[:len(group)-1]
-			}
-			t.Logf("a merge of %d files with row groups of %d KiB and %d rows", len(group), group[0].GroupBytes>>10, group[0].GroupRows)
-			var names []string
-			for _, file := range group {
-				names = append(names, file.Name)
-			}
-			merged := f.merge(table, names)
-			if err := <-sealed; err != nil {
-				t.Error(err)
-			}
-			sealing.Wait()
-			peaks.check(t)
-			if len(names) > 1 && merged[0].File.Rows != int64(len(names)*wide.rows) {
-				t.Errorf("merged into %+v", merged)
-			}
-			f.want(all, want)
-		})
 	}
 }
 

@@ -230,6 +230,21 @@ func coreParseScalar(text string) (value coreScalar, at int, err error) {
 	return scalarFromC(&out), int(position), nil
 }
 
+// coreStoredRead reads a value as it is stored, which the header of a string follows; expiry
+// is 0 or in ms since 1970.
+func coreStoredRead(stored []byte) (value coreScalar, expiry uint64, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	source := C.CBytes(append(stored, 4))
+	defer C.free(source)
+	var at C.uint64_t
+	var out C.ndb_scalar
+	if code := C.ndb_stored_read((*C.char)(source), C.size_t(len(stored)), &out, &at); code != C.NDB_OK {
+		return coreScalar{}, 0, coreFailure(int(code))
+	}
+	return scalarFromC(&out), uint64(at), nil
+}
+
 // coreTimeAppends appends to a key rounds times, in one call.
 func coreTimeAppends(subscript coreScalar, rounds int) {
 	var pin runtime.Pinner

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	httpsource "github.com/perigeedb/perigee/source/http"
@@ -256,12 +257,15 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s := newSource(t, t.TempDir(), usual, httpsource.Config{Listen: l.Addr().String()})
+	data := t.TempDir()
+	s := newSource(t, data, usual, httpsource.Config{Listen: l.Addr().String()})
 	defer s.Close()
-	var permanent *event.PermanentError
-	if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) {
-		t.Errorf("got %v", err)
-	}
+	leaktest.Closed(t, data, func() {
+		var permanent *event.PermanentError
+		if _, err := s.Partitions(t.Context()); !errors.As(err, &permanent) {
+			t.Errorf("got %v", err)
+		}
+	})
 	if err := s.Traits().Check(t.Context()); !event.IsPermanent(err) || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("the check finds %v", err)
 	}

@@ -441,6 +441,37 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
+// TestRestartFails has the client give up a consumer, and no other one is made at first.
+func TestRestartFails(t *testing.T) {
+	url, js := serve(t)
+	create(t, js, "s")
+	publish(t, js, "s.x", numbered(5)...)
+	r, err := open(t, stream.Config{URL: url, Stream: "s"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(t, r, 5)
+	gaveUp := errors.New("gave up")
+	stream.Fail(r, gaveUp)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	var b event.Batch
+	for range 2 {
+		if err := r.Read(canceled, &b); !errors.Is(err, context.Canceled) {
+			t.Errorf("without a consumer: %v", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := r.Read(ctx, &b); !errors.Is(err, gaveUp) {
+		t.Fatalf("with another consumer: %v, want why the first is gone", err)
+	}
+	publish(t, js, "s.x", "{}")
+	if _, ranges := read(t, r, 1); ranges[0].First != 5 {
+		t.Errorf("the reader goes on with %v, want 5", ranges)
+	}
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv("NATS_SERVE") != "" {
 		serveHere()

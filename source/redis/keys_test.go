@@ -274,5 +274,16 @@ func TestDrainedListsAreListedByAll(t *testing.T) {
 		if !slices.Equal(after, names) {
 			t.Errorf("%s: a worker that begins later names %q, not %q", pattern, after, names)
 		}
+		for _, unlike := range []redis.Config{
+			{Streams: redis.Keys{pattern}},
+			{Lists: redis.Keys{pattern}, Script: "testdata/pop.lua"}, // has no states
+		} {
+			unlike.Address = server.Address()
+			for _, name := range partitions(t, newSource(t, unlike, source.Limits{Events: 100, Bytes: 1 << 20})) {
+				if strings.HasPrefix(name, prefix+"a@") {
+					t.Errorf("%s: %+v names the drained list %q", pattern, unlike, name)
+				}
+			}
+		}
 	}
 }

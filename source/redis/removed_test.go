@@ -184,3 +184,21 @@ func TestDrainedStreamIsEmpty(t *testing.T) {
 		t.Errorf("the stream still has %d entries", n)
 	}
 }
+
+// TestTrimsEntryByEntry reads one entry at a time, and acknowledges only the first.
+func TestTrimsEntryByEntry(t *testing.T) {
+	client, r, _, _ := startStream(t, forms()[1], "", 10, 0)
+	r.close()
+	r.limits.Events = 1
+	r.mustOpen()
+	first := r.mustRead()
+	r.mustRead() // requests the third
+	r.commit(first)
+	r.ack(first)
+	r.mustRead() // requests the trim, and the fourth
+	r.mustRead()
+	if n, err := do(t, client, "XLEN", listQueue).ToInt64(); err != nil || n != 9 {
+		t.Errorf("the stream has %d entries, want 9: one is durable", n)
+	}
+	r.close()
+}

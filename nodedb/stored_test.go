@@ -1,0 +1,55 @@
+//go:build cgo && lmdb
+
+package nodedb
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestStoredValues decodes values as they are stored, also those that the core never stores:
+// a damaged one is corrupt, and nothing is read beyond its end.
+func TestStoredValues(t *testing.T) {
+	const expires = "\x00\x00\x01\x8b\xcf\xe5\x68\xff" // 1,700,000,000,255 ms
+	for _, test := range []struct {
+		stored string
+		expiry uint64
+		want   coreScalar // without a kind if the value is corrupt
+	}{
+		{"\x01", 0, num(0)},
+		{"\x01\x7f", 0, num(127)},
+		{"\x01\x80", 0, num(-128)},
+		{"\x01\x80\x00", 0, num(128)},
+		{"\x01\x00\x00\x00\x00\x00\x00\x20", 0, num(1 << 53)},
+		{"\x01\x00\x00\x00\x00\x00\x00\xe0", 0, num(-1 << 53)},
+		{"\x01\x00\x00\x00\x00\x00\x00\x00\x40", 0, num(1 << 62)},
+		{"\x01\x00\x00\x00\x00\x00\x00\x00\x80", 0, num(-1 << 63)},
+		{"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00", 0, coreScalar{}},
+		{"\x02\x00\x00\x00\x00\x00\x00\xe0\x3f", 0, num(0.5)},
+		{"\x02\x00\x00\x00\x00\x00\xe0\x3f", 0, coreScalar{}},
+		{"\x02\x00\x00\x00\x00\x00\x00\xe0\x3f\x00", 0, coreScalar{}},
+		{"\x0312", 0, digits("12")},
+		{"\x04", 0, str("")},
+		{"\x04a\x00b", 0, str("a\x00b")},
+		{"\x05", 0, coreScalar{kind: coreFalse}},
+		{"\x06", 0, coreScalar{kind: coreTrue}},
+		{"\x05\x00", 0, coreScalar{}},
+		{"\x06\x00", 0, coreScalar{}},
+		{"\x81" + expires, 1_700_000_000_255, num(0)},
+		{"\x84" + expires + "a", 1_700_000_000_255, str("a")},
+		{"\x84" + expires[:7], 0, coreScalar{}},
+		{"\x80" + expires, 0, coreScalar{}},
+		{"", 0, coreScalar{}},
+		{"\x00", 0, coreScalar{}},
+		{"\x07", 0, coreScalar{}},
+		{"\x11", 0, coreScalar{}},
+	} {
+		got, expiry, err := coreStoredRead([]byte(test.stored))
+		switch {
+		case test.want.kind != coreAbsent && (err != nil || got != test.want || expiry != test.expiry):
+			t.Errorf("% x: %+v that expires at %d, %v, want %+v and %d", test.stored, got, expiry, err, test.want, test.expiry)
+		case test.want.kind == coreAbsent && (err == nil || !strings.HasPrefix(err.Error(), "NDB_E_CORRUPT")):
+			t.Errorf("% x: %+v, %v, want NDB_E_CORRUPT", test.stored, got, err)
+		}
+	}
+}

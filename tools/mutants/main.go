@@ -43,7 +43,7 @@ func main() {
 	among := flag.Int("among", 0, "only the first so many faults of the seed (0: all): with -only, the part of a longer run")
 	only := flag.String("only", "", "only files whose path begins with one of these, with commas between")
 	skip := flag.String("skip", "", "no files whose path begins with one of these, with commas between")
-	users := flag.Int("users", 4, "how many packages that import the faulty one are tested after it")
+	users := flag.Int("users", 6, "how many packages that import the faulty one are tested after it")
 	jobs := flag.Int("jobs", runtime.NumCPU()+1, "how many faults are tried at a time: tests wait much")
 	list := flag.Bool("list", false, "print the faults, do not run tests")
 	flag.Parse()

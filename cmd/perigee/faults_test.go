@@ -101,10 +101,10 @@ func TestServersAbsentAtStart(t *testing.T) {
 	stop(t, m.redis, m.maria)
 
 	p := m.run()
-	p.says("pipeline=emails", "source", m.redis.Address())
+	p.says("failed; retrying", "pipeline=emails", "source", m.redis.Address())
 	begin(t, m.redis)
 	m.connect()
-	p.says("pipeline=emails", "leases", m.maria.Address())
+	p.says("failed; retrying", "pipeline=emails", "leases", m.maria.Address())
 	begin(t, m.maria)
 	accept(t, m, p)
 }
@@ -122,12 +122,12 @@ func TestServersLostMidway(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.push(faultEvents, nil)
-	p.says("pipeline=emails", "sink", m.maria.Address())
+	p.says("failed; retrying", "pipeline=emails", "sink", m.maria.Address())
 	begin(t, m.maria)
 	if err := m.redis.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.says("pipeline=emails", "source", m.redis.Address())
+	p.says("failed; retrying", "pipeline=emails", "source", m.redis.Address())
 	begin(t, m.redis)
 	m.connect()
 	m.push(faultEvents, nil)
@@ -142,7 +142,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	m.drained()
 	stop(t, m.maria)
 	m.push(faultEvents, nil)
-	p.says("pipeline=emails", "sink", m.maria.Address())
+	p.says("failed; retrying", "pipeline=emails", "sink", m.maria.Address())
 	p.signal(syscall.SIGTERM)
 	p.says("draining")
 	p.says("still draining", "pipeline=emails", m.maria.Address())

@@ -133,8 +133,10 @@ func TestNextMerge(t *testing.T) {
 		"of other days":            {[]files{{"a", 3, 1 << 20, 1 << 20}, {"b", 3, 1 << 20, 1 << 20}}, ""},
 		"two days":                 {[]files{{"a", 5, 1 << 20, 1 << 20}, {"b", 4, 1 << 20, 1 << 20}}, "5 4"},
 		"as many as memory has":    {[]files{{"a", 9, 1 << 20, 12 << 20}}, "3"},
+		"all that memory has":      {[]files{{"a", 9, 1 << 20, mergeMemory/4*512/515 + 1}}, "4"}, // reading one needs 515/512 of its row group
 		"row groups too large":     {[]files{{"a", 9, 1 << 20, 30 << 20}}, ""},
 		"as much as a request has": {[]files{{"a", 9, 31 << 20, 1 << 20}, {"b", 9, 31 << 20, 1 << 20}}, "8"},
+		"all that a request has":   {[]files{{"a", 17, mergeMax / 16, 1 << 20}}, "16"},
 		"as many as a request has": {[]files{{"a", 800, 1000, 100}, {"b", 800, 1000, 100}}, "800"},
 	} {
 		m := &manifest.Table{}

@@ -35,6 +35,7 @@ func TestRoundTrip(t *testing.T) {
 	values := []any{
 		"", "Ada", "3", "\x00\xff\n", strings.Repeat("x", 1<<20), true, false, 0, 1, -1, 0.1, -0.5, 1e15, 1 << 53, 1<<53 + 1,
 		int64(123456789012345678), 0.1 + 0.2, 1e20, int64(-9223372036854775808), uint64(18446744073709551615),
+		127, 128, -128, -129, 1<<15 - 1, 1 << 15, -1 << 15, -1<<15 - 1, 1<<47 - 1, 1 << 47, -1 << 47, -1<<47 - 1, -1 << 53, // ends of what so many bytes hold
 	}
 	all := func(s *nodedb.Session) {
 		for i, v := range values {

@@ -127,6 +127,38 @@ func TestConflictsOfRanges(t *testing.T) {
 	}
 }
 
+// TestConflictsEnd has another session set the node that a transaction has read, each time that it
+// runs: after two conflicts it runs alone, and the other session waits for its commit.
+func TestConflictsEnd(t *testing.T) {
+	store := open(t, nodedb.Options{NoWait: true})
+	other := session(t, store)
+	p := nodedb.Name("^r")
+	runs, set := 0, make(chan error, 1)
+	check(t, store.Update(ctx, func(tx *nodedb.Tx) error {
+		if _, err := tx.Get(p); err != nil {
+			return err
+		}
+		switch runs++; runs {
+		case 1, 2:
+			check(t, other.Set(p, runs))
+		case 3:
+			go func() { set <- other.Set(p, 3) }()
+			select {
+			case err := <-set:
+				t.Errorf("another session has set the node meanwhile: %v", err)
+				set <- err
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		return tx.Set(p, "alone")
+	}))
+	if runs != 3 {
+		t.Fatalf("%d runs, want 3", runs)
+	}
+	check(t, <-set)
+	want(t, other, p, 3)
+}
+
 // TestMergeIsBounded merges a tree below a path that has no room for it: nothing of it is merged.
 func TestMergeIsBounded(t *testing.T) {
 	store := open(t, nodedb.Options{NoWait: true})

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -170,4 +172,33 @@ func TestHandler(t *testing.T) {
 	if err := loaded.(interface{ Close() error }).Close(); err == nil || err.Error() != "closing" || closed != 1 {
 		t.Errorf("closed %d times, %v", closed, err)
 	}
+}
+
+// A closer is a script that says when it is closed.
+type closer struct {
+	Script
+	closed chan struct{}
+}
+
+func (c closer) Close() error {
+	close(c.closed)
+	return nil
+}
+
+// TestHandlerThatNobodyHas: the collector closes the script of a handler that nobody closed.
+func TestHandlerThatNobodyHas(t *testing.T) {
+	closed := make(chan struct{})
+	h := NewHandler(Language{Load: func(context.Context, Code, Options) (Script, error) { return closer{echo{}, closed}, nil }}, Options{})
+	if _, err := h.Load("the row"); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		runtime.GC()
+		select {
+		case <-closed:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Error("the script stays open")
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/frame"
 	"github.com/perigeedb/perigee/internal/leaktest"
 )
@@ -461,6 +463,46 @@ func TestMissingSegmentIsAnError(t *testing.T) {
 	if _, err := Open(folder, small); err == nil || !strings.Contains(err.Error(), "one is missing") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestCloseWaits: a commit that begins while the spool closes, and found it open, keeps its file
+// until it has ended.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, t.TempDir(), small)
+		flushed, began, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		s.commits = durable.NewGroupCommit(func(group []*pendingAppend) error {
+			if group[0].entry == nil {
+				close(flushed)
+				return nil
+			}
+			close(began)
+			<-goOn
+			return s.file.Sync()
+		})
+		s.commits.Defer(&pendingAppend{}) // which tells that Close has begun
+		s.mu.Lock()                       // and goes no further than to here
+		closed, appended := make(chan error, 1), make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		<-flushed
+		go func() {
+			_, err := s.Append(t.Context(), entry("", "{}"))
+			appended <- err
+		}()
+		<-began
+		s.mu.Unlock()
+		synctest.Wait()
+		if len(closed) > 0 {
+			t.Error("the spool is closed during a commit")
+		}
+		close(goOn)
+		if err := <-appended; err != nil {
+			t.Errorf("the commit ends with %v", err)
+		}
+		if err := <-closed; err != nil {
+			t.Errorf("Close ends with %v", err)
+		}
+	})
 }
 
 // TestBrokenDisk has writes fail: what was not synced is not there, its key is

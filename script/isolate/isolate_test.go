@@ -135,3 +135,27 @@ func TestPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryBetweenBatches: the memory of a small batch is kept for the next one, that of a large
+// one is given back.
+func TestMemoryBetweenBatches(t *testing.T) {
+	s := load(t, passthrough.Language(), script.Code{}, script.Options{}).(*isolatedScript)
+	for _, test := range []struct {
+		bytes int // of the batch, and as many of its rows
+		kept  bool
+	}{{100, true}, {keptBytes / 2, true}, {keptBytes/2 + 1, false}} {
+		doc := fmt.Sprintf(`{"pad":"%s"}`, strings.Repeat("x", test.bytes-len(`{"pad":""}`)))
+		if got := outLines(runDocs(t, s, doc)); got != doc {
+			t.Fatalf("%d bytes came out of %d", len(got), len(doc))
+		}
+		m, err := s.group.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := m.VM.(*process).memory.request
+		if kept := strings.Contains(string(request[:100]), doc[:50]); kept != test.kept {
+			t.Errorf("the memory of a batch of %d bytes is kept: %v", test.bytes, kept)
+		}
+		m.Release()
+	}
+}

@@ -440,6 +440,39 @@ func TestIdleCountsFromTheLastUse(t *testing.T) {
 	})
 }
 
+// TestMemoryMayBeUsedUp: VMs that take all of the bounded memory and no more stay open.
+func TestMemoryMayBeUsedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		maker := &fakes{max: func() int { return 2 }, wrong: func(s string) { t.Error(s) }}
+		settings := Settings{Core: 1, Max: 2, Eager: true, Idle: time.Hour, Memory: 2 * 1000}
+		p := New(settings)
+		g := p.Join("key", func() Maker { return maker })
+		defer g.Leave()
+		var all []*Member
+		for range 2 {
+			m, err := g.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+		}
+		for _, m := range all {
+			m.Release()
+		}
+		for _, test := range []struct {
+			memory int
+			want   int64 // VMs
+		}{{2 * 1000, 2}, {2*1000 - 1, 1}} {
+			settings.Memory = test.memory
+			p.Resize(settings)
+			time.Sleep(10 * longTick)
+			if synctest.Wait(); maker.live.Load() != test.want {
+				t.Errorf("in %d bytes there are %d VMs of 1000 bytes, want %d", test.memory, maker.live.Load(), test.want)
+			}
+		}
+	})
+}
+
 func TestSettings(t *testing.T) {
 	for _, test := range []struct {
 		settings Settings

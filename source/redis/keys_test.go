@@ -287,3 +287,21 @@ func TestDrainedListsAreListedByAll(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundsOmitWhatOthersRead: the positions of a key are for the pipeline that reads it. A key
+// that nobody has read has none yet.
+func TestBoundsOmitWhatOthersRead(t *testing.T) {
+	server := testserver.Redis(t)
+	client := connect(t, server)
+	c := redis.Config{Address: server.Address(), Lists: redis.Keys{"mail:*"}}
+	s := newSource(t, c, source.Limits{Events: 100, Bytes: 1 << 20})
+	push(t, client, "mail:ours", "{}", "{}")
+	names := partitions(t, s)
+	do(t, client, "HSET", "{mail:theirs}:perigee", "generation", "a", "head", "0", "pipeline", "other")
+	push(t, client, "mail:theirs", "{}")
+	push(t, client, "mail:unread", "{}")
+	bounds, err := s.Traits().Bounds(t.Context())
+	if err != nil || len(names) != 1 || len(bounds) != 1 || bounds[names[0]].Count != 2 {
+		t.Errorf("the bounds are %v, %v, want those of two events of %q", bounds, err, names)
+	}
+}

@@ -434,6 +434,25 @@ func TestRememberedStatements(t *testing.T) {
 	}
 }
 
+// TestTablesOfStatements: a statement reads the tables that it names, and every table if it lists
+// them.
+func TestTablesOfStatements(t *testing.T) {
+	c := openTestConn(t)
+	for sql, others := range map[string]bool{
+		"SELECT a FROM wanted": false, "FROM Wanted w WHERE EXISTS (FROM wanted)": false, "SUMMARIZE wanted": true,
+		"FROM wanted, range(3)": true, "FROM wanted, duckdb_tables": true, "FROM wanted, information_schema.tables": true,
+	} {
+		s, err := c.parse(sql)
+		if err != nil || s == nil {
+			t.Errorf("%s: %v", sql, err)
+			continue
+		}
+		if !s.reads("WANTED") || s.reads("other") != others {
+			t.Errorf("%s reads the table that it names: %v, others: %v, want %v", sql, s.reads("WANTED"), s.reads("other"), others)
+		}
+	}
+}
+
 // TestCutNewest estimates from when on there are so many rows.
 func TestCutNewest(t *testing.T) {
 	parts := []part{{0, 99, 100}, {50, 149, 100}, {1000, 1000, 7}}

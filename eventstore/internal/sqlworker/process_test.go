@@ -234,6 +234,31 @@ func TestAbandonedRequest(t *testing.T) {
 	}
 }
 
+// TestWorkerThatTakesNothing asks a worker that takes no request until no more fit into its
+// socket: that is an error, and nothing of the request stays open.
+func TestWorkerThatTakesNothing(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	p := &process{client: &Client{}, control: pair[0]}
+	for range 100_000 {
+		a := &answer{process: p}
+		err := a.open()
+		closed := a.socket.Close()
+		if err == nil {
+			continue
+		}
+		if !strings.Contains(err.Error(), "sendmsg") || !errors.Is(closed, os.ErrClosed) {
+			t.Errorf("the request ends with %v, and closing its socket again with %v", err, closed)
+		}
+		return
+	}
+	t.Error("every request fits into the socket")
+}
+
 // TestUnreadableSettings starts a worker whose settings are no JSON: it says so and ends.
 func TestUnreadableSettings(t *testing.T) {
 	c := exec.CommandContext(t.Context(), os.Args[0])

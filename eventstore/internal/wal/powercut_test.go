@@ -78,6 +78,8 @@ func appendAndRemove(folder string) error {
 		}
 		if round == 1 {
 			_ = l.Close()
+		} else {
+			settle(l)
 		}
 		if round < rounds-1 {
 			if l, err = openAgain(folder, files); err != nil {
@@ -86,6 +88,15 @@ func appendAndRemove(folder string) error {
 		}
 	}
 	return l.Close()
+}
+
+// settle waits for what the log does behind its commits. What is left of it, as of a process that
+// was killed, changes no file of the log that is opened next.
+func settle(l *Log) {
+	l.finishing.Wait()
+	if l.preparing != nil {
+		l.preparing <- <-l.preparing
+	}
 }
 
 // openAgain opens the log, and prints what is there: it is durable from now on.

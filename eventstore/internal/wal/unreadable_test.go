@@ -8,21 +8,32 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
 const openLog = "WAL_OPEN" // makes the test's process one that opens a log twice
 
-// openTwice opens a log, and then read-only, and prints what comes of it. It does so in a
-// thread of its own: strace counts calls by thread, and the first one has loaded libraries.
+// A printer prints the errors of a test, in a process that is none.
+type printer struct{ testing.TB }
+
+func (printer) Helper()                           {}
+func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// openTwice opens a log, and then read-only, and prints what comes of it, and which files stay
+// open. It does so in a thread of its own: strace counts calls by thread, and the first one has
+// loaded libraries.
 func openTwice(folder string) error {
 	runtime.LockOSThread()
 	ended := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		ended <- openTwiceHere(folder)
+		var err error
+		leaktest.Closed(printer{}, folder, func() { err = openTwiceHere(folder) })
+		ended <- err
 	}()
 	return <-ended
 }
@@ -67,6 +78,26 @@ func TestUnreadable(t *testing.T) {
 				t.Errorf("visited %d entries of 40", len(visited))
 			}
 		})
+	}
+}
+
+// TestRewriteUnreadable writes a commit again that cannot be read: it stays as it is.
+func TestRewriteUnreadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	content := bytes.Repeat([]byte("entry"), 100)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := rewrite(f, 100, 400); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("it ends with %v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
+		t.Errorf("the file holds %q, %v", now, err)
 	}
 }
 

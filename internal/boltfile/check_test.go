@@ -196,6 +196,40 @@ func TestDamagedCounts(t *testing.T) {
 	}
 }
 
+// TestCutBuckets: a small bucket lies in a value, behind its header, as a page with another header. A value
+// that has no room for both is damage.
+func TestCutBuckets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.db")
+	f, err := Open(path, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Update(func(tx *bolt.Tx) error { _, err := tx.CreateBucket(bucket); return err }); err != nil {
+		t.Fatal(err)
+	}
+	pageSize := f.Info().PageSize
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := range uint32(bucketHeader + pageHeader + 1) {
+		for at := metaPages * pageSize; at < len(content); at += pageSize {
+			if e := content[at+pageHeader:]; order.Uint16(content[at+8:]) == leafFlag && order.Uint32(e) == bucketFlag {
+				order.PutUint32(e[12:], size)
+			}
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkPages(path, pageSize); errors.Is(err, ErrDamaged) != (size < bucketHeader+pageHeader) {
+			t.Errorf("a bucket of %d bytes: %v", size, err)
+		}
+	}
+}
+
 // TestShortFile cuts a file behind its first page, where bbolt finds a meta page that is right.
 func TestShortFile(t *testing.T) {
 	path, _ := fileWithLargeValue(t)

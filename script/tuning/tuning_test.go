@@ -3,6 +3,8 @@ package tuning
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -205,6 +207,28 @@ func TestNumbers(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestValuesOfMachine reads files as Linux has them: the first line with the key counts.
+func TestValuesOfMachine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	const lines = "processor\t: 0\nmodel name\t: A: 3 GHz \nmodel\nflags\t:\n\nprocessor\t: 1\nmodel name\t: B\nNAME=\"x\"\nPRETTY_NAME=\"x 1=2\"\n"
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ file, key, separator, want string }{
+		{file, "model name", ":", "A: 3 GHz"},
+		{file, "processor", ":", "0"},
+		{file, "model", ":", ""}, // has no separator
+		{file, "flags", ":", ""},
+		{file, "PRETTY_NAME", "=", `"x 1=2"`},
+		{file, "none", ":", ""},
+		{file + " that is not there", "processor", ":", ""},
+	} {
+		if got := value(test.file, test.key, test.separator); got != test.want {
+			t.Errorf("%s of %s is %q, want %q", test.key, test.file, got, test.want)
 		}
 	}
 }

@@ -9,6 +9,8 @@
 
 #include "engine.h"
 
+enum { SHORT_LIST = 10 }; // a longer list must be at least half full
+
 typedef struct { const char *s; size_t len; } key;
 
 void pg_encode_begin(pg_engine *e) {
@@ -88,7 +90,7 @@ int pg_table_shape(lua_State *L, pg_engine *e, int index, uint32_t *len) {
 		}
 	}
 	if (items && names) pg_encode_raise(L, e, "a table with list items and the key \"%.63s\" cannot be written as JSON", name);
-	if (last > 16 && last > 2.0 * items) pg_encode_raise(L, e, "a list with only %u of its %.14g items cannot be written as JSON", items, last);
+	if (last > SHORT_LIST && last > 2.0 * items) pg_encode_raise(L, e, "a list with only %u of its %.14g items cannot be written as JSON", items, last);
 	if (names && pg_is_array(L, e, index)) pg_encode_raise(L, e, "an array with the key \"%.63s\" cannot be written as JSON", name);
 	*len = (uint32_t)last;
 	return items ? PG_TABLE_LIST : names ? PG_TABLE_OBJECT : PG_TABLE_EMPTY;

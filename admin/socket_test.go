@@ -13,7 +13,9 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -75,6 +77,39 @@ func TestPost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPiecesArriveAtOnce lets an answer go on only when its reader has its beginning.
+func TestPiecesArriveAtOnce(t *testing.T) {
+	arrived := make(chan struct{})
+	data := serve(t, func(w io.Writer, _ *http.Request) error {
+		fmt.Fprint(w, "first")
+		w.(http.Flusher).Flush()
+		select {
+		case <-arrived:
+		case <-time.After(10 * time.Second):
+			return errors.New("nobody got the first piece")
+		}
+		_, err := fmt.Fprint(w, "second")
+		return err
+	})
+	out := &firstWrite{arrived: arrived}
+	if err := Post(t.Context(), data, "/query", nil, nil, out); err != nil || string(out.bytes) != "firstsecond" {
+		t.Errorf("answer %q, error %v", out.bytes, err)
+	}
+}
+
+// A firstWrite closes a channel when something is written.
+type firstWrite struct {
+	bytes   []byte
+	once    sync.Once
+	arrived chan struct{}
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	f.once.Do(func() { close(f.arrived) })
+	f.bytes = append(f.bytes, p...)
+	return len(p), nil
 }
 
 func TestNoEngine(t *testing.T) {

@@ -96,8 +96,8 @@ func TestTypeNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "int", "type(0)"} {
-		if typ, ok := ParseType(name); ok {
-			t.Errorf("%q is taken for %v", name, typ)
+		if typ, ok := ParseType(name); ok || typ != 0 {
+			t.Errorf("%q is taken for %v, %v", name, typ, ok)
 		}
 	}
 }

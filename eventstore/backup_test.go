@@ -255,6 +255,7 @@ func TestRestoreRefusesArchives(t *testing.T) {
 		"an absolute path":     {[]tar.Header{regular("/log/x", "")}, `it has "/log/x", which is not`},
 		"another file":         {[]tar.Header{regular("notes", "")}, `it has "notes", which is not`},
 		"a file twice":         {[]tar.Header{regular("log/x", "a"), regular("log/x", "a")}, `it has "log/x", which is not`},
+		"a file by two names":  {[]tar.Header{regular("log/x", "a"), regular("log/./x", "a")}, "log/x: file exists"},
 		"a link":               {[]tar.Header{{Name: "log/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `it has "log/x", which is not`},
 		"another checksum":     {[]tar.Header{regular("log/x", "a"), regular(sumsName, sum("log/x", "b"))}, `the checksum of "log/x" is wrong`},
 		"no checksum":          {[]tar.Header{regular("log/x", "a"), regular(sumsName, "")}, `the checksum of "log/x" is missing`},

@@ -267,6 +267,29 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 	}
 }
 
+// TestOpenCannotRemove opens a folder with leftovers whose path is longer than the system takes:
+// the store does not begin to write beside what it cannot remove, but answers queries.
+func TestOpenCannotRemove(t *testing.T) {
+	folder := t.TempDir()
+	openStore(t, folder).Close()
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Join("tables", strings.Repeat(strings.Repeat("x", 255)+"/", 17)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(folder, Options{}); !errors.Is(err, syscall.ENAMETOOLONG) || !strings.Contains(err.Error(), "remove files that no table has") {
+		t.Errorf("open: %v", err)
+	}
+	s, err := Open(folder, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
 // TestManifestBelongsToTheLog opens a store whose manifest is missing, or older than its log:
 // rows would silently be gone.
 func TestManifestBelongsToTheLog(t *testing.T) {

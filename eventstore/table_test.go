@@ -116,6 +116,19 @@ func TestUseTable(t *testing.T) {
 	if _, err := s.UseTable("Events"); err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("a name that differs in case: %v", err)
 	}
+	// A table has a folder of its name.
+	for _, name := range []string{"", "../events", "a/b", "a b", "1st", "é", strings.Repeat("x", 64)} {
+		_, used := s.UseTable(name)
+		_, declared := s.Table(name, TableConfig{})
+		for _, err := range []error{used, declared} {
+			if !event.IsPermanent(err) || event.HintOf(err) == "" || !strings.Contains(err.Error(), fmt.Sprintf("invalid table name %q", name)) {
+				t.Errorf("the name %q: %v", name, err)
+			}
+		}
+	}
+	if _, err := s.UseTable(strings.Repeat("x", 63)); err != nil {
+		t.Error(err)
+	}
 	made, err := s.UseTable("other")
 	if err != nil {
 		t.Fatal(err)

@@ -196,6 +196,7 @@ func TestKeysRefused(t *testing.T) {
 // Encodings that a writer never makes: each would be a second key of a node, or of none.
 func TestDecodeRejects(t *testing.T) {
 	for _, key := range []string{
+		"^x\x00\xc0" + repeat("a", 1896) + "\x00", // a byte longer than the longest key
 		"", "^x", "x y\x00", "^x\x00\xff", "^x\x00\x00", "^x\x00\x01", "^x\x00\x81", "^x\x00\x81\x00", "^x\x00\x82\x00\x05",
 		"^x\x00\x7f\xff", "^x\x00\xc0", "^x\x00\xc0\x00", "^x\x00\xc0a", "^x\x00\xc0\x01\x00", "^x\x00\xc0\x01\x03\x00",
 		"^x\x00\xc05\x00", "^x\x00\xc0-.5\x00", "^x\x00\x80\xff", "^x\x00\x80\xff\x00", "^x\x00\x80\xff\x01\x00", "^x\x00\x80\xff\x66\x00",
@@ -205,7 +206,7 @@ func TestDecodeRejects(t *testing.T) {
 		"^x\x00\x80\xff" + repeat("\x02", 10) + "\x00",     // 19 digits
 	} {
 		if name, subscripts, err := coreDecode([]byte(key)); err == nil {
-			t.Errorf("% x: decoded as %s%v", key, name, subscripts)
+			t.Fatalf("% x: decoded as %s%v", key, name, subscripts)
 		}
 	}
 }

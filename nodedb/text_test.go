@@ -63,6 +63,7 @@ func TestLoadRefuses(t *testing.T) {
 		"^a(1)":             "line 1, column 6",
 		"^a(1,)=1":          "line 1, column 6",
 		"\n\n^a(1)=$C(x)\n": "line 3",
+		"a\nZWR\nb\nZWR\n":  "line 3", // only the first two lines can be a header
 		"^a=$Z(1)":          "line 1",
 	} {
 		_, err := store.Load(ctx, strings.NewReader(text), nil)

@@ -202,3 +202,44 @@ func TestHandlerThatNobodyHas(t *testing.T) {
 	}
 	t.Error("the script stays open")
 }
+
+// A collected is a script during whose runs the collector works. Its run fails if the script is
+// closed meanwhile.
+type collected struct{ closer }
+
+func (c collected) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	for range 3 {
+		collect()
+	}
+	select {
+	case <-c.closed:
+		return errors.New("closed while it runs")
+	default:
+		return c.closer.Run(ctx, in, res)
+	}
+}
+
+// collect frees what nobody refers to, and waits until a cleanup of it has run.
+//
+//go:noinline
+func collect() {
+	cleaned := make(chan struct{})
+	runtime.AddCleanup(new([8]*int), func(done chan struct{}) { close(done) }, cleaned)
+	runtime.GC()
+	<-cleaned
+}
+
+// TestHandlerInUseStaysOpen calls Value on a handler that nobody refers to after the call.
+func TestHandlerInUseStaysOpen(t *testing.T) {
+	closed := make(chan struct{})
+	h := NewHandler(Language{Load: func(context.Context, Code, Options) (Script, error) {
+		return collected{closer{echo{}, closed}}, nil
+	}}, Options{})
+	loaded, err := h.Load("the row")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := loaded.Value(map[string]any{"a": 1}); err != nil || !cmp.Equal(v, map[string]any{"a": 1.0}) {
+		t.Errorf("the value is %v, %v", v, err)
+	}
+}

@@ -143,7 +143,7 @@ pipelines:
     sink: {mysql: {columns: [{name: id, type: int64}], options: {charset: utf8, "on": no}}}
   copy:
     source: *queue
-    script: copy.lua
+    script: {lua: copy.lua, event_time: 0s, pool: {idle: 0s}}
     sink: {stdout: }
 `)
 	if err != nil {
@@ -169,6 +169,8 @@ pipelines:
 			Columns: []columnSettings{{"id", "int64"}}, Options: map[string]string{"charset": "utf8", "on": "no"}}},
 		{"limits", emails.Script.Limits, Limits{50 * time.Millisecond, time.Second, 32 << 20, 1e6}},
 		{"pool", emails.Script.Pool, Pool{Core: 2, Max: -1, Eager: true, Idle: time.Second, Memory: 1 << 30}},
+		{"the default limits", second.Script.Limits, Limits{}},
+		{"the default pool", second.Script.Pool, Pool{}},
 		{"script", emails.Script.Text, "scripts/email.lua"},
 		{"language", second.Script.Language, "lua"},
 		{"batch", emails.Batch, Batch{500, 64 << 10}},

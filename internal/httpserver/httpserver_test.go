@@ -89,3 +89,53 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		})
 	}
 }
+
+// A recordedConn knows whether it was closed.
+type recordedConn struct {
+	net.Conn
+	closed bool
+}
+
+func (c *recordedConn) Close() error {
+	c.closed = true
+	return nil
+}
+
+// TestWhichConnectionIsClosed opens one connection more than the server keeps: the one that waits
+// for a request is closed, and where all have one, the new one is.
+func TestWhichConnectionIsClosed(t *testing.T) {
+	var all []*recordedConn
+	observe := New(nil, slog.New(slog.DiscardHandler)).ConnState
+	add := func() *recordedConn {
+		c := &recordedConn{}
+		all = append(all, c)
+		observe(c, http.StateNew)
+		return c
+	}
+	check := func(when string, want ...*recordedConn) {
+		t.Helper()
+		for i, c := range all {
+			if c.closed != slices.Contains(want, c) {
+				t.Errorf("%s: connection %d is closed: %v", when, i, c.closed)
+			}
+		}
+	}
+	for range ConnectionsMax {
+		observe(add(), http.StateActive)
+	}
+	check("as many as the server keeps")
+	idle := all[7]
+	observe(idle, http.StateIdle)
+	next := add()
+	check("one is idle", idle)
+	observe(idle, http.StateClosed)
+	observe(next, http.StateActive)
+	refused := add()
+	check("none is idle", idle, refused)
+	observe(refused, http.StateClosed)
+	observe(all[3], http.StateClosed)
+	observe(all[4], http.StateHijacked)
+	add()
+	add()
+	check("two have ended", idle, refused)
+}

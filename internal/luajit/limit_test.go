@@ -21,9 +21,15 @@ func kindOf(err error) Kind {
 const castRun = `local run = require("ffi").cast("struct { volatile uint32_t event, stop, running, number, stop_event; } *", ...)`
 
 func TestALimitBreaksTheVM(t *testing.T) {
-	vm := load(t, "function main() while true do end end")
-	if kind := kindOf(vm.Call("main")); kind != EventTime || vm.Broken() != EventTime {
+	vm := load(t, "\nfunction main() while true do end end")
+	err := vm.Call("main")
+	if kind := kindOf(err); kind != EventTime || vm.Broken() != EventTime {
 		t.Errorf("ended with %v, broken by %v", kind, vm.Broken())
+	}
+	const traceback = "  email.lua:2: in function at line 2"
+	var f *Error
+	if errors.As(err, &f) && (f.Line != 2 || f.Traceback != traceback) {
+		t.Errorf("stopped in line %d with traceback %q, want line 2 and %q", f.Line, f.Traceback, traceback)
 	}
 }
 

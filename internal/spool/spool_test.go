@@ -635,3 +635,26 @@ func TestForgottenSenders(t *testing.T) {
 		t.Errorf("senders %v, keys %v", table.ofSender, table.byKey)
 	}
 }
+
+// TestExpiredKeysMakeRoom: where there is no room for a key, expired keys are looked for once a
+// second, and no more often.
+func TestExpiredKeysMakeRoom(t *testing.T) {
+	const window = time.Minute
+	began := time.Unix(1000, 0)
+	table := keyTable{window: window, max: 1, maxOfSender: 1, byKey: map[string]keyRecord{}, ofSender: map[string]int{}}
+	table.add(&storedEntry{entry: Entry{Key: "a", Sender: "x"}, when: began})
+	for _, step := range []struct {
+		after time.Duration
+		room  bool
+	}{
+		{window, false}, // the key has not expired
+		{window + 1, false},
+		{window + time.Second - 1, false},
+		{window + time.Second, true},
+	} {
+		now := began.Add(step.after)
+		if all, of := table.hasRoom("b", now), table.hasRoomFor("x", "b", now); all != step.room || of != step.room {
+			t.Errorf("after %v: room for another key %v, of the sender %v, want %v", step.after, all, of, step.room)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package isolate
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,32 @@ func TestNoFilesLeft(t *testing.T) {
 		}
 		if now := free(); now != first {
 			t.Fatalf("%d files: descriptor %d is free, was %d", files, now, first)
+		}
+	}
+}
+
+// TestKilledFromOutside tells the end of a worker that another process killed from its other ends.
+func TestKilledFromOutside(t *testing.T) {
+	overTime := errors.New("over its time")
+	for _, test := range []struct {
+		name, command string
+		cause         error
+		want          bool
+	}{
+		{"exit code 0", "exit 0", nil, false},
+		{"exit code", "exit 9", nil, false},
+		{"another signal", "kill -TERM $$", nil, false},
+		{"killed", "kill -KILL $$", nil, true},
+		{"killed by the parent", "kill -KILL $$", overTime, false},
+		{"ended by itself before the parent killed it", "exit 9", overTime, false},
+	} {
+		command := exec.Command("sh", "-c", test.command)
+		if err := command.Run(); command.ProcessState == nil {
+			t.Fatal(err)
+		}
+		died := &exitError{cause: test.cause, state: command.ProcessState}
+		if got := died.killed(); got != test.want {
+			t.Errorf("%s: killed from outside: %v", test.name, got)
 		}
 	}
 }

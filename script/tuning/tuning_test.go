@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/script/pool"
 )
 
@@ -248,5 +249,23 @@ func TestAdviceOnFailures(t *testing.T) {
 		if got := strings.Join(a.Words, " "); !strings.HasPrefix(got, test.want) || (test.want == "") != (got == "") {
 			t.Errorf("%d of 9: %q", test.failed, got)
 		}
+	}
+}
+
+// TestSampleIsClosed: the file that the sample is written to does not stay open.
+func TestSampleIsClosed(t *testing.T) {
+	sample, err := ReadSample("x", strings.NewReader("{\"a\":1}\n{\"a\":2}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	r := &trialRun{Trial: &Trial{Sample: sample}, sample: filepath.Join(folder, "sample.ndjson")}
+	leaktest.Closed(t, folder, func() {
+		if err := r.writeSample(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if text, err := os.ReadFile(r.sample); err != nil || string(text) != "{\"a\":1}\n{\"a\":2}\n" {
+		t.Errorf("written: %q, %v", text, err)
 	}
 }

@@ -3,8 +3,11 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +160,47 @@ func TestLargeAndBinaryEvents(t *testing.T) {
 	r.drain()
 	r.close()
 	r.once(items)
+}
+
+// TestRequestsFitTheBatch reads events that are smaller than a reader expects, and then larger
+// ones: only the first request for these asks for more events than a batch has room for.
+func TestRequestsFitTheBatch(t *testing.T) {
+	_, client, r, _ := start(t, 0, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
+	r.close()
+	r.limits = source.Limits{Events: 1000, Bytes: 10_000}
+	r.mustOpen()
+	for _, size := range []int{100, 1000} {
+		var items []string
+		for i := range 1000 {
+			items = append(items, fmt.Sprintf("%0*d", size, i))
+		}
+		do(t, client, "SLOWLOG", "RESET")
+		push(t, client, listQueue, items...)
+		clear(r.landed)
+		r.drain()
+		r.once(items)
+		log, err := do(t, client, "SLOWLOG", "GET", "-1").ToArray()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked []int // events, by each request
+		for _, entry := range slices.Backward(log) {
+			var command []string
+			if parts, err := entry.ToArray(); err == nil {
+				command, _ = parts[3].AsStrSlice()
+			}
+			if len(command) == 4 && command[0] == "LRANGE" {
+				first, _ := strconv.Atoi(command[2])
+				last, _ := strconv.Atoi(command[3])
+				asked = append(asked, last-first+1)
+			}
+		}
+		fit := r.limits.Bytes/size + 1 // with the one before them, which is compared
+		if n := len(asked); n < 1000/fit || slices.Max(asked[1:]) > fit || asked[n-1] < fit*9/10 {
+			t.Errorf("the requests ask for %d events, and a batch has room for %d", asked, fit)
+		}
+	}
+	r.close()
 }
 
 // TestWaitsForPushes pushes events while a read waits.

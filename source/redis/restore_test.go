@@ -259,20 +259,24 @@ func TestSinkSetBack(t *testing.T) {
 // TestHintAfterSinkSetBack follows the hint: all events in the list are committed in a new
 // generation, and none is skipped.
 func TestHintAfterSinkSetBack(t *testing.T) {
-	_, client, r, items := start(t, 1000)
-	for range 5 {
-		b := r.mustRead()
-		r.commit(b)
-		r.ack(b)
+	for _, f := range forms() {
+		t.Run(f.name, func(t *testing.T) {
+			_, client, r, items := startKind(t, f, 1000)
+			for range 5 {
+				b := r.mustRead()
+				r.commit(b)
+				r.ack(b)
+			}
+			r.close()
+			r.committed[r.partition] = event.Ranges{{First: 0, Count: 200}}
+			clear(r.landed)
+			follow(t, client, r.open())
+			r.mustOpen()
+			r.drain()
+			r.close()
+			r.once(items[500:])
+		})
 	}
-	r.close()
-	r.committed[r.partition] = event.Ranges{{First: 0, Count: 200}}
-	clear(r.landed)
-	follow(t, client, r.open())
-	r.mustOpen()
-	r.drain()
-	r.close()
-	r.once(items[500:])
 }
 
 // follow runs the command at the end of an error's hint.

@@ -307,6 +307,34 @@ func TestFreeDatabases(t *testing.T) {
 	d.put(first, true)
 }
 
+// TestClosedDatabases holds that a database which goes ends its threads.
+func TestClosedDatabases(t *testing.T) {
+	const threads, rounds = 8, 10
+	count := func() int {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(tasks)
+	}
+	d := databases{settings: settings{Folder: t.TempDir(), Role: queryRole, Threads: threads}}
+	before := count()
+	for range rounds {
+		one, err := d.take(64 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if started := count() - before; started < threads/2 {
+			t.Fatalf("a database has started %d threads", started)
+		}
+		d.put(one, true)
+	}
+	// The runtime may have started some of its own.
+	if left := count() - before; left > threads*rounds/2 {
+		t.Errorf("%d threads are left of %d databases with %d each", left, rounds, threads)
+	}
+}
+
 func TestParamsAreEncoded(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	params := []Param{

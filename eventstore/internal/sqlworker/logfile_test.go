@@ -126,6 +126,9 @@ func TestLogFileIsGone(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := l.read(wal.FileEnd{Number: 1, End: wal.FirstFrame}); err != nil {
+		t.Errorf("read what is mapped: %v", err)
+	}
 	for _, number := range []uint64{1, 2} {
 		if _, err := l.read(wal.FileEnd{Number: number, End: wal.FirstFrame + 100}); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("read of file %d: %v", number, err)

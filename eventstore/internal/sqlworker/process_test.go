@@ -288,6 +288,49 @@ func TestWorkerThatCannotStart(t *testing.T) {
 	f.want(`SELECT 1`, "1")
 }
 
+// TestNoFilesLeft starts a worker where the process may have too few files: that is an error, and
+// leaves no file open.
+func TestNoFilesLeft(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	set := func(l unix.Rlimit) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer set(limit)
+	free := func() uint64 { // the lowest free descriptor
+		t.Helper()
+		file, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		return uint64(file.Fd())
+	}
+	f := newFolder(t, Options{})
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is left open
+	first := free()
+	for files := range uint64(6) {
+		few := limit
+		few.Cur = first + files
+		set(few)
+		f.client.mu.Lock()
+		_, err := f.client.start(queryRole, false)
+		f.client.mu.Unlock()
+		set(limit)
+		if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("%d files: error %v, want EMFILE", files, err)
+		}
+		if now := free(); now > first {
+			t.Fatalf("%d files: descriptor %d is free, was %d", files, now, first)
+		}
+	}
+	f.want(`SELECT 1`, "1")
+}
+
 // TestEvictOldest holds which request ends when the process has more than its limit: the oldest
 // of those since whose start it has grown by much.
 func TestEvictOldest(t *testing.T) {

@@ -356,7 +356,7 @@ event.list[2^31] = 1
 --- documents kept: memory, event time
 local kept = {}
 while true do kept[#kept + 1] = event.sub end
---- many outputs: ok, memory, output, event time
+--- many outputs: ok, memory, output, error, event time
 local t = {}
 for i = 1, 1e6 do t[i] = event end
 return t

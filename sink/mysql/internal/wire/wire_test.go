@@ -427,6 +427,7 @@ func askForPassword(listener net.Listener, pair tls.Certificate, greets string, 
 	if err != nil {
 		return err.Error()
 	}
+	_ = raw.SetDeadline(time.Now().Add(20 * time.Second))
 	hello := greeting()
 	hello = append(hello[:len(hello)-len("mysql_native_password\x00")], greets+"\x00"...)
 	hello[0] = byte(len(hello) - header)
@@ -447,6 +448,9 @@ func askForPassword(listener net.Listener, pair tls.Certificate, greets string, 
 	number := read(conn)[3] // the handshake response
 	_, _ = conn.Write(append([]byte{byte(len(asks)), 0, 0, number + 1}, asks...))
 	password := read(conn)
+	if len(password) == header {
+		_ = raw.Close() // the client went another way, and would wait
+	}
 	_, _ = conn.Write([]byte{7, 0, 0, password[3] + 1, 0, 0, 0, 2, 0, 0, 0})
 	return string(password[header:])
 }

@@ -3,6 +3,7 @@
 package sqlworker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -462,7 +463,15 @@ func TestParquetIsGuarded(t *testing.T) {
 			t.Errorf("%s: %v, want a *QueryError", sql, err)
 		}
 	}
-	f.want(`SELECT 1`, "1")
+	var file bytes.Buffer
+	rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: `SELECT 1; -- all`, Parquet: true})
+	if err == nil {
+		err = rows.WriteStream(&file)
+		rows.Close()
+	}
+	if err != nil || !strings.HasPrefix(file.String(), "PAR1") {
+		t.Errorf("the query gets a file %.20q, %v", file.String(), err)
+	}
 	if now := f.client.shared[queryRole].process.Pid; now != pid {
 		t.Error("a query has ended the worker")
 	}

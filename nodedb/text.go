@@ -108,6 +108,7 @@ type line struct {
 type lineReader struct {
 	in     *bufio.Reader
 	number int
+	header bool // the first two lines have no nodes
 }
 
 // lineMax bounds a line: a value of ValueMax bytes, each of which is spelled as $C(255)_.
@@ -150,23 +151,24 @@ func (r *lineReader) readLine() ([]byte, error) {
 			r.number++
 		}
 		text = bytes.TrimRight(text, "\r\n")
-		if r.number <= 2 && r.header(text) {
+		if r.number == 1 {
+			text = bytes.Clone(text) // looking ahead moves what the buffer has
+			r.header = r.beginsExtract(text)
+		}
+		if r.header && r.number <= 2 {
 			text = nil
 		}
 		return text, err
 	}
 }
 
-// header reports whether a line is one of the two lines that begin an extract of M: a label, and a
-// line that ends with the name of the format.
-func (r *lineReader) header(text []byte) bool {
-	if r.number == 2 {
-		return bytes.HasSuffix(text, []byte("ZWR"))
-	}
-	if len(text) == 0 || text[0] == '^' {
-		return false
-	}
-	next, _ := r.in.Peek(256)
-	second, _, _ := bytes.Cut(next, []byte("\n"))
-	return bytes.HasSuffix(bytes.TrimRight(second, "\r"), []byte("ZWR"))
+// beginsExtract reports whether an extract of M begins with the first line: a label, before a line
+// that ends with the name of the format.
+func (r *lineReader) beginsExtract(label []byte) bool {
+	const most = 256 // bytes of a line with a date and a format
+	next, _ := r.in.Peek(most)
+	second, _, whole := bytes.Cut(next, []byte("\n"))
+	return !isNode(label) && !isNode(second) && (whole || len(next) < most) && bytes.HasSuffix(bytes.TrimRight(second, "\r"), []byte("ZWR"))
 }
+
+func isNode(line []byte) bool { return bytes.HasPrefix(line, []byte("^")) }

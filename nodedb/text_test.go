@@ -64,7 +64,12 @@ func TestLoadRefuses(t *testing.T) {
 		"^a(1,)=1":          "line 1, column 6",
 		"\n\n^a(1)=$C(x)\n": "line 3",
 		"a\nZWR\nb\nZWR\n":  "line 3", // only the first two lines can be a header
+		"a\n^b=ZWR\n":       "line 1",
+		"^a=1\n^b=ZWR\n":    "line 2",
+		"^a=1\nZWR\n":       "line 2",
 		"^a=$Z(1)":          "line 1",
+
+		"a\n" + strings.Repeat("b", 253) + "ZWR=\n": "line 1",
 	} {
 		_, err := store.Load(ctx, strings.NewReader(text), nil)
 		if !errors.Is(err, nodedb.ErrArgument) || !strings.Contains(err.Error(), place) {
@@ -82,7 +87,7 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestLoadOfAnExtract(t *testing.T) {
 	store := open(t, nodedb.Options{})
-	for _, text := range []string{"label\n23-NOV-2026  12:00:00 ZWR\n^m=1\n", "label UTF-8\r\n23-NOV-2026  12:00:00 ZWR\r\n^m=1\r\n\r\n"} {
+	for _, text := range []string{"label\n23-NOV-2026  12:00:00 ZWR\n^m=1\n", "\n23-NOV-2026  12:00:00 ZWR\n^m=1\n", "label UTF-8\r\n23-NOV-2026  12:00:00 ZWR\r\n^m=1\r\n\r\n"} {
 		if n := must(store.Load(ctx, strings.NewReader(text), nil)); n != 1 {
 			t.Errorf("%d nodes of %q", n, text)
 		}

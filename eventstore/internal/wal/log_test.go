@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -530,6 +531,7 @@ func TestFailedWrite(t *testing.T) {
 			if left := openBelow(t, folder); len(left) > 0 {
 				t.Errorf("%q are open after Close", left)
 			}
+			runtime.KeepAlive(readOnly) // nobody else closes it
 		})
 	}
 }

@@ -245,7 +245,8 @@ struct ndb_session {
   uint64_t stamp;         /* moves when slots of the cache may be wrong */
   ndb_entry *held;        /* the entry that the last result points into */
   uint32_t lock_session;  /* its number in the table of locks; 0: it has locked nothing yet */
-  uint64_t iterator_bytes; /* of open iterators */
+  ndb_iter *iterators;    /* the open ones */
+  uint64_t iterator_bytes;
   char text[NDB_NUMBER_TEXT];
   char key[NDB_KEY_MAX + 16]; /* that the last result points into */
 };

@@ -14,6 +14,7 @@ enum { FIRST_BATCH = 8 };
 
 struct ndb_iter {
   ndb_session *session;
+  ndb_iter *next, *previous; /* of the session */
   int stored, flags;
   ndb_view view;      /* of its own; valid if captured */
   int captured, placed; /* the scan stands on the item behind the last one */
@@ -74,6 +75,9 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
   if (!it) return memory();
   memset(it, 0, offsetof(ndb_iter, subscripts));
   it->text = NULL, it->text_used = it->text_cap = 0;
+  it->next = s->iterators;
+  if (it->next) it->next->previous = it;
+  s->iterators = it;
   s->iterator_bytes += ITERATOR_BYTES;
   it->session = s, it->flags = flags, it->stored = ndb_is_stored(key, len);
   it->left = limit ? limit : UINT64_MAX;
@@ -92,6 +96,9 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
 
 void ndb_iter_close(ndb_iter *it) {
   if (!it) return;
+  if (it->previous) it->previous->next = it->next;
+  else it->session->iterators = it->next;
+  if (it->next) it->next->previous = it->previous;
   ndb_scan_close(&it->scan);
   if (it->captured) ndb_view_release(&it->view);
   it->session->iterator_bytes -= ITERATOR_BYTES;

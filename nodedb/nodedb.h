@@ -136,7 +136,7 @@ int ndb_compact(const char *folder);  /* of a folder that no process has open */
 
 /* ---- sessions and transactions (session.c) ---- */
 int ndb_session_open(ndb_store *store, ndb_session **out);  /* store may be NULL: trees in memory only */
-void ndb_session_close(ndb_session *s);   /* rolls back, releases its locks */
+void ndb_session_close(ndb_session *s);   /* rolls back, releases its locks, closes its iterators */
 /* The session will not be used for a while: it lets go of the state that it read last. LMDB
  * does not use pages again that a state still needs, so a session that is kept open and idle
  * makes the file grow. Nothing in a transaction. */

@@ -42,6 +42,7 @@ uint64_t ndb_session_bytes(const ndb_session *s) {
 
 void ndb_session_close(ndb_session *s) {
   if (!s) return;
+  while (s->iterators) ndb_iter_close(s->iterators);
   if (s->level) ndb_transaction_free(s);
   ndb_unlock_all(s);
   ndb_store *store = s->store;

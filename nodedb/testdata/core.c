@@ -208,6 +208,11 @@ static void test_growth(void) {
   ndb_idle(reader);
   OK(ndb_kill(writer, large, (size_t)name(large, "^large")));
   IS(ndb_get(reader, large, (size_t)at(large, name(large, "^large"), 79), &v), NDB_NONE);
+  for (int i = 0; i < 4; i++) { /* three are left to the session */
+    OK(ndb_iter_open(reader, key, (size_t)few, NDB_VALUES, NULL, NULL, 0, &it));
+    if (i > 0) OK(ndb_iter_fill(it, &items));
+    if (i == 2) ndb_iter_close(it);
+  }
   ndb_session_close(reader);
   ndb_session_close(writer);
 }

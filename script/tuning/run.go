@@ -256,9 +256,13 @@ func (c *child) measure() (reading Reading, err error) {
 	return reading, nil
 }
 
-// stopWithError stops a child and returns an error with what it wrote to standard error.
+// stopWithError stops a child and returns an error with what it wrote to standard error. A child
+// that has closed its pipes is ending: it may still say why.
 func (c *child) stopWithError(err error) error {
-	c.stop()
+	late := time.AfterFunc(5*time.Second, func() { _ = c.cmd.Process.Kill() })
+	_ = c.in.Close()
+	_ = c.cmd.Wait()
+	late.Stop()
 	if text := strings.TrimSpace(c.errors.String()); text != "" {
 		return fmt.Errorf("measuring process failed: %s", text)
 	}

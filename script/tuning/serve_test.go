@@ -73,9 +73,9 @@ func serve(t *testing.T, j job, rounds int) ([]Reading, error) {
 // TestChildEndsAtOnce starts processes that end without reading their job, or without an answer.
 func TestChildEndsAtOnce(t *testing.T) {
 	for script, want := range map[string]string{
-		`exec 0<&-; echo oh no >&2`: "measuring process failed: oh no",
-		`exec 0<&-`:                 "broken pipe",
-		`head -n 1 >/dev/null`:      "measuring process failed: EOF",
+		`exec 0<&-; sleep 0.3; echo oh no >&2`: "measuring process failed: oh no",
+		`exec 0<&-`:                            "broken pipe",
+		`head -n 1 >/dev/null`:                 "measuring process failed: EOF",
 	} {
 		r := trialRun{Trial: &Trial{
 			Program: Program{Text: bytes.Repeat([]byte("--\n"), 1<<20)}, // which fits no pipe

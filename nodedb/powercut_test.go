@@ -111,7 +111,7 @@ func TestKillAndPowerCut(t *testing.T) {
 		for n := range powercut.SomeOf(calls) {
 			t.Run(fmt.Sprint(call, n), func(t *testing.T) {
 				folder, r := t.TempDir(), testseed.New(t)
-				killed := roundsRun(folder, fmt.Sprintf("%s:signal=KILL:when=%d", call, n), 40, r.Uint64())
+				killed := roundsRun(folder, fmt.Sprintf("%s:signal=KILL:when=%d", call, n), 60, r.Uint64())
 				powercut.Record(t, folder, killed, roundsRun(folder, "", 6, r.Uint64())).EachCut(t, 8, checkCutStore)
 			})
 		}
@@ -125,7 +125,7 @@ func TestFailedSyncAndPowerCut(t *testing.T) {
 		for n := range powercut.SomeOf(calls) {
 			t.Run(fmt.Sprint(call, n), func(t *testing.T) {
 				folder, seed := t.TempDir(), testseed.New(t).Uint64()
-				failed := roundsRun(folder, fmt.Sprintf("%s:error=EIO:when=%d", call, n), 25, seed)
+				failed := roundsRun(folder, fmt.Sprintf("%s:error=EIO:when=%d", call, n), 50, seed)
 				recording := powercut.Record(t, folder, failed)
 				if !slices.ContainsFunc(recording.Said(), func(line string) bool {
 					return strings.HasPrefix(line, "failed ") || strings.HasPrefix(line, "disk ")

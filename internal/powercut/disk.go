@@ -1,6 +1,7 @@
 package powercut
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"math"
@@ -19,6 +20,10 @@ type disk struct {
 	names    []nameChange
 	said     []saying
 	points   []int // lines at which something happened, of the last process
+
+	// A copy of the folder as the replayed process left it and the next one found it; empty if
+	// there was no other. It tells what calls did that had not returned when the process ended.
+	left string
 }
 
 // An inode is a file or a folder, whatever its names.
@@ -357,10 +362,31 @@ func (d *disk) write(c *call) error {
 	if !positioned {
 		f.offset = end
 	}
+	if c.cut && d.left != "" {
+		path, err := c.openedPath(0)
+		if err != nil || !d.hasLeft(path, offset, data) {
+			return err
+		}
+	}
 	if len(data) > 0 {
 		d.change(c, f, change{offset: offset, data: data, size: max(f.inode.size, end)})
 	}
 	return nil
+}
+
+// hasLeft reports whether the process left a file or a folder, with data at an offset.
+func (d *disk) hasLeft(path string, offset int64, data []byte) bool {
+	below, ok := d.inside(path)
+	if !ok {
+		return false
+	}
+	path = filepath.Join(d.left, below)
+	if data == nil {
+		_, err := os.Lstat(path)
+		return err == nil
+	}
+	content, err := os.ReadFile(path)
+	return err == nil && offset <= int64(len(content)) && bytes.HasPrefix(content[offset:], data)
 }
 
 func (d *disk) resize(c *call) error {
@@ -439,6 +465,9 @@ func (d *disk) rename(c *call, fromAt, from, toAt, to int) error {
 	if err != nil {
 		return nil
 	}
+	if c.cut && d.left != "" && d.hasLeft(oldPath, 0, nil) {
+		return nil
+	}
 	fromDir, fromName, file := d.find(oldPath)
 	dir, name, replaced := d.find(newPath)
 	if fromDir == nil && dir == nil || file != nil && file == replaced {
@@ -478,6 +507,9 @@ func (d *disk) link(c *call, fromAt, from, toAt, to int) error {
 func (d *disk) remove(c *call, at, path int) error {
 	name, err := c.path(at, path)
 	if err != nil {
+		return nil
+	}
+	if c.cut && d.left != "" && d.hasLeft(name, 0, nil) {
 		return nil
 	}
 	if dir, base, _ := d.find(name); dir != nil {

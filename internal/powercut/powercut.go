@@ -98,6 +98,7 @@ func Record(t testing.TB, folder string, runs ...Run) *Recording {
 // Files of a recording. Those of traces have a number behind the name.
 const (
 	traceFile    = "trace"
+	leftFolder   = "left" // what each run but the last has left
 	beforeFolder = "before"
 	folderFile   = "folder"
 	testFile     = "test" // its name
@@ -130,8 +131,18 @@ func (r *Recording) record(t testing.TB, folder string, runs []Run) error {
 		if err := run.trace(strace, r.tracePath(i)); err != nil {
 			return err
 		}
+		if i == len(runs)-1 {
+			break
+		}
+		if err := os.CopyFS(r.leftPath(i), os.DirFS(folder)); err != nil {
+			return fmt.Errorf("keep what the process left: %w", err)
+		}
 	}
 	return nil
+}
+
+func (r *Recording) leftPath(run int) string {
+	return filepath.Join(r.folder, fmt.Sprint(leftFolder, run))
 }
 
 func (r *Recording) tracePath(run int) string {
@@ -189,6 +200,9 @@ func (r *Recording) load(runs []Run) error {
 		}
 		if err != nil {
 			return err
+		}
+		if r.disk.left = r.leftPath(run); run == len(runs)-1 {
+			r.disk.left = ""
 		}
 		if line, err = r.disk.replay(trace, line); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -478,6 +479,55 @@ func TestSyncedWrites(t *testing.T) {
 		}
 		if changes[1].durable != unsynced {
 			t.Errorf("%s: a write that has not returned is durable from line %d on", flags, changes[1].durable)
+		}
+	}
+}
+
+// TestKilledInACall: a call that had not returned when its process was killed happened if the next
+// process found it so.
+func TestKilledInACall(t *testing.T) {
+	for _, test := range []struct {
+		call        string
+		left, bytes string   // of the file f
+		after       []string // names of the file in the end
+	}{
+		{`pwrite64(3<\x2f\x64\x2f\x66>, "\x62", 1, 1)`, "ab", "b", []string{"f"}},
+		{`pwrite64(3<\x2f\x64\x2f\x66>, "\x62", 1, 1)`, "ac", "", []string{"f"}},
+		{`pwrite64(3<\x2f\x64\x2f\x66>, "\x62", 1, 1)`, "a", "", []string{"f"}},
+		{`write(3<\x2f\x64\x2f\x66>, "\x62", 1 <unfinished ...>`, "b", "b", []string{"f"}},
+		{`rename("\x2f\x64\x2f\x66", "\x2f\x64\x2f\x67")`, "a", "", []string{"f"}},
+		{`rename("\x2f\x64\x2f\x66", "\x2f\x64\x2f\x67")`, "", "", []string{"g"}},
+		{`unlink("\x2f\x64\x2f\x66")`, "a", "", []string{"f"}},
+		{`unlink("\x2f\x64\x2f\x66")`, "", "", nil},
+	} {
+		d, err := newDisk("/d", t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.left = t.TempDir()
+		if test.left != "" {
+			if err := os.WriteFile(filepath.Join(d.left, "f"), []byte(test.left), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		line := test.call
+		if !strings.HasSuffix(line, ">") {
+			line += " = ?"
+		}
+		if _, err := d.replay([]byte("1 openat(AT_FDCWD, \"\\x2f\\x64\\x2f\\x66\", O_WRONLY|O_CREAT, 0600) = 3</d/f>\n1 "+line+"\n1 +++ killed by SIGKILL +++\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		file := d.names[0].to
+		var written string
+		for _, c := range file.changes {
+			written += string(c.data)
+		}
+		names := map[string]*inode{}
+		for _, name := range test.after {
+			names[name] = file
+		}
+		if written != test.bytes || !maps.Equal(d.root.entries, names) {
+			t.Errorf("%s, left %q: written %q, names %v", test.call, test.left, written, d.root.entries)
 		}
 	}
 }

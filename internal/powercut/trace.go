@@ -29,7 +29,7 @@ type call struct {
 	result     int64
 	failed     bool
 	injected   bool // the kernel has not executed it
-	cut        bool // the process ended before the call did; it may have happened
+	cut        bool // the process ended before the call did; it may have happened, see disk.left
 }
 
 // parseTrace reads what strace -f -y -xx has written. It counts lines from first on.
@@ -173,9 +173,15 @@ func (c *call) path(at, i int) (string, error) {
 	if at < 0 {
 		return "", fmt.Errorf("%s: the path %q is relative", c.name, name)
 	}
-	_, base, _ := strings.Cut(c.arg(at), "<")
-	folder, err := unescape(`"` + strings.TrimSuffix(base, ">") + `"`)
-	return filepath.Join(string(folder), string(name)), err
+	folder, err := c.openedPath(at)
+	return filepath.Join(folder, string(name)), err
+}
+
+// openedPath returns what the descriptor of an argument has open.
+func (c *call) openedPath(i int) (string, error) {
+	_, path, _ := strings.Cut(c.arg(i), "<")
+	name, err := unescape(`"` + strings.TrimSuffix(path, ">") + `"`)
+	return string(name), err
 }
 
 // written returns the bytes that a write wrote.

@@ -40,22 +40,15 @@ func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 // sharedSession is an open session of the core. Its mutex keeps the memory of the core safe
 // from a session that is used by two goroutines.
 type sharedSession struct {
-	mu        sync.Mutex // guards
-	core      nativeSession
-	iterators map[nativeIterator]struct{} // that are open
-	closed    bool
+	mu     sync.Mutex // guards
+	core   nativeSession
+	closed bool
 }
 
 // iterate opens an iterator.
 func (s *sharedSession) iterate(key string, scan nativeScan) (it nativeIterator, err error) {
 	err = s.call(func(core nativeSession) error {
 		it, err = core.iterate(key, scan)
-		if err == nil {
-			if s.iterators == nil {
-				s.iterators = make(map[nativeIterator]struct{})
-			}
-			s.iterators[it] = struct{}{}
-		}
 		return err
 	})
 	return it, err
@@ -66,18 +59,14 @@ func (s *sharedSession) closeIterator(it nativeIterator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		delete(s.iterators, it)
 		it.close()
 	}
 }
 
-// close closes the session and its iterators.
+// close closes the session and, in the core, its iterators.
 func (s *sharedSession) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for it := range s.iterators {
-		it.close()
-	}
 	s.closed = true
 	s.core.close()
 }

@@ -364,7 +364,7 @@ func (d *disk) write(c *call) error {
 	}
 	if c.cut && d.left != "" {
 		path, err := c.openedPath(0)
-		if err != nil || !d.hasLeft(path, offset, data) {
+		if err != nil || !d.isWritten(path, offset, data) {
 			return err
 		}
 	}
@@ -374,19 +374,21 @@ func (d *disk) write(c *call) error {
 	return nil
 }
 
-// hasLeft reports whether the process left a file or a folder, with data at an offset.
-func (d *disk) hasLeft(path string, offset int64, data []byte) bool {
+// isWritten reports whether a file that the process left has data at an offset.
+func (d *disk) isWritten(path string, offset int64, data []byte) bool {
+	below, _ := d.inside(path)
+	content, err := os.ReadFile(filepath.Join(d.left, below))
+	return err == nil && offset <= int64(len(content)) && bytes.HasPrefix(content[offset:], data)
+}
+
+// isUndone reports whether a call that takes a name away was cut before it did.
+func (d *disk) isUndone(c *call, path string) bool {
 	below, ok := d.inside(path)
-	if !ok {
+	if !c.cut || d.left == "" || !ok {
 		return false
 	}
-	path = filepath.Join(d.left, below)
-	if data == nil {
-		_, err := os.Lstat(path)
-		return err == nil
-	}
-	content, err := os.ReadFile(path)
-	return err == nil && offset <= int64(len(content)) && bytes.HasPrefix(content[offset:], data)
+	_, err := os.Lstat(filepath.Join(d.left, below))
+	return err == nil
 }
 
 func (d *disk) resize(c *call) error {
@@ -465,7 +467,7 @@ func (d *disk) rename(c *call, fromAt, from, toAt, to int) error {
 	if err != nil {
 		return nil
 	}
-	if c.cut && d.left != "" && d.hasLeft(oldPath, 0, nil) {
+	if d.isUndone(c, oldPath) {
 		return nil
 	}
 	fromDir, fromName, file := d.find(oldPath)
@@ -509,7 +511,7 @@ func (d *disk) remove(c *call, at, path int) error {
 	if err != nil {
 		return nil
 	}
-	if c.cut && d.left != "" && d.hasLeft(name, 0, nil) {
+	if d.isUndone(c, name) {
 		return nil
 	}
 	if dir, base, _ := d.find(name); dir != nil {

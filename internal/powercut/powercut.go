@@ -14,6 +14,8 @@
 //     some moment since then, each at another; the size of the file has its own moment.
 //   - Each unsynced create, rename and remove has happened or not. A rename alone is
 //     atomic.
+//   - A write, rename or remove during which a process was killed has happened if the next
+//     process found it so.
 //   - After a sync of a file that failed, no later sync makes durable what it should have.
 //
 // The program may begin other processes, which open their files themselves; what they print
@@ -201,8 +203,9 @@ func (r *Recording) load(runs []Run) error {
 		if err != nil {
 			return err
 		}
-		if r.disk.left = r.leftPath(run); run == len(runs)-1 {
-			r.disk.left = ""
+		r.disk.left = ""
+		if run < len(runs)-1 {
+			r.disk.left = r.leftPath(run)
 		}
 		if line, err = r.disk.replay(trace, line); err != nil {
 			return err

@@ -20,6 +20,8 @@ run valkey redis-server -skip 'OverTLS|TestUntrustedServer' ./source/redis ./sin
 run redis6 redis-server -run 'TestContract|TestTakeover|TestRestored|TestOldRedis' -skip '/stream' ./source/redis ./sink/redis
 run postgres/bin postgres ./sink/postgres
 run mariadb/bin mariadbd ./sink/mysql
-# Its transactions see each other, so that it cannot fence; it has no TLS and no arrays of parameters.
-run mysql mariadbd -run 'TestSuite/insert' -skip '//(Concurrent|Takeover|RejectedRows|Conflict|CommitArrivesLate|LostConnectionOfFenced|SetPosition|LeaseExpires|LeaseIsContended|Heartbeat)' ./sink/mysql
+# A commit there puts the transaction's own copies of whole tables in place, over what others
+# committed meanwhile: nothing that writes from two connections at once holds. It has no TLS and
+# no arrays of parameters.
+run mysql mariadbd -run 'TestSuite/insert' -skip '//(Concurrent|OverlappingLanes|Takeover|RejectedRows|Conflict|CommitArrivesLate|LostConnectionOfFenced|SetPosition|LeaseExpires|LeaseIsContended|Heartbeat)' ./sink/mysql
 [ -z "$failed" ] || { echo "failed with:$failed"; exit 1; }

@@ -14,6 +14,7 @@ type fault struct {
 	line       int
 	start, end int
 	kind       string
+	source     string // the line in which it begins
 	before     string
 	after      string
 	commutes   bool // of swapped statements: both orders do the same
@@ -42,9 +43,11 @@ func (f fault) apply(text []byte) []byte {
 
 // newFault describes a replacement in text.
 func newFault(file string, text []byte, start, end int, kind, after string) fault {
+	from := 1 + bytes.LastIndexByte(text[:start], '\n')
+	source, _, _ := bytes.Cut(text[from:], []byte("\n"))
 	return fault{
 		file: file, line: 1 + bytes.Count(text[:start], []byte("\n")), start: start, end: end,
-		kind: kind, before: string(text[start:end]), after: after,
+		kind: kind, source: string(source), before: string(text[start:end]), after: after,
 	}
 }
 

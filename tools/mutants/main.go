@@ -7,8 +7,8 @@
 // Which tests run a line is measured first, once for each state of the product's code, in about
 // ten minutes.
 //
-// A seed names the same faults as long as the code does not change, so a run can be made in
-// pieces:
+// A seed names the same faults, except where the code itself has changed: a run can be made in
+// pieces, and one of another day says whether the tests have become better:
 //
 //	go run ./tools/mutants -seed 7 -among 100 -only pipeline/,admin/
 //
@@ -20,10 +20,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"flag"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -60,7 +62,7 @@ func run(ctx context.Context, seed uint64, n, among int, only, skip string, user
 	if err != nil {
 		return err
 	}
-	choose(faults, rand.New(rand.NewPCG(seed, seed)))
+	choose(faults, seed)
 	if among > 0 {
 		faults = faults[:min(among, len(faults))]
 	}
@@ -168,23 +170,35 @@ func tryFaults(ctx context.Context, jobs int, faults []fault, n int, try func(jo
 }
 
 // choose orders faults at random such that each kind comes equally often: operators are a
-// hundred times as frequent as syncs, and the rare faults are the ones that lose data.
-func choose(faults []fault, random *rand.Rand) {
-	random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+// hundred times as frequent as syncs, and the rare faults are the ones that lose data. The
+// place of a fault depends on the seed and its line, so that it stays when other lines change.
+func choose(faults []fault, seed uint64) {
+	random := func(parts ...any) string {
+		sum := sha256.Sum256(fmt.Append(nil, seed, "\n", fmt.Sprintf("%q", parts)))
+		return string(sum[:])
+	}
 	byKind := map[string][]fault{}
-	var kinds []string
+	places := map[fault]string{}
+	twins := map[fault]int{} // equal faults in equal lines of a file
 	for _, f := range faults {
-		if byKind[f.kind] == nil {
-			kinds = append(kinds, f.kind)
-		}
+		same := fault{file: f.file, kind: f.kind, source: f.source, before: f.before, after: f.after}
+		places[f] = random(same.file, same.kind, same.source, same.before, same.after, twins[same])
+		twins[same]++
 		byKind[f.kind] = append(byKind[f.kind], f)
 	}
-	for at := 0; at < len(faults); {
-		random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	for _, of := range byKind {
+		slices.SortFunc(of, func(a, b fault) int { return cmp.Compare(places[a], places[b]) })
+	}
+	faults = faults[:0]
+	for round := 0; len(byKind) > 0; round++ {
+		kinds := slices.SortedFunc(maps.Keys(byKind), func(a, b string) int {
+			return cmp.Compare(random(round, a), random(round, b))
+		})
 		for _, kind := range kinds {
-			if left := byKind[kind]; len(left) > 0 {
-				faults[at], byKind[kind] = left[0], left[1:]
-				at++
+			left := byKind[kind]
+			faults = append(faults, left[0])
+			if byKind[kind] = left[1:]; len(left) == 1 {
+				delete(byKind, kind)
 			}
 		}
 	}

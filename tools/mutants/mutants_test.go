@@ -1,7 +1,7 @@
 package main
 
 import (
-	"math/rand/v2"
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -110,22 +110,40 @@ func checkFaults(t *testing.T, faults []fault, want []string, source string) {
 	}
 }
 
-// TestChoose: the order depends on the seed alone, and rare kinds come as often as frequent ones.
+// TestChoose: the order depends on the seed and on each fault's line alone, and rare kinds come as
+// often as frequent ones.
 func TestChoose(t *testing.T) {
-	var faults []fault
-	for i := range 100 {
-		faults = append(faults, fault{line: i, kind: kindBoundary})
+	makeFaults := func(firstLine, n int) []fault {
+		faults := []fault{{line: firstLine, kind: kindDurable}, {line: firstLine + 1, kind: kindSwap}}
+		for i := range n {
+			faults = append(faults, fault{line: firstLine + 2 + i, kind: kindBoundary, source: fmt.Sprint("line ", i/2)})
+		}
+		return faults
 	}
-	faults = append(faults, fault{line: 1000, kind: kindDurable}, fault{line: 1001, kind: kindSwap})
-	again, other := slices.Clone(faults), slices.Clone(faults)
-	choose(faults, rand.New(rand.NewPCG(1, 1)))
-	choose(again, rand.New(rand.NewPCG(1, 1)))
-	choose(other, rand.New(rand.NewPCG(2, 2)))
-	if !slices.Equal(faults, again) || slices.Equal(faults, other) {
-		t.Error("the order must depend on the seed, and on it alone")
+	sources := func(faults []fault, n int) (of []string) {
+		for _, f := range faults[:n] {
+			of = append(of, f.kind+" "+f.source)
+		}
+		return of
 	}
-	if !slices.ContainsFunc(faults[:3], func(f fault) bool { return f.kind == kindDurable }) {
-		t.Error("a rare kind comes late")
+	faults, longer, other := makeFaults(1, 100), makeFaults(50, 101), makeFaults(1, 100)
+	choose(faults, 1)
+	choose(longer, 1)
+	choose(other, 2)
+	if slices.Equal(faults, other) {
+		t.Error("two seeds give one order")
+	}
+	kept := slices.DeleteFunc(sources(longer, len(longer)), func(source string) bool { return source == "boundary line 50" })
+	if !slices.Equal(sources(faults, len(faults)), kept) {
+		t.Error("faults change their order where a line comes in elsewhere")
+	}
+	for _, kind := range []string{kindDurable, kindSwap} {
+		if !slices.ContainsFunc(faults[:3], func(f fault) bool { return f.kind == kind }) {
+			t.Errorf("%s comes late", kind)
+		}
+	}
+	if got := slices.SortedFunc(slices.Values(faults), func(a, b fault) int { return a.line - b.line }); !slices.Equal(got, makeFaults(1, 100)) {
+		t.Error("the order is not one of the same faults")
 	}
 }
 

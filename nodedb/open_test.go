@@ -53,6 +53,44 @@ func TestOpenHiddenFile(t *testing.T) {
 	}
 }
 
+// TestRefusedBackup backs up to names that no folder can have, and where the process may open no
+// more files: that is an error, and an empty folder that was there before stays.
+func TestRefusedBackup(t *testing.T) {
+	store, err := openCoreStore(filepath.Join(t.TempDir(), "store"), coreOptions{noSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.close()
+	for _, folder := range []string{"", strings.Repeat("x", 4001)} {
+		if err := store.backup(folder); !isCode(err, "NDB_E_ARGUMENT") {
+			t.Errorf("a folder whose name has %d bytes: %v", len(folder), err)
+		}
+	}
+	folder := t.TempDir()
+	limit := func(l syscall.Rlimit) {
+		t.Helper()
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var usual syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &usual); err != nil {
+		t.Fatal(err)
+	}
+	limit(syscall.Rlimit{Cur: 3, Max: usual.Max})
+	err = store.backup(folder)
+	made := store.backup(filepath.Join(folder, "made"))
+	limit(usual)
+	for _, err := range []error{err, made} {
+		if !isCode(err, "NDB_E_DISK") || !strings.Contains(err.Error(), "open files") {
+			t.Errorf("no more files: %v", err)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("a failed backup leaves %v, %v", left, err)
+	}
+}
+
 func init() {
 	// unreadable FOLDER: opens and backs up stores in a folder that it may not read, with and
 	// without a right to read their own.

@@ -317,6 +317,20 @@ func TestGap(t *testing.T) {
 	_ = r.Close(t.Context())
 }
 
+// TestCloseClosesTheSpool closes a source that has accepted events: its spool is closed, too.
+func TestCloseClosesTheSpool(t *testing.T) {
+	data := t.TempDir()
+	leaktest.Closed(t, data, func() {
+		s, to := start(t, data, httpsource.Config{})
+		if status, answer := post(t, to, `{"a":1}`); status != 200 {
+			t.Error(status, answer)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
 	testserver.WriteCertificate(t, folder)

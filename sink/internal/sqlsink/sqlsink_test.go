@@ -3,6 +3,7 @@ package sqlsink
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
 func TestTimeAsText(t *testing.T) {
@@ -98,5 +100,33 @@ func TestValuesAreShown(t *testing.T) {
 	}
 	if err := describeValue(errYear, columns, 0, 0); err.Error() != `column "i": the year is outside of 1 to 9999; the value is -5` || !errors.Is(err, errYear) {
 		t.Errorf("explained as %v", err)
+	}
+}
+
+// TestParseEntry reads rows of perigee_ranges, whole and spoilt.
+func TestParseEntry(t *testing.T) {
+	for _, test := range []struct {
+		first, events, age, prints string
+		valid                      bool
+	}{
+		{"7", "2", "60", "0100000002000000", true},
+		{"7", "2", "60", "", true},
+		{"18446744073709551615", "1", "0", "ffffffff", true},
+		{"-1", "2", "60", "", false},
+		{"7", "two", "60", "", false},
+		{"7", "2", "1.5", "", false},
+		{"7", "2", "60", "0100000002000000f", false}, // of an odd length
+		{"7", "2", "60", "0100000002000000zz", false},
+		{"7", "2", "60", "01000000", false}, // for one event
+	} {
+		e, err := parseEntry([][]byte{[]byte(test.first), []byte(test.events), []byte(test.age), []byte(test.prints)})
+		if (err == nil) != test.valid {
+			t.Errorf("%v became %v, %v", test, e, err)
+		}
+	}
+	e, err := parseEntry([][]byte{[]byte("7"), []byte("2"), []byte("60"), []byte("0100000002000000")})
+	want := positions.Entry{Range: event.Range{First: 7, Count: 2, Prints: []uint32{1, 2}}, Age: time.Minute}
+	if err != nil || !reflect.DeepEqual(e, want) {
+		t.Errorf("got %v, %v, want %v", e, err, want)
 	}
 }

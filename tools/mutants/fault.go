@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -54,30 +53,50 @@ func newFault(file string, text []byte, start, end int, kind, after string) faul
 // commute tells whether two statements do the same in either order: both assign something to
 // different names, call nothing that does more than return a value, and neither reads what the other assigns.
 func commute(a, b string) bool {
-	nameA, nameB := assigned(a), assigned(b)
-	return nameA != "" && nameB != "" && !hasWord(b, nameA) && !hasWord(a, nameB)
+	toA, toB := assigned(a), assigned(b)
+	return toA != nil && toB != nil && !toA.isIn(b) && !toB.isIn(a)
 }
 
-// assigned returns the variable or field that a statement assigns to, or "" if it does more
-// than that.
-func assigned(statement string) string {
-	target := assignment.FindStringSubmatch(strings.TrimSpace(statement))
-	if target == nil || strings.Contains(pureCall.ReplaceAllString(strings.TrimSpace(statement), ""), "(") {
-		return ""
+// A target is what a statement assigns to: a variable, or a field of what a variable is or refers to.
+type target struct{ variable, field string }
+
+// assigned returns the target of a statement, or nil if it does more than to assign.
+func assigned(statement string) *target {
+	statement = strings.TrimSpace(statement)
+	parts := assignment.FindStringSubmatch(statement)
+	if parts == nil || strings.Contains(pureCall.ReplaceAllString(statement, ""), "(") {
+		return nil
 	}
-	return target[1] + target[2]
+	variable, name := parts[1]+parts[3], parts[2]+parts[4]
+	if variable == "" {
+		return &target{name, ""}
+	}
+	return &target{variable, name}
 }
 
-// Calls that only return a value, and those at the beginning that change only their first argument.
-var pureCall = regexp.MustCompile(`^(?:delete|free|snprintf)\(|\b(?:slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
-
-// An assignment to a name, or to a field of what is before it. delete assigns to a map, free and
-// snprintf to what they are given.
-var assignment = regexp.MustCompile(`^(?:[\w.>\[\]-]*(?:\.|->))?(\w+)(?: [-+|&]?= |\+\+|--)|^(?:delete|free|snprintf)\((?:[\w.>-]*(?:\.|->))?(\w+)[,)]`)
-
-func hasWord(text, word string) bool {
-	return slices.Contains(words.FindAllString(text, -1), word)
+// isIn tells whether a statement may read the target or assign to it: names it, has a field of
+// its name, since two variables may refer to one place, or takes all fields at once.
+func (t *target) isIn(statement string) bool {
+	for _, at := range words.FindAllStringIndex(statement, -1) {
+		word, before, after := statement[at[0]:at[1]], statement[:at[0]], statement[at[1]:]
+		isField := strings.HasSuffix(before, ".") || strings.HasSuffix(before, "->")
+		hasField := strings.HasPrefix(after, ".") || strings.HasPrefix(after, "->") || strings.HasPrefix(after, "[")
+		switch {
+		case t.field == "" && !isField && word == t.variable,
+			t.field != "" && isField && word == t.field,
+			t.field != "" && !isField && word == t.variable && !hasField:
+			return true
+		}
+	}
+	return false
 }
+
+// Casts, calls that only return a value, and those at the beginning that change only their first argument.
+var pureCall = regexp.MustCompile(`^(?:delete|free|snprintf)\(|\((?:u?int\d+_t|size_t|double|char)\)|\b(?:slices\.(?:Clone|Clip)|len|cap|min|max|append|make|string|u?int(?:8|16|32|64)?|float64|crc32\.Checksum|binary\.\w+\.(?:Append)?Uint\d+|binary\.AppendUvarint|fmt\.(?:Sprintf?|Appendf?))\(`)
+
+// An assignment to a name or an element of it, or to such a field of what is before it. delete
+// assigns to a map, free and snprintf to what they are given.
+var assignment = regexp.MustCompile(`^(?:(\w+)[\w.>\[\]-]*(?:\.|->))?(\w+)(?:\[\w+\])?(?: [-+|&]?= |\+\+|--)|^(?:delete|free|snprintf)\((?:(\w+)[\w.>-]*(?:\.|->))?(\w+)[,)]`)
 
 var words = regexp.MustCompile(`\w+`)
 

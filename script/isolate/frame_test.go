@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,5 +170,28 @@ func TestFrameFaults(t *testing.T) {
 				t.Errorf("error is %v", err)
 			}
 		})
+	}
+}
+
+// TestSplit splits parts of a batch around events that a worker names, also beside the part: all
+// events of the part come once, in order, and the named one alone.
+func TestSplit(t *testing.T) {
+	for _, test := range []struct {
+		current uint32
+		want    []part // the last one runs next
+	}{
+		{0, []part{{11, 14}, {10, 11}}},
+		{2, []part{{13, 14}, {12, 13}, {10, 12}}},
+		{3, []part{{13, 14}, {10, 13}}},
+		{4, []part{{12, 14}, {10, 12}}},
+		{7, []part{{12, 14}, {10, 12}}},
+		{24, []part{{12, 14}, {10, 12}}},
+		{math.MaxUint32, []part{{12, 14}, {10, 12}}},
+	} {
+		r := run{parts: []part{{14, 20}}}
+		r.splitAround(part{10, 14}, test.current)
+		if want := append([]part{{14, 20}}, test.want...); !slices.Equal(r.parts, want) {
+			t.Errorf("around %d: %v, want %v", test.current, r.parts, want)
+		}
 	}
 }

@@ -132,6 +132,27 @@ func TestInvokeCallers(t *testing.T) {
 	}
 }
 
+// TestCallsAfterALimit ends a call at the memory limit while another one waits: what the call held
+// is freed, and the other one goes on.
+func TestCallsAfterALimit(t *testing.T) {
+	opts := defaults()
+	opts.Memory = 8 << 20
+	c := newCaller(t, opts, `function grows() local all = {} while true do all[#all + 1] = ("x"):rep(1000) .. #all end end`, "grows")
+	var waits, grows Call
+	if kind := c.Start(t.Context(), &waits, 0, encoded("mine")); kind != Waits {
+		t.Fatalf("the bystander ended with %v", kind)
+	}
+	if kind := c.Start(t.Context(), &grows, 1, nil); kind != Memory {
+		t.Errorf("ended with %v, want %v", kind, Memory)
+	}
+	if kind := c.Resume(t.Context(), &waits, nil, nil); kind != OK {
+		t.Errorf("the bystander ended with %v: %v", kind, c.Engine.VM.LastError())
+	}
+	if got, err := DecodeValues(c.Results()); err != nil || !cmp.Equal(got, []any{"mine", []any{"mine"}}) {
+		t.Errorf("it returned %v, %v", got, err)
+	}
+}
+
 // TestCallsInOneVM mixes thousands of calls that wait, fail, and are given up.
 func TestCallsInOneVM(t *testing.T) {
 	c := newCaller(t, defaults(), `

@@ -36,6 +36,14 @@ func TestConformance(t *testing.T) {
 	scripttest.Test(t, launcher.Language(lua.Language()), scripttest.Features{Memory: luajit, MixedOrder: luajit})
 }
 
+// TestUnknownLanguage loads code of a language that workers do not have.
+func TestUnknownLanguage(t *testing.T) {
+	_, err := launcher.Language(script.Language{Name: "cobol"}).Load(t.Context(), script.Code{Name: "a"}, script.Options{})
+	if err == nil || !strings.Contains(err.Error(), "language cobol was not given to isolate.Init") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func load(t testing.TB, lang script.Language, code script.Code, opts script.Options) script.Script {
 	t.Helper()
 	if opts.Sinks == nil {

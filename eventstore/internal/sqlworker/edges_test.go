@@ -212,6 +212,27 @@ func TestEndOf(t *testing.T) {
 	}
 }
 
+// TestTextOfValues spells values that consist of others for people, which is as JSON.
+func TestTextOfValues(t *testing.T) {
+	for _, test := range []struct {
+		value any
+		want  string
+	}{
+		{[]any{}, `[]`},
+		{[]any{int64(1)}, `[1]`},
+		{[]any{int64(1), nil, 2.5}, `[1,null,2.5]`},
+		{[]any{[]any{"a", "<\""}, []any{true, false}}, `[["a","<\""],[true,false]]`},
+		{Struct{}, `{}`},
+		{Struct{{"a", uint64(1)}}, `{"a":1}`},
+		{Struct{{"a", math.Inf(1)}, {"b c", JSON(`{"x":1}`)}, {"d", []any{Struct{{"e", float32(0.1)}, {"f", []byte{0xff}}}}}},
+			`{"a":null,"b c":{"x":1},"d":[{"e":0.1,"f":"/w=="}]}`},
+	} {
+		if got := Text(test.value); got != test.want {
+			t.Errorf("%v became %s, want %s", test.value, got, test.want)
+		}
+	}
+}
+
 // TestSendExternal sends the rows of tables in pieces: each is an array of JSON, and together
 // they are all rows, in order.
 func TestSendExternal(t *testing.T) {

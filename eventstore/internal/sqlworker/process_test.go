@@ -214,6 +214,24 @@ func TestRequestsLeaveNothingOpen(t *testing.T) {
 	}
 }
 
+// TestEndedWorkersLeaveNothingOpen kills idle workers: each query starts another, and nothing of
+// the one before stays open.
+func TestEndedWorkersLeaveNothingOpen(t *testing.T) {
+	f := newFolder(t, Options{})
+	before := openDescriptors(t)
+	for range 10 {
+		f.want(`SELECT 1`, "1")
+		p := f.client.shared[queryRole]
+		if err := p.process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-p.exited
+	}
+	if after := openDescriptors(t); after > before+3 { // the runtime may need one
+		t.Errorf("%d descriptors after 10 workers, and %d before", after, before)
+	}
+}
+
 // TestAbandonedRequest serves a request whose sender has gone: it is watched no longer, and its
 // socket is closed.
 func TestAbandonedRequest(t *testing.T) {

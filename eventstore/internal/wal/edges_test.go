@@ -207,6 +207,24 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
+// TestFullFile fills a file to its last byte: one entry less of room begins the next.
+func TestFullFile(t *testing.T) {
+	l := open(t, t.TempDir(), Options{FileSize: 1 << 20})
+	put(t, l, 0, 5)
+	if p := put(t, l, 1, 5); p.File != l.Ends()[0].Number {
+		t.Fatalf("the second entry is at %v", p)
+	}
+	end := l.Ends()[0].End
+	for size, files := range map[int64]int{end + 1: 1, end: 1, end - 1: 2} {
+		l := open(t, t.TempDir(), Options{FileSize: size})
+		put(t, l, 0, 5)
+		put(t, l, 1, 5)
+		if n := len(l.Ends()); n != files {
+			t.Errorf("two entries that take %d bytes are in %d files of %d", end, n, size)
+		}
+	}
+}
+
 // TestSpareSize holds which files become the next one: those of the usual size, of which there is
 // one at a time.
 func TestSpareSize(t *testing.T) {

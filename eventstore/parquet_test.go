@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
 // writeParquet writes the answer to SQL into a file.
@@ -126,6 +127,23 @@ func TestParquetFile(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSkipEndsReading skips rows while a query reads them: it ends.
+func TestSkipEndsReading(t *testing.T) {
+	f := openParquetFile(t, writeParquet(t, "SELECT i FROM range(300000) AS r(i)"))
+	next := func() {
+		if _, _, err := f.Next(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.Skip(10_000)
+	}
+	next() // starts the worker
+	leaktest.Closed(t, "socket:", func() {
+		for range 10 {
+			next()
+		}
+	})
 }
 
 // TestParquetRefuses names the column of what no table has.

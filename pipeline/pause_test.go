@@ -3,8 +3,10 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,6 +59,15 @@ func TestPauseClosesEverything(t *testing.T) {
 	})
 }
 
+// A logSeer calls see for each line of a log.
+type logSeer struct {
+	slog.Handler
+	see func()
+}
+
+func (s logSeer) Enabled(context.Context, slog.Level) bool  { return true }
+func (s logSeer) Handle(context.Context, slog.Record) error { s.see(); return nil }
+
 func TestPauseSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, to := t.TempDir(), newMemorySink()
@@ -65,8 +76,13 @@ func TestPauseSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		r = newPausable(t, folder, to)
+		var said []State
+		r.log = slog.New(logSeer{see: func() { said = append(said, r.Stats().State) }})
 		ended := r.start(t.Context())
 		time.Sleep(time.Minute)
+		if !slices.Equal(said, []State{Paused}) {
+			t.Errorf("where the log says it, the states are %v", said)
+		}
 		if s := r.Stats(); s.State != Paused || s.Err.Error() != "too hot" || s.Read > 0 {
 			t.Errorf("%+v", s)
 		}

@@ -2,6 +2,7 @@ package pure_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -35,6 +36,20 @@ func readers() map[string]reader {
 func eachReader(t *testing.T, test func(t *testing.T, r reader)) {
 	for name, r := range readers() {
 		t.Run(name, func(t *testing.T) { test(t, r) })
+	}
+}
+
+// TestTooLarge refuses a text of 2 GiB by its length alone: none of it is read, or is in memory.
+func TestTooLarge(t *testing.T) {
+	text := make([]byte, 1<<31)
+	want := &report.SyntaxError{Code: report.TooLarge}
+	eachReader(t, func(t *testing.T, r reader) {
+		if err := r.check(text); !reflect.DeepEqual(err, error(want)) {
+			t.Errorf("got %v", err)
+		}
+	})
+	if _, err := pure.Parse(text); !reflect.DeepEqual(err, error(want)) {
+		t.Errorf("a value: got %v", err)
 	}
 }
 

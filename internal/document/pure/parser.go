@@ -30,9 +30,11 @@ type parser struct {
 
 const whiteSpace = " \t\r\n"
 
+const textMax = 1<<31 - 1
+
 // document parses an object surrounded only by white space.
 func (p *parser) document() report.Code {
-	if len(p.text) >= 1<<31 {
+	if len(p.text) > textMax {
 		return report.TooLarge
 	}
 	p.skipSpace()
@@ -46,11 +48,8 @@ func (p *parser) document() report.Code {
 	return p.whole()
 }
 
-// anything parses a value of any kind surrounded only by white space.
+// anything parses a value of any kind surrounded only by white space, of at most textMax bytes.
 func (p *parser) anything() report.Code {
-	if len(p.text) >= 1<<31 {
-		return report.TooLarge
-	}
 	p.skipSpace()
 	if p.at == len(p.text) {
 		return report.Empty

@@ -63,6 +63,9 @@ func (d *Document) Root() *Container {
 
 // Parse parses any JSON value and copies it. An error is a *report.SyntaxError.
 func Parse(text []byte) (Value, error) {
+	if len(text) > textMax {
+		return Value{}, &report.SyntaxError{Code: report.TooLarge}
+	}
 	d := &Document{}
 	p := parser{text: append([]byte(nil), text...)}
 	fault := p.anything()

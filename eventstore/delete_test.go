@@ -75,6 +75,35 @@ func TestDeleteWithoutLog(t *testing.T) {
 	}
 }
 
+// TestFailedUpkeepOfDeletes lets the manifest fail to be saved while a delete of rows in no file is
+// under way: that is an error, so that the upkeep is logged and retried.
+func TestFailedUpkeepOfDeletes(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"a":1}`, `{"a":2}`)
+	blockTables(t, folder) // the log stays, and the delete with it
+	if _, err := s.Delete(t.Context(), "events", "a = 1"); err != nil {
+		t.Fatal(err)
+	}
+	awaitFailedSeal(t, s)
+	s.changing.Lock() // the upkeep may save the manifest just now
+	unblock := blockManifest(t, folder)
+	s.changing.Unlock()
+	if err := s.rewriteForDeletes(t.Context()); !isBlocked(err) {
+		t.Errorf("without a manifest: %v", err)
+	}
+	s.changing.Lock()
+	unblock()
+	s.changing.Unlock()
+	if err := s.rewriteForDeletes(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := ask(t, s, `SELECT sum(a) FROM events`); got != "2" || len(s.Deletions()) != 1 {
+		t.Errorf("rows %s, and deletes %v", got, s.Deletions())
+	}
+}
+
 // TestDeletedBytesGo looks for a deleted text in every file.
 func TestDeletedBytesGo(t *testing.T) {
 	folder := t.TempDir()

@@ -1,10 +1,13 @@
 package nodedb_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -111,6 +114,9 @@ func TestInvalidPaths(t *testing.T) {
 		if !errors.Is(p.Err(), nodedb.ErrArgument) {
 			t.Errorf("%s: %v has the error %v", name, p, p.Err())
 		}
+	}
+	if err := nodedb.Name("^a").At("x", 1, true).Err(); err == nil || !strings.Contains(err.Error(), "subscript 3 of ^a is true") {
+		t.Errorf("a boolean behind two subscripts: %v", err)
 	}
 	wantError(t, nodedb.Name("^a").At(strings.Repeat("x", nodedb.PathMax)).Err(), nodedb.ErrPathTooLong)
 	for _, text := range []string{"", "^", "^a(", `^a("`, "^a(1)x", "^a(,)", "^a(1e5x)"} {
@@ -633,6 +639,35 @@ func TestCheckOfTheLimits(t *testing.T) {
 	}
 	if faults := must(store.Check(func(fault string) { t.Error(fault) })); faults != 0 {
 		t.Errorf("%d faults", faults)
+	}
+}
+
+// TestCheckFindsDamage spoils bytes of a node in the file of a store, and checks it.
+func TestCheckFindsDamage(t *testing.T) {
+	for name, test := range map[string]struct{ stored, spoilt, want string }{
+		"path":  {"\xc0second\x00\x04two", "\xc0s\x01cond\x00\x04two", "a key does not decode: "},
+		"order": {"\xc0second\x00\x04two", "\xc0zecond\x00\x04two", `^damaged("third") is out of order`},
+		"value": {"\xc0second\x00\x04two", "\xc0second\x00\x7ftwo", `the value of ^damaged("second") does not decode`},
+	} {
+		folder := t.TempDir()
+		store := openFolder(t, folder, nodedb.Options{})
+		s := session(t, store)
+		for subscript, value := range map[string]string{"first": "one", "second": "two", "third": "three"} {
+			check(t, s.Set(nodedb.Name("^damaged").At(subscript), value))
+		}
+		s.Close()
+		check(t, store.Close())
+		file := filepath.Join(folder, "data.mdb")
+		content := must(os.ReadFile(file))
+		if !bytes.Contains(content, []byte(test.stored)) {
+			t.Fatalf("%s: %q is not in the file", name, test.stored)
+		}
+		check(t, os.WriteFile(file, bytes.ReplaceAll(content, []byte(test.stored), []byte(test.spoilt)), 0o600))
+		var found []string
+		faults := must(openFolder(t, folder, nodedb.Options{}).Check(func(fault string) { found = append(found, fault) }))
+		if faults != 1 || len(found) != 1 || !strings.HasPrefix(found[0], test.want) {
+			t.Errorf("%s: %d faults, %q; want %q", name, faults, found, test.want)
+		}
 	}
 }
 

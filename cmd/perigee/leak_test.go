@@ -28,6 +28,7 @@ func TestCommandsCloseWhatTheyOpen(t *testing.T) {
 		{"position", "show", config},
 		{"position", "rewind", config, "lines", "1", "--yes"},
 		{"dlq", "list", "--data", folder + "/state"},
+		{"import", "events", filepath.Join(folder, "in.ndjson"), "--data", folder + "/state", "--rejected", filepath.Join(folder, "rejected.ndjson")},
 		{"dlq", "purge", "--data", folder + "/state", "--all", "--yes"},
 		{"position", "show", config},
 	} {

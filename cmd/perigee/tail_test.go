@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"testing"
+
+	"github.com/perigeedb/perigee/engine/eventsql"
 )
 
 func TestParseRow(t *testing.T) {
@@ -22,6 +25,47 @@ func TestParseRow(t *testing.T) {
 	} {
 		if names, cells, err := parseRow([]byte(broken)); err == nil || err.Error() != want {
 			t.Errorf("%s is read as %q, %q, %v, want %s", broken, names, cells, err, want)
+		}
+	}
+}
+
+// TestPrintTail prints batches up to a number of rows, which may end inside one, and ends where
+// nothing more can be printed.
+func TestPrintTail(t *testing.T) {
+	failed := errors.New("broken pipe")
+	for _, test := range []struct {
+		limit, fails int // the batch that cannot be printed, from 1
+		batches      []string
+		want         []string // all rows
+		err          error
+	}{
+		{0, 0, []string{"1\n2\n", "", "3\n"}, []string{"1", "2", "3"}, nil},
+		{4, 0, []string{"1\n2\n", "3\n"}, []string{"1", "2", "3"}, nil},
+		{3, 0, []string{"1\n2\n", "3\n"}, []string{"1", "2", "3"}, errEnoughRows},
+		{3, 0, []string{"1\n2\n", "3\n4\n"}, []string{"1", "2", "3"}, errEnoughRows},
+		{1, 0, []string{"1\n2\n"}, []string{"1"}, errEnoughRows},
+		{0, 2, []string{"1\n", "2\n"}, []string{"1"}, failed},
+		{2, 2, []string{"1\n", "2\n"}, []string{"1"}, failed},
+	} {
+		var got []string
+		batch := 0
+		p := rowPrinter{limit: test.limit, print: func(rows [][]byte) error {
+			if batch == test.fails {
+				return failed
+			}
+			for _, row := range rows {
+				got = append(got, string(row))
+			}
+			return nil
+		}}
+		var err error
+		for _, rows := range test.batches {
+			if batch++; err == nil {
+				err = p.add(t.Context(), &eventsql.TailBatch{Rows: []byte(rows)})
+			}
+		}
+		if err != test.err || !slices.Equal(got, test.want) {
+			t.Errorf("%d rows of %q: printed %q, %v; want %q, %v", test.limit, test.batches, got, err, test.want, test.err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package luajit
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -33,6 +34,12 @@ func TestValuesCross(t *testing.T) {
 		got, err := decodeValues(data[:n])
 		if count, ok := whole[n]; (err == nil) != ok || ok && len(got) != count {
 			t.Errorf("%d of %d bytes gave %v, error %v", n, len(data), got, err)
+		}
+	}
+	key := string(encodeValue(nil, "a"))
+	for _, unknown := range []string{"?", "L" + string(binary.NativeEndian.AppendUint32(nil, 1)) + "?", "M" + key + "?E"} {
+		if got, err := decodeValues([]byte(unknown)); err == nil || !strings.Contains(err.Error(), `unknown kind "?"`) {
+			t.Errorf("%q gave %v, error %v", unknown, got, err)
 		}
 	}
 }

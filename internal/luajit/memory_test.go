@@ -3,6 +3,7 @@
 package luajit
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,35 @@ func TestIndexIsCountedAtItsEdges(t *testing.T) {
 	counted(100_000)
 	if after := counted(10); after > small+noise {
 		t.Errorf("%d bytes before a large event, and %d after it", small, after)
+	}
+}
+
+// TestWriteToALargeArray writes to an array, which needs memory for each of its elements then, with
+// more and more of the memory taken: the write succeeds, or the event fails.
+func TestWriteToALargeArray(t *testing.T) {
+	passed, failed := 0, 0
+	doc := zeros(131_000) // whose elements fill the index, and take 1 MiB when they are written to
+	for taken := 0; taken < 64; taken += 4 {
+		opts := defaults()
+		opts.EventTime = 5 * time.Second
+		out := runOn(t, opts, `
+			local taken = {}
+			for i = 1, `+fmt.Sprint(taken)+` do taken[i] = ("x"):rep(2^17) .. i end
+			function main(event)
+				event.a[1] = #taken
+				return {n = event.a[1]}
+			end`, doc)
+		switch {
+		case len(out.DeadEvents()) == 0 && string(out.Data) == fmt.Sprintf(`{"n":%d}`, taken):
+			passed++
+		case len(out.DeadEvents()) == 1 && len(out.Data) == 0:
+			failed++
+		default:
+			t.Errorf("with %d strings: %q, dead %v, limit %v", taken, out.Data, out.DeadEvents(), out.Limit)
+		}
+	}
+	if passed == 0 || failed == 0 {
+		t.Errorf("%d events passed, %d failed", passed, failed)
 	}
 }
 

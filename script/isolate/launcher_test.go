@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/internal/leaktest"
 	"github.com/perigeedb/perigee/script"
 )
 
@@ -52,6 +53,34 @@ func TestNoFilesLeft(t *testing.T) {
 			t.Fatalf("%d files: descriptor %d is free, was %d", files, now, first)
 		}
 	}
+}
+
+// TestNoRoomForMemory opens the files of a worker where none may be as large as its memory: that is
+// an error, and leaves no file open. Reading memory that its file lacks would end the process.
+func TestNoRoomForMemory(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	layout := newLayout(script.Limits{Output: 1 << 20})
+	small := limit
+	small.Cur = uint64(layout.size()) - 1
+	leaktest.Closed(t, "/memfd:perigee-script", func() {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &small); err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs, err := openFiles(layout)
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(err, unix.EFBIG) {
+			t.Errorf("error %v, want EFBIG", err)
+		}
+		if err == nil {
+			ours.close()
+			theirs.close()
+		}
+	})
 }
 
 // TestKilledFromOutside tells the end of a worker that another process killed from its other ends.

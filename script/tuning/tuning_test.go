@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/leaktest"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/passthrough"
 	"github.com/perigeedb/perigee/script/pool"
 )
 
@@ -47,6 +50,42 @@ func TestBucketsHoldTheirMiddle(t *testing.T) {
 	}
 	if bucketOf(1<<62) >= 64*steps || bucketOf(-1) != 0 {
 		t.Error("a duration has no bucket")
+	}
+}
+
+// A phasedScript begins a phase with each run, the last one for good.
+type phasedScript struct {
+	script.Script
+	c      *loadGenerator
+	phases []int32
+}
+
+func (p *phasedScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	p.c.phase.Store(p.phases[0])
+	if len(p.phases) > 1 {
+		p.phases = p.phases[1:]
+	}
+	return p.Script.Run(ctx, in, res)
+}
+
+// TestWhatCountsOfARound: events count if their batch completes in the window, and latencies also
+// after it. What completes during the warm-up does not count.
+func TestWhatCountsOfARound(t *testing.T) {
+	loaded, err := passthrough.Language().Load(t.Context(), script.Code{}, script.Options{Sinks: []script.Sink{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close()
+	s, err := ReadSample("x", strings.NewReader("{}\n{}\n{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newLoadGenerator(loaded, nil, s.batches(3), 1, 1)
+	c.script = &phasedScript{loaded, c, []int32{phaseWarmUp, phaseWarmUp, phaseMeasure, phaseMeasure, phaseMeasure, phaseStop}}
+	m := &c.workers[0]
+	m.run(t.Context(), c)
+	if m.err != nil || m.runs != 3 || m.events != 9 || m.latency.count != 4 {
+		t.Errorf("%d runs of %d events, %d latencies, %v; want 3 runs of 9 events, 4 latencies", m.runs, m.events, m.latency.count, m.err)
 	}
 }
 
@@ -208,6 +247,29 @@ func TestNumbers(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestLinesOfTheScript: lines of the script get its short name and their text; those that it does
+// not have, and those of other files, stay as they are.
+func TestLinesOfTheScript(t *testing.T) {
+	for _, test := range []struct {
+		file   string
+		line   int
+		source string // "" if the line is none of the script
+	}{
+		{"/x/y/script.lua", 1, "first"}, {"...y/script.lua", 2, "second"}, {"/x/y/script.lua", 3, "third"},
+		{"/x/y/script.lua", 0, ""}, {"/x/y/script.lua", 4, ""}, {"/x/y/other.lua", 1, ""},
+	} {
+		c := Compilation{Uncovered: []Uncovered{{File: test.file, Line: test.line}}}
+		c.addSource("/x/y/script.lua", []byte("first\n\tsecond \nthird"))
+		want := Uncovered{File: test.file, Line: test.line}
+		if test.source != "" {
+			want.File, want.Source = "script.lua", test.source
+		}
+		if got := c.Uncovered[0]; got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
 }

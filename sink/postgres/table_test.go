@@ -143,6 +143,8 @@ func TestAccountAndDatabaseAreExplained(t *testing.T) {
 	g.permanent(s.check(t.Context()), "may not INSERT in table events", `GRANT INSERT ON {table} TO "`+role)
 	g.text("GRANT INSERT ON events TO " + role)
 	g.permanent(s.check(t.Context()), "may not create tables in schema", "GRANT CREATE ON SCHEMA {schema}")
+	_, _, err := s.Open(t.Context(), "a")
+	g.permanent(err, "creating the tables for positions", `GRANT USAGE, CREATE ON SCHEMA {schema} TO "`+role)
 	g.config.Mode = sqlsink.Upsert
 	g.text("ALTER TABLE events ADD PRIMARY KEY (id)")
 	upsert := g.sink("p")
@@ -158,7 +160,7 @@ func TestAccountAndDatabaseAreExplained(t *testing.T) {
 	s = g.sink("p")
 	defer s.Close()
 	g.permanent(s.check(t.Context()), "has no schema elsewhere", `CREATE SCHEMA "elsewhere"`)
-	_, _, err := s.Open(t.Context(), "a")
+	_, _, err = s.Open(t.Context(), "a")
 	g.permanent(err, `schema "elsewhere" does not exist`, `CREATE SCHEMA "elsewhere" AUTHORIZATION "postgres"`)
 }
 

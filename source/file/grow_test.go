@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
@@ -48,5 +49,36 @@ func TestAppendAtTheEnd(t *testing.T) {
 	}
 	if names, err = p.Partitions(t.Context()); err != nil || len(names) != 1 {
 		t.Errorf("the file counts as finished: %v, %v", names, err)
+	}
+}
+
+// TestFirstLine reads first lines, which identify a file: that of one without an end is whole
+// once it has as many bytes as count.
+func TestFirstLine(t *testing.T) {
+	long := strings.Repeat("x", firstLineMax)
+	for _, test := range []struct {
+		text, line string
+		grows      bool
+	}{
+		{"", "", true},
+		{"a\nb", "a", false},
+		{"\n", "", false},
+		{long[1:], long[1:], true},
+		{long[1:] + "\n", long[1:], false},
+		{long, long, false},
+		{long + "y\n", long, false},
+	} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(test.text); err != nil {
+			t.Fatal(err)
+		}
+		line, grows, err := readFirstLine(f)
+		if string(line) != test.line || grows != test.grows || err != nil {
+			t.Errorf("of %d bytes: a line of %d bytes that grows: %v, %v; want %d, %v", len(test.text), len(line), grows, err, len(test.line), test.grows)
+		}
 	}
 }

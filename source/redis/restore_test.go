@@ -343,6 +343,30 @@ func TestNoFingerprints(t *testing.T) {
 	}
 }
 
+// TestFingerprintsOfSome: the sink has events behind new ones, and no longer the fingerprints of some.
+// The new ones are read, and what the sink has is skipped.
+func TestFingerprintsOfSome(t *testing.T) {
+	_, _, r, _ := start(t, 1000)
+	r.mustRead()
+	r.mustRead()
+	third := r.mustRead()
+	r.close()
+	s := newSource(t, r.config, r.limits)
+	reader, err := s.Open(t.Context(), r.partition, event.Ranges{{First: 100, Count: 100}, third.Range})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []uint64{0, 300} {
+		var b event.Batch
+		if err := reader.Read(t.Context(), &b); err != nil || b.Range.First != want {
+			t.Errorf("read %v, %v; want what begins at position %d", b.Range, err, want)
+		}
+	}
+	if err := reader.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSinkWithoutPositions: a sink that remembers no positions, such as standard output,
 // cannot prove what was acknowledged.
 func TestSinkWithoutPositions(t *testing.T) {

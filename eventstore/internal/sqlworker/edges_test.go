@@ -54,6 +54,34 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// TestManifestIsReadOnce: a worker that has a version of the manifest does not read it again for
+// that version or an older one.
+func TestManifestIsReadOnce(t *testing.T) {
+	saved := manifest.New()
+	var read []uint64
+	m := manifests{folder: t.TempDir(), loaded: func(m *manifest.Manifest) { read = append(read, m.Version) }}
+	for _, step := range []struct {
+		saved, asked, want uint64 // want is 0 for an error
+		read               []uint64
+	}{
+		{5, 6, 0, nil}, {5, 5, 5, []uint64{5}}, {7, 5, 5, []uint64{5}}, {7, 4, 5, []uint64{5}},
+		{7, 6, 7, []uint64{5, 7}}, {7, 7, 7, []uint64{5, 7}}, {7, 8, 0, []uint64{5, 7}},
+	} {
+		saved.Version = step.saved
+		if err := saved.Save(m.folder); err != nil {
+			t.Fatal(err)
+		}
+		var version uint64
+		got, err := m.load(step.asked)
+		if err == nil {
+			version = got.Version
+		}
+		if version != step.want || !slices.Equal(read, step.read) {
+			t.Errorf("version %d of %d is saved: got %d, %v; want %d; read %v, want %v", step.asked, step.saved, version, err, step.want, read, step.read)
+		}
+	}
+}
+
 // TestPlacesOfErrors finds line and column of what DuckDB marks with a caret.
 func TestPlacesOfErrors(t *testing.T) {
 	for _, test := range []struct {

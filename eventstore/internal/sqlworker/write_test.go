@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -163,6 +165,62 @@ func TestRowGroupsOfWideRows(t *testing.T) {
 	}
 }
 
+// mergeSession begins a session of a merge in this process. Close it.
+func (f *folder) mergeSession() *session {
+	f.t.Helper()
+	own := settings{Folder: f.path, Role: mergeRole, Memory: writerMemory, Threads: 1, RowGroup: rowGroupRows}
+	w := &worker{settings: own, databases: databases{settings: own}}
+	s, err := w.newWriteSession(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	s.failed = true // the database goes with the session
+	return s
+}
+
+// TestMergedChunksOfLongTexts merges rows of which every second has a long text and the others
+// null: a chunk, which is in memory as a whole, is short for the texts that it has.
+func TestMergedChunksOfLongTexts(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events", column(5, "text", event.String))
+	const rows, width, most = 60, 100 << 10, 1 << 20
+	for number := range uint64(2) {
+		f.appendFrame(number+1, frameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
+			switch {
+			case c.Name == "event":
+				addText(v, "event")
+			case c.Name == "text" && row%2 == 0:
+				addText(v, strings.Repeat("x", width))
+			case c.Name == "text":
+				v.Null[row] = 1
+				addText(v, "")
+			default:
+				testRow(int(number))(c, v, 2*row)
+			}
+		}))
+		f.seal(number + 1)
+	}
+	s := f.mergeSession()
+	defer s.close()
+	merge, err := s.openMerge(table, table.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer merge.close()
+	all := 0
+	err = s.conn.stream("SELECT text "+merge.sql(), func(batch arrow.RecordBatch) error {
+		texts := (int(batch.NumRows()) - batch.Column(0).NullN()) * width
+		if texts >= most+width {
+			t.Errorf("a chunk of %d rows has %d bytes of text, and at most %d and one text more are wanted", batch.NumRows(), texts, most)
+		}
+		all += int(batch.NumRows())
+		return nil
+	})
+	if err != nil || all != 2*rows {
+		t.Errorf("%d rows of %d, %v", all, 2*rows, err)
+	}
+}
+
 // TestMergeReadsEachFile opens files for a merge: each has a connection of its own, which is closed
 // with the merge, also when one of them cannot be read.
 func TestMergeReadsEachFile(t *testing.T) {
@@ -172,13 +230,7 @@ func TestMergeReadsEachFile(t *testing.T) {
 		f.appendFrame(number+1, frameOf(table, 10, testRow(10*int(number))))
 		f.seal(number + 1)
 	}
-	own := settings{Folder: f.path, Role: mergeRole, Memory: writerMemory, Threads: 1, RowGroup: rowGroupRows}
-	w := &worker{settings: own, databases: databases{settings: own}}
-	s, err := w.newWriteSession(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.failed = true // the database goes with the session
+	s := f.mergeSession()
 	defer s.close()
 	connections := func() string {
 		t.Helper()

@@ -2,6 +2,7 @@ package pure
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,26 @@ import (
 type encoder string
 
 func (e encoder) AppendJSON(out []byte) ([]byte, error) { return append(out, e...), nil }
+
+// A failingEncoder fails after some bytes.
+type failingEncoder struct{ err error }
+
+func (e failingEncoder) AppendJSON(out []byte) ([]byte, error) { return append(out, '{'), e.err }
+
+// TestCopyOfWhatCannotBeWritten: the error of a copy says what cannot be written as JSON.
+func TestCopyOfWhatCannotBeWritten(t *testing.T) {
+	var d Document
+	if err := d.Index([]byte(`{"a":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("a function cannot be written as JSON")
+	if err := d.Root().Put("new", Value{Kind: Foreign, Foreign: failingEncoder{why}}); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := d.Root().Copy(); !errors.Is(err, why) || c != nil {
+		t.Errorf("copied %v, %v; want the error %v", c, err, why)
+	}
+}
 
 func TestPlain(t *testing.T) {
 	var d Document

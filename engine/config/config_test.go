@@ -403,3 +403,23 @@ func TestSharesCode(t *testing.T) {
 		}
 	}
 }
+
+// TestSizes reads sizes in every unit: those of two letters are powers of 1000, those of three
+// of 1024.
+func TestSizes(t *testing.T) {
+	const lines = "pipelines: {a: {source: {redis: {address: a, list: b, buffer: %s}}, sink: {stdout: {}}}}"
+	for text, want := range map[string]int{
+		"0": 0, "17": 17, "17B": 17, "1_000 B": 1000,
+		"3kB": 3e3, "3KB": 3e3, "3MB": 3e6, "3GB": 3e9, "3TB": 3e12, "0.5TB": 5e11,
+		"3KiB": 3 << 10, "3MiB": 3 << 20, "3GiB": 3 << 30, "3TiB": 3 << 40, "0.5 TiB": 1 << 39,
+	} {
+		c, err := Parse("perigee.yaml", fmt.Sprintf(lines, text), known, lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var settings redisSettings
+		if err := c.Pipelines[0].Source.Decode(&settings); err != nil || settings.Buffer != want {
+			t.Errorf("%s is %d bytes, want %d: %v", text, settings.Buffer, want, err)
+		}
+	}
+}

@@ -527,6 +527,37 @@ func TestBrokenDisk(t *testing.T) {
 	}
 }
 
+// TestNoRoomForSegment cannot write the beginning of the next segment: the entry is not stored,
+// no file is left open, and the spool goes on when there is room.
+func TestNoRoomForSegment(t *testing.T) {
+	const full = "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		t.Skip("the system has no device that is always full: ", err)
+	}
+	s := open(t, t.TempDir(), small)
+	for s.active.bytes < small.SegmentBytes {
+		put(t, s, entry("", `{"a":1}`))
+	}
+	stored, next := s.end, s.path(s.end, segmentSuffix)
+	if err := os.Symlink(full, next); err != nil {
+		t.Fatal(err)
+	}
+	leaktest.Closed(t, full, func() {
+		if _, err := s.Append(t.Context(), entry("k", `{"a":2}`)); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "begin a segment") {
+			t.Errorf("appending returned %v", err)
+		}
+	})
+	if err := os.Remove(next); err != nil {
+		t.Fatal(err)
+	}
+	if got := put(t, s, entry("k", `{"a":2}`)); got != (Receipt{First: stored, Count: 1}) {
+		t.Errorf("with room: %+v", got)
+	}
+	if got := rest(t, s, 0); len(got) != int(stored)+1 {
+		t.Errorf("%d documents, want %d", len(got), stored+1)
+	}
+}
+
 // TestCancelledAppend gives up before its entry is written.
 func TestCancelledAppend(t *testing.T) {
 	s := open(t, t.TempDir(), small)

@@ -110,6 +110,19 @@ func TestPageHoldsWhatWasMeasured(t *testing.T) {
 	}
 }
 
+// TestPageGroupsRows: a row begins a group when its number of goroutines is not that of the row
+// above.
+func TestPageGroupsRows(t *testing.T) {
+	text := pageOf(t, reportOf(t, QuickPlan(2)))
+	var got []string
+	for _, row := range regexp.MustCompile(`(?s)<tr class="first"><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td>`).FindAllStringSubmatch(text, -1) {
+		got = append(got, row[1]+", "+row[2])
+	}
+	if diff := cmp.Diff([]string{"adaptive, 8", "adaptive, 32"}, got); diff != "" {
+		t.Errorf("rows that begin a group (-want +got):\n%s", diff)
+	}
+}
+
 // cells are the figures in the tables of the page, without what they belong to.
 func cells(text string) (rows [][]string) {
 	tables := regexp.MustCompile(`(?s)<table class="figures">.*?</table>`).FindAllString(text, -1)

@@ -1,14 +1,17 @@
 package mysql
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
 // TestRejectedRowsSayWhy writes a row with each fault between two good ones.
@@ -82,6 +85,38 @@ func TestRejectedRowsSayWhy(t *testing.T) {
 	}
 	if written := g.text("SELECT * FROM events"); len(written) != 0 {
 		t.Errorf("the table has %v", written)
+	}
+}
+
+// TestNoTransactionToFindRejected has a server that begins no second transaction: the rejected row
+// is not looked for, and no row is left in the table.
+func TestNoTransactionToFindRejected(t *testing.T) {
+	g := newTarget(t, named(20)...)
+	var begun atomic.Int32
+	p := sinktest.NewProxy(t, g.config.Address, func() sinktest.Wire {
+		return sinktest.Wire{
+			Commits: func(packet []byte) bool {
+				if at := bytes.Index(packet, []byte(startTransaction)); at >= 0 && begun.Add(1) == 2 {
+					packet[at] = 'X' // a syntax error
+				}
+				return false
+			},
+			Answered: func([]byte) bool { return true },
+		}
+	})
+	g.config.Address, g.config.Method = p.Addr().String(), Rows
+	w := g.open()
+	r := newRows(w)
+	for i, name := range []string{"ok", strings.Repeat("x", 21), "ok"} {
+		r.Add(int64(i), name)
+	}
+	begun.Store(0)
+	sinktest.ExpectClass(t, w.Write(t.Context(), r.out), sinktest.Permanent)
+	if n := begun.Load(); n != 2 {
+		t.Errorf("%d transactions, want 2", n)
+	}
+	if left := g.text("SELECT id FROM events"); len(left) > 0 {
+		t.Errorf("the table has the rows %v of a batch that failed", left)
 	}
 }
 

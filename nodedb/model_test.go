@@ -917,15 +917,12 @@ func (r *modelRunner) dump() (modelTree, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", item, err)
 			}
-			tree[string(key)] = modelValue{text: item[at+1:]}
+			expires := s.do(coreCall{what: doTTL, key: key}) == ""
+			tree[string(key)] = modelValue{text: item[at+1:], expires: expires}
 		}
 		it.close()
 	}
 	return tree, nil
-}
-
-func sameNodes(a, b modelTree) bool {
-	return maps.EqualFunc(a, b, func(x, y modelValue) bool { return x.text == y.text })
 }
 
 func compareAll(want modelTree, r *modelRunner) string {
@@ -933,12 +930,12 @@ func compareAll(want modelTree, r *modelRunner) string {
 	if err != nil {
 		return err.Error()
 	}
-	if !sameNodes(got, want) {
+	if !maps.Equal(got, want) {
 		var text strings.Builder
 		text.WriteString("at the end the store differs:")
 		for key, value := range got {
-			if want[key].text != value.text {
-				fmt.Fprintf(&text, " %s=%s, want %q;", textOfKey(key), value.text, want[key].text)
+			if want[key] != value {
+				fmt.Fprintf(&text, " %s=%+v, want %+v;", textOfKey(key), value, want[key])
 			}
 		}
 		for key, value := range want {
@@ -961,7 +958,7 @@ func stateAfterKill(m *model, r *modelRunner, history []modelTree) string {
 		return err.Error()
 	}
 	for _, state := range slices.Backward(history) {
-		if sameNodes(state, got) {
+		if maps.Equal(state, got) {
 			m.committed = maps.Clone(state)
 			m.commits++
 			return ""

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,12 +75,12 @@ func TestPauseSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		r = newPausable(t, folder, to)
-		var said []State
-		r.log = slog.New(logSeer{see: func() { said = append(said, r.Stats().State) }})
+		said := make(chan State, 100)
+		r.log = slog.New(logSeer{see: func() { said <- r.Stats().State }})
 		ended := r.start(t.Context())
 		time.Sleep(time.Minute)
-		if !slices.Equal(said, []State{Paused}) {
-			t.Errorf("where the log says it, the states are %v", said)
+		if state := <-said; state != Paused {
+			t.Errorf("where the log says it, the state is %s", state)
 		}
 		if s := r.Stats(); s.State != Paused || s.Err.Error() != "too hot" || s.Read > 0 {
 			t.Errorf("%+v", s)

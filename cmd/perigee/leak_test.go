@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
@@ -32,6 +33,9 @@ func TestCommandsCloseWhatTheyOpen(t *testing.T) {
 		{"dlq", "purge", "--data", folder + "/state", "--all", "--yes"},
 		{"position", "show", config},
 	} {
+		if args[0] == "import" && eventsql.Available() != nil {
+			continue // there is no event store without cgo
+		}
 		leaktest.Closed(t, folder, func() {
 			var out, errs bytes.Buffer
 			if code := perigee(args, console{in: &out, out: &out, err: &errs, lookup: os.LookupEnv}); code != 0 {

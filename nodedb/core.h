@@ -123,6 +123,8 @@ int ndb_store_refresh(ndb_store *store);
 
 void ndb_layer_init(ndb_layer *l);
 void ndb_layer_clear(ndb_layer *l);
+/* Makes copy a layer of its own with the content of l. */
+void ndb_layer_fork(ndb_layer *l, ndb_layer *copy);
 /* Kills a node and what is below it in the layer; below tells whether layers lie under it. */
 int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below);
 static inline uint64_t ndb_layer_bytes(const ndb_layer *l) { return l->entries.bytes + l->kills.bytes; }
@@ -196,7 +198,7 @@ int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill);
 
 /* ---- session.c, transaction.c ---- */
 typedef struct { /* what a rollback puts back */
-  ndb_tree entries, kills;
+  ndb_layer own;
   uint32_t killed;
 } ndb_mark_state;
 

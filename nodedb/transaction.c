@@ -91,8 +91,7 @@ static int push_mark(ndb_session *s) {
     s->marks = grown, s->mark_cap = cap;
   }
   ndb_mark_state *m = &s->marks[s->mark_count++];
-  ndb_tree_fork(&s->own.entries, &m->entries);
-  ndb_tree_fork(&s->own.kills, &m->kills);
+  ndb_layer_fork(&s->own, &m->own);
   m->killed = s->killed_count;
   return NDB_OK;
 }
@@ -100,8 +99,8 @@ static int push_mark(ndb_session *s) {
 static void pop_marks(ndb_session *s, uint32_t count) {
   while (s->mark_count > count) {
     ndb_mark_state *m = &s->marks[--s->mark_count];
-    ndb_root_unref(m->entries.root);
-    ndb_root_unref(m->kills.root);
+    ndb_root_unref(m->own.entries.root);
+    ndb_root_unref(m->own.kills.root);
   }
 }
 
@@ -109,8 +108,7 @@ static void undo_to(ndb_session *s, uint32_t mark) {
   pop_marks(s, mark + 1);
   ndb_mark_state *m = &s->marks[mark];
   ndb_layer_clear(&s->own);
-  ndb_tree_fork(&m->entries, &s->own.entries);
-  ndb_tree_fork(&m->kills, &s->own.kills);
+  ndb_layer_fork(&m->own, &s->own);
   while (s->killed_count > m->killed) ndb_entry_unref(s->killed[--s->killed_count]);
   s->changes++;
   s->stamp++;
@@ -127,7 +125,7 @@ uint64_t ndb_mark(ndb_session *s) {
   if (!s->level) return 0;
   const ndb_mark_state *last = s->mark_count ? &s->marks[s->mark_count - 1] : NULL;
   /* Nothing has changed since the last mark. The marks of levels stay their own. */
-  if (last && last->entries.root == s->own.entries.root && last->kills.root == s->own.kills.root && last->killed == s->killed_count &&
+  if (last && last->own.entries.root == s->own.entries.root && last->own.kills.root == s->own.kills.root && last->killed == s->killed_count &&
       s->level_mark[s->level] < s->mark_count - (s->level > 1 ? 1u : 0u))
     return s->mark_count;
   return push_mark(s) < 0 ? 0 : s->mark_count;
@@ -196,8 +194,7 @@ static int start(ndb_session *s) {
   }
   s->view.frozen = ndb_root_ref(store->frozen.entries.root);
   s->view.frozen_kills = ndb_root_ref(store->frozen.kills.root);
-  ndb_tree_fork(&store->pending.entries, &s->own.entries);
-  ndb_tree_fork(&store->pending.kills, &s->own.kills);
+  ndb_layer_fork(&store->pending, &s->own);
   s->begin_entries = ndb_root_ref(s->own.entries.root);
   s->begin_kills = ndb_root_ref(s->own.kills.root);
   s->begin_bytes = ndb_layer_bytes(&s->own);
@@ -282,8 +279,7 @@ static int has_changes(const ndb_session *s) {
 static int merge_changes(ndb_session *s) {
   ndb_store *store = s->store;
   ndb_layer result;
-  ndb_tree_fork(&store->pending.entries, &result.entries);
-  ndb_tree_fork(&store->pending.kills, &result.kills);
+  ndb_layer_fork(&store->pending, &result);
   int error = NDB_OK;
   for (uint32_t i = 0; i < s->killed_count && error == NDB_OK; i++) {
     ndb_store_log(store, s->killed[i], 1);

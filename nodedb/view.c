@@ -118,6 +118,11 @@ void ndb_layer_clear(ndb_layer *l) {
   ndb_tree_clear(&l->kills);
 }
 
+void ndb_layer_fork(ndb_layer *l, ndb_layer *copy) {
+  ndb_tree_fork(&l->entries, &copy->entries);
+  ndb_tree_fork(&l->kills, &copy->kills);
+}
+
 const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t len) {
   if (!kills) return NULL;
   /* Kills do not lie within each other, so only the last one up to key can hide it. */

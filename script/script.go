@@ -43,7 +43,8 @@ type Code struct {
 	Text []byte
 	Func string // function to call; empty for the language's default
 	// Files reads a file that the code requires, by its path with slashes, relative to
-	// the code's folder. It is nil if there are no files; see Folder.
+	// the code's folder, or returns nil and an error. It is nil if there are no files; see
+	// Folder.
 	Files func(path string) ([]byte, error)
 }
 

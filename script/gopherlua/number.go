@@ -2,7 +2,6 @@ package gopherlua
 
 import (
 	"math"
-	"math/bits"
 	"strconv"
 
 	lua "github.com/yuin/gopher-lua"
@@ -145,18 +144,8 @@ func subInt(a, b int64) (int64, bool) {
 }
 
 func mulInt(a, b int64) (int64, bool) {
-	high, low := bits.Mul64(magnitude(a), magnitude(b))
-	if high != 0 || low > 1<<63 || low == 1<<63 && (a < 0) == (b < 0) {
-		return 0, false
-	}
-	return a * b, true
-}
-
-func magnitude(a int64) uint64 {
-	if a < 0 {
-		return -uint64(a)
-	}
-	return uint64(a)
+	product := a * b
+	return product, a == 0 || product/a == b && (a != -1 || b != math.MinInt64)
 }
 
 // modInt has the sign of b, as in Lua.

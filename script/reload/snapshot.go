@@ -66,14 +66,11 @@ func (s *snapshot) recordingCode() []script.Code {
 func (p *originSnapshot) readRequired(path string) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if text, found := p.required[path]; found && text != nil {
+	if text := p.required[path]; text != nil {
 		return text, nil
 	}
 	text, err := p.code.Files(path)
-	if err != nil {
-		text = nil
-	}
-	p.required[path] = text
+	p.required[path] = text // nil: it cannot be read
 	return text, err
 }
 

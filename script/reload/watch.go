@@ -75,8 +75,7 @@ func (s *watchedScript) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-soon:
-			if now := s.fileStamps(); !maps.Equal(now, s.stamps) {
-				s.stamps = now
+			if s.filesChanged() {
 				s.Check(ctx, false)
 			}
 		case <-regularly:
@@ -94,6 +93,13 @@ func (s *watchedScript) checkNow(ctx context.Context) {
 	if s.Counts() == before {
 		s.config.Log.Info("script unchanged", "script", s.String())
 	}
+}
+
+// filesChanged reports whether the stamp of a local file has changed since the last call.
+func (s *watchedScript) filesChanged() bool {
+	before := s.stamps
+	s.stamps = s.fileStamps()
+	return !maps.Equal(s.stamps, before)
 }
 
 // fileStamps returns the stamps of all local files. A missing file has the zero stamp.

@@ -26,8 +26,12 @@ func cFaults(path string, text []byte) []fault {
 		swap := operators[string(code[m[2]:m[3]])]
 		add(m[2], m[3], swap.kind, swap.after)
 	}
+	hints := map[int]bool{} // where they end
+	for _, m := range cHint.FindAllSubmatchIndex(code, -1) {
+		hints[closingParenthesis(code, m[2])-1] = true
+	}
 	for _, m := range cNumber.FindAllSubmatchIndex(code, -1) {
-		if value, err := strconv.ParseInt(string(code[m[2]:m[3]]), 10, 32); err == nil {
+		if value, err := strconv.ParseInt(string(code[m[2]:m[3]]), 10, 32); err == nil && !hints[m[3]] {
 			add(m[2], m[3], kindOffByOne, strconv.FormatInt(value+1, 10))
 		}
 	}
@@ -54,6 +58,7 @@ var (
 	// The smaller or larger of two: equal values do the same on both sides.
 	cBound  = regexp.MustCompile(`([\w.>\[\]-]+) (<|<=|>|>=) ([\w.>\[\]-]+) \? ([\w.>\[\]-]+) : ([\w.>\[\]-]+)`)
 	cNumber = regexp.MustCompile(`[^\w.](\d+)[^\w.]`)
+	cHint   = regexp.MustCompile(`\b__builtin_expect(\()`) // what it expects changes no result
 	cIf     = regexp.MustCompile(`\b(?:if|while) (\()`)
 	// A call, or an assignment to something that has been declared, on a line of its own.
 	cCall = regexp.MustCompile(`(?m)^\s+((?:\w+\([^;{}]*\)|[\w.>\[\]-]+ [-+|&]?= [^;{}]*|[\w.>\[\]-]+(?:\+\+|--));)$`)

@@ -70,6 +70,7 @@ static int f(int a, const char *b) {
     h(b);
   }
   int n = a < c->len ? a : c->len;
+  if (__builtin_expect(n == f(5, b), 1)) h(b);
   return a + 1;
 }
 `
@@ -83,8 +84,11 @@ static int f(int a, const char *b) {
 		`x.c:5 removed statement: g(a, "1 + 1"); -> ;`,
 		`x.c:5 swapped statements: g(a, "1 + 1"); h(b); -> h(b); g(a, "1 + 1");`,
 		"x.c:6 removed statement: h(b); -> ;",
-		"x.c:9 arithmetic: + -> -",
-		"x.c:9 off by one: 1 -> 2",
+		"x.c:9 comparison: == -> !=",
+		"x.c:9 off by one: 5 -> 6",
+		`x.c:9 negated condition: (__builtin_expect(n == f(5, b), 1)) -> (!(__builtin_expect(n == f(5, b), 1)))`,
+		"x.c:10 arithmetic: + -> -",
+		"x.c:10 off by one: 1 -> 2",
 	}
 	checkFaults(t, cFaults("x.c", []byte(source)), want, source)
 }

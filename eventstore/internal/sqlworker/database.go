@@ -57,7 +57,6 @@ func (d *database) createView(table, sql string) error {
 	if d.views[name] == sql {
 		return nil
 	}
-	delete(d.views, name)
 	if err := d.conn.exec("CREATE OR REPLACE VIEW main." + quote(table) + " AS " + sql); err != nil {
 		return err
 	}

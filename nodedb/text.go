@@ -114,7 +114,7 @@ type lineReader struct {
 // lineMax bounds a line: a value of ValueMax bytes, each of which is spelled as $C(255)_.
 const lineMax = 9*ValueMax + 64<<10
 
-// batchBytesMax bounds the text of a batch, unless one line is longer.
+// batchBytesMax is the text with which a batch ends; its last line may exceed it.
 const batchBytesMax = 16 << 20
 
 // readBatch returns at most n lines, and the error that comes behind them.

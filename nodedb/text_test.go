@@ -3,7 +3,9 @@ package nodedb_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -83,6 +85,21 @@ func TestLoadRefuses(t *testing.T) {
 	_, err := store.Load(ctx, io.MultiReader(strings.NewReader("^a=1\n"), iotest.ErrReader(broken)), nil)
 	wantError(t, err, broken)
 	want(t, session(t, store), nodedb.Name("^a"), 1)
+}
+
+// TestLoadOfLongLines loads lines of 8 MiB: a transaction has 16 MiB of text.
+func TestLoadOfLongLines(t *testing.T) {
+	store := open(t, nodedb.Options{})
+	var text strings.Builder
+	for i := range 5 {
+		head := fmt.Sprintf("^long(%d)=\"", i)
+		text.WriteString(head + strings.Repeat("x", 8<<20-len(head)-1) + "\"\n")
+	}
+	var loaded []uint64
+	nodes, err := store.Load(ctx, strings.NewReader(text.String()), func(lines uint64) { loaded = append(loaded, lines) })
+	if err != nil || nodes != 5 || !slices.Equal(loaded, []uint64{2, 4, 5}) {
+		t.Errorf("loaded %d nodes in steps of %d, %v; want 2, 4 and 5", nodes, loaded, err)
+	}
 }
 
 func TestLoadOfAnExtract(t *testing.T) {

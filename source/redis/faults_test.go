@@ -100,6 +100,9 @@ func TestErrorReplies(t *testing.T) {
 	do(t, client, "SET", "{spoilt}:perigee", "x")
 	do(t, client, "HSET", "{torn}:perigee", "generation", "a", "head", "x", "pipeline", "mails")
 	do(t, client, "HSET", "{taken}:perigee", "generation", "a", "head", "0", "pipeline", "other")
+	for _, field := range []string{"after", "holes", "base"} {
+		do(t, client, "HSET", "{torn "+field+"}:perigee", "generation", "a", "head", "0", "pipeline", "mails", field, "7-x")
+	}
 	for _, c := range []struct {
 		name   string
 		config redis.Config
@@ -109,6 +112,9 @@ func TestErrorReplies(t *testing.T) {
 		{"a stream that is none", redis.Config{Stream: "text"}, []string{"WRONGTYPE", `"text"`, "stream"}},
 		{"a state that is none", redis.Config{List: "spoilt"}, []string{"WRONGTYPE", "{spoilt}:perigee"}},
 		{"a head that is none", redis.Config{List: "torn"}, []string{`"x"`}},
+		{"an ID that is none", redis.Config{Stream: "torn after"}, []string{`ID "7-x"`, ":perigee"}},
+		{"holes that are none", redis.Config{Stream: "torn holes"}, []string{`holes "7-x"`, ":perigee"}},
+		{"a base that is none", redis.Config{Stream: "torn base"}, []string{`base "7-x"`, ":perigee"}},
 		{"another pipeline's list", redis.Config{List: "taken"}, []string{`"other"`, "{taken}:perigee"}},
 		{"a password where none is set", redis.Config{List: "a", Password: "hush"}, []string{"password"}},
 		{"a database that is not there", redis.Config{List: "a", DB: 99}, []string{"99"}},

@@ -96,12 +96,16 @@ func readState(c *resp.Conn) (s keyState, err error) {
 		return s, nil
 	}
 	if s.head, err = strconv.ParseUint(head, 10, 64); err != nil {
-		return s, &event.PermanentError{
-			Err:  fmt.Errorf("invalid head %q in the state", head),
-			Hint: "another client wrote to the key that ends in :perigee: restore it, or delete it to read all events in Redis as new ones",
-		}
+		return s, invalidState("head", head)
 	}
 	return s, nil
+}
+
+func invalidState(field, value string) error {
+	return &event.PermanentError{
+		Err:  fmt.Errorf("invalid %s %q in the state", field, value),
+		Hint: "another client wrote to the key that ends in " + stateSuffix + ": restore it, or delete it to read all events in Redis as new ones",
+	}
 }
 
 // readExecHeader reads the reply to a transaction with this number of commands, up to

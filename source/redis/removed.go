@@ -122,10 +122,7 @@ func parseHoles(text string) (holes event.Ranges, err error) {
 	for word := range strings.FieldsSeq(text) {
 		var first, end uint64
 		if _, err := fmt.Sscanf(word, "%d-%d", &first, &end); err != nil || end < first {
-			return nil, &event.PermanentError{
-				Err:  fmt.Errorf("invalid holes %q in the state", text),
-				Hint: "another client wrote to the key that ends in " + stateSuffix + ": restore it",
-			}
+			return nil, invalidState("holes", text)
 		}
 		holes.Add(event.Range{First: first, Count: end - first})
 	}

@@ -137,20 +137,26 @@ func (s *streamQueue) readSnapshot(c *resp.Conn) (p snapshot, err error) {
 	if p.state, err = readState(c); err != nil {
 		return p, err
 	}
-	var after, removed, length, holes, base string
-	for _, field := range []*string{&after, &removed, &length, &holes, &base} {
+	if p.removed, err = c.ReadLength(':'); err != nil {
+		return p, err
+	}
+	if p.length, err = c.ReadLength(':'); err != nil {
+		return p, err
+	}
+	var after, holes, base string
+	for _, field := range []*string{&after, &holes, &base} {
 		if *field, err = c.ReadString(); err != nil {
 			return p, err
 		}
 	}
 	if p.after, err = parseID([]byte(after)); err != nil {
-		return p, err
+		return p, invalidState("ID", after)
 	}
-	p.removed, _ = strconv.Atoi(removed)
-	p.length, _ = strconv.Atoi(length)
-	p.base, _ = strconv.ParseUint(base, 10, 64)
 	if p.holes, err = parseHoles(holes); err != nil {
 		return p, err
+	}
+	if p.base, err = strconv.ParseUint(base, 10, 64); err != nil {
+		return p, invalidState("base", base)
 	}
 	p.items, err = c.ReadLength('*')
 	return p, err

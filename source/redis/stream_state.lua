@@ -1,7 +1,7 @@
 -- Returns the state of a stream, and what others did to it: how many entries after the
 -- trimmed ones are missing, or -1 when it is another stream.
--- KEYS: stream, state. Returns: generation, head, pipeline, ID of the last trimmed entry,
--- how many entries are missing, how many are left, the positions whose events are lost,
+-- KEYS: stream, state. Returns: generation, head, pipeline, how many entries are missing,
+-- how many are left, ID of the last trimmed entry, the positions whose events are lost,
 -- and the position at which the generation started.
 local now = redis.call('HMGET', KEYS[2], 'generation', 'head', 'pipeline', 'after', 'added', 'holes', 'base')
 local after, added = now[4] or '0-0', tonumber(now[5] or '0')
@@ -35,4 +35,4 @@ else
     gone = math.max(-1, ever - length - added)
   end
 end
-return {now[1] or '', now[2] or '', now[3] or '', after, tostring(gone), tostring(length), now[6] or '', now[7] or '0'}
+return {now[1] or '', now[2] or '', now[3] or '', gone, length, after, now[6] or '', now[7] or '0'}

@@ -299,8 +299,7 @@ static int fill_siblings(ndb_iter *it) {
         size_t last_len = it->key_lens[it->count - 1];
         if (c->key && ndb_key_within(c->key, c->len, last, last_len)) {
           char place[NDB_KEY_MAX + 1];
-          memcpy(place, last, last_len);
-          place[last_len] = (char)0xFF;
+          ndb_key_end(place, last, last_len);
           ndb_scan_seek(c, place, last_len + 1);
         }
         continue;
@@ -333,8 +332,7 @@ static int fill_siblings(ndb_iter *it) {
     }
     if (c->key && (reverse ? !exact : ndb_key_within(c->key, c->len, key, key_len))) {
       char place[NDB_KEY_MAX + 1];
-      memcpy(place, key, key_len);
-      place[key_len] = (char)0xFF;
+      ndb_key_end(place, key, key_len);
       ndb_scan_seek(c, place, key_len + (reverse ? 0u : 1u));
     }
   }
@@ -440,8 +438,7 @@ int ndb_next_sibling(ndb_session *s, const char *key, size_t len, int reverse, n
     } else if (result == NDB_OK) {
       result = NDB_NONE;
       char end[NDB_KEY_MAX + 1];
-      memcpy(end, key, (size_t)parent);
-      end[parent] = (char)0xFF;
+      ndb_key_end(end, key, (size_t)parent);
       if (stored) read_between(s, place, place_len, end, (size_t)parent + (reverse ? 0u : 1u));
     }
   }
@@ -474,8 +471,7 @@ int ndb_next_node(ndb_session *s, const char *key, size_t len, int reverse, cons
     } else if (result == NDB_OK) {
       result = NDB_NONE;
       char end[NDB_KEY_MAX + 1];
-      memcpy(end, key, name_len);
-      end[name_len] = (char)0xFF;
+      ndb_key_end(end, key, name_len);
       if (stored) read_between(s, place, place_len, end, name_len + (reverse ? 0u : 1u));
     }
   }
@@ -550,8 +546,7 @@ int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char 
     if (c.error) result = c.error;
     if (stored) {
       char end[NDB_KEY_MAX + 1];
-      memcpy(end, key, len);
-      end[len] = (char)0xFF;
+      ndb_key_end(end, key, len);
       read_between(s, key, len, end, len + 1);
     }
   }
@@ -599,8 +594,7 @@ static int merge_slice(ndb_session *s, const char *to, size_t to_len, const char
     if (c.error) result = c.error;
     if (stored) {
       char end[NDB_KEY_MAX + 1];
-      memcpy(end, from, from_len);
-      end[from_len] = (char)0xFF;
+      ndb_key_end(end, from, from_len);
       read_between(s, from, from_len, end, from_len + 1);
     }
   }

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "nodedb.h"
 
@@ -99,6 +100,12 @@ static inline int ndb_key_compare(const char *a, size_t a_len, const char *b, si
 static inline int ndb_key_within(const char *key, size_t len, const char *top, size_t top_len) {
   return len >= top_len && __builtin_memcmp(key, top, top_len) == 0 &&
          (len == top_len || (unsigned char)key[top_len] != 0xFF);
+}
+
+/* Writes the place behind all keys within key, of len + 1 bytes, to end. */
+static inline void ndb_key_end(char *end, const char *key, size_t len) {
+  memcpy(end, key, len);
+  end[len] = (char)0xFF;
 }
 
 #endif

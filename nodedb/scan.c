@@ -57,8 +57,7 @@ static ndb_entry *step(const ndb_scan *c, ndb_tree_cursor *at) { return c->rever
 /* Moves a layer out of the subtree that a kill hides. */
 static void leave_killed(ndb_scan *c, const ndb_entry *kill, void (*seek)(ndb_scan *, const char *, size_t)) {
   char end[NDB_KEY_MAX + 1];
-  memcpy(end, kill->data, kill->key_len);
-  end[kill->key_len] = (char)0xFF;
+  ndb_key_end(end, kill->data, kill->key_len);
   seek(c, end, kill->key_len + (c->reverse ? 0u : 1u));
 }
 

@@ -326,8 +326,7 @@ int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_s
 int ndb_change_kill(ndb_session *s, const char *key, size_t len) {
   if (!ndb_is_stored(key, len)) {
     char end[NDB_KEY_MAX + 1];
-    memcpy(end, key, len);
-    end[len] = (char)0xFF;
+    ndb_key_end(end, key, len);
     s->changes++;
     return ndb_tree_cut(&s->local, key, len, end, len + 1);
   }

@@ -46,8 +46,7 @@ int ndb_restore_local(ndb_session *s, const char *name, size_t len) {
 /* Puts back the tree of one name. */
 static int restore_name(ndb_session *s, const ndb_local_state *l) {
   char end[NDB_NAME_MAX + 3];
-  memcpy(end, l->name, l->name_len);
-  end[l->name_len] = (char)0xFF;
+  ndb_key_end(end, l->name, l->name_len);
   int error = ndb_tree_cut(&s->local, l->name, l->name_len, end, l->name_len + 1);
   ndb_tree_cursor c;
   for (ndb_entry *e = ndb_cursor_seek(&c, l->tree.root, l->name, l->name_len);

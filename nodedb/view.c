@@ -135,8 +135,7 @@ const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t
 
 int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below) {
   char end[NDB_KEY_MAX + 1];
-  memcpy(end, key, len);
-  end[len] = (char)0xFF;
+  ndb_key_end(end, key, len);
   int error = ndb_tree_cut(&l->entries, key, len, end, len + 1);
   if (error < 0 || !below || ndb_kill_of(l->kills.root, key, len)) return error;
   if ((error = ndb_tree_cut(&l->kills, key, len, end, len + 1)) < 0) return error;

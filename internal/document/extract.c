@@ -248,9 +248,10 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	doc_node printed;
 	char digits[NUMBER_MAX];
 	if (n->flags & DOC_DOUBLE && !n->text) {
+		uint32_t len = (uint32_t)number_print(digits, n->u.num);
 		printed = *n;
 		printed.text = digits;
-		printed.len = (uint32_t)number_print(digits, n->u.num);
+		printed.len = len;
 		n = &printed;
 	}
 	switch (c->type) {

@@ -75,7 +75,7 @@ func assigned(statement string) *target {
 }
 
 // isIn tells whether a statement may read the target or assign to it: names it, has a field of
-// its name, since two variables may refer to one place, or takes all fields at once.
+// its name, since two variables may refer to one place, or takes all fields at once, not only where they are.
 func (t *target) isIn(statement string) bool {
 	for _, at := range words.FindAllStringIndex(statement, -1) {
 		word, before, after := statement[at[0]:at[1]], statement[:at[0]], statement[at[1]:]
@@ -84,7 +84,7 @@ func (t *target) isIn(statement string) bool {
 		switch {
 		case t.field == "" && !isField && word == t.variable,
 			t.field != "" && isField && word == t.field,
-			t.field != "" && !isField && word == t.variable && !hasField:
+			t.field != "" && !isField && word == t.variable && !hasField && !strings.HasSuffix(before, "&"):
 			return true
 		}
 	}

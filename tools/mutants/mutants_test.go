@@ -171,6 +171,8 @@ func TestCommute(t *testing.T) {
 		{"n->count = 0;", "n->height = (uint16_t)height;", true},
 		{"n->count = 0;", "m->height = n->count;", false},
 		{"n->count = 0;", "m = *n;", false},
+		{"n.count = 0;", "m = &n;", true},
+		{"n.count = 0;", "m = all & n;", false},
 		{"n.count = 0", "all = append(all, n)", false},
 		{"b.Count++", "b.Prints = append(b.Prints, crc32.Checksum(doc, table))", true},
 		{"x = f()", "y = 1", false},

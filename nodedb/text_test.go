@@ -87,18 +87,27 @@ func TestLoadRefuses(t *testing.T) {
 	want(t, session(t, store), nodedb.Name("^a"), 1)
 }
 
-// TestLoadOfLongLines loads lines of 8 MiB: a transaction has 16 MiB of text.
-func TestLoadOfLongLines(t *testing.T) {
+// TestLoadInSteps loads short lines, of which a transaction has 10,000, and lines of 8 MiB: a
+// transaction has 16 MiB of text.
+func TestLoadInSteps(t *testing.T) {
 	store := open(t, nodedb.Options{})
-	var text strings.Builder
-	for i := range 5 {
-		head := fmt.Sprintf("^long(%d)=\"", i)
-		text.WriteString(head + strings.Repeat("x", 8<<20-len(head)-1) + "\"\n")
-	}
-	var loaded []uint64
-	nodes, err := store.Load(ctx, strings.NewReader(text.String()), func(lines uint64) { loaded = append(loaded, lines) })
-	if err != nil || nodes != 5 || !slices.Equal(loaded, []uint64{2, 4, 5}) {
-		t.Errorf("loaded %d nodes in steps of %d, %v; want 2, 4 and 5", nodes, loaded, err)
+	for _, test := range []struct {
+		bytes, lines int
+		steps        []uint64
+	}{
+		{20, 25_000, []uint64{10_000, 20_000, 25_000}},
+		{8 << 20, 5, []uint64{2, 4, 5}},
+	} {
+		var text strings.Builder
+		for i := range test.lines {
+			head := fmt.Sprintf("^n(%d)=\"", i)
+			text.WriteString(head + strings.Repeat("x", test.bytes-len(head)-1) + "\"\n")
+		}
+		var steps []uint64
+		nodes, err := store.Load(ctx, strings.NewReader(text.String()), func(lines uint64) { steps = append(steps, lines) })
+		if err != nil || nodes != uint64(test.lines) || !slices.Equal(steps, test.steps) {
+			t.Errorf("%d lines: loaded %d nodes in steps of %d, %v; want %d", test.lines, nodes, steps, err, test.steps)
+		}
 	}
 }
 

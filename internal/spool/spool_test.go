@@ -478,6 +478,11 @@ func TestCloseWaits(t *testing.T) {
 			}
 			close(began)
 			<-goOn
+			if !s.mu.TryLock() {
+				t.Error("Close holds the lock that a commit needs to end")
+			} else {
+				s.mu.Unlock()
+			}
 			return s.file.Sync()
 		})
 		s.commits.Defer(&pendingAppend{}) // which tells that Close has begun

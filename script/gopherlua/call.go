@@ -34,7 +34,6 @@ func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunctio
 			m.waits.Store(false)
 			m.deadline.resume()
 		}
-		m.deadline.check(l)
 		if err != nil {
 			l.RaiseError("%s", err.Error())
 		}

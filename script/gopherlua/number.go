@@ -144,7 +144,7 @@ func subInt(a, b int64) (int64, bool) {
 }
 
 func mulInt(a, b int64) (int64, bool) {
-	product := a * b
+	product := a * b // MinInt64 * -1 is MinInt64, and MinInt64 / -1 too
 	return product, a == 0 || product/a == b && (a != -1 || b != math.MinInt64)
 }
 

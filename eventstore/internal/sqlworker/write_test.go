@@ -308,7 +308,7 @@ func TestPredicates(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `id = `, `nope = 1`, `id = 7) OR (true`, `id IN (SELECT id FROM events)`, `time < now()`, `time < current_timestamp`, `random() < 0.5`,
-		`id = ?`, `true) GROUP BY ALL HAVING (true`, `true) LIMIT (1`, `id = 7; DROP VIEW events`, `row_number() OVER () = 1`, `read_text('/etc/passwd') = 'x'`, `time`, `time < today()`} {
+		`id = ?`, `true) GROUP BY ALL HAVING (true`, `true) LIMIT (1`, `id = 7; DROP VIEW events`, `id = 7; SELECT 1`, `id = 7 UNION SELECT 1`, `id = 7 INTERSECT SELECT 1 FROM events WHERE true`, `row_number() OVER () = 1`, `read_text('/etc/passwd') = 'x'`, `time`, `time < today()`} {
 		if err := check(bad); err == nil {
 			t.Errorf("%s was taken", bad)
 		} else if _, ok := errors.AsType[*QueryError](err); !ok {

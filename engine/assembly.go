@@ -101,7 +101,7 @@ func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*
 		return nil, err
 	}
 	a := &Assembly{Config: c, opts: opts, shared: s}
-	faults := []error{err, a.createLoader()}
+	faults := []error{err, checkData(c), a.createLoader()}
 	if a.loader != nil {
 		faults = append(faults, a.readSchemas(ctx))
 		for _, p := range c.Pipelines {

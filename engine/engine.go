@@ -205,6 +205,7 @@ func Open(ctx context.Context, c *config.Config, opts Options) (*Engine, error) 
 }
 
 func (e *Engine) open(a *Assembly) error {
+	e.logData(a.Config)
 	lock, err := datafolder.Lock(e.data)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -42,7 +43,7 @@ Examples:
 func (k *checkCommand) Run(c *console) error {
 	ctx := context.Background()
 	options := engineOptions(c, k.Allow, nil)
-	conf, err := engine.Load(ctx, k.Config, options)
+	conf, err := k.load(ctx, c)
 	if conf == nil {
 		return err
 	}
@@ -82,7 +83,11 @@ func printAssembly(w io.Writer, a *engine.Assembly) {
 	if usesLua(a.Config) {
 		fmt.Fprintf(w, "lua: %s\n", describeLua())
 	}
-	printData(w, a.Config.Data)
+	state := ""
+	if !datafolder.Used(a.Config.Data) {
+		state = " (does not exist yet: run creates it)"
+	}
+	printData(w, a.Config.Data+state)
 	fmt.Fprintf(w, "http: %s\n", cmp.Or(a.Config.HTTP, "off"))
 }
 

@@ -13,6 +13,7 @@ import (
 // configFlags say where the configuration is.
 type configFlags struct {
 	Config string   `arg:"" help:"Configuration file, or its address: https://…, s3://bucket/key."`
+	Data   string   `type:"path" placeholder:"DIR" help:"Use this data folder, and not the one that the configuration names."`
 	Allow  []string `placeholder:"HOST" sep:"none" help:"Host that configuration and code may come from, besides those that the configuration allows. May be repeated."`
 }
 
@@ -30,12 +31,16 @@ func (f configFlags) Validate() error {
 // load reads the configuration. If it has faults, they are returned with what could be
 // read; assembling it returns them again.
 func (f configFlags) load(ctx context.Context, c *console) (*config.Config, error) {
-	return engine.Load(ctx, f.Config, engineOptions(c, f.Allow, nil))
+	conf, err := engine.Load(ctx, f.Config, engineOptions(c, f.Allow, nil))
+	if conf != nil && f.Data != "" {
+		conf.UseData(f.Data)
+	}
+	return conf, err
 }
 
 // dataFlags say which data folder is meant.
 type dataFlags struct {
-	Data   string `type:"path" placeholder:"DIR" help:"The engine's data folder (default ./perigee-data)."`
+	Data   string `type:"path" placeholder:"DIR" help:"The engine's data folder (default ./perigee-data; an engine's default lies beside its configuration)."`
 	Config string `type:"path" placeholder:"FILE" help:"The engine's configuration, which names the data folder."`
 }
 

@@ -52,7 +52,11 @@ func (r *runCommand) Run(c *console) error {
 	options.Reached = reached
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	e, err := engine.OpenFile(ctx, r.Config, options)
+	conf, err := r.load(ctx, c)
+	if conf == nil {
+		return err
+	}
+	e, err := engine.Open(ctx, conf, options)
 	if err != nil {
 		return err
 	}
@@ -82,7 +86,7 @@ func (r *runCommand) Run(c *console) error {
 // reload applies the configuration as it is now.
 func (r *runCommand) reload(ctx context.Context, c *console, e *engine.Engine, options engine.Options) {
 	defer e.CheckScripts()
-	conf, err := engine.Load(ctx, r.Config, options)
+	conf, err := r.load(ctx, c)
 	var changes *engine.Changes
 	if conf != nil {
 		changes, err = e.Reload(ctx, conf)

@@ -40,7 +40,7 @@ type Config struct {
 	File      string        // where it was read; empty for a literal
 	Folder    string        // relative paths start here (default: the working folder)
 	Base      string        // relative paths of code start here: a folder or an address that ends in a slash (default Folder)
-	Data      string        // the data folder (default DefaultData in the working folder)
+	Data      string        // the data folder (default DefaultData in Folder)
 	HTTP      string        // address to listen on; empty for none
 	Reload    time.Duration // interval between checks for new versions of scripts; 0 for only when asked
 	Allow     Allow
@@ -50,8 +50,9 @@ type Config struct {
 	Functions []Computed // of SQL, with the row for argument
 	Pipelines []Pipeline
 
-	faults Errors // of the file
-	dataAt origin
+	faults    Errors // of the file
+	dataAt    origin
+	dataNamed bool // Data is not the default
 }
 
 // Allow lists the hosts that code may come from.
@@ -252,7 +253,7 @@ type Known struct {
 
 // Defaults for what a file leaves out.
 const (
-	// DefaultData is the data folder, in the working folder.
+	// DefaultData is the data folder, in the folder of the configuration.
 	DefaultData   = "perigee-data"
 	DefaultHTTP   = "127.0.0.1:4290"
 	DefaultReload = "30s"

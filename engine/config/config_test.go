@@ -281,12 +281,33 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	working, err := os.Getwd()
+	if c.Data != "/etc/perigee/perigee-data" || c.HTTP != "127.0.0.1:4290" || c.Pipelines[0].Script != nil || c.Reload != 30*time.Second {
+		t.Errorf("defaults are %+v", c)
+	}
+}
+
+func TestFormerData(t *testing.T) {
+	working, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Data != filepath.Join(working, "perigee-data") || c.HTTP != "127.0.0.1:4290" || c.Pipelines[0].Script != nil || c.Reload != 30*time.Second {
-		t.Errorf("defaults are %+v", c)
+	t.Chdir(working)
+	former := filepath.Join(working, "perigee-data")
+	pipelines := "pipelines: {a: {source: {file: {}}, sink: {stdout: {}}}}\n"
+	for _, c := range []struct{ about, file, text, data, former string }{
+		{"default of another folder", "/etc/perigee/p.yaml", pipelines, "/etc/perigee/perigee-data", former},
+		{"default of the working folder", "p.yaml", pipelines, former, ""},
+		{"named", "/etc/perigee/p.yaml", "data: state\n" + pipelines, "/etc/perigee/state", ""},
+		{"named as the default is", "/etc/perigee/p.yaml", "data: perigee-data\n" + pipelines, "/etc/perigee/perigee-data", ""},
+		{"an address", "https://host/p.yaml", pipelines, former, ""},
+	} {
+		conf, err := Parse(c.file, c.text, known, lookup)
+		if err != nil {
+			t.Fatalf("%s: %v", c.about, err)
+		}
+		if conf.Data != c.data || conf.FormerData() != c.former {
+			t.Errorf("%s: got data folder %s, former %q; want %s, former %q", c.about, conf.Data, conf.FormerData(), c.data, c.former)
+		}
 	}
 }
 

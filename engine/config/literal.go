@@ -30,7 +30,7 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 			return nil, fmt.Errorf("find the folder of the configuration: %w", err)
 		}
 		resolved.Folder = folder
-		resolved.Data = dataFolder(folder, c.Data)
+		resolved.Data, resolved.dataNamed = dataFolder(folder, c.Data), c.Data != ""
 	}
 	resolved.Base = cmp.Or(c.Base, resolved.Folder)
 	faults := slices.Clone(c.faults)

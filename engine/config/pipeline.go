@@ -39,7 +39,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	c.Allow, c.S3 = Allow{top.Allow, d.originOf(root, "allow")}, top.S3
 	c.S3.origin = d.originOf(root, "s3")
 	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
-	c.Data, c.dataAt = dataFolder(c.Folder, top.Data), d.originOf(root, "data")
+	c.Data, c.dataAt, c.dataNamed = dataFolder(c.Folder, top.Data), d.originOf(root, "data"), top.Data != ""
 	d.readQuery(root, c)
 	c.HTTP = orElse(top.HTTP, DefaultHTTP)
 	if c.HTTP == "off" {
@@ -272,14 +272,24 @@ func orElse(texts ...string) string {
 	return ""
 }
 
-// dataFolder returns the data folder. One that is named starts in the folder of the
-// configuration. The default starts in the working folder, where commands without a
-// configuration look for it.
+// UseData replaces the data folder that the configuration names.
+func (c *Config) UseData(folder string) { c.Data, c.dataNamed = folder, true }
+
+// FormerData returns the folder that earlier versions took for the default, which was in
+// the working folder, or "" if that is the data folder or the configuration names one.
+func (c *Config) FormerData() string {
+	former := dataFolder("", DefaultData)
+	if c.dataNamed || c.Data == former {
+		return ""
+	}
+	return former
+}
+
+// dataFolder returns the absolute path of the data folder, which starts in the folder of
+// the configuration.
 func dataFolder(folder, path string) string {
-	switch {
-	case path == "":
-		folder, path = "", DefaultData
-	case filepath.IsAbs(path):
+	path = orElse(path, DefaultData)
+	if filepath.IsAbs(path) {
 		return path
 	}
 	absolute, err := filepath.Abs(filepath.Join(folder, path))

@@ -122,6 +122,18 @@ func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*
 	return a, nil
 }
 
+// HTTP returns the address that the engine listens on, or "". It is required if the
+// configuration names it, and not only the options.
+func (a *Assembly) HTTP() (address string, required bool) {
+	switch a.Config.HTTP {
+	case "":
+		return a.opts.HTTP, false
+	case config.HTTPOff:
+		return "", false
+	}
+	return a.Config.HTTP, true
+}
+
 func (a *Assembly) createLoader() error {
 	c := a.Config
 	if _, err := loader.ParseAllow(c.Allow.Hosts); err != nil {

@@ -20,7 +20,8 @@ type Connection struct {
 }
 
 // Connect connects to every source and sink at the same time and checks them, for no
-// longer than timeout. It also checks that the HTTP port is free. It changes nothing.
+// longer than timeout. It also checks that an HTTP port that the configuration names is
+// free. It changes nothing.
 func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connection {
 	var all []Connection
 	var checks []func(context.Context) error
@@ -38,8 +39,8 @@ func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connect
 			add(c, s.Sink.Traits().Check)
 		}
 	}
-	if a.Config.HTTP != "" {
-		add(Connection{Part: "http", Kind: a.Config.HTTP}, func(ctx context.Context) error { return checkPort(ctx, a.Config.HTTP) })
+	if address, required := a.HTTP(); required {
+		add(Connection{Part: "http", Kind: address}, func(ctx context.Context) error { return checkPort(ctx, address) })
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

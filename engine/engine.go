@@ -70,6 +70,11 @@ type Options struct {
 	// those that the configuration allows. loader.ParseAllow has the syntax.
 	Allow []string
 
+	// HTTP is the address to listen on where the configuration names none; empty means
+	// none. If another program listens there, the engine logs a warning and runs without.
+	// An address that the configuration names and that is taken is an error.
+	HTTP string
+
 	// Lookup finds environment variables; nil means os.LookupEnv.
 	Lookup func(name string) (value string, found bool)
 
@@ -240,7 +245,7 @@ func (e *Engine) open(a *Assembly) error {
 	if err := admin.WriteNames(e.data, e.names()); err != nil {
 		return err
 	}
-	if err := e.serve(routes); err != nil {
+	if err := e.serve(a, routes); err != nil {
 		return err
 	}
 	e.startWatch()
@@ -268,10 +273,11 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 }
 
 // serve opens the port for monitors and the socket for commands.
-func (e *Engine) serve(routes map[string]http.Handler) (err error) {
+func (e *Engine) serve(a *Assembly, routes map[string]http.Handler) (err error) {
 	maps.Copy(routes, e.Admin().Handlers())
+	address, required := a.HTTP()
 	e.server, err = server.Start(server.Config{
-		Address: e.config.HTTP, Folder: e.data, Pipelines: e.pipelines, Log: e.log, Handlers: routes,
+		Address: address, Optional: !required, Folder: e.data, Pipelines: e.pipelines, Log: e.log, Handlers: routes,
 		Metrics: append(e.opts.Kinds.Metrics, &scriptMetrics{e}, server.ScriptStats(e.shared.stats), server.VMs(e.pools)),
 	})
 	if err != nil {

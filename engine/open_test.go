@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -292,6 +293,48 @@ type refusingSink struct{ sink.Sink }
 
 func (refusingSink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
 	return nil, nil, &event.PermanentError{Err: errors.New("no table")}
+}
+
+// TestDefaultAddress: a default that another program has is a warning, and an address that the
+// configuration names is an error.
+func TestDefaultAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String()
+	for _, c := range []struct {
+		about, configured, byDefault string
+		opens, serves, warns         bool
+	}{
+		{"none", "", "", true, false, false},
+		{"a free default", "", "127.0.0.1:0", true, true, false},
+		{"a default that is taken", "", taken, true, false, true},
+		{"off, with a default that is taken", config.HTTPOff, taken, true, false, false},
+		{"a free address, with a default that is taken", "127.0.0.1:0", taken, true, true, false},
+		{"an address that is taken", taken, "127.0.0.1:0", false, false, false},
+	} {
+		var log bytes.Buffer
+		opts := options()
+		opts.HTTP, opts.Log = c.byDefault, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		e, err := engine.Open(t.Context(), &config.Config{Data: t.TempDir(), HTTP: c.configured, Pipelines: []config.Pipeline{steady("a", 1)}}, opts)
+		if (err == nil) != c.opens {
+			t.Errorf("%s: Open returned %v, want it to open: %v", c.about, err, c.opens)
+		}
+		if err != nil {
+			continue
+		}
+		if got := e.Address() != ""; got != c.serves {
+			t.Errorf("%s: the address is %q, want one: %v", c.about, e.Address(), c.serves)
+		}
+		if err := e.Close(); err != nil {
+			t.Errorf("%s: %v", c.about, err)
+		}
+		if got := strings.Contains(log.String(), "running without http"); got != c.warns {
+			t.Errorf("%s: the log is %q, want a warning: %v", c.about, &log, c.warns)
+		}
+	}
 }
 
 // TestAddress: the port that the system chose is named, none is "".

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -31,6 +32,7 @@ import (
 // Config says where to serve what.
 type Config struct {
 	Address   string                      // of the port, as 127.0.0.1:4290; "" means none
+	Optional  bool                        // if another program has the port, there is none
 	Folder    string                      // the data folder, for the socket; "" means none
 	Pipelines func() []*pipeline.Pipeline // those of the moment; nil means none
 	// Handlers are further routes of the socket, by pattern as http.ServeMux has them
@@ -49,7 +51,8 @@ type Server struct {
 }
 
 // Start listens on the port and the socket and serves in the background. If it cannot
-// listen on one of them, it returns an error and serves nothing.
+// listen on one of them, it returns an error and serves nothing, unless the port is
+// optional and taken: the log has a warning then.
 func Start(c Config) (*Server, error) {
 	if c.Pipelines == nil {
 		c.Pipelines = func() []*pipeline.Pipeline { return nil }
@@ -71,7 +74,12 @@ func Start(c Config) (*Server, error) {
 
 func (c *Config) listen() (port, socket net.Listener, err error) {
 	if c.Address != "" {
-		if port, err = net.Listen("tcp", c.Address); err != nil {
+		port, err = net.Listen("tcp", c.Address)
+		switch {
+		case c.Optional && errors.Is(err, syscall.EADDRINUSE):
+			c.Log.Warn("running without http: another program listens on the default address; set http to another address, or to off",
+				"address", c.Address)
+		case err != nil:
 			return nil, nil, fmt.Errorf("listen for http on %s: %w", c.Address, err)
 		}
 	}

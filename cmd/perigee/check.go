@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/sink"
@@ -88,7 +89,8 @@ func printAssembly(w io.Writer, a *engine.Assembly) {
 		state = " (does not exist yet: run creates it)"
 	}
 	printData(w, a.Config.Data+state)
-	fmt.Fprintf(w, "http: %s\n", cmp.Or(a.Config.HTTP, "off"))
+	address, _ := a.HTTP()
+	fmt.Fprintf(w, "http: %s\n", cmp.Or(address, config.HTTPOff))
 }
 
 // describeSinks says where rows go and how often a row may be written. A pipeline is as

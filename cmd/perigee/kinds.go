@@ -24,6 +24,9 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
+// defaultHTTP is where an engine listens if its configuration names no address.
+const defaultHTTP = "127.0.0.1:4290"
+
 // engineOptions returns the options of an engine with everything that is linked in. A
 // new kind gets a line here. Languages that need Go plugins are in plugin.go.
 func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options {
@@ -39,6 +42,7 @@ func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options 
 		},
 		Services:  []engine.Service{store},
 		Isolation: c.isolation,
+		HTTP:      defaultHTTP,
 		Allow:     allow, Lookup: c.lookup, Log: log,
 	}
 }

@@ -34,14 +34,14 @@ import (
 )
 
 // A Config is a configuration: what Load has read, or a literal. A zero field of a
-// literal means the default, except that without HTTP nothing listens and without
-// Reload scripts are only checked when asked for.
+// literal means the default, except that without Reload scripts are only checked when
+// asked for.
 type Config struct {
 	File      string        // where it was read; empty for a literal
 	Folder    string        // relative paths start here (default: the working folder)
 	Base      string        // relative paths of code start here: a folder or an address that ends in a slash (default Folder)
 	Data      string        // the data folder (default DefaultData in Folder)
-	HTTP      string        // address to listen on; empty for none
+	HTTP      string        // address to listen on, or HTTPOff; empty for what the engine's options say
 	Reload    time.Duration // interval between checks for new versions of scripts; 0 for only when asked
 	Allow     Allow
 	S3        S3
@@ -255,9 +255,11 @@ type Known struct {
 const (
 	// DefaultData is the data folder, in the folder of the configuration.
 	DefaultData   = "perigee-data"
-	DefaultHTTP   = "127.0.0.1:4290"
 	DefaultReload = "30s"
 )
+
+// HTTPOff is the HTTP of an engine that listens nowhere.
+const HTTPOff = "off"
 
 // sizeMax keeps a file given by mistake from being read into memory.
 const sizeMax = 4 << 20
@@ -290,7 +292,7 @@ func Parse(path, text string, known Known, lookup func(string) (string, bool)) (
 		return nil, fmt.Errorf("find the folder of %s: %w", path, err)
 	}
 	d, root := parse(path, text, lookup)
-	c := &Config{File: path, Folder: folder, Base: folder, HTTP: DefaultHTTP}
+	c := &Config{File: path, Folder: folder, Base: folder}
 	if root != nil {
 		d.readConfig(root, c, known)
 	}

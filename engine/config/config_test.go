@@ -160,7 +160,7 @@ pipelines:
 		name      string
 		got, want any
 	}{
-		{"http", c.HTTP, ""},
+		{"http", c.HTTP, HTTPOff},
 		{"data", c.Data, filepath.Join(c.Folder, "state")},
 		{"source", queue, redisSettings{
 			Address: "localhost:6379", List: "queue: {a", Password: "s3cret$", Batch: 7, Wait: 90 * time.Second,
@@ -281,7 +281,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Data != "/etc/perigee/perigee-data" || c.HTTP != "127.0.0.1:4290" || c.Pipelines[0].Script != nil || c.Reload != 30*time.Second {
+	if c.Data != "/etc/perigee/perigee-data" || c.HTTP != "" || c.Pipelines[0].Script != nil || c.Reload != 30*time.Second {
 		t.Errorf("defaults are %+v", c)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding"
 	"fmt"
-	"github.com/perigeedb/perigee/internal/address"
 	"github.com/perigeedb/perigee/internal/durable"
 	"maps"
 	"path/filepath"
@@ -37,7 +36,7 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 	if err := durable.CheckDir(resolved.Data); err != nil {
 		faults = append(faults, c.dataAt.At(err, "set data to a folder that can be created").(Errors)...)
 	}
-	if err := address.Validate(c.HTTP); c.HTTP != "" && c.File == "" && err != nil {
+	if err := validateHTTP(c.HTTP); c.File == "" && err != nil {
 		faults = append(faults, &Error{File: literalName, Message: "HTTP: " + err.Error()})
 	}
 	if err := c.Query.validate(); err != nil && c.File == "" {

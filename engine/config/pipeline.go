@@ -41,10 +41,8 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
 	c.Data, c.dataAt, c.dataNamed = dataFolder(c.Folder, top.Data), d.originOf(root, "data"), top.Data != ""
 	d.readQuery(root, c)
-	c.HTTP = orElse(top.HTTP, DefaultHTTP)
-	if c.HTTP == "off" {
-		c.HTTP = ""
-	} else if err := address.Validate(c.HTTP); err != nil {
+	c.HTTP = top.HTTP
+	if err := validateHTTP(c.HTTP); err != nil {
 		d.addFault(root.get("http").value.at, `use "off" to listen nowhere`, "http: %v", err)
 	}
 	c.Tables = d.readTables(root, known)
@@ -62,6 +60,13 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 			c.Pipelines = append(c.Pipelines, d.readPipeline(p, everywhere, known))
 		}
 	}
+}
+
+func validateHTTP(text string) error {
+	if text == "" || text == HTTPOff {
+		return nil
+	}
+	return address.Validate(text)
 }
 
 // originOf returns the origin of the value below key, or of n if there is no such key.

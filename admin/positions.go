@@ -301,11 +301,12 @@ func (a *Admin) reserve(ctx context.Context, m *movePlan, force bool) (release f
 			continue
 		}
 		const me = "perigee position"
-		holder, err := leases.AcquireLease(ctx, m.partition, me, moveLease)
-		if err == nil && holder != me {
-			err = event.WithHint(fmt.Errorf("worker %s has the lease of partition %s", holder, m.partition), hint)
+		one := []string{m.partition}
+		holders, err := leases.AcquireLeases(ctx, one, me, moveLease)
+		if err == nil && holders[0] != me {
+			err = event.WithHint(fmt.Errorf("worker %s has the lease of partition %s", holders[0], m.partition), hint)
 		}
-		return func() { leases.ReleaseLease(ctx, m.partition, me) }, err // or the lease expires
+		return func() { leases.ReleaseLeases(ctx, one, me) }, err // or the lease expires
 	}
 	return release, nil
 }

@@ -60,17 +60,17 @@ type lease struct {
 	fails    error
 }
 
-func (l *lease) AcquireLease(_ context.Context, _, worker string, d time.Duration) (string, error) {
-	if d < time.Second {
-		return "", errors.New("a lease that expires at once")
+func (l *lease) AcquireLeases(_ context.Context, partitions []string, worker string, d time.Duration) ([]string, error) {
+	if d < time.Second || len(partitions) != 1 {
+		return nil, fmt.Errorf("a lease of %v for the partitions %q", d, partitions)
 	}
 	if l.holder == "" && l.fails == nil {
 		l.holder = worker
 	}
-	return l.holder, l.fails
+	return []string{l.holder}, l.fails
 }
 
-func (l *lease) ReleaseLease(_ context.Context, _, worker string) error {
+func (l *lease) ReleaseLeases(_ context.Context, _ []string, worker string) error {
 	if l.holder == worker {
 		l.holder = ""
 	}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,49 +132,70 @@ func (m *leaseManager) maintain(ctx context.Context) error {
 
 // releaseUnassigned releases the leases whose assignments have ended.
 func (m *leaseManager) releaseUnassigned(ctx context.Context) error {
+	var ended []string
 	for partition, h := range m.held {
-		if m.s.isAssigned(h.assignment) {
-			continue
+		if !m.s.isAssigned(h.assignment) {
+			h.expiry.Stop()
+			ended = append(ended, partition)
 		}
-		h.expiry.Stop()
-		if err := m.store.ReleaseLease(ctx, partition, m.worker); err != nil {
-			return fmt.Errorf("release the lease of partition %s: %w", partition, err)
-		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	if err := m.store.ReleaseLeases(ctx, ended, m.worker); err != nil {
+		return fmt.Errorf("release %s: %w", leasesOf(ended), err)
+	}
+	for _, partition := range ended {
 		delete(m.held, partition)
 	}
 	return nil
 }
 
-// renewLeases renews all leases every third of their duration.
+// renewLeases renews all leases every third of their duration. An error does not keep those
+// that were renewed from being so, nor those that were lost from being given up.
 func (m *leaseManager) renewLeases(ctx context.Context) error {
 	if time.Since(m.renewed) < m.lease/3 {
 		return nil
 	}
 	began := time.Now()
-	for partition, h := range m.held {
-		held, start, err := m.requestLease(ctx, partition)
-		if err != nil {
-			return err
-		}
-		if !held {
+	if len(m.held) == 0 {
+		m.renewed = began
+		return nil
+	}
+	partitions := slices.Collect(maps.Keys(m.held))
+	holders, err := m.requestLeases(ctx, partitions)
+	for i, partition := range partitions {
+		h := m.held[partition]
+		switch holders[i] {
+		case m.worker:
+			h.expiry.Reset(m.workTime(began))
+		case "": // unknown
+		default:
 			h.expiry.Stop()
 			h.assignment.cancel(errLeaseLost)
-			continue
 		}
-		h.expiry.Reset(m.workTime(start))
 	}
-	m.renewed = began
-	return nil
+	if err == nil {
+		m.renewed = began
+	}
+	return err
 }
 
-// requestLease acquires or renews a lease, which lasts from start at the earliest.
-func (m *leaseManager) requestLease(ctx context.Context, partition string) (held bool, start time.Time, err error) {
-	start = time.Now()
-	holder, err := m.store.AcquireLease(ctx, partition, m.worker, m.lease)
+// requestLeases acquires or renews leases, and returns who holds each; "" if that is unknown.
+func (m *leaseManager) requestLeases(ctx context.Context, partitions []string) (holders []string, err error) {
+	holders, err = m.store.AcquireLeases(ctx, partitions, m.worker, m.lease)
 	if err != nil {
-		return false, start, fmt.Errorf("request the lease of partition %s: %w", partition, err)
+		err = fmt.Errorf("request %s: %w", leasesOf(partitions), err)
 	}
-	return holder == m.worker, start, nil
+	return holders, err
+}
+
+// leasesOf names leases in an error.
+func leasesOf(partitions []string) string {
+	if len(partitions) == 1 {
+		return "the lease of partition " + partitions[0]
+	}
+	return fmt.Sprintf("the lease of partition %s and of %d others", partitions[0], len(partitions)-1)
 }
 
 // workTime returns how long to work under a lease from now. It ends well before
@@ -194,35 +217,60 @@ func (m *leaseManager) giveUpPartition() {
 	any.stopReading()
 }
 
+// maxAcquired is how many leases a worker acquires between two looks at the number of
+// workers: those that start at the same time notice each other before one has all.
+const maxAcquired = 1000
+
 // acquireLeases requests leases up to the fair share, in random order, so that
-// workers do not compete for the same.
+// workers do not compete for the same. It requests as many as the worker lacks; where
+// other workers hold those, twice as many each time, so that a worker that lacks one of
+// thousands finds it with few requests.
 func (m *leaseManager) acquireLeases(ctx context.Context, partitions []string, fairShare int) error {
+	var candidates []string
 	for _, i := range mathrand.Perm(len(partitions)) {
-		partition := partitions[i]
-		if len(m.held) >= fairShare || m.s.reading.Err() != nil {
-			return nil
+		if m.held[partitions[i]] == nil {
+			candidates = append(candidates, partitions[i])
 		}
-		if m.held[partition] != nil {
-			continue
-		}
-		held, start, err := m.requestLease(ctx, partition)
+	}
+	lacking := min(fairShare-len(m.held), maxAcquired)
+	for n := lacking; lacking > 0 && len(candidates) > 0 && m.s.reading.Err() == nil; n = min(2*n, maxAcquired) {
+		n = min(n, len(candidates))
+		assigned, err := m.acquireSome(ctx, candidates[:n], lacking)
 		if err != nil {
 			return err
 		}
-		if !held {
+		lacking -= assigned
+		candidates = candidates[n:]
+	}
+	return nil
+}
+
+// acquireSome requests leases, assigns the partitions of at most so many that the worker
+// gets, and releases the others.
+func (m *leaseManager) acquireSome(ctx context.Context, partitions []string, most int) (assigned int, err error) {
+	start := time.Now()
+	holders, err := m.requestLeases(ctx, partitions)
+	var surplus []string
+	for i, partition := range partitions {
+		if holders[i] != m.worker {
 			continue
 		}
 		a := &assignment{partition: partition, leased: true}
-		if !m.s.assign(a) {
-			return m.store.ReleaseLease(ctx, partition, m.worker)
+		if assigned == most || !m.s.assign(a) {
+			surplus = append(surplus, partition)
+			continue
 		}
+		assigned++
 		expiry := time.AfterFunc(m.workTime(start), func() {
 			m.s.p.log.Warn("lease could not be renewed; stopping work on the partition before it expires", "partition", partition)
 			a.cancel(errLeaseLost)
 		})
 		m.held[partition] = &heldLease{a, expiry}
 	}
-	return nil
+	if len(surplus) > 0 {
+		err = errors.Join(err, m.store.ReleaseLeases(ctx, surplus, m.worker))
+	}
+	return assigned, err
 }
 
 // releaseAll releases all leases and reports the worker as gone. Leases that cannot
@@ -230,13 +278,12 @@ func (m *leaseManager) acquireLeases(ctx context.Context, partitions []string, f
 func (m *leaseManager) releaseAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, min(closeTimeout, m.lease))
 	defer cancel()
-	var errs []error
-	for partition, h := range m.held {
+	for _, h := range m.held {
 		h.expiry.Stop()
-		errs = append(errs, m.store.ReleaseLease(ctx, partition, m.worker))
 	}
+	released := m.store.ReleaseLeases(ctx, slices.Collect(maps.Keys(m.held)), m.worker)
 	_, err := m.store.Heartbeat(ctx, m.worker, 0)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(released, err); err != nil {
 		m.s.p.log.Warn("releasing leases failed; they will expire", "error", err)
 	}
 	if m.failing {

@@ -86,18 +86,18 @@ func (v *workerView) Traits() sink.Traits {
 	return traits
 }
 
-func (v *workerView) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (string, error) {
-	if err := v.callLeases("AcquireLease"); err != nil {
-		return "", err
+func (v *workerView) AcquireLeases(ctx context.Context, partitions []string, worker string, d time.Duration) ([]string, error) {
+	if err := v.callLeases("AcquireLeases"); err != nil {
+		return make([]string, len(partitions)), err
 	}
-	return v.leases.AcquireLease(ctx, partition, worker, d)
+	return v.leases.AcquireLeases(ctx, partitions, worker, d)
 }
 
-func (v *workerView) ReleaseLease(ctx context.Context, partition, worker string) error {
-	if err := v.callLeases("ReleaseLease"); err != nil {
+func (v *workerView) ReleaseLeases(ctx context.Context, partitions []string, worker string) error {
+	if err := v.callLeases("ReleaseLeases"); err != nil {
 		return err
 	}
-	return v.leases.ReleaseLease(ctx, partition, worker)
+	return v.leases.ReleaseLeases(ctx, partitions, worker)
 }
 
 func (v *workerView) Heartbeat(ctx context.Context, worker string, d time.Duration) (int, error) {
@@ -309,8 +309,8 @@ func TestLeaseStoreRefuses(t *testing.T) {
 		held         int           // meanwhile
 		reason       string
 	}{
-		{"the first leases", "AcquireLease", 0, 5 * time.Second, 0, "leases at sink table: request the lease of partition "},
-		{"a renewal", "AcquireLease", 2 * time.Second, 6 * time.Second, 2, "leases at sink table: request the lease of partition "},
+		{"the first leases", "AcquireLeases", 0, 5 * time.Second, 0, "leases at sink table: request the lease of partition "},
+		{"a renewal", "AcquireLeases", 2 * time.Second, 6 * time.Second, 2, "leases at sink table: request the lease of partition "},
 		{"the first sign of life", "Heartbeat", 0, 5 * time.Second, 0, "leases at sink table: report this worker as alive: refused"},
 		{"a sign of life", "Heartbeat", 2 * time.Second, 5 * time.Second, 2, "leases at sink table: report this worker as alive: refused"},
 	} {
@@ -367,7 +367,7 @@ func TestLeaseIsReleasedAgain(t *testing.T) {
 		q, to := newSlowSource(2), newSharedSink()
 		refused := 0
 		first := newRefusedWorker(t, "first", q, to, func(method string) error {
-			if method == "ReleaseLease" && refused == 0 {
+			if method == "ReleaseLeases" && refused == 0 {
 				refused++
 				return errors.New("refused")
 			}
@@ -650,4 +650,66 @@ func TestWorkerName(t *testing.T) {
 	if _, err := WorkerName(folder); err == nil || !strings.Contains(err.Error(), "name this worker") {
 		t.Errorf("a name that cannot be read: %v", err)
 	}
+}
+
+// distantLeases is a store of leases behind a network: a call takes a while, whatever its size.
+type distantLeases struct {
+	*workerView
+	calls atomic.Int64
+}
+
+func (l *distantLeases) Traits() sink.Traits {
+	traits := l.workerView.Traits()
+	traits.Leases = l
+	return traits
+}
+
+func (l *distantLeases) AcquireLeases(ctx context.Context, partitions []string, worker string, d time.Duration) ([]string, error) {
+	l.calls.Add(1)
+	sleep(ctx, time.Millisecond)
+	return l.workerView.AcquireLeases(ctx, partitions, worker, d)
+}
+
+func (l *distantLeases) ReleaseLeases(ctx context.Context, partitions []string, worker string) error {
+	l.calls.Add(1)
+	sleep(ctx, time.Millisecond)
+	return l.workerView.ReleaseLeases(ctx, partitions, worker)
+}
+
+// One worker keeps the leases of 10,000 partitions with a few calls a round, notices the ones
+// that it loses, and takes them back once they are free.
+func TestThousandsOfLeases(t *testing.T) {
+	const count, lost = 10_000, 10
+	synctest.Test(t, func(t *testing.T) {
+		var partitions []*memoryPartition
+		for i := range count {
+			partitions = append(partitions, newMemoryPartition(fmt.Sprint("partition ", i), 0))
+		}
+		q, to := newMemorySource(partitions...), newSharedSink()
+		q.onRead = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		leases := &distantLeases{workerView: newWorkerView(to)}
+		w := &testWorker{view: leases.workerView}
+		w.harness = newHarness(t, q, testScript{main: passThrough}, leases)
+		w.config.Worker = "worker"
+		w.Pipeline = New(w.config)
+		var ctx context.Context
+		ctx, w.kill = context.WithCancel(t.Context())
+		w.ended = w.start(ctx)
+
+		expectCounts(t, "after the start", countHeld(t, 15*time.Second, []*testWorker{w}), count)
+		before := leases.calls.Load()
+		expectCounts(t, "a minute later", countHeld(t, time.Minute, []*testWorker{w}), count)
+		if calls := leases.calls.Load() - before; calls > 60 {
+			t.Errorf("%d calls in a minute to renew %d leases every %v, want at most 60", calls, count, DefaultLease/3)
+		}
+		if opens := leases.opens.Load(); opens != count {
+			t.Errorf("partitions were opened %d times, want %d", opens, count)
+		}
+		for i := range lost {
+			to.give(partitions[i*count/lost].name, "another", 2*DefaultLease)
+		}
+		expectCounts(t, "some are lost", countHeld(t, DefaultLease, []*testWorker{w}), count-lost)
+		expectCounts(t, "they are free again", countHeld(t, 2*DefaultLease, []*testWorker{w}), count)
+		drainWorkers(t, w)
+	})
 }

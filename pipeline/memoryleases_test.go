@@ -28,18 +28,20 @@ func newMemoryLeases() *memoryLeases {
 	return &memoryLeases{held: make(map[string]memoryLease), living: make(map[string]time.Time)}
 }
 
-func (l *memoryLeases) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (string, error) {
+func (l *memoryLeases) AcquireLeases(ctx context.Context, partitions []string, worker string, d time.Duration) (holders []string, err error) {
 	if ctx.Err() != nil {
-		return "", ctx.Err()
+		return make([]string, len(partitions)), ctx.Err()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if held, ok := l.held[partition]; ok && held.worker != worker && held.until.After(now) {
-		return held.worker, nil
+	for _, partition := range partitions {
+		if held, ok := l.held[partition]; !ok || held.worker == worker || !held.until.After(now) {
+			l.held[partition] = memoryLease{worker, now.Add(d)}
+		}
+		holders = append(holders, l.held[partition].worker)
 	}
-	l.held[partition] = memoryLease{worker, now.Add(d)}
-	return worker, nil
+	return holders, nil
 }
 
 // give moves a lease to a worker.
@@ -49,14 +51,16 @@ func (l *memoryLeases) give(partition, worker string, d time.Duration) {
 	l.held[partition] = memoryLease{worker, time.Now().Add(d)}
 }
 
-func (l *memoryLeases) ReleaseLease(ctx context.Context, partition, worker string) error {
+func (l *memoryLeases) ReleaseLeases(ctx context.Context, partitions []string, worker string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held[partition].worker == worker {
-		delete(l.held, partition)
+	for _, partition := range partitions {
+		if l.held[partition].worker == worker {
+			delete(l.held, partition)
+		}
 	}
 	return nil
 }

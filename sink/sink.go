@@ -131,13 +131,15 @@ func ParseOrder(setting string) (Order, error) {
 // workers need not agree on the time. A lease says which worker should work. Only
 // Sink.Open, which fences, guarantees that no other does.
 type LeaseStore interface {
-	// AcquireLease gives worker the lease of the partition for d from now, or renews
-	// it, unless another worker holds a lease that has not expired. It returns the
-	// worker that holds the lease now.
-	AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error)
+	// AcquireLeases gives worker the lease of each partition for d from now, or renews
+	// it, unless another worker holds a lease that has not expired. It returns the worker
+	// that holds each lease now. With an error, holders has those that are known, and ""
+	// for the others. A worker may have thousands of leases: a store renews many with
+	// one statement.
+	AcquireLeases(ctx context.Context, partitions []string, worker string, d time.Duration) (holders []string, err error)
 
-	// ReleaseLease ends worker's lease of the partition, if it has one.
-	ReleaseLease(ctx context.Context, partition, worker string) error
+	// ReleaseLeases ends worker's leases of the partitions, as far as it has them.
+	ReleaseLeases(ctx context.Context, partitions []string, worker string) error
 
 	// Heartbeat says that worker works for the pipeline, for d from now. It returns
 	// how many workers do, worker among them. A d of 0 withdraws worker.

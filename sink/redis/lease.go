@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // the scripts
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -17,19 +18,45 @@ var releaseScript string
 //go:embed heartbeat.lua
 var heartbeatScript string
 
-// AcquireLease implements sink.LeaseStore.
-func (s *Sink) AcquireLease(ctx context.Context, partition, worker string, d time.Duration) (holder string, err error) {
-	v, err := s.eval(ctx, leaseScript, []string{s.partitionKey("lease", partition)}, worker, milliseconds(d))
-	if err != nil {
-		return "", s.wrapError("acquire the lease of partition "+partition, err)
+// leasesMax is how many leases one script acquires: the server does nothing else meanwhile.
+const leasesMax = 1000
+
+// AcquireLeases implements sink.LeaseStore.
+func (s *Sink) AcquireLeases(ctx context.Context, partitions []string, worker string, d time.Duration) (holders []string, err error) {
+	holders = make([]string, 0, len(partitions))
+	for some := range slices.Chunk(partitions, leasesMax) {
+		v, err := s.eval(ctx, leaseScript, s.leaseKeys(some), worker, milliseconds(d))
+		answer, _ := v.([]any)
+		if err == nil && len(answer) != len(some) {
+			err = fmt.Errorf("the server answered %d holders, want %d", len(answer), len(some))
+		}
+		if err != nil {
+			what := fmt.Sprintf("acquire %d leases, first that of partition %s", len(some), some[0])
+			return append(holders, make([]string, len(partitions)-len(holders))...), s.wrapError(what, err)
+		}
+		for _, holder := range answer {
+			holders = append(holders, fmt.Sprint(holder))
+		}
 	}
-	return fmt.Sprint(v), nil
+	return holders, nil
 }
 
-// ReleaseLease implements sink.LeaseStore.
-func (s *Sink) ReleaseLease(ctx context.Context, partition, worker string) error {
-	_, err := s.eval(ctx, releaseScript, []string{s.partitionKey("lease", partition)}, worker)
-	return s.wrapError("release the lease of partition "+partition, err)
+// ReleaseLeases implements sink.LeaseStore.
+func (s *Sink) ReleaseLeases(ctx context.Context, partitions []string, worker string) error {
+	for some := range slices.Chunk(partitions, leasesMax) {
+		if _, err := s.eval(ctx, releaseScript, s.leaseKeys(some), worker); err != nil {
+			return s.wrapError(fmt.Sprintf("release %d leases, first that of partition %s", len(some), some[0]), err)
+		}
+	}
+	return nil
+}
+
+func (s *Sink) leaseKeys(partitions []string) []string {
+	keys := make([]string, len(partitions))
+	for i, partition := range partitions {
+		keys[i] = s.partitionKey("lease", partition)
+	}
+	return keys
 }
 
 // Heartbeat implements sink.LeaseStore.

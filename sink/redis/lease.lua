@@ -1,8 +1,12 @@
--- Acquires or renews a lease, unless another worker holds it. Returns the holder.
--- KEYS: lease. ARGV: worker, milliseconds.
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
-  return holder
+-- Acquires or renews leases, unless another worker holds them. Returns the holder of each.
+-- KEYS: leases. ARGV: worker, milliseconds.
+local holders = {}
+for i, key in ipairs(KEYS) do
+  local holder = redis.call('GET', key)
+  if not holder or holder == ARGV[1] then
+    redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
+    holder = ARGV[1]
+  end
+  holders[i] = holder
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return ARGV[1]
+return holders

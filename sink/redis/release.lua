@@ -1,5 +1,6 @@
--- Releases a lease, if the worker holds it. KEYS: lease. ARGV: worker.
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  return redis.call('DEL', KEYS[1])
+-- Releases those leases that the worker holds. KEYS: leases. ARGV: worker.
+for _, key in ipairs(KEYS) do
+  if redis.call('GET', key) == ARGV[1] then
+    redis.call('DEL', key)
+  end
 end
-return 0

@@ -1,6 +1,9 @@
 package sinktest
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,10 +40,19 @@ func (t *testEnv) newWorker(pipeline, name string) *worker {
 	return &worker{leases, t, name}
 }
 
+// askFor asks for one partition and returns who holds it then.
+func (w *worker) askFor(partition string, d time.Duration) (holder string, err error) {
+	holders, err := w.AcquireLeases(w.t.ctx, []string{partition}, w.name, d)
+	if err != nil || len(holders) != 1 {
+		return "", fmt.Errorf("%q, %w", holders, err)
+	}
+	return holders[0], nil
+}
+
 // acquire asks for the partition and fails the test unless holder has it then.
 func (w *worker) acquire(partition string, d time.Duration, holder *worker) {
 	w.t.Helper()
-	got, err := w.AcquireLease(w.t.ctx, partition, w.name, d)
+	got, err := w.askFor(partition, d)
 	if err != nil {
 		w.t.Fatalf("worker %s asks for %s: %v", w.name, partition, err)
 	}
@@ -53,7 +65,7 @@ func (w *worker) acquire(partition string, d time.Duration, holder *worker) {
 func (w *worker) awaitLease(partition string, d time.Duration) {
 	w.t.Helper()
 	for {
-		got, err := w.AcquireLease(w.t.ctx, partition, w.name, d)
+		got, err := w.askFor(partition, d)
 		if err != nil {
 			w.t.Fatalf("worker %s waits for %s: %v", w.name, partition, err)
 		}
@@ -66,7 +78,7 @@ func (w *worker) awaitLease(partition string, d time.Duration) {
 
 func (w *worker) releaseLease(partition string) {
 	w.t.Helper()
-	if err := w.ReleaseLease(w.t.ctx, partition, w.name); err != nil {
+	if err := w.ReleaseLeases(w.t.ctx, []string{partition}, w.name); err != nil {
 		w.t.Fatalf("worker %s gives %s up: %v", w.name, partition, err)
 	}
 }
@@ -146,7 +158,7 @@ func leaseIsContended(t *testEnv) {
 	for i, w := range all {
 		group.Go(func() {
 			for p := range partitions {
-				holder, err := w.AcquireLease(t.ctx, string(rune('A'+p)), w.name, longLease)
+				holder, err := w.askFor(string(rune('A'+p)), longLease)
 				if err != nil {
 					t.Errorf("worker %s: %v", w.name, err)
 				}
@@ -159,6 +171,114 @@ func leaseIsContended(t *testEnv) {
 		for i := range told {
 			if told[i] == "" || told[i] != told[0] {
 				t.Fatalf("the holder of partition %d is %q", p, told)
+			}
+		}
+	}
+}
+
+// renewalMax is how long it may take to renew thousands of leases that last 10 seconds, as they
+// do by default: a worker does so every third of that.
+const renewalMax = 10 * time.Second / 3
+
+// acquireAll asks for partitions and fails the test unless each has the holder that want names.
+func (w *worker) acquireAll(partitions []string, want func(i int) *worker) (took time.Duration) {
+	w.t.Helper()
+	began := time.Now()
+	holders, err := w.AcquireLeases(w.t.ctx, partitions, w.name, longLease)
+	took = time.Since(began)
+	if err != nil || len(holders) != len(partitions) {
+		w.t.Fatalf("worker %s asks for %d partitions and is told of %d holders: %v", w.name, len(partitions), len(holders), err)
+	}
+	for i, holder := range holders {
+		if holder != want(i).name {
+			w.t.Fatalf("worker %s asks for %s among %d and is told that %q holds it, want %q", w.name, partitions[i], len(partitions), holder, want(i).name)
+		}
+	}
+	return took
+}
+
+// thousandsOfLeases renews all leases of a worker that has many in time, and says of each who
+// holds it.
+func thousandsOfLeases(t *testEnv) {
+	const count, every = 10_000, 1000
+	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
+	var partitions, released []string
+	for i := range count {
+		partitions = append(partitions, fmt.Sprintf("list:%d:'%c'", i, 'a'+i%26))
+		if i%every == 7 {
+			released = append(released, partitions[i])
+		}
+	}
+	ones := func(int) *worker { return one }
+	acquired := one.acquireAll(partitions, ones)
+	renewed := one.acquireAll(partitions, ones)
+	for range 2 { // a busy machine may be late
+		renewed = min(renewed, one.acquireAll(partitions, ones))
+	}
+	t.Logf("%d leases: acquired in %v, renewed in %v", count, acquired, renewed)
+	if renewed > renewalMax {
+		t.Errorf("renewing %d leases took %v, want at most %v", count, renewed, renewalMax)
+	}
+	two.acquireAll(partitions, ones)
+	if err := one.ReleaseLeases(t.ctx, released, one.name); err != nil {
+		t.Fatal(err)
+	}
+	two.acquireAll(released, func(int) *worker { return two })
+	one.acquireAll(partitions, func(i int) *worker {
+		if i%every == 7 {
+			return two
+		}
+		return one
+	})
+	began := time.Now()
+	if err := one.ReleaseLeases(t.ctx, partitions, one.name); err != nil { // some are not one's
+		t.Fatal(err)
+	}
+	t.Logf("released in %v", time.Since(began))
+	two.acquireAll(partitions, func(int) *worker { return two })
+	one.acquireAll(nil, nil)
+}
+
+// thousandsAreContended lets workers ask for the same partitions at once, each in an order of
+// its own, while their leases expire.
+func thousandsAreContended(t *testEnv) {
+	const workers, count, rounds = 4, 1500, 6
+	var partitions []string
+	for i := range count {
+		partitions = append(partitions, fmt.Sprint("list ", i))
+	}
+	var all []*worker
+	for i := range workers {
+		all = append(all, t.newWorker("p", string(rune('a'+i))))
+	}
+	told := make([]map[string]string, workers)
+	for round := range rounds {
+		lease := longLease
+		if round < rounds-1 {
+			lease = time.Millisecond
+		}
+		var group sync.WaitGroup
+		for i, w := range all {
+			mine := slices.Clone(partitions)
+			rand.Shuffle(count, func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+			group.Go(func() {
+				holders, err := w.AcquireLeases(t.ctx, mine, w.name, lease)
+				if err != nil || len(holders) != count {
+					t.Errorf("worker %s: %d holders, %v", w.name, len(holders), err)
+					return
+				}
+				told[i] = map[string]string{}
+				for j, holder := range holders {
+					told[i][mine[j]] = holder
+				}
+			})
+		}
+		group.Wait()
+	}
+	for _, partition := range partitions {
+		for i := range told {
+			if told[i][partition] == "" || told[i][partition] != told[0][partition] {
+				t.Fatalf("the holder of %s is %q to worker %s, and %q to worker %s", partition, told[i][partition], all[i].name, told[0][partition], all[0].name)
 			}
 		}
 	}

@@ -115,6 +115,8 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"LeaseIsRenewed", leaseIsRenewed},
 		{"LeaseIsContended", leaseIsContended},
 		{"LeasesDoNotMix", leasesDoNotMix},
+		{"ThousandsOfLeases", thousandsOfLeases},
+		{"ThousandsAreContended", thousandsAreContended},
 		{"LeaseLeavesRangesAlone", leaseLeavesRangesAlone},
 		{"HeartbeatCounts", heartbeatCounts},
 		{"HeartbeatsAtOnce", heartbeatsAtOnce},

@@ -5,6 +5,7 @@ package sqlworker
 import (
 	"errors"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -14,12 +15,18 @@ const slow = `SELECT count(*) FROM range(150000000) a(i) WHERE hash(i) = 1`
 
 func (f *folder) kill() {
 	f.t.Helper()
+	f.signal(syscall.SIGKILL)
+}
+
+// signal sends a signal to the worker that answers queries.
+func (f *folder) signal(s syscall.Signal) {
+	f.t.Helper()
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
 	if f.client.shared[queryRole] == nil {
 		f.t.Fatal("no worker runs")
 	}
-	if err := f.client.shared[queryRole].process.Kill(); err != nil {
+	if err := f.client.shared[queryRole].process.Signal(s); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -43,6 +50,7 @@ func (f *folder) awaitRequests(n int) {
 // A query that was alone when its worker ended is told; the next one is answered.
 func TestCrash(t *testing.T) {
 	f := newFolder(t, Options{})
+	f.want(`SELECT 1`, "1") // the worker runs, and begins at once
 	done := make(chan error)
 	go func() {
 		_, err := read(f.query(t.Context(), slow))
@@ -57,6 +65,42 @@ func TestCrash(t *testing.T) {
 	begin := time.Now()
 	f.want(`SELECT 1`, "1")
 	t.Logf("answered %v after the crash", time.Since(begin))
+}
+
+// A query that the worker has not read when it is killed is not to blame: it is asked again of
+// another worker, whatever is asked.
+func TestKilledBeforeTheQuery(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 10, testRow(0)))
+	for range 20 { // the end of the worker is known, or not yet
+		f.want(`SELECT count(*) FROM events`, "10")
+		f.kill()
+		f.want(`SELECT count(*) FROM events`, "10")
+	}
+	for _, asked := range []struct {
+		name string
+		ask  func() error
+	}{
+		{"a query", func() error { _, err := read(f.query(t.Context(), `SELECT count(*) FROM events`)); return err }},
+		{"a query with rows of its own", func() error {
+			rows := func(yield func(any, error) bool) { yield(map[string]int{"a": 1}, nil) }
+			_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version, Ends: f.ends, SQL: `FROM ` + SystemSchema + `.one`,
+				External: []External{{Name: "one", Columns: []Column{{Name: "a", Type: "BIGINT"}}, Rows: rows}}}))
+			return err
+		}},
+		{"a predicate", func() error { return f.client.CheckPredicate(t.Context(), f.m.Version, table.ID, "id = 1") }},
+	} {
+		f.want(`SELECT 1`, "1")
+		f.signal(syscall.SIGSTOP) // it reads nothing, as if it had just been killed
+		done := make(chan error)
+		go func() { done <- asked.ask() }()
+		f.awaitRequests(1)
+		f.kill()
+		if err := <-done; err != nil {
+			t.Errorf("%s, of a worker that was killed before: %v", asked.name, err)
+		}
+	}
 }
 
 // Queries that ran beside others when their worker ended run again, each in a worker of its own.

@@ -243,14 +243,33 @@ type answer struct {
 	socket  *os.File
 	in      *messageReader
 	stop    func() bool // of what cancels the request with ctx
+	begun   bool        // the worker has read the request
 	once    sync.Once
 }
 
 // errInnocent says that another request ended the worker.
 var errInnocent = errors.New("another query ended the worker")
 
-// ask sends a request. The caller reads the answer and calls finish.
-func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (*answer, error) {
+// errNotBegun says that the worker ended before it read the request.
+var errNotBegun = errors.New("eventstore: the SQL worker ended before it read the request")
+
+// beginTries is how many workers are asked until one reads the request.
+const beginTries = 3
+
+// ask sends a request to a worker that begins with it. One that was killed while it had nothing
+// to do, or with so many other requests that it had not read this one, is replaced. The caller
+// reads the answer and calls finish.
+func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (a *answer, err error) {
+	for range beginTries {
+		if a, err = c.send(ctx, q, alone, rest); !errors.Is(err, errNotBegun) {
+			return a, err
+		}
+	}
+	return nil, err
+}
+
+// send sends a request, and waits until the worker has read it.
+func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (*answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -273,10 +292,23 @@ func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*mes
 	if err == nil {
 		err = out.flush()
 	}
-	if err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		err = a.awaitBegin() // it says why a worker that has ended did
+	}
+	if err != nil {
 		return nil, a.finish(err)
 	}
-	return a, nil // a worker that has ended says why when the answer is read
+	return a, nil
+}
+
+// awaitBegin waits until the worker has read the request.
+func (a *answer) awaitBegin() error {
+	kind, _, err := a.in.read()
+	if err == nil && kind != begunMessage {
+		err = errMessage
+	}
+	a.begun = err == nil
+	return err
 }
 
 // open makes a socket and passes its other end to the worker.
@@ -367,6 +399,8 @@ func (a *answer) explain(err error) error {
 	case !ended:
 		p.retired = true
 		return fmt.Errorf("eventstore: the SQL worker does not answer: %w", err)
+	case !a.begun:
+		return fmt.Errorf("%w: %s", errNotBegun, endOfProcess(p))
 	case p.most > 1:
 		return errInnocent
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // Each request has a socket of its own, which the parent passes to the worker. The parent
-// sends a request, rows of external tables, and endOfRequest. The worker answers with one
-// answer, with a stream if there are rows, and with done or failed, and closes the socket. The
+// sends a request, rows of external tables, and endOfRequest. The worker answers with begun,
+// with one answer, with a stream if there are rows, and with done or failed, and closes the socket. The
 // parent closes its half for writing to cancel the request. Before and in the stream the worker may call functions of the parent, one call
 // at a time, and waits for the values.
 //
@@ -33,6 +33,7 @@ const (
 	endOfRequest
 	valuesMessage // an error (1 byte, 0 or 1) and the texts that a function has for a call, or of the error
 	// From the worker.
+	begunMessage   // the worker has read the request: from now on it may be to blame for the worker's end
 	columnsMessage // JSON of []resultColumn
 	streamMessage  // a piece of an Arrow IPC stream, or of a Parquet file
 	filesMessage   // JSON of []Written

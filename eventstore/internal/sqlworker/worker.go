@@ -180,6 +180,12 @@ func (w *worker) answer(ctx context.Context, j *job) error {
 	if kind != requestMessage {
 		return errMessage
 	}
+	if err := j.out.write(begunMessage); err != nil {
+		return err
+	}
+	if err := j.out.flush(); err != nil {
+		return errCanceled // the parent is gone
+	}
 	var q request
 	if err := json.Unmarshal(text, &q); err != nil {
 		return err

@@ -66,7 +66,7 @@ type nativeIterator interface {
 	// descendant.
 	item(i int) (subscript Value, key string, value Value)
 	// appendText appends the lines of a dump of the batch.
-	appendText(to []byte) []byte
+	appendText(to []byte) ([]byte, error)
 	close()
 }
 

@@ -5,6 +5,7 @@ package nodedb
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -I${SRCDIR}/../.build/lmdb/include
 #cgo LDFLAGS: -L${SRCDIR}/../.build/lmdb/lib -llmdb -lpthread -lm
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "lmdb.h"
@@ -50,14 +51,18 @@ static int key_decode(const char *key, size_t len, size_t *at, uint32_t *type, d
 }
 
 // format writes the lines of a dump of items from *at on, as many as have room. It returns the
-// bytes written; if not even one has room, the negative of the room that it needs.
+// bytes written; if not even one has room, the negative of the room that it needs; UNREADABLE if a
+// key or value does not decode.
+#define UNREADABLE LONG_MIN
 static long format(const ndb_items *items, uint32_t *at, char *out, size_t cap) {
 	size_t used = 0;
 	for (; *at < items->count; ++*at) {
 		size_t room = cap - used;
 		long key = ndb_zwrite_key(items->key[*at], items->key_len[*at], out + used, room);
+		if (key < 0) return UNREADABLE;
 		size_t after = (size_t)key + 1 < room ? (size_t)key + 1 : room;
 		long value = ndb_zwrite_scalar(&items->value[*at], out + used + after, room - after);
+		if (value < 0) return UNREADABLE;
 		size_t line = (size_t)key + (size_t)value + 2;
 		if (line > room) return used ? (long)used : -(long)line;
 		out[used + (size_t)key] = '=';
@@ -540,20 +545,23 @@ func (it *iterator) item(i int) (subscript Value, key string, value Value) {
 	return subscript, key, value
 }
 
-func (it *iterator) appendText(to []byte) []byte {
+func (it *iterator) appendText(to []byte) ([]byte, error) {
 	for at := new(C.uint32_t); *at < it.items.count; {
 		if cap(to) == len(to) {
 			to = append(to, make([]byte, 64<<10)...)[:len(to)]
 		}
 		room := to[len(to):cap(to)]
 		n := int(C.format(&it.items, at, (*C.char)(unsafe.Pointer(&room[0])), C.size_t(len(room))))
+		if n == C.UNREADABLE {
+			return to, &Error{Err: ErrCorrupt, message: "a node does not decode; list the faults of the store with perigee node check"}
+		}
 		if n < 0 {
 			to = append(to, make([]byte, -n)...)[:len(to)]
 			continue
 		}
 		to = to[:len(to)+n]
 	}
-	return to
+	return to, nil
 }
 
 func (it *iterator) close() { C.ndb_iter_close(it.c) }

@@ -254,7 +254,8 @@ static int fill_from_leaves(ndb_iter *it) {
       const char *node = lmdb_leaf_node(leaf.page, i);
       key = lmdb_node_key(node, &len);
       if (!all && !ndb_key_within(key, len, it->top, it->top_len)) break;
-      if (NDB_UNLIKELY(len <= it->top_len) || !read_subscript(key, len, it->top_len, &it->subscripts[at])) break;
+      /* A key that is longer than one can be falls out here, too. */
+      if (NDB_UNLIKELY(len - it->top_len - 1 >= NDB_KEY_MAX - it->top_len) || !read_subscript(key, len, it->top_len, &it->subscripts[at])) break;
       if (it->has_to && ndb_key_compare(key, len, it->to, it->to_len) > 0) break;
       it->keys[at] = key, it->key_lens[at] = (uint32_t)len;
       if (values) {

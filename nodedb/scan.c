@@ -25,9 +25,12 @@ int ndb_scan_renew(ndb_scan *c, const ndb_view *view) {
 
 static void lmdb_move(ndb_scan *c, MDB_cursor_op op) {
   int rc = mdb_cursor_get(c->lmdb, &c->lmdb_key, &c->lmdb_value, op);
+  if (rc == 0 && NDB_UNLIKELY(c->lmdb_key.mv_size > NDB_KEY_MAX)) rc = MDB_CORRUPTED; /* there is no room for it */
   if (rc) {
     c->lmdb_key.mv_data = NULL;
-    if (rc != MDB_NOTFOUND) c->error = ndb_lmdb_error(rc, "walk");
+    if (rc == MDB_NOTFOUND) return;
+    c->error = ndb_lmdb_error(rc, "walk");
+    mdb_cursor_renew(c->view->base->txn, c->lmdb); /* an error leaves it between two places */
   }
 }
 

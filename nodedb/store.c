@@ -76,6 +76,7 @@ int ndb_sync_names(const char *folder) {
 
 static int open_file(ndb_store *store, const char *path, unsigned flags, size_t map_size) {
   int rc = mdb_env_create(&store->env);
+  if (rc == 0) rc = lmdb_guard(store->env);
   if (rc == 0 && map_size) rc = mdb_env_set_mapsize(store->env, map_size);
   if (rc == 0) rc = mdb_env_set_maxdbs(store->env, 4);
   if (rc == 0) rc = mdb_env_set_maxreaders(store->env, READERS_MAX);
@@ -111,11 +112,21 @@ static int create_file(ndb_store *store, const char *file) {
   if (unlink(part) != 0 && errno != ENOENT) return ndb_fail(NDB_E_DISK, "remove %s: %s", part, strerror(errno));
   int error = open_file(store, part, MDB_NOSUBDIR | MDB_NOLOCK, FIRST_MAP);
   if (error == NDB_OK) error = open_databases(store);
-  if (store->env) mdb_env_close(store->env);
+  if (store->env) lmdb_close(store->env);
   store->env = NULL;
   if (error == NDB_OK) error = ndb_publish_file(part, file);
   if (error < 0) unlink(part);
   return error;
+}
+
+/* Before LMDB, which trusts them, reads the meta pages. */
+static int check_meta(const char *file) {
+  char why[120], doing[4300];
+  int rc = lmdb_check_meta(file, why, sizeof why);
+  if (rc == 0) return NDB_OK;
+  if (rc == MDB_CORRUPTED) return ndb_fail(NDB_E_CORRUPT, "%s is damaged: %s; put a backup in its place", file, why);
+  snprintf(doing, sizeof doing, "open %s", file);
+  return ndb_lmdb_error(rc, doing);
 }
 
 static int open_environment(ndb_store *store) {
@@ -129,6 +140,7 @@ static int open_environment(ndb_store *store) {
     if (error == NDB_NONE) error = create_file(store, file);
     ndb_shared_end_creation(store->shared);
   }
+  if (error == NDB_OK) error = check_meta(file);
   if (error == NDB_OK) error = open_file(store, store->folder, store->options.read_only ? MDB_RDONLY : 0, 0);
   if (error < 0) return error;
   if (mdb_env_get_maxkeysize(store->env) < NDB_KEY_MAX + 8)
@@ -153,7 +165,7 @@ static void free_store(ndb_store *store) {
   store->transactions = 0;
   ndb_store_trim_log(store);
   free(store->log);
-  if (store->env) mdb_env_close(store->env);
+  if (store->env) lmdb_close(store->env);
   ndb_shared_close(store->shared);
   free(store->map);
   pthread_mutex_destroy(&store->lock);
@@ -275,15 +287,10 @@ int ndb_stat(ndb_store *store, ndb_statistics *out) {
   out->pending_bytes = ndb_layer_bytes(&store->pending) + ndb_layer_bytes(&store->frozen);
   out->commits = store->commits;
   pthread_mutex_unlock(&store->lock);
-  MDB_cursor *c;
   MDB_stat nodes;
+  size_t free_pages;
   int rc = error == NDB_OK ? mdb_stat(s->txn, store->nodes, &nodes) : 0;
-  if (rc == 0 && error == NDB_OK && (rc = mdb_cursor_open(s->txn, 0, &c)) == 0) { /* 0: the pages that are free */
-    MDB_val key, pages;
-    size_t free_pages = 0;
-    while ((rc = mdb_cursor_get(c, &key, &pages, MDB_NEXT)) == 0) free_pages += *(const size_t *)pages.mv_data;
-    mdb_cursor_close(c);
-    if (rc == MDB_NOTFOUND) rc = 0;
+  if (rc == 0 && error == NDB_OK && (rc = lmdb_free_pages(s->txn, &free_pages)) == 0) {
     out->nodes = s->nodes, out->expiring = s->expiring, out->depth = nodes.ms_depth;
     pthread_mutex_lock(&store->map_lock);
     out->map_bytes = lmdb_map_size(store->env);

@@ -25,9 +25,9 @@ func (s *Store) Dump(ctx context.Context, w io.Writer, progress func(nodes uint6
 		for _, p := range paths {
 			scan := nativeScan{descendants: true, self: true, values: true}
 			err := tx.eachBatch(ctx, "dump", p, scan, func(it nativeIterator, count int) (bool, error) {
-				err := tx.call("dump", p, func(nativeSession) error {
-					text = it.appendText(text[:0])
-					return nil
+				err := tx.call("dump", p, func(nativeSession) (err error) {
+					text, err = it.appendText(text[:0])
+					return err
 				})
 				if err == nil {
 					_, err = w.Write(text)

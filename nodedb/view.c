@@ -18,8 +18,9 @@
 int ndb_lmdb_error(int rc, const char *doing) {
   switch (rc) {
   case MDB_CORRUPTED: case MDB_PAGE_NOTFOUND: case MDB_INVALID: case MDB_VERSION_MISMATCH: case MDB_BAD_VALSIZE:
-  case MDB_INCOMPATIBLE:
-    return ndb_fail(NDB_E_CORRUPT, "%s: %s; check the folder with perigee node check", doing, mdb_strerror(rc));
+  case MDB_INCOMPATIBLE: case MDB_BAD_TXN: case MDB_CURSOR_FULL: case MDB_PAGE_FULL: case MDB_KEYEXIST: case MDB_BAD_DBI:
+    return ndb_fail(NDB_E_CORRUPT, "%s: the file is damaged (%s); list its faults with perigee node check, or put a backup in its place",
+                    doing, mdb_strerror(rc));
   case MDB_READERS_FULL:
     return ndb_fail(NDB_E_MEMORY, "%s: too many processes read the store at once", doing);
   case ENOMEM:
@@ -239,7 +240,12 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
     out->type = NDB_NUMBER, out->len = 0;
     return NDB_OK;
   }
-  case STORED_DIGITS: out->type = NDB_DIGITS; return NDB_OK;
+  case STORED_DIGITS: {
+    ndb_scalar number;
+    if (!ndb_number_canonical(out->bytes, out->len, &number) || number.type != NDB_DIGITS) goto corrupt;
+    out->type = NDB_DIGITS;
+    return NDB_OK;
+  }
   case STORED_STRING: out->type = NDB_STRING; return NDB_OK;
   case STORED_FALSE: out->type = NDB_FALSE; break;
   case STORED_TRUE: out->type = NDB_TRUE; break;

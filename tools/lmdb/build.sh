@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the LMDB that package nodedb links: version 0.9.36, whose source the Python
-# package of the name lmdb carries, without the patches of that package, and extend.c
-# beside it. Debian's own is of 2019 and allows keys of 511 bytes only.
+# package of the name lmdb carries, without the patches of that package, with the edits of
+# guard.sed, and extend.c beside it. Debian's own is of 2019 and allows keys of 511 bytes only.
 #
 #   tools/lmdb/build.sh           .build/lmdb/{lib,include}
 #   tools/lmdb/build.sh fetched   succeeds if the source does not have to be downloaded
@@ -57,7 +57,7 @@ write_header() {
 	[ "$(cat "$header" 2> /dev/null)" = "$line" ] || echo "$line" > "$header"
 }
 
-stamp=$(cat "$here"/build.sh "$here"/*.[ch] | cksum)
+stamp=$(cat "$here"/build.sh "$here"/guard.sed "$here"/*.[ch] | cksum)
 if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
 	write_header
 	exit 0
@@ -77,18 +77,21 @@ fetch
 
 # MDB_MAXKEYSIZE=0: keys as long as a page allows, 1,980 bytes.
 compile() {
-	cc -O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 "-I$source" "-I$here" -w -c "$1" -o "$2" 2>> "$work/log" ||
+	cc -O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 "-I$work" "-I$source" "-I$here" -w -c "$1" -o "$2" 2>> "$work/log" ||
 		fail "the compiler failed; see $work/log"
 }
 work=$dest.work
 rm -rf "$work"
 mkdir -p "$work/lib" "$work/include"
+sed -f "$here/guard.sed" "$source/mdb.c" > "$work/mdb.c"
+edits=$(grep -c 'guard_' "$work/mdb.c")
+[ "$edits" = 19 ] || fail "guard.sed made $edits edits, not 19: does it fit this version of LMDB?"
 compile "$source/midl.c" "$work/midl.o"
 compile "$here/extend.c" "$work/extend.o"
 ar rcs "$work/lib/liblmdb.a" "$work/midl.o" "$work/extend.o"
 cp "$source/lmdb.h" "$here/extend.h" "$work/include/"
 mv "$work/include/extend.h" "$work/include/lmdb_extend.h"
-rm -f "$work"/*.o
+rm -f "$work"/*.o "$work/mdb.c"
 echo "$stamp" > "$work/stamp"
 rm -rf "$dest"
 mv "$work" "$dest"

@@ -1,4 +1,16 @@
-#include "mdb.c"
+#include <stdarg.h>
+#include <stdatomic.h>
+
+#include "lmdb.h"
+
+/* What guard.sed makes mdb.c call. */
+static int guard_spoil(MDB_txn *txn);
+static int guard_page(MDB_cursor *cursor, const void *page, size_t number);
+static int guard_large(MDB_cursor *cursor, const void *page, size_t size);
+static int guard_database(MDB_txn *txn, const MDB_val *record);
+static int guard_free_pages(MDB_txn *txn, const MDB_val *record);
+
+#include "mdb.c" /* as guard.sed has edited it */
 
 #include "extend.h"
 
@@ -8,7 +20,9 @@ _Static_assert(offsetof(MDB_node, mn_flags) == 4 && offsetof(MDB_node, mn_ksize)
 _Static_assert(F_BIGDATA == LMDB_NODE_BIG, "node flags");
 _Static_assert(sizeof(((MDB_txninfo *)0)->mti_txnid) == sizeof(size_t), "number of a commit");
 
-const volatile size_t *lmdb_last_commit(MDB_env *env) { return &env->me_txns->mti_txnid; }
+const volatile size_t *lmdb_last_commit(MDB_env *env) { return env->me_txns ? &env->me_txns->mti_txnid : NULL; }
+
+size_t lmdb_lock_file_size(unsigned readers) { return (readers - 1) * sizeof(MDB_reader) + sizeof(MDB_txninfo); }
 
 size_t lmdb_map_size(MDB_env *env) { return env->me_mapsize; }
 
@@ -74,4 +88,330 @@ void lmdb_leaf_set(MDB_cursor *cursor, unsigned at) { cursor->mc_ki[cursor->mc_t
 
 int lmdb_node_big(MDB_cursor *cursor, const char *node, MDB_val *out) {
 	return mdb_node_read(cursor, (MDB_node *)node, out);
+}
+
+/* ---- the guard: LMDB trusts its file, this looks at it ----
+ *
+ * A page is looked at when this process first reads it from the file. From then on only an
+ * LMDB that works changes it: its bit says that it need not be looked at again. */
+
+enum { GUARD_BYTES = 32 << 20 }; /* of bits, for a file of 1 TiB; not of memory until they are used */
+
+typedef struct {
+	_Atomic uint64_t *bits;
+	_Atomic size_t file_pages; /* that the file is known to have */
+} guard;
+
+int lmdb_guard(MDB_env *env) {
+	guard *g = calloc(1, sizeof *g);
+	if (!g) return ENOMEM;
+	g->bits = mmap(NULL, GUARD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (g->bits == MAP_FAILED) g->bits = NULL; /* each page is looked at each time */
+	return mdb_env_set_userctx(env, g);
+}
+
+void lmdb_close(MDB_env *env) {
+	guard *g = mdb_env_get_userctx(env);
+	mdb_env_close(env);
+	if (g && g->bits) munmap(g->bits, GUARD_BYTES);
+	free(g);
+}
+
+/* Threads share a transaction that reads: it stays as it is. */
+static int guard_spoil(MDB_txn *txn) {
+	if (!F_ISSET(txn->mt_flags, MDB_TXN_RDONLY)) txn->mt_flags |= MDB_TXN_ERROR;
+	return MDB_CORRUPTED;
+}
+
+static int is_in_file(MDB_env *env, size_t number, size_t pages) {
+	guard *g = env->me_userctx;
+	if (g && number + pages <= atomic_load_explicit(&g->file_pages, memory_order_relaxed)) return 1;
+	struct stat about;
+	if (fstat(env->me_fd, &about) != 0) return 0;
+	size_t has = (size_t)about.st_size / env->me_psize;
+	if (g) atomic_store_explicit(&g->file_pages, has, memory_order_relaxed);
+	return number + pages <= has;
+}
+
+static int is_database(const MDB_txn *txn, const MDB_db *db) {
+	return db->md_flags == 0 && db->md_depth < CURSOR_STACK - 1 &&
+		(db->md_root == P_INVALID || (db->md_root >= NUM_METAS && db->md_root < txn->mt_next_pgno));
+}
+
+static int guard_database(MDB_txn *txn, const MDB_val *record) {
+	MDB_db db;
+	if (record->mv_size != sizeof db) return MDB_CORRUPTED;
+	memcpy(&db, record->mv_data, sizeof db);
+	return is_database(txn, &db) ? 0 : MDB_CORRUPTED;
+}
+
+static int guard_large(MDB_cursor *cursor, const void *page, size_t size) {
+	const MDB_page *p = page;
+	return IS_OVERFLOW(p) && size <= p->mp_pages * (size_t)cursor->mc_txn->mt_env->me_psize - PAGEHDRSZ ? 0 : MDB_CORRUPTED;
+}
+
+static int guard_free_pages(MDB_txn *txn, const MDB_val *record) {
+	const MDB_ID *list = record->mv_data;
+	if (record->mv_size < sizeof *list || list[0] > record->mv_size / sizeof *list - 1) return MDB_CORRUPTED;
+	MDB_ID before = txn->mt_next_pgno;
+	for (MDB_ID i = 1; i <= list[0]; before = list[i++])
+		if (list[i] >= before || list[i] < NUM_METAS) return MDB_CORRUPTED;
+	return 0;
+}
+
+/* Bytes of a node that begins at `at`, 0 if it cannot be one. */
+static size_t node_size(const MDB_cursor *cursor, const MDB_page *p, size_t at, int first) {
+	const MDB_txn *txn = cursor->mc_txn;
+	const MDB_env *env = txn->mt_env;
+	const MDB_node *node = (const MDB_node *)((const char *)p + at);
+	if (at & 1 || at + NODESIZE > env->me_psize) return 0;
+	size_t size = NODESIZE + node->mn_ksize;
+	int is_free = cursor->mc_dbi == FREE_DBI && cursor->mc_db; /* a copy's cursor has no database */
+	if (is_free && !(IS_BRANCH(p) && first) && node->mn_ksize != sizeof(size_t)) return 0;
+	if (node->mn_ksize == 0 && !(IS_BRANCH(p) && first)) return 0;
+	if (IS_LEAF(p)) {
+		if (node->mn_flags == F_BIGDATA) size += sizeof(pgno_t);
+		else if (node->mn_flags == F_SUBDATA || node->mn_flags == 0) size += NODEDSZ(node);
+		else return 0;
+		if (node->mn_flags == F_SUBDATA) {
+			MDB_val record = {NODEDSZ(node), (char *)NODEDATA(node)};
+			if (at + size > env->me_psize || guard_database(cursor->mc_txn, &record)) return 0;
+		}
+	}
+	size = EVEN(size);
+	return size > env->me_nodemax || at + size > env->me_psize ? 0 : size;
+}
+
+/* True if the page is one that LMDB could have written: its nodes fill it from `upper` to its end,
+ * each of them has one pointer, and none reaches beyond it. */
+static int is_sound(const MDB_cursor *cursor, const MDB_page *p, size_t number) {
+	const MDB_txn *txn = cursor->mc_txn;
+	MDB_env *env = txn->mt_env;
+	if (number >= txn->mt_next_pgno || !is_in_file(env, number, 1) || p->mp_pgno != number) return 0;
+	if (p->mp_flags == P_OVERFLOW)
+		return p->mp_pages > 0 && p->mp_pages <= txn->mt_next_pgno - number && is_in_file(env, number, p->mp_pages);
+	size_t lower = p->mp_lower, upper = p->mp_upper, page = env->me_psize;
+	if ((p->mp_flags != P_BRANCH && p->mp_flags != P_LEAF) || lower <= PAGEHDRSZ || lower & 1 || upper & 1 || upper < lower || upper > page)
+		return 0;
+	unsigned nodes = NUMKEYS(p), seen = 0;
+	if (IS_BRANCH(p) && nodes < 2 && cursor->mc_dbi != FREE_DBI) return 0;
+	uint64_t starts[MAX_PAGESIZE / 2 / 64] = {0};
+	for (unsigned i = 0; i < nodes; i++) {
+		size_t at = p->mp_ptrs[i];
+		if (at < upper || at >= page || !node_size(cursor, p, at, i == 0)) return 0;
+		starts[at / 2 / 64] |= (uint64_t)1 << (at / 2 % 64);
+	}
+	for (size_t at = upper; at < page; seen++) {
+		if (!(starts[at / 2 / 64] >> (at / 2 % 64) & 1)) return 0;
+		at += node_size(cursor, p, at, at == p->mp_ptrs[0]);
+	}
+	return seen == nodes;
+}
+
+static int guard_page(MDB_cursor *cursor, const void *page, size_t number) {
+	guard *g = cursor->mc_txn->mt_env->me_userctx;
+	int has_bit = g && g->bits && number < (size_t)GUARD_BYTES * 8 && cursor->mc_dbi != FREE_DBI; /* those are few */
+	if (has_bit && atomic_load_explicit(&g->bits[number / 64], memory_order_relaxed) >> (number % 64) & 1) return 0;
+	if (!is_sound(cursor, page, number)) return MDB_CORRUPTED;
+	if (has_bit) atomic_fetch_or_explicit(&g->bits[number / 64], (uint64_t)1 << (number % 64), memory_order_relaxed);
+	return 0;
+}
+
+/* ---- the meta pages ---- */
+
+static int refuse(char *why, size_t room, const char *format, ...) {
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(why, room, format, arguments);
+	va_end(arguments);
+	return MDB_CORRUPTED;
+}
+
+static int check_meta(const MDB_metabuf *buffer, unsigned number, size_t page, off_t size, char *why, size_t room) {
+	const MDB_page *p = (const MDB_page *)(const void *)buffer;
+	const MDB_meta *m = (const MDB_meta *)METADATA(p);
+	if (!F_ISSET(p->mp_flags, P_META) || m->mm_magic != MDB_MAGIC) return refuse(why, room, "page %u is not one of LMDB's meta pages", number);
+	if (m->mm_version != MDB_DATA_VERSION) return refuse(why, room, "its format of LMDB is %u, not %u", m->mm_version, MDB_DATA_VERSION);
+	if (m->mm_psize != page || (m->mm_txnid && (m->mm_txnid & 1) != number) || m->mm_mapsize >> 47 || m->mm_last_pg >> 40 ||
+		(m->mm_dbs[FREE_DBI].md_flags & 0x7F) != MDB_INTEGERKEY || m->mm_dbs[MAIN_DBI].md_flags)
+		return refuse(why, room, "meta page %u is damaged", number);
+	for (int i = 0; i < CORE_DBS; i++) {
+		const MDB_db *db = &m->mm_dbs[i];
+		if (db->md_root == P_INVALID) continue;
+		if (db->md_depth >= CURSOR_STACK - 1 || db->md_root < NUM_METAS || db->md_root > m->mm_last_pg)
+			return refuse(why, room, "meta page %u is damaged", number);
+		if (((off_t)db->md_root + 1) * (off_t)page > size)
+			return refuse(why, room, "it has %lld bytes, and its last commits need more: it was cut off", (long long)size);
+	}
+	return 0;
+}
+
+int lmdb_check_meta(const char *file, char *why, size_t room) {
+	MDB_metabuf first, second;
+	struct stat about;
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) return errno;
+	int rc = fstat(fd, &about) == 0 ? 0 : errno;
+	size_t page = 0;
+	if (rc == 0 && pread(fd, &first, sizeof first, 0) != sizeof first) rc = refuse(why, room, "it has %lld bytes only", (long long)about.st_size);
+	if (rc == 0) {
+		page = ((const MDB_meta *)METADATA((const MDB_page *)(const void *)&first))->mm_psize;
+		if (page < 512 || page > MAX_PAGESIZE || page & (page - 1)) rc = refuse(why, room, "meta page 0 is damaged");
+	}
+	if (rc == 0 && (pread(fd, &second, sizeof second, (off_t)page) != sizeof second || about.st_size < 2 * (off_t)page))
+		rc = refuse(why, room, "it has %lld bytes only", (long long)about.st_size);
+	if (rc == 0) rc = check_meta(&first, 0, page, about.st_size, why, room);
+	if (rc == 0) rc = check_meta(&second, 1, page, about.st_size, why, room);
+	close(fd);
+	return rc;
+}
+
+/* ---- an audit of all pages ---- */
+
+typedef struct {
+	MDB_txn *txn;
+	MDB_cursor cursor; /* tells is_sound what the page belongs to */
+	uint8_t *used;     /* a byte a page */
+	lmdb_fault fault;
+	void *user;
+	size_t branches, leaves, large, entries;
+} audit;
+
+static void tell(audit *a, const char *format, ...) {
+	char line[200];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(line, sizeof line, format, arguments);
+	va_end(arguments);
+	a->fault(a->user, line);
+}
+
+/* Marks pages; returns false if one of them was marked before or does not exist. */
+static int mark_used(audit *a, size_t number, size_t pages, const char *as) {
+	for (size_t i = number; i < number + pages; i++) {
+		if (i < NUM_METAS || i >= a->txn->mt_next_pgno) {
+			tell(a, "page %zu, %s, does not exist", i, as);
+			return 0;
+		}
+		if (a->used[i]++) {
+			a->used[i] = 1;
+			tell(a, "page %zu, %s, is used for something else, too", i, as);
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static void audit_database(audit *a, MDB_dbi dbi, const MDB_db *db, const char *name);
+
+static void audit_record(audit *a, const MDB_node *node, const MDB_val *key, const MDB_db *db) {
+	MDB_val data = {NODEDSZ(node), NODEDATA(node)};
+	if (F_ISSET(node->mn_flags, F_BIGDATA)) {
+		pgno_t number;
+		memcpy(&number, NODEDATA(node), sizeof number);
+		MDB_page *p = (MDB_page *)(a->txn->mt_env->me_map + number * a->txn->mt_env->me_psize);
+		if (number >= a->txn->mt_next_pgno || !is_sound(&a->cursor, p, number) || guard_large(&a->cursor, p, data.mv_size)) {
+			tell(a, "page %zu, of a large value, is damaged", (size_t)number);
+			return;
+		}
+		if (!mark_used(a, number, p->mp_pages, "of a large value")) return;
+		a->large += p->mp_pages;
+		data.mv_data = METADATA(p);
+	}
+	if (a->cursor.mc_dbi == FREE_DBI) {
+		if (guard_free_pages(a->txn, &data)) {
+			tell(a, "a list of free pages is damaged");
+			return;
+		}
+		const MDB_ID *list = data.mv_data;
+		for (MDB_ID i = 1; i <= list[0]; i++) mark_used(a, list[i], 1, "which is listed as free");
+	} else if (F_ISSET(node->mn_flags, F_SUBDATA)) {
+		char name[32];
+		MDB_db sub;
+		snprintf(name, sizeof name, "%.*s", (int)(key->mv_size < 20 ? key->mv_size : 20), (const char *)key->mv_data);
+		memcpy(&sub, data.mv_data, sizeof sub);
+		if (db != &a->txn->mt_dbs[MAIN_DBI]) tell(a, "the database %s lies within another", name);
+		else audit_database(a, MAIN_DBI, &sub, name);
+	}
+}
+
+/* Walks a subtree whose keys lie in [low, high). */
+static void audit_page(audit *a, size_t number, unsigned levels, const MDB_val *low, const MDB_val *high, const MDB_db *db) {
+	MDB_env *env = a->txn->mt_env;
+	const MDB_page *p = (const MDB_page *)(env->me_map + number * env->me_psize);
+	if (!mark_used(a, number, 1, "of a tree")) return;
+	if (!is_sound(&a->cursor, p, number) || (levels == 1) != IS_LEAF(p) || IS_OVERFLOW(p)) {
+		tell(a, "page %zu is damaged", number);
+		return;
+	}
+	MDB_cmp_func *compare = a->txn->mt_dbxs[a->cursor.mc_dbi].md_cmp;
+	unsigned nodes = NUMKEYS(p);
+	if (levels == 1) a->leaves++, a->entries += nodes;
+	else a->branches++;
+	const MDB_val *before = low;
+	MDB_val keys[2];
+	for (unsigned i = 0; i < nodes; i++) {
+		MDB_node *node = NODEPTR(p, i);
+		MDB_val *key = &keys[i & 1];
+		int first = levels > 1 && i == 0; /* it counts as the lowest */
+		key->mv_size = NODEKSZ(node), key->mv_data = NODEKEY(node);
+		if (!first && ((before && compare(key, before) < (before != low)) || (high && compare(key, high) >= 0)))
+			tell(a, "key %u of page %zu is out of order", i, number);
+		if (levels == 1) {
+			audit_record(a, node, key, db);
+			before = key;
+			continue;
+		}
+		MDB_val next;
+		if (i + 1 < nodes) {
+			MDB_node *after = NODEPTR(p, i + 1);
+			next.mv_size = NODEKSZ(after), next.mv_data = NODEKEY(after);
+		}
+		audit_page(a, NODEPGNO(node), levels - 1, first ? low : key, i + 1 < nodes ? &next : high, db);
+		if (!first) before = key;
+	}
+}
+
+static void audit_database(audit *a, MDB_dbi dbi, const MDB_db *db, const char *name) {
+	audit outer = *a;
+	a->cursor = (MDB_cursor){.mc_txn = a->txn, .mc_dbi = dbi, .mc_db = (MDB_db *)db};
+	a->branches = a->leaves = a->large = a->entries = 0;
+	if (db->md_root == P_INVALID) {
+		if (db->md_entries) tell(a, "the database %s has no pages for its %zu records", name, db->md_entries);
+	} else if (db->md_root >= a->txn->mt_next_pgno || db->md_depth == 0) {
+		tell(a, "the database %s has no root", name);
+	} else {
+		audit_page(a, db->md_root, db->md_depth, NULL, NULL, db);
+		if (a->entries != db->md_entries) tell(a, "the database %s has %zu records, %zu are counted", name, a->entries, db->md_entries);
+		if (a->branches != db->md_branch_pages || a->leaves != db->md_leaf_pages || a->large != db->md_overflow_pages)
+			tell(a, "the database %s has %zu pages, %zu are counted", name, a->branches + a->leaves + a->large,
+				(size_t)(db->md_branch_pages + db->md_leaf_pages + db->md_overflow_pages));
+	}
+	a->cursor = outer.cursor;
+	a->branches = outer.branches, a->leaves = outer.leaves, a->large = outer.large, a->entries = outer.entries;
+}
+
+int lmdb_audit(MDB_txn *txn, lmdb_fault fault, void *user) {
+	audit a = {.txn = txn, .fault = fault, .user = user};
+	a.used = calloc(1, txn->mt_next_pgno);
+	if (!a.used) return ENOMEM;
+	audit_database(&a, FREE_DBI, &txn->mt_dbs[FREE_DBI], "of free pages");
+	audit_database(&a, MAIN_DBI, &txn->mt_dbs[MAIN_DBI], "of databases");
+	size_t lost = 0;
+	for (size_t i = NUM_METAS; i < txn->mt_next_pgno; i++) lost += !a.used[i];
+	if (lost) tell(&a, "%zu pages are neither used nor listed as free", lost);
+	free(a.used);
+	return 0;
+}
+
+int lmdb_free_pages(MDB_txn *txn, size_t *count) {
+	MDB_cursor *c;
+	MDB_val key, pages;
+	*count = 0;
+	int rc = mdb_cursor_open(txn, FREE_DBI, &c);
+	if (rc) return rc;
+	while ((rc = mdb_cursor_get(c, &key, &pages, MDB_NEXT)) == 0 && (rc = guard_free_pages(txn, &pages)) == 0)
+		*count += *(const size_t *)pages.mv_data;
+	mdb_cursor_close(c);
+	return rc == MDB_NOTFOUND ? 0 : rc;
 }

@@ -1,5 +1,6 @@
 /* What the node database needs of LMDB beyond its API: leaf pages read in place, a map
- * that grows while readers are active, and recovery from a failed write of the meta page.
+ * that grows while readers are active, recovery from a failed write of the meta page, and a
+ * guard against damaged files.
  *
  * It is compiled in one file with LMDB, so that it cannot drift from the layout of its
  * structures.
@@ -12,8 +13,29 @@
 
 #include "lmdb.h"
 
-/* Number of the last commit of any process, in the memory that all share. */
+/* Number of the last commit of any process, in the memory that all share. NULL if there is none:
+ * the file lies on media that cannot be written. */
 const volatile size_t *lmdb_last_commit(MDB_env *env);
+
+/* Bytes of the file lock.mdb for that many readers. */
+size_t lmdb_lock_file_size(unsigned readers);
+
+/* Looks at the two meta pages of a file before LMDB trusts them. MDB_CORRUPTED, with a reason, or an
+ * error of the system. */
+int lmdb_check_meta(const char *file, char *why, size_t room);
+
+/* Makes LMDB look at each page of the file before it uses it for the first time: a damaged page
+ * is MDB_CORRUPTED. Called once, before the environment is opened. */
+int lmdb_guard(MDB_env *env);
+void lmdb_close(MDB_env *env); /* mdb_env_close for an environment with a guard */
+
+/* Looks at all pages that the transaction reaches: each is sound, used once or free, and has keys
+ * of its place in the tree; the counts agree. Tells fault of each that is not so. */
+typedef void (*lmdb_fault)(void *user, const char *line);
+int lmdb_audit(MDB_txn *txn, lmdb_fault fault, void *user);
+
+/* Counts the pages that are listed as free. */
+int lmdb_free_pages(MDB_txn *txn, size_t *count);
 
 size_t lmdb_map_size(MDB_env *env);
 

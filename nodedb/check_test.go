@@ -1,0 +1,303 @@
+//go:build cgo && lmdb
+
+package nodedb
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/testseed"
+)
+
+const damagedNodes = 1500
+
+// damageSource writes a store with everything that a file can hold: a deep tree, values with pages of
+// their own, nodes that expire, pages that are free.
+func damageSource(t *testing.T, folder string) {
+	t.Helper()
+	store, err := Open(folder, Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 4 {
+		err := store.Update(t.Context(), func(tx *Tx) error {
+			for i := range damagedNodes {
+				if err := tx.Set(Name("^d").At(i), fmt.Sprint(i, strings.Repeat("x", (i*7919+round)%300))); err != nil {
+					return err
+				}
+				if err := tx.Set(Name("^d").At(i).At("name"), i*i); err != nil {
+					return err
+				}
+				if i%100 == 0 {
+					if err := tx.Set(Name("^big").At(i), strings.Repeat(fmt.Sprint(i, " "), 2000)); err != nil {
+						return err
+					}
+				}
+				if i%10 == 0 {
+					p := Name("^e").At(i)
+					if err := tx.Set(p, "expires"); err != nil {
+						return err
+					}
+					if _, err := tx.Expire(p, 1000*time.Hour); err != nil {
+						return err
+					}
+				}
+				if i%3 == round {
+					if err := tx.Set(Name("^gone").At(i), strings.Repeat("g", 200)); err != nil {
+						return err
+					}
+				}
+			}
+			return tx.Kill(Name("^gone").At(round * 10))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Update(t.Context(), func(tx *Tx) error { return tx.Kill(Name("^gone")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readDamaged reads all nodes, one by one and in walks, and returns a hash of what it read.
+func readDamaged(store *Store) (uint64, error) {
+	hash := fnv.New64a()
+	session, err := store.Session()
+	if err != nil {
+		return 0, err
+	}
+	defer session.Close()
+	ctx := context.Background()
+	var first error
+	note := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	for i := range damagedNodes {
+		for _, p := range []Path{Name("^d").At(i), Name("^d").At(i).At("name"), Name("^big").At(i), Name("^e").At(i)} {
+			v, err := session.Get(p)
+			note(err)
+			fmt.Fprintln(hash, v)
+		}
+	}
+	for child, err := range session.Children(ctx, Name("^d"), Range{Reverse: true}) {
+		note(err)
+		fmt.Fprintln(hash, child.Subscript, child.Value)
+	}
+	for child, err := range session.Children(ctx, Name("^e"), Range{}) {
+		note(err)
+		fmt.Fprintln(hash, child.Subscript, child.Value)
+	}
+	for node, err := range session.Walk(ctx, Path{}, Range{}) {
+		note(err)
+		fmt.Fprintln(hash, node.Path.String(), node.Value)
+	}
+	return hash.Sum64(), first
+}
+
+func init() {
+	// damaged FOLDER BACKUP HASH: does everything that one does with a store. The last line is "done", with
+	// "silent" if what was read is wrong, and neither it nor check says so.
+	childWork["damaged"] = func(arguments []string) error {
+		options := Options{NoSync: true}
+		read, err := Open(arguments[0], Options{ReadOnly: true})
+		if err == nil {
+			_, err = readDamaged(read)
+			fmt.Println("read only:", err)
+			fmt.Println("restore:", read.Backup(arguments[1]+".restored"))
+			read.Close()
+		}
+		store, err := Open(arguments[0], options)
+		if err != nil {
+			fmt.Println("open:", err)
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrDisk) && !errors.Is(err, ErrArgument) && !errors.Is(err, ErrMemory) {
+				return err
+			}
+			fmt.Println("done")
+			return nil
+		}
+		hash, err := readDamaged(store)
+		fmt.Println("read:", err)
+		silent := err == nil && fmt.Sprint(hash) != arguments[2]
+		stat, err := store.Stat()
+		fmt.Println("stat:", stat, err)
+		err = store.Dump(context.Background(), io.Discard, nil)
+		fmt.Println("dump:", err)
+		faults, err := store.Check(func(fault string) { fmt.Println("check:", fault) })
+		fmt.Println("check:", faults, err)
+		silent = silent && err == nil && faults == 0
+		fmt.Println("backup:", store.Backup(arguments[1]))
+		for round := range 3 {
+			var text strings.Builder
+			for i := range damagedNodes / 10 {
+				fmt.Fprintf(&text, "^d(%d)=\"loaded %d\"\n^new(%d)=%d\n", i*7, round, i, i)
+			}
+			_, err = store.Load(context.Background(), strings.NewReader(text.String()), nil)
+			fmt.Println("load:", err)
+			err = store.Update(context.Background(), func(tx *Tx) error {
+				return errors.Join(tx.Kill(Name("^big")), tx.Kill(Name("^e")), tx.Set(Name("^big").At(1), strings.Repeat("y", 20_000)))
+			})
+			fmt.Println("kill:", err)
+		}
+		fmt.Println("close:", store.Close())
+		if silent {
+			fmt.Println("silent")
+		}
+		fmt.Println("done")
+		return nil
+	}
+}
+
+const damagePage = 4096
+
+// damages are ways in which a file comes to harm. Each changes the bytes and returns them.
+var damages = []struct {
+	name string
+	do   func(r *rand.Rand, file []byte) []byte
+}{
+	{"bytes", func(r *rand.Rand, file []byte) []byte {
+		for range 1 + r.IntN(64) {
+			file[r.IntN(len(file))] = byte(r.Uint32())
+		}
+		return file
+	}},
+	{"bits of a page", func(r *rand.Rand, file []byte) []byte {
+		page := file[r.IntN(len(file)/damagePage)*damagePage:][:damagePage]
+		for range 1 + r.IntN(8) {
+			page[r.IntN(len(page))] ^= 1 << r.IntN(8)
+		}
+		return file
+	}},
+	{"head of a page", func(r *rand.Rand, file []byte) []byte {
+		page := file[r.IntN(len(file)/damagePage)*damagePage:][:damagePage]
+		for range 1 + r.IntN(8) {
+			page[r.IntN(64)] = byte(r.Uint32())
+		}
+		return file
+	}},
+	{"zeros", func(r *rand.Rand, file []byte) []byte {
+		clear(file[(2+r.IntN(len(file)/damagePage-2))*damagePage:][:damagePage])
+		return file
+	}},
+	{"noise", func(r *rand.Rand, file []byte) []byte {
+		page := file[(2+r.IntN(len(file)/damagePage-2))*damagePage:][:damagePage]
+		for i := range page {
+			page[i] = byte(r.Uint32())
+		}
+		return file
+	}},
+	{"truncated", func(r *rand.Rand, file []byte) []byte { return file[:r.IntN(len(file))] }},
+	{"swapped pages", func(r *rand.Rand, file []byte) []byte {
+		a := file[(2+r.IntN(len(file)/damagePage-2))*damagePage:][:damagePage]
+		b := file[(2+r.IntN(len(file)/damagePage-2))*damagePage:][:damagePage]
+		was := slices.Clone(a)
+		copy(a, b)
+		copy(b, was)
+		return file
+	}},
+	{"swapped pages with their numbers put right", func(r *rand.Rand, file []byte) []byte {
+		x, y := 2+r.IntN(len(file)/damagePage-2), 2+r.IntN(len(file)/damagePage-2)
+		a, b := file[x*damagePage:][:damagePage], file[y*damagePage:][:damagePage]
+		was := slices.Clone(a)
+		copy(a, b)
+		copy(b, was)
+		binary.NativeEndian.PutUint64(a, uint64(x))
+		binary.NativeEndian.PutUint64(b, uint64(y))
+		return file
+	}},
+	{"meta pages", func(r *rand.Rand, file []byte) []byte {
+		for range 1 + r.IntN(4) {
+			file[r.IntN(2)*damagePage+r.IntN(160)] = byte(r.Uint32())
+		}
+		return file
+	}},
+	{"a field of a meta page", func(r *rand.Rand, file []byte) []byte {
+		for page := range 2 {
+			if r.IntN(3) > 0 {
+				at := page*damagePage + 16 + 8*r.IntN(17)
+				binary.NativeEndian.PutUint64(file[at:], []uint64{0, 1, 2, uint64(r.IntN(2000)), 1 << 40, ^uint64(0)}[r.IntN(6)])
+			}
+		}
+		return file
+	}},
+}
+
+// useDamaged lets a process use the store in the folder. It returns whether the process came to its
+// end, and what it printed.
+func useDamaged(t *testing.T, folder string, hash uint64) (alive bool, output string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	child := exec.CommandContext(ctx, os.Args[0])
+	child.Env = append(os.Environ(), fmt.Sprintf("%s=damaged %s %s.backup %d", childVariable, folder, folder, hash))
+	text, err := child.CombinedOutput()
+	return err == nil && strings.HasSuffix(string(text), "done\n"), string(text)
+}
+
+// TestDamagedFile damages files of stores in many ways and does everything with them. No process may
+// die or hang, and what is read wrong without an error is found by check.
+func TestDamagedFile(t *testing.T) {
+	r := testseed.New(t)
+	root := t.TempDir()
+	source := filepath.Join(root, "source")
+	damageSource(t, source)
+	whole, err := os.ReadFile(filepath.Join(source, "data.mdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := Open(source, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := readDamaged(store)
+	if err == nil {
+		err = store.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alive, output := useDamaged(t, source, hash); !alive || strings.Contains(output, "silent") || !strings.Contains(output, "check: 0 <nil>") {
+		t.Fatalf("the whole file: %s", output)
+	}
+	count := crashCount(t, "PERIGEE_NODE_DAMAGES", 2*len(damages))
+	crashes, silent := 0, 0
+	for i := range count {
+		damage := damages[i%len(damages)]
+		folder := filepath.Join(root, fmt.Sprint(i))
+		if err := os.Mkdir(folder, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "data.mdb"), damage.do(r, slices.Clone(whole)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		alive, output := useDamaged(t, folder, hash)
+		if !alive {
+			crashes++
+			t.Errorf("damage %d, %s: the process died or hung:\n%.3000s", i, damage.name, output)
+		}
+		if strings.Contains(output, "silent") {
+			silent++
+			t.Errorf("damage %d, %s: other nodes were read, and check found nothing:\n%.2000s", i, damage.name, output)
+		}
+		for _, used := range []string{folder, folder + ".backup", folder + ".backup.restored"} {
+			os.RemoveAll(used)
+		}
+	}
+	fmt.Printf("figure nodes_damage_files %d\nfigure nodes_damage_crashes %d\nfigure nodes_damage_silent %d\n", count, crashes, silent)
+}

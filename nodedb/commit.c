@@ -19,7 +19,7 @@ enum { SLICE_MS = 20, HOLD_MS = 5, COMMIT_MS = 30000, SWEEP_MS = 1000, SWEEP_SOO
 
 static void *committer(void *argument);
 
-static void wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ms) {
+void ndb_wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ms) {
   uint64_t at = ms - 1; /* see ndb_monotonic_ms */
   struct timespec t = {(time_t)(at / 1000), (long)(at % 1000) * 1000000};
   pthread_cond_timedwait(c, m, &t);
@@ -85,7 +85,7 @@ int ndb_store_lock_write(ndb_store *store, const ndb_session *s) {
         store->exclusive = NULL; /* its owner has gone to sleep, or waits for us */
         continue;
       }
-      wait_until(&store->done, &store->lock, end);
+      ndb_wait_until(&store->done, &store->lock, end);
       continue;
     }
     if (NDB_UNLIKELY(ndb_layer_bytes(&store->pending) >= store->options.pending_bytes)) {
@@ -94,7 +94,7 @@ int ndb_store_lock_write(ndb_store *store, const ndb_session *s) {
         break;
       }
       pthread_cond_signal(&store->work);
-      wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
+      ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
       continue;
     }
     if (NDB_UNLIKELY(!store->committer_runs) && (error = ndb_committer_start(store)) < 0) break;
@@ -107,7 +107,7 @@ int ndb_store_lock_write(ndb_store *store, const ndb_session *s) {
       continue;
     }
     if (NDB_UNLIKELY(ndb_lease_lost(store))) {
-      if (store->committing) wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000); /* the committer will see it */
+      if (store->committing) ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000); /* the committer will see it */
       else ndb_lease_superseded(store);
       continue;
     }
@@ -280,6 +280,8 @@ static void commit_pending(ndb_store *store) {
   ndb_snapshot *before = store->base;
   ndb_layer_init(&store->frozen);
   store->base = fresh;
+  store->sweeps = fresh->expiring != 0;
+  ndb_store_held(store);
   store->durable = store->frozen_number;
   store->commits++;
   store->failure = 0;
@@ -310,8 +312,9 @@ static int is_exclusive(ndb_store *store) {
 
 /* Removes what has expired if it is time to look, and nobody else has the lease. */
 static void sweep(ndb_store *store, uint64_t now) {
-  if (!store->base->expiring || now < store->next_sweep || !ndb_layer_empty(&store->frozen)) return;
+  if (!store->sweeps || now < store->next_sweep || !ndb_layer_empty(&store->frozen)) return;
   store->next_sweep = now + SWEEP_MS;
+  if (!store->base && ndb_store_refresh(store) < 0) return;
   if (!ndb_sweep_due(store, store->base) || !ndb_lease_try(store)) return;
   mdb_reader_check(store->env, NULL);
   commit_pending(store);
@@ -336,9 +339,9 @@ static void *committer(void *argument) {
       if (store->stop && (at == UINT64_MAX || store->failure)) break;
       if (store->lease) ndb_lease_beat(store, 0);
       if (store->lease && at > now + SLICE_MS) at = now + SLICE_MS;
-      if (store->base->expiring && at > store->next_sweep) at = store->next_sweep > now ? store->next_sweep : now + 1;
+      if (store->sweeps && at > store->next_sweep) at = store->next_sweep > now ? store->next_sweep : now + 1;
       if (at == UINT64_MAX) pthread_cond_wait(&store->work, &store->lock);
-      else wait_until(&store->work, &store->lock, at);
+      else ndb_wait_until(&store->work, &store->lock, at);
       continue;
     }
     commit_pending(store);

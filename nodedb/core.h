@@ -78,7 +78,12 @@ struct ndb_store {
   pthread_mutex_t lock;
   /* Guarded by lock: */
   pthread_cond_t work, done; /* for the committer; for those who wait for it */
-  ndb_snapshot *base;
+  pthread_cond_t held;       /* for the releaser, which sleeps while nothing is held */
+  ndb_snapshot *base;        /* NULL: released; not while this process has the lease */
+  size_t base_released;      /* number of the base that was released; 0: there is a base */
+  int sweeps;                /* the last base had nodes that expire */
+  int releaser_runs, releaser_sleeps, releaser_stops;
+  pthread_t releaser;
   ndb_layer frozen, pending;
   uint64_t number, frozen_number, durable; /* of the last change, the last in frozen, the last that is durable */
   uint64_t sync_to;      /* commit at once up to this number */
@@ -115,6 +120,11 @@ static inline ndb_snapshot *ndb_snapshot_ref(ndb_snapshot *s) {
   return s;
 }
 void ndb_snapshot_unref(ndb_snapshot *s);
+/* Something that reads holds a snapshot: the releaser looks when it can let go of it. Called with
+ * the lock. */
+static inline void ndb_store_held(ndb_store *store) {
+  if (store->releaser_sleeps) pthread_cond_signal(&store->held);
+}
 /* Maps the file with at least size bytes; 0: as large as the last commit says. No write
  * transaction of this process is open. */
 int ndb_store_remap_locked(ndb_store *store, size_t size); /* with map_lock; an error of LMDB */
@@ -225,7 +235,11 @@ struct ndb_session {
   uint32_t superseded;    /* as the session has last reported */
   int level;
   ndb_view view;          /* base; in a transaction frozen, too */
-  uint64_t version;       /* of the store, when view was taken */
+  _Atomic uint64_t version; /* of the store, when view was taken; changed with the lock */
+  size_t number;          /* of view.base; the releaser may have freed that */
+  _Atomic uint64_t reads_now; /* see release.c */
+  uint64_t reads_seen;    /* by the releaser */
+  int releasing;          /* the releaser is about to look at it */
   int clean;              /* outside a transaction: pending and frozen were empty then */
   ndb_layer own;          /* in a transaction: pending as it was at begin, and the changes */
   ndb_tree_node *begin_entries, *begin_kills; /* roots of own at begin */
@@ -246,6 +260,7 @@ struct ndb_session {
   uint32_t cache_slots, cache_misses;
   uint64_t stamp;         /* moves when slots of the cache may be wrong */
   ndb_entry *held;        /* the entry that the last result points into */
+  char value[512];        /* a copy of the last result, outside transactions */
   uint32_t lock_session;  /* its number in the table of locks; 0: it has locked nothing yet */
   ndb_iter *iterators;    /* the open ones */
   uint64_t iterator_bytes;
@@ -258,9 +273,10 @@ int ndb_session_enter(ndb_session *s);
 static inline int ndb_is_stored(const char *key, size_t len) { return len == 0 || key[0] == '^'; }
 
 /* What the session sees, borrowed for one call. It may hold the store's lock until the call of
- * ndb_session_view_end, so do little. */
-int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *locked);
-void ndb_session_view_end(ndb_session *s, int locked);
+ * ndb_session_view_end with the same state, so do little. An error needs no end. */
+enum { NDB_VIEW_LOCKED = 1, NDB_VIEW_READING = 2 };
+int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state);
+void ndb_session_view_end(ndb_session *s, int state);
 /* The same with references of its own, for longer; *version is that of ndb_session_version. */
 int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version);
 /* Moves whenever what the session sees may have changed. */
@@ -277,6 +293,29 @@ void ndb_transaction_free(ndb_session *s); /* drops an open transaction; store->
 
 /* Sets the value where the transaction has set it before, if nobody can see the difference. */
 int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
+
+/* ---- release.c ---- */
+
+/* Between them the session reads its snapshot outside a transaction, and the releaser leaves it. */
+extern int ndb_read_fences; /* the kernel has no barrier for all threads: make one here */
+static inline void ndb_read_begin(ndb_session *s) {
+  uint64_t n = atomic_load_explicit(&s->reads_now, memory_order_relaxed);
+  atomic_store_explicit(&s->reads_now, n + 1, memory_order_relaxed);
+  if (NDB_UNLIKELY(ndb_read_fences)) atomic_thread_fence(memory_order_seq_cst);
+  atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void ndb_read_end(ndb_session *s) {
+  uint64_t n = atomic_load_explicit(&s->reads_now, memory_order_relaxed);
+  atomic_store_explicit(&s->reads_now, n + ((uint64_t)1 << 16) - 1, memory_order_release);
+}
+int ndb_releaser_start(ndb_store *store);
+void ndb_releaser_stop(ndb_store *store);
+/* Tells whether an iterator of the session holds a snapshot; *idle if one was not filled since
+ * the last call with idle. Called with the lock. */
+int ndb_iters_hold(ndb_session *s, int *idle);
+/* Lets go of what idle iterators hold: their next fill looks behind their last item. Called with
+ * the lock while the session does not read. */
+void ndb_iters_release(ndb_session *s);
 
 /* ---- cache.c ---- */
 ndb_cached *ndb_cache_find(const ndb_session *s, uint64_t hash, const char *key, size_t len);
@@ -331,5 +370,7 @@ void ndb_store_trim_log(ndb_store *store);
 /* Waits until all up to number is durable. Called without the lock. */
 int ndb_store_flush(ndb_store *store, uint64_t number);
 void ndb_committer_stop(ndb_store *store);
+/* pthread_cond_timedwait until a time of ndb_monotonic_ms. */
+void ndb_wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ms);
 
 #endif

@@ -5,8 +5,13 @@ package nodedb
 import (
 	"context"
 	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestIdleSessions: the file does not grow while others write and sessions wait in the pool.
@@ -53,5 +58,165 @@ func TestIdleSessions(t *testing.T) {
 	}
 	if after := write(); after > before+before/2 {
 		t.Errorf("the file grew from %d to %d bytes while a session waited", before, after)
+	}
+}
+
+const idleNodes = 500
+
+func init() {
+	// idle FOLDER WHAT: opens the store, reads, and then does nothing until its input ends; then an iterator
+	// that it has kept goes on.
+	childWork["idle"] = func(arguments []string) (err error) {
+		defer catchFault(&err)
+		store, err := openCoreStore(arguments[0], coreOptions{readOnly: arguments[1] == "readonly"})
+		if err != nil {
+			return err
+		}
+		var s crashSession
+		var iterators []coreIterator
+		if what := arguments[1]; what != "store" {
+			session, err := store.session()
+			if err != nil {
+				return err
+			}
+			s = crashSession{session}
+			s.count(crashKey("^idle(1)"))
+			for range 3 {
+				if what == "transaction" { // the iterator outlives it
+					s.call(coreCall{what: doBegin})
+				}
+				it, err := s.iterate(crashKey("^stays"), walkValues)
+				if err != nil {
+					return err
+				}
+				for i := range 3 {
+					if item := it.next(); !strings.HasPrefix(item, fmt.Sprint(i, "=")) {
+						return fmt.Errorf("item %d is %s", i, item)
+					}
+				}
+				if what == "transaction" {
+					s.call(coreCall{what: doCommit})
+				}
+				iterators = append(iterators, it)
+			}
+		}
+		fmt.Println("idle")
+		io.Copy(io.Discard, os.Stdin)
+		for _, it := range iterators {
+			for i := 3; i < idleNodes; i++ {
+				want := fmt.Sprint(i, "=\"stays ", i, repeat("s", 20), "\"")
+				if item := it.next(); item != want {
+					return fmt.Errorf("after the wait, item %d is %s, want %s", i, item, want)
+				}
+			}
+			if item := it.next(); item != "NDB_NONE" {
+				return fmt.Errorf("behind the last item comes %s", item)
+			}
+			it.close()
+		}
+		if arguments[1] != "store" {
+			s.close()
+		}
+		fmt.Println("done")
+		return store.close()
+	}
+}
+
+// writeBeside fills a store in a new folder, lets beside start processes that have it open, and makes
+// many small transactions. It returns the size of the file.
+func writeBeside(t *testing.T, beside func(folder string)) int64 {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "store")
+	s, err := Open(folder, Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(f func(tx *Tx) error) {
+		t.Helper()
+		if err := s.Update(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(func(tx *Tx) error {
+		for i := range idleNodes {
+			if err := tx.Set(Name("^stays").At(i), fmt.Sprint("stays ", i, strings.Repeat("s", 20))); err != nil {
+				return err
+			}
+		}
+		return tx.Set(Name("^idle").At(1), 1)
+	})
+	beside(folder)
+	time.Sleep(time.Second) // within which what nobody uses is released
+	for i := range 1800 {
+		set(func(tx *Tx) error { return tx.Set(Name("^idle").At(i%50), fmt.Sprint(i)) })
+	}
+	about, err := os.Stat(filepath.Join(folder, "data.mdb"))
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return about.Size()
+}
+
+// TestIdleProcess: a process that has the store open and does nothing does not make the file grow
+// while another writes, whatever it has read, and iterators that it has kept go on.
+func TestIdleProcess(t *testing.T) {
+	alone := writeBeside(t, func(string) {})
+	worst := 0.0
+	for _, what := range []string{"store", "session", "readonly", "transaction"} {
+		var child *testChild
+		size := writeBeside(t, func(folder string) {
+			child = startChild(t, "idle", folder, what)
+			if line := child.read(t); line != "idle" {
+				t.Fatal(line)
+			}
+		})
+		child.input.Close()
+		if line := child.read(t); line != "done" {
+			t.Errorf("%s: %s", what, line)
+		}
+		ratio := float64(size) / float64(alone)
+		worst = max(worst, ratio)
+		if ratio > 2 {
+			t.Errorf("the file has %d bytes beside an idle process with a %s, %d without it: want at most twice as many", size, what, alone)
+		}
+	}
+	fmt.Printf("figure nodes_idle_file_ratio %.2f\n", worst)
+}
+
+// TestIdleSessionInProcess: so does a session with an iterator in the process that writes.
+func TestIdleSessionInProcess(t *testing.T) {
+	alone := writeBeside(t, func(string) {})
+	size := writeBeside(t, func(folder string) {
+		s, err := Open(folder, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := s.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, stop := iter.Pull2(session.Children(context.Background(), Name("^stays"), Range{}))
+		for i := range 3 {
+			if child, err, _ := next(); err != nil || child.Subscript.String() != fmt.Sprint(i) {
+				t.Fatalf("child %v, %v, want %d", child.Subscript, err, i)
+			}
+		}
+		t.Cleanup(func() {
+			for i := 3; i < idleNodes; i++ {
+				if child, err, _ := next(); err != nil || child.Subscript.String() != fmt.Sprint(i) {
+					t.Errorf("child %v, %v, want %d", child.Subscript, err, i)
+					break
+				}
+			}
+			stop()
+			session.Close()
+			s.Close()
+		})
+	})
+	if size > 2*alone {
+		t.Errorf("the file has %d bytes beside an idle session, %d without it: want at most twice as many", size, alone)
 	}
 }

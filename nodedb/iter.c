@@ -2,23 +2,31 @@
 
 /* iter.c: iterators, and walks in slices.
  *
- * An iterator holds references to what it walks through, so its items stay valid until its
- * next fill whatever is changed meanwhile. When the session sees something else than the
- * iterator has captured, the next fill captures again and looks behind the last item given.
+ * An iterator holds references to what it walks through while it fills a batch, and gives out
+ * copies: the releaser lets go of the references outside a transaction, and the items stay valid until the next
+ * fill whatever is changed meanwhile. When the session sees something else than the iterator has
+ * captured, the next fill captures again and looks behind the last item given.
  */
 #include <stdlib.h>
 
 #include "scan.h"
 
-enum { FIRST_BATCH = 8 };
+enum { FIRST_BATCH = 8, COPY_MAX = 256 << 10 /* bytes of a batch, unless its first item is larger */ };
+
+/* A version that no session has: the iterator holds nothing. */
+#define RELEASED (UINT64_MAX - 1)
 
 struct ndb_iter {
   ndb_session *session;
   ndb_iter *next, *previous; /* of the session */
   int stored, flags;
   ndb_view view;      /* of its own; valid if captured */
-  int captured, placed; /* the scan stands on the item behind the last one */
-  uint64_t version;
+  _Atomic int captured;
+  int placed; /* the scan stands on the item behind the last one */
+  _Atomic uint64_t version;
+  _Atomic uint32_t fills;
+  uint32_t fills_seen; /* by the releaser */
+  int idle;            /* as the releaser has found it */
   ndb_scan scan;
   int has_from, has_to, started, finished;
   uint32_t batch;     /* items of the next fill */
@@ -30,11 +38,22 @@ struct ndb_iter {
   uint32_t key_lens[NDB_BATCH];
   char *text;
   size_t text_used, text_cap;
+  char *copy; /* of what the items of the last fill point to */
+  size_t copy_cap;
   char top[NDB_KEY_MAX + 2], from[NDB_KEY_MAX + 2], to[NDB_KEY_MAX + 2], last[NDB_KEY_MAX + 2];
 };
 
 /* Memory of an iterator, with its cursor and the text of a batch. */
 static const uint64_t ITERATOR_BYTES = sizeof(ndb_iter) + NDB_KEY_MAX + NDB_BATCH * 32 + 1024;
+
+/* Sessions' lists of iterators are also read by the releaser. */
+static void lock_list(ndb_session *s) {
+  if (s->store) pthread_mutex_lock(&s->store->lock);
+}
+
+static void unlock_list(ndb_session *s) {
+  if (s->store) pthread_mutex_unlock(&s->store->lock);
+}
 
 static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
 
@@ -74,12 +93,14 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
   ndb_iter *it = malloc(sizeof *it);
   if (!it) return memory();
   memset(it, 0, offsetof(ndb_iter, subscripts));
-  it->text = NULL, it->text_used = it->text_cap = 0;
+  it->text = it->copy = NULL, it->text_used = it->text_cap = it->copy_cap = 0;
+  it->session = s, it->flags = flags, it->stored = ndb_is_stored(key, len);
+  lock_list(s);
   it->next = s->iterators;
   if (it->next) it->next->previous = it;
   s->iterators = it;
+  unlock_list(s);
   s->iterator_bytes += ITERATOR_BYTES;
-  it->session = s, it->flags = flags, it->stored = ndb_is_stored(key, len);
   it->left = limit ? limit : UINT64_MAX;
   it->batch = FIRST_BATCH;
   it->top_len = len;
@@ -96,13 +117,16 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
 
 void ndb_iter_close(ndb_iter *it) {
   if (!it) return;
+  lock_list(it->session);
   if (it->previous) it->previous->next = it->next;
   else it->session->iterators = it->next;
   if (it->next) it->next->previous = it->previous;
+  unlock_list(it->session);
   ndb_scan_close(&it->scan);
   if (it->captured) ndb_view_release(&it->view);
-  it->session->iterator_bytes -= ITERATOR_BYTES;
+  it->session->iterator_bytes -= ITERATOR_BYTES + it->copy_cap;
   free(it->text);
+  free(it->copy);
   free(it);
 }
 
@@ -111,8 +135,13 @@ int ndb_iter_valid(const ndb_iter *it) { return it->captured && it->version == n
 int ndb_iter_seek_after(ndb_iter *it, uint32_t index) {
   if (index >= it->count) return ndb_fail(NDB_E_ARGUMENT, "the last fill had %u items", it->count);
   it->left += it->left == UINT64_MAX ? 0 : it->count - 1 - index;
-  it->last_len = it->key_lens[index];
-  memcpy(it->last, it->keys[index], it->last_len);
+  if (it->flags & NDB_DESCENDANTS) {
+    it->last_len = it->key_lens[index];
+    memcpy(it->last, it->keys[index], it->last_len);
+  } else { /* only the subscript was copied */
+    int error = bound_key(it->top, it->top_len, &it->subscripts[index], 0, it->last, &it->last_len);
+    if (error < 0) return error;
+  }
   it->count = index + 1;
   it->placed = it->finished = 0;
   return NDB_OK;
@@ -122,7 +151,9 @@ int ndb_iter_seek_after(ndb_iter *it, uint32_t index) {
 static int capture(ndb_iter *it) {
   if (ndb_iter_valid(it)) return NDB_OK;
   ndb_view fresh;
-  int error = ndb_session_capture(it->session, it->stored, &fresh, &it->version);
+  uint64_t version = 0;
+  int error = ndb_session_capture(it->session, it->stored, &fresh, &version);
+  it->version = version;
   if (error < 0) return error;
   if (it->captured) {
     it->batch = FIRST_BATCH; /* it may change again soon */
@@ -340,10 +371,60 @@ static int fill_siblings(ndb_iter *it) {
   return c->error;
 }
 
-int ndb_iter_fill(ndb_iter *it, ndb_items *out) {
-  *out = (ndb_items){it->subscripts, it->values, it->keys, it->key_lens, 0};
-  int error = ndb_session_enter(it->session);
+static int is_text(const ndb_iter *it, const ndb_scalar *s) {
+  return (s->type == NDB_STRING || s->type == NDB_DIGITS) && s->len &&
+         (!it->text || (uintptr_t)s->bytes - (uintptr_t)it->text >= it->text_cap);
+}
+
+static int make_copy_room(ndb_iter *it, size_t need) {
+  if (need <= it->copy_cap && (it->copy_cap <= COPY_MAX || need > COPY_MAX)) return NDB_OK;
+  free(it->copy);
+  it->session->iterator_bytes -= it->copy_cap;
+  it->copy_cap = 0;
+  size_t cap = 256;
+  while (cap < need) cap *= 2;
+  if (!(it->copy = malloc(cap))) return memory();
+  it->copy_cap = cap;
+  it->session->iterator_bytes += cap;
+  return NDB_OK;
+}
+
+/* Copies what the items point to, so that they do not need the snapshot. Drops items that have no
+ * room: they come with the next fill. */
+static int copy_items(ndb_iter *it) {
+  int values = it->flags & NDB_VALUES, keys = it->flags & (NDB_DESCENDANTS | NDB_KEYS), subscripts = !(it->flags & NDB_DESCENDANTS);
+  size_t need = 0;
+  for (uint32_t i = 0; i < it->count; i++) {
+    size_t before = need;
+    if (subscripts && is_text(it, &it->subscripts[i])) need += it->subscripts[i].len;
+    if (values && is_text(it, &it->values[i])) need += it->values[i].len;
+    if (keys) need += it->key_lens[i];
+    if (need <= COPY_MAX || i == 0) continue;
+    need = before;
+    it->count = i;
+    it->placed = 0;
+  }
+  if (!need) return NDB_OK;
+  int error = make_copy_room(it, need);
   if (error < 0) return error;
+  char *at = it->copy;
+  for (uint32_t i = 0; i < it->count; i++) {
+    ndb_scalar *texts[] = {subscripts ? &it->subscripts[i] : NULL, values ? &it->values[i] : NULL};
+    for (int t = 0; t < 2; t++) {
+      if (!texts[t] || !is_text(it, texts[t])) continue;
+      texts[t]->bytes = memcpy(at, texts[t]->bytes, texts[t]->len);
+      at += texts[t]->len;
+    }
+    if (keys) {
+      it->keys[i] = memcpy(at, it->keys[i], it->key_lens[i]);
+      at += it->key_lens[i];
+    }
+  }
+  return NDB_OK;
+}
+
+static int fill(ndb_iter *it, ndb_items *out) {
+  int error;
   it->count = 0;
   if (it->left == 0) return NDB_NONE;
   if ((error = capture(it)) < 0) return error;
@@ -365,6 +446,7 @@ int ndb_iter_fill(ndb_iter *it, ndb_items *out) {
   it->batch = batch;
   error = it->flags & NDB_DESCENDANTS ? fill_descendants(it) : fill_siblings(it);
   it->batch = full < NDB_BATCH ? full * 4 < NDB_BATCH ? full * 4 : NDB_BATCH : NDB_BATCH;
+  if (error == NDB_OK && it->stored) error = copy_items(it);
   if (error < 0) {
     it->placed = 0;
     it->count = 0;
@@ -392,6 +474,43 @@ int ndb_iter_fill(ndb_iter *it, ndb_items *out) {
   if (it->count) return NDB_OK;
   it->finished = 1;
   return NDB_NONE;
+}
+
+int ndb_iter_fill(ndb_iter *it, ndb_items *out) {
+  ndb_session *s = it->session;
+  *out = (ndb_items){it->subscripts, it->values, it->keys, it->key_lens, 0};
+  int error = ndb_session_enter(s);
+  if (error < 0) return error;
+  int reads = it->stored && s->store;
+  if (reads) ndb_read_begin(s);
+  int result = fill(it, out);
+  atomic_store_explicit(&it->fills, atomic_load_explicit(&it->fills, memory_order_relaxed) + 1, memory_order_relaxed);
+  if (reads) ndb_read_end(s);
+  return result;
+}
+
+/* ---- for the releaser ---- */
+
+int ndb_iters_hold(ndb_session *s, int *idle) {
+  int hold = 0;
+  for (ndb_iter *it = s->iterators; it; it = it->next) {
+    if (!it->stored || !it->captured || it->version == RELEASED) continue;
+    uint32_t fills = atomic_load_explicit(&it->fills, memory_order_relaxed);
+    it->idle = fills == it->fills_seen;
+    it->fills_seen = fills;
+    *idle |= it->idle;
+    hold = 1;
+  }
+  return hold;
+}
+
+void ndb_iters_release(ndb_session *s) {
+  for (ndb_iter *it = s->iterators; it; it = it->next) {
+    if (!it->stored || !it->captured || !it->idle || it->version == RELEASED) continue;
+    ndb_scan_close(&it->scan);
+    ndb_view_release(&it->view);
+    it->version = RELEASED;
+  }
 }
 
 /* ---- single steps ---- */

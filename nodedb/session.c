@@ -90,9 +90,11 @@ void ndb_idle(ndb_session *s) {
   if (s->level) return;
   ndb_entry_unref(s->held);
   s->held = NULL;
+  if (s->store) pthread_mutex_lock(&s->store->lock); /* the releaser may be about to do the same */
   ndb_view_release(&s->view);
   s->clean = 0;
   s->version = UINT64_MAX;
+  if (s->store) pthread_mutex_unlock(&s->store->lock);
   s->stamp++;
 }
 
@@ -106,20 +108,23 @@ static void follow_base(ndb_session *s) {
     s->view.base = ndb_snapshot_ref(store->base);
   }
   s->stamp++;
-  s->version = atomic_load_explicit(&store->version, memory_order_relaxed);
+  s->number = store->base->number;
+  ndb_store_held(store);
+  atomic_store_explicit(&s->version, atomic_load_explicit(&store->version, memory_order_relaxed), memory_order_relaxed);
   s->clean = ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen);
 }
 
 static inline int is_current(const ndb_session *s) {
-  return s->clean && s->version == atomic_load_explicit(&s->store->version, memory_order_acquire) &&
-         *s->store->last_commit == s->view.base->number;
+  return s->clean &&
+         atomic_load_explicit(&s->version, memory_order_relaxed) == atomic_load_explicit(&s->store->version, memory_order_acquire) &&
+         *s->store->last_commit == s->number;
 }
 
 /* Locks the store and makes base the last commit, unless changes wait here: then nobody else
  * commits. */
 static int lock_read(ndb_store *store) {
   pthread_mutex_lock(&store->lock);
-  if (*store->last_commit != store->base->number && ndb_layer_empty(&store->frozen) && ndb_layer_empty(&store->pending)) {
+  if ((!store->base || *store->last_commit != store->base->number) && ndb_layer_empty(&store->frozen) && ndb_layer_empty(&store->pending)) {
     int error = ndb_store_refresh(store);
     if (error < 0) {
       pthread_mutex_unlock(&store->lock);
@@ -138,8 +143,8 @@ static ndb_view own_view(const ndb_session *s) {
   return (ndb_view){s->view.base, s->view.frozen, s->view.frozen_kills, s->own.entries.root, s->own.kills.root};
 }
 
-int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *locked) {
-  *locked = 0;
+int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state) {
+  *state = 0;
   if (!stored) {
     *out = (ndb_view){.own = s->local.root};
     return NDB_OK;
@@ -149,23 +154,33 @@ int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *locked) {
     *out = own_view(s);
     return NDB_OK;
   }
+  ndb_read_begin(s);
   if (!is_current(s)) {
     int error = lock_read(s->store);
-    if (error < 0) return error;
+    if (error < 0) {
+      ndb_read_end(s);
+      return error;
+    }
     follow_base(s);
     if (!s->clean) {
-      *locked = 1;
+      *state = NDB_VIEW_LOCKED | NDB_VIEW_READING;
       *out = pending_view(s->store);
       return NDB_OK;
     }
     pthread_mutex_unlock(&s->store->lock);
   }
+  *state = NDB_VIEW_READING;
   *out = (ndb_view){.base = s->view.base};
   return NDB_OK;
 }
 
-void ndb_session_view_end(ndb_session *s, int locked) {
-  if (locked) pthread_mutex_unlock(&s->store->lock);
+static void unlock_view(ndb_session *s, int state) {
+  if (state & NDB_VIEW_LOCKED) pthread_mutex_unlock(&s->store->lock);
+}
+
+void ndb_session_view_end(ndb_session *s, int state) {
+  unlock_view(s, state);
+  if (state & NDB_VIEW_READING) ndb_read_end(s);
 }
 
 int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version) {
@@ -186,11 +201,14 @@ int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *ver
     *version = ndb_session_version(s, stored);
     return NDB_OK;
   }
-  if (is_current(s)) {
-    *version = s->version;
+  ndb_read_begin(s);
+  int current = is_current(s);
+  if (current) {
+    *version = atomic_load_explicit(&s->version, memory_order_relaxed);
     out->base = ndb_snapshot_ref(s->view.base);
-    return NDB_OK;
   }
+  ndb_read_end(s);
+  if (current) return NDB_OK;
   int error = lock_read(s->store);
   if (error < 0) return error;
   follow_base(s);
@@ -211,7 +229,7 @@ uint64_t ndb_session_version(const ndb_session *s, int stored) {
   uint64_t version = atomic_load_explicit(&s->store->version, memory_order_acquire);
   /* The session has not looked since the last change, or another process has committed (none
    * does while changes wait here): nothing that was read is current. */
-  if (s->version != version || (s->clean && *s->store->last_commit != s->view.base->number)) return UINT64_MAX;
+  if (atomic_load_explicit(&s->version, memory_order_relaxed) != version || (s->clean && *s->store->last_commit != s->number)) return UINT64_MAX;
   return version;
 }
 
@@ -233,6 +251,19 @@ static int cached_get(ndb_session *s, const ndb_view *view, const char *key, siz
   return NDB_OK;
 }
 
+/* Copies the text of a value from LMDB: the releaser may let go of its page when the call ends. */
+static int copy_value(ndb_session *s, ndb_scalar *value) {
+  if ((value->type != NDB_STRING && value->type != NDB_DIGITS) || !value->len) return NDB_OK;
+  if (value->len <= sizeof s->value) {
+    value->bytes = memcpy(s->value, value->bytes, value->len);
+    return NDB_OK;
+  }
+  s->held = ndb_entry_new("", 0, value, 0);
+  if (!s->held) return ndb_fail(NDB_E_MEMORY, "out of memory");
+  ndb_entry_scalar(s->held, value);
+  return NDB_OK;
+}
+
 int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
   uint64_t expiry = 0;
   int result = ndb_session_enter(s);
@@ -242,18 +273,28 @@ int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
     return ndb_view_get(s->store, &local, key, len, out, &expiry);
   }
   ndb_view view;
-  int locked;
-  if ((result = ndb_session_view(s, 1, &view, &locked)) < 0) return result;
-  if (!locked) return cached_get(s, &view, key, len, out, &expiry);
+  int state;
+  if ((result = ndb_session_view(s, 1, &view, &state)) < 0) return result;
+  if (!(state & NDB_VIEW_LOCKED)) {
+    result = cached_get(s, &view, key, len, out, &expiry);
+    if (!(state & NDB_VIEW_READING)) return result; /* a transaction, which keeps what it reads */
+    if (result == NDB_OK) result = copy_value(s, out);
+    ndb_session_view_end(s, state);
+    return result;
+  }
   view.base = NULL; /* LMDB is read without the lock */
   ndb_entry *entry;
   result = ndb_view_find(s->store, &view, key, len, out, &expiry, &entry);
   int hidden = result == NDB_NONE && (entry || ndb_kill_of(view.own_kills, key, len) || ndb_kill_of(view.frozen_kills, key, len));
   if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
-  ndb_session_view_end(s, locked);
-  if (result != NDB_NONE || hidden) return result;
-  ndb_view base = {.base = s->view.base};
-  return ndb_view_get(s->store, &base, key, len, out, &expiry);
+  unlock_view(s, state);
+  if (result == NDB_NONE && !hidden) {
+    ndb_view base = {.base = s->view.base};
+    result = ndb_view_get(s->store, &base, key, len, out, &expiry);
+    if (result == NDB_OK) result = copy_value(s, out);
+  }
+  ndb_read_end(s);
+  return result;
 }
 
 /* ---- changing ---- */

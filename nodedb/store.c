@@ -159,6 +159,7 @@ static void init_condition(pthread_cond_t *c) {
 }
 
 static void free_store(ndb_store *store) {
+  ndb_releaser_stop(store);
   ndb_snapshot_unref(store->base);
   ndb_layer_clear(&store->frozen);
   ndb_layer_clear(&store->pending);
@@ -172,6 +173,7 @@ static void free_store(ndb_store *store) {
   pthread_mutex_destroy(&store->map_lock);
   pthread_cond_destroy(&store->work);
   pthread_cond_destroy(&store->done);
+  pthread_cond_destroy(&store->held);
   free(store->folder);
   free(store);
 }
@@ -189,6 +191,7 @@ static int new_store(const char *folder, const ndb_options *options, const struc
   pthread_mutex_init(&store->map_lock, NULL);
   init_condition(&store->work);
   init_condition(&store->done);
+  init_condition(&store->held);
   ndb_layer_init(&store->frozen);
   ndb_layer_init(&store->pending);
   store->folder = strdup(folder);
@@ -202,7 +205,9 @@ static int new_store(const char *folder, const ndb_options *options, const struc
   }
   if (error == NDB_OK && !options->read_only && !options->no_sync) error = ndb_sync_names(folder);
   if (error == NDB_OK) error = ndb_snapshot_open(store, &store->base);
-  if (error == NDB_OK && store->base->expiring && !store->options.read_only) { /* to sweep */
+  if (error == NDB_OK) store->sweeps = store->base->expiring != 0;
+  if (error == NDB_OK) error = ndb_releaser_start(store);
+  if (error == NDB_OK && store->sweeps && !store->options.read_only) {
     pthread_mutex_lock(&store->lock);
     error = ndb_committer_start(store);
     pthread_mutex_unlock(&store->lock);

@@ -215,6 +215,7 @@ static void leave(ndb_session *s) {
   s->level = 0;
   s->version = UINT64_MAX;
   if (!s->store) return;
+  ndb_store_held(s->store);
   s->store->transactions--;
   ndb_store_trim_log(s->store);
 }

@@ -102,7 +102,10 @@ int ndb_store_refresh(ndb_store *store) {
   if (error < 0) return error;
   ndb_snapshot_unref(store->base);
   store->base = fresh;
-  store->foreign++;
+  store->sweeps = fresh->expiring != 0;
+  store->foreign += !store->base_released || fresh->number != store->base_released;
+  store->base_released = 0;
+  ndb_store_held(store);
   atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
   return NDB_OK;
 }
@@ -242,7 +245,7 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
   }
   case STORED_DIGITS: {
     ndb_scalar number;
-    if (!ndb_number_canonical(out->bytes, out->len, &number) || number.type != NDB_DIGITS) goto corrupt;
+    if (!ndb_number_canonical(out->bytes, out->len, &number)) goto corrupt; /* sums rely on it */
     out->type = NDB_DIGITS;
     return NDB_OK;
   }

@@ -232,7 +232,7 @@ static int check_meta(const MDB_metabuf *buffer, unsigned number, size_t page, o
 	const MDB_meta *m = (const MDB_meta *)METADATA(p);
 	if (!F_ISSET(p->mp_flags, P_META) || m->mm_magic != MDB_MAGIC) return refuse(why, room, "page %u is not one of LMDB's meta pages", number);
 	if (m->mm_version != MDB_DATA_VERSION) return refuse(why, room, "its format of LMDB is %u, not %u", m->mm_version, MDB_DATA_VERSION);
-	if (m->mm_psize != page || (m->mm_txnid && (m->mm_txnid & 1) != number) || m->mm_mapsize >> 47 || m->mm_last_pg >> 40 ||
+	if (m->mm_psize != page || m->mm_mapsize >> 47 || m->mm_last_pg >> 40 ||
 		(m->mm_dbs[FREE_DBI].md_flags & 0x7F) != MDB_INTEGERKEY || m->mm_dbs[MAIN_DBI].md_flags)
 		return refuse(why, room, "meta page %u is damaged", number);
 	for (int i = 0; i < CORE_DBS; i++) {
@@ -262,6 +262,13 @@ int lmdb_check_meta(const char *file, char *why, size_t room) {
 		rc = refuse(why, room, "it has %lld bytes only", (long long)about.st_size);
 	if (rc == 0) rc = check_meta(&first, 0, page, about.st_size, why, room);
 	if (rc == 0) rc = check_meta(&second, 1, page, about.st_size, why, room);
+	if (rc == 0) {
+		/* Even commits are in page 0, odd ones in page 1. After a write of a page failed, it repeats the
+		 * other's commit. */
+		txnid_t even = ((const MDB_meta *)METADATA((const MDB_page *)(const void *)&first))->mm_txnid;
+		txnid_t odd = ((const MDB_meta *)METADATA((const MDB_page *)(const void *)&second))->mm_txnid;
+		if ((even > odd && even & 1) || (odd > even && !(odd & 1))) rc = refuse(why, room, "the numbers of its last commits do not fit");
+	}
 	close(fd);
 	return rc;
 }
@@ -355,11 +362,11 @@ static void audit_page(audit *a, size_t number, unsigned levels, const MDB_val *
 		MDB_val *key = &keys[i & 1];
 		int first = levels > 1 && i == 0; /* it counts as the lowest */
 		key->mv_size = NODEKSZ(node), key->mv_data = NODEKEY(node);
+		/* The order within a leaf is seen in a walk over all nodes, which can name them. */
 		if (!first && ((before && compare(key, before) < (before != low)) || (high && compare(key, high) >= 0)))
 			tell(a, "key %u of page %zu is out of order", i, number);
 		if (levels == 1) {
 			audit_record(a, node, key, db);
-			before = key;
 			continue;
 		}
 		MDB_val next;

@@ -53,7 +53,8 @@ pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *
 	e->event = api->new(setup->memory, &vm->used, vm->limit);
 	e->patterns = setup->compiled ? calloc(1, sizeof *e->patterns) : NULL;
 	e->proxies.expired = (pg_container){.d = e->event};
-	e->nodes = (pg_nodes){.functions = setup->node_functions, .store = setup->node_store, .event_ms = setup->node_event_ms, .vm = vm};
+	e->nodes = (pg_nodes){.functions = setup->node_functions, .store = setup->node_store, .event_ms = setup->node_event_ms,
+		.collect = setup->node_collect, .vm = vm};
 	vm->describe = pg_json_describe;
 	vm->recharge = recharge;
 	vm->engine = e;

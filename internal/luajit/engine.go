@@ -42,6 +42,10 @@ type Setup struct {
 	Host   *Host         // nil when there is nothing to call
 	Direct bool          // functions that do not wait are called from C, without a yield
 	Nodes  *nodedb.Store // for require "nodedb"; nil where there is none
+
+	// CollectBeforeNodes is for tests: all garbage is collected before every call of the node
+	// database, so that a call whose arguments nothing holds reads freed memory.
+	CollectBeforeNodes bool
 }
 
 // A Sink is what an engine knows of a sink.
@@ -109,6 +113,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 		e.releaseNodes = release
 		c.node_functions, c.node_store = nodedb.Functions(), store
 		c.node_event_ms = C.int64_t(opts.EventTime.Milliseconds())
+		c.node_collect = boolInt(setup.CollectBeforeNodes)
 		c.node_face, c.node_face_len = text(lua.Face), C.size_t(len(lua.Face))
 		c.node_backend, c.node_backend_len = text(lua.FFI), C.size_t(len(lua.FFI))
 		c.node_strings, c.node_strings_len = text(lua.Strings), C.size_t(len(lua.Strings))

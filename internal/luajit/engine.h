@@ -170,6 +170,7 @@ typedef struct pg_engine_setup {
 	const void *node_functions; // an ndb_functions, NULL without a store,
 	void *node_store;           //   an ndb_store,
 	int64_t node_event_ms;      //   the time limit of an event,
+	int node_collect;           //   whether to collect before every call of its core,
 	const char *node_face, *node_backend, *node_strings; // and the Lua sources of its modules
 	size_t node_face_len, node_backend_len, node_strings_len;
 } pg_engine_setup;

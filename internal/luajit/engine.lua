@@ -169,9 +169,14 @@ local function open_nodes()
     if kind == "userdata" and getmetatable(v) ~= NODE and is_container(v) then return "table" end
     return kind
   end
-  local environment = setmetatable({pcall = pcall, next = globals.next, type = type_of}, {__index = _G})
+  -- A coroutine is what a script takes for one. What an abandoned one has left open ends with
+  -- the event: no collection has to find out that nothing holds it.
+  local environment = setmetatable({pcall = pcall, next = globals.next, type = type_of, collectgarbage = false,
+    coroutine = globals.coroutine}, {__index = _G})
   local function load(source) return setfenv(assert(loadstring(source, "=[perigee]")), environment)() end
+  if nodes.collect then nodes.collect = collectgarbage end
   nodes.functions = {
+    now = nodes.now,
     wait = function() end,
     open = function() error("nodedb: NDB_E_ARGUMENT: the script's host has opened the store", 0) end,
   }

@@ -4,6 +4,7 @@
 #include "nodes.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "engine.h"
 
@@ -118,6 +119,14 @@ static int digits(lua_State *L) {
 	return 1;
 }
 
+// now() returns the milliseconds of a clock that only goes forward.
+static int now(lua_State *L) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	lua_pushnumber(L, (double)t.tv_sec * 1e3 + (double)(t.tv_nsec / 1000000));
+	return 1;
+}
+
 static void set_address(lua_State *L, const char *name, void *f) {
 	lua_pushlightuserdata(L, f);
 	lua_setfield(L, -2, name);
@@ -145,7 +154,7 @@ static void push_codes(lua_State *L, pg_nodes *n) {
 }
 
 void pg_nodes_open(lua_State *L, pg_nodes *n) {
-	static const luaL_Reg functions[] = {{"session", session}, {"proxy", proxy}, {"digits", digits}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {{"session", session}, {"proxy", proxy}, {"digits", digits}, {"now", now}, {NULL, NULL}};
 	if (!n->functions) {
 		lua_pushnil(L);
 		return;
@@ -154,6 +163,8 @@ void pg_nodes_open(lua_State *L, pg_nodes *n) {
 	luaL_register(L, NULL, functions);
 	push_addresses(L, n);
 	lua_setfield(L, -2, "addresses");
+	lua_pushboolean(L, n->collect);
+	lua_setfield(L, -2, "collect");
 	push_codes(L, n);
 	lua_setfield(L, -2, "codes");
 }

@@ -13,6 +13,7 @@ typedef struct pg_nodes {
 	pg_vm *vm;
 	uint64_t charged;     // bytes of the session that count as memory of the VM
 	int unfinished;       // the script may have left a transaction or locks
+	int collect;          // for tests: collect all garbage before every call of the core
 	int64_t event_ms, waited_ms; // the time limit of an event, and what this one has waited for locks
 } pg_nodes;
 

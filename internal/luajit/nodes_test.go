@@ -33,8 +33,20 @@ func nodeStore(t *testing.T) *nodedb.Store {
 
 func nodeEngine(t *testing.T, opts Options, store *nodedb.Store, code string) *Engine {
 	t.Helper()
+	return nodeEngineWith(t, opts, Setup{Nodes: store}, code)
+}
+
+// collectingEngine makes an engine that collects all garbage before every call of the store.
+func collectingEngine(t *testing.T, opts Options, store *nodedb.Store, code string) *Engine {
+	t.Helper()
+	return nodeEngineWith(t, opts, Setup{Nodes: store, CollectBeforeNodes: true}, code)
+}
+
+func nodeEngineWith(t *testing.T, opts Options, setup Setup, code string) *Engine {
+	t.Helper()
 	w := NewWatchdog()
-	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Sinks: []Sink{{}}, Nodes: store})
+	setup.Output, setup.Sinks = 8<<20, []Sink{{}}
+	e, err := NewEngine(w, opts, setup)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,5 +281,50 @@ func TestNoNodes(t *testing.T) {
 	defer e.Close()
 	if err := e.Load(context.Background(), "x.lua", []byte("require 'nodedb'")); err == nil {
 		t.Error("there is a module")
+	}
+}
+
+// TestNodesHoldTheirArguments makes calls whose text nothing but the call needs, while all garbage
+// is collected before each one.
+func TestNodesHoldTheirArguments(t *testing.T) {
+	const code = `
+		local n, count = nodedb.node("^held"), 0
+		local function fresh(length) count = count + 1 return ("%d"):format(count):rep(length) end
+		function main(event)
+			for i = 1, 9 do n["x" .. i].__ = i end
+			for i = 1, 60 do
+				local k = i % 6 + 1
+				local s = n:subscripts {from = "x" .. k, to = "x" .. k + 2}
+				local all = s() .. s() .. s()
+				if all ~= "x" .. k .. "x" .. k + 1 .. "x" .. k + 2 or s() then error("an iteration from x" .. k .. " gives " .. all) end
+				if nodedb.str2zwr(fresh(900)) ~= '"' .. ("%d"):format(count):rep(900) .. '"' then error("the text of str2zwr") end
+				n.big.__ = event.big
+				if not n.big:compare_and_set(event.big, event.bigger) then error("compare_and_set of two big numbers") end
+				if nodedb.str2zwr(n.big.__) ~= nodedb.str2zwr(event.bigger) then error("the big number that was set") end
+				nodedb.set("^held", event.big, event.bigger)
+				if nodedb.str2zwr(nodedb.get("^held", event.big)) ~= nodedb.str2zwr(event.bigger) then error("a big subscript") end
+				if nodedb.zwr2str('"' .. fresh(500) .. '"') ~= ("%d"):format(count):rep(500) then error("the text of zwr2str") end
+				nodedb.load('^held("l")="' .. fresh(300) .. '"')
+				if n.l.__ ~= ("%d"):format(count):rep(300) then error("the text of load") end
+			end
+			return event
+		end`
+	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
+		t.Run(mode, func(t *testing.T) {
+			opts := defaults()
+			opts.NoJIT, opts.EventTime, opts.BatchTime = interpreted, time.Minute, time.Minute
+			e := collectingEngine(t, opts, nodeStore(t), code)
+			if !interpreted {
+				if err := e.VM.runTrusted(`require("jit.opt").start("hotloop=3", "hotexit=2")`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const doc = `{"big":123456789012345678901,"bigger":987654321098765432109}`
+			for range 3 {
+				if got, _ := runNodes(e, doc); len(got) != 1 || got[0] != doc {
+					t.Fatalf("got %q, want the event", got)
+				}
+			}
+		})
 	}
 }

@@ -55,8 +55,16 @@ func compareModes(t *testing.T, w *Watchdog, seed uint64) {
 // runProgram returns what came of a program, and whether a limit ended it, which need not
 // strike both at the same place. Without settings it is interpreted.
 func runProgram(t *testing.T, w *Watchdog, text, settings string) (result string, limit bool) {
+	return runProgramWith(t, w, text, settings, Setup{})
+}
+
+func runProgramWith(t *testing.T, w *Watchdog, text, settings string, setup Setup) (result string, limit bool) {
 	opts := Options{EventTime: 2 * time.Second, BatchTime: 5 * time.Second, Memory: 64 << 20, NoJIT: settings == ""}
-	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Sinks: []Sink{{}}})
+	if setup.CollectBeforeNodes {
+		opts.EventTime, opts.BatchTime = 20*time.Second, time.Minute
+	}
+	setup.Output, setup.Sinks = 8<<20, []Sink{{}}
+	e, err := NewEngine(w, opts, setup)
 	if err != nil {
 		t.Fatal(err)
 	}

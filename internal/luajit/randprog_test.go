@@ -18,6 +18,7 @@ type programmer struct {
 	vars   map[byte]int // by letter, how many there are
 	depth  int          // of blocks
 	labels int
+	nodes  bool // it uses the node database
 }
 
 // programPrelude bounds the script: it ends after a number of loop iterations, and strings
@@ -85,6 +86,10 @@ local parent = {__index = {x = 11, y = "up", [1] = "one"}}
 func program(seed uint64) string {
 	p := &programmer{Rand: rand.New(rand.NewPCG(seed, 1)), vars: map[byte]int{}}
 	p.out.WriteString(programPrelude)
+	return p.program()
+}
+
+func (p *programmer) program() string {
 	for range 1 + p.IntN(3) {
 		p.declare()
 	}
@@ -356,6 +361,10 @@ func (p *programmer) store() {
 }
 
 func (p *programmer) statement() {
+	if p.nodes && p.IntN(3) > 0 {
+		p.nodeStatement()
+		return
+	}
 	if p.depth > 5 {
 		p.assign()
 		return

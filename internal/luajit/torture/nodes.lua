@@ -104,8 +104,44 @@ for i = 1, 1e12 do kept[i] = n[i] end
 --- nodes, nested transactions: error, stack overflow
 local function f() nodedb.tp(f) end
 f()
---- nodes, restarts without end: event time
+--- nodes, restarts without end: error
 nodedb.tp(function() nodedb.trestart() end)
+--- nodes, restarts without a limit: event time
+nodedb.tp_limits {restarts = math.huge, seconds = math.huge}
+nodedb.tp(function() nodedb.trestart() end)
+--- nodes, restarts without end, under pcall: event time
+while true do pcall(nodedb.tp, function() nodedb.trestart() end) end
+--- nodes, a transaction of names that are invalid: ok
+for _, names in ipairs({{"^t"}, {5}, {"m", ""}}) do
+  if pcall(nodedb.tp, names, function() end) then error("the names are taken") end
+  if pcall(nodedb.trollback) then error("a transaction is left open") end
+end
+--- nodes, use beside a transaction of a coroutine: ok
+local co = coroutine.create(function()
+  nodedb.tp(function()
+    nodedb.set("^beside", 1)
+    coroutine.yield()
+    pcall(coroutine.yield)
+    nodedb.trollback()
+  end)
+end)
+coroutine.resume(co)
+local n = nodedb.node("^beside")
+local uses = {
+  function() return n.__ end, function() n.__ = 2 end, function() n:kill() end, function() nodedb.set("m", 1) end, function() n:incr() end,
+  function() nodedb.tp(function() end) end, nodedb.trollback, nodedb.trestart, function() return n:subscripts()() end,
+  function() n:lock_incr() end, function() n:settree({a = 1}) end, function() nodedb.load("^beside=1") end, function() n:merge(n.x) end,
+}
+for i = 1, #uses do
+  local ok, problem = pcall(uses[i])
+  if ok or not tostring(problem):find("NDB_E_LEVEL", 1, true) then error("use " .. i .. ": " .. tostring(problem)) end
+end
+coroutine.resume(co)
+if pcall(uses[1]) then error("a coroutine that is suspended under pcall") end
+coroutine.resume(co)
+if coroutine.status(co) ~= "dead" or n.__ ~= nil then error("not rolled back") end
+n.__ = 1
+n:kill()
 --- nodes, a transaction left in a coroutine: ok
 local co = coroutine.wrap(function()
   nodedb.tp(function()

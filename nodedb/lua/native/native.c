@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "../../nodedb.h"
 
@@ -36,6 +37,7 @@ typedef struct connection {
   ndb_store *store;
   ndb_session *session;
   uint64_t writes;       /* counts changes, so that iterations look again */
+  int guarded;           /* a function looks at each use; it is in the registry, below the address of this */
   iteration *iterations; /* that are open */
   struct connection *next_open;
 } connection;
@@ -100,8 +102,20 @@ static const char *key_at(lua_State *L, int index, size_t *len) {
 
 static int is_number(double n) { return n - n == 0; }
 
-/* Reads a subscript or a value. text has room for the digits of an integer. A Lua integer
- * that a double does not hold is its digits, a number if it is canonical. */
+#if LUA_VERSION_NUM >= 503
+/* An integer that a double may not hold is its digits, a number if they are canonical. */
+static void integer_scalar(lua_Integer n, ndb_scalar *out, char text[32]) {
+  *out = (ndb_scalar){.type = NDB_NUMBER, .number = (double)n};
+  if (n <= (lua_Integer)LARGEST_EXACT && n >= -(lua_Integer)LARGEST_EXACT) return;
+  int len = snprintf(text, 32, LUA_INTEGER_FMT, n);
+  if (ndb_number_canonical(text, (size_t)len, out)) return;
+  out->type = NDB_STRING;
+  out->bytes = text;
+  out->len = (uint32_t)len;
+}
+#endif
+
+/* Reads a subscript or a value. text has room for the digits of an integer. */
 static void to_scalar(lua_State *L, int index, ndb_scalar *out, char text[32], const char *what) {
   memset(out, 0, sizeof *out);
   switch (lua_type(L, index)) {
@@ -113,17 +127,7 @@ static void to_scalar(lua_State *L, int index, ndb_scalar *out, char text[32], c
       lua_error(L);
     }
 #if LUA_VERSION_NUM >= 503
-    if (lua_isinteger(L, index)) {
-      lua_Integer n = lua_tointeger(L, index);
-      if (n > (lua_Integer)LARGEST_EXACT || n < -(lua_Integer)LARGEST_EXACT) {
-        int len = snprintf(text, 32, LUA_INTEGER_FMT, n);
-        if (!ndb_number_canonical(text, (size_t)len, out)) {
-          out->type = NDB_STRING;
-          out->bytes = text;
-          out->len = (uint32_t)len;
-        }
-      }
-    }
+    if (lua_isinteger(L, index)) integer_scalar(lua_tointeger(L, index), out, text);
 #else
     (void)text;
 #endif
@@ -153,6 +157,15 @@ static void to_subscript(lua_State *L, int index, ndb_scalar *out, char text[32]
       lua_pushfstring(L, "nodedb: NDB_E_ARGUMENT: a subscript must be a string or a number, got a %s", luaL_typename(L, index));
     lua_error(L);
   }
+#if LUA_VERSION_NUM >= 503
+  /* Lua's tables take 2^62 and 1 << 62 for one key; so one node is both. */
+  lua_Integer whole;
+  if (type == LUA_TNUMBER && !lua_isinteger(L, index) && lua_numbertointeger(lua_tonumber(L, index), &whole) &&
+      (lua_Number)whole == lua_tonumber(L, index)) {
+    integer_scalar(whole, out, text);
+    return;
+  }
+#endif
   to_scalar(L, index, out, text, "a subscript");
 }
 
@@ -252,10 +265,25 @@ static void start(lua_State *L, connection *c) {
   }
 }
 
-static ndb_session *session(lua_State *L) {
+/* Calls the function of guard(), which raises an error where nodes must not be used. */
+static void ask_guard(lua_State *L, connection *c) {
+  luaL_checkstack(L, 2, "guard");
+  lua_pushlightuserdata(L, c);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_call(L, 0, 0);
+}
+
+/* The session, for the functions that keep the guard. */
+static ndb_session *unguarded(lua_State *L) {
   connection *c = connected(L);
   if (!c->session) start(L, c);
   return c->session;
+}
+
+static ndb_session *session(lua_State *L) {
+  connection *c = connected(L);
+  if (c->guarded) ask_guard(L, c);
+  return unguarded(L);
 }
 
 static ndb_session *changing(lua_State *L) {
@@ -263,8 +291,32 @@ static ndb_session *changing(lua_State *L) {
   return session(L);
 }
 
+static ndb_session *unguarded_changing(lua_State *L) {
+  connected(L)->writes++;
+  return unguarded(L);
+}
+
+/* guard(f): has f called before each use of a node; guard(nil) ends that. */
+static int core_guard(lua_State *L) {
+  connection *c = connected(L);
+  lua_settop(L, 1);
+  c->guarded = !lua_isnil(L, 1);
+  lua_pushlightuserdata(L, c);
+  lua_insert(L, 1);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+/* now(): the milliseconds of a clock that only goes forward. */
+static int core_now(lua_State *L) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  lua_pushnumber(L, (double)t.tv_sec * 1e3 + (double)(t.tv_nsec / 1000000));
+  return 1;
+}
+
 static ndb_store *store_of(lua_State *L, const char *what) {
-  session(L);
+  unguarded(L);
   connection *c = connected(L);
   if (!c->store) luaL_error(L, "nodedb: NDB_E_ARGUMENT: %s: no store is open; call nodedb.open(folder), or set NODEDB_FOLDER", what);
   return c->store;
@@ -325,7 +377,7 @@ static int core_sync(lua_State *L) {
 }
 
 static int core_wait(lua_State *L) {
-  session(L);
+  unguarded(L);
   connection *c = connected(L);
   int code = c->store ? ndb_wait(c->session, (uint64_t)lua_tonumber(L, 1)) : NDB_OK;
   return code < 0 ? fail(L, code) : 0;
@@ -698,6 +750,7 @@ static int iteration_gc(lua_State *L) {
 
 /* refill gets the next batch; false at the end. */
 static int refill(lua_State *L, iteration *it) {
+  if (it->core && it->owner->guarded) ask_guard(L, it->owner);
   if (!it->core) return 0;
   if (it->at < it->items.count) {
     /* The script changed something since the batch was read. */
@@ -773,15 +826,17 @@ static int core_descendants(lua_State *L) {
 
 /* ---- transactions ---- */
 
+/* These are for whoever keeps the guard, which does not look at them. */
+
 static int core_begin(lua_State *L) {
-  int code = ndb_begin(changing(L));
+  int code = ndb_begin(unguarded_changing(L));
   return code < 0 ? fail(L, code) : 0;
 }
 
 /* commit(): its number, 0 of an inner one; false after a conflict. */
 static int core_commit(lua_State *L) {
   uint64_t number = 0;
-  int code = ndb_commit(changing(L), &number);
+  int code = ndb_commit(unguarded_changing(L), &number);
   if (code == NDB_E_CONFLICT) lua_pushboolean(L, 0);
   else if (code < 0) return fail(L, code);
   else push_number(L, (double)number);
@@ -789,17 +844,17 @@ static int core_commit(lua_State *L) {
 }
 
 static int core_rollback(lua_State *L) {
-  int code = ndb_rollback(changing(L));
+  int code = ndb_rollback(unguarded_changing(L));
   return code < 0 ? fail(L, code) : 0;
 }
 
 static int core_restart(lua_State *L) {
-  int code = ndb_restart(changing(L));
+  int code = ndb_restart(unguarded_changing(L));
   return code < 0 ? fail(L, code) : 0;
 }
 
 static int core_level(lua_State *L) {
-  lua_pushinteger(L, ndb_level(session(L)));
+  lua_pushinteger(L, ndb_level(unguarded(L)));
   return 1;
 }
 
@@ -807,7 +862,7 @@ static int core_restore_local(lua_State *L) {
   size_t len;
   if (lua_type(L, 1) != LUA_TSTRING) refuse(L, "the name of a tree in memory must be a string", 1);
   const char *name = lua_tolstring(L, 1, &len);
-  int code = ndb_restore_local(session(L), name, len);
+  int code = ndb_restore_local(unguarded(L), name, len);
   return code < 0 ? fail(L, code) : 0;
 }
 
@@ -859,7 +914,7 @@ static const luaL_Reg functions[] = {
   {"expire", core_expire}, {"ttl", core_ttl}, {"count", core_count}, {"merge", core_merge},
   {"next_sibling", core_next_sibling}, {"next_node", core_next_node}, {"siblings", core_siblings}, {"descendants", core_descendants},
   {"begin", core_begin}, {"commit", core_commit}, {"rollback", core_rollback}, {"restart", core_restart},
-  {"level", core_level}, {"restore_local", core_restore_local},
+  {"level", core_level}, {"restore_local", core_restore_local}, {"guard", core_guard}, {"now", core_now},
   {"lock", core_lock}, {"unlock", core_unlock}, {"unlock_all", core_unlock_all}, {"proxy", core_proxy},
   {NULL, NULL}};
 
@@ -901,7 +956,7 @@ int luaopen_nodedb_native(lua_State *L) {
   lua_setmetatable(L, -2);
   int self = lua_gettop(L);
 
-  lua_createtable(L, 0, (int)(sizeof functions / sizeof *functions) + 4);
+  lua_createtable(L, 0, (int)(sizeof functions / sizeof *functions) + 5);
   for (const luaL_Reg *f = functions; f->name; f++) {
     lua_pushvalue(L, self);
     lua_pushcclosure(L, f->func, 1);
@@ -913,6 +968,8 @@ int luaopen_nodedb_native(lua_State *L) {
     lua_setfield(L, -2, ndb_code_name(code));
   }
   lua_setfield(L, -2, "codes");
+  lua_newtable(L); /* for what the modules over this backend have in common */
+  lua_setfield(L, -2, "shared");
 #if LUA_VERSION_NUM == 501
   lua_pushvalue(L, self);
   lua_pushcclosure(L, core_session, 1);

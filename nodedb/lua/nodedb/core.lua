@@ -8,8 +8,9 @@ local core = require "nodedb.ffi"(ffi, {
   session = native.session,
   proxy = native.proxy,
   codes = native.codes,
+  collect = os.getenv "NODEDB_TEST_COLLECT" == "1" and collectgarbage or nil,
   functions = {open = native.open, sync = native.sync, wait = native.wait, stat = native.stat,
-    backup = native.backup, check = native.check, compact = native.compact},
+    backup = native.backup, check = native.check, compact = native.compact, now = native.now},
 })
 
 function core.close()

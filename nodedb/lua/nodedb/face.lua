@@ -12,10 +12,11 @@
 -- The table of children also has, under keys that scripts never see, the key of the node
 -- (strings are never removed from weak tables) and the node itself.
 
-local error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type =
-  error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type
-local byte, concat, format, gmatch, match, strsub =
-  string.byte, table.concat, string.format, string.gmatch, string.match, string.sub
+local collectgarbage, error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type =
+  collectgarbage, error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type
+local running, status = coroutine.running, coroutine.status
+local byte, concat, format, gmatch, match, strfind, strsub =
+  string.byte, table.concat, string.format, string.gmatch, string.match, string.find, string.sub
 local sort, unpack = table.sort, table.unpack or unpack
 
 -- Flags of iterations; see nodedb.h.
@@ -51,11 +52,159 @@ local function milliseconds(what, seconds, without)
   return ms - ms % 1
 end
 
--- new_face returns the module. marker is what getmetatable says of its nodes. dialect may
--- have more methods, and the codes with which the function of a transaction asks, as a
--- result, for a restart or a rollback.
+-- What raises an error of these codes are transactions; the core knows nothing of them.
+local TRANSACTION_CODES = {NDB_TP_RESTART = -101, NDB_TP_ROLLBACK = -102, NDB_TP_LIMIT = -103}
+
+local RESTARTED = "nodedb: NDB_TP_RESTART: the transaction is run again"
+local ROLLED_BACK = "nodedb: NDB_TP_ROLLBACK: the transaction was rolled back"
+
+-- new_transactions returns what begins and ends the transactions of a backend, which the
+-- modules over it have in common. A transaction belongs to the coroutine that began it, and
+-- to those that this one resumes meanwhile. While it is suspended, nobody uses the backend,
+-- until the time limit of transactions has passed, or nothing can resume it any more.
+--
+-- The main program is never suspended, so its transactions need no check. For those of other
+-- coroutines the backend calls check before each use.
+local function new_transactions(core)
+  local transactions = {restarts = 1000, seconds = 60} -- the limits
+  local ids, last_id, top = {}, 0, 0                -- by level: which transaction it is; the last level
+  local owned, began = {}, {}                       -- by level: whether a coroutine began it, and when
+  local owners = setmetatable({}, {__mode = "v"})   -- by level: that coroutine
+  local lost = setmetatable({}, {__mode = "k"})     -- coroutines in a transaction that was ended for them
+  local guarded = false
+
+  -- current returns the coroutine that runs, nil in the main program.
+  local function current()
+    local coroutine, is_main = running()
+    return not is_main and coroutine or nil
+  end
+
+  -- unwind rolls back to a level.
+  local function unwind(level)
+    local now = core.level()
+    while now > level do
+      local ok, problem = pcall(core.rollback)
+      local after = core.level()
+      if after >= now then error(ok and "nodedb: NDB_E_LEVEL: the transaction cannot be rolled back" or problem, 0) end
+      now = after
+    end
+  end
+
+  -- settle notes that transactions are open up to a level. Coroutines that are suspended inside
+  -- of others must not take what follows for their transaction.
+  local check
+  local function settle(level)
+    while top > level do
+      local owner = owned[top] and owners[top]
+      if owner and status(owner) == "suspended" then lost[owner] = true end
+      ids[top], owned[top], owners[top] = nil, nil, nil
+      top = top - 1
+    end
+    top = level
+    local needed = level > 0 and owned[level] or next(lost) ~= nil
+    if needed ~= guarded then
+      core.guard(needed and check or nil)
+      guarded = needed
+    end
+  end
+
+  -- may_be_ended tells of the transaction of a suspended coroutine whether it has taken too long,
+  -- or nothing can resume it any more.
+  local function may_be_ended(level)
+    if core.now() - began[level] > transactions.seconds * 1000 then return true end
+    if not collectgarbage then return false end
+    collectgarbage()
+    collectgarbage()
+    return owners[level] == nil
+  end
+
+  -- check raises an error if the innermost transaction belongs to a coroutine that is
+  -- suspended, or that of the one which runs was ended.
+  function check()
+    local level = core.level()
+    settle(level)
+    local coroutine = current()
+    if coroutine and lost[coroutine] then
+      error("nodedb: NDB_E_LEVEL: the transaction of this coroutine was rolled back while it was suspended", 0)
+    end
+    coroutine = nil
+    while level > 0 and owned[level] do
+      local owner = owners[level]
+      local state = owner and status(owner)
+      if state == "running" or state == "normal" then return end
+      owner = nil
+      if state == "suspended" and not may_be_ended(level) then
+        error("nodedb: NDB_E_LEVEL: a transaction of another coroutine is open, which is suspended: resume it until its " ..
+          "transaction has ended; it is rolled back when nothing can resume it any more, or when its time is over", 0)
+      end
+      unwind(level - 1)
+      level = core.level()
+      settle(level)
+    end
+  end
+
+  -- begin returns the level of a new transaction, and its id.
+  function transactions.begin()
+    if guarded then check() end
+    core.begin()
+    local level, coroutine = core.level(), current()
+    settle(level - 1)
+    last_id, top = last_id + 1, level
+    ids[level], owned[level], owners[level], began[level] = last_id, coroutine ~= nil, coroutine, core.now()
+    settle(level)
+    return level, last_id
+  end
+
+  -- is_open tells whether a transaction has not been ended by somebody else. Ask when it ends.
+  function transactions.is_open(level, id)
+    if core.level() >= level and ids[level] == id then return true end
+    local coroutine = current()
+    if coroutine then lost[coroutine] = nil end
+    settle(core.level())
+    return false
+  end
+
+  -- rollback ends the transaction of a level, and those inside of it.
+  function transactions.rollback(level)
+    unwind(level - 1)
+    settle(core.level())
+  end
+
+  -- commit returns the number of the commit; false after a conflict, with the transaction as
+  -- it was when it began.
+  function transactions.commit(level)
+    local number = core.commit()
+    if number then settle(level - 1) end
+    return number
+  end
+
+  -- age returns for how long the outermost transaction has been open.
+  function transactions.age() return (core.now() - began[1]) / 1000 end
+
+  -- level returns how many transactions are open, for a coroutine that may use them.
+  function transactions.level()
+    if last_id == 0 then return 0 end -- and perhaps no session
+    if guarded then check() end
+    return core.level()
+  end
+
+  -- closed is called when the backend is: it has no session any more.
+  function transactions.closed()
+    settle(0)
+    last_id = 0
+  end
+
+  return transactions
+end
+
+-- new_face returns the module. marker is what getmetatable says of its nodes. A dialect has
+-- what differs in another module over the same backend:
+--   methods(methods, KEY)   adds methods
+--   outcome(result, …)      what the results of a transaction's function ask for: nil, "restart",
+--                           "rollback", or the text of an error to raise after a rollback
+--   delete(key)             deletes what settree finds the mark DELETE for
 return function(core, marker, dialect)
-  local RESTART, ROLLBACK = dialect and dialect.restart or -101, dialect and dialect.rollback or -102
+  dialect = dialect or {}
   local M = {}
   local methods = {} -- by name; the first argument is a node
   local guarded = {} -- by __name, for node:__name(), which may be called with anything
@@ -451,7 +600,7 @@ return function(core, marker, dialect)
     return concat(lines, "\n")
   end
 
-  if dialect and dialect.methods then dialect.methods(methods, KEY) end
+  if dialect.methods then dialect.methods(methods, KEY) end
   for name, method in next, methods do
     guarded["__" .. name] = function(self, ...)
       if not is_node(self) then
@@ -669,7 +818,8 @@ return function(core, marker, dialect)
 
   -- Errors --------------------------------------------------------------------------------
 
-  local codes = {NDB_TP_RESTART = RESTART, NDB_TP_ROLLBACK = ROLLBACK}
+  local codes = {}
+  for name, code in next, TRANSACTION_CODES do codes[name] = code end
   for name, code in next, core.codes do codes[name] = code end
   for name, code in next, codes do M[name] = code end
 
@@ -681,60 +831,128 @@ return function(core, marker, dialect)
 
   -- Transactions ----------------------------------------------------------------------------
 
+  local transactions = core.shared.transactions or new_transactions(core)
+  core.shared.transactions = transactions
+
+  -- The innermost transaction runs again only if trestart, or the end of an inner one, asked
+  -- for it, and the error that it raised arrives: no error of another origin is taken for it.
+  local restart_wanted = false
+
+  local function restart_error()
+    restart_wanted = true
+    error(RESTARTED, 0)
+  end
+
   function M.trestart()
-    if core.level() == 0 then fail("trestart: no transaction is open") end
-    error("nodedb: NDB_TP_RESTART: the transaction is run again", 0)
+    if transactions.level() == 0 then fail("trestart: no transaction is open") end
+    restart_error()
   end
 
   function M.trollback()
-    if core.level() == 0 then fail("trollback: no transaction is open") end
-    error("nodedb: NDB_TP_ROLLBACK: the transaction was rolled back", 0)
+    if transactions.level() == 0 then fail("trollback: no transaction is open") end
+    error(ROLLED_BACK, 0)
   end
 
-  local function unwind(level)
-    while core.level() > level do core.rollback() end
-  end
-
-  -- transact runs f in a transaction, again after a conflict, and returns what f returns.
-  local function transact(id, names, f, ...)
-    core.begin()
-    local level = core.level()
-    while true do
-      if names then
-        for i = 1, #names do core.restore_local(names[i]) end
-      end
-      local results = pack(pcall(f, ...))
-      local code
-      if results[1] then
-        code = results[2]
-        if code ~= RESTART and code ~= ROLLBACK then code = nil end
-      else
-        code = error_code(results[2])
-      end
-      if results[1] and not code then
-        if core.level() ~= level then
-          local now = core.level()
-          unwind(level - 1)
-          fail("transaction: its function returned at level %d of transactions, it was called at %d", now, level)
+  function M.tp_limits(limits)
+    if limits ~= nil then
+      if type(limits) ~= "table" then fail("tp_limits: argument 1 must be a table of limits, got %s", described(limits)) end
+      for name, limit in next, limits do
+        if name ~= "restarts" and name ~= "seconds" then
+          fail("tp_limits: there is no limit %s; the limits are restarts and seconds", described(name))
         end
-        local number = core.commit()
-        if number then
-          if level == 1 and number ~= 0 and id ~= "BATCH" and id ~= "BA" then core.wait(number) end
-          return unpack(results, 2, results.n)
+        if type(limit) ~= "number" or not (limit >= 0) then
+          fail("tp_limits: %s must be a number, 0 or more, got %s", name, described(limit))
         end
-        -- Another transaction changed what this one read: it stands as at its begin.
-      elseif code == RESTART or code == core.codes.NDB_E_CONFLICT then
-        if level > 1 then
-          unwind(level - 1)
-          error("nodedb: NDB_TP_RESTART: the transaction is run again", 0)
-        end
-        core.restart()
-      else
-        unwind(level - 1)
-        if results[1] then error("nodedb: NDB_TP_ROLLBACK: the transaction was rolled back", 0) end
-        error(results[2], 0)
       end
+      for name, limit in next, limits do transactions[name] = limit end
     end
+    return {restarts = transactions.restarts, seconds = transactions.seconds}
+  end
+
+  -- abort ends a transaction and raises an error.
+  local function abort(tx, problem)
+    transactions.rollback(tx.level)
+    error(problem, 0)
+  end
+
+  -- exceeded returns the error of a transaction that is beyond a limit, or nil.
+  local function exceeded(tx)
+    local restarts, seconds = transactions.restarts, transactions.seconds
+    if tx.runs > restarts then
+      return format("nodedb: NDB_TP_LIMIT: the transaction has run %d times without an end and was rolled back; " ..
+        "nodedb.tp_limits sets how often it may restart", tx.runs)
+    end
+    if transactions.age() > seconds then
+      return format("nodedb: NDB_TP_LIMIT: the transaction took longer than %s s and was rolled back; " ..
+        "make it smaller, or raise the limit by nodedb.tp_limits", seconds)
+    end
+  end
+
+  -- run is what a transaction does under pcall: so whatever fails after its begin is ended.
+  local function run(tx)
+    if not tx.level then
+      tx.level, tx.id = transactions.begin()
+    end
+    restart_wanted = false
+    tx.runs = tx.runs + 1
+    local names = tx.names
+    for i = 1, #names do core.restore_local(names[i]) end
+    return tx.f(unpack(tx, 1, tx.n))
+  end
+
+  local finish
+
+  local function run_again(tx)
+    if tx.level > 1 then
+      transactions.rollback(tx.level)
+      restart_error()
+    end
+    local problem = exceeded(tx)
+    if problem then abort(tx, problem) end
+    local ok
+    ok, problem = pcall(core.restart)
+    if not ok then abort(tx, problem) end
+    return finish(tx, pcall(run, tx))
+  end
+
+  local function is_restart(problem)
+    return restart_wanted and type(problem) == "string" and strfind(problem, "NDB_TP_RESTART", 1, true) ~= nil
+  end
+
+  -- finish ends what run began, or runs it again. It returns the results of the function.
+  function finish(tx, ok, ...)
+    local level = tx.level
+    if not level then error((...), 0) end -- it has not begun
+    if not transactions.is_open(level, tx.id) then
+      if not ok then error((...), 0) end
+      error("nodedb: NDB_E_LEVEL: the transaction was ended while its function ran", 0)
+    end
+    if not ok then
+      if is_restart(...) then return run_again(tx) end
+      abort(tx, (...))
+    end
+    local now = core.level()
+    if now > level then
+      abort(tx, format("nodedb: NDB_E_ARGUMENT: transaction: its function returned at level %d of transactions, " ..
+        "it was called at %d", now, level))
+    end
+    local outcome = dialect.outcome and dialect.outcome(...)
+    if outcome == "restart" then return run_again(tx) end
+    if outcome then abort(tx, outcome == "rollback" and ROLLED_BACK or outcome) end
+    local problem = level == 1 and exceeded(tx)
+    if problem then abort(tx, problem) end
+    local done, number = pcall(transactions.commit, level)
+    if not done then abort(tx, number) end
+    -- Another transaction changed what this one read: it is as it was at its begin.
+    if not number then return finish(tx, pcall(run, tx)) end
+    if level == 1 and number ~= 0 and tx.durable then core.wait(number) end
+    return ...
+  end
+
+  local function transact(id, names, f, ...)
+    local tx = pack(...)
+    tx.f, tx.names, tx.runs, tx.durable = f, names, 0, id ~= "BATCH" and id ~= "BA"
+    return finish(tx, pcall(run, tx))
   end
 
   local function transaction_arguments(what, id, names, f, ...)
@@ -759,8 +977,30 @@ return function(core, marker, dialect)
 
   -- The store ------------------------------------------------------------------------------
 
-  for _, name in next, {"open", "close", "sync", "stat", "backup", "check", "compact"} do
+  for _, name in next, {"open", "stat", "backup", "check", "compact"} do
     M[name] = core[name]
+  end
+
+  -- Changes in a transaction are not durable, whatever sync and close return.
+  local function outside(what)
+    if transactions.level() > 0 then
+      error("nodedb: NDB_E_LEVEL: " .. what .. ": a transaction is open, whose changes are not durable before it has ended", 0)
+    end
+  end
+
+  if core.sync then
+    function M.sync()
+      outside("sync")
+      return core.sync()
+    end
+  end
+
+  if core.close then
+    function M.close()
+      outside("close")
+      transactions.closed()
+      return core.close()
+    end
   end
   return M, methods
 end

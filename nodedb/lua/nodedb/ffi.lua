@@ -7,9 +7,20 @@
 --   proxy       proxy(metatable) returns an empty userdata
 --   codes       the error codes, by name
 --   digits      optional: digits(v) returns the text of a number that is a userdata, or nil
+--   collect     optional, for tests: a function that collects all garbage, called before every
+--               call of C
 --   functions   what is not here, such as open: taken over as it is
 -- No cdata is ever handed out. detach() ends all iterations; call it before the session is
 -- closed.
+--
+-- What C reads must be held by Lua until the call has returned. An argument of the call itself
+-- is: taking its address and calling C are one instruction, and C does not call back. A scalar
+-- has an address only. So set_scalar returns what it points into, and its caller keeps that in
+-- a local that it uses again behind the call, as the second argument of fail or of hold. Then
+-- the local is in every stack frame, and in every state to which compiled code can return,
+-- between the two: the collector frees nothing while a trace runs. There is one such local for
+-- each scalar, and no tail call while one is needed. A finalizer must not use the module: it
+-- can run between any two instructions here, and would overwrite the scalars.
 local error, pairs, tonumber, tostring, type = error, pairs, tonumber, tostring, type
 
 return function(ffi, host)
@@ -27,10 +38,24 @@ return function(ffi, host)
   ]]
   local cast, new, string, copy = ffi.cast, ffi.new, ffi.string, ffi.copy
 
+  -- collect takes the memory of what it collects for something else, so that a test notices a
+  -- call that reads text which nothing holds.
+  local collections = 0
+  local function collect()
+    host.collect()
+    collections = collections + 1
+    for length = 1, 40 do local _ = ("%d\255"):format(collections):rep(length) end
+  end
+
   local function import(name, signature)
     local address = host.addresses[name]
     if address == nil then error("nodedb: the host has no function " .. name) end
-    return cast(signature, address)
+    local f = cast(signature, address)
+    if not host.collect then return f end
+    return function(...)
+      collect()
+      return f(...)
+    end
   end
 
   local ndb_message = import("ndb_message", "const char *(*)(void)")
@@ -93,20 +118,39 @@ return function(ffi, host)
   local at_room, length_room, number_room = new "size_t[1]", new "size_t[1]", new "uint64_t[1]"
   local pointer_room, iter_room = new "const char *[1]", new "nodedb_iter *[1]"
 
-  local core = {}
-  local session          -- the pointer to it, once it is needed
+  local core = {shared = {}}
+  local connected        -- the pointer to the session, once it is needed
+  local session          -- the same, unless a guard looks at each call
+  local guard
   local writes = 0       -- counts changes, so that iterations look again
   local iterations = {}  -- the open ones: pointers, by number
   local last_iteration = 0
 
-  local function start()
-    session = cast("void *", host.session())
-    return session
+  local function connect()
+    connected = connected or cast("void *", host.session())
+    return connected
   end
 
+  local function start()
+    if guard then guard() end
+    connect()
+    if not guard then session = connected end
+    return connected
+  end
+
+  -- guard(f) has f called before each use of a node, until guard(nil): f raises an error where
+  -- the use is not allowed. Without one, a use costs nothing.
+  function core.guard(f)
+    guard = f
+    session = not f and connected or nil
+  end
+
+  -- fail raises the error of a code. What else it gets was held during the call.
   local function fail(code)
     error("nodedb: " .. string(ndb_code_name(code)) .. ": " .. string(ndb_message()), 0)
   end
+
+  local function hold() end
 
   local function refuse(what, given)
     local kind = type(given)
@@ -118,15 +162,13 @@ return function(ffi, host)
     if type(key) ~= "string" then refuse("a node is needed here", key) end
   end
 
-  -- plain returns the text of a number of the host's own kind, and anything else as it is. The
-  -- text stays until the next one: nothing else holds it during a call.
-  local kept
+  -- plain returns the text of a number of the host's own kind, and anything else as it is.
   local function plain(v)
     if type(v) ~= "userdata" or not host.digits then return v end
-    kept = host.digits(v)
-    return kept or v
+    return host.digits(v) or v
   end
 
+  -- set_scalar returns what the caller must hold until C has read the scalar.
   local function set_scalar(scalar, v, what)
     v = plain(v)
     local kind = type(v)
@@ -143,7 +185,7 @@ return function(ffi, host)
     else
       refuse(what .. " must be a string, a number or a boolean", v)
     end
-    return scalar
+    return v
   end
 
   local function set_subscript(scalar, v)
@@ -173,12 +215,12 @@ return function(ffi, host)
 
   function core.append(key, subscript)
     check_key(key)
-    set_subscript(argument, subscript)
+    local held = set_subscript(argument, subscript)
     local len = #key
     if len > KEY_MAX then refuse("a node is needed here", key) end
     copy(key_room, key, len)
     local total = ndb_key_append(key_room, len, KEY_MAX, argument)
-    if total < 0 then fail(total) end
+    if total < 0 then fail(total, held) end
     at_room[0] = len
     local code = ndb_key_decode(key_room, total, at_room, out, text_room)
     if code < 0 then fail(code) end
@@ -216,25 +258,38 @@ return function(ffi, host)
 
   -- Text --------------------------------------------------------------------------------------
 
-  local function zwrite(write, ...)
+  -- zwrite calls write(room, cap, text, len) until its room is large enough.
+  local function zwrite(write, text, len)
     local room, cap = text_room, KEY_MAX
     while true do
-      local len = tonumber(write(room, cap, ...))
-      if len < 0 then fail(len) end
-      if len <= cap then return string(room, len) end
-      room, cap = new("char[?]", len), len
+      local length = tonumber(write(room, cap, text, len))
+      if length < 0 then fail(length) end
+      if length <= cap then return string(room, length) end
+      room, cap = new("char[?]", length), length
     end
   end
 
-  local function write_key(room, cap, key) return ndb_zwrite_key(key, #key, room, cap) end
-  local function write_scalar(room, cap, scalar) return ndb_zwrite_scalar(scalar, room, cap) end
+  local function write_key(room, cap, key, len)
+    local length = ndb_zwrite_key(key, len, room, cap)
+    return length
+  end
+
+  local function write_scalar(room, cap, scalar)
+    local length = ndb_zwrite_scalar(scalar, room, cap)
+    return length
+  end
 
   function core.zwrite_key(key)
     check_key(key)
-    return zwrite(write_key, key)
+    return zwrite(write_key, key, #key)
   end
 
-  function core.zwrite(v) return zwrite(write_scalar, set_scalar(argument, v, "a value")) end
+  function core.zwrite(v)
+    local held = set_scalar(argument, v, "a value")
+    local text = zwrite(write_scalar, argument)
+    hold(held)
+    return text
+  end
 
   local function check_end(text)
     local at = tonumber(at_room[0])
@@ -250,7 +305,9 @@ return function(ffi, host)
     local code = ndb_zwrite_parse_scalar(text, #text, at_room, out, room)
     if code < 0 then fail(code) end
     check_end(text)
-    return scalar_value(out)
+    local v = scalar_value(out)
+    hold(room)
+    return v
   end
 
   function core.load_line(line)
@@ -267,7 +324,7 @@ return function(ffi, host)
     check_end(line)
     writes = writes + 1
     code = ndb_set(session or start(), key_room, len, out)
-    if code < 0 then fail(code) end
+    if code < 0 then fail(code, room) end
   end
 
   -- Nodes ---------------------------------------------------------------------------------------
@@ -283,24 +340,26 @@ return function(ffi, host)
   function core.set(key, v)
     check_key(key)
     writes = writes + 1
-    local code = ndb_set(session or start(), key, #key, set_scalar(argument, v, "a value"))
-    if code < 0 then fail(code) end
+    local held = set_scalar(argument, v, "a value")
+    local code = ndb_set(session or start(), key, #key, argument)
+    if code < 0 then fail(code, held) end
   end
 
   function core.set_child(key, subscript, v)
     check_key(key)
     writes = writes + 1
-    local name = plain(subscript) -- which stays during the call
-    set_subscript(argument, name)
-    local code = ndb_set_child(session or start(), key, #key, argument, set_scalar(other_argument, v, "a value"))
-    if code < 0 then fail(code, name) end
+    local held = set_subscript(argument, subscript)
+    local held_value = set_scalar(other_argument, v, "a value")
+    local code = ndb_set_child(session or start(), key, #key, argument, other_argument)
+    if code < 0 then fail(code, held, held_value) end
   end
 
   function core.set_new(key, v)
     check_key(key)
     writes = writes + 1
-    local code = ndb_set_new(session or start(), key, #key, set_scalar(argument, v, "a value"))
-    if code < 0 then fail(code) end
+    local held = set_scalar(argument, v, "a value")
+    local code = ndb_set_new(session or start(), key, #key, argument)
+    if code < 0 then fail(code, held) end
     return code == OK
   end
 
@@ -308,10 +367,10 @@ return function(ffi, host)
     check_key(key)
     writes = writes + 1
     other_argument.type = ABSENT
-    if expected ~= nil then set_scalar(other_argument, expected, "the expected value") end
-    set_scalar(argument, v, "a value")
+    local held_expected = expected ~= nil and set_scalar(other_argument, expected, "the expected value")
+    local held = set_scalar(argument, v, "a value")
     local code = ndb_compare_and_set(session or start(), key, #key, other_argument, argument)
-    if code < 0 then fail(code) end
+    if code < 0 then fail(code, held_expected, held) end
     return code == OK
   end
 
@@ -326,8 +385,9 @@ return function(ffi, host)
     check_key(key)
     writes = writes + 1
     if by == nil then by = 1 end
-    local code = ndb_increment(session or start(), key, #key, set_scalar(argument, by, "the increment"), out)
-    if code < 0 then fail(code) end
+    local held = set_scalar(argument, by, "the increment")
+    local code = ndb_increment(session or start(), key, #key, argument, out)
+    if code < 0 then fail(code, held) end
     return scalar_value(out)
   end
 
@@ -421,7 +481,8 @@ return function(ffi, host)
   function core.detach()
     for number in pairs(iterations) do close_number(number) end
     writes = writes + 1
-    session = nil
+    connected = nil
+    core.guard(nil)
   end
 
   local function open_iteration(key, flags, from, to, limit)
@@ -440,6 +501,7 @@ return function(ffi, host)
       items.count = 0
       return false
     end
+    if guard then guard() end
     if at < items.count then
       -- The script changed something since the batch was read.
       if ndb_iter_valid(iter) ~= 0 then return true end
@@ -456,9 +518,10 @@ return function(ffi, host)
   end
 
   function core.siblings(key, flags, from, to, limit)
-    if from ~= nil then from = set_subscript(argument, from) end
-    if to ~= nil then to = set_subscript(other_argument, to) end
-    local iteration, items = open_iteration(key, flags, from, to, limit)
+    local held_from = from ~= nil and set_subscript(argument, from)
+    local held_to = to ~= nil and set_subscript(other_argument, to)
+    local iteration, items = open_iteration(key, flags, from ~= nil and argument or nil, to ~= nil and other_argument or nil, limit)
+    hold(held_from, held_to)
     local at, count, seen = 0, 0, writes
     local subscript, value
     if flags % (2 * VALUES) < VALUES then
@@ -509,16 +572,18 @@ return function(ffi, host)
 
   -- Transactions -----------------------------------------------------------------------------------
 
+  -- These are for whoever keeps the guard, which does not look at them.
+
   function core.begin()
     writes = writes + 1
-    local code = ndb_begin(session or start())
+    local code = ndb_begin(connected or connect())
     if code < 0 then fail(code) end
   end
 
   function core.commit()
     writes = writes + 1
     number_room[0] = 0
-    local code = ndb_commit(session or start(), number_room)
+    local code = ndb_commit(connected or connect(), number_room)
     if code == CONFLICT then return false end
     if code < 0 then fail(code) end
     return tonumber(number_room[0])
@@ -526,21 +591,24 @@ return function(ffi, host)
 
   function core.rollback()
     writes = writes + 1
-    local code = ndb_rollback(session or start())
+    local code = ndb_rollback(connected or connect())
     if code < 0 then fail(code) end
   end
 
   function core.restart()
     writes = writes + 1
-    local code = ndb_restart(session or start())
+    local code = ndb_restart(connected or connect())
     if code < 0 then fail(code) end
   end
 
-  function core.level() return ndb_level(session or start()) end
+  function core.level()
+    local level = ndb_level(connected or connect())
+    return level
+  end
 
   function core.restore_local(name)
     if type(name) ~= "string" then refuse("the name of a tree in memory must be a string", name) end
-    local code = ndb_restore_local(session or start(), name, #name)
+    local code = ndb_restore_local(connected or connect(), name, #name)
     if code < 0 then fail(code) end
   end
 
@@ -553,7 +621,7 @@ return function(ffi, host)
       list[i - 1].key, list[i - 1].len = keys[i], #keys[i]
     end
     local code = ndb_lock(session or start(), list, #keys, ms)
-    if code < 0 then fail(code) end
+    if code < 0 then fail(code, keys) end
   end
 
   function core.unlock(key)

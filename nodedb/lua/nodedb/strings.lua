@@ -1,8 +1,8 @@
 -- The module yottadb: the face over a backend that gives all values and subscripts as
 -- strings, numbers as M spells them, with the names and codes that scripts for lua-yottadb
 -- use.
-local error, pairs, setmetatable, type = error, pairs, setmetatable, type
-local format = string.format
+local error, pairs, setmetatable, tonumber, type = error, pairs, setmetatable, tonumber, type
+local format, match = string.format, string.match
 
 -- Codes of YottaDB's C API.
 local INT_MAX = 2147483647
@@ -66,9 +66,17 @@ return function(new_face, core)
     end
   end
 
+  -- What the function of a transaction returns: nothing or YDB_OK to commit, one of two codes, or
+  -- the code of an error. Other results are the caller's.
+  local function outcome(result)
+    if type(result) ~= "number" or result == CODES.YDB_OK then return nil end
+    if result == CODES.YDB_TP_RESTART then return "restart" end
+    if result == CODES.YDB_TP_ROLLBACK then return "rollback" end
+    return format("YDB Error: %s: the function of a transaction returned this code; its changes were rolled back", result)
+  end
+
   local ydb = new_face(strings, "yottadb.node", {
-    restart = CODES.YDB_TP_RESTART,
-    rollback = CODES.YDB_TP_ROLLBACK,
+    outcome = outcome,
     methods = function(methods, KEY)
       methods.delete_tree = methods.kill
       function methods.delete_node(self) return core.kill_value(self[KEY]) end
@@ -76,11 +84,13 @@ return function(new_face, core)
   })
   for name, code in pairs(CODES) do ydb[name] = code end
 
+  local ALIASES = {[ydb.NDB_TP_RESTART] = CODES.YDB_TP_RESTART, [ydb.NDB_TP_ROLLBACK] = CODES.YDB_TP_ROLLBACK,
+    [core.codes.NDB_E_TIMEOUT] = CODES.YDB_LOCK_TIMEOUT}
   local get_error_code = ydb.get_error_code
   function ydb.get_error_code(message)
     local code = get_error_code(message)
-    if code == core.codes.NDB_E_TIMEOUT then return CODES.YDB_LOCK_TIMEOUT end
-    return code
+    if code == nil and type(message) == "string" then return tonumber(match(message, "YDB Error: (-?%d+):")) end
+    return ALIASES[code] or code
   end
 
   ydb.delete_tree = ydb.kill

@@ -37,7 +37,8 @@ enum { // doc_node.flags
 	DOC_REPLACED = 32,    // of a field: its value is node `other`
 	DOC_DIRTY = 64,       // of a container: something in it was written
 	DOC_LISTED = 128,     // of an array: its elements are those of `list`
-	DOC_ENCODED = 256     // of an added field: ,"key":value stands in one piece around key and text
+	DOC_ENCODED = 256,    // of an added field: ,"key":value stands in one piece around key and text
+	DOC_REPEATS = 512     // of a field: field `other` before it has the same key, see keys.h
 };
 
 typedef struct doc_list {
@@ -55,7 +56,7 @@ typedef struct doc_node {
 	uint32_t next;     // just past the last node of this value; of an added field, the next one
 	uint32_t parent;
 	uint32_t count;    // of children in the text; of DOC_EXTERNAL, its number
-	uint32_t other;    // the new value of a field that is DOC_REPLACED
+	uint32_t other;    // the new value of a field that is DOC_REPLACED; see DOC_REPEATS
 	uint32_t first, last; // added fields of an object, 0 when there are none
 	union {
 		double num;
@@ -111,6 +112,18 @@ typedef struct doc_chunk {
 	char data[];
 } doc_chunk;
 
+// The index of keys, see keys.h.
+typedef struct doc_key_entry {
+	uint32_t hash, node; // node 0: the entry is free
+} doc_key_entry;
+
+typedef struct doc_keys {
+	doc_key_entry *entries;
+	uint32_t cap, used;
+	uint32_t objects;  // objects before this node are in the index; 0: there is none
+	uint64_t searched; // nodes that searches without the index have looked at
+} doc_keys;
+
 typedef struct doc_buf {
 	char *data;
 	size_t len, cap, max; // beyond max, writes return DOC_TOO_BIG
@@ -142,6 +155,7 @@ typedef struct doc {
 	doc_field_slot field_slots[DOC_FIELD_SLOTS];
 	doc_key_slot *key_slots; // DOC_KEY_SLOTS, or NULL before a key is written
 
+	doc_keys keys;
 	doc_template template;
 
 	uint64_t removed; // of the first 64 nodes, those that are DOC_REMOVED,

@@ -91,6 +91,7 @@ static uint32_t reuse_node(doc *d, uint32_t old, uint32_t value) {
 	*was = *n;
 	was->next = old + 1;
 	d->count--;
+	if (__builtin_expect(d->keys.objects > d->count, 0)) d->keys.objects = d->count; // another value gets the node
 	d->written -= sizeof(doc_node);
 	return old;
 }
@@ -118,6 +119,11 @@ static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_
 	return &d->nodes[i];
 }
 
+// index_field adds a field to the index of keys, once its key is written.
+static inline void index_field(doc *d, const doc_node *field) {
+	if (__builtin_expect(keys_cover(d, field->parent), 0)) keys_add(d, (uint32_t)(field - d->nodes));
+}
+
 static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
 	char *copy = copy_text(d, key, len);
 	doc_node *field = copy ? add_node(d, object, copy, len, scan_hash(key, len)) : NULL;
@@ -125,6 +131,7 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 	field->kind = DOC_NULL;
 	field->flags = DOC_REPLACED;
 	field->other = value;
+	index_field(d, field);
 	return DOC_OK;
 }
 
@@ -143,8 +150,20 @@ static inline __attribute__((always_inline)) void find_in_16(doc *d, uint32_t ob
 	}
 }
 
+// find_indexed_to_write is find_to_write for an object that the index of keys covers.
+static uint32_t find_indexed_to_write(doc *d, uint32_t object, const char *key, size_t len) {
+	uint32_t field = keys_find(d, object, key, len);
+	for (doc_node *n = &d->nodes[field]; n->flags & DOC_REPEATS; n = &d->nodes[n->other]) {
+		n->flags &= (uint16_t)~DOC_REPEATS;
+		set_removed(d, n->other);
+	}
+	return field;
+}
+
 // find_uncached_to_write is find_to_write for a key that may be in the text and is not cached.
 static __attribute__((noinline)) uint32_t find_uncached_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
+	if (keys_cover(d, object)) return find_indexed_to_write(d, object, key, len);
+	keys_searched(d, d->nodes[object].next - object);
 	uint32_t from = object + 1, end = d->nodes[object].next, field = 0;
 	for (; __builtin_expect(end - from > 16, 0); end -= 16)
 		find_in_16(d, object, end - 16, end, hash, key, len, &field);
@@ -257,6 +276,7 @@ static inline int add_encoded(doc *d, uint32_t object, const doc_key_slot *name,
 	field->u.num = value->num;
 	field->flags = value->flags | DOC_ENCODED;
 	field->kind = value->kind;
+	index_field(d, field);
 	return DOC_OK;
 }
 

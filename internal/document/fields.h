@@ -5,6 +5,7 @@
 #define PERIGEE_FIELDS_H
 
 #include "document.h"
+#include "keys.h"
 #include "scan.h"
 
 int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len); // key_is for a node whose key has escapes
@@ -37,6 +38,10 @@ static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint
 static inline uint32_t find_added(doc *d, uint32_t object, uint8_t hash, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (__builtin_expect(!(d->added >> hash % 64 & 1) || !n->first, 1)) return 0;
+	if (__builtin_expect(n->last - n->first >= KEYS_NODES_MIN, 0)) {
+		if (keys_cover(d, object)) return keys_find(d, object, key, len);
+		keys_searched(d, n->last - n->first);
+	}
 	return find_between(d, object, n->first, n->last + 1, hash, key, len);
 }
 

@@ -312,6 +312,8 @@ int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	memory_begin(d, len);
 	d->count = d->externals = 0;
 	d->removed = d->changed = d->added = 0;
+	d->keys.objects = 0;
+	d->keys.searched = 0;
 	if (len >= (size_t)1 << 31) return d->offset = 0, DOC_TOO_LARGE;
 	int error = index_text(d, text, len, limit);
 	if (!error && !d->template.matches) update_shape(d);

@@ -63,6 +63,7 @@ static void free_index(doc *d) {
 	free(d->quotes);
 	free(d->blocks);
 	free(d->plain);
+	free(d->keys.entries);
 }
 
 void doc_free(doc *d) {
@@ -80,10 +81,11 @@ void doc_free(doc *d) {
 static __attribute__((noinline)) void release(doc *d) {
 	size_t chunks = 0;
 	for (const doc_chunk *c = d->chunks; c; c = c->next) chunks += sizeof *c + c->cap;
-	give_back(d, chunks + d->plain_cap + nodes_size(d->cap) + blocks_size(d->block_cap));
+	give_back(d, chunks + d->plain_cap + nodes_size(d->cap) + blocks_size(d->block_cap) + d->keys.cap * sizeof *d->keys.entries);
 	free_index(d);
 	d->plain = NULL;
 	d->plain_cap = 0;
+	d->keys = (doc_keys){0};
 	d->chunks = d->chunk = NULL;
 	d->nodes = NULL;
 	d->hashes = d->last_hashes = NULL;

@@ -11,7 +11,9 @@
 static __attribute__((noinline)) uint32_t find_uncached(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
+	if (keys_cover(d, object)) return keys_find(d, object, key, len);
 	uint8_t hash = scan_hash(key, len);
+	keys_searched(d, n->next - object);
 	uint32_t field = is_hash_absent(d, object, hash) ? 0 : find_between(d, object, object + 1, n->next, hash, key, len);
 	if (field && d->same_shape) cache_field(d, key, field);
 	return field ? field : find_added(d, object, hash, key, len);
@@ -76,15 +78,23 @@ uint32_t doc_length(const doc *d, uint32_t array) {
 	return n->flags & DOC_LISTED ? n->u.list->len : n->count;
 }
 
+// sibling_before returns the element before one that is not the first.
+static uint32_t sibling_before(const doc *d, uint32_t array, uint32_t at) {
+	for (at--; d->nodes[at].parent != array; at = d->nodes[at].parent) {}
+	return at;
+}
+
 // element returns the node of the element at index, from 0. It starts at the element that was
-// read last, so that a loop over an array takes linear time.
+// read last, so that a loop over an array takes linear time, from its end too.
 static uint32_t element(doc *d, uint32_t array, uint32_t index) {
 	doc_node *n = &d->nodes[array];
 	if (n->flags & DOC_LISTED) return n->u.list->at[index];
 	if (n->next - array - 1 == n->count) return array + 1 + index; // only scalars
 	uint32_t i = 0, at = array + 1;
-	if (n->u.last_read.index && n->u.last_read.index <= index) i = n->u.last_read.index, at = n->u.last_read.node;
+	uint32_t last = n->u.last_read.index;
+	if (last && last / 2 <= index) i = last, at = n->u.last_read.node;
 	for (; i < index; i++) at = d->nodes[at].next;
+	for (; i > index; i--) at = sibling_before(d, array, at);
 	n->u.last_read.index = index;
 	n->u.last_read.node = at;
 	return at;
@@ -98,12 +108,14 @@ int doc_at(doc *d, uint32_t array, double index) {
 // is_shadowed tells whether a later field of the text has the same key.
 static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 	doc_node n = d->nodes[field];
+	if (!keys_cover(d, object)) keys_searched(d, d->nodes[object].next - field);
 	if (n.flags & DOC_KEY_ESCAPED) {
 		char *plain = plain_get(d, n.key_len);
 		if (!plain) return 0;
 		n.key_len = (uint32_t)doc_unescape(n.key, n.key_len, plain);
 		n.key = plain;
 	}
+	if (keys_cover(d, object)) return keys_find(d, object, n.key, n.key_len) != field;
 	return find_between(d, object, field + 1, d->nodes[object].next, d->hashes[field], n.key, n.key_len) != 0;
 }
 

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/gopherlua"
 	"github.com/perigeedb/perigee/script/luajit"
@@ -90,6 +91,62 @@ func FuzzAgainstLuaJIT(f *testing.F) {
 			same(t, walk(doc, ops))
 		}
 	})
+}
+
+// TestLargeDocumentsAgainstLuaJIT is FuzzAgainstLuaJIT for documents that are so large, and in
+// which so much is looked for, that the engines index their keys. Some keys come several times,
+// some are spelled with escapes.
+func TestLargeDocumentsAgainstLuaJIT(t *testing.T) {
+	random, same := testseed.New(t), engines(t, walkScript)
+	key := func() string {
+		k := fmt.Sprintf(`"k%d"`, random.IntN(300))
+		if random.IntN(5) == 0 {
+			k = strings.Replace(k, "k", `\u006b`, 1)
+		}
+		return k
+	}
+	var value func(depth int) string
+	value = func(depth int) string {
+		switch n := random.IntN(40); {
+		case n < 3 && depth < 3:
+			fields := make([]string, random.IntN(60))
+			for i := range fields {
+				fields[i] = key() + ":" + value(depth+1)
+			}
+			return "{" + strings.Join(fields, ",") + "}"
+		case n < 6 && depth < 3:
+			elements := make([]string, random.IntN(60))
+			for i := range elements {
+				elements[i] = value(depth + 1)
+			}
+			return "[" + strings.Join(elements, ", ") + "]"
+		case n < 10:
+			return "null"
+		}
+		return fmt.Sprint(random.IntN(1000))
+	}
+	for range 40 {
+		fields := make([]string, 100+random.IntN(400))
+		for i := range fields {
+			fields[i] = key() + ":" + value(0)
+		}
+		ops := make([]string, 150)
+		for i := range ops {
+			at := key()
+			if random.IntN(4) == 0 {
+				at = fmt.Sprint(random.IntN(60))
+			}
+			op := random.IntN(17)
+			if (op == 6 || op == 11 || op == 13) && random.IntN(8) > 0 { // a copy or a list of everything is long
+				op = []int{3, 4, 16}[random.IntN(3)]
+			}
+			ops[i] = fmt.Sprintf("[%d,%s,%d]", op, at, random.IntN(256))
+		}
+		same(t, fmt.Sprintf(`{"doc":{%s},"ops":[%s]}`, strings.Join(fields, ","), strings.Join(ops, ",")))
+		if t.Failed() {
+			return
+		}
+	}
 }
 
 const numberScript = `
@@ -181,7 +238,7 @@ func FuzzPatternsAgainstLuaJIT(f *testing.F) {
 
 // engines loads a script on both engines and returns a check that they make the
 // same of an event.
-func engines(f *testing.F, text string) func(t *testing.T, doc string) {
+func engines(f testing.TB, text string) func(t *testing.T, doc string) {
 	pureGo, jit := loadOn(f, gopherlua.Language(), text), loadOn(f, luajit.Language, text)
 	return func(t *testing.T, doc string) {
 		t.Helper()
@@ -191,7 +248,7 @@ func engines(f *testing.F, text string) func(t *testing.T, doc string) {
 	}
 }
 
-func loadOn(f *testing.F, lang script.Language, text string) script.Script {
+func loadOn(f testing.TB, lang script.Language, text string) script.Script {
 	s, err := lang.Load(f.Context(), script.Code{Name: "fuzz.lua", Text: []byte(text)}, script.Options{
 		Sinks:  []script.Sink{{}},
 		Limits: script.Limits{EventTime: 20 * time.Second, BatchTime: time.Minute, Output: 1 << 20},

@@ -34,6 +34,7 @@ func Test(t *testing.T, lang script.Language, has Features) {
 	t.Run("load", func(t *testing.T) { testLoad(t, lang) })
 	t.Run("run", func(t *testing.T) { testRun(t, lang) })
 	t.Run("limits", func(t *testing.T) { testLimits(t, lang, has) })
+	t.Run("growth", func(t *testing.T) { testGrowth(t, lang) })
 	t.Run("edges", func(t *testing.T) { testEdges(t, lang, has) })
 	t.Run("modules", func(t *testing.T) { testModules(t, lang) })
 	t.Run("values", func(t *testing.T) { testValues(t, lang) })

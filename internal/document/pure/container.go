@@ -23,6 +23,7 @@ type slot struct {
 	key     string
 	value   Value
 	open    *Container // the container that node is, once it was read
+	earlier int        // number, from 1, of the text's field before with the same key; 0 for none
 	written bool
 	removed bool
 }
@@ -45,11 +46,23 @@ func (c *Container) open() {
 		c.slots = append(c.slots, slot{node: i, key: c.doc.key(i)})
 	}
 	c.text = len(c.slots)
-	if c.text >= indexMin && parent.kind == Object {
-		c.index = make(map[string]int, c.text)
-		for i := range c.slots {
-			c.index[c.slots[i].key] = i
+	if parent.kind == Object {
+		c.makeIndex()
+	}
+}
+
+// makeIndex makes the index of an object that has become large.
+func (c *Container) makeIndex() {
+	if c.index != nil || len(c.slots) < indexMin {
+		return
+	}
+	c.index = make(map[string]int, len(c.slots))
+	for i := range c.slots {
+		s := &c.slots[i]
+		if before, ok := c.index[s.key]; ok {
+			s.earlier = before + 1
 		}
+		c.index[s.key] = i
 	}
 }
 

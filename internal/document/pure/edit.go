@@ -22,10 +22,11 @@ func (c *Container) Put(key string, v Value) error {
 		if c.index != nil {
 			c.index[key] = len(c.slots) - 1
 		}
+		c.makeIndex()
 		return nil
 	}
-	c.slots[i] = slot{node: c.slots[i].node, key: key, value: v, written: true}
 	c.removeBefore(i)
+	c.slots[i] = slot{node: c.slots[i].node, key: key, value: v, written: true}
 	return nil
 }
 
@@ -46,6 +47,13 @@ func (c *Container) Remove(key string) error {
 
 // removeBefore removes the text's fields before slot i that have its key.
 func (c *Container) removeBefore(i int) {
+	if c.index != nil {
+		for s := &c.slots[i]; s.earlier > 0; {
+			before := &c.slots[s.earlier-1]
+			s.earlier, before.removed, s = 0, true, before
+		}
+		return
+	}
 	for k := range min(i, c.text) {
 		if c.slots[k].key == c.slots[i].key {
 			c.slots[k].removed = true

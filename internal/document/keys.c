@@ -1,0 +1,97 @@
+#include "keys.h"
+
+#include <string.h>
+
+#include "fields.h"
+#include "hash.h"
+#include "memory.h"
+
+// hash_of returns the hash of a key of an object. Equal keys of different objects differ.
+static uint32_t hash_of(uint32_t object, const char *key, size_t len) {
+	return (uint32_t)hash_seeded(key, len) ^ object * 0x9E3779B1u;
+}
+
+// hash_node is hash_of for a field. It returns 0 without the memory to read an escaped key.
+static int hash_node(doc *d, const doc_node *n, uint32_t *hash) {
+	const char *key = n->key;
+	size_t len = n->key_len;
+	if (n->flags & DOC_KEY_ESCAPED) {
+		char *plain = plain_get(d, len);
+		if (!plain) return 0;
+		len = doc_unescape(key, len, plain);
+		key = plain;
+	}
+	*hash = hash_of(n->parent, key, len);
+	return 1;
+}
+
+// same_key tells whether two fields belong to one object and have one key.
+static int same_key(doc *d, const doc_node *a, const doc_node *b) {
+	if (a->parent != b->parent) return 0;
+	if (!(a->flags & DOC_KEY_ESCAPED)) return key_is(d, b, a->key, a->key_len);
+	if (!(b->flags & DOC_KEY_ESCAPED)) return key_is(d, a, b->key, b->key_len);
+	char *plain = plain_get(d, a->key_len);
+	return plain && key_is(d, b, plain, doc_unescape(a->key, a->key_len, plain));
+}
+
+// place_of returns the entry of a field with that hash and key, or the free one where it belongs.
+static doc_key_entry *place_of(doc *d, uint32_t hash, const doc_node *field) {
+	uint32_t mask = d->keys.cap - 1, i = hash & mask;
+	for (; d->keys.entries[i].node; i = (i + 1) & mask)
+		if (d->keys.entries[i].hash == hash && same_key(d, field, &d->nodes[d->keys.entries[i].node])) break;
+	return &d->keys.entries[i];
+}
+
+// put enters a field, in place of an earlier one with its key, which is remembered in `other`: no
+// earlier field has been written to, and the last one not yet.
+static int put(doc *d, uint32_t field) {
+	uint32_t hash;
+	doc_node *n = &d->nodes[field];
+	if (!hash_node(d, n, &hash)) return DOC_NO_MEMORY;
+	doc_key_entry *entry = place_of(d, hash, n);
+	if (entry->node && !(n->flags & DOC_REPLACED)) {
+		n->flags |= DOC_REPEATS;
+		n->other = entry->node;
+	}
+	d->keys.used += !entry->node;
+	*entry = (doc_key_entry){hash, field};
+	return DOC_OK;
+}
+
+// make_room makes room for n entries, of which half stays free.
+static int make_room(doc *d, uint32_t n) {
+	uint32_t cap = 1024;
+	while (cap / 2 < n) cap *= 2;
+	if (cap > d->keys.cap) {
+		size_t size = sizeof *d->keys.entries;
+		doc_key_entry *entries = memory_resize(d, d->keys.entries, d->keys.cap * size, cap * size);
+		if (!entries) return DOC_NO_MEMORY;
+		d->keys.entries = entries;
+		d->keys.cap = cap;
+	}
+	memset(d->keys.entries, 0, d->keys.cap * sizeof *d->keys.entries);
+	d->keys.used = 0;
+	return DOC_OK;
+}
+
+void keys_make(doc *d) {
+	uint32_t fields = 0;
+	d->keys.objects = 0;
+	d->keys.searched = 0;
+	for (uint32_t i = 0; i < d->count; i++) fields += d->nodes[i].key != NULL;
+	if (make_room(d, fields + fields / 2)) return;
+	for (uint32_t i = 0; i < d->count; i++)
+		if (d->nodes[i].key && put(d, i)) return;
+	d->keys.objects = d->count;
+}
+
+uint32_t keys_find(doc *d, uint32_t object, const char *key, size_t len) {
+	doc_node field = {.key = key, .key_len = (uint32_t)len, .parent = object};
+	return place_of(d, hash_of(object, key, len), &field)->node;
+}
+
+void keys_add(doc *d, uint32_t field) {
+	if (!keys_cover(d, d->nodes[field].parent)) return;
+	if (d->keys.used >= d->keys.cap / 2) keys_make(d); // with the field
+	else if (put(d, field)) d->keys.objects = 0;
+}

@@ -14,7 +14,7 @@ func TestBoundedArguments(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1,"name":"x","tags":["a"],"l":[1,2]}`)
 	for sql, want := range map[string]string{
-		`SELECT json_structure('[]')`:                                                                    "function json_structure is not open to queries (perigee list functions",
+		`SELECT json_structure('[]')`:                                                                    "function json_structure is not allowed (perigee list functions",
 		`SELECT json_merge_patch('{}', '{}')`:                                                            "function json_merge_patch is not open",
 		`SELECT "Json_Structure"('[]')`:                                                                  "is not open",
 		`SELECT system.main.json_structure('[]')`:                                                        "is not open",

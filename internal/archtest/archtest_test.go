@@ -76,7 +76,7 @@ var may = map[string][]string{
 
 	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/sqlworker", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext", "internal/terminal"},
 
-	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/sqltext"},
+	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/nearest", "internal/sqltext"},
 	"eventstore/internal/manifest":  {"event", "internal/durable"},
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 

@@ -89,7 +89,14 @@ type File struct {
 	// The rows of the file's largest row group, and their bytes when they are not compressed.
 	GroupRows  int64 `json:"group_rows,omitempty"`
 	GroupBytes int64 `json:"group_bytes,omitempty"`
+	// Format is the version of how the file is written; see FileFormat.
+	Format int `json:"format,omitempty"`
 }
+
+// FileFormat is the Format of files that are written now. Those of format 0 have DuckDB's own
+// bloom filters, which miss values: DuckDB hashes the two zeros of a double apart, and bytes by
+// how SQL spells them.
+const FileFormat = 1
 
 // RowBytes returns about how many bytes a row of the file has.
 func (f *File) RowBytes() int64 { return f.GroupBytes / max(f.GroupRows, 1) }

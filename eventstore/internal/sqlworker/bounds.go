@@ -62,11 +62,7 @@ func (c *conn) findBounds(s *statement, t *manifest.Table, params []Param) bound
 	}
 	f := &boundsFinder{conn: c, table: t, params: map[string]Param{}}
 	for i, p := range params {
-		identifier := p.Name
-		if identifier == "" {
-			identifier = strconv.Itoa(i + 1)
-		}
-		f.params[identifier] = p
+		f.params[p.identifier(i)] = p
 	}
 	if timeType(t) != 0 {
 		f.time = t.Time
@@ -290,7 +286,7 @@ func (f *boundsFinder) micros(value syntaxNode) (at int64, computed, ok bool) {
 	if !ok {
 		return 0, false, false
 	}
-	at, ok = f.conn.evaluateTime(expression)
+	at, ok = f.conn.evaluateTime(expression, timeType(f.table))
 	return at, computed, ok
 }
 
@@ -378,8 +374,10 @@ func constantNode(value any) (map[string]any, bool) {
 	return map[string]any{"class": "CAST", "type": "OPERATOR_CAST", "alias": "", "child": constant, "cast_type": map[string]any{"id": kind, "type_info": nil}, "try_cast": false}, true
 }
 
-// evaluateTime evaluates an expression without columns.
-func (c *conn) evaluateTime(expression map[string]any) (micros int64, ok bool) {
+// evaluateTime evaluates an expression without columns, and casts it to the type of the time
+// column as DuckDB does in a comparison: the casts of a text to TIMESTAMP and to TIMESTAMP_NS
+// differ, for one drops an offset and the other applies it.
+func (c *conn) evaluateTime(expression map[string]any, kind event.Type) (micros int64, ok bool) {
 	tree, err := json.Marshal(map[string]any{"error": false, "statements": []any{map[string]any{"node": map[string]any{
 		"type": "SELECT_NODE", "modifiers": []any{}, "cte_map": map[string]any{"map": []any{}}, "select_list": []any{expression},
 		"from_table": map[string]any{"type": "EMPTY", "alias": "", "sample": nil}, "where_clause": nil, "group_expressions": []any{}, "group_sets": []any{},
@@ -392,12 +390,17 @@ func (c *conn) evaluateTime(expression map[string]any) (micros int64, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	rows, err := c.run("SELECT epoch_us(CAST(one AS TIMESTAMP)) FROM (" + sql + ") AS x(one)")
+	column, perMicro := manifest.Column{Type: kind}, int64(1)
+	epoch := "epoch_us"
+	if kind == event.TimestampNS {
+		epoch, perMicro = "epoch_ns", 1000
+	}
+	rows, err := c.run("SELECT " + epoch + "(CAST(one AS " + column.SQLType() + ")) FROM (" + sql + ") AS x(one)")
 	if err != nil || len(rows) != 1 {
 		return 0, false
 	}
-	micros, ok = rows[0][0].(int64)
-	return micros, ok
+	at, ok := rows[0][0].(int64) // not that of infinity
+	return microsOf(at, perMicro), ok
 }
 
 // spell returns the SQL of a syntax tree. It remembers that of the last ones.

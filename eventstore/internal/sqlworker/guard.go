@@ -5,11 +5,13 @@ package sqlworker
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/nearest"
 )
 
 // Barriers confine a query. DuckDB is shut off from the files of others, network,
@@ -34,8 +36,16 @@ func errNotReading(what string) error {
 	return &QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
 }
 
-func errNotListed(name string) error {
-	return &QueryError{Message: "function " + name + " is not open to queries", Hint: "perigee list functions shows those that are"}
+// errNotListed says that a call is of a function that is not on a list.
+func (s source) errNotListed(call syntaxNode, listed map[string]bool) error {
+	name := call.text("function_name")
+	q := &QueryError{Message: "function " + name + " is not allowed", Hint: "perigee list functions shows those that are"}
+	names := slices.Sorted(maps.Keys(listed))
+	if near := nearest.Name(strings.ToLower(name), names); near != "" {
+		q.Hint = fmt.Sprintf("did you mean %s? %s", near, q.Hint)
+	}
+	q.Line, q.Column = s.place(call)
+	return q
 }
 
 // A statement is one statement that only reads, by its syntax.
@@ -45,6 +55,7 @@ type statement struct {
 	system bool     // it reads the catalog
 
 	explained bool // it is explained and not run
+	source    source
 }
 
 // parse returns the statement that sql is, or an error if it is none that only reads. It
@@ -77,10 +88,11 @@ func (c *conn) parse(sql string) (*statement, error) {
 	case len(tree.Statements) > 1:
 		return nil, &QueryError{Message: fmt.Sprintf("%d statements at once", len(tree.Statements)), Hint: "send one statement"}
 	}
-	if err := checkStatement(tree.Statements[0]); err != nil {
+	from := source{sql: sql, prefix: len(sql) - len(plain)}
+	if err := from.checkStatement(tree.Statements[0]); err != nil {
 		return nil, err
 	}
-	s := &statement{tree: tree.Statements[0], explained: plain != sql}
+	s := &statement{tree: tree.Statements[0], explained: plain != sql, source: from}
 	return s, s.checkTables(s.tree)
 }
 
@@ -192,8 +204,8 @@ func (n syntaxNode) nodes() (all []syntaxNode) {
 
 // checkStatement returns an error unless all functions are listed, their arguments
 // bounded, and depth and growth within bounds.
-func checkStatement(statement any) error {
-	if err := checkNode(statement, 0); err != nil {
+func (s source) checkStatement(statement any) error {
+	if err := s.checkNode(statement, 0); err != nil {
 		return err
 	}
 	if growthOf(statement) > growthMax {
@@ -205,24 +217,24 @@ func checkStatement(statement any) error {
 	return nil
 }
 
-func checkNode(node any, depth int) error {
+func (s source) checkNode(node any, depth int) error {
 	if depth > treeMax {
 		return &QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
 	}
 	switch node := node.(type) {
 	case []any:
 		for _, child := range node {
-			if err := checkNode(child, depth+1); err != nil {
+			if err := s.checkNode(child, depth+1); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
-		return checkObject(node, depth)
+		return s.checkObject(node, depth)
 	}
 	return nil
 }
 
-func checkObject(node syntaxNode, depth int) error {
+func (s source) checkObject(node syntaxNode, depth int) error {
 	if names, _ := node["column_names"].([]any); len(names) > namesMax {
 		return &QueryError{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
 	}
@@ -231,7 +243,7 @@ func checkObject(node syntaxNode, depth int) error {
 	}
 	if name := node.text("function_name"); name != "" {
 		if !scalarFunctions[strings.ToLower(name)] {
-			return errNotListed(name)
+			return s.errNotListed(node, scalarFunctions)
 		}
 		if err := checkCall(node); err != nil {
 			return err
@@ -243,10 +255,10 @@ func checkObject(node syntaxNode, depth int) error {
 		}
 	}
 	if node["type"] == "TABLE_FUNCTION" {
-		return checkTableFunction(node, depth)
+		return s.checkTableFunction(node, depth)
 	}
 	for _, child := range node {
-		if err := checkNode(child, depth+1); err != nil {
+		if err := s.checkNode(child, depth+1); err != nil {
 			return err
 		}
 	}
@@ -255,13 +267,13 @@ func checkObject(node syntaxNode, depth int) error {
 
 // checkTableFunction checks a function that gives rows, which are not in memory at the
 // same time: its arguments need no bounds.
-func checkTableFunction(node syntaxNode, depth int) error {
+func (s source) checkTableFunction(node syntaxNode, depth int) error {
 	call := node.child("function")
-	if name := call.text("function_name"); !tableFunctions[strings.ToLower(name)] {
-		return errNotListed(name)
+	if !tableFunctions[strings.ToLower(call.text("function_name"))] {
+		return s.errNotListed(call, tableFunctions)
 	}
 	for _, child := range []any{call["children"], node["sample"]} {
-		if err := checkNode(child, depth+1); err != nil {
+		if err := s.checkNode(child, depth+1); err != nil {
 			return err
 		}
 	}

@@ -135,7 +135,7 @@ func (s *session) countLeft(t *manifest.Table, files []*manifest.File, left *man
 // fileSQL reads the rows of a file that are not deleted, as rows of the newest schema.
 func fileSQL(folder string, t *manifest.Table, f *manifest.File, more ...string) string {
 	group := groupFiles(t, []*manifest.File{f})[0]
-	return partSQL(t, filesSQL(folder, t, group.files), group.types, group.deletes, more...)
+	return partSQL(t, group.sql(folder, t, group.files, ""), group.types, group.deletes, more...)
 }
 
 // A mergedRows is the rows of several sorted files, in order, one chunk of each in memory: the

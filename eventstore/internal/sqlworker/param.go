@@ -15,6 +15,14 @@ type Param struct {
 	Value any
 }
 
+// identifier returns the name by which a statement knows the ith parameter.
+func (p Param) identifier(i int) string {
+	if p.Name == "" {
+		return strconv.Itoa(i + 1)
+	}
+	return p.Name
+}
+
 // A TimestampNS is the value of a parameter of type TIMESTAMP_NS: nanoseconds since 1970. A
 // time.Time is of type TIMESTAMP, in microseconds.
 type TimestampNS int64

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -167,6 +168,10 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 		return last, err
 	}
 	if s.log, err = s.worker.log.open(m.LogStart, q.Ends); err != nil {
+		return last, err
+	}
+	read := slices.DeleteFunc(slices.Clone(m.Tables), func(t *manifest.Table) bool { return !parsed.reads(t.Name) })
+	if err := parsed.checkOffsets(read, params); err != nil {
 		return last, err
 	}
 	all := parsed.readsUnknown(m, q.External)

@@ -122,10 +122,10 @@ func TestDepthIsBounded(t *testing.T) {
 		for range treeMax - 1 {
 			list = []any{list}
 		}
-		if err := checkNode(wrap(list), 0); err != nil {
+		if err := (source{}).checkNode(wrap(list), 0); err != nil {
 			t.Errorf("%s around %d levels: %v", name, treeMax, err)
 		}
-		if err := checkNode(wrap([]any{list}), 0); err == nil {
+		if err := (source{}).checkNode(wrap([]any{list}), 0); err == nil {
 			t.Errorf("%s around %d levels is read", name, treeMax+1)
 		}
 	}

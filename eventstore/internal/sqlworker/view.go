@@ -200,6 +200,7 @@ func (v *tableView) groupFrames(frames []*logFrame) []frameGroup {
 
 type fileGroup struct {
 	types   layout
+	misses  bool // DuckDB's bloom filters of the files miss values; see manifest.FileFormat
 	deletes []*manifest.Delete
 	files   []*manifest.File
 }
@@ -215,14 +216,33 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 		for len(deletes) > 0 && deletes[0].Number <= f.Deleted {
 			deletes = deletes[1:]
 		}
-		key := fmt.Sprint(types, len(deletes))
+		misses := f.Format < manifest.FileFormat && slices.ContainsFunc(types, isMissed)
+		key := fmt.Sprint(types, len(deletes), misses)
 		if index[key] == nil {
-			index[key] = &fileGroup{types: types, deletes: deletes}
+			index[key] = &fileGroup{types: types, misses: misses, deletes: deletes}
 			groups = append(groups, index[key])
 		}
 		index[key].files = append(index[key].files, f)
 	}
 	return groups
+}
+
+// isMissed reports whether DuckDB's bloom filters miss values of a type.
+func isMissed(t event.Type) bool { return t == event.Float64 || t == event.Bytes }
+
+// sql reads the rows of files of the group, or those that a WHERE takes.
+func (g *fileGroup) sql(folder string, t *manifest.Table, files []*manifest.File, where string) string {
+	sql := filesSQL(folder, t, files) + where
+	if !g.misses {
+		return sql
+	}
+	var list []string // DuckDB does not take a predicate on a conditional to the file
+	for i, c := range shown(t.Current()) {
+		if isMissed(g.types[i]) {
+			list = append(list, fmt.Sprintf("if(%s IS NULL, NULL, %[1]s) AS %[1]s", quote(c.Name)))
+		}
+	}
+	return "(SELECT * REPLACE (" + strings.Join(list, ", ") + ") FROM " + sql + ")"
 }
 
 // addFiles adds files, and of those in rows only the rows given there.
@@ -233,12 +253,12 @@ func (v *tableView) addFiles(folder string, g *fileGroup, rows map[*manifest.Fil
 			whole = append(whole, f)
 		}
 		for _, r := range rows[f] {
-			from := fmt.Sprintf("%s WHERE %s BETWEEN %d AND %d", filesSQL(folder, v.table, []*manifest.File{f}), fileRowNumber, r.begin, r.end-1)
-			v.parts = append(v.parts, partSQL(v.table, from, g.types, g.deletes))
+			where := fmt.Sprintf(" WHERE %s BETWEEN %d AND %d", fileRowNumber, r.begin, r.end-1)
+			v.parts = append(v.parts, partSQL(v.table, g.sql(folder, v.table, []*manifest.File{f}, where), g.types, g.deletes))
 		}
 	}
 	if len(whole) > 0 {
-		v.parts = append(v.parts, partSQL(v.table, filesSQL(folder, v.table, whole), g.types, g.deletes))
+		v.parts = append(v.parts, partSQL(v.table, g.sql(folder, v.table, whole, ""), g.types, g.deletes))
 	}
 }
 

@@ -208,7 +208,7 @@ func syncFile(path string) error {
 // writeFile writes the rows of a query, in its order, as a file of the table. f has the day of
 // the rows and what is known of them; a row has about width bytes.
 func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, width int64, out *output) (_ manifest.File, err error) {
-	f.Name, f.Segment, f.Schema = out.nextName(f.Day), out.segment, t.Current().Version
+	f.Name, f.Segment, f.Schema, f.Format = out.nextName(f.Day), out.segment, t.Current().Version, manifest.FileFormat
 	for _, deleted := range t.Deletes {
 		f.Deleted = deleted.Number
 	}
@@ -265,13 +265,14 @@ func (s *session) measureFile(path string) (rows, groupRows, groupBytes int64, e
 	return found[0][0].(int64), found[0][1].(int64), found[0][2].(int64), nil
 }
 
-// copySQL writes the rows of a query as a file, in their order: a writer has one thread.
+// copySQL writes the rows of a query as a file, in their order: a writer has one thread. The
+// file has none of DuckDB's bloom filters; see manifest.FileFormat.
 func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int64, level int) string {
 	var ids []string
 	for _, c := range storedColumns(t) {
 		ids = append(ids, fmt.Sprintf("%s: %d", quote(c.Name), c.ID))
 	}
-	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, FIELD_IDS {%s})",
+	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, FIELD_IDS {%s})",
 		columnList(t), query, literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionaryMax, strings.Join(ids, ", "))
 }
 
@@ -350,10 +351,13 @@ func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 	sql := begin + predicate
 	parsed, err := s.conn.parse(sql)
 	if err != nil {
-		return err
+		return predicateError(begin, sql, err)
 	}
 	if parsed == nil {
 		return predicateError(begin, sql, s.conn.exec(sql))
+	}
+	if err := parsed.checkOffsets([]*manifest.Table{t}, nil); err != nil {
+		return predicateError(begin, sql, err)
 	}
 	node := syntaxNode(parsed.tree).child("node")
 	if node["where_clause"] == nil || containsSubquery(node["where_clause"]) || !isBareWhere(node) {

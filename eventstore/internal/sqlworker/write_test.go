@@ -56,8 +56,8 @@ func TestSegment(t *testing.T) {
 		t.Fatalf("%d files", n)
 	}
 	for i, want := range []manifest.File{
-		{Name: "2026-11-22/0000000001-0.parquet", Bloom: "2026-11-22/0000000001-0.bloom", Segment: 1, Schema: 1, Day: "2026-11-22", Rows: 1100, Log: 1, MinTime: testDay.UnixMicro(), MaxTime: testDay.UnixMicro() + (perDay-1)*1e6},
-		{Name: "2026-11-23/0000000001-1.parquet", Bloom: "2026-11-23/0000000001-1.bloom", Segment: 1, Schema: 1, Day: "2026-11-23", Rows: 1000, Log: 1, MinTime: testDay.UnixMicro() + perDay*1e6, MaxTime: testDay.UnixMicro() + (perDay+999)*1e6},
+		{Name: "2026-11-22/0000000001-0.parquet", Bloom: "2026-11-22/0000000001-0.bloom", Segment: 1, Schema: 1, Format: manifest.FileFormat, Day: "2026-11-22", Rows: 1100, Log: 1, MinTime: testDay.UnixMicro(), MaxTime: testDay.UnixMicro() + (perDay-1)*1e6},
+		{Name: "2026-11-23/0000000001-1.parquet", Bloom: "2026-11-23/0000000001-1.bloom", Segment: 1, Schema: 1, Format: manifest.FileFormat, Day: "2026-11-23", Rows: 1000, Log: 1, MinTime: testDay.UnixMicro() + perDay*1e6, MaxTime: testDay.UnixMicro() + (perDay+999)*1e6},
 	} {
 		got := *table.Files[i]
 		info, err := os.Stat(table.Path(f.path, got.Name))

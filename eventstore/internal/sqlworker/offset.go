@@ -1,0 +1,151 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// DuckDB casts '2026-01-06T00:00:00+05:30' to TIMESTAMP as 00:00 and drops the offset, so that a
+// comparison with a time column would be wrong by it without a word. Such a comparison is
+// refused. A cast that the statement spells out is the user's own.
+
+// offsetText matches a time with an offset from UTC.
+var offsetText = regexp.MustCompile(`^\s*(\d+-\d+-\d+[ T]+\d+:\d+[\d:.]*)\s*([+-])(\d{1,2}):?(\d{2})?(?::?(\d{2}))?\s*$`)
+
+// utcOf returns a time with an offset in UTC. It returns "" for a text that has none.
+func utcOf(text string) string {
+	parts := offsetText.FindStringSubmatch(text)
+	if parts == nil {
+		return ""
+	}
+	offset, err := time.ParseDuration(fmt.Sprintf("%s%sh%sm%ss", parts[2], parts[3], "0"+parts[4], "0"+parts[5]))
+	if err != nil || offset == 0 {
+		return ""
+	}
+	for _, layout := range []string{"2006-1-2 15:4:5", "2006-1-2 15:4"} {
+		if at, err := time.Parse(layout, strings.Join(strings.FieldsFunc(parts[1], func(c rune) bool { return c == 'T' || c == ' ' }), " ")); err == nil {
+			return at.Add(-offset).Format("2006-01-02T15:04:05.999999999Z")
+		}
+	}
+	return "2026-01-02T03:04:05Z" // an example
+}
+
+// keepsTime are the functions whose result has the type of an argument.
+var keepsTime = setOf([]FunctionGroup{{Names: strings.Fields(`min max any_value arbitrary first last first_value last_value nth_value lag lead mode median
+	coalesce ifnull nullif least greatest date_trunc datetrunc time_bucket + - add subtract date_add date_sub latest earliest arg_max arg_min argmax argmin max_by min_by`)}})
+
+// checkOffsets returns an error if a comparison of the statement would drop the offset of a time.
+func (s *statement) checkOffsets(tables []*manifest.Table, params []Param) (err error) {
+	forEachObject(s.tree, func(n syntaxNode) {
+		operands := operandsOf(n)
+		for _, one := range operands {
+			text, name := comparedText(one, params)
+			utc := utcOf(text)
+			if utc == "" || err != nil {
+				continue
+			}
+			for _, other := range operands {
+				if column := timeColumnOf(other, tables, event.Timestamp); column != "" {
+					q := &QueryError{
+						Message: fmt.Sprintf("the comparison with column %s would drop the offset of %s", column, name),
+						Hint:    fmt.Sprintf("write the time in UTC, '%s', or as TIMESTAMPTZ %s", utc, literal(text)),
+					}
+					q.Line, q.Column = s.place(one)
+					err = q
+				}
+			}
+		}
+	})
+	return err
+}
+
+// operandsOf returns what a comparison compares.
+func operandsOf(n syntaxNode) []syntaxNode {
+	switch {
+	case n["class"] == "COMPARISON":
+		return []syntaxNode{n.child("left"), n.child("right")}
+	case n["class"] == "BETWEEN":
+		return []syntaxNode{n.child("input"), n.child("lower"), n.child("upper")}
+	case n["type"] == "COMPARE_IN", n["type"] == "COMPARE_NOT_IN":
+		return n.list("children")
+	}
+	return nil
+}
+
+// comparedText returns the text that a constant or a parameter is, and how to name it.
+func comparedText(n syntaxNode, params []Param) (text, name string) {
+	if n["class"] == "PARAMETER" {
+		for i, p := range params {
+			if p.identifier(i) == n.text("identifier") {
+				text, _ = p.Value.(string)
+				return text, "parameter " + n.text("identifier")
+			}
+		}
+	}
+	text, _ = constantText(n)
+	return text, literal(text)
+}
+
+// timeColumnOf returns the name of a column of type TIMESTAMP that a node is, or of a time column
+// of which a function makes a TIMESTAMP: DuckDB applies the offset for TIMESTAMP_NS, but most
+// functions of that type do not return it.
+func timeColumnOf(n syntaxNode, tables []*manifest.Table, kinds ...event.Type) string {
+	switch {
+	case n["class"] == "COLUMN_REF":
+		names, _ := n["column_names"].([]any)
+		name, _ := names[len(names)-1].(string)
+		if isTime(name, tables, kinds) {
+			return name
+		}
+	case keepsTime[strings.ToLower(n.text("function_name"))], n["type"] == "OPERATOR_COALESCE":
+		for _, child := range n.list("children") {
+			if name := timeColumnOf(child, tables, event.Timestamp, event.TimestampNS); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// isTime reports whether a name is a column of some types in all tables that have it.
+func isTime(name string, tables []*manifest.Table, kinds []event.Type) bool {
+	found := false
+	for _, t := range tables {
+		i := slices.IndexFunc(t.Current().Columns, func(c manifest.Column) bool { return strings.EqualFold(c.Name, name) && c.Type != 0 })
+		if i < 0 {
+			continue
+		}
+		if !slices.Contains(kinds, t.Current().Columns[i].Type) {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// place returns where a node stands in the SQL; 0, 0 if DuckDB does not tell.
+func (s *statement) place(n syntaxNode) (line, column int) { return s.source.place(n) }
+
+// A source is SQL of which DuckDB parses what follows a prefix.
+type source struct {
+	sql    string
+	prefix int // bytes
+}
+
+func (s source) place(n syntaxNode) (line, column int) {
+	at, ok := n["query_location"].(float64)
+	if !ok || at > float64(len(s.sql)-s.prefix) {
+		return 0, 0
+	}
+	before := s.sql[:s.prefix+int(at)]
+	begin := strings.LastIndexByte(before, '\n') + 1
+	return strings.Count(before, "\n") + 1, len([]rune(before[begin:])) + 1
+}

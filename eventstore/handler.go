@@ -62,7 +62,7 @@ func Handler(s *Store, most Limits) http.Handler {
 		}
 		writeResult(req.Context(), w, s, q)
 	})
-	return httpserver.CheckHost(http.NewCrossOriginProtection().Handler(answer))
+	return httpserver.Protect(answer)
 }
 
 func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, q Statement) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,6 +215,24 @@ func TestEveryPackageHasOneComment(t *testing.T) {
 	for pkg, n := range comments {
 		if n != 1 {
 			t.Errorf("package %s has %d package comments; it needs one that says what the package is, what it guarantees and whether it is safe for concurrent use", pkg, n)
+		}
+	}
+}
+
+// makesServer finds what makes an HTTP server or serves by itself.
+var makesServer = regexp.MustCompile(`[^.\w](http\.Server\{|new\(http\.Server\)|http\.(Listen|Serve)\w*\(|httptest\.)`)
+
+// TestServersAreMadeInOnePlace: every server refuses web pages of other sites and bounds its
+// connections, because internal/httpserver makes it.
+func TestServersAreMadeInOnePlace(t *testing.T) {
+	for _, file := range goFiles(t) {
+		text, err := os.ReadFile(filepath.Join(root, file.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := makesServer.FindSubmatch(text)
+		if made := path.Dir(file.name) == "internal/httpserver"; found != nil && !made {
+			t.Errorf("%s has %s; let httpserver.New make the server", file.name, found[1])
 		}
 	}
 }

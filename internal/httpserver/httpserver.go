@@ -26,7 +26,7 @@ const (
 func New(handler http.Handler, log *slog.Logger) *http.Server {
 	c := &connections{idle: map[net.Conn]bool{}}
 	return &http.Server{
-		Handler:           CheckHost(withDeadlines(handler)),
+		Handler:           Protect(withDeadlines(handler)),
 		ReadHeaderTimeout: HeaderTime,
 		IdleTimeout:       KeepAliveTime,
 		MaxHeaderBytes:    headerBytesMax,

@@ -54,6 +54,24 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestSites asks as a browser does for a page of this site, of another one, and for nobody's.
+func TestSites(t *testing.T) {
+	address := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for _, test := range []struct{ header, want string }{
+		{"X: y", "200"}, {"Sec-Fetch-Site: none", "200"}, {"Sec-Fetch-Site: same-origin", "200"}, {"Origin: http://localhost", "200"},
+		{"Sec-Fetch-Site: same-origin\r\nOrigin: http://localhost", "200"},
+		{"Sec-Fetch-Site: cross-site", "403"}, {"Sec-Fetch-Site: same-site", "403"}, {"Sec-Fetch-Site: x", "403"},
+		{"Origin: https://evil.example", "403"}, {"Origin: http://localhost:3000", "403"}, {"Origin: null", "403"},
+		{"Sec-Fetch-Site: cross-site\r\nOrigin: http://localhost", "403"},
+	} {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "ODD"} {
+			if got := ask(t, address, method+" / HTTP/1.1\r\nHost: localhost\r\n"+test.header+"\r\n\r\n"); !strings.Contains(got, test.want) {
+				t.Errorf("%s with %q: %q, want %s", method, test.header, got, test.want)
+			}
+		}
+	}
+}
+
 func TestHeaderIsBounded(t *testing.T) {
 	address := serve(t, func(http.ResponseWriter, *http.Request) {})
 	if got := ask(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x", 32<<10)+"\r\n\r\n"); !strings.Contains(got, "431") {

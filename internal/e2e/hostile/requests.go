@@ -262,6 +262,8 @@ func requests() []request {
 		{name: "HTTP/0.9", to: "metrics", text: "GET /ping\r\n\r\n", want: bad},
 		{name: "HTTP/9.9", to: "metrics", text: "GET /ping HTTP/9.9\r\nHost: HOST\r\n\r\n", want: []int{400, 505, 0}},
 		{name: "a page of another site posts", to: "source", text: post("{}", "Origin: https://evil.example", "Sec-Fetch-Site: cross-site"), want: []int{403}},
+		{name: "a page of another site asks for metrics", to: "metrics", text: "GET /metrics HTTP/1.1\r\nHost: HOST\r\nSec-Fetch-Site: cross-site\r\n\r\n", want: []int{403}},
+		{name: "a page of another port asks for readiness", to: "metrics", text: "GET /ready HTTP/1.1\r\nHost: HOST\r\nOrigin: http://localhost:3000\r\n\r\n", want: []int{403}},
 		{name: "a page without an origin posts", to: "source", text: post("{}", "Origin: null"), want: []int{403}},
 		{name: "a path that is not UTF-8", to: "source", text: "POST /\xff\xfe HTTP/1.1\r\nHost: HOST\r\nContent-Length: 2\r\n\r\n{}", want: []int{400, 404, 405, 200, 0}},
 		{name: "an escaped path that is not UTF-8", to: "source", text: "POST /%ff%00 HTTP/1.1\r\nHost: HOST\r\nContent-Length: 2\r\n\r\n{}"},

@@ -81,9 +81,10 @@ crash: build ## a short verify, in about a minute
 crash-scripts: build ## kill 500 processes of a script while events flow: each event is delivered once
 	@PERIGEE_KILLS=500 $(GO) test ./cmd/perigee -count=1 -v -timeout 20m -run TestKilledScripts
 
-crash-nodes: ## kill writers of the node database 200 times and let its disk fail 50 times: what was durable stays
+crash-nodes: ## kill writers of the node database 200 times, let its disk fail 50 times, damage its file 200 times: what was durable stays
 	@$(SETUP) build
-	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 $(GO) test ./nodedb -count=1 -v -timeout 30m -run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk'
+	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 PERIGEE_NODE_DAMAGES=200 $(GO) test ./nodedb -count=1 -v -timeout 30m \
+		-run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk|TestDamagedFile|TestIdle|TestReadOnlyMedia|TestOpenOnFullDisk|TestUnwritableFolder'
 
 crash-store: ## kill the event store 200 times, cut its power 1000 times and fill its disk 20 times: each acknowledged row is there once
 	@$(SETUP) servers

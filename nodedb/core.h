@@ -71,6 +71,7 @@ struct ndb_store {
   MDB_env *env;
   MDB_dbi nodes, expiry, meta;
   const volatile size_t *last_commit; /* of any process */
+  size_t only_commit; /* what last_commit points to on media that cannot be written */
 
   _Atomic uint64_t version; /* moves with every change of pending, frozen or base */
   _Atomic uint32_t superseded; /* how often pending changes were dropped */

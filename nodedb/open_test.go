@@ -5,11 +5,15 @@ package nodedb
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/internal/powercut"
 )
 
 // TestOpenHiddenFile opens and backs up into folders whose file cannot be looked at, or is a link
@@ -88,6 +92,242 @@ func TestRefusedBackup(t *testing.T) {
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("a failed backup leaves %v, %v", left, err)
+	}
+}
+
+// smallStore makes a store with a few nodes.
+func smallStore(t *testing.T, folder string) {
+	t.Helper()
+	s, err := Open(folder, Options{NoSync: true})
+	if err == nil {
+		err = s.Update(t.Context(), func(tx *Tx) error {
+			return errors.Join(tx.Set(Name("^m").At(1), "one"), tx.Set(Name("^m").At(2), strings.Repeat("2", 10_000)))
+		})
+	}
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll reads a store in every way.
+func readAll(t *testing.T, s *Store) error {
+	session, err := s.Session()
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	for range 2 {
+		if v, err := session.Get(Name("^m").At(1)); err != nil || v.String() != "one" {
+			return fmt.Errorf("^m(1) is %q, %v", v, err)
+		}
+		time.Sleep(30 * time.Millisecond) // it is read again after its snapshot was released
+	}
+	if n, err := session.Count(t.Context(), Name("^m")); err != nil || n != 2 {
+		return fmt.Errorf("%d nodes, %v", n, err)
+	}
+	if faults, err := s.Check(func(string) {}); err != nil || faults > 0 {
+		return fmt.Errorf("check: %d faults, %v", faults, err)
+	}
+	_, err = s.Stat()
+	return errors.Join(err, s.Dump(t.Context(), io.Discard, nil), s.Backup(filepath.Join(t.TempDir(), "backup")))
+}
+
+// TestReadOnlyMedia opens stores on a file system that cannot be written: to read it works, to
+// write it is refused with words.
+func TestReadOnlyMedia(t *testing.T) {
+	disk := powercut.SmallDisk(t, 32<<20)
+	if disk == "" {
+		return // the other process has told what is wrong
+	}
+	used, copied := filepath.Join(disk, "used"), filepath.Join(disk, "copied")
+	smallStore(t, used)
+	smallStore(t, copied)
+	for _, name := range []string{"lock.mdb", "shared"} {
+		if err := os.Remove(filepath.Join(copied, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{used, copied} {
+		s, err := Open(folder, Options{ReadOnly: true})
+		if err != nil {
+			t.Errorf("%s: %v", folder, err)
+			continue
+		}
+		if err := errors.Join(readAll(t, s), s.Close()); err != nil {
+			t.Errorf("%s: %v", folder, err)
+		}
+		if _, err := Open(folder, Options{}); !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "Read-only file system") {
+			t.Errorf("%s, to write: %v, want ErrDisk and why", folder, err)
+		}
+	}
+	if _, err := Open(filepath.Join(disk, "new"), Options{}); !errors.Is(err, ErrDisk) {
+		t.Errorf("a new folder: %v, want ErrDisk", err)
+	}
+}
+
+// TestOpenOnFullDisk opens stores on a full disk with none of the files that processes share: that
+// works or is an error of the disk, and works when there is room.
+func TestOpenOnFullDisk(t *testing.T) {
+	disk := powercut.SmallDisk(t, 32<<20)
+	if disk == "" {
+		return
+	}
+	folder, ballast := filepath.Join(disk, "store"), filepath.Join(disk, "ballast")
+	smallStore(t, folder)
+	locks := []string{"lock.mdb", "shared"}
+	for _, missing := range [][]string{{"lock.mdb"}, {"shared"}, locks} {
+		for _, free := range []int64{0, 4 << 10, 1 << 20} { // at most of "shared" is there, at most one of both
+			for _, name := range missing {
+				os.Remove(filepath.Join(folder, name))
+			}
+			powercut.Fill(t, ballast, free)
+			for _, readOnly := range []bool{true, false} {
+				s, err := Open(folder, Options{ReadOnly: readOnly})
+				if err == nil {
+					err = errors.Join(readAll(t, s), s.Close())
+				}
+				if err != nil && (!errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "No space left")) {
+					t.Errorf("without %v, %d bytes free, read only %v: %v, want ErrDisk and why", missing, free, readOnly, err)
+				}
+			}
+			_, err := Open(filepath.Join(disk, "new"), Options{})
+			if !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "No space left") {
+				t.Errorf("a new store with %d bytes free: %v, want ErrDisk and why", free, err)
+			}
+			os.RemoveAll(filepath.Join(disk, "new"))
+			if err := os.Remove(ballast); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open(folder, Options{})
+			if err == nil {
+				err = errors.Join(readAll(t, s), s.Close())
+			}
+			if err != nil {
+				t.Errorf("without %v, with room: %v", missing, err)
+			}
+		}
+	}
+}
+
+// TestSecondOpen: who opens a folder that is open in this process gets the options that he asks for,
+// or an error that names the one that differs.
+func TestSecondOpen(t *testing.T) {
+	folder := t.TempDir()
+	first, err := openCoreStore(folder, coreOptions{flushMs: 20, noSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, options := range map[string]coreOptions{
+		"":                  {flushMs: 20, noSync: true},
+		"read_only":         {flushMs: 20, noSync: true, readOnly: true},
+		"flush_ms":          {noSync: true},
+		"transaction_bytes": {flushMs: 20, noSync: true, transactionBytes: 1 << 20},
+		"pending_bytes":     {flushMs: 20, noSync: true, pendingBytes: 1 << 20},
+		"no_sync":           {flushMs: 20},
+	} {
+		second, err := openCoreStore(folder, options)
+		if want != "" && (!isCode(err, "NDB_E_ARGUMENT") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%+v: %v, want NDB_E_ARGUMENT and %s", options, err, want)
+		}
+		if want == "" && err != nil {
+			t.Errorf("the same options: %v", err)
+		}
+		if err == nil {
+			second.close()
+		}
+	}
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openCoreStore(folder, coreOptions{flushMs: 50}) // nobody has it open
+	if err == nil {
+		err = again.close()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpenAfterFailure: a failed open leaves nothing behind.
+func TestOpenAfterFailure(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "store")
+	file := filepath.Join(folder, "data.mdb")
+	smallStore(t, folder)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, damaged := range [][]byte{whole[:100], whole[:8192], make([]byte, len(whole))} {
+		if err := os.WriteFile(file, damaged, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := Open(folder, Options{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), file) {
+				t.Errorf("a damaged file of %d bytes: %v, want ErrCorrupt and %s", len(damaged), err, file)
+			}
+		}
+		if err := os.WriteFile(file, whole, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(folder, Options{})
+		if err == nil {
+			err = errors.Join(readAll(t, s), s.Close())
+		}
+		if err != nil {
+			t.Errorf("after a damaged file of %d bytes: %v", len(damaged), err)
+		}
+	}
+}
+
+func init() {
+	// unwritable FOLDER: opens stores that it may read and not write.
+	childWork["unwritable"] = func(arguments []string) error {
+		if err := os.Chdir(arguments[0]); err != nil {
+			return err
+		}
+		if os.Getuid() == 0 {
+			if err := syscall.Setuid(65534); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"used", "copied"} {
+			if _, err := openCoreStore(name, coreOptions{}); !isCode(err, "NDB_E_DISK") {
+				return fmt.Errorf("%s, to write: %v, want NDB_E_DISK", name, err)
+			}
+			_, err := openCoreStore(name, coreOptions{readOnly: true})
+			if !isCode(err, "NDB_E_DISK") || !strings.Contains(err.Error(), name+"/lock.mdb") {
+				return fmt.Errorf("%s, to read: %v, want NDB_E_DISK and lock.mdb", name, err)
+			}
+		}
+		fmt.Println("done")
+		return nil
+	}
+}
+
+// TestUnwritableFolder opens stores without the right to write them: that is refused with words.
+func TestUnwritableFolder(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"used", "copied"} {
+		smallStore(t, filepath.Join(folder, name))
+	}
+	for _, name := range []string{"lock.mdb", "shared"} {
+		os.Remove(filepath.Join(folder, "copied", name))
+	}
+	err := filepath.Walk(folder, func(path string, about os.FileInfo, err error) error {
+		return errors.Join(err, os.Chmod(path, about.Mode().Perm()&^0o222|0o444))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filepath.Walk(folder, func(path string, _ os.FileInfo, _ error) error { return os.Chmod(path, 0o700) })
+	if line := startChild(t, "unwritable", folder).read(t); line != "done" {
+		t.Error(line)
 	}
 }
 

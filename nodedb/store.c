@@ -129,6 +129,27 @@ static int check_meta(const char *file) {
   return ndb_lmdb_error(rc, doing);
 }
 
+/* Makes room for all of lock.mdb: LMDB writes to its mapping, and a full disk would be the death of the
+ * process there. */
+static int reserve_lock_file(ndb_store *store) {
+  char path[4300];
+  snprintf(path, sizeof path, "%s/lock.mdb", store->folder);
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0 && store->options.read_only && errno == EROFS) return NDB_OK; /* nobody writes, and nobody needs to know who reads */
+  if (fd < 0 && store->options.read_only && (errno == EACCES || errno == EPERM))
+    return ndb_fail(NDB_E_DISK, "open %s: %s; who reads registers there: let this user write the file and its folder, or read a backup in a folder of its own",
+                    path, strerror(errno));
+  if (fd < 0) return ndb_fail(NDB_E_DISK, "open %s: %s", path, strerror(errno));
+  off_t size = (off_t)lmdb_lock_file_size(READERS_MAX);
+  struct stat about;
+  int error = NDB_OK;
+  int whole = fstat(fd, &about) == 0 && about.st_size >= size && (off_t)about.st_blocks * 512 >= size;
+  if (!whole && fallocate(fd, 0, 0, size) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+    error = ndb_fail(NDB_E_DISK, "make room for %s: %s", path, strerror(errno));
+  close(fd);
+  return error;
+}
+
 static int open_environment(ndb_store *store) {
   char file[4200];
   snprintf(file, sizeof file, "%s/data.mdb", store->folder);
@@ -141,12 +162,14 @@ static int open_environment(ndb_store *store) {
     ndb_shared_end_creation(store->shared);
   }
   if (error == NDB_OK) error = check_meta(file);
+  if (error == NDB_OK) error = reserve_lock_file(store);
   if (error == NDB_OK) error = open_file(store, store->folder, store->options.read_only ? MDB_RDONLY : 0, 0);
   if (error < 0) return error;
   if (mdb_env_get_maxkeysize(store->env) < NDB_KEY_MAX + 8)
     return ndb_fail(NDB_E_CORRUPT, "%s: its pages hold keys of %d bytes only", store->folder, mdb_env_get_maxkeysize(store->env));
   mdb_reader_check(store->env, NULL);
   store->last_commit = lmdb_last_commit(store->env);
+  if (!store->last_commit) store->last_commit = &store->only_commit;
   return open_databases(store);
 }
 
@@ -178,13 +201,18 @@ static void free_store(ndb_store *store) {
   free(store);
 }
 
+static void set_defaults(ndb_options *o) {
+  if (o->flush_ms <= 0) o->flush_ms = FLUSH_MS;
+  if (!o->transaction_bytes) o->transaction_bytes = 256u << 20;
+  if (!o->pending_bytes) o->pending_bytes = 256u << 20;
+  o->read_only = o->read_only != 0, o->no_sync = o->no_sync != 0;
+}
+
 static int new_store(const char *folder, const ndb_options *options, const struct stat *about, ndb_store **out) {
   ndb_store *store = calloc(1, sizeof *store);
   if (!store) return ndb_fail(NDB_E_MEMORY, "out of memory");
   store->options = *options;
-  if (store->options.flush_ms <= 0) store->options.flush_ms = FLUSH_MS;
-  if (!store->options.transaction_bytes) store->options.transaction_bytes = 256u << 20;
-  if (!store->options.pending_bytes) store->options.pending_bytes = 256u << 20;
+  set_defaults(&store->options);
   store->device = about->st_dev, store->inode = about->st_ino;
   store->opens = 1;
   pthread_mutex_init(&store->lock, NULL);
@@ -205,7 +233,7 @@ static int new_store(const char *folder, const ndb_options *options, const struc
   }
   if (error == NDB_OK && !options->read_only && !options->no_sync) error = ndb_sync_names(folder);
   if (error == NDB_OK) error = ndb_snapshot_open(store, &store->base);
-  if (error == NDB_OK) store->sweeps = store->base->expiring != 0;
+  if (error == NDB_OK) store->sweeps = store->base->expiring != 0, store->only_commit = store->base->number;
   if (error == NDB_OK) error = ndb_releaser_start(store);
   if (error == NDB_OK && store->sweeps && !store->options.read_only) {
     pthread_mutex_lock(&store->lock);
@@ -220,6 +248,24 @@ static int new_store(const char *folder, const ndb_options *options, const struc
   return NDB_OK;
 }
 
+/* All who have a folder open in this process share a store, and so its options. */
+static int compare_options(const ndb_store *store, const ndb_options *wanted) {
+  ndb_options o = *wanted;
+  set_defaults(&o);
+  const struct { const char *name; uint64_t has, wants; } options[] = {
+    {"read_only", (uint64_t)store->options.read_only, (uint64_t)o.read_only},
+    {"flush_ms", (uint64_t)store->options.flush_ms, (uint64_t)o.flush_ms},
+    {"transaction_bytes", store->options.transaction_bytes, o.transaction_bytes},
+    {"pending_bytes", store->options.pending_bytes, o.pending_bytes},
+    {"no_sync", (uint64_t)store->options.no_sync, (uint64_t)o.no_sync},
+  };
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    if (options[i].has != options[i].wants)
+      return ndb_fail(NDB_E_ARGUMENT, "%s is open in this process with %s %llu, not %llu: open it with the same options, or close it first",
+                      store->folder, options[i].name, (unsigned long long)options[i].has, (unsigned long long)options[i].wants);
+  return NDB_OK;
+}
+
 int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
   static const ndb_options defaults;
   struct stat about;
@@ -227,8 +273,11 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
   *out = NULL;
   if (!options) options = &defaults;
   if (!*folder || strlen(folder) > 4000) return ndb_fail(NDB_E_ARGUMENT, "\"%.60s\" cannot be the name of a folder", folder);
-  if (!options->read_only) mkdir(folder, 0777); /* stat says whether there is one */
-  if (stat(folder, &about) != 0) return ndb_fail(NDB_E_ARGUMENT, "open %s: %s", folder, strerror(errno));
+  int refused = !options->read_only && mkdir(folder, 0777) != 0 ? errno : 0;
+  if (stat(folder, &about) != 0) {
+    int full = refused && refused != ENOENT && refused != ENOTDIR && errno == ENOENT;
+    return ndb_fail(full ? NDB_E_DISK : NDB_E_ARGUMENT, "%s %s: %s", full ? "make the folder" : "open", folder, strerror(full ? refused : errno));
+  }
   if (!S_ISDIR(about.st_mode)) return ndb_fail(NDB_E_ARGUMENT, "open %s: it is not a folder", folder);
   pthread_mutex_lock(&opening);
   ndb_store *store = open_stores;
@@ -237,10 +286,7 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
   if (!seeded) seeded = getrandom(&ndb_hash_seed, sizeof ndb_hash_seed, GRND_NONBLOCK) == sizeof ndb_hash_seed || 1;
   while (store && (store->device != about.st_dev || store->inode != about.st_ino)) store = store->next;
   if (store) {
-    if (store->options.read_only && !options->read_only)
-      error = ndb_fail(NDB_E_ARGUMENT, "%s is open in this process to be read only", folder);
-    else
-      store->opens++;
+    if ((error = compare_options(store, options)) == NDB_OK) store->opens++;
   } else if ((error = new_store(folder, options, &about, &store)) == NDB_OK) {
     store->next = open_stores;
     open_stores = store;

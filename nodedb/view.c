@@ -102,6 +102,7 @@ int ndb_store_refresh(ndb_store *store) {
   if (error < 0) return error;
   ndb_snapshot_unref(store->base);
   store->base = fresh;
+  if (store->last_commit == &store->only_commit) store->only_commit = fresh->number;
   store->sweeps = fresh->expiring != 0;
   store->foreign += !store->base_released || fresh->number != store->base_released;
   store->base_released = 0;

@@ -47,11 +47,12 @@ int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *v
   return ndb_compare_and_set(s, key, len, &none, value);
 }
 
-static int same_value(const ndb_scalar *a, const ndb_scalar *b) {
-  if (a->type != b->type) return 0;
-  if (a->type == NDB_NUMBER) return a->number == b->number;
-  if (a->type != NDB_STRING && a->type != NDB_DIGITS) return 1;
-  return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
+/* DIGITS equal a STRING that spells them: a host whose numbers do not hold them hands out text. */
+static int same_value(const ndb_scalar *present, const ndb_scalar *expected) {
+  if (present->type != expected->type && !(present->type == NDB_DIGITS && expected->type == NDB_STRING)) return 0;
+  if (present->type == NDB_NUMBER) return present->number == expected->number;
+  if (present->type != NDB_STRING && present->type != NDB_DIGITS) return 1;
+  return present->len == expected->len && memcmp(present->bytes, expected->bytes, present->len) == 0;
 }
 
 int ndb_compare_and_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *expected, const ndb_scalar *value) {

@@ -6,6 +6,8 @@
 #                                        .build/nodedb-lua/{5.1,5.2,5.3,5.4}/nodedb/native.so
 #   nodedb/lua/build.sh INCLUDE FILE     FILE, for the Lua whose headers are in the folder
 #                                        INCLUDE (luarocks calls it so)
+#   nodedb/lua/build.sh asan             .build/nodedb-lua/asan/luajit: a LuaJIT with the C part
+#                                        linked in, all of it under AddressSanitizer
 #
 # LMDB_DIR is the folder with LMDB's static library and headers as tools/lmdb/build.sh makes
 # them, which is also the default: .build/lmdb. A second call does nothing unless a source
@@ -64,9 +66,25 @@ build() {
 	mv "$2.new" "$2"
 }
 
-case $# in
-2) build "$1" "$2" ;;
-0)
+# build_asan links the LuaJIT that tools/luajit/build.sh asan makes.
+build_asan() {
+	target=$objects/asan/luajit
+	luajit=$root/.build/luajit-asan
+	"$root/tools/luajit/build.sh" asan
+	asan_stamp="$stamp $(cat "$here/native/asan.c" "$luajit/stamp" | cksum)"
+	! up_to_date "$target.stamp" "$asan_stamp" || return 0
+	mkdir -p "$objects/asan"
+	# shellcheck disable=SC2086
+	"$cc" $flags -fsanitize=address -fno-omit-frame-pointer -I"$luajit/include" -I"$LMDB_DIR/include" "$here/native/asan.c" \
+		"$here/native/native.c" "$core"/*.c "$luajit/lib/libluajit.a" "$LMDB_DIR/lib/liblmdb.a" \
+		-Wl,-E -lm -ldl -o "$target" || fail "the compiler failed for LuaJIT under AddressSanitizer"
+	echo "$asan_stamp" > "$target.stamp"
+}
+
+case $#/${1:-} in
+1/asan) build_asan ;;
+2/*) build "$1" "$2" ;;
+0/)
 	for version in 5.1 5.2 5.3 5.4; do
 		target=$objects/$version/nodedb/native.so
 		include=/usr/include/lua$version
@@ -76,5 +94,5 @@ case $# in
 		echo "$stamp" > "$target.stamp"
 	done
 	;;
-*) fail "usage: $0 [INCLUDE FILE]" ;;
+*) fail "usage: $0 [asan | INCLUDE FILE]" ;;
 esac

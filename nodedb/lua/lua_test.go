@@ -3,6 +3,7 @@ package lua
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,6 +98,56 @@ func TestLua(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestYottadbFace runs the tests of the module yottadb, which are of all that lua-yottadb documents,
+// on each interpreter, and counts those that fail.
+func TestYottadbFace(t *testing.T) {
+	tests, failed, ran := 0, 0, 0
+	each(t, func(t *testing.T, i interpreter) {
+		output, err := i.run(t, "test/run.lua", "test/yottadb.lua", t.TempDir())
+		ran++
+		var all, bad int
+		lines := strings.Split(strings.TrimSpace(output), "\n")
+		if n, _ := fmt.Sscanf(lines[len(lines)-1], "%d tests, %d failed", &all, &bad); n != 2 {
+			all, bad = 1, 1
+		}
+		tests, failed = tests+all, failed+bad
+		if err != nil {
+			t.Errorf("%v:\n%s", err, output)
+		}
+	})
+	if ran > 0 {
+		fmt.Printf("figure yottadb_face_tests %d\nfigure yottadb_face_failed %d\n", tests, failed)
+	}
+}
+
+// TestCollecting runs the tests that are written in Lua on LuaJIT while all garbage is collected
+// before each call of C, compiled and interpreted. PERIGEE_LUAJIT is a LuaJIT with the module built
+// in, such as build.sh asan makes.
+func TestCollecting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	i := interpreters[0]
+	if command := os.Getenv("PERIGEE_LUAJIT"); command != "" {
+		i.command = command
+	}
+	i.environment(t)
+	t.Setenv("NODEDB_TEST_COLLECT", "1")
+	escaped := 0
+	for mode, options := range map[string]string{"compiled": "jit.opt.start('hotloop=3', 'hotexit=2')", "interpreted": "jit.off()"} {
+		for _, file := range []string{"iterate", "locks", "memory", "nodes", "transactions", "trees", "yottadb"} {
+			t.Run(mode+"/"+file, func(t *testing.T) {
+				t.Setenv("NODEDB_TEST_JIT", options)
+				if output, err := i.run(t, "test/run.lua", "test/"+file+".lua", t.TempDir()); err != nil {
+					escaped++
+					t.Errorf("%v:\n%s", err, output)
+				}
+			})
+		}
+	}
+	fmt.Printf("figure torture_escaped %d\n", escaped)
 }
 
 // TestReference checks that the page of the reference is what api.lua says. -update writes it.

@@ -203,6 +203,9 @@ end
 --   outcome(result, …)      what the results of a transaction's function ask for: nil, "restart",
 --                           "rollback", or the text of an error to raise after a rollback
 --   delete(key)             deletes what settree finds the mark DELETE for
+--   filters_root            the filter of gettree sees the node itself too
+--   family(new, module)     adds constructors of other nodes, which new(methods, fields, setters,
+--                           made) makes
 return function(core, marker, dialect)
   dialect = dialect or {}
   local M = {}
@@ -243,7 +246,7 @@ return function(core, marker, dialect)
   local function subtract(node, by)
     if not is_node(node) then fail("a number - a node: write node - number") end
     if type(by) == "string" then by = "-" .. by
-    elseif type(by) == "number" then by = -by
+    elseif type(by) == "number" then by = (-by ~= by or by == 0) and -by or "9223372036854775808" -- the least integer
     else fail("node - x: x must be a number, got %s", described(by)) end
     core.increment(node[KEY], by)
     return node
@@ -253,24 +256,46 @@ return function(core, marker, dialect)
 
   local function children_of(node, options) return methods.pairs(node, options) end
 
-  -- A family is nodes of one kind: those of node(), or of a constructor from inherit().
-  local function new_family(own, extra)
-    local family = {}
+  local function no_ipairs(node)
+    fail("ipairs(%s): a node has no end of subscripts; write: for subscript, value in node:values()", to_text(node))
+  end
+
+  -- A family is nodes of one kind: those of node(), or of a constructor from inherit(). own has
+  -- the methods of its class; the value of its nodes is read and written by get and set of the
+  -- class, if it has them. extra has metamethods, properties a function for each field that is no
+  -- subnode, and setters one for each that can be assigned.
+  local families = setmetatable({}, {__mode = "k"}) -- by node, other than the standard one
+
+  local function new_family(own, extra, properties, setters)
+    local family = {own = own, extra = extra, properties = properties, setters = setters}
     local call
     local children_mt = {__mode = "v"}
     local roots = setmetatable({}, {__mode = "v"})    -- by name
     local reserved = setmetatable({}, {__mode = "v"}) -- subscripts that begin with __, by key
 
+    -- overriding returns the class's method of a name with or without its two underscores.
+    local function overriding(name) return own[name] or own["__" .. name] end
+
+    local function assign_own(node, name, value)
+      local setter = setters and setters[name] or name == "__" and own and overriding("set")
+      if setter then
+        setter(node, value)
+        return
+      end
+      assign(node, name, value)
+    end
+
     local function new_node(key, parent, name)
       local children = setmetatable({[KEY] = key}, children_mt)
       if parent then children[parent] = name end
-      local metatable = {__index = children, __newindex = assign, __call = call, __metatable = marker,
-        __tostring = to_text, __pairs = children_of, __add = add, __sub = subtract}
+      local metatable = {__index = children, __newindex = own and assign_own or assign, __call = call,
+        __metatable = marker, __tostring = to_text, __pairs = children_of, __ipairs = no_ipairs, __add = add, __sub = subtract}
       if extra then
         for k, v in next, extra do metatable[k] = v end
       end
       local node = proxy(metatable)
       children[SELF] = node
+      if own then families[node] = family end
       return node
     end
 
@@ -288,9 +313,16 @@ return function(core, marker, dialect)
     -- child whose path is new. Number subscripts have one entry, however they are spelled,
     -- and another one for each spelling.
     function children_mt.__index(children, name)
-      if name == "__" then return get(children[KEY]) end
+      if name == "__" then
+        local getter = own and overriding("get")
+        if getter then return getter(children[SELF]) end
+        return get(children[KEY])
+      end
       if own then
+        local property = properties and properties[name]
+        if property then return property(children[SELF]) end
         local v = own[name]
+        if v == nil and is_reserved(name) then v = own[strsub(name, 3)] end
         if v ~= nil then return v end
       end
       local method = guarded[name]
@@ -314,7 +346,7 @@ return function(core, marker, dialect)
 
     local function step(node, subscript)
       if is_reserved(subscript) then return reserved_child(node, subscript) end
-      if own and own[subscript] ~= nil then return reserved_child(node, subscript) end
+      if own and (own[subscript] ~= nil or properties and properties[subscript]) then return reserved_child(node, subscript) end
       return node[subscript]
     end
 
@@ -336,7 +368,7 @@ return function(core, marker, dialect)
       local parent = ...
       if type(parent) ~= "userdata" then return walk(node, ...) end
       local name = node[parent]
-      local method = methods[name]
+      local method = own and type(name) == "string" and overriding(name) or methods[name]
       if method then return method(...) end
       fail("there is no method %s; its names are %s", described(name), M.method_names)
     end
@@ -356,49 +388,74 @@ return function(core, marker, dialect)
 
   local standard = new_family()
 
-  local function constructor(family)
-    return function(first, ...)
+  -- step returns the subnode of any node.
+  local function step(node, subscript) return (families[node] or standard).step(node, subscript) end
+
+  local made_by = setmetatable({}, {__mode = "k"}) -- the family of a constructor
+
+  -- constructor returns the function that makes nodes of a family. It calls made, if given,
+  -- with each.
+  local function constructor(family, made)
+    local function make(first, ...)
       if type(first) == "string" then return family.walk(family.root(first), ...) end
       if is_node(first) then
-        if family == standard then return family.walk(first, ...) end
+        if (families[first] or standard) == family then return family.walk(first, ...) end
         local path = pack(core.decode(first[KEY]))
         return family.walk(family.walk(family.root(path[1]), unpack(path, 2, path.n)), ...)
       end
       fail("node: the first argument must be a name or a node, got %s", described(first))
     end
+    local construct = made and function(...)
+      local node = make(...)
+      made(node)
+      return node
+    end or make
+    made_by[construct] = family
+    return construct
   end
 
   M.node = constructor(standard)
 
   function M.isnode(v) return is_node(v) end
 
+  local INHERITED = {}
+  for name in gmatch("call add sub tostring pairs concat len lt le mul div mod pow unm", "%a+") do INHERITED["__" .. name] = true end
+
+  -- superclass_of returns the methods that a class overrides, by name with or without underscores.
+  local function superclass_of(family)
+    return setmetatable({}, {__metatable = false, __index = function(_, name)
+      local v = family.own and family.own[name]
+      if v ~= nil or type(name) ~= "string" then return v end
+      return methods[name] or guarded[name]
+    end})
+  end
+
   function M.inherit(make, metatable)
-    if type(make) ~= "function" then
-      fail("inherit: argument 1 must be a constructor of nodes, got %s", described(make))
-    end
+    local parent = made_by[make]
+    if not parent then fail("inherit: argument 1 must be a constructor of nodes, got %s", described(make)) end
     if metatable == nil then metatable = {} end
     if type(metatable) ~= "table" then fail("inherit: argument 2 must be a metatable, got %s", described(metatable)) end
-    local extra = {}
-    for k, v in next, metatable do
-      if k == "__call" or k == "__add" or k == "__sub" or k == "__tostring" or k == "__pairs"
-        or k == "__concat" or k == "__len" or k == "__lt" or k == "__le" or k == "__mul" or k == "__div"
-        or k == "__mod" or k == "__pow" or k == "__unm" then
-        extra[k] = v
-      elseif k ~= "__index" then
-        fail("inherit: a node has no metamethod %s of yours", described(k))
-      end
-    end
     if metatable.__index ~= nil and type(metatable.__index) ~= "table" then
       fail("inherit: __index must be a table of methods, got %s", described(metatable.__index))
     end
-    local own = metatable.__index or metatable
-    return constructor(new_family(own, extra)), own
+    local own, extra = metatable.__index or metatable, {}
+    for k, v in next, parent.extra or {} do extra[k] = v end
+    for k, v in next, metatable do
+      if INHERITED[k] then
+        extra[k] = v
+      elseif is_reserved(k) and k ~= "__index" and not (own == metatable and methods[strsub(k, 3)]) then
+        fail("inherit: a node has no metamethod %s of yours", described(k))
+      end
+    end
+    if parent.own and getmetatable(own) == nil then setmetatable(own, {__index = parent.own}) end
+    local family = new_family(own, extra, parent.properties, parent.setters)
+    return constructor(family), own, superclass_of(parent)
   end
 
   -- relative returns the node of a key that lies below node, whose depth is given.
   local function relative(node, depth, key)
     local path = pack(core.decode(key))
-    for i = depth + 2, path.n do node = standard.step(node, path[i]) end
+    for i = depth + 2, path.n do node = step(node, path[i]) end
     return node
   end
 
@@ -413,7 +470,12 @@ return function(core, marker, dialect)
   function methods.set(self, value) return set_value(self[KEY], value) end
   function methods.set_new(self, value) return core.set_new(self[KEY], value) end
   function methods.compare_and_set(self, expected, value) return core.compare_and_set(self[KEY], expected, value) end
-  function methods.incr(self, by) return core.increment(self[KEY], by) end
+  local function check_increment(by)
+    if type(by) == "boolean" then fail("incr: the increment must be a number or a text, got %s", described(by)) end
+    return by
+  end
+
+  function methods.incr(self, by) return core.increment(self[KEY], check_increment(by)) end
   function methods.kill(self) return core.kill(self[KEY]) end
   function methods.data(self) return core.data(self[KEY]) end
 
@@ -464,10 +526,11 @@ return function(core, marker, dialect)
       end
     end
     local limit = options.limit
-    if limit ~= nil and (type(limit) ~= "number" or not (limit >= 0) or limit % 1 ~= 0) then
+    if limit ~= nil and (type(limit) ~= "number" or not (limit >= 0) or limit < 1e15 and limit % 1 ~= 0) then
       fail("%s: limit must be a whole number, got %s", what, described(limit))
     end
     if limit == 0 then return nil end
+    if limit and limit >= 1e15 then limit = nil end
     return options.reverse and flags + REVERSE or flags, options.from, options.to, limit
   end
 
@@ -488,7 +551,7 @@ return function(core, marker, dialect)
   function methods.pairs(self, options)
     local flags, from, to, limit = bounds("pairs", options, VALUES)
     if not flags then return nothing end
-    local following, step = core.siblings(self[KEY], flags, from, to, limit), standard.step
+    local following, step = core.siblings(self[KEY], flags, from, to, limit), (families[self] or standard).step
     return function()
       local subscript, value = following()
       if subscript == nil then return nil end
@@ -529,6 +592,8 @@ return function(core, marker, dialect)
   M.DELETE = setmetatable({}, {__tostring = function() return "nodedb.DELETE" end, __metatable = false,
     __newindex = function() fail("DELETE cannot be changed") end})
 
+  local delete = dialect.delete or core.kill
+
   local function set_tree(node, tree, filter, depth)
     if depth > 32 then fail("settree: the table is nested more than 31 levels deep, or contains itself") end
     for name, value in next, tree do
@@ -541,9 +606,9 @@ return function(core, marker, dialect)
           set_value(node[KEY], value)
         else
           if value == M.DELETE then
-            core.kill(standard.step(node, name)[KEY])
+            delete(step(node, name)[KEY])
           elseif type(value) == "table" then
-            set_tree(standard.step(node, name), value, filter, depth + 1)
+            set_tree(step(node, name), value, filter, depth + 1)
           else
             core.set_child(node[KEY], name, value)
           end
@@ -553,7 +618,7 @@ return function(core, marker, dialect)
   end
 
   function methods.settree(self, tree, filter)
-    if tree == M.DELETE then return core.kill(self[KEY]) end
+    if tree == M.DELETE then return delete(self[KEY]) end
     if type(tree) ~= "table" then
       set_value(self[KEY], tree)
       return self
@@ -562,11 +627,19 @@ return function(core, marker, dialect)
     return self
   end
 
+  -- filtered returns the value to use, and whether to descend: as it would without the filter if
+  -- that does not say.
+  local function filtered(filter, node, name, value, recurse, depth)
+    local use, descend = filter(node, name, value, recurse, depth)
+    if descend == nil then descend = recurse end
+    return use, descend
+  end
+
   local function get_tree(node, depth, limit, filter)
     local tree = {}
     for child, value, name in methods.pairs(node) do
       local recurse = depth < limit
-      if filter then value, recurse = filter(node, name, value, recurse, depth) end
+      if filter then value, recurse = filtered(filter, node, name, value, recurse, depth) end
       if recurse and core.data(child[KEY]) >= 10 then
         local below = get_tree(child, depth + 1, limit, filter)
         below.__ = value
@@ -579,17 +652,21 @@ return function(core, marker, dialect)
   end
 
   function methods.gettree(self, maxdepth, filter)
-    if maxdepth ~= nil and type(maxdepth) ~= "number" then
+    if maxdepth ~= nil and not (type(maxdepth) == "number" and maxdepth == maxdepth) then
       fail("gettree: argument 1 must be the number of levels, got %s", described(maxdepth))
     end
-    local tree = get_tree(self, 1, maxdepth or 32, filter)
-    tree.__ = get(self[KEY])
+    local value, recurse = get(self[KEY]), true
+    if filter and dialect.filters_root then value, recurse = filtered(filter, self, "", value, true, 0) end
+    local tree = recurse and get_tree(self, 1, maxdepth or 32, filter) or {}
+    tree.__ = value
     return tree
   end
 
   function methods.dump(self, maxlines)
     local lines, limit = {}, maxlines or 30
-    if type(limit) ~= "number" then fail("dump: argument 1 must be the number of lines, got %s", described(limit)) end
+    if type(limit) ~= "number" or not (limit >= 0) or limit < 1e15 and limit % 1 ~= 0 then
+      fail("dump: argument 1 must be the number of lines, got %s", described(limit))
+    end
     for key, value in core.descendants(self[KEY], SELF_TOO + VALUES, limit < 1e15 and limit + 1 or nil) do
       if #lines == limit then
         lines[limit + 1] = format("... more than %d nodes", limit)
@@ -601,6 +678,12 @@ return function(core, marker, dialect)
   end
 
   if dialect.methods then dialect.methods(methods, KEY) end
+  -- family returns a constructor of nodes with their own methods and fields.
+  if dialect.family then
+    dialect.family(function(own, properties, setters, made)
+      return constructor(new_family(own, nil, properties, setters), made)
+    end, M)
+  end
   for name, method in next, methods do
     guarded["__" .. name] = function(self, ...)
       if not is_node(self) then
@@ -690,9 +773,13 @@ return function(core, marker, dialect)
   end
 
   function M.incr(first, ...)
-    local count = select("#", ...)
-    local by = last("incr", count, "the increment", ...)
-    return core.increment(key_of("incr", first, count - 1, ...), by)
+    local count, by = select("#", ...), nil
+    -- After a name alone, or a table of subscripts, the increment may be left out.
+    if count > 0 and type((select(count, ...))) ~= "table" then
+      by = check_increment((select(count, ...)))
+      count = count - 1
+    end
+    return core.increment(key_of("incr", first, count, ...), by)
   end
 
   function M.lock_incr(first, ...)

@@ -1,8 +1,8 @@
 -- The module yottadb: the face over a backend that gives all values and subscripts as
 -- strings, numbers as M spells them, with the names and codes that scripts for lua-yottadb
 -- use.
-local error, pairs, setmetatable, tonumber, type = error, pairs, setmetatable, tonumber, type
-local format, match = string.format, string.match
+local error, pairs, select, setmetatable, tonumber, type = error, pairs, select, setmetatable, tonumber, type
+local concat, format, match, unpack = table.concat, string.format, string.match, table.unpack or unpack
 
 -- Codes of YottaDB's C API.
 local INT_MAX = 2147483647
@@ -50,6 +50,24 @@ return function(new_face, core)
     return core.set_child(key, subscript, value)
   end
 
+  -- Values are equal if their texts are: one that was read as text is the number that it was.
+  function strings.compare_and_set(key, expected, value)
+    if type(value) == "boolean" then return strings.set(key, value) end
+    if expected == nil then return core.compare_and_set(key, nil, value) end
+    local before
+    while true do
+      local now = core.get(key)
+      if now == nil or now == before or text(now) ~= text(expected) then return false end
+      if core.compare_and_set(key, now, value) then return true end -- else it has changed since
+      before = now
+    end
+  end
+
+  function strings.set_new(key, value)
+    if type(value) == "boolean" then return strings.set(key, value) end
+    return core.set_new(key, value)
+  end
+
   function strings.siblings(...)
     local following = core.siblings(...)
     return function()
@@ -75,13 +93,69 @@ return function(new_face, core)
     return format("YDB Error: %s: the function of a transaction returned this code; its changes were rolled back", result)
   end
 
+  -- The old objects of key(): fields where nodes have methods, and siblings for what are
+  -- subscripts of a node.
+  local function add_keys(new, ydb)
+    local moved = setmetatable({}, {__mode = "k"}) -- where subscript_next and subscript_previous have gone
+
+    -- sibling_of returns the node beside another one, of a given subscript or name.
+    local function sibling_of(node, name)
+      local path = node:__subsarray()
+      if #path == 0 then return ydb.node(name) end
+      path[#path] = name
+      return ydb.node(node:__varname(), path)
+    end
+
+    local function move(step, key, reset)
+      local from = not reset and moved[key] or ydb.node(key)
+      local name = step(from)
+      if name ~= nil then moved[key] = sibling_of(from, name) end
+      return name
+    end
+
+    local function method(name) return function(key) return ydb.node(key)["__" .. name](ydb.node(key)) end end
+
+    ydb.key = new({
+      delete_node = function(key) return ydb.delete_node(key) end,
+      subscript_next = function(key, reset) return move(ydb.subscript_next, key, reset) end,
+      subscript_previous = function(key, reset) return move(ydb.subscript_previous, key, reset) end,
+      subscripts = function(key, reverse) return ydb.subscripts(key, reverse or false) end,
+    }, {
+      value = method "get", name = method "name", data = method "data", has_value = method "has_value",
+      has_tree = method "has_tree", __varname = method "varname", __subsarray = method "subsarray",
+    }, {
+      value = function(key, value) key.__ = value end,
+    }, function(key) moved[key] = nil end)
+  end
+
   local ydb = new_face(strings, "yottadb.node", {
     outcome = outcome,
+    delete = core.kill_value,
+    filters_root = true,
+    family = add_keys,
     methods = function(methods, KEY)
       methods.delete_tree = methods.kill
       function methods.delete_node(self) return core.kill_value(self[KEY]) end
+      for _, name in pairs {"lock", "lock_incr", "lock_decr", "grab", "release"} do
+        local method = methods[name]
+        methods[name] = function(...)
+          method(...)
+          return 0
+        end
+      end
+      -- Metamethods are reached by two more underscores: node:____tostring().
+      function methods.__tostring(self) return core.zwrite_key(self[KEY]) end
+      function methods.__repr(self)
+        local path = {core.decode(self[KEY])}
+        for i = 1, #path do path[i] = format("%q", text(path[i])) end
+        return "yottadb.node(" .. concat(path, ", ") .. ")"
+      end
+      function methods.__add(self, by) return self + by end
+      function methods.__sub(self, by) return self - by end
+      methods.__pairs = methods.pairs
     end,
   })
+  ydb._VERSION = "3.0" -- of lua-yottadb, whose interface this is
   for name, code in pairs(CODES) do ydb[name] = code end
 
   local ALIASES = {[ydb.NDB_TP_RESTART] = CODES.YDB_TP_RESTART, [ydb.NDB_TP_ROLLBACK] = CODES.YDB_TP_ROLLBACK,
@@ -94,10 +168,50 @@ return function(new_face, core)
   end
 
   ydb.delete_tree = ydb.kill
-  function ydb.delete_node(...)
-    ydb.node(...).__ = nil
+  function ydb.delete_node(...) ydb.node(...).__ = nil end
+
+  -- Functions that return something there.
+  local set = ydb.set
+  function ydb.set(...)
+    set(...)
+    return (select(-1, ...))
   end
-  ydb.key = ydb.node
+  for _, name in pairs {"lock", "lock_incr", "lock_decr", "grab", "release"} do
+    local f = ydb[name]
+    ydb[name] = function(...)
+      f(...)
+      return 0
+    end
+  end
+
+  -- dump(node, {subscripts} [, lines]), or dump(node, subscripts...)
+  function ydb.dump(first, second, ...)
+    if second == nil then return ydb.node(first):__dump(...) end
+    if type(second) == "table" then return ydb.node(first, second):__dump(...) end
+    return ydb.node(first, second, ...):__dump()
+  end
+
+  -- nodes(name [, subscripts] [, reverse]): the paths of the nodes that follow, as tables.
+  function ydb.nodes(first, ...)
+    local path, count, reverse = {}, select("#", ...), false
+    if count > 0 and type((select(count, ...))) ~= "table" then
+      reverse = select(count, ...)
+      count = count - 1
+    end
+    if count > 0 then
+      path = ydb.node(first, unpack({...}, 1, count)):__subsarray()
+    end
+    local step, whole = reverse and ydb.node_previous or ydb.node_next, count == 0
+    return function()
+      if not whole then
+        path = path and step(first, path)
+        return path
+      end
+      whole, path = false, nil -- the first of all nodes
+      for node in ydb.node(first):__walk {reverse = reverse, limit = 1} do path = node:__subsarray() end
+      return path
+    end
+  end
 
   -- There is no M to initialize, and it handles no signals.
   function ydb.init() end

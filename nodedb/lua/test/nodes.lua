@@ -397,4 +397,52 @@ function T.nothing_is_lost_at_exit(ndb, t)
   t.equal(ndb.get("^y"), 1)
 end
 
+-- Numbers that Lua's integers, or floats, cannot be.
+function T.numbers_at_the_edge(ndb, t)
+  local n = ndb.node("^edge")
+  for _, number in ipairs {0 / 0, -(0 / 0), 1 / 0, -1 / 0} do
+    for _, f in ipairs {
+      function() return n[number] end, function() return n(number) end, function() n.__ = number end, function() n:incr(number) end,
+      function() return n + number end, function() return n - number end, function() return n:compare_and_set(number, 1) end,
+      function() ndb.set("^edge", number, 1) end, function() ndb.get("^edge", number) end, function() n:settree {[1] = number} end,
+      function() for _ in n:subscripts {from = number} do break end end,
+    } do
+      t.fails("NDB_E_ARGUMENT", f)
+    end
+  end
+  t.equal(n:data(), 0)
+  local nan = 0 / 0
+  for _, f in ipairs {
+    function() n:expire(nan) end, function() n:lock_incr(nan) end, function() ndb.lock({n}, nan) end, function() n:dump(nan) end,
+    function() n:dump(-1) end, function() n:dump(1.5) end, function() n:gettree(nan) end, function() n:subscripts {limit = nan} end,
+    function() n:subscripts {limit = -1} end, function() n:subscripts {limit = 0.5} end,
+  } do
+    t.fails("NDB_E_ARGUMENT", f)
+  end
+  for i = 1, 3 do n.list[i].__ = i end
+  for _, limit in ipairs {1 / 0, 1e300, 2 ^ 64, 2 ^ 63, 2 ^ 62} do
+    t.equal(#t.collect(n.list:subscripts {limit = limit}), 3)
+    t.equal(select(2, n.list:dump(limit):gsub("\n", "")), 2)
+    t.equal(n.list:gettree(limit)[3], 3)
+    t.equal(n.list[1]:expire(limit), true)
+    t.equal(n.list[1]:ttl(), nil)
+    n.list:lock_incr(limit)
+    n.list:lock_decr()
+  end
+  -- One key of a Lua table is one node.
+  for _, number in ipairs {2 ^ 53, 2 ^ 60, 2 ^ 62, -2 ^ 63, 1e18, 1e17, 3.0} do
+    n[number].__ = number
+    t.equal(n[number].__ == number, true, number)
+    local whole = math.tointeger and math.tointeger(number)
+    if whole then
+      t.equal(n[whole], n[number])
+      t.equal(ndb.get("^edge", whole) == number, true, whole)
+      t.equal(ndb.get("^edge", number) == number, true, number)
+    end
+  end
+  if math.mininteger then
+    t.equal((n.least - math.mininteger):get() > 0, true)
+  end
+end
+
 return T

@@ -2,6 +2,8 @@
 -- functions by name; each gets the module, opened on a new folder below FOLDER, and the
 -- harness t. With a third argument, only the tests of that name.
 local file, folder, only = ...
+local setting = os.getenv "NODEDB_TEST_JIT" -- of LuaJIT's compiler
+if setting then assert(loadstring(setting))() end
 local ndb = require "nodedb"
 
 local t = {folder = folder, lua = arg[-1], version = rawget(_G, "jit") and jit.version or _VERSION}

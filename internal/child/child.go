@@ -2,6 +2,6 @@
 // is the program itself, started again: it recognizes by a variable of its environment
 // what it is to do, gives up what it does not need, and serves its parent over a socket.
 //
-// The parent uses a Starter and ReadTail; they are safe for concurrent use. The other
+// The parent uses Start and ReadTail; they are safe for concurrent use. The other
 // functions change the process that calls them: a child calls them before it serves.
 package child

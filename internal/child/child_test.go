@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,6 +30,10 @@ var tasks = map[string]func() error{
 	"descriptors": printDescriptors,
 	"filter":      tryCalls,
 	"memory":      tryMemory,
+	"files":       tryFiles,
+	"hidden":      printHidden,
+	"inherited":   printInherited,
+	"keep":        keepDescriptors,
 	"parent":      startAnother,
 	"sleep":       func() error { fmt.Println("asleep"); time.Sleep(time.Hour); return nil },
 }
@@ -45,13 +51,18 @@ func TestMain(m *testing.M) {
 
 // A started child, and what it prints.
 type started struct {
-	process *os.Process
+	process *Process
 	out     *os.File
 	ended   sync.Once
 	end     func()
 }
 
-func start(t *testing.T, s *Starter, name string, more ...*os.File) *started {
+func start(t *testing.T, name string, more ...*os.File) *started {
+	t.Helper()
+	return startReading(t, nil, name, more)
+}
+
+func startReading(t *testing.T, readable []string, name string, more []*os.File, env ...string) *started {
 	t.Helper()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -63,15 +74,14 @@ func start(t *testing.T, s *Starter, name string, more ...*os.File) *started {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	process, err := s.Start(Command{Name: "child", Env: []string{task + "=" + name}, Files: append([]*os.File{null, theirs, theirs}, more...)})
+	process, err := Start(Command{Name: "child", Env: append(env, task+"="+name), Files: append([]*os.File{null, theirs, theirs}, more...), Readable: readable})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &started{process: process, out: out}
 	c.end = func() {
 		_ = process.Kill()
-		_, _ = process.Wait()
-		s.Ended()
+		<-process.Exited()
 		_ = out.Close()
 	}
 	t.Cleanup(func() { c.ended.Do(c.end) })
@@ -101,27 +111,23 @@ func printEnvironment() error {
 // TestStart starts children, also when there was none for a while: each has the environment
 // that it is given, and a process group of its own.
 func TestStart(t *testing.T) {
-	var s Starter
 	for range 3 {
 		var all []*started
 		for range 4 {
-			all = append(all, start(t, &s, "environment"))
+			all = append(all, start(t, "environment"))
 		}
 		for _, c := range all {
 			if got := c.lines(t); !slices.Equal(got, []string{"1 [child]", "true /"}) {
 				t.Errorf("a child says %q", got)
 			}
 		}
-		if s.children != 0 {
-			t.Errorf("%d children are counted, and all have ended", s.children)
-		}
 	}
 	t.Setenv("CHILD_A", "a b")
 	if got := Environment("CHILD_NONE", "CHILD_A"); !slices.Equal(got, []string{"CHILD_A=a b"}) {
 		t.Errorf("environment %q", got)
 	}
-	if _, err := s.Start(Command{Name: "child", Env: []string{"A=\x00"}}); err == nil || s.children != 0 {
-		t.Errorf("a child that cannot start: %v, and %d are counted", err, s.children)
+	if _, err := Start(Command{Name: "child", Env: []string{"A=\x00"}}); err == nil {
+		t.Error("a child starts with an invalid environment")
 	}
 }
 
@@ -151,8 +157,7 @@ func TestCloseInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	var s Starter
-	if got := start(t, &s, "descriptors", null, null, null).lines(t); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
+	if got := start(t, "descriptors", null, null, null).lines(t); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
 		t.Errorf("descriptors %q are open", got)
 	}
 }
@@ -207,16 +212,167 @@ func TestFilterCalls(t *testing.T) {
 	if auditArch == 0 {
 		t.Skip("calls are not filtered on " + runtime.GOARCH)
 	}
-	var s Starter
 	denied, allowed := unix.EPERM.Error(), "<nil>"
 	want := []string{
 		"socket " + denied, "open " + denied, "kill " + denied, "signal to itself " + allowed, "signal to another " + denied,
 		"read limit " + allowed, "set limit " + denied, "read flags " + allowed, "set owner " + denied,
 		"argument that is allowed " + allowed, "another argument " + denied, "process " + denied, "clone3 " + unix.ENOSYS.Error(), "threads run",
 	}
-	if got := start(t, &s, "filter").lines(t); !slices.Equal(got, want) {
+	if got := start(t, "filter").lines(t); !slices.Equal(got, want) {
 		t.Errorf("behind the filter:\n%q\nwant\n%q", got, want)
 	}
+}
+
+// tryFiles prints which files the process can open, and what it has of privileges.
+func tryFiles() error {
+	parent := os.Getppid()
+	say := func(what string, err error) { fmt.Println(what, err == nil) }
+	for _, path := range []string{os.Getenv("CHILD_READABLE"), os.Getenv("CHILD_OTHER"), "/etc/passwd", "/proc/self/status", fmt.Sprintf("/proc/%d/mem", parent), fmt.Sprintf("/proc/%d/environ", parent)} {
+		file, err := os.Open(path)
+		say("read "+strings.ReplaceAll(path, strconv.Itoa(parent), "PARENT"), err)
+		_ = file.Close()
+	}
+	for _, path := range []string{os.Getenv("CHILD_READABLE"), filepath.Join(filepath.Dir(os.Getenv("CHILD_READABLE")), "new")} {
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+		say("write "+path, err)
+		_ = file.Close()
+	}
+	say("trace", unix.PtraceAttach(parent))
+	_, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+	say("null", err)
+	for capability := range unix.CAP_LAST_CAP + 1 {
+		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(capability), 0, 0, 0)
+		if err == nil && held == 1 && os.Getuid() == 0 {
+			fmt.Println("capability", capability)
+		}
+	}
+	gained, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	fmt.Println("no new privileges", gained, err)
+	return nil
+}
+
+// TestReadable starts a child that can read one file, and one that has the files of its parent:
+// neither can write to, or read, what is not its own, nor the memory of its parent.
+func TestReadable(t *testing.T) {
+	version, _, fault := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if fault != 0 || version < 4 {
+		t.Skip("this kernel has no Landlock of version 4")
+	}
+	folder := t.TempDir()
+	readable, other := filepath.Join(folder, "readable"), filepath.Join(folder, "other")
+	for _, path := range []string{readable, other} {
+		if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory := []string{"read /proc/PARENT/mem false", "read /proc/PARENT/environ false"}
+	for _, test := range []struct {
+		name  string
+		files []string
+		want  []string
+	}{
+		{"one file", []string{readable, filepath.Join(folder, "missing")}, slices.Concat([]string{
+			"read " + readable + " true", "read " + other + " false", "read /etc/passwd false", "read /proc/self/status false",
+		}, memory, []string{"write " + readable + " false", "write " + filepath.Join(folder, "new") + " false", "trace false", "null false"})},
+		{"all files", nil, slices.Concat([]string{
+			"read " + readable + " true", "read " + other + " true", "read /etc/passwd true", "read /proc/self/status true",
+		}, memory, []string{"write " + readable + " true", "write " + filepath.Join(folder, "new") + " true", "trace false", "null true"})},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := test.want
+			if os.Getuid() == 0 && test.files == nil {
+				want = append(want, "capability 0", "capability 1", "capability 2", "capability 3")
+			}
+			want = append(want, "no new privileges 1 <nil>")
+			got := startReading(t, test.files, "files", nil, "CHILD_READABLE="+readable, "CHILD_OTHER="+other).lines(t)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the child can (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func printHidden() error {
+	before, _ := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	err := HideMemory()
+	after, _ := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	fmt.Println("readable", before, after)
+	return err
+}
+
+// TestHideMemory: a process can hide its memory, and one that starts children has done so.
+func TestHideMemory(t *testing.T) {
+	if got := start(t, "hidden").lines(t); !slices.Equal(got, []string{"readable 1 0"}) {
+		t.Errorf("a child says %q, want that it is readable until it hides", got)
+	}
+	if mine, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); mine != 0 || err != nil {
+		t.Errorf("the parent is readable: %d, %v", mine, err)
+	}
+}
+
+// TestInheritedDescriptors opens a file as C libraries do, for children to inherit: none does.
+func TestInheritedDescriptors(t *testing.T) {
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if got := start(t, "inherited").lines(t); !slices.Equal(got, []string{"0", "1", "2"}) {
+		t.Errorf("descriptors %q are open, want those that the child was given", got)
+	}
+}
+
+// printInherited prints the descriptors that are no event queues.
+func printInherited() error {
+	own, err := anonymousFile()
+	if err != nil {
+		return err
+	}
+	for fd := range 100 {
+		var stat unix.Stat_t
+		if unix.Fstat(fd, &stat) == nil && stat.Ino != own.Ino {
+			if name, _ := os.Readlink(fmt.Sprint("/proc/self/fd/", fd)); !strings.HasPrefix(name, "/sys/fs/cgroup/") {
+				fmt.Println(fd)
+			}
+		}
+	}
+	return nil
+}
+
+// TestKeepDescriptors closes what a child has open besides its first descriptors and the queues of
+// Go's runtime, also one of a high number.
+func TestKeepDescriptors(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	if got := start(t, "keep", null, null, null).lines(t); !slices.Equal(got, []string{"queue <nil>", "0", "1", "2", "3"}) {
+		t.Errorf("the child says %q", got)
+	}
+}
+
+func keepDescriptors() error {
+	queue, err := unix.Eventfd(0, 0) // as Go's runtime has one
+	if err != nil {
+		return err
+	}
+	if err := unix.Dup3(0, 90, 0); err != nil {
+		return err
+	}
+	if err := unix.Dup3(0, 300, 0); err != nil {
+		return err
+	}
+	highest, err := KeepDescriptors(3)
+	if err != nil || highest < queue {
+		return fmt.Errorf("highest descriptor %d, want at least %d: %w", highest, queue, err)
+	}
+	_, err = unix.FcntlInt(uintptr(queue), unix.F_GETFD, 0)
+	fmt.Println("queue", err)
+	if _, err = unix.FcntlInt(300, unix.F_GETFD, 0); err == nil {
+		fmt.Println(300)
+	}
+	return printInherited()
 }
 
 func tryMemory() error {
@@ -236,21 +392,19 @@ func tryMemory() error {
 }
 
 func TestLimitMemory(t *testing.T) {
-	var s Starter
 	full := unix.ENOMEM.Error()
 	want := []string{"32 <nil>", "128 " + full, "raised " + full, "error limit nothing: " + unix.EINVAL.Error()}
-	if got := start(t, &s, "memory").lines(t); !slices.Equal(got, want) {
+	if got := start(t, "memory").lines(t); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func startAnother() error {
-	var s Starter
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
-	process, err := s.Start(Command{Name: "child", Env: []string{task + "=sleep"}, Files: []*os.File{null, os.Stdout, os.Stderr}})
+	process, err := Start(Command{Name: "child", Env: []string{task + "=sleep"}, Files: []*os.File{null, os.Stdout, os.Stderr}})
 	if err != nil {
 		return err
 	}
@@ -261,8 +415,7 @@ func startAnother() error {
 
 // TestChildrenEndWithTheirParent kills a process that has a child.
 func TestChildrenEndWithTheirParent(t *testing.T) {
-	var s Starter
-	c := start(t, &s, "parent")
+	c := start(t, "parent")
 	_ = c.out.SetReadDeadline(time.Now().Add(20 * time.Second))
 	pid := 0
 	in := bufio.NewScanner(c.out)

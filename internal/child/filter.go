@@ -11,14 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Rule allows a system call. With mask, an argument must equal value in the bits of
-// mask; a pointer must be nil, in all its bits.
+// A Rule allows a system call with arguments that meet all conditions.
 type Rule struct {
-	call     uint32
+	call       uint32
+	conditions []condition
+}
+
+// A condition is that an argument, counted from 0, equals value in the bits of mask; nil is
+// that all its bits are 0.
+type condition struct {
 	argument int
 	mask     uint32
 	value    uint32
-	pointer  bool
+	isNil    bool
 }
 
 // Allow returns rules that allow calls with any arguments.
@@ -32,7 +37,13 @@ func Allow(calls ...uint32) (rules []Rule) {
 // AllowArgument returns a rule that allows a call if one of its arguments, counted from 0,
 // has a value.
 func AllowArgument(call uint32, argument int, value uint32) Rule {
-	return Rule{call: call, argument: argument, mask: ^uint32(0), value: value}
+	return AllowBits(call, argument, ^uint32(0), value)
+}
+
+// AllowBits returns a rule that allows a call if one of its arguments, counted from 0, has a value
+// in the bits of mask.
+func AllowBits(call uint32, argument int, mask, value uint32) Rule {
+	return Rule{call: call, conditions: []condition{{argument: argument, mask: mask, value: value}}}
 }
 
 // RunningCalls are what a Go program needs that computes: memory, threads, time, and
@@ -53,11 +64,11 @@ func RunningCalls() []Rule {
 	rules = append(rules, oldCalls()...)
 	return append(rules,
 		// Threads, and no processes.
-		Rule{call: unix.SYS_CLONE, argument: 0, mask: unix.CLONE_THREAD, value: unix.CLONE_THREAD},
+		AllowBits(unix.SYS_CLONE, 0, unix.CLONE_THREAD, unix.CLONE_THREAD),
 		// Signals to itself.
 		AllowArgument(unix.SYS_TGKILL, 0, uint32(os.Getpid())),
-		// To read limits, and not to set them.
-		Rule{call: unix.SYS_PRLIMIT64, argument: 2, mask: ^uint32(0), value: 0, pointer: true},
+		// To read its limits, and not to set them.
+		Rule{call: unix.SYS_PRLIMIT64, conditions: []condition{{argument: 0, mask: ^uint32(0)}, {argument: 2, isNil: true}}},
 		// Flags of files, and not who gets signals of them.
 		AllowArgument(unix.SYS_FCNTL, 1, unix.F_GETFL),
 		AllowArgument(unix.SYS_FCNTL, 1, unix.F_SETFL),
@@ -87,45 +98,27 @@ func FilterCalls(rules []Rule) (missing []string, err error) {
 	return nil, os.NewSyscallError("seccomp", fault)
 }
 
+// Instructions of a filter, and offsets in what it reads.
+const (
+	load         = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+	jumpIfEqual  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	and          = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
+	stop         = unix.BPF_RET | unix.BPF_K
+	numberOffset = 0
+	archOffset   = 4
+	firstOffset  = 16 // of the arguments, which have eight bytes each
+	deny         = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+)
+
 // compileFilter writes the rules as a program for the kernel.
 func compileFilter(rules []Rule) []unix.SockFilter {
-	const (
-		load         = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		jumpIfEqual  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		and          = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-		stop         = unix.BPF_RET | unix.BPF_K
-		numberOffset = 0
-		archOffset   = 4
-		firstOffset  = 16 // of the arguments, which have eight bytes each
-		deny         = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-	)
 	program := []unix.SockFilter{
 		{Code: load, K: archOffset},
 		{Code: jumpIfEqual, K: auditArch, Jt: 1},
 		{Code: stop, K: unix.SECCOMP_RET_KILL_PROCESS},
 	}
 	for _, r := range rules {
-		program = append(program, unix.SockFilter{Code: load, K: numberOffset})
-		if r.mask == 0 {
-			program = append(program,
-				unix.SockFilter{Code: jumpIfEqual, K: r.call, Jf: 1},
-				unix.SockFilter{Code: stop, K: unix.SECCOMP_RET_ALLOW})
-			continue
-		}
-		low := uint32(firstOffset + 8*r.argument)
-		if r.pointer {
-			program = append(program,
-				unix.SockFilter{Code: jumpIfEqual, K: r.call, Jf: 6},
-				unix.SockFilter{Code: load, K: low + 4},
-				unix.SockFilter{Code: jumpIfEqual, K: 0, Jf: 4})
-		} else {
-			program = append(program, unix.SockFilter{Code: jumpIfEqual, K: r.call, Jf: 4})
-		}
-		program = append(program,
-			unix.SockFilter{Code: load, K: low},
-			unix.SockFilter{Code: and, K: r.mask},
-			unix.SockFilter{Code: jumpIfEqual, K: r.value, Jf: 1},
-			unix.SockFilter{Code: stop, K: unix.SECCOMP_RET_ALLOW})
+		program = append(program, compileRule(r)...)
 	}
 	// glibc makes threads with clone3, whose flags no filter can read, unless it is
 	// unknown.
@@ -134,4 +127,25 @@ func compileFilter(rules []Rule) []unix.SockFilter {
 		unix.SockFilter{Code: jumpIfEqual, K: unix.SYS_CLONE3, Jf: 1},
 		unix.SockFilter{Code: stop, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
 		unix.SockFilter{Code: stop, K: deny})
+}
+
+// compileRule writes one rule: what it does not allow goes on behind it.
+func compileRule(r Rule) []unix.SockFilter {
+	var checks []unix.SockFilter
+	for _, c := range r.conditions {
+		low := uint32(firstOffset + 8*c.argument)
+		if c.isNil {
+			checks = append(checks, unix.SockFilter{Code: load, K: low + 4}, unix.SockFilter{Code: jumpIfEqual, K: 0},
+				unix.SockFilter{Code: load, K: low}, unix.SockFilter{Code: jumpIfEqual, K: 0})
+			continue
+		}
+		checks = append(checks, unix.SockFilter{Code: load, K: low}, unix.SockFilter{Code: and, K: c.mask}, unix.SockFilter{Code: jumpIfEqual, K: c.value})
+	}
+	program := append([]unix.SockFilter{{Code: load, K: numberOffset}, {Code: jumpIfEqual, K: r.call}}, checks...)
+	for i := range program { // a check that fails jumps behind the last instruction
+		if program[i].Code == jumpIfEqual {
+			program[i].Jf = uint8(len(program) - i)
+		}
+	}
+	return append(program, unix.SockFilter{Code: stop, K: unix.SECCOMP_RET_ALLOW})
 }

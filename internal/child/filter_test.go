@@ -60,13 +60,14 @@ func TestFilterDecides(t *testing.T) {
 	plain := Allow(7, 9)
 	argument := AllowArgument(20, 2, 5)
 	again := AllowArgument(20, 0, 6)
-	masked := Rule{call: 30, argument: 0, mask: 0xf0, value: 0x30}
-	pointer := Rule{call: 40, argument: 1, mask: ^uint32(0), pointer: true}
+	masked := AllowBits(30, 0, 0xf0, 0x30)
+	pointer := Rule{call: 40, conditions: []condition{{argument: 1, isNil: true}}}
+	both := Rule{call: 50, conditions: []condition{{argument: 0, mask: ^uint32(0), value: 3}, {argument: 2, isNil: true}}}
 	const low32 = 1 << 32
 	for i, rules := range [][]Rule{
-		{plain[0], argument, again, masked, pointer, plain[1]},
-		{pointer, plain[0], masked, plain[1], argument, again},
-		{again, argument, pointer, masked, plain[1], plain[0]},
+		{plain[0], argument, again, masked, pointer, both, plain[1]},
+		{pointer, both, plain[0], masked, plain[1], argument, again},
+		{again, argument, pointer, masked, plain[1], plain[0], both},
 	} {
 		program := compileFilter(rules)
 		for _, c := range []struct {
@@ -79,6 +80,7 @@ func TestFilterDecides(t *testing.T) {
 			{20, [6]uint64{2: 5 + low32}, allowed}, // the upper half of a number is not looked at
 			{30, [6]uint64{0: 0x30}, allowed}, {30, [6]uint64{0: 0xf3f}, allowed}, {30, [6]uint64{0: 0x20}, denied}, {30, [6]uint64{0: 0x70}, denied}, {30, [6]uint64{1: 0x30}, denied},
 			{40, [6]uint64{0: 9, 2: 9}, allowed}, {40, [6]uint64{1: 1}, denied}, {40, [6]uint64{1: low32}, denied}, {40, [6]uint64{1: low32 << 31}, denied},
+			{50, [6]uint64{0: 3, 1: 9}, allowed}, {50, [6]uint64{0: 3, 2: 1}, denied}, {50, [6]uint64{0: 3, 2: low32}, denied}, {50, [6]uint64{0: 2}, denied}, {50, [6]uint64{}, denied},
 			{5, [6]uint64{}, denied}, {6, [6]uint64{}, denied}, {0x30, [6]uint64{0: 0x30}, denied}, {auditArch, [6]uint64{}, denied},
 			{unix.SYS_CLONE3, [6]uint64{}, unknown},
 		} {
@@ -106,7 +108,7 @@ func TestRunningCalls(t *testing.T) {
 		{unix.SYS_UNLINKAT, [6]uint64{}, denied}, {unix.SYS_PTRACE, [6]uint64{}, denied}, {unix.SYS_KILL, [6]uint64{}, denied},
 		{unix.SYS_CLONE, [6]uint64{unix.CLONE_THREAD | unix.CLONE_VM}, allowed}, {unix.SYS_CLONE, [6]uint64{unix.CLONE_VM}, denied},
 		{unix.SYS_TGKILL, [6]uint64{me, 1, 9}, allowed}, {unix.SYS_TGKILL, [6]uint64{me + 1, 1, 9}, denied},
-		{unix.SYS_PRLIMIT64, [6]uint64{3: 5}, allowed}, {unix.SYS_PRLIMIT64, [6]uint64{2: 5}, denied},
+		{unix.SYS_PRLIMIT64, [6]uint64{3: 5}, allowed}, {unix.SYS_PRLIMIT64, [6]uint64{2: 5}, denied}, {unix.SYS_PRLIMIT64, [6]uint64{0: 1, 3: 5}, denied},
 		{unix.SYS_FCNTL, [6]uint64{1: unix.F_GETFL}, allowed}, {unix.SYS_FCNTL, [6]uint64{1: unix.F_SETFD}, allowed}, {unix.SYS_FCNTL, [6]uint64{1: unix.F_SETOWN}, denied},
 	} {
 		if got := decide(t, program, call{c.number, auditArch, c.arguments}); got != c.want {

@@ -30,17 +30,27 @@ func LimitResource(name string, resource int, soft, hard uint64) error {
 // the limit that it can raise it to. RLIMIT_AS bounds nothing, because Go reserves address
 // space that it never uses; RLIMIT_DATA counts only what can be written.
 func LimitMemory(more int, hard uint64) error {
-	status, err := os.ReadFile("/proc/self/status")
+	now, err := MappedMemory("self")
 	if err != nil {
 		return fmt.Errorf("limit memory: %w", err)
+	}
+	return LimitResource("memory", unix.RLIMIT_DATA, now+uint64(more), hard)
+}
+
+// MappedMemory returns how many bytes a process has mapped that RLIMIT_DATA counts. process is its
+// number, or "self".
+func MappedMemory(process string) (bytes uint64, err error) {
+	status, err := os.ReadFile("/proc/" + process + "/status")
+	if err != nil {
+		return 0, err
 	}
 	_, rest, _ := strings.Cut(string(status), "\nVmData:")
 	now, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	kib, err := strconv.ParseUint(now, 10, 32)
 	if err != nil {
-		return fmt.Errorf("limit memory: VmData of /proc/self/status: %w", err)
+		return 0, fmt.Errorf("VmData of /proc/%s/status: %w", process, err)
 	}
-	return LimitResource("memory", unix.RLIMIT_DATA, kib<<10+uint64(more), hard)
+	return kib << 10, nil
 }
 
 // OpenDescriptors lists the open files of the process.

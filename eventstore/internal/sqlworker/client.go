@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
-	"github.com/perigeedb/perigee/internal/child"
 )
 
 // Options are the settings of a Client.
@@ -53,7 +52,6 @@ const (
 type Client struct {
 	options Options
 	slots   chan struct{} // of queries
-	starter child.Starter
 
 	mu      sync.Mutex
 	closed  bool

@@ -43,6 +43,9 @@ func confine(s settings) error {
 	if err := child.LimitMemory(int(s.Memory)+memorySlack, 0); err != nil {
 		return err
 	}
+	if err := child.HideMemory(); err != nil {
+		return err
+	}
 	_, err := child.FilterCalls(append(child.RunningCalls(), fileCalls()...))
 	return err
 }

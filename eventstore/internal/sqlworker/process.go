@@ -25,13 +25,12 @@ import (
 type process struct {
 	client   *Client
 	settings settings
-	process  *os.Process
+	process  *child.Process
 	control  int // descriptor of the socket that takes those of requests
 	stderr   *child.Tail
 
 	functions []Function    // as settings has them
 	exited    chan struct{} // closed when the process has ended
-	state     *os.ProcessState
 
 	started time.Time
 	mapped  int64 // bytes that it had mapped after its first request
@@ -56,13 +55,13 @@ func (c *Client) start(r role, alone bool) (*process, error) {
 		p.settings.Memory = wideMemory
 	}
 	c.started++
-	if err := p.start(&c.starter); err != nil {
+	if err := p.start(); err != nil {
 		return nil, fmt.Errorf("eventstore: start a SQL worker: %w", err)
 	}
 	return p, nil
 }
 
-func (p *process) start(starter *child.Starter) error {
+func (p *process) start() error {
 	text, err := json.Marshal(p.settings)
 	if err != nil {
 		return err
@@ -85,7 +84,7 @@ func (p *process) start(starter *child.Starter) error {
 		return err
 	}
 	defer theirStderr.Close()
-	p.process, err = starter.Start(child.Command{
+	p.process, err = child.Start(child.Command{
 		Name: "sql-worker", Env: p.settings.environment(text),
 		Files: []*os.File{null, null, theirStderr, theirs},
 	})
@@ -96,12 +95,11 @@ func (p *process) start(starter *child.Starter) error {
 	}
 	p.control, p.stderr = pair[0], child.ReadTail(stderr)
 	go func() {
-		p.state, _ = p.process.Wait()
+		<-p.process.Exited()
 		p.stderr.Finish()
 		_ = os.RemoveAll(p.settings.temp())
 		p.client.forget(p) // before anyone hears of the end, and asks again
 		close(p.exited)
-		starter.Ended()
 	}()
 	return nil
 }
@@ -406,13 +404,13 @@ func (a *answer) explain(err error) error {
 	}
 	report := p.stderr.String()
 	if p.settings.Role != queryRole {
-		c.options.Log.Warn("a worker that writes Parquet files ended", "state", p.state.String(), "report", crashLine(report))
+		c.options.Log.Warn("a worker that writes Parquet files ended", "state", p.process.State().String(), "report", crashLine(report))
 		if lacksMemory(report) {
 			return ErrMemory
 		}
 		return fmt.Errorf("eventstore: the process that writes Parquet files ended: %s", endOfProcess(p))
 	}
-	c.options.Log.Warn("a query ended the SQL worker", "state", p.state.String(), "report", crashLine(report))
+	c.options.Log.Warn("a query ended the SQL worker", "state", p.process.State().String(), "report", crashLine(report))
 	if lacksMemory(report) {
 		return errMemory
 	}
@@ -432,7 +430,7 @@ func endOfProcess(p *process) string {
 	if line := crashLine(p.stderr.String()); line != "" {
 		return line
 	}
-	return p.state.String()
+	return p.process.State().String()
 }
 
 // crashLine returns the line of a report that says why the process gave up.

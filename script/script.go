@@ -46,6 +46,9 @@ type Code struct {
 	// the code's folder, or returns nil and an error. It is nil if there are no files; see
 	// Folder.
 	Files func(path string) ([]byte, error)
+	// File is a copy of the text in a file that nobody changes, for code that is loaded from a
+	// file: see Language.FromFile. Text is empty then. It may be empty.
+	File string
 }
 
 // Options are what a script is loaded with.
@@ -140,6 +143,10 @@ type Language struct {
 	Doc  string
 	// Load compiles and checks the code; a fault in it is an *Error.
 	Load func(ctx context.Context, code Code, opts Options) (Script, error)
+
+	// FromFile says that Load opens the code as a file, as the system's loader does. Code of other
+	// languages is loaded from its text, without opening files.
+	FromFile bool
 
 	// Check returns mistakes that Load does not find, in code that loads: names of sinks
 	// that do not exist, variables that are never set. nil means that it finds none.

@@ -25,10 +25,13 @@
 package goplugin
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"plugin"
+
+	"github.com/perigeedb/perigee/script"
 )
 
 // RowFunc handles one event. The row is the function's own: it may change it,
@@ -85,18 +88,15 @@ func Open(path, symbol string) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openContent(path, content, symbol)
+	return openContent(script.Code{Name: path, Func: symbol}, content)
 }
 
-func openContent(path string, content []byte, symbol string) (*Plugin, error) {
-	if symbol == "" {
-		symbol = DefaultFunc
-	}
-	opened, version, err := loaded.open(path, content)
+func openContent(code script.Code, content []byte) (*Plugin, error) {
+	opened, version, err := loaded.open(code, content)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{path: path, symbol: symbol, version: version[:12]}
+	p := &Plugin{path: code.Name, symbol: cmp.Or(code.Func, DefaultFunc), version: version[:12]}
 	if err := p.lookup(opened); err != nil {
 		return nil, err
 	}

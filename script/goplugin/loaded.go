@@ -9,6 +9,8 @@ import (
 	"plugin"
 	"strings"
 	"sync"
+
+	"github.com/perigeedb/perigee/script"
 )
 
 // Loaded is the number of plugins that this process has loaded. None of them
@@ -31,19 +33,25 @@ func (r *registry) len() int {
 }
 
 // open opens a plugin once per contents, and returns the digest of the contents.
-func (r *registry) open(path string, content []byte) (*plugin.Plugin, string, error) {
+func (r *registry) open(code script.Code, content []byte) (*plugin.Plugin, string, error) {
 	version := fmt.Sprintf("%x", sha256.Sum256(content))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if opened, ok := r.plugins[version]; ok {
 		return opened, version, nil
 	}
-	if err := matchContent(path, content); err != nil {
+	if err := matchContent(code.Name, content); err != nil {
 		return nil, "", err
 	}
-	opened, err := openCopy(content)
+	var opened *plugin.Plugin
+	var err error
+	if code.File != "" {
+		opened, err = openFile(code.File)
+	} else {
+		opened, err = openCopy(content)
+	}
 	if err != nil {
-		return nil, "", explain(path, err)
+		return nil, "", explain(code, err)
 	}
 	if r.plugins == nil {
 		r.plugins = make(map[string]*plugin.Plugin)
@@ -65,17 +73,24 @@ func openCopy(content []byte) (opened *plugin.Plugin, err error) {
 	if err := os.WriteFile(target, content, 0o700); err != nil {
 		return nil, err
 	}
+	return openFile(target)
+}
+
+func openFile(path string) (opened *plugin.Plugin, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("panic while its packages were initialized: %v", reason)
 		}
 	}()
-	return plugin.Open(target)
+	return plugin.Open(path)
 }
 
 // explain says what to do about the errors of plugin.Open that we know.
-func explain(path string, err error) error {
-	text := err.Error()
+func explain(code script.Code, err error) error {
+	path, text, folder := code.Name, err.Error(), os.TempDir()
+	if code.File != "" {
+		folder = filepath.Dir(filepath.Dir(code.File))
+	}
 	switch {
 	case strings.Contains(text, "plugin already loaded"):
 		return fmt.Errorf("%s: this process has loaded another plugin of the same plugin path: "+
@@ -85,7 +100,7 @@ func explain(path string, err error) error {
 		return fmt.Errorf("%s was built with another version of package %s than this binary, or than a plugin that it has loaded: "+
 			"build it again with perigee plugin build; if the package is the plugin's own, restart", path, pkg)
 	case strings.Contains(text, "failed to map segment"), errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("open plugin %s: %w: code must be allowed to run from %s; set TMPDIR to another folder", path, err, os.TempDir())
+		return fmt.Errorf("open plugin %s: %w: code must be allowed to run from %s; set TMPDIR to another folder", path, err, folder)
 	}
 	return fmt.Errorf("open plugin %s: %w", path, err)
 }

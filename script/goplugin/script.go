@@ -1,6 +1,7 @@
 package goplugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,7 +18,7 @@ func Language() script.Language {
 	return script.Language{
 		Name: "plugin",
 		Doc:  "a Go plugin (.so) built with perigee plugin build; trusted, and only the output limit applies, unless isolate: process",
-		Load: load,
+		Load: load, FromFile: true,
 	}
 }
 
@@ -25,11 +26,11 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 	content := code.Text
 	if len(content) == 0 {
 		var err error
-		if content, err = read(code.Name); err != nil {
+		if content, err = read(cmp.Or(code.File, code.Name)); err != nil {
 			return nil, err
 		}
 	}
-	p, err := openContent(code.Name, content, code.Func)
+	p, err := openContent(code, content)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,8 @@
 package isolate
 
 import (
+	"os"
 	"runtime/debug"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -15,51 +15,62 @@ import (
 // reserves 64 MiB at a time.
 const heapSlack = 128 << 20
 
-// confineLoading takes from the process what loading code does not need: network, other
-// programs, other processes. It returns what the kernel does not offer.
-func confineLoading(memory int) (missing []string, err error) {
+// confine takes from the process, before it has any code, what code does not need: environment,
+// descriptors, memory beyond a limit, and all system calls but those that compute. mapped is what
+// the process has mapped. Only code from a file can read files, until endLoading: those
+// that the parent has left to the process when it started it. confine returns what the kernel
+// does not offer.
+func confine(memory int, mapped uint64, fromFile bool) (missing []string, err error) {
 	loadZone()
-	if err := child.CloseInherited(memoryFile); err != nil {
-		return nil, err
-	}
-	if err := child.LimitResource("core dumps", unix.RLIMIT_CORE, 0, 0); err != nil {
+	os.Clearenv()
+	highest, err := child.KeepDescriptors(memoryFile)
+	if err != nil {
 		return nil, err
 	}
 	debug.SetMemoryLimit(int64(memory) + heapSlack/2)
 	debug.SetMaxStack(memory)
-	if err := child.LimitMemory(memory+heapSlack, unix.RLIM_INFINITY); err != nil {
-		return nil, err
-	}
-	return child.FilterCalls(append(child.RunningCalls(), loadingCalls()...))
-}
-
-// confineRunning takes what running loaded code does not need: files. The limits are
-// final.
-func confineRunning(memory int) (missing []string, err error) {
-	if err := child.LimitMemory(memory+heapSlack, 0); err != nil {
-		return nil, err
-	}
-	if err := child.LimitResource("file sizes", unix.RLIMIT_FSIZE, 0, 0); err != nil {
-		return nil, err
-	}
-	files, err := child.OpenDescriptors()
-	if err != nil {
-		return nil, err
-	}
 	const runtimeFiles = 8 // that Go's runtime may still open, for its poller
-	most := uint64(slices.Max(files) + runtimeFiles)
-	if err := child.LimitResource("open files", unix.RLIMIT_NOFILE, most, most); err != nil {
+	for _, limit := range []struct {
+		name     string
+		resource int
+		most     uint64
+	}{
+		{"core dumps", unix.RLIMIT_CORE, 0},
+		{"memory", unix.RLIMIT_DATA, mapped + uint64(memory) + heapSlack},
+		{"file sizes", unix.RLIMIT_FSIZE, 0},
+		{"open files", unix.RLIMIT_NOFILE, uint64(highest + runtimeFiles)},
+	} {
+		if err := child.LimitResource(limit.name, limit.resource, limit.most, limit.most); err != nil {
+			return nil, err
+		}
+	}
+	if err := child.HideMemory(); err != nil {
 		return nil, err
 	}
-	return child.FilterCalls(child.RunningCalls())
+	rules := child.RunningCalls()
+	if fromFile {
+		rules = append(rules, fileCalls()...)
+	}
+	return child.FilterCalls(rules)
 }
 
-// loadingCalls are what loading code needs besides: to open a Go plugin, Go writes it to
-// a temporary folder and maps it; and the limits are not final yet.
-func loadingCalls() []child.Rule {
-	return append(oldLoadingCalls(), child.Allow(
-		unix.SYS_OPENAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_READLINKAT, unix.SYS_GETDENTS64, unix.SYS_FACCESSAT,
-		unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_FCHMOD, unix.SYS_FTRUNCATE, unix.SYS_GETCWD, unix.SYS_FSTATFS,
-		unix.SYS_PRLIMIT64, unix.SYS_SECCOMP, unix.SYS_PRCTL, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID,
+// endLoading takes from the process what loading code from a file needed. That code has run by now,
+// and might have prevented it: what it can read then is still what the process was started with.
+func endLoading() error {
+	if _, err := child.KeepDescriptors(memoryFile); err != nil {
+		return err
+	}
+	_, err := child.FilterCalls(child.RunningCalls())
+	return err
+}
+
+// fileCalls are what the loader needs to open a library for reading, and endLoading.
+func fileCalls() []child.Rule {
+	const writing = unix.O_ACCMODE | unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
+	return append(oldFileCalls(), append(child.Allow(unix.SYS_NEWFSTATAT, unix.SYS_READLINKAT),
+		child.AllowBits(unix.SYS_OPENAT, 2, writing, unix.O_RDONLY),
+		child.AllowArgument(unix.SYS_CLOSE_RANGE, 2, 0),
+		child.AllowArgument(unix.SYS_PRCTL, 0, unix.PR_SET_NO_NEW_PRIVS),
+		child.AllowArgument(unix.SYS_SECCOMP, 0, unix.SECCOMP_SET_MODE_FILTER),
 	)...)
 }

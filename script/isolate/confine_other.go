@@ -4,4 +4,4 @@ package isolate
 
 import "github.com/perigeedb/perigee/internal/child"
 
-func oldLoadingCalls() []child.Rule { return nil }
+func oldFileCalls() []child.Rule { return nil }

@@ -5,6 +5,10 @@ package isolate
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -13,12 +17,12 @@ import (
 )
 
 // workerVariable tells a process that it is a script worker, and how its shared memory
-// is divided.
+// is divided. A worker has two more variables: the time zone, and GOMAXPROCS, because it cannot
+// read how many processors its control group has. It removes all of them before it has any code.
 const workerVariable = "PERIGEE_SCRIPT_WORKER"
 
-// kept are the only variables of the environment that workers get: the time zone, and
-// where a Go plugin is unpacked.
-var kept = []string{"TZ", "TMPDIR"}
+// zoneFiles are where Go and the C library read time zones.
+var zoneFiles = []string{"/etc/localtime", "/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"}
 
 // Files of a worker, by descriptor.
 const (
@@ -27,15 +31,19 @@ const (
 )
 
 // A Launcher starts script workers. A nil Launcher starts none.
-type Launcher struct {
-	languages []script.Language
-	starter   child.Starter
-}
+type Launcher struct{ languages []script.Language }
 
-// start starts a process. The caller calls starter.Ended once it has ended.
-func (l *Launcher) start(files []*os.File, memory layout) (*os.Process, error) {
-	env := append(child.Environment(kept...), workerVariable+"="+memory.String())
-	process, err := l.starter.Start(child.Command{Name: "script-worker", Env: env, Files: files})
+// start starts a process that can read codeFile, if there is one.
+func start(files []*os.File, memory layout, codeFile string) (*child.Process, error) {
+	env := append(child.Environment("TZ"), workerVariable+"="+memory.String(), fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0)))
+	readable := zoneFiles
+	if zone := strings.TrimPrefix(os.Getenv("TZ"), ":"); filepath.IsAbs(zone) {
+		readable = append(slices.Clone(readable), zone)
+	}
+	if codeFile != "" {
+		readable = append(slices.Clone(readable), codeFile)
+	}
+	process, err := child.Start(child.Command{Name: "script-worker", Env: env, Files: files, Readable: readable})
 	if err != nil {
 		return nil, fmt.Errorf("start script worker: %w", err)
 	}

@@ -22,19 +22,22 @@ import (
 
 func pluginLanguages() []script.Language { return []script.Language{goplugin.Language()} }
 
-// pluginFolder is where hostile has built its plugin.
+// pluginFolder is where buildPlugin has built plugins.
 var pluginFolder string
 
 // hostile builds the plugin in testdata/hostile once for all tests.
-var hostile = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "perigee-test-")
-	if err != nil {
-		return "", err
+var hostile = sync.OnceValues(func() (string, error) { return buildPlugin("hostile") })
+
+// buildPlugin builds a plugin in testdata into a folder that is removed after all tests.
+func buildPlugin(name string) (path string, err error) {
+	if pluginFolder == "" {
+		if pluginFolder, err = os.MkdirTemp("", "perigee-test-"); err != nil {
+			return "", err
+		}
 	}
-	pluginFolder = folder
-	path := filepath.Join(folder, "hostile.so")
-	return path, goplugin.Build(context.Background(), "testdata/hostile", path)
-})
+	path = filepath.Join(pluginFolder, name+".so")
+	return path, goplugin.Build(context.Background(), "testdata/"+name, path)
+}
 
 func removePlugins() {
 	if pluginFolder != "" {
@@ -120,8 +123,7 @@ func TestNoSecrets(t *testing.T) {
 	}
 	t.Setenv("PERIGEE_TEST_SECRET", "secret")
 	t.Setenv("TZ", "UTC")
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
+	t.Setenv("TMPDIR", t.TempDir())
 	file, err := os.Open("/etc/passwd")
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +132,7 @@ func TestNoSecrets(t *testing.T) {
 	s := loadHostile(t, script.Limits{})
 	pid := s.(*isolatedScript).first.process.Pid
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
+	if err != nil && os.Geteuid() == 0 { // nobody else can look into a worker
 		t.Fatal(err)
 	}
 	for _, entry := range open {
@@ -142,7 +144,7 @@ func TestNoSecrets(t *testing.T) {
 	}
 	res := runDocs(t, s, `{"do":"environ"}`, `{"do":"init"}`)
 	const refused = `"operation not permitted"`
-	if got, want := outLines(res), `{"environ":"TZ=UTC\nTMPDIR=`+temp+`"} {"init":["dial tcp 127.0.0.1:1: socket: operation not permitted",`+refused+","+refused+","+refused+"]}"; got != want {
+	if got, want := outLines(res), `{"environ":""} {"init":["dial tcp 127.0.0.1:1: socket: operation not permitted",`+refused+","+refused+","+refused+"]}"; got != want {
 		t.Errorf("the worker has %s, want %s", got, want)
 	}
 }

@@ -20,15 +20,12 @@ import (
 // A process is a script worker, seen from its parent. One goroutine uses it at a time,
 // except for Progress.
 type process struct {
-	launcher *Launcher
-	process  *os.Process
+	process  *child.Process
 	socket   *os.File
 	fd       int // of the socket
 	memory   *memory
 	rest     *memory // what the pieces of an answer have left
 	stderr   *child.Tail
-	exited   chan struct{} // closed when the process has ended
-	state    *os.ProcessState
 	name     string // of the loaded script
 	number   uint64 // of the last request
 	batches  int    // that it was given
@@ -44,13 +41,14 @@ type process struct {
 // tick is how often a running worker's time is looked at.
 const tick = 10 * time.Millisecond
 
-func (l *Launcher) startWorker(memory layout) (*process, error) {
+// startWorker starts a worker that can read codeFile, if there is one.
+func startWorker(memory layout, codeFile string) (*process, error) {
 	ours, theirs, err := openFiles(memory)
 	if err != nil {
 		return nil, fmt.Errorf("start script worker: %w", err)
 	}
 	defer theirs.close()
-	p := &process{launcher: l, socket: ours.socket, fd: int(ours.socket.Fd()), exited: make(chan struct{})}
+	p := &process{socket: ours.socket, fd: int(ours.socket.Fd())}
 	wait := unix.NsecToTimeval(int64(tick))
 	if err = unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err == nil {
 		p.memory, err = mapMemory(theirs.memory.Fd(), memory)
@@ -60,24 +58,19 @@ func (l *Launcher) startWorker(memory layout) (*process, error) {
 		return nil, fmt.Errorf("start script worker: %w", err)
 	}
 	files := []*os.File{theirs.null, theirs.null, theirs.stderr, theirs.socket, theirs.memory}
-	if p.process, err = l.start(files, memory); err != nil {
+	if p.process, err = start(files, memory, codeFile); err != nil {
 		ours.close()
 		p.memory.unmap()
 		return nil, err
 	}
 	p.stderr = child.ReadTail(ours.stderr)
-	go func() {
-		p.state, _ = p.process.Wait()
-		close(p.exited)
-		l.starter.Ended()
-	}()
 	return p, nil
 }
 
 // Close ends the process. It implements pool.VM.
 func (p *process) Close() {
 	p.kill()
-	<-p.exited
+	<-p.process.Exited()
 	p.stderr.Finish()
 	_ = p.socket.Close()
 	p.memory.unmap()
@@ -179,16 +172,16 @@ func (p *process) fail(cause error) error {
 func (p *process) exitError(cause error) error {
 	const grace = time.Second // between the end of the socket and that of the process
 	select {
-	case <-p.exited:
+	case <-p.process.Exited():
 	case <-time.After(grace):
 		if cause == nil {
 			cause = errors.New("the script's process closed its connection")
 		}
 		p.kill()
-		<-p.exited
+		<-p.process.Exited()
 	}
 	p.stderr.Finish()
-	p.death = &exitError{cause: cause, state: p.state, report: p.stderr.String()}
+	p.death = &exitError{cause: cause, state: p.process.State(), report: p.stderr.String()}
 	return p.death
 }
 

@@ -12,7 +12,7 @@ import (
 // parent: the worker calls them through the border.
 type loadRequest struct {
 	language string
-	code     script.Code // Files only tells whether there are files
+	code     script.Code // Files only tells whether there are files; no Text where there is a File
 	options  script.Options
 	level    slog.Level // least level of lines that are logged
 }
@@ -34,6 +34,7 @@ func (q *loadRequest) encode(e *encoder) {
 	e.text(q.code.Name)
 	e.text(string(q.code.Text))
 	e.text(q.code.Func)
+	e.text(q.code.File)
 	e.bool(q.code.Files != nil)
 	l := q.options.Limits
 	for _, n := range []int{int(l.EventTime), int(l.BatchTime), l.Memory, l.Output} {
@@ -67,7 +68,7 @@ func decodeLoadRequest(d *decoder, function func(module, name string) script.Fun
 	const most = int(^uint(0) >> 1)
 	q := &loadRequest{}
 	q.language, q.code.Name = d.text(), d.text()
-	q.code.Text, q.code.Func = []byte(d.text()), d.text()
+	q.code.Text, q.code.Func, q.code.File = []byte(d.text()), d.text(), d.text()
 	if d.bool() {
 		q.code.Files = readFile
 	}

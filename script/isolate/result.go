@@ -47,6 +47,10 @@ const (
 	labelsMax = 64
 	statsMax  = 10_000
 	nameMax   = 1 << 10
+	// textMax bounds a message, a traceback and a line, in bytes.
+	textMax = 16 << 10
+	// missingMax is how many things a kernel may lack.
+	missingMax = 10
 )
 
 // bounds are what a frame is checked against.
@@ -150,8 +154,8 @@ func (f *frame) encodeText(e *encoder) {
 		d := &f.dead[i]
 		e.int(d.event)
 		e.bool(d.stage == stages[1])
-		e.text(d.fault.Message)
-		e.text(d.fault.Traceback)
+		e.short(d.fault.Message, textMax)
+		e.short(d.fault.Traceback, textMax)
 	}
 	e.bool(f.limit != nil)
 	if f.limit != nil {
@@ -169,12 +173,12 @@ func (f *frame) readText(text []byte) error {
 		if d.bool() {
 			dead.stage = stages[1]
 		}
-		dead.fault = script.Error{Message: d.text(), Traceback: d.text()}
+		dead.fault = script.Error{Message: d.short(textMax), Traceback: d.short(textMax)}
 		f.dead = append(f.dead, dead)
 	}
 	f.limit = nil
 	if d.bool() {
-		f.limit = &script.LimitError{Limit: d.text(), Err: decodeFault(d)}
+		f.limit = &script.LimitError{Limit: d.short(nameMax), Err: decodeFault(d)}
 	}
 	f.effects.decode(d)
 	return d.end()
@@ -184,18 +188,19 @@ func encodeFault(e *encoder, fault *script.Error) {
 	if fault == nil {
 		fault = &script.Error{}
 	}
-	e.text(fault.Script)
+	e.short(fault.Script, textMax)
 	e.int(fault.Line)
 	e.int(fault.Column)
-	e.text(fault.Message)
-	e.text(fault.Hint)
-	e.text(fault.Traceback)
+	e.short(fault.Message, textMax)
+	e.short(fault.Hint, textMax)
+	e.short(fault.Traceback, textMax)
 }
 
 func decodeFault(d *decoder) *script.Error {
 	const most = 1 << 30
 	return &script.Error{
-		Script: d.text(), Line: d.int(most), Column: d.int(most), Message: d.text(), Hint: d.text(), Traceback: d.text(),
+		Script: d.short(textMax), Line: d.int(most), Column: d.int(most),
+		Message: d.short(textMax), Hint: d.short(textMax), Traceback: d.short(textMax),
 	}
 }
 
@@ -203,9 +208,9 @@ func (x *effects) encode(e *encoder) {
 	e.int(len(x.lines))
 	for _, line := range x.lines {
 		e.int(int(line.level) + 128)
-		e.text(line.text)
-		e.text(line.script)
-		e.text(line.place)
+		e.short(line.text, textMax)
+		e.short(line.script, textMax)
+		e.short(line.place, textMax)
 	}
 	e.int(len(x.stats))
 	for i := range x.stats {
@@ -217,7 +222,7 @@ func (x *effects) encode(e *encoder) {
 func (x *effects) decode(d *decoder) {
 	x.lines, x.stats = x.lines[:0], x.stats[:0]
 	for n := d.int(linesMax); n > 0 && d.err == nil; n-- {
-		x.lines = append(x.lines, logLine{slog.Level(d.int(256) - 128), d.text(), d.text(), d.text()})
+		x.lines = append(x.lines, logLine{slog.Level(d.int(256) - 128), d.short(textMax), d.short(textMax), d.short(textMax)})
 	}
 	for n := d.int(statsMax); n > 0 && d.err == nil; n-- {
 		x.stats = append(x.stats, decodeStat(d))

@@ -156,8 +156,8 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 			r.splitLarge(p, fmt.Sprintf("output limit: more than %d bytes", limits.Output))
 		}
 		return nil, nil
-	case failed:
-		return nil, readFailure(&decoder{buf: w.text})
+	case failed: // whatever it says: it is not trusted with the pipeline
+		return nil, w.fail(readFailure(&decoder{buf: w.text}))
 	default:
 		return nil, w.fail(fmt.Errorf("%w: answer of kind %d", errFrame, answer.kind))
 	}

@@ -8,12 +8,17 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/child"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/stdlib"
@@ -21,8 +26,8 @@ import (
 
 // An isolatedScript runs in workers. Each is a VM of its pool.
 type isolatedScript struct {
-	launcher *Launcher
 	language string
+	fromFile bool // see script.Language.FromFile
 	code     script.Code
 	opts     script.Options
 	layout   layout
@@ -47,11 +52,12 @@ func (l *Launcher) loader(language string) func(context.Context, script.Code, sc
 var scripts atomic.Uint64
 
 func (l *Launcher) load(ctx context.Context, language string, code script.Code, opts script.Options) (script.Script, error) {
-	if !slices.ContainsFunc(l.languages, func(known script.Language) bool { return known.Name == language }) {
+	i := slices.IndexFunc(l.languages, func(known script.Language) bool { return known.Name == language })
+	if i < 0 {
 		return nil, fmt.Errorf("language %s was not given to isolate.Init, so that script workers do not have it", language)
 	}
 	opts.Limits = opts.Limits.WithDefaults()
-	s := &isolatedScript{launcher: l, language: language, code: code, opts: opts, layout: newLayout(opts.Limits)}
+	s := &isolatedScript{language: language, fromFile: l.languages[i].FromFile, code: code, opts: opts, layout: newLayout(opts.Limits)}
 	s.log = stdlib.NewLog(opts.Log)
 	s.modules = make(map[string]script.Module)
 	for _, m := range opts.Modules {
@@ -151,45 +157,73 @@ func (s *isolatedScript) open(ctx context.Context) (*process, error) {
 const loadTries = 5
 
 func (s *isolatedScript) startLoaded(ctx context.Context) (*process, error) {
-	p, err := s.launcher.startWorker(s.layout)
+	code := s.code
+	if s.fromFile {
+		folder, err := s.copyCode()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		code.File, code.Text, code.Files = filepath.Join(folder, codeFile), nil, nil
+	}
+	p, err := startWorker(s.layout, code.File)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.loadInto(ctx, p); err != nil {
+	if err := s.loadInto(ctx, p, code); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (s *isolatedScript) loadInto(ctx context.Context, p *process) error {
+// codeFile is the name of a copy of code.
+const codeFile = "plugin.so"
+
+// copyCode copies code that is loaded from a file to a new folder: the worker can open nothing
+// else, and what is written to the original does not change code that runs.
+func (s *isolatedScript) copyCode() (folder string, err error) {
+	content := s.code.Text
+	if len(content) == 0 {
+		if content, err = os.ReadFile(s.code.Name); err != nil {
+			return "", fmt.Errorf("read %s: %w", s.language, err)
+		}
+	}
+	if folder, err = os.MkdirTemp("", "perigee-"+s.language+"-"); err != nil {
+		return "", fmt.Errorf("copy %s for its process: %w", s.code.Name, err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, codeFile), content, 0o500); err != nil {
+		_ = os.RemoveAll(folder)
+		return "", fmt.Errorf("copy %s for its process: %w", s.code.Name, err)
+	}
+	return folder, nil
+}
+
+func (s *isolatedScript) loadInto(ctx context.Context, p *process, code script.Code) error {
 	e := &encoder{buf: p.memory.request[:0]}
-	newLoadRequest(s.language, s.code, &s.opts).encode(e)
+	newLoadRequest(s.language, code, &s.opts).encode(e)
 	if e.full {
 		return fmt.Errorf("the code of %s is larger than %d bytes", s.code.Name, requestBytes)
 	}
 	answer, err := p.ask(ctx, &request{
 		message: message{kind: doLoad, a: uint64(len(e.buf))},
 		budget:  budget{loadTime + s.opts.Limits.BatchTime, "loading " + s.code.Name},
-		serve:   s.serve(ctx),
+		serve:   s.serveLoading(ctx, p, code.Files),
 	})
 	if err != nil {
 		return err
 	}
-	d := &decoder{buf: p.text}
-	if answer.kind == failed {
-		return readFailure(d)
+	name, missing, done, err := readLoaded(&answer, p.text)
+	if errors.Is(err, errFrame) {
+		return p.fail(err)
 	}
-	var done effects
-	p.name = d.text()
-	missing := d.text()
-	done.decode(d)
-	if err := d.end(); err != nil || answer.kind != loaded || len(p.name) > nameMax {
-		return p.fail(fmt.Errorf("%w: answer of kind %d to loading", errFrame, answer.kind))
+	if err != nil {
+		return err
 	}
+	p.name = name
 	p.memory.release()
-	if missing != "" {
-		s.log.Line(slog.LevelWarn, "isolation is incomplete: "+missing, p.name, "isolate")
+	if missing = append(missing, p.process.Missing...); len(missing) > 0 {
+		s.log.Line(slog.LevelWarn, "isolation is incomplete: "+strings.Join(missing, "; "), p.name, "isolate")
 	}
 	s.apply(&done)
 	return nil
@@ -202,8 +236,8 @@ func writeFailure(e *encoder, err error) {
 	if isFault {
 		encodeFault(e, fault)
 	} else {
-		e.text(err.Error())
-		e.text(event.HintOf(err))
+		e.short(err.Error(), textMax)
+		e.short(event.HintOf(err), textMax)
 	}
 }
 
@@ -215,7 +249,7 @@ func readFailure(d *decoder) error {
 		}
 		return fault
 	}
-	message, hint := d.text(), d.text()
+	message, hint := d.short(textMax), d.short(textMax)
 	if err := d.end(); err != nil {
 		return err
 	}
@@ -223,6 +257,24 @@ func readFailure(d *decoder) error {
 		return event.WithHint(errors.New(message), hint)
 	}
 	return errors.New(message)
+}
+
+// readLoaded reads the answer to a request to load code: its error is that of the code, or errFrame.
+func readLoaded(answer *message, text []byte) (name string, missing []string, done effects, err error) {
+	d := &decoder{buf: text}
+	switch answer.kind {
+	case failed:
+		return "", nil, done, readFailure(d)
+	case loaded:
+	default:
+		return "", nil, done, fmt.Errorf("%w: answer of kind %d to loading", errFrame, answer.kind)
+	}
+	name = d.short(nameMax)
+	for n := d.int(missingMax); n > 0 && d.err == nil; n-- {
+		missing = append(missing, d.short(nameMax))
+	}
+	done.decode(d)
+	return name, missing, done, d.end()
 }
 
 // apply makes what a script logged and measured take effect.
@@ -240,66 +292,80 @@ func (s *isolatedScript) apply(done *effects) {
 
 // What a worker can call.
 const (
-	callFile = iota
-	callFunction
+	callFile     = iota // while it loads
+	callMapped          // while it loads
+	callFunction        // at any time
 )
 
-// serve returns what answers the calls of a worker.
+// serve returns what answers the calls of a worker whose code is loaded.
 func (s *isolatedScript) serve(ctx context.Context) server {
 	return func(text []byte) (reply []byte, waited time.Duration, err error) {
-		d := &decoder{buf: text}
-		e := &encoder{buf: make([]byte, 0, 64)}
-		switch what := d.uint(); {
-		case what == callFile && s.code.Files != nil:
-			path := d.text()
-			if d.end() != nil {
-				return nil, 0, d.err
-			}
-			content, err := s.code.Files(path)
-			e.buf = slices.Grow(e.buf, len(content)+errorBytes(err)+64)
-			writeFile(e, content, err)
-		case what == callFunction:
-			module, name := d.text(), d.text()
-			args := d.values(0)
-			waits, pure := s.modules[module].Functions[name], s.modules[module].Pure[name]
-			if d.end() != nil || waits == nil && pure == nil {
-				return nil, 0, fmt.Errorf("%w: a call of an unknown function", errFrame)
-			}
-			if waits == nil {
-				limited, cancel := context.WithTimeout(ctx, s.opts.Limits.EventTime)
-				defer cancel()
-				results, err := callSafely(functionContext{limited, s.opts.Limits.Memory}, pure, args)
-				return encodeResults(results, err), 0, nil
-			}
-			began := time.Now()
-			results, err := callSafely(ctx, waits, args)
-			return encodeResults(results, err), time.Since(began), nil
-		default:
-			return nil, 0, fmt.Errorf("%w: an unknown call", errFrame)
+		d := &decoder{buf: text, memory: s.opts.Limits.Memory}
+		if d.uint() != callFunction {
+			return nil, 0, fmt.Errorf("%w: a call that running code cannot make", errFrame)
 		}
-		return e.buf, 0, nil
+		module, name := d.short(nameMax), d.short(nameMax)
+		args := d.values(0)
+		waits, pure := s.modules[module].Functions[name], s.modules[module].Pure[name]
+		if d.end() != nil || waits == nil && pure == nil {
+			return nil, 0, fmt.Errorf("%w: a call of an unknown function", errFrame)
+		}
+		if waits == nil {
+			limited, cancel := context.WithTimeout(ctx, s.opts.Limits.EventTime)
+			defer cancel()
+			results, err := callSafely(functionContext{limited, s.opts.Limits.Memory}, pure, args)
+			return encodeResults(results, err), 0, nil
+		}
+		began := time.Now()
+		results, err := callSafely(ctx, waits, args)
+		return encodeResults(results, err), time.Since(began), nil
 	}
 }
 
-func errorBytes(err error) int {
-	if err == nil {
-		return 0
+// filesMax bounds how many files a worker may ask for while it loads, found or not.
+const filesMax = 2 * script.RequiredFilesMax
+
+// serveLoading returns what answers the calls of a worker while it loads. files reads a file that
+// the code requires; nil has none.
+func (s *isolatedScript) serveLoading(ctx context.Context, p *process, files func(string) ([]byte, error)) server {
+	calls, asked, bytes := s.serve(ctx), 0, 0
+	return func(text []byte) (reply []byte, waited time.Duration, err error) {
+		d := &decoder{buf: text}
+		switch d.uint() {
+		case callMapped:
+			mapped, err := child.MappedMemory(strconv.Itoa(p.process.Pid))
+			e := &encoder{buf: make([]byte, 0, 16)}
+			e.uint(mapped)
+			return e.buf, 0, err
+		case callFile:
+			path := d.short(nameMax)
+			if d.end() != nil || files == nil || !script.IsModulePath(path) {
+				return nil, 0, fmt.Errorf("%w: a file that no code can require", errFrame)
+			}
+			if asked++; asked > filesMax || bytes > script.RequiredBytesMax {
+				return encodeFile(nil, fmt.Errorf("a script may ask for %d files of %d MiB in all", filesMax, script.RequiredBytesMax>>20)), 0, nil
+			}
+			content, err := files(path)
+			bytes += len(content)
+			return encodeFile(content, err), 0, nil
+		}
+		return calls(text)
 	}
-	return len(err.Error())
 }
 
-func writeFile(e *encoder, content []byte, err error) {
+// encodeFile encodes a file that code requires, or why there is none.
+func encodeFile(content []byte, err error) []byte {
+	kind, text := uint64(0), string(content)
 	switch {
-	case err == nil:
-		e.uint(0)
-		e.text(string(content))
 	case errors.Is(err, fs.ErrNotExist):
-		e.uint(1)
-		e.text(err.Error())
-	default:
-		e.uint(2)
-		e.text(err.Error())
+		kind, text = 1, err.Error()
+	case err != nil:
+		kind, text = 2, err.Error()
 	}
+	e := &encoder{buf: make([]byte, 0, len(text)+64)}
+	e.uint(kind)
+	e.text(text)
+	return e.buf
 }
 
 // A functionContext is the context of a function that does not wait.

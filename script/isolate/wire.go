@@ -45,6 +45,9 @@ func (e *encoder) text(s string) {
 	e.buf = append(e.buf, s...)
 }
 
+// short appends the start of a string, of at most so many bytes.
+func (e *encoder) short(s string, most int) { e.text(s[:min(len(s), most)]) }
+
 func (e *encoder) raw(b []byte) {
 	if e.full || len(b) > cap(e.buf)-len(e.buf) {
 		e.full = true
@@ -128,8 +131,10 @@ var errFrame = errors.New("invalid frame")
 // A decoder reads what an encoder wrote, from a sender that is not trusted: after the
 // first error every read returns zero, and no count exceeds the bytes that are left.
 type decoder struct {
-	buf []byte
-	err error
+	buf    []byte
+	err    error
+	memory int // bytes that decoded values may take; 0 is no bound
+	used   int
 }
 
 func (d *decoder) fail() {
@@ -186,12 +191,36 @@ func (d *decoder) text() string {
 	return s
 }
 
+// short reads a string of at most so many bytes.
+func (d *decoder) short(most int) string {
+	if n, size := binary.Uvarint(d.buf); size > 0 && n > uint64(most) {
+		d.fail()
+		return ""
+	}
+	return d.text()
+}
+
+// spend counts the memory of decoded values: the shortest are many times larger than their code.
+func (d *decoder) spend(bytes int) {
+	if d.used += bytes; d.memory > 0 && d.used > d.memory {
+		d.fail()
+	}
+}
+
+// Bytes that values take in the parent besides their text, about.
+const (
+	valueBytes = 32
+	listBytes  = 64
+	mapBytes   = 128
+)
+
 func (d *decoder) values(depth int) []any {
 	if depth > depthMax {
 		d.fail()
 		return nil
 	}
 	n := d.count()
+	d.spend(listBytes + n*valueBytes)
 	if n == 0 {
 		return []any{}
 	}
@@ -216,7 +245,9 @@ func (d *decoder) value(depth int) any {
 	case valueFloat:
 		return d.float()
 	case valueText:
-		return d.text()
+		text := d.text()
+		d.spend(len(text))
+		return text
 	case valueNumber:
 		return d.number()
 	case valueList:
@@ -230,6 +261,7 @@ func (d *decoder) value(depth int) any {
 
 func (d *decoder) number() any {
 	text := d.text()
+	d.spend(2 * len(text))
 	var n json.Number
 	if json.Unmarshal([]byte(text), &n) != nil || n.String() != text {
 		d.fail()
@@ -244,9 +276,11 @@ func (d *decoder) valueMap(depth int) any {
 		return nil
 	}
 	n := d.count()
+	d.spend(mapBytes + 2*n*valueBytes)
 	m := make(map[string]any, min(n, 64))
 	for range n {
 		key := d.text()
+		d.spend(len(key))
 		m[key] = d.value(depth)
 		if d.err != nil {
 			return nil

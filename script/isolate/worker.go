@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -40,15 +38,13 @@ type worker struct {
 	result  event.Result
 
 	calling sync.Mutex // one call at a time
+	files   requiredFiles
 }
 
 // serve answers requests until the parent ends.
 func serve(languages []script.Language) {
 	runtime.LockOSThread()
 	l, err := parseLayout(os.Getenv(workerVariable))
-	if err == nil {
-		err = os.Unsetenv(workerVariable)
-	}
 	w := &worker{languages: languages, result: event.Result{Outputs: make([]event.Output, 1)}}
 	if err == nil {
 		w.memory, err = mapMemory(memoryFile, l)
@@ -137,7 +133,7 @@ func (w *worker) fail(err error) error {
 	return w.reply(message{kind: failed}, e)
 }
 
-// load loads the code and gives up what running it does not need.
+// load gives up what code does not need, and loads it.
 func (w *worker) load(m message) error {
 	q := decodeLoadRequest(&decoder{buf: w.memory.request[:m.a]}, w.function, w.readFile)
 	w.options = q.options
@@ -149,21 +145,30 @@ func (w *worker) load(m message) error {
 	if i < 0 {
 		return w.fail(fmt.Errorf("unknown language %s", q.language))
 	}
-	missing, err := confineLoading(q.options.Limits.Memory)
+	mapped, err := w.readMapped()
+	if err != nil {
+		return err
+	}
+	missing, err := confine(q.options.Limits.Memory, mapped, q.code.File != "")
 	if err == nil {
 		w.script, err = w.languages[i].Load(context.Background(), q.code, w.options)
 	}
-	if err != nil {
-		return w.fail(err)
+	if err == nil && q.code.File != "" {
+		err = endLoading()
 	}
-	more, err := confineRunning(q.options.Limits.Memory)
+	if err == nil && q.code.Files != nil {
+		err = w.readNamedFiles(&q.code)
+	}
 	if err != nil {
 		return w.fail(err)
 	}
 	w.name = w.script.String()
 	e := w.textEncoder()
-	e.text(w.name)
-	e.text(strings.Join(append(missing, more...), "; "))
+	e.short(w.name, nameMax)
+	e.int(len(missing))
+	for _, what := range missing {
+		e.short(what, nameMax)
+	}
 	done := w.takeEffects()
 	done.encode(e)
 	return w.reply(message{kind: loaded}, e)
@@ -292,35 +297,18 @@ func (w *worker) call(e *encoder) ([]byte, error) {
 	return w.rest.text[:m.a], nil
 }
 
-// readFile reads a required file. It implements script.Code.Files.
-func (w *worker) readFile(path string) ([]byte, error) {
-	w.calling.Lock()
-	defer w.calling.Unlock()
+// readMapped asks how many bytes the process has mapped, which it cannot read itself.
+func (w *worker) readMapped() (uint64, error) {
 	e := w.textEncoder()
-	e.uint(callFile)
-	e.text(path)
+	e.uint(callMapped)
 	reply, err := w.call(e)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	d := &decoder{buf: reply}
-	switch found, text := d.uint(), d.text(); {
-	case d.err != nil:
-		return nil, d.err
-	case found == 0:
-		return []byte(text), nil
-	case found == 1:
-		return nil, missingFile(text)
-	default:
-		return nil, errors.New(text)
-	}
+	mapped := d.uint()
+	return mapped, d.end()
 }
-
-// missingFile is an error of the parent that is fs.ErrNotExist.
-type missingFile string
-
-func (e missingFile) Error() string        { return string(e) }
-func (e missingFile) Is(target error) bool { return target == fs.ErrNotExist }
 
 // function returns a function that calls one of the parent.
 func (w *worker) function(module, name string) script.Func {
@@ -394,6 +382,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(add)
 	h.lines.mu.Lock()
 	defer h.lines.mu.Unlock()
+	line.text = line.text[:min(len(line.text), textMax)]
 	if len(h.lines.all) < linesMax {
 		h.lines.all = append(h.lines.all, line)
 	}

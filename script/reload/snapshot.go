@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"path/filepath"
 	"sync"
 
@@ -25,7 +28,17 @@ type originSnapshot struct {
 	code   script.Code
 
 	mu       sync.Mutex
-	required map[string][]byte // by path; nil when it could not be read
+	required map[string][]byte // by path
+	missing  map[string]bool   // paths of files that could not be read; see missingMax
+	bytes    int               // of required files
+}
+
+// missingMax bounds how many missing files a version watches for. Whoever sends events can have a
+// script require any names, so only the first are watched, which are mostly those of its top.
+const missingMax = 20
+
+func newOriginSnapshot(o loader.Origin) *originSnapshot {
+	return &originSnapshot{origin: o, required: map[string][]byte{}, missing: map[string]bool{}}
 }
 
 // A ReadError says which origin could not be read.
@@ -41,7 +54,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 func readOrigins(ctx context.Context, l *loader.Loader, origins []loader.Origin) (*snapshot, error) {
 	s := &snapshot{}
 	for i, origin := range origins {
-		p := &originSnapshot{origin: origin, required: map[string][]byte{}}
+		p := newOriginSnapshot(origin)
 		var err error
 		if p.code, p.tag, err = l.Code(ctx, origin, ""); err != nil {
 			return nil, &ReadError{Origin: i, Err: err}
@@ -66,11 +79,21 @@ func (s *snapshot) recordingCode() []script.Code {
 func (p *originSnapshot) readRequired(path string) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if text := p.required[path]; text != nil {
+	if text, read := p.required[path]; read {
 		return text, nil
 	}
 	text, err := p.code.Files(path)
-	p.required[path] = text // nil: it cannot be read
+	switch {
+	case err != nil && len(p.missing) < missingMax:
+		p.missing[path] = true
+	case err != nil:
+	case len(p.required) >= script.RequiredFilesMax || p.bytes+len(text) > script.RequiredBytesMax:
+		return nil, fmt.Errorf("read %s: a script may require %d files of %d MiB in all", path, script.RequiredFilesMax, script.RequiredBytesMax>>20)
+	default:
+		delete(p.missing, path)
+		p.required[path] = text
+		p.bytes += len(text)
+	}
 	return text, err
 }
 
@@ -92,13 +115,14 @@ func (s *snapshot) reread(ctx context.Context, l *loader.Loader, remote bool) (*
 }
 
 func (p *originSnapshot) reread(ctx context.Context, l *loader.Loader, remote bool) (now *originSnapshot, changed bool, err error) {
-	now = &originSnapshot{origin: p.origin, tag: p.tag, code: p.code, required: map[string][]byte{}}
+	now = newOriginSnapshot(p.origin)
+	now.tag, now.code = p.tag, p.code
 	if p.origin.Remote() && !remote {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for path, text := range p.required {
-			now.required[path] = text
-		}
+		maps.Copy(now.required, p.required)
+		maps.Copy(now.missing, p.missing)
+		now.bytes = p.bytes
 		return now, false, nil
 	}
 	code, tag, err := l.Code(ctx, p.origin, p.tag)
@@ -121,10 +145,15 @@ func (p *originSnapshot) requiredChanged() (bool, error) {
 	defer p.mu.Unlock()
 	for path, was := range p.required {
 		text, err := p.code.Files(path)
-		if err != nil && was != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		}
-		if (err != nil) != (was == nil) || !bytes.Equal(text, was) {
+		if err != nil || !bytes.Equal(text, was) {
+			return true, nil
+		}
+	}
+	for path := range p.missing {
+		if _, err := p.code.Files(path); err == nil {
 			return true, nil
 		}
 	}
@@ -136,8 +165,11 @@ func (p *originSnapshot) localRequired() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var files []string
-	for path := range p.required {
-		if !p.origin.Remote() {
+	if p.origin.Remote() {
+		return nil
+	}
+	for _, paths := range []iter.Seq[string]{maps.Keys(p.required), maps.Keys(p.missing)} {
+		for path := range paths {
 			files = append(files, filepath.Join(p.origin.Folder(), filepath.FromSlash(path)))
 		}
 	}

@@ -22,6 +22,7 @@ type Source struct {
 
 	mu    sync.Mutex
 	files map[string][]byte // by name as required
+	bytes int               // of all files
 }
 
 // NewSource returns the source of a script that can require modules, which Modules
@@ -34,14 +35,11 @@ func NewSource(code script.Code, modules []script.Module) *Source {
 	return s
 }
 
-var moduleName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
-
 // Require returns text and path of the file for require "lib.name".
 func (s *Source) Require(name string) (text []byte, path string, err error) {
-	if !moduleName.MatchString(name) {
-		return nil, "", fmt.Errorf("invalid module name %q; use \"name\", or \"folder.name\" for the file folder/name.lua", name)
+	if path, err = script.ModulePath(name); err != nil {
+		return nil, "", err
 	}
-	path = pathOf(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if text, read := s.files[name]; read {
@@ -54,10 +52,17 @@ func (s *Source) Require(name string) (text []byte, path string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", s.unknown(name, fmt.Sprintf(", and no file %s beside the script", path))
 	}
+	if errors.Is(err, script.ErrLoaded) {
+		return nil, "", s.unknown(name, fmt.Sprintf(", and %s was not read while the script was loaded: require it at the top of the script, or by its name in quotes", path))
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("require %q: %w", name, err)
 	}
+	if len(s.files) >= script.RequiredFilesMax || s.bytes+len(text) > script.RequiredBytesMax {
+		return nil, "", fmt.Errorf("require %q: a script may require %d files of %d MiB in all, and has required %d", name, script.RequiredFilesMax, script.RequiredBytesMax>>20, len(s.files))
+	}
 	s.files[name] = text
+	s.bytes += len(text)
 	return text, path, nil
 }
 
@@ -68,8 +73,6 @@ func (s *Source) unknown(name, noFile string) error {
 	}
 	return fmt.Errorf("unknown module %q%s%s", name, noFile, s.nearest(name))
 }
-
-func pathOf(name string) string { return strings.ReplaceAll(name, ".", "/") + ".lua" }
 
 // nearest returns a hint at a module with a similar name.
 func (s *Source) nearest(name string) string {
@@ -104,7 +107,7 @@ func (s *Source) line(file string, number int) string {
 	text := s.code.Text
 	s.mu.Lock()
 	for name, content := range s.files {
-		if pathOf(name) == file && file != s.code.Name {
+		if path, _ := script.ModulePath(name); path == file && file != s.code.Name {
 			text = content
 		}
 	}

@@ -5,10 +5,64 @@
 
 typedef const unsigned char *bytes;
 
-enum { ESCAPE = '%', DEPTH_MAX = 200, STEPS_PER_CHECK = 4096 };
+enum { ESCAPE = '%', STEPS_PER_CHECK = 4096 };
+enum { STEPS_PER_BYTE = 8, NEVER = UINT32_MAX }; /* few searches take more steps for each byte of the text */
+
+/* number_items gives each repeated item of the pattern a number, and returns how many there are. An
+ * item that it does not find, because the pattern is malformed, has none. */
+static int number_items(const pg_matcher *m, pg_failures *f) {
+	int n = 0;
+	for (bytes p = m->pattern, end; p < m->pattern_end; p = end) {
+		int next = p + 1 < m->pattern_end ? p[1] : 0;
+		end = *p == '(' || *p == ')' ? p + 1 : pg_pattern_item_end(p, m->pattern_end);
+		if (!end || (*p == ESCAPE && next == 'b' && (end += 2) > m->pattern_end)) break;
+		if (*p == '(' || *p == ')' || end == m->pattern_end || !*end || !strchr("*+-?", *end)) continue;
+		f->item[p - m->pattern] = (uint8_t)++n;
+		end++;
+	}
+	return n;
+}
+
+/* refers_back tells whether a pattern may refer to a capture. */
+static int refers_back(const pg_matcher *m) {
+	for (bytes p = m->pattern; p + 1 < m->pattern_end; p++)
+		if (*p == ESCAPE && isdigit(p[1])) return 1;
+	return 0;
+}
+
+/* remember makes a search remember its failures. In a longer pattern a path through it could be too
+ * deep where another is not. */
+static __attribute__((noinline)) void remember(pg_matcher *m) {
+	m->steps_remember = NEVER;
+	if (m->pattern_end - m->pattern > PG_PATTERN_DEPTH || refers_back(m)) return;
+	pg_failures f = {.row = (size_t)(m->text_end - m->text) / 8 + 1};
+	int items = number_items(m, &f);
+	m->failures = lua_newuserdata(m->L, sizeof f + items * f.row);
+	*m->failures = f;
+	memset(m->failures->failed, 0, items * f.row);
+}
 
 static inline void tick(pg_matcher *m) {
-	if (++m->steps % STEPS_PER_CHECK == 0) PG_CHECK(m->L, m->vm);
+	if (++m->steps % STEPS_PER_CHECK != 0) return;
+	PG_CHECK(m->L, m->vm);
+	if (m->steps >= m->steps_remember) remember(m);
+}
+
+/* failures_of returns the places at which the match failed before from the item at p on, or NULL. */
+static inline uint8_t *failures_of(const pg_matcher *m, bytes p) {
+	int item = m->failures ? m->failures->item[p - m->pattern] : 0;
+	return item ? m->failures->failed + (item - 1) * m->failures->row : NULL;
+}
+
+static inline int has_failed(const pg_matcher *m, const uint8_t *failures, bytes s) {
+	return failures && failures[(s - m->text) / 8] >> (s - m->text) % 8 & 1;
+}
+
+/* fail records that the match fails from the item at p on, at each place from `from` to `to`. */
+static bytes fail(const pg_matcher *m, bytes p, bytes from, bytes to) {
+	uint8_t *failures = failures_of(m, p);
+	for (bytes s = from; failures && s <= to; s++) failures[(s - m->text) / 8] |= (uint8_t)(1 << (s - m->text) % 8);
+	return NULL;
 }
 
 void pg_pattern_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
@@ -16,9 +70,12 @@ void pg_pattern_init(pg_matcher *m, lua_State *L, const char *text, size_t n, co
 	m->vm = pg_vm_of(L);
 	m->text = (bytes)text;
 	m->text_end = m->text + n;
-	m->pattern_end = (bytes)pattern + pn;
+	m->pattern = (bytes)pattern;
+	m->pattern_end = m->pattern + pn;
 	m->steps = 0;
+	m->steps_remember = n < NEVER / STEPS_PER_BYTE ? (uint32_t)n * STEPS_PER_BYTE : NEVER - 1;
 	m->depth = m->captures = 0;
+	m->failures = NULL;
 }
 
 int pg_pattern_is_plain(const char *pattern, size_t n) {
@@ -95,24 +152,36 @@ static inline int matches_char(pg_matcher *m, bytes s, bytes p, bytes end) {
 	return s < m->text_end && pg_pattern_item_matches(*s, p, end);
 }
 
+/* match_longest goes no further than to a place from which the match failed before: all places
+ * behind it were tried then. */
 static bytes match_longest(pg_matcher *m, bytes s, bytes p, bytes end) {
-	bytes at = s;
-	while (matches_char(m, at, p, end)) at++, tick(m);
-	if (end + 1 == m->pattern_end) return at;
-	for (; at >= s; at--) {
+	const uint8_t *failures = failures_of(m, p);
+	bytes to = s;
+	for (; !has_failed(m, failures, to) && matches_char(m, to, p, end); to++) tick(m);
+	if (end + 1 == m->pattern_end) return to;
+	for (bytes at = has_failed(m, failures, to) ? to - 1 : to; at >= s; at--) {
 		bytes r = pg_pattern_match(m, at, end + 1);
 		if (r) return r;
 	}
-	return NULL;
+	return fail(m, p, s, to);
 }
 
 static bytes match_shortest(pg_matcher *m, bytes s, bytes p, bytes end) {
-	for (;;) {
-		bytes r = pg_pattern_match(m, s, end + 1);
+	const uint8_t *failures = failures_of(m, p);
+	for (bytes at = s;; at++) {
+		if (has_failed(m, failures, at)) return fail(m, p, s, at);
+		bytes r = pg_pattern_match(m, at, end + 1);
 		if (r) return r;
-		if (!matches_char(m, s, p, end)) return NULL;
-		s++;
+		if (!matches_char(m, at, p, end)) return fail(m, p, s, at);
 	}
+}
+
+/* match_optional matches the rest of the pattern behind an item or without it. */
+static bytes match_optional(pg_matcher *m, bytes s, bytes p, bytes end) {
+	if (has_failed(m, failures_of(m, p), s)) return NULL;
+	bytes r = matches_char(m, s, p, end) ? pg_pattern_match(m, s + 1, end + 1) : NULL;
+	if (!r) r = pg_pattern_match(m, s, end + 1);
+	return r ? r : fail(m, p, s, s);
 }
 
 static bytes open_capture(pg_matcher *m, bytes s, bytes p) {
@@ -173,11 +242,14 @@ static int match_item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 	bytes end = item_end(m, *p);
 	int suffix = end < m->pattern_end ? *end : 0;
 	switch (suffix) {
-	case '?': {
+	case '?':
+		if (m->failures) {
+			*result = match_optional(m, *s, *p, end);
+			return 0;
+		}
 		if (matches_char(m, *s, *p, end) && (*result = pg_pattern_match(m, *s + 1, end + 1))) return 0;
 		*p = end + 1;
 		return 1;
-	}
 	case '*': *result = match_longest(m, *s, *p, end); return 0;
 	case '+': *result = matches_char(m, *s, *p, end) ? match_longest(m, *s + 1, *p, end) : NULL; return 0;
 	case '-': *result = match_shortest(m, *s, *p, end); return 0;
@@ -235,7 +307,7 @@ static bytes match_here(pg_matcher *m, bytes s, bytes p) {
 
 bytes pg_pattern_match(pg_matcher *m, bytes s, bytes p) {
 	if (p >= m->pattern_end) return s;
-	if (++m->depth > DEPTH_MAX) luaL_error(m->L, "pattern too complex");
+	if (++m->depth > PG_PATTERN_DEPTH) luaL_error(m->L, "pattern too complex");
 	bytes r = match_here(m, s, p);
 	m->depth--;
 	return r;

@@ -4,7 +4,7 @@
 
 #include "vm.h"
 
-enum { PG_CAPTURES = 32 };
+enum { PG_CAPTURES = 32, PG_PATTERN_DEPTH = 200 };
 
 typedef struct pg_capture {
 	const unsigned char *at;
@@ -13,12 +13,23 @@ typedef struct pg_capture {
 
 enum { PG_CAPTURE_OPEN = -1, PG_CAPTURE_POSITION = -2 };
 
+/* What a search that takes long remembers. From a repeated item of the pattern at a place in
+ * the text the match ends or fails in the same way whenever it comes there, unless the pattern
+ * refers back to a capture. So each such state is tried once, and a search takes time in
+ * proportion to the text. */
+typedef struct pg_failures {
+	size_t row;                     /* bytes for a repeated item: a bit for each place, */
+	uint8_t item[PG_PATTERN_DEPTH]; /* and the number of the item at a place in the pattern, from 1; else 0 */
+	uint8_t failed[];
+} pg_failures;
+
 typedef struct pg_matcher {
 	lua_State *L;
 	pg_vm *vm;
-	const unsigned char *text, *text_end, *pattern_end;
-	uint32_t steps;
+	const unsigned char *text, *text_end, *pattern, *pattern_end;
+	uint32_t steps, steps_remember; /* from that many steps on it remembers */
 	int depth, captures;
+	pg_failures *failures; /* NULL before; a value on the stack of L */
 	pg_capture capture[PG_CAPTURES];
 } pg_matcher;
 

@@ -236,6 +236,22 @@ func FuzzPatternsAgainstLuaJIT(f *testing.F) {
 	})
 }
 
+// TestLongPatternsAgainstLuaJIT is FuzzPatternsAgainstLuaJIT for searches that take so long that the
+// matchers remember where they failed.
+func TestLongPatternsAgainstLuaJIT(t *testing.T) {
+	random, same := testseed.New(t), engines(t, patternScript)
+	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	for range 500 {
+		part := func() string { return pick("a", "b", " ", " a", "ab  ", "9") }
+		s := strings.Repeat(part(), 40+random.IntN(50)) + part() + strings.Repeat(part(), random.IntN(60))
+		p := pick("", "^")
+		for range 1 + random.IntN(5) {
+			p += pick(".-", ".*", "%s*", "%s-", "%s+", "a?", "[ab]*", "(.-)", "(%s*)", "()", "%S+", "b", "%f[%s]", "%b  ")
+		}
+		same(t, fmt.Sprintf(`{"s":%q,"p":%q,"r":"<%%0>"}`, s, p+pick("", "$", "9$", "b")))
+	}
+}
+
 // engines loads a script on both engines and returns a check that they make the
 // same of an event.
 func engines(f testing.TB, text string) func(t *testing.T, doc string) {

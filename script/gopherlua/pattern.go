@@ -8,9 +8,10 @@ import (
 // Limits of the matcher: no pattern needs more, and the stack of Go must not
 // grow without bound.
 const (
-	capturesMax = 32
-	depthMax    = 200
-	pollEvery   = 1 << 12 // steps
+	capturesMax  = 32
+	depthMax     = 200
+	pollEvery    = 1 << 12 // steps
+	stepsPerByte = 8       // few searches take more for each byte of the subject
 )
 
 // A position capture has this length.
@@ -26,7 +27,53 @@ type matcher struct {
 	level    int
 	depth    int
 	steps    int
-	poll     func() // panics to stop the match
+	poll     func()           // panics to stop the match
+	failures map[int]failures // by offset in pat; nil before remember
+	asked    bool             // remember was called
+}
+
+// failures is the set of the offsets in the subject at which the match failed from a repeated
+// item on, a bit for each.
+type failures []uint64
+
+func (f failures) has(s int) bool { return len(f) > 0 && f[s/64]>>(s%64)&1 != 0 }
+
+// add adds the offsets from first to last.
+func (f failures) add(first, last int) {
+	for s := first; len(f) > 0 && s <= last; s++ {
+		f[s/64] |= 1 << (s % 64)
+	}
+}
+
+// remember makes a search that takes long remember its failures. From a repeated item at an
+// offset the match ends or fails in the same way whenever it comes there, unless the pattern
+// refers back to a capture. So each such state is tried once, and the search takes time in
+// proportion to the subject. In a longer pattern a path through it could be too deep where another
+// is not.
+func (m *matcher) remember() {
+	m.asked = true
+	if len(m.pat) > depthMax {
+		return
+	}
+	for p := 0; p+1 < len(m.pat); p++ {
+		if m.pat[p] == '%' && isDigit(m.pat[p+1]) {
+			return
+		}
+	}
+	m.failures = make(map[int]failures)
+}
+
+// failuresOf returns those of the item at p, nil before remember.
+func (m *matcher) failuresOf(p int) failures {
+	if m.failures == nil {
+		return nil
+	}
+	f := m.failures[p]
+	if f == nil {
+		f = make(failures, len(m.src)/64+1)
+		m.failures[p] = f
+	}
+	return f
 }
 
 // A patternError is a malformed pattern.
@@ -95,6 +142,9 @@ func (m *matcher) match(s, p int) int {
 func (m *matcher) step() {
 	if m.steps++; m.steps%pollEvery == 0 {
 		m.poll()
+		if !m.asked && m.steps >= stepsPerByte*len(m.src) {
+			m.remember()
+		}
 	}
 }
 
@@ -102,23 +152,9 @@ func (m *matcher) step() {
 func (m *matcher) repeat(s, p, next int) int {
 	switch m.pat[next] {
 	case '?':
-		if m.single(s, p, next) {
-			if e := m.match(s+1, next+1); e >= 0 {
-				return e
-			}
-		}
-		return m.match(s, next+1)
+		return m.optional(s, p, next)
 	case '-':
-		for {
-			m.step()
-			if e := m.match(s, next+1); e >= 0 {
-				return e
-			}
-			if !m.single(s, p, next) {
-				return -1
-			}
-			s++
-		}
+		return m.shortest(s, p, next)
 	case '+':
 		if !m.single(s, p, next) {
 			return -1
@@ -128,18 +164,59 @@ func (m *matcher) repeat(s, p, next int) int {
 	return m.longest(s, p, next)
 }
 
-func (m *matcher) longest(s, p, next int) int {
-	n := 0
-	for m.single(s+n, p, next) {
-		m.step()
-		n++
+func (m *matcher) optional(s, p, next int) int {
+	failed := m.failuresOf(p)
+	if failed.has(s) {
+		return -1
 	}
-	for ; n >= 0; n-- {
-		m.step()
-		if e := m.match(s+n, next+1); e >= 0 {
+	if m.single(s, p, next) {
+		if e := m.match(s+1, next+1); e >= 0 {
 			return e
 		}
 	}
+	e := m.match(s, next+1)
+	if e < 0 {
+		failed.add(s, s)
+	}
+	return e
+}
+
+func (m *matcher) shortest(s, p, next int) int {
+	failed := m.failuresOf(p)
+	for at := s; ; at++ {
+		m.step()
+		if !failed.has(at) {
+			if e := m.match(at, next+1); e >= 0 {
+				return e
+			}
+			if m.single(at, p, next) {
+				continue
+			}
+		}
+		failed.add(s, at)
+		return -1
+	}
+}
+
+// longest goes no further than to an offset at which the match failed before: all offsets behind it
+// were tried then.
+func (m *matcher) longest(s, p, next int) int {
+	failed := m.failuresOf(p)
+	last := s
+	for ; !failed.has(last) && m.single(last, p, next); last++ {
+		m.step()
+	}
+	at := last
+	if failed.has(last) {
+		at--
+	}
+	for ; at >= s; at-- {
+		m.step()
+		if e := m.match(at, next+1); e >= 0 {
+			return e
+		}
+	}
+	failed.add(s, last)
 	return -1
 }
 

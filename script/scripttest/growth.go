@@ -2,6 +2,7 @@ package scripttest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +19,14 @@ func manyFields(n int, value string) string {
 	return "{" + out.String()[1:] + "}"
 }
 
-// linearScripts take time in proportion to the event that doc makes for a size.
-var linearScripts = []struct {
+type linearScript struct {
 	name, text string
 	doc        func(n int) string
 	small      int
-}{
+}
+
+// linearScripts take time in proportion to the event that doc makes for a size.
+var linearScripts = []linearScript{
 	{"pairs", `local n = 0 for k, v in pairs(event) do n = n + 1 end`,
 		func(n int) string { return manyFields(n, "1") }, 3600},
 	{"next", `local n, k, v = 0, next(event) while k do n, k, v = n + 1, next(event, k) end`,
@@ -56,6 +59,31 @@ var linearScripts = []struct {
 		func(n int) string { return `{"a":[` + strings.Repeat("1,", n) + "1]}" }, 3600},
 }
 
+// linearPatterns are expressions about a text s, as users trim and split it, that take time in
+// proportion to it whatever is in it.
+var linearPatterns = []string{
+	`s:match("^%s*(.-)%s*$")`, `s:gsub("^%s*(.-)%s*$", "%1")`, `s:match("^(.-)%s*$")`, `s:match("(.-)%s*$")`,
+	`s:gsub("(.-)%s*$", "%1")`, `s:gsub("^%s+", ""):gsub("%s+$", "")`, `s:gsub("%s+$", "")`, `s:find("%s*$")`,
+	`s:find("%s+$")`, `s:match("^%s*(.*%S)%s*$")`, `s:match("^%s*(.*%S)")`, `s:gsub("%s+$", function() return "" end)`,
+	`s:match("^(.-)%s*:%s*(.-)%s*$")`, `s:match("^%s*(.-)%s*=%s*(.-)%s*;%s*$")`, `s:gsub("%s*\n%s*", " ")`,
+	`s:match("^(.*)%s+(.*)%s+(.*)x$")`, `s:match("(%s*)(%s*)(%s*)%.$")`, `s:find("%s?%s?%s?%s?%s?%s?%s?%s?%s*x$")`,
+	`(function() for w in s:gmatch("(.-)%s+$") do end end)()`, `s:find("[^,]*,[^,]*,[^,]*,$")`, `s:match("^.-%f[%w]b+$")`,
+}
+
+// linear returns linearScripts, and a script for each of linearPatterns and each kind of text.
+func linear() []linearScript {
+	all := slices.Clone(linearScripts)
+	for i, pattern := range linearPatterns {
+		for _, part := range []string{" ", "a ", "b", `\n`} {
+			all = append(all, linearScript{
+				name: fmt.Sprintf("pattern %d over %q", i, part), text: "local s = event.s local _ = " + pattern, small: 6000,
+				doc: func(n int) string { return `{"s":" a ` + strings.Repeat(part, n/len(part)) + ` !"}` },
+			})
+		}
+	}
+	return all
+}
+
 // growth is how many times its small size a linear script's large event has, and growthMax how
 // many times as long it may take: a quadratic one takes 64 times as long.
 const growth, growthMax = 8, 30
@@ -64,12 +92,12 @@ const growth, growthMax = 8, 30
 // other programs run beside the test.
 func testGrowth(t *testing.T, lang script.Language) {
 	limits := script.Limits{EventTime: time.Minute, BatchTime: 2 * time.Minute}
-	for _, c := range linearScripts {
+	for _, c := range linear() {
 		t.Run("linear "+c.name, func(t *testing.T) {
 			s := load(t, lang, "function main(event)\n"+c.text+"\nreturn nil\nend", script.Options{Limits: limits})
 			docs := [2]string{c.doc(c.small), c.doc(c.small * growth)}
 			took := [2]time.Duration{time.Hour, time.Hour}
-			for range 8 {
+			for range 20 {
 				for i, doc := range docs {
 					began := time.Now()
 					if res := run(t, s, doc); res.Dropped != 1 {

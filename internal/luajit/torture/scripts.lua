@@ -451,3 +451,16 @@ local d = json.decode('{' .. table.concat(t, ',') .. '}')
 while true do for k in pairs(d) do d[k] = 1 end end
 --- many fields in the event: memory, event time, ok
 for i = 1, 1e6 do event['same' .. i .. 'same'] = i end
+--- trimming a long run of spaces: ok
+local s = " a" .. (" "):rep(20000) .. "b "
+for _ = 1, 10 do
+  assert(#s:match("^%s*(.-)%s*$") == 20002)
+  assert(#s:gsub("^%s*(.-)%s*$", "%1") == 20002)
+  assert(#s:gsub("^%s+", ""):gsub("%s+$", "") == 20002)
+end
+--- pairs of 30,000 fields: ok
+local t, n = {}, 0
+for i = 1, 30000 do t[i] = '"field' .. i .. '":1' end
+local document = json.decode("{" .. table.concat(t, ",") .. "}")
+for k, v in pairs(document) do n = n + v document[k] = nil end
+assert(n == 30000)

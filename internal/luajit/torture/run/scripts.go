@@ -116,7 +116,7 @@ func findScript(name string) torture.Script {
 
 // runAll runs every script compiled and interpreted and checks how it ends.
 func runAll(only string) int {
-	scripts, failures := 0, 0
+	scripts, failures, escaped := 0, 0, 0
 	for _, mode := range []string{"compiled", "interpreted"} {
 		var late []time.Duration
 		folder, err := fillStore(nodesPerTree)
@@ -133,6 +133,7 @@ func runAll(only string) int {
 			verdict, by := checkEnd(script, out, err)
 			if verdict != "" {
 				failures++
+				escaped++
 				fmt.Printf("FAIL %-12s %-40s %s\n", mode, script.Name, verdict)
 				continue
 			}
@@ -146,7 +147,7 @@ func runAll(only string) int {
 			fmt.Printf("FAIL %-12s the median is above %v\n", mode, maxMedian)
 		}
 	}
-	fmt.Printf("figure torture_scripts %d\nfigure torture_failures %d\n", scripts, failures)
+	fmt.Printf("figure torture_scripts %d\nfigure torture_failures %d\nfigure torture_escaped %d\n", scripts, failures, escaped)
 	return min(failures, 1)
 }
 

@@ -219,7 +219,7 @@ func extractBackup(folder string, backup io.Reader) error {
 			return backupError("it ends before its last file, " + sumsName)
 		case err != nil:
 			return backupError(err.Error())
-		case header.Typeflag != tar.TypeReg || !isBackupName(header.Name) || sums[header.Name] != "":
+		case !isPlainFile(header) || !isBackupName(header.Name) || sums[header.Name] != "":
 			return backupError(fmt.Sprintf("it has %q, which is not a file of an event store", header.Name))
 		case header.Name == sumsName:
 			err := checkSums(archive, sums)
@@ -239,10 +239,41 @@ func backupError(what string) error {
 	return &event.PermanentError{Err: errors.New("the backup is damaged: " + what), Hint: "use a file that perigee backup has written completely"}
 }
 
-// isBackupName reports whether a backup may have a file of that name.
+// isBackupName reports whether a backup may have a file of that name: one name each, no link to
+// other places, and as deep as a store is.
 func isBackupName(name string) bool {
-	local := filepath.IsLocal(filepath.FromSlash(name))
-	return name == manifest.Name || name == sumsName || local && (strings.HasPrefix(name, "log/") || strings.HasPrefix(name, "tables/"))
+	if name == manifest.Name || name == sumsName {
+		return true
+	}
+	parts := strings.Split(name, "/")
+	for _, part := range parts {
+		if part == "" || part == "." || part == ".." || len(part) > nameMax || strings.ContainsAny(part, "\x00\\") {
+			return false
+		}
+	}
+	switch parts[0] {
+	case "log":
+		return len(parts) == 2
+	case "tables": // tables/NAME/FILE or tables/NAME/DAY/FILE
+		return len(parts) == 3 || len(parts) == 4
+	}
+	return false
+}
+
+const nameMax = 255 // bytes that a file system allows a name
+
+// isPlainFile reports whether an archive has a file as it is, without holes that it does not
+// have itself: a few bytes would fill a disk.
+func isPlainFile(header *tar.Header) bool {
+	if header.Typeflag != tar.TypeReg {
+		return false
+	}
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return false
+		}
+	}
+	return true
 }
 
 // extractFile writes a file and returns its checksum.

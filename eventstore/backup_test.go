@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -237,6 +239,17 @@ func archiveOf(t *testing.T, entries ...tar.Header) []byte {
 	return b.Bytes()
 }
 
+// manifestText returns the file of a manifest with one table, which change may spoil.
+func manifestText(change func(*manifest.Table)) string {
+	table := &manifest.Table{ID: 1, Name: "t", NextColumn: 2, Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{}}}}
+	m := manifest.New()
+	m.NextTable, m.NextSegment, m.LogStart, m.Tables = 2, 2, 2, []*manifest.Table{table}
+	change(table)
+	text, _ := json.MarshalIndent(m, "", " ")
+	text = append(text, '\n')
+	return fmt.Sprintf("perigee-manifest 1 %08x\n%s", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)), text)
+}
+
 // TestRestoreRefusesArchives restores archives that no Backup has written.
 func TestRestoreRefusesArchives(t *testing.T) {
 	regular := func(name, content string) tar.Header {
@@ -245,6 +258,15 @@ func TestRestoreRefusesArchives(t *testing.T) {
 	sum := func(name, content string) string {
 		return fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(content)), name)
 	}
+	wide := manifestText(func(table *manifest.Table) {
+		table.NextColumn = 2000
+		for i := range int32(1001) {
+			table.Schemas[0].Columns = append(table.Schemas[0].Columns, manifest.Column{ID: 2 + i, Name: fmt.Sprint("c", i), Type: event.Int64})
+		}
+	})
+	outside := manifestText(func(table *manifest.Table) {
+		table.Files = []*manifest.File{{Name: "undated/0000000001-0.parquet", Schema: 1, Bloom: "../../../outside"}}
+	})
 	for name, test := range map[string]struct {
 		entries []tar.Header
 		want    string
@@ -255,12 +277,22 @@ func TestRestoreRefusesArchives(t *testing.T) {
 		"an absolute path":     {[]tar.Header{regular("/log/x", "")}, `it has "/log/x", which is not`},
 		"another file":         {[]tar.Header{regular("notes", "")}, `it has "notes", which is not`},
 		"a file twice":         {[]tar.Header{regular("log/x", "a"), regular("log/x", "a")}, `it has "log/x", which is not`},
-		"a file by two names":  {[]tar.Header{regular("log/x", "a"), regular("log/./x", "a")}, "log/x: file exists"},
+		"a file by two names":  {[]tar.Header{regular("log/x", "a"), regular("log/./x", "a")}, `it has "log/./x", which is not`},
+		"an empty name":        {[]tar.Header{regular("log//x", "a")}, `it has "log//x", which is not`},
+		"a file for a folder":  {[]tar.Header{regular("log", "a")}, `it has "log", which is not`},
+		"a folder in the log":  {[]tar.Header{regular("log/a/x", "a")}, `it has "log/a/x", which is not`},
+		"a file beside tables": {[]tar.Header{regular("tables/x", "a")}, `it has "tables/x", which is not`},
+		"a deep folder":        {[]tar.Header{regular("tables/a/b/c/x", "a")}, `it has "tables/a/b/c/x", which is not`},
+		"a very deep folder":   {[]tar.Header{regular("tables/"+strings.Repeat("a/", 2000)+"x", "a")}, "which is not a file of an event store"},
+		"a long name":          {[]tar.Header{regular("log/"+strings.Repeat("x", 300), "a")}, "which is not a file of an event store"},
+		"a backslash":          {[]tar.Header{regular(`log/a\b`, "a")}, "which is not a file of an event store"},
 		"a link":               {[]tar.Header{{Name: "log/x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `it has "log/x", which is not`},
 		"another checksum":     {[]tar.Header{regular("log/x", "a"), regular(sumsName, sum("log/x", "b"))}, `the checksum of "log/x" is wrong`},
 		"no checksum":          {[]tar.Header{regular("log/x", "a"), regular(sumsName, "")}, `the checksum of "log/x" is missing`},
 		"a checksum too many":  {[]tar.Header{regular(sumsName, sum("log/x", "a"))}, `the checksum of "log/x" is wrong`},
 		"a line without end":   {[]tar.Header{regular(sumsName, strings.Repeat("x", 1<<20))}, "token too long"},
+		"too many columns":     {[]tar.Header{regular(manifest.Name, wide), regular(sumsName, sum(manifest.Name, wide))}, "schema version 1 has 1001 columns"},
+		"a file outside":       {[]tar.Header{regular(manifest.Name, outside), regular(sumsName, sum(manifest.Name, outside))}, "is damaged: table t: "},
 		"no manifest":          {[]tar.Header{regular("log/x", "a"), regular(sumsName, sum("log/x", "a"))}, "manifest: no such file"},
 		"a manifest of nobody": {[]tar.Header{regular(manifest.Name, "a"), regular(sumsName, sum(manifest.Name, "a"))}, "is damaged: it does not begin with"},
 	} {
@@ -272,6 +304,24 @@ func TestRestoreRefusesArchives(t *testing.T) {
 		if left, _ := filepath.Glob(folder + "*"); len(left) > 0 {
 			t.Errorf("%s: left %v", name, left)
 		}
+	}
+}
+
+// TestRestoreRefusesHoles restores an archive of a few bytes whose file would take a terabyte.
+func TestRestoreRefusesHoles(t *testing.T) {
+	records := map[string]string{"GNU.sparsX.major": "0", "GNU.sparsX.minor": "1", "GNU.sparsX.numblocks": "1", "GNU.sparsX.map": "0,1", "GNU.sparsX.size": "1099511627776"}
+	archive := archiveOf(t, tar.Header{Name: "log/x", Typeflag: tar.TypeReg, Linkname: "a", Format: tar.FormatPAX, PAXRecords: records})
+	archive = bytes.ReplaceAll(archive, []byte("GNU.sparsX"), []byte("GNU.sparse")) // which package tar does not write
+	ended := make(chan error, 1)
+	folder := filepath.Join(t.TempDir(), "events")
+	go func() { ended <- Restore(folder, bytes.NewReader(archive)) }()
+	select {
+	case err := <-ended:
+		if want := `it has "log/x", which is not a file of an event store`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the file is being written, want it refused")
 	}
 }
 

@@ -3,9 +3,14 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 )
+
+// schemaColumnsMax bounds the columns of a table: a query names each of them. Tables are made
+// with fewer.
+const schemaColumnsMax = 1000
 
 // check returns an error if the manifest contradicts itself.
 func (m *Manifest) check() error {
@@ -16,7 +21,7 @@ func (m *Manifest) check() error {
 	for _, t := range m.Tables {
 		name := strings.ToLower(t.Name)
 		switch {
-		case t.Name == "" || t.Name != filepath.Base(t.Name) || strings.HasPrefix(t.Name, "."):
+		case t.Name == "" || t.Name != filepath.Base(t.Name) || strings.HasPrefix(t.Name, ".") || strings.ContainsRune(t.Name, 0):
 			return fmt.Errorf("invalid table name %q", t.Name)
 		case names[name]:
 			return fmt.Errorf("two tables are called %s", t.Name)
@@ -39,8 +44,14 @@ func (m *Manifest) checkTable(t *Table) error {
 		if i > 0 && s.Version <= t.Schemas[i-1].Version {
 			return fmt.Errorf("schema version %d is not newer than the one before", s.Version)
 		}
+		if len(s.Columns) > schemaColumnsMax {
+			return fmt.Errorf("schema version %d has %d columns; a table has at most %d", s.Version, len(s.Columns), schemaColumnsMax)
+		}
 		ids := map[int32]bool{}
 		for _, c := range s.Columns {
+			if c.Name == "" || strings.ContainsRune(c.Name, 0) {
+				return fmt.Errorf("schema version %d has a column named %q", s.Version, c.Name)
+			}
 			if c.ID <= RestID || c.ID >= t.NextColumn || ids[c.ID] {
 				return fmt.Errorf("column %s of schema version %d has ID %d, which is not its own", c.Name, s.Version, c.ID)
 			}
@@ -50,8 +61,12 @@ func (m *Manifest) checkTable(t *Table) error {
 	names := map[string]bool{}
 	for _, f := range t.Files {
 		switch {
-		case !filepath.IsLocal(filepath.FromSlash(f.Name)) || names[f.Name]:
+		case !filepath.IsLocal(filepath.FromSlash(f.Name)) || f.Name != path.Clean(f.Name) || names[f.Name]:
 			return fmt.Errorf("invalid or repeated file %q", f.Name)
+		case f.Bloom != "" && f.Bloom != BloomName(f.Name): // it is read, and removed with the file
+			return fmt.Errorf("file %s has its bloom filters in %q", f.Name, f.Bloom)
+		case f.Rows < 0 || f.Bytes < 0:
+			return fmt.Errorf("file %s has %d rows and %d bytes", f.Name, f.Rows, f.Bytes)
 		case t.Schema(f.Schema) == nil:
 			return fmt.Errorf("file %s has schema version %d, which is unknown", f.Name, f.Schema)
 		case f.Segment >= m.NextSegment:

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,6 +133,42 @@ func TestLogFileIsGone(t *testing.T) {
 	for _, number := range []uint64{1, 2} {
 		if _, err := l.read(wal.FileEnd{Number: number, End: wal.FirstFrame + 100}); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("read of file %d: %v", number, err)
+		}
+	}
+}
+
+// TestFrameOfAnotherType reads frames whose columns have other types than the manifest says, as a
+// crafted backup may have them: that is an error which names the column, for a query and for the
+// worker that writes files, and never the end of a worker.
+func TestFrameOfAnotherType(t *testing.T) {
+	types := []event.Type{event.Bool, event.Int32, event.Int64, event.Float64, event.Decimal, event.String, event.Timestamp, event.JSON, event.TimestampNS, event.Bytes}
+	f := newFolder(t, Options{Threads: 2})
+	file := uint64(0)
+	for _, said := range types {
+		for _, stored := range types {
+			file++
+			f.m.Tables, f.ends = nil, nil
+			table := f.addTable("events", column(5, "odd", said))
+			crafted := *table
+			crafted.Schemas = []*manifest.Schema{{Version: 1, Columns: slices.Clone(table.Current().Columns)}}
+			crafted.Schemas[0].Columns[3].Type = stored
+			f.appendFrame(file, frameOf(&crafted, 10, func(c manifest.Column, v *event.Vector, row int) {
+				if c.Name == "odd" && c.Type == event.TimestampNS || c.Name == "odd" && c.Type == event.Timestamp {
+					v.Ints = append(v.Ints, int64(row))
+					return
+				}
+				testRow(0)(c, v, row)
+			}))
+			answer, err := read(f.query(t.Context(), `SELECT count(odd), count(DISTINCT odd), min(odd) FROM events WHERE odd IS NOT NULL`))
+			_, sealing := f.client.WriteSegment(t.Context(), Segment{Version: f.m.Version, Log: f.ends[0], Number: f.m.NextSegment})
+			for what, err := range map[string]error{"a query": err, "writing files": sealing} {
+				if said == stored && err != nil {
+					t.Errorf("%s of type %v: %v", what, said, err)
+				}
+				if want := fmt.Sprintf("column odd is of type %v in file %d of the log", stored, file); said != stored && (err == nil || !strings.Contains(err.Error(), want)) {
+					t.Errorf("%s of type %v that the log has as %v: %s, %v; want %q", what, said, stored, answer, err, want)
+				}
+			}
 		}
 	}
 }

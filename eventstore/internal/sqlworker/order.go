@@ -112,7 +112,11 @@ func (w *worker) writeFrames(ctx context.Context, t *manifest.Table, frames []*l
 }
 
 func (f *frameWriter) write() error {
-	f.scan = newScan(scansNumbered.Add(1), f.group.columns(f.table), f.group.frames, nil)
+	scan, err := newScan(scansNumbered.Add(1), f.group.columns(f.table), f.group.frames, nil)
+	if err != nil {
+		return err
+	}
+	f.scan = scan
 	defer f.scan.close()
 	keys, err := f.session.connect() // the session's own connection writes files meanwhile
 	if err != nil {
@@ -161,7 +165,10 @@ func (f *frameWriter) deletesOf(begin int) (end int, deletes []*manifest.Delete)
 // readKeys reads the sort keys of some frames, and writes files when there are many.
 func (f *frameWriter) readKeys(c *conn, begin, end int, deletes []*manifest.Delete) error {
 	const place = "#place"
-	scan := newScan(scansNumbered.Add(1), append(f.group.columns(f.table), scanColumn{0, place, placeKind}), f.group.frames[begin:end], nil)
+	scan, err := newScan(scansNumbered.Add(1), append(f.group.columns(f.table), scanColumn{0, place, placeKind, placeKind}), f.group.frames[begin:end], nil)
+	if err != nil {
+		return err
+	}
 	defer scan.close()
 	columns := sortColumns(f.table)
 	name, _ := timeColumn(f.table)

@@ -194,7 +194,10 @@ func (s *session) createViews(q *queryRequest, parsed *statement, params []Param
 }
 
 func (s *session) createView(t *manifest.Table, from selection) error {
-	v := newTableView(s.worker.settings.Folder, t, from, s.database)
+	v, err := newTableView(s.worker.settings.Folder, t, from, s.database)
+	if err != nil {
+		return fmt.Errorf("read table %s: %w", t.Name, err)
+	}
 	s.views = append(s.views, v)
 	if err := s.database.createView(t.Name, v.sql()); err != nil {
 		if outOfMemory(err) {

@@ -150,12 +150,33 @@ static void mark_nulls(duckdb_vector vector, const uint8_t *nulls, uint64_t at, 
 	}
 }
 
+// is_text_kind reports whether values of a kind are texts with ends.
+static bool is_text_kind(int32_t kind) {
+	switch (kind) {
+	case SCAN_BOOL:
+	case SCAN_INT32:
+	case SCAN_INT64:
+	case SCAN_FLOAT64:
+	case SCAN_TIMESTAMP:
+	case SCAN_TIMESTAMP_NS:
+	case SCAN_PLACE:
+		return false;
+	}
+	return true;
+}
+
+// lacks_values reports whether a frame has no values of a kind for a column. The caller has
+// compared the types; a vector of the other layout would be read beyond its end.
+static bool lacks_values(const scan_vector *from, int32_t kind) {
+	return is_text_kind(kind) ? !from->ends : !from->values || from->ends;
+}
+
 static void copy_rows(duckdb_vector vector, uint64_t at, int32_t kind, const scan_vector *from, uint64_t first, uint64_t rows) {
-	bool absent = !from->values && !from->ends;
+	bool absent = lacks_values(from, kind);
 	if (absent || from->nulls)
 		mark_nulls(vector, absent ? NULL : from->nulls + first, at, rows);
 	void *data = duckdb_vector_get_data(vector);
-	const int64_t *numbers = (const int64_t *)from->values + first;
+	const int64_t *numbers = absent ? NULL : (const int64_t *)from->values + first;
 	switch (kind) {
 	case SCAN_BOOL:
 		for (uint64_t i = 0; i < rows; i++)
@@ -203,7 +224,7 @@ static bool is_wanted(const log_scan *scan, const scan_frame *frame, uint64_t ro
 		if (in->nulls && in->nulls[row])
 			return false;
 		if (filter->numbers) {
-			if (!in->values || !is_number_of(filter, ((const int64_t *)in->values)[row]))
+			if (!in->values || in->ends || !is_number_of(filter, ((const int64_t *)in->values)[row]))
 				return false;
 			continue;
 		}
@@ -288,7 +309,7 @@ static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t c
 	for (uint64_t i = 0; i < rows; i++) {
 		const scan_vector *from = &scan->frames[places[i].frame].vectors[column];
 		uint32_t row = places[i].row;
-		bool absent = !from->values && !from->ends;
+		bool absent = lacks_values(from, kind);
 		if (absent || (from->nulls && from->nulls[row])) {
 			if (!validity) {
 				duckdb_vector_ensure_validity_writable(vector);
@@ -297,7 +318,7 @@ static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t c
 			validity[i / 64] &= ~(UINT64_C(1) << (i % 64));
 		}
 		int64_t number = 0;
-		if (!absent && !from->ends)
+		if (!absent && !is_text_kind(kind))
 			number = ((const int64_t *)from->values)[row];
 		switch (kind) {
 		case SCAN_BOOL:
@@ -313,7 +334,7 @@ static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t c
 			((int64_t *)data)[i] = number;
 			break;
 		default:
-			((text_cell *)data)[i] = from->ends ? text_at(from, row) : (text_cell){0};
+			((text_cell *)data)[i] = absent ? (text_cell){0} : text_at(from, row);
 		}
 	}
 }

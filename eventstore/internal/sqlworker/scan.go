@@ -26,9 +26,10 @@ const groupRows = 16_384
 
 // A scanColumn is a column that a scan shows.
 type scanColumn struct {
-	id   int32
-	name string
-	kind event.Type
+	id     int32
+	name   string
+	kind   event.Type // as which it is shown
+	stored event.Type // that it has in the frames which have it
 }
 
 // placeKind is the type of a column that is not in the log: where the row is, as the index of
@@ -76,8 +77,16 @@ func registerScans(c duck.Connection) error {
 
 // newScan publishes a scan of frames under a number that no other scan has. The mapped files
 // of the frames must stay until close. Rows that do not have one of the texts in equal, by the
-// column's lower-case name, may be left out.
-func newScan(id uint64, columns []scanColumn, frames []*logFrame, equal map[string][]string) *scan {
+// column's lower-case name, may be left out. A frame whose columns do not have the types that
+// the manifest says is an error: DuckDB would read numbers as addresses of texts.
+func newScan(id uint64, columns []scanColumn, frames []*logFrame, equal map[string][]string) (*scan, error) {
+	for _, f := range frames {
+		for _, c := range columns {
+			if err := f.checkType(c); err != nil {
+				return nil, err
+			}
+		}
+	}
 	s := &scan{}
 	s.c = allocate[C.log_scan](s, 1)
 	names := allocate[C.scan_column](s, len(columns))
@@ -108,7 +117,17 @@ func newScan(id uint64, columns []scanColumn, frames []*logFrame, equal map[stri
 	s.c.id, s.c.column_count, s.c.columns = C.uint64_t(id), C.uint64_t(len(columns)), names
 	s.c.rows, s.c.group_count, s.c.groups, s.c.frames = C.uint64_t(total), C.uint64_t(count), groups, shown
 	C.scan_publish(s.c)
-	return s
+	return s, nil
+}
+
+// checkType returns an error if the frame has the column with another type.
+func (f *logFrame) checkType(c scanColumn) error {
+	i, found := f.find(c.id)
+	if !found || f.columns.Spec[i].Type == c.stored {
+		return nil
+	}
+	return fmt.Errorf("column %s is of type %v in file %d of the log at byte %d, and of type %v in the manifest: one of the two is damaged",
+		c.name, f.columns.Spec[i].Type, f.position.File, f.position.Offset, c.stored)
 }
 
 // allocate returns zeroed memory of the C library for n values, which belongs to s.

@@ -23,18 +23,24 @@ type tableView struct {
 }
 
 // newTableView describes a table to DuckDB. Close it after the query.
-func newTableView(folder string, t *manifest.Table, from selection, d *database) *tableView {
+func newTableView(folder string, t *manifest.Table, from selection, d *database) (*tableView, error) {
 	v := &tableView{table: t, database: d, equal: from.equal}
 	for deletes, frames := range v.splitFrames(from.frames) {
-		if len(frames) > 0 {
-			v.addFrames(frames, deletes)
+		if len(frames) == 0 {
+			continue
+		}
+		if err := v.addFrames(frames, deletes); err != nil {
+			v.close()
+			return nil, err
 		}
 	}
 	for _, group := range groupFiles(t, from.files) {
 		v.addFiles(folder, group, from.rows)
 	}
 	if len(v.parts) == 0 {
-		v.addFrames(nil, 0)
+		if err := v.addFrames(nil, 0); err != nil {
+			return nil, err
+		}
 	}
 	if from.after != nil {
 		v.after = fmt.Sprintf(" WHERE %s >= make_timestamp(%d)", quote(t.Time), *from.after)
@@ -42,7 +48,7 @@ func newTableView(folder string, t *manifest.Table, from selection, d *database)
 			v.after = fmt.Sprintf(" WHERE %s >= make_timestamp_ns(%d)", quote(t.Time), *from.after*1000)
 		}
 	}
-	return v
+	return v, nil
 }
 
 // sql returns the query of the view.
@@ -87,27 +93,32 @@ func (v *tableView) splitFrames(frames []*logFrame) [][]*logFrame {
 
 // addFrames adds frames of the log to which the last so many deletes apply: one that was
 // asked later has a later position.
-func (v *tableView) addFrames(frames []*logFrame, deletes int) {
+func (v *tableView) addFrames(frames []*logFrame, deletes int) error {
 	for _, group := range v.groupFrames(frames) {
-		s := newScan(v.database.scanID(v.table.ID, len(v.scans)), group.columns(v.table), group.frames, v.equal)
+		s, err := newScan(v.database.scanID(v.table.ID, len(v.scans)), group.columns(v.table), group.frames, v.equal)
+		if err != nil {
+			return err
+		}
 		v.scans = append(v.scans, s)
 		v.parts = append(v.parts, partSQL(v.table, s.sql(), group.types, v.table.Deletes[len(v.table.Deletes)-deletes:]))
 	}
+	return nil
 }
 
 // columns returns the columns that a scan of the frames shows.
 func (g frameGroup) columns(t *manifest.Table) []scanColumn {
 	columns := []scanColumn{}
 	for i, c := range shown(t.Current()) {
-		if kind := g.types[i]; kind != 0 {
+		if stored := g.types[i]; stored != 0 {
+			kind := stored
 			if c.Digits != (event.Digits{}) {
 				kind = event.String // JSON would go through a double on its way to DECIMAL
 			}
-			columns = append(columns, scanColumn{c.ID, c.Name, kind})
+			columns = append(columns, scanColumn{c.ID, c.Name, kind, stored})
 		}
 	}
 	if len(columns) == 0 { // DuckDB has no table without columns
-		columns = append(columns, scanColumn{manifest.RestID, manifest.RestColumn, event.JSON})
+		columns = append(columns, scanColumn{manifest.RestID, manifest.RestColumn, event.JSON, event.JSON})
 	}
 	return columns
 }

@@ -30,6 +30,36 @@ type database struct {
 	temp   string
 	views  map[string]string // the query of each view, by the table's lower-case name
 	scans  map[scanKey]uint64
+	files  map[string]bool // paths of Parquet files whose footers DuckDB remembers
+	seen   uint64          // version of the manifest that files were compared with
+}
+
+// removedFilesMax is how many removed files a database may remember the footers of. DuckDB lets go
+// of a footer with its database only; with one of 100 columns, that is some 4 MiB.
+const removedFilesMax = 64
+
+// remember notes files that the database reads.
+func (d *database) remember(folder string, t *manifest.Table, files []*manifest.File) {
+	for _, f := range files {
+		d.files[t.Path(folder, f.Name)] = true
+	}
+}
+
+// isOutdated reports whether the database remembers many files that the store has no more.
+func (d *database) isOutdated(folder string, m *manifest.Manifest) bool {
+	if m == nil || m.Version == d.seen || len(d.files) <= removedFilesMax {
+		return false
+	}
+	d.seen = m.Version
+	there := 0
+	for _, t := range m.Tables {
+		for _, f := range t.Files {
+			if d.files[t.Path(folder, f.Name)] {
+				there++
+			}
+		}
+	}
+	return len(d.files)-there > removedFilesMax
 }
 
 // A scanKey names what a scan shows: one part of a table's view.
@@ -82,7 +112,6 @@ const lockdownSQL = `
 ATTACH ':memory:' AS events;
 CREATE SCHEMA events.` + SystemSchema + `;
 SET GLOBAL TimeZone = 'UTC';
-SET GLOBAL parquet_metadata_cache = true;
 SET GLOBAL enable_external_file_cache = false;
 SET GLOBAL autoinstall_known_extensions = false;
 SET GLOBAL autoload_known_extensions = false;
@@ -91,6 +120,9 @@ SET GLOBAL allowed_directories = [%s];
 SET GLOBAL allowed_paths = [%s];
 SET GLOBAL enable_external_access = false;
 `
+
+// rememberSQL keeps the footers of Parquet files. One who writes files reads each once.
+const rememberSQL = "SET GLOBAL parquet_metadata_cache = true;"
 
 // lockSQL keeps the settings as they are. A worker without queries sets some by itself.
 const lockSQL = "SET GLOBAL lock_configuration = true;"
@@ -139,7 +171,7 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		duck.Close(&db)
 		return nil, err
 	}
-	one := &database{db: db, number: uint64(number), memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}}
+	one := &database{db: db, number: uint64(number), memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}, files: map[string]bool{}}
 	if one.conn, err = connect(db); err == nil {
 		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")
 		file := ""
@@ -153,7 +185,7 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 			err = registerScans(one.conn.c)
 		}
 		if err == nil && d.settings.Role == queryRole {
-			err = one.conn.exec(lockSQL)
+			err = one.conn.exec(rememberSQL + lockSQL)
 		}
 		if err == nil && d.settings.Role == mergeRole {
 			err = registerMerge(one.conn.c)

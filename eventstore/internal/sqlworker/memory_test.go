@@ -133,3 +133,45 @@ func TestWideRow(t *testing.T) {
 		t.Errorf("got %+v, %v", merged, err)
 	}
 }
+
+// TestRemovedFilesAreForgotten queries a store whose files are replaced again and again, as
+// sealing, merging and retention do: the memory of the worker at rest does not grow with the
+// files that are gone.
+func TestRemovedFilesAreForgotten(t *testing.T) {
+	const columns, window, windows, growthMax = 50, 2 * removedFilesMax, 4, 4 << 20
+	var more []manifest.Column
+	for i := range int32(columns) {
+		more = append(more, column(5+i, "column_"+strconv.Itoa(int(i)), event.String))
+	}
+	f := newFolder(t, Options{Threads: 1})
+	table := f.addTable("events", more...)
+	f.appendFrame(1, frameOf(table, 10, testRow(0)))
+	f.seal(1)
+	written := table.Files[0]
+	content, err := os.ReadFile(table.Path(f.path, written.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	atRest := func() int64 { return memoryOf(f.client.shared[queryRole].process.Pid, "RssAnon") }
+	least := make([]int64, windows) // in each window of rounds: it falls when footers go
+	for round := range windows * window {
+		next := *written
+		next.Name, next.Bloom = manifest.FileName(written.Day, 0, round), ""
+		if err := os.WriteFile(table.Path(f.path, next.Name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		table.Files = []*manifest.File{&next}
+		f.save()
+		f.want(`SELECT count(*), sum(id), max(column_7) FROM (SELECT * FROM events)`, "10,45,text 9")
+		if err := os.Remove(table.Path(f.path, next.Name)); err != nil {
+			t.Fatal(err)
+		}
+		if now := &least[round/window]; round%window == 0 || atRest() < *now {
+			*now = atRest()
+		}
+	}
+	t.Logf("at least %d bytes in each %d files", least, window)
+	if grown := least[windows-1] - least[1]; grown > growthMax {
+		t.Errorf("the worker took %d bytes more after %d files that are gone, want at most %d", grown, (windows-2)*window, growthMax)
+	}
+}

@@ -89,7 +89,7 @@ func (s *session) close() {
 	if s.log != nil {
 		s.log.close()
 	}
-	s.worker.databases.put(s.database, s.failed)
+	s.worker.databases.put(s.database, s.failed || s.database.isOutdated(s.worker.settings.Folder, s.worker.manifests.last()))
 }
 
 // query answers a query.
@@ -199,6 +199,7 @@ func (s *session) createView(t *manifest.Table, from selection) error {
 		return fmt.Errorf("read table %s: %w", t.Name, err)
 	}
 	s.views = append(s.views, v)
+	s.database.remember(s.worker.settings.Folder, t, from.files)
 	if err := s.database.createView(t.Name, v.sql()); err != nil {
 		if outOfMemory(err) {
 			return err

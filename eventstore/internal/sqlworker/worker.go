@@ -269,6 +269,13 @@ func (m *manifests) load(version uint64) (*manifest.Manifest, error) {
 	return read, nil
 }
 
+// last returns the newest manifest that was read, or nil.
+func (m *manifests) last() *manifest.Manifest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.newest
+}
+
 // table returns a table as a version of the manifest, or a newer one, has it.
 func (w *worker) table(version uint64, id uint32) (*manifest.Table, error) {
 	m, err := w.manifests.load(version)

@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -158,6 +158,9 @@ bench-nodes: nodedb-lua ## the node database from LuaJIT and Lua 5.4, compared w
 
 bench-nodes-growth: nodedb-lua ## get, set and walk at 1, 10 and 100 million nodes, and a plot in docs; needs 12 GB
 	@cd bench && ../$(GO) run ./nodes -growth -plot ../docs/nodes-growth.svg
+
+bench-formats: build ## lines of text and CSV, compared with NDJSON of the same size
+	@cd bench && ../$(GO) run ./formats -perigee ../$(PERIGEE)
 
 bench-events: build ## ingest: ours, DuckDB's appender, QuestDB, and a bare loop of writes; ROUNDS=1 is shorter
 	@$(SETUP) questdb

@@ -14,6 +14,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // This file is the walk of one batch, in order: the reader loop claims it, a lane
@@ -105,7 +106,7 @@ const maxLimits = 3
 // run early, the events that ran are delivered as a range of their own, and the
 // script runs again on the remaining events.
 func (s *session) deliverClaim(ctx context.Context, c *claim) error {
-	run := &scriptRun{Script: s.p.config.Script, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script}
+	run := &scriptRun{Script: s.p.config.Script, format: s.p.format, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script}
 	next := c.batch.Range.First // of the events that have not run
 	err := script.RunAll(ctx, run, &c.batch, &c.result, maxLimits, func(part *event.Batch, limit *script.LimitError) error {
 		s.p.config.Reached(AfterScript)
@@ -135,6 +136,7 @@ func (s *session) deliverClaim(ctx context.Context, c *claim) error {
 type scriptRun struct {
 	script.Script
 	version string // name and version of the script in the last run
+	format  format.Format
 	limit   script.MaxEvent
 	time    *atomic.Int64 // in the script, in nanoseconds
 }
@@ -145,6 +147,7 @@ func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Resu
 	began := time.Now()
 	err := r.limit.Run(ctx, r.Script, in, result)
 	r.time.Add(int64(time.Since(began)))
+	r.explain(result.Dead)
 	if err == nil {
 		return nil
 	}
@@ -152,6 +155,15 @@ func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Resu
 		return err
 	}
 	return fmt.Errorf("run script %s: %w", r.version, err)
+}
+
+// explain says more about events that are not documents.
+func (r *scriptRun) explain(dead []event.Dead) {
+	for i := range dead {
+		if d := &dead[i]; d.Stage == "parse" && !r.limit.IsLarge(d.Original) {
+			r.format.Explain(d)
+		}
+	}
 }
 
 // A delivery makes the result of one run of the script durable, or that of a stored

@@ -10,6 +10,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // A feed is where a session reads batches: a partition of the source, or a batch
@@ -95,6 +96,7 @@ func (f *sourceFeed) close(ctx context.Context) error { return f.reader.Close(ct
 type retryFeed struct {
 	retrier *retrier
 	reader  *deadletter.RetryReader
+	decoder *format.Decoder // the setting may have changed since the events were read
 }
 
 func (p *Pipeline) openRetries(ctx context.Context, partition string, done event.Ranges) (feed, error) {
@@ -103,7 +105,7 @@ func (p *Pipeline) openRetries(ctx context.Context, partition string, done event
 		options.Sinks = append(options.Sinks, s.Name)
 	}
 	options.Remembered = slices.ContainsFunc(p.config.Sinks, func(s Sink) bool { return s.Guarantee == sink.ExactlyOnce })
-	f := &retryFeed{retrier: p.deadLetters}
+	f := &retryFeed{retrier: p.deadLetters, decoder: p.format.NewDecoder()}
 	err := p.deadLetters.do(ctx, func() (err error) {
 		f.reader, err = p.config.DeadLetters.OpenRetries(options, partition, done)
 		return err
@@ -116,7 +118,9 @@ func (f *retryFeed) read(ctx context.Context, c *claim) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.requested, err = f.reader.Read(&c.batch, c.requested)
+		if c.requested, err = f.reader.Read(&c.batch, c.requested); err == nil {
+			f.decoder.DecodeAgain(&c.batch)
+		}
 		return err
 	})
 }

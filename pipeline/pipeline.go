@@ -51,6 +51,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 const (
@@ -119,6 +120,7 @@ type DeadLetters interface {
 type Pipeline struct {
 	config   Config
 	log      *slog.Logger
+	format   format.Format // of the source
 	status   status
 	readGate *readGate
 	counters counters
@@ -150,6 +152,9 @@ func New(c Config) *Pipeline {
 		c.Reached = func(Point) {}
 	}
 	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name), readGate: newReadGate()}
+	if c.Source != nil {
+		p.format = c.Source.Traits().Format
+	}
 	p.source = p.newRetrier("source", nil)
 	p.deadLetters = p.newRetrier("dead letters", &p.breaker)
 	p.outbox = p.newRetrier("outbox", &p.breaker)

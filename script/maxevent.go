@@ -26,7 +26,7 @@ func (m *MaxEvent) Run(ctx context.Context, s Script, in *event.Batch, res *even
 	err := s.Run(ctx, &m.rest, res)
 	for i := range res.Dead {
 		dead := &res.Dead[i]
-		if doc := in.Doc(int(dead.Position - in.Range.First)); dead.Sink == "" && m.isLarge(doc) {
+		if doc := in.Doc(int(dead.Position - in.Range.First)); dead.Sink == "" && m.IsLarge(doc) {
 			dead.Stage, dead.Traceback, dead.Original = "parse", "", bytes.Clone(doc)
 			dead.Error = fmt.Sprintf("the event has %d bytes, more than max_event of the pipeline, which is %d; raise it and retry, or send less", len(doc), m.Bytes)
 		}
@@ -34,14 +34,15 @@ func (m *MaxEvent) Run(ctx context.Context, s Script, in *event.Batch, res *even
 	return err
 }
 
-func (m *MaxEvent) isLarge(doc []byte) bool { return m.Bytes > 0 && len(doc) > m.Bytes }
+// IsLarge reports whether an event is larger than the limit.
+func (m *MaxEvent) IsLarge(doc []byte) bool { return m.Bytes > 0 && len(doc) > m.Bytes }
 
 func (m *MaxEvent) exceeded(in *event.Batch) bool {
 	if m.Bytes == 0 || len(in.Data) <= m.Bytes {
 		return false
 	}
 	for i := range in.Ends {
-		if m.isLarge(in.Doc(i)) {
+		if m.IsLarge(in.Doc(i)) {
 			return true
 		}
 	}
@@ -54,7 +55,7 @@ func (m *MaxEvent) leaveOut(in *event.Batch) {
 	m.rest.Reset()
 	m.rest.Partition, m.rest.Range = in.Partition, in.Range
 	for i := range in.Ends {
-		if doc := in.Doc(i); m.isLarge(doc) {
+		if doc := in.Doc(i); m.IsLarge(doc) {
 			m.rest.Append(nil)
 		} else {
 			m.rest.Append(doc)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // ErrMoved is returned for a partition whose name no longer fits: its history changed, or
@@ -93,6 +94,9 @@ type Traits struct {
 	// of a sentence: "XREADGROUP NOACK …". It is empty for a source that keeps events
 	// until they are acknowledged.
 	AtMostOnce string
+
+	// Format is what the source turns into documents; the zero value if it reads documents.
+	Format format.Format
 
 	// Bounds returns, by partition, the positions from the first event that was not
 	// removed to the end. Not every position between needs to have an event. It

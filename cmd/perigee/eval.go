@@ -14,6 +14,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 type evalCommand struct {
@@ -21,11 +22,15 @@ type evalCommand struct {
 	Code   string   `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
 	Nodes  string   `placeholder:"FOLDER" help:"A node database for require \"nodedb\"; it is created if it does not exist."`
 	Sinks  []string `name:"sink" placeholder:"NAME" help:"A sink that the script may route to; may be repeated."`
+
+	Format    string   `enum:"json,lines,csv,logfmt" default:"json" help:"What a line of standard input is: json, lines (any text), csv or logfmt."`
+	Separator string   `placeholder:"CHARACTER" help:"With --format csv: the character between fields, or tab (default: a comma)."`
+	Columns   []string `placeholder:"NAME" help:"With --format csv: names of the fields, separated by commas (default: the first line has them)."`
 }
 
 func (evalCommand) Help() string {
-	return `Each line of standard input is one event, a JSON object. What the script returns for it goes to standard
-output, one document per line. A line that is refused, because it is not JSON or the script fails on
+	return `Each line of standard input is one event: a JSON object, or what --format says, as a source has it. What the script returns for it goes to standard
+output, one document per line. A line that is refused, because it is not in the format or the script fails on
 it, goes to standard error with its number and the reason; the others continue. The last line on
 standard error counts the events that were read, put out, dropped by the script and refused.
 
@@ -45,11 +50,16 @@ Examples:
   perigee eval -e 'event.domain = event.email:match("@(.+)$") return event' < in.ndjson
   perigee eval -e 'if event.event_name == "click" then return event end return nil' < in.ndjson
   perigee eval --nodes state -e 'event.nth = require("nodedb").incr("^seen", event.user, 1) return event' < in.ndjson
+  perigee eval --format lines -e 'event.words = select(2, event.line:gsub("%S+", "")) return event' < access.log
   perigee eval --sink audit -e 'return to("audit", event), event' < in.ndjson`
 }
 
 func (e *evalCommand) Run(c *console) (err error) {
 	code, err := e.code()
+	if err != nil {
+		return err
+	}
+	as, err := format.New(format.Settings{Format: e.Format, Separator: e.Separator, Columns: e.Columns})
 	if err != nil {
 		return err
 	}
@@ -76,7 +86,7 @@ func (e *evalCommand) Run(c *console) (err error) {
 	}
 	defer loaded.Close()
 	v := evaluation{
-		script: loaded, lines: newLineReader(c.in), out: bufio.NewWriterSize(c.out, 64<<10), err: c.err, sinks: sinks, nodes: nodes,
+		script: loaded, lines: newEventReader(c.in, as), out: bufio.NewWriterSize(c.out, 64<<10), err: c.err, sinks: sinks, nodes: nodes,
 	}
 	v.result.Outputs = make([]event.Output, len(sinks))
 	err = v.runAll(ctx)
@@ -129,7 +139,7 @@ func (e *evalCommand) code() (script.Code, error) {
 // An evaluation passes lines through a script.
 type evaluation struct {
 	script script.Script
-	lines  *lineReader
+	lines  *eventReader
 	sinks  []script.Sink
 	out    *bufio.Writer
 	err    io.Writer
@@ -193,6 +203,9 @@ func (v *evaluation) print(batch *event.Batch, numbers []int) {
 	v.counts.dropped += v.result.Dropped
 	v.counts.refused += len(v.result.Dead)
 	for _, dead := range v.result.Dead {
+		if dead.Stage == "parse" {
+			v.lines.decoder.Explain(&dead)
+		}
 		fmt.Fprintf(v.err, "line %d: %s: %s\n", numbers[dead.Position-batch.Range.First], dead.Stage, indentLines(dead.Error))
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 type importCommand struct {
@@ -212,28 +214,20 @@ func (r *ndjsonRows) read() (importRow, error) {
 func (r *ndjsonRows) skip(n uint64) error { return skipRows(r, n) }
 
 type csvRows struct {
-	in    *csv.Reader
-	names []string
-	text  map[string]bool
-	doc   []byte
+	in  *csv.Reader
+	row *format.Row
+	doc []byte
 }
 
 func newCSVRows(in io.Reader, text map[string]bool) (*csvRows, error) {
-	r := &csvRows{in: csv.NewReader(in), text: text}
+	r := &csvRows{in: csv.NewReader(in)}
 	r.in.ReuseRecord = true
 	names, err := r.in.Read()
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	r.names = append(r.names, names...)
-	seen := map[string]bool{}
-	for _, name := range r.names {
-		if name == "" || seen[name] {
-			return nil, event.WithHint(fmt.Errorf("the first line has the name %q twice, or empty", name), "the first line of a CSV file names the fields")
-		}
-		seen[name] = true
-	}
-	return r, nil
+	r.row, err = format.NewRow(slices.Clone(names), text)
+	return r, err
 }
 
 func (r *csvRows) skip(n uint64) error { return skipRows(r, n) }
@@ -244,37 +238,9 @@ func (r *csvRows) read() (importRow, error) {
 		return importRow{}, err
 	}
 	line, _ := r.in.FieldPos(0)
-	r.doc = append(r.doc[:0], '{')
-	for i, field := range record {
-		if field == "" {
-			continue
-		}
-		if len(r.doc) > 1 {
-			r.doc = append(r.doc, ',')
-		}
-		r.doc = append(append(r.doc, quoteJSON(r.names[i])...), ':')
-		if r.text[r.names[i]] || !isPlainJSON(field) {
-			r.doc = append(r.doc, quoteJSON(field)...)
-		} else {
-			r.doc = append(r.doc, field...)
-		}
-	}
-	r.doc = append(r.doc, '}')
+	r.doc = r.row.Append(r.doc[:0], record)
 	return importRow{doc: r.doc, line: line}, nil
 }
-
-func quoteJSON(text string) []byte {
-	quoted, _ := json.Marshal(text) // a string always encodes
-	return quoted
-}
-
-// isPlainJSON reports whether a field is true, false or a number in JSON.
-func isPlainJSON(field string) bool {
-	first, last := field[0], field[len(field)-1]
-	return field == "true" || field == "false" || (first == '-' || isDigit(first)) && isDigit(last) && json.Valid([]byte(field))
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 const (
 	importRowsMax  = 10_000 // rows of one append

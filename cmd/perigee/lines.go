@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 const (
@@ -16,30 +17,53 @@ const (
 	lineBytesMax   = 64 << 20 // a longer line is a mistake, not an event
 )
 
-// A lineReader reads batches of JSON lines. A batch is what has arrived, so that the
-// lines of a slow stream are answered one by one, and those of a fast one in large
-// batches.
+// A lineReader reads lines.
 type lineReader struct {
-	in      *bufio.Reader
-	read    int   // lines so far
-	numbers []int // of the lines in the last batch, counted from 1
-	long    []byte
+	in   *bufio.Reader
+	read int // lines so far
+	long []byte
 }
 
 func newLineReader(in io.Reader) *lineReader {
 	return &lineReader{in: bufio.NewReaderSize(in, 256<<10)}
 }
 
-// readBatch fills b with the next lines that are not blank. It returns io.EOF if there
-// are none.
-func (l *lineReader) readBatch(b *event.Batch) error {
+// An eventReader reads batches of events of a format. A batch is what has arrived, so that
+// the lines of a slow stream are answered one by one, and those of a fast one in large
+// batches.
+type eventReader struct {
+	*lineReader
+	decoder *format.Decoder
+	scanner format.Scanner
+	numbers []int // of the first lines of the events in the last batch, counted from 1
+	record  []byte
+}
+
+func newEventReader(in io.Reader, as format.Format) *eventReader {
+	return &eventReader{lineReader: newLineReader(in), decoder: as.NewDecoder(), scanner: as.NewScanner()}
+}
+
+// readBatch fills b with the next events. It returns io.EOF if there are none.
+func (e *eventReader) readBatch(b *event.Batch) error {
 	b.Reset()
-	l.numbers = l.numbers[:0]
-	for b.Len() < batchEventsMax && len(b.Data) < batchBytesMax && (b.Len() == 0 || l.isBuffered()) {
-		line, err := l.readLine()
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			b.Append(line)
-			l.numbers = append(l.numbers, l.read)
+	e.numbers = e.numbers[:0]
+	for b.Len() < batchEventsMax && len(b.Data) < batchBytesMax && (b.Len() == 0 || e.isBuffered()) {
+		number := e.read + 1
+		err := e.readRecord()
+		switch {
+		case err != nil && (err != io.EOF || len(e.record) == 0):
+		case e.decoder.IsBlank(e.record):
+		case e.decoder.IsJSON():
+			b.Append(bytes.TrimSpace(e.record))
+			e.numbers = append(e.numbers, number)
+		case e.decoder.HasHeader():
+			if err := e.decoder.ReadHeader(e.record); err != nil {
+				return err
+			}
+		default:
+			b.Data = e.decoder.Append(b.Data, e.record)
+			b.Ends = append(b.Ends, uint32(len(b.Data)))
+			e.numbers = append(e.numbers, number)
 		}
 		if err == io.EOF && b.Len() > 0 {
 			break
@@ -50,6 +74,24 @@ func (l *lineReader) readBatch(b *event.Batch) error {
 	}
 	b.Range.Count = uint64(b.Len())
 	return nil
+}
+
+// readRecord reads the next record, which may span lines, without its newline. At the end of
+// the input it returns io.EOF, with the last record if it has no newline.
+func (e *eventReader) readRecord() error {
+	e.record = e.record[:0]
+	e.scanner.Reset()
+	for {
+		line, err := e.readLine()
+		e.record = append(e.record, line...)
+		if err != nil || !e.scanner.Open(line) {
+			e.record = bytes.TrimSuffix(bytes.TrimSuffix(e.record, []byte("\n")), []byte("\r"))
+			return err
+		}
+		if len(e.record) > format.QuotedMax {
+			return fmt.Errorf("line %d: a quote is opened and not closed within %d bytes", e.read, format.QuotedMax)
+		}
+	}
 }
 
 // isBuffered reports whether a whole line can be read without waiting for input.

@@ -9,12 +9,13 @@ import (
 	"testing/iotest"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // readLines returns the documents and their line numbers, and the size of each batch.
 func readLines(t *testing.T, in io.Reader) (docs []string, numbers, sizes []int) {
 	t.Helper()
-	l := newLineReader(in)
+	l := newEventReader(in, format.Format{})
 	var b event.Batch
 	for {
 		err := l.readBatch(&b)
@@ -70,7 +71,7 @@ func TestLinesFillBatches(t *testing.T) {
 // TestLinesDoNotWait makes sure that an event is answered before the next one comes.
 func TestLinesDoNotWait(t *testing.T) {
 	in, out := io.Pipe()
-	l := newLineReader(in)
+	l := newEventReader(in, format.Format{})
 	var b event.Batch
 	for _, doc := range []string{"first", "second"} {
 		go out.Write([]byte(doc + "\n"))
@@ -81,7 +82,7 @@ func TestLinesDoNotWait(t *testing.T) {
 }
 
 func TestLinesTooLong(t *testing.T) {
-	l := newLineReader(io.MultiReader(strings.NewReader("ok\n"), endless{}))
+	l := newEventReader(io.MultiReader(strings.NewReader("ok\n"), endless{}), format.Format{})
 	var b event.Batch
 	err := l.readBatch(&b)
 	if err == nil {
@@ -103,7 +104,7 @@ func (endless) Read(p []byte) (int, error) {
 
 func TestLinesReadError(t *testing.T) {
 	broken := errors.New("broken")
-	err := newLineReader(io.MultiReader(strings.NewReader("a"), iotest.ErrReader(broken))).readBatch(&event.Batch{})
+	err := newEventReader(io.MultiReader(strings.NewReader("a"), iotest.ErrReader(broken)), format.Format{}).readBatch(&event.Batch{})
 	if !errors.Is(err, broken) {
 		t.Errorf("a broken input ends in %v", err)
 	}

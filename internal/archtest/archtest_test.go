@@ -29,13 +29,14 @@ const (
 var may = map[string][]string{
 	"event": {},
 
-	"source":          {"event"},
-	"source/file":     {"event", "source"},
+	"source":          {"event", "source/format"},
+	"source/format":   {"event"},
+	"source/file":     {"event", "source", "source/format"},
 	"source/generate": {"event", "source"},
-	"source/kafka":    {"event", "source", "internal/kafka"},
-	"source/nats":     {"event", "source", "internal/address"},
-	"source/redis":    {"event", "source", "internal/resp"},
-	"source/http":     {"event", "source", "internal/httpserver", "internal/spool", "internal/document/pure"},
+	"source/kafka":    {"event", "source", "source/format", "internal/kafka"},
+	"source/nats":     {"event", "source", "source/format", "internal/address"},
+	"source/redis":    {"event", "source", "source/format", "internal/resp"},
+	"source/http":     {"event", "source", "source/format", "internal/httpserver", "internal/spool", "internal/document/pure"},
 
 	"nodedb":     {},
 	"nodedb/lua": {},
@@ -71,7 +72,7 @@ var may = map[string][]string{
 	"sink/redis":               {"event", "sink", "sink/internal/positions", "internal/resp"},
 	"sink/stdout":              {"event", "internal/terminal", "sink", "sink/internal/ndjson"},
 
-	"pipeline":            {"event", "source", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "internal/durable"},
+	"pipeline":            {"event", "source", "source/format", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "internal/durable"},
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
@@ -103,8 +104,8 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
-		"internal/durable", "internal/sqltext", "internal/terminal", "nodedb",
-		"source", "source/file", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
+		"internal/datafolder", "internal/durable", "internal/sqltext", "internal/terminal", "nodedb",
+		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"internal/audit", "internal/chaos", "internal/nearest", "examples",

@@ -10,6 +10,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // content is the decompressed content of a file. Close frees the decompressor; the
@@ -73,6 +75,24 @@ func decompress(f interface {
 		return zstdContent{z}, nil
 	}
 	return plainContent{f}, nil
+}
+
+// countRecords counts records. countLast says whether a last one without a newline is one.
+func countRecords(ctx context.Context, in io.Reader, as format.Format, countLast bool) (uint64, error) {
+	if !as.MaySpanLines() {
+		return countLines(ctx, in, countLast)
+	}
+	lines := newLineReader(in, as)
+	var record []byte
+	for ctx.Err() == nil {
+		var err error
+		if record, err = lines.readLine(record[:0], countLast); errors.Is(err, io.EOF) {
+			return lines.position, nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	return 0, ctx.Err()
 }
 
 // countLines counts lines. countLast says whether a last line without a newline is one.

@@ -1,7 +1,8 @@
-// Package file is a source of lines: NDJSON in a file, in the files that a pattern
-// matches, or on standard input. It decompresses gzip and zstd.
+// Package file is a source of lines: NDJSON or another format in a file, in the files that
+// a pattern matches, or on standard input. It decompresses gzip and zstd.
 //
-// A position is a line, counted from 0. Empty lines count, and are skipped. The
+// A position is a line, counted from 0; in CSV it is a record, which may span lines. Empty
+// lines count, and are skipped, as is the first line of CSV, which names the fields. The
 // partition of a file is named for its device, inode and first line, so the file may
 // be renamed and may grow. The source stores nothing: to resume, it counts lines again
 // and compares them with the fingerprints of what was delivered, so it notices a file
@@ -28,20 +29,22 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // Config are the settings below "file".
 type Config struct {
-	Path   string `yaml:"path,required" help:"file with one JSON object per line, or a pattern such as logs/*.ndjson*; - is standard input"`
+	Path   string `yaml:"path,required" help:"file with one event per line, or a pattern such as logs/*.ndjson*; - is standard input"`
 	Follow bool   `yaml:"follow" help:"wait for more lines at the end of the file, and for more files (default false)"`
 	AtOnce int    `yaml:"at_once" help:"how many files of a pattern are read at the same time (default 4)"`
+	format.Settings
 }
 
 // Kind offers the source to configurations.
 func Kind() source.Kind {
 	return source.Kind{
 		Name:   "file",
-		Doc:    "Reads the lines of a file (NDJSON) or of standard input, and resumes where it stopped.",
+		Doc:    "Reads the lines of a file (NDJSON, text, CSV) or of standard input, and resumes where it stopped.",
 		Config: &Config{},
 		New: func(env source.Env, decode func(any) error) (source.Source, error) {
 			var c Config
@@ -61,6 +64,7 @@ type Source struct {
 	limits source.Limits
 	path   string
 	follow bool
+	format format.Format
 
 	mu     sync.Mutex
 	stream *stream // nil for a regular file
@@ -76,13 +80,17 @@ func New(env source.Env, c Config) (*Source, error) {
 	case c.Path != "-" && !filepath.IsAbs(c.Path):
 		c.Path = filepath.Join(env.Folder, c.Path)
 	}
-	return &Source{limits: env.Limits, path: c.Path, follow: c.Follow}, nil
+	f, err := format.New(c.Settings)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{limits: env.Limits, path: c.Path, follow: c.Follow, format: f}, nil
 }
 
 // Traits implements source.Source. Files are local: another host has another file
 // under the same name.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check}
+	return source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check, Format: s.format}
 }
 
 func isLocal(string) bool { return true }
@@ -119,7 +127,7 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		_ = f.Close()
 		return nil, source.ErrMoved
 	}
-	return newReader(ctx, reader{path: s.path, limits: s.limits, name: name, file: f, mayGrow: func() bool { return s.follow }}, done)
+	return newReader(ctx, reader{path: s.path, limits: s.limits, format: s.format, name: name, file: f, mayGrow: func() bool { return s.follow }}, done)
 }
 
 // openFile opens the regular file and returns the name of its partition.
@@ -128,7 +136,7 @@ func (s *Source) openFile() (*os.File, string, error) {
 	if err != nil {
 		return nil, "", s.openError(err)
 	}
-	name, err := partitionName(f)
+	name, err := partitionName(f, s.format)
 	if err != nil {
 		_ = f.Close()
 		return nil, "", fmt.Errorf("identify %s: %w", s.path, err)
@@ -159,7 +167,7 @@ func (s *Source) openStream() (*stream, error) {
 			return nil, s.openError(err)
 		}
 	}
-	s.stream = newStream("stream-"+rand.Text(), in)
+	s.stream = newStream("stream-"+rand.Text(), in, s.format)
 	return s.stream, nil
 }
 
@@ -221,7 +229,7 @@ func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 		return nil, err
 	}
 	defer in.Close()
-	n, err := countLines(ctx, in, !s.follow)
+	n, err := countRecords(ctx, in, s.format, !s.follow)
 	return map[string]event.Range{name: {Count: n}}, err
 }
 

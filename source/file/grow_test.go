@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // TestAppendAtTheEnd appends to a file of a pattern after the reader found its end and
@@ -76,7 +77,7 @@ func TestFirstLine(t *testing.T) {
 		if _, err := f.WriteString(test.text); err != nil {
 			t.Fatal(err)
 		}
-		line, grows, err := readFirstLine(f)
+		line, grows, err := readFirstLine(f, format.Format{})
 		if string(line) != test.line || grows != test.grows || err != nil {
 			t.Errorf("of %d bytes: a line of %d bytes that grows: %v, %v; want %d, %v", len(test.text), len(line), grows, err, len(test.line), test.grows)
 		}

@@ -8,19 +8,21 @@ import (
 	"io"
 	"math"
 	"os"
+
+	"github.com/perigeedb/perigee/source/format"
 )
 
-// firstLineMax is how much of the first line identifies a file. It is the line rather
+// firstLineMax is how much of the first lines identifies a file. It is the line rather
 // than a number of bytes, so that a short file keeps its name when it grows.
 const firstLineMax = 4 << 10
 
 // partitionName names a file by what survives a rename: its inode and its first line.
-func partitionName(f *os.File) (string, error) {
+func partitionName(f *os.File, as format.Format) (string, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
-	line, _, err := readFirstLine(f)
+	line, _, err := readFirstLine(f, as)
 	if err != nil {
 		return "", err
 	}
@@ -28,8 +30,9 @@ func partitionName(f *os.File) (string, error) {
 }
 
 // readFirstLine returns the first line, decompressed and cut at firstLineMax, and
-// whether the line may still grow.
-func readFirstLine(f *os.File) (line []byte, grows bool, err error) {
+// whether the line may still grow. Files of CSV often have the same header, so the line
+// after it counts too.
+func readFirstLine(f *os.File, as format.Format) (line []byte, grows bool, err error) {
 	in, err := decompress(io.NewSectionReader(f, 0, math.MaxInt64))
 	if err != nil {
 		return nil, false, err
@@ -40,7 +43,11 @@ func readFirstLine(f *os.File) (line []byte, grows bool, err error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, false, err
 	}
-	line, _, found := bytes.Cut(first[:n], []byte("\n"))
+	line, rest, found := bytes.Cut(first[:n], []byte("\n"))
+	if as.HasHeader() && found {
+		second, _, whole := bytes.Cut(rest, []byte("\n"))
+		line, found = first[:len(line)+1+len(second)], whole
+	}
 	return line, !found && n < firstLineMax, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 const (
@@ -17,22 +18,25 @@ const (
 	lineBytesMax = 64 << 20
 )
 
-// A lineReader splits a stream into lines.
+// A lineReader splits a stream into lines, or into records of a format whose records may
+// span lines.
 type lineReader struct {
 	in       *bufio.Reader
-	position uint64 // of the next line
-	bytes    int64  // read so far
-	carry    []byte // a line, or the start of one, for the next call
-	whole    bool   // carry is a whole line
-	err      error  // after which nothing can be read
+	format   format.Format
+	scanner  format.Scanner // of the record that carry is the start of
+	position uint64         // of the next line
+	bytes    int64          // read so far
+	carry    []byte         // a line, or the start of one, for the next call
+	whole    bool           // carry is a whole line
+	err      error          // after which nothing can be read
 
 	// With noWait, a batch ends when the next line is not buffered: the stream may
 	// block for it.
 	noWait bool
 }
 
-func newLineReader(in io.Reader) *lineReader {
-	return &lineReader{in: bufio.NewReaderSize(in, readBuffer)}
+func newLineReader(in io.Reader, as format.Format) *lineReader {
+	return &lineReader{in: bufio.NewReaderSize(in, readBuffer), format: as, scanner: as.NewScanner()}
 }
 
 // readLine appends the next line to dst, without its newline. At the end of the
@@ -55,18 +59,28 @@ func (l *lineReader) readLine(dst []byte, takeLast bool) ([]byte, error) {
 		part, err := l.in.ReadSlice('\n')
 		l.bytes += int64(len(part))
 		dst = append(dst, part...)
+		open := l.scanner.Open(part)
 		switch {
+		case open && len(dst)-start > format.QuotedMax:
+			l.err = &event.PermanentError{
+				Err:  fmt.Errorf("record %d opens a quote and does not close it within %d MiB", l.position+1, format.QuotedMax>>20),
+				Hint: "correct the quote, or use format: lines if this is not CSV",
+			}
+			return dst[:start], l.err
+		case open && err == nil: // the newline is inside quotes
 		case len(dst)-start > lineBytesMax:
 			l.err = &event.PermanentError{
 				Err:  fmt.Errorf("line %d is longer than %d MiB", l.position+1, lineBytesMax>>20),
-				Hint: "use NDJSON: one object per line",
+				Hint: "put each event on a line of its own",
 			}
 			return dst[:start], l.err
 		case err == nil:
+			l.scanner.Reset()
 			l.position++
 			return dst[:start+len(trimNewline(dst[start:]))], nil
 		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF) && len(dst) > start && takeLast:
+			l.scanner.Reset()
 			l.position++
 			return dst[:start+len(trimNewline(dst[start:]))], nil
 		default:
@@ -86,6 +100,9 @@ func (l *lineReader) skipLines(ctx context.Context, n uint64) error {
 	if l.whole && n > 0 {
 		l.carry, l.whole = l.carry[:0], false
 		l.position, n = l.position+1, n-1
+	}
+	if l.format.MaySpanLines() {
+		return l.skipRecords(ctx, n)
 	}
 	for n > 0 {
 		if err := ctx.Err(); err != nil {
@@ -111,6 +128,38 @@ func (l *lineReader) skipLines(ctx context.Context, n uint64) error {
 	return nil
 }
 
+// skipRecords skips records that may span lines.
+func (l *lineReader) skipRecords(ctx context.Context, n uint64) (err error) {
+	var record []byte
+	for ; n > 0; n-- {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if record, err = l.readLine(record[:0], false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readHeader reads the first record into a decoder that needs it.
+func (l *lineReader) readHeader(to *format.Decoder, takeLast bool) error {
+	for to.HasHeader() {
+		record, err := l.readLine(nil, takeLast)
+		if err != nil {
+			return err
+		}
+		if to.IsBlank(record) {
+			continue
+		}
+		if err := to.ReadHeader(record); err != nil {
+			l.err = &event.PermanentError{Err: err, Hint: event.HintOf(err)}
+			return l.err
+		}
+	}
+	return nil
+}
+
 // readBatch reads lines into b until b is full, an empty line follows others, or the
 // next line is at position stop. It returns an error only when b is empty.
 func (l *lineReader) readBatch(b *event.Batch, limits source.Limits, stop uint64, takeLast bool) (err error) {
@@ -123,7 +172,7 @@ func (l *lineReader) readBatch(b *event.Batch, limits source.Limits, stop uint64
 			break
 		}
 		line := b.Data[start:]
-		if len(bytes.TrimSpace(line)) == 0 {
+		if l.format.IsBlank(line) {
 			b.Data = b.Data[:start]
 			if b.Len() > 0 {
 				break // positions in a batch are consecutive

@@ -16,6 +16,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // quietTime is how long nobody must have written to a file that is not the newest
@@ -30,6 +31,7 @@ type patternSource struct {
 	follow bool
 	atOnce int
 	limits source.Limits
+	format format.Format
 	log    *slog.Logger
 	empty  source.EmptyReason
 
@@ -56,15 +58,19 @@ func newPattern(env source.Env, c Config) (*patternSource, error) {
 	if c.AtOnce < 0 {
 		return nil, errors.New("at_once must not be negative")
 	}
+	f, err := format.New(c.Settings)
+	if err != nil {
+		return nil, err
+	}
 	return &patternSource{
-		path: c.Path, follow: c.Follow, atOnce: cmp.Or(c.AtOnce, 4), limits: env.Limits, log: env.Log,
+		path: c.Path, follow: c.Follow, atOnce: cmp.Or(c.AtOnce, 4), limits: env.Limits, format: f, log: env.Log,
 		finished: make(map[string]int64),
 	}, nil
 }
 
 // Traits implements source.Source.
 func (p *patternSource) Traits() source.Traits {
-	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.empty.Get, Check: p.check}
+	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.empty.Get, Check: p.check, Format: p.format}
 }
 
 func (p *patternSource) check(ctx context.Context) error {
@@ -168,7 +174,7 @@ func (p *patternSource) identifyFile(path string) (string, matchedFile, error) {
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return "", matchedFile{}, err
 	}
-	line, grows, err := readFirstLine(file)
+	line, grows, err := readFirstLine(file, p.format)
 	switch {
 	case err != nil && time.Since(info.ModTime()) >= quietTime:
 		return "", matchedFile{}, &event.PermanentError{
@@ -199,7 +205,7 @@ func (p *patternSource) Open(ctx context.Context, partition string, done event.R
 		return nil, fmt.Errorf("read events: %w", err)
 	}
 	return newReader(ctx, reader{
-		path: f.path, limits: p.limits, name: partition, file: file,
+		path: f.path, limits: p.limits, format: p.format, name: partition, file: file,
 		mayGrow: func() bool { return p.follow && !f.compressed && p.mayGrow(partition, file) },
 		onEnd:   func(read int64) { p.markFinished(partition, read) },
 	}, done)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // pollInterval is how often the end of a followed file is checked for more.
@@ -23,15 +24,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type reader struct {
 	path    string
 	limits  source.Limits
+	format  format.Format
 	name    string // of the partition
 	file    *os.File
 	mayGrow func() bool      // whether the file may get more lines
 	onEnd   func(read int64) // called at the final end with the number of bytes read; may be nil
 
-	in    content
-	lines *lineReader
-	done  event.Ranges
-	final bool // the file does not grow any more
+	in      content
+	lines   *lineReader
+	decoder *format.Decoder
+	done    event.Ranges
+	final   bool // the file does not grow any more
 }
 
 // newReader makes a reader from its settings and verifies what was delivered. It takes
@@ -64,7 +67,7 @@ func (r *reader) rewind() (err error) {
 	if r.in, err = decompress(r.file); err != nil {
 		return r.wrapError(err)
 	}
-	r.lines = newLineReader(r.in)
+	r.lines, r.decoder = newLineReader(r.in, r.format), r.format.NewDecoder()
 	return nil
 }
 
@@ -140,6 +143,9 @@ func (r *reader) readBatch(ctx context.Context, b *event.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := r.lines.readHeader(r.decoder, r.final); err != nil {
+		return err
+	}
 	if err := r.lines.skipLines(ctx, r.done.Next(r.lines.position)-r.lines.position); err != nil {
 		return err
 	}
@@ -149,6 +155,7 @@ func (r *reader) readBatch(ctx context.Context, b *event.Batch) error {
 	for i := range b.Len() {
 		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Doc(i), castagnoli))
 	}
+	r.decoder.Decode(b)
 	return err
 }
 

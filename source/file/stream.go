@@ -9,14 +9,16 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // A stream can be read once. It keeps the lines that were read and not acknowledged
 // for the next reader. It has one reader at a time.
 type stream struct {
-	name  string // of the partition
-	in    *os.File
-	lines *lineReader
+	name    string // of the partition
+	in      *os.File
+	lines   *lineReader
+	decoder *format.Decoder
 
 	// A read of standard input cannot be cancelled, so a goroutine reads. A chunk that
 	// arrives after a reader gave up is for the next reader.
@@ -43,9 +45,9 @@ type streamLine struct {
 	text     []byte
 }
 
-func newStream(name string, in *os.File) *stream {
-	s := &stream{name: name, in: in, requests: make(chan struct{}, 1), chunks: make(chan chunk, 1)}
-	s.lines = newLineReader(s)
+func newStream(name string, in *os.File, as format.Format) *stream {
+	s := &stream{name: name, in: in, decoder: as.NewDecoder(), requests: make(chan struct{}, 1), chunks: make(chan chunk, 1)}
+	s.lines = newLineReader(s, as)
 	s.lines.noWait = true
 	go s.readChunks()
 	return s
@@ -131,9 +133,13 @@ func (r *streamReader) Read(ctx context.Context, b *event.Batch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if err := r.stream.lines.readHeader(r.stream.decoder, true); err != nil {
+			return err
+		}
 		if err := r.stream.lines.readBatch(b, r.limits, math.MaxUint64, true); err != nil {
 			return err
 		}
+		r.stream.decoder.Decode(b)
 		r.stream.retainBatch(b)
 	}
 	r.next = b.Range.End()

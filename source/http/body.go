@@ -7,6 +7,7 @@ import (
 	"mime"
 
 	"github.com/perigeedb/perigee/internal/document/pure"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // A postedBody is a body, split into the events that are accepted and the reasons
@@ -94,13 +95,57 @@ func (b *postedBody) addArray(text []byte) error {
 	return nil
 }
 
+// parseRecords splits a body of another format than JSON into events. In CSV the first record
+// may name the fields.
+func parseRecords(body []byte, as format.Format, grow func(bytes int) error) (*postedBody, error) {
+	b, decoder := &postedBody{}, as.NewDecoder()
+	var doc []byte
+	granted := len(body)
+	for record := range as.Records(body) {
+		switch {
+		case as.IsBlank(record):
+			continue
+		case decoder.HasHeader():
+			if err := decoder.ReadHeader(record); err != nil {
+				return nil, err
+			}
+			continue
+		case b.count == eventsMax:
+			return nil, errTooMany
+		}
+		doc = decoder.Append(doc[:0], record)
+		if more := len(b.data) + len(doc) - granted; more > 0 {
+			more = max(more, partBytesMax)
+			if err := grow(more); err != nil {
+				return nil, err
+			}
+			granted += more
+		}
+		if _, reason, refused := as.Refused(doc); refused {
+			b.count++
+			b.reject(reason)
+			continue
+		}
+		b.addEvent(doc)
+	}
+	return b, nil
+}
+
+func (b *postedBody) reject(reason string) {
+	b.rejectedCount++
+	if len(b.rejected) < rejectedMax {
+		b.rejected = append(b.rejected, rejection{b.count, reason})
+	}
+}
+
 func (b *postedBody) addEvent(doc []byte) {
 	b.count++
 	if err := pure.Check(doc); err != nil {
-		b.rejectedCount++
-		if len(b.rejected) < rejectedMax {
-			b.rejected = append(b.rejected, rejection{b.count, err.Error()})
+		reason := err.Error()
+		if hint := format.Hint(doc); hint != "" {
+			reason += "; " + hint
 		}
+		b.reject(reason)
 		return
 	}
 	b.data = append(b.data, doc...)

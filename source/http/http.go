@@ -1,5 +1,5 @@
-// Package http is a source of events that clients post: NDJSON, an array or one
-// object. The response is sent when the events are on this machine's disk. It says
+// Package http is a source of events that clients post: NDJSON, an array, one object, or
+// another format. The response is sent when the events are on this machine's disk. It says
 // how many were accepted, and which were rejected and why.
 //
 // Accepted events wait in a spool in the data folder (see internal/spool), so a
@@ -27,6 +27,7 @@ import (
 	"github.com/perigeedb/perigee/internal/httpserver"
 	"github.com/perigeedb/perigee/internal/spool"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // Config are the settings below "http".
@@ -39,6 +40,7 @@ type Config struct {
 	MaxBody  int           `yaml:"max_body,size" help:"maximum size of a body, decompressed (default 16MiB)"`
 	Spool    int           `yaml:"spool,size" help:"maximum size of the spool on disk; when it is full, clients get 503 (default 1GiB)"`
 	Remember time.Duration `yaml:"remember" help:"how long an Idempotency-Key is remembered (default 24h)"`
+	format.Settings
 }
 
 var pathPattern = regexp.MustCompile(`^/[A-Za-z0-9_.~/-]*$`)
@@ -69,6 +71,7 @@ func Kind() source.Kind {
 type Source struct {
 	env    source.Env
 	config Config
+	format format.Format
 
 	mu     sync.Mutex
 	spool  *spool.Spool // nil until the server listens
@@ -86,6 +89,10 @@ func New(env source.Env, c Config) (*Source, error) {
 	case c.Path != "" && !pathPattern.MatchString(c.Path):
 		return nil, fmt.Errorf("invalid path %q: it must begin with / and contain only letters, digits and _ . - ~ /", c.Path)
 	}
+	f, err := format.New(c.Settings)
+	if err != nil {
+		return nil, err
+	}
 	c.Path = cmp.Or(c.Path, "/")
 	c.MaxBody = cmp.Or(c.MaxBody, 16<<20)
 	c.Spool = cmp.Or(c.Spool, 1<<30)
@@ -95,7 +102,7 @@ func New(env source.Env, c Config) (*Source, error) {
 			*file = filepath.Join(env.Folder, *file)
 		}
 	}
-	return &Source{env: env, config: c}, nil
+	return &Source{env: env, config: c, format: f}, nil
 }
 
 func (c *Config) access() *httpserver.Access {
@@ -104,7 +111,7 @@ func (c *Config) access() *httpserver.Access {
 
 // Traits implements source.Source. Only this engine can read its spool.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Local: func(string) bool { return true }, Check: s.check}
+	return source.Traits{Growing: true, Local: func(string) bool { return true }, Check: s.check, Format: s.format}
 }
 
 // check loads the certificate, and listens for a moment unless the server already
@@ -138,7 +145,7 @@ func (s *Source) startServer() (*spool.Spool, error) {
 	if err != nil {
 		return nil, &event.PermanentError{Err: err, Hint: "the disk may be full or the folder damaged"}
 	}
-	srv, err := newServer(s.config, sp, s.env.Log)
+	srv, err := newServer(s.config, s.format, sp, s.env.Log)
 	if err != nil {
 		return nil, errors.Join(err, sp.Close())
 	}

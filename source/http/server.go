@@ -21,6 +21,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/httpserver"
 	"github.com/perigeedb/perigee/internal/spool"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 const (
@@ -38,6 +39,7 @@ const (
 // A server accepts posts and appends their events to a spool.
 type server struct {
 	config  Config
+	format  format.Format
 	spool   *spool.Spool
 	log     *slog.Logger
 	address net.Addr
@@ -47,8 +49,8 @@ type server struct {
 }
 
 // newServer listens and serves until close.
-func newServer(c Config, sp *spool.Spool, log *slog.Logger) (*server, error) {
-	s := &server{config: c, spool: sp, log: log, bodies: newBudget(max(bodiesMax*int64(c.MaxBody), bodiesMin))}
+func newServer(c Config, as format.Format, sp *spool.Spool, log *slog.Logger) (*server, error) {
+	s := &server{config: c, format: as, spool: sp, log: log, bodies: newBudget(max(bodiesMax*int64(c.MaxBody), bodiesMin))}
 	certificates, err := c.loadCertificates()
 	if err != nil {
 		return nil, err
@@ -146,14 +148,26 @@ func (s *server) acceptBody(w http.ResponseWriter, r *http.Request, key string) 
 	if err := memory.grow(ctx, int64(len(body))); err != nil { // for the events in it
 		return http.StatusServiceUnavailable, response{Error: err.Error() + "; try again later"}
 	}
-	posted, err := parseBody(body, r.Header.Get("Content-Type"))
+	grow := func(bytes int) error { return memory.grow(ctx, int64(bytes)) }
+	posted, err := s.parse(body, r.Header.Get("Content-Type"), grow)
 	switch {
+	case errors.Is(err, errBusy), errors.Is(err, errEvicted):
+		return http.StatusServiceUnavailable, response{Error: err.Error() + "; try again later"}
 	case errors.Is(err, errTooMany):
 		return http.StatusRequestEntityTooLarge, response{Error: err.Error()}
 	case err != nil:
 		return http.StatusBadRequest, response{Error: err.Error()}
 	}
 	return s.appendToSpool(r, key, body, posted)
+}
+
+// parse splits a body into events. grow takes memory for documents that are larger than the
+// records that they come from.
+func (s *server) parse(body []byte, contentType string, grow func(bytes int) error) (*postedBody, error) {
+	if s.format.IsJSON() {
+		return parseBody(body, contentType)
+	}
+	return parseRecords(body, s.format, grow)
 }
 
 func (s *server) tooLarge() error {

@@ -1,4 +1,5 @@
-// Package kafka is a source of the records of a Kafka topic, each a JSON document.
+// Package kafka is a source of the records of a Kafka topic, each a JSON document or an
+// event in another format.
 //
 // A position is an offset. A partition is one of the topic's; its name contains the
 // topic's ID, so that a topic that was deleted and created again has other partitions.
@@ -23,6 +24,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/kafka"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // Config are the settings below "kafka".
@@ -31,6 +33,7 @@ type Config struct {
 	Topic string `yaml:"topic,required" help:"name of the topic"`
 	Start string `yaml:"start" help:"where to start in a partition that no sink has a position of: earliest or latest (default earliest)"`
 	Group string `yaml:"group" help:"consumer group to commit the position to, for tools that watch its lag; it is never read"`
+	format.Settings
 }
 
 // Kind offers the source to configurations.
@@ -53,6 +56,7 @@ func Kind() source.Kind {
 type Source struct {
 	env    source.Env
 	config Config
+	format format.Format
 	opts   []kgo.Opt
 
 	mu    sync.Mutex
@@ -70,7 +74,11 @@ func New(env source.Env, c Config) (*Source, error) {
 	default:
 		return nil, fmt.Errorf("unknown start %q: use %s or %s", c.Start, earliest, latest)
 	}
-	return &Source{env: env, config: c, opts: opts}, nil
+	f, err := format.NewMessages(c.Settings)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{env: env, config: c, format: f, opts: opts}, nil
 }
 
 // Values of Config.Start.
@@ -140,7 +148,7 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 
 // Traits implements source.Source. Records arrive as long as the topic exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check}
+	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check, Format: s.format}
 }
 
 func (s *Source) check(ctx context.Context) error {
@@ -174,7 +182,7 @@ func (s *Source) newReader(ctx context.Context, name string, partition int32, do
 	if len(done) == 0 && s.config.Start == latest {
 		from = bounds.End()
 	}
-	r := &reader{source: s, name: name, partition: partition, done: done, next: done.Next(from), end: bounds.End()}
+	r := &reader{source: s, name: name, partition: partition, done: done, next: done.Next(from), end: bounds.End(), decoder: s.format.NewDecoder()}
 	r.acked.Add(event.Range{Count: from})
 	for _, d := range done {
 		r.acked.Add(event.Range{First: d.First, Count: d.Count})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // groupInterval is how often the position is committed to the consumer group.
@@ -25,6 +26,7 @@ type reader struct {
 	name      string
 	partition int32
 	client    *kgo.Client
+	decoder   *format.Decoder
 	done      event.Ranges
 	next      uint64        // everything before it was read, or does not exist
 	end       uint64        // of the partition, as last fetched
@@ -38,6 +40,15 @@ type reader struct {
 
 // Read implements source.Reader.
 func (r *reader) Read(ctx context.Context, b *event.Batch) error {
+	if err := r.readRecords(ctx, b); err != nil {
+		return err
+	}
+	r.decoder.Decode(b)
+	return nil
+}
+
+// readRecords fills b with records as they are in the topic.
+func (r *reader) readRecords(ctx context.Context, b *event.Batch) error {
 	b.Reset()
 	b.Partition = r.name
 	limits := r.source.env.Limits

@@ -1,5 +1,5 @@
-// Package nats is a source of messages in a JetStream stream, each a JSON
-// document.
+// Package nats is a source of messages in a JetStream stream, each a JSON document or an
+// event in another format.
 //
 // A position is a message's sequence number in the stream minus one, so that positions
 // count from 0. The name of the partition contains the time at which the stream was
@@ -25,6 +25,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/address"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // Config are the settings below "nats".
@@ -38,6 +39,7 @@ type Config struct {
 	Token       string `yaml:"token" help:"give it as ${NAME}"`
 	Credentials string `yaml:"credentials" help:"file with a JWT and its private key"`
 	CA          string `yaml:"ca" help:"file with the CA certificates that signed the server's; turns TLS on"`
+	format.Settings
 }
 
 // Kind offers the source to configurations.
@@ -60,6 +62,7 @@ func Kind() source.Kind {
 type Source struct {
 	env    source.Env
 	config Config
+	format format.Format
 
 	mu   sync.Mutex
 	conn *nats.Conn // nil until the first use
@@ -83,7 +86,11 @@ func New(env source.Env, c Config) (*Source, error) {
 			*file = filepath.Join(env.Folder, *file)
 		}
 	}
-	s := &Source{env: env, config: c}
+	f, err := format.NewMessages(c.Settings)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{env: env, config: c, format: f}
 	for server := range strings.SplitSeq(s.servers(), ",") {
 		if _, rest, found := strings.Cut(server, "://"); found {
 			server = rest
@@ -204,7 +211,7 @@ func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 
 // Traits implements source.Source. Messages arrive as long as the stream exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check}
+	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check, Format: s.format}
 }
 
 func (s *Source) check(ctx context.Context) error {
@@ -233,7 +240,7 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		return nil, err
 	}
 	from := max(info.State.FirstSeq, 1) - 1
-	r := &reader{source: s, stream: stream, name: partition, done: done, lag: info.State.Msgs}
+	r := &reader{source: s, stream: stream, name: partition, done: done, lag: info.State.Msgs, decoder: s.format.NewDecoder()}
 	r.acked.Add(event.Range{Count: from})
 	for _, d := range done {
 		r.acked.Add(event.Range{First: d.First, Count: d.Count})

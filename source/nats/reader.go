@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 const (
@@ -25,10 +26,11 @@ const (
 // A reader reads a stream through an ordered consumer, which the client recreates by
 // itself after it lost the connection.
 type reader struct {
-	source *Source
-	stream jetstream.Stream
-	name   string
-	done   event.Ranges
+	source  *Source
+	stream  jetstream.Stream
+	name    string
+	decoder *format.Decoder
+	done    event.Ranges
 
 	messages   chan message
 	stop       func()
@@ -100,6 +102,15 @@ func forwardMessages(ctx context.Context, from jetstream.MessagesContext, to cha
 
 // Read implements source.Reader.
 func (r *reader) Read(ctx context.Context, b *event.Batch) error {
+	if err := r.readMessages(ctx, b); err != nil {
+		return err
+	}
+	r.decoder.Decode(b)
+	return nil
+}
+
+// readMessages fills b with messages as they are in the stream.
+func (r *reader) readMessages(ctx context.Context, b *event.Batch) error {
 	b.Reset()
 	b.Partition = r.name
 	limits := r.source.env.Limits

@@ -6,6 +6,7 @@ import (
 
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // Config are the settings below "redis". Exactly one of List, Lists, Stream and Streams
@@ -21,11 +22,12 @@ type Config struct {
 	Lists      Keys   `yaml:"lists" help:"several lists; a name with *, ? or [ is a pattern, and new keys that match are read too"`
 	Stream     string `yaml:"stream" help:"key of the stream, instead of a list"`
 	Streams    Keys   `yaml:"streams" help:"several streams, as in lists"`
-	Field      string `yaml:"field" help:"field of a stream's entries that contains the document (default: the only field; several fields become an object)"`
+	Field      string `yaml:"field" help:"field of a stream's entries that contains the event (default: the only field; several fields become an object)"`
 	Script     string `yaml:"script" help:"file with a Redis script in Lua that reads the key of list"`
 	Trim       Trim   `yaml:"trim" help:"with script: file with the script that removes events; with a stream: false keeps committed entries (default true)"`
 	Lost       string `yaml:"lost" help:"what to do when others remove entries of a stream before every sink has them: stop or report (default stop)"`
 	UntilEmpty bool   `yaml:"until_empty" help:"end when there are no more events instead of waiting for new ones (default false)"`
+	format.Settings
 }
 
 // Keys are names of keys, or patterns. A configuration may give a single one without a list.
@@ -101,6 +103,8 @@ func (c *Config) keyKindAndNames() (keyKind, Keys, error) {
 		return 0, nil, errors.New("list, lists, stream and streams exclude each other: keep one")
 	case streams && c.Script != "":
 		return 0, nil, errors.New("script needs list or lists: it cannot read a stream")
+	case streams && c.Field == "" && c.Format != "" && c.Format != format.JSON:
+		return 0, nil, fmt.Errorf("format: %s needs field: it names the field of an entry that contains the event", c.Format)
 	case !streams && c.Field != "":
 		return 0, nil, errors.New("field needs stream or streams: the items of a list are the documents")
 	case !streams && c.Lost != "":

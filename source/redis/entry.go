@@ -14,6 +14,7 @@ type streamEntry struct {
 	id, name, value []byte
 	fieldHeader     []byte // of the entry before: the bytes between its ID and the size of its document
 	doc             []byte // made of several fields
+	missing         bool   // the entry has not the wanted field: the document says so
 	left            int    // bytes of the document that are still on the connection, or -1
 }
 
@@ -113,7 +114,7 @@ func (e *streamEntry) readName(c *resp.Conn) error {
 // buildDocument reads fields and makes an object of them. named says that the name of the
 // first was already read.
 func (e *streamEntry) buildDocument(c *resp.Conn, fields int, wanted string, named bool) (int, error) {
-	e.left = -1
+	e.left, e.missing = -1, false
 	e.doc = append(e.doc[:0], '{')
 	var found []byte
 	for i := range fields {
@@ -143,6 +144,7 @@ func (e *streamEntry) buildDocument(c *resp.Conn, fields int, wanted string, nam
 	case found != nil:
 		e.doc = append(e.doc[:0], found...)
 	default:
+		e.missing = true
 		e.doc = fmt.Appendf(nil, "entry %s has no field %q: %s", e.id, wanted, e.doc)
 	}
 	return len(e.doc), nil

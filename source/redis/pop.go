@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // A popReader reads with a script that removes events. Such events have no positions in
@@ -19,6 +20,7 @@ type popReader struct {
 	key       string
 	partition string
 	script    *userScript
+	decoder   *format.Decoder
 	conn      *resp.Conn
 	next      uint64
 	popped    [][]byte // removed from Redis and not yet read
@@ -52,6 +54,7 @@ func (p *popReader) Read(ctx context.Context, b *event.Batch) error {
 		}
 	}
 	p.moveToBatch(b)
+	p.decoder.Decode(b)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 const (
@@ -53,11 +54,13 @@ type reader struct {
 	end     uint64       // where the generation ends, or noEnd
 	known   event.Ranges // at or above first, and read or known to be in the sinks; with fingerprints
 
-	request        // sent, without a reply yet
-	left    int    // events of the reply that were not yet read
-	size    int    // of the first of them if it is known, or -1
-	full    bool   // the reply had all requested events
-	average int    // bytes of an event
+	request      // sent, without a reply yet
+	left    int  // events of the reply that were not yet read
+	size    int  // of the first of them if it is known, or -1
+	full    bool // the reply had all requested events
+	average int  // bytes of an event
+	decoder *format.Decoder
+	broken  []int  // events of the batch that say why there is none
 	scratch []byte // for an event to compare
 	lag     atomic.Uint64
 
@@ -88,6 +91,7 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 			return r.fail("read", err)
 		}
 		if b.Len() > 0 {
+			r.decoder.Decode(b, r.broken...)
 			return nil
 		}
 		if r.source.config.UntilEmpty && r.next < r.end {
@@ -224,6 +228,7 @@ func (r *reader) verifyAnchor(p *snapshot) error {
 // appendEvents reads the events that fit into b.
 func (r *reader) appendEvents(b *event.Batch) (err error) {
 	limits := r.source.env.Limits
+	r.broken = r.broken[:0]
 	for r.left > 0 && b.Len() < limits.Events {
 		if r.size < 0 {
 			if r.size, err = r.queue.nextSize(r.conn); err != nil {
@@ -237,6 +242,9 @@ func (r *reader) appendEvents(b *event.Batch) (err error) {
 		var print uint32
 		if b.Data, print, err = r.queue.appendEvent(r.conn, b.Data, r.next+uint64(b.Len())); err != nil {
 			return err
+		}
+		if q, ok := r.queue.(*streamQueue); ok && q.entry.left < 0 && q.entry.missing {
+			r.broken = append(r.broken, b.Len())
 		}
 		b.Ends = append(b.Ends, uint32(len(b.Data)))
 		b.Range.Prints = append(b.Range.Prints, print)

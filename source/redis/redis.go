@@ -39,6 +39,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/format"
 )
 
 // A Source is the keys of one pipeline. It keeps no connection; its readers do.
@@ -48,6 +49,7 @@ type Source struct {
 	server     resp.Server
 	kind       keyKind
 	keys       Keys
+	format     format.Format
 	peek, trim *userScript // nil for kinds without them
 	empty      source.EmptyReason
 
@@ -65,6 +67,9 @@ func New(env source.Env, c Config) (*Source, error) {
 	s := &Source{env: env, config: c, server: c.serverSettings(), popGeneration: randomGeneration()}
 	var err error
 	if s.kind, s.keys, err = c.keyKindAndNames(); err != nil {
+		return nil, err
+	}
+	if s.format, err = format.NewMessages(c.Settings); err != nil {
 		return nil, err
 	}
 	if err := s.server.Prepare(env.Folder); err != nil {
@@ -90,6 +95,7 @@ func (s *Source) Traits() source.Traits {
 		Bounds:   s.bounds,
 		WhyEmpty: s.empty.Get,
 		Check:    s.check,
+		Format:   s.format,
 	}
 	if s.kind == poppedKey {
 		t.Local = func(string) bool { return true }
@@ -113,7 +119,7 @@ func (s *Source) Open(ctx context.Context, partition string, done event.Ranges) 
 		return s.openPopReader(key, partition)
 	}
 	r := &reader{source: s, key: key, partition: partition, generation: generation, queue: s.newQueue(key),
-		end: noEnd, average: initialAverage}
+		end: noEnd, average: initialAverage, decoder: s.format.NewDecoder()}
 	if err := r.verifyDone(ctx, done); err != nil {
 		r.disconnect()
 		return nil, s.wrapError("open", &keyError{key, err})
@@ -126,7 +132,7 @@ func (s *Source) openPopReader(key, partition string) (source.Reader, error) {
 		return nil, source.ErrMoved
 	}
 	s.env.Log.Warn("the source may lose events", "key", key, "reason", s.Traits().AtMostOnce)
-	return &popReader{source: s, key: key, partition: partition, script: s.peek}, nil
+	return &popReader{source: s, key: key, partition: partition, script: s.peek, decoder: s.format.NewDecoder()}, nil
 }
 
 func (s *Source) newQueue(key string) queue {

@@ -57,6 +57,8 @@ static int check_nodes(ndb_store *store, ndb_snapshot *s, findings *f) {
     ndb_scalar scalar;
     if (ndb_stored_read(value.mv_data, value.mv_size, &scalar, &expiry) < 0) {
       found(f, "the value of %s does not decode", shown);
+    } else if (!ndb_stored_is_sound(store->sums, key.mv_data, key.mv_size, value.mv_data, value.mv_size)) {
+      found(f, "%s is not what was written: its checksum differs", shown);
     } else if (expiry && key.mv_size <= NDB_KEY_MAX) {
       char index[8 + NDB_KEY_MAX];
       for (int i = 0; i < 8; i++) index[i] = (char)(expiry >> (56 - 8 * i));

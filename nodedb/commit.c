@@ -168,9 +168,9 @@ static int write_entry(ndb_store *store, MDB_txn *txn, MDB_cursor *c, const ndb_
     if (rc == 0) rc = mdb_cursor_del(c, 0);
     return rc == MDB_NOTFOUND ? 0 : rc;
   }
-  data.mv_size = ndb_stored_size(e);
+  data.mv_size = ndb_stored_size(e, store->sums);
   if ((rc = mdb_cursor_put(c, &k, &data, MDB_RESERVE | (append ? MDB_APPEND : 0))) != 0) return rc;
-  ndb_stored_write(e, data.mv_data);
+  ndb_stored_write(e, store->sums, data.mv_data);
   if (!e->expiry) return 0;
   char index[8 + NDB_KEY_MAX];
   for (int i = 0; i < 8; i++) index[i] = (char)(e->expiry >> (56 - 8 * i));

@@ -70,6 +70,7 @@ struct ndb_store {
   ndb_shared *shared; /* NULL: read only, in a folder that this process may not write */
   MDB_env *env;
   MDB_dbi nodes, expiry, meta;
+  int sums; /* records have checksums: from format 2 on */
   const volatile size_t *last_commit; /* of any process */
   size_t only_commit; /* what last_commit points to on media that cannot be written */
 
@@ -156,8 +157,12 @@ static inline uint64_t ndb_monotonic_ms(void) {
 
 /* A value as it stands in LMDB. */
 #define NDB_STORED_HEADER 17
-size_t ndb_stored_size(const ndb_entry *e);
-void ndb_stored_write(const ndb_entry *e, char *out);
+size_t ndb_stored_size(const ndb_entry *e, int sums);
+void ndb_stored_write(const ndb_entry *e, int sums, char *out);
+/* For options.verify: NDB_E_CORRUPT if it is not sound. */
+int ndb_stored_verify(const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len);
+/* False if the record is not what its checksum was made of, or has none where records have sums. */
+int ndb_stored_is_sound(int sums, const char *key, size_t key_len, const char *data, size_t len);
 int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *expiry);
 /* True if the record's time to live is over. */
 int ndb_stored_expired(const char *data, size_t len);
@@ -187,6 +192,10 @@ int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, si
                   ndb_entry **entry);
 int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry);
 void ndb_view_release(ndb_view *v);
+
+/* ---- sum.c ---- */
+uint32_t ndb_record_sum(const char *key, size_t key_len, const char *value, size_t len);
+uint32_t ndb_record_sum_by_table(const char *key, size_t key_len, const char *value, size_t len); /* the same without the processor's help */
 
 /* ---- reads.c: what a transaction has read ---- */
 typedef struct {

@@ -264,7 +264,7 @@ func openCore(folder string, o Options) (nativeStore, error) {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))
 	options := C.ndb_options{
-		read_only: boolInt(o.ReadOnly), no_sync: boolInt(o.NoSync),
+		read_only: boolInt(o.ReadOnly), no_sync: boolInt(o.NoSync), verify: boolInt(o.Verify),
 		flush_ms:          C.int(milliseconds(o.FlushInterval)),
 		transaction_bytes: C.uint64_t(max(o.TransactionBytes, 0)),
 		pending_bytes:     C.uint64_t(max(o.PendingBytes, 0)),

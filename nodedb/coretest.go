@@ -324,3 +324,10 @@ func (s coreShared) churn(rounds int, keys ...[]byte) error {
 		return C.churn_locks(s.shared, list, n, C.long(rounds))
 	})
 }
+
+// coreRecordSum returns the checksum of a record as the processor helps to make it, and by table.
+func coreRecordSum(key, value string) (fast, slow uint32) {
+	k, v := (*C.char)(unsafe.Pointer(unsafe.StringData(key))), (*C.char)(unsafe.Pointer(unsafe.StringData(value)))
+	return uint32(C.ndb_record_sum(k, C.size_t(len(key)), v, C.size_t(len(value)))),
+		uint32(C.ndb_record_sum_by_table(k, C.size_t(len(key)), v, C.size_t(len(value))))
+}

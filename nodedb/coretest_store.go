@@ -178,10 +178,10 @@ func (s coreSession) wait(number uint64) error {
 }
 
 type coreOptions struct {
-	flushMs          int
-	transactionBytes uint64
-	pendingBytes     uint64
-	noSync, readOnly bool
+	flushMs                  int
+	transactionBytes         uint64
+	pendingBytes             uint64
+	noSync, verify, readOnly bool
 }
 
 func openCoreStore(folder string, options coreOptions) (coreStore, error) {
@@ -192,6 +192,9 @@ func openCoreStore(folder string, options coreOptions) (coreStore, error) {
 	o := C.ndb_options{flush_ms: C.int(options.flushMs), transaction_bytes: C.uint64_t(options.transactionBytes), pending_bytes: C.uint64_t(options.pendingBytes)}
 	if options.noSync {
 		o.no_sync = 1
+	}
+	if options.verify {
+		o.verify = 1
 	}
 	if options.readOnly {
 		o.read_only = 1

@@ -299,6 +299,7 @@ static int fill_from_leaves(ndb_iter *it) {
           value = big.mv_data, value_len = big.mv_size;
         }
         int error = ndb_stored_read(value, value_len, &it->values[at], &expiry);
+        if (error == NDB_OK && NDB_UNLIKELY(c->store->options.verify)) error = ndb_stored_verify(c->store, key, len, value, value_len);
         if (error < 0) return error;
       }
     }

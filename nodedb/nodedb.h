@@ -115,6 +115,7 @@ typedef struct {
   int flush_ms;              /* changes outside transactions are durable, and seen by other processes, after this time; 0: 10 ms */
   uint64_t transaction_bytes; /* memory of the changes of one transaction; 0: 256 MiB */
   uint64_t pending_bytes;    /* uncommitted changes of the process before writers wait; 0: 256 MiB */
+  int verify;                /* each value that is read from the file is held against its checksum; stores of format 1 have none */
   int no_sync;               /* for tests and bulk loads: a crash of the machine may lose all since the last sync */
 } ndb_options;
 

@@ -644,10 +644,16 @@ func TestCheckOfTheLimits(t *testing.T) {
 
 // TestCheckFindsDamage spoils bytes of a node in the file of a store, and checks it.
 func TestCheckFindsDamage(t *testing.T) {
-	for name, test := range map[string]struct{ stored, spoilt, want string }{
-		"path":  {"\xc0second\x00\x04two", "\xc0s\x01cond\x00\x04two", "a key does not decode: "},
-		"order": {"\xc0second\x00\x04two", "\xc0zecond\x00\x04two", `^damaged("third") is out of order`},
-		"value": {"\xc0second\x00\x04two", "\xc0second\x00\x7ftwo", `the value of ^damaged("second") does not decode`},
+	const second = "\xc0second\x00\x44two"
+	for name, test := range map[string]struct {
+		stored, spoilt string
+		want           []string // beginnings of the faults
+	}{
+		"path":     {second, "\xc0s\x01cond\x00\x44two", []string{"a key does not decode: ", ""}},
+		"order":    {second, "\xc0zecond\x00\x44two", []string{`^damaged("zecond") is not what was written`, `^damaged("third") is out of order`}},
+		"type":     {second, "\xc0second\x00\x7ftwo", []string{`the value of ^damaged("second") does not decode`}},
+		"value":    {second, "\xc0second\x00\x44tvo", []string{`^damaged("second") is not what was written`}},
+		"checksum": {second, "\xc0second\x00\x04two", []string{`^damaged("second") is not what was written`}},
 	} {
 		folder := t.TempDir()
 		store := openFolder(t, folder, nodedb.Options{})
@@ -664,9 +670,23 @@ func TestCheckFindsDamage(t *testing.T) {
 		}
 		check(t, os.WriteFile(file, bytes.ReplaceAll(content, []byte(test.stored), []byte(test.spoilt)), 0o600))
 		var found []string
-		faults := must(openFolder(t, folder, nodedb.Options{}).Check(func(fault string) { found = append(found, fault) }))
-		if faults != 1 || len(found) != 1 || !strings.HasPrefix(found[0], test.want) {
+		spoilt := openFolder(t, folder, nodedb.Options{})
+		faults := must(spoilt.Check(func(fault string) { found = append(found, fault) }))
+		if faults != len(test.want) || !slices.EqualFunc(found, test.want, strings.HasPrefix) {
 			t.Errorf("%s: %d faults, %q; want %q", name, faults, found, test.want)
+		}
+		check(t, spoilt.Close())
+		verified := openFolder(t, folder, nodedb.Options{Verify: true, ReadOnly: true})
+		s = session(t, verified)
+		_, err := s.Get(nodedb.Name("^damaged").At("second"))
+		for _, e := range s.Walk(ctx, nodedb.Name("^damaged"), nodedb.Range{}) {
+			err = errors.Join(err, e)
+		}
+		for _, e := range s.Children(ctx, nodedb.Name("^damaged"), nodedb.Range{}) {
+			err = errors.Join(err, e)
+		}
+		if !errors.Is(err, nodedb.ErrCorrupt) {
+			t.Errorf("%s, read with Verify: %v, want ErrCorrupt", name, err)
 		}
 	}
 }

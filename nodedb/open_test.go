@@ -3,6 +3,7 @@
 package nodedb
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -229,6 +230,7 @@ func TestSecondOpen(t *testing.T) {
 		"flush_ms":          {noSync: true},
 		"transaction_bytes": {flushMs: 20, noSync: true, transactionBytes: 1 << 20},
 		"pending_bytes":     {flushMs: 20, noSync: true, pendingBytes: 1 << 20},
+		"verify":            {flushMs: 20, noSync: true, verify: true},
 		"no_sync":           {flushMs: 20},
 	} {
 		second, err := openCoreStore(folder, options)
@@ -385,5 +387,63 @@ func TestUnreadableFolder(t *testing.T) {
 	defer os.Chmod(folder, 0o700)
 	if line := startChild(t, "unreadable", folder).read(t); line != "done" {
 		t.Error(line)
+	}
+}
+
+// TestOpenFormat1 opens a store that a version without checksums wrote. It reads and writes it as that
+// version does, which may still use it.
+func TestOpenFormat1(t *testing.T) {
+	packed, err := os.Open("testdata/format1.mdb.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	reader, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	file := filepath.Join(folder, "data.mdb")
+	if err := os.WriteFile(file, content, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		s, err := Open(folder, Options{Verify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := s.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			if v, err := session.Get(Name("^old").At(i)); err != nil || v.String() != fmt.Sprint("value ", i) {
+				t.Fatalf("round %d: ^old(%d) is %q, %v", round, i, v, err)
+			}
+		}
+		if v, err := session.Get(Name("^old").At("big")); err != nil || len(v.String()) != 10_000 {
+			t.Errorf("^old(\"big\") has %d bytes, %v", len(v.String()), err)
+		}
+		if err := session.Set(Name("^old").At("new"), "written now"); err != nil {
+			t.Error(err)
+		}
+		session.Close()
+		if faults, err := s.Check(func(fault string) { t.Error(fault) }); err != nil || faults > 0 {
+			t.Errorf("round %d: %d faults, %v", round, faults, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err = os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(content), "new\x00\x04written now") || !strings.Contains(string(content), "perigee nodedb 1") {
+		t.Error("what was written is not of format 1")
 	}
 }

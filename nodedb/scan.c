@@ -139,7 +139,12 @@ void ndb_scan_next(ndb_scan *c) {
 }
 
 int ndb_scan_value(const ndb_scan *c, ndb_scalar *out, uint64_t *expiry) {
-  if (!c->entry) return ndb_stored_read(c->lmdb_value.mv_data, c->lmdb_value.mv_size, out, expiry);
+  if (!c->entry) {
+    int error = ndb_stored_read(c->lmdb_value.mv_data, c->lmdb_value.mv_size, out, expiry);
+    if (error == NDB_OK && NDB_UNLIKELY(c->store->options.verify))
+      error = ndb_stored_verify(c->store, c->key, c->len, c->lmdb_value.mv_data, c->lmdb_value.mv_size);
+    return error;
+  }
   ndb_entry_scalar(c->entry, out);
   *expiry = c->entry->expiry;
   return NDB_OK;

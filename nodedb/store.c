@@ -17,12 +17,18 @@
 #include "core.h"
 
 enum { READERS_MAX = 1022, FIRST_MAP = 16 << 20, FLUSH_MS = 10 };
-#define FORMAT "perigee nodedb 1"
+/* Format 2 has checksums. A store of format 1 stays one: older versions read it. */
+#define FORMAT "perigee nodedb 2"
+#define FORMAT_1 "perigee nodedb 1"
 
 uint64_t ndb_hash_seed = 0x9E3779B97F4A7C15u;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static ndb_store *open_stores;
+
+static int is_format(const MDB_val *value, const char *format) {
+  return value->mv_size == strlen(format) && memcmp(value->mv_data, format, value->mv_size) == 0;
+}
 
 static int open_databases(ndb_store *store) {
   static const char *const names[] = {"nodes", "expiry", "meta"};
@@ -44,9 +50,12 @@ again:
   if (rc == MDB_NOTFOUND && create) {
     value = (MDB_val){sizeof FORMAT - 1, FORMAT};
     rc = mdb_put(txn, store->meta, &key, &value, 0);
-  } else if (rc == 0 && (value.mv_size != sizeof FORMAT - 1 || memcmp(value.mv_data, FORMAT, value.mv_size) != 0)) {
-    int error = ndb_fail(NDB_E_CORRUPT, "%s: the format is \"%.*s\"; this version reads \"%s\"", store->folder,
-                         value.mv_size > 40 ? 40 : (int)value.mv_size, (const char *)value.mv_data, FORMAT);
+    store->sums = 1;
+  } else if (rc == 0 && is_format(&value, FORMAT)) {
+    store->sums = 1;
+  } else if (rc == 0 && !is_format(&value, FORMAT_1)) {
+    int error = ndb_fail(NDB_E_CORRUPT, "%s: the format is \"%.*s\"; this version reads \"%s\" and \"%s\"", store->folder,
+                         value.mv_size > 40 ? 40 : (int)value.mv_size, (const char *)value.mv_data, FORMAT_1, FORMAT);
     mdb_txn_abort(txn);
     return error;
   }
@@ -205,7 +214,7 @@ static void set_defaults(ndb_options *o) {
   if (o->flush_ms <= 0) o->flush_ms = FLUSH_MS;
   if (!o->transaction_bytes) o->transaction_bytes = 256u << 20;
   if (!o->pending_bytes) o->pending_bytes = 256u << 20;
-  o->read_only = o->read_only != 0, o->no_sync = o->no_sync != 0;
+  o->read_only = o->read_only != 0, o->no_sync = o->no_sync != 0, o->verify = o->verify != 0;
 }
 
 static int new_store(const char *folder, const ndb_options *options, const struct stat *about, ndb_store **out) {
@@ -257,6 +266,7 @@ static int compare_options(const ndb_store *store, const ndb_options *wanted) {
     {"flush_ms", (uint64_t)store->options.flush_ms, (uint64_t)o.flush_ms},
     {"transaction_bytes", store->options.transaction_bytes, o.transaction_bytes},
     {"pending_bytes", store->options.pending_bytes, o.pending_bytes},
+    {"verify", (uint64_t)store->options.verify, (uint64_t)o.verify},
     {"no_sync", (uint64_t)store->options.no_sync, (uint64_t)o.no_sync},
   };
   for (size_t i = 0; i < sizeof options / sizeof *options; i++)

@@ -23,6 +23,9 @@ type Options struct {
 	// NoWait lets Update return before the changes are durable: they are after FlushInterval, or
 	// when Sync returns.
 	NoWait bool
+	// Verify holds each value that is read from the file against its checksum. Stores that a version
+	// before checksums made have none.
+	Verify bool
 	// NoSync lets the operating system decide when it writes to the disk. A crash of the machine
 	// can lose the store.
 	NoSync bool

@@ -3,6 +3,7 @@
 package nodedb
 
 import (
+	"hash/crc32"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,14 @@ func TestStoredValues(t *testing.T) {
 		{"\x84" + expires + "a", 1_700_000_000_255, str("a")},
 		{"\x84" + expires[:7], 0, coreScalar{}},
 		{"\x80" + expires, 0, coreScalar{}},
+		{"\x44aSUMS", 0, str("a")}, // with a checksum
+		{"\x44SUMS", 0, str("")},
+		{"\x41\x7fSUMS", 0, num(127)},
+		{"\x46SUMS", 0, coreScalar{kind: coreTrue}},
+		{"\xc4" + expires + "aSUMS", 1_700_000_000_255, str("a")},
+		{"\x41SUM", 0, coreScalar{}},
+		{"\xc4" + expires + "SUM", 0, coreScalar{}},
+		{"\x03x", 0, coreScalar{}},
 		{"", 0, coreScalar{}},
 		{"\x00", 0, coreScalar{}},
 		{"\x07", 0, coreScalar{}},
@@ -50,6 +59,20 @@ func TestStoredValues(t *testing.T) {
 			t.Errorf("% x: %+v that expires at %d, %v, want %+v and %d", test.stored, got, expiry, err, test.want, test.expiry)
 		case test.want.kind == coreAbsent && (err == nil || !strings.HasPrefix(err.Error(), "NDB_E_CORRUPT")):
 			t.Errorf("% x: %+v, %v, want NDB_E_CORRUPT", test.stored, got, err)
+		}
+	}
+}
+
+// TestRecordSum: the checksum is CRC-32C, with and without the help of the processor.
+func TestRecordSum(t *testing.T) {
+	const all = "123456789, and some bytes behind them, so that whole words are summed"
+	for i := range len(all) {
+		for _, length := range []int{9, len(all)} {
+			key, value := all[:min(i, length)], all[min(i, length):length]
+			want := crc32.Checksum([]byte(all[:length]), crc32.MakeTable(crc32.Castagnoli))
+			if fast, slow := coreRecordSum(key, value); fast != want || slow != want {
+				t.Errorf("%q, %q: %x and %x, want %x", key, value, fast, slow, want)
+			}
 		}
 	}
 }

@@ -162,9 +162,11 @@ void ndb_view_release(ndb_view *v) {
 /* ---- values as they are stored ----
  *
  * One byte: the type, with EXPIRES if the time of expiry follows (8 bytes, big endian, ms
- * since 1970). Then the payload: an integer in as few bytes as hold it, least significant
- * first; another double in its 8 bytes; digits and strings as they are. */
-enum { STORED_INTEGER = 1, STORED_DOUBLE, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE, STORED_TYPE = 0x0F, STORED_EXPIRES = 0x80 };
+ * since 1970), with SUM if a checksum comes at the end. Then the payload: an integer in as few bytes as
+ * hold it, least significant first; another double in its 8 bytes; digits and strings as they
+ * are. Then the checksum of the key and of all that comes before it: 4 bytes, least significant
+ * first. */
+enum { STORED_INTEGER = 1, STORED_DOUBLE, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE, STORED_SUM = 0x40, STORED_EXPIRES = 0x80, SUM_BYTES = 4 };
 
 static int is_small_integer(double d) { return d >= -9007199254740992.0 && d <= 9007199254740992.0 && d == (double)(int64_t)d; }
 
@@ -174,8 +176,8 @@ static int integer_size(int64_t n) {
   return size;
 }
 
-size_t ndb_stored_size(const ndb_entry *e) {
-  size_t header = e->expiry ? 9 : 1;
+size_t ndb_stored_size(const ndb_entry *e, int sums) {
+  size_t header = (e->expiry ? 9u : 1u) + (sums ? SUM_BYTES : 0u);
   if (e->type == NDB_NUMBER) return header + (is_small_integer(e->number) ? (size_t)integer_size((int64_t)e->number) : 8);
   return header + (e->type == NDB_STRING || e->type == NDB_DIGITS ? e->value_len : 0);
 }
@@ -185,23 +187,34 @@ static char *put_little(char *out, uint64_t n, int size) {
   return out;
 }
 
-void ndb_stored_write(const ndb_entry *e, char *out) {
+void ndb_stored_write(const ndb_entry *e, int sums, char *out) {
+  const char *start = out;
   static const uint8_t types[] = {0, STORED_INTEGER, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE};
   int small = e->type == NDB_NUMBER && is_small_integer(e->number);
   uint8_t type = e->type == NDB_NUMBER && !small ? STORED_DOUBLE : types[e->type];
-  *out++ = (char)(type | (e->expiry ? STORED_EXPIRES : 0));
+  *out++ = (char)(type | (e->expiry ? STORED_EXPIRES : 0) | (sums ? STORED_SUM : 0));
   if (e->expiry)
     for (int shift = 56; shift >= 0; shift -= 8) *out++ = (char)(e->expiry >> shift);
   if (small) {
     int64_t n = (int64_t)e->number;
-    put_little(out, (uint64_t)n, integer_size(n));
+    out = put_little(out, (uint64_t)n, integer_size(n));
   } else if (e->type == NDB_NUMBER) {
     uint64_t bits;
     memcpy(&bits, &e->number, 8);
-    put_little(out, bits, 8);
+    out = put_little(out, bits, 8);
   } else if (e->type == NDB_STRING || e->type == NDB_DIGITS) {
     memcpy(out, ndb_entry_value(e), e->value_len);
+    out += e->value_len;
   }
+  if (sums) put_little(out, ndb_record_sum(e->data, e->key_len, start, (size_t)(out - start)), SUM_BYTES);
+}
+
+int ndb_stored_is_sound(int sums, const char *key, size_t key_len, const char *data, size_t len) {
+  if (len == 0 || !(data[0] & STORED_SUM)) return !sums;
+  if (len <= SUM_BYTES) return 0;
+  uint32_t sum = 0;
+  for (int i = 0; i < SUM_BYTES; i++) sum |= (uint32_t)(unsigned char)data[len - SUM_BYTES + (size_t)i] << (8 * i);
+  return sum == ndb_record_sum(key, key_len, data, len - SUM_BYTES);
 }
 
 static uint64_t stored_expiry(const char *data) {
@@ -226,8 +239,12 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
   }
   data++;
   size_t rest = (size_t)(end - data);
+  if (type & STORED_SUM) {
+    if (NDB_UNLIKELY(rest < SUM_BYTES)) goto corrupt;
+    rest -= SUM_BYTES;
+  }
   out->bytes = data, out->len = (uint32_t)rest;
-  switch (type & ~(unsigned)STORED_EXPIRES) {
+  switch (type & ~(unsigned)(STORED_EXPIRES | STORED_SUM)) {
   case STORED_INTEGER: {
     if (rest > 8) goto corrupt;
     uint64_t n = 0;
@@ -257,7 +274,12 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
   }
   if (rest == 0) return NDB_OK;
 corrupt:
-  return ndb_fail(NDB_E_CORRUPT, "a value of %zu bytes does not decode; check the folder with perigee node check", len);
+  return ndb_fail(NDB_E_CORRUPT, "a value of %zu bytes does not decode; list the faults with perigee node check", len);
+}
+
+int ndb_stored_verify(const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len) {
+  if (ndb_stored_is_sound(store->sums, key, key_len, data, len)) return NDB_OK;
+  return ndb_fail(NDB_E_CORRUPT, "a node of %zu bytes is not what was written: its checksum differs; list the faults with perigee node check", key_len + len);
 }
 
 /* NDB_OK, NDB_NONE if the layer hides the node or has no value for it, NDB_MORE if it does not know. */
@@ -292,6 +314,7 @@ int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, si
   if (rc == MDB_NOTFOUND) return NDB_NONE;
   if (rc) return ndb_lmdb_error(rc, "read a node");
   int error = ndb_stored_read(data.mv_data, data.mv_size, out, expiry);
+  if (error == NDB_OK && NDB_UNLIKELY(store->options.verify)) error = ndb_stored_verify(store, key, len, data.mv_data, data.mv_size);
   if (error == NDB_OK && *expiry && *expiry <= ndb_now_ms()) return NDB_NONE;
   return error;
 }

@@ -21,6 +21,7 @@ import "C"
 import (
 	"context"
 	"runtime"
+	"time"
 	"unsafe"
 )
 
@@ -144,6 +145,7 @@ type Request struct {
 	function int
 	args     []any
 	err      error
+	took     time.Duration // that is the call's own time
 }
 
 // Request reads what a call waits for.
@@ -159,9 +161,17 @@ func (r *Request) Call(ctx context.Context) ([]any, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	began := time.Now()
 	results, _, err := r.host.call(ctx, ctx, r.function, r.args)
+	if r.function == 0 {
+		r.took = time.Since(began)
+	}
 	return results, err
 }
+
+// Charge counts the time to read a file that the script requires as that of its call. Other
+// functions wait.
+func (c *Call) Charge(r *Request) { c.spent += int64(r.took) }
 
 // Cause is the error of the last function that the script called directly in the
 // crossing, if that failed.

@@ -71,6 +71,7 @@ type Engine struct {
 	cause        error                 // and the error of the last one
 	releaseNodes func()                // lets the store be closed
 	computing    FunctionContext       // of the function that is being called
+	files        int                   // that the script has required while it loads
 	_            [128]byte             // what lies behind is another processor's
 }
 

@@ -146,6 +146,15 @@ globals.json = modules.json
 globals.os, modules.os = modules.os, nil -- a global of Lua, not for require
 
 local read_file, compile, pcall, LOADING = yielding(0), gocall.compile, globals.pcall, {}
+local find, gsub, sub = string.find, string.gsub, string.sub
+
+-- Go checks names again. One that may come from an event never gets there if it is long.
+local NAME_MAX, NAME_SHOWN = 200, 50
+local function check_name(name)
+  if #name <= NAME_MAX and find(name, "^[A-Za-z0-9_.-]+$") and not find("." .. name .. ".", "..", 1, true) then return end
+  local shown = gsub(sub(name, 1, NAME_SHOWN), "[^A-Za-z0-9_./-]", "?")
+  error('invalid module name "' .. shown .. '"; use "name", or "folder.name" for the file folder/name.lua', 3)
+end
 
 local function load_file(name)
   local text, path = read_file(name)
@@ -189,7 +198,10 @@ function globals.require(name)
   if type(name) ~= "string" then error("bad argument #1 to 'require' (string expected)", 2) end
   if nodes and modules.nodedb == nil and (name == "nodedb" or name == "yottadb") then open_nodes() end
   local module = modules[name]
-  if module == nil then return (load_file(name)) end
+  if module == nil then
+    check_name(name)
+    return (load_file(name))
+  end
   if module == LOADING then error("require '" .. name .. "': the file requires itself", 2) end
   return module
 end

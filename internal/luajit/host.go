@@ -94,11 +94,15 @@ func (h *Host) call(ctx, computing context.Context, number int, args []any) (res
 		return results, f.Waits, err
 	}
 	if h.File == nil {
-		return nil, true, errors.New("there are no files to require")
+		return nil, false, errors.New("there are no files to require")
 	}
 	text, path, err := h.File(args[0].(string))
-	return []any{string(text), path}, true, err
+	return []any{string(text), path}, false, err
 }
+
+// filesMax is how many files a script can require while it loads before reading them is its own
+// time: a host of code may be slow, and a script that requires more is in a loop.
+const filesMax = 100
 
 // pieceShare bounds what one piece of a run between two calls counts for, as a part
 // of the event's limit. A piece is measured by the clock, which also runs while the
@@ -175,7 +179,12 @@ func (e *Engine) call(ctx context.Context, until time.Time) (waits bool) {
 	var results []any
 	if err == nil {
 		e.computing = FunctionContext{Context: ctx, vm: e.VM, until: until}
-		results, waits, err = e.host.call(ctx, &e.computing, int(e.c.gocall.function), args)
+		number := int(e.c.gocall.function)
+		results, waits, err = e.host.call(ctx, &e.computing, number, args)
+		if number == 0 && e.c.vm.run.event == C.PG_NO_EVENT && e.files < filesMax {
+			e.files++
+			waits = true
+		}
 	}
 	if errors.Is(err, ErrMemory) {
 		C.pg_vm_stop(e.VM.c, C.PG_MEMORY)

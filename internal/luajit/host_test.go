@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
 )
 
 func TestValuesCross(t *testing.T) {
@@ -175,5 +177,40 @@ end`
 	dead := e.Run(t.Context(), in, 0).DeadEvents()
 	if len(dead) != 1 || dead[0].ScriptError.Kind != EventTime || !strings.Contains(dead[0].ScriptError.Traceback, "spin.lua:3") {
 		t.Errorf("dead %v, want the event's time limit in line 3", dead)
+	}
+}
+
+// TestFailingFileAgain requires a file that fails again and again: it takes no memory that is not
+// given back.
+func TestFailingFileAgain(t *testing.T) {
+	const times, most = 100_000, 1 << 20
+	w := NewWatchdog()
+	defer w.Close()
+	opts := defaults()
+	opts.EventTime, opts.BatchTime = time.Minute, time.Minute
+	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Sinks: []Sink{{}}, Host: testHost()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := e.Load(t.Context(), "again.lua", []byte("function main(event) for i = 1, event.times do pcall(require, 'broken') end return event end")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(times int) {
+		in := new(event.Batch)
+		in.Append(fmt.Appendf(nil, `{"times":%d}`, times))
+		if out := e.Run(t.Context(), in, 0); out.Limit != OK || len(out.DeadEvents()) > 0 {
+			t.Fatalf("limit %v, dead %v", out.Limit, out.DeadEvents())
+		}
+	}
+	run(1000)
+	before, _, counted := document.AllocatorBytes()
+	if !counted {
+		t.Skip("this allocator does not tell what it has")
+	}
+	run(times)
+	after, _, _ := document.AllocatorBytes()
+	if grown := int64(after) - int64(before); grown > most {
+		t.Errorf("%d failing files took %d bytes, want at most %d", times, grown, most)
 	}
 }

@@ -219,9 +219,14 @@ static void name_chunk(char chunk[LUA_IDSIZE], const char *name) {
 }
 
 const char *pg_vm_add_file(pg_vm *vm, const char *name) {
+	char chunk[LUA_IDSIZE];
+	name_chunk(chunk, name);
+	// A file that fails can be required again and again.
+	for (pg_file *file = vm->files; file; file = file->next)
+		if (!strcmp(file->chunk, chunk)) return file->chunk;
 	pg_file *file = malloc(sizeof *file);
 	if (!file) return NULL;
-	name_chunk(file->chunk, name);
+	memcpy(file->chunk, chunk, sizeof chunk);
 	file->next = vm->files;
 	vm->files = file;
 	return file->chunk;

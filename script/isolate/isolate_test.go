@@ -22,7 +22,7 @@ import (
 var launcher *Launcher
 
 func TestMain(m *testing.M) {
-	launcher = Init(append(pluginLanguages(), lua.Language(), passthrough.Language())...)
+	launcher = Init(append(pluginLanguages(), lua.Language(), passthrough.Language(), faultyLanguage())...)
 	code := m.Run()
 	removePlugins()
 	os.Exit(code)

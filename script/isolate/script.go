@@ -208,7 +208,7 @@ func (s *isolatedScript) loadInto(ctx context.Context, p *process, code script.C
 	answer, err := p.ask(ctx, &request{
 		message: message{kind: doLoad, a: uint64(len(e.buf))},
 		budget:  budget{loadTime + s.opts.Limits.BatchTime, "loading " + s.code.Name},
-		serve:   s.serveLoading(ctx, p, code.Files),
+		serve:   s.serveLoading(ctx, p.process.Pid, code.Files),
 	})
 	if err != nil {
 		return err
@@ -327,13 +327,13 @@ const filesMax = 2 * script.RequiredFilesMax
 
 // serveLoading returns what answers the calls of a worker while it loads. files reads a file that
 // the code requires; nil has none.
-func (s *isolatedScript) serveLoading(ctx context.Context, p *process, files func(string) ([]byte, error)) server {
+func (s *isolatedScript) serveLoading(ctx context.Context, pid int, files func(string) ([]byte, error)) server {
 	calls, asked, bytes := s.serve(ctx), 0, 0
 	return func(text []byte) (reply []byte, waited time.Duration, err error) {
 		d := &decoder{buf: text}
 		switch d.uint() {
 		case callMapped:
-			mapped, err := child.MappedMemory(strconv.Itoa(p.process.Pid))
+			mapped, err := child.MappedMemory(strconv.Itoa(pid))
 			e := &encoder{buf: make([]byte, 0, 16)}
 			e.uint(mapped)
 			return e.buf, 0, err

@@ -233,6 +233,7 @@ func (fn *Function) serve(ctx context.Context, m *pool.Member, call *luajit.Call
 	m.Suspend()
 	var results []any
 	results, *cause = request.Call(ctx)
+	call.Charge(&request)
 	m.Resume()
 	if err := ctx.Err(); err != nil {
 		c.Drop(call)

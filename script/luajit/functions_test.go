@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -481,5 +482,28 @@ func BenchmarkInvoke(b *testing.B) {
 				})
 			})
 		}
+	}
+}
+
+// TestRequiringTakesTime holds that the time to read files is that of the call that requires them.
+func TestRequiringTakesTime(t *testing.T) {
+	var reads atomic.Int32
+	files := func(string) ([]byte, error) {
+		time.Sleep(2 * time.Millisecond)
+		reads.Add(1)
+		return nil, fs.ErrNotExist
+	}
+	code := script.Code{Name: "names.lua", Files: files, Text: []byte(`function find(n) for i = 1, n do pcall(require, "kind" .. i) end end`)}
+	const limit = 50 * time.Millisecond
+	f, err := luajit.LoadFunctions(t.Context(), code, script.Options{Limits: script.Limits{EventTime: limit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.Invoke(t.Context(), "find", 1000); err == nil || !strings.Contains(err.Error(), "time limit") {
+		t.Errorf("error is %v, want the time limit", err)
+	}
+	if got := reads.Load(); got > 60 {
+		t.Errorf("a call with a time of %v read %d times for 2 ms, want at most 60 times", limit, got)
 	}
 }

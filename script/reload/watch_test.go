@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,5 +116,39 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestManyMissingNames has events require names that no file has: a look at the script reads few of
+// them again, also one that is there by then.
+func TestManyMissingNames(t *testing.T) {
+	const names, most = 1000, 50
+	var requests atomic.Int32
+	var found atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		switch {
+		case r.URL.Path == "/a.lua":
+			fmt.Fprintf(w, "pcall(require, 'optional') function main(event) for i = 1, %d do pcall(require, 'kind' .. i) end return {n = 1} end", names)
+		case r.URL.Path == "/optional.lua" && found.Load():
+			fmt.Fprint(w, "return true")
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	b := &bench{t: t, limits: patient, log: &bytes.Buffer{}}
+	b.Script = b.start(loader.Config{Allow: []string{strings.TrimPrefix(server.URL, "http://")}}, server.URL+"/a.lua")
+	b.want(`{"n":1}`, `{}`)
+	if got := requests.Load(); got < names {
+		t.Fatalf("%d requests, want one for each of %d names", got, names)
+	}
+	requests.Store(0)
+	if b.Check(t.Context(), true) || requests.Load() > most {
+		t.Errorf("a look at an unchanged script read %d files, want at most %d", requests.Load(), most)
+	}
+	found.Store(true)
+	if !b.Check(t.Context(), true) {
+		t.Errorf("a file that was missing at the top of the script is there, and it was not loaded again:\n%s", b.log)
 	}
 }

@@ -116,6 +116,7 @@ func testModules(t *testing.T, lang script.Language) {
 	t.Run("stats", func(t *testing.T) { testStats(t, lang) })
 	t.Run("a file at load", func(t *testing.T) { testFaultyFile(t, lang) })
 	t.Run("versions", func(t *testing.T) { testVersions(t, lang) })
+	t.Run("names of events", func(t *testing.T) { testRequiredNames(t, lang) })
 	t.Run("a name that is taken", func(t *testing.T) { testTakenName(t, lang) })
 }
 
@@ -216,6 +217,49 @@ func testVersions(t *testing.T, lang script.Language) {
 	}
 	if one, two := version("return 1"), version("return 2"); one == two || one != version("return 1") {
 		t.Errorf("versions are %s and %s", one, two)
+	}
+}
+
+// testRequiredNames: events whose names a script requires cannot make it read for longer than their
+// time, nor look for names that no file has, and their errors stay short.
+func testRequiredNames(t *testing.T, lang script.Language) {
+	const names = 1000
+	var mu sync.Mutex
+	reads, longest := 0, 0
+	slow := func(path string) ([]byte, error) {
+		time.Sleep(2 * time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		reads++
+		longest = max(longest, len(path))
+		return nil, fs.ErrNotExist
+	}
+	code := script.Code{Name: scriptName, Files: slow, Text: fmt.Appendf(nil, `
+for _, name in ipairs {("x"):rep(3e6), ("x."):rep(1e6) .. "x", ("/"):rep(3e6), "a\0" .. ("b"):rep(1e6)} do
+  local ok, why = pcall(require, name)
+  assert(not ok and #tostring(why) < 1000 and tostring(why):find("invalid module name", 1, true), #tostring(why))
+end
+function main(event)
+  for i = 1, event.names or 0 do pcall(require, "handlers.kind" .. i) end
+  return event
+end`)}
+	limits := script.Limits{EventTime: eventTime, BatchTime: 20 * time.Second}
+	opts := withModules(limits)
+	opts.Sinks = []script.Sink{{}}
+	s, err := lang.Load(t.Context(), code, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	res := run(t, s, `{"a":1}`, fmt.Sprintf(`{"names":%d}`, names), `{"a":2}`)
+	if got := strings.Join(outLines(&res.Outputs[0]), " "); !strings.Contains(got, `0 {"a":1}`) || !strings.Contains(got, `2 {"a":2}`) {
+		t.Errorf("output is %s, want events 0 and 2; dead %v", got, res.Dead)
+	}
+	if most := int(eventTime/time.Millisecond) + 10; reads > most {
+		t.Errorf("an event with a time of %v read %d times for 2 ms, want at most %d times", eventTime, reads, most)
+	}
+	if longest > 300 {
+		t.Errorf("a name of %d bytes was looked for", longest)
 	}
 }
 

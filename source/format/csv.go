@@ -137,6 +137,7 @@ func (d *Decoder) appendCSV(dst, record []byte) (_ []byte, reason string) {
 // split returns the fields of a record, valid until the next call, or what is wrong with it.
 func (d *Decoder) split(record []byte) (fields [][]byte, reason string) {
 	d.fields, d.text = d.fields[:0], d.text[:0]
+	plain := bytes.IndexByte(record, '"') < 0 && bytes.IndexByte(record, '\n') < 0
 	for {
 		if len(record) > 0 && record[0] == '"' {
 			field, rest, reason := d.unquote(record[1:])
@@ -159,6 +160,7 @@ func (d *Decoder) split(record []byte) (fields [][]byte, reason string) {
 			field = record[:end]
 		}
 		switch {
+		case plain:
 		case bytes.IndexByte(field, '"') >= 0:
 			return nil, fmt.Sprintf(`field %d has a quote inside: put the field in quotes, and write "" for each`, len(d.fields)+1)
 		case bytes.IndexByte(field, '\n') >= 0:

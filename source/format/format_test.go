@@ -292,3 +292,18 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// TestAppendText compares strings with those of encoding/json, with each byte at each place
+// of a word.
+func TestAppendText(t *testing.T) {
+	for c := range 128 {
+		for at := range 17 {
+			text := bytes.Repeat([]byte("x"), 17)
+			text[at] = byte(c)
+			var got string
+			if err := json.Unmarshal(appendText(nil, text), &got); err != nil || got != string(text) {
+				t.Errorf("%q becomes %s, which is %q: %v", text, appendText(nil, text), got, err)
+			}
+		}
+	}
+}

@@ -2,6 +2,9 @@ package format
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -19,38 +22,68 @@ var escaped = func() (t [256]bool) {
 
 // appendText appends text, which is UTF-8, as a JSON string.
 func appendText(dst, text []byte) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i, c := range text {
-		if !escaped[c] {
-			continue
+	dst, _ = appendString(dst, text)
+	return dst
+}
+
+// appendString appends text as a JSON string, and reports whether it is ASCII. It copies
+// eight bytes at a time, up to the first that needs a backslash.
+func appendString(dst, text []byte) (_ []byte, ascii bool) {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	const room = 8 // for an escape, or a word
+	dst = slices.Grow(append(dst, '"'), len(text)+2*room)
+	out, n, seen := dst[:cap(dst)], len(dst), uint64(0)
+	for i := 0; i < len(text); {
+		if n+2*room > len(out) {
+			out = slices.Grow(out[:n], len(text)-i+16*room)
+			out = out[:cap(out)]
 		}
-		dst = append(dst, text[start:i]...)
-		start = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
+		if i+8 <= len(text) {
+			word := binary.LittleEndian.Uint64(text[i:])
+			binary.LittleEndian.PutUint64(out[n:], word)
+			seen |= word
+			quote, slash := word^(ones*'"'), word^(ones*'\\')
+			// A high bit is set in a byte that is a control character, a quote or a backslash;
+			// a borrow may set others, but only after the first of those.
+			found := ((word-ones*' ')&^word | (quote-ones)&^quote | (slash-ones)&^slash) & highs
+			clean := 8
+			if found != 0 {
+				clean = bits.TrailingZeros64(found) / 8
+			}
+			if n, i = n+clean, i+clean; found == 0 {
+				continue
+			}
+		}
+		c := text[i]
+		i++
+		seen |= uint64(c)
+		switch {
+		case !escaped[c]:
+			out[n] = c
+			n++
+		case short[c] != 0:
+			out[n], out[n+1] = '\\', short[c]
+			n += 2
 		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			n += copy(out[n:], []byte{'\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15]})
 		}
 	}
-	return append(append(dst, text[start:]...), '"')
+	return append(out[:n], '"'), seen&highs == 0
 }
+
+// short are the escapes of one letter.
+var short = [256]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't'}
 
 // appendLine appends the document of a line of text. A line that is not UTF-8 is there twice:
 // as text, with U+FFFD for what is not a character, and as its bytes in base64.
 func appendLine(dst, line []byte) []byte {
 	dst = append(dst, `{"`+LineField+`":`...)
-	if utf8.Valid(line) {
-		return append(appendText(dst, line), '}')
+	start := len(dst)
+	dst, ascii := appendString(dst, line)
+	if ascii || utf8.Valid(line) {
+		return append(dst, '}')
 	}
-	dst = appendText(dst, []byte(strings.ToValidUTF8(string(line), "\uFFFD")))
+	dst = appendText(dst[:start], []byte(strings.ToValidUTF8(string(line), "\uFFFD")))
 	dst = append(dst, `,"`+LineBytes+`":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, line)
 	return append(dst, `"}`...)

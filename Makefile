@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ test-m: ## the node database's order, sums and operations against M itself (GT.M
 	@$(SETUP) nodes
 	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
 
+test-yottadb: ## the module yottadb against all that lua-yottadb documents, on LuaJIT and Lua 5.1 to 5.4
+	@$(SETUP) lua
+	@$(GO) test ./nodedb/lua -count=1 -v -run TestYottadbFace
+
 test-versions: ## the tests of sources and sinks with Valkey 9, Redis 6, PostgreSQL 18, MariaDB 11 and go-mysql-server
 	@$(SETUP) versions
 	@tools/versions/test.sh
@@ -81,10 +85,11 @@ crash: build ## a short verify, in about a minute
 crash-scripts: build ## kill 500 processes of a script while events flow: each event is delivered once
 	@PERIGEE_KILLS=500 $(GO) test ./cmd/perigee -count=1 -v -timeout 20m -run TestKilledScripts
 
-crash-nodes: ## kill writers of the node database 200 times, let its disk fail 50 times, damage its file 200 times: what was durable stays
-	@$(SETUP) build
+crash-nodes: ## kill writers of the node database 200 times, let its disk fail, damage its file, abandon transactions: what was durable stays
+	@$(SETUP) build && $(SETUP) lua
 	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 PERIGEE_NODE_DAMAGES=200 $(GO) test ./nodedb -count=1 -v -timeout 30m \
 		-run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk|TestDamagedFile|TestIdle|TestReadOnlyMedia|TestOpenOnFullDisk|TestUnwritableFolder'
+	@PERIGEE_NODE_KILLS=40 $(GO) test ./nodedb/lua -count=1 -v -timeout 10m -run TestAbandonedCoroutines
 
 crash-store: ## kill the event store 200 times, cut its power 1000 times and fill its disk 20 times: each acknowledged row is there once
 	@$(SETUP) servers
@@ -96,10 +101,11 @@ soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
 	@$(PERIGEE) verify --soak $(DURATION)
 
-torture: build ## run hostile scripts, requests and SQL statements against the limits, and scripts under 200 memory limits
+torture: build ## run hostile scripts, requests and SQL statements against the limits, scripts under 200 memory limits, and scripts whose garbage is collected before each call of the node database
 	@$(GO) build -o bin/torture ./internal/luajit/torture/run
 	@bin/torture
 	@bin/torture -oom
+	@PERIGEE_NODE_PROGRAMS=100 $(GO) test ./internal/luajit -count=1 -v -timeout 20m -run 'TestCollectingPrograms|TestNodesHoldTheirArguments'
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE)
 
@@ -117,6 +123,9 @@ test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader 
 torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build
 	@tools/luajit/build.sh asan
+	@nodedb/lua/build.sh asan
+	@PERIGEE_LUAJIT=$(CURDIR)/.build/nodedb-lua/asan/luajit $(GO) test ./nodedb/lua -count=1 -v -timeout 30m -run TestCollecting
+	@$(GO) test -asan -count=1 -v -timeout 30m -run 'TestCollectingPrograms|TestNodesHoldTheirArguments' ./internal/luajit
 	@$(GO) test -asan -timeout 30m ./internal/luajit/... ./internal/document/... ./script/luajit
 
 FUZZ_SECONDS := 60

@@ -826,7 +826,7 @@ static int core_descendants(lua_State *L) {
 
 /* ---- transactions ---- */
 
-/* These are for whoever keeps the guard, which does not look at them. */
+/* The guard does not look at these: what keeps it calls them. */
 
 static int core_begin(lua_State *L) {
   int code = ndb_begin(unguarded_changing(L));

@@ -16,7 +16,8 @@ each).]]},
     {"nodedb.close()", [[Commits what is pending and closes the store. Locks are released, trees in memory are
 dropped, open
 iterations end. Nodes stay valid: they are paths. A Lua state that ends closes its store itself.]]},
-    {"nodedb.sync()", "Returns when everything that was changed before is durable."},
+    {"nodedb.sync()", [[Returns when everything that was changed before is durable. In a transaction it raises
+`NDB_E_LEVEL`, as `close` does.]]},
     {"nodedb.stat()", [[Returns a table: `nodes`, `map_bytes`, `used_bytes`, `free_bytes`, `pending_bytes`, `commits`,
 `expiring`,
 `readers`, `locks`, `depth`, `processes`.]]},
@@ -53,20 +54,25 @@ strings, by bytes; `""` is a subscript and precedes all others. Iterations retur
 beyond 2^53 come back as strings of their digits, or as integers where Lua has them (5.3 and later).
 
 **Values** are strings, numbers and booleans, and come back as what they were. Numbers have up to 18 significant
-digits.]],
+digits. A number that is infinite or not a number is an error. In Lua 5.3 and later, whose integers and floats
+are one key of a table, `node[2^62]` is the node of the integer; on LuaJIT that of the float, `4611686018427388000`.
+
+Do not use nodes in a finalizer (`__gc`): it can run in the middle of another use.]],
     {"nodedb.node(name [, subscripts...])", [[Returns the node of a name and subscripts, given one by one or as
 tables. `nodedb.node(node, subscripts...)`
 continues from a node, as does the call `node(subscripts...)`.]]},
     {"nodedb.isnode(value)", "Returns whether a value is a node of this module."},
-    {"nodedb.inherit(constructor, metatable)", [[Returns a constructor of nodes that have more methods, and the table
-of those methods. `metatable.__index`
+    {"nodedb.inherit(constructor [, metatable])", [[Returns a constructor of nodes that have more methods, the table of
+those methods, and the methods that they override. `metatable.__index`
 is that table (default: `metatable` itself); metamethods such as `__concat` and `__tostring` are taken over,
-those that make a node (`__index`, `__newindex`) are not. Subnodes are of the same kind. A field of that
+those that make a node (`__index`, `__newindex`) are not. Reading and assigning `.__` calls its `get` and `set`.
+Subnodes are of the same kind. A field of that
 table hides the subnode of its name, which is then `node("name")`.]]},
     {"node.__", "The value, or `nil`. Assign it to set the value; assign `nil` to delete it."},
     {"node + number, node - number", "Increments the node by the number, and returns the node."},
     {"tostring(node)", "The node as M writes it: `^person(3,\"name\")`."},
-    {"pairs(node)", "As `node:pairs()`, where Lua has the metamethod `__pairs` (5.2 and later)."},
+    {"pairs(node)", [[As `node:pairs()`, where Lua has the metamethod `__pairs` (5.2 and later). `ipairs(node)` is
+an error: a node has no end of subscripts.]]},
   },
   {
     title = "Methods: values",
@@ -126,7 +132,7 @@ subtree, or as `__` the value.
 `filter(node, name, value)` returns the name and value to use; `nil` skips the field. Returns the node.]]},
     {"node:gettree([levels [, filter]])", [[Returns the subtree as a table. `filter(node, name, value, recurse,
 depth)` returns the value to use (`nil`:
-none) and whether to descend.]]},
+none) and whether to descend (`nil`: as without a filter).]]},
     {"node:dump([lines])", [[Returns the subtree as text, at most 30 lines or as many as given, as `nodedb.load`
 reads it.]]},
   },
@@ -149,7 +155,8 @@ These do without a node object. `path` stands for a name and subscripts, given o
 3, "name"` or `"^person", {3, "name"}`), or for a node and subscripts.]],
     {"nodedb.get(path...)", "Returns the value or `nil`."},
     {"nodedb.set(path..., value)", "Sets the value; `nil` deletes it."},
-    {"nodedb.incr(path..., by)", "Adds `by` and returns the sum."},
+    {"nodedb.incr(path..., by)", [[Adds `by` and returns the sum. After a name or node alone, or a table of subscripts,
+it may be left out: then it is 1.]]},
     {"nodedb.data(path...)", "As `node:data()`."},
     {"nodedb.kill(path...)", "Deletes the node and all below it."},
     {"nodedb.count(path...)", "As `node:count()`."},
@@ -181,8 +188,13 @@ single argument, or a name and one table.]]},
     title = "Transactions",
     text = [[
 The function of a transaction reads from one snapshot, with its own changes on top. What it returns is returned. An
-error in it undoes all of its changes and is passed on. If another transaction changed what it read, it runs again:
+error in it undoes all of its changes and is passed on; no number that it returns means anything. If another transaction changed what it read, it runs again:
 so it must not have effects elsewhere that must happen once. Outside a transaction each change is one of its own.
+
+A transaction belongs to the coroutine that began it, and to those that this one resumes meanwhile. If it yields out of
+the transaction, every use of nodes elsewhere raises `NDB_E_LEVEL` until it has been resumed and the transaction has
+ended. A coroutine that nothing can resume any more loses its transaction at once, any other one when the time limit of
+`nodedb.tp_limits` has passed; its own next use of nodes raises `NDB_E_LEVEL` then.
 
     local left = nodedb.tp(function()
       local balance = account:get(0)
@@ -198,6 +210,9 @@ does.]]},
     {"nodedb.transaction([id,] [names,] f)", [[Returns a function that runs `f` in a transaction, with its own
 arguments.]]},
     {"nodedb.trestart()", "Undoes everything and runs the outermost transaction again."},
+    {"nodedb.tp_limits([limits])", [[Sets the limits of this Lua state's transactions, and returns them: `restarts`
+(default 1000), and `seconds` (default 60), which is looked at when the function of the outermost one returns or
+restarts. A transaction beyond a limit is rolled back and raises `NDB_TP_LIMIT`; `math.huge` is no limit.]]},
     {"nodedb.trollback()", "Undoes the transaction, whose call then raises `NDB_TP_ROLLBACK`."},
   },
   {
@@ -211,7 +226,7 @@ Errors are strings: `nodedb: CODE: text`. Wrong arguments raise `NDB_E_ARGUMENT`
 | `NDB_E_KEY`, `NDB_E_VALUE` | a path longer than 1,900 bytes, a value longer than 64 MiB |
 | `NDB_E_FULL` | the changes of a transaction need more memory than `transaction_bytes` |
 | `NDB_E_TIMEOUT`, `NDB_E_LOCKS` | a lock was not free in time; the table of locks is full |
-| `NDB_E_LEVEL` | no transaction is open, or an inner one still is |
+| `NDB_E_LEVEL` | no transaction is open, an inner one still is, or that of a suspended coroutine is |
 | `NDB_E_CONFLICT` | another transaction changed what this one read (`tp` runs it again) |
 | `NDB_E_MERGE` | source and target of a merge lie within each other |
 | `NDB_E_NUMBER` | the result is beyond the range of numbers |
@@ -219,7 +234,8 @@ Errors are strings: `nodedb: CODE: text`. Wrong arguments raise `NDB_E_ARGUMENT`
 | `NDB_E_CORRUPT` | the folder does not hold what it should |
 | `NDB_E_SUPERSEDED` | stopped for so long that another process took over; what was not durable is gone |
 | `NDB_E_MEMORY` | no memory |
-| `NDB_TP_ROLLBACK`, `NDB_TP_RESTART` | raised by `trollback` and `trestart` |]],
+| `NDB_TP_ROLLBACK`, `NDB_TP_RESTART` | raised by `trollback` and `trestart` |
+| `NDB_TP_LIMIT` | a transaction restarted too often or took too long |]],
     {"nodedb.get_error_code(message)", [[Returns the code in an error, also if text was added to it, or `nil`. Compare
 it with the constants of the
 module: `nodedb.NDB_E_TIMEOUT`.]]},

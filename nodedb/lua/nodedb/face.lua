@@ -97,7 +97,8 @@ local function new_transactions(core)
     while top > level do
       local owner = owned[top] and owners[top]
       if owner and status(owner) == "suspended" then lost[owner] = true end
-      ids[top], owned[top], owners[top] = nil, nil, nil
+      if owner then owners[top] = nil end
+      ids[top], owned[top] = false, false
       top = top - 1
     end
     top = level
@@ -150,18 +151,21 @@ local function new_transactions(core)
     local level, coroutine = core.level(), current()
     settle(level - 1)
     last_id, top = last_id + 1, level
-    ids[level], owned[level], owners[level], began[level] = last_id, coroutine ~= nil, coroutine, core.now()
+    ids[level], owned[level], began[level] = last_id, coroutine ~= nil, core.now()
+    if coroutine then owners[level] = coroutine end
     settle(level)
     return level, last_id
   end
 
-  -- is_open tells whether a transaction has not been ended by somebody else. Ask when it ends.
-  function transactions.is_open(level, id)
-    if core.level() >= level and ids[level] == id then return true end
+  -- innermost returns the level of the innermost transaction, when the function of one has
+  -- ended; nil if somebody else has ended that.
+  function transactions.innermost(level, id)
+    local now = core.level()
+    if now >= level and ids[level] == id then return now end
     local coroutine = current()
     if coroutine then lost[coroutine] = nil end
-    settle(core.level())
-    return false
+    settle(now)
+    return nil
   end
 
   -- rollback ends the transaction of a level, and those inside of it.
@@ -1010,7 +1014,8 @@ return function(core, marker, dialect)
   function finish(tx, ok, ...)
     local level = tx.level
     if not level then error((...), 0) end -- it has not begun
-    if not transactions.is_open(level, tx.id) then
+    local now = transactions.innermost(level, tx.id)
+    if not now then
       if not ok then error((...), 0) end
       error("nodedb: NDB_E_LEVEL: the transaction was ended while its function ran", 0)
     end
@@ -1018,7 +1023,6 @@ return function(core, marker, dialect)
       if is_restart(...) then return run_again(tx) end
       abort(tx, (...))
     end
-    local now = core.level()
     if now > level then
       abort(tx, format("nodedb: NDB_E_ARGUMENT: transaction: its function returned at level %d of transactions, " ..
         "it was called at %d", now, level))
@@ -1037,8 +1041,8 @@ return function(core, marker, dialect)
   end
 
   local function transact(id, names, f, ...)
-    local tx = pack(...)
-    tx.f, tx.names, tx.runs, tx.durable = f, names, 0, id ~= "BATCH" and id ~= "BA"
+    local tx = {f = f, names = names, runs = 0, durable = id ~= "BATCH" and id ~= "BA", level = false, id = false,
+      n = select("#", ...), ...}
     return finish(tx, pcall(run, tx))
   end
 

@@ -572,7 +572,7 @@ return function(ffi, host)
 
   -- Transactions -----------------------------------------------------------------------------------
 
-  -- These are for whoever keeps the guard, which does not look at them.
+  -- The guard does not look at these: what keeps it calls them.
 
   function core.begin()
     writes = writes + 1

@@ -266,6 +266,7 @@ function T.a_path_is_one_object(ndb, t)
 end
 
 function T.nothing_leaks(ndb, t)
+  if t.collecting then return end -- it is about an amount
   local n = ndb.node("^l")
   local _ = n.held
   collectgarbage()

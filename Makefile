@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,12 @@ test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader 
 	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox|Recompute|Computed|Backup|Restore' ./eventstore ./eventstore/internal/sqlworker
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE) -only sql:
+
+ORACLE_SEEDS := 4
+ORACLE_QUERIES := 2500
+test-oracle: ## random queries over values of every type, at ten moments in the life of rows, against DuckDB's plain tables: ORACLE_QUERIES=2500 of each of ORACLE_SEEDS=4
+	@$(SETUP) build
+	@PERIGEE_ORACLE_SEEDS=$(ORACLE_SEEDS) PERIGEE_ORACLE_QUERIES=$(ORACLE_QUERIES) $(GO) test -count=1 -v -timeout 20m -run 'TestOracle$$' ./eventstore
 
 torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build

@@ -89,6 +89,8 @@ type File struct {
 	// The rows of the file's largest row group, and their bytes when they are not compressed.
 	GroupRows  int64 `json:"group_rows,omitempty"`
 	GroupBytes int64 `json:"group_bytes,omitempty"`
+	// NegativeZero says that a double of the file may be -0.0.
+	NegativeZero bool `json:"negative_zero,omitempty"`
 	// Format is the version of how the file is written; see FileFormat.
 	Format int `json:"format,omitempty"`
 }

@@ -5,6 +5,7 @@ package sqlworker
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -44,6 +45,13 @@ type logFrame struct {
 func (f *logFrame) find(id int32) (int, bool) {
 	i := slices.Index(f.ids, id)
 	return i, i >= 0
+}
+
+// hasNegativeZero reports whether a double of the frame is -0.0.
+func (f *logFrame) hasNegativeZero() bool {
+	return slices.ContainsFunc(f.columns.Vectors, func(v event.Vector) bool {
+		return slices.ContainsFunc(v.Floats, func(x float64) bool { return math.Float64bits(x) == 1<<63 })
+	})
 }
 
 // logFiles are the files that are mapped.

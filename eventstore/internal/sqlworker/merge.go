@@ -14,10 +14,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"unsafe"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
@@ -101,9 +103,31 @@ func (s *session) mergeFiles(t *manifest.Table, files []*manifest.File, out *out
 	width := int64(0)
 	for _, f := range files {
 		width = max(width, f.RowBytes())
+		if whole.NegativeZero, err = s.mayHaveNegativeZero(t, f, whole.NegativeZero); err != nil {
+			return Merged{}, err
+		}
 	}
 	f, err := s.writeFile(t, whole, rows.sql(), width, out)
 	return Merged{File: &f}, err
+}
+
+// mayHaveNegativeZero reports whether a double of a file may be -0.0, or known. Of a file of an
+// earlier format the manifest does not tell.
+func (s *session) mayHaveNegativeZero(t *manifest.Table, f *manifest.File, known bool) (bool, error) {
+	if known || f.NegativeZero || f.Format >= manifest.FileFormat {
+		return known || f.NegativeZero, nil
+	}
+	var conditions []string
+	for i, kind := range layoutOf(t, f.Schema) {
+		if c := shown(t.Current())[i]; kind == event.Float64 && c.Type == event.Float64 {
+			conditions = append(conditions, fmt.Sprintf("%s = 0 AND signbit(%[1]s)", quote(c.Name)))
+		}
+	}
+	if len(conditions) == 0 {
+		return false, nil
+	}
+	rows, err := s.conn.run("SELECT 1 FROM (" + fileSQL(s.worker.settings.Folder, t, f) + ") WHERE " + strings.Join(conditions, " OR ") + " LIMIT 1")
+	return len(rows) > 0, err
 }
 
 func lastDelete(t *manifest.Table) (number uint64) {

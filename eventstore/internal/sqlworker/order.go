@@ -288,7 +288,7 @@ func (f *frameWriter) writeRows() error {
 
 // dayFile returns the entry of a file that has no rows yet.
 func (f *frameWriter) dayFile(day int32) manifest.File {
-	file := manifest.File{}
+	file := manifest.File{NegativeZero: slices.ContainsFunc(f.group.frames, (*logFrame).hasNegativeZero)}
 	if timeType(f.table) != 0 {
 		file.Day = time.Unix(int64(day)*24*60*60, 0).UTC().Format(time.DateOnly)
 	}

@@ -94,17 +94,33 @@ func (s *session) prepareParquet(sql, path string) (stmt duck.PreparedStatement,
 	if err != nil {
 		return stmt, err
 	}
+	dictionary := sentGroupRows / 20 // DuckDB's own
+	if mayHaveDoubles(checked) {
+		dictionary = 0
+	}
 	duck.DestroyPrepare(&checked)
 	parts := sqltext.Split(sql)
 	if len(parts) != 1 {
 		return stmt, errNotReading("the query is not one statement that only reads")
 	}
-	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, USE_TMP_FILE false)", parts[0].SQL, literal(path), sentGroupRows)
+	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, USE_TMP_FILE false)", parts[0].SQL, literal(path), sentGroupRows, dictionary)
 	if duck.Prepare(s.conn.c, copied, &stmt) == duck.StateError {
 		err = duckError(duck.PrepareError(stmt))
 		duck.DestroyPrepare(&stmt)
 	}
 	return stmt, err
+}
+
+// mayHaveDoubles reports whether the rows of a statement may have doubles, of which a dictionary
+// of DuckDB takes the two zeros for one value.
+func mayHaveDoubles(stmt duck.PreparedStatement) bool {
+	for i := range duck.PreparedStatementColumnCount(stmt) {
+		switch duck.PreparedStatementColumnType(stmt, i) {
+		case duck.TypeDouble, duck.TypeFloat, duck.TypeList, duck.TypeArray, duck.TypeStruct, duck.TypeMap, duck.TypeUnion, duck.TypeInvalid, duck.TypeAny:
+			return true
+		}
+	}
+	return false
 }
 
 // sendPipe sends what comes out of a pipe until its end. It reads on when it cannot send:

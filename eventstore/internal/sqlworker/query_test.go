@@ -218,7 +218,7 @@ func TestValues(t *testing.T) {
 		`1.5::FLOAT`: float32(1.5), `1.5::DOUBLE`: 1.5, `12.30::DECIMAL(10,2)`: Number("12.30"), `-0.05::DECIMAL(4,2)`: Number("-0.05"),
 		`'x'`: "x", `'{"a": 1}'::JSON`: JSON(`{"a": 1}`), `'\x01a'::BLOB`: []byte("\x01a"), `170141183460469231731687303715884105727::HUGEINT`: Number("170141183460469231731687303715884105727"),
 		`340282366920938463463374607431768211455::UHUGEINT`: Number("340282366920938463463374607431768211455"),
-		`'2026-11-22'::DATE`: "2026-11-22", `'12:34:56.5'::TIME`: "12:34:56.5", `INTERVAL '1 month 2 days 3 seconds'`: "1 months 2 days 3s",
+		`'2026-11-22'::DATE`: "2026-11-22", `'12:34:56.5'::TIME`: "12:34:56.5", `INTERVAL '1 month 2 days 3 seconds'`: "1 month 2 days 00:00:03", `INTERVAL '1 hour 5 seconds'`: "01:00:05", `INTERVAL '-14 months -1 day -90.5 seconds'`: "-1 year -2 months -1 day -00:01:30.5", `INTERVAL '100 hours'`: "100:00:00", `INTERVAL 0 DAY`: "00:00:00",
 		`'2026-11-22 01:02:03'::TIMESTAMP`: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC), `'2026-11-22 01:02:03.000000004'::TIMESTAMP_NS`: time.Date(2026, 11, 22, 1, 2, 3, 4, time.UTC),
 		`'2026-11-22 01:02:03'::TIMESTAMP_S`: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC), `'2026-11-22 01:02:03+01'::TIMESTAMPTZ`: time.Date(2026, 11, 22, 0, 2, 3, 0, time.UTC),
 		`'infinity'::TIMESTAMP`: "infinity", `'-infinity'::TIMESTAMP`: "-infinity", `'b'::ENUM('a', 'b')`: "b",

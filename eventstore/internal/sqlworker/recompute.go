@@ -100,8 +100,12 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recomput
 			return nil, err
 		}
 	}
+	zero, err := s.mayHaveNegativeZero(t, f, t.Current().ByID(q.Column).Type == event.Float64)
+	if err != nil {
+		return nil, err
+	}
 	for _, day := range days {
-		if day.Rows == 0 {
+		if day.NegativeZero = zero; day.Rows == 0 {
 			continue
 		}
 		query := rows
@@ -252,9 +256,8 @@ func timeFieldSQL(c *manifest.Column) string {
 	case event.Nanoseconds:
 		return "CAST(epoch_ns(" + name + ") AS VARCHAR)"
 	}
-	format := "%Y-%m-%dT%H:%M:%S.%fZ"
-	if c.Type == event.TimestampNS {
-		format = "%Y-%m-%dT%H:%M:%S.%nZ"
+	if c.Type == event.TimestampNS { // strftime of DuckDB 1.5 does not write what follows %n
+		return "'\"' || strftime(" + name + ", '%Y-%m-%dT%H:%M:%S.') || strftime(" + name + ", '%n') || 'Z\"'"
 	}
-	return "'\"' || strftime(" + name + ", " + literal(format) + ") || '\"'"
+	return "'\"' || strftime(" + name + ", '%Y-%m-%dT%H:%M:%S.%fZ') || '\"'"
 }

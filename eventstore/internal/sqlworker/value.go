@@ -169,16 +169,28 @@ func decimal(n *big.Int, scale int) string {
 	return digits
 }
 
+// interval spells an interval as DuckDB does: 1 year 2 months 3 days 01:00:05.5.
 func interval(months, days int32, micros int64) string {
 	var parts []string
-	if months != 0 {
-		parts = append(parts, fmt.Sprintf("%d months", months))
-	}
-	if days != 0 {
-		parts = append(parts, fmt.Sprintf("%d days", days))
+	for _, part := range []struct {
+		n    int32
+		unit string
+	}{{months / 12, "year"}, {months % 12, "month"}, {days, "day"}} {
+		if part.n != 0 {
+			parts = append(parts, fmt.Sprintf("%d %s%s", part.n, part.unit, map[bool]string{true: "s"}[part.n != 1 && part.n != -1]))
+		}
 	}
 	if micros != 0 || len(parts) == 0 {
-		parts = append(parts, (time.Duration(micros) * time.Microsecond).String())
+		sign, rest := "", uint64(micros)
+		if micros < 0 {
+			sign, rest = "-", -rest
+		}
+		seconds := rest / 1e6
+		clock := fmt.Sprintf("%s%02d:%02d:%02d", sign, seconds/3600, seconds/60%60, seconds%60)
+		if rest %= 1e6; rest != 0 {
+			clock += strings.TrimRight(fmt.Sprintf(".%06d", rest), "0")
+		}
+		parts = append(parts, clock)
 	}
 	return strings.Join(parts, " ")
 }

@@ -62,6 +62,7 @@ var oddPredicates = []struct {
 }{
 	{`f = 0`, 400}, {`f = '-0.0'::DOUBLE`, 400}, {`f IN (0, 7)`, 400}, {`f <= 0 AND f >= 0`, 400}, {`f = 5.5`, 200}, {`f IS NOT DISTINCT FROM 0`, 400},
 	{`b = '\x00'::BLOB`, 100}, {`b = '\x01'::BLOB`, 100}, {`b IN ('\x00\x00'::BLOB)`, 100}, {`b = 'a\x00'::BLOB`, 100}, {`b = '\xFF'::BLOB`, 100}, {`b = 'a'::BLOB`, 100},
+	{`f = 0 AND signbit(f)`, 200}, {`f = 0 AND NOT signbit(f)`, 200},
 	{`s = chr(0)`, 100}, {`s = ''`, 100}, {`s = 'a' || chr(0)`, 100},
 }
 
@@ -85,8 +86,15 @@ func oddFolder(t *testing.T) (*folder, *manifest.Table) {
 
 // A predicate finds both zeros, and bytes of any value, in sealed files.
 func TestZerosAndBytesInFiles(t *testing.T) {
-	f, _ := oddFolder(t)
+	f, table := oddFolder(t)
 	wantOddRows(t, f, "sealed")
+	f.appendFrame(2, frameOf(table, 600, testRow(0)))
+	f.seal(2)
+	f.mergeAll(table)
+	if n := len(table.Files); n != 1 {
+		t.Fatalf("%d files", n)
+	}
+	f.want(`SELECT count(*) FROM events WHERE f = 0 AND signbit(f)`, "200")
 }
 
 // Files of earlier versions have bloom filters of DuckDB that miss values. They are read without
@@ -97,6 +105,9 @@ func TestFilesWithFiltersOfDuckDB(t *testing.T) {
 	f.seal(2)
 	f.addFiltersOfDuckDB(table)
 	for _, p := range oddPredicates {
+		if strings.Contains(p.where, "signbit") { // these files have lost it
+			continue
+		}
 		if got, want := f.ask(`SELECT count(*) FROM events WHERE `+p.where), fmt.Sprint(2*p.rows); got != want {
 			t.Errorf("WHERE %s: got %s rows, want %s", p.where, got, want)
 		}

@@ -34,7 +34,8 @@ const (
 	wideGroupBytes  = 4 << 20
 	wideRowBytes    = 4 << 10
 	leastGroupBytes = 1 << 20
-	// dictionaryMax is how many different values of a row group are written as a dictionary.
+	// dictionaryMax is how many different values of a row group are written as a dictionary. A
+	// file with -0.0 has none: in a dictionary, DuckDB takes the two zeros for one value.
 	dictionaryMax = 4096
 )
 
@@ -226,7 +227,7 @@ func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, wi
 	if width > wideRowBytes {
 		groupBytes = min(groupBytes, wideGroupBytes)
 	}
-	if err := s.conn.exec(s.copySQL(t, query, temp, groupBytes, out.level)); err != nil {
+	if err := s.conn.exec(s.copySQL(t, query, temp, groupBytes, out.level, f.NegativeZero)); err != nil {
 		return f, err
 	}
 	rows := int64(0)
@@ -267,13 +268,17 @@ func (s *session) measureFile(path string) (rows, groupRows, groupBytes int64, e
 
 // copySQL writes the rows of a query as a file, in their order: a writer has one thread. The
 // file has none of DuckDB's bloom filters; see manifest.FileFormat.
-func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int64, level int) string {
+func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int64, level int, negativeZero bool) string {
+	dictionary := dictionaryMax
+	if negativeZero {
+		dictionary = 0
+	}
 	var ids []string
 	for _, c := range storedColumns(t) {
 		ids = append(ids, fmt.Sprintf("%s: %d", quote(c.Name), c.ID))
 	}
 	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, FIELD_IDS {%s})",
-		columnList(t), query, literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionaryMax, strings.Join(ids, ", "))
+		columnList(t), query, literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionary, strings.Join(ids, ", "))
 }
 
 // storedColumns returns the columns that files of the newest schema have.

@@ -122,6 +122,7 @@ type Status struct {
 	State       pipeline.State `json:"state"`
 	Reason      string         `json:"reason,omitempty"`    // why it is retrying, paused or stopped
 	Since       *time.Time     `json:"since,omitempty"`     // of a pause
+	Next        *time.Time     `json:"next,omitempty"`      // when a pipeline that paused itself tries a batch
 	WhyEmpty    string         `json:"why_empty,omitempty"` // why the source has no partition, as in "no file matches logs/*"
 	Open        int            `json:"open_partitions"`
 	Held        int            `json:"leased_partitions"` // by this worker
@@ -161,7 +162,7 @@ func StatusOf(p *pipeline.Pipeline) Status {
 	}
 	status.WhyEmpty = s.WhyEmpty
 	if pause := p.Paused(); pause != nil {
-		status.Since = &pause.Since
+		status.Since, status.Next = &pause.Since, pause.Next
 	}
 	for _, one := range s.Sinks {
 		status.Sinks = append(status.Sinks, SinkStatus{one.Name, one.Rows, one.Lag, one.Retries})

@@ -28,6 +28,7 @@ type claim struct {
 	batch     event.Batch
 	requested []deadletter.Request // by event, in a batch of retries; else empty
 	result    event.Result
+	passed    bool // an event passed the script, while the batch is tried; see limits
 }
 
 // readBatches is the reader loop of a session. It claims batches ahead of the
@@ -44,6 +45,9 @@ func (s *session) readBatches(ctx, reading context.Context) error {
 		switch {
 		case err == nil:
 			s.p.config.Reached(AfterRead)
+			if !s.p.limits.admit(reading, c) {
+				return ctx.Err() // it is read again
+			}
 			s.claimed <- c
 		case err == io.EOF:
 			return nil
@@ -98,44 +102,60 @@ func (s *session) runLane(ctx context.Context) error {
 	return nil
 }
 
-// maxLimits is the number of runs on one batch that may end at a limit before the
-// pipeline pauses.
-const maxLimits = 3
-
 // deliverClaim runs the script on a batch and delivers the result. If a limit ends a
 // run early, the events that ran are delivered as a range of their own, and the
 // script runs again on the remaining events.
 func (s *session) deliverClaim(ctx context.Context, c *claim) error {
 	run := &scriptRun{Script: s.p.config.Script, format: s.p.format, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script}
-	next := c.batch.Range.First // of the events that have not run
-	err := script.RunAll(ctx, run, &c.batch, &c.result, maxLimits, func(part *event.Batch, limit *script.LimitError) error {
+	c.passed = false
+	for done := uint64(0); done < c.batch.Range.Count; {
+		rest := c.batch.Tail(int(done))
+		err := s.deliverRuns(ctx, run, c, &rest)
+		limit, isLimit := errors.AsType[*script.LimitError](err)
+		if err != nil && !isLimit {
+			return err
+		}
+		done = c.batch.Range.Count
+		if isLimit { // a run that reached no event
+			d := &delivery{session: s, batch: &rest, result: &c.result, script: run.version}
+			if err := d.countLimits(ctx, c, limit, run.next); err != nil {
+				return err
+			}
+			done = run.next - c.batch.Range.First
+		}
+	}
+	return s.endTry(c)
+}
+
+// deliverRuns runs the script on events of a batch, and delivers the result of each run, until all
+// have run or a run reached none.
+func (s *session) deliverRuns(ctx context.Context, run *scriptRun, c *claim, events *event.Batch) error {
+	run.next = events.Range.First
+	return script.RunAll(ctx, run, events, &c.result, 0, func(part *event.Batch, limit *script.LimitError) error {
 		s.p.config.Reached(AfterScript)
 		d := &delivery{session: s, batch: part, result: &c.result, script: run.version}
+		first := run.next
 		if len(c.requested) > 0 {
-			d.requested = c.requested[next-c.batch.Range.First:]
+			d.requested = c.requested[first-c.batch.Range.First:]
 		}
-		next = part.Range.End()
-		last := next == c.batch.Range.End()
+		run.next = part.Range.End()
+		last := run.next == c.batch.Range.End()
 		if err := d.deliver(ctx, c.number, last); err != nil {
 			return err
 		}
 		if !last {
 			s.p.log.Warn("script hit a limit; running it again on the remaining events of the batch",
-				"partition", s.partition, "position", next, "error", limit)
+				"partition", s.partition, "position", run.next, "error", limit)
 		}
-		return nil
+		return d.countLimits(ctx, c, limit, first)
 	})
-	if limit, ok := errors.AsType[*script.LimitError](err); ok {
-		return s.p.pauseItself(fmt.Sprintf("script %s: %d runs in a row hit a limit, the last one at position %d of partition %s: %v",
-			run.Script, maxLimits, next, s.partition, limit))
-	}
-	return err
 }
 
 // A scriptRun measures the runs of the script on one batch.
 type scriptRun struct {
 	script.Script
 	version string // name and version of the script in the last run
+	next    uint64 // position of the first event that has not run
 	format  format.Format
 	limit   script.MaxEvent
 	time    *atomic.Int64 // in the script, in nanoseconds

@@ -19,6 +19,11 @@ import (
 type Pause struct {
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
+	// Next is when a pipeline that paused itself tries a batch. It is nil in a pause that a
+	// person ends.
+	Next   *time.Time `json:"next,omitempty"`
+	Pauses int        `json:"pauses,omitempty"` // in a row, with this one
+	Script string     `json:"script,omitempty"` // name and version; another one ends the pause
 }
 
 // pauseFolder, in the data folder, holds a file for each paused pipeline.
@@ -83,25 +88,25 @@ func (p *Pipeline) Pause(reason string) error {
 	p.status.setPaused(errors.New(reason))
 	p.log.Warn("pipeline paused; nothing is read until it is resumed",
 		"reason", reason, "resume", "perigee resume "+p.config.Name)
-	if p.config.Folder == "" {
-		return nil
-	}
-	return WritePause(p.config.Folder, p.config.Name, &pause)
+	return p.storePause(&pause)
 }
 
 // Resume ends a pause. It does nothing if the pipeline is not paused.
 func (p *Pipeline) Resume() error {
-	if p.config.Folder != "" {
-		if err := WritePause(p.config.Folder, p.config.Name, nil); err != nil {
-			return err
-		}
+	if err := p.storePause(nil); err != nil {
+		return err
 	}
 	if p.readGate.paused() != nil {
 		p.log.Info("pipeline resumed")
 	}
+	p.resume()
+	return nil
+}
+
+func (p *Pipeline) resume() {
+	p.limits.reset()
 	p.status.setPaused(nil)
 	p.readGate.resume()
-	return nil
 }
 
 // Paused returns the pipeline's pause, or nil.
@@ -118,21 +123,17 @@ func (p *Pipeline) restorePause() error {
 	}
 	p.readGate.pause(*pause)
 	p.status.setPaused(errors.New(pause.Reason))
-	p.log.Warn("pipeline is still paused; nothing is read until it is resumed",
-		"reason", pause.Reason, "since", pause.Since, "resume", "perigee resume "+p.config.Name)
+	attributes := []any{"reason", pause.Reason, "since", pause.Since, "resume", "perigee resume " + p.config.Name}
+	if pause.Next != nil {
+		p.log.Warn("pipeline is still paused; it tries one batch when the wait is over", append(attributes, "next", *pause.Next)...)
+		return nil
+	}
+	p.log.Warn("pipeline is still paused; nothing is read until it is resumed", attributes...)
 	return nil
 }
 
 // errPaused ends a session of a pipeline that paused itself.
 var errPaused = errors.New("the pipeline is paused")
-
-// pauseItself pauses the pipeline from inside a session.
-func (p *Pipeline) pauseItself(reason string) error {
-	if err := p.Pause(reason); err != nil {
-		p.log.Error("a restart would end the pause, because it could not be stored", "error", err)
-	}
-	return errPaused
-}
 
 // DiscardOutbox removes the outbox's entries of a partition: sinks that lack them
 // must get the events from the source again. Call it when a person has set the
@@ -188,6 +189,39 @@ func (g *readGate) resume() {
 	})
 }
 
+// pauseUnlessPaused returns false if there is a pause already.
+func (g *readGate) pauseUnlessPaused(pause Pause) (paused bool) {
+	g.update(func() {
+		if g.current == nil {
+			paused = true
+			g.current = &pause
+			g.close()
+		}
+	})
+	return paused
+}
+
+// resumeIf ends a pause, unless another has taken its place.
+func (g *readGate) resumeIf(pause *Pause) (resumed bool) {
+	g.update(func() {
+		if g.current != pause {
+			return
+		}
+		resumed = true
+		g.current = nil
+		if !g.drained {
+			g.open, g.close = context.WithCancel(context.Background())
+		}
+	})
+	return resumed
+}
+
+func (g *readGate) isDrained() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.drained
+}
+
 func (g *readGate) drain() {
 	g.update(func() {
 		g.drained = true
@@ -202,12 +236,12 @@ func (g *readGate) paused() *Pause {
 	return g.current
 }
 
-// waitUntilOpen waits until the pipeline may read. It returns false if that will
-// not happen.
-func (g *readGate) waitUntilOpen(ctx context.Context) bool {
+// waitUntilOpen waits until the pipeline may read, or is no longer in a pause, if that is not nil. It
+// returns false if ctx ends first or nothing may be read any more.
+func (g *readGate) waitUntilOpen(ctx context.Context, pause *Pause) bool {
 	for {
 		g.mu.Lock()
-		changed, drained, open := g.changed, g.drained, g.current == nil
+		changed, drained, open := g.changed, g.drained, g.current == nil || pause != nil && g.current != pause
 		g.mu.Unlock()
 		if drained || ctx.Err() != nil {
 			return false

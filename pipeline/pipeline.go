@@ -125,6 +125,7 @@ type Pipeline struct {
 	readGate *readGate
 	counters counters
 	breaker  circuitBreaker
+	limits   *limits
 
 	// One retrier for each dependency, shared by all lanes.
 	source      *retrier
@@ -151,7 +152,7 @@ func New(c Config) *Pipeline {
 	if c.Reached == nil {
 		c.Reached = func(Point) {}
 	}
-	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name), readGate: newReadGate()}
+	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name), readGate: newReadGate(), limits: newLimits()}
 	if c.Source != nil {
 		p.format = c.Source.Traits().Format
 	}
@@ -211,7 +212,7 @@ func (p *Pipeline) run(ctx context.Context) error {
 	if err := p.restorePause(); err != nil {
 		return err
 	}
-	for p.readGate.waitUntilOpen(ctx) {
+	for p.waitUntilOpen(ctx) {
 		if exhausted, err := p.runUntilPause(ctx); exhausted || err != nil {
 			return err
 		}

@@ -308,40 +308,6 @@ func TestLimits(t *testing.T) {
 			t.Errorf("committed %v, acknowledged %v", to.ranges["a"], partition.acked)
 		}
 	})
-	t.Run("three in a row pause", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			to := newMemorySink()
-			var slow atomic.Bool
-			slow.Store(true)
-			limit := func(n int) int {
-				if slow.Load() {
-					return 1
-				}
-				return n
-			}
-			r := newHarness(t, newMemorySource(newMemoryPartition("a", 10)), testScript{main: passThrough, limit: limit}, to)
-			r.config.Folder = t.TempDir()
-			r.Pipeline = New(r.config)
-			ended := r.start(t.Context())
-			time.Sleep(time.Minute)
-			want := "script test.lua 1: 3 runs in a row hit a limit, " +
-				"the last one at position 3 of partition a: batch time limit: test.lua:3: too slow"
-			if s := r.Stats(); s.State != Paused || s.Err.Error() != want {
-				t.Errorf("state %s: %v", s.State, s.Err)
-			}
-			expectSame(t, "rows", []string{"a/0", "a/1", "a/2"}, to.allRows())
-			slow.Store(false)
-			if err := r.Resume(); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-ended; err != nil {
-				t.Fatal(err)
-			}
-			if n := len(to.allRows()); n != 10 {
-				t.Errorf("%d rows", n)
-			}
-		})
-	})
 }
 
 func TestPanicsFailThePipeline(t *testing.T) {

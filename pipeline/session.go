@@ -28,6 +28,7 @@ type session struct {
 	writers     []sink.Writer  // by sink
 	ranges      []event.Ranges // by sink: what it had when it was opened; see keepRangesAhead
 	feed        feed
+	claims      []*claim    // all of them
 	free        chan *claim // for the reader loop
 	claimed     chan *claim // for the lanes
 	sequencer   *sequencer  // nil if no sink needs its outputs in order
@@ -128,6 +129,7 @@ func (s *session) close() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.assignment.ctx), closeTimeout)
 	defer cancel()
 	s.p.counters.lags.remove(s.partition)
+	s.p.limits.abandon(s.claims)
 	if s.feed != nil {
 		s.warn("close source", s.feed.close(ctx))
 	}
@@ -149,7 +151,9 @@ func (s *session) run(ctx context.Context) error {
 	claims := lanes + 1 // one is read into while every lane is busy
 	s.free, s.claimed = make(chan *claim, claims), make(chan *claim, claims)
 	for range claims {
-		s.free <- s.newClaim()
+		c := s.newClaim()
+		s.claims = append(s.claims, c)
+		s.free <- c
 	}
 	if s.p.isOrdered() {
 		s.sequencer = newSequencer()

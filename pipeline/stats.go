@@ -42,8 +42,10 @@ type Stats struct {
 	Sinks            []SinkStats
 	Leases           LeaseStats
 	State            State
-	Err              error  // why the state is Retrying or Paused, or why Run failed
-	WhyEmpty         string // why the source lists no partitions, as source.Traits has it
+	ScriptLimits     uint64    // runs of the script that ended at a limit of the batch
+	PauseEnds        time.Time // when a pipeline that paused itself tries a batch; else zero
+	Err              error     // why the state is Retrying or Paused, or why Run failed
+	WhyEmpty         string    // why the source lists no partitions, as source.Traits has it
 }
 
 // A Start is the position at which reading of a partition began.
@@ -104,6 +106,10 @@ func (p *Pipeline) Stats() Stats {
 		s.Leases.Retries = p.leases.failureCount()
 	}
 	s.State, s.Err = p.status.current()
+	s.ScriptLimits = p.limits.runs()
+	if pause := p.Paused(); pause != nil && pause.Next != nil {
+		s.PauseEnds = *pause.Next
+	}
 	if why := p.config.Source.Traits().WhyEmpty; why != nil {
 		s.WhyEmpty = why()
 	}

@@ -73,6 +73,14 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 				emit(boolean(s.State == state), string(state))
 			}
 		})
+	add(gauge, "pause_ends_timestamp_seconds", nil, "When a pipeline that paused itself tries a batch, as Unix time; 0 when there is no such pause.",
+		one(func(s *stats) float64 {
+			if s.PauseEnds.IsZero() {
+				return 0
+			}
+			return float64(s.PauseEnds.UnixMilli()) / 1000
+		}))
+	add(counter, "script_limits_total", nil, "Runs of the script that ended at a limit of the batch.", one(func(s *stats) float64 { return float64(s.ScriptLimits) }))
 	add(counter, "events_read_total", nil, "Events read from the source; an event that is read again counts again.", one(func(s *stats) float64 { return float64(s.Read) }))
 	add(counter, "read_bytes_total", nil, "Bytes of the events read.", one(func(s *stats) float64 { return float64(s.Bytes) }))
 	add(counter, "batches_total", nil, "Batches read.", one(func(s *stats) float64 { return float64(s.Batches) }))

@@ -101,6 +101,9 @@ func printStatus(w io.Writer, all []ratedStatus) error {
 		if one.Since != nil {
 			text += " since " + one.Since.UTC().Format(timeLayout) + " UTC"
 		}
+		if one.Next != nil {
+			text += ", tries a batch at " + one.Next.UTC().Format(timeLayout) + " UTC"
+		}
 		text += ": " + terminal.Escape(one.Reason) + "\n"
 	}
 	_, err := io.WriteString(w, text)

@@ -188,8 +188,9 @@ single argument, or a name and one table.]]},
     title = "Transactions",
     text = [[
 The function of a transaction reads from one snapshot, with its own changes on top. What it returns is returned. An
-error in it undoes all of its changes and is passed on; no number that it returns means anything. If another transaction changed what it read, it runs again:
-so it must not have effects elsewhere that must happen once. Outside a transaction each change is one of its own.
+error in it undoes all of its changes and is passed on; no number that it returns means anything. If another
+transaction changed what it read, it runs again: so it must not have effects elsewhere that must happen once. Outside a
+transaction each change is one of its own.
 
 A transaction belongs to the coroutine that began it, and to those that this one resumes meanwhile. If it yields out of
 the transaction, every use of nodes elsewhere raises `NDB_E_LEVEL` until it has been resumed and the transaction has

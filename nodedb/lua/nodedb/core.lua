@@ -5,7 +5,7 @@ local native = require "nodedb.native"
 -- subscripts 1, 2, 3 without an end.
 if pcall(ipairs, io.stdout) and ipairs(setmetatable({}, {__ipairs = function() return true end})) ~= true then
   local plain_ipairs, getmetatable = ipairs, getmetatable
-  function _G.ipairs(t, ...)
+  function _G.ipairs(t, ...) -- luacheck: ignore 122
     local kind = type(t) == "userdata" and getmetatable(t)
     if kind == "nodedb.node" or kind == "yottadb.node" then
       error("nodedb: NDB_E_ARGUMENT: ipairs(" .. tostring(t) ..

@@ -135,8 +135,9 @@ local function new_transactions(core)
       if state == "running" or state == "normal" then return end
       owner = nil
       if state == "suspended" and not may_be_ended(level) then
-        error("nodedb: NDB_E_LEVEL: a transaction of another coroutine is open, which is suspended: resume it until its " ..
-          "transaction has ended; it is rolled back when nothing can resume it any more, or when its time is over", 0)
+        error("nodedb: NDB_E_LEVEL: a transaction of another coroutine is open, which is suspended: resume it " ..
+          "until its transaction has ended; it is rolled back when nothing can resume it any more, or when its " ..
+          "time is over", 0)
       end
       unwind(level - 1)
       level = core.level()
@@ -293,7 +294,8 @@ return function(core, marker, dialect)
       local children = setmetatable({[KEY] = key}, children_mt)
       if parent then children[parent] = name end
       local metatable = {__index = children, __newindex = own and assign_own or assign, __call = call,
-        __metatable = marker, __tostring = to_text, __pairs = children_of, __ipairs = no_ipairs, __add = add, __sub = subtract}
+        __metatable = marker, __tostring = to_text, __pairs = children_of, __ipairs = no_ipairs, __add = add,
+          __sub = subtract}
       if extra then
         for k, v in next, extra do metatable[k] = v end
       end
@@ -350,7 +352,9 @@ return function(core, marker, dialect)
 
     local function step(node, subscript)
       if is_reserved(subscript) then return reserved_child(node, subscript) end
-      if own and (own[subscript] ~= nil or properties and properties[subscript]) then return reserved_child(node, subscript) end
+      if own and (own[subscript] ~= nil or properties and properties[subscript]) then
+        return reserved_child(node, subscript)
+      end
       return node[subscript]
     end
 
@@ -423,7 +427,9 @@ return function(core, marker, dialect)
   function M.isnode(v) return is_node(v) end
 
   local INHERITED = {}
-  for name in gmatch("call add sub tostring pairs concat len lt le mul div mod pow unm", "%a+") do INHERITED["__" .. name] = true end
+  for name in gmatch("call add sub tostring pairs concat len lt le mul div mod pow unm", "%a+") do
+    INHERITED["__" .. name] = true
+  end
 
   -- superclass_of returns the methods that a class overrides, by name with or without underscores.
   local function superclass_of(family)
@@ -946,7 +952,9 @@ return function(core, marker, dialect)
 
   function M.tp_limits(limits)
     if limits ~= nil then
-      if type(limits) ~= "table" then fail("tp_limits: argument 1 must be a table of limits, got %s", described(limits)) end
+      if type(limits) ~= "table" then
+        fail("tp_limits: argument 1 must be a table of limits, got %s", described(limits))
+      end
       for name, limit in next, limits do
         if name ~= "restarts" and name ~= "seconds" then
           fail("tp_limits: there is no limit %s; the limits are restarts and seconds", described(name))
@@ -1075,7 +1083,8 @@ return function(core, marker, dialect)
   -- Changes in a transaction are not durable, whatever sync and close return.
   local function outside(what)
     if transactions.level() > 0 then
-      error("nodedb: NDB_E_LEVEL: " .. what .. ": a transaction is open, whose changes are not durable before it has ended", 0)
+      error("nodedb: NDB_E_LEVEL: " .. what ..
+        ": a transaction is open, whose changes are not durable before it has ended", 0)
     end
   end
 

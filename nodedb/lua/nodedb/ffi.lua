@@ -520,7 +520,8 @@ return function(ffi, host)
   function core.siblings(key, flags, from, to, limit)
     local held_from = from ~= nil and set_subscript(argument, from)
     local held_to = to ~= nil and set_subscript(other_argument, to)
-    local iteration, items = open_iteration(key, flags, from ~= nil and argument or nil, to ~= nil and other_argument or nil, limit)
+    local low, high = from ~= nil and argument or nil, to ~= nil and other_argument or nil
+    local iteration, items = open_iteration(key, flags, low, high, limit)
     hold(held_from, held_to)
     local at, count, seen = 0, 0, writes
     local subscript, value

@@ -90,7 +90,8 @@ return function(new_face, core)
     if type(result) ~= "number" or result == CODES.YDB_OK then return nil end
     if result == CODES.YDB_TP_RESTART then return "restart" end
     if result == CODES.YDB_TP_ROLLBACK then return "rollback" end
-    return format("YDB Error: %s: the function of a transaction returned this code; its changes were rolled back", result)
+    return format("YDB Error: %s: the function of a transaction returned this code; its changes were rolled back",
+      result)
   end
 
   -- The old objects of key(): fields where nodes have methods, and siblings for what are

@@ -403,9 +403,12 @@ function T.numbers_at_the_edge(ndb, t)
   local n = ndb.node("^edge")
   for _, number in ipairs {0 / 0, -(0 / 0), 1 / 0, -1 / 0} do
     for _, f in ipairs {
-      function() return n[number] end, function() return n(number) end, function() n.__ = number end, function() n:incr(number) end,
-      function() return n + number end, function() return n - number end, function() return n:compare_and_set(number, 1) end,
-      function() ndb.set("^edge", number, 1) end, function() ndb.get("^edge", number) end, function() n:settree {[1] = number} end,
+      function() return n[number] end, function() return n(number) end, function() n.__ = number end,
+      function() n:incr(number) end,
+      function() return n + number end, function() return n - number end,
+      function() return n:compare_and_set(number, 1) end,
+      function() ndb.set("^edge", number, 1) end, function() ndb.get("^edge", number) end,
+      function() n:settree {[1] = number} end,
       function() for _ in n:subscripts {from = number} do break end end,
     } do
       t.fails("NDB_E_ARGUMENT", f)
@@ -414,8 +417,10 @@ function T.numbers_at_the_edge(ndb, t)
   t.equal(n:data(), 0)
   local nan = 0 / 0
   for _, f in ipairs {
-    function() n:expire(nan) end, function() n:lock_incr(nan) end, function() ndb.lock({n}, nan) end, function() n:dump(nan) end,
-    function() n:dump(-1) end, function() n:dump(1.5) end, function() n:gettree(nan) end, function() n:subscripts {limit = nan} end,
+    function() n:expire(nan) end, function() n:lock_incr(nan) end, function() ndb.lock({n}, nan) end,
+    function() n:dump(nan) end,
+    function() n:dump(-1) end, function() n:dump(1.5) end, function() n:gettree(nan) end,
+    function() n:subscripts {limit = nan} end,
     function() n:subscripts {limit = -1} end, function() n:subscripts {limit = 0.5} end,
   } do
     t.fails("NDB_E_ARGUMENT", f)

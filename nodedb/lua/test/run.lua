@@ -6,7 +6,8 @@ local setting = os.getenv "NODEDB_TEST_JIT" -- of LuaJIT's compiler
 if setting then assert(loadstring(setting))() end
 local ndb = require "nodedb"
 
-local t = {collecting = os.getenv "NODEDB_TEST_COLLECT" == "1", folder = folder, lua = arg[-1], version = rawget(_G, "jit") and jit.version or _VERSION}
+local t = {folder = folder, lua = arg[-1], version = rawget(_G, "jit") and jit.version or _VERSION}
+t.collecting = os.getenv "NODEDB_TEST_COLLECT" == "1" -- all garbage, before each call of C
 
 local function shown(v)
   return type(v) == "string" and string.format("%q", v) or tostring(v)

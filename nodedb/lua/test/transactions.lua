@@ -288,7 +288,8 @@ local function abandoned(...)
   suspended(...)
   local function nothing() end
   nothing(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30,
-    31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60)
+    31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58,
+      59, 60)
 end
 
 -- A transaction belongs to the coroutine that began it: others are refused until it has ended.
@@ -306,12 +307,17 @@ function T.suspended_coroutine(ndb, t)
     local name = "x" .. depth
     local co = suspended(ndb, name, depth)
     local uses = {
-      get = function() return n.a.__ end, set = function() n.a.__ = 2 end, set_nil = function() n.a.__ = nil end, kill = function() n:kill() end,
+      get = function() return n.a.__ end, set = function() n.a.__ = 2 end, set_nil = function() n.a.__ = nil end,
+        kill = function() n:kill() end,
       incr = function() n:incr() end, data = function() return n:data() end, count = function() return n:count() end,
-      memory = function() ndb.set("m", 1) end, tp = function() ndb.tp(function() end) end, trollback = ndb.trollback, trestart = ndb.trestart,
-      walk = function() for _ in n:subscripts() do break end end, started = before, next = function() return ndb.subscript_next("^t", "") end,
-      lock = function() n:lock_incr(0) end, merge = function() n.b:merge(n.a) end, load = function() ndb.load("^t(1)=1") end,
-      settree = function() n:settree {a = 1} end, cas = function() n:compare_and_set(nil, 1) end, sync = ndb.sync, close = ndb.close,
+      memory = function() ndb.set("m", 1) end, tp = function() ndb.tp(function() end) end, trollback = ndb.trollback,
+        trestart = ndb.trestart,
+      walk = function() for _ in n:subscripts() do break end end, started = before,
+        next = function() return ndb.subscript_next("^t", "") end,
+      lock = function() n:lock_incr(0) end, merge = function() n.b:merge(n.a) end,
+        load = function() ndb.load("^t(1)=1") end,
+      settree = function() n:settree {a = 1} end, cas = function() n:compare_and_set(nil, 1) end, sync = ndb.sync,
+        close = ndb.close,
       another = function() assert(coroutine.resume(coroutine.create(function() n.a.__ = 2 end))) end,
     }
     for what, use in pairs(uses) do
@@ -359,7 +365,8 @@ function T.abandoned_coroutine(ndb, t)
     n.later[depth].__ = depth
     ndb.sync()
     t.equal(n[name]:data(), 0, "rolled back")
-    t.equal(t.other("print(ndb.get('^t', 'later', " .. depth .. "), ndb.get('^t', '" .. name .. "'))"), depth .. "\tnil\n")
+    local script = ("print(ndb.get('^t', 'later', %d), ndb.get('^t', '%s'))"):format(depth, name)
+    t.equal(t.other(script), depth .. "\tnil\n")
   end
   abandoned(ndb, "y")
   ndb.sync() -- also the first call

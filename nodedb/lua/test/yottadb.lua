@@ -66,7 +66,8 @@ end
 
 function T.names_that_are_refused(_, t)
   for _, name in ipairs {"", "^", "1a", "a-b", "a b", "^a.b", "$zgbldir", ("x"):rep(32), "^" .. ("x"):rep(32)} do
-    for _, f in ipairs {ydb.get, ydb.data, ydb.delete_node, ydb.delete_tree, ydb.kill, ydb.subscript_next, ydb.subscript_previous,
+    for _, f in ipairs {ydb.get, ydb.data, ydb.delete_node, ydb.delete_tree, ydb.kill, ydb.subscript_next,
+      ydb.subscript_previous,
       ydb.node_next, ydb.node_previous, ydb.lock_incr, ydb.lock_decr, ydb.incr, ydb.node, ydb.key} do
       local e = t.fails("NDB_E_ARGUMENT", f, name)
       t.equal(ydb.get_error_code(e), ydb.NDB_E_ARGUMENT)
@@ -112,14 +113,16 @@ end
 
 function T.delete(_, t)
   local n = ydb.node("^o")
-  for _, delete in ipairs {ydb.delete_node, function(...) ydb.node(...):delete_node() end, function(...) ydb.node(...).__ = nil end} do
+  for _, delete in ipairs {ydb.delete_node, function(...) ydb.node(...):delete_node() end,
+    function(...) ydb.node(...).__ = nil end} do
     n.a.__, n.a.b.__ = 1, 2
     delete("^o", {"a"})
     t.equal(n.a:data(), 10)
     delete("^o", "a", "b")
     t.equal(n:data(), 0)
   end
-  for _, delete in ipairs {ydb.delete_tree, ydb.kill, function(...) ydb.node(...):delete_tree() end, function(...) ydb.node(...):kill() end} do
+  for _, delete in ipairs {ydb.delete_tree, ydb.kill, function(...) ydb.node(...):delete_tree() end,
+    function(...) ydb.node(...):kill() end} do
     n.a.__, n.a.b.__, n.c.__ = 1, 2, 3
     delete("^o", {"a"})
     t.equal(n.a:data(), 0)
@@ -273,10 +276,13 @@ function T.pairs(_, t)
     t.equal(child, n[subscript], "the same node")
     t.equal(child:ismutable(), false)
   end
-  local want = {"^f(9)=nine,9", "^f(10)=ten,10", '^f("apple")=1,apple', '^f("banana")=2,banana', '^f("cherry")=3,cherry'}
+  local want = {"^f(9)=nine,9", "^f(10)=ten,10", '^f("apple")=1,apple', '^f("banana")=2,banana',
+    '^f("cherry")=3,cherry'}
   t.list(seen, want)
   seen = {}
-  for child, value, subscript in n:__pairs(true) do seen[#seen + 1] = tostring(child) .. "=" .. value .. "," .. subscript end
+  for child, value, subscript in n:__pairs(true) do
+    seen[#seen + 1] = tostring(child) .. "=" .. value .. "," .. subscript
+  end
   for i = 1, 5 do t.equal(seen[6 - i], want[i]) end
   seen = {}
   if pcall(pairs, n) or _VERSION ~= "Lua 5.1" then
@@ -451,7 +457,8 @@ end
 
 function T.inherit_in_other_ways(_, t)
   local methods = {size = function(self) return #self:get("") end}
-  local new, class = ydb.inherit(ydb.node, {__index = methods, __tostring = function(self) return "node " .. self:name() end,
+  local new, class = ydb.inherit(ydb.node, {__index = methods,
+    __tostring = function(self) return "node " .. self:name() end,
     __concat = function(a, b) return tostring(a) .. tostring(b) end})
   t.equal(class, methods)
   local n = new("^h", "a")
@@ -481,7 +488,8 @@ end
 function T.settree(_, t)
   local n = ydb.node("^t")
   n.age.__, n.age.since.__ = 20, 2003
-  n:settree {__ = "berry", weight = 78, ["!@#$"] = "junk", looks = {__ = "fine", eyes = "blue"}, age = ydb.DELETE, [3] = "x"}
+  n:settree {__ = "berry", weight = 78, ["!@#$"] = "junk", looks = {__ = "fine", eyes = "blue"}, age = ydb.DELETE,
+    [3] = "x"}
   t.equal(n.__, "berry")
   t.equal(n.weight.__, "78")
   t.equal(n["!@#$"].__, "junk")
@@ -612,7 +620,8 @@ function T.lock_timeouts(_, t)
     local ydb = require "yottadb"
     local n = ydb.node("^l")
     for _, f in ipairs {
-      function() n.a:lock(0.01) end, function() n.a:lock_incr(0.01) end, function() n.a:grab(0) end, function() ydb.lock({n}, 0.01) end,
+      function() n.a:lock(0.01) end, function() n.a:lock_incr(0.01) end, function() n.a:grab(0) end,
+      function() ydb.lock({n}, 0.01) end,
       function() ydb.lock_incr("^l", {"a"}, 0) end, function() ydb.lock_incr("^l", "a", "below", 0) end,
     } do
       local ok, message = pcall(f)

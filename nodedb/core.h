@@ -144,6 +144,23 @@ static inline int ndb_layer_empty(const ndb_layer *l) { return !l->entries.root 
 /* The kill that hides key, or NULL. */
 const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t len);
 
+/* memcpy for what is short most of the time: the call costs more than the bytes. */
+static inline void ndb_copy(char *to, const char *from, size_t len) {
+  uint64_t a, b;
+  uint32_t c, d;
+  if (len > 16) {
+    memcpy(to, from, len);
+  } else if (len >= 8) {
+    memcpy(&a, from, 8), memcpy(&b, from + len - 8, 8);
+    memcpy(to, &a, 8), memcpy(to + len - 8, &b, 8);
+  } else if (len >= 4) {
+    memcpy(&c, from, 4), memcpy(&d, from + len - 4, 4);
+    memcpy(to, &c, 4), memcpy(to + len - 4, &d, 4);
+  } else {
+    for (size_t i = 0; i < len; i++) to[i] = from[i];
+  }
+}
+
 static inline uint64_t ndb_now_ms(void) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -159,6 +176,7 @@ static inline uint64_t ndb_monotonic_ms(void) {
 #define NDB_STORED_HEADER 17
 size_t ndb_stored_size(const ndb_entry *e, int sums);
 void ndb_stored_write(const ndb_entry *e, int sums, char *out);
+int ndb_stored_is_text(const char *data);
 /* For options.verify: NDB_E_CORRUPT if it is not sound. */
 int ndb_stored_verify(const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len);
 /* False if the record is not what its checksum was made of, or has none where records have sums. */
@@ -194,8 +212,8 @@ int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, siz
 void ndb_view_release(ndb_view *v);
 
 /* ---- sum.c ---- */
-uint32_t ndb_record_sum(const char *key, size_t key_len, const char *value, size_t len);
-uint32_t ndb_record_sum_by_table(const char *key, size_t key_len, const char *value, size_t len); /* the same without the processor's help */
+uint16_t ndb_record_sum(const char *key, size_t key_len, const char *value, size_t len);
+uint16_t ndb_record_sum_by_table(const char *key, size_t key_len, const char *value, size_t len); /* the same without the processor's help */
 
 /* ---- reads.c: what a transaction has read ---- */
 typedef struct {

@@ -326,8 +326,8 @@ func (s coreShared) churn(rounds int, keys ...[]byte) error {
 }
 
 // coreRecordSum returns the checksum of a record as the processor helps to make it, and by table.
-func coreRecordSum(key, value string) (fast, slow uint32) {
+func coreRecordSum(key, value string) (fast, slow uint16) {
 	k, v := (*C.char)(unsafe.Pointer(unsafe.StringData(key))), (*C.char)(unsafe.Pointer(unsafe.StringData(value)))
-	return uint32(C.ndb_record_sum(k, C.size_t(len(key)), v, C.size_t(len(value)))),
-		uint32(C.ndb_record_sum_by_table(k, C.size_t(len(key)), v, C.size_t(len(value))))
+	return uint16(C.ndb_record_sum(k, C.size_t(len(key)), v, C.size_t(len(value)))),
+		uint16(C.ndb_record_sum_by_table(k, C.size_t(len(key)), v, C.size_t(len(value))))
 }

@@ -190,7 +190,7 @@ func TestIdleProcess(t *testing.T) {
 func TestIdleSessionInProcess(t *testing.T) {
 	alone := writeBeside(t, func(string) {})
 	size := writeBeside(t, func(folder string) {
-		s, err := Open(folder, Options{})
+		s, err := Open(folder, Options{NoSync: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@
 
 #include "scan.h"
 
-enum { FIRST_BATCH = 8, COPY_MAX = 256 << 10 /* bytes of a batch, unless its first item is larger */ };
+enum { FIRST_BATCH = 8, PAGE_ITEMS = 16, PAGES_MAX = 8, COPY_MAX = 256 << 10 /* bytes of a batch, unless its first item is larger */ };
 
 /* A version that no session has: the iterator holds nothing. */
 #define RELEASED (UINT64_MAX - 1)
@@ -40,6 +40,8 @@ struct ndb_iter {
   size_t text_used, text_cap;
   char *copy; /* of what the items of the last fill point to */
   size_t copy_cap;
+  char *pages; /* copies of whole leaf pages, for the same purpose */
+  size_t pages_bytes, pages_used;
   char top[NDB_KEY_MAX + 2], from[NDB_KEY_MAX + 2], to[NDB_KEY_MAX + 2], last[NDB_KEY_MAX + 2];
 };
 
@@ -93,7 +95,7 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
   ndb_iter *it = malloc(sizeof *it);
   if (!it) return memory();
   memset(it, 0, offsetof(ndb_iter, subscripts));
-  it->text = it->copy = NULL, it->text_used = it->text_cap = it->copy_cap = 0;
+  it->text = it->copy = it->pages = NULL, it->text_used = it->text_cap = it->copy_cap = it->pages_bytes = 0;
   it->session = s, it->flags = flags, it->stored = ndb_is_stored(key, len);
   lock_list(s);
   it->next = s->iterators;
@@ -124,9 +126,10 @@ void ndb_iter_close(ndb_iter *it) {
   unlock_list(it->session);
   ndb_scan_close(&it->scan);
   if (it->captured) ndb_view_release(&it->view);
-  it->session->iterator_bytes -= ITERATOR_BYTES + it->copy_cap;
+  it->session->iterator_bytes -= ITERATOR_BYTES + it->copy_cap + it->pages_bytes;
   free(it->text);
   free(it->copy);
+  free(it->pages);
   free(it);
 }
 
@@ -266,6 +269,25 @@ static inline int read_subscript(const char *key, size_t len, size_t top_len, nd
   return 1;
 }
 
+/* Copies a leaf page of which many items are taken, so that what they point to lies in the copy. */
+static const char *own_page(ndb_iter *it, const char *page, unsigned items) {
+  size_t size = lmdb_page_size(it->scan.lmdb);
+  if (items < PAGE_ITEMS || it->pages_used == PAGES_MAX) return page;
+  if (!it->pages) {
+    if (!(it->pages = malloc(PAGES_MAX * size))) return page; /* each item is copied */
+    it->pages_bytes = PAGES_MAX * size;
+    it->session->iterator_bytes += it->pages_bytes;
+  }
+  return memcpy(it->pages + size * it->pages_used++, page, size);
+}
+
+/* True if the value of an item is text, as then those of its neighbours may be. */
+static int has_text(const char *page, unsigned at) {
+  size_t len;
+  const char *value = lmdb_node_value(lmdb_leaf_node(page, at), &len);
+  return value && len && ndb_stored_is_text(value);
+}
+
 /* Takes children without descendants from the leaf pages of LMDB, until it meets another node. */
 static int fill_from_leaves(ndb_iter *it) {
   ndb_scan *c = &it->scan;
@@ -281,8 +303,10 @@ static int fill_from_leaves(ndb_iter *it) {
     unsigned i = leaf.at, stop = leaf.count;
     if (stop - i > it->batch - it->count) stop = i + (it->batch - it->count);
     uint32_t at = it->count;
+    const char *page = leaf.page;
+    if ((len > it->top_len && (unsigned char)key[it->top_len] >= 0xC0) || (values && has_text(page, i))) page = own_page(it, page, stop - i);
     for (; i < stop; i++, at++) {
-      const char *node = lmdb_leaf_node(leaf.page, i);
+      const char *node = lmdb_leaf_node(page, i);
       key = lmdb_node_key(node, &len);
       if (!all && !ndb_key_within(key, len, it->top, it->top_len)) break;
       /* A key that is longer than one can be falls out here, too. */
@@ -372,9 +396,10 @@ static int fill_siblings(ndb_iter *it) {
   return c->error;
 }
 
-static int is_text(const ndb_iter *it, const ndb_scalar *s) {
+/* True if it is text that does not lie in the iterator's own memory. */
+static inline int is_text(const ndb_iter *it, const ndb_scalar *s) {
   return (s->type == NDB_STRING || s->type == NDB_DIGITS) && s->len &&
-         (!it->text || (uintptr_t)s->bytes - (uintptr_t)it->text >= it->text_cap);
+         (uintptr_t)s->bytes - (uintptr_t)it->pages >= it->pages_bytes && (uintptr_t)s->bytes - (uintptr_t)it->text >= it->text_cap;
 }
 
 static int make_copy_room(ndb_iter *it, size_t need) {
@@ -413,11 +438,13 @@ static int copy_items(ndb_iter *it) {
     ndb_scalar *texts[] = {subscripts ? &it->subscripts[i] : NULL, values ? &it->values[i] : NULL};
     for (int t = 0; t < 2; t++) {
       if (!texts[t] || !is_text(it, texts[t])) continue;
-      texts[t]->bytes = memcpy(at, texts[t]->bytes, texts[t]->len);
+      ndb_copy(at, texts[t]->bytes, texts[t]->len);
+      texts[t]->bytes = at;
       at += texts[t]->len;
     }
     if (keys) {
-      it->keys[i] = memcpy(at, it->keys[i], it->key_lens[i]);
+      ndb_copy(at, it->keys[i], it->key_lens[i]);
+      it->keys[i] = at;
       at += it->key_lens[i];
     }
   }
@@ -427,6 +454,7 @@ static int copy_items(ndb_iter *it) {
 static int fill(ndb_iter *it, ndb_items *out) {
   int error;
   it->count = 0;
+  it->pages_used = 0;
   if (it->left == 0) return NDB_NONE;
   if ((error = capture(it)) < 0) return error;
   if (it->finished && it->placed) return NDB_NONE;

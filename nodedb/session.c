@@ -255,7 +255,8 @@ static int cached_get(ndb_session *s, const ndb_view *view, const char *key, siz
 static int copy_value(ndb_session *s, ndb_scalar *value) {
   if ((value->type != NDB_STRING && value->type != NDB_DIGITS) || !value->len) return NDB_OK;
   if (value->len <= sizeof s->value) {
-    value->bytes = memcpy(s->value, value->bytes, value->len);
+    ndb_copy(s->value, value->bytes, value->len);
+    value->bytes = s->value;
     return NDB_OK;
   }
   s->held = ndb_entry_new("", 0, value, 0);

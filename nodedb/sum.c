@@ -1,6 +1,8 @@
 //go:build cgo && lmdb
 
-/* sum.c: the checksum of records, CRC-32C (Castagnoli): x86-64 has an instruction for it. */
+/* sum.c: the checksum of records, CRC-32C (Castagnoli), for which x86-64 has an instruction. Its
+ * halves are folded into 2 bytes: most records are small, and 4 bytes made a file of integers a
+ * quarter larger. One of 65,536 damaged records is not noticed. */
 #include <pthread.h>
 
 #include "core.h"
@@ -44,10 +46,12 @@ static uint32_t add(uint32_t sum, const char *data, size_t len) {
   return add_by_table(sum, data, len);
 }
 
-uint32_t ndb_record_sum(const char *key, size_t key_len, const char *value, size_t len) {
-  return ~add(add(~0u, key, key_len), value, len);
+static uint16_t fold(uint32_t sum) { return (uint16_t)(~sum ^ ~sum >> 16); }
+
+uint16_t ndb_record_sum(const char *key, size_t key_len, const char *value, size_t len) {
+  return fold(add(add(~0u, key, key_len), value, len));
 }
 
-uint32_t ndb_record_sum_by_table(const char *key, size_t key_len, const char *value, size_t len) {
-  return ~add_by_table(add_by_table(~0u, key, key_len), value, len);
+uint16_t ndb_record_sum_by_table(const char *key, size_t key_len, const char *value, size_t len) {
+  return fold(add_by_table(add_by_table(~0u, key, key_len), value, len));
 }

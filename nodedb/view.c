@@ -164,9 +164,9 @@ void ndb_view_release(ndb_view *v) {
  * One byte: the type, with EXPIRES if the time of expiry follows (8 bytes, big endian, ms
  * since 1970), with SUM if a checksum comes at the end. Then the payload: an integer in as few bytes as
  * hold it, least significant first; another double in its 8 bytes; digits and strings as they
- * are. Then the checksum of the key and of all that comes before it: 4 bytes, least significant
+ * are. Then the checksum of the key and of all that comes before it: 2 bytes, least significant
  * first. */
-enum { STORED_INTEGER = 1, STORED_DOUBLE, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE, STORED_SUM = 0x40, STORED_EXPIRES = 0x80, SUM_BYTES = 4 };
+enum { STORED_INTEGER = 1, STORED_DOUBLE, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE, STORED_TYPE = 0x0F, STORED_SUM = 0x40, STORED_EXPIRES = 0x80, SUM_BYTES = 2 };
 
 static int is_small_integer(double d) { return d >= -9007199254740992.0 && d <= 9007199254740992.0 && d == (double)(int64_t)d; }
 
@@ -212,9 +212,8 @@ void ndb_stored_write(const ndb_entry *e, int sums, char *out) {
 int ndb_stored_is_sound(int sums, const char *key, size_t key_len, const char *data, size_t len) {
   if (len == 0 || !(data[0] & STORED_SUM)) return !sums;
   if (len <= SUM_BYTES) return 0;
-  uint32_t sum = 0;
-  for (int i = 0; i < SUM_BYTES; i++) sum |= (uint32_t)(unsigned char)data[len - SUM_BYTES + (size_t)i] << (8 * i);
-  return sum == ndb_record_sum(key, key_len, data, len - SUM_BYTES);
+  const unsigned char *sum = (const unsigned char *)data + len - SUM_BYTES;
+  return (sum[0] | sum[1] << 8) == ndb_record_sum(key, key_len, data, len - SUM_BYTES);
 }
 
 static uint64_t stored_expiry(const char *data) {
@@ -275,6 +274,11 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
   if (rest == 0) return NDB_OK;
 corrupt:
   return ndb_fail(NDB_E_CORRUPT, "a value of %zu bytes does not decode; list the faults with perigee node check", len);
+}
+
+int ndb_stored_is_text(const char *data) {
+  int type = data[0] & STORED_TYPE;
+  return type == STORED_STRING || type == STORED_DIGITS;
 }
 
 int ndb_stored_verify(const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len) {

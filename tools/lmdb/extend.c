@@ -86,6 +86,8 @@ void lmdb_leaf_get(MDB_cursor *cursor, lmdb_leaf *out) {
 
 void lmdb_leaf_set(MDB_cursor *cursor, unsigned at) { cursor->mc_ki[cursor->mc_top] = (indx_t)at; }
 
+size_t lmdb_page_size(const MDB_cursor *cursor) { return cursor->mc_txn->mt_env->me_psize; }
+
 int lmdb_node_big(MDB_cursor *cursor, const char *node, MDB_val *out) {
 	return mdb_node_read(cursor, (MDB_node *)node, out);
 }
@@ -195,7 +197,8 @@ static int is_sound(const MDB_cursor *cursor, const MDB_page *p, size_t number) 
 		return 0;
 	unsigned nodes = NUMKEYS(p), seen = 0;
 	if (IS_BRANCH(p) && nodes < 2 && cursor->mc_dbi != FREE_DBI) return 0;
-	uint64_t starts[MAX_PAGESIZE / 2 / 64] = {0};
+	uint64_t starts[MAX_PAGESIZE / 2 / 64];
+	memset(starts, 0, page / 2 / 8);
 	for (unsigned i = 0; i < nodes; i++) {
 		size_t at = p->mp_ptrs[i];
 		if (at < upper || at >= page || !node_size(cursor, p, at, i == 0)) return 0;

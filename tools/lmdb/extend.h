@@ -68,6 +68,8 @@ void lmdb_leaf_get(MDB_cursor *cursor, lmdb_leaf *out);
 /* Moves the cursor to another item of its page. */
 void lmdb_leaf_set(MDB_cursor *cursor, unsigned at);
 
+size_t lmdb_page_size(const MDB_cursor *cursor);
+
 /* Layout of a leaf page; extend.c holds it against LMDB's own. */
 enum { LMDB_PAGE_HEADER = 16, LMDB_NODE_HEADER = 8, LMDB_NODE_BIG = 1 };
 

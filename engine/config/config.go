@@ -28,6 +28,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -185,6 +186,25 @@ func (o origin) At(err error, hint string) error {
 	alone := document{file: o.document.file, lines: o.document.lines}
 	alone.addFault(o.at, hint, "%v", err)
 	return alone.faults
+}
+
+// At is At of the origin, but at the value that the error quotes, if it is one of the
+// settings. It returns nil if the value of a setting has a fault already, such as a variable
+// that is not set: the error would only follow from it.
+func (s settings) At(err error, hint string) error {
+	o := s.origin
+	if _, placed := err.(Errors); err != nil && !placed && s.node != nil {
+		for _, e := range s.node.entries {
+			if e.value.broken {
+				return nil
+			}
+			if v := e.value; v.shape == scalar && v.text == v.raw && v.text != "" && strings.Contains(err.Error(), strconv.Quote(v.text)) {
+				o.at = v.at
+				break
+			}
+		}
+	}
+	return o.At(err, hint)
 }
 
 // CommentHint returns a hint if YAML has cut a text at " #", which begins a comment. A

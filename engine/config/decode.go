@@ -134,6 +134,8 @@ func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
 	case v.Kind() == reflect.Struct:
 		if d.hasShape(n, mapping, name) {
 			d.decodeStruct(n, v, name)
+		} else {
+			d.hintShape(n, v.Type(), name)
 		}
 	default:
 		panic(fmt.Sprintf("config: %s cannot be decoded into %s", name, v.Type()))
@@ -159,6 +161,27 @@ func (d *document) hasShape(n *node, want shape, name string) bool {
 	}
 	d.addFault(n.at, "", "%s must be %s, not %s", name, shapeNames[want], have)
 	return false
+}
+
+// hintShape adds a hint with the right line to the fault about a value whose place is that
+// of a mapping.
+func (d *document) hintShape(n *node, t reflect.Type, name string) {
+	fault := d.faults[len(d.faults)-1]
+	fields := fieldsOf(t)
+	if len(fields) == 0 || n.shape != scalar || fault.Hint != "" || strings.Contains(name, " ") && !strings.HasPrefix(name, "item ") {
+		return
+	}
+	chosen := slices.IndexFunc(fields, func(f Field) bool { return f.Required })
+	first := fields[max(chosen, 0)]
+	value := n.raw
+	if shown := setScalar(reflect.New(t.FieldByIndex(first.index).Type).Elem(), value, first.size); first.Fields != nil || shown != "" || value == "0" {
+		value = "…"
+	}
+	key := name + ": "
+	if strings.HasPrefix(name, "item ") {
+		key = ""
+	}
+	fault.Hint = d.mask(fmt.Sprintf("write %s{%s: %s}", key, first.Key, value))
 }
 
 func (d *document) decodeList(n *node, v reflect.Value, name string) {
@@ -223,7 +246,12 @@ func (d *document) reportMissing(n *node, e *entry, f Field, name string) {
 func (d *document) reportUnknown(n *node, name string, known, moved []string) (meant []string) {
 	for _, e := range n.entries {
 		if !slices.Contains(known, e.key) && !slices.Contains(moved, e.key) {
-			d.addFault(e.at, suggestName(e.key, known), "unknown key %q in %s", e.key, name)
+			hint := suggestName(e.key, known)
+			if key, value, found := strings.Cut(e.key, ":"); found && slices.Contains(known, key) && e.value.shape == null {
+				hint = fmt.Sprintf("write a space after the colon: %s: %s", key, value)
+				meant = append(meant, key)
+			}
+			d.addFault(e.at, hint, "unknown key %q in %s", e.key, name)
 			meant = append(meant, nearest.Name(e.key, known))
 		}
 	}

@@ -61,7 +61,7 @@ func (es Errors) Error() string {
 			s.WriteString("\n" + excerpt)
 		}
 		if e.Hint != "" {
-			s.WriteString("\n      hint: " + e.Hint)
+			s.WriteString("\n      hint: " + strings.ReplaceAll(e.Hint, "\n", "\n        "))
 		}
 	}
 	return s.String()

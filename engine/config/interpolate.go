@@ -55,6 +55,11 @@ func maskVariables(text string) (string, []variableUse, *Error) {
 	return masked.String(), all, nil
 }
 
+// An unsetError is a variable that is not set and has no default.
+type unsetError struct{ name string }
+
+func (e *unsetError) Error() string { return fmt.Sprintf("environment variable %s is not set", e.name) }
+
 // unmask replaces each run of private-use characters in s by the result of put.
 func unmask(s string, put func(index int) string) string {
 	if !strings.ContainsFunc(s, isMask) {
@@ -97,7 +102,7 @@ func (x variableUse) evaluate(lookup func(string) (string, bool)) (string, error
 		}
 		return "", fmt.Errorf("environment variable %s: %s", name, word)
 	case !set:
-		return "", fmt.Errorf("environment variable %s is not set", name)
+		return "", &unsetError{name}
 	}
 	return value, nil
 }

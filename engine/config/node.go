@@ -93,6 +93,9 @@ func parse(file, text string, lookup func(string) (string, bool)) (*document, *n
 	return d, root
 }
 
+// indentHint is for what is not YAML, nearly always because of its indentation.
+const indentHint = "keys of one mapping begin in the same column, and those below a key two spaces further:\n" + pipelineExample
+
 func (d *document) addSyntaxFault(err error) {
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {
@@ -100,7 +103,19 @@ func (d *document) addSyntaxFault(err error) {
 		return
 	}
 	at := y.GetToken().Position
-	d.addFault(place{at.Line, at.Column}, "", "not YAML: %s", d.rawText(y.GetMessage()))
+	hint := indentHint
+	if at.Line >= 1 && at.Line <= len(d.lines) {
+		line := d.lines[at.Line-1]
+		if start := line[:len(line)-len(strings.TrimLeft(line, " \t"))]; strings.Contains(start, "\t") {
+			d.addFault(place{at.Line, strings.IndexByte(start, '\t') + 1}, "indent with spaces: "+strings.ReplaceAll(start, "\t", "  ")+d.rawText(strings.TrimSpace(line)),
+				"the line is indented with a tab, which YAML does not allow")
+			return
+		}
+		if strings.TrimSpace(line) == "" {
+			hint = ""
+		}
+	}
+	d.addFault(place{at.Line, at.Column}, hint, "not YAML: %s", d.rawText(y.GetMessage()))
 }
 
 // convertNode converts a node of the YAML parser.
@@ -170,6 +185,10 @@ func (d *document) convertScalar(masked string, at place) *node {
 		value, err := x.evaluate(d.lookup)
 		if err != nil {
 			hint := ""
+			var unset *unsetError
+			if errors.As(err, &unset) {
+				hint = fmt.Sprintf("set it, or write a default: ${%s:-default}", unset.name)
+			}
 			if strings.Contains(n.raw, "function") {
 				hint = "in code, write $" + x.raw + " for " + x.raw
 			}

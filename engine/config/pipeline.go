@@ -35,6 +35,10 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	if !d.hasShape(root, mapping, "the configuration") {
 		return
 	}
+	if root.get("pipelines") == nil && (root.get("input") != nil || root.get("output") != nil) {
+		d.addFault(root.at, "here a pipeline has a source and a sink:\n"+pipelineExample, "this looks like a Redpanda Connect configuration")
+		return
+	}
 	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "functions", "pipelines", "query", "tables")
 	c.Allow, c.S3 = Allow{top.Allow, d.originOf(root, "allow")}, top.S3
 	c.S3.origin = d.originOf(root, "s3")
@@ -55,12 +59,18 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 		d.addFault(root.at, "", `key "pipelines" is missing in the configuration`)
 	case e.value.shape == null || e.value.shape == mapping && len(e.value.entries) == 0:
 		d.addFault(e.at, "", "there is no pipeline")
+	case e.value.shape != mapping && !e.value.broken:
+		d.hasShape(e.value, mapping, "pipelines")
+		d.faults[len(d.faults)-1].Hint = "each pipeline is below its name:\n" + pipelineExample
 	case d.hasShape(e.value, mapping, "pipelines"):
 		for _, p := range e.value.entries {
 			c.Pipelines = append(c.Pipelines, d.readPipeline(p, everywhere, known))
 		}
 	}
 }
+
+// pipelineExample is the least configuration, for hints.
+const pipelineExample = "pipelines:\n  NAME:\n    source: {file: {path: events.ndjson}}\n    sink: {stdout: {}}"
 
 func validateHTTP(text string) error {
 	if text == "" || text == HTTPOff {
@@ -179,7 +189,12 @@ func (d *document) readKind(pipeline entry, key string, kinds []string) settings
 		if e != nil {
 			at = e.at
 		}
-		d.addFault(at, suggestName("", kinds), "pipeline %s has no %s", pipeline.key, key)
+		hint := suggestName("", kinds)
+		if i := slices.IndexFunc(pipeline.value.entries, func(e entry) bool { return slices.Contains(kinds, e.key) }); e != nil && i >= 0 {
+			kind := pipeline.value.entries[i].key
+			hint = fmt.Sprintf("indent %s further than %s:\n%s:\n  %s: …", kind, key, key, kind)
+		}
+		d.addFault(at, hint, "pipeline %s has no %s", pipeline.key, key)
 		return none
 	}
 	if e.value.shape == scalar && slices.Contains(kinds, e.value.text) {

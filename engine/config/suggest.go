@@ -11,6 +11,21 @@ import (
 // namesShown is the largest number of known names in a hint; more would hide the answer.
 const namesShown = 12
 
+// elsewhere are names that databases and other programs have for ours, the likeliest first.
+var elsewhere = map[string][]string{
+	"int": {"int64"}, "integer": {"int64"}, "bigint": {"int64"}, "long": {"int64"}, "smallint": {"int32"},
+	"text": {"string"}, "varchar": {"string"}, "char": {"string"}, "str": {"string"}, "uuid": {"string"},
+	"datetime": {"timestamp"}, "date": {"timestamp"}, "time": {"timestamp"}, "timestamptz": {"timestamp"},
+	"double": {"float64"}, "float": {"float64"}, "real": {"float64"}, "number": {"float64", "decimal"}, "numeric": {"decimal"},
+	"boolean": {"bool"}, "blob": {"bytes"}, "bytea": {"bytes"}, "binary": {"bytes"}, "jsonb": {"json"}, "object": {"json"},
+	"pass": {"password"}, "passwd": {"password"}, "pwd": {"password"}, "username": {"user", "username"}, "user": {"username"},
+	"host": {"address", "url"}, "addr": {"address"}, "server": {"address", "url"}, "servers": {"brokers"}, "uri": {"url"},
+	"paths": {"path"}, "filename": {"path"}, "dir": {"path", "folder"}, "key": {"list", "stream"}, "queue": {"list", "stream"},
+	"database": {"db"}, "fields": {"columns"}, "delimiter": {"separator"}, "port": {"listen", "address"},
+	"input": {"source"}, "inputs": {"source"}, "output": {"sink"}, "outputs": {"sinks"}, "transform": {"script"}, "code": {"script"},
+	"postgresql": {"postgres"}, "mariadb": {"mysql"}, "pg": {"postgres"}, "stdin": {"file"}, "duckdb": {"eventstore"}, "valkey": {"redis"}, "jetstream": {"nats"},
+}
+
 // suggestName returns a hint with the known name that was probably meant.
 func suggestName(name string, known []string) string {
 	known = slices.Sorted(slices.Values(known))
@@ -26,7 +41,14 @@ func suggestName(name string, known []string) string {
 
 // suggestNear is suggestName for a message that lists the known names.
 func suggestNear(name string, known []string) string {
-	if near := nearest.Name(name, known); near != "" {
+	near := nearest.Name(name, known)
+	for _, other := range elsewhere[strings.ToLower(name)] {
+		if slices.Contains(known, other) {
+			near = other
+			break
+		}
+	}
+	if near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return ""

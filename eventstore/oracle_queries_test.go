@@ -80,7 +80,7 @@ func (g *generator) bareComparison(alias string) string {
 		event.Float64: {"isnan(" + name + ")", name + " + 0 = 0", "abs(" + name + ") < 6", "-" + name + " = 0", name + " BETWEEN -1 AND 1", name + " = " + alias + "n", "isfinite(1 / " + name + ")"},
 		event.Int32:   {name + " % 2 = 0", name + " = " + alias + "n", name + " < " + alias + "f", name + " IN (7, 42, 1000)", name + " = -1"},
 		event.Int64:   {name + " IN (7, 42, 9007199254740993)", name + " > " + alias + "i", name + " = 9007199254740993", name + " = 9007199254740993.0"},
-		event.Decimal: {name + " = 1.5", name + " * 2 = 3", name + " = " + alias + "i", name + " > " + alias + "f", name + " IN (0, 7)"},
+		event.Decimal: {name + " = 1.5", name + "::DOUBLE * 2 = 3", name + " = " + alias + "i", name + " > " + alias + "f", name + " IN (0, 7)"},
 		event.Bytes:   {"octet_length(" + name + ") = 1", name + " IN ('\\x00'::BLOB, 'a'::BLOB)", "hex(" + name + ") = '00'", name + " > '\\x00'::BLOB AND " + name + " <= 'a'::BLOB"},
 	}
 	for _, kind := range []event.Type{event.Timestamp, event.TimestampNS} {

@@ -45,6 +45,10 @@ const (
 	// grace is how long a worker may take to end a request that is canceled or beyond its
 	// time. A worker that takes longer is killed.
 	grace = 2 * time.Second
+	// obeyTime is how long a worker may take before new queries go to another one, and moveTime
+	// how much longer those wait there that have no rows yet.
+	obeyTime = 100 * time.Millisecond
+	moveTime = 100 * time.Millisecond
 )
 
 // A Client starts workers when they are needed, and passes requests to the one of their role.
@@ -131,8 +135,8 @@ var ErrCrashed = errors.New("the query ended the process that ran it")
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE
 // or EXPLAIN. *QueryError says what is wrong with it.
 //
-// Until the Rows are closed, ctx ends the query. A query whose worker is ended by another one
-// runs again, in a worker of its own, unless the first rows have been returned already.
+// Until the Rows are closed, ctx ends the query. A query whose worker is ended or held up by
+// another one runs again, in another worker, unless the first rows have been returned already.
 func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
 	q.Limits.Time = cmp.Or(q.Limits.Time, timeDefault)
 	params, err := encodeParams(q.Params)
@@ -157,7 +161,10 @@ func (c *Client) askRows(ctx context.Context, q *request, limit time.Duration, r
 		return nil, ErrClosed
 	}
 	rows, err := c.startRows(ctx, q, limit, false, rest)
-	if errors.Is(err, errInnocent) {
+	if errors.Is(err, errMoved) {
+		rows, err = c.startRows(ctx, q, limit, false, rest)
+	}
+	if errors.Is(err, errInnocent) || errors.Is(err, errMoved) {
 		rows, err = c.startRows(ctx, q, limit, true, rest)
 	}
 	if err != nil {
@@ -175,7 +182,16 @@ func (c *Client) startRows(ctx context.Context, q *request, limit time.Duration,
 		return nil, err
 	}
 	rows := &Rows{client: c, answer: a, stop: stop}
-	if err := rows.readColumns(); err != nil {
+	a.wait(true)
+	err = rows.readColumns()
+	if a.wait(false) {
+		go func() { // the worker may take as long as grace
+			_ = a.finish(nil)
+			stop()
+		}()
+		return nil, errMoved
+	}
+	if err != nil {
 		err = a.finish(err)
 		stop()
 		return nil, err

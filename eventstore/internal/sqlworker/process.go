@@ -42,11 +42,12 @@ type process struct {
 	idle     *time.Timer
 	retired  bool // gets no more requests
 	killed   bool
+	waiting  map[*answer]bool // queries whose columns have not come yet
 }
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(r role, alone bool) (*process, error) {
-	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), settings: settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
+	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), waiting: map[*answer]bool{}, settings: settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
 	p.functions = c.functions
 	switch {
 	case r == queryRole:
@@ -243,10 +244,16 @@ type answer struct {
 	stop    func() bool // of what cancels the request with ctx
 	begun   bool        // the worker has read the request
 	once    sync.Once
+	deaf    *time.Timer // see obeyTime
+
+	moved bool // to another worker; under client.mu
 }
 
-// errInnocent says that another request ended the worker.
-var errInnocent = errors.New("another query ended the worker")
+// errInnocent says that another request ended the worker, errMoved that one does not end.
+var (
+	errInnocent = errors.New("another query ended the worker")
+	errMoved    = errors.New("another query holds up the worker")
+)
 
 // errNotBegun says that the worker ended before it read the request.
 var errNotBegun = errors.New("eventstore: the SQL worker ended before it read the request")
@@ -331,10 +338,53 @@ func (a *answer) open() error {
 	return os.NewSyscallError("sendmsg", err)
 }
 
-// cancel tells the worker that the answer is no longer wanted, and kills one that goes on.
+// cancel tells the worker that the answer is no longer wanted, and kills one that goes on. Other
+// queries leave it before.
 func (a *answer) cancel() {
+	a.process.client.mu.Lock()
+	if a.deaf == nil {
+		a.deaf = time.AfterFunc(obeyTime, a.process.abandon)
+	}
+	a.process.client.mu.Unlock()
 	_ = a.closeWrite()
 	_ = a.socket.SetReadDeadline(time.Now().Add(grace))
+}
+
+// abandon gives a worker no more requests, because one of them ignores its end and may hold up
+// the others. Queries that have no rows yet go to another worker, unless these come soon.
+func (p *process) abandon() {
+	c := p.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.retired = true
+	for a := range p.waiting {
+		time.AfterFunc(moveTime, a.move)
+	}
+}
+
+// move ends the wait for columns, if they have not come.
+func (a *answer) move() {
+	c := a.process.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.process.waiting[a] && a.ctx.Err() == nil {
+		a.moved = true
+		_ = a.socket.SetReadDeadline(time.Now())
+	}
+}
+
+// wait notes that an answer waits for its columns, or no longer. It reports whether the query
+// goes to another worker.
+func (a *answer) wait(waits bool) (moved bool) {
+	c := a.process.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if waits {
+		a.process.waiting[a] = true
+	} else {
+		delete(a.process.waiting, a)
+	}
+	return a.moved
 }
 
 func (a *answer) closeWrite() error {
@@ -354,6 +404,7 @@ func (a *answer) finish(err error) error {
 		a.stop()
 		a.cancel()
 		a.drain()
+		a.deaf.Stop()
 		if err == io.EOF {
 			err = nil
 		} else if err != nil {

@@ -15,6 +15,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -493,4 +494,49 @@ func TestParquetIsGuarded(t *testing.T) {
 	if now := f.client.shared[queryRole].process.Pid; now != pid {
 		t.Error("a query has ended the worker")
 	}
+}
+
+// A query that ignores its end holds up no other: those that wait for their first row, and those
+// that come, go to a fresh worker long before the old one is killed.
+func TestDeafQueryHoldsUpNobody(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.addTable("events")
+	const limit = 500 * time.Millisecond
+	deaf := make(chan error, 1)
+	go func() {
+		_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: `SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 3`, Limits: Limits{Time: limit}}))
+		deaf <- err
+	}()
+	worker := func() (p *process, waiting int) {
+		f.client.mu.Lock()
+		defer f.client.mu.Unlock()
+		if p = f.client.shared[queryRole]; p != nil {
+			waiting = len(p.waiting)
+		}
+		return p, waiting
+	}
+	await := func(n int) (p *process) {
+		for have := 0; have != n; time.Sleep(time.Millisecond) {
+			p, have = worker()
+		}
+		return p
+	}
+	first := await(1)
+	if err := first.process.Signal(syscall.SIGSTOP); err != nil { // it obeys nothing
+		t.Fatal(err)
+	}
+	f.want(`SELECT 42`, "42") // sent to the worker that is stopped
+	f.want(`SELECT 43`, "43") // sent later
+	select {
+	case <-first.exited:
+		t.Errorf("the answers came after the worker was killed, which is %v after the limit", grace)
+	default:
+	}
+	if p, _ := worker(); p == first {
+		t.Error("queries still go to the worker that does not obey")
+	}
+	if err := <-deaf; err == nil || !strings.Contains(err.Error(), "longer than 500ms") {
+		t.Errorf("the query that was stopped: %v", err)
+	}
+	<-first.exited
 }

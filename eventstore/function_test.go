@@ -93,7 +93,7 @@ func TestFunctionsThatFail(t *testing.T) {
 	for sql, want := range map[string]string{
 		`SELECT fails({'a': 1})`:                        "function fails: line 3: no",
 		`SELECT get_s({'s': 'text'})`:                   "wants int64",
-		`SELECT script_value(1, 0, '{}')`:               "script_value is not open",
+		`SELECT script_value(1, 0, '{}')`:               "script_value is not allowed",
 		`SELECT fails({'a': range}) FROM range(100000)`: "line 3: no",
 	} {
 		rows, err := s.Query(t.Context(), sql)

@@ -231,7 +231,7 @@ func Query(ctx context.Context, data string, q Request, out io.Writer) error {
 // explain adds the line of the SQL to an error that has a place in it.
 func (q *Request) explain(line, column int, message, hint string, err error) error {
 	if line == 0 {
-		return event.WithHint(err, hint)
+		return event.WithHint(&faultySQL{message, err}, hint)
 	}
 	text := q.SQL
 	if q.Text != "" {
@@ -242,6 +242,15 @@ func (q *Request) explain(line, column int, message, hint string, err error) err
 	}
 	return &config.Error{File: cmp.Or(q.File, "SQL"), Line: line, Column: column, Message: message, Hint: hint, Source: config.LineOf(text, line)}
 }
+
+// A faultySQL is an error whose hint is printed by itself.
+type faultySQL struct {
+	message string // without the hint
+	err     error
+}
+
+func (e *faultySQL) Error() string { return e.message }
+func (e *faultySQL) Unwrap() error { return e.err }
 
 // withStore uses the store of a data folder in which no engine runs.
 func withStore(data string, use func(*Store) error) (err error) {

@@ -32,6 +32,9 @@ const (
 // DuckDB gives the tree of the query, but not that of its EXPLAIN.
 var explainWords = regexp.MustCompile(`(?i)^\s*EXPLAIN\s+(ANALYZE\s+)?(\(\s*((ANALYZE|FORMAT\s+\w+)\s*,?\s*)+\)\s*)?`)
 
+// pivotWord is in a PIVOT that DuckDB would first read the values for: several statements.
+var pivotWord = regexp.MustCompile(`(?i)\bPIVOT(_WIDER)?\b`)
+
 func errNotReading(what string) error {
 	return &QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
 }
@@ -81,6 +84,8 @@ func (c *conn) parse(sql string) (*statement, error) {
 	switch {
 	case tree.Error && tree.ErrorType == "parser":
 		return nil, nil
+	case tree.Error && pivotWord.MatchString(plain):
+		return nil, &QueryError{Message: "PIVOT must list its values", Hint: "write PIVOT events ON event IN ('login', 'logout') USING count(*)"}
 	case tree.Error:
 		return nil, errNotReading("the statement is not one that only reads")
 	case len(tree.Statements) == 0:

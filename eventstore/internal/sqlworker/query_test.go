@@ -256,3 +256,43 @@ func TestQuerySortsOnDisk(t *testing.T) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
+
+func TestPivot(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 40, testRow(0)))
+	const values = `('event--0' AS none, 'event-x-1' AS one)`
+	for sql, want := range map[string]string{
+		`PIVOT (SELECT event, id % 2 AS odd FROM events) ON event IN ` + values + ` USING count(*) ORDER BY odd`:                         "0,4,0\n1,0,4",
+		`SELECT * FROM (SELECT event, id % 2 AS odd FROM events) PIVOT (count(*) FOR event IN ` + values + ` GROUP BY odd) ORDER BY odd`: "0,4,0\n1,0,4",
+		`SELECT name, count(*) FROM (SELECT id, event FROM events) UNPIVOT (value FOR name IN (event)) GROUP BY name`:                    "event,40",
+	} {
+		f.want(sql, want)
+	}
+	for _, sql := range []string{`PIVOT events ON event USING count(*)`, "\n pivot events ON event USING sum(id) GROUP BY time", `FROM (PIVOT events ON event USING count(*))`} {
+		_, err := read(f.query(t.Context(), sql))
+		if q, _ := err.(*QueryError); q == nil || q.Message != "PIVOT must list its values" || !strings.Contains(q.Hint, "ON event IN (") {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
+func TestUnknownFunctions(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.addTable("events")
+	for sql, want := range map[string]string{
+		"SELECT cuont(*) FROM events":            "line 1, column 8: function cuont is not allowed (did you mean count? perigee list functions shows those that are)",
+		"SELECT 1,\n  'ä', Summ(id) FROM events": "line 2, column 8: function summ is not allowed (did you mean sum? perigee list functions shows those that are)",
+		"EXPLAIN SELECT cuont(*) FROM events":    "line 1, column 16: function cuont is not allowed (did you mean count? perigee list functions shows those that are)",
+		"FROM time_bucket(1)":                    "line 1, column 6: function time_bucket is not allowed (did you mean time_buckets? perigee list functions shows those that are)",
+		"SELECT getenv('HOME')":                  "line 1, column 8: function getenv is not allowed (perigee list functions shows those that are)",
+	} {
+		if _, err := read(f.query(t.Context(), sql)); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", sql, err, want)
+		}
+	}
+	err := f.client.CheckPredicate(t.Context(), f.m.Version, 1, "id = 1 AND cuont(id) = 1")
+	if want := "line 1, column 12: function cuont is not allowed (did you mean count? perigee list functions shows those that are)"; err == nil || err.Error() != want {
+		t.Errorf("a predicate: got %v\nwant %s", err, want)
+	}
+}

@@ -101,11 +101,14 @@ soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
 	@$(PERIGEE) verify --soak $(DURATION)
 
-torture: build ## run hostile scripts, requests and SQL statements against the limits, scripts under 200 memory limits, and scripts whose garbage is collected before each call of the node database
+# Code that attacks its process while it loads, and calls that a process forges.
+ATTACKS := ^(TestLoadingLeaks|TestForgedCalls|TestEndlessFiles|TestFailedRun)$$
+torture: build ## run hostile scripts, requests and SQL against the limits: small memory, garbage collected before each call, code that attacks while it loads
 	@$(GO) build -o bin/torture ./internal/luajit/torture/run
 	@bin/torture
 	@bin/torture -oom
 	@PERIGEE_NODE_PROGRAMS=100 $(GO) test ./internal/luajit -count=1 -v -timeout 20m -run 'TestCollectingPrograms|TestNodesHoldTheirArguments'
+	@$(GO) test -count=1 -v -run '$(ATTACKS)' ./script/isolate
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE)
 
@@ -133,6 +136,7 @@ torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, w
 	@PERIGEE_LUAJIT=$(CURDIR)/.build/nodedb-lua/asan/luajit $(GO) test ./nodedb/lua -count=1 -v -timeout 30m -run TestCollecting
 	@$(GO) test -asan -count=1 -v -timeout 30m -run 'TestCollectingPrograms|TestNodesHoldTheirArguments' ./internal/luajit
 	@$(GO) test -asan -timeout 30m ./internal/luajit/... ./internal/document/... ./script/luajit
+	@$(GO) test -asan -count=1 -v -timeout 30m -run '$(ATTACKS)' ./script/isolate
 
 FUZZ_SECONDS := 60
 fuzz: ## fuzz all decoders, and the script engines against each other, for FUZZ_SECONDS=60 each

@@ -33,8 +33,8 @@ type originSnapshot struct {
 	bytes    int               // of required files
 }
 
-// missingMax bounds how many missing files a version watches for. Whoever sends events can have a
-// script require any names, so only the first are watched, which are mostly those of its top.
+// missingMax bounds how many missing files a version watches for. A sender can have a script
+// require any names, so only the first are watched, which are mostly those of its top.
 const missingMax = 20
 
 func newOriginSnapshot(o loader.Origin) *originSnapshot {

@@ -464,3 +464,14 @@ for i = 1, 30000 do t[i] = '"field' .. i .. '":1' end
 local document = json.decode("{" .. table.concat(t, ",") .. "}")
 for k, v in pairs(document) do n = n + v document[k] = nil end
 assert(n == 30000)
+--- require of missing names: event time
+local i = 0
+while true do i = i + 1 pcall(require, "handlers.kind" .. i) end
+--- require of long names: event time
+local name = ("x"):rep(5e6)
+while true do pcall(require, name) end
+--- require of names that are no names: event time
+local i = 0
+while true do i = i + 1 pcall(require, ("../"):rep(i % 100) .. string.char(i % 256)) end
+--- require of other values: event time
+while true do for _, v in ipairs {1, true, {}, print, event} do pcall(require, v) end pcall(require) end

@@ -85,9 +85,15 @@ type Options struct {
 type Limits struct {
 	EventTime time.Duration // for one event; default 100 ms
 	BatchTime time.Duration // for a batch; default 2 s
-	Memory    int           // bytes a VM may hold; default 64 MiB
-	Output    int           // bytes of output for one batch; default 64 MiB
+	// WallTime is for one event by the clock, with what it waits for functions of Go. The
+	// default is WallFactor times EventTime.
+	WallTime time.Duration
+	Memory   int // bytes a VM may hold; default 64 MiB
+	Output   int // bytes of output for one batch; default 64 MiB
 }
+
+// WallFactor is how many times its time a script may take by the clock, by default.
+const WallFactor = 10
 
 // WithDefaults returns the limits with defaults in place of zero fields.
 func (l Limits) WithDefaults() Limits {
@@ -96,6 +102,9 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.BatchTime == 0 {
 		l.BatchTime = 2 * time.Second
+	}
+	if l.WallTime == 0 {
+		l.WallTime = WallFactor * l.EventTime
 	}
 	if l.Memory == 0 {
 		l.Memory = defaultMemory

@@ -151,6 +151,7 @@ type Pool struct {
 type Limits struct {
 	EventTime time.Duration `yaml:"event_time" help:"time for one event (default 100ms)"`
 	BatchTime time.Duration `yaml:"batch_time" help:"time for a batch (default 2s)"`
+	WallTime  time.Duration `yaml:"wall_time" help:"wall-clock time for one event, with what it waits (default 10 times event_time)"`
 	Memory    int           `yaml:"memory,size" help:"bytes that one VM may hold (default 64MiB)"`
 	Output    int           `yaml:"output,size" help:"bytes of output for one batch (default 64MiB)"`
 }

@@ -167,7 +167,7 @@ pipelines:
 			TLS: &no, Ratio: 0.5, Buffer: 1536, Tiny: 255, Weekday: 5}},
 		{"sink", table, mysqlSettings{
 			Columns: []columnSettings{{"id", "int64"}}, Options: map[string]string{"charset": "utf8", "on": "no"}}},
-		{"limits", emails.Script.Limits, Limits{50 * time.Millisecond, time.Second, 32 << 20, 1e6}},
+		{"limits", emails.Script.Limits, Limits{EventTime: 50 * time.Millisecond, BatchTime: time.Second, Memory: 32 << 20, Output: 1e6}},
 		{"pool", emails.Script.Pool, Pool{Core: 2, Max: -1, Eager: true, Idle: time.Second, Memory: 1 << 30}},
 		{"the default limits", second.Script.Limits, Limits{}},
 		{"the default pool", second.Script.Pool, Pool{}},

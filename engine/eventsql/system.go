@@ -70,6 +70,7 @@ type pipelineRow struct {
 	State       pipeline.State     `json:"state" sql:"VARCHAR" doc:"starting, running, retrying, paused, draining or stopped"`
 	Reason      string             `json:"reason,omitempty" sql:"VARCHAR" doc:"why it is retrying, paused or stopped"`
 	Since       *time.Time         `json:"since,omitempty" sql:"TIMESTAMP" doc:"when it was paused"`
+	Next        *time.Time         `json:"next,omitempty" sql:"TIMESTAMP" doc:"when a pipeline that paused itself tries a batch"`
 	WhyEmpty    string             `json:"why_empty,omitempty" sql:"VARCHAR" doc:"why the source has no partition"`
 	Open        int                `json:"open_partitions" sql:"BIGINT" doc:"partitions that it reads"`
 	Held        int                `json:"leased_partitions" sql:"BIGINT" doc:"partitions that this worker has a lease of"`

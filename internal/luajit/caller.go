@@ -40,6 +40,7 @@ type Caller struct {
 type Call struct {
 	thread, event, asked uint32
 	spent                int64
+	until                time.Time // when its time by the clock is over; zero before it first waits
 }
 
 // NewCaller makes a caller without a script.
@@ -108,6 +109,9 @@ func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed e
 	e, vm := c.Engine, c.Engine.VM
 	e.ctx, e.cause = ctx, nil
 	e.answer = encodeAnswer(e.answer, results, failed)
+	if !call.until.IsZero() && !time.Now().Before(call.until) {
+		call.spent = max(call.spent, int64(vm.opts.EventTime)) // which ends it
+	}
 	vm.spent.set(call.spent)
 	vm.announce()
 	C.resume(C.uintptr_t(uintptr(unsafe.Pointer(c.c))), C.uint32_t(call.thread), C.uint32_t(call.event),
@@ -146,23 +150,27 @@ type Request struct {
 	args     []any
 	err      error
 	took     time.Duration // that is the call's own time
+	until    time.Time
 }
 
 // Request reads what a call waits for.
-func (c *Caller) Request() (r Request) {
+func (c *Caller) Request(call *Call) (r Request) {
 	e := c.Engine
-	r = Request{host: e.host, function: int(e.c.gocall.function)}
+	if call.until.IsZero() {
+		call.until = time.Now().Add(e.VM.opts.WallTime)
+	}
+	r = Request{host: e.host, function: int(e.c.gocall.function), until: call.until}
 	r.args, r.err = decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), int(e.c.gocall.request.len)))
 	return r
 }
 
-// Call calls the function.
+// Call calls the function, until the time of the call by the clock is over.
 func (r *Request) Call(ctx context.Context) ([]any, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
 	began := time.Now()
-	results, _, err := r.host.call(ctx, ctx, r.function, r.args)
+	results, _, err := r.host.call(ctx, ctx, r.until, r.function, r.args)
 	if r.function == 0 {
 		r.took = time.Since(began)
 	}

@@ -44,7 +44,7 @@ func newCaller(t *testing.T, opts Options, code string, functions ...string) *Ca
 // finish goes on with a call until it ends.
 func finish(c *Caller, call *Call, kind Kind) Kind {
 	for kind == Waits {
-		r := c.Request()
+		r := c.Request(call)
 		results, err := r.Call(context.Background())
 		kind = c.Resume(context.Background(), call, results, err)
 	}

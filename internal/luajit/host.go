@@ -82,16 +82,19 @@ func (h *Host) names() string {
 	return names.String()
 }
 
-// call calls the function that the script waits for. computing is the context of one that does not
-// wait.
-func (h *Host) call(ctx, computing context.Context, number int, args []any) (results []any, waits bool, err error) {
+// call calls the function that the script waits for, until the time `until`. computing is the context of
+// one that does not wait.
+func (h *Host) call(ctx, computing context.Context, until time.Time, number int, args []any) (results []any, waits bool, err error) {
 	if number > 0 {
 		f := &h.Functions[number-1]
 		if !f.Waits {
-			ctx = computing
+			results, err = f.Call(computing, args)
+			return results, false, err
 		}
+		ctx, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
 		results, err = f.Call(ctx, args)
-		return results, f.Waits, err
+		return results, true, err
 	}
 	if h.File == nil {
 		return nil, false, errors.New("there are no files to require")
@@ -126,15 +129,16 @@ func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) {
 // not wait.
 func (e *Engine) serve(ctx context.Context) C.int {
 	spent := &e.VM.spent
+	start := time.Now()
+	until := start.Add(e.wallTime())
 	for {
 		at := e.c.batch.at
-		start := time.Now()
-		waits := e.call(ctx, start.Add(e.timeLeft()))
+		waits := e.call(ctx, start.Add(e.timeLeft()), until)
 		resumed := time.Now()
 		if !waits {
 			spent.add(resumed.Sub(start))
 		}
-		e.limit(spent)
+		e.limit(spent, resumed.Before(until))
 		e.VM.announce()
 		kind := C.pg_engine_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
 		if cap(e.answer) > answerKept {
@@ -143,19 +147,30 @@ func (e *Engine) serve(ctx context.Context) C.int {
 		if kind != C.PG_WAITING {
 			return kind
 		}
+		start = time.Now()
 		if e.c.batch.at != at {
 			spent.event.Store(0)
+			until = start.Add(e.wallTime())
 		}
-		spent.add(min(time.Since(resumed), e.VM.opts.EventTime/pieceShare))
+		spent.add(min(start.Sub(resumed), e.VM.opts.EventTime/pieceShare))
 	}
 }
 
-// limit stops a run whose time is used up.
-func (e *Engine) limit(spent *timeAccount) {
+// wallTime is how long an event may take by the clock from its first call of a function of Go
+// on, or the script that is being loaded. What it computes before is bounded by the watchdog.
+func (e *Engine) wallTime() time.Duration {
+	if e.c.vm.run.event == C.PG_NO_EVENT {
+		return starvedFactor * e.VM.opts.BatchTime
+	}
+	return e.VM.opts.WallTime
+}
+
+// limit stops a run whose time is used up. inTime says that its time by the clock is not.
+func (e *Engine) limit(spent *timeAccount, inTime bool) {
 	switch vm := e.VM; {
-	case time.Duration(spent.run.Load()) >= vm.opts.BatchTime:
+	case time.Duration(spent.run.Load()) >= vm.opts.BatchTime, !inTime && vm.c.run.event == C.PG_NO_EVENT:
 		C.pg_vm_stop(vm.c, C.PG_BATCH_TIME)
-	case time.Duration(spent.event.Load()) >= vm.opts.EventTime && vm.c.run.event != C.PG_NO_EVENT:
+	case !inTime, time.Duration(spent.event.Load()) >= vm.opts.EventTime && vm.c.run.event != C.PG_NO_EVENT:
 		vm.c.run.stop_event = vm.c.run.event
 		C.pg_vm_stop(vm.c, C.PG_EVENT_TIME)
 	}
@@ -172,15 +187,15 @@ func (e *Engine) timeLeft() time.Duration {
 }
 
 // call answers the request that the script has left, and tells whether the function
-// may have waited. One that does not has time until then.
-func (e *Engine) call(ctx context.Context, until time.Time) (waits bool) {
+// may have waited: until then, or one that only computes until computed.
+func (e *Engine) call(ctx context.Context, computed, until time.Time) (waits bool) {
 	request := unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), int(e.c.gocall.request.len))
 	args, err := decodeValues(request)
 	var results []any
 	if err == nil {
-		e.computing = FunctionContext{Context: ctx, vm: e.VM, until: until}
+		e.computing = FunctionContext{Context: ctx, vm: e.VM, until: computed}
 		number := int(e.c.gocall.function)
-		results, waits, err = e.host.call(ctx, &e.computing, number, args)
+		results, waits, err = e.host.call(ctx, &e.computing, until, number, args)
 		if number == 0 && e.c.vm.run.event == C.PG_NO_EVENT && e.files < filesMax {
 			e.files++
 			waits = true

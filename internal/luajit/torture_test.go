@@ -40,7 +40,9 @@ func TestTorture(t *testing.T) {
 func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Store) {
 	w := NewWatchdog()
 	defer w.Close()
-	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Sinks: []Sink{{}}, Nodes: store})
+	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Sinks: []Sink{{}}, Nodes: store, Host: &Host{
+		Functions: []Function{{Name: "net.addr", Waits: true, Call: torture.LookUp}},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

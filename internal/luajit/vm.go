@@ -26,6 +26,7 @@ var prelude string
 type Options struct {
 	EventTime time.Duration // for one event
 	BatchTime time.Duration // for a run
+	WallTime  time.Duration // for one event by the clock, with what it waits; 0 means starvedFactor times EventTime
 	Memory    int           // bytes that may be live; the heap with its garbage can reach twice that
 	NoJIT     bool
 
@@ -49,6 +50,9 @@ var errNoMemory = errors.New("open Lua VM: not enough memory for an empty one; r
 
 // Open makes an empty VM whose runs w watches.
 func Open(w *Watchdog, opts Options) (*VM, error) {
+	if opts.WallTime == 0 {
+		opts.WallTime = starvedFactor * opts.EventTime
+	}
 	c := C.pg_vm_open(C.size_t(opts.Memory), boolInt(!opts.NoJIT), text(prelude), C.size_t(len(prelude)))
 	if c == nil {
 		return nil, errNoMemory

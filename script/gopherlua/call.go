@@ -25,9 +25,11 @@ func (m *machine) function(name string, f script.Func, waits bool) lua.LGFunctio
 			m.deadline.pause()
 			m.waits.Store(true)
 		}
-		ctx := m.ctx
-		if !waits {
-			ctx = functionContext{m.deadline.ctx, m.opts.Limits.Memory}
+		var ctx context.Context = functionContext{m.deadline.ctx, m.opts.Limits.Memory}
+		if waits {
+			limited, cancel := context.WithDeadline(m.ctx, m.deadline.wall)
+			defer cancel()
+			ctx = limited
 		}
 		results, err := stdlib.Call(ctx, name, f, args)
 		if waits {

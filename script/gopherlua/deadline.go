@@ -18,6 +18,7 @@ type deadline struct {
 	unlink func()
 
 	at     time.Time     // when the run ends
+	wall   time.Time     // when it ends whatever it waits for
 	paused time.Time     // since when the clock stands still
 	waited time.Duration // for how long it has, in the batch
 
@@ -54,14 +55,14 @@ func (c *deadline) unfollow() {
 	}
 }
 
-// start begins a run that ends at the time until.
-func (c *deadline) start(until time.Time) {
+// start begins a run that ends at the time until, or later if it waits, but not after wall.
+func (c *deadline) start(until, wall time.Time) {
 	c.mu.Lock()
 	c.run++
 	c.running = true
 	run := c.run
 	c.mu.Unlock()
-	c.at = until
+	c.at, c.wall = until, wall
 	c.timer = time.AfterFunc(time.Until(until), func() { c.interrupt(run) })
 }
 
@@ -76,8 +77,14 @@ func (c *deadline) resume() {
 	c.waited += waited
 	c.at = c.at.Add(waited)
 	run := c.run
+	if c.isOver() {
+		c.interrupt(run)
+	}
 	c.timer = time.AfterFunc(time.Until(c.at), func() { c.interrupt(run) })
 }
+
+// isOver tells whether the run has no time left by the clock.
+func (c *deadline) isOver() bool { return !time.Now().Before(c.wall) }
 
 // interrupt stops a run by its number, or the current run for 0.
 func (c *deadline) interrupt(run uint64) {

@@ -10,7 +10,7 @@ import (
 func TestPausedDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newDeadline()
-		c.start(time.Now().Add(100 * time.Millisecond))
+		c.start(time.Now().Add(100*time.Millisecond), time.Now().Add(time.Minute))
 		for range 3 {
 			time.Sleep(30 * time.Millisecond)
 			c.pause()

@@ -152,6 +152,9 @@ func (m *machine) lateError(err error, limits script.Limits, ofBatch bool) *scri
 		fault.Line = m.tracedLine(fault.Traceback)
 	}
 	fault.Message = fmt.Sprintf("event time limit: it ran for more than %v", limits.EventTime)
+	if m.deadline.isOver() {
+		fault.Message = fmt.Sprintf("event time limit: it ran and waited for more than %v", limits.WallTime)
+	}
 	if ofBatch {
 		fault.Message = fmt.Sprintf("batch time limit: it ran for more than %v", limits.BatchTime)
 	}

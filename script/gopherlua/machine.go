@@ -57,7 +57,7 @@ func newMachine(ctx context.Context, p *program) (*machine, error) {
 	m.env = m.sandbox()
 	m.deadline.stopWith(ctx)
 	defer m.deadline.unfollow()
-	m.deadline.start(time.Now().Add(p.opts.Limits.BatchTime))
+	m.deadline.start(time.Now().Add(p.opts.Limits.BatchTime), time.Now().Add(script.WallFactor*p.opts.Limits.BatchTime))
 	fn := m.state.NewFunctionFromProto(p.proto)
 	fn.Env = m.env
 	m.state.Push(fn)

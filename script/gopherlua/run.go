@@ -59,13 +59,14 @@ func (r *run) runEvent(ctx context.Context, i int, end time.Time) error {
 		r.result.Fail(i, "parse", err)
 		return nil
 	}
-	until := time.Now().Add(r.opts.Limits.EventTime)
+	now := time.Now()
+	until := now.Add(r.opts.Limits.EventTime)
 	end = end.Add(r.machine.deadline.waited)
 	ofBatch := end.Before(until)
 	if ofBatch {
 		until = end
 	}
-	r.machine.deadline.start(until)
+	r.machine.deadline.start(until, now.Add(r.opts.Limits.WallTime))
 	err := r.machine.callMain(r, i)
 	late := r.machine.deadline.stop()
 	if err != nil {
@@ -93,6 +94,9 @@ func (r *run) runEvent(ctx context.Context, i int, end time.Time) error {
 // handleTimeout handles an event that the deadline stopped. If err is nil, the event
 // ended just in time.
 func (r *run) handleTimeout(ctx context.Context, i int, err error, ofBatch bool) error {
+	if ofBatch && r.machine.deadline.isOver() {
+		ofBatch = false // the event has waited
+	}
 	fault := r.machine.lateError(err, r.opts.Limits, ofBatch)
 	if err := r.replaceMachine(ctx); err != nil {
 		return err

@@ -44,7 +44,7 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.opts.Limits = opts.Limits.WithDefaults()
-	if l := opts.Limits; !opts.Isolated && (l.EventTime != 0 || l.BatchTime != 0 || l.Memory != 0) {
+	if l := opts.Limits; !opts.Isolated && (l.EventTime != 0 || l.BatchTime != 0 || l.WallTime != 0 || l.Memory != 0) {
 		s.log.Warn("time and memory limits do not apply to a plugin, only the output limit", "script", s.name)
 	}
 	return s, nil

@@ -37,7 +37,7 @@ func (q *loadRequest) encode(e *encoder) {
 	e.text(q.code.File)
 	e.bool(q.code.Files != nil)
 	l := q.options.Limits
-	for _, n := range []int{int(l.EventTime), int(l.BatchTime), l.Memory, l.Output} {
+	for _, n := range []int{int(l.EventTime), int(l.BatchTime), int(l.WallTime), l.Memory, l.Output} {
 		e.int(n)
 	}
 	e.int(len(q.options.Sinks))
@@ -74,7 +74,8 @@ func decodeLoadRequest(d *decoder, function func(module, name string) script.Fun
 	}
 	o := &q.options
 	o.Limits = script.Limits{
-		EventTime: time.Duration(d.int(most)), BatchTime: time.Duration(d.int(most)), Memory: d.int(most), Output: d.int(most),
+		EventTime: time.Duration(d.int(most)), BatchTime: time.Duration(d.int(most)),
+		WallTime: time.Duration(d.int(most)), Memory: d.int(most), Output: d.int(most),
 	}
 	o.Sinks = make([]script.Sink, d.count())
 	for i := range o.Sinks {

@@ -317,7 +317,9 @@ func (s *isolatedScript) serve(ctx context.Context) server {
 			return encodeResults(results, err), 0, nil
 		}
 		began := time.Now()
-		results, err := callSafely(ctx, waits, args)
+		limited, cancel := context.WithTimeout(ctx, s.opts.Limits.WallTime)
+		defer cancel()
+		results, err := callSafely(limited, waits, args)
 		return encodeResults(results, err), time.Since(began), nil
 	}
 }

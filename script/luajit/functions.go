@@ -226,7 +226,7 @@ func (fn *Function) call(ctx context.Context, args *Values, take func(encoded []
 // error says that the call was given up, and that the VM is no longer held.
 func (fn *Function) serve(ctx context.Context, m *pool.Member, call *luajit.Call, cause *error) (luajit.Kind, error) {
 	c := m.VM.(*caller)
-	request := c.Request()
+	request := c.Request(call)
 	if c.Engine.HasEffects() {
 		fn.of.readEffects(c.Engine)
 	}

@@ -111,6 +111,31 @@ func loadHeldFunctions(t testing.TB, limits script.Limits, settings pool.Setting
 	return f, sync.OnceFunc(func() { close(held) })
 }
 
+// TestFunctionsWaitInTime calls functions that wait without end, in one call, in many, and as the last
+// act of the script.
+func TestFunctionsWaitInTime(t *testing.T) {
+	const text = `
+local host = require "host"
+function once() local slept = host.sleep(60000) return slept end
+function many() while true do host.sleep(5) end end
+function caught() while true do pcall(host.sleep, 60000) end end
+function last() return host.sleep(60000) end`
+	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{
+		Modules: []script.Module{hostModule(nil)}, Limits: script.Limits{WallTime: 100 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, name := range []string{"once", "many", "caught", "last"} {
+		began := time.Now()
+		results, err := f.Invoke(t.Context(), name)
+		if took := time.Since(began); err == nil || took > 20*time.Second {
+			t.Errorf("%s: %v, %v after %v; want an error after 100 ms", name, results, err, took)
+		}
+	}
+}
+
 // waitForSuspended waits until that many calls wait in f, which must all be held.
 func waitForSuspended(t *testing.T, f *luajit.Functions, calls int) {
 	t.Helper()

@@ -150,7 +150,7 @@ func (m *maker) Close() { m.watch.Close() }
 
 func (p *program) limits() luajit.Options {
 	l := p.opts.Limits
-	return luajit.Options{EventTime: l.EventTime, BatchTime: l.BatchTime, Memory: l.Memory, NoJIT: p.interpreted, NoTailCalls: p.noTailCalls}
+	return luajit.Options{EventTime: l.EventTime, BatchTime: l.BatchTime, WallTime: l.WallTime, Memory: l.Memory, NoJIT: p.interpreted, NoTailCalls: p.noTailCalls}
 }
 
 // loadInto runs the text of the script in an engine.

@@ -49,7 +49,9 @@ func (fn *Function) endWaitingTailCall(ctx context.Context, m *pool.Member, take
 	m.Release()
 	var results []any
 	if err == nil {
-		results, err = last.Call(ctx, args)
+		limited, cancel := context.WithTimeout(ctx, fn.of.opts.Limits.WallTime)
+		results, err = last.Call(limited, args)
+		cancel()
 	}
 	if gone := ctx.Err(); gone != nil {
 		return nil, gone

@@ -76,7 +76,7 @@ func linear() []linearScript {
 	for i, pattern := range linearPatterns {
 		for _, part := range []string{" ", "a ", "b", `\n`} {
 			all = append(all, linearScript{
-				name: fmt.Sprintf("pattern %d over %q", i, part), text: "local s = event.s local _ = " + pattern, small: 6000,
+				name: fmt.Sprintf("pattern %d over %q", i, part), text: "local s = event.s local _ = " + pattern, small: 20_000,
 				doc: func(n int) string { return `{"s":" a ` + strings.Repeat(part, n/len(part)) + ` !"}` },
 			})
 		}

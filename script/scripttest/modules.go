@@ -110,6 +110,7 @@ func testModules(t *testing.T, lang script.Language) {
 	t.Run("waiting is not running", func(t *testing.T) { testWaiting(t, lang) })
 	t.Run("computing is running", func(t *testing.T) { testComputing(t, lang) })
 	t.Run("running between calls", func(t *testing.T) { testBetweenCalls(t, lang) })
+	t.Run("waiting is bounded", func(t *testing.T) { testWaitingBounded(t, lang) })
 	t.Run("cancelled while waiting", func(t *testing.T) { testCancelledCall(t, lang) })
 	t.Run("waiting together", func(t *testing.T) { testWaitingTogether(t, lang) })
 	t.Run("log", func(t *testing.T) { testLog(t, lang) })
@@ -140,6 +141,27 @@ func testComputing(t *testing.T, lang script.Language) {
 func testBetweenCalls(t *testing.T, lang script.Language) {
 	testStopped(t, lang, `while true do require("host").wait(1) for i = 1, 100000 do local s = tostring(i) end end`,
 		script.Limits{EventTime: eventTime, BatchTime: 20 * time.Second}, "time limit")
+}
+
+// testWaitingBounded: an event may not wait without end, in one call or in many.
+func testWaitingBounded(t *testing.T, lang script.Language) {
+	for _, text := range []string{
+		`require("host").wait(60000)`,
+		`while true do require("host").wait(20) end`,
+		`while true do pcall(require("host").wait, 60000) end`,
+		`while true do pcall(require("net").addr, "localhost") end`,
+	} {
+		for _, limits := range []script.Limits{
+			{EventTime: eventTime, BatchTime: time.Second},
+			{EventTime: time.Second, BatchTime: time.Minute, WallTime: 3 * eventTime},
+		} {
+			began := time.Now()
+			testStopped(t, lang, text, limits, "time limit")
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("%s: stopped after %v, want less than 10 s", text, took)
+			}
+		}
+	}
 }
 
 func testCancelledCall(t *testing.T, lang script.Language) {

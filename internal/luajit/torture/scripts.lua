@@ -453,7 +453,7 @@ while true do for k in pairs(d) do d[k] = 1 end end
 for i = 1, 1e6 do event['same' .. i .. 'same'] = i end
 --- trimming a long run of spaces: ok
 local s = " a" .. (" "):rep(20000) .. "b "
-for _ = 1, 10 do
+for _ = 1, 2 do
   assert(#s:match("^%s*(.-)%s*$") == 20002)
   assert(#s:gsub("^%s*(.-)%s*$", "%1") == 20002)
   assert(#s:gsub("^%s+", ""):gsub("%s+$", "") == 20002)
@@ -475,3 +475,9 @@ local i = 0
 while true do i = i + 1 pcall(require, ("../"):rep(i % 100) .. string.char(i % 256)) end
 --- require of other values: event time
 while true do for _, v in ipairs {1, true, {}, print, event} do pcall(require, v) end pcall(require) end
+--- looking names up in a loop: event time
+local net = require "net"
+while true do net.addr("example.com") end
+--- looking a name up for ever: event time
+local net = require "net"
+while true do pcall(net.addr, "silent.example.com") end

@@ -67,8 +67,10 @@ func runScript(name string, jit bool, memory int, folder string) {
 	w := luajit.NewWatchdog()
 	defer w.Close()
 	e, err := luajit.NewEngine(w, luajit.Options{
-		EventTime: deadline, BatchTime: 2 * time.Second, Memory: memory, NoJIT: !jit,
-	}, luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}, Nodes: store})
+		EventTime: deadline, BatchTime: 2 * time.Second, WallTime: 3 * deadline, Memory: memory, NoJIT: !jit,
+	}, luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}, Nodes: store, Host: &luajit.Host{Functions: []luajit.Function{
+		{Name: "net.addr", Waits: true, Call: torture.LookUp},
+	}}})
 	if err != nil {
 		fmt.Printf("none,0,0,%v\n", err)
 		return

@@ -27,6 +27,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
@@ -252,7 +253,7 @@ const namesFile = "pipelines"
 // WriteNames stores the names of an engine's pipelines in its data folder.
 func WriteNames(data string, names []string) error {
 	text := strings.Join(names, "\n") + "\n"
-	if err := os.WriteFile(filepath.Join(data, namesFile), []byte(text), 0o600); err != nil {
+	if err := durable.WriteFileNoSync(filepath.Join(data, namesFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("store the names of pipelines: %w", err)
 	}
 	return nil
@@ -267,7 +268,7 @@ func (a *Admin) names() (names []string, err error) {
 	if len(names) > 0 {
 		return names, nil
 	}
-	text, err := os.ReadFile(filepath.Join(a.data, namesFile))
+	text, err := durable.ReadFile(filepath.Join(a.data, namesFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the names of pipelines: %w", err)
 	}

@@ -388,3 +388,37 @@ func TestDefaultLimits(t *testing.T) {
 		t.Errorf("the limits of a batch are %+v", limits)
 	}
 }
+
+// TestOpenFollowsNoLink plants a link in the place of each file that an engine makes in its data
+// folder: whether it opens or says why not, the file behind the link stays as it is.
+func TestOpenFollowsNoLink(t *testing.T) {
+	open := func(data string) error {
+		c := literal(steady("a", 1))
+		c.Data = data
+		e, err := engine.Open(t.Context(), c, options())
+		if err != nil {
+			return err
+		}
+		return e.Close()
+	}
+	made := t.TempDir()
+	if err := open(made); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(made)
+	if err != nil || len(entries) < 3 {
+		t.Fatalf("an engine makes %v, %v; want a lock, a name and dead letters", entries, err)
+	}
+	for _, entry := range entries {
+		for _, name := range []string{entry.Name(), entry.Name() + ".new"} {
+			data, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+			if err := errors.Join(os.WriteFile(target, []byte("precious"), 0o600), os.Symlink(target, filepath.Join(data, name))); err != nil {
+				t.Fatal(err)
+			}
+			err := open(data)
+			if text, _ := os.ReadFile(target); string(text) != "precious" {
+				t.Errorf("behind the link %s: %q after Open, which returned %v", name, text, err)
+			}
+		}
+	}
+}

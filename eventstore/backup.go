@@ -100,7 +100,7 @@ func (b *backup) addFile(path string, size int64) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(path)
+	file, err := durable.Open(path)
 	if err != nil {
 		return err
 	}

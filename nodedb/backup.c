@@ -19,7 +19,7 @@ static int copy_environment(MDB_env *env, const char *folder, int replace) {
   char part[4200], whole[4200];
   snprintf(part, sizeof part, "%s/data.part", folder);
   snprintf(whole, sizeof whole, "%s/data.mdb", folder);
-  int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd < 0) return failed("create", part);
   int rc = mdb_env_copyfd2(env, fd, MDB_CP_COMPACT);
   int error = rc ? ndb_lmdb_error(rc, "copy the store") : NDB_OK;

@@ -447,3 +447,32 @@ func TestOpenFormat1(t *testing.T) {
 		t.Error("what was written is not of format 1")
 	}
 }
+
+// TestOpenFollowsNoLink plants links in the place of files that a store writes beside its data: the
+// file that they lead to stays as it is.
+func TestOpenFollowsNoLink(t *testing.T) {
+	source, err := openCoreStore(filepath.Join(t.TempDir(), "source"), coreOptions{noSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.close()
+	for _, name := range []string{"shared", "lock.mdb", "data.part"} {
+		folder, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+		if err := errors.Join(os.WriteFile(target, []byte("precious"), 0o600), os.Symlink(target, filepath.Join(folder, name))); err != nil {
+			t.Fatal(err)
+		}
+		if name == "data.part" {
+			err = source.backup(folder)
+		} else if store, opened := openCoreStore(folder, coreOptions{noSync: true}); opened == nil {
+			err = store.close()
+		} else {
+			err = opened
+		}
+		if !isCode(err, "NDB_E_DISK") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is a link: %v, want NDB_E_DISK that names it", name, err)
+		}
+		if text, err := os.ReadFile(target); string(text) != "precious" {
+			t.Errorf("behind the link %s: %q, %v", name, text, err)
+		}
+	}
+}

@@ -170,7 +170,7 @@ int ndb_shared_open(const char *folder, ndb_shared **out) {
   /* From here to its end a fork waits: the descriptor is not in the list yet. */
   pthread_mutex_lock(&opened_lock);
   int code;
-  shared->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  shared->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (shared->fd < 0)
     code = io_error("open", path);
   else if (lock_byte(shared->fd, F_OFD_SETLKW, F_WRLCK, BYTE_OPENING, 1) < 0)

@@ -83,6 +83,15 @@ int ndb_sync_names(const char *folder) {
   return error < 0 ? error : sync_folder(parent);
 }
 
+/* LMDB follows links: one in the place of its lock file would have another file written. The data
+   file may be a link to another disk. */
+static int refuse_link(const char *path) {
+  struct stat about;
+  if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode))
+    return ndb_fail(NDB_E_DISK, "open %s: it is a link, which is not followed: remove it, or put the file in its place", path);
+  return NDB_OK;
+}
+
 static int open_file(ndb_store *store, const char *path, unsigned flags, size_t map_size) {
   int rc = mdb_env_create(&store->env);
   if (rc == 0) rc = lmdb_guard(store->env);
@@ -170,6 +179,9 @@ static int open_environment(ndb_store *store) {
     if (error == NDB_NONE) error = create_file(store, file);
     ndb_shared_end_creation(store->shared);
   }
+  char lock[4200];
+  snprintf(lock, sizeof lock, "%s/lock.mdb", store->folder);
+  if (error == NDB_OK) error = refuse_link(lock);
   if (error == NDB_OK) error = check_meta(file);
   if (error == NDB_OK) error = reserve_lock_file(store);
   if (error == NDB_OK) error = open_file(store, store->folder, store->options.read_only ? MDB_RDONLY : 0, 0);

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -301,10 +302,10 @@ const workerFile = "worker"
 // or on hosts of the same name, do not conflict.
 func WorkerName(folder string) (string, error) {
 	name := filepath.Join(folder, workerFile)
-	text, err := os.ReadFile(name)
+	text, err := durable.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(strings.TrimSpace(string(text))) == 0 {
 		text = []byte(randomName() + "\n")
-		err = os.WriteFile(name, text, 0o600)
+		err = durable.WriteFile(name, text, 0o600)
 	}
 	if err != nil {
 		return "", fmt.Errorf("name this worker: %w", err)

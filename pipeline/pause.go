@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
+
 	"path/filepath"
 	"sync"
 	"time"
@@ -36,7 +36,7 @@ func pauseFile(folder, pipeline string) string {
 // ReadPause returns the pause in which a pipeline with this data folder starts, or
 // nil.
 func ReadPause(folder, pipeline string) (*Pause, error) {
-	text, err := os.ReadFile(pauseFile(folder, pipeline))
+	text, err := durable.ReadFile(pauseFile(folder, pipeline))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

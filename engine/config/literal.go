@@ -3,7 +3,9 @@ package config
 import (
 	"cmp"
 	"encoding"
+	"errors"
 	"fmt"
+	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/internal/durable"
 	"maps"
 	"path/filepath"
@@ -35,6 +37,8 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 	faults := slices.Clone(c.faults)
 	if err := durable.CheckDir(resolved.Data); err != nil {
 		faults = append(faults, c.dataAt.At(err, "set data to a folder that can be created").(Errors)...)
+	} else if unsafe, ok := errors.AsType[*datafolder.FolderError](datafolder.Check(resolved.Data)); ok {
+		faults = append(faults, c.dataAt.At(unsafe, unsafe.Hint).(Errors)...)
 	}
 	if err := validateHTTP(c.HTTP); c.File == "" && err != nil {
 		faults = append(faults, &Error{File: literalName, Message: "HTTP: " + err.Error()})

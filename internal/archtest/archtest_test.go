@@ -83,13 +83,13 @@ var may = map[string][]string{
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
 	"server": {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
-	"admin":  {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/nearest"},
+	"admin":  {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
 		"admin", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
-	"engine/config":   {"internal/address", "internal/durable", "internal/httpserver", "internal/nearest"},
+	"engine/config":   {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest"},
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":        {"internal/durable"},

@@ -38,6 +38,9 @@ type File struct {
 // Open opens a file, and creates it and its name durably. The folder must exist.
 func Open(path string, options bolt.Options) (*File, error) {
 	options.Timeout = time.Second
+	if options.OpenFile == nil {
+		options.OpenFile = durable.OpenFile
+	}
 	if err := create(path, options); err != nil {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
@@ -95,7 +98,7 @@ func (f *File) Update(change func(tx *bolt.Tx) error) error {
 // syncMetaPages makes the meta pages durable as the system shows them. It writes them, because
 // after a sync that failed the system takes them for written.
 func (f *File) syncMetaPages() error {
-	file, err := os.OpenFile(f.Path(), os.O_RDWR, 0)
+	file, err := durable.OpenFile(f.Path(), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // ErrDamaged says that the pages of a file do not belong together, as after a power cut on a
@@ -75,7 +77,7 @@ func isSystemError(err error) bool {
 }
 
 func checkPages(path string, pageSize int) error {
-	f, err := os.Open(path)
+	f, err := durable.Open(path)
 	if err != nil {
 		return err
 	}

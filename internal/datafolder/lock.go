@@ -24,7 +24,7 @@ const SocketName = "perigee.sock"
 const lockName = "perigee.lock"
 
 // Lock creates the folder if it does not exist, and locks it for this process until
-// the returned Closer is closed.
+// the returned Closer is closed. A folder that others could change is a *FolderError.
 func Lock(folder string) (io.Closer, error) {
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
@@ -34,9 +34,12 @@ func Lock(folder string) (io.Closer, error) {
 
 // LockFile locks a folder by the file name in it, for this process until the returned
 // Closer is closed. If another owner has it, also in this process, the error is an
-// *InUseError.
+// *InUseError; if others could change the folder, a *FolderError.
 func LockFile(folder, name string) (io.Closer, error) {
-	file, err := os.OpenFile(filepath.Join(folder, name), os.O_RDWR|os.O_CREATE, 0o600)
+	if err := Check(folder); err != nil {
+		return nil, err
+	}
+	file, err := durable.OpenFile(filepath.Join(folder, name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock data folder: %w", err)
 	}

@@ -9,6 +9,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -45,6 +46,29 @@ func SyncDir(folder string) error { return syncDir(system{}, folder) }
 // of the new ones durable.
 func MkdirAll(folder string, perm os.FileMode) error { return mkdirAll(system{}, folder, perm) }
 
+// OpenFile is os.OpenFile for a file with a name of ours in a folder of ours: it opens the file
+// itself. Somebody who could put a link there would otherwise have another file read, or cut off.
+func OpenFile(name string, flag int, perm os.FileMode) (*os.File, error) {
+	file, err := os.OpenFile(name, flag|syscall.O_NOFOLLOW, perm)
+	if errors.Is(err, syscall.ELOOP) {
+		err = fmt.Errorf("%w: %s is a link, which is not followed: remove it, or put the file in its place", err, name)
+	}
+	return file, err
+}
+
+// Open is OpenFile to read.
+func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
+
+// ReadFile is os.ReadFile of what Open opens.
+func ReadFile(name string) ([]byte, error) {
+	file, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
+}
+
 // A fileSystem is what this package needs of the operating system. The tests put
 // one in its place that records the order of calls and loses what was not synced.
 type fileSystem interface {
@@ -64,7 +88,10 @@ type file interface {
 type system struct{}
 
 func (system) OpenFile(name string, flag int, perm os.FileMode) (file, error) {
-	return os.OpenFile(name, flag, perm)
+	if flag&os.O_CREATE == 0 { // a folder, which may be a link
+		return os.OpenFile(name, flag, perm)
+	}
+	return OpenFile(name, flag, perm)
 }
 func (system) Rename(from, to string) error { return os.Rename(from, to) }
 func (system) Remove(name string) error     { return os.Remove(name) }

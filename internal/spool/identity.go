@@ -33,7 +33,7 @@ func (i *identity) skipped() event.Ranges {
 }
 
 func (s *Spool) loadIdentity() error {
-	text, err := os.ReadFile(filepath.Join(s.folder, identityFile))
+	text, err := durable.ReadFile(filepath.Join(s.folder, identityFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return s.takeNewID(nil)
 	}

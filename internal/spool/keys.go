@@ -132,7 +132,7 @@ func (s *Spool) loadKeys() error {
 	now := time.Now()
 	for _, first := range files {
 		name := s.path(first, keysSuffix)
-		text, err := os.ReadFile(name)
+		text, err := durable.ReadFile(name)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // A Reader reads entries in order. It sees only what is synced.
@@ -51,7 +52,7 @@ func (r *Reader) openSegment() error {
 		_ = r.file.Close()
 	}
 	var err error
-	if r.file, err = os.Open(r.spool.path(seg.first, segmentSuffix)); err != nil {
+	if r.file, err = durable.Open(r.spool.path(seg.first, segmentSuffix)); err != nil {
 		return fmt.Errorf("read the spool: %w", err)
 	}
 	r.segment = seg.first

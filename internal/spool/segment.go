@@ -101,7 +101,7 @@ func (s *Spool) recover() error {
 // been cut short by a crash.
 func (s *Spool) loadSegment(first uint64, last bool) error {
 	name := s.path(first, segmentSuffix)
-	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	file, err := durable.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *Spool) rollIfFull() error {
 }
 
 func (s *Spool) createSegment(first uint64) (*os.File, error) {
-	file, err := os.OpenFile(s.path(first, segmentSuffix), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := durable.OpenFile(s.path(first, segmentSuffix), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("begin a segment of the spool: %w", err)
 	}
@@ -213,7 +213,7 @@ func (s *Spool) createSegment(first uint64) (*os.File, error) {
 // loadLowWatermark may return one that is too early, after a crash of the machine:
 // entries that were trimmed are then read again, and sinks know them.
 func (s *Spool) loadLowWatermark() uint64 {
-	text, _ := os.ReadFile(filepath.Join(s.folder, lowWatermarkFile))
+	text, _ := durable.ReadFile(filepath.Join(s.folder, lowWatermarkFile))
 	position, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	return position
 }

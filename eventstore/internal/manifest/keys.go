@@ -67,7 +67,7 @@ func WriteKeys(folder string, t *Table, number uint64, keys []Key) (*KeysFile, e
 // cannot be trusted.
 func ReadKeys(folder string, t *Table, number uint64, each func(Key)) error {
 	path := t.Path(folder, KeysName(number))
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return &DamageError{File: path, Reason: "it is missing"}
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -184,7 +183,7 @@ func New() *Manifest {
 // none, and *DamageError if it cannot be trusted.
 func Load(folder string) (*Manifest, error) {
 	path := filepath.Join(folder, Name)
-	text, err := os.ReadFile(path)
+	text, err := durable.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func appendText(dst []byte, text string) []byte {
 // says that the file is missing or cannot be trusted.
 func ReadPrints(folder string, t *Table, number uint64) ([]RangeChange, error) {
 	path := t.Path(folder, PrintsName(number))
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &DamageError{File: path, Reason: "it is missing"}
 	}

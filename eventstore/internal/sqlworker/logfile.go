@@ -15,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
@@ -116,7 +117,7 @@ func (l *logFiles) read(end wal.FileEnd) (*logFile, error) {
 }
 
 func mapFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
+	file, err := durable.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func moveDurably(folder string, paths []string) error {
 }
 
 func syncFile(path string) error {
-	file, err := os.Open(path)
+	file, err := durable.Open(path)
 	if err != nil {
 		return err
 	}

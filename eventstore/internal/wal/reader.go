@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
@@ -36,7 +37,7 @@ func OpenReader(folder string, number uint64) (*Reader, error) {
 
 // openFile opens a file without a look at its header.
 func openFile(folder string, number uint64) (*Reader, error) {
-	f, err := os.Open(Path(folder, number))
+	f, err := durable.Open(Path(folder, number))
 	if err != nil {
 		return nil, err
 	}

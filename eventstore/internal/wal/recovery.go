@@ -272,7 +272,7 @@ func (l *Log) resume(files []*scannedFile) error {
 		l.next = last.number()
 		return nil
 	}
-	out, err := os.OpenFile(last.reader.file.Name(), os.O_RDWR, 0)
+	out, err := durable.OpenFile(last.reader.file.Name(), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (l *Log) resume(files []*scannedFile) error {
 // repair cuts off what is behind the last whole entry. It writes the last commit again: if
 // the sync of it failed and the process was killed, the system takes it for written.
 func (l *Log) repair(f *scannedFile, active bool) error {
-	out, err := os.OpenFile(f.reader.file.Name(), os.O_RDWR, 0)
+	out, err := durable.OpenFile(f.reader.file.Name(), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}

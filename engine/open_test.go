@@ -393,8 +393,7 @@ func TestDefaultLimits(t *testing.T) {
 // folder: whether it opens or says why not, the file behind the link stays as it is.
 func TestOpenFollowsNoLink(t *testing.T) {
 	open := func(data string) error {
-		c := literal(steady("a", 1))
-		c.Data = data
+		c := &config.Config{Data: data, Pipelines: []config.Pipeline{steady("a", 1)}}
 		e, err := engine.Open(t.Context(), c, options())
 		if err != nil {
 			return err

@@ -136,7 +136,6 @@ torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, w
 	@PERIGEE_LUAJIT=$(CURDIR)/.build/nodedb-lua/asan/luajit $(GO) test ./nodedb/lua -count=1 -v -timeout 30m -run TestCollecting
 	@$(GO) test -asan -count=1 -v -timeout 30m -run 'TestCollectingPrograms|TestNodesHoldTheirArguments' ./internal/luajit
 	@$(GO) test -asan -timeout 30m ./internal/luajit/... ./internal/document/... ./script/luajit
-	@$(GO) test -asan -count=1 -v -timeout 30m -run '$(ATTACKS)' ./script/isolate
 
 FUZZ_SECONDS := 60
 fuzz: ## fuzz all decoders, and the script engines against each other, for FUZZ_SECONDS=60 each

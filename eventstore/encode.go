@@ -164,7 +164,11 @@ func encodeTable(w *bufio.Writer, rows *Rows) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s\n(%d rows%s)\n", t.Render(), n, more)
+	noun := "rows"
+	if n == 1 {
+		noun = "row"
+	}
+	_, err := fmt.Fprintf(w, "%s\n(%d %s%s)\n", t.Render(), n, noun, more)
 	return err
 }
 

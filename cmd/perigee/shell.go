@@ -26,12 +26,12 @@ const (
 	shellContinue = "     ..> "
 	shellHelp     = `End a statement with a semicolon. Ctrl-C drops a statement that is entered, and ends one that runs; Ctrl-D leaves.
 
-  SHOW TABLES;         the tables
-  DESCRIBE events;     the columns of a table
+  SHOW TABLES;         the tables; .tables too
+  DESCRIBE events;     the columns of a table; .schema events too, and .schema those of all tables
   SHOW QUERIES;        what runs in the engine; KILL 7; ends query 7
   \format FORMAT       write rows as table, json, ndjson or csv
-  \help                this text
-  \quit                leave
+  \help                this text; help and .help too
+  \quit                leave; quit, exit and .quit too
 `
 	// candidatesMax is how many names Tab lists.
 	candidatesMax = 60
@@ -85,8 +85,8 @@ func (s *shell) run() error {
 			text = ""
 			continue
 		}
-		if text == "" && strings.HasPrefix(strings.TrimSpace(line), `\`) {
-			if s.runCommand(strings.Fields(line)) {
+		if words := commandWords(line); text == "" && words != nil {
+			if s.runCommand(words) {
 				return nil
 			}
 			continue
@@ -156,11 +156,32 @@ func (r *keyReader) wasInterrupted() bool {
 	return interrupted
 }
 
+// commandWords returns the words of a command of the shell itself, or nil for SQL. Other
+// shells begin a command with a dot, and know some words without one.
+func commandWords(line string) []string {
+	line = strings.TrimSpace(strings.TrimRight(strings.TrimSpace(line), ";"))
+	switch words := strings.Fields(line); {
+	case len(words) == 0:
+		return nil
+	case words[0][0] == '\\' || words[0][0] == '.':
+		return append([]string{`\` + words[0][1:]}, words[1:]...)
+	case len(words) == 1 && slices.Contains([]string{"help", "quit", "exit"}, strings.ToLower(words[0])):
+		return []string{`\` + strings.ToLower(words[0])}
+	}
+	return nil
+}
+
 // runCommand runs a command of the shell itself. It reports whether the shell ends.
 func (s *shell) runCommand(words []string) (end bool) {
 	switch {
 	case slices.Contains([]string{`\q`, `\quit`, `\exit`}, words[0]):
 		return true
+	case words[0] == `\tables`:
+		s.execute("SHOW TABLES")
+	case words[0] == `\schema` && len(words) == 1:
+		s.execute("SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'main' ORDER BY table_name, ordinal_position")
+	case words[0] == `\schema`:
+		s.execute(`DESCRIBE "` + strings.ReplaceAll(strings.Trim(words[1], `"`), `"`, `""`) + `"`)
 	case words[0] == `\format` && len(words) == 2 && slices.Contains(strings.Split(eventsql.Formats, ","), words[1]) && !eventsql.IsBinary(words[1]):
 		s.base.Format = words[1]
 	case words[0] == `\format`:

@@ -150,4 +150,15 @@ pipelines:
 		entry{shellPrompt, "\x1b[A\x1b[A\r", "42"}, // \help, and what was before it
 		entry{shellPrompt, "\\quit\r", ""},
 	)
+	// What the shells of other databases know.
+	for _, quit := range []string{"exit", "QUIT;", ".exit"} {
+		enter(
+			entry{shellPrompt, "help\r", "End a statement with a semicolon"},
+			entry{shellPrompt, ".help\r", "End a statement with a semicolon"},
+			entry{shellPrompt, ".tables\r", "(1 row)"},
+			entry{shellPrompt, ".schema events\r", "id"},
+			entry{shellPrompt, ".schema\r", "column_name"},
+			entry{shellPrompt, quit + "\r", ""},
+		)
+	}
 }

@@ -129,6 +129,9 @@ func (i *importCommand) open(ctx context.Context, c *console, data string, file 
 	if format == "parquet" {
 		return openParquet(ctx, c, file.Name())
 	}
+	if err := refuseCompressed(file); err != nil {
+		return nil, err
+	}
 	s := &importSource{progress: newNodeProgress(c, "bytes", size, false), close: func() error { return nil }}
 	in := &countingReader{file, s.progress}
 	var err error
@@ -141,6 +144,38 @@ func (i *importCommand) open(ctx context.Context, c *console, data string, file 
 		err = event.WithHint(usageError(fmt.Sprintf("%s does not tell the format", file.Name())), "add --format parquet, csv or ndjson")
 	}
 	return s, err
+}
+
+// refuseCompressed returns an error for a file of text that is compressed.
+func refuseCompressed(file *os.File) error {
+	var begin [4]byte
+	n, _ := file.ReadAt(begin[:], 0)
+	for magic, kind := range map[string]string{"\x1f\x8b": "gzip", "\x28\xb5\x2f\xfd": "zstd"} {
+		if bytes.HasPrefix(begin[:n], []byte(magic)) {
+			return event.WithHint(fmt.Errorf("%s is compressed with %s", file.Name(), kind), "decompress it to a file and import that: "+kind+" -dc FILE > OTHER")
+		}
+	}
+	return nil
+}
+
+// csvRecordMax bounds the memory for one record: a quote that is never closed makes one of the
+// rest of the file.
+const csvRecordMax = lineBytesMax
+
+// A recordLimit fails once a record is longer than csvRecordMax. The reader behind it reads a
+// few kilobytes ahead.
+type recordLimit struct {
+	in   io.Reader
+	read int // since the record began
+}
+
+func (r *recordLimit) Read(p []byte) (int, error) {
+	if r.read > csvRecordMax {
+		return 0, event.WithHint(fmt.Errorf("a record is longer than %d MiB", csvRecordMax>>20), "look for a quote that is not closed")
+	}
+	n, err := r.in.Read(p)
+	r.read += n
+	return n, err
 }
 
 // skipRows reads rows that are not wanted.
@@ -214,13 +249,15 @@ func (r *ndjsonRows) read() (importRow, error) {
 func (r *ndjsonRows) skip(n uint64) error { return skipRows(r, n) }
 
 type csvRows struct {
-	in  *csv.Reader
-	row *format.Row
-	doc []byte
+	in    *csv.Reader
+	limit *recordLimit
+	row   *format.Row
+	doc   []byte
 }
 
 func newCSVRows(in io.Reader, text map[string]bool) (*csvRows, error) {
-	r := &csvRows{in: csv.NewReader(in)}
+	limit := &recordLimit{in: in}
+	r := &csvRows{in: csv.NewReader(limit), limit: limit}
 	r.in.ReuseRecord = true
 	names, err := r.in.Read()
 	if err != nil && err != io.EOF {
@@ -233,6 +270,7 @@ func newCSVRows(in io.Reader, text map[string]bool) (*csvRows, error) {
 func (r *csvRows) skip(n uint64) error { return skipRows(r, n) }
 
 func (r *csvRows) read() (importRow, error) {
+	r.limit.read = 0
 	record, err := r.in.Read()
 	if err != nil {
 		return importRow{}, err

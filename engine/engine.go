@@ -322,12 +322,12 @@ func (e *Engine) start(r *runner) {
 	r.started = time.Now()
 	go func() {
 		err := r.pipeline.Run(e.ctx)
-		if err != nil && e.ctx.Err() == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if err != nil && e.ctx.Err() == nil && e.active > 1 { // otherwise Run returns it now
 			e.log.Error("pipeline failed", "pipeline", r.pipeline.Name(), "error", err)
 		}
 		e.logEnd(r)
-		e.mu.Lock()
-		defer e.mu.Unlock()
 		r.err = err
 		close(r.done)
 		e.release()

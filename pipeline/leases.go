@@ -284,7 +284,8 @@ func (m *leaseManager) releaseAll(ctx context.Context) {
 	}
 	released := m.store.ReleaseLeases(ctx, slices.Collect(maps.Keys(m.held)), m.worker)
 	_, err := m.store.Heartbeat(ctx, m.worker, 0)
-	if err := errors.Join(released, err); err != nil {
+	// A permanent error is the one that stopped the pipeline, which reports it.
+	if err := errors.Join(released, err); err != nil && !event.IsPermanent(err) {
 		m.s.p.log.Warn("releasing leases failed; they will expire", "error", err)
 	}
 	if m.failing {

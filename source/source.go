@@ -113,6 +113,10 @@ type Traits struct {
 	// *event.PermanentError for what a person must fix. nil means that the source
 	// cannot be checked without reading.
 	Check func(ctx context.Context) error
+
+	// Offline says that Check needs no server, so that it is part of every check of a
+	// configuration. Only what a person must fix counts there.
+	Offline bool
 }
 
 // An EmptyReason holds why a source lists no partitions, for Traits.WhyEmpty. Its zero

@@ -28,7 +28,7 @@ func (checkCommand) Help() string {
 	return `Reads the configuration and loads its scripts as "perigee run" would. It reports every fault with file,
 line and column. Without faults it prints what would run, and what each pipeline promises: exactly
 once, at least once, or at most once. It connects only to hosts that code is loaded from, and writes
-nothing. With --connect it also tries the servers and the http address.
+nothing. It looks for the files of file sources. With --connect it also tries the servers and the http address.
 
 It also reports mistakes in code that loads and that only an event would run: names of sinks that do not
 exist, and variables that nothing sets. "perigee run" logs those as warnings.
@@ -56,13 +56,30 @@ func (k *checkCommand) Run(c *console) error {
 	for _, p := range a.Pipelines {
 		err = errors.Join(err, errors.Join(p.Mistakes...))
 	}
-	if k.Connect {
+	if !k.Connect {
+		err = errors.Join(err, checkOffline(ctx, a))
+	} else {
 		err = errors.Join(err, printConnections(c.out, a.Connect(ctx, k.Timeout)))
 	}
 	if err = errors.Join(err, a.Close()); err == nil {
 		fmt.Fprintln(c.out, "ok")
 	}
 	return err
+}
+
+// checkOffline checks the sources that need no server.
+func checkOffline(ctx context.Context, a *engine.Assembly) error {
+	var faults []error
+	for _, p := range a.Pipelines {
+		traits := p.Source.Traits()
+		if !traits.Offline {
+			continue
+		}
+		if err := traits.Check(ctx); event.IsPermanent(err) {
+			faults = append(faults, p.Config.Source.At(fmt.Errorf("pipeline %s: %w", p.Config.Name, err), event.HintOf(err)))
+		}
+	}
+	return config.Join(faults...)
 }
 
 // printAssembly prints what a configuration will do.
@@ -144,7 +161,7 @@ func connectionState(one engine.Connection) string {
 	case !one.Checked:
 		return "not checked: this kind cannot be"
 	case one.Err != nil:
-		return firstLine(one.Err.Error(), 80)
+		return "failed"
 	}
 	return "ok"
 }

@@ -33,8 +33,8 @@ a new version first, and refuses one that fails.
 While it runs, /metrics, /ready and /ping answer at the http address (default 127.0.0.1:4290), and
 "perigee status", "query", "dlq", "pause" and "position" reach it through its data folder.
 
-Exit code: 0 when everything that was read is committed, 1 when a pipeline failed, or with
---fail-on-dead when an event did, 130 or 143 after a second signal.
+Exit code: 0 when everything that was read is committed, 1 when a pipeline failed or every event
+of one became a dead letter, or with --fail-on-dead when one event did, 130 or 143 after a second signal.
 
 Examples:
   perigee run pipeline.yaml
@@ -72,12 +72,12 @@ func (r *runCommand) Run(c *console) error {
 	if code == 0 {
 		r.summarize(ctx, c.err, e)
 	}
-	dead := deadEvents(e.Status())
+	dead, allDied := deadEvents(e.Status())
 	err = errors.Join(err, e.Close())
 	switch {
 	case code != 0:
 		return code
-	case err == nil && r.FailOnDead && dead > 0:
+	case err == nil && (r.FailOnDead && dead > 0 || allDied):
 		return exitError(exitFailure)
 	}
 	return err
@@ -99,11 +99,14 @@ func (r *runCommand) reload(ctx context.Context, c *console, e *engine.Engine, o
 		"stopped", strings.Join(changes.Stopped, " "), "unchanged", strings.Join(changes.Unchanged, " "))
 }
 
-func deadEvents(all []admin.Status) (dead uint64) {
+// deadEvents counts the events that died, and reports whether there is a pipeline in which
+// every event did.
+func deadEvents(all []admin.Status) (dead uint64, allDied bool) {
 	for _, s := range all {
 		dead += s.Dead
+		allDied = allDied || s.Events > 0 && s.Dead >= s.Events
 	}
-	return dead
+	return dead, allDied
 }
 
 // summarize says what a person should look at after a run: pipelines with dead letters,

@@ -90,7 +90,7 @@ func New(env source.Env, c Config) (*Source, error) {
 // Traits implements source.Source. Files are local: another host has another file
 // under the same name.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check, Format: s.format}
+	return source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check, Offline: true, Format: s.format}
 }
 
 func isLocal(string) bool { return true }

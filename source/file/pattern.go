@@ -70,7 +70,7 @@ func newPattern(env source.Env, c Config) (*patternSource, error) {
 
 // Traits implements source.Source.
 func (p *patternSource) Traits() source.Traits {
-	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.empty.Get, Check: p.check, Format: p.format}
+	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.empty.Get, Check: p.check, Offline: true, Format: p.format}
 }
 
 func (p *patternSource) check(ctx context.Context) error {

@@ -17,7 +17,12 @@ type nativeStore interface {
 // A nativeSession is used by one goroutine at a time. Keys are encoded paths.
 type nativeSession interface {
 	close()
+	readOnly()
+	// interrupt ends the waits of changes and commits, or lets them wait again. It may be called
+	// by another goroutine.
+	interrupt(on bool)
 	begin() error
+	beginView() error
 	commit() (number uint64, err error)
 	wait(commit uint64) error
 	rollback() error
@@ -32,14 +37,17 @@ type nativeSession interface {
 	killValue(key string) error
 	kill(key string) error
 	expire(key string, ttl time.Duration) (bool, error)
+	expireAt(key string, ms uint64) (bool, error) // since 1970; 0: never
+	setAll(pairs []nativePair) error
 	ttl(key string) (time.Duration, bool, error)
 	nextSibling(key string, reverse bool) (Value, bool, error)
 
 	iterate(key string, o nativeScan) (nativeIterator, error)
-	// count and merge do some steps at a time, from position on. more says that there are
-	// more of them.
+	// These do some steps at a time, from position on. more says that there are more of them.
 	count(key string, position *position, count *uint64) (more bool, err error)
 	merge(to, from string, position *position) (more bool, err error)
+	killRange(key string, from, to Value, position *position) (more bool, err error)
+	expireTree(key string, ms uint64, position *position) (more bool, err error)
 
 	lock(keys []string, timeout time.Duration) error // < 0: without end
 	unlock(key string) (bool, error)
@@ -52,10 +60,16 @@ type nativeSession interface {
 	load(line string) (at int, err error)
 }
 
+// A nativePair is a node to set.
+type nativePair struct {
+	key   string
+	value Value
+}
+
 // A nativeScan is what an iterator goes over.
 type nativeScan struct {
 	descendants, self, reverse, values bool
-	from, to                           Value // of siblings
+	from, to                           Value // of siblings; of descendants whole keys, as strings
 	limit                              uint64
 }
 
@@ -70,7 +84,7 @@ type nativeIterator interface {
 	close()
 }
 
-// A position is where a count or a merge stands, as a key.
+// A position is where a call of many steps stands, as a key.
 type position struct {
 	key [PathMax]byte
 	len int

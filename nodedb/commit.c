@@ -15,7 +15,7 @@
 
 #include "core.h"
 
-enum { SLICE_MS = 20, HOLD_MS = 5, COMMIT_MS = 30000, SWEEP_MS = 1000, SWEEP_SOON_MS = 10, SWEEP_NODES = 1000, RETRY_MS = 50, RETRY_MAX_MS = 1000, LOG_MAX = 1 << 18, LOG_BYTES_MAX = 64 << 20, EXCLUSIVE_MS = 10000 };
+enum { STOP_MS = 10, SLICE_MS = 20, HOLD_MS = 5, COMMIT_MS = 30000, SWEEP_MS = 1000, SWEEP_SOON_MS = 10, SWEEP_NODES = 1000, RETRY_MS = 50, RETRY_MAX_MS = 1000, LOG_MAX = 1 << 18, LOG_BYTES_MAX = 64 << 20, EXCLUSIVE_MS = 10000 };
 
 static void *committer(void *argument);
 
@@ -75,35 +75,57 @@ int ndb_committer_start(ndb_store *store) {
 
 static int report_failure(ndb_store *store) { return ndb_fail(store->failure, "%s", store->failure_text); }
 
-int ndb_store_lock_write(ndb_store *store, const ndb_session *s) {
+/* Waits for the committer, until ms at most. NDB_E_TIMEOUT if the session's calls have to end. */
+static int wait_for_committer(ndb_store *store, const ndb_session *s, uint64_t ms) {
+  if (s->stop && *s->stop) return ndb_fail(NDB_E_TIMEOUT, "the call was stopped while it waited to change nodes");
+  uint64_t soon = ndb_monotonic_ms() + STOP_MS;
+  ndb_wait_until(&store->done, &store->lock, s->stop && soon < ms ? soon : ms);
+  return NDB_OK;
+}
+
+/* True if what waits to be written leaves no room for a change of the session. */
+static int has_no_room(ndb_store *store, ndb_session *s) {
+  if (ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 1;
+  return s->pending_limit && s->given - s->given_durable >= s->pending_limit && ndb_session_waiting(s) >= s->pending_limit;
+}
+
+/* Another transaction runs alone. Who has waited for too long goes on no more, and lets the others go
+ * on: the owner sleeps, or its function waits for this very call. */
+static int wait_for_exclusive(ndb_store *store, const ndb_session *s) {
+  uint64_t end = store->exclusive_since + EXCLUSIVE_MS;
+  if (ndb_monotonic_ms() < end) return wait_for_committer(store, s, end);
+  store->exclusive = NULL;
+  pthread_cond_broadcast(&store->done);
+  return ndb_fail(NDB_E_TIMEOUT,
+                  "another transaction, which met conflicts, has run alone for %d s: if its function makes this change, make it in that "
+                  "transaction, or in one inside it", EXCLUSIVE_MS / 1000);
+}
+
+int ndb_store_lock_write(ndb_store *store, ndb_session *s) {
   int error = NDB_OK;
   pthread_mutex_lock(&store->lock);
   for (;;) {
     if (NDB_UNLIKELY(store->exclusive && store->exclusive != s)) {
-      uint64_t end = store->exclusive_since + EXCLUSIVE_MS;
-      if (ndb_monotonic_ms() >= end) {
-        store->exclusive = NULL; /* its owner has gone to sleep, or waits for us */
-        continue;
-      }
-      ndb_wait_until(&store->done, &store->lock, end);
+      if ((error = wait_for_exclusive(store, s)) < 0) break;
       continue;
     }
-    if (NDB_UNLIKELY(ndb_layer_bytes(&store->pending) >= store->options.pending_bytes)) {
+    if (NDB_UNLIKELY(has_no_room(store, s))) {
       if (store->failure) {
         error = report_failure(store);
         break;
       }
+      store->sync_to = store->number;
       pthread_cond_signal(&store->work);
-      ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
+      if ((error = wait_for_committer(store, s, ndb_monotonic_ms() + 1000)) < 0) break;
       continue;
     }
     if (NDB_UNLIKELY(!store->committer_runs) && (error = ndb_committer_start(store)) < 0) break;
     if (NDB_UNLIKELY(store->draining)) {
-      pthread_cond_wait(&store->done, &store->lock);
+      if ((error = wait_for_committer(store, s, ndb_monotonic_ms() + 1000)) < 0) break;
       continue;
     }
     if (NDB_UNLIKELY(!store->lease)) {
-      if ((error = ndb_lease_acquire(store)) < 0) break;
+      if ((error = ndb_lease_acquire(store, s)) < 0) break;
       continue;
     }
     if (NDB_UNLIKELY(ndb_lease_lost(store))) {
@@ -129,7 +151,8 @@ int ndb_store_flush(ndb_store *store, uint64_t number) {
     }
     if (store->durable >= number) break;
     if (store->failure && store->attempts != attempts) {
-      result = report_failure(store);
+      result = ndb_fail(store->failure, "%s; the changes stay visible in this process, which tries again to write them until it ends",
+                        store->failure_text);
       break;
     }
     if (store->sync_to < number) store->sync_to = number;

@@ -56,6 +56,7 @@ typedef struct {
   ndb_snapshot *base; /* NULL: of trees in memory */
   ndb_tree_node *frozen, *frozen_kills;
   ndb_tree_node *own, *own_kills;
+  uint64_t now; /* ms since 1970 by which nodes expire: of a transaction; 0: the present */
 } ndb_view;
 
 typedef struct ndb_commit_log ndb_commit_log;
@@ -172,6 +173,8 @@ static inline uint64_t ndb_monotonic_ms(void) {
   return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000 + 1;
 }
 
+static inline uint64_t ndb_view_now(const ndb_view *v) { return v->now ? v->now : ndb_now_ms(); }
+
 /* A value as it stands in LMDB. */
 #define NDB_STORED_HEADER 17
 size_t ndb_stored_size(const ndb_entry *e, int sums);
@@ -182,8 +185,8 @@ int ndb_stored_verify(const ndb_store *store, const char *key, size_t key_len, c
 /* False if the record is not what its checksum was made of, or has none where records have sums. */
 int ndb_stored_is_sound(int sums, const char *key, size_t key_len, const char *data, size_t len);
 int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *expiry);
-/* True if the record's time to live is over. */
-int ndb_stored_expired(const char *data, size_t len);
+/* True if the record's time to live is over at now; 0: at present. */
+int ndb_stored_expired(const char *data, size_t len, uint64_t now);
 
 /* All bits depend on all bytes: the keys of siblings differ in their last bytes only, which are
  * the high ones of the last word. Seeded, so that who chooses the keys does not choose where they
@@ -231,6 +234,9 @@ void ndb_reads_free(ndb_reads *r);
 void ndb_reads_point(ndb_reads *r, const char *key, size_t len);
 /* All keys from low to high, both included. */
 void ndb_reads_range(ndb_reads *r, const char *low, size_t low_len, const char *high, size_t high_len);
+/* True if both views give what was read. It compares a bounded number of nodes: if more were
+ * read, it returns 0. */
+int ndb_reads_same(const ndb_reads *r, const ndb_store *store, const ndb_view *before, const ndb_view *now);
 /* True if the change of key (a kill: of all below it) concerns what was read. */
 int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill);
 
@@ -238,6 +244,7 @@ int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill);
 typedef struct { /* what a rollback puts back */
   ndb_layer own;
   uint32_t killed;
+  uint64_t shed; /* ndb_session_shed at the mark */
 } ndb_mark_state;
 
 typedef struct { /* a tree in memory that a rollback puts back */
@@ -245,6 +252,7 @@ typedef struct { /* a tree in memory that a rollback puts back */
   size_t name_len; /* with the 0 behind it; 0: all trees */
   char name[NDB_NAME_MAX + 2];
   ndb_tree tree; /* as it was */
+  uint64_t shed; /* ndb_session_shed then */
 } ndb_local_state;
 
 typedef struct { /* a value that was found */
@@ -261,6 +269,9 @@ struct ndb_session {
   ndb_store *store;       /* NULL: trees in memory only */
   ndb_session *next, *previous;
   uint32_t superseded;    /* as the session has last reported */
+  int read_only;          /* changes of stored nodes are refused */
+  int view_level;         /* of the transaction that only reads, with all inside it; 0: none */
+  const volatile uint32_t *stop; /* waits end when it is not 0; NULL: they do not */
   int level;
   ndb_view view;          /* base; in a transaction frozen, too */
   _Atomic uint64_t version; /* of the store, when view was taken; changed with the lock */
@@ -272,10 +283,12 @@ struct ndb_session {
   ndb_layer own;          /* in a transaction: pending as it was at begin, and the changes */
   ndb_tree_node *begin_entries, *begin_kills; /* roots of own at begin */
   uint64_t begin_bytes, begin_foreign, begin_log, begin_number;
+  uint64_t clock;         /* in a transaction: ms since 1970 at its begin; 0 outside */
   int broken;             /* NDB_E code of a change that was only half made: only rollback helps */
   uint32_t conflicts;     /* in a row */
   ndb_entry **killed;     /* what this transaction has killed, in order */
   uint32_t killed_count, killed_cap;
+  uint64_t killed_bytes;
   ndb_mark_state *marks;
   uint32_t mark_count, mark_cap;
   uint32_t level_mark[NDB_LEVELS + 1]; /* of an inner transaction: its first mark */
@@ -283,6 +296,11 @@ struct ndb_session {
   ndb_tree local;         /* trees in memory */
   ndb_local_state *local_states;
   uint32_t local_state_count, local_state_cap;
+  uint64_t shed_local, shed_stored; /* of trees that local and own were before; see ndb_session_shed */
+  /* Bytes that it has given to pending; those that are durable; a mark between: the bytes before
+   * it are durable when the change of that number is. */
+  uint64_t given, given_durable, given_mark, given_mark_number;
+  uint64_t pending_limit; /* of the bytes that wait; 0: only that of the store */
   uint64_t changes;       /* of local and own, and of level */
   ndb_cached *cache;      /* see cache.c */
   uint32_t cache_slots, cache_misses;
@@ -295,6 +313,25 @@ struct ndb_session {
   char text[NDB_NUMBER_TEXT];
   char key[NDB_KEY_MAX + 16]; /* that the last result points into */
 };
+
+/* Counts bytes that left what the session sees, while somebody may hold them: of its trees in
+ * memory, or of stored nodes. What a snapshot alone keeps alive is no more than what was shed since
+ * it was taken, and no more than what it holds. */
+static inline uint64_t ndb_session_shed(const ndb_session *s, int stored) {
+  if (!stored) return s->shed_local + s->local.shed;
+  return s->shed_stored + s->own.entries.shed + s->own.kills.shed + s->given_durable;
+}
+/* Bytes of own that the transaction has put there. */
+static inline uint64_t ndb_session_own_bytes(const ndb_session *s) {
+  uint64_t own = s->level ? ndb_layer_bytes(&s->own) : 0;
+  return own > s->begin_bytes ? own - s->begin_bytes : 0;
+}
+/* Bytes that only the session's open iterators keep alive, or more. */
+uint64_t ndb_iterators_pinned(const ndb_session *s);
+/* Notes that the session has given bytes to pending. Called with the store's lock. */
+void ndb_session_gave(ndb_session *s, uint64_t bytes);
+/* Bytes that the session has given to pending and that wait to be durable. Called with the store's lock. */
+uint64_t ndb_session_waiting(ndb_session *s);
 
 /* Begins a call: reports once that changes were dropped. */
 int ndb_session_enter(ndb_session *s);
@@ -310,12 +347,21 @@ int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *ver
 /* Moves whenever what the session sees may have changed. */
 uint64_t ndb_session_version(const ndb_session *s, int stored);
 
+/* Why the session may not change stored nodes, or NDB_OK. */
+int ndb_change_allowed(const ndb_session *s);
 /* Begin and end of a change: outside a transaction it holds the store's lock between. */
 int ndb_change_begin(ndb_session *s, const char *key, size_t len);
 int ndb_change_put(ndb_session *s, ndb_entry *e); /* takes e */
 int ndb_change_kill(ndb_session *s, const char *key, size_t len);
+/* Removes the keys of a tree in memory from low (included) to high; all of them, or after an error none. */
+int ndb_change_cut(ndb_session *s, const char *low, size_t low_len, const char *high, size_t high_len);
 int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry);
 int ndb_change_end(ndb_session *s, const char *key, int result); /* returns result */
+
+/* A mark of the core's own: pushed, undone to, popped by its number, which is mark_count before. */
+int ndb_mark_push(ndb_session *s);
+void ndb_mark_undo(ndb_session *s, uint32_t mark);
+void ndb_mark_pop(ndb_session *s, uint32_t mark);
 
 void ndb_transaction_free(ndb_session *s); /* drops an open transaction; store->lock is not held */
 
@@ -354,7 +400,7 @@ void ndb_cache_drop(ndb_session *s, uint64_t hash, const char *key, size_t len);
 /* ---- lease.c ---- */
 /* Gets the right to write, and with it a base that shows all that others have committed.
  * Called with the lock, which it gives away while it waits: look at everything again. */
-int ndb_lease_acquire(ndb_store *store);
+int ndb_lease_acquire(ndb_store *store, const ndb_session *s);
 /* The same if nobody alive has it; 1 if it was got. */
 int ndb_lease_try(ndb_store *store);
 /* Gives it back. Called with the lock, when nothing waits to be committed. */
@@ -389,7 +435,7 @@ int ndb_sync_names(const char *folder);
 int ndb_committer_start(ndb_store *store); /* if it does not run; called with the lock */
 /* Locks the store for a change outside a transaction, or a commit; waits for room and for the
  * right to write, and makes base the last commit of any process. Unlocked if it fails. */
-int ndb_store_lock_write(ndb_store *store, const ndb_session *s);
+int ndb_store_lock_write(ndb_store *store, ndb_session *s);
 /* Ends a change: counts it, wakes the committer. Called with the lock, which stays. */
 void ndb_store_changed(ndb_store *store);
 /* Notes a change for open transactions. Called with the lock. */

@@ -27,6 +27,28 @@ static int increment(ndb_session *s, const char *key, size_t len, SCALAR(1), ndb
 static int iter_open(ndb_session *s, const char *key, size_t len, int flags, SCALAR(1), SCALAR(2), uint64_t limit, ndb_iter **out) {
 	return ndb_iter_open(s, key, len, flags, type1 ? MAKE(1) : NULL, type2 ? MAKE(2) : NULL, limit, out);
 }
+static int kill_range(ndb_session *s, const char *key, size_t len, SCALAR(1), SCALAR(2), uint64_t steps, char *position, size_t *position_len) {
+	return ndb_kill_range(s, key, len, type1 ? MAKE(1) : NULL, type2 ? MAKE(2) : NULL, steps, position, position_len);
+}
+
+// A pair is a node in pieces: its key and its value's bytes lie one behind the other in a text.
+typedef struct {
+	size_t key_len;
+	double number;
+	uint32_t type, len;
+} pair;
+static int set_all(ndb_session *s, const pair *pairs, size_t count, const char *text) {
+	ndb_pair *all = calloc(count + 1, sizeof *all);
+	if (!all) return NDB_E_MEMORY;
+	for (size_t i = 0; i < count; i++) {
+		const char *value = text + pairs[i].key_len;
+		all[i] = (ndb_pair){text, pairs[i].key_len, {.number = pairs[i].number, .bytes = value, .len = pairs[i].len, .type = pairs[i].type}};
+		text = value + pairs[i].len;
+	}
+	int code = ndb_set_all(s, all, count);
+	free(all);
+	return code;
+}
 static int lock(ndb_session *s, const char *keys, const size_t *lens, size_t count, int64_t timeout_ms) {
 	ndb_key *all = calloc(count + 1, sizeof *all);
 	if (!all) return NDB_E_MEMORY;
@@ -98,6 +120,7 @@ import (
 	"runtime"
 	"runtime/cgo"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -166,6 +189,10 @@ func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData
 func valueOfScalar(s *C.ndb_scalar) Value {
 	switch s._type {
 	case C.NDB_NUMBER:
+		if math.Abs(float64(s.number)) > exactMax { // as a script has set it
+			v, _ := floatValue(float64(s.number)) // it is finite
+			return v
+		}
 		return Value{kind: Number, number: float64(s.number)}
 	case C.NDB_ABSENT:
 		return Value{}
@@ -264,7 +291,7 @@ func openCore(folder string, o Options) (nativeStore, error) {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))
 	options := C.ndb_options{
-		read_only: boolInt(o.ReadOnly), no_sync: boolInt(o.NoSync), verify: boolInt(o.Verify),
+		read_only: C.NDB_READ_ONLY_SESSIONS * boolInt(o.ReadOnly), no_sync: boolInt(o.NoSync), verify: boolInt(o.Verify),
 		flush_ms:          C.int(milliseconds(o.FlushInterval)),
 		transaction_bytes: C.uint64_t(max(o.TransactionBytes, 0)),
 		pending_bytes:     C.uint64_t(max(o.PendingBytes, 0)),
@@ -319,8 +346,9 @@ func openMemory() (nativeSession, error) { return openSession(nil) }
 // Sessions.
 
 type session struct {
-	c   *C.ndb_session
-	out C.ndb_scalar // of the last call
+	c    *C.ndb_session
+	out  C.ndb_scalar // of the last call
+	stop *C.uint32_t  // not 0: waits end
 }
 
 func openSession(store *C.ndb_store) (nativeSession, error) {
@@ -330,10 +358,23 @@ func openSession(store *C.ndb_store) (nativeSession, error) {
 		return nil, err
 	}
 	s.c = c
+	s.stop = (*C.uint32_t)(C.calloc(1, C.sizeof_uint32_t)) // the only thing for which C keeps an address; calloc of cgo never fails
+	C.ndb_session_limits(c, 0, s.stop)
 	return s, nil
 }
 
-func (s *session) close() { C.ndb_session_close(s.c) }
+func (s *session) close() {
+	C.ndb_session_close(s.c)
+	C.free(unsafe.Pointer(s.stop))
+}
+
+func (s *session) readOnly() { C.ndb_session_read_only(s.c) }
+
+func (s *session) interrupt(on bool) {
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(s.stop)), uint32(boolInt(on)))
+}
+
+func (s *session) beginView() error { return do(func() C.int { return C.ndb_begin_view(s.c) }) }
 
 func (s *session) begin() error { return do(func() C.int { return C.ndb_begin(s.c) }) }
 
@@ -419,6 +460,23 @@ func (s *session) expire(key string, ttl time.Duration) (bool, error) {
 	})
 }
 
+func (s *session) expireAt(key string, ms uint64) (bool, error) {
+	return found(func() C.int { return C.ndb_expire_at(s.c, chars(key), C.size_t(len(key)), C.uint64_t(ms)) })
+}
+
+func (s *session) setAll(pairs []nativePair) error {
+	var text []byte
+	all := make([]C.pair, len(pairs)+1)
+	for i, one := range pairs {
+		p := piecesOf(one.value)
+		text = append(append(text, one.key...), one.value.text...)
+		all[i] = C.pair{key_len: C.size_t(len(one.key)), number: p.number, _type: p.kind, len: p.len}
+	}
+	return do(func() C.int {
+		return C.set_all(s.c, &all[0], C.size_t(len(pairs)), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))))
+	})
+}
+
 func (s *session) ttl(key string) (time.Duration, bool, error) {
 	var left C.uint64_t
 	limited, err := found(func() C.int { return C.ndb_ttl(s.c, chars(key), C.size_t(len(key)), &left) })
@@ -434,7 +492,7 @@ func (s *session) nextSibling(key string, reverse bool) (Value, bool, error) {
 	})
 }
 
-// stepsPerCall bounds one call of a count or a merge.
+// stepsPerCall bounds one call of what may take many steps.
 const stepsPerCall = 10_000
 
 func (s *session) count(key string, at *position, count *uint64) (more bool, err error) {
@@ -450,6 +508,25 @@ func (s *session) merge(to, from string, at *position) (more bool, err error) {
 	n := C.size_t(at.len)
 	code, err := try(func() C.int {
 		return C.ndb_merge(s.c, chars(to), C.size_t(len(to)), chars(from), C.size_t(len(from)), stepsPerCall, at.chars(), &n)
+	})
+	at.len = int(n)
+	return code == C.NDB_MORE, err
+}
+
+func (s *session) killRange(key string, from, to Value, at *position) (more bool, err error) {
+	n, low, high := C.size_t(at.len), piecesOf(from), piecesOf(to)
+	code, err := try(func() C.int {
+		return C.kill_range(s.c, chars(key), C.size_t(len(key)), low.kind, low.number, low.bytes, low.len,
+			high.kind, high.number, high.bytes, high.len, stepsPerCall, at.chars(), &n)
+	})
+	at.len = int(n)
+	return code == C.NDB_MORE, err
+}
+
+func (s *session) expireTree(key string, ms uint64, at *position) (more bool, err error) {
+	n := C.size_t(at.len)
+	code, err := try(func() C.int {
+		return C.ndb_expire_tree(s.c, chars(key), C.size_t(len(key)), C.uint64_t(ms), stepsPerCall, at.chars(), &n)
 	})
 	at.len = int(n)
 	return code == C.NDB_MORE, err

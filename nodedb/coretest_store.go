@@ -85,7 +85,7 @@ static int test_iter_step(test_iter *t, int flags, test_text *out) {
 
 enum { DO_GET, DO_SET, DO_SET_NEW, DO_CAS, DO_DATA, DO_INCREMENT, DO_KILL_VALUE, DO_KILL, DO_EXPIRE, DO_TTL, DO_NEXT, DO_PREVIOUS,
   DO_NEXT_NODE, DO_PREVIOUS_NODE, DO_WALK, DO_COUNT, DO_MERGE, DO_BEGIN, DO_COMMIT, DO_ROLLBACK, DO_RESTART, DO_MARK, DO_UNDO,
-  DO_RESTORE_LOCAL };
+  DO_RESTORE_LOCAL, DO_EXPIRE_AT, DO_EXPIRE_TREE, DO_KILL_RANGE, DO_SET_ALL, DO_BEGIN_VIEW };
 
 typedef struct { const char *bytes; size_t len; } test_key;
 
@@ -138,6 +138,18 @@ static int test_do(ndb_session *s, int what, test_key key, test_key other, const
   case DO_MERGE:
     while ((code = ndb_merge(s, other.bytes, other.len, key.bytes, key.len, n, position, &position_len)) == NDB_MORE) {}
     return code;
+  case DO_EXPIRE_AT: return ndb_expire_at(s, key.bytes, key.len, n);
+  case DO_EXPIRE_TREE:
+    while ((code = ndb_expire_tree(s, key.bytes, key.len, n, (uint64_t)flags, position, &position_len)) == NDB_MORE) {}
+    return code;
+  case DO_KILL_RANGE:
+    while ((code = ndb_kill_range(s, key.bytes, key.len, a, b, n, position, &position_len)) == NDB_MORE) {}
+    return code;
+  case DO_SET_ALL: {
+    ndb_pair pairs[] = {{key.bytes, key.len, *a}, {other.bytes, other.len, *b}};
+    return ndb_set_all(s, pairs, 2);
+  }
+  case DO_BEGIN_VIEW: return ndb_begin_view(s);
   case DO_BEGIN: return ndb_begin(s);
   case DO_COMMIT: return ndb_commit(s, NULL);
   case DO_ROLLBACK: return ndb_rollback(s);
@@ -255,6 +267,27 @@ func (s coreStore) session() (coreSession, error) {
 func (s coreSession) close()     { C.ndb_session_close(s.session) }
 func (s coreSession) level() int { return int(C.ndb_level(s.session)) }
 
+func (s coreSession) bytes() uint64 { return uint64(C.ndb_session_bytes(s.session)) }
+
+// mergeSlice runs one call of a merge, and reports whether there is more to do.
+func (s coreSession) mergeSlice(to, from []byte, steps int) (more bool, err error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(unsafe.SliceData(to))
+	pin.Pin(unsafe.SliceData(from))
+	position := (*C.char)(C.malloc(C.NDB_KEY_MAX))
+	defer C.free(unsafe.Pointer(position))
+	var position_len C.size_t
+	toKey, toLen := bytesToC(to)
+	fromKey, fromLen := bytesToC(from)
+	err = coreResult(func() C.int {
+		code := C.ndb_merge(s.session, toKey, toLen, fromKey, fromLen, C.uint64_t(steps), position, &position_len)
+		more = code == C.NDB_MORE
+		return code
+	})
+	return more, err
+}
+
 func (s coreSession) commitNumber() (number uint64, err error) {
 	var out C.uint64_t
 	err = coreResult(func() C.int { return C.ndb_commit(s.session, &out) })
@@ -307,6 +340,11 @@ const (
 	doMark         = C.DO_MARK
 	doUndo         = C.DO_UNDO
 	doRestoreLocal = C.DO_RESTORE_LOCAL
+	doExpireAt     = C.DO_EXPIRE_AT
+	doExpireTree   = C.DO_EXPIRE_TREE
+	doKillRange    = C.DO_KILL_RANGE
+	doSetAll       = C.DO_SET_ALL
+	doBeginView    = C.DO_BEGIN_VIEW
 
 	walkDescendants = C.NDB_DESCENDANTS
 	walkSelf        = C.NDB_SELF

@@ -3,6 +3,7 @@
 package nodedb
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -215,6 +216,31 @@ func init() {
 		code, _, _ := strings.Cut(fmt.Sprint(s.wait(number)), ":")
 		fmt.Printf("%s, then %s\n", code, s.do(coreCall{what: doGet, key: crashKey("^x")}))
 		return nil
+	}
+	// update FOLDER: commits by Update while the disk fails, then waits for the commit, a line of
+	// input each time.
+	childWork["update"] = func(arguments []string) error {
+		store, err := Open(arguments[0], Options{})
+		if err != nil {
+			return err
+		}
+		fmt.Println("started")
+		fmt.Scanln()
+		err = store.Update(context.Background(), func(tx *Tx) error { return tx.Set(Name("^x"), 1) })
+		var failed *Error
+		if !errors.As(err, &failed) {
+			return fmt.Errorf("the update returned %w", err)
+		}
+		value, getErr := storedValue(store, Name("^x"))
+		fmt.Printf("%t commit %t, then %v %v\n", errors.Is(err, ErrDisk), failed.Commit > 0, value, getErr)
+		err = store.Wait(failed.Commit)
+		again := failed.Commit
+		errors.As(err, &failed)
+		fmt.Printf("%t commit %t\n", errors.Is(err, ErrDisk), failed.Commit == again)
+		fmt.Scanln()
+		fmt.Println(store.Wait(again))
+		fmt.Println(store.Wait(again))
+		return store.Close()
 	}
 	// read FOLDER: looks at snapshots until its input ends.
 	childWork["read"] = func(arguments []string) (err error) {
@@ -733,6 +759,25 @@ func (f faults) set(t *testing.T, fault byte) {
 	}
 }
 
+// child is startChild for a child that has the faults.
+func (f faults) child(t *testing.T, work ...any) *testChild {
+	t.Helper()
+	t.Setenv("LD_PRELOAD", f.shim)
+	t.Setenv("NODEDB_FAULTS", f.control)
+	t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0")
+	defer os.Unsetenv("LD_PRELOAD")
+	return startChild(t, work...)
+}
+
+// storedValue returns the value of a node in a snapshot.
+func storedValue(s *Store, p Path) (v Value, err error) {
+	err = s.View(context.Background(), func(tx *Tx) (err error) {
+		v, err = tx.Get(p)
+		return err
+	})
+	return v, err
+}
+
 // start is startCrashChild for a child that has the faults.
 func (f faults) start(t *testing.T, started bool, work ...any) *crashChild {
 	t.Helper()
@@ -741,6 +786,44 @@ func (f faults) start(t *testing.T, started bool, work ...any) *crashChild {
 	t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0") // the library comes before that of -asan
 	defer os.Unsetenv("LD_PRELOAD")
 	return startCrashChild(t, started, work...)
+}
+
+// TestUpdateOnFailingDisk commits while the disk fails: the error has the commit, which is waited for
+// until the disk has room again.
+func TestUpdateOnFailingDisk(t *testing.T) {
+	f := newFaults(t)
+	folder := filepath.Join(t.TempDir(), "store")
+	f.set(t, 0)
+	child := f.child(t, "update", folder)
+	if line := child.read(t); line != "started" {
+		t.Fatal(line)
+	}
+	f.set(t, 1)
+	fmt.Fprintln(child.input)
+	if got, want := child.read(t), "true commit true, then 1 <nil>"; got != want {
+		t.Errorf("with a full disk: got %q, want %q", got, want)
+	}
+	if got, want := child.read(t), "true commit true"; got != want {
+		t.Errorf("waiting with a full disk: got %q, want %q", got, want)
+	}
+	f.set(t, 0)
+	fmt.Fprintln(child.input)
+	for range 2 {
+		if got := child.read(t); got != "<nil>" {
+			t.Errorf("waiting with room on the disk: got %q, want <nil>", got)
+		}
+	}
+	if err := child.Wait(); err != nil {
+		t.Error(err)
+	}
+	store, err := Open(folder, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if value, err := storedValue(store, Name("^x")); value.String() != "1" || err != nil {
+		t.Errorf("^x is %v, %v after the child has ended, want 1", value, err)
+	}
 }
 
 // TestFailingDisk lets the disk of a writer be full, also within a run of pages, or its syncs fail,

@@ -18,8 +18,10 @@ var (
 	ErrTimeout  = newSentinel("nodedb: lock not free in time", "")
 	// ErrLevel says that no transaction is open, or that an inner one still is.
 	ErrLevel = newSentinel("nodedb: wrong transaction level", "")
-	// ErrDisk says that the disk is full or that a write failed. Of a transaction that Update
-	// could not make durable, the changes stay visible to this process, which tries again.
+	// ErrDisk says that the disk is full or that a write failed. If the Error has a Commit, the
+	// transaction is committed and visible to this process, which tries again to write it until it
+	// ends: see Store.Wait. So are the changes for which a failed Sync waited. Any other operation has
+	// done nothing.
 	ErrDisk    = newSentinel("nodedb: write failed", "free space on the disk of the folder; changes that wait are written as soon as there is room")
 	ErrCorrupt = newSentinel("nodedb: corrupt", `"perigee node check" lists the faults; "perigee node restore" makes a store of a backup`)
 	ErrMemory  = newSentinel("nodedb: out of memory", "")
@@ -46,6 +48,9 @@ type Error struct {
 	Op   string // as in "set"
 	Path Path   // zero where the operation has none
 	Err  error  // one of the errors of this package
+	// Commit is the number of a transaction that is committed and not yet durable, for Store.Wait;
+	// 0: there is none.
+	Commit uint64
 
 	message string // of the core: a sentence
 }

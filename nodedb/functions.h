@@ -10,6 +10,7 @@
 
 #define NDB_SESSION_FUNCTIONS(X) \
   X(int, begin, (ndb_session *s), (s)) \
+  X(int, begin_view, (ndb_session *s), (s)) \
   X(int, commit, (ndb_session *s, uint64_t *number), (s, number)) \
   X(int, rollback, (ndb_session *s), (s)) \
   X(int, restart, (ndb_session *s), (s)) \
@@ -27,6 +28,9 @@
   X(int, kill_value, (ndb_session *s, const char *key, size_t len), (s, key, len)) \
   X(int, kill, (ndb_session *s, const char *key, size_t len), (s, key, len)) \
   X(int, expire, (ndb_session *s, const char *key, size_t len, uint64_t ttl_ms), (s, key, len, ttl_ms)) \
+  X(int, expire_at, (ndb_session *s, const char *key, size_t len, uint64_t at_ms), (s, key, len, at_ms)) \
+  X(uint64_t, clock, (ndb_session *s), (s)) \
+  X(int, set_all, (ndb_session *s, const ndb_pair *pairs, size_t count), (s, pairs, count)) \
   X(int, ttl, (ndb_session *s, const char *key, size_t len, uint64_t *ttl_ms), (s, key, len, ttl_ms)) \
   X(int, iter_open, (ndb_session *s, const char *key, size_t len, int flags, const ndb_scalar *from, const ndb_scalar *to, \
     uint64_t limit, ndb_iter **out), (s, key, len, flags, from, to, limit, out)) \
@@ -37,6 +41,10 @@
     (s, key, len, steps, position, position_len, count)) \
   X(int, merge, (ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len, uint64_t steps, \
     char *position, size_t *position_len), (s, to, to_len, from, from_len, steps, position, position_len)) \
+  X(int, kill_range, (ndb_session *s, const char *key, size_t len, const ndb_scalar *from, const ndb_scalar *to, uint64_t steps, \
+    char *position, size_t *position_len), (s, key, len, from, to, steps, position, position_len)) \
+  X(int, expire_tree, (ndb_session *s, const char *key, size_t len, uint64_t at_ms, uint64_t steps, char *position, \
+    size_t *position_len), (s, key, len, at_ms, steps, position, position_len)) \
   X(int, lock, (ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms), (s, keys, count, timeout_ms)) \
   X(int, unlock, (ndb_session *s, const char *key, size_t len), (s, key, len))
 
@@ -54,6 +62,7 @@
   Y(int, zwrite_parse_scalar, (const char *text, size_t len, size_t *at, ndb_scalar *out, char *bytes)) \
   Y(int, session_open, (ndb_store *store, ndb_session **out)) \
   Y(void, session_close, (ndb_session *s)) \
+  Y(void, session_limits, (ndb_session *s, uint64_t pending_bytes, const volatile uint32_t *stop)) \
   Y(uint64_t, session_bytes, (const ndb_session *s)) \
   Y(void, unlock_all, (ndb_session *s)) \
   Y(void, idle, (ndb_session *s)) \

@@ -27,6 +27,7 @@ struct ndb_iter {
   _Atomic uint32_t fills;
   uint32_t fills_seen; /* by the releaser */
   int idle;            /* as the releaser has found it */
+  uint64_t shed, holds; /* ndb_session_shed at the capture, and the bytes of the session that it captured */
   ndb_scan scan;
   int has_from, has_to, started, finished;
   uint32_t batch;     /* items of the next fill */
@@ -150,14 +151,29 @@ int ndb_iter_seek_after(ndb_iter *it, uint32_t index) {
   return NDB_OK;
 }
 
+uint64_t ndb_iterators_pinned(const ndb_session *s) {
+  uint64_t sum[2] = {0}, oldest[2] = {0};
+  for (const ndb_iter *it = s->iterators; it; it = it->next) {
+    if (!it->captured || it->version == RELEASED) continue;
+    int stored = it->stored != 0;
+    uint64_t since = ndb_session_shed(s, stored) - it->shed;
+    sum[stored] += since < it->holds ? since : it->holds;
+    if (since > oldest[stored]) oldest[stored] = since;
+  }
+  return (sum[0] < oldest[0] ? sum[0] : oldest[0]) + (sum[1] < oldest[1] ? sum[1] : oldest[1]);
+}
+
 /* Makes the iterator see what the session sees. */
 static int capture(ndb_iter *it) {
   if (ndb_iter_valid(it)) return NDB_OK;
   ndb_view fresh;
+  ndb_session *s = it->session;
   uint64_t version = 0;
-  int error = ndb_session_capture(it->session, it->stored, &fresh, &version);
+  int error = ndb_session_capture(s, it->stored, &fresh, &version);
   it->version = version;
   if (error < 0) return error;
+  it->shed = ndb_session_shed(s, it->stored);
+  it->holds = it->stored ? ndb_session_own_bytes(s) + s->given - s->given_durable : s->local.bytes;
   if (it->captured) {
     it->batch = FIRST_BATCH; /* it may change again soon */
     ndb_view before = it->view;
@@ -486,7 +502,7 @@ static int fill(ndb_iter *it, ndb_items *out) {
     it->last_len = it->key_lens[it->count - 1];
     memcpy(it->last, it->keys[it->count - 1], it->last_len);
   }
-  if (it->session->level && it->stored) {
+  if (it->session->level && it->stored && !it->session->view_level) {
     /* What was passed is what was read; at the end also that nothing follows. */
     char end[NDB_KEY_MAX + 2];
     size_t end_len = it->count ? it->last_len : it->top_len;
@@ -551,7 +567,7 @@ static const char *keep_key(ndb_session *s, const char *key, size_t len) {
 }
 
 static void read_between(ndb_session *s, const char *a, size_t a_len, const char *b, size_t b_len) {
-  if (!s->level || !s->store) return;
+  if (!s->level || !s->store || s->view_level) return;
   if (ndb_key_compare(a, a_len, b, b_len) <= 0) ndb_reads_range(&s->reads, a, a_len, b, b_len);
   else ndb_reads_range(&s->reads, b, b_len, a, a_len);
 }
@@ -658,18 +674,6 @@ int ndb_data(ndb_session *s, const char *key, size_t len) {
 
 /* ---- walks in slices ---- */
 
-/* Places a scan at the start of a subtree, or behind position. */
-static void resume(ndb_scan *c, const char *key, size_t len, const char *position, size_t position_len) {
-  char place[NDB_KEY_MAX + 1];
-  if (position_len == 0) {
-    ndb_scan_seek(c, key, len);
-    return;
-  }
-  memcpy(place, position, position_len);
-  place[position_len] = 0;
-  ndb_scan_seek(c, place, position_len + 1);
-}
-
 int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char *position, size_t *position_len, uint64_t *count) {
   ndb_view view;
   ndb_scan c;
@@ -680,7 +684,7 @@ int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char 
   int stored = ndb_is_stored(key, len);
   if ((result = ndb_session_capture(s, stored, &view, &version)) < 0) return result;
   if ((result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {
-    resume(&c, key, len, position, *position_len);
+    ndb_scan_resume(&c, key, len, position, *position_len);
     uint64_t taken = 0;
     while (c.key && ndb_key_within(c.key, c.len, key, len)) {
       ++*count;
@@ -702,97 +706,4 @@ int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char 
   ndb_scan_close(&c);
   ndb_view_release(&view);
   return result;
-}
-
-/* One slice of a merge, inside a transaction if the target is stored. */
-static int merge_slice(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len, uint64_t steps, char *position,
-                       size_t *position_len) {
-  ndb_view view;
-  ndb_scan c;
-  uint64_t version, taken = 0;
-  int stored = ndb_is_stored(from, from_len);
-  int result = ndb_session_capture(s, stored, &view, &version);
-  if (result < 0) return result;
-  if ((result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {
-    for (resume(&c, from, from_len, position, *position_len); c.key && ndb_key_within(c.key, c.len, from, from_len); ndb_scan_next(&c)) {
-      char key[NDB_KEY_MAX];
-      ndb_scalar value;
-      uint64_t expiry;
-      size_t rest = c.len - from_len;
-      if (to_len + rest > NDB_KEY_MAX) {
-        result = ndb_fail(NDB_E_KEY, "a node of the merge would have a path longer than %d bytes", NDB_KEY_MAX);
-        break;
-      }
-      memcpy(key, to, to_len);
-      memcpy(key + to_len, c.key + from_len, rest);
-      int depth = ndb_key_depth(key, to_len + rest);
-      if (depth > NDB_SUBSCRIPTS_MAX)
-        depth = ndb_fail(NDB_E_ARGUMENT, "a node of the merge would have %d subscripts: at most %d are allowed", depth, NDB_SUBSCRIPTS_MAX);
-      if ((result = depth < 0 ? depth : NDB_OK) < 0) break;
-      if ((result = ndb_scan_value(&c, &value, &expiry)) < 0) break;
-      if ((result = ndb_change_begin(s, key, to_len + rest)) < 0) break;
-      result = ndb_change_end(s, key, ndb_change_put(s, ndb_entry_new(key, to_len + rest, &value, expiry)));
-      if (result < 0) break;
-      if (steps && ++taken >= steps) {
-        *position_len = c.len;
-        memcpy(position, c.key, c.len);
-        result = NDB_MORE;
-        break;
-      }
-    }
-    if (c.error) result = c.error;
-    if (stored) {
-      char end[NDB_KEY_MAX + 1];
-      ndb_key_end(end, from, from_len);
-      read_between(s, from, from_len, end, from_len + 1);
-    }
-  }
-  ndb_scan_close(&c);
-  ndb_view_release(&view);
-  return result;
-}
-
-int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len, uint64_t steps, char *position,
-              size_t *position_len) {
-  int result = ndb_session_enter(s);
-  if (result < 0) return result;
-  if (to_len < 2 || to_len > NDB_KEY_MAX || from_len < 2 || from_len > NDB_KEY_MAX || *position_len > NDB_KEY_MAX)
-    return ndb_fail(NDB_E_KEY, "keys of %zu and %zu bytes", to_len, from_len);
-  int same = to_len == from_len && memcmp(to, from, to_len) == 0;
-  if (same) return NDB_OK;
-  if (ndb_key_within(to, to_len, from, from_len) || ndb_key_within(from, from_len, to, to_len))
-    return ndb_fail(NDB_E_MERGE, "source and target of the merge lie within each other");
-  if (s->level || !ndb_is_stored(to, to_len)) {
-    /* All of the slice or nothing of it. */
-    uint64_t mark = ndb_is_stored(to, to_len) ? ndb_mark(s) : 0;
-    result = merge_slice(s, to, to_len, from, from_len, steps, position, position_len);
-    if (result < 0 && mark) {
-      int code = result;
-      char text[512];
-      strncpy(text, ndb_message(), sizeof text - 1);
-      text[sizeof text - 1] = 0;
-      ndb_undo(s, mark);
-      return ndb_fail(code, "%s", text);
-    }
-    return result;
-  }
-  if ((result = ndb_begin(s)) < 0) return result;
-  char start[NDB_KEY_MAX];
-  size_t start_len = *position_len;
-  memcpy(start, position, start_len);
-  for (;;) {
-    result = merge_slice(s, to, to_len, from, from_len, steps, position, position_len);
-    if (result < 0) {
-      ndb_transaction_free(s);
-      return result;
-    }
-    int committed = ndb_commit(s, NULL);
-    if (committed == NDB_OK) return result;
-    if (committed != NDB_E_CONFLICT) {
-      if (s->level) ndb_transaction_free(s);
-      return committed;
-    }
-    *position_len = start_len;
-    memcpy(position, start, start_len);
-  }
 }

@@ -89,12 +89,15 @@ static int start_writing(ndb_store *store, int fence) {
   return NDB_OK;
 }
 
-int ndb_lease_acquire(ndb_store *store) {
+static int stopped(void) { return ndb_fail(NDB_E_TIMEOUT, "the call was stopped while it waited for the right to write"); }
+
+int ndb_lease_acquire(ndb_store *store, const ndb_session *s) {
   ndb_shared *shared = store->shared;
   ndb_cell *cell = &shared->file->lease;
   if (shared->fd < 0) return ndb_shared_refuse_child();
-  if (store->acquiring) {
-    pthread_cond_wait(&store->done, &store->lock);
+  if (s->stop && *s->stop) return stopped();
+  if (store->acquiring) { /* who does so looks for an end of its own wait only */
+    ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + POLL_MS);
     return NDB_OK;
   }
   store->acquiring = 1;
@@ -115,6 +118,10 @@ int ndb_lease_acquire(ndb_store *store) {
     if (free && claim_owner(store, owner)) {
       result = start_writing(store, fence);
       continue;
+    }
+    if (s->stop && *s->stop) {
+      result = stopped();
+      break;
     }
     uint64_t waited = ndb_clock_ms() - start;
     if (waited > PATIENCE_MS) {

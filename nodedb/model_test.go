@@ -40,6 +40,7 @@ var callNames = map[int]string{
 	doKillValue: "kill value", doKill: "kill", doExpire: "expire", doTTL: "ttl", doNext: "next", doPrevious: "previous",
 	doNextNode: "next node", doPreviousNode: "previous node", doWalk: "walk", doCount: "count", doMerge: "merge", doBegin: "begin",
 	doCommit: "commit", doRollback: "rollback", doRestart: "restart", doMark: "mark", doUndo: "undo", doRestoreLocal: "restore local",
+	doExpireAt: "expire at", doExpireTree: "expire tree", doKillRange: "kill range", doSetAll: "set all",
 }
 
 func (op modelOp) String() string {
@@ -163,11 +164,10 @@ type model struct {
 	committed modelTree
 	commits   int
 	sessions  []*modelSession
-	processes bool // another process changes the store, too
 }
 
-func newModel(sessions int, processes bool) *model {
-	m := &model{committed: modelTree{}, processes: processes}
+func newModel(sessions int) *model {
+	m := &model{committed: modelTree{}}
 	for range sessions {
 		m.sessions = append(m.sessions, &modelSession{local: modelTree{}})
 	}
@@ -282,11 +282,36 @@ func (op modelOp) node(stored, local modelTree) (result string, wrote bool) {
 		if !exists {
 			return none, false
 		}
-		if op.N == modelSoon {
+		if op.N <= modelSoon {
 			delete(tree, key)
 		} else {
-			tree[key] = modelValue{value.text, op.N > 0}
+			tree[key] = modelValue{value.text, true}
 		}
+		return "", true
+	case doExpireAt:
+		if !exists {
+			return none, false
+		}
+		op.expireAt(tree, key)
+		return "", true
+	case doExpireTree:
+		nodes := tree.descendants(key)
+		if exists {
+			nodes = append(nodes, key)
+		}
+		for _, node := range nodes {
+			op.expireAt(tree, node)
+		}
+		return "", len(nodes) > 0
+	case doKillRange:
+		return "", op.killRange(tree, key)
+	case doSetAll:
+		tree[key] = modelValue{text: op.A}
+		other := encodedKey(op.Other)
+		if tree = local; isStored(other) {
+			tree = stored
+		}
+		tree[other] = modelValue{text: op.B}
 		return "", true
 	case doTTL:
 		if !exists || !value.expires {
@@ -333,6 +358,33 @@ func (op modelOp) node(stored, local modelTree) (result string, wrote bool) {
 		return op.merge(tree, key, stored, local)
 	}
 	panic(op.String())
+}
+
+// expireAt ends a node at a time that is past, or in an hour, or never.
+func (op modelOp) expireAt(tree modelTree, key string) {
+	if op.N == modelSoon {
+		delete(tree, key)
+	} else {
+		tree[key] = modelValue{tree[key].text, op.N > 0}
+	}
+}
+
+func (op modelOp) killRange(tree modelTree, key string) (wrote bool) {
+	bound := func(subscript string) string {
+		if subscript == "" {
+			return ""
+		}
+		return encodedKey(childText(op.Key, subscript))
+	}
+	from, to := bound(op.A), bound(op.B)
+	for _, child := range tree.children(key) {
+		if from != "" && child < from || to != "" && child > to {
+			continue
+		}
+		tree.kill(child)
+		wrote = true
+	}
+	return wrote
 }
 
 // modelSoon is a time to live after which the test waits until it is over.
@@ -520,14 +572,15 @@ func (m *model) expect(op modelOp, got string) string {
 		step.local = maps.Clone(s.local)
 	}
 	result, wrote := op.node(s.stored, s.local)
-	if isStored(op.Key) || op.What == doMerge && isStored(op.Other) {
+	both := op.What == doMerge || op.What == doSetAll
+	if isStored(op.Key) || both && isStored(op.Other) {
 		step.result = result
 		s.steps = append(s.steps, step)
-		changed := op.Key
-		if op.What == doMerge {
-			changed = op.Other
+		changed := isStored(op.Key)
+		if both {
+			changed = isStored(op.Other) || op.What == doSetAll && changed
 		}
-		if wrote && isStored(changed) {
+		if wrote && changed {
 			s.writes++
 		}
 	}
@@ -564,9 +617,7 @@ func (m *model) transaction(s *modelSession, op modelOp, got string) string {
 // what it gave.
 func (m *model) commit(s *modelSession, got string) string {
 	if got == "NDB_E_CONFLICT" {
-		// Any commit of another process is a conflict, also one that changes no node: the
-		// fence of who takes over from a killed process.
-		if m.commits == s.begun && !m.processes {
+		if m.commits == s.begun {
 			return "a commit: nothing has changed since begin"
 		}
 		s.restoreLocals(1)
@@ -735,6 +786,9 @@ func (r *modelRunner) do(i int, op modelOp) string {
 		return &value
 	}
 	call.a, call.b = toScalar(op.A), toScalar(op.B)
+	if (op.What == doExpireAt || op.What == doExpireTree) && op.N > modelSoon {
+		call.n += uint64(time.Now().UnixMilli())
+	}
 	result := r.sessions[i].do(call)
 	if op.What == doExpire && op.N == modelSoon {
 		time.Sleep(3 * time.Millisecond)
@@ -788,7 +842,7 @@ func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault 
 			failed, fault = len(ops), fmt.Sprintf("close: %v", err)
 		}
 	}()
-	m := newModel(setup.sessions+1, setup.child)
+	m := newModel(setup.sessions + 1)
 	var child *testChild
 	startModelChild := func() { child = startChild(t, "model", folder, setup.options.flushMs) }
 	if setup.child {
@@ -861,6 +915,9 @@ func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault 
 				continue
 			}
 			op.N = s.marks[least+int(op.N)%(len(s.marks)-least)].number
+		}
+		if op.What == doExpire && op.Kind == "" && op.N == modelSoon && s.level > 0 {
+			op.N = 0 // in a transaction no time passes
 		}
 		got := do(op)
 		if want := m.expect(op, got); got != want {
@@ -1013,6 +1070,20 @@ func randomOp(r *rand.Rand, setup modelSetup) modelOp {
 		op.What, op.N, op.Key = doExpire, []uint64{modelSoon, 3_600_000, 0}[r.IntN(3)], randomKey(r, true)
 	case n < 420:
 		op.What, op.Key = doTTL, randomKey(r, true)
+	case n < 430:
+		op.What, op.N, op.Key = doExpireAt, []uint64{modelSoon, 3_600_000, 0}[r.IntN(3)], randomKey(r, true)
+	case n < 440:
+		op.What, op.N, op.Flags, op.Key = doExpireTree, []uint64{modelSoon, 3_600_000, 0}[r.IntN(3)], r.IntN(4), randomKey(r, true)
+	case n < 455:
+		op.What, op.N = doKillRange, uint64(r.IntN(4))
+		if r.IntN(3) > 0 {
+			op.A = pick(modelSubscripts)
+		}
+		if r.IntN(3) > 0 {
+			op.B = pick(modelSubscripts)
+		}
+	case n < 465:
+		op.What, op.Other, op.A, op.B = doSetAll, randomKey(r, false), pick(modelValues), pick(modelValues)
 	case n < 500:
 		op.What = doGet
 	case n < 540:

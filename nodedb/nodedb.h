@@ -39,7 +39,8 @@ enum {
   NDB_E_CONFLICT = -5,  /* another transaction changed what this one read: run it again */
   NDB_E_TIMEOUT = -6,   /* a lock was not free in time */
   NDB_E_LEVEL = -7,     /* no transaction is open, or an inner one still is */
-  NDB_E_DISK = -8,      /* the disk is full, or a write or sync failed; nothing of it was stored */
+  NDB_E_DISK = -8,      /* the disk is full, or a write or sync failed. A change or a commit that returns it has done nothing;
+                           for ndb_wait and ndb_sync see there */
   NDB_E_CORRUPT = -9,   /* the folder does not hold what it should */
   NDB_E_MEMORY = -10,
   NDB_E_SUPERSEDED = -11, /* this process was stopped for so long that another took its right to write */
@@ -110,8 +111,10 @@ int ndb_zwrite_parse_key(const char *text, size_t len, size_t *at, char *key);  
 int ndb_zwrite_parse_scalar(const char *text, size_t len, size_t *at, ndb_scalar *out, char *bytes);
 
 /* ---- store (store.c) ---- */
+/* Who opens a folder so, and has it from an open that writes, makes its sessions read-only. */
+enum { NDB_READ_ONLY_SESSIONS = 2 };
 typedef struct {
-  int read_only;
+  int read_only;             /* 1, or NDB_READ_ONLY_SESSIONS: also beside an open of this process that writes */
   int flush_ms;              /* changes outside transactions are durable, and seen by other processes, after this time; 0: 10 ms */
   uint64_t transaction_bytes; /* memory of the changes of one transaction; 0: 256 MiB */
   uint64_t pending_bytes;    /* uncommitted changes of the process before writers wait; 0: 256 MiB */
@@ -121,7 +124,8 @@ typedef struct {
 
 int ndb_open(const char *folder, const ndb_options *options, ndb_store **out);
 int ndb_close(ndb_store *store);      /* commits what is pending; sessions must be closed before */
-int ndb_sync(ndb_store *store);       /* all that was acknowledged before is durable */
+/* Waits until all that was acknowledged before is durable; NDB_E_DISK as of ndb_wait. */
+int ndb_sync(ndb_store *store);
 
 typedef struct {
   uint64_t nodes, map_bytes, used_bytes, free_bytes, pending_bytes, commits, expiring;
@@ -142,22 +146,38 @@ void ndb_session_close(ndb_session *s);   /* rolls back, releases its locks, clo
  * does not use pages again that a state still needs, so a session that is kept open and idle
  * makes the file grow. Nothing in a transaction. */
 void ndb_idle(ndb_session *s);
-/* Memory that the session holds: the changes of its transaction and what that has read, its
- * trees in memory, its iterators. A host that bounds its user's memory adds it. */
+/* Memory that the session holds, or a little more: the changes of its transaction and what that has
+ * read, its trees in memory, its iterators, and what only these, marks and trees to restore keep
+ * alive. A host that bounds its user's memory adds it. */
 uint64_t ndb_session_bytes(const ndb_session *s);
+/* Bounds the session. Its changes wait while pending_bytes (0: no bound but that of the store) of
+ * its own are not durable. A wait of a change or a commit ends with NDB_E_TIMEOUT once *stop, which
+ * another thread may set, is not 0 (NULL: never). */
+void ndb_session_limits(ndb_session *s, uint64_t pending_bytes, const volatile uint32_t *stop);
+/* From now on the session's changes of stored nodes fail, as in a store that is read only. */
+void ndb_session_read_only(ndb_session *s);
 
 /* Outside a transaction each change is one of its own: seen at once by all sessions of this
  * process. Inside, reads come from one snapshot and the session's own changes. Transactions
  * nest; an inner commit keeps its changes for the outer one. The outermost commit makes the
  * changes visible to this process and gives them a number (ndb_wait: durable), or returns
  * NDB_E_CONFLICT, after which the session stands as at begin with a new snapshot: run the
- * transaction again. From the third time on nobody else commits until it has ended. */
+ * transaction again. From the third time on nobody else commits until it has ended: a change of
+ * another session waits, and after 10 s fails with NDB_E_TIMEOUT.
+ *
+ * What a transaction has read is held against the changes of this process by its nodes, and
+ * against those of other processes by its values. A transaction that has read very much conflicts
+ * with any change. In a transaction, nodes expire by the time at which it began. */
 int ndb_begin(ndb_session *s);
+int ndb_begin_view(ndb_session *s);       /* one that may not change stored nodes, nor those inside it; it never conflicts */
 int ndb_commit(ndb_session *s, uint64_t *number);
 int ndb_rollback(ndb_session *s);         /* the innermost transaction */
 int ndb_restart(ndb_session *s);          /* undo everything back to the outermost begin, which stays open, with a new snapshot */
 int ndb_level(ndb_session *s);
-int ndb_wait(ndb_session *s, uint64_t number);     /* until the commit of that number is durable */
+/* Waits until the commit of that number is durable. NDB_E_DISK: a write has failed since the call.
+ * The commit stays visible in this process, which tries to write it until the process ends: call
+ * again to learn how that went on. NDB_E_SUPERSEDED: it is lost. */
+int ndb_wait(ndb_session *s, uint64_t number);
 /* The trees in memory (by name, without ^) that rollback and restart put back too; "*" is
  * all. Call it after begin. */
 int ndb_restore_local(ndb_session *s, const char *name, size_t len);
@@ -178,9 +198,22 @@ int ndb_data(ndb_session *s, const char *key, size_t len);   /* 0, 1, 10 or 11, 
 int ndb_increment(ndb_session *s, const char *key, size_t len, const ndb_scalar *by, ndb_scalar *out);
 int ndb_kill_value(ndb_session *s, const char *key, size_t len);
 int ndb_kill(ndb_session *s, const char *key, size_t len);   /* node and descendants; one step whatever their number */
-/* A node that is not set again is gone ttl_ms after now; 0 takes the limit away. NDB_NONE: no value. */
+/* A node that is not set again is gone ttl_ms after now, 0: at once. NDB_NONE: no value. */
 int ndb_expire(ndb_session *s, const char *key, size_t len, uint64_t ttl_ms);
+/* Likewise at a time in ms since 1970; 0 takes the limit away. */
+int ndb_expire_at(ndb_session *s, const char *key, size_t len, uint64_t at_ms);
 int ndb_ttl(ndb_session *s, const char *key, size_t len, uint64_t *ttl_ms);   /* NDB_NONE: no value, or no limit */
+/* The ms since 1970 by which the session's nodes expire: the machine's clock, in a transaction as it
+ * was at its begin. A clock that is set back lets nodes live longer by as much; one that is set
+ * forward ends them sooner. */
+uint64_t ndb_clock(ndb_session *s);
+/* Sets all of the nodes, or after an error none. */
+typedef struct {
+  const char *key;
+  size_t len;
+  ndb_scalar value;
+} ndb_pair;
+int ndb_set_all(ndb_session *s, const ndb_pair *pairs, size_t count);
 
 /* ---- iteration (iter.c) ---- */
 typedef struct {
@@ -220,9 +253,18 @@ int ndb_next_node(ndb_session *s, const char *key, size_t len, int reverse, cons
 /* Up to steps nodes of a subtree are counted (with a value) into *count; position is where it
  * stands, at first empty (position_len 0). NDB_MORE until all are. */
 int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char *position, size_t *position_len, uint64_t *count);
-/* Copies values and descendants of from to to, up to steps nodes a call, as above. In a transaction of its own if none is open: then steps 0 does all. */
+/* The following change many nodes, up to steps (0: all) and about 1 MiB a call, with position as
+ * above. A call does all of its part or nothing. If no transaction is open, a call that changes
+ * stored nodes is one of its own: then steps 0 does all at once. */
+/* Copies values and descendants of from to to. */
 int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len,
               uint64_t steps, char *position, size_t *position_len);
+/* Deletes the children of key from one subscript to another (NULL: no bound), both included, with
+ * all below them. */
+int ndb_kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar *from, const ndb_scalar *to, uint64_t steps,
+                   char *position, size_t *position_len);
+/* ndb_expire_at of all nodes of a subtree that have a value now. */
+int ndb_expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_ms, uint64_t steps, char *position, size_t *position_len);
 
 /* ---- locks (lock.c): counted, hierarchical, across processes ---- */
 typedef struct { const char *key; size_t len; } ndb_key;

@@ -231,7 +231,7 @@ func TestTimeToLive(t *testing.T) {
 	if ttl, limited, err := s.TTL(p); !limited || ttl > time.Hour || ttl < time.Hour-time.Minute || err != nil {
 		t.Errorf("TTL: %v %t %v", ttl, limited, err)
 	}
-	must(s.Expire(p, 0))
+	must(s.Persist(p))
 	if _, limited, err := s.TTL(p); limited || err != nil {
 		t.Errorf("the limit is still there: %v", err)
 	}
@@ -573,6 +573,70 @@ func TestLimits(t *testing.T) {
 	}
 	_, err := s.Increment(p.At("big"), "1E47")
 	wantError(t, err, nodedb.ErrNumberRange)
+}
+
+// TestReadOnlyBesideWriter opens a folder read-only that the process also has open to write: the
+// read-only store changes nothing, by whatever operation.
+func TestReadOnlyBesideWriter(t *testing.T) {
+	folder := t.TempDir()
+	writer := openFolder(t, folder, nodedb.Options{})
+	p, tree := nodedb.Name("^r"), nodedb.Name("tree")
+	check(t, session(t, writer).Set(p, 1))
+	reader := openFolder(t, folder, nodedb.Options{ReadOnly: true})
+	s := session(t, reader)
+	check(t, s.Set(tree.At(1), "mine")) // trees in memory are its own
+	inTx := func(f func(tx *nodedb.Tx) error) func() error {
+		return func() error { return s.Update(ctx, f) }
+	}
+	for name, change := range map[string]func() error{
+		"set":             func() error { return s.Set(p, 2) },
+		"merge":           func() error { return s.Merge(ctx, p, tree) },
+		"update":          inTx(func(tx *nodedb.Tx) error { return tx.Set(p, 2) }),
+		"merge in update": inTx(func(tx *nodedb.Tx) error { return tx.Merge(ctx, p, tree) }),
+		"inner update":    inTx(func(tx *nodedb.Tx) error { return tx.Update(ctx, func(tx *nodedb.Tx) error { return tx.Kill(p) }) }),
+		"store update":    func() error { return reader.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, 2) }) },
+		"load": func() error {
+			_, err := reader.Load(ctx, strings.NewReader(`^r(1)="mine"`), nil)
+			return err
+		},
+	} {
+		if err := change(); !errors.Is(err, nodedb.ErrReadOnly) {
+			t.Errorf("%s: error %v, want one that is %v", name, err, nodedb.ErrReadOnly)
+		}
+	}
+	check(t, s.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(tree, 2) }))
+	want(t, s, tree, 2)
+	want(t, session(t, writer), p, 1)
+	want(t, session(t, writer), p.At(1), nil)
+}
+
+// TestUpdateInsideUpdate changes, in a transaction of its own, what the transaction around it has
+// read: the outer one never gets through. Both end soon after their context.
+func TestUpdateInsideUpdate(t *testing.T) {
+	store := open(t, nodedb.Options{NoWait: true})
+	p := nodedb.Name("^n")
+	soon, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	runs := 0
+	err := store.Update(soon, func(tx *nodedb.Tx) error {
+		runs++
+		if _, err := tx.Get(p); err != nil {
+			return err
+		}
+		if err := store.Update(soon, func(tx *nodedb.Tx) error { return tx.Set(p, runs) }); err != nil {
+			return err
+		}
+		return tx.Set(p.At(1), runs)
+	})
+	wantError(t, err, context.DeadlineExceeded)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the update took %v after a context of 500ms", took)
+	}
+	if runs < 3 {
+		t.Errorf("%d runs, want at least 3", runs)
+	}
+	check(t, store.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, "free") })) // nobody runs alone any more
 }
 
 func TestReadOnly(t *testing.T) {

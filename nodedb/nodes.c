@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "core.h"
+#include "decimal.h"
 
 static int check_value(const ndb_scalar *value) {
   switch (value->type) {
@@ -18,6 +19,22 @@ static int check_value(const ndb_scalar *value) {
   case NDB_FALSE: case NDB_TRUE: return NDB_OK;
   }
   return ndb_fail(NDB_E_ARGUMENT, "a value is a string, a number or a boolean; to remove it, use kill_value");
+}
+
+/* A double that is no NUMBER of nodedb.h, as what it stands for: DIGITS, or the STRING of its digits.
+ * Else value as it is. text has NDB_NUMBER_TEXT bytes. */
+static const ndb_scalar *normal(const ndb_scalar *value, ndb_scalar *room, char *text) {
+  if (value->type != NDB_NUMBER) return value;
+  double size = fabs(value->number);
+  if (size == 0 || (size <= NDB_EXACT_INTEGER && size >= 1e-42)) return value;
+  ndb_decimal decimal;
+  if (ndb_decimal_of_double(value->number, &decimal) != NDB_OK) return value;
+  if (ndb_decimal_in_range(&decimal)) {
+    ndb_decimal_scalar(&decimal, room, text);
+    return room;
+  }
+  *room = (ndb_scalar){.type = NDB_STRING, .bytes = text, .len = (uint32_t)ndb_decimal_text(&decimal, text)};
+  return room;
 }
 
 static ndb_entry *new_entry(const char *key, size_t len, const ndb_scalar *value, uint64_t expiry) {
@@ -49,6 +66,9 @@ int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *v
 
 /* DIGITS equal a STRING that spells them: a host whose numbers do not hold them hands out text. */
 static int same_value(const ndb_scalar *present, const ndb_scalar *expected) {
+  char present_text[NDB_NUMBER_TEXT], expected_text[NDB_NUMBER_TEXT];
+  ndb_scalar present_room, expected_room;
+  present = normal(present, &present_room, present_text), expected = normal(expected, &expected_room, expected_text);
   if (present->type != expected->type && !(present->type == NDB_DIGITS && expected->type == NDB_STRING)) return 0;
   if (present->type == NDB_NUMBER) return present->number == expected->number;
   if (present->type != NDB_STRING && present->type != NDB_DIGITS) return 1;
@@ -91,8 +111,7 @@ int ndb_kill_value(ndb_session *s, const char *key, size_t len) {
     char end[NDB_KEY_MAX + 1]; /* key and 00 is the first key behind key */
     memcpy(end, key, len);
     end[len] = 0;
-    s->changes++;
-    result = ndb_tree_cut(&s->local, key, len, end, len + 1);
+    result = ndb_change_cut(s, key, len, end, len + 1);
   }
   return ndb_change_end(s, key, result);
 }
@@ -103,17 +122,20 @@ int ndb_kill(ndb_session *s, const char *key, size_t len) {
   return ndb_change_end(s, key, ndb_change_kill(s, key, len));
 }
 
+uint64_t ndb_clock(ndb_session *s) { return s->clock ? s->clock : ndb_now_ms(); }
+
 int ndb_expire(ndb_session *s, const char *key, size_t len, uint64_t ttl_ms) {
+  uint64_t now = ndb_clock(s);
+  return ndb_expire_at(s, key, len, ttl_ms < UINT64_MAX - now ? now + ttl_ms : UINT64_MAX);
+}
+
+int ndb_expire_at(ndb_session *s, const char *key, size_t len, uint64_t at_ms) {
   ndb_scalar present;
   uint64_t expiry;
   int result = ndb_change_begin(s, key, len);
   if (result < 0) return result;
   result = ndb_change_look(s, key, len, &present, &expiry);
-  if (result == NDB_OK) {
-    uint64_t now = ndb_now_ms();
-    uint64_t until = ttl_ms == 0 ? 0 : ttl_ms > UINT64_MAX - now ? UINT64_MAX : now + ttl_ms;
-    result = ndb_change_put(s, new_entry(key, len, &present, until));
-  }
+  if (result == NDB_OK) result = ndb_change_put(s, new_entry(key, len, &present, at_ms));
   return ndb_change_end(s, key, result);
 }
 
@@ -125,12 +147,53 @@ int ndb_ttl(ndb_session *s, const char *key, size_t len, uint64_t *ttl_ms) {
   if (result < 0) return result;
   int stored = ndb_is_stored(key, len);
   if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
-  if (stored && s->level) ndb_reads_point(&s->reads, key, len);
+  if (stored && s->level && !s->view_level) ndb_reads_point(&s->reads, key, len);
   result = ndb_view_get(s->store, &view, key, len, &present, &expiry);
   ndb_session_view_end(s, locked);
   if (result != NDB_OK) return result;
   if (!expiry) return NDB_NONE;
-  uint64_t now = ndb_now_ms();
+  uint64_t now = ndb_clock(s);
   *ttl_ms = expiry > now ? expiry - now : 0;
   return NDB_OK;
+}
+
+/* ---- several nodes ---- */
+
+static int set_each(ndb_session *s, const ndb_pair *pairs, size_t count) {
+  int error = NDB_OK;
+  for (size_t i = 0; i < count && error == NDB_OK; i++) error = ndb_set(s, pairs[i].key, pairs[i].len, &pairs[i].value);
+  return error;
+}
+
+/* Makes the trees in memory what they were; local is what to drop afterwards. */
+static void put_back(ndb_session *s, ndb_tree *local) {
+  ndb_tree changed = s->local;
+  s->shed_local += changed.shed + changed.bytes;
+  s->changes++;
+  s->local = *local;
+  *local = changed;
+}
+
+int ndb_set_all(ndb_session *s, const ndb_pair *pairs, size_t count) {
+  int stored = 0, error = ndb_session_enter(s);
+  for (size_t i = 0; i < count && error == NDB_OK; i++) {
+    error = check_value(&pairs[i].value);
+    stored |= ndb_is_stored(pairs[i].key, pairs[i].len);
+  }
+  uint32_t marks = s->mark_count;
+  int own = stored && !s->level;
+  if (error == NDB_OK) error = own ? ndb_begin(s) : s->level ? ndb_mark_push(s) : NDB_OK;
+  if (error < 0) return error;
+  ndb_tree local;
+  ndb_tree_fork(&s->local, &local);
+  error = set_each(s, pairs, count);
+  if (error == NDB_OK && own) error = ndb_commit(s, NULL); /* it has read nothing, so it meets no conflict */
+  if (error < 0) {
+    put_back(s, &local);
+    if (s->level && own) ndb_transaction_free(s);
+    else if (s->level) ndb_mark_undo(s, marks);
+  }
+  ndb_tree_clear(&local);
+  if (s->level) ndb_mark_pop(s, marks);
+  return error;
 }

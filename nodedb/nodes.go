@@ -1,6 +1,7 @@
 package nodedb
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 type nodes struct {
 	session  *sharedSession
 	readOnly bool
+	inTx     bool        // they are those of a transaction
 	ended    atomic.Bool // the transaction
 }
 
@@ -115,17 +117,112 @@ func (n *nodes) Kill(p Path) error {
 	return n.change("kill", p, func(core nativeSession) error { return core.kill(p.key) })
 }
 
-// Expire makes the store delete the value of a node after a time, unless it is set again before. 0
-// removes the limit. It reports whether the node has a value.
+// Delete is Kill: it deletes a node and its descendants. DeleteValue is KillValue.
+func (n *nodes) Delete(p Path) error { return n.Kill(p) }
+
+// DeleteValue deletes the value of a node and leaves its descendants.
+func (n *nodes) DeleteValue(p Path) error { return n.KillValue(p) }
+
+// Exists reports whether a node has a value or descendants.
+func (n *nodes) Exists(p Path) (bool, error) {
+	value, descendants, err := n.Data(p)
+	return value || descendants, err
+}
+
+// Expire makes the store delete the value of a node after a time, unless it is set again before. With
+// 0 the value is gone at once. It reports whether the node has a value. Persist removes the limit.
+//
+// Times are those of the machine's clock: if that is set, limits come sooner or later by as much.
 func (n *nodes) Expire(p Path, ttl time.Duration) (found bool, err error) {
-	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
-		return false, invalid("expire", "a time to live is at least 1 ms, or 0 for no limit: not %v", ttl)
+	if err := checkLifetime("expire", ttl); err != nil {
+		return false, err
 	}
 	err = n.change("expire", p, func(core nativeSession) (err error) {
 		found, err = core.expire(p.key, ttl)
 		return err
 	})
 	return found, err
+}
+
+func checkLifetime(op string, ttl time.Duration) error {
+	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
+		return invalid(op, "a time to live is at least 1 ms, or 0 to end at once: not %v", ttl)
+	}
+	return nil
+}
+
+// ExpireAt is Expire at a time; one that is past ends the value at once.
+func (n *nodes) ExpireAt(p Path, at time.Time) (found bool, err error) {
+	return n.expireAt("expire", p, millisecondOf(at))
+}
+
+// Persist removes the limit of a node's lifetime. It reports whether the node has a value.
+func (n *nodes) Persist(p Path) (found bool, err error) { return n.expireAt("persist", p, 0) }
+
+func (n *nodes) expireAt(op string, p Path, ms uint64) (found bool, err error) {
+	err = n.change(op, p, func(core nativeSession) (err error) {
+		found, err = core.expireAt(p.key, ms)
+		return err
+	})
+	return found, err
+}
+
+// longPast is a time that is over, as ExpireAt's milliseconds. 0 means never.
+const longPast = 1
+
+// millisecondOf returns the milliseconds from 1970 to a time, or longPast.
+func millisecondOf(at time.Time) uint64 { return uint64(max(at.UnixMilli(), longPast)) }
+
+// GetAll returns the values of nodes as they are at one moment, Absent for those that have none.
+func (n *nodes) GetAll(paths ...Path) ([]Value, error) {
+	values := make([]Value, len(paths))
+	var at Path
+	for _, p := range paths {
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
+	err := n.call("get", Path{}, func(core nativeSession) (err error) {
+		if !n.inTx {
+			if err := core.beginView(); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, core.rollback()) }()
+		}
+		for i, p := range paths {
+			at = p
+			if values[i], err = core.get(p.key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, named(err, "get", at)
+	}
+	return values, nil
+}
+
+// An Assignment is a node and the value that SetAll gives it.
+type Assignment struct {
+	Path  Path
+	Value any
+}
+
+// SetAll sets nodes, in order, all of them or none.
+func (n *nodes) SetAll(assignments ...Assignment) error {
+	pairs := make([]nativePair, len(assignments))
+	for i, a := range assignments {
+		v, err := ValueOf(a.Value)
+		if err != nil {
+			return err
+		}
+		pairs[i] = nativePair{a.Path.key, v}
+		if err := n.change("set", a.Path, func(nativeSession) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return n.call("set", Path{}, func(core nativeSession) error { return core.setAll(pairs) })
 }
 
 // TTL returns how long a node lives. limited is false if it has no value, or no limit.

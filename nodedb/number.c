@@ -4,6 +4,7 @@
  *
  * What was cut was never rounded: M cuts operands to 18 digits, aligns the smaller one to
  * the digits of the larger one, and cuts the result. Nothing here depends on the locale. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +124,7 @@ int ndb_decimal_of_double(double number, ndb_decimal *out) {
     return NDB_OK;
   }
   char text[40];
-  for (int precision = 14; precision <= 16; precision++) {
+  for (int precision = size < DBL_MIN ? 0 : 14; precision <= 16; precision++) {
     snprintf(text, sizeof text, "%.*e", precision, size);
     if (precision == 16 || strtod(text, NULL) == size) break;
   }

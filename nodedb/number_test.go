@@ -3,6 +3,7 @@
 package nodedb
 
 import (
+	"math"
 	"math/big"
 	"strings"
 	"testing"
@@ -169,4 +170,65 @@ func FuzzNumberAdd(f *testing.F) {
 			t.Fatalf("%s + %s = %s, want %s", a, b, text, want.RatString())
 		}
 	})
+}
+
+// TestDoublesAreKeptAlike stores the same double through C and through Go, before and after it is
+// durable: both keep the same value, which compares as such.
+func TestDoublesAreKeptAlike(t *testing.T) {
+	store, err := openCoreStore(t.TempDir(), coreOptions{noSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.close()
+	s, err := store.session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, x := range []float64{
+		1 << 53, 1<<53 + 2, -(1<<53 + 2), 1 << 59, 1 << 60, 1 << 62, -(1 << 62), 1 << 63, 1 << 64, 1e18, 1e22, 1e23, 9.99e46, 1e47, 1e300,
+		math.MaxFloat64, 1e-43, 1e-44, math.SmallestNonzeroFloat64, 0.1, math.Copysign(0, -1), 123456789012345678,
+	} {
+		v, err := ValueOf(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, ok := v.Float(); back != x || !ok {
+			t.Errorf("%v is kept as %v, and read as %v", x, v, back)
+		}
+		for _, name := range []string{"^d", "d"} {
+			key, given := mustKey(t, name), num(x)
+			if got := s.do(coreCall{what: doSet, key: key, a: &given}); got != "" {
+				t.Fatal(got)
+			}
+			for _, when := range []string{"at once", "durable"} {
+				spelled := s.do(coreCall{what: doGet, key: key})
+				kept := parsedScalar(spelled)
+				if want := piecesScalar(v); kept != want {
+					t.Errorf("%v in %s %s is %s: got %+v, want %+v", x, name, when, spelled, kept, want)
+				}
+				if got := s.do(coreCall{what: doCAS, key: key, a: &given, b: &given}); got != "" {
+					t.Errorf("%v in %s %s does not equal itself: %s", x, name, when, got)
+				}
+				if got := s.do(coreCall{what: doCAS, key: key, a: &given, b: &kept}); got != "" {
+					t.Errorf("%v in %s %s does not equal what it is kept as: %s", x, name, when, got)
+				}
+				if err := store.sync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// piecesScalar is what a Value crosses to C as.
+func piecesScalar(v Value) coreScalar {
+	switch {
+	case v.kind == String:
+		return str(v.text)
+	case v.text == "":
+		return num(v.number)
+	}
+	text, _ := strings.CutPrefix(strings.Replace(v.text, "0.", ".", 1), "+")
+	return parsedScalar(text)
 }

@@ -75,9 +75,10 @@ static void separator_unref(separator *s) {
 
 /* ---- nodes ---- */
 
+static size_t node_size(int height) { return offsetof(node, slot) + (height ? 2 : 1) * FAN * sizeof(slot); }
+
 static node *node_new(const ndb_tree *t, int height) {
-  size_t size = offsetof(node, slot) + (height ? 2 : 1) * FAN * sizeof(slot);
-  node *n = malloc(size);
+  node *n = malloc(node_size(height));
   if (!n) return NULL;
   atomic_init(&n->refs, 1);
   n->count = 0;
@@ -105,6 +106,12 @@ void ndb_root_unref(ndb_tree_node *n) {
   free(n);
 }
 
+static int is_shared(const node *n) { return atomic_load_explicit(&n->refs, memory_order_relaxed) > 1; }
+
+static void shed_entry(ndb_tree *t, const ndb_entry *e) {
+  if (atomic_load_explicit(&e->refs, memory_order_relaxed) > 1) t->shed += ndb_entry_size(e);
+}
+
 /* Makes *slot a node that only this tree sees; the node above is one already. */
 static int own_node(ndb_tree *t, node **slot) {
   node *n = *slot;
@@ -126,6 +133,7 @@ static int own_node(ndb_tree *t, node **slot) {
     }
   }
   *slot = copy;
+  t->shed += node_size(n->height);
   ndb_root_unref(n);
   return NDB_OK;
 }
@@ -188,6 +196,7 @@ void ndb_tree_fork(ndb_tree *t, ndb_tree *copy) {
   *copy = *t;
   copy->root = ndb_tree_snapshot(t);
   copy->tail = NULL;
+  copy->shed = 0;
   copy->generation = next_generation();
 }
 
@@ -278,6 +287,7 @@ int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
   if (same) {
     ndb_entry *old = n->slot[i].entry;
     t->bytes -= ndb_entry_size(old), t->count--, t->expiring -= old->expiry != 0;
+    shed_entry(t, old);
     n->slot[i].entry = e;
     ndb_entry_unref(old);
   } else {
@@ -292,14 +302,18 @@ fail:
   return error;
 }
 
-/* Takes what n holds out of the sums of the tree. */
-static void discount(ndb_tree *t, const node *n) {
+/* Takes what n holds out of the sums of the tree. shared: somebody else holds a node above it. */
+static void discount(ndb_tree *t, const node *n, int shared) {
+  shared = shared || is_shared(n);
+  if (shared) t->shed += node_size(n->height);
   for (int i = 0; i < n->count; i++) {
     if (n->height) {
-      discount(t, n->slot[i].child);
+      discount(t, n->slot[i].child, shared);
     } else {
       const ndb_entry *e = n->slot[i].entry;
       t->bytes -= ndb_entry_size(e), t->count--, t->expiring -= e->expiry != 0;
+      if (shared) t->shed += ndb_entry_size(e);
+      else shed_entry(t, e);
     }
   }
 }
@@ -320,6 +334,7 @@ static int cut_node(ndb_tree *t, node **slot, range r) {
     for (int i = from; i < to; i++) {
       ndb_entry *e = n->slot[i].entry;
       t->bytes -= ndb_entry_size(e), t->count--, t->expiring -= e->expiry != 0;
+      shed_entry(t, e);
       ndb_entry_unref(e);
     }
     if (to > from) {
@@ -332,7 +347,7 @@ static int cut_node(ndb_tree *t, node **slot, range r) {
     for (int i = from; i <= to; i++) {
       range part = {i == from ? r.low : NULL, i == to ? r.high : NULL, r.low_len, r.high_len};
       if (!part.low && !part.high) {
-        discount(t, n->slot[i].child);
+        discount(t, n->slot[i].child, 0);
         ndb_root_unref(n->slot[i].child);
         n->slot[i].child = NULL;
       } else if ((error = cut_node(t, &n->slot[i].child, part)) < 0) {

@@ -38,6 +38,7 @@ typedef struct {
   ndb_tree_node *tail; /* the last leaf, if only this tree sees it; NULL: unknown */
   uint64_t generation;
   uint64_t bytes, count, expiring; /* of the entries */
+  uint64_t shed; /* bytes that left the tree while a snapshot held them, since the tree was made */
 } ndb_tree;
 
 ndb_entry *ndb_entry_new(const char *key, size_t len, const ndb_scalar *value, uint64_t expiry);
@@ -46,7 +47,8 @@ static inline ndb_entry *ndb_entry_ref(ndb_entry *e) {
   atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
   return e;
 }
-static inline size_t ndb_entry_size(const ndb_entry *e) { return sizeof *e + e->key_len + e->value_cap; }
+/* Memory of an entry, with its place in a node and what malloc adds. */
+static inline size_t ndb_entry_size(const ndb_entry *e) { return sizeof *e + e->key_len + e->value_cap + 32; }
 static inline const char *ndb_entry_value(const ndb_entry *e) { return e->data + e->key_len; }
 static inline void ndb_entry_scalar(const ndb_entry *e, ndb_scalar *out) {
   out->type = e->type, out->number = e->number, out->bytes = e->data + e->key_len, out->len = e->value_len;

@@ -6,9 +6,9 @@
  */
 #include <stdlib.h>
 
-#include "core.h"
+#include "scan.h"
 
-enum { POINTS_MAX = 1 << 16, RANGES_MAX = 1 << 12, BYTES_MAX = 4 << 20 };
+enum { COMPARED_MAX = 20000, POINTS_MAX = 1 << 16, RANGES_MAX = 1 << 12, BYTES_MAX = 4 << 20 };
 
 void ndb_reads_reset(ndb_reads *r) {
   if (r->point_count) memset(r->points, 0, r->point_cap * sizeof *r->points);
@@ -109,6 +109,60 @@ void ndb_reads_range(ndb_reads *r, const char *low, size_t low_len, const char *
   uint32_t i = r->range_count++;
   r->ranges[i].low = (uint32_t)a, r->ranges[i].low_len = (uint32_t)low_len;
   r->ranges[i].high = (uint32_t)b, r->ranges[i].high_len = (uint32_t)high_len;
+}
+
+/* Are two nodes that were found the same? */
+static int same_value(const ndb_scalar *a, uint64_t a_expiry, const ndb_scalar *b, uint64_t b_expiry) {
+  if (a->type != b->type || a_expiry != b_expiry) return 0;
+  if (a->type == NDB_NUMBER) return a->number == b->number;
+  if (a->type != NDB_STRING && a->type != NDB_DIGITS) return 1;
+  return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
+}
+
+static int same_point(const ndb_store *store, const ndb_view *before, const ndb_view *now, const char *key, size_t len) {
+  ndb_scalar a, b;
+  uint64_t a_expiry, b_expiry;
+  int found = ndb_view_get(store, before, key, len, &a, &a_expiry);
+  if (found < 0 || ndb_view_get(store, now, key, len, &b, &b_expiry) != found) return 0;
+  return found == NDB_NONE || same_value(&a, a_expiry, &b, b_expiry);
+}
+
+/* The scan's node, if it is one up to high. */
+static int at_node(const ndb_scan *c, const char *high, size_t high_len) {
+  return c->key && ndb_key_compare(c->key, c->len, high, high_len) <= 0;
+}
+
+/* Holds the nodes from low to high against each other; *steps bounds them. */
+static int same_range(ndb_scan *a, ndb_scan *b, const char *low, size_t low_len, const char *high, size_t high_len, uint32_t *steps) {
+  ndb_scan_seek(a, low, low_len);
+  ndb_scan_seek(b, low, low_len);
+  for (;; ndb_scan_next(a), ndb_scan_next(b)) {
+    int here = at_node(a, high, high_len), there = at_node(b, high, high_len);
+    if (a->error || b->error || here != there) return 0;
+    if (!here) return 1;
+    ndb_scalar x, y;
+    uint64_t x_expiry, y_expiry;
+    if ((*steps)-- == 0 || ndb_key_compare(a->key, a->len, b->key, b->len) != 0 || ndb_scan_value(a, &x, &x_expiry) < 0 ||
+        ndb_scan_value(b, &y, &y_expiry) < 0 || !same_value(&x, x_expiry, &y, y_expiry))
+      return 0;
+  }
+}
+
+int ndb_reads_same(const ndb_reads *r, const ndb_store *store, const ndb_view *before, const ndb_view *now) {
+  uint32_t steps = COMPARED_MAX;
+  if (r->everything || r->point_count > steps) return 0;
+  steps -= r->point_count;
+  for (uint32_t i = 0; i < r->point_cap; i++)
+    if (r->points[i].hash && !same_point(store, before, now, r->bytes + r->points[i].at, r->points[i].len)) return 0;
+  if (!r->range_count) return 1;
+  ndb_scan a, b;
+  int same = ndb_scan_open(&a, store, before, 0) == NDB_OK;
+  same &= ndb_scan_open(&b, store, now, 0) == NDB_OK;
+  for (uint32_t i = 0; i < r->range_count && same; i++)
+    same = same_range(&a, &b, r->bytes + r->ranges[i].low, r->ranges[i].low_len, r->bytes + r->ranges[i].high, r->ranges[i].high_len, &steps);
+  ndb_scan_close(&a);
+  ndb_scan_close(&b);
+  return same;
 }
 
 int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill) {

@@ -68,6 +68,31 @@ func TestConflictsOfManyReads(t *testing.T) {
 	}
 }
 
+// TestConflictsAreNamed nests transactions without the end of a context: the inner one fails, and says why.
+func TestConflictsAreNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for 10 s")
+	}
+	t.Parallel()
+	store := open(t, nodedb.Options{NoWait: true})
+	p := nodedb.Name("^c")
+	runs := 0
+	err := store.Update(ctx, func(tx *nodedb.Tx) error {
+		runs++
+		if _, err := tx.Get(p); err != nil {
+			return err
+		}
+		if err := store.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, runs) }); err != nil {
+			return err
+		}
+		return tx.Set(p.At(1), runs)
+	})
+	wantError(t, err, nodedb.ErrTimeout)
+	if err == nil || !strings.Contains(err.Error(), "make it in that transaction") || runs != 3 {
+		t.Errorf("after %d runs: %v, want 3 and what to do", runs, err)
+	}
+}
+
 // TestConflictsOfRanges is the same for parts of a tree that are walked. What lies before a part
 // makes no conflict; what lies behind it may.
 func TestConflictsOfRanges(t *testing.T) {

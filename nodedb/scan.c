@@ -64,7 +64,7 @@ static void leave_killed(ndb_scan *c, const ndb_entry *kill, void (*seek)(ndb_sc
   seek(c, end, kill->key_len + (c->reverse ? 0u : 1u));
 }
 
-static int is_gone(const ndb_entry *e) { return e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_now_ms()); }
+static int is_gone(const ndb_view *v, const ndb_entry *e) { return e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_view_now(v)); }
 
 /* ---- together ---- */
 
@@ -109,7 +109,7 @@ static void find_visible(ndb_scan *c) {
     /* Pass the layers under the one that decides. */
     if (e && in_lmdb) lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT);
     if (in_own && in_frozen) c->frozen = step(c, &c->frozen_at);
-    if (e ? is_gone(e) : v->base->expiring && ndb_stored_expired(c->lmdb_value.mv_data, c->lmdb_value.mv_size)) {
+    if (e ? is_gone(v, e) : v->base->expiring && ndb_stored_expired(c->lmdb_value.mv_data, c->lmdb_value.mv_size, v->now)) {
       if (in_own) c->own = step(c, &c->own_at);
       else if (e) c->frozen = step(c, &c->frozen_at);
       else lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT);
@@ -136,6 +136,17 @@ void ndb_scan_next(ndb_scan *c) {
   else if (c->entry == c->own) c->own = step(c, &c->own_at);
   else c->frozen = step(c, &c->frozen_at);
   find_visible(c);
+}
+
+void ndb_scan_resume(ndb_scan *c, const char *key, size_t len, const char *position, size_t position_len) {
+  char place[NDB_KEY_MAX + 1];
+  if (position_len == 0) {
+    ndb_scan_seek(c, key, len);
+    return;
+  }
+  memcpy(place, position, position_len);
+  place[position_len] = 0;
+  ndb_scan_seek(c, place, position_len + 1);
 }
 
 int ndb_scan_value(const ndb_scan *c, ndb_scalar *out, uint64_t *expiry) {

@@ -31,6 +31,8 @@ int ndb_scan_renew(ndb_scan *c, const ndb_view *view);
 /* To the first node with a key >= key; in reverse to the last one with a key < key. */
 void ndb_scan_seek(ndb_scan *c, const char *key, size_t len);
 void ndb_scan_next(ndb_scan *c);
+/* To the start of a subtree, or behind the node at position, if there is one. */
+void ndb_scan_resume(ndb_scan *c, const char *key, size_t len, const char *position, size_t position_len);
 /* True if from here to the end of top only LMDB has nodes, all of them visible: the caller may
  * read its leaf pages. */
 int ndb_scan_is_plain(const ndb_scan *c, const char *top, size_t top_len);

@@ -31,13 +31,46 @@ int ndb_session_open(ndb_store *store, ndb_session **out) {
   return NDB_OK;
 }
 
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Bytes that marks and the states of trees to restore keep alive, or more: the oldest of each keeps
+ * no more than what was shed since, and each no more than it holds. */
+static uint64_t saved_bytes(const ndb_session *s) {
+  uint64_t stored = 0, local = 0, shed = ndb_session_shed(s, 1), shed_local = ndb_session_shed(s, 0);
+  for (uint32_t i = 0; i < s->mark_count; i++) stored += least(shed - s->marks[i].shed, ndb_layer_bytes(&s->marks[i].own));
+  for (uint32_t i = 0; i < s->local_state_count; i++) local += least(shed_local - s->local_states[i].shed, s->local_states[i].tree.bytes);
+  if (s->mark_count) stored = least(stored, shed - s->marks[0].shed);
+  if (s->local_state_count) local = least(local, shed_local - s->local_states[0].shed);
+  return stored + local;
+}
+
 uint64_t ndb_session_bytes(const ndb_session *s) {
-  uint64_t bytes = s->local.bytes + s->iterator_bytes + s->cache_slots * sizeof *s->cache;
-  if (!s->level) return bytes;
-  uint64_t own = ndb_layer_bytes(&s->own);
-  if (own > s->begin_bytes) bytes += own - s->begin_bytes;
-  return bytes + s->killed_count * 64 + s->mark_count * sizeof *s->marks + s->reads.cap + s->reads.point_cap * sizeof *s->reads.points +
-         s->reads.range_cap * sizeof *s->reads.ranges;
+  uint64_t bytes = s->local.bytes + s->iterator_bytes + s->cache_slots * sizeof *s->cache + s->mark_cap * sizeof *s->marks +
+                   s->local_state_cap * sizeof *s->local_states + s->killed_cap * sizeof *s->killed + s->killed_bytes + s->reads.cap +
+                   s->reads.point_cap * sizeof *s->reads.points + s->reads.range_cap * sizeof *s->reads.ranges + ndb_session_own_bytes(s);
+  if (s->iterators) bytes += ndb_iterators_pinned(s);
+  if (s->mark_count || s->local_state_count) bytes += saved_bytes(s);
+  return bytes;
+}
+
+void ndb_session_limits(ndb_session *s, uint64_t pending_bytes, const volatile uint32_t *stop) { s->pending_limit = pending_bytes, s->stop = stop; }
+
+void ndb_session_read_only(ndb_session *s) { s->read_only = 1; }
+
+uint64_t ndb_session_waiting(ndb_session *s) {
+  const ndb_store *store = s->store;
+  int all = store->durable >= store->number;
+  if (store->durable >= s->given_mark_number || all) {
+    s->given_durable = all ? s->given : s->given_mark;
+    s->given_mark = s->given;
+    s->given_mark_number = store->number;
+  }
+  return s->given - s->given_durable;
+}
+
+void ndb_session_gave(ndb_session *s, uint64_t bytes) {
+  ndb_session_waiting(s); /* what was given before is durable with the change before */
+  s->given += bytes;
 }
 
 void ndb_session_close(ndb_session *s) {
@@ -112,6 +145,7 @@ static void follow_base(ndb_session *s) {
   ndb_store_held(store);
   atomic_store_explicit(&s->version, atomic_load_explicit(&store->version, memory_order_relaxed), memory_order_relaxed);
   s->clean = ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen);
+  ndb_session_waiting(s);
 }
 
 static inline int is_current(const ndb_session *s) {
@@ -136,17 +170,19 @@ static int lock_read(ndb_store *store) {
 
 static ndb_view pending_view(const ndb_store *store) {
   return (ndb_view){store->base, store->frozen.entries.root, store->frozen.kills.root, store->pending.entries.root,
-                    store->pending.kills.root};
+                    store->pending.kills.root, 0};
 }
 
 static ndb_view own_view(const ndb_session *s) {
-  return (ndb_view){s->view.base, s->view.frozen, s->view.frozen_kills, s->own.entries.root, s->own.kills.root};
+  return (ndb_view){s->view.base, s->view.frozen, s->view.frozen_kills, s->own.entries.root, s->own.kills.root, s->clock};
 }
+
+static ndb_view local_view(const ndb_session *s) { return (ndb_view){.own = s->local.root, .now = s->clock}; }
 
 int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state) {
   *state = 0;
   if (!stored) {
-    *out = (ndb_view){.own = s->local.root};
+    *out = local_view(s);
     return NDB_OK;
   }
   if (!s->store) return no_store();
@@ -186,7 +222,8 @@ void ndb_session_view_end(ndb_session *s, int state) {
 int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version) {
   *out = (ndb_view){0};
   if (!stored) {
-    out->own = ndb_tree_snapshot(&s->local);
+    *out = local_view(s);
+    ndb_tree_snapshot(&s->local);
     *version = ndb_session_version(s, stored);
     return NDB_OK;
   }
@@ -242,7 +279,7 @@ static int cached_get(ndb_session *s, const ndb_view *view, const char *key, siz
     *expiry = 0;
     return NDB_OK;
   }
-  if (s->level) ndb_reads_point(&s->reads, key, len);
+  if (s->level && !s->view_level) ndb_reads_point(&s->reads, key, len);
   ndb_entry *entry;
   int result = ndb_view_find(s->store, view, key, len, out, expiry, &entry);
   if (result != NDB_OK || *expiry) return result;
@@ -270,7 +307,7 @@ int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
   int result = ndb_session_enter(s);
   if (NDB_UNLIKELY(result < 0)) return result;
   if (!ndb_is_stored(key, len)) {
-    ndb_view local = {.own = s->local.root};
+    ndb_view local = local_view(s);
     return ndb_view_get(s->store, &local, key, len, out, &expiry);
   }
   ndb_view view;
@@ -302,13 +339,29 @@ int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
 
 static uint64_t transaction_bytes(const ndb_session *s) { return s->store ? s->store->options.transaction_bytes : 256u << 20; }
 
+/* What deletes may make a transaction twice as large: a full one can still be made smaller. */
+static uint64_t transaction_limit(const ndb_session *s, const ndb_entry *e) {
+  return e->type == NDB_ABSENT ? 2 * transaction_bytes(s) : transaction_bytes(s);
+}
+
+static int too_large(const ndb_session *s) {
+  return ndb_fail(NDB_E_FULL, "the changes of the transaction are larger than %llu bytes: commit in between, or raise transaction_bytes",
+                  (unsigned long long)transaction_bytes(s));
+}
+
+int ndb_change_allowed(const ndb_session *s) {
+  if (!s->store) return no_store();
+  if (s->read_only || s->store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "the store was opened read-only: open it without this option to change nodes");
+  if (s->view_level) return ndb_fail(NDB_E_ARGUMENT, "the transaction only reads: begin one that may change nodes");
+  return NDB_OK;
+}
+
 int ndb_change_begin(ndb_session *s, const char *key, size_t len) {
   int error = ndb_session_enter(s);
   if (error < 0) return error;
   if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes: from 2 to %d are allowed", len, NDB_KEY_MAX);
   if (!ndb_is_stored(key, len)) return NDB_OK;
-  if (!s->store) return no_store();
-  if (s->store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "the store was opened to be read only");
+  if ((error = ndb_change_allowed(s)) < 0) return error;
   if (s->level) return s->broken ? ndb_fail(s->broken, "an earlier change of this transaction failed half way; roll it back") : NDB_OK;
   return ndb_store_lock_write(s->store, s);
 }
@@ -323,12 +376,10 @@ int ndb_change_put(ndb_session *s, ndb_entry *e) {
   int stored = ndb_is_stored(e->data, 1);
   if (!stored || s->level) {
     ndb_tree *tree = stored ? &s->own.entries : &s->local;
-    uint64_t bytes = stored ? ndb_layer_bytes(&s->own) + s->killed_count * 64 : tree->bytes;
-    if (stored) bytes = bytes > s->begin_bytes ? bytes - s->begin_bytes : 0; /* it may have killed what waited */
-    if (NDB_UNLIKELY(bytes + ndb_entry_size(e) > transaction_bytes(s) && e->type != NDB_ABSENT)) {
+    uint64_t bytes = stored ? ndb_session_own_bytes(s) + s->killed_bytes : tree->bytes;
+    if (NDB_UNLIKELY(bytes + ndb_entry_size(e) > transaction_limit(s, e))) {
       ndb_entry_unref(e);
-      return ndb_fail(NDB_E_FULL, "the changes of the transaction are larger than %llu bytes: commit in between, or raise transaction_bytes",
-                      (unsigned long long)transaction_bytes(s));
+      return too_large(s);
     }
     s->changes++;
     if (!stored) return ndb_tree_put(tree, e);
@@ -344,6 +395,7 @@ int ndb_change_put(ndb_session *s, ndb_entry *e) {
     return NDB_OK;
   }
   ndb_store_log(s->store, e, 0);
+  ndb_session_gave(s, ndb_entry_size(e));
   int error = ndb_tree_put(&s->store->pending.entries, e);
   ndb_store_changed(s->store);
   return error;
@@ -365,44 +417,78 @@ int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_s
   return 1;
 }
 
+/* Kills in a copy, which takes the place of the layer if all of it succeeds. */
+static int kill_in_layer(ndb_layer *l, const char *key, size_t len) {
+  ndb_layer copy;
+  ndb_layer_fork(l, &copy);
+  int error = ndb_layer_kill(&copy, key, len, 1);
+  ndb_layer *drop = error < 0 ? &copy : l;
+  ndb_layer_clear(drop);
+  if (error == NDB_OK) *l = copy;
+  return error;
+}
+
+int ndb_change_cut(ndb_session *s, const char *low, size_t low_len, const char *high, size_t high_len) {
+  ndb_tree copy;
+  ndb_tree_fork(&s->local, &copy);
+  int error = ndb_tree_cut(&copy, low, low_len, high, high_len);
+  s->changes++;
+  if (error < 0) {
+    ndb_tree_clear(&copy);
+    return error;
+  }
+  s->shed_local += s->local.shed;
+  ndb_tree_clear(&s->local);
+  s->local = copy;
+  return NDB_OK;
+}
+
+/* Kills in the open transaction; takes e, which has the key. */
+static int kill_own(ndb_session *s, ndb_entry *e) {
+  int error = NDB_OK;
+  if (ndb_session_own_bytes(s) + s->killed_bytes + 2 * ndb_entry_size(e) > transaction_limit(s, e)) error = too_large(s);
+  if (error == NDB_OK && s->killed_count == s->killed_cap) {
+    uint32_t cap = s->killed_cap ? s->killed_cap * 2 : 16;
+    ndb_entry **grown = realloc(s->killed, cap * sizeof *grown);
+    if (grown) s->killed = grown, s->killed_cap = cap;
+    else error = ndb_fail(NDB_E_MEMORY, "out of memory");
+  }
+  uint64_t shed = s->own.entries.shed + s->own.kills.shed;
+  s->changes++;
+  s->stamp++;
+  if (error == NDB_OK && (error = kill_in_layer(&s->own, e->data, e->key_len)) < 0) s->broken = error; /* to be on the safe side */
+  if (error < 0) {
+    ndb_entry_unref(e);
+    return error;
+  }
+  s->shed_stored += shed;
+  s->killed_bytes += ndb_entry_size(e);
+  s->killed[s->killed_count++] = e;
+  return NDB_OK;
+}
+
 int ndb_change_kill(ndb_session *s, const char *key, size_t len) {
   if (!ndb_is_stored(key, len)) {
     char end[NDB_KEY_MAX + 1];
     ndb_key_end(end, key, len);
-    s->changes++;
-    return ndb_tree_cut(&s->local, key, len, end, len + 1);
+    return ndb_change_cut(s, key, len, end, len + 1);
   }
   ndb_scalar none = {.type = NDB_ABSENT};
   ndb_entry *e = ndb_entry_new(key, len, &none, 0);
   if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
-  if (!s->level) {
-    ndb_store_log(s->store, e, 1);
-    int error = ndb_layer_kill(&s->store->pending, key, len, 1);
-    ndb_store_changed(s->store);
-    ndb_entry_unref(e);
-    return error;
-  }
-  if (s->killed_count == s->killed_cap) {
-    uint32_t cap = s->killed_cap ? s->killed_cap * 2 : 16;
-    ndb_entry **grown = realloc(s->killed, cap * sizeof *grown);
-    if (!grown) {
-      ndb_entry_unref(e);
-      return ndb_fail(NDB_E_MEMORY, "out of memory");
-    }
-    s->killed = grown, s->killed_cap = cap;
-  }
-  s->killed[s->killed_count++] = e;
-  s->changes++;
-  s->stamp++;
-  int error = ndb_layer_kill(&s->own, key, len, 1);
-  if (error < 0) s->broken = error;
+  if (s->level) return kill_own(s, e);
+  ndb_store_log(s->store, e, 1);
+  ndb_session_gave(s, ndb_entry_size(e));
+  int error = kill_in_layer(&s->store->pending, key, len);
+  ndb_store_changed(s->store);
+  ndb_entry_unref(e);
   return error;
 }
 
 int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
   ndb_view view;
   if (!ndb_is_stored(key, len)) {
-    view = (ndb_view){.own = s->local.root};
+    view = local_view(s);
   } else if (s->level) {
     view = own_view(s);
     return cached_get(s, &view, key, len, out, expiry);

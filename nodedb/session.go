@@ -20,7 +20,7 @@ func (s *Store) Session() (*Session, error) {
 	if err != nil {
 		return nil, named(err, "open session", Path{})
 	}
-	return &Session{nodes: nodes{session: &sharedSession{core: core}, readOnly: s.readOnly}, store: s}, nil
+	return &Session{nodes: nodes{session: &sharedSession{core: core, readOnly: s.readOnly}, readOnly: s.readOnly}, store: s}, nil
 }
 
 // NewMemory opens a session without a store, for trees in memory: names without ^.
@@ -42,14 +42,14 @@ func (s *Session) Close() {
 	})
 }
 
-// Update is Store.Update in this session.
+// Update is Store.Update in this session. Of a store that was opened read-only, it may change trees
+// in memory.
 func (s *Session) Update(ctx context.Context, f func(tx *Tx) error) error {
 	commit, err := update(ctx, s.session, f)
 	if err != nil || s.store == nil || s.store.noWait {
 		return err
 	}
-	wait := func(core nativeSession) error { return core.wait(commit) }
-	return named(s.session.call(wait), "commit", Path{})
+	return s.session.durable(commit)
 }
 
 // View is Store.View in this session.

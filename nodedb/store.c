@@ -272,9 +272,10 @@ static int new_store(const char *folder, const ndb_options *options, const struc
 /* All who have a folder open in this process share a store, and so its options. */
 static int compare_options(const ndb_store *store, const ndb_options *wanted) {
   ndb_options o = *wanted;
+  if (o.read_only == NDB_READ_ONLY_SESSIONS && !store->options.read_only) return NDB_OK; /* it changes nothing */
   set_defaults(&o);
   const struct { const char *name; uint64_t has, wants; } options[] = {
-    {"read_only", (uint64_t)store->options.read_only, (uint64_t)o.read_only},
+    {"read_only", store->options.read_only != 0, o.read_only != 0},
     {"flush_ms", (uint64_t)store->options.flush_ms, (uint64_t)o.flush_ms},
     {"transaction_bytes", store->options.transaction_bytes, o.transaction_bytes},
     {"pending_bytes", store->options.pending_bytes, o.pending_bytes},

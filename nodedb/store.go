@@ -104,8 +104,12 @@ func (s *Store) acquire() (nativeSession, error) {
 	session, err := s.core.session()
 	if err != nil {
 		s.open--
+		return nil, err
 	}
-	return session, err
+	if s.readOnly {
+		session.readOnly()
+	}
+	return session, nil
 }
 
 // sessionsKept bounds the sessions that wait for the next transaction.
@@ -153,7 +157,14 @@ func (s *Store) Sync() error { return s.use("sync", nativeStore.sync) }
 // again, with a new snapshot, until ctx ends; so it must not change anything outside the database
 // that it cannot change twice. From its third run on, other transactions wait for it.
 //
-// When Update returns nil, the changes are durable. tx must not be used afterwards.
+// When Update returns nil, the changes are durable. tx must not be used afterwards. An ErrDisk with
+// a Commit says that the transaction was committed and seen by this process, but could not be
+// written: the process tries again until it ends, and Wait tells how that went on. Any other error
+// says that nothing of it is kept.
+//
+// A change by another session or an Update of the store, made inside f, is not part of the
+// transaction: from the third run on it waits for the end of the transaction that it is made in, and
+// fails with ErrTimeout after 10 s, or when its ctx ends. Use tx, or tx.Update.
 func (s *Store) Update(ctx context.Context, f func(tx *Tx) error) error {
 	if s.readOnly {
 		return &Error{Op: "begin", Err: ErrReadOnly}
@@ -163,11 +174,23 @@ func (s *Store) Update(ctx context.Context, f func(tx *Tx) error) error {
 		return named(err, "begin", Path{})
 	}
 	defer s.release(session)
-	commit, err := update(ctx, &sharedSession{core: session}, f)
+	shared := &sharedSession{core: session}
+	commit, err := update(ctx, shared, f)
 	if err != nil || s.noWait {
 		return err
 	}
-	return named(session.wait(commit), "commit", Path{})
+	return shared.durable(commit)
+}
+
+// Wait waits until the transaction with the number of an Error's Commit is durable. It returns nil
+// if it is, ErrDisk if another attempt to write it failed, and ErrSuperseded if it is lost.
+func (s *Store) Wait(commit uint64) error {
+	session, err := s.acquire()
+	if err != nil {
+		return named(err, "wait", Path{})
+	}
+	defer s.release(session)
+	return (&sharedSession{core: session}).durable(commit)
 }
 
 // View runs f in a transaction that reads one snapshot and changes nothing.

@@ -34,7 +34,7 @@ int ndb_sweep(ndb_store *store, MDB_txn *txn, uint32_t limit) {
       if (time_of(&record) > now) break;
       MDB_val key = {record.mv_size - 8, (char *)record.mv_data + 8};
       rc = mdb_get(txn, store->nodes, &key, &value);
-      if (rc == 0 && ndb_stored_expired(value.mv_data, value.mv_size)) rc = mdb_del(txn, store->nodes, &key, NULL);
+      if (rc == 0 && ndb_stored_expired(value.mv_data, value.mv_size, now)) rc = mdb_del(txn, store->nodes, &key, NULL);
       if (rc && rc != MDB_NOTFOUND) break;
     }
     if ((rc = mdb_cursor_del(c, 0)) == 0) rc = mdb_cursor_get(c, &record, &none, MDB_NEXT);

@@ -54,6 +54,9 @@ const linesPerLoad = 10_000
 // lines with which M's extracts begin. When Load returns nil, the nodes are durable. progress, if
 // it is not nil, is told how many lines are loaded, now and then.
 func (s *Store) Load(ctx context.Context, r io.Reader, progress func(lines uint64)) (nodes uint64, err error) {
+	if s.readOnly {
+		return 0, &Error{Op: "load", Err: ErrReadOnly}
+	}
 	lines := &lineReader{in: bufio.NewReaderSize(r, 64<<10)}
 	session, err := s.Session()
 	if err != nil {

@@ -12,11 +12,21 @@
 
 #include "core.h"
 
-enum { CONFLICTS_MAX = 2, EXCLUSIVE_MS = 10000 };
+enum { CONFLICTS_MAX = 2, LOCAL_STATES_MAX = 1024 };
 
 static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
 
 /* ---- trees in memory ---- */
+
+/* True if one of the first count states has the trees of that name ("": all) for the level. The
+ * oldest state of a level is the one that counts. */
+static int is_saved(const ndb_session *s, const char *name, uint32_t count, int level) {
+  for (uint32_t i = 0; i < count; i++) {
+    const ndb_local_state *l = &s->local_states[i];
+    if (l->level == level && (!l->name_len || strcmp(l->name, name) == 0)) return 1;
+  }
+  return 0;
+}
 
 int ndb_restore_local(ndb_session *s, const char *name, size_t len) {
   int error = ndb_session_enter(s);
@@ -25,6 +35,11 @@ int ndb_restore_local(ndb_session *s, const char *name, size_t len) {
   int all = len == 1 && *name == '*';
   if (!all && (len == 0 || len > NDB_NAME_MAX || *name == '^'))
     return ndb_fail(NDB_E_ARGUMENT, "name a tree in memory, without ^, or * for all of them");
+  char own_name[NDB_NAME_MAX + 2] = {0};
+  if (!all) memcpy(own_name, name, len);
+  if (is_saved(s, own_name, s->local_state_count, s->level)) return NDB_OK;
+  if (s->local_state_count == LOCAL_STATES_MAX)
+    return ndb_fail(NDB_E_ARGUMENT, "a transaction restores at most %d trees in memory by name: name * for all of them", LOCAL_STATES_MAX);
   if (s->local_state_count == s->local_state_cap) {
     uint32_t cap = s->local_state_cap ? s->local_state_cap * 2 : 4;
     ndb_local_state *grown = realloc(s->local_states, cap * sizeof *grown);
@@ -33,13 +48,10 @@ int ndb_restore_local(ndb_session *s, const char *name, size_t len) {
   }
   ndb_local_state *l = &s->local_states[s->local_state_count++];
   l->level = s->level;
-  l->name_len = 0;
-  if (!all) {
-    memcpy(l->name, name, len);
-    l->name[len] = 0;
-    l->name_len = len + 1;
-  }
+  l->name_len = all ? 0 : len + 1;
+  memcpy(l->name, own_name, sizeof l->name);
   ndb_tree_fork(&s->local, &l->tree);
+  l->shed = ndb_session_shed(s, 0);
   return NDB_OK;
 }
 
@@ -65,6 +77,7 @@ static int restore_locals(ndb_session *s, int level) {
       if (result < 0) error = result;
       ndb_root_unref(l->tree.root);
     } else {
+      s->shed_local += s->local.shed + s->local.bytes;
       ndb_root_unref(s->local.root);
       s->local = l->tree;
     }
@@ -74,15 +87,25 @@ static int restore_locals(ndb_session *s, int level) {
 
 /* After a commit of the given level: its outer transaction restores the trees, or nobody. */
 static void keep_locals(ndb_session *s, int level) {
-  for (uint32_t i = s->local_state_count; i-- > 0 && s->local_states[i].level >= level;) {
-    if (level > 1) s->local_states[i].level = level - 1;
-    else ndb_root_unref(s->local_states[--s->local_state_count].tree.root);
+  uint32_t first = s->local_state_count, kept;
+  while (first > 0 && s->local_states[first - 1].level >= level) first--;
+  kept = first;
+  for (uint32_t i = first; i < s->local_state_count; i++) {
+    ndb_local_state *l = &s->local_states[i];
+    if (level == 1 || is_saved(s, l->name, kept, level - 1)) {
+      ndb_root_unref(l->tree.root);
+      continue;
+    }
+    l->level = level - 1;
+    if (kept != i) s->local_states[kept] = *l;
+    kept++;
   }
+  s->local_state_count = kept;
 }
 
 /* ---- marks ---- */
 
-static int push_mark(ndb_session *s) {
+int ndb_mark_push(ndb_session *s) {
   if (s->mark_count == s->mark_cap) {
     uint32_t cap = s->mark_cap ? s->mark_cap * 2 : 8;
     ndb_mark_state *grown = realloc(s->marks, cap * sizeof *grown);
@@ -92,10 +115,11 @@ static int push_mark(ndb_session *s) {
   ndb_mark_state *m = &s->marks[s->mark_count++];
   ndb_layer_fork(&s->own, &m->own);
   m->killed = s->killed_count;
+  m->shed = ndb_session_shed(s, 1);
   return NDB_OK;
 }
 
-static void pop_marks(ndb_session *s, uint32_t count) {
+void ndb_mark_pop(ndb_session *s, uint32_t count) {
   while (s->mark_count > count) {
     ndb_mark_state *m = &s->marks[--s->mark_count];
     ndb_root_unref(m->own.entries.root);
@@ -103,12 +127,28 @@ static void pop_marks(ndb_session *s, uint32_t count) {
   }
 }
 
-static void undo_to(ndb_session *s, uint32_t mark) {
-  pop_marks(s, mark + 1);
+/* Forgets kills from the given number on. */
+static void drop_kills(ndb_session *s, uint32_t count) {
+  while (s->killed_count > count) {
+    ndb_entry *e = s->killed[--s->killed_count];
+    s->killed_bytes -= ndb_entry_size(e);
+    ndb_entry_unref(e);
+  }
+}
+
+/* Counts all that own has as shed: its tree is about to be replaced. */
+static void shed_own(ndb_session *s) {
+  s->shed_stored += s->own.entries.shed + s->own.kills.shed + ndb_session_own_bytes(s);
+  s->own.entries.shed = s->own.kills.shed = 0;
+}
+
+void ndb_mark_undo(ndb_session *s, uint32_t mark) {
+  ndb_mark_pop(s, mark + 1);
   ndb_mark_state *m = &s->marks[mark];
+  shed_own(s);
   ndb_layer_clear(&s->own);
   ndb_layer_fork(&m->own, &s->own);
-  while (s->killed_count > m->killed) ndb_entry_unref(s->killed[--s->killed_count]);
+  drop_kills(s, m->killed);
   s->changes++;
   s->stamp++;
 }
@@ -127,7 +167,7 @@ uint64_t ndb_mark(ndb_session *s) {
   if (last && last->own.entries.root == s->own.entries.root && last->own.kills.root == s->own.kills.root && last->killed == s->killed_count &&
       s->level_mark[s->level] < s->mark_count - (s->level > 1 ? 1u : 0u))
     return s->mark_count;
-  return push_mark(s) < 0 ? 0 : s->mark_count;
+  return ndb_mark_push(s) < 0 ? 0 : s->mark_count;
 }
 
 int ndb_undo(ndb_session *s, uint64_t mark) {
@@ -136,16 +176,16 @@ int ndb_undo(ndb_session *s, uint64_t mark) {
   uint32_t least = s->level > 1 ? s->level_mark[s->level] + 1 : 0;
   if (mark <= least || mark > s->mark_count)
     return ndb_fail(NDB_E_LEVEL, "mark %llu is not one of the innermost transaction", (unsigned long long)mark);
-  undo_to(s, (uint32_t)mark - 1);
+  ndb_mark_undo(s, (uint32_t)mark - 1);
   return NDB_OK;
 }
 
 /* ---- begin ---- */
 
 static void drop_changes(ndb_session *s) {
-  pop_marks(s, 0);
+  ndb_mark_pop(s, 0);
   ndb_layer_clear(&s->own);
-  while (s->killed_count) ndb_entry_unref(s->killed[--s->killed_count]);
+  drop_kills(s, 0);
   ndb_root_unref(s->begin_entries);
   ndb_root_unref(s->begin_kills);
   s->begin_entries = s->begin_kills = NULL;
@@ -170,10 +210,11 @@ static int start(ndb_session *s) {
   ndb_store *store = s->store;
   if (!store) {
     s->level = 1;
+    s->clock = ndb_now_ms();
     return NDB_OK;
   }
   int error = NDB_OK;
-  int alone = s->conflicts >= CONFLICTS_MAX && !store->options.read_only;
+  int alone = s->conflicts >= CONFLICTS_MAX && !s->read_only && !store->options.read_only;
   if (alone) {
     /* With the right to write in hand, and nobody else in this process or another to commit. */
     if ((error = ndb_store_lock_write(store, s)) < 0) return error;
@@ -202,6 +243,7 @@ static int start(ndb_session *s) {
   s->begin_number = store->number;
   s->version = atomic_load(&store->version);
   s->clean = 0;
+  s->clock = ndb_now_ms();
   s->level = 1;
   s->changes++;
   s->stamp++;
@@ -212,7 +254,9 @@ static int start(ndb_session *s) {
 
 /* Leaves the transaction; called with the lock, if there is a store. */
 static void leave(ndb_session *s) {
-  s->level = 0;
+  if (s->store) shed_own(s);
+  s->level = s->view_level = 0;
+  s->clock = 0;
   s->version = UINT64_MAX;
   if (!s->store) return;
   ndb_store_held(s->store);
@@ -234,13 +278,25 @@ void ndb_transaction_free(ndb_session *s) {
   s->conflicts = 0;
 }
 
+int ndb_begin_view(ndb_session *s) {
+  int error = ndb_begin(s);
+  if (error == NDB_OK && !s->view_level) s->view_level = s->level;
+  return error;
+}
+
+/* The innermost transaction has ended, an outer one goes on. */
+static void leave_inner(ndb_session *s) {
+  s->level--;
+  if (s->view_level > s->level) s->view_level = 0;
+}
+
 int ndb_begin(ndb_session *s) {
   int error = ndb_session_enter(s);
   if (error < 0) return error;
   if (!s->level) return start(s);
   if (s->level == NDB_LEVELS) return ndb_fail(NDB_E_LEVEL, "transactions are nested %d deep: at most that many are allowed", NDB_LEVELS);
   s->level_mark[s->level + 1] = s->mark_count;
-  if ((error = push_mark(s)) < 0) return error;
+  if ((error = ndb_mark_push(s)) < 0) return error;
   s->level++;
   return NDB_OK;
 }
@@ -263,7 +319,13 @@ static int replay_entry(void *user, ndb_entry *e) {
 static int conflicts(const ndb_session *s) {
   const ndb_store *store = s->store;
   if (!s->reads.any) return 0;
-  if (store->foreign != s->begin_foreign || store->log_start > s->begin_log) return 1;
+  if (store->foreign != s->begin_foreign) { /* which nodes another process changed is not known */
+    ndb_view before = {s->view.base, s->view.frozen, s->view.frozen_kills, s->begin_entries, s->begin_kills, s->clock};
+    ndb_view now = {store->base, store->frozen.entries.root, store->frozen.kills.root, store->pending.entries.root,
+                    store->pending.kills.root, s->clock};
+    return !ndb_reads_same(&s->reads, store, &before, &now);
+  }
+  if (store->log_start > s->begin_log) return 1;
   for (uint64_t i = s->begin_log; i < store->log_end; i++) {
     ndb_entry *e = store->log[i - store->log_start].entry;
     if (ndb_reads_meet(&s->reads, e->data, e->key_len, store->log[i - store->log_start].kill)) return 1;
@@ -309,6 +371,7 @@ static int commit_outermost(ndb_session *s, uint64_t *number) {
   } else {
     int error = ndb_store_lock_write(store, s);
     if (error < 0) return error;
+    uint64_t given = ndb_session_own_bytes(s) + s->killed_bytes;
     if (store->version == s->version) {
       if (store->transactions > 1) {
         for (uint32_t i = 0; i < s->killed_count; i++) ndb_store_log(store, s->killed[i], 1);
@@ -316,6 +379,7 @@ static int commit_outermost(ndb_session *s, uint64_t *number) {
         ndb_root_diff(s->begin_entries, s->own.entries.root, replay_entry, &r);
       }
       ndb_layer before = store->pending;
+      s->shed_stored += s->own.entries.shed + s->own.kills.shed;
       store->pending = s->own;
       s->own = before;
     } else if (conflicts(s)) {
@@ -333,6 +397,7 @@ static int commit_outermost(ndb_session *s, uint64_t *number) {
       pthread_mutex_unlock(&store->lock);
       return error;
     }
+    ndb_session_gave(s, given);
     ndb_store_changed(store);
     if (number) *number = store->number;
     leave(s);
@@ -350,9 +415,9 @@ int ndb_commit(ndb_session *s, uint64_t *number) {
   if (error < 0) return error;
   if (s->broken) return ndb_fail(s->broken, "a change of this transaction failed half way; roll it back");
   if (s->level == 1) return commit_outermost(s, number);
-  pop_marks(s, s->level_mark[s->level]);
+  ndb_mark_pop(s, s->level_mark[s->level]);
   keep_locals(s, s->level);
-  s->level--;
+  leave_inner(s);
   if (number) *number = 0;
   return NDB_OK;
 }
@@ -364,10 +429,10 @@ int ndb_rollback(ndb_session *s) {
     ndb_transaction_free(s);
     return NDB_OK;
   }
-  undo_to(s, s->level_mark[s->level]);
-  pop_marks(s, s->level_mark[s->level]);
+  ndb_mark_undo(s, s->level_mark[s->level]);
+  ndb_mark_pop(s, s->level_mark[s->level]);
   error = restore_locals(s, s->level);
-  s->level--;
+  leave_inner(s);
   return error;
 }
 
@@ -375,6 +440,7 @@ int ndb_restart(ndb_session *s) {
   int error = in_transaction(s);
   if (error < 0) return error;
   uint32_t conflicts = s->conflicts;
+  if (s->view_level) return ndb_fail(NDB_E_LEVEL, "the transaction only reads, and has nothing to run again: end it");
   ndb_transaction_free(s);
   s->conflicts = conflicts;
   return start(s);

@@ -3,22 +3,28 @@ package nodedb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
-// A Tx is a transaction, which sees its own changes over one snapshot.
+// A Tx is a transaction, which sees its own changes over one snapshot. Nodes with a time to live
+// expire in it by the time at which it began.
 type Tx struct{ nodes }
+
+func newTx(s *sharedSession, readOnly bool) *Tx {
+	return &Tx{nodes{session: s, readOnly: readOnly, inTx: true}}
+}
 
 // Update runs f in a transaction within this one: if f returns an error, its changes are undone and
 // those before it stay.
 func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
-	if tx.readOnly {
-		return &Error{Op: "begin", Err: ErrReadOnly}
+	if tx.readOnly && !tx.session.readOnly {
+		return &Error{Op: "begin", Err: ErrReadOnly, message: "the transaction is a View"}
 	}
 	if err := tx.call("begin", Path{}, nativeSession.begin); err != nil {
 		return err
 	}
-	inner := &Tx{nodes{session: tx.session}}
+	inner := newTx(tx.session, tx.readOnly)
 	committed := false
 	defer func() {
 		inner.end()
@@ -40,9 +46,47 @@ func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 // sharedSession is an open session of the core. Its mutex keeps the memory of the core safe
 // from a session that is used by two goroutines.
 type sharedSession struct {
+	readOnly bool // the store was opened so
+
 	mu     sync.Mutex // guards
 	core   nativeSession
 	closed bool
+}
+
+// durable waits for a commit. Its error has the commit's number.
+func (s *sharedSession) durable(commit uint64) error {
+	err := named(s.call(func(core nativeSession) error { return core.wait(commit) }), "commit", Path{})
+	var failed *Error
+	if errors.As(err, &failed) && failed.Err == ErrDisk {
+		failed.Commit = commit
+	}
+	return err
+}
+
+// until makes the end of ctx end the waits of the session's changes and commits, until release is called.
+func (s *sharedSession) until(ctx context.Context) (release func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		s.core.interrupt(true)
+		close(ended)
+	})
+	return func() {
+		if !stop() {
+			<-ended
+		}
+		s.core.interrupt(false)
+	}
+}
+
+// ended adds the error of ctx to a wait that it has ended.
+func ended(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && errors.Is(err, ErrTimeout) {
+		return fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
 }
 
 // iterate opens an iterator.
@@ -83,6 +127,7 @@ func (s *sharedSession) call(f func(nativeSession) error) error {
 
 // update runs f in an outermost transaction until it commits or fails.
 func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit uint64, err error) {
+	defer s.until(ctx)()
 	if err := s.call(nativeSession.begin); err != nil {
 		return 0, named(err, "begin", Path{})
 	}
@@ -96,7 +141,7 @@ func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		err := runOnce(s, f, false)
+		err := runOnce(s, f, s.readOnly)
 		restart := errors.Is(err, ErrConflict)
 		if err == nil {
 			err = s.call(func(core nativeSession) (err error) {
@@ -109,14 +154,14 @@ func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit
 			}
 			restart = false
 			if !errors.Is(err, ErrConflict) {
-				return 0, named(err, "commit", Path{})
+				return 0, ended(ctx, named(err, "commit", Path{}))
 			}
 		} else if !restart {
 			return 0, err
 		}
 		if restart {
 			if err := s.call(nativeSession.restart); err != nil {
-				return 0, named(err, "restart", Path{})
+				return 0, ended(ctx, named(err, "restart", Path{}))
 			}
 		}
 	}
@@ -127,7 +172,7 @@ func view(ctx context.Context, s *sharedSession, f func(tx *Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.call(nativeSession.begin); err != nil {
+	if err := s.call(nativeSession.beginView); err != nil {
 		return named(err, "begin", Path{})
 	}
 	defer func() { _ = s.call(nativeSession.rollback) }() // there is nothing to undo
@@ -136,7 +181,7 @@ func view(ctx context.Context, s *sharedSession, f func(tx *Tx) error) error {
 
 // runOnce calls f with a transaction that is closed afterwards.
 func runOnce(s *sharedSession, f func(tx *Tx) error, readOnly bool) error {
-	tx := &Tx{nodes{session: s, readOnly: readOnly}}
+	tx := newTx(s, readOnly)
 	defer tx.end()
 	return f(tx)
 }

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Kind is the type of a Value.
@@ -33,8 +35,12 @@ type Value struct {
 // digitsMax is the number of digits of the longest decimal that is a Number.
 const digitsMax = 18
 
-// ValueOf returns v as a Value: a string or []byte, an integer, a float64, a bool, a Value, or
-// nil for Absent. An integer of more than 18 digits becomes the string of its digits.
+// ValueOf returns v as a Value: a string or []byte, an integer, a float, a bool, a type with one of
+// these under another name, a Value, or nil for Absent. A time.Duration becomes its seconds. An
+// integer of more than 18 digits becomes the string of its digits.
+//
+// A float64 from 10^18 on becomes the integer that its shortest spelling says, which Float returns as
+// the same float64: 1<<62 is kept as 4611686018427388000. Give an int64 to keep all digits.
 func ValueOf(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil:
@@ -53,10 +59,44 @@ func ValueOf(v any) (Value, error) {
 		return decimalValue(strconv.FormatInt(int64(v), 10)), nil
 	case int64:
 		return decimalValue(strconv.FormatInt(v, 10)), nil
-	case int8, int16, int32, uint, uint8, uint16, uint32, uint64:
-		return decimalValue(fmt.Sprint(v)), nil
+	case time.Duration:
+		return decimalValue(secondsText(v)), nil
 	}
-	return Value{}, invalid("convert a value", "a %T is no value: use a string, []byte, number or bool", v)
+	return valueOfKind(reflect.ValueOf(v))
+}
+
+// valueOfKind is ValueOf for what is none of the usual types.
+func valueOfKind(v reflect.Value) (Value, error) {
+	switch {
+	case v.CanInt():
+		return decimalValue(strconv.FormatInt(v.Int(), 10)), nil
+	case v.CanUint():
+		return decimalValue(strconv.FormatUint(v.Uint(), 10)), nil
+	case v.Kind() == reflect.Float32: // the shortest spelling of a float32 is shorter
+		x, err := strconv.ParseFloat(strconv.FormatFloat(v.Float(), 'g', -1, 32), 64)
+		if err != nil {
+			return floatValue(v.Float())
+		}
+		return floatValue(x)
+	case v.CanFloat():
+		return floatValue(v.Float())
+	case v.Kind() == reflect.Bool:
+		return booleanValue(v.Bool()), nil
+	case v.Kind() == reflect.String:
+		return Value{kind: String, text: v.String()}, nil
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		return Value{kind: String, text: string(v.Bytes())}, nil
+	}
+	return Value{}, invalid("convert a value", "a %s is no value: use a string, []byte, number or bool", v.Type())
+}
+
+// secondsText spells a duration in seconds.
+func secondsText(d time.Duration) string {
+	sign, size := "", uint64(d)
+	if d < 0 {
+		sign, size = "-", -size
+	}
+	return fmt.Sprintf("%s%d.%09d", sign, size/uint64(time.Second), size%uint64(time.Second))
 }
 
 func booleanValue(v bool) Value {
@@ -75,6 +115,8 @@ func floatValue(x float64) (Value, error) {
 	switch {
 	case math.IsNaN(x) || math.IsInf(x, 0):
 		return Value{}, invalid("convert a value", "%v is no number of the database", x)
+	case x != 0 && math.Abs(x) < 1e-43: // a string of digits, as M spells them
+		return Value{kind: String, text: strings.Replace(strconv.FormatFloat(x, 'f', -1, 64), "0.", ".", 1)}, nil
 	case x != math.Trunc(x) || math.Abs(x) <= exactMax:
 		return decimalValue(strconv.FormatFloat(x, 'f', -1, 64)), nil
 	case math.Abs(x) < 1e18:
@@ -143,6 +185,23 @@ func (v Value) Int() (n int64, ok bool) {
 	}
 	n, err := strconv.ParseInt(v.String(), 10, 64)
 	return n, err == nil
+}
+
+// Duration returns the value as a number of seconds. ok is false if it does not spell one, or one that
+// a time.Duration holds to the nanosecond.
+func (v Value) Duration() (d time.Duration, ok bool) {
+	if v.kind != Number && v.kind != String {
+		return 0, false
+	}
+	if _, ok := v.Float(); !ok {
+		return 0, false
+	}
+	seconds, fraction, _ := strings.Cut(spell(v.String()), ".")
+	if len(fraction) > 9 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(seconds+fraction+strings.Repeat("0", 9-len(fraction)), 10, 64)
+	return time.Duration(n), err == nil
 }
 
 // Float returns the float64 that is nearest to the value. ok is false if it does not spell a number.

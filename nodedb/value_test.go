@@ -2,8 +2,10 @@ package nodedb
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
+	"time"
 )
 
 func TestValueOf(t *testing.T) {
@@ -57,6 +59,61 @@ func TestValueJSON(t *testing.T) {
 		}
 		if text, err := json.Marshal(v); err != nil || string(text) != want {
 			t.Errorf("%v becomes %s, %v", in, text, err)
+		}
+	}
+}
+
+type (
+	namedString string
+	namedBytes  []byte
+	namedInt    int16
+	namedUint   uint64
+	namedFloat  float64
+	namedBool   bool
+)
+
+func TestValueOfNamedTypes(t *testing.T) {
+	for _, test := range []struct {
+		given any
+		same  any
+	}{
+		{namedString("x"), "x"}, {namedBytes("x"), "x"}, {namedInt(-7), -7}, {namedUint(1 << 63), "9223372036854775808"},
+		{namedFloat(.5), .5}, {namedBool(true), true}, {float32(.1), .1}, {int8(-1), -1}, {uint(3), 3}, {uintptr(3), 3},
+		{time.Second, 1}, {1500 * time.Millisecond, 1.5}, {-time.Nanosecond, "-.000000001"}, {time.Duration(0), 0}, {time.Hour, 3600},
+	} {
+		got, err := ValueOf(test.given)
+		want, _ := ValueOf(test.same)
+		if text, isText := test.same.(string); isText && got.Kind() == Number {
+			want = ParseValue(text)
+		}
+		if got != want || err != nil {
+			t.Errorf("ValueOf(%T %v) is %v %v, %v; want %v %v", test.given, test.given, got.Kind(), got, err, want.Kind(), want)
+		}
+	}
+	for _, given := range []any{struct{}{}, []int{1}, map[string]int{}, new(int), complex(1, 1), [1]byte{1}} {
+		if v, err := ValueOf(given); !errors.Is(err, ErrArgument) {
+			t.Errorf("ValueOf(%T) is %v, %v: want an ErrArgument", given, v, err)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for _, d := range []time.Duration{0, 1, -1, time.Second, -1500 * time.Millisecond, 90 * time.Minute, math.MaxInt64, math.MinInt64, 1 << 62, 999999999} {
+		v, err := ValueOf(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := v.Duration(); got != d || !ok {
+			t.Errorf("%d is kept as %v, and read as %d, %t", d, v, got, ok)
+		}
+	}
+	for _, given := range []any{nil, true, "x", "1e3", ".0000000001", 1e12, "", "-", "1.2.3"} {
+		v, err := ValueOf(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := v.Duration(); ok {
+			t.Errorf("%v is read as the duration %v", given, d)
 		}
 	}
 }

@@ -222,8 +222,8 @@ static uint64_t stored_expiry(const char *data) {
   return expiry;
 }
 
-int ndb_stored_expired(const char *data, size_t len) {
-  return len >= 9 && (data[0] & STORED_EXPIRES) && stored_expiry(data) <= ndb_now_ms();
+int ndb_stored_expired(const char *data, size_t len, uint64_t now) {
+  return len >= 9 && (data[0] & STORED_EXPIRES) && stored_expiry(data) <= (now ? now : ndb_now_ms());
 }
 
 int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *expiry) {
@@ -287,12 +287,12 @@ int ndb_stored_verify(const ndb_store *store, const char *key, size_t key_len, c
 }
 
 /* NDB_OK, NDB_NONE if the layer hides the node or has no value for it, NDB_MORE if it does not know. */
-static int layer_get(const ndb_tree_node *entries, const ndb_tree_node *kills, const char *key, size_t len, ndb_scalar *out,
-                     uint64_t *expiry, ndb_entry **entry) {
+static int layer_get(const ndb_view *v, const ndb_tree_node *entries, const ndb_tree_node *kills, const char *key, size_t len,
+                     ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
   ndb_entry *e = ndb_root_find(entries, key, len);
   if (e) {
     *entry = e;
-    if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_now_ms())) return NDB_NONE;
+    if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_view_now(v))) return NDB_NONE;
     ndb_entry_scalar(e, out);
     *expiry = e->expiry;
     return NDB_OK;
@@ -309,8 +309,8 @@ int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, si
                   ndb_entry **entry) {
   int found = NDB_MORE;
   *entry = NULL;
-  if (v->own || v->own_kills) found = layer_get(v->own, v->own_kills, key, len, out, expiry, entry);
-  if (found == NDB_MORE && (v->frozen || v->frozen_kills)) found = layer_get(v->frozen, v->frozen_kills, key, len, out, expiry, entry);
+  if (v->own || v->own_kills) found = layer_get(v, v->own, v->own_kills, key, len, out, expiry, entry);
+  if (found == NDB_MORE && (v->frozen || v->frozen_kills)) found = layer_get(v, v->frozen, v->frozen_kills, key, len, out, expiry, entry);
   if (found != NDB_MORE) return found;
   if (!v->base) return NDB_NONE;
   MDB_val k = {len, (void *)(uintptr_t)key}, data;
@@ -319,6 +319,6 @@ int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, si
   if (rc) return ndb_lmdb_error(rc, "read a node");
   int error = ndb_stored_read(data.mv_data, data.mv_size, out, expiry);
   if (error == NDB_OK && NDB_UNLIKELY(store->options.verify)) error = ndb_stored_verify(store, key, len, data.mv_data, data.mv_size);
-  if (error == NDB_OK && *expiry && *expiry <= ndb_now_ms()) return NDB_NONE;
+  if (error == NDB_OK && *expiry && *expiry <= ndb_view_now(v)) return NDB_NONE;
   return error;
 }

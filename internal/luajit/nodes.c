@@ -32,7 +32,12 @@ static int begin(ndb_session *s) {
 	return run_begin(s);
 }
 
-enum { LOCK_SLICE_MS = 10, MERGE_STEPS = 10000 };
+static int begin_view(ndb_session *s) {
+	((pg_nodes *)s)->unfinished = 1;
+	return run_begin_view(s);
+}
+
+enum { LOCK_SLICE_MS = 10, SLICE_STEPS = 10000 };
 
 // lock waits in slices, and counts the wait as time of the event. Lua raises a limit when this has
 // returned.
@@ -52,23 +57,39 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 	}
 }
 
-// merge without steps is a transaction of its own, done in slices.
+// IN_SLICES runs a call that changes many nodes, without steps, as a transaction of its own, in slices.
+#define IN_SLICES(call) do { \
+	pg_nodes *n = (pg_nodes *)s; \
+	int code = begin(s); \
+	if (code < 0) return code; \
+	do { \
+		*position_len = 0; \
+		do { \
+			code = call; \
+		} while (code == NDB_MORE && !n->vm->run.stop); \
+		if (code == NDB_OK) code = run_commit(s, NULL); \
+	} while (code == NDB_E_CONFLICT && !n->vm->run.stop); \
+	if (code != NDB_OK) n->functions->rollback(n->session); \
+	pg_nodes_charge(n); \
+	return code == NDB_MORE ? NDB_E_CONFLICT : code; /* Lua raises the limit that has ended it */ \
+} while (0)
+
 static int merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len,
                  uint64_t steps, char *position, size_t *position_len) {
 	if (steps) return run_merge(s, to, to_len, from, from_len, steps, position, position_len);
-	pg_nodes *n = (pg_nodes *)s;
-	int code = begin(s);
-	if (code < 0) return code;
-	do {
-		*position_len = 0;
-		do {
-			code = run_merge(s, to, to_len, from, from_len, MERGE_STEPS, position, position_len);
-		} while (code == NDB_MORE && !n->vm->run.stop);
-		if (code == NDB_OK) code = run_commit(s, NULL);
-	} while (code == NDB_E_CONFLICT && !n->vm->run.stop);
-	if (code != NDB_OK) n->functions->rollback(n->session);
-	pg_nodes_charge(n);
-	return code == NDB_MORE ? NDB_E_CONFLICT : code; // Lua raises the limit that has ended it
+	IN_SLICES(run_merge(s, to, to_len, from, from_len, SLICE_STEPS, position, position_len));
+}
+
+static int kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar *from, const ndb_scalar *to,
+                      uint64_t steps, char *position, size_t *position_len) {
+	if (steps) return run_kill_range(s, key, len, from, to, steps, position, position_len);
+	IN_SLICES(run_kill_range(s, key, len, from, to, SLICE_STEPS, position, position_len));
+}
+
+static int expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_ms, uint64_t steps, char *position,
+                       size_t *position_len) {
+	if (steps) return run_expire_tree(s, key, len, at_ms, steps, position, position_len);
+	IN_SLICES(run_expire_tree(s, key, len, at_ms, SLICE_STEPS, position, position_len));
 }
 
 static void unlock_all(pg_nodes *n) { n->functions->unlock_all(n->session); }
@@ -91,11 +112,19 @@ void pg_nodes_close(pg_nodes *n) {
 	n->session = NULL;
 }
 
+// What the script has changed and the store has yet to write is no memory of the VM: the script
+// waits while it is more than a quarter of the VM's limit.
+static uint64_t pending_bytes(const pg_vm *vm) {
+	enum { LEAST = 1 << 20 };
+	return vm->limit / 4 > LEAST ? vm->limit / 4 : LEAST;
+}
+
 // session() opens the session. It returns what the functions take for one.
 static int session(lua_State *L) {
 	pg_nodes *n = &pg_engine_of(L)->nodes;
 	if (!n->session && n->functions->session_open(n->store, &n->session) < 0)
 		return pg_raise(L, "nodedb: %s", n->functions->message());
+	n->functions->session_limits(n->session, pending_bytes(n->vm), &n->vm->run.stop);
 	pg_nodes_charge(n);
 	lua_pushlightuserdata(L, n);
 	return 1;
@@ -139,6 +168,9 @@ static void push_addresses(lua_State *L, pg_nodes *n) {
 	NDB_SESSION_FUNCTIONS(SET_RUN)
 	NDB_OTHER_FUNCTIONS(SET_OTHER)
 	set_address(L, "ndb_begin", (void *)begin);
+	set_address(L, "ndb_begin_view", (void *)begin_view);
+	set_address(L, "ndb_kill_range", (void *)kill_range);
+	set_address(L, "ndb_expire_tree", (void *)expire_tree);
 	set_address(L, "ndb_lock", (void *)lock);
 	set_address(L, "ndb_merge", (void *)merge);
 	set_address(L, "ndb_unlock_all", (void *)unlock_all);

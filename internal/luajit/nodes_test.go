@@ -5,6 +5,7 @@ package luajit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -193,20 +194,44 @@ func TestNodesCountAsMemory(t *testing.T) {
 		code string
 		want Kind
 	}{
-		"transaction":     {`local x = ("x"):rep(1e5) nodedb.tp(function() for i = 1, 1e6 do nodedb.set("^m", i, x) end end)`, Memory},
-		"many in pcall":   {`local x = ("x"):rep(1e5) while true do pcall(nodedb.tp, function() for i = 1, 1e6 do nodedb.set("^m", i, x) end end) end`, Memory},
-		"trees":           {`local x = ("x"):rep(1e5) for i = 1, 1e6 do nodedb.set("m", i, x) end`, Memory},
-		"iterations":      {`local t, n = {}, nodedb.node("^small") for i = 1, 1e6 do t[i] = n:subscripts() t[i]() end`, Memory},
-		"thrown away":     {`local n = nodedb.node("^small") for i = 1, 2e4 do n:subscripts()() end`, OK},
-		"undone":          {`local x = ("x"):rep(1e5) for i = 1, 200 do pcall(nodedb.tp, function() for j = 1, 10 do nodedb.set("^m", j, x) end error("undo") end) end`, OK},
-		"killed":          {`local x = ("x"):rep(1e5) for i = 1, 200 do for j = 1, 10 do nodedb.set("m", j, x) end nodedb.kill("m") end`, OK},
-		"not in memory":   {`local x = ("x"):rep(1e5) for i = 1, 500 do nodedb.set("^stored", i, x) end`, OK},
+		"transaction":   {`local x = ("x"):rep(1e5) nodedb.tp(function() for i = 1, 1e6 do nodedb.set("^m", i, x) end end)`, Memory},
+		"many in pcall": {`local x = ("x"):rep(1e5) while true do pcall(nodedb.tp, function() for i = 1, 1e6 do nodedb.set("^m", i, x) end end) end`, Memory},
+		"trees":         {`local x = ("x"):rep(1e5) for i = 1, 1e6 do nodedb.set("m", i, x) end`, Memory},
+		"iterations":    {`local t, n = {}, nodedb.node("^small") for i = 1, 1e6 do t[i] = n:subscripts() t[i]() end`, Memory},
+		"thrown away":   {`local n = nodedb.node("^small") for i = 1, 2e4 do n:subscripts()() end`, OK},
+		"undone":        {`local x = ("x"):rep(1e5) for i = 1, 200 do pcall(nodedb.tp, function() for j = 1, 10 do nodedb.set("^m", j, x) end error("undo") end) end`, OK},
+		"killed":        {`local x = ("x"):rep(1e5) for i = 1, 200 do for j = 1, 10 do nodedb.set("m", j, x) end nodedb.kill("m") end`, OK},
+		"not in memory": {`local x = ("x"):rep(1e5) for i = 1, 500 do nodedb.set("^stored", i, x) end`, OK},
+		"pinned by iterations of a tree": {`local x, t, n = ("x"):rep(1e6), {}, nodedb.node("m")
+			for i = 1, 200 do nodedb.set("m", 1, x .. i) t[i] = n:subscripts() t[i]() end`, Memory},
+		"pinned by iterations of a transaction": {`local x, t, n = ("x"):rep(1e6), {}, nodedb.node("^m")
+			nodedb.tp(function() for i = 1, 200 do nodedb.set("^m", 1, x .. i) t[i] = n:subscripts() t[i]() end end)`, Memory},
+		"pinned by iterations of what waits": {`local x, t, n = ("x"):rep(1e6), {}, nodedb.node("^m")
+			for i = 1, 200 do nodedb.set("^m", 1, x .. i) t[i] = n:subscripts() t[i]() end`, Memory},
+		"pinned by iterations of past transactions": {`local x, t, n = ("x"):rep(1e6), {}, nodedb.node("^m")
+			for i = 1, 200 do pcall(nodedb.tp, function() nodedb.set("^m", 1, x .. i) t[i] = n:subscripts() t[i]() error("undo") end) end`, Memory},
+		"trees to restore": {`local x = ("x"):rep(1e6)
+			local function deeper(i) nodedb.set("m", 1, x .. i) if i < 100 then nodedb.tp({"*"}, deeper, i + 1) end end deeper(1)`, Memory},
+		"states of inner transactions": {`local x = ("x"):rep(1e6)
+			nodedb.tp({"*"}, function() for i = 1, 300 do nodedb.tp({"*"}, nodedb.set, "m", 1, x .. i) end end)`, OK},
+		"versions of nested transactions": {`local x = ("x"):rep(1e6)
+			local function deeper(i) nodedb.set("^m", 1, x .. i) if i < 100 then nodedb.tp(deeper, i + 1) end end nodedb.tp(deeper, 1)`, Memory},
+		"kills of long names": {`local x = ("k"):rep(1800) nodedb.tp(function() for i = 1, 2e5 do nodedb.kill("^m", x) end end)`, Memory},
+		"changed while it iterates": {`local x, n = ("x"):rep(1e4), nodedb.node("m") for i = 1, 1000 do n[i].__ = x end
+			for round = 1, 20 do for i in n:subscripts() do for j in n:subscripts({limit = 30}) do n[j].__ = x .. i end end end`, OK},
+		"changed in a transaction while it iterates": {`local x, n = ("x"):rep(1e4), nodedb.node("^n")
+			nodedb.tp(function() for i = 1, 1000 do n[i].__ = x end
+			for round = 1, 10 do for i in n:subscripts() do n[i].__ = x .. i nodedb.incr("^small", "count", 1) end end end)`, OK},
+		"changed outside a transaction while it iterates": {`local x, n = ("x"):rep(1e4), nodedb.node("^n") for i = 1, 1000 do n[i].__ = x end
+			for round = 1, 20 do for i in n:subscripts() do n[i].__ = x .. i end end`, OK},
 		"of a past event": {`nodedb.tp(function() nodedb.set("^small", 1, 1) nodedb.set("^small", 2, 2) end)`, OK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := nodeEngine(t, opts, store, "function main(event) "+test.code+" return event end")
 			got, limit := runNodes(e, `{"a":1}`)
-			if limit != test.want {
+			// On a slow machine the store has let go of what idle iterations hold before the limit is met.
+			released := limit == OK && (name == "pinned by iterations of what waits" || name == "pinned by iterations of past transactions")
+			if limit != test.want && !released {
 				t.Fatalf("%q ended with %v, want %v", got, limit, test.want)
 			}
 			if limit == OK && (len(got) != 1 || got[0] != `{"a":1}`) {
@@ -214,6 +239,35 @@ func TestNodesCountAsMemory(t *testing.T) {
 			}
 			if used := e.VM.Memory(); limit == OK && used > 2*opts.Memory {
 				t.Errorf("the VM has %d bytes", used)
+			}
+		})
+	}
+}
+
+// TestNodesWaitForTheDisk commits more than a script's memory, event by event: what waits to be
+// written stays below it.
+func TestNodesWaitForTheDisk(t *testing.T) {
+	store := nodeStore(t)
+	opts := defaults()
+	opts.EventTime, opts.BatchTime, opts.Memory = 20*time.Second, 120*time.Second, 64<<20
+	for name, code := range map[string]string{
+		"transactions": `nodedb.tp(function() for i = 1, 20 do nodedb.set("^w", event.n, i, x) end end)`,
+		"single sets":  `for i = 1, 20 do nodedb.set("^w", event.n, i, x) end`,
+		"merges":       `for i = 1, 20 do nodedb.set("w", i, x) end nodedb.merge("^w", "w") nodedb.kill("w")`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := nodeEngine(t, opts, store, `local x = ("x"):rep(1e6) function main(event) `+code+` return event end`)
+			for n := range 20 {
+				if got, limit := runNodes(e, fmt.Sprintf(`{"n":%d}`, n)); limit != OK {
+					t.Fatalf("event %d ended with %v: %q", n, limit, got)
+				}
+				stat, err := store.Stat()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if most := uint64(opts.Memory); stat.PendingBytes > most {
+					t.Fatalf("after event %d %d bytes wait to be written: want at most %d", n, stat.PendingBytes, most)
+				}
 			}
 		})
 	}
@@ -252,6 +306,54 @@ func TestNodesSeeTheTimeLimit(t *testing.T) {
 	end`)
 	if got, _ := runNodes(e, `{}`); len(got) != 1 || got[0] != `{"code":true}` {
 		t.Errorf("a short wait returned %q", got)
+	}
+}
+
+// TestNodesSeeTheTimeLimitOfAChange changes a node while a transaction of another session, which met
+// conflicts, runs alone.
+func TestNodesSeeTheTimeLimitOfAChange(t *testing.T) {
+	store := nodeStore(t)
+	other, err := store.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	alone, end, done := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		runs := 0
+		done <- store.Update(context.Background(), func(tx *nodedb.Tx) error {
+			if _, err := tx.Get(nodedb.Name("^read")); err != nil {
+				return err
+			}
+			if runs++; runs < 3 {
+				return errors.Join(other.Set(nodedb.Name("^read"), runs), tx.Set(nodedb.Name("^x"), runs))
+			}
+			alone <- true
+			<-end
+			return nil
+		})
+	}()
+	<-alone
+	for name, code := range map[string]string{
+		"a set":         `nodedb.set("^y", 1)`,
+		"a transaction": `nodedb.tp(function() nodedb.set("^y", 1) end)`,
+		"a merge":       `nodedb.set("y", 1) nodedb.merge("^y", "y")`,
+		"in pcall":      `while true do pcall(nodedb.set, "^y", 1) end`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := nodeEngine(t, defaults(), store, "function main(event) "+code+" return event end")
+			start := time.Now()
+			if got, limit := runNodes(e, `{}`); limit != EventTime {
+				t.Errorf("%q ended with %v, want %v", got, limit, EventTime)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("after %v", took)
+			}
+		})
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

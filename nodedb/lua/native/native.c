@@ -249,6 +249,7 @@ static void connect_folder(lua_State *L, connection *c, const char *folder, cons
     c->session = NULL;
     fail(L, code);
   }
+  if (options && options->read_only) ndb_session_read_only(c->session); /* the process may also have it open to write */
   add_open(c);
 }
 
@@ -346,7 +347,7 @@ static int core_open(lua_State *L) {
         return luaL_error(L, "nodedb: NDB_E_ARGUMENT: open: there is no such option; the options are read_only, no_sync, flush_ms, transaction_bytes and pending_bytes");
     }
     lua_getfield(L, 2, "read_only");
-    options.read_only = lua_toboolean(L, -1);
+    options.read_only = lua_toboolean(L, -1) ? NDB_READ_ONLY_SESSIONS : 0;
     lua_getfield(L, 2, "no_sync");
     options.no_sync = lua_toboolean(L, -1);
     uint64_t flush = unsigned_option(L, 2, "flush_ms");
@@ -718,6 +719,75 @@ static int core_merge(lua_State *L) {
   return code < 0 ? fail(L, code) : 0;
 }
 
+/* ---- many nodes ---- */
+
+/* clock(): the milliseconds since 1970 by which nodes expire */
+static int core_clock(lua_State *L) {
+  push_number(L, (double)ndb_clock(session(L)));
+  return 1;
+}
+
+static int core_expire_at(lua_State *L) {
+  size_t len;
+  const char *key = key_at(L, 1, &len);
+  int code = ndb_expire_at(changing(L), key, len, (uint64_t)lua_tonumber(L, 2));
+  if (code < 0) return fail(L, code);
+  lua_pushboolean(L, code == NDB_OK);
+  return 1;
+}
+
+static int core_expire_tree(lua_State *L) {
+  size_t len, position_len = 0;
+  const char *key = key_at(L, 1, &len);
+  char position[NDB_KEY_MAX];
+  ndb_session *s = changing(L);
+  uint64_t at_ms = (uint64_t)lua_tonumber(L, 2), steps = ndb_level(s) > 0 ? STEPS : 0;
+  int code;
+  do code = ndb_expire_tree(s, key, len, at_ms, steps, position, &position_len);
+  while (code == NDB_MORE);
+  return code < 0 ? fail(L, code) : 0;
+}
+
+/* kill_range(key, from, to) */
+static int core_kill_range(lua_State *L) {
+  size_t len, position_len = 0;
+  const char *key = key_at(L, 1, &len);
+  char position[NDB_KEY_MAX], from_digits[32], to_digits[32];
+  ndb_scalar from, to;
+  int bounded_from = !lua_isnoneornil(L, 2), bounded_to = !lua_isnoneornil(L, 3);
+  if (bounded_from) to_subscript(L, 2, &from, from_digits);
+  if (bounded_to) to_subscript(L, 3, &to, to_digits);
+  ndb_session *s = changing(L);
+  uint64_t steps = ndb_level(s) > 0 ? STEPS : 0;
+  int code;
+  do code = ndb_kill_range(s, key, len, bounded_from ? &from : NULL, bounded_to ? &to : NULL, steps, position, &position_len);
+  while (code == NDB_MORE);
+  return code < 0 ? fail(L, code) : 0;
+}
+
+/* set_all(keys, values), two lists, which hold the texts during the call */
+static int core_set_all(lua_State *L) {
+  size_t count = lua_rawlen(L, 1);
+  ndb_pair *pairs = lua_newuserdata(L, (count + 1) * sizeof *pairs);
+  char(*digits)[32] = lua_newuserdata(L, (count + 1) * sizeof *digits);
+  for (size_t i = 0; i < count; i++) {
+    lua_rawgeti(L, 1, (int)i + 1);
+    pairs[i].key = key_at(L, -1, &pairs[i].len);
+    lua_rawgeti(L, 2, (int)i + 1);
+    to_scalar(L, -1, &pairs[i].value, digits[i], "a value");
+    lua_pop(L, 2);
+  }
+  int code = ndb_set_all(changing(L), pairs, count);
+  return code < 0 ? fail(L, code) : 0;
+}
+
+static int core_begin_view(lua_State *L) {
+  int code = ndb_begin_view(changing(L));
+  return code < 0 ? fail(L, code) : 0;
+}
+
+/* ---- steps ---- */
+
 static int core_next_sibling(lua_State *L) {
   size_t len;
   const char *key = key_at(L, 1, &len);
@@ -819,9 +889,19 @@ static int core_siblings(lua_State *L) {
   return open_iteration(L, (int)lua_tonumber(L, 2), bounded_from ? &from : NULL, bounded_to ? &to : NULL, (uint64_t)lua_tonumber(L, 5));
 }
 
-/* descendants(key, flags, limit): likewise for whole keys. */
+/* descendants(key, flags, limit, from, to): likewise for whole keys, which are the bounds, too. */
 static int core_descendants(lua_State *L) {
-  return open_iteration(L, (int)lua_tonumber(L, 2) | NDB_DESCENDANTS | NDB_KEYS, NULL, NULL, (uint64_t)lua_tonumber(L, 3));
+  ndb_scalar bounds[2];
+  const ndb_scalar *given[2] = {NULL, NULL};
+  for (int i = 0; i < 2; i++) {
+    if (lua_isnoneornil(L, 4 + i)) continue;
+    size_t len;
+    const char *key = key_at(L, 4 + i, &len);
+    if (len > NDB_KEY_MAX + 1) refuse(L, "a node is needed here", 4 + i);
+    bounds[i] = (ndb_scalar){.bytes = key, .len = (uint32_t)len, .type = NDB_STRING};
+    given[i] = &bounds[i];
+  }
+  return open_iteration(L, (int)lua_tonumber(L, 2) | NDB_DESCENDANTS | NDB_KEYS, given[0], given[1], (uint64_t)lua_tonumber(L, 3));
 }
 
 /* ---- transactions ---- */
@@ -915,6 +995,8 @@ static const luaL_Reg functions[] = {
   {"next_sibling", core_next_sibling}, {"next_node", core_next_node}, {"siblings", core_siblings}, {"descendants", core_descendants},
   {"begin", core_begin}, {"commit", core_commit}, {"rollback", core_rollback}, {"restart", core_restart},
   {"level", core_level}, {"restore_local", core_restore_local}, {"guard", core_guard}, {"now", core_now},
+  {"clock", core_clock}, {"expire_at", core_expire_at}, {"expire_tree", core_expire_tree}, {"kill_range", core_kill_range}, {"set_all", core_set_all},
+  {"begin_view", core_begin_view},
   {"lock", core_lock}, {"unlock", core_unlock}, {"unlock_all", core_unlock_all}, {"proxy", core_proxy},
   {NULL, NULL}};
 
@@ -936,7 +1018,8 @@ static const struct { const char *name; void *address; } addresses[] = {
   ADDRESS(ndb_next_node), ADDRESS(ndb_iter_open), ADDRESS(ndb_iter_fill), ADDRESS(ndb_iter_valid),
   ADDRESS(ndb_iter_seek_after), ADDRESS(ndb_iter_close), ADDRESS(ndb_begin), ADDRESS(ndb_commit), ADDRESS(ndb_rollback),
   ADDRESS(ndb_restart), ADDRESS(ndb_level), ADDRESS(ndb_restore_local), ADDRESS(ndb_lock), ADDRESS(ndb_unlock),
-  ADDRESS(ndb_unlock_all)};
+  ADDRESS(ndb_unlock_all), ADDRESS(ndb_clock), ADDRESS(ndb_expire_at), ADDRESS(ndb_expire_tree), ADDRESS(ndb_kill_range), ADDRESS(ndb_set_all),
+  ADDRESS(ndb_begin_view)};
 #endif
 
 #ifdef __GNUC__

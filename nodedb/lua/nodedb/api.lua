@@ -92,9 +92,16 @@ digits: three times
     {"node:merge(from)", [[Copies the value and all subnodes of another node. What is there and not in `from` stays.
 Copying a node
 into its own subtree, or the other way round, is an error.]]},
-    {"node:expire([seconds])", [[Deletes the value after a time, unless it is set again before. Without an argument
-the limit is removed.
-Returns whether there is a value.]]},
+    {"node:expire([seconds])", [[Deletes the value after a time, unless it is set again before; with 0 at once.
+Without an argument
+the limit is removed. Returns whether there is a value. Times are those of the machine's clock. In a transaction no
+time passes: nodes expire by the time of its begin.]]},
+    {"node:expire_at([time])", [[Likewise at a time in seconds since 1970, as `os.time()` returns it; one that is past
+ends the value at once.]]},
+    {"node:expire_tree([seconds])", [[As `expire` for all nodes that have a value now, from this one down. Nodes that
+are set later have no limit.]]},
+    {"node:kill_range([from [, to]])", [[Deletes the subnodes from one subscript to another, both included, with all
+below them. `nil`: no bound. The node keeps its own value.]]},
     {"node:ttl()", "Returns the seconds that are left, or `nil` if there is no limit or no value."},
   },
   {
@@ -110,8 +117,8 @@ they run, as M's `$order` does, and may go on after the transaction in which the
     {"node:pairs([reverse | options])", [[Iterates over subnodes, values and subscripts: `for child, value, subscript
 in node:pairs()`.]]},
     {"node:walk([reverse | options])", [[Iterates over all nodes with a value, from this one down, and their values.
-The options are `reverse` and
-`limit`.]]},
+Here `from` and `to` are
+subscripts of subnodes, or nodes below this one, and stand for all that is below them, too.]]},
   },
   {
     title = "Methods: the path",
@@ -160,6 +167,10 @@ it may be left out: then it is 1.]]},
     {"nodedb.data(path...)", "As `node:data()`."},
     {"nodedb.kill(path...)", "Deletes the node and all below it."},
     {"nodedb.count(path...)", "As `node:count()`."},
+    {"nodedb.get_all(nodes)", [[Returns a table of the values of a list of nodes as they are at one moment, `nil` where
+there is none. An element is a node, a
+name, or a table of name and subscripts.]]},
+    {"nodedb.set_all(nodes, values)", "Sets the nodes of such a list to the values of another, all of them or none."},
     {"nodedb.merge(to, from)", "Copies one node to another; each is a name or a node."},
     {"nodedb.subscript_next(path...)", [[Returns the subscript that follows the last one of the path, or `nil`. After
 the last subscript `""` it is
@@ -210,6 +221,9 @@ restart or rollback puts back too (`{"*"}`: all). Transactions nest; an inner on
 does.]]},
     {"nodedb.transaction([id,] [names,] f)", [[Returns a function that runs `f` in a transaction, with its own
 arguments.]]},
+    {"nodedb.view(f, ...)", [[Runs `f(...)` and returns what it returns. It reads one snapshot, and what changes stored
+nodes raises an error, also
+in transactions inside it. It never runs again.]]},
     {"nodedb.trestart()", "Undoes everything and runs the outermost transaction again."},
     {"nodedb.tp_limits([limits])", [[Sets the limits of this Lua state's transactions, and returns them: `restarts`
 (default 1000), and `seconds` (default 60), which is looked at when the function of the outermost one returns or
@@ -226,12 +240,12 @@ Errors are strings: `nodedb: CODE: text`. Wrong arguments raise `NDB_E_ARGUMENT`
 | `NDB_E_ARGUMENT` | a bad name, subscript, value or argument |
 | `NDB_E_KEY`, `NDB_E_VALUE` | a path longer than 1,900 bytes, a value longer than 64 MiB |
 | `NDB_E_FULL` | the changes of a transaction need more memory than `transaction_bytes` |
-| `NDB_E_TIMEOUT`, `NDB_E_LOCKS` | a lock was not free in time; the table of locks is full |
+| `NDB_E_TIMEOUT`, `NDB_E_LOCKS` | a lock, or the right to change nodes, was not free in time; the table of locks is full |
 | `NDB_E_LEVEL` | no transaction is open, an inner one still is, or that of a suspended coroutine is |
 | `NDB_E_CONFLICT` | another transaction changed what this one read (`tp` runs it again) |
 | `NDB_E_MERGE` | source and target of a merge lie within each other |
 | `NDB_E_NUMBER` | the result is beyond the range of numbers |
-| `NDB_E_DISK` | the disk is full, or a write failed; nothing of it was stored |
+| `NDB_E_DISK` | the disk is full, or a write failed. A change that raises it has done nothing. After `tp` and `sync`, what was changed stays visible to this process, which tries again to write it until it ends: `nodedb.sync()` returns once it is durable, and raises this again while it is not |
 | `NDB_E_CORRUPT` | the folder does not hold what it should |
 | `NDB_E_SUPERSEDED` | stopped for so long that another process took over; what was not durable is gone |
 | `NDB_E_MEMORY` | no memory |

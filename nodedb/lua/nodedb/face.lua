@@ -146,9 +146,9 @@ local function new_transactions(core)
   end
 
   -- begin returns the level of a new transaction, and its id.
-  function transactions.begin()
+  function transactions.begin(begin)
     if guarded then check() end
-    core.begin()
+    if begin then begin() else core.begin() end
     local level, coroutine = core.level(), current()
     settle(level - 1)
     last_id, top = last_id + 1, level
@@ -503,8 +503,31 @@ return function(core, marker, dialect)
   end
 
   function methods.expire(self, seconds)
-    return core.expire(self[KEY], milliseconds("expire: argument 1", seconds, 0))
+    local ms = milliseconds("expire: argument 1", seconds)
+    if ms == nil then return core.expire_at(self[KEY], 0) end
+    return core.expire(self[KEY], ms)
   end
+
+  -- moment turns a time in seconds since 1970 into milliseconds for the core: nil into 0, never.
+  local function moment(what, time)
+    if time == nil then return 0 end
+    if type(time) ~= "number" or time ~= time then fail("%s must be a time in seconds since 1970, got %s", what, described(time)) end
+    if time > 1e12 then return 0 end
+    local ms = time * 1000
+    return ms < 1 and 1 or ms - ms % 1
+  end
+
+  function methods.expire_at(self, time)
+    return core.expire_at(self[KEY], moment("expire_at: argument 1", time))
+  end
+
+  function methods.expire_tree(self, seconds)
+    local ms = milliseconds("expire_tree: argument 1", seconds)
+    if ms then ms = ms == 0 and 1 or ms + core.clock() end
+    return core.expire_tree(self[KEY], ms or 0)
+  end
+
+  function methods.kill_range(self, from, to) core.kill_range(self[KEY], from, to) end
 
   function methods.ttl(self)
     local ms = core.ttl(self[KEY])
@@ -569,13 +592,27 @@ return function(core, marker, dialect)
     end
   end
 
+  -- walk_bound returns the key of a bound of a walk, which is a node below key or a subscript of its
+  -- children; last: the end of all that is below it.
+  local function walk_bound(what, key, bound, last)
+    if bound == nil then return nil end
+    if is_node(bound) then
+      bound = bound[KEY]
+      if strsub(bound, 1, #key) ~= key then
+        fail("walk: option %s is %s, which does not lie below %s", what, core.zwrite_key(bound), core.zwrite_key(key))
+      end
+    else
+      bound = append(key, bound)
+    end
+    return last and bound .. "\255" or bound
+  end
+
   function methods.walk(self, options)
     local flags, from, to, limit = bounds("walk", options, SELF_TOO + VALUES)
     if not flags then return nothing end
-    if from ~= nil or to ~= nil then
-      fail("walk: its options are reverse and limit; from and to are of subscripts, values and pairs")
-    end
-    local following = core.descendants(self[KEY], flags, limit)
+    local reverse = flags % (2 * REVERSE) >= REVERSE
+    local following = core.descendants(self[KEY], flags, limit,
+      walk_bound("from", self[KEY], from, reverse), walk_bound("to", self[KEY], to, not reverse))
     local depth = core.depth(self[KEY])
     return function()
       local key, value = following()
@@ -1068,6 +1105,48 @@ return function(core, marker, dialect)
   end
 
   function M.tp(...) return transact(transaction_arguments("tp", ...)) end
+
+  function M.view(f, ...)
+    if type(f) ~= "function" then fail("view: argument 1 must be the function to run, got %s", described(f)) end
+    local level, id = transactions.begin(core.begin_view)
+    local results = pack(pcall(f, ...))
+    if transactions.innermost(level, id) then transactions.rollback(level)
+    elseif results[1] then error("nodedb: NDB_E_LEVEL: the transaction was ended while its function ran", 0) end
+    if not results[1] then error(results[2], 0) end
+    return unpack(results, 2, results.n)
+  end
+
+  local function nodes_of(what, list)
+    if type(list) ~= "table" then fail("%s: argument 1 must be a list, got %s", what, described(list)) end
+    local keys = {}
+    for i = 1, #list do
+      local entry = list[i]
+      if type(entry) == "table" then
+        keys[i] = key_of(what, entry[1], #entry - 1, unpack(entry, 2))
+      else
+        keys[i] = key_of(what, entry, 0)
+      end
+    end
+    return keys
+  end
+
+  function M.get_all(nodes)
+    local keys = nodes_of("get_all", nodes)
+    return M.view(function()
+      local values = {}
+      for i = 1, #keys do values[i] = get(keys[i]) end
+      return values
+    end)
+  end
+
+  function M.set_all(nodes, values)
+    local keys = nodes_of("set_all", nodes)
+    if type(values) ~= "table" then fail("set_all: argument 2 must be a list of values, got %s", described(values)) end
+    for i = 1, #keys do
+      if values[i] == nil then fail("set_all: node %d has no value", i) end
+    end
+    core.set_all(keys, values)
+  end
 
   function M.transaction(...)
     local id, names, f = transaction_arguments("transaction", ...)

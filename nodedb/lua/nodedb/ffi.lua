@@ -33,6 +33,7 @@ return function(ffi, host)
     uint32_t count;
   } nodedb_items;
   typedef struct { const char *key; size_t len; } nodedb_key;
+  typedef struct { const char *key; size_t len; nodedb_scalar value; } nodedb_pair;
   typedef struct nodedb_iter nodedb_iter;
   typedef struct { double number; } nodedb_iteration;
   ]]
@@ -106,6 +107,14 @@ return function(ffi, host)
   local ndb_lock = import("ndb_lock", "int (*)(void *, const nodedb_key *, size_t, int64_t)")
   local ndb_unlock = import("ndb_unlock", "int (*)(void *, const char *, size_t)")
   local ndb_unlock_all = import("ndb_unlock_all", "void (*)(void *)")
+  local ndb_begin_view = import("ndb_begin_view", "int (*)(void *)")
+  local ndb_clock = import("ndb_clock", "uint64_t (*)(void *)")
+  local ndb_expire_at = import("ndb_expire_at", "int (*)(void *, const char *, size_t, uint64_t)")
+  local ndb_set_all = import("ndb_set_all", "int (*)(void *, const nodedb_pair *, size_t)")
+  local ndb_kill_range = import("ndb_kill_range",
+    "int (*)(void *, const char *, size_t, const nodedb_scalar *, const nodedb_scalar *, uint64_t, char *, size_t *)")
+  local ndb_expire_tree = import("ndb_expire_tree",
+    "int (*)(void *, const char *, size_t, uint64_t, uint64_t, char *, size_t *)")
 
   local OK, MORE, NONE, CONFLICT = 0, 1, 2, -5
   local ABSENT, NUMBER, DIGITS, STRING, FALSE, TRUE = 0, 1, 2, 3, 4, 5
@@ -463,6 +472,72 @@ return function(ffi, host)
     return string(pointer_room[0], length_room[0])
   end
 
+  -- Many nodes ------------------------------------------------------------------------------------
+
+  -- clock returns the milliseconds since 1970 by which nodes expire.
+  function core.clock() return tonumber(ndb_clock(session or start())) end
+
+  function core.expire_at(key, ms)
+    check_key(key)
+    writes = writes + 1
+    local code = ndb_expire_at(session or start(), key, #key, ms)
+    if code < 0 then fail(code) end
+    return code == OK
+  end
+
+  function core.expire_tree(key, ms)
+    check_key(key)
+    writes = writes + 1
+    local position, position_len = new("char[?]", KEY_MAX), new "size_t[1]"
+    local steps = ndb_level(session or start()) > 0 and STEPS or 0
+    local code
+    repeat
+      code = ndb_expire_tree(session or start(), key, #key, ms, steps, position, position_len)
+    until code ~= MORE
+    if code < 0 then fail(code) end
+  end
+
+  function core.kill_range(key, from, to)
+    check_key(key)
+    from, to = plain(from), plain(to)
+    local from_room, to_room = new "nodedb_scalar", new "nodedb_scalar"
+    local low, high
+    if from ~= nil then low, from = from_room, set_subscript(from_room, from) end
+    if to ~= nil then high, to = to_room, set_subscript(to_room, to) end
+    writes = writes + 1
+    local position, position_len = new("char[?]", KEY_MAX), new "size_t[1]"
+    local steps = ndb_level(session or start()) > 0 and STEPS or 0
+    local code
+    repeat
+      code = ndb_kill_range(session or start(), key, #key, low, high, steps, position, position_len)
+    until code ~= MORE
+    if code < 0 then fail(code) end
+    return from, to -- they were needed until here
+  end
+
+  -- set_all sets the nodes of keys to values, all of them or none.
+  function core.set_all(keys, values)
+    local count = #keys
+    local list, texts = new("nodedb_pair[?]", count + 1), {}
+    for i = 1, count do
+      local key, value = keys[i], plain(values[i])
+      check_key(key)
+      texts[i] = value -- which stays during the call, as keys does
+      list[i - 1].key, list[i - 1].len = key, #key
+      set_scalar(list[i - 1].value, value, "a value")
+    end
+    writes = writes + 1
+    local code = ndb_set_all(session or start(), list, count)
+    if code < 0 then fail(code, texts) end
+    return texts
+  end
+
+  function core.begin_view()
+    writes = writes + 1
+    local code = ndb_begin_view(session or start())
+    if code < 0 then fail(code) end
+  end
+
   -- Iterations ------------------------------------------------------------------------------------
 
   local function close_number(number)
@@ -554,8 +629,12 @@ return function(ffi, host)
     end
   end
 
-  function core.descendants(key, flags, limit)
-    local iteration, items = open_iteration(key, flags + DESCENDANTS + KEYS, nil, nil, limit)
+  -- from and to are keys.
+  function core.descendants(key, flags, limit, from, to)
+    local held_from = from ~= nil and set_scalar(argument, from, "a bound")
+    local held_to = to ~= nil and set_scalar(other_argument, to, "a bound")
+    local iteration, items = open_iteration(key, flags + DESCENDANTS + KEYS, held_from and argument or nil,
+      held_to and other_argument or nil, limit)
     local at, count, seen = 0, 0, writes
     return function()
       if at >= count or seen ~= writes then

@@ -43,6 +43,7 @@ type process struct {
 	retired  bool // gets no more requests
 	killed   bool
 	waiting  map[*answer]bool // queries whose columns have not come yet
+	ignoring int              // requests that ignore their end
 }
 
 // start starts a worker. The caller holds client.mu.
@@ -162,7 +163,7 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 	}
 	r := q.role()
 	p := c.shared[r]
-	if alone || p == nil || p.retired {
+	if alone || p == nil || p.retired || p.ignoring > 0 {
 		started, err := c.start(r, alone)
 		if err != nil {
 			return nil, err
@@ -246,7 +247,10 @@ type answer struct {
 	once    sync.Once
 	deaf    *time.Timer // see obeyTime
 
-	moved bool // to another worker; under client.mu
+	// Under client.mu.
+	moved    bool // to another worker
+	ignoring bool // its end
+	ended    bool
 }
 
 // errInnocent says that another request ended the worker, errMoved that one does not end.
@@ -343,22 +347,37 @@ func (a *answer) open() error {
 func (a *answer) cancel() {
 	a.process.client.mu.Lock()
 	if a.deaf == nil {
-		a.deaf = time.AfterFunc(obeyTime, a.process.abandon)
+		a.deaf = time.AfterFunc(obeyTime, a.abandon)
 	}
 	a.process.client.mu.Unlock()
 	_ = a.closeWrite()
 	_ = a.socket.SetReadDeadline(time.Now().Add(grace))
 }
 
-// abandon gives a worker no more requests, because one of them ignores its end and may hold up
-// the others. Queries that have no rows yet go to another worker, unless these come soon.
-func (p *process) abandon() {
-	c := p.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.retired = true
-	for a := range p.waiting {
-		time.AfterFunc(moveTime, a.move)
+// abandon gives a worker no more requests while one of them ignores its end and may hold up the
+// others. Queries that have no rows yet go to another worker, unless these come soon.
+func (a *answer) abandon() {
+	p := a.process
+	p.client.mu.Lock()
+	defer p.client.mu.Unlock()
+	if a.ended {
+		return
+	}
+	a.ignoring = true
+	p.ignoring++
+	for other := range p.waiting {
+		time.AfterFunc(moveTime, other.move)
+	}
+}
+
+// obeyed notes that the request has ended.
+func (a *answer) obeyed() {
+	a.deaf.Stop()
+	a.process.client.mu.Lock()
+	defer a.process.client.mu.Unlock()
+	a.ended = true
+	if a.ignoring {
+		a.process.ignoring--
 	}
 }
 
@@ -404,7 +423,7 @@ func (a *answer) finish(err error) error {
 		a.stop()
 		a.cancel()
 		a.drain()
-		a.deaf.Stop()
+		a.obeyed()
 		if err == io.EOF {
 			err = nil
 		} else if err != nil {

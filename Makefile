@@ -124,8 +124,8 @@ test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader 
 	@bin/hostile -perigee $(PERIGEE) -only sql:
 
 ORACLE_SEEDS := 4
-ORACLE_QUERIES := 2500
-test-oracle: ## random queries over values of every type, at ten moments in the life of rows, against DuckDB's plain tables: ORACLE_QUERIES=2500 of each of ORACLE_SEEDS=4
+ORACLE_QUERIES := 1600
+test-oracle: ## random queries over values of every type, at ten moments in the life of rows, against DuckDB's plain tables: ORACLE_QUERIES=1600 of each of ORACLE_SEEDS=4
 	@$(SETUP) build
 	@PERIGEE_ORACLE_SEEDS=$(ORACLE_SEEDS) PERIGEE_ORACLE_QUERIES=$(ORACLE_QUERIES) $(GO) test -count=1 -v -timeout 20m -run 'TestOracle$$' ./eventstore
 

@@ -152,7 +152,7 @@ static int check_meta(const char *file) {
 static int reserve_lock_file(ndb_store *store) {
   char path[4300];
   snprintf(path, sizeof path, "%s/lock.mdb", store->folder);
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0 && store->options.read_only && errno == EROFS) return NDB_OK; /* nobody writes, and nobody needs to know who reads */
   if (fd < 0 && store->options.read_only && (errno == EACCES || errno == EPERM))
     return ndb_fail(NDB_E_DISK, "open %s: %s; who reads registers there: let this user write the file and its folder, or read a backup in a folder of its own",

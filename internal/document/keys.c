@@ -74,14 +74,20 @@ static int make_room(doc *d, uint32_t n) {
 	return DOC_OK;
 }
 
+// drop gives up the index. A field that is written to without one uses `other` for its value.
+static void drop(doc *d) {
+	for (uint32_t i = 0; i < d->count; i++) d->nodes[i].flags &= (uint16_t)~DOC_REPEATS;
+	d->keys.objects = 0;
+}
+
 void keys_make(doc *d) {
 	uint32_t fields = 0;
 	d->keys.objects = 0;
 	d->keys.searched = 0;
 	for (uint32_t i = 0; i < d->count; i++) fields += d->nodes[i].key != NULL;
-	if (make_room(d, fields + fields / 2)) return;
+	if (make_room(d, fields + fields / 2)) return drop(d);
 	for (uint32_t i = 0; i < d->count; i++)
-		if (d->nodes[i].key && put(d, i)) return;
+		if (d->nodes[i].key && put(d, i)) return drop(d);
 	d->keys.objects = d->count;
 }
 
@@ -93,5 +99,5 @@ uint32_t keys_find(doc *d, uint32_t object, const char *key, size_t len) {
 void keys_add(doc *d, uint32_t field) {
 	if (!keys_cover(d, d->nodes[field].parent)) return;
 	if (d->keys.used >= d->keys.cap / 2) keys_make(d); // with the field
-	else if (put(d, field)) d->keys.objects = 0;
+	else if (put(d, field)) drop(d);
 }

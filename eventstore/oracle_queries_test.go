@@ -40,7 +40,7 @@ func (g *generator) constant(c oracleColumn) string {
 		}
 		return g.one(bare, bare, bare, quoteSQL(bare), "("+bare+")::BIGINT", bare+".0", bare+".5", "("+bare+")::DOUBLE")
 	case event.Decimal:
-		return g.one(bare, bare, quoteSQL(bare), "("+bare+")::DECIMAL(38,10)", "("+bare+")::DECIMAL(38,10) + 0.0000000001")
+		return g.one(bare, bare, quoteSQL(bare), "("+bare+")::DECIMAL(38,10)")
 	case event.Float64:
 		return g.one(sql, sql, sql, "0", "-0.0", "0.0", "'nan'::DOUBLE", "'inf'::DOUBLE", "'-inf'::DOUBLE", "'0'", "5.5", "5.5::DECIMAL(5,2)", "3")
 	}

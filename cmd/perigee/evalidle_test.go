@@ -3,10 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,28 +37,42 @@ func TestEvalIdle(t *testing.T) {
 		if idle {
 			in, events := io.Pipe()
 			printed, out := io.Pipe()
+			lines := bufio.NewReader(printed)
 			var errs bytes.Buffer
-			ended := make(chan int)
-			const script = `local nodedb = require "nodedb"
-				kept = kept or nodedb.node("^n"):subscripts()
-				event.value, event.next = nodedb.get("^n", 1), kept()
-				return event`
+			ended := make(chan int, 1)
+			const script = `
+				local nodedb = require "nodedb"
+				local step, state, at
+				function main(event)
+					if not step then step, state, at = nodedb.node("^n"):subscripts() end
+					at = step(state, at)
+					event.value, event.at = nodedb.get("^n", 1), at
+					return event
+				end`
+			file := filepath.Join(t.TempDir(), "idle.lua")
+			if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			go func() {
-				ended <- perigee([]string{"eval", "--nodes", folder, "-e", script}, console{in, out, &errs, os.LookupEnv, nil})
+				code := perigee([]string{"eval", "--nodes", folder, file}, console{in, out, &errs, os.LookupEnv, nil})
+				out.Close()
+				ended <- code
 			}()
+			next := 0
 			event := func() {
 				t.Helper()
 				events.Write([]byte("{}\n"))
-				if n, err := printed.Read(make([]byte, 1000)); n == 0 {
-					t.Fatalf("eval prints nothing: %v", err)
+				line, err := lines.ReadString('\n')
+				if want := fmt.Sprintf(`"at":%d`, next); !strings.Contains(line, want) {
+					t.Errorf("eval prints %q, %v, want %s; %s", line, err, want, &errs)
 				}
+				next++
 			}
 			event()
 			event()
 			time.Sleep(time.Second) // within which what nobody uses is released
 			defer func() {
 				event()
-				go io.Copy(io.Discard, printed)
 				events.Close()
 				if code := <-ended; code != 0 {
 					t.Errorf("eval ends with %d: %s", code, &errs)

@@ -182,7 +182,6 @@ func (c *Client) startRows(ctx context.Context, q *request, limit time.Duration,
 		return nil, err
 	}
 	rows := &Rows{client: c, answer: a, stop: stop}
-	a.wait(true)
 	err = rows.readColumns()
 	if a.wait(false) {
 		go func() { // the worker may take as long as grace

@@ -277,7 +277,8 @@ func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*mes
 	return nil, err
 }
 
-// send sends a request, and waits until the worker has read it.
+// send sends a request, and waits until the worker has read it. errMoved says that another query
+// holds the worker up.
 func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (*answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -292,6 +293,9 @@ func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*me
 		return nil, fmt.Errorf("eventstore: ask the SQL worker: %w", err)
 	}
 	a.stop = context.AfterFunc(ctx, a.cancel)
+	if q.Query != nil {
+		a.wait(true) // until its columns have come
+	}
 	out := newMessageWriter(a.socket)
 	if err = out.writeJSON(requestMessage, q); err == nil {
 		if err = rest(out); err == nil {
@@ -303,6 +307,10 @@ func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*me
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		err = a.awaitBegin() // it says why a worker that has ended did
+	}
+	if err != nil && a.wait(false) {
+		go func() { _ = a.finish(nil) }() // the worker may take as long as grace
+		return nil, errMoved
 	}
 	if err != nil {
 		return nil, a.finish(err)
@@ -400,6 +408,9 @@ func (a *answer) wait(waits bool) (moved bool) {
 	defer c.mu.Unlock()
 	if waits {
 		a.process.waiting[a] = true
+		if a.process.ignoring > 0 {
+			time.AfterFunc(moveTime, a.move)
+		}
 	} else {
 		delete(a.process.waiting, a)
 	}

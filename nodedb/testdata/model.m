@@ -6,7 +6,7 @@ model	; model INPUT OUTPUT: run operations, and write the result of each in a li
 	set input=$piece($zcmdline," ",1),output=$piece($zcmdline," ",2)
 	open input:(readonly:recordsize=65535),output:(newversion:nowrap)
 	for  use input read operation quit:$zeof  set result="" do step tstart:operation="begin" () tcommit:operation="commit"  trollback:operation="rollback" -1 use output write $zwrite(result),!
-	use output zwrite ^x,^y
+	use output zwrite:$data(^x) ^x zwrite:$data(^y) ^y
 	close input,output quit
 step	quit:"begin commit rollback"[operation  ; a transaction begins and ends on one level of calls
 	do path("to",.to),@operation quit

@@ -26,9 +26,9 @@ var endlessScripts = []struct{ name, text string }{
 	{"reading", `while true do local x = event.a end`},
 	{"writing", `while true do event.a = 1 end`},
 	{"pairs", `while true do for k, v in pairs(event) do end end`},
-	{"pattern", `local s = ("a"):rep(30000) s:find(".-.-.-.-b$")`},
+	{"pattern", `local s = ("ab"):rep(30000) s:find("(.-)(.-)%1%2%1c")`},
 	{"pattern in pcall", `local s = ("a"):rep(30000) while true do pcall(string.match, s, "(.-)(.-)(.-)(.-)b$") end`},
-	{"gmatch", `local s = ("a"):rep(30000) for x in s:gmatch(".-.-.-.-b$") do end`},
+	{"gmatch", `local s = ("ab"):rep(30000) for x in s:gmatch("(.-)(.-)%1%2%1c") do end`},
 	{"re.match", `local re = require "re" re.match(("x"):rep(1e6), ("x?"):rep(800) .. ("x"):rep(400) .. "y")`},
 	{"re.match in pcall", `local re = require "re" while true do pcall(re.match, ("x"):rep(1e6), ("x?"):rep(800) .. ("x"):rep(400) .. "y") end`},
 	{"re.all in quadratic time", `local re = require "re" re.all(("a"):rep(90000), "a*b|a")`},
@@ -38,7 +38,7 @@ var endlessScripts = []struct{ name, text string }{
 	{"hash", `local hash, s = require "hash", ("x"):rep(4e6) while true do hash.sha512(s) end`},
 	{"hmac", `local hash, s = require "hash", ("x"):rep(4e6) while true do pcall(hash.hmac, "md5", s, s) end`},
 	{"time.format", `local time, s = require "time", ("%c"):rep(2000) while true do time.format(0, s) end`},
-	{"gsub pattern", `local s = ("a"):rep(30000) s:gsub(".-.-.-.-b$", "")`},
+	{"gsub pattern", `local s = ("ab"):rep(30000) s:gsub("(.-)(.-)%1%2%1c", "")`},
 }
 
 // hoardingScripts allocate without end.

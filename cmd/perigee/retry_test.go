@@ -79,7 +79,7 @@ func TestPoison(t *testing.T) {
 	}
 
 	says(t, 0, " queued for retry", "dlq", "retry", letters[0].ID, letters[1].ID, "--data", m.data)
-	run() // as bad as before
+	runEngine(t, file).ends(1) // as bad as before: every event became a dead letter
 	if again := m.letters(); len(again) != len(letters) {
 		t.Errorf("%d letters of %d came back", len(again), len(letters))
 	}

@@ -1,7 +1,9 @@
 -- Makes an event of a line of nginx's access log in its "combined" format.
 local pattern = '^(%S+) %S+ (%S+) %[([^%]]+)%] "(%u+) (%S+)[^"]*" (%d+) (%d+) "([^"]*)" "([^"]*)"'
 
-local months = {Jan = 1, Feb = 2, Mar = 3, Apr = 4, May = 5, Jun = 6, Jul = 7, Aug = 8, Sep = 9, Oct = 10, Nov = 11, Dec = 12}
+local months = {
+  Jan = 1, Feb = 2, Mar = 3, Apr = 4, May = 5, Jun = 6, Jul = 7, Aug = 8, Sep = 9, Oct = 10, Nov = 11, Dec = 12,
+}
 
 -- Turns 02/Jan/2026:03:04:05 +0100 into 2026-01-02T03:04:05+01:00.
 local function timestamp(text)

@@ -146,13 +146,14 @@ globals.json = modules.json
 globals.os, modules.os = modules.os, nil -- a global of Lua, not for require
 
 local read_file, compile, pcall, LOADING = yielding(0), gocall.compile, globals.pcall, {}
-local find, gsub, sub = string.find, string.gsub, string.sub
+local find_text, gsub, cut = string.find, string.gsub, string.sub
 
 -- Go checks names again. One that may come from an event never gets there if it is long.
 local NAME_MAX, NAME_SHOWN = 200, 50
 local function check_name(name)
-  if #name <= NAME_MAX and find(name, "^[A-Za-z0-9_.-]+$") and not find("." .. name .. ".", "..", 1, true) then return end
-  local shown = gsub(sub(name, 1, NAME_SHOWN), "[^A-Za-z0-9_./-]", "?")
+  local allowed = #name <= NAME_MAX and find_text(name, "^[A-Za-z0-9_.-]+$")
+  if allowed and not find_text("." .. name .. ".", "..", 1, true) then return end
+  local shown = gsub(cut(name, 1, NAME_SHOWN), "[^A-Za-z0-9_./-]", "?")
   error('invalid module name "' .. shown .. '"; use "name", or "folder.name" for the file folder/name.lua', 3)
 end
 

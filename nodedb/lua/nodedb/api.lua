@@ -240,17 +240,21 @@ Errors are strings: `nodedb: CODE: text`. Wrong arguments raise `NDB_E_ARGUMENT`
 | `NDB_E_ARGUMENT` | a bad name, subscript, value or argument |
 | `NDB_E_KEY`, `NDB_E_VALUE` | a path longer than 1,900 bytes, a value longer than 64 MiB |
 | `NDB_E_FULL` | the changes of a transaction need more memory than `transaction_bytes` |
-| `NDB_E_TIMEOUT`, `NDB_E_LOCKS` | a lock, or the right to change nodes, was not free in time; the table of locks is full |
+| `NDB_E_TIMEOUT`, `NDB_E_LOCKS` | a lock, or the right to change nodes, was not free in time; too many locks |
 | `NDB_E_LEVEL` | no transaction is open, an inner one still is, or that of a suspended coroutine is |
 | `NDB_E_CONFLICT` | another transaction changed what this one read (`tp` runs it again) |
 | `NDB_E_MERGE` | source and target of a merge lie within each other |
 | `NDB_E_NUMBER` | the result is beyond the range of numbers |
-| `NDB_E_DISK` | the disk is full, or a write failed. A change that raises it has done nothing. After `tp` and `sync`, what was changed stays visible to this process, which tries again to write it until it ends: `nodedb.sync()` returns once it is durable, and raises this again while it is not |
+| `NDB_E_DISK` | the disk is full, or a write failed; see below |
 | `NDB_E_CORRUPT` | the folder does not hold what it should |
 | `NDB_E_SUPERSEDED` | stopped for so long that another process took over; what was not durable is gone |
 | `NDB_E_MEMORY` | no memory |
 | `NDB_TP_ROLLBACK`, `NDB_TP_RESTART` | raised by `trollback` and `trestart` |
-| `NDB_TP_LIMIT` | a transaction restarted too often or took too long |]],
+| `NDB_TP_LIMIT` | a transaction restarted too often or took too long |
+
+A change that raises `NDB_E_DISK` has done nothing. After `tp` and `sync`, what was changed stays visible to this
+process, which tries to write it until it ends: `nodedb.sync()` returns once it is durable, and raises the error again
+while it is not.]],
     {"nodedb.get_error_code(message)", [[Returns the code in an error, also if text was added to it, or `nil`. Compare
 it with the constants of the
 module: `nodedb.NDB_E_TIMEOUT`.]]},

@@ -119,21 +119,28 @@ local function new_transactions(core)
     return owners[level] == nil
   end
 
+  -- Functions of their own, because a coroutine left in a local of check would not be collected.
+  local function current_is_lost()
+    local thread = current()
+    return thread and lost[thread]
+  end
+
+  local function owner_state(level)
+    local owner = owners[level]
+    return owner and status(owner)
+  end
+
   -- check raises an error if the innermost transaction belongs to a coroutine that is
   -- suspended, or that of the one which runs was ended.
   function check()
     local level = core.level()
     settle(level)
-    local coroutine = current()
-    if coroutine and lost[coroutine] then
+    if current_is_lost() then
       error("nodedb: NDB_E_LEVEL: the transaction of this coroutine was rolled back while it was suspended", 0)
     end
-    coroutine = nil
     while level > 0 and owned[level] do
-      local owner = owners[level]
-      local state = owner and status(owner)
+      local state = owner_state(level)
       if state == "running" or state == "normal" then return end
-      owner = nil
       if state == "suspended" and not may_be_ended(level) then
         error("nodedb: NDB_E_LEVEL: a transaction of another coroutine is open, which is suspended: resume it " ..
           "until its transaction has ended; it is rolled back when nothing can resume it any more, or when its " ..
@@ -511,7 +518,9 @@ return function(core, marker, dialect)
   -- moment turns a time in seconds since 1970 into milliseconds for the core: nil into 0, never.
   local function moment(what, time)
     if time == nil then return 0 end
-    if type(time) ~= "number" or time ~= time then fail("%s must be a time in seconds since 1970, got %s", what, described(time)) end
+    if type(time) ~= "number" or time ~= time then
+      fail("%s must be a time in seconds since 1970, got %s", what, described(time))
+    end
     if time > 1e12 then return 0 end
     local ms = time * 1000
     return ms < 1 and 1 or ms - ms % 1
@@ -584,11 +593,11 @@ return function(core, marker, dialect)
   function methods.pairs(self, options)
     local flags, from, to, limit = bounds("pairs", options, VALUES)
     if not flags then return nothing end
-    local following, step = core.siblings(self[KEY], flags, from, to, limit), (families[self] or standard).step
+    local following, child = core.siblings(self[KEY], flags, from, to, limit), (families[self] or standard).step
     return function()
       local subscript, value = following()
       if subscript == nil then return nil end
-      return step(self, subscript), value, subscript
+      return child(self, subscript), value, subscript
     end
   end
 

@@ -20,7 +20,9 @@ local function walked(n, options)
 end
 
 function T.kill_range(ndb, t)
-  for i, case in ipairs {{nil, nil, 1}, {2, 3, 7}, {2, 2, 10}, {2.1, 2.9, 11}, {nil, 2, 8}, {4, nil, 8}, {3, 2, 12}, {"a", nil, 12}} do
+  for i, case in ipairs {
+    {nil, nil, 1}, {2, 3, 7}, {2, 2, 10}, {2.1, 2.9, 11}, {nil, 2, 8}, {4, nil, 8}, {3, 2, 12}, {"a", nil, 12},
+  } do
     for _, name in ipairs {"^w", "w"} do
       local n = some_tree(ndb, name .. i)
       n:kill_range(case[1], case[2])

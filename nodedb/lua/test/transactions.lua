@@ -312,7 +312,7 @@ function T.suspended_coroutine(ndb, t)
       incr = function() n:incr() end, data = function() return n:data() end, count = function() return n:count() end,
       memory = function() ndb.set("m", 1) end, tp = function() ndb.tp(function() end) end, trollback = ndb.trollback,
         trestart = ndb.trestart,
-      walk = function() for _ in n:subscripts() do break end end, started = before,
+      walk = function() n:subscripts()() end, started = before,
         next = function() return ndb.subscript_next("^t", "") end,
       lock = function() n:lock_incr(0) end, merge = function() n.b:merge(n.a) end,
         load = function() ndb.load("^t(1)=1") end,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
 )
 
 // A Connection is the result of trying to connect to one source or sink.
@@ -17,6 +18,8 @@ type Connection struct {
 	Kind     string // or the address of the port
 	Checked  bool   // false if the kind cannot be checked without reading or writing
 	Err      error  // what a run would fail with
+
+	Tables []sink.Table // that a sink creates in the user's database; nil if checking failed
 }
 
 // Connect connects to every source and sink at the same time and checks them, for no
@@ -25,29 +28,38 @@ type Connection struct {
 func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connection {
 	var all []Connection
 	var checks []func(context.Context) error
-	add := func(c Connection, check func(context.Context) error) {
+	var listings []func(context.Context) ([]sink.Table, error)
+	add := func(c Connection, check func(context.Context) error, list func(context.Context) ([]sink.Table, error)) {
 		c.Checked = check != nil
-		all, checks = append(all, c), append(checks, check)
+		all, checks, listings = append(all, c), append(checks, check), append(listings, list)
 	}
 	for _, p := range a.Pipelines {
-		add(Connection{Pipeline: p.Config.Name, Part: "source", Kind: p.Config.Source.Kind}, p.Source.Traits().Check)
+		add(Connection{Pipeline: p.Config.Name, Part: "source", Kind: p.Config.Source.Kind}, p.Source.Traits().Check, nil)
 		for _, s := range p.Sinks {
 			c := Connection{Pipeline: p.Config.Name, Part: "sink", Kind: s.Config.Kind}
 			if s.Config.Name != s.Config.Kind {
 				c.Part += " " + s.Config.Name
 			}
-			add(c, s.Sink.Traits().Check)
+			traits := s.Sink.Traits()
+			add(c, traits.Check, traits.Tables)
 		}
 	}
 	if address, required := a.HTTP(); required {
-		add(Connection{Part: "http", Kind: address}, func(ctx context.Context) error { return checkPort(ctx, address) })
+		add(Connection{Part: "http", Kind: address}, func(ctx context.Context) error { return checkPort(ctx, address) }, nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var checking sync.WaitGroup
 	for i, check := range checks {
 		if check != nil {
-			checking.Go(func() { all[i].Err = runCheck(ctx, check, timeout) })
+			checking.Go(func() {
+				all[i].Err = runCheck(ctx, func(ctx context.Context) (err error) {
+					if err = check(ctx); err == nil && listings[i] != nil {
+						all[i].Tables, err = listings[i](ctx)
+					}
+					return err
+				}, timeout)
+			})
 		}
 	}
 	checking.Wait()

@@ -97,6 +97,16 @@ type Traits struct {
 	// *event.PermanentError for what a person must fix. nil means that the sink cannot
 	// be checked without writing.
 	Check func(ctx context.Context) error
+
+	// Tables lists the tables that the sink creates in the user's database where they do
+	// not exist. It changes nothing. nil means that it creates none.
+	Tables func(ctx context.Context) ([]Table, error)
+}
+
+// A Table is one that a sink creates in the user's database.
+type Table struct {
+	Name   string
+	Exists bool
 }
 
 // An Order says in which order the outputs of a partition are written.

@@ -153,7 +153,25 @@ func printConnections(w io.Writer, all []engine.Connection) error {
 	if _, err := fmt.Fprintln(w, t.Render()); err != nil {
 		return err
 	}
+	for _, one := range all {
+		if len(one.Tables) > 0 {
+			fmt.Fprintf(w, "tables in the database of pipeline %s, %s %s: %s\n", one.Pipeline, one.Part, one.Kind, describeTables(one.Tables))
+		}
+	}
 	return errors.Join(faults...)
+}
+
+// describeTables says which tables a sink finds in the user's database, and which it will
+// create.
+func describeTables(tables []sink.Table) string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.Name + " (run creates it)"
+		if t.Exists {
+			names[i] = t.Name + " (exists)"
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func connectionState(one engine.Connection) string {

@@ -80,6 +80,8 @@ func TestCheckConnect(t *testing.T) {
 	}
 	if out := check(0, "\nok\n", "root"); strings.Count(out, "│ ok ") != 3 {
 		t.Errorf("not all three are ok:\n%s", out)
+	} else if want := "sink mysql: events (run creates it), perigee_owners (run creates it), "; !strings.Contains(out, want) {
+		t.Errorf("it does not name the tables that run creates, %q:\n%s", want, out)
 	}
 	if _, err := m.db.Exec("CREATE USER IF NOT EXISTS nobody@'%' IDENTIFIED BY ''"); err != nil {
 		t.Fatal(err)

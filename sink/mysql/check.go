@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
@@ -12,6 +13,11 @@ import (
 func (s *Sink) check(ctx context.Context) error {
 	err := s.Connect(ctx, func(c sqlsink.Conn) error { return s.checkOn(ctx, c.(conn)) })
 	return s.store.Explain("checking table "+s.config.Table, err)
+}
+
+// tables implements sink.Traits.Tables.
+func (s *Sink) tables(ctx context.Context) ([]sink.Table, error) {
+	return s.store.Tables(ctx, s.config.Create)
 }
 
 func (s *Sink) checkOn(ctx context.Context, c conn) error {

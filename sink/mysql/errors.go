@@ -1,16 +1,24 @@
 package mysql
 
 import (
+	"cmp"
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
+	"github.com/perigeedb/perigee/sink/mysql/internal/wire"
 )
+
+// accountTimeout bounds how long a hint waits for the name of an account.
+const accountTimeout = 3 * time.Second
 
 // The numbers of errors that decide how rows are inserted.
 const (
@@ -94,20 +102,56 @@ func (s *Sink) Hint(err error) string {
 	if !ok {
 		return ""
 	}
-	account, database := quoteText(s.config.User)+"@'%'", quote(s.config.Database)
-	grant := fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON %s.* TO %s", database, account)
+	database, everywhere := quote(s.config.Database), accountName(s.config.User, "%")
+	grant := fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON %s.* TO ", database)
 	switch server.Number {
 	case 1045, 1698:
 		return fmt.Sprintf("check user and password in the configuration, or as an administrator run: "+
-			"CREATE USER %s IDENTIFIED BY '…'; %s", account, grant)
+			"CREATE USER %s IDENTIFIED BY '…'; %s", everywhere, grant+everywhere)
 	case 1044, 1142, 1143, 1227:
-		return "as an administrator run: " + grant
+		return "as an administrator run: " + grant + cmp.Or(s.account(), everywhere)
 	case 1049:
 		return fmt.Sprintf("as an administrator run: CREATE DATABASE %s CHARACTER SET utf8mb4", database)
 	case 1064, 4161, 1068, 1071, 1074, 1170:
 		return "check sql, primary_key and indexes in the configuration, or create the table by hand"
 	}
 	return "someone changed the tables; restart the pipeline to have them checked"
+}
+
+// account returns the account that the server has chosen for us, as statements name it, or
+// "" if the server does not answer: 'app'@'127.0.0.1' may exist beside or instead of
+// 'app'@'%', and a message of the server names the host of the client instead. It connects
+// without the database, which the account may not be allowed to use.
+func (s *Sink) account() string {
+	connection, compress, err := s.config.connection()
+	if err != nil {
+		return ""
+	}
+	connection.DBName = ""
+	connector, err := wire.NewConnector(connection, compress)
+	if err != nil {
+		return ""
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), accountTimeout)
+	defer cancel()
+	var account string
+	if err := db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&account); err != nil {
+		return ""
+	}
+	at := strings.LastIndexByte(account, '@') // the name may have one, the host has none
+	if at < 0 {
+		return ""
+	}
+	return accountName(account[:at], account[at+1:])
+}
+
+// accountName quotes an account for a person's session, which may read backslashes in a text
+// or not.
+func accountName(user, host string) string {
+	double := strings.NewReplacer("'", "''")
+	return "'" + double.Replace(user) + "'@'" + double.Replace(host) + "'"
 }
 
 // causeOf returns why the server rejects the only row of a statement.

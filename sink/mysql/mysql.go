@@ -76,7 +76,7 @@ const maxIdle = 64
 func (s *Sink) Traits() sink.Traits {
 	t := sink.Traits{
 		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
-		Leases: s.store, Positions: s.store, Check: s.check,
+		Leases: s.store, Positions: s.store, Check: s.check, Tables: s.tables,
 	}
 	if s.config.Mode == sqlsink.Upsert {
 		t.Order = sink.StrictOrder

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -94,6 +95,65 @@ func TestAccountAndDatabaseAreExplained(t *testing.T) {
 	g.refusesOpen("command denied", "as an administrator run: GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON `{db}`.* TO 'reader'@'%'")
 	g.config.User, g.config.Password, g.config.Database = "root", "", "absent"
 	g.refusesOpen("Unknown database 'absent'", "CREATE DATABASE `absent`")
+}
+
+// TestHintNamesTheAccount runs what the hint says, for an account of the client's host only.
+func TestHintNamesTheAccount(t *testing.T) {
+	for _, test := range []struct {
+		name, grant string
+	}{
+		{"denied the database", ""},
+		{"denied a table", "GRANT SELECT ON {db}.*"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := newTarget(t, named(60)...)
+			g.exec("CREATE TABLE events (id BIGINT, name VARCHAR(60))")
+			account := "'o''b@x'@'127.0.0.1'"
+			g.exec("CREATE USER " + account + " IDENTIFIED BY 's3cret'")
+			t.Cleanup(func() { _, _ = g.db.ExecContext(context.Background(), "DROP USER "+account) })
+			if test.grant != "" {
+				g.exec(strings.ReplaceAll(test.grant, "{db}", quote(g.config.Database)) + " TO " + account)
+			}
+			g.config.User, g.config.Password = "o'b@x", "s3cret"
+			s := g.sink("p")
+			defer s.Close()
+			_, _, err := s.Open(t.Context(), "a")
+			_, grant, _ := strings.Cut(event.HintOf(err), "as an administrator run: ")
+			if !strings.HasSuffix(grant, " TO "+account) {
+				t.Fatalf("the hint of %v is %q, want a GRANT to %s", err, event.HintOf(err), account)
+			}
+			g.exec(grant)
+			granted := g.sink("p")
+			defer granted.Close()
+			if err := granted.check(t.Context()); err != nil {
+				t.Errorf("with what the hint grants: %v", err)
+			}
+		})
+	}
+}
+
+// TestTablesAreListed asks which tables are created, before and after, and with a target that
+// the sink does not create.
+func TestTablesAreListed(t *testing.T) {
+	g := newTarget(t, named(60)...)
+	list := func(want string) {
+		t.Helper()
+		s := g.sink("p")
+		defer s.Close()
+		tables, err := s.Traits().Tables(t.Context())
+		if got := fmt.Sprint(tables); err != nil || got != want {
+			t.Errorf("lists %s (%v), want %s", got, err, want)
+		}
+	}
+	list("[{events false} {perigee_owners false} {perigee_ranges false} {perigee_leases false} {perigee_workers false}]")
+	if got := g.text("SHOW TABLES"); len(got) > 0 {
+		t.Errorf("listing has created %v", got)
+	}
+	g.open()
+	list("[{events true} {perigee_owners true} {perigee_ranges true} {perigee_leases true} {perigee_workers true}]")
+	g.exec("DROP TABLE perigee_leases")
+	g.config.Create = false
+	list("[{perigee_owners true} {perigee_ranges true} {perigee_leases false} {perigee_workers true}]")
 }
 
 // TestAccountThatMayNotCreate opens with an account that may only write, once

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
@@ -23,6 +24,11 @@ func (s *Sink) check(ctx context.Context) error {
 		return s.store.Explain("checking the tables for positions", s.checkState(ctx, c))
 	})
 	return s.store.Explain("connecting", err)
+}
+
+// tables implements sink.Traits.Tables.
+func (s *Sink) tables(ctx context.Context) ([]sink.Table, error) {
+	return s.store.Tables(ctx, s.config.Create)
 }
 
 // checkServer rejects a server or a database that cannot be written to.

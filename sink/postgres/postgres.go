@@ -67,7 +67,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 func (s *Sink) Traits() sink.Traits {
 	t := sink.Traits{
 		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
-		Leases: s.store, Positions: s.store, Check: s.check,
+		Leases: s.store, Positions: s.store, Check: s.check, Tables: s.tables,
 	}
 	if s.config.Mode == sqlsink.Upsert {
 		t.Order = sink.StrictOrder

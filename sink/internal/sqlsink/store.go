@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,6 +52,27 @@ func (s *Store) CreateState(ctx context.Context, c Conn) error {
 		statements = append(statements, s.StateTable(name)...)
 	}
 	return s.Explain("creating the tables for positions", s.Database.CreateTables(ctx, c, statements))
+}
+
+// Tables lists the target, if the sink may create it, and the store's tables, and says which
+// of them exist.
+func (s *Store) Tables(ctx context.Context, withTarget bool) (tables []sink.Table, err error) {
+	names := slices.Clone(stateTables)
+	if withTarget {
+		names = slices.Insert(names, 0, s.Target)
+	}
+	var missing []string
+	err = s.Database.Connect(ctx, func(c Conn) (err error) {
+		missing, err = s.Database.Missing(ctx, c, names)
+		return err
+	})
+	if err != nil {
+		return nil, s.Explain("looking for tables", err)
+	}
+	for _, name := range names {
+		tables = append(tables, sink.Table{Name: name, Exists: !slices.Contains(missing, name)})
+	}
+	return tables, nil
 }
 
 // connect calls f with a connection, once the tables exist. doing is for errors.

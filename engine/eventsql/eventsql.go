@@ -70,6 +70,7 @@ type Store struct {
 	deadLetters *deadletter.Store // nil until there are some
 	host        *engine.Host      // nil without a running engine
 	tables      []config.Table    // that are declared
+	undeclared  map[string]bool   // tables that this store has made, until their first rows
 	functions   []eventstore.Function
 	computed    []eventstore.ComputedColumn
 	log         *slog.Logger // nil before Start
@@ -84,7 +85,7 @@ var _ engine.Service = (*Store)(nil)
 
 // Kinds returns the sinks that write to the store.
 func (s *Store) Kinds() []sink.Kind {
-	kind := eventsink.Kind(s.openTable)
+	kind := eventsink.Kind(s.openTable, s.reportUndeclared)
 	create := kind.New
 	kind.New = func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 		s.setData(env.Data)
@@ -145,7 +146,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.opened = opened
+		s.opened, s.undeclared = opened, map[string]bool{}
 		s.setFunctions()
 		s.declareTables()
 	}

@@ -4,6 +4,7 @@ package eventsql
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/engine/config"
@@ -59,7 +60,12 @@ func (s *Store) openTable(name string) (*eventstore.Table, error) {
 			return store.Table(name, tableConfig(t))
 		}
 	}
-	return store.UseTable(name)
+	known := slices.ContainsFunc(store.Tables(), func(t eventstore.TableInfo) bool { return strings.EqualFold(t.Name, name) })
+	t, err := store.UseTable(name)
+	if err == nil && !known {
+		s.undeclared[strings.ToLower(name)] = true
+	}
+	return t, err
 }
 
 // tableConfig converts a declaration, which has been checked.

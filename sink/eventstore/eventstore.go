@@ -23,8 +23,9 @@ type Config struct {
 }
 
 // Kind offers the event store to configurations. open is called when the first
-// partition is opened. It returns a table of the engine's store.
-func Kind(open func(table string) (*store.Table, error)) sink.Kind {
+// partition is opened. It returns a table of the engine's store. written is called with the
+// first rows that a sink has written to its table; nil means nobody.
+func Kind(open func(table string) (*store.Table, error), written func(table string, out *event.Output)) sink.Kind {
 	return sink.Kind{
 		Name:      "eventstore",
 		Doc:       "Writes events to a table of the embedded event store, where SQL finds them at once.",
@@ -37,7 +38,7 @@ func Kind(open func(table string) (*store.Table, error)) sink.Kind {
 			}
 			s, err := newSink(env.Pipeline, c, open)
 			if err == nil {
-				s.data = env.Data
+				s.data, s.written = env.Data, written
 			}
 			return s, err
 		},
@@ -49,6 +50,8 @@ type eventSink struct {
 	data     string // the engine's folder
 	name     string
 	open     func(table string) (*store.Table, error)
+	written  func(table string, out *event.Output)
+	first    sync.Once // calls written
 
 	mu    sync.Mutex
 	table *store.Table
@@ -73,7 +76,7 @@ func (s *eventSink) Open(ctx context.Context, partition string) (sink.Writer, ev
 	if err != nil {
 		return nil, nil, sinkError(err)
 	}
-	return writer{p}, done, nil
+	return writer{p, s}, done, nil
 }
 
 // Traits implements sink.Sink.
@@ -105,14 +108,21 @@ func (s *eventSink) connect() (*store.Table, error) {
 // Close leaves the store open: other sinks share it, and the engine closes it.
 func (s *eventSink) Close() error { return nil }
 
-type writer struct{ *store.Partition }
+type writer struct {
+	*store.Partition
+	sink *eventSink
+}
 
 // Verify implements sink.Writer. The store belongs to this process, so it cannot be
 // restored from a backup meanwhile.
 func (writer) Verify(context.Context) error { return nil }
 
 func (w writer) Write(ctx context.Context, out *event.Output) error {
-	return sinkError(w.Append(ctx, out))
+	err := w.Append(ctx, out)
+	if err == nil && out.Len() > 0 && w.sink.written != nil {
+		w.sink.first.Do(func() { w.sink.written(w.sink.name, out) })
+	}
+	return sinkError(err)
 }
 
 // sinkError returns the error of package sink that stands for one of the store.

@@ -115,7 +115,7 @@ func TestErrorsForThePipeline(t *testing.T) {
 // TestKind makes sinks as a configuration does, and checks where they would write.
 func TestKind(t *testing.T) {
 	opened, refused := 0, errors.New("refused")
-	kind := Kind(func(string) (*store.Table, error) { opened++; return nil, refused })
+	kind := Kind(func(string) (*store.Table, error) { opened++; return nil, refused }, nil)
 	file := filepath.Join(t.TempDir(), "data")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,140 @@
+//go:build linux && cgo
+
+package eventsql
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+)
+
+// undeclaredRowsMax bounds how many events the declaration of a table is inferred from.
+const undeclaredRowsMax = 1000
+
+// reportUndeclared logs the declaration that the first events of a table suggest, if this
+// store has made the table and the configuration does not declare it. Each table is reported
+// once.
+func (s *Store) reportUndeclared(table string, out *event.Output) {
+	s.mu.Lock()
+	name := strings.ToLower(table)
+	report := s.undeclared[name] && s.log != nil
+	delete(s.undeclared, name)
+	s.mu.Unlock()
+	if !report {
+		return
+	}
+	declaration := inferDeclaration(table, out)
+	if declaration == "" {
+		s.log.Info("created a table that the configuration does not declare, with the columns of its events", "table", table)
+		return
+	}
+	s.log.Warn("created a table that the configuration does not declare: its times are text", "table", table, "declare", declaration,
+		"hint", "add what declare says to the configuration, and begin with a new table: an existing one keeps its columns")
+}
+
+// A fieldSeen is what the values of a field have in common.
+type fieldSeen struct {
+	name   string
+	events int // that have a value
+	times  int // of which a time of RFC 3339
+}
+
+// timeNames are usual names of the time at which an event happened, the likeliest first.
+var timeNames = []string{"time", "timestamp", "ts", "at", "@timestamp", "event_time", "occurred_at", "created_at", "date"}
+
+// inferDeclaration returns the line of YAML that declares a table for such events, or "" if
+// nothing in them needs one.
+func inferDeclaration(table string, out *event.Output) string {
+	rows := min(out.Len(), undeclaredRowsMax)
+	fields := seenFields(out, rows)
+	isTime := func(f *fieldSeen) bool { return f.times > 0 && f.times == f.events && !strings.Contains(f.name, ".") }
+	var timed *fieldSeen
+	for _, f := range fields {
+		if isTime(f) && f.events == rows && (timed == nil || timeRank(f.name) < timeRank(timed.name)) {
+			timed = f
+		}
+	}
+	var keys, columns []string
+	for _, f := range fields {
+		switch {
+		case f == timed:
+			keys = append(keys, "time: "+yamlText(f.name))
+		case isTime(f):
+			columns = append(columns, fmt.Sprintf("{name: %s, type: timestamp}", yamlText(f.name)))
+		}
+	}
+	if len(columns) > 0 {
+		keys = append(keys, "columns: ["+strings.Join(columns, ", ")+"]")
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("tables: {%s: {%s}}", yamlText(table), strings.Join(keys, ", "))
+}
+
+func timeRank(name string) int {
+	if i := slices.Index(timeNames, strings.ToLower(name)); i >= 0 {
+		return i
+	}
+	return len(timeNames)
+}
+
+// seenFields returns the fields of the first rows, in the order in which they came.
+func seenFields(out *event.Output, rows int) (fields []*fieldSeen) {
+	known := map[string]*fieldSeen{}
+	for i := range rows {
+		decoder := json.NewDecoder(bytes.NewReader(out.Doc(i)))
+		if _, err := decoder.Token(); err != nil {
+			continue
+		}
+		for decoder.More() {
+			key, err := decoder.Token()
+			name, isName := key.(string)
+			var value json.RawMessage
+			if err != nil || !isName || decoder.Decode(&value) != nil {
+				break
+			}
+			f := known[name]
+			if f == nil {
+				f = &fieldSeen{name: name}
+				known[name], fields = f, append(fields, f)
+			}
+			f.add(value)
+		}
+	}
+	return fields
+}
+
+func (f *fieldSeen) add(value json.RawMessage) {
+	var text string
+	if string(value) == "null" {
+		return
+	}
+	f.events++
+	if json.Unmarshal(value, &text) != nil {
+		return
+	}
+	if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		f.times++
+	}
+}
+
+var (
+	plainYAML = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	yamlWords = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
+)
+
+// yamlText writes a text so that YAML reads it as one.
+func yamlText(s string) string {
+	if plainYAML.MatchString(s) && !yamlWords.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}

@@ -42,13 +42,14 @@ func Formats() []Format {
 func (f Format) IsBinary() bool { return f == FormatArrow || f == FormatParquet }
 
 const (
-	tableRows  = 10_000 // a table stands in memory until its widths are known
-	tableWidth = 200    // characters of one cell
+	tableRows   = 10_000    // a table stands in memory until its widths are known
+	countedRows = 1_000_000 // read of a result of which a table shows both ends
+	tableWidth  = 200       // characters of one cell
 )
 
 // Encode writes rows to w in the format of their statement. Nothing is
 // buffered beyond a few kilobytes, except by FormatTable, which ends after
-// 10,000 rows and says so. The caller closes rows.
+// 10,000 rows, or has those of Statement.Shown, and says so. The caller closes rows.
 func Encode(w io.Writer, rows *Rows) error {
 	buffer := bufio.NewWriter(w)
 	var err error
@@ -145,31 +146,93 @@ func encodeTable(w *bufio.Writer, rows *Rows) error {
 	}
 	t.AppendHeader(header)
 	t.SetColumnConfigs(configs)
-	n := 0
-	for ; n < tableRows && rows.Next(); n++ {
-		row := rows.Row()
-		cells := make(table.Row, len(row))
-		for i, value := range row {
-			cells[i] = "NULL"
-			if value != nil {
-				cells[i] = clean(Text(value))
-			}
-		}
-		t.AppendRow(cells)
-	}
-	more := ""
-	if n == tableRows && rows.Next() || rows.Truncated() {
-		more = ", and there are more"
-	}
-	if err := rows.Err(); err != nil {
+	shown, err := readShown(rows)
+	if err != nil {
 		return err
 	}
+	for i, row := range shown.rows {
+		if i > 0 && i == shown.gap {
+			t.AppendRow(omittedRow(len(row)))
+		}
+		t.AppendRow(tableCells(row))
+	}
+	_, err = fmt.Fprintf(w, "%s\n(%s)\n", t.Render(), shown.describe())
+	return err
+}
+
+// shownRows are the rows of a result that a table has.
+type shownRows struct {
+	rows [][]any
+	gap  int  // the row before which others are left out; 0 for no gap
+	all  int  // rows of the result that were read
+	more bool // there are more than all
+}
+
+// readShown reads the rows that a table shows: those at both ends if the statement says how
+// many, and otherwise the first.
+func readShown(rows *Rows) (s shownRows, err error) {
+	head, most := tableRows, tableRows
+	tail := 0
+	if rows.shown > 0 {
+		head, tail, most = (rows.shown+1)/2, rows.shown/2, countedRows
+	}
+	var last [][]any // a ring
+	for ; s.all < most && rows.Next(); s.all++ {
+		switch row := rows.Row(); {
+		case s.all < head:
+			s.rows = append(s.rows, row)
+		case len(last) < tail:
+			last = append(last, row)
+		case tail > 0:
+			last[(s.all-head)%tail] = row
+		}
+	}
+	s.more = s.all == most && rows.Next() || rows.Truncated()
+	if tail > 0 && s.all > head+tail {
+		s.gap = head
+		oldest := (s.all - head) % tail
+		last = append(last[oldest:len(last):len(last)], last[:oldest]...)
+	}
+	s.rows = append(s.rows, last...)
+	return s, rows.Err()
+}
+
+// describe counts the rows.
+func (s *shownRows) describe() string {
 	noun := "rows"
-	if n == 1 {
+	if s.all == 1 {
 		noun = "row"
 	}
-	_, err := fmt.Fprintf(w, "%s\n(%d %s%s)\n", t.Render(), n, noun, more)
-	return err
+	count := fmt.Sprintf("%d %s", s.all, noun)
+	switch {
+	case s.gap > 0 && s.more:
+		return fmt.Sprintf("first %s, of which %d are shown, and there are more", count, len(s.rows))
+	case s.gap > 0:
+		return fmt.Sprintf("%s, %d shown", count, len(s.rows))
+	case s.more:
+		return count + ", and there are more"
+	}
+	return count
+}
+
+func tableCells(row []any) table.Row {
+	cells := make(table.Row, len(row))
+	for i, value := range row {
+		cells[i] = "NULL"
+		if value != nil {
+			cells[i] = clean(Text(value))
+		}
+	}
+	return cells
+}
+
+// omittedRow stands for rows that a table leaves out.
+func omittedRow(columns int) table.Row {
+	cells := make(table.Row, columns)
+	for i := range cells {
+		cells[i] = "·"
+	}
+	return cells
 }
 
 // align sets numbers to the right.

@@ -64,6 +64,9 @@ type Statement struct {
 	Client string // who asks, for SHOW QUERIES
 	// Format is how Encode writes the rows. Where it is empty, Rows.Next returns them.
 	Format Format
+	// Shown is how many rows FormatTable writes of a longer result, those at its beginning and
+	// its end; 0 writes the first 10,000. It counts up to a million.
+	Shown int
 }
 
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE,
@@ -116,7 +119,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	running.start()
 	snapshot := s.snapshot()
 	result, err := s.worker.Query(ctx, sqlworker.Query{
-		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: q.SQL, Params: q.Params, External: s.systemTables(q.SQL),
+		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: describeRequired(snapshot.manifest, q.SQL), Params: q.Params, External: s.systemTables(q.SQL),
 		Limits: q.Limits, Parquet: q.Format == FormatParquet,
 	})
 	if err != nil {
@@ -128,7 +131,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 		<-s.slots
 		return nil, err
 	}
-	return &Rows{result: result, format: q.Format, running: running, end: func() {
+	return &Rows{result: result, format: q.Format, shown: q.Shown, running: running, end: func() {
 		result.Close()
 		snapshot.release()
 		cancel()
@@ -141,6 +144,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 type Rows struct {
 	result  result
 	format  Format
+	shown   int
 	running *runningQuery
 	end     func()
 	once    sync.Once

@@ -119,6 +119,10 @@ func (q *Statement) readAddress(settings url.Values) (err error) {
 			if q.Limits.Rows, err = strconv.ParseInt(text, 10, 64); err != nil || q.Limits.Rows < 1 {
 				err = fmt.Errorf("rows is %q, not a number of rows", text)
 			}
+		case "shown":
+			if q.Shown, err = strconv.Atoi(text); err != nil || q.Shown < 1 || q.Shown > tableRows {
+				err = fmt.Errorf("shown is %q, not a number of rows up to %d", text, tableRows)
+			}
 		case "time":
 			if q.Limits.Time, err = time.ParseDuration(text); err != nil || q.Limits.Time <= 0 {
 				err = fmt.Errorf("time is %q, not a duration such as 10s", text)

@@ -143,7 +143,7 @@ func (s *Store) executeControl(q Statement) (*Rows, error) {
 	if q.Format.IsBinary() {
 		return nil, &QueryError{Message: fmt.Sprintf("%s is not answered as %s", strings.TrimSpace(q.SQL), q.Format), Hint: "ask for csv or json; SELECT * FROM queries is answered in every format"}
 	}
-	return &Rows{result: rows, format: q.Format, running: new(runningQuery), end: func() {}}, nil
+	return &Rows{result: rows, format: q.Format, shown: q.Shown, running: new(runningQuery), end: func() {}}, nil
 }
 
 // memoryRows is a result that is in memory.

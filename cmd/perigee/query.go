@@ -17,6 +17,9 @@ import (
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
+// shownRows is how many rows of a longer result a terminal shows.
+const shownRows = 40
+
 type queryCommand struct {
 	SQL string `arg:"" optional:"" name:"sql" help:"Statements that read, such as SELECT, with semicolons between them."`
 	dataFlags
@@ -35,6 +38,9 @@ pipelines, log, dead letters and more; "perigee list system-tables" shows their 
 
 The statements come from the argument, from a file, or from standard input. On a terminal, without any
 of these, they are asked for: the arrow keys go through earlier lines and Tab completes names.
+
+A terminal shows the first and the last 20 rows of a longer table, and how many there are; --rows 1000
+shows 1000. Files and pipes get all rows, as a table the first 10,000.
 
 SHOW TABLES lists the tables, DESCRIBE a table's columns. SHOW QUERIES lists what runs in the engine,
 and KILL ends the query of a number.
@@ -60,6 +66,9 @@ func (q *queryCommand) Run(c *console) error {
 	}
 	if eventsql.IsBinary(q.Format) && terminal.Is(c.out) {
 		return usageError(q.Format + " is not text: redirect the output into a file")
+	}
+	if terminal.Is(c.out) && q.Rows == 0 {
+		base.Shown = shownRows
 	}
 	if q.SQL == "" && q.File == "" {
 		if in, ok := c.in.(*os.File); ok && term.IsTerminal(int(in.Fd())) && terminal.Is(c.out) {

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,10 +30,13 @@ const (
   SHOW TABLES;         the tables; .tables too
   DESCRIBE events;     the columns of a table; .schema events too, and .schema those of all tables
   SHOW QUERIES;        what runs in the engine; KILL 7; ends query 7
+  \maxrows N           show N rows of a longer table, from its beginning and its end (40)
   \format FORMAT       write rows as table, json, ndjson or csv
   \help                this text; help and .help too
   \quit                leave; quit, exit and .quit too
 `
+	// maxRowsMax is how many rows a table has at most.
+	maxRowsMax = 10_000
 	// candidatesMax is how many names Tab lists.
 	candidatesMax = 60
 	// namesTimeout bounds how long the shell asks for names to complete.
@@ -177,11 +181,13 @@ func (s *shell) runCommand(words []string) (end bool) {
 	case slices.Contains([]string{`\q`, `\quit`, `\exit`}, words[0]):
 		return true
 	case words[0] == `\tables`:
-		s.execute("SHOW TABLES")
+		s.executeAll("SHOW TABLES")
 	case words[0] == `\schema` && len(words) == 1:
-		s.execute("SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'main' ORDER BY table_name, ordinal_position")
+		s.executeAll("SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'main' ORDER BY table_name, ordinal_position")
 	case words[0] == `\schema`:
-		s.execute(`DESCRIBE "` + strings.ReplaceAll(strings.Trim(words[1], `"`), `"`, `""`) + `"`)
+		s.executeAll(`DESCRIBE "` + strings.ReplaceAll(strings.Trim(words[1], `"`), `"`, `""`) + `"`)
+	case words[0] == `\maxrows`:
+		s.setMaxRows(words[1:])
 	case words[0] == `\format` && len(words) == 2 && slices.Contains(strings.Split(eventsql.Formats, ","), words[1]) && !eventsql.IsBinary(words[1]):
 		s.base.Format = words[1]
 	case words[0] == `\format`:
@@ -190,6 +196,27 @@ func (s *shell) runCommand(words []string) (end bool) {
 		fmt.Fprint(s.console.out, shellHelp)
 	}
 	return false
+}
+
+// setMaxRows sets how many rows of a longer table are shown.
+func (s *shell) setMaxRows(words []string) {
+	n := 0
+	if len(words) == 1 {
+		n, _ = strconv.Atoi(words[0])
+	}
+	if n < 2 || n > maxRowsMax {
+		fmt.Fprintf(s.console.out, "write a number of rows from 2 to %d, as \\maxrows 100\n", maxRowsMax)
+		return
+	}
+	s.base.Shown = n
+}
+
+// executeAll runs a statement and shows all of its rows.
+func (s *shell) executeAll(text string) {
+	shown := s.base.Shown
+	s.base.Shown = 0
+	s.execute(text)
+	s.base.Shown = shown
 }
 
 // execute runs the statements of a text and says how long they took.

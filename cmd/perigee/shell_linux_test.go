@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -136,12 +137,23 @@ pipelines:
 		entry{shellPrompt, "SELECT 1\r", ""},
 		entry{shellContinue, "half a line\x1b[D\x03", ""}, // drops what was begun
 		entry{shellPrompt, "\x03", ""},
+		entry{shellPrompt, "SELECT * FROM range(1000);\r", "│    19 │\r\n│     · │\r\n│   980 │"},
+		entry{"", "", "│   999 │"},
+		entry{"", "", "(1000 rows, 40 shown)"},
+		entry{shellPrompt, "SELECT * FROM range(40);\r", "(40 rows)"},
+		entry{shellPrompt, ".maxrows 1\r", "write a number of rows from 2 to 10000"},
+		entry{shellPrompt, ".maxrows 1000\r", ""},
+		entry{shellPrompt, "SELECT * FROM range(1000);\r", "(1000 rows)"},
 		entry{shellPrompt, "\\format csv\r", ""},
 		entry{shellPrompt, "\\format no\r", "formats are "},
 		entry{shellPrompt, "SELECT 6 * 7 AS answer;\r", "answer\r\n42\r\n"},
 		entry{shellPrompt, "\\help\r", "End a statement with a semicolon"},
 		entry{shellPrompt, "\x04", ""},
 	)
+	piped, err := exec.Command("perigee", "query", "--data", data, "SELECT * FROM range(1000)").Output()
+	if lines := strings.Count(string(piped), "\n"); err != nil || lines != 1005 {
+		t.Errorf("a pipe gets %d lines (%v), want the 1000 rows, 4 lines around them and their number", lines, err)
+	}
 	history, err := os.ReadFile(filepath.Join(state, "perigee", "query-history"))
 	if lines := strings.Split(string(history), "\n"); err != nil || !slices.Contains(lines, "AS many FROM events;") || !slices.Contains(lines, "SELECT 6 * 7 AS answer;") {
 		t.Errorf("%v: the history is %q", err, history)

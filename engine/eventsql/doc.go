@@ -20,6 +20,7 @@ type Request struct {
 	Params []string // as name=text, or name:type=text
 	Format string   // one of Formats
 	Rows   int64    // maximum number of rows; 0 is no limit
+	Shown  int      // rows that a table shows of a longer result, from both ends; 0 shows its first
 	Time   time.Duration
 	Memory int64 // bytes; 0 is the engine's
 

@@ -280,6 +280,9 @@ func (q *Request) address() url.Values {
 	if q.Rows > 0 {
 		v.Set("rows", strconv.FormatInt(q.Rows, 10))
 	}
+	if q.Shown > 0 {
+		v.Set("shown", strconv.Itoa(q.Shown))
+	}
 	if q.Time > 0 {
 		v.Set("time", q.Time.String())
 	}
@@ -295,7 +298,7 @@ func (q *Request) address() url.Values {
 
 func writeRows(ctx context.Context, store *eventstore.Store, q Request, out io.Writer) error {
 	statement := eventstore.Statement{
-		SQL: q.SQL, Format: eventstore.Format(q.Format), Limits: eventstore.Limits{Rows: q.Rows, Time: q.Time}, Client: "perigee query",
+		SQL: q.SQL, Format: eventstore.Format(q.Format), Shown: q.Shown, Limits: eventstore.Limits{Rows: q.Rows, Time: q.Time}, Client: "perigee query",
 	}
 	for _, p := range q.Params {
 		name, text, _ := strings.Cut(p, "=")

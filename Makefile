@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-first-hour nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,10 @@ test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader 
 	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox|Recompute|Computed|Backup|Restore' ./eventstore ./eventstore/internal/sqlworker
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE) -only sql:
+
+test-first-hour: build ## README and the tutorials as they are typed, also from another folder, and three configurations that are wrong
+	@$(SETUP) servers
+	@$(GO) test -count=1 -v -timeout 10m -run 'TestFirstHour$$' ./cmd/perigee
 
 ORACLE_SEEDS := 4
 ORACLE_QUERIES := 1600

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,63 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/eventsql"
-	"github.com/perigeedb/perigee/nodedb"
-	"github.com/perigeedb/perigee/sink"
 )
-
-// runTutorial runs the commands of a tutorial, on a free port, and looks for what they must print. It returns
-// the folder.
-func runTutorial(t *testing.T, name string, wants ...string) (folder string) {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/tutorial/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var commands strings.Builder
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(page, -1) {
-		commands.Write(block[1])
-	}
-	text := strings.Replace(commands.String(), "pipelines:", "http: \"127.0.0.1:0\"\npipelines:", 1)
-	run := exec.Command("sh", "-e", "-c", text)
-	run.Dir = t.TempDir()
-	out, err := run.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, want := range wants {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the tutorial does not print %q:\n%s", want, out)
-		}
-	}
-	return run.Dir
-}
-
-func TestTutorial(t *testing.T) {
-	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
-		t.Skip("the event store needs cgo")
-	}
-	list := exec.Command("perigee", "dlq", "list")
-	list.Dir = runTutorial(t, "first-pipeline.md", `"domain":"example.com"`, "(2 rows)", "attempt to index field 'email'", "(3 rows)")
-	if left, err := list.CombinedOutput(); err != nil || strings.Contains(string(left), "emails") {
-		t.Errorf("a dead letter is left: %v\n%s", err, left)
-	}
-}
-
-func TestTutorialOfEvents(t *testing.T) {
-	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
-		t.Skip("the event store needs cgo")
-	}
-	runTutorial(t, "event-store.md", "rows=100000", "│ sent       │", "2026-01-01 00:01:00,", "1 rows imported, 0 had been before, 1 rejected", `"reason":"column id wants int64, got \"none\""`,
-		"│    1 │", "delete 1: no query sees the rows any more, and no file has them", "│    0 │", "100,000, of which 0 are only in the log", "mails.parquet written", "│ 100000 │")
-}
-
-func TestTutorialOfNodes(t *testing.T) {
-	if nodedb.Version() == "" {
-		t.Skip("the node database needs cgo and the build tag lmdb")
-	}
-	runTutorial(t, "node-database.md", "NL\n", `"click":"docs","nth":4}`, `^clicks("ada","docs")    │ number │ 2`, `"click":"docs","session":2}`,
-		`"type":"number","value":2,"ttl_ms":17`, `"country":"FR"}`, "2 nodes loaded", `^domains("example.net")`, "ok: 12 nodes", "restored is restored from saved\n4\n")
-}
 
 // TestMetricsPage holds the reference of metrics to the code.
 func TestMetricsPage(t *testing.T) {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -163,28 +162,6 @@ func TestAccountAndDatabaseAreExplained(t *testing.T) {
 	g.permanent(s.check(t.Context()), "has no schema elsewhere", `CREATE SCHEMA "elsewhere"`)
 	_, _, err = s.Open(t.Context(), "a")
 	g.permanent(err, `schema "elsewhere" does not exist`, `CREATE SCHEMA "elsewhere" AUTHORIZATION "postgres"`)
-}
-
-// TestTablesAreListed asks which tables are created, before and after, and with a target that
-// the sink does not create.
-func TestTablesAreListed(t *testing.T) {
-	g := newPlace(t, named(60)...)
-	list := func(want string) {
-		t.Helper()
-		s := g.sink("p")
-		defer s.Close()
-		tables, err := s.Traits().Tables(t.Context())
-		if got := fmt.Sprint(tables); err != nil || got != want {
-			t.Errorf("lists %s (%v), want %s", got, err, want)
-		}
-	}
-	g.config.Create = true
-	list("[{events false} {perigee_owners false} {perigee_ranges false} {perigee_leases false} {perigee_workers false}]")
-	g.open()
-	list("[{events true} {perigee_owners true} {perigee_ranges true} {perigee_leases true} {perigee_workers true}]")
-	g.text("DROP TABLE perigee_leases")
-	g.config.Create = false
-	list("[{perigee_owners true} {perigee_ranges true} {perigee_leases false} {perigee_workers true}]")
 }
 
 // TestAccountThatMayNotCreate opens with a role that may only write, once the

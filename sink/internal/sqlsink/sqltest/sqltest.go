@@ -76,6 +76,7 @@ func Run(t *testing.T, kind Kind) {
 		{"KeysExcuseNoFault", keysExcuseNoFault},
 		{"ManyCreateTheTables", manyCreateTheTables},
 		{"NamesOfPartitions", namesOfPartitions},
+		{"TablesAreListed", tablesAreListed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(&trial{T: t, kind: kind}) })
@@ -450,6 +451,25 @@ func manyCreateTheTables(t *trial) {
 		})
 	}
 	group.Wait()
+}
+
+// tablesAreListed asks which tables a sink creates, before it does and after.
+func tablesAreListed(t *trial) {
+	t.newTable()
+	list := func(want string) {
+		t.Helper()
+		tables, err := t.sink().Traits().Tables(t.Context())
+		if got := fmt.Sprint(tables); err != nil || got != want {
+			t.Errorf("lists %s (%v), want %s", got, err, want)
+		}
+	}
+	const missing = "[{events false} {perigee_owners false} {perigee_ranges false} {perigee_leases false} {perigee_workers false}]"
+	list(missing)
+	list(missing) // listing creates none
+	t.openWriter()
+	list(strings.ReplaceAll(missing, "false", "true"))
+	t.table.Query("DROP TABLE perigee_leases")
+	list("[{events true} {perigee_owners true} {perigee_ranges true} {perigee_leases false} {perigee_workers true}]")
 }
 
 func namesOfPartitions(t *trial) {

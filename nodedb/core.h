@@ -273,6 +273,7 @@ struct ndb_session {
   int view_level;         /* of the transaction that only reads, with all inside it; 0: none */
   const volatile uint32_t *stop; /* waits end when it is not 0; NULL: they do not */
   int level;
+  int in_transaction;     /* level is not 0; changed with the lock, for the releaser */
   ndb_view view;          /* base; in a transaction frozen, too */
   _Atomic uint64_t version; /* of the store, when view was taken; changed with the lock */
   size_t number;          /* of view.base; the releaser may have freed that */

@@ -44,7 +44,7 @@ static void barrier(void) {
  * some of it since the last look. */
 static int look_at(ndb_session *s) {
   s->releasing = 0;
-  if (s->level) return 0;
+  if (s->in_transaction) return 0;
   uint64_t reads = atomic_load_explicit(&s->reads_now, memory_order_relaxed);
   int idle = s->view.base && reads == s->reads_seen && !(reads & 0xFFFF);
   s->reads_seen = reads;

@@ -244,7 +244,7 @@ static int start(ndb_session *s) {
   s->version = atomic_load(&store->version);
   s->clean = 0;
   s->clock = ndb_now_ms();
-  s->level = 1;
+  s->level = s->in_transaction = 1;
   s->changes++;
   s->stamp++;
   store->transactions++;
@@ -255,7 +255,7 @@ static int start(ndb_session *s) {
 /* Leaves the transaction; called with the lock, if there is a store. */
 static void leave(ndb_session *s) {
   if (s->store) shed_own(s);
-  s->level = s->view_level = 0;
+  s->level = s->in_transaction = s->view_level = 0;
   s->clock = 0;
   s->version = UINT64_MAX;
   if (!s->store) return;

@@ -26,8 +26,9 @@ void keys_add(doc *d, uint32_t field);
 
 // keys_searched counts nodes that a search looks at.
 static inline void keys_searched(doc *d, uint32_t nodes) {
+	if (__builtin_expect(d->count < KEYS_NODES_MIN, 1)) return;
 	d->keys.searched += nodes;
-	if (__builtin_expect(d->count >= KEYS_NODES_MIN && d->keys.searched / KEYS_SEARCHED_MAX > d->count, 0)) keys_make(d);
+	if (__builtin_expect(d->keys.searched / KEYS_SEARCHED_MAX > d->count, 0)) keys_make(d);
 }
 
 #endif

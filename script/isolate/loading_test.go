@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -73,7 +74,8 @@ func TestLoadingLeaks(t *testing.T) {
 			t.Errorf("%s found %s", who, leak)
 		}
 	}
-	plugin := load(t, goplugin.Language(), script.Code{Name: path, Files: script.Folder(folder)}, script.Options{})
+	patient := script.Options{Limits: script.Limits{EventTime: 20 * time.Second, BatchTime: 40 * time.Second}} // a search is no matter of time
+	plugin := load(t, goplugin.Language(), script.Code{Name: path, Files: script.Folder(folder)}, patient)
 	report := func(who string, s script.Script) {
 		t.Helper()
 		var found struct{ Loading, Running finding }
@@ -89,7 +91,7 @@ func TestLoadingLeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	luaScript := load(t, lua.Language(), script.Code{Name: "attacker.lua", Text: text, Files: script.Folder(folder)}, script.Options{})
+	luaScript := load(t, lua.Language(), script.Code{Name: "attacker.lua", Text: text, Files: script.Folder(folder)}, patient)
 	report("a script", luaScript)
 	fmt.Printf("figure isolate_attempts %d\nfigure isolate_leaks %d\n", attempts, leaks)
 }

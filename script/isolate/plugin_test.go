@@ -184,11 +184,14 @@ func TestMemoryOfWorker(t *testing.T) {
 		t.Fatalf("error is %v, want that the process ended", err)
 	}
 	const most = 16<<20 + heapSlack + 96<<20 // and the program itself
-	var own syscall.Rusage                   // until it executes the program, a child counts the memory of its parent as its own
+	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
 		t.Fatal(err)
 	}
-	if peak := died.state.SysUsage().(*syscall.Rusage).Maxrss << 10; peak > max(most, own.Maxrss<<10) {
+	if own.Maxrss<<10 > most { // with 400 MiB here, a worker that has 157 was counted with 435
+		t.Skipf("the kernel counts the %d MiB of this process as the worker's, too, until that executes the program", own.Maxrss>>10)
+	}
+	if peak := died.state.SysUsage().(*syscall.Rusage).Maxrss << 10; peak > most {
 		t.Errorf("the worker had %d MiB, want at most %d", peak>>20, most>>20)
 	} else {
 		t.Logf("peak %d MiB: %v", peak>>20, died)

@@ -167,6 +167,7 @@ other:
 // decode_args(co) decodes the arguments and moves them to co.
 static int decode_args(lua_State *L) {
 	lua_State *co = lua_touserdata(L, 1);
+	lua_settop(L, 0); // results begin at 1
 	int n = pg_gocall_results(L);
 	if (!lua_checkstack(co, n + 1)) luaL_error(L, "too many arguments");
 	lua_xmove(L, co, n);

@@ -114,7 +114,9 @@ static uint64_t sinks_at_1(lua_State *L, pg_engine *e) {
 static int to(lua_State *L) {
 	pg_engine *e = pg_engine_of(L);
 	if (lua_gettop(L) < 2) return pg_raise(L, "bad argument #2 to 'to' (an event, a table or a list of them expected)");
+	lua_settop(L, 2);
 	uint64_t sinks = sinks_at_1(L, e);
+	lua_settop(L, 2);
 	routed *r = lua_newuserdata(L, sizeof *r);
 	r->sinks = sinks;
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->routed.ref);

@@ -365,7 +365,8 @@ func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 		return predicateError(begin, sql, err)
 	}
 	node := syntaxNode(parsed.tree).child("node")
-	if node["where_clause"] == nil || containsSubquery(node["where_clause"]) || !isBareWhere(node) {
+	// Some of these conditions imply others; each is a lock of its own on what a delete may do.
+	if len(parsed.tables) != 1 || node["type"] != "SELECT_NODE" || node["where_clause"] == nil || containsSubquery(node["where_clause"]) || !isBareWhere(node) {
 		return &QueryError{Message: "the predicate must be one expression over the columns of " + t.Name, Hint: "for example: user = 7 AND event <> 'signup'"}
 	}
 	if name := volatileCall(node["where_clause"]); name != "" {

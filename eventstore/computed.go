@@ -39,7 +39,7 @@ func (s *Store) SetComputed(columns []ComputedColumn) {
 	}
 	s.mu.Unlock()
 	for _, t := range all {
-		t.setComputed(byTable[strings.ToLower(t.name)])
+		t.setComputed(byTable[strings.ToLower(t.Name())])
 		t.computing.wait()
 	}
 	wake(s.upkeep) // a recompute may wait for them
@@ -60,13 +60,13 @@ func (t *Table) compute(ctx context.Context, out *event.Output, b *buffer) (*eve
 		res.Outputs = append(res.Outputs, event.Output{})[:1]
 		rows := event.Batch{Partition: out.Partition, Range: event.Range{Count: uint64(with.Len())}, Data: with.Data, Ends: with.Ends}
 		if err := c.Compute(ctx, &rows, res); err != nil {
-			return nil, fmt.Errorf("eventstore: compute column %s of table %s: %w", c.Name, t.name, err)
+			return nil, fmt.Errorf("eventstore: compute column %s of table %s: %w", c.Name, t.Name(), err)
 		}
 		if len(res.Dead) > 0 {
 			return nil, c.rejectRows(res.Dead)
 		}
 		if n := res.Outputs[0].Len(); n != with.Len() {
-			return nil, fmt.Errorf("eventstore: column %s of table %s has %d values for %d rows", c.Name, t.name, n, with.Len())
+			return nil, fmt.Errorf("eventstore: column %s of table %s has %d values for %d rows", c.Name, t.Name(), n, with.Len())
 		}
 		with.Data, with.Ends = res.Outputs[0].Data, res.Outputs[0].Ends
 	}

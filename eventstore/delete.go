@@ -35,10 +35,13 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 	}
 	d := manifest.Delete{Predicate: predicate, Asked: time.Now().UTC()}
 	err := s.change(func(next *manifest.Manifest) error {
+		entry := next.TableByID(t.id)
+		if entry == nil {
+			return unknownTable(table)
+		}
 		d.Number = next.NextDelete
 		next.NextDelete++
 		d.Before = manifest.Position(s.log.End())
-		entry := next.TableByID(t.id)
 		entry.Deletes = append(entry.Deletes, &d)
 		return nil
 	}, nil)
@@ -48,7 +51,7 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 	// The rows in the log go when it is sealed.
 	err = s.log.Rotate(ctx)
 	wake(s.upkeep)
-	return Deletion{Number: d.Number, Table: t.name, Predicate: d.Predicate, Asked: d.Asked}, err
+	return Deletion{Number: d.Number, Table: t.Name(), Predicate: d.Predicate, Asked: d.Asked}, err
 }
 
 // Deletions returns the deletes that are under way, oldest first.

@@ -14,6 +14,9 @@ import (
 // never commit again.
 var ErrFenced = errors.New("eventstore: the partition has been taken over")
 
+// ErrDropped says that the table was dropped. Another may have its name.
+var ErrDropped = errors.New("eventstore: the table has been dropped")
+
 // ErrClosed says that the store or the partition is closed.
 var ErrClosed = sqlworker.ErrClosed
 

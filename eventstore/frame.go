@@ -23,7 +23,7 @@ func (b *buffer) encode(p *Partition, of event.Range, rows rowRuns, now time.Tim
 	}
 	if columns.Rows > 0 {
 		entry.Columns, entry.IDs = columns, b.ids[:len(columns.Vectors)]
-		entry.MinTime, entry.MaxTime = b.timeBounds(p.table.time, columns)
+		entry.MinTime, entry.MaxTime = b.timeBounds(b.schema.time, columns)
 	}
 	b.frame = wal.AppendEntry(b.frame[:0], &entry)
 	return b.frame

@@ -29,8 +29,8 @@ func (s *Store) Import(ctx context.Context, table, file string, c TableConfig) (
 			return nil, nil, err
 		}
 	}
-	if c.Time != "" && t.time != c.Time {
-		return nil, nil, configError("leave the time column out: a table keeps its own", "table %s has the time column %q, not %q", t.name, t.time, c.Time)
+	if have := t.current().time; c.Time != "" && have != c.Time {
+		return nil, nil, configError("leave the time column out; or: "+timeHint(t.Name(), c), "table %s has the time column %q, not %q", t.Name(), have, c.Time)
 	}
 	p, done, err := t.TakeOver(ctx, importPipeline, file)
 	if err != nil {

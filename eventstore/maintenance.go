@@ -39,7 +39,9 @@ func (s *Store) runSealer() {
 	ctx, cancel := s.untilClosed(context.Background())
 	defer cancel()
 	for !s.isClosed() {
+		s.sealing.Lock()
 		err := s.sealClosedFiles(ctx)
+		s.sealing.Unlock()
 		s.setBacklog(err)
 		s.pause(errors.Join(err, s.collectGarbage()), s.sealer)
 	}
@@ -50,7 +52,9 @@ func (s *Store) runUpkeep() {
 	ctx, cancel := s.untilClosed(context.Background())
 	defer cancel()
 	for !s.isClosed() {
-		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.recomputeFile(ctx), s.mergeSmallFiles(ctx))
+		s.upkeeping.Lock()
+		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.mergeSmallFiles(ctx))
+		s.upkeeping.Unlock()
 		s.pause(err, s.upkeep)
 	}
 }
@@ -192,7 +196,7 @@ func (s *Store) pruneTable(next *manifest.Manifest, entry *manifest.Table) {
 	for _, f := range entry.Files {
 		needed[f.Schema] = true
 	}
-	t := s.tableNamed(entry.Name)
+	t := s.tableByID(entry.ID)
 	t.mu.Lock()
 	for version := range t.encoding {
 		needed[version] = true
@@ -259,7 +263,7 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 }
 
 // nextMerge returns groups of files of a table to merge, or none. Those that wait for a
-// recompute are merged by themselves.
+// recompute are merged by themselves, and those that are not divided are left out.
 func (s *Store) nextMerge(t *manifest.Table) (groups [][]*manifest.File) {
 	type class struct {
 		day  string
@@ -270,7 +274,7 @@ func (s *Store) nextMerge(t *manifest.Table) (groups [][]*manifest.File) {
 	files := map[class][]*manifest.File{}
 	var classes []class
 	for _, f := range t.Files {
-		if f.Bytes >= mergeSmall || f.RowBytes() > mergeRowMax || s.unmerged[f.Name] {
+		if f.Bytes >= mergeSmall || f.RowBytes() > mergeRowMax || s.unmerged[f.Name] || f.Undivided {
 			continue
 		}
 		c := class{f.Day, bits.Len64(uint64(f.Bytes)>>16) / 2, t.NextRecompute(f)}
@@ -310,7 +314,7 @@ func mergeable(files []*manifest.File) []*manifest.File {
 
 // mergedFile returns the entry of a file that has the rows of several others.
 func mergedFile(f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
-	f.Segment, f.Deleted, f.Computed = segment, deleted, of[0].Computed
+	f.Segment, f.Deleted, f.Computed, f.Undivided = segment, deleted, of[0].Computed, of[0].Undivided
 	for _, old := range of {
 		f.Log = max(f.Log, old.Log)
 		f.Computed = min(f.Computed, old.Computed)

@@ -57,6 +57,11 @@ func (t *Table) TakeOver(ctx context.Context, pipeline, partition string) (*Part
 	if t.store.isClosed() {
 		return nil, nil, ErrClosed
 	}
+	release, err := t.use()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
 	p := &Partition{table: t, key: partKey{pipeline, partition}}
 	if err := t.fence(ctx, p.key, p); err != nil {
 		return nil, nil, err
@@ -89,16 +94,21 @@ func (t *Table) fence(ctx context.Context, key partKey, owner *Partition) error 
 // positions that are already committed. Several goroutines may call it at the same
 // time; it keeps no reference to out.
 //
-// *RejectedRows names rows that can never be stored. ErrFenced ends the partition. After
-// any other error nothing is stored, and the caller may retry.
+// *RejectedRows names rows that can never be stored. ErrFenced and ErrDropped end the partition.
+// After any other error nothing is stored, and the caller may retry.
 func (p *Partition) Append(ctx context.Context, out *event.Output) error {
 	if p.closed.Load() || p.table.store.isClosed() {
 		return ErrClosed
 	}
+	release, err := p.table.use()
+	if err != nil {
+		return err
+	}
+	defer release()
 	b := p.table.acquireBuffer()
 	defer p.table.releaseBuffer(b)
 	defer p.table.computing.begin()()
-	out, err := p.table.compute(ctx, out, b)
+	out, err = p.table.compute(ctx, out, b)
 	if err != nil {
 		return err
 	}

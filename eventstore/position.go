@@ -27,6 +27,11 @@ func (t *Table) Positions(_ context.Context, pipeline string) (map[string]event.
 // SetPosition counts all positions of a partition before next as committed, and
 // forgets the others. It fences the partition's owner.
 func (t *Table) SetPosition(ctx context.Context, pipeline, partition string, next uint64) error {
+	release, err := t.use()
+	if err != nil {
+		return err
+	}
+	defer release()
 	key := partKey{pipeline, partition}
 	if err := t.fence(ctx, key, nil); err != nil {
 		return err

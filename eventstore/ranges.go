@@ -80,7 +80,7 @@ func (t *Table) readRanges(key partKey) (event.Ranges, error) {
 	for _, file := range entry.Prints {
 		changes, err := manifest.ReadPrints(t.store.folder, entry, file.Number)
 		if err != nil {
-			return nil, fmt.Errorf("eventstore: read fingerprints of table %s: %w", t.name, err)
+			return nil, fmt.Errorf("eventstore: read fingerprints of table %s: %w", t.Name(), err)
 		}
 		for _, c := range changes {
 			if c.Pipeline == key.pipeline && c.Partition == key.partition {

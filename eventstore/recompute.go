@@ -67,20 +67,25 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 		if len(names) > 0 {
 			hint = "computed columns: " + strings.Join(names, ", ")
 		}
-		return Recompute{}, configError(hint, "nothing computes a column %s of table %s", column, t.name)
+		return Recompute{}, configError(hint, "nothing computes a column %s of table %s", column, t.Name())
 	}
 	function := c.Version()
 	t.computing.wait() // then no frame to come has values of an earlier function
 	r := manifest.Recompute{Function: function, Asked: time.Now().UTC()}
+	var begun Recompute
 	err := s.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.id)
+		if entry == nil {
+			return unknownTable(table)
+		}
 		i := slices.IndexFunc(entry.Current().Columns, func(known manifest.Column) bool { return strings.EqualFold(known.Name, c.Name) })
 		if i < 0 {
-			return configError("", "table %s has no column %s", t.name, c.Name)
+			return configError("", "table %s has no column %s", t.Name(), c.Name)
 		}
 		next.LastRecompute++
 		r.Number, r.Column, r.Before = next.LastRecompute, entry.Current().Columns[i].ID, manifest.Position(s.log.End())
 		entry.Recomputes = append(keep(entry.Recomputes, func(old *manifest.Recompute) bool { return old.Column != r.Column }), &r)
+		begun = s.recomputeOf(t, entry, &r)
 		return nil
 	}, nil)
 	if err != nil {
@@ -89,16 +94,19 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 	// The rows in the log are computed once they are in files.
 	err = s.log.Rotate(ctx)
 	wake(s.upkeep)
-	return s.recomputeOf(t, s.current().TableByID(t.id), &r), err
+	return begun, err
 }
 
 // Recomputes returns the last recompute of each column of a table, oldest first.
 func (s *Store) Recomputes(table string) (all []Recompute, err error) {
-	t := s.tableNamed(table)
-	if t == nil {
+	entry := s.current().Table(table)
+	if entry == nil {
 		return nil, unknownTable(table)
 	}
-	return s.recomputesOf(t, s.current().TableByID(t.id)), nil
+	if t := s.tableByID(entry.ID); t != nil {
+		all = s.recomputesOf(t, entry)
+	}
+	return all, nil
 }
 
 func (s *Store) recomputesOf(t *Table, entry *manifest.Table) (all []Recompute) {
@@ -109,7 +117,7 @@ func (s *Store) recomputesOf(t *Table, entry *manifest.Table) (all []Recompute) 
 }
 
 func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompute) Recompute {
-	state := Recompute{Number: r.Number, Table: t.name, Column: entry.Current().ByID(r.Column).Name, Asked: r.Asked, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped}
+	state := Recompute{Number: r.Number, Table: t.Name(), Column: entry.Current().ByID(r.Column).Name, Asked: r.Asked, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped}
 	if r.Ended.IsZero() {
 		state.Files, state.InLog = len(entry.Files), !s.isSealed(r.Before)
 		for _, f := range entry.Files {
@@ -156,7 +164,7 @@ func endRecomputes(m *manifest.Manifest, t *manifest.Table) {
 func (s *Store) recomputeFile(ctx context.Context) error {
 	m := s.current()
 	for _, entry := range m.Tables {
-		t := s.tableNamed(entry.Name)
+		t := s.tableByID(entry.ID)
 		var newest *manifest.File
 		for _, f := range entry.Files {
 			r := entry.NextRecompute(f)
@@ -193,8 +201,8 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 		return nil
 	}
 	if function := c.Version(); function != r.Function {
-		s.options.Log.Info("event store: the function of a column has changed: its recompute begins again", "table", t.name, "column", c.Name, "function", function)
-		_, err := s.Recompute(ctx, t.name, c.Name)
+		s.options.Log.Info("event store: the function of a column has changed: its recompute begins again", "table", t.Name(), "column", c.Name, "function", function)
+		_, err := s.Recompute(ctx, t.Name(), c.Name)
 		return err
 	}
 	w := &recomputeWork{table: t, column: column}

@@ -31,6 +31,7 @@ type schema struct {
 	manifest.Schema
 	nextColumn int32 // the ID of the next column
 	unknown    manifest.Unknown
+	time       string // name of the time column; "" if there is none
 }
 
 type column = manifest.Column
@@ -40,7 +41,7 @@ func newSchema() *schema { return &schema{nextColumn: manifest.RestID + 1} }
 
 // schemaOf returns the newest schema of a table in the manifest.
 func schemaOf(t *manifest.Table) *schema {
-	return &schema{Schema: *t.Current(), nextColumn: t.NextColumn, unknown: t.Unknown}
+	return &schema{Schema: *t.Current(), nextColumn: t.NextColumn, unknown: t.Unknown, time: t.Time}
 }
 
 // clone returns the next version, to be changed by the caller.
@@ -73,9 +74,7 @@ func (s *schema) declare(columns []event.Column) error {
 	for _, want := range columns {
 		if i := s.find(want.Name); i >= 0 {
 			if have := &s.Columns[i]; have.Type != want.Type || have.Digits != want.Digits || !slices.Equal(have.Path, want.Path) {
-				return configError("a column keeps its type: declare it under another name",
-					"column %s is declared as %s of field %s, but the table has it as %s of field %s",
-					want.Name, want.Type.String()+want.Digits.String(), strings.Join(want.Path, "."), have.Type.String()+have.Digits.String(), strings.Join(have.Path, "."))
+				return &columnConflict{want, *have}
 			}
 			s.Columns[i].Required, s.Columns[i].Unit, s.Columns[i].Declared = want.Required, want.Unit, true
 			continue

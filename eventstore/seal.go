@@ -76,7 +76,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 			for _, name := range dropOldKeys(t, time.Now()) {
 				gone = append(gone, func() error { return t.RemoveFile(s.folder, name) })
 			}
-			t.Partitions = s.tableNamed(t.Name).partitionsUpTo(log.Number)
+			t.Partitions = s.tableByID(t.ID).partitionsUpTo(log.Number)
 			s.pruneTable(next, t)
 		}
 		return nil
@@ -99,7 +99,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 func (s *Store) writePrints(m *manifest.Manifest, log, number uint64) (map[uint32][]*manifest.PrintsFile, error) {
 	files := map[uint32][]*manifest.PrintsFile{}
 	for _, entry := range m.Tables {
-		changes := s.tableNamed(entry.Name).changesOf(log)
+		changes := s.tableByID(entry.ID).changesOf(log)
 		printed := slices.ContainsFunc(changes, func(c manifest.RangeChange) bool { return len(c.Range.Prints) > 0 })
 		reset := slices.ContainsFunc(changes, func(c manifest.RangeChange) bool { return c.Reset })
 		if !printed && (!reset || len(entry.Prints) == 0) {
@@ -160,7 +160,7 @@ func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
 // that did not have it.
 func (s *Store) forgetLog(before *manifest.Manifest, file uint64) {
 	for _, entry := range before.Tables {
-		t := s.tableNamed(entry.Name)
+		t := s.tableByID(entry.ID)
 		t.mu.Lock()
 		for _, state := range t.partitions {
 			state.sealed = state.sealedUpTo(file)

@@ -44,8 +44,10 @@ type UniqueStats struct {
 func (s *Store) UniqueStats() map[string]UniqueStats {
 	all := map[string]UniqueStats{}
 	for _, t := range s.current().Tables {
-		if u := s.tableNamed(t.Name).unique.Load(); u != nil && t.Unique != nil {
-			all[t.Name] = u.stats(t.Unique)
+		if live := s.tableByID(t.ID); live != nil && t.Unique != nil {
+			if u := live.unique.Load(); u != nil {
+				all[t.Name] = u.stats(t.Unique)
+			}
 		}
 	}
 	return all
@@ -79,7 +81,9 @@ func (s *Store) Stats() ([]TableStats, error) {
 	byID := map[uint32]*TableStats{}
 	for _, t := range snapshot.manifest.Tables {
 		byID[t.ID] = newTableStats(t)
-		byID[t.ID].Recomputes = s.recomputesOf(s.tableNamed(t.Name), t)
+		if live := s.tableByID(t.ID); live != nil { // it was not dropped meanwhile
+			byID[t.ID].Recomputes = s.recomputesOf(live, t)
+		}
 	}
 	if err := s.addLog(snapshot, byID); err != nil {
 		return nil, fmt.Errorf("eventstore: read the log: %w", err)
@@ -100,7 +104,7 @@ func (s *Store) Stats() ([]TableStats, error) {
 func newTableStats(t *manifest.Table) *TableStats {
 	stats := &TableStats{Event: t.Event, Retention: time.Duration(t.Retention), Deletions: deletionsOf(t)}
 	for _, f := range t.Files {
-		file := FileStats{Name: path.Join("tables", t.Name, f.Name), Segment: f.Segment, Schema: f.Schema, Rows: f.Rows, Bytes: f.Bytes}
+		file := FileStats{Name: path.Join("tables", t.DirName(), f.Name), Segment: f.Segment, Schema: f.Schema, Rows: f.Rows, Bytes: f.Bytes}
 		if t.Time != "" {
 			file.MinTime, file.MaxTime = time.UnixMicro(f.MinTime).UTC(), time.UnixMicro(f.MaxTime).UTC()
 			stats.addTimes(file.MinTime, file.MaxTime)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -78,7 +79,12 @@ type Store struct {
 
 	appends inFlight // of which frames in the log may not be accounted for yet
 
-	creating sync.Mutex // held while a table is made
+	// Held, in this order, while a table is restructured: files are rewritten and merged, closed
+	// files of the log are sealed, and tables are opened, only at other times.
+	upkeeping, sealing sync.Mutex
+	creating           sync.Mutex // held while a table is made
+	restructures       inFlight
+	unsaved            atomic.Bool // a version that a restructure could not save may be on the disk
 	changing sync.Mutex // held while the manifest is changed
 	version  uint64     // last version that was saved, or of which a Save failed; under changing
 
@@ -188,6 +194,9 @@ func (s *Store) loadManifest() (*manifest.Manifest, error) {
 // recoverEntry accounts for a frame that the log has.
 func (s *Store) recoverEntry(at wal.Position, e *wal.Entry) error {
 	known := s.manifest.TableByID(e.Table)
+	if s.manifest.WasDropped(e.Table) {
+		return nil
+	}
 	if known == nil || e.Kind == wal.Rows && known.Schema(e.Schema) == nil {
 		return &manifest.DamageError{File: filepath.Join(s.folder, "manifest"),
 			Reason: fmt.Sprintf("log file %d has rows of table number %d, schema version %d, which it does not know", at.File, e.Table, e.Schema)}
@@ -267,6 +276,7 @@ func (s *Store) Close() error {
 			s.slots <- struct{}{}
 		}
 		s.background.Wait()
+		s.restructures.wait()
 		s.appends.wait()
 		err = s.release()
 	})

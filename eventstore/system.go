@@ -125,7 +125,7 @@ func (s *Store) segmentRows() iter.Seq2[any, error] {
 		for _, t := range snapshot.manifest.Tables {
 			for _, f := range t.Files {
 				row := segmentRow{
-					Table: t.Name, Kind: "parquet", File: path.Join("tables", t.Name, f.Name), Segment: &f.Segment, Day: f.Day,
+					Table: t.Name, Kind: "parquet", File: path.Join("tables", t.DirName(), f.Name), Segment: &f.Segment, Day: f.Day,
 					Rows: f.Rows, Bytes: f.Bytes, Schema: &f.Schema, Bloom: f.Bloom != "",
 				}
 				row.addTimes(t, f.MinTime, f.MaxTime)

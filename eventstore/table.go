@@ -5,6 +5,7 @@ package eventstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -61,8 +62,12 @@ const (
 type Table struct {
 	store *Store
 	id    uint32
-	name  string
-	time  string
+	name  atomic.Pointer[string]
+
+	// restructuring is held for reading by what appends, and for writing while the table is
+	// restructured. dropped is under it.
+	restructuring sync.RWMutex
+	dropped       bool
 
 	mu         sync.Mutex
 	schema     *schema // the newest; the manifest may not have it yet
@@ -92,16 +97,20 @@ func CheckTableName(name string) error {
 // loadTable returns a table as the manifest has it.
 func loadTable(s *Store, m *manifest.Table) *Table {
 	t := &Table{
-		store: s, id: m.ID, name: m.Name, time: m.Time, schema: schemaOf(m),
+		store: s, id: m.ID, schema: schemaOf(m),
 		partitions: map[partKey]*partitionState{}, encoding: map[uint64]int{}, schemasOf: map[uint64]map[uint64]bool{},
 		spareBuffers: make(chan *buffer, 8),
 	}
+	t.name.Store(&m.Name)
 	for _, p := range m.Partitions {
 		state := t.state(partKey{p.Pipeline, p.Partition})
 		state.committed, state.sealed = p.Committed(), p.Committed()
 	}
 	return t
 }
+
+// Name returns the table's name.
+func (t *Table) Name() string { return *t.name.Load() }
 
 // Table returns the table of that name, made if it is missing, with the settings of c
 // and at least its columns. An *event.PermanentError says why it cannot have them.
@@ -123,14 +132,13 @@ func (s *Store) openTable(name string, c *TableConfig) (*Table, error) {
 	s.creating.Lock()
 	defer s.creating.Unlock()
 	t := s.tableNamed(name)
-	var err error
+	err := checkName(s.current(), name)
 	switch {
+	case err != nil:
 	case t == nil && c == nil:
 		t, err = s.createTable(name, TableConfig{})
 	case t == nil:
 		t, err = s.createTable(name, *c)
-	case t.name != name:
-		err = configError("SQL does not distinguish names by case", "table %s already exists", t.name)
 	case c != nil:
 		err = t.configure(*c)
 	}
@@ -140,6 +148,31 @@ func (s *Store) openTable(name string, c *TableConfig) (*Table, error) {
 	return t, nil
 }
 
+// checkName returns an error if a table that a configuration names cannot be the one of that
+// name: another has it, or has had it.
+func checkName(m *manifest.Manifest, name string) error {
+	if t := m.Table(name); t != nil && t.Name != name {
+		return configError("SQL does not distinguish names by case", "table %s already exists", t.Name)
+	}
+	if t := m.FormerTable(name); t != nil {
+		return configError(fmt.Sprintf("write to table %s; or free the name for a new table: perigee table rename %s %s --release", t.Name, name, t.Name),
+			"table %s is called %s now", name, t.Name)
+	}
+	return nil
+}
+
+// tableByID returns the table of that number, or nil.
+func (s *Store) tableByID(id uint32) *Table {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tables {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
 // tableNamed returns the table of that name, which SQL compares without case, or nil.
 func (s *Store) tableNamed(name string) *Table {
 	s.mu.Lock()
@@ -147,22 +180,27 @@ func (s *Store) tableNamed(name string) *Table {
 	return s.tables[strings.ToLower(name)]
 }
 
-func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
-	first := newSchema()
-	first.Version, first.unknown = 1, c.Unknown
-	if err := declareColumns(first, c); err != nil {
-		return nil, err
+// firstSchema returns the schema of a table that is made.
+func firstSchema(name string, c TableConfig) (*schema, error) {
+	none := newSchema()
+	none.time = c.Time
+	first, err := none.declared(name, c)
+	if err == nil {
+		first.Version = 1
 	}
-	if err := c.checkUnique(first); err != nil {
+	return first, err
+}
+
+func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
+	first, err := firstSchema(name, c)
+	if err != nil {
 		return nil, err
 	}
 	entry := &manifest.Table{Name: name, NextColumn: first.nextColumn, Schemas: []*manifest.Schema{&first.Schema}}
 	c.apply(entry)
 	var t *Table
-	err := s.change(func(next *manifest.Manifest) error {
-		entry.ID = next.NextTable
-		next.NextTable++
-		next.Tables = append(next.Tables, entry)
+	err = s.change(func(next *manifest.Manifest) error {
+		next.AddTable(entry)
 		t = loadTable(s, entry)
 		if err := t.setUnique(entry); err != nil {
 			return err
@@ -210,10 +248,6 @@ func (c *TableConfig) checkUnique(s *schema) error {
 
 // configure holds the table against what is wanted of it.
 func (t *Table) configure(c TableConfig) error {
-	if t.time != c.Time {
-		return configError("a table keeps its time column: write to another table",
-			"the time column is %q, but the table has %q", c.Time, t.time)
-	}
 	wanted, err := t.declare(c)
 	if err != nil {
 		return err
@@ -241,21 +275,76 @@ func (t *Table) configure(c TableConfig) error {
 func (t *Table) declare(c TableConfig) (*schema, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := t.schema.clone()
-	next.unknown = c.Unknown
-	if err := declareColumns(next, c); err != nil {
+	next, err := t.schema.declared(t.Name(), c)
+	if err != nil {
 		return nil, err
-	}
-	if err := c.checkUnique(next); err != nil {
-		return nil, err
-	}
-	if slices.EqualFunc(next.Columns, t.schema.Columns, sameColumn) {
-		next.Version = t.schema.Version
 	}
 	if next.Version != t.schema.Version || next.unknown != t.schema.unknown {
 		t.schema = next
 	}
 	return t.schema, nil
+}
+
+// declared returns the schema of a table with what is declared, under the same version if no
+// column changes.
+func (s *schema) declared(table string, c TableConfig) (*schema, error) {
+	if s.time != c.Time {
+		return nil, configError(timeHint(table, c), "the time column is %q, but the table has %q", c.Time, s.time)
+	}
+	next := s.clone()
+	next.unknown = c.Unknown
+	if err := declareColumns(next, c); err != nil {
+		if conflict, ok := errors.AsType[*columnConflict](err); ok {
+			return nil, configError(conflict.hint(table, c), "%s", conflict.Error())
+		}
+		return nil, err
+	}
+	if err := c.checkUnique(next); err != nil {
+		return nil, err
+	}
+	if slices.EqualFunc(next.Columns, s.Columns, sameColumn) {
+		next.Version = s.Version
+	}
+	return next, nil
+}
+
+// timeHint says how a table gets the time column of a configuration.
+func timeHint(table string, c TableConfig) string {
+	set := "--none"
+	if c.Time != "" {
+		set = c.Time
+		if c.TimeUnit != event.Seconds {
+			set += " --unit " + c.TimeUnit.String()
+		}
+		for _, column := range c.Columns {
+			if column.Name == c.Time && column.Unit != event.Seconds {
+				set += " --unit " + column.Unit.String()
+			}
+			if column.Name == c.Time && column.Type == event.TimestampNS {
+				set += " --type timestamp_ns"
+			}
+		}
+	}
+	return fmt.Sprintf("give the table that time column: perigee table set-time %s %s; or begin again: perigee table drop %[1]s", table, set)
+}
+
+// A columnConflict is a column that a table has otherwise than it is declared.
+type columnConflict struct {
+	want event.Column
+	have column
+}
+
+func (e *columnConflict) Error() string {
+	return fmt.Sprintf("column %s is declared as %s of field %s, but the table has it as %s of field %s", e.want.Name,
+		e.want.Type.String()+e.want.Digits.String(), strings.Join(e.want.Path, "."), e.have.Type.String()+e.have.Digits.String(), strings.Join(e.have.Path, "."))
+}
+
+// hint says how the table gets the column.
+func (e *columnConflict) hint(table string, c TableConfig) string {
+	if strings.EqualFold(e.have.Name, c.Time) && slices.Equal(e.want.Path, e.have.Path) {
+		return timeHint(table, c)
+	}
+	return fmt.Sprintf("a column keeps its type: declare it under another name; or drop its values: perigee table drop-column %s %s", table, e.have.Name)
 }
 
 func sameColumn(a, b column) bool {

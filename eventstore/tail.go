@@ -149,7 +149,7 @@ type tail struct {
 func (f *tail) begin(ctx context.Context, since time.Time) error {
 	b := &TailBatch{}
 	for _, one := range tablesOf(f.held.manifest) {
-		if one.Name == f.table.name {
+		if one.Name == f.table.Name() {
 			b.Columns = one.Columns
 		}
 	}
@@ -167,9 +167,9 @@ func (f *tail) begin(ctx context.Context, since time.Time) error {
 func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, error) {
 	column := f.held.manifest.TableByID(f.table.id).Time
 	if column == "" {
-		return nil, configError("leave out the time to begin at", "table %s has no time column", f.table.name)
+		return nil, configError("leave out the time to begin at", "table %s has no time column", f.table.Name())
 	}
-	sql := fmt.Sprintf("SELECT * FROM %s WHERE %s >= $since", quoteName(f.table.name), quoteName(column))
+	sql := fmt.Sprintf("SELECT * FROM %s WHERE %s >= $since", quoteName(f.table.Name()), quoteName(column))
 	if f.where != "" {
 		sql += " AND (" + f.where + "\n)"
 	}
@@ -197,6 +197,10 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, err
 // poll shows the next rows of the log.
 func (f *tail) poll(ctx context.Context) error {
 	now := f.store.snapshot()
+	if now.manifest.TableByID(f.table.id) == nil {
+		now.release()
+		return ErrDropped
+	}
 	b := &TailBatch{}
 	if start := now.manifest.LogStart; f.next.File < start && (f.lost || start-f.next.File > tailFiles) {
 		f.next = manifest.Position{File: start, Offset: wal.FirstFrame}

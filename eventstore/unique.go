@@ -285,9 +285,9 @@ func (t *Table) setUnique(entry *manifest.Table) error {
 		u.set.partMax = newKeySet(c.Memory).partMax
 		return nil
 	}
-	u := newUniqueKeys(t.name, columns, c)
+	u := newUniqueKeys(t.Name(), columns, c)
 	if err := t.store.loadKeys(entry, u); err != nil {
-		return fmt.Errorf("eventstore: read the keys of table %s: %w", t.name, err)
+		return fmt.Errorf("eventstore: read the keys of table %s: %w", t.Name(), err)
 	}
 	t.unique.Store(u)
 	return nil
@@ -340,7 +340,7 @@ func readKeysOfLog(folder string, end wal.FileEnd, table uint32, columns []int32
 func (s *Store) writeKeys(m *manifest.Manifest, end wal.FileEnd, number uint64) (map[uint32][]*manifest.KeysFile, error) {
 	files := map[uint32][]*manifest.KeysFile{}
 	for _, entry := range m.Tables {
-		u := s.tableNamed(entry.Name).unique.Load()
+		u := s.tableByID(entry.ID).unique.Load()
 		if u == nil {
 			continue
 		}

@@ -17,23 +17,31 @@ func (m *Manifest) check() error {
 	if len(m.Store) != 32 {
 		return errors.New("it does not name its store")
 	}
-	ids, names := map[uint32]bool{}, map[string]bool{}
+	ids, names, folders := map[uint32]bool{}, map[string]bool{}, map[string]bool{}
 	for _, t := range m.Tables {
-		name := strings.ToLower(t.Name)
+		name, dir := strings.ToLower(t.Name), strings.ToLower(t.DirName())
 		switch {
-		case t.Name == "" || t.Name != filepath.Base(t.Name) || strings.HasPrefix(t.Name, ".") || strings.ContainsRune(t.Name, 0):
+		case !isFolderName(t.Name):
 			return fmt.Errorf("invalid table name %q", t.Name)
+		case !isFolderName(t.DirName()):
+			return fmt.Errorf("table %s has the invalid folder %q", t.Name, t.Dir)
 		case names[name]:
 			return fmt.Errorf("two tables are called %s", t.Name)
+		case folders[dir]:
+			return fmt.Errorf("two tables have the folder %s", t.DirName())
 		case t.ID == 0 || t.ID >= m.NextTable || ids[t.ID]:
 			return fmt.Errorf("table %s has number %d, which is not its own", t.Name, t.ID)
 		}
-		ids[t.ID], names[name] = true, true
+		ids[t.ID], names[name], folders[dir] = true, true, true
 		if err := m.checkTable(t); err != nil {
 			return fmt.Errorf("table %s: %w", t.Name, err)
 		}
 	}
 	return nil
+}
+
+func isFolderName(name string) bool {
+	return name != "" && name == filepath.Base(name) && !strings.HasPrefix(name, ".") && !strings.ContainsRune(name, 0)
 }
 
 func (m *Manifest) checkTable(t *Table) error {

@@ -98,6 +98,17 @@ func (m *Manifest) RemoveOthers(folder string) error {
 	return nil
 }
 
+// RemoveAll removes the files that the manifest names of the table, and its folder.
+func (t *Table) RemoveAll(folder string) (err error) {
+	alone := Manifest{Tables: []*Table{t}}
+	for path := range alone.Files(folder) {
+		name, _ := filepath.Rel(t.Folder(folder), path)
+		err = errors.Join(err, t.RemoveFile(folder, name))
+	}
+	_ = os.Remove(t.Folder(folder)) // only one that is empty goes
+	return err
+}
+
 // RemoveFile removes one of the table's files, and its folder if it was the last there.
 // That it is gone already is no error.
 func (t *Table) RemoveFile(folder, name string) error {

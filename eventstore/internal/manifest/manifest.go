@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -46,6 +47,10 @@ type Manifest struct {
 type Table struct {
 	ID   uint32 `json:"id"` // in the log
 	Name string `json:"name"`
+	// Dir is the name of the table's folder if it is not Name: that of a table which was renamed.
+	Dir string `json:"dir,omitempty"`
+	// Former are names that the table had. No other table gets one of them.
+	Former []string `json:"former,omitempty"`
 
 	Time      string   `json:"time,omitempty"`      // column of the event's time; empty if there is none
 	Event     string   `json:"event,omitempty"`     // column of the event's name; empty if there is none
@@ -90,6 +95,9 @@ type File struct {
 	GroupBytes int64 `json:"group_bytes,omitempty"`
 	// NegativeZero says that a double of the file may be -0.0.
 	NegativeZero bool `json:"negative_zero,omitempty"`
+	// Undivided says that the file is still as it was before the table got its time column: it may
+	// have rows of many days, whatever Day says.
+	Undivided bool `json:"undivided,omitempty"`
 	// Format is the version of how the file is written; see FileFormat.
 	Format int `json:"format,omitempty"`
 }
@@ -247,6 +255,7 @@ func (m *Manifest) Clone() *Manifest {
 	next.Tables = make([]*Table, len(m.Tables))
 	for i, t := range m.Tables {
 		copied := *t
+		copied.Former = slices.Clone(t.Former)
 		copied.Schemas = slices.Clone(t.Schemas)
 		copied.Files = slices.Clone(t.Files)
 		copied.Deletes = slices.Clone(t.Deletes)
@@ -269,6 +278,29 @@ func (m *Manifest) Table(name string) *Table {
 	return nil
 }
 
+// FormerTable returns the table that had a name before it was renamed, or nil.
+func (m *Manifest) FormerTable(name string) *Table {
+	for _, t := range m.Tables {
+		if slices.ContainsFunc(t.Former, func(former string) bool { return strings.EqualFold(former, name) }) {
+			return t
+		}
+	}
+	return nil
+}
+
+// WasDropped reports whether a number in the log was that of a table which is gone.
+func (m *Manifest) WasDropped(id uint32) bool { return id != 0 && id < m.NextTable && m.TableByID(id) == nil }
+
+// AddTable adds a table under a number and a folder of its own.
+func (m *Manifest) AddTable(t *Table) {
+	t.ID = m.NextTable
+	m.NextTable++
+	if slices.ContainsFunc(m.Tables, func(other *Table) bool { return strings.EqualFold(other.DirName(), t.Name) }) {
+		t.Dir = fmt.Sprintf("%s.%d", t.Name, t.ID) // no table's name has a point
+	}
+	m.Tables = append(m.Tables, t)
+}
+
 // TableByID returns the table that the log calls id, or nil.
 func (m *Manifest) TableByID(id uint32) *Table {
 	for _, t := range m.Tables {
@@ -287,7 +319,25 @@ func LogFolder(folder string) string { return filepath.Join(folder, "log") }
 
 // Folder returns the table's folder in the store's. Names that differ in case only belong
 // to one table, so file systems that ignore case do no harm.
-func (t *Table) Folder(folder string) string { return filepath.Join(TablesFolder(folder), t.Name) }
+func (t *Table) Folder(folder string) string { return filepath.Join(TablesFolder(folder), t.DirName()) }
+
+// DirName returns the name of the table's folder.
+func (t *Table) DirName() string { return cmp.Or(t.Dir, t.Name) }
+
+// Rename gives the table another name. It keeps its folder and, unless release, its old name.
+func (t *Table) Rename(name string, release bool) {
+	t.Dir = t.DirName()
+	if !release && !strings.EqualFold(t.Name, name) {
+		t.Former = append(t.Former, t.Name)
+	}
+	t.Release(name)
+	t.Name = name
+}
+
+// Release lets other tables have a name that the table had.
+func (t *Table) Release(name string) {
+	t.Former = slices.DeleteFunc(t.Former, func(former string) bool { return strings.EqualFold(former, name) })
+}
 
 // Path returns the path of one of the table's files.
 func (t *Table) Path(folder, name string) string {

@@ -15,13 +15,13 @@ import (
 )
 
 // A Recompute asks for a file with other values in one column, without the rows that are
-// deleted.
+// deleted, or for its rows divided by the days of the table's time column.
 type Recompute struct {
 	Version uint64 // of the manifest
 	Table   uint32
 	File    string  // its name in the manifest
 	Number  uint64  // of the new segment
-	Column  int32   // its ID
+	Column  int32   // its ID; 0 divides the rows
 	Hidden  []int32 // columns that Call does not see
 	Wide    bool    // see ErrMemory
 	// Call returns the value of each document as text that casts to the column's type, nil for
@@ -55,7 +55,7 @@ func (w *worker) recompute(ctx context.Context, q *Recompute, in *job) error {
 		return err
 	}
 	i := slices.IndexFunc(t.Files, func(f *manifest.File) bool { return f.Name == q.File })
-	if i < 0 || t.Current().ByID(q.Column) == nil {
+	if i < 0 || q.Column != 0 && t.Current().ByID(q.Column) == nil {
 		return fmt.Errorf("table %s has no file %s with column %d", t.Name, q.File, q.Column)
 	}
 	s, err := w.newWriteSession(ctx)
@@ -79,13 +79,13 @@ func (w *worker) recompute(ctx context.Context, q *Recompute, in *job) error {
 	return in.out.writeJSON(doneMessage, outcome{})
 }
 
-// recomputeFile writes the rows of a file with other values in a column. DuckDB sorts them if
-// the column is one of those that files are sorted by.
+// recomputeFile writes the rows of a file with other values in a column, or divided by days.
+// DuckDB sorts them if that changes their order.
 func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recompute, out *output) (files []manifest.File, err error) {
-	column, rows := t.Current().ByID(q.Column).Name, q.sql(t, fileSQL(s.worker.settings.Folder, t, f), s.database.number)
+	rows := q.sql(t, fileSQL(s.worker.settings.Folder, t, f), s.database.number)
 	days := []manifest.File{{Day: f.Day, Log: f.Log, Rows: f.Rows, MinTime: f.MinTime, MaxTime: f.MaxTime}}
-	name, _ := timeColumn(t)
-	if name == column {
+	divide := q.dividesDays(t)
+	if divide {
 		const computed = "temp.recomputed" // the function is called once for each row
 		if err := s.conn.exec("CREATE TEMP TABLE " + computed + " AS " + rows); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recomput
 			return nil, err
 		}
 	}
-	zero, err := s.mayHaveNegativeZero(t, f, t.Current().ByID(q.Column).Type == event.Float64)
+	zero, err := s.mayHaveNegativeZero(t, f, q.Column != 0 && t.Current().ByID(q.Column).Type == event.Float64)
 	if err != nil {
 		return nil, err
 	}
@@ -109,10 +109,10 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recomput
 			continue
 		}
 		query := rows
-		if name == column {
+		if divide {
 			query = "SELECT * FROM (" + query + ") WHERE " + daySQL(t) + " = DATE " + literal(day.Day)
 		}
-		if order := sortColumns(t); slices.Contains(order, column) {
+		if order := sortColumns(t); q.changesOrder(t, order) {
 			query += " ORDER BY " + quotedList(order)
 		}
 		day.Log = f.Log
@@ -123,6 +123,17 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recomput
 		files = append(files, written)
 	}
 	return files, nil
+}
+
+// dividesDays reports whether rows of one day may become rows of several.
+func (q *Recompute) dividesDays(t *manifest.Table) bool {
+	name, _ := timeColumn(t)
+	return q.Column == 0 || name == t.Current().ByID(q.Column).Name
+}
+
+// changesOrder reports whether rows may no longer be in the order of some columns.
+func (q *Recompute) changesOrder(t *manifest.Table, order []string) bool {
+	return len(order) > 0 && (q.Column == 0 || slices.Contains(order, t.Current().ByID(q.Column).Name))
 }
 
 // listDays returns the entries of files for the days of the rows of a query.
@@ -148,6 +159,9 @@ func daySQL(t *manifest.Table) string {
 
 // sql replaces the column in the rows of a query.
 func (q *Recompute) sql(t *manifest.Table, query string, database uint64) string {
+	if q.Column == 0 {
+		return query
+	}
 	c := t.Current().ByID(q.Column)
 	return fmt.Sprintf("SELECT * REPLACE (CAST(script_value(%d, %d, %s) AS %s) AS %s) FROM (%s)",
 		database, q.attempt(), documentSQL(t, q.Hidden), c.SQLType(), quote(c.Name), query)

@@ -228,7 +228,7 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 			deletes = deletes[1:]
 		}
 		misses := f.Format < manifest.FileFormat && slices.ContainsFunc(types, isMissed)
-		key := fmt.Sprint(types, len(deletes), misses)
+		key := fmt.Sprint(types, len(deletes), misses, droppedColumns(t, f.Schema))
 		if index[key] == nil {
 			index[key] = &fileGroup{types: types, misses: misses, deletes: deletes}
 			groups = append(groups, index[key])
@@ -236,6 +236,19 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 		index[key].files = append(index[key].files, f)
 	}
 	return groups
+}
+
+// droppedColumns lists the columns that files of a version have and the newest schema has not:
+// DuckDB reads files together only if they have the same columns.
+func droppedColumns(t *manifest.Table, version uint64) (dropped []manifest.Column) {
+	if s := t.Schema(version); s != nil {
+		for _, c := range s.Stored() {
+			if t.Current().ByID(c.ID) == nil {
+				dropped = append(dropped, c)
+			}
+		}
+	}
+	return dropped
 }
 
 // isMissed reports whether DuckDB's bloom filters miss values of a type.
@@ -312,6 +325,8 @@ func castSQL(have event.Type, want manifest.Column) string {
 		return name
 	case want.SQLType() == "JSON":
 		return fmt.Sprintf("to_json(%s)", name)
+	case want.Type == event.Timestamp || want.Type == event.TimestampNS:
+		return toTimeSQL(have, want)
 	}
 	return fmt.Sprintf("CAST(%s AS %s)", name, want.SQLType())
 }

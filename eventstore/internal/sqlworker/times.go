@@ -1,0 +1,91 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// toTimeSQL turns a column that became one of times into times, as the events' field would be
+// read now. A value that is no time is NULL.
+func toTimeSQL(have event.Type, want manifest.Column) string {
+	name, kind := quote(want.Name), want.SQLType()
+	text := func(value string) string { return textTimeSQL(value, want) }
+	switch have {
+	case event.Int32, event.Int64:
+		return numberTimeSQL("CAST("+name+" AS HUGEINT)", false, want)
+	case event.Float64:
+		return numberTimeSQL(name, true, want)
+	case event.JSON: // some are texts, some are numbers
+		value := "(" + name + " ->> '$')"
+		return fmt.Sprintf("CASE json_type(%s) WHEN 'VARCHAR' THEN %s WHEN 'DOUBLE' THEN %s ELSE %s END", name, text(value),
+			numberTimeSQL("TRY_CAST("+value+" AS DOUBLE)", true, want), numberTimeSQL("TRY_CAST("+value+" AS HUGEINT)", false, want))
+	}
+	if have == event.String {
+		return text(name)
+	}
+	return fmt.Sprintf("TRY_CAST(%s AS %s)", name, kind)
+}
+
+// textTimeSQL reads text as a time. DuckDB's TIMESTAMP leaves out the offset from UTC that text may
+// have behind the seconds, and its TIMESTAMPTZ the nanoseconds.
+func textTimeSQL(text string, want manifest.Column) string {
+	seconds := "epoch_us(date_trunc('second', TRY_CAST(" + text + " AS TIMESTAMPTZ)))"
+	fraction := "CAST(rpad(left(regexp_extract(" + text + ", '\\.([0-9]+)', 1), %[2]d), %[2]d, '0') AS BIGINT)"
+	offset := fmt.Sprintf("TRY(make_timestamp(%s + "+fraction+"))", seconds, 6)
+	if want.Type == event.TimestampNS {
+		offset = fmt.Sprintf("TRY(make_timestamp_ns(%s * 1000 + "+fraction+"))", seconds, 9)
+	}
+	return fmt.Sprintf("CASE WHEN regexp_matches(%s, ':[0-9]{2}(\\.[0-9]+)?[+-][0-9]{2}:?[0-9]{2}$') THEN %s ELSE TRY_CAST(%[1]s AS %[3]s) END", text, offset, want.SQLType())
+}
+
+// numberTimeSQL reads a DOUBLE or a HUGEINT of the column's unit as a time.
+func numberTimeSQL(value string, double bool, want manifest.Column) string {
+	perSecond, known := map[event.Unit]int64{event.Seconds: 1, event.Milliseconds: 1e3, event.Microseconds: 1e6, event.Nanoseconds: 1e9}[want.Unit]
+	if !known { // only text is a time
+		return "CAST(NULL AS " + want.SQLType() + ")"
+	}
+	wanted, function := int64(1e6), "make_timestamp"
+	if want.Type == event.TimestampNS {
+		wanted, function = 1e9, "make_timestamp_ns"
+	}
+	switch divisor := perSecond / wanted; {
+	case divisor <= 1:
+		value = fmt.Sprintf("%s * %d", value, wanted/perSecond)
+	case double:
+		value = fmt.Sprintf("floor(%s / %d)", value, divisor)
+	default: // rounded down
+		value = fmt.Sprintf("(%s - (%[1]s %% %d + %[2]d) %% %[2]d) // %[2]d", value, divisor)
+	}
+	return fmt.Sprintf("TRY(%s(CAST(%s AS BIGINT)))", function, value)
+}
+
+// FileTimes tells the times of a file's rows in the time column of its table.
+type FileTimes struct {
+	Least, Greatest int64 // microseconds since 1970
+	Missing         int64 // rows without a time between the years 1 and 9999
+}
+
+// FileTimes returns the times that the rows of a file have in the time column of t, which need
+// not be the manifest's: the column may have become one of times.
+func (c *Client) FileTimes(ctx context.Context, t *manifest.Table, f *manifest.File) (times FileTimes, err error) {
+	name, _ := timeColumn(t)
+	at, perMicro := timeSQL(t)
+	valid := fmt.Sprintf("%s IS NOT NULL AND year(%[1]s) BETWEEN 1 AND 9999", quote(name))
+	rows, err := c.Read(ctx, fmt.Sprintf("SELECT count(*) FILTER (NOT (%s)), coalesce(CAST(min(%s) FILTER (%[1]s) AS BIGINT), 0), coalesce(CAST(max(%[2]s) FILTER (%[1]s) AS BIGINT), 0) FROM (%[3]s)",
+		valid, at, fileSQL(c.options.Folder, t, f)))
+	if err != nil {
+		return times, err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		row := rows.Row()
+		times.Missing = row[0].(int64)
+		times.Least, times.Greatest = microsOf(row[1].(int64), perMicro), microsOf(row[2].(int64), perMicro)
+	}
+	return times, rows.Err()
+}

@@ -1,0 +1,225 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+)
+
+// A TimeColumn says which column of a table has the event's own time.
+type TimeColumn struct {
+	Name string     // "" for none
+	Unit event.Unit // of its numbers
+	Type event.Type // Timestamp or TimestampNS; by default TimestampNS for Nanoseconds
+}
+
+func (c TimeColumn) kind() event.Type {
+	switch {
+	case c.Type != 0:
+		return c.Type
+	case c.Unit == event.Nanoseconds:
+		return event.TimestampNS
+	}
+	return event.Timestamp
+}
+
+// SetTime gives a table another time column: one that it has, whose values become times, or none.
+// It fails if a row has no time there. Once it has returned, queries and appends have the new
+// column. Files are written again in the background, one for each day, also after a crash;
+// WaitDivided waits for them.
+func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
+	read := map[string]sqlworker.FileTimes{}
+	if err := s.readTimes(ctx, table, c, read); err != nil { // while rows are appended
+		return fmt.Errorf("table %s: %w", table, err)
+	}
+	err := s.restructure(ctx, table, func(ctx context.Context, t *Table) error {
+		return s.retryForDeletes(ctx, t, func() error { return t.setTime(ctx, c, read) })
+	})
+	wake(s.upkeep)
+	return err
+}
+
+// readTimes reads the times of the files that a table has now. What a delete has yet to rewrite is
+// read later.
+func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read map[string]sqlworker.FileTimes) error {
+	snapshot := s.snapshot()
+	defer snapshot.release()
+	entry := snapshot.manifest.Table(table)
+	if entry == nil || c.Name == "" || len(entry.Deletes) > 0 {
+		return nil
+	}
+	planned, _, err := withTime(entry, schemaOf(entry), c)
+	if err != nil {
+		return err
+	}
+	return s.addTimes(ctx, planned, read)
+}
+
+// addTimes reads the times of those files of a planned table whose times were not read.
+func (s *Store) addTimes(ctx context.Context, planned *manifest.Table, read map[string]sqlworker.FileTimes) error {
+	for _, f := range planned.Files {
+		if _, known := read[f.Name]; known {
+			continue
+		}
+		times, err := s.worker.FileTimes(ctx, planned, f)
+		if err != nil {
+			return fmt.Errorf("read the times of file %s: %w", f.Name, err)
+		}
+		read[f.Name] = times
+	}
+	return nil
+}
+
+// withTime returns the entry and the schema of a table with another time column.
+func withTime(entry *manifest.Table, s *schema, c TimeColumn) (*manifest.Table, *schema, error) {
+	next, planned := s.clone(), *entry
+	if i := next.find(s.time); s.time != "" && i >= 0 {
+		next.Columns[i].Required = false
+	}
+	next.time = ""
+	if c.Name != "" {
+		i := s.find(c.Name)
+		if i < 0 {
+			return nil, nil, unknownColumn(s, c.Name)
+		}
+		column := &next.Columns[i]
+		switch column.Type {
+		case 0, event.String, event.Int32, event.Int64, event.Float64, event.JSON, event.Timestamp, event.TimestampNS:
+		default:
+			return nil, nil, configError("name a column of times: text as RFC 3339 has them, or numbers", "column %s is of type %s", column.Name, column.Type)
+		}
+		if entry.Unique != nil && column.Type != c.kind() && slices.ContainsFunc(entry.Unique.Key, func(name string) bool { return next.find(name) == i }) {
+			return nil, nil, configError("remove it from the key in the configuration, and run the engine once", "column %s is part of the key of unique", column.Name)
+		}
+		column.Type, column.Unit, column.Digits, column.Wide = c.kind(), c.Unit, event.Digits{}, false
+		column.Declared, column.Required = true, true
+		next.time = column.Name
+	}
+	planned.Time = next.time
+	planned.Schemas = append(slices.Clone(entry.Schemas), &next.Schema)
+	return &planned, next, nil
+}
+
+// setTime gives a table that is being restructured another time column.
+func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlworker.FileTimes) error {
+	s := t.store
+	if len(s.current().TableByID(t.id).Deletes) > 0 {
+		return errDeleting
+	}
+	if err := s.sealAll(ctx); err != nil {
+		return err
+	}
+	planned, next, err := withTime(s.current().TableByID(t.id), t.current(), c)
+	if err != nil {
+		return err
+	}
+	if c.Name != "" {
+		if err := s.addTimes(ctx, planned, read); err != nil {
+			return err
+		}
+	}
+	files := make([]*manifest.File, len(planned.Files))
+	missing := int64(0)
+	for i, f := range planned.Files {
+		file, times := *f, read[f.Name]
+		file.MinTime, file.MaxTime, file.Undivided = times.Least, times.Greatest, c.Name != ""
+		files[i], missing = &file, missing+times.Missing
+	}
+	if missing > 0 {
+		return configError(fmt.Sprintf(`give them a time, or delete them: perigee table delete %s "WHERE try_cast(%s AS TIMESTAMP) IS NULL"`, t.Name(), quoteName(next.time)),
+			"%d rows have no time in column %s", missing, next.time)
+	}
+	return t.replaceSchema(next, func(entry *manifest.Table) error {
+		entry.Time, entry.Files = next.time, files
+		if next.time == "" {
+			entry.Retention = 0
+		}
+		return nil
+	})
+}
+
+// divideFile writes one file again whose table has got another time column, as a file for each
+// day. If there are more, it wakes the upkeep again.
+func (s *Store) divideFile(ctx context.Context) error {
+	m := s.current()
+	for _, t := range m.Tables {
+		var newest *manifest.File
+		for _, f := range t.Files {
+			if f.Undivided && (newest == nil || f.MaxTime > newest.MaxTime) {
+				newest = f
+			}
+		}
+		if newest == nil {
+			continue
+		}
+		if err := s.divide(ctx, m, t, newest); err != nil {
+			return fmt.Errorf("divide file %s of table %s by days: %w", newest.Name, t.Name, err)
+		}
+		wake(s.upkeep)
+		return nil
+	}
+	return nil
+}
+
+func (s *Store) divide(ctx context.Context, m *manifest.Manifest, t *manifest.Table, f *manifest.File) error {
+	number := s.nextSegment()
+	written, err := s.worker.Recompute(ctx, sqlworker.Recompute{Version: m.Version, Table: t.ID, File: f.Name, Number: number})
+	if errors.Is(err, sqlworker.ErrMemory) {
+		s.options.Log.Warn("event store: a file keeps the rows of several days, because dividing it needs too much memory", "table", t.Name, "file", f.Name)
+		whole := *f
+		whole.Undivided = false
+		return s.replaceFiles(t.ID, map[string]bool{f.Name: true}, []*manifest.File{&whole})
+	}
+	if err != nil {
+		return err
+	}
+	var fresh []*manifest.File
+	for _, one := range written {
+		file := mergedFile(one, []*manifest.File{f}, number, lastDelete(t))
+		file.Undivided = false
+		fresh = append(fresh, file)
+	}
+	return s.replaceFiles(t.ID, map[string]bool{f.Name: true}, fresh)
+}
+
+// Undivided returns how many files of a table SetTime has yet to write again, and how many files
+// the table has.
+func (s *Store) Undivided(table string) (left, files int, err error) {
+	t := s.current().Table(table)
+	if t == nil {
+		return 0, 0, unknownTable(table)
+	}
+	for _, f := range t.Files {
+		if f.Undivided {
+			left++
+		}
+	}
+	return left, len(t.Files), nil
+}
+
+// WaitDivided returns once all files of a table have the rows of one day each.
+func (s *Store) WaitDivided(ctx context.Context, table string) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left, _, err := s.Undivided(table)
+		if err != nil || left == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+			return ErrClosed
+		}
+	}
+}

@@ -45,3 +45,11 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 	}
 	return nil
 }
+
+// Key returns the columns of a table that tell one row from another, if it drops repetitions.
+func (c Catalog) Key(table string) []string {
+	if t := c.manifest.Table(table); t != nil && t.Unique != nil {
+		return t.Unique.Key
+	}
+	return nil
+}

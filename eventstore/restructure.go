@@ -74,6 +74,13 @@ func (t *Table) use() (release func(), err error) {
 	return t.restructuring.RUnlock, nil
 }
 
+// IsGone reports whether the table was dropped, or renamed from a name.
+func (t *Table) IsGone(name string) bool {
+	t.restructuring.RLock()
+	defer t.restructuring.RUnlock()
+	return t.dropped || !strings.EqualFold(t.Name(), name)
+}
+
 // DropTable removes a table with its rows, settings and positions. Its name is free then: a table
 // of that name begins without any of them. Partitions of the table end with ErrDropped.
 func (s *Store) DropTable(ctx context.Context, name string) error {

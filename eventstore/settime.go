@@ -135,7 +135,7 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlwo
 	}
 	if missing > 0 {
 		return configError(fmt.Sprintf(`give them a time, or delete them: perigee table delete %s "WHERE try_cast(%s AS TIMESTAMP) IS NULL"`, t.Name(), quoteName(next.time)),
-			"%d rows have no time in column %s", missing, next.time)
+			"rows without a time in column %s: %d", next.time, missing)
 	}
 	return t.replaceSchema(next, func(entry *manifest.Table) error {
 		entry.Time, entry.Files = next.time, files

@@ -85,8 +85,8 @@ type Store struct {
 	creating           sync.Mutex // held while a table is made
 	restructures       inFlight
 	unsaved            atomic.Bool // a version that a restructure could not save may be on the disk
-	changing sync.Mutex // held while the manifest is changed
-	version  uint64     // last version that was saved, or of which a Save failed; under changing
+	changing           sync.Mutex  // held while the manifest is changed
+	version            uint64      // last version that was saved, or of which a Save failed; under changing
 
 	mu       sync.Mutex
 	segment  uint64 // last number of a segment that was used

@@ -5,6 +5,7 @@ package eventstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,10 +20,11 @@ import (
 )
 
 // The workload is what a process does whose end, or whose disk's, a test checks. It appends
-// batches of numbered events to two tables, closes and opens the store, and deletes, and says
-// on its standard output what it was told is done:
+// batches of numbered events to three tables, closes and opens the store, deletes, and drops,
+// renames and changes one of the tables, and says on its standard output what it was told is done:
 //
 //	ack TABLE FIRST  a batch is durable
+//	dropping         the table that changes may be dropped, with all its batches
 //	deleting USER    a delete has been asked for
 //	deleted USER     it has returned
 //	failed ERROR     what failed is tried again
@@ -35,7 +37,8 @@ const (
 	userBatches = 5   // batches that an events' user has
 	deleteEach  = 3   // users; the first of them is deleted
 	eventsTable = "events"
-	oldTable    = "old" // every other event is older than its retention
+	oldTable    = "old"     // every other event is older than its retention
+	changed     = "changed" // how the name of the table that changes begins
 )
 
 func workOptions() Options { return Options{SegmentBytes: 64 << 10, Threads: 1} }
@@ -72,6 +75,7 @@ type workload struct {
 	partitions map[string]*Partition // by table
 	done       map[string]event.Ranges
 	next       map[string]uint64 // first position that was not appended
+	changed    string            // name of the table that changes
 	lanes      int
 	mu         sync.Mutex // held while a line is printed
 }
@@ -92,23 +96,91 @@ func (w *workload) open() (err error) {
 		version = strconv.Itoa(n + 1)
 	}
 	w.store.SetComputed([]ComputedColumn{marking(version)})
+	w.changed = changed
+	if t := changedTable(w.store); t != nil {
+		w.changed = t.Name
+	}
 	w.partitions, w.done, w.next = map[string]*Partition{}, map[string]event.Ranges{}, map[string]uint64{}
 	for name, config := range map[string]TableConfig{eventsTable: eventsConfig(), oldTable: oldConfig()} {
 		table, err := w.store.Table(name, config)
 		if err != nil {
 			return err
 		}
-		if w.partitions[name], w.done[name], err = table.TakeOver(context.Background(), "pipe", "part"); err != nil {
+		if err := w.take(name, table); err != nil {
 			return err
 		}
-		for _, r := range w.done[name] {
-			w.next[name] = max(w.next[name], r.End())
-		}
+	}
+	if err := w.takeChanged(); err != nil {
+		return err
 	}
 	if ended {
 		_, err = w.store.Recompute(context.Background(), eventsTable, "mark")
 	}
 	return err
+}
+
+// take takes the partition of a table over.
+func (w *workload) take(name string, table *Table) (err error) {
+	if w.partitions[name], w.done[name], err = table.TakeOver(context.Background(), "pipe", "part"); err != nil {
+		return err
+	}
+	for _, r := range w.done[name] {
+		w.next[name] = max(w.next[name], r.End())
+	}
+	return nil
+}
+
+// takeChanged opens the table that changes, under the name that it has.
+func (w *workload) takeChanged() error {
+	table, err := w.store.UseTable(w.changed)
+	if err != nil {
+		return err
+	}
+	return w.take(changed, table)
+}
+
+// changeTable changes the table that changes, now and then.
+func (w *workload) changeTable() error {
+	ctx, err := context.Background(), error(nil)
+	switch rand.IntN(20) {
+	case 0:
+		w.say("dropping 0")
+		if err = w.store.DropTable(ctx, w.changed); err == nil {
+			w.changed = changed
+		}
+	case 1:
+		to := changed + string(rune('a'+rand.IntN(3)))
+		if err = w.store.RenameTable(ctx, w.changed, to, rand.IntN(2) == 0); err == nil {
+			w.changed = to
+		}
+	case 2:
+		err = w.store.SetTime(ctx, w.changed, TimeColumn{Name: "seen", Unit: event.TextOnly})
+	case 3:
+		err = w.store.SetTime(ctx, w.changed, TimeColumn{Name: "sent"})
+	case 4:
+		err = w.store.SetTime(ctx, w.changed, TimeColumn{})
+	case 5:
+		if strings.Contains(fmt.Sprint(changedTable(w.store).Columns), "{x ") {
+			err = w.store.DropColumn(ctx, w.changed, "x")
+		}
+	default:
+		return nil
+	}
+	if err != nil {
+		w.say("failed %v", err)
+		return err
+	}
+	return w.takeChanged()
+}
+
+// changedTable describes the table that changes, whatever its name is now; nil if it is gone.
+func changedTable(s *Store) *TableInfo {
+	for _, t := range s.Tables() {
+		if strings.HasPrefix(t.Name, changed) {
+			return &t
+		}
+	}
+	return nil
 }
 
 // run works until so many batches of each table are durable. It closes the store in between.
@@ -129,7 +201,7 @@ func (w *workload) run(batches int) error {
 	}
 }
 
-// appendUpTo appends what is missing of the events before position end to both tables, on
+// appendUpTo appends what is missing of the events before position end to all tables, on
 // several lanes, and deletes users whose events are all there.
 func (w *workload) appendUpTo(end uint64) error {
 	for first := uint64(0); first < end; first += uint64(w.lanes) * workBatch {
@@ -138,11 +210,15 @@ func (w *workload) appendUpTo(end uint64) error {
 			at := first + uint64(lane)*workBatch
 			lanes.Go(func() error { return w.appendBatch(eventsTable, at) })
 			lanes.Go(func() error { return w.appendBatch(oldTable, at) })
+			lanes.Go(func() error { return w.appendBatch(changed, at) })
 		}
 		if err := lanes.Wait(); err != nil {
 			return err
 		}
 		if err := w.deleteUsers(first, first+uint64(w.lanes)*workBatch); err != nil {
+			return err
+		}
+		if err := w.changeTable(); err != nil {
 			return err
 		}
 	}
@@ -189,6 +265,12 @@ func (w *workload) deleteUsers(from, end uint64) error {
 func workDocs(table string, first uint64) []string {
 	const day = 24 * time.Hour
 	docs := make([]string, workBatch)
+	if table == changed {
+		for i := range docs {
+			docs[i] = changedDoc(first + uint64(i))
+		}
+		return docs
+	}
 	now := time.Now()
 	for i := range docs {
 		id := first + uint64(i)
@@ -200,6 +282,14 @@ func workDocs(table string, first uint64) []string {
 			id, id/(userBatches*workBatch), at.UTC().Format(time.RFC3339), id%7, first/workBatch/20, strings.Repeat("x", int(id)%50))
 	}
 	return docs
+}
+
+// The event number id of the table that changes was sent so many seconds after 1970.
+const sentEach, sentFirst = 600, 1_700_000_000
+
+func changedDoc(id uint64) string {
+	sent := sentFirst + int64(id)*sentEach
+	return fmt.Sprintf(`{"id":%d,"sent":%d,"seen":%q,"x":%[1]d}`, id, sent, time.Unix(sent, 0).UTC().Format(time.RFC3339))
 }
 
 // A verdict counts what is wrong in a store, in rows.
@@ -227,14 +317,19 @@ func checkWork(t testing.TB, s *Store, said []string) (v verdict) {
 			set := acknowledged[word[1]]
 			set.Add(event.Range{First: number, Count: workBatch})
 			acknowledged[word[1]] = set
+		case word[0] == "dropping":
+			delete(acknowledged, changed)
 		case word[0] == "deleting":
 			deleting[number] = true
 		case word[0] == "deleted":
 			deleted[number] = true
 		}
 	}
-	for _, name := range []string{eventsTable, oldTable} {
+	for _, name := range []string{eventsTable, oldTable, changed} {
 		table := s.tableNamed(name)
+		if t := changedTable(s); name == changed && t != nil {
+			table = s.tableNamed(t.Name)
+		}
 		if table == nil {
 			if len(acknowledged[name]) > 0 {
 				t.Errorf("table %s is gone", name)
@@ -255,10 +350,13 @@ func checkWork(t testing.TB, s *Store, said []string) (v verdict) {
 		if len(committed) == 0 {
 			continue
 		}
-		if name == eventsTable {
+		switch name {
+		case eventsTable:
 			v.add(checkUsers(t, s, committed, deleting, deleted))
-		} else {
+		case oldTable:
 			v.add(checkRetention(t, s, committed))
+		case changed:
+			v.add(checkChanged(t, s, committed))
 		}
 	}
 	return v
@@ -329,6 +427,42 @@ func checkRetention(t testing.TB, s *Store, committed event.Ranges) (v verdict) 
 		t.Errorf("%d young rows with %d ids, and %d old ones with %d; %d of each are committed", young, youngIDs, old, oldIDs, want)
 		v.lost += max(want-youngIDs, 0)
 		v.duplicated += young - min(youngIDs, want) + old - oldIDs
+	}
+	return v
+}
+
+// checkChanged finds each event of the table that changes once, with its values, and the same
+// events with and without the files that their times bound.
+func checkChanged(t testing.TB, s *Store, committed event.Ranges) (v verdict) {
+	t.Helper()
+	table := changedTable(s)
+	types := map[string]string{}
+	for _, c := range table.Columns {
+		types[c.Name] = c.Type
+	}
+	want := countIn(committed, 0, 1<<62)
+	wrong := []string{"false"}
+	for _, name := range []string{"sent", "seen"} {
+		value := map[string]string{"BIGINT": name, "VARCHAR": "epoch(CAST(" + name + " AS TIMESTAMP))", "TIMESTAMP": "epoch(" + name + ")"}[types[name]]
+		wrong = append(wrong, fmt.Sprintf("coalesce(%s <> %d + id * %d, true)", value, sentFirst, sentEach))
+	}
+	if types["x"] != "" {
+		wrong = append(wrong, "x <> id") // it was dropped, or is null or right
+	}
+	inRange := "true"
+	if table.Time != "" {
+		inRange = fmt.Sprintf("%s >= make_timestamp(%d) AND %[1]s < make_timestamp(%d)", table.Time, (sentFirst+500*sentEach)*1_000_000, (sentFirst+1500*sentEach)*1_000_000)
+	}
+	var rows, ids, bad, within, found int
+	answer := ask(t, s, fmt.Sprintf(`SELECT count(*), count(DISTINCT id), count(*) FILTER (%s), count(*) FILTER (%s), (SELECT count(*) FROM %s WHERE %[2]s) FROM %[3]s`,
+		strings.Join(wrong, " OR "), inRange, table.Name))
+	if _, err := fmt.Sscanf(answer, "%d,%d,%d,%d,%d", &rows, &ids, &bad, &within, &found); err != nil {
+		t.Fatalf("%q: %v", answer, err)
+	}
+	if rows != want || ids != want || bad > 0 || within != found {
+		t.Errorf("table %s, time %q: %d rows with %d ids, %d of them with wrong values, and %d events are committed; %d in a time, of which a query finds %d", table.Name, table.Time, rows, ids, bad, want, within, found)
+		v.lost = max(want-ids, 0) + bad + max(within-found, 0)
+		v.duplicated = rows - min(ids, want)
 	}
 	return v
 }

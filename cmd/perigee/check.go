@@ -13,6 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/sink"
@@ -28,7 +29,8 @@ func (checkCommand) Help() string {
 	return `Reads the configuration and loads its scripts as "perigee run" would. It reports every fault with file,
 line and column. Without faults it prints what would run, and what each pipeline promises: exactly
 once, at least once, or at most once. It connects only to hosts that code is loaded from, and writes
-nothing. It looks for the files of file sources. With --connect it also tries the servers and the http address.
+nothing. It looks for the files of file sources, and compares the tables that the event store has with
+those that the configuration declares. With --connect it also tries the servers and the http address.
 
 It also reports mistakes in code that loads and that only an event would run: names of sinks that do not
 exist, and variables that nothing sets. "perigee run" logs those as warnings.
@@ -53,6 +55,10 @@ func (k *checkCommand) Run(c *console) error {
 		return err
 	}
 	printAssembly(c.out, a)
+	notes, err := eventsql.CheckTables(a.Config)
+	for _, note := range notes {
+		fmt.Fprintln(c.out, note)
+	}
 	for _, p := range a.Pipelines {
 		err = errors.Join(err, errors.Join(p.Mistakes...))
 	}

@@ -32,7 +32,7 @@ type commands struct {
 	Eval       evalCommand       `cmd:"" group:"Scripts:" help:"Run a script on lines of JSON from standard input."`
 	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL, also while an engine runs."`
 	Tail       tailCommand       `cmd:"" group:"Event store:" help:"Follow the rows that a running engine appends to a table."`
-	Table      tableCommand      `cmd:"" group:"Event store:" help:"Show the tables of the event store, and delete rows."`
+	Table      tableCommand      `cmd:"" group:"Event store:" help:"Show and change the tables of the event store, and delete rows."`
 	Import     importCommand     `cmd:"" group:"Event store:" help:"Append the rows of files to a table of the event store, each once."`
 	Export     exportCommand     `cmd:"" group:"Event store:" help:"Write the rows of a table of the event store into files."`
 	Backup     backupCommand     `cmd:"" group:"Event store:" help:"Back up the event store into one file, also while an engine runs."`

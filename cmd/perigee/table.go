@@ -22,6 +22,11 @@ type tableCommand struct {
 	Delete tableDeleteCommand `cmd:"" help:"Delete rows for good."`
 
 	Recompute tableRecomputeCommand `cmd:"" help:"Fill a computed column of the rows that are stored."`
+
+	Drop       tableDropCommand       `cmd:"" help:"Remove a table with its rows and positions."`
+	Rename     tableRenameCommand     `cmd:"" help:"Give a table another name."`
+	SetTime    tableSetTimeCommand    `cmd:"" help:"Give a table another time column."`
+	DropColumn tableDropColumnCommand `cmd:"" help:"Remove a column of a table with its values."`
 }
 
 type tableListCommand struct {

@@ -66,11 +66,12 @@ const folderName = "events"
 // concurrent use.
 type Store struct {
 	mu          sync.Mutex
-	folder      string            // empty until it is known
-	deadLetters *deadletter.Store // nil until there are some
-	host        *engine.Host      // nil without a running engine
-	tables      []config.Table    // that are declared
-	undeclared  map[string]bool   // tables that this store has made, until their first rows
+	folder      string              // empty until it is known
+	deadLetters *deadletter.Store   // nil until there are some
+	host        *engine.Host        // nil without a running engine
+	tables      []config.Table      // that are declared
+	writers     map[string][]string // pipelines by the lower-case name of the table that they write to
+	undeclared  map[string]bool     // tables that this store has made, until their first rows
 	functions   []eventstore.Function
 	computed    []eventstore.ComputedColumn
 	log         *slog.Logger // nil before Start

@@ -95,6 +95,27 @@ func RecomputeState(context.Context, string, Recompute) (Recompute, error) {
 	return Recompute{}, Available()
 }
 
+// DropTable returns the error of Available.
+func DropTable(context.Context, string, string) (bool, error) { return false, Available() }
+
+// RenameTable returns the error of Available.
+func RenameTable(context.Context, string, TableChange) error { return Available() }
+
+// SetTableTime returns the error of Available.
+func SetTableTime(context.Context, string, TableChange) error { return Available() }
+
+// WaitDivided returns the error of Available.
+func WaitDivided(context.Context, string, string) error { return Available() }
+
+// DropColumn returns the error of Available.
+func DropColumn(context.Context, string, string, string) error { return Available() }
+
+// Uses returns nothing.
+func Uses(*config.Config, string) []string { return nil }
+
+// CheckTables returns nothing: Configure refuses tables.
+func CheckTables(*config.Config) ([]string, error) { return nil, nil }
+
 // Tail returns the error of Available.
 func Tail(context.Context, string, TailRequest, func(*TailBatch) error) error { return Available() }
 

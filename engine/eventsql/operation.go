@@ -15,8 +15,12 @@ import (
 	"github.com/perigeedb/perigee/eventstore"
 )
 
+// A handleFunc adds a route to the engine's socket.
+type handleFunc = func(pattern string, h http.Handler)
+
 // handleOperations adds the routes of what is done to the store beside queries.
-func (s *Store) handleOperations(handle func(pattern string, h http.Handler)) {
+func (s *Store) handleOperations(handle handleFunc) {
+	s.handleChanges(handle)
 	handle("POST /tables", handleJSON(s, listTables))
 	handle("POST /tables/delete", handleJSON(s, deleteRows))
 	handle("POST /tables/deleted", handleJSON(s, waitDeleted))

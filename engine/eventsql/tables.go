@@ -27,7 +27,7 @@ func (s *Store) Configure(c *config.Config) error {
 			}
 		}
 	}
-	s.tables = c.Tables
+	s.tables, s.writers = c.Tables, writersOf(c)
 	return nil
 }
 

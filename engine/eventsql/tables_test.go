@@ -62,7 +62,7 @@ func TestReloadOfTables(t *testing.T) {
 	err := s.Configure(parseTables(t, `  b: {}
   a: {time: later}`))
 	faults, ok := errors.AsType[config.Errors](err)
-	if !ok || faults[0].Line != 3 || !strings.Contains(faults[0].Message, "keeps") && !strings.Contains(faults[0].Hint, "keeps its time column") {
+	if !ok || faults[0].Line != 3 || !strings.Contains(faults[0].Hint, "perigee table set-time a later") {
 		t.Errorf("another time column: %v", err)
 	}
 	if _, err := s.openTable("a"); err != nil {

@@ -74,6 +74,16 @@ type Delete struct {
 	Asked  time.Time `json:"asked"`
 }
 
+// A TableChange says what becomes of a table.
+type TableChange struct {
+	Table   string `json:"table"`
+	To      string `json:"to,omitempty"`      // its new name
+	Release bool   `json:"release,omitempty"` // the old name is free
+	Column  string `json:"column,omitempty"`  // that is dropped, or has the times; empty for no time column
+	Unit    string `json:"unit,omitempty"`    // of numbers in the time column
+	Type    string `json:"type,omitempty"`    // of the time column
+}
+
 // A Recompute fills a computed column of the rows that a table had when it was asked for.
 type Recompute struct {
 	Number  uint64     `json:"number"`

@@ -36,7 +36,7 @@ func (s *Store) reportUndeclared(table string, out *event.Output) {
 		return
 	}
 	s.log.Warn("created a table that the configuration does not declare: its times are text", "table", table, "declare", declaration,
-		"hint", "add what declare says to the configuration, and begin with a new table: an existing one keeps its columns")
+		"hint", "add what declare says to the configuration: perigee check then names the commands that bring the table to it")
 }
 
 // A fieldSeen is what the values of a field have in common.

@@ -22,12 +22,15 @@ type Config struct {
 	Columns struct{} `yaml:"columns,moved" help:"declare the table at the top of the configuration: tables: {NAME: {columns: […]}}"`
 }
 
+// Name is the name of the kind in configurations.
+const Name = "eventstore"
+
 // Kind offers the event store to configurations. open is called when the first
 // partition is opened. It returns a table of the engine's store. written is called with the
 // first rows that a sink has written to its table; nil means nobody.
 func Kind(open func(table string) (*store.Table, error), written func(table string, out *event.Output)) sink.Kind {
 	return sink.Kind{
-		Name:      "eventstore",
+		Name:      Name,
 		Doc:       "Writes events to a table of the embedded event store, where SQL finds them at once.",
 		Guarantee: sink.ExactlyOnce,
 		Config:    &Config{},
@@ -95,7 +98,7 @@ func (s *eventSink) check(ctx context.Context) error {
 func (s *eventSink) connect() (*store.Table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.table == nil {
+	if s.table == nil || s.table.IsGone(s.name) {
 		table, err := s.open(s.name)
 		if err != nil {
 			return nil, err
@@ -137,7 +140,7 @@ func sinkError(err error) error {
 		}
 		return &sink.RowErrors{Rows: rows}
 	}
-	if errors.Is(err, store.ErrFenced) {
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrDropped) { // then Open uses the table that has the name now
 		return sink.ErrFenced
 	}
 	return err

@@ -289,7 +289,9 @@ func (m *Manifest) FormerTable(name string) *Table {
 }
 
 // WasDropped reports whether a number in the log was that of a table which is gone.
-func (m *Manifest) WasDropped(id uint32) bool { return id != 0 && id < m.NextTable && m.TableByID(id) == nil }
+func (m *Manifest) WasDropped(id uint32) bool {
+	return id != 0 && id < m.NextTable && m.TableByID(id) == nil
+}
 
 // AddTable adds a table under a number and a folder of its own.
 func (m *Manifest) AddTable(t *Table) {

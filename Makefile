@@ -91,7 +91,7 @@ crash-nodes: ## kill writers of the node database 200 times, let its disk fail, 
 		-run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk|TestDamagedFile|TestIdle|TestReadOnlyMedia|TestOpenOnFullDisk|TestUnwritableFolder'
 	@PERIGEE_NODE_KILLS=40 $(GO) test ./nodedb/lua -count=1 -v -timeout 10m -run TestAbandonedCoroutines
 
-crash-store: ## kill the event store 200 times, cut its power 1000 times and fill its disk 20 times: each acknowledged row is there once
+crash-store: ## kill the event store 200 times, cut its power 1000 times and fill its disk 20 times, while tables are dropped and changed too: each acknowledged row is there once
 	@$(SETUP) servers
 	@cd eventstore && PERIGEE_STORE_KILLS=160 PERIGEE_STORE_IMPORT_KILLS=40 PERIGEE_STORE_POWERCUTS=1000 PERIGEE_STORE_FULL_DISKS=20 \
 		../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestCrashImport$$|TestPowerCut$$|TestFullDisk$$'

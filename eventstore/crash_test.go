@@ -5,10 +5,12 @@ package eventstore
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +51,20 @@ var figures crashFigures
 
 type crashFigures struct {
 	kills, powercuts, fullDisks int
+	changes                     map[string]int // of a table, by kind
 	verdict
+}
+
+// countChanges counts the changes of a table that workloads have said.
+func (f *crashFigures) countChanges(said []string) {
+	for _, line := range said {
+		if change, ok := strings.CutPrefix(line, "did "); ok {
+			if f.changes == nil {
+				f.changes = map[string]int{}
+			}
+			f.changes[change]++
+		}
+	}
 }
 
 func (f *crashFigures) print() {
@@ -57,6 +72,9 @@ func (f *crashFigures) print() {
 		return
 	}
 	fmt.Printf("figure crash_store_kills %d\nfigure crash_store_powercuts %d\nfigure crash_store_full_disks %d\n", f.kills, f.powercuts, f.fullDisks)
+	for _, change := range slices.Sorted(maps.Keys(f.changes)) {
+		fmt.Printf("figure crash_store_changes_%s %d\n", strings.ReplaceAll(change, "-", "_"), f.changes[change])
+	}
 	fmt.Printf("figure crash_store_lost %d\nfigure crash_store_duplicated %d\n", f.lost, f.duplicated)
 }
 
@@ -80,7 +98,9 @@ func crashStore(t *testing.T, r *rand.Rand, kills int) {
 	var said []string
 	var reopened time.Duration
 	for kill := range kills {
-		said = append(said, workAndKill(t, crashFolder, folder, 1+r.IntN(60), time.Duration(r.IntN(100_000))*time.Microsecond)...)
+		lines := workAndKill(t, crashFolder, folder, 1+r.IntN(60), time.Duration(r.IntN(100_000))*time.Microsecond)
+		figures.countChanges(lines)
+		said = append(said, lines...)
 		begun := time.Now()
 		s := openWork(t, folder)
 		reopened = max(reopened, time.Since(begun))

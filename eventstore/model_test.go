@@ -85,7 +85,19 @@ func TestAgainstModel(t *testing.T) {
 			table := openTable(t, s, TableConfig{})
 			p := take(t, table)
 			for range 40 {
-				switch r.IntN(10) {
+				switch r.IntN(14) {
+				case 4: // the model begins again with it
+					dropTable(t, s, "events")
+					*m = model{rows: map[uint64][]string{}}
+					table = openTable(t, s, TableConfig{})
+					p = take(t, table)
+				case 5: // there and back
+					for _, names := range [][2]string{{"events", "other"}, {"other", "events"}} {
+						if err := s.RenameTable(t.Context(), names[0], names[1], r.IntN(2) == 0); err != nil {
+							t.Fatal(err)
+						}
+					}
+					p = take(t, table)
 				case 0:
 					s.Close()
 					s = openStore(t, folder)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
 
 // wantHint fails unless an error that retrying does not help says something, and its hint too.
@@ -262,6 +265,57 @@ func TestSetTime(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDivisionGoesOn opens a store again whose files are not divided yet: the store goes on with
+// that, and its rows are right before and after.
+func TestDivisionGoesOn(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	const files = 4
+	for i := range uint64(files) {
+		appendDocs(t, p, 2*i, fmt.Sprintf(`{"id":%d,"time":"2026-01-01T00:00:00Z"}`, i), fmt.Sprintf(`{"id":%d,"time":"2026-01-02T00:00:00Z"}`, files+i))
+		seal(t, s)
+	}
+	s.upkeeping.Lock() // as if the process were killed before the first file is divided
+	held := true
+	defer func() {
+		if held {
+			s.upkeeping.Unlock()
+		}
+	}()
+	s.sealing.Lock()
+	err := s.tableNamed("events").setTime(t.Context(), TimeColumn{Name: "time"}, map[string]sqlworker.FileTimes{})
+	s.sealing.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sql = `SELECT count(*), (SELECT count(*) FROM events WHERE time >= TIMESTAMP '2026-01-02') FROM events`
+	if left, all, err := s.Undivided("events"); err != nil || left != all || left == 0 {
+		t.Errorf("%d of %d files are not divided, %v", left, all, err)
+	}
+	if got := ask(t, s, sql); got != "8,4" {
+		t.Errorf("before: %s", got)
+	}
+	copied := t.TempDir()
+	if err := os.CopyFS(filepath.Join(copied, "events"), os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	s.upkeeping.Unlock()
+	held = false
+	again := openStore(t, filepath.Join(copied, "events"))
+	if err := again.WaitDivided(t.Context(), "events"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, again, sql); got != "8,4" {
+		t.Errorf("after: %s", got)
+	}
+	for _, f := range filesOf(again) {
+		if f.Day == "" || f.Undivided {
+			t.Errorf("file %s is not divided", f.Name)
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 //
 //	ack TABLE FIRST  a batch is durable
 //	dropping         the table that changes may be dropped, with all its batches
+//	did CHANGE       it has been dropped, renamed, or changed otherwise
 //	deleting USER    a delete has been asked for
 //	deleted USER     it has returned
 //	failed ERROR     what failed is tried again
@@ -142,9 +143,10 @@ func (w *workload) takeChanged() error {
 // changeTable changes the table that changes, now and then.
 func (w *workload) changeTable() error {
 	ctx, err := context.Background(), error(nil)
-	switch rand.IntN(20) {
+	kind := rand.IntN(20)
+	switch kind {
 	case 0:
-		w.say("dropping 0")
+		w.say("dropping 0") // each line ends in a number
 		if err = w.store.DropTable(ctx, w.changed); err == nil {
 			w.changed = changed
 		}
@@ -170,6 +172,7 @@ func (w *workload) changeTable() error {
 		w.say("failed %v", err)
 		return err
 	}
+	w.say("did %s", [...]string{"drop", "rename", "set-time", "set-time", "set-time", "drop-column"}[kind])
 	return w.takeChanged()
 }
 

@@ -210,3 +210,44 @@ func TestOneTable(t *testing.T) {
 		t.Errorf("the store of other sinks is closed: %v", err)
 	}
 }
+
+// TestChangedTables holds that a writer of a table which was dropped or renamed is fenced, and
+// that the next one has the table that bears the name then, or learns why none does.
+func TestChangedTables(t *testing.T) {
+	s := open(t)
+	made, err := newSink("p", Config{Table: "t"}, opener(s, store.TableConfig{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(first uint64) sink.Writer {
+		t.Helper()
+		w, done, err := made.Open(t.Context(), "a")
+		if err != nil || len(done) > 0 {
+			t.Fatalf("a new table has %v, %v", done, err)
+		}
+		if err := w.Write(t.Context(), sinktest.Docs(first, `{"id":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w := write(0)
+	if err := s.DropTable(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(t.Context(), sinktest.Docs(1, `{"id":2}`)); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("to a dropped table: %v", err)
+	}
+	if all, err := made.Traits().Positions.Positions(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("positions after the drop: %v, %v", all, err)
+	}
+	w = write(0)
+	if err := s.RenameTable(t.Context(), "t", "u", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(t.Context(), sinktest.Docs(1, `{"id":2}`)); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("to a renamed table: %v", err)
+	}
+	if _, _, err := made.Open(t.Context(), "a"); !event.IsPermanent(err) || !strings.Contains(err.Error(), "table t is called u now") {
+		t.Errorf("under the old name: %v", err)
+	}
+}

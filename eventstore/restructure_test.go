@@ -88,6 +88,32 @@ func TestDropTable(t *testing.T) {
 	await(t, "the files are gone", func() bool { return len(filesBelow(t, manifest.TablesFolder(folder))) == 0 })
 }
 
+// TestDroppedTableInLog opens a store whose log still has rows of a dropped table, as after a kill
+// between the drop and the sealing of the log.
+func TestDroppedTableInLog(t *testing.T) {
+	folder, copied := t.TempDir(), filepath.Join(t.TempDir(), "events")
+	s := openStore(t, folder)
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
+	s.sealing.Lock()
+	defer s.sealing.Unlock()
+	err := s.change(func(next *manifest.Manifest) error {
+		next.Tables = nil
+		return nil
+	}, nil)
+	if err == nil {
+		err = os.CopyFS(copied, os.DirFS(folder))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := openStore(t, copied)
+	appendDocs(t, take(t, openTable(t, again, TableConfig{})), 0, `{"id":2}`)
+	seal(t, again)
+	if got := ask(t, again, "FROM events"); got != "2" {
+		t.Errorf("rows: %q", got)
+	}
+}
+
 // TestDropWhileReading holds that a query which began before a table was dropped reads all of it,
 // also while another table of the name is made and written.
 func TestDropWhileReading(t *testing.T) {

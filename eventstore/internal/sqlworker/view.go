@@ -228,7 +228,7 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 			deletes = deletes[1:]
 		}
 		misses := f.Format < manifest.FileFormat && slices.ContainsFunc(types, isMissed)
-		key := fmt.Sprint(types, len(deletes), misses, droppedColumns(t, f.Schema))
+		key := fmt.Sprint(types, len(deletes), misses)
 		if index[key] == nil {
 			index[key] = &fileGroup{types: types, misses: misses, deletes: deletes}
 			groups = append(groups, index[key])
@@ -236,19 +236,6 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 		index[key].files = append(index[key].files, f)
 	}
 	return groups
-}
-
-// droppedColumns lists the columns that files of a version have and the newest schema has not:
-// DuckDB reads files together only if they have the same columns.
-func droppedColumns(t *manifest.Table, version uint64) (dropped []manifest.Column) {
-	if s := t.Schema(version); s != nil {
-		for _, c := range s.Stored() {
-			if t.Current().ByID(c.ID) == nil {
-				dropped = append(dropped, c)
-			}
-		}
-	}
-	return dropped
 }
 
 // isMissed reports whether DuckDB's bloom filters miss values of a type.

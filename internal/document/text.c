@@ -55,8 +55,11 @@ static int hex4(const char *s) {
 
 size_t escape_len(const char *s, size_t len) {
 	if (len < 2) return 0;
-	if (s[1] == 'u') return len >= 6 && hex4(s + 2) >= 0 ? 6 : 0;
-	return s[1] && strchr("\"\\/bfnrt", s[1]) ? 2 : 0;
+	switch (s[1]) {
+	case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't': return 2;
+	case 'u': return len >= 6 && hex4(s + 2) >= 0 ? 6 : 0;
+	}
+	return 0;
 }
 
 static size_t put_rune(char *out, uint32_t r) {

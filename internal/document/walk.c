@@ -2,28 +2,33 @@
 
 #include "text.h"
 
-// first_bit returns the offset of the first set bit of one kind in [from, to), or to.
-static uint32_t first_bit(const doc_block *blocks, int slash, uint32_t from, uint32_t to) {
-	for (uint32_t i = from / 64; i * 64 < to; i++) {
-		uint64_t bits = slash ? blocks[i].slash : blocks[i].control;
-		if (i == from / 64) bits &= ~(uint64_t)0 << (from % 64);
-		if (bits) {
-			uint32_t at = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			return at < to ? at : to;
-		}
+// check_escapes checks the escapes that begin with the backslashes in bits, which are those of
+// the block at `base`, from *next on. It leaves in *next where the last one ends, and returns
+// the offset of an invalid one, or to.
+static uint32_t check_escapes(const char *text, uint64_t bits, uint32_t base, uint32_t to, uint32_t *next) {
+	for (; bits; bits &= bits - 1) {
+		uint32_t slash = base + (uint32_t)__builtin_ctzll(bits);
+		if (slash < *next) continue; // the second of two backslashes
+		size_t n = escape_len(text + slash, to - slash);
+		if (n == 0) return slash;
+		*next = slash + (uint32_t)n;
 	}
 	return to;
 }
 
 int check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
-	const doc_block *blocks = d->blocks;
-	uint32_t control = first_bit(blocks, 0, from, to);
-	uint32_t slash = first_bit(blocks, 1, from, to);
-	int escaped = slash < to ? DOC_ESCAPED : 0;
-	while (slash < to && slash < control) {
-		size_t n = escape_len(text + slash, to - slash);
-		if (n == 0) return -fail(d, DOC_BAD_ESCAPE, slash);
-		slash = first_bit(blocks, 1, slash + (uint32_t)n, to);
+	uint32_t next = from;
+	int escaped = 0;
+	for (uint32_t base = from & ~63u; base < to; base += 64) {
+		uint64_t mine = ~(uint64_t)0;
+		if (base < from) mine <<= from - base;
+		if (to - base < 64) mine &= ((uint64_t)1 << (to - base)) - 1;
+		uint64_t slash = d->blocks[base / 64].slash & mine, control = d->blocks[base / 64].control & mine;
+		if (slash) escaped = DOC_ESCAPED;
+		if (control) slash &= (control & -control) - 1;
+		uint32_t invalid = check_escapes(text, slash, base, to, &next);
+		if (invalid < to) return -fail(d, DOC_BAD_ESCAPE, invalid);
+		if (control) return -fail(d, DOC_CONTROL, base + (uint32_t)__builtin_ctzll(control));
 	}
-	return control < to ? -fail(d, DOC_CONTROL, control) : escaped;
+	return escaped;
 }

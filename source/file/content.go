@@ -83,10 +83,8 @@ func countRecords(ctx context.Context, in io.Reader, as format.Format, countLast
 		return countLines(ctx, in, countLast)
 	}
 	lines := newLineReader(in, as)
-	var record []byte
 	for ctx.Err() == nil {
-		var err error
-		if record, err = lines.readLine(record[:0], countLast); errors.Is(err, io.EOF) {
+		if _, err := lines.readLine(countLast); errors.Is(err, io.EOF) {
 			return lines.position, nil
 		} else if err != nil {
 			return 0, err

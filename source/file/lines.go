@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 
 	"github.com/perigeedb/perigee/event"
@@ -26,79 +27,83 @@ type lineReader struct {
 	scanner  format.Scanner // of the record that carry is the start of
 	position uint64         // of the next line
 	bytes    int64          // read so far
-	carry    []byte         // a line, or the start of one, for the next call
-	whole    bool           // carry is a whole line
+	line     []byte         // the last one
+	again    bool           // line is the next one
+	carry    []byte         // the start of a line, for the next call
 	err      error          // after which nothing can be read
 
 	// With noWait, a batch ends when the next line is not buffered: the stream may
 	// block for it.
 	noWait bool
+	// With fingerprints, the range of a batch has the fingerprints of its lines.
+	fingerprints bool
 }
 
 func newLineReader(in io.Reader, as format.Format) *lineReader {
 	return &lineReader{in: bufio.NewReaderSize(in, readBuffer), format: as, scanner: as.NewScanner()}
 }
 
-// readLine appends the next line to dst, without its newline. At the end of the
-// stream it returns io.EOF. If takeLast is set, a last line without a newline is
-// returned before; otherwise that line is kept until its rest arrives.
-func (l *lineReader) readLine(dst []byte, takeLast bool) ([]byte, error) {
+// readLine returns the next line without its newline, valid until the next call. At the
+// end of the stream it returns io.EOF. If takeLast is set, a last line without a newline
+// is returned before; otherwise that line is kept until its rest arrives.
+func (l *lineReader) readLine(takeLast bool) ([]byte, error) {
 	if l.err != nil {
-		return dst, l.err
+		return nil, l.err
 	}
-	if l.whole {
-		dst = append(dst, l.carry...)
-		l.carry, l.whole = l.carry[:0], false
+	if l.again {
+		l.again = false
 		l.position++
-		return dst, nil
+		return l.line, nil
 	}
-	start := len(dst)
-	dst = append(dst, l.carry...)
-	l.carry = l.carry[:0]
 	for {
 		part, err := l.in.ReadSlice('\n')
 		l.bytes += int64(len(part))
-		dst = append(dst, part...)
 		open := l.scanner.Open(part)
+		if err == nil && !open && len(l.carry) == 0 {
+			return l.endLine(part), nil // without a copy
+		}
+		l.carry = append(l.carry, part...)
 		switch {
-		case open && len(dst)-start > format.QuotedMax:
+		case open && len(l.carry) > format.QuotedMax:
 			l.err = &event.PermanentError{
 				Err:  fmt.Errorf("record %d opens a quote and does not close it within %d MiB", l.position+1, format.QuotedMax>>20),
 				Hint: "correct the quote, or use format: lines if this is not CSV",
 			}
-			return dst[:start], l.err
+			return nil, l.err
 		case open && err == nil: // the newline is inside quotes
-		case len(dst)-start > lineBytesMax:
+		case len(l.carry) > lineBytesMax:
 			l.err = &event.PermanentError{
 				Err:  fmt.Errorf("line %d is longer than %d MiB", l.position+1, lineBytesMax>>20),
 				Hint: "put each event on a line of its own",
 			}
-			return dst[:start], l.err
-		case err == nil:
-			l.scanner.Reset()
-			l.position++
-			return dst[:start+len(trimNewline(dst[start:]))], nil
+			return nil, l.err
+		case err == nil, errors.Is(err, io.EOF) && len(l.carry) > 0 && takeLast:
+			line := l.carry
+			l.carry = l.carry[:0]
+			return l.endLine(line), nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(dst) > start && takeLast:
-			l.scanner.Reset()
-			l.position++
-			return dst[:start+len(trimNewline(dst[start:]))], nil
 		default:
-			l.carry = append(l.carry, dst[start:]...)
-			return dst[:start], err
+			return nil, err
 		}
 	}
 }
 
+func (l *lineReader) endLine(line []byte) []byte {
+	l.scanner.Reset()
+	l.position++
+	l.line = trimNewline(line)
+	return l.line
+}
+
 // unreadLine makes readLine return the line that it returned last again.
-func (l *lineReader) unreadLine(line []byte) {
-	l.carry, l.whole = append(l.carry[:0], line...), true
+func (l *lineReader) unreadLine() {
+	l.again = true
 	l.position--
 }
 
 func (l *lineReader) skipLines(ctx context.Context, n uint64) error {
-	if l.whole && n > 0 {
-		l.carry, l.whole = l.carry[:0], false
+	if l.again && n > 0 {
+		l.again = false
 		l.position, n = l.position+1, n-1
 	}
 	if l.format.MaySpanLines() {
@@ -129,13 +134,12 @@ func (l *lineReader) skipLines(ctx context.Context, n uint64) error {
 }
 
 // skipRecords skips records that may span lines.
-func (l *lineReader) skipRecords(ctx context.Context, n uint64) (err error) {
-	var record []byte
+func (l *lineReader) skipRecords(ctx context.Context, n uint64) error {
 	for ; n > 0; n-- {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if record, err = l.readLine(record[:0], false); err != nil {
+		if _, err := l.readLine(false); err != nil {
 			return err
 		}
 	}
@@ -145,7 +149,7 @@ func (l *lineReader) skipRecords(ctx context.Context, n uint64) (err error) {
 // readHeader reads the first record into a decoder that needs it.
 func (l *lineReader) readHeader(to *format.Decoder, takeLast bool) error {
 	for to.HasHeader() {
-		record, err := l.readLine(nil, takeLast)
+		record, err := l.readLine(takeLast)
 		if err != nil {
 			return err
 		}
@@ -160,33 +164,34 @@ func (l *lineReader) readHeader(to *format.Decoder, takeLast bool) error {
 	return nil
 }
 
-// readBatch reads lines into b until b is full, an empty line follows others, or the
-// next line is at position stop. It returns an error only when b is empty.
-func (l *lineReader) readBatch(b *event.Batch, limits source.Limits, stop uint64, takeLast bool) (err error) {
-	for b.Len() < limits.Events && l.position < stop {
+// readBatch reads lines into b, as documents, until b is full, an empty line follows others,
+// or the next line is at position stop. It returns an error only when b is empty.
+func (l *lineReader) readBatch(b *event.Batch, to *format.Decoder, limits source.Limits, stop uint64, takeLast bool) (err error) {
+	var line []byte
+	for size := 0; b.Len() < limits.Events && l.position < stop; {
 		if l.noWait && b.Len() > 0 && !l.hasLine() {
 			break
 		}
-		start := len(b.Data)
-		if b.Data, err = l.readLine(b.Data, takeLast); err != nil {
+		if line, err = l.readLine(takeLast); err != nil {
 			break
 		}
-		line := b.Data[start:]
 		if l.format.IsBlank(line) {
-			b.Data = b.Data[:start]
 			if b.Len() > 0 {
 				break // positions in a batch are consecutive
 			}
 			continue
 		}
-		if b.Len() > 0 && len(b.Data) > limits.Bytes {
-			l.unreadLine(line)
-			b.Data = b.Data[:start]
+		if size += len(line); b.Len() > 0 && size > limits.Bytes {
+			l.unreadLine()
 			break
 		}
 		if b.Len() == 0 {
 			b.Range.First = l.position - 1
 		}
+		if l.fingerprints {
+			b.Range.Prints = append(b.Range.Prints, crc32.Checksum(line, castagnoli))
+		}
+		b.Data = to.Append(b.Data, line)
 		b.Ends = append(b.Ends, uint32(len(b.Data)))
 	}
 	b.Range.Count = uint64(b.Len())
@@ -199,7 +204,7 @@ func (l *lineReader) readBatch(b *event.Batch, limits source.Limits, stop uint64
 // hasLine reports whether a whole line is buffered.
 func (l *lineReader) hasLine() bool {
 	buffered, _ := l.in.Peek(l.in.Buffered())
-	return l.whole || bytes.IndexByte(buffered, '\n') >= 0
+	return l.again || bytes.IndexByte(buffered, '\n') >= 0
 }
 
 // trimNewline removes the newline, and a carriage return before it.

@@ -68,6 +68,7 @@ func (r *reader) rewind() (err error) {
 		return r.wrapError(err)
 	}
 	r.lines, r.decoder = newLineReader(r.in, r.format), r.format.NewDecoder()
+	r.lines.fingerprints = true
 	return nil
 }
 
@@ -82,7 +83,7 @@ func (r *reader) verifyDelivered(ctx context.Context) error {
 			}
 			err := r.lines.skipLines(ctx, known.First-r.lines.position)
 			if err == nil {
-				line, err = r.lines.readLine(line[:0], true) // the last line may have no newline
+				line, err = r.lines.readLine(true) // the last line may have no newline
 			}
 			if errors.Is(err, io.EOF) {
 				return rewrittenError("%s has %d lines, but line %d was delivered", r.path, r.lines.position, r.done[len(r.done)-1].End())
@@ -151,12 +152,7 @@ func (r *reader) readBatch(ctx context.Context, b *event.Batch) error {
 	}
 	wanted := event.Range{First: r.lines.position, Count: uint64(r.limits.Events)}
 	stop := r.done.Missing(wanted)[0].End() // the first position is missing
-	err := r.lines.readBatch(b, r.limits, stop, r.final)
-	for i := range b.Len() {
-		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(b.Doc(i), castagnoli))
-	}
-	r.decoder.Decode(b)
-	return err
+	return r.lines.readBatch(b, r.decoder, r.limits, stop, r.final)
 }
 
 // checkTruncation returns source.ErrMoved when the file is shorter than what was read.

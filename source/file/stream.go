@@ -136,10 +136,9 @@ func (r *streamReader) Read(ctx context.Context, b *event.Batch) error {
 		if err := r.stream.lines.readHeader(r.stream.decoder, true); err != nil {
 			return err
 		}
-		if err := r.stream.lines.readBatch(b, r.limits, math.MaxUint64, true); err != nil {
+		if err := r.stream.lines.readBatch(b, r.stream.decoder, r.limits, math.MaxUint64, true); err != nil {
 			return err
 		}
-		r.stream.decoder.Decode(b)
 		r.stream.retainBatch(b)
 	}
 	r.next = b.Range.End()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,7 +24,7 @@ const QuotedMax = 1 << 20
 
 // withNames returns the format with these names of fields.
 func (f Format) withNames(names []string) (Format, error) {
-	f.names, f.keys = nil, nil
+	f.names, f.keys, f.keyBytes = nil, nil, 0
 	seen, size := map[string]bool{}, 0
 	for _, name := range names {
 		switch {
@@ -35,7 +36,8 @@ func (f Format) withNames(names []string) (Format, error) {
 		}
 		seen[name] = true
 		f.names = append(f.names, name)
-		f.keys = append(f.keys, append(appendText(nil, []byte(name)), ':'))
+		key := append(appendText([]byte{','}, []byte(name)), ':')
+		f.keys, f.keyBytes = append(f.keys, key), f.keyBytes+len(key)
 		size += len(name)
 	}
 	if size > headerBytesMax || len(names) > headerFieldsMax {
@@ -72,13 +74,9 @@ func NewRow(names []string, text map[string]bool) (*Row, error) {
 // Append appends the document of fields. There are as many as names.
 func (r *Row) Append(dst []byte, fields []string) []byte {
 	start := len(dst)
-	dst = append(dst, '{')
 	for i, field := range fields {
 		if field == "" {
 			continue
-		}
-		if len(dst) > start+1 {
-			dst = append(dst, ',')
 		}
 		dst = append(dst, r.keys[i]...)
 		value := []byte(strings.ToValidUTF8(field, "\uFFFD"))
@@ -88,7 +86,7 @@ func (r *Row) Append(dst []byte, fields []string) []byte {
 			dst = appendPlain(dst, value)
 		}
 	}
-	return append(dst, '}')
+	return closeObject(dst, start)
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -112,74 +110,97 @@ func (d *Decoder) ReadHeader(record []byte) error {
 
 func (d *Decoder) appendCSV(dst, record []byte) (_ []byte, reason string) {
 	fields, reason := d.split(record)
-	switch {
-	case reason != "":
+	d.fields = fields
+	if reason == "" && len(fields) != len(d.keys) {
+		reason = fmt.Sprintf("the record has %d fields, not %d", len(fields), len(d.keys))
+	}
+	if reason != "" {
 		return dst, reason
-	case len(fields) != len(d.keys):
-		return dst, fmt.Sprintf("the record has %d fields, not %d", len(fields), len(d.keys))
-	case !utf8.Valid(record):
+	}
+	ascii, verbatim := scanText(record)
+	if !ascii && !utf8.Valid(record) {
 		return dst, "it is not UTF-8"
 	}
+	verbatim = verbatim && len(d.text) == 0 // no field has quotes inside
 	start := len(dst)
-	dst = append(dst, '{')
+	dst = slices.Grow(dst, d.keyBytes+len(record)+3*len(fields)+1)
 	for i, field := range fields {
-		if len(field) == 0 {
+		switch {
+		case len(field) == 0:
 			continue
+		case isPlain(field):
+			dst = append(append(dst, d.keys[i]...), field...)
+		case verbatim:
+			dst = append(append(append(dst, d.keys[i]...), '"'), field...)
+			dst = append(dst, '"')
+		default:
+			dst = appendText(append(dst, d.keys[i]...), field)
 		}
-		if len(dst) > start+1 {
-			dst = append(dst, ',')
-		}
-		dst = appendPlain(append(dst, d.keys[i]...), field)
 	}
-	return append(dst, '}'), ""
+	return closeObject(dst, start), ""
+}
+
+// closeObject ends an object of which each key, from start on, has a comma before.
+func closeObject(dst []byte, start int) []byte {
+	if len(dst) == start {
+		return append(dst, "{}"...)
+	}
+	dst[start] = '{'
+	return append(dst, '}')
 }
 
 // split returns the fields of a record, valid until the next call, or what is wrong with it.
 func (d *Decoder) split(record []byte) (fields [][]byte, reason string) {
-	d.fields, d.text = d.fields[:0], d.text[:0]
-	plain := bytes.IndexByte(record, '"') < 0 && bytes.IndexByte(record, '\n') < 0
+	fields, d.text = d.fields[:0], d.text[:0]
+	newline := bytes.IndexByte(record, '\n') >= 0
+	quote := findByte(record, '"')
 	for {
-		if len(record) > 0 && record[0] == '"' {
-			field, rest, reason := d.unquote(record[1:])
+		if quote == 0 && len(record) > 0 {
+			field, rest, reason := d.unquote(record[1:], len(fields)+1)
 			if reason != "" {
-				return nil, reason
+				return fields, reason
 			}
-			d.fields = append(d.fields, field)
+			fields = append(fields, field)
 			if len(rest) == 0 {
-				return d.fields, ""
+				return fields, ""
 			}
 			if rest[0] != d.separator {
-				return nil, fmt.Sprintf("field %d has text after its closing quote", len(d.fields))
+				return fields, fmt.Sprintf("field %d has text after its closing quote", len(fields))
 			}
 			record = rest[1:]
+			quote = findByte(record, '"')
 			continue
 		}
-		end := bytes.IndexByte(record, d.separator)
-		field := record
-		if end >= 0 {
-			field = record[:end]
-		}
+		end := findByte(record, d.separator)
+		field := record[:end]
 		switch {
-		case plain:
-		case bytes.IndexByte(field, '"') >= 0:
-			return nil, fmt.Sprintf(`field %d has a quote inside: put the field in quotes, and write "" for each`, len(d.fields)+1)
-		case bytes.IndexByte(field, '\n') >= 0:
-			return nil, fmt.Sprintf("field %d has a line break: put the field in quotes", len(d.fields)+1)
+		case quote < end:
+			return fields, fmt.Sprintf(`field %d has a quote inside: put the field in quotes, and write "" for each`, len(fields)+1)
+		case newline && bytes.IndexByte(field, '\n') >= 0:
+			return fields, fmt.Sprintf("field %d has a line break: put the field in quotes", len(fields)+1)
 		}
-		d.fields = append(d.fields, field)
-		if end < 0 {
-			return d.fields, ""
+		fields = append(fields, field)
+		if end == len(record) {
+			return fields, ""
 		}
-		record = record[end+1:]
+		record, quote = record[end+1:], quote-(end+1)
 	}
 }
 
-// unquote returns the field whose opening quote precedes text, and what follows its closing
+// findByte returns the offset of the first c in text, or the length of text.
+func findByte(text []byte, c byte) int {
+	if i := bytes.IndexByte(text, c); i >= 0 {
+		return i
+	}
+	return len(text)
+}
+
+// unquote returns the field with that number whose opening quote precedes text, and what follows its closing
 // quote. As in imports, a line break inside is a newline.
-func (d *Decoder) unquote(text []byte) (field, rest []byte, reason string) {
+func (d *Decoder) unquote(text []byte, number int) (field, rest []byte, reason string) {
 	end := bytes.IndexByte(text, '"')
 	if end < 0 {
-		return nil, nil, fmt.Sprintf("the quote of field %d is not closed", len(d.fields)+1)
+		return nil, nil, fmt.Sprintf("the quote of field %d is not closed", number)
 	}
 	if (end+1 == len(text) || text[end+1] != '"') && bytes.IndexByte(text[:end], '\r') < 0 {
 		return text[:end], text[end+1:], ""
@@ -194,7 +215,7 @@ func (d *Decoder) unquote(text []byte) (field, rest []byte, reason string) {
 		d.text = append(d.text, '"')
 		text = text[1:]
 		if end = bytes.IndexByte(text, '"'); end < 0 {
-			return nil, nil, fmt.Sprintf("the quote of field %d is not closed", len(d.fields)+1)
+			return nil, nil, fmt.Sprintf("the quote of field %d is not closed", number)
 		}
 	}
 }
@@ -237,30 +258,28 @@ func (s *Scanner) Open(part []byte) bool {
 		return false
 	}
 	for len(part) > 0 {
-		switch s.state {
-		case quoted:
-			i := bytes.IndexByte(part, '"')
-			if i < 0 {
-				return true
+		i := bytes.IndexByte(part, '"')
+		switch {
+		case s.state == quoteSeen && i == 0:
+			s.state, part = quoted, part[1:]
+		case s.state == quoteSeen:
+			s.state = unquoted
+			if part[0] == s.separator {
+				s.state, part = fieldStart, part[1:]
 			}
+		case s.state == quoted && i < 0:
+			return true
+		case s.state == quoted:
 			s.state, part = quoteSeen, part[i+1:]
-		case quoteSeen:
-			if s.state = unquoted; part[0] == '"' {
-				s.state, part = quoted, part[1:]
+		case i < 0:
+			if s.state = unquoted; part[len(part)-1] == s.separator {
+				s.state = fieldStart
 			}
-		case fieldStart:
-			if s.state = unquoted; part[0] == '"' {
-				s.state, part = quoted, part[1:]
-			}
+			return false
+		case i == 0 && s.state == fieldStart || i > 0 && part[i-1] == s.separator:
+			s.state, part = quoted, part[i+1:]
 		default:
-			i := bytes.IndexByte(part, s.separator)
-			if i < 0 {
-				return false
-			}
-			s.state, part = fieldStart, part[i+1:]
-			if bytes.IndexByte(part, '"') < 0 && (len(part) == 0 || part[len(part)-1] == '\n') {
-				return false // nothing opens
-			}
+			s.state, part = unquoted, part[i+1:]
 		}
 	}
 	return s.state == quoted

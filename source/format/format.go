@@ -43,7 +43,8 @@ type Format struct {
 	name      string // "" for JSON
 	separator byte
 	names     []string
-	keys      [][]byte // of names, as JSON strings
+	keys      [][]byte // of names, as JSON strings between a comma and a colon
+	keyBytes  int      // of all keys
 }
 
 // New checks the settings of a source whose events are lines of a file or a body.

@@ -20,6 +20,26 @@ var escaped = func() (t [256]bool) {
 	return t
 }()
 
+const ones, highs = 0x0101010101010101, 0x8080808080808080
+
+// scanText reports whether text is ASCII, and whether it has neither backslashes nor control
+// characters.
+func scanText(text []byte) (ascii, clean bool) {
+	var seen, found uint64
+	for ; len(text) >= 8; text = text[8:] {
+		word := binary.LittleEndian.Uint64(text)
+		slash := word ^ ones*'\\'
+		seen |= word
+		found |= (word-ones*' ')&^word | (slash-ones)&^slash
+	}
+	clean = found&highs == 0
+	for _, c := range text {
+		seen |= uint64(c)
+		clean = clean && c >= ' ' && c != '\\'
+	}
+	return seen&highs == 0, clean
+}
+
 // appendText appends text, which is UTF-8, as a JSON string.
 func appendText(dst, text []byte) []byte {
 	dst, _ = appendString(dst, text)
@@ -29,7 +49,6 @@ func appendText(dst, text []byte) []byte {
 // appendString appends text as a JSON string, and reports whether it is ASCII. It copies
 // eight bytes at a time, up to the first that needs a backslash.
 func appendString(dst, text []byte) (_ []byte, ascii bool) {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	const room = 8 // for an escape, or a word
 	dst = slices.Grow(append(dst, '"'), len(text)+2*room)
 	out, n, seen := dst[:cap(dst)], len(dst), uint64(0)
@@ -99,7 +118,7 @@ func appendPlain(dst, field []byte) []byte {
 }
 
 func isPlain(field []byte) bool {
-	return string(field) == "true" || string(field) == "false" || isNumber(field)
+	return len(field) > 0 && field[0] <= 't' && (field[0] <= '9' && isNumber(field) || string(field) == "true" || string(field) == "false")
 }
 
 // isNumber reports whether a field is a number in JSON's spelling, so 007 is text.

@@ -165,6 +165,7 @@ typedef struct doc {
 	uint64_t *quotes;  // of each 64 bytes,
 	doc_block *blocks; // and their other special characters, if the text has any
 	uint32_t block_cap;
+	int special;       // the text that was indexed last has backslashes or control characters
 	doc_chunk *chunks, *chunk; // the arena: all chunks, the one in use
 	size_t chunk_used;
 	char *plain;               // the string or key without escapes that was read last,

@@ -35,8 +35,10 @@ static inline const char *full_block(const char *p, size_t left, const char *lim
 	return memcpy(padded, p, left < 64 ? left : 64);
 }
 
-// classify fills the blocks of a text that has backslashes or control characters.
-static __attribute__((noinline)) void classify(doc *d, const char *text, uint32_t len, const char *limit) {
+// classify finds the quotes that are not escaped, the backslashes and the control characters. It
+// returns which kinds of special bytes it met, besides quotes.
+static __attribute__((noinline)) scan_bits classify(doc *d, const char *text, uint32_t len, const char *limit) {
+	scan_bits met = {0, 0, 0, 0};
 	uint64_t carry = 0;
 	for (uint32_t i = 0; i * 64 < len; i++) {
 		char padded[64];
@@ -46,7 +48,9 @@ static __attribute__((noinline)) void classify(doc *d, const char *text, uint32_
 		if (b.slash | carry) b.quote &= ~scan_escaped(b.slash, &carry);
 		d->quotes[i] = b.quote;
 		d->blocks[i] = (doc_block){b.slash, b.control};
+		met.slash |= b.slash, met.control |= b.control, met.high |= b.high;
 	}
+	return met;
 }
 
 // last_quotes finds the quotes of the last block, which is not full, in the last 64 bytes of
@@ -58,19 +62,26 @@ static inline uint64_t last_quotes(const char *text, uint32_t len, const char *l
 	return scan_quotes(full_block(text, left, limit, padded), met) & (((uint64_t)1 << left) - 1);
 }
 
-// find_quotes finds the quotes and checks the encoding of the whole text, and stores in *special
-// whether it has backslashes or control characters. Bytes past the end may make that
-// true, which is harmless.
-static int find_quotes(doc *d, const char *text, uint32_t len, const char *limit, int *special) {
+// find_quotes finds the quotes and checks the encoding of the whole text, and stores in
+// d->special whether it has backslashes or control characters. Mostly it does if the preceding
+// text did. Bytes past the end may make that true, which is harmless.
+static int find_quotes(doc *d, const char *text, uint32_t len, const char *limit) {
 	uint32_t n = (len + 63) / 64;
 	if (blocks_need(d, n)) return fail(d, DOC_NO_MEMORY, 0);
-	scan_met met = scan_begin();
-	for (uint32_t i = 0; i < len / 64; i++) d->quotes[i] = scan_quotes(text + (size_t)i * 64, &met);
-	if (len % 64) d->quotes[n - 1] = last_quotes(text, len, limit, &met);
+	int ascii;
+	if (!d->special) {
+		scan_met met = scan_begin();
+		for (uint32_t i = 0; i < len / 64; i++) d->quotes[i] = scan_quotes(text + (size_t)i * 64, &met);
+		if (len % 64) d->quotes[n - 1] = last_quotes(text, len, limit, &met);
+		ascii = scan_ascii(&met);
+		if ((d->special = !scan_plain(&met))) classify(d, text, len, limit);
+	} else {
+		scan_bits met = classify(d, text, len, limit);
+		d->special = (met.slash | met.control) != 0;
+		ascii = met.high == 0;
+	}
 	d->quotes[n] = 1; // behind the text, which ends next_quotes in template.c
-	*special = !scan_plain(&met);
-	if (*special) classify(d, text, len, limit);
-	if (scan_ascii(&met)) return DOC_OK;
+	if (ascii) return DOC_OK;
 	size_t end = utf8_end(text, len);
 	return end < len ? fail(d, DOC_BAD_UTF8, (uint32_t)end) : DOC_OK;
 }
@@ -234,9 +245,9 @@ static __attribute__((noinline)) int check_fields(doc *d, uint32_t first, const 
 
 // index_closed reads a text that starts with a bracket and ends with one.
 static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
-	int special;
-	int error = find_quotes(d, text, len, limit, &special);
+	int error = find_quotes(d, text, len, limit);
 	if (error) return error;
+	const int special = d->special;
 	if (d->count == 0 && template_match(d, text, len, special)) return *used = len, DOC_OK;
 	walk w = {.d = d, .text = text, .len = len, .nodes = d->nodes, .bits = d->quotes[0],
 		.count = d->count, .container = d->count};

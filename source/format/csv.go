@@ -93,7 +93,7 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // ReadHeader takes the names of the fields from the first record.
 func (d *Decoder) ReadHeader(record []byte) error {
-	fields, reason := d.split(bytes.TrimPrefix(record, byteOrderMark))
+	fields, reason := d.split(bytes.TrimPrefix(record, byteOrderMark), false)
 	if reason != "" {
 		return event.WithHint(errors.New("the first line does not name the fields: "+reason), "the first line of CSV names the fields; without one, set columns")
 	}
@@ -109,7 +109,8 @@ func (d *Decoder) ReadHeader(record []byte) error {
 }
 
 func (d *Decoder) appendCSV(dst, record []byte) (_ []byte, reason string) {
-	fields, reason := d.split(record)
+	ascii, clean := scanText(record)
+	fields, reason := d.split(record, clean)
 	d.fields = fields
 	if reason == "" && len(fields) != len(d.keys) {
 		reason = fmt.Sprintf("the record has %d fields, not %d", len(fields), len(d.keys))
@@ -117,27 +118,41 @@ func (d *Decoder) appendCSV(dst, record []byte) (_ []byte, reason string) {
 	if reason != "" {
 		return dst, reason
 	}
-	ascii, verbatim := scanText(record)
 	if !ascii && !utf8.Valid(record) {
 		return dst, "it is not UTF-8"
 	}
-	verbatim = verbatim && len(d.text) == 0 // no field has quotes inside
+	if clean && len(d.text) == 0 { // no field has quotes inside
+		return d.appendVerbatim(dst, fields, len(record)), ""
+	}
 	start := len(dst)
-	dst = slices.Grow(dst, d.keyBytes+len(record)+3*len(fields)+1)
 	for i, field := range fields {
-		switch {
-		case len(field) == 0:
-			continue
-		case isPlain(field):
-			dst = append(append(dst, d.keys[i]...), field...)
-		case verbatim:
-			dst = append(append(append(dst, d.keys[i]...), '"'), field...)
-			dst = append(dst, '"')
-		default:
-			dst = appendText(append(dst, d.keys[i]...), field)
+		if len(field) > 0 {
+			dst = appendPlain(append(dst, d.keys[i]...), field)
 		}
 	}
 	return closeObject(dst, start), ""
+}
+
+// appendVerbatim appends the document of fields, of size bytes, that need no backslash.
+func (d *Decoder) appendVerbatim(dst []byte, fields [][]byte, size int) []byte {
+	start := len(dst)
+	dst = slices.Grow(dst, d.keyBytes+size+2*len(fields))
+	out, n := dst[:cap(dst)], start
+	for i, field := range fields {
+		if len(field) == 0 {
+			continue
+		}
+		n += copy(out[n:], d.keys[i])
+		if isPlain(field) {
+			n += copy(out[n:], field)
+			continue
+		}
+		out[n] = '"'
+		n += 1 + copy(out[n+1:], field)
+		out[n] = '"'
+		n++
+	}
+	return closeObject(out[:n], start)
 }
 
 // closeObject ends an object of which each key, from start on, has a comma before.
@@ -150,13 +165,14 @@ func closeObject(dst []byte, start int) []byte {
 }
 
 // split returns the fields of a record, valid until the next call, or what is wrong with it.
-func (d *Decoder) split(record []byte) (fields [][]byte, reason string) {
+// A clean record has no control characters.
+func (d *Decoder) split(record []byte, clean bool) (fields [][]byte, reason string) {
 	fields, d.text = d.fields[:0], d.text[:0]
-	newline := bytes.IndexByte(record, '\n') >= 0
+	newline := !clean && bytes.IndexByte(record, '\n') >= 0
 	quote := findByte(record, '"')
 	for {
 		if quote == 0 && len(record) > 0 {
-			field, rest, reason := d.unquote(record[1:], len(fields)+1)
+			field, rest, reason := d.unquote(record[1:], len(fields)+1, clean)
 			if reason != "" {
 				return fields, reason
 			}
@@ -197,12 +213,12 @@ func findByte(text []byte, c byte) int {
 
 // unquote returns the field with that number whose opening quote precedes text, and what follows its closing
 // quote. As in imports, a line break inside is a newline.
-func (d *Decoder) unquote(text []byte, number int) (field, rest []byte, reason string) {
+func (d *Decoder) unquote(text []byte, number int, clean bool) (field, rest []byte, reason string) {
 	end := bytes.IndexByte(text, '"')
 	if end < 0 {
 		return nil, nil, fmt.Sprintf("the quote of field %d is not closed", number)
 	}
-	if (end+1 == len(text) || text[end+1] != '"') && bytes.IndexByte(text[:end], '\r') < 0 {
+	if (end+1 == len(text) || text[end+1] != '"') && (clean || bytes.IndexByte(text[:end], '\r') < 0) {
 		return text[:end], text[end+1:], ""
 	}
 	start := len(d.text)

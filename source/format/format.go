@@ -119,8 +119,9 @@ type Decoder struct {
 	Format
 	data   []byte // of the batch before
 	fields [][]byte
-	text   []byte // of fields in quotes
-	seen   map[string]bool
+	text   []byte          // of fields in quotes
+	record int             // number of the logfmt record, from 1 on
+	seen   map[string]*int // by key: the last record that has it
 }
 
 // NewDecoder returns a decoder. If the format has a header, ReadHeader comes first.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -269,6 +270,50 @@ func FuzzCSV(f *testing.F) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	})
+}
+
+// TestDecodeDoesNotAllocate: records like those before take no memory but that of the batch.
+func TestDecodeDoesNotAllocate(t *testing.T) {
+	columns := []string{"id", "name", "path"}
+	for _, c := range []struct {
+		settings Settings
+		record   string
+	}{
+		{Settings{Format: Lines}, `10.0.0.1 "GET /a/path" \ é` + "\t\x01"},
+		{Settings{Format: CSV, Columns: columns}, `17,"ada lovelace",/a/path`},
+		{Settings{Format: CSV, Columns: columns}, `17,"ada ""the first"" é",C:\path`},
+		{Settings{Format: CSV, Columns: columns, Separator: "tab"}, "17\tada\t\"two\nlines\""},
+		{Settings{Format: Logfmt}, `id=17 name="ada \"the first\"" path=/a/path seen`},
+	} {
+		d := newFormat(t, c.settings).NewDecoder()
+		record, dst := []byte(c.record), []byte(nil)
+		decode := func() { dst = d.Append(dst[:0], record) }
+		decode()
+		if allocs := testing.AllocsPerRun(100, decode); allocs != 0 || !isObject(dst) {
+			t.Errorf("%s: %v allocations for %s", c.settings.Format, allocs, dst)
+		}
+	}
+}
+
+// TestLogfmtKeys: a key that an earlier record has is new in the next one, and one that is there
+// twice is refused, however many keys came before.
+func TestLogfmtKeys(t *testing.T) {
+	d := newFormat(t, Settings{Format: Logfmt}).NewDecoder()
+	var record []byte
+	for i := range 2*seenMax + 1 {
+		record = fmt.Appendf(record, "k%d=1 ", i)
+	}
+	for range 3 {
+		for _, c := range []struct {
+			record string
+			wrong  bool
+		}{{string(record), false}, {"k0=1 a=2", false}, {"a=1 k7=2 a=3", true}, {string(record) + "k0=1", true}} {
+			doc := d.Append(nil, []byte(c.record))
+			if _, _, refused := d.Refused(doc); refused != c.wrong {
+				t.Errorf("%.40q… becomes %.40q…", c.record, doc)
+			}
+		}
+	}
 }
 
 func BenchmarkDecode(b *testing.B) {

@@ -61,7 +61,7 @@ func isLogfmt(text []byte) bool {
 func looksLikeCSV(text []byte) bool {
 	for _, separator := range []byte(",;\t") {
 		d := Decoder{Format: Format{name: CSV, separator: separator}}
-		fields, reason := d.split(text)
+		fields, reason := d.split(text, false)
 		if reason != "" || len(fields) < 2 {
 			continue
 		}

@@ -11,10 +11,9 @@ func (d *Decoder) appendLogfmt(dst, record []byte) (_ []byte, reason string) {
 	if !utf8.Valid(record) {
 		return dst, "it is not UTF-8"
 	}
-	if d.seen == nil {
-		d.seen = map[string]bool{}
+	if d.record++; d.seen == nil || len(d.seen) > seenMax {
+		d.seen = map[string]*int{}
 	}
-	clear(d.seen)
 	start, values := len(dst), 0
 	dst = append(dst, '{')
 	for rest := trimSpaces(record); len(rest) > 0; rest = trimSpaces(rest) {
@@ -28,10 +27,9 @@ func (d *Decoder) appendLogfmt(dst, record []byte) (_ []byte, reason string) {
 			return dst, fmt.Sprintf("no key before %q", clip(rest))
 		case len(rest) > 0 && rest[0] == '"':
 			return dst, fmt.Sprintf("key %q has a quote", clip(key))
-		case d.seen[string(key)]:
+		case d.hasSeen(key):
 			return dst, fmt.Sprintf("key %q is there twice", clip(key))
 		}
-		d.seen[string(key)] = true
 		if len(dst) > start+1 {
 			dst = append(dst, ',')
 		}
@@ -49,6 +47,21 @@ func (d *Decoder) appendLogfmt(dst, record []byte) (_ []byte, reason string) {
 		return dst, "it has no key=value"
 	}
 	return append(dst, '}'), ""
+}
+
+// seenMax is how many keys are remembered from record to record.
+const seenMax = 1 << 10
+
+// hasSeen reports whether the record has had the key before.
+func (d *Decoder) hasSeen(key []byte) bool {
+	last := d.seen[string(key)]
+	if last == nil { // a copy of the key is allocated for the first record that has it
+		last = new(int)
+		d.seen[string(key)] = last
+	}
+	again := *last == d.record
+	*last = d.record
+	return again
 }
 
 // appendLogfmtValue appends the value that text starts with, and returns what follows it.

@@ -26,14 +26,15 @@ const ones, highs = 0x0101010101010101, 0x8080808080808080
 // characters.
 func scanText(text []byte) (ascii, clean bool) {
 	var seen, found uint64
-	for ; len(text) >= 8; text = text[8:] {
-		word := binary.LittleEndian.Uint64(text)
+	i := 0
+	for ; i+8 <= len(text); i += 8 {
+		word := binary.LittleEndian.Uint64(text[i : i+8])
 		slash := word ^ ones*'\\'
 		seen |= word
 		found |= (word-ones*' ')&^word | (slash-ones)&^slash
 	}
 	clean = found&highs == 0
-	for _, c := range text {
+	for _, c := range text[i:] {
 		seen |= uint64(c)
 		clean = clean && c >= ' ' && c != '\\'
 	}
@@ -118,7 +119,17 @@ func appendPlain(dst, field []byte) []byte {
 }
 
 func isPlain(field []byte) bool {
-	return len(field) > 0 && field[0] <= 't' && (field[0] <= '9' && isNumber(field) || string(field) == "true" || string(field) == "false")
+	if len(field) == 0 {
+		return false
+	}
+	switch c := field[0]; {
+	case c == 't':
+		return string(field) == "true"
+	case c == 'f':
+		return string(field) == "false"
+	default:
+		return c <= '9' && isNumber(field)
+	}
 }
 
 // isNumber reports whether a field is a number in JSON's spelling, so 007 is text.

@@ -105,6 +105,18 @@ func TestFormOfTexts(t *testing.T) {
 	}
 }
 
+// TestFormAfterEscapes reads texts behind one with escapes, with what is special in them at each
+// place of a block.
+func TestFormAfterEscapes(t *testing.T) {
+	for _, before := range []string{`{"id":"\n","name":"x"}`, `{"id":"` + strings.Repeat("x", 70) + `\u00e9","name":"x"}`} {
+		for _, special := range []string{"x", "é", `\"`, `\\`, `\\\\\"`, `\u00e9`, `\x`, `\u00g9`, `\`, "\x01", "\x01\\x", "\\x\x01", "\xff", "\\n\xff"} {
+			for n := range 130 {
+				sameAlone(t, before, `{"id":"`+strings.Repeat("y", n)+special+`","name":"z"}`)
+			}
+		}
+	}
+}
+
 func FuzzForm(f *testing.F) {
 	f.Add(formed, formed)
 	f.Add(`{"id":[[],{"a":[1]}],"name":1}`, `{"id":[[],{"a":["x"]}],"name":1}`)

@@ -145,3 +145,33 @@ func TestFollowedHeader(t *testing.T) {
 		t.Errorf("got %q, %v", b.Data, err)
 	}
 }
+
+// TestReadDoesNotAllocatePerRecord: a batch takes no memory for a record.
+func TestReadDoesNotAllocatePerRecord(t *testing.T) {
+	const records = 1000
+	for as, line := range map[string]string{
+		format.JSON:   `{"id":17,"name":"ada"}`,
+		format.Lines:  `10.0.0.1 "GET /a/path" 200`,
+		format.CSV:    `17,"ada lovelace",/a/path`,
+		format.Logfmt: `id=17 name="ada lovelace" path=/a/path`,
+	} {
+		path := filepath.Join(t.TempDir(), "events")
+		if err := os.WriteFile(path, []byte(strings.Repeat(line+"\n", 12*records)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := file.Config{Path: path, Settings: format.Settings{Format: as}}
+		if as == format.CSV {
+			c.Columns = []string{"id", "name", "path"}
+		}
+		r := open(t, newSource(t, c, source.Limits{Events: records, Bytes: 1 << 20}), nil)
+		var b event.Batch
+		allocs := testing.AllocsPerRun(10, func() {
+			if err := r.Read(t.Context(), &b); err != nil || b.Len() != records {
+				t.Fatalf("%s: read %d records, %v", as, b.Len(), err)
+			}
+		})
+		if allocs > 20 {
+			t.Errorf("%s: %v allocations for a batch of %d", as, allocs, records)
+		}
+	}
+}

@@ -79,9 +79,7 @@ func TestTortureInvoke(t *testing.T) {
 				continue // TestTorture has a store for these
 			}
 			t.Run(mode+"/"+script.Name, func(t *testing.T) {
-				opts := defaults()
-				opts.NoJIT = mode == "interpreted"
-				c := newCaller(t, opts, script.Code(), "main")
+				c := newCaller(t, hostileOptions(script, mode), script.Code(), "main")
 				var waits, attacks Call
 				if kind := c.Start(t.Context(), &waits, 0, encoded("mine")); kind != Waits {
 					t.Fatalf("the bystander ended with %v", kind)

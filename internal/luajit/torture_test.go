@@ -24,17 +24,23 @@ func TestTorture(t *testing.T) {
 				continue
 			}
 			t.Run(mode+"/"+script.Name, func(t *testing.T) {
-				opts := defaults()
-				if slices.Contains(script.AllowedEnds, EventTime.String()) {
-					opts.EventTime /= 5
-				} else {
-					opts.EventTime = opts.BatchTime // a slow machine does not end what ends by itself
-				}
-				opts.NoJIT = mode == "interpreted"
-				attack(t, opts, script, store)
+				attack(t, hostileOptions(script, mode), script, store)
 			})
 		}
 	}
+}
+
+// hostileOptions are the limits of a script whose end make torture measures: one that the time of
+// an event may end has little of it, and a slow machine does not end one that ends by itself.
+func hostileOptions(script torture.Script, mode string) Options {
+	opts := defaults()
+	if slices.Contains(script.AllowedEnds, EventTime.String()) {
+		opts.EventTime /= 5
+	} else {
+		opts.EventTime = opts.BatchTime
+	}
+	opts.NoJIT = mode == "interpreted"
+	return opts
 }
 
 func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Store) {

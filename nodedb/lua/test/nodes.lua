@@ -272,7 +272,7 @@ function T.nothing_leaks(ndb, t)
   collectgarbage()
   collectgarbage()
   local before, peak = collectgarbage("count"), 0
-  for i = 1, 3000000 do
+  for i = 1, 400000 do -- of which each would leak 16 bytes at least, a slot of a table: 6 MB
     local _ = n[i]
     if i % 4096 == 0 then
       local now = collectgarbage("count")

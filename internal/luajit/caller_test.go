@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/perigeedb/perigee/internal/luajit/torture"
 )
 
 // bystander is in every script under test: it waits while others misbehave.
@@ -74,7 +72,7 @@ func encoded(values ...any) []byte { return encodeValues([]byte{'V'}, values) }
 func TestTortureInvoke(t *testing.T) {
 	event := map[string]any{"a": 1.0, "list": []any{3.0, 1.0, 2.0}, "sub": map[string]any{"x": "y"}}
 	for _, mode := range []string{"compiled", "interpreted"} {
-		for _, script := range torture.Scripts() {
+		for _, script := range hostileScripts() {
 			if script.Nodes {
 				continue // TestTorture has a store for these
 			}

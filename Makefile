@@ -119,13 +119,13 @@ nodes-asan: ## test the C core of the node database under AddressSanitizer and U
 test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader of its own, recompute, backup and restore under load, and hostile statements while events arrive
 	@$(SETUP) pyarrow
 	@$(GO) test -count=1 ./internal/sqltext
-	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow $(GO) test -count=1 -run 'Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox|Recompute|Computed|Backup|Restore' ./eventstore ./eventstore/internal/sqlworker
+	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow PERIGEE_STORE_CRAFTED=150 PERIGEE_STORE_SHAPES=3 $(GO) test -count=1 -run 'EnoughMemory|Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox|Recompute|Computed|Backup|Restore' ./eventstore ./eventstore/internal/sqlworker
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE) -only sql:
 
 test-first-hour: build ## README and the tutorials as they are typed, also from another folder, and three configurations that are wrong
 	@$(SETUP) servers
-	@$(GO) test -count=1 -v -timeout 10m -run 'TestFirstHour$$' ./cmd/perigee
+	@PERIGEE_VERIFY_ROUNDS=all $(GO) test -count=1 -v -timeout 10m -run 'TestFirstHour$$' ./cmd/perigee
 
 ORACLE_SEEDS := 4
 ORACLE_QUERIES := 1600

@@ -165,6 +165,7 @@ func craft(r *rand.Rand, files []craftedFile) []craftedFile {
 
 // TestCraftedBackups changes a backup in ways that its checksums do not show, restores it, and
 // asks for all rows: each step has an answer or an error with words, and none ends a process.
+// make test-sql changes more.
 func TestCraftedBackups(t *testing.T) {
 	r := testseed.New(t)
 	s := openStore(t, t.TempDir())
@@ -188,12 +189,9 @@ func TestCraftedBackups(t *testing.T) {
 	if folder := filepath.Join(t.TempDir(), "events"); Restore(folder, bytes.NewReader(writeArchive(t, files))) != nil {
 		t.Fatal("the backup is refused without a change")
 	}
-	rounds, seconds := 150, 20*time.Second
-	if testing.Short() {
-		rounds, seconds = 20, 10*time.Second
-	}
+	rounds := countFrom(t, "PERIGEE_STORE_CRAFTED", 30)
 	restored, answered := 0, 0
-	for began, round := time.Now(), 0; round < rounds && time.Since(began) < seconds; round++ {
+	for range rounds {
 		folder := filepath.Join(t.TempDir(), "events")
 		err := Restore(folder, bytes.NewReader(writeArchive(t, craft(r, files))))
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // A syncedBuffer is a log that several goroutines write.
@@ -35,12 +36,18 @@ func (s *syncedBuffer) String() string {
 
 // TestMaintenanceHasEnoughMemory fills files of the log to their usual size, as fast as it can,
 // and waits until they are Parquet files and those are merged: both go through in the memory
-// that writing files has, whatever the rows look like.
+// that writing files has, whatever the rows look like: of the three shapes, a random one.
+// make test-sql takes all.
 func TestMaintenanceHasEnoughMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills files of the log")
 	}
-	for name, width := range map[string]int{"narrow": 400, "wide": 20_000, "huge": 900_000} {
+	shapes := []struct {
+		name  string
+		width int
+	}{{"narrow", 400}, {"wide", 20_000}, {"huge", 900_000}}
+	for _, shape := range testseed.New(t).Perm(len(shapes))[:countFrom(t, "PERIGEE_STORE_SHAPES", 1)] {
+		name, width := shapes[shape].name, shapes[shape].width
 		t.Run(name, func(t *testing.T) {
 			var said syncedBuffer
 			s, err := Open(t.TempDir(), Options{Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))})

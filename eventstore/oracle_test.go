@@ -39,7 +39,7 @@ type oracle struct {
 // TestOracle asks random queries at each moment in the life of rows. make test-oracle asks more.
 // PERIGEE_SEED replays the queries of a seed.
 func TestOracle(t *testing.T) {
-	seeds, queries := countFrom(t, "PERIGEE_ORACLE_SEEDS", 1), countFrom(t, "PERIGEE_ORACLE_QUERIES", 100)
+	seeds, queries := countFrom(t, "PERIGEE_ORACLE_SEEDS", 1), countFrom(t, "PERIGEE_ORACLE_QUERIES", 60)
 	first, total, wrong := testseed.Seed(t), 0, 0
 	for i := range uint64(seeds) {
 		o := &oracle{t: t, seed: first + i, each: queries/oracleMoments + 1}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -34,7 +33,7 @@ function main(event) return {id = event.id, run = time.now()} end
 // TestTwoSinksAgree kills an engine with two sinks at every point: each event
 // lands once in both, with what one and the same run of the script said.
 func TestTwoSinksAgree(t *testing.T) {
-	maria := testserver.MariaDB(t)
+	maria := maria.Server(t)
 	name, folder := maria.Database(t), shortDir(t)
 	file := filepath.Join(folder, "double.yaml")
 	for path, text := range map[string]string{

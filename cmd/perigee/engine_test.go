@@ -22,6 +22,7 @@ import (
 
 	"github.com/perigeedb/perigee/internal/audit"
 	"github.com/perigeedb/perigee/internal/testserver"
+	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/source/generate"
 )
 
@@ -202,10 +203,24 @@ func (m *mail) env() []string {
 	}
 }
 
-// run starts the example as it stands in examples.
+// run starts the example as it stands in examples. gopher-lua limits an event's time by the
+// clock, which goes on while a busy machine runs others: it gets more of it.
 func (m *mail) run() *process {
 	m.t.Helper()
-	return runEngine(m.t, "../../examples/email/redis-mysql.yaml", m.env()...)
+	file := "../../examples/email/redis-mysql.yaml"
+	if lua.Slower() != "" {
+		example, err := os.ReadFile(file)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		const script = "script: email.lua\n"
+		if !strings.Contains(string(example), script) {
+			m.t.Fatalf("%s lacks %q", file, script)
+		}
+		patient := "script: {lua: " + examplePath(m.t) + ", event_time: 1m, batch_time: 2m}\n"
+		file = write(m.t, "redis-mysql.yaml", strings.Replace(string(example), script, patient, 1))
+	}
+	return runEngine(m.t, file, m.env()...)
 }
 
 // drained waits until the list is empty: everything is durable then.

@@ -167,6 +167,9 @@ func craft(r *rand.Rand, files []craftedFile) []craftedFile {
 // asks for all rows: each step has an answer or an error with words, and none ends a process.
 // make test-sql changes more.
 func TestCraftedBackups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is about the bytes of files")
+	}
 	r := testseed.New(t)
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{Event: "text", Time: "time"})

@@ -39,6 +39,9 @@ type oracle struct {
 // TestOracle asks random queries at each moment in the life of rows. make test-oracle asks more.
 // PERIGEE_SEED replays the queries of a seed.
 func TestOracle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is about what SQL means, one query after another")
+	}
 	seeds, queries := countFrom(t, "PERIGEE_ORACLE_SEEDS", 1), countFrom(t, "PERIGEE_ORACLE_QUERIES", 60)
 	first, total, wrong := testseed.Seed(t), 0, 0
 	for i := range uint64(seeds) {

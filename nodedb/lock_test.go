@@ -36,7 +36,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	os.RemoveAll(coreObjects)
+	os.Exit(code)
 }
 
 // A testChild is a process of the test binary that does one of childWork.
@@ -341,18 +343,8 @@ func TestLocksAcrossFork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the core")
 	}
-	folder := t.TempDir()
-	program := filepath.Join(folder, "fork")
-	sources, err := filepath.Glob("*.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	arguments := append([]string{"-std=gnu11", "-O1", "-I.", "-I../.build/lmdb/include", "-o", program, "testdata/fork.c"}, sources...)
-	arguments = append(arguments, "-L../.build/lmdb/lib", "-llmdb", "-lpthread", "-lm")
-	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("compile: %v\n%s", err, out)
-	}
-	if out, err := exec.Command(program, filepath.Join(folder, "store")).CombinedOutput(); err != nil {
+	program := buildProgram(t, "testdata/fork.c")
+	if out, err := exec.Command(program, filepath.Join(t.TempDir(), "store")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

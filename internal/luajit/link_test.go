@@ -14,7 +14,7 @@ import (
 // TestNewArchiveIsLinked changes the identity of LuaJIT's archive, as a changed patch
 // does, and holds that the compiled package changes: then whatever links it is linked
 // again. The go command does not look at archives by itself. The package as it is comes from
-// the cache, with the tags of this test's own build, so that only the changed one is compiled.
+// the cache, with the tags of tools/go.sh, so that only the changed one is compiled.
 func TestNewArchiveIsLinked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package")
@@ -36,7 +36,7 @@ func TestNewArchiveIsLinked(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		command := exec.Command("go", "list", "-overlay="+overlay, "-export", "-f", "{{.BuildID}}", ".")
+		command := exec.Command("go", "list", "-tags=luajit,lmdb", "-overlay="+overlay, "-export", "-f", "{{.BuildID}}", ".")
 		command.Stderr = os.Stderr
 		id, err := command.Output()
 		if err != nil {

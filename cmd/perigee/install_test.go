@@ -176,8 +176,9 @@ func newGoUser(t *testing.T, proxy string) *goUser {
 	u.env = append(os.Environ(),
 		"GOPATH="+u.path, "GOMODCACHE="+filepath.Join(u.path, "mod"), "GOBIN=", "GOWORK=off", "GOSUMDB=off",
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache", "download")+","+others,
-		// Without paths in the objects the build cache knows them in the next run.
-		"GOFLAGS=-mod=mod -modcacherw -trimpath -buildvcs=false")
+		// Without paths in the objects the build cache knows them in the next run. Nobody debugs
+		// the programs: a third of the linking would go into what only a debugger reads.
+		"GOFLAGS=-mod=mod -modcacherw -trimpath -buildvcs=false -ldflags=-w")
 	return u
 }
 

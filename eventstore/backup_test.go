@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +66,11 @@ func TestBackupUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	waitUntil(t, s, func() bool { // a busy machine starts one of them late
+		mu.Lock()
+		defer mu.Unlock()
+		return !slices.Contains(acknowledged[:], 0)
+	})
 	for i := range 5 {
 		time.Sleep(100 * time.Millisecond)
 		if i == 2 {

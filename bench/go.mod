@@ -7,7 +7,7 @@ require (
 	github.com/bytedance/sonic v1.15.5
 	github.com/duckdb/duckdb-go-bindings v0.10505.0
 	github.com/go-sql-driver/mysql v1.10.1
-	github.com/jackc/pgx/v5 v5.12.0
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/perigeedb/perigee v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0

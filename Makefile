@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-first-hour nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,8 +76,8 @@ check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell li
 	@$(SETUP) lint
 	@tools/check.sh
 
-ci-long: ## check, test and race, then torture, Kafka, the C code under AddressSanitizer and a minute of every fuzzer: at most 70 minutes
-	@.ci/run check torture test-kafka test torture-asan race fuzz
+ci-long: ## check, test and race, then go install, torture, Kafka, the C code under AddressSanitizer and a minute of every fuzzer: at most 70 minutes
+	@.ci/run check torture test-kafka test test-install torture-asan race fuzz
 
 verify: build ## kill, suspend, disconnect and restore everything 500 times: each event is delivered once
 	@$(SETUP) servers
@@ -131,6 +131,10 @@ test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader 
 test-first-hour: build ## README and the tutorials as they are typed, also from another folder, and three configurations that are wrong
 	@$(SETUP) servers
 	@PERIGEE_VERIFY_ROUNDS=all $(GO) test -count=1 -v -timeout 10m -run 'TestFirstHour$$' ./cmd/perigee
+
+test-install: ## go install of the command and go get of the library, without this Makefile and its tags
+	@$(SETUP) build
+	@PERIGEE_GO_INSTALL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestInstalledWithoutMakefile$$' ./cmd/perigee
 
 ORACLE_SEEDS := 4
 ORACLE_QUERIES := 1600

@@ -31,7 +31,7 @@ func main() {
 			fmt.Fprintf(os.Stderr, "hostile: %v\n", err)
 			os.Exit(2)
 		}
-		fmt.Printf("figure %[1]s %[2]d\nfigure %[1]s_failed %[3]d\nfigure %[1]s_ingest_rows_per_s %.0[4]f\n", s.name, len(s.cases), failed, s.rate())
+		fmt.Printf("figure %[1]s %[2]d\nfigure %[1]s_failed %[3]d\nfigure %[1]s_ingest_rows_per_s %.0[4]f\nfigure %[1]s_longest_wait_ms %[5]d\n", s.name, len(s.cases), failed, s.rate(), s.longest.Milliseconds())
 		failures += failed
 	}
 	os.Exit(min(failures, 1))

@@ -15,8 +15,14 @@ type neighbours struct {
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 	mu      sync.Mutex
-	worst   time.Duration
+	longest wait
 	err     error
+}
+
+// A wait is how long a neighbour waited until it was served.
+type wait struct {
+	who  string
+	time time.Duration
 }
 
 func startNeighbours(t *target) *neighbours {
@@ -56,7 +62,9 @@ func (n *neighbours) repeat(ctx context.Context, who string, client *http.Client
 			err := work(limited, client)
 			cancel()
 			n.mu.Lock()
-			n.worst = max(n.worst, time.Since(start))
+			if took := time.Since(start); took > n.longest.time {
+				n.longest = wait{who, took}
+			}
 			if err != nil && n.err == nil {
 				n.err = fmt.Errorf("the neighbour %s was not served after %v: %w", who, time.Since(start).Round(time.Millisecond), err)
 			}
@@ -69,9 +77,9 @@ func (n *neighbours) repeat(ctx context.Context, who string, client *http.Client
 	})
 }
 
-// stop returns the longest time that a neighbour waited, and the first error.
-func (n *neighbours) stop() (time.Duration, error) {
+// stop returns the longest wait, and the first error.
+func (n *neighbours) stop() (wait, error) {
 	n.cancel()
 	n.working.Wait()
-	return n.worst, n.err
+	return n.longest, n.err
 }

@@ -29,8 +29,9 @@ type suite struct {
 	cases   []attackCase
 	verbose bool
 
-	loaded float64 // events that the pipeline load committed meanwhile
-	took   time.Duration
+	loaded  float64 // events that the pipeline load committed meanwhile
+	took    time.Duration
+	longest time.Duration // that a neighbour waited
 }
 
 // run runs the cases and returns how many failed.
@@ -44,10 +45,11 @@ func (s *suite) run(binary string) (failed int, err error) {
 				return failed, err
 			}
 		}
-		outcome, fault := s.attack(t, c)
+		outcome, longest, fault := s.attack(t, c)
+		s.longest = max(s.longest, longest.time)
 		peak = max(peak, t.engine.PeakBytes())
 		if s.verbose || fault != nil {
-			fmt.Printf("%-60s %4d MiB  %s\n", c.name, t.engine.PeakBytes()>>20, outcome)
+			fmt.Printf("%-60s %4d MiB, %s waited %v  %s\n", c.name, t.engine.PeakBytes()>>20, longest.who, longest.time.Round(time.Millisecond), outcome)
 		}
 		if fault != nil {
 			s.count(t)
@@ -77,28 +79,27 @@ func (s *suite) count(t *target) {
 // came.
 func (s *suite) rate() float64 { return s.loaded / max(s.took.Seconds(), 1) }
 
-// attack runs one case, with neighbours beside it.
-func (s *suite) attack(t *target, c attackCase) (outcome string, fault error) {
+// attack runs one case, with neighbours beside it, and returns how long they waited at most.
+func (s *suite) attack(t *target, c attackCase) (outcome string, longest wait, fault error) {
 	if err := t.engine.ResetPeak(); err != nil {
-		return "", err
+		return "", longest, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
 	defer cancel()
 	beside := startNeighbours(t)
 	outcome, fault = c.run(ctx, t)
 	time.Sleep(afterwards)
-	worst, err := beside.stop()
+	longest, err := beside.stop()
 	switch {
 	case !t.isAlive():
-		return outcome, fmt.Errorf("the engine ended")
+		fault = fmt.Errorf("the engine ended")
 	case fault != nil:
-		return outcome, fault
 	case err != nil:
-		return outcome, err
-	case worst > patience:
-		return outcome, fmt.Errorf("a neighbour waited %v", worst)
+		fault = err
+	case longest.time > patience:
+		fault = fmt.Errorf("the neighbour %s waited %v", longest.who, longest.time)
 	case t.engine.PeakBytes() > s.memory:
-		return outcome, fmt.Errorf("the engine took %d MiB", t.engine.PeakBytes()>>20)
+		fault = fmt.Errorf("the engine took %d MiB", t.engine.PeakBytes()>>20)
 	}
-	return outcome, nil
+	return outcome, longest, fault
 }

@@ -11,7 +11,9 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +51,11 @@ const (
 	// how much longer those wait there that have no rows yet.
 	obeyTime = 100 * time.Millisecond
 	moveTime = 100 * time.Millisecond
+	// longTime is how long a query runs before a spare worker starts, and how long one waits for
+	// its first rows beside an older one before it goes there. Queries move for that reason only
+	// while there are fewer than queryWorkersMax workers for them.
+	longTime        = 250 * time.Millisecond
+	queryWorkersMax = 4
 )
 
 // A Client starts workers when they are needed, and passes requests to the one of their role.
@@ -64,6 +71,7 @@ type Client struct {
 
 	functions []Function        // of workers that start
 	shared    map[role]*process // that get requests
+	spare     *process          // that gets queries when the shared worker no longer does; or nil
 	others    map[*process]bool // workers of one query each, and those that get no more
 }
 
@@ -83,8 +91,10 @@ func (c *Client) SetFunctions(functions []Function) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.functions = functions
-	if p := c.shared[queryRole]; p != nil {
-		p.retired = true
+	for _, p := range []*process{c.shared[queryRole], c.spare} {
+		if p != nil {
+			p.retire()
+		}
 	}
 }
 
@@ -95,18 +105,21 @@ func (c *Client) Close() error {
 		c.closed = true
 		close(c.closing)
 	}
-	var ending []*process
-	for _, p := range c.shared {
-		ending = append(ending, p)
-	}
-	for p := range c.others {
-		ending = append(ending, p)
-	}
+	ending := c.processes()
 	c.mu.Unlock()
 	for _, p := range ending {
 		p.end()
 	}
 	return nil
+}
+
+// processes returns all workers. The caller holds mu.
+func (c *Client) processes() []*process {
+	all := slices.Collect(maps.Values(c.shared))
+	if c.spare != nil {
+		all = append(all, c.spare)
+	}
+	return slices.AppendSeq(all, maps.Keys(c.others))
 }
 
 // A Query is a query and what it reads.
@@ -137,6 +150,7 @@ var ErrCrashed = errors.New("the query ended the process that ran it")
 //
 // Until the Rows are closed, ctx ends the query. A query whose worker is ended or held up by
 // another one runs again, in another worker, unless the first rows have been returned already.
+// One that has no rows after longTime beside an older query is taken to be held up, once.
 func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
 	q.Limits.Time = cmp.Or(q.Limits.Time, timeDefault)
 	params, err := encodeParams(q.Params)
@@ -162,6 +176,7 @@ func (c *Client) askRows(ctx context.Context, q *request, limit time.Duration, r
 	}
 	rows, err := c.startRows(ctx, q, limit, false, rest)
 	if errors.Is(err, errMoved) {
+		q.stays = true
 		rows, err = c.startRows(ctx, q, limit, false, rest)
 	}
 	if errors.Is(err, errInnocent) || errors.Is(err, errMoved) {
@@ -183,7 +198,7 @@ func (c *Client) startRows(ctx context.Context, q *request, limit time.Duration,
 	}
 	rows := &Rows{client: c, answer: a, stop: stop}
 	err = rows.readColumns()
-	if a.wait(false) {
+	if a.endWait() {
 		go func() { // the worker may take as long as grace
 			_ = a.finish(nil)
 			stop()
@@ -258,7 +273,7 @@ func (c *Client) CheckPredicate(ctx context.Context, version uint64, table uint3
 
 // write asks for something that has no rows.
 func (c *Client) write(ctx context.Context, q *request, alone bool, files any) error {
-	a, err := c.ask(ctx, q, alone, func(*messageWriter) error { return nil })
+	a, err := c.ask(ctx, q, alone, sendNothing)
 	if err != nil {
 		return err
 	}

@@ -102,6 +102,7 @@ type databases struct {
 	settings settings
 	mu       sync.Mutex
 	made     int
+	making   bool // see prepare
 	free     []*database
 }
 
@@ -133,16 +134,42 @@ const searchPathSQL = "SET search_path = 'events.main,events." + SystemSchema + 
 // take returns a database with a memory limit.
 func (d *databases) take(memory int64) (*database, error) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.settings.Role == queryRole {
+		defer d.prepare(memory)
+	}
 	for i, one := range slices.Backward(d.free) { // the last one used knows most of what is wanted
 		if one.memory == memory {
 			d.free = append(d.free[:i], d.free[i+1:]...)
-			d.mu.Unlock()
 			return one, nil
 		}
 	}
+	return d.make(memory)
+}
+
+// prepare makes a database for the query to come, if none is free. The caller holds d.mu.
+func (d *databases) prepare(memory int64) {
+	if d.making || len(d.free) > 0 {
+		return
+	}
+	d.making = true
+	go func() {
+		d.mu.Lock()
+		one, err := d.make(memory)
+		d.making = false
+		d.mu.Unlock()
+		if err == nil { // otherwise the next query that needs one reports it
+			d.put(one, false)
+		}
+	}()
+}
+
+// make makes a database. The caller holds d.mu, which is released meanwhile.
+func (d *databases) make(memory int64) (*database, error) {
 	d.made++
 	number := d.made
 	d.mu.Unlock()
+	defer d.mu.Lock()
 	return d.open(memory, number)
 }
 

@@ -323,10 +323,36 @@ func TestSendExternal(t *testing.T) {
 	}
 }
 
+// TestPreparedDatabase takes the last free database of a worker for queries: another is made
+// before it is needed.
+func TestPreparedDatabase(t *testing.T) {
+	d := databases{settings: settings{Folder: t.TempDir(), Role: queryRole, Threads: 1}}
+	first, err := d.take(64 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := func() int {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.free)
+	}
+	for start := time.Now(); free() == 0; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("no database is prepared")
+		}
+	}
+	second, err := d.take(64 << 20)
+	if err != nil || second.number != 2 {
+		t.Errorf("took database %d, want 2, which was prepared: %v", second.number, err)
+	}
+	d.put(first, true)
+	d.put(second, true)
+}
+
 // TestFreeDatabases uses databases again: only with the memory limit that they have, not after an
 // error, and no more than a few are kept.
 func TestFreeDatabases(t *testing.T) {
-	d := databases{settings: settings{Folder: t.TempDir(), Role: queryRole, Threads: 1}}
+	d := databases{settings: settings{Folder: t.TempDir(), Role: mergeRole, Threads: 1}}
 	take := func(memory int64, again *database) *database {
 		t.Helper()
 		one, err := d.take(memory)

@@ -42,13 +42,13 @@ type process struct {
 	idle     *time.Timer
 	retired  bool // gets no more requests
 	killed   bool
-	waiting  map[*answer]bool // queries whose columns have not come yet
+	queries  map[*answer]bool // under way
 	ignoring int              // requests that ignore their end
 }
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(r role, alone bool) (*process, error) {
-	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), waiting: map[*answer]bool{}, settings: settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
+	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), queries: map[*answer]bool{}, settings: settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
 	p.functions = c.functions
 	switch {
 	case r == queryRole:
@@ -137,7 +137,23 @@ func (c *Client) forget(p *process) {
 	if c.shared[p.settings.Role] == p {
 		delete(c.shared, p.settings.Role)
 	}
+	if c.spare == p {
+		c.spare = nil
+	}
 	delete(c.others, p)
+}
+
+// retire gives a worker no more requests; it ends with those that it has. The caller holds
+// client.mu.
+func (p *process) retire() {
+	c := p.client
+	p.retired = true
+	if c.spare == p {
+		c.spare, c.others[p] = nil, true
+	}
+	if p.requests == 0 && p.idle != nil {
+		p.idle.Reset(0)
+	}
 }
 
 // kill ends a process that does not end by itself.
@@ -163,21 +179,42 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 	}
 	r := q.role()
 	p := c.shared[r]
-	if alone || p == nil || p.retired || p.ignoring > 0 {
-		started, err := c.start(r, alone)
+	switch {
+	case alone:
+		started, err := c.start(r, true)
 		if err != nil {
 			return nil, err
 		}
-		if alone {
-			c.others[started] = true
-		} else {
-			if p != nil {
-				c.others[p] = true
-			}
-			c.shared[r] = started
+		c.others[started], p = true, started
+	case p == nil || p.retired || p.ignoring > 0:
+		next, err := c.next(r)
+		if err != nil {
+			return nil, err
 		}
-		p = started
+		if p != nil {
+			c.others[p] = true
+		}
+		c.shared[r], p = next, next
 	}
+	p.take()
+	return p, nil
+}
+
+// next returns the worker that is to be the shared one of a role: the spare, or a fresh one. The
+// caller holds c.mu.
+func (c *Client) next(r role) (*process, error) {
+	if p := c.spare; r == queryRole && p != nil {
+		c.spare = nil
+		if !p.retired {
+			return p, nil
+		}
+		c.others[p] = true
+	}
+	return c.start(r, false)
+}
+
+// take counts a request of the worker. The caller holds client.mu.
+func (p *process) take() {
 	if p.requests++; p.requests == 1 {
 		p.most = 0
 	}
@@ -186,7 +223,45 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 	if p.idle != nil {
 		p.idle.Stop()
 	}
-	return p, nil
+}
+
+// startSpare starts a worker that takes over when the shared one has to be left, and has it read
+// what a query reads, so that it answers the next one at once. The caller holds c.mu.
+func (c *Client) startSpare(q *queryRequest) {
+	if c.closed || c.spare != nil || c.queryWorkers() >= queryWorkersMax {
+		return
+	}
+	p, err := c.start(queryRole, false)
+	if err != nil {
+		return // the next query that needs a worker reports it
+	}
+	c.spare = p
+	p.take()
+	go p.warm(&queryRequest{Version: q.Version, Ends: q.Ends, SQL: "SELECT 1", Limits: q.Limits})
+}
+
+// warm has a worker that was taken answer a query, which may fail: the log may have gone on.
+func (p *process) warm(q *queryRequest) {
+	limited, stop := withTimeLimit(context.Background(), timeDefault)
+	defer stop()
+	a, err := p.send(limited, requestOf(q), sendNothing)
+	if err == nil {
+		_, err = io.Copy(io.Discard, a.in.r)
+		_ = a.finish(err)
+	}
+}
+
+// sendNothing is for requests that nothing follows.
+func sendNothing(*messageWriter) error { return nil }
+
+// queryWorkers returns how many workers for queries there are. The caller holds c.mu.
+func (c *Client) queryWorkers() (n int) {
+	for _, p := range c.processes() {
+		if p.settings.Role == queryRole {
+			n++
+		}
+	}
+	return n
 }
 
 // release gives a worker back. One without requests ends after a while.
@@ -239,6 +314,9 @@ func memoryOf(pid int, field string) int64 {
 // An answer is a request under way, seen from the parent.
 type answer struct {
 	process *process
+	query   *queryRequest // nil for other requests
+	stays   bool          // see request
+	started time.Time
 	ctx     context.Context
 	socket  *os.File
 	in      *messageReader
@@ -246,8 +324,10 @@ type answer struct {
 	begun   bool        // the worker has read the request
 	once    sync.Once
 	deaf    *time.Timer // see obeyTime
+	long    *time.Timer // see longTime
 
 	// Under client.mu.
+	waits    bool // for its first rows
 	moved    bool // to another worker
 	ignoring bool // its end
 	ended    bool
@@ -277,8 +357,8 @@ func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*mes
 	return nil, err
 }
 
-// send sends a request, and waits until the worker has read it. errMoved says that another query
-// holds the worker up.
+// send sends a request to a worker, and waits until it has read it. errMoved says that another
+// query holds the worker up.
 func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (*answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -287,17 +367,21 @@ func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*me
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{process: p, ctx: ctx}
+	return p.send(ctx, q, rest)
+}
+
+// send sends a request to a worker that was taken for it.
+func (p *process) send(ctx context.Context, q *request, rest func(*messageWriter) error) (*answer, error) {
+	a := &answer{process: p, query: q.Query, stays: q.stays, started: time.Now(), ctx: ctx}
 	if err := a.open(); err != nil {
 		p.release()
 		return nil, fmt.Errorf("eventstore: ask the SQL worker: %w", err)
 	}
 	a.stop = context.AfterFunc(ctx, a.cancel)
-	if q.Query != nil {
-		a.wait(true) // until its columns have come
-	}
+	a.watch()
 	out := newMessageWriter(a.socket)
-	if err = out.writeJSON(requestMessage, q); err == nil {
+	err := out.writeJSON(requestMessage, q)
+	if err == nil {
 		if err = rest(out); err == nil {
 			err = out.write(endOfRequest)
 		}
@@ -308,7 +392,7 @@ func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*me
 	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		err = a.awaitBegin() // it says why a worker that has ended did
 	}
-	if err != nil && a.wait(false) {
+	if err != nil && a.endWait() {
 		go func() { _ = a.finish(nil) }() // the worker may take as long as grace
 		return nil, errMoved
 	}
@@ -368,12 +452,12 @@ func (a *answer) abandon() {
 	p := a.process
 	p.client.mu.Lock()
 	defer p.client.mu.Unlock()
-	if a.ended {
+	if a.ended || a.moved { // one that has moved is not what holds the worker up
 		return
 	}
 	a.ignoring = true
 	p.ignoring++
-	for other := range p.waiting {
+	for other := range p.queries {
 		time.AfterFunc(moveTime, other.move)
 	}
 }
@@ -381,39 +465,86 @@ func (a *answer) abandon() {
 // obeyed notes that the request has ended.
 func (a *answer) obeyed() {
 	a.deaf.Stop()
+	if a.long != nil {
+		a.long.Stop()
+	}
 	a.process.client.mu.Lock()
 	defer a.process.client.mu.Unlock()
 	a.ended = true
+	delete(a.process.queries, a)
 	if a.ignoring {
 		a.process.ignoring--
 	}
 }
 
-// move ends the wait for columns, if they have not come.
+// watch begins the wait of a query for its first rows, and watches how long it takes.
+func (a *answer) watch() {
+	if a.query == nil {
+		return
+	}
+	c := a.process.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.waits = true
+	a.process.queries[a] = true
+	a.long = time.AfterFunc(longTime, a.isLong)
+	if a.process.ignoring > 0 {
+		time.AfterFunc(moveTime, a.move)
+	}
+}
+
+// isLong is called when a query has run for longTime. It has a spare worker started. If the query
+// has no rows yet, and an older one may be what holds it up, it leaves its worker, which gets no
+// more requests.
+func (a *answer) isLong() {
+	p, c := a.process, a.process.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.ended || a.moved {
+		return
+	}
+	isShared := c.shared[queryRole] == p
+	if isShared {
+		c.startSpare(a.query)
+	}
+	older := false
+	for other := range p.queries {
+		older = older || !other.moved && other.started.Before(a.started)
+	}
+	if !a.waits || a.stays || !older || isShared && c.spare == nil {
+		return
+	}
+	if isShared {
+		delete(c.shared, queryRole)
+		c.others[p] = true
+	}
+	a.leave()
+}
+
+// move makes a query leave a worker that another one holds up, unless its rows have come.
 func (a *answer) move() {
 	c := a.process.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.process.waiting[a] && a.ctx.Err() == nil {
+	if a.waits {
+		a.leave()
+	}
+}
+
+// leave ends the wait for rows. The caller holds client.mu.
+func (a *answer) leave() {
+	if a.ctx.Err() == nil {
 		a.moved = true
 		_ = a.socket.SetReadDeadline(time.Now())
 	}
 }
 
-// wait notes that an answer waits for its columns, or no longer. It reports whether the query
-// goes to another worker.
-func (a *answer) wait(waits bool) (moved bool) {
+// endWait notes that a query waits no longer. It reports whether it goes to another worker.
+func (a *answer) endWait() (moved bool) {
 	c := a.process.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if waits {
-		a.process.waiting[a] = true
-		if a.process.ignoring > 0 {
-			time.AfterFunc(moveTime, a.move)
-		}
-	} else {
-		delete(a.process.waiting, a)
-	}
+	a.waits = false
 	return a.moved
 }
 

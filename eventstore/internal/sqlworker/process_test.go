@@ -4,6 +4,7 @@ package sqlworker
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -511,7 +512,7 @@ func TestDeafQueryHoldsUpNobody(t *testing.T) {
 		f.client.mu.Lock()
 		defer f.client.mu.Unlock()
 		if p = f.client.shared[queryRole]; p != nil {
-			waiting = len(p.waiting)
+			waiting = len(p.queries)
 		}
 		return p, waiting
 	}
@@ -539,4 +540,92 @@ func TestDeafQueryHoldsUpNobody(t *testing.T) {
 		t.Errorf("the query that was stopped: %v", err)
 	}
 	<-first.exited
+}
+
+// A worker that a query holds up within its time limit is left as well: no neighbour waits long,
+// whether it was sent before or after that became known, and the long query goes on.
+func TestHeldUpWorkerIsLeft(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.addTable("events")
+	f.want(`SELECT 1`, "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := read(f.query(ctx, `SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 3`))
+		ended <- err
+	}()
+	locked := func(look func() bool) {
+		t.Helper()
+		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+			f.client.mu.Lock()
+			done := look()
+			f.client.mu.Unlock()
+			if done {
+				return
+			}
+			if time.Since(start) > 10*time.Second {
+				t.Fatal("the client does not come to the state that is waited for")
+			}
+		}
+	}
+	locked(func() bool { return f.client.spare != nil && f.client.spare.requests == 0 })
+	first, spare := f.client.shared[queryRole], f.client.spare
+	if err := first.process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []string{"42", "43"} {
+		start := time.Now()
+		f.want(`SELECT `+answer, answer)
+		if took := time.Since(start); took > 2*longTime {
+			t.Errorf("SELECT %s took %v, want less than %v", answer, took, 2*longTime)
+		}
+	}
+	locked(func() bool { return f.client.shared[queryRole] == spare })
+	if err := first.process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("the long query ended: %v", err)
+	case <-first.exited:
+		t.Error("the worker of the long query ended")
+	case <-time.After(time.Second):
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the long query was canceled: %v", err)
+	}
+	<-first.exited
+}
+
+// Queries that run long do not make more than queryWorkersMax workers, and one that is alone in
+// its worker stays there.
+func TestLongQueriesShareWorkers(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.addTable("events")
+	ctx, cancel := context.WithCancel(t.Context())
+	const queries = 8
+	ended := make(chan error, queries)
+	for range queries {
+		go func() {
+			_, err := read(f.query(ctx, `SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 3`))
+			ended <- err
+		}()
+		time.Sleep(longTime / 8)
+	}
+	most := 0
+	for start := time.Now(); time.Since(start) < 4*time.Second; time.Sleep(10 * time.Millisecond) {
+		f.client.mu.Lock()
+		most = max(most, f.client.queryWorkers())
+		f.client.mu.Unlock()
+	}
+	cancel()
+	for range queries {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a query was canceled: %v", err)
+		}
+	}
+	if most < 2 || most > queryWorkersMax {
+		t.Errorf("there were %d workers at a time, want 2 to %d", most, queryWorkersMax)
+	}
 }

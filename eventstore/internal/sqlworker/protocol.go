@@ -145,6 +145,8 @@ type request struct {
 	Check     *checkRequest `json:",omitempty"`
 	Tail      *Tail         `json:",omitempty"`
 	Read      *readRequest  `json:",omitempty"`
+
+	stays bool // in its worker, however long it waits for rows: it has left another one already
 }
 
 type queryRequest struct {

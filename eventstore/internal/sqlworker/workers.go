@@ -4,7 +4,6 @@ package sqlworker
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -24,11 +23,7 @@ type WorkerInfo struct {
 // Workers describes the workers that run, the oldest first.
 func (c *Client) Workers() (all []WorkerInfo) {
 	c.mu.Lock()
-	running := slices.Collect(maps.Values(c.shared))
-	for p := range c.others {
-		running = append(running, p)
-	}
-	for _, p := range running {
+	for _, p := range c.processes() {
 		all = append(all, WorkerInfo{
 			PID: p.process.Pid, Role: string(p.settings.Role), Retired: p.retired, Started: p.started,
 			Limit: p.settings.Memory, Requests: p.requests, Taken: p.taken,

@@ -76,6 +76,22 @@ func ask(t testing.TB, s *Store, sql string, params ...Param) string {
 	return strings.TrimSuffix(body, "\n")
 }
 
+// TestRelativeFolder opens a store by a folder that is relative to the working folder, which
+// changes later.
+func TestRelativeFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := openStore(t, "events")
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
+	if got := ask(t, s, `SELECT id FROM events`); got != "1" {
+		t.Errorf("the log has %q", got)
+	}
+	t.Chdir(t.TempDir())
+	seal(t, s)
+	if got := ask(t, s, `SELECT id FROM events`); got != "1" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
 func TestAppendAndAsk(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))

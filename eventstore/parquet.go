@@ -56,7 +56,11 @@ func (f *ParquetFile) open(ctx context.Context) (err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return fmt.Errorf("open the Parquet file: %w", err)
 	}
-	if f.folder, err = os.MkdirTemp("", "perigee-parquet-"); err != nil {
+	temp, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return err
+	}
+	if f.folder, err = os.MkdirTemp(temp, "perigee-parquet-"); err != nil {
 		return fmt.Errorf("create a folder for the process that reads Parquet: %w", err)
 	}
 	if err := os.Symlink(path, f.link()); err != nil {

@@ -102,6 +102,10 @@ type Store struct {
 // this Store until Close. An *event.PermanentError says that the folder cannot be trusted,
 // and what is missing; Options.ReadOnly opens it all the same.
 func Open(folder string, o Options) (*Store, error) {
+	folder, err := filepath.Abs(folder) // workers may open files by absolute paths only
+	if err != nil {
+		return nil, fmt.Errorf("eventstore: find the folder: %w", err)
+	}
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("eventstore: make the folder: %w", err)
 	}

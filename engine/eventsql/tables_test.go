@@ -3,6 +3,7 @@
 package eventsql
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"os"
@@ -113,5 +114,19 @@ func TestReadIDs(t *testing.T) {
 	}
 	if err := ReadIDs(t.Context(), t.TempDir(), "a", "n", nil); err == nil || !strings.Contains(err.Error(), "no event store") {
 		t.Errorf("ids of a folder without a store: %v", err)
+	}
+}
+
+// TestQueryOfRelativeFolder asks the store of a data folder that is relative to the working folder.
+func TestQueryOfRelativeFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := &Store{folder: filepath.Join("data", folderName)}
+	writeTo(t, s, "p", []string{`{"id":1}`})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Query(t.Context(), "data", Request{SQL: "SELECT id FROM t", Format: "csv"}, &out); err != nil || out.String() != "id\n1\n" {
+		t.Errorf("got %q, %v", out.String(), err)
 	}
 }

@@ -86,10 +86,17 @@ type Table struct {
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
+// reservedPrefix begins the names of DuckDB's catalog. Its own statements name them without a
+// schema, and would read a table of that name instead.
+const reservedPrefix = "duckdb_"
+
 // CheckTableName returns an *event.PermanentError if no table can have the name.
 func CheckTableName(name string) error {
 	if !tableName.MatchString(name) {
 		return configError("use up to 63 letters, digits and underscores, not a digit first", "invalid table name %q", name)
+	}
+	if strings.HasPrefix(strings.ToLower(name), reservedPrefix) {
+		return configError("use another name", "invalid table name %q: names that begin with %s are those of the SQL catalog, which SHOW TABLES reads", name, reservedPrefix)
 	}
 	return nil
 }

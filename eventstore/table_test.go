@@ -116,8 +116,8 @@ func TestUseTable(t *testing.T) {
 	if _, err := s.UseTable("Events"); err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("a name that differs in case: %v", err)
 	}
-	// A table has a folder of its name.
-	for _, name := range []string{"", "../events", "a/b", "a b", "1st", "é", strings.Repeat("x", 64)} {
+	// A table has a folder of its name, and statements of the SQL catalog read views called duckdb_….
+	for _, name := range []string{"", "../events", "a/b", "a b", "1st", "é", strings.Repeat("x", 64), "duckdb_views", "DuckDB_tables", "duckdb_"} {
 		_, used := s.UseTable(name)
 		_, declared := s.Table(name, TableConfig{})
 		for _, err := range []error{used, declared} {
@@ -134,6 +134,32 @@ func TestUseTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendDocs(t, take(t, made), 0, `{"id":1}`)
+}
+
+// TestCatalogNames makes tables with the names of schemas and tables of the SQL catalog that a table
+// may have: they are found, and so is the catalog.
+func TestCatalogNames(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	names := []string{"columns", "duckdb", "information_schema", "main", "pg_catalog", "pg_class", "pragma_show", "pragma_table_info", "schemata", "sqlite_master", "tables"}
+	for _, name := range names {
+		table, err := s.UseTable(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendDocs(t, take(t, table), 0, `{"id":1}`)
+	}
+	all := strings.Join(names, "\n")
+	for _, sql := range []string{`SHOW TABLES`, `SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' ORDER BY 1`,
+		`SELECT table_name FROM information_schema.columns WHERE table_schema = 'main' ORDER BY 1`, `SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1`} {
+		if got := ask(t, s, sql); got != all {
+			t.Errorf("%s: got %q, want %q", sql, got, all)
+		}
+	}
+	for _, name := range names {
+		if got := ask(t, s, "SELECT id FROM "+name); got != "1" {
+			t.Errorf("table %s has %q", name, got)
+		}
+	}
 }
 
 func TestTimeUnits(t *testing.T) {

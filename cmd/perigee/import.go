@@ -40,6 +40,9 @@ The command ends at a row that the table cannot have, and says which; the rows b
 In a CSV file the first line has the names of the fields. An empty field is left out. A field is text if the
 table's column is; otherwise true, false and numbers as JSON has them become such values.
 
+A table that is created infers the types of its columns from rows of text, where times stay text. The command then
+says which declaration makes them times.
+
 A Parquet file names the types of its columns: a table that is created declares them. Nested columns become
 JSON. A column of a type that no table has, such as an interval, is refused by its name, and a row with NaN or infinity
 is one that the table cannot have. A process of its own reads the file, and sees no other.
@@ -116,8 +119,21 @@ func (i *importCommand) importFile(c *console, data, name string) error {
 		}
 		fmt.Fprintf(c.out, "%s: %s rows imported, %s had been before, %s rejected\n", name,
 			thousands(run.imported), thousands(to.Next()), thousands(run.rejected))
+		reportInferred(c.err, to.Inferred())
 		return nil
 	})
+}
+
+// reportInferred says that an import has made a table, and how to declare what it could not infer.
+func reportInferred(w io.Writer, t *eventsql.Inferred) {
+	switch {
+	case t == nil:
+	case t.Declaration == "":
+		fmt.Fprintf(w, "created table %[1]s with the columns and types of the rows: perigee table show %[1]s\n", t.Table)
+	default:
+		fmt.Fprintf(w, "created table %s with the columns and types of the rows: its times are text\n  declare: %s\n"+
+			"  hint: add what declare says to the configuration, and import into a new table: an existing one keeps its columns\n", t.Table, t.Declaration)
+	}
 }
 
 // open opens a file's rows.

@@ -24,9 +24,16 @@ import (
 
 // An Importer appends the rows of one file to a table of the event store.
 type Importer struct {
-	file   ImportFile
-	next   uint64
-	append func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error)
+	file     ImportFile
+	begun    importBegun
+	inferred *Inferred
+	append   func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error)
+}
+
+// An importBegun is what an import that begins finds.
+type importBegun struct {
+	Next     uint64 `json:"next"`     // first row that the table may lack
+	Inferred bool   `json:"inferred"` // the import has made the table, and nothing declares its columns
 }
 
 // Import calls use to import a file into the event store in a data folder. If an engine
@@ -43,11 +50,11 @@ func Import(ctx context.Context, data string, file ImportFile, use func(*Importe
 			return fmt.Errorf("create the event store: %w", err)
 		}
 		return withStore(data, func(s *Store) error {
-			next, err := s.beginImport(ctx, file)
+			begun, err := s.beginImport(ctx, file)
 			if err != nil {
 				return err
 			}
-			return use(&Importer{file: file, next: next, append: func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
+			return use(&Importer{file: file, begun: begun, append: func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
 				return s.importRows(ctx, file, rows)
 			}})
 		})
@@ -58,19 +65,34 @@ func Import(ctx context.Context, data string, file ImportFile, use func(*Importe
 	i := &Importer{file: file, append: func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
 		return sendRows(ctx, data, file, rows)
 	}}
-	if err := json.Unmarshal(answer.Bytes(), &i.next); err != nil {
+	if err := json.Unmarshal(answer.Bytes(), &i.begun); err != nil {
 		return err
 	}
 	return use(i)
 }
 
 // Next returns the first row of the file that the table may lack. It has all before.
-func (i *Importer) Next() uint64 { return i.next }
+func (i *Importer) Next() uint64 { return i.begun.Next }
+
+// Inferred describes the table that the import has made from its first rows, or is nil.
+func (i *Importer) Inferred() *Inferred { return i.inferred }
 
 // Append appends rows, which are durable when it returns, or returns those that the table
 // cannot have, and then appends none.
 func (i *Importer) Append(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
-	return i.append(ctx, rows)
+	rejected, err := i.append(ctx, rows)
+	if docs := rows.split(); i.begun.Inferred && i.inferred == nil && err == nil && len(rejected) == 0 && len(docs) > 0 {
+		i.inferred = &Inferred{Table: i.file.Table, Declaration: inferDeclaration(i.file.Table, i.file.Time, docs[:min(len(docs), undeclaredRowsMax)])}
+	}
+	return rejected, err
+}
+
+// split returns the documents.
+func (r *ImportRows) split() [][]byte {
+	if len(r.Documents) == 0 {
+		return nil
+	}
+	return bytes.Split(bytes.TrimSuffix(r.Documents, []byte{'\n'}), []byte{'\n'})
 }
 
 // sendRows has the engine append rows.
@@ -90,17 +112,18 @@ func sendRows(ctx context.Context, data string, file ImportFile, rows *ImportRow
 	return rejected, json.Unmarshal(answer.Bytes(), &rejected)
 }
 
-// beginImport begins an import and returns the first row that the table may lack.
-func (s *Store) beginImport(ctx context.Context, file ImportFile) (next uint64, err error) {
+// beginImport begins an import.
+func (s *Store) beginImport(ctx context.Context, file ImportFile) (begun importBegun, err error) {
 	store, err := s.open()
 	if err != nil {
-		return 0, err
+		return begun, err
 	}
 	if file.Again {
 		if err := store.ForgetImport(ctx, file.Table, file.File); err != nil {
-			return 0, err
+			return begun, err
 		}
 	}
+	begun.Inferred = len(file.Columns) == 0 && !hasTable(store, file.Table)
 	table := eventstore.TableConfig{Time: file.Time}
 	for _, c := range file.Columns {
 		column := tableColumn(&config.Column{Name: c.Name, Type: c.Type})
@@ -111,15 +134,16 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (next uint64, 
 	}
 	i, done, err := store.Import(ctx, file.Table, file.File, table)
 	if err != nil {
-		return 0, err
+		return begun, err
 	}
+	begun.Next = done.Next(0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.imports == nil {
 		s.imports = map[[2]string]*eventstore.Import{}
 	}
 	s.imports[file.key()] = i
-	return done.Next(0), nil
+	return begun, nil
 }
 
 func (f *ImportFile) key() [2]string { return [2]string{f.Table, f.File} }
@@ -132,8 +156,7 @@ func (s *Store) importRows(ctx context.Context, file ImportFile, rows *ImportRow
 	if i == nil {
 		return nil, errors.New("the engine has been started again during the import: import the file again")
 	}
-	docs := bytes.Split(bytes.TrimSuffix(rows.Documents, []byte{'\n'}), []byte{'\n'})
-	err := i.Append(ctx, rows.First, rows.Count, docs, rows.LeaveOut)
+	err := i.Append(ctx, rows.First, rows.Count, rows.split(), rows.LeaveOut)
 	if errors.Is(err, eventstore.ErrFenced) {
 		return nil, event.WithHint(errors.New("another import of the same file has taken over"), "wait for its end, and import the file again if it fails")
 	}
@@ -148,17 +171,17 @@ func (s *Store) importRows(ctx context.Context, file ImportFile, rows *ImportRow
 	return all, nil
 }
 
-// serveImport answers with the first row that the table may lack.
+// serveImport answers with an importBegun.
 func (s *Store) serveImport(w io.Writer, r *http.Request) error {
 	var file ImportFile
 	if err := json.NewDecoder(r.Body).Decode(&file); err != nil {
 		return fmt.Errorf("decode the request: %w", err)
 	}
-	next, err := s.beginImport(r.Context(), file)
+	begun, err := s.beginImport(r.Context(), file)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(w).Encode(next)
+	return json.NewEncoder(w).Encode(begun)
 }
 
 const importBytesMax = 256 << 20 // of one request

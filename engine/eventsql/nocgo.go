@@ -155,5 +155,8 @@ func Import(context.Context, string, ImportFile, func(*Importer) error) error { 
 // Next returns 0.
 func (*Importer) Next() uint64 { return 0 }
 
+// Inferred returns nil.
+func (*Importer) Inferred() *Inferred { return nil }
+
 // Append returns the error of Available.
 func (*Importer) Append(context.Context, *ImportRows) ([]RejectedRow, error) { return nil, Available() }

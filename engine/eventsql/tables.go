@@ -60,12 +60,17 @@ func (s *Store) openTable(name string) (*eventstore.Table, error) {
 			return store.Table(name, tableConfig(t))
 		}
 	}
-	known := slices.ContainsFunc(store.Tables(), func(t eventstore.TableInfo) bool { return strings.EqualFold(t.Name, name) })
+	known := hasTable(store, name)
 	t, err := store.UseTable(name)
 	if err == nil && !known {
 		s.undeclared[strings.ToLower(name)] = true
 	}
 	return t, err
+}
+
+// hasTable reports whether the store has a table of that name.
+func hasTable(store *eventstore.Store, name string) bool {
+	return slices.ContainsFunc(store.Tables(), func(t eventstore.TableInfo) bool { return strings.EqualFold(t.Name, name) })
 }
 
 // tableConfig converts a declaration, which has been checked.

@@ -136,6 +136,12 @@ type ImportRows struct {
 	LeaveOut     []uint32
 }
 
+// Inferred is a table that an import has made, with columns of the types that it inferred.
+type Inferred struct {
+	Table       string
+	Declaration string // line of YAML that declares the times in it, which are text; "" if there are none
+}
+
 // A RejectedRow is a row that the table cannot have.
 type RejectedRow struct {
 	Row    int    `json:"row"` // counted from ImportRows.First

@@ -30,7 +30,11 @@ func (s *Store) reportUndeclared(table string, out *event.Output) {
 	if !report {
 		return
 	}
-	declaration := inferDeclaration(table, out)
+	docs := make([][]byte, min(out.Len(), undeclaredRowsMax))
+	for i := range docs {
+		docs[i] = out.Doc(i)
+	}
+	declaration := inferDeclaration(table, "", docs)
 	if declaration == "" {
 		s.log.Info("created a table that the configuration does not declare, with the columns of its events", "table", table)
 		return
@@ -50,30 +54,31 @@ type fieldSeen struct {
 var timeNames = []string{"time", "timestamp", "ts", "at", "@timestamp", "event_time", "occurred_at", "created_at", "date"}
 
 // inferDeclaration returns the line of YAML that declares a table for such events, or "" if
-// nothing in them needs one.
-func inferDeclaration(table string, out *event.Output) string {
-	rows := min(out.Len(), undeclaredRowsMax)
-	fields := seenFields(out, rows)
+// nothing in them needs one. A table that has a time column keeps it; "" is none.
+func inferDeclaration(table, timeColumn string, docs [][]byte) string {
+	fields := seenFields(docs)
 	isTime := func(f *fieldSeen) bool { return f.times > 0 && f.times == f.events && !strings.Contains(f.name, ".") }
-	var timed *fieldSeen
-	for _, f := range fields {
-		if isTime(f) && f.events == rows && (timed == nil || timeRank(f.name) < timeRank(timed.name)) {
-			timed = f
+	named := timeColumn
+	if timeColumn == "" {
+		var likeliest *fieldSeen
+		for _, f := range fields {
+			if isTime(f) && f.events == len(docs) && (likeliest == nil || timeRank(f.name) < timeRank(likeliest.name)) {
+				likeliest, named = f, f.name
+			}
 		}
 	}
 	var keys, columns []string
+	if named != "" {
+		keys = append(keys, "time: "+yamlText(named))
+	}
 	for _, f := range fields {
-		switch {
-		case f == timed:
-			keys = append(keys, "time: "+yamlText(f.name))
-		case isTime(f):
+		if isTime(f) && f.name != named {
 			columns = append(columns, fmt.Sprintf("{name: %s, type: timestamp}", yamlText(f.name)))
 		}
 	}
 	if len(columns) > 0 {
 		keys = append(keys, "columns: ["+strings.Join(columns, ", ")+"]")
-	}
-	if len(keys) == 0 {
+	} else if named == timeColumn {
 		return ""
 	}
 	return fmt.Sprintf("tables: {%s: {%s}}", yamlText(table), strings.Join(keys, ", "))
@@ -86,11 +91,11 @@ func timeRank(name string) int {
 	return len(timeNames)
 }
 
-// seenFields returns the fields of the first rows, in the order in which they came.
-func seenFields(out *event.Output, rows int) (fields []*fieldSeen) {
+// seenFields returns the fields of events, in the order in which they came.
+func seenFields(docs [][]byte) (fields []*fieldSeen) {
 	known := map[string]*fieldSeen{}
-	for i := range rows {
-		decoder := json.NewDecoder(bytes.NewReader(out.Doc(i)))
+	for _, doc := range docs {
+		decoder := json.NewDecoder(bytes.NewReader(doc))
 		if _, err := decoder.Token(); err != nil {
 			continue
 		}

@@ -227,6 +227,7 @@ func (e *Engine) open(a *Assembly) error {
 		return err
 	}
 	e.setFunctions(a)
+	e.warnOfKeywords(a.Config)
 	routes := map[string]http.Handler{}
 	for _, s := range e.opts.Services {
 		e.closers = append(e.closers, s)

@@ -54,7 +54,15 @@ func (e *Engine) Reload(ctx context.Context, c *config.Config) (*Changes, error)
 	if err := closeFunctions(e.setFunctions(a)); err != nil {
 		e.log.Warn("closing a function failed", "error", err)
 	}
+	e.warnOfKeywords(a.Config)
 	return e.replace(ctx, a)
+}
+
+// warnOfKeywords logs which columns queries must write in quotes.
+func (e *Engine) warnOfKeywords(c *config.Config) {
+	for _, fault := range c.KeywordColumns() {
+		e.log.Warn("queries must write a column in quotes", "error", fault, "hint", fault.Hint)
+	}
 }
 
 // acquire keeps Run from returning until release.

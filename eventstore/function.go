@@ -13,6 +13,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A Function is a function of SQL whose values this process computes, with a script for
@@ -51,8 +52,8 @@ func (s *Store) SetFunctions(functions []Function) error {
 
 // CheckFunctionName returns an *event.PermanentError if no function can have the name.
 func CheckFunctionName(name string) error {
-	if !tableName.MatchString(name) { // the same names are good for both
-		return configError("use up to 63 letters, digits and underscores, not a digit first", "invalid function name %q", name)
+	if !sqltext.IsPlainName(name) {
+		return configError(sqltext.NameHint, "invalid function name %q", name)
 	}
 	for _, g := range Functions() {
 		if slices.ContainsFunc(g.Names, func(known string) bool { return strings.EqualFold(known, name) }) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/document"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A TableConfig says what a table must have.
@@ -84,19 +84,10 @@ type Table struct {
 	computing inFlight // appends that may have used computed, until their frames are in the log
 }
 
-var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
-
-// reservedPrefix begins the names of DuckDB's catalog. Its own statements name them without a
-// schema, and would read a table of that name instead.
-const reservedPrefix = "duckdb_"
-
 // CheckTableName returns an *event.PermanentError if no table can have the name.
 func CheckTableName(name string) error {
-	if !tableName.MatchString(name) {
-		return configError("use up to 63 letters, digits and underscores, not a digit first", "invalid table name %q", name)
-	}
-	if strings.HasPrefix(strings.ToLower(name), reservedPrefix) {
-		return configError("use another name", "invalid table name %q: names that begin with %s are those of the SQL catalog, which SHOW TABLES reads", name, reservedPrefix)
+	if hint := sqltext.TableNameHint(name); hint != "" {
+		return configError(hint, "invalid table name %q", name)
 	}
 	return nil
 }

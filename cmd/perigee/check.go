@@ -33,7 +33,8 @@ nothing. It looks for the files of file sources, and compares the tables that th
 those that the configuration declares. With --connect it also tries the servers and the http address.
 
 It also reports mistakes in code that loads and that only an event would run: names of sinks that do not
-exist, and variables that nothing sets. "perigee run" logs those as warnings.
+exist, and variables that nothing sets. "perigee run" logs those as warnings. Columns with the name of an SQL keyword
+are a warning here too, and no fault.
 
 Exit code: 0 when nothing is wrong, 1 otherwise.
 
@@ -58,6 +59,9 @@ func (k *checkCommand) Run(c *console) error {
 	notes, err := eventsql.CheckTables(a.Config)
 	for _, note := range notes {
 		fmt.Fprintln(c.out, note)
+	}
+	for _, warning := range a.Config.KeywordColumns() {
+		printMessage(c.err, "warning", warning, "")
 	}
 	for _, p := range a.Pipelines {
 		err = errors.Join(err, errors.Join(p.Mistakes...))

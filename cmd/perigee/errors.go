@@ -41,25 +41,28 @@ func exitCode(w io.Writer, err error) int {
 //
 //	perigee: error: what is wrong
 //	perigee: hint: what to do
-func printError(w io.Writer, err error, hint string) {
+func printError(w io.Writer, err error, hint string) { printMessage(w, "error", err, hint) }
+
+// printMessage is printError with another word than error.
+func printMessage(w io.Writer, word string, err error, hint string) {
 	switch e := err.(type) {
 	case config.Errors:
 		for _, fault := range e {
-			printError(w, fault, "")
+			printMessage(w, word, fault, "")
 		}
 		return
 	case *config.Error:
-		fmt.Fprintf(w, "perigee: error: %s\n", terminal.Escape(e.Error()))
+		fmt.Fprintf(w, "perigee: %s: %s\n", word, terminal.Escape(e.Error()))
 		if excerpt := e.Excerpt(); excerpt != "" {
 			fmt.Fprintln(w, terminal.Escape(excerpt))
 		}
 	case interface{ Unwrap() []error }:
 		for _, one := range e.Unwrap() {
-			printError(w, one, "")
+			printMessage(w, word, one, "")
 		}
 		return
 	default:
-		fmt.Fprintf(w, "perigee: error: %s\n", indentLines(err.Error()))
+		fmt.Fprintf(w, "perigee: %s: %s\n", word, indentLines(err.Error()))
 	}
 	if hint := cmp.Or(event.HintOf(err), hint); hint != "" {
 		fmt.Fprintf(w, "perigee: hint: %s\n", indentLines(hint))

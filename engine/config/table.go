@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A Table says what a table of the event store must have. A pipeline may also write to a
@@ -72,9 +74,6 @@ var (
 // restColumn is the name of the column with the fields that have no column of their own.
 const restColumn = "_rest"
 
-// tableName matches the names of tables.
-var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
-
 // readTables reads "tables: {NAME: {…}, …}".
 func (d *document) readTables(root *node, known Known) (tables []Table) {
 	e := root.get("tables")
@@ -92,8 +91,8 @@ func (d *document) readTables(root *node, known Known) (tables []Table) {
 
 func (d *document) readTable(e entry, known Known) Table {
 	t := Table{origin: origin{d, e.at}}
-	if !tableName.MatchString(e.key) {
-		d.addFault(e.at, "use up to 63 letters, digits and underscores, not a digit first", "invalid table name %s", quoteShort(e.key))
+	if hint := sqltext.TableNameHint(e.key); hint != "" {
+		d.addFault(e.at, hint, "invalid table name %s", quoteShort(e.key))
 	}
 	name := "table " + e.key
 	if e.value.shape != null && d.hasShape(e.value, mapping, name) {
@@ -105,6 +104,42 @@ func (d *document) readTable(e entry, known Known) Table {
 	}
 	t.Name = e.key
 	return t
+}
+
+// KeywordColumns returns a fault for each declared column whose name is a keyword of SQL. Queries
+// must write it in quotes, which is easily forgotten; nothing else is wrong with it.
+func (c *Config) KeywordColumns() (faults Errors) {
+	for i := range c.Tables {
+		t := &c.Tables[i]
+		seen := map[string]bool{}
+		add := func(name string, o origin) {
+			if lower := strings.ToLower(name); sqltext.IsKeyword(name) && !seen[lower] {
+				seen[lower] = true
+				err := fmt.Errorf("column %s of table %s has the name of an SQL keyword", name, t.Name)
+				faults = append(faults, o.At(err, fmt.Sprintf(`write "%s", with the quotes, in queries, or choose another name`, name)).(Errors)...)
+			}
+		}
+		for _, column := range t.Columns {
+			add(column.Name, column.origin)
+		}
+		for _, column := range t.Computed {
+			add(column.Name, column.origin)
+		}
+		add(t.Time, t.atKey("time"))
+		add(t.Event, t.atKey("event"))
+	}
+	return faults
+}
+
+// atKey returns the place of the value of a key in the configuration, or that of the table.
+func (t *Table) atKey(key string) origin {
+	o := t.origin
+	if t.node != nil {
+		if e := t.node.get(key); e != nil {
+			o.at = e.value.at
+		}
+	}
+	return o
 }
 
 // ReadSchema adds what the text of the table's schema says, which is YAML with keys of a
@@ -153,13 +188,7 @@ func (t *Table) ReadSchema(file, text string, known Known) error {
 
 // AtSchema adds to an error about the table's schema its place in the configuration, and a
 // hint.
-func (t *Table) AtSchema(err error, hint string) error {
-	o := t.origin
-	if e := t.node.get("schema"); e != nil {
-		o.at = e.value.at
-	}
-	return o.At(err, hint)
-}
+func (t *Table) AtSchema(err error, hint string) error { return t.atKey("schema").At(err, hint) }
 
 // checkTable checks the settings of a table that stand in n, against all of them.
 func (d *document) checkTable(n *node, t *Table, known Known) {

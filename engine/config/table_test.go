@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +196,44 @@ columns:
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+// TestKeywordColumns declares columns that queries must write in quotes.
+func TestKeywordColumns(t *testing.T) {
+	c, err := Parse("perigee.yaml", `
+tables:
+  events:
+    time: at
+    event: Order
+    columns:
+      - {name: order, type: string}
+      - {name: user, type: string}
+      - {name: End, type: string, field: stop}
+    computed:
+      - {name: left, type: string, func: f}
+`+onePipeline, known, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, fault := range c.KeywordColumns() {
+		got = append(got, fmt.Sprintf("%d:%d %s (%s)", fault.Line, fault.Column, fault.Message, fault.Hint))
+	}
+	for i, want := range []string{
+		`7:10 column order of table events has the name of an SQL keyword (write "order", with the quotes, in queries, or choose another name)`,
+		`9:10 column End of table events has the name of an SQL keyword (write "End", with the quotes, in queries, or choose another name)`,
+		`11:42 column left of`,
+		`4:11 column at of`,
+	} {
+		if i >= len(got) || !strings.HasPrefix(got[i], want) {
+			t.Errorf("fault %d of %q, want %q", i, got, want)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("%d faults: %q", len(got), got)
+	}
+	if faults := (&Config{Tables: []Table{{Name: "t", Time: "at"}}}).KeywordColumns(); len(faults) != 1 {
+		t.Errorf("a literal has the faults %v", faults)
 	}
 }

@@ -24,7 +24,8 @@ type Deletion struct {
 
 // Delete removes the rows that the table has now and for which predicate, an SQL expression
 // over the table's columns, is true. Once it has returned, no query sees them any more, and
-// no crash brings them back. WaitDeleted waits until no file has them.
+// no crash brings them back. WaitDeleted waits until no file has them. ctx ends it before that,
+// when nothing is deleted.
 func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, error) {
 	t := s.tableNamed(table)
 	if t == nil {
@@ -36,8 +37,11 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 	d := manifest.Delete{Predicate: predicate, Asked: time.Now().UTC()}
 	err := s.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.id)
-		if entry == nil {
+		switch {
+		case entry == nil:
 			return unknownTable(table)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		}
 		d.Number = next.NextDelete
 		next.NextDelete++
@@ -49,9 +53,52 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 		return Deletion{}, err
 	}
 	// The rows in the log go when it is sealed.
-	err = s.log.Rotate(ctx)
+	err = s.log.Rotate(context.WithoutCancel(ctx))
 	wake(s.upkeep)
 	return Deletion{Number: d.Number, Table: t.Name(), Predicate: d.Predicate, Asked: d.Asked}, err
+}
+
+// ErrCanceled says that a delete was canceled before it was carried out.
+var ErrCanceled = errors.New("the delete was canceled")
+
+// CancelDelete ends a delete that is under way. Rows that files or the log still have are rows of
+// the table again, in one step for all queries. It returns how many of the table's files were
+// written since without the rows of the delete: those rows are gone.
+func (s *Store) CancelDelete(table string, number uint64) (without int, err error) {
+	t := s.tableNamed(table)
+	if t == nil {
+		return 0, unknownTable(table)
+	}
+	s.rewriting.Lock() // no new file that lacks the rows comes after it
+	defer s.rewriting.Unlock()
+	s.setCanceled(number, true) // before who waits for its end sees that
+	err = s.change(func(next *manifest.Manifest) error {
+		entry := next.TableByID(t.id)
+		if entry == nil {
+			return unknownTable(table)
+		}
+		kept := keep(entry.Deletes, func(d *manifest.Delete) bool { return d.Number != number })
+		if len(kept) == len(entry.Deletes) {
+			return configError("perigee table show "+entry.Name+" lists those that are", "delete %d of table %s is not under way", number, entry.Name)
+		}
+		for _, f := range entry.Files {
+			if f.Deleted >= number {
+				without++
+			}
+		}
+		entry.Deletes = kept
+		return nil
+	}, nil)
+	if err != nil {
+		s.setCanceled(number, false)
+	}
+	return without, err
+}
+
+func (s *Store) setCanceled(number uint64, canceled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canceled[number] = canceled
 }
 
 // Deletions returns the deletes that are under way, oldest first.
@@ -69,7 +116,7 @@ func deletionsOf(t *manifest.Table) (all []Deletion) {
 	return all
 }
 
-// WaitDeleted returns once the rows of a delete are in no file any more.
+// WaitDeleted returns once the rows of a delete are in no file any more, or ErrCanceled.
 func (s *Store) WaitDeleted(ctx context.Context, d Deletion) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -81,6 +128,12 @@ func (s *Store) WaitDeleted(ctx context.Context, d Deletion) error {
 		case <-s.closing:
 			return ErrClosed
 		}
+	}
+	s.mu.Lock()
+	canceled := s.canceled[d.Number]
+	s.mu.Unlock()
+	if canceled {
+		return ErrCanceled
 	}
 	return s.log.Scrub(ctx)
 }
@@ -137,6 +190,8 @@ const rewriteMax = 16
 // without those that are deleted. It returns how many groups were rewritten. wide is for rows
 // that need much memory.
 func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*manifest.File, wide bool) (int, error) {
+	s.rewriting.RLock()
+	defer s.rewriting.RUnlock()
 	m, number := s.current(), s.nextSegment()
 	names := make([][]string, len(groups))
 	for i, group := range groups {

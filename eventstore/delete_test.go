@@ -10,9 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 // TestDelete deletes rows in files and in the log.
@@ -72,6 +75,81 @@ func TestDeleteWithoutLog(t *testing.T) {
 	}
 	if got := ask(t, s, `SELECT sum(a) FROM events`); got != "3" {
 		t.Errorf("afterwards: %s", got)
+	}
+}
+
+// TestCancelDelete cancels deletes whose rows are in the log and in files, at any time: from then
+// on queries see the rows that are left, and none of them goes.
+func TestCancelDelete(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{}))
+	if _, err := s.CancelDelete("events", 1); !event.IsPermanent(err) || !strings.Contains(err.Error(), "delete 1 of table events is not under way") {
+		t.Errorf("cancel what nobody asked for: %v", err)
+	}
+	const rounds, rows = 12, 50
+	next, canceled := uint64(0), 0
+	for round := range rounds {
+		for range 2 { // files, and the log
+			appendDocs(t, p, next, slices.Repeat([]string{`{"a":1}`}, rows)...)
+			if next += rows; next%(2*rows) != 0 {
+				seal(t, s)
+			}
+		}
+		d, err := s.Delete(t.Context(), "events", "a = 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(round) * 5 * time.Millisecond)
+		without, err := s.CancelDelete("events", d.Number)
+		left := ask(t, s, `SELECT count(*) FROM events`)
+		if err != nil {
+			if left != "0" {
+				t.Errorf("round %d: carried out, %s rows are left: %v", round, left, err)
+			}
+			continue
+		}
+		canceled++
+		if without == 0 && left == "0" {
+			t.Errorf("round %d: all rows are gone, and no file was written without them", round)
+		}
+		if err := waitDeleted(t, s, d); !errors.Is(err, ErrCanceled) {
+			t.Errorf("round %d: who waits hears %v", round, err)
+		}
+		seal(t, s)
+		time.Sleep(100 * time.Millisecond) // for an upkeep that goes on though it should not
+		if got := ask(t, s, `SELECT count(*) FROM events`); got != left {
+			t.Errorf("round %d: %s rows after %s", round, got, left)
+		}
+		if round%4 == 0 {
+			s.Close()
+			s = openStore(t, folder)
+			if got := ask(t, s, `SELECT count(*) FROM events`); got != left || len(s.Deletions()) > 0 {
+				t.Errorf("round %d: opened again: %s rows after %s, deletes %v", round, got, left, s.Deletions())
+			}
+			p = take(t, openTable(t, s, TableConfig{}))
+		}
+	}
+	if canceled == 0 {
+		t.Error("no delete was canceled")
+	}
+}
+
+// TestDeleteOfCanceledContext deletes nothing.
+func TestDeleteOfCanceledContext(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{Columns: declared(event.Int64, "x")})), 0, `{"x":1}`)
+	s.SetComputed([]ComputedColumn{times("x", "1", 10)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Delete(ctx, "events", "true"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a delete: %v", err)
+	}
+	if _, err := s.Recompute(ctx, "events", "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a recompute: %v", err)
+	}
+	if got := ask(t, s, `SELECT x FROM events`); got != "1" || len(s.Deletions()) > 0 {
+		t.Errorf("the table has %q, deletes %v", got, s.Deletions())
 	}
 }
 

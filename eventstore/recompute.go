@@ -74,6 +74,9 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 	r := manifest.Recompute{Function: function, Asked: time.Now().UTC()}
 	var begun Recompute
 	err := s.change(func(next *manifest.Manifest) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		entry := next.TableByID(t.id)
 		if entry == nil {
 			return unknownTable(table)
@@ -92,9 +95,45 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 		return Recompute{}, err
 	}
 	// The rows in the log are computed once they are in files.
-	err = s.log.Rotate(ctx)
+	err = s.log.Rotate(context.WithoutCancel(ctx))
 	wake(s.upkeep)
 	return begun, err
+}
+
+// canceledText is the Error of a recompute that was canceled.
+const canceledText = "canceled"
+
+// CancelRecompute ends the recompute of a column that is under way. Files that are done keep their
+// new values, the others the values that they had; a later Recompute computes all of them.
+func (s *Store) CancelRecompute(table, column string) (Recompute, error) {
+	t := s.tableNamed(table)
+	if t == nil {
+		return Recompute{}, unknownTable(table)
+	}
+	var canceled Recompute
+	err := s.change(func(next *manifest.Manifest) error {
+		entry := next.TableByID(t.id)
+		if entry == nil {
+			return unknownTable(table)
+		}
+		for _, r := range entry.Recomputes {
+			if r.Ended.IsZero() && strings.EqualFold(entry.Current().ByID(r.Column).Name, column) {
+				changeRecompute(entry, r.Number, func(r *manifest.Recompute) {
+					r.Ended, r.Error, r.Stopped = time.Now().UTC(), canceledText, true
+					canceled = s.recomputeOf(t, entry, r)
+				})
+				return nil
+			}
+		}
+		return configError("perigee table show "+t.Name()+" lists those that are", "no recompute of column %s of table %s is under way", column, t.Name())
+	}, nil)
+	return canceled, err
+}
+
+// isRecomputing reports whether a recompute of a table is under way.
+func (s *Store) isRecomputing(table uint32, number uint64) bool {
+	entry := s.current().TableByID(table)
+	return entry != nil && slices.ContainsFunc(entry.Recomputes, func(r *manifest.Recompute) bool { return r.Number == number && r.Ended.IsZero() })
 }
 
 // Recomputes returns the last recompute of each column of a table, oldest first.
@@ -205,12 +244,19 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 		_, err := s.Recompute(ctx, t.Name(), c.Name)
 		return err
 	}
-	w := &recomputeWork{table: t, column: column}
+	w := &recomputeWork{table: t, column: column, recompute: r.Number}
+	s.rewriting.RLock()
+	defer s.rewriting.RUnlock()
+	m = s.current() // with the deletes that are under way now
+	entry = m.TableByID(t.id)
 	number := s.nextSegment()
 	written, err := s.worker.Recompute(ctx, sqlworker.Recompute{
 		Version: m.Version, Table: t.id, File: f.Name, Number: number, Column: r.Column, Hidden: t.hiddenFrom(entry, column.Name), Call: w.call,
 	})
-	if w.ended != nil {
+	switch {
+	case w.isOver:
+		return nil
+	case w.ended != nil:
 		return s.endRecompute(t.id, r.Number, w.ended)
 	}
 	if err != nil {
@@ -272,8 +318,12 @@ func (t *Table) hiddenFrom(entry *manifest.Table, column string) (ids []int32) {
 
 // A recomputeWork computes the values of one file.
 type recomputeWork struct {
-	table   *Table
-	column  *manifest.Column
+	table  *Table
+	column *manifest.Column
+
+	recompute uint64 // its number
+	isOver    bool   // the recompute was canceled, or another has taken its place
+
 	attempt int
 	rows    int64
 	failed  int64
@@ -296,6 +346,9 @@ func (w *recomputeWork) call(ctx context.Context, attempt int, documents [][]byt
 		w.attempt, w.rows, w.failed, w.first = attempt, 0, 0, ""
 	}
 	for some := range slices.Chunk(documents, callRows) {
+		if w.isOver = !w.table.store.isRecomputing(w.table.id, w.recompute); w.isOver {
+			return nil, errors.New("the recompute is over")
+		}
 		begun := time.Now()
 		values, err := w.compute(ctx, some)
 		if err != nil {

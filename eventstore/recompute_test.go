@@ -289,6 +289,61 @@ func TestRecomputeGoesOn(t *testing.T) {
 	}
 }
 
+// TestCancelRecompute cancels a recompute in the middle: the files that are done keep their new
+// values, no other gets any, and a later one computes all.
+func TestCancelRecompute(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	const days = 6
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Columns: declared(event.Int64, "x")}))
+	for day := range uint64(days) {
+		appendDocs(t, p, day, fmt.Sprintf(`{"time":"2026-11-%02dT00:00:00Z","id":%d,"x":1}`, day+1, day+10))
+	}
+	seal(t, s)
+	if _, err := s.CancelRecompute("events", "x"); !event.IsPermanent(err) || !strings.Contains(err.Error(), "no recompute of column x of table events is under way") {
+		t.Errorf("cancel what nobody asked for: %v", err)
+	}
+	var calls atomic.Int64
+	begun, release := make(chan bool), make(chan bool)
+	waiting := computedBy("x", "1", func(r testRow) (any, error) {
+		if calls.Add(1) == 3 {
+			close(begun)
+			<-release
+		}
+		return r.number("id")
+	})
+	s.SetComputed([]ComputedColumn{waiting})
+	began := startRecompute(t, s, "x")
+	<-begun
+	r, err := s.CancelRecompute("Events", "X")
+	if err != nil || r.Number != began.Number || !r.Stopped || r.Error != "canceled" || r.Ended.IsZero() {
+		t.Errorf("it is canceled as %+v, %v", r, err)
+	}
+	close(release)
+	if _, err := s.CancelRecompute("events", "x"); err == nil {
+		t.Error("it was canceled twice")
+	}
+	for range 2 {
+		time.Sleep(200 * time.Millisecond) // for an upkeep that goes on though it should not
+		if got := ask(t, s, `SELECT count(*), count(*) FILTER (x >= 10) FROM events`); got != "6,3" && got != "6,2" {
+			t.Errorf("afterwards queries see %s", got)
+		}
+		s.Close()
+		s = openStore(t, folder)
+		s.SetComputed([]ComputedColumn{waiting})
+	}
+	if n := calls.Load(); n != 3 {
+		t.Errorf("%d rows were computed, want 3", n)
+	}
+	startRecompute(t, s, "x")
+	if r := recomputed(t, s, "x"); r.Stopped || r.Rows != days {
+		t.Errorf("a later one ends as %+v", r)
+	}
+	if got := ask(t, s, `SELECT sum(x), count(*) FROM events`); got != "75,6" {
+		t.Errorf("then queries see %s", got)
+	}
+}
+
 // TestRecomputeOfChangedFunction changes the function in the middle: all files are computed
 // with the new one.
 func TestRecomputeOfChangedFunction(t *testing.T) {

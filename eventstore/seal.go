@@ -37,6 +37,8 @@ func (s *Store) sealClosedFiles(ctx context.Context) error {
 // sealFile moves the rows and ranges of a closed file of the log into the manifest.
 func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	s.appends.wait() // then all frames of the files that are closed are accounted for
+	s.rewriting.RLock()
+	defer s.rewriting.RUnlock()
 	m, number := s.current(), s.nextSegment()
 	segment := sqlworker.Segment{Version: m.Version, Log: log, Number: number}
 	written, err := s.worker.WriteSegment(ctx, segment)

@@ -149,6 +149,8 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlwo
 // divideFile writes one file again whose table has got another time column, as a file for each
 // day. If there are more, it wakes the upkeep again.
 func (s *Store) divideFile(ctx context.Context) error {
+	s.rewriting.RLock()
+	defer s.rewriting.RUnlock()
 	m := s.current()
 	for _, t := range m.Tables {
 		var newest *manifest.File

@@ -79,6 +79,8 @@ type Store struct {
 
 	appends inFlight // of which frames in the log may not be accounted for yet
 
+	rewriting sync.RWMutex // held for reading while rows go into new files without those of deletes
+
 	// Held, in this order, while a table is restructured: files are rewritten and merged, closed
 	// files of the log are sealed, and tables are opened, only at other times.
 	upkeeping, sealing sync.Mutex
@@ -91,6 +93,7 @@ type Store struct {
 	mu       sync.Mutex
 	segment  uint64 // last number of a segment that was used
 	manifest *manifest.Manifest
+	canceled map[uint64]bool   // deletes, by their number
 	pins     map[uint64]int    // readers of a version of the manifest
 	garbage  []garbage         // oldest version first
 	tables   map[string]*Table // by lower-case name
@@ -116,7 +119,7 @@ func Open(folder string, o Options) (*Store, error) {
 	s := &Store{
 		folder: folder, options: o, lock: lock,
 		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), upkeep: make(chan struct{}, 1),
-		unmerged: map[string]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
+		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
 	s.stuckTime = stuckTime
 	s.backlog.changed = make(chan struct{})

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
 	"sync/atomic"
 	"time"
 
@@ -15,21 +17,26 @@ type tableRecomputeCommand struct {
 	Table  string `arg:"" help:"Name of the table."`
 	Column string `arg:"" help:"Computed column of the table."`
 	NoWait bool   `help:"Return at once; perigee table show tells how far it is."`
+	Cancel bool   `help:"End the recompute of the column that is under way."`
 }
 
 func (tableRecomputeCommand) Help() string {
 	return `Computes a column that the configuration of the running engine has below computed of the table, for the
 rows that the table has now: a new column, or one whose function has changed. Rows that come later are
-computed as they come. The engine rewrites one file after the other in the background. If the command is
-stopped, the engine goes on, and so does the next one, also after kill -9. A query sees, of each file,
-the values before or the new ones, and always all rows.
+computed as they come. The engine rewrites one file after the other in the background. A query sees,
+of each file, the values before or the new ones, and always all rows.
+
+Ctrl-C ends the recompute, and --cancel does from another terminal: files that are done keep the new
+values, and the command computes all files when it is run again. If the command is stopped in another
+way, the engine goes on, and so does the next one, also after kill -9.
 
 A row for which the function fails becomes null; the command tells how many did, and why the first one
 did. Other computed columns that use this one are not computed again.
 
 Examples:
   perigee table recompute orders total
-  perigee table recompute orders total --no-wait && perigee table show orders`
+  perigee table recompute orders total --no-wait && perigee table show orders
+  perigee table recompute orders total --cancel`
 }
 
 func (r *tableRecomputeCommand) Run(c *console) error {
@@ -41,12 +48,17 @@ func (r *tableRecomputeCommand) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
-	state, err := eventsql.RecomputeColumn(ctx, data, t.Name, r.Column)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	begin := eventsql.RecomputeColumn
+	if r.Cancel {
+		begin = eventsql.CancelRecompute
+	}
+	state, err := begin(ctx, data, t.Name, r.Column)
 	if err != nil {
 		return err
 	}
-	if !r.NoWait {
+	if !r.NoWait && !r.Cancel {
 		if state, err = waitRecomputed(ctx, c, data, state); err != nil {
 			return err
 		}
@@ -59,16 +71,21 @@ func (r *tableRecomputeCommand) Run(c *console) error {
 // recomputeInterval is the time between two looks at a recompute.
 const recomputeInterval = 200 * time.Millisecond
 
-// waitRecomputed shows how far a recompute is until it has ended.
+// waitRecomputed shows how far a recompute is until it has ended. ctx cancels it.
 func waitRecomputed(ctx context.Context, c *console, data string, state eventsql.Recompute) (eventsql.Recompute, error) {
 	var text atomic.Value
 	text.Store(recomputeText(state))
 	hide := newDisplay(c.err).show(func(time.Duration) string { return "the recompute " + text.Load().(string) })
 	defer hide()
 	for state.Ended == nil {
-		time.Sleep(recomputeInterval)
 		var err error
-		if state, err = eventsql.RecomputeState(ctx, data, state); err != nil {
+		select {
+		case <-time.After(recomputeInterval):
+			state, err = eventsql.RecomputeState(context.WithoutCancel(ctx), data, state)
+		case <-ctx.Done():
+			state, err = eventsql.CancelRecompute(context.WithoutCancel(ctx), data, state.Table, state.Column)
+		}
+		if err != nil {
 			return state, err
 		}
 		if state.Idle {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -161,29 +164,40 @@ func printTable(w io.Writer, t *eventsql.Table) {
 type tableDeleteCommand struct {
 	dataFlags
 	Table  string   `arg:"" help:"Name of the table."`
-	Where  []string `arg:"" help:"WHERE and a condition in SQL."`
+	Where  []string `arg:"" optional:"" help:"WHERE and a condition in SQL."`
 	NoWait bool     `help:"Return when no query sees the rows any more, without waiting until no file has them."`
+	Cancel uint64   `placeholder:"NUMBER" help:"End the delete of that number, which is under way: rows that are still stored are rows of the table again."`
 	Yes    bool     `short:"y" help:"Do not ask for confirmation."`
 }
 
 func (tableDeleteCommand) Help() string {
 	return `Deletes the rows that the table has now and for which the condition is true; rows that come later stay.
 At once no query sees them any more, also after a crash. Then the log and the Parquet files that have
-them are rewritten, and the command says when no byte of them is left. If it is stopped meanwhile, the
-engine goes on, or the next one does. Backups and exports keep the rows that they have.
+them are rewritten, and the command says when no byte of them is left. If it is stopped meanwhile, also
+with Ctrl-C, the engine goes on, or the next one does. Backups and exports keep the rows that they have.
+
+--cancel ends a delete that is under way, whose number the command and "perigee table show" print. Rows
+that the log or a file still has are rows of the table again; those of files that were written since
+without them are gone.
 
 On a terminal the command first says how many rows it deletes, and asks; elsewhere --yes is required.
 A condition with characters that mean something to the shell, such as quotes and >, is put in quotes.
 
 Examples:
   perigee table delete events WHERE user = 7
-  perigee table delete events "WHERE email = 'mallory@example.org' AND time < '2026-11-01'" --yes`
+  perigee table delete events "WHERE email = 'mallory@example.org' AND time < '2026-11-01'" --yes
+  perigee table delete events --cancel 3`
 }
 
 func (d *tableDeleteCommand) Run(c *console) error {
 	data, _, err := d.locate(c)
 	if err != nil {
 		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if d.Cancel > 0 {
+		return d.cancel(ctx, c, data)
 	}
 	where, err := d.condition()
 	if err != nil {
@@ -193,7 +207,6 @@ func (d *tableDeleteCommand) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
 	if !d.Yes {
 		n, err := countRows(ctx, data, t.Name, where)
 		if err != nil {
@@ -215,10 +228,33 @@ func (d *tableDeleteCommand) Run(c *console) error {
 	hide := spin(c, "no query sees the rows any more; rewriting the files that have them")
 	err = eventsql.WaitDeleted(ctx, data, deletion)
 	hide()
+	if err != nil && ctx.Err() != nil {
+		fmt.Fprintf(c.out, "delete %[1]d goes on: no query sees the rows any more; perigee table show %[2]s tells whether files still have them, and perigee table delete %[2]s --cancel %[1]d ends it\n",
+			deletion.Number, t.Name)
+		return exitError(128 + int(syscall.SIGINT))
+	}
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "delete %d: no query sees the rows any more, and no file has them\n", deletion.Number)
+	printData(c.out, data)
+	return nil
+}
+
+// cancel ends a delete that is under way.
+func (d *tableDeleteCommand) cancel(ctx context.Context, c *console, data string) error {
+	if len(d.Where) > 0 {
+		return event.WithHint(usageError("--cancel ends a delete, and takes no condition"), fmt.Sprintf("perigee table delete %s --cancel %d", d.Table, d.Cancel))
+	}
+	t, err := findTable(data, d.Table)
+	if err != nil {
+		return err
+	}
+	without, err := eventsql.CancelDelete(ctx, data, t.Name, d.Cancel)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "delete %d is canceled: rows that are still stored are rows of the table again; files written since without them: %d\n", d.Cancel, without)
 	printData(c.out, data)
 	return nil
 }

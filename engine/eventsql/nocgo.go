@@ -85,6 +85,14 @@ func DeleteRows(context.Context, string, string, string) (Delete, error) {
 // WaitDeleted returns the error of Available.
 func WaitDeleted(context.Context, string, Delete) error { return Available() }
 
+// CancelDelete returns the error of Available.
+func CancelDelete(context.Context, string, string, uint64) (int, error) { return 0, Available() }
+
+// CancelRecompute returns the error of Available.
+func CancelRecompute(context.Context, string, string, string) (Recompute, error) {
+	return Recompute{}, Available()
+}
+
 // RecomputeColumn returns the error of Available.
 func RecomputeColumn(context.Context, string, string, string) (Recompute, error) {
 	return Recompute{}, Available()

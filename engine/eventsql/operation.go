@@ -24,6 +24,8 @@ func (s *Store) handleOperations(handle handleFunc) {
 	handle("POST /tables", handleJSON(s, listTables))
 	handle("POST /tables/delete", handleJSON(s, deleteRows))
 	handle("POST /tables/deleted", handleJSON(s, waitDeleted))
+	handle("POST /tables/delete/cancel", handleJSON(s, cancelDelete))
+	handle("POST /tables/recompute/cancel", handleJSON(s, cancelRecompute))
 	handle("POST /tables/recompute", handleJSON(s, recomputeColumn))
 	handle("POST /tables/recomputed", handleJSON(s, recomputeState))
 	handle("POST /tail", admin.Handler(s.serveTail))

@@ -96,6 +96,16 @@ func waitDeleted(ctx context.Context, s *eventstore.Store, d Delete) (struct{}, 
 	return struct{}{}, s.WaitDeleted(ctx, eventstore.Deletion{Number: d.Number, Table: d.Table, Predicate: d.Where, Asked: d.Asked})
 }
 
+// CancelDelete ends a delete of a table that is under way. Rows that files or the log still have
+// are rows of the table again. It returns how many files were written since without its rows.
+func CancelDelete(ctx context.Context, data, table string, number uint64) (without int, err error) {
+	return do(ctx, data, "/tables/delete/cancel", Delete{Table: table, Number: number}, cancelDelete)
+}
+
+func cancelDelete(_ context.Context, s *eventstore.Store, d Delete) (int, error) {
+	return s.CancelDelete(d.Table, d.Number)
+}
+
 // RecomputeColumn begins to compute a column of the rows that a table has, with the function
 // that the configuration of the running engine has for it. The engine goes on with it in the
 // background, and so does the next one.
@@ -106,6 +116,17 @@ func RecomputeColumn(ctx context.Context, data, table, column string) (Recompute
 func recomputeColumn(ctx context.Context, s *eventstore.Store, r Recompute) (Recompute, error) {
 	begun, err := s.Recompute(ctx, r.Table, r.Column)
 	return newRecompute(begun), err
+}
+
+// CancelRecompute ends the recompute of a column that is under way. Files that are done keep their
+// new values; a later recompute computes all of them.
+func CancelRecompute(ctx context.Context, data, table, column string) (Recompute, error) {
+	return do(ctx, data, "/tables/recompute/cancel", Recompute{Table: table, Column: column}, cancelRecompute)
+}
+
+func cancelRecompute(_ context.Context, s *eventstore.Store, r Recompute) (Recompute, error) {
+	canceled, err := s.CancelRecompute(r.Table, r.Column)
+	return newRecompute(canceled), err
 }
 
 // RecomputeState returns the state of the last recompute of a column, which may be a later one

@@ -55,6 +55,7 @@ const (
 	// its first rows beside an older one before it goes there. Queries move for that reason only
 	// while there are fewer than queryWorkersMax workers for them.
 	longTime        = 250 * time.Millisecond
+	spareTime       = 20 * time.Millisecond // between two looks whether the spare is ready
 	queryWorkersMax = 4
 )
 

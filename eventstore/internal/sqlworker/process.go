@@ -495,7 +495,7 @@ func (a *answer) watch() {
 
 // isLong is called when a query has run for longTime. It has a spare worker started. If the query
 // has no rows yet, and an older one may be what holds it up, it leaves its worker, which gets no
-// more requests.
+// more requests, as soon as the spare can answer.
 func (a *answer) isLong() {
 	p, c := a.process, a.process.client
 	c.mu.Lock()
@@ -507,18 +507,29 @@ func (a *answer) isLong() {
 	if isShared {
 		c.startSpare(a.query)
 	}
-	older := false
-	for other := range p.queries {
-		older = older || !other.moved && other.started.Before(a.started)
-	}
-	if !a.waits || a.stays || !older || isShared && c.spare == nil {
+	if !a.waits || a.stays || !p.hasOlder(a) {
 		return
 	}
 	if isShared {
+		if c.spare == nil || c.spare.requests > 0 {
+			a.long.Reset(spareTime)
+			return
+		}
 		delete(c.shared, queryRole)
 		c.others[p] = true
 	}
 	a.leave()
+}
+
+// hasOlder reports whether a worker has a query that began before another one and stays there. The
+// caller holds client.mu.
+func (p *process) hasOlder(than *answer) bool {
+	for a := range p.queries {
+		if !a.moved && a.started.Before(than.started) {
+			return true
+		}
+	}
+	return false
 }
 
 // move makes a query leave a worker that another one holds up, unless its rows have come.

@@ -132,7 +132,7 @@ func reportInferred(w io.Writer, t *eventsql.Inferred) {
 		fmt.Fprintf(w, "created table %[1]s with the columns and types of the rows: perigee table show %[1]s\n", t.Table)
 	default:
 		fmt.Fprintf(w, "created table %s with the columns and types of the rows: its times are text\n  declare: %s\n"+
-			"  hint: add what declare says to the configuration, and import into a new table: an existing one keeps its columns\n", t.Table, t.Declaration)
+			"  hint: add what declare says to the configuration: perigee check then names the commands that bring the table to it\n", t.Table, t.Declaration)
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	// mergeNice is the priority of a worker that merges, for which nobody waits. Appends wait for
 	// one that writes closed files of the log if it is left behind, so its priority is theirs.
 	mergeNice = 15
+	// leftNice is the priority of a worker that queries have left.
+	leftNice = 10
 )
 
 // confine takes from the process what a worker does not need: network, other programs,
@@ -38,7 +40,7 @@ func confine(s settings) error {
 	case sealRole:
 		debug.SetMemoryLimit(s.Memory / 2) // it sorts in Go
 	case mergeRole:
-		lowerPriority(mergeNice)
+		lowerPriority("self", mergeNice)
 	}
 	if err := child.LimitMemory(int(s.Memory)+memorySlack, 0); err != nil {
 		return err
@@ -50,16 +52,17 @@ func confine(s settings) error {
 	return err
 }
 
-// lowerPriority lowers the priority of all threads, and so of those that they start.
-func lowerPriority(nice int) {
-	if priority, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
-		nice = max(nice, 20-priority) // as the call returns it
-	}
+// lowerPriority lowers the priority of all threads of a process, and so of those that they start.
+func lowerPriority(process string, nice int) {
 	for range 2 { // a thread may have started another one meanwhile
-		threads, _ := os.ReadDir("/proc/self/task")
+		threads, _ := os.ReadDir("/proc/" + process + "/task")
 		for _, t := range threads {
-			if id, err := strconv.Atoi(t.Name()); err == nil {
-				_ = unix.Setpriority(unix.PRIO_PROCESS, id, nice)
+			id, err := strconv.Atoi(t.Name())
+			if err != nil {
+				continue
+			}
+			if now, err := unix.Getpriority(unix.PRIO_PROCESS, id); err == nil {
+				_ = unix.Setpriority(unix.PRIO_PROCESS, id, max(nice, 20-now)) // as the call returns it
 			}
 		}
 	}

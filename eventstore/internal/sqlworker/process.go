@@ -187,12 +187,12 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 		}
 		c.others[started], p = true, started
 	case p == nil || p.retired || p.ignoring > 0:
-		next, err := c.next(r)
+		next, err := c.next(q)
 		if err != nil {
 			return nil, err
 		}
 		if p != nil {
-			c.others[p] = true
+			c.leave(p)
 		}
 		c.shared[r], p = next, next
 	}
@@ -200,17 +200,32 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 	return p, nil
 }
 
-// next returns the worker that is to be the shared one of a role: the spare, or a fresh one. The
-// caller holds c.mu.
-func (c *Client) next(r role) (*process, error) {
-	if p := c.spare; r == queryRole && p != nil {
-		c.spare = nil
-		if !p.retired {
-			return p, nil
-		}
-		c.others[p] = true
+// next returns the worker that is to be the shared one of a request's role: the spare, in whose
+// place another one starts, or a fresh one. The caller holds c.mu.
+func (c *Client) next(q *request) (*process, error) {
+	p := c.spare
+	if q.Query == nil || p == nil {
+		return c.start(q.role(), false)
 	}
-	return c.start(r, false)
+	c.spare = nil
+	if p.retired {
+		c.others[p] = true
+		return c.start(queryRole, false)
+	}
+	c.startSpare(q.Query)
+	return p, nil
+}
+
+// leave gives a worker no more requests. Those that it has go on at a lower priority: some may
+// have held up others. The caller holds c.mu.
+func (c *Client) leave(p *process) {
+	if c.shared[p.settings.Role] == p {
+		delete(c.shared, p.settings.Role)
+	}
+	c.others[p] = true
+	if p.settings.Role == queryRole && p.control >= 0 {
+		lowerPriority(strconv.Itoa(p.process.Pid), leftNice)
+	}
 }
 
 // take counts a request of the worker. The caller holds client.mu.
@@ -515,8 +530,7 @@ func (a *answer) isLong() {
 			a.long.Reset(spareTime)
 			return
 		}
-		delete(c.shared, queryRole)
-		c.others[p] = true
+		c.leave(p)
 	}
 	a.leave()
 }

@@ -545,6 +545,10 @@ func TestDeafQueryHoldsUpNobody(t *testing.T) {
 // A worker that a query holds up within its time limit is left as well: no neighbour waits long,
 // whether it was sent before or after that became known, and the long query goes on.
 func TestHeldUpWorkerIsLeft(t *testing.T) {
+	mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f := newFolder(t, Options{})
 	f.addTable("events")
 	f.want(`SELECT 1`, "1")
@@ -581,6 +585,11 @@ func TestHeldUpWorkerIsLeft(t *testing.T) {
 		}
 	}
 	locked(func() bool { return f.client.shared[queryRole] == spare })
+	for pid, want := range map[int]int{first.process.Pid: leftNice, spare.process.Pid: 0} {
+		if nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err != nil || nice != min(20-want, mine) { // as the call returns it: 20 less the nice value
+			t.Errorf("process %d has priority %d, want a nice value of %d: %v", pid, nice, want, err)
+		}
+	}
 	if err := first.process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
